@@ -1,0 +1,350 @@
+/* The plan compiler: decides formats, inserts casts, wires gradients. Where buffers go is plan_memory.c's matter. */
+#include "bench/amp/plan.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* While compiling: the plan and what is known of each value. */
+typedef struct compiler {
+    ab_plan *plan;
+    int *value;       /* tensor that holds the output of net op i */
+    ab_shape *shape;  /* of the output of net op i */
+    int *uses;        /* consumers of tensor t, counted in the forward direction */
+    bool *needs_grad; /* tensor t has trained ancestors */
+    int *grad;        /* gradient tensor of tensor t, or AB_NONE */
+    int model_input;  /* the input as the model sees it: cast at O2 and O3 */
+    int states;
+} compiler;
+
+static const ab_format *const fp32 = &ab_format_fp32;
+
+static void *grow(void *array, int count, size_t item) {
+    /* powers of two: a new block when count reaches one */
+    if (count & (count - 1)) return array;
+    return realloc(array, (size_t)(count ? 2 * count : 1) * item);
+}
+
+static ab_status add_tensor(compiler *c, ab_plan_tensor tensor, int *number) {
+    ab_plan *plan = c->plan;
+    int n = plan->tensors;
+    ab_plan_tensor *tensors = grow(plan->tensor, n, sizeof *tensors);
+    if (tensors) plan->tensor = tensors;
+    int *uses = grow(c->uses, n, sizeof *uses);
+    if (uses) c->uses = uses;
+    bool *needs = grow(c->needs_grad, n, sizeof *needs);
+    if (needs) c->needs_grad = needs;
+    int *grads = grow(c->grad, n, sizeof *grads);
+    if (grads) c->grad = grads;
+    if (!tensors || !uses || !needs || !grads) return ab_fail(AB_NO_MEMORY, "plan: out of memory");
+    int64_t count = ab_shape_count(&tensor.shape);
+    tensor.bytes = ab_mem_rounded(tensor.format ? (int64_t)ab_format_bytes(tensor.format, count)
+                                                : count * (int64_t)sizeof(int32_t));
+    plan->tensor[n] = tensor;
+    c->uses[n] = 0;
+    c->needs_grad[n] = false;
+    c->grad[n] = AB_NONE;
+    plan->tensors = n + 1;
+    *number = n;
+    return AB_OK;
+}
+
+AB_PRINTF(7, 8)
+static ab_status add_named(compiler *c, ab_shape shape, const ab_format *format, ab_mem_category category,
+                           bool transient, int *number, const char *name, ...) {
+    ab_plan_tensor tensor = {.shape = shape, .format = format, .category = category, .transient = transient};
+    va_list args;
+    va_start(args, name);
+    vsnprintf(tensor.name, sizeof tensor.name, name, args);
+    va_end(args);
+    return add_tensor(c, tensor, number);
+}
+
+static ab_status add_node(compiler *c, ab_plan_node node) {
+    ab_plan *plan = c->plan;
+    ab_plan_node *nodes = grow(plan->node, plan->nodes, sizeof *nodes);
+    if (!nodes) return ab_fail(AB_NO_MEMORY, "plan: out of memory");
+    plan->node = nodes;
+    node.out_grad = AB_NONE;
+    for (int i = 0; i < AB_MAX_INPUTS; i++) node.in_grad[i] = node.in_sum[i] = AB_NONE;
+    for (int i = 0; i < node.inputs; i++) c->uses[node.in[i]]++;
+    plan->node[plan->nodes++] = node;
+    return AB_OK;
+}
+
+/* ---- parameters ------------------------------------------------------------------------------------------ */
+
+static bool has_weights(const ab_net_op *op) {
+    for (int i = 0; i < op->params; i++)
+        if (op->param[i].kind == AB_PARAM_WEIGHT) return true;
+    return false;
+}
+
+/* apex keeps batch norms in fp32 only if they are affine. */
+static const ab_format *stored_format(const ab_policy *policy, const ab_net_op *op) {
+    if (policy->cast_model_type != AB_CAST_half) return fp32;
+    bool keep = op->op->batch_norm && policy->keep_batchnorm_fp32 == AB_TRI_true && has_weights(op);
+    return keep ? fp32 : policy->half;
+}
+
+static ab_status add_training_state(compiler *c, ab_plan_param *param, const char *name) {
+    const ab_plan_tensor stored = c->plan->tensor[param->stored];
+    bool half = stored.format != fp32;
+    bool master = half && c->plan->policy.master_weights == AB_TRI_true;
+    AB_TRY(add_named(c, stored.shape, stored.format, AB_MEM_gradients, false, &param->grad, "%s.grad", name));
+    param->used_grad = param->grad;
+    if (param->used != param->stored)
+        AB_TRY(add_named(c, stored.shape, c->plan->policy.half, AB_MEM_casts, true, &param->used_grad,
+                         "%s.half.grad", name));
+    if (master) {
+        AB_TRY(add_named(c, stored.shape, fp32, AB_MEM_master_weights, false, &param->master, "%s.master",
+                         name));
+        AB_TRY(add_named(c, stored.shape, fp32, AB_MEM_gradients, false, &param->master_grad,
+                         "%s.master.grad", name));
+    }
+    for (int i = 0; i < c->states; i++)
+        AB_TRY(add_named(c, stored.shape, master ? fp32 : stored.format, AB_MEM_optimizer_state, false,
+                         &param->state[i], "%s.state%d", name, i));
+    return AB_OK;
+}
+
+static ab_status add_param(compiler *c, int net_op, int index, bool cast) {
+    ab_plan *plan = c->plan;
+    const ab_net_op *op = &plan->net->op[net_op];
+    const ab_param_spec *spec = &op->param[index];
+    ab_plan_param *params = grow(plan->param, plan->params, sizeof *params);
+    if (!params) return ab_fail(AB_NO_MEMORY, "plan: out of memory");
+    plan->param = params;
+    ab_plan_param param = {.net_op = net_op,
+                           .index = index,
+                           .used_grad = AB_NONE,
+                           .grad = AB_NONE,
+                           .master = AB_NONE,
+                           .master_grad = AB_NONE,
+                           .state = {AB_NONE, AB_NONE, AB_NONE}};
+    char name[AB_PLAN_NAME];
+    snprintf(name, sizeof name, "%s.%s", op->name, spec->name);
+    AB_TRY(add_named(c, spec->shape, stored_format(&plan->policy, op), AB_MEM_weights, false, &param.stored,
+                     "%s", name));
+    param.used = param.stored;
+    if (cast) {
+        AB_TRY(
+            add_named(c, spec->shape, plan->policy.half, AB_MEM_casts, false, &param.used, "%s.half", name));
+        plan->weight_casts++;
+    }
+    if (spec->kind == AB_PARAM_WEIGHT) AB_TRY(add_training_state(c, &param, name));
+    plan->param[plan->params++] = param;
+    return AB_OK;
+}
+
+/* ---- forward --------------------------------------------------------------------------------------------- */
+
+static ab_status add_cast(compiler *c, int net_op, int from, const ab_format *format, int *to) {
+    ab_plan_tensor source = c->plan->tensor[from];
+    AB_TRY(add_named(c, source.shape, format, AB_MEM_casts, true, to, "%.*s.%s", AB_PLAN_NAME - 24,
+                     source.name, format->name));
+    c->needs_grad[*to] = c->needs_grad[from];
+    c->plan->activation_casts++;
+    return add_node(
+        c, (ab_plan_node){.kind = AB_NODE_CAST, .net_op = net_op, .inputs = 1, .in = {from}, .out = *to});
+}
+
+/* The format that op's floating inputs are cast to, or NULL to leave each as it is. */
+static const ab_format *input_format(const compiler *c, const ab_net_op *op, const int *in) {
+    const ab_policy *policy = &c->plan->policy;
+    ab_op_class class = ab_op_class_at(op->op_row);
+    if (op->op->is_loss) return fp32; /* model outputs are cast to fp32, or the loss is on the fp32 list */
+    if (policy->patch_torch_functions && class == AB_CLASS_low) return policy->half;
+    if (policy->patch_torch_functions && class == AB_CLASS_fp32) return fp32;
+    if (class == AB_CLASS_promote)
+        for (int i = 1; i < op->inputs; i++)
+            if (c->plan->tensor[in[i]].format != c->plan->tensor[in[0]].format) return fp32;
+    return NULL;
+}
+
+static ab_status cast_inputs(compiler *c, int net_op, int *in) {
+    const ab_net_op *op = &c->plan->net->op[net_op];
+    const ab_format *wanted = input_format(c, op, in);
+    for (int i = 0; i < op->inputs; i++) {
+        const ab_format *found = c->plan->tensor[in[i]].format;
+        if (wanted && found && found != wanted) AB_TRY(add_cast(c, net_op, in[i], wanted, &in[i]));
+    }
+    return AB_OK;
+}
+
+static ab_status add_saved(compiler *c, int net_op, ab_plan_node *node) {
+    const ab_net_op *op = &c->plan->net->op[net_op];
+    if (!op->op->saved) return AB_OK;
+    ab_shape in[AB_MAX_INPUTS], shape[AB_MAX_SAVED];
+    const ab_format *format[AB_MAX_SAVED];
+    for (int i = 0; i < op->inputs; i++) in[i] = c->plan->tensor[node->in[i]].shape;
+    node->saves = op->op->saved(op->attrs, in, &c->shape[net_op], shape, format);
+    for (int i = 0; i < node->saves; i++)
+        AB_TRY(add_named(c, shape[i], format[i], AB_MEM_activations, true, &node->saved[i], "%s.saved%d",
+                         op->name, i));
+    return AB_OK;
+}
+
+static int tensor_of(const compiler *c, int net_value) {
+    if (net_value == AB_NET_INPUT) return c->model_input;
+    return net_value == AB_NET_TARGETS ? c->plan->targets : c->value[net_value];
+}
+
+/* torch refuses a half input with fp32 weights; batch norm takes both. */
+static ab_status check_formats(const compiler *c, const ab_net_op *op, const ab_plan_node *node) {
+    const ab_plan *plan = c->plan;
+    const ab_format *input = plan->tensor[node->in[0]].format;
+    for (int i = 0; i < node->params; i++) {
+        const ab_format *used = plan->tensor[plan->param[node->first_param + i].used].format;
+        if (used != input && !op->op->batch_norm)
+            return ab_fail(AB_CONFIG,
+                           "%s:%d: op '%s' (%s): its input is %s and its %s is %s; they must agree",
+                           plan->net->path, op->line, op->name, op->op->name, input->name, op->param[i].name,
+                           used->name);
+    }
+    return AB_OK;
+}
+
+static double op_flops(const compiler *c, int net_op, const ab_plan_node *node) {
+    const ab_net_op *op = &c->plan->net->op[net_op];
+    if (!op->op->flops) return 0;
+    ab_shape in[AB_MAX_INPUTS];
+    for (int i = 0; i < op->inputs; i++) in[i] = c->plan->tensor[node->in[i]].shape;
+    double forward = op->op->flops(op->attrs, in, &c->shape[net_op]);
+    return forward * (1 + (op->params > 0) + c->needs_grad[node->in[0]]);
+}
+
+static ab_status add_op(compiler *c, int net_op) {
+    ab_plan *plan = c->plan;
+    const ab_net_op *op = &plan->net->op[net_op];
+    ab_plan_node node = {.kind = AB_NODE_OP, .net_op = net_op, .inputs = op->inputs};
+    for (int i = 0; i < op->inputs; i++) node.in[i] = tensor_of(c, op->input[i]);
+    AB_TRY(cast_inputs(c, net_op, node.in));
+    bool low = plan->policy.patch_torch_functions && ab_op_class_at(op->op_row) == AB_CLASS_low;
+    node.first_param = plan->params;
+    for (int i = 0; i < op->params; i++) AB_TRY(add_param(c, net_op, i, low));
+    node.params = op->params;
+    AB_TRY(check_formats(c, op, &node));
+    const ab_format *format = op->op->is_loss ? fp32 : plan->tensor[node.in[0]].format;
+    AB_TRY(add_named(c, c->shape[net_op], format, AB_MEM_activations, true, &node.out, "%s.out", op->name));
+    bool needs = has_weights(op);
+    for (int i = 0; i < op->inputs; i++) needs = needs || c->needs_grad[node.in[i]];
+    c->needs_grad[node.out] = needs;
+    AB_TRY(add_saved(c, net_op, &node));
+    plan->flops += op_flops(c, net_op, &node);
+    c->value[net_op] = node.out;
+    return add_node(c, node);
+}
+
+static ab_status add_model_input(compiler *c) {
+    ab_plan *plan = c->plan;
+    const ab_net *net = plan->net;
+    ab_shape image = {4, {plan->batch, net->height, net->width, net->channels}};
+    ab_shape target = {1, {plan->batch}};
+    AB_TRY(add_named(c, image, fp32, AB_MEM_input, false, &plan->input, "input"));
+    AB_TRY(add_named(c, target, NULL, AB_MEM_input, false, &plan->targets, "targets"));
+    c->model_input = plan->input;
+    if (plan->policy.cast_model_type != AB_CAST_half) return AB_OK;
+    return add_cast(c, AB_NONE, plan->input, plan->policy.half, &c->model_input);
+}
+
+/* ---- backward -------------------------------------------------------------------------------------------- */
+
+/* Gives input i of a node the tensor its backward pass writes. The consumer that runs first in the backward pass writes the
+ * gradient itself; every later one writes a temporary that is added to it. */
+static ab_status wire_input_grad(compiler *c, ab_plan_node *node, int i, int *seen) {
+    int t = node->in[i];
+    if (!c->needs_grad[t]) return AB_OK;
+    ab_plan_tensor value = c->plan->tensor[t];
+    bool first = c->grad[t] == AB_NONE;
+    if (first)
+        AB_TRY(add_named(c, value.shape, value.format, AB_MEM_activation_gradients, true, &c->grad[t],
+                         "%.*s.grad", AB_PLAN_NAME - 8, value.name));
+    node->in_grad[i] = c->grad[t];
+    if (!first) {
+        AB_TRY(add_named(c, value.shape, value.format, AB_MEM_activation_gradients, true, &node->in_grad[i],
+                         "%.*s.grad.%d", AB_PLAN_NAME - 24, value.name, seen[t]));
+        node->in_sum[i] = c->grad[t];
+    }
+    seen[t]++;
+    node->in_final[i] = seen[t] == c->uses[t];
+    return AB_OK;
+}
+
+static ab_status wire_backward(compiler *c) {
+    ab_plan *plan = c->plan;
+    int forward_tensors = plan->tensors;
+    int *seen = calloc((size_t)forward_tensors + 1, sizeof *seen);
+    if (!seen) return ab_fail(AB_NO_MEMORY, "plan: out of memory");
+    ab_status status = AB_OK;
+    ab_shape one = {1, {1}};
+    AB_TRY_GOTO(add_named(c, one, fp32, AB_MEM_activation_gradients, false, &plan->loss_grad, "loss.grad"));
+    c->grad[plan->loss] = plan->loss_grad;
+    for (int n = plan->nodes - 1; n >= 0; n--) {
+        plan->node[n].out_grad = c->grad[plan->node[n].out];
+        for (int i = 0; i < plan->node[n].inputs; i++)
+            AB_TRY_GOTO(wire_input_grad(c, &plan->node[n], i, seen));
+    }
+out:
+    free(seen);
+    return status;
+}
+
+static ab_status compile(compiler *c) {
+    ab_plan *plan = c->plan;
+    AB_TRY(ab_net_infer(plan->net, plan->batch, c->shape));
+    AB_TRY(add_model_input(c));
+    for (int i = 0; i < plan->net->ops; i++) AB_TRY(add_op(c, i));
+    const ab_plan_node *last = &plan->node[plan->nodes - 1];
+    plan->loss = last->out;
+    plan->logits = last->in[0];
+    AB_TRY(wire_backward(c));
+    return ab_plan_place(plan);
+}
+
+ab_status ab_plan_create(const ab_net *net, const ab_policy *policy, int64_t batch, int states,
+                         ab_plan **result) {
+    ab_status status = AB_OK;
+    compiler c = {.states = states};
+    ab_plan *plan = calloc(1, sizeof *plan);
+    c.value = calloc((size_t)net->ops, sizeof *c.value);
+    c.shape = calloc((size_t)net->ops, sizeof *c.shape);
+    if (!plan || !c.value || !c.shape) {
+        status = ab_fail(AB_NO_MEMORY, "plan: out of memory");
+        goto out;
+    }
+    plan->net = net;
+    plan->policy = *policy;
+    plan->batch = batch;
+    c.plan = plan;
+    AB_TRY_GOTO(compile(&c));
+    *result = plan;
+    plan = NULL;
+out:
+    ab_plan_destroy(plan);
+    free(c.value);
+    free(c.shape);
+    free(c.uses);
+    free(c.needs_grad);
+    free(c.grad);
+    return status;
+}
+
+void ab_plan_destroy(ab_plan *plan) {
+    if (!plan) return;
+    free(plan->tensor);
+    free(plan->node);
+    free(plan->param);
+    free(plan);
+}
+
+const ab_net_op *ab_plan_node_op(const ab_plan *plan, const ab_plan_node *node) {
+    return node->kind == AB_NODE_OP ? &plan->net->op[node->net_op] : NULL;
+}
+
+int ab_plan_find(const ab_plan *plan, const char *name) {
+    for (int i = 0; i < plan->tensors; i++)
+        if (strcmp(plan->tensor[i].name, name) == 0) return i;
+    return AB_NONE;
+}

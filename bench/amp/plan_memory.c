@@ -1,0 +1,98 @@
+/* Lifetimes of a plan's transient tensors and their places in the pools. Two tensors of a category share memory only if
+ * their lifetimes do not overlap; first fit in order of size, largest first. */
+#include "bench/amp/plan.h"
+
+#include <stdlib.h>
+
+static void live_at(ab_plan *plan, int tensor, int position) {
+    if (tensor == AB_NONE) return;
+    ab_plan_tensor *t = &plan->tensor[tensor];
+    if (t->first < 0) t->first = t->last = position;
+    if (position < t->first) t->first = position;
+    if (position > t->last) t->last = position;
+}
+
+static void forward_lifetimes(ab_plan *plan, const ab_plan_node *node, int position) {
+    for (int i = 0; i < node->inputs; i++) live_at(plan, node->in[i], position);
+    for (int i = 0; i < node->saves; i++) live_at(plan, node->saved[i], position);
+    live_at(plan, node->out, position);
+}
+
+static void backward_lifetimes(ab_plan *plan, const ab_plan_node *node, int position) {
+    const ab_net_op *op = ab_plan_node_op(plan, node);
+    unsigned needs = op ? op->op->backward_needs : 0;
+    for (int i = 0; i < node->inputs; i++) {
+        if (needs & (1u << i)) live_at(plan, node->in[i], position);
+        live_at(plan, node->in_grad[i], position);
+        live_at(plan, node->in_sum[i], position);
+    }
+    if (needs & AB_NEEDS_OUT) live_at(plan, node->out, position);
+    for (int i = 0; i < node->saves; i++) live_at(plan, node->saved[i], position);
+    live_at(plan, node->out_grad, position);
+    for (int i = 0; i < node->params; i++)
+        live_at(plan, plan->param[node->first_param + i].used_grad, position);
+}
+
+static void lifetimes(ab_plan *plan) {
+    for (int i = 0; i < plan->tensors; i++) plan->tensor[i].first = plan->tensor[i].last = -1;
+    for (int n = 0; n < plan->nodes; n++) {
+        forward_lifetimes(plan, &plan->node[n], n);
+        backward_lifetimes(plan, &plan->node[n], 2 * plan->nodes - 1 - n);
+    }
+    /* the step loop reads these between the passes */
+    live_at(plan, plan->logits, plan->nodes);
+    live_at(plan, plan->loss, plan->nodes);
+}
+
+static int compare_places(const void *left, const void *right) {
+    const ab_plan_tensor *a = *(ab_plan_tensor *const *)left, *b = *(ab_plan_tensor *const *)right;
+    if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
+    return a < b ? -1 : a > b; /* the order of creation */
+}
+
+static bool overlap_in_time(const ab_plan_tensor *a, const ab_plan_tensor *b) {
+    return a->first <= b->last && b->first <= a->last;
+}
+
+/* Lowest offset at which `tensor` meets none of the placed ones that live at the same time. */
+static int64_t first_fit(ab_plan_tensor *const *placed, int count, const ab_plan_tensor *tensor) {
+    int64_t offset = 0;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int i = 0; i < count; i++) {
+            const ab_plan_tensor *other = placed[i];
+            bool apart = offset >= other->offset + other->bytes || offset + tensor->bytes <= other->offset;
+            if (apart || !overlap_in_time(tensor, other)) continue;
+            offset = other->offset + other->bytes;
+            moved = true;
+        }
+    }
+    return offset;
+}
+
+/* Places the transient tensors of one category; `list` has room for all tensors. */
+static void place_category(ab_plan *plan, ab_mem_category category, ab_plan_tensor **list) {
+    int count = 0;
+    for (int i = 0; i < plan->tensors; i++)
+        if (plan->tensor[i].transient && plan->tensor[i].category == category)
+            list[count++] = &plan->tensor[i];
+    qsort(list, (size_t)count, sizeof *list, compare_places);
+    for (int i = 0; i < count; i++) {
+        list[i]->offset = first_fit(list, i, list[i]);
+        int64_t end = list[i]->offset + list[i]->bytes;
+        if (end > plan->pool_bytes[category]) plan->pool_bytes[category] = end;
+    }
+    plan->bytes[category] += plan->pool_bytes[category];
+}
+
+ab_status ab_plan_place(ab_plan *plan) {
+    lifetimes(plan);
+    for (int i = 0; i < plan->tensors; i++)
+        if (!plan->tensor[i].transient) plan->bytes[plan->tensor[i].category] += plan->tensor[i].bytes;
+    ab_plan_tensor **list = malloc((size_t)plan->tensors * sizeof *list);
+    if (!list) return ab_fail(AB_NO_MEMORY, "plan: out of memory");
+    for (int category = 0; category < AB_MEM_CATEGORY_COUNT; category++)
+        place_category(plan, (ab_mem_category)category, list);
+    free(list);
+    return AB_OK;
+}

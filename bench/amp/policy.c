@@ -1,0 +1,205 @@
+/* Presets, overrides and their rules. Each property has one setter, which knows at which levels it may be given. */
+#include "bench/amp/policy.h"
+
+#include "kernels/core/nearest.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const ab_level levels[] = {
+#define AB_LEVEL(name, cast, patch, keep, master, scale, text)                                               \
+    {#name, AB_CAST_##cast, AB_TRI_##patch, AB_TRI_##keep, AB_TRI_##master, scale, text},
+#include "bench/amp/levels.def"
+#undef AB_LEVEL
+};
+
+int ab_level_count(void) { return (int)AB_COUNT_OF(levels); }
+const ab_level *ab_level_at(int i) { return &levels[i]; }
+
+ab_status ab_level_find(const char *name, const ab_level **level) {
+    const char *names[AB_COUNT_OF(levels)];
+    for (size_t i = 0; i < AB_COUNT_OF(levels); i++) {
+        names[i] = levels[i].name;
+        if (strcmp(name, levels[i].name) != 0) continue;
+        *level = &levels[i];
+        return AB_OK;
+    }
+    size_t length = strlen(name);
+    char last = length ? name[length - 1] : '\0';
+    bool zero_for_letter =
+        (length == 1 || (length == 2 && (name[0] == '0' || name[0] == 'o'))) && last >= '0' && last <= '3';
+    if (zero_for_letter)
+        return ab_fail(
+            AB_USAGE, "--levels: unknown level '%s'; the first character is the letter O, not a digit: 'O%c'",
+            name, last);
+    const char *near = ab_nearest(name, names, (int)AB_COUNT_OF(names));
+    return ab_fail(AB_USAGE, "--levels: expected O0, O1, O2 or O3, found '%s'%s%s%s", name,
+                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+ab_status ab_loss_scale_parse(const char *what, const char *text, ab_loss_scale *scale) {
+    *scale = (ab_loss_scale){.dynamic = strcmp(text, "dynamic") == 0};
+    if (scale->dynamic) return AB_OK;
+    char *end;
+    scale->value = strtod(text, &end);
+    if (end == text || *end != '\0')
+        return ab_fail(AB_USAGE, "%s: expected default, dynamic or a number, found '%s'", what, text);
+    if (!(scale->value > 0) || scale->value > (double)FLT_MAX || !((float)scale->value > 0.0f))
+        return ab_fail(AB_USAGE,
+                       "%s: expected a loss scale above 0 and at most %.8g (what fp32 holds), found '%s'",
+                       what, (double)FLT_MAX, text);
+    return AB_OK;
+}
+
+const char *ab_loss_scale_text(ab_loss_scale scale, char *text) {
+    if (scale.dynamic)
+        strcpy(text, "dynamic");
+    else
+        snprintf(text, 32, "%.9g", scale.value);
+    return text;
+}
+
+const char *ab_tri_text(ab_tri value) {
+    static const char *const texts[] = {"None", "False", "True"};
+    return texts[value];
+}
+
+const char *ab_policy_cast_text(const ab_policy *policy) {
+    if (policy->cast_model_type == AB_CAST_none) return NULL;
+    return policy->cast_model_type == AB_CAST_fp32 ? "fp32" : policy->half->name;
+}
+
+static ab_status parse_bool(const char *property, const char *text, bool *value) {
+    if (strcmp(text, "True") == 0 || strcmp(text, "true") == 0)
+        *value = true;
+    else if (strcmp(text, "False") == 0 || strcmp(text, "false") == 0)
+        *value = false;
+    else
+        return ab_fail(AB_USAGE, "--set %s: expected True, False or None, found '%s'", property, text);
+    return AB_OK;
+}
+
+static ab_status set_cast_model_type(ab_policy *policy, const char *value) {
+    static const char *const fp32_names[] = {"fp32", "float32", "torch.float32"};
+    static const char *const half_names[] = {"half", "fp16",     "float16",       "torch.float16",
+                                             "bf16", "bfloat16", "torch.bfloat16"};
+    ab_cast_model cast = AB_CAST_none;
+    bool known = strcmp(value, "False") == 0;
+    for (size_t i = 0; i < AB_COUNT_OF(fp32_names); i++)
+        if (strcmp(value, fp32_names[i]) == 0) cast = AB_CAST_fp32;
+    for (size_t i = 0; i < AB_COUNT_OF(half_names); i++)
+        if (strcmp(value, half_names[i]) == 0) cast = AB_CAST_half;
+    if (cast == AB_CAST_none && !known)
+        return ab_fail(AB_USAGE,
+                       "--set cast_model_type: expected fp32, half, fp16, bf16 or False, found '%s'", value);
+    if (cast == AB_CAST_half && strcmp(value, "half") != 0) {
+        const ab_format *format;
+        const char *dot = strrchr(value, '.');
+        AB_TRY(ab_format_find(dot ? dot + 1 : value, &format));
+        if (format != policy->half)
+            return ab_fail(AB_USAGE,
+                           "--set cast_model_type=%s contradicts --half %s; choose the format with --half",
+                           value, policy->half->name);
+    }
+    if (policy->patch_torch_functions && cast == AB_CAST_half)
+        return ab_fail(
+            AB_USAGE,
+            "--set cast_model_type=%s: %s casts around functions and keeps the weights in fp32; use O2 or "
+            "O3 to cast the model",
+            value, policy->level);
+    policy->cast_model_type = cast;
+    return AB_OK;
+}
+
+static ab_status set_patch_torch_functions(ab_policy *policy, const char *value) {
+    bool patch;
+    AB_TRY(parse_bool("patch_torch_functions", value, &patch));
+    if (patch && strcmp(policy->level, "O1") != 0)
+        return ab_fail(
+            AB_USAGE,
+            "--set patch_torch_functions=True: only level O1 casts around functions, found level %s; choose "
+            "--levels O1",
+            policy->level);
+    policy->patch_torch_functions = patch;
+    return AB_OK;
+}
+
+static ab_status set_keep_batchnorm_fp32(ab_policy *policy, const char *value) {
+    if (strcmp(policy->level, "O1") == 0)
+        return ab_fail(
+            AB_USAGE,
+            "--set keep_batchnorm_fp32=%s: at O1 batch norm follows its input and its parameters stay fp32; "
+            "leave it None, or use O2",
+            value);
+    bool keep;
+    AB_TRY(parse_bool("keep_batchnorm_fp32", value, &keep));
+    policy->keep_batchnorm_fp32 = keep ? AB_TRI_true : AB_TRI_false;
+    return AB_OK;
+}
+
+static ab_status set_master_weights(ab_policy *policy, const char *value) {
+    if (strcmp(policy->level, "O1") == 0)
+        return ab_fail(
+            AB_USAGE,
+            "--set master_weights=%s: at O1 the weights are fp32 already, so masters mean nothing; leave it "
+            "None, or use O2",
+            value);
+    bool master;
+    AB_TRY(parse_bool("master_weights", value, &master));
+    policy->master_weights = master ? AB_TRI_true : AB_TRI_false;
+    return AB_OK;
+}
+
+static ab_status set_loss_scale(ab_policy *policy, const char *value) {
+    return ab_loss_scale_parse("--set loss_scale", value, &policy->loss_scale);
+}
+
+typedef struct property {
+    const char *name;
+    ab_status (*set)(ab_policy *policy, const char *value);
+} property;
+
+static const property properties[] = {
+    {"cast_model_type", set_cast_model_type},
+    {"patch_torch_functions", set_patch_torch_functions},
+    {"keep_batchnorm_fp32", set_keep_batchnorm_fp32},
+    {"master_weights", set_master_weights},
+    {"loss_scale", set_loss_scale},
+};
+
+static ab_status apply_override(ab_policy *policy, const char *text) {
+    const char *equals = strchr(text, '=');
+    const char *names[AB_COUNT_OF(properties)];
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", equals ? (int)(equals - text) : (int)strlen(text), text);
+    if (!equals) return ab_fail(AB_USAGE, "--set: expected property=value, found '%s'", text);
+    for (size_t i = 0; i < AB_COUNT_OF(properties); i++) {
+        names[i] = properties[i].name;
+        if (strcmp(name, properties[i].name) != 0) continue;
+        return strcmp(equals + 1, "None") == 0 ? AB_OK : properties[i].set(policy, equals + 1);
+    }
+    const char *near = ab_nearest(name, names, (int)AB_COUNT_OF(names));
+    return ab_fail(
+        AB_USAGE,
+        "--set: unknown property '%s'%s%s%s (cast_model_type, patch_torch_functions, keep_batchnorm_fp32, "
+        "master_weights, loss_scale)",
+        name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+ab_status ab_policy_resolve(const ab_level *level, const ab_format *half, const char *const *overrides,
+                            int count, ab_policy *policy) {
+    *policy = (ab_policy){
+        .cast_model_type = level->cast_model_type,
+        .patch_torch_functions = level->patch_torch_functions == AB_TRI_true,
+        .keep_batchnorm_fp32 = level->keep_batchnorm_fp32,
+        .master_weights = level->master_weights,
+        .half = half,
+    };
+    snprintf(policy->level, sizeof policy->level, "%s", level->name);
+    AB_TRY(ab_loss_scale_parse("levels.def", level->loss_scale, &policy->loss_scale));
+    for (int i = 0; i < count; i++) AB_TRY(apply_override(policy, overrides[i]));
+    return AB_OK;
+}

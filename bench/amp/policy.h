@@ -1,0 +1,60 @@
+/* Policies: a level's properties after overrides have been applied and checked, with apex's rules and errors.
+ *
+ * Pure data; what a policy does to a network is the plan compiler's matter (plan.h). */
+#ifndef AB_BENCH_AMP_POLICY_H
+#define AB_BENCH_AMP_POLICY_H
+
+#include "kernels/format.h"
+
+AB_BEGIN_DECLS
+
+typedef enum ab_cast_model { AB_CAST_none, AB_CAST_fp32, AB_CAST_half } ab_cast_model;
+
+/* Python's None, False, True. */
+typedef enum ab_tri { AB_TRI_none, AB_TRI_false, AB_TRI_true } ab_tri;
+
+/* A loss scale as users write it. */
+typedef struct ab_loss_scale {
+    bool dynamic;
+    double value; /* of a fixed scale */
+} ab_loss_scale;
+
+typedef struct ab_policy {
+    char level[24];
+    ab_cast_model cast_model_type;
+    bool patch_torch_functions;
+    ab_tri keep_batchnorm_fp32, master_weights;
+    ab_loss_scale loss_scale;
+    const ab_format *half;
+} ab_policy;
+
+typedef struct ab_level {
+    const char *name;
+    ab_cast_model cast_model_type;
+    ab_tri patch_torch_functions, keep_batchnorm_fp32, master_weights;
+    const char *loss_scale, *text;
+} ab_level;
+
+int ab_level_count(void);
+const ab_level *ab_level_at(int i);
+
+/* The level called `name`; AB_USAGE otherwise, and says so when the letter O was typed as a zero or left out. */
+AB_MUST_CHECK ab_status ab_level_find(const char *name, const ab_level **level);
+
+/* "dynamic" or a positive finite number that fp32 holds. `what` names the option in messages. */
+AB_MUST_CHECK ab_status ab_loss_scale_parse(const char *what, const char *text, ab_loss_scale *scale);
+/* "dynamic", "1", "128"; at least 32 bytes. */
+const char *ab_loss_scale_text(ab_loss_scale scale, char *text);
+
+/* Level's preset, then `overrides` ("keep_batchnorm_fp32=True", ...) through one validating setter each, in order. A value
+ * of None means "not given". Errors (AB_USAGE) say what apex says of the combination, and the remedy. */
+AB_MUST_CHECK ab_status ab_policy_resolve(const ab_level *level, const ab_format *half,
+                                          const char *const *overrides, int count, ab_policy *policy);
+
+const char *ab_tri_text(ab_tri value); /* None, False, True */
+/* What cast_model_type means here: "fp32", the half format's name, or NULL for None. */
+const char *ab_policy_cast_text(const ab_policy *policy);
+
+AB_END_DECLS
+
+#endif

@@ -1,0 +1,113 @@
+/* `ampbench plan`: what a run would do, without doing it: every op with its formats, every inserted cast, every buffer, bytes by
+ * category. Takes the options of a run. */
+#include "bench/cmd/cmd.h"
+#include "bench/run/config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *format_name(const ab_format *format) { return format ? format->name : "int32"; }
+
+static void print_policy(const ab_cell_spec *cell) {
+    const ab_policy *policy = &cell->policy;
+    char scale[32];
+    const char *cast = ab_policy_cast_text(policy);
+    printf("%s\n  cast_model_type=%s patch_torch_functions=%s keep_batchnorm_fp32=%s master_weights=%s "
+           "loss_scale=%s\n",
+           cell->id, cast ? cast : "None", policy->patch_torch_functions ? "True" : "False",
+           ab_tri_text(policy->keep_batchnorm_fp32), ab_tri_text(policy->master_weights),
+           ab_loss_scale_text(policy->loss_scale, scale));
+}
+
+static void print_node(const ab_plan *plan, int n) {
+    const ab_plan_node *node = &plan->node[n];
+    const ab_net_op *op = ab_plan_node_op(plan, node);
+    const ab_plan_tensor *out = &plan->tensor[node->out];
+    char shape[AB_SHAPE_TEXT], formats[64], weights[64] = "";
+    if (node->params) {
+        const ab_plan_param *param = &plan->param[node->first_param];
+        snprintf(weights, sizeof weights, ", weights %s%s%s", format_name(plan->tensor[param->used].format),
+                 param->used != param->stored ? " cast once a step from " : "",
+                 param->used != param->stored ? format_name(plan->tensor[param->stored].format) : "");
+    }
+    snprintf(formats, sizeof formats, "%s -> %s", format_name(plan->tensor[node->in[0]].format),
+             format_name(out->format));
+    printf("  %3d  %-14s %-16s %-14s %-20s%s\n", n, op ? op->op->name : "cast",
+           op ? op->name : plan->tensor[node->in[0]].name, formats, ab_shape_text(&out->shape, shape),
+           weights);
+}
+
+static void print_buffers(const ab_plan *plan) {
+    printf("\n  buffers (transient ones share a pool: steps of the schedule, offset)\n");
+    for (int i = 0; i < plan->tensors; i++) {
+        const ab_plan_tensor *t = &plan->tensor[i];
+        char shape[AB_SHAPE_TEXT];
+        printf("  %-28s %-6s %-20s %-20s %10lld bytes", t->name, format_name(t->format),
+               ab_shape_text(&t->shape, shape), ab_mem_category_name(t->category), (long long)t->bytes);
+        if (t->transient) printf("  %d..%d at %lld", t->first, t->last, (long long)t->offset);
+        putchar('\n');
+    }
+}
+
+/* Compiles, prepares the ops (their scratch depends on the machine) and prints; the cell is never stepped. */
+static ab_status print_cell(const ab_run_config *config, const ab_cell_spec *spec, bool verbose) {
+    ab_cell *cell;
+    ab_cell_config settings = ab_cell_config_of(config, spec);
+    AB_TRY(ab_cell_create(&settings, &cell));
+    const ab_plan *plan = ab_cell_plan(cell);
+    print_policy(spec);
+    printf("\n  ops and casts, in the order of the forward pass (batch %lld)\n", (long long)plan->batch);
+    for (int n = 0; n < plan->nodes; n++) print_node(plan, n);
+    printf("\n  casts a step: %d of activations, %d of weights (forward); %.4g GFLOP a step\n",
+           plan->activation_casts, plan->weight_casts, plan->flops * 1e-9);
+    if (verbose) print_buffers(plan);
+    printf("\n  bytes by category\n");
+    for (int c = 0; c < AB_MEM_CATEGORY_COUNT; c++)
+        printf("  %-22s %12lld  %s\n", ab_mem_category_name((ab_mem_category)c),
+               (long long)ab_cell_bytes(cell, (ab_mem_category)c), ab_mem_category_text((ab_mem_category)c));
+    printf("  %-22s %12lld\n\n", "total", (long long)ab_cell_bytes_total(cell));
+    ab_cell_destroy(cell);
+    return AB_OK;
+}
+
+static ab_status print_all(const ab_run_config *config, bool verbose) {
+    ab_cell_spec *cells;
+    int count;
+    AB_TRY(ab_run_cells(config, &cells, &count));
+    ab_status status = AB_OK;
+    for (int i = 0; i < count && status == AB_OK; i++)
+        if (!cells[i].ulp_twin) status = print_cell(config, &cells[i], verbose);
+    free(cells);
+    return status;
+}
+
+static bool asks_for_help(int argc, char **argv) {
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
+    return false;
+}
+
+/* "--level O1" is accepted for "--levels O1". */
+static char **with_plural(int argc, char **argv) {
+    static char plural[] = "--levels";
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--level") == 0) argv[i] = plural;
+    return argv;
+}
+
+ab_status ab_cmd_plan(int argc, char **argv) {
+    if (asks_for_help(argc, argv)) {
+        puts("usage: ampbench plan [--net NAME|FILE] [--level LIST] [--verbose] [OPTION]...\n\n"
+             "Prints what a run with these options would do: every op with its formats, every inserted cast, "
+             "bytes by category;\n"
+             "with --verbose every buffer too. Takes the options of `ampbench run`.");
+        return AB_OK;
+    }
+    ab_options options;
+    ab_run_config config;
+    AB_TRY(ab_options_parse(argc, with_plural(argc, argv), &options));
+    AB_TRY(ab_run_config_create(&options, false, &config));
+    ab_status status = print_all(&config, options.given[AB_OPTION_verbose]);
+    ab_run_config_clear(&config);
+    return status;
+}

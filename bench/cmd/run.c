@@ -1,0 +1,18 @@
+/* `ampbench run`: the main job. */
+#include "bench/run/run.h"
+#include "bench/cmd/cmd.h"
+
+#include <string.h>
+
+ab_status ab_cmd_run(int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--help") != 0 && strcmp(argv[i], "-h") != 0) continue;
+        puts("usage: ampbench [run] [OPTION]...\n\n"
+             "Trains one network from the same bits on the same batches under several precision levels and "
+             "loss scales and\n"
+             "reports what each costs and what it breaks.");
+        ab_options_help(stdout);
+        return AB_OK;
+    }
+    return ab_run(argc, argv);
+}

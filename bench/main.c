@@ -1,0 +1,68 @@
+/* The program: finds the subcommand, runs it, turns its status into an exit status. The only place that exits. */
+#include "bench/cmd/cmd.h"
+#include "bench/run/worker.h"
+#include "build_info.h"
+#include "kernels/core/nearest.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct command {
+    const char *name, *text;
+    ab_status (*run)(int argc, char **argv);
+} command;
+
+static const command commands[] = {
+#define AB_COMMAND(name, text) {#name, text, ab_cmd_##name},
+#include "bench/cmd/commands.def"
+#undef AB_COMMAND
+};
+
+static void help(FILE *out) {
+    fputs("ampbench: what do O0, O1, O2 and O3 cost, and what do they break?\n\n"
+          "  ampbench --levels O0,O1,O2,O3        train the same network from the same bits under each "
+          "level\n\n"
+          "Commands (ampbench COMMAND --help says more):\n",
+          out);
+    for (size_t i = 0; i < AB_COUNT_OF(commands); i++)
+        fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].text);
+    fputs("\nExit status: 0 ok, 1 internal error or a failed cell, 2 usage, configuration or input, 3 "
+          "regression, 4 numerics "
+          "failed,\n5 inconclusive, 6 not comparable, 130 interrupted.\n",
+          out);
+}
+
+static ab_status unknown_command(const char *word) {
+    const char *names[AB_COUNT_OF(commands)];
+    for (size_t i = 0; i < AB_COUNT_OF(commands); i++) names[i] = commands[i].name;
+    const char *near = ab_nearest(word, names, (int)AB_COUNT_OF(names));
+    return ab_fail(AB_USAGE, "unknown command '%s'%s%s%s (see `ampbench help`)", word,
+                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+static ab_status dispatch(int argc, char **argv) {
+    const char *word = argc > 1 ? argv[1] : "help";
+    if (strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+        help(stdout);
+        return AB_OK;
+    }
+    if (strcmp(word, "--version") == 0 || strcmp(word, "version") == 0) {
+        puts("ampbench " AB_VERSION);
+        return AB_OK;
+    }
+    if (strcmp(word, "worker") == 0) return ab_worker_main(argc - 1, argv + 1);
+    if (word[0] == '-') return ab_cmd_run(argc, argv); /* options without a command: the main job */
+    for (size_t i = 0; i < AB_COUNT_OF(commands); i++)
+        if (strcmp(word, commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1);
+    return unknown_command(word);
+}
+
+int main(int argc, char **argv) {
+    ab_status status = dispatch(argc, argv);
+    if (status != AB_OK) fprintf(stderr, "ampbench: %s\n", ab_error_message());
+    if (fflush(stdout) != 0 && status == AB_OK) {
+        perror("ampbench: cannot write to stdout");
+        return 1;
+    }
+    return ab_status_exit(status);
+}

@@ -1,0 +1,73 @@
+/* Shapes and parameters of a network: each op infers its own; here they are strung together and bounded. */
+#include "bench/nets/net_build.h"
+
+#include <stdlib.h>
+
+/* Far above any machine's memory, far below where sums of byte counts could overflow. */
+static const int64_t most_elements = (int64_t)1 << 40;
+
+static ab_status fail_op(ab_status status, const ab_net *net, const ab_net_op *op) {
+    return ab_fail_prefix(status, "%s:%d: op '%s'", net->path, op->line, op->name);
+}
+
+static ab_status check_size(const ab_shape *shape, const char *what) {
+    char text[AB_SHAPE_TEXT];
+    if (ab_shape_check(shape) && ab_shape_count(shape) <= most_elements) return AB_OK;
+    return ab_fail(AB_CONFIG, "expected %s of 1 to 2^40 elements, found %s", what,
+                   ab_shape_text(shape, text));
+}
+
+static void input_shapes(const ab_net *net, const ab_net_op *op, int64_t batch, const ab_shape *shape,
+                         ab_shape *in) {
+    for (int k = 0; k < op->inputs; k++) {
+        if (op->input[k] >= 0)
+            in[k] = shape[op->input[k]];
+        else if (op->input[k] == AB_NET_INPUT)
+            in[k] = (ab_shape){.ndim = 4, .dim = {batch, net->height, net->width, net->channels}};
+        else
+            in[k] = (ab_shape){.ndim = 1, .dim = {batch}};
+    }
+}
+
+static ab_status infer_op(const ab_net *net, int i, int64_t batch, ab_shape *shape) {
+    const ab_net_op *op = &net->op[i];
+    ab_shape in[AB_MAX_INPUTS];
+    input_shapes(net, op, batch, shape, in);
+    ab_status status = check_size(&in[0], "an input");
+    if (status == AB_OK) status = op->op->infer(op->attrs, in, op->inputs, &shape[i]);
+    if (status == AB_OK) status = check_size(&shape[i], "an output");
+    return status == AB_OK ? AB_OK : fail_op(status, net, op);
+}
+
+ab_status ab_net_infer(const ab_net *net, int64_t batch, ab_shape *shape) {
+    for (int i = 0; i < net->ops; i++) AB_TRY(infer_op(net, i, batch, shape));
+    return AB_OK;
+}
+
+static ab_status make_op_params(const ab_net *net, ab_net_op *op, int64_t batch, const ab_shape *shape) {
+    ab_shape in[AB_MAX_INPUTS];
+    if (!op->op->params) return AB_OK;
+    input_shapes(net, op, batch, shape, in);
+    op->params = op->op->params(op->attrs, in, op->param);
+    for (int k = 0; k < op->params; k++) {
+        ab_status status = check_size(&op->param[k].shape, op->param[k].name);
+        if (status != AB_OK) return fail_op(status, net, op);
+    }
+    return AB_OK;
+}
+
+ab_status ab_net_make_params(ab_net *net) {
+    const int64_t batch = net->defaults.batch;
+    ab_shape *shape = calloc((size_t)net->ops, sizeof *shape);
+    if (!shape) return ab_fail(AB_NO_MEMORY, "%s: cannot allocate the shapes", net->path);
+    ab_status status = AB_OK;
+    AB_TRY_GOTO(ab_net_infer(net, batch, shape));
+    for (int i = 0; i < net->ops; i++) AB_TRY_GOTO(make_op_params(net, &net->op[i], batch, shape));
+    const ab_net_op *loss = &net->op[net->ops - 1];
+    ab_shape in[AB_MAX_INPUTS];
+    input_shapes(net, loss, batch, shape, in);
+    net->classes = in[0].dim[in[0].ndim - 1];
+out:
+    free(shape);
+    return status;
+}

@@ -1,0 +1,310 @@
+/* Reads the document: head, ops and their inputs. Checks what concerns the network as a whole: names, references, the
+ * loss at the end, nothing computed in vain. */
+#include "bench/nets/net_build.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char format_name[] = "ampbench-net-1";
+
+enum { MAX_OPS = 4096, MAX_SIDE = 65536 };
+
+typedef struct parser {
+    ab_net *net;
+    ab_net_json_place place;
+    const cJSON *document, *ops;
+    const char **names; /* "input", then the names of the ops: names[0..i] is what op i may refer to */
+} parser;
+
+static ab_status copy_text(const char *text, char **copy) {
+    size_t bytes = strlen(text) + 1;
+    *copy = malloc(bytes);
+    if (!*copy) return ab_fail(AB_NO_MEMORY, "cannot allocate memory for a network");
+    memcpy(*copy, text, bytes);
+    return AB_OK;
+}
+
+static void set_digest(ab_net *net, const char *text, size_t length) {
+    uint64_t hash = 14695981039346656037u;
+    for (size_t i = 0; i < length; i++) hash = (hash ^ (uint8_t)text[i]) * 1099511628211u;
+    snprintf(net->digest, sizeof net->digest, "%016llx", (unsigned long long)hash);
+}
+
+/* ---- head ------------------------------------------------------------------------------------------------- */
+
+static ab_status check_format(const parser *p) {
+    const cJSON *value = NULL;
+    char found[AB_NET_JSON_TEXT];
+    AB_TRY(ab_net_json_member(&p->place, p->document, "format", &value));
+    if (cJSON_IsString(value) && strcmp(value->valuestring, format_name) == 0) return AB_OK;
+    return ab_net_json_fail(&p->place, value, "'format': expected \"%s\", found %s", format_name,
+                            ab_net_json_found(value, found));
+}
+
+static ab_status read_names(const parser *p) {
+    const cJSON *value = NULL;
+    const char *name = NULL, *text = "";
+    AB_TRY(ab_net_json_member(&p->place, p->document, "name", &value));
+    AB_TRY(ab_net_json_name(&p->place, value, "'name'", &name));
+    AB_TRY(copy_text(name, &p->net->name));
+    value = cJSON_GetObjectItemCaseSensitive(p->document, "text");
+    if (value) AB_TRY(ab_net_json_text(&p->place, value, "'text'", &text));
+    return copy_text(text, &p->net->text);
+}
+
+static ab_status read_input_shape(const parser *p) {
+    static const char *const keys[] = {"height", "width", "channels"};
+    static const ab_net_json_range side = {1, MAX_SIDE};
+    int64_t *const fields[] = {&p->net->height, &p->net->width, &p->net->channels};
+    const cJSON *input = NULL, *value = NULL;
+    AB_TRY(ab_net_json_member(&p->place, p->document, "input", &input));
+    AB_TRY(ab_net_json_check_keys(&p->place, input, "'input'", keys, (int)AB_COUNT_OF(keys)));
+    for (size_t i = 0; i < AB_COUNT_OF(keys); i++) {
+        AB_TRY(ab_net_json_member(&p->place, input, keys[i], &value));
+        AB_TRY(ab_net_json_integer(&p->place, value, keys[i], side, fields[i]));
+    }
+    return AB_OK;
+}
+
+static ab_status read_optimizer(const parser *p, const cJSON *value) {
+    ab_net_defaults *defaults = &p->net->defaults;
+    const char *name = NULL;
+    AB_TRY(ab_net_json_name(&p->place, value, "'optimizer'", &name));
+    if (strlen(name) >= sizeof defaults->optimizer)
+        return ab_net_json_fail(&p->place, value,
+                                "'optimizer': expected a name of at most %d characters, found \"%s\"",
+                                (int)sizeof defaults->optimizer - 1, name);
+    snprintf(defaults->optimizer, sizeof defaults->optimizer, "%s", name);
+    return AB_OK;
+}
+
+static ab_status read_defaults(const parser *p) {
+    static const char *const keys[] = {"optimizer", "lr", "batch", "epochs"};
+    static const ab_net_json_range rate = {0, 1e6}, count = {1, 1 << 20};
+    ab_net_defaults *defaults = &p->net->defaults;
+    *defaults = (ab_net_defaults){.optimizer = "momentum", .lr = 0.01, .batch = 64, .epochs = 1};
+    const cJSON *object = cJSON_GetObjectItemCaseSensitive(p->document, "defaults"), *value = NULL;
+    if (!object) return AB_OK;
+    AB_TRY(ab_net_json_check_keys(&p->place, object, "'defaults'", keys, (int)AB_COUNT_OF(keys)));
+    if ((value = cJSON_GetObjectItemCaseSensitive(object, "optimizer"))) AB_TRY(read_optimizer(p, value));
+    if ((value = cJSON_GetObjectItemCaseSensitive(object, "lr")))
+        AB_TRY(ab_net_json_number(&p->place, value, "'lr'", rate, &defaults->lr));
+    if ((value = cJSON_GetObjectItemCaseSensitive(object, "batch")))
+        AB_TRY(ab_net_json_integer(&p->place, value, "'batch'", count, &defaults->batch));
+    if ((value = cJSON_GetObjectItemCaseSensitive(object, "epochs")))
+        AB_TRY(ab_net_json_integer(&p->place, value, "'epochs'", count, &defaults->epochs));
+    return AB_OK;
+}
+
+static ab_status read_head(const parser *p) {
+    static const char *const keys[] = {"format", "name", "text", "input", "defaults", "init", "ops"};
+    AB_TRY(ab_net_json_check_keys(&p->place, p->document, "the network", keys, (int)AB_COUNT_OF(keys)));
+    AB_TRY(check_format(p));
+    AB_TRY(read_names(p));
+    AB_TRY(read_input_shape(p));
+    return read_defaults(p);
+}
+
+/* ---- ops -------------------------------------------------------------------------------------------------- */
+
+static ab_status open_ops(parser *p) {
+    char found[AB_NET_JSON_TEXT];
+    AB_TRY(ab_net_json_member(&p->place, p->document, "ops", &p->ops));
+    int count = cJSON_GetArraySize(p->ops);
+    if (!cJSON_IsArray(p->ops) || count < 1)
+        return ab_net_json_fail(&p->place, p->ops, "'ops': expected an array of ops, found %s",
+                                count < 1 && cJSON_IsArray(p->ops) ? "an empty one"
+                                                                   : ab_net_json_found(p->ops, found));
+    if (count > MAX_OPS)
+        return ab_net_json_fail(&p->place, p->ops, "'ops': expected at most %d ops, found %d", (int)MAX_OPS,
+                                count);
+    p->net->op = calloc((size_t)count, sizeof *p->net->op);
+    p->names = calloc((size_t)count + 1, sizeof *p->names);
+    if (!p->net->op || !p->names)
+        return ab_fail(AB_NO_MEMORY, "%s: cannot allocate %d ops", p->place.path, count);
+    p->net->ops = count;
+    p->names[0] = "input";
+    return AB_OK;
+}
+
+static ab_status read_op_name(const parser *p, const cJSON *object, int i) {
+    char found[AB_NET_JSON_TEXT];
+    const cJSON *value = NULL;
+    if (!cJSON_IsObject(object))
+        return ab_net_json_fail(&p->place, object, "ops[%d]: expected an object, found %s", i,
+                                ab_net_json_found(object, found));
+    AB_TRY(ab_net_json_member(&p->place, object, "name", &value));
+    AB_TRY(ab_net_json_name(&p->place, value, "'name'", &p->names[i + 1]));
+    const char *name = p->names[i + 1];
+    if (strcmp(name, "targets") == 0 || strcmp(name, "input") == 0)
+        return ab_net_json_fail(&p->place, value,
+                                "expected a name other than \"input\" and \"targets\", found \"%s\"", name);
+    for (int k = 0; k < i; k++)
+        if (strcmp(p->names[k + 1], name) == 0)
+            return ab_net_json_fail(&p->place, value, "expected distinct names, found \"%s\" also on line %d",
+                                    name, p->net->op[k].line);
+    p->net->op[i].line = ab_net_json_line(object);
+    return copy_text(name, &p->net->op[i].name);
+}
+
+static ab_status read_op_names(const parser *p) {
+    const cJSON *object = p->ops->child;
+    for (int i = 0; i < p->net->ops; i++, object = object->next) AB_TRY(read_op_name(p, object, i));
+    return AB_OK;
+}
+
+static ab_status read_op_kind(const parser *p, const cJSON *object, ab_net_op *op) {
+    const cJSON *value = NULL;
+    const char *name = NULL;
+    AB_TRY(ab_net_json_member(&p->place, object, "op", &value));
+    AB_TRY(ab_net_json_name(&p->place, value, "'op'", &name));
+    ab_status status = ab_op_find(name, &op->op, &op->op_row);
+    if (status == AB_OK) return AB_OK;
+    return ab_fail_prefix(status, "%s:%d: op '%s'", p->place.path, ab_net_json_line(value), op->name);
+}
+
+/* ---- inputs of an op -------------------------------------------------------------------------------------- */
+
+static ab_status unknown_input(const parser *p, const cJSON *value, const char *name, int i) {
+    char quoted[AB_NET_JSON_TEXT], hint[AB_NET_JSON_TEXT];
+    ab_net_json_quote(name, quoted);
+    if (strcmp(name, p->names[i + 1]) == 0)
+        return ab_net_json_fail(&p->place, value, "'in': expected an earlier op, found the op itself");
+    for (int later = i + 1; later < p->net->ops; later++)
+        if (strcmp(name, p->names[later + 1]) == 0)
+            return ab_net_json_fail(&p->place, value, "'in': expected an earlier op, found %s of line %d",
+                                    quoted, p->net->op[later].line);
+    return ab_net_json_fail(&p->place, value, "'in': expected \"input\" or an earlier op, found %s%s", quoted,
+                            ab_net_json_hint(name, p->names, i + 1, hint));
+}
+
+static ab_status resolve(const parser *p, const cJSON *value, int i, int *input) {
+    char found[AB_NET_JSON_TEXT];
+    const char *name = cJSON_GetStringValue(value);
+    if (!name)
+        return ab_net_json_fail(&p->place, value, "'in': expected a name or an array of names, found %s",
+                                ab_net_json_found(value, found));
+    *input = AB_NET_TARGETS;
+    if (strcmp(name, "targets") == 0) return AB_OK;
+    for (int k = 0; k <= i; k++) {
+        *input = k - 1; /* names[0] is "input" */
+        if (strcmp(name, p->names[k]) == 0) return AB_OK;
+    }
+    return unknown_input(p, value, name, i);
+}
+
+/* Fills op->input and op->inputs from "in", without judging how many there are. */
+static ab_status read_references(const parser *p, const cJSON *in, int i) {
+    ab_net_op *op = &p->net->op[i];
+    op->inputs = 1;
+    op->input[0] = i - 1; /* the op before; the first op: AB_NET_INPUT */
+    if (!in) return AB_OK;
+    if (!cJSON_IsArray(in)) return resolve(p, in, i, &op->input[0]);
+    int count = cJSON_GetArraySize(in);
+    if (count < 1 || count > AB_MAX_INPUTS)
+        return ab_net_json_fail(&p->place, in, "'in': expected 1 to %d names, found %d", (int)AB_MAX_INPUTS,
+                                count);
+    op->inputs = 0;
+    for (const cJSON *value = in->child; value; value = value->next)
+        AB_TRY(resolve(p, value, i, &op->input[op->inputs++]));
+    return AB_OK;
+}
+
+static ab_status check_input_count(const parser *p, const cJSON *at, const ab_net_op *op) {
+    if (op->op->inputs < 0 ? op->inputs >= 2 : op->inputs == op->op->inputs) return AB_OK;
+    if (op->op->inputs < 0)
+        return ab_net_json_fail(&p->place, at, "'in': expected 2 or more names for %s, found 1",
+                                op->op->name);
+    return ab_net_json_fail(&p->place, at, "'in': expected %d name%s for %s, found %d", op->op->inputs,
+                            op->op->inputs == 1 ? "" : "s", op->op->name, op->inputs);
+}
+
+static ab_status read_inputs(const parser *p, const cJSON *object, int i) {
+    ab_net_op *op = &p->net->op[i];
+    const cJSON *in = cJSON_GetObjectItemCaseSensitive(object, "in"), *at = in ? in : object;
+    AB_TRY(read_references(p, in, i));
+    if (op->op->is_loss && op->inputs == op->op->inputs - 1) op->input[op->inputs++] = AB_NET_TARGETS;
+    AB_TRY(check_input_count(p, at, op));
+    for (int k = 0; k < op->inputs; k++) {
+        bool wants_targets = op->op->is_loss && k == op->inputs - 1;
+        if ((op->input[k] == AB_NET_TARGETS) == wants_targets) continue;
+        return ab_net_json_fail(&p->place, at,
+                                "'in': expected \"targets\" as the last input of a loss and nowhere else");
+    }
+    return AB_OK;
+}
+
+static ab_status read_op(parser *p, const cJSON *object, int i) {
+    ab_net_op *op = &p->net->op[i];
+    p->place.op = op->name;
+    AB_TRY(read_op_kind(p, object, op));
+    AB_TRY(ab_net_read_attrs(&p->place, object, op));
+    if (op->op->is_loss && i + 1 < p->net->ops)
+        return ab_net_json_fail(&p->place, object,
+                                "expected a loss as the last op only, found %s before '%s'", op->op->name,
+                                p->names[i + 2]);
+    AB_TRY(read_inputs(p, object, i));
+    p->place.op = NULL;
+    return AB_OK;
+}
+
+static ab_status read_ops(parser *p) {
+    AB_TRY(open_ops(p));
+    AB_TRY(read_op_names(p));
+    const cJSON *object = p->ops->child;
+    for (int i = 0; i < p->net->ops; i++, object = object->next) AB_TRY(read_op(p, object, i));
+    return AB_OK;
+}
+
+/* ---- the network as a whole ------------------------------------------------------------------------------- */
+
+static bool is_used(const ab_net *net, int i) {
+    for (int later = i + 1; later < net->ops; later++)
+        for (int k = 0; k < net->op[later].inputs; k++)
+            if (net->op[later].input[k] == i) return true;
+    return false;
+}
+
+static ab_status check_structure(const ab_net *net) {
+    const ab_net_op *last = &net->op[net->ops - 1];
+    if (!last->op->is_loss)
+        return ab_fail(AB_CONFIG, "%s:%d: op '%s': expected a loss as the last op, found %s", net->path,
+                       last->line, last->name, last->op->name);
+    for (int i = 0; i + 1 < net->ops; i++)
+        if (!is_used(net, i))
+            return ab_fail(AB_CONFIG, "%s:%d: op '%s': expected a later op that reads its output, found none",
+                           net->path, net->op[i].line, net->op[i].name);
+    return AB_OK;
+}
+
+static ab_status build(parser *p) {
+    AB_TRY(read_head(p));
+    AB_TRY(read_ops(p));
+    AB_TRY(check_structure(p->net));
+    AB_TRY(ab_net_make_params(p->net));
+    return ab_net_read_init(p->document, p->ops, p->net);
+}
+
+ab_status ab_net_parse(const char *text, size_t length, const char *path, ab_net **net) {
+    *net = NULL;
+    cJSON *document = NULL;
+    parser p = {.place = {.path = path, .op = NULL}};
+    ab_status status = AB_OK;
+    AB_TRY_GOTO(ab_net_json_parse(text, length, path, &document));
+    p.document = document;
+    p.net = calloc(1, sizeof *p.net);
+    if (!p.net) {
+        status = ab_fail(AB_NO_MEMORY, "%s: cannot allocate a network", path);
+        goto out;
+    }
+    set_digest(p.net, text, length);
+    AB_TRY_GOTO(copy_text(path, &p.net->path));
+    AB_TRY_GOTO(build(&p));
+    *net = p.net;
+out:
+    if (status != AB_OK) ab_net_free(p.net);
+    free(p.names);
+    cJSON_Delete(document);
+    return status;
+}

@@ -1,0 +1,319 @@
+/* From option texts to checked values. Every check that needs no training happens here, before anything is written. */
+#define _GNU_SOURCE
+#include "bench/run/config.h"
+
+#include "kernels/core/nearest.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <omp.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- numbers and lists ----------------------------------------------------------------------------------- */
+
+static ab_status parse_integer(const ab_options *options, ab_option_id id, int64_t low, int64_t high,
+                               int64_t *value) {
+    const char *text = options->text[id];
+    if (!text) return AB_OK;
+    char *end, name[AB_OPTION_NAME];
+    errno = 0;
+    long long parsed = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || errno || parsed < low || parsed > high)
+        return ab_fail(AB_USAGE, "%s: expected an integer from %lld to %lld, found '%s'",
+                       ab_option_name(id, name), (long long)low, (long long)high, text);
+    *value = parsed;
+    return AB_OK;
+}
+
+static ab_status parse_real(const ab_options *options, ab_option_id id, double low, double high,
+                            double *value) {
+    const char *text = options->text[id];
+    if (!text) return AB_OK;
+    char *end, name[AB_OPTION_NAME];
+    double parsed = strtod(text, &end);
+    if (end == text || *end != '\0' || !(parsed >= low) || !(parsed <= high))
+        return ab_fail(AB_USAGE, "%s: expected a number from %.9g to %.9g, found '%s'",
+                       ab_option_name(id, name), low, high, text);
+    *value = parsed;
+    return AB_OK;
+}
+
+/* Index of the option's text among `names`. */
+static ab_status parse_choice(const ab_options *options, ab_option_id id, const char *const *names, int count,
+                              int *choice) {
+    const char *text = options->text[id];
+    char name[AB_OPTION_NAME], list[256] = "";
+    for (int i = 0; i < count; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *choice = i;
+            return AB_OK;
+        }
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
+    }
+    const char *near = ab_nearest(text, names, count);
+    return ab_fail(AB_USAGE, "%s: expected one of %s, found '%s'%s%s%s", ab_option_name(id, name), list, text,
+                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+/* Calls `take` with each comma-separated item. */
+static ab_status parse_list(const ab_options *options, ab_option_id id, ab_run_config *config,
+                            ab_status (*take)(ab_run_config *config, const char *item)) {
+    char name[AB_OPTION_NAME];
+    const char *text = options->text[id];
+    ab_option_name(id, name);
+    for (;;) {
+        char item[64];
+        size_t length = strcspn(text, ",");
+        if (length == 0)
+            return ab_fail(AB_USAGE, "%s: expected a comma-separated list, found an empty item in '%s'", name,
+                           options->text[id]);
+        if (length >= sizeof item)
+            return ab_fail(AB_USAGE, "%s: item too long in '%s'", name, options->text[id]);
+        memcpy(item, text, length);
+        item[length] = '\0';
+        AB_TRY(take(config, item));
+        if (text[length] == '\0') return AB_OK;
+        text += length + 1;
+    }
+}
+
+static ab_status list_full(const char *name) {
+    return ab_fail(AB_USAGE, "%s: at most %d items", name, AB_MAX_LIST);
+}
+
+static ab_status take_level(ab_run_config *config, const char *item) {
+    if (config->levels == AB_MAX_LIST) return list_full("--levels");
+    const ab_level *level;
+    AB_TRY(ab_level_find(item, &level));
+    for (int i = 0; i < config->levels; i++)
+        if (config->level[i] == level) return ab_fail(AB_USAGE, "--levels: %s is there twice", item);
+    config->level[config->levels++] = level;
+    return AB_OK;
+}
+
+static ab_status take_scale(ab_run_config *config, const char *item) {
+    if (config->scales == AB_MAX_LIST) return list_full("--scales");
+    ab_scale_choice *choice = &config->scale[config->scales++];
+    choice->preset = strcmp(item, "default") == 0;
+    return choice->preset ? AB_OK : ab_loss_scale_parse("--scales", item, &choice->scale);
+}
+
+static ab_status take_half(ab_run_config *config, const char *item) {
+    static const char *const names[] = {"fp16", "bf16"};
+    if (config->halves == AB_MAX_LIST) return list_full("--half");
+    const ab_format *format = NULL;
+    for (size_t i = 0; i < AB_COUNT_OF(names); i++)
+        if (strcmp(item, names[i]) == 0) AB_TRY(ab_format_find(item, &format));
+    if (!format) return ab_fail(AB_USAGE, "--half: expected fp16 or bf16, found '%s'", item);
+    for (int i = 0; i < config->halves; i++)
+        if (config->half[i] == format) return ab_fail(AB_USAGE, "--half: %s is there twice", item);
+    config->half[config->halves++] = format;
+    return AB_OK;
+}
+
+/* ---- groups of options ----------------------------------------------------------------------------------- */
+
+const char *ab_cpu_path_name(ab_cpu_path path) {
+    static const char *const names[] = {"auto", "native", "convert", "reference"};
+    return names[path];
+}
+
+static ab_status take_choices(const ab_options *options, ab_run_config *config) {
+    static const char *const orders[] = {"sequential", "shuffled"};
+    static const char *const accumulators[] = {"fp32", "half"};
+    static const char *const paths[] = {"auto", "native", "convert", "reference"};
+    int choice;
+    AB_TRY(parse_choice(options, AB_OPTION_order, orders, 2, &choice));
+    config->shuffled = choice == 1;
+    AB_TRY(parse_choice(options, AB_OPTION_accumulate, accumulators, 2, &choice));
+    config->accumulate_half = choice == 1;
+    AB_TRY(parse_choice(options, AB_OPTION_cpu_path, paths, 4, &choice));
+    config->path = (ab_cpu_path)choice;
+    return ab_normalize_find(options->text[AB_OPTION_normalize], &config->normalize);
+}
+
+static ab_status take_optimizer(const ab_options *options, ab_run_config *config) {
+    const char *chosen = options->text[AB_OPTION_optimizer];
+    const char *name = chosen ? chosen : config->net->defaults.optimizer;
+    AB_TRY(ab_optimizer_find(name, &config->optimizer));
+    ab_optimizer_config *optim = &config->optim;
+    *optim = config->optimizer->defaults;
+    if (!chosen || strcmp(chosen, config->net->defaults.optimizer) == 0) optim->lr = config->net->defaults.lr;
+    AB_TRY(parse_real(options, AB_OPTION_lr, 0, 1e9, &optim->lr));
+    AB_TRY(parse_real(options, AB_OPTION_momentum, 0, 1, &optim->momentum));
+    AB_TRY(parse_real(options, AB_OPTION_weight_decay, 0, 1e9, &optim->weight_decay));
+    AB_TRY(parse_real(options, AB_OPTION_beta1, 0, 1, &optim->beta1));
+    AB_TRY(parse_real(options, AB_OPTION_beta2, 0, 1, &optim->beta2));
+    return parse_real(options, AB_OPTION_eps, 0, 1e9, &optim->eps);
+}
+
+static ab_status take_scaler(const ab_options *options, ab_run_config *config) {
+    AB_TRY(parse_real(options, AB_OPTION_min_loss_scale, 0x1p-126, 0x1p127, &config->min_loss_scale));
+    AB_TRY(parse_real(options, AB_OPTION_max_loss_scale, 0x1p-126, 0x1p127, &config->max_loss_scale));
+    if (config->min_loss_scale && config->max_loss_scale && config->min_loss_scale > config->max_loss_scale)
+        return ab_fail(AB_USAGE, "--min-loss-scale %.9g is above --max-loss-scale %.9g",
+                       config->min_loss_scale, config->max_loss_scale);
+    return parse_integer(options, AB_OPTION_scale_window, 1, INT64_MAX, &config->scale_window);
+}
+
+static int available_threads(void) {
+    cpu_set_t set;
+    int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    return count > 0 ? count : 1;
+}
+
+static ab_status take_counts(const ab_options *options, ab_run_config *config) {
+    int64_t threads = available_threads(), seed = 1;
+    config->batch = config->net->defaults.batch;
+    config->epochs = config->net->defaults.epochs;
+    AB_TRY(parse_integer(options, AB_OPTION_batch, 1, 1 << 24, &config->batch));
+    AB_TRY(parse_integer(options, AB_OPTION_epochs, 1, 1 << 24, &config->epochs));
+    AB_TRY(parse_integer(options, AB_OPTION_seed, 0, INT64_MAX, &seed));
+    AB_TRY(parse_integer(options, AB_OPTION_threads, 1, 1024, &threads));
+    AB_TRY(parse_integer(options, AB_OPTION_rounds, 1, 1000, &config->rounds));
+    AB_TRY(parse_integer(options, AB_OPTION_probe_every, 0, INT64_MAX, &config->probe_every));
+    AB_TRY(parse_integer(options, AB_OPTION_eval_limit, 0, INT64_MAX, &config->eval_limit));
+    AB_TRY(parse_integer(options, AB_OPTION_cell_timeout, 0, 1 << 30, &config->cell_timeout_s));
+    config->seed = (uint64_t)seed;
+    config->threads = (int)threads;
+    return AB_OK;
+}
+
+/* What depends on the data: classes, batch against its size, steps of an epoch. */
+ab_status ab_run_config_steps(const ab_options *options, ab_run_config *config) {
+    const ab_data *data = config->data;
+    const ab_net *net = config->net;
+    if (data->classes > net->classes)
+        return ab_fail(AB_CONFIG, "--data %s has %lld classes, network %s has %lld outputs",
+                       config->data_name, (long long)data->classes, net->name, (long long)net->classes);
+    int64_t count = data->split[AB_SPLIT_TRAIN].count;
+    if (config->batch > count)
+        return ab_fail(AB_USAGE, "--batch: %lld is larger than the %lld training samples of %s",
+                       (long long)config->batch, (long long)count, config->data_name);
+    config->steps = count / config->batch * config->epochs;
+    if (options->text[AB_OPTION_steps]) {
+        if (options->given[AB_OPTION_epochs])
+            return ab_fail(AB_USAGE, "--steps and --epochs: give one of them");
+        config->epochs = 0;
+    }
+    return parse_integer(options, AB_OPTION_steps, 0, 1LL << 40, &config->steps);
+}
+
+static ab_status open_data(const ab_options *options, ab_run_config *config) {
+    const ab_net *net = config->net;
+    AB_TRY(
+        ab_data_open(config->data_name, net->height, net->width, net->channels, config->seed, &config->data));
+    return ab_run_config_steps(options, config);
+}
+
+ab_status ab_run_config_create(const ab_options *options, bool with_data, ab_run_config *config) {
+    *config = (ab_run_config){.override = options->override,
+                              .overrides = options->overrides,
+                              .data_name = options->text[AB_OPTION_data],
+                              .init_file = options->text[AB_OPTION_init],
+                              .floor = !options->given[AB_OPTION_no_floor]};
+    ab_status status = AB_OK;
+    AB_TRY_GOTO(parse_list(options, AB_OPTION_levels, config, take_level));
+    AB_TRY_GOTO(parse_list(options, AB_OPTION_scales, config, take_scale));
+    AB_TRY_GOTO(parse_list(options, AB_OPTION_half, config, take_half));
+    AB_TRY_GOTO(take_choices(options, config));
+    AB_TRY_GOTO(take_scaler(options, config));
+    AB_TRY_GOTO(ab_device_open(options->text[AB_OPTION_device], &config->device, &config->why_not_gpu));
+    AB_TRY_GOTO(ab_net_load(options->text[AB_OPTION_net], &config->net));
+    AB_TRY_GOTO(take_optimizer(options, config));
+    AB_TRY_GOTO(take_counts(options, config));
+    if (with_data) AB_TRY_GOTO(open_data(options, config));
+out:
+    if (status != AB_OK) ab_run_config_clear(config);
+    return status;
+}
+
+void ab_run_config_clear(ab_run_config *config) {
+    ab_net_free(config->net);
+    ab_data_close(config->data);
+    config->net = NULL;
+    config->data = NULL;
+}
+
+/* ---- cells ----------------------------------------------------------------------------------------------- */
+
+static bool same_cell(const ab_cell_spec *a, const ab_cell_spec *b) { return strcmp(a->id, b->id) == 0; }
+
+static ab_status make_cell(const ab_run_config *config, const ab_level *level, const ab_format *half,
+                           const ab_scale_choice *choice, bool twin, ab_cell_spec *cell) {
+    *cell = (ab_cell_spec){.level = level, .half = half, .ulp_twin = twin};
+    AB_TRY(ab_policy_resolve(level, half, config->override, config->overrides, &cell->policy));
+    if (!choice->preset) cell->policy.loss_scale = choice->scale;
+    char scale[32];
+    snprintf(cell->id, sizeof cell->id, "%.64s/%s/%s/%s/%s/seed%llu%s", config->net->name, level->name,
+             ab_loss_scale_text(cell->policy.loss_scale, scale), half->name, config->device->name,
+             (unsigned long long)config->seed, twin ? "/ulp" : "");
+    return AB_OK;
+}
+
+static void append_cell(ab_cell_spec *cells, int *count, const ab_cell_spec *cell) {
+    for (int i = 0; i < *count; i++)
+        if (same_cell(&cells[i], cell)) return;
+    cells[(*count)++] = *cell;
+}
+
+/* O0 at its own scale, disturbed by one ulp. */
+static ab_status append_floor(const ab_run_config *config, const ab_format *half, ab_cell_spec *cells,
+                              int *count) {
+    const ab_scale_choice preset = {.preset = true};
+    for (int l = 0; config->floor && l < config->levels; l++) {
+        if (strcmp(config->level[l]->name, "O0") != 0) continue;
+        ab_cell_spec cell;
+        AB_TRY(make_cell(config, config->level[l], half, &preset, true, &cell));
+        append_cell(cells, count, &cell);
+    }
+    return AB_OK;
+}
+
+ab_status ab_run_cells(const ab_run_config *config, ab_cell_spec **result, int *count) {
+    ab_status status = AB_OK;
+    int most = config->halves * (config->levels * config->scales + 1);
+    ab_cell_spec *cells = calloc((size_t)most, sizeof *cells);
+    *count = 0;
+    if (!cells) return ab_fail(AB_NO_MEMORY, "cells: out of memory");
+    for (int h = 0; h < config->halves; h++) {
+        for (int l = 0; l < config->levels; l++) {
+            for (int s = 0; s < config->scales; s++) {
+                ab_cell_spec cell;
+                AB_TRY_GOTO(
+                    make_cell(config, config->level[l], config->half[h], &config->scale[s], false, &cell));
+                append_cell(cells, count, &cell);
+            }
+        }
+        AB_TRY_GOTO(append_floor(config, config->half[h], cells, count));
+    }
+    *result = cells;
+    cells = NULL;
+out:
+    free(cells);
+    return status;
+}
+
+ab_cell_config ab_cell_config_of(const ab_run_config *config, const ab_cell_spec *spec) {
+    return (ab_cell_config){.net = config->net,
+                            .policy = spec->policy,
+                            .min_loss_scale = config->min_loss_scale,
+                            .max_loss_scale = config->max_loss_scale,
+                            .scale_window = config->scale_window,
+                            .optimizer = config->optimizer,
+                            .optim = config->optim,
+                            .batch = config->batch,
+                            .seed = config->seed,
+                            .data = config->data,
+                            .normalize = config->normalize,
+                            .shuffled = config->shuffled,
+                            .accumulate_half = config->accumulate_half,
+                            .path = config->path,
+                            .init_file = config->init_file,
+                            .ulp_twin = spec->ulp_twin,
+                            .device = config->device};
+}

@@ -1,0 +1,70 @@
+/* A run's configuration: the options as typed, checked values, and the cells they cross to. */
+#ifndef AB_BENCH_RUN_CONFIG_H
+#define AB_BENCH_RUN_CONFIG_H
+
+#include "bench/run/options.h"
+#include "bench/train/cell.h"
+
+AB_BEGIN_DECLS
+
+enum { AB_MAX_LIST = 32 };
+
+typedef struct ab_scale_choice {
+    bool preset; /* the level's own */
+    ab_loss_scale scale;
+} ab_scale_choice;
+
+typedef struct ab_run_config {
+    int levels, scales, halves;
+    const ab_level *level[AB_MAX_LIST];
+    ab_scale_choice scale[AB_MAX_LIST];
+    const ab_format *half[AB_MAX_LIST];
+    const char *const *override; /* borrowed from the options */
+    int overrides;
+    ab_net *net;   /* owned */
+    ab_data *data; /* owned; NULL for commands that do not train */
+    const char *data_name, *init_file;
+    const ab_device *device;
+    const char *why_not_gpu;      /* for --device auto */
+    int64_t batch, steps, epochs; /* epochs 0: --steps was given */
+    const ab_optimizer *optimizer;
+    ab_optimizer_config optim;
+    double min_loss_scale, max_loss_scale;
+    int64_t scale_window;
+    uint64_t seed;
+    ab_normalize normalize;
+    bool shuffled, accumulate_half;
+    ab_cpu_path path;
+    int threads;
+    int64_t rounds, probe_every, eval_limit, cell_timeout_s;
+    bool floor; /* run the ulp twin */
+} ab_run_config;
+
+/* Checks everything that can be checked before training. With `with_data`, opens the data set. */
+AB_MUST_CHECK ab_status ab_run_config_create(const ab_options *options, bool with_data,
+                                             ab_run_config *config);
+/* The part that needs config->data: for a caller that put the data there itself. */
+AB_MUST_CHECK ab_status ab_run_config_steps(const ab_options *options, ab_run_config *config);
+void ab_run_config_clear(ab_run_config *config);
+
+/* One cell of the cross product. */
+typedef struct ab_cell_spec {
+    char id[160]; /* "lenet5/O2/dynamic/fp16/cpu/seed1", "lenet5/O0/1/fp16/cpu/seed1/ulp" */
+    const ab_level *level;
+    ab_policy policy;
+    const ab_format *half;
+    bool ulp_twin;
+} ab_cell_spec;
+
+/* All cells in the order of the table: for each half format, each level, each scale; then the noise floor. A cell whose policy
+ * repeats an earlier one (default and an equal explicit scale) is left out. *cells is owned by the caller (free). */
+AB_MUST_CHECK ab_status ab_run_cells(const ab_run_config *config, ab_cell_spec **cells, int *count);
+
+/* What a cell is created with. */
+ab_cell_config ab_cell_config_of(const ab_run_config *config, const ab_cell_spec *spec);
+
+const char *ab_cpu_path_name(ab_cpu_path path);
+
+AB_END_DECLS
+
+#endif

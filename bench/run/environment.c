@@ -1,0 +1,179 @@
+/* Reads /proc, /sys and the build's own constants. */
+#define _GNU_SOURCE
+#include "bench/run/environment.h"
+
+#include "bench/run/digest.h"
+#include "build_info.h"
+#include "kernels/isa.h"
+
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#ifdef AB_HAVE_DNNL
+#include <oneapi/dnnl/dnnl.h>
+#endif
+
+static bool spin_count_is_ours;
+
+void ab_environment_prepare_workers(void) {
+    if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
+    setenv("GOMP_SPINCOUNT", "1000", 1);
+    spin_count_is_ours = true;
+}
+
+static void add_text(cJSON *object, const char *key, const char *text) {
+    if (text && text[0])
+        cJSON_AddStringToObject(object, key, text);
+    else
+        cJSON_AddNullToObject(object, key);
+}
+
+/* First line of a file without its end, or "". */
+static const char *first_line(const char *path, char *line, int size) {
+    FILE *file = fopen(path, "r");
+    line[0] = '\0';
+    if (!file) return line;
+    if (!fgets(line, size, file)) line[0] = '\0';
+    fclose(file);
+    line[strcspn(line, "\n")] = '\0';
+    return line;
+}
+
+cJSON *ab_environment_generator(void) {
+    cJSON *generator = cJSON_CreateObject();
+    cJSON_AddStringToObject(generator, "name", "ampbench");
+    cJSON_AddStringToObject(generator, "version", AB_VERSION);
+    add_text(generator, "git_sha", AB_GIT_SHA);
+    cJSON_AddBoolToObject(generator, "git_dirty", AB_GIT_DIRTY);
+    cJSON_AddStringToObject(generator, "build_type", AB_BUILD_TYPE);
+    cJSON_AddStringToObject(generator, "compiler", AB_COMPILER);
+    cJSON_AddStringToObject(generator, "flags", AB_FLAGS);
+    char onednn[48] = "";
+#ifdef AB_HAVE_DNNL
+    const dnnl_version_t *version = dnnl_version();
+    snprintf(onednn, sizeof onednn, "%d.%d.%d", version->major, version->minor, version->patch);
+#endif
+    add_text(generator, "onednn_version", onednn);
+    return generator;
+}
+
+/* Value of "key : value" in /proc/cpuinfo for the first processor; "" if absent. */
+static const char *cpuinfo(const char *key, char *value, size_t size) {
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    char *line = NULL;
+    size_t capacity = 0, length = strlen(key);
+    value[0] = '\0';
+    while (file && value[0] == '\0' && getline(&line, &capacity, file) > 0) {
+        const char *colon = strchr(line, ':');
+        if (!colon || strncmp(line, key, length) != 0 || (line[length] != '\t' && line[length] != ' '))
+            continue;
+        snprintf(value, size, "%s", colon + 1 + (colon[1] == ' '));
+        value[strcspn(value, "\n")] = '\0';
+    }
+    free(line);
+    if (file) fclose(file);
+    return value;
+}
+
+static void add_flags(cJSON *machine) {
+    static const char *const wanted[] = {
+        "f16c",        "fma",         "avx2",        "bmi2",       "avx512f", "avx512bw",      "avx512vl",
+        "avx512_vnni", "avx512_bf16", "avx512_fp16", "avx512vbmi", "gfni",    "avx512_bitalg", "amx_tile",
+        "amx_bf16",    "amx_int8",    "avx_vnni",    "sve",        "asimd"};
+    char flags[8192];
+    cJSON *list = cJSON_AddArrayToObject(machine, "cpu_flags");
+    cpuinfo("flags", flags, sizeof flags);
+    char *rest = flags;
+    for (char *flag; (flag = strtok_r(rest, " ", &rest));)
+        for (size_t i = 0; i < AB_COUNT_OF(wanted); i++)
+            if (strcmp(flag, wanted[i]) == 0) cJSON_AddItemToArray(list, cJSON_CreateString(flag));
+}
+
+static void add_variables(cJSON *machine) {
+    static const char *const allowed[] = {"OMP_NUM_THREADS",  "OMP_WAIT_POLICY",  "OMP_PROC_BIND",
+                                          "OMP_PLACES",       "GOMP_SPINCOUNT",   "ONEDNN_MAX_CPU_ISA",
+                                          "DNNL_MAX_CPU_ISA", "AMPBENCH_CPU_ISA", "CUDA_VISIBLE_DEVICES"};
+    cJSON *variables = cJSON_AddObjectToObject(machine, "variables");
+    for (size_t i = 0; i < AB_COUNT_OF(allowed); i++) add_text(variables, allowed[i], getenv(allowed[i]));
+    bool set = getenv("GOMP_SPINCOUNT") != NULL;
+    add_text(variables, "GOMP_SPINCOUNT_set_by", spin_count_is_ours ? "ampbench" : set ? "user" : "");
+}
+
+static void add_host(cJSON *machine) {
+    struct utsname name;
+    char kernel[256] = "", os[256] = "", hash[17];
+    if (uname(&name) == 0)
+        snprintf(kernel, sizeof kernel, "%s %s %s", name.sysname, name.release, name.machine);
+    FILE *release = fopen("/etc/os-release", "r");
+    char line[256];
+    while (release && fgets(line, sizeof line, release))
+        if (sscanf(line, "PRETTY_NAME=\"%200[^\"]", os) == 1) break;
+    if (release) fclose(release);
+    add_text(machine, "os", os);
+    add_text(machine, "kernel", kernel);
+    ab_digest digest = ab_digest_start();
+    digest = ab_digest_add(digest, "ampbench-host:", 14);
+    digest = ab_digest_add(digest, name.nodename, strlen(name.nodename));
+    cJSON_AddStringToObject(machine, "hostname_hash", ab_digest_text(digest, hash));
+}
+
+static void add_load(cJSON *machine) {
+    double load[3];
+    cJSON *list = cJSON_AddArrayToObject(machine, "load_average");
+    int count = getloadavg(load, 3);
+    for (int i = 0; i < count; i++) cJSON_AddItemToArray(list, cJSON_CreateNumber(load[i]));
+}
+
+static void add_processor(cJSON *machine) {
+    char text[256];
+    cpu_set_t set;
+    add_text(machine, "cpu_model", cpuinfo("model name", text, sizeof text));
+    add_text(machine, "microcode", cpuinfo("microcode", text, sizeof text));
+    add_flags(machine);
+    cJSON_AddStringToObject(machine, "isa", ab_isa_name(ab_isa_get()));
+    cJSON_AddStringToObject(machine, "isa_best", ab_isa_name(ab_isa_best()));
+    cJSON_AddNumberToObject(machine, "cores", (double)sysconf(_SC_NPROCESSORS_ONLN));
+    cJSON_AddNumberToObject(machine, "affinity",
+                            sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0);
+    add_text(machine, "governor",
+             first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", text, (int)sizeof text));
+    add_text(machine, "boost", first_line("/sys/devices/system/cpu/cpufreq/boost", text, (int)sizeof text));
+}
+
+cJSON *ab_environment_machine(void) {
+    cJSON *machine = cJSON_CreateObject();
+    add_host(machine);
+    add_processor(machine);
+    cJSON_AddNumberToObject(machine, "memory_bytes",
+                            (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGE_SIZE));
+    add_load(machine);
+    add_variables(machine);
+    cJSON_AddStringToObject(machine, "denormals", "kept");
+    return machine;
+}
+
+void ab_environment_key(const cJSON *generator, const cJSON *machine, char key[17]) {
+    static const char *const machine_fields[] = {"os",    "kernel",   "cpu_model",    "isa",
+                                                 "cores", "affinity", "hostname_hash"};
+    static const char *const build_fields[] = {"compiler", "flags", "build_type", "onednn_version"};
+    ab_digest digest = ab_digest_start();
+    for (size_t i = 0; i < AB_COUNT_OF(machine_fields) + AB_COUNT_OF(build_fields); i++) {
+        bool first = i < AB_COUNT_OF(machine_fields);
+        const cJSON *item =
+            cJSON_GetObjectItem(first ? machine : generator,
+                                first ? machine_fields[i] : build_fields[i - AB_COUNT_OF(machine_fields)]);
+        char number[32];
+        const char *text = cJSON_GetStringValue(item);
+        if (!text) {
+            snprintf(number, sizeof number, "%.17g", cJSON_IsNumber(item) ? item->valuedouble : 0.0);
+            text = number;
+        }
+        digest = ab_digest_add(digest, text, strlen(text) + 1);
+    }
+    ab_digest_text(digest, key);
+}

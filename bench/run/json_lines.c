@@ -1,0 +1,85 @@
+/* The sink behind json_lines.h. Strings are escaped; numbers that JSON cannot hold become null. */
+#include "bench/run/json_lines.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+static ab_json_line *line_of(ab_probe_sink *sink) { return (ab_json_line *)(void *)sink; }
+
+static void put_string(FILE *out, const char *text) {
+    fputc('"', out);
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+        if (*c == '"' || *c == '\\')
+            fprintf(out, "\\%c", *c);
+        else if (*c < 0x20)
+            fprintf(out, "\\u%04x", *c);
+        else
+            fputc(*c, out);
+    }
+    fputc('"', out);
+}
+
+static FILE *put_key(ab_probe_sink *sink, const char *key) {
+    ab_json_line *line = line_of(sink);
+    if (line->comma) fputc(',', line->out);
+    line->comma = true;
+    if (key) {
+        put_string(line->out, key);
+        fputc(':', line->out);
+    }
+    return line->out;
+}
+
+static void open_with(ab_probe_sink *sink, const char *key, char opening, char closing) {
+    fputc(opening, put_key(sink, key));
+    ab_json_line *line = line_of(sink);
+    line->closing[line->depth++] = closing;
+    line->comma = false;
+}
+
+static void begin_object(ab_probe_sink *sink, const char *key) { open_with(sink, key, '{', '}'); }
+static void begin_array(ab_probe_sink *sink, const char *key) { open_with(sink, key, '[', ']'); }
+
+static void end(ab_probe_sink *sink) {
+    ab_json_line *line = line_of(sink);
+    fputc(line->closing[--line->depth], line->out);
+    line->comma = true;
+}
+
+static void text(ab_probe_sink *sink, const char *key, const char *value) {
+    FILE *out = put_key(sink, key);
+    if (value)
+        put_string(out, value);
+    else
+        fputs("null", out);
+}
+
+static void boolean(ab_probe_sink *sink, const char *key, bool value) {
+    fputs(value ? "true" : "false", put_key(sink, key));
+}
+static void integer(ab_probe_sink *sink, const char *key, int64_t value) {
+    fprintf(put_key(sink, key), "%" PRId64, value);
+}
+
+static void number(ab_probe_sink *sink, const char *key, double value) {
+    FILE *out = put_key(sink, key);
+    if (isfinite(value))
+        fprintf(out, "%.17g", value);
+    else
+        fputs("null", out);
+}
+
+static void integers(ab_probe_sink *sink, const char *key, const int64_t *value, int64_t count) {
+    begin_array(sink, key);
+    for (int64_t i = 0; i < count; i++) integer(sink, NULL, value[i]);
+    end(sink);
+}
+
+void ab_json_line_begin(ab_json_line *line, FILE *out, const char *event) {
+    *line = (ab_json_line){.sink = {begin_object, begin_array, end, text, boolean, integer, number, integers},
+                           .out = out};
+    fputc('{', out);
+    text(&line->sink, "event", event);
+}
+
+void ab_json_line_end(ab_json_line *line) { fputs("}\n", line->out); }

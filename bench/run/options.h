@@ -1,0 +1,45 @@
+/* The command line of a run as text: one table (options.def) parses, explains and hands on the options. What the texts mean
+ * is config.c's matter. */
+#ifndef AB_BENCH_RUN_OPTIONS_H
+#define AB_BENCH_RUN_OPTIONS_H
+
+#include "kernels/core/status.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+AB_BEGIN_DECLS
+
+typedef enum ab_option_id {
+#define AB_OPTION(id, argument, fallback, config, group, text) AB_OPTION_##id,
+#include "bench/run/options.def"
+#undef AB_OPTION
+    AB_OPTION_COUNT
+} ab_option_id;
+
+enum { AB_MAX_OVERRIDES = 16 };
+
+typedef struct ab_options {
+    const char
+        *text[AB_OPTION_COUNT];  /* borrowed from argv or static; flags: "" when given; NULL: not given */
+    bool given[AB_OPTION_COUNT]; /* on the command line, as opposed to by default */
+    const char *override[AB_MAX_OVERRIDES]; /* of --set */
+    int overrides;
+} ab_options;
+
+/* Parses argv[1..argc). AB_USAGE names the option, what
+ * was expected, and the nearest valid name. */
+AB_MUST_CHECK ab_status ab_options_parse(int argc, char *const *argv, ab_options *options);
+
+/* "--save-weights" of AB_OPTION_save_weights; text[AB_OPTION_NAME]. */
+enum { AB_OPTION_NAME = 40 };
+const char *ab_option_name(ab_option_id id, char *text);
+bool ab_option_is_config(ab_option_id id);
+bool ab_option_is_flag(ab_option_id id);
+
+/* Options by group with defaults. */
+void ab_options_help(FILE *out);
+
+AB_END_DECLS
+
+#endif

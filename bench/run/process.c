@@ -1,0 +1,201 @@
+/* Spawning a worker, reading its lines, telling how it ended. */
+#define _GNU_SOURCE
+#include "bench/run/process.h"
+
+#include "bench/run/worker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { READ_BYTES = 1 << 16, TICK_MS = 200 };
+
+/* ---- lines ----------------------------------------------------------------------------------------------- */
+
+static ab_status add_step(ab_process *process, const cJSON *event) {
+    if (process->steps == process->capacity) {
+        int64_t capacity = process->capacity ? 2 * process->capacity : 1024;
+        ab_step_event *step = realloc(process->step, (size_t)capacity * sizeof *step);
+        if (!step) return ab_fail(AB_NO_MEMORY, "events: out of memory");
+        process->step = step;
+        process->capacity = capacity;
+    }
+    const cJSON *bits = cJSON_GetObjectItem(event, "loss_bits"), *scale = cJSON_GetObjectItem(event, "scale");
+    const cJSON *time = cJSON_GetObjectItem(event, "time_ns");
+    if (!cJSON_IsNumber(bits) || !cJSON_IsNumber(scale) || !cJSON_IsNumber(time))
+        return ab_fail(AB_INTERNAL, "a worker's step event lacks loss_bits, scale or time_ns");
+    uint32_t word = (uint32_t)bits->valuedouble;
+    ab_step_event *step = &process->step[process->steps++];
+    memcpy(&step->loss, &word, sizeof step->loss);
+    step->scale = scale->valuedouble;
+    step->time_ns = (int64_t)time->valuedouble;
+    step->skipped = cJSON_IsTrue(cJSON_GetObjectItem(event, "skipped"));
+    step->probed = cJSON_IsTrue(cJSON_GetObjectItem(event, "probed"));
+    return AB_OK;
+}
+
+static void keep(cJSON **slot, cJSON *event) {
+    cJSON_Delete(*slot);
+    cJSON_DeleteItemFromObject(event, "event");
+    *slot = event;
+}
+
+static ab_status take_event(ab_process *process, cJSON *event) {
+    const struct {
+        const char *name;
+        cJSON **slot;
+    } slots[] = {{"start", &process->start},
+                 {"evaluation", &process->evaluation},
+                 {"probes", &process->probes},
+                 {"end", &process->end}};
+    const char *name = cJSON_GetStringValue(cJSON_GetObjectItem(event, "event"));
+    for (size_t i = 0; name && i < AB_COUNT_OF(slots); i++) {
+        if (strcmp(name, slots[i].name) != 0) continue;
+        keep(slots[i].slot, event);
+        return AB_OK;
+    }
+    ab_status status = AB_OK;
+    if (name && strcmp(name, "step") == 0) {
+        status = add_step(process, event);
+    } else if (name && strcmp(name, "error") == 0) {
+        const char *message = cJSON_GetStringValue(cJSON_GetObjectItem(event, "message"));
+        snprintf(process->reason, sizeof process->reason, "%s", message ? message : "unknown error");
+    } else {
+        status = ab_fail(AB_INTERNAL, "a worker sent an unknown event");
+    }
+    cJSON_Delete(event);
+    return status;
+}
+
+typedef struct line_buffer {
+    char *bytes;
+    size_t used, capacity;
+} line_buffer;
+
+/* Takes the complete lines out of the buffer. */
+static ab_status take_lines(ab_process *process, line_buffer *buffer) {
+    char *line = buffer->bytes, *end = buffer->bytes + buffer->used, *newline;
+    while ((newline = memchr(line, '\n', (size_t)(end - line)))) {
+        cJSON *event = cJSON_ParseWithLength(line, (size_t)(newline - line));
+        if (!event) return ab_fail(AB_INTERNAL, "a worker sent a line that is not JSON");
+        AB_TRY(take_event(process, event));
+        line = newline + 1;
+    }
+    buffer->used = (size_t)(end - line);
+    memmove(buffer->bytes, line, buffer->used);
+    return AB_OK;
+}
+
+/* Reads what is there. *open becomes false at the end of the stream. */
+static ab_status read_some(int fd, ab_process *process, line_buffer *buffer, bool *open) {
+    if (buffer->capacity - buffer->used < READ_BYTES) {
+        size_t capacity = 2 * buffer->capacity + READ_BYTES;
+        char *bytes = realloc(buffer->bytes, capacity);
+        if (!bytes) return ab_fail(AB_NO_MEMORY, "events: out of memory");
+        buffer->bytes = bytes;
+        buffer->capacity = capacity;
+    }
+    ssize_t got = read(fd, buffer->bytes + buffer->used, READ_BYTES);
+    if (got < 0 && errno == EINTR) return AB_OK;
+    if (got <= 0) {
+        *open = false;
+        return AB_OK;
+    }
+    buffer->used += (size_t)got;
+    return take_lines(process, buffer);
+}
+
+/* ---- the process ----------------------------------------------------------------------------------------- */
+
+static ab_status spawn(char *const *argv, pid_t *pid, int *events) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return ab_fail(AB_SYSTEM, "cannot make a pipe: %s", strerror(errno));
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t defaults;
+    sigemptyset(&defaults);
+    sigaddset(&defaults, SIGINT);
+    sigaddset(&defaults, SIGTERM);
+    sigaddset(&defaults, SIGPIPE);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setsigdefault(&attributes, &defaults);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    int error = posix_spawn(pid, "/proc/self/exe", &actions, &attributes, argv, environ);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    *events = ends[0];
+    if (error == 0) return AB_OK;
+    close(ends[0]);
+    return ab_fail(AB_SYSTEM, "cannot start a worker: %s", strerror(error));
+}
+
+/* Ends the process if it must end; says so in process->reason. */
+static void enforce(pid_t pid, const ab_process_watch *watch, int64_t started, ab_process *process) {
+    int64_t elapsed_s = (ab_monotonic_ns() - started) / 1000000000;
+    bool late = watch->timeout_s > 0 && elapsed_s >= watch->timeout_s;
+    if (!late && !*watch->stop) return;
+    process->interrupted = *watch->stop != 0;
+    if (!process->reason[0])
+        snprintf(process->reason, sizeof process->reason, "%s at step %lld",
+                 process->interrupted ? "interrupted" : "longer than --cell-timeout",
+                 (long long)process->steps);
+    kill(pid, SIGKILL);
+}
+
+static ab_status listen_to(pid_t pid, int events, const ab_process_watch *watch, ab_process *process) {
+    line_buffer buffer = {0};
+    int64_t started = ab_monotonic_ns();
+    ab_status status = AB_OK;
+    for (bool open = true; open && status == AB_OK;) {
+        struct pollfd ready = {.fd = events, .events = POLLIN};
+        if (poll(&ready, 1, TICK_MS) > 0) status = read_some(events, process, &buffer, &open);
+        enforce(pid, watch, started, process);
+        watch->tick(watch->context, process);
+    }
+    if (status != AB_OK) kill(pid, SIGKILL);
+    free(buffer.bytes);
+    return status;
+}
+
+static void explain_end(int how, ab_process *process) {
+    long long step = (long long)process->steps;
+    if (process->reason[0]) return;
+    if (WIFSIGNALED(how))
+        snprintf(process->reason, sizeof process->reason, "killed by signal %d (%s) at step %lld",
+                 WTERMSIG(how), strsignal(WTERMSIG(how)), step);
+    else if (WEXITSTATUS(how) != 0 || !process->end)
+        snprintf(process->reason, sizeof process->reason, "ended with status %d at step %lld",
+                 WEXITSTATUS(how), step);
+}
+
+ab_status ab_process_run(char *const *argv, const ab_process_watch *watch, ab_process *process) {
+    pid_t pid;
+    int events, how = 0;
+    memset(process, 0, sizeof *process);
+    AB_TRY(spawn(argv, &pid, &events));
+    ab_status status = listen_to(pid, events, watch, process);
+    close(events);
+    while (waitpid(pid, &how, 0) < 0 && errno == EINTR) continue;
+    explain_end(how, process);
+    return status;
+}
+
+void ab_process_clear(ab_process *process) {
+    free(process->step);
+    cJSON_Delete(process->start);
+    cJSON_Delete(process->evaluation);
+    cJSON_Delete(process->probes);
+    cJSON_Delete(process->end);
+    memset(process, 0, sizeof *process);
+}

@@ -1,0 +1,44 @@
+/* One worker process as its parent sees it: started, listened to, ended. */
+#ifndef AB_BENCH_RUN_PROCESS_H
+#define AB_BENCH_RUN_PROCESS_H
+
+#include "kernels/core/status.h"
+
+#include <cjson/cJSON.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+AB_BEGIN_DECLS
+
+typedef struct ab_step_event {
+    float loss;
+    double scale;
+    bool skipped, probed;
+    int64_t time_ns;
+} ab_step_event;
+
+typedef struct ab_process {
+    int64_t steps, capacity;
+    ab_step_event *step;                      /* owned */
+    cJSON *start, *evaluation, *probes, *end; /* events; owned; NULL if they never came */
+    char reason[1024];                        /* why the process failed; "" if it did not */
+    bool interrupted;                         /* ended because the parent was told to stop */
+} ab_process;
+
+/* Called now and then, and after every batch of lines, with the process so far. */
+typedef struct ab_process_watch {
+    void (*tick)(void *context, const ab_process *process);
+    void *context;
+    int64_t timeout_s;                 /* 0: none */
+    const volatile sig_atomic_t *stop; /* set: end the process */
+} ab_process_watch;
+
+/* Runs argv (argv[0] is this program; argv ends with NULL) to its end. *process is filled in any case and needs
+ * ab_process_clear. A worker that fails is not an error of this function: process->reason says why. */
+AB_MUST_CHECK ab_status ab_process_run(char *const *argv, const ab_process_watch *watch, ab_process *process);
+void ab_process_clear(ab_process *process);
+
+AB_END_DECLS
+
+#endif

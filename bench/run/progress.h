@@ -1,0 +1,29 @@
+/* Progress of a run on stderr: a line that is rewritten on a terminal, else a plain line every ten seconds. */
+#ifndef AB_BENCH_RUN_PROGRESS_H
+#define AB_BENCH_RUN_PROGRESS_H
+
+#include "kernels/core/compiler.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+AB_BEGIN_DECLS
+
+typedef struct ab_progress {
+    bool quiet, terminal;
+    int64_t started_ns, shown_ns;
+    int processes, done; /* of the run */
+    const char *cell;    /* of the process under way */
+    int64_t steps, batch;
+    int64_t process_started_ns;
+} ab_progress;
+
+void ab_progress_start(ab_progress *progress, bool quiet, int processes, int64_t steps, int64_t batch);
+void ab_progress_process(ab_progress *progress, const char *cell);
+void ab_progress_step(ab_progress *progress, int64_t step);
+void ab_progress_process_done(ab_progress *progress, const char *reason); /* reason: "" if it went well */
+void ab_progress_end(ab_progress *progress);
+
+AB_END_DECLS
+
+#endif

@@ -1,0 +1,447 @@
+/* The document, part by part. Keys and shapes are those of reports/schema/result-1.schema.json. */
+#define _GNU_SOURCE
+#include "bench/run/record.h"
+
+#include "bench/run/digest.h"
+#include "bench/run/environment.h"
+#include "bench/run/timer.h"
+#include "bench/run/worker.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { SKIPPED_KEPT = 4096 };
+
+static void add_text(cJSON *object, const char *key, const char *text) {
+    if (text)
+        cJSON_AddStringToObject(object, key, text);
+    else
+        cJSON_AddNullToObject(object, key);
+}
+
+static void add_real(cJSON *object, const char *key, double value, bool known) {
+    if (known)
+        cJSON_AddNumberToObject(object, key, value);
+    else
+        cJSON_AddNullToObject(object, key);
+}
+
+static void put(cJSON *object, const char *key, cJSON *item) {
+    cJSON_DeleteItemFromObjectCaseSensitive(object, key);
+    cJSON_AddItemToObject(object, key, item);
+}
+
+static cJSON *cell_at(const cJSON *document, int index) {
+    return cJSON_GetArrayItem(cJSON_GetObjectItem(document, "cells"), index);
+}
+
+static cJSON *text_or_null(const char *text) { return text ? cJSON_CreateString(text) : cJSON_CreateNull(); }
+
+static const char *utc_now(char text[32]) {
+    time_t now = time(NULL);
+    struct tm parts;
+    gmtime_r(&now, &parts);
+    strftime(text, 32, "%Y-%m-%dT%H:%M:%SZ", &parts);
+    return text;
+}
+
+/* ---- head ------------------------------------------------------------------------------------------------ */
+
+static cJSON *run_part(int argc, char *const *argv) {
+    cJSON *run = cJSON_CreateObject(), *list;
+    char text[32], id[17];
+    int64_t now = ab_monotonic_ns();
+    ab_digest digest = ab_digest_add(ab_digest_start(), &now, sizeof now);
+    utc_now(text);
+    digest = ab_digest_add(digest, text, strlen(text));
+    cJSON_AddStringToObject(run, "id", ab_digest_text(digest, id));
+    cJSON_AddStringToObject(run, "started_utc", text);
+    cJSON_AddNullToObject(run, "finished_utc");
+    list = cJSON_AddArrayToObject(run, "argv");
+    for (int i = 0; i < argc; i++) cJSON_AddItemToArray(list, cJSON_CreateString(i ? argv[i] : "ampbench"));
+    cJSON_AddFalseToObject(run, "complete");
+    cJSON_AddNullToObject(run, "exit_status");
+    cJSON_AddNumberToObject(run, "elapsed_s", 0);
+    return run;
+}
+
+static void add_lists(cJSON *object, const ab_run_config *config) {
+    cJSON *levels = cJSON_AddArrayToObject(object, "levels");
+    for (int i = 0; i < config->levels; i++)
+        cJSON_AddItemToArray(levels, cJSON_CreateString(config->level[i]->name));
+    cJSON *scales = cJSON_AddArrayToObject(object, "scales");
+    for (int i = 0; i < config->scales; i++) {
+        char text[32];
+        const ab_scale_choice *choice = &config->scale[i];
+        cJSON_AddItemToArray(
+            scales, cJSON_CreateString(choice->preset ? "default" : ab_loss_scale_text(choice->scale, text)));
+    }
+    cJSON *halves = cJSON_AddArrayToObject(object, "half");
+    for (int i = 0; i < config->halves; i++)
+        cJSON_AddItemToArray(halves, cJSON_CreateString(config->half[i]->name));
+    cJSON *overrides = cJSON_AddObjectToObject(object, "overrides");
+    for (int i = 0; i < config->overrides; i++) {
+        char name[64];
+        const char *equals = strchr(config->override[i], '=');
+        snprintf(name, sizeof name, "%.*s", equals ? (int)(equals - config->override[i]) : 0,
+                 config->override[i]);
+        put(overrides, name, cJSON_CreateString(equals ? equals + 1 : ""));
+    }
+}
+
+static void add_optimizer(cJSON *object, const ab_run_config *config) {
+    const ab_optimizer_config *optim = &config->optim;
+    bool adam = optim->beta2 != 0;
+    cJSON_AddStringToObject(object, "optimizer", config->optimizer->name);
+    cJSON_AddNumberToObject(object, "lr", optim->lr);
+    add_real(object, "momentum", optim->momentum, !adam);
+    cJSON_AddNumberToObject(object, "weight_decay", optim->weight_decay);
+    cJSON_AddBoolToObject(object, "nesterov", strcmp(config->optimizer->name, "nesterov") == 0);
+    add_real(object, "beta1", optim->beta1, adam);
+    add_real(object, "beta2", optim->beta2, adam);
+    add_real(object, "eps", optim->eps, adam);
+}
+
+cJSON *ab_record_config(const ab_run_config *config, const ab_options *options) {
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "net", config->net->name);
+    cJSON_AddStringToObject(object, "net_path", config->net->path);
+    cJSON_AddStringToObject(object, "net_digest", config->net->digest);
+    cJSON_AddStringToObject(object, "data", config->data_name);
+    add_lists(object, config);
+    cJSON_AddStringToObject(object, "device", config->device->name);
+    cJSON_AddNumberToObject(object, "batch", (double)config->batch);
+    cJSON_AddNumberToObject(object, "steps", (double)config->steps);
+    add_real(object, "epochs", (double)config->epochs, config->epochs > 0);
+    add_optimizer(object, config);
+    cJSON_AddNumberToObject(object, "seed", (double)config->seed);
+    cJSON_AddNumberToObject(object, "threads", config->threads);
+    cJSON_AddStringToObject(object, "order", options->text[AB_OPTION_order]);
+    cJSON_AddStringToObject(object, "normalize", options->text[AB_OPTION_normalize]);
+    cJSON_AddNumberToObject(object, "rounds", (double)config->rounds);
+    cJSON_AddNumberToObject(object, "probe_every", (double)config->probe_every);
+    cJSON_AddStringToObject(object, "accumulate", options->text[AB_OPTION_accumulate]);
+    cJSON_AddStringToObject(object, "cpu_path", options->text[AB_OPTION_cpu_path]);
+    add_text(object, "init", config->init_file);
+    const ab_scaler_kind *apex = NULL;
+    bool known = ab_scaler_find("apex", &apex) == AB_OK;
+    add_real(object, "min_loss_scale", config->min_loss_scale, config->min_loss_scale != 0);
+    add_real(object, "max_loss_scale",
+             config->max_loss_scale != 0 ? config->max_loss_scale
+             : known                     ? apex->defaults.max_scale
+                                         : 0,
+             known);
+    add_real(object, "scale_window",
+             (double)(config->scale_window != 0 ? config->scale_window
+                      : known                   ? apex->defaults.window
+                                                : 0),
+             known);
+    cJSON_AddNumberToObject(object, "eval_limit", (double)config->eval_limit);
+    cJSON_AddBoolToObject(object, "noise_floor", config->floor);
+    return object;
+}
+
+static cJSON *data_part(const ab_data *data) {
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "name", data->name);
+    cJSON_AddStringToObject(object, "origin", data->origin);
+    cJSON_AddStringToObject(object, "adapted", data->adapted);
+    cJSON_AddNumberToObject(object, "train_count", (double)data->split[AB_SPLIT_TRAIN].count);
+    cJSON_AddNumberToObject(object, "test_count", (double)data->split[AB_SPLIT_TEST].count);
+    cJSON_AddNumberToObject(object, "height", (double)data->height);
+    cJSON_AddNumberToObject(object, "width", (double)data->width);
+    cJSON_AddNumberToObject(object, "channels", (double)data->channels);
+    cJSON_AddNumberToObject(object, "classes", (double)data->classes);
+    cJSON_AddNumberToObject(object, "mean", data->mean);
+    cJSON_AddNumberToObject(object, "std", data->std);
+    return object;
+}
+
+static cJSON *network_part(const ab_net *net) {
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "name", net->name);
+    cJSON_AddStringToObject(object, "text", net->text ? net->text : "");
+    cJSON_AddNumberToObject(object, "parameters_count", (double)ab_net_parameters(net));
+    return object;
+}
+
+static cJSON *design_part(const ab_run_config *config, int count, const int *order) {
+    cJSON *design = cJSON_CreateObject();
+    cJSON_AddNumberToObject(design, "rounds", (double)config->rounds);
+    cJSON_AddNumberToObject(design, "order_seed", (double)config->seed);
+    cJSON *rounds = cJSON_AddArrayToObject(design, "order");
+    for (int64_t r = 0; r < config->rounds; r++) {
+        cJSON *round = cJSON_CreateArray();
+        for (int p = 0; p < count; p++)
+            if (order[r * count + p] >= 0)
+                cJSON_AddItemToArray(round, cJSON_CreateNumber(order[r * count + p]));
+        cJSON_AddItemToArray(rounds, round);
+    }
+    return design;
+}
+
+/* ---- cells ----------------------------------------------------------------------------------------------- */
+
+static cJSON *tri(ab_tri value) {
+    if (value == AB_TRI_none) return cJSON_CreateNull();
+    return cJSON_CreateBool(value == AB_TRI_true);
+}
+
+static cJSON *policy_part(const ab_policy *policy) {
+    cJSON *object = cJSON_CreateObject();
+    add_text(object, "cast_model_type", ab_policy_cast_text(policy));
+    cJSON_AddBoolToObject(object, "patch_torch_functions", policy->patch_torch_functions);
+    cJSON_AddItemToObject(object, "keep_batchnorm_fp32", tri(policy->keep_batchnorm_fp32));
+    cJSON_AddItemToObject(object, "master_weights", tri(policy->master_weights));
+    if (policy->loss_scale.dynamic)
+        cJSON_AddStringToObject(object, "loss_scale", "dynamic");
+    else
+        cJSON_AddNumberToObject(object, "loss_scale", policy->loss_scale.value);
+    return object;
+}
+
+static cJSON *new_cell(const ab_run_config *config, const ab_cell_spec *spec) {
+    cJSON *cell = cJSON_CreateObject();
+    const ab_policy *policy = &spec->policy;
+    char scale[32];
+    bool half = policy->cast_model_type == AB_CAST_half || policy->patch_torch_functions;
+    bool emulated = config->accumulate_half && half;
+    cJSON_AddStringToObject(cell, "id", spec->id);
+    cJSON_AddStringToObject(cell, "model", config->net->name);
+    cJSON_AddStringToObject(cell, "level", spec->level->name);
+    cJSON_AddStringToObject(cell, "scale_policy", ab_loss_scale_text(policy->loss_scale, scale));
+    cJSON_AddStringToObject(cell, "half_format", spec->half->name);
+    cJSON_AddStringToObject(cell, "device", config->device->name);
+    cJSON_AddNumberToObject(cell, "seed", (double)config->seed);
+    add_text(cell, "twin", spec->ulp_twin ? "ulp" : NULL);
+    cJSON_AddStringToObject(cell, "status", "pending");
+    cJSON_AddNullToObject(cell, "reason");
+    cJSON_AddItemToObject(cell, "policy", policy_part(policy));
+    cJSON_AddStringToObject(cell, "math_mode", half ? spec->half->name : "ieee_fp32");
+    cJSON_AddStringToObject(cell, "accumulate", emulated ? "half" : "fp32");
+    cJSON_AddBoolToObject(cell, "emulated", emulated);
+    add_text(
+        cell, "emulated_text",
+        emulated
+            ? "sums of products are rounded to the half format at every step by software; times mean nothing"
+            : NULL);
+    cJSON_AddArrayToObject(cell, "processes");
+    return cell;
+}
+
+static void add_losses(cJSON *cell, const ab_process *process) {
+    cJSON *loss = cJSON_CreateArray();
+    int64_t nonfinite = 0;
+    for (int64_t i = 0; i < process->steps; i++) {
+        bool finite = isfinite(process->step[i].loss);
+        nonfinite += !finite;
+        cJSON_AddItemToArray(loss,
+                             finite ? cJSON_CreateNumber((double)process->step[i].loss) : cJSON_CreateNull());
+    }
+    put(cell, "loss", loss);
+    put(cell, "nonfinite_losses", cJSON_CreateNumber((double)nonfinite));
+}
+
+static void add_scales(cJSON *cell, const ab_process *process) {
+    cJSON *scale = cJSON_CreateArray(), *skipped = cJSON_CreateArray();
+    int64_t skips = 0, first = -1;
+    for (int64_t i = 0, run = 0; i < process->steps; i++) {
+        run++;
+        if (process->step[i].skipped) {
+            if (skips == 0) first = i;
+            if (skips++ < SKIPPED_KEPT) cJSON_AddItemToArray(skipped, cJSON_CreateNumber((double)i));
+        }
+        if (i + 1 < process->steps && process->step[i + 1].scale == process->step[i].scale) continue;
+        const double pair[2] = {process->step[i].scale, (double)run};
+        cJSON_AddItemToArray(scale, cJSON_CreateDoubleArray(pair, 2));
+        run = 0;
+    }
+    put(cell, "scale", scale);
+    put(cell, "skipped_steps", skipped);
+    put(cell, "skipped_steps_truncated", cJSON_CreateBool(skips > SKIPPED_KEPT));
+    put(cell, "steps_total", cJSON_CreateNumber((double)process->steps));
+    put(cell, "steps_applied", cJSON_CreateNumber((double)(process->steps - skips)));
+    put(cell, "steps_skipped", cJSON_CreateNumber((double)skips));
+    put(cell, "first_skipped_step", first < 0 ? cJSON_CreateNull() : cJSON_CreateNumber((double)first));
+}
+
+/* Moves copies of an event's keys into the cell. */
+static void adopt(cJSON *cell, const cJSON *event) {
+    const cJSON *item = NULL;
+    if (!event) return;
+    cJSON_ArrayForEach(item, event) put(cell, item->string, cJSON_Duplicate(item, 1));
+}
+
+static const char *loss_digest(const ab_process *process, char text[17]) {
+    ab_digest digest = ab_digest_start();
+    for (int64_t i = 0; i < process->steps; i++)
+        digest = ab_digest_add(digest, &process->step[i].loss, sizeof process->step[i].loss);
+    return ab_digest_text(digest, text);
+}
+
+/* What probing cost: probed steps against the median of the others. */
+static int64_t probe_time(const ab_process *process, const int64_t *times, int64_t n) {
+    double *values = malloc((size_t)(n + 1) * sizeof *values);
+    int64_t total = 0, probed = 0;
+    if (!values) return 0;
+    for (int64_t i = 0; i < n; i++) values[i] = (double)times[i];
+    for (int64_t i = 1; i < process->steps; i++) {
+        if (!process->step[i].probed) continue;
+        total += process->step[i].time_ns;
+        probed++;
+    }
+    double usual = ab_median(values, n);
+    free(values);
+    int64_t cost = total - (int64_t)((double)probed * usual);
+    return n > 0 && cost > 0 ? cost : 0;
+}
+
+static ab_status add_times(cJSON *entry, const ab_process *process) {
+    int64_t n = 0, *times = malloc((size_t)(process->steps + 1) * sizeof *times);
+    if (!times) return ab_fail(AB_NO_MEMORY, "record: out of memory");
+    cJSON *list = cJSON_AddArrayToObject(entry, "step_time_ns");
+    for (int64_t i = 1; i < process->steps; i++) {
+        if (process->step[i].probed) continue;
+        times[n++] = process->step[i].time_ns;
+        cJSON_AddItemToArray(list, cJSON_CreateNumber((double)process->step[i].time_ns));
+    }
+    cJSON_AddNumberToObject(entry, "warmup_steps", (double)ab_warmup_steps(times, n));
+    add_real(entry, "first_step_ns", process->steps ? (double)process->step[0].time_ns : 0,
+             process->steps > 0);
+    cJSON_AddNumberToObject(entry, "probe_time_ns", (double)probe_time(process, times, n));
+    free(times);
+    return AB_OK;
+}
+
+/* All processes of a cell must have found the same losses, bit for bit. */
+static cJSON *deterministic(const cJSON *cell) {
+    const cJSON *processes = cJSON_GetObjectItem(cell, "processes"), *entry = NULL;
+    const char *first = NULL;
+    bool same = true;
+    cJSON_ArrayForEach(entry, processes) {
+        const char *digest = cJSON_GetStringValue(cJSON_GetObjectItem(entry, "loss_digest"));
+        if (!first) first = digest;
+        same = same && digest && first && strcmp(digest, first) == 0;
+    }
+    return cJSON_GetArraySize(processes) < 2 ? cJSON_CreateNull() : cJSON_CreateBool(same);
+}
+
+static void set_failed(cJSON *cell, const ab_process *process) {
+    put(cell, "status", cJSON_CreateString(process->interrupted ? "interrupted" : "failed"));
+    put(cell, "reason", cJSON_CreateString(process->reason));
+}
+
+ab_status ab_record_process(cJSON *document, int index, int round, int position, bool full,
+                            const ab_process *process) {
+    cJSON *cell = cell_at(document, index);
+    char digest[17];
+    loss_digest(process, digest);
+    if (process->reason[0]) set_failed(cell, process);
+    if (full) {
+        adopt(cell, process->start);
+        add_losses(cell, process);
+        add_scales(cell, process);
+        put(cell, "loss_digest", cJSON_CreateString(digest));
+        adopt(cell, process->evaluation);
+        if (process->probes) put(cell, "probes", cJSON_Duplicate(process->probes, 1));
+    }
+    if (process->reason[0]) return AB_OK;
+    if (full) {
+        put(cell, "status", cJSON_CreateString("ok"));
+        put(cell, "reason", cJSON_CreateNull());
+    }
+    cJSON *entry = cJSON_CreateObject();
+    cJSON_AddItemToArray(cJSON_GetObjectItem(cell, "processes"), entry);
+    cJSON_AddNumberToObject(entry, "round", round);
+    cJSON_AddNumberToObject(entry, "position", position);
+    cJSON_AddStringToObject(entry, "loss_digest", digest);
+    AB_TRY(add_times(entry, process));
+    adopt(entry, process->end);
+    put(cell, "deterministic", deterministic(cell));
+    return AB_OK;
+}
+
+bool ab_record_has(const cJSON *document, int index, int round) {
+    const cJSON *entry = NULL;
+    cJSON_ArrayForEach(entry, cJSON_GetObjectItem(cell_at(document, index), "processes")) {
+        const cJSON *has = cJSON_GetObjectItem(entry, "round");
+        if (cJSON_IsNumber(has) && (int)has->valuedouble == round) return true;
+    }
+    return false;
+}
+
+const char *ab_record_status(const cJSON *document, int index) {
+    const char *status = cJSON_GetStringValue(cJSON_GetObjectItem(cell_at(document, index), "status"));
+    return status ? status : "pending";
+}
+
+void ab_record_reopen(cJSON *document) {
+    int count = cJSON_GetArraySize(cJSON_GetObjectItem(document, "cells"));
+    for (int i = 0; i < count; i++) {
+        cJSON *cell = cell_at(document, i);
+        put(cell, "status", cJSON_CreateString(ab_record_has(document, i, 0) ? "ok" : "pending"));
+        put(cell, "reason", cJSON_CreateNull());
+    }
+}
+
+/* ---- whole ----------------------------------------------------------------------------------------------- */
+
+ab_status ab_record_create(const ab_run_config *config, const ab_options *options, int argc,
+                           char *const *argv, const ab_cell_spec *cells, int count, const int *order,
+                           cJSON **result) {
+    cJSON *document = cJSON_CreateObject();
+    cJSON *generator = ab_environment_generator(), *machine = ab_environment_machine();
+    char key[17];
+    if (!document || !generator || !machine) return ab_fail(AB_NO_MEMORY, "record: out of memory");
+    ab_environment_key(generator, machine, key);
+    cJSON_AddStringToObject(document, "schema", "ampbench-result");
+    cJSON_AddStringToObject(document, "schema_version", "1.0.0");
+    cJSON_AddItemToObject(document, "generator", generator);
+    cJSON_AddItemToObject(document, "run", run_part(argc, argv));
+    cJSON_AddItemToObject(document, "config", ab_record_config(config, options));
+    cJSON_AddItemToObject(document, "environment", machine);
+    cJSON_AddStringToObject(document, "comparability_key", key);
+    cJSON *determinism = cJSON_AddObjectToObject(document, "determinism");
+    cJSON_AddNumberToObject(determinism, "seed", (double)config->seed);
+    cJSON_AddStringToObject(determinism, "rng", "philox4x32-10");
+    cJSON_AddStringToObject(determinism, "rounding", "rne");
+    cJSON_AddNullToObject(determinism, "all_cells_deterministic");
+    cJSON_AddItemToObject(document, "design", design_part(config, count, order));
+    cJSON_AddItemToObject(document, "data", data_part(config->data));
+    cJSON_AddItemToObject(document, "network", network_part(config->net));
+    cJSON *list = cJSON_AddArrayToObject(document, "cells");
+    for (int i = 0; i < count; i++) cJSON_AddItemToArray(list, new_cell(config, &cells[i]));
+    cJSON_AddNullToObject(document, "noise_floor");
+    cJSON *warnings = cJSON_AddArrayToObject(document, "warnings");
+    if (config->why_not_gpu) {
+        char text[256];
+        snprintf(text, sizeof text, "the GPU is not used: %s", config->why_not_gpu);
+        cJSON_AddItemToArray(warnings, cJSON_CreateString(text));
+    }
+    *result = document;
+    return AB_OK;
+}
+
+static cJSON *all_deterministic(const cJSON *document) {
+    const cJSON *cell = NULL;
+    bool any = false, all = true;
+    cJSON_ArrayForEach(cell, cJSON_GetObjectItem(document, "cells")) {
+        const cJSON *item = cJSON_GetObjectItem(cell, "deterministic");
+        if (!cJSON_IsBool(item)) continue;
+        any = true;
+        all = all && cJSON_IsTrue(item);
+    }
+    return any ? cJSON_CreateBool(all) : cJSON_CreateNull();
+}
+
+void ab_record_finish(cJSON *document, bool complete, int exit_status, double elapsed_s) {
+    cJSON *run = cJSON_GetObjectItem(document, "run");
+    char text[32];
+    put(run, "finished_utc", text_or_null(complete ? utc_now(text) : NULL));
+    put(run, "complete", cJSON_CreateBool(complete));
+    put(run, "exit_status", complete ? cJSON_CreateNumber(exit_status) : cJSON_CreateNull());
+    put(run, "elapsed_s", cJSON_CreateNumber(elapsed_s));
+    put(cJSON_GetObjectItem(document, "determinism"), "all_cells_deterministic", all_deterministic(document));
+}

@@ -1,0 +1,89 @@
+/* Finishing an incomplete run: the document says what was asked for and what is already there. */
+#include "bench/run/record.h"
+#include "bench/run/run.h"
+
+#include "reports/result.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Parses the stored command line; its strings stay owned by the document. */
+static ab_status stored_options(const cJSON *document, ab_options *stored) {
+    const cJSON *list = cJSON_GetObjectItem(cJSON_GetObjectItem(document, "run"), "argv");
+    int argc = cJSON_GetArraySize(list), i = 0;
+    char **argv = calloc((size_t)argc + 1, sizeof *argv);
+    if (!argv) return ab_fail(AB_NO_MEMORY, "resume: out of memory");
+    const cJSON *item = NULL;
+    cJSON_ArrayForEach(item, list) argv[i++] = item->valuestring;
+    ab_status status = ab_options_parse(argc, argv, stored);
+    free(argv);
+    return status;
+}
+
+static ab_status contradiction(ab_option_id id, const char *now, const char *then, const char *path) {
+    char name[AB_OPTION_NAME];
+    return ab_fail(AB_USAGE, "--resume: %s is %s here and %s in %s", ab_option_name(id, name), now,
+                   then ? then : "not given", path);
+}
+
+static bool same_overrides(const ab_options *a, const ab_options *b) {
+    if (a->overrides != b->overrides) return false;
+    for (int i = 0; i < a->overrides; i++)
+        if (strcmp(a->override[i], b->override[i]) != 0) return false;
+    return true;
+}
+
+ab_status ab_resume_options(ab_options *options, cJSON **document) {
+    ab_options stored;
+    const char *path = options->text[AB_OPTION_out];
+    AB_TRY(ab_result_load(path, document));
+    AB_TRY(stored_options(*document, &stored));
+    for (int i = 0; i < AB_OPTION_COUNT; i++) {
+        ab_option_id id = (ab_option_id)i;
+        if (!ab_option_is_config(id)) continue;
+        const char *now = options->text[i], *then = stored.text[i];
+        bool differs = options->given[i] && (!then || strcmp(now, then) != 0);
+        if (differs || (id == AB_OPTION_set && options->given[i] && !same_overrides(options, &stored)))
+            return contradiction(id, now[0] ? now : "given", then, path);
+        options->text[i] = then;
+        options->given[i] = stored.given[i];
+    }
+    memcpy(options->override, stored.override, sizeof options->override);
+    options->overrides = stored.overrides;
+    return AB_OK;
+}
+
+/* First key whose value differs, or NULL. */
+static const char *first_difference(const cJSON *a, const cJSON *b) {
+    const cJSON *item = NULL;
+    cJSON_ArrayForEach(item, a) {
+        const cJSON *other = cJSON_GetObjectItemCaseSensitive(b, item->string);
+        if (!other || !cJSON_Compare(item, other, 1)) return item->string;
+    }
+    return NULL;
+}
+
+static ab_status check_cells(const cJSON *document, const ab_cell_spec *cells, int count) {
+    const cJSON *list = cJSON_GetObjectItem(document, "cells");
+    for (int i = 0; i < count; i++) {
+        const char *id = cJSON_GetStringValue(cJSON_GetObjectItem(cJSON_GetArrayItem(list, i), "id"));
+        if (!id || strcmp(id, cells[i].id) != 0)
+            return ab_fail(AB_NOT_COMPARABLE, "--resume: cell %d is '%s' in the document and '%s' here", i,
+                           id ? id : "missing", cells[i].id);
+    }
+    return AB_OK;
+}
+
+ab_status ab_resume_check(cJSON *document, const ab_run_config *config, const ab_options *options,
+                          const ab_cell_spec *cells, int count) {
+    cJSON *now = ab_record_config(config, options);
+    const char *key = first_difference(now, cJSON_GetObjectItem(document, "config"));
+    ab_status status = AB_OK;
+    if (key)
+        status = ab_fail(AB_NOT_COMPARABLE, "--resume: config.%s differs between %s and now", key,
+                         options->text[AB_OPTION_out]);
+    cJSON_Delete(now);
+    if (status == AB_OK) status = check_cells(document, cells, count);
+    if (status == AB_OK) ab_record_reopen(document);
+    return status;
+}

@@ -1,0 +1,255 @@
+/* The run: what to do in which order, one process after the other. */
+#define _GNU_SOURCE
+#include "bench/run/run.h"
+
+#include "bench/run/environment.h"
+#include "bench/run/progress.h"
+#include "bench/run/record.h"
+#include "bench/run/shared_data.h"
+#include "bench/run/worker.h"
+#include "kernels/core/log.h"
+#include "kernels/core/rng.h"
+#include "reports/result.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t stop_requested;
+
+static void on_signal(int number) { stop_requested = number; }
+
+static void catch_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+}
+
+typedef struct run {
+    ab_options options;
+    ab_run_config config;
+    ab_cell_spec *cells;
+    int count;
+    int *order; /* [rounds][count]; -1: nothing at this position */
+    cJSON *document;
+    char **worker_argv; /* argv of a worker; the task's words are filled in for each */
+    int data_fd;
+    int64_t started_ns;
+    ab_progress progress;
+} run;
+
+/* ---- before ---------------------------------------------------------------------------------------------- */
+
+/* Each round runs every cell once, in an order drawn for the round. The noise floor needs no timing: one round is enough. */
+static ab_status draw_order(run *r) {
+    int n = r->count;
+    r->order = malloc((size_t)(r->config.rounds * n) * sizeof *r->order);
+    if (!r->order) return ab_fail(AB_NO_MEMORY, "run: out of memory");
+    for (int64_t round = 0; round < r->config.rounds; round++) {
+        int *order = r->order + round * n;
+        for (int i = 0; i < n; i++) order[i] = i;
+        for (int i = n - 1; i > 0 && round > 0; i--) { /* the first round runs in the table's order */
+            int j = (int)ab_rng_below(r->config.seed, AB_RNG_DESIGN, (uint32_t)round, (uint64_t)i,
+                                      (uint64_t)i + 1);
+            int swapped = order[i];
+            order[i] = order[j];
+            order[j] = swapped;
+        }
+        for (int i = 0; i < n; i++)
+            if (round > 0 && r->cells[order[i]].ulp_twin) order[i] = -1;
+    }
+    return AB_OK;
+}
+
+/* What can only fail in a worker otherwise: plans of all cells, initial weights that do not fit. */
+static ab_status rehearse(const run *r) {
+    for (int i = 0; i < r->count; i++) {
+        ab_plan *plan;
+        AB_TRY(ab_plan_create(r->config.net, &r->cells[i].policy, r->config.batch,
+                              r->config.optimizer->states, &plan));
+        ab_plan_destroy(plan);
+    }
+    if (!r->config.init_file) return AB_OK;
+    ab_cell *cell;
+    ab_cell_config settings = ab_cell_config_of(&r->config, &r->cells[0]);
+    AB_TRY(ab_cell_create(&settings, &cell));
+    ab_cell_destroy(cell);
+    return AB_OK;
+}
+
+static ab_status check_outputs(const run *r) {
+    const char *json = r->options.text[AB_OPTION_json], *weights = r->options.text[AB_OPTION_save_weights];
+    const char *color = r->options.text[AB_OPTION_color];
+    if (json && strcmp(json, "-") != 0)
+        return ab_fail(AB_USAGE, "--json: expected -, found '%s'; --out FILE names a file", json);
+    if (strcmp(color, "auto") != 0 && strcmp(color, "always") != 0 && strcmp(color, "never") != 0)
+        return ab_fail(AB_USAGE, "--color: expected auto, always or never, found '%s'", color);
+    if (weights && r->count > 1 && !strstr(weights, "%c"))
+        return ab_fail(
+            AB_USAGE, "--save-weights: %d cells would write the same file; put %%c (the cell's id) into '%s'",
+            r->count, weights);
+    return ab_output_prepare(&r->options);
+}
+
+/* "ampbench worker <task> <configuration options>". Words of the task are set by set_task. */
+static ab_status build_worker_argv(run *r) {
+    r->worker_argv = calloc((size_t)(AB_WORKER_ARGS + 2 * (AB_OPTION_COUNT + AB_MAX_OVERRIDES) + 4),
+                            sizeof *r->worker_argv);
+    if (!r->worker_argv) return ab_fail(AB_NO_MEMORY, "run: out of memory");
+    int n = AB_WORKER_ARGS;
+    static char names[AB_OPTION_COUNT][AB_OPTION_NAME];
+    for (int i = 0; i < AB_OPTION_COUNT; i++) {
+        ab_option_id id = (ab_option_id)i;
+        if (!r->options.given[i] || !ab_option_is_config(id) || id == AB_OPTION_set) continue;
+        r->worker_argv[n++] = (char *)(uintptr_t)ab_option_name(id, names[i]);
+        if (!ab_option_is_flag(id)) r->worker_argv[n++] = (char *)(uintptr_t)r->options.text[i];
+    }
+    for (int i = 0; i < r->options.overrides; i++) {
+        r->worker_argv[n++] = (char *)(uintptr_t)ab_option_name(AB_OPTION_set, names[AB_OPTION_set]);
+        r->worker_argv[n++] = (char *)(uintptr_t)r->options.override[i];
+    }
+    return AB_OK;
+}
+
+static ab_status prepare(run *r, int argc, char *const *argv) {
+    AB_TRY(ab_run_config_create(&r->options, true, &r->config));
+    AB_TRY(ab_run_cells(&r->config, &r->cells, &r->count));
+    AB_TRY(rehearse(r));
+    AB_TRY(check_outputs(r));
+    AB_TRY(draw_order(r));
+    ab_environment_prepare_workers();
+    AB_TRY(build_worker_argv(r));
+    AB_TRY(ab_shared_data_create(r->config.data, &r->data_fd));
+    if (r->document) return ab_resume_check(r->document, &r->config, &r->options, r->cells, r->count);
+    return ab_record_create(&r->config, &r->options, argc, argv, r->cells, r->count, r->order, &r->document);
+}
+
+/* ---- during ---------------------------------------------------------------------------------------------- */
+
+static ab_status save(run *r) {
+    AB_TRY(ab_result_summarise(r->document));
+    return ab_result_write(r->document, r->options.text[AB_OPTION_out]);
+}
+
+static double elapsed_s(const run *r) { return (double)(ab_monotonic_ns() - r->started_ns) * 1e-9; }
+
+static void tick(void *context, const ab_process *process) {
+    run *r = context;
+    ab_progress_step(&r->progress, process->steps);
+}
+
+/* The file name for a cell's weights: %c becomes the id with slashes turned into dashes. */
+static const char *weights_path(const char *pattern, const char *id, char *path, size_t size) {
+    const char *mark = strstr(pattern, "%c");
+    char safe[sizeof((ab_cell_spec *)0)->id];
+    snprintf(safe, sizeof safe, "%s", id);
+    for (char *c = safe; *c; c++)
+        if (*c == '/') *c = '-';
+    snprintf(path, size, "%.*s%s%s", mark ? (int)(mark - pattern) : (int)strlen(pattern), pattern,
+             mark ? safe : "", mark ? mark + 2 : "");
+    return path;
+}
+
+static ab_status run_process(run *r, int round, int position) {
+    int index = r->order[round * r->count + position];
+    const ab_cell_spec *cell = &r->cells[index];
+    char program[] = "ampbench", command[] = "worker", save_option[] = "--save-weights";
+    char full[2], spawned[32], fd[16], weights[4096];
+    const char *pattern = r->options.text[AB_OPTION_save_weights];
+    snprintf(full, sizeof full, "%d", round == 0);
+    snprintf(spawned, sizeof spawned, "%" PRId64, ab_monotonic_ns());
+    snprintf(fd, sizeof fd, "%d", r->data_fd);
+    char *task[AB_WORKER_ARGS] = {program, command, (char *)(uintptr_t)cell->id, full, spawned, fd};
+    memcpy(r->worker_argv, task, sizeof task);
+    int n = AB_WORKER_ARGS;
+    while (r->worker_argv[n]) n++;
+    if (pattern && round == 0) {
+        r->worker_argv[n] = save_option;
+        r->worker_argv[n + 1] = (char *)(uintptr_t)weights_path(pattern, cell->id, weights, sizeof weights);
+    }
+    ab_process_watch watch = {tick, r, r->config.cell_timeout_s, &stop_requested};
+    ab_process process;
+    ab_progress_process(&r->progress, cell->id);
+    ab_status status = ab_process_run(r->worker_argv, &watch, &process);
+    r->worker_argv[n] = r->worker_argv[n + 1] = NULL;
+    if (status == AB_OK)
+        status = ab_record_process(r->document, index, round, position, round == 0, &process);
+    ab_progress_process_done(&r->progress, process.interrupted ? "" : process.reason);
+    ab_process_clear(&process);
+    if (status != AB_OK) return status;
+    ab_record_finish(r->document, false, 0, elapsed_s(r));
+    return save(r);
+}
+
+static bool is_due(const run *r, int round, int position) {
+    int index = r->order[round * r->count + position];
+    return index >= 0 && !ab_record_has(r->document, index, round) &&
+           strcmp(ab_record_status(r->document, index), "failed") != 0;
+}
+
+static int count_due(const run *r) {
+    int due = 0;
+    for (int round = 0; round < r->config.rounds; round++)
+        for (int p = 0; p < r->count; p++) due += is_due(r, round, p);
+    return due;
+}
+
+static ab_status run_rounds(run *r) {
+    ab_progress_start(&r->progress, r->options.given[AB_OPTION_quiet], count_due(r), r->config.steps,
+                      r->config.batch);
+    for (int round = 0; round < r->config.rounds; round++) {
+        for (int p = 0; p < r->count; p++) {
+            if (!is_due(r, round, p)) continue;
+            AB_TRY(run_process(r, round, p));
+            if (stop_requested)
+                return ab_fail(AB_INTERRUPTED, "interrupted; finish with: ampbench run --resume --out %s",
+                               r->options.text[AB_OPTION_out]);
+        }
+    }
+    ab_progress_end(&r->progress);
+    return AB_OK;
+}
+
+/* ---- after ----------------------------------------------------------------------------------------------- */
+
+static ab_status verdict(const run *r) {
+    int failed = 0;
+    for (int i = 0; i < r->count; i++) failed += strcmp(ab_record_status(r->document, i), "ok") != 0;
+    if (failed) return ab_fail(AB_INTERNAL, "%d of %d cells failed; the table says why", failed, r->count);
+    const cJSON *determinism = cJSON_GetObjectItem(r->document, "determinism");
+    if (cJSON_IsFalse(cJSON_GetObjectItem(determinism, "all_cells_deterministic")))
+        ab_warn("a cell's losses differed between rounds: this machine's results are not reproducible bit "
+                "for bit");
+    return AB_OK;
+}
+
+static ab_status run_all(run *r, int argc, char *const *argv) {
+    if (r->options.given[AB_OPTION_resume]) AB_TRY(ab_resume_options(&r->options, &r->document));
+    AB_TRY(prepare(r, argc, argv));
+    if (r->config.why_not_gpu) ab_info("--device auto: the GPU is not used: %s", r->config.why_not_gpu);
+    AB_TRY(save(r));
+    catch_signals();
+    AB_TRY(run_rounds(r));
+    ab_status outcome = verdict(r);
+    ab_record_finish(r->document, true, ab_status_exit(outcome), elapsed_s(r));
+    AB_TRY(save(r));
+    AB_TRY(ab_output_reports(&r->options, r->document));
+    return outcome == AB_OK ? AB_OK : verdict(r);
+}
+
+ab_status ab_run(int argc, char *const *argv) {
+    run r = {.data_fd = -1, .started_ns = ab_monotonic_ns()};
+    AB_TRY(ab_options_parse(argc, argv, &r.options));
+    if (r.options.given[AB_OPTION_verbose]) ab_log_set_level(AB_LOG_INFO);
+    ab_status status = run_all(&r, argc, argv);
+    if (r.data_fd >= 0) close(r.data_fd);
+    ab_run_config_clear(&r.config);
+    cJSON_Delete(r.document);
+    free(r.cells);
+    free(r.order);
+    free(r.worker_argv);
+    return status;
+}

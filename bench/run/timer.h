@@ -1,0 +1,20 @@
+/* Statistics of step times within one process. Between processes: reports. */
+#ifndef AB_BENCH_RUN_TIMER_H
+#define AB_BENCH_RUN_TIMER_H
+
+#include "kernels/core/compiler.h"
+
+#include <stdint.h>
+
+AB_BEGIN_DECLS
+
+/* Median of n values (mean of the middle two); 0 for n = 0. Reorders `values`. */
+double ab_median(double *values, int64_t n);
+
+/* How many of the first step times are warm-up: the smallest k after which the medians of a sliding window of 5 stay within 2
+ * robust standard deviations (1.4826 MAD) of the median of the last half; at most 30 % of n. */
+int64_t ab_warmup_steps(const int64_t *time_ns, int64_t n);
+
+AB_END_DECLS
+
+#endif

@@ -1,0 +1,454 @@
+/* .safetensors: reading the header (all checks are here, the data lies in the file as is) and writing F32 files. */
+#define _XOPEN_SOURCE 700
+
+#include "bench/tensorfile/safetensors.h"
+
+#include "bench/tensorfile/json_scan.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PREFIX_BYTES = 8, HEADER_LIMIT = 100000000 };
+
+static const char metadata_key[] = "__metadata__";
+
+/* What the file calls each element type. */
+static const struct dtype_row {
+    const char *name;
+    ab_element_id element;
+} dtypes[] = {
+    {"F64", AB_ELEMENT_fp64},
+    {"F32", AB_ELEMENT_fp32},
+    {"F16", AB_ELEMENT_fp16},
+    {"BF16", AB_ELEMENT_bf16},
+    {"F8_E4M3", AB_ELEMENT_fp8_e4m3},
+    {"F8_E5M2", AB_ELEMENT_fp8_e5m2},
+    {"F8_E4M3FNUZ", AB_ELEMENT_fp8_e4m3fnuz},
+    {"F8_E5M2FNUZ", AB_ELEMENT_fp8_e5m2fnuz},
+    {"F8_E8M0", AB_ELEMENT_fp8_e8m0},
+    {"F6_E2M3", AB_ELEMENT_fp6_e2m3},
+    {"F6_E3M2", AB_ELEMENT_fp6_e3m2},
+    {"F4", AB_ELEMENT_fp4_e2m1},
+    {"C64", AB_ELEMENT_complex64},
+    {"BOOL", AB_ELEMENT_bool},
+    {"I8", AB_ELEMENT_int8},
+    {"U8", AB_ELEMENT_uint8},
+    {"I16", AB_ELEMENT_int16},
+    {"U16", AB_ELEMENT_uint16},
+    {"I32", AB_ELEMENT_int32},
+    {"U32", AB_ELEMENT_uint32},
+    {"I64", AB_ELEMENT_int64},
+    {"U64", AB_ELEMENT_uint64},
+};
+
+/* ---- reading --------------------------------------------------------------------------------------------- */
+
+static uint64_t get_u64(const uint8_t *bytes) {
+    uint64_t value = 0;
+    for (int i = 7; i >= 0; i--) value = value << 8 | bytes[i];
+    return value;
+}
+
+/* A tensor while its header entry is being read. */
+typedef struct draft {
+    ab_tensor_entry entry;
+    bool has_dtype, has_shape, has_offsets;
+    int64_t begin, end;
+} draft;
+
+static ab_status twice(const draft *d, const char *key) {
+    char name[AB_TENSORFILE_TEXT];
+    return ab_fail(AB_INPUT, "tensor \"%s\": expected \"%s\" once, found it again",
+                   ab_tensor_printable(d->entry.name, name), key);
+}
+
+static ab_status read_dtype(ab_json_scan *scan, draft *d) {
+    if (d->has_dtype) return twice(d, "dtype");
+    char *text = NULL;
+    AB_TRY(ab_json_string(scan, &text));
+    for (size_t i = 0; i < AB_COUNT_OF(dtypes); i++)
+        if (strcmp(dtypes[i].name, text) == 0) {
+            d->entry.element = ab_element_at(dtypes[i].element);
+            snprintf(d->entry.dtype, sizeof d->entry.dtype, "%s", text);
+            d->has_dtype = true;
+        }
+    ab_status status = AB_OK;
+    char name[AB_TENSORFILE_TEXT], shown[AB_TENSORFILE_TEXT];
+    if (!d->has_dtype)
+        status =
+            ab_fail(AB_INPUT, "tensor \"%s\": expected a dtype such as F32, F16, BF16, F8_E4M3, found \"%s\"",
+                    ab_tensor_printable(d->entry.name, name), ab_tensor_printable(text, shown));
+    free(text);
+    return status;
+}
+
+static ab_status read_shape(ab_json_scan *scan, draft *d) {
+    if (d->has_shape) return twice(d, "shape");
+    int64_t dim[AB_TENSORFILE_MAX_DIMS], index = 0;
+    int n = 0;
+    AB_TRY(ab_json_open(scan, '['));
+    for (bool more = true;; n++) {
+        AB_TRY(ab_json_more(scan, ']', &index, &more));
+        if (!more) break;
+        if (n == AB_TENSORFILE_MAX_DIMS)
+            return ab_fail(AB_INPUT, "JSON header, byte %zu: expected at most %d dims, found more", scan->at,
+                           AB_TENSORFILE_MAX_DIMS);
+        AB_TRY(ab_json_natural(scan, &dim[n]));
+    }
+    d->has_shape = true;
+    d->entry.ndim = n;
+    d->entry.dim = malloc((size_t)(n ? n : 1) * sizeof *dim);
+    if (!d->entry.dim) return ab_fail(AB_NO_MEMORY, "out of memory for a shape");
+    memcpy(d->entry.dim, dim, (size_t)n * sizeof *dim);
+    return AB_OK;
+}
+
+static ab_status read_offsets(ab_json_scan *scan, draft *d) {
+    if (d->has_offsets) return twice(d, "data_offsets");
+    int64_t offset[3] = {0}, index = 0;
+    bool more = true;
+    AB_TRY(ab_json_open(scan, '['));
+    for (int n = 0; n < 3; n++) {
+        AB_TRY(ab_json_more(scan, ']', &index, &more));
+        if (more == (n == 2))
+            return ab_fail(AB_INPUT, "JSON header, byte %zu: expected data_offsets [begin, end], found %s",
+                           scan->at, more ? "more" : "less");
+        if (more) AB_TRY(ab_json_natural(scan, &offset[n]));
+    }
+    d->begin = offset[0];
+    d->end = offset[1];
+    d->has_offsets = true;
+    return AB_OK;
+}
+
+static ab_status read_field(ab_json_scan *scan, draft *d) {
+    static const struct {
+        const char *key;
+        ab_status (*read)(ab_json_scan *scan, draft *d);
+    } fields[] = {{"dtype", read_dtype}, {"shape", read_shape}, {"data_offsets", read_offsets}};
+    char *key = NULL;
+    AB_TRY(ab_json_key(scan, &key));
+    size_t i = 0;
+    while (i < AB_COUNT_OF(fields) && strcmp(fields[i].key, key) != 0) i++;
+    free(key);
+    return i < AB_COUNT_OF(fields) ? fields[i].read(scan, d) : ab_json_skip(scan);
+}
+
+/* Type, shape and extent must agree with each other; how the extents fit together is check_cover's matter. */
+static ab_status check_draft(draft *d, int64_t data_bytes) {
+    char name[AB_TENSORFILE_TEXT], shape[AB_TENSORFILE_TEXT];
+    ab_tensor_printable(d->entry.name, name);
+    const char *missing = !d->has_dtype     ? "dtype"
+                          : !d->has_shape   ? "shape"
+                          : !d->has_offsets ? "data_offsets"
+                                            : NULL;
+    if (missing) return ab_fail(AB_INPUT, "tensor \"%s\": expected \"%s\", found none", name, missing);
+    AB_TRY(ab_tensor_entry_measure(&d->entry, d->entry.element->bits));
+    if (d->entry.count * d->entry.element->bits % 8 != 0)
+        return ab_fail(AB_INPUT, "tensor \"%s\": expected whole bytes, found %" PRId64 " elements of %d bits",
+                       name, d->entry.count, d->entry.element->bits);
+    if (d->begin > d->end || d->end > data_bytes)
+        return ab_fail(AB_INPUT,
+                       "tensor \"%s\": expected data_offsets within 0..%" PRId64 ", found [%" PRId64
+                       ", %" PRId64 "]",
+                       name, data_bytes, d->begin, d->end);
+    if (d->end - d->begin != d->entry.bytes)
+        return ab_fail(
+            AB_INPUT, "tensor \"%s\": expected %" PRId64 " bytes for %s of shape %s, found %" PRId64, name,
+            d->entry.bytes, d->entry.dtype, ab_tensor_shape_text(&d->entry, shape), d->end - d->begin);
+    return AB_OK;
+}
+
+static ab_status read_tensor(ab_json_scan *scan, draft *d, int64_t data_bytes) {
+    int64_t index = 0;
+    bool more = true;
+    AB_TRY(ab_json_open(scan, '{'));
+    for (;;) {
+        AB_TRY(ab_json_more(scan, '}', &index, &more));
+        if (!more) return check_draft(d, data_bytes);
+        AB_TRY(read_field(scan, d));
+    }
+}
+
+/* __metadata__: text to text. Its content is nobody's business here. */
+static ab_status read_metadata(ab_json_scan *scan) {
+    int64_t index = 0;
+    bool more = true;
+    AB_TRY(ab_json_open(scan, '{'));
+    for (;;) {
+        AB_TRY(ab_json_more(scan, '}', &index, &more));
+        if (!more) return AB_OK;
+        char *text = NULL;
+        AB_TRY(ab_json_key(scan, &text));
+        free(text);
+        AB_TRY(ab_json_string(scan, &text));
+        free(text);
+    }
+}
+
+/* Reads one member of the header's object. */
+static ab_status read_member(ab_json_scan *scan, ab_tensorfile *file, int64_t data_begin, bool *metadata) {
+    draft d = {0};
+    AB_TRY(ab_json_key(scan, &d.entry.name));
+    ab_status status = AB_OK;
+    if (strcmp(d.entry.name, metadata_key) == 0) {
+        status =
+            *metadata ? ab_fail(AB_INPUT, "expected one %s, found two", metadata_key) : read_metadata(scan);
+        *metadata = true;
+        ab_tensor_entry_clear(&d.entry);
+        return status;
+    }
+    status = read_tensor(scan, &d, file->size - data_begin);
+    if (status != AB_OK) {
+        ab_tensor_entry_clear(&d.entry);
+        return status;
+    }
+    d.entry.offset = data_begin + d.begin;
+    return ab_tensorfile_add(file, &d.entry);
+}
+
+static int by_offset(const void *a, const void *b) {
+    const ab_tensor_entry *x = a, *y = b;
+    if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? -1 : 1; /* empty tensors before what starts there */
+    return strcmp(x->name, y->name);
+}
+
+/* The tensors, in order of their offsets, must follow each other from the first byte of data to the last. */
+static ab_status check_cover(const ab_tensorfile *file, int64_t data_begin) {
+    int64_t at = data_begin;
+    for (int i = 0; i < file->count; i++) {
+        const ab_tensor_entry *entry = &file->tensor[i];
+        char name[AB_TENSORFILE_TEXT];
+        if (entry->offset != at)
+            return ab_fail(AB_INPUT,
+                           "tensor \"%s\": expected its data at offset %" PRId64 ", found %" PRId64 " (%s)",
+                           ab_tensor_printable(entry->name, name), at - data_begin,
+                           entry->offset - data_begin, entry->offset < at ? "overlap" : "hole");
+        at += entry->bytes;
+    }
+    if (at != file->size)
+        return ab_fail(AB_INPUT, "expected %" PRId64 " bytes of data as the header says, found %" PRId64,
+                       at - data_begin, file->size - data_begin);
+    return AB_OK;
+}
+
+static int by_name(const void *a, const void *b) {
+    const char *const *x = a, *const *y = b;
+    return strcmp(*x, *y);
+}
+
+/* The first name that occurs twice among names[count], or NULL. Sorts them. */
+static const char *duplicate(const char **names, int count) {
+    qsort(names, (size_t)count, sizeof *names, by_name);
+    for (int i = 1; i < count; i++)
+        if (strcmp(names[i - 1], names[i]) == 0) return names[i];
+    return NULL;
+}
+
+static ab_status check_names(const ab_tensorfile *file) {
+    if (file->count == 0) return AB_OK;
+    const char **names = malloc((size_t)file->count * sizeof *names);
+    if (!names) return ab_fail(AB_NO_MEMORY, "out of memory for %d names", file->count);
+    for (int i = 0; i < file->count; i++) names[i] = file->tensor[i].name;
+    const char *name = duplicate(names, file->count);
+    char text[AB_TENSORFILE_TEXT];
+    ab_status status = AB_OK;
+    if (name)
+        status =
+            ab_fail(AB_INPUT, "tensor \"%s\": expected once, found twice", ab_tensor_printable(name, text));
+    free(names);
+    return status;
+}
+
+static bool recognise(const uint8_t *bytes, int64_t size) {
+    return size > PREFIX_BYTES && bytes[PREFIX_BYTES] == '{' && get_u64(bytes) <= (uint64_t)size;
+}
+
+static ab_status list(ab_tensorfile *file) {
+    if (file->size < PREFIX_BYTES)
+        return ab_fail(AB_INPUT, "expected an 8-byte header length, found a file of %" PRId64 " bytes",
+                       file->size);
+    uint64_t stated = get_u64(file->map), left = (uint64_t)file->size - PREFIX_BYTES;
+    if (stated > left)
+        return ab_fail(AB_INPUT, "expected a header of %" PRIu64 " bytes, found %" PRIu64 " after its length",
+                       stated, left);
+    if (stated > HEADER_LIMIT)
+        return ab_fail(AB_INPUT, "expected a header of at most %d bytes, found %" PRIu64, HEADER_LIMIT,
+                       stated);
+    ab_json_scan scan;
+    AB_TRY(ab_json_begin(&scan, (const char *)file->map + PREFIX_BYTES, (size_t)stated));
+    AB_TRY(ab_json_open(&scan, '{'));
+    int64_t data_begin = PREFIX_BYTES + (int64_t)stated, index = 0;
+    bool metadata = false;
+    for (bool more = true;;) {
+        AB_TRY(ab_json_more(&scan, '}', &index, &more));
+        if (!more) break;
+        AB_TRY(read_member(&scan, file, data_begin, &metadata));
+    }
+    AB_TRY(ab_json_end(&scan));
+    if (file->count > 0) qsort(file->tensor, (size_t)file->count, sizeof *file->tensor, by_offset);
+    AB_TRY(check_names(file));
+    return check_cover(file, data_begin);
+}
+
+ab_status ab_safetensors_open(const char *path, ab_tensorfile **file) {
+    ab_tensorfile *opened = NULL;
+    AB_TRY(ab_tensorfile_open(path, &opened));
+    if (opened->reader == &ab_tensor_reader_safetensors) {
+        *file = opened;
+        return AB_OK;
+    }
+    ab_status status =
+        ab_fail(AB_INPUT, "%s: expected a safetensors file, found %s", path, opened->reader->name);
+    ab_tensorfile_close(opened);
+    return status;
+}
+
+const ab_tensor_reader ab_tensor_reader_safetensors = {
+    .name = "safetensors",
+    .suffix = ".safetensors",
+    .text = "Hugging Face safetensors: F64 F32 F16 BF16 F8_E4M3 F8_E5M2",
+    .recognise = recognise,
+    .list = list,
+};
+
+/* ---- writing --------------------------------------------------------------------------------------------- */
+
+static void write_json_text(FILE *out, const char *text) {
+    fputc('"', out);
+    for (const char *c = text; *c; c++) {
+        if (*c == '"' || *c == '\\')
+            fprintf(out, "\\%c", *c);
+        else if ((unsigned char)*c < 0x20)
+            fprintf(out, "\\u%04x", (unsigned)*c);
+        else
+            fputc(*c, out);
+    }
+    fputc('"', out);
+}
+
+static void write_metadata(FILE *out, const char *const *pairs) {
+    write_json_text(out, metadata_key);
+    fputs(":{", out);
+    for (int i = 0; pairs[i]; i += 2) {
+        if (i > 0) fputc(',', out);
+        write_json_text(out, pairs[i]);
+        fputc(':', out);
+        write_json_text(out, pairs[i + 1]);
+    }
+    fputc('}', out);
+}
+
+static int64_t item_bytes(const ab_safetensor_item *item) { return 4 * ab_shape_count(&item->shape); }
+
+/* The header's JSON as an owned text, padded with spaces to a multiple of 8 bytes. */
+static ab_status make_header(const ab_safetensor_item *items, int count, const char *const *metadata,
+                             char **text, size_t *length) {
+    *text = NULL;
+    FILE *out = open_memstream(text, length);
+    if (!out) return ab_fail(AB_NO_MEMORY, "out of memory for a header");
+    int64_t offset = 0;
+    fputc('{', out);
+    if (metadata) write_metadata(out, metadata);
+    for (int i = 0; i < count; i++) {
+        char shape[AB_SHAPE_TEXT];
+        if (i > 0 || metadata) fputc(',', out);
+        write_json_text(out, items[i].name);
+        fprintf(out, ":{\"dtype\":\"F32\",\"shape\":%s,\"data_offsets\":[%" PRId64 ",%" PRId64 "]}",
+                ab_shape_text(&items[i].shape, shape), offset, offset + item_bytes(&items[i]));
+        offset += item_bytes(&items[i]);
+    }
+    fputc('}', out);
+    for (long at = ftell(out); at % 8 != 0; at++) fputc(' ', out);
+    bool failed = ferror(out) != 0;
+    failed = fclose(out) != 0 || failed;
+    if (failed) free(*text);
+    return failed ? ab_fail(AB_NO_MEMORY, "out of memory for a header") : AB_OK;
+}
+
+static ab_status check_items(const ab_safetensor_item *items, int count) {
+    const char **names = malloc((size_t)(count > 0 ? count : 1) * sizeof *names);
+    if (!names) return ab_fail(AB_NO_MEMORY, "out of memory for %d names", count);
+    ab_status status = AB_OK;
+    for (int i = 0; i < count; i++) {
+        names[i] = items[i].name;
+        if (!ab_utf8_valid(names[i], strlen(names[i]), NULL) || strcmp(names[i], metadata_key) == 0)
+            status = ab_fail(AB_INTERNAL, "a tensor cannot be called \"%s\" in a safetensors file", names[i]);
+    }
+    const char *name = status == AB_OK ? duplicate(names, count) : NULL;
+    if (name) status = ab_fail(AB_INTERNAL, "two tensors are called \"%s\"", name);
+    free(names);
+    return status;
+}
+
+/* fp32 values as little-endian bytes, a stretch at a time. */
+static void write_floats(FILE *out, const float *values, int64_t n) {
+    enum { STRETCH = 4096 };
+    uint8_t bytes[4 * STRETCH];
+    for (int64_t done = 0; done < n && !ferror(out); done += STRETCH) {
+        int64_t part = n - done < STRETCH ? n - done : STRETCH;
+        for (int64_t i = 0; i < part; i++) {
+            uint32_t bits = 0;
+            memcpy(&bits, &values[done + i], sizeof bits);
+            for (int b = 0; b < 4; b++) bytes[4 * i + b] = (uint8_t)(bits >> (8 * b));
+        }
+        fwrite(bytes, 4, (size_t)part, out);
+    }
+}
+
+static ab_status write_all(FILE *out, const char *header, size_t length, const ab_safetensor_item *items,
+                           int count) {
+    for (int b = 0; b < PREFIX_BYTES; b++) fputc((int)(length >> (8 * b) & 0xFF), out);
+    fwrite(header, 1, length, out);
+    for (int i = 0; i < count; i++) write_floats(out, items[i].data, ab_shape_count(&items[i].shape));
+    if (fflush(out) != 0 || ferror(out) || fsync(fileno(out)) != 0)
+        return ab_fail(AB_OUTPUT, "cannot write: %s", strerror(errno));
+    return AB_OK;
+}
+
+/* Writes `temporary`, which lies beside `path`, and renames it. */
+static ab_status replace_file(const char *path, const char *temporary, const char *header, size_t length,
+                              const ab_safetensor_item *items, int count) {
+    int handle = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (handle < 0) return ab_fail(AB_OUTPUT, "cannot create %s: %s", temporary, strerror(errno));
+    FILE *out = fdopen(handle, "wb");
+    if (!out) {
+        close(handle);
+        unlink(temporary);
+        return ab_fail(AB_OUTPUT, "cannot write: %s", strerror(errno));
+    }
+    ab_status status = write_all(out, header, length, items, count);
+    if (fclose(out) != 0 && status == AB_OK) status = ab_fail(AB_OUTPUT, "cannot write: %s", strerror(errno));
+    if (status == AB_OK && rename(temporary, path) != 0)
+        status = ab_fail(AB_OUTPUT, "cannot rename %s: %s", temporary, strerror(errno));
+    if (status != AB_OK) unlink(temporary);
+    return status;
+}
+
+ab_status ab_safetensors_write(const char *path, const ab_safetensor_item *items, int count,
+                               const char *const *metadata) {
+    enum { SUFFIX_BYTES = 32 };
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* renaming over a device would replace it */
+        return ab_fail(AB_OUTPUT, "%s: expected a regular file or none, found something else", path);
+    AB_TRY(check_items(items, count));
+    char *header = NULL, *temporary = malloc(strlen(path) + SUFFIX_BYTES);
+    size_t length = 0;
+    if (!temporary) return ab_fail(AB_NO_MEMORY, "%s: out of memory", path);
+    snprintf(temporary, strlen(path) + SUFFIX_BYTES, "%s.%ld.tmp", path, (long)getpid());
+    ab_status status = make_header(items, count, metadata, &header, &length);
+    if (status == AB_OK) {
+        status = replace_file(path, temporary, header, length, items, count);
+        free(header);
+    }
+    free(temporary);
+    return status == AB_OK ? AB_OK : ab_fail_prefix(status, "%s", path);
+}

@@ -1,0 +1,28 @@
+/* .safetensors: 8-byte little-endian header length, a JSON header, then the tensors' bytes, row-major, little-endian,
+ * without holes (format of the Hugging Face safetensors package). Written always as F32. */
+#ifndef AB_BENCH_TENSORFILE_SAFETENSORS_H
+#define AB_BENCH_TENSORFILE_SAFETENSORS_H
+
+#include "bench/tensorfile/tensorfile.h"
+
+AB_BEGIN_DECLS
+
+typedef struct ab_safetensor_item {
+    const char *name; /* UTF-8, unique in the file */
+    ab_shape shape;
+    const float *data; /* ab_shape_count(&shape) values, row-major */
+} ab_safetensor_item;
+
+/* Writes the items in the given order, so that a reader sees either the old file or the whole new one: a temporary file
+ * beside it, fsync, rename. `metadata` is key, value, key, value, ..., NULL, or NULL for none; it becomes __metadata__.
+ * AB_OUTPUT names the file; AB_INTERNAL for names that are not unique or not UTF-8. */
+AB_MUST_CHECK ab_status ab_safetensors_write(const char *path, const ab_safetensor_item *items, int count,
+                                             const char *const *metadata);
+
+/* ab_tensorfile_open for callers that accept this kind only. Read with ab_tensorfile_read_as, close with
+ * ab_tensorfile_close. F64, F32, F16, BF16, F8_E4M3 and F8_E5M2 can be read, other dtypes are listed. */
+AB_MUST_CHECK ab_status ab_safetensors_open(const char *path, ab_tensorfile **file);
+
+AB_END_DECLS
+
+#endif

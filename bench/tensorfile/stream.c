@@ -1,0 +1,188 @@
+/* Streaming a tensor's elements block by block, decoded where they do not lie in the file ready for use. Mapped tensors
+ * are shared out to threads; packed ones are unpacked in order on one. The blocks are the same either way. */
+#define _DEFAULT_SOURCE /* madvise */
+
+#include "bench/tensorfile/tensorfile.h"
+#include "kernels/convert.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* ---- decoding one block ---------------------------------------------------------------------------------- */
+
+/* How blocks of one tensor become blocks that a visitor sees. */
+typedef struct decoder {
+    const ab_tensor_entry *entry;
+    const ab_format *format; /* of the file's elements */
+    int64_t item_bytes;
+    bool direct;      /* visitors take the stored type: fp32, fp16, bf16 */
+    bool swapped;     /* elements are in the byte order that is not this machine's */
+    float table[256]; /* values of the 8-bit formats' codes */
+} decoder;
+
+static bool big_endian_host(void) {
+    const uint16_t one = 1;
+    uint8_t first;
+    memcpy(&first, &one, 1);
+    return first == 0;
+}
+
+static void decoder_init(decoder *d, const ab_tensor_entry *entry) {
+    d->entry = entry;
+    d->format = entry->element->format;
+    d->item_bytes = entry->element->bits / 8;
+    d->swapped = d->item_bytes > 1 && entry->big_endian != big_endian_host();
+    d->direct = d->item_bytes == 2 || d->item_bytes == 4;
+    if (d->item_bytes == 1)
+        for (unsigned code = 0; code < 256; code++) d->table[code] = (float)ab_format_decode(d->format, code);
+}
+
+/* Copies n elements of `bytes` each and turns every one around. */
+static void copy_swapped(uint8_t *dst, const uint8_t *src, int64_t n, int64_t bytes) {
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t b = 0; b < bytes; b++) dst[i * bytes + b] = src[i * bytes + bytes - 1 - b];
+}
+
+/* fp64 -> fp32, counting what the rounding loses. */
+static void round_doubles(float *dst, const double *src, ab_tensor_block *block) {
+    for (int64_t i = 0; i < block->n; i++) {
+        float value = (float)src[i];
+        dst[i] = value;
+        block->load_flushed += value == 0.0f && src[i] != 0.0;
+        block->load_overflowed += isinf(value) && !isinf(src[i]);
+    }
+}
+
+/* Room for one block on its way: packed bytes unpacked, turned around or realigned, widened. */
+enum { STAGE_BYTES = 8, SCRATCH_BYTES = 2 * STAGE_BYTES + 4 };
+
+/* Makes `block` of its bytes at `raw`; `scratch` has room for `room` elements at each stage. */
+static void decode(const decoder *d, const uint8_t *raw, uint8_t *scratch, int64_t room,
+                   ab_tensor_block *block) {
+    const void *native = raw;
+    uint8_t *stage = scratch + STAGE_BYTES * room;
+    if (d->swapped) {
+        copy_swapped(stage, raw, block->n, d->item_bytes);
+        native = stage;
+    } else if ((uintptr_t)raw % (uintptr_t)d->item_bytes != 0) {
+        native = memcpy(stage, raw, (size_t)(block->n * d->item_bytes));
+    }
+    block->format = d->direct ? d->format : &ab_format_fp32;
+    block->data = native;
+    if (d->direct) return;
+    float *wide = (float *)(void *)(stage + STAGE_BYTES * room);
+    if (d->item_bytes == 8)
+        round_doubles(wide, native, block);
+    else
+        for (int64_t i = 0; i < block->n; i++) wide[i] = d->table[raw[i]];
+    block->data = wide;
+}
+
+/* ---- walking the blocks ---------------------------------------------------------------------------------- */
+
+typedef struct walk {
+    const ab_tensorfile *file;
+    const ab_block_visitor *visitor;
+    decoder decoder;
+    int64_t blocks;
+    int64_t room;     /* elements of the largest block, rounded up to keep the stages aligned */
+    uint8_t *scratch; /* lanes * SCRATCH_BYTES * room, or NULL when nothing needs decoding */
+} walk;
+
+static ab_tensor_block block_at(const walk *w, int64_t index) {
+    int64_t first = index * AB_TENSORFILE_BLOCK, left = w->decoder.entry->count - first;
+    return (ab_tensor_block){.first = first, .n = left < AB_TENSORFILE_BLOCK ? left : AB_TENSORFILE_BLOCK};
+}
+
+/* Gives mapped pages back once the walk has crossed into another stretch of the file, so that the resident set stays
+ * small. A page that a neighbouring block still wants is simply mapped again. */
+static void release_pages(const ab_tensorfile *file, int64_t from, int64_t to) {
+    enum { STRETCH = 1 << 20 };
+    if (!file->mapping || from / STRETCH == to / STRETCH) return;
+    int64_t start = from / STRETCH * STRETCH;
+    madvise((uint8_t *)file->mapping + start, (size_t)(to - start), MADV_DONTNEED);
+}
+
+static void walk_mapped(const walk *w) {
+    const ab_block_visitor *visitor = w->visitor;
+    int64_t step = AB_TENSORFILE_BLOCK * w->decoder.item_bytes;
+#pragma omp parallel for ordered schedule(static, 1) num_threads(visitor->lanes) if (w->blocks > 1)
+    for (int64_t b = 0; b < w->blocks; b++) {
+        int lane = omp_get_thread_num();
+        ab_tensor_block block = block_at(w, b);
+        int64_t from = w->decoder.entry->offset + b * step;
+        uint8_t *scratch = w->scratch ? w->scratch + lane * SCRATCH_BYTES * w->room : NULL;
+        decode(&w->decoder, w->file->map + from, scratch, w->room, &block);
+        visitor->see(visitor->context, lane, &block);
+        release_pages(w->file, from, from + block.n * w->decoder.item_bytes);
+#pragma omp ordered
+        if (visitor->merge) visitor->merge(visitor->context, lane);
+    }
+}
+
+static ab_status walk_packed(const walk *w) {
+    const ab_tensor_reader *reader = w->file->reader;
+    const ab_block_visitor *visitor = w->visitor;
+    void *state = NULL;
+    AB_TRY(reader->unpack_begin(w->file, w->decoder.entry, &state));
+    ab_status status = AB_OK;
+    for (int64_t b = 0; b < w->blocks && status == AB_OK; b++) {
+        ab_tensor_block block = block_at(w, b);
+        status = reader->unpack(state, w->scratch, block.n * w->decoder.item_bytes);
+        if (status != AB_OK) break;
+        decode(&w->decoder, w->scratch, w->scratch, w->room, &block);
+        visitor->see(visitor->context, 0, &block);
+        if (visitor->merge) visitor->merge(visitor->context, 0);
+    }
+    ab_status ended = reader->unpack_end(state, status == AB_OK);
+    return status != AB_OK ? status : ended;
+}
+
+static bool needs_scratch(const walk *w) {
+    const ab_tensor_entry *entry = w->decoder.entry;
+    return entry->packed || w->decoder.swapped || !w->decoder.direct ||
+           (uintptr_t)(w->file->map + entry->offset) % (uintptr_t)w->decoder.item_bytes != 0;
+}
+
+ab_status ab_tensorfile_stream(const ab_tensorfile *file, const ab_tensor_entry *entry,
+                               const ab_block_visitor *visitor) {
+    char name[AB_TENSORFILE_TEXT];
+    ab_tensor_printable(entry->name, name);
+    if (!entry->element->format)
+        return ab_fail(AB_INPUT, "%s: tensor \"%s\": expected floating-point elements, found %s", file->path,
+                       name, entry->dtype);
+    walk w = {.file = file, .visitor = visitor};
+    decoder_init(&w.decoder, entry);
+    w.blocks = (entry->count + AB_TENSORFILE_BLOCK - 1) / AB_TENSORFILE_BLOCK;
+    w.room = (entry->count < AB_TENSORFILE_BLOCK ? entry->count + 7 : AB_TENSORFILE_BLOCK) / 8 * 8;
+    int lanes = entry->packed || w.blocks < 2 ? 1 : visitor->lanes;
+    size_t bytes = (size_t)w.room * SCRATCH_BYTES * (size_t)lanes;
+    if (bytes > 0 && needs_scratch(&w)) {
+        w.scratch = aligned_alloc(64, (bytes + 63) / 64 * 64);
+        if (!w.scratch)
+            return ab_fail(AB_NO_MEMORY, "%s: out of memory for %zu bytes of blocks", file->path, bytes);
+    }
+    ab_status status = AB_OK;
+    if (entry->packed)
+        status = walk_packed(&w);
+    else
+        walk_mapped(&w);
+    free(w.scratch);
+    return status == AB_OK ? AB_OK : ab_fail_prefix(status, "%s: tensor \"%s\"", file->path, name);
+}
+
+/* ---- a whole tensor -------------------------------------------------------------------------------------- */
+
+static void copy_block(void *context, int lane, const ab_tensor_block *block) {
+    (void)lane;
+    ab_widen((float *)context + block->first, block->data, block->format, block->n);
+}
+
+ab_status ab_tensorfile_read(const ab_tensorfile *file, const ab_tensor_entry *entry, float *dst) {
+    ab_block_visitor copy = {.context = dst, .lanes = omp_get_max_threads(), .see = copy_block};
+    return ab_tensorfile_stream(file, entry, &copy);
+}

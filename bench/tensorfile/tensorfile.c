@@ -1,0 +1,259 @@
+/* Opening, listing and finding: what all kinds of tensor file share. The bytes of a format are the readers' matter,
+ * blocks are stream.c's. */
+#define _POSIX_C_SOURCE 200809L
+
+#include "bench/tensorfile/tensorfile.h"
+#include "kernels/core/nearest.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- tables ---------------------------------------------------------------------------------------------- */
+
+const ab_element *ab_element_at(ab_element_id id) {
+    static const ab_element elements[] = {
+#define AB_ELEMENT(id, bits, format) {#id, bits, format},
+#include "bench/tensorfile/elements.def"
+#undef AB_ELEMENT
+    };
+    return &elements[id];
+}
+
+static const ab_tensor_reader *const readers[] = {
+#define AB_TENSOR_READER(name) &ab_tensor_reader_##name,
+#include "bench/tensorfile/readers.def"
+#undef AB_TENSOR_READER
+};
+
+int ab_tensor_reader_count(void) { return (int)AB_COUNT_OF(readers); }
+
+const ab_tensor_reader *ab_tensor_reader_at(int i) { return readers[i]; }
+
+/* ---- text ------------------------------------------------------------------------------------------------ */
+
+const char *ab_tensor_printable(const char *name, char text[AB_TENSORFILE_TEXT]) {
+    size_t n = 0, limit = AB_TENSORFILE_TEXT - 4, length = strlen(name);
+    for (; n < length && n < limit; n++) {
+        unsigned char c = (unsigned char)name[n];
+        bool c1 =
+            c == 0xC2 && (unsigned char)name[n + 1] < 0xA0; /* U+0080..U+009F: terminals obey some of them */
+        text[n] = (char)(c < 0x20 || c == 0x7F || c1 ? '?' : c);
+        if (c1 && n + 1 < limit) text[++n] = '?';
+    }
+    if (n < length) {
+        while (n > 0 && ((unsigned char)name[n] & 0xC0) == 0x80) n--; /* not in the middle of a character */
+        memcpy(text + n, "...", 3);
+        n += 3;
+    }
+    text[n] = '\0';
+    return text;
+}
+
+const char *ab_tensor_shape_text(const ab_tensor_entry *entry, char text[AB_TENSORFILE_TEXT]) {
+    size_t n = 0;
+    text[n++] = '[';
+    for (int i = 0; i < entry->ndim; i++) {
+        if (n > AB_TENSORFILE_TEXT - 32) {
+            n += (size_t)snprintf(text + n, AB_TENSORFILE_TEXT - n, ", ...");
+            break;
+        }
+        n += (size_t)snprintf(text + n, AB_TENSORFILE_TEXT - n, i ? ", %lld" : "%lld",
+                              (long long)entry->dim[i]);
+    }
+    snprintf(text + n, AB_TENSORFILE_TEXT - n, "]");
+    return text;
+}
+
+/* ---- entries --------------------------------------------------------------------------------------------- */
+
+void ab_tensor_entry_clear(ab_tensor_entry *entry) {
+    free(entry->name);
+    free(entry->dim);
+    memset(entry, 0, sizeof *entry);
+}
+
+ab_status ab_tensor_entry_measure(ab_tensor_entry *entry, int64_t item_bits) {
+    int64_t count = 1;
+    bool fits = true;
+    for (int i = 0; i < entry->ndim && fits; i++) {
+        fits = entry->dim[i] >= 0 && (entry->dim[i] == 0 || count <= INT64_MAX / entry->dim[i]);
+        if (fits) count *= entry->dim[i];
+    }
+    fits = fits && (item_bits == 0 || count <= (INT64_MAX - 7) / item_bits);
+    if (!fits) {
+        char name[AB_TENSORFILE_TEXT], shape[AB_TENSORFILE_TEXT];
+        return ab_fail(AB_INPUT, "tensor \"%s\": the number of bytes of shape %s does not fit in 63 bits",
+                       ab_tensor_printable(entry->name, name), ab_tensor_shape_text(entry, shape));
+    }
+    entry->count = count;
+    entry->bytes = (count * item_bits + 7) / 8;
+    return AB_OK;
+}
+
+ab_status ab_tensorfile_add(ab_tensorfile *file, const ab_tensor_entry *entry) {
+    if (file->count == file->capacity) {
+        int capacity = file->capacity ? 2 * file->capacity : 8;
+        ab_tensor_entry *grown = realloc(file->tensor, (size_t)capacity * sizeof *grown);
+        if (!grown) {
+            ab_tensor_entry lost = *entry;
+            ab_tensor_entry_clear(&lost);
+            return ab_fail(AB_NO_MEMORY, "out of memory for a list of %d tensors", capacity);
+        }
+        file->tensor = grown;
+        file->capacity = capacity;
+    }
+    file->tensor[file->count++] = *entry;
+    return AB_OK;
+}
+
+/* ---- open and close -------------------------------------------------------------------------------------- */
+
+static bool has_suffix(const char *path, const char *suffix) {
+    size_t n = strlen(path), m = strlen(suffix);
+    return n >= m && strcmp(path + n - m, suffix) == 0;
+}
+
+static ab_status choose_reader(ab_tensorfile *file) {
+    for (int i = 0; i < ab_tensor_reader_count(); i++)
+        if (readers[i]->recognise(file->map, file->size)) {
+            file->reader = readers[i];
+            return AB_OK;
+        }
+    for (int i = 0; i < ab_tensor_reader_count(); i++)
+        if (has_suffix(file->path, readers[i]->suffix)) {
+            file->reader = readers[i]; /* its list() says what is wrong with the first bytes */
+            return AB_OK;
+        }
+    return ab_fail(AB_INPUT, "not a tensor file: expected .safetensors, .npy or .npz");
+}
+
+static ab_status map_file(ab_tensorfile *file) {
+    ab_status status = AB_OK;
+    struct stat info;
+    int handle =
+        open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block the check below */
+    if (handle < 0) return ab_fail(AB_INPUT, "cannot open: %s", strerror(errno));
+    if (fstat(handle, &info) != 0) {
+        status = ab_fail(AB_INPUT, "cannot read: %s", strerror(errno));
+        goto out;
+    }
+    if (!S_ISREG(info.st_mode)) {
+        status = ab_fail(AB_INPUT, "expected a regular file, found %s",
+                         S_ISDIR(info.st_mode) ? "a directory" : "a device or a pipe");
+        goto out;
+    }
+    file->size = info.st_size;
+    if (file->size == 0) goto out;
+    void *map = mmap(NULL, (size_t)file->size, PROT_READ, MAP_SHARED, handle, 0);
+    if (map == MAP_FAILED) {
+        status = ab_fail(AB_INPUT, "cannot map %lld bytes: %s", (long long)file->size, strerror(errno));
+        goto out;
+    }
+    file->map = file->mapping = map;
+out:
+    close(handle);
+    return status;
+}
+
+static ab_status create(const char *path, ab_tensorfile **result) {
+    ab_tensorfile *file = calloc(1, sizeof *file);
+    char *copy = malloc(strlen(path) + 1);
+    if (!file || !copy) {
+        free(file);
+        free(copy);
+        return ab_fail(AB_NO_MEMORY, "%s: out of memory", path);
+    }
+    file->path = strcpy(copy, path);
+    *result = file;
+    return AB_OK;
+}
+
+/* Lists the tensors of a file whose bytes are in place (or not: `status`), and hands it out or closes it. */
+static ab_status finish_open(ab_tensorfile *file, ab_status status, ab_tensorfile **result) {
+    if (status == AB_OK) status = choose_reader(file);
+    if (status == AB_OK) status = file->reader->list(file);
+    if (status == AB_OK) {
+        *result = file;
+        return AB_OK;
+    }
+    status = ab_fail_prefix(status, "%s", file->path);
+    ab_tensorfile_close(file);
+    return status;
+}
+
+ab_status ab_tensorfile_open(const char *path, ab_tensorfile **file) {
+    ab_tensorfile *created = NULL;
+    AB_TRY(create(path, &created));
+    return finish_open(created, map_file(created), file);
+}
+
+ab_status ab_tensorfile_open_memory(const char *path, const void *bytes, int64_t size, ab_tensorfile **file) {
+    ab_tensorfile *created = NULL;
+    AB_TRY(create(path, &created));
+    created->map = bytes;
+    created->size = size;
+    return finish_open(created, AB_OK, file);
+}
+
+void ab_tensorfile_close(ab_tensorfile *file) {
+    if (!file) return;
+    if (file->reader && file->reader->release) file->reader->release(file);
+    for (int i = 0; i < file->count; i++) ab_tensor_entry_clear(&file->tensor[i]);
+    free(file->tensor);
+    if (file->mapping) munmap(file->mapping, (size_t)file->size);
+    free(file->path);
+    free(file);
+}
+
+/* ---- find ------------------------------------------------------------------------------------------------ */
+
+static ab_status no_such_tensor(const ab_tensorfile *file, const char *name) {
+    const char **names = malloc((size_t)(file->count > 0 ? file->count : 1) * sizeof *names);
+    if (!names) return ab_fail(AB_NO_MEMORY, "%s: out of memory", file->path);
+    for (int i = 0; i < file->count; i++) names[i] = file->tensor[i].name;
+    const char *near = ab_nearest(name, names, file->count);
+    free(names);
+    char wanted[AB_TENSORFILE_TEXT], nearest[AB_TENSORFILE_TEXT];
+    ab_tensor_printable(name, wanted);
+    if (!near)
+        return ab_fail(AB_INPUT, "%s: expected a tensor \"%s\", found none of that name among %d", file->path,
+                       wanted, file->count);
+    return ab_fail(AB_INPUT, "%s: expected a tensor \"%s\", found none; nearest is \"%s\"", file->path,
+                   wanted, ab_tensor_printable(near, nearest));
+}
+
+ab_status ab_tensorfile_find(const ab_tensorfile *file, const char *name, const ab_tensor_entry **entry) {
+    for (int i = 0; i < file->count; i++)
+        if (strcmp(file->tensor[i].name, name) == 0) {
+            *entry = &file->tensor[i];
+            return AB_OK;
+        }
+    return no_such_tensor(file, name);
+}
+
+static bool same_shape(const ab_tensor_entry *entry, const ab_shape *shape) {
+    if (entry->ndim != shape->ndim) return false;
+    for (int i = 0; i < shape->ndim; i++)
+        if (entry->dim[i] != shape->dim[i]) return false;
+    return true;
+}
+
+ab_status ab_tensorfile_read_as(const ab_tensorfile *file, const char *name, const ab_shape *shape,
+                                float *dst) {
+    const ab_tensor_entry *entry = NULL;
+    AB_TRY(ab_tensorfile_find(file, name, &entry));
+    char want[AB_SHAPE_TEXT], have[AB_TENSORFILE_TEXT];
+    if (!same_shape(entry, shape))
+        return ab_fail(AB_INPUT, "%s: tensor \"%s\": expected shape %s, found %s", file->path, name,
+                       ab_shape_text(shape, want), ab_tensor_shape_text(entry, have));
+    if (entry->fortran && entry->ndim > 1)
+        return ab_fail(AB_INPUT, "%s: tensor \"%s\": expected row-major order, found column-major (Fortran)",
+                       file->path, name);
+    return ab_tensorfile_read(file, entry, dst);
+}

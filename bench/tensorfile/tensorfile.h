@@ -1,0 +1,156 @@
+/* Tensor files of any framework behind one interface: open, list, find, stream.
+ *
+ * The file is memory-mapped and read in blocks, so files larger than memory are fine; it must not be truncated while
+ * it is open. What is allocated is proportional to the file's header, never to a number that the header states.
+ * Nothing is extracted, executed or unpickled. A kind of file is one .c file with an ab_tensor_reader and one line in
+ * readers.def.
+ *
+ * Every error is AB_INPUT and names the file (and the tensor), what was expected and what was found. */
+#ifndef AB_BENCH_TENSORFILE_TENSORFILE_H
+#define AB_BENCH_TENSORFILE_TENSORFILE_H
+
+#include "kernels/core/shape.h"
+#include "kernels/format.h"
+
+AB_BEGIN_DECLS
+
+/* AB_TENSORFILE_BLOCK: elements of one block. Fixed, so that whatever is summed block by block does not depend on the
+ * number of threads. */
+enum { AB_TENSORFILE_MAX_DIMS = 64, AB_TENSORFILE_TEXT = 256, AB_TENSORFILE_BLOCK = 1 << 18 };
+
+/* ---- elements -------------------------------------------------------------------------------------------- */
+
+typedef struct ab_element {
+    const char *name;        /* "fp32", "int64" */
+    int bits;                /* of one element; 0: the file says (strings, records) */
+    const ab_format *format; /* NULL: not readable as numbers */
+} ab_element;
+
+typedef enum ab_element_id {
+#define AB_ELEMENT(id, bits, format) AB_ELEMENT_##id,
+#include "bench/tensorfile/elements.def"
+#undef AB_ELEMENT
+    AB_ELEMENT_COUNT
+} ab_element_id;
+
+const ab_element *ab_element_at(ab_element_id id);
+
+/* ---- files and their tensors ----------------------------------------------------------------------------- */
+
+typedef struct ab_tensor_entry {
+    char *name; /* owned; valid UTF-8, may hold control characters: print ab_tensor_printable of it */
+    const ab_element *element;
+    char dtype[16];  /* as the file spells it: "F32", ">f4" */
+    int ndim;        /* 0 .. AB_TENSORFILE_MAX_DIMS */
+    int64_t *dim;    /* owned; [ndim]; a dim may be 0 */
+    int64_t count;   /* elements */
+    int64_t bytes;   /* of the elements, unpacked */
+    int64_t offset;  /* of the first stored byte in the file; packed tensors: of the packed bytes */
+    bool packed;     /* compressed: only the reader's unpacker gives its bytes */
+    bool big_endian; /* byte order of the elements */
+    bool fortran;    /* column-major: elements come in that order */
+} ab_tensor_entry;
+
+struct ab_tensor_reader;
+
+typedef struct ab_tensorfile {
+    char *path;
+    const struct ab_tensor_reader *reader;
+    const uint8_t *map; /* the whole file; NULL when size is 0 */
+    int64_t size;
+    void *mapping; /* what close unmaps: `map`, or NULL when the bytes are borrowed */
+    int count, capacity;
+    ab_tensor_entry *tensor; /* [capacity], count of them in use; in file order */
+    void *reader_data;       /* owned by the reader */
+} ab_tensorfile;
+
+/* Opens `path` with the reader that recognises its first bytes, else the one that its suffix names, and checks the
+ * whole directory of tensors. */
+AB_MUST_CHECK ab_status ab_tensorfile_open(const char *path, ab_tensorfile **file);
+
+/* The same for a file that is already in memory (tests, fuzzing); `bytes` is borrowed until close. `path` is used in
+ * messages and for the suffix. */
+AB_MUST_CHECK ab_status ab_tensorfile_open_memory(const char *path, const void *bytes, int64_t size,
+                                                  ab_tensorfile **file);
+
+void ab_tensorfile_close(ab_tensorfile *file); /* NULL is a no-op */
+
+/* The tensor called `name`, or AB_INPUT with the nearest names. */
+AB_MUST_CHECK ab_status ab_tensorfile_find(const ab_tensorfile *file, const char *name,
+                                           const ab_tensor_entry **entry);
+
+/* The whole tensor in fp32, in file order: dst[entry->count]. fp64 is rounded (RNE), the rest is exact. */
+AB_MUST_CHECK ab_status ab_tensorfile_read(const ab_tensorfile *file, const ab_tensor_entry *entry,
+                                           float *dst);
+
+/* Finds `name`, checks its shape against `shape` (both are in the error) and that it is row-major, and reads it. */
+AB_MUST_CHECK ab_status ab_tensorfile_read_as(const ab_tensorfile *file, const char *name,
+                                              const ab_shape *shape, float *dst);
+
+/* `name` with control characters replaced and shortened to fit a one-line message; returns `text`. */
+const char *ab_tensor_printable(const char *name, char text[AB_TENSORFILE_TEXT]);
+
+/* Shape as "[64, 1, 5, 5]", shortened with "..." to fit; returns `text`. */
+const char *ab_tensor_shape_text(const ab_tensor_entry *entry, char text[AB_TENSORFILE_TEXT]);
+
+/* ---- streaming ------------------------------------------------------------------------------------------- */
+
+typedef struct ab_tensor_block {
+    const ab_format
+        *format;      /* of `data`: fp32, fp16 or bf16; other types come widened (fp64: rounded) to fp32 */
+    const void *data; /* n elements, aligned for their type, in this machine's byte order */
+    int64_t first, n; /* elements [first, first + n) of the tensor, in file order */
+    int64_t load_flushed;    /* finite non-zero fp64 values that rounding to fp32 made 0 */
+    int64_t load_overflowed; /* finite fp64 values that rounding to fp32 made infinite */
+} ab_tensor_block;
+
+/* Listens to the blocks of one tensor. see() runs on up to `lanes` threads at once, each with its own lane in
+ * [0, lanes); merge() (may be NULL) follows each see() on the same lane, one at a time and in the order of the blocks. */
+typedef struct ab_block_visitor {
+    void *context;
+    int lanes;
+    void (*see)(void *context, int lane, const ab_tensor_block *block);
+    void (*merge)(void *context, int lane);
+} ab_block_visitor;
+
+/* Shows every block of `entry` to `visitor`. AB_INPUT when its element type has no format or packed data is damaged;
+ * AB_NO_MEMORY. Needs at most 20 bytes * AB_TENSORFILE_BLOCK a lane, whatever the file's size. */
+AB_MUST_CHECK ab_status ab_tensorfile_stream(const ab_tensorfile *file, const ab_tensor_entry *entry,
+                                             const ab_block_visitor *visitor);
+
+/* ---- readers --------------------------------------------------------------------------------------------- */
+
+typedef struct ab_tensor_reader {
+    const char *name, *suffix; /* "npy", ".npy" */
+    const char *text;          /* one line for people */
+    bool (*recognise)(const uint8_t *bytes, int64_t size);
+    /* Fills file->tensor and file->count with ab_tensorfile_add; messages need not name the file. */
+    ab_status (*list)(ab_tensorfile *file);
+    /* Packed tensors, NULL if the kind has none: begin, then fill dst in order, then end, which checks that all of it
+     * was there. end frees `state` also after a failure. */
+    ab_status (*unpack_begin)(const ab_tensorfile *file, const ab_tensor_entry *entry, void **state);
+    ab_status (*unpack)(void *state, uint8_t *dst, int64_t bytes);
+    ab_status (*unpack_end)(void *state, bool complete);
+    void (*release)(ab_tensorfile *file); /* frees reader_data; may be NULL */
+} ab_tensor_reader;
+
+#define AB_TENSOR_READER(name) extern const ab_tensor_reader ab_tensor_reader_##name;
+#include "bench/tensorfile/readers.def"
+#undef AB_TENSOR_READER
+
+int ab_tensor_reader_count(void);
+const ab_tensor_reader *ab_tensor_reader_at(int i);
+
+/* For readers: appends `entry` (its owned pointers pass to the file, also on failure). Checks nothing. */
+AB_MUST_CHECK ab_status ab_tensorfile_add(ab_tensorfile *file, const ab_tensor_entry *entry);
+
+/* For readers: frees what an entry that was not added owns. */
+void ab_tensor_entry_clear(ab_tensor_entry *entry);
+
+/* For readers: computes entry->count and entry->bytes (`item_bits` a element) from its dims; AB_INPUT when a dim is negative
+ * or the product does not fit. */
+AB_MUST_CHECK ab_status ab_tensor_entry_measure(ab_tensor_entry *entry, int64_t item_bits);
+
+AB_END_DECLS
+
+#endif

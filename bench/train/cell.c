@@ -1,0 +1,193 @@
+/* A cell's birth and death: the plan's buffers are allocated, ops are prepared, observers' numbers are given out. */
+#include "bench/train/cell_state.h"
+
+#include "kernels/convert.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static ab_status no_memory(void) { return ab_fail(AB_NO_MEMORY, "cell: out of memory"); }
+
+/* ---- buffers --------------------------------------------------------------------------------------------- */
+
+static ab_status allocate_tensors(ab_cell *cell) {
+    const ab_plan *plan = cell->plan;
+    char *pool[AB_MEM_CATEGORY_COUNT];
+    for (int c = 0; c < AB_MEM_CATEGORY_COUNT; c++)
+        AB_TRY(ab_mem_alloc(cell->mem, (ab_mem_category)c, plan->pool_bytes[c], (void **)&pool[c]));
+    for (int i = 0; i < plan->tensors; i++) {
+        const ab_plan_tensor *t = &plan->tensor[i];
+        cell->tensor[i] =
+            (ab_tensor){.shape = t->shape, .format = t->format, .device = cell->config.device, .id = -1};
+        if (t->transient)
+            cell->tensor[i].data = pool[t->category] + t->offset;
+        else
+            AB_TRY(ab_mem_alloc(cell->mem, t->category, t->bytes, &cell->tensor[i].data));
+    }
+    return AB_OK;
+}
+
+static ab_tensor *tensor_or_null(ab_cell *cell, int number) {
+    return number == AB_NONE ? NULL : &cell->tensor[number];
+}
+
+static void wire_node(ab_cell *cell, int n) {
+    const ab_plan *plan = cell->plan;
+    const ab_plan_node *node = &plan->node[n];
+    ab_op_io *io = &cell->io[n];
+    if (node->kind != AB_NODE_OP) return;
+    io->attrs = ab_plan_node_op(plan, node)->attrs;
+    for (int i = 0; i < node->inputs; i++) {
+        io->in[i] = &cell->tensor[node->in[i]];
+        io->din[i] = tensor_or_null(cell, node->in_grad[i]);
+    }
+    for (int i = 0; i < node->saves; i++) io->saved[i] = &cell->tensor[node->saved[i]];
+    for (int i = 0; i < node->params; i++) {
+        const ab_plan_param *param = &plan->param[node->first_param + i];
+        io->param[i] = &cell->tensor[param->used];
+        io->dparam[i] = tensor_or_null(cell, param->used_grad);
+    }
+    io->out = &cell->tensor[node->out];
+    io->dout = tensor_or_null(cell, node->out_grad);
+}
+
+/* ---- ops ------------------------------------------------------------------------------------------------- */
+
+static ab_status prepare_node(ab_cell *cell, int n) {
+    const ab_net_op *op = ab_plan_node_op(cell->plan, &cell->plan->node[n]);
+    if (!op || !op->op->prepare) return AB_OK;
+    size_t workspace = 0, state = 0;
+    if (op->op->prepare(&cell->exec, &cell->io[n], &workspace, &state) != AB_OK)
+        return ab_fail_prefix(AB_INTERNAL, "op '%s'", op->name);
+    void *memory;
+    AB_TRY(ab_mem_alloc(cell->mem, AB_MEM_workspace, (int64_t)state, &memory));
+    if (op->op->bind) op->op->bind(&cell->io[n], memory);
+    if (workspace > cell->exec.workspace_bytes) cell->exec.workspace_bytes = workspace;
+    return AB_OK;
+}
+
+static ab_status prepare_ops(ab_cell *cell) {
+    for (int n = 0; n < cell->plan->nodes; n++) {
+        wire_node(cell, n);
+        AB_TRY(prepare_node(cell, n));
+    }
+    return ab_mem_alloc(cell->mem, AB_MEM_workspace, (int64_t)cell->exec.workspace_bytes,
+                        &cell->exec.workspace);
+}
+
+/* ---- observers ------------------------------------------------------------------------------------------- */
+
+static void observe(ab_cell *cell, int tensor, int net_op, bool weight) {
+    const ab_plan_tensor *t = &cell->plan->tensor[tensor];
+    ab_observed *about = &cell->observed[cell->observed_count];
+    memcpy(about->name, t->name, sizeof about->name);
+    about->layer = cell->plan->net->op[net_op].name;
+    about->weight = weight;
+    about->cast = t->format != &ab_format_fp32;
+    cell->tensor[tensor].id = cell->observed_count++;
+}
+
+/* Net op whose value a tensor holds (itself or a cast of it), or AB_NONE for the network's input. */
+static int producer(const ab_plan *plan, int tensor) {
+    for (int n = 0; n < plan->nodes; n++) {
+        if (plan->node[n].out != tensor) continue;
+        return plan->node[n].kind == AB_NODE_OP ? plan->node[n].net_op : producer(plan, plan->node[n].in[0]);
+    }
+    return AB_NONE;
+}
+
+static bool is_cast_output(const ab_plan *plan, int tensor) {
+    for (int n = 0; n < plan->nodes; n++)
+        if (plan->node[n].out == tensor) return plan->node[n].kind == AB_NODE_CAST;
+    return false;
+}
+
+/* Every gradient is seen where it is first written. The fp32 gradient of a cast value is left out: the cast shows the same
+ * values when it rounds them. Partial sums of a gradient share its number. */
+static void number_observed(ab_cell *cell) {
+    const ab_plan *plan = cell->plan;
+    for (int p = 0; p < plan->params; p++)
+        if (plan->param[p].used_grad != AB_NONE)
+            observe(cell, plan->param[p].used_grad, plan->param[p].net_op, true);
+    for (int n = plan->nodes - 1; n >= 0; n--) {
+        const ab_plan_node *node = &plan->node[n];
+        for (int i = 0; i < node->inputs; i++) {
+            int grad = node->in_grad[i];
+            if (grad == AB_NONE) continue;
+            bool fp32 = plan->tensor[grad].format == &ab_format_fp32;
+            if (node->in_sum[i] != AB_NONE)
+                cell->tensor[grad].id = cell->tensor[node->in_sum[i]].id;
+            else if (!(fp32 && is_cast_output(plan, node->in[i])))
+                observe(cell, grad, producer(plan, node->in[i]), false);
+        }
+    }
+}
+
+/* ---- life ------------------------------------------------------------------------------------------------ */
+
+static void start_scaler(ab_cell *cell) {
+    const ab_cell_config *config = &cell->config;
+    const ab_loss_scale *scale = &config->policy.loss_scale;
+    const ab_scaler_kind *fixed = NULL, *dynamic = NULL;
+    if (ab_scaler_find("fixed", &fixed) != AB_OK || ab_scaler_find("apex", &dynamic) != AB_OK) return;
+    ab_scaler_config settings = {.init = scale->dynamic ? 0 : scale->value,
+                                 .min_scale = config->min_loss_scale,
+                                 .max_scale = config->max_loss_scale,
+                                 .window = config->scale_window};
+    ab_scaler_start(&cell->scaler, scale->dynamic ? dynamic : fixed, settings);
+}
+
+static ab_status build(ab_cell *cell) {
+    const ab_cell_config *config = &cell->config;
+    AB_TRY(
+        ab_plan_create(config->net, &config->policy, config->batch, config->optimizer->states, &cell->plan));
+    AB_TRY(ab_mem_create(&cell->mem, config->device, config->memory_limit));
+    const ab_plan *plan = cell->plan;
+    cell->tensor = calloc((size_t)plan->tensors, sizeof *cell->tensor);
+    cell->io = calloc((size_t)plan->nodes, sizeof *cell->io);
+    cell->index = calloc((size_t)config->batch, sizeof *cell->index);
+    cell->observed = calloc((size_t)plan->tensors, sizeof *cell->observed);
+    if (!cell->tensor || !cell->io || !cell->index || !cell->observed) return no_memory();
+    cell->exec = (ab_exec){.training = true,
+                           .accumulate_half = config->accumulate_half,
+                           .path = config->path,
+                           .seed = config->seed};
+    AB_TRY(allocate_tensors(cell));
+    number_observed(cell);
+    AB_TRY(prepare_ops(cell));
+    start_scaler(cell);
+    if (config->data)
+        AB_TRY(ab_data_order_create(&cell->order, config->data->split[AB_SPLIT_TRAIN].count, config->batch,
+                                    config->shuffled, config->seed));
+    return ab_cell_set_initial(cell);
+}
+
+ab_status ab_cell_create(const ab_cell_config *config, ab_cell **result) {
+    ab_cell *cell = calloc(1, sizeof *cell);
+    if (!cell) return no_memory();
+    cell->config = *config;
+    cell->params_version = 1;
+    ab_status status = build(cell);
+    if (status == AB_OK)
+        *result = cell;
+    else
+        ab_cell_destroy(cell);
+    return status;
+}
+
+void ab_cell_destroy(ab_cell *cell) {
+    if (!cell) return;
+    for (int n = 0; cell->plan && cell->io && n < cell->plan->nodes; n++) {
+        const ab_net_op *op = ab_plan_node_op(cell->plan, &cell->plan->node[n]);
+        if (op && op->op->release) op->op->release(&cell->io[n]);
+    }
+    ab_data_order_destroy(&cell->order);
+    ab_mem_destroy(cell->mem);
+    free(cell->tensor);
+    free(cell->io);
+    free(cell->index);
+    free(cell->observed);
+    ab_plan_destroy(cell->plan);
+    free(cell);
+}

@@ -1,0 +1,90 @@
+/* A cell: one network under one policy on one device, ready to be stepped. It owns the plan's memory, walks the plan, and
+ * keeps the order of a step (DESIGN section 5): forward, loss x scale, backward, finite check on the scaled gradients while
+ * unscaling, optimizer step or skip, scaler update. It knows nothing of processes, files or records. */
+#ifndef AB_BENCH_TRAIN_CELL_H
+#define AB_BENCH_TRAIN_CELL_H
+
+#include "bench/amp/plan.h"
+#include "bench/amp/scaler.h"
+#include "bench/data/data.h"
+#include "bench/train/optimizer.h"
+
+AB_BEGIN_DECLS
+
+typedef struct ab_cell_config {
+    const ab_net *net;                     /* borrowed for the cell's life */
+    ab_policy policy;                      /* its loss_scale chooses the scaler */
+    double min_loss_scale, max_loss_scale; /* 0: the dialect's default */
+    int64_t scale_window;
+    const ab_optimizer *optimizer;
+    ab_optimizer_config optim;
+    int64_t batch;
+    uint64_t seed;
+    const ab_data *data; /* borrowed; may be NULL for a cell that is only planned */
+    ab_normalize normalize;
+    bool shuffled;
+    bool accumulate_half;
+    ab_cpu_path path;
+    const char *init_file; /* safetensors, or NULL for the net's own initialisation */
+    bool ulp_twin;         /* every initial weight moved by one ulp */
+    const ab_device *device;
+    int64_t memory_limit; /* bytes; 0: none */
+} ab_cell_config;
+
+typedef struct ab_cell ab_cell;
+
+/* Compiles the plan, allocates, prepares the ops, sets the initial weights. */
+AB_MUST_CHECK ab_status ab_cell_create(const ab_cell_config *config, ab_cell **cell);
+void ab_cell_destroy(ab_cell *cell); /* NULL is a no-op */
+
+typedef struct ab_step_result {
+    float loss;    /* unscaled */
+    double scale;  /* in force during the step */
+    bool skipped;  /* the optimizer did not run */
+    bool overflow; /* a scaled gradient was not finite (known only if the scaler checks) */
+} ab_step_result;
+
+/* One training step. With `observer` (NULL: none) every gradient is shown to it before it is cast; `observer->see` gets the
+ * numbers of ab_cell_observed. The losses do not depend on it. */
+AB_MUST_CHECK ab_status ab_cell_step(ab_cell *cell, ab_observer *observer, ab_step_result *result);
+
+/* Tensors an observer may see: name, layer, role. */
+typedef struct ab_observed {
+    char name[AB_PLAN_NAME];
+    const char *layer; /* borrowed from the net */
+    bool weight;       /* a weight gradient; else an activation gradient */
+    bool cast;         /* stored in the half format */
+} ab_observed;
+int ab_cell_observed_count(const ab_cell *cell);
+const ab_observed *ab_cell_observed_at(const ab_cell *cell, int i);
+
+typedef struct ab_eval_result {
+    int64_t count, correct;
+    double
+        loss; /* mean over the samples of the cross entropy of the fp32 logits, in double, without class weights */
+} ab_eval_result;
+
+/* Accuracy on the first `limit` samples of a split (0: all), in the cell's own formats, batch norm in eval mode. */
+AB_MUST_CHECK ab_status ab_cell_evaluate(ab_cell *cell, ab_split split, int64_t limit,
+                                         ab_eval_result *result);
+
+/* Reads a tensor as fp32 by the plan's name: "conv1.weight" (the master if there is one), "bn1.running_mean",
+ * "conv1.weight.grad" (unscaled, as the optimizer got it). *shape and values (ab_shape_count floats) are written;
+ * values may be NULL to ask for the shape. AB_CONFIG if there is no such tensor. */
+AB_MUST_CHECK ab_status ab_cell_read(const ab_cell *cell, const char *name, ab_shape *shape, float *values);
+
+/* All parameters and buffers as fp32 safetensors, torch names and layouts. */
+AB_MUST_CHECK ab_status ab_cell_save(const ab_cell *cell, const char *path);
+
+const ab_plan *ab_cell_plan(const ab_cell *cell);
+const ab_scaler *ab_cell_scaler(const ab_cell *cell);
+int64_t ab_cell_steps(const ab_cell *cell); /* taken and skipped */
+/* Bytes held by category: equal to what the plan predicts plus the ops' workspace. */
+int64_t ab_cell_bytes(const ab_cell *cell, ab_mem_category category);
+int64_t ab_cell_bytes_total(const ab_cell *cell);
+/* Which implementation runs a node's pass ("forward", "backward_data", "backward_weights"); NULL if there is none. */
+const char *ab_cell_describe(const ab_cell *cell, int node, const char *pass);
+
+AB_END_DECLS
+
+#endif

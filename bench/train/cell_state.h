@@ -1,0 +1,34 @@
+/* What a cell is made of: shared by cell.c (birth and death), cell_step.c (walking the plan), cell_init.c (initial weights)
+ * and cell_read.c (looking inside). Nobody else includes this. */
+#ifndef AB_BENCH_TRAIN_CELL_STATE_H
+#define AB_BENCH_TRAIN_CELL_STATE_H
+
+#include "bench/train/cell.h"
+
+struct ab_cell {
+    ab_cell_config config;
+    ab_plan *plan;
+    ab_mem *mem;
+    ab_tensor *tensor; /* [plan->tensors] */
+    ab_op_io *io;      /* [plan->nodes]; unused for casts */
+    ab_exec exec;
+    ab_scaler scaler;
+    ab_data_order order;
+    int64_t *index; /* [batch]: samples of the step under way */
+    ab_observed *observed;
+    int observed_count;
+    int64_t steps, taken;
+    uint64_t params_version, casts_version; /* of the weights, and of their half copies */
+};
+
+/* Sets parameters, buffers and masters. */
+AB_MUST_CHECK ab_status ab_cell_set_initial(ab_cell *cell);
+
+/* Name of a parameter: "conv1.weight", into name[AB_PLAN_NAME]. */
+const char *ab_cell_param_name(const ab_cell *cell, const ab_plan_param *param, char *name);
+
+static inline const ab_param_spec *ab_cell_param_spec(const ab_cell *cell, const ab_plan_param *param) {
+    return &cell->plan->net->op[param->net_op].param[param->index];
+}
+
+#endif

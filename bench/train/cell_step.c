@@ -1,0 +1,212 @@
+/* Walking the plan: forward, backward, unscale, update; and forward alone to evaluate. */
+#include "bench/train/cell_state.h"
+
+#include "kernels/convert.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OBSERVE_BLOCK = 1 << 14, UNSCALE_BLOCK = 1 << 12, PARALLEL_FROM = 1 << 16 };
+
+/* ---- forward --------------------------------------------------------------------------------------------- */
+
+/* Half copies of fp32 weights, once per change of the weights. */
+static void cast_weights(ab_cell *cell) {
+    if (cell->casts_version == cell->params_version) return;
+    for (int p = 0; p < cell->plan->params; p++) {
+        const ab_plan_param *param = &cell->plan->param[p];
+        if (param->used != param->stored)
+            ab_cast(&cell->exec, &cell->tensor[param->used], &cell->tensor[param->stored]);
+    }
+    cell->casts_version = cell->params_version;
+}
+
+static ab_status in_op(const ab_net_op *op, ab_status status) {
+    return status == AB_OK ? AB_OK : ab_fail_prefix(status, "op '%s'", op->name);
+}
+
+/* Runs the first `nodes` nodes. */
+static ab_status forward(ab_cell *cell, int nodes) {
+    cast_weights(cell);
+    for (int n = 0; n < nodes; n++) {
+        const ab_plan_node *node = &cell->plan->node[n];
+        const ab_net_op *op = ab_plan_node_op(cell->plan, node);
+        if (!op) {
+            ab_cast(&cell->exec, &cell->tensor[node->out], &cell->tensor[node->in[0]]);
+            continue;
+        }
+        cell->io[n].params_version = cell->params_version;
+        AB_TRY(in_op(op, op->op->forward(&cell->exec, &cell->io[n])));
+    }
+    return AB_OK;
+}
+
+/* ---- backward -------------------------------------------------------------------------------------------- */
+
+/* Shows a finished fp32 gradient to the observer; half ones were shown when they were cast. */
+static void observe_fp32(ab_cell *cell, int number) {
+    ab_observer *observer = cell->exec.observer;
+    if (!observer || number == AB_NONE) return;
+    const ab_tensor *tensor = &cell->tensor[number];
+    if (tensor->id < 0 || tensor->format != &ab_format_fp32) return;
+    const float *values = tensor->data;
+    int64_t count = ab_tensor_count(tensor), blocks = (count + OBSERVE_BLOCK - 1) / OBSERVE_BLOCK;
+#pragma omp parallel for schedule(static) if (count >= PARALLEL_FROM)
+    for (int64_t b = 0; b < blocks; b++) {
+        int64_t left = count - b * OBSERVE_BLOCK;
+        observer->see(observer, tensor->id, omp_get_thread_num(), values + b * OBSERVE_BLOCK,
+                      left < OBSERVE_BLOCK ? left : OBSERVE_BLOCK);
+    }
+}
+
+static ab_status node_backward(ab_cell *cell, int n) {
+    const ab_plan_node *node = &cell->plan->node[n];
+    const ab_net_op *op = ab_plan_node_op(cell->plan, node);
+    if (op) return in_op(op, op->op->backward(&cell->exec, &cell->io[n]));
+    if (node->in_grad[0] != AB_NONE)
+        ab_cast(&cell->exec, &cell->tensor[node->in_grad[0]], &cell->tensor[node->out_grad]);
+    return AB_OK;
+}
+
+static void finish_gradients(ab_cell *cell, const ab_plan_node *node) {
+    for (int i = 0; i < node->inputs; i++) {
+        int sum = node->in_sum[i];
+        if (sum != AB_NONE) ab_accumulate(&cell->exec, &cell->tensor[sum], &cell->tensor[node->in_grad[i]]);
+        if (node->in_final[i]) observe_fp32(cell, sum != AB_NONE ? sum : node->in_grad[i]);
+    }
+    for (int i = 0; i < node->params; i++) {
+        const ab_plan_param *param = &cell->plan->param[node->first_param + i];
+        observe_fp32(cell, param->used_grad);
+        if (param->used_grad != param->grad)
+            ab_cast(&cell->exec, &cell->tensor[param->grad], &cell->tensor[param->used_grad]);
+    }
+}
+
+static ab_status backward(ab_cell *cell) {
+    *(float *)cell->tensor[cell->plan->loss_grad].data = (float)cell->scaler.scale;
+    for (int n = cell->plan->nodes - 1; n >= 0; n--) {
+        const ab_plan_node *node = &cell->plan->node[n];
+        if (node->out_grad == AB_NONE) continue; /* nothing trained below */
+        AB_TRY(node_backward(cell, n));
+        finish_gradients(cell, node);
+    }
+    return AB_OK;
+}
+
+/* ---- unscale and update ---------------------------------------------------------------------------------- */
+
+/* to = from * inverse, rounded to to's format. Returns whether a value of `from` was not finite. */
+static bool unscale(ab_tensor *to, const ab_tensor *from, float inverse) {
+    int64_t count = ab_tensor_count(from), blocks = (count + UNSCALE_BLOCK - 1) / UNSCALE_BLOCK;
+    int found = 0;
+#pragma omp parallel for schedule(static) reduction(| : found) if (count >= PARALLEL_FROM)
+    for (int64_t b = 0; b < blocks; b++) {
+        float values[UNSCALE_BLOCK];
+        int64_t first = b * UNSCALE_BLOCK, n = count - first < UNSCALE_BLOCK ? count - first : UNSCALE_BLOCK;
+        ab_widen(values, (const char *)from->data + ab_format_bytes(from->format, first), from->format, n);
+        for (int64_t i = 0; i < n; i++) {
+            uint32_t bits;
+            memcpy(&bits, &values[i], sizeof bits);
+            found |= (bits & 0x7F800000u) == 0x7F800000u; /* inf or nan */
+            values[i] *= inverse;
+        }
+        ab_narrow((char *)to->data + ab_format_bytes(to->format, first), to->format, values, n);
+    }
+    return found != 0;
+}
+
+static bool has_masters(const ab_plan *plan) {
+    for (int p = 0; p < plan->params; p++)
+        if (plan->param[p].master != AB_NONE) return true;
+    return false;
+}
+
+/* apex leaves the gradients alone when the scale is a fixed 1 and there are no masters to copy to. */
+static bool unscale_all(ab_cell *cell) {
+    const ab_plan *plan = cell->plan;
+    const ab_scaler *scaler = &cell->scaler;
+    if (!scaler->kind->checks && scaler->scale == 1.0 && !has_masters(plan)) return false;
+    float inverse = (float)(1.0 / scaler->scale);
+    bool found = false;
+    for (int p = 0; p < plan->params; p++) {
+        const ab_plan_param *param = &plan->param[p];
+        if (param->grad == AB_NONE) continue;
+        int to = param->master_grad != AB_NONE ? param->master_grad : param->grad;
+        found |= unscale(&cell->tensor[to], &cell->tensor[param->grad], inverse);
+    }
+    return found && scaler->kind->checks;
+}
+
+static void update_param(ab_cell *cell, const ab_plan_param *param) {
+    ab_tensor *stored = &cell->tensor[param->stored];
+    ab_tensor *weight = param->master != AB_NONE ? &cell->tensor[param->master] : stored;
+    ab_tensor *grad = &cell->tensor[param->master_grad != AB_NONE ? param->master_grad : param->grad];
+    ab_tensor *state[AB_MAX_STATES];
+    for (int i = 0; i < cell->config.optimizer->states; i++) state[i] = &cell->tensor[param->state[i]];
+    ab_optimizer_step(cell->config.optimizer, &cell->config.optim, cell->taken, weight, grad, state);
+    if (weight != stored) ab_narrow(stored->data, stored->format, weight->data, ab_tensor_count(stored));
+}
+
+static void update_all(ab_cell *cell) {
+    cell->taken++;
+    for (int p = 0; p < cell->plan->params; p++)
+        if (cell->plan->param[p].grad != AB_NONE) update_param(cell, &cell->plan->param[p]);
+    cell->params_version++;
+}
+
+ab_status ab_cell_step(ab_cell *cell, ab_observer *observer, ab_step_result *result) {
+    const ab_plan *plan = cell->plan;
+    cell->exec.observer = observer;
+    cell->exec.training = true;
+    cell->exec.step = (uint32_t)cell->steps;
+    ab_data_order_at(&cell->order, cell->steps, cell->index);
+    ab_data_fill(cell->config.data, AB_SPLIT_TRAIN, cell->config.normalize, cell->index, plan->batch,
+                 cell->tensor[plan->input].data, cell->tensor[plan->targets].data);
+    AB_TRY(forward(cell, plan->nodes));
+    result->loss = *(const float *)cell->tensor[plan->loss].data;
+    result->scale = cell->scaler.scale;
+    AB_TRY(backward(cell));
+    cell->exec.observer = NULL;
+    result->overflow = unscale_all(cell);
+    result->skipped = cell->scaler.kind->update(&cell->scaler, result->overflow);
+    if (!result->skipped) update_all(cell);
+    cell->steps++;
+    return AB_OK;
+}
+
+/* ---- evaluation ------------------------------------------------------------------------------------------ */
+
+static void score(const float *logits, int32_t target, int64_t classes, ab_eval_result *result) {
+    int64_t best = 0;
+    double sum = 0;
+    for (int64_t k = 1; k < classes; k++)
+        if (logits[k] > logits[best]) best = k;
+    for (int64_t k = 0; k < classes; k++) sum += exp((double)logits[k] - (double)logits[best]);
+    result->loss += (double)logits[best] + log(sum) - (double)logits[target];
+    result->correct += best == target;
+    result->count++;
+}
+
+ab_status ab_cell_evaluate(ab_cell *cell, ab_split split, int64_t limit, ab_eval_result *result) {
+    const ab_plan *plan = cell->plan;
+    int64_t total = cell->config.data->split[split].count, classes = plan->net->classes;
+    if (limit > 0 && limit < total) total = limit;
+    const int32_t *targets = cell->tensor[plan->targets].data;
+    const float *logits = cell->tensor[plan->logits].data;
+    *result = (ab_eval_result){0};
+    cell->exec.training = false;
+    cell->exec.observer = NULL;
+    for (int64_t first = 0; first < total; first += plan->batch) {
+        int64_t n = total - first < plan->batch ? total - first : plan->batch;
+        for (int64_t i = 0; i < plan->batch; i++)
+            cell->index[i] = i < n ? first + i : first; /* the rest is not scored */
+        ab_data_fill(cell->config.data, split, cell->config.normalize, cell->index, plan->batch,
+                     cell->tensor[plan->input].data, cell->tensor[plan->targets].data);
+        AB_TRY(forward(cell, plan->nodes - 1));
+        for (int64_t i = 0; i < n; i++) score(logits + i * classes, targets[i], classes, result);
+    }
+    if (result->count) result->loss /= (double)result->count;
+    return AB_OK;
+}

@@ -1,0 +1,37 @@
+/* The device seam: one table of functions. Buffers carry their device; nothing else in the project asks which it is.
+ *
+ * The CPU's table is built in. A CUDA table comes from a plugin that is opened at run time (a later addition);
+ * until then asking for it gives AB_UNAVAILABLE with the reason. */
+#ifndef AB_CORE_DEVICE_H
+#define AB_CORE_DEVICE_H
+
+#include "kernels/core/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+AB_BEGIN_DECLS
+
+enum { AB_DEVICE_ABI = 1 };
+
+typedef struct ab_device {
+    int abi;          /* AB_DEVICE_ABI of the table's maker */
+    const char *name; /* "cpu", "cuda:0" */
+    /* Uninitialised memory, 64-byte aligned, or AB_NO_MEMORY. */
+    ab_status (*alloc)(size_t bytes, void **block);
+    void (*free)(void *block);
+    ab_status (*fill_zero)(void *block, size_t bytes);
+    ab_status (*upload)(void *device_block, const void *host_block, size_t bytes);
+    ab_status (*download)(void *host_block, const void *device_block, size_t bytes);
+    ab_status (*synchronize)(void);
+} ab_device;
+
+extern const ab_device ab_device_cpu;
+
+/* The device for "cpu", "cuda", "cuda:1" or "auto". `why` (may be NULL) receives a static text that says why auto
+ * did not choose the GPU, or NULL. Errors: AB_CONFIG for an unknown name, AB_UNAVAILABLE with the reason. */
+AB_MUST_CHECK ab_status ab_device_open(const char *name, const ab_device **device, const char **why);
+
+AB_END_DECLS
+
+#endif

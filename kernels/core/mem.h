@@ -1,0 +1,52 @@
+/* The allocator of a cell: blocks counted by category, so that "memory" in the record is exact.
+ *
+ * A plan is static: every block is allocated before the first step and freed with the pool; kernels never allocate.
+ * Each block is rounded up to AB_MEM_ALIGN bytes and counted at that size, so that the categories sum to the peak to
+ * the byte. What libraries allocate for themselves is not counted here (the record has the resident set beside it). */
+#ifndef AB_CORE_MEM_H
+#define AB_CORE_MEM_H
+
+#include "kernels/core/device.h"
+#include "kernels/core/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+AB_BEGIN_DECLS
+
+enum { AB_MEM_ALIGN = 64 };
+
+typedef enum ab_mem_category {
+#define AB_MEM_CATEGORY(id, text) AB_MEM_##id,
+#include "kernels/core/mem.def"
+#undef AB_MEM_CATEGORY
+    AB_MEM_CATEGORY_COUNT
+} ab_mem_category;
+
+const char *ab_mem_category_name(ab_mem_category category); /* the JSON key stem, e.g. "weights" */
+const char *ab_mem_category_text(ab_mem_category category); /* one line for people */
+
+/* Bytes a block of `bytes` occupies. */
+static inline int64_t ab_mem_rounded(int64_t bytes) {
+    return (bytes + AB_MEM_ALIGN - 1) / AB_MEM_ALIGN * AB_MEM_ALIGN;
+}
+
+typedef struct ab_mem ab_mem;
+
+/* An empty pool on `device` (borrowed; must outlive the pool). `limit_bytes` 0 means no limit. */
+AB_MUST_CHECK ab_status ab_mem_create(ab_mem **mem, const ab_device *device, int64_t limit_bytes);
+
+/* Frees every block. NULL is a no-op. */
+void ab_mem_destroy(ab_mem *mem);
+
+/* A zeroed block, AB_MEM_ALIGN aligned, owned by the pool. bytes 0 gives NULL and counts nothing.
+ * AB_NO_MEMORY names category and bytes. */
+AB_MUST_CHECK ab_status ab_mem_alloc(ab_mem *mem, ab_mem_category category, int64_t bytes, void **block);
+
+/* Bytes held, by category and in all. Blocks live as long as the pool, so this is also the peak. */
+int64_t ab_mem_bytes(const ab_mem *mem, ab_mem_category category);
+int64_t ab_mem_total(const ab_mem *mem);
+
+AB_END_DECLS
+
+#endif

@@ -1,0 +1,55 @@
+/* Philox4x32-10 and the few distributions training needs. */
+#include "kernels/core/rng.h"
+
+#include <math.h>
+
+enum { ROUNDS = 10 };
+static const uint32_t multiplier0 = 0xD2511F53u, multiplier1 = 0xCD9E8D57u;
+static const uint32_t weyl0 = 0x9E3779B9u, weyl1 = 0xBB67AE85u;
+
+ab_rng_block ab_philox4x32_10(ab_rng_block counter, uint32_t key0, uint32_t key1) {
+    uint32_t *c = counter.word;
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t product0 = (uint64_t)multiplier0 * c[0];
+        uint64_t product1 = (uint64_t)multiplier1 * c[2];
+        uint32_t next[4] = {(uint32_t)(product1 >> 32) ^ c[1] ^ key0, (uint32_t)product1,
+                            (uint32_t)(product0 >> 32) ^ c[3] ^ key1, (uint32_t)product0};
+        for (int i = 0; i < 4; i++) c[i] = next[i];
+        key0 += weyl0;
+        key1 += weyl1;
+    }
+    return counter;
+}
+
+ab_rng_block ab_rng_at(uint64_t seed, ab_rng_stream stream, uint32_t step, uint64_t index) {
+    ab_rng_block counter = {{(uint32_t)index, (uint32_t)(index >> 32), step, (uint32_t)stream}};
+    return ab_philox4x32_10(counter, (uint32_t)seed, (uint32_t)(seed >> 32));
+}
+
+float ab_rng_uniform(uint64_t seed, ab_rng_stream stream, uint32_t step, uint64_t index) {
+    return (float)(ab_rng_at(seed, stream, step, index).word[0] >> 8) * 0x1p-24f;
+}
+
+float ab_rng_normal(uint64_t seed, ab_rng_stream stream, uint32_t step, uint64_t index) {
+    static const double two_pi = 6.283185307179586476925;
+    ab_rng_block block = ab_rng_at(seed, stream, step, index);
+    double u = ((double)block.word[0] + 0.5) * 0x1p-32; /* never 0 */
+    double v = (double)block.word[1] * 0x1p-32;
+    return (float)(sqrt(-2.0 * log(u)) * cos(two_pi * v));
+}
+
+uint64_t ab_rng_below(uint64_t seed, ab_rng_stream stream, uint32_t step, uint64_t index, uint64_t bound) {
+    ab_rng_block block = ab_rng_at(seed, stream, step, index);
+    uint64_t low = (uint64_t)block.word[1], high = (uint64_t)block.word[0];
+    /* high word of (high:low) * bound, for bound < 2^63 */
+    uint64_t lower = low * (bound & 0xFFFFFFFFu);
+    uint64_t middle = high * (bound & 0xFFFFFFFFu) + (lower >> 32);
+    uint64_t cross = low * (bound >> 32) + (middle & 0xFFFFFFFFu);
+    return high * (bound >> 32) + (middle >> 32) + (cross >> 32);
+}
+
+uint32_t ab_rng_name(const char *name) {
+    uint32_t hash = 2166136261u;
+    for (; *name; name++) hash = (hash ^ (uint8_t)*name) * 16777619u;
+    return hash;
+}

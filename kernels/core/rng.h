@@ -1,0 +1,48 @@
+/* Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy
+ * as 1, 2, 3", SC'11, section 3.3). A value is a pure function of (seed, stream, step, index), so weights,
+ * batch order and masks are the same on every device and thread count. */
+#ifndef AB_CORE_RNG_H
+#define AB_CORE_RNG_H
+
+#include "kernels/core/compiler.h"
+
+#include <stdint.h>
+
+AB_BEGIN_DECLS
+
+/* What a sequence of numbers is for; part of the counter, so that uses never share numbers. Append only. */
+typedef enum ab_rng_stream {
+    AB_RNG_INIT = 1,      /* initial weights; step = hash of the parameter's name */
+    AB_RNG_ORDER = 2,     /* shuffled batch order; step = epoch */
+    AB_RNG_SYNTHETIC = 3, /* the synthetic data set; step = sample */
+    AB_RNG_ROUNDING = 4,  /* stochastic rounding */
+    AB_RNG_DROPOUT = 5,   /* masks; step = training step */
+    AB_RNG_SAMPLE = 6,    /* which elements a probe looks at */
+    AB_RNG_DESIGN = 7     /* order of the cells in a round */
+} ab_rng_stream;
+
+typedef struct ab_rng_block {
+    uint32_t word[4];
+} ab_rng_block;
+
+/* Four words for counter (index, step, stream) under key `seed`. */
+ab_rng_block ab_rng_at(uint64_t seed, ab_rng_stream stream, uint32_t step, uint64_t index);
+
+/* The raw bijection, for the published test vectors. */
+ab_rng_block ab_philox4x32_10(ab_rng_block counter, uint32_t key0, uint32_t key1);
+
+/* Word 0 of ab_rng_at as uniform in [0, 1), multiples of 2^-24. */
+float ab_rng_uniform(uint64_t seed, ab_rng_stream stream, uint32_t step, uint64_t index);
+
+/* Standard normal from words 0 and 1 by Box-Muller, computed in double, rounded once. */
+float ab_rng_normal(uint64_t seed, ab_rng_stream stream, uint32_t step, uint64_t index);
+
+/* Uniform integer in [0, bound), bound >= 1, without modulo bias beyond 2^-64 (64 x 64 -> 128 multiply). */
+uint64_t ab_rng_below(uint64_t seed, ab_rng_stream stream, uint32_t step, uint64_t index, uint64_t bound);
+
+/* FNV-1a of a name: the `step` of AB_RNG_INIT. */
+uint32_t ab_rng_name(const char *name);
+
+AB_END_DECLS
+
+#endif

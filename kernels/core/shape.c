@@ -1,0 +1,38 @@
+/* Shapes: counting, comparing, printing. */
+#include "kernels/core/shape.h"
+
+#include <stdio.h>
+
+int64_t ab_shape_count(const ab_shape *shape) {
+    int64_t count = 1;
+    for (int i = 0; i < shape->ndim; i++) count *= shape->dim[i];
+    return count;
+}
+
+int ab_shape_equal(const ab_shape *a, const ab_shape *b) {
+    if (a->ndim != b->ndim) return 0;
+    for (int i = 0; i < a->ndim; i++)
+        if (a->dim[i] != b->dim[i]) return 0;
+    return 1;
+}
+
+int ab_shape_check(const ab_shape *shape) {
+    if (shape->ndim < 0 || shape->ndim > AB_MAX_DIMS) return 0;
+    int64_t count = 1;
+    for (int i = 0; i < shape->ndim; i++) {
+        if (shape->dim[i] < 1 || count > (INT64_MAX / 8) / shape->dim[i]) return 0;
+        count *= shape->dim[i];
+    }
+    return 1;
+}
+
+const char *ab_shape_text(const ab_shape *shape, char *text) {
+    size_t used = 0;
+    text[used++] = '[';
+    for (int i = 0; i < shape->ndim && used < AB_SHAPE_TEXT - 24; i++) {
+        int n = snprintf(text + used, AB_SHAPE_TEXT - used, i ? ", %lld" : "%lld", (long long)shape->dim[i]);
+        if (n > 0) used += (size_t)n;
+    }
+    snprintf(text + used, AB_SHAPE_TEXT - used, "]");
+    return text;
+}

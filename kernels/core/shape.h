@@ -1,0 +1,36 @@
+/* Shapes of dense tensors.
+ *
+ * Memory order is row-major over `dim`. Images are NHWC: {N, H, W, C}; feature vectors are {N, F}. Weights
+ * keep torch's order: conv2d {out, in, kh, kw}, linear {out, in}. */
+#ifndef AB_CORE_SHAPE_H
+#define AB_CORE_SHAPE_H
+
+#include "kernels/core/compiler.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+AB_BEGIN_DECLS
+
+enum { AB_MAX_DIMS = 6, AB_SHAPE_TEXT = 96 };
+
+typedef struct ab_shape {
+    int ndim;
+    int64_t dim[AB_MAX_DIMS];
+} ab_shape;
+
+/* Number of elements; 1 for ndim 0. The caller has checked the product with ab_shape_check. */
+int64_t ab_shape_count(const ab_shape *shape);
+
+/* Non-zero when both have the same ndim and dims. */
+int ab_shape_equal(const ab_shape *a, const ab_shape *b);
+
+/* Non-zero when every dim is >= 1 and the count fits in int64_t with room for 8-byte elements. */
+int ab_shape_check(const ab_shape *shape);
+
+/* Writes "[64, 28, 28, 1]" to `text` (at least AB_SHAPE_TEXT bytes) and returns it. */
+const char *ab_shape_text(const ab_shape *shape, char *text);
+
+AB_END_DECLS
+
+#endif

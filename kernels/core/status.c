@@ -1,0 +1,50 @@
+/* Status texts and the thread's error message. Holds no policy: what to do about an error is the caller's
+ * matter. */
+#include "kernels/core/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MESSAGE_BYTES = 1024 };
+
+static _Thread_local char message[MESSAGE_BYTES];
+
+const char *ab_status_text(ab_status status) {
+    static const char *const texts[] = {
+#define AB_STATUS(id, text, exit_status) text,
+#include "kernels/core/status.def"
+#undef AB_STATUS
+    };
+    return (size_t)status < AB_COUNT_OF(texts) ? texts[status] : "unknown status";
+}
+
+int ab_status_exit(ab_status status) {
+    static const int exits[] = {
+#define AB_STATUS(id, text, exit_status) exit_status,
+#include "kernels/core/status.def"
+#undef AB_STATUS
+    };
+    return (size_t)status < AB_COUNT_OF(exits) ? exits[status] : 1;
+}
+
+ab_status ab_fail(ab_status status, const char *format, ...) {
+    char text[MESSAGE_BYTES]; /* arguments may point into `message` */
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    memcpy(message, text, sizeof text);
+    return status;
+}
+
+ab_status ab_fail_prefix(ab_status status, const char *format, ...) {
+    char prefix[MESSAGE_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(prefix, sizeof prefix, format, args);
+    va_end(args);
+    return ab_fail(status, "%.500s: %.500s", prefix, message);
+}
+
+const char *ab_error_message(void) { return message; }

@@ -1,0 +1,53 @@
+/* Status codes and the one error message of a thread.
+ *
+ * A function that can fail returns ab_status; results come back through trailing out pointers. The place that
+ * detects the error writes the one-line message for the user with ab_fail(): it names the option or the file
+ * and line, what was expected and what was found. Callers only pass the code on (AB_TRY, AB_TRY_GOTO).
+ * Nothing here prints or exits; only bench/main.c turns a status into an exit status. */
+#ifndef AB_CORE_STATUS_H
+#define AB_CORE_STATUS_H
+
+#include "kernels/core/compiler.h"
+
+AB_BEGIN_DECLS
+
+typedef enum ab_status {
+#define AB_STATUS(id, text, exit_status) AB_##id,
+#include "kernels/core/status.def"
+#undef AB_STATUS
+} ab_status;
+
+/* Text of a code, e.g. "bad input file". Static storage. */
+const char *ab_status_text(ab_status status);
+
+/* The process exit status for a code (DESIGN section 8). */
+int ab_status_exit(ab_status status);
+
+/* Stores the thread's message (at most 1,023 bytes) and returns `status`, so that `return ab_fail(...)`
+ * works. */
+ab_status ab_fail(ab_status status, const char *format, ...) AB_PRINTF(2, 3);
+
+/* Puts "prefix: " in front of the stored message; returns `status`. For adding a file name or an op's name.
+ */
+ab_status ab_fail_prefix(ab_status status, const char *format, ...) AB_PRINTF(2, 3);
+
+/* The message of the last ab_fail of this thread; "" before any. Valid until the next ab_fail. */
+const char *ab_error_message(void);
+
+/* Passes a failure to the caller. */
+#define AB_TRY(call)                                                                                         \
+    do {                                                                                                     \
+        ab_status ab_try_status = (call);                                                                    \
+        if (ab_try_status != AB_OK) return ab_try_status;                                                    \
+    } while (0)
+
+/* Same in a function with a local `ab_status status` and one exit label `out:`. */
+#define AB_TRY_GOTO(call)                                                                                    \
+    do {                                                                                                     \
+        status = (call);                                                                                     \
+        if (status != AB_OK) goto out;                                                                       \
+    } while (0)
+
+AB_END_DECLS
+
+#endif

@@ -1,0 +1,270 @@
+/* The loops of vec_ops.h, compiled once per CPU level. Every sum has a fixed order that does not depend on the vector
+ * length and nothing is fused, so that all levels give the same bits. */
+#include "kernels/vec_ops.h"
+
+#include "kernels/vec.h"
+
+#define PASTE_TOKENS(a, b) a##b
+#define PASTE(a, b) PASTE_TOKENS(a, b)
+
+enum { ROW_SUMS = 4, TILE = 16 };
+
+static int lanes_left(int64_t left) { return left < VEC_LANES ? (int)left : VEC_LANES; }
+
+/* ---- element by element ---------------------------------------------------------------------------------- */
+
+/* NaN passes through, as in torch. */
+static void relu(float *out, const float *a, const float *unused, int64_t n) {
+    (void)unused;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) out[i] = a[i] <= 0.0f ? 0.0f : a[i];
+}
+
+static void relu_backward(float *din, const float *out, const float *dout, int64_t n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) din[i] = out[i] <= 0.0f ? 0.0f : dout[i];
+}
+
+static void add(float *out, const float *a, const float *b, int64_t n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) out[i] = a[i] + b[i];
+}
+
+/* ---- sums over rows, batch normalisation ------------------------------------------------------------------ */
+
+static inline vec total(const vec sums[ROW_SUMS]) {
+    return vec_add(vec_add(sums[0], sums[1]), vec_add(sums[2], sums[3]));
+}
+
+static inline void clear(vec sums[ROW_SUMS]) {
+    for (int i = 0; i < ROW_SUMS; i++) sums[i] = vec_set(0.0f);
+}
+
+static vec column_sum(const float *x, int64_t rows, int64_t channels, int n) {
+    vec sums[ROW_SUMS];
+    clear(sums);
+    int64_t r = 0;
+    for (; r + ROW_SUMS <= rows; r += ROW_SUMS)
+        for (int i = 0; i < ROW_SUMS; i++) sums[i] = vec_add(sums[i], vec_load(x + (r + i) * channels, n));
+    for (; r < rows; r++) sums[0] = vec_add(sums[0], vec_load(x + r * channels, n));
+    return total(sums);
+}
+
+static inline vec square_of_difference(const float *x, vec mean, int n) {
+    vec d = vec_sub(vec_load(x, n), mean);
+    return vec_mul(d, d);
+}
+
+static vec column_m2(const float *x, int64_t rows, int64_t channels, vec mean, int n) {
+    vec sums[ROW_SUMS];
+    clear(sums);
+    int64_t r = 0;
+    for (; r + ROW_SUMS <= rows; r += ROW_SUMS)
+        for (int i = 0; i < ROW_SUMS; i++)
+            sums[i] = vec_add(sums[i], square_of_difference(x + (r + i) * channels, mean, n));
+    for (; r < rows; r++) sums[0] = vec_add(sums[0], square_of_difference(x + r * channels, mean, n));
+    return total(sums);
+}
+
+static void column_sums(const float *x, int64_t rows, int64_t channels, float *sum) {
+    for (int64_t c = 0; c < channels; c += VEC_LANES) {
+        int n = lanes_left(channels - c);
+        vec_store(sum + c, column_sum(x + c, rows, channels, n), n);
+    }
+}
+
+static void bn_moments(const float *x, int64_t rows, int64_t channels, float *mean, float *m2) {
+    for (int64_t c = 0; c < channels; c += VEC_LANES) {
+        int n = lanes_left(channels - c);
+        vec m = vec_div(column_sum(x + c, rows, channels, n), vec_set((float)rows));
+        vec_store(mean + c, m, n);
+        vec_store(m2 + c, column_m2(x + c, rows, channels, m, n), n);
+    }
+}
+
+static void bn_apply(float *y, const float *x, int64_t rows, int64_t channels, const ab_bn_factors *factors) {
+    for (int64_t c = 0; c < channels; c += VEC_LANES) {
+        int n = lanes_left(channels - c);
+        vec mean = vec_load(factors->mean + c, n);
+        vec scale = vec_load(factors->scale + c, n);
+        vec shift = vec_load(factors->shift + c, n);
+        for (int64_t at = c; at < rows * channels; at += channels)
+            vec_store(y + at, vec_add(vec_mul(vec_sub(vec_load(x + at, n), mean), scale), shift), n);
+    }
+}
+
+static vec column_dot(const float *dy, const float *x, int64_t rows, int64_t channels, vec mean, int n) {
+    vec sums[ROW_SUMS];
+    clear(sums);
+    int64_t r = 0;
+    for (; r + ROW_SUMS <= rows; r += ROW_SUMS)
+        for (int i = 0; i < ROW_SUMS; i++) {
+            int64_t at = (r + i) * channels;
+            sums[i] = vec_add(sums[i], vec_mul(vec_load(dy + at, n), vec_sub(vec_load(x + at, n), mean)));
+        }
+    for (; r < rows; r++) {
+        vec d = vec_sub(vec_load(x + r * channels, n), mean);
+        sums[0] = vec_add(sums[0], vec_mul(vec_load(dy + r * channels, n), d));
+    }
+    return total(sums);
+}
+
+static void bn_sums(const float *dy, const float *x, int64_t rows, int64_t channels, const float *mean,
+                    float *sum, float *dot) {
+    column_sums(dy, rows, channels, sum);
+    for (int64_t c = 0; c < channels; c += VEC_LANES) {
+        int n = lanes_left(channels - c);
+        vec_store(dot + c, column_dot(dy + c, x + c, rows, channels, vec_load(mean + c, n), n), n);
+    }
+}
+
+static void bn_backward(float *dx, const float *dy, const float *x, int64_t rows, int64_t channels,
+                        const ab_bn_factors *factors, const float *slope) {
+    for (int64_t c = 0; c < channels; c += VEC_LANES) {
+        int n = lanes_left(channels - c);
+        vec mean = vec_load(factors->mean + c, n);
+        vec scale = vec_load(factors->scale + c, n);
+        vec shift = vec_load(factors->shift + c, n);
+        vec k = vec_load(slope + c, n);
+        for (int64_t at = c; at < rows * channels; at += channels) {
+            vec centred = vec_mul(vec_sub(vec_load(x + at, n), mean), k);
+            vec d = vec_sub(vec_sub(vec_load(dy + at, n), shift), centred);
+            vec_store(dx + at, vec_mul(d, scale), n);
+        }
+    }
+}
+
+/* ---- pooling ---------------------------------------------------------------------------------------------- */
+
+/* The part of a window that lies in the image: rows [y0, y1), columns [x0, x1); `size` counts padding too. */
+typedef struct span {
+    int64_t y0, y1, x0, x1, size;
+} span;
+
+static inline span clip(const ab_window *w, int64_t oy, int64_t ox) {
+    int64_t y = oy * w->stride[0] - w->padding[0], x = ox * w->stride[1] - w->padding[1];
+    int64_t y1 = y + w->kernel[0], x1 = x + w->kernel[1];
+    return (span){.y0 = y < 0 ? 0 : y,
+                  .y1 = y1 > w->in[0] ? w->in[0] : y1,
+                  .x0 = x < 0 ? 0 : x,
+                  .x1 = x1 > w->in[1] ? w->in[1] : x1,
+                  .size = w->kernel[0] * w->kernel[1]};
+}
+
+static inline int64_t pixel(const ab_window *w, int64_t y, int64_t x) {
+    return (y * w->in[1] + x) * w->channels;
+}
+
+static void max_pool(const ab_window *w, const float *in, float *out) {
+    for (int64_t o = 0; o < w->out[0] * w->out[1]; o++) {
+        span s = clip(w, o / w->out[1], o % w->out[1]);
+        for (int64_t c = 0; c < w->channels; c += VEC_LANES) {
+            int n = lanes_left(w->channels - c);
+            vec best = vec_set(-INFINITY);
+            for (int64_t y = s.y0; y < s.y1; y++)
+                for (int64_t x = s.x0; x < s.x1; x++) {
+                    vec v = vec_load(in + pixel(w, y, x) + c, n);
+                    best = vec_select(vec_replaces(v, best), v, best);
+                }
+            vec_store(out + o * w->channels + c, best, n);
+        }
+    }
+}
+
+/* For each lane, which position of the window (counted row by row inside the image) torch's scan ends with. */
+static inline vec winners(const ab_window *w, const span *s, const float *in, int n) {
+    vec best = vec_set(-INFINITY), winner = vec_set(0.0f);
+    float position = 0.0f;
+    for (int64_t y = s->y0; y < s->y1; y++)
+        for (int64_t x = s->x0; x < s->x1; x++, position += 1.0f) {
+            vec v = vec_load(in + pixel(w, y, x), n);
+            vec_mask replaces = vec_replaces(v, best);
+            best = vec_select(replaces, v, best);
+            winner = vec_select(replaces, vec_set(position), winner);
+        }
+    return winner;
+}
+
+static void max_pool_backward(const ab_window *w, const float *in, const float *dout, float *din) {
+    memset(din, 0, (size_t)(w->in[0] * w->in[1] * w->channels) * sizeof *din);
+    for (int64_t o = 0; o < w->out[0] * w->out[1]; o++) {
+        span s = clip(w, o / w->out[1], o % w->out[1]);
+        for (int64_t c = 0; c < w->channels; c += VEC_LANES) {
+            int n = lanes_left(w->channels - c);
+            vec winner = winners(w, &s, in + c, n);
+            vec gradient = vec_load(dout + o * w->channels + c, n);
+            float position = 0.0f;
+            for (int64_t y = s.y0; y < s.y1; y++)
+                for (int64_t x = s.x0; x < s.x1; x++, position += 1.0f) {
+                    float *at = din + pixel(w, y, x) + c;
+                    vec share = vec_select(vec_equal(winner, vec_set(position)), gradient, vec_set(0.0f));
+                    vec_store(at, vec_add(vec_load(at, n), share), n);
+                }
+        }
+    }
+}
+
+static inline vec divisor(const span *s, bool count_pad) {
+    return vec_set((float)(count_pad ? s->size : (s->y1 - s->y0) * (s->x1 - s->x0)));
+}
+
+/* Sums row by row, then the rows: the error grows with height + width, not with their product. */
+static inline vec window_sum(const ab_window *w, const span *s, const float *in, int n) {
+    vec sum = vec_set(0.0f);
+    for (int64_t y = s->y0; y < s->y1; y++) {
+        vec row = vec_set(0.0f);
+        for (int64_t x = s->x0; x < s->x1; x++) row = vec_add(row, vec_load(in + pixel(w, y, x), n));
+        sum = vec_add(sum, row);
+    }
+    return sum;
+}
+
+static void avg_pool(const ab_window *w, bool count_pad, const float *in, float *out) {
+    for (int64_t o = 0; o < w->out[0] * w->out[1]; o++) {
+        span s = clip(w, o / w->out[1], o % w->out[1]);
+        for (int64_t c = 0; c < w->channels; c += VEC_LANES) {
+            int n = lanes_left(w->channels - c);
+            vec mean = vec_div(window_sum(w, &s, in + c, n), divisor(&s, count_pad));
+            vec_store(out + o * w->channels + c, mean, n);
+        }
+    }
+}
+
+static void avg_pool_backward(const ab_window *w, bool count_pad, const float *dout, float *din) {
+    memset(din, 0, (size_t)(w->in[0] * w->in[1] * w->channels) * sizeof *din);
+    for (int64_t o = 0; o < w->out[0] * w->out[1]; o++) {
+        span s = clip(w, o / w->out[1], o % w->out[1]);
+        for (int64_t c = 0; c < w->channels; c += VEC_LANES) {
+            int n = lanes_left(w->channels - c);
+            vec share = vec_div(vec_load(dout + o * w->channels + c, n), divisor(&s, count_pad));
+            for (int64_t y = s.y0; y < s.y1; y++)
+                for (int64_t x = s.x0; x < s.x1; x++) {
+                    float *at = din + pixel(w, y, x) + c;
+                    vec_store(at, vec_add(vec_load(at, n), share), n);
+                }
+        }
+    }
+}
+
+/* ---- moving ----------------------------------------------------------------------------------------------- */
+
+static void transpose(float *dst, const float *src, int64_t rows, int64_t columns) {
+    for (int64_t r0 = 0; r0 < rows; r0 += TILE)
+        for (int64_t c = 0; c < columns; c++)
+            for (int64_t r = r0; r < rows && r < r0 + TILE; r++) dst[c * rows + r] = src[r * columns + c];
+}
+
+extern const ab_vec_ops PASTE(ab_vec_ops_, AB_ISA_SUFFIX);
+const ab_vec_ops PASTE(ab_vec_ops_, AB_ISA_SUFFIX) = {.relu = relu,
+                                                      .relu_backward = relu_backward,
+                                                      .add = add,
+                                                      .column_sums = column_sums,
+                                                      .bn_moments = bn_moments,
+                                                      .bn_apply = bn_apply,
+                                                      .bn_sums = bn_sums,
+                                                      .bn_backward = bn_backward,
+                                                      .max_pool = max_pool,
+                                                      .max_pool_backward = max_pool_backward,
+                                                      .avg_pool = avg_pool,
+                                                      .avg_pool_backward = avg_pool_backward,
+                                                      .transpose = transpose};

@@ -1,0 +1,417 @@
+/* From the document to the cells of the table. Layout, escaping and colour are the reports' matter. */
+#include "reports/grid.h"
+
+#include "reports/json.h"
+#include "reports/text.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LABEL_TEXT = 160 };
+
+/* ---- lines ----------------------------------------------------------------------------------------------- */
+
+static ab_status add_line(ab_grid_lines *lines, ab_tone tone, const char *format, ...) AB_PRINTF(3, 4);
+
+/* The arguments must be clean. */
+static ab_status add_line(ab_grid_lines *lines, ab_tone tone, const char *format, ...) {
+    va_list args;
+    if (lines->count == lines->room) {
+        int room = 2 * lines->room + 8;
+        ab_grid_line *line = realloc(lines->line, (size_t)room * sizeof *line);
+        if (!line) return ab_fail(AB_NO_MEMORY, "out of memory while laying out the table");
+        lines->line = line;
+        lines->room = room;
+    }
+    ab_grid_line *line = &lines->line[lines->count++];
+    line->tone = tone;
+    va_start(args, format);
+    vsnprintf(line->text, sizeof line->text, format, args);
+    va_end(args);
+    return AB_OK;
+}
+
+/* A cleaned copy of a string of the document in a buffer of the caller. */
+static const char *clean(const cJSON *root, const char *path, const char *fallback, char *text, size_t size) {
+    return ab_text_clean(text, size, ab_json_text(root, path, fallback));
+}
+
+/* ---- columns --------------------------------------------------------------------------------------------- */
+
+static double figure(const cJSON *cell, const char *key) {
+    return ab_json_number(ab_json_at(cell, "summary"), key, (double)NAN);
+}
+
+static bool passed(const cJSON *cell) { return ab_json_is_true(cell, "summary.certificate.passed"); }
+
+/* What a cast would have done, where nothing is cast, stands in parentheses. */
+static void bracket(const cJSON *cell, ab_grid_text *out) {
+    char text[AB_GRID_TEXT - 2];
+    if (!ab_json_is_true(cell, "summary.flushed_modelled") || strcmp(out->text, "-") == 0) return;
+    snprintf(text, sizeof text, "%.*s", (int)sizeof text - 1, out->text);
+    snprintf(out->text, sizeof out->text, "(%s)", text);
+    out->tone = AB_TONE_FAINT;
+}
+
+static void write_level(const cJSON *cell, ab_grid_text *out) {
+    char level[40];
+    const char *suffix = cJSON_IsString(ab_json_at(cell, "twin")) ? "+ulp" : "";
+    snprintf(out->text, sizeof out->text, "%s%s", clean(cell, "level", "?", level, sizeof level), suffix);
+}
+
+static void write_scale(const cJSON *cell, ab_grid_text *out) {
+    const cJSON *scale = ab_json_at(cell, "policy.loss_scale");
+    if (cJSON_IsNumber(scale))
+        ab_text_scale(out->text, scale->valuedouble);
+    else
+        clean(cell, cJSON_IsString(scale) ? "policy.loss_scale" : "scale_policy", "?", out->text, 24);
+}
+
+static void write_half(const cJSON *cell, ab_grid_text *out) {
+    clean(cell, "half_format", "?", out->text, 16);
+}
+static void write_model(const cJSON *cell, ab_grid_text *out) { clean(cell, "model", "?", out->text, 24); }
+static void write_device(const cJSON *cell, ab_grid_text *out) { clean(cell, "device", "?", out->text, 16); }
+
+static void write_seed(const cJSON *cell, ab_grid_text *out) {
+    double seed = ab_json_number(cell, "seed", (double)NAN);
+    if (isfinite(seed))
+        ab_text_count(out->text, seed);
+    else
+        clean(cell, "seed", "?", out->text, 24);
+}
+
+static void write_loss(const cJSON *cell, ab_grid_text *out) {
+    ab_text_loss(out->text, figure(cell, "loss_final"));
+    if (ab_json_number(cell, "nonfinite_losses", 0) == 0 || isfinite(figure(cell, "loss_final"))) return;
+    snprintf(out->text, sizeof out->text, "nan/inf");
+    out->tone = AB_TONE_BAD;
+}
+
+static void write_gap(const cJSON *cell, ab_grid_text *out) {
+    double gap = figure(cell, "loss_gap");
+    if (gap == 0)
+        memcpy(out->text, "0", 2);
+    else
+        ab_text_gap(out->text, gap);
+    if (isfinite(gap) && !passed(cell)) out->tone = AB_TONE_BAD;
+}
+
+static void write_accuracy(const cJSON *cell, ab_grid_text *out) {
+    ab_text_percent(out->text, ab_json_number(cell, "test_accuracy", (double)NAN));
+}
+
+static void write_rate(const cJSON *cell, ab_grid_text *out) {
+    ab_text_rate(out->text, figure(cell, "samples_per_s"));
+}
+
+static void write_ratio(const cJSON *cell, const char *key, ab_grid_text *out) {
+    double ratio = figure(cell, key);
+    ab_text_factor(out->text, ratio);
+    if (isfinite(ratio)) return;
+    memcpy(out->text, "void", 5);
+    out->tone = AB_TONE_WARN;
+}
+
+static void write_speed_ratio(const cJSON *cell, ab_grid_text *out) {
+    write_ratio(cell, "ratio_samples_to_o0", out);
+}
+
+static void write_peak(const cJSON *cell, ab_grid_text *out) {
+    ab_text_mib(out->text, figure(cell, "peak_bytes"));
+}
+static void write_peak_ratio(const cJSON *cell, ab_grid_text *out) {
+    write_ratio(cell, "ratio_bytes_to_o0", out);
+}
+
+static void write_skipped(const cJSON *cell, ab_grid_text *out) {
+    char skipped[AB_TEXT_NUMBER], total[AB_TEXT_NUMBER];
+    ab_text_count(skipped, ab_json_number(cell, "steps_skipped", (double)NAN));
+    ab_text_count(total, ab_json_number(cell, "steps_total", (double)NAN));
+    snprintf(out->text, sizeof out->text, "%s/%s", skipped, total);
+}
+
+static void write_flushed(const cJSON *cell, ab_grid_text *out) {
+    ab_text_percent(out->text, figure(cell, "flushed_share"));
+    bracket(cell, out);
+}
+
+static void write_overflowed(const cJSON *cell, ab_grid_text *out) {
+    ab_text_count(out->text, figure(cell, "overflowed"));
+    bracket(cell, out);
+}
+
+static void write_worst(const cJSON *cell, ab_grid_text *out) {
+    char layer[48], share[AB_TEXT_NUMBER];
+    double worst = figure(cell, "worst_layer_flushed_share");
+    memcpy(out->text, "-", 2);
+    if (!isfinite(worst)) return;
+    clean(cell, "summary.worst_layer", "?", layer, sizeof layer);
+    ab_text_elide(layer, 16);
+    snprintf(out->text, sizeof out->text, "%s %.8s", layer, ab_text_percent(share, worst));
+    bracket(cell, out);
+}
+
+typedef struct rule {
+    ab_grid_column look;
+    bool label;
+    const char *varies; /* shown only when cells differ in this key; NULL: always */
+    void (*write)(const cJSON *cell, ab_grid_text *out);
+} rule;
+
+static const rule rules[] = {
+    {{{"", "model"}, "model", true}, true, "model", write_model},
+    {{{"", "level"}, "level", true}, true, NULL, write_level},
+    {{{"", "half"}, "half", true}, true, "half_format", write_half},
+    {{{"loss", "scale"}, "loss scale", true}, true, NULL, write_scale},
+    {{{"", "device"}, "device", true}, true, "device", write_device},
+    {{{"", "seed"}, "seed", true}, true, "seed", write_seed},
+    {{{"final", "loss"}, "final loss", false}, false, NULL, write_loss},
+    {{{"gap to O0", NULL}, "gap to O0", false}, false, NULL, write_gap},
+    {{{"test", "acc. %"}, "test acc. %", false}, false, NULL, write_accuracy},
+    {{{"", "samples/s"}, "samples/s", false}, false, NULL, write_rate},
+    {{{"speed", "vs O0"}, "speed vs O0", false}, false, NULL, write_speed_ratio},
+    {{{"peak", "MiB"}, "peak MiB", false}, false, NULL, write_peak},
+    {{{"peak", "vs O0"}, "peak vs O0", false}, false, NULL, write_peak_ratio},
+    {{{"steps", "skipped"}, "skipped steps", false}, false, NULL, write_skipped},
+    {{{"flushed", "%"}, "flushed %", false}, false, NULL, write_flushed},
+    {{{"over-", "flowed"}, "overflowed", false}, false, NULL, write_overflowed},
+    {{{"worst", "layer %"}, "worst layer %", true}, false, NULL, write_worst},
+};
+
+_Static_assert(AB_COUNT_OF(rules) <= AB_GRID_COLUMNS, "the grid has room for every column");
+
+static bool varies(const cJSON *cells, const char *key) {
+    const cJSON *cell, *first = cells ? ab_json_at(cells->child, key) : NULL;
+    cJSON_ArrayForEach(cell, cells) {
+        if (!cJSON_Compare(first, ab_json_at(cell, key), 1)) return true;
+    }
+    return false;
+}
+
+static void choose_columns(const cJSON *cells, ab_grid *grid, const rule **chosen) {
+    for (size_t i = 0; i < AB_COUNT_OF(rules); i++) {
+        if (rules[i].varies && !varies(cells, rules[i].varies)) continue;
+        chosen[grid->columns] = &rules[i];
+        grid->column[grid->columns++] = &rules[i].look;
+        grid->labels += rules[i].label;
+    }
+}
+
+const char *ab_grid_head(const ab_grid *grid, int i, int line) {
+    const char *head = grid->column[i]->head[line];
+    return head ? head : grid->gap_head;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------------------ */
+
+static void write_row(const cJSON *cell, const ab_grid *grid, const rule *const *chosen, ab_grid_row *row) {
+    char reason[AB_GRID_LINE - 32];
+    const char *status = ab_json_text(cell, "status", "?");
+    for (int i = 0; i < grid->columns; i++) chosen[i]->write(cell, &row->at[i]);
+    if (strcmp(status, "ok") == 0) return;
+    clean(cell, "reason", "", reason, sizeof reason);
+    char word[16];
+    ab_text_clean(word, sizeof word, status);
+    snprintf(row->message.text, sizeof row->message.text, reason[0] ? "%s: %s" : "%s%s", word, reason);
+    row->message.tone = strcmp(status, "failed") == 0 ? AB_TONE_BAD : AB_TONE_WARN;
+}
+
+/* "O2 dynamic": the label columns of a row. */
+static const char *label_text(const ab_grid *grid, int row, char *text) {
+    int used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < grid->labels && used < LABEL_TEXT; i++)
+        used +=
+            snprintf(text + used, (size_t)(LABEL_TEXT - used), i ? " %s" : "%s", grid->row[row].at[i].text);
+    return text;
+}
+
+/* ---- above the table ------------------------------------------------------------------------------------- */
+
+static ab_status add_title(const cJSON *document, ab_grid_lines *lines) {
+    char net[40], data[40], optimizer[24], lr[AB_TEXT_NUMBER], seed[32], epochs[48] = "";
+    const cJSON *config = ab_json_at(document, "config");
+    double number = ab_json_number(config, "seed", (double)NAN), count = ab_json_number(config, "epochs", 0);
+    if (count > 0) snprintf(epochs, sizeof epochs, " (%g epoch%s)", count, count == 1 ? "" : "s");
+    snprintf(lr, sizeof lr, "%g", ab_json_number(config, "lr", (double)NAN));
+    if (isfinite(number))
+        ab_text_count(seed, number);
+    else
+        clean(config, "seed", "?", seed, sizeof seed);
+    return add_line(lines, AB_TONE_HEAD, "%s on %s: batch %.0f, %.0f steps%s, %s with lr %s, seed %s",
+                    clean(config, "net", "?", net, sizeof net), clean(config, "data", "?", data, sizeof data),
+                    ab_json_number(config, "batch", 0), ab_json_number(config, "steps", 0), epochs,
+                    clean(config, "optimizer", "?", optimizer, sizeof optimizer), lr, seed);
+}
+
+/* "fp16, bf16" from an array of strings. */
+static const char *join(const cJSON *array, char *text, size_t size) {
+    char word[32];
+    size_t used = 0;
+    const cJSON *item;
+    text[0] = '\0';
+    cJSON_ArrayForEach(item, array) {
+        ab_text_clean(word, sizeof word, cJSON_IsString(item) ? item->valuestring : "?");
+        int more = snprintf(text + used, size - used, used ? ", %s" : "%s", word);
+        if (more < 0 || (size_t)more >= size - used) break;
+        used += (size_t)more;
+    }
+    return text;
+}
+
+static ab_status add_setting(const cJSON *document, ab_grid_lines *lines) {
+    char device[24], isa[24], half[64], cpu[80];
+    const cJSON *config = ab_json_at(document, "config");
+    double threads = ab_json_number(config, "threads", 0), rounds = ab_json_number(config, "rounds", 0);
+    return add_line(lines, AB_TONE_PLAIN, "%s (%s, %s), %.0f thread%s; half format %s; %.0f timing round%s",
+                    clean(config, "device", "?", device, sizeof device),
+                    clean(document, "environment.cpu_model", "unknown CPU", cpu, sizeof cpu),
+                    clean(document, "environment.isa", "?", isa, sizeof isa), threads,
+                    threads == 1 ? "" : "s", join(ab_json_at(config, "half"), half, sizeof half), rounds,
+                    rounds == 1 ? "" : "s");
+}
+
+static ab_status add_completeness(const cJSON *document, ab_grid_lines *lines) {
+    const cJSON *cell, *cells = ab_json_at(document, "cells");
+    int done = 0, count = cJSON_GetArraySize(cells);
+    cJSON_ArrayForEach(cell, cells) done += strcmp(ab_json_text(cell, "status", ""), "ok") == 0;
+    if (ab_json_is_true(document, "run.complete")) return AB_OK;
+    return add_line(lines, AB_TONE_BAD, "INCOMPLETE: the run has not finished; %d of %d cells are done", done,
+                    count);
+}
+
+/* The values of `key` in `cells`, each with the labels of the cells that share it. The texts are long and few. */
+static bool first_with(const cJSON *cells, const cJSON *cell, const char *path, const char *value) {
+    for (const cJSON *other = cells->child; other != cell; other = other->next)
+        if (strcmp(ab_json_text(other, path, ""), value) == 0) return false;
+    return true;
+}
+
+static ab_status add_grouped(const cJSON *document, const ab_grid *grid, const char *path, ab_tone tone,
+                             const char *what, ab_grid_lines *lines) {
+    const cJSON *cell, *cells = ab_json_at(document, "cells");
+    char labels[LABEL_TEXT], label[LABEL_TEXT], text[200];
+    cJSON_ArrayForEach(cell, cells) {
+        const char *value = ab_json_text(cell, path, NULL);
+        if (!value || !first_with(cells, cell, path, value)) continue;
+        int row = 0, used = 0;
+        for (const cJSON *other = cells->child; other; other = other->next, row++) {
+            if (strcmp(ab_json_text(other, path, ""), value) != 0 || grid->row[row].message.text[0]) continue;
+            int more = snprintf(labels + used, sizeof labels - (size_t)used, used ? ", %s" : "%s",
+                                label_text(grid, row, label));
+            if (used + more >= (int)sizeof labels - 8) break;
+            used += more;
+        }
+        if (used == 0) continue;
+        AB_TRY(add_line(lines, tone, "%.*s: %s: %s", used, labels, what,
+                        ab_text_clean(text, sizeof text, value)));
+    }
+    return AB_OK;
+}
+
+static ab_status add_intro(const cJSON *document, ab_grid *grid) {
+    AB_TRY(add_title(document, &grid->intro));
+    AB_TRY(add_setting(document, &grid->intro));
+    AB_TRY(add_grouped(document, grid, "emulated_text", AB_TONE_PLAIN, "emulated", &grid->intro));
+    return add_completeness(document, &grid->intro);
+}
+
+/* ---- below the table ------------------------------------------------------------------------------------- */
+
+static ab_status add_nondeterministic(const cJSON *document, ab_grid *grid) {
+    char label[LABEL_TEXT];
+    int row = 0;
+    const cJSON *cell, *cells = ab_json_at(document, "cells");
+    cJSON_ArrayForEach(cell, cells) {
+        if (cJSON_IsFalse(ab_json_at(cell, "deterministic")))
+            AB_TRY(add_line(&grid->notes, AB_TONE_BAD,
+                            "%s: not deterministic: its losses differ between rounds",
+                            label_text(grid, row, label)));
+        row++;
+    }
+    return AB_OK;
+}
+
+static ab_status add_warnings(const cJSON *document, ab_grid *grid) {
+    char text[AB_GRID_LINE - 16];
+    const cJSON *warning, *warnings = ab_json_at(document, "warnings");
+    cJSON_ArrayForEach(warning, warnings) {
+        if (!cJSON_IsString(warning)) continue;
+        ab_text_clean(text, sizeof text, warning->valuestring);
+        AB_TRY(add_line(&grid->notes, AB_TONE_WARN, "warning: %s", text));
+    }
+    return AB_OK;
+}
+
+static ab_status add_notes(const cJSON *document, ab_grid *grid) {
+    AB_TRY(add_grouped(document, grid, "summary.ratio_samples_to_o0_reason", AB_TONE_WARN, "speed ratio void",
+                       &grid->notes));
+    AB_TRY(add_grouped(document, grid, "summary.ratio_bytes_to_o0_reason", AB_TONE_WARN, "memory ratio void",
+                       &grid->notes));
+    AB_TRY(
+        add_grouped(document, grid, "test_accuracy_reason", AB_TONE_WARN, "no test accuracy", &grid->notes));
+    AB_TRY(add_nondeterministic(document, grid));
+    return add_warnings(document, grid);
+}
+
+static ab_status add_legend(const cJSON *document, ab_grid *grid) {
+    static const char *const lines[] = {
+        "final loss: mean of the last 20 training losses; acc.: accuracy on the test set",
+        "speed vs O0: samples/s over O0's; void unless the work was equal and the training as good as O0's",
+        "peak: bytes of all tensors and workspaces the cell held; skipped: steps without an update, because "
+        "of an overflow",
+        "flushed: share of the non-zero gradient values that the cast to the half format turned into 0",
+        "overflowed: gradient values beyond the half format's range; worst layer: the one with the largest "
+        "flushed share",
+        "( ): modelled: nothing is cast in this cell; what a cast to the half format would have done",
+    };
+    char floor[AB_TEXT_NUMBER], text[160];
+    const cJSON *noise = ab_json_at(document, "noise_floor");
+    if (cJSON_IsObject(noise)) {
+        ab_text_gap(floor, ab_json_number(noise, "loss_gap", (double)NAN));
+        AB_TRY(add_line(&grid->legend, AB_TONE_PLAIN,
+                        "gap to O0, floor ±%s: %s; a gap of a few floors says nothing about the level",
+                        floor + (floor[0] == '+'), clean(noise, "text", "?", text, sizeof text)));
+    } else {
+        AB_TRY(add_line(&grid->legend, AB_TONE_PLAIN,
+                        "gap to O0: final loss minus O0's; no noise floor was measured"));
+    }
+    for (size_t i = 0; i < AB_COUNT_OF(lines); i++)
+        AB_TRY(add_line(&grid->legend, AB_TONE_FAINT, "%s", lines[i]));
+    return AB_OK;
+}
+
+static void write_gap_head(const cJSON *document, ab_grid *grid) {
+    char floor[AB_TEXT_NUMBER];
+    double gap = ab_json_number(document, "noise_floor.loss_gap", (double)NAN);
+    ab_text_gap(floor, gap);
+    if (isfinite(gap)) snprintf(grid->gap_head, sizeof grid->gap_head, "±%s", floor + (floor[0] == '+'));
+}
+
+/* ---- public ---------------------------------------------------------------------------------------------- */
+
+ab_status ab_grid_create(const cJSON *document, ab_grid *grid) {
+    const rule *chosen[AB_GRID_COLUMNS];
+    const cJSON *cell, *cells = ab_json_at(document, "cells");
+    *grid = (ab_grid){0};
+    choose_columns(cells, grid, chosen);
+    write_gap_head(document, grid);
+    grid->row = calloc((size_t)cJSON_GetArraySize(cells) + 1, sizeof *grid->row);
+    if (!grid->row) return ab_fail(AB_NO_MEMORY, "out of memory while laying out the table");
+    cJSON_ArrayForEach(cell, cells) write_row(cell, grid, chosen, &grid->row[grid->rows++]);
+    AB_TRY(add_intro(document, grid));
+    AB_TRY(add_notes(document, grid));
+    return add_legend(document, grid);
+}
+
+void ab_grid_free(ab_grid *grid) {
+    free(grid->row);
+    free(grid->intro.line);
+    free(grid->notes.line);
+    free(grid->legend.line);
+    *grid = (ab_grid){0};
+}

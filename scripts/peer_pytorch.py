@@ -1,0 +1,920 @@
+#!/usr/bin/env python3
+"""PyTorch as the peer of ampbench: the same network file, the same initial bits, the same batches, the same level.
+
+    peer_pytorch.py --regenerate                      every trace of tests/golden
+    peer_pytorch.py --net lenet5 --level O2 --out -   one trace
+    peer_pytorch.py --compare A.json B.json           how far apart two traces are
+    peer_pytorch.py --bench --net lenet5 --threads 1  step times
+
+Not part of the build and not run by any test: it made the traces in tests/golden and is what scripts/bench times against.
+Needs torch 2.11 and numpy (safetensors for --init). CPU only.
+
+Half arithmetic is written out instead of being left to autocast: an op on half tensors widens them to fp32, computes in
+fp32 and rounds its result once, forward and backward. Every rounding is one of the two functions Narrow and Widen, so
+that "one rounding per op" can be read off the code, and so that mistakes can be planted in it (--plant).
+"""
+import argparse
+import contextlib
+import functools
+import gzip
+import json
+import math
+import os
+import statistics
+import struct
+import sys
+import time
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+GOLDEN = os.path.join(ROOT, "tests", "golden")
+FASHION_MNIST = "/usr/share/datasets/fashion-mnist"  # Debian's and Ubuntu's dataset-fashion-mnist
+HALF = {"fp16": torch.float16, "bf16": torch.bfloat16}
+SKETCHES = 8  # random-sign sums kept of each tensor
+
+PLANTS = {
+    "no_bias_correction": "adam without its bias corrections",
+    "eps_inside_root": "adam with sqrt(v + eps) in place of sqrt(v) + eps",
+    "biased_running_variance": "batch norm keeps the variance divided by n in place of n - 1",
+    "unbiased_normalisation": "batch norm normalises with the variance divided by n - 1 in place of n",
+    "sum_for_mean": "the loss is the sum over the batch",
+    "truncation": "fp32 to half drops the low bits in place of rounding to nearest even",
+    "subnormals_flushed": "half results below the smallest normal number become 0",
+    "no_master_weights": "O2 that updates its half weights",
+    "O0_as_O2": "fp32 arithmetic reported as O2",
+    "O3_as_O2": "O3 under O2's loss scale, reported as O2",
+    "bias_after_rounding": "the product is rounded to half before the bias is added, and the sum again",
+}
+
+# ---- random numbers: kernels/core/rng.c in numpy ------------------------------------------------------------------
+
+RNG_INIT, RNG_SAMPLE = 1, 6
+
+
+def fnv1a32(name):
+    """The `step` of a parameter's numbers: FNV-1a of its name."""
+    value = 2166136261
+    for byte in name.encode():
+        value = (value ^ byte) * 16777619 & 0xFFFFFFFF
+    return value
+
+
+def fnv1a64(data, value=14695981039346656037):
+    for byte in data:
+        value = (value ^ byte) * 1099511628211 & 0xFFFFFFFFFFFFFFFF
+    return value
+
+
+def philox(seed, stream, step, index):
+    """Words 0 and 1 of Philox4x32-10 for counters (index, step, stream), as uint64 arrays."""
+    low = np.uint64(0xFFFFFFFF)
+    index = np.asarray(index, dtype=np.uint64)
+    c = [index & low, index >> np.uint64(32), np.full_like(index, step), np.full_like(index, stream)]
+    key0, key1 = seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF
+    for _ in range(10):
+        p0, p1 = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
+        c = [p1 >> np.uint64(32) ^ c[1] ^ np.uint64(key0), p1 & low,
+             p0 >> np.uint64(32) ^ c[3] ^ np.uint64(key1), p0 & low]
+        key0, key1 = key0 + 0x9E3779B9 & 0xFFFFFFFF, key1 + 0xBB67AE85 & 0xFFFFFFFF
+    return c[0], c[1]
+
+
+def draw_uniform(seed, name, count, bound):
+    word, _ = philox(seed, RNG_INIT, fnv1a32(name), np.arange(count))
+    u = (word >> np.uint64(8)).astype(np.float64) * 2.0**-24
+    return (bound * (2.0 * u - 1.0)).astype(np.float32)
+
+
+def draw_normal(seed, name, count, std):
+    word0, word1 = philox(seed, RNG_INIT, fnv1a32(name), np.arange(count))
+    u, v = (word0.astype(np.float64) + 0.5) * 2.0**-32, word1.astype(np.float64) * 2.0**-32
+    z = (np.sqrt(-2.0 * np.log(u)) * np.cos(6.283185307179586476925 * v)).astype(np.float32)
+    return (std * z.astype(np.float64)).astype(np.float32)
+
+
+# ---- data: MNIST-style IDX files ----------------------------------------------------------------------------------
+
+
+def read_idx(directory, stem):
+    for suffix, opener in (("", open), (".gz", gzip.open)):
+        path = os.path.join(directory, stem + suffix)
+        if os.path.exists(path):
+            with opener(path, "rb") as file:
+                content = file.read()
+            dims = content[3]
+            shape = struct.unpack(f">{dims}i", content[4:4 + 4 * dims])
+            return np.frombuffer(content, np.uint8, offset=4 + 4 * dims).reshape(shape)
+    sys.exit(f"{directory}: expected {stem} or {stem}.gz, found neither")
+
+
+class Data:
+    """The training split, zero-padded to the network's input and normalised over all of it."""
+
+    def __init__(self, directory, height, width, normalize="standard"):
+        pixels = read_idx(directory, "train-images-idx3-ubyte")
+        pad_h, pad_w = height - pixels.shape[1], width - pixels.shape[2]
+        self.pixels = np.pad(pixels, ((0, 0), (pad_h // 2, pad_h - pad_h // 2), (pad_w // 2, pad_w - pad_w // 2)))
+        self.labels = read_idx(directory, "train-labels-idx1-ubyte")
+        counts = np.bincount(self.pixels.reshape(-1), minlength=256).astype(np.float64)
+        values = np.arange(256) / 255.0
+        self.mean = float((counts * values).sum() / counts.sum())
+        self.std = float(np.sqrt((counts * (values - self.mean) ** 2).sum() / counts.sum()))
+        standard = (values - self.mean) / self.std
+        self.table = {"standard": standard, "unit": values, "none": np.arange(256)}[normalize].astype(np.float32)
+
+    def batch(self, step, size):
+        """Batch number `step` in file order; an epoch drops its incomplete last batch."""
+        first = step % (len(self.labels) // size) * size
+        images = self.table[self.pixels[first:first + size]]
+        return (torch.from_numpy(images).unsqueeze(1),
+                torch.from_numpy(self.labels[first:first + size].astype(np.int64)))
+
+    def digest(self, size):
+        return f"{fnv1a64(self.labels[:size].tobytes(), fnv1a64(self.pixels[:size].tobytes())):016x}"
+
+
+# ---- the network file ---------------------------------------------------------------------------------------------
+
+
+def torch_bound(fan_in):
+    """torch's default bound for conv2d's and linear's weights and biases."""
+    return ("uniform", 1.0 / math.sqrt(fan_in))
+
+
+def pair(value):
+    return (value, value) if isinstance(value, int) else tuple(value)
+
+
+def conv2d_params(a, shape):
+    kernel, groups = pair(a["kernel_size"]), a.get("groups", 1)
+    inputs = shape[1] // groups
+    bound = torch_bound(inputs * kernel[0] * kernel[1])
+    params = {"weight": ((a["out_channels"], inputs, *kernel), bound)}
+    return params | ({"bias": ((a["out_channels"],), bound)} if a.get("bias", True) else {})
+
+
+def linear_params(a, shape):
+    bound = torch_bound(shape[1])
+    params = {"weight": ((a["out_features"], shape[1]), bound)}
+    return params | ({"bias": ((a["out_features"],), bound)} if a.get("bias", True) else {})
+
+
+def batch_norm2d_params(a, shape):
+    params = {"weight": ((shape[1],), ("ones",)), "bias": ((shape[1],), ("zeros",))} if a.get("affine", True) else {}
+    return params | {"running_mean": ((shape[1],), ("zeros",)), "running_var": ((shape[1],), ("ones",))}
+
+
+def conv2d(run, a, x, p):
+    options = [pair(a.get(k, d)) for k, d in (("stride", 1), ("padding", 0), ("dilation", 1))]
+    return run.with_bias(lambda w, b: F.conv2d(x, w, b, *options, a.get("groups", 1)), p, (1, -1, 1, 1))
+
+
+def linear(run, a, x, p):
+    return run.with_bias(lambda w, b: F.linear(x, w, b), p, (1, -1))
+
+
+def max_pool2d(run, a, x, p):
+    return F.max_pool2d(x, a["kernel_size"], a.get("stride"), a.get("padding", 0), a.get("dilation", 1),
+                        a.get("ceil_mode", False))
+
+
+def avg_pool2d(run, a, x, p):
+    return F.avg_pool2d(x, a["kernel_size"], a.get("stride"), a.get("padding", 0), a.get("ceil_mode", False),
+                        a.get("count_include_pad", True))
+
+
+def batch_norm2d(run, a, x, p):
+    options = a.get("momentum", 0.1), a.get("eps", 1e-5)
+    if run.plant == "unbiased_normalisation":
+        return unbiased_batch_norm(x, p, *options)
+    mean, var = p["running_mean"].clone(), p["running_var"].clone()
+    y = F.batch_norm(x, mean, var, p.get("weight"), p.get("bias"), True, *options)
+    if run.plant == "biased_running_variance":
+        var = torch.lerp(p["running_var"], x.detach().var((0, 2, 3), correction=0), options[0])
+    p["running_mean"].copy_(mean)
+    p["running_var"].copy_(var)
+    return y
+
+
+def unbiased_batch_norm(x, p, momentum, eps):
+    mean, var = x.mean((0, 2, 3), keepdim=True), x.var((0, 2, 3), correction=1, keepdim=True)
+    p["running_mean"].lerp_(mean.detach().flatten(), momentum)
+    p["running_var"].lerp_(var.detach().flatten(), momentum)
+    y = (x - mean) / torch.sqrt(var + eps)
+    return y * p["weight"].view(1, -1, 1, 1) + p["bias"].view(1, -1, 1, 1) if "weight" in p else y
+
+
+def cross_entropy(run, a, x, p):
+    weight = torch.tensor(a["weight"], dtype=x.dtype) if "weight" in a else None
+    return F.cross_entropy(x, run.targets, weight, reduction="sum" if run.plant == "sum_for_mean" else "mean",
+                           label_smoothing=a.get("label_smoothing", 0.0))
+
+
+# Class in apex's O1 lists (kernels/ops.def), function of widened inputs, parameters from attributes and input shape.
+OPS = {
+    "conv2d": ("low", conv2d, conv2d_params),
+    "linear": ("low", linear, linear_params),
+    "batch_norm2d": ("follow", batch_norm2d, batch_norm2d_params),
+    "relu": ("follow", lambda run, a, x, p: F.relu(x), None),
+    "max_pool2d": ("follow", max_pool2d, None),
+    "avg_pool2d": ("follow", avg_pool2d, None),
+    "global_avg_pool": ("follow", lambda run, a, x, p: x.mean((2, 3)), None),
+    "flatten": ("follow", lambda run, a, x, p: x.flatten(1), None),
+    "add": ("promote", lambda run, a, xs, p: functools.reduce(torch.add, xs), None),
+    "cross_entropy": ("fp32", cross_entropy, None),
+}
+BUFFERS = ("running_mean", "running_var")
+
+
+class Net:
+    """A network file: ops in order, the names each reads, and its parameters' shapes and initial distributions."""
+
+    def __init__(self, name_or_path):
+        builtin = os.path.join(ROOT, "bench", "nets", name_or_path + ".json")
+        with open(builtin if os.path.exists(builtin) else name_or_path) as file:
+            self.document = json.load(file)
+        self.name, self.defaults = self.document["name"], self.document.get("defaults", {})
+        size = self.document["input"]
+        self.height, self.width, self.channels = size["height"], size["width"], size["channels"]
+        self.ops, self.specs, self.attrs = [], {}, {}
+        shapes, before = {"input": (2, self.channels, self.height, self.width)}, "input"
+        for op in self.document["ops"]:
+            inputs = op.get("in", before)
+            inputs = [i for i in ([inputs] if isinstance(inputs, str) else inputs) if i != "targets"]
+            self.ops.append((op["name"], op["op"], inputs))
+            self.attrs[op["name"]] = op
+            self.add_specs(op, shapes[inputs[0]])
+            shapes[op["name"]] = self.out_shape(op, [shapes[i] for i in inputs])
+            before = op["name"]
+
+    def add_specs(self, op, shape):
+        make = OPS[op["op"]][2]
+        rules = {} if op["op"] == "batch_norm2d" else dict(self.document.get("init", {}))
+        rules.update(op.get("init", {}))
+        for key, (dims, init) in (make(op, shape) if make else {}).items():
+            if key in rules:
+                init = (rules[key]["kind"], rules[key].get("bound", rules[key].get("std")))
+            self.specs[f"{op['name']}.{key}"] = (dims, init)
+
+    def out_shape(self, op, shapes):
+        run = Run(self, Policy("O0"))
+        run.targets = torch.zeros(2, dtype=torch.long)
+        params = {k.rsplit(".", 1)[1]: torch.zeros(d) for k, (d, _) in self.specs.items()
+                  if k.rsplit(".", 1)[0] == op["name"]}
+        xs = [torch.zeros(s) for s in shapes]
+        return tuple(OPS[op["op"]][1](run, op, xs if op["op"] == "add" else xs[0], params).shape)
+
+    def initial(self, seed):
+        """Every parameter and buffer, fp32, torch layouts, in file order."""
+        draw = {"normal": draw_normal, "uniform": draw_uniform}
+        tensors = {}
+        for name, (shape, (kind, *size)) in self.specs.items():
+            count = math.prod(shape)
+            values = draw[kind](seed, name, count, *size) if kind in draw else np.full(count, kind == "ones", np.float32)
+            tensors[name] = torch.from_numpy(values.reshape(shape).copy())
+        return tensors
+
+
+def is_buffer(name):
+    return name.endswith(BUFFERS)
+
+
+# ---- levels -------------------------------------------------------------------------------------------------------
+
+
+class Policy:
+    """apex's properties of a level, as far as arithmetic depends on them."""
+
+    ROWS = {  # half model, O1 casts, fp32 batch norm, masters, loss scale
+        "O0": (False, False, True, False, 1.0),
+        "O1": (False, True, True, False, "dynamic"),
+        "O2": (True, False, True, True, "dynamic"),
+        "O3": (True, False, False, False, 1.0),
+    }
+
+    def __init__(self, level, half="fp16", scale=None):
+        self.half_model, self.casts, self.keep_batchnorm, self.masters, default = self.ROWS[level]
+        self.loss_scale = default if scale is None else scale
+        self.half = HALF[half]
+
+    def planted(self, plant):
+        if plant == "no_master_weights":
+            self.masters = False
+        elif plant in ("O0_as_O2", "O3_as_O2"):
+            self.half_model, self.casts, self.keep_batchnorm, self.masters, _ = self.ROWS[plant[:2]]
+        return self
+
+
+class Scaler:
+    """apex's loss scaler: halve and skip on overflow, double after 2000 clean steps; a fixed scale never skips."""
+
+    def __init__(self, loss_scale):
+        self.dynamic = loss_scale == "dynamic"
+        self.scale, self.clean = 65536.0 if self.dynamic else float(loss_scale), 0
+
+    def update(self, overflow):
+        if not self.dynamic:
+            return False
+        self.clean = 0 if overflow else self.clean + 1
+        if overflow:
+            self.scale /= 2
+        if self.clean == 2000:
+            self.scale, self.clean = min(2.0**24, self.scale * 2), 0
+        return overflow
+
+
+# ---- one rounding per op ------------------------------------------------------------------------------------------
+
+
+def round_half(x, half, plant):
+    """Wide values to half: round to nearest even, once. Or, when planted, wrongly."""
+    y = x.to(half)
+    if plant == "truncation":
+        away = y.to(x.dtype).abs() > x.abs()
+        y = (y.view(torch.int16) - away.to(torch.int16)).view(half)
+    elif plant == "subnormals_flushed":
+        y = torch.where(y.abs() < torch.finfo(half).tiny, torch.zeros_like(y), y)
+    return y
+
+
+class Narrow(torch.autograd.Function):
+    """Wide to half; the gradient comes back widened, exactly."""
+
+    @staticmethod
+    def forward(ctx, x, half, plant):
+        ctx.wide = x.dtype
+        return round_half(x, half, plant)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.to(ctx.wide), None, None
+
+
+class Widen(torch.autograd.Function):
+    """Half to wide, exactly; the gradient comes back rounded once."""
+
+    @staticmethod
+    def forward(ctx, x, wide, plant):
+        ctx.half, ctx.plant = x.dtype, plant
+        return x.to(wide)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return round_half(grad, ctx.half, ctx.plant), None, None
+
+
+class Run:
+    """Forward pass of a network under a policy. `wide` stands for fp32; float64 tells how far fp32 itself drifts."""
+
+    def __init__(self, net, policy, plant=None, wide=torch.float32):
+        self.net, self.policy, self.plant, self.wide = net, policy, plant, wide
+        self.targets, self.cast_cache, self.out_half = None, {}, False
+
+    def narrow(self, x):
+        return Narrow.apply(x, self.policy.half, self.plant) if x.dtype == self.wide else x
+
+    def widen(self, x):
+        return Widen.apply(x, self.wide, self.plant) if x.dtype == self.policy.half else x
+
+    def with_bias(self, product, p, shape):
+        if self.plant == "bias_after_rounding" and self.out_half and "bias" in p:
+            return self.widen(self.narrow(product(p["weight"], None))) + p["bias"].view(shape)
+        return product(p["weight"], p.get("bias"))
+
+    def read_params(self, params, op, low):
+        """What op reads: half copies of its fp32 parameters where O1 casts, each made once per step."""
+        found = {}
+        for name in self.net.specs:
+            owner, key = name.rsplit(".", 1)
+            if owner != op:
+                continue
+            value = params[name]
+            if low and value.dtype == self.wide:
+                value = self.cast_cache.setdefault(name, self.narrow(value))
+            found[key] = self.widen(value)
+        return found
+
+    def step(self, name, kind, inputs, params):
+        op_class, function, _ = OPS[kind]
+        low = op_class == "low" and self.policy.casts
+        xs = [self.narrow(x) if low else x for x in inputs]
+        self.out_half = all(x.dtype == self.policy.half for x in xs) and op_class != "fp32"
+        p = self.read_params(params, name, low)
+        wide = [self.widen(x) for x in xs]
+        y = function(self, self.net.attrs[name], wide if kind == "add" else wide[0], p)
+        for key in BUFFERS:  # running statistics kept in half: read, updated in fp32, stored with one rounding
+            if key in p and params[f"{name}.{key}"].dtype == self.policy.half:
+                params[f"{name}.{key}"].copy_(round_half(p[key], self.policy.half, self.plant))
+        return self.narrow(y) if self.out_half else y
+
+    def loss(self, params, images, targets):
+        self.targets, self.cast_cache = targets, {}
+        images = images.to(self.wide)
+        values = {"input": self.narrow(images) if self.policy.half_model else images}
+        for name, kind, inputs in self.net.ops:
+            values[name] = last = self.step(name, kind, [values[i] for i in inputs], params)
+        return last
+
+
+# ---- optimizers ---------------------------------------------------------------------------------------------------
+
+
+class Fused:
+    """One update in fp32 from stored weight, gradient and state; each is rounded once when stored, and the weight uses
+    the unrounded state. For half weights, where torch's own optimizers round after every elementary operation, and
+    for planted mistakes."""
+
+    def __init__(self, config, params, run):
+        self.config, self.params, self.run, self.taken = config, params, run, 0
+        self.state = {name: [torch.zeros_like(p), torch.zeros_like(p)] for name, p in params.items()}
+
+    def update(self, w, g, s):
+        c = self.config
+        if c["optimizer"] == "adam":
+            return self.adam(w, g, s)
+        buffer = c["momentum"] * s[0] + g
+        d = {"sgd": g, "momentum": buffer, "nesterov": g + c["momentum"] * buffer}[c["optimizer"]]
+        return w - c["lr"] * d, [buffer, s[1]]
+
+    def adam(self, w, g, s):
+        c, plant = self.config, self.run.plant
+        m = s[0] + (1 - c["beta1"]) * (g - s[0])
+        v = c["beta2"] * s[1] + (1 - c["beta2"]) * g * g
+        one, two = 1 - c["beta1"]**self.taken, 1 - c["beta2"]**self.taken
+        if plant == "no_bias_correction":
+            one = two = 1.0
+        denominator = v.sqrt() / math.sqrt(two) + c["eps"]
+        if plant == "eps_inside_root":
+            denominator = (v / two + c["eps"]).sqrt()
+        return w - c["lr"] / one * (m / denominator), [m, v]
+
+    def step(self):
+        self.taken += 1
+        wide = self.run.wide
+        for name, p in self.params.items():
+            w, s = self.update(p.detach().to(wide), p.grad.to(wide), [x.to(wide) for x in self.state[name]])
+            for stored, value in zip([p.data] + self.state[name], [w] + s):
+                half = stored.dtype == self.run.policy.half
+                stored.copy_(round_half(value, stored.dtype, self.run.plant) if half else value)
+
+
+def make_optimizer(config, params, run):
+    """torch's own optimizer wherever it computes in fp32."""
+    half = any(p.dtype == run.policy.half for p in params.values())
+    if half or run.plant in ("no_bias_correction", "eps_inside_root"):
+        return Fused(config, params, run)
+    if config["optimizer"] == "adam":
+        return torch.optim.Adam(params.values(), config["lr"], (config["beta1"], config["beta2"]), config["eps"])
+    momentum = 0.0 if config["optimizer"] == "sgd" else config["momentum"]
+    return torch.optim.SGD(params.values(), config["lr"], momentum, nesterov=config["optimizer"] == "nesterov")
+
+
+# ---- training -----------------------------------------------------------------------------------------------------
+
+
+class Trainer:
+    """Step order: forward, loss x scale, backward, check and unscale, optimizer step or skip, scaler update."""
+
+    def __init__(self, net, initial, config, plant=None, wide=torch.float32, channels_last=False):
+        self.policy = Policy(config["level"], config["half"], config["scale"]).planted(plant)
+        self.run, self.scaler = Run(net, self.policy, plant, wide), Scaler(self.policy.loss_scale)
+        self.channels_last = channels_last
+        self.params = {name: self.store(net, name, value.to(wide)) for name, value in initial.items()}
+        self.model = {n: p.requires_grad_() for n, p in self.params.items() if not is_buffer(n)}
+        self.trained = {n: self.master_of(p) for n, p in self.model.items()}
+        self.optimizer = make_optimizer(config, self.trained, self.run)
+
+    def store(self, net, name, value):
+        batch_norm = next(kind for n, kind, _ in net.ops if n == name.rsplit(".", 1)[0]) == "batch_norm2d"
+        if self.channels_last and value.dim() == 4:
+            value = value.contiguous(memory_format=torch.channels_last)
+        if self.policy.half_model and not (batch_norm and self.policy.keep_batchnorm):
+            return round_half(value, self.policy.half, self.run.plant)
+        return value.clone()
+
+    def master_of(self, p):
+        """As in apex, a master starts as the widened half weight."""
+        wants = self.policy.masters and p.dtype == self.policy.half
+        return p.detach().to(self.run.wide).requires_grad_() if wants else p
+
+    def unscale(self):
+        """Unscaled gradients into the trained parameters; returns whether a scaled one was not finite."""
+        if self.scaler.scale == 1.0 and not self.scaler.dynamic and not self.policy.masters:
+            return False
+        inverse = float(np.float32(1.0 / self.scaler.scale))
+        overflow = False
+        for name, p in self.model.items():
+            overflow |= not bool(torch.isfinite(p.grad).all())
+            grad = p.grad.to(self.run.wide) * inverse
+            half = self.trained[name].dtype == self.policy.half
+            self.trained[name].grad = round_half(grad, self.policy.half, self.run.plant) if half else grad
+        return overflow
+
+    def step(self, images, targets):
+        for p in self.model.values():
+            p.grad = None
+        if self.channels_last:
+            images = images.contiguous(memory_format=torch.channels_last)
+        loss, scale = self.run.loss(self.params, images, targets), self.scaler.scale
+        (loss * scale).backward()
+        skipped = self.scaler.update(self.unscale())
+        if not skipped:
+            self.optimizer.step()
+            self.copy_masters()
+        return {"loss": float(loss.detach()), "scale": scale, "skipped": skipped}
+
+    def copy_masters(self):
+        with torch.no_grad():
+            for name, p in self.model.items():
+                if self.trained[name] is not p:
+                    p.copy_(round_half(self.trained[name].detach(), self.policy.half, self.run.plant))
+
+
+# ---- traces -------------------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=None)
+def sketch_signs(name, count):
+    word, _ = philox(0, RNG_SAMPLE, fnv1a32(name), np.arange(count))
+    return (word[None, :] >> np.arange(SKETCHES, dtype=np.uint64)[:, None] & np.uint64(1)) * 2.0 - 1.0
+
+
+def describe(name, tensor):
+    """Norm and random-sign sums: enough to measure a distance to this tensor without keeping it. The mean square of the
+    differences of two tensors' sums estimates the squared norm of their difference (Alon, Matias, Szegedy 1996)."""
+    values = tensor.detach().to(torch.float64).contiguous().reshape(-1).numpy()
+    return {"l2": float(np.sqrt((values * values).sum())), "sketch": [float(s) for s in sketch_signs(name, values.size) @ values]}
+
+
+def record(net, initial, data, config, plant=None, **how):
+    """Trains and returns losses, scales, skips and what is kept of every tensor: as it starts, its gradient at the first
+    step that is not skipped, and its value after the second such step (buffers: after the second step)."""
+    trainer = Trainer(net, initial, config, plant, **how)
+    start = {name: p.detach().clone() for name, p in trainer.trained.items()}
+    tensors = {name: {"count": p.numel()} for name, p in trainer.params.items()}
+    for name, p in start.items():
+        tensors[name]["precision"] = 1 - int(math.log2(torch.finfo(p.dtype).eps))
+        tensors[name]["start"] = describe(name, p)
+    steps, taken = [], 0
+    for step in range(config["steps"]):
+        steps.append(trainer.step(*data.batch(step, config["batch"])))
+        taken += not steps[-1]["skipped"]
+        if steps[-1]["skipped"] or taken > 2:
+            continue
+        for name, p in trainer.trained.items():
+            if taken == 1:
+                tensors[name]["gradient"] = describe(name, p.grad)
+            else:
+                tensors[name]["weight"] = describe(name, p)
+                tensors[name]["update_l2"] = float((p.detach().double() - start[name].double()).norm())
+        for name in filter(is_buffer, trainer.params):
+            tensors[name]["buffer"] = describe(name, trainer.params[name])
+    return {"steps": steps, "tensors": tensors}
+
+
+def relative(a, b):
+    return 0.0 if a == b else abs(a - b) / abs(b) if b else math.inf
+
+
+def sketch_difference(a, b):
+    return math.sqrt(statistics.fmean((x - y)**2 for x, y in zip(a["sketch"], b["sketch"])))
+
+
+def sketch_distance(a, b):
+    difference = sketch_difference(a, b)
+    return 0.0 if difference == 0.0 else difference / b["l2"] if b["l2"] else math.inf
+
+
+def weight_distance(a, b):
+    """Relative to the update, not to the weight, after taking off what rounding the stored weight explains: one ulp
+    everywhere where weights are fp32, four elements where they are half."""
+    l2 = b["weight"]["l2"]
+    slack = (2.0**-23 + 2.0**(3 - b["precision"]) / math.sqrt(b["count"])) * l2
+    difference = max(0.0, sketch_difference(a["weight"], b["weight"]) - slack)
+    return 0.0 if difference == 0.0 else difference / b["update_l2"] if b["update_l2"] else math.inf
+
+
+def distances(a, b):
+    """How far trace a is from trace b: the quantities that tests/unit/test_golden.c limits, worst tensor each."""
+    losses = [relative(x["loss"], y["loss"]) for x, y in zip(a["steps"], b["steps"])]
+    both = [(t, b["tensors"][name]) for name, t in a["tensors"].items()]
+
+    def worst(what, measure):
+        return max((measure(x[what], y[what]) for x, y in both if what in x), default=0.0)
+
+    return {
+        "scales": sum((x["scale"], x["skipped"]) != (y["scale"], y["skipped"]) for x, y in zip(a["steps"], b["steps"])),
+        "loss_1": losses[0], "loss_10": max(losses[:10]), "loss_60": max(losses[:60]),
+        "start": worst("start", sketch_distance),
+        "gradient_l2": worst("gradient", lambda x, y: relative(x["l2"], y["l2"])),
+        "gradient": worst("gradient", sketch_distance),
+        "weight": max(weight_distance(x, y) for x, y in both if "weight" in x),
+        "buffer": worst("buffer", sketch_distance),
+    }
+
+
+@contextlib.contextmanager
+def torch_settings(threads, onednn=True):
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    with torch.backends.mkldnn.flags(enabled=onednn, allow_tf32=None):
+        yield
+    torch.set_num_threads(before)
+
+
+VARIANTS = {  # threads, oneDNN, how: all of them honest
+    "2 threads": (2, True, {}),
+    "1 thread, no oneDNN": (1, False, {}),
+    "2 threads, no oneDNN": (2, False, {}),
+    "channels last": (1, True, {"channels_last": True}),
+    "fp64 in place of fp32": (1, True, {"wide": torch.float64}),
+}
+
+
+def drift(net, initial, data, config, base):
+    """Distances between the trace and the same training done in other honest ways."""
+    found = {}
+    for label, (threads, onednn, how) in VARIANTS.items():
+        with torch_settings(threads, onednn):
+            measured = distances(record(net, initial, data, config, **how), base)
+        found[label] = {key: float(f"{value:.2g}") for key, value in measured.items()}
+    return found
+
+
+def init_digest(initial):
+    """FNV-1a of the trained parameters' fp32 bytes, in file order."""
+    value = fnv1a64(b"")
+    for name, tensor in initial.items():
+        value = value if is_buffer(name) else fnv1a64(tensor.numpy().tobytes(), value)
+    return f"{value:016x}"
+
+
+def load_init(net, path, seed):
+    if not path:
+        return net.initial(seed)
+    from safetensors.torch import load_file
+    tensors = load_file(path)
+    return {name: tensors[name].float().reshape(shape) for name, (shape, _) in net.specs.items()}
+
+
+def resolve(path):
+    """Paths of a configuration are relative to the project's root."""
+    inside = os.path.join(ROOT, path)
+    return FASHION_MNIST if path == "fashion_mnist" else inside if os.path.exists(inside) else path
+
+
+def make_trace(config, plant=None):
+    net = Net(resolve(config["net"]))
+    data = Data(resolve(config["data"]), net.height, net.width, config["normalize"])
+    initial = load_init(net, config["init"], config["seed"])
+    with torch_settings(1):
+        found = record(net, initial, data, config, plant)
+    return {"format": "ampbench-golden-1", "made_by": f"scripts/peer_pytorch.py, torch {torch.__version__}",
+            "config": config, "plant": plant, "init_digest": init_digest(initial),
+            "data": {"mean": data.mean, "std": data.std, "first_batch_digest": data.digest(config["batch"])},
+            "drift": None if plant else drift(net, initial, data, config, found), **found}
+
+
+def shortened(value):
+    """Numbers to 10 digits, which is more than any limit looks at."""
+    if isinstance(value, dict):
+        return {k: shortened(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [shortened(v) for v in value]
+    return float(f"{value:.10g}") if isinstance(value, float) else value
+
+
+def packed(document):
+    """The document as text, one key or tensor a line; losses as exact hexadecimal floats beside decimal ones."""
+    steps = document["steps"]
+    head = {key: value for key, value in document.items() if key not in ("steps", "tensors")}
+    head["loss"] = [float(s["loss"]).hex() for s in steps]
+    head["loss_decimal"] = [shortened(s["loss"]) for s in steps]
+    head["scale"] = [s["scale"] for s in steps]
+    head["skipped"] = [i for i, s in enumerate(steps) if s["skipped"]]
+    lines = [f"{json.dumps(k)}: {json.dumps(v)}" for k, v in head.items()]
+    rows = [f"{json.dumps(name)}: {json.dumps(shortened(parts))}" for name, parts in document["tensors"].items()]
+    return "{\n" + ",\n".join(lines) + ',\n"tensors": {\n' + ",\n".join(rows) + "\n}}\n"
+
+
+def unpacked(path):
+    with open(path) as file:
+        document = json.load(file)
+    document["steps"] = [{"loss": float.fromhex(loss), "scale": scale, "skipped": i in document["skipped"]}
+                         for i, (loss, scale) in enumerate(zip(document["loss"], document["scale"]))]
+    return document
+
+
+# ---- the committed traces -----------------------------------------------------------------------------------------
+
+BASE = {"net": "lenet5", "data": "fashion_mnist", "normalize": "standard", "level": "O0", "half": "fp16", "scale": None,
+        "optimizer": "momentum", "lr": 0.01, "momentum": 0.9, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8,
+        "batch": 64, "steps": 10, "seed": 1, "init": None}
+TINY = {"net": "tests/golden/tiny.json", "data": "tests/golden/data", "batch": 8, "lr": 0.05, "steps": 3}
+LENET5 = {"net": "lenet5", "lr": 0.01}
+MLP = {"net": "mlp", "lr": 0.005}
+RESNET8 = {"net": "resnet8", "lr": 0.01, "seed": 3, "steps": 3}
+HALF_LEVELS = ({"level": "O1"}, {"level": "O2"}, {"level": "O3"})
+
+TRACES = [
+    *({**TINY, "steps": 10, "optimizer": o} for o in ("sgd", "momentum", "nesterov")),
+    *({**TINY, "steps": 10, "optimizer": "adam", "lr": 0.001, "level": level} for level in ("O0",)),
+    *({**TINY, **level, "half": half} for level in HALF_LEVELS for half in HALF),
+    {**TINY, "level": "O2", "optimizer": "adam", "lr": 0.001},
+    {**TINY, "level": "O3", "scale": 128.0},
+    {**TINY, "level": "O2", "scale": 1024.0},
+    {**TINY, "level": "O2", "normalize": "none", "lr": 0.0001, "steps": 8},
+    *({**net, "steps": 60} for net in (LENET5, MLP)),
+    *({**net, **level} for net in (LENET5, MLP) for level in HALF_LEVELS),
+    {**LENET5, "level": "O2", "half": "bf16"},
+    {**MLP, "optimizer": "adam", "lr": 0.001},
+    {**MLP, "optimizer": "nesterov", "steps": 20},
+    {**RESNET8, "steps": 10},
+    *({**RESNET8, **level} for level in HALF_LEVELS),
+]
+
+# Which honest configuration each mistake is planted in.
+PLANTED = {
+    "no_bias_correction": {"optimizer": "adam", "lr": 0.001},
+    "eps_inside_root": {"optimizer": "adam", "lr": 0.001},
+    "biased_running_variance": {},
+    "unbiased_normalisation": {},
+    "sum_for_mean": {},
+    "truncation": {"level": "O2"},
+    "subnormals_flushed": {"level": "O3"},
+    "no_master_weights": {"level": "O2"},
+    "O0_as_O2": {"level": "O2"},
+    "O3_as_O2": {"level": "O2"},
+    "bias_after_rounding": {"level": "O2"},
+}
+
+
+def trace_name(config):
+    net = os.path.splitext(os.path.basename(config["net"]))[0]
+    parts = [net, config["optimizer"], config["level"]]
+    parts += [config["half"]] if config["level"] != "O0" else []
+    parts += [f"scale{config['scale']:g}"] if config["scale"] is not None else []
+    parts += [config["normalize"]] if config["normalize"] != "standard" else []
+    return "-".join(parts) + ".json"
+
+
+def write_trace(path, document):
+    with open(path, "w") as file:
+        file.write(packed(document))
+    print(os.path.relpath(path, ROOT), os.path.getsize(path), "bytes")
+
+
+def regenerate():
+    for entry in TRACES:
+        config = {**BASE, **entry}
+        write_trace(os.path.join(GOLDEN, trace_name(config)), make_trace(config))
+    for plant, entry in PLANTED.items():
+        config = {**BASE, **TINY, **entry}
+        document = {**make_trace({**config, "steps": 2}, plant), "honest": trace_name(config)}
+        write_trace(os.path.join(GOLDEN, "planted", plant + ".json"), document)
+
+
+# ---- the data of the tiny network ---------------------------------------------------------------------------------
+
+
+def fixture_images(first, count):
+    """12 x 12 images of ten classes: discs of a class's radius with a class's stripes, and noise."""
+    n = np.arange(first, first + count)
+    labels = n * 7 % 10
+    y, x = np.mgrid[0:12, 0:12]
+    c = labels[:, None, None]
+    noise, _ = philox(0, RNG_SAMPLE, fnv1a32("fixture"), n[:, None, None] * 144 + y * 12 + x)
+    stripes = (x * (1 + c % 3) + y * (1 + c // 3)) % 7 < 3
+    disc = (x - 5.5)**2 + (y - 5.5)**2 < (3 + c % 4)**2
+    pixels = np.where(disc, np.where(stripes, 200, 90), 10) + (noise % np.uint64(50)).astype(np.int64)
+    return pixels.astype(np.uint8), labels.astype(np.uint8)
+
+
+def write_fixture(directory):
+    os.makedirs(directory, exist_ok=True)
+    for stem, first, count in (("train", 0, 80), ("t10k", 80, 20)):
+        for kind, array in zip(("images-idx3", "labels-idx1"), fixture_images(first, count)):
+            with open(os.path.join(directory, f"{stem}-{kind}-ubyte"), "wb") as file:
+                file.write(bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}i", *array.shape) + array.tobytes())
+
+
+# ---- speed --------------------------------------------------------------------------------------------------------
+
+
+class Timed:
+    """One arm: ordinary PyTorch training of a network in one layout and precision."""
+
+    def __init__(self, net, batches, mode, layout):
+        self.net, self.mode, self.layout, self.times = net, mode, layout, []
+        self.format = torch.channels_last if layout == "channels_last" else torch.contiguous_format
+        self.batches = [(x.contiguous(memory_format=self.format), y) for x, y in batches]
+        self.params = {n: t if is_buffer(n) else self.leaf(t) for n, t in net.initial(1).items()}
+        trained = [p for n, p in self.params.items() if not is_buffer(n)]
+        self.optimizer = torch.optim.SGD(trained, lr=0.01, momentum=0.9)
+        self.scaler = torch.amp.GradScaler("cpu", enabled=mode == "autocast_fp16")
+        self.run = Run(net, Policy("O0"))
+
+    def leaf(self, tensor):
+        return (tensor.contiguous(memory_format=self.format) if tensor.dim() == 4 else tensor).requires_grad_()
+
+    def forward(self, images, targets):
+        self.run.targets = targets
+        values = {"input": images}
+        for name, kind, inputs in self.net.ops:
+            p = {k: self.params[f"{name}.{k}"] for k in ("weight", "bias", *BUFFERS) if f"{name}.{k}" in self.params}
+            xs = [values[i] for i in inputs]
+            if kind == "batch_norm2d":  # in place, as nn.BatchNorm2d does it
+                last = F.batch_norm(xs[0], p["running_mean"], p["running_var"], p.get("weight"), p.get("bias"), True)
+            else:
+                last = OPS[kind][1](self.run, self.net.attrs[name], xs if kind == "add" else xs[0], p)
+            values[name] = last
+        return last
+
+    def step(self):
+        images, targets = self.batches[len(self.times) % len(self.batches)]
+        begin = time.perf_counter_ns()
+        self.optimizer.zero_grad()
+        dtype = HALF.get(self.mode.removeprefix("autocast_"))
+        with torch.autocast("cpu", dtype=dtype, enabled=dtype is not None):
+            loss = self.forward(images, targets)
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.times.append(time.perf_counter_ns() - begin)
+
+    def result(self, warmup):
+        times = self.times[warmup:]
+        return {"net": self.net.name, "mode": self.mode, "layout": self.layout, "batch": len(self.batches[0][1]),
+                "threads": torch.get_num_threads(), "warmup_steps": warmup, "step_time_ns": times,
+                "median_step_time_ns": statistics.median(times)}
+
+
+def bench(options):
+    """Step times of each arm, taken in turns; an arm that has had its seconds drops out after its third timed step."""
+    warmup = 2
+    net = Net(options.net)
+    data = Data(resolve(options.data), net.height, net.width)
+    batches = [data.batch(i, options.batch) for i in range(8)]
+    with torch_settings(options.threads):
+        arms = [Timed(net, batches, mode, layout) for mode in options.modes.split(",")
+                for layout in (("contiguous", "channels_last") if mode == "fp32" else (options.half_layout,))]
+        waiting = list(arms)
+        while waiting:
+            for arm in list(waiting):
+                arm.step()
+                timed = arm.times[warmup:]
+                if len(timed) >= options.max_steps or (len(timed) >= 3 and sum(timed) > options.seconds * 1e9):
+                    waiting.remove(arm)
+        results = [arm.result(warmup) for arm in arms]
+    json.dump({"torch": torch.__version__, "results": results}, sys.stdout)
+    print()
+
+
+# ---- command line -------------------------------------------------------------------------------------------------
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], formatter_class=argparse.RawTextHelpFormatter)
+    for key, value in BASE.items():
+        kind = float if key == "scale" else str if value is None else type(value)
+        parser.add_argument("--" + key, type=kind, default=value, help=f"default {value}")
+    parser.add_argument("--out", help="write one trace here (- for standard output)")
+    parser.add_argument("--plant", choices=PLANTS, metavar="NAME",
+                        help="\n".join(f"{name}: {text}" for name, text in PLANTS.items()))
+    parser.add_argument("--regenerate", action="store_true", help="every committed trace")
+    parser.add_argument("--write-data", metavar="DIR", help="the images of the tiny network")
+    parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="distances of trace A from trace B")
+    parser.add_argument("--bench", action="store_true", help="time steps and print JSON")
+    parser.add_argument("--threads", type=int, default=1, help="of --bench")
+    parser.add_argument("--modes", default="fp32,autocast_fp16,autocast_bf16", help="of --bench")
+    parser.add_argument("--half-layout", default="contiguous", choices=("contiguous", "channels_last"))
+    parser.add_argument("--seconds", type=float, default=3.0, help="of --bench, for each arm")
+    parser.add_argument("--max-steps", type=int, default=200, help="of --bench, for each arm")
+    return parser.parse_args(arguments)
+
+
+def main(arguments):
+    options = parse(arguments)
+    if options.bench:
+        bench(options)
+    elif options.compare:
+        print(json.dumps(distances(*(unpacked(path) for path in options.compare)), indent=1))
+    elif options.write_data:
+        write_fixture(options.write_data)
+    elif options.regenerate:
+        regenerate()
+    elif options.out:
+        document = make_trace({key: getattr(options, key) for key in BASE}, options.plant)
+        if options.out == "-":
+            sys.stdout.write(packed(document))
+        else:
+            write_trace(options.out, document)
+    else:
+        sys.exit("nothing to do: expected --out, --regenerate, --compare, --write-data or --bench; see --help")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

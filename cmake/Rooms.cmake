@@ -6,15 +6,21 @@ function(ampbench_room name)
   target_link_libraries(${name} PUBLIC ampbench_flags ${ROOM_LINKS})
 endfunction()
 
-# ampbench_def_names(<variable> <file.def> <MACRO>): first arguments of the rows `MACRO(name, ...)` of a .def list.
+# ampbench_def_names(<variable> <file.def> <MACRO> [2]): first (or second) arguments of the rows `MACRO(name, ...)` of a .def
+# list, each once.
 function(ampbench_def_names variable file macro)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${file})
   file(STRINGS ${file} rows REGEX "^${macro}\\(")
+  set(skip "")
+  if(ARGV3 EQUAL 2)
+    set(skip "[a-zA-Z0-9_]+, *")
+  endif()
   set(names "")
   foreach(row ${rows})
-    string(REGEX REPLACE "^${macro}\\(([a-zA-Z0-9_]+).*" "\\1" name "${row}")
+    string(REGEX REPLACE "^${macro}\\(${skip}([a-zA-Z0-9_]+).*" "\\1" name "${row}")
     list(APPEND names ${name})
   endforeach()
+  list(REMOVE_DUPLICATES names)
   set(${variable} ${names} PARENT_SCOPE)
 endfunction()
 

@@ -1,6 +1,7 @@
 /* conv2d: torch's two-dimensional convolution (cross-correlation) with zero padding, on NHWC images; weights
  * {out, in / groups, kh, kw}. The bias is added in fp32 before the one rounding. */
 #include "kernels/dnnl_shim.h"
+#include "kernels/narrow.h"
 #include "kernels/product.h"
 
 #include <math.h>
@@ -67,7 +68,8 @@ static int params(const void *attrs, const ab_shape *in, ab_param_spec *spec) {
 }
 
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
-    static const ab_product_kind kind = {.what = "conv2d", .own = NULL, .library = ab_dnnl_conv_pass};
+    static const ab_product_kind kind = {
+        .what = "conv2d", .own = ab_narrow_pass, .library = ab_dnnl_conv_pass};
     ab_conv conv = geometry(io->attrs);
     ab_window_place(&conv.window, &io->in[0]->shape, &io->out->shape);
     conv.batch = io->in[0]->shape.dim[0];

@@ -45,8 +45,6 @@ static double figure(const cJSON *cell, const char *key) {
     return ab_json_number(ab_json_at(cell, "summary"), key, (double)NAN);
 }
 
-static bool passed(const cJSON *cell) { return ab_json_is_true(cell, "summary.certificate.passed"); }
-
 /* What a cast would have done, where nothing is cast, stands in parentheses. */
 static void bracket(const cJSON *cell, ab_grid_text *out) {
     char text[AB_GRID_TEXT - 2];
@@ -68,6 +66,7 @@ static void write_scale(const cJSON *cell, ab_grid_text *out) {
         ab_text_scale(out->text, scale->valuedouble);
     else
         clean(cell, cJSON_IsString(scale) ? "policy.loss_scale" : "scale_policy", "?", out->text, 24);
+    ab_text_elide(out->text, 10);
 }
 
 static void write_half(const cJSON *cell, ab_grid_text *out) {
@@ -97,7 +96,6 @@ static void write_gap(const cJSON *cell, ab_grid_text *out) {
         memcpy(out->text, "0", 2);
     else
         ab_text_gap(out->text, gap);
-    if (isfinite(gap) && !passed(cell)) out->tone = AB_TONE_BAD;
 }
 
 static void write_accuracy(const cJSON *cell, ab_grid_text *out) {
@@ -213,10 +211,15 @@ static void write_row(const cJSON *cell, const ab_grid *grid, const rule *const 
     const char *status = ab_json_text(cell, "status", "?");
     for (int i = 0; i < grid->columns; i++) chosen[i]->write(cell, &row->at[i]);
     if (strcmp(status, "ok") == 0) return;
-    clean(cell, "reason", "", reason, sizeof reason);
     char word[16];
     ab_text_clean(word, sizeof word, status);
-    snprintf(row->message.text, sizeof row->message.text, reason[0] ? "%s: %s" : "%s%s", word, reason);
+    clean(cell, "reason", "", reason, sizeof reason);
+    bool says_it = strncmp(reason, word, strlen(word)) == 0; /* "interrupted at step 12" */
+    snprintf(row->message.text, sizeof row->message.text,
+             says_it     ? "%.0s%s"
+             : reason[0] ? "%s: %s"
+                         : "%s%s",
+             word, reason);
     row->message.tone = strcmp(status, "failed") == 0 ? AB_TONE_BAD : AB_TONE_WARN;
 }
 
@@ -284,57 +287,91 @@ static ab_status add_completeness(const cJSON *document, ab_grid_lines *lines) {
                     count);
 }
 
-/* The values of `key` in `cells`, each with the labels of the cells that share it. The texts are long and few. */
-static bool first_with(const cJSON *cells, const cJSON *cell, const char *path, const char *value) {
+/* Which cells a line is about. */
+typedef struct question {
+    bool (*applies)(const struct question *self, const cJSON *cell);
+    const char *path, *value; /* what `applies` may need */
+} question;
+
+static bool has_value(const question *q, const cJSON *cell) {
+    const char *value = ab_json_text(cell, q->path, NULL);
+    return value && strcmp(value, q->value) == 0;
+}
+
+static bool is_converted(const question *q, const cJSON *cell) {
+    (void)q;
+    const cJSON *op, *ops = ab_json_at(cell, "implementations");
+    cJSON_ArrayForEach(op, ops) {
+        if (strncmp(ab_json_text(op, "forward", ""), "convert", 7) == 0) return true;
+    }
+    return false;
+}
+
+static bool is_nondeterministic(const question *q, const cJSON *cell) {
+    (void)q;
+    return cJSON_IsFalse(ab_json_at(cell, "deterministic"));
+}
+
+/* "O1 dynamic, O2 dynamic": the cells with numbers to which it applies; "" when there is none. */
+static const char *list_cells(const ab_grid *grid, const cJSON *cells, const question *q, char *labels) {
+    char label[LABEL_TEXT];
+    int row = 0, used = 0;
+    const cJSON *cell;
+    labels[0] = '\0';
+    cJSON_ArrayForEach(cell, cells) {
+        const ab_grid_row *shown = &grid->row[row];
+        label_text(grid, row++, label);
+        if (shown->message.text[0] || !q->applies(q, cell)) continue;
+        if (used + (int)strlen(label) + 8 > LABEL_TEXT) {
+            memcpy(labels + used, ", ...", 6);
+            break;
+        }
+        used += snprintf(labels + used, (size_t)(LABEL_TEXT - used), used ? ", %s" : "%s", label);
+    }
+    return labels;
+}
+
+static bool is_first(const question *q, const cJSON *cells, const cJSON *cell) {
     for (const cJSON *other = cells->child; other != cell; other = other->next)
-        if (strcmp(ab_json_text(other, path, ""), value) == 0) return false;
+        if (q->applies(q, other)) return false;
     return true;
 }
 
+/* Each text found at `path` in the cells, once, with the cells that share it. */
 static ab_status add_grouped(const cJSON *document, const ab_grid *grid, const char *path, ab_tone tone,
                              const char *what, ab_grid_lines *lines) {
+    char labels[LABEL_TEXT], text[200];
     const cJSON *cell, *cells = ab_json_at(document, "cells");
-    char labels[LABEL_TEXT], label[LABEL_TEXT], text[200];
     cJSON_ArrayForEach(cell, cells) {
-        const char *value = ab_json_text(cell, path, NULL);
-        if (!value || !first_with(cells, cell, path, value)) continue;
-        int row = 0, used = 0;
-        for (const cJSON *other = cells->child; other; other = other->next, row++) {
-            if (strcmp(ab_json_text(other, path, ""), value) != 0 || grid->row[row].message.text[0]) continue;
-            int more = snprintf(labels + used, sizeof labels - (size_t)used, used ? ", %s" : "%s",
-                                label_text(grid, row, label));
-            if (used + more >= (int)sizeof labels - 8) break;
-            used += more;
-        }
-        if (used == 0) continue;
-        AB_TRY(add_line(lines, tone, "%.*s: %s: %s", used, labels, what,
-                        ab_text_clean(text, sizeof text, value)));
+        question q = {has_value, path, ab_json_text(cell, path, NULL)};
+        if (!q.value || !is_first(&q, cells, cell) || !list_cells(grid, cells, &q, labels)[0]) continue;
+        ab_text_clean(text, sizeof text, q.value);
+        AB_TRY(add_line(lines, tone, "%s: %s: %s", labels, what, text));
     }
     return AB_OK;
+}
+
+static ab_status add_about(const cJSON *document, const ab_grid *grid, const question *q, ab_tone tone,
+                           const char *what, ab_grid_lines *lines) {
+    char labels[LABEL_TEXT];
+    list_cells(grid, ab_json_at(document, "cells"), q, labels);
+    return labels[0] ? add_line(lines, tone, "%s: %s", labels, what) : AB_OK;
 }
 
 static ab_status add_intro(const cJSON *document, ab_grid *grid) {
     AB_TRY(add_title(document, &grid->intro));
     AB_TRY(add_setting(document, &grid->intro));
+    const question converted = {is_converted, NULL, NULL};
+    AB_TRY(add_about(
+        document, grid, &converted, AB_TONE_PLAIN,
+        "half products are computed in fp32 and rounded once, with conversions around them; these speeds "
+        "are not those of half hardware",
+        &grid->intro));
     AB_TRY(add_grouped(document, grid, "emulated_text", AB_TONE_PLAIN, "emulated", &grid->intro));
     return add_completeness(document, &grid->intro);
 }
 
 /* ---- below the table ------------------------------------------------------------------------------------- */
-
-static ab_status add_nondeterministic(const cJSON *document, ab_grid *grid) {
-    char label[LABEL_TEXT];
-    int row = 0;
-    const cJSON *cell, *cells = ab_json_at(document, "cells");
-    cJSON_ArrayForEach(cell, cells) {
-        if (cJSON_IsFalse(ab_json_at(cell, "deterministic")))
-            AB_TRY(add_line(&grid->notes, AB_TONE_BAD,
-                            "%s: not deterministic: its losses differ between rounds",
-                            label_text(grid, row, label)));
-        row++;
-    }
-    return AB_OK;
-}
 
 static ab_status add_warnings(const cJSON *document, ab_grid *grid) {
     char text[AB_GRID_LINE - 16];
@@ -354,8 +391,18 @@ static ab_status add_notes(const cJSON *document, ab_grid *grid) {
                        &grid->notes));
     AB_TRY(
         add_grouped(document, grid, "test_accuracy_reason", AB_TONE_WARN, "no test accuracy", &grid->notes));
-    AB_TRY(add_nondeterministic(document, grid));
+    const question nondeterministic = {is_nondeterministic, NULL, NULL};
+    AB_TRY(add_about(document, grid, &nondeterministic, AB_TONE_BAD,
+                     "not deterministic: the losses differ between rounds", &grid->notes));
     return add_warnings(document, grid);
+}
+
+/* The noise floor without its sign. */
+static const char *floor_text(const cJSON *document, char *text) {
+    double floor = ab_json_number(document, "noise_floor.loss_gap", (double)NAN);
+    if (floor == 0) return "0";
+    ab_text_gap(text, floor);
+    return text + (text[0] == '+');
 }
 
 static ab_status add_legend(const cJSON *document, ab_grid *grid) {
@@ -364,18 +411,18 @@ static ab_status add_legend(const cJSON *document, ab_grid *grid) {
         "speed vs O0: samples/s over O0's; void unless the work was equal and the training as good as O0's",
         "peak: bytes of all tensors and workspaces the cell held; skipped: steps without an update, because "
         "of an overflow",
-        "flushed: share of the non-zero gradient values that the cast to the half format turned into 0",
-        "overflowed: gradient values beyond the half format's range; worst layer: the one with the largest "
+        "flushed: of the gradients that are cast to the half format, the share of non-zero values that "
+        "became 0",
+        "overflowed: values among them beyond the half format's range; worst layer: the one with the largest "
         "flushed share",
         "( ): modelled: nothing is cast in this cell; what a cast to the half format would have done",
     };
     char floor[AB_TEXT_NUMBER], text[160];
     const cJSON *noise = ab_json_at(document, "noise_floor");
     if (cJSON_IsObject(noise)) {
-        ab_text_gap(floor, ab_json_number(noise, "loss_gap", (double)NAN));
         AB_TRY(add_line(&grid->legend, AB_TONE_PLAIN,
-                        "gap to O0, floor ±%s: %s; a gap of a few floors says nothing about the level",
-                        floor + (floor[0] == '+'), clean(noise, "text", "?", text, sizeof text)));
+                        "gap to O0, floor ±%s: %s; gaps of a few floors are noise",
+                        floor_text(document, floor), clean(noise, "text", "?", text, sizeof text)));
     } else {
         AB_TRY(add_line(&grid->legend, AB_TONE_PLAIN,
                         "gap to O0: final loss minus O0's; no noise floor was measured"));
@@ -387,9 +434,8 @@ static ab_status add_legend(const cJSON *document, ab_grid *grid) {
 
 static void write_gap_head(const cJSON *document, ab_grid *grid) {
     char floor[AB_TEXT_NUMBER];
-    double gap = ab_json_number(document, "noise_floor.loss_gap", (double)NAN);
-    ab_text_gap(floor, gap);
-    if (isfinite(gap)) snprintf(grid->gap_head, sizeof grid->gap_head, "±%s", floor + (floor[0] == '+'));
+    if (!cJSON_IsObject(ab_json_at(document, "noise_floor"))) return;
+    snprintf(grid->gap_head, sizeof grid->gap_head, "±%s", floor_text(document, floor));
 }
 
 /* ---- public ---------------------------------------------------------------------------------------------- */

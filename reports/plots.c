@@ -51,7 +51,8 @@ int ab_plot_page_count(const cJSON *document, bool (*accept)(const cJSON *cell),
 }
 
 static bool varies(const cJSON *document, const char *key) {
-    const cJSON *cell, *cells = ab_json_at(document, "cells"), *first = cells ? ab_json_at(cells->child, key) : NULL;
+    const cJSON *cell, *cells = ab_json_at(document, "cells"),
+                       *first = cells ? ab_json_at(cells->child, key) : NULL;
     cJSON_ArrayForEach(cell, cells) {
         if (!cJSON_Compare(first, ab_json_at(cell, key), 1)) return true;
     }
@@ -64,7 +65,8 @@ static void scale_label(const cJSON *cell, char *label, size_t size) {
     if (cJSON_IsNumber(scale))
         snprintf(label, size, "scale %s", ab_text_scale(text, scale->valuedouble));
     else
-        snprintf(label, size, "%s scale", ab_text_clean(text, sizeof text, ab_json_text(cell, "policy.loss_scale", "?")));
+        snprintf(label, size, "%s scale",
+                 ab_text_clean(text, sizeof text, ab_json_text(cell, "policy.loss_scale", "?")));
 }
 
 const char *ab_plot_label(const cJSON *document, const cJSON *cell, char *label) {
@@ -72,7 +74,8 @@ const char *ab_plot_label(const cJSON *document, const cJSON *cell, char *label)
     char level[24], scale[48], text[24];
     ab_text_clean(level, sizeof level, ab_json_text(cell, "level", "?"));
     scale_label(cell, scale, sizeof scale);
-    int used = snprintf(label, AB_PLOT_LABEL, "%s%s, %s", level, ab_plot_is_twin(cell) ? " + 1 ulp" : "", scale);
+    int used =
+        snprintf(label, AB_PLOT_LABEL, "%s%s, %s", level, ab_plot_is_twin(cell) ? " + 1 ulp" : "", scale);
     for (size_t i = 0; i < AB_COUNT_OF(keys); i++) {
         if (!varies(document, keys[i]) || used >= AB_PLOT_LABEL) continue;
         ab_text_clean(text, sizeof text, ab_json_text(cell, keys[i], "?"));
@@ -168,12 +171,23 @@ static ab_status close_file(FILE *file, const char *folder, const char *name) {
     return failed ? ab_fail(AB_OUTPUT, "%s/%s: cannot write: %s", folder, name, strerror(errno)) : AB_OK;
 }
 
-static void begin_script(FILE *script, const char *name) {
+static void begin_script(const ab_plot *plot, int page, int pages, FILE *script) {
+    char name[FILE_NAME], note[32] = "";
+    page_name(plot, page, name);
+    if (pages > 1) snprintf(note, sizeof note, " (%d of %d)", page + 1, pages);
     fprintf(script,
             "# Draws %s.png from %s.dat: gnuplot %s.gp   (%s.svg: gnuplot -e \"format='svg'\" %s.gp)\n"
             "# Written by ampbench from a result document; the values of this document come first.\n",
             name, name, name, name, name);
     ab_plot_set_text(script, "name", name);
+    ab_plot_set_text(script, "page_note", note);
+}
+
+/* A picture of an earlier run must not stand beside the data of this one. */
+static void drop_picture(const char *folder, const char *name) {
+    char *path = join_path(folder, name, ".png");
+    if (path) unlink(path);
+    free(path);
 }
 
 static ab_status write_page(const cJSON *document, const ab_plot *plot, int page, const char *folder) {
@@ -181,9 +195,10 @@ static ab_status write_page(const cJSON *document, const ab_plot *plot, int page
     FILE *data = NULL, *script = NULL;
     ab_status status, closed;
     page_name(plot, page, name);
+    drop_picture(folder, name);
     AB_TRY_GOTO(open_file(folder, name, ".dat", &data));
     AB_TRY_GOTO(open_file(folder, name, ".gp", &script));
-    begin_script(script, name);
+    begin_script(plot, page, plot->pages(document), script);
     AB_TRY_GOTO(plot->write(document, page, data, script));
     fprintf(script, "\n%s\n%s", ab_embedded_gp_style, plot->drawing);
 out:
@@ -223,12 +238,9 @@ static int draw(const char *folder, const char *name) {
     return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
 }
 
-/* Drops gnuplot's log; afterwards, unless something was said in it. */
-static void clear_log(const char *folder, bool keep_messages) {
-    struct stat info;
+static void drop_log(const char *folder) {
     char *path = join_path(folder, "gnuplot", ".log");
-    if (!path) return;
-    if (!keep_messages || (stat(path, &info) == 0 && info.st_size == 0)) unlink(path);
+    if (path) unlink(path);
     free(path);
 }
 
@@ -240,7 +252,8 @@ static void draw_all(const cJSON *document, const char *folder, int *rendered, c
             page_name(plots[i], page, name);
             int status = draw(folder, name);
             if (status == NOT_FOUND) {
-                *note = "gnuplot was not found: the data and scripts were written, draw them with gnuplot later";
+                *note =
+                    "gnuplot was not found: the data and scripts were written, draw them with gnuplot later";
                 return;
             }
             if (status == 0)
@@ -259,8 +272,8 @@ ab_status ab_plots_write(const cJSON *document, const char *folder, int *rendere
         int pages = plots[i]->pages(document);
         for (int page = 0; page < pages; page++) AB_TRY(write_page(document, plots[i], page, folder));
     }
-    clear_log(folder, false);
+    drop_log(folder);
     draw_all(document, folder, rendered, note);
-    clear_log(folder, true);
+    if (!*note) drop_log(folder); /* nothing failed: it holds warnings at most */
     return AB_OK;
 }

@@ -56,7 +56,6 @@ static void print_list(const ab_grid_lines *lines, FILE *out) {
         print_escaped(lines->line[i].text, out);
         fputc('\n', out);
     }
-    if (lines->count > 0) fputc('\n', out);
 }
 
 static void print_grid(const ab_grid *grid, FILE *out) {

@@ -2,7 +2,7 @@
  * cells[].summary and noise_floor and touches nothing besides.
  *
  * Definitions
- *   loss_final      mean of the last min(20, n) losses of a cell that ran all its steps
+ *   loss_final      mean of the last min(20, n) losses of a cell that ran all config.steps steps
  *   baseline        the O0 cell of the same model, seed and device that is no twin; of several the one with the same half
  *                   format, then the one with the same loss-scale policy, then the first
  *   loss_gap        loss_final minus the baseline's
@@ -81,10 +81,10 @@ static void add_reason(reasons *list, const char *format, ...) {
 
 /* ---- loss ------------------------------------------------------------------------------------------------ */
 
-static figure final_loss(const cJSON *cell) {
+static figure final_loss(const cJSON *document, const cJSON *cell) {
     const cJSON *losses = ab_json_at(cell, "loss"), *loss = losses ? losses->child : NULL;
     int n = cJSON_GetArraySize(losses), used = n < FINAL_LOSSES ? n : FINAL_LOSSES, step = 0;
-    double total = ab_json_number(cell, "steps_total", n), sum = 0;
+    double total = ab_json_number(document, "config.steps", n), sum = 0;
     if (n == 0) return unknown("no step was trained");
     if (n < total) return unknown("stopped after %d of %.0f steps", n, total);
     for (; loss && step < n - used; loss = loss->next) step++;
@@ -394,7 +394,7 @@ static ab_status set(cJSON *object, const char *key, cJSON *value) {
 /* ---- the whole ------------------------------------------------------------------------------------------- */
 
 static ab_status measure(const cJSON *document, facts *f) {
-    f->loss_final = final_loss(f->cell);
+    f->loss_final = final_loss(document, f->cell);
     AB_TRY(time_steps(f));
     f->rate = sample_rate(document, f);
     f->peak = number_at(f->cell, "memory_bytes.total");

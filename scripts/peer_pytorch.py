@@ -716,24 +716,25 @@ BASE = {"net": "lenet5", "data": "fashion_mnist", "normalize": "standard", "leve
 TINY = {"net": "tests/golden/tiny.json", "data": "tests/golden/data", "batch": 8, "lr": 0.05, "steps": 3}
 LENET5 = {"net": "lenet5", "lr": 0.01}
 MLP = {"net": "mlp", "lr": 0.005}
-RESNET8 = {"net": "resnet8", "lr": 0.01, "seed": 3, "steps": 3}
+RESNET8 = {"net": "resnet8", "lr": 0.01, "seed": 4}  # no relu of step 1 within rounding of 0: see the README
+RESNET8_HALF = {**RESNET8, "seed": 17, "steps": 3}
 HALF_LEVELS = ({"level": "O1"}, {"level": "O2"}, {"level": "O3"})
 
 TRACES = [
     *({**TINY, "steps": 10, "optimizer": o} for o in ("sgd", "momentum", "nesterov")),
-    *({**TINY, "steps": 10, "optimizer": "adam", "lr": 0.001, "level": level} for level in ("O0",)),
+    {**TINY, "steps": 10, "optimizer": "adam", "lr": 0.001},
     *({**TINY, **level, "half": half} for level in HALF_LEVELS for half in HALF),
     {**TINY, "level": "O2", "optimizer": "adam", "lr": 0.001},
     {**TINY, "level": "O3", "scale": 128.0},
     {**TINY, "level": "O2", "scale": 1024.0},
-    {**TINY, "level": "O2", "normalize": "none", "lr": 0.0001, "steps": 8},
+    {**TINY, "net": "mlp", "level": "O2", "normalize": "none", "lr": 1e-5, "steps": 8},  # skips three steps
     *({**net, "steps": 60} for net in (LENET5, MLP)),
     *({**net, **level} for net in (LENET5, MLP) for level in HALF_LEVELS),
     {**LENET5, "level": "O2", "half": "bf16"},
     {**MLP, "optimizer": "adam", "lr": 0.001},
     {**MLP, "optimizer": "nesterov", "steps": 20},
-    {**RESNET8, "steps": 10},
-    *({**RESNET8, **level} for level in HALF_LEVELS),
+    RESNET8,
+    *({**RESNET8_HALF, **level} for level in HALF_LEVELS),
 ]
 
 # Which honest configuration each mistake is planted in.
@@ -767,14 +768,15 @@ def write_trace(path, document):
     print(os.path.relpath(path, ROOT), os.path.getsize(path), "bytes")
 
 
-def regenerate():
-    for entry in TRACES:
-        config = {**BASE, **entry}
-        write_trace(os.path.join(GOLDEN, trace_name(config)), make_trace(config))
-    for plant, entry in PLANTED.items():
-        config = {**BASE, **TINY, **entry}
-        document = {**make_trace({**config, "steps": 2}, plant), "honest": trace_name(config)}
-        write_trace(os.path.join(GOLDEN, "planted", plant + ".json"), document)
+def regenerate(part):
+    """The traces whose file name has `part` in it."""
+    for config in ({**BASE, **entry} for entry in TRACES):
+        if part in trace_name(config):
+            write_trace(os.path.join(GOLDEN, trace_name(config)), make_trace(config))
+    for plant, config in ((plant, {**BASE, **TINY, **entry}) for plant, entry in PLANTED.items()):
+        if part in plant:
+            document = {**make_trace({**config, "steps": 2}, plant), "honest": trace_name(config)}
+            write_trace(os.path.join(GOLDEN, "planted", plant + ".json"), document)
 
 
 # ---- the data of the tiny network ---------------------------------------------------------------------------------
@@ -884,7 +886,8 @@ def parse(arguments):
     parser.add_argument("--out", help="write one trace here (- for standard output)")
     parser.add_argument("--plant", choices=PLANTS, metavar="NAME",
                         help="\n".join(f"{name}: {text}" for name, text in PLANTS.items()))
-    parser.add_argument("--regenerate", action="store_true", help="every committed trace")
+    parser.add_argument("--regenerate", nargs="?", const="", metavar="PART",
+                        help="the committed traces (those with PART in their names)")
     parser.add_argument("--write-data", metavar="DIR", help="the images of the tiny network")
     parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="distances of trace A from trace B")
     parser.add_argument("--bench", action="store_true", help="time steps and print JSON")
@@ -904,8 +907,8 @@ def main(arguments):
         print(json.dumps(distances(*(unpacked(path) for path in options.compare)), indent=1))
     elif options.write_data:
         write_fixture(options.write_data)
-    elif options.regenerate:
-        regenerate()
+    elif options.regenerate is not None:
+        regenerate(options.regenerate)
     elif options.out:
         document = make_trace({key: getattr(options, key) for key in BASE}, options.plant)
         if options.out == "-":

@@ -257,12 +257,12 @@ static ab_status wire_input_grad(compiler *c, ab_plan_node *node, int i, int *se
     int t = node->in[i];
     if (!c->needs_grad[t]) return AB_OK;
     ab_plan_tensor value = c->plan->tensor[t];
-    bool first = c->grad[t] == AB_NONE;
-    if (first)
-        AB_TRY(add_named(c, value.shape, value.format, AB_MEM_activation_gradients, true, &c->grad[t],
-                         "%.*s.grad", AB_PLAN_NAME - 8, value.name));
-    node->in_grad[i] = c->grad[t];
-    if (!first) {
+    if (c->grad[t] == AB_NONE) {
+        int grad; /* c->grad may move while the tensor is added */
+        AB_TRY(add_named(c, value.shape, value.format, AB_MEM_activation_gradients, true, &grad, "%.*s.grad",
+                         AB_PLAN_NAME - 8, value.name));
+        node->in_grad[i] = c->grad[t] = grad;
+    } else {
         AB_TRY(add_named(c, value.shape, value.format, AB_MEM_activation_gradients, true, &node->in_grad[i],
                          "%.*s.grad.%d", AB_PLAN_NAME - 24, value.name, seen[t]));
         node->in_sum[i] = c->grad[t];

@@ -94,7 +94,7 @@ static ab_status check_dims(const idx_file *file) {
 }
 
 static ab_status read_header(idx_file *file) {
-    uint8_t header[4 + 4 * MAX_DIMS];
+    uint8_t header[4 + 4 * MAX_DIMS] = {0};
     size_t bytes = 4 + 4 * (size_t)file->dims, got = 0;
     const uint32_t expected = 0x00000800u | (uint32_t)file->dims;
     AB_TRY(read_some(file, header, bytes, &got));
@@ -106,7 +106,7 @@ static ab_status read_header(idx_file *file) {
     if (got < bytes)
         return ab_fail(AB_INPUT, "%s: expected an IDX header of %d bytes, found a file of %d", file->path,
                        (int)bytes, (int)got);
-    for (int i = 0; i < file->dims; i++) file->dim[i] = big_endian(header + 4 + 4 * i);
+    for (int i = 0; i < file->dims; i++) file->dim[i] = big_endian(header + 4 * (size_t)(i + 1));
     return check_dims(file);
 }
 

@@ -71,7 +71,7 @@ static void make_sample(uint64_t seed, uint32_t sample, uint8_t *pixel, uint8_t 
     const stripes s = draw_sample(seed, sample, label);
     ab_rng_block block = {{0}}; /* two pixels a word, eight a block */
     for (int i = 0; i < PIXELS; i++) {
-        if (i % 8 == 0) block = ab_rng_at(seed, AB_RNG_SYNTHETIC, sample, (uint64_t)(NOISE_INDEX + i / 8));
+        if (i % 8 == 0) block = ab_rng_at(seed, AB_RNG_SYNTHETIC, sample, NOISE_INDEX + (uint64_t)i / 8);
         uint32_t word = block.word[i % 8 / 2] >> (i % 2 * 16);
         double value = 255.0 * (shade(&s, i / SIDE, i % SIDE) + noise_level * noise(word));
         pixel[i] = (uint8_t)(value <= 0 ? 0 : value >= 255 ? 255 : value + 0.5);

@@ -2,8 +2,18 @@
  * file go through the same code.
  *
  * File: {"format": "ampbench-net-1", "name", "text", "input": {"height", "width", "channels"}, "defaults": {...},
- * "init": {...}, "ops": [{"name", "op", "in", <torch's keywords>, "init"}]}. "in" is a name or an array of names of earlier
- * ops, "input" or "targets"; absent: the op before (the first op: "input"). The last op is the loss. */
+ * "init": {...}, "ops": [{"name", "op", "in", <torch's keywords>, "init"}]}; "text", "defaults" and "init" may be absent.
+ *
+ * - "name": 1 to 64 of A-Z a-z 0-9 _ . -, different for every op and not "input" or "targets".
+ * - "in": the name of an earlier op or "input", or an array of such names; absent: the op before (the first op: "input").
+ *   The last op is the loss; its last input is "targets", which may be left out and occurs nowhere else. Every other op
+ *   is read by a later one.
+ * - "defaults": {"optimizer", "lr", "batch", "epochs"}, each optional: momentum, 0.01, 64, 1.
+ * - "init": {"weight": {"kind": "normal", "std": 0.02}, "bias": {"kind": "zeros"}} by parameter name; kinds zeros, ones,
+ *   uniform (with "bound") and normal (with "std"). An op's own "init" comes first, then the file's, then torch's default.
+ *   The file's does not reach batch norms: a rule for weights is not meant for their scale.
+ *
+ * Files are strict JSON in UTF-8, at most 1 MiB, 32 levels deep, 4,096 ops; no value has more than 2^40 elements. */
 #ifndef AB_BENCH_NETS_NET_H
 #define AB_BENCH_NETS_NET_H
 

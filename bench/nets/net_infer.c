@@ -64,7 +64,7 @@ ab_status ab_net_make_params(ab_net *net) {
     AB_TRY_GOTO(ab_net_infer(net, batch, shape));
     for (int i = 0; i < net->ops; i++) AB_TRY_GOTO(make_op_params(net, &net->op[i], batch, shape));
     const ab_net_op *loss = &net->op[net->ops - 1];
-    ab_shape in[AB_MAX_INPUTS];
+    ab_shape in[AB_MAX_INPUTS] = {{0}};
     input_shapes(net, loss, batch, shape, in);
     net->classes = in[0].dim[in[0].ndim - 1];
 out:

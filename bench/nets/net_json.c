@@ -195,7 +195,7 @@ ab_status ab_net_json_parse(const char *text, size_t length, const char *path, c
         return ab_fail(AB_CONFIG, "%s: expected a network file of at most %d bytes, found a larger one", path,
                        (int)AB_NET_JSON_BYTES);
     scanner s = {.at = text, .end = text + length, .line_start = text, .path = path, .line = 1};
-    s.value_line = malloc((length + 1) * sizeof *s.value_line);
+    s.value_line = calloc(length + 1, sizeof *s.value_line);
     if (!s.value_line) return ab_fail(AB_NO_MEMORY, "%s: cannot allocate memory for the file", path);
     ab_status status = AB_OK;
     AB_TRY_GOTO(scan_document(&s));

@@ -149,8 +149,9 @@ static ab_status read_op_name(const parser *p, const cJSON *object, int i) {
 }
 
 static ab_status read_op_names(const parser *p) {
-    const cJSON *object = p->ops->child;
-    for (int i = 0; i < p->net->ops; i++, object = object->next) AB_TRY(read_op_name(p, object, i));
+    const cJSON *object = NULL;
+    int i = 0;
+    cJSON_ArrayForEach(object, p->ops) AB_TRY(read_op_name(p, object, i++));
     return AB_OK;
 }
 
@@ -235,15 +236,22 @@ static ab_status read_inputs(const parser *p, const cJSON *object, int i) {
     return AB_OK;
 }
 
+static ab_status check_loss(const parser *p, const cJSON *object, int i) {
+    const ab_op *op = p->net->op[i].op;
+    const bool last = i + 1 == p->net->ops;
+    if (op->is_loss == last) return AB_OK;
+    if (last)
+        return ab_net_json_fail(&p->place, object, "expected a loss as the last op, found %s", op->name);
+    return ab_net_json_fail(&p->place, object, "expected a loss as the last op only, found %s before '%s'",
+                            op->name, p->names[i + 2]);
+}
+
 static ab_status read_op(parser *p, const cJSON *object, int i) {
     ab_net_op *op = &p->net->op[i];
     p->place.op = op->name;
     AB_TRY(read_op_kind(p, object, op));
     AB_TRY(ab_net_read_attrs(&p->place, object, op));
-    if (op->op->is_loss && i + 1 < p->net->ops)
-        return ab_net_json_fail(&p->place, object,
-                                "expected a loss as the last op only, found %s before '%s'", op->op->name,
-                                p->names[i + 2]);
+    AB_TRY(check_loss(p, object, i));
     AB_TRY(read_inputs(p, object, i));
     p->place.op = NULL;
     return AB_OK;
@@ -252,8 +260,9 @@ static ab_status read_op(parser *p, const cJSON *object, int i) {
 static ab_status read_ops(parser *p) {
     AB_TRY(open_ops(p));
     AB_TRY(read_op_names(p));
-    const cJSON *object = p->ops->child;
-    for (int i = 0; i < p->net->ops; i++, object = object->next) AB_TRY(read_op(p, object, i));
+    const cJSON *object = NULL;
+    int i = 0;
+    cJSON_ArrayForEach(object, p->ops) AB_TRY(read_op(p, object, i++));
     return AB_OK;
 }
 
@@ -266,11 +275,7 @@ static bool is_used(const ab_net *net, int i) {
     return false;
 }
 
-static ab_status check_structure(const ab_net *net) {
-    const ab_net_op *last = &net->op[net->ops - 1];
-    if (!last->op->is_loss)
-        return ab_fail(AB_CONFIG, "%s:%d: op '%s': expected a loss as the last op, found %s", net->path,
-                       last->line, last->name, last->op->name);
+static ab_status check_all_used(const ab_net *net) {
     for (int i = 0; i + 1 < net->ops; i++)
         if (!is_used(net, i))
             return ab_fail(AB_CONFIG, "%s:%d: op '%s': expected a later op that reads its output, found none",
@@ -281,7 +286,7 @@ static ab_status check_structure(const ab_net *net) {
 static ab_status build(parser *p) {
     AB_TRY(read_head(p));
     AB_TRY(read_ops(p));
-    AB_TRY(check_structure(p->net));
+    AB_TRY(check_all_used(p->net));
     AB_TRY(ab_net_make_params(p->net));
     return ab_net_read_init(p->document, p->ops, p->net);
 }

@@ -8,67 +8,41 @@
 #include <cpuid.h>
 #include <immintrin.h>
 
-enum { LANES = 8 };
+enum {
+    LANES = 8,
+    NEAREST = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC,
+    ZERO = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC,
+    UP = _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC,
+    DOWN = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC
+};
 
-/* The rounding is part of the instruction, so each mode is a function; they share this body. */
-__attribute__((target("avx,f16c"), always_inline)) static inline __m256 load(const float *values,
-                                                                             int64_t left) {
-    float padded[LANES] = {0};
-    if (left >= LANES) return _mm256_loadu_ps(values);
-    memcpy(padded, values, (size_t)left * sizeof *values);
-    return _mm256_loadu_ps(padded);
-}
-
-static void store(uint16_t *codes, const uint16_t *block, int64_t left) {
-    memcpy(codes, block, (size_t)(left < LANES ? left : LANES) * sizeof *codes);
-}
-
+/* The mode is a field of the instruction, so each mode is a function. */
 __attribute__((target("avx,f16c"))) static void fp16_rne(uint16_t *codes, const float *values, int64_t n) {
-    uint16_t block[LANES];
-    for (int64_t i = 0; i < n; i += LANES) {
-        __m128i half =
-            _mm256_cvtps_ph(load(values + i, n - i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-        _mm_storeu_si128((__m128i *)(void *)block, half);
-        store(codes + i, block, n - i);
-    }
+    for (int64_t i = 0; i < n; i += LANES)
+        _mm_storeu_si128((__m128i *)(void *)(codes + i),
+                         _mm256_cvtps_ph(_mm256_loadu_ps(values + i), NEAREST));
 }
 
 __attribute__((target("avx,f16c"))) static void fp16_rz(uint16_t *codes, const float *values, int64_t n) {
-    uint16_t block[LANES];
-    for (int64_t i = 0; i < n; i += LANES) {
-        __m128i half = _mm256_cvtps_ph(load(values + i, n - i), _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
-        _mm_storeu_si128((__m128i *)(void *)block, half);
-        store(codes + i, block, n - i);
-    }
+    for (int64_t i = 0; i < n; i += LANES)
+        _mm_storeu_si128((__m128i *)(void *)(codes + i), _mm256_cvtps_ph(_mm256_loadu_ps(values + i), ZERO));
 }
 
 __attribute__((target("avx,f16c"))) static void fp16_ru(uint16_t *codes, const float *values, int64_t n) {
-    uint16_t block[LANES];
-    for (int64_t i = 0; i < n; i += LANES) {
-        __m128i half = _mm256_cvtps_ph(load(values + i, n - i), _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC);
-        _mm_storeu_si128((__m128i *)(void *)block, half);
-        store(codes + i, block, n - i);
-    }
+    for (int64_t i = 0; i < n; i += LANES)
+        _mm_storeu_si128((__m128i *)(void *)(codes + i), _mm256_cvtps_ph(_mm256_loadu_ps(values + i), UP));
 }
 
 __attribute__((target("avx,f16c"))) static void fp16_rd(uint16_t *codes, const float *values, int64_t n) {
-    uint16_t block[LANES];
-    for (int64_t i = 0; i < n; i += LANES) {
-        __m128i half = _mm256_cvtps_ph(load(values + i, n - i), _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
-        _mm_storeu_si128((__m128i *)(void *)block, half);
-        store(codes + i, block, n - i);
-    }
+    for (int64_t i = 0; i < n; i += LANES)
+        _mm_storeu_si128((__m128i *)(void *)(codes + i), _mm256_cvtps_ph(_mm256_loadu_ps(values + i), DOWN));
 }
 
 __attribute__((target("avx512f,avx512vl,avx512bf16"))) static void bf16_rne(uint16_t *codes,
                                                                             const float *values, int64_t n) {
-    uint16_t block[LANES];
     for (int64_t i = 0; i < n; i += LANES) {
-        float padded[LANES] = {0};
-        memcpy(padded, values + i, (size_t)(n - i < LANES ? n - i : LANES) * sizeof *values);
-        __m128bh half = _mm256_cvtneps_pbh(_mm256_loadu_ps(padded));
-        memcpy(block, &half, sizeof block);
-        store(codes + i, block, n - i);
+        __m128bh half = _mm256_cvtneps_pbh(_mm256_loadu_ps(values + i));
+        memcpy(codes + i, &half, sizeof half);
     }
 }
 

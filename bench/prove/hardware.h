@@ -11,7 +11,7 @@ typedef struct ab_hardware_convert {
     const ab_format *format;
     ab_round_mode mode;
     bool flushes_inputs; /* it takes fp32 subnormals for zero: not comparable there */
-    void (*convert)(uint16_t *codes, const float *values, int64_t n);
+    void (*convert)(uint16_t *codes, const float *values, int64_t n); /* n: a multiple of 8 */
 } ab_hardware_convert;
 
 /* What this CPU offers for the pair (not saturating, subnormals kept), or NULL. */

@@ -69,8 +69,8 @@ ab_status ab_options_parse(int argc, char *const *argv, ab_options *options) {
     for (int i = 0; i < AB_OPTION_COUNT; i++) options->text[i] = rows[i].argument ? rows[i].fallback : NULL;
     for (int i = 1; i < argc; i++) {
         const char *word = strcmp(argv[i], "-h") == 0 ? "--help" : argv[i];
-        ab_option_id id;
-        const char *value;
+        ab_option_id id = AB_OPTION_help;
+        const char *value = NULL;
         if (word[0] != '-')
             return ab_fail(AB_USAGE, "expected an option, found '%s' (see `ampbench run --help`)", word);
         AB_TRY(find_option(word, &id, &value));

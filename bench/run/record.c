@@ -414,12 +414,7 @@ ab_status ab_record_create(const ab_run_config *config, const ab_options *option
     cJSON *list = cJSON_AddArrayToObject(document, "cells");
     for (int i = 0; i < count; i++) cJSON_AddItemToArray(list, new_cell(config, &cells[i]));
     cJSON_AddNullToObject(document, "noise_floor");
-    cJSON *warnings = cJSON_AddArrayToObject(document, "warnings");
-    if (config->why_not_gpu) {
-        char text[256];
-        snprintf(text, sizeof text, "the GPU is not used: %s", config->why_not_gpu);
-        cJSON_AddItemToArray(warnings, cJSON_CreateString(text));
-    }
+    cJSON_AddArrayToObject(document, "warnings");
     *result = document;
     return AB_OK;
 }

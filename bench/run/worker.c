@@ -5,6 +5,7 @@
 #include "bench/run/config.h"
 #include "bench/run/json_lines.h"
 #include "bench/run/shared_data.h"
+#include "kernels/core/parallel.h"
 
 #include <inttypes.h>
 #include <omp.h>
@@ -213,6 +214,7 @@ static ab_status run_task(const ab_worker_task *task, int argc, char **argv) {
     AB_TRY(ab_run_config_create(&options, task->data_fd < 0, &config));
     if (task->data_fd >= 0) AB_TRY(ab_shared_data_map((int)task->data_fd, &config.data));
     omp_set_num_threads(config.threads);
+    AB_TRY(ab_parallel_start(config.threads));
     AB_TRY(ab_run_config_steps(&options, &config));
     AB_TRY(find_spec(&config, task->cell, &spec));
     ab_status status = run_cell(task, &config, &spec, options.text[AB_OPTION_save_weights]);

@@ -4,6 +4,7 @@
 #include "bench/tensorfile/safetensors.h"
 
 #include "bench/tensorfile/json_scan.h"
+#include "bench/tensorfile/json_text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -322,27 +323,14 @@ const ab_tensor_reader ab_tensor_reader_safetensors = {
 
 /* ---- writing --------------------------------------------------------------------------------------------- */
 
-static void write_json_text(FILE *out, const char *text) {
-    fputc('"', out);
-    for (const char *c = text; *c; c++) {
-        if (*c == '"' || *c == '\\')
-            fprintf(out, "\\%c", *c);
-        else if ((unsigned char)*c < 0x20)
-            fprintf(out, "\\u%04x", (unsigned)*c);
-        else
-            fputc(*c, out);
-    }
-    fputc('"', out);
-}
-
 static void write_metadata(FILE *out, const char *const *pairs) {
-    write_json_text(out, metadata_key);
+    ab_json_put_text(out, metadata_key);
     fputs(":{", out);
     for (int i = 0; pairs[i]; i += 2) {
         if (i > 0) fputc(',', out);
-        write_json_text(out, pairs[i]);
+        ab_json_put_text(out, pairs[i]);
         fputc(':', out);
-        write_json_text(out, pairs[i + 1]);
+        ab_json_put_text(out, pairs[i + 1]);
     }
     fputc('}', out);
 }
@@ -361,7 +349,7 @@ static ab_status make_header(const ab_safetensor_item *items, int count, const c
     for (int i = 0; i < count; i++) {
         char shape[AB_SHAPE_TEXT];
         if (i > 0 || metadata) fputc(',', out);
-        write_json_text(out, items[i].name);
+        ab_json_put_text(out, items[i].name);
         fprintf(out, ":{\"dtype\":\"F32\",\"shape\":%s,\"data_offsets\":[%" PRId64 ",%" PRId64 "]}",
                 ab_shape_text(&items[i].shape, shape), offset, offset + item_bytes(&items[i]));
         offset += item_bytes(&items[i]);

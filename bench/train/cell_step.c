@@ -2,13 +2,13 @@
 #include "bench/train/cell_state.h"
 
 #include "kernels/convert.h"
+#include "kernels/core/parallel.h"
 
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { OBSERVE_BLOCK = 1 << 14, UNSCALE_BLOCK = 1 << 12, PARALLEL_FROM = 1 << 16 };
+enum { OBSERVE_BLOCK = 1 << 16, UNSCALE_BLOCK = 1 << 14 };
 
 /* ---- forward --------------------------------------------------------------------------------------------- */
 
@@ -45,20 +45,27 @@ static ab_status forward(ab_cell *cell, int nodes) {
 
 /* ---- backward -------------------------------------------------------------------------------------------- */
 
+typedef struct observe_job {
+    ab_observer *observer;
+    const ab_tensor *tensor;
+    int64_t count;
+} observe_job;
+
+static void observe_block(void *argument, int64_t block, int lane) {
+    const observe_job *job = argument;
+    int64_t first = block * OBSERVE_BLOCK, left = job->count - first;
+    const float *values = job->tensor->data;
+    job->observer->see(job->observer, job->tensor->id, lane, values + first,
+                       left < OBSERVE_BLOCK ? left : OBSERVE_BLOCK);
+}
+
 /* Shows a finished fp32 gradient to the observer; half ones were shown when they were cast. */
 static void observe_fp32(ab_cell *cell, int number) {
-    ab_observer *observer = cell->exec.observer;
-    if (!observer || number == AB_NONE) return;
+    if (!cell->exec.observer || number == AB_NONE) return;
     const ab_tensor *tensor = &cell->tensor[number];
     if (tensor->id < 0 || tensor->format != &ab_format_fp32) return;
-    const float *values = tensor->data;
-    int64_t count = ab_tensor_count(tensor), blocks = (count + OBSERVE_BLOCK - 1) / OBSERVE_BLOCK;
-#pragma omp parallel for schedule(static) if (count >= PARALLEL_FROM)
-    for (int64_t b = 0; b < blocks; b++) {
-        int64_t left = count - b * OBSERVE_BLOCK;
-        observer->see(observer, tensor->id, omp_get_thread_num(), values + b * OBSERVE_BLOCK,
-                      left < OBSERVE_BLOCK ? left : OBSERVE_BLOCK);
-    }
+    observe_job job = {cell->exec.observer, tensor, ab_tensor_count(tensor)};
+    ab_parallel_for((job.count + OBSERVE_BLOCK - 1) / OBSERVE_BLOCK, observe_block, &job);
 }
 
 static ab_status node_backward(ab_cell *cell, int n) {
@@ -97,24 +104,37 @@ static ab_status backward(ab_cell *cell) {
 
 /* ---- unscale and update ---------------------------------------------------------------------------------- */
 
+typedef struct unscale_job {
+    ab_tensor *to;
+    const ab_tensor *from;
+    float inverse;
+    _Atomic int found; /* a value was inf or nan */
+} unscale_job;
+
+static void unscale_block(void *argument, int64_t block, int lane) {
+    unscale_job *job = argument;
+    (void)lane;
+    float values[UNSCALE_BLOCK];
+    int found = 0;
+    int64_t first = block * UNSCALE_BLOCK, left = ab_tensor_count(job->from) - first;
+    int64_t n = left < UNSCALE_BLOCK ? left : UNSCALE_BLOCK;
+    ab_widen(values, (const char *)job->from->data + ab_format_bytes(job->from->format, first),
+             job->from->format, n);
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        found |= (bits & 0x7F800000u) == 0x7F800000u;
+        values[i] *= job->inverse;
+    }
+    ab_narrow((char *)job->to->data + ab_format_bytes(job->to->format, first), job->to->format, values, n);
+    if (found) job->found = 1;
+}
+
 /* to = from * inverse, rounded to to's format. Returns whether a value of `from` was not finite. */
 static bool unscale(ab_tensor *to, const ab_tensor *from, float inverse) {
-    int64_t count = ab_tensor_count(from), blocks = (count + UNSCALE_BLOCK - 1) / UNSCALE_BLOCK;
-    int found = 0;
-#pragma omp parallel for schedule(static) reduction(| : found) if (count >= PARALLEL_FROM)
-    for (int64_t b = 0; b < blocks; b++) {
-        float values[UNSCALE_BLOCK];
-        int64_t first = b * UNSCALE_BLOCK, n = count - first < UNSCALE_BLOCK ? count - first : UNSCALE_BLOCK;
-        ab_widen(values, (const char *)from->data + ab_format_bytes(from->format, first), from->format, n);
-        for (int64_t i = 0; i < n; i++) {
-            uint32_t bits;
-            memcpy(&bits, &values[i], sizeof bits);
-            found |= (bits & 0x7F800000u) == 0x7F800000u; /* inf or nan */
-            values[i] *= inverse;
-        }
-        ab_narrow((char *)to->data + ab_format_bytes(to->format, first), to->format, values, n);
-    }
-    return found != 0;
+    unscale_job job = {.to = to, .from = from, .inverse = inverse};
+    ab_parallel_for((ab_tensor_count(from) + UNSCALE_BLOCK - 1) / UNSCALE_BLOCK, unscale_block, &job);
+    return job.found != 0;
 }
 
 static bool has_masters(const ab_plan *plan) {

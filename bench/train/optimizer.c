@@ -3,10 +3,11 @@
 
 #include "kernels/convert.h"
 #include "kernels/core/nearest.h"
+#include "kernels/core/parallel.h"
 
 #include <string.h>
 
-enum { BLOCK = 1024, PARALLEL_FROM = 1 << 16 };
+enum { BLOCK = 1024, BLOCKS_PER_CHUNK = 32 };
 
 #define AB_OPTIMIZER(name, file) extern const ab_optimizer ab_optimizer_##name;
 #include "bench/train/optimizers.def"
@@ -60,13 +61,17 @@ static void update_block(const update_args *u, int64_t first, int64_t n) {
     ab_narrow(element(u->weight, first), u->weight->format, weight, n);
 }
 
+static void update_chunk(void *argument, int64_t chunk, int lane) {
+    const update_args *u = argument;
+    (void)lane;
+    int64_t count = ab_tensor_count(u->weight), first = chunk * BLOCK * BLOCKS_PER_CHUNK;
+    for (int b = 0; b < BLOCKS_PER_CHUNK && first < count; b++, first += BLOCK)
+        update_block(u, first, count - first < BLOCK ? count - first : BLOCK);
+}
+
 void ab_optimizer_step(const ab_optimizer *optimizer, const ab_optimizer_config *config, int64_t taken,
                        ab_tensor *weight, const ab_tensor *grad, ab_tensor *const *state) {
     update_args args = {optimizer, config, taken, weight, grad, state};
-    int64_t count = ab_tensor_count(weight), blocks = (count + BLOCK - 1) / BLOCK;
-#pragma omp parallel for schedule(static) if (count >= PARALLEL_FROM)
-    for (int64_t b = 0; b < blocks; b++) {
-        int64_t left = count - b * BLOCK;
-        update_block(&args, b * BLOCK, left < BLOCK ? left : BLOCK);
-    }
+    int64_t chunk = (int64_t)BLOCK * BLOCKS_PER_CHUNK;
+    ab_parallel_for((ab_tensor_count(weight) + chunk - 1) / chunk, update_chunk, &args);
 }

@@ -7,10 +7,12 @@
 #define AB_MUST_CHECK __attribute__((warn_unused_result))
 #define AB_PRINTF(fmt_index, first_arg) __attribute__((format(printf, fmt_index, first_arg)))
 #define AB_UNUSED __attribute__((unused))
+#define AB_FORCE_INLINE __attribute__((always_inline)) inline
 #else
 #define AB_MUST_CHECK
 #define AB_PRINTF(fmt_index, first_arg)
 #define AB_UNUSED
+#define AB_FORCE_INLINE inline
 #endif
 
 #if defined(__cplusplus)

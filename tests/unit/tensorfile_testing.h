@@ -16,12 +16,15 @@
 /* A growing array of bytes. */
 typedef struct bytes {
     uint8_t *at;
-    size_t size;
+    size_t size, capacity; /* capacity 0: `at` holds just the size */
 } bytes;
 
 static inline void put(bytes *to, const void *from, size_t n) {
-    to->at = realloc(to->at, to->size + n + 1);
-    assert_non_null(to->at);
+    if (to->size + n >= to->capacity) {
+        to->capacity = 2 * (to->size + n) + 16;
+        to->at = realloc(to->at, to->capacity);
+        assert_non_null(to->at);
+    }
     if (n > 0) memcpy(to->at + to->size, from, n);
     to->size += n;
 }
@@ -30,7 +33,7 @@ static inline void put_text(bytes *to, const char *text) { put(to, text, strlen(
 
 /* `width` bytes, little-endian. */
 static inline void put_number(bytes *to, uint64_t number, int width) {
-    for (int i = 0; i < width; i++) put(to, &(uint8_t){(uint8_t)(number >> (8 * i))}, 1);
+    for (int i = 0; i < width; i++) put(to, &(uint8_t){(uint8_t)(i < 8 ? number >> (8 * i) : 0)}, 1);
 }
 
 static inline void put_fill(bytes *to, int byte, size_t n) {
@@ -100,7 +103,7 @@ static inline ab_status try_all(const char *path, const bytes *b) {
 static inline void assert_every_truncation_refused(const char *path, const bytes *b) {
     assert_int_equal(try_all(path, b), AB_OK);
     for (size_t n = 0; n < b->size; n++) {
-        bytes prefix = {b->at, n};
+        bytes prefix = {b->at, n, 0};
         if (try_all(path, &prefix) != AB_INPUT) fail_msg("the first %zu bytes of %s were accepted", n, path);
     }
 }

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-enum { PIXELS = 28 * 28, SKIPPED = 77 };
+enum { PIXELS = 28 * 28, SPOT = 14 * 28 + 6, SKIPPED = 77 };
 
 static ab_data *open_data(int64_t side) {
     ab_data *data = NULL;
@@ -23,8 +23,8 @@ static void expect_split(const ab_images *images, int64_t count, const uint8_t *
                          const uint8_t *last, int64_t pixel_sum, int64_t label_sum) {
     assert_int_equal(images->count, count);
     assert_memory_equal(images->label, labels, 10);
-    assert_memory_equal(images->pixel + 14 * 28 + 6, first, 10);
-    assert_memory_equal(images->pixel + (count - 1) * PIXELS + 14 * 28 + 6, last, 10);
+    assert_memory_equal(images->pixel + SPOT, first, 10);
+    assert_memory_equal(images->pixel + (count - 1) * PIXELS + SPOT, last, 10);
     for (int64_t i = 0; i < count; i++) label_sum -= images->label[i];
     for (int64_t i = 0; i < count * PIXELS; i++) pixel_sum -= images->pixel[i];
     assert_int_equal(label_sum, 0);
@@ -63,7 +63,7 @@ static void labels_of_a_batch_follow_the_file(void **state) {
     (void)state;
     static const int32_t expected[4] = {9, 0, 0, 3};
     static const int64_t index[4] = {0, 1, 2, 3};
-    float *images = malloc(4 * 32 * 32 * sizeof *images);
+    float *images = malloc((size_t)4 * 32 * 32 * sizeof *images);
     int32_t labels[4];
     ab_data *data = open_data(32);
     ab_data_fill(data, AB_SPLIT_TRAIN, AB_NORMALIZE_UNIT, index, 4, images, labels);

@@ -155,13 +155,7 @@ static bytes ramp(int count) {
     char shape[32];
     snprintf(shape, sizeof shape, "(%d,)", count);
     bytes b = npy_header("<f4", shape);
-    b.at = realloc(b.at, b.size + 4 * (size_t)count);
-    assert_non_null(b.at);
-    for (int i = 0; i < count; i++) {
-        float value = (float)(i % 1000);
-        memcpy(b.at + b.size + 4 * (size_t)i, &value, sizeof value);
-    }
-    b.size += 4 * (size_t)count;
+    for (int i = 0; i < count; i++) put(&b, &(float){(float)(i % 1000)}, sizeof(float));
     return b;
 }
 
@@ -217,8 +211,7 @@ static void many_blocks_come_out_of_a_deflated_member(void **state) {
         bytes zip = zip_of(&p, 1);
         ab_tensorfile *file = NULL;
         int64_t seen = 0;
-        ab_block_visitor visitor = {.context = &seen, .lanes = 2, .see = check_ramp};
-        visitor.lanes = 1; /* check_ramp adds to one counter */
+        ab_block_visitor visitor = {.context = &seen, .lanes = 1, .see = check_ramp};
         assert_int_equal(ab_tensorfile_open_memory("x.npz", zip.at, (int64_t)zip.size, &file), AB_OK);
         assert_int_equal(ab_tensorfile_stream(file, &file->tensor[0], &visitor), AB_OK);
         assert_int_equal(seen, COUNT);
@@ -301,8 +294,9 @@ static void declared_sizes_are_not_believed(void **state) {
         {tell_zip64_huge, "found the directory"},
     };
     for (size_t i = 0; i < AB_COUNT_OF(deflated); i++) assert_lie_found(&deflated[i], true);
-    static const lie stored[] = {
-        {tell_more, "stored bytes"}, {tell_less, "stored bytes"}, {tell_not_deflated, "damaged"}};
+    static const lie stored[] = {{tell_more, "stored bytes"},
+                                 {tell_less, "stored bytes"},
+                                 {tell_not_deflated, "more bytes, found the end"}};
     for (size_t i = 0; i < AB_COUNT_OF(stored); i++) assert_lie_found(&stored[i], false);
 }
 
@@ -330,10 +324,10 @@ static void a_real_bomb_is_read_in_bounded_memory(void **state) {
     (void)state;
     enum { COUNT = 16 << 20 }; /* 64 MiB of zeros in 64 KiB */
     bytes content = npy_header("<f4", "(16777216,)");
-    content.at = realloc(content.at, content.size + 4u * COUNT);
-    assert_non_null(content.at);
-    memset(content.at + content.size, 0, 4u * COUNT);
-    content.size += 4u * COUNT;
+    void *zeros = calloc(COUNT, 4);
+    assert_non_null(zeros);
+    put(&content, zeros, 4U * COUNT);
+    free(zeros);
     part p = honest("x.npy", &content, true);
     bytes zip = zip_of(&p, 1);
     assert_true(zip.size < 100000);

@@ -1,0 +1,151 @@
+/* `ampbench report RESULT.json`: the table that the run printed, again or in another form, from the document alone. The
+ * summaries are computed anew, so that the table always follows from the raw record. */
+#define _POSIX_C_SOURCE 200809L /* isatty */
+#include "bench/cmd/cmd.h"
+#include "kernels/core/log.h"
+#include "kernels/core/nearest.h"
+#include "reports/result.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What was asked for; texts are borrowed from argv. */
+typedef struct request {
+    const char *document, *format, *csv, *markdown, *plots, *color;
+} request;
+
+typedef struct option {
+    const char *name;
+    const char **value;
+} option;
+
+static void print_help(void) {
+    puts("usage: ampbench report RESULT.json [OPTION]...\n\n"
+         "Prints the table of a result document; writes it in other forms; draws its plots.\n\n"
+         "  --format FORMAT   what goes to stdout (default table):");
+    for (int i = 0; i < ab_report_count(); i++)
+        printf("                      %-10s%s\n", ab_report_at(i)->name, ab_report_at(i)->text);
+    puts("  --csv FILE        write the CSV form to FILE too\n"
+         "  --markdown FILE   write the Markdown form to FILE too\n"
+         "  --plots DIR       write the plots' data and scripts to DIR, and pictures if gnuplot is there\n"
+         "  --color WHEN      auto (default), always or never; NO_COLOR is honoured\n"
+         "  --help            this text");
+}
+
+/* ---- options --------------------------------------------------------------------------------------------- */
+
+static ab_status unknown_option(const char *word, size_t length, const option *options, int count) {
+    const char *names[8];
+    char name[40];
+    for (int i = 0; i < count; i++) names[i] = options[i].name;
+    snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), word);
+    const char *near = ab_nearest(name, names, count);
+    return ab_fail(AB_USAGE, "report: unknown option '%s'%s%s%s", name, near ? "; did you mean '" : "",
+                   near ? near : "", near ? "'?" : "");
+}
+
+/* "--name VALUE" or "--name=VALUE"; advances *i over what it used. */
+static ab_status parse_option(int argc, char **argv, int *i, const option *options, int count) {
+    const char *word = argv[*i];
+    size_t length = strcspn(word, "=");
+    for (int k = 0; k < count; k++) {
+        if (strlen(options[k].name) != length || strncmp(options[k].name, word, length) != 0) continue;
+        if (word[length] == '=') {
+            *options[k].value = word + length + 1;
+            return AB_OK;
+        }
+        if (*i + 1 >= argc) return ab_fail(AB_USAGE, "report: %s expects a value", word);
+        *options[k].value = argv[++*i];
+        return AB_OK;
+    }
+    return unknown_option(word, length, options, count);
+}
+
+static ab_status parse(int argc, char **argv, request *r) {
+    const option options[] = {{"--format", &r->format},
+                              {"--csv", &r->csv},
+                              {"--markdown", &r->markdown},
+                              {"--plots", &r->plots},
+                              {"--color", &r->color}};
+    for (int i = 1; i < argc; i++) {
+        if (argv[i][0] == '-' && argv[i][1]) {
+            AB_TRY(parse_option(argc, argv, &i, options, (int)AB_COUNT_OF(options)));
+        } else if (r->document) {
+            return ab_fail(AB_USAGE, "report: expected one result document, found '%s' and '%s'", r->document,
+                           argv[i]);
+        } else {
+            r->document = argv[i];
+        }
+    }
+    if (!r->document)
+        return ab_fail(AB_USAGE, "report: expected a result document (see `ampbench report --help`)");
+    return AB_OK;
+}
+
+/* auto: a terminal that is not dumb, unless NO_COLOR says otherwise; CLICOLOR_FORCE also without a terminal. */
+static ab_status choose_color(const char *when, int *color) {
+    const char *no_color = getenv("NO_COLOR"), *force = getenv("CLICOLOR_FORCE"), *term = getenv("TERM");
+    bool dumb = term && strcmp(term, "dumb") == 0, forced = force && force[0] && strcmp(force, "0") != 0;
+    bool automatic = strcmp(when, "auto") == 0;
+    if (!automatic && strcmp(when, "always") != 0 && strcmp(when, "never") != 0)
+        return ab_fail(AB_USAGE, "report: --color: expected auto, always or never, found '%s'", when);
+    *color = strcmp(when, "always") == 0;
+    if (automatic && !(no_color && no_color[0])) *color = forced || (!dumb && isatty(STDOUT_FILENO));
+    return AB_OK;
+}
+
+/* ---- output ---------------------------------------------------------------------------------------------- */
+
+static ab_status write_file(const cJSON *document, const char *name, const char *path) {
+    const ab_report *report;
+    AB_TRY(ab_report_find(name, &report));
+    FILE *out = fopen(path, "wb");
+    if (!out) return ab_fail(AB_OUTPUT, "--%s: %s: cannot write: %s", name, path, strerror(errno));
+    ab_status status = report->write(document, out, 0);
+    bool failed = ferror(out) != 0;
+    failed |= fclose(out) != 0;
+    if (status == AB_OK && failed)
+        status = ab_fail(AB_OUTPUT, "--%s: %s: cannot write: %s", name, path, strerror(errno));
+    return status;
+}
+
+static ab_status draw_plots(const cJSON *document, const char *folder) {
+    int rendered;
+    const char *note;
+    AB_TRY(ab_plots_write(document, folder, &rendered, &note));
+    if (note) ab_warn("%s", note);
+    ab_info("%s: %d plots drawn", folder, rendered);
+    return AB_OK;
+}
+
+static ab_status print_report(const request *r, const ab_report *format, int color) {
+    cJSON *document = NULL;
+    ab_status status;
+    AB_TRY_GOTO(ab_result_load(r->document, &document));
+    AB_TRY_GOTO(ab_result_summarise(document));
+    AB_TRY_GOTO(format->write(document, stdout, color));
+    if (r->csv) AB_TRY_GOTO(write_file(document, "csv", r->csv));
+    if (r->markdown) AB_TRY_GOTO(write_file(document, "markdown", r->markdown));
+    if (r->plots) AB_TRY_GOTO(draw_plots(document, r->plots));
+out:
+    cJSON_Delete(document);
+    return status;
+}
+
+ab_status ab_cmd_report(int argc, char **argv) {
+    request r = {.format = "table", .color = "auto"};
+    const ab_report *format;
+    int color = 0;
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            print_help();
+            return AB_OK;
+        }
+    AB_TRY(parse(argc, argv, &r));
+    AB_TRY(choose_color(r.color, &color));
+    AB_TRY(ab_report_find(r.format, &format));
+    return print_report(&r, format, color);
+}

@@ -1,0 +1,231 @@
+/* Runs subjects through all inputs in chunks that stay in the first-level cache and compares them with the oracle. */
+#include "bench/prove/prove.h"
+
+#include "bench/prove/hardware.h"
+#include "bench/prove/oracle.h"
+#include "kernels/convert.h"
+#include "kernels/isa.h"
+
+#include <omp.h>
+#include <string.h>
+
+enum { CHUNK = 2048, BLOCK_BITS = 24 };
+
+/* ---- subjects --------------------------------------------------------------------------------------------- */
+
+static uint32_t fp32_bits(double x) {
+    float value = (float)x;
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+/* Neighbouring inputs mostly share their result, so decoding only what changed halves the time. */
+static void convert_scalar(const ab_format *format, const ab_rounding *rounding, const float *x, int64_t n,
+                           uint32_t *codes, uint32_t *values) {
+    for (int64_t i = 0; i < n; i++) {
+        codes[i] = (uint32_t)ab_format_encode(format, rounding, (double)x[i]);
+        bool same = i > 0 && codes[i] == codes[i - 1];
+        values[i] = same ? values[i - 1] : fp32_bits(ab_format_decode(format, codes[i]));
+    }
+}
+
+static void spread_codes(uint32_t *codes, const void *packed, size_t bytes, int64_t n) {
+    const uint8_t *bytes8 = packed;
+    const uint16_t *bytes16 = packed;
+    if (bytes == sizeof *bytes8)
+        for (int64_t i = 0; i < n; i++) codes[i] = bytes8[i];
+    else if (bytes == sizeof *bytes16)
+        for (int64_t i = 0; i < n; i++) codes[i] = bytes16[i];
+    else
+        memcpy(codes, packed, (size_t)n * sizeof *codes);
+}
+
+static bool is_plain_rne(const ab_rounding *rounding) {
+    return rounding->mode == AB_ROUND_NEAREST_EVEN && !rounding->saturate && rounding->ftz == AB_FTZ_NONE;
+}
+
+/* The array kernels at the CPU level in force. Codes go in and out once more, so that decoding is tried too; what
+ * ab_narrow and ab_widen do with stored formats takes the place of the generic kernels where they apply. */
+static void convert_vector(const ab_format *format, const ab_rounding *rounding, const float *x, int64_t n,
+                           uint32_t *codes, uint32_t *values) {
+    uint32_t packed[CHUNK];
+    float rounded[CHUNK], decoded[CHUNK];
+    bool stored = is_plain_rne(rounding) && format->storage_bytes == 2;
+    memcpy(rounded, x, (size_t)n * sizeof *x);
+    ab_round_array(rounded, format, rounding, n);
+    if (stored) {
+        ab_narrow(packed, format, x, n);
+        ab_widen(decoded, packed, format, n);
+    } else {
+        ab_encode_array(packed, format, rounding, x, n);
+        ab_decode_array(decoded, packed, format, n);
+    }
+    spread_codes(codes, packed, ab_code_bytes(format), n);
+    memcpy(values, rounded, (size_t)n * sizeof *values);
+    if (memcmp(rounded, decoded, (size_t)n * sizeof *rounded) == 0) return;
+    for (int64_t i = 0; i < n; i++) /* where the two ways disagree, make the code wrong */
+        if (memcmp(&rounded[i], &decoded[i], sizeof rounded[i]) != 0) codes[i] = ~codes[i];
+}
+
+/* The values are our own widening of what the instruction gave. */
+static void convert_hardware(const ab_format *format, const ab_rounding *rounding, const float *x, int64_t n,
+                             uint32_t *codes, uint32_t *values) {
+    uint16_t packed[CHUNK];
+    float widened[CHUNK];
+    ab_hardware_find(format, rounding)->convert(packed, x, n);
+    ab_widen(widened, packed, format, n);
+    spread_codes(codes, packed, sizeof *packed, n);
+    memcpy(values, widened, (size_t)n * sizeof *values);
+}
+
+/* ---- one block -------------------------------------------------------------------------------------------- */
+
+typedef struct job {
+    const ab_subject *subject;
+    const ab_format *format;
+    const ab_rounding *rounding;
+    bool wants_tally;
+} job;
+
+typedef struct partial {
+    ab_verdict verdict;
+    ab_tally tally;
+} partial;
+
+static const uint64_t fnv_start = UINT64_C(0xcbf29ce484222325), fnv_prime = UINT64_C(0x100000001b3);
+
+static void compare(ab_verdict *verdict, uint32_t first, const uint32_t *expected,
+                    const uint32_t *expected_values, const uint32_t *got, const uint32_t *got_values) {
+    size_t bytes = CHUNK * sizeof *got;
+    verdict->inputs += CHUNK;
+    if (memcmp(expected, got, bytes) == 0 && memcmp(expected_values, got_values, bytes) == 0) return;
+    for (uint32_t i = 0; i < CHUNK; i++) {
+        if (expected[i] == got[i] && expected_values[i] == got_values[i]) continue;
+        if (verdict->mismatches++ > 0) continue;
+        verdict->input = first + i;
+        verdict->expected = expected[i];
+        verdict->got = got[i];
+    }
+}
+
+static void tally_codes(ab_tally *tally, const ab_format *format, const uint32_t *codes) {
+    uint32_t magnitudes = (1U << (format->bits - 1)) - 1, min_normal = 1U << (format->precision - 1);
+    uint32_t last = (uint32_t)ab_format_max_code(format);
+    uint32_t infinity = format->infinity ? last + 1 : UINT32_MAX;
+    uint32_t zero = 0, below = 0, infinite = 0, nan = 0;
+    for (int i = 0; i < CHUNK; i++) {
+        uint32_t magnitude = codes[i] & magnitudes;
+        zero += magnitude == 0;
+        below += magnitude < min_normal;
+        infinite += magnitude == infinity;
+        nan += magnitude > last;
+    }
+    tally->zero += zero;
+    tally->subnormal += below - zero;
+    tally->normal += CHUNK - below - nan;
+    tally->infinite += infinite;
+    tally->nan += nan - infinite;
+    for (int i = 0; i < CHUNK; i += 2)
+        tally->checksum = (tally->checksum ^ (codes[i] | (uint64_t)codes[i + 1] << 32)) * fnv_prime;
+}
+
+static void try_block(const job *work, uint32_t block, partial *result) {
+    float x[CHUNK];
+    uint32_t inputs[CHUNK], expected[CHUNK], expected_values[CHUNK], codes[CHUNK], values[CHUNK];
+    const uint32_t exponent = 0x7f800000U;
+    result->tally.checksum = fnv_start;
+    for (uint32_t at = 0; at < 1U << BLOCK_BITS; at += CHUNK) {
+        uint32_t first = (block << BLOCK_BITS) + at;
+        if (work->subject->skips_subnormals && (first & exponent) == 0) continue;
+        for (uint32_t i = 0; i < CHUNK; i++) inputs[i] = first + i;
+        memcpy(x, inputs, sizeof x);
+        ab_oracle_round(work->format, work->rounding, first, CHUNK, expected, expected_values);
+        work->subject->convert(work->format, work->rounding, x, CHUNK, codes, values);
+        compare(&result->verdict, first, expected, expected_values, codes, values);
+        if (work->wants_tally) tally_codes(&result->tally, work->format, codes);
+    }
+}
+
+/* ---- all blocks ------------------------------------------------------------------------------------------- */
+
+static void add_partial(ab_verdict *verdict, ab_tally *tally, const partial *part) {
+    if (verdict->mismatches == 0) {
+        verdict->input = part->verdict.input;
+        verdict->expected = part->verdict.expected;
+        verdict->got = part->verdict.got;
+    }
+    verdict->inputs += part->verdict.inputs;
+    verdict->mismatches += part->verdict.mismatches;
+    tally->zero += part->tally.zero;
+    tally->subnormal += part->tally.subnormal;
+    tally->normal += part->tally.normal;
+    tally->infinite += part->tally.infinite;
+    tally->nan += part->tally.nan;
+    tally->checksum = (tally->checksum ^ part->tally.checksum) * fnv_prime;
+}
+
+ab_status ab_prove_check(const ab_format *format, const ab_rounding *rounding) {
+    if (!ab_oracle_covers(format))
+        return ab_fail(AB_UNAVAILABLE,
+                       "format %s: proofs cover formats whose values are all fp32 values "
+                       "(at most 24 significand and 8 exponent bits)",
+                       format->name);
+    if (rounding->mode == AB_ROUND_STOCHASTIC)
+        return ab_fail(AB_UNAVAILABLE,
+                       "mode sr: proofs cover rne, rna, rz, ru and rd; the unit tests enumerate sr");
+    return AB_OK;
+}
+
+ab_status ab_prove_subject(const ab_subject *subject, const ab_format *format, const ab_rounding *rounding,
+                           int first_block, int blocks, ab_verdict *verdict, ab_tally *tally) {
+    partial parts[AB_PROVE_BLOCKS] = {0};
+    job work = {subject, format, rounding, tally != NULL};
+    ab_tally sum = {0};
+    AB_TRY(ab_prove_check(format, rounding));
+#pragma omp parallel for schedule(dynamic, 1)
+    for (int i = 0; i < blocks; i++) try_block(&work, (uint32_t)(first_block + i), &parts[i]);
+    memset(verdict, 0, sizeof *verdict);
+    verdict->subject = subject->name;
+    sum.checksum = fnv_start;
+    for (int i = 0; i < blocks; i++) add_partial(verdict, &sum, &parts[i]);
+    if (tally != NULL) *tally = sum;
+    return AB_OK;
+}
+
+/* ---- everything ------------------------------------------------------------------------------------------- */
+
+static ab_status try_subject(const ab_subject *subject, const ab_format *format, const ab_rounding *rounding,
+                             ab_proof *proof, ab_tally *tally) {
+    ab_verdict *verdict = &proof->verdict[proof->verdicts++];
+    return ab_prove_subject(subject, format, rounding, 0, AB_PROVE_BLOCKS, verdict, tally);
+}
+
+ab_status ab_prove(const ab_format *format, const ab_rounding *rounding, ab_proof *proof) {
+    const ab_subject scalar = {"scalar", convert_scalar, false};
+    const ab_hardware_convert *hardware = ab_hardware_find(format, rounding);
+    const ab_isa in_force = ab_isa_get();
+    ab_status status = AB_OK;
+    double start = omp_get_wtime();
+    memset(proof, 0, sizeof *proof);
+    AB_TRY_GOTO(try_subject(&scalar, format, rounding, proof, &proof->tally));
+    for (int isa = AB_ISA_PLAIN; isa <= AB_ISA_AVX512 && isa <= (int)in_force; isa++) {
+        const ab_subject vector = {ab_isa_name((ab_isa)isa), convert_vector, false};
+        AB_TRY_GOTO(ab_isa_force((ab_isa)isa));
+        AB_TRY_GOTO(try_subject(&vector, format, rounding, proof, NULL));
+    }
+    if (hardware != NULL) {
+        const ab_subject instruction = {hardware->name, convert_hardware, hardware->flushes_inputs};
+        AB_TRY_GOTO(try_subject(&instruction, format, rounding, proof, NULL));
+    }
+out:
+    if (ab_isa_force(in_force) != AB_OK && status == AB_OK) status = AB_INTERNAL;
+    proof->seconds = omp_get_wtime() - start;
+    return status;
+}
+
+uint64_t ab_proof_mismatches(const ab_proof *proof) {
+    uint64_t sum = 0;
+    for (int i = 0; i < proof->verdicts; i++) sum += proof->verdict[i].mismatches;
+    return sum;
+}

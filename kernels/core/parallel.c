@@ -1,0 +1,146 @@
+/* The lanes. One word holds the job's number and the next chunk, so that a claim by a late thread can only succeed for the job
+ * whose fields it has read. */
+#define _POSIX_C_SOURCE 200809L
+#include "kernels/core/parallel.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+
+enum { SPIN = 2000 }; /* looks at the word before a thread goes to sleep: some ten microseconds */
+
+/* ticket: job number in the high half, next chunk in the low half */
+static const uint64_t chunk_mask = 0xFFFFFFFFu;
+static _Atomic uint64_t ticket;
+static _Atomic int64_t job_chunks;
+static _Atomic(ab_work) job_work;
+static void *_Atomic job_argument;
+static _Atomic int64_t finished; /* chunks of the job that are done */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t work_there = PTHREAD_COND_INITIALIZER, work_done = PTHREAD_COND_INITIALIZER;
+static _Atomic int sleeping;         /* lanes that wait for work */
+static _Atomic bool caller_sleeping; /* the caller waits for the last chunk */
+static _Atomic bool stopping;
+
+static pthread_t thread[AB_PARALLEL_MAX_LANES];
+static int lane_count = 1;
+static _Thread_local int current_lane = -1; /* of the chunk that runs on this thread; -1 outside chunks */
+
+int ab_parallel_lanes(void) { return lane_count; }
+int ab_parallel_lane(void) { return current_lane >= 0 ? current_lane : 0; }
+
+static inline void relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+
+static void finish_chunk(int64_t chunks) {
+    if (atomic_fetch_add(&finished, 1) + 1 != chunks || !atomic_load(&caller_sleeping)) return;
+    pthread_mutex_lock(&lock);
+    pthread_cond_signal(&work_done);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Claims and runs one chunk of the job in hand. False if there is none left. */
+static bool run_one(int lane) {
+    uint64_t seen = atomic_load(&ticket);
+    int64_t chunks = atomic_load(&job_chunks);
+    ab_work work = atomic_load(&job_work);
+    void *argument = atomic_load(&job_argument);
+    int64_t chunk = (int64_t)(seen & chunk_mask);
+    if (chunk >= chunks) return atomic_load(&ticket) != seen; /* a new job may have come between the loads */
+    if (!atomic_compare_exchange_strong(&ticket, &seen, seen + 1)) return true;
+    current_lane = lane;
+    work(argument, chunk, lane);
+    current_lane = -1;
+    finish_chunk(chunks);
+    return true;
+}
+
+static bool work_left(void) {
+    return (int64_t)(atomic_load(&ticket) & chunk_mask) < atomic_load(&job_chunks) || atomic_load(&stopping);
+}
+
+static void sleep_until_work(void) {
+    for (int i = 0; i < SPIN; i++) {
+        if (work_left()) return;
+        relax();
+    }
+    pthread_mutex_lock(&lock);
+    atomic_fetch_add(&sleeping, 1);
+    while (!work_left()) pthread_cond_wait(&work_there, &lock);
+    atomic_fetch_sub(&sleeping, 1);
+    pthread_mutex_unlock(&lock);
+}
+
+static void *lane_main(void *argument) {
+    int lane = (int)(intptr_t)argument;
+    while (!atomic_load(&stopping)) {
+        while (run_one(lane)) continue;
+        sleep_until_work();
+    }
+    return NULL;
+}
+
+static void wake_lanes(void) {
+    if (atomic_load(&sleeping) == 0) return;
+    pthread_mutex_lock(&lock);
+    pthread_cond_broadcast(&work_there);
+    pthread_mutex_unlock(&lock);
+}
+
+void ab_parallel_stop(void) {
+    atomic_store(&stopping, true);
+    pthread_mutex_lock(&lock);
+    pthread_cond_broadcast(&work_there);
+    pthread_mutex_unlock(&lock);
+    for (int i = 1; i < lane_count; i++) pthread_join(thread[i], NULL);
+    lane_count = 1;
+    atomic_store(&stopping, false);
+}
+
+ab_status ab_parallel_start(int lanes) {
+    if (lanes < 1 || lanes > AB_PARALLEL_MAX_LANES)
+        return ab_fail(AB_USAGE, "threads: expected 1 to %d, found %d", AB_PARALLEL_MAX_LANES, lanes);
+    ab_parallel_stop();
+    for (; lane_count < lanes; lane_count++) {
+        int error = pthread_create(&thread[lane_count], NULL, lane_main, (void *)(intptr_t)lane_count);
+        if (error)
+            return ab_fail(AB_SYSTEM, "cannot start thread %d of %d: %s", lane_count + 1, lanes,
+                           strerror(error));
+    }
+    return AB_OK;
+}
+
+static void wait_for_claimed(int64_t chunks) {
+    for (int i = 0; i < SPIN; i++) {
+        if (atomic_load(&finished) == chunks) return;
+        relax();
+    }
+    pthread_mutex_lock(&lock);
+    atomic_store(&caller_sleeping, true);
+    while (atomic_load(&finished) != chunks) pthread_cond_wait(&work_done, &lock);
+    atomic_store(&caller_sleeping, false);
+    pthread_mutex_unlock(&lock);
+}
+
+void ab_parallel_for(int64_t chunks, ab_work work, void *argument) {
+    if (lane_count == 1 || chunks <= 1 || current_lane >= 0) {
+        int lane = current_lane >= 0 ? current_lane : 0;
+        for (int64_t i = 0; i < chunks; i++) work(argument, i, lane);
+        return;
+    }
+    /* nobody can claim while the fields change: the last job's chunks are all claimed, and job_chunks is 0 until the end */
+    atomic_store(&job_chunks, 0);
+    atomic_store(&job_work, work);
+    atomic_store(&job_argument, argument);
+    atomic_store(&finished, 0);
+    atomic_store(&ticket, ((atomic_load(&ticket) >> 32) + 1) << 32);
+    atomic_store(&job_chunks, chunks);
+    wake_lanes();
+    while (run_one(0)) continue;
+    wait_for_claimed(chunks);
+}

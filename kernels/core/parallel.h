@@ -1,0 +1,38 @@
+/* Threads of this process: one loop over chunks, shared by as many lanes as were started.
+ *
+ * Chunks are claimed one at a time, and the caller works too. It waits only for chunks that somebody has claimed, never for a
+ * thread that has not woken up yet: on a busy machine a second thread that gets no processor costs nothing, where a
+ * barrier of all threads would cost its waiting time in every loop. Which lane runs a chunk is left to chance, so work must
+ * be split by the problem alone and partial results kept by chunk: then results do not depend on the number of lanes. */
+#ifndef AB_CORE_PARALLEL_H
+#define AB_CORE_PARALLEL_H
+
+#include "kernels/core/status.h"
+
+#include <stdint.h>
+
+AB_BEGIN_DECLS
+
+enum { AB_PARALLEL_MAX_LANES = 256 };
+
+/* Makes `lanes` lanes (the caller's included) available to ab_parallel_for, 1 to AB_PARALLEL_MAX_LANES. May be called again to
+ * change the number; not while a loop runs. Before the first call there is one lane. */
+AB_MUST_CHECK ab_status ab_parallel_start(int lanes);
+
+/* Ends the other threads; back to one lane. */
+void ab_parallel_stop(void);
+
+/* Lanes in force: lane numbers are below this. */
+int ab_parallel_lanes(void);
+
+/* The lane of the chunk that runs on this thread; 0 outside chunks. */
+int ab_parallel_lane(void);
+
+/* Calls work(argument, chunk, lane) once for every chunk in [0, chunks). Chunks that run at the same time have different
+ * lanes. Returns when all are done; their writes are visible then. Called from within a chunk it runs on that lane alone. */
+typedef void (*ab_work)(void *argument, int64_t chunk, int lane);
+void ab_parallel_for(int64_t chunks, ab_work work, void *argument);
+
+AB_END_DECLS
+
+#endif

@@ -1,0 +1,212 @@
+/* Runs one operator by itself, the way a plan's executor does: shapes inferred, tensors, workspace and state allocated to
+ * the byte (so that a sanitizer sees every overrun), prepare, bind, forward, backward, release. For tests only. */
+#ifndef AB_TESTS_ORACLE_OP_RUN_H
+#define AB_TESTS_ORACLE_OP_RUN_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "kernels/isa.h"
+#include "kernels/op.h"
+#include "oracle/stored.h"
+
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { OP_RUN_BLOCKS = 32, OP_RUN_GUARD = 64, OP_RUN_GUARD_BYTE = 0xa5 };
+
+typedef struct op_formats {
+    const ab_format *activation, *param;
+} op_formats;
+
+typedef struct op_run {
+    const ab_op *op;
+    ab_exec exec;
+    ab_op_io io;
+    int inputs, params, saved;
+    ab_tensor in[AB_MAX_INPUTS], din[AB_MAX_INPUTS], out, dout;
+    ab_tensor param[AB_MAX_PARAMS], dparam[AB_MAX_PARAMS], saved_tensor[AB_MAX_SAVED];
+    ab_param_spec spec[AB_MAX_PARAMS];
+    unsigned char *block[OP_RUN_BLOCKS];
+    size_t block_bytes[OP_RUN_BLOCKS];
+    int blocks;
+} op_run;
+
+/* Attributes of an op, set by the names a network file uses. */
+typedef struct op_attrs {
+    _Alignas(16) unsigned char bytes[256];
+} op_attrs;
+
+static inline void op_attrs_set(const ab_op *op, op_attrs *attrs, const char *name, double first,
+                                double second) {
+    const ab_attr *a = op->attrs;
+    while (a->name && strcmp(a->name, name) != 0) a++;
+    if (!a->name) fail_msg("%s has no attribute %s", op->name, name);
+    int64_t pair[2] = {(int64_t)first, (int64_t)second};
+    bool truth = first != 0.0;
+    const struct {
+        const void *value;
+        size_t bytes;
+    } field[] = {[AB_ATTR_INT] = {pair, sizeof pair[0]},
+                 [AB_ATTR_PAIR] = {pair, sizeof pair},
+                 [AB_ATTR_FLOAT] = {&first, sizeof first},
+                 [AB_ATTR_BOOL] = {&truth, sizeof truth}};
+    assert_true(a->kind < AB_ATTR_FLOATS && a->offset + field[a->kind].bytes <= sizeof attrs->bytes);
+    memcpy(attrs->bytes + a->offset, field[a->kind].value, field[a->kind].bytes);
+}
+
+/* Everything at its default. */
+static inline op_attrs op_attrs_default(const ab_op *op) {
+    op_attrs attrs = {{0}};
+    assert_true(op->attrs_bytes <= sizeof attrs.bytes);
+    for (const ab_attr *a = op->attrs; a && a->name; a++)
+        if (a->kind != AB_ATTR_FLOATS) op_attrs_set(op, &attrs, a->name, a->fallback, a->fallback);
+    return attrs;
+}
+
+/* A 64-byte aligned block with a guard behind it. */
+static inline void *op_run_block(op_run *r, size_t bytes) {
+    size_t all = (bytes + OP_RUN_GUARD + 63) / 64 * 64;
+    unsigned char *block = aligned_alloc(64, all);
+    assert_non_null(block);
+    memset(block, OP_RUN_GUARD_BYTE, all); /* uninitialised memory is huge and negative, never zero */
+    r->block_bytes[r->blocks] = bytes;
+    r->block[r->blocks++] = block;
+    return block;
+}
+
+static inline void op_run_check_guards(const op_run *r) {
+    for (int i = 0; i < r->blocks; i++)
+        for (size_t k = r->block_bytes[i]; k < r->block_bytes[i] + OP_RUN_GUARD; k++)
+            if (r->block[i][k] != OP_RUN_GUARD_BYTE) fail_msg("%s wrote behind block %d", r->op->name, i);
+}
+
+static inline ab_tensor op_run_tensor(op_run *r, ab_shape shape, const ab_format *format, int id) {
+    ab_tensor t = {.shape = shape, .format = format, .device = &ab_device_cpu, .id = id};
+    t.data = op_run_block(r, format ? ab_format_bytes(format, ab_tensor_count(&t))
+                                    : (size_t)ab_tensor_count(&t) * sizeof(int32_t));
+    return t;
+}
+
+/* Sets up tensors; in[i] of format NULL (class ids) if is_loss and i is 1. The run's own exec comes from `exec` (no
+ * workspace yet). What is not wanted can be set NULL in io before op_run_prepare. */
+static inline void op_run_open(op_run *r, const ab_op *op, const void *attrs, const ab_shape *in, int inputs,
+                               op_formats formats, const ab_exec *exec) {
+    const ab_format *saved_format[AB_MAX_SAVED];
+    ab_shape out_shape, saved_shape[AB_MAX_SAVED];
+    memset(r, 0, sizeof *r);
+    r->op = op;
+    r->exec = *exec;
+    r->inputs = inputs;
+    r->io.attrs = attrs;
+    assert_int_equal(op->infer(attrs, in, inputs, &out_shape), AB_OK);
+    for (int i = 0; i < inputs; i++) {
+        bool ids = op->is_loss && i == 1;
+        r->in[i] = op_run_tensor(r, in[i], ids ? NULL : formats.activation, i);
+        r->io.in[i] = &r->in[i];
+        if (ids) continue;
+        r->din[i] = op_run_tensor(r, in[i], formats.activation, 100 + i);
+        r->io.din[i] = &r->din[i];
+    }
+    r->out = op_run_tensor(r, out_shape, op->is_loss ? &ab_format_fp32 : formats.activation, 10);
+    r->dout = op_run_tensor(r, out_shape, r->out.format, 110);
+    r->io.out = &r->out;
+    r->io.dout = &r->dout;
+    r->params = op->params ? op->params(attrs, in, r->spec) : 0;
+    for (int i = 0; i < r->params; i++) {
+        r->param[i] = op_run_tensor(r, r->spec[i].shape, formats.param, 20 + i);
+        r->io.param[i] = &r->param[i];
+        if (r->spec[i].kind != AB_PARAM_WEIGHT) continue;
+        r->dparam[i] = op_run_tensor(r, r->spec[i].shape, formats.param, 120 + i);
+        r->io.dparam[i] = &r->dparam[i];
+    }
+    r->saved = op->saved ? op->saved(attrs, in, &out_shape, saved_shape, saved_format) : 0;
+    for (int i = 0; i < r->saved; i++) {
+        r->saved_tensor[i] = op_run_tensor(r, saved_shape[i], saved_format[i], 30 + i);
+        r->io.saved[i] = &r->saved_tensor[i];
+    }
+    r->io.params_version = 1;
+}
+
+/* Random numbers in [-1, 1) (stored in the tensor's format) in inputs, parameters and dout. */
+static inline void op_run_fill(const ab_tensor *tensor, uint64_t seed) {
+    if (!tensor->data || !tensor->format) return;
+    for (int64_t i = 0; i < ab_tensor_count(tensor); i++) oracle_put(tensor, i, oracle_random(seed, i));
+}
+
+static inline void op_run_fill_all(op_run *r, uint64_t seed) {
+    for (int i = 0; i < r->inputs; i++) op_run_fill(&r->in[i], seed + 1 + (uint64_t)i);
+    for (int i = 0; i < r->params; i++) op_run_fill(&r->param[i], seed + 11 + (uint64_t)i);
+    op_run_fill(&r->dout, seed + 21);
+}
+
+/* AB_OK or the status of prepare (AB_UNAVAILABLE: this path does not exist here). */
+static inline ab_status op_run_prepare(op_run *r) {
+    size_t workspace = 0, state = 0;
+    ab_status status = r->op->prepare ? r->op->prepare(&r->exec, &r->io, &workspace, &state) : AB_OK;
+    if (status != AB_OK) return status;
+    r->exec.workspace = op_run_block(r, workspace);
+    r->exec.workspace_bytes = workspace;
+    if (r->op->bind) r->op->bind(&r->io, op_run_block(r, state));
+    return AB_OK;
+}
+
+static inline void op_run_both(op_run *r) {
+    assert_int_equal(r->op->forward(&r->exec, &r->io), AB_OK);
+    assert_int_equal(r->op->backward(&r->exec, &r->io), AB_OK);
+    op_run_check_guards(r);
+}
+
+static inline void op_run_close(op_run *r) {
+    if (r->op->release) r->op->release(&r->io);
+    for (int i = 0; i < r->blocks; i++) free(r->block[i]);
+    r->blocks = 0;
+}
+
+/* Fails unless the stored value is the exact one up to `error` (of the fp32 computation) and one rounding to the format. */
+static inline void op_run_near(const op_run *r, const char *what, const ab_tensor *tensor, int64_t i,
+                               double exact, double error) {
+    double stored = oracle_get(tensor, i), bound = error * (1.0 + 0x1p-20);
+    bound += oracle_half_ulp(tensor->format, fabs(exact) + error);
+    if (isnan(exact) && isnan(stored)) return;
+    if (fabs(exact) - error >= ldexp(1.0, tensor->format->emax + 1) && isinf(stored)) return;
+    if (!(fabs(stored - exact) <= bound))
+        fail_msg("%s %s[%lld] in %s is %.17g, expected %.17g within %.3g", r->op->name, what, (long long)i,
+                 tensor->format->name, stored, exact, bound);
+}
+
+/* Every stored byte of two tensors is equal. */
+static inline bool op_run_same_bits(const ab_tensor *a, const ab_tensor *b) {
+    return memcmp(a->data, b->data, ab_format_bytes(a->format, ab_tensor_count(a))) == 0;
+}
+
+/* ---- the axes every op is tested along --------------------------------------------------------------------- */
+
+static inline const op_formats *op_all_formats(int *count) {
+    static const op_formats all[] = {{&ab_format_fp32, &ab_format_fp32},
+                                     {&ab_format_fp16, &ab_format_fp16},
+                                     {&ab_format_bf16, &ab_format_bf16}};
+    *count = (int)AB_COUNT_OF(all);
+    return all;
+}
+
+/* Calls `body` once for every thread count 1, 2 and CPU level this machine has; restores both. */
+static inline void op_each_machine(void (*body)(const void *), const void *argument) {
+    int threads = omp_get_max_threads();
+    for (int isa = AB_ISA_PLAIN; isa <= AB_ISA_AVX512_BITALG; isa++) {
+        if (ab_isa_force((ab_isa)isa) != AB_OK) continue;
+        for (int n = 1; n <= 2; n++) {
+            omp_set_num_threads(n);
+            body(argument);
+        }
+    }
+    omp_set_num_threads(threads);
+    assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);
+}
+
+#endif

@@ -1,0 +1,359 @@
+/* The command line of a run: parsing the options, turning them into checked values, crossing them to cells. */
+#define _GNU_SOURCE
+#include "bench/run/config.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+enum { MOST_WORDS = 24 };
+
+static char program[] = "ampbench";
+
+/* Parses a command line of words that are separated by single spaces. `line` is kept by the options. */
+static ab_status parse(char *line, ab_options *options) {
+    char *argv[MOST_WORDS + 1] = {program}, *rest = line;
+    int argc = 1;
+    for (char *word; argc < MOST_WORDS && (word = strsep(&rest, " "));) argv[argc++] = word;
+    return ab_options_parse(argc, argv, options);
+}
+
+static char line[1024]; /* of the case under test */
+
+static ab_options parsed(const char *text) {
+    ab_options options;
+    snprintf(line, sizeof line, "%s", text);
+    if (parse(line, &options) != AB_OK) fail_msg("%s: %s", text, ab_error_message());
+    return options;
+}
+
+static void refused(const char *text, const char *expected) {
+    ab_options options;
+    snprintf(line, sizeof line, "%s", text);
+    assert_int_equal(parse(line, &options), AB_USAGE);
+    if (!strstr(ab_error_message(), expected))
+        fail_msg("%s: \"%s\" lacks \"%s\"", text, ab_error_message(), expected);
+}
+
+/* ---- parsing --------------------------------------------------------------------------------------------- */
+
+static void nothing_given_is_all_defaults(void **state) {
+    (void)state;
+    ab_options options;
+    assert_int_equal(ab_options_parse(0, NULL, &options), AB_OK);
+    assert_string_equal(options.text[AB_OPTION_levels], "O0,O1,O2,O3");
+    assert_string_equal(options.text[AB_OPTION_net], "lenet5");
+    assert_string_equal(options.text[AB_OPTION_rounds], "3");
+    assert_null(options.text[AB_OPTION_steps]);
+    assert_null(options.text[AB_OPTION_resume]);
+    assert_int_equal(options.overrides, 0);
+    for (int i = 0; i < AB_OPTION_COUNT; i++) assert_false(options.given[i]);
+}
+
+static void values_follow_a_space_or_an_equals_sign(void **state) {
+    (void)state;
+    ab_options options = parsed("--levels O0,O2 --batch=32 --save-weights=a=b --quiet --probe-every 0");
+    assert_string_equal(options.text[AB_OPTION_levels], "O0,O2");
+    assert_string_equal(options.text[AB_OPTION_batch], "32");
+    assert_string_equal(options.text[AB_OPTION_save_weights], "a=b");
+    assert_string_equal(options.text[AB_OPTION_quiet], "");
+    assert_string_equal(options.text[AB_OPTION_probe_every], "0");
+    assert_true(options.given[AB_OPTION_levels] && options.given[AB_OPTION_quiet]);
+    assert_false(options.given[AB_OPTION_net]);
+}
+
+static void the_last_of_two_wins_but_overrides_add_up(void **state) {
+    (void)state;
+    ab_options options = parsed("--seed 1 --seed 2 --set a=1 --set=b=2");
+    assert_string_equal(options.text[AB_OPTION_seed], "2");
+    assert_int_equal(options.overrides, 2);
+    assert_string_equal(options.override[0], "a=1");
+    assert_string_equal(options.override[1], "b=2");
+}
+
+static void a_value_may_look_like_an_option(void **state) {
+    (void)state;
+    ab_options options = parsed("--out --quiet --json -");
+    assert_string_equal(options.text[AB_OPTION_out], "--quiet");
+    assert_false(options.given[AB_OPTION_quiet]);
+    assert_string_equal(options.text[AB_OPTION_json], "-");
+}
+
+static void mistakes_name_the_option_and_the_nearest(void **state) {
+    (void)state;
+    refused("--level O1", "unknown option '--level'; did you mean '--levels'?");
+    refused("--leveles=O1", "'--leveles'; did you mean '--levels'?");
+    refused("--cell_timeout 3", "did you mean '--cell-timeout'?");
+    refused("--frobnicate", "unknown option '--frobnicate'");
+    refused("-x", "unknown option '-x'");
+    refused("--", "unknown option '--'");
+    refused("-", "unknown option '-'");
+    refused("--=3", "unknown option '--'");
+    refused("O1", "expected an option, found 'O1'");
+    refused("--batch", "--batch: expected N, found nothing");
+    refused("--quiet=yes", "--quiet takes no value, found 'yes'");
+    refused("--quiet=", "--quiet takes no value, found ''");
+}
+
+static void too_many_overrides_are_refused_not_lost(void **state) {
+    (void)state;
+    char set[] = "--set", value[] = "loss_scale=1", *argv[2 * AB_MAX_OVERRIDES + 3] = {program};
+    ab_options options;
+    int argc = 1;
+    for (int i = 0; i < AB_MAX_OVERRIDES; i++) {
+        argv[argc++] = set;
+        argv[argc++] = value;
+    }
+    assert_int_equal(ab_options_parse(argc, argv, &options), AB_OK);
+    assert_int_equal(options.overrides, AB_MAX_OVERRIDES);
+    argv[argc++] = set;
+    argv[argc++] = value;
+    assert_int_equal(ab_options_parse(argc, argv, &options), AB_USAGE);
+    assert_non_null(strstr(ab_error_message(), "--set: at most 16"));
+}
+
+static void every_option_has_a_name_and_a_line_of_help(void **state) {
+    (void)state;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    assert_non_null(out);
+    ab_options_help(out);
+    fclose(out);
+    for (int i = 0; i < AB_OPTION_COUNT; i++) {
+        char name[AB_OPTION_NAME], at_line_start[AB_OPTION_NAME + 8];
+        ab_option_name((ab_option_id)i, name);
+        assert_null(strchr(name, '_'));
+        snprintf(at_line_start, sizeof at_line_start, "\n  %s ", name);
+        assert_non_null(strstr(text, at_line_start));
+    }
+    assert_non_null(strstr(text, "(default O0,O1,O2,O3)"));
+    free(text);
+}
+
+/* A worker and a resumed run get the options that decide results, and no others. */
+static void outputs_are_no_part_of_the_configuration(void **state) {
+    (void)state;
+    static const ab_option_id outputs[] = {AB_OPTION_out,         AB_OPTION_json,  AB_OPTION_csv,
+                                           AB_OPTION_resume,      AB_OPTION_quiet, AB_OPTION_no_plots,
+                                           AB_OPTION_save_weights};
+    static const ab_option_id config[] = {AB_OPTION_levels, AB_OPTION_set,    AB_OPTION_net,
+                                          AB_OPTION_data,   AB_OPTION_seed,   AB_OPTION_init,
+                                          AB_OPTION_batch,  AB_OPTION_threads};
+    for (size_t i = 0; i < AB_COUNT_OF(outputs); i++) assert_false(ab_option_is_config(outputs[i]));
+    for (size_t i = 0; i < AB_COUNT_OF(config); i++) assert_true(ab_option_is_config(config[i]));
+    assert_true(ab_option_is_flag(AB_OPTION_quiet));
+    assert_false(ab_option_is_flag(AB_OPTION_out));
+}
+
+/* ---- configuration --------------------------------------------------------------------------------------- */
+
+static ab_status configure(const char *text, ab_run_config *config) {
+    static ab_options options; /* the configuration borrows its texts */
+    options = parsed(text);
+    return ab_run_config_create(&options, strstr(text, "--data") != NULL, config);
+}
+
+/* Every such mistake ends the program with status 2 and one line. */
+static void is_misconfigured(const char *text, const char *expected) {
+    ab_run_config config;
+    assert_int_equal(ab_status_exit(configure(text, &config)), 2);
+    assert_null(strchr(ab_error_message(), '\n'));
+    if (!strstr(ab_error_message(), expected))
+        fail_msg("%s: \"%s\" lacks \"%s\"", text, ab_error_message(), expected);
+}
+
+static void lists_are_read_item_by_item(void **state) {
+    (void)state;
+    ab_run_config config;
+    assert_int_equal(configure("--levels O3,O0 --scales default,128,dynamic --half bf16,fp16", &config),
+                     AB_OK);
+    assert_int_equal(config.levels, 2);
+    assert_string_equal(config.level[0]->name, "O3");
+    assert_string_equal(config.level[1]->name, "O0");
+    assert_int_equal(config.scales, 3);
+    assert_true(config.scale[0].preset);
+    assert_true(!config.scale[1].preset && config.scale[1].scale.value == 128);
+    assert_true(config.scale[2].scale.dynamic);
+    assert_ptr_equal(config.half[0], &ab_format_bf16);
+    ab_run_config_clear(&config);
+    ab_run_config_clear(&config); /* twice is once */
+}
+
+static void bad_lists_are_refused(void **state) {
+    (void)state;
+    is_misconfigured("--levels 0", "letter O");
+    is_misconfigured("--levels O0,,O1", "empty item");
+    is_misconfigured("--levels O0,", "empty item");
+    is_misconfigured("--levels=", "empty item");
+    is_misconfigured("--levels O1,O0,O1", "O1 is there twice");
+    is_misconfigured("--half fp16,fp16", "fp16 is there twice");
+    is_misconfigured("--half fp8_e4m3", "expected fp16 or bf16, found 'fp8_e4m3'");
+    is_misconfigured("--scales 1,0", "above 0");
+    is_misconfigured("--scales 1111111111111111111111111111111111111111111111111111111111111111", "too long");
+    is_misconfigured(
+        "--scales 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,"
+        "31,32,33",
+        "at most 32");
+}
+
+static void bad_numbers_are_refused_with_the_range(void **state) {
+    (void)state;
+    is_misconfigured("--batch 0", "--batch: expected an integer from 1 to 16777216, found '0'");
+    is_misconfigured("--batch 1e3", "found '1e3'");
+    is_misconfigured("--batch 99999999999999999999", "--batch: expected an integer");
+    is_misconfigured("--threads -1", "--threads: expected an integer from 1");
+    is_misconfigured("--rounds 0", "--rounds: expected an integer from 1");
+    is_misconfigured("--seed x", "--seed: expected an integer from 0");
+    is_misconfigured("--lr nan", "--lr: expected a number from 0");
+    is_misconfigured("--lr -0.1", "found '-0.1'");
+    is_misconfigured("--momentum 1.5", "--momentum: expected a number from 0 to 1");
+    is_misconfigured("--max-loss-scale inf", "--max-loss-scale: expected a number");
+    is_misconfigured("--min-loss-scale 8 --max-loss-scale 4", "--min-loss-scale 8 is above");
+    is_misconfigured("--scale-window 0", "--scale-window: expected an integer from 1");
+}
+
+static void bad_names_are_refused_with_the_nearest(void **state) {
+    (void)state;
+    is_misconfigured("--net lenet", "did you mean 'lenet5'");
+    is_misconfigured("--optimizer adm", "did you mean 'adam'");
+    is_misconfigured("--order shuffle", "did you mean 'shuffled'");
+    is_misconfigured("--accumulate fp16", "--accumulate: expected one of fp32, half, found 'fp16'");
+    is_misconfigured("--cpu-path natve", "did you mean 'native'");
+    is_misconfigured("--normalize std", "--normalize");
+    is_misconfigured("--device cuda", "--device cuda: ");
+    is_misconfigured("--data sythetic", "sythetic");
+}
+
+static void what_depends_on_the_data_is_checked_against_it(void **state) {
+    (void)state;
+    ab_run_config config;
+    is_misconfigured("--data synthetic --batch 1000000", "1000000 is larger than the");
+    is_misconfigured("--data synthetic --steps 3 --epochs 1", "--steps and --epochs: give one");
+    assert_int_equal(configure("--data synthetic --net mlp --batch 300 --epochs 2", &config), AB_OK);
+    assert_int_equal(config.steps, config.data->split[AB_SPLIT_TRAIN].count / 300 * 2);
+    assert_int_equal(config.epochs, 2);
+    ab_run_config_clear(&config);
+    assert_int_equal(configure("--data synthetic --net mlp --steps 7", &config), AB_OK);
+    assert_int_equal(config.steps, 7);
+    assert_int_equal(config.epochs, 0);
+    ab_run_config_clear(&config);
+}
+
+/* The network's file recommends optimizer and learning rate; the rate goes with its optimizer, not with another one. */
+static void the_network_recommends_and_the_user_decides(void **state) {
+    (void)state;
+    ab_run_config config;
+    assert_int_equal(configure("--net lenet5", &config), AB_OK);
+    assert_string_equal(config.optimizer->name, "momentum");
+    assert_true(config.optim.lr == 0.01 && config.optim.momentum == 0.9);
+    assert_int_equal(config.batch, 64);
+    ab_run_config_clear(&config);
+    assert_int_equal(configure("--net lenet5 --optimizer adam", &config), AB_OK);
+    assert_true(config.optim.lr == 1e-3 && config.optim.beta2 == 0.999);
+    ab_run_config_clear(&config);
+    assert_int_equal(configure("--net lenet5 --lr 0.5 --momentum 0 --batch 8", &config), AB_OK);
+    assert_true(config.optim.lr == 0.5 && config.optim.momentum == 0);
+    assert_int_equal(config.batch, 8);
+    ab_run_config_clear(&config);
+}
+
+/* ---- cells ----------------------------------------------------------------------------------------------- */
+
+static void crosses_to(const char *text, const char *const *ids, int expected) {
+    ab_run_config config;
+    ab_cell_spec *cells;
+    int count;
+    assert_int_equal(configure(text, &config), AB_OK);
+    assert_int_equal(ab_run_cells(&config, &cells, &count), AB_OK);
+    for (int i = 0; i < count && i < expected; i++) assert_string_equal(cells[i].id, ids[i]);
+    assert_int_equal(count, expected);
+    free(cells);
+    ab_run_config_clear(&config);
+}
+
+static void levels_cross_with_scales_and_o0_gets_a_twin(void **state) {
+    (void)state;
+    static const char *const ids[] = {"mlp/O0/1/fp16/cpu/seed3",       "mlp/O0/dynamic/fp16/cpu/seed3",
+                                      "mlp/O2/dynamic/fp16/cpu/seed3", "mlp/O0/1/fp16/cpu/seed3/ulp",
+                                      "mlp/O0/1/bf16/cpu/seed3",       "mlp/O0/dynamic/bf16/cpu/seed3",
+                                      "mlp/O2/dynamic/bf16/cpu/seed3", "mlp/O0/1/bf16/cpu/seed3/ulp"};
+    crosses_to("--net mlp --levels O0,O2 --scales default,dynamic --half fp16,bf16 --seed 3", ids, 8);
+}
+
+/* `default` at O3 is 1: asking for both is asking once. */
+static void cells_that_would_be_equal_are_run_once(void **state) {
+    (void)state;
+    static const char *const ids[] = {"mlp/O3/1/fp16/cpu/seed1", "mlp/O3/128/fp16/cpu/seed1"};
+    crosses_to("--net mlp --levels O3 --scales default,1,128.0,128,1.0", ids, 2);
+}
+
+static void the_noise_floor_can_be_left_out(void **state) {
+    (void)state;
+    static const char *const ids[] = {"mlp/O0/1/fp16/cpu/seed1"};
+    crosses_to("--net mlp --levels O0 --no-floor", ids, 1);
+}
+
+static void an_override_reaches_every_cell_and_an_explicit_scale_beats_it(void **state) {
+    (void)state;
+    ab_run_config config;
+    ab_cell_spec *cells;
+    int count;
+    assert_int_equal(configure("--net mlp --levels O2,O3 --scales default,4 --set loss_scale=64 --set "
+                               "master_weights=False",
+                               &config),
+                     AB_OK);
+    assert_int_equal(ab_run_cells(&config, &cells, &count), AB_OK);
+    assert_int_equal(count, 4);
+    for (int i = 0; i < count; i++) {
+        assert_int_equal(cells[i].policy.master_weights, AB_TRI_false);
+        assert_true(cells[i].policy.loss_scale.value == (i % 2 ? 4.0 : 64.0));
+        ab_cell_config cell = ab_cell_config_of(&config, &cells[i]);
+        assert_ptr_equal(cell.net, config.net);
+        assert_int_equal(cell.batch, config.batch);
+        assert_true(cell.policy.loss_scale.value == cells[i].policy.loss_scale.value);
+    }
+    free(cells);
+    ab_run_config_clear(&config);
+}
+
+static void an_override_that_a_level_refuses_refuses_the_run(void **state) {
+    (void)state;
+    ab_run_config config;
+    ab_cell_spec *cells;
+    int count;
+    assert_int_equal(configure("--net mlp --set keep_batchnorm_fp32=True", &config), AB_OK);
+    assert_int_equal(ab_run_cells(&config, &cells, &count), AB_USAGE);
+    assert_non_null(strstr(ab_error_message(), "keep_batchnorm_fp32=True: at O1"));
+    ab_run_config_clear(&config);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_given_is_all_defaults),
+        cmocka_unit_test(values_follow_a_space_or_an_equals_sign),
+        cmocka_unit_test(the_last_of_two_wins_but_overrides_add_up),
+        cmocka_unit_test(a_value_may_look_like_an_option),
+        cmocka_unit_test(mistakes_name_the_option_and_the_nearest),
+        cmocka_unit_test(too_many_overrides_are_refused_not_lost),
+        cmocka_unit_test(every_option_has_a_name_and_a_line_of_help),
+        cmocka_unit_test(outputs_are_no_part_of_the_configuration),
+        cmocka_unit_test(lists_are_read_item_by_item),
+        cmocka_unit_test(bad_lists_are_refused),
+        cmocka_unit_test(bad_numbers_are_refused_with_the_range),
+        cmocka_unit_test(bad_names_are_refused_with_the_nearest),
+        cmocka_unit_test(what_depends_on_the_data_is_checked_against_it),
+        cmocka_unit_test(the_network_recommends_and_the_user_decides),
+        cmocka_unit_test(levels_cross_with_scales_and_o0_gets_a_twin),
+        cmocka_unit_test(cells_that_would_be_equal_are_run_once),
+        cmocka_unit_test(the_noise_floor_can_be_left_out),
+        cmocka_unit_test(an_override_reaches_every_cell_and_an_explicit_scale_beats_it),
+        cmocka_unit_test(an_override_that_a_level_refuses_refuses_the_run),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

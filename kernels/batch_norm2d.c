@@ -9,7 +9,6 @@
 #include "kernels/vec_ops.h"
 
 #include <math.h>
-#include <omp.h>
 
 typedef struct bn_attrs {
     double eps, momentum;
@@ -102,17 +101,17 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
     (void)exec;
     ab_rows s = ab_rows_of(&io->in[0]->shape);
     workspace w = carve(&s, NULL, buffers_of(io));
-    *workspace_bytes = w.fixed_bytes + (size_t)omp_get_max_threads() * w.thread_bytes;
+    *workspace_bytes = w.fixed_bytes + (size_t)ab_parallel_lanes() * w.thread_bytes;
     *state_bytes = 0;
     return AB_OK;
 }
 
 static float *thread_sums(const workspace *w) {
-    return (float *)(void *)(w->thread + (size_t)omp_get_thread_num() * w->thread_bytes);
+    return (float *)(void *)(w->thread + (size_t)ab_parallel_lane() * w->thread_bytes);
 }
 
 static float *thread_group(const workspace *w, int i) {
-    return (float *)(void *)(w->thread + (size_t)omp_get_thread_num() * w->thread_bytes + w->sums_bytes +
+    return (float *)(void *)(w->thread + (size_t)ab_parallel_lane() * w->thread_bytes + w->sums_bytes +
                              (size_t)i * w->group_bytes);
 }
 
@@ -166,11 +165,25 @@ static void chunk_sums(const pass *p, int64_t chunk) {
     }
 }
 
+typedef struct chunk_job {
+    const pass *p;
+    void (*f)(const pass *, int64_t);
+} chunk_job;
+
+static void run_chunk(void *argument, int64_t chunk, int lane) {
+    const chunk_job *job = argument;
+    (void)lane;
+    job->f(job->p, chunk);
+}
+
+/* Elements to work on, 0 if some lane has no buffer. */
+static int64_t parallel_elements(const pass *p) {
+    return ab_lanes_fit(p->exec, p->w.fixed_bytes, p->w.thread_bytes) ? p->s.rows * p->s.channels : 0;
+}
+
 static void for_chunks(const pass *p, void (*f)(const pass *, int64_t)) {
-    int threads = ab_threads(p->exec, p->w.fixed_bytes, p->w.thread_bytes);
-#pragma omp parallel for schedule(static)                                                                    \
-    num_threads(threads) if (p->s.rows * p->s.channels >= AB_PARALLEL_MIN)
-    for (int64_t chunk = 0; chunk < p->s.chunks; chunk++) f(p, chunk);
+    chunk_job job = {p, f};
+    ab_for_chunks(parallel_elements(p), p->s.chunks, run_chunk, &job);
 }
 
 /* Moments of the whole batch, left in chunk 0. */
@@ -246,20 +259,30 @@ static void running_statistics(const pass *p, const ab_op_io *io, ab_tensor *con
     for (int64_t c = 0; c < p->s.channels; c++) invstd[c] = (float)(1.0 / sqrt((double)invstd[c] + a->eps));
 }
 
+typedef void (*group_function)(const pass *, float *out, const float *x, const float *dy, int64_t rows);
+
+typedef struct group_job {
+    const pass *p;
+    ab_tensor *dst;
+    group_function f;
+} group_job;
+
+static void emit_group(void *argument, int64_t g, int lane) {
+    const group_job *job = argument;
+    const pass *p = job->p;
+    (void)lane;
+    int64_t rows = ab_rows_in_group(&p->s, g), at = ab_rows_offset(&p->s, g), n = rows * p->s.channels;
+    const float *x = ab_read(p->x, at, n, thread_group(&p->w, 0));
+    const float *dy = p->dy ? ab_read(p->dy, at, n, thread_group(&p->w, 1)) : NULL;
+    float *out = ab_target(job->dst, at, thread_group(&p->w, 2));
+    job->f(p, out, x, dy, rows);
+    ab_emit(p->exec, job->dst, at, out, n);
+}
+
 /* Stores f(group) for every group: out may be dst's own memory or a buffer. */
-static void emit_groups(const pass *p, ab_tensor *dst,
-                        void (*f)(const pass *, float *out, const float *x, const float *dy, int64_t rows)) {
-    const ab_rows *s = &p->s;
-    int threads = ab_threads(p->exec, p->w.fixed_bytes, p->w.thread_bytes);
-#pragma omp parallel for schedule(static) num_threads(threads) if (s->rows * s->channels >= AB_PARALLEL_MIN)
-    for (int64_t g = 0; g < s->groups; g++) {
-        int64_t rows = ab_rows_in_group(s, g), at = ab_rows_offset(s, g), n = rows * s->channels;
-        const float *x = ab_read(p->x, at, n, thread_group(&p->w, 0));
-        const float *dy = p->dy ? ab_read(p->dy, at, n, thread_group(&p->w, 1)) : NULL;
-        float *out = ab_target(dst, at, thread_group(&p->w, 2));
-        f(p, out, x, dy, rows);
-        ab_emit(p->exec, dst, at, out, n);
-    }
+static void emit_groups(const pass *p, ab_tensor *dst, group_function f) {
+    group_job job = {p, dst, f};
+    ab_for_chunks(parallel_elements(p), p->s.groups, emit_group, &job);
 }
 
 static ab_bn_factors factors_of(const pass *p) {

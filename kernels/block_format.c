@@ -1,5 +1,5 @@
-/* Scalar block quantisation. Quotients are taken in double: with operands of at most 28 bits they are either exact ties or
- * clearly to one side, so the one rounding to the element's format is right. */
+/* Scalar block quantisation. Quotients are taken in double: with operands of at most 28 bits they are either
+ * exact ties or clearly to one side, so the one rounding to the element's format is right. */
 #include "kernels/block_format.h"
 
 #include "kernels/core/nearest.h"
@@ -42,7 +42,7 @@ size_t ab_block_format_bytes(const ab_block_format *format, int64_t n) {
     return elements + (size_t)ab_block_count(format, n) + (format->scale != NULL ? sizeof(float) : 0);
 }
 
-/* ---- scales ----------------------------------------------------------------------------------------------- */
+/* ---- scales -------------------------------------------------------------------------------------------- */
 
 static float finite_amax(const float *x, int64_t n) {
     float amax = 0;
@@ -88,7 +88,7 @@ static uint8_t nan_scale(const ab_block_format *format) {
                                  : (uint8_t)ab_format_encode(format->scale, &rne, (double)NAN);
 }
 
-/* ---- blocks ----------------------------------------------------------------------------------------------- */
+/* ---- blocks -------------------------------------------------------------------------------------------- */
 
 /* Codes of one block, and its scale's. */
 static uint8_t encode_block(const ab_block_format *format, const ab_rounding *rounding, float tensor_scale,

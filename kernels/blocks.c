@@ -4,7 +4,7 @@
 #include "kernels/convert.h"
 #include "kernels/isa.h"
 
-#include <omp.h>
+enum { CLAIM_ELEMENTS = 32 * 1024 };
 
 size_t ab_element_bytes(const ab_tensor *tensor) {
     return tensor->format ? ab_format_bytes(tensor->format, 1) : sizeof(int32_t);
@@ -26,16 +26,61 @@ float *ab_target(const ab_tensor *tensor, int64_t offset, float *buffer) {
     return ab_is_f32(tensor) ? (float *)tensor->data + offset : buffer;
 }
 
+/* Several chunks behind one claim, so that claiming costs little beside the work. */
+typedef struct group_job {
+    ab_work work;
+    void *argument;
+    int64_t chunks, per_group;
+} group_job;
+
+static void run_group(void *argument, int64_t group, int lane) {
+    const group_job *job = argument;
+    int64_t end = ab_min64((group + 1) * job->per_group, job->chunks);
+    for (int64_t chunk = group * job->per_group; chunk < end; chunk++) job->work(job->argument, chunk, lane);
+}
+
+void ab_for_chunks(int64_t elements, int64_t chunks, ab_work work, void *argument) {
+    group_job job = {work, argument, chunks, chunks};
+    if (elements >= AB_PARALLEL_MIN) job.per_group = ab_max64(1, chunks * CLAIM_ELEMENTS / elements);
+    if (job.per_group >= chunks)
+        for (int64_t chunk = 0; chunk < chunks; chunk++) work(argument, chunk, ab_parallel_lane());
+    else
+        ab_parallel_for(ab_div_up(chunks, job.per_group), run_group, &job);
+}
+
+void ab_for_prepared(int lanes, int64_t chunks, ab_work work, void *argument) {
+    if (ab_parallel_lanes() <= lanes)
+        ab_parallel_for(chunks, work, argument);
+    else
+        for (int64_t chunk = 0; chunk < chunks; chunk++) work(argument, chunk, ab_parallel_lane());
+}
+
+bool ab_lanes_fit(const ab_exec *exec, size_t fixed_bytes, size_t lane_bytes) {
+    return exec->workspace_bytes >= fixed_bytes + (size_t)ab_parallel_lanes() * lane_bytes;
+}
+
+typedef struct map_job {
+    const ab_exec *exec;
+    ab_tensor *dst;
+    ab_map f;
+    const ab_tensor *a, *b;
+} map_job;
+
+static void map_block(void *argument, int64_t chunk, int lane) {
+    const map_job *job = argument;
+    (void)lane;
+    float buffer_a[AB_BLOCK], buffer_b[AB_BLOCK], buffer_out[AB_BLOCK];
+    int64_t at = chunk * AB_BLOCK, block = ab_min64(AB_BLOCK, ab_tensor_count(job->dst) - at);
+    float *out = ab_target(job->dst, at, buffer_out);
+    job->f(out, ab_read(job->a, at, block, buffer_a), job->b ? ab_read(job->b, at, block, buffer_b) : NULL,
+           block);
+    ab_emit(job->exec, job->dst, at, out, block);
+}
+
 void ab_map_tensors(const ab_exec *exec, ab_tensor *dst, ab_map f, const ab_tensor *a, const ab_tensor *b) {
+    map_job job = {exec, dst, f, a, b};
     int64_t n = ab_tensor_count(dst);
-#pragma omp parallel for schedule(static) if (n >= AB_PARALLEL_MIN)
-    for (int64_t at = 0; at < n; at += AB_BLOCK) {
-        float buffer_a[AB_BLOCK], buffer_b[AB_BLOCK], buffer_out[AB_BLOCK];
-        int64_t block = ab_min64(AB_BLOCK, n - at);
-        float *out = ab_target(dst, at, buffer_out);
-        f(out, ab_read(a, at, block, buffer_a), b ? ab_read(b, at, block, buffer_b) : NULL, block);
-        ab_emit(exec, dst, at, out, block);
-    }
+    ab_for_chunks(n, ab_div_up(n, AB_BLOCK), map_block, &job);
 }
 
 /* ---- images ----------------------------------------------------------------------------------------------- */
@@ -49,7 +94,7 @@ static size_t image_bytes(const ab_tensor *tensor) {
 }
 
 size_t ab_images_workspace(const ab_tensor *dst, const ab_tensor *a, const ab_tensor *b) {
-    return (image_bytes(dst) + image_bytes(a) + image_bytes(b)) * (size_t)omp_get_max_threads();
+    return (image_bytes(dst) + image_bytes(a) + image_bytes(b)) * (size_t)ab_parallel_lanes();
 }
 
 static const float *read_image(const ab_tensor *tensor, int64_t i, char *buffer) {
@@ -57,25 +102,31 @@ static const float *read_image(const ab_tensor *tensor, int64_t i, char *buffer)
     return tensor ? ab_read(tensor, i * count, count, (float *)(void *)buffer) : NULL;
 }
 
-void ab_map_images(const ab_exec *exec, ab_tensor *dst, ab_map_image f, const void *self, const ab_tensor *a,
-                   const ab_tensor *b) {
-    int64_t images = dst->shape.dim[0], count = image_count(dst);
-    size_t a_bytes = image_bytes(a), b_bytes = image_bytes(b), bytes = a_bytes + b_bytes + image_bytes(dst);
-    int threads = ab_threads(exec, 0, bytes);
-#pragma omp parallel for schedule(static) num_threads(threads) if (ab_tensor_count(a) >= AB_PARALLEL_MIN)
-    for (int64_t i = 0; i < images; i++) {
-        char *buffer = (char *)exec->workspace + (size_t)omp_get_thread_num() * bytes;
-        float *out = ab_target(dst, i * count, (float *)(void *)(buffer + a_bytes + b_bytes));
-        f(self, out, read_image(a, i, buffer), read_image(b, i, buffer + a_bytes));
-        ab_emit(exec, dst, i * count, out, count);
-    }
+typedef struct image_job {
+    const ab_exec *exec;
+    ab_tensor *dst;
+    ab_map_image f;
+    const void *self;
+    const ab_tensor *a, *b;
+    size_t a_bytes, b_bytes, lane_bytes;
+} image_job;
+
+static void map_image(void *argument, int64_t image, int lane) {
+    const image_job *job = argument;
+    int64_t count = image_count(job->dst);
+    char *buffer = (char *)job->exec->workspace + (size_t)lane * job->lane_bytes;
+    float *out = ab_target(job->dst, image * count, (float *)(void *)(buffer + job->a_bytes + job->b_bytes));
+    job->f(job->self, out, read_image(job->a, image, buffer),
+           read_image(job->b, image, buffer + job->a_bytes));
+    ab_emit(job->exec, job->dst, image * count, out, count);
 }
 
-int ab_threads(const ab_exec *exec, size_t fixed_bytes, size_t thread_bytes) {
-    int threads = omp_get_max_threads();
-    if (thread_bytes == 0) return threads;
-    size_t room = (exec->workspace_bytes - fixed_bytes) / thread_bytes;
-    return room < (size_t)threads ? (int)room : threads;
+void ab_map_images(const ab_exec *exec, ab_tensor *dst, ab_map_image f, const void *self, const ab_tensor *a,
+                   const ab_tensor *b) {
+    image_job job = {exec, dst, f, self, a, b, image_bytes(a), image_bytes(b), 0};
+    job.lane_bytes = job.a_bytes + job.b_bytes + image_bytes(dst);
+    int64_t elements = ab_lanes_fit(exec, 0, job.lane_bytes) ? ab_tensor_count(a) : 0;
+    ab_for_chunks(elements, dst->shape.dim[0], map_image, &job);
 }
 
 const char *ab_describe_own(const ab_op_io *io, const char *pass) {

@@ -5,6 +5,7 @@
 #ifndef AB_KERNELS_BLOCKS_H
 #define AB_KERNELS_BLOCKS_H
 
+#include "kernels/core/parallel.h"
 #include "kernels/op.h"
 
 AB_BEGIN_DECLS
@@ -41,9 +42,15 @@ void ab_map_images(const ab_exec *exec, ab_tensor *dst, ab_map_image f, const vo
                    const ab_tensor *b);
 size_t ab_images_workspace(const ab_tensor *dst, const ab_tensor *a, const ab_tensor *b);
 
-/* How many threads have a buffer of thread_bytes each in the workspace behind its first fixed_bytes: the OpenMP maximum,
- * or fewer if the workspace was sized for fewer. */
-int ab_threads(const ab_exec *exec, size_t fixed_bytes, size_t thread_bytes);
+/* ab_parallel_for over work of `elements` elements in all: small work stays on this thread. */
+void ab_for_chunks(int64_t elements, int64_t chunks, ab_work work, void *argument);
+
+/* The same for work that was given buffers for `lanes` lanes: on this thread alone if there are more by now. */
+void ab_for_prepared(int lanes, int64_t chunks, ab_work work, void *argument);
+
+/* Whether every lane has a buffer of lane_bytes in the workspace behind its first fixed_bytes. False when lanes were added
+ * after the op was prepared: the work then runs on this thread alone. */
+bool ab_lanes_fit(const ab_exec *exec, size_t fixed_bytes, size_t lane_bytes);
 
 /* Address of element `offset`. */
 char *ab_element(const ab_tensor *tensor, int64_t offset);

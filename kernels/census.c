@@ -1,11 +1,20 @@
-/* The census of arrays: cutting them into blocks, widening stored formats, merging. Counting is in vec_census.c. */
+/* The census of arrays: cutting them into blocks, widening stored formats, merging; and the scalar definition of what is
+ * counted. The loops for large arrays are in vec_census.c. */
 #include "kernels/census.h"
 
 #include "kernels/convert.h"
+#include "kernels/isa.h"
+#include "kernels/vec_census.h"
 
+#include <stdalign.h>
 #include <string.h>
 
-enum { LANES = 16 };
+enum {
+    FEW_BLOCKS = 2, /* below which setting up the vector loops costs more than they save */
+    INF = 0x7f800000,
+    FIELD_MIN = (127 + AB_CENSUS_SQUARE_MIN) << 23, /* smallest magnitude of the fp32 rule for squares */
+    FIELD_MAX = (128 + AB_CENSUS_SQUARE_MAX) << 23  /* first magnitude past it */
+};
 
 static uint32_t bits_of(float x) {
     uint32_t bits = 0;
@@ -13,90 +22,159 @@ static uint32_t bits_of(float x) {
     return bits;
 }
 
+static uint32_t magnitude_of(float x) { return bits_of(x) & 0x7fffffffu; }
+
 static float float_of(uint32_t bits) {
     float x = 0.0f;
     memcpy(&x, &bits, sizeof x);
     return x;
 }
 
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
 void ab_census_clear(ab_census *census) { memset(census, 0, sizeof *census); }
 
-static void count_special(ab_census *census, uint32_t bits) {
-    uint32_t magnitude = bits & 0x7fffffffu;
-    census->zero += magnitude == 0;
-    census->nan += magnitude > 0x7f800000u;
-    census->pos_inf += bits == 0x7f800000u;
-    census->neg_inf += bits == 0xff800000u;
-}
+/* ---- the definition ---------------------------------------------------------------------------------------- */
 
-static void widen_range(ab_census *census, uint32_t magnitude) {
-    float x = float_of(magnitude);
-    if (x > census->max_abs) census->max_abs = x;
-    if (census->min_abs == 0.0f || x < census->min_abs) census->min_abs = x;
-}
-
-static void add_block(ab_census *census, const float *values, int64_t n) {
-    double lane[LANES] = {0};
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t bits = bits_of(values[i]);
-        uint32_t magnitude = bits & 0x7fffffffu;
-        if (magnitude == 0 || magnitude >= 0x7f800000u) {
-            count_special(census, bits);
-            continue;
-        }
+void ab_census_count_value(ab_census *census, float value) {
+    uint32_t bits = bits_of(value), magnitude = bits & 0x7fffffffu;
+    if (magnitude != 0 && magnitude < INF) {
         ab_census_place place = ab_census_bin(magnitude);
         census->bin[place.row][place.column]++;
         census->subnormal += magnitude < 0x00800000u;
-        widen_range(census, magnitude);
-        lane[i % LANES] += (double)values[i] * (double)values[i];
+        return;
     }
-    for (int width = LANES / 2; width > 0; width /= 2)
-        for (int j = 0; j < width; j++) lane[j] += lane[j + width];
+    census->zero += magnitude == 0;
+    census->nan += magnitude > INF;
+    census->pos_inf += bits == INF;
+    census->neg_inf += magnitude == INF && bits != INF;
+}
+
+/* Two loops, because compilers vectorise one reduction better than two. 0 - 1 and what is not finite are large. */
+void ab_census_note_extremes(ab_census *census, const float *values, int64_t n) {
+    uint32_t max = 0, min = UINT32_MAX;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t m = magnitude_of(values[i]);
+        m = m < INF ? m : 0;
+        max = m > max ? m : max;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t m = magnitude_of(values[i]) - 1u;
+        min = m < min ? m : min;
+    }
+    if (max == 0) return;
+    if (float_of(max) > census->max_abs) census->max_abs = float_of(max);
+    if (census->min_abs == 0.0f || float_of(min + 1u) < census->min_abs) census->min_abs = float_of(min + 1u);
+}
+
+double ab_census_lane_sum(const float lane[AB_CENSUS_LANES]) {
+    double sum[AB_CENSUS_LANES];
+    for (int i = 0; i < AB_CENSUS_LANES; i++) sum[i] = (double)lane[i];
+    for (int half = AB_CENSUS_LANES / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++) sum[i] += sum[i + half];
+    return sum[0];
+}
+
+static double squares_in_double(const float *values, int64_t n) {
+    double sum[AB_CENSUS_LANES] = {0};
+    for (int64_t i = 0; i < n; i++) {
+        double x = magnitude_of(values[i]) < INF ? (double)values[i] : 0.0;
+        sum[i % AB_CENSUS_LANES] += x * x;
+    }
+    for (int half = AB_CENSUS_LANES / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++) sum[i] += sum[i + half];
+    return sum[0];
+}
+
+double ab_census_block_squares(const float *values, int64_t n) {
+    float lane[AB_CENSUS_LANES] = {0};
+    int64_t i = 0;
+    uint32_t odd = 0;
+    for (int64_t j = 0; j < n; j++) {
+        uint32_t m = magnitude_of(values[j]);
+        odd |= (uint32_t)(m != 0) & (uint32_t)(m - FIELD_MIN >= (uint32_t)(FIELD_MAX - FIELD_MIN));
+    }
+    if (odd) return squares_in_double(values, n);
+    for (; i + AB_CENSUS_LANES <= n; i += AB_CENSUS_LANES)
+        for (int j = 0; j < AB_CENSUS_LANES; j++) lane[j] += values[i + j] * values[i + j];
+    for (int j = 0; i + j < n; j++) lane[j] += values[i + j] * values[i + j];
+    return ab_census_lane_sum(lane);
+}
+
+static void add_part(ab_census *census, const float *values, int64_t n) {
+    for (int64_t i = 0; i < n; i++) ab_census_count_value(census, values[i]);
+    ab_census_note_extremes(census, values, n);
+    census->sum_squares += ab_census_block_squares(values, n);
     census->count += n;
-    census->sum_squares += lane[0];
 }
 
-void ab_census_add(ab_census *census, const float *values, int64_t n) {
-    for (int64_t i = 0; i < n; i += AB_CENSUS_BLOCK)
-        add_block(census, values + i, n - i < AB_CENSUS_BLOCK ? n - i : AB_CENSUS_BLOCK);
+/* ---- arrays ------------------------------------------------------------------------------------------------ */
+
+/* Where the next values come from; widened and gathered into `values` if they are not fp32 in a row. */
+typedef struct source {
+    const unsigned char *data;
+    const ab_format *format; /* as stored */
+    int64_t stride;
+    float values[AB_CENSUS_BLOCK];
+} source;
+
+static const float *widened(source *s, int64_t first, int64_t n) {
+    size_t size = (size_t)s->format->storage_bytes;
+    const unsigned char *from = s->data + first * s->stride * (int64_t)size;
+    unsigned char gathered[AB_CENSUS_BLOCK * sizeof(double)];
+    if (s->stride == 1 && s->format == &ab_format_fp32) return (const float *)(const void *)from;
+    if (s->stride != 1) {
+        for (int64_t i = 0; i < n; i++) memcpy(gathered + (size_t)i * size, from + i * s->stride * (int64_t)size, size);
+        from = gathered;
+    }
+    ab_widen(s->values, from, s->format, n);
+    return s->values;
 }
 
-/* Non-zero magnitudes below the format's smallest normal. */
-static int64_t count_subnormal(const float *values, int64_t n, const ab_format *format) {
+/* Non-zero magnitudes below the smallest normal of the format. */
+static int64_t count_subnormal(const ab_format *format, const float *values, int64_t n) {
     uint32_t limit = bits_of((float)ab_format_min_normal(format));
-    int64_t count = 0;
-    for (int64_t i = 0; i < n; i++) count += (bits_of(values[i]) & 0x7fffffffu) - 1u < limit - 1u;
+    uint32_t count = 0;
+    for (int64_t i = 0; i < n; i++) count += magnitude_of(values[i]) - 1u < limit - 1u;
     return count;
 }
 
-static void gather(unsigned char *to, const unsigned char *from, size_t size, int64_t n, int64_t stride) {
-    for (int64_t i = 0; i < n; i++) memcpy(to + (size_t)i * size, from + i * stride * (int64_t)size, size);
+static void add_source(ab_census *census, source *s, const ab_format *own, int64_t n) {
+    const ab_vec_census *loops = ab_vec_census_get();
+    alignas(64) unsigned char state[AB_CENSUS_STATE];
+    int64_t blocks = n / AB_CENSUS_BLOCK < FEW_BLOCKS ? 0 : n / AB_CENSUS_BLOCK;
+    int64_t subnormal = 0, counted = census->subnormal;
+    if (blocks > 0) loops->begin(state, census);
+    for (int64_t i = 0; i < n; i += AB_CENSUS_BLOCK) {
+        int64_t part = smaller(AB_CENSUS_BLOCK, n - i);
+        const float *values = widened(s, i, part);
+        if (i / AB_CENSUS_BLOCK < blocks)
+            loops->block(state, values);
+        else
+            add_part(census, values, part);
+        if (own != &ab_format_fp32) subnormal += count_subnormal(own, values, part);
+    }
+    if (blocks > 0) loops->end(state);
+    if (own != &ab_format_fp32) census->subnormal = counted + subnormal;
 }
 
-void ab_census_add_strided(ab_census *census, const void *data, const ab_format *format, int64_t n,
-                           int64_t stride) {
-    const unsigned char *bytes = data;
-    const ab_format *stored = format->storage_bytes == 0 ? &ab_format_fp32 : format;
-    size_t size = (size_t)stored->storage_bytes;
-    unsigned char packed[AB_CENSUS_BLOCK * sizeof(double)];
-    float values[AB_CENSUS_BLOCK];
-    for (int64_t done = 0; done < n; done += AB_CENSUS_BLOCK) {
-        int64_t part = n - done < AB_CENSUS_BLOCK ? n - done : AB_CENSUS_BLOCK;
-        const unsigned char *from = bytes + done * stride * (int64_t)size;
-        int64_t subnormal = census->subnormal;
-        if (stride != 1) gather(packed, from, size, part, stride);
-        ab_widen(values, stride == 1 ? from : packed, stored, part);
-        add_block(census, values, part);
-        if (format != &ab_format_fp32) census->subnormal = subnormal + count_subnormal(values, part, format);
-    }
+void ab_census_add_strided(ab_census *census, const void *data, const ab_format *format, int64_t n, int64_t stride) {
+    source s;
+    s.data = data;
+    s.format = format->storage_bytes == 0 ? &ab_format_fp32 : format;
+    s.stride = stride;
+    add_source(census, &s, format, n);
 }
 
 void ab_census_add_stored(ab_census *census, const void *data, const ab_format *format, int64_t n) {
-    if (format == &ab_format_fp32)
-        ab_census_add(census, data, n);
-    else
-        ab_census_add_strided(census, data, format, n, 1);
+    ab_census_add_strided(census, data, format, n, 1);
 }
+
+void ab_census_add(ab_census *census, const float *values, int64_t n) {
+    ab_census_add_strided(census, values, &ab_format_fp32, n, 1);
+}
+
+/* ---- totals ------------------------------------------------------------------------------------------------ */
 
 void ab_census_merge(ab_census *into, const ab_census *from) {
     into->count += from->count;
@@ -106,10 +184,8 @@ void ab_census_merge(ab_census *into, const ab_census *from) {
     into->neg_inf += from->neg_inf;
     into->subnormal += from->subnormal;
     into->sum_squares += from->sum_squares;
-    if (from->max_abs != 0.0f) {
-        widen_range(into, bits_of(from->min_abs));
-        widen_range(into, bits_of(from->max_abs));
-    }
+    if (from->max_abs > into->max_abs) into->max_abs = from->max_abs;
+    if (into->min_abs == 0.0f || (from->min_abs != 0.0f && from->min_abs < into->min_abs)) into->min_abs = from->min_abs;
     for (int row = 0; row < AB_CENSUS_EXPONENTS; row++)
         for (int c = 0; c < AB_CENSUS_CLASSES; c++) into->bin[row][c] += from->bin[row][c];
 }
@@ -124,3 +200,25 @@ int64_t ab_census_at(const ab_census *census, int exponent) {
     for (int c = 0; c < AB_CENSUS_CLASSES; c++) sum += census->bin[exponent - AB_CENSUS_EMIN][c];
     return sum;
 }
+
+/* ---- CPU levels -------------------------------------------------------------------------------------------- */
+
+#if defined(__x86_64__)
+
+extern const ab_vec_census ab_vec_census_plain, ab_vec_census_avx2, ab_vec_census_avx512, ab_vec_census_avx512bitalg;
+
+const ab_vec_census *ab_vec_census_get(void) {
+    static const ab_vec_census *const tables[] = {[AB_ISA_PLAIN] = &ab_vec_census_plain,
+                                                  [AB_ISA_AVX2] = &ab_vec_census_avx2,
+                                                  [AB_ISA_AVX512] = &ab_vec_census_avx512,
+                                                  [AB_ISA_AVX512_BITALG] = &ab_vec_census_avx512bitalg};
+    return tables[ab_isa_get()];
+}
+
+#else
+
+extern const ab_vec_census ab_vec_census_plain;
+
+const ab_vec_census *ab_vec_census_get(void) { return &ab_vec_census_plain; }
+
+#endif

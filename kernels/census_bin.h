@@ -7,7 +7,11 @@
  *   overflows         in the top octave:  1.m >= 2 - 2^-p, but e4m3 (448 is followed by nan):  1.m > 1.8125
  * The product value * 2^k is itself rounded to fp32. That matters where it is an fp32 subnormal, which only the limits of
  * formats with 8 exponent bits reach: bf16 then flushes m <= 2^-16 and tf32 m <= 2^-13 (both are rounded to the tie first),
- * and their carry points move down by 2^-23. */
+ * and their carry points move down by 2^-23.
+ *
+ * The limits of formats with 8 exponent bits lie at scaled exponents of at most -127 or of at least 127, so a scale
+ * between 2^-60 and 2^60 brings them to unscaled exponents outside -66 .. 66 only. Inside, where nearly all values are,
+ * the classes of fp16, e4m3 and e5m2 are enough. */
 #ifndef AB_KERNELS_CENSUS_BIN_H
 #define AB_KERNELS_CENSUS_BIN_H
 
@@ -21,33 +25,41 @@ enum {
     AB_CENSUS_EMIN = -149, /* of the smallest fp32 subnormal, normalised */
     AB_CENSUS_EMAX = 127,
     AB_CENSUS_EXPONENTS = AB_CENSUS_EMAX - AB_CENSUS_EMIN + 1,
+    AB_CENSUS_COMMON_MIN = -66, /* exponents with few classes */
+    AB_CENSUS_COMMON_MAX = 66,
     AB_CENSUS_BLOCK = 2048 /* values; 8 KiB stay in the first-level cache */
 };
 
-/* Smallest 23-bit mantissa of each class but the first, which holds m = 0 alone. */
+/* Smallest 23-bit mantissas of classes; the first class of every exponent is m = 0 alone. */
 enum {
-    AB_CENSUS_EDGE_1 = 0x000001,  /* above every tie at half the smallest subnormal */
-    AB_CENSUS_EDGE_2 = 0x000081,  /* above 2^-16: bf16 */
-    AB_CENSUS_EDGE_3 = 0x000401,  /* above 2^-13: tf32 */
-    AB_CENSUS_EDGE_4 = 0x600000,  /* 1.75: carry of e5m2 */
-    AB_CENSUS_EDGE_5 = 0x680001,  /* above 1.8125: overflow of e4m3 */
-    AB_CENSUS_EDGE_6 = 0x700000,  /* 1.875: carry of e4m3, overflow of e5m2 */
-    AB_CENSUS_EDGE_7 = 0x7effff,  /* 2 - 2^-7 - 2^-23: carry of bf16 */
-    AB_CENSUS_EDGE_8 = 0x7f8000,  /* 2 - 2^-8: overflow of bf16 */
-    AB_CENSUS_EDGE_9 = 0x7fdfff,  /* 2 - 2^-10 - 2^-23: carry of tf32 */
-    AB_CENSUS_EDGE_10 = 0x7fe000, /* 2 - 2^-10: carry of fp16 */
-    AB_CENSUS_EDGE_11 = 0x7ff000, /* 2 - 2^-11: overflow of fp16 and tf32 */
-    AB_CENSUS_EDGE_12 = 0x7fffff, /* 2 - 2^-23: carry of fp32 */
+    AB_CENSUS_ABOVE_0 = 0x000001,         /* above the tie at half the smallest subnormal */
+    AB_CENSUS_ABOVE_BF16_TIE = 0x000081,  /* 1 + 2^-16 */
+    AB_CENSUS_ABOVE_TF32_TIE = 0x000401,  /* 1 + 2^-13 */
+    AB_CENSUS_E5M2_CARRY = 0x600000,      /* 1.75 */
+    AB_CENSUS_ABOVE_E4M3_MAX = 0x680001,  /* above 1.8125: overflow of e4m3 */
+    AB_CENSUS_E4M3_CARRY = 0x700000,      /* 1.875, and overflow of e5m2 */
+    AB_CENSUS_BF16_CARRY = 0x7effff,      /* 2 - 2^-7 - 2^-23 */
+    AB_CENSUS_BF16_OVERFLOW = 0x7f8000,   /* 2 - 2^-8 */
+    AB_CENSUS_TF32_CARRY = 0x7fdfff,      /* 2 - 2^-10 - 2^-23 */
+    AB_CENSUS_FP16_CARRY = 0x7fe000,      /* 2 - 2^-10 */
+    AB_CENSUS_FP16_OVERFLOW = 0x7ff000,   /* 2 - 2^-11, and of tf32 */
+    AB_CENSUS_FP32_CARRY = 0x7fffff,      /* 2 - 2^-23 */
+    AB_CENSUS_COMMON_CLASSES = 7,
     AB_CENSUS_CLASSES = 13
 };
 
-/* Class of a 23-bit mantissa. */
-static inline AB_HOST_DEVICE int ab_census_class(uint32_t mantissa) {
-    return (mantissa >= AB_CENSUS_EDGE_1) + (mantissa >= AB_CENSUS_EDGE_2) + (mantissa >= AB_CENSUS_EDGE_3) +
-           (mantissa >= AB_CENSUS_EDGE_4) + (mantissa >= AB_CENSUS_EDGE_5) + (mantissa >= AB_CENSUS_EDGE_6) +
-           (mantissa >= AB_CENSUS_EDGE_7) + (mantissa >= AB_CENSUS_EDGE_8) + (mantissa >= AB_CENSUS_EDGE_9) +
-           (mantissa >= AB_CENSUS_EDGE_10) + (mantissa >= AB_CENSUS_EDGE_11) +
-           (mantissa >= AB_CENSUS_EDGE_12);
+/* Class of a 23-bit mantissa at an exponent of AB_CENSUS_COMMON_MIN .. AB_CENSUS_COMMON_MAX. */
+static inline AB_HOST_DEVICE int ab_census_common_class(uint32_t m) {
+    return (m >= AB_CENSUS_ABOVE_0) + (m >= AB_CENSUS_E5M2_CARRY) + (m >= AB_CENSUS_ABOVE_E4M3_MAX) +
+           (m >= AB_CENSUS_E4M3_CARRY) + (m >= AB_CENSUS_FP16_CARRY) + (m >= AB_CENSUS_FP16_OVERFLOW);
+}
+
+/* Class of a 23-bit mantissa at any other exponent. */
+static inline AB_HOST_DEVICE int ab_census_outer_class(uint32_t m) {
+    return (m >= AB_CENSUS_ABOVE_0) + (m >= AB_CENSUS_ABOVE_BF16_TIE) + (m >= AB_CENSUS_ABOVE_TF32_TIE) +
+           (m >= AB_CENSUS_E5M2_CARRY) + (m >= AB_CENSUS_ABOVE_E4M3_MAX) + (m >= AB_CENSUS_E4M3_CARRY) +
+           (m >= AB_CENSUS_BF16_CARRY) + (m >= AB_CENSUS_BF16_OVERFLOW) + (m >= AB_CENSUS_TF32_CARRY) +
+           (m >= AB_CENSUS_FP16_CARRY) + (m >= AB_CENSUS_FP16_OVERFLOW) + (m >= AB_CENSUS_FP32_CARRY);
 }
 
 /* A finite non-zero value's place in the counters. */
@@ -58,11 +70,15 @@ typedef struct ab_census_place {
 
 /* From the value's fp32 bits without the sign. */
 static inline AB_HOST_DEVICE ab_census_place ab_census_bin(uint32_t magnitude) {
-    ab_census_place place = {(int)(magnitude >> 23) - 127 - AB_CENSUS_EMIN, 0};
+    int exponent = (int)(magnitude >> 23) - 127;
+    ab_census_place place = {0, 0};
     if (magnitude < 0x800000u) { /* subnormal: shift the leading bit to the hidden place */
-        for (place.row++; magnitude < 0x800000u; place.row--) magnitude <<= 1;
+        for (exponent++; magnitude < 0x800000u; exponent--) magnitude <<= 1;
     }
-    place.column = ab_census_class(magnitude & 0x7fffffu);
+    place.row = exponent - AB_CENSUS_EMIN;
+    place.column = exponent >= AB_CENSUS_COMMON_MIN && exponent <= AB_CENSUS_COMMON_MAX
+                       ? ab_census_common_class(magnitude & 0x7fffffu)
+                       : ab_census_outer_class(magnitude & 0x7fffffu);
     return place;
 }
 

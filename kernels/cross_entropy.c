@@ -6,7 +6,6 @@
 #include "kernels/blocks.h"
 
 #include <math.h>
-#include <omp.h>
 
 typedef struct loss_attrs {
     ab_floats weight;
@@ -44,7 +43,7 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
     (void)exec;
     const ab_shape *logits = &io->in[0]->shape;
     *workspace_bytes =
-        fixed_bytes(logits->dim[0]) + (size_t)omp_get_max_threads() * thread_bytes(logits->dim[1]);
+        fixed_bytes(logits->dim[0]) + (size_t)ab_parallel_lanes() * thread_bytes(logits->dim[1]);
     *state_bytes = 0;
     return AB_OK;
 }
@@ -85,7 +84,7 @@ static ab_status start(const ab_exec *exec, const ab_op_io *io, batch *b) {
 
 static float *thread_row(const batch *b, int i) {
     char *rows = (char *)b->exec->workspace + fixed_bytes(b->rows);
-    return (float *)(void *)(rows + (size_t)omp_get_thread_num() * thread_bytes(b->classes) +
+    return (float *)(void *)(rows + (size_t)ab_parallel_lane() * thread_bytes(b->classes) +
                              (size_t)i * ab_floats_bytes(b->classes));
 }
 
@@ -109,13 +108,35 @@ static double row_loss(const batch *b, int64_t row) {
     return weight_of(b, row) * (log_sum - (double)(x[b->target[row]] - shift));
 }
 
+/* Rows in chunks of ROWS, so that a chunk is worth a lane's while. */
+enum { ROWS = 64 };
+
+typedef struct row_job {
+    const batch *b;
+    double *loss;
+    double scale;
+    ab_tensor *dlogits;
+} row_job;
+
+static void for_rows(ab_work work, row_job *job) {
+    const batch *b = job->b;
+    bool fits = ab_lanes_fit(b->exec, fixed_bytes(b->rows), thread_bytes(b->classes));
+    ab_for_chunks(fits ? b->rows * b->classes : 0, ab_div_up(b->rows, ROWS), work, job);
+}
+
+static void loss_row(void *argument, int64_t chunk, int lane) {
+    const row_job *job = argument;
+    (void)lane;
+    for (int64_t row = chunk * ROWS; row < ab_min64((chunk + 1) * ROWS, job->b->rows); row++)
+        job->loss[row] = row_loss(job->b, row);
+}
+
 static ab_status forward(const ab_exec *exec, ab_op_io *io) {
     batch b;
     AB_TRY(start(exec, io, &b));
     double *loss = exec->workspace, sum = 0.0;
-    int threads = ab_threads(exec, fixed_bytes(b.rows), thread_bytes(b.classes));
-#pragma omp parallel for schedule(static) num_threads(threads) if (b.rows * b.classes >= AB_PARALLEL_MIN)
-    for (int64_t row = 0; row < b.rows; row++) loss[row] = row_loss(&b, row);
+    row_job job = {&b, loss, 0, NULL};
+    for_rows(loss_row, &job);
     for (int64_t row = 0; row < b.rows; row++) sum += loss[row];
     float mean = (float)(sum / b.weight_sum);
     ab_emit(exec, io->out, 0, &mean, 1);
@@ -137,15 +158,21 @@ static void row_gradient(const batch *b, int64_t row, double scale, ab_tensor *d
     ab_emit(b->exec, dlogits, row * b->classes, gradient, b->classes);
 }
 
+static void gradient_row(void *argument, int64_t chunk, int lane) {
+    const row_job *job = argument;
+    (void)lane;
+    for (int64_t row = chunk * ROWS; row < ab_min64((chunk + 1) * ROWS, job->b->rows); row++)
+        row_gradient(job->b, row, job->scale, job->dlogits);
+}
+
 static ab_status backward(const ab_exec *exec, ab_op_io *io) {
     batch b;
     AB_TRY(start(exec, io, &b));
     if (!io->din[0]) return AB_OK;
     float buffer;
     double scale = (double)*ab_read(io->dout, 0, 1, &buffer);
-    int threads = ab_threads(exec, fixed_bytes(b.rows), thread_bytes(b.classes));
-#pragma omp parallel for schedule(static) num_threads(threads) if (b.rows * b.classes >= AB_PARALLEL_MIN)
-    for (int64_t row = 0; row < b.rows; row++) row_gradient(&b, row, scale, io->din[0]);
+    row_job job = {&b, NULL, scale, io->din[0]};
+    for_rows(gradient_row, &job);
     return AB_OK;
 }
 

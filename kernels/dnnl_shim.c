@@ -11,6 +11,7 @@
 
 #include "kernels/blocks.h"
 
+#include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <oneapi/dnnl/dnnl_debug.h>
 #include <stdio.h>
@@ -25,6 +26,7 @@ enum { SLOT_A, SLOT_B, SLOT_BIAS, SLOT_RESULT, SLOT_SCRATCH, SLOTS };
 typedef struct library_pass {
     ab_pass base;
     dnnl_primitive_t primitive;
+    dnnl_stream_t stream; /* its own: slices of a batch run at the same time */
     dnnl_exec_arg_t arg[SLOTS];
     int args;
     int place[SLOTS]; /* index into arg, or -1 */
@@ -39,7 +41,6 @@ typedef struct library_pass {
 
 /* The library's objects; they live until the process ends. */
 static dnnl_engine_t engine;
-static dnnl_stream_t stream;
 static dnnl_primitive_attr_t user_scratchpad;
 
 /* ---- what 3.0 changed ------------------------------------------------------------------------------------- */
@@ -182,7 +183,6 @@ static ab_status check(dnnl_status_t status, const char *what) {
 static ab_status start_library(void) {
     if (user_scratchpad) return AB_OK;
     AB_TRY(check(dnnl_engine_create(&engine, dnnl_cpu, 0), "cannot create a CPU engine"));
-    AB_TRY(check(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags), "cannot create a stream"));
     AB_TRY(check(dnnl_primitive_attr_create(&user_scratchpad), "cannot create attributes"));
     return check(dnnl_primitive_attr_set_scratchpad_mode(user_scratchpad, dnnl_scratchpad_mode_user),
                  "cannot set the scratchpad mode");
@@ -248,9 +248,15 @@ static void bind_input(library_pass *p, int slot, const void *data) {
     bind_slot(p, slot, both.handle);
 }
 
-static ab_status execute(dnnl_primitive_t primitive, int args, const dnnl_exec_arg_t *arg) {
-    AB_TRY(check(dnnl_primitive_execute(primitive, stream, args, arg), "a primitive failed"));
-    return check(dnnl_stream_wait(stream), "a primitive failed");
+/* On the calling lane alone: the library's own threads would wait for each other at every primitive. */
+static ab_status execute(const library_pass *p, dnnl_primitive_t primitive, int args,
+                         const dnnl_exec_arg_t *arg) {
+    int threads = omp_get_max_threads();
+    omp_set_num_threads(1);
+    dnnl_status_t status = dnnl_primitive_execute(primitive, p->stream, args, arg);
+    if (status == dnnl_success) status = dnnl_stream_wait(p->stream);
+    omp_set_num_threads(threads);
+    return check(status, "a primitive failed");
 }
 
 /* Runs the reorder between plain and the memory of `slot`. */
@@ -263,7 +269,7 @@ static ab_status run_reorder(library_pass *p, int slot, const void *plain, bool 
     dnnl_exec_arg_t arg[] = {{DNNL_ARG_FROM, to_plain ? own : p->plain},
                              {DNNL_ARG_TO, to_plain ? p->plain : own}};
     AB_TRY(check(dnnl_memory_set_data_handle(p->plain, both.handle), "cannot set a data handle"));
-    return execute(p->reorder, (int)AB_COUNT_OF(arg), arg);
+    return execute(p, p->reorder, (int)AB_COUNT_OF(arg), arg);
 }
 
 static ab_status pack(ab_pass *base, const void *weights, void *packed, void *scratch) {
@@ -282,7 +288,7 @@ static ab_status run(ab_pass *base, const ab_pass_args *args) {
     bind_input(p, SLOT_BIAS, args->bias);
     bind_slot(p, SLOT_RESULT, p->result_bytes ? scratch : (char *)args->dst);
     bind_slot(p, SLOT_SCRATCH, scratch + p->result_bytes);
-    AB_TRY(execute(p->primitive, p->args, p->arg));
+    AB_TRY(execute(p, p->primitive, p->args, p->arg));
     return p->result_bytes ? run_reorder(p, SLOT_RESULT, args->dst, true) : AB_OK;
 }
 
@@ -294,6 +300,7 @@ static void destroy(ab_pass *base) {
     if (p->plain) dnnl_memory_destroy(p->plain);
     if (p->reorder) dnnl_primitive_destroy(p->reorder);
     if (p->primitive) dnnl_primitive_destroy(p->primitive);
+    if (p->stream) dnnl_stream_destroy(p->stream);
     free(p);
 }
 
@@ -342,6 +349,8 @@ static ab_status build(library_pass *p, const_dnnl_primitive_desc_t pd, const sl
     p->base.scratch_bytes = p->result_bytes + (scratch ? dnnl_memory_desc_get_size(scratch) : 0);
     p->base.pack = p->base.packed_bytes ? pack : NULL;
     snprintf(p->base.text, sizeof p->base.text, "%s", name_of(pd));
+    AB_TRY(
+        check(dnnl_stream_create(&p->stream, engine, dnnl_stream_default_flags), "cannot create a stream"));
     return check(dnnl_primitive_create(&p->primitive, pd), "cannot create a primitive");
 }
 
@@ -432,7 +441,7 @@ static dnnl_primitive_desc_t find_conv(const ab_pass_spec *spec, ab_pass_kind ki
     return pd;
 }
 
-ab_status ab_dnnl_conv_pass(const ab_pass_spec *spec, ab_pass **pass) {
+static ab_status make_conv(const ab_pass_spec *spec, ab_pass **pass) {
     *pass = NULL;
     AB_TRY(start_library());
     bool backward = spec->kind != AB_PASS_FORWARD, weights_pass = spec->kind == AB_PASS_BACKWARD_WEIGHTS;
@@ -487,7 +496,7 @@ static dnnl_status_t matmul_descs(const ab_pass_spec *spec, descs *d, descs *pla
     return status;
 }
 
-ab_status ab_dnnl_matmul_pass(const ab_pass_spec *spec, ab_pass **pass) {
+static ab_status make_matmul(const ab_pass_spec *spec, ab_pass **pass) {
     static const slot_args args = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST,
                                    DNNL_ARG_SCRATCHPAD};
     bool weights_pass = spec->kind == AB_PASS_BACKWARD_WEIGHTS;
@@ -508,4 +517,23 @@ out:
     drop_descs(&d);
     drop_descs(&plain);
     return status;
+}
+
+/* ---- one thread ------------------------------------------------------------------------------------------- */
+
+/* The library bakes the number of threads into a primitive when it is made. */
+static ab_status make_for_one_thread(ab_pass_maker maker, const ab_pass_spec *spec, ab_pass **pass) {
+    int threads = omp_get_max_threads();
+    omp_set_num_threads(1);
+    ab_status status = maker(spec, pass);
+    omp_set_num_threads(threads);
+    return status;
+}
+
+ab_status ab_dnnl_conv_pass(const ab_pass_spec *spec, ab_pass **pass) {
+    return make_for_one_thread(make_conv, spec, pass);
+}
+
+ab_status ab_dnnl_matmul_pass(const ab_pass_spec *spec, ab_pass **pass) {
+    return make_for_one_thread(make_matmul, spec, pass);
 }

@@ -1,5 +1,5 @@
-/* The scalar definition of every format: integer arithmetic on the bits of a double, driven by the format's row. Written
- * to be read; speed is the vector kernels' business. */
+/* The scalar definition of every format: integer arithmetic on the bits of a double, driven by the format's
+ * row. Written to be read; speed is the vector kernels' business. */
 #include "kernels/format.h"
 
 #include "kernels/core/nearest.h"
@@ -45,7 +45,7 @@ int ab_format_count(void) { return (int)AB_COUNT_OF(rows); }
 
 const ab_format *ab_format_at(int i) { return rows[i]; }
 
-/* ---- formats made from a name ----------------------------------------------------------------------------- */
+/* ---- formats made from a name -------------------------------------------------------------------------- */
 
 enum { X_MIN = 2, X_MAX = 11, Y_MIN = 1, Y_MAX = 52, USER_NAME = 32 };
 
@@ -101,7 +101,7 @@ ab_status ab_format_find(const char *name, const ab_format **format) {
     return *format != NULL ? AB_OK : unknown_format(name);
 }
 
-/* ---- range ------------------------------------------------------------------------------------------------ */
+/* ---- range --------------------------------------------------------------------------------------------- */
 
 size_t ab_format_bytes(const ab_format *format, int64_t n) {
     size_t each = format->storage_bytes > 0 ? (size_t)format->storage_bytes : sizeof(float);
@@ -137,7 +137,7 @@ double ab_format_overflow_limit(const ab_format *format) {
     return tie_stays ? nextafter(tie, HUGE_VAL) : tie;
 }
 
-/* ---- encode ----------------------------------------------------------------------------------------------- */
+/* ---- encode -------------------------------------------------------------------------------------------- */
 
 static const char *const mode_names[] = {"rne", "rna", "rz", "ru", "rd", "sr"}; /* by ab_round_mode */
 
@@ -174,19 +174,23 @@ static parts split(double x) {
     return result;
 }
 
-/* Whether the magnitude kept (an integer) goes up by one. The discarded fraction is rest / 2^shift. */
+/* Stochastic: the leading bits of the discarded fraction, rest / 2^shift, against as many random bits. */
+static bool random_goes_up(const ab_rounding *rounding, uint64_t rest, int shift) {
+    int drop = shift - rounding->random_bits;
+    uint64_t leading = drop <= 0 ? rest << -drop : drop < 64 ? rest >> drop : 0;
+    return rounding->random >> (32 - rounding->random_bits) < leading;
+}
+
+/* Whether the magnitude kept (an integer) goes up by one. The discarded fraction is rest / 2^shift; rest <
+ * 2^53, so that it is below one half however far beyond 63 the shift is. */
 static bool goes_up(const ab_rounding *rounding, bool negative, uint64_t kept, uint64_t rest, int shift) {
     if (rest == 0) return false;
-    /* rest < 2^53, so from 2^54 on the fraction is below one half, however far */
-    uint64_t half = shift < 63 ? UINT64_C(1) << (shift - 1) : UINT64_MAX;
-    if (rounding->mode == AB_ROUND_NEAREST_EVEN) return rest > half || (rest == half && (kept & 1));
+    uint64_t half = UINT64_C(1) << (shift < 63 ? shift - 1 : 62);
+    if (rounding->mode == AB_ROUND_NEAREST_EVEN) return rest > half - (kept & 1);
     if (rounding->mode == AB_ROUND_NEAREST_AWAY) return rest >= half;
     if (rounding->mode == AB_ROUND_UP) return !negative;
     if (rounding->mode == AB_ROUND_DOWN) return negative;
-    if (rounding->mode == AB_ROUND_TOWARD_ZERO) return false;
-    int bits = rounding->random_bits, drop = shift - bits;
-    uint64_t top = drop <= 0 ? rest << -drop : drop < 64 ? rest >> drop : 0;
-    return rounding->random >> (32 - bits) < top;
+    return rounding->mode == AB_ROUND_STOCHASTIC && random_goes_up(rounding, rest, shift);
 }
 
 static uint64_t infinity_code(const ab_format *format, bool saturate) {
@@ -206,13 +210,14 @@ static uint64_t nan_code(const ab_format *format, uint64_t fraction) {
     return infinity_code(format, false) | quiet | fraction >> (FRACTION_BITS + 1 - format->precision);
 }
 
-/* The magnitude's code. Codes of finite magnitudes are consecutive integers, so a carry out of the significand lands
- * in the next binade, and past the last one in the code after max. */
+/* The magnitude's code. Codes of finite magnitudes are consecutive integers, so a carry out of the
+ * significand lands in the next binade, and past the last one in the code after max. */
 static uint64_t finite_code(const ab_format *format, const ab_rounding *rounding, const parts *x) {
     int binade = x->exponent > format->emin ? x->exponent : format->emin;
     int shift = binade - (format->precision - 1) - (x->exponent - FRACTION_BITS);
-    uint64_t kept = shift < 64 ? x->significand >> shift : 0;
-    uint64_t rest = shift < 64 ? x->significand & ((UINT64_C(1) << shift) - 1) : x->significand;
+    uint64_t below_one = (UINT64_C(1) << (shift < 63 ? shift : 63)) - 1;
+    uint64_t rest = x->significand & below_one;
+    uint64_t kept = (x->significand - rest) >> (shift < 63 ? shift : 63);
     uint64_t min_normal = UINT64_C(1) << (format->precision - 1);
     if (rounding->ftz == AB_FTZ_BEFORE && kept < min_normal) return 0;
     uint64_t code = ((uint64_t)(binade - format->emin) << (format->precision - 1)) + kept +
@@ -232,7 +237,7 @@ uint64_t ab_format_encode(const ab_format *format, const ab_rounding *rounding, 
     return code | (uint64_t)p.negative << (format->bits - 1);
 }
 
-/* ---- decode ----------------------------------------------------------------------------------------------- */
+/* ---- decode -------------------------------------------------------------------------------------------- */
 
 static double from_bits(uint64_t bits) {
     double x;

@@ -1,7 +1,8 @@
 /* Number formats as data: every property and conversion of a format follows from one row of formats.def.
  *
- * The scalar functions here are the definition. The vector kernels (convert.h) must agree with them bit for bit.
- * Sources: IEEE 754-2019 sections 3 and 4; OCP OFP8 specification rev 1.0 (E4M3, E5M2). Nothing here allocates. */
+ * The scalar functions here are the definition. The vector kernels (convert.h) must agree with them bit for
+ * bit. Sources: IEEE 754-2019 sections 3 and 4; OCP OFP8 specification rev 1.0 (E4M3, E5M2). Nothing here
+ * allocates. */
 #ifndef AB_KERNELS_FORMAT_H
 #define AB_KERNELS_FORMAT_H
 
@@ -34,9 +35,10 @@ typedef struct ab_format {
 int ab_format_count(void);
 const ab_format *ab_format_at(int i);
 
-/* The format called `name`: a row of formats.def, an alias (float32, half, e4m3, ...), or any "eXmY" with
- * 2 <= X <= 11 and 1 <= Y <= 52 (IEEE encoding, no storage type). e4m3, e5m2 and e2m1 are aliases of the rows.
- * AB_CONFIG with the nearest name otherwise. The result is static; the same name gives the same pointer. Thread-safe. */
+/* The format called `name`: a row of formats.def, an alias (float32, half, e4m3, ...), or any "eXmY" with 2
+ * <= X <= 11 and 1 <= Y <= 52 (IEEE encoding, no storage type). e4m3, e5m2 and e2m1 are aliases of the rows.
+ * AB_CONFIG with the nearest name otherwise. The result is static; the same name gives the same pointer.
+ * Thread-safe. */
 AB_MUST_CHECK ab_status ab_format_find(const char *name, const ab_format **format);
 
 /* The encoding of the largest finite magnitude; all smaller codes are the finite magnitudes in order. */
@@ -72,17 +74,17 @@ typedef enum ab_ftz {
     AB_FTZ_AFTER   /* a result that rounds to a subnormal becomes 0 */
 } ab_ftz;
 
-/* All zero: to nearest even, not saturating, subnormals kept.
- * Overflow (a result above max were the exponent unbounded) follows IEEE 754-2019 section 7.4: inf for the nearest modes
- * and stochastic; +-max where the direction forbids inf (toward zero; up for negative, down for positive values).
- * "inf" is nan in finite-only formats. An infinite x is not rounded: it stays inf in every mode.
- * Zeros keep their sign, and so do results that underflow or are flushed. */
+/* All zero: to nearest even, not saturating, subnormals kept. Overflow (a result above max were the exponent
+ * unbounded) follows IEEE 754-2019 section 7.4: inf for the nearest modes and stochastic; +-max where the
+ * direction forbids inf (toward zero; up for negative, down for positive values). "inf" is nan in finite-only
+ * formats. An infinite x is not rounded: it stays inf in every mode. Zeros keep their sign, and so do results
+ * that underflow or are flushed. */
 typedef struct ab_rounding {
     ab_round_mode mode;
     bool saturate; /* finite overflow and inf go to +-max instead of inf (or nan for finite-only formats) */
     ab_ftz ftz;
-    int random_bits; /* stochastic: 1..32 leading bits r of `random` are compared with as many leading bits t of the
-                        discarded fraction: away from zero if r < t, so with probability exactly t / 2^random_bits */
+    int random_bits; /* stochastic: 1..32, the leading bits r of `random`. Against as many leading bits t of the
+                        discarded fraction: away from zero if r < t, so with probability t / 2^random_bits */
     uint32_t random; /* stochastic: the random word of this element */
 } ab_rounding;
 
@@ -91,7 +93,8 @@ AB_MUST_CHECK ab_status ab_round_mode_find(const char *name, ab_round_mode *mode
 const char *ab_round_mode_name(ab_round_mode mode);
 
 /* The encoding of x in `format`, in the low `bits` bits. NaN stays NaN: quietened, with its sign and leading
- * payload bits; finite-only formats have one nan per sign. Where there is no nan, it becomes +-max by its sign. */
+ * payload bits; finite-only formats have one nan per sign. Where there is no nan, it becomes +-max by its
+ * sign. */
 uint64_t ab_format_encode(const ab_format *format, const ab_rounding *rounding, double x);
 
 /* The value of an encoding; exact. NaN is quietened. */

@@ -19,8 +19,8 @@ static once_flag once = ONCE_FLAG_INIT;
 static ab_isa best, in_force;
 
 #if defined(__x86_64__)
-/* __builtin_cpu_supports also asks whether the operating system saves the registers. clang 14 does not know "f16c"
- * there, so that bit (CPUID leaf 1, ECX 29) is read by hand. */
+/* __builtin_cpu_supports also asks whether the operating system saves the registers. clang 14 does not know
+ * "f16c" there, so that bit (CPUID leaf 1, ECX 29) is read by hand. */
 static ab_isa read_cpu(void) {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
     bool f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx >> 29 & 1U);

@@ -1,6 +1,6 @@
-/* Which of our own CPU kernels run. Levels are chosen once, at run time, from what the CPU offers; AMPBENCH_CPU_ISA
- * (plain, avx2, avx512, avx512bitalg) or ab_isa_force lowers the choice, never raises it. oneDNN makes its own choice
- * (ONEDNN_MAX_CPU_ISA). */
+/* Which of our own CPU kernels run. Levels are chosen once, at run time, from what the CPU offers;
+ * AMPBENCH_CPU_ISA (plain, avx2, avx512, avx512bitalg) or ab_isa_force lowers the choice, never raises it.
+ * oneDNN makes its own choice (ONEDNN_MAX_CPU_ISA). */
 #ifndef AB_KERNELS_ISA_H
 #define AB_KERNELS_ISA_H
 

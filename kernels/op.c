@@ -6,7 +6,6 @@
 #include "kernels/core/nearest.h"
 #include "kernels/vec_ops.h"
 
-#include <omp.h>
 #include <string.h>
 
 static const ab_op *const ops[] = {
@@ -43,35 +42,59 @@ ab_status ab_op_find(const char *name, const ab_op **op, int *index) {
 
 void ab_emit(const ab_exec *exec, ab_tensor *dst, int64_t offset, const float *values, int64_t n) {
     if (exec->observer && !ab_is_f32(dst))
-        exec->observer->see(exec->observer, dst->id, omp_get_thread_num(), values, n);
+        exec->observer->see(exec->observer, dst->id, ab_parallel_lane(), values, n);
     ab_narrow(ab_element(dst, offset), dst->format, values, n);
 }
 
+typedef struct whole_job {
+    const ab_exec *exec;
+    ab_tensor *dst;
+    const ab_tensor *src;
+    const float *values;
+    float *scratch;
+} whole_job;
+
+static void emit_block(void *argument, int64_t chunk, int lane) {
+    const whole_job *job = argument;
+    (void)lane;
+    int64_t at = chunk * AB_WIDE_BLOCK;
+    ab_emit(job->exec, job->dst, at, job->values + at,
+            ab_min64(AB_WIDE_BLOCK, ab_tensor_count(job->dst) - at));
+}
+
 void ab_emit_all(const ab_exec *exec, ab_tensor *dst, const float *values) {
+    whole_job job = {.exec = exec, .dst = dst, .values = values};
     int64_t n = ab_tensor_count(dst);
-    if (values == dst->data) return;
-#pragma omp parallel for schedule(static) if (n >= AB_PARALLEL_MIN)
-    for (int64_t at = 0; at < n; at += AB_WIDE_BLOCK)
-        ab_emit(exec, dst, at, values + at, ab_min64(AB_WIDE_BLOCK, n - at));
+    if (values != dst->data) ab_for_chunks(n, ab_div_up(n, AB_WIDE_BLOCK), emit_block, &job);
+}
+
+static void widen_block(void *argument, int64_t chunk, int lane) {
+    const whole_job *job = argument;
+    (void)lane;
+    int64_t at = chunk * AB_WIDE_BLOCK, n = ab_min64(AB_WIDE_BLOCK, ab_tensor_count(job->src) - at);
+    ab_widen(job->scratch + at, ab_element(job->src, at), job->src->format, n);
 }
 
 const float *ab_view_f32(const ab_tensor *tensor, float *scratch) {
     if (ab_is_f32(tensor)) return tensor->data;
+    whole_job job = {.src = tensor, .scratch = scratch};
     int64_t n = ab_tensor_count(tensor);
-#pragma omp parallel for schedule(static) if (n >= AB_PARALLEL_MIN)
-    for (int64_t at = 0; at < n; at += AB_WIDE_BLOCK)
-        ab_widen(scratch + at, ab_element(tensor, at), tensor->format, ab_min64(AB_WIDE_BLOCK, n - at));
+    ab_for_chunks(n, ab_div_up(n, AB_WIDE_BLOCK), widen_block, &job);
     return scratch;
 }
 
+static void cast_block(void *argument, int64_t chunk, int lane) {
+    const whole_job *job = argument;
+    (void)lane;
+    float buffer[AB_BLOCK];
+    int64_t at = chunk * AB_BLOCK, n = ab_min64(AB_BLOCK, ab_tensor_count(job->dst) - at);
+    ab_emit(job->exec, job->dst, at, ab_read(job->src, at, n, buffer), n);
+}
+
 void ab_cast(const ab_exec *exec, ab_tensor *dst, const ab_tensor *src) {
+    whole_job job = {.exec = exec, .dst = dst, .src = src};
     int64_t n = ab_tensor_count(dst);
-#pragma omp parallel for schedule(static) if (n >= AB_PARALLEL_MIN)
-    for (int64_t at = 0; at < n; at += AB_BLOCK) {
-        float buffer[AB_BLOCK];
-        int64_t block = ab_min64(AB_BLOCK, n - at);
-        ab_emit(exec, dst, at, ab_read(src, at, block, buffer), block);
-    }
+    ab_for_chunks(n, ab_div_up(n, AB_BLOCK), cast_block, &job);
 }
 
 void ab_accumulate(const ab_exec *exec, ab_tensor *dst, const ab_tensor *src) {

@@ -4,6 +4,7 @@
 #include "kernels/blocks.h"
 #include "kernels/reference.h"
 #include "kernels/rows.h"
+#include "kernels/sliced.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +43,7 @@ static void drop(ab_pass **pass) {
 static ab_status try_native(const ab_exec *exec, const ab_product_kind *kind, const ab_pass_spec *spec,
                             ab_pass **pass) {
     if (exec->path != AB_PATH_AUTO && exec->path != AB_PATH_NATIVE) return AB_OK;
-    AB_TRY(kind->library(spec, pass));
+    AB_TRY(ab_sliced_pass(kind->library, spec, pass));
     if (exec->path == AB_PATH_NATIVE && !*pass)
         return ab_fail(AB_UNAVAILABLE,
                        "%s: no native %s implementation for this shape on this machine; use the path "
@@ -55,7 +56,7 @@ static ab_status try_native(const ab_exec *exec, const ab_product_kind *kind, co
 static ab_status try_fp32(const ab_exec *exec, const ab_product_kind *kind, const ab_pass_spec *spec,
                           ab_pass **pass) {
     if (exec->path != AB_PATH_REFERENCE && kind->own) AB_TRY(kind->own(spec, pass));
-    if (exec->path != AB_PATH_REFERENCE && !*pass) AB_TRY(kind->library(spec, pass));
+    if (exec->path != AB_PATH_REFERENCE && !*pass) AB_TRY(ab_sliced_pass(kind->library, spec, pass));
     return *pass ? AB_OK : ab_reference_pass(spec, pass);
 }
 

@@ -5,7 +5,6 @@
 #include "kernels/blocks.h"
 #include "kernels/convert.h"
 
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,10 +20,23 @@ typedef struct reference {
 
 enum { BUFFER_SUM, BUFFER_TERM, BUFFER_TOTAL, BUFFERS };
 
+typedef struct reference_job {
+    const reference *r;
+    const ab_pass_args *args;
+    void (*row)(const reference *r, const ab_pass_args *args, int64_t row, int64_t group);
+} reference_job;
+
+/* One row of images, all groups. */
+static void run_row(void *argument, int64_t row, int lane) {
+    const reference_job *job = argument;
+    (void)lane;
+    for (int64_t g = 0; g < job->r->spec.conv.groups; g++) job->row(job->r, job->args, row, g);
+}
+
 static float *buffer_of(const reference *r, void *scratch, int which) {
     size_t bytes = ab_floats_bytes(r->buffer);
     return (float *)scratch +
-           ((size_t)omp_get_thread_num() * BUFFERS + (size_t)which) * (bytes / sizeof(float));
+           ((size_t)ab_parallel_lane() * BUFFERS + (size_t)which) * (bytes / sizeof(float));
 }
 
 static void round_to(const ab_format *format, float *values, int64_t n) {
@@ -114,9 +126,8 @@ static void forward_row(const reference *r, const ab_pass_args *args, int64_t ro
 static ab_status run_forward(ab_pass *base, const ab_pass_args *args) {
     const reference *r = (const reference *)base;
     int64_t rows = r->spec.conv.batch * r->spec.conv.window.out[0];
-#pragma omp parallel for schedule(static) num_threads(r->threads)
-    for (int64_t row = 0; row < rows; row++)
-        for (int64_t g = 0; g < r->spec.conv.groups; g++) forward_row(r, args, row, g);
+    reference_job job = {r, args, forward_row};
+    ab_for_prepared(r->threads, rows, run_row, &job);
     return AB_OK;
 }
 
@@ -167,9 +178,8 @@ static void data_row(const reference *r, const ab_pass_args *args, int64_t row, 
 static ab_status run_backward_data(ab_pass *base, const ab_pass_args *args) {
     const reference *r = (const reference *)base;
     int64_t rows = r->spec.conv.batch * r->spec.conv.window.in[0];
-#pragma omp parallel for schedule(static) num_threads(r->threads)
-    for (int64_t row = 0; row < rows; row++)
-        for (int64_t g = 0; g < r->spec.conv.groups; g++) data_row(r, args, row, g);
+    reference_job job = {r, args, data_row};
+    ab_for_prepared(r->threads, rows, run_row, &job);
     return AB_OK;
 }
 
@@ -252,18 +262,24 @@ static void bias_gradient(const reference *r, const ab_pass_args *args) {
     }
 }
 
+static void run_share(void *argument, int64_t k, int lane) {
+    const reference_job *job = argument;
+    const reference *r = job->r;
+    (void)lane;
+    int64_t tiles = ab_div_up(r->in_group, CHANNEL_TILE), kernel_rows = r->spec.conv.window.kernel[0];
+    int64_t first = k % tiles * CHANNEL_TILE;
+    share s = {.ky = k / tiles % kernel_rows,
+               .group = k / tiles / kernel_rows,
+               .first = first,
+               .channels = ab_min64(CHANNEL_TILE, r->in_group - first)};
+    weight_share(r, job->args, &s);
+}
+
 static ab_status run_backward_weights(ab_pass *base, const ab_pass_args *args) {
     const reference *r = (const reference *)base;
     int64_t tiles = ab_div_up(r->in_group, CHANNEL_TILE), kernel_rows = r->spec.conv.window.kernel[0];
-#pragma omp parallel for schedule(static) num_threads(r->threads)
-    for (int64_t k = 0; k < r->spec.conv.groups * kernel_rows * tiles; k++) {
-        int64_t first = k % tiles * CHANNEL_TILE;
-        share s = {.ky = k / tiles % kernel_rows,
-                   .group = k / tiles / kernel_rows,
-                   .first = first,
-                   .channels = ab_min64(CHANNEL_TILE, r->in_group - first)};
-        weight_share(r, args, &s);
-    }
+    reference_job job = {r, args, NULL};
+    ab_for_prepared(r->threads, r->spec.conv.groups * kernel_rows * tiles, run_share, &job);
     if (r->base.sums_bias && args->dbias) bias_gradient(r, args);
     return AB_OK;
 }
@@ -291,7 +307,7 @@ ab_status ab_reference_pass(const ab_pass_spec *spec, ab_pass **pass) {
     reference *r = calloc(1, sizeof *r);
     if (!r) return ab_fail(AB_NO_MEMORY, "cannot allocate a reference convolution");
     r->spec = *spec;
-    r->threads = omp_get_max_threads();
+    r->threads = ab_parallel_lanes();
     r->in_group = conv->window.channels / conv->groups;
     r->out_group = conv->out_channels / conv->groups;
     r->buffer = buffer_floats(r);

@@ -44,8 +44,20 @@ size_t ab_rows_sum_bytes(const ab_tensor *tensor) {
     return carve(&r, tensor).bytes * (size_t)r.chunks;
 }
 
-static void sum_chunk(const ab_rows *r, const ab_tensor *tensor, int64_t chunk, const chunk_scratch *s,
-                      char *scratch) {
+typedef struct sum_job {
+    ab_rows rows;
+    const ab_tensor *tensor;
+    chunk_scratch scratch;
+    char *memory; /* scratch.bytes for each chunk */
+} sum_job;
+
+static void sum_chunk(void *argument, int64_t chunk, int lane) {
+    const sum_job *job = argument;
+    const ab_rows *r = &job->rows;
+    const chunk_scratch *s = &job->scratch;
+    const ab_tensor *tensor = job->tensor;
+    char *scratch = job->memory + (size_t)chunk * s->bytes;
+    (void)lane;
     double *total = (double *)(void *)scratch;
     float *group = (float *)(void *)(scratch + s->group), *widened = (float *)(void *)(scratch + s->widened);
     for (int64_t c = 0; c < r->channels; c++) total[c] = 0.0;
@@ -61,9 +73,8 @@ void ab_rows_sum(const ab_tensor *tensor, float *sum, void *scratch) {
     ab_rows r = ab_rows_of(&tensor->shape);
     chunk_scratch s = carve(&r, tensor);
     double *total = scratch;
-#pragma omp parallel for schedule(static) if (r.rows * r.channels >= AB_PARALLEL_MIN)
-    for (int64_t chunk = 0; chunk < r.chunks; chunk++)
-        sum_chunk(&r, tensor, chunk, &s, (char *)scratch + (size_t)chunk * s.bytes);
+    sum_job job = {r, tensor, s, scratch};
+    ab_for_chunks(r.rows * r.channels, r.chunks, sum_chunk, &job);
     for (int64_t chunk = 1; chunk < r.chunks; chunk++) {
         const double *part = (const double *)(void *)((char *)scratch + (size_t)chunk * s.bytes);
         for (int64_t c = 0; c < r.channels; c++) total[c] += part[c];

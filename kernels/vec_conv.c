@@ -37,33 +37,15 @@ static inline oct oct_fma(oct a, oct b, oct c) {
 #endif
 
 enum {
-    MAX_PIXELS = 10,
     MAX_RUN = 5,
-#if defined(__AVX512F__)
+#if defined(__AVX512VL__)
+    WIDE_ROW = 14,
     MAX_ROWS = 5 /* 25 accumulators of 32 registers */
 #else
+    WIDE_ROW = 10,
     MAX_ROWS = 2 /* 10 of 16 */
 #endif
 };
-
-/* The sizes tiles are made for: a row is cut into tiles of `pixel_sizes` pixels, its sums into steps of `step_sizes` terms. */
-enum { PIXEL_SIZES = 3, STEP_SIZES = 4 };
-static const int64_t pixel_sizes[PIXEL_SIZES] = {MAX_PIXELS, 4, 1};
-static const int64_t step_sizes[STEP_SIZES] = {8, 5, 3, 1};
-
-/* Index of the first size that is at most `count`. */
-static int pixels_fit(int64_t count) {
-    int i = 0;
-    while (pixel_sizes[i] > count) i++;
-    return i;
-}
-
-/* Index of the first size that divides `run`. */
-static int steps_fit(int64_t run) {
-    int i = 0;
-    while (run % step_sizes[i] != 0) i++;
-    return i;
-}
 
 static oct load_lanes(const float *p, int64_t n) {
     float lanes[AB_NARROW] = {0};
@@ -71,105 +53,119 @@ static oct load_lanes(const float *p, int64_t n) {
     return oct_load(lanes);
 }
 
-static void store_lanes(float *p, oct v, int64_t n) {
+/* Stores the first `channels` lanes; the others go there too if there is `room` for all of them. */
+static inline void store_pixel(float *p, oct v, int64_t channels, int64_t room) {
     float lanes[AB_NARROW];
+    if (room >= AB_NARROW) {
+        oct_store(p, v);
+        return;
+    }
     oct_store(lanes, v);
-    for (int64_t i = 0; i < n; i++) p[i] = lanes[i];
+    for (int64_t i = 0; i < channels; i++) p[i] = lanes[i];
 }
 
 /* ---- forward ---------------------------------------------------------------------------------------------- */
 
-/* Pixels [x, x + count), `step` terms at a time. Lanes behind a pixel's channels are the next pixel's, stored after it. */
-static AB_FORCE_INLINE void row_tile(const ab_narrow_row *job, int64_t x, const int count, const int step) {
-    oct sum[MAX_PIXELS];
-    for (int p = 0; p < count; p++) sum[p] = oct_load(job->bias);
-    const float *w = job->weights;
-    for (int64_t r = 0; r < job->rows; r++) {
-        const float *in = job->in + r * job->row_step + x * job->step;
-        for (int64_t j = 0; j < job->run; j += step, in += step)
-            for (int t = 0; t < step; t++, w += AB_NARROW) {
-                oct weight = oct_load(w);
-                for (int p = 0; p < count; p++)
-                    sum[p] = oct_fma(oct_set(in[p * job->step + t]), weight, sum[p]);
-            }
+/* Pixels [x, x + count). Lanes behind a pixel's channels belong to later pixels, which are stored after it. */
+static AB_FORCE_INLINE void row_tile(const ab_narrow_row *job, int64_t x, const int count) {
+    oct sum[WIDE_ROW], bias = oct_load(job->bias);
+    const float *weights = job->weights, *base = job->in + x;
+    const int64_t *offset = job->offset;
+    int64_t taps = job->taps, channels = job->channels;
+    for (int p = 0; p < count; p++) sum[p] = bias;
+    for (int64_t k = 0; k < taps; k++, weights += AB_NARROW) {
+        oct weight = oct_load(weights);
+        const float *in = base + offset[k];
+        for (int p = 0; p < count; p++) sum[p] = oct_fma(oct_set(in[p]), weight, sum[p]);
     }
-    float *out = job->out + x * job->channels;
-    for (int p = 0; p < count - 1; p++) oct_store(out + p * job->channels, sum[p]);
-    if (job->last && x + count == job->pixels)
-        store_lanes(out + (count - 1) * job->channels, sum[count - 1], job->channels);
-    else
-        oct_store(out + (count - 1) * job->channels, sum[count - 1]);
+    float *out = job->out + x * channels;
+    int64_t room = job->room - x * channels;
+    for (int p = 0; p < count; p++) store_pixel(out + p * channels, sum[p], channels, room - p * channels);
 }
 
-static void row_10_8(const ab_narrow_row *job, int64_t x) { row_tile(job, x, 10, 8); }
-static void row_10_5(const ab_narrow_row *job, int64_t x) { row_tile(job, x, 10, 5); }
-static void row_10_3(const ab_narrow_row *job, int64_t x) { row_tile(job, x, 10, 3); }
-static void row_10_1(const ab_narrow_row *job, int64_t x) { row_tile(job, x, 10, 1); }
-static void row_4_8(const ab_narrow_row *job, int64_t x) { row_tile(job, x, 4, 8); }
-static void row_4_5(const ab_narrow_row *job, int64_t x) { row_tile(job, x, 4, 5); }
-static void row_4_3(const ab_narrow_row *job, int64_t x) { row_tile(job, x, 4, 3); }
-static void row_4_1(const ab_narrow_row *job, int64_t x) { row_tile(job, x, 4, 1); }
-static void row_1_8(const ab_narrow_row *job, int64_t x) { row_tile(job, x, 1, 8); }
-static void row_1_5(const ab_narrow_row *job, int64_t x) { row_tile(job, x, 1, 5); }
-static void row_1_3(const ab_narrow_row *job, int64_t x) { row_tile(job, x, 1, 3); }
-static void row_1_1(const ab_narrow_row *job, int64_t x) { row_tile(job, x, 1, 1); }
+static void row_wide(const ab_narrow_row *job, int64_t x) { row_tile(job, x, WIDE_ROW); }
+static void row_half(const ab_narrow_row *job, int64_t x) { row_tile(job, x, WIDE_ROW / 2); }
+static void row_3(const ab_narrow_row *job, int64_t x) { row_tile(job, x, 3); }
+static void row_1(const ab_narrow_row *job, int64_t x) { row_tile(job, x, 1); }
 
-/* The last tile of a row may overlap the one before it: the same sums are stored twice. */
+/* The widest tile that fits, except that two narrower ones may cover the row with less overlap. The last tile of a
+ * row starts early enough to end with it, and stores some sums a second time. */
 static void row(const ab_narrow_row *job) {
-    static void (*const tiles[PIXEL_SIZES][STEP_SIZES])(const ab_narrow_row *,
-                                                        int64_t) = {{row_10_8, row_10_5, row_10_3, row_10_1},
-                                                                    {row_4_8, row_4_5, row_4_3, row_4_1},
-                                                                    {row_1_8, row_1_5, row_1_3, row_1_1}};
-    int size = pixels_fit(job->pixels), step = steps_fit(job->run);
-    int64_t count = pixel_sizes[size];
+    static const struct {
+        int64_t pixels;
+        void (*run)(const ab_narrow_row *, int64_t);
+    } tiles[] = {{WIDE_ROW, row_wide}, {WIDE_ROW / 2, row_half}, {3, row_3}, {1, row_1}};
+    int best = 0;
+    while (tiles[best].pixels > job->pixels) best++;
+    int64_t count = tiles[best].pixels, rest = job->pixels % count;
+    if (best == 0 && rest > 0 && rest <= WIDE_ROW / 2) count = tiles[++best].pixels;
     for (int64_t x = 0; x < job->pixels; x += count)
-        tiles[size][step](job, x + count <= job->pixels ? x : job->pixels - count);
+        tiles[best].run(job, x + count <= job->pixels ? x : job->pixels - count);
 }
 
 /* ---- backward data ---------------------------------------------------------------------------------------- */
 
-static AB_FORCE_INLINE void scatter_tile(const ab_narrow_scatter *job, int64_t x, const int count,
-                                         const int step) {
-    const float *w = job->weights;
-    int64_t apart = job->step * AB_NARROW;
-    for (int64_t k = 0; k < job->columns; k++) {
-        const float *dout = job->dout + x * job->run;
-        float *to = job->sum + (x * job->step + k) * AB_NARROW;
-        oct sum[MAX_PIXELS];
-        for (int p = 0; p < count; p++) sum[p] = oct_load(to + p * apart);
-        for (int64_t j = 0; j < job->run; j += step, dout += step)
-            for (int t = 0; t < step; t++, w += AB_NARROW) {
-                oct weight = oct_load(w);
-                for (int p = 0; p < count; p++)
-                    sum[p] = oct_fma(oct_set(dout[p * job->run + t]), weight, sum[p]);
-            }
-        for (int p = 0; p < count; p++) oct_store(to + p * apart, sum[p]);
+/* `pixels` from x on, kernel columns [k, k + columns). Pixel q and column c meet in position q * step + c: with step 1 those
+ * that coincide are added in registers (columns is 1 with larger steps). */
+static AB_FORCE_INLINE void scatter_tile(const ab_narrow_scatter *job, int64_t x, int64_t k, const int pixels,
+                                         const int columns) {
+    oct sum[10][5];
+    int64_t run = job->run, apart = (columns > 1 ? 1 : job->step) * AB_NARROW;
+    const float *dout = job->dout + x * run, *weights = job->weights + k * run * AB_NARROW;
+    float *to = job->sum + (x * job->step + k) * AB_NARROW;
+    for (int q = 0; q < pixels; q++)
+        for (int c = 0; c < columns; c++) sum[q][c] = oct_set(0.0f);
+    for (int64_t j = 0; j < run; j++, weights += columns * AB_NARROW)
+        for (int q = 0; q < pixels; q++) {
+            oct d = oct_set(dout[q * run + j]);
+            for (int c = 0; c < columns; c++)
+                sum[q][c] = oct_fma(d, oct_load(weights + c * AB_NARROW), sum[q][c]);
+        }
+#pragma GCC unroll 16
+    for (int i = 0; i < pixels + columns - 1; i++) {
+        oct total = oct_load(to + i * apart);
+#pragma GCC unroll 16
+        for (int q = 0; q < pixels; q++)
+            if (i - q >= 0 && i - q < columns) total = oct_add(total, sum[q][i - q]);
+        oct_store(to + i * apart, total);
     }
 }
 
-static void scatter_10_8(const ab_narrow_scatter *job, int64_t x) { scatter_tile(job, x, 10, 8); }
-static void scatter_10_5(const ab_narrow_scatter *job, int64_t x) { scatter_tile(job, x, 10, 5); }
-static void scatter_10_3(const ab_narrow_scatter *job, int64_t x) { scatter_tile(job, x, 10, 3); }
-static void scatter_10_1(const ab_narrow_scatter *job, int64_t x) { scatter_tile(job, x, 10, 1); }
-static void scatter_4_8(const ab_narrow_scatter *job, int64_t x) { scatter_tile(job, x, 4, 8); }
-static void scatter_4_5(const ab_narrow_scatter *job, int64_t x) { scatter_tile(job, x, 4, 5); }
-static void scatter_4_3(const ab_narrow_scatter *job, int64_t x) { scatter_tile(job, x, 4, 3); }
-static void scatter_4_1(const ab_narrow_scatter *job, int64_t x) { scatter_tile(job, x, 4, 1); }
-static void scatter_1_8(const ab_narrow_scatter *job, int64_t x) { scatter_tile(job, x, 1, 8); }
-static void scatter_1_5(const ab_narrow_scatter *job, int64_t x) { scatter_tile(job, x, 1, 5); }
-static void scatter_1_3(const ab_narrow_scatter *job, int64_t x) { scatter_tile(job, x, 1, 3); }
-static void scatter_1_1(const ab_narrow_scatter *job, int64_t x) { scatter_tile(job, x, 1, 1); }
+enum { WIDE_5 = MAX_ROWS, WIDE_3 = MAX_ROWS == 5 ? 8 : 3, WIDE_1 = 10 };
+
+static void scatter_5(const ab_narrow_scatter *job, int64_t x, int64_t k) {
+    scatter_tile(job, x, k, WIDE_5, 5);
+}
+static void scatter_3(const ab_narrow_scatter *job, int64_t x, int64_t k) {
+    scatter_tile(job, x, k, WIDE_3, 3);
+}
+static void scatter_1(const ab_narrow_scatter *job, int64_t x, int64_t k) {
+    scatter_tile(job, x, k, WIDE_1, 1);
+}
+static void pixel_5(const ab_narrow_scatter *job, int64_t x, int64_t k) { scatter_tile(job, x, k, 1, 5); }
+static void pixel_3(const ab_narrow_scatter *job, int64_t x, int64_t k) { scatter_tile(job, x, k, 1, 3); }
+static void pixel_1(const ab_narrow_scatter *job, int64_t x, int64_t k) { scatter_tile(job, x, k, 1, 1); }
 
 static void scatter(const ab_narrow_scatter *job) {
-    static void (*const tiles[PIXEL_SIZES][STEP_SIZES])(const ab_narrow_scatter *, int64_t) = {
-        {scatter_10_8, scatter_10_5, scatter_10_3, scatter_10_1},
-        {scatter_4_8, scatter_4_5, scatter_4_3, scatter_4_1},
-        {scatter_1_8, scatter_1_5, scatter_1_3, scatter_1_1}};
-    int step = steps_fit(job->run);
-    for (int64_t x = 0, size; x < job->pixels; x += pixel_sizes[size]) {
-        size = pixels_fit(job->pixels - x);
-        tiles[size][step](job, x);
+    typedef void (*tile)(const ab_narrow_scatter *, int64_t, int64_t);
+    static const struct {
+        int64_t wide;
+        tile run, pixel;
+    } tiles[] = {[1] = {WIDE_1, scatter_1, pixel_1},
+                 [3] = {WIDE_3, scatter_3, pixel_3},
+                 [5] = {WIDE_5, scatter_5, pixel_5}};
+    for (int64_t k = 0, columns; k < job->columns; k += columns) {
+        columns = ab_narrow_chunk(job->columns - k, job->step);
+        int64_t x = 0;
+        for (; x + tiles[columns].wide <= job->pixels; x += tiles[columns].wide)
+            tiles[columns].run(job, x, k);
+        for (; x < job->pixels; x++) tiles[columns].pixel(job, x, k);
     }
+}
+
+static void keep(float *out, const float *from, int64_t pixels, int64_t channels, int64_t room) {
+    for (int64_t x = 0; x < pixels; x++)
+        store_pixel(out + x * channels, oct_load(from + x * AB_NARROW), channels, room - x * channels);
 }
 
 /* ---- backward weights ------------------------------------------------------------------------------------- */
@@ -232,4 +228,5 @@ static void weights(const ab_narrow_image *job) {
 }
 
 extern const ab_vec_conv PASTE(ab_vec_conv_, AB_ISA_SUFFIX);
-const ab_vec_conv PASTE(ab_vec_conv_, AB_ISA_SUFFIX) = {.row = row, .scatter = scatter, .weights = weights};
+const ab_vec_conv PASTE(ab_vec_conv_,
+                        AB_ISA_SUFFIX) = {.keep = keep, .row = row, .scatter = scatter, .weights = weights};

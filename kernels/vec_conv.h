@@ -14,22 +14,30 @@ AB_BEGIN_DECLS
 
 enum { AB_NARROW = 8 };
 
-/* One output row: out[x][0..channels) = bias + sum over kernel row r and j < run of in[r * row_step + x * step + j] *
- * weights[r][j][0..8). Lanes behind `channels` of the last pixel are not written if `last`. */
+/* One output row: out[x][0..channels) = bias + sum over k < taps of in[offset[k] + x] * weights[k][0..8). */
 typedef struct ab_narrow_row {
     const float *in, *weights, *bias; /* bias: 8 values */
+    const int64_t *offset;
     float *out;
-    int64_t pixels, channels, rows, run, row_step, step;
-    int last;
+    int64_t taps, pixels, channels;
+    int64_t
+        room; /* floats from out to the end of its image: up to there lanes behind a pixel's channels may be written */
 } ab_narrow_row;
 
-/* One row of output gradients against one kernel row: sum[x * step + k][0..8) += sum over j < run of
- * dout[x][j] * weights[k][j][0..8), for every kernel column k < columns. */
+/* One row of output gradients against one kernel row: sum[x * step + k][0..8) += sum over j < run of dout[x][j] *
+ * weight(k, j)[0..8) for every kernel column k < columns. Kernel columns are taken in chunks of ab_narrow_chunk(); weights are
+ * [chunk][j][column of the chunk][8]. */
 typedef struct ab_narrow_scatter {
     const float *dout, *weights;
     float *sum;
     int64_t pixels, columns, run, step;
 } ab_narrow_scatter;
+
+/* How many of the `left` remaining kernel columns the next chunk has. */
+static inline int64_t ab_narrow_chunk(int64_t left, int64_t step) {
+    if (step > 1 || left < 3) return 1;
+    return left < 5 ? 3 : 5;
+}
 
 /* Weight gradients of one image: dweight[r][j][0..8) += sum over pixels (y, x) of
  * in[(y * stride) * row + r * row_step + x * step + j] * dout[y][x][0..8). Lanes behind `channels` hold garbage. */
@@ -42,6 +50,8 @@ typedef struct ab_narrow_image {
 } ab_narrow_image;
 
 typedef struct ab_vec_conv {
+    /* out[x][0..channels) = from[x][0..channels) of 8, for `pixels` pixels; room as in ab_narrow_row. */
+    void (*keep)(float *out, const float *from, int64_t pixels, int64_t channels, int64_t room);
     void (*row)(const ab_narrow_row *job);
     void (*scatter)(const ab_narrow_scatter *job);
     void (*weights)(const ab_narrow_image *job);

@@ -1,8 +1,9 @@
-/* Conversion kernels, compiled once per CPU level (AB_ISA_SUFFIX); exports one table. Every level computes the same bits.
- * No dispatch, no threads, no allocation here.
+/* Conversion kernels, compiled once per CPU level (AB_ISA_SUFFIX); exports one table. Every level computes
+ * the same bits. No dispatch, no threads, no allocation here.
  *
- * The lane functions are branch-free integer code, so that compilers turn the loops around them into vector code of
- * whatever width the level has; the fp16 and bf16 kernels are written out, because compilers do not find them. */
+ * The lane functions are branch-free integer code, so that compilers turn the loops around them into vector
+ * code of whatever width the level has; the fp16 and bf16 kernels are written out, because compilers do not
+ * find them. */
 #include "kernels/vec_convert.h"
 
 #include <string.h>
@@ -33,18 +34,19 @@ static inline float float_of(int32_t bits) {
     return x;
 }
 
-/* condition ? a : b by masks: with `?:` gcc moves the arithmetic of a or b into a branch and then gives up on the
- * loop. */
+/* condition ? a : b by masks: with `?:` gcc moves the arithmetic of a or b into a branch and then gives up on
+ * the loop. */
 static inline int32_t pick(int condition, int32_t a, int32_t b) {
     int32_t mask = -condition;
     return (a & mask) | (b & ~mask);
 }
 
-/* ---- any format ------------------------------------------------------------------------------------------- */
+/* ---- any format ---------------------------------------------------------------------------------------- */
 
-/* The spread code of a finite magnitude `u` (fp32 bits, so comparing integers compares values). Below the smallest
- * normal the significand is shifted down by multiplying and converting; whatever falls off leaves a sticky last bit,
- * which decides no more than a fraction below it would, because two bits at least are cut later. */
+/* The spread code of a finite magnitude `u` (fp32 bits, so comparing integers compares values). Below the
+ * smallest normal the significand is shifted down by multiplying and converting; whatever falls off leaves a
+ * sticky last bit, which decides no more than a fraction below it would, because two bits at least are cut
+ * later. */
 static inline int32_t spread_lane(const ab_lane_format *lane, int32_t u) {
     int32_t low = u < lane->min_normal ? u : lane->min_normal;
     float units = float_of(low) * lane->per_unit;
@@ -53,7 +55,8 @@ static inline int32_t spread_lane(const ab_lane_format *lane, int32_t u) {
     return pick(u < lane->min_normal, denormal, u - lane->rebias);
 }
 
-/* Adds what the mode says to the bits that are to go, and cuts them; a carry moves into the next binade by itself. */
+/* Adds what the mode says to the bits that are to go, and cuts them; a carry moves into the next binade by
+ * itself. */
 static inline int32_t round_lane(const ab_lane_format *lane, int32_t u, int negative) {
     uint32_t spread = (uint32_t)spread_lane(lane, u);
     uint32_t tie = (lane->tie_up | ((spread >> lane->drop) & lane->tie_even)) & 1;
@@ -95,8 +98,9 @@ static inline float round_value_lane(const ab_lane_format *lane, float x) {
     return float_of(value_lane(lane, spread) | (int32_t)(sign << SIGN_SHIFT));
 }
 
-/* To nearest even without flushing, for formats that denormalise (lane->quick): 2^(binade + drop) has the ulp that the
- * format has at that binade, so adding it makes the floating-point adder round where the format rounds. */
+/* To nearest even without flushing, for formats that denormalise (lane->quick): 2^(binade + drop) has the ulp
+ * that the format has at that binade, so adding it makes the floating-point adder round where the format
+ * rounds. */
 static inline float quick_step(const ab_lane_format *lane, int32_t capped) {
     int32_t binade = capped & INFINITE;
     int32_t first = lane->min_normal;
@@ -124,23 +128,34 @@ static inline float quick_round_lane(const ab_lane_format *lane, float x) {
     return float_of((int32_t)((uint32_t)value | (bits & ~(uint32_t)MAGNITUDE)));
 }
 
+/* The same numbers for the compiler, with what it can fold away when fp32 has the format's emin. */
+static inline ab_lane_format same_range(const ab_lane_format *lane) {
+    ab_lane_format result = *lane;
+    result.min_normal = result.rebias = 0;
+    return result;
+}
+
 static void round_any(const ab_lane_format *lane, float *dst, const float *src, int64_t n) {
-    const ab_lane_format local = *lane; /* lets the compiler keep it in registers: dst might alias *lane */
+    const ab_lane_format local = *lane, plain = same_range(lane); /* copies, because dst might alias *lane */
     if (local.quick)
         for (int64_t i = 0; i < n; i++) dst[i] = quick_round_lane(&local, src[i]);
+    else if (local.min_normal == 0)
+        for (int64_t i = 0; i < n; i++) dst[i] = round_value_lane(&plain, src[i]);
     else
         for (int64_t i = 0; i < n; i++) dst[i] = round_value_lane(&local, src[i]);
 }
 
-/* Codes are made and read as 32-bit lanes and packed in a second pass over a block that stays in the first-level cache:
- * in one loop compilers unroll for the narrowest type and run out of registers. */
+/* Codes are made and read as 32-bit lanes and packed in a second pass over a block that stays in the
+ * first-level cache: in one loop compilers unroll for the narrowest type and run out of registers. */
 enum { BLOCK = 512 };
 
 static void encode32(const ab_lane_format *lane, uint32_t *AB_RESTRICT dst, const float *AB_RESTRICT src,
                      int64_t n) {
-    const ab_lane_format local = *lane;
+    const ab_lane_format local = *lane, plain = same_range(lane);
     if (local.quick)
         for (int64_t i = 0; i < n; i++) dst[i] = quick_encode_lane(&local, src[i]);
+    else if (local.min_normal == 0)
+        for (int64_t i = 0; i < n; i++) dst[i] = encode_lane(&plain, src[i]);
     else
         for (int64_t i = 0; i < n; i++) dst[i] = encode_lane(&local, src[i]);
 }
@@ -191,7 +206,7 @@ static void decode8(const ab_lane_format *lane, float *AB_RESTRICT dst, const ui
     }
 }
 
-/* ---- fp16 and bf16, plain C ------------------------------------------------------------------------------- */
+/* ---- fp16 and bf16, plain C ---------------------------------------------------------------------------- */
 
 enum { FP16_DROP = 13, FP16_REBIAS = 112, BF16_DROP = 16 };
 
@@ -203,7 +218,8 @@ static inline int32_t narrow_fp16_lane(float x) {
     /* normal results: add one half, cut */
     int32_t rebiased = u - (FP16_REBIAS << FRACTION_BITS);
     int32_t normal = (rebiased + 0xfff + (u >> FP16_DROP & 1)) >> FP16_DROP;
-    /* subnormal results: 0.5 has an ulp of 2^-24, the smallest subnormal, so the addition rounds where fp16 does */
+    /* subnormal results: 0.5 has an ulp of 2^-24, the smallest subnormal, so the addition rounds where fp16
+     * does */
     float small = float_of(u < min_normal ? u : min_normal);
     int32_t subnormal = (int32_t)(bits_of(small + 0.5F) - bits_of(0.5F));
     int32_t code = pick(u < min_normal, subnormal, normal);
@@ -251,7 +267,7 @@ static void narrow_bf16_plain(uint16_t *AB_RESTRICT dst, const float *AB_RESTRIC
 }
 #endif
 
-/* ---- fp16 and bf16, AVX-512 ------------------------------------------------------------------------------- */
+/* ---- fp16 and bf16, AVX-512 ---------------------------------------------------------------------------- */
 
 #if defined(__AVX512F__)
 
@@ -303,11 +319,11 @@ static void narrow_bf16(uint16_t *dst, const float *src, int64_t n) {
     }
 }
 
-/* ---- fp16 and bf16, AVX2 and F16C ------------------------------------------------------------------------- */
+/* ---- fp16 and bf16, AVX2 and F16C ---------------------------------------------------------------------- */
 
 #elif defined(__AVX2__)
 
-enum { LANES = 8 };
+enum { LANES = 8, PAIR = 16 };
 
 static void widen_fp16(float *dst, const uint16_t *src, int64_t n) {
     int64_t i = 0;
@@ -355,7 +371,7 @@ static inline __m256i narrow_bf16_8(const float *src) {
 
 static void narrow_bf16(uint16_t *dst, const float *src, int64_t n) {
     int64_t i = 0;
-    for (; i + 2 * LANES <= n; i += 2 * LANES) {
+    for (; i + PAIR <= n; i += PAIR) {
         /* packing works within 128-bit halves: put the quarters back in order */
         __m256i packed = _mm256_packus_epi32(narrow_bf16_8(src + i), narrow_bf16_8(src + i + LANES));
         packed = _mm256_permute4x64_epi64(packed, 0xd8);
@@ -373,7 +389,7 @@ static void narrow_bf16(uint16_t *dst, const float *src, int64_t n) { narrow_bf1
 
 #endif
 
-/* ---- the table -------------------------------------------------------------------------------------------- */
+/* ---- the table ----------------------------------------------------------------------------------------- */
 
 #define JOIN2(a, b) a##b
 #define JOIN(a, b) JOIN2(a, b)

@@ -1,4 +1,5 @@
-/* The array kernels behind convert.h, one table of them per CPU level. Internal to kernels/: callers use convert.h. */
+/* The array kernels behind convert.h, one table of them per CPU level. Internal to kernels/: callers use
+ * convert.h. */
 #ifndef AB_KERNELS_VEC_CONVERT_H
 #define AB_KERNELS_VEC_CONVERT_H
 
@@ -9,9 +10,9 @@
 
 AB_BEGIN_DECLS
 
-/* A (format, rounding) pair prepared for 32-bit integer lanes. Only for formats whose every value is an fp32 value and
- * that either have fp32's emin or cut at least two bits: emax <= 127 and (emin = -126 and precision <= 24, or
- * emin > -126 and precision <= 22).
+/* A (format, rounding) pair prepared for 32-bit integer lanes. Only for formats whose every value is an fp32
+ * value and that either have fp32's emin or cut at least two bits: emax <= 127 and (emin = -126 and precision
+ * <= 24, or emin > -126 and precision <= 22).
  *
  * "Spread" is a code of the format shifted left by `drop`, so that its fraction sits where fp32's does. */
 typedef struct ab_lane_format {

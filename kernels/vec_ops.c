@@ -136,48 +136,71 @@ static void bn_backward(float *dx, const float *dy, const float *x, int64_t rows
 
 /* ---- pooling ---------------------------------------------------------------------------------------------- */
 
-/* The part of a window that lies in the image: rows [y0, y1), columns [x0, x1); `size` counts padding too. */
+/* The part of a window that lies in the image: rows [y0, y1), columns [x0, x1). */
 typedef struct span {
-    int64_t y0, y1, x0, x1, size;
+    int64_t y0, y1, x0, x1;
 } span;
 
-static inline span clip(const ab_window *w, int64_t oy, int64_t ox) {
-    int64_t y = oy * w->stride[0] - w->padding[0], x = ox * w->stride[1] - w->padding[1];
-    int64_t y1 = y + w->kernel[0], x1 = x + w->kernel[1];
-    return (span){.y0 = y < 0 ? 0 : y,
-                  .y1 = y1 > w->in[0] ? w->in[0] : y1,
-                  .x0 = x < 0 ? 0 : x,
-                  .x1 = x1 > w->in[1] ? w->in[1] : x1,
-                  .size = w->kernel[0] * w->kernel[1]};
+static inline void clip(int64_t from, int64_t size, int64_t limit, int64_t *first, int64_t *end) {
+    *first = from < 0 ? 0 : from;
+    *end = from + size > limit ? limit : from + size;
 }
 
-static inline int64_t pixel(const ab_window *w, int64_t y, int64_t x) {
-    return (y * w->in[1] + x) * w->channels;
+static inline span rows_of(const ab_window *w, int64_t oy) {
+    span s;
+    clip(oy * w->stride[0] - w->padding[0], w->kernel[0], w->in[0], &s.y0, &s.y1);
+    return s;
+}
+
+static inline void columns_of(const ab_window *w, int64_t ox, span *s) {
+    clip(ox * w->stride[1] - w->padding[1], w->kernel[1], w->in[1], &s->x0, &s->x1);
+}
+
+/* No two windows share a pixel. */
+static bool disjoint(const ab_window *w) {
+    return w->stride[0] >= w->kernel[0] && w->stride[1] >= w->kernel[1];
+}
+
+/* Zeros where backward adds up or where no window reaches. */
+static void clear_image(const ab_window *w, float *din) {
+    bool covered = disjoint(w);
+    for (int i = 0; i < 2; i++)
+        covered = covered && w->stride[i] == w->kernel[i] && w->padding[i] == 0 &&
+                  w->out[i] * w->stride[i] == w->in[i];
+    if (!covered) memset(din, 0, (size_t)(w->in[0] * w->in[1] * w->channels) * sizeof *din);
+}
+
+static inline vec window_max(const float *in, const span *s, int64_t row, int64_t channels, int n) {
+    vec best = vec_set(-INFINITY);
+    for (int64_t y = s->y0; y < s->y1; y++)
+        for (int64_t x = s->x0; x < s->x1; x++) {
+            vec v = vec_load(in + y * row + x * channels, n);
+            best = vec_select(vec_replaces(v, best), v, best);
+        }
+    return best;
 }
 
 static void max_pool(const ab_window *w, const float *in, float *out) {
-    for (int64_t o = 0; o < w->out[0] * w->out[1]; o++) {
-        span s = clip(w, o / w->out[1], o % w->out[1]);
-        for (int64_t c = 0; c < w->channels; c += VEC_LANES) {
-            int n = lanes_left(w->channels - c);
-            vec best = vec_set(-INFINITY);
-            for (int64_t y = s.y0; y < s.y1; y++)
-                for (int64_t x = s.x0; x < s.x1; x++) {
-                    vec v = vec_load(in + pixel(w, y, x) + c, n);
-                    best = vec_select(vec_replaces(v, best), v, best);
-                }
-            vec_store(out + o * w->channels + c, best, n);
+    int64_t channels = w->channels, row = w->in[1] * channels;
+    for (int64_t oy = 0; oy < w->out[0]; oy++) {
+        span s = rows_of(w, oy);
+        for (int64_t ox = 0; ox < w->out[1]; ox++, out += channels) {
+            columns_of(w, ox, &s);
+            for (int64_t c = 0; c < channels; c += VEC_LANES) {
+                int n = lanes_left(channels - c);
+                vec_store(out + c, window_max(in + c, &s, row, channels, n), n);
+            }
         }
     }
 }
 
 /* For each lane, which position of the window (counted row by row inside the image) torch's scan ends with. */
-static inline vec winners(const ab_window *w, const span *s, const float *in, int n) {
+static inline vec winners(const float *in, const span *s, int64_t row, int64_t channels, int n) {
     vec best = vec_set(-INFINITY), winner = vec_set(0.0f);
     float position = 0.0f;
     for (int64_t y = s->y0; y < s->y1; y++)
         for (int64_t x = s->x0; x < s->x1; x++, position += 1.0f) {
-            vec v = vec_load(in + pixel(w, y, x), n);
+            vec v = vec_load(in + y * row + x * channels, n);
             vec_mask replaces = vec_replaces(v, best);
             best = vec_select(replaces, v, best);
             winner = vec_select(replaces, vec_set(position), winner);
@@ -185,63 +208,89 @@ static inline vec winners(const ab_window *w, const span *s, const float *in, in
     return winner;
 }
 
+/* Gives the gradient to the winner; with `alone` no other window shares the pixels. */
+static inline void reward(float *din, const span *s, int64_t row, int64_t channels, vec winner, vec gradient,
+                          bool alone, int n) {
+    float position = 0.0f;
+    for (int64_t y = s->y0; y < s->y1; y++)
+        for (int64_t x = s->x0; x < s->x1; x++, position += 1.0f) {
+            float *at = din + y * row + x * channels;
+            vec share = vec_select(vec_equal(winner, vec_set(position)), gradient, vec_set(0.0f));
+            vec_store(at, alone ? share : vec_add(vec_load(at, n), share), n);
+        }
+}
+
 static void max_pool_backward(const ab_window *w, const float *in, const float *dout, float *din) {
-    memset(din, 0, (size_t)(w->in[0] * w->in[1] * w->channels) * sizeof *din);
-    for (int64_t o = 0; o < w->out[0] * w->out[1]; o++) {
-        span s = clip(w, o / w->out[1], o % w->out[1]);
-        for (int64_t c = 0; c < w->channels; c += VEC_LANES) {
-            int n = lanes_left(w->channels - c);
-            vec winner = winners(w, &s, in + c, n);
-            vec gradient = vec_load(dout + o * w->channels + c, n);
-            float position = 0.0f;
-            for (int64_t y = s.y0; y < s.y1; y++)
-                for (int64_t x = s.x0; x < s.x1; x++, position += 1.0f) {
-                    float *at = din + pixel(w, y, x) + c;
-                    vec share = vec_select(vec_equal(winner, vec_set(position)), gradient, vec_set(0.0f));
-                    vec_store(at, vec_add(vec_load(at, n), share), n);
-                }
+    int64_t channels = w->channels, row = w->in[1] * channels;
+    bool alone = disjoint(w);
+    clear_image(w, din);
+    for (int64_t oy = 0; oy < w->out[0]; oy++) {
+        span s = rows_of(w, oy);
+        for (int64_t ox = 0; ox < w->out[1]; ox++, dout += channels) {
+            columns_of(w, ox, &s);
+            for (int64_t c = 0; c < channels; c += VEC_LANES) {
+                int n = lanes_left(channels - c);
+                vec winner = winners(in + c, &s, row, channels, n);
+                reward(din + c, &s, row, channels, winner, vec_load(dout + c, n), alone, n);
+            }
         }
     }
 }
 
-static inline vec divisor(const span *s, bool count_pad) {
-    return vec_set((float)(count_pad ? s->size : (s->y1 - s->y0) * (s->x1 - s->x0)));
+static inline vec divisor(const ab_window *w, const span *s, bool count_pad) {
+    int64_t inside = (s->y1 - s->y0) * (s->x1 - s->x0);
+    return vec_set((float)(count_pad ? w->kernel[0] * w->kernel[1] : inside));
 }
 
 /* Sums row by row, then the rows: the error grows with height + width, not with their product. */
-static inline vec window_sum(const ab_window *w, const span *s, const float *in, int n) {
+static inline vec window_sum(const float *in, const span *s, int64_t row, int64_t channels, int n) {
     vec sum = vec_set(0.0f);
     for (int64_t y = s->y0; y < s->y1; y++) {
-        vec row = vec_set(0.0f);
-        for (int64_t x = s->x0; x < s->x1; x++) row = vec_add(row, vec_load(in + pixel(w, y, x), n));
-        sum = vec_add(sum, row);
+        vec line = vec_set(0.0f);
+        for (int64_t x = s->x0; x < s->x1; x++)
+            line = vec_add(line, vec_load(in + y * row + x * channels, n));
+        sum = vec_add(sum, line);
     }
     return sum;
 }
 
 static void avg_pool(const ab_window *w, bool count_pad, const float *in, float *out) {
-    for (int64_t o = 0; o < w->out[0] * w->out[1]; o++) {
-        span s = clip(w, o / w->out[1], o % w->out[1]);
-        for (int64_t c = 0; c < w->channels; c += VEC_LANES) {
-            int n = lanes_left(w->channels - c);
-            vec mean = vec_div(window_sum(w, &s, in + c, n), divisor(&s, count_pad));
-            vec_store(out + o * w->channels + c, mean, n);
+    int64_t channels = w->channels, row = w->in[1] * channels;
+    for (int64_t oy = 0; oy < w->out[0]; oy++) {
+        span s = rows_of(w, oy);
+        for (int64_t ox = 0; ox < w->out[1]; ox++, out += channels) {
+            columns_of(w, ox, &s);
+            vec size = divisor(w, &s, count_pad);
+            for (int64_t c = 0; c < channels; c += VEC_LANES) {
+                int n = lanes_left(channels - c);
+                vec_store(out + c, vec_div(window_sum(in + c, &s, row, channels, n), size), n);
+            }
         }
     }
 }
 
+static inline void spread(float *din, const span *s, int64_t row, int64_t channels, vec share, bool alone,
+                          int n) {
+    for (int64_t y = s->y0; y < s->y1; y++)
+        for (int64_t x = s->x0; x < s->x1; x++) {
+            float *at = din + y * row + x * channels;
+            vec_store(at, alone ? share : vec_add(vec_load(at, n), share), n);
+        }
+}
+
 static void avg_pool_backward(const ab_window *w, bool count_pad, const float *dout, float *din) {
-    memset(din, 0, (size_t)(w->in[0] * w->in[1] * w->channels) * sizeof *din);
-    for (int64_t o = 0; o < w->out[0] * w->out[1]; o++) {
-        span s = clip(w, o / w->out[1], o % w->out[1]);
-        for (int64_t c = 0; c < w->channels; c += VEC_LANES) {
-            int n = lanes_left(w->channels - c);
-            vec share = vec_div(vec_load(dout + o * w->channels + c, n), divisor(&s, count_pad));
-            for (int64_t y = s.y0; y < s.y1; y++)
-                for (int64_t x = s.x0; x < s.x1; x++) {
-                    float *at = din + pixel(w, y, x) + c;
-                    vec_store(at, vec_add(vec_load(at, n), share), n);
-                }
+    int64_t channels = w->channels, row = w->in[1] * channels;
+    bool alone = disjoint(w);
+    clear_image(w, din);
+    for (int64_t oy = 0; oy < w->out[0]; oy++) {
+        span s = rows_of(w, oy);
+        for (int64_t ox = 0; ox < w->out[1]; ox++, dout += channels) {
+            columns_of(w, ox, &s);
+            vec size = divisor(w, &s, count_pad);
+            for (int64_t c = 0; c < channels; c += VEC_LANES) {
+                int n = lanes_left(channels - c);
+                spread(din + c, &s, row, channels, vec_div(vec_load(dout + c, n), size), alone, n);
+            }
         }
     }
 }

@@ -57,37 +57,46 @@ ab_status ab_whatif_find_limits(const ab_format *format, float scale, ab_ftz ftz
 
 /* ---- counts ------------------------------------------------------------------------------------------------ */
 
-/* First mantissas of the classes; the last entry closes the last class. */
-static const uint32_t edges[AB_CENSUS_CLASSES + 1] = {
+/* First mantissas of the classes at common exponents and at the others; the last entry closes the last class. */
+static const uint32_t common_edges[AB_CENSUS_COMMON_CLASSES + 1] = {
     0,
-    AB_CENSUS_EDGE_1,
-    AB_CENSUS_EDGE_2,
-    AB_CENSUS_EDGE_3,
-    AB_CENSUS_EDGE_4,
-    AB_CENSUS_EDGE_5,
-    AB_CENSUS_EDGE_6,
-    AB_CENSUS_EDGE_7,
-    AB_CENSUS_EDGE_8,
-    AB_CENSUS_EDGE_9,
-    AB_CENSUS_EDGE_10,
-    AB_CENSUS_EDGE_11,
-    AB_CENSUS_EDGE_12,
+    AB_CENSUS_ABOVE_0,
+    AB_CENSUS_E5M2_CARRY,
+    AB_CENSUS_ABOVE_E4M3_MAX,
+    AB_CENSUS_E4M3_CARRY,
+    AB_CENSUS_FP16_CARRY,
+    AB_CENSUS_FP16_OVERFLOW,
+    0x800000u,
+};
+static const uint32_t outer_edges[AB_CENSUS_CLASSES + 1] = {
+    0,
+    AB_CENSUS_ABOVE_0,
+    AB_CENSUS_ABOVE_BF16_TIE,
+    AB_CENSUS_ABOVE_TF32_TIE,
+    AB_CENSUS_E5M2_CARRY,
+    AB_CENSUS_ABOVE_E4M3_MAX,
+    AB_CENSUS_E4M3_CARRY,
+    AB_CENSUS_BF16_CARRY,
+    AB_CENSUS_BF16_OVERFLOW,
+    AB_CENSUS_TF32_CARRY,
+    AB_CENSUS_FP16_CARRY,
+    AB_CENSUS_FP16_OVERFLOW,
+    AB_CENSUS_FP32_CARRY,
     0x800000u,
 };
 
-/* Mean of (1.m)^2 over a class, 1.m taken as evenly spread between the middles of the gaps around its ends. */
-static double mean_square(int column) {
-    if (column == 0) return 1.0;
-    double from = 1.0 + ldexp(edges[column] - 0.5, -23);
-    double to = 1.0 + ldexp(edges[column + 1] - 0.5, -23);
-    return (from * from + from * to + to * to) / 3.0;
+/* Estimated sum of squares of a bin: its values' mantissas taken as evenly spread over the class. */
+static double bin_energy(const ab_census *census, int row, int column) {
+    if (census->bin[row][column] == 0) return 0.0;
+    int exponent = row + AB_CENSUS_EMIN;
+    bool common = exponent >= AB_CENSUS_COMMON_MIN && exponent <= AB_CENSUS_COMMON_MAX;
+    const uint32_t *edges = (common ? common_edges : outer_edges) + column;
+    double from = 1.0 + (edges[0] - 0.5) * 0x1p-23, to = 1.0 + (edges[1] - 0.5) * 0x1p-23;
+    double mean = (from * from + from * to + to * to) / 3.0;
+    return ldexp((double)census->bin[row][column] * mean, 2 * exponent);
 }
 
-static double row_scale(int row) { return ldexp(1.0, 2 * (row + AB_CENSUS_EMIN)); }
-
 void ab_census_total(const ab_census *census, ab_census_totals *totals) {
-    double square[AB_CENSUS_CLASSES];
-    for (int c = 0; c < AB_CENSUS_CLASSES; c++) square[c] = mean_square(c);
     totals->below[0] = 0;
     totals->energy[0] = 0.0;
     for (int row = 0; row < AB_CENSUS_EXPONENTS; row++) {
@@ -95,10 +104,10 @@ void ab_census_total(const ab_census *census, ab_census_totals *totals) {
         double energy = 0.0;
         for (int c = 0; c < AB_CENSUS_CLASSES; c++) {
             count += census->bin[row][c];
-            energy += (double)census->bin[row][c] * square[c];
+            energy += bin_energy(census, row, c);
         }
         totals->below[row + 1] = totals->below[row] + count;
-        totals->energy[row + 1] = totals->energy[row] + energy * row_scale(row);
+        totals->energy[row + 1] = totals->energy[row] + energy;
     }
 }
 
@@ -121,14 +130,14 @@ static part part_below(const ab_census *census, const ab_census_totals *totals, 
     if (float_of(limit) > census->max_abs) return all_below(totals);
     ab_census_place place = ab_census_bin(limit), before = ab_census_bin(limit - 1);
     int64_t count = totals->below[place.row], inside = census->bin[place.row][place.column];
-    double energy = totals->energy[place.row], scale = row_scale(place.row);
+    double energy = totals->energy[place.row];
     for (int c = 0; c < place.column; c++) {
         count += census->bin[place.row][c];
-        energy += (double)census->bin[place.row][c] * mean_square(c) * scale;
+        energy += bin_energy(census, place.row, c);
     }
-    bool split = before.row == place.row && before.column == place.column;
-    if (!split) return (part){count, count, energy, energy};
-    return (part){count, count + inside, energy, energy + (double)inside * mean_square(place.column) * scale};
+    bool between = before.row != place.row || before.column != place.column;
+    if (between) return (part){count, count, energy, energy};
+    return (part){count, count + inside, energy, energy + bin_energy(census, place.row, place.column)};
 }
 
 static int64_t at_least_zero(int64_t x) { return x > 0 ? x : 0; }

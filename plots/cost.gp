@@ -11,10 +11,10 @@ set border 1
 set grid xtics noytics
 set key off
 set label 1 'Speed and memory: '.subject.page_note at screen px(24), screen py(22) noenhanced font title_font textcolor rgb ink
-# left: throughput
+# left: throughput; room for the numbers to the right of the longest line
 set lmargin at screen px(left)
 set rmargin at screen px(left + 0.46 * (width - left))
-set xrange [0:top_rate * 1.45]
+set xrange [0:top_rate * 1.42]
 set label 2 'samples/s (relative to O0); the line spans the timing rounds' at graph 0, screen py(58) font small_font textcolor rgb soft
 do for [i = 1:rows] {
     set label 100+i cell[i] at graph 0, first i right offset -1,0 noenhanced font small_font textcolor rgb ink

@@ -43,7 +43,12 @@ do for [i = 1:panels] {
             set label 20 flushed_text at normal_limit[i], graph 0.74 left offset 0.6,0 font tiny_font textcolor rgb vermillion
             set label 21 subnormal_text at normal_limit[i], graph 0.9 left offset 0.6,0 font tiny_font textcolor rgb '#a06a00'
         }
-        set label 22 format_name[i].' normal, '.power(normal_limit[i]).' to '.limit(max_limit[i]) at 0.5*(normal_limit[i]+max_limit[i]), graph 0.9 center font tiny_font textcolor rgb soft
+        normal_text = format_name[i].' normal, '.power(normal_limit[i]).' to '.limit(max_limit[i])
+        if (max_limit[i] - normal_limit[i] > 0.3 * (high[i] - low[i])) {
+            set label 22 normal_text at 0.5*(normal_limit[i]+max_limit[i]), graph 0.9 center font tiny_font textcolor rgb soft
+        } else {
+            set label 22 normal_text at normal_limit[i], graph 0.58 left offset 0.6,0 font tiny_font textcolor rgb soft
+        }
         if (high[i] - max_limit[i] > 0.07 * (high[i] - low[i])) {
             set label 23 'overflow' at 0.5*(max_limit[i]+high[i]), graph 0.9 center font tiny_font textcolor rgb '#a0527d'
         } else {

@@ -2,6 +2,7 @@
 #include "reports/grid.h"
 
 #include "reports/json.h"
+#include "reports/summary.h"
 #include "reports/text.h"
 
 #include <math.h>
@@ -291,6 +292,7 @@ static ab_status add_completeness(const cJSON *document, ab_grid_lines *lines) {
 typedef struct question {
     bool (*applies)(const struct question *self, const cJSON *cell);
     const char *path, *value; /* what `applies` may need */
+    const cJSON *document;
 } question;
 
 static bool has_value(const question *q, const cJSON *cell) {
@@ -310,6 +312,17 @@ static bool is_converted(const question *q, const cJSON *cell) {
 static bool is_nondeterministic(const question *q, const cJSON *cell) {
     (void)q;
     return cJSON_IsFalse(ab_json_at(cell, "deterministic"));
+}
+
+/* Two timing rounds or more here and for O0, and a round of O0 that was no faster (slower) than one of this slower (faster)
+ * cell. */
+static bool is_within_spread(const question *q, const cJSON *cell) {
+    const cJSON *o0 = ab_summary_baseline(q->document, cell);
+    double low = figure(cell, "step_time_ns_low"), high = figure(cell, "step_time_ns_high");
+    double o0_low = figure(o0, "step_time_ns_low"), o0_high = figure(o0, "step_time_ns_high");
+    bool compared = o0 && o0 != cell && !cJSON_IsString(ab_json_at(cell, "twin")) &&
+                    isfinite(figure(cell, "ratio_samples_to_o0"));
+    return compared && low < high && o0_low < o0_high && low <= o0_high && o0_low <= high;
 }
 
 /* "O1 dynamic, O2 dynamic": the cells with numbers to which it applies; "" when there is none. */
@@ -343,7 +356,7 @@ static ab_status add_grouped(const cJSON *document, const ab_grid *grid, const c
     char labels[LABEL_TEXT], text[200];
     const cJSON *cell, *cells = ab_json_at(document, "cells");
     cJSON_ArrayForEach(cell, cells) {
-        question q = {has_value, path, ab_json_text(cell, path, NULL)};
+        question q = {has_value, path, ab_json_text(cell, path, NULL), NULL};
         if (!q.value || !is_first(&q, cells, cell) || !list_cells(grid, cells, &q, labels)[0]) continue;
         ab_text_clean(text, sizeof text, q.value);
         AB_TRY(add_line(lines, tone, "%s: %s: %s", labels, what, text));
@@ -361,7 +374,7 @@ static ab_status add_about(const cJSON *document, const ab_grid *grid, const que
 static ab_status add_intro(const cJSON *document, ab_grid *grid) {
     AB_TRY(add_title(document, &grid->intro));
     AB_TRY(add_setting(document, &grid->intro));
-    const question converted = {is_converted, NULL, NULL};
+    const question converted = {is_converted, NULL, NULL, NULL};
     AB_TRY(add_about(
         document, grid, &converted, AB_TONE_PLAIN,
         "half products are computed in fp32 and rounded once, with conversions around them; these speeds "
@@ -391,7 +404,11 @@ static ab_status add_notes(const cJSON *document, ab_grid *grid) {
                        &grid->notes));
     AB_TRY(
         add_grouped(document, grid, "test_accuracy_reason", AB_TONE_WARN, "no test accuracy", &grid->notes));
-    const question nondeterministic = {is_nondeterministic, NULL, NULL};
+    const question nondeterministic = {is_nondeterministic, NULL, NULL, NULL},
+                   spread = {is_within_spread, NULL, NULL, document};
+    AB_TRY(add_about(document, grid, &spread, AB_TONE_WARN,
+                     "the timing rounds overlap those of O0: the difference in speed may be noise",
+                     &grid->notes));
     AB_TRY(add_about(document, grid, &nondeterministic, AB_TONE_BAD,
                      "not deterministic: the losses differ between rounds", &grid->notes));
     return add_warnings(document, grid);

@@ -22,6 +22,11 @@ typedef struct ab_plot {
     ab_status (*write)(const cJSON *document, int page, FILE *data, FILE *script);
 } ab_plot;
 
+/* Writes and draws one plot that is not of a result document: `document` is whatever its functions read. As
+ * ab_plots_write (result.h) otherwise. */
+AB_MUST_CHECK ab_status ab_plot_write(const ab_plot *plot, const cJSON *document, const char *folder,
+                                      int *rendered, const char **note);
+
 /* Cells of a page: those that `accept` (NULL: all), `per_page` at a time. Returns how many were put into cell[]. */
 int ab_plot_cells(const cJSON *document, bool (*accept)(const cJSON *cell), int page, int per_page,
                   const cJSON **cell);

@@ -11,12 +11,12 @@
 enum { PER_PAGE = 6, FIRST = -160, BINS = 320, PANEL_HEIGHT = 152, MARGINS = 98 };
 
 static const char *const kinds[] = {"weight_gradient", "activation_gradient"};
-static const char *const kind_names[] = {"weight gradients", "activation gradients"};
+static const char *const kind_names[] = {"weight grad.", "activation grad."};
 enum { KINDS = 2 };
 
 /* All tensors of one kind of a cell. */
 typedef struct spectrum {
-    double count, zero, nonzero, flushed, subnormal, overflowed;
+    double count, zero, nonfinite, nonzero, flushed, overflowed;
     bool any_cast;
     double bin[BINS]; /* finite non-zero values by exponent, from FIRST on */
 } spectrum;
@@ -37,9 +37,9 @@ static void add_tensor(spectrum *sum, const cJSON *tensor) {
     const cJSON *count, *counts = ab_json_at(tensor, "exponents.counts");
     sum->count += ab_json_number(tensor, "count", 0);
     sum->zero += ab_json_number(tensor, "zero", 0);
+    sum->nonfinite += ab_json_number(tensor, "nan", 0) + ab_json_number(tensor, "inf", 0);
     sum->nonzero += ab_json_number(tensor, "nonzero", 0);
     sum->flushed += ab_json_number(tensor, "flushed", 0);
-    sum->subnormal += ab_json_number(tensor, "subnormal", 0);
     sum->overflowed += ab_json_number(tensor, "overflowed", 0);
     sum->any_cast |= ab_json_is_true(tensor, "cast");
     cJSON_ArrayForEach(count, counts) {
@@ -145,15 +145,21 @@ static void write_limits(FILE *script, int panel, const ab_format *format, range
     write_numbers(script, "max_limit", panel, log2(ab_format_max(format)));
 }
 
+static double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
+
 static void share_text(char *text, const spectrum *s, int kind) {
-    char zero[AB_TEXT_NUMBER], flushed[AB_TEXT_NUMBER], over[AB_TEXT_NUMBER];
-    ab_text_percent(zero, s->count > 0 ? s->zero / s->count : 0);
-    ab_text_percent(flushed, s->nonzero > 0 ? s->flushed / s->nonzero : 0);
-    ab_text_percent(over, s->nonzero > 0 ? s->overflowed / s->nonzero : 0);
+    char zero[AB_TEXT_NUMBER], flushed[AB_TEXT_NUMBER], more[AB_TEXT_NUMBER];
+    ab_text_percent(zero, share(s->zero, s->count));
+    ab_text_percent(flushed, share(s->flushed, s->nonzero));
     int used = snprintf(text, AB_PLOT_LABEL, "%s: %s %% zero, %s %% %s", kind_names[kind], zero, flushed,
                         s->any_cast ? "flushed" : "would flush");
-    if (s->overflowed > 0 && used < AB_PLOT_LABEL)
-        snprintf(text + used, (size_t)(AB_PLOT_LABEL - used), ", %s %% overflow", over);
+    if (used >= AB_PLOT_LABEL) return;
+    if (s->nonfinite > 0)
+        snprintf(text + used, (size_t)(AB_PLOT_LABEL - used), ", %s %% nan or inf",
+                 ab_text_percent(more, share(s->nonfinite, s->count)));
+    else if (s->overflowed > 0)
+        snprintf(text + used, (size_t)(AB_PLOT_LABEL - used), ", %s %% overflow",
+                 ab_text_percent(more, share(s->overflowed, s->nonzero)));
 }
 
 static void write_panel(const cJSON *document, const cJSON *cell, int panel, FILE *data, FILE *script) {

@@ -244,12 +244,13 @@ static void drop_log(const char *folder) {
     free(path);
 }
 
-static void draw_all(const cJSON *document, const char *folder, int *rendered, const char **note) {
+static void draw_all(const ab_plot *const *list, size_t count, const cJSON *document, const char *folder,
+                     int *rendered, const char **note) {
     char name[FILE_NAME];
-    for (size_t i = 0; i < AB_COUNT_OF(plots); i++) {
-        int pages = plots[i]->pages(document);
+    for (size_t i = 0; i < count; i++) {
+        int pages = list[i]->pages(document);
         for (int page = 0; page < pages; page++) {
-            page_name(plots[i], page, name);
+            page_name(list[i], page, name);
             int status = draw(folder, name);
             if (status == NOT_FOUND) {
                 *note =
@@ -264,16 +265,26 @@ static void draw_all(const cJSON *document, const char *folder, int *rendered, c
     }
 }
 
-ab_status ab_plots_write(const cJSON *document, const char *folder, int *rendered, const char **note) {
+static ab_status write_list(const ab_plot *const *list, size_t count, const cJSON *document,
+                            const char *folder, int *rendered, const char **note) {
     *rendered = 0;
     *note = NULL;
     AB_TRY(make_folder(folder));
-    for (size_t i = 0; i < AB_COUNT_OF(plots); i++) {
-        int pages = plots[i]->pages(document);
-        for (int page = 0; page < pages; page++) AB_TRY(write_page(document, plots[i], page, folder));
+    for (size_t i = 0; i < count; i++) {
+        int pages = list[i]->pages(document);
+        for (int page = 0; page < pages; page++) AB_TRY(write_page(document, list[i], page, folder));
     }
     drop_log(folder);
-    draw_all(document, folder, rendered, note);
+    draw_all(list, count, document, folder, rendered, note);
     if (!*note) drop_log(folder); /* nothing failed: it holds warnings at most */
     return AB_OK;
+}
+
+ab_status ab_plots_write(const cJSON *document, const char *folder, int *rendered, const char **note) {
+    return write_list(plots, AB_COUNT_OF(plots), document, folder, rendered, note);
+}
+
+ab_status ab_plot_write(const ab_plot *plot, const cJSON *document, const char *folder, int *rendered,
+                        const char **note) {
+    return write_list(&plot, 1, document, folder, rendered, note);
 }

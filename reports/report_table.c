@@ -5,11 +5,12 @@
 
 #include <string.h>
 
-enum { WIDTH = 120, GAP = 2, INDENT = 4 };
+enum { WIDTH = 120, INDENT = 4, NARROWEST = 14 };
 
 typedef struct page {
     FILE *out;
     int color;
+    int gap; /* spaces between columns */
     int width[AB_GRID_COLUMNS];
 } page;
 
@@ -34,11 +35,14 @@ static void print_toned(const page *p, ab_tone tone, const char *text) {
 
 /* `last`: no spaces at the end of a line. */
 static void print_text(const page *p, const ab_grid *grid, int i, ab_tone tone, const char *text) {
-    int pad = p->width[i] - ab_text_width(text);
+    char shown[AB_GRID_TEXT];
+    snprintf(shown, sizeof shown, "%s", text);
+    ab_text_elide(shown, p->width[i]);
+    int pad = p->width[i] - ab_text_width(shown);
     bool left = grid->column[i]->left, last = i == grid->columns - 1;
-    if (i > 0) fprintf(p->out, "%*s", GAP, "");
+    if (i > 0) fprintf(p->out, "%*s", p->gap, "");
     if (!left) fprintf(p->out, "%*s", pad, "");
-    print_toned(p, tone, text);
+    print_toned(p, tone, shown);
     if (left && !last) fprintf(p->out, "%*s", pad, "");
 }
 
@@ -49,6 +53,19 @@ static void widen(page *p, int i, const char *text) {
     if (width > p->width[i]) p->width[i] = width;
 }
 
+static int total_width(const page *p, const ab_grid *grid) {
+    int total = p->gap * (grid->columns - 1);
+    for (int i = 0; i < grid->columns; i++) total += p->width[i];
+    return total;
+}
+
+/* The last column, a layer's name, gives way first, then the space between columns. */
+static void fit(page *p, const ab_grid *grid) {
+    int *last = &p->width[grid->columns - 1], excess = total_width(p, grid) - WIDTH;
+    if (excess > 0 && *last > NARROWEST) *last = *last - excess > NARROWEST ? *last - excess : NARROWEST;
+    if (total_width(p, grid) > WIDTH) p->gap = 1;
+}
+
 static void measure(page *p, const ab_grid *grid) {
     for (int i = 0; i < grid->columns; i++) {
         widen(p, i, ab_grid_head(grid, i, 0));
@@ -56,6 +73,7 @@ static void measure(page *p, const ab_grid *grid) {
         for (int r = 0; r < grid->rows; r++)
             if (i < grid->labels || !grid->row[r].message.text[0]) widen(p, i, grid->row[r].at[i].text);
     }
+    fit(p, grid);
 }
 
 /* Wraps at spaces; lines after the first are indented. */
@@ -99,13 +117,13 @@ static void print_row(const page *p, const ab_grid *grid, const ab_grid_row *row
     int columns = empty ? grid->labels : grid->columns, used = 0;
     for (int i = 0; i < columns; i++) {
         print_text(p, grid, i, row->at[i].tone, row->at[i].text);
-        used += p->width[i] + GAP;
+        used += p->width[i] + p->gap;
     }
     if (empty) {
         char message[AB_GRID_LINE];
         memcpy(message, row->message.text, sizeof message);
         ab_text_elide(message, WIDTH > used ? WIDTH - used : 0);
-        fprintf(p->out, "%*s", GAP, "");
+        fprintf(p->out, "%*s", p->gap, "");
         print_toned(p, row->message.tone, message);
     }
     fputc('\n', p->out);
@@ -125,7 +143,7 @@ static void print_grid(page *p, const ab_grid *grid) {
 
 static ab_status write_table(const cJSON *document, FILE *out, int color) {
     ab_grid grid;
-    page p = {out, color, {0}};
+    page p = {out, color, 2, {0}};
     ab_status status = ab_grid_create(document, &grid);
     if (status == AB_OK) print_grid(&p, &grid);
     ab_grid_free(&grid);

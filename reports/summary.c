@@ -3,14 +3,14 @@
  *
  * Definitions
  *   loss_final      mean of the last min(20, n) losses of a cell that ran all config.steps steps
- *   baseline        the O0 cell of the same model, seed and device that is no twin; of several the one with the same half
- *                   format, then the one with the same loss-scale policy, then the first
- *   loss_gap        loss_final minus the baseline's
+ *   loss_gap        loss_final minus that of the O0 cell of ab_summary_baseline
  *   noise floor     the largest |loss_gap| of the twins
  *   step_time_ns    median over processes of each process's median; low and high are the extremes of those medians
  *   samples_per_s   batch x (steps_applied / steps_total) / step time: a skipped step trains nothing
  *   flushed_share   flushed / nonzero, summed over the tensors that were cast; over all of them where none was
  *   certificate     see certify() */
+#include "reports/summary.h"
+
 #include "reports/json.h"
 #include "reports/result.h"
 
@@ -246,20 +246,25 @@ static bool is_twin(const cJSON *cell) { return cJSON_IsString(ab_json_at(cell, 
 static int baseline_fit(const cJSON *cell, const cJSON *other) {
     if (strcmp(ab_json_text(other, "level", ""), "O0") != 0 || is_twin(other)) return 0;
     if (!same(cell, other, "model") || !same(cell, other, "seed") || !same(cell, other, "device")) return 0;
-    return 1 + same(cell, other, "scale_policy") + 2 * same(cell, other, "half_format");
+    return 1 + (ab_json_number(other, "policy.loss_scale", 0) == 1) + 2 * same(cell, other, "half_format");
 }
 
-static const facts *find_baseline(const facts *all, int count, const cJSON *cell) {
+const cJSON *ab_summary_baseline(const cJSON *document, const cJSON *cell) {
     int best = 0;
-    const facts *found = NULL;
-    for (int i = 0; i < count; i++) {
-        int fit = baseline_fit(cell, all[i].cell);
-        if (fit > best) {
-            best = fit;
-            found = &all[i];
-        }
+    const cJSON *found = NULL, *other, *cells = ab_json_at(document, "cells");
+    cJSON_ArrayForEach(other, cells) {
+        int fit = baseline_fit(cell, other);
+        if (fit <= best) continue;
+        best = fit;
+        found = other;
     }
     return found;
+}
+
+static const facts *facts_of(const facts *all, int count, const cJSON *cell) {
+    for (int i = 0; i < count; i++)
+        if (all[i].cell == cell) return &all[i];
+    return NULL;
 }
 
 /* The twin with the largest gap; NULL without one. */
@@ -403,9 +408,9 @@ static ab_status measure(const cJSON *document, facts *f) {
     return AB_OK;
 }
 
-static void compare(facts *all, int count, const facts **floor_twin) {
+static void compare(const cJSON *document, facts *all, int count, const facts **floor_twin) {
     for (int i = 0; i < count; i++) {
-        all[i].baseline = find_baseline(all, count, all[i].cell);
+        all[i].baseline = facts_of(all, count, ab_summary_baseline(document, all[i].cell));
         all[i].loss_gap = loss_gap(&all[i]);
     }
     *floor_twin = find_floor(all, count);
@@ -427,7 +432,7 @@ ab_status ab_result_summarise(cJSON *document) {
     if (!all) return ab_fail(AB_NO_MEMORY, "out of memory while summarising %d cells", count);
     cJSON_ArrayForEach(cell, cells) all[i++].cell = cell;
     for (i = 0; i < count; i++) AB_TRY_GOTO(measure(document, &all[i]));
-    compare(all, count, &floor_twin);
+    compare(document, all, count, &floor_twin);
     AB_TRY_GOTO(set(document, "noise_floor", floor_object(floor_twin)));
     i = 0;
     cJSON_ArrayForEach(cell, cells) AB_TRY_GOTO(set(cell, "summary", summary_object(&all[i++])));

@@ -149,7 +149,7 @@ char *ab_text_mib(char *text, double bytes) {
 }
 
 char *ab_text_count(char *text, double count) {
-    return count < 1e9 ? fixed(text, count, 0, "") : rounded(text, count, "");
+    return count < 1e7 ? fixed(text, count, 0, "") : rounded(text, count, "");
 }
 
 char *ab_text_scale(char *text, double scale) {

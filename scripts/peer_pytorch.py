@@ -6,7 +6,7 @@
     peer_pytorch.py --compare A.json B.json           how far apart two traces are
     peer_pytorch.py --bench --net lenet5 --threads 1  step times
 
-Not part of the build and not run by any test: it made the traces in tests/golden and is what scripts/bench times against.
+Not part of the build and not run by any test: it made the traces in tests/golden, and scripts/bench --peer times it.
 Needs torch 2.11 and numpy (safetensors for --init). CPU only.
 
 Half arithmetic is written out instead of being left to autocast: an op on half tensors widens them to fp32, computes in
@@ -209,8 +209,8 @@ def unbiased_batch_norm(x, p, momentum, eps):
 
 def cross_entropy(run, a, x, p):
     weight = torch.tensor(a["weight"], dtype=x.dtype) if "weight" in a else None
-    return F.cross_entropy(x, run.targets, weight, reduction="sum" if run.plant == "sum_for_mean" else "mean",
-                           label_smoothing=a.get("label_smoothing", 0.0))
+    return F.cross_entropy(x, run.targets, weight, ignore_index=a.get("ignore_index", -100),
+                           reduction="sum" if run.plant == "sum_for_mean" else "mean")
 
 
 # Class in apex's O1 lists (kernels/ops.def), function of widened inputs, parameters from attributes and input shape.
@@ -273,7 +273,8 @@ class Net:
         tensors = {}
         for name, (shape, (kind, *size)) in self.specs.items():
             count = math.prod(shape)
-            values = draw[kind](seed, name, count, *size) if kind in draw else np.full(count, kind == "ones", np.float32)
+            constant = np.full(count, kind == "ones", np.float32)
+            values = draw[kind](seed, name, count, *size) if kind in draw else constant
             tensors[name] = torch.from_numpy(values.reshape(shape).copy())
         return tensors
 
@@ -546,12 +547,13 @@ def describe(name, tensor):
     """Norm and random-sign sums: enough to measure a distance to this tensor without keeping it. The mean square of the
     differences of two tensors' sums estimates the squared norm of their difference (Alon, Matias, Szegedy 1996)."""
     values = tensor.detach().to(torch.float64).contiguous().reshape(-1).numpy()
-    return {"l2": float(np.sqrt((values * values).sum())), "sketch": [float(s) for s in sketch_signs(name, values.size) @ values]}
+    sums = sketch_signs(name, values.size) @ values
+    return {"l2": float(np.sqrt((values * values).sum())), "sketch": [float(s) for s in sums]}
 
 
 def record(net, initial, data, config, plant=None, **how):
-    """Trains and returns losses, scales, skips and what is kept of every tensor: as it starts, its gradient at the first
-    step that is not skipped, and its value after the second such step (buffers: after the second step)."""
+    """Trains and returns losses, scales, skips and what is kept of every tensor: how it starts, its gradient at the
+    first step that is not skipped, and its value after the second such step."""
     trainer = Trainer(net, initial, config, plant, **how)
     start = {name: p.detach().clone() for name, p in trainer.trained.items()}
     tensors = {name: {"count": p.numel()} for name, p in trainer.params.items()}
@@ -727,7 +729,7 @@ TRACES = [
     {**TINY, "level": "O2", "optimizer": "adam", "lr": 0.001},
     {**TINY, "level": "O3", "scale": 128.0},
     {**TINY, "level": "O2", "scale": 1024.0},
-    {**TINY, "net": "mlp", "level": "O2", "normalize": "none", "lr": 1e-5, "steps": 8},  # skips three steps
+    {**TINY, "net": "mlp", "level": "O2", "normalize": "none", "lr": 3e-6, "steps": 5},  # skips the first three
     *({**net, "steps": 60} for net in (LENET5, MLP)),
     *({**net, **level} for net in (LENET5, MLP) for level in HALF_LEVELS),
     {**LENET5, "level": "O2", "half": "bf16"},
@@ -800,7 +802,8 @@ def write_fixture(directory):
     for stem, first, count in (("train", 0, 80), ("t10k", 80, 20)):
         for kind, array in zip(("images-idx3", "labels-idx1"), fixture_images(first, count)):
             with open(os.path.join(directory, f"{stem}-{kind}-ubyte"), "wb") as file:
-                file.write(bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}i", *array.shape) + array.tobytes())
+                head = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}i", *array.shape)
+                file.write(head + array.tobytes())
 
 
 # ---- speed --------------------------------------------------------------------------------------------------------
@@ -829,7 +832,9 @@ class Timed:
             p = {k: self.params[f"{name}.{k}"] for k in ("weight", "bias", *BUFFERS) if f"{name}.{k}" in self.params}
             xs = [values[i] for i in inputs]
             if kind == "batch_norm2d":  # in place, as nn.BatchNorm2d does it
-                last = F.batch_norm(xs[0], p["running_mean"], p["running_var"], p.get("weight"), p.get("bias"), True)
+                a = self.net.attrs[name]
+                last = F.batch_norm(xs[0], p["running_mean"], p["running_var"], p.get("weight"), p.get("bias"), True,
+                                    a.get("momentum", 0.1), a.get("eps", 1e-5))
             else:
                 last = OPS[kind][1](self.run, self.net.attrs[name], xs if kind == "add" else xs[0], p)
             values[name] = last

@@ -1,6 +1,8 @@
-/* `ampbench formats`: the ranges of number formats, computed from their rows, and proofs of their conversions. */
+/* `ampbench formats`: the ranges of number formats, computed from their rows, and proofs of their
+ * conversions. */
 #include "bench/cmd/cmd.h"
 #include "bench/prove/prove.h"
+#include "kernels/block_format.h"
 #include "kernels/core/nearest.h"
 
 #include <cjson/cJSON.h>
@@ -10,18 +12,18 @@
 #include <string.h>
 
 static const char usage[] =
-    "usage: ampbench formats [NAME...] [--prove FORMAT,MODE[,saturate][,ftz_before|ftz_after]] [--json "
-    "FILE]\n"
+    "usage: ampbench formats [NAME...] [--json FILE]\n"
+    "       ampbench formats --prove FORMAT,MODE[,FLAG...] [--every-level] [--json FILE]\n"
     "\n"
-    "Prints the range of the formats called NAME (fp16, e4m3, e6m9, ...), or of all that have a name.\n"
+    "Prints the ranges of the formats called NAME (fp16, e4m3, e6m9, nvfp4, ...), or of all that have a "
+    "name.\n"
     "\n"
-    "  --prove FORMAT,MODE  instead: convert all 2^32 fp32 values to FORMAT and compare every result with "
-    "one found\n"
-    "                       in another way, and with the CPU's own instruction where it has one. MODE is "
-    "rne\n"
-    "                       (nearest, ties to even), rna (ties away), rz (toward zero), ru (up) or rd "
-    "(down).\n"
+    "  --prove FORMAT,MODE  convert all 2^32 fp32 values to FORMAT and compare each result with one found\n"
+    "                       in another way, and with the CPU's own instruction where it has one. MODE is\n"
+    "                       rne (nearest, ties to even), rna (ties away), rz (toward zero), ru (up) or\n"
+    "                       rd (down); FLAG is saturate, ftz_before or ftz_after (rounding).\n"
     "                       About a minute on one core. May be given more than once.\n"
+    "  --every-level        with --prove: try the kernels for older CPUs too, not only those in use here\n"
     "  --json FILE          write JSON to FILE; - is standard output, in place of the table\n";
 
 enum { MAX_NAMES = 64 };
@@ -34,13 +36,15 @@ typedef struct proof_request {
 typedef struct request {
     const ab_format *format[MAX_NAMES];
     int formats;
+    const ab_block_format *block[MAX_NAMES];
+    int blocks;
     proof_request proof[MAX_NAMES];
     int proofs;
     const char *json;
-    bool help;
+    bool every_level, help;
 } request;
 
-/* ---- arguments -------------------------------------------------------------------------------------------- */
+/* ---- arguments ----------------------------------------------------------------------------------------- */
 
 static const char *const ftz_names[] = {"none", "ftz_before", "ftz_after"}; /* by ab_ftz */
 
@@ -59,7 +63,8 @@ static ab_status set_flag(const char *word, ab_rounding *rounding) {
                    word);
 }
 
-/* The next comma-separated word of *text, copied to `word`; *text moves behind it, or becomes NULL after the last. */
+/* The next comma-separated word of *text, copied to `word`; *text moves behind it, or becomes NULL after the
+ * last. */
 static bool next_word(const char **text, char word[64]) {
     if (*text == NULL) return false;
     size_t length = strcspn(*text, ",");
@@ -84,14 +89,18 @@ static ab_status parse_proof(const char *text, proof_request *proof) {
 }
 
 static ab_status unknown_option(const char *word) {
-    static const char *const options[] = {"--prove", "--json", "--help"};
+    static const char *const options[] = {"--prove", "--every-level", "--json", "--help"};
     const char *near = ab_nearest(word, options, (int)AB_COUNT_OF(options));
     return ab_fail(AB_USAGE, "formats: unknown option %.60s; %s%s", word,
                    near != NULL ? "nearest: " : "see --help", near != NULL ? near : "");
 }
 
 static ab_status add_format(request *r, const char *name) {
-    if (r->formats == MAX_NAMES) return ab_fail(AB_USAGE, "formats: at most %d names", MAX_NAMES);
+    if (r->formats + r->blocks == MAX_NAMES) return ab_fail(AB_USAGE, "formats: at most %d names", MAX_NAMES);
+    if (ab_block_format_find(name, &r->block[r->blocks]) == AB_OK) {
+        r->blocks++;
+        return AB_OK;
+    }
     return ab_format_find(name, &r->format[r->formats++]);
 }
 
@@ -100,7 +109,8 @@ static ab_status add_proof(request *r, const char *text) {
     return parse_proof(text, &r->proof[r->proofs++]);
 }
 
-/* The value of option `name` if argv[*i] is "name=VALUE" or "name" followed by VALUE; NULL if it is something else. */
+/* The value of option `name` if argv[*i] is "name=VALUE" or "name" followed by VALUE; NULL if it is something
+ * else. */
 static const char *option_value(const char *name, int argc, char **argv, int *i) {
     size_t length = strlen(name);
     if (strncmp(argv[*i], name, length) != 0) return NULL;
@@ -114,6 +124,8 @@ static ab_status parse(int argc, char **argv, request *r) {
         const char *value = NULL;
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
             r->help = true;
+        else if (strcmp(argv[i], "--every-level") == 0)
+            r->every_level = true;
         else if ((value = option_value("--prove", argc, argv, &i)) != NULL)
             AB_TRY(add_proof(r, value));
         else if ((value = option_value("--json", argc, argv, &i)) != NULL)
@@ -124,14 +136,16 @@ static ab_status parse(int argc, char **argv, request *r) {
             AB_TRY(add_format(r, argv[i]));
     }
     if (r->json != NULL && r->json[0] == '\0') return ab_fail(AB_USAGE, "--json: expected a file name or -");
-    if (r->formats > 0 && r->proofs > 0)
-        return ab_fail(AB_USAGE, "formats: expected names or --prove, found both (%s)", r->format[0]->name);
-    if (r->formats + r->proofs == 0)
+    if (r->formats + r->blocks > 0 && r->proofs > 0)
+        return ab_fail(AB_USAGE, "formats: expected names or --prove, found both");
+    if (r->formats + r->blocks + r->proofs == 0) {
         for (int i = 0; i < ab_format_count(); i++) r->format[r->formats++] = ab_format_at(i);
+        for (int i = 0; i < ab_block_format_count(); i++) r->block[r->blocks++] = ab_block_format_at(i);
+    }
     return AB_OK;
 }
 
-/* ---- ranges ----------------------------------------------------------------------------------------------- */
+/* ---- ranges -------------------------------------------------------------------------------------------- */
 
 /* "6.10352e-05 2^-14": a power of two of any size, exact and readable. */
 static const char *power_text(double x, char text[48]) {
@@ -174,6 +188,32 @@ static void add_overflow(cJSON *object, const ab_format *f) {
     }
 }
 
+/* What an element costs with its share of the block's scale. */
+static double bits_per_element(const ab_block_format *f) { return f->element->bits + 8.0 / f->block; }
+
+static const char *scale_name(const ab_block_format *f) { return f->scale != NULL ? f->scale->name : "e8m0"; }
+
+static void print_blocks(const request *r) {
+    printf("%s%-10s %5s  %-10s %-10s %s\n", r->formats > 0 ? "\n" : "", "format", "block", "element", "scale",
+           "bits per element");
+    for (int i = 0; i < r->blocks; i++) {
+        const ab_block_format *f = r->block[i];
+        printf("%-10s %5d  %-10s %-10s %-16.4g  %s\n", f->name, f->block, f->element->name, scale_name(f),
+               bits_per_element(f), f->text);
+    }
+}
+
+static cJSON *block_json(const ab_block_format *f) {
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "name", f->name);
+    cJSON_AddNumberToObject(object, "block", f->block);
+    cJSON_AddStringToObject(object, "element", f->element->name);
+    cJSON_AddStringToObject(object, "scale", scale_name(f));
+    cJSON_AddBoolToObject(object, "tensor_scale", f->scale != NULL);
+    cJSON_AddNumberToObject(object, "bits_per_element", bits_per_element(f));
+    return object;
+}
+
 static cJSON *range_json(const ab_format *f) {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "name", f->name);
@@ -194,7 +234,7 @@ static cJSON *range_json(const ab_format *f) {
     return object;
 }
 
-/* ---- proofs ----------------------------------------------------------------------------------------------- */
+/* ---- proofs -------------------------------------------------------------------------------------------- */
 
 static void pair_text(const proof_request *proof, char text[128]) {
     snprintf(text, 128, "%s,%s%s%s%s", proof->format->name, ab_round_mode_name(proof->rounding.mode),
@@ -260,7 +300,7 @@ static ab_status prove_all(const request *r, cJSON *list) {
         ab_proof proof;
         pair_text(&r->proof[i], pair);
         fprintf(stderr, "ampbench: proving %s on all 2^32 inputs; about a minute on one core\n", pair);
-        AB_TRY(ab_prove(r->proof[i].format, &r->proof[i].rounding, &proof));
+        AB_TRY(ab_prove(r->proof[i].format, &r->proof[i].rounding, r->every_level, &proof));
         mismatches += ab_proof_mismatches(&proof);
         if (list != NULL) cJSON_AddItemToArray(list, proof_json(pair, &proof));
         if (list == NULL) print_proof(pair, &proof);
@@ -271,18 +311,20 @@ static ab_status prove_all(const request *r, cJSON *list) {
     return AB_OK;
 }
 
-/* ---- the command ------------------------------------------------------------------------------------------ */
+/* ---- the command --------------------------------------------------------------------------------------- */
 
 static cJSON *document(const request *r, ab_status *proved) {
     cJSON *root = cJSON_CreateObject();
     cJSON *list = cJSON_AddArrayToObject(root, r->proofs > 0 ? "proofs" : "formats");
     for (int i = 0; i < r->formats; i++) cJSON_AddItemToArray(list, range_json(r->format[i]));
+    if (r->blocks > 0) list = cJSON_AddArrayToObject(root, "block_formats");
+    for (int i = 0; i < r->blocks; i++) cJSON_AddItemToArray(list, block_json(r->block[i]));
     *proved = r->proofs > 0 ? prove_all(r, list) : AB_OK;
     return root;
 }
 
-/* Opens the file first: an hour of proofs must not end at a mistyped path. A failed proof is still written; its
- * failure is what is returned. */
+/* Opens the file first: an hour of proofs must not end at a mistyped path. A failed proof is still written;
+ * its failure is what is returned. */
 static ab_status write_json(const request *r) {
     ab_status status = AB_OK;
     FILE *file = strcmp(r->json, "-") == 0 ? stdout : fopen(r->json, "w");
@@ -305,6 +347,7 @@ ab_status ab_cmd_formats(int argc, char **argv) {
     }
     if (r.json != NULL) return write_json(&r);
     if (r.proofs > 0) return prove_all(&r, NULL);
-    print_ranges(&r);
+    if (r.formats > 0) print_ranges(&r);
+    if (r.blocks > 0) print_blocks(&r);
     return AB_OK;
 }

@@ -12,8 +12,16 @@
 
 AB_BEGIN_DECLS
 
-/* Scales 2^AB_INSPECT_LOW .. 2^AB_INSPECT_HIGH are listed in JSON. */
-enum { AB_INSPECT_FORMATS = 16, AB_INSPECT_LOW = -24, AB_INSPECT_HIGH = 32 };
+/* Scales 2^MIN .. 2^MAX are searched for advice, 2^LOW .. 2^HIGH are listed in JSON. */
+enum {
+    AB_INSPECT_FORMATS = 8,
+    AB_INSPECT_MIN = -60,
+    AB_INSPECT_MAX = 60,
+    AB_INSPECT_LOW = -24,
+    AB_INSPECT_HIGH = 32,
+    AB_INSPECT_FLUSHED_PER_MILLE =
+        1 /* share of flushed values that is still well, of the finite non-zero ones */
+};
 
 /* ---- what to do ------------------------------------------------------------------------------------------ */
 
@@ -65,13 +73,27 @@ void ab_inspect_merge(ab_inspect_count *into, const ab_inspect_count *from);
 
 /* ---- predicting ------------------------------------------------------------------------------------------ */
 
-/* Limits of the request's formats at every listed power of two, and at the request's scale. */
+/* Limits of the request's formats at every power of two that is searched, and at the request's scale. */
 typedef struct ab_inspect_limits {
-    ab_whatif_limits power[AB_INSPECT_FORMATS][AB_INSPECT_HIGH - AB_INSPECT_LOW + 1];
+    ab_whatif_limits power[AB_INSPECT_FORMATS][AB_INSPECT_MAX - AB_INSPECT_MIN + 1];
     ab_whatif_limits scale[AB_INSPECT_FORMATS];
 } ab_inspect_limits;
 
 AB_MUST_CHECK ab_status ab_inspect_find_limits(const ab_inspect_request *request, ab_inspect_limits *limits);
+
+/* Powers of two 2^k that suit: at least k_lo, or more than AB_INSPECT_FLUSHED_PER_MILLE of the finite non-zero values
+ * are flushed to zero; at most k_hi, or values overflow. */
+typedef struct ab_inspect_advice {
+    bool vacuous; /* no finite non-zero value: any scale will do */
+    int k_lo;     /* AB_INSPECT_MAX + 1: none of the scales searched is high enough */
+    int k_hi;     /* AB_INSPECT_MIN - 1: none is low enough */
+} ab_inspect_advice;
+
+bool ab_inspect_feasible(const ab_inspect_advice *advice);
+
+/* Advice for one census and the f-th format of the request the limits were made for. */
+ab_inspect_advice ab_inspect_advise(const ab_inspect_limits *limits, int f, const ab_census *census,
+                                    const ab_census_totals *totals);
 
 /* ---- results --------------------------------------------------------------------------------------------- */
 
@@ -81,29 +103,50 @@ typedef struct ab_inspect_row {
     int64_t zero, nan, inf, nonzero;
     float min_abs, max_abs;
     ab_whatif_range at_scale[AB_INSPECT_FORMATS];
-    ab_scale_advice advice[AB_INSPECT_FORMATS];
+    ab_inspect_advice advice[AB_INSPECT_FORMATS];
 } ab_inspect_row;
 
+/* Advice that suits every tensor, and the rows that decide it. */
+typedef struct ab_inspect_every {
+    ab_inspect_advice advice;
+    int low_row, high_row; /* -1 when vacuous */
+} ab_inspect_every;
+
 typedef struct ab_inspect_result {
-    const ab_inspect_request *request;
-    const ab_inspect_limits *limits;
+    const ab_inspect_request *request; /* borrowed, like the next */
     const ab_inspect_selection *selection;
-    ab_inspect_row *row;     /* [selection->picks] */
+    ab_inspect_limits limits;
+    ab_inspect_row *row;     /* owned; [selection->picks] */
     ab_inspect_count pooled; /* all tensors together */
-    ab_scale_advice pooled_advice[AB_INSPECT_FORMATS];
-    ab_scale_advice every_advice[AB_INSPECT_FORMATS]; /* a scale that suits every tensor */
+    ab_inspect_advice pooled_advice[AB_INSPECT_FORMATS];
+    ab_inspect_every every[AB_INSPECT_FORMATS];
 } ab_inspect_result;
+
+/* Counts all picks and fills `result`, which the caller frees with ab_inspect_result_free, also after a failure. If `json`
+ * is not NULL, the JSON form is written to it on the way. */
+AB_MUST_CHECK ab_status ab_inspect_run(const ab_inspect_request *request,
+                                       const ab_inspect_selection *selection, FILE *json,
+                                       ab_inspect_result *result);
+void ab_inspect_result_free(ab_inspect_result *result);
 
 /* ---- forms ----------------------------------------------------------------------------------------------- */
 
 /* JSON, piece by piece as the tensors are counted: begin, every tensor, end. Errors show in ferror(out). */
 void ab_inspect_json_begin(FILE *out);
 void ab_inspect_json_tensor(FILE *out, const ab_inspect_result *result, int row,
-                            const ab_inspect_count *count);
+                            const ab_inspect_count *count, const ab_census_totals *totals);
 void ab_inspect_json_end(FILE *out, const ab_inspect_result *result);
 
 /* For people: histogram, recommended scales and what decides them, a table of tensors. color: ANSI colours. */
 void ab_inspect_print(FILE *out, const ab_inspect_result *result, bool color);
+
+/* Name for people: cleaned, with its file's name in front when there are several. At least AB_TENSORFILE_TEXT bytes. */
+const char *ab_inspect_label(const ab_inspect_result *result, int row, char *label);
+
+/* Writes the histogram's data and a gnuplot script to `folder`, and the picture if gnuplot is there; `note` receives a
+ * static text when it could not be drawn, else NULL. */
+AB_MUST_CHECK ab_status ab_inspect_plot(const ab_inspect_result *result, const char *folder,
+                                        const char **note);
 
 AB_END_DECLS
 

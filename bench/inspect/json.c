@@ -44,15 +44,14 @@ static void put_outcome(FILE *out, const ab_whatif_range *range) {
     fputs(range->exact ? "}" : ",\"exact\":false}", out);
 }
 
-static void put_whatif(FILE *out, const ab_inspect_result *result, const ab_census *census) {
-    ab_census_totals totals;
+static void put_whatif(FILE *out, const ab_inspect_result *result, const ab_census *census,
+                       const ab_census_totals *totals) {
     ab_whatif_range range;
-    ab_census_total(census, &totals);
     fputs(",\"whatif\":{", out);
     for (int f = 0; f < result->request->formats; f++) {
         fprintf(out, "%s\"%s\":[", f ? "," : "", result->request->format[f]->name);
         for (int k = AB_INSPECT_LOW; k <= AB_INSPECT_HIGH; k++) {
-            ab_whatif_evaluate(census, &totals, &result->limits->power[f][k - AB_INSPECT_LOW], &range);
+            ab_whatif_evaluate(census, totals, &result->limits.power[f][k - AB_INSPECT_MIN], &range);
             fprintf(out, "%s{\"scale_log2\":%d", k > AB_INSPECT_LOW ? "," : "", k);
             put_outcome(out, &range);
         }
@@ -84,4 +83,82 @@ static void put_counts(FILE *out, const ab_inspect_count *count) {
         fputs(",\"min_abs\":null,\"max_abs\":null", out);
     fprintf(out, ",\"load_flushed\":%" PRId64 ",\"load_overflowed\":%" PRId64, count->load_flushed,
             count->load_overflowed);
+}
+
+/* ---- advice ---------------------------------------------------------------------------------------------- */
+
+static void put_bound(FILE *out, const char *key, int k) {
+    if (k < AB_INSPECT_MIN || k > AB_INSPECT_MAX)
+        fprintf(out, "\"%s\":null", key);
+    else
+        fprintf(out, "\"%s\":%d", key, k);
+}
+
+/* Without the closing brace. */
+static void put_advice(FILE *out, const ab_inspect_advice *advice) {
+    fputc('{', out);
+    put_bound(out, "k_lo", advice->k_lo);
+    fputc(',', out);
+    put_bound(out, "k_hi", advice->k_hi);
+    fprintf(out, ",\"feasible\":%s,\"vacuous\":%s", ab_inspect_feasible(advice) ? "true" : "false",
+            advice->vacuous ? "true" : "false");
+}
+
+static void put_deciding(FILE *out, const ab_inspect_result *result, const char *key, int row) {
+    fprintf(out, ",\"%s\":", key);
+    if (row < 0)
+        fputs("null", out);
+    else
+        ab_json_put_text(out, result->row[row].pick.entry->name);
+}
+
+static void put_summary(FILE *out, const ab_inspect_result *result) {
+    fputs("\n],\"advice\":{", out);
+    for (int f = 0; f < result->request->formats; f++) {
+        const ab_inspect_every *every = &result->every[f];
+        fprintf(out, "%s\n\"%s\":", f ? "," : "", result->request->format[f]->name);
+        put_advice(out, &every->advice);
+        put_deciding(out, result, "k_lo_decided_by", every->low_row);
+        put_deciding(out, result, "k_hi_decided_by", every->high_row);
+        fputs(",\"pooled\":", out);
+        put_advice(out, &result->pooled_advice[f]);
+        fprintf(out, "},\"max_flushed_share\":%g,\"max_overflowed\":0}",
+                AB_INSPECT_FLUSHED_PER_MILLE / 1000.0);
+    }
+    fputc('}', out);
+}
+
+/* ---- the document ---------------------------------------------------------------------------------------- */
+
+void ab_inspect_json_begin(FILE *out) {
+    fputs("{\"kind\":\"ampbench-inspect\",\"version\":1,\"tensors\":[", out);
+}
+
+void ab_inspect_json_tensor(FILE *out, const ab_inspect_result *result, int row,
+                            const ab_inspect_count *count, const ab_census_totals *totals) {
+    const ab_inspect_row *r = &result->row[row];
+    fputs(row ? ",\n" : "\n", out);
+    put_identity(out, &r->pick);
+    put_counts(out, count);
+    put_whatif(out, result, &count->census, totals);
+    put_at_scale(out, result, r->at_scale);
+    fputs(",\"advice\":{", out);
+    for (int f = 0; f < result->request->formats; f++) {
+        fprintf(out, "%s\"%s\":", f ? "," : "", result->request->format[f]->name);
+        put_advice(out, &r->advice[f]);
+        fputc('}', out);
+    }
+    fputs("}}", out);
+}
+
+void ab_inspect_json_end(FILE *out, const ab_inspect_result *result) {
+    static const char *const ftz[] = {"none", "before", "after"}; /* by ab_ftz */
+    put_summary(out, result);
+    fputs(",\n\"skipped\":[", out);
+    for (int i = 0; i < result->selection->skipped; i++) {
+        if (i > 0) fputc(',', out);
+        put_identity(out, &result->selection->pick[result->selection->picks + i]);
+        fputc('}', out);
+    }
+    fprintf(out, "],\"flush_to_zero\":\"%s\"}\n", ftz[result->request->ftz]);
 }

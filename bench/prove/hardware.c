@@ -1,4 +1,5 @@
-/* One function per convert instruction, each compiled for its own extension and called only where the CPU has it. */
+/* One function per convert instruction, each compiled for its own extension and called only where the CPU has
+ * it. */
 #include "bench/prove/hardware.h"
 
 #include <string.h>

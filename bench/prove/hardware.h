@@ -1,4 +1,5 @@
-/* The CPU's own convert instructions, as a third opinion for proofs. Not used to convert anything anywhere else. */
+/* The CPU's own convert instructions, as a third opinion for proofs. Not used to convert anything anywhere
+ * else. */
 #ifndef AB_BENCH_PROVE_HARDWARE_H
 #define AB_BENCH_PROVE_HARDWARE_H
 

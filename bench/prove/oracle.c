@@ -1,5 +1,8 @@
-/* The finite magnitudes of a format are numbered 0, 1, 2, ... by their codes. Between code c and code c + 1 all inputs
- * have the same answer on either side of the midpoint, so an interval of inputs is filled run by run. */
+/* Enumeration and comparison only; no rounding arithmetic, no kernels.
+ *
+ * The finite magnitudes of a format are numbered 0, 1, 2, ... by their codes. Between code c and code c + 1
+ * all inputs have the same answer on either side of the midpoint, so an interval of inputs is filled run by
+ * run. */
 #include "bench/prove/oracle.h"
 
 enum { FP32_FRACTION = 23, FP32_EMIN = -126, FP32_LAST = -149 };
@@ -10,7 +13,7 @@ bool ab_oracle_covers(const ab_format *format) {
     return format->precision <= FP32_FRACTION + 1 && format->emin >= FP32_EMIN && format->emax <= 127;
 }
 
-/* ---- the numbers of a format ------------------------------------------------------------------------------ */
+/* ---- the numbers of a format --------------------------------------------------------------------------- */
 
 /* A magnitude m * 2^q, m < 2^25. */
 typedef struct number {
@@ -18,7 +21,7 @@ typedef struct number {
     int q;
 } number;
 
-/* IEEE 754-2019, 3.4: field 0 is m * 2^(emin + 1 - p), field E is (2^(p-1) + m) * 2^(E - 1 + emin + 1 - p). */
+/* IEEE 754-2019, 3.4, with u = 2^(emin + 1 - p): field 0 is m * u, field E is (2^(p-1) + m) * 2^(E-1) * u. */
 static number number_of(const ab_format *format, uint64_t code) {
     uint64_t per_binade = UINT64_C(1) << (format->precision - 1);
     uint64_t field = code / per_binade;
@@ -36,7 +39,8 @@ static uint64_t position(number x) {
         x.m *= 2;
         x.q--;
     }
-    /* x.m is now in half steps of the binade that starts at 2^24 half steps; subnormals start at 0 with the same step */
+    /* x.m is now in half steps of the binade that starts at 2^24 half steps; subnormals start at 0 with the
+     * same step */
     uint64_t binades = (uint64_t)(x.q - (FP32_LAST - 1));
     return x.m + (binades << (FP32_FRACTION + 1));
 }
@@ -61,7 +65,7 @@ static uint64_t last_code(const ab_format *format) {
     return format->nan ? code - 1 : code;
 }
 
-/* ---- the answer at each place ----------------------------------------------------------------------------- */
+/* ---- the answer at each place -------------------------------------------------------------------------- */
 
 typedef enum place { ON, BELOW_MIDDLE, MIDDLE, ABOVE_MIDDLE } place;
 
@@ -123,7 +127,7 @@ static answer nan_answer(const ab_format *format, uint32_t bits, bool negative) 
     return with_sign(format, last_code(format) + 1 + payload, fp32_infinity + payload * worth, negative);
 }
 
-/* ---- filling runs ----------------------------------------------------------------------------------------- */
+/* ---- filling runs -------------------------------------------------------------------------------------- */
 
 /* The output arrays and how far they are filled; `at` is the magnitude of the next input. */
 typedef struct writer {

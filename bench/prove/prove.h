@@ -1,7 +1,8 @@
-/* Proofs of conversions: all 2^32 fp32 inputs of a (format, rounding) pair against the oracle. Nothing is sampled.
+/* Proofs of conversions: all 2^32 fp32 inputs of a (format, rounding) pair against the oracle. Nothing is
+ * sampled.
  *
- * What is proven: the scalar definition (kernels/format.c), the array kernels of every CPU level that this CPU has
- * (kernels/convert.c), and, for comparison, the CPU's own convert instruction. */
+ * What is proven: the scalar definition (kernels/format.c), the array kernels (kernels/convert.c) and, for
+ * comparison, the CPU's own convert instruction. */
 #ifndef AB_BENCH_PROVE_PROVE_H
 #define AB_BENCH_PROVE_PROVE_H
 
@@ -9,8 +10,8 @@
 
 AB_BEGIN_DECLS
 
-/* One implementation on trial: for n inputs (a multiple of 8, 2048 at most), the encodings and their values as fp32
- * bits. Called from several threads. */
+/* One implementation on trial: for n inputs (a multiple of 8, 2048 at most), the encodings and their values
+ * as fp32 bits. Called from several threads. */
 typedef struct ab_subject {
     const char *name;
     void (*convert)(const ab_format *format, const ab_rounding *rounding, const float *x, int64_t n,
@@ -24,9 +25,9 @@ typedef struct ab_verdict {
     uint32_t input, expected, got; /* the first mismatch: bits of the input, encodings; when there is one */
 } ab_verdict;
 
-/* The results by kind, and a checksum of all encodings: for each block of 2^24 inputs, in the order of their bits,
- * FNV-1a (64 bits) a word a round, a word being two encodings of 32 bits, the first in the low half; then the same over
- * the blocks' sums. */
+/* The results by kind, and a checksum of all encodings: for each block of 2^24 inputs, in the order of their
+ * bits, FNV-1a (64 bits) a word a round, a word being two encodings of 32 bits, the first in the low half;
+ * then the same over the blocks' sums. */
 typedef struct ab_tally {
     uint64_t zero, subnormal, normal, infinite, nan;
     uint64_t checksum;
@@ -44,15 +45,17 @@ typedef struct ab_proof {
 /* AB_UNAVAILABLE, saying why, if the oracle does not cover the pair. */
 AB_MUST_CHECK ab_status ab_prove_check(const ab_format *format, const ab_rounding *rounding);
 
-/* Tries one subject on `blocks` blocks from `first_block` on (2^24 inputs each, 256 in all), on OpenMP's threads; the
- * outcome does not depend on their number. tally may be NULL. Fails as ab_prove_check does. */
+/* Tries one subject on `blocks` blocks from `first_block` on (2^24 inputs each, 256 in all), on OpenMP's
+ * threads; the outcome does not depend on their number. tally may be NULL. Fails as ab_prove_check does. */
 AB_MUST_CHECK ab_status ab_prove_subject(const ab_subject *subject, const ab_format *format,
                                          const ab_rounding *rounding, int first_block, int blocks,
                                          ab_verdict *verdict, ab_tally *tally);
 
-/* Tries everything that there is on all inputs. AB_OK means that the proof was done, not that it succeeded: look at
- * ab_proof_mismatches. */
-AB_MUST_CHECK ab_status ab_prove(const ab_format *format, const ab_rounding *rounding, ab_proof *proof);
+/* Tries the scalar definition, the array kernels at the CPU level in force (every level up to it, if asked)
+ * and the CPU's instruction on all inputs. AB_OK means that the proof was done, not that it succeeded: look
+ * at ab_proof_mismatches. Not to be called from several threads: it forces CPU levels. */
+AB_MUST_CHECK ab_status ab_prove(const ab_format *format, const ab_rounding *rounding, bool every_level,
+                                 ab_proof *proof);
 
 uint64_t ab_proof_mismatches(const ab_proof *proof);
 

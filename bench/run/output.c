@@ -35,8 +35,7 @@ static ab_status make_folders(const char *folder) {
     }
 }
 
-/* Opens `path` for writing without changing it. */
-static ab_status prove_writable(const char *option, const char *path) {
+ab_status ab_output_prove(const char *option, const char *path) {
     struct stat about;
     bool existed = stat(path, &about) == 0;
     if (existed && !S_ISREG(about.st_mode) && !S_ISCHR(about.st_mode) && !S_ISFIFO(about.st_mode))
@@ -54,7 +53,7 @@ ab_status ab_output_prepare(const ab_options *options) {
     AB_TRY(make_folders(folder_of(options->text[AB_OPTION_out], folder)));
     for (size_t i = 0; i < AB_COUNT_OF(files); i++)
         if (options->text[files[i]])
-            AB_TRY(prove_writable(ab_option_name(files[i], name), options->text[files[i]]));
+            AB_TRY(ab_output_prove(ab_option_name(files[i], name), options->text[files[i]]));
     return AB_OK;
 }
 

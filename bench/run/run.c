@@ -80,6 +80,30 @@ static ab_status rehearse(const run *r) {
     return AB_OK;
 }
 
+/* The file name for a cell's weights: %c becomes the id with slashes turned into dashes. */
+static const char *weights_path(const char *pattern, const char *id, char *path, size_t size) {
+    const char *mark = strstr(pattern, "%c");
+    char safe[sizeof((ab_cell_spec *)0)->id];
+    snprintf(safe, sizeof safe, "%s", id);
+    for (char *c = safe; *c; c++)
+        if (*c == '/') *c = '-';
+    snprintf(path, size, "%.*s%s%s", mark ? (int)(mark - pattern) : (int)strlen(pattern), pattern,
+             mark ? safe : "", mark ? mark + 2 : "");
+    return path;
+}
+
+/* Every file that --save-weights would write. */
+static ab_status check_weights(const run *r, const char *pattern) {
+    char path[4096];
+    if (r->count > 1 && !strstr(pattern, "%c"))
+        return ab_fail(
+            AB_USAGE, "--save-weights: %d cells would write the same file; put %%c (the cell's id) into '%s'",
+            r->count, pattern);
+    for (int i = 0; i < r->count; i++)
+        AB_TRY(ab_output_prove("--save-weights", weights_path(pattern, r->cells[i].id, path, sizeof path)));
+    return AB_OK;
+}
+
 static ab_status check_outputs(const run *r) {
     const char *json = r->options.text[AB_OPTION_json], *weights = r->options.text[AB_OPTION_save_weights];
     const char *color = r->options.text[AB_OPTION_color];
@@ -87,11 +111,8 @@ static ab_status check_outputs(const run *r) {
         return ab_fail(AB_USAGE, "--json: expected -, found '%s'; --out FILE names a file", json);
     if (strcmp(color, "auto") != 0 && strcmp(color, "always") != 0 && strcmp(color, "never") != 0)
         return ab_fail(AB_USAGE, "--color: expected auto, always or never, found '%s'", color);
-    if (weights && r->count > 1 && !strstr(weights, "%c"))
-        return ab_fail(
-            AB_USAGE, "--save-weights: %d cells would write the same file; put %%c (the cell's id) into '%s'",
-            r->count, weights);
-    return ab_output_prepare(&r->options);
+    AB_TRY(ab_output_prepare(&r->options)); /* first: it makes the folder that the weights may go to */
+    return weights ? check_weights(r, weights) : AB_OK;
 }
 
 /* "ampbench worker <task> <configuration options>". Words of the task are set by set_task. */
@@ -139,18 +160,6 @@ static double elapsed_s(const run *r) { return (double)(ab_monotonic_ns() - r->s
 static void tick(void *context, const ab_process *process) {
     run *r = context;
     ab_progress_step(&r->progress, process->steps);
-}
-
-/* The file name for a cell's weights: %c becomes the id with slashes turned into dashes. */
-static const char *weights_path(const char *pattern, const char *id, char *path, size_t size) {
-    const char *mark = strstr(pattern, "%c");
-    char safe[sizeof((ab_cell_spec *)0)->id];
-    snprintf(safe, sizeof safe, "%s", id);
-    for (char *c = safe; *c; c++)
-        if (*c == '/') *c = '-';
-    snprintf(path, size, "%.*s%s%s", mark ? (int)(mark - pattern) : (int)strlen(pattern), pattern,
-             mark ? safe : "", mark ? mark + 2 : "");
-    return path;
 }
 
 static ab_status run_process(run *r, int round, int position) {

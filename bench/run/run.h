@@ -18,8 +18,10 @@ AB_MUST_CHECK ab_status ab_resume_options(ab_options *options, cJSON **document)
 AB_MUST_CHECK ab_status ab_resume_check(cJSON *document, const ab_run_config *config,
                                         const ab_options *options, const ab_cell_spec *cells, int count);
 
-/* Output (output.c): makes the folder of --out and proves that a file can be written there. */
+/* Output (output.c): makes the folder of --out and proves that the files of the options can be written. */
 AB_MUST_CHECK ab_status ab_output_prepare(const ab_options *options);
+/* Proves that `path` can be written, and leaves it as it is. `option` is named in the error. */
+AB_MUST_CHECK ab_status ab_output_prove(const char *option, const char *path);
 /* Table, CSV, Markdown, plots and JSON, as the options say. */
 AB_MUST_CHECK ab_status ab_output_reports(const ab_options *options, const cJSON *document);
 

@@ -8,7 +8,6 @@
 #include "kernels/core/parallel.h"
 
 #include <inttypes.h>
-#include <omp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +58,7 @@ static ab_status probe_set_create(probe_set *set, const ab_cell *cell, const ab_
                               .role = about->weight ? AB_ROLE_WEIGHT_GRADIENT : AB_ROLE_ACTIVATION_GRADIENT,
                               .cast = about->cast};
     }
-    ab_probe_setup setup = {set->tensor, tensors, omp_get_max_threads(), half};
+    ab_probe_setup setup = {set->tensor, tensors, ab_parallel_lanes(), half};
     for (; set->count < ab_probe_count(); set->count++)
         AB_TRY(ab_probe_at(set->count)->create(&setup, &set->state[set->count]));
     return AB_OK;
@@ -213,7 +212,7 @@ static ab_status run_task(const ab_worker_task *task, int argc, char **argv) {
     AB_TRY(ab_options_parse(argc, argv, &options));
     AB_TRY(ab_run_config_create(&options, task->data_fd < 0, &config));
     if (task->data_fd >= 0) AB_TRY(ab_shared_data_map((int)task->data_fd, &config.data));
-    omp_set_num_threads(config.threads);
+    
     AB_TRY(ab_parallel_start(config.threads));
     AB_TRY(ab_run_config_steps(&options, &config));
     AB_TRY(find_spec(&config, task->cell, &spec));

@@ -14,9 +14,14 @@
 
 AB_BEGIN_DECLS
 
-/* AB_TENSORFILE_BLOCK: elements of one block. Fixed, so that whatever is summed block by block does not depend on the
- * number of threads. */
-enum { AB_TENSORFILE_MAX_DIMS = 64, AB_TENSORFILE_TEXT = 256, AB_TENSORFILE_BLOCK = 1 << 18 };
+/* AB_TENSORFILE_BLOCK: elements of one block; AB_TENSORFILE_LANES: into how many stretches a tensor's blocks are divided.
+ * Fixed, so that whatever is summed by lanes does not depend on the number of threads. */
+enum {
+    AB_TENSORFILE_MAX_DIMS = 64,
+    AB_TENSORFILE_TEXT = 256,
+    AB_TENSORFILE_BLOCK = 1 << 18,
+    AB_TENSORFILE_LANES = 32
+};
 
 /* ---- elements -------------------------------------------------------------------------------------------- */
 
@@ -104,19 +109,23 @@ typedef struct ab_tensor_block {
     int64_t load_overflowed; /* finite fp64 values that rounding to fp32 made infinite */
 } ab_tensor_block;
 
-/* Listens to the blocks of one tensor. see() runs on up to `lanes` threads at once, each with its own lane in
- * [0, lanes); merge() (may be NULL) follows each see() on the same lane, one at a time and in the order of the blocks. */
+/* Listens to the blocks of one tensor. A lane in [0, AB_TENSORFILE_LANES) is a stretch of consecutive blocks that depends
+ * on the tensor's size alone. see() is called for the blocks of a lane in order and never twice at once for one lane, but
+ * for different lanes from different threads at once: what it adds up by lanes and the caller then by lane numbers is the
+ * same on any number of threads. */
 typedef struct ab_block_visitor {
     void *context;
-    int lanes;
+    int threads; /* at least 1 */
     void (*see)(void *context, int lane, const ab_tensor_block *block);
-    void (*merge)(void *context, int lane);
 } ab_block_visitor;
 
 /* Shows every block of `entry` to `visitor`. AB_INPUT when its element type has no format or packed data is damaged;
- * AB_NO_MEMORY. Needs at most 20 bytes * AB_TENSORFILE_BLOCK a lane, whatever the file's size. */
+ * AB_NO_MEMORY. Needs at most 20 bytes * AB_TENSORFILE_BLOCK a thread, whatever the file's size. */
 AB_MUST_CHECK ab_status ab_tensorfile_stream(const ab_tensorfile *file, const ab_tensor_entry *entry,
                                              const ab_block_visitor *visitor);
+
+/* Lanes that the blocks of `entry` are divided into: 0 .. lanes - 1 are seen. */
+int ab_tensorfile_lanes(const ab_tensor_entry *entry);
 
 /* ---- readers --------------------------------------------------------------------------------------------- */
 

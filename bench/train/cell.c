@@ -78,10 +78,11 @@ static ab_status prepare_ops(ab_cell *cell) {
 
 /* ---- observers ------------------------------------------------------------------------------------------- */
 
-static void observe(ab_cell *cell, int tensor, int net_op, bool weight) {
+/* `named`: the tensor whose name it goes by. The gradient of a half copy of a weight is called as at the other levels. */
+static void observe(ab_cell *cell, int tensor, int named, int net_op, bool weight) {
     const ab_plan_tensor *t = &cell->plan->tensor[tensor];
     ab_observed *about = &cell->observed[cell->observed_count];
-    memcpy(about->name, t->name, sizeof about->name);
+    memcpy(about->name, cell->plan->tensor[named].name, sizeof about->name);
     about->layer = cell->plan->net->op[net_op].name;
     about->weight = weight;
     about->cast = t->format != &ab_format_fp32;
@@ -109,7 +110,7 @@ static void number_observed(ab_cell *cell) {
     const ab_plan *plan = cell->plan;
     for (int p = 0; p < plan->params; p++)
         if (plan->param[p].used_grad != AB_NONE)
-            observe(cell, plan->param[p].used_grad, plan->param[p].net_op, true);
+            observe(cell, plan->param[p].used_grad, plan->param[p].grad, plan->param[p].net_op, true);
     for (int n = plan->nodes - 1; n >= 0; n--) {
         const ab_plan_node *node = &plan->node[n];
         for (int i = 0; i < node->inputs; i++) {
@@ -119,7 +120,7 @@ static void number_observed(ab_cell *cell) {
             if (node->in_sum[i] != AB_NONE)
                 cell->tensor[grad].id = cell->tensor[node->in_sum[i]].id;
             else if (!(fp32 && is_cast_output(plan, node->in[i])))
-                observe(cell, grad, producer(plan, node->in[i]), false);
+                observe(cell, grad, grad, producer(plan, node->in[i]), false);
         }
     }
 }

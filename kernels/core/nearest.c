@@ -1,4 +1,5 @@
-/* Edit distance between short names. Long words (over 63 characters) are never near anything: a typing error is short. */
+/* Edit distance between short names. Long words (over 63 characters) are never near anything: a typing error
+ * is short. */
 #include "kernels/core/nearest.h"
 
 #include <stddef.h>
@@ -10,7 +11,8 @@ static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') 
 
 static int least(int a, int b) { return a < b ? a : b; }
 
-/* Rows i-2, i-1 and i of the distance table are kept in turn; row i holds the distances of a[0..i) to every b[0..j). */
+/* Rows i-2, i-1 and i of the distance table are kept in turn; row i holds the distances of a[0..i) to every
+ * b[0..j). */
 static int distance(const char *a, size_t a_length, const char *b, size_t b_length) {
     int rows[3][LONGEST + 1];
     for (size_t j = 0; j <= b_length; j++) rows[0][j] = (int)j;

@@ -3,23 +3,11 @@
 #ifndef AB_TESTS_ORACLE_CONV_H
 #define AB_TESTS_ORACLE_CONV_H
 
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
+#include "oracle/doubles.h"
 
 typedef struct oracle_conv {
     int64_t n, h, w, c, oc, kh, kw, sh, sw, ph, pw, dh, dw, groups, oh, ow;
 } oracle_conv;
-
-/* Sums and sums of magnitudes (the error of any order of summation is bounded by terms * u * magnitude). */
-typedef struct oracle_sums {
-    double *sum, *magnitude;
-} oracle_sums;
-
-static inline void oracle_add(oracle_sums to, int64_t i, double term) {
-    to.sum[i] += term;
-    to.magnitude[i] += fabs(term);
-}
 
 /* out, din and dweight must be zeroed (out may hold the bias). */
 static inline void oracle_conv_all(const oracle_conv *s, const double *in, const double *weight,

@@ -10,18 +10,20 @@
 
 #include <cmocka.h>
 
+#include "kernels/core/parallel.h"
 #include "kernels/isa.h"
 #include "kernels/op.h"
 #include "oracle/stored.h"
 
-#include <omp.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { OP_RUN_BLOCKS = 32, OP_RUN_GUARD = 64, OP_RUN_GUARD_BYTE = 0xa5 };
 
+/* result: of out, din and dparam; NULL for that of the tensor they belong to. */
 typedef struct op_formats {
-    const ab_format *activation, *param;
+    const ab_format *activation, *param, *result;
 } op_formats;
 
 typedef struct op_run {
@@ -99,6 +101,8 @@ static inline void op_run_open(op_run *r, const ab_op *op, const void *attrs, co
                                op_formats formats, const ab_exec *exec) {
     const ab_format *saved_format[AB_MAX_SAVED];
     ab_shape out_shape, saved_shape[AB_MAX_SAVED];
+    const ab_format *result = formats.result ? formats.result : formats.activation;
+    const ab_format *param_result = formats.result ? formats.result : formats.param;
     memset(r, 0, sizeof *r);
     r->op = op;
     r->exec = *exec;
@@ -110,11 +114,11 @@ static inline void op_run_open(op_run *r, const ab_op *op, const void *attrs, co
         r->in[i] = op_run_tensor(r, in[i], ids ? NULL : formats.activation, i);
         r->io.in[i] = &r->in[i];
         if (ids) continue;
-        r->din[i] = op_run_tensor(r, in[i], formats.activation, 100 + i);
+        r->din[i] = op_run_tensor(r, in[i], result, 100 + i);
         r->io.din[i] = &r->din[i];
     }
-    r->out = op_run_tensor(r, out_shape, op->is_loss ? &ab_format_fp32 : formats.activation, 10);
-    r->dout = op_run_tensor(r, out_shape, r->out.format, 110);
+    r->out = op_run_tensor(r, out_shape, op->is_loss ? &ab_format_fp32 : result, 10);
+    r->dout = op_run_tensor(r, out_shape, op->is_loss ? &ab_format_fp32 : formats.activation, 110);
     r->io.out = &r->out;
     r->io.dout = &r->dout;
     r->params = op->params ? op->params(attrs, in, r->spec) : 0;
@@ -122,7 +126,7 @@ static inline void op_run_open(op_run *r, const ab_op *op, const void *attrs, co
         r->param[i] = op_run_tensor(r, r->spec[i].shape, formats.param, 20 + i);
         r->io.param[i] = &r->param[i];
         if (r->spec[i].kind != AB_PARAM_WEIGHT) continue;
-        r->dparam[i] = op_run_tensor(r, r->spec[i].shape, formats.param, 120 + i);
+        r->dparam[i] = op_run_tensor(r, r->spec[i].shape, param_result, 120 + i);
         r->io.dparam[i] = &r->dparam[i];
     }
     r->saved = op->saved ? op->saved(attrs, in, &out_shape, saved_shape, saved_format) : 0;
@@ -185,28 +189,74 @@ static inline bool op_run_same_bits(const ab_tensor *a, const ab_tensor *b) {
     return memcmp(a->data, b->data, ab_format_bytes(a->format, ab_tensor_count(a))) == 0;
 }
 
+/* Two runs of one op stored the same bits. */
+static inline void op_run_same_results(const op_run *a, const op_run *b) {
+    assert_true(op_run_same_bits(&a->out, &b->out));
+    for (int i = 0; i < a->inputs; i++)
+        if (a->io.din[i]) assert_true(op_run_same_bits(&a->din[i], &b->din[i]));
+    for (int i = 0; i < a->params; i++) {
+        assert_true(op_run_same_bits(&a->param[i], &b->param[i]));
+        if (a->io.dparam[i]) assert_true(op_run_same_bits(&a->dparam[i], &b->dparam[i]));
+    }
+}
+
 /* ---- the axes every op is tested along --------------------------------------------------------------------- */
 
 static inline const op_formats *op_all_formats(int *count) {
-    static const op_formats all[] = {{&ab_format_fp32, &ab_format_fp32},
-                                     {&ab_format_fp16, &ab_format_fp16},
-                                     {&ab_format_bf16, &ab_format_bf16}};
+    static const op_formats all[] = {{&ab_format_fp32, &ab_format_fp32, NULL},
+                                     {&ab_format_fp16, &ab_format_fp16, NULL},
+                                     {&ab_format_bf16, &ab_format_bf16, NULL}};
     *count = (int)AB_COUNT_OF(all);
     return all;
 }
 
-/* Calls `body` once for every thread count 1, 2 and CPU level this machine has; restores both. */
-static inline void op_each_machine(void (*body)(const void *), const void *argument) {
-    int threads = omp_get_max_threads();
-    for (int isa = AB_ISA_PLAIN; isa <= AB_ISA_AVX512_BITALG; isa++) {
-        if (ab_isa_force((ab_isa)isa) != AB_OK) continue;
-        for (int n = 1; n <= 2; n++) {
-            omp_set_num_threads(n);
-            body(argument);
-        }
+/* Calls `body` with one lane and with two. */
+static inline void op_each_lane_count(void (*body)(const void *), const void *argument) {
+    for (int lanes = 2; lanes >= 1; lanes--) {
+        assert_int_equal(ab_parallel_start(lanes), AB_OK);
+        body(argument);
     }
-    omp_set_num_threads(threads);
+}
+
+/* The same on every CPU level this machine has (the highest two run the same code here); restores the level. */
+static inline void op_each_machine(void (*body)(const void *), const void *argument) {
+    for (int isa = AB_ISA_PLAIN; isa <= AB_ISA_AVX512; isa++)
+        if (ab_isa_force((ab_isa)isa) == AB_OK) op_each_lane_count(body, argument);
     assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);
+}
+
+/* ---- an observer that keeps what it sees ------------------------------------------------------------------- */
+
+enum { OP_PROBE_IDS = 160 };
+
+typedef struct op_probe {
+    ab_observer base;
+    pthread_mutex_t lock;
+    bool invalid;              /* a call had an impossible id or thread */
+    float *seen[OP_PROBE_IDS]; /* in the order of the calls; owned */
+    int64_t count[OP_PROBE_IDS];
+} op_probe;
+
+static inline void op_probe_see(ab_observer *self, int id, int thread, const float *values, int64_t n) {
+    op_probe *probe = (op_probe *)self;
+    bool valid = id >= 0 && id < OP_PROBE_IDS && thread >= 0 && thread < ab_parallel_lanes();
+    pthread_mutex_lock(&probe->lock);
+    probe->invalid = probe->invalid || !valid;
+    if (valid) {
+        probe->seen[id] = realloc(probe->seen[id], (size_t)(probe->count[id] + n) * sizeof(float));
+        memcpy(probe->seen[id] + probe->count[id], values, (size_t)n * sizeof(float));
+        probe->count[id] += n;
+    }
+    pthread_mutex_unlock(&probe->lock);
+}
+
+static inline op_probe op_probe_open(void) {
+    return (op_probe){.base = {.see = op_probe_see}, .lock = PTHREAD_MUTEX_INITIALIZER};
+}
+
+static inline void op_probe_close(op_probe *probe) {
+    for (int i = 0; i < OP_PROBE_IDS; i++) free(probe->seen[i]);
+    pthread_mutex_destroy(&probe->lock);
 }
 
 #endif

@@ -1,5 +1,6 @@
-/* Re-proves the 25 pairs of tests/golden/format_checksums.txt on all 2^32 inputs, each at every CPU level that this CPU
- * has and against its own instruction, and compares the checksums. About a minute a pair and core. */
+/* Re-proves the 25 pairs of tests/golden/format_checksums.txt on all 2^32 inputs, each at every CPU level
+ * that this CPU has and against its own instruction, and compares the checksums. About a minute a pair and
+ * core. */
 #include "bench/prove/prove.h"
 
 #include <inttypes.h>
@@ -34,7 +35,7 @@ static void prove_pair(const ab_format *format, ab_round_mode mode) {
     char pair[64];
     ab_proof proof;
     snprintf(pair, sizeof pair, "%s,%s", format->name, ab_round_mode_name(mode));
-    assert_int_equal(ab_prove(format, &rounding, &proof), AB_OK);
+    assert_int_equal(ab_prove(format, &rounding, true, &proof), AB_OK);
     for (int i = 0; i < proof.verdicts; i++) {
         const ab_verdict *v = &proof.verdict[i];
         print_message("%-14s %-14s %10" PRIu64 " inputs %" PRIu64 " mismatches\n", pair, v->subject,

@@ -184,7 +184,7 @@ static const char *golden_text(const cJSON *object, const char *key) {
 
 /* The project's own file, parsed; NULL if it cannot be. The caller deletes it. */
 static cJSON *golden_open(const char *path) {
-    char full[GOLDEN_PATH];
+    char full[2 * GOLDEN_PATH];
     snprintf(full, sizeof full, "%s/%s", AB_SOURCE_DIR, path);
     FILE *file = fopen(full, "rb");
     if (!file) return NULL;

@@ -89,7 +89,7 @@ static inline ab_status try_all(const char *path, const bytes *b) {
     ab_status status = open_exact(path, b, &block, &file);
     for (int i = 0; status == AB_OK && i < file->count; i++) {
         int64_t seen = 0;
-        ab_block_visitor visitor = {.context = &seen, .lanes = 1, .see = count_block};
+        ab_block_visitor visitor = {.context = &seen, .threads = 1, .see = count_block};
         if (!file->tensor[i].element->format) continue;
         status = ab_tensorfile_stream(file, &file->tensor[i], &visitor);
         if (status == AB_OK) assert_int_equal(seen, file->tensor[i].count);

@@ -15,31 +15,18 @@ static const conv_case cases[] = {
     {2, 9, 9, 4, 6, 3, 3, 1, 1, 2, 2, 2, 2, 2, true},     {3, 6, 6, 16, 16, 3, 3, 1, 1, 1, 1, 1, 1, 1, false},
     {2, 11, 7, 6, 16, 5, 5, 1, 1, 0, 0, 1, 1, 1, true},   {1, 5, 5, 8, 8, 1, 1, 2, 2, 0, 0, 1, 1, 1, true},
     {2, 7, 7, 8, 8, 3, 3, 1, 1, 1, 1, 1, 1, 8, true},     {1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, true},
-    {2, 10, 11, 16, 32, 3, 3, 2, 2, 1, 1, 1, 1, 1, true}, {2, 12, 13, 1, 6, 5, 5, 1, 1, 0, 0, 1, 1, 1, true},
+    {2, 10, 11, 16, 32, 3, 3, 2, 2, 1, 1, 1, 1, 1, true}, {2, 12, 19, 1, 6, 5, 5, 1, 1, 0, 0, 1, 1, 1, true},
     {9, 12, 20, 3, 16, 3, 3, 1, 1, 1, 1, 1, 1, 1, true},  {1, 9, 6, 2, 9, 4, 2, 3, 2, 1, 1, 2, 3, 1, true},
+    {2, 9, 13, 2, 4, 3, 6, 2, 3, 1, 2, 1, 1, 1, true},    {3, 4, 4, 5, 1, 4, 4, 1, 1, 3, 3, 1, 1, 1, false},
 };
 
 /* The oracle's answer for one case and format. */
 typedef struct expected {
     oracle_conv shape;
-    int64_t in_count, out_count, w_count;
     double *in, *weight, *bias, *dout;
     oracle_sums out, din, dweight, dbias;
+    int64_t out_count;
 } expected;
-
-static double *doubles(int64_t n) {
-    double *p = calloc((size_t)n, sizeof *p);
-    assert_non_null(p);
-    return p;
-}
-
-static oracle_sums sums(int64_t n) { return (oracle_sums){doubles(n), doubles(n)}; }
-
-static double *values_of(const ab_tensor *tensor) {
-    double *v = doubles(ab_tensor_count(tensor));
-    for (int64_t i = 0; i < ab_tensor_count(tensor); i++) v[i] = oracle_get(tensor, i);
-    return v;
-}
 
 static oracle_conv oracle_shape(const conv_case *k, const ab_shape *out) {
     return (oracle_conv){k->n,  k->h,  k->w,  k->c,  k->oc, k->kh,     k->kw,       k->sh,
@@ -53,30 +40,24 @@ static void solve(expected *e) {
 }
 
 static expected expect(const conv_case *k, const op_run *r) {
-    expected e = {.shape = oracle_shape(k, &r->out.shape),
-                  .in_count = ab_tensor_count(&r->in[0]),
-                  .out_count = ab_tensor_count(&r->out),
-                  .w_count = ab_tensor_count(&r->param[0])};
-    e.in = values_of(&r->in[0]);
-    e.weight = values_of(&r->param[0]);
-    e.bias = k->bias ? values_of(&r->param[1]) : NULL;
-    e.dout = values_of(&r->dout);
-    e.out = sums(e.out_count);
-    e.din = sums(e.in_count);
-    e.dweight = sums(e.w_count);
-    e.dbias = sums(k->oc);
+    expected e = {.shape = oracle_shape(k, &r->out.shape), .out_count = ab_tensor_count(&r->out)};
+    e.in = oracle_values(&r->in[0]);
+    e.weight = oracle_values(&r->param[0]);
+    e.bias = k->bias ? oracle_values(&r->param[1]) : NULL;
+    e.dout = oracle_values(&r->dout);
+    e.out = oracle_sums_open(e.out_count);
+    e.din = oracle_sums_open(ab_tensor_count(&r->in[0]));
+    e.dweight = oracle_sums_open(ab_tensor_count(&r->param[0]));
+    e.dbias = oracle_sums_open(k->oc);
     solve(&e);
     return e;
 }
 
 static void forget(expected *e) {
-    double *all[] = {e->in,          e->weight,
-                     e->bias,        e->dout,
-                     e->out.sum,     e->out.magnitude,
-                     e->din.sum,     e->din.magnitude,
-                     e->dweight.sum, e->dweight.magnitude,
-                     e->dbias.sum,   e->dbias.magnitude};
-    for (size_t i = 0; i < AB_COUNT_OF(all); i++) free(all[i]);
+    double *inputs[] = {e->in, e->weight, e->bias, e->dout};
+    oracle_sums *results[] = {&e->out, &e->din, &e->dweight, &e->dbias};
+    for (size_t i = 0; i < AB_COUNT_OF(inputs); i++) free(inputs[i]);
+    for (size_t i = 0; i < AB_COUNT_OF(results); i++) oracle_sums_close(results[i]);
 }
 
 static op_attrs attrs_of(const conv_case *k) {
@@ -96,14 +77,15 @@ static void open_case(op_run *r, const conv_case *k, const op_attrs *attrs, op_f
                       const ab_exec *exec) {
     ab_shape in = {.ndim = 4, .dim = {k->n, k->h, k->w, k->c}};
     op_run_open(r, &ab_op_conv2d, attrs, &in, 1, formats, exec);
-    op_run_fill_all(r, (uint64_t)(k - cases) + 1);
+    op_run_fill_all(r, (uint64_t)(k->n * 1000 + k->h * 100 + k->c));
 }
 
-static void near_all(const op_run *r, const char *what, const ab_tensor *tensor, oracle_sums expected_sums,
-                     int64_t terms) {
-    for (int64_t i = 0; i < ab_tensor_count(tensor); i++)
-        op_run_near(r, what, tensor, i, expected_sums.sum[i],
-                    (double)(terms + 2) * ORACLE_U32 * expected_sums.magnitude[i]);
+static void check_all(const op_run *r, const expected *e) {
+    const oracle_conv *c = &e->shape;
+    oracle_sums_check(r, "out", &r->out, e->out, c->c / c->groups * c->kh * c->kw + 1);
+    oracle_sums_check(r, "din", &r->din[0], e->din, c->oc / c->groups * c->kh * c->kw);
+    oracle_sums_check(r, "dweight", &r->dparam[0], e->dweight, c->n * c->oh * c->ow);
+    if (r->params > 1) oracle_sums_check(r, "dbias", &r->dparam[1], e->dbias, c->n * c->oh * c->ow);
 }
 
 typedef struct run_spec {
@@ -117,16 +99,12 @@ static void run_and_compare(const void *argument) {
     const run_spec *s = argument;
     op_attrs attrs = attrs_of(s->k);
     ab_exec exec = {.training = true, .path = s->path};
-    const oracle_conv *c = &s->e->shape;
     op_run r;
     open_case(&r, s->k, &attrs, s->formats, &exec);
     ab_status status = op_run_prepare(&r);
     if (status == AB_OK) {
         op_run_both(&r);
-        near_all(&r, "out", &r.out, s->e->out, c->c / c->groups * c->kh * c->kw + 1);
-        near_all(&r, "din", &r.din[0], s->e->din, c->oc / c->groups * c->kh * c->kw);
-        near_all(&r, "dweight", &r.dparam[0], s->e->dweight, c->n * c->oh * c->ow);
-        if (s->k->bias) near_all(&r, "dbias", &r.dparam[1], s->e->dbias, c->n * c->oh * c->ow);
+        check_all(&r, s->e);
     } else {
         assert_int_equal(s->path, AB_PATH_NATIVE);
         assert_int_equal(status, AB_UNAVAILABLE);
@@ -134,29 +112,241 @@ static void run_and_compare(const void *argument) {
     op_run_close(&r);
 }
 
+/* Calls `body` with the oracle's answer for every case. */
+static void each_case(op_formats formats, void (*body)(const run_spec *)) {
+    for (size_t i = 0; i < AB_COUNT_OF(cases); i++) {
+        op_attrs attrs = attrs_of(&cases[i]);
+        ab_exec exec = {0};
+        op_run r;
+        open_case(&r, &cases[i], &attrs, formats, &exec);
+        expected e = expect(&cases[i], &r);
+        run_spec s = {&cases[i], formats, AB_PATH_AUTO, &e};
+        body(&s);
+        forget(&e);
+        op_run_close(&r);
+    }
+}
+
+static void every_path(const run_spec *s) {
+    run_spec one = *s;
+    op_each_machine(run_and_compare, &one);
+    for (int path = AB_PATH_NATIVE; path <= AB_PATH_REFERENCE; path++) {
+        one.path = (ab_cpu_path)path;
+        op_each_lane_count(run_and_compare, &one);
+    }
+}
+
 static void every_case_format_and_path_matches_the_oracle(void **state) {
     (void)state;
     int formats;
     const op_formats *format = op_all_formats(&formats);
-    for (size_t i = 0; i < AB_COUNT_OF(cases); i++)
-        for (int f = 0; f < formats; f++) {
-            op_attrs attrs = attrs_of(&cases[i]);
-            ab_exec exec = {0};
+    for (int f = 0; f < formats; f++) each_case(format[f], every_path);
+}
+
+static void each_tensor_may_have_its_own_format(void **state) {
+    (void)state;
+    each_case((op_formats){&ab_format_bf16, &ab_format_fp32, NULL}, every_path);
+    each_case((op_formats){&ab_format_fp16, &ab_format_bf16, &ab_format_fp32}, every_path);
+}
+
+/* ---- the oracle itself ------------------------------------------------------------------------------------- */
+
+static double weighted_output(const void *self) {
+    const expected *e = self;
+    memset(e->out.sum, 0, (size_t)e->out_count * sizeof(double));
+    memset(e->dbias.sum, 0, (size_t)e->shape.oc * sizeof(double));
+    expected scratch = *e;
+    scratch.din = oracle_sums_open(e->shape.n * e->shape.h * e->shape.w * e->shape.c);
+    scratch.dweight =
+        oracle_sums_open(e->shape.oc * e->shape.c / e->shape.groups * e->shape.kh * e->shape.kw);
+    solve(&scratch);
+    double total = 0.0;
+    for (int64_t i = 0; i < e->out_count; i++) total += e->out.sum[i] * e->dout[i];
+    oracle_sums_close(&scratch.din);
+    oracle_sums_close(&scratch.dweight);
+    return total;
+}
+
+static void finite_differences(const run_spec *s) {
+    const expected *e = s->e;
+    if (e->out_count > 600) return; /* each difference is a whole convolution */
+    double *dbias = oracle_doubles(e->shape.oc);
+    memcpy(dbias, e->dbias.sum, (size_t)e->shape.oc * sizeof(double));
+    int64_t in_count = e->shape.n * e->shape.h * e->shape.w * e->shape.c;
+    int64_t w_count = e->shape.oc * e->shape.c / e->shape.groups * e->shape.kh * e->shape.kw;
+    assert_true(oracle_gradient_error(weighted_output, e, e->in, e->din.sum, in_count) < 1e-7);
+    assert_true(oracle_gradient_error(weighted_output, e, e->weight, e->dweight.sum, w_count) < 1e-7);
+    if (e->bias) assert_true(oracle_gradient_error(weighted_output, e, e->bias, dbias, e->shape.oc) < 1e-7);
+    free(dbias);
+}
+
+static void the_oracle_agrees_with_finite_differences(void **state) {
+    (void)state;
+    each_case((op_formats){&ab_format_fp32, &ab_format_fp32, NULL}, finite_differences);
+}
+
+/* ---- behaviour --------------------------------------------------------------------------------------------- */
+
+static void new_weights_are_used_when_the_version_changes(void **state) {
+    (void)state;
+    int formats;
+    const op_formats *format = op_all_formats(&formats);
+    for (int f = 0; f < formats; f++)
+        for (int path = AB_PATH_AUTO; path <= AB_PATH_REFERENCE; path++) {
+            op_attrs attrs = attrs_of(&cases[3]);
+            ab_exec exec = {.training = true, .path = (ab_cpu_path)path};
             op_run r;
-            open_case(&r, &cases[i], &attrs, format[f], &exec);
-            expected e = expect(&cases[i], &r);
-            for (int path = AB_PATH_AUTO; path <= AB_PATH_REFERENCE; path++) {
-                run_spec s = {&cases[i], format[f], (ab_cpu_path)path, &e};
-                op_each_machine(run_and_compare, &s);
+            open_case(&r, &cases[3], &attrs, format[f], &exec);
+            if (op_run_prepare(&r) == AB_OK) {
+                op_run_both(&r);
+                op_run_fill(&r.param[0], 777);
+                r.io.params_version++;
+                op_run_both(&r);
+                expected e = expect(&cases[3], &r);
+                check_all(&r, &e);
+                forget(&e);
+            }
+            op_run_close(&r);
+        }
+}
+
+static void unwanted_gradients_are_not_computed(void **state) {
+    (void)state;
+    for (int unwanted = 0; unwanted < 3; unwanted++) {
+        op_attrs attrs = attrs_of(&cases[4]);
+        ab_exec exec = {.training = true};
+        op_run r;
+        open_case(&r, &cases[4], &attrs, (op_formats){&ab_format_fp16, &ab_format_fp16, NULL}, &exec);
+        expected e = expect(&cases[4], &r);
+        if (unwanted == 0) r.io.din[0] = NULL;
+        if (unwanted == 1) r.io.dparam[0] = NULL;
+        if (unwanted == 2) r.io.dparam[0] = r.io.dparam[1] = NULL;
+        assert_int_equal(op_run_prepare(&r), AB_OK);
+        op_run_both(&r);
+        if (unwanted != 0) oracle_sums_check(&r, "din", &r.din[0], e.din, 16 * 25);
+        if (unwanted == 0) oracle_sums_check(&r, "dweight", &r.dparam[0], e.dweight, 2 * 7 * 3);
+        if (unwanted != 2) oracle_sums_check(&r, "dbias", &r.dparam[1], e.dbias, 2 * 7 * 3);
+        if (unwanted == 0) assert_string_equal(r.op->describe(&r.io, "backward_data"), "none");
+        forget(&e);
+        op_run_close(&r);
+    }
+}
+
+/* 683 * 3 = 2049 is a tie in fp16; with the bias 2049.5 it must become 2050. Rounding first would give 2048. */
+static void the_bias_is_added_before_the_one_rounding(void **state) {
+    (void)state;
+    static const conv_case one = {1, 2, 2, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, true};
+    for (int path = AB_PATH_AUTO; path <= AB_PATH_REFERENCE; path++) {
+        op_attrs attrs = attrs_of(&one);
+        ab_exec exec = {.training = true, .path = (ab_cpu_path)path};
+        op_run r;
+        open_case(&r, &one, &attrs, (op_formats){&ab_format_fp16, &ab_format_fp16, NULL}, &exec);
+        for (int i = 0; i < 4; i++) oracle_put(&r.in[0], i, 683.0);
+        oracle_put(&r.param[0], 0, 3.0);
+        oracle_put(&r.param[1], 0, 0.5);
+        if (op_run_prepare(&r) == AB_OK) {
+            op_run_both(&r);
+            for (int i = 0; i < 4; i++) assert_true(oracle_get(&r.out, i) == 2050.0);
+        }
+        op_run_close(&r);
+    }
+}
+
+static void same_finiteness(const op_run *r, const char *what, const ab_tensor *tensor, int64_t i, double exact) {
+    double stored = oracle_get(tensor, i);
+    if (!isfinite(stored) != !isfinite(exact))
+        fail_msg("%s[%lld] is %g, expected %g (%s)", what, (long long)i, stored, exact,
+                 r->op->describe(&r->io, strcmp(what, "out") == 0 ? "forward" : "backward_data"));
+}
+
+/* An infinity in one pixel reaches exactly the outputs whose windows contain it. */
+static void infinities_stay_where_they_belong(void **state) {
+    (void)state;
+    static const size_t which[] = {0, 3, 4, 6, 9, 10};
+    for (size_t k = 0; k < AB_COUNT_OF(which); k++)
+        for (int path = AB_PATH_AUTO; path <= AB_PATH_REFERENCE; path++) {
+            const conv_case *c = &cases[which[k]];
+            op_attrs attrs = attrs_of(c);
+            ab_exec exec = {.training = true, .path = (ab_cpu_path)path};
+            op_run r;
+            open_case(&r, c, &attrs, (op_formats){&ab_format_bf16, &ab_format_bf16, NULL}, &exec);
+            int64_t in_at = (2 * c->w + 3) * c->c, out_at = (r.out.shape.dim[2] + 1) * c->oc;
+            oracle_put(&r.in[0], in_at, (double)INFINITY);
+            oracle_put(&r.dout, out_at, (double)INFINITY);
+            expected e = expect(c, &r);
+            if (op_run_prepare(&r) == AB_OK) {
+                op_run_both(&r);
+                for (int64_t i = 0; i < e.out_count; i++)
+                    same_finiteness(&r, "out", &r.out, i, e.out.sum[i]);
+                for (int64_t i = 0; i < ab_tensor_count(&r.din[0]); i++)
+                    same_finiteness(&r, "din", &r.din[0], i, e.din.sum[i]);
             }
             forget(&e);
             op_run_close(&r);
         }
 }
 
+static void bits_depend_neither_on_the_lanes_nor_on_the_run(void **state) {
+    (void)state;
+    static const size_t which[] = {0, 3, 4, 9, 12};
+    static const int lanes[] = {2, 2, 1, 3};
+    for (size_t k = 0; k < AB_COUNT_OF(which); k++)
+        for (int path = AB_PATH_AUTO; path <= AB_PATH_REFERENCE; path++) {
+            op_attrs attrs = attrs_of(&cases[which[k]]);
+            op_run r[AB_COUNT_OF(lanes)];
+            bool ready = true;
+            for (size_t i = 0; i < AB_COUNT_OF(lanes); i++) {
+                ab_exec exec = {.training = true, .path = (ab_cpu_path)path};
+                assert_int_equal(ab_parallel_start(lanes[i]), AB_OK);
+                open_case(&r[i], &cases[which[k]], &attrs,
+                          (op_formats){&ab_format_bf16, &ab_format_bf16, NULL}, &exec);
+                ready = ready && op_run_prepare(&r[i]) == AB_OK;
+                if (ready) op_run_both(&r[i]);
+                if (ready && i > 0) op_run_same_results(&r[0], &r[i]);
+            }
+            for (size_t i = 0; i < AB_COUNT_OF(lanes); i++) op_run_close(&r[i]);
+        }
+    assert_int_equal(ab_parallel_start(1), AB_OK);
+}
+
+static void shapes_are_checked_with_a_message(void **state) {
+    (void)state;
+    op_attrs attrs = attrs_of(&cases[0]);
+    ab_shape out, features = {.ndim = 2, .dim = {4, 10}}, small = {.ndim = 4, .dim = {1, 1, 3, 3}};
+    conv_case valid = cases[0];
+    valid.ph = 0;
+    op_attrs unpadded = attrs_of(&valid);
+    assert_int_equal(ab_op_conv2d.infer(&attrs, &features, 1, &out), AB_CONFIG);
+    assert_non_null(strstr(ab_error_message(), "[4, 10]"));
+    assert_int_equal(ab_op_conv2d.infer(&unpadded, &small, 1, &out), AB_CONFIG);
+    assert_non_null(strstr(ab_error_message(), "[1, 1, 3, 3]"));
+    op_attrs grouped = attrs_of(&cases[0]);
+    op_attrs_set(&ab_op_conv2d, &grouped, "groups", 2, 0);
+    ab_shape in = {.ndim = 4, .dim = {1, 8, 8, 3}};
+    assert_int_equal(ab_op_conv2d.infer(&grouped, &in, 1, &out), AB_CONFIG);
+    assert_non_null(strstr(ab_error_message(), "groups 2"));
+}
+
+static void flops_count_two_per_multiply_add(void **state) {
+    (void)state;
+    op_attrs attrs = attrs_of(&cases[2]);
+    ab_shape in = {.ndim = 4, .dim = {2, 9, 9, 4}}, out;
+    assert_int_equal(ab_op_conv2d.infer(&attrs, &in, 1, &out), AB_OK);
+    assert_true(ab_op_conv2d.flops(&attrs, &in, &out) == 2.0 * (2 * 9 * 9 * 6) * (2 * 3 * 3));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_case_format_and_path_matches_the_oracle),
+        cmocka_unit_test(each_tensor_may_have_its_own_format),
+        cmocka_unit_test(the_oracle_agrees_with_finite_differences),
+        cmocka_unit_test(new_weights_are_used_when_the_version_changes),
+        cmocka_unit_test(unwanted_gradients_are_not_computed),
+        cmocka_unit_test(the_bias_is_added_before_the_one_rounding),
+        cmocka_unit_test(infinities_stay_where_they_belong),
+        cmocka_unit_test(bits_depend_neither_on_the_lanes_nor_on_the_run),
+        cmocka_unit_test(shapes_are_checked_with_a_message),
+        cmocka_unit_test(flops_count_two_per_multiply_add),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

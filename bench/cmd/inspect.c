@@ -1,0 +1,275 @@
+/* `ampbench inspect FILE...`: census, what-if and loss-scale advice for tensors dumped from any framework. */
+#define _POSIX_C_SOURCE 200809L /* isatty, strdup */
+
+#include "bench/inspect/inspect.h"
+#include "bench/cmd/cmd.h"
+#include "kernels/core/log.h"
+#include "kernels/core/nearest.h"
+
+#include <errno.h>
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST_THREADS = 1024 };
+
+/* What was asked for. */
+typedef struct request {
+    ab_inspect_request inspect; /* file[] and pattern[] point into `word` */
+    const char **word;          /* owned; room for all arguments twice */
+    const char *scale, *ftz, *json, *plot, *color, *threads;
+    bool help;
+} request;
+
+static void print_help(void) {
+    puts("usage: ampbench inspect FILE... [OPTION]...\n\n"
+         "Counts the values of the tensors in FILEs by exponent, in one pass, and says which of them fp16, "
+         "bf16 and fp8\n"
+         "would flush to zero, keep as subnormal numbers or let overflow, at any loss scale, and which "
+         "scales would do.\n"
+         "Files are memory-mapped and may be larger than memory.\n");
+    for (int i = 0; i < ab_tensor_reader_count(); i++)
+        printf("  %-22s%s\n", ab_tensor_reader_at(i)->suffix, ab_tensor_reader_at(i)->text);
+    puts("\n"
+         "  --tensor GLOB       only tensors of this name (* and ? stand for others); may be repeated\n"
+         "  --format NAME,...   formats to ask about (default fp16,bf16,fp8_e4m3,fp8_e5m2); the first is "
+         "drawn\n"
+         "  --scale S           loss scale of the table: a number or 2^K (default 1)\n"
+         "  --ftz WHEN          subnormal results become zero: none (default), before or after rounding\n"
+         "  --json FILE         write the counts and the advice as JSON; - is stdout, in place of the text\n"
+         "  --plot DIR          write the histogram's data and script to DIR, and a picture if gnuplot is "
+         "there\n"
+         "  --threads N         threads (default: as many as OpenMP offers); results do not depend on it\n"
+         "  --color WHEN        auto (default), always or never; NO_COLOR is honoured\n"
+         "  --help              this text");
+}
+
+/* ---- arguments ------------------------------------------------------------------------------------------- */
+
+static ab_status set_text(const char **text, const char *value) {
+    *text = value;
+    return AB_OK;
+}
+
+static ab_status take_scale(request *r, const char *value) { return set_text(&r->scale, value); }
+static ab_status take_ftz(request *r, const char *value) { return set_text(&r->ftz, value); }
+static ab_status take_json(request *r, const char *value) { return set_text(&r->json, value); }
+static ab_status take_plot(request *r, const char *value) { return set_text(&r->plot, value); }
+static ab_status take_color(request *r, const char *value) { return set_text(&r->color, value); }
+static ab_status take_threads(request *r, const char *value) { return set_text(&r->threads, value); }
+
+static ab_status take_tensor(request *r, const char *value) {
+    r->inspect.pattern[r->inspect.patterns++] = value;
+    return AB_OK;
+}
+
+static ab_status take_format(request *r, const char *value) {
+    char *copy = strdup(value), *rest = NULL;
+    if (!copy) return ab_fail(AB_NO_MEMORY, "inspect: out of memory");
+    ab_status status = AB_OK;
+    for (char *name = strtok_r(copy, ",", &rest); name && status == AB_OK;
+         name = strtok_r(NULL, ",", &rest)) {
+        if (r->inspect.formats == AB_INSPECT_FORMATS)
+            status =
+                ab_fail(AB_USAGE, "--format: expected at most %d formats, found more", AB_INSPECT_FORMATS);
+        else if (ab_format_find(name, &r->inspect.format[r->inspect.formats]) != AB_OK)
+            status = ab_fail_prefix(AB_USAGE, "--format");
+        else
+            r->inspect.formats++;
+    }
+    free(copy);
+    return status;
+}
+
+static const struct option {
+    const char *name;
+    ab_status (*take)(request *r, const char *value);
+} options[] = {{"--tensor", take_tensor}, {"--format", take_format},  {"--scale", take_scale},
+               {"--ftz", take_ftz},       {"--json", take_json},      {"--plot", take_plot},
+               {"--color", take_color},   {"--threads", take_threads}};
+
+static ab_status unknown_option(const char *word) {
+    const char *names[AB_COUNT_OF(options) + 1];
+    for (size_t i = 0; i < AB_COUNT_OF(options); i++) names[i] = options[i].name;
+    names[AB_COUNT_OF(options)] = "--help";
+    const char *near = ab_nearest(word, names, (int)AB_COUNT_OF(names));
+    return ab_fail(AB_USAGE, "inspect: unknown option '%.60s'%s%s%s", word, near ? "; did you mean '" : "",
+                   near ? near : "", near ? "'?" : "");
+}
+
+/* "--name VALUE" or "--name=VALUE"; moves *i over what it used. */
+static ab_status take_option(request *r, int argc, char **argv, int *i) {
+    const char *word = argv[*i];
+    size_t length = strcspn(word, "=");
+    for (size_t k = 0; k < AB_COUNT_OF(options); k++) {
+        if (strlen(options[k].name) != length || strncmp(options[k].name, word, length) != 0) continue;
+        if (word[length] == '=') return options[k].take(r, word + length + 1);
+        if (*i + 1 >= argc) return ab_fail(AB_USAGE, "inspect: %s expects a value", word);
+        return options[k].take(r, argv[++*i]);
+    }
+    return unknown_option(word);
+}
+
+static ab_status parse_words(int argc, char **argv, request *r) {
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            r->help = true;
+        else if (argv[i][0] == '-')
+            AB_TRY(take_option(r, argc, argv, &i));
+        else
+            r->inspect.file[r->inspect.files++] = argv[i];
+    }
+    if (r->inspect.files == 0 && !r->help)
+        return ab_fail(AB_USAGE, "inspect: expected a file (see `ampbench inspect --help`)");
+    return AB_OK;
+}
+
+/* A number or 2^K that fp32 holds as a positive normal number. */
+static ab_status parse_scale(const char *text, float *scale) {
+    char *end = NULL;
+    bool power = strncmp(text, "2^", 2) == 0;
+    double value = strtod(power ? text + 2 : text, &end);
+    bool number = end != text && *end == '\0' && (!power || (end != text + 2 && value == floor(value)));
+    if (power && number) value = exp2(value);
+    *scale = (float)value;
+    if (number && *scale > 0 && isnormal(*scale)) return AB_OK;
+    return ab_fail(AB_USAGE, "--scale: expected a number or 2^K in 2^-126..2^127, found '%.60s'", text);
+}
+
+static ab_status parse_ftz(const char *text, ab_ftz *ftz) {
+    static const char *const names[] = {"none", "before", "after"}; /* by ab_ftz */
+    for (int i = 0; i < (int)AB_COUNT_OF(names); i++)
+        if (strcmp(names[i], text) == 0) {
+            *ftz = (ab_ftz)i;
+            return AB_OK;
+        }
+    return ab_fail(AB_USAGE, "--ftz: expected none, before or after, found '%.60s'", text);
+}
+
+static ab_status parse_threads(const char *text, int *threads) {
+    char *end = NULL;
+    long value = strtol(text, &end, 10);
+    if (end == text || *end || value < 1 || value > MOST_THREADS)
+        return ab_fail(AB_USAGE, "--threads: expected 1..%d, found '%.60s'", MOST_THREADS, text);
+    *threads = (int)value;
+    return AB_OK;
+}
+
+/* auto: a terminal that is not dumb, unless NO_COLOR says otherwise. */
+static ab_status parse_color(const char *when, bool *color) {
+    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+    bool automatic = strcmp(when, "auto") == 0;
+    if (!automatic && strcmp(when, "always") != 0 && strcmp(when, "never") != 0)
+        return ab_fail(AB_USAGE, "--color: expected auto, always or never, found '%.60s'", when);
+    *color = strcmp(when, "always") == 0;
+    if (automatic && !(no_color && no_color[0]))
+        *color = isatty(STDOUT_FILENO) && !(term && strcmp(term, "dumb") == 0);
+    return AB_OK;
+}
+
+static ab_status finish_request(request *r, bool *color) {
+    static const ab_format *const usual[] = {&ab_format_fp16, &ab_format_bf16, &ab_format_fp8_e4m3,
+                                             &ab_format_fp8_e5m2};
+    ab_inspect_request *inspect = &r->inspect;
+    AB_TRY(parse_scale(r->scale, &inspect->scale));
+    AB_TRY(parse_ftz(r->ftz, &inspect->ftz));
+    AB_TRY(parse_color(r->color, color));
+    inspect->threads = omp_get_max_threads();
+    if (r->threads) AB_TRY(parse_threads(r->threads, &inspect->threads));
+    if (r->json && !r->json[0]) return ab_fail(AB_USAGE, "--json: expected a file name or -, found ''");
+    if (r->plot && !r->plot[0]) return ab_fail(AB_USAGE, "--plot: expected a folder, found ''");
+    for (size_t i = 0; i < AB_COUNT_OF(usual) && (i > 0 || inspect->formats == 0); i++)
+        inspect->format[inspect->formats++] = usual[i];
+    return AB_OK;
+}
+
+/* ---- running --------------------------------------------------------------------------------------------- */
+
+/* The JSON document grows in a file without a name; its destination gets the whole of it or stays as it was. */
+typedef struct spool {
+    FILE *growing, *out;
+    bool created; /* by us: to be removed when nothing comes of it */
+} spool;
+
+static ab_status cannot_write(const request *r) {
+    return ab_fail(AB_OUTPUT, "--json: %s: cannot write: %s", r->json, strerror(errno));
+}
+
+/* Opens the destination first, so that one that cannot be written is known before the work and not after it. */
+static ab_status open_spool(const request *r, spool *json) {
+    if (!r->json) return AB_OK;
+    bool to_stdout = strcmp(r->json, "-") == 0;
+    json->created = !to_stdout && access(r->json, F_OK) != 0;
+    json->out = to_stdout ? stdout : fopen(r->json, "a");
+    json->growing = json->out ? tmpfile() : NULL;
+    return json->growing ? AB_OK : cannot_write(r);
+}
+
+static ab_status copy_spool(const request *r, spool *json) {
+    char block[1 << 14];
+    bool failed = fflush(json->growing) != 0 || ferror(json->growing);
+    rewind(json->growing);
+    if (json->out != stdout && ftruncate(fileno(json->out), 0) != 0 && errno != EINVAL)
+        failed = true; /* EINVAL: a device */
+    for (size_t n = 1; n > 0 && !failed;) {
+        n = fread(block, 1, sizeof block, json->growing);
+        failed = ferror(json->growing) || fwrite(block, 1, n, json->out) != n;
+    }
+    failed = fflush(json->out) != 0 || failed;
+    return failed ? cannot_write(r) : AB_OK;
+}
+
+static ab_status finish_spool(const request *r, spool *json, ab_status status) {
+    if (json->growing && status == AB_OK) status = copy_spool(r, json);
+    if (json->growing) fclose(json->growing);
+    if (json->out && json->out != stdout && fclose(json->out) != 0 && status == AB_OK)
+        status = cannot_write(r);
+    if (json->created && status != AB_OK) remove(r->json);
+    return status;
+}
+
+static ab_status draw(const request *r, const ab_inspect_result *result) {
+    const char *note = NULL;
+    AB_TRY(ab_inspect_plot(result, r->plot, &note));
+    if (note) ab_warn("%s: %s", r->plot, note);
+    return AB_OK;
+}
+
+static ab_status inspect(const request *r, const ab_inspect_selection *selection, bool color) {
+    ab_inspect_result *result = calloc(1, sizeof *result);
+    if (!result) return ab_fail(AB_NO_MEMORY, "inspect: out of memory");
+    spool json = {0};
+    ab_status status = open_spool(r, &json);
+    if (status == AB_OK) status = ab_inspect_run(&r->inspect, selection, json.growing, result);
+    status = finish_spool(r, &json, status);
+    if (status == AB_OK && json.out != stdout) ab_inspect_print(stdout, result, color);
+    if (status == AB_OK && r->plot) status = draw(r, result);
+    ab_inspect_result_free(result);
+    free(result);
+    return status;
+}
+
+ab_status ab_cmd_inspect(int argc, char **argv) {
+    request r = {
+        .scale = "1", .ftz = "none", .color = "auto", .word = calloc(2 * (size_t)argc, sizeof *r.word)};
+    if (!r.word) return ab_fail(AB_NO_MEMORY, "inspect: out of memory");
+    r.inspect.file = r.word;
+    r.inspect.pattern = r.word + argc;
+    ab_inspect_selection selection = {0};
+    bool color = false;
+    ab_status status = AB_OK;
+    AB_TRY_GOTO(parse_words(argc, argv, &r));
+    if (r.help) {
+        print_help();
+        goto out;
+    }
+    AB_TRY_GOTO(finish_request(&r, &color));
+    AB_TRY_GOTO(ab_inspect_select(&r.inspect, &selection));
+    status = inspect(&r, &selection, color);
+out:
+    ab_inspect_selection_free(&selection);
+    free(r.word);
+    return status;
+}

@@ -1,0 +1,209 @@
+/* The form for people: what was read, where the values lie, which scales would do and which tensors decide that. */
+#include "reports/text.h"
+#include "bench/inspect/print.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAME_WIDTH = 36, SHAPE_WIDTH = 18, MOST_ROWS = 40, NUMBER = 32 };
+
+/* 11,173,962 */
+static const char *grouped(int64_t number, char text[NUMBER]) {
+    char digits[NUMBER];
+    int n = snprintf(digits, sizeof digits, "%" PRId64, number), used = 0;
+    for (int i = 0; i < n; i++) {
+        if (i > 0 && (n - i) % 3 == 0) text[used++] = ',';
+        text[used++] = digits[i];
+    }
+    text[used] = '\0';
+    return text;
+}
+
+const char *ab_inspect_label(const ab_inspect_result *result, int row, char *label) {
+    const ab_inspect_pick *pick = &result->row[row].pick;
+    const char *slash = strrchr(pick->file->path, '/'), *file = slash ? slash + 1 : pick->file->path;
+    char joined[2 * AB_TENSORFILE_TEXT];
+    if (result->request->files > 1 && strncmp(file, pick->entry->name, strlen(pick->entry->name)) != 0)
+        snprintf(joined, sizeof joined, "%.*s:%.*s", AB_TENSORFILE_TEXT - 8, file, AB_TENSORFILE_TEXT,
+                 pick->entry->name);
+    else
+        snprintf(joined, sizeof joined, "%s", pick->entry->name);
+    ab_text_clean(label, AB_TENSORFILE_TEXT, joined);
+    ab_text_elide(label, NAME_WIDTH);
+    return label;
+}
+
+/* ---- what was read --------------------------------------------------------------------------------------- */
+
+static void print_head(FILE *out, const ab_inspect_result *result) {
+    const ab_census *census = &result->pooled.census;
+    const ab_inspect_selection *s = result->selection;
+    char number[NUMBER], share[AB_TEXT_NUMBER];
+    double all = census->count > 0 ? (double)census->count : 1.0;
+    fprintf(out, "%d tensor%s in %d file%s: %s values, %s %% zero", s->picks, s->picks == 1 ? "" : "s",
+            s->files, s->files == 1 ? "" : "s", grouped(census->count, number),
+            ab_text_percent(share, (double)census->zero / all));
+    fprintf(out, ", %s nan", grouped(census->nan, number));
+    fprintf(out, ", %s inf\n", grouped(census->pos_inf + census->neg_inf, number));
+    if (result->pooled.load_flushed + result->pooled.load_overflowed > 0) {
+        fprintf(out, "fp64 values that fp32 cannot hold: %s became zero",
+                grouped(result->pooled.load_flushed, number));
+        fprintf(out, ", %s infinite\n", grouped(result->pooled.load_overflowed, number));
+    }
+    if (s->skipped > 0) {
+        char name[AB_TENSORFILE_TEXT];
+        const ab_tensor_entry *first = s->pick[s->picks].entry;
+        fprintf(out, "not read, no floating-point numbers: %d tensor%s (%s is %s%s)\n", s->skipped,
+                s->skipped == 1 ? "" : "s", ab_text_clean(name, sizeof name, first->name), first->dtype,
+                s->skipped == 1 ? "" : ", ...");
+    }
+}
+
+static void print_values(FILE *out, const ab_inspect_result *result, bool color) {
+    const ab_inspect_histogram histogram = {&result->pooled.census, &result->limits.scale[0], color};
+    char scale[AB_TEXT_NUMBER];
+    fprintf(out,
+            "\nFinite non-zero values per factor of 2, all tensors together; limits of %s at scale %s\n\n",
+            result->request->format[0]->name, ab_text_scale(scale, (double)result->request->scale));
+    ab_inspect_print_histogram(out, &histogram);
+}
+
+/* ---- which scales would do ------------------------------------------------------------------------------- */
+
+/* "2^3 .. 2^17", "2^17 or less" where the search ended first, "none". */
+static const char *range_text(const ab_inspect_advice *a, char text[NUMBER]) {
+    if (a->vacuous || (a->k_lo == AB_INSPECT_MIN && a->k_hi == AB_INSPECT_MAX)) return strcpy(text, "any");
+    if (!ab_inspect_feasible(a)) return strcpy(text, "none");
+    if (a->k_lo == AB_INSPECT_MIN)
+        snprintf(text, NUMBER, "2^%d or less", a->k_hi);
+    else if (a->k_hi == AB_INSPECT_MAX)
+        snprintf(text, NUMBER, "2^%d or more", a->k_lo);
+    else if (a->k_lo == a->k_hi)
+        snprintf(text, NUMBER, "2^%d", a->k_lo);
+    else
+        snprintf(text, NUMBER, "2^%d .. 2^%d", a->k_lo, a->k_hi);
+    return text;
+}
+
+/* Which tensors set the ends of the range, or why there is none. */
+static void print_deciding(FILE *out, const ab_inspect_result *result, const ab_inspect_every *every) {
+    char label[AB_TENSORFILE_TEXT];
+    const ab_inspect_advice *a = &every->advice;
+    bool low = every->low_row >= 0 && a->k_lo > AB_INSPECT_MIN,
+         high = every->high_row >= 0 && a->k_hi < AB_INSPECT_MAX;
+    if (low && a->k_lo > AB_INSPECT_MAX)
+        fprintf(out, "  %s needs more than 2^%d", ab_inspect_label(result, every->low_row, label),
+                AB_INSPECT_MAX);
+    else if (low)
+        fprintf(out, "  %s needs 2^%d", ab_inspect_label(result, every->low_row, label), a->k_lo);
+    if (high && a->k_hi < AB_INSPECT_MIN)
+        fprintf(out, "%s %s overflows at every scale", low ? "," : " ",
+                ab_inspect_label(result, every->high_row, label));
+    else if (high)
+        fprintf(out, "%s %s overflows at 2^%d", low ? "," : " ",
+                ab_inspect_label(result, every->high_row, label), a->k_hi + 1);
+}
+
+static void print_advice(FILE *out, const ab_inspect_result *result) {
+    fprintf(
+        out,
+        "\nLoss scales 2^k with at most %g %% of the non-zero values flushed to zero and none overflowing\n\n"
+        "  %-10s %-18s %-18s  %s\n",
+        AB_INSPECT_FLUSHED_PER_MILLE / 10.0, "format", "for every tensor", "for all pooled", "decided by");
+    for (int f = 0; f < result->request->formats; f++) {
+        char every[NUMBER], pooled[NUMBER];
+        fprintf(out, "  %-10s %-18s %-18s", result->request->format[f]->name,
+                range_text(&result->every[f].advice, every), range_text(&result->pooled_advice[f], pooled));
+        print_deciding(out, result, &result->every[f]);
+        fputc('\n', out);
+    }
+}
+
+/* ---- tensors --------------------------------------------------------------------------------------------- */
+
+static void put_padded(FILE *out, const char *text, int width) {
+    fputs(text, out);
+    for (int i = ab_text_width(text); i < width; i++) fputc(' ', out);
+}
+
+/* "12" or, where the format leaves it open, "12-15". */
+static const char *share_text(int64_t low, int64_t high, int64_t all, char text[2 * AB_TEXT_NUMBER]) {
+    char other[AB_TEXT_NUMBER];
+    double of = all > 0 ? (double)all : 1.0;
+    ab_text_percent(text, (double)low / of);
+    if (low != high) {
+        strcat(text, "-");
+        strcat(text, ab_text_percent(other, (double)high / of));
+    }
+    return text;
+}
+
+/* Widths of the columns whose content varies most. */
+typedef struct layout {
+    int name, shape;
+} layout;
+
+static const char *shape_text(const ab_inspect_row *row, char text[AB_TENSORFILE_TEXT]) {
+    ab_tensor_shape_text(row->pick.entry, text);
+    ab_text_elide(text, SHAPE_WIDTH);
+    return text;
+}
+
+static layout find_layout(const ab_inspect_result *result, int rows) {
+    layout widths = {(int)strlen("tensor"), (int)strlen("shape")};
+    char text[AB_TENSORFILE_TEXT];
+    for (int i = 0; i < rows; i++) {
+        int name = ab_text_width(ab_inspect_label(result, i, text)), shape = ab_text_width(shape_text(&result->row[i], text));
+        if (name > widths.name) widths.name = name;
+        if (shape > widths.shape) widths.shape = shape;
+    }
+    return widths;
+}
+
+static void print_not_finite(FILE *out, const ab_inspect_row *row) {
+    char text[NUMBER];
+    if (row->nan > 0) fprintf(out, ", %s nan", grouped(row->nan, text));
+    if (row->inf > 0) fprintf(out, ", %s inf", grouped(row->inf, text));
+}
+
+static void print_row(FILE *out, const ab_inspect_result *result, int row, const layout *widths) {
+    const ab_inspect_row *r = &result->row[row];
+    const ab_whatif *low = &r->at_scale[0].low, *high = &r->at_scale[0].high;
+    char label[AB_TENSORFILE_TEXT], text[2 * AB_TEXT_NUMBER], shape[AB_TENSORFILE_TEXT], range[NUMBER];
+    fputs("  ", out);
+    put_padded(out, ab_inspect_label(result, row, label), widths->name);
+    fprintf(out, " %-8s %-*s", r->pick.entry->element->name, widths->shape, shape_text(r, shape));
+    fprintf(out, " %6s", share_text(r->zero, r->zero, r->pick.entry->count, text));
+    if (r->nonzero > 0)
+        fprintf(out, " %6.1f %6.1f", log2((double)r->min_abs), log2((double)r->max_abs));
+    else
+        fprintf(out, " %6s %6s", "-", "-");
+    fprintf(out, " %8s", share_text(low->flushed, high->flushed, r->nonzero, text));
+    fprintf(out, " %8s", share_text(low->subnormal, high->subnormal, r->nonzero, text));
+    fprintf(out, " %8s", share_text(low->overflowed, high->overflowed, r->nonzero, text));
+    fprintf(out, "  %s", range_text(&r->advice[0], range));
+    print_not_finite(out, r);
+    fputc('\n', out);
+}
+
+static void print_tensors(FILE *out, const ab_inspect_result *result) {
+    int count = result->selection->picks, rows = count < MOST_ROWS ? count : MOST_ROWS;
+    layout widths = find_layout(result, rows);
+    const char *format = result->request->format[0]->name;
+    char scale[AB_TEXT_NUMBER];
+    fprintf(out, "\n  %-*s %-8s %-*s %6s %13s  %% of non-zero in %s at scale %s\n", widths.name, "tensor", "dtype", widths.shape,
+            "shape", "zero %", "log2 of", format, ab_text_scale(scale, (double)result->request->scale));
+    fprintf(out, "  %-*s %-8s %-*s %6s %6s %6s %8s %8s %8s  %s\n", widths.name, "", "", widths.shape, "", "", "min", "max", "flushed",
+            "subnorm.", "overfl.", "scales that suit");
+    for (int i = 0; i < rows; i++) print_row(out, result, i, &widths);
+    if (count > rows) fprintf(out, "  ... and %d more: --tensor chooses, --json has them all\n", count - rows);
+}
+
+void ab_inspect_print(FILE *out, const ab_inspect_result *result, bool color) {
+    print_head(out, result);
+    print_values(out, result, color);
+    print_advice(out, result);
+    print_tensors(out, result);
+}

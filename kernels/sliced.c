@@ -1,0 +1,139 @@
+/* Slices of the batch; see sliced.h. */
+#include "kernels/sliced.h"
+
+#include "kernels/blocks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* SLICE_FLOPS: work worth a claim, some tens of microseconds. SUM_BLOCK: weights added by one claim. */
+enum { MAX_SLICES = 8, SUM_BLOCK = 16 * 1024 };
+static const double slice_flops = 3e6;
+
+typedef struct sliced {
+    ab_pass base;
+    ab_pass_kind kind;
+    int slices;
+    int64_t weights;                      /* elements */
+    size_t src_step, dout_step, dst_step; /* bytes from one slice to the next */
+    size_t scratch_step, scratch_bytes;   /* of a slice: with and without its weight gradient */
+    ab_pass *slice[MAX_SLICES];
+} sliced;
+
+/* Slices of equal size, or 1. */
+static int slices_of(const ab_conv *conv) {
+    const ab_window *w = &conv->window;
+    double flops = 2.0 * (double)(conv->batch * w->out[0] * w->out[1] * conv->out_channels) *
+                   (double)(w->kernel[0] * w->kernel[1] * w->channels / conv->groups);
+    int slices = flops / slice_flops < MAX_SLICES ? (int)(flops / slice_flops) : MAX_SLICES;
+    while (slices > 1 && conv->batch % slices != 0) slices--;
+    return slices < 1 ? 1 : slices;
+}
+
+static void destroy(ab_pass *base) {
+    sliced *s = (sliced *)base;
+    for (int i = 0; i < s->slices; i++)
+        if (s->slice[i]) s->slice[i]->destroy(s->slice[i]);
+    free(s);
+}
+
+static ab_status pack(ab_pass *base, const void *weights, void *packed, void *scratch) {
+    sliced *s = (sliced *)base;
+    return s->slice[0]->pack(s->slice[0], weights, packed, scratch);
+}
+
+typedef struct slice_job {
+    const sliced *s;
+    const ab_pass_args *args;
+    ab_status status[MAX_SLICES];
+} slice_job;
+
+/* Where slice i leaves its weight gradient. */
+static float *partial(const sliced *s, const ab_pass_args *args, int64_t i) {
+    return (float *)(void *)((char *)args->scratch + (size_t)i * s->scratch_step + s->scratch_bytes);
+}
+
+static void run_slice(void *argument, int64_t i, int lane) {
+    slice_job *job = argument;
+    const sliced *s = job->s;
+    ab_pass_args args = *job->args;
+    size_t n = (size_t)i;
+    (void)lane;
+    args.src = (const char *)args.src + n * s->src_step;
+    if (args.dout) args.dout = (const char *)args.dout + n * s->dout_step;
+    if (s->kind == AB_PASS_BACKWARD_WEIGHTS)
+        args.dst = partial(s, job->args, i);
+    else
+        args.dst = (float *)(void *)((char *)args.dst + n * s->dst_step);
+    args.scratch = (char *)args.scratch + n * s->scratch_step;
+    job->status[i] = s->slice[i]->run(s->slice[i], &args);
+}
+
+static void sum_block(void *argument, int64_t block, int lane) {
+    const slice_job *job = argument;
+    const sliced *s = job->s;
+    (void)lane;
+    int64_t end = ab_min64((block + 1) * SUM_BLOCK, s->weights);
+    for (int64_t k = block * SUM_BLOCK; k < end; k++) {
+        double sum = 0;
+        for (int i = 0; i < s->slices; i++) sum += (double)partial(s, job->args, i)[k];
+        job->args->dst[k] = (float)sum;
+    }
+}
+
+static ab_status run(ab_pass *base, const ab_pass_args *args) {
+    const sliced *s = (const sliced *)base;
+    slice_job job = {.s = s, .args = args};
+    ab_parallel_for(s->slices, run_slice, &job);
+    for (int i = 0; i < s->slices; i++)
+        if (job.status[i] != AB_OK)
+            return ab_fail(job.status[i], "%s: slice %d of the batch failed", s->base.text, i);
+    if (s->kind == AB_PASS_BACKWARD_WEIGHTS)
+        ab_for_chunks(s->weights * s->slices, ab_div_up(s->weights, SUM_BLOCK), sum_block, &job);
+    return AB_OK;
+}
+
+/* Steps and sizes, from the spec of one slice. */
+static void measure(sliced *s, const ab_pass_spec *spec) {
+    const ab_conv *conv = &spec->conv;
+    const ab_window *w = &conv->window;
+    size_t in = (size_t)(conv->batch * w->in[0] * w->in[1] * w->channels);
+    size_t out = (size_t)(conv->batch * w->out[0] * w->out[1] * conv->out_channels);
+    size_t operand = ab_format_bytes(spec->operands, 1);
+    bool data = spec->kind == AB_PASS_BACKWARD_DATA, weights = spec->kind == AB_PASS_BACKWARD_WEIGHTS;
+    s->src_step = (data ? out : in) * operand;
+    s->dout_step = out * operand;
+    s->dst_step = (data ? in : out) * sizeof(float);
+    s->weights = conv->out_channels * (w->channels / conv->groups) * w->kernel[0] * w->kernel[1];
+    s->scratch_bytes = ab_aligned(s->slice[0]->scratch_bytes);
+    s->scratch_step = s->scratch_bytes + (weights ? ab_floats_bytes(s->weights) : 0);
+    s->base.packed_bytes = s->slice[0]->packed_bytes;
+    s->base.scratch_bytes = s->scratch_step * (size_t)s->slices;
+    s->base.pack = s->slice[0]->pack ? pack : NULL;
+    memcpy(s->base.text, s->slice[0]->text, sizeof s->base.text);
+}
+
+ab_status ab_sliced_pass(ab_pass_maker maker, const ab_pass_spec *spec, ab_pass **pass) {
+    int slices = slices_of(&spec->conv);
+    if (slices == 1) return maker(spec, pass);
+    sliced *s = calloc(1, sizeof *s);
+    if (!s) return ab_fail(AB_NO_MEMORY, "cannot allocate a sliced product");
+    s->base.run = run;
+    s->base.destroy = destroy;
+    s->kind = spec->kind;
+    s->slices = slices;
+    ab_pass_spec one = *spec;
+    one.conv.batch /= slices;
+    ab_status status = AB_OK;
+    for (int i = 0; i < slices && status == AB_OK; i++) {
+        status = maker(&one, &s->slice[i]);
+        if (!s->slice[i]) break;
+    }
+    if (status == AB_OK && s->slice[slices - 1]) {
+        measure(s, &one);
+        *pass = &s->base;
+        return AB_OK;
+    }
+    destroy(&s->base);
+    return status;
+}

@@ -1,0 +1,212 @@
+/* Byte vectors of the CPU level a file is compiled for (isa.h; cmake/Rooms.cmake): the few operations the census kernel
+ * needs, named alike for AVX2 and AVX-512. Bit i of a mask belongs to byte i of the vector.
+ *
+ * Only vec_census.c includes this, and only where one of the levels is compiled. */
+#ifndef AB_KERNELS_VEC_BYTES_H
+#define AB_KERNELS_VEC_BYTES_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#if defined(__AVX512BW__)
+
+enum { VEC_BYTES = 64, VEC_FLOATS = 16 };
+typedef __m512i bytes;
+typedef __m512 floats;
+
+static inline bytes bytes_load(const void *p) { return _mm512_loadu_si512(p); }
+static inline void bytes_store(void *p, bytes v) { _mm512_storeu_si512(p, v); }
+static inline bytes bytes_set8(int x) { return _mm512_set1_epi8((char)x); }
+static inline bytes bytes_set16(int x) { return _mm512_set1_epi16((short)x); }
+static inline bytes bytes_and(bytes a, bytes b) { return _mm512_and_si512(a, b); }
+static inline bytes bytes_or(bytes a, bytes b) { return _mm512_or_si512(a, b); }
+static inline bytes bytes_add8(bytes a, bytes b) { return _mm512_add_epi8(a, b); }
+static inline bytes bytes_add16(bytes a, bytes b) { return _mm512_add_epi16(a, b); }
+static inline bytes bytes_sub8(bytes a, bytes b) { return _mm512_sub_epi8(a, b); }
+static inline bytes bytes_min8(bytes a, bytes b) { return _mm512_min_epu8(a, b); }
+static inline bytes bytes_min16(bytes a, bytes b) { return _mm512_min_epu16(a, b); }
+static inline bytes bytes_max16(bytes a, bytes b) { return _mm512_max_epu16(a, b); }
+
+/* v, but `value` where a == b */
+static inline bytes bytes_set_where_equal(bytes v, bytes a, bytes b, bytes value) {
+    return _mm512_mask_mov_epi8(v, _mm512_cmpeq_epi8_mask(a, b), value);
+}
+static inline uint64_t bytes_mask_equal(bytes a, bytes b) { return _mm512_cmpeq_epi8_mask(a, b); }
+/* Bytes not below `limit`; all of them and limit are below 128. */
+static inline uint64_t bytes_mask_at_least(bytes a, bytes limit) { return _mm512_cmpge_epu8_mask(a, limit); }
+/* v where the top bit of the byte of `selector` is set, else 0 */
+static inline bytes bytes_keep(bytes v, bytes selector) {
+    return _mm512_maskz_mov_epi8(_mm512_movepi8_mask(selector), v);
+}
+/* Full adder of three bits, for every bit of the vectors. */
+static inline bytes bytes_carry(bytes a, bytes b, bytes c) { return _mm512_ternarylogic_epi64(a, b, c, 0xe8); }
+static inline bytes bytes_sum(bytes a, bytes b, bytes c) { return _mm512_ternarylogic_epi64(a, b, c, 0x96); }
+
+static inline floats floats_load(const float *p) { return _mm512_loadu_ps(p); }
+static inline void floats_store(float *p, floats v) { _mm512_storeu_ps(p, v); }
+static inline floats floats_zero(void) { return _mm512_setzero_ps(); }
+static inline floats floats_add_square(floats sum, floats v) {
+    return _mm512_add_ps(sum, _mm512_mul_ps(v, v));
+}
+static inline bytes floats_bits(floats v) { return _mm512_castps_si512(v); }
+
+#else
+
+enum { VEC_BYTES = 32, VEC_FLOATS = 8 };
+typedef __m256i bytes;
+typedef __m256 floats;
+
+static inline bytes bytes_load(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
+static inline void bytes_store(void *p, bytes v) { _mm256_storeu_si256((__m256i *)p, v); }
+static inline bytes bytes_set8(int x) { return _mm256_set1_epi8((char)x); }
+static inline bytes bytes_set16(int x) { return _mm256_set1_epi16((short)x); }
+static inline bytes bytes_and(bytes a, bytes b) { return _mm256_and_si256(a, b); }
+static inline bytes bytes_or(bytes a, bytes b) { return _mm256_or_si256(a, b); }
+static inline bytes bytes_add8(bytes a, bytes b) { return _mm256_add_epi8(a, b); }
+static inline bytes bytes_add16(bytes a, bytes b) { return _mm256_add_epi16(a, b); }
+static inline bytes bytes_sub8(bytes a, bytes b) { return _mm256_sub_epi8(a, b); }
+static inline bytes bytes_min8(bytes a, bytes b) { return _mm256_min_epu8(a, b); }
+static inline bytes bytes_min16(bytes a, bytes b) { return _mm256_min_epu16(a, b); }
+static inline bytes bytes_max16(bytes a, bytes b) { return _mm256_max_epu16(a, b); }
+
+static inline bytes bytes_set_where_equal(bytes v, bytes a, bytes b, bytes value) {
+    return _mm256_blendv_epi8(v, value, _mm256_cmpeq_epi8(a, b));
+}
+static inline uint64_t bytes_mask_equal(bytes a, bytes b) {
+    return (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(a, b));
+}
+static inline uint64_t bytes_mask_at_least(bytes a, bytes limit) {
+    return ~(uint32_t)_mm256_movemask_epi8(_mm256_cmpgt_epi8(limit, a));
+}
+static inline bytes bytes_keep(bytes v, bytes selector) {
+    return _mm256_and_si256(v, _mm256_cmpgt_epi8(_mm256_setzero_si256(), selector));
+}
+static inline bytes bytes_carry(bytes a, bytes b, bytes c) {
+    return _mm256_or_si256(_mm256_and_si256(a, b), _mm256_and_si256(_mm256_xor_si256(a, b), c));
+}
+static inline bytes bytes_sum(bytes a, bytes b, bytes c) {
+    return _mm256_xor_si256(_mm256_xor_si256(a, b), c);
+}
+
+static inline floats floats_load(const float *p) { return _mm256_loadu_ps(p); }
+static inline void floats_store(float *p, floats v) { _mm256_storeu_ps(p, v); }
+static inline floats floats_zero(void) { return _mm256_setzero_ps(); }
+static inline floats floats_add_square(floats sum, floats v) {
+    return _mm256_add_ps(sum, _mm256_mul_ps(v, v));
+}
+static inline bytes floats_bits(floats v) { return _mm256_castps_si256(v); }
+
+#endif
+
+/* ---- operations that more than the width decides ------------------------------------------------------------ */
+
+/* The upper 16 bits of the fp32 values of a and b, one 16-bit word each. */
+static inline bytes bytes_high_words(bytes a, bytes b) {
+#if defined(__AVX512VBMI__)
+    const bytes odd = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27, 25, 23,
+                                       21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    return _mm512_permutex2var_epi16(a, odd, b);
+#elif defined(__AVX512BW__)
+    return _mm512_mask_blend_epi16(0xaaaaaaaau, _mm512_srli_epi32(a, 16), b);
+#else
+    return _mm256_blend_epi16(_mm256_srli_epi32(a, 16), b, 0xaa);
+#endif
+}
+
+/* The upper bytes of the 16-bit words of a and b. */
+static inline bytes bytes_pack_high(bytes a, bytes b) {
+#if defined(__AVX512VBMI__)
+    const bytes first = _mm512_set_epi64(0x7f7d7b7977757371, 0x6f6d6b6967656361, 0x5f5d5b5957555351, 0x4f4d4b4947454341,
+                                         0x3f3d3b3937353331, 0x2f2d2b2927252321, 0x1f1d1b1917151311, 0x0f0d0b0907050301);
+    return _mm512_permutex2var_epi8(a, first, b);
+#elif defined(__AVX512BW__)
+    return _mm512_packus_epi16(_mm512_srli_epi16(a, 8), _mm512_srli_epi16(b, 8));
+#else
+    return _mm256_packus_epi16(_mm256_srli_epi16(a, 8), _mm256_srli_epi16(b, 8));
+#endif
+}
+
+/* The low seven bits of the 16-bit words of a and b; bit 7 of a byte may be anything. */
+static inline bytes bytes_pack_low(bytes a, bytes b) {
+#if defined(__AVX512VBMI__)
+    const bytes first = _mm512_set_epi64(0x7e7c7a7876747270, 0x6e6c6a6866646260, 0x5e5c5a5856545250, 0x4e4c4a4846444240,
+                                         0x3e3c3a3836343230, 0x2e2c2a2826242220, 0x1e1c1a1816141210, 0x0e0c0a0806040200);
+    return _mm512_permutex2var_epi8(a, first, b);
+#elif defined(__AVX512BW__)
+    const bytes low = _mm512_set1_epi16(0x7f);
+    return _mm512_packus_epi16(_mm512_and_si512(a, low), _mm512_and_si512(b, low));
+#else
+    const bytes low = _mm256_set1_epi16(0x7f);
+    return _mm256_packus_epi16(_mm256_and_si256(a, low), _mm256_and_si256(b, low));
+#endif
+}
+
+/* For four vectors of floats a, b, c, d that went through bytes_pack_*(bytes_high_words(a, b), bytes_high_words(c, d)):
+ * the place, counted from a's first value, of the value that ended in byte i. */
+static inline int bytes_origin(int i) {
+#if defined(__AVX512VBMI__)
+    return i;
+#else
+    int lane = i / 16, word = i % 8, half = i / 8 % 2;
+    return (half * 2 + word % 2) * VEC_FLOATS + lane * 4 + word / 2;
+#endif
+}
+
+/* Turns a byte whose low six bits are start + b, 0 <= b < 8, into 1 << b, and those with other low bits into 0. */
+typedef struct one_hot {
+    bytes table, start;
+} one_hot;
+
+static inline one_hot one_hot_from(int start) {
+    static const uint8_t bit[136] = {[64] = 1, 2, 4, 8, 16, 32, 64, 128};
+#if defined(__AVX512VBMI__)
+    one_hot h = {bytes_load(bit + 64 - start), bytes_set8(0)};
+#elif defined(__AVX512BW__)
+    one_hot h = {_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(bit + 64))), bytes_set8(start)};
+#else
+    one_hot h = {_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(bit + 64))), bytes_set8(start)};
+#endif
+    return h;
+}
+
+static inline bytes one_hot_of(const one_hot *h, bytes index) {
+#if defined(__AVX512VBMI__)
+    return _mm512_permutexvar_epi8(index, h->table);
+#else
+    /* A shuffle gives 0 where bit 7 is set: move 16 and more there. */
+    bytes place = bytes_sub8(bytes_and(index, bytes_set8(0x3f)), h->start);
+#if defined(__AVX512BW__)
+    return _mm512_shuffle_epi8(h->table, _mm512_adds_epu8(place, bytes_set8(0x70)));
+#else
+    return _mm256_shuffle_epi8(h->table, _mm256_adds_epu8(place, bytes_set8(0x70)));
+#endif
+#endif
+}
+
+/* count[b] += weight * number of bytes with bit b set */
+static inline void bytes_count_bits(uint64_t count[8], bytes v, unsigned weight) {
+#if defined(__AVX512BITALG__) && defined(__GFNI__)
+    /* The 8 x 8 bit matrix of each group of 8 bytes is transposed, so that a byte holds all eight copies of a bit. */
+    const bytes unit = _mm512_set1_epi64((long long)0x8040201008040201);
+    bytes per_byte = _mm512_popcnt_epi8(_mm512_gf2p8affine_epi64_epi8(unit, v, 0));
+    uint8_t part[64];
+    bytes_store(part, per_byte);
+    for (int b = 0; b < 8; b++) {
+        unsigned sum = 0;
+        for (int i = b; i < 64; i += 8) sum += part[i];
+        count[b] += (uint64_t)sum * weight;
+    }
+#else
+    for (int b = 7; b >= 0; b--) {
+#if defined(__AVX512BW__)
+        uint64_t mask = _mm512_movepi8_mask(v);
+#else
+        uint64_t mask = (uint32_t)_mm256_movemask_epi8(v);
+#endif
+        count[b] += (uint64_t)_mm_popcnt_u64(mask) * weight;
+        v = bytes_add8(v, v);
+    }
+#endif
+}
+
+#endif

@@ -1,0 +1,41 @@
+/* The census's counting loops, compiled once per CPU level (vec_census.c) and chosen at each call by ab_isa_get(), and the
+ * scalar pieces they share with census.c. All levels count the same; the scalar pieces are the definition.
+ *
+ * Internal to kernels/. */
+#ifndef AB_KERNELS_VEC_CENSUS_H
+#define AB_KERNELS_VEC_CENSUS_H
+
+#include "kernels/census.h"
+
+AB_BEGIN_DECLS
+
+enum { AB_CENSUS_STATE = 48 * 1024 }; /* bytes of the largest level's state */
+
+/* begin; block for every AB_CENSUS_BLOCK values; end. Between begin and end only the state knows part of the counts.
+ * `state` points to AB_CENSUS_STATE bytes, aligned to 64. */
+typedef struct ab_vec_census {
+    void (*begin)(void *state, ab_census *census);
+    void (*block)(void *state, const float *values);
+    void (*end)(void *state);
+} ab_vec_census;
+
+const ab_vec_census *ab_vec_census_get(void);
+
+/* Counts one value: everything but count, extremes and sum of squares. */
+void ab_census_count_value(ab_census *census, float value);
+
+/* Takes the extremes of n values into the census. */
+void ab_census_note_extremes(ab_census *census, const float *values, int64_t n);
+
+/* Sum of squares of one block (n <= AB_CENSUS_BLOCK). If every value is 0 or has an exponent in
+ * AB_CENSUS_SQUARE_MIN .. AB_CENSUS_SQUARE_MAX, value i is squared in fp32 and added in fp32 to lane i % AB_CENSUS_LANES:
+ * no square can overflow or become subnormal there. Otherwise the lanes and squares are double and values that are not
+ * finite are left out. Lanes are added in double, the upper half to the lower half until one is left. */
+enum { AB_CENSUS_LANES = 32, AB_CENSUS_SQUARE_MIN = -62, AB_CENSUS_SQUARE_MAX = 55 };
+double ab_census_block_squares(const float *values, int64_t n);
+/* Adds up the fp32 lanes. */
+double ab_census_lane_sum(const float lane[AB_CENSUS_LANES]);
+
+AB_END_DECLS
+
+#endif

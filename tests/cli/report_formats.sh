@@ -1,0 +1,37 @@
+# `ampbench report`: the same table in three forms, on stdout and into files, in colour only when wanted.
+set -eu
+fail() { echo "FAIL: $*" >&2; exit 1; }
+result="$AMPBENCH_SOURCE/tests/fixtures/result_lenet5.json"
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+cd "$out"
+
+"$AMPBENCH" report "$result" > table 2> errors
+[ -s errors ] && fail "messages: $(cat errors)"
+grep -q '^O3 .* void ' table || fail "no void ratio in the table"
+grep -q 'floor ±' table || fail "no noise floor in the table"
+"$AMPBENCH" report "$result" > again
+cmp table again || fail "two reports of one document differ"
+
+"$AMPBENCH" report --format csv "$result" > csv
+"$AMPBENCH" report --format=markdown "$result" > markdown
+"$AMPBENCH" report "$result" --csv file.csv --markdown file.md > with_files
+cmp csv file.csv || fail "--csv and --format csv differ"
+cmp markdown file.md || fail "--markdown and --format markdown differ"
+cmp table with_files || fail "--csv changed what goes to stdout"
+[ "$(grep -c $'\r$' csv)" = 7 ] || fail "the CSV does not have seven lines that end in CRLF"
+
+escapes() { grep -q $'\033' "$1"; }
+escapes table && fail "colour in a pipe"
+"$AMPBENCH" report "$result" --color always > colored
+escapes colored || fail "no colour with --color always"
+CLICOLOR_FORCE=1 "$AMPBENCH" report "$result" > colored
+escapes colored || fail "no colour with CLICOLOR_FORCE"
+NO_COLOR=1 CLICOLOR_FORCE=1 "$AMPBENCH" report "$result" > plain
+escapes plain && fail "colour in spite of NO_COLOR"
+CLICOLOR_FORCE=1 "$AMPBENCH" report "$result" --color never > plain
+escapes plain && fail "colour in spite of --color never"
+for kind in broken hostile tiny; do
+    "$AMPBENCH" report "$AMPBENCH_SOURCE/tests/fixtures/result_$kind.json" > /dev/null || fail "$kind"
+done
+"$AMPBENCH" report --help | grep -q -- '--plots DIR' || fail "no help"

@@ -1,0 +1,40 @@
+/* A report of a fixture as text, for the tests of the reports. */
+#ifndef AB_TESTS_SUPPORT_REPORT_TEXT_H
+#define AB_TESTS_SUPPORT_REPORT_TEXT_H
+
+#include "reports/result.h"
+#include "support/json_file.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+/* The fixture result_<name>.json, summarised. The caller deletes. */
+static inline cJSON *ab_test_fixture(const char *name) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/tests/fixtures/result_%s.json", AB_SOURCE_DIR, name);
+    cJSON *document = ab_test_read_json(path);
+    assert_non_null(document);
+    assert_int_equal(ab_result_summarise(document), AB_OK);
+    return document;
+}
+
+/* What a report writes. The caller frees. */
+static inline char *ab_test_report(const cJSON *document, const char *report_name, int color) {
+    const ab_report *report = NULL;
+    char *text = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&text, &length);
+    assert_non_null(out);
+    assert_int_equal(ab_report_find(report_name, &report), AB_OK);
+    assert_int_equal(report->write(document, out, color), AB_OK);
+    assert_int_equal(fclose(out), 0);
+    return text;
+}
+
+#endif

@@ -1,0 +1,266 @@
+/* Plots: data and scripts are complete without gnuplot, follow from the document alone, and nothing of a document is ever a
+ * gnuplot command. Pictures are made where gnuplot is. */
+#define _XOPEN_SOURCE 700
+#include "support/recompute.h"
+#include "support/report_text.h"
+
+#include <dirent.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const names[] = {"gradients", "loss", "scale", "cost", "flush"};
+
+static char folder[] = "/tmp/ampbench_plots_XXXXXX";
+static char *search_path;
+
+static int make_folder(void **state) {
+    (void)state;
+    search_path = strdup(getenv("PATH") ? getenv("PATH") : "");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state) {
+    (void)state;
+    free(search_path);
+    return rmdir(folder);
+}
+
+static const char *in_folder(const char *name, const char *suffix) {
+    static char path[8][300];
+    static int next;
+    next = (next + 1) % 8;
+    snprintf(path[next], sizeof path[next], "%s/%s%s", folder, name, suffix);
+    return path[next];
+}
+
+/* Removes every file of the folder; how many there were. */
+static int clear_folder(void) {
+    int count = 0;
+    DIR *open_folder = opendir(folder);
+    assert_non_null(open_folder);
+    for (const struct dirent *entry; (entry = readdir(open_folder));) {
+        if (entry->d_name[0] == '.') continue;
+        count += unlink(in_folder(entry->d_name, "")) == 0;
+    }
+    closedir(open_folder);
+    return count;
+}
+
+static bool exists(const char *name, const char *suffix) {
+    return access(in_folder(name, suffix), F_OK) == 0;
+}
+
+static bool have_gnuplot(void) { return system("gnuplot --version > /dev/null 2>&1") == 0; }
+
+/* Writes the plots of a document with or without a way to find gnuplot; the number of pictures. */
+static int write_plots(const cJSON *document, bool with_gnuplot, const char **note) {
+    int rendered = -1;
+    setenv("PATH", with_gnuplot ? search_path : "/nonexistent", 1);
+    assert_int_equal(ab_plots_write(document, folder, &rendered, note), AB_OK);
+    setenv("PATH", search_path, 1);
+    return rendered;
+}
+
+static void test_without_gnuplot_data_and_scripts_are_complete(void **state) {
+    (void)state;
+    const char *note = NULL;
+    cJSON *document = ab_test_fixture("lenet5");
+    assert_int_equal(write_plots(document, false, &note), 0);
+    assert_non_null(strstr(note, "gnuplot was not found"));
+    for (size_t i = 0; i < AB_COUNT_OF(names); i++) {
+        assert_true(exists(names[i], ".dat"));
+        assert_true(exists(names[i], ".gp"));
+        assert_false(exists(names[i], ".png"));
+    }
+    cJSON_Delete(document);
+    clear_folder();
+}
+
+static void test_gnuplot_draws_every_plot_of_every_document(void **state) {
+    (void)state;
+    static const char *const fixtures[] = {"lenet5", "tiny", "broken"};
+    if (!have_gnuplot()) skip();
+    for (size_t i = 0; i < AB_COUNT_OF(fixtures); i++) {
+        const char *note = NULL;
+        cJSON *document = ab_test_fixture(fixtures[i]);
+        assert_int_equal(write_plots(document, true, &note), 5);
+        assert_null(note);
+        for (size_t k = 0; k < AB_COUNT_OF(names); k++) {
+            char *picture = ab_test_read(in_folder(names[k], ".png"));
+            assert_non_null(picture);
+            assert_memory_equal(picture, "\x89PNG", 4);
+            free(picture);
+        }
+        assert_false(exists("gnuplot", ".log"));
+        cJSON_Delete(document);
+        clear_folder();
+    }
+}
+
+static void test_the_same_document_gives_the_same_files(void **state) {
+    (void)state;
+    static const char *const suffixes[] = {".dat", ".gp"};
+    const char *note;
+    char *first[10] = {NULL};
+    cJSON *document = ab_test_fixture("lenet5");
+    for (int round = 0; round < 2; round++) {
+        write_plots(document, false, &note);
+        for (size_t i = 0; i < 10; i++) {
+            char *text = ab_test_read(in_folder(names[i / 2], suffixes[i % 2]));
+            assert_non_null(text);
+            if (round == 0)
+                first[i] = text;
+            else
+                assert_string_equal(text, first[i]);
+            if (round == 1) free(text);
+        }
+    }
+    for (size_t i = 0; i < 10; i++) free(first[i]);
+    cJSON_Delete(document);
+    clear_folder();
+}
+
+/* Without its quoted strings and comments a script of the hostile document is letter for letter that of a harmless one. */
+static void strip_strings(char *script) {
+    char *to = script;
+    bool inside = false, comment = false;
+    for (const char *from = script; *from; from++) {
+        if (*from == '\n') comment = false;
+        if (*from == '#' && !inside) comment = true;
+        if (*from == '\'' && !comment) inside = !inside; /* '' closes and opens again */
+        if (!inside && !comment && *from != '\'') *to++ = *from;
+    }
+    *to = '\0';
+    assert_false(inside);
+}
+
+static void tame(cJSON *value) {
+    if (cJSON_IsString(value)) {
+        static const char *const kept[] = {"O0",  "O2", "O3", "weight_gradient", "activation_gradient",
+                                           "fp16"};
+        for (size_t i = 0; i < AB_COUNT_OF(kept); i++)
+            if (strcmp(value->valuestring, kept[i]) == 0) return;
+        char *text = strdup(value->valuestring);
+        for (char *c = text; *c; c++)
+            if (strchr("'\"`\n\\{}@#%$|=+\x1b\r", *c)) *c = 'x';
+        cJSON_SetValuestring(value, text);
+        free(text);
+    }
+    for (cJSON *child = value->child; child; child = child->next) tame(child);
+}
+
+static char *stripped_script(const char *name) {
+    char *script = ab_test_read(in_folder(name, ".gp"));
+    assert_non_null(script);
+    for (const unsigned char *c = (const unsigned char *)script; *c; c++)
+        if (*c < 0x20 && *c != '\n') fail_msg("control character 0x%02x in %s.gp", *c, name);
+    strip_strings(script);
+    return script;
+}
+
+static void test_no_string_of_a_document_is_a_command(void **state) {
+    (void)state;
+    const char *note = NULL;
+    char *hostile[5];
+    cJSON *document = ab_test_fixture("hostile");
+    write_plots(document, true, &note);
+    assert_false(exists("pwned", ""));
+    for (size_t i = 0; i < AB_COUNT_OF(names); i++) hostile[i] = stripped_script(names[i]);
+    tame(document);
+    write_plots(document, false, &note);
+    for (size_t i = 0; i < AB_COUNT_OF(names); i++) {
+        char *tamed = stripped_script(names[i]);
+        assert_string_equal(hostile[i], tamed);
+        free(tamed);
+        free(hostile[i]);
+    }
+    cJSON_Delete(document);
+    clear_folder();
+}
+
+/* Adds copies of the last cell under new ids. */
+static void add_cells(cJSON *document, int count) {
+    cJSON *cells = member(document, "cells");
+    for (int i = 0; i < count; i++) {
+        char id[32];
+        cJSON *copy = cJSON_Duplicate(cJSON_GetArrayItem(cells, cJSON_GetArraySize(cells) - 1), 1);
+        snprintf(id, sizeof id, "copy%d", i);
+        cJSON_ReplaceItemInObject(copy, "id", cJSON_CreateString(id));
+        cJSON_AddItemToArray(cells, copy);
+    }
+}
+
+static void test_many_cells_go_to_several_pages(void **state) {
+    (void)state;
+    const char *note;
+    cJSON *document = ab_test_fixture("lenet5");
+    add_cells(document, 8); /* 13 cells without the twin */
+    write_plots(document, false, &note);
+    assert_true(exists("gradients-3", ".gp") && !exists("gradients-4", ".gp"));
+    assert_true(exists("cost-2", ".gp") && !exists("cost-3", ".gp"));
+    assert_true(exists("loss-2", ".gp") && !exists("loss-3", ".gp"));
+    char *script = ab_test_read(in_folder("gradients-3", ".gp"));
+    assert_non_null(strstr(script, "page_note = ' (3 of 3)'"));
+    assert_non_null(strstr(script, "name = 'gradients-3'"));
+    free(script);
+    cJSON_Delete(document);
+    clear_folder();
+}
+
+static void test_a_document_without_data_has_no_plots(void **state) {
+    (void)state;
+    const char *note;
+    cJSON *document = cJSON_Parse("{\"cells\": [{\"status\": \"pending\"}]}");
+    assert_int_equal(write_plots(document, true, &note), 0);
+    assert_int_equal(clear_folder(), 0);
+    cJSON_Delete(document);
+}
+
+/* The histogram in the data file is that of the document: percent of the non-zero values by exponent. */
+static void test_the_data_of_the_histogram_follow_from_the_record(void **state) {
+    (void)state;
+    const char *note;
+    cJSON *document = ab_test_fixture("lenet5");
+    const cJSON *tensor, *tensors = member(member(member(document, "cells")->child, "probes"), "tensors");
+    double expected = 0, nonzero = 0;
+    cJSON_ArrayForEach(tensor, tensors) {
+        if (strcmp(text_of(tensor, "kind"), "weight_gradient") != 0) continue;
+        const cJSON *exponents = member(tensor, "exponents");
+        int at = -13 - (int)number_of(exponents, "first");
+        const cJSON *count = cJSON_GetArrayItem(member(exponents, "counts"), at);
+        if (count) expected += count->valuedouble;
+        nonzero += number_of(tensor, "nonzero");
+    }
+    write_plots(document, false, &note);
+    char *data = ab_test_read(in_folder("gradients", ".dat"));
+    const char *line = strstr(data, "\n-13 ");
+    assert_non_null(line);
+    assert_true(fabs(strtod(line + 5, NULL) - 100 * expected / nonzero) < 1e-6);
+    free(data);
+    cJSON_Delete(document);
+    clear_folder();
+}
+
+static void test_an_unwritable_folder_is_named(void **state) {
+    (void)state;
+    int rendered;
+    const char *note;
+    cJSON *document = ab_test_fixture("tiny");
+    assert_int_equal(ab_plots_write(document, "/dev/null/plots", &rendered, &note), AB_OUTPUT);
+    assert_non_null(strstr(ab_error_message(), "/dev/null/plots"));
+    cJSON_Delete(document);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_without_gnuplot_data_and_scripts_are_complete),
+        cmocka_unit_test(test_gnuplot_draws_every_plot_of_every_document),
+        cmocka_unit_test(test_the_same_document_gives_the_same_files),
+        cmocka_unit_test(test_no_string_of_a_document_is_a_command),
+        cmocka_unit_test(test_many_cells_go_to_several_pages),
+        cmocka_unit_test(test_a_document_without_data_has_no_plots),
+        cmocka_unit_test(test_the_data_of_the_histogram_follow_from_the_record),
+        cmocka_unit_test(test_an_unwritable_folder_is_named),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

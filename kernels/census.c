@@ -7,6 +7,7 @@
 #include "kernels/vec_census.h"
 
 #include <stdalign.h>
+#include <stdbool.h>
 #include <string.h>
 
 enum {
@@ -121,13 +122,13 @@ typedef struct source {
 static const float *widened(source *s, int64_t first, int64_t n) {
     size_t size = (size_t)s->format->storage_bytes;
     const unsigned char *from = s->data + first * s->stride * (int64_t)size;
-    unsigned char gathered[AB_CENSUS_BLOCK * sizeof(double)];
-    if (s->stride == 1 && s->format == &ab_format_fp32) return (const float *)(const void *)from;
-    if (s->stride != 1) {
-        for (int64_t i = 0; i < n; i++) memcpy(gathered + (size_t)i * size, from + i * s->stride * (int64_t)size, size);
-        from = gathered;
-    }
-    ab_widen(s->values, from, s->format, n);
+    alignas(double) unsigned char gathered[AB_CENSUS_BLOCK * sizeof(double)];
+    bool aligned = (uintptr_t)from % size == 0;
+    if (s->stride == 1 && aligned && s->format == &ab_format_fp32) return (const float *)(const void *)from;
+    if (s->stride == 1 && !aligned) memcpy(gathered, from, (size_t)n * size);
+    for (int64_t i = 0; s->stride != 1 && i < n; i++)
+        memcpy(gathered + (size_t)i * size, from + i * s->stride * (int64_t)size, size);
+    ab_widen(s->values, s->stride == 1 && aligned ? from : gathered, s->format, n);
     return s->values;
 }
 

@@ -441,6 +441,14 @@ static dnnl_primitive_desc_t find_conv(const ab_pass_spec *spec, ab_pass_kind ki
     return pd;
 }
 
+/* Half "brg" kernels multiply channels in pairs; of an odd number they multiply a neighbour's value by zero, which turns
+ * an infinity there into NaN here. */
+static bool spreads_infinities(const ab_pass_spec *spec, const_dnnl_primitive_desc_t pd) {
+    int64_t summed = spec->kind == AB_PASS_FORWARD ? spec->conv.window.channels : spec->conv.out_channels;
+    return spec->operands != &ab_format_fp32 && summed / spec->conv.groups % 2 != 0 &&
+           begins(name_of(pd), "brg");
+}
+
 static ab_status make_conv(const ab_pass_spec *spec, ab_pass **pass) {
     *pass = NULL;
     AB_TRY(start_library());
@@ -450,7 +458,7 @@ static ab_status make_conv(const ab_pass_spec *spec, ab_pass **pass) {
     dnnl_primitive_desc_t pd = NULL, hint = backward ? find_conv(spec, AB_PASS_FORWARD, NULL) : NULL;
     if (backward && !hint) return AB_OK;
     pd = find_conv(spec, spec->kind, hint);
-    if (!pd) goto out;
+    if (!pd || spreads_infinities(spec, pd)) goto out;
     AB_TRY_GOTO(check(
         weights_desc(&plain, SLOT_B, &spec->conv, weights_pass ? dnnl_f32 : type_of(spec->operands), true),
         "cannot describe weights"));

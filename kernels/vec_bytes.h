@@ -188,14 +188,11 @@ static inline void bytes_count_bits(uint64_t count[8], bytes v, unsigned weight)
 #if defined(__AVX512BITALG__) && defined(__GFNI__)
     /* The 8 x 8 bit matrix of each group of 8 bytes is transposed, so that a byte holds all eight copies of a bit. */
     const bytes unit = _mm512_set1_epi64((long long)0x8040201008040201);
-    bytes per_byte = _mm512_popcnt_epi8(_mm512_gf2p8affine_epi64_epi8(unit, v, 0));
-    uint8_t part[64];
-    bytes_store(part, per_byte);
-    for (int b = 0; b < 8; b++) {
-        unsigned sum = 0;
-        for (int i = b; i < 64; i += 8) sum += part[i];
-        count[b] += (uint64_t)sum * weight;
-    }
+    bytes v512 = _mm512_popcnt_epi8(_mm512_gf2p8affine_epi64_epi8(unit, v, 0)); /* a byte is at most 8 */
+    __m256i v256 = _mm256_add_epi8(_mm512_castsi512_si256(v512), _mm512_extracti64x4_epi64(v512, 1));
+    __m128i v128 = _mm_add_epi8(_mm256_castsi256_si128(v256), _mm256_extracti128_si256(v256, 1));
+    uint64_t sums = (uint64_t)_mm_cvtsi128_si64(_mm_add_epi8(v128, _mm_unpackhi_epi64(v128, v128)));
+    for (int b = 0; b < 8; b++) count[b] += (sums >> 8 * b & 255) * weight;
 #else
     for (int b = 7; b >= 0; b--) {
 #if defined(__AVX512BW__)

@@ -97,7 +97,7 @@ _Static_assert(sizeof(state) <= AB_CENSUS_STATE, "AB_CENSUS_STATE");
 /* Class of the top seven mantissa bits << 6: below 1.75, to 1.8125, to 1.875, above. Where those bits do not decide, that
  * is next to 2 and, with `ties`, at 1 and 1.8125, all low bits are set (SINGLE). */
 #if defined(__AVX512VBMI__)
-static inline bytes class_codes(bytes mantissa, bool ties) {
+static AB_FORCE_INLINE bytes class_codes(bytes mantissa, bool ties) {
     const bytes low = _mm512_zextsi128_si512(_mm_cvtsi32_si128(ties ? SINGLE : 0));
     const bytes high = _mm512_set_epi64((long long)0xffc0c0c0c0c0c0c0, (long long)0xc0c0c0c0c0c0c0c0,
                                         ties ? (long long)0x80808080808080bf : (long long)0x8080808080808080,
@@ -105,7 +105,7 @@ static inline bytes class_codes(bytes mantissa, bool ties) {
     return _mm512_permutex2var_epi8(low, mantissa, high);
 }
 #else
-static inline bytes class_codes(bytes mantissa, bool ties) {
+static AB_FORCE_INLINE bytes class_codes(bytes mantissa, bool ties) {
     static const uint8_t by_nibble[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x40, 0x80, 0xc0, 0xc0};
     const bytes single = bytes_set8(SINGLE);
 #if defined(__AVX512BW__)
@@ -124,7 +124,7 @@ static inline bytes class_codes(bytes mantissa, bool ties) {
 }
 #endif
 
-static inline void pack_chunk(summary *s, const float *x, bytes base, bool ties, uint8_t *index) {
+static AB_FORCE_INLINE void pack_chunk(summary *s, const float *x, bytes base, bool ties, uint8_t *index) {
     enum { SUMS = AB_CENSUS_LANES / VEC_FLOATS };
     floats a = floats_load(x), b = floats_load(x + VEC_FLOATS);
     floats c = floats_load(x + 2 * VEC_FLOATS), d = floats_load(x + 3 * VEC_FLOATS);
@@ -152,7 +152,7 @@ static inline void pack_chunk(summary *s, const float *x, bytes base, bool ties,
 }
 
 /* One tile. `after` may not be `before`: a tile may have to be packed twice. */
-static inline void pack_chunks(const summary *before, summary *after, const float *x, int base, bool ties,
+static AB_FORCE_INLINE void pack_chunks(const summary *before, summary *after, const float *x, int base, bool ties,
                                uint8_t *index) {
     const bytes window = bytes_set8(base);
     summary s = *before;
@@ -161,11 +161,11 @@ static inline void pack_chunks(const summary *before, summary *after, const floa
     *after = s;
 }
 
-static void pack_plain_tile(const summary *before, summary *after, const float *x, int base, uint8_t *index) {
+static AB_NOINLINE void pack_plain_tile(const summary *before, summary *after, const float *x, int base, uint8_t *index) {
     pack_chunks(before, after, x, base, false, index);
 }
 
-static void pack_tile_with_ties(const summary *before, summary *after, const float *x, int base, uint8_t *index) {
+static AB_NOINLINE void pack_tile_with_ties(const summary *before, summary *after, const float *x, int base, uint8_t *index) {
     pack_chunks(before, after, x, base, true, index);
 }
 
@@ -177,7 +177,7 @@ static bool any_half_zero(bytes half_min) {
 
 /* ---- adding bit planes ------------------------------------------------------------------------------------- */
 
-static inline planes planes_of(bytes index, const one_hot *group) {
+static AB_FORCE_INLINE planes planes_of(bytes index, const one_hot *group) {
     planes p;
     p.all = one_hot_of(group, index);
     p.upper = bytes_keep(p.all, index);
@@ -187,7 +187,7 @@ static inline planes planes_of(bytes index, const one_hot *group) {
 }
 
 /* *sum = a + b + *sum without carries; returns the carries. */
-static inline planes add_planes(planes *sum, const planes *a, const planes *b) {
+static AB_FORCE_INLINE planes add_planes(planes *sum, const planes *a, const planes *b) {
     planes carry = {bytes_carry(a->all, b->all, sum->all), bytes_carry(a->upper, b->upper, sum->upper),
                     bytes_carry(a->lower, b->lower, sum->lower), bytes_carry(a->both, b->both, sum->both)};
     sum->all = bytes_sum(a->all, b->all, sum->all);
@@ -205,7 +205,7 @@ typedef struct listing {
 } listing;
 
 /* Three places are stored always, which is cheaper than a branch nobody can predict: few chunks have more. */
-static inline void list_outside(listing *list, bytes index, int first) {
+static AB_FORCE_INLINE void list_outside(listing *list, bytes index, int first) {
     const uint64_t top = UINT64_C(1) << 63; /* for counting zeros of 0 */
     bytes place = bytes_and(index, bytes_set8(0x3f));
     uint64_t mask = bytes_mask_at_least(place, bytes_set8(list->limit)) & ~bytes_mask_equal(place, bytes_set8(ZERO));
@@ -217,7 +217,7 @@ static inline void list_outside(listing *list, bytes index, int first) {
 }
 
 /* Adds four chunks to the two lowest levels; returns what goes to the level of weight 4. `list` may be NULL. */
-static inline planes add_four(planes *tree, const uint8_t *index, const one_hot *group, listing *list, int first) {
+static AB_FORCE_INLINE planes add_four(planes *tree, const uint8_t *index, const one_hot *group, listing *list, int first) {
     planes carry[2];
     for (int i = 0; i < 2; i++) {
         bytes even = bytes_load(index + 2 * i * CHUNK), odd = bytes_load(index + (2 * i + 1) * CHUNK);
@@ -232,7 +232,7 @@ static inline planes add_four(planes *tree, const uint8_t *index, const one_hot 
 }
 
 /* Adds a tile to the levels of weight 1 to 8; returns what goes to weight 16. */
-static inline planes add_tile(planes tree[LEVELS], const uint8_t *index, int start, listing *list, int first) {
+static AB_FORCE_INLINE planes add_tile(planes tree[LEVELS], const uint8_t *index, int start, listing *list, int first) {
     const one_hot group = one_hot_from(start);
     planes low[2] = {tree[0], tree[1]};
     planes four[4], eight[2];
@@ -244,11 +244,11 @@ static inline planes add_tile(planes tree[LEVELS], const uint8_t *index, int sta
     return add_planes(&tree[3], &eight[0], &eight[1]);
 }
 
-static planes add_tile_and_list(planes tree[LEVELS], const uint8_t *index, listing *list, int first) {
+static AB_NOINLINE planes add_tile_and_list(planes tree[LEVELS], const uint8_t *index, listing *list, int first) {
     return add_tile(tree, index, 0, list, first);
 }
 
-static planes add_tile_only(planes tree[LEVELS], const uint8_t *index, int start) {
+static AB_NOINLINE planes add_tile_only(planes tree[LEVELS], const uint8_t *index, int start) {
     return add_tile(tree, index, start, NULL, 0);
 }
 
@@ -260,7 +260,7 @@ static void count_planes(uint64_t count[4][8], const planes *p, unsigned weight)
 }
 
 /* Adds a block's tiles from weight 16 upwards and counts what leaves the top. */
-static void add_sixteens(state *s, int group) {
+static AB_NOINLINE void add_sixteens(state *s, int group) {
     planes *tree = s->tree[group];
     planes *part = s->sixteens[group];
     int level = TILE_LEVELS;
@@ -325,7 +325,7 @@ static void choose_window(state *s, const float *x) {
 /* ---- one block --------------------------------------------------------------------------------------------- */
 
 /* Counts value by value. Those of common exponents go through a table by the top 11 mantissa bits. */
-static void count_listed(state *s, const float *x, int n) {
+static AB_NOINLINE void count_listed(state *s, const float *x, int n) {
     for (int i = 0; i < n; i++) {
         int place = (s->list[i] & ~(CHUNK - 1)) | s->origin[s->list[i] & (CHUNK - 1)];
         uint32_t magnitude = magnitude_of(x[place]), field = magnitude >> 23;

@@ -8,10 +8,9 @@
 #define AB_PROBES_PROBE_H
 
 #include "kernels/format.h"
+#include "probes/watch.h"
 
 AB_BEGIN_DECLS
-
-typedef enum ab_probe_role { AB_ROLE_WEIGHT_GRADIENT, AB_ROLE_ACTIVATION_GRADIENT } ab_probe_role;
 
 /* A tensor that can be seen; its number is its place in the setup's array. */
 typedef struct ab_probe_tensor {
@@ -21,11 +20,28 @@ typedef struct ab_probe_tensor {
     bool cast; /* these values are cast to the half format; false: they stay fp32 */
 } ab_probe_tensor;
 
+/* A trained parameter as the optimizer sees it. */
+typedef struct ab_probe_param {
+    const char *name, *layer; /* "conv1.weight", "conv1"; borrowed */
+    int64_t count;
+    const ab_format *format, *state_format; /* the weight (a master, where there is one) and its states */
+} ab_probe_param;
+
+typedef struct ab_probe_optimizer {
+    double lr, weight_decay, beta1, beta2, eps;
+    int second_moment; /* which state is Adam's v; -1: there is none */
+} ab_probe_optimizer;
+
 typedef struct ab_probe_setup {
-    const ab_probe_tensor *tensor; /* borrowed for the probe's life */
+    const ab_probe_tensor *tensor; /* borrowed for the probe's life, like `param` */
     int tensors;
     int threads;           /* see() is called with thread in [0, threads) */
     const ab_format *half; /* counts are against this format's range */
+    const ab_probe_param *param;
+    int params;
+    ab_probe_optimizer optimizer;
+    int64_t steps; /* of the whole run, probed or not; 0: unknown */
+    uint64_t seed; /* of what a probe samples */
 } ab_probe_setup;
 
 /* Where a report goes: a tree of objects and arrays. key is NULL inside arrays. */
@@ -33,24 +49,38 @@ typedef struct ab_probe_sink {
     void (*begin_object)(struct ab_probe_sink *self, const char *key);
     void (*begin_array)(struct ab_probe_sink *self, const char *key);
     void (*end)(struct ab_probe_sink *self);
-    void (*text)(struct ab_probe_sink *self, const char *key, const char *value);
+    void (*text)(struct ab_probe_sink *self, const char *key, const char *value); /* NULL becomes null */
     void (*boolean)(struct ab_probe_sink *self, const char *key, bool value);
     void (*integer)(struct ab_probe_sink *self, const char *key, int64_t value);
     void (*number)(struct ab_probe_sink *self, const char *key, double value); /* not finite becomes null */
     void (*integers)(struct ab_probe_sink *self, const char *key, const int64_t *value, int64_t count);
 } ab_probe_sink;
 
+/* All functions but create, destroy and report may be NULL. */
 typedef struct ab_probe_kind {
     const char *name, *text;
+    bool standard;  /* one of --probes default */
+    unsigned roles; /* AB_SEES_...: the tensors that see() is called with */
     ab_status (*create)(const ab_probe_setup *setup, void **state);
-    void (*destroy)(void *state);
+    void (*destroy)(void *state); /* NULL is a no-op */
+    void (*begin)(void *state, int64_t step, double loss_scale);
     void (*see)(void *state, int tensor, int thread, const float *values, int64_t n);
-    void (*step_end)(void *state, int64_t step);      /* all values of this probed step have been seen */
+    void (*ran)(void *state, const ab_op_run *run);
+    void (*update)(void *state, const ab_update_block *block);
+    void (*step_end)(void *state, int64_t step);      /* all of this probed step has been seen */
     void (*report)(void *state, ab_probe_sink *sink); /* writes keys into the object that is open */
 } ab_probe_kind;
 
 int ab_probe_count(void);
 const ab_probe_kind *ab_probe_at(int i);
+
+/* Sets of probes: bit i is ab_probe_at(i). */
+enum { AB_MAX_PROBES = 64 };
+uint64_t ab_probes_all(void);
+uint64_t ab_probes_standard(void);
+
+/* The probe called `name`; AB_USAGE with the nearest name otherwise. */
+AB_MUST_CHECK ab_status ab_probe_find(const char *name, int *index);
 
 AB_END_DECLS
 

@@ -15,11 +15,7 @@ enum { LABEL_TEXT = 160 };
 
 /* ---- lines ----------------------------------------------------------------------------------------------- */
 
-static ab_status add_line(ab_grid_lines *lines, ab_tone tone, const char *format, ...) AB_PRINTF(3, 4);
-
-/* The arguments must be clean. */
-static ab_status add_line(ab_grid_lines *lines, ab_tone tone, const char *format, ...) {
-    va_list args;
+static ab_status append_line(ab_grid_lines *lines, ab_tone tone, const char *text) {
     if (lines->count == lines->room) {
         int room = 2 * lines->room + 8;
         ab_grid_line *line = realloc(lines->line, (size_t)room * sizeof *line);
@@ -29,10 +25,20 @@ static ab_status add_line(ab_grid_lines *lines, ab_tone tone, const char *format
     }
     ab_grid_line *line = &lines->line[lines->count++];
     line->tone = tone;
-    va_start(args, format);
-    vsnprintf(line->text, sizeof line->text, format, args);
-    va_end(args);
+    snprintf(line->text, sizeof line->text, "%s", text);
     return AB_OK;
+}
+
+static ab_status add_line(ab_grid_lines *lines, ab_tone tone, const char *format, ...) AB_PRINTF(3, 4);
+
+/* The arguments must be clean. */
+static ab_status add_line(ab_grid_lines *lines, ab_tone tone, const char *format, ...) {
+    char text[AB_GRID_LINE];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return append_line(lines, tone, text);
 }
 
 /* A cleaned copy of a string of the document in a buffer of the caller. */

@@ -136,7 +136,7 @@ static ab_status write_panel(const cJSON *document, const cJSON *cell, int panel
     char text[AB_PLOT_LABEL];
     const cJSON *tensors = ab_json_at(cell, "probes.tensors");
     int count = list_layers(cell, NULL);
-    const char **name = malloc((size_t)(count + 1) * sizeof *name);
+    const char **name = calloc((size_t)count + 1, sizeof *name);
     if (!name) return ab_fail(AB_NO_MEMORY, "out of memory while plotting %d layers", count);
     list_layers(cell, name);
     write_texts(document, cell, panel, script);

@@ -44,7 +44,7 @@ typedef struct series {
 static ab_status read_series(const cJSON *cell, series *s) {
     const cJSON *loss, *losses = ab_json_at(cell, "loss");
     int n = cJSON_GetArraySize(losses), i = 0;
-    s->loss = malloc((size_t)(n ? n : 1) * sizeof *s->loss);
+    s->loss = calloc((size_t)n + 1, sizeof *s->loss);
     if (!s->loss) return ab_fail(AB_NO_MEMORY, "out of memory while plotting losses");
     cJSON_ArrayForEach(loss, losses) s->loss[i++] = cJSON_IsNumber(loss) ? loss->valuedouble : (double)NAN;
     s->count = n;

@@ -128,7 +128,10 @@ char *ab_text_gap(char *text, double gap) {
 
 char *ab_text_percent(char *text, double share) {
     double percent = 100 * share;
-    if (percent > 0 && percent < 0.01) return memcpy(text, "<0.01", 6);
+    if (percent > 0 && percent < 0.01) {
+        snprintf(text, AB_TEXT_NUMBER, "<0.01");
+        return text;
+    }
     return fixed(text, percent, percent == 0 ? 0 : percent < 9.995 ? 2 : 1, "");
 }
 

@@ -5,6 +5,7 @@
 #include "bench/cmd/cmd.h"
 #include "kernels/core/log.h"
 #include "kernels/core/nearest.h"
+#include "kernels/core/parallel.h"
 
 #include <errno.h>
 #include <math.h>
@@ -13,13 +14,12 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_THREADS = 1024 };
-
 /* What was asked for. */
 typedef struct request {
     ab_inspect_request inspect; /* file[] and pattern[] point into `word` */
     const char **word;          /* owned; room for all arguments twice */
     const char *scale, *ftz, *json, *plot, *color, *threads;
+    int lanes;
     bool help;
 } request;
 
@@ -41,7 +41,7 @@ static void print_help(void) {
          "  --json FILE         write the counts and the advice as JSON; - is stdout, in place of the text\n"
          "  --plot DIR          write the histogram's data and script to DIR, and a picture if gnuplot is "
          "there\n"
-         "  --threads N         threads (default: as many as OpenMP offers); results do not depend on it\n"
+         "  --threads N         threads (default: as many as processors); results do not depend on it\n"
          "  --color WHEN        auto (default), always or never; NO_COLOR is honoured\n"
          "  --help              this text");
 }
@@ -151,8 +151,8 @@ static ab_status parse_ftz(const char *text, ab_ftz *ftz) {
 static ab_status parse_threads(const char *text, int *threads) {
     char *end = NULL;
     long value = strtol(text, &end, 10);
-    if (end == text || *end || value < 1 || value > MOST_THREADS)
-        return ab_fail(AB_USAGE, "--threads: expected 1..%d, found '%.60s'", MOST_THREADS, text);
+    if (end == text || *end || value < 1 || value > AB_PARALLEL_MAX_LANES)
+        return ab_fail(AB_USAGE, "--threads: expected 1..%d, found '%.60s'", AB_PARALLEL_MAX_LANES, text);
     *threads = (int)value;
     return AB_OK;
 }
@@ -176,8 +176,8 @@ static ab_status finish_request(request *r, bool *color) {
     AB_TRY(parse_scale(r->scale, &inspect->scale));
     AB_TRY(parse_ftz(r->ftz, &inspect->ftz));
     AB_TRY(parse_color(r->color, color));
-    inspect->threads = omp_get_max_threads();
-    if (r->threads) AB_TRY(parse_threads(r->threads, &inspect->threads));
+    r->lanes = omp_get_max_threads() < AB_PARALLEL_MAX_LANES ? omp_get_max_threads() : AB_PARALLEL_MAX_LANES;
+    if (r->threads) AB_TRY(parse_threads(r->threads, &r->lanes));
     if (r->json && !r->json[0]) return ab_fail(AB_USAGE, "--json: expected a file name or -, found ''");
     if (r->plot && !r->plot[0]) return ab_fail(AB_USAGE, "--plot: expected a folder, found ''");
     for (size_t i = 0; i < AB_COUNT_OF(usual) && (i > 0 || inspect->formats == 0); i++)
@@ -267,8 +267,10 @@ ab_status ab_cmd_inspect(int argc, char **argv) {
     }
     AB_TRY_GOTO(finish_request(&r, &color));
     AB_TRY_GOTO(ab_inspect_select(&r.inspect, &selection));
+    AB_TRY_GOTO(ab_parallel_start(r.lanes));
     status = inspect(&r, &selection, color);
 out:
+    ab_parallel_stop();
     ab_inspect_selection_free(&selection);
     free(r.word);
     return status;

@@ -1,12 +1,12 @@
-/* Counting a tensor: every lane of its blocks has a census of its own, and they are added up by lane numbers, so that the sums
+/* Counting a tensor: every chunk of its blocks has a census of its own, and they are added up in the order of the chunks, so that the sums
  * come out the same on any number of threads. Predictions are left to whatif.h. */
 #include "bench/inspect/inspect.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static void see(void *context, int lane, const ab_tensor_block *block) {
-    ab_inspect_count *count = (ab_inspect_count *)context + lane;
+static void see(void *context, int chunk, const ab_tensor_block *block) {
+    ab_inspect_count *count = (ab_inspect_count *)context + chunk;
     ab_census_add_stored(&count->census, block->data, block->format, block->n);
     count->load_flushed += block->load_flushed;
     count->load_overflowed += block->load_overflowed;
@@ -23,15 +23,15 @@ void ab_inspect_merge(ab_inspect_count *into, const ab_inspect_count *from) {
     into->load_overflowed += from->load_overflowed;
 }
 
-ab_status ab_inspect_tensor(const ab_inspect_pick *pick, int threads, ab_inspect_count *count) {
-    int lanes = ab_tensorfile_lanes(pick->entry);
-    ab_inspect_count *lane = malloc((size_t)(lanes > 0 ? lanes : 1) * sizeof *lane);
-    if (!lane) return ab_fail(AB_NO_MEMORY, "out of memory for counts");
-    for (int i = 0; i < lanes; i++) clear(&lane[i]);
-    ab_block_visitor visitor = {.context = lane, .threads = threads, .see = see};
+ab_status ab_inspect_tensor(const ab_inspect_pick *pick, ab_inspect_count *count) {
+    int chunks = ab_tensorfile_chunks(pick->entry);
+    ab_inspect_count *chunk = malloc((size_t)(chunks > 0 ? chunks : 1) * sizeof *chunk);
+    if (!chunk) return ab_fail(AB_NO_MEMORY, "out of memory for counts");
+    for (int i = 0; i < chunks; i++) clear(&chunk[i]);
+    ab_block_visitor visitor = {.context = chunk, .see = see};
     ab_status status = ab_tensorfile_stream(pick->file, pick->entry, &visitor);
     clear(count);
-    for (int i = 0; i < lanes; i++) ab_inspect_merge(count, &lane[i]);
-    free(lane);
+    for (int i = 0; i < chunks; i++) ab_inspect_merge(count, &chunk[i]);
+    free(chunk);
     return status;
 }

@@ -51,7 +51,7 @@ static ab_status count_all(ab_inspect_result *result, FILE *json) {
     for (int i = 0; i < result->selection->picks && status == AB_OK; i++) {
         ab_census_totals totals;
         result->row[i].pick = result->selection->pick[i];
-        status = ab_inspect_tensor(&result->row[i].pick, result->request->threads, count);
+        status = ab_inspect_tensor(&result->row[i].pick, count);
         if (status != AB_OK) break;
         ab_census_total(&count->census, &totals);
         predict(result, count, &totals, &result->row[i]);

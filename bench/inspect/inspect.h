@@ -34,7 +34,6 @@ typedef struct ab_inspect_request {
     int formats;
     float scale; /* for the table; any positive normal fp32 number */
     ab_ftz ftz;
-    int threads;
 } ab_inspect_request;
 
 /* ---- which tensors --------------------------------------------------------------------------------------- */
@@ -65,8 +64,8 @@ typedef struct ab_inspect_count {
     int64_t load_overflowed; /* infinities among them that are finite in the file */
 } ab_inspect_count;
 
-/* Counts one tensor. */
-AB_MUST_CHECK ab_status ab_inspect_tensor(const ab_inspect_pick *pick, int threads, ab_inspect_count *count);
+/* Counts one tensor, on the lanes of ab_parallel_start. */
+AB_MUST_CHECK ab_status ab_inspect_tensor(const ab_inspect_pick *pick, ab_inspect_count *count);
 
 /* into += from. */
 void ab_inspect_merge(ab_inspect_count *into, const ab_inspect_count *from);

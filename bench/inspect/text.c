@@ -88,22 +88,22 @@ static const char *range_text(const ab_inspect_advice *a, char text[NUMBER]) {
 }
 
 /* Which tensors set the ends of the range, or why there is none. */
-static void print_deciding(FILE *out, const ab_inspect_result *result, const ab_inspect_every *every) {
+static void print_deciding(FILE *out, const ab_inspect_result *result, const ab_inspect_every *every,
+                           int pad) {
     char label[AB_TENSORFILE_TEXT];
     const ab_inspect_advice *a = &every->advice;
-    bool low = every->low_row >= 0 && a->k_lo > AB_INSPECT_MIN,
-         high = every->high_row >= 0 && a->k_hi < AB_INSPECT_MAX;
-    if (low && a->k_lo > AB_INSPECT_MAX)
-        fprintf(out, "  %s needs more than 2^%d", ab_inspect_label(result, every->low_row, label),
-                AB_INSPECT_MAX);
-    else if (low)
-        fprintf(out, "  %s needs 2^%d", ab_inspect_label(result, every->low_row, label), a->k_lo);
+    bool low = every->low_row >= 0 && a->k_lo > AB_INSPECT_MIN;
+    bool high = every->high_row >= 0 && a->k_hi < AB_INSPECT_MAX;
+    if (low || high) fprintf(out, "%*s", pad + 2, "");
+    if (low)
+        fprintf(out, "%s needs %s2^%d", ab_inspect_label(result, every->low_row, label),
+                a->k_lo > AB_INSPECT_MAX ? "more than " : "",
+                a->k_lo > AB_INSPECT_MAX ? AB_INSPECT_MAX : a->k_lo);
+    if (low && high) fputs(", ", out);
     if (high && a->k_hi < AB_INSPECT_MIN)
-        fprintf(out, "%s %s overflows at every scale", low ? "," : " ",
-                ab_inspect_label(result, every->high_row, label));
+        fprintf(out, "%s overflows at every scale", ab_inspect_label(result, every->high_row, label));
     else if (high)
-        fprintf(out, "%s %s overflows at 2^%d", low ? "," : " ",
-                ab_inspect_label(result, every->high_row, label), a->k_hi + 1);
+        fprintf(out, "%s overflows at 2^%d", ab_inspect_label(result, every->high_row, label), a->k_hi + 1);
 }
 
 static void print_advice(FILE *out, const ab_inspect_result *result) {
@@ -114,9 +114,9 @@ static void print_advice(FILE *out, const ab_inspect_result *result) {
         AB_INSPECT_FLUSHED_PER_MILLE / 10.0, "format", "for every tensor", "for all pooled", "decided by");
     for (int f = 0; f < result->request->formats; f++) {
         char every[NUMBER], pooled[NUMBER];
-        fprintf(out, "  %-10s %-18s %-18s", result->request->format[f]->name,
+        fprintf(out, "  %-10s %-18s %s", result->request->format[f]->name,
                 range_text(&result->every[f].advice, every), range_text(&result->pooled_advice[f], pooled));
-        print_deciding(out, result, &result->every[f]);
+        print_deciding(out, result, &result->every[f], 18 - (int)strlen(pooled));
         fputc('\n', out);
     }
 }
@@ -155,7 +155,8 @@ static layout find_layout(const ab_inspect_result *result, int rows) {
     layout widths = {(int)strlen("tensor"), (int)strlen("shape")};
     char text[AB_TENSORFILE_TEXT];
     for (int i = 0; i < rows; i++) {
-        int name = ab_text_width(ab_inspect_label(result, i, text)), shape = ab_text_width(shape_text(&result->row[i], text));
+        int name = ab_text_width(ab_inspect_label(result, i, text)),
+            shape = ab_text_width(shape_text(&result->row[i], text));
         if (name > widths.name) widths.name = name;
         if (shape > widths.shape) widths.shape = shape;
     }
@@ -193,12 +194,14 @@ static void print_tensors(FILE *out, const ab_inspect_result *result) {
     layout widths = find_layout(result, rows);
     const char *format = result->request->format[0]->name;
     char scale[AB_TEXT_NUMBER];
-    fprintf(out, "\n  %-*s %-8s %-*s %6s %13s  %% of non-zero in %s at scale %s\n", widths.name, "tensor", "dtype", widths.shape,
-            "shape", "zero %", "log2 of", format, ab_text_scale(scale, (double)result->request->scale));
-    fprintf(out, "  %-*s %-8s %-*s %6s %6s %6s %8s %8s %8s  %s\n", widths.name, "", "", widths.shape, "", "", "min", "max", "flushed",
-            "subnorm.", "overfl.", "scales that suit");
+    fprintf(out, "\n  %-*s %-8s %-*s %6s %13s  %% of non-zero in %s at scale %s\n", widths.name, "tensor",
+            "dtype", widths.shape, "shape", "zero %", "log2 of", format,
+            ab_text_scale(scale, (double)result->request->scale));
+    fprintf(out, "  %-*s %-8s %-*s %6s %6s %6s %8s %8s %8s  %s\n", widths.name, "", "", widths.shape, "", "",
+            "min", "max", "flushed", "subnorm.", "overfl.", "scales that suit");
     for (int i = 0; i < rows; i++) print_row(out, result, i, &widths);
-    if (count > rows) fprintf(out, "  ... and %d more: --tensor chooses, --json has them all\n", count - rows);
+    if (count > rows)
+        fprintf(out, "  ... and %d more: --tensor chooses, --json has them all\n", count - rows);
 }
 
 void ab_inspect_print(FILE *out, const ab_inspect_result *result, bool color) {

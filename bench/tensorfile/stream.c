@@ -1,19 +1,15 @@
 /* Streaming a tensor's elements block by block, decoded where they do not lie in the file ready for use. Mapped tensors
- * are shared out to threads; packed ones are unpacked in order on one. Blocks and lanes are the same either way. */
+ * are shared out to threads; packed ones are unpacked in order on one. Blocks and chunks are the same either way. */
 #define _DEFAULT_SOURCE /* madvise */
 
 #include "bench/tensorfile/tensorfile.h"
 #include "kernels/convert.h"
+#include "kernels/core/parallel.h"
 
 #include <math.h>
-#include <omp.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <threads.h>
-
-enum { MOST_THREADS = 64 };
 
 /* ---- decoding one block ---------------------------------------------------------------------------------- */
 
@@ -91,21 +87,19 @@ static int64_t block_count(const ab_tensor_entry *entry) {
     return entry->count / AB_TENSORFILE_BLOCK + (entry->count % AB_TENSORFILE_BLOCK > 0);
 }
 
-int ab_tensorfile_lanes(const ab_tensor_entry *entry) {
+int ab_tensorfile_chunks(const ab_tensor_entry *entry) {
     int64_t blocks = block_count(entry);
-    return blocks < AB_TENSORFILE_LANES ? (int)blocks : AB_TENSORFILE_LANES;
+    return blocks < AB_TENSORFILE_CHUNKS ? (int)blocks : AB_TENSORFILE_CHUNKS;
 }
 
-/* What the threads of one walk share. */
 typedef struct walk {
     const ab_tensorfile *file;
     const ab_block_visitor *visitor;
     decoder decoder;
     int64_t blocks;
-    int64_t room;      /* elements of the largest block, rounded up to keep the stages aligned */
-    uint8_t *scratch;  /* threads * SCRATCH_BYTES * room, or NULL when nothing needs decoding */
-    atomic_int lane;   /* the next that nobody has taken */
-    atomic_int thread; /* how many have started: numbers them */
+    int chunks;
+    int64_t room;     /* elements of the largest block, rounded up to keep the stages aligned */
+    uint8_t *scratch; /* lanes * SCRATCH_BYTES * room, or NULL when nothing needs decoding */
 } walk;
 
 static ab_tensor_block block_at(const walk *w, int64_t index) {
@@ -113,10 +107,10 @@ static ab_tensor_block block_at(const walk *w, int64_t index) {
     return (ab_tensor_block){.first = first, .n = left < AB_TENSORFILE_BLOCK ? left : AB_TENSORFILE_BLOCK};
 }
 
-/* Lanes are as even as whole blocks allow: lane l has the blocks [first_block(l), first_block(l + 1)). */
-static int64_t first_block(const walk *w, int lane) {
-    int64_t each = w->blocks / AB_TENSORFILE_LANES, rest = w->blocks % AB_TENSORFILE_LANES;
-    return lane * each + (lane < rest ? lane : rest);
+/* Chunks are as even as whole blocks allow: chunk c has the blocks [first_block(c), first_block(c + 1)). */
+static int64_t first_block(const walk *w, int chunk) {
+    int64_t each = w->blocks / w->chunks, rest = w->blocks % w->chunks;
+    return chunk * each + (chunk < rest ? chunk : rest);
 }
 
 /* Gives mapped pages back once the walk has crossed into another stretch of the file, so that the resident set stays
@@ -128,36 +122,17 @@ static void release_pages(const ab_tensorfile *file, int64_t from, int64_t to) {
     madvise((uint8_t *)file->mapping + start, (size_t)(to - start), MADV_DONTNEED);
 }
 
-static void walk_lane(const walk *w, int lane, uint8_t *scratch) {
-    int64_t bytes = w->decoder.item_bytes, end = first_block(w, lane + 1);
-    for (int64_t b = first_block(w, lane); b < end; b++) {
+static void walk_chunk(void *argument, int64_t chunk, int lane) {
+    const walk *w = argument;
+    int64_t bytes = w->decoder.item_bytes, end = first_block(w, (int)chunk + 1);
+    uint8_t *scratch = w->scratch ? w->scratch + lane * SCRATCH_BYTES * w->room : NULL;
+    for (int64_t b = first_block(w, (int)chunk); b < end; b++) {
         ab_tensor_block block = block_at(w, b);
         int64_t from = w->decoder.entry->offset + block.first * bytes;
         decode(&w->decoder, w->file->map + from, scratch, w->room, &block);
-        w->visitor->see(w->visitor->context, lane, &block);
+        w->visitor->see(w->visitor->context, (int)chunk, &block);
         release_pages(w->file, from, from + block.n * bytes);
     }
-}
-
-/* One thread: takes lanes until there are none. */
-static int work(void *shared) {
-    walk *w = shared;
-    int thread = atomic_fetch_add(&w->thread, 1);
-    uint8_t *scratch = w->scratch ? w->scratch + thread * SCRATCH_BYTES * w->room : NULL;
-    for (int lane = atomic_fetch_add(&w->lane, 1); lane < AB_TENSORFILE_LANES;
-         lane = atomic_fetch_add(&w->lane, 1))
-        walk_lane(w, lane, scratch);
-    return 0;
-}
-
-/* Threads of C11 and not OpenMP's, which spin when they wait: on a machine that others use too, one that waits for the
- * last lane would take the time of the one that works on it. One that cannot be created is no error: others do its work. */
-static void walk_mapped(walk *w, int threads) {
-    thrd_t helper[MOST_THREADS];
-    int helpers = 0;
-    while (helpers < threads - 1 && thrd_create(&helper[helpers], work, w) == thrd_success) helpers++;
-    work(w);
-    while (helpers > 0) thrd_join(helper[--helpers], NULL);
 }
 
 static ab_status walk_packed(const walk *w) {
@@ -165,13 +140,13 @@ static ab_status walk_packed(const walk *w) {
     void *state = NULL;
     AB_TRY(reader->unpack_begin(w->file, w->decoder.entry, &state));
     ab_status status = AB_OK;
-    for (int lane = 0; lane < AB_TENSORFILE_LANES && status == AB_OK; lane++)
-        for (int64_t b = first_block(w, lane); b < first_block(w, lane + 1) && status == AB_OK; b++) {
+    for (int chunk = 0; chunk < w->chunks && status == AB_OK; chunk++)
+        for (int64_t b = first_block(w, chunk); b < first_block(w, chunk + 1) && status == AB_OK; b++) {
             ab_tensor_block block = block_at(w, b);
             status = reader->unpack(state, w->scratch, block.n * w->decoder.item_bytes);
             if (status != AB_OK) break;
             decode(&w->decoder, w->scratch, w->scratch, w->room, &block);
-            w->visitor->see(w->visitor->context, lane, &block);
+            w->visitor->see(w->visitor->context, chunk, &block);
         }
     ab_status ended = reader->unpack_end(state, status == AB_OK);
     return status != AB_OK ? status : ended;
@@ -181,12 +156,6 @@ static bool needs_scratch(const walk *w) {
     const ab_tensor_entry *entry = w->decoder.entry;
     return entry->packed || w->decoder.swapped || !w->decoder.direct ||
            (uintptr_t)(w->file->map + entry->offset) % (uintptr_t)w->decoder.item_bytes != 0;
-}
-
-static int useful_threads(const walk *w) {
-    int64_t most = w->decoder.entry->packed ? 1 : w->blocks;
-    if (most > MOST_THREADS) most = MOST_THREADS;
-    return w->visitor->threads < most ? w->visitor->threads : (int)(most > 1 ? most : 1);
 }
 
 ab_status ab_tensorfile_stream(const ab_tensorfile *file, const ab_tensor_entry *entry,
@@ -200,8 +169,9 @@ ab_status ab_tensorfile_stream(const ab_tensorfile *file, const ab_tensor_entry 
     decoder_init(&w.decoder, entry);
     w.blocks = block_count(entry);
     w.room = (entry->count < AB_TENSORFILE_BLOCK ? entry->count + 7 : AB_TENSORFILE_BLOCK) / 8 * 8;
-    int threads = useful_threads(&w);
-    size_t bytes = (size_t)w.room * SCRATCH_BYTES * (size_t)threads;
+    w.chunks = ab_tensorfile_chunks(entry);
+    int lanes = entry->packed ? 1 : ab_parallel_lanes();
+    size_t bytes = (size_t)w.room * SCRATCH_BYTES * (size_t)lanes;
     if (bytes > 0 && needs_scratch(&w)) {
         w.scratch = aligned_alloc(64, (bytes + 63) / 64 * 64);
         if (!w.scratch)
@@ -211,19 +181,19 @@ ab_status ab_tensorfile_stream(const ab_tensorfile *file, const ab_tensor_entry 
     if (entry->packed)
         status = walk_packed(&w);
     else
-        walk_mapped(&w, threads);
+        ab_parallel_for(w.chunks, walk_chunk, &w);
     free(w.scratch);
     return status == AB_OK ? AB_OK : ab_fail_prefix(status, "%s: tensor \"%s\"", file->path, name);
 }
 
 /* ---- a whole tensor -------------------------------------------------------------------------------------- */
 
-static void copy_block(void *context, int lane, const ab_tensor_block *block) {
-    (void)lane;
+static void copy_block(void *context, int chunk, const ab_tensor_block *block) {
+    (void)chunk;
     ab_widen((float *)context + block->first, block->data, block->format, block->n);
 }
 
 ab_status ab_tensorfile_read(const ab_tensorfile *file, const ab_tensor_entry *entry, float *dst) {
-    ab_block_visitor copy = {.context = dst, .threads = omp_get_max_threads(), .see = copy_block};
+    ab_block_visitor copy = {.context = dst, .see = copy_block};
     return ab_tensorfile_stream(file, entry, &copy);
 }

@@ -14,13 +14,13 @@
 
 AB_BEGIN_DECLS
 
-/* AB_TENSORFILE_BLOCK: elements of one block; AB_TENSORFILE_LANES: into how many stretches a tensor's blocks are divided.
- * Fixed, so that whatever is summed by lanes does not depend on the number of threads. */
+/* AB_TENSORFILE_BLOCK: elements of one block; AB_TENSORFILE_CHUNKS: into how many stretches a tensor's blocks are divided at
+ * most. Fixed, so that whatever is summed by chunks does not depend on the number of threads. */
 enum {
     AB_TENSORFILE_MAX_DIMS = 64,
     AB_TENSORFILE_TEXT = 256,
     AB_TENSORFILE_BLOCK = 1 << 18,
-    AB_TENSORFILE_LANES = 32
+    AB_TENSORFILE_CHUNKS = 32
 };
 
 /* ---- elements -------------------------------------------------------------------------------------------- */
@@ -109,23 +109,21 @@ typedef struct ab_tensor_block {
     int64_t load_overflowed; /* finite fp64 values that rounding to fp32 made infinite */
 } ab_tensor_block;
 
-/* Listens to the blocks of one tensor. A lane in [0, AB_TENSORFILE_LANES) is a stretch of consecutive blocks that depends
- * on the tensor's size alone. see() is called for the blocks of a lane in order and never twice at once for one lane, but
- * for different lanes from different threads at once: what it adds up by lanes and the caller then by lane numbers is the
- * same on any number of threads. */
+/* Listens to the blocks of one tensor. A chunk is a stretch of consecutive blocks; which, depends on the tensor's size
+ * alone. see() is called for the blocks of a chunk in order, and for different chunks from different threads at once. What
+ * it adds up by chunks, and the caller then in their order, is the same on any number of threads. */
 typedef struct ab_block_visitor {
     void *context;
-    int threads; /* at least 1 */
-    void (*see)(void *context, int lane, const ab_tensor_block *block);
+    void (*see)(void *context, int chunk, const ab_tensor_block *block);
 } ab_block_visitor;
 
-/* Shows every block of `entry` to `visitor`. AB_INPUT when its element type has no format or packed data is damaged;
- * AB_NO_MEMORY. Needs at most 20 bytes * AB_TENSORFILE_BLOCK a thread, whatever the file's size. */
+/* Chunks that the blocks of `entry` are divided into. */
+int ab_tensorfile_chunks(const ab_tensor_entry *entry);
+
+/* Shows every block of `entry` to `visitor`, on the lanes of ab_parallel_start. AB_INPUT when its element type has no format
+ * or packed data is damaged; AB_NO_MEMORY. Needs at most 20 bytes * AB_TENSORFILE_BLOCK a lane, whatever the file's size. */
 AB_MUST_CHECK ab_status ab_tensorfile_stream(const ab_tensorfile *file, const ab_tensor_entry *entry,
                                              const ab_block_visitor *visitor);
-
-/* Lanes that the blocks of `entry` are divided into: 0 .. lanes - 1 are seen. */
-int ab_tensorfile_lanes(const ab_tensor_entry *entry);
 
 /* ---- readers --------------------------------------------------------------------------------------------- */
 

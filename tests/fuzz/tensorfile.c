@@ -12,15 +12,15 @@ static void insist(bool truth) {
 }
 
 typedef struct tally {
-    int lane;
+    int chunk;
     int64_t next;
     uint64_t sum; /* of all stored bytes: makes the sanitizer see each */
 } tally;
 
-static void see(void *context, int lane, const ab_tensor_block *block) {
+static void see(void *context, int chunk, const ab_tensor_block *block) {
     tally *t = context;
-    insist(lane >= t->lane && lane < AB_TENSORFILE_LANES && block->first == t->next && block->n > 0);
-    t->lane = lane;
+    insist(chunk >= t->chunk && chunk < AB_TENSORFILE_CHUNKS && block->first == t->next && block->n > 0);
+    t->chunk = chunk;
     t->next += block->n;
     const uint8_t *bytes = block->data;
     for (int64_t i = 0; i < block->n * block->format->storage_bytes; i++) t->sum += bytes[i];
@@ -35,7 +35,7 @@ static void check_entry(const ab_tensorfile *file, const ab_tensor_entry *entry)
     insist(entry->packed || entry->bytes <= file->size - entry->offset);
     if (!entry->element->format) return;
     tally t = {0};
-    ab_block_visitor visitor = {.context = &t, .threads = 1, .see = see};
+    ab_block_visitor visitor = {.context = &t, .see = see};
     if (ab_tensorfile_stream(file, entry, &visitor) == AB_OK) insist(t.next == entry->count);
 }
 

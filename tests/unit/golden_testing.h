@@ -406,6 +406,7 @@ static ab_status golden_run(const cJSON *document, golden_trace *measured, golde
     golden_setup setup;
     golden_read(document, recorded);
     *measured = (golden_trace){0};
+    *distances = (golden_distances){{0}, {NULL}};
     ab_status status = golden_create(golden_get(document, "config"), &setup);
     if (status == AB_OK) status = golden_measure(setup.cell, recorded, measured);
     if (status == AB_OK) *distances = golden_compare(measured, recorded);

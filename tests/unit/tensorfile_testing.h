@@ -75,8 +75,8 @@ static inline void assert_refused(const char *path, const bytes *b, const char *
 }
 
 /* Reads everything readable of a file that may be damaged. Any answer will do but a crash or a wrong element count. */
-static inline void count_block(void *context, int lane, const ab_tensor_block *block) {
-    (void)lane;
+static inline void count_block(void *context, int chunk, const ab_tensor_block *block) {
+    (void)chunk;
     volatile uint8_t last = 0; /* touch every page */
     for (int64_t i = 0; i < block->n; i += 1024) last = ((const uint8_t *)block->data)[i];
     (void)last;
@@ -89,7 +89,7 @@ static inline ab_status try_all(const char *path, const bytes *b) {
     ab_status status = open_exact(path, b, &block, &file);
     for (int i = 0; status == AB_OK && i < file->count; i++) {
         int64_t seen = 0;
-        ab_block_visitor visitor = {.context = &seen, .threads = 1, .see = count_block};
+        ab_block_visitor visitor = {.context = &seen, .see = count_block};
         if (!file->tensor[i].element->format) continue;
         status = ab_tensorfile_stream(file, &file->tensor[i], &visitor);
         if (status == AB_OK) assert_int_equal(seen, file->tensor[i].count);

@@ -5,6 +5,7 @@
 #include "bench/inspect/inspect.h"
 
 #include "bench/inspect/print.h"
+#include "kernels/core/parallel.h"
 #include "tests/unit/tensorfile_testing.h"
 
 #include <cjson/cJSON.h>
@@ -121,7 +122,7 @@ static ab_inspect_request usual_request(void) {
         .format = {&ab_format_fp16, &ab_format_bf16, &ab_format_fp8_e4m3, &ab_format_fp8_e5m2},
         .formats = 4,
         .scale = 1,
-        .threads = 1};
+    };
 }
 
 /* Runs the request; the JSON text is the caller's. */
@@ -350,11 +351,13 @@ static void results_do_not_depend_on_the_number_of_threads(void **state) {
     write_values(values, COUNT);
     ab_inspect_request request = usual_request();
     char *one = run_json(&request);
-    for (request.threads = 2; request.threads <= 5; request.threads++) {
+    for (int threads = 2; threads <= 5; threads++) {
+        assert_int_equal(ab_parallel_start(threads), AB_OK);
         char *more = run_json(&request);
         assert_string_equal(one, more);
         free(more);
     }
+    ab_parallel_stop();
     free(one);
     free(values);
 }

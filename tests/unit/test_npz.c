@@ -159,8 +159,8 @@ static bytes ramp(int count) {
     return b;
 }
 
-static void check_ramp(void *context, int lane, const ab_tensor_block *block) {
-    (void)lane;
+static void check_ramp(void *context, int chunk, const ab_tensor_block *block) {
+    (void)chunk;
     const float *values = block->data;
     for (int64_t i = 0; i < block->n; i++) assert_true(values[i] == (float)((block->first + i) % 1000));
     *(int64_t *)context += block->n;
@@ -211,7 +211,7 @@ static void many_blocks_come_out_of_a_deflated_member(void **state) {
         bytes zip = zip_of(&p, 1);
         ab_tensorfile *file = NULL;
         int64_t seen = 0;
-        ab_block_visitor visitor = {.context = &seen, .threads = 1, .see = check_ramp};
+        ab_block_visitor visitor = {.context = &seen, .see = check_ramp};
         assert_int_equal(ab_tensorfile_open_memory("x.npz", zip.at, (int64_t)zip.size, &file), AB_OK);
         assert_int_equal(ab_tensorfile_stream(file, &file->tensor[0], &visitor), AB_OK);
         assert_int_equal(seen, COUNT);

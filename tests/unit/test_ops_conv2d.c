@@ -252,7 +252,8 @@ static void the_bias_is_added_before_the_one_rounding(void **state) {
     }
 }
 
-static void same_finiteness(const op_run *r, const char *what, const ab_tensor *tensor, int64_t i, double exact) {
+static void same_finiteness(const op_run *r, const char *what, const ab_tensor *tensor, int64_t i,
+                            double exact) {
     double stored = oracle_get(tensor, i);
     if (!isfinite(stored) != !isfinite(exact))
         fail_msg("%s[%lld] is %g, expected %g (%s)", what, (long long)i, stored, exact,
@@ -276,8 +277,7 @@ static void infinities_stay_where_they_belong(void **state) {
             expected e = expect(c, &r);
             if (op_run_prepare(&r) == AB_OK) {
                 op_run_both(&r);
-                for (int64_t i = 0; i < e.out_count; i++)
-                    same_finiteness(&r, "out", &r.out, i, e.out.sum[i]);
+                for (int64_t i = 0; i < e.out_count; i++) same_finiteness(&r, "out", &r.out, i, e.out.sum[i]);
                 for (int64_t i = 0; i < ab_tensor_count(&r.din[0]); i++)
                     same_finiteness(&r, "din", &r.din[0], i, e.din.sum[i]);
             }

@@ -201,7 +201,7 @@ static void test_color_only_when_asked_for(void **state) {
 
 static void test_no_string_of_a_document_acts_on_the_terminal(void **state) {
     (void)state;
-    static const char *const hidden[] = {"\u202e", "\u200b", "\xc2\x9b"};
+    static const char *const hidden[] = {"\xe2\x80\xae", "\xe2\x80\x8b", "\xc2\x9b"};
     cJSON *document = ab_test_fixture("hostile");
     char *table = ab_test_report(document, "table", 0);
     for (const unsigned char *c = (const unsigned char *)table; *c; c++)
@@ -244,7 +244,7 @@ static void test_strings_are_cleaned_cut_and_measured(void **state) {
     (void)state;
     char line[16];
     assert_string_equal(ab_text_clean(line, sizeof line, "a\x1b[0m\nb"), "a?[0m?b");
-    assert_string_equal(ab_text_clean(line, sizeof line, "J\u00fcrgen\u2066"), "J\u00fcrgen?");
+    assert_string_equal(ab_text_clean(line, sizeof line, "J\u00fcrgen\xe2\x81\xa6"), "J\u00fcrgen?");
     assert_string_equal(ab_text_clean(line, sizeof line, "\xff\xc3 \xe2\x82"), "?? ??");
     assert_string_equal(ab_text_clean(line, 5, "abc\u00fcd"), "abc"); /* the u-umlaut does not fit whole */
     assert_string_equal(ab_text_clean(line, 5, "ab\u00fcd"), "ab\u00fc");

@@ -2,6 +2,7 @@
 #define _XOPEN_SOURCE 700
 
 #include "bench/tensorfile/safetensors.h"
+#include "kernels/core/parallel.h"
 
 #include "tests/unit/tensorfile_testing.h"
 
@@ -195,8 +196,8 @@ typedef struct load {
     float value[8];
 } load;
 
-static void see_load(void *context, int lane, const ab_tensor_block *block) {
-    (void)lane;
+static void see_load(void *context, int chunk, const ab_tensor_block *block) {
+    (void)chunk;
     load *seen = context;
     seen->flushed += block->load_flushed;
     seen->overflowed += block->load_overflowed;
@@ -212,7 +213,7 @@ static void losses_of_the_fp64_load_are_counted(void **state) {
     ab_tensorfile *file = NULL;
     void *block = NULL;
     load seen = {0};
-    ab_block_visitor visitor = {.context = &seen, .threads = 1, .see = see_load};
+    ab_block_visitor visitor = {.context = &seen, .see = see_load};
     assert_int_equal(open_exact("x.safetensors", &b, &block, &file), AB_OK);
     assert_int_equal(ab_tensorfile_stream(file, &file->tensor[0], &visitor), AB_OK);
     assert_int_equal(seen.flushed, 2);
@@ -482,7 +483,7 @@ static void streaming_gives_back_the_pages_it_has_read(void **state) {
     bytes_free(&b);
     ab_tensorfile *file = NULL;
     int64_t seen = 0;
-    ab_block_visitor visitor = {.context = &seen, .threads = 1, .see = count_block};
+    ab_block_visitor visitor = {.context = &seen, .see = count_block};
     assert_int_equal(ab_tensorfile_open(path, &file), AB_OK);
     long before = peak_kibibytes();
     assert_int_equal(ab_tensorfile_stream(file, &file->tensor[0], &visitor), AB_OK);
@@ -491,14 +492,14 @@ static void streaming_gives_back_the_pages_it_has_read(void **state) {
     ab_tensorfile_close(file);
 }
 
-/* What a lane saw: where its blocks began and ended, and whether each value was the one that belongs there. */
-typedef struct lane_seen {
+/* What a chunk saw: where its blocks began and ended, and whether each value was the one that belongs there. */
+typedef struct chunk_seen {
     int64_t begin, end;
     bool disordered, wrong;
-} lane_seen;
+} chunk_seen;
 
-static void witness(void *context, int lane, const ab_tensor_block *block) {
-    lane_seen *seen = (lane_seen *)context + lane;
+static void witness(void *context, int chunk, const ab_tensor_block *block) {
+    chunk_seen *seen = (chunk_seen *)context + chunk;
     const float *values = block->data;
     if (seen->end == 0) seen->begin = seen->end = block->first;
     seen->disordered =
@@ -522,30 +523,32 @@ static bytes ramp_file(int count, int shift) {
     return b;
 }
 
-static void lanes_and_blocks_do_not_depend_on_the_threads(void **state) {
+static void chunks_and_blocks_do_not_depend_on_the_threads(void **state) {
     (void)state;
     static const int counts[] = {5 * AB_TENSORFILE_BLOCK + 3, 40 * AB_TENSORFILE_BLOCK};
     for (int c = 0; c < 2; c++) {
         bytes b = ramp_file(counts[c], 3 * c); /* aligned and misaligned */
-        lane_seen first[AB_TENSORFILE_LANES] = {{0}};
+        chunk_seen first[AB_TENSORFILE_CHUNKS] = {{0}};
         for (int threads = 1; threads <= 4; threads++) {
             ab_tensorfile *file = NULL;
-            lane_seen seen[AB_TENSORFILE_LANES] = {{0}};
-            ab_block_visitor visitor = {seen, threads, witness};
+            chunk_seen seen[AB_TENSORFILE_CHUNKS] = {{0}};
+            ab_block_visitor visitor = {seen, witness};
+            assert_int_equal(ab_parallel_start(threads), AB_OK);
             assert_int_equal(ab_tensorfile_open_memory("x.safetensors", b.at, (int64_t)b.size, &file), AB_OK);
-            int lanes = ab_tensorfile_lanes(&file->tensor[0]);
+            int chunks = ab_tensorfile_chunks(&file->tensor[0]);
             assert_int_equal(ab_tensorfile_stream(file, &file->tensor[0], &visitor), AB_OK);
-            for (int lane = 0; lane < lanes; lane++) {
-                assert_false(seen[lane].disordered || seen[lane].wrong);
-                assert_int_equal(seen[lane].begin, lane > 0 ? seen[lane - 1].end : 0);
+            for (int chunk = 0; chunk < chunks; chunk++) {
+                assert_false(seen[chunk].disordered || seen[chunk].wrong);
+                assert_int_equal(seen[chunk].begin, chunk > 0 ? seen[chunk - 1].end : 0);
             }
-            assert_int_equal(seen[lanes - 1].end, counts[c]);
+            assert_int_equal(seen[chunks - 1].end, counts[c]);
             if (threads == 1) memcpy(first, seen, sizeof seen);
             assert_memory_equal(first, seen, sizeof seen);
             ab_tensorfile_close(file);
         }
         bytes_free(&b);
     }
+    ab_parallel_stop();
 }
 
 int main(void) {
@@ -567,7 +570,7 @@ int main(void) {
         cmocka_unit_test(what_is_no_regular_file_is_refused),
         cmocka_unit_test(a_file_larger_than_memory_opens_and_its_end_is_read),
         cmocka_unit_test(streaming_gives_back_the_pages_it_has_read),
-        cmocka_unit_test(lanes_and_blocks_do_not_depend_on_the_threads),
+        cmocka_unit_test(chunks_and_blocks_do_not_depend_on_the_threads),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,0 +1,30 @@
+/* Tensors against the range of a half format: what the probes of gradients, activations, weights and optimizer states have in
+ * common. Per tensor an exponent histogram; counts of zero, flushed, subnormal, normal, overflowed, inf and nan, in all and
+ * over the steps; the margin to the limit. The size does not depend on the length of the run. */
+#ifndef AB_PROBES_RANGE_H
+#define AB_PROBES_RANGE_H
+
+#include "probes/probe.h"
+
+AB_BEGIN_DECLS
+
+typedef struct ab_ranges ab_ranges;
+
+/* For the setup's tensors of the given roles; *ranges becomes an ab_ranges. The messages of errors name `probe`. */
+AB_MUST_CHECK ab_status ab_ranges_create(const char *probe, const ab_probe_setup *setup, unsigned roles,
+                                         void **ranges);
+void ab_ranges_destroy(void *ranges); /* NULL is a no-op */
+
+/* As in ab_probe_kind. */
+void ab_ranges_see(void *ranges, int tensor, int thread, const float *values, int64_t n);
+void ab_ranges_step_end(void *ranges, int64_t step);
+
+/* Keys steps_probed and format. */
+void ab_ranges_report_head(const ab_ranges *ranges, ab_probe_sink *sink);
+
+/* Writes the array `key` with one object per tensor of these roles. */
+void ab_ranges_report(const ab_ranges *ranges, const char *key, unsigned roles, ab_probe_sink *sink);
+
+AB_END_DECLS
+
+#endif

@@ -1,0 +1,67 @@
+# The same command gives the same losses, bit for bit: run after run, round after round, probed or not, whatever else is asked
+# for. A loss digest covers every bit of every loss of a cell.
+. "$(dirname "$0")/../support/cli.sh"
+data=$AMPBENCH_SOURCE/tests/golden/data
+
+# losses NAME ARGS...: digests of a run with ARGS into $work/NAME.
+losses() {
+    local name=$1
+    shift
+    run run --rounds 1 --no-plots --quiet --out "$work/$name.json" "$@"
+    expect_rc 0 "$name"
+    digests "$work/$name.json" >"$work/$name"
+}
+
+# same A B, differ A B: what two runs found.
+same() {
+    checks=$((checks + 1))
+    cmp -s "$work/$1" "$work/$2" || fail "$1 and $2 differ: $(paste -d' ' "$work/$1" "$work/$2")"
+}
+differ() {
+    checks=$((checks + 1))
+    cmp -s "$work/$1" "$work/$2" && fail "$1 and $2 are the same"
+}
+
+for net in mlp lenet5 resnet8; do
+    steps=6
+    [ "$net" = mlp ] && steps=40
+    case=(--net "$net" --data "$data" --batch 8 --steps $steps --levels "O0,O1,O2,O3" --half fp16)
+    for threads in 1 2; do
+        losses "$net-$threads" "${case[@]}" --threads $threads
+        losses "$net-$threads-again" "${case[@]}" --threads $threads --eval-limit 1 --verbose --order sequential
+        losses "$net-$threads-unprobed" "${case[@]}" --threads $threads --probe-every 0
+        losses "$net-$threads-probed" "${case[@]}" --threads $threads --probe-every 1
+        same "$net-$threads" "$net-$threads-again"
+        same "$net-$threads" "$net-$threads-unprobed"
+        same "$net-$threads" "$net-$threads-probed"
+    done
+    losses "$net-reference-1" "${case[@]}" --threads 1 --cpu-path reference --steps 2
+    losses "$net-reference-2" "${case[@]}" --threads 2 --cpu-path reference --steps 2
+    losses "$net-reference-3" "${case[@]}" --threads 3 --cpu-path reference --steps 2
+    same "$net-reference-1" "$net-reference-2"
+    same "$net-reference-1" "$net-reference-3"
+done
+
+# a cell's losses do not depend on the company it is run in
+losses alone --net mlp --data "$data" --batch 8 --steps 40 --levels O2 --threads 1
+grep '/O2/' "$work/mlp-1" >"$work/in-company"
+same alone in-company
+
+# rounds repeat the losses, and the document says so
+run run --net mlp --data "$data" --batch 8 --steps 40 --threads 1 --rounds 3 --no-plots --quiet --out "$work/rounds.json"
+expect_rc 0 rounds
+digests "$work/rounds.json" >"$work/rounds"
+same rounds mlp-1
+run report "$work/rounds.json" --csv "$work/rounds.csv"
+[ "$(csv_columns "$work/rounds.csv" deterministic | grep -c true)" = 4 ] || fail "not every level was found deterministic"
+
+# and the digest can tell: another seed, order or learning rate is another digest
+losses seed --net mlp --data "$data" --batch 8 --steps 40 --threads 1 --seed 2
+losses order --net mlp --data "$data" --batch 8 --steps 40 --threads 1 --order shuffled
+losses rate --net mlp --data "$data" --batch 8 --steps 40 --threads 1 --lr 0.0500001
+sed 's/seed2/seed1/' "$work/seed" >"$work/seed-renamed"
+differ seed-renamed mlp-1
+differ order mlp-1
+differ rate mlp-1
+
+finish

@@ -1,0 +1,83 @@
+# Every ampbench command that the README and the pages of docs/ show is understood by the program: it is run as written, with
+# --help added where it would train, so that no option or command of the text is out of date.
+. "$(dirname "$0")/../support/cli.sh"
+
+# commands FILE: lines of ```sh blocks that start with "ampbench" (or a path to it), continuation lines joined, comments cut.
+commands() {
+    awk '/^```(sh|bash|console)[[:space:]]*$/ { inside = 1; next } /^```/ { inside = 0 } inside' "$1" |
+        sed -e ':a' -e '/\\$/N; s/\\\n/ /; ta' -e 's/^\$ //' -e 's/[[:space:]]#.*$//' |
+        grep -E '^((\./)?[A-Za-z0-9_./-]*/)?ampbench([[:space:]]|$)' || true
+}
+
+# words LINE: the arguments, as the shell splits them, without running anything else; fails on redirections and pipes that
+# follow (they are cut off before).
+split() {
+    local line=${1%%[|>;&]*}
+    local -a parsed
+    eval "parsed=($(sed 's/[$`]/\\&/g' <<<"$line"))" || return 1
+    arguments=("${parsed[@]:1}")
+}
+
+# understood FILE LINE
+understood() {
+    split "$2" || { fail "$1: not a command line: $2"; return; }
+    case "${arguments[0]:-help}" in
+    run | -*) options_known "$1" "$2" ;;
+    report | inspect | gate | diagnose | advise | replay) command_known "$1" "$2" "${arguments[0]}" ;;
+    *)
+        run "${arguments[@]}"
+        expect_rc 0 "$1: $2"
+        ;;
+    esac
+}
+
+# A run is not run: its options are checked by asking for the plan of the same options (files of the example are left out).
+options_known() {
+    local -a kept=()
+    local word
+    [ "${arguments[0]}" = run ] && arguments=("${arguments[@]:1}")
+    while [ "${#arguments[@]}" -gt 0 ]; do
+        word=${arguments[0]}
+        arguments=("${arguments[@]:1}")
+        case $word in
+        --help | -h) kept=(--help) && break ;;
+        --init | --data) is_option "$1" "$2" "$word" && arguments=("${arguments[@]:1}") ;;
+        --init=* | --data=*) is_option "$1" "$2" "${word%%=*}" ;;
+        *) kept+=("$word") ;;
+        esac
+    done
+    run plan "${kept[@]}"
+    expect_rc 0 "$1: $2"
+}
+
+# is_option FILE LINE OPTION
+is_option() {
+    "$AMPBENCH" run --help | grep -q -- "^  $3 " || fail "$1: no option $3: $2"
+}
+
+# Commands that read files of the example: the command and each of its --options must be in its help.
+command_known() {
+    local word
+    run "$3" --help
+    expect_rc 0 "$1: $2"
+    cp "$work/out" "$work/help"
+    for word in "${arguments[@]:1}"; do
+        case $word in --*) expect_text "$work/help" "${word%%=*}" "$1: $2" ;; esac
+    done
+}
+
+found=0
+cd "$work" || exit 1
+for page in "$AMPBENCH_SOURCE"/README.md "$AMPBENCH_SOURCE"/docs/*.md; do
+    [ -e "$page" ] || continue
+    while IFS= read -r line; do
+        found=$((found + 1))
+        understood "$(basename "$page")" "$line"
+    done < <(commands "$page")
+done
+if [ ! -e "$AMPBENCH_SOURCE/README.md" ]; then
+    printf 'no README.md\n'
+    exit 77
+fi
+[ "$found" -gt 0 ] || fail "README.md shows no ampbench command"
+finish

@@ -1,0 +1,213 @@
+/* linear against the double-precision oracle (a 1x1 convolution of 1x1 images), in every format, path, lane count and CPU
+ * level, and behind three-dimensional inputs. */
+#include "oracle/op_run.h"
+
+#include "oracle/conv.h"
+
+typedef struct linear_case {
+    int64_t rows, in, out;
+    bool bias;
+} linear_case;
+
+static const linear_case cases[] = {
+    {1, 1, 1, true},     {3, 5, 7, true},    {17, 33, 10, false},
+    {64, 400, 12, true}, {2, 1030, 3, true}, {96, 64, 48, true},
+};
+
+typedef struct expected {
+    oracle_conv shape;
+    double *in, *weight, *dout;
+    oracle_sums out, din, dweight, dbias;
+} expected;
+
+static op_attrs attrs_of(const linear_case *k) {
+    op_attrs a = op_attrs_default(&ab_op_linear);
+    op_attrs_set(&ab_op_linear, &a, "out_features", (double)k->out, 0);
+    op_attrs_set(&ab_op_linear, &a, "bias", k->bias, 0);
+    return a;
+}
+
+static expected expect(const linear_case *k, const op_run *r) {
+    expected e = {.shape = {k->rows, 1, 1, k->in, k->out, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1},
+                  .in = oracle_values(&r->in[0]),
+                  .weight = oracle_values(&r->param[0]),
+                  .dout = oracle_values(&r->dout),
+                  .out = oracle_sums_open(k->rows * k->out),
+                  .din = oracle_sums_open(k->rows * k->in),
+                  .dweight = oracle_sums_open(k->out * k->in),
+                  .dbias = oracle_sums_open(k->out)};
+    for (int64_t i = 0; i < k->rows * k->out; i++) {
+        if (k->bias) oracle_add(e.out, i, oracle_get(&r->param[1], i % k->out));
+        oracle_add(e.dbias, i % k->out, e.dout[i]);
+    }
+    oracle_conv_all(&e.shape, e.in, e.weight, e.dout, e.out, e.din, e.dweight);
+    return e;
+}
+
+static void forget(expected *e) {
+    oracle_sums *sums[] = {&e->out, &e->din, &e->dweight, &e->dbias};
+    for (size_t i = 0; i < AB_COUNT_OF(sums); i++) oracle_sums_close(sums[i]);
+    free(e->in);
+    free(e->weight);
+    free(e->dout);
+}
+
+static void open_case(op_run *r, const linear_case *k, const op_attrs *attrs, op_formats formats,
+                      const ab_exec *exec) {
+    ab_shape in = {.ndim = 2, .dim = {k->rows, k->in}};
+    op_run_open(r, &ab_op_linear, attrs, &in, 1, formats, exec);
+    op_run_fill_all(r, (uint64_t)(k->rows * 7 + k->in));
+}
+
+static void check_all(const op_run *r, const linear_case *k, const expected *e) {
+    oracle_sums_check(r, "out", &r->out, e->out, k->in + 1);
+    oracle_sums_check(r, "din", &r->din[0], e->din, k->out);
+    oracle_sums_check(r, "dweight", &r->dparam[0], e->dweight, k->rows);
+    if (k->bias) oracle_sums_check(r, "dbias", &r->dparam[1], e->dbias, k->rows);
+}
+
+typedef struct run_spec {
+    const linear_case *k;
+    op_formats formats;
+    ab_cpu_path path;
+    const expected *e;
+} run_spec;
+
+static void run_and_compare(const void *argument) {
+    const run_spec *s = argument;
+    op_attrs attrs = attrs_of(s->k);
+    ab_exec exec = {.training = true, .path = s->path};
+    op_run r;
+    open_case(&r, s->k, &attrs, s->formats, &exec);
+    ab_status status = op_run_prepare(&r);
+    if (status == AB_OK) {
+        op_run_both(&r);
+        check_all(&r, s->k, s->e);
+    } else {
+        assert_int_equal(s->path, AB_PATH_NATIVE);
+        assert_int_equal(status, AB_UNAVAILABLE);
+    }
+    op_run_close(&r);
+}
+
+static void check_formats(op_formats formats) {
+    for (size_t i = 0; i < AB_COUNT_OF(cases); i++) {
+        op_attrs attrs = attrs_of(&cases[i]);
+        ab_exec exec = {0};
+        op_run r;
+        open_case(&r, &cases[i], &attrs, formats, &exec);
+        expected e = expect(&cases[i], &r);
+        run_spec s = {&cases[i], formats, AB_PATH_AUTO, &e};
+        op_each_machine(run_and_compare, &s);
+        for (int path = AB_PATH_NATIVE; path <= AB_PATH_REFERENCE; path++) {
+            s.path = (ab_cpu_path)path;
+            op_each_lane_count(run_and_compare, &s);
+        }
+        forget(&e);
+        op_run_close(&r);
+    }
+}
+
+static void every_case_format_and_path_matches_the_oracle(void **state) {
+    (void)state;
+    int formats;
+    const op_formats *format = op_all_formats(&formats);
+    for (int f = 0; f < formats; f++) check_formats(format[f]);
+}
+
+static void each_tensor_may_have_its_own_format(void **state) {
+    (void)state;
+    check_formats((op_formats){&ab_format_fp16, &ab_format_fp32, NULL});
+    check_formats((op_formats){&ab_format_bf16, &ab_format_fp16, &ab_format_fp32});
+}
+
+static void a_third_dimension_is_more_rows(void **state) {
+    (void)state;
+    static const linear_case flat = {6, 5, 4, true};
+    op_attrs attrs = attrs_of(&flat);
+    ab_exec exec = {.training = true};
+    ab_shape deep = {.ndim = 3, .dim = {2, 3, 5}};
+    op_run a, b;
+    open_case(&a, &flat, &attrs, (op_formats){&ab_format_fp16, &ab_format_fp16, NULL}, &exec);
+    op_run_open(&b, &ab_op_linear, &attrs, &deep, 1, (op_formats){&ab_format_fp16, &ab_format_fp16, NULL},
+                &exec);
+    op_run_fill_all(&b, (uint64_t)(flat.rows * 7 + flat.in));
+    assert_int_equal(b.out.shape.ndim, 3);
+    assert_int_equal(b.out.shape.dim[2], 4);
+    assert_int_equal(op_run_prepare(&a), AB_OK);
+    assert_int_equal(op_run_prepare(&b), AB_OK);
+    op_run_both(&a);
+    op_run_both(&b);
+    op_run_same_results(&a, &b);
+    op_run_close(&a);
+    op_run_close(&b);
+}
+
+static void bits_do_not_depend_on_the_lanes(void **state) {
+    (void)state;
+    for (size_t k = 0; k < AB_COUNT_OF(cases); k++) {
+        op_attrs attrs = attrs_of(&cases[k]);
+        op_run r[3];
+        for (int i = 0; i < 3; i++) {
+            ab_exec exec = {.training = true};
+            assert_int_equal(ab_parallel_start(3 - i), AB_OK);
+            open_case(&r[i], &cases[k], &attrs, (op_formats){&ab_format_fp32, &ab_format_fp32, NULL}, &exec);
+            assert_int_equal(op_run_prepare(&r[i]), AB_OK);
+            op_run_both(&r[i]);
+            if (i > 0) op_run_same_results(&r[0], &r[i]);
+        }
+        for (int i = 0; i < 3; i++) op_run_close(&r[i]);
+    }
+}
+
+/* An infinity in one input reaches exactly its row of out; one in dout exactly its row of din. */
+static void infinities_stay_in_their_row(void **state) {
+    (void)state;
+    for (int path = AB_PATH_AUTO; path <= AB_PATH_REFERENCE; path++)
+        for (int k = 1; k < 4; k++) {
+            op_attrs attrs = attrs_of(&cases[k]);
+            ab_exec exec = {.training = true, .path = (ab_cpu_path)path};
+            op_run r;
+            open_case(&r, &cases[k], &attrs, (op_formats){&ab_format_bf16, &ab_format_bf16, NULL}, &exec);
+            oracle_put(&r.in[0], cases[k].in + 2, (double)INFINITY);
+            oracle_put(&r.dout, 2 * cases[k].out + 1, (double)-INFINITY);
+            if (op_run_prepare(&r) == AB_OK) {
+                op_run_both(&r);
+                for (int64_t i = 0; i < ab_tensor_count(&r.out); i++)
+                    assert_int_equal(!isfinite(oracle_get(&r.out, i)), i / cases[k].out == 1);
+                for (int64_t i = 0; i < ab_tensor_count(&r.din[0]); i++)
+                    assert_int_equal(!isfinite(oracle_get(&r.din[0], i)), i / cases[k].in == 2);
+            }
+            op_run_close(&r);
+        }
+}
+
+static void images_must_be_flattened_first(void **state) {
+    (void)state;
+    op_attrs attrs = attrs_of(&cases[0]);
+    ab_shape image = {.ndim = 4, .dim = {1, 8, 8, 3}}, out;
+    assert_int_equal(ab_op_linear.infer(&attrs, &image, 1, &out), AB_CONFIG);
+    assert_non_null(strstr(ab_error_message(), "[1, 8, 8, 3]"));
+    assert_non_null(strstr(ab_error_message(), "flatten"));
+}
+
+static void flops_count_two_per_multiply_add(void **state) {
+    (void)state;
+    op_attrs attrs = attrs_of(&cases[1]);
+    ab_shape in = {.ndim = 2, .dim = {3, 5}}, out;
+    assert_int_equal(ab_op_linear.infer(&attrs, &in, 1, &out), AB_OK);
+    assert_true(ab_op_linear.flops(&attrs, &in, &out) == 2.0 * 3 * 5 * 7);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_case_format_and_path_matches_the_oracle),
+        cmocka_unit_test(each_tensor_may_have_its_own_format),
+        cmocka_unit_test(a_third_dimension_is_more_rows),
+        cmocka_unit_test(bits_do_not_depend_on_the_lanes),
+        cmocka_unit_test(infinities_stay_in_their_row),
+        cmocka_unit_test(images_must_be_flattened_first),
+        cmocka_unit_test(flops_count_two_per_multiply_add),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

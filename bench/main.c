@@ -59,7 +59,7 @@ static ab_status dispatch(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     ab_status status = dispatch(argc, argv);
-    if (status != AB_OK) fprintf(stderr, "ampbench: %s\n", ab_error_message());
+    if (status != AB_OK && ab_error_message()[0]) fprintf(stderr, "ampbench: %s\n", ab_error_message());
     if (fflush(stdout) != 0 && status == AB_OK) {
         perror("ampbench: cannot write to stdout");
         return 1;

@@ -4,9 +4,9 @@ add_library(ampbench_flags INTERFACE)
 target_compile_features(ampbench_flags INTERFACE c_std_11)
 set(ab_warnings
     -Wall -Wextra -Wpedantic -Wconversion -Wdouble-promotion -Wshadow -Wstrict-prototypes -Wmissing-prototypes
-    -Wundef -Wwrite-strings -Wformat=2 -Wvla -Wswitch-enum -Wno-unknown-pragmas -Wno-format-truncation)
+    -Wundef -Wwrite-strings -Wformat=2 -Wvla -Wswitch-enum -Wno-unknown-pragmas)
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
-  list(APPEND ab_warnings -Wlogical-op -Wduplicated-cond -Wduplicated-branches)
+  list(APPEND ab_warnings -Wlogical-op -Wduplicated-cond -Wduplicated-branches -Wno-format-truncation)
 endif()
 if(AMPBENCH_WERROR)
   list(APPEND ab_warnings -Werror)

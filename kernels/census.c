@@ -10,12 +10,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum {
-    FEW_BLOCKS = 2, /* below which setting up the vector loops costs more than they save */
-    INF = 0x7f800000,
-    FIELD_MIN = (127 + AB_CENSUS_SQUARE_MIN) << 23, /* smallest magnitude of the fp32 rule for squares */
-    FIELD_MAX = (128 + AB_CENSUS_SQUARE_MAX) << 23  /* first magnitude past it */
-};
+enum { INF = 0x7f800000 };
 
 static uint32_t bits_of(float x) {
     uint32_t bits = 0;
@@ -24,12 +19,6 @@ static uint32_t bits_of(float x) {
 }
 
 static uint32_t magnitude_of(float x) { return bits_of(x) & 0x7fffffffu; }
-
-static float float_of(uint32_t bits) {
-    float x = 0.0f;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -51,61 +40,10 @@ void ab_census_count_value(ab_census *census, float value) {
     census->neg_inf += magnitude == INF && bits != INF;
 }
 
-/* Two loops, because compilers vectorise one reduction better than two. 0 - 1 and what is not finite are large. */
-void ab_census_note_extremes(ab_census *census, const float *values, int64_t n) {
-    uint32_t max = 0, min = UINT32_MAX;
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t m = magnitude_of(values[i]);
-        m = m < INF ? m : 0;
-        max = m > max ? m : max;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t m = magnitude_of(values[i]) - 1u;
-        min = m < min ? m : min;
-    }
-    if (max == 0) return;
-    if (float_of(max) > census->max_abs) census->max_abs = float_of(max);
-    if (census->min_abs == 0.0f || float_of(min + 1u) < census->min_abs) census->min_abs = float_of(min + 1u);
-}
-
-double ab_census_lane_sum(const float lane[AB_CENSUS_LANES]) {
-    double sum[AB_CENSUS_LANES];
-    for (int i = 0; i < AB_CENSUS_LANES; i++) sum[i] = (double)lane[i];
-    for (int half = AB_CENSUS_LANES / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; i++) sum[i] += sum[i + half];
-    return sum[0];
-}
-
-static double squares_in_double(const float *values, int64_t n) {
-    double sum[AB_CENSUS_LANES] = {0};
-    for (int64_t i = 0; i < n; i++) {
-        double x = magnitude_of(values[i]) < INF ? (double)values[i] : 0.0;
-        sum[i % AB_CENSUS_LANES] += x * x;
-    }
-    for (int half = AB_CENSUS_LANES / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; i++) sum[i] += sum[i + half];
-    return sum[0];
-}
-
-double ab_census_block_squares(const float *values, int64_t n) {
-    float lane[AB_CENSUS_LANES] = {0};
-    int64_t i = 0;
-    uint32_t odd = 0;
-    for (int64_t j = 0; j < n; j++) {
-        uint32_t m = magnitude_of(values[j]);
-        odd |= (uint32_t)(m != 0) & (uint32_t)(m - FIELD_MIN >= (uint32_t)(FIELD_MAX - FIELD_MIN));
-    }
-    if (odd) return squares_in_double(values, n);
-    for (; i + AB_CENSUS_LANES <= n; i += AB_CENSUS_LANES)
-        for (int j = 0; j < AB_CENSUS_LANES; j++) lane[j] += values[i + j] * values[i + j];
-    for (int j = 0; i + j < n; j++) lane[j] += values[i + j] * values[i + j];
-    return ab_census_lane_sum(lane);
-}
-
-static void add_part(ab_census *census, const float *values, int64_t n) {
+static void add_part(ab_census *census, const ab_vec_census *loops, const float *values, int64_t n) {
     for (int64_t i = 0; i < n; i++) ab_census_count_value(census, values[i]);
-    ab_census_note_extremes(census, values, n);
-    census->sum_squares += ab_census_block_squares(values, n);
+    loops->note_extremes(census, values, n);
+    loops->add_squares(census, values, n);
     census->count += n;
 }
 
@@ -143,7 +81,7 @@ static int64_t count_subnormal(const ab_format *format, const float *values, int
 static void add_source(ab_census *census, source *s, const ab_format *own, int64_t n) {
     const ab_vec_census *loops = ab_vec_census_get();
     alignas(64) unsigned char state[AB_CENSUS_STATE];
-    int64_t blocks = n / AB_CENSUS_BLOCK < FEW_BLOCKS ? 0 : n / AB_CENSUS_BLOCK;
+    int64_t blocks = n / AB_CENSUS_BLOCK;
     int64_t subnormal = 0, counted = census->subnormal;
     if (blocks > 0) loops->begin(state, census);
     for (int64_t i = 0; i < n; i += AB_CENSUS_BLOCK) {
@@ -152,14 +90,15 @@ static void add_source(ab_census *census, source *s, const ab_format *own, int64
         if (i / AB_CENSUS_BLOCK < blocks)
             loops->block(state, values);
         else
-            add_part(census, values, part);
+            add_part(census, loops, values, part);
         if (own != &ab_format_fp32) subnormal += count_subnormal(own, values, part);
     }
     if (blocks > 0) loops->end(state);
     if (own != &ab_format_fp32) census->subnormal = counted + subnormal;
 }
 
-void ab_census_add_strided(ab_census *census, const void *data, const ab_format *format, int64_t n, int64_t stride) {
+void ab_census_add_strided(ab_census *census, const void *data, const ab_format *format, int64_t n,
+                           int64_t stride) {
     source s;
     s.data = data;
     s.format = format->storage_bytes == 0 ? &ab_format_fp32 : format;
@@ -186,7 +125,8 @@ void ab_census_merge(ab_census *into, const ab_census *from) {
     into->subnormal += from->subnormal;
     into->sum_squares += from->sum_squares;
     if (from->max_abs > into->max_abs) into->max_abs = from->max_abs;
-    if (into->min_abs == 0.0f || (from->min_abs != 0.0f && from->min_abs < into->min_abs)) into->min_abs = from->min_abs;
+    if (into->min_abs == 0.0f || (from->min_abs != 0.0f && from->min_abs < into->min_abs))
+        into->min_abs = from->min_abs;
     for (int row = 0; row < AB_CENSUS_EXPONENTS; row++)
         for (int c = 0; c < AB_CENSUS_CLASSES; c++) into->bin[row][c] += from->bin[row][c];
 }
@@ -206,7 +146,8 @@ int64_t ab_census_at(const ab_census *census, int exponent) {
 
 #if defined(__x86_64__)
 
-extern const ab_vec_census ab_vec_census_plain, ab_vec_census_avx2, ab_vec_census_avx512, ab_vec_census_avx512bitalg;
+extern const ab_vec_census ab_vec_census_plain, ab_vec_census_avx2, ab_vec_census_avx512,
+    ab_vec_census_avx512bitalg;
 
 const ab_vec_census *ab_vec_census_get(void) {
     static const ab_vec_census *const tables[] = {[AB_ISA_PLAIN] = &ab_vec_census_plain,

@@ -27,23 +27,23 @@ enum {
     AB_CENSUS_EXPONENTS = AB_CENSUS_EMAX - AB_CENSUS_EMIN + 1,
     AB_CENSUS_COMMON_MIN = -66, /* exponents with few classes */
     AB_CENSUS_COMMON_MAX = 66,
-    AB_CENSUS_BLOCK = 2048 /* values; 8 KiB stay in the first-level cache */
+    AB_CENSUS_BLOCK = 4096 /* values; 16 KiB stay in the first-level cache */
 };
 
 /* Smallest 23-bit mantissas of classes; the first class of every exponent is m = 0 alone. */
 enum {
-    AB_CENSUS_ABOVE_0 = 0x000001,         /* above the tie at half the smallest subnormal */
-    AB_CENSUS_ABOVE_BF16_TIE = 0x000081,  /* 1 + 2^-16 */
-    AB_CENSUS_ABOVE_TF32_TIE = 0x000401,  /* 1 + 2^-13 */
-    AB_CENSUS_E5M2_CARRY = 0x600000,      /* 1.75 */
-    AB_CENSUS_ABOVE_E4M3_MAX = 0x680001,  /* above 1.8125: overflow of e4m3 */
-    AB_CENSUS_E4M3_CARRY = 0x700000,      /* 1.875, and overflow of e5m2 */
-    AB_CENSUS_BF16_CARRY = 0x7effff,      /* 2 - 2^-7 - 2^-23 */
-    AB_CENSUS_BF16_OVERFLOW = 0x7f8000,   /* 2 - 2^-8 */
-    AB_CENSUS_TF32_CARRY = 0x7fdfff,      /* 2 - 2^-10 - 2^-23 */
-    AB_CENSUS_FP16_CARRY = 0x7fe000,      /* 2 - 2^-10 */
-    AB_CENSUS_FP16_OVERFLOW = 0x7ff000,   /* 2 - 2^-11, and of tf32 */
-    AB_CENSUS_FP32_CARRY = 0x7fffff,      /* 2 - 2^-23 */
+    AB_CENSUS_ABOVE_0 = 0x000001,        /* above the tie at half the smallest subnormal */
+    AB_CENSUS_ABOVE_BF16_TIE = 0x000081, /* 1 + 2^-16 */
+    AB_CENSUS_ABOVE_TF32_TIE = 0x000401, /* 1 + 2^-13 */
+    AB_CENSUS_E5M2_CARRY = 0x600000,     /* 1.75 */
+    AB_CENSUS_ABOVE_E4M3_MAX = 0x680001, /* above 1.8125: overflow of e4m3 */
+    AB_CENSUS_E4M3_CARRY = 0x700000,     /* 1.875, and overflow of e5m2 */
+    AB_CENSUS_BF16_CARRY = 0x7effff,     /* 2 - 2^-7 - 2^-23 */
+    AB_CENSUS_BF16_OVERFLOW = 0x7f8000,  /* 2 - 2^-8 */
+    AB_CENSUS_TF32_CARRY = 0x7fdfff,     /* 2 - 2^-10 - 2^-23 */
+    AB_CENSUS_FP16_CARRY = 0x7fe000,     /* 2 - 2^-10 */
+    AB_CENSUS_FP16_OVERFLOW = 0x7ff000,  /* 2 - 2^-11, and of tf32 */
+    AB_CENSUS_FP32_CARRY = 0x7fffff,     /* 2 - 2^-23 */
     AB_CENSUS_COMMON_CLASSES = 7,
     AB_CENSUS_CLASSES = 13
 };

@@ -10,7 +10,7 @@ AB_BEGIN_DECLS
 
 typedef enum ab_isa {
     AB_ISA_PLAIN,        /* whatever the compiler's baseline is; plain C */
-    AB_ISA_AVX2,         /* AVX2 + F16C + FMA + BMI2 */
+    AB_ISA_AVX2,         /* AVX2 + F16C + FMA + BMI1 + BMI2 + POPCNT */
     AB_ISA_AVX512,       /* AVX-512 F, BW, DQ, VL */
     AB_ISA_AVX512_BITALG /* the former + VBMI, VBMI2, GFNI, BITALG, VPOPCNTDQ */
 } ab_isa;

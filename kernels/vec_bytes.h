@@ -6,6 +6,7 @@
 #define AB_KERNELS_VEC_BYTES_H
 
 #include <immintrin.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #if defined(__AVX512BW__)
@@ -34,12 +35,16 @@ static inline bytes bytes_set_where_equal(bytes v, bytes a, bytes b, bytes value
 static inline uint64_t bytes_mask_equal(bytes a, bytes b) { return _mm512_cmpeq_epi8_mask(a, b); }
 /* Bytes not below `limit`; all of them and limit are below 128. */
 static inline uint64_t bytes_mask_at_least(bytes a, bytes limit) { return _mm512_cmpge_epu8_mask(a, limit); }
+static inline bool bytes_any_at_most(bytes a, bytes limit) { return _mm512_cmple_epu8_mask(a, limit) != 0; }
+static inline bool words_any_at_least(bytes a, bytes limit) { return _mm512_cmpge_epu16_mask(a, limit) != 0; }
 /* v where the top bit of the byte of `selector` is set, else 0 */
 static inline bytes bytes_keep(bytes v, bytes selector) {
     return _mm512_maskz_mov_epi8(_mm512_movepi8_mask(selector), v);
 }
 /* Full adder of three bits, for every bit of the vectors. */
-static inline bytes bytes_carry(bytes a, bytes b, bytes c) { return _mm512_ternarylogic_epi64(a, b, c, 0xe8); }
+static inline bytes bytes_carry(bytes a, bytes b, bytes c) {
+    return _mm512_ternarylogic_epi64(a, b, c, 0xe8);
+}
 static inline bytes bytes_sum(bytes a, bytes b, bytes c) { return _mm512_ternarylogic_epi64(a, b, c, 0x96); }
 
 static inline floats floats_load(const float *p) { return _mm512_loadu_ps(p); }
@@ -78,6 +83,12 @@ static inline uint64_t bytes_mask_equal(bytes a, bytes b) {
 static inline uint64_t bytes_mask_at_least(bytes a, bytes limit) {
     return ~(uint32_t)_mm256_movemask_epi8(_mm256_cmpgt_epi8(limit, a));
 }
+static inline bool bytes_any_at_most(bytes a, bytes limit) {
+    return _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_min_epu8(a, limit), a)) != 0;
+}
+static inline bool words_any_at_least(bytes a, bytes limit) {
+    return _mm256_movemask_epi8(_mm256_cmpeq_epi16(_mm256_max_epu16(a, limit), a)) != 0;
+}
 static inline bytes bytes_keep(bytes v, bytes selector) {
     return _mm256_and_si256(v, _mm256_cmpgt_epi8(_mm256_setzero_si256(), selector));
 }
@@ -103,8 +114,8 @@ static inline bytes floats_bits(floats v) { return _mm256_castps_si256(v); }
 /* The upper 16 bits of the fp32 values of a and b, one 16-bit word each. */
 static inline bytes bytes_high_words(bytes a, bytes b) {
 #if defined(__AVX512VBMI__)
-    const bytes odd = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27, 25, 23,
-                                       21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    const bytes odd = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29,
+                                       27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
     return _mm512_permutex2var_epi16(a, odd, b);
 #elif defined(__AVX512BW__)
     return _mm512_mask_blend_epi16(0xaaaaaaaau, _mm512_srli_epi32(a, 16), b);
@@ -116,8 +127,9 @@ static inline bytes bytes_high_words(bytes a, bytes b) {
 /* The upper bytes of the 16-bit words of a and b. */
 static inline bytes bytes_pack_high(bytes a, bytes b) {
 #if defined(__AVX512VBMI__)
-    const bytes first = _mm512_set_epi64(0x7f7d7b7977757371, 0x6f6d6b6967656361, 0x5f5d5b5957555351, 0x4f4d4b4947454341,
-                                         0x3f3d3b3937353331, 0x2f2d2b2927252321, 0x1f1d1b1917151311, 0x0f0d0b0907050301);
+    const bytes first =
+        _mm512_set_epi64(0x7f7d7b7977757371, 0x6f6d6b6967656361, 0x5f5d5b5957555351, 0x4f4d4b4947454341,
+                         0x3f3d3b3937353331, 0x2f2d2b2927252321, 0x1f1d1b1917151311, 0x0f0d0b0907050301);
     return _mm512_permutex2var_epi8(a, first, b);
 #elif defined(__AVX512BW__)
     return _mm512_packus_epi16(_mm512_srli_epi16(a, 8), _mm512_srli_epi16(b, 8));
@@ -129,8 +141,9 @@ static inline bytes bytes_pack_high(bytes a, bytes b) {
 /* The low seven bits of the 16-bit words of a and b; bit 7 of a byte may be anything. */
 static inline bytes bytes_pack_low(bytes a, bytes b) {
 #if defined(__AVX512VBMI__)
-    const bytes first = _mm512_set_epi64(0x7e7c7a7876747270, 0x6e6c6a6866646260, 0x5e5c5a5856545250, 0x4e4c4a4846444240,
-                                         0x3e3c3a3836343230, 0x2e2c2a2826242220, 0x1e1c1a1816141210, 0x0e0c0a0806040200);
+    const bytes first =
+        _mm512_set_epi64(0x7e7c7a7876747270, 0x6e6c6a6866646260, 0x5e5c5a5856545250, 0x4e4c4a4846444240,
+                         0x3e3c3a3836343230, 0x2e2c2a2826242220, 0x1e1c1a1816141210, 0x0e0c0a0806040200);
     return _mm512_permutex2var_epi8(a, first, b);
 #elif defined(__AVX512BW__)
     const bytes low = _mm512_set1_epi16(0x7f);
@@ -164,7 +177,8 @@ static inline one_hot one_hot_from(int start) {
 #elif defined(__AVX512BW__)
     one_hot h = {_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(bit + 64))), bytes_set8(start)};
 #else
-    one_hot h = {_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(bit + 64))), bytes_set8(start)};
+    one_hot h = {_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(bit + 64))),
+                 bytes_set8(start)};
 #endif
     return h;
 }

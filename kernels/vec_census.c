@@ -23,6 +23,8 @@
 #define PASTE_(a, b) a##b
 #define PASTE(a, b) PASTE_(a, b)
 
+enum { INF = 0x7f800000 };
+
 static uint32_t magnitude_of(float x) {
     uint32_t bits = 0;
     memcpy(&bits, &x, sizeof bits);
@@ -36,6 +38,96 @@ enum {
     ROW_OF_FIELD = -127 - AB_CENSUS_EMIN /* row = exponent field + this */
 };
 
+/* ---- extremes and squares ---------------------------------------------------------------------------------- */
+
+static float float_of(uint32_t bits) {
+    float x = 0.0f;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* Two loops and signed numbers, because compilers vectorise those. The magnitude of 0, less 1, is made the largest. */
+static void note_extremes(ab_census *census, const float *values, int64_t n) {
+    int32_t max = 0, min = INT32_MAX;
+    for (int64_t i = 0; i < n; i++) {
+        int32_t m = (int32_t)magnitude_of(values[i]);
+        m = m < INF ? m : 0;
+        max = m > max ? m : max;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        int32_t m = (int32_t)((magnitude_of(values[i]) - 1u) & 0x7fffffffu);
+        min = m < min ? m : min;
+    }
+    if (max == 0) return;
+    float largest = float_of((uint32_t)max), smallest = float_of((uint32_t)min + 1u);
+    if (largest > census->max_abs) census->max_abs = largest;
+    if (census->min_abs == 0.0f || smallest < census->min_abs) census->min_abs = smallest;
+}
+
+static AB_FORCE_INLINE void fold(double *lane, int half) {
+    for (int i = 0; i < half; i++) lane[i] += lane[i + half];
+}
+
+static AB_FORCE_INLINE double lane_sum(double lane[AB_CENSUS_LANES]) {
+    fold(lane, 16);
+    fold(lane, 8);
+    fold(lane, 4);
+    fold(lane, 2);
+    return lane[0] + lane[1];
+}
+
+_Static_assert(AB_CENSUS_LANES == 32, "lane_sum");
+
+static double sum_of_float_lanes(const float lane[AB_CENSUS_LANES]) {
+    double wide[AB_CENSUS_LANES];
+    for (int i = 0; i < AB_CENSUS_LANES; i++) wide[i] = (double)lane[i];
+    return lane_sum(wide);
+}
+
+/* Whether a non-zero value's square is to be taken in double. Signed, because baseline x86 compares no unsigned vectors. */
+static int32_t squares_in_double(int32_t magnitude) {
+    return (magnitude < (127 + AB_CENSUS_SQUARE_MIN) << 23) |
+           (magnitude >= (128 + AB_CENSUS_SQUARE_MAX) << 23);
+}
+
+static void add_squares_in_double(ab_census *census, const float *values, int64_t n) {
+    double lane[AB_CENSUS_LANES] = {0};
+    for (int64_t i = 0; i < n; i += AB_CENSUS_LANES) {
+        int64_t width = n - i < AB_CENSUS_LANES ? n - i : AB_CENSUS_LANES;
+        for (int64_t j = 0; j < width; j++) {
+            double x = magnitude_of(values[i + j]) < INF ? (double)values[i + j] : 0.0;
+            lane[j] += x * x;
+        }
+    }
+    census->sum_squares += lane_sum(lane);
+}
+
+static void add_squares_in_float(ab_census *census, const float *values, int64_t n) {
+    float lane[AB_CENSUS_LANES] = {0};
+    int64_t i = 0;
+    for (; i + AB_CENSUS_LANES <= n; i += AB_CENSUS_LANES)
+        for (int j = 0; j < AB_CENSUS_LANES; j++) lane[j] += values[i + j] * values[i + j];
+    for (int j = 0; i + j < n; j++) lane[j] += values[i + j] * values[i + j];
+    census->sum_squares += sum_of_float_lanes(lane);
+}
+
+static void add_squares(ab_census *census, const float *values, int64_t n) {
+    int32_t in_double = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int32_t magnitude = (int32_t)magnitude_of(values[i]);
+        in_double |= (magnitude > 0) & squares_in_double(magnitude);
+    }
+    if (in_double)
+        add_squares_in_double(census, values, n);
+    else
+        add_squares_in_float(census, values, n);
+}
+
+/* Whether the exponent of a value is uncommon. */
+static int32_t outside(int32_t magnitude) {
+    return (magnitude < FIELD_MIN << 23) | (magnitude >= (FIELD_MAX + 1) << 23);
+}
+
 #if defined(__AVX2__) || defined(__AVX512BW__)
 
 #include "kernels/vec_bytes.h"
@@ -45,18 +137,17 @@ enum {
     TILE_CHUNKS = 16,
     TILE = TILE_CHUNKS * CHUNK,
     TILES = AB_CENSUS_BLOCK / TILE,
-    TILE_LEVELS = 4, /* of adders within a tile, weights 1, 2, 4, 8 */
-    LEVELS = TILES == 2 ? 5 : 6,
-    GROUPS = 7, /* at most, of 8 exponents */
+    TILE_LEVELS = 4,                             /* of adders within a tile, weights 1, 2, 4, 8 */
+    LEVELS = TILE_LEVELS + (TILES == 4 ? 2 : 3), /* TILES = 2 to the power of what is added */
+    GROUPS = 7,                                  /* at most, of 8 exponents */
     OUTSIDE = 61, /* index of exponents outside the window, at most: 8 * GROUPS <= OUTSIDE */
     ZERO = 62,
-    SINGLE = 63, /* to be counted one by one */
-    GROUP_COST = VEC_BYTES == 64 ? 24 : 48, /* of a block, in values counted one by one */
-    CELLS = 2048, /* of mantissas, for listed values */
-    UNDECIDED = 255,
-    FLUSH_BLOCKS = 1 << 20, /* 32-bit counters hold that many */
-    MIN_AGE = 8,            /* of a window before it is given up for another, in blocks, */
-    MAX_AGE = 256,          /* and after which it is chosen anew in any case */
+    SINGLE = 63,                             /* to be counted one by one */
+    GROUP_COST = VEC_BYTES == 64 ? 75 : 150, /* of a block, in values counted one by one */
+    PART = 16,                               /* of the list, in values */
+    FLUSH_BLOCKS = 1 << 20,                  /* 32-bit counters hold that many */
+    MIN_AGE = 8,                             /* of a window before it is given up for another, in blocks, */
+    MAX_AGE = 256,                           /* and after which it is chosen anew in any case */
     SLACK = 64
 };
 
@@ -68,10 +159,9 @@ typedef struct planes {
 /* What one pass over a block finds besides counts. */
 typedef struct summary {
     floats lane[AB_CENSUS_LANES / VEC_FLOATS]; /* sums of squares */
-    bytes word_max;     /* of exponent << 8 | mantissa >> 16 << 1 */
-    bytes exponent_min; /* of exponent field - 1, so that 0 counts as 255 */
-    bytes half_min;     /* of the 16-bit halves of the values of the last tile */
-    bytes field_min;    /* exponent fields of tiles packed with ties looked for; else unchanged */
+    bytes word_max;                            /* of exponent << 8 | mantissa >> 16 << 1 */
+    bytes exponent_min;                        /* of exponent field - 1, so that 0 counts as 255 */
+    bytes half_min;                            /* of the 16-bit halves of the values of the last tile */
 } summary;
 
 typedef struct state {
@@ -84,10 +174,9 @@ typedef struct state {
     int64_t blocks;
     bool ties;
     uint64_t count[GROUPS][4][8];
-    uint32_t listed[256][8]; /* by exponent field and class */
-    uint8_t class_of[CELLS], origin[VEC_BYTES];
+    uint32_t listed[256 * 8]; /* by exponent field and class */
     uint8_t index[TILE];
-    uint16_t list[AB_CENSUS_BLOCK + 8];
+    uint16_t list[AB_CENSUS_BLOCK + PART]; /* places */
 } state;
 
 _Static_assert(sizeof(state) <= AB_CENSUS_STATE, "AB_CENSUS_STATE");
@@ -144,16 +233,13 @@ static AB_FORCE_INLINE void pack_chunk(summary *s, const float *x, bytes base, b
     s->exponent_min = bytes_min8(s->exponent_min, bytes_sub8(exponent, bytes_set8(1)));
     bytes place = bytes_min8(bytes_sub8(exponent, base), bytes_set8(OUTSIDE));
     bytes code = bytes_or(place, class_codes(mantissa, ties));
-    if (ties) {
-        s->field_min = bytes_min8(s->field_min, exponent);
-        code = bytes_set_where_equal(code, exponent, bytes_set8(0), bytes_set8(ZERO));
-    }
+    if (ties) code = bytes_set_where_equal(code, exponent, bytes_set8(0), bytes_set8(ZERO));
     bytes_store(index, code);
 }
 
 /* One tile. `after` may not be `before`: a tile may have to be packed twice. */
-static AB_FORCE_INLINE void pack_chunks(const summary *before, summary *after, const float *x, int base, bool ties,
-                               uint8_t *index) {
+static AB_FORCE_INLINE void pack_chunks(const summary *before, summary *after, const float *x, int base,
+                                        bool ties, uint8_t *index) {
     const bytes window = bytes_set8(base);
     summary s = *before;
     s.half_min = bytes_set8(0xff);
@@ -161,11 +247,13 @@ static AB_FORCE_INLINE void pack_chunks(const summary *before, summary *after, c
     *after = s;
 }
 
-static AB_NOINLINE void pack_plain_tile(const summary *before, summary *after, const float *x, int base, uint8_t *index) {
+static AB_NOINLINE void pack_plain_tile(const summary *before, summary *after, const float *x, int base,
+                                        uint8_t *index) {
     pack_chunks(before, after, x, base, false, index);
 }
 
-static AB_NOINLINE void pack_tile_with_ties(const summary *before, summary *after, const float *x, int base, uint8_t *index) {
+static AB_NOINLINE void pack_tile_with_ties(const summary *before, summary *after, const float *x, int base,
+                                            uint8_t *index) {
     pack_chunks(before, after, x, base, true, index);
 }
 
@@ -201,55 +289,71 @@ static AB_FORCE_INLINE planes add_planes(planes *sum, const planes *a, const pla
 typedef struct listing {
     uint16_t *place;
     int length;
+    int tile;  /* place of the first value of the tile */
     int limit; /* smallest index outside the window */
 } listing;
 
 /* Three places are stored always, which is cheaper than a branch nobody can predict: few chunks have more. */
 static AB_FORCE_INLINE void list_outside(listing *list, bytes index, int first) {
-    const uint64_t top = UINT64_C(1) << 63; /* for counting zeros of 0 */
     bytes place = bytes_and(index, bytes_set8(0x3f));
-    uint64_t mask = bytes_mask_at_least(place, bytes_set8(list->limit)) & ~bytes_mask_equal(place, bytes_set8(ZERO));
+    uint64_t mask =
+        bytes_mask_at_least(place, bytes_set8(list->limit)) & ~bytes_mask_equal(place, bytes_set8(ZERO));
     uint16_t *to = list->place + list->length;
     int n = (int)_mm_popcnt_u64(mask);
-    for (int i = 0; i < 3; i++, mask &= mask - 1) to[i] = (uint16_t)(first + __builtin_ctzll(mask | top));
-    for (int i = 3; i < n; i++, mask &= mask - 1) to[i] = (uint16_t)(first + __builtin_ctzll(mask));
+    for (int i = 0; i < 3; i++, mask &= mask - 1)
+        to[i] = (uint16_t)(list->tile + first + (int)_tzcnt_u64(mask));
+    for (int i = 3; i < n; i++, mask &= mask - 1)
+        to[i] = (uint16_t)(list->tile + first + (int)_tzcnt_u64(mask));
     list->length += n;
 }
 
-/* Adds four chunks to the two lowest levels; returns what goes to the level of weight 4. `list` may be NULL. */
-static AB_FORCE_INLINE planes add_four(planes *tree, const uint8_t *index, const one_hot *group, listing *list, int first) {
-    planes carry[2];
-    for (int i = 0; i < 2; i++) {
-        bytes even = bytes_load(index + 2 * i * CHUNK), odd = bytes_load(index + (2 * i + 1) * CHUNK);
-        planes a = planes_of(even, group), b = planes_of(odd, group);
-        carry[i] = add_planes(&tree[0], &a, &b);
-        if (list != NULL) {
-            list_outside(list, even, first + 2 * i * CHUNK);
-            list_outside(list, odd, first + (2 * i + 1) * CHUNK);
-        }
+/* The adders of a tile, with the levels in registers. add_2 takes two chunks and returns what goes to weight 2, and so on;
+ * `list` may be NULL. */
+typedef struct adder {
+    planes ones, twos, fours, eights;
+    one_hot group;
+    listing *list;
+} adder;
+
+static AB_FORCE_INLINE planes add_2(adder *t, const uint8_t *index, int first) {
+    bytes even = bytes_load(index + first), odd = bytes_load(index + first + CHUNK);
+    planes a = planes_of(even, &t->group), b = planes_of(odd, &t->group);
+    if (t->list != NULL) {
+        list_outside(t->list, even, first);
+        list_outside(t->list, odd, first + CHUNK);
     }
-    return add_planes(&tree[1], &carry[0], &carry[1]);
+    return add_planes(&t->ones, &a, &b);
+}
+
+static AB_FORCE_INLINE planes add_4(adder *t, const uint8_t *index, int first) {
+    planes a = add_2(t, index, first), b = add_2(t, index, first + 2 * CHUNK);
+    return add_planes(&t->twos, &a, &b);
+}
+
+static AB_FORCE_INLINE planes add_8(adder *t, const uint8_t *index, int first) {
+    planes a = add_4(t, index, first), b = add_4(t, index, first + 4 * CHUNK);
+    return add_planes(&t->fours, &a, &b);
 }
 
 /* Adds a tile to the levels of weight 1 to 8; returns what goes to weight 16. */
-static AB_FORCE_INLINE planes add_tile(planes tree[LEVELS], const uint8_t *index, int start, listing *list, int first) {
-    const one_hot group = one_hot_from(start);
-    planes low[2] = {tree[0], tree[1]};
-    planes four[4], eight[2];
-    for (int i = 0; i < 4; i++) four[i] = add_four(low, index + 4 * i * CHUNK, &group, list, first + 4 * i * CHUNK);
-    tree[0] = low[0];
-    tree[1] = low[1];
-    eight[0] = add_planes(&tree[2], &four[0], &four[1]);
-    eight[1] = add_planes(&tree[2], &four[2], &four[3]);
-    return add_planes(&tree[3], &eight[0], &eight[1]);
+static AB_FORCE_INLINE planes add_16(planes tree[LEVELS], const uint8_t *index, int start, listing *list) {
+    adder t = {tree[0], tree[1], tree[2], tree[3], one_hot_from(start), list};
+    planes a = add_8(&t, index, 0), b = add_8(&t, index, 8 * CHUNK);
+    planes carry = add_planes(&t.eights, &a, &b);
+    tree[0] = t.ones;
+    tree[1] = t.twos;
+    tree[2] = t.fours;
+    tree[3] = t.eights;
+    return carry;
 }
 
-static AB_NOINLINE planes add_tile_and_list(planes tree[LEVELS], const uint8_t *index, listing *list, int first) {
-    return add_tile(tree, index, 0, list, first);
+static AB_NOINLINE void add_tile_and_list(planes tree[LEVELS], planes *carry, const uint8_t *index,
+                                          listing *list) {
+    *carry = add_16(tree, index, 0, list);
 }
 
-static AB_NOINLINE planes add_tile_only(planes tree[LEVELS], const uint8_t *index, int start) {
-    return add_tile(tree, index, start, NULL, 0);
+static AB_NOINLINE void add_tile(planes tree[LEVELS], planes *carry, const uint8_t *index, int start) {
+    *carry = add_16(tree, index, start, NULL);
 }
 
 static void count_planes(uint64_t count[4][8], const planes *p, unsigned weight) {
@@ -279,7 +383,8 @@ static void clear_trees(state *s) {
 /* Moves the counts of the planes to the census. */
 static void flush_trees(state *s) {
     for (int g = 0; g < s->groups; g++) {
-        for (int level = 0; level < LEVELS; level++) count_planes(s->count[g], &s->tree[g][level], 1U << level);
+        for (int level = 0; level < LEVELS; level++)
+            count_planes(s->count[g], &s->tree[g][level], 1U << level);
         for (int b = 0; b < 8; b++) {
             int64_t *bin = s->census->bin[s->base + 8 * g + b + ROW_OF_FIELD];
             int64_t all = (int64_t)s->count[g][0][b], upper = (int64_t)s->count[g][1][b];
@@ -297,7 +402,7 @@ static void flush_trees(state *s) {
 static void flush_list(state *s) {
     for (int field = FIELD_MIN; field <= FIELD_MAX; field++)
         for (int c = 0; c < AB_CENSUS_COMMON_CLASSES; c++)
-            s->census->bin[field + ROW_OF_FIELD][c] += s->listed[field][c];
+            s->census->bin[field + ROW_OF_FIELD][c] += s->listed[field * 8 + c];
     memset(s->listed, 0, sizeof s->listed);
 }
 
@@ -324,42 +429,39 @@ static void choose_window(state *s, const float *x) {
 
 /* ---- one block --------------------------------------------------------------------------------------------- */
 
-/* Counts value by value. Those of common exponents go through a table by the top 11 mantissa bits. */
-static AB_NOINLINE void count_listed(state *s, const float *x, int n) {
-    for (int i = 0; i < n; i++) {
-        int place = (s->list[i] & ~(CHUNK - 1)) | s->origin[s->list[i] & (CHUNK - 1)];
-        uint32_t magnitude = magnitude_of(x[place]), field = magnitude >> 23;
-        uint8_t class = s->class_of[magnitude >> 12 & (CELLS - 1)];
-        if (class == UNDECIDED || field - FIELD_MIN > FIELD_MAX - FIELD_MIN)
-            ab_census_count_value(s->census, x[place]);
-        else
-            s->listed[field][class]++;
+/* Counts the values at the first n of PART places one by one. The compiler vectorises the second loop; values of uncommon
+ * exponents, and those past n, go to cells that nobody reads. The former are then counted properly. */
+static AB_FORCE_INLINE void count_places(state *s, const float *x, const uint16_t *place, int n) {
+    float value[PART];
+    int32_t cell[PART], any = 0;
+    for (int i = 0; i < PART; i++)
+        value[i] = x[(place[i] & ~(CHUNK - 1)) + bytes_origin(place[i] & (CHUNK - 1))];
+    for (int i = 0; i < PART; i++) {
+        int32_t magnitude = i < n ? (int32_t)magnitude_of(value[i]) : 0;
+        any |= outside(magnitude) & (magnitude > 0);
+        cell[i] = (magnitude >> 23) * 8 + ab_census_common_class((uint32_t)magnitude & 0x7fffffu);
     }
+    for (int i = 0; i < PART; i++) s->listed[cell[i]]++;
+    for (int i = 0; any != 0 && i < n; i++)
+        if (outside((int32_t)magnitude_of(value[i]))) ab_census_count_value(s->census, value[i]);
+}
+
+static AB_NOINLINE void count_listed(state *s, const float *x, int n) {
+    memset(s->list + n, 0, PART * sizeof s->list[0]);
+    for (int i = 0; i < n; i += PART) count_places(s, x, s->list + i, n - i < PART ? n - i : PART);
     s->counted += n;
 }
 
+static int32_t is_subnormal(float x) { return (int32_t)((magnitude_of(x) - 1u) & 0x7fffffffu) < 0x7fffff; }
+
 static void count_subnormals(state *s, const float *x) {
-    for (int i = 0; i < TILE; i++) {
-        if (magnitude_of(x[i]) - 1U >= 0x7fffffU) continue;
+    int32_t any = 0;
+    for (int i = 0; i < TILE; i++) any |= is_subnormal(x[i]);
+    for (int i = 0; any != 0 && i < TILE; i++) {
+        if (!is_subnormal(x[i])) continue;
         ab_census_count_value(s->census, x[i]);
         s->counted++;
     }
-}
-
-static unsigned max_of_words(bytes v) {
-    uint16_t word[VEC_BYTES / 2];
-    unsigned max = 0;
-    bytes_store(word, v);
-    for (int i = 0; i < VEC_BYTES / 2; i++) max = word[i] > max ? word[i] : max;
-    return max;
-}
-
-static unsigned min_of_bytes(bytes v) {
-    uint8_t byte[VEC_BYTES];
-    unsigned min = 255;
-    bytes_store(byte, v);
-    for (int i = 0; i < VEC_BYTES; i++) min = byte[i] < min ? byte[i] : min;
-    return min;
 }
 
 /* Packs the tile, with ties looked for if it may have some. */
@@ -372,6 +474,7 @@ static void pack_tile(state *s, summary *found, const float *x) {
     if (s->ties) {
         pack_tile_with_ties(found, &after, x, s->base, s->index);
         s->ties = any_half_zero(after.half_min);
+        count_subnormals(s, x); /* left out like zeros */
     }
     *found = after;
 }
@@ -379,25 +482,28 @@ static void pack_tile(state *s, summary *found, const float *x) {
 /* Sum of squares and extremes: mostly known from packing, else from one more look at the block. */
 static void finish_block(state *s, const float *x, const summary *found, bool subnormals) {
     ab_census *census = s->census;
-    unsigned word = max_of_words(found->word_max), least = min_of_bytes(found->exponent_min) + 1, most = word >> 8;
-    bool plain = !subnormals && most <= 127 + AB_CENSUS_SQUARE_MAX && least >= 127 + AB_CENSUS_SQUARE_MIN;
-    if (plain) {
-        float lane[AB_CENSUS_LANES];
-        for (int i = 0; i < AB_CENSUS_LANES / VEC_FLOATS; i++) floats_store(lane + i * VEC_FLOATS, found->lane[i]);
-        census->sum_squares += ab_census_lane_sum(lane);
+    bool large = words_any_at_least(found->word_max, bytes_set16((128 + AB_CENSUS_SQUARE_MAX) << 8));
+    bool small = bytes_any_at_most(found->exponent_min, bytes_set8(127 + AB_CENSUS_SQUARE_MIN - 2));
+    if (large || small || subnormals) {
+        add_squares_in_double(census, x, AB_CENSUS_BLOCK);
     } else {
-        census->sum_squares += ab_census_block_squares(x, AB_CENSUS_BLOCK);
+        float lane[AB_CENSUS_LANES];
+        for (int i = 0; i < AB_CENSUS_LANES / VEC_FLOATS; i++)
+            floats_store(lane + i * VEC_FLOATS, found->lane[i]);
+        census->sum_squares += sum_of_float_lanes(lane);
     }
-    bool new_max = word != 0 && word >= magnitude_of(census->max_abs) >> 16 << 1;
-    bool new_min = least <= magnitude_of(census->min_abs) >> 23;
-    if (subnormals || most == 255 || new_max || new_min) ab_census_note_extremes(census, x, AB_CENSUS_BLOCK);
+    int max_word = (int)(magnitude_of(census->max_abs) >> 16 << 1),
+        min_field = (int)(magnitude_of(census->min_abs) >> 23);
+    bool new_max = words_any_at_least(found->word_max, bytes_set16(max_word));
+    bool new_min = bytes_any_at_most(found->exponent_min, bytes_set8(min_field - 1));
+    if (new_max || new_min || subnormals) note_extremes(census, x, AB_CENSUS_BLOCK);
 }
 
 static summary empty_summary(void) {
     summary found;
     for (int i = 0; i < AB_CENSUS_LANES / VEC_FLOATS; i++) found.lane[i] = floats_zero();
     found.word_max = bytes_set8(0);
-    found.exponent_min = found.half_min = found.field_min = bytes_set8(0xff);
+    found.exponent_min = found.half_min = bytes_set8(0xff);
     return found;
 }
 
@@ -413,13 +519,12 @@ static void block(void *memory, const float *x) {
     int64_t subnormal = s->census->subnormal;
     summary found = empty_summary();
     if (s->groups == 0) choose_window(s, x);
-    listing list = {s->list, 0, 8 * s->groups};
+    listing list = {s->list, 0, 0, 8 * s->groups};
     for (int t = 0; t < TILES; t++) {
-        found.field_min = bytes_set8(0xff);
+        list.tile = t * TILE;
         pack_tile(s, &found, x + t * TILE);
-        if (min_of_bytes(found.field_min) == 0) count_subnormals(s, x + t * TILE);
-        s->sixteens[0][t] = add_tile_and_list(s->tree[0], s->index, &list, t * TILE);
-        for (int g = 1; g < s->groups; g++) s->sixteens[g][t] = add_tile_only(s->tree[g], s->index, 8 * g);
+        add_tile_and_list(s->tree[0], &s->sixteens[0][t], s->index, &list);
+        for (int g = 1; g < s->groups; g++) add_tile(s->tree[g], &s->sixteens[g][t], s->index, 8 * g);
     }
     for (int g = 0; g < s->groups; g++) add_sixteens(s, g);
     count_listed(s, x, list.length);
@@ -427,21 +532,6 @@ static void block(void *memory, const float *x) {
     s->values += AB_CENSUS_BLOCK;
     if (++s->blocks % FLUSH_BLOCKS == 0) flush_list(s);
     renew_window(s, x, list.length);
-}
-
-/* Classes by the top 11 mantissa bits; the cells of the ties 1 and 1.8125 have two. */
-static void fill_classes(uint8_t class_of[CELLS]) {
-    static const uint32_t first[AB_CENSUS_COMMON_CLASSES] = {0,
-                                                             AB_CENSUS_ABOVE_0,
-                                                             AB_CENSUS_E5M2_CARRY,
-                                                             AB_CENSUS_ABOVE_E4M3_MAX,
-                                                             AB_CENSUS_E4M3_CARRY,
-                                                             AB_CENSUS_FP16_CARRY,
-                                                             AB_CENSUS_FP16_OVERFLOW};
-    for (int c = 0; c < AB_CENSUS_COMMON_CLASSES; c++)
-        memset(class_of + (first[c] >> 12), c, CELLS - (first[c] >> 12));
-    for (int c = 0; c < AB_CENSUS_COMMON_CLASSES; c++)
-        if (first[c] % (1U << 12) != 0) class_of[first[c] >> 12] = UNDECIDED;
 }
 
 static void begin(void *memory, ab_census *census) {
@@ -452,8 +542,6 @@ static void begin(void *memory, ab_census *census) {
     s->values = s->counted = s->blocks = 0;
     s->base = s->groups = s->expected = s->age = 0;
     s->ties = false;
-    for (int i = 0; i < VEC_BYTES; i++) s->origin[i] = (uint8_t)bytes_origin(i);
-    fill_classes(s->class_of);
 }
 
 static void end(void *memory) {
@@ -464,7 +552,7 @@ static void end(void *memory) {
     s->census->zero += s->values - s->counted;
 }
 
-#else
+#else /* plain C */
 
 enum { KEYS = 4096 }; /* exponent field << 4 | top four mantissa bits */
 
@@ -482,23 +570,28 @@ static int class_of_key(int key) {
     return by_nibble[key % 16];
 }
 
-static bool outside(uint32_t magnitude) { return (magnitude >> 23) - FIELD_MIN > FIELD_MAX - FIELD_MIN; }
+/* What a value needs beyond the histogram. */
+enum { SINGLE = 1, IN_DOUBLE = 2, NEW_EXTREME = 4 };
 
-/* Not zero, and of an uncommon exponent or of a mantissa that needs more than four bits: 1, 1.8125, or from
- * AB_CENSUS_FP16_CARRY up. */
-static bool undecided(uint32_t magnitude) {
-    const uint32_t top = 0x800000u - AB_CENSUS_FP16_CARRY, m = magnitude & 0x7fffffu;
-    return (magnitude != 0) & (outside(magnitude) | (((m + top) & 0x7fffffu) <= top) | (m == 0x680000u));
+/* SINGLE: it is not zero, and of an uncommon exponent, or its mantissa is 1, 1.8125, or AB_CENSUS_FP16_CARRY or above, which
+ * four bits do not tell. IN_DOUBLE, NEW_EXTREME: as add_squares and note_extremes, with the extremes of so far. */
+static int32_t needs_of(int32_t magnitude, int32_t least, int32_t most) {
+    const int32_t top = 0x800000 - AB_CENSUS_FP16_CARRY, m = magnitude & 0x7fffff;
+    int32_t single = outside(magnitude) | (((m + top) & 0x7fffff) <= top) | (m == 0x680000);
+    int32_t extreme = (magnitude < least) | (magnitude > most);
+    return (magnitude > 0) *
+           (single * SINGLE + squares_in_double(magnitude) * IN_DOUBLE + extreme * NEW_EXTREME);
 }
 
-static void count_undecided(state *s, const float *x, int n) {
+/* Counts the SINGLE ones; those of common exponents are in the histogram, where their first four bits put them. */
+static void count_singles(state *s, const float *x, int n) {
     for (int i = 0; i < n; i++) {
-        uint32_t magnitude = magnitude_of(x[i]);
-        if (!undecided(magnitude)) continue;
+        int32_t magnitude = (int32_t)magnitude_of(x[i]);
+        if (!(needs_of(magnitude, 0, INF) & SINGLE)) continue;
         ab_census_count_value(s->census, x[i]);
         s->counted++;
         if (outside(magnitude)) continue;
-        s->census->bin[(magnitude >> 23) + ROW_OF_FIELD][class_of_key((int)(magnitude >> 19))]--;
+        s->census->bin[(magnitude >> 23) + ROW_OF_FIELD][class_of_key(magnitude >> 19)]--;
         s->counted--;
     }
 }
@@ -515,17 +608,24 @@ static void flush(state *s) {
 static void block(void *memory, const float *x) {
     enum { PART = 32 };
     state *s = memory;
+    int32_t least = (int32_t)magnitude_of(s->census->min_abs),
+            most = (int32_t)magnitude_of(s->census->max_abs);
+    int32_t all = 0;
     for (int i = 0; i < AB_CENSUS_BLOCK; i += 2) {
         s->count[0][magnitude_of(x[i]) >> 19]++;
         s->count[1][magnitude_of(x[i + 1]) >> 19]++;
     }
     for (int i = 0; i < AB_CENSUS_BLOCK; i += PART) {
-        bool any = false;
-        for (int j = i; j < i + PART; j++) any |= undecided(magnitude_of(x[j]));
-        if (any) count_undecided(s, x + i, PART);
+        int32_t needs = 0;
+        for (int j = 0; j < PART; j++) needs |= needs_of((int32_t)magnitude_of(x[i + j]), least, most);
+        if (needs & SINGLE) count_singles(s, x + i, PART);
+        all |= needs;
     }
-    s->census->sum_squares += ab_census_block_squares(x, AB_CENSUS_BLOCK);
-    ab_census_note_extremes(s->census, x, AB_CENSUS_BLOCK);
+    if (all & IN_DOUBLE)
+        add_squares_in_double(s->census, x, AB_CENSUS_BLOCK);
+    else
+        add_squares_in_float(s->census, x, AB_CENSUS_BLOCK);
+    if (all & NEW_EXTREME) note_extremes(s->census, x, AB_CENSUS_BLOCK);
     s->values += AB_CENSUS_BLOCK;
     if (s->values % (INT64_C(1) << 31) == 0) flush(s); /* 32-bit counters */
 }
@@ -546,4 +646,4 @@ static void end(void *memory) {
 #endif
 
 extern const ab_vec_census PASTE(ab_vec_census_, AB_ISA_SUFFIX);
-const ab_vec_census PASTE(ab_vec_census_, AB_ISA_SUFFIX) = {begin, block, end};
+const ab_vec_census PASTE(ab_vec_census_, AB_ISA_SUFFIX) = {begin, block, end, note_extremes, add_squares};

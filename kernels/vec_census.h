@@ -9,14 +9,18 @@
 
 AB_BEGIN_DECLS
 
-enum { AB_CENSUS_STATE = 48 * 1024 }; /* bytes of the largest level's state */
+enum { AB_CENSUS_STATE = 64 * 1024 }; /* bytes of the largest level's state */
 
-/* begin; block for every AB_CENSUS_BLOCK values; end. Between begin and end only the state knows part of the counts.
- * `state` points to AB_CENSUS_STATE bytes, aligned to 64. */
 typedef struct ab_vec_census {
+    /* begin; block for every AB_CENSUS_BLOCK values; end. Between begin and end only the state knows part of the counts.
+     * `state` points to AB_CENSUS_STATE bytes, aligned to 64. */
     void (*begin)(void *state, ab_census *census);
     void (*block)(void *state, const float *values);
     void (*end)(void *state);
+
+    /* Takes the extremes and the sum of squares of at most one block into the census. */
+    void (*note_extremes)(ab_census *census, const float *values, int64_t n);
+    void (*add_squares)(ab_census *census, const float *values, int64_t n);
 } ab_vec_census;
 
 const ab_vec_census *ab_vec_census_get(void);
@@ -24,17 +28,11 @@ const ab_vec_census *ab_vec_census_get(void);
 /* Counts one value: everything but count, extremes and sum of squares. */
 void ab_census_count_value(ab_census *census, float value);
 
-/* Takes the extremes of n values into the census. */
-void ab_census_note_extremes(ab_census *census, const float *values, int64_t n);
-
-/* Sum of squares of one block (n <= AB_CENSUS_BLOCK). If every value is 0 or has an exponent in
- * AB_CENSUS_SQUARE_MIN .. AB_CENSUS_SQUARE_MAX, value i is squared in fp32 and added in fp32 to lane i % AB_CENSUS_LANES:
- * no square can overflow or become subnormal there. Otherwise the lanes and squares are double and values that are not
- * finite are left out. Lanes are added in double, the upper half to the lower half until one is left. */
-enum { AB_CENSUS_LANES = 32, AB_CENSUS_SQUARE_MIN = -62, AB_CENSUS_SQUARE_MAX = 55 };
-double ab_census_block_squares(const float *values, int64_t n);
-/* Adds up the fp32 lanes. */
-double ab_census_lane_sum(const float lane[AB_CENSUS_LANES]);
+/* The sum of squares of a block. If every value is 0 or has an exponent in AB_CENSUS_SQUARE_MIN .. AB_CENSUS_SQUARE_MAX,
+ * value i is squared in fp32 and added in fp32 to lane i % AB_CENSUS_LANES; no square can overflow or become subnormal then.
+ * Otherwise squares and lanes are double, and values that are not finite are left out. The lanes are added up in double, the
+ * upper half to the lower half until one is left. */
+enum { AB_CENSUS_LANES = 32, AB_CENSUS_SQUARE_MIN = -62, AB_CENSUS_SQUARE_MAX = 52 };
 
 AB_END_DECLS
 

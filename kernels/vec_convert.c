@@ -274,7 +274,8 @@ static void narrow_bf16_plain(uint16_t *AB_RESTRICT dst, const float *AB_RESTRIC
 enum { LANES = 16 };
 
 static inline __mmask16 lanes_left(int64_t left) {
-    return left >= LANES ? (__mmask16)0xffff : (__mmask16)((1U << (unsigned)left) - 1);
+    unsigned mask = left >= LANES ? 0xffffU : (1U << (unsigned)left) - 1U;
+    return (__mmask16)mask;
 }
 
 static void widen_fp16(float *dst, const uint16_t *src, int64_t n) {

@@ -140,6 +140,14 @@ static part part_below(const ab_census *census, const ab_census_totals *totals, 
     return (part){count, count + inside, energy, energy + bin_energy(census, place.row, place.column)};
 }
 
+/* Share of the sum of squares that a part has. The estimate of the smaller side is set against the exact sum, because the
+ * larger side may be one value, which no mean describes. */
+static double share_of(double part, double all, double exact) {
+    double other = all - part;
+    if (part == 0.0 || exact == 0.0) return 0.0;
+    return part <= other ? fmin(part / exact, 1.0) : fmax(1.0 - other / exact, 0.0);
+}
+
 static int64_t at_least_zero(int64_t x) { return x > 0 ? x : 0; }
 
 void ab_whatif_evaluate(const ab_census *census, const ab_census_totals *totals,
@@ -148,12 +156,12 @@ void ab_whatif_evaluate(const ab_census *census, const ab_census_totals *totals,
     part small = part_below(census, totals, limits->normal);
     part finite = part_below(census, totals, limits->overflow);
     part all = all_below(totals);
-    double energy = all.energy_low > 0.0 ? all.energy_low : 1.0;
+    double exact = census->sum_squares;
     range->low = (ab_whatif){flushed.low, at_least_zero(small.low - flushed.high),
                              at_least_zero(finite.low - small.high), all.low - finite.high,
-                             flushed.energy_low / energy};
+                             share_of(flushed.energy_low, all.energy_low, exact)};
     range->high = (ab_whatif){flushed.high, small.high - flushed.low, finite.high - small.low,
-                              all.low - finite.low, flushed.energy_high / energy};
+                              all.low - finite.low, share_of(flushed.energy_high, all.energy_high, exact)};
     range->exact = flushed.low == flushed.high && small.low == small.high && finite.low == finite.high;
 }
 

@@ -34,8 +34,8 @@ typedef struct ab_census_totals {
 void ab_census_total(const ab_census *census, ab_census_totals *totals);
 
 /* Lower and upper bounds of the counts; the same numbers if `exact`, which holds when no limit lies strictly inside a
- * mantissa class that has values. Energy is counted with every square replaced by its mantissa class's mean square
- * (values taken as evenly spread), so a class's part is right within a factor 0.6 to 2, and typically a few percent. */
+ * mantissa class that has values. The energy share is an estimate: every square of the smaller side, flushed or not, is
+ * replaced by the mean square of its mantissa class, so it is right within a factor 0.6 to 2 and typically a few percent. */
 typedef struct ab_whatif_range {
     ab_whatif low, high;
     bool exact;

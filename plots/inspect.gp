@@ -23,7 +23,7 @@ if (normal_limit > flush_limit) {
     set object 2 rectangle from flush_limit, graph 0 to normal_limit, graph 1 behind fillcolor rgb orange fillstyle solid 0.14 noborder
     set label 6 'subnormal' at 0.5*(flush_limit+normal_limit), graph 0.95 center font tiny_font textcolor rgb '#a06a00'
 }
-set label 7 format_name.' normal, from '.power(normal_limit) at 0.5*(normal_limit+max_limit), graph 0.95 center font tiny_font textcolor rgb soft
+set label 7 format_name.' normal' at 0.5*(normal_limit+max_limit), graph 0.95 center noenhanced font tiny_font textcolor rgb soft
 if (max_limit < high) {
     set object 3 rectangle from max_limit, graph 0 to high, graph 1 behind fillcolor rgb purple fillstyle solid 0.30 noborder
     set label 8 'overflow' at 0.5*(max_limit+high), graph 0.95 center font tiny_font textcolor rgb '#a0527d'

@@ -11,7 +11,8 @@ AB_BEGIN_DECLS
 enum { AB_COLUMNS = 128 };
 
 typedef struct ab_columns {
-    int64_t first, stride; /* of the first column, in training steps; the stride is 0 until the second probed step */
+    int64_t first,
+        stride; /* of the first column, in training steps; the stride is 0 until the second probed step */
     int count;
     bool started;
 } ab_columns;

@@ -50,5 +50,6 @@ ab_interval ab_share_interval(const ab_share_sums *sums, int64_t probed, int64_t
     double unseen = total > 0 ? 1 - (double)probed / (double)total : 1;
     double half = between_steps(sums, share, unseen);
     ab_interval values = wilson(share, sums->whole);
-    return (ab_interval){share, fmin(values.low, clamp(share - half)), fmax(values.high, clamp(share + half))};
+    return (ab_interval){share, fmin(values.low, clamp(share - half)),
+                         fmax(values.high, clamp(share + half))};
 }

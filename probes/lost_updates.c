@@ -1,16 +1,17 @@
 /* The ledger of lost updates: which changes of a weight were gone once the weight was stored, and what caused them.
  *
- * An update is lost if it is not zero and the stored weight is, bit for bit, the one from before. A cause (gradient step,
- * weight decay, momentum, eps) is lost if the weight plus that part alone, added in fp32 and stored, is the weight from
- * before: decay far below half a spacing reads 100 % even where a large gradient step carries it along. Energy is the
- * sum of squares. Both are counted in every update of a probed step, in double; skipped steps have none.
+ * An update is lost if it is not zero and the stored weight equals the one from before. A cause (gradient step, weight
+ * decay, momentum, eps) is lost if the weight plus that part alone, added in fp32 and stored, equals the weight from before:
+ * decay far below half a spacing reads 100 % even where a large gradient step carries it along. Energy is the sum of
+ * squares, in double. Updates that are not finite are left out, and skipped steps have none.
  *
  * Forecast: an update that moves a weight by r half spacings survives while r >= 1 and shrinks with the learning rate, so
- * the learning rate at which 90 % of a parameter's updates are lost is lr / (90 % point of r). It is taken from the last
- * probed step: gradients change. */
+ * the learning rate at which 90 % of a parameter's updates are lost is lr / (the 90 % point of r). It is taken from the last
+ * probed step that had updates: gradients change. */
 #include "kernels/convert.h"
 #include "probes/columns.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,17 +27,22 @@ typedef struct account {
     double energy, lost_energy;
 } account;
 
-/* Of one block of a parameter in the step under way: sums in double are folded in the order of the blocks, whichever lane
+/* Of one block of a parameter in the step under way. Sums in double are folded in the order of the blocks, whichever lane
  * made them. */
 typedef struct block_sums {
     account cause[CAUSES];
     unsigned causes; /* bit per cause that the optimizer has */
-    double moved;    /* sum of what storing really changed, times what should have been changed */
+    double moved;    /* what storing really changed, times what should have been changed */
 } block_sums;
 
-/* How many half spacings of the weight an update is, by eighths of an octave. */
-enum { RATIO_BITS = 3, RATIO_OCTAVES = 128, RATIOS = RATIO_OCTAVES << RATIO_BITS, RATIO_SHIFT = 23 - RATIO_BITS };
-static const uint32_t ratio_base = (uint32_t)(127 - RATIO_OCTAVES / 2) << RATIO_BITS;
+/* Half spacings that an update moves its weight by: eighths of an octave, from 2^-32 to 2^32. */
+enum {
+    RATIO_BITS = 3,
+    RATIO_OCTAVES = 64,
+    RATIOS = RATIO_OCTAVES << RATIO_BITS,
+    RATIO_SHIFT = 23 - RATIO_BITS
+};
+enum { RATIO_BASE = (127 - RATIO_OCTAVES / 2) << RATIO_BITS };
 
 typedef struct ledger {
     account cause[CAUSES];
@@ -45,14 +51,14 @@ typedef struct ledger {
     int64_t nonzero[AB_COLUMNS], lost[AB_COLUMNS];
     int64_t stopped_since; /* step, or -1 */
     int64_t first_block;   /* into the state's blocks */
-    uint32_t ratio[RATIOS], recent[RATIOS]; /* of the step under way (all lanes); of the last step with updates */
+    int64_t ratio[RATIOS]; /* of the last probed step that had updates */
 } ledger;
 
 typedef struct lost_updates {
     ab_probe_setup setup;
-    ledger *param;       /* [params] */
-    block_sums *block;   /* all parameters' blocks */
-    uint32_t *lane_ratio; /* [threads][params][RATIOS] */
+    ledger *param;        /* [params] */
+    block_sums *block;    /* all parameters' blocks */
+    uint32_t *lane_ratio; /* [params][threads][RATIOS], of the step under way */
     ab_columns columns;
     int64_t steps;
 } lost_updates;
@@ -65,3 +71,293 @@ static void destroy(void *state) {
     free(l->lane_ratio);
     free(l);
 }
+
+static int64_t block_count(const ab_probe_param *param) {
+    return (param->count + AB_UPDATE_BLOCK - 1) / AB_UPDATE_BLOCK;
+}
+
+static ab_status create(const ab_probe_setup *setup, void **state) {
+    lost_updates *l = calloc(1, sizeof *l);
+    if (!l) return ab_fail(AB_NO_MEMORY, "probe lost_updates: out of memory");
+    size_t params = (size_t)setup->params, blocks = 0;
+    l->setup = *setup;
+    l->param = calloc(params + 1, sizeof *l->param);
+    l->lane_ratio = calloc(params * (size_t)setup->threads * RATIOS + 1, sizeof *l->lane_ratio);
+    for (size_t p = 0; p < params && l->param; p++) {
+        l->param[p].stopped_since = -1;
+        l->param[p].first_block = (int64_t)blocks;
+        blocks += (size_t)block_count(&setup->param[p]);
+    }
+    l->block = calloc(blocks + 1, sizeof *l->block);
+    if (!l->param || !l->block || !l->lane_ratio) {
+        destroy(l);
+        return ab_fail(AB_NO_MEMORY, "probe lost_updates: out of memory for %d parameters", setup->params);
+    }
+    *state = l;
+    return AB_OK;
+}
+
+/* ---- one block --------------------------------------------------------------------------------------------- */
+
+static double finite_or_zero(double x) { return x - x == 0 ? x : 0; }
+
+static double sum_lanes(const double *lane) {
+    double sum = 0;
+    for (int j = 0; j < LANES; j++) sum += lane[j];
+    return sum;
+}
+
+/* Number and sum of squares of what is not zero. Element i goes into sum i % LANES: a fixed order that can still be
+ * vectorised. Counting in double keeps the lanes alike. */
+static account add_up(const double *part, int64_t n) {
+    double energy[LANES] = {0}, nonzero[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) {
+            energy[j] += part[i + j] * part[i + j];
+            nonzero[j] += part[i + j] != 0 ? 1.0 : 0.0;
+        }
+    for (; i < n; i++) {
+        energy[i % LANES] += part[i] * part[i];
+        nonzero[i % LANES] += part[i] != 0 ? 1.0 : 0.0;
+    }
+    return (account){.nonzero = (int64_t)sum_lanes(nonzero), .energy = sum_lanes(energy)};
+}
+
+static int count_equal(const float *a, const float *b, int64_t n) {
+    int count = 0;
+    for (int64_t i = 0; i < n; i++) count += a[i] == b[i];
+    return count;
+}
+
+/* Adds what was lost. `kept`: what became of the weight when `part` was added to it. In most blocks no weight stays where it
+ * was. */
+static void settle(account *sum, const double *part, const float *kept, const float *before, int64_t n) {
+    double lane[LANES] = {0};
+    if (count_equal(kept, before, n) == 0) return;
+    for (int64_t i = 0; i < n; i++) {
+        if (part[i] == 0 || kept[i] != before[i]) continue;
+        sum->lost++;
+        lane[i % LANES] += part[i] * part[i];
+    }
+    sum->lost_energy = sum_lanes(lane);
+}
+
+/* The stored weight had only `part` been added. */
+static void add_alone(const ab_format *format, const double *part, const float *before, int64_t n,
+                      float *kept) {
+    double packed[AB_UPDATE_BLOCK]; /* room for any storage type */
+    for (int64_t i = 0; i < n; i++) kept[i] = before[i] + (float)part[i];
+    if (format == &ab_format_fp32) return;
+    ab_narrow(packed, format, kept, n);
+    ab_widen(kept, packed, format, n);
+}
+
+/* Sum of (stored - before) * update. A weight that overflowed did not move anywhere. */
+static double moved(const double *change, const float *stored, const float *before, int64_t n) {
+    double lane[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++)
+            lane[j] += ((double)stored[i + j] - (double)before[i + j]) * change[i + j];
+    for (; i < n; i++) lane[i % LANES] += ((double)stored[i] - (double)before[i]) * change[i];
+    double sum = sum_lanes(lane);
+    if (sum - sum == 0) return sum;
+    sum = 0;
+    for (i = 0; i < n; i++) sum += finite_or_zero((double)stored[i] - (double)before[i]) * change[i];
+    return sum;
+}
+
+static uint32_t bits_of(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+/* Counts |update| / half spacing at the weight. Dividing by a power of two is a subtraction of exponents. */
+static void count_ratios(const ab_format *format, const double *change, const float *before, int64_t n,
+                         uint32_t *ratio) {
+    int32_t bin[AB_UPDATE_BLOCK];
+    const int32_t smallest = format->emin + 127, precision = format->precision;
+    for (int64_t i = 0; i < n; i++) {
+        int32_t exponent = (int32_t)(bits_of(before[i]) >> 23 & 0xFFu);
+        exponent = exponent > smallest ? exponent : smallest;
+        int32_t size = (int32_t)(bits_of((float)change[i]) << 1 >> (1 + RATIO_SHIFT));
+        int32_t place = size - (exponent - 127 - precision) * (1 << RATIO_BITS) - RATIO_BASE;
+        place = place < RATIOS ? place : RATIOS - 1;
+        bin[i] = place > 0 ? place : 0;
+    }
+    for (int64_t i = 0; i < n; i++) ratio[bin[i]] += change[i] != 0;
+}
+
+/* Adds up `part`; values that are not finite are taken as none, in `room`. Returns the values taken. */
+static const double *open_account(const double *part, int64_t n, double *room, account *sum) {
+    *sum = add_up(part, n);
+    if (sum->energy <= DBL_MAX) return part;
+    for (int64_t i = 0; i < n; i++) room[i] = finite_or_zero(part[i]);
+    *sum = add_up(room, n);
+    return room;
+}
+
+static void update(void *state, const ab_update_block *block) {
+    lost_updates *l = state;
+    const ab_format *format = l->setup.param[block->param].format;
+    const int64_t n = block->n;
+    double room[AB_UPDATE_BLOCK];
+    float kept[AB_UPDATE_BLOCK];
+    block_sums *sums = &l->block[l->param[block->param].first_block + block->first / AB_UPDATE_BLOCK];
+    const double *change = open_account(block->update, n, room, &sums->cause[TOTAL]);
+    settle(&sums->cause[TOTAL], change, block->stored, block->before, n);
+    sums->moved = moved(change, block->stored, block->before, n);
+    sums->causes = 1u << TOTAL;
+    int place = block->param * l->setup.threads + block->lane;
+    count_ratios(format, change, block->before, n, l->lane_ratio + (size_t)place * RATIOS);
+    for (int t = 0; t < AB_TERM_COUNT; t++) {
+        if (!block->term[t]) continue;
+        const double *part = open_account(block->term[t], n, room, &sums->cause[t]);
+        add_alone(format, part, block->before, n, kept);
+        settle(&sums->cause[t], part, kept, block->before, n);
+        sums->causes |= 1u << t;
+    }
+}
+
+/* ---- a step ------------------------------------------------------------------------------------------------ */
+
+static void add_account(account *into, const account *from) {
+    into->nonzero += from->nonzero;
+    into->lost += from->lost;
+    into->energy += from->energy;
+    into->lost_energy += from->lost_energy;
+}
+
+/* Adds the blocks of one parameter, in order, and empties them. */
+static account take_blocks(lost_updates *l, int p) {
+    ledger *own = &l->param[p];
+    account step = {0};
+    for (int64_t b = 0; b < block_count(&l->setup.param[p]); b++) {
+        block_sums *sums = &l->block[own->first_block + b];
+        for (int c = 0; c < CAUSES; c++) add_account(&own->cause[c], &sums->cause[c]);
+        add_account(&step, &sums->cause[TOTAL]);
+        own->causes |= sums->causes;
+        own->moved += sums->moved;
+        *sums = (block_sums){0};
+    }
+    return step;
+}
+
+static void take_ratios(lost_updates *l, int p) {
+    uint32_t *lane = l->lane_ratio + (size_t)(p * l->setup.threads) * RATIOS;
+    int64_t *ratio = l->param[p].ratio;
+    memset(ratio, 0, sizeof l->param[p].ratio);
+    for (int i = 0; i < l->setup.threads; i++, lane += RATIOS)
+        for (int bin = 0; bin < RATIOS; bin++) ratio[bin] += lane[bin];
+    memset(lane - (size_t)l->setup.threads * RATIOS, 0, (size_t)l->setup.threads * RATIOS * sizeof *lane);
+}
+
+static bool has_stopped(const account *step) {
+    return step->nonzero > 0 && (double)step->lost >= stopped_share * (double)step->nonzero;
+}
+
+static void step_end(void *state, int64_t step) {
+    lost_updates *l = state;
+    int halvings, column = ab_columns_at(&l->columns, step, &halvings);
+    l->steps++;
+    for (int p = 0; p < l->setup.params; p++) {
+        ledger *own = &l->param[p];
+        ab_columns_halve(own->nonzero, halvings);
+        ab_columns_halve(own->lost, halvings);
+        account sums = take_blocks(l, p);
+        if (sums.nonzero == 0) continue; /* a skipped step says nothing */
+        take_ratios(l, p);
+        own->nonzero[column] += sums.nonzero;
+        own->lost[column] += sums.lost;
+        if (!has_stopped(&sums))
+            own->stopped_since = -1;
+        else if (own->stopped_since < 0)
+            own->stopped_since = step;
+    }
+}
+
+/* ---- report ------------------------------------------------------------------------------------------------ */
+
+static double share(double part, double whole) { return whole > 0 ? part / whole : (double)NAN; }
+
+static void report_account(const char *key, const account *sum, ab_probe_sink *sink) {
+    sink->begin_object(sink, key);
+    sink->integer(sink, "nonzero", sum->nonzero);
+    sink->integer(sink, "lost", sum->lost);
+    sink->number(sink, "energy", sum->energy);
+    sink->number(sink, "lost_energy", sum->lost_energy);
+    sink->number(sink, "lost_share", share((double)sum->lost, (double)sum->nonzero));
+    sink->number(sink, "lost_energy_share", share(sum->lost_energy, sum->energy));
+    sink->end(sink);
+}
+
+/* The ratio that `part` of the updates do not exceed: the upper end of its bin. NAN without updates. */
+static double ratio_point(const ledger *own, double part) {
+    int64_t all = 0, below = 0;
+    for (int bin = 0; bin < RATIOS; bin++) all += own->ratio[bin];
+    for (int bin = 0; bin < RATIOS; bin++) {
+        below += own->ratio[bin];
+        if (all == 0 || (double)below < part * (double)all) continue;
+        uint32_t bits = (uint32_t)(bin + 1 + RATIO_BASE) << RATIO_SHIFT;
+        float end;
+        memcpy(&end, &bits, sizeof end);
+        return (double)end;
+    }
+    return (double)NAN;
+}
+
+static void report_freeze(const lost_updates *l, const ledger *own, ab_probe_sink *sink) {
+    sink->begin_object(sink, "freeze");
+    sink->number(sink, "lr", l->setup.optimizer.lr);
+    sink->number(sink, "lr_half_lost", l->setup.optimizer.lr / ratio_point(own, 0.5));
+    sink->number(sink, "lr_stops", l->setup.optimizer.lr / ratio_point(own, stopped_share));
+    if (own->stopped_since >= 0)
+        sink->integer(sink, "stopped_since_step", own->stopped_since);
+    else
+        sink->text(sink, "stopped_since_step", NULL);
+    sink->end(sink);
+}
+
+static void report_param(const lost_updates *l, int p, ab_probe_sink *sink) {
+    const ab_probe_param *about = &l->setup.param[p];
+    const ledger *own = &l->param[p];
+    sink->begin_object(sink, NULL);
+    sink->text(sink, "name", about->name);
+    sink->text(sink, "layer", about->layer);
+    sink->text(sink, "format", about->format->name);
+    report_account(cause_names[TOTAL], &own->cause[TOTAL], sink);
+    for (int c = 0; c < AB_TERM_COUNT; c++)
+        if (own->causes >> c & 1u)
+            report_account(cause_names[c], &own->cause[c], sink);
+        else
+            sink->text(sink, cause_names[c], NULL);
+    sink->number(sink, "direction_quality", share(own->moved, own->cause[TOTAL].energy));
+    report_freeze(l, own, sink);
+    sink->begin_object(sink, "steps");
+    ab_columns_report(&l->columns, sink);
+    sink->integers(sink, "nonzero", own->nonzero, l->columns.count);
+    sink->integers(sink, "lost", own->lost, l->columns.count);
+    sink->end(sink);
+    sink->end(sink);
+}
+
+static void report(void *state, ab_probe_sink *sink) {
+    const lost_updates *l = state;
+    sink->begin_array(sink, "lost_updates");
+    for (int p = 0; p < l->setup.params; p++) report_param(l, p, sink);
+    sink->end(sink);
+}
+
+extern const ab_probe_kind ab_probe_lost_updates;
+const ab_probe_kind ab_probe_lost_updates = {
+    .name = "lost_updates",
+    .text = "weight updates that storing the weight lost, by cause; when a layer stops",
+    .standard = true,
+    .create = create,
+    .destroy = destroy,
+    .update = update,
+    .step_end = step_end,
+    .report = report,
+};

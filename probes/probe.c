@@ -41,7 +41,7 @@ ab_status ab_probe_find(const char *name, int *index) {
 
 const char *ab_probe_role_name(ab_probe_role role) {
     static const char *const names[AB_ROLE_COUNT] = {
-        "weight_gradient", "activation_gradient", "unscaled_gradient",
-        "activation",      "weight",              "optimizer_state"};
+        "weight_gradient", "activation_gradient", "unscaled_gradient", "activation",
+        "weight",          "optimizer_state"};
     return names[role];
 }

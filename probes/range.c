@@ -85,8 +85,7 @@ static ab_status allocate(ab_ranges *r, unsigned roles) {
     return AB_OK;
 }
 
-ab_status ab_ranges_create(const char *probe, const ab_probe_setup *setup, unsigned roles,
-                           void **ranges) {
+ab_status ab_ranges_create(const char *probe, const ab_probe_setup *setup, unsigned roles, void **ranges) {
     ab_ranges *r = calloc(1, sizeof *r);
     if (!r) return ab_fail(AB_NO_MEMORY, "probe %s: out of memory", probe);
     r->setup = *setup;

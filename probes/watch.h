@@ -52,14 +52,16 @@ typedef struct ab_update_block {
     int param; /* place in the setup's list of parameters */
     int lane;
     int64_t first, n;
-    int64_t taken;        /* 1 for the first update of the run */
-    const float *before;  /* the stored weight */
-    const float *after;   /* the fp32 result of the update */
-    const float *stored;  /* `after` as it was stored, widened again */
-    const float *grad;    /* unscaled */
-    const double *update; /* what the formula adds to the weight, computed in double from the stored values; the
+    int64_t taken;       /* 1 for the first update of the run */
+    const float *before; /* the stored weight */
+    const float *after;  /* the fp32 result of the update */
+    const float *stored; /* `after` as it was stored, widened again */
+    const float *grad;   /* unscaled */
+    const double
+        *update; /* what the formula adds to the weight, computed in double from the stored values; the
                              hyper-parameters are the fp32 numbers of the formula */
-    const double *term[AB_TERM_COUNT]; /* its parts; NULL where the optimizer, as configured, has no such term */
+    const double
+        *term[AB_TERM_COUNT]; /* its parts; NULL where the optimizer, as configured, has no such term */
     const float *state_before[AB_UPDATE_STATES], *state_after[AB_UPDATE_STATES],
         *state_stored[AB_UPDATE_STATES];
 } ab_update_block;

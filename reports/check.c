@@ -50,11 +50,12 @@ out:
 typedef struct spot {
     const char *origin;
     int cell, tensor; /* tensor -1: the cell itself */
+    const char *list; /* of the tensor, in the cell: "probes.tensors" */
 } spot;
 
 static ab_status unequal(const spot *at, const char *what, double found, const char *as, double expected) {
-    char tensor[40] = "";
-    if (at->tensor >= 0) snprintf(tensor, sizeof tensor, ".probes.tensors[%d]", at->tensor);
+    char tensor[64] = "";
+    if (at->tensor >= 0) snprintf(tensor, sizeof tensor, ".%s[%d]", at->list, at->tensor);
     return ab_fail(AB_INPUT, "%s: cells[%d]%s: %s is %.17g, but %s is %.17g", at->origin, at->cell, tensor,
                    what, found, as, expected);
 }
@@ -130,14 +131,36 @@ static ab_status check_tensor(const spot *at, const cJSON *tensor) {
     return AB_OK;
 }
 
-static ab_status check_tensors(const char *origin, int cell, const cJSON *tensors) {
-    spot at = {origin, cell, 0};
-    const cJSON *tensor;
-    cJSON_ArrayForEach(tensor, tensors) {
-        AB_TRY(check_tensor(&at, tensor));
+/* A parameter of the lost-update ledger. */
+static ab_status check_ledger(const spot *at, const cJSON *param) {
+    double nonzero = ab_json_number(param, "update.nonzero", 0),
+           lost = ab_json_number(param, "update.lost", 0);
+    double length = ab_json_number(param, "steps.count", 0);
+    const cJSON *all = ab_json_at(param, "steps.nonzero"), *gone = ab_json_at(param, "steps.lost");
+    AB_TRY(check_equal(at, "steps.nonzero", cJSON_GetArraySize(all), "steps.count", length));
+    AB_TRY(check_equal(at, "steps.lost", cJSON_GetArraySize(gone), "steps.count", length));
+    AB_TRY(check_equal(at, "the sum of steps.nonzero", sum_of(all), "update.nonzero", nonzero));
+    AB_TRY(check_equal(at, "the sum of steps.lost", sum_of(gone), "update.lost", lost));
+    return lost <= nonzero ? AB_OK : unequal(at, "update.lost", lost, "update.nonzero", nonzero);
+}
+
+static ab_status check_list(const char *origin, int cell, const cJSON *holder, const char *list,
+                            ab_status (*check)(const spot *at, const cJSON *item)) {
+    spot at = {origin, cell, 0, list};
+    const cJSON *item;
+    cJSON_ArrayForEach(item, ab_json_at(holder, list)) {
+        AB_TRY(check(&at, item));
         at.tensor++;
     }
     return AB_OK;
+}
+
+static ab_status check_probes(const char *origin, int index, const cJSON *cell) {
+    static const char *const lists[] = {"probes.tensors", "probes.unscaled_gradients", "probes.activations",
+                                        "probes.weights", "probes.optimizer_state"};
+    for (size_t i = 0; i < AB_COUNT_OF(lists); i++)
+        AB_TRY(check_list(origin, index, cell, lists[i], check_tensor));
+    return check_list(origin, index, cell, "probes.lost_updates", check_ledger);
 }
 
 static ab_status check_steps(const spot *at, const cJSON *cell) {
@@ -156,12 +179,12 @@ static ab_status check_steps(const spot *at, const cJSON *cell) {
 }
 
 static ab_status check_cells(const cJSON *cells, const char *origin) {
-    spot at = {origin, 0, -1};
+    spot at = {origin, 0, -1, NULL};
     const cJSON *cell;
     cJSON_ArrayForEach(cell, cells) {
         AB_TRY(check_steps(&at, cell));
         AB_TRY(check_memory(&at, ab_json_at(cell, "memory_bytes")));
-        AB_TRY(check_tensors(origin, at.cell, ab_json_at(cell, "probes.tensors")));
+        AB_TRY(check_probes(origin, at.cell, cell));
         at.cell++;
     }
     return AB_OK;

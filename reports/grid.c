@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LABEL_TEXT = 160 };
+enum { LABEL_TEXT = 160, LONG_MESSAGE = 80 };
 
 /* ---- lines ----------------------------------------------------------------------------------------------- */
 
@@ -222,11 +222,10 @@ static void write_row(const cJSON *cell, const ab_grid *grid, const rule *const 
     ab_text_clean(word, sizeof word, status);
     clean(cell, "reason", "", reason, sizeof reason);
     bool says_it = strncmp(reason, word, strlen(word)) == 0; /* "interrupted at step 12" */
-    snprintf(row->message.text, sizeof row->message.text,
-             says_it     ? "%.0s%s"
-             : reason[0] ? "%s: %s"
-                         : "%s%s",
-             word, reason);
+    if (reason[0] && !says_it)
+        snprintf(row->message.text, sizeof row->message.text, "%s: %s", word, reason);
+    else
+        snprintf(row->message.text, sizeof row->message.text, "%s", reason[0] ? reason : word);
     row->message.tone = strcmp(status, "failed") == 0 ? AB_TONE_BAD : AB_TONE_WARN;
 }
 
@@ -320,8 +319,7 @@ static bool is_nondeterministic(const question *q, const cJSON *cell) {
     return cJSON_IsFalse(ab_json_at(cell, "deterministic"));
 }
 
-/* Two timing rounds or more here and for O0, and a round of O0 that was no faster (slower) than one of this slower (faster)
- * cell. */
+/* Both this cell and its O0 were timed at least twice, and the ranges of their rounds overlap. */
 static bool is_within_spread(const question *q, const cJSON *cell) {
     const cJSON *o0 = ab_summary_baseline(q->document, cell);
     double low = figure(cell, "step_time_ns_low"), high = figure(cell, "step_time_ns_high");
@@ -403,6 +401,28 @@ static ab_status add_warnings(const cJSON *document, ab_grid *grid) {
     return AB_OK;
 }
 
+/* A message that the table has to shorten is there in full. */
+static ab_status add_long_messages(ab_grid *grid) {
+    char label[LABEL_TEXT];
+    for (int row = 0; row < grid->rows; row++) {
+        const ab_grid_line *message = &grid->row[row].message;
+        if (ab_text_width(message->text) > LONG_MESSAGE)
+            AB_TRY(
+                add_line(&grid->notes, message->tone, "%s: %s", label_text(grid, row, label), message->text));
+    }
+    return AB_OK;
+}
+
+static ab_status add_timing_notes(const cJSON *document, ab_grid *grid) {
+    const question spread = {is_within_spread, NULL, NULL, document};
+    if (ab_json_number(document, "config.rounds", 2) == 1)
+        return add_line(&grid->notes, AB_TONE_PLAIN,
+                        "one timing round: how far the speeds scatter is not known");
+    return add_about(document, grid, &spread, AB_TONE_WARN,
+                     "the timing rounds overlap those of O0: the difference in speed may be noise",
+                     &grid->notes);
+}
+
 static ab_status add_notes(const cJSON *document, ab_grid *grid) {
     AB_TRY(add_grouped(document, grid, "summary.ratio_samples_to_o0_reason", AB_TONE_WARN, "speed ratio void",
                        &grid->notes));
@@ -410,11 +430,9 @@ static ab_status add_notes(const cJSON *document, ab_grid *grid) {
                        &grid->notes));
     AB_TRY(
         add_grouped(document, grid, "test_accuracy_reason", AB_TONE_WARN, "no test accuracy", &grid->notes));
-    const question nondeterministic = {is_nondeterministic, NULL, NULL, NULL},
-                   spread = {is_within_spread, NULL, NULL, document};
-    AB_TRY(add_about(document, grid, &spread, AB_TONE_WARN,
-                     "the timing rounds overlap those of O0: the difference in speed may be noise",
-                     &grid->notes));
+    const question nondeterministic = {is_nondeterministic, NULL, NULL, NULL};
+    AB_TRY(add_long_messages(grid));
+    AB_TRY(add_timing_notes(document, grid));
     AB_TRY(add_about(document, grid, &nondeterministic, AB_TONE_BAD,
                      "not deterministic: the losses differ between rounds", &grid->notes));
     return add_warnings(document, grid);

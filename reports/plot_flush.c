@@ -4,7 +4,6 @@
 #include "reports/text.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_PANELS = 6, MAX_ROWS = 72, ROW_HEIGHT = 17, TITLE_HEIGHT = 42, MARGINS = 104, MAX_COLUMNS = 256 };
@@ -38,32 +37,37 @@ static bool is_op(const cJSON *ops, const char *layer) {
     return false;
 }
 
-/* Names of the probed layers, in the network's order as far as the record tells it: that of the ops, then the rest. Returns
- * how many; name may be NULL. */
-static int list_layers(const cJSON *cell, const char **name) {
+/* How many layers were probed; *name becomes that of number `wanted` (-1: none). Their order is the network's as far as the
+ * record tells it: that of the ops, then the rest. */
+static int find_layer(const cJSON *cell, int wanted, const char **name) {
     int count = 0;
     const cJSON *op, *ops = ab_json_at(cell, "implementations");
     const cJSON *tensor, *tensors = ab_json_at(cell, "probes.tensors");
     cJSON_ArrayForEach(op, ops) {
         const char *layer = ab_json_text(op, "op", "");
-        if (!has_layer(tensors, layer)) continue;
-        if (name) name[count] = layer;
-        count++;
+        if (has_layer(tensors, layer) && count++ == wanted) *name = layer;
     }
     cJSON_ArrayForEach(tensor, tensors) {
         const char *layer = ab_json_text(tensor, "layer", "");
         if (!first_of_layer(tensors, tensor) || is_op(ops, layer)) continue;
-        if (name) name[count] = layer;
-        count++;
+        if (count++ == wanted) *name = layer;
     }
     return count;
+}
+
+static int layer_count(const cJSON *cell) { return find_layer(cell, -1, NULL); }
+
+static const char *layer_name(const cJSON *cell, int i) {
+    const char *name = "";
+    find_layer(cell, i, &name);
+    return name;
 }
 
 static int most_layers(const cJSON *document) {
     int most = 1;
     const cJSON *cell, *cells = ab_json_at(document, "cells");
     cJSON_ArrayForEach(cell, cells) {
-        int count = accept(cell) ? list_layers(cell, NULL) : 0;
+        int count = accept(cell) ? layer_count(cell) : 0;
         if (count > most) most = count;
     }
     return most;
@@ -132,27 +136,23 @@ static void write_texts(const cJSON *document, const cJSON *cell, int panel, FIL
     ab_plot_quote(script, text);
 }
 
-static ab_status write_panel(const cJSON *document, const cJSON *cell, int panel, FILE *data, FILE *script) {
+static void write_panel(const cJSON *document, const cJSON *cell, int panel, FILE *data, FILE *script) {
     char text[AB_PLOT_LABEL];
-    const cJSON *tensors = ab_json_at(cell, "probes.tensors");
-    int count = list_layers(cell, NULL);
-    const char **name = calloc((size_t)count + 1, sizeof *name);
-    if (!name) return ab_fail(AB_NO_MEMORY, "out of memory while plotting %d layers", count);
-    list_layers(cell, name);
+    int count = layer_count(cell);
     write_texts(document, cell, panel, script);
     fprintf(script, "; layers[%d] = %d; first_layer[%d] = used\n", panel + 1, count, panel + 1);
     fprintf(data, "# %s\n# row  from_step  to_step  flushed_percent\n", ab_plot_label(document, cell, text));
     for (int i = 0; i < count; i++) {
-        strip s = collect(tensors, name[i], !ab_json_is_true(cell, "summary.flushed_modelled"));
+        const char *name = layer_name(cell, i);
+        strip s = collect(ab_json_at(cell, "probes.tensors"), name,
+                          !ab_json_is_true(cell, "summary.flushed_modelled"));
         write_strip(&s, i + 1, data);
-        ab_text_elide(ab_text_clean(text, sizeof text, name[i]), 20);
+        ab_text_elide(ab_text_clean(text, sizeof text, name), 20);
         fputs("used = used + 1; layer[used] = ", script);
         ab_plot_quote(script, text);
         fputc('\n', script);
     }
     fputs("0 -1 -1 0\n\n\n", data); /* a block is never empty */
-    free(name);
-    return AB_OK;
 }
 
 static double most_steps(const cJSON *const *cell, int count) {
@@ -165,7 +165,7 @@ static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *s
     const cJSON *cell[MAX_PANELS];
     char subject[AB_PLOT_LABEL];
     int panels = ab_plot_cells(document, accept, page, per_page(document), cell), rows = 0;
-    for (int i = 0; i < panels; i++) rows += list_layers(cell[i], NULL);
+    for (int i = 0; i < panels; i++) rows += layer_count(cell[i]);
     ab_plot_set_text(script, "subject", ab_plot_subject(document, subject));
     ab_plot_set_number(script, "panels", panels);
     ab_plot_set_number(script, "row_height", ROW_HEIGHT);
@@ -177,7 +177,7 @@ static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *s
             "array title[%d]\narray note[%d]\narray layers[%d]\narray first_layer[%d]\narray layer[%d]\nused "
             "= 0\n",
             panels, panels, panels, panels, rows);
-    for (int i = 0; i < panels; i++) AB_TRY(write_panel(document, cell[i], i, data, script));
+    for (int i = 0; i < panels; i++) write_panel(document, cell[i], i, data, script);
     return AB_OK;
 }
 

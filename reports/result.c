@@ -36,14 +36,14 @@ static ab_status read_all(const char *path, bytes *text) {
     ab_status status = AB_OK;
     FILE *file = fopen(path, "rb");
     if (!file) return ab_fail(AB_INPUT, "%s: cannot open: %s", path, strerror(errno));
-    while (!feof(file)) {
+    do {
         AB_TRY_GOTO(grow(text, path));
         text->length += fread(text->data + text->length, 1, CHUNK, file);
         if (ferror(file)) {
             status = ab_fail(AB_INPUT, "%s: cannot read: %s", path, strerror(errno));
             goto out;
         }
-    }
+    } while (!feof(file));
 out:
     fclose(file);
     return status;
@@ -51,7 +51,7 @@ out:
 
 static int line_of(const bytes *text, const char *at) {
     int line = 1;
-    for (const char *c = text->data; c < at; c++) line += *c == '\n';
+    for (const char *c = text->data; c && c < at; c++) line += *c == '\n';
     return line;
 }
 

@@ -53,9 +53,9 @@ static size_t path_text(const place *at, char *text, size_t used) {
 /* What was found, in a few words: the value itself where it is short. */
 static const char *found_text(const cJSON *value, char *text) {
     char clean[32];
-    if (cJSON_IsString(value))
+    if (value && cJSON_IsString(value))
         snprintf(text, FOUND_TEXT, "\"%s\"", ab_text_clean(clean, sizeof clean, value->valuestring));
-    else if (cJSON_IsNumber(value))
+    else if (value && cJSON_IsNumber(value))
         snprintf(text, FOUND_TEXT, "%.10g", value->valuedouble);
     else
         snprintf(text, FOUND_TEXT, "%s", ab_json_type_text(value));
@@ -238,7 +238,7 @@ static ab_status check_ref(const check *c, const cJSON *schema, const cJSON *ref
     const char *text = cJSON_IsString(ref) ? ref->valuestring : "";
     const cJSON *target = NULL;
     if (strncmp(text, "#/", 2) == 0 && strlen(text) < sizeof path) {
-        strcpy(path, text + 2);
+        snprintf(path, sizeof path, "%s", text + 2);
         for (char *slash = path; (slash = strchr(slash, '/'));) *slash = '.';
         target = ab_json_at(c->root, path);
     }

@@ -24,6 +24,8 @@ enum { FINAL_LOSSES = 20, REASON_TEXT = 200, MAX_REASONS = 4 };
 
 static const double applied_share_needed = 0.95, floor_multiple = 10, baseline_share = 0.05;
 
+static const char no_baseline[] = "there is no O0 cell to compare with";
+
 /* A number, or why there is none. */
 typedef struct figure {
     double value; /* meaningful when `reason` is empty */
@@ -97,7 +99,7 @@ static figure final_loss(const cJSON *document, const cJSON *cell) {
 
 static figure loss_gap(const facts *f) {
     if (!is_known(&f->loss_final)) return f->loss_final;
-    if (!f->baseline) return unknown("there is no O0 cell to compare with");
+    if (!f->baseline) return unknown("%s", no_baseline);
     if (!is_known(&f->baseline->loss_final)) return unknown("O0: %.150s", f->baseline->loss_final.reason);
     return known(f->loss_final.value - f->baseline->loss_final.value);
 }
@@ -417,9 +419,9 @@ static void compare(const cJSON *document, facts *all, int count, const facts **
     double floor = *floor_twin ? fabs((*floor_twin)->loss_gap.value) : 0;
     for (int i = 0; i < count; i++) certify(&all[i], floor);
     for (int i = 0; i < count; i++) {
-        const figure none = unknown("there is no O0 cell to compare with");
+        const facts *o0 = all[i].baseline;
         all[i].rate_ratio = speed_ratio(&all[i]);
-        all[i].peak_ratio = ratio(&all[i].peak, all[i].baseline ? &all[i].baseline->peak : &none, "O0");
+        all[i].peak_ratio = o0 ? ratio(&all[i].peak, &o0->peak, "O0") : unknown("%s", no_baseline);
     }
 }
 

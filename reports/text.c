@@ -93,7 +93,7 @@ void ab_text_elide(char *line, int width) {
     int head = (width - 2) / 2, tail = width - 2 - head;
     char *gap = column_start(line, head), *rest = column_start(line, have - tail);
     memmove(gap + 2, rest, strlen(rest) + 1); /* rest lies at least two columns behind gap */
-    memcpy(gap, "..", 2);
+    gap[0] = gap[1] = '.';
 }
 
 /* `suffix` is a literal of ours. */
@@ -148,7 +148,7 @@ char *ab_text_factor(char *text, double factor) {
 char *ab_text_mib(char *text, double bytes) {
     double mib = bytes / (1024 * 1024);
     if (mib >= 1e9) return rounded(text, mib, "");
-    return fixed(text, mib, mib < 99.995 ? 2 : 0, "");
+    return fixed(text, mib, mib < 99.995 ? 2 : mib < 999.95 ? 1 : 0, "");
 }
 
 char *ab_text_count(char *text, double count) {

@@ -63,7 +63,8 @@ static ab_status list_optimizers(void) {
 
 static ab_status list_probes(void) {
     for (int i = 0; i < ab_probe_count(); i++)
-        printf("  %-16s %s\n", ab_probe_at(i)->name, ab_probe_at(i)->text);
+        printf("  %-17s %s%s\n", ab_probe_at(i)->name, ab_probe_at(i)->text,
+               ab_probe_at(i)->standard ? " (default)" : "");
     return AB_OK;
 }
 

@@ -33,9 +33,9 @@ static void add_text(cJSON *document, const ab_inspect_result *result) {
         snprintf(text, sizeof text, "%d files", result->selection->files);
     cJSON_AddStringToObject(document, "subject", text);
     snprintf(text, sizeof text,
-             "%d tensors, share of the finite non-zero values per factor of 2; %s %% of all are zeros; "
+             "%d tensor%s, share of the finite non-zero values per factor of 2; %s %% of all are zeros; "
              "limits of %s at scale %s",
-             result->selection->picks,
+             result->selection->picks, result->selection->picks == 1 ? "" : "s",
              ab_text_percent(share, census->count ? (double)census->zero / (double)census->count : 0), format,
              ab_text_scale(scale, (double)result->request->scale));
     cJSON_AddStringToObject(document, "detail", text);

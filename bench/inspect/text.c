@@ -63,10 +63,11 @@ static void print_head(FILE *out, const ab_inspect_result *result) {
 
 static void print_values(FILE *out, const ab_inspect_result *result, bool color) {
     const ab_inspect_histogram histogram = {&result->pooled.census, &result->limits.scale[0], color};
+    static const char *const ftz[] = {"", ", flushing before rounding", ", flushing after rounding"}; /* by ab_ftz */
     char scale[AB_TEXT_NUMBER];
-    fprintf(out,
-            "\nFinite non-zero values per factor of 2, all tensors together; limits of %s at scale %s\n\n",
-            result->request->format[0]->name, ab_text_scale(scale, (double)result->request->scale));
+    fprintf(out, "\nFinite non-zero values per factor of 2, all tensors together; limits of %s at scale %s%s\n\n",
+            result->request->format[0]->name, ab_text_scale(scale, (double)result->request->scale),
+            ftz[result->request->ftz]);
     ab_inspect_print_histogram(out, &histogram);
 }
 

@@ -3,6 +3,7 @@
 #include "bench/run/config.h"
 
 #include "kernels/core/nearest.h"
+#include "probes/probe.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -115,6 +116,19 @@ static ab_status take_half(ab_run_config *config, const char *item) {
     return AB_OK;
 }
 
+static ab_status take_probe(ab_run_config *config, const char *item) {
+    int index;
+    if (strcmp(item, "default") == 0)
+        config->probes |= ab_probes_standard();
+    else if (strcmp(item, "all") == 0)
+        config->probes |= ab_probes_all();
+    else if (ab_probe_find(item, &index) != AB_OK)
+        return ab_fail_prefix(AB_USAGE, "--probes");
+    else
+        config->probes |= (uint64_t)1 << index;
+    return AB_OK;
+}
+
 /* ---- groups of options ----------------------------------------------------------------------------------- */
 
 const char *ab_cpu_path_name(ab_cpu_path path) {
@@ -160,6 +174,35 @@ static ab_status take_scaler(const ab_options *options, ab_run_config *config) {
     return parse_integer(options, AB_OPTION_scale_window, 1, INT64_MAX, &config->scale_window);
 }
 
+/* "3%" or "0.03"; 0 to 1. */
+static ab_status parse_share(const ab_options *options, ab_option_id id, double *share) {
+    const char *text = options->text[id];
+    char *end, name[AB_OPTION_NAME];
+    double parsed = strtod(text, &end);
+    bool percent = strcmp(end, "%") == 0;
+    if (percent) parsed /= 100;
+    if (end == text || (*end != '\0' && !percent) || !(parsed >= 0) || !(parsed <= 1))
+        return ab_fail(AB_USAGE, "%s: expected a share such as 3%% or 0.03, at most 1, found '%s'",
+                       ab_option_name(id, name), text);
+    *share = parsed;
+    return AB_OK;
+}
+
+/* --probe-every fixes the interval; without it the governor chooses one. */
+static ab_status take_probes(const ab_options *options, ab_run_config *config) {
+    bool fixed = options->given[AB_OPTION_probe_every];
+    if (fixed && options->given[AB_OPTION_probe_budget])
+        return ab_fail(AB_USAGE, "--probe-every fixes what --probe-budget chooses: give one of them");
+    config->probe_every = 10;
+    AB_TRY(parse_list(options, AB_OPTION_probes, config, take_probe));
+    AB_TRY(parse_integer(options, AB_OPTION_probe_every, 0, INT64_MAX, &config->probe_every));
+    AB_TRY(parse_share(options, AB_OPTION_probe_budget, &config->probe_budget));
+    if (config->probe_budget == 0) config->probe_every = 0;
+    if (fixed) config->probe_budget = 0;
+    if (config->probe_every == 0) config->probes = 0;
+    return AB_OK;
+}
+
 static int available_threads(void) {
     cpu_set_t set;
     int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
@@ -175,7 +218,6 @@ static ab_status take_counts(const ab_options *options, ab_run_config *config) {
     AB_TRY(parse_integer(options, AB_OPTION_seed, 0, INT64_MAX, &seed));
     AB_TRY(parse_integer(options, AB_OPTION_threads, 1, 1024, &threads));
     AB_TRY(parse_integer(options, AB_OPTION_rounds, 1, 1000, &config->rounds));
-    AB_TRY(parse_integer(options, AB_OPTION_probe_every, 0, INT64_MAX, &config->probe_every));
     AB_TRY(parse_integer(options, AB_OPTION_eval_limit, 0, INT64_MAX, &config->eval_limit));
     AB_TRY(parse_integer(options, AB_OPTION_cell_timeout, 0, 1 << 30, &config->cell_timeout_s));
     config->seed = (uint64_t)seed;
@@ -226,6 +268,7 @@ ab_status ab_run_config_create(const ab_options *options, bool with_data, ab_run
     AB_TRY_GOTO(ab_net_load(options->text[AB_OPTION_net], &config->net));
     AB_TRY_GOTO(take_optimizer(options, config));
     AB_TRY_GOTO(take_counts(options, config));
+    AB_TRY_GOTO(take_probes(options, config));
     if (with_data) AB_TRY_GOTO(open_data(options, config));
 out:
     if (status != AB_OK) ab_run_config_clear(config);

@@ -36,8 +36,11 @@ typedef struct ab_run_config {
     bool shuffled, accumulate_half;
     ab_cpu_path path;
     int threads;
-    int64_t rounds, probe_every, eval_limit, cell_timeout_s;
-    bool floor; /* run the ulp twin */
+    int64_t rounds, eval_limit, cell_timeout_s;
+    uint64_t probes;     /* bits as in probes/probe.h; 0: none */
+    int64_t probe_every; /* 0: never */
+    double probe_budget; /* share of the run that probing may cost; 0: no governor */
+    bool floor;          /* run the ulp twin */
 } ab_run_config;
 
 /* Checks everything that can be checked before training. With `with_data`, opens the data set. */

@@ -104,6 +104,14 @@ static void add_optimizer(cJSON *object, const ab_run_config *config) {
     add_real(object, "eps", optim->eps, adam);
 }
 
+static void add_probes(cJSON *object, const ab_run_config *config) {
+    cJSON *names = cJSON_AddArrayToObject(object, "probes");
+    for (int i = 0; i < ab_probe_count(); i++)
+        if (config->probes >> i & 1u) cJSON_AddItemToArray(names, cJSON_CreateString(ab_probe_at(i)->name));
+    cJSON_AddNumberToObject(object, "probe_every", (double)config->probe_every);
+    add_real(object, "probe_budget", config->probe_budget, config->probe_budget > 0);
+}
+
 cJSON *ab_record_config(const ab_run_config *config, const ab_options *options) {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "net", config->net->name);
@@ -121,7 +129,7 @@ cJSON *ab_record_config(const ab_run_config *config, const ab_options *options) 
     cJSON_AddStringToObject(object, "order", options->text[AB_OPTION_order]);
     cJSON_AddStringToObject(object, "normalize", options->text[AB_OPTION_normalize]);
     cJSON_AddNumberToObject(object, "rounds", (double)config->rounds);
-    cJSON_AddNumberToObject(object, "probe_every", (double)config->probe_every);
+    add_probes(object, config);
     cJSON_AddStringToObject(object, "accumulate", options->text[AB_OPTION_accumulate]);
     cJSON_AddStringToObject(object, "cpu_path", options->text[AB_OPTION_cpu_path]);
     add_text(object, "init", config->init_file);

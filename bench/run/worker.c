@@ -4,6 +4,7 @@
 
 #include "bench/run/config.h"
 #include "bench/run/json_lines.h"
+#include "bench/run/probing.h"
 #include "bench/run/shared_data.h"
 #include "kernels/core/parallel.h"
 
@@ -21,55 +22,6 @@ int64_t ab_monotonic_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-/* ---- probes ---------------------------------------------------------------------------------------------- */
-
-/* All probes behind the one observer an op sees. */
-typedef struct probe_set {
-    ab_observer observer; /* first */
-    int count;
-    void **state;
-    ab_probe_tensor *tensor;
-} probe_set;
-
-static void see_all(ab_observer *observer, int id, int thread, const float *values, int64_t n) {
-    probe_set *set = (probe_set *)(void *)observer;
-    for (int p = 0; p < set->count && id >= 0; p++) ab_probe_at(p)->see(set->state[p], id, thread, values, n);
-}
-
-static void probe_set_destroy(probe_set *set) {
-    for (int p = 0; p < set->count && set->state; p++) ab_probe_at(p)->destroy(set->state[p]);
-    free(set->state);
-    free(set->tensor);
-}
-
-static ab_status probe_set_create(probe_set *set, const ab_cell *cell, const ab_format *half) {
-    int tensors = ab_cell_observed_count(cell);
-    *set = (probe_set){.observer = {see_all}};
-    set->state = calloc((size_t)ab_probe_count() + 1, sizeof *set->state);
-    set->tensor = calloc((size_t)tensors + 1, sizeof *set->tensor);
-    if (!set->state || !set->tensor) return ab_fail(AB_NO_MEMORY, "probes: out of memory");
-    for (int i = 0; i < tensors; i++) {
-        const ab_observed *about = ab_cell_observed_at(cell, i);
-        set->tensor[i] =
-            (ab_probe_tensor){.name = about->name,
-                              .layer = about->layer,
-                              .role = about->weight ? AB_ROLE_WEIGHT_GRADIENT : AB_ROLE_ACTIVATION_GRADIENT,
-                              .cast = about->cast};
-    }
-    ab_probe_setup setup = {set->tensor, tensors, ab_parallel_lanes(), half};
-    for (; set->count < ab_probe_count(); set->count++)
-        AB_TRY(ab_probe_at(set->count)->create(&setup, &set->state[set->count]));
-    return AB_OK;
-}
-
-static void probes_event(const probe_set *set, int64_t every) {
-    ab_json_line line;
-    ab_json_line_begin(&line, stdout, "probes");
-    line.sink.integer(&line.sink, "every", every);
-    for (int p = 0; p < set->count; p++) ab_probe_at(p)->report(set->state[p], &line.sink);
-    ab_json_line_end(&line);
 }
 
 /* ---- events ---------------------------------------------------------------------------------------------- */
@@ -148,19 +100,17 @@ static void end_event(int64_t first_step_at, const ab_worker_task *task) {
 
 /* ---- running --------------------------------------------------------------------------------------------- */
 
-/* All steps. Probed steps are every n-th, starting with the first; their times are marked. */
-static ab_status run_steps(ab_cell *cell, const ab_run_config *config, probe_set *probes,
+/* All steps. The times of probed ones are marked. */
+static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probing *probing,
                            int64_t *first_step_at) {
     int64_t flushed_at = ab_monotonic_ns();
     for (int64_t step = 0; step < config->steps; step++) {
-        bool probed = probes && step % config->probe_every == 0;
+        ab_observer *observer = ab_probing_next(probing);
         ab_step_result result;
         int64_t before = ab_monotonic_ns();
-        AB_TRY(ab_cell_step(cell, probed ? &probes->observer : NULL, &result));
-        int64_t now = ab_monotonic_ns();
-        if (probed)
-            for (int p = 0; p < probes->count; p++) ab_probe_at(p)->step_end(probes->state[p], step);
-        step_event(step, &result, probed, (probed ? ab_monotonic_ns() : now) - before);
+        AB_TRY(ab_cell_step(cell, observer, &result));
+        int64_t time = ab_probing_step_end(probing, step, observer, before), now = before + time;
+        step_event(step, &result, observer != NULL, time);
         if (step == 0) *first_step_at = now;
         if (now - flushed_at < FLUSH_NS) continue;
         fflush(stdout);
@@ -173,20 +123,19 @@ static ab_status run_cell(const ab_worker_task *task, const ab_run_config *confi
                           const char *save_path) {
     ab_status status = AB_OK;
     ab_cell *cell = NULL;
-    probe_set probes = {.count = 0};
-    bool probing = task->full && config->probe_every > 0;
+    ab_probing probing = {.active = false};
     int64_t first_step_at = 0;
     ab_cell_config settings = ab_cell_config_of(config, spec);
     AB_TRY_GOTO(ab_cell_create(&settings, &cell));
     start_event(cell);
-    if (probing) AB_TRY_GOTO(probe_set_create(&probes, cell, spec->half));
-    AB_TRY_GOTO(run_steps(cell, config, probing ? &probes : NULL, &first_step_at));
-    if (probing) probes_event(&probes, config->probe_every);
+    if (task->full) AB_TRY_GOTO(ab_probing_start(&probing, config, cell, spec->half));
+    AB_TRY_GOTO(run_steps(cell, config, &probing, &first_step_at));
+    ab_probing_event(&probing);
     if (task->full) AB_TRY_GOTO(evaluation_event(cell, config->eval_limit));
     if (task->full && save_path) AB_TRY_GOTO(ab_cell_save(cell, save_path));
     end_event(first_step_at, task);
 out:
-    probe_set_destroy(&probes);
+    ab_probing_clear(&probing);
     ab_cell_destroy(cell);
     return status;
 }
@@ -212,7 +161,7 @@ static ab_status run_task(const ab_worker_task *task, int argc, char **argv) {
     AB_TRY(ab_options_parse(argc, argv, &options));
     AB_TRY(ab_run_config_create(&options, task->data_fd < 0, &config));
     if (task->data_fd >= 0) AB_TRY(ab_shared_data_map((int)task->data_fd, &config.data));
-    
+
     AB_TRY(ab_parallel_start(config.threads));
     AB_TRY(ab_run_config_steps(&options, &config));
     AB_TRY(find_spec(&config, task->cell, &spec));
@@ -232,6 +181,7 @@ ab_status ab_worker_main(int argc, char **argv) {
         ab_json_line_begin(&line, stdout, "error");
         line.sink.text(&line.sink, "message", ab_error_message());
         ab_json_line_end(&line);
+        status = ab_fail(status, "%s", ""); /* the parent shows it, once */
     }
     fflush(stdout);
     return status;

@@ -1,305 +1,54 @@
-/* .npz: a zip archive of .npy members, stored or deflated, with or without zip64 (PKWARE APPNOTE 6.3, sections 4.3 and 4.5).
- *
- * Nothing is extracted: stored members are read where they lie, deflated ones pass through a fixed buffer. Sizes that the
- * archive declares are believed only as far as the file's own size and deflate's largest ratio allow. The checksum of a
- * deflated member is checked, that of a stored one is not. Encrypted and multi-volume archives are refused. */
-#define ZLIB_CONST /* zlib promises not to write to its input */
-
-#include "bench/tensorfile/json_scan.h"
+/* .npz: a zip archive of .npy members, stored or deflated. Stored members are read where they lie, their checksums are not
+ * checked; those of deflated ones are. Members that are no arrays are left alone. */
 #include "bench/tensorfile/npy.h"
+#include "bench/tensorfile/zip.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
-enum {
-    LOCAL_BYTES = 30,
-    CENTRAL_BYTES = 46,
-    END_BYTES = 22,
-    END64_BYTES = 56,
-    LOCATOR_BYTES = 20,
-    COMMENT_LIMIT = 65535,
-    DEFLATE_RATIO = 1032, /* 258 bytes for two bits */
-    METHOD_STORED = 0,
-    METHOD_DEFLATED = 8,
-    FLAG_ENCRYPTED = 1 << 0,
-    EXTRA_ZIP64 = 1
-};
-
-static const uint32_t local_magic = 0x04034b50, central_magic = 0x02014b50, end_magic = 0x06054b50,
-                      end64_magic = 0x06064b50, locator_magic = 0x07064b50;
-
+/* One array. reader_data is a list of these with the indices of file->tensor. */
 typedef struct member {
-    const char *name; /* in the map, not terminated */
-    size_t name_bytes;
-    int64_t local;        /* offset of its local header */
-    int64_t data;         /* offset of its packed bytes */
-    int64_t packed, size; /* bytes in the file, bytes unpacked */
-    int64_t npy_header;   /* bytes of the .npy header among `size` */
-    uint32_t crc;
-    int method;
+    ab_zip_member zip;
+    int64_t npy_header; /* bytes of the .npy header among zip.size */
 } member;
-
-/* ---- the directory at the end ---------------------------------------------------------------------------- */
-
-static uint64_t get(const uint8_t *bytes, int width) {
-    uint64_t value = 0;
-    for (int i = width - 1; i >= 0; i--) value = value << 8 | bytes[i];
-    return value;
-}
-
-static bool has_magic(const ab_tensorfile *file, int64_t at, int64_t bytes, uint32_t magic) {
-    return at >= 0 && at <= file->size - bytes && get(file->map + at, 4) == magic;
-}
-
-typedef struct directory {
-    uint64_t begin, bytes, entries;
-    int64_t end; /* where it must end: the end record's offset */
-} directory;
-
-/* Offset of the end record: the last one whose comment ends with the file. -1 when there is none. */
-static int64_t find_end(const ab_tensorfile *file) {
-    int64_t last = file->size - END_BYTES, first = last > COMMENT_LIMIT ? last - COMMENT_LIMIT : 0;
-    for (int64_t at = last; at >= first; at--)
-        if (has_magic(file, at, END_BYTES, end_magic) && (int64_t)get(file->map + at + 20, 2) == last - at)
-            return at;
-    return -1;
-}
-
-/* The zip64 end record replaces the numbers that do not fit in the plain one. */
-static ab_status find_directory64(const ab_tensorfile *file, directory *d) {
-    int64_t locator = d->end - LOCATOR_BYTES;
-    if (!has_magic(file, locator, LOCATOR_BYTES, locator_magic)) return AB_OK;
-    uint64_t at = get(file->map + locator + 8, 8);
-    if (at > (uint64_t)file->size || !has_magic(file, (int64_t)at, END64_BYTES, end64_magic))
-        return ab_fail(AB_INPUT, "zip: expected a zip64 end record at %" PRIu64 ", found none", at);
-    const uint8_t *record = file->map + at;
-    *d = (directory){get(record + 48, 8), get(record + 40, 8), get(record + 32, 8), (int64_t)at};
-    return AB_OK;
-}
-
-static ab_status find_directory(const ab_tensorfile *file, directory *d) {
-    int64_t at = find_end(file);
-    if (at < 0) return ab_fail(AB_INPUT, "zip: expected an end record, found none (truncated?)");
-    const uint8_t *record = file->map + at;
-    *d = (directory){get(record + 16, 4), get(record + 12, 4), get(record + 10, 2), at};
-    if (get(record + 4, 2) != 0 && get(record + 4, 2) != 0xFFFF)
-        return ab_fail(AB_INPUT, "zip: expected a single volume, found volume %" PRIu64, get(record + 4, 2));
-    AB_TRY(find_directory64(file, d));
-    if (d->begin > (uint64_t)d->end || d->bytes != (uint64_t)d->end - d->begin)
-        return ab_fail(AB_INPUT,
-                       "zip: expected a directory that ends at %" PRId64 ", found %" PRIu64
-                       " bytes at %" PRIu64,
-                       d->end, d->bytes, d->begin);
-    return AB_OK;
-}
-
-/* ---- one entry of the directory -------------------------------------------------------------------------- */
-
-/* Members are never written anywhere, yet a name that would climb out of a folder marks a file made to harm. */
-static const char *unsafe_name(const char *name, size_t n) {
-    if (n == 0) return "an empty name";
-    if (!ab_utf8_valid(name, n, NULL)) return "a name that is not UTF-8";
-    for (size_t i = 0; i < n; i++)
-        if ((unsigned char)name[i] < 0x20 || name[i] == 0x7F) return "a control character";
-    if (name[0] == '/' || memchr(name, '\\', n) || (n > 1 && name[1] == ':'))
-        return "an absolute path or a backslash";
-    for (size_t i = 0; i + 1 < n; i++) {
-        bool starts = i == 0 || name[i - 1] == '/', ends = i + 2 == n || name[i + 2] == '/';
-        if (starts && ends && name[i] == '.' && name[i + 1] == '.') return "\"..\"";
-    }
-    return NULL;
-}
-
-/* The 64-bit numbers of the extra field with id 1, in the order of those that the plain entry marks as too large. */
-static ab_status read_zip64(const uint8_t *extra, size_t bytes, int64_t *const fields[], int count) {
-    while (bytes >= 4) {
-        uint64_t id = get(extra, 2), length = get(extra + 2, 2);
-        if (length > bytes - 4) break;
-        if (id == EXTRA_ZIP64 && length >= 8u * (unsigned)count) {
-            for (int i = 0; i < count; i++) {
-                uint64_t value = get(extra + 4 + 8 * i, 8);
-                if (value > INT64_MAX)
-                    return ab_fail(AB_INPUT, "zip: expected a size below 2^63, found %" PRIu64, value);
-                *fields[i] = (int64_t)value;
-            }
-            return AB_OK;
-        }
-        extra += 4 + length;
-        bytes -= 4 + length;
-    }
-    return count == 0 ? AB_OK : ab_fail(AB_INPUT, "zip: expected a zip64 field, found none");
-}
-
-/* Checks the entry's local header and finds its data, which must lie before the directory. */
-static ab_status read_local(const ab_tensorfile *file, const directory *d, member *m) {
-    if (m->local > (int64_t)d->begin || !has_magic(file, m->local, LOCAL_BYTES, local_magic))
-        return ab_fail(AB_INPUT, "zip: expected a local header at %" PRId64 ", found none", m->local);
-    const uint8_t *record = file->map + m->local;
-    size_t name_bytes = (size_t)get(record + 26, 2);
-    m->data = m->local + LOCAL_BYTES + (int64_t)name_bytes + (int64_t)get(record + 28, 2);
-    if (m->data > (int64_t)d->begin || m->packed > (int64_t)d->begin - m->data)
-        return ab_fail(AB_INPUT,
-                       "zip: expected %" PRId64 " bytes of data at %" PRId64
-                       ", found the directory at %" PRIu64,
-                       m->packed, m->data, d->begin);
-    bool same = name_bytes == m->name_bytes && memcmp(record + LOCAL_BYTES, m->name, name_bytes) == 0;
-    if (!same || (int)get(record + 8, 2) != m->method)
-        return ab_fail(AB_INPUT, "zip: the local header at %" PRId64 " contradicts the directory", m->local);
-    return AB_OK;
-}
-
-static ab_status check_sizes(const member *m) {
-    if (m->method == METHOD_STORED && m->size != m->packed)
-        return ab_fail(AB_INPUT, "zip: expected %" PRId64 " stored bytes, found %" PRId64, m->size,
-                       m->packed);
-    if (m->size / DEFLATE_RATIO > m->packed)
-        return ab_fail(AB_INPUT,
-                       "zip: %" PRId64 " bytes cannot come from %" PRId64 " deflated ones (a zip bomb?)",
-                       m->size, m->packed);
-    return AB_OK;
-}
-
-/* Reads the entry at `at` (CENTRAL_BYTES and more are there) and says how long it is. */
-static ab_status read_central(const ab_tensorfile *file, const directory *d, int64_t at, member *m,
-                              int64_t *bytes) {
-    const uint8_t *record = file->map + at;
-    size_t name_bytes = (size_t)get(record + 28, 2), extra_bytes = (size_t)get(record + 30, 2);
-    *bytes = CENTRAL_BYTES + (int64_t)name_bytes + (int64_t)extra_bytes + (int64_t)get(record + 32, 2);
-    if (*bytes > d->end - at)
-        return ab_fail(AB_INPUT, "zip: the directory entry at %" PRId64 " is truncated", at);
-    *m = (member){.name = (const char *)record + CENTRAL_BYTES,
-                  .name_bytes = name_bytes,
-                  .method = (int)get(record + 10, 2),
-                  .crc = (uint32_t)get(record + 16, 4),
-                  .packed = (int64_t)get(record + 20, 4),
-                  .size = (int64_t)get(record + 24, 4),
-                  .local = (int64_t)get(record + 42, 4)};
-    const char *unsafe = unsafe_name(m->name, name_bytes);
-    if (unsafe) return ab_fail(AB_INPUT, "zip: expected a plain relative member name, found %s", unsafe);
-    if (get(record + 8, 2) & FLAG_ENCRYPTED) return ab_fail(AB_INPUT, "zip: expected no encryption");
-    if (m->method != METHOD_STORED && m->method != METHOD_DEFLATED)
-        return ab_fail(AB_INPUT, "zip: expected method 0 (stored) or 8 (deflated), found %d", m->method);
-    int64_t *fields[3];
-    int count = 0;
-    if (m->size == UINT32_MAX) fields[count++] = &m->size;
-    if (m->packed == UINT32_MAX) fields[count++] = &m->packed;
-    if (m->local == UINT32_MAX) fields[count++] = &m->local;
-    AB_TRY(read_zip64((const uint8_t *)m->name + name_bytes, extra_bytes, fields, count));
-    AB_TRY(read_local(file, d, m));
-    return check_sizes(m);
-}
 
 /* ---- unpacking ------------------------------------------------------------------------------------------- */
 
-typedef struct unpacker {
-    z_stream zlib;
-    const uint8_t *next;
-    int64_t left;  /* packed bytes not yet given to zlib */
-    int64_t owing; /* declared bytes not yet produced */
-    uint32_t crc, expected_crc;
-    bool ended;
-} unpacker;
-
-static ab_status unpacker_init(unpacker *u, const ab_tensorfile *file, const member *m) {
-    *u = (unpacker){.next = file->map + m->data, .left = m->packed, .owing = m->size, .expected_crc = m->crc};
-    u->crc = (uint32_t)crc32(0, NULL, 0);
-    return inflateInit2(&u->zlib, -MAX_WBITS) == Z_OK ? AB_OK
-                                                      : ab_fail(AB_NO_MEMORY, "out of memory for zlib");
-}
-
-/* zlib counts in 32 bits: bytes that one call may see. */
-static uInt portion(int64_t bytes) { return (uInt)(bytes < 1 << 30 ? bytes : 1 << 30); }
-
-/* One inflate call into dst[0..room); *made is how many bytes came. */
-static ab_status inflate_some(unpacker *u, uint8_t *dst, int64_t room, int64_t *made) {
-    uInt given = portion(u->left), space = portion(room);
-    u->zlib.next_in = u->next;
-    u->zlib.avail_in = given;
-    u->zlib.next_out = dst;
-    u->zlib.avail_out = space;
-    int code = inflate(&u->zlib, Z_NO_FLUSH);
-    *made = space - u->zlib.avail_out;
-    u->next += given - u->zlib.avail_in;
-    u->left -= given - u->zlib.avail_in;
-    u->ended = code == Z_STREAM_END;
-    if (code == Z_OK || u->ended) return AB_OK;
-    if (code == Z_BUF_ERROR) return ab_fail(AB_INPUT, "zip: the deflated data is truncated");
-    return ab_fail(AB_INPUT, "zip: the deflated data is damaged: %s",
-                   u->zlib.msg ? u->zlib.msg : "unknown reason");
-}
-
-static ab_status unpack(void *state, uint8_t *dst, int64_t bytes) {
-    unpacker *u = state;
-    while (bytes > 0) {
-        int64_t made = 0;
-        if (u->ended)
-            return ab_fail(AB_INPUT, "zip: expected %" PRId64 " more bytes, found the end", u->owing);
-        AB_TRY(inflate_some(u, dst, bytes, &made));
-        u->crc = (uint32_t)crc32(u->crc, dst, (uInt)made);
-        dst += made;
-        bytes -= made;
-        u->owing -= made;
-    }
-    return AB_OK;
-}
-
-/* After the declared bytes the stream must end, with its last packed byte and the right checksum. */
-static ab_status check_complete(unpacker *u) {
-    uint8_t surplus = 0;
-    int64_t made = 0;
-    while (!u->ended && made == 0) AB_TRY(inflate_some(u, &surplus, 1, &made));
-    if (made > 0 || u->left > 0)
-        return ab_fail(AB_INPUT, "zip: expected the data to end, found more than declared");
-    if (u->crc != u->expected_crc)
-        return ab_fail(AB_INPUT, "zip: expected checksum %08" PRIx32 ", found %08" PRIx32, u->expected_crc,
-                       u->crc);
-    return AB_OK;
-}
-
-static const member *member_of(const ab_tensorfile *file, const ab_tensor_entry *entry) {
-    const member *members = file->reader_data;
-    return &members[entry - file->tensor];
-}
+static ab_status unpack(void *state, uint8_t *dst, int64_t bytes) { return ab_zip_read(state, dst, bytes); }
 
 static ab_status unpack_end(void *state, bool complete) {
-    unpacker *u = state;
-    ab_status status = complete ? check_complete(u) : AB_OK;
-    inflateEnd(&u->zlib);
-    free(u);
+    ab_status status = complete ? ab_zip_check_end(state) : AB_OK;
+    ab_zip_close(state);
     return status;
 }
 
+/* Past the header: the caller wants elements. */
 static ab_status unpack_begin(const ab_tensorfile *file, const ab_tensor_entry *entry, void **state) {
-    const member *m = member_of(file, entry);
-    unpacker *u = malloc(sizeof *u);
-    if (!u) return ab_fail(AB_NO_MEMORY, "out of memory for zlib");
-    ab_status status = unpacker_init(u, file, m);
-    if (status != AB_OK) {
-        free(u);
-        return status;
-    }
+    const member *m = (const member *)file->reader_data + (entry - file->tensor);
+    ab_zip_stream *stream = NULL;
     uint8_t header[256];
+    AB_TRY(ab_zip_open(file->map, &m->zip, &stream));
+    ab_status status = AB_OK;
     for (int64_t left = m->npy_header; left > 0 && status == AB_OK; left -= (int64_t)sizeof header)
-        status = unpack(u, header, left < (int64_t)sizeof header ? left : (int64_t)sizeof header);
+        status = ab_zip_read(stream, header, left < (int64_t)sizeof header ? left : (int64_t)sizeof header);
     if (status == AB_OK)
-        *state = u;
+        *state = stream;
     else
-        (void)unpack_end(u, false);
+        ab_zip_close(stream);
     return status;
 }
 
 /* ---- members as tensors ---------------------------------------------------------------------------------- */
 
 /* The member's first bytes, unpacked into memory that grows only to the length that a .npy header may have. */
-static ab_status deflated_header(const ab_tensorfile *file, const member *m, uint8_t **header,
+static ab_status deflated_header(const ab_tensorfile *file, const ab_zip_member *m, uint8_t **header,
                                  int64_t *bytes) {
-    unpacker u;
-    AB_TRY(unpacker_init(&u, file, m));
+    ab_zip_stream *stream = NULL;
     uint8_t prefix[AB_NPY_PREFIX];
     int64_t n = m->size < AB_NPY_PREFIX ? m->size : AB_NPY_PREFIX;
-    ab_status status = unpack(&u, prefix, n);
+    AB_TRY(ab_zip_open(file->map, m, &stream));
+    ab_status status = ab_zip_read(stream, prefix, n);
     if (status == AB_OK) status = ab_npy_header_bytes(prefix, n, bytes);
     if (status == AB_OK && (*bytes > m->size || *bytes < n))
         status = ab_fail(AB_INPUT, "npy header: expected %" PRId64 " bytes, found %" PRId64, *bytes, m->size);
@@ -307,13 +56,13 @@ static ab_status deflated_header(const ab_tensorfile *file, const member *m, uin
         status = ab_fail(AB_NO_MEMORY, "out of memory for a header of %" PRId64 " bytes", *bytes);
     if (status == AB_OK) {
         memcpy(*header, prefix, (size_t)n);
-        status = unpack(&u, *header + n, *bytes - n);
+        status = ab_zip_read(stream, *header + n, *bytes - n);
     }
-    inflateEnd(&u.zlib);
+    ab_zip_close(stream);
     return status;
 }
 
-static ab_status stored_header(const ab_tensorfile *file, const member *m, const uint8_t **header,
+static ab_status stored_header(const ab_tensorfile *file, const ab_zip_member *m, const uint8_t **header,
                                int64_t *bytes) {
     *header = file->map + m->data;
     AB_TRY(ab_npy_header_bytes(*header, m->size, bytes));
@@ -321,26 +70,26 @@ static ab_status stored_header(const ab_tensorfile *file, const member *m, const
     return ab_fail(AB_INPUT, "npy header: expected %" PRId64 " bytes, found %" PRId64, *bytes, m->size);
 }
 
-static ab_status fill_entry(const ab_tensorfile *file, member *m, ab_tensor_entry *entry) {
+static ab_status fill_entry(const ab_tensorfile *file, const ab_zip_member *m, ab_tensor_entry *entry,
+                            int64_t *npy_header) {
     uint8_t *unpacked = NULL;
     const uint8_t *header = NULL;
-    entry->packed = m->method == METHOD_DEFLATED;
-    ab_status status = entry->packed ? deflated_header(file, m, &unpacked, &m->npy_header)
-                                     : stored_header(file, m, &header, &m->npy_header);
-    entry->offset = entry->packed ? m->data : m->data + m->npy_header;
+    ab_status status = m->deflated ? deflated_header(file, m, &unpacked, npy_header)
+                                   : stored_header(file, m, &header, npy_header);
+    entry->packed = m->deflated;
+    entry->offset = m->deflated ? m->data : m->data + *npy_header;
     if (status == AB_OK)
-        status =
-            ab_npy_header(entry->packed ? unpacked : header, m->npy_header, m->size - m->npy_header, entry);
+        status = ab_npy_header(m->deflated ? unpacked : header, *npy_header, m->size - *npy_header, entry);
     free(unpacked);
     return status;
 }
 
-static ab_status add_tensor(ab_tensorfile *file, member *m) {
+static ab_status add_tensor(ab_tensorfile *file, const ab_zip_member *m, int64_t *npy_header) {
     enum { SUFFIX_BYTES = 4 }; /* ".npy" */
     ab_tensor_entry entry = {.name = calloc(1, m->name_bytes - SUFFIX_BYTES + 1)};
     if (!entry.name) return ab_fail(AB_NO_MEMORY, "out of memory for a name");
     memcpy(entry.name, m->name, m->name_bytes - SUFFIX_BYTES);
-    ab_status status = fill_entry(file, m, &entry);
+    ab_status status = fill_entry(file, m, &entry, npy_header);
     if (status == AB_OK) return ab_tensorfile_add(file, &entry);
     char name[AB_TENSORFILE_TEXT];
     status = ab_fail_prefix(status, "member \"%s.npy\"", ab_tensor_printable(entry.name, name));
@@ -350,89 +99,35 @@ static ab_status add_tensor(ab_tensorfile *file, member *m) {
 
 /* ---- the archive ----------------------------------------------------------------------------------------- */
 
-static int by_local(const void *a, const void *b) {
-    const member *x = a, *y = b;
-    return x->local < y->local ? -1 : x->local > y->local;
+/* And has something before it. */
+static bool ends_with(const ab_zip_member *m, const char *suffix) {
+    size_t n = strlen(suffix);
+    return m->name_bytes > n && memcmp(m->name + m->name_bytes - n, suffix, n) == 0;
 }
 
-static int by_name(const void *a, const void *b) {
-    const member *const *x = a, *const *y = b;
-    size_t n = (*x)->name_bytes, m = (*y)->name_bytes;
-    int order = memcmp((*x)->name, (*y)->name, n < m ? n : m);
-    return order != 0 ? order : n < m ? -1 : n > m;
-}
-
-/* Members may not share bytes (overlapping ones make bombs) nor names. Sorts by position. */
-static ab_status check_members(member *members, int64_t count) {
-    qsort(members, (size_t)count, sizeof *members, by_local);
-    for (int64_t i = 1; i < count; i++)
-        if (members[i].local < members[i - 1].data + members[i - 1].packed)
-            return ab_fail(AB_INPUT, "zip: expected members side by side, found two that overlap at %" PRId64,
-                           members[i].local);
-    const member **sorted = malloc((size_t)count * sizeof *sorted);
-    if (!sorted) return ab_fail(AB_NO_MEMORY, "out of memory for %" PRId64 " members", count);
-    for (int64_t i = 0; i < count; i++) sorted[i] = &members[i];
-    qsort(sorted, (size_t)count, sizeof *sorted, by_name);
-    ab_status status = AB_OK;
-    for (int64_t i = 1; i < count && status == AB_OK; i++)
-        if (by_name(&sorted[i - 1], &sorted[i]) == 0)
-            status =
-                ab_fail(AB_INPUT, "zip: expected the member \"%.*s\" once, found it twice",
-                        (int)(sorted[i]->name_bytes < 100 ? sorted[i]->name_bytes : 100), sorted[i]->name);
-    free(sorted);
-    return status;
-}
-
-static ab_status read_directory(const ab_tensorfile *file, const directory *d, member *members,
-                                int64_t capacity) {
-    int64_t at = (int64_t)d->begin;
-    for (int64_t i = 0; i < capacity; i++) {
-        int64_t bytes = 0;
-        if (d->end - at < CENTRAL_BYTES || !has_magic(file, at, CENTRAL_BYTES, central_magic))
-            return ab_fail(AB_INPUT, "zip: expected %" PRId64 " directory entries, found %" PRId64, capacity,
-                           i);
-        AB_TRY(read_central(file, d, at, &members[i], &bytes));
-        at += bytes;
-    }
-    if (at != d->end)
-        return ab_fail(AB_INPUT, "zip: expected the directory to end, found more entries than declared");
-    return check_members(members, capacity);
-}
-
-static bool is_npy(const member *m) {
-    return m->name_bytes > 4 && memcmp(m->name + m->name_bytes - 4, ".npy", 4) == 0;
-}
-
-/* Adds the .npy members and moves them to the front of `members`, so that indices agree with file->tensor. */
-static ab_status add_tensors(ab_tensorfile *file, member *members, int64_t count) {
+static ab_status add_tensors(ab_tensorfile *file, const ab_zip_member *zip, int64_t count) {
+    member *members = calloc((size_t)(count > 0 ? count : 1), sizeof *members);
+    if (!members) return ab_fail(AB_NO_MEMORY, "out of memory for %" PRId64 " members", count);
+    file->reader_data = members;
     bool pickled = false;
     for (int64_t i = 0; i < count; i++) {
-        member m = members[i];
-        pickled = pickled || (m.name_bytes >= 8 && memcmp(m.name + m.name_bytes - 8, "data.pkl", 8) == 0);
-        if (!is_npy(&m)) continue;
-        AB_TRY(add_tensor(file, &m));
-        members[file->count - 1] = m;
+        pickled = pickled || ends_with(&zip[i], "data.pkl");
+        if (!ends_with(&zip[i], ".npy")) continue;
+        members[file->count].zip = zip[i];
+        AB_TRY(add_tensor(file, &zip[i], &members[file->count].npy_header));
     }
     if (file->count > 0) return AB_OK;
     return ab_fail(AB_INPUT, "expected .npy members, found none%s",
                    pickled ? " (a PyTorch pickle? save it as .safetensors)" : "");
 }
 
-static bool recognise(const uint8_t *bytes, int64_t size) {
-    return size >= 4 && (get(bytes, 4) == local_magic || get(bytes, 4) == end_magic);
-}
-
 static ab_status list(ab_tensorfile *file) {
-    directory d = {0};
-    AB_TRY(find_directory(file, &d));
-    if (d.entries > d.bytes / CENTRAL_BYTES || d.entries > INT32_MAX)
-        return ab_fail(AB_INPUT, "zip: expected at most %" PRIu64 " directory entries, found %" PRIu64,
-                       d.bytes / CENTRAL_BYTES, d.entries);
-    member *members = calloc(d.entries > 0 ? (size_t)d.entries : 1, sizeof *members);
-    if (!members) return ab_fail(AB_NO_MEMORY, "out of memory for %" PRIu64 " members", d.entries);
-    file->reader_data = members;
-    AB_TRY(read_directory(file, &d, members, (int64_t)d.entries));
-    return add_tensors(file, members, (int64_t)d.entries);
+    ab_zip_member *zip = NULL;
+    int64_t count = 0;
+    AB_TRY(ab_zip_list(file->map, file->size, &zip, &count));
+    ab_status status = add_tensors(file, zip, count);
+    free(zip);
+    return status;
 }
 
 static void release(ab_tensorfile *file) { free(file->reader_data); }
@@ -441,7 +136,7 @@ const ab_tensor_reader ab_tensor_reader_npz = {
     .name = "npz",
     .suffix = ".npz",
     .text = "numpy archive: .npy members, stored or deflated",
-    .recognise = recognise,
+    .recognise = ab_zip_recognise,
     .list = list,
     .unpack_begin = unpack_begin,
     .unpack = unpack,

@@ -1,23 +1,16 @@
-/* .safetensors: reading the header (all checks are here, the data lies in the file as is) and writing F32 files. */
-#define _XOPEN_SOURCE 700
-
+/* Reading the header of a .safetensors file. All checks are here; the data lies in the file as is. */
 #include "bench/tensorfile/safetensors.h"
 
 #include "bench/tensorfile/json_scan.h"
-#include "bench/tensorfile/json_text.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { PREFIX_BYTES = 8, HEADER_LIMIT = 100000000 };
 
-static const char metadata_key[] = "__metadata__";
+static const char metadata_key[] = AB_SAFETENSORS_METADATA;
 
 /* What the file calls each element type. */
 static const struct dtype_row {
@@ -241,25 +234,12 @@ static ab_status check_cover(const ab_tensorfile *file, int64_t data_begin) {
     return AB_OK;
 }
 
-static int by_name(const void *a, const void *b) {
-    const char *const *x = a, *const *y = b;
-    return strcmp(*x, *y);
-}
-
-/* The first name that occurs twice among names[count], or NULL. Sorts them. */
-static const char *duplicate(const char **names, int count) {
-    qsort(names, (size_t)count, sizeof *names, by_name);
-    for (int i = 1; i < count; i++)
-        if (strcmp(names[i - 1], names[i]) == 0) return names[i];
-    return NULL;
-}
-
 static ab_status check_names(const ab_tensorfile *file) {
     if (file->count == 0) return AB_OK;
     const char **names = malloc((size_t)file->count * sizeof *names);
     if (!names) return ab_fail(AB_NO_MEMORY, "out of memory for %d names", file->count);
     for (int i = 0; i < file->count; i++) names[i] = file->tensor[i].name;
-    const char *name = duplicate(names, file->count);
+    const char *name = ab_tensor_duplicate(names, file->count);
     char text[AB_TENSORFILE_TEXT];
     ab_status status = AB_OK;
     if (name)
@@ -320,123 +300,3 @@ const ab_tensor_reader ab_tensor_reader_safetensors = {
     .recognise = recognise,
     .list = list,
 };
-
-/* ---- writing --------------------------------------------------------------------------------------------- */
-
-static void write_metadata(FILE *out, const char *const *pairs) {
-    ab_json_put_text(out, metadata_key);
-    fputs(":{", out);
-    for (int i = 0; pairs[i]; i += 2) {
-        if (i > 0) fputc(',', out);
-        ab_json_put_text(out, pairs[i]);
-        fputc(':', out);
-        ab_json_put_text(out, pairs[i + 1]);
-    }
-    fputc('}', out);
-}
-
-static int64_t item_bytes(const ab_safetensor_item *item) { return 4 * ab_shape_count(&item->shape); }
-
-/* The header's JSON as an owned text, padded with spaces to a multiple of 8 bytes. */
-static ab_status make_header(const ab_safetensor_item *items, int count, const char *const *metadata,
-                             char **text, size_t *length) {
-    *text = NULL;
-    FILE *out = open_memstream(text, length);
-    if (!out) return ab_fail(AB_NO_MEMORY, "out of memory for a header");
-    int64_t offset = 0;
-    fputc('{', out);
-    if (metadata) write_metadata(out, metadata);
-    for (int i = 0; i < count; i++) {
-        char shape[AB_SHAPE_TEXT];
-        if (i > 0 || metadata) fputc(',', out);
-        ab_json_put_text(out, items[i].name);
-        fprintf(out, ":{\"dtype\":\"F32\",\"shape\":%s,\"data_offsets\":[%" PRId64 ",%" PRId64 "]}",
-                ab_shape_text(&items[i].shape, shape), offset, offset + item_bytes(&items[i]));
-        offset += item_bytes(&items[i]);
-    }
-    fputc('}', out);
-    for (long at = ftell(out); at % 8 != 0; at++) fputc(' ', out);
-    bool failed = ferror(out) != 0;
-    failed = fclose(out) != 0 || failed;
-    if (failed) free(*text);
-    return failed ? ab_fail(AB_NO_MEMORY, "out of memory for a header") : AB_OK;
-}
-
-static ab_status check_items(const ab_safetensor_item *items, int count) {
-    const char **names = malloc((size_t)(count > 0 ? count : 1) * sizeof *names);
-    if (!names) return ab_fail(AB_NO_MEMORY, "out of memory for %d names", count);
-    ab_status status = AB_OK;
-    for (int i = 0; i < count; i++) {
-        names[i] = items[i].name;
-        if (!ab_utf8_valid(names[i], strlen(names[i]), NULL) || strcmp(names[i], metadata_key) == 0)
-            status = ab_fail(AB_INTERNAL, "a tensor cannot be called \"%s\" in a safetensors file", names[i]);
-    }
-    const char *name = status == AB_OK ? duplicate(names, count) : NULL;
-    if (name) status = ab_fail(AB_INTERNAL, "two tensors are called \"%s\"", name);
-    free(names);
-    return status;
-}
-
-/* fp32 values as little-endian bytes, a stretch at a time. */
-static void write_floats(FILE *out, const float *values, int64_t n) {
-    enum { STRETCH = 4096 };
-    uint8_t bytes[4 * STRETCH];
-    for (int64_t done = 0; done < n && !ferror(out); done += STRETCH) {
-        int64_t part = n - done < STRETCH ? n - done : STRETCH;
-        for (int64_t i = 0; i < part; i++) {
-            uint32_t bits = 0;
-            memcpy(&bits, &values[done + i], sizeof bits);
-            for (int b = 0; b < 4; b++) bytes[4 * i + b] = (uint8_t)(bits >> (8 * b));
-        }
-        fwrite(bytes, 4, (size_t)part, out);
-    }
-}
-
-static ab_status write_all(FILE *out, const char *header, size_t length, const ab_safetensor_item *items,
-                           int count) {
-    for (int b = 0; b < PREFIX_BYTES; b++) fputc((int)(length >> (8 * b) & 0xFF), out);
-    fwrite(header, 1, length, out);
-    for (int i = 0; i < count; i++) write_floats(out, items[i].data, ab_shape_count(&items[i].shape));
-    if (fflush(out) != 0 || ferror(out) || fsync(fileno(out)) != 0)
-        return ab_fail(AB_OUTPUT, "cannot write: %s", strerror(errno));
-    return AB_OK;
-}
-
-/* Writes `temporary`, which lies beside `path`, and renames it. */
-static ab_status replace_file(const char *path, const char *temporary, const char *header, size_t length,
-                              const ab_safetensor_item *items, int count) {
-    int handle = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (handle < 0) return ab_fail(AB_OUTPUT, "cannot create %s: %s", temporary, strerror(errno));
-    FILE *out = fdopen(handle, "wb");
-    if (!out) {
-        close(handle);
-        unlink(temporary);
-        return ab_fail(AB_OUTPUT, "cannot write: %s", strerror(errno));
-    }
-    ab_status status = write_all(out, header, length, items, count);
-    if (fclose(out) != 0 && status == AB_OK) status = ab_fail(AB_OUTPUT, "cannot write: %s", strerror(errno));
-    if (status == AB_OK && rename(temporary, path) != 0)
-        status = ab_fail(AB_OUTPUT, "cannot rename %s: %s", temporary, strerror(errno));
-    if (status != AB_OK) unlink(temporary);
-    return status;
-}
-
-ab_status ab_safetensors_write(const char *path, const ab_safetensor_item *items, int count,
-                               const char *const *metadata) {
-    enum { SUFFIX_BYTES = 32 };
-    struct stat info;
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* renaming over a device would replace it */
-        return ab_fail(AB_OUTPUT, "%s: expected a regular file or none, found something else", path);
-    AB_TRY(check_items(items, count));
-    char *header = NULL, *temporary = malloc(strlen(path) + SUFFIX_BYTES);
-    size_t length = 0;
-    if (!temporary) return ab_fail(AB_NO_MEMORY, "%s: out of memory", path);
-    snprintf(temporary, strlen(path) + SUFFIX_BYTES, "%s.%ld.tmp", path, (long)getpid());
-    ab_status status = make_header(items, count, metadata, &header, &length);
-    if (status == AB_OK) {
-        status = replace_file(path, temporary, header, length, items, count);
-        free(header);
-    }
-    free(temporary);
-    return status == AB_OK ? AB_OK : ab_fail_prefix(status, "%s", path);
-}

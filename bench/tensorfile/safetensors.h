@@ -7,6 +7,9 @@
 
 AB_BEGIN_DECLS
 
+/* The header's one key that is no tensor. */
+#define AB_SAFETENSORS_METADATA "__metadata__"
+
 typedef struct ab_safetensor_item {
     const char *name; /* UTF-8, unique in the file */
     ab_shape shape;

@@ -63,7 +63,7 @@ enum { STAGE_BYTES = 8, SCRATCH_BYTES = 2 * STAGE_BYTES + 4 };
 static void decode(const decoder *d, const uint8_t *raw, uint8_t *scratch, int64_t room,
                    ab_tensor_block *block) {
     const void *native = raw;
-    uint8_t *stage = scratch + STAGE_BYTES * room;
+    uint8_t *stage = scratch ? scratch + STAGE_BYTES * room : NULL;
     if (d->swapped) {
         copy_swapped(stage, raw, block->n, d->item_bytes);
         native = stage;
@@ -116,7 +116,7 @@ static int64_t first_block(const walk *w, int chunk) {
 /* Gives mapped pages back once the walk has crossed into another stretch of the file, so that the resident set stays
  * small. A page that a neighbouring block still wants is simply mapped again. */
 static void release_pages(const ab_tensorfile *file, int64_t from, int64_t to) {
-    enum { STRETCH = 1 << 20 };
+    enum { STRETCH = 4 << 20 };
     if (!file->mapping || from / STRETCH == to / STRETCH) return;
     int64_t start = from / STRETCH * STRETCH;
     madvise((uint8_t *)file->mapping + start, (size_t)(to - start), MADV_DONTNEED);

@@ -112,6 +112,18 @@ ab_status ab_tensorfile_add(ab_tensorfile *file, const ab_tensor_entry *entry) {
     return AB_OK;
 }
 
+static int by_name(const void *a, const void *b) {
+    const char *const *x = a, *const *y = b;
+    return strcmp(*x, *y);
+}
+
+const char *ab_tensor_duplicate(const char **names, int count) {
+    qsort(names, (size_t)count, sizeof *names, by_name);
+    for (int i = 1; i < count; i++)
+        if (strcmp(names[i - 1], names[i]) == 0) return names[i];
+    return NULL;
+}
+
 /* ---- open and close -------------------------------------------------------------------------------------- */
 
 static bool has_suffix(const char *path, const char *suffix) {

@@ -151,6 +151,9 @@ const ab_tensor_reader *ab_tensor_reader_at(int i);
 /* For readers: appends `entry` (its owned pointers pass to the file, also on failure). Checks nothing. */
 AB_MUST_CHECK ab_status ab_tensorfile_add(ab_tensorfile *file, const ab_tensor_entry *entry);
 
+/* For readers: the first name that occurs twice among names[count], or NULL. Sorts them. */
+const char *ab_tensor_duplicate(const char **names, int count);
+
 /* For readers: frees what an entry that was not added owns. */
 void ab_tensor_entry_clear(ab_tensor_entry *entry);
 

@@ -1,4 +1,4 @@
-/* A cell's birth and death: the plan's buffers are allocated, ops are prepared, observers' numbers are given out. */
+/* A cell's birth and death: the plan's buffers are allocated, ops are prepared. */
 #include "bench/train/cell_state.h"
 
 #include "kernels/convert.h"
@@ -76,55 +76,6 @@ static ab_status prepare_ops(ab_cell *cell) {
                         &cell->exec.workspace);
 }
 
-/* ---- observers ------------------------------------------------------------------------------------------- */
-
-/* `named`: the tensor whose name it goes by. The gradient of a half copy of a weight is called as at the other levels. */
-static void observe(ab_cell *cell, int tensor, int named, int net_op, bool weight) {
-    const ab_plan_tensor *t = &cell->plan->tensor[tensor];
-    ab_observed *about = &cell->observed[cell->observed_count];
-    memcpy(about->name, cell->plan->tensor[named].name, sizeof about->name);
-    about->layer = cell->plan->net->op[net_op].name;
-    about->weight = weight;
-    about->cast = t->format != &ab_format_fp32;
-    cell->tensor[tensor].id = cell->observed_count++;
-}
-
-/* Net op whose value a tensor holds (itself or a cast of it), or AB_NONE for the network's input. */
-static int producer(const ab_plan *plan, int tensor) {
-    for (int n = 0; n < plan->nodes; n++) {
-        if (plan->node[n].out != tensor) continue;
-        return plan->node[n].kind == AB_NODE_OP ? plan->node[n].net_op : producer(plan, plan->node[n].in[0]);
-    }
-    return AB_NONE;
-}
-
-static bool is_cast_output(const ab_plan *plan, int tensor) {
-    for (int n = 0; n < plan->nodes; n++)
-        if (plan->node[n].out == tensor) return plan->node[n].kind == AB_NODE_CAST;
-    return false;
-}
-
-/* Every gradient is seen where it is first written. The fp32 gradient of a cast value is left out: the cast shows the same
- * values when it rounds them. Partial sums of a gradient share its number. */
-static void number_observed(ab_cell *cell) {
-    const ab_plan *plan = cell->plan;
-    for (int p = 0; p < plan->params; p++)
-        if (plan->param[p].used_grad != AB_NONE)
-            observe(cell, plan->param[p].used_grad, plan->param[p].grad, plan->param[p].net_op, true);
-    for (int n = plan->nodes - 1; n >= 0; n--) {
-        const ab_plan_node *node = &plan->node[n];
-        for (int i = 0; i < node->inputs; i++) {
-            int grad = node->in_grad[i];
-            if (grad == AB_NONE) continue;
-            bool fp32 = plan->tensor[grad].format == &ab_format_fp32;
-            if (node->in_sum[i] != AB_NONE)
-                cell->tensor[grad].id = cell->tensor[node->in_sum[i]].id;
-            else if (!(fp32 && is_cast_output(plan, node->in[i])))
-                observe(cell, grad, grad, producer(plan, node->in[i]), false);
-        }
-    }
-}
-
 /* ---- life ------------------------------------------------------------------------------------------------ */
 
 static void start_scaler(ab_cell *cell) {
@@ -148,14 +99,13 @@ static ab_status build(ab_cell *cell) {
     cell->tensor = calloc((size_t)plan->tensors, sizeof *cell->tensor);
     cell->io = calloc((size_t)plan->nodes, sizeof *cell->io);
     cell->index = calloc((size_t)config->batch, sizeof *cell->index);
-    cell->observed = calloc((size_t)plan->tensors, sizeof *cell->observed);
-    if (!cell->tensor || !cell->io || !cell->index || !cell->observed) return no_memory();
+    if (!cell->tensor || !cell->io || !cell->index) return no_memory();
     cell->exec = (ab_exec){.training = true,
                            .accumulate_half = config->accumulate_half,
                            .path = config->path,
                            .seed = config->seed};
     AB_TRY(allocate_tensors(cell));
-    number_observed(cell);
+    AB_TRY(ab_cell_watch_start(cell));
     AB_TRY(prepare_ops(cell));
     start_scaler(cell);
     if (config->data)
@@ -189,6 +139,8 @@ void ab_cell_destroy(ab_cell *cell) {
     free(cell->io);
     free(cell->index);
     free(cell->observed);
+    free(cell->shown);
+    free(cell->trained);
     ab_plan_destroy(cell->plan);
     free(cell);
 }

@@ -8,6 +8,7 @@
 #include "bench/amp/scaler.h"
 #include "bench/data/data.h"
 #include "bench/train/optimizer.h"
+#include "probes/probe.h"
 
 AB_BEGIN_DECLS
 
@@ -44,19 +45,27 @@ typedef struct ab_step_result {
     bool overflow; /* a scaled gradient was not finite (known only if the scaler checks) */
 } ab_step_result;
 
-/* One training step. With `observer` (NULL: none) every gradient is shown to it before it is cast; `observer->see` gets the
- * numbers of ab_cell_observed. The losses do not depend on it. */
+/* One training step. With `observer` (NULL: none) the step is probed: `observer->see` gets the tensors of ab_cell_observed by
+ * their numbers, and the functions of ab_cell_watch are called. The loss does not depend on it; a loss that is not a
+ * number is always the same NaN. */
 AB_MUST_CHECK ab_status ab_cell_step(ab_cell *cell, ab_observer *observer, ab_step_result *result);
 
-/* Tensors an observer may see: name, layer, role. */
+/* What probed steps show from now on; NULL: gradients, as a new cell does. Numbers the observed tensors anew. */
+void ab_cell_watch(ab_cell *cell, const ab_watch *watch);
+
+/* Tensors an observer sees: the roles that the watch asks for. */
 typedef struct ab_observed {
-    char name[AB_PLAN_NAME];
-    const char *layer; /* borrowed from the net */
-    bool weight;       /* a weight gradient; else an activation gradient */
-    bool cast;         /* stored in the half format */
+    char name[AB_PLAN_NAME]; /* the same at every level */
+    const char *layer;       /* borrowed from the net */
+    ab_probe_role role;
+    bool cast; /* stored in the half format, or cast to it for the ops */
 } ab_observed;
 int ab_cell_observed_count(const ab_cell *cell);
 const ab_observed *ab_cell_observed_at(const ab_cell *cell, int i);
+
+/* Trained parameters, numbered as in ab_update_block. */
+int ab_cell_trained_count(const ab_cell *cell);
+const ab_probe_param *ab_cell_trained_at(const ab_cell *cell, int i);
 
 typedef struct ab_eval_result {
     int64_t count, correct;

@@ -15,8 +15,6 @@ int64_t ab_cell_bytes(const ab_cell *cell, ab_mem_category category) {
     return ab_mem_bytes(cell->mem, category);
 }
 int64_t ab_cell_bytes_total(const ab_cell *cell) { return ab_mem_total(cell->mem); }
-int ab_cell_observed_count(const ab_cell *cell) { return cell->observed_count; }
-const ab_observed *ab_cell_observed_at(const ab_cell *cell, int i) { return &cell->observed[i]; }
 
 const char *ab_cell_describe(const ab_cell *cell, int node, const char *pass) {
     const ab_net_op *op = ab_plan_node_op(cell->plan, &cell->plan->node[node]);

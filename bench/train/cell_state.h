@@ -1,9 +1,15 @@
-/* What a cell is made of: shared by cell.c (birth and death), cell_step.c (walking the plan), cell_init.c (initial weights)
- * and cell_read.c (looking inside). Nobody else includes this. */
+/* What a cell is made of: shared by cell.c (birth and death), cell_step.c (walking the plan), cell_init.c (initial weights),
+ * cell_watch.c (who sees what) and cell_read.c (looking inside). Nobody else includes this. */
 #ifndef AB_BENCH_TRAIN_CELL_STATE_H
 #define AB_BENCH_TRAIN_CELL_STATE_H
 
 #include "bench/train/cell.h"
+
+/* Numbers under which a parameter's values are shown; -1: not wanted, or not trained. */
+typedef struct ab_shown {
+    int trained; /* place among the trained parameters */
+    int unscaled, weight, state[AB_OPTIMIZER_STATES];
+} ab_shown;
 
 struct ab_cell {
     ab_cell_config config;
@@ -15,14 +21,21 @@ struct ab_cell {
     ab_scaler scaler;
     ab_data_order order;
     int64_t *index; /* [batch]: samples of the step under way */
+    ab_watch watch;
     ab_observed *observed;
     int observed_count;
+    ab_shown *shown; /* [plan->params] */
+    ab_probe_param *trained;
+    int trained_count;
     int64_t steps, taken;
     uint64_t params_version, casts_version; /* of the weights, and of their half copies */
 };
 
 /* Sets parameters, buffers and masters. */
 AB_MUST_CHECK ab_status ab_cell_set_initial(ab_cell *cell);
+
+/* Lists the trained parameters and numbers what a new cell shows. */
+AB_MUST_CHECK ab_status ab_cell_watch_start(ab_cell *cell);
 
 /* Name of a parameter: "conv1.weight", into name[AB_PLAN_NAME]. */
 const char *ab_cell_param_name(const ab_cell *cell, const ab_plan_param *param, char *name);

@@ -8,7 +8,45 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OBSERVE_BLOCK = 1 << 16, UNSCALE_BLOCK = 1 << 14 };
+enum { OBSERVE_BLOCK = 1 << 14, UNSCALE_BLOCK = 1 << 14 };
+
+/* ---- showing --------------------------------------------------------------------------------------------- */
+
+typedef struct observe_job {
+    ab_observer *observer;
+    const ab_tensor *tensor;
+    int id;
+} observe_job;
+
+static void observe_block(void *argument, int64_t block, int lane) {
+    const observe_job *job = argument;
+    float values[OBSERVE_BLOCK];
+    int64_t first = block * OBSERVE_BLOCK, left = ab_tensor_count(job->tensor) - first;
+    int64_t n = left < OBSERVE_BLOCK ? left : OBSERVE_BLOCK;
+    const char *data = (const char *)job->tensor->data + ab_format_bytes(job->tensor->format, first);
+    bool fp32 = job->tensor->format == &ab_format_fp32;
+    if (!fp32) ab_widen(values, data, job->tensor->format, n);
+    job->observer->see(job->observer, job->id, lane, fp32 ? (const float *)(const void *)data : values, n);
+}
+
+/* Shows a stored tensor under a number. */
+static void observe(ab_cell *cell, const ab_tensor *tensor, int id) {
+    observe_job job = {cell->exec.observer, tensor, id};
+    if (!cell->exec.observer || id < 0) return;
+    ab_parallel_for((ab_tensor_count(tensor) + OBSERVE_BLOCK - 1) / OBSERVE_BLOCK, observe_block, &job);
+}
+
+/* Shows an fp32 tensor that is complete; half ones were shown when they were cast. */
+static void observe_fp32(ab_cell *cell, int number) {
+    if (number == AB_NONE || cell->tensor[number].format != &ab_format_fp32) return;
+    observe(cell, &cell->tensor[number], cell->tensor[number].id);
+}
+
+static void tell_ran(ab_cell *cell, int n, const ab_net_op *op, bool backward) {
+    if (!cell->exec.observer || !cell->watch.ran) return;
+    ab_op_run run = {cell->plan->node[n].net_op, op->name, op->op, &cell->io[n], backward};
+    cell->watch.ran(cell->watch.context, &run);
+}
 
 /* ---- forward --------------------------------------------------------------------------------------------- */
 
@@ -39,39 +77,22 @@ static ab_status forward(ab_cell *cell, int nodes) {
         }
         cell->io[n].params_version = cell->params_version;
         AB_TRY(in_op(op, op->op->forward(&cell->exec, &cell->io[n])));
+        observe_fp32(cell, node->out);
+        tell_ran(cell, n, op, false);
     }
     return AB_OK;
 }
 
 /* ---- backward -------------------------------------------------------------------------------------------- */
 
-typedef struct observe_job {
-    ab_observer *observer;
-    const ab_tensor *tensor;
-    int64_t count;
-} observe_job;
-
-static void observe_block(void *argument, int64_t block, int lane) {
-    const observe_job *job = argument;
-    int64_t first = block * OBSERVE_BLOCK, left = job->count - first;
-    const float *values = job->tensor->data;
-    job->observer->see(job->observer, job->tensor->id, lane, values + first,
-                       left < OBSERVE_BLOCK ? left : OBSERVE_BLOCK);
-}
-
-/* Shows a finished fp32 gradient to the observer; half ones were shown when they were cast. */
-static void observe_fp32(ab_cell *cell, int number) {
-    if (!cell->exec.observer || number == AB_NONE) return;
-    const ab_tensor *tensor = &cell->tensor[number];
-    if (tensor->id < 0 || tensor->format != &ab_format_fp32) return;
-    observe_job job = {cell->exec.observer, tensor, ab_tensor_count(tensor)};
-    ab_parallel_for((job.count + OBSERVE_BLOCK - 1) / OBSERVE_BLOCK, observe_block, &job);
-}
-
 static ab_status node_backward(ab_cell *cell, int n) {
     const ab_plan_node *node = &cell->plan->node[n];
     const ab_net_op *op = ab_plan_node_op(cell->plan, node);
-    if (op) return in_op(op, op->op->backward(&cell->exec, &cell->io[n]));
+    if (op) {
+        AB_TRY(in_op(op, op->op->backward(&cell->exec, &cell->io[n])));
+        tell_ran(cell, n, op, true);
+        return AB_OK;
+    }
     if (node->in_grad[0] != AB_NONE)
         ab_cast(&cell->exec, &cell->tensor[node->in_grad[0]], &cell->tensor[node->out_grad]);
     return AB_OK;
@@ -108,12 +129,13 @@ typedef struct unscale_job {
     ab_tensor *to;
     const ab_tensor *from;
     float inverse;
+    ab_observer *observer; /* of the unscaled values, under the number id; may be NULL */
+    int id;
     _Atomic int found; /* a value was inf or nan */
 } unscale_job;
 
 static void unscale_block(void *argument, int64_t block, int lane) {
     unscale_job *job = argument;
-    (void)lane;
     float values[UNSCALE_BLOCK];
     int found = 0;
     int64_t first = block * UNSCALE_BLOCK, left = ab_tensor_count(job->from) - first;
@@ -126,14 +148,22 @@ static void unscale_block(void *argument, int64_t block, int lane) {
         found |= (bits & 0x7F800000u) == 0x7F800000u;
         values[i] *= job->inverse;
     }
+    if (job->observer && job->id >= 0) job->observer->see(job->observer, job->id, lane, values, n);
     ab_narrow((char *)job->to->data + ab_format_bytes(job->to->format, first), job->to->format, values, n);
     if (found) job->found = 1;
 }
 
-/* to = from * inverse, rounded to to's format. Returns whether a value of `from` was not finite. */
-static bool unscale(ab_tensor *to, const ab_tensor *from, float inverse) {
-    unscale_job job = {.to = to, .from = from, .inverse = inverse};
-    ab_parallel_for((ab_tensor_count(from) + UNSCALE_BLOCK - 1) / UNSCALE_BLOCK, unscale_block, &job);
+/* Gradient of parameter p times `inverse`, rounded to the format the optimizer gets. Returns whether a value was not finite
+ * before. */
+static bool unscale(ab_cell *cell, int p, float inverse) {
+    const ab_plan_param *param = &cell->plan->param[p];
+    int to = param->master_grad != AB_NONE ? param->master_grad : param->grad;
+    unscale_job job = {.to = &cell->tensor[to],
+                       .from = &cell->tensor[param->grad],
+                       .inverse = inverse,
+                       .observer = cell->exec.observer,
+                       .id = cell->shown[p].unscaled};
+    ab_parallel_for((ab_tensor_count(job.from) + UNSCALE_BLOCK - 1) / UNSCALE_BLOCK, unscale_block, &job);
     return job.found != 0;
 }
 
@@ -147,34 +177,56 @@ static bool has_masters(const ab_plan *plan) {
 static bool unscale_all(ab_cell *cell) {
     const ab_plan *plan = cell->plan;
     const ab_scaler *scaler = &cell->scaler;
-    if (!scaler->kind->checks && scaler->scale == 1.0 && !has_masters(plan)) return false;
+    bool alone = !scaler->kind->checks && scaler->scale == 1.0 && !has_masters(plan);
     float inverse = (float)(1.0 / scaler->scale);
     bool found = false;
     for (int p = 0; p < plan->params; p++) {
-        const ab_plan_param *param = &plan->param[p];
-        if (param->grad == AB_NONE) continue;
-        int to = param->master_grad != AB_NONE ? param->master_grad : param->grad;
-        found |= unscale(&cell->tensor[to], &cell->tensor[param->grad], inverse);
+        if (plan->param[p].grad == AB_NONE) continue;
+        if (alone)
+            observe(cell, &cell->tensor[plan->param[p].grad], cell->shown[p].unscaled);
+        else
+            found |= unscale(cell, p, inverse);
     }
     return found && scaler->kind->checks;
 }
 
-static void update_param(ab_cell *cell, const ab_plan_param *param) {
+/* The update of parameter p, shown if the step is probed and somebody wants to see it. */
+static void run_optimizer(ab_cell *cell, int p, ab_tensor *weight, const ab_tensor *grad,
+                          ab_tensor *const *state) {
+    const ab_cell_config *config = &cell->config;
+    const ab_shown *shown = &cell->shown[p];
+    ab_optimizer_audience audience = {cell->exec.observer, shown->weight, {0}, &cell->watch, shown->trained};
+    memcpy(audience.state_id, shown->state, sizeof shown->state);
+    bool wanted = cell->watch.update || cell->watch.roles & (AB_SEES_WEIGHTS | AB_SEES_OPTIMIZER_STATE);
+    if (cell->exec.observer && wanted)
+        ab_optimizer_step_shown(config->optimizer, &config->optim, cell->taken, weight, grad, state,
+                                &audience);
+    else
+        ab_optimizer_step(config->optimizer, &config->optim, cell->taken, weight, grad, state);
+}
+
+static void update_param(ab_cell *cell, int p) {
+    const ab_plan_param *param = &cell->plan->param[p];
     ab_tensor *stored = &cell->tensor[param->stored];
     ab_tensor *weight = param->master != AB_NONE ? &cell->tensor[param->master] : stored;
     ab_tensor *grad = &cell->tensor[param->master_grad != AB_NONE ? param->master_grad : param->grad];
     ab_tensor *state[AB_MAX_STATES];
     for (int i = 0; i < cell->config.optimizer->states; i++) state[i] = &cell->tensor[param->state[i]];
-    ab_optimizer_step(cell->config.optimizer, &cell->config.optim, cell->taken, weight, grad, state);
+    run_optimizer(cell, p, weight, grad, state);
     if (weight != stored) ab_narrow(stored->data, stored->format, weight->data, ab_tensor_count(stored));
 }
 
 static void update_all(ab_cell *cell) {
     cell->taken++;
     for (int p = 0; p < cell->plan->params; p++)
-        if (cell->plan->param[p].grad != AB_NONE) update_param(cell, &cell->plan->param[p]);
+        if (cell->plan->param[p].grad != AB_NONE) update_param(cell, p);
     cell->params_version++;
 }
+
+/* ---- a step ---------------------------------------------------------------------------------------------- */
+
+/* A NaN's bits depend on the instructions that carried it, and a probe may have written into them: all are reported as one. */
+static float canonical(float loss) { return isnan(loss) ? NAN : loss; }
 
 ab_status ab_cell_step(ab_cell *cell, ab_observer *observer, ab_step_result *result) {
     const ab_plan *plan = cell->plan;
@@ -184,14 +236,16 @@ ab_status ab_cell_step(ab_cell *cell, ab_observer *observer, ab_step_result *res
     ab_data_order_at(&cell->order, cell->steps, cell->index);
     ab_data_fill(cell->config.data, AB_SPLIT_TRAIN, cell->config.normalize, cell->index, plan->batch,
                  cell->tensor[plan->input].data, cell->tensor[plan->targets].data);
+    if (observer && cell->watch.begin)
+        cell->watch.begin(cell->watch.context, cell->steps, cell->scaler.scale);
     AB_TRY(forward(cell, plan->nodes));
-    result->loss = *(const float *)cell->tensor[plan->loss].data;
+    result->loss = canonical(*(const float *)cell->tensor[plan->loss].data);
     result->scale = cell->scaler.scale;
     AB_TRY(backward(cell));
-    cell->exec.observer = NULL;
     result->overflow = unscale_all(cell);
     result->skipped = cell->scaler.kind->update(&cell->scaler, result->overflow);
     if (!result->skipped) update_all(cell);
+    cell->exec.observer = NULL;
     cell->steps++;
     return AB_OK;
 }

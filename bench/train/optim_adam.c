@@ -22,9 +22,35 @@ static void adam(const ab_optimizer_config *config, int64_t taken, float *weight
     }
 }
 
+/* The terms share the denominator. eps is what its presence there changes. */
+static unsigned terms(const ab_optimizer_config *config, int64_t taken, const ab_optimizer_values *before,
+                      double *const *term, int64_t n) {
+    const double step_size = (double)(float)(config->lr / (1.0 - pow(config->beta1, (double)taken)));
+    const double root2 = (double)(float)sqrt(1.0 - pow(config->beta2, (double)taken));
+    const double fresh1 = (double)(float)(1.0 - config->beta1), keep2 = (double)(float)config->beta2;
+    const double fresh2 = (double)(float)(1.0 - config->beta2), eps = (double)(float)config->eps;
+    const double decay = (double)(float)config->weight_decay;
+    for (int64_t i = 0; i < n; i++) {
+        double decayed = decay * (double)before->weight[i], m = (double)before->state[0][i];
+        double g = (double)before->grad[i] + decayed;
+        double root = sqrt(keep2 * (double)before->state[1][i] + fresh2 * g * g) / root2;
+        double per = root + eps > 0 ? step_size / (root + eps) : 0;
+        term[AB_TERM_GRADIENT][i] = -per * fresh1 * (double)before->grad[i];
+        term[AB_TERM_WEIGHT_DECAY][i] = -per * fresh1 * decayed;
+        term[AB_TERM_MOMENTUM][i] = -per * (1 - fresh1) * m;
+        double moment = m + fresh1 * (g - m);
+        term[AB_TERM_EPS][i] = root > 0 ? moment * (step_size / root - per) : 0;
+    }
+    return 1u << AB_TERM_GRADIENT | 1u << AB_TERM_MOMENTUM | 1u << AB_TERM_EPS |
+           (unsigned)(decay != 0) << AB_TERM_WEIGHT_DECAY;
+}
+
 extern const ab_optimizer ab_optimizer_adam;
 const ab_optimizer ab_optimizer_adam = {.name = "adam",
                                         .text = "torch.optim.Adam",
                                         .states = 2,
+                                        .state = {"exp_avg", "exp_avg_sq"},
+                                        .second_moment = 1,
                                         .defaults = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
-                                        .update = adam};
+                                        .update = adam,
+                                        .terms = terms};

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { BLOCK = 1024, BLOCKS_PER_CHUNK = 32 };
+enum { BLOCK = AB_UPDATE_BLOCK, BLOCKS_PER_CHUNK = 32 };
 
 #define AB_OPTIMIZER(name, file) extern const ab_optimizer ab_optimizer_##name;
 #include "bench/train/optimizers.def"
@@ -46,32 +46,121 @@ typedef struct update_args {
     ab_tensor *weight;
     const ab_tensor *grad;
     ab_tensor *const *state;
+    const ab_optimizer_audience *audience; /* NULL: nobody */
 } update_args;
 
-static void update_block(const update_args *u, int64_t first, int64_t n) {
-    float weight[BLOCK], grad[BLOCK], values[AB_OPTIMIZER_STATES][BLOCK];
-    float *state[AB_OPTIMIZER_STATES] = {values[0], values[1], values[2]};
-    ab_widen(weight, element(u->weight, first), u->weight->format, n);
-    ab_widen(grad, element(u->grad, first), u->grad->format, n);
-    for (int i = 0; i < u->optimizer->states; i++)
-        ab_widen(state[i], element(u->state[i], first), u->state[i]->format, n);
-    u->optimizer->update(u->config, u->taken, weight, grad, state, n);
-    for (int i = 0; i < u->optimizer->states; i++)
-        ab_narrow(element(u->state[i], first), u->state[i]->format, state[i], n);
-    ab_narrow(element(u->weight, first), u->weight->format, weight, n);
+/* A block on its way through the formula. */
+typedef struct values {
+    float weight[BLOCK], grad[BLOCK], memory[AB_OPTIMIZER_STATES][BLOCK];
+    float *state[AB_OPTIMIZER_STATES];
+} values;
+
+static void load_block(const update_args *u, int64_t first, int64_t n, values *v) {
+    ab_widen(v->weight, element(u->weight, first), u->weight->format, n);
+    ab_widen(v->grad, element(u->grad, first), u->grad->format, n);
+    for (int i = 0; i < u->optimizer->states; i++) {
+        v->state[i] = v->memory[i];
+        ab_widen(v->state[i], element(u->state[i], first), u->state[i]->format, n);
+    }
 }
+
+static void store_block(const update_args *u, int64_t first, int64_t n, const values *v) {
+    for (int i = 0; i < u->optimizer->states; i++)
+        ab_narrow(element(u->state[i], first), u->state[i]->format, v->state[i], n);
+    ab_narrow(element(u->weight, first), u->weight->format, v->weight, n);
+}
+
+static void update_block(const update_args *u, int64_t first, int64_t n) {
+    values v;
+    load_block(u, first, n, &v);
+    u->optimizer->update(u->config, u->taken, v.weight, v.grad, v.state, n);
+    store_block(u, first, n, &v);
+}
+
+/* ---- with an audience -------------------------------------------------------------------------------------- */
+
+static void show(const ab_optimizer_audience *audience, int id, int lane, const float *values_seen,
+                 int64_t n) {
+    if (id >= 0) audience->observer->see(audience->observer, id, lane, values_seen, n);
+}
+
+static void add_terms(const double *const *term, double *sum, int64_t n) {
+    memset(sum, 0, (size_t)n * sizeof *sum);
+    for (int t = 0; t < AB_TERM_EPS; t++) /* eps is in the others already */
+        for (int64_t i = 0; i < n && term[t]; i++) sum[i] += term[t][i];
+}
+
+/* Tells the watch of a block: `before`, `after` and, read back, what was stored. */
+static void tell(const update_args *u, int64_t first, int64_t n, int lane, const values *before,
+                 const values *after) {
+    const ab_optimizer_audience *audience = u->audience;
+    double term[AB_TERM_COUNT][BLOCK], sum[BLOCK];
+    double *const room[AB_TERM_COUNT] = {term[0], term[1], term[2], term[3]};
+    values stored;
+    load_block(u, first, n, &stored);
+    ab_update_block block = {.param = audience->param,
+                             .lane = lane,
+                             .first = first,
+                             .n = n,
+                             .taken = u->taken,
+                             .before = before->weight,
+                             .after = after->weight,
+                             .stored = stored.weight,
+                             .grad = before->grad,
+                             .update = sum};
+    ab_optimizer_values was = {.weight = before->weight, .grad = before->grad};
+    for (int i = 0; i < u->optimizer->states; i++) {
+        was.state[i] = block.state_before[i] = before->memory[i];
+        block.state_after[i] = after->memory[i];
+        block.state_stored[i] = stored.memory[i];
+    }
+    unsigned terms = u->optimizer->terms(u->config, u->taken, &was, room, n);
+    for (int t = 0; t < AB_TERM_COUNT; t++) block.term[t] = terms >> t & 1u ? term[t] : NULL;
+    add_terms(block.term, sum, n);
+    audience->watch->update(audience->watch->context, &block);
+}
+
+static void update_block_shown(const update_args *u, int64_t first, int64_t n, int lane) {
+    const ab_optimizer_audience *audience = u->audience;
+    values before, after;
+    load_block(u, first, n, &before);
+    load_block(u, first, n, &after);
+    u->optimizer->update(u->config, u->taken, after.weight, after.grad, after.state, n);
+    show(audience, audience->weight_id, lane, after.weight, n);
+    for (int i = 0; i < u->optimizer->states; i++)
+        show(audience, audience->state_id[i], lane, after.state[i], n);
+    store_block(u, first, n, &after);
+    if (audience->watch->update) tell(u, first, n, lane, &before, &after);
+}
+
+/* ---- a parameter ------------------------------------------------------------------------------------------- */
 
 static void update_chunk(void *argument, int64_t chunk, int lane) {
     const update_args *u = argument;
-    (void)lane;
     int64_t count = ab_tensor_count(u->weight), first = chunk * BLOCK * BLOCKS_PER_CHUNK;
-    for (int b = 0; b < BLOCKS_PER_CHUNK && first < count; b++, first += BLOCK)
-        update_block(u, first, count - first < BLOCK ? count - first : BLOCK);
+    for (int b = 0; b < BLOCKS_PER_CHUNK && first < count; b++, first += BLOCK) {
+        int64_t n = count - first < BLOCK ? count - first : BLOCK;
+        if (u->audience)
+            update_block_shown(u, first, n, lane);
+        else
+            update_block(u, first, n);
+    }
+}
+
+static void update_all(update_args *args) {
+    int64_t chunk = (int64_t)BLOCK * BLOCKS_PER_CHUNK;
+    ab_parallel_for((ab_tensor_count(args->weight) + chunk - 1) / chunk, update_chunk, args);
 }
 
 void ab_optimizer_step(const ab_optimizer *optimizer, const ab_optimizer_config *config, int64_t taken,
                        ab_tensor *weight, const ab_tensor *grad, ab_tensor *const *state) {
-    update_args args = {optimizer, config, taken, weight, grad, state};
-    int64_t chunk = (int64_t)BLOCK * BLOCKS_PER_CHUNK;
-    ab_parallel_for((ab_tensor_count(weight) + chunk - 1) / chunk, update_chunk, &args);
+    update_args args = {optimizer, config, taken, weight, grad, state, NULL};
+    update_all(&args);
+}
+
+void ab_optimizer_step_shown(const ab_optimizer *optimizer, const ab_optimizer_config *config, int64_t taken,
+                             ab_tensor *weight, const ab_tensor *grad, ab_tensor *const *state,
+                             const ab_optimizer_audience *audience) {
+    update_args args = {optimizer, config, taken, weight, grad, state, audience};
+    update_all(&args);
 }

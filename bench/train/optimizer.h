@@ -7,23 +7,37 @@
 #define AB_BENCH_TRAIN_OPTIMIZER_H
 
 #include "kernels/tensor.h"
+#include "probes/watch.h"
 
 AB_BEGIN_DECLS
 
-enum { AB_OPTIMIZER_STATES = 3 };
+enum { AB_OPTIMIZER_STATES = AB_UPDATE_STATES };
 
 typedef struct ab_optimizer_config {
     double lr, momentum, dampening, weight_decay;
     double beta1, beta2, eps;
 } ab_optimizer_config;
 
+/* Values of a block before its update, as fp32. */
+typedef struct ab_optimizer_values {
+    const float *weight, *grad;
+    const float *state[AB_OPTIMIZER_STATES];
+} ab_optimizer_values;
+
 typedef struct ab_optimizer {
     const char *name, *text;
-    int states; /* buffers per parameter, zero at first */
+    int states;                             /* buffers per parameter, zero at first */
+    const char *state[AB_OPTIMIZER_STATES]; /* their names: torch's */
+    int second_moment;                      /* which state is Adam's v; -1: none */
     ab_optimizer_config defaults;
     /* One update of n elements in place. taken: 1 for the first step that was not skipped. state[i]: n values. */
     void (*update)(const ab_optimizer_config *config, int64_t taken, float *weight, const float *grad,
                    float *const *state, int64_t n);
+    /* What each term of the formula adds to the weight (probes/watch.h says what they are), in double from the values
+     * before; constants are the formula's fp32 ones. term[i]: room for n values. Returns which terms there are, a bit
+     * each; the others are not written. */
+    unsigned (*terms)(const ab_optimizer_config *config, int64_t taken, const ab_optimizer_values *before,
+                      double *const *term, int64_t n);
 } ab_optimizer;
 
 int ab_optimizer_count(void);
@@ -33,6 +47,19 @@ AB_MUST_CHECK ab_status ab_optimizer_find(const char *name, const ab_optimizer *
 /* Updates one parameter: weight, gradient and states in their stored formats, same shape. */
 void ab_optimizer_step(const ab_optimizer *optimizer, const ab_optimizer_config *config, int64_t taken,
                        ab_tensor *weight, const ab_tensor *grad, ab_tensor *const *state);
+
+/* Who is shown an update. Numbers are the observer's; -1: not wanted. */
+typedef struct ab_optimizer_audience {
+    ab_observer *observer;
+    int weight_id, state_id[AB_OPTIMIZER_STATES];
+    const ab_watch *watch; /* its `update` may be NULL */
+    int param;             /* the parameter's place in the watch's list */
+} ab_optimizer_audience;
+
+/* The same update, bit for bit, shown to `audience`. */
+void ab_optimizer_step_shown(const ab_optimizer *optimizer, const ab_optimizer_config *config, int64_t taken,
+                             ab_tensor *weight, const ab_tensor *grad, ab_tensor *const *state,
+                             const ab_optimizer_audience *audience);
 
 AB_END_DECLS
 

@@ -1,5 +1,6 @@
 # Bad input ends with exit status 2 and one clear line on stderr, before anything is trained and with nothing on stdout.
-. "$(dirname "$0")/../support/cli.sh"
+# shellcheck source=lib/cli.sh
+. "$(dirname "$0")/lib/cli.sh"
 
 # bad "TEXT" ARGS...: options are added to those of a tiny run; the error must hold TEXT.
 base=(--net mlp --data synthetic --steps 2 --rounds 1 --levels O0 --no-plots --out "$work/results/result.json")

@@ -1,6 +1,7 @@
 # The same command gives the same losses, bit for bit: run after run, round after round, probed or not, whatever else is asked
 # for. A loss digest covers every bit of every loss of a cell.
-. "$(dirname "$0")/../support/cli.sh"
+# shellcheck source=lib/cli.sh
+. "$(dirname "$0")/lib/cli.sh"
 data=$AMPBENCH_SOURCE/tests/golden/data
 
 # losses NAME ARGS...: digests of a run with ARGS into $work/NAME.
@@ -25,7 +26,7 @@ differ() {
 for net in mlp lenet5 resnet8; do
     steps=6
     [ "$net" = mlp ] && steps=40
-    case=(--net "$net" --data "$data" --batch 8 --steps $steps --levels "O0,O1,O2,O3" --half fp16)
+    case=(--net "$net" --data "$data" --batch 8 --steps "$steps" --levels "O0,O1,O2,O3" --half fp16)
     for threads in 1 2; do
         losses "$net-$threads" "${case[@]}" --threads $threads
         losses "$net-$threads-again" "${case[@]}" --threads $threads --eval-limit 1 --verbose --order sequential

@@ -1,5 +1,6 @@
 # ampbench inspect: bad arguments and bad files give exit status 2, one line on stderr that names the culprit, no output.
-. "$(dirname "$0")/../support/cli.sh"
+# shellcheck source=lib/cli.sh
+. "$(dirname "$0")/lib/cli.sh"
 corpus=$AMPBENCH_SOURCE/tests/fuzz/corpus
 good=$corpus/npy/v1.npy
 

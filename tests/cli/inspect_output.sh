@@ -1,5 +1,6 @@
 # ampbench inspect: results on stdout and nowhere else, JSON alone with --json -, the same whatever the number of threads.
-. "$(dirname "$0")/../support/cli.sh"
+# shellcheck source=lib/cli.sh
+. "$(dirname "$0")/lib/cli.sh"
 corpus=$AMPBENCH_SOURCE/tests/fuzz/corpus
 
 # expect WHAT COMMAND...: the command must succeed.

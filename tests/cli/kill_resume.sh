@@ -1,7 +1,8 @@
 # Whatever is killed at whatever instant, the document is whole and --resume ends with the losses of an undisturbed run.
-. "$(dirname "$0")/../support/cli.sh"
+# shellcheck source=lib/cli.sh
+. "$(dirname "$0")/lib/cli.sh"
 KILLS=50
-options=(--net mlp --data "$AMPBENCH_SOURCE/tests/golden/data" --levels O0,O2 --rounds 2 --steps 60 --batch 16 --probe-every 20
+options=(--net mlp --data "$AMPBENCH_SOURCE/tests/golden/data" --levels "O0,O2" --rounds 2 --steps 60 --batch 16 --probe-every 20
     --no-plots --quiet)
 RANDOM=2026
 
@@ -16,7 +17,7 @@ expected=$(digests "$reference")
 
 # ---- helpers -----------------------------------------------------------------------------------------------
 child_of() { # the worker of process $1, if it has one
-    cat "/proc/$1/task/$1/children" 2>/dev/null | awk '{print $1}'
+    awk '{print $1}' "/proc/$1/task/$1/children" 2>/dev/null
 }
 
 sleep_ms() { sleep "$(printf '%d.%03d' $(($1 / 1000)) $(($1 % 1000)))"; }

@@ -1,6 +1,7 @@
 # The main job, small: the table is printed, every document follows the schema and reports to the same table, --json - prints
 # nothing but JSON, and what goes wrong in a cell stays in the cell.
-. "$(dirname "$0")/../support/cli.sh"
+# shellcheck source=lib/cli.sh
+. "$(dirname "$0")/lib/cli.sh"
 small=(--net mlp --data synthetic --steps 12 --batch 16 --eval-limit 200 --probe-every 4)
 
 # ---- the whole grid ----------------------------------------------------------------------------------------
@@ -25,8 +26,8 @@ rows=$(csv_columns "$work/grid.csv" id status deterministic steps_total)
 grep -q '^mlp/O0/1/fp16/cpu/seed1/ulp ok  12$' <<<"$rows" || fail "the noise floor runs once: $rows"
 grep -q '^|.*O2' "$work/grid.md" || fail "no Markdown table"
 [ -d "$work/grid/plots" ] || fail "no plots beside the result"
-ls "$work/grid/plots" | grep -q '\.gp$' || fail "no gnuplot scripts kept"
-if command -v gnuplot >/dev/null; then ls "$work/grid/plots" | grep -q '\.png$' || fail "no pictures"; fi
+compgen -G "$work/grid/plots/*.gp" >/dev/null || fail "no gnuplot scripts kept"
+if command -v gnuplot >/dev/null; then compgen -G "$work/grid/plots/*.png" >/dev/null || fail "no pictures"; fi
 run report "$result" --csv "$work/again.csv" --markdown "$work/again.md"
 cmp -s "$work/grid.csv" "$work/again.csv" || fail "CSV of the report differs from that of the run"
 cmp -s "$work/grid.md" "$work/again.md" || fail "Markdown of the report differs from that of the run"

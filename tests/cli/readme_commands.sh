@@ -1,6 +1,8 @@
-# Every ampbench command that the README and the pages of docs/ show is understood by the program: it is run as written, with
-# --help added where it would train, so that no option or command of the text is out of date.
-. "$(dirname "$0")/../support/cli.sh"
+# Every ampbench command that the README and the pages of docs/ show is understood by the program, so that no option, name or
+# command of the text is out of date. Commands are run as written; a run is only planned, and what needs the reader's files is
+# looked up in the command's help.
+# shellcheck source=lib/cli.sh
+. "$(dirname "$0")/lib/cli.sh"
 
 # commands FILE: lines of ```sh blocks that start with "ampbench" (or a path to it), continuation lines joined, comments cut.
 commands() {
@@ -9,21 +11,18 @@ commands() {
         grep -E '^((\./)?[A-Za-z0-9_./-]*/)?ampbench([[:space:]]|$)' || true
 }
 
-# words LINE: the arguments, as the shell splits them, without running anything else; fails on redirections and pipes that
-# follow (they are cut off before).
+# split LINE: its words into the array `arguments`, quotes honoured, nothing expanded; pipes and redirections are cut off.
 split() {
-    local line=${1%%[|>;&]*}
-    local -a parsed
-    eval "parsed=($(sed 's/[$`]/\\&/g' <<<"$line"))" || return 1
-    arguments=("${parsed[@]:1}")
+    mapfile -t arguments < <(xargs -n 1 printf '%s\n' <<<"${1%%[|>;&]*}")
+    arguments=("${arguments[@]:1}")
 }
 
 # understood FILE LINE
 understood() {
-    split "$2" || { fail "$1: not a command line: $2"; return; }
-    case "${arguments[0]:-help}" in
-    run | -*) options_known "$1" "$2" ;;
-    report | inspect | gate | diagnose | advise | replay) command_known "$1" "$2" "${arguments[0]}" ;;
+    split "$2"
+    case "${arguments[*]:-help}" in
+    run* | -*) options_known "$1" "$2" ;;
+    report* | inspect* | *--prove*) command_known "$1" "$2" "${arguments[0]}" ;; # needs files, or minutes
     *)
         run "${arguments[@]}"
         expect_rc 0 "$1: $2"
@@ -41,8 +40,11 @@ options_known() {
         arguments=("${arguments[@]:1}")
         case $word in
         --help | -h) kept=(--help) && break ;;
-        --init | --data) is_option "$1" "$2" "$word" && arguments=("${arguments[@]:1}") ;;
-        --init=* | --data=*) is_option "$1" "$2" "${word%%=*}" ;;
+        --net | --init | --data)
+            is_option "$1" "$2" "$word"
+            case ${arguments[0]} in */* | *.*) ;; *) kept+=("$word" "${arguments[0]}") ;; esac # not the user's files
+            arguments=("${arguments[@]:1}")
+            ;;
         *) kept+=("$word") ;;
         esac
     done
@@ -52,6 +54,7 @@ options_known() {
 
 # is_option FILE LINE OPTION
 is_option() {
+    checks=$((checks + 1))
     "$AMPBENCH" run --help | grep -q -- "^  $3 " || fail "$1: no option $3: $2"
 }
 

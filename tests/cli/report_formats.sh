@@ -19,7 +19,7 @@ cmp table again || fail "two reports of one document differ"
 cmp csv file.csv || fail "--csv and --format csv differ"
 cmp markdown file.md || fail "--markdown and --format markdown differ"
 cmp table with_files || fail "--csv changed what goes to stdout"
-[ "$(grep -c $'\r$' csv)" = 7 ] || fail "the CSV does not have seven lines that end in CRLF"
+[ "$(grep -c $'\r$' csv)" = 8 ] || fail "the CSV does not have eight lines that end in CRLF"
 
 escapes() { grep -q $'\033' "$1"; }
 escapes table && fail "colour in a pipe"

@@ -507,11 +507,11 @@ static void observed_gradients_have_names_that_do_not_depend_on_the_level(void *
         for (int i = 0; i < ab_cell_observed_count(cell); i++) {
             const ab_observed *about = ab_cell_observed_at(cell, i);
             assert_non_null(about->layer);
-            activations += !about->weight;
+            activations += about->role == AB_ROLE_ACTIVATION_GRADIENT;
             for (int j = 0; j < i; j++)
                 assert_string_not_equal(about->name, ab_cell_observed_at(cell, j)->name);
             for (size_t w = 0; w < AB_COUNT_OF(weights); w++) {
-                if (!about->weight || strcmp(about->name, weights[w]) != 0) continue;
+                if (about->role != AB_ROLE_WEIGHT_GRADIENT || strcmp(about->name, weights[w]) != 0) continue;
                 bool batch_norm = strncmp(about->name, "bn1", 3) == 0;
                 bool cast = strcmp(levels[l], "O0") != 0 && !(batch_norm && strcmp(levels[l], "O3") != 0);
                 assert_int_equal(about->cast, cast);

@@ -73,7 +73,7 @@ static int hostile_values(float *values) {
     uint32_t state = 1;
     for (uint32_t exponent = 0; exponent < 256; exponent++)
         for (size_t m = 0; m < AB_COUNT_OF(mantissas); m++)
-            values[n++] = from_bits((m & 1) << 31 | exponent << 23 | mantissas[m]);
+            values[n++] = from_bits((uint32_t)(m & 1) << 31 | exponent << 23 | mantissas[m]);
     for (uint32_t bit = 1; bit < 0x800000; bit <<= 1) values[n++] = from_bits(bit + 1);
     while (n < 20000) values[n++] = from_bits(next_random(&state));
     return n;

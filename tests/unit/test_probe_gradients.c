@@ -2,11 +2,11 @@
 #define _POSIX_C_SOURCE 200809L
 #include "bench/run/json_lines.h"
 #include "bench/train/cell.h"
+#include "kernels/core/parallel.h"
 #include "kernels/core/rng.h"
 #include "probes/probe.h"
 
 #include <math.h>
-#include <omp.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -66,7 +66,7 @@ static const ab_probe_tensor tensors[TENSORS] = {
 };
 
 static void *probe_new(const ab_format *half) {
-    const ab_probe_setup setup = {tensors, TENSORS, THREADS, half};
+    const ab_probe_setup setup = {.tensor = tensors, .tensors = TENSORS, .threads = THREADS, .half = half};
     void *probe = NULL;
     assert_int_equal(gradients()->create(&setup, &probe), AB_OK);
     return probe;
@@ -367,7 +367,8 @@ static void cell_is_counted(const ab_net *net, const ab_data *data, const char *
         about[i] = (ab_probe_tensor){o->name, o->layer, AB_ROLE_WEIGHT_GRADIENT, o->cast};
     }
     both b = {.observer = {see_both}, .expected = expected, .half = &ab_format_fp16};
-    const ab_probe_setup setup = {about, count, omp_get_max_threads(), &ab_format_fp16};
+    const ab_probe_setup setup = {
+        .tensor = about, .tensors = count, .threads = ab_parallel_lanes(), .half = &ab_format_fp16};
     assert_int_equal(gradients()->create(&setup, &b.probe), AB_OK);
     for (int k = 0; k < 6; k++) {
         ab_step_result result;

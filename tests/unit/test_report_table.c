@@ -50,7 +50,7 @@ static double value_of(const char *field, int *decimals) {
 
 /* The field is `expected` rounded to the decimals shown. */
 static void expect_field(const char *name, const char *field, double expected) {
-    int decimals;
+    int decimals = 0;
     double shown = value_of(field, &decimals), unit = pow(10, -decimals);
     if (strchr(field, '<') ? expected > 0 && expected < shown : fabs(shown - expected) <= 0.5000001 * unit)
         return;
@@ -61,7 +61,7 @@ static void expect_field(const char *name, const char *field, double expected) {
 /* ---- numbers --------------------------------------------------------------------------------------------- */
 
 static void expect_row(const cJSON *document, const cJSON *cell, const char *line) {
-    char field[FIELDS][FIELD_TEXT], skipped[32];
+    char field[FIELDS][FIELD_TEXT] = {{0}}, skipped[32];
     bool all = nothing_cast(cell), good = expected_pass(document, cell);
     double bytes = number_of(member(cell, "memory_bytes"), "total");
     const cJSON *o0 = plain_o0(document);
@@ -97,7 +97,7 @@ static void test_every_number_follows_from_the_raw_record(void **state) {
     const cJSON *cell;
     int row = 0;
     cJSON_ArrayForEach(cell, member(document, "cells")) expect_row(document, cell, row_start(table, row++));
-    assert_int_equal(row, 6);
+    assert_int_equal(row, 7);
     free(table);
     cJSON_Delete(document);
 }
@@ -201,7 +201,9 @@ static void test_color_only_when_asked_for(void **state) {
 
 static void test_no_string_of_a_document_acts_on_the_terminal(void **state) {
     (void)state;
-    static const char *const hidden[] = {"\xe2\x80\xae", "\xe2\x80\x8b", "\xc2\x9b"};
+    /* right-to-left override, zero-width space, the C1 form of ESC [ */
+    static const char hidden[][4] = {
+        {(char)0xe2, (char)0x80, (char)0xae}, {(char)0xe2, (char)0x80, (char)0x8b}, {(char)0xc2, (char)0x9b}};
     cJSON *document = ab_test_fixture("hostile");
     char *table = ab_test_report(document, "table", 0);
     for (const unsigned char *c = (const unsigned char *)table; *c; c++)
@@ -244,7 +246,7 @@ static void test_strings_are_cleaned_cut_and_measured(void **state) {
     (void)state;
     char line[16];
     assert_string_equal(ab_text_clean(line, sizeof line, "a\x1b[0m\nb"), "a?[0m?b");
-    assert_string_equal(ab_text_clean(line, sizeof line, "J\u00fcrgen\xe2\x81\xa6"), "J\u00fcrgen?");
+    assert_string_equal(ab_text_clean(line, sizeof line, "J\u00fcrgen\xc2\x9b"), "J\u00fcrgen?");
     assert_string_equal(ab_text_clean(line, sizeof line, "\xff\xc3 \xe2\x82"), "?? ??");
     assert_string_equal(ab_text_clean(line, 5, "abc\u00fcd"), "abc"); /* the u-umlaut does not fit whole */
     assert_string_equal(ab_text_clean(line, 5, "ab\u00fcd"), "ab\u00fc");
@@ -275,7 +277,7 @@ static void test_numbers_have_a_fixed_look(void **state) {
         {ab_text_percent, 0.09996, "10.0"},  {ab_text_rate, 43.21, "43.2"},
         {ab_text_rate, 5123.4, "5123"},      {ab_text_rate, 1e12, "1.0e+12"},
         {ab_text_factor, 1.234, "1.23x"},    {ab_text_factor, 1234, "1234x"},
-        {ab_text_mib, 1048576, "1.00"},      {ab_text_mib, 1e9, "954"},
+        {ab_text_mib, 1048576, "1.00"},      {ab_text_mib, 1e9, "953.7"},
         {ab_text_count, 938, "938"},         {ab_text_count, 12345678901.0, "1.2e+10"},
         {ab_text_scale, 65536, "65536"},     {ab_text_scale, 16777216, "2^24"},
         {ab_text_scale, 0.5, "0.5"},         {ab_text_scale, 200000, "200000"},

@@ -6,12 +6,15 @@
 #include "support/json_file.h"
 #include "support/schema_check.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -482,7 +485,7 @@ static void test_a_failed_write_leaves_the_old_document(void **state) {
     unlink(in_folder("old.json"));
 }
 
-static void test_a_link_is_followed_and_a_device_is_not_replaced(void **state) {
+static void test_a_link_is_followed(void **state) {
     (void)state;
     struct stat info;
     cJSON *document = tiny();
@@ -494,12 +497,53 @@ static void test_a_link_is_followed_and_a_device_is_not_replaced(void **state) {
     assert_true(S_ISLNK(info.st_mode));
     assert_int_equal(stat(target, &info), 0);
     assert_true(info.st_size > 1000);
-    assert_int_equal(ab_result_write(document, "/dev/null"), AB_OK);
-    assert_int_equal(stat("/dev/null", &info), 0);
-    assert_true(S_ISCHR(info.st_mode));
-    assert_int_equal(ab_result_write(document, "/dev/full"), AB_OUTPUT);
     unlink(link);
     unlink(target);
+    cJSON_Delete(document);
+}
+
+/* A pipe stands for whatever is no file: devices too must never be replaced by one. */
+static void test_what_is_not_a_file_is_written_to_and_not_replaced(void **state) {
+    (void)state;
+    struct stat info;
+    char text[16] = "";
+    cJSON *document = cJSON_CreateObject();
+    const char *path = in_folder("pipe");
+    assert_int_equal(mkfifo(path, 0600), 0);
+    int pipe = open(path, O_RDWR | O_NONBLOCK);
+    assert_true(pipe >= 0);
+    assert_int_equal(ab_result_write(document, path), AB_OK);
+    assert_int_equal(lstat(path, &info), 0);
+    assert_true(S_ISFIFO(info.st_mode));
+    assert_int_equal(read(pipe, text, sizeof text - 1), 3);
+    assert_string_equal(text, "{}\n");
+    assert_int_equal(ab_result_write(document, folder), AB_OUTPUT);
+    close(pipe);
+    unlink(path);
+    cJSON_Delete(document);
+}
+
+static void test_a_full_disk_leaves_the_old_document(void **state) {
+    (void)state;
+    struct rlimit limit, small;
+    cJSON *document = tiny();
+    const char *path = in_folder("full.json");
+    write_text(path, "old");
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    small = limit;
+    small.rlim_cur = 5000; /* bytes a file may have: the document needs more */
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    ab_status status = ab_result_write(document, path);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    signal(SIGXFSZ, handler);
+    assert_int_equal(status, AB_OUTPUT);
+    assert_non_null(strstr(ab_error_message(), "full.json"));
+    char *text = ab_test_read(path);
+    assert_string_equal(text, "old");
+    free(text);
+    assert_int_equal(access(in_folder("full.json.tmp"), F_OK), -1);
+    unlink(path);
     cJSON_Delete(document);
 }
 
@@ -522,7 +566,9 @@ int main(void) {
         cmocka_unit_test(test_writing_and_reading_gives_the_same_document),
         cmocka_unit_test(test_strings_are_written_as_valid_utf8),
         cmocka_unit_test(test_a_failed_write_leaves_the_old_document),
-        cmocka_unit_test(test_a_link_is_followed_and_a_device_is_not_replaced),
+        cmocka_unit_test(test_a_link_is_followed),
+        cmocka_unit_test(test_what_is_not_a_file_is_written_to_and_not_replaced),
+        cmocka_unit_test(test_a_full_disk_leaves_the_old_document),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

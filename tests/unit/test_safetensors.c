@@ -207,7 +207,8 @@ static void see_load(void *context, int chunk, const ab_tensor_block *block) {
 static void losses_of_the_fp64_load_are_counted(void **state) {
     (void)state;
     bytes b = file_of("{\"x\":{\"dtype\":\"F64\",\"shape\":[7],\"data_offsets\":[0,56]}}", 0);
-    const double values[7] = {1e-60, -1e300, 0, INFINITY, 1, 0x1p-150 /* ties to even: 0 */, 0x1.8p-150};
+    const double values[7] = {1e-60,     -1e300, 0, (double)INFINITY, 1, 0x1p-150 /* ties to even: 0 */,
+                              0x1.8p-150};
     const float expected[7] = {0, -INFINITY, 0, INFINITY, 1, 0, 0x1p-149f};
     put(&b, values, sizeof values);
     ab_tensorfile *file = NULL;

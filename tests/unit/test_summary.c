@@ -121,7 +121,7 @@ static void expect_same(const cJSON *ours, const cJSON *theirs, const char *wher
         const cJSON *other = member(ours, value->string);
         bool reason = strstr(value->string, "reason") != NULL;
         if (!other) fail_msg("%s: %s is missing", where, value->string);
-        if (reason) continue;
+        if (!other || reason) continue;
         if (cJSON_IsNumber(value) && cJSON_IsNumber(other)) {
             double a = value->valuedouble, b = other->valuedouble;
             if (fabs(a - b) > 1e-12 * fabs(a))
@@ -258,7 +258,7 @@ static void test_the_baseline_is_the_o0_of_the_same_kind(void **state) {
     cJSON_ReplaceItemInObject(other, "half_format", cJSON_CreateString("bf16"));
     cJSON_AddItemToArray(cells, other);
     cJSON_ReplaceItemInObject(cell_of(document, 2), "half_format", cJSON_CreateString("bf16"));
-    shift_losses(document, 6, 1);
+    shift_losses(document, cJSON_GetArraySize(cells) - 1, 1);
     assert_int_equal(ab_result_summarise(document), AB_OK);
     assert_true(number_of(summary_of(document, 2), "loss_gap") < -0.9); /* against the new one */
     assert_true(number_of(summary_of(document, 3), "loss_gap") > -0.1); /* against the old one */

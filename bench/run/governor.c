@@ -1,0 +1,54 @@
+/* The governor: an account of time. */
+#include "bench/run/governor.h"
+
+#include "bench/run/timer.h"
+
+static void keep(ab_recent *recent, int64_t value) {
+    recent->value[recent->next] = value;
+    recent->next = (recent->next + 1) % AB_GOVERNOR_RECENT;
+    if (recent->count < AB_GOVERNOR_RECENT) recent->count++;
+}
+
+static double median(const ab_recent *recent) {
+    double values[AB_GOVERNOR_RECENT];
+    for (int i = 0; i < recent->count; i++) values[i] = (double)recent->value[i];
+    return ab_median(values, recent->count);
+}
+
+void ab_governor_start(ab_governor *governor, double budget, int64_t every) {
+    *governor = (ab_governor){.budget = budget, .every = every};
+}
+
+/* Time the run would have taken so far without probes. */
+static double work_ns(const ab_governor *governor) {
+    return (double)governor->steps * median(&governor->usual);
+}
+
+bool ab_governor_due(const ab_governor *governor) {
+    if (governor->steps % governor->every != 0) return false;
+    if (governor->budget <= 0 || governor->probed == 0) return true;
+    if (governor->usual.count == 0) return false; /* nothing to compare with yet */
+    double after = (double)(governor->probed + 1) * median(&governor->cost);
+    return after <= governor->budget * (work_ns(governor) + median(&governor->usual));
+}
+
+void ab_governor_note(ab_governor *governor, bool probed, int64_t time_ns, int64_t probes_ns) {
+    governor->steps++;
+    if (!probed) {
+        keep(&governor->usual, time_ns);
+        return;
+    }
+    /* Caches that a probe emptied cost time outside it; a step that was not disturbed can be faster than usual. */
+    int64_t beyond = governor->usual.count > 0 ? time_ns - (int64_t)median(&governor->usual) : 0;
+    keep(&governor->cost, beyond > probes_ns ? beyond : probes_ns);
+    governor->probed++;
+}
+
+int64_t ab_governor_cost_ns(const ab_governor *governor) {
+    return (int64_t)((double)governor->probed * median(&governor->cost));
+}
+
+double ab_governor_cost_share(const ab_governor *governor) {
+    double work = work_ns(governor);
+    return work > 0 ? (double)ab_governor_cost_ns(governor) / work : 0;
+}

@@ -1,0 +1,101 @@
+/* Between a cell, the probes and the governor. */
+#include "bench/run/probing.h"
+
+#include "bench/run/json_lines.h"
+#include "bench/run/worker.h"
+#include "kernels/core/parallel.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static ab_status describe(ab_probing *probing, const ab_cell *cell) {
+    int tensors = ab_cell_observed_count(cell), params = ab_cell_trained_count(cell);
+    probing->tensor = calloc((size_t)tensors + 1, sizeof *probing->tensor);
+    probing->param = calloc((size_t)params + 1, sizeof *probing->param);
+    if (!probing->tensor || !probing->param) return ab_fail(AB_NO_MEMORY, "probes: out of memory");
+    for (int i = 0; i < tensors; i++) {
+        const ab_observed *about = ab_cell_observed_at(cell, i);
+        probing->tensor[i] = (ab_probe_tensor){about->name, about->layer, about->role, about->cast};
+    }
+    for (int i = 0; i < params; i++) probing->param[i] = *ab_cell_trained_at(cell, i);
+    return AB_OK;
+}
+
+static ab_probe_setup setup_of(const ab_probing *probing, const ab_run_config *config, const ab_cell *cell,
+                               const ab_format *half) {
+    const ab_optimizer_config *optim = &config->optim;
+    return (ab_probe_setup){.tensor = probing->tensor,
+                            .tensors = ab_cell_observed_count(cell),
+                            .threads = ab_parallel_lanes(),
+                            .half = half,
+                            .param = probing->param,
+                            .params = ab_cell_trained_count(cell),
+                            .optimizer = {.lr = optim->lr,
+                                          .weight_decay = optim->weight_decay,
+                                          .beta1 = optim->beta1,
+                                          .beta2 = optim->beta2,
+                                          .eps = optim->eps,
+                                          .second_moment = config->optimizer->second_moment},
+                            .steps = config->steps,
+                            .seed = config->seed};
+}
+
+ab_status ab_probing_start(ab_probing *probing, const ab_run_config *config, ab_cell *cell,
+                           const ab_format *half) {
+    *probing = (ab_probing){.active = config->probes != 0 && config->probe_every > 0, .steps = config->steps};
+    if (!probing->active) return AB_OK;
+    ab_governor_start(&probing->governor, config->probe_budget, config->probe_every);
+    AB_TRY(ab_probe_set_create(config->probes, ab_monotonic_ns, &probing->set));
+    ab_watch watch = ab_probe_set_watch(probing->set);
+    ab_cell_watch(cell, &watch);
+    AB_TRY(describe(probing, cell));
+    ab_probe_setup setup = setup_of(probing, config, cell, half);
+    return ab_probe_set_start(probing->set, &setup);
+}
+
+void ab_probing_clear(ab_probing *probing) {
+    ab_probe_set_destroy(probing->set);
+    free(probing->tensor);
+    free(probing->param);
+    *probing = (ab_probing){.active = false};
+}
+
+ab_observer *ab_probing_next(ab_probing *probing) {
+    if (!probing->active || !ab_governor_due(&probing->governor)) return NULL;
+    probing->spent_ns = ab_probe_set_cost_ns(probing->set);
+    return ab_probe_set_observer(probing->set);
+}
+
+int64_t ab_probing_step_end(ab_probing *probing, int64_t step, const ab_observer *observer,
+                            int64_t begun_ns) {
+    if (observer) ab_probe_set_step_end(probing->set, step);
+    int64_t time = ab_monotonic_ns() - begun_ns;
+    if (probing->active)
+        ab_governor_note(&probing->governor, observer != NULL, time,
+                         observer ? ab_probe_set_cost_ns(probing->set) - probing->spent_ns : 0);
+    return time;
+}
+
+/* ---- report ------------------------------------------------------------------------------------------------ */
+
+static void report_sampling(const ab_probing *probing, ab_probe_sink *sink) {
+    const ab_governor *governor = &probing->governor;
+    sink->begin_object(sink, "sampling");
+    sink->text(sink, "mode", governor->budget > 0 ? "governed" : "fixed");
+    sink->number(sink, "budget", governor->budget > 0 ? governor->budget : (double)NAN);
+    sink->integer(sink, "steps_total", probing->steps);
+    sink->integer(sink, "cost_ns", ab_governor_cost_ns(governor));
+    sink->number(sink, "cost_share", ab_governor_cost_share(governor));
+    sink->number(sink, "confidence", 0.95);
+    sink->end(sink);
+}
+
+void ab_probing_event(const ab_probing *probing) {
+    if (!probing->active) return;
+    ab_json_line line;
+    ab_json_line_begin(&line, stdout, "probes");
+    line.sink.integer(&line.sink, "every", probing->governor.every);
+    report_sampling(probing, &line.sink);
+    ab_probe_set_report(probing->set, &line.sink);
+    ab_json_line_end(&line);
+}

@@ -1,0 +1,160 @@
+/* Handing on what a step shows, and timing it. Costs are kept by lane, so that lanes do not wait for each other. */
+#include "probes/set.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct ab_probe_set {
+    ab_observer observer; /* first */
+    int64_t (*now_ns)(void);
+    int count;
+    const ab_probe_kind *kind[AB_MAX_PROBES];
+    void *state[AB_MAX_PROBES];
+    ab_probe_setup setup;
+    int64_t *cost_ns; /* [threads][AB_MAX_PROBES] */
+    int64_t steps;
+};
+
+static int64_t no_clock(void) { return 0; }
+
+ab_status ab_probe_set_create(uint64_t chosen, int64_t (*now_ns)(void), ab_probe_set **result) {
+    ab_probe_set *set = calloc(1, sizeof *set);
+    if (!set) return ab_fail(AB_NO_MEMORY, "probes: out of memory");
+    set->now_ns = now_ns ? now_ns : no_clock;
+    for (int i = 0; i < ab_probe_count(); i++)
+        if (chosen >> i & 1u) set->kind[set->count++] = ab_probe_at(i);
+    *result = set;
+    return AB_OK;
+}
+
+void ab_probe_set_destroy(ab_probe_set *set) {
+    if (!set) return;
+    for (int p = 0; p < set->count; p++) set->kind[p]->destroy(set->state[p]);
+    free(set->cost_ns);
+    free(set);
+}
+
+static int64_t *cost_of(const ab_probe_set *set, int lane, int p) {
+    return &set->cost_ns[lane * AB_MAX_PROBES + p];
+}
+
+/* ---- handing on -------------------------------------------------------------------------------------------- */
+
+static void see(ab_observer *self, int id, int thread, const float *values, int64_t n) {
+    ab_probe_set *set = (ab_probe_set *)(void *)self;
+    if (id < 0) return;
+    unsigned role = 1u << set->setup.tensor[id].role;
+    int64_t from = set->now_ns();
+    for (int p = 0; p < set->count; p++) {
+        if (!(set->kind[p]->roles & role)) continue;
+        set->kind[p]->see(set->state[p], id, thread, values, n);
+        int64_t to = set->now_ns();
+        *cost_of(set, thread, p) += to - from;
+        from = to;
+    }
+}
+
+static void update(void *context, const ab_update_block *block) {
+    ab_probe_set *set = context;
+    int64_t from = set->now_ns();
+    for (int p = 0; p < set->count; p++) {
+        if (!set->kind[p]->update) continue;
+        set->kind[p]->update(set->state[p], block);
+        int64_t to = set->now_ns();
+        *cost_of(set, block->lane, p) += to - from;
+        from = to;
+    }
+}
+
+static void ran(void *context, const ab_op_run *run) {
+    ab_probe_set *set = context;
+    int64_t from = set->now_ns();
+    for (int p = 0; p < set->count; p++) {
+        if (!set->kind[p]->ran) continue;
+        set->kind[p]->ran(set->state[p], run);
+        int64_t to = set->now_ns();
+        *cost_of(set, 0, p) += to - from;
+        from = to;
+    }
+}
+
+static void begin(void *context, int64_t step, double loss_scale) {
+    ab_probe_set *set = context;
+    for (int p = 0; p < set->count; p++)
+        if (set->kind[p]->begin) set->kind[p]->begin(set->state[p], step, loss_scale);
+}
+
+ab_watch ab_probe_set_watch(ab_probe_set *set) {
+    ab_watch watch = {.context = set, .begin = begin};
+    for (int p = 0; p < set->count; p++) {
+        watch.roles |= set->kind[p]->roles;
+        if (set->kind[p]->ran) watch.ran = ran;
+        if (set->kind[p]->update) watch.update = update;
+    }
+    return watch;
+}
+
+ab_status ab_probe_set_start(ab_probe_set *set, const ab_probe_setup *setup) {
+    set->setup = *setup;
+    set->cost_ns = calloc((size_t)setup->threads * AB_MAX_PROBES, sizeof *set->cost_ns);
+    if (!set->cost_ns) return ab_fail(AB_NO_MEMORY, "probes: out of memory");
+    for (int p = 0; p < set->count; p++) AB_TRY(set->kind[p]->create(setup, &set->state[p]));
+    set->observer.see = see;
+    return AB_OK;
+}
+
+ab_observer *ab_probe_set_observer(ab_probe_set *set) { return &set->observer; }
+
+void ab_probe_set_step_end(ab_probe_set *set, int64_t step) {
+    int64_t from = set->now_ns();
+    for (int p = 0; p < set->count; p++) {
+        if (!set->kind[p]->step_end) continue;
+        set->kind[p]->step_end(set->state[p], step);
+        int64_t to = set->now_ns();
+        *cost_of(set, 0, p) += to - from;
+        from = to;
+    }
+    set->steps++;
+}
+
+/* ---- report ------------------------------------------------------------------------------------------------ */
+
+int64_t ab_probe_set_steps(const ab_probe_set *set) { return set->steps; }
+
+static int64_t cost_on_all_lanes(const ab_probe_set *set, int p) {
+    int64_t sum = 0;
+    for (int lane = 0; lane < set->setup.threads; lane++) sum += *cost_of(set, lane, p);
+    return sum;
+}
+
+int64_t ab_probe_set_cost_ns(const ab_probe_set *set) {
+    int64_t sum = 0;
+    for (int p = 0; p < set->count; p++) sum += cost_on_all_lanes(set, p);
+    return sum / set->setup.threads;
+}
+
+static bool probes_gradients(const ab_probe_set *set) {
+    for (int p = 0; p < set->count; p++)
+        if (strcmp(set->kind[p]->name, "gradients") == 0) return true;
+    return false;
+}
+
+static void report_nothing(const ab_probe_set *set, ab_probe_sink *sink) {
+    sink->integer(sink, "steps_probed", set->steps);
+    sink->text(sink, "format", set->setup.half->name);
+    sink->begin_array(sink, "tensors");
+    sink->end(sink);
+}
+
+void ab_probe_set_report(const ab_probe_set *set, ab_probe_sink *sink) {
+    if (!probes_gradients(set)) report_nothing(set, sink);
+    for (int p = 0; p < set->count; p++) set->kind[p]->report(set->state[p], sink);
+    sink->begin_array(sink, "costs");
+    for (int p = 0; p < set->count; p++) {
+        sink->begin_object(sink, NULL);
+        sink->text(sink, "probe", set->kind[p]->name);
+        sink->integer(sink, "cost_ns", cost_on_all_lanes(set, p));
+        sink->end(sink);
+    }
+    sink->end(sink);
+}

@@ -77,17 +77,21 @@ typedef struct workspace {
     size_t fixed_bytes, thread_bytes, sums_bytes, group_bytes;
 } workspace;
 
-static workspace carve(const ab_rows *s, void *memory, int buffers) {
+static workspace measure(const ab_rows *s, int buffers) {
     size_t partial = ab_aligned((size_t)(2 * s->chunks * s->channels) * sizeof(double));
-    size_t factor = ab_floats_bytes(s->channels);
-    workspace w = {.fixed_bytes = partial + F_COUNT * factor,
+    workspace w = {.fixed_bytes = partial + F_COUNT * ab_floats_bytes(s->channels),
                    .sums_bytes = ab_floats_bytes(2 * s->channels),
                    .group_bytes = ab_floats_bytes(s->group_rows * s->channels)};
     w.thread_bytes = w.sums_bytes + (size_t)buffers * w.group_bytes;
-    if (!memory) return w;
+    return w;
+}
+
+static workspace carve(const ab_rows *s, void *memory, int buffers) {
+    workspace w = measure(s, buffers);
+    size_t factor = ab_floats_bytes(s->channels), partial = w.fixed_bytes - F_COUNT * factor;
     w.partial = memory;
-    for (int i = 0; i < F_COUNT; i++)
-        w.factor[i] = (float *)memory + (partial + (size_t)i * factor) / sizeof(float);
+    for (size_t i = 0; i < F_COUNT; i++)
+        w.factor[i] = (float *)memory + (partial + i * factor) / sizeof(float);
     w.thread = (char *)memory + w.fixed_bytes;
     return w;
 }
@@ -100,7 +104,7 @@ static int buffers_of(const ab_op_io *io) {
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
     (void)exec;
     ab_rows s = ab_rows_of(&io->in[0]->shape);
-    workspace w = carve(&s, NULL, buffers_of(io));
+    workspace w = measure(&s, buffers_of(io));
     *workspace_bytes = w.fixed_bytes + (size_t)ab_parallel_lanes() * w.thread_bytes;
     *state_bytes = 0;
     return AB_OK;

@@ -18,8 +18,6 @@ static uint32_t bits_of(float x) {
     return bits;
 }
 
-static uint32_t magnitude_of(float x) { return bits_of(x) & 0x7fffffffu; }
-
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 void ab_census_clear(ab_census *census) { memset(census, 0, sizeof *census); }
@@ -70,11 +68,10 @@ static const float *widened(source *s, int64_t first, int64_t n) {
     return s->values;
 }
 
-/* Non-zero magnitudes below the smallest normal of the format. */
-static int64_t count_subnormal(const ab_format *format, const float *values, int64_t n) {
-    uint32_t limit = bits_of((float)ab_format_min_normal(format));
-    uint32_t count = 0;
-    for (int64_t i = 0; i < n; i++) count += magnitude_of(values[i]) - 1u < limit - 1u;
+/* Values below the smallest normal number of a format. */
+static int64_t count_below(const ab_census *census, const ab_format *format) {
+    int64_t count = 0;
+    for (int e = AB_CENSUS_EMIN; e < format->emin; e++) count += ab_census_at(census, e);
     return count;
 }
 
@@ -82,7 +79,8 @@ static void add_source(ab_census *census, source *s, const ab_format *own, int64
     const ab_vec_census *loops = ab_vec_census_get();
     alignas(64) unsigned char state[AB_CENSUS_STATE];
     int64_t blocks = n / AB_CENSUS_BLOCK;
-    int64_t subnormal = 0, counted = census->subnormal;
+    bool other = own->emin != ab_format_fp32.emin; /* subnormal in fp32 is something else */
+    int64_t subnormal = census->subnormal, before = other ? count_below(census, own) : 0;
     if (blocks > 0) loops->begin(state, census);
     for (int64_t i = 0; i < n; i += AB_CENSUS_BLOCK) {
         int64_t part = smaller(AB_CENSUS_BLOCK, n - i);
@@ -91,10 +89,9 @@ static void add_source(ab_census *census, source *s, const ab_format *own, int64
             loops->block(state, values);
         else
             add_part(census, loops, values, part);
-        if (own != &ab_format_fp32) subnormal += count_subnormal(own, values, part);
     }
     if (blocks > 0) loops->end(state);
-    if (own != &ab_format_fp32) census->subnormal = counted + subnormal;
+    if (other) census->subnormal = subnormal + count_below(census, own) - before;
 }
 
 void ab_census_add_strided(ab_census *census, const void *data, const ab_format *format, int64_t n,

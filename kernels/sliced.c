@@ -2,6 +2,8 @@
 #include "kernels/sliced.h"
 
 #include "kernels/blocks.h"
+#include "kernels/dnnl_shim.h"
+#include "kernels/vec_ops.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,16 +19,17 @@ typedef struct sliced {
     int64_t weights;                      /* elements */
     size_t src_step, dout_step, dst_step; /* bytes from one slice to the next */
     size_t scratch_step, scratch_bytes;   /* of a slice: with and without its weight gradient */
+    bool by_outputs; /* slices of the weight gradient instead of the batch: nothing to add up */
     ab_pass *slice[MAX_SLICES];
 } sliced;
 
-/* Slices of equal size, or 1. */
-static int slices_of(const ab_conv *conv) {
+/* Slices of equal size, or 1, of what is cut: the batch or the outputs. */
+static int slices_of(const ab_conv *conv, int64_t cut) {
     const ab_window *w = &conv->window;
     double flops = 2.0 * (double)(conv->batch * w->out[0] * w->out[1] * conv->out_channels) *
                    (double)(w->kernel[0] * w->kernel[1] * w->channels / conv->groups);
     int slices = flops / slice_flops < MAX_SLICES ? (int)(flops / slice_flops) : MAX_SLICES;
-    while (slices > 1 && conv->batch % slices != 0) slices--;
+    while (slices > 1 && cut % slices != 0) slices--;
     return slices < 1 ? 1 : slices;
 }
 
@@ -61,7 +64,7 @@ static void run_slice(void *argument, int64_t i, int lane) {
     (void)lane;
     args.src = (const char *)args.src + n * s->src_step;
     if (args.dout) args.dout = (const char *)args.dout + n * s->dout_step;
-    if (s->kind == AB_PASS_BACKWARD_WEIGHTS)
+    if (s->kind == AB_PASS_BACKWARD_WEIGHTS && !s->by_outputs)
         args.dst = partial(s, job->args, i);
     else
         args.dst = (float *)(void *)((char *)args.dst + n * s->dst_step);
@@ -73,12 +76,9 @@ static void sum_block(void *argument, int64_t block, int lane) {
     const slice_job *job = argument;
     const sliced *s = job->s;
     (void)lane;
-    int64_t end = ab_min64((block + 1) * SUM_BLOCK, s->weights);
-    for (int64_t k = block * SUM_BLOCK; k < end; k++) {
-        double sum = 0;
-        for (int i = 0; i < s->slices; i++) sum += (double)partial(s, job->args, i)[k];
-        job->args->dst[k] = (float)sum;
-    }
+    int64_t first = block * SUM_BLOCK, n = ab_min64(SUM_BLOCK, s->weights - first);
+    ab_vec_ops_get()->sum_parts(job->args->dst + first, partial(s, job->args, 0) + first,
+                                (int64_t)(s->scratch_step / sizeof(float)), s->slices, n);
 }
 
 static ab_status run(ab_pass *base, const ab_pass_args *args) {
@@ -88,7 +88,7 @@ static ab_status run(ab_pass *base, const ab_pass_args *args) {
     for (int i = 0; i < s->slices; i++)
         if (job.status[i] != AB_OK)
             return ab_fail(job.status[i], "%s: slice %d of the batch failed", s->base.text, i);
-    if (s->kind == AB_PASS_BACKWARD_WEIGHTS)
+    if (s->kind == AB_PASS_BACKWARD_WEIGHTS && !s->by_outputs)
         ab_for_chunks(s->weights * s->slices, ab_div_up(s->weights, SUM_BLOCK), sum_block, &job);
     return AB_OK;
 }
@@ -101,12 +101,13 @@ static void measure(sliced *s, const ab_pass_spec *spec) {
     size_t out = (size_t)(conv->batch * w->out[0] * w->out[1] * conv->out_channels);
     size_t operand = ab_format_bytes(spec->operands, 1);
     bool data = spec->kind == AB_PASS_BACKWARD_DATA, weights = spec->kind == AB_PASS_BACKWARD_WEIGHTS;
-    s->src_step = (data ? out : in) * operand;
-    s->dout_step = out * operand;
-    s->dst_step = (data ? in : out) * sizeof(float);
+    bool parts = weights && !s->by_outputs;
     s->weights = conv->out_channels * (w->channels / conv->groups) * w->kernel[0] * w->kernel[1];
+    s->src_step = s->by_outputs ? 0 : (data ? out : in) * operand;
+    s->dout_step = (s->by_outputs ? (size_t)conv->out_channels : out) * operand;
+    s->dst_step = (s->by_outputs ? (size_t)s->weights : data ? in : out) * sizeof(float);
     s->scratch_bytes = ab_aligned(s->slice[0]->scratch_bytes);
-    s->scratch_step = s->scratch_bytes + (weights ? ab_floats_bytes(s->weights) : 0);
+    s->scratch_step = s->scratch_bytes + (parts ? ab_floats_bytes(s->weights) : 0);
     s->base.packed_bytes = s->slice[0]->packed_bytes;
     s->base.scratch_bytes = s->scratch_step * (size_t)s->slices;
     s->base.pack = s->slice[0]->pack ? pack : NULL;
@@ -114,7 +115,8 @@ static void measure(sliced *s, const ab_pass_spec *spec) {
 }
 
 ab_status ab_sliced_pass(ab_pass_maker maker, const ab_pass_spec *spec, ab_pass **pass) {
-    int slices = slices_of(&spec->conv);
+    bool by_outputs = spec->kind == AB_PASS_BACKWARD_WEIGHTS && maker == ab_dnnl_matmul_pass;
+    int slices = slices_of(&spec->conv, by_outputs ? spec->conv.out_channels : spec->conv.batch);
     if (slices == 1) return maker(spec, pass);
     sliced *s = calloc(1, sizeof *s);
     if (!s) return ab_fail(AB_NO_MEMORY, "cannot allocate a sliced product");
@@ -122,14 +124,21 @@ ab_status ab_sliced_pass(ab_pass_maker maker, const ab_pass_spec *spec, ab_pass 
     s->base.destroy = destroy;
     s->kind = spec->kind;
     s->slices = slices;
+    s->by_outputs = by_outputs;
     ab_pass_spec one = *spec;
-    one.conv.batch /= slices;
-    ab_status status = AB_OK;
-    for (int i = 0; i < slices && status == AB_OK; i++) {
-        status = maker(&one, &s->slice[i]);
-        if (!s->slice[i]) break;
+    if (by_outputs) {
+        one.dout_step = spec->conv.out_channels;
+        one.conv.out_channels /= slices;
+    } else {
+        one.conv.batch /= slices;
     }
-    if (status == AB_OK && s->slice[slices - 1]) {
+    ab_status status = AB_OK;
+    int made = 0;
+    for (; made < slices && status == AB_OK; made++) {
+        status = maker(&one, &s->slice[made]);
+        if (!s->slice[made]) break;
+    }
+    if (made == slices) {
         measure(s, &one);
         *pass = &s->base;
         return AB_OK;

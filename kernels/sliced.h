@@ -10,7 +10,8 @@
 AB_BEGIN_DECLS
 
 /* Makes a pass for `spec` out of passes of `maker` for equal slices of its batch; how many is decided by the shape alone.
- * Weight gradients of the slices are added in double, in order. One slice: the maker's own pass. Leaves *pass NULL where
+ * Weight gradients of the slices are added in double, in order; those of matrix products are cut by output features instead
+ * (a batch of rows is short, and its weights many). One slice: the maker's own pass. Leaves *pass NULL where
  * the maker does. */
 AB_MUST_CHECK ab_status ab_sliced_pass(ab_pass_maker maker, const ab_pass_spec *spec, ab_pass **pass);
 

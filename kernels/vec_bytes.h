@@ -37,6 +37,17 @@ static inline uint64_t bytes_mask_equal(bytes a, bytes b) { return _mm512_cmpeq_
 static inline uint64_t bytes_mask_at_least(bytes a, bytes limit) { return _mm512_cmpge_epu8_mask(a, limit); }
 static inline bool bytes_any_at_most(bytes a, bytes limit) { return _mm512_cmple_epu8_mask(a, limit) != 0; }
 static inline bool words_any_at_least(bytes a, bytes limit) { return _mm512_cmpge_epu16_mask(a, limit) != 0; }
+static inline bool words_any_zero(bytes a) { return _mm512_testn_epi16_mask(a, a) != 0; }
+/* Whether the lower 16 of each 32 bits are zero. */
+static inline bool words_even_all_zero(bytes a) {
+    return _mm512_mask_test_epi16_mask(0x55555555u, a, a) == 0;
+}
+static inline bytes words_shift_right_3(bytes a) { return _mm512_srli_epi16(a, 3); }
+/* table[i] for bytes i below 16 */
+static inline bytes bytes_shuffle(const uint8_t table[16], bytes i) {
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table)),
+                               i);
+}
 /* v where the top bit of the byte of `selector` is set, else 0 */
 static inline bytes bytes_keep(bytes v, bytes selector) {
     return _mm512_maskz_mov_epi8(_mm512_movepi8_mask(selector), v);
@@ -88,6 +99,17 @@ static inline bool bytes_any_at_most(bytes a, bytes limit) {
 }
 static inline bool words_any_at_least(bytes a, bytes limit) {
     return _mm256_movemask_epi8(_mm256_cmpeq_epi16(_mm256_max_epu16(a, limit), a)) != 0;
+}
+static inline bool words_any_zero(bytes a) {
+    return _mm256_movemask_epi8(_mm256_cmpeq_epi16(a, _mm256_setzero_si256())) != 0;
+}
+static inline bool words_even_all_zero(bytes a) {
+    return _mm256_testz_si256(a, _mm256_set1_epi32(0xffff)) != 0;
+}
+static inline bytes words_shift_right_3(bytes a) { return _mm256_srli_epi16(a, 3); }
+static inline bytes bytes_shuffle(const uint8_t table[16], bytes i) {
+    return _mm256_shuffle_epi8(
+        _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)table)), i);
 }
 static inline bytes bytes_keep(bytes v, bytes selector) {
     return _mm256_and_si256(v, _mm256_cmpgt_epi8(_mm256_setzero_si256(), selector));

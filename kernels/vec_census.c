@@ -156,12 +156,20 @@ typedef struct planes {
     bytes all, upper, lower, both;
 } planes;
 
+/* What the low halves of a tile's values say about mantissas that the top seven bits do not decide. */
+typedef enum halves {
+    NONE_ZERO, /* no value is 1 or 1.8125 times a power of two, or zero */
+    SOME_ZERO,
+    ALL_ZERO /* seven bits are all there is: values that were bf16 before */
+} halves;
+
 /* What one pass over a block finds besides counts. */
 typedef struct summary {
     floats lane[AB_CENSUS_LANES / VEC_FLOATS]; /* sums of squares */
     bytes word_max;                            /* of exponent << 8 | mantissa >> 16 << 1 */
     bytes exponent_min;                        /* of exponent field - 1, so that 0 counts as 255 */
     bytes half_min;                            /* of the 16-bit halves of the values of the last tile */
+    bytes bits;                                /* those values or-ed together, unless packed as NONE_ZERO */
 } summary;
 
 typedef struct state {
@@ -172,7 +180,7 @@ typedef struct state {
     int base, groups;        /* the window: exponent fields base .. base + 8 * groups - 1 */
     int expected, age;       /* values outside in the block the window was chosen for; blocks since */
     int64_t blocks;
-    bool ties;
+    halves low; /* expected of the next tile */
     uint64_t count[GROUPS][4][8];
     uint32_t listed[256 * 8]; /* by exponent field and class */
     uint8_t index[TILE];
@@ -183,37 +191,34 @@ _Static_assert(sizeof(state) <= AB_CENSUS_STATE, "AB_CENSUS_STATE");
 
 /* ---- packing ----------------------------------------------------------------------------------------------- */
 
-/* Class of the top seven mantissa bits << 6: below 1.75, to 1.8125, to 1.875, above. Where those bits do not decide, that
- * is next to 2 and, with `ties`, at 1 and 1.8125, all low bits are set (SINGLE). */
+/* Class of the top seven mantissa bits << 6: below 1.75, to 1.8125, to 1.875, above. Where those bits do not decide, all low
+ * bits are set (SINGLE): next to 2, at 1, and at 1.8125. */
 #if defined(__AVX512VBMI__)
-static AB_FORCE_INLINE bytes class_codes(bytes mantissa, bool ties) {
-    const bytes low = _mm512_zextsi128_si512(_mm_cvtsi32_si128(ties ? SINGLE : 0));
-    const bytes high = _mm512_set_epi64((long long)0xffc0c0c0c0c0c0c0, (long long)0xc0c0c0c0c0c0c0c0,
-                                        ties ? (long long)0x80808080808080bf : (long long)0x8080808080808080,
-                                        0x4040404040404040, 0, 0, 0, 0);
-    return _mm512_permutex2var_epi8(low, mantissa, high);
+static AB_FORCE_INLINE bytes class_codes(bytes mantissa, halves low) {
+    const long long at_1_8125[] = {0x80, 0xbf, 0x40}, below_2[] = {0xff, 0xff, 0xc0};
+    const bytes first = _mm512_zextsi128_si512(_mm_cvtsi32_si128(low == NONE_ZERO ? 0 : SINGLE));
+    const bytes second =
+        _mm512_set_epi64((long long)(0x00c0c0c0c0c0c0c0 | (unsigned long long)below_2[low] << 56),
+                         (long long)0xc0c0c0c0c0c0c0c0, (long long)0x8080808080808000 | at_1_8125[low],
+                         0x4040404040404040, 0, 0, 0, 0);
+    return _mm512_permutex2var_epi8(first, mantissa, second);
 }
 #else
-static AB_FORCE_INLINE bytes class_codes(bytes mantissa, bool ties) {
+static AB_FORCE_INLINE bytes class_codes(bytes mantissa, halves low) {
     static const uint8_t by_nibble[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x40, 0x80, 0xc0, 0xc0};
     const bytes single = bytes_set8(SINGLE);
-#if defined(__AVX512BW__)
-    const bytes table = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)by_nibble));
-    bytes nibble = _mm512_and_si512(_mm512_srli_epi16(mantissa, 3), bytes_set8(15));
-    bytes code = _mm512_shuffle_epi8(table, nibble);
-#else
-    const bytes table = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)by_nibble));
-    bytes nibble = _mm256_and_si256(_mm256_srli_epi16(mantissa, 3), bytes_set8(15));
-    bytes code = _mm256_shuffle_epi8(table, nibble);
-#endif
-    code = bytes_set_where_equal(code, mantissa, bytes_set8(0x7f), single);
-    if (!ties) return code;
-    code = bytes_set_where_equal(code, mantissa, bytes_set8(0), single);
-    return bytes_set_where_equal(code, mantissa, bytes_set8(0x68), single);
+    bytes code = bytes_shuffle(by_nibble, bytes_and(words_shift_right_3(mantissa), bytes_set8(15)));
+    if (low == ALL_ZERO)
+        code = bytes_set_where_equal(code, mantissa, bytes_set8(0x68), bytes_set8(0x40));
+    else
+        code = bytes_set_where_equal(code, mantissa, bytes_set8(0x7f), single);
+    if (low != NONE_ZERO) code = bytes_set_where_equal(code, mantissa, bytes_set8(0), single);
+    if (low == SOME_ZERO) code = bytes_set_where_equal(code, mantissa, bytes_set8(0x68), single);
+    return code;
 }
 #endif
 
-static AB_FORCE_INLINE void pack_chunk(summary *s, const float *x, bytes base, bool ties, uint8_t *index) {
+static AB_FORCE_INLINE void pack_chunk(summary *s, const float *x, bytes base, halves low, uint8_t *index) {
     enum { SUMS = AB_CENSUS_LANES / VEC_FLOATS };
     floats a = floats_load(x), b = floats_load(x + VEC_FLOATS);
     floats c = floats_load(x + 2 * VEC_FLOATS), d = floats_load(x + 3 * VEC_FLOATS);
@@ -232,35 +237,40 @@ static AB_FORCE_INLINE void pack_chunk(summary *s, const float *x, bytes base, b
     bytes exponent = bytes_pack_high(first, second);
     s->exponent_min = bytes_min8(s->exponent_min, bytes_sub8(exponent, bytes_set8(1)));
     bytes place = bytes_min8(bytes_sub8(exponent, base), bytes_set8(OUTSIDE));
-    bytes code = bytes_or(place, class_codes(mantissa, ties));
-    if (ties) code = bytes_set_where_equal(code, exponent, bytes_set8(0), bytes_set8(ZERO));
+    bytes code = bytes_or(place, class_codes(mantissa, low));
+    if (low != NONE_ZERO) {
+        bytes any =
+            bytes_or(bytes_or(floats_bits(a), floats_bits(b)), bytes_or(floats_bits(c), floats_bits(d)));
+        s->bits = bytes_or(s->bits, any);
+        code = bytes_set_where_equal(code, exponent, bytes_set8(0), bytes_set8(ZERO));
+    }
     bytes_store(index, code);
 }
 
-/* One tile. `after` may not be `before`: a tile may have to be packed twice. */
+/* One tile, whose low halves are as expected. Apart from `before`, for a tile may have to be packed again. */
 static AB_FORCE_INLINE void pack_chunks(const summary *before, summary *after, const float *x, int base,
-                                        bool ties, uint8_t *index) {
+                                        halves low, uint8_t *index) {
     const bytes window = bytes_set8(base);
     summary s = *before;
     s.half_min = bytes_set8(0xff);
-    for (int i = 0; i < TILE; i += CHUNK) pack_chunk(&s, x + i, window, ties, index + i);
+    s.bits = bytes_set8(0);
+    for (int i = 0; i < TILE; i += CHUNK) pack_chunk(&s, x + i, window, low, index + i);
     *after = s;
 }
 
-static AB_NOINLINE void pack_plain_tile(const summary *before, summary *after, const float *x, int base,
-                                        uint8_t *index) {
-    pack_chunks(before, after, x, base, false, index);
+static AB_NOINLINE void pack_none_zero(const summary *before, summary *after, const float *x, int base,
+                                       uint8_t *index) {
+    pack_chunks(before, after, x, base, NONE_ZERO, index);
 }
 
-static AB_NOINLINE void pack_tile_with_ties(const summary *before, summary *after, const float *x, int base,
-                                            uint8_t *index) {
-    pack_chunks(before, after, x, base, true, index);
+static AB_NOINLINE void pack_some_zero(const summary *before, summary *after, const float *x, int base,
+                                       uint8_t *index) {
+    pack_chunks(before, after, x, base, SOME_ZERO, index);
 }
 
-/* Whether any value had 16 low (or high) bits of 0. */
-static bool any_half_zero(bytes half_min) {
-    uint64_t zero = bytes_mask_equal(half_min, bytes_set8(0));
-    return (zero & zero >> 1 & UINT64_C(0x5555555555555555)) != 0;
+static AB_NOINLINE void pack_all_zero(const summary *before, summary *after, const float *x, int base,
+                                      uint8_t *index) {
+    pack_chunks(before, after, x, base, ALL_ZERO, index);
 }
 
 /* ---- adding bit planes ------------------------------------------------------------------------------------- */
@@ -464,18 +474,22 @@ static void count_subnormals(state *s, const float *x) {
     }
 }
 
-/* Packs the tile, with ties looked for if it may have some. */
+/* Packs the tile as its low halves require, which mostly is as the tile before. */
 static void pack_tile(state *s, summary *found, const float *x) {
+    static void (*const pack[])(const summary *, summary *, const float *, int, uint8_t *) = {
+        [NONE_ZERO] = pack_none_zero, [SOME_ZERO] = pack_some_zero, [ALL_ZERO] = pack_all_zero};
     summary after;
-    if (!s->ties) {
-        pack_plain_tile(found, &after, x, s->base, s->index);
-        s->ties = any_half_zero(after.half_min);
+    pack[s->low](found, &after, x, s->base, s->index);
+    if ((s->low == NONE_ZERO && words_any_zero(after.half_min)) ||
+        (s->low == ALL_ZERO && !words_even_all_zero(after.bits))) {
+        s->low = SOME_ZERO;
+        pack_some_zero(found, &after, x, s->base, s->index);
     }
-    if (s->ties) {
-        pack_tile_with_ties(found, &after, x, s->base, s->index);
-        s->ties = any_half_zero(after.half_min);
-        count_subnormals(s, x); /* left out like zeros */
-    }
+    if (s->low != NONE_ZERO) count_subnormals(s, x); /* left out like zeros */
+    if (s->low == NONE_ZERO || !words_any_zero(after.half_min))
+        s->low = NONE_ZERO;
+    else
+        s->low = words_even_all_zero(after.bits) ? ALL_ZERO : SOME_ZERO;
     *found = after;
 }
 
@@ -502,7 +516,7 @@ static void finish_block(state *s, const float *x, const summary *found, bool su
 static summary empty_summary(void) {
     summary found;
     for (int i = 0; i < AB_CENSUS_LANES / VEC_FLOATS; i++) found.lane[i] = floats_zero();
-    found.word_max = bytes_set8(0);
+    found.word_max = found.bits = bytes_set8(0);
     found.exponent_min = found.half_min = bytes_set8(0xff);
     return found;
 }
@@ -541,7 +555,7 @@ static void begin(void *memory, ab_census *census) {
     s->census = census;
     s->values = s->counted = s->blocks = 0;
     s->base = s->groups = s->expected = s->age = 0;
-    s->ties = false;
+    s->low = NONE_ZERO;
 }
 
 static void end(void *memory) {

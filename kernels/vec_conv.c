@@ -175,14 +175,15 @@ static AB_FORCE_INLINE void weights_tile(const ab_narrow_image *job, int64_t r0,
                                          const int run) {
     oct sum[MAX_ROWS * MAX_RUN];
     float *to = job->dweight + (r0 * job->run + j0) * AB_NARROW;
-    int64_t last = job->height * job->width - 1;
+    /* up to here a full load stays inside */
+    int64_t whole = job->height * job->width * job->channels - AB_NARROW;
     for (int r = 0; r < rows; r++)
         for (int j = 0; j < run; j++) sum[r * run + j] = oct_load(to + (r * job->run + j) * AB_NARROW);
     for (int64_t y = 0, pixel = 0; y < job->height; y++) {
         const float *in = job->in + y * job->image_step + r0 * job->row_step + j0;
         for (int64_t x = 0; x < job->width; x++, pixel++, in += job->step) {
             const float *at = job->dout + pixel * job->channels;
-            oct d = pixel == last ? load_lanes(at, job->channels) : oct_load(at);
+            oct d = pixel * job->channels > whole ? load_lanes(at, job->channels) : oct_load(at);
             for (int r = 0; r < rows; r++)
                 for (int j = 0; j < run; j++)
                     sum[r * run + j] = oct_fma(oct_set(in[r * job->row_step + j]), d, sum[r * run + j]);

@@ -30,6 +30,42 @@ static void add(float *out, const float *a, const float *b, int64_t n) {
     for (int64_t i = 0; i < n; i++) out[i] = a[i] + b[i];
 }
 
+/* A NaN in storage, quietened as narrowing does: its top mantissa bit is the one below the exponent. */
+static inline uint16_t quieten(uint16_t code, uint16_t infinity) {
+    uint16_t quiet = (uint16_t)(infinity & (0u - infinity)) >> 1; /* the bit below infinity's lowest */
+    return (uint16_t)((code & 0x7fff) > infinity ? code | quiet : code);
+}
+
+static void relu_bits(uint16_t *out, const uint16_t *a, const uint16_t *unused, uint16_t infinity,
+                      int64_t n) {
+    (void)unused;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        bool drop = a[i] >= 0x8000 && a[i] <= (0x8000 | infinity);
+        out[i] = drop ? 0 : quieten(a[i], infinity);
+    }
+}
+
+static void relu_backward_bits(uint16_t *din, const uint16_t *out, const uint16_t *dout, uint16_t infinity,
+                               int64_t n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        bool drop = out[i] == 0 || (out[i] >= 0x8000 && out[i] <= (0x8000 | infinity));
+        din[i] = drop ? 0 : quieten(dout[i], infinity);
+    }
+}
+
+static void sum_parts(float *out, const float *parts, int64_t step, int count, int64_t n) {
+    double sum[64];
+    for (int64_t k0 = 0; k0 < n; k0 += 64) {
+        int64_t end = n - k0 < 64 ? n - k0 : 64;
+        for (int64_t k = 0; k < end; k++) sum[k] = (double)parts[k0 + k];
+        for (int i = 1; i < count; i++)
+            for (int64_t k = 0; k < end; k++) sum[k] += (double)parts[i * step + k0 + k];
+        for (int64_t k = 0; k < end; k++) out[k0 + k] = (float)sum[k];
+    }
+}
+
 /* ---- sums over rows, batch normalisation ------------------------------------------------------------------ */
 
 static inline vec total(const vec sums[ROW_SUMS]) {
@@ -307,6 +343,9 @@ extern const ab_vec_ops PASTE(ab_vec_ops_, AB_ISA_SUFFIX);
 const ab_vec_ops PASTE(ab_vec_ops_, AB_ISA_SUFFIX) = {.relu = relu,
                                                       .relu_backward = relu_backward,
                                                       .add = add,
+                                                      .relu_bits = relu_bits,
+                                                      .relu_backward_bits = relu_backward_bits,
+                                                      .sum_parts = sum_parts,
                                                       .column_sums = column_sums,
                                                       .bn_moments = bn_moments,
                                                       .bn_apply = bn_apply,

@@ -20,6 +20,15 @@ typedef struct ab_vec_ops {
     void (*relu_backward)(float *din, const float *out, const float *dout, int64_t n);
     void (*add)(float *out, const float *a, const float *b, int64_t n);
 
+    /* The same on stored halves, when nobody watches: bit patterns whose infinity is `infinity`; what they give is what widening,
+     * computing and narrowing gives, quietened NaNs included. */
+    void (*relu_bits)(uint16_t *out, const uint16_t *a, const uint16_t *unused, uint16_t infinity, int64_t n);
+    void (*relu_backward_bits)(uint16_t *din, const uint16_t *out, const uint16_t *dout, uint16_t infinity,
+                               int64_t n);
+
+    /* out[k] = parts[k] + parts[step + k] + ..., `count` of them, added in order in double. */
+    void (*sum_parts)(float *out, const float *parts, int64_t step, int count, int64_t n);
+
     /* Rows of `channels` values, contiguous. */
     /* sum[c] = sum over the rows */
     void (*column_sums)(const float *x, int64_t rows, int64_t channels, float *sum);

@@ -140,12 +140,12 @@ static part part_below(const ab_census *census, const ab_census_totals *totals, 
     return (part){count, count + inside, energy, energy + bin_energy(census, place.row, place.column)};
 }
 
-/* Share of the sum of squares that a part has. The estimate of the smaller side is set against the exact sum, because the
+/* Share of the sum of squares that some values have. The estimate of the smaller side is set against the exact sum, because the
  * larger side may be one value, which no mean describes. */
-static double share_of(double part, double all, double exact) {
-    double other = all - part;
-    if (part == 0.0 || exact == 0.0) return 0.0;
-    return part <= other ? fmin(part / exact, 1.0) : fmax(1.0 - other / exact, 0.0);
+static double share_of(double some, double all, double exact) {
+    double other = all - some;
+    if (some == 0.0 || exact == 0.0) return 0.0;
+    return some <= other ? fmin(some / exact, 1.0) : fmax(1.0 - other / exact, 0.0);
 }
 
 static int64_t at_least_zero(int64_t x) { return x > 0 ? x : 0; }

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOTAL = AB_TERM_COUNT, CAUSES, LANES = 8 };
+enum { TOTAL = AB_TERM_COUNT, CAUSES, LANES = 8, STRETCH = 64 };
 
 static const char *const cause_names[CAUSES] = {"gradient", "weight_decay", "momentum", "eps", "update"};
 static const double stopped_share = 0.9;
@@ -42,6 +42,7 @@ enum {
     RATIOS = RATIO_OCTAVES << RATIO_BITS,
     RATIO_SHIFT = 23 - RATIO_BITS
 };
+enum { LARGE = 8192, LARGE_STRIDE = 8 }; /* of parameters from LARGE elements on, every eighth is enough */
 enum { RATIO_BASE = (127 - RATIO_OCTAVES / 2) << RATIO_BITS };
 
 typedef struct ledger {
@@ -107,40 +108,47 @@ static double sum_lanes(const double *lane) {
     return sum;
 }
 
-/* Number and sum of squares of what is not zero. Element i goes into sum i % LANES: a fixed order that can still be
- * vectorised. Counting in double keeps the lanes alike. */
-static account add_up(const double *part, int64_t n) {
-    double energy[LANES] = {0}, nonzero[LANES] = {0};
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int j = 0; j < LANES; j++) {
-            energy[j] += part[i + j] * part[i + j];
-            nonzero[j] += part[i + j] != 0 ? 1.0 : 0.0;
-        }
-    for (; i < n; i++) {
-        energy[i % LANES] += part[i] * part[i];
-        nonzero[i % LANES] += part[i] != 0 ? 1.0 : 0.0;
-    }
-    return (account){.nonzero = (int64_t)sum_lanes(nonzero), .energy = sum_lanes(energy)};
-}
-
-static int count_equal(const float *a, const float *b, int64_t n) {
+/* Counts are int, and loops do one thing each, because compilers vectorise that. */
+static int count_nonzero(const double *part, int64_t n) {
     int count = 0;
-    for (int64_t i = 0; i < n; i++) count += a[i] == b[i];
+    for (int64_t i = 0; i < n; i++) count += part[i] != 0;
     return count;
 }
 
-/* Adds what was lost. `kept`: what became of the weight when `part` was added to it. In most blocks no weight stays where it
- * was. */
-static void settle(account *sum, const double *part, const float *kept, const float *before, int64_t n) {
+/* `kept`: what became of the weight when `part` was added to it. */
+static int count_lost(const double *part, const float *kept, const float *before, int64_t n) {
+    int count = 0;
+    for (int64_t i = 0; i < n; i++) count += (kept[i] == before[i]) & (part[i] != 0);
+    return count;
+}
+
+/* Sums of squares: element i goes into lane i % LANES, a fixed order. */
+static double energy_of(const double *part, int64_t n) {
     double lane[LANES] = {0};
-    if (count_equal(kept, before, n) == 0) return;
-    for (int64_t i = 0; i < n; i++) {
-        if (part[i] == 0 || kept[i] != before[i]) continue;
-        sum->lost++;
-        lane[i % LANES] += part[i] * part[i];
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) lane[j] += part[i + j] * part[i + j];
+    for (; i < n; i++) lane[i % LANES] += part[i] * part[i];
+    return sum_lanes(lane);
+}
+
+/* Most stretches of a block have lost nothing and are passed over. */
+static double lost_energy_of(const double *part, const float *kept, const float *before, int64_t n) {
+    double lane[LANES] = {0};
+    for (int64_t at = 0; at < n; at += STRETCH) {
+        int64_t end = n - at < STRETCH ? n : at + STRETCH;
+        if (count_lost(part + at, kept + at, before + at, end - at) == 0) continue;
+        for (int64_t i = at; i < end; i++) lane[i % LANES] += kept[i] == before[i] ? part[i] * part[i] : 0;
     }
-    sum->lost_energy = sum_lanes(lane);
+    return sum_lanes(lane);
+}
+
+static account settle(const double *part, const float *kept, const float *before, int64_t n) {
+    account sum = {.nonzero = count_nonzero(part, n),
+                   .lost = count_lost(part, kept, before, n),
+                   .energy = energy_of(part, n)};
+    if (sum.lost > 0) sum.lost_energy = lost_energy_of(part, kept, before, n);
+    return sum;
 }
 
 /* The stored weight had only `part` been added. */
@@ -174,28 +182,25 @@ static uint32_t bits_of(float x) {
     return bits;
 }
 
-/* Counts |update| / half spacing at the weight. Dividing by a power of two is a subtraction of exponents. */
+/* Counts |update| / half spacing at the weight, of every `stride`-th element. Dividing by a power of two is a subtraction
+ * of exponents. */
 static void count_ratios(const ab_format *format, const double *change, const float *before, int64_t n,
-                         uint32_t *ratio) {
-    int32_t bin[AB_UPDATE_BLOCK];
-    const int32_t smallest = format->emin + 127, precision = format->precision;
-    for (int64_t i = 0; i < n; i++) {
-        int32_t exponent = (int32_t)(bits_of(before[i]) >> 23 & 0xFFu);
+                         int64_t stride, uint32_t *ratio) {
+    const int smallest = format->emin + 127;
+    for (int64_t i = 0; i < n; i += stride) {
+        int exponent = (int)(bits_of(before[i]) >> 23 & 0xFFu);
         exponent = exponent > smallest ? exponent : smallest;
-        int32_t size = (int32_t)(bits_of((float)change[i]) << 1 >> (1 + RATIO_SHIFT));
-        int32_t place = size - (exponent - 127 - precision) * (1 << RATIO_BITS) - RATIO_BASE;
-        place = place < RATIOS ? place : RATIOS - 1;
-        bin[i] = place > 0 ? place : 0;
+        int size = (int)((bits_of((float)change[i]) & 0x7FFFFFFFu) >> RATIO_SHIFT);
+        int bin = size - (exponent - 127 - format->precision) * (1 << RATIO_BITS) - RATIO_BASE;
+        bin = bin < RATIOS ? bin : RATIOS - 1;
+        ratio[bin > 0 ? bin : 0] += change[i] != 0;
     }
-    for (int64_t i = 0; i < n; i++) ratio[bin[i]] += change[i] != 0;
 }
 
-/* Adds up `part`; values that are not finite are taken as none, in `room`. Returns the values taken. */
-static const double *open_account(const double *part, int64_t n, double *room, account *sum) {
-    *sum = add_up(part, n);
-    if (sum->energy <= DBL_MAX) return part;
+/* The values that are finite, and 0 for the others, in `room`; `part` itself if all are. */
+static const double *finite_part(const double *part, int64_t n, double *room) {
+    if (energy_of(part, n) <= DBL_MAX) return part;
     for (int64_t i = 0; i < n; i++) room[i] = finite_or_zero(part[i]);
-    *sum = add_up(room, n);
     return room;
 }
 
@@ -206,17 +211,17 @@ static void update(void *state, const ab_update_block *block) {
     double room[AB_UPDATE_BLOCK];
     float kept[AB_UPDATE_BLOCK];
     block_sums *sums = &l->block[l->param[block->param].first_block + block->first / AB_UPDATE_BLOCK];
-    const double *change = open_account(block->update, n, room, &sums->cause[TOTAL]);
-    settle(&sums->cause[TOTAL], change, block->stored, block->before, n);
-    sums->moved = moved(change, block->stored, block->before, n);
-    sums->causes = 1u << TOTAL;
+    const double *change = finite_part(block->update, n, room);
+    *sums = (block_sums){.causes = 1u << TOTAL, .moved = moved(change, block->stored, block->before, n)};
+    sums->cause[TOTAL] = settle(change, block->stored, block->before, n);
     int place = block->param * l->setup.threads + block->lane;
-    count_ratios(format, change, block->before, n, l->lane_ratio + (size_t)place * RATIOS);
+    int64_t stride = l->setup.param[block->param].count < LARGE ? 1 : LARGE_STRIDE;
+    count_ratios(format, change, block->before, n, stride, l->lane_ratio + (size_t)place * RATIOS);
     for (int t = 0; t < AB_TERM_COUNT; t++) {
         if (!block->term[t]) continue;
-        const double *part = open_account(block->term[t], n, room, &sums->cause[t]);
+        const double *part = finite_part(block->term[t], n, room);
         add_alone(format, part, block->before, n, kept);
-        settle(&sums->cause[t], part, kept, block->before, n);
+        sums->cause[t] = settle(part, kept, block->before, n);
         sums->causes |= 1u << t;
     }
 }

@@ -27,12 +27,22 @@ typedef struct history {
     float largest[AB_COLUMNS];
 } history;
 
+/* Values of one tensor that wait to be counted: the census is several times faster on long arrays. */
+enum { WAITING = 32 * 1024 };
+
+typedef struct waiting_room {
+    int slot;
+    int64_t n;
+    float value[WAITING];
+} waiting_room;
+
 struct ab_ranges {
     ab_probe_setup setup;
     int *slot; /* [setup.tensors]: place in `tensor`, or -1 */
     int tensors;
     history *tensor;
-    ab_census *census; /* [tensors][threads], of the step under way */
+    ab_census *census;  /* [tensors][threads], of the step under way */
+    waiting_room *room; /* [threads] */
     ab_columns columns;
     int64_t steps;
     int64_t kept, normal, overflow; /* first bins (row by row) that are not flushed, normal, overflowed */
@@ -44,6 +54,7 @@ void ab_ranges_destroy(void *ranges) {
     free(r->slot);
     free(r->tensor);
     free(r->census);
+    free(r->room);
     free(r);
 }
 
@@ -79,7 +90,8 @@ static ab_status allocate(ab_ranges *r, unsigned roles) {
         r->slot[i] = roles >> setup->tensor[i].role & 1u ? r->tensors++ : -1;
     r->tensor = calloc((size_t)r->tensors + 1, sizeof *r->tensor);
     r->census = calloc((size_t)r->tensors * (size_t)setup->threads + 1, sizeof *r->census);
-    if (!r->tensor || !r->census) return AB_NO_MEMORY;
+    r->room = calloc((size_t)setup->threads, sizeof *r->room);
+    if (!r->tensor || !r->census || !r->room) return AB_NO_MEMORY;
     for (int i = 0; i < setup->tensors; i++)
         if (r->slot[i] >= 0) r->tensor[r->slot[i]].tensor = i;
     return AB_OK;
@@ -101,10 +113,25 @@ ab_status ab_ranges_create(const char *probe, const ab_probe_setup *setup, unsig
 
 /* ---- a step ------------------------------------------------------------------------------------------------ */
 
+static void count_waiting(ab_ranges *r, int thread) {
+    waiting_room *room = &r->room[thread];
+    if (room->n > 0) ab_census_add(&r->census[room->slot * r->setup.threads + thread], room->value, room->n);
+    room->n = 0;
+}
+
 void ab_ranges_see(void *ranges, int tensor, int thread, const float *values, int64_t n) {
     ab_ranges *r = ranges;
+    waiting_room *room = &r->room[thread];
     int slot = r->slot[tensor];
-    if (slot >= 0) ab_census_add(&r->census[slot * r->setup.threads + thread], values, n);
+    if (slot < 0) return;
+    if (room->slot != slot || room->n + n > WAITING) count_waiting(r, thread);
+    if (n > WAITING / 2) {
+        ab_census_add(&r->census[slot * r->setup.threads + thread], values, n);
+        return;
+    }
+    room->slot = slot;
+    memcpy(room->value + room->n, values, (size_t)n * sizeof *values);
+    room->n += n;
 }
 
 static void count_row(const ab_ranges *r, const ab_census *census, int row, history *tensor, tally *step) {
@@ -168,6 +195,7 @@ void ab_ranges_step_end(void *ranges, int64_t step) {
     ab_ranges *r = ranges;
     int halvings, column = ab_columns_at(&r->columns, step, &halvings);
     r->steps++;
+    for (int i = 0; i < r->setup.threads; i++) count_waiting(r, i);
     for (int t = 0; t < r->tensors; t++) {
         tally counts = {0};
         halve(&r->tensor[t], halvings);

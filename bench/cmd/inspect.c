@@ -14,6 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Share of the non-zero values that may be flushed at a scale that is recommended. */
+static const double MAX_FLUSHED = 0.001;
+
 /* What was asked for. */
 typedef struct request {
     ab_inspect_request inspect; /* file[] and pattern[] point into `word` */
@@ -174,7 +177,8 @@ static ab_status finish_request(request *r, bool *color) {
                                              &ab_format_fp8_e5m2};
     ab_inspect_request *inspect = &r->inspect;
     AB_TRY(parse_scale(r->scale, &inspect->scale));
-    AB_TRY(parse_ftz(r->ftz, &inspect->ftz));
+    inspect->goal = (ab_scale_goal){MAX_FLUSHED, 1, AB_FTZ_NONE, AB_INSPECT_MIN, AB_INSPECT_MAX};
+    AB_TRY(parse_ftz(r->ftz, &inspect->goal.ftz));
     AB_TRY(parse_color(r->color, color));
     r->lanes = omp_get_max_threads() < AB_PARALLEL_MAX_LANES ? omp_get_max_threads() : AB_PARALLEL_MAX_LANES;
     if (r->threads) AB_TRY(parse_threads(r->threads, &r->lanes));

@@ -7,6 +7,7 @@
 
 #include "bench/tensorfile/tensorfile.h"
 #include "kernels/whatif.h"
+#include "reports/scale_advice.h"
 
 #include <stdio.h>
 
@@ -18,9 +19,7 @@ enum {
     AB_INSPECT_MIN = -60,
     AB_INSPECT_MAX = 60,
     AB_INSPECT_LOW = -24,
-    AB_INSPECT_HIGH = 32,
-    AB_INSPECT_FLUSHED_PER_MILLE =
-        1 /* share of flushed values that is still well, of the finite non-zero ones */
+    AB_INSPECT_HIGH = 32
 };
 
 /* ---- what to do ------------------------------------------------------------------------------------------ */
@@ -32,8 +31,8 @@ typedef struct ab_inspect_request {
     int patterns;
     const ab_format *format[AB_INSPECT_FORMATS];
     int formats;
-    float scale; /* for the table; any positive normal fp32 number */
-    ab_ftz ftz;
+    float scale;        /* for the table; any positive normal fp32 number */
+    ab_scale_goal goal; /* what a scale must do to be recommended; its ftz is that of all predictions */
 } ab_inspect_request;
 
 /* ---- which tensors --------------------------------------------------------------------------------------- */
@@ -72,27 +71,13 @@ void ab_inspect_merge(ab_inspect_count *into, const ab_inspect_count *from);
 
 /* ---- predicting ------------------------------------------------------------------------------------------ */
 
-/* Limits of the request's formats at every power of two that is searched, and at the request's scale. */
+/* Limits of the request's formats at every listed power of two, and at the request's scale. */
 typedef struct ab_inspect_limits {
-    ab_whatif_limits power[AB_INSPECT_FORMATS][AB_INSPECT_MAX - AB_INSPECT_MIN + 1];
+    ab_whatif_limits power[AB_INSPECT_FORMATS][AB_INSPECT_HIGH - AB_INSPECT_LOW + 1];
     ab_whatif_limits scale[AB_INSPECT_FORMATS];
 } ab_inspect_limits;
 
 AB_MUST_CHECK ab_status ab_inspect_find_limits(const ab_inspect_request *request, ab_inspect_limits *limits);
-
-/* Powers of two 2^k that suit: at least k_lo, or more than AB_INSPECT_FLUSHED_PER_MILLE of the finite non-zero values
- * are flushed to zero; at most k_hi, or values overflow. */
-typedef struct ab_inspect_advice {
-    bool vacuous; /* no finite non-zero value: any scale will do */
-    int k_lo;     /* AB_INSPECT_MAX + 1: none of the scales searched is high enough */
-    int k_hi;     /* AB_INSPECT_MIN - 1: none is low enough */
-} ab_inspect_advice;
-
-bool ab_inspect_feasible(const ab_inspect_advice *advice);
-
-/* Advice for one census and the f-th format of the request the limits were made for. */
-ab_inspect_advice ab_inspect_advise(const ab_inspect_limits *limits, int f, const ab_census *census,
-                                    const ab_census_totals *totals);
 
 /* ---- results --------------------------------------------------------------------------------------------- */
 
@@ -102,23 +87,16 @@ typedef struct ab_inspect_row {
     int64_t zero, nan, inf, nonzero;
     float min_abs, max_abs;
     ab_whatif_range at_scale[AB_INSPECT_FORMATS];
-    ab_inspect_advice advice[AB_INSPECT_FORMATS];
+    ab_scale_range advice[AB_INSPECT_FORMATS];
 } ab_inspect_row;
-
-/* Advice that suits every tensor, and the rows that decide it. */
-typedef struct ab_inspect_every {
-    ab_inspect_advice advice;
-    int low_row, high_row; /* -1 when vacuous */
-} ab_inspect_every;
 
 typedef struct ab_inspect_result {
     const ab_inspect_request *request; /* borrowed, like the next */
     const ab_inspect_selection *selection;
     ab_inspect_limits limits;
-    ab_inspect_row *row;     /* owned; [selection->picks] */
-    ab_inspect_count pooled; /* all tensors together */
-    ab_inspect_advice pooled_advice[AB_INSPECT_FORMATS];
-    ab_inspect_every every[AB_INSPECT_FORMATS];
+    ab_inspect_row *row;                        /* owned; [selection->picks] */
+    ab_inspect_count pooled;                    /* all tensors together */
+    ab_scale_advice advice[AB_INSPECT_FORMATS]; /* its tensor numbers are rows */
 } ab_inspect_result;
 
 /* Counts all picks and fills `result`, which the caller frees with ab_inspect_result_free, also after a failure. If `json`

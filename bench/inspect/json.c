@@ -51,7 +51,7 @@ static void put_whatif(FILE *out, const ab_inspect_result *result, const ab_cens
     for (int f = 0; f < result->request->formats; f++) {
         fprintf(out, "%s\"%s\":[", f ? "," : "", result->request->format[f]->name);
         for (int k = AB_INSPECT_LOW; k <= AB_INSPECT_HIGH; k++) {
-            ab_whatif_evaluate(census, totals, &result->limits.power[f][k - AB_INSPECT_MIN], &range);
+            ab_whatif_evaluate(census, totals, &result->limits.power[f][k - AB_INSPECT_LOW], &range);
             fprintf(out, "%s{\"scale_log2\":%d", k > AB_INSPECT_LOW ? "," : "", k);
             put_outcome(out, &range);
         }
@@ -95,12 +95,12 @@ static void put_bound(FILE *out, const char *key, int k) {
 }
 
 /* Without the closing brace. */
-static void put_advice(FILE *out, const ab_inspect_advice *advice) {
+static void put_advice(FILE *out, const ab_scale_range *advice) {
     fputc('{', out);
     put_bound(out, "k_lo", advice->k_lo);
     fputc(',', out);
     put_bound(out, "k_hi", advice->k_hi);
-    fprintf(out, ",\"feasible\":%s,\"vacuous\":%s", ab_inspect_feasible(advice) ? "true" : "false",
+    fprintf(out, ",\"feasible\":%s,\"vacuous\":%s", ab_scale_feasible(advice) ? "true" : "false",
             advice->vacuous ? "true" : "false");
 }
 
@@ -113,17 +113,21 @@ static void put_deciding(FILE *out, const ab_inspect_result *result, const char 
 }
 
 static void put_summary(FILE *out, const ab_inspect_result *result) {
+    const ab_scale_goal *goal = &result->request->goal;
     fputs("\n],\"advice\":{", out);
     for (int f = 0; f < result->request->formats; f++) {
-        const ab_inspect_every *every = &result->every[f];
+        const ab_scale_advice *advice = &result->advice[f];
         fprintf(out, "%s\n\"%s\":", f ? "," : "", result->request->format[f]->name);
-        put_advice(out, &every->advice);
-        put_deciding(out, result, "k_lo_decided_by", every->low_row);
-        put_deciding(out, result, "k_hi_decided_by", every->high_row);
+        put_advice(out, &advice->every);
+        if (advice->feasible && !advice->every.vacuous)
+            fprintf(out, ",\"k\":%d", advice->k);
+        else
+            fputs(",\"k\":null", out);
+        put_deciding(out, result, "k_lo_decided_by", advice->low_tensor);
+        put_deciding(out, result, "k_hi_decided_by", advice->high_tensor);
         fputs(",\"pooled\":", out);
-        put_advice(out, &result->pooled_advice[f]);
-        fprintf(out, "},\"max_flushed_share\":%g,\"max_overflowed\":0}",
-                AB_INSPECT_FLUSHED_PER_MILLE / 1000.0);
+        put_advice(out, &advice->pooled);
+        fprintf(out, "},\"max_flushed_share\":%.9g,\"max_overflowed\":0}", goal->flushed_share);
     }
     fputc('}', out);
 }
@@ -160,5 +164,5 @@ void ab_inspect_json_end(FILE *out, const ab_inspect_result *result) {
         put_identity(out, &result->selection->pick[result->selection->picks + i]);
         fputc('}', out);
     }
-    fprintf(out, "],\"flush_to_zero\":\"%s\"}\n", ftz[result->request->ftz]);
+    fprintf(out, "],\"flush_to_zero\":\"%s\"}\n", ftz[result->request->goal.ftz]);
 }

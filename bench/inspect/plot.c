@@ -25,7 +25,7 @@ static void add_text(cJSON *document, const ab_inspect_result *result) {
     char text[TITLE], scale[AB_TEXT_NUMBER], share[AB_TEXT_NUMBER];
     const char *path = result->selection->file[0]->path, *slash = strrchr(path, '/'),
                *format = result->request->format[0]->name;
-    const ab_inspect_every *every = &result->every[0];
+    const ab_scale_range *every = &result->advice[0].every;
     const ab_census *census = &result->pooled.census;
     if (result->selection->files == 1)
         snprintf(text, sizeof text, "%s", slash ? slash + 1 : path);
@@ -39,9 +39,9 @@ static void add_text(cJSON *document, const ab_inspect_result *result) {
              ab_text_percent(share, census->count ? (double)census->zero / (double)census->count : 0), format,
              ab_text_scale(scale, (double)result->request->scale));
     cJSON_AddStringToObject(document, "detail", text);
-    if (ab_inspect_feasible(&every->advice))
-        snprintf(text, sizeof text, "loss scales that suit every tensor: 2^%d to 2^%d", every->advice.k_lo,
-                 every->advice.k_hi);
+    if (ab_scale_feasible(every))
+        snprintf(text, sizeof text, "loss scales that suit every tensor: 2^%d to 2^%d", every->k_lo,
+                 every->k_hi);
     else
         snprintf(text, sizeof text, "no loss scale suits every tensor");
     cJSON_AddStringToObject(document, "advice", text);

@@ -69,8 +69,11 @@ static ab_status check_patterns(const ab_inspect_request *request, const ab_insp
 /* ---- the selection --------------------------------------------------------------------------------------- */
 
 static ab_status open_files(const ab_inspect_request *request, ab_inspect_selection *s) {
-    s->file = calloc((size_t)(request->files > 0 ? request->files : 1), sizeof *s->file);
-    if (!s->file) return ab_fail(AB_NO_MEMORY, "out of memory for %d files", request->files);
+    s->file = malloc((size_t)(request->files > 0 ? request->files : 1) * sizeof *s->file);
+    if (!s->file) {
+        ab_fail(AB_NO_MEMORY, "out of memory for %d files", request->files);
+        return AB_NO_MEMORY;
+    }
     for (; s->files < request->files; s->files++)
         AB_TRY(ab_tensorfile_open(request->file[s->files], &s->file[s->files]));
     return AB_OK;
@@ -90,7 +93,7 @@ static int pick_some(const ab_inspect_request *request, ab_inspect_selection *s,
 
 ab_status ab_inspect_select(const ab_inspect_request *request, ab_inspect_selection *selection) {
     ab_inspect_selection *s = selection;
-    memset(s, 0, sizeof *s);
+    *s = (ab_inspect_selection){0};
     AB_TRY(open_files(request, s));
     AB_TRY(check_patterns(request, s));
     int count = total(s);
@@ -110,5 +113,5 @@ void ab_inspect_selection_free(ab_inspect_selection *selection) {
     for (int i = 0; i < selection->files; i++) ab_tensorfile_close(selection->file[i]);
     free(selection->file);
     free(selection->pick);
-    memset(selection, 0, sizeof *selection);
+    *selection = (ab_inspect_selection){0};
 }

@@ -63,20 +63,22 @@ static void print_head(FILE *out, const ab_inspect_result *result) {
 
 static void print_values(FILE *out, const ab_inspect_result *result, bool color) {
     const ab_inspect_histogram histogram = {&result->pooled.census, &result->limits.scale[0], color};
-    static const char *const ftz[] = {"", ", flushing before rounding", ", flushing after rounding"}; /* by ab_ftz */
+    static const char *const ftz[] = {"", ", flushing before rounding",
+                                      ", flushing after rounding"}; /* by ab_ftz */
     char scale[AB_TEXT_NUMBER];
-    fprintf(out, "\nFinite non-zero values per factor of 2, all tensors together; limits of %s at scale %s%s\n\n",
+    fprintf(out,
+            "\nFinite non-zero values per factor of 2, all tensors together; limits of %s at scale %s%s\n\n",
             result->request->format[0]->name, ab_text_scale(scale, (double)result->request->scale),
-            ftz[result->request->ftz]);
+            ftz[result->request->goal.ftz]);
     ab_inspect_print_histogram(out, &histogram);
 }
 
 /* ---- which scales would do ------------------------------------------------------------------------------- */
 
 /* "2^3 .. 2^17", "2^17 or less" where the search ended first, "none". */
-static const char *range_text(const ab_inspect_advice *a, char text[NUMBER]) {
+static const char *range_text(const ab_scale_range *a, char text[NUMBER]) {
     if (a->vacuous || (a->k_lo == AB_INSPECT_MIN && a->k_hi == AB_INSPECT_MAX)) return strcpy(text, "any");
-    if (!ab_inspect_feasible(a)) return strcpy(text, "none");
+    if (!ab_scale_feasible(a)) return strcpy(text, "none");
     if (a->k_lo == AB_INSPECT_MIN)
         snprintf(text, NUMBER, "2^%d or less", a->k_hi);
     else if (a->k_hi == AB_INSPECT_MAX)
@@ -89,22 +91,23 @@ static const char *range_text(const ab_inspect_advice *a, char text[NUMBER]) {
 }
 
 /* Which tensors set the ends of the range, or why there is none. */
-static void print_deciding(FILE *out, const ab_inspect_result *result, const ab_inspect_every *every,
+static void print_deciding(FILE *out, const ab_inspect_result *result, const ab_scale_advice *advice,
                            int pad) {
     char label[AB_TENSORFILE_TEXT];
-    const ab_inspect_advice *a = &every->advice;
-    bool low = every->low_row >= 0 && a->k_lo > AB_INSPECT_MIN;
-    bool high = every->high_row >= 0 && a->k_hi < AB_INSPECT_MAX;
+    const ab_scale_range *a = &advice->every;
+    bool low = advice->low_tensor >= 0 && a->k_lo > AB_INSPECT_MIN;
+    bool high = advice->high_tensor >= 0 && a->k_hi < AB_INSPECT_MAX;
     if (low || high) fprintf(out, "%*s", pad + 2, "");
     if (low)
-        fprintf(out, "%s needs %s2^%d", ab_inspect_label(result, every->low_row, label),
+        fprintf(out, "%s needs %s2^%d", ab_inspect_label(result, advice->low_tensor, label),
                 a->k_lo > AB_INSPECT_MAX ? "more than " : "",
                 a->k_lo > AB_INSPECT_MAX ? AB_INSPECT_MAX : a->k_lo);
     if (low && high) fputs(", ", out);
     if (high && a->k_hi < AB_INSPECT_MIN)
-        fprintf(out, "%s overflows at every scale", ab_inspect_label(result, every->high_row, label));
+        fprintf(out, "%s overflows at every scale", ab_inspect_label(result, advice->high_tensor, label));
     else if (high)
-        fprintf(out, "%s overflows at 2^%d", ab_inspect_label(result, every->high_row, label), a->k_hi + 1);
+        fprintf(out, "%s overflows at 2^%d", ab_inspect_label(result, advice->high_tensor, label),
+                a->k_hi + 1);
 }
 
 static void print_advice(FILE *out, const ab_inspect_result *result) {
@@ -112,12 +115,13 @@ static void print_advice(FILE *out, const ab_inspect_result *result) {
         out,
         "\nLoss scales 2^k with at most %g %% of the non-zero values flushed to zero and none overflowing\n\n"
         "  %-10s %-18s %-18s  %s\n",
-        AB_INSPECT_FLUSHED_PER_MILLE / 10.0, "format", "for every tensor", "for all pooled", "decided by");
+        100 * result->request->goal.flushed_share, "format", "for every tensor", "for all pooled",
+        "decided by");
     for (int f = 0; f < result->request->formats; f++) {
         char every[NUMBER], pooled[NUMBER];
         fprintf(out, "  %-10s %-18s %s", result->request->format[f]->name,
-                range_text(&result->every[f].advice, every), range_text(&result->pooled_advice[f], pooled));
-        print_deciding(out, result, &result->every[f], 18 - (int)strlen(pooled));
+                range_text(&result->advice[f].every, every), range_text(&result->advice[f].pooled, pooled));
+        print_deciding(out, result, &result->advice[f], 18 - (int)strlen(pooled));
         fputc('\n', out);
     }
 }

@@ -168,7 +168,8 @@ static ab_status take_optimizer(const ab_options *options, ab_run_config *config
 static ab_status take_scaler(const ab_options *options, ab_run_config *config) {
     AB_TRY(parse_real(options, AB_OPTION_min_loss_scale, 0x1p-126, 0x1p127, &config->min_loss_scale));
     AB_TRY(parse_real(options, AB_OPTION_max_loss_scale, 0x1p-126, 0x1p127, &config->max_loss_scale));
-    if (config->min_loss_scale && config->max_loss_scale && config->min_loss_scale > config->max_loss_scale)
+    bool both = config->min_loss_scale > 0 && config->max_loss_scale > 0;
+    if (both && config->min_loss_scale > config->max_loss_scale)
         return ab_fail(AB_USAGE, "--min-loss-scale %.9g is above --max-loss-scale %.9g",
                        config->min_loss_scale, config->max_loss_scale);
     return parse_integer(options, AB_OPTION_scale_window, 1, INT64_MAX, &config->scale_window);
@@ -215,7 +216,7 @@ static ab_status take_counts(const ab_options *options, ab_run_config *config) {
     config->epochs = config->net->defaults.epochs;
     AB_TRY(parse_integer(options, AB_OPTION_batch, 1, 1 << 24, &config->batch));
     AB_TRY(parse_integer(options, AB_OPTION_epochs, 1, 1 << 24, &config->epochs));
-    AB_TRY(parse_integer(options, AB_OPTION_seed, 0, INT64_MAX, &seed));
+    AB_TRY(parse_integer(options, AB_OPTION_seed, 0, (1LL << 53) - 1, &seed));
     AB_TRY(parse_integer(options, AB_OPTION_threads, 1, 1024, &threads));
     AB_TRY(parse_integer(options, AB_OPTION_rounds, 1, 1000, &config->rounds));
     AB_TRY(parse_integer(options, AB_OPTION_eval_limit, 0, INT64_MAX, &config->eval_limit));

@@ -46,7 +46,7 @@ typedef struct run {
 /* Each round runs every cell once, in an order drawn for the round. The noise floor needs no timing: one round is enough. */
 static ab_status draw_order(run *r) {
     int n = r->count;
-    r->order = malloc((size_t)(r->config.rounds * n) * sizeof *r->order);
+    r->order = calloc((size_t)(r->config.rounds * n), sizeof *r->order);
     if (!r->order) return ab_fail(AB_NO_MEMORY, "run: out of memory");
     for (int64_t round = 0; round < r->config.rounds; round++) {
         int *order = r->order + round * n;
@@ -117,8 +117,8 @@ static ab_status check_outputs(const run *r) {
 
 /* "ampbench worker <task> <configuration options>". Words of the task are set by set_task. */
 static ab_status build_worker_argv(run *r) {
-    r->worker_argv = calloc((size_t)(AB_WORKER_ARGS + 2 * (AB_OPTION_COUNT + AB_MAX_OVERRIDES) + 4),
-                            sizeof *r->worker_argv);
+    const size_t most = AB_WORKER_ARGS + 2 * (AB_OPTION_COUNT + AB_MAX_OVERRIDES) + 4;
+    r->worker_argv = calloc(most, sizeof *r->worker_argv);
     if (!r->worker_argv) return ab_fail(AB_NO_MEMORY, "run: out of memory");
     int n = AB_WORKER_ARGS;
     static char names[AB_OPTION_COUNT][AB_OPTION_NAME];

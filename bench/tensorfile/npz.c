@@ -41,6 +41,15 @@ static ab_status unpack_begin(const ab_tensorfile *file, const ab_tensor_entry *
 
 /* ---- members as tensors ---------------------------------------------------------------------------------- */
 
+/* The header's `bytes` bytes, of which the first n are in `prefix`. */
+static ab_status unpack_rest(ab_zip_stream *stream, const uint8_t *prefix, int64_t n, int64_t bytes,
+                             uint8_t **header) {
+    *header = malloc((size_t)bytes);
+    if (!*header) return ab_fail(AB_NO_MEMORY, "out of memory for a header of %" PRId64 " bytes", bytes);
+    memcpy(*header, prefix, (size_t)n);
+    return ab_zip_read(stream, *header + n, bytes - n);
+}
+
 /* The member's first bytes, unpacked into memory that grows only to the length that a .npy header may have. */
 static ab_status deflated_header(const ab_tensorfile *file, const ab_zip_member *m, uint8_t **header,
                                  int64_t *bytes) {
@@ -52,12 +61,7 @@ static ab_status deflated_header(const ab_tensorfile *file, const ab_zip_member 
     if (status == AB_OK) status = ab_npy_header_bytes(prefix, n, bytes);
     if (status == AB_OK && (*bytes > m->size || *bytes < n))
         status = ab_fail(AB_INPUT, "npy header: expected %" PRId64 " bytes, found %" PRId64, *bytes, m->size);
-    if (status == AB_OK && !(*header = malloc((size_t)*bytes)))
-        status = ab_fail(AB_NO_MEMORY, "out of memory for a header of %" PRId64 " bytes", *bytes);
-    if (status == AB_OK) {
-        memcpy(*header, prefix, (size_t)n);
-        status = ab_zip_read(stream, *header + n, *bytes - n);
-    }
+    if (status == AB_OK) status = unpack_rest(stream, prefix, n, *bytes, header);
     ab_zip_close(stream);
     return status;
 }

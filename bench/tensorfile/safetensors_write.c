@@ -30,7 +30,7 @@ static void write_metadata(FILE *out, const char *const *pairs) {
 
 static int64_t item_bytes(const ab_safetensor_item *item) { return 4 * ab_shape_count(&item->shape); }
 
-/* The header's JSON as an owned text, padded with spaces to a multiple of 8 bytes. */
+/* The header's JSON, padded with spaces to a multiple of 8 bytes. The caller frees *text, also after a failure. */
 static ab_status make_header(const ab_safetensor_item *items, int count, const char *const *metadata,
                              char **text, size_t *length) {
     *text = NULL;
@@ -51,7 +51,6 @@ static ab_status make_header(const ab_safetensor_item *items, int count, const c
     for (long at = ftell(out); at % 8 != 0; at++) fputc(' ', out);
     bool failed = ferror(out) != 0;
     failed = fclose(out) != 0 || failed;
-    if (failed) free(*text);
     return failed ? ab_fail(AB_NO_MEMORY, "out of memory for a header") : AB_OK;
 }
 
@@ -127,10 +126,8 @@ ab_status ab_safetensors_write(const char *path, const ab_safetensor_item *items
     if (!temporary) return ab_fail(AB_NO_MEMORY, "%s: out of memory", path);
     snprintf(temporary, strlen(path) + SUFFIX_BYTES, "%s.%ld.tmp", path, (long)getpid());
     ab_status status = make_header(items, count, metadata, &header, &length);
-    if (status == AB_OK) {
-        status = replace_file(path, temporary, header, length, items, count);
-        free(header);
-    }
+    if (status == AB_OK) status = replace_file(path, temporary, header, length, items, count);
+    free(header);
     free(temporary);
     return status == AB_OK ? AB_OK : ab_fail_prefix(status, "%s", path);
 }

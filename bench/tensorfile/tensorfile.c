@@ -142,7 +142,8 @@ static ab_status choose_reader(ab_tensorfile *file) {
             file->reader = readers[i]; /* its list() says what is wrong with the first bytes */
             return AB_OK;
         }
-    return ab_fail(AB_INPUT, "not a tensor file: expected .safetensors, .npy or .npz");
+    ab_fail(AB_INPUT, "not a tensor file: expected .safetensors, .npy or .npz");
+    return AB_INPUT;
 }
 
 static ab_status map_file(ab_tensorfile *file) {
@@ -179,7 +180,8 @@ static ab_status create(const char *path, ab_tensorfile **result) {
     if (!file || !copy) {
         free(file);
         free(copy);
-        return ab_fail(AB_NO_MEMORY, "%s: out of memory", path);
+        ab_fail(AB_NO_MEMORY, "%s: out of memory", path);
+        return AB_NO_MEMORY;
     }
     file->path = strcpy(copy, path);
     *result = file;
@@ -225,19 +227,21 @@ void ab_tensorfile_close(ab_tensorfile *file) {
 
 /* ---- find ------------------------------------------------------------------------------------------------ */
 
+/* Always AB_INPUT: the message is what takes some work. */
 static ab_status no_such_tensor(const ab_tensorfile *file, const char *name) {
-    const char **names = malloc((size_t)(file->count > 0 ? file->count : 1) * sizeof *names);
-    if (!names) return ab_fail(AB_NO_MEMORY, "%s: out of memory", file->path);
-    for (int i = 0; i < file->count; i++) names[i] = file->tensor[i].name;
-    const char *near = ab_nearest(name, names, file->count);
-    free(names);
     char wanted[AB_TENSORFILE_TEXT], nearest[AB_TENSORFILE_TEXT];
+    const char **names = malloc((size_t)(file->count > 0 ? file->count : 1) * sizeof *names);
+    for (int i = 0; i < file->count && names; i++) names[i] = file->tensor[i].name;
+    const char *near = names ? ab_nearest(name, names, file->count) : NULL;
+    free(names);
     ab_tensor_printable(name, wanted);
-    if (!near)
-        return ab_fail(AB_INPUT, "%s: expected a tensor \"%s\", found none of that name among %d", file->path,
-                       wanted, file->count);
-    return ab_fail(AB_INPUT, "%s: expected a tensor \"%s\", found none; nearest is \"%s\"", file->path,
-                   wanted, ab_tensor_printable(near, nearest));
+    if (near)
+        ab_fail(AB_INPUT, "%s: expected a tensor \"%s\", found none; nearest is \"%s\"", file->path, wanted,
+                ab_tensor_printable(near, nearest));
+    else
+        ab_fail(AB_INPUT, "%s: expected a tensor \"%s\", found none of that name among %d", file->path,
+                wanted, file->count);
+    return AB_INPUT;
 }
 
 ab_status ab_tensorfile_find(const ab_tensorfile *file, const char *name, const ab_tensor_entry **entry) {

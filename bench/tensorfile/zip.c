@@ -199,6 +199,7 @@ static int by_name(const void *a, const void *b) {
 
 /* Members may not share bytes (overlapping ones make bombs) nor names. Sorts by position. */
 static ab_status check_members(ab_zip_member *members, int64_t count) {
+    if (count == 0) return AB_OK;
     qsort(members, (size_t)count, sizeof *members, by_local);
     for (int64_t i = 1; i < count; i++)
         if (members[i].local < members[i - 1].data + members[i - 1].packed)

@@ -84,20 +84,28 @@ static void show(const ab_optimizer_audience *audience, int id, int lane, const 
     if (id >= 0) audience->observer->see(audience->observer, id, lane, values_seen, n);
 }
 
+/* eps is in the others already. */
 static void add_terms(const double *const *term, double *sum, int64_t n) {
-    memset(sum, 0, (size_t)n * sizeof *sum);
-    for (int t = 0; t < AB_TERM_EPS; t++) /* eps is in the others already */
-        for (int64_t i = 0; i < n && term[t]; i++) sum[i] += term[t][i];
+    memcpy(sum, term[AB_TERM_GRADIENT], (size_t)n * sizeof *sum);
+    for (int t = AB_TERM_GRADIENT + 1; t < AB_TERM_EPS; t++)
+        for (int64_t i = 0; term[t] && i < n; i++) sum[i] += term[t][i];
 }
 
-/* Tells the watch of a block: `before`, `after` and, read back, what was stored. */
+/* Values as they were stored: read back, but for fp32, which stores what it is given. */
+static const float *read_back(const ab_tensor *tensor, int64_t first, int64_t n, const float *given,
+                              float *room) {
+    if (tensor->format == &ab_format_fp32) return given;
+    ab_widen(room, element(tensor, first), tensor->format, n);
+    return room;
+}
+
+/* Tells the watch of a block that has been stored. */
 static void tell(const update_args *u, int64_t first, int64_t n, int lane, const values *before,
                  const values *after) {
     const ab_optimizer_audience *audience = u->audience;
     double term[AB_TERM_COUNT][BLOCK], sum[BLOCK];
     double *const room[AB_TERM_COUNT] = {term[0], term[1], term[2], term[3]};
     values stored;
-    load_block(u, first, n, &stored);
     ab_update_block block = {.param = audience->param,
                              .lane = lane,
                              .first = first,
@@ -105,14 +113,14 @@ static void tell(const update_args *u, int64_t first, int64_t n, int lane, const
                              .taken = u->taken,
                              .before = before->weight,
                              .after = after->weight,
-                             .stored = stored.weight,
+                             .stored = read_back(u->weight, first, n, after->weight, stored.weight),
                              .grad = before->grad,
                              .update = sum};
     ab_optimizer_values was = {.weight = before->weight, .grad = before->grad};
     for (int i = 0; i < u->optimizer->states; i++) {
         was.state[i] = block.state_before[i] = before->memory[i];
         block.state_after[i] = after->memory[i];
-        block.state_stored[i] = stored.memory[i];
+        block.state_stored[i] = read_back(u->state[i], first, n, after->memory[i], stored.memory[i]);
     }
     unsigned terms = u->optimizer->terms(u->config, u->taken, &was, room, n);
     for (int t = 0; t < AB_TERM_COUNT; t++) block.term[t] = terms >> t & 1u ? term[t] : NULL;
@@ -124,8 +132,12 @@ static void update_block_shown(const update_args *u, int64_t first, int64_t n, i
     const ab_optimizer_audience *audience = u->audience;
     values before, after;
     load_block(u, first, n, &before);
-    load_block(u, first, n, &after);
-    u->optimizer->update(u->config, u->taken, after.weight, after.grad, after.state, n);
+    memcpy(after.weight, before.weight, (size_t)n * sizeof *after.weight);
+    for (int i = 0; i < u->optimizer->states; i++) {
+        after.state[i] = after.memory[i];
+        memcpy(after.memory[i], before.memory[i], (size_t)n * sizeof *after.memory[i]);
+    }
+    u->optimizer->update(u->config, u->taken, after.weight, before.grad, after.state, n);
     show(audience, audience->weight_id, lane, after.weight, n);
     for (int i = 0; i < u->optimizer->states; i++)
         show(audience, audience->state_id[i], lane, after.state[i], n);

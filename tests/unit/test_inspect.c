@@ -83,9 +83,9 @@ static void put_member(bytes *header, bytes *data, const char *name, const char 
                        int width) {
     char entry[256];
     snprintf(entry, sizeof entry, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%d],\"data_offsets\":[%zu,%zu]}",
-             header->size > 1 ? "," : "", name, dtype, n, data->size, data->size + (size_t)(n * width));
+             header->size > 1 ? "," : "", name, dtype, n, data->size, data->size + (size_t)n * (size_t)width);
     put_text(header, entry);
-    put(data, at, (size_t)(n * width));
+    put(data, at, (size_t)n * (size_t)width);
 }
 
 static char path[] = "/tmp/ampbench_inspect_XXXXXX";
@@ -122,6 +122,7 @@ static ab_inspect_request usual_request(void) {
         .format = {&ab_format_fp16, &ab_format_bf16, &ab_format_fp8_e4m3, &ab_format_fp8_e5m2},
         .formats = 4,
         .scale = 1,
+        .goal = {0.001, 1, AB_FTZ_NONE, AB_INSPECT_MIN, AB_INSPECT_MAX},
     };
 }
 

@@ -42,7 +42,7 @@ static ab_status unknown_command(const char *word) {
 
 static ab_status dispatch(int argc, char **argv) {
     const char *word = argc > 1 ? argv[1] : "help";
-    if (strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+    if (strcmp(word, "help") == 0 || ab_is_help(word)) {
         help(stdout);
         return AB_OK;
     }

@@ -77,12 +77,6 @@ static dnnl_status_t make_desc(descs *d, int slot, int ndims, const dnnl_dims_t 
     return dnnl_memory_desc_create_with_tag(&d->slot[slot], ndims, dims, type, tag);
 }
 
-static dnnl_status_t make_strided(descs *d, int slot, int ndims, const dnnl_dims_t dims,
-                                  dnnl_data_type_t type, const dnnl_dims_t strides) {
-    d->present[slot] = true;
-    return dnnl_memory_desc_create_with_strides(&d->slot[slot], ndims, dims, type, strides);
-}
-
 static desc_ref desc_of(const descs *d, int slot) { return d->present[slot] ? d->slot[slot] : NULL; }
 
 static void drop_descs(descs *d) {
@@ -124,12 +118,6 @@ static dnnl_status_t make_desc(descs *d, int slot, int ndims, const dnnl_dims_t 
                                dnnl_format_tag_t tag) {
     d->present[slot] = true;
     return dnnl_memory_desc_init_by_tag(&d->slot[slot], ndims, dims, type, tag);
-}
-
-static dnnl_status_t make_strided(descs *d, int slot, int ndims, const dnnl_dims_t dims,
-                                  dnnl_data_type_t type, const dnnl_dims_t strides) {
-    d->present[slot] = true;
-    return dnnl_memory_desc_init_by_strides(&d->slot[slot], ndims, dims, type, strides);
 }
 
 static desc_ref desc_of(const descs *d, int slot) { return d->present[slot] ? &d->slot[slot] : NULL; }
@@ -500,15 +488,12 @@ static dnnl_status_t matmul_descs(const ab_pass_spec *spec, descs *d, descs *pla
     const dnnl_format_tag_t any = dnnl_format_tag_any;
     const struct {
         int64_t rows, inner, columns;
-        dnnl_format_tag_t b, plain_b;
-    } product[AB_PASSES] = {[AB_PASS_FORWARD] = {n, i, o, any, dnnl_ba},
-                            [AB_PASS_BACKWARD_DATA] = {n, o, i, any, dnnl_ab},
-                            [AB_PASS_BACKWARD_WEIGHTS] = {o, n, i, dnnl_ab, dnnl_ab}},
+        dnnl_format_tag_t a, b, plain_b;
+    } product[AB_PASSES] = {[AB_PASS_FORWARD] = {n, i, o, dnnl_ab, any, dnnl_ba},
+                            [AB_PASS_BACKWARD_DATA] = {n, o, i, dnnl_ab, any, dnnl_ab},
+                            [AB_PASS_BACKWARD_WEIGHTS] = {o, n, i, dnnl_ba, dnnl_ab, dnnl_ab}},
       *p = &product[spec->kind];
-    dnnl_dims_t a_dims = {p->rows, p->inner}, dout_strides = {1, spec->dout_step ? spec->dout_step : o};
-    dnnl_status_t status = spec->kind == AB_PASS_BACKWARD_WEIGHTS
-                               ? make_strided(d, SLOT_A, 2, a_dims, type, dout_strides)
-                               : matrix_desc(d, SLOT_A, p->rows, p->inner, type, dnnl_ab);
+    dnnl_status_t status = matrix_desc(d, SLOT_A, p->rows, p->inner, type, p->a);
     if (status == dnnl_success) status = matrix_desc(d, SLOT_B, p->inner, p->columns, type, p->b);
     if (status == dnnl_success) status = matrix_desc(plain, SLOT_B, p->inner, p->columns, type, p->plain_b);
     if (status == dnnl_success) status = matrix_desc(d, SLOT_RESULT, p->rows, p->columns, dnnl_f32, dnnl_ab);

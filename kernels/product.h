@@ -20,9 +20,8 @@ enum { AB_PASSES = 3, AB_PASS_TEXT = 80 };
 typedef struct ab_pass_spec {
     ab_pass_kind kind;
     ab_conv conv;
-    bool bias;                 /* forward adds one */
-    const ab_format *operands; /* how src, weights and dout are handed in: fp32 or a half format */
-    int64_t dout_step; /* matrix products: elements from one row of dout to the next; 0: out_channels */
+    bool bias;                   /* forward adds one */
+    const ab_format *operands;   /* how src, weights and dout are handed in: fp32 or a half format */
     const ab_format *accumulate; /* not NULL: round every product and partial sum to this format */
 } ab_pass_spec;
 

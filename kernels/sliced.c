@@ -127,7 +127,6 @@ ab_status ab_sliced_pass(ab_pass_maker maker, const ab_pass_spec *spec, ab_pass 
     s->by_outputs = by_outputs;
     ab_pass_spec one = *spec;
     if (by_outputs) {
-        one.dout_step = spec->conv.out_channels;
         one.conv.out_channels /= slices;
     } else {
         one.conv.batch /= slices;

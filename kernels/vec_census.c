@@ -169,7 +169,8 @@ typedef struct summary {
     bytes word_max;                            /* of exponent << 8 | mantissa >> 16 << 1 */
     bytes exponent_min;                        /* of exponent field - 1, so that 0 counts as 255 */
     bytes half_min;                            /* of the 16-bit halves of the values of the last tile */
-    bytes bits;                                /* those values or-ed together, unless packed as NONE_ZERO */
+    bytes bits;      /* those values or-ed together; and their least exponent field; */
+    bytes field_min; /* neither if packed as NONE_ZERO */
 } summary;
 
 typedef struct state {
@@ -242,6 +243,7 @@ static AB_FORCE_INLINE void pack_chunk(summary *s, const float *x, bytes base, h
         bytes any =
             bytes_or(bytes_or(floats_bits(a), floats_bits(b)), bytes_or(floats_bits(c), floats_bits(d)));
         s->bits = bytes_or(s->bits, any);
+        s->field_min = bytes_min8(s->field_min, exponent);
         code = bytes_set_where_equal(code, exponent, bytes_set8(0), bytes_set8(ZERO));
     }
     bytes_store(index, code);
@@ -254,6 +256,7 @@ static AB_FORCE_INLINE void pack_chunks(const summary *before, summary *after, c
     summary s = *before;
     s.half_min = bytes_set8(0xff);
     s.bits = bytes_set8(0);
+    s.field_min = bytes_set8(0xff);
     for (int i = 0; i < TILE; i += CHUNK) pack_chunk(&s, x + i, window, low, index + i);
     *after = s;
 }
@@ -485,7 +488,8 @@ static void pack_tile(state *s, summary *found, const float *x) {
         s->low = SOME_ZERO;
         pack_some_zero(found, &after, x, s->base, s->index);
     }
-    if (s->low != NONE_ZERO) count_subnormals(s, x); /* left out like zeros */
+    if (s->low != NONE_ZERO && bytes_any_at_most(after.field_min, bytes_set8(0)))
+        count_subnormals(s, x); /* left out like zeros */
     if (s->low == NONE_ZERO || !words_any_zero(after.half_min))
         s->low = NONE_ZERO;
     else
@@ -517,7 +521,7 @@ static summary empty_summary(void) {
     summary found;
     for (int i = 0; i < AB_CENSUS_LANES / VEC_FLOATS; i++) found.lane[i] = floats_zero();
     found.word_max = found.bits = bytes_set8(0);
-    found.exponent_min = found.half_min = bytes_set8(0xff);
+    found.exponent_min = found.half_min = found.field_min = bytes_set8(0xff);
     return found;
 }
 

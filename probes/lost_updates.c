@@ -135,11 +135,14 @@ static double energy_of(const double *part, int64_t n) {
 /* Most stretches of a block have lost nothing and are passed over. */
 static double lost_energy_of(const double *part, const float *kept, const float *before, int64_t n) {
     double lane[LANES] = {0};
-    for (int64_t at = 0; at < n; at += STRETCH) {
-        int64_t end = n - at < STRETCH ? n : at + STRETCH;
-        if (count_lost(part + at, kept + at, before + at, end - at) == 0) continue;
-        for (int64_t i = at; i < end; i++) lane[i % LANES] += kept[i] == before[i] ? part[i] * part[i] : 0;
+    int64_t i = 0;
+    for (; i + STRETCH <= n; i += STRETCH) {
+        if (count_lost(part + i, kept + i, before + i, STRETCH) == 0) continue;
+        for (int64_t k = i; k < i + STRETCH; k += LANES)
+            for (int j = 0; j < LANES; j++)
+                lane[j] += (double)kept[k + j] == (double)before[k + j] ? part[k + j] * part[k + j] : 0;
     }
+    for (; i < n; i++) lane[i % LANES] += kept[i] == before[i] ? part[i] * part[i] : 0;
     return sum_lanes(lane);
 }
 

@@ -28,7 +28,7 @@ typedef struct history {
 } history;
 
 /* Values of one tensor that wait to be counted: the census is several times faster on long arrays. */
-enum { WAITING = 32 * 1024 };
+enum { WAITING = 64 * 1024 };
 
 typedef struct waiting_room {
     int slot;
@@ -125,7 +125,7 @@ void ab_ranges_see(void *ranges, int tensor, int thread, const float *values, in
     int slot = r->slot[tensor];
     if (slot < 0) return;
     if (room->slot != slot || room->n + n > WAITING) count_waiting(r, thread);
-    if (n > WAITING / 2) {
+    if (n >= WAITING / 2) {
         ab_census_add(&r->census[slot * r->setup.threads + thread], values, n);
         return;
     }

@@ -5,7 +5,14 @@
 
 #include "kernels/core/status.h"
 
+#include <stdbool.h>
+#include <string.h>
+
 AB_BEGIN_DECLS
+
+static inline bool ab_is_help(const char *word) {
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
 
 #define AB_COMMAND(name, text) ab_status ab_cmd_##name(int argc, char **argv);
 #include "bench/cmd/commands.def"

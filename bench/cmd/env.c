@@ -7,7 +7,7 @@
 #include <string.h>
 
 ab_status ab_cmd_env(int argc, char **argv) {
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+    if (argc > 1 && ab_is_help(argv[1])) {
         puts("usage: ampbench env\n\nPrints the build and the machine as JSON, exactly what a result "
              "document records of them.");
         return AB_OK;

@@ -122,7 +122,7 @@ static const char *option_value(const char *name, int argc, char **argv, int *i)
 static ab_status parse(int argc, char **argv, request *r) {
     for (int i = 1; i < argc; i++) {
         const char *value = NULL;
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+        if (ab_is_help(argv[i]))
             r->help = true;
         else if (strcmp(argv[i], "--every-level") == 0)
             r->every_level = true;

@@ -117,7 +117,7 @@ static ab_status take_option(request *r, int argc, char **argv, int *i) {
 
 static ab_status parse_words(int argc, char **argv, request *r) {
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+        if (ab_is_help(argv[i]))
             r->help = true;
         else if (argv[i][0] == '-')
             AB_TRY(take_option(r, argc, argv, &i));

@@ -94,7 +94,7 @@ static ab_status list_one(const char *word) {
 }
 
 ab_status ab_cmd_list(int argc, char **argv) {
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+    if (argc > 1 && ab_is_help(argv[1])) {
         puts("usage: ampbench list [nets|data|levels|ops|formats|scalers|optimizers|probes]...");
         return AB_OK;
     }

@@ -83,7 +83,7 @@ static ab_status print_all(const ab_run_config *config, bool verbose) {
 
 static bool asks_for_help(int argc, char **argv) {
     for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
+        if (ab_is_help(argv[i])) return true;
     return false;
 }
 

@@ -140,7 +140,7 @@ ab_status ab_cmd_report(int argc, char **argv) {
     const ab_report *format;
     int color = 0;
     for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+        if (ab_is_help(argv[i])) {
             print_help();
             return AB_OK;
         }

@@ -6,7 +6,7 @@
 
 ab_status ab_cmd_run(int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--help") != 0 && strcmp(argv[i], "-h") != 0) continue;
+        if (!ab_is_help(argv[i])) continue;
         puts("usage: ampbench [run] [OPTION]...\n\n"
              "Trains one network from the same bits on the same batches under several precision levels and "
              "loss scales and\n"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OBSERVE_BLOCK = 1 << 14, UNSCALE_BLOCK = 1 << 14 };
+enum { OBSERVE_BLOCK = 1 << 16, WIDEN_BLOCK = 1 << 12, UNSCALE_BLOCK = 1 << 14 };
 
 /* ---- showing --------------------------------------------------------------------------------------------- */
 
@@ -18,15 +18,26 @@ typedef struct observe_job {
     int id;
 } observe_job;
 
+/* Half values are widened piece by piece. */
+static void observe_half(const observe_job *job, int64_t first, int64_t end, int lane) {
+    float values[WIDEN_BLOCK];
+    for (int64_t n; first < end; first += n) {
+        const char *data = (const char *)job->tensor->data + ab_format_bytes(job->tensor->format, first);
+        n = end - first < WIDEN_BLOCK ? end - first : WIDEN_BLOCK;
+        ab_widen(values, data, job->tensor->format, n);
+        job->observer->see(job->observer, job->id, lane, values, n);
+    }
+}
+
 static void observe_block(void *argument, int64_t block, int lane) {
     const observe_job *job = argument;
-    float values[OBSERVE_BLOCK];
-    int64_t first = block * OBSERVE_BLOCK, left = ab_tensor_count(job->tensor) - first;
-    int64_t n = left < OBSERVE_BLOCK ? left : OBSERVE_BLOCK;
-    const char *data = (const char *)job->tensor->data + ab_format_bytes(job->tensor->format, first);
-    bool fp32 = job->tensor->format == &ab_format_fp32;
-    if (!fp32) ab_widen(values, data, job->tensor->format, n);
-    job->observer->see(job->observer, job->id, lane, fp32 ? (const float *)(const void *)data : values, n);
+    int64_t first = block * OBSERVE_BLOCK, count = ab_tensor_count(job->tensor);
+    int64_t end = count - first < OBSERVE_BLOCK ? count : first + OBSERVE_BLOCK;
+    if (job->tensor->format == &ab_format_fp32)
+        job->observer->see(job->observer, job->id, lane, (const float *)job->tensor->data + first,
+                           end - first);
+    else
+        observe_half(job, first, end, lane);
 }
 
 /* Shows a stored tensor under a number. */

@@ -1,4 +1,4 @@
-/* Slices of the batch; see sliced.h. */
+/* Slices of the batch or of the outputs; see sliced.h. */
 #include "kernels/sliced.h"
 
 #include "kernels/blocks.h"
@@ -18,8 +18,10 @@ typedef struct sliced {
     int slices;
     int64_t weights;                      /* elements */
     size_t src_step, dout_step, dst_step; /* bytes from one slice to the next */
-    size_t scratch_step, scratch_bytes;   /* of a slice: with and without its weight gradient */
-    bool by_outputs; /* slices of the weight gradient instead of the batch: nothing to add up */
+    size_t scratch_step, scratch_bytes;   /* of a slice: with and without what it keeps behind it */
+    bool
+        by_outputs; /* weight gradient of a matrix product: slices of its rows, the outputs, not of the batch */
+    int64_t rows;   /* by outputs: of dout */
     ab_pass *slice[MAX_SLICES];
 } sliced;
 
@@ -51,9 +53,18 @@ typedef struct slice_job {
     ab_status status[MAX_SLICES];
 } slice_job;
 
-/* Where slice i leaves its weight gradient. */
-static float *partial(const sliced *s, const ab_pass_args *args, int64_t i) {
-    return (float *)(void *)((char *)args->scratch + (size_t)i * s->scratch_step + s->scratch_bytes);
+/* Behind the scratch of slice i: its weight gradient or, by outputs, its columns of dout. */
+static void *kept(const sliced *s, const ab_pass_args *args, int64_t i) {
+    return (char *)args->scratch + (size_t)i * s->scratch_step + s->scratch_bytes;
+}
+
+/* dout's columns of slice i, contiguous. */
+static const void *columns_of(const sliced *s, const ab_pass_args *args, int64_t i) {
+    char *to = kept(s, args, i);
+    const char *from = (const char *)args->dout + (size_t)i * s->dout_step;
+    for (int64_t row = 0; row < s->rows; row++, from += (size_t)s->slices * s->dout_step, to += s->dout_step)
+        memcpy(to, from, s->dout_step);
+    return kept(s, args, i);
 }
 
 static void run_slice(void *argument, int64_t i, int lane) {
@@ -63,11 +74,13 @@ static void run_slice(void *argument, int64_t i, int lane) {
     size_t n = (size_t)i;
     (void)lane;
     args.src = (const char *)args.src + n * s->src_step;
-    if (args.dout) args.dout = (const char *)args.dout + n * s->dout_step;
-    if (s->kind == AB_PASS_BACKWARD_WEIGHTS && !s->by_outputs)
-        args.dst = partial(s, job->args, i);
-    else
-        args.dst = (float *)(void *)((char *)args.dst + n * s->dst_step);
+    args.dst = (float *)(void *)((char *)args.dst + n * s->dst_step);
+    if (s->by_outputs) {
+        args.dout = columns_of(s, job->args, i);
+    } else if (s->kind == AB_PASS_BACKWARD_WEIGHTS) {
+        args.dout = (const char *)args.dout + n * s->dout_step;
+        args.dst = kept(s, job->args, i);
+    }
     args.scratch = (char *)args.scratch + n * s->scratch_step;
     job->status[i] = s->slice[i]->run(s->slice[i], &args);
 }
@@ -77,7 +90,7 @@ static void sum_block(void *argument, int64_t block, int lane) {
     const sliced *s = job->s;
     (void)lane;
     int64_t first = block * SUM_BLOCK, n = ab_min64(SUM_BLOCK, s->weights - first);
-    ab_vec_ops_get()->sum_parts(job->args->dst + first, partial(s, job->args, 0) + first,
+    ab_vec_ops_get()->sum_parts(job->args->dst + first, (const float *)kept(s, job->args, 0) + first,
                                 (int64_t)(s->scratch_step / sizeof(float)), s->slices, n);
 }
 
@@ -101,23 +114,45 @@ static void measure(sliced *s, const ab_pass_spec *spec) {
     size_t out = (size_t)(conv->batch * w->out[0] * w->out[1] * conv->out_channels);
     size_t operand = ab_format_bytes(spec->operands, 1);
     bool data = spec->kind == AB_PASS_BACKWARD_DATA, weights = spec->kind == AB_PASS_BACKWARD_WEIGHTS;
-    bool parts = weights && !s->by_outputs;
     s->weights = conv->out_channels * (w->channels / conv->groups) * w->kernel[0] * w->kernel[1];
-    s->src_step = s->by_outputs ? 0 : (data ? out : in) * operand;
-    s->dout_step = (s->by_outputs ? (size_t)conv->out_channels : out) * operand;
-    s->dst_step = (s->by_outputs ? (size_t)s->weights : data ? in : out) * sizeof(float);
+    s->rows = conv->batch;
+    s->src_step = (data ? out : in) * operand;
+    s->dout_step = out * operand;
+    s->dst_step = (weights ? 0 : data ? in : out) * sizeof(float);
+    size_t keep = weights ? ab_floats_bytes(s->weights) : 0;
+    if (s->by_outputs) {
+        s->src_step = 0;
+        s->dout_step = (size_t)conv->out_channels * operand;
+        s->dst_step = (size_t)s->weights * sizeof(float);
+        keep = ab_aligned(out * operand);
+    }
     s->scratch_bytes = ab_aligned(s->slice[0]->scratch_bytes);
-    s->scratch_step = s->scratch_bytes + (parts ? ab_floats_bytes(s->weights) : 0);
-    s->base.packed_bytes = s->slice[0]->packed_bytes;
+    s->scratch_step = s->scratch_bytes + keep;
+}
+
+/* What the slices have in common with the whole. */
+static void inherit(sliced *s) {
+    const ab_pass *one = s->slice[0];
+    s->base.packed_bytes = one->packed_bytes;
     s->base.scratch_bytes = s->scratch_step * (size_t)s->slices;
-    s->base.pack = s->slice[0]->pack ? pack : NULL;
-    memcpy(s->base.text, s->slice[0]->text, sizeof s->base.text);
+    s->base.pack = one->pack ? pack : NULL;
+    memcpy(s->base.text, one->text, sizeof s->base.text);
+}
+
+/* The spec of one of `slices`. */
+static ab_pass_spec part_of(const ab_pass_spec *spec, int slices, bool by_outputs) {
+    ab_pass_spec one = *spec;
+    if (by_outputs)
+        one.conv.out_channels /= slices;
+    else
+        one.conv.batch /= slices;
+    return one;
 }
 
 ab_status ab_sliced_pass(ab_pass_maker maker, const ab_pass_spec *spec, ab_pass **pass) {
     bool by_outputs = spec->kind == AB_PASS_BACKWARD_WEIGHTS && maker == ab_dnnl_matmul_pass;
-    int slices = slices_of(&spec->conv, by_outputs ? spec->conv.out_channels : spec->conv.batch);
-    if (slices == 1) return maker(spec, pass);
+    int slices = slices_of(&spec->conv, by_outputs ? spec->conv.out_channels : spec->conv.batch), made = 0;
+    if (slices <= 1) return maker(spec, pass);
     sliced *s = calloc(1, sizeof *s);
     if (!s) return ab_fail(AB_NO_MEMORY, "cannot allocate a sliced product");
     s->base.run = run;
@@ -125,23 +160,18 @@ ab_status ab_sliced_pass(ab_pass_maker maker, const ab_pass_spec *spec, ab_pass 
     s->kind = spec->kind;
     s->slices = slices;
     s->by_outputs = by_outputs;
-    ab_pass_spec one = *spec;
-    if (by_outputs) {
-        one.conv.out_channels /= slices;
-    } else {
-        one.conv.batch /= slices;
-    }
+    ab_pass_spec one = part_of(spec, slices, by_outputs);
     ab_status status = AB_OK;
-    int made = 0;
     for (; made < slices && status == AB_OK; made++) {
         status = maker(&one, &s->slice[made]);
         if (!s->slice[made]) break;
     }
-    if (made == slices) {
-        measure(s, &one);
-        *pass = &s->base;
-        return AB_OK;
+    if (made < slices || status != AB_OK) {
+        destroy(&s->base);
+        return status;
     }
-    destroy(&s->base);
-    return status;
+    measure(s, &one);
+    inherit(s);
+    *pass = &s->base;
+    return AB_OK;
 }

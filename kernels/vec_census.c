@@ -134,12 +134,13 @@ static int32_t outside(int32_t magnitude) {
 
 enum {
     CHUNK = VEC_BYTES, /* values */
-    TILE_CHUNKS = 16,
-    TILE = TILE_CHUNKS * CHUNK,
+    TILE = 1024,       /* values packed at a time */
     TILES = AB_CENSUS_BLOCK / TILE,
-    TILE_LEVELS = 4,                             /* of adders within a tile, weights 1, 2, 4, 8 */
-    LEVELS = TILE_LEVELS + (TILES == 4 ? 2 : 3), /* TILES = 2 to the power of what is added */
-    GROUPS = 7,                                  /* at most, of 8 exponents */
+    UNIT = 16 * CHUNK, /* values whose bit planes are added in registers */
+    UNITS = TILE / UNIT,
+    UNIT_LEVELS = 4,                                     /* of adders there, weights 1, 2, 4, 8 */
+    LEVELS = UNIT_LEVELS + (TILES * UNITS == 4 ? 2 : 3), /* 2^LEVELS chunks are a block */
+    GROUPS = 7,                                          /* at most, of 8 exponents */
     OUTSIDE = 61, /* index of exponents outside the window, at most: 8 * GROUPS <= OUTSIDE */
     ZERO = 62,
     SINGLE = 63,                             /* to be counted one by one */
@@ -175,7 +176,7 @@ typedef struct summary {
 
 typedef struct state {
     planes tree[GROUPS][LEVELS];
-    planes sixteens[GROUPS][TILES];
+    planes sixteens[GROUPS][TILES * UNITS];
     ab_census *census;
     int64_t values, counted; /* of blocks so far; counted: all but zeros */
     int base, groups;        /* the window: exponent fields base .. base + 8 * groups - 1 */
@@ -302,25 +303,25 @@ static AB_FORCE_INLINE planes add_planes(planes *sum, const planes *a, const pla
 typedef struct listing {
     uint16_t *place;
     int length;
-    int tile;  /* place of the first value of the tile */
+    int first; /* place of the first value of the unit */
     int limit; /* smallest index outside the window */
 } listing;
 
-/* Three places are stored always, which is cheaper than a branch nobody can predict: few chunks have more. */
+/* A few places are stored always, which is cheaper than a branch nobody can predict: one chunk in thirty has more. */
 static AB_FORCE_INLINE void list_outside(listing *list, bytes index, int first) {
+    enum { ALWAYS = VEC_BYTES == 64 ? 3 : 2 };
     bytes place = bytes_and(index, bytes_set8(0x3f));
     uint64_t mask =
         bytes_mask_at_least(place, bytes_set8(list->limit)) & ~bytes_mask_equal(place, bytes_set8(ZERO));
     uint16_t *to = list->place + list->length;
     int n = (int)_mm_popcnt_u64(mask);
-    for (int i = 0; i < 3; i++, mask &= mask - 1)
-        to[i] = (uint16_t)(list->tile + first + (int)_tzcnt_u64(mask));
-    for (int i = 3; i < n; i++, mask &= mask - 1)
-        to[i] = (uint16_t)(list->tile + first + (int)_tzcnt_u64(mask));
+    first += list->first;
+    for (int i = 0; i < ALWAYS; i++, mask &= mask - 1) to[i] = (uint16_t)(first + (int)_tzcnt_u64(mask));
+    for (int i = ALWAYS; i < n; i++, mask &= mask - 1) to[i] = (uint16_t)(first + (int)_tzcnt_u64(mask));
     list->length += n;
 }
 
-/* The adders of a tile, with the levels in registers. add_2 takes two chunks and returns what goes to weight 2, and so on;
+/* The adders of a unit, with the levels in registers. add_2 takes two chunks and returns what goes to weight 2, and so on;
  * `list` may be NULL. */
 typedef struct adder {
     planes ones, twos, fours, eights;
@@ -348,7 +349,7 @@ static AB_FORCE_INLINE planes add_8(adder *t, const uint8_t *index, int first) {
     return add_planes(&t->fours, &a, &b);
 }
 
-/* Adds a tile to the levels of weight 1 to 8; returns what goes to weight 16. */
+/* Adds a unit to the levels of weight 1 to 8; returns what goes to weight 16. */
 static AB_FORCE_INLINE planes add_16(planes tree[LEVELS], const uint8_t *index, int start, listing *list) {
     adder t = {tree[0], tree[1], tree[2], tree[3], one_hot_from(start), list};
     planes a = add_8(&t, index, 0), b = add_8(&t, index, 8 * CHUNK);
@@ -360,12 +361,12 @@ static AB_FORCE_INLINE planes add_16(planes tree[LEVELS], const uint8_t *index, 
     return carry;
 }
 
-static AB_NOINLINE void add_tile_and_list(planes tree[LEVELS], planes *carry, const uint8_t *index,
+static AB_NOINLINE void add_unit_and_list(planes tree[LEVELS], planes *carry, const uint8_t *index,
                                           listing *list) {
     *carry = add_16(tree, index, 0, list);
 }
 
-static AB_NOINLINE void add_tile(planes tree[LEVELS], planes *carry, const uint8_t *index, int start) {
+static AB_NOINLINE void add_unit(planes tree[LEVELS], planes *carry, const uint8_t *index, int start) {
     *carry = add_16(tree, index, start, NULL);
 }
 
@@ -376,12 +377,12 @@ static void count_planes(uint64_t count[4][8], const planes *p, unsigned weight)
     bytes_count_bits(count[3], p->both, weight);
 }
 
-/* Adds a block's tiles from weight 16 upwards and counts what leaves the top. */
+/* Adds a block's units from weight 16 upwards and counts what leaves the top. */
 static AB_NOINLINE void add_sixteens(state *s, int group) {
     planes *tree = s->tree[group];
     planes *part = s->sixteens[group];
-    int level = TILE_LEVELS;
-    for (int n = TILES; n > 1; n /= 2, level++)
+    int level = UNIT_LEVELS;
+    for (int n = TILES * UNITS; n > 1; n /= 2, level++)
         for (int i = 0; i < n / 2; i++) part[i] = add_planes(&tree[level], &part[2 * i], &part[2 * i + 1]);
     count_planes(s->count[group], &part[0], 1U << level);
 }
@@ -532,6 +533,12 @@ static void renew_window(state *s, const float *x, int listed) {
     s->age = 0;
 }
 
+/* Adds a unit's values to all groups; lists those outside. */
+static void add_everywhere(state *s, int unit, const uint8_t *index, listing *list) {
+    add_unit_and_list(s->tree[0], &s->sixteens[0][unit], index, list);
+    for (int g = 1; g < s->groups; g++) add_unit(s->tree[g], &s->sixteens[g][unit], index, 8 * g);
+}
+
 static void block(void *memory, const float *x) {
     state *s = memory;
     int64_t subnormal = s->census->subnormal;
@@ -539,10 +546,11 @@ static void block(void *memory, const float *x) {
     if (s->groups == 0) choose_window(s, x);
     listing list = {s->list, 0, 0, 8 * s->groups};
     for (int t = 0; t < TILES; t++) {
-        list.tile = t * TILE;
         pack_tile(s, &found, x + t * TILE);
-        add_tile_and_list(s->tree[0], &s->sixteens[0][t], s->index, &list);
-        for (int g = 1; g < s->groups; g++) add_tile(s->tree[g], &s->sixteens[g][t], s->index, 8 * g);
+        for (int u = 0; u < UNITS; u++) {
+            list.first = t * TILE + u * UNIT;
+            add_everywhere(s, t * UNITS + u, s->index + u * UNIT, &list);
+        }
     }
     for (int g = 0; g < s->groups; g++) add_sixteens(s, g);
     count_listed(s, x, list.length);

@@ -9,7 +9,7 @@
 
 AB_BEGIN_DECLS
 
-enum { AB_CENSUS_STATE = 64 * 1024 }; /* bytes of the largest level's state */
+enum { AB_CENSUS_STATE = 40 * 1024 }; /* bytes of the largest level's state */
 
 typedef struct ab_vec_census {
     /* begin; block for every AB_CENSUS_BLOCK values; end. Between begin and end only the state knows part of the counts.

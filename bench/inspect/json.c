@@ -123,8 +123,10 @@ static void put_summary(FILE *out, const ab_inspect_result *result) {
             fprintf(out, ",\"k\":%d", advice->k);
         else
             fputs(",\"k\":null", out);
-        put_deciding(out, result, "k_lo_decided_by", advice->every.k_lo > goal->k_min ? advice->low_tensor : -1);
-        put_deciding(out, result, "k_hi_decided_by", advice->every.k_hi < goal->k_max ? advice->high_tensor : -1);
+        put_deciding(out, result, "k_lo_decided_by",
+                     advice->every.k_lo > goal->k_min ? advice->low_tensor : -1);
+        put_deciding(out, result, "k_hi_decided_by",
+                     advice->every.k_hi < goal->k_max ? advice->high_tensor : -1);
         fputs(",\"pooled\":", out);
         put_advice(out, &advice->pooled);
         fprintf(out, "},\"max_flushed_share\":%.9g,\"max_overflowed\":0}", goal->flushed_share);

@@ -69,13 +69,20 @@ static ab_status check_patterns(const ab_inspect_request *request, const ab_insp
 /* ---- the selection --------------------------------------------------------------------------------------- */
 
 static ab_status open_files(const ab_inspect_request *request, ab_inspect_selection *s) {
-    s->file = malloc((size_t)(request->files > 0 ? request->files : 1) * sizeof *s->file);
+    if (request->files < 1) {
+        ab_fail(AB_USAGE, "inspect: expected a file");
+        return AB_USAGE;
+    }
+    s->file = calloc((size_t)request->files, sizeof *s->file);
     if (!s->file) {
         ab_fail(AB_NO_MEMORY, "out of memory for %d files", request->files);
         return AB_NO_MEMORY;
     }
-    for (; s->files < request->files; s->files++)
-        AB_TRY(ab_tensorfile_open(request->file[s->files], &s->file[s->files]));
+    for (int i = 0; i < request->files; i++) {
+        ab_tensorfile *file = NULL;
+        AB_TRY(ab_tensorfile_open(request->file[i], &file));
+        s->file[s->files++] = file;
+    }
     return AB_OK;
 }
 

@@ -90,6 +90,14 @@ static const char *range_text(const ab_scale_range *a, char text[NUMBER]) {
     return text;
 }
 
+/* "2^12"; "-" where there is no scale, or nothing that would speak for one more than for another. */
+static const char *best_text(const ab_scale_advice *advice, char text[NUMBER]) {
+    bool decided = advice->feasible && !advice->every.vacuous && advice->every.k_hi < AB_INSPECT_MAX;
+    if (!decided) return strcpy(text, "-");
+    snprintf(text, NUMBER, "2^%d", advice->k);
+    return text;
+}
+
 /* Which tensors set the ends of the range, or why there is none. */
 static void print_deciding(FILE *out, const ab_inspect_result *result, const ab_scale_advice *advice,
                            int pad) {
@@ -114,14 +122,15 @@ static void print_advice(FILE *out, const ab_inspect_result *result) {
     fprintf(
         out,
         "\nLoss scales 2^k with at most %g %% of the non-zero values flushed to zero and none overflowing\n\n"
-        "  %-10s %-18s %-18s  %s\n",
-        100 * result->request->goal.flushed_share, "format", "for every tensor", "for all pooled",
-        "decided by");
+        "  %-10s %-12s %-16s  %-16s  %s\n",
+        100 * result->request->goal.flushed_share, "format", "recommended", "for every tensor",
+        "for all pooled", "decided by");
     for (int f = 0; f < result->request->formats; f++) {
-        char every[NUMBER], pooled[NUMBER];
-        fprintf(out, "  %-10s %-18s %s", result->request->format[f]->name,
-                range_text(&result->advice[f].every, every), range_text(&result->advice[f].pooled, pooled));
-        print_deciding(out, result, &result->advice[f], 18 - (int)strlen(pooled));
+        char best[NUMBER], every[NUMBER], pooled[NUMBER];
+        fprintf(out, "  %-10s %-12s %-16s  %s", result->request->format[f]->name,
+                best_text(&result->advice[f], best), range_text(&result->advice[f].every, every),
+                range_text(&result->advice[f].pooled, pooled));
+        print_deciding(out, result, &result->advice[f], 16 - (int)strlen(pooled));
         fputc('\n', out);
     }
 }

@@ -3,6 +3,10 @@
 
 #include "bench/run/timer.h"
 
+#include <math.h>
+
+static const double planned = 0.8; /* of the budget */
+
 static void keep(ab_recent *recent, int64_t value) {
     recent->value[recent->next] = value;
     recent->next = (recent->next + 1) % AB_GOVERNOR_RECENT;
@@ -29,7 +33,7 @@ bool ab_governor_due(const ab_governor *governor) {
     if (governor->budget <= 0 || governor->probed == 0) return true;
     if (governor->usual.count == 0) return false; /* nothing to compare with yet */
     double after = (double)(governor->probed + 1) * median(&governor->cost);
-    return after <= governor->budget * (work_ns(governor) + median(&governor->usual));
+    return after <= planned * governor->budget * (work_ns(governor) + median(&governor->usual));
 }
 
 void ab_governor_note(ab_governor *governor, bool probed, int64_t time_ns, int64_t probes_ns) {
@@ -50,5 +54,5 @@ int64_t ab_governor_cost_ns(const ab_governor *governor) {
 
 double ab_governor_cost_share(const ab_governor *governor) {
     double work = work_ns(governor);
-    return work > 0 ? (double)ab_governor_cost_ns(governor) / work : 0;
+    return work > 0 ? (double)ab_governor_cost_ns(governor) / work : (double)NAN;
 }

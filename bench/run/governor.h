@@ -1,6 +1,7 @@
 /* How often to probe: either every n-th step, or as often as a budget allows. A budget is the most that probing may add to the
  * time of a run. The governor measures what probed steps cost beyond the others and lets the next one happen only when all
- * of them together stay within the budget; the first step is always probed. Pure arithmetic on times it is told. */
+ * of them together stay within four fifths of the budget; the rest is for what it cannot see, caches left cold. The first
+ * step is always probed. Pure arithmetic on times it is told. */
 #ifndef AB_BENCH_RUN_GOVERNOR_H
 #define AB_BENCH_RUN_GOVERNOR_H
 
@@ -35,7 +36,7 @@ bool ab_governor_due(const ab_governor *governor);
 /* Tells of a step: how long it took in all and, if probed, how long probes are known to have run. */
 void ab_governor_note(ab_governor *governor, bool probed, int64_t time_ns, int64_t probes_ns);
 
-/* What probing has added so far, in ns, and as a share of the run without it (0 while nothing is known). */
+/* What probing has added so far, in ns, and as a share of the run without it (NAN while no step went unprobed). */
 int64_t ab_governor_cost_ns(const ab_governor *governor);
 double ab_governor_cost_share(const ab_governor *governor);
 

@@ -1,0 +1,124 @@
+/* The governor on made-up clocks: probing stays within its budget, whatever it costs. */
+#include "bench/run/governor.h"
+
+#include "kernels/core/rng.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { STEP_NS = 1000000 };
+
+typedef struct world {
+    double noise;      /* of step times, relative */
+    int64_t probe_ns;  /* what probes take */
+    int64_t unseen_ns; /* what a probed step takes besides */
+    int64_t hiccup_ns; /* now and then, on any step */
+    int64_t drift_at;  /* from this step on probes cost ten times as much */
+} world;
+
+typedef struct outcome {
+    int64_t probed;
+    double share, told; /* of the time without probes; what the governor says */
+} outcome;
+
+static outcome run(const world *w, double budget, int64_t every, int64_t steps) {
+    ab_governor governor;
+    double work = 0, probing = 0;
+    ab_governor_start(&governor, budget, every);
+    for (int64_t k = 0; k < steps; k++) {
+        bool probed = ab_governor_due(&governor);
+        double noise = w->noise * fabs((double)ab_rng_normal(1, AB_RNG_SAMPLE, 0, (uint64_t)k));
+        int64_t time = (int64_t)(STEP_NS * (1 + noise)) + (k % 97 == 40 ? w->hiccup_ns : 0);
+        int64_t inside = w->drift_at > 0 && k >= w->drift_at ? 10 * w->probe_ns : w->probe_ns;
+        work += (double)time;
+        if (probed) probing += (double)(inside + w->unseen_ns);
+        ab_governor_note(&governor, probed, time + (probed ? inside + w->unseen_ns : 0), inside);
+    }
+    return (outcome){governor.probed, probing / work, ab_governor_cost_share(&governor)};
+}
+
+static void a_fixed_interval_is_kept_at_any_cost(void **state) {
+    (void)state;
+    const world dear = {.probe_ns = 50 * STEP_NS};
+    assert_int_equal(run(&dear, 0, 1, 100).probed, 100);
+    assert_int_equal(run(&dear, 0, 10, 100).probed, 10);
+    assert_int_equal(run(&dear, 0, 7, 100).probed, 15); /* 0, 7, ..., 98 */
+}
+
+static void cheap_probes_run_at_the_finest_interval(void **state) {
+    (void)state;
+    const world cheap = {.probe_ns = STEP_NS / 10};
+    outcome found = run(&cheap, 0.03, 10, 1000);
+    assert_true(found.probed >= 95); /* the first few have to wait until they are paid for */
+    assert_true(found.share <= 0.011);
+}
+
+static void dear_probes_stay_within_the_budget(void **state) {
+    (void)state;
+    static const int64_t costs[] = {STEP_NS / 2, STEP_NS, 3 * STEP_NS, 20 * STEP_NS};
+    static const double budgets[] = {0.01, 0.03, 0.2};
+    for (size_t c = 0; c < AB_COUNT_OF(costs); c++)
+        for (size_t b = 0; b < AB_COUNT_OF(budgets); b++) {
+            const world w = {.probe_ns = costs[c], .noise = 0.05};
+            outcome found = run(&w, budgets[b], 10, 10000);
+            assert_true(found.share <= budgets[b]);
+            double wanted = 0.8 * budgets[b] * STEP_NS / (double)costs[c];
+            if (wanted > 0.1) wanted = 0.1;                           /* every tenth step at most */
+            assert_true((double)found.probed / 10000 > 0.9 * wanted); /* and the budget is used */
+            assert_true(fabs(found.told - found.share) < 0.2 * found.share);
+        }
+}
+
+static void costs_outside_the_probes_count(void **state) {
+    (void)state;
+    const world w = {.probe_ns = STEP_NS / 100, .unseen_ns = STEP_NS};
+    assert_true(run(&w, 0.03, 10, 10000).share <= 0.03);
+}
+
+static void the_first_step_is_probed_even_in_a_short_run(void **state) {
+    (void)state;
+    const world dear = {.probe_ns = 10 * STEP_NS};
+    assert_int_equal(run(&dear, 0.03, 10, 20).probed, 1);
+}
+
+static void a_machine_that_stumbles_moves_nothing(void **state) {
+    (void)state;
+    const world steady = {.probe_ns = STEP_NS / 2},
+                stumbling = {.probe_ns = STEP_NS / 2, .hiccup_ns = 50 * STEP_NS};
+    int64_t a = run(&steady, 0.03, 10, 10000).probed, b = run(&stumbling, 0.03, 10, 10000).probed;
+    assert_true(llabs(a - b) <= a / 10);
+}
+
+static void probes_that_become_dear_are_run_less_often(void **state) {
+    (void)state;
+    const world w = {.probe_ns = STEP_NS / 4, .drift_at = 5000};
+    outcome found = run(&w, 0.03, 10, 20000);
+    assert_true(found.share <= 0.035);
+    assert_true(found.probed < 20000 / 10 / 2);
+}
+
+static void without_an_unprobed_step_the_share_is_unknown(void **state) {
+    (void)state;
+    const world w = {.probe_ns = 1000};
+    assert_true(isnan(run(&w, 0, 1, 10).told));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_fixed_interval_is_kept_at_any_cost),
+        cmocka_unit_test(cheap_probes_run_at_the_finest_interval),
+        cmocka_unit_test(dear_probes_stay_within_the_budget),
+        cmocka_unit_test(costs_outside_the_probes_count),
+        cmocka_unit_test(the_first_step_is_probed_even_in_a_short_run),
+        cmocka_unit_test(a_machine_that_stumbles_moves_nothing),
+        cmocka_unit_test(probes_that_become_dear_are_run_less_often),
+        cmocka_unit_test(without_an_unprobed_step_the_share_is_unknown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

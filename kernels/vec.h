@@ -30,9 +30,6 @@ static inline vec vec_div(vec a, vec b) { return _mm256_div_ps(a, b); }
 static inline vec_mask vec_replaces(vec v, vec m) {
     return (__mmask8)(_mm256_cmp_ps_mask(v, m, _CMP_GT_OQ) | _mm256_cmp_ps_mask(v, v, _CMP_UNORD_Q));
 }
-/* The same for data without NaN, and the maximum itself; of equal values m stays. */
-static inline vec_mask vec_greater(vec v, vec m) { return _mm256_cmp_ps_mask(v, m, _CMP_GT_OQ); }
-static inline vec vec_max(vec v, vec m) { return _mm256_max_ps(v, m); }
 static inline vec_mask vec_equal(vec a, vec b) { return _mm256_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
 static inline vec vec_select(vec_mask mask, vec yes, vec no) { return _mm256_mask_blend_ps(mask, no, yes); }
 
@@ -68,8 +65,6 @@ static inline vec vec_div(vec a, vec b) { return _mm256_div_ps(a, b); }
 static inline vec_mask vec_replaces(vec v, vec m) {
     return _mm256_or_ps(_mm256_cmp_ps(v, m, _CMP_GT_OQ), _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
 }
-static inline vec_mask vec_greater(vec v, vec m) { return _mm256_cmp_ps(v, m, _CMP_GT_OQ); }
-static inline vec vec_max(vec v, vec m) { return _mm256_max_ps(v, m); }
 static inline vec_mask vec_equal(vec a, vec b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
 static inline vec vec_select(vec_mask mask, vec yes, vec no) { return _mm256_blendv_ps(no, yes, mask); }
 
@@ -112,15 +107,6 @@ static inline vec_mask vec_replaces(vec v, vec m) {
     vec_mask mask;
     for (int i = 0; i < VEC_LANES; i++) mask.lane[i] = v.lane[i] > m.lane[i] || isnan(v.lane[i]);
     return mask;
-}
-static inline vec_mask vec_greater(vec v, vec m) {
-    vec_mask mask;
-    for (int i = 0; i < VEC_LANES; i++) mask.lane[i] = v.lane[i] > m.lane[i];
-    return mask;
-}
-static inline vec vec_max(vec v, vec m) {
-    for (int i = 0; i < VEC_LANES; i++) m.lane[i] = v.lane[i] > m.lane[i] ? v.lane[i] : m.lane[i];
-    return m;
 }
 static inline vec_mask vec_equal(vec a, vec b) {
     vec_mask mask;

@@ -206,26 +206,17 @@ static void clear_image(const ab_window *w, float *din) {
     if (!covered) memset(din, 0, (size_t)(w->in[0] * w->in[1] * w->channels) * sizeof *din);
 }
 
-static bool any_nan(const float *x, int64_t n) {
-    int found = 0;
-#pragma omp simd reduction(| : found)
-    for (int64_t i = 0; i < n; i++) found |= x[i] != x[i];
-    return found != 0;
-}
-
-/* The comparison that handles NaN costs twice the plain one, so images are looked through first (`nan`). */
-static inline vec window_max(const float *in, const span *s, int64_t row, int64_t channels, int n,
-                             const bool nan) {
+static inline vec window_max(const float *in, const span *s, int64_t row, int64_t channels, int n) {
     vec best = vec_set(-INFINITY);
     for (int64_t y = s->y0; y < s->y1; y++)
         for (int64_t x = s->x0; x < s->x1; x++) {
             vec v = vec_load(in + y * row + x * channels, n);
-            best = nan ? vec_select(vec_replaces(v, best), v, best) : vec_max(v, best);
+            best = vec_select(vec_replaces(v, best), v, best);
         }
     return best;
 }
 
-static AB_FORCE_INLINE void max_pool_image(const ab_window *w, const float *in, float *out, const bool nan) {
+static void max_pool(const ab_window *w, const float *in, float *out) {
     int64_t channels = w->channels, row = w->in[1] * channels;
     for (int64_t oy = 0; oy < w->out[0]; oy++) {
         span s = rows_of(w, oy);
@@ -233,30 +224,22 @@ static AB_FORCE_INLINE void max_pool_image(const ab_window *w, const float *in, 
             columns_of(w, ox, &s);
             for (int64_t c = 0; c < channels; c += VEC_LANES) {
                 int n = lanes_left(channels - c);
-                vec_store(out + c, window_max(in + c, &s, row, channels, n, nan), n);
+                vec_store(out + c, window_max(in + c, &s, row, channels, n), n);
             }
         }
     }
 }
 
-static void max_pool(const ab_window *w, const float *in, float *out) {
-    if (any_nan(in, w->in[0] * w->in[1] * w->channels))
-        max_pool_image(w, in, out, true);
-    else
-        max_pool_image(w, in, out, false);
-}
-
 /* For each lane, which position of the window (counted row by row inside the image) torch's scan ends with. */
-static inline vec winners(const float *in, const span *s, int64_t row, int64_t channels, int n,
-                          const bool nan) {
-    vec best = vec_set(-INFINITY), winner = vec_set(0.0f), position = vec_set(0.0f);
+static inline vec winners(const float *in, const span *s, int64_t row, int64_t channels, int n) {
+    vec best = vec_set(-INFINITY), winner = vec_set(0.0f);
+    float position = 0.0f;
     for (int64_t y = s->y0; y < s->y1; y++)
-        for (int64_t x = s->x0; x < s->x1; x++) {
+        for (int64_t x = s->x0; x < s->x1; x++, position += 1.0f) {
             vec v = vec_load(in + y * row + x * channels, n);
-            vec_mask replaces = nan ? vec_replaces(v, best) : vec_greater(v, best);
-            best = nan ? vec_select(replaces, v, best) : vec_max(v, best);
-            winner = vec_select(replaces, position, winner);
-            position = vec_add(position, vec_set(1.0f));
+            vec_mask replaces = vec_replaces(v, best);
+            best = vec_select(replaces, v, best);
+            winner = vec_select(replaces, vec_set(position), winner);
         }
     return winner;
 }
@@ -264,39 +247,30 @@ static inline vec winners(const float *in, const span *s, int64_t row, int64_t c
 /* Gives the gradient to the winner; with `alone` no other window shares the pixels. */
 static inline void reward(float *din, const span *s, int64_t row, int64_t channels, vec winner, vec gradient,
                           bool alone, int n) {
-    vec position = vec_set(0.0f);
+    float position = 0.0f;
     for (int64_t y = s->y0; y < s->y1; y++)
-        for (int64_t x = s->x0; x < s->x1; x++) {
+        for (int64_t x = s->x0; x < s->x1; x++, position += 1.0f) {
             float *at = din + y * row + x * channels;
-            vec share = vec_select(vec_equal(winner, position), gradient, vec_set(0.0f));
+            vec share = vec_select(vec_equal(winner, vec_set(position)), gradient, vec_set(0.0f));
             vec_store(at, alone ? share : vec_add(vec_load(at, n), share), n);
-            position = vec_add(position, vec_set(1.0f));
         }
 }
 
-static AB_FORCE_INLINE void max_pool_gradient(const ab_window *w, const float *in, const float *dout,
-                                              float *din, const bool nan) {
+static void max_pool_backward(const ab_window *w, const float *in, const float *dout, float *din) {
     int64_t channels = w->channels, row = w->in[1] * channels;
     bool alone = disjoint(w);
+    clear_image(w, din);
     for (int64_t oy = 0; oy < w->out[0]; oy++) {
         span s = rows_of(w, oy);
         for (int64_t ox = 0; ox < w->out[1]; ox++, dout += channels) {
             columns_of(w, ox, &s);
             for (int64_t c = 0; c < channels; c += VEC_LANES) {
                 int n = lanes_left(channels - c);
-                vec winner = winners(in + c, &s, row, channels, n, nan);
+                vec winner = winners(in + c, &s, row, channels, n);
                 reward(din + c, &s, row, channels, winner, vec_load(dout + c, n), alone, n);
             }
         }
     }
-}
-
-static void max_pool_backward(const ab_window *w, const float *in, const float *dout, float *din) {
-    clear_image(w, din);
-    if (any_nan(in, w->in[0] * w->in[1] * w->channels))
-        max_pool_gradient(w, in, dout, din, true);
-    else
-        max_pool_gradient(w, in, dout, din, false);
 }
 
 static inline vec divisor(const ab_window *w, const span *s, bool count_pad) {

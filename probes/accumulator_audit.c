@@ -86,6 +86,7 @@ static geometry conv_geometry(const ab_op_run *run) {
     read_attr(run, "padding", 2, g.padding);
     read_attr(run, "dilation", 2, g.dilation);
     read_attr(run, "groups", 1, &g.groups);
+    if (g.groups < 1) g.groups = 1;
     return g;
 }
 
@@ -281,6 +282,7 @@ static bool reserve(accumulator_audit *a, int64_t operands) {
 
 static void audit_pass(accumulator_audit *a, const ab_op_run *run, const geometry *g, int kind) {
     pass what = pass_of(g, kind);
+    if (what.products < 1) return; /* nothing is summed */
     entry *to = entry_of(a, run, kind);
     if (!to || !reserve(a, what.products)) return; /* without memory nothing is audited */
     int64_t samples = ADDENDS_PER_STEP / what.products;

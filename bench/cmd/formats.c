@@ -109,26 +109,28 @@ static ab_status add_proof(request *r, const char *text) {
     return parse_proof(text, &r->proof[r->proofs++]);
 }
 
-/* The value of option `name` if argv[*i] is "name=VALUE" or "name" followed by VALUE; NULL if it is something
- * else. */
-static const char *option_value(const char *name, int argc, char **argv, int *i) {
+/* Whether argv[*i] is option `name`, as "name=VALUE" or followed by VALUE; then *value is the value, "" if it is missing. */
+static bool is_option(const char *name, int argc, char **argv, int *i, const char **value) {
+    const char *word = argv[*i];
     size_t length = strlen(name);
-    if (strncmp(argv[*i], name, length) != 0) return NULL;
-    if (argv[*i][length] == '=') return argv[*i] + length + 1;
-    if (argv[*i][length] != '\0') return NULL;
-    return *i + 1 < argc ? argv[++*i] : "";
+    if (strncmp(word, name, length) != 0 || (word[length] != '=' && word[length] != '\0')) return false;
+    if (word[length] == '=')
+        *value = word + length + 1;
+    else
+        *value = *i + 1 < argc ? argv[++*i] : "";
+    return true;
 }
 
 static ab_status parse(int argc, char **argv, request *r) {
     for (int i = 1; i < argc; i++) {
-        const char *value = NULL;
+        const char *value = "";
         if (ab_is_help(argv[i]))
             r->help = true;
         else if (strcmp(argv[i], "--every-level") == 0)
             r->every_level = true;
-        else if ((value = option_value("--prove", argc, argv, &i)) != NULL)
+        else if (is_option("--prove", argc, argv, &i, &value))
             AB_TRY(add_proof(r, value));
-        else if ((value = option_value("--json", argc, argv, &i)) != NULL)
+        else if (is_option("--json", argc, argv, &i, &value))
             r->json = value;
         else if (argv[i][0] == '-')
             return unknown_option(argv[i]);

@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "bench/train/cell.h"
 
+#include "bench/tensorfile/safetensors.h"
 #include "kernels/core/parallel.h"
 #include "kernels/core/rng.h"
 
@@ -233,6 +234,105 @@ static void the_number_of_threads_changes_no_bit(void **state) {
         assert_memory_equal(loss[0], loss[2], sizeof loss[0]);
     }
     ab_parallel_stop();
+    ab_net_free(net);
+}
+
+/* ---- initial weights ------------------------------------------------------------------------------------- */
+
+static void initial_weights_depend_on_seed_and_name_alone(void **state) {
+    (void)state;
+    ab_net *net = net_of(conv_ops);
+    ab_cell_config config = config_of(net, "O0", fp16, NULL);
+    float first[45], again[45], other[45], second[225];
+    ab_cell *cell = cell_of(&config);
+    config.batch = 3;
+    config.shuffled = true;
+    ab_cell *larger = cell_of(&config);
+    config.seed = 2;
+    ab_cell *seeded = cell_of(&config);
+    assert_int_equal(read_values(cell, "conv1.weight", first, 45), 45);
+    read_values(larger, "conv1.weight", again, 45);
+    read_values(seeded, "conv1.weight", other, 45);
+    read_values(cell, "conv2.weight", second, 225);
+    assert_memory_equal(first, again, sizeof first);
+    int same_as_seeded = 0, same_as_second = 0;
+    for (int i = 0; i < 45; i++) {
+        same_as_seeded += first[i] == other[i];
+        same_as_second += first[i] == second[i] || first[i] / second[i] == first[0] / second[0];
+        assert_true(fabsf(first[i]) <= 1.0f / 3.0f); /* torch: U(-1/sqrt(fan in), ...), 9 inputs */
+    }
+    assert_true(same_as_seeded < 3 && same_as_second < 3);
+    ab_cell_destroy(cell);
+    ab_cell_destroy(larger);
+    ab_cell_destroy(seeded);
+    ab_net_free(net);
+}
+
+/* ---- gradients ------------------------------------------------------------------------------------------- */
+
+/* Smooth, with a value that three ops read: what each of them says about it must be summed. */
+static const char smooth_ops[] =
+    "{\"name\": \"conv1\", \"op\": \"conv2d\", \"out_channels\": 3, \"kernel_size\": 3}, "
+    "{\"name\": \"bn1\", \"op\": \"batch_norm2d\"}, "
+    "{\"name\": \"conv2\", \"op\": \"conv2d\", \"out_channels\": 3, \"kernel_size\": 1}, "
+    "{\"name\": \"sum1\", \"op\": \"add\", \"in\": [\"conv2\", \"bn1\"]}, "
+    "{\"name\": \"sum2\", \"op\": \"add\", \"in\": [\"bn1\", \"sum1\"]}, "
+    "{\"name\": \"pool\", \"op\": \"avg_pool2d\", \"kernel_size\": 2}, "
+    "{\"name\": \"flat\", \"op\": \"flatten\"}, "
+    "{\"name\": \"fc\", \"op\": \"linear\", \"out_features\": 3}, {\"name\": \"loss\", \"op\": "
+    "\"cross_entropy\"}";
+
+/* Loss of the first batch with the weights of `cell`, element `at` of `name` moved by `by`. */
+static double loss_beside(const ab_cell *cell, ab_cell_config config, const char *name, int at, float by) {
+    enum { MOST_PARAMS = 16, MOST = 256 };
+    static float values[MOST_PARAMS][MOST];
+    static char names[MOST_PARAMS][AB_PLAN_NAME];
+    char path[] = "/tmp/ampbench_cell_XXXXXX";
+    ab_safetensor_item items[MOST_PARAMS];
+    const ab_plan *plan = ab_cell_plan(cell);
+    int fd = mkstemp(path);
+    assert_true(fd >= 0 && plan->params <= MOST_PARAMS);
+    close(fd);
+    for (int p = 0; p < plan->params; p++) {
+        const ab_plan_tensor *stored = &plan->tensor[plan->param[p].stored];
+        snprintf(names[p], sizeof names[p], "%s", stored->name);
+        read_values(cell, names[p], values[p], MOST);
+        if (strcmp(names[p], name) == 0) values[p][at] += by;
+        items[p] = (ab_safetensor_item){names[p], stored->shape, values[p]};
+    }
+    assert_int_equal(ab_safetensors_write(path, items, plan->params, NULL), AB_OK);
+    config.init_file = path;
+    ab_cell *moved = cell_of(&config);
+    double loss = (double)step(moved, NULL).loss;
+    ab_cell_destroy(moved);
+    unlink(path);
+    return loss;
+}
+
+/* Central differences of the loss over the whole network: the wiring of the backward pass, not only its ops. */
+static void gradients_are_the_slopes_of_the_loss(void **state) {
+    (void)state;
+    static const char *const names[] = {"conv1.weight", "conv1.weight", "bn1.weight", "bn1.bias",
+                                        "conv2.weight", "conv2.bias",   "fc.weight",  "fc.bias"};
+    static const int places[] = {4, 17, 1, 2, 5, 0, 40, 1};
+    const float by = 0.005f;
+    ab_net *net = net_of(smooth_ops);
+    ab_cell_config config = config_of(net, "O0", fp16, NULL);
+    ab_cell *start = cell_of(&config), *cell = cell_of(&config);
+    step(cell, NULL);
+    for (size_t i = 0; i < AB_COUNT_OF(names); i++) {
+        char grad_name[64];
+        float grad[256];
+        snprintf(grad_name, sizeof grad_name, "%s.grad", names[i]);
+        read_values(cell, grad_name, grad, 256);
+        double up = loss_beside(start, config, names[i], places[i], by);
+        double down = loss_beside(start, config, names[i], places[i], -by);
+        double slope = (up - down) / (2 * (double)by), found = (double)grad[places[i]];
+        if (fabs(slope - found) > 2e-3 * fabs(slope) + 5e-5)
+            fail_msg("%s[%d]: gradient %g, slope %g", names[i], places[i], found, slope);
+    }
+    ab_cell_destroy(start);
+    ab_cell_destroy(cell);
     ab_net_free(net);
 }
 
@@ -742,6 +842,8 @@ int main(void) {
         cmocka_unit_test(same_seed_same_bits_and_another_seed_others),
         cmocka_unit_test(probing_changes_no_bit),
         cmocka_unit_test(the_number_of_threads_changes_no_bit),
+        cmocka_unit_test(initial_weights_depend_on_seed_and_name_alone),
+        cmocka_unit_test(gradients_are_the_slopes_of_the_loss),
         cmocka_unit_test(every_level_overfits_one_batch),
         cmocka_unit_test(every_optimizer_overfits),
         cmocka_unit_test(a_skipped_step_changes_nothing_but_the_scale),

@@ -1,17 +1,19 @@
-/* Where the census counts one value: the scalar definition that every kernel, on any device, must reproduce.
+/* Where the census counts one value: the scalar definition that every kernel, on any device, must
+ * reproduce.
  *
- * Mantissa classes. With p bits of precision (hidden bit included), a value 1.m * 2^e whose scaled exponent meets one of a
- * format's limits is decided by its mantissa m (IEEE 754 round to nearest, ties to even):
+ * Mantissa classes. With p bits of precision (hidden bit included), a value 1.m * 2^e whose scaled
+ * exponent meets one of a format's limits is decided by its mantissa m (IEEE 754 round to nearest, ties to
+ * even):
  *   flushed to zero   at half the smallest subnormal:  m = 0 (the tie)
  *   becomes normal    one octave below the smallest normal:  1.m >= 2 - 2^(1-p)
  *   overflows         in the top octave:  1.m >= 2 - 2^-p, but e4m3 (448 is followed by nan):  1.m > 1.8125
- * The product value * 2^k is itself rounded to fp32. That matters where it is an fp32 subnormal, which only the limits of
- * formats with 8 exponent bits reach: bf16 then flushes m <= 2^-16 and tf32 m <= 2^-13 (both are rounded to the tie first),
- * and their carry points move down by 2^-23.
+ * The product value * 2^k is itself rounded to fp32. That matters where it is an fp32 subnormal, which
+ * only the limits of formats with 8 exponent bits reach: bf16 then flushes m <= 2^-16 and tf32 m <= 2^-13
+ * (both are rounded to the tie first), and their carry points move down by 2^-23.
  *
- * The limits of formats with 8 exponent bits lie at scaled exponents of at most -127 or of at least 127, so a scale
- * between 2^-60 and 2^60 brings them to unscaled exponents outside -66 .. 66 only. Inside, where nearly all values are,
- * the classes of fp16, e4m3 and e5m2 are enough. */
+ * The limits of formats with 8 exponent bits lie at scaled exponents of at most -127 or of at least 127,
+ * so a scale between 2^-60 and 2^60 brings them to unscaled exponents outside -66 .. 66 only. Inside,
+ * where nearly all values are, the classes of fp16, e4m3 and e5m2 are enough. */
 #ifndef AB_KERNELS_CENSUS_BIN_H
 #define AB_KERNELS_CENSUS_BIN_H
 

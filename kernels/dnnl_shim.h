@@ -4,7 +4,7 @@
  * Implementation choice is a fixed rule, not a timing, so that runs reproduce (dnnl_shim.c). Implementations called "ref" are
  * never taken. A build without the library has the same functions; they make nothing.
  *
- * Internal to kernels/. A pass must run under the number of OpenMP threads that it was made under. */
+ * Internal to kernels/. A pass runs on the calling thread alone; sliced.h spreads it over the lanes. */
 #ifndef AB_KERNELS_DNNL_SHIM_H
 #define AB_KERNELS_DNNL_SHIM_H
 

@@ -59,7 +59,7 @@ typedef struct ab_param_spec {
 /* ---- running --------------------------------------------------------------------------------------------- */
 
 /* Sees half values as they are in fp32 before the cast (a probe). Called from several threads at once with distinct
- * `thread` in [0, omp_get_max_threads()); `id` is the tensor's id. NULL on unprobed steps. It must not change values. */
+ * `thread` in [0, ab_parallel_lanes()); `id` is the tensor's id. NULL on unprobed steps. It must not change values. */
 typedef struct ab_observer {
     void (*see)(struct ab_observer *self, int id, int thread, const float *values, int64_t n);
 } ab_observer;

@@ -1,5 +1,5 @@
-/* Byte vectors of the CPU level a file is compiled for (isa.h; cmake/Rooms.cmake): the few operations the census kernel
- * needs, named alike for AVX2 and AVX-512. Bit i of a mask belongs to byte i of the vector.
+/* Byte vectors of the CPU level a file is compiled for (isa.h; cmake/Rooms.cmake): the few operations the
+ * census kernel needs, named alike for AVX2 and AVX-512. Bit i of a mask belongs to byte i of the vector.
  *
  * Only vec_census.c includes this, and only where one of the levels is compiled. */
 #ifndef AB_KERNELS_VEC_BYTES_H
@@ -131,7 +131,7 @@ static inline bytes floats_bits(floats v) { return _mm256_castps_si256(v); }
 
 #endif
 
-/* ---- operations that more than the width decides ------------------------------------------------------------ */
+/* ---- operations that more than the width decides ------------------------------------------------------- */
 
 /* The upper 16 bits of the fp32 values of a and b, one 16-bit word each. */
 static inline bytes bytes_high_words(bytes a, bytes b) {
@@ -176,8 +176,8 @@ static inline bytes bytes_pack_low(bytes a, bytes b) {
 #endif
 }
 
-/* For four vectors of floats a, b, c, d that went through bytes_pack_*(bytes_high_words(a, b), bytes_high_words(c, d)):
- * the place, counted from a's first value, of the value that ended in byte i. */
+/* For four vectors of floats a, b, c, d that went through bytes_pack_*(bytes_high_words(a, b),
+ * bytes_high_words(c, d)): the place, counted from a's first value, of the value that ended in byte i. */
 static inline int bytes_origin(int i) {
 #if defined(__AVX512VBMI__)
     return i;
@@ -187,7 +187,8 @@ static inline int bytes_origin(int i) {
 #endif
 }
 
-/* Turns a byte whose low six bits are start + b, 0 <= b < 8, into 1 << b, and those with other low bits into 0. */
+/* Turns a byte whose low six bits are start + b, 0 <= b < 8, into 1 << b, and those with other low bits
+ * into 0. */
 typedef struct one_hot {
     bytes table, start;
 } one_hot;
@@ -222,7 +223,8 @@ static inline bytes one_hot_of(const one_hot *h, bytes index) {
 /* count[b] += weight * number of bytes with bit b set */
 static inline void bytes_count_bits(uint64_t count[8], bytes v, unsigned weight) {
 #if defined(__AVX512BITALG__) && defined(__GFNI__)
-    /* The 8 x 8 bit matrix of each group of 8 bytes is transposed, so that a byte holds all eight copies of a bit. */
+    /* The 8 x 8 bit matrix of each group of 8 bytes is transposed, so that a byte holds all eight copies
+     * of a bit. */
     const bytes unit = _mm512_set1_epi64((long long)0x8040201008040201);
     bytes v512 = _mm512_popcnt_epi8(_mm512_gf2p8affine_epi64_epi8(unit, v, 0)); /* a byte is at most 8 */
     __m256i v256 = _mm256_add_epi8(_mm512_castsi512_si256(v512), _mm512_extracti64x4_epi64(v512, 1));

@@ -1,20 +1,21 @@
-/* Counting loops of the census, compiled once per CPU level (AB_ISA_SUFFIX); exports one table. Every level counts the
- * same, value by value, as ab_census_count_value.
+/* Counting loops of the census, compiled once per CPU level (AB_ISA_SUFFIX); exports one table. Every
+ * level counts the same, value by value, as ab_census_count_value.
  *
- * AVX2 and AVX-512. Most values of a tensor lie in a window of a few times 8 exponents and in four mantissa classes that
- * the top seven mantissa bits tell apart. Those are counted without a histogram in memory:
- *   - the exponents and mantissas of a chunk (one vector's worth of bytes) are packed into one index byte per value,
- *     class << 6 | (exponent - base);
- *   - per group of 8 exponents a table look-up turns the index into one bit, a position in a byte, per exponent; masked by
- *     the class this gives four bit planes;
- *   - bit planes are added with full adders, so that only one plane in 32 or 64 has to be counted bit by bit
+ * AVX2 and AVX-512. Most values of a tensor lie in a window of a few times 8 exponents and in four
+ * mantissa classes that the top seven mantissa bits tell apart. Those are counted without a histogram in
+ * memory:
+ *   - the exponents and mantissas of a chunk (one vector's worth of bytes) are packed into one index byte per
+ *     value, class << 6 | (exponent - base);
+ *   - per group of 8 exponents a table look-up turns the index into one bit per exponent; masked by the class
+ *     this gives four bit planes;
+ *   - bit planes are added with full adders, so that only one plane in 64 or 128 has to be counted bit by bit
  *     (positional population count, Harley-Seal adder).
- * The others (exponents outside the window, mantissas near 2, and the ties 1 and 1.8125) are listed and counted one by one.
- * That an array has such ties at all shows in the low half of a value being 0; a tile of values without any is packed
- * without looking for ties.
+ * The others (exponents outside the window, mantissas near 2, and the ties 1 and 1.8125) are listed and
+ * counted one by one. Whether there can be ties shows in the low halves of the values (see `halves`), so a
+ * tile without any is packed without looking for them.
  *
- * Plain C: one histogram by exponent and top four mantissa bits, in two copies so that equal neighbours do not wait for
- * each other; values whose class those bits do not decide are counted one by one. */
+ * Plain C: one histogram by exponent and top four mantissa bits, in two copies so that equal neighbours do
+ * not wait for each other; values whose class those bits do not decide are counted one by one. */
 #include "kernels/vec_census.h"
 
 #include <stdbool.h>
@@ -38,7 +39,7 @@ enum {
     ROW_OF_FIELD = -127 - AB_CENSUS_EMIN /* row = exponent field + this */
 };
 
-/* ---- extremes and squares ---------------------------------------------------------------------------------- */
+/* ---- extremes and squares ------------------------------------------------------------------------------ */
 
 static float float_of(uint32_t bits) {
     float x = 0.0f;
@@ -46,7 +47,8 @@ static float float_of(uint32_t bits) {
     return x;
 }
 
-/* Two loops and signed numbers, because compilers vectorise those. The magnitude of 0, less 1, is made the largest. */
+/* Two loops and signed numbers, because compilers vectorise those. The magnitude of 0, less 1, is made the
+ * largest. */
 static void note_extremes(ab_census *census, const float *values, int64_t n) {
     int32_t max = 0, min = INT32_MAX;
     for (int64_t i = 0; i < n; i++) {
@@ -84,7 +86,8 @@ static double sum_of_float_lanes(const float lane[AB_CENSUS_LANES]) {
     return lane_sum(wide);
 }
 
-/* Whether a non-zero value's square is to be taken in double. Signed, because baseline x86 compares no unsigned vectors. */
+/* Whether a non-zero value's square is to be taken in double. Signed, because baseline x86 compares no
+ * unsigned vectors. */
 static int32_t squares_in_double(int32_t magnitude) {
     return (magnitude < (127 + AB_CENSUS_SQUARE_MIN) << 23) |
            (magnitude >= (128 + AB_CENSUS_SQUARE_MAX) << 23);
@@ -146,13 +149,14 @@ enum {
     SINGLE = 63,                             /* to be counted one by one */
     GROUP_COST = VEC_BYTES == 64 ? 75 : 150, /* of a block, in values counted one by one */
     PART = 16,                               /* of the list, in values */
-    FLUSH_BLOCKS = 1 << 20,                  /* 32-bit counters hold that many */
+    FLUSH_BLOCKS = 1 << 19,                  /* 32-bit counters hold that many */
     MIN_AGE = 8,                             /* of a window before it is given up for another, in blocks, */
     MAX_AGE = 256,                           /* and after which it is chosen anew in any case */
     SLACK = 64
 };
 
-/* One bit per value and exponent of a group: all values, those with bit 7, bit 6, and both bits of the index set. */
+/* One bit per value and exponent of a group: all values, those with bit 7, bit 6, and both bits of the
+ * index set. */
 typedef struct planes {
     bytes all, upper, lower, both;
 } planes;
@@ -191,10 +195,10 @@ typedef struct state {
 
 _Static_assert(sizeof(state) <= AB_CENSUS_STATE, "AB_CENSUS_STATE");
 
-/* ---- packing ----------------------------------------------------------------------------------------------- */
+/* ---- packing ------------------------------------------------------------------------------------------- */
 
-/* Class of the top seven mantissa bits << 6: below 1.75, to 1.8125, to 1.875, above. Where those bits do not decide, all low
- * bits are set (SINGLE): next to 2, at 1, and at 1.8125. */
+/* Class of the top seven mantissa bits << 6: below 1.75, to 1.8125, to 1.875, above. Where those bits do
+ * not decide, all low bits are set (SINGLE): next to 2, at 1, and at 1.8125. */
 #if defined(__AVX512VBMI__)
 static AB_FORCE_INLINE bytes class_codes(bytes mantissa, halves low) {
     const long long at_1_8125[] = {0x80, 0xbf, 0x40}, below_2[] = {0xff, 0xff, 0xc0};
@@ -277,7 +281,7 @@ static AB_NOINLINE void pack_all_zero(const summary *before, summary *after, con
     pack_chunks(before, after, x, base, ALL_ZERO, index);
 }
 
-/* ---- adding bit planes ------------------------------------------------------------------------------------- */
+/* ---- adding bit planes --------------------------------------------------------------------------------- */
 
 static AB_FORCE_INLINE planes planes_of(bytes index, const one_hot *group) {
     planes p;
@@ -307,7 +311,8 @@ typedef struct listing {
     int limit; /* smallest index outside the window */
 } listing;
 
-/* A few places are stored always, which is cheaper than a branch nobody can predict: one chunk in thirty has more. */
+/* A few places are stored always, which is cheaper than a branch nobody can predict: one chunk in thirty
+ * has more. */
 static AB_FORCE_INLINE void list_outside(listing *list, bytes index, int first) {
     enum { ALWAYS = VEC_BYTES == 64 ? 3 : 2 };
     bytes place = bytes_and(index, bytes_set8(0x3f));
@@ -321,8 +326,8 @@ static AB_FORCE_INLINE void list_outside(listing *list, bytes index, int first) 
     list->length += n;
 }
 
-/* The adders of a unit, with the levels in registers. add_2 takes two chunks and returns what goes to weight 2, and so on;
- * `list` may be NULL. */
+/* The adders of a unit, with the levels in registers. add_2 takes two chunks and returns what goes to
+ * weight 2, and so on; `list` may be NULL. */
 typedef struct adder {
     planes ones, twos, fours, eights;
     one_hot group;
@@ -387,7 +392,7 @@ static AB_NOINLINE void add_sixteens(state *s, int group) {
     count_planes(s->count[group], &part[0], 1U << level);
 }
 
-/* ---- the window -------------------------------------------------------------------------------------------- */
+/* ---- the window ---------------------------------------------------------------------------------------- */
 
 static void clear_trees(state *s) {
     memset(s->tree, 0, sizeof s->tree);
@@ -420,7 +425,8 @@ static void flush_list(state *s) {
     memset(s->listed, 0, sizeof s->listed);
 }
 
-/* Chooses the window for data like this block: a group costs as much time as GROUP_COST values counted one by one. */
+/* Chooses the window for data like this block: a group costs as much time as GROUP_COST values counted one
+ * by one. */
 static void choose_window(state *s, const float *x) {
     int before[FIELD_MAX + 2] = {0}; /* values of common exponents before a field */
     int best = INT32_MAX;
@@ -441,10 +447,11 @@ static void choose_window(state *s, const float *x) {
     }
 }
 
-/* ---- one block --------------------------------------------------------------------------------------------- */
+/* ---- one block ----------------------------------------------------------------------------------------- */
 
-/* Counts the values at the first n of PART places one by one. The compiler vectorises the second loop; values of uncommon
- * exponents, and those past n, go to cells that nobody reads. The former are then counted properly. */
+/* Counts the values at the first n of PART places one by one. The compiler vectorises the second loop;
+ * values of uncommon exponents, and those past n, go to cells that nobody reads. The former are then
+ * counted properly. */
 static AB_FORCE_INLINE void count_places(state *s, const float *x, const uint16_t *place, int n) {
     float value[PART];
     int32_t cell[PART], any = 0;
@@ -511,10 +518,10 @@ static void finish_block(state *s, const float *x, const summary *found, bool su
             floats_store(lane + i * VEC_FLOATS, found->lane[i]);
         census->sum_squares += sum_of_float_lanes(lane);
     }
-    int max_word = (int)(magnitude_of(census->max_abs) >> 16 << 1),
-        min_field = (int)(magnitude_of(census->min_abs) >> 23);
-    bool new_max = words_any_at_least(found->word_max, bytes_set16(max_word));
-    bool new_min = bytes_any_at_most(found->exponent_min, bytes_set8(min_field - 1));
+    int max_word = (int)(magnitude_of(census->max_abs) >> 16 << 1);
+    int min_field = (int)(magnitude_of(census->min_abs) >> 23); /* 0: none yet, or nothing is smaller */
+    bool new_max = words_any_at_least(found->word_max, bytes_set16(max_word > 0 ? max_word : 1));
+    bool new_min = min_field > 0 && bytes_any_at_most(found->exponent_min, bytes_set8(min_field - 1));
     if (new_max || new_min || subnormals) note_extremes(census, x, AB_CENSUS_BLOCK);
 }
 
@@ -599,8 +606,9 @@ static int class_of_key(int key) {
 /* What a value needs beyond the histogram. */
 enum { SINGLE = 1, IN_DOUBLE = 2, NEW_EXTREME = 4 };
 
-/* SINGLE: it is not zero, and of an uncommon exponent, or its mantissa is 1, 1.8125, or AB_CENSUS_FP16_CARRY or above, which
- * four bits do not tell. IN_DOUBLE, NEW_EXTREME: as add_squares and note_extremes, with the extremes of so far. */
+/* SINGLE: it is not zero, and of an uncommon exponent, or its mantissa is 1, 1.8125, or
+ * AB_CENSUS_FP16_CARRY or above, which four bits do not tell. IN_DOUBLE, NEW_EXTREME: as add_squares and
+ * note_extremes, with the extremes of so far. */
 static int32_t needs_of(int32_t magnitude, int32_t least, int32_t most) {
     const int32_t top = 0x800000 - AB_CENSUS_FP16_CARRY, m = magnitude & 0x7fffff;
     int32_t single = outside(magnitude) | (((m + top) & 0x7fffff) <= top) | (m == 0x680000);
@@ -609,7 +617,8 @@ static int32_t needs_of(int32_t magnitude, int32_t least, int32_t most) {
            (single * SINGLE + squares_in_double(magnitude) * IN_DOUBLE + extreme * NEW_EXTREME);
 }
 
-/* Counts the SINGLE ones; those of common exponents are in the histogram, where their first four bits put them. */
+/* Counts the SINGLE ones; those of common exponents are in the histogram, where their first four bits put
+ * them. */
 static void count_singles(state *s, const float *x, int n) {
     for (int i = 0; i < n; i++) {
         int32_t magnitude = (int32_t)magnitude_of(x[i]);

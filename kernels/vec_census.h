@@ -1,5 +1,6 @@
-/* The census's counting loops, compiled once per CPU level (vec_census.c) and chosen at each call by ab_isa_get(), and the
- * scalar pieces they share with census.c. All levels count the same; the scalar pieces are the definition.
+/* The census's counting loops, compiled once per CPU level (vec_census.c) and chosen at each call by
+ * ab_isa_get(), and the scalar pieces they share with census.c. All levels count the same; the scalar
+ * pieces are the definition.
  *
  * Internal to kernels/. */
 #ifndef AB_KERNELS_VEC_CENSUS_H
@@ -12,8 +13,8 @@ AB_BEGIN_DECLS
 enum { AB_CENSUS_STATE = 40 * 1024 }; /* bytes of the largest level's state */
 
 typedef struct ab_vec_census {
-    /* begin; block for every AB_CENSUS_BLOCK values; end. Between begin and end only the state knows part of the counts.
-     * `state` points to AB_CENSUS_STATE bytes, aligned to 64. */
+    /* begin; block for every AB_CENSUS_BLOCK values; end. Between begin and end only the state knows part
+     * of the counts. `state` points to AB_CENSUS_STATE bytes, aligned to 64. */
     void (*begin)(void *state, ab_census *census);
     void (*block)(void *state, const float *values);
     void (*end)(void *state);
@@ -28,10 +29,11 @@ const ab_vec_census *ab_vec_census_get(void);
 /* Counts one value: everything but count, extremes and sum of squares. */
 void ab_census_count_value(ab_census *census, float value);
 
-/* The sum of squares of a block. If every value is 0 or has an exponent in AB_CENSUS_SQUARE_MIN .. AB_CENSUS_SQUARE_MAX,
- * value i is squared in fp32 and added in fp32 to lane i % AB_CENSUS_LANES; no square can overflow or become subnormal then.
- * Otherwise squares and lanes are double, and values that are not finite are left out. The lanes are added up in double, the
- * upper half to the lower half until one is left. */
+/* The sum of squares of a block. If every value is 0 or has an exponent in AB_CENSUS_SQUARE_MIN ..
+ * AB_CENSUS_SQUARE_MAX, value i is squared in fp32 and added in fp32 to lane i % AB_CENSUS_LANES; no
+ * square can overflow or become subnormal then. Otherwise squares and lanes are double, and values that
+ * are not finite are left out. The lanes are added up in double, the upper half to the lower half until
+ * one is left. */
 enum { AB_CENSUS_LANES = 32, AB_CENSUS_SQUARE_MIN = -62, AB_CENSUS_SQUARE_MAX = 52 };
 
 AB_END_DECLS

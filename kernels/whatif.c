@@ -12,7 +12,7 @@ static float float_of(uint32_t bits) {
     return x;
 }
 
-/* ---- limits ------------------------------------------------------------------------------------------------ */
+/* ---- limits -------------------------------------------------------------------------------------------- */
 
 /* A threshold on the fp32 product. */
 typedef struct threshold {
@@ -24,8 +24,8 @@ static bool reached(const threshold *t, float product) {
     return t->above ? (double)product > t->value : (double)product >= t->value;
 }
 
-/* The smallest magnitude whose product with the scale reaches the threshold. Bisection over the bit patterns is right
- * by definition, double rounding included, and costs 31 multiplications. */
+/* The smallest magnitude whose product with the scale reaches the threshold. Bisection over the bit
+ * patterns is right by definition, double rounding included, and costs 31 multiplications. */
 static uint32_t smallest_reaching(const threshold *t, float scale) {
     uint32_t low = 0, high = AB_WHATIF_NEVER;
     while (high - low > 1) {
@@ -55,9 +55,10 @@ ab_status ab_whatif_find_limits(const ab_format *format, float scale, ab_ftz ftz
     return AB_OK;
 }
 
-/* ---- counts ------------------------------------------------------------------------------------------------ */
+/* ---- counts -------------------------------------------------------------------------------------------- */
 
-/* First mantissas of the classes at common exponents and at the others; the last entry closes the last class. */
+/* First mantissas of the classes at common exponents and at the others; the last entry closes the last
+ * class. */
 static const uint32_t common_edges[AB_CENSUS_COMMON_CLASSES + 1] = {
     0,
     AB_CENSUS_ABOVE_0,
@@ -123,8 +124,8 @@ static part all_below(const ab_census_totals *totals) {
     return (part){count, count, energy, energy};
 }
 
-/* A limit between two bins splits the values exactly: that it is the first magnitude of its bin says so. Inside a bin,
- * the extremes seen may still decide. */
+/* A limit between two bins splits the values exactly: that it is the first magnitude of its bin says so.
+ * Inside a bin, the extremes seen may still decide. */
 static part part_below(const ab_census *census, const ab_census_totals *totals, uint32_t limit) {
     if (census->min_abs == 0.0f || float_of(limit) <= census->min_abs) return (part){0, 0, 0.0, 0.0};
     if (float_of(limit) > census->max_abs) return all_below(totals);
@@ -140,8 +141,8 @@ static part part_below(const ab_census *census, const ab_census_totals *totals, 
     return (part){count, count + inside, energy, energy + bin_energy(census, place.row, place.column)};
 }
 
-/* Share of the sum of squares that some values have. The estimate of the smaller side is set against the exact sum, because the
- * larger side may be one value, which no mean describes. */
+/* Share of the sum of squares that some values have. The estimate of the smaller side is set against the
+ * exact sum, because the larger side may be one value, which no mean describes. */
 static double share_of(double some, double all, double exact) {
     double other = all - some;
     if (some == 0.0 || exact == 0.0) return 0.0;

@@ -1,8 +1,9 @@
 /* What-if: what storing value * scale in a format would do to the values a census has seen.
  *
- * The pipeline is the one real training has: the value in fp32 is multiplied by the scale in IEEE fp32, subnormals kept,
- * and the product is rounded once, to nearest even, not saturating. A share is of the finite non-zero values.
- * All four outcomes follow from three limits on the magnitude, because every step is monotone. */
+ * The pipeline is the one real training has: the value in fp32 is multiplied by the scale in IEEE fp32,
+ * subnormals kept, and the product is rounded once, to nearest even, not saturating. A share is of the
+ * finite non-zero values. All four outcomes follow from three limits on the magnitude, because every step
+ * is monotone. */
 #ifndef AB_KERNELS_WHATIF_H
 #define AB_KERNELS_WHATIF_H
 
@@ -12,16 +13,19 @@
 
 AB_BEGIN_DECLS
 
-/* Smallest fp32 magnitudes (bits without the sign) that are not flushed to zero, that become normal numbers, and that
- * overflow (to inf, nan, or past the largest number of a format that has neither); AB_WHATIF_NEVER where none does. So
- *   flushed: m < kept;  subnormal: kept <= m < normal;  normal: normal <= m < overflow;  overflowed: overflow <= m. */
+/* Smallest fp32 magnitudes (bits without the sign) that are not flushed to zero, that become normal
+ * numbers, and that overflow (to inf, nan, or past the largest number of a format that has neither);
+ * AB_WHATIF_NEVER where none does. So
+ *   flushed: m < kept;              subnormal: kept <= m < normal;
+ *   normal: normal <= m < overflow;  overflowed: overflow <= m. */
 enum { AB_WHATIF_NEVER = 0x7f800000 };
 typedef struct ab_whatif_limits {
     uint32_t kept, normal, overflow;
 } ab_whatif_limits;
 
-/* The limits at a scale, which must be a positive normal fp32 number (else AB_CONFIG). ftz: as in format.h; a product that
- * would become a subnormal number of the format is flushed, and the limit of that is before or after rounding. */
+/* The limits at a scale, which must be a positive normal fp32 number (else AB_CONFIG). ftz: as in
+ * format.h; a product that would become a subnormal number of the format is flushed, and the limit of that
+ * is before or after rounding. */
 AB_MUST_CHECK ab_status ab_whatif_find_limits(const ab_format *format, float scale, ab_ftz ftz,
                                               ab_whatif_limits *limits);
 
@@ -33,9 +37,10 @@ typedef struct ab_census_totals {
 
 void ab_census_total(const ab_census *census, ab_census_totals *totals);
 
-/* Lower and upper bounds of the counts; the same numbers if `exact`, which holds when no limit lies strictly inside a
- * mantissa class that has values. The energy share is an estimate: every square of the smaller side, flushed or not, is
- * replaced by the mean square of its mantissa class, so it is right within a factor 0.6 to 2 and typically a few percent. */
+/* Lower and upper bounds of the counts; the same numbers if `exact`, which holds when no limit lies
+ * strictly inside a mantissa class that has values. The energy share is an estimate: every square of the
+ * smaller side, flushed or not, is replaced by the mean square of its mantissa class, so it is right
+ * within a factor 0.6 to 2 and typically a few percent. */
 typedef struct ab_whatif_range {
     ab_whatif low, high;
     bool exact;

@@ -5,7 +5,7 @@
 
 bool ab_scale_feasible(const ab_scale_range *range) { return range->vacuous || range->k_lo <= range->k_hi; }
 
-/* ---- one tensor -------------------------------------------------------------------------------------------- */
+/* ---- one tensor ---------------------------------------------------------------------------------------- */
 
 /* What is asked at each scale. */
 typedef struct inquiry {
@@ -76,7 +76,7 @@ ab_status ab_scale_range_of(const ab_census *census, const ab_format *format, co
     return AB_OK;
 }
 
-/* ---- many tensors ------------------------------------------------------------------------------------------ */
+/* ---- many tensors -------------------------------------------------------------------------------------- */
 
 void ab_scale_advice_begin(ab_scale_advice *advice, const ab_scale_goal *goal) {
     advice->low_tensor = advice->high_tensor = -1;
@@ -119,7 +119,7 @@ ab_status ab_scale_advise(const ab_census *tensors, int count, const ab_format *
     return ab_scale_advice_finish(advice, &pool, format, goal);
 }
 
-/* ---- expected extremes ------------------------------------------------------------------------------------- */
+/* ---- expected extremes --------------------------------------------------------------------------------- */
 
 double ab_scale_quantile_gumbel(const double *log2_max, int steps, double alpha) {
     const double euler = 0.57721566490153286, ln2 = 0.69314718055994531;

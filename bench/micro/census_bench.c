@@ -1,6 +1,7 @@
-/* ampbench_census_bench: speed of the census at every CPU level beside the speed of only reading the same memory, on one
- * thread. Levels take turns in every round, so that other load hits all alike; figures are medians over rounds, and the
- * share of read bandwidth is the median of the rounds' shares. Checks nothing: the tests do. */
+/* ampbench_census_bench: speed of the census at every CPU level beside the speed of only reading the same
+ * memory, on one thread. Levels take turns in every round, so that other load hits all alike; figures are
+ * medians over rounds, and the share of read bandwidth is the median of the rounds' shares. Checks
+ * nothing: the tests do. */
 #include "kernels/census.h"
 #include "kernels/convert.h"
 #include "kernels/core/rng.h"
@@ -28,7 +29,7 @@ static const char usage[] =
     "  --data    gradients (default), rectified, wide, bf16, constant\n"
     "  --format  fp32 (default), fp16, bf16\n";
 
-/* ---- data -------------------------------------------------------------------------------------------------- */
+/* ---- data ---------------------------------------------------------------------------------------------- */
 
 static double normal(uint64_t i) {
     ab_rng_block b = ab_rng_at(1, AB_RNG_SAMPLE, 0, i);
@@ -71,7 +72,7 @@ static void fill(unsigned char *memory, size_t bytes, const kind *k, const ab_fo
         memcpy(memory + done, memory, bytes - done < length ? bytes - done : length);
 }
 
-/* ---- measuring --------------------------------------------------------------------------------------------- */
+/* ---- measuring ----------------------------------------------------------------------------------------- */
 
 static volatile uint64_t sink;
 static ab_census census;
@@ -154,7 +155,7 @@ static void print_heading(int rounds) {
     printf("\n");
 }
 
-/* ---- the program ------------------------------------------------------------------------------------------- */
+/* ---- the program --------------------------------------------------------------------------------------- */
 
 typedef struct request {
     int mib, rounds;

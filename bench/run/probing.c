@@ -2,7 +2,7 @@
 #include "bench/run/probing.h"
 
 #include "bench/run/json_lines.h"
-#include "bench/run/worker.h"
+#include "bench/run/timer.h"
 #include "kernels/core/parallel.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
 #define _GNU_SOURCE
 #include "bench/run/process.h"
 
-#include "bench/run/worker.h"
+#include "bench/run/timer.h"
 
 #include <errno.h>
 #include <fcntl.h>

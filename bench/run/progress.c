@@ -2,7 +2,7 @@
 #define _GNU_SOURCE
 #include "bench/run/progress.h"
 
-#include "bench/run/worker.h"
+#include "bench/run/timer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* Finishing an incomplete run: the document says what was asked for and what is already there. */
+#include "bench/run/environment.h"
 #include "bench/run/record.h"
 #include "bench/run/run.h"
 
@@ -74,6 +75,20 @@ static ab_status check_cells(const cJSON *document, const ab_cell_spec *cells, i
     return AB_OK;
 }
 
+/* Times of two machines or two builds do not belong into one document. */
+static ab_status check_machine(const cJSON *document, const char *path) {
+    cJSON *generator = ab_environment_generator(), *machine = ab_environment_machine();
+    const char *then = cJSON_GetStringValue(cJSON_GetObjectItem(document, "comparability_key"));
+    char now[17];
+    ab_environment_key(generator, machine, now);
+    cJSON_Delete(generator);
+    cJSON_Delete(machine);
+    if (then && strcmp(then, now) == 0) return AB_OK;
+    return ab_fail(AB_NOT_COMPARABLE,
+                   "--resume: %s was begun on another machine or by another build of ampbench; start anew",
+                   path);
+}
+
 ab_status ab_resume_check(cJSON *document, const ab_run_config *config, const ab_options *options,
                           const ab_cell_spec *cells, int count) {
     cJSON *now = ab_record_config(config, options);
@@ -83,6 +98,7 @@ ab_status ab_resume_check(cJSON *document, const ab_run_config *config, const ab
         status = ab_fail(AB_NOT_COMPARABLE, "--resume: config.%s differs between %s and now", key,
                          options->text[AB_OPTION_out]);
     cJSON_Delete(now);
+    if (status == AB_OK) status = check_machine(document, options->text[AB_OPTION_out]);
     if (status == AB_OK) status = check_cells(document, cells, count);
     if (status == AB_OK) ab_record_reopen(document);
     return status;

@@ -6,6 +6,7 @@
 #include "bench/run/progress.h"
 #include "bench/run/record.h"
 #include "bench/run/shared_data.h"
+#include "bench/run/timer.h"
 #include "bench/run/worker.h"
 #include "kernels/core/log.h"
 #include "kernels/core/rng.h"

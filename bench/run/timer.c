@@ -1,10 +1,18 @@
-/* Medians and the warm-up rule. */
+/* The clock, medians and the warm-up rule. */
+#define _POSIX_C_SOURCE 200809L
 #include "bench/run/timer.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <time.h>
 
 enum { WINDOW = 5 };
+
+int64_t ab_monotonic_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
 
 static int compare_doubles(const void *left, const void *right) {
     double a = *(const double *)left, b = *(const double *)right;

@@ -1,4 +1,4 @@
-/* Statistics of step times within one process. Between processes: reports. */
+/* The clock, and statistics of step times within one process. Between processes: reports. */
 #ifndef AB_BENCH_RUN_TIMER_H
 #define AB_BENCH_RUN_TIMER_H
 
@@ -7,6 +7,9 @@
 #include <stdint.h>
 
 AB_BEGIN_DECLS
+
+/* CLOCK_MONOTONIC, comparable between processes. */
+int64_t ab_monotonic_ns(void);
 
 /* Median of n values (mean of the middle two); 0 for n = 0. Reorders `values`. */
 double ab_median(double *values, int64_t n);

@@ -6,6 +6,7 @@
 #include "bench/run/json_lines.h"
 #include "bench/run/probing.h"
 #include "bench/run/shared_data.h"
+#include "bench/run/timer.h"
 #include "kernels/core/parallel.h"
 
 #include <inttypes.h>
@@ -14,15 +15,8 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <time.h>
 
 enum { FLUSH_NS = 50 * 1000 * 1000 };
-
-int64_t ab_monotonic_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 /* ---- events ---------------------------------------------------------------------------------------------- */
 

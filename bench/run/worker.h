@@ -24,8 +24,6 @@ enum { AB_WORKER_ARGS = 6 }; /* "ampbench", "worker", cell, full, spawned_ns, da
 /* The hidden subcommand `ampbench worker`. */
 ab_status ab_worker_main(int argc, char **argv);
 
-int64_t ab_monotonic_ns(void);
-
 AB_END_DECLS
 
 #endif

@@ -80,7 +80,7 @@ static ab_status fill_entry(const ab_tensorfile *file, const ab_zip_member *m, a
     const uint8_t *header = NULL;
     ab_status status = m->deflated ? deflated_header(file, m, &unpacked, npy_header)
                                    : stored_header(file, m, &header, npy_header);
-    entry->packed = m->deflated;
+    entry->packed = m->deflated ? m->packed : 0;
     entry->offset = m->deflated ? m->data : m->data + *npy_header;
     if (status == AB_OK)
         status = ab_npy_header(m->deflated ? unpacked : header, *npy_header, m->size - *npy_header, entry);

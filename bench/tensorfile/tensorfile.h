@@ -45,13 +45,14 @@ const ab_element *ab_element_at(ab_element_id id);
 typedef struct ab_tensor_entry {
     char *name; /* owned; valid UTF-8, may hold control characters: print ab_tensor_printable of it */
     const ab_element *element;
-    char dtype[16];  /* as the file spells it: "F32", ">f4" */
-    int ndim;        /* 0 .. AB_TENSORFILE_MAX_DIMS */
-    int64_t *dim;    /* owned; [ndim]; a dim may be 0 */
-    int64_t count;   /* elements */
-    int64_t bytes;   /* of the elements, unpacked */
-    int64_t offset;  /* of the first stored byte in the file; packed tensors: of the packed bytes */
-    bool packed;     /* compressed: only the reader's unpacker gives its bytes */
+    char dtype[16]; /* as the file spells it: "F32", ">f4" */
+    int ndim;       /* 0 .. AB_TENSORFILE_MAX_DIMS */
+    int64_t *dim;   /* owned; [ndim]; a dim may be 0 */
+    int64_t count;  /* elements */
+    int64_t bytes;  /* of the elements, unpacked */
+    int64_t offset; /* of the first stored byte in the file; packed tensors: of the packed bytes */
+    int64_t
+        packed; /* bytes of its compressed form, which only the reader's unpacker understands; 0: lies there as is */
     bool big_endian; /* byte order of the elements */
     bool fortran;    /* column-major: elements come in that order */
 } ab_tensor_entry;

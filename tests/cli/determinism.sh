@@ -36,6 +36,10 @@ for net in mlp lenet5 resnet8; do
         same "$net-$threads" "$net-$threads-unprobed"
         same "$net-$threads" "$net-$threads-probed"
     done
+    # our own kernels split work in blocks that do not depend on the number of threads
+    losses "$net-3" "${case[@]}" --threads 3
+    same "$net-1" "$net-2"
+    same "$net-1" "$net-3"
     losses "$net-reference-1" "${case[@]}" --threads 1 --cpu-path reference --steps 2
     losses "$net-reference-2" "${case[@]}" --threads 2 --cpu-path reference --steps 2
     losses "$net-reference-3" "${case[@]}" --threads 3 --cpu-path reference --steps 2

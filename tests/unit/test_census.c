@@ -1,5 +1,6 @@
-/* The census counts what its definition says, at every CPU level the same bits: hostile data, short lengths, odd starts,
- * strides, stored formats. The oracle classifies with frexp and the limits of the formats written as decimal fractions. */
+/* The census counts what its definition says, at every CPU level the same bits: hostile data, short
+ * lengths, odd starts, strides, stored formats. The oracle classifies with frexp and the limits of the
+ * formats written as decimal fractions. */
 #include "kernels/census.h"
 #include "kernels/core/rng.h"
 #include "kernels/isa.h"
@@ -38,7 +39,7 @@ static double normal(uint32_t seed, uint64_t i) {
     return sqrt(-2.0 * log(uniform(seed, 2 * i))) * cos(6.283185307179586 * uniform(seed, 2 * i + 1));
 }
 
-/* ---- the oracle -------------------------------------------------------------------------------------------- */
+/* ---- the oracle ---------------------------------------------------------------------------------------- */
 
 /* First significands, in 1 .. 2, of the classes after the first. */
 static const double common_limits[] = {1.0 + 0x1p-23, 1.75,          1.8125 + 0x1p-23,
@@ -85,7 +86,7 @@ static void assert_same_counts(const ab_census *got, const ab_census *want) {
     assert_memory_equal(got->bin, want->bin, sizeof got->bin);
 }
 
-/* ---- data -------------------------------------------------------------------------------------------------- */
+/* ---- data ---------------------------------------------------------------------------------------------- */
 
 static const uint32_t specials[] = {
     0x00000000, 0x80000000, 0x7f800000, 0xff800000, 0x7f800001, 0xffffffff, 0x00000001, 0x807fffff,
@@ -142,7 +143,7 @@ static void fill(float *values, kind k, uint32_t seed, int64_t n) {
     for (int64_t i = 0; i < n; i++) values[i] = datum(k, seed, (uint64_t)i);
 }
 
-/* ---- tests ------------------------------------------------------------------------------------------------- */
+/* ---- tests --------------------------------------------------------------------------------------------- */
 
 typedef struct fixture {
     ab_census want, got;

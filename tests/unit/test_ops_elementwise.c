@@ -113,6 +113,41 @@ static void relu_lets_nan_and_infinity_through(void **state) {
     }
 }
 
+/* Every bit pattern of the format as an input, as an output and, shifted by `turn`, as a gradient; signalling NaNs too. */
+static void relu_of_all_patterns(op_run *r, const ab_format *format, int turn, ab_observer *observer) {
+    ab_shape shape = {.ndim = 1, .dim = {65536}};
+    ab_exec exec = {.training = true, .observer = observer};
+    op_run_open(r, &ab_op_relu, NULL, &shape, 1, (op_formats){format, format, NULL}, &exec);
+    uint16_t *in = r->in[0].data, *dout = r->dout.data;
+    for (int i = 0; i < 65536; i++) {
+        in[i] = (uint16_t)i;
+        dout[i] = (uint16_t)(i + turn);
+    }
+    op_run_both(r);
+}
+
+static void compare_patterns(const void *unused) {
+    static const ab_format *const halves[] = {&ab_format_fp16, &ab_format_bf16};
+    (void)unused;
+    for (size_t f = 0; f < AB_COUNT_OF(halves); f++)
+        for (int turn = 0; turn < 65536; turn += 9973) {
+            op_run seen, unseen;
+            op_probe probe = op_probe_open();
+            relu_of_all_patterns(&unseen, halves[f], turn, NULL);
+            relu_of_all_patterns(&seen, halves[f], turn, &probe.base);
+            op_run_same_results(&seen, &unseen);
+            op_probe_close(&probe);
+            op_run_close(&seen);
+            op_run_close(&unseen);
+        }
+}
+
+/* An unwatched relu works on the stored bits: they must be what widening, fp32 and rounding give. */
+static void relu_on_stored_bits_equals_relu_in_fp32(void **state) {
+    (void)state;
+    op_each_machine(compare_patterns, NULL);
+}
+
 static void add_refuses_two_shapes_and_names_them(void **state) {
     (void)state;
     ab_shape in[] = {{.ndim = 2, .dim = {3, 4}}, {.ndim = 2, .dim = {3, 5}}}, out;
@@ -218,6 +253,7 @@ int main(void) {
         cmocka_unit_test(add_rounds_once_and_passes_the_gradient_to_both),
         cmocka_unit_test(flatten_puts_channels_first_like_torch),
         cmocka_unit_test(relu_lets_nan_and_infinity_through),
+        cmocka_unit_test(relu_on_stored_bits_equals_relu_in_fp32),
         cmocka_unit_test(add_refuses_two_shapes_and_names_them),
         cmocka_unit_test(casts_round_once_and_sums_are_rounded_to_the_destination),
         cmocka_unit_test(an_fp32_view_is_the_tensor_itself_or_a_widened_copy),

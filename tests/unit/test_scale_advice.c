@@ -1,5 +1,5 @@
-/* Loss-scale advice: ends of the range against a search that casts every value at every scale, the limits on exact
- * equality, infeasible and vacuous sets, and quantiles against closed forms. */
+/* Loss-scale advice: ends of the range against a search that casts every value at every scale, the limits
+ * on exact equality, infeasible and vacuous sets, and quantiles against closed forms. */
 #include "kernels/core/rng.h"
 #include "reports/scale_advice.h"
 
@@ -39,7 +39,7 @@ static ab_scale_range range_of(const float *values, int n, const ab_format *form
     return range;
 }
 
-/* ---- tests ------------------------------------------------------------------------------------------------- */
+/* ---- tests --------------------------------------------------------------------------------------------- */
 
 /* Casts everything at every scale; energy is summed exactly enough to tell the shares used here. */
 static void search(const float *values, int n, const ab_format *format, const ab_scale_goal *goal, int *k_lo,
@@ -114,7 +114,8 @@ static void energy_decides_when_it_is_asked(void **state) {
     assert_int_equal(range_of(values, 100, &ab_format_fp16, &goal).k_lo, -4);
 }
 
-/* The usable span is nearly 41 octaves in fp16: half the smallest subnormal and the room above the largest number count. */
+/* The usable span is nearly 41 octaves in fp16: half the smallest subnormal and the room above the largest
+ * number count. */
 static void spans_wider_than_the_format_are_infeasible(void **state) {
     const float fits[2] = {0x1.000002p-31f, 0x1.ffdffep9f}, wide[2] = {0x1p-31f, 0x1.ffdffep9f};
     ab_scale_range range = range_of(fits, 2, &ab_format_fp16, &nothing_lost);

@@ -1,6 +1,7 @@
-/* Predictions from a census equal a brute-force cast to the last element: every format, every scale 2^-60 .. 2^60, on the
- * values where casts change their minds. The oracle multiplies in fp32 and rounds with rint on a grid; it knows nothing of
- * mantissa classes or limits. A second oracle is the project's own scalar cast. */
+/* Predictions from a census equal a brute-force cast to the last element: every format, every scale 2^-60
+ * .. 2^60, on the values where casts change their minds. The oracle multiplies in fp32 and rounds with
+ * rint on a grid; it knows nothing of mantissa classes or limits. A second oracle is the project's own
+ * scalar cast. */
 #include "kernels/core/rng.h"
 #include "kernels/whatif.h"
 
@@ -38,15 +39,15 @@ static uint32_t magnitude_of(float x) {
     return bits & 0x7fffffffu;
 }
 
-/* ---- data -------------------------------------------------------------------------------------------------- */
+/* ---- data ---------------------------------------------------------------------------------------------- */
 
 typedef struct data {
     float *value;
     int n;
 } data;
 
-/* For every exponent: the significands at which some format rounds differently, their neighbours, and a few others; and
- * every fp32 subnormal near a power of two or the tie between two formats' numbers. */
+/* For every exponent: the significands at which some format rounds differently, their neighbours, and a
+ * few others; and every fp32 subnormal near a power of two or the tie between two formats' numbers. */
 static int set_up(void **state) {
     static const uint32_t mantissas[] = {0,        0x80,     0x400,    0x1000,   0x200000, 0x400000, 0x600000,
                                          0x680000, 0x6fffff, 0x700000, 0x780000, 0x7effff, 0x7f0000, 0x7f8000,
@@ -77,7 +78,7 @@ static int tear_down(void **state) {
     return 0;
 }
 
-/* ---- oracles ----------------------------------------------------------------------------------------------- */
+/* ---- oracles ------------------------------------------------------------------------------------------- */
 
 static float product_of(float x, float scale) {
     volatile float product = x * scale; /* rounded to fp32, whatever the compiler computes in */
@@ -138,7 +139,7 @@ static ab_census *census_of(const data *all) {
     return census;
 }
 
-/* ---- tests ------------------------------------------------------------------------------------------------- */
+/* ---- tests --------------------------------------------------------------------------------------------- */
 
 static void every_format_and_power_of_two_is_exact(void **state) {
     const data *all = *state;
@@ -185,7 +186,8 @@ static void flushing_to_zero_is_exact_before_and_after_rounding(void **state) {
     free(census);
 }
 
-/* Counts could hide errors that cancel; the limits cannot. Both oracles, element by element, any scale and format. */
+/* Counts could hide errors that cancel; the limits cannot. Both oracles, element by element, any scale and
+ * format. */
 static void limits_decide_the_fate_of_every_value(void **state) {
     static const char *const formats[] = {"fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "fp32",    "tf32",
                                           "fp64", "e6m9", "e4m3",     "e8m3",     "e5m10",   "e2m1",

@@ -10,7 +10,10 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { INF = 0x7f800000 };
+enum {
+    INF = 0x7f800000,
+    LOOPS_MIN = 1536 /* values, below which setting up the vector loops costs more than it saves */
+};
 
 static uint32_t bits_of(float x) {
     uint32_t bits = 0;
@@ -38,6 +41,7 @@ void ab_census_count_value(ab_census *census, float value) {
     census->neg_inf += magnitude == INF && bits != INF;
 }
 
+/* At most one block, value by value. */
 static void add_part(ab_census *census, const ab_vec_census *loops, const float *values, int64_t n) {
     for (int64_t i = 0; i < n; i++) ab_census_count_value(census, values[i]);
     loops->note_extremes(census, values, n);
@@ -75,22 +79,36 @@ static int64_t count_below(const ab_census *census, const ab_format *format) {
     return count;
 }
 
-static void add_source(ab_census *census, source *s, const ab_format *own, int64_t n) {
-    const ab_vec_census *loops = ab_vec_census_get();
+/* A whole block: the values with zeros after them, which add nothing but zeros. */
+static const float *padded(source *s, const float *values, int64_t n) {
+    if (n == AB_CENSUS_BLOCK) return values;
+    if (values != s->values) memcpy(s->values, values, (size_t)n * sizeof *values);
+    memset(s->values + n, 0, (size_t)(AB_CENSUS_BLOCK - n) * sizeof *values);
+    return s->values;
+}
+
+static void add_in_blocks(ab_census *census, const ab_vec_census *loops, source *s, int64_t n) {
     alignas(64) unsigned char state[AB_CENSUS_STATE];
-    int64_t blocks = n / AB_CENSUS_BLOCK;
-    bool other = own->emin != ab_format_fp32.emin; /* subnormal in fp32 is something else */
-    int64_t subnormal = census->subnormal, before = other ? count_below(census, own) : 0;
-    if (blocks > 0) loops->begin(state, census);
+    int64_t padding = 0;
+    loops->begin(state, census);
     for (int64_t i = 0; i < n; i += AB_CENSUS_BLOCK) {
         int64_t part = smaller(AB_CENSUS_BLOCK, n - i);
-        const float *values = widened(s, i, part);
-        if (i / AB_CENSUS_BLOCK < blocks)
-            loops->block(state, values);
-        else
-            add_part(census, loops, values, part);
+        loops->block(state, padded(s, widened(s, i, part), part));
+        padding += AB_CENSUS_BLOCK - part;
     }
-    if (blocks > 0) loops->end(state);
+    loops->end(state);
+    census->count -= padding;
+    census->zero -= padding;
+}
+
+static void add_source(ab_census *census, source *s, const ab_format *own, int64_t n) {
+    const ab_vec_census *loops = ab_vec_census_get();
+    bool other = own->emin != ab_format_fp32.emin; /* subnormal in fp32 is something else */
+    int64_t subnormal = census->subnormal, before = other ? count_below(census, own) : 0;
+    if (n >= LOOPS_MIN)
+        add_in_blocks(census, loops, s, n);
+    else if (n > 0)
+        add_part(census, loops, widened(s, 0, n), n);
     if (other) census->subnormal = subnormal + count_below(census, own) - before;
 }
 

@@ -60,7 +60,7 @@ static void prepare_quick(ab_lane_format *lane, const ab_format *format, const a
     lane->max_code = (int32_t)ab_format_max_code(format);
     lane->max_value = fp32_bits(ab_format_max(format));
     lane->inf_value = fp32_bits(ab_format_round(format, rounding, HUGE_VAL)) & 0x7fffffff;
-    lane->nan_value = fp32_bits(ab_format_round(format, rounding, NAN)) & 0x7fffffff;
+    lane->nan_value = fp32_bits(ab_format_round(format, rounding, (double)NAN)) & 0x7fffffff;
 }
 
 /* Special results are asked of the scalar definition; `x` beyond the range overflows under every rounding. */
@@ -72,7 +72,7 @@ static ab_lane_format lane_rounding(const ab_format *format, const ab_rounding *
     lane.inf_spread = spread_of(format, rounding, HUGE_VAL);
     lane.overflow_spread[0] = spread_of(format, rounding, x);
     lane.overflow_spread[1] = spread_of(format, rounding, -x);
-    lane.nan_spread = spread_of(format, rounding, NAN);
+    lane.nan_spread = spread_of(format, rounding, (double)NAN);
     lane.payload_mask = format->infinity ? (int32_t)(0x7fffffU & ~lane.below_one) : 0;
     lane.flush_below = rounding->ftz == AB_FTZ_BEFORE ? (format->emin + 127) << 23 : 0;
     lane.flush_spread = rounding->ftz == AB_FTZ_AFTER ? 1 << 23 : 0;

@@ -5,19 +5,18 @@
  * Errors are in units of u * sum |a b|, u being half the spacing at 1 of the accumulator: the worst case grows with the
  * number of products k, rounding that behaves like chance with its root. Which products are looked at follows from the seed and
  * the step. What the ops themselves do is not touched. */
-#include "kernels/convert.h"
 #include "kernels/core/rng.h"
 #include "probes/dot.h"
+#include "probes/operands.h"
 #include "probes/probe.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PASSES = 3, MAX_ACCUMULATORS = 8, ADDENDS_PER_STEP = 8192, MAX_SAMPLES = 8 };
+enum { MAX_ACCUMULATORS = 8, ADDENDS_PER_STEP = 8192, MAX_SAMPLES = 8 };
 
-static const char *const pass_names[PASSES] = {"forward", "backward_data", "backward_weights"};
-enum { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHTS };
+static const char *const pass_names[AB_DOT_PASSES] = {"forward", "backward_data", "backward_weights"};
 
 /* Of one accumulator in one pass of one op. */
 typedef struct audit {
@@ -28,7 +27,8 @@ typedef struct audit {
 
 typedef struct entry {
     char name[64];
-    int number, pass;
+    int number;
+    ab_dot_pass pass;
     int64_t products, samples;
     audit audit[MAX_ACCUMULATORS];
 } entry;
@@ -59,176 +59,22 @@ static ab_status create(const ab_probe_setup *setup, void **state) {
     return AB_OK;
 }
 
-/* ---- geometry ---------------------------------------------------------------------------------------------- */
-
-/* A product op as a convolution; linear is one of 1x1 images. */
-typedef struct geometry {
-    int64_t batch, in[2], out[2], in_channels, out_channels, groups;
-    int64_t kernel[2], stride[2], padding[2], dilation[2];
-} geometry;
-
-/* Copies `count` numbers of an attribute by its name. */
-static void read_attr(const ab_op_run *run, const char *name, int count, int64_t *value) {
-    for (const ab_attr *attr = run->op->attrs; attr->name; attr++)
-        if (strcmp(attr->name, name) == 0)
-            memcpy(value, (const char *)run->io->attrs + attr->offset, (size_t)count * sizeof *value);
-}
-
-static geometry conv_geometry(const ab_op_run *run) {
-    const ab_shape *in = &run->io->in[0]->shape, *out = &run->io->out->shape;
-    geometry g = {.batch = in->dim[0],
-                  .in = {in->dim[1], in->dim[2]},
-                  .out = {out->dim[1], out->dim[2]},
-                  .in_channels = in->dim[3],
-                  .out_channels = out->dim[3]};
-    read_attr(run, "kernel_size", 2, g.kernel);
-    read_attr(run, "stride", 2, g.stride);
-    read_attr(run, "padding", 2, g.padding);
-    read_attr(run, "dilation", 2, g.dilation);
-    read_attr(run, "groups", 1, &g.groups);
-    if (g.groups < 1) g.groups = 1;
-    return g;
-}
-
-static geometry linear_geometry(const ab_op_run *run) {
-    const ab_shape *in = &run->io->in[0]->shape, *out = &run->io->out->shape;
-    int64_t features = in->dim[in->ndim - 1];
-    return (geometry){.batch = ab_shape_count(in) / features,
-                      .in = {1, 1},
-                      .out = {1, 1},
-                      .in_channels = features,
-                      .out_channels = out->dim[out->ndim - 1],
-                      .groups = 1,
-                      .kernel = {1, 1},
-                      .stride = {1, 1},
-                      .dilation = {1, 1}};
-}
-
-/* ---- operands ---------------------------------------------------------------------------------------------- */
-
-/* The dot product under way: pairs are appended. */
-typedef struct gather {
-    const geometry *g;
-    const ab_tensor *x, *weight, *dout;
-    float *a, *b;
-    int64_t n;
-} gather;
-
-static float element(const ab_tensor *tensor, int64_t i) {
-    float value;
-    ab_widen(&value, (const char *)tensor->data + ab_format_bytes(tensor->format, i), tensor->format, 1);
-    return value;
-}
-
-static void append(gather *to, const ab_tensor *a, int64_t i, const ab_tensor *b, int64_t j) {
-    to->a[to->n] = element(a, i);
-    to->b[to->n++] = element(b, j);
-}
-
-/* Input position that output position `o` reads through kernel tap `k`; -1 in the padding. */
-static int64_t input_at(const geometry *g, int axis, int64_t o, int64_t k) {
-    int64_t i = o * g->stride[axis] - g->padding[axis] + k * g->dilation[axis];
-    return i >= 0 && i < g->in[axis] ? i : -1;
-}
-
-/* Output position that reads input position `i` through tap `k`; -1 if there is none. */
-static int64_t output_at(const geometry *g, int axis, int64_t i, int64_t k) {
-    int64_t o = i + g->padding[axis] - k * g->dilation[axis];
-    if (o < 0 || o % g->stride[axis] != 0) return -1;
-    o /= g->stride[axis];
-    return o < g->out[axis] ? o : -1;
-}
-
-static int64_t in_index(const geometry *g, int64_t image, int64_t y, int64_t x, int64_t channel) {
-    return ((image * g->in[0] + y) * g->in[1] + x) * g->in_channels + channel;
-}
-static int64_t out_index(const geometry *g, int64_t image, int64_t y, int64_t x, int64_t channel) {
-    return ((image * g->out[0] + y) * g->out[1] + x) * g->out_channels + channel;
-}
-/* `in` counts within the group. */
-static int64_t weight_index(const geometry *g, int64_t out, int64_t in, int64_t ky, int64_t kx) {
-    return ((out * (g->in_channels / g->groups) + in) * g->kernel[0] + ky) * g->kernel[1] + kx;
-}
-
-/* out[i] = sum of x * weight. */
-static void gather_forward(gather *to, int64_t i) {
-    const geometry *g = to->g;
-    int64_t channel = i % g->out_channels, column = i / g->out_channels % g->out[1];
-    int64_t row = i / (g->out_channels * g->out[1]) % g->out[0];
-    int64_t image = i / (g->out_channels * g->out[1] * g->out[0]);
-    int64_t group_in = g->in_channels / g->groups, first = channel / (g->out_channels / g->groups) * group_in;
-    for (int64_t ky = 0; ky < g->kernel[0]; ky++)
-        for (int64_t kx = 0; kx < g->kernel[1]; kx++) {
-            int64_t y = input_at(g, 0, row, ky), x = input_at(g, 1, column, kx);
-            for (int64_t c = 0; y >= 0 && x >= 0 && c < group_in; c++)
-                append(to, to->x, in_index(g, image, y, x, first + c), to->weight,
-                       weight_index(g, channel, c, ky, kx));
-        }
-}
-
-/* din[i] = sum of dout * weight. */
-static void gather_backward_data(gather *to, int64_t i) {
-    const geometry *g = to->g;
-    int64_t channel = i % g->in_channels, column = i / g->in_channels % g->in[1];
-    int64_t row = i / (g->in_channels * g->in[1]) % g->in[0];
-    int64_t image = i / (g->in_channels * g->in[1] * g->in[0]);
-    int64_t group_in = g->in_channels / g->groups, group_out = g->out_channels / g->groups;
-    int64_t first = channel / group_in * group_out;
-    for (int64_t ky = 0; ky < g->kernel[0]; ky++)
-        for (int64_t kx = 0; kx < g->kernel[1]; kx++) {
-            int64_t y = output_at(g, 0, row, ky), x = output_at(g, 1, column, kx);
-            for (int64_t c = first; y >= 0 && x >= 0 && c < first + group_out; c++)
-                append(to, to->dout, out_index(g, image, y, x, c), to->weight,
-                       weight_index(g, c, channel % group_in, ky, kx));
-        }
-}
-
-/* dweight[i] = sum of dout * x. */
-static void gather_backward_weights(gather *to, int64_t i) {
-    const geometry *g = to->g;
-    int64_t kx = i % g->kernel[1], ky = i / g->kernel[1] % g->kernel[0];
-    int64_t group_in = g->in_channels / g->groups;
-    int64_t in = i / (g->kernel[1] * g->kernel[0]) % group_in;
-    int64_t out = i / (g->kernel[1] * g->kernel[0] * group_in);
-    int64_t channel = out / (g->out_channels / g->groups) * group_in + in;
-    for (int64_t image = 0; image < g->batch; image++)
-        for (int64_t row = 0; row < g->out[0]; row++)
-            for (int64_t column = 0; column < g->out[1]; column++) {
-                int64_t y = input_at(g, 0, row, ky), x = input_at(g, 1, column, kx);
-                if (y >= 0 && x >= 0)
-                    append(to, to->dout, out_index(g, image, row, column, out), to->x,
-                           in_index(g, image, y, x, channel));
-            }
-}
-
-/* What differs between the passes. */
-typedef struct pass {
-    void (*gather)(gather *to, int64_t i);
-    int64_t results, products; /* dot products there are; addends of one, at most */
-} pass;
-
-static pass pass_of(const geometry *g, int kind) {
-    int64_t taps = g->kernel[0] * g->kernel[1], group_in = g->in_channels / g->groups;
-    int64_t out_places = g->batch * g->out[0] * g->out[1];
-    const pass passes[PASSES] = {
-        {gather_forward, out_places * g->out_channels, taps * group_in},
-        {gather_backward_data, g->batch * g->in[0] * g->in[1] * g->in_channels,
-         taps * (g->out_channels / g->groups)},
-        {gather_backward_weights, g->out_channels * group_in * taps, out_places},
-    };
-    return passes[kind];
-}
-
 /* ---- auditing ---------------------------------------------------------------------------------------------- */
 
-static double sum_of_magnitudes(const gather *dot) {
+/* One dot product and what it is, without error. */
+typedef struct sample {
+    const float *a, *b;
+    int64_t n;
+    double exact, magnitude; /* sum of a b, of |a b| */
+} sample;
+
+static double sum_of_magnitudes(const float *a, const float *b, int64_t n) {
     double sum = 0;
-    for (int64_t i = 0; i < dot->n; i++) sum += fabs((double)dot->a[i] * (double)dot->b[i]);
+    for (int64_t i = 0; i < n; i++) sum += fabs((double)a[i] * (double)b[i]);
     return sum;
 }
 
-static void audit_one(audit *to, const ab_accumulator *accumulator, const gather *dot, double exact,
-                      double magnitude) {
+static void audit_one(audit *to, const ab_accumulator *accumulator, const sample *dot) {
     ab_dot found = ab_dot_in(accumulator, dot->a, dot->b, dot->n);
     to->addends += found.addends;
     to->swamped += found.swamped;
@@ -236,34 +82,34 @@ static void audit_one(audit *to, const ab_accumulator *accumulator, const gather
         to->overflowed++;
         return;
     }
-    double error = fabs(found.sum - exact) / (magnitude * ldexp(1, -accumulator->format.precision));
+    double unit = dot->magnitude * ldexp(1, -accumulator->format.precision);
+    double error = fabs(found.sum - dot->exact) / unit;
     to->squares += error * error;
     to->largest = fmax(to->largest, error);
     to->errors++;
 }
 
-static void audit_dot(entry *to, const gather *dot) {
-    double magnitude = sum_of_magnitudes(dot);
-    if (!(magnitude > 0) || !isfinite(magnitude)) return; /* nothing to add, or no exact sum */
-    double exact = ab_dot_exact(dot->a, dot->b, dot->n);
+static void audit_dot(entry *to, const float *a, const float *b, int64_t n) {
+    sample dot = {.a = a, .b = b, .n = n, .magnitude = sum_of_magnitudes(a, b, n)};
+    if (!(dot.magnitude > 0) || !isfinite(dot.magnitude)) return; /* nothing to add, or no exact sum */
+    dot.exact = ab_dot_exact(a, b, n);
     to->samples++;
-    for (int i = 0; i < ab_accumulator_count(); i++)
-        audit_one(&to->audit[i], ab_accumulator_at(i), dot, exact, magnitude);
+    for (int i = 0; i < ab_accumulator_count(); i++) audit_one(&to->audit[i], ab_accumulator_at(i), &dot);
 }
 
 /* The entry of an op's pass, made at its first run; NULL without memory. */
-static entry *entry_of(accumulator_audit *a, const ab_op_run *run, int kind) {
+static entry *entry_of(accumulator_audit *a, const ab_op_run *run, ab_dot_pass pass) {
     for (int i = 0; i < a->entries; i++)
-        if (a->entry[i].number == run->number && a->entry[i].pass == kind) return &a->entry[i];
+        if (a->entry[i].number == run->number && a->entry[i].pass == pass) return &a->entry[i];
     if (a->entries == a->room) {
-        int room = 2 * a->room + PASSES;
+        int room = 2 * a->room + AB_DOT_PASSES;
         entry *more = realloc(a->entry, (size_t)room * sizeof *more);
         if (!more) return NULL;
         a->entry = more;
         a->room = room;
     }
     entry *made = &a->entry[a->entries++];
-    *made = (entry){.number = run->number, .pass = kind};
+    *made = (entry){.number = run->number, .pass = pass};
     size_t length = strlen(run->name) < sizeof made->name - 1 ? strlen(run->name) : sizeof made->name - 1;
     memcpy(made->name, run->name, length);
     return made;
@@ -280,25 +126,20 @@ static bool reserve(accumulator_audit *a, int64_t operands) {
     return true;
 }
 
-static void audit_pass(accumulator_audit *a, const ab_op_run *run, const geometry *g, int kind) {
-    pass what = pass_of(g, kind);
-    if (what.products < 1) return; /* nothing is summed */
-    entry *to = entry_of(a, run, kind);
-    if (!to || !reserve(a, what.products)) return; /* without memory nothing is audited */
-    int64_t samples = ADDENDS_PER_STEP / what.products;
+/* Without memory nothing is audited. */
+static void audit_pass(accumulator_audit *a, const ab_op_run *run, ab_dot_pass pass) {
+    ab_operands operands;
+    if (!ab_operands_of(run, pass, &operands) || operands.products < 1) return;
+    entry *to = entry_of(a, run, pass);
+    if (!to || !reserve(a, operands.products)) return;
+    int64_t samples = ADDENDS_PER_STEP / operands.products;
     samples = samples < 1 ? 1 : samples > MAX_SAMPLES ? MAX_SAMPLES : samples;
-    to->products = what.products;
+    to->products = operands.products;
     for (int64_t s = 0; s < samples; s++) {
-        uint64_t index = (uint64_t)((run->number * PASSES + kind) * MAX_SAMPLES + s);
-        gather dot = {.g = g,
-                      .x = run->io->in[0],
-                      .weight = run->io->param[0],
-                      .dout = run->io->dout,
-                      .a = a->a,
-                      .b = a->b};
-        what.gather(&dot, (int64_t)ab_rng_below(a->seed, AB_RNG_SAMPLE, (uint32_t)a->step, index,
-                                                (uint64_t)what.results));
-        audit_dot(to, &dot);
+        uint64_t index = (uint64_t)((run->number * AB_DOT_PASSES + (int)pass) * MAX_SAMPLES + s);
+        uint64_t result =
+            ab_rng_below(a->seed, AB_RNG_SAMPLE, (uint32_t)a->step, index, (uint64_t)operands.results);
+        audit_dot(to, a->a, a->b, ab_operands_gather(&operands, (int64_t)result, a->a, a->b));
     }
 }
 
@@ -309,11 +150,7 @@ static void begin(void *state, int64_t step, double loss_scale) {
 }
 
 static void ran(void *state, const ab_op_run *run) {
-    if (run->op != &ab_op_conv2d && run->op != &ab_op_linear) return;
-    geometry g = run->op == &ab_op_conv2d ? conv_geometry(run) : linear_geometry(run);
-    if (!run->backward) audit_pass(state, run, &g, FORWARD);
-    if (run->backward && run->io->din[0]) audit_pass(state, run, &g, BACKWARD_DATA);
-    if (run->backward && run->io->dparam[0]) audit_pass(state, run, &g, BACKWARD_WEIGHTS);
+    for (int pass = 0; pass < AB_DOT_PASSES; pass++) audit_pass(state, run, (ab_dot_pass)pass);
 }
 
 /* ---- report ------------------------------------------------------------------------------------------------ */

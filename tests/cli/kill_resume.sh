@@ -17,7 +17,7 @@ expected=$(digests "$reference")
 
 # ---- helpers -----------------------------------------------------------------------------------------------
 child_of() { # the worker of process $1, if it has one
-    awk '{print $1}' "/proc/$1/task/$1/children" 2>/dev/null
+    awk -v parent="$1" '$4 == parent { print $1; exit }' /proc/[0-9]*/stat 2>/dev/null
 }
 
 sleep_ms() { sleep "$(printf '%d.%03d' $(($1 / 1000)) $(($1 % 1000)))"; }

@@ -176,8 +176,9 @@ static void short_arrays_are_counted_by_the_definition(void **state) {
 
 static void long_arrays_are_counted_by_the_definition(void **state) {
     fixture *f = *state;
-    static const int64_t lengths[] = {AB_CENSUS_BLOCK - 1, AB_CENSUS_BLOCK, AB_CENSUS_BLOCK + 1,
-                                      5 * AB_CENSUS_BLOCK, LONG};
+    static const int64_t lengths[] = {
+        1535, 1536, 1537, AB_CENSUS_BLOCK - 1, AB_CENSUS_BLOCK, AB_CENSUS_BLOCK + 1, 5 * AB_CENSUS_BLOCK,
+        LONG};
     for (int k = 0; k < KINDS; k++) {
         fill(f->values, (kind)k, 3, LONG + 1);
         for (size_t l = 0; l < AB_COUNT_OF(lengths); l++) {

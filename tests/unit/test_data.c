@@ -404,13 +404,13 @@ static void statistics_are_those_of_the_padded_training_set(void **state) {
     write_folder(f);
     ab_data *data = open_data(f->path, 4, 4);
     ab_data_fill(data, AB_SPLIT_TRAIN, AB_NORMALIZE_NONE, index, TRAIN, images, labels);
-    for (int i = 0; i < PIXELS; i++) sum += images[i] / 255.0L;
-    for (int i = 0; i < PIXELS; i++) squares += powl(images[i] / 255.0L - sum / PIXELS, 2);
+    for (int i = 0; i < PIXELS; i++) sum += (long double)images[i] / 255.0L;
+    for (int i = 0; i < PIXELS; i++) squares += powl((long double)images[i] / 255.0L - sum / PIXELS, 2);
     assert_true(fabs(data->mean - (double)(sum / PIXELS)) < 1e-15);
     assert_true(fabs(data->std - (double)sqrtl(squares / PIXELS)) < 1e-15);
     ab_data_fill(data, AB_SPLIT_TRAIN, AB_NORMALIZE_STANDARD, index, TRAIN, images, labels);
-    for (int i = 0; i < PIXELS; i++) difference += images[i];
-    for (int i = 0; i < PIXELS; i++) spread += powl(images[i], 2);
+    for (int i = 0; i < PIXELS; i++) difference += (long double)images[i];
+    for (int i = 0; i < PIXELS; i++) spread += powl((long double)images[i], 2);
     assert_true(fabsl(difference / PIXELS) < 1e-7L);
     assert_true(fabsl(spread / PIXELS - 1) < 1e-6L);
     ab_data_close(data);

@@ -150,6 +150,35 @@ static void each_tensor_may_have_its_own_format(void **state) {
     each_case((op_formats){&ab_format_fp16, &ab_format_bf16, &ab_format_fp32}, every_path);
 }
 
+/* Large enough for the library's passes to be cut into slices of the batch: same sums, same bits with any number of lanes. */
+static void a_large_batch_gives_the_same_bits_on_any_number_of_lanes(void **state) {
+    (void)state;
+    static const conv_case large = {8, 14, 15, 12, 24, 3, 3, 1, 1, 1, 1, 1, 1, 1, true};
+    static const ab_format *const formats[] = {&ab_format_fp32, &ab_format_bf16};
+    static const ab_cpu_path paths[] = {AB_PATH_AUTO, AB_PATH_NATIVE};
+    for (int k = 0; k < 4; k++) {
+        op_attrs attrs = attrs_of(&large);
+        op_formats format = {formats[k / 2], formats[k / 2], NULL};
+        op_run r[3];
+        bool ready = true;
+        for (int i = 0; i < 3 && ready; i++) {
+            ab_exec exec = {.training = true, .path = paths[k % 2]};
+            assert_int_equal(ab_parallel_start(3 - i), AB_OK);
+            open_case(&r[i], &large, &attrs, format, &exec);
+            ready = op_run_prepare(&r[i]) == AB_OK;
+            if (ready) op_run_both(&r[i]);
+            if (ready && i > 0) op_run_same_results(&r[0], &r[i]);
+        }
+        if (ready) {
+            expected e = expect(&large, &r[0]);
+            check_all(&r[0], &e);
+            forget(&e);
+        }
+        for (int i = 0; i < (ready ? 3 : 1); i++) op_run_close(&r[i]);
+    }
+    assert_int_equal(ab_parallel_start(1), AB_OK);
+}
+
 /* ---- the oracle itself ------------------------------------------------------------------------------------- */
 
 static double weighted_output(const void *self) {
@@ -340,6 +369,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_case_format_and_path_matches_the_oracle),
         cmocka_unit_test(each_tensor_may_have_its_own_format),
+        cmocka_unit_test(a_large_batch_gives_the_same_bits_on_any_number_of_lanes),
         cmocka_unit_test(the_oracle_agrees_with_finite_differences),
         cmocka_unit_test(new_weights_are_used_when_the_version_changes),
         cmocka_unit_test(unwanted_gradients_are_not_computed),

@@ -35,7 +35,8 @@ static bool same_overrides(const ab_options *a, const ab_options *b) {
 }
 
 ab_status ab_resume_options(ab_options *options, cJSON **document) {
-    ab_options stored;
+    static const ab_options nothing;
+    ab_options stored = nothing;
     const char *path = options->text[AB_OPTION_out];
     AB_TRY(ab_result_load(path, document));
     AB_TRY(stored_options(*document, &stored));

@@ -186,6 +186,7 @@ static double flops(const void *attrs, const ab_shape *in, const ab_shape *out) 
 const ab_op ab_op_cross_entropy = {.name = "cross_entropy",
                                    .inputs = 2,
                                    .is_loss = true,
+                                   .integer_inputs = 1u << 1,
                                    .attrs_bytes = sizeof(loss_attrs),
                                    .attrs = attrs_table,
                                    .infer = infer,

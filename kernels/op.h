@@ -17,11 +17,12 @@ typedef enum ab_op_class { AB_CLASS_low, AB_CLASS_fp32, AB_CLASS_promote, AB_CLA
 /* ---- attributes: what a network file may say about an op ------------------------------------------------- */
 
 typedef enum ab_attr_kind {
-    AB_ATTR_INT,   /* int64_t field */
-    AB_ATTR_PAIR,  /* int64_t[2] field; the file gives one number or [height, width] */
-    AB_ATTR_FLOAT, /* double field */
-    AB_ATTR_BOOL,  /* bool field */
-    AB_ATTR_FLOATS /* ab_floats field; the file gives an array of numbers */
+    AB_ATTR_INT,    /* int64_t field */
+    AB_ATTR_PAIR,   /* int64_t[2] field; the file gives one number or [height, width] */
+    AB_ATTR_FLOAT,  /* double field */
+    AB_ATTR_BOOL,   /* bool field */
+    AB_ATTR_FLOATS, /* ab_floats field; the file gives an array of numbers */
+    AB_ATTR_CHOICE /* int64_t field: which of the names that `text` lists as "none|tanh"; the file gives the name */
 } ab_attr_kind;
 
 typedef struct ab_floats {
@@ -96,15 +97,18 @@ typedef struct ab_op_io {
         [AB_MAX_INPUTS]; /* overwritten, never accumulated; NULL if not wanted. din[i] has in[i]'s shape, and
                                       its format is that of in[i] */
     ab_tensor *dparam[AB_MAX_PARAMS]; /* overwritten; NULL if not wanted; format is that of param[i] */
+    uint32_t instance;                /* tells the plan's ops apart: part of the index of random numbers */
     uint64_t params_version; /* changes whenever a parameter's values change: prepared copies of weights are
                                 refreshed then and only then */
 } ab_op_io;
 
 typedef struct ab_op {
     const char *name;
-    int inputs;      /* fixed number of inputs, or -1: 2 or more */
-    bool batch_norm; /* parameters stay fp32 under keep_batchnorm_fp32 */
-    bool is_loss;    /* inputs {logits, int32 targets}; output: one fp32 number; its dout is the loss scale */
+    int inputs;          /* fixed number of inputs, or -1: 2 or more */
+    int optional_inputs; /* how many more there may be behind them */
+    bool batch_norm;     /* parameters stay fp32 under keep_batchnorm_fp32 */
+    bool is_loss; /* inputs {logits, int32 targets}; output: one fp32 number; its dout is the loss scale */
+    unsigned integer_inputs; /* bit i: in[i] is int32 (class or token ids) and has no gradient */
     size_t attrs_bytes;
     const ab_attr *attrs; /* ends with a NULL name; NULL for none */
 

@@ -195,6 +195,7 @@ static int tensor_of(const compiler *c, int net_value) {
 static ab_status check_formats(const compiler *c, const ab_net_op *op, const ab_plan_node *node) {
     const ab_plan *plan = c->plan;
     const ab_format *input = plan->tensor[node->in[0]].format;
+    if (!input) return AB_OK; /* ids go with any table */
     for (int i = 0; i < node->params; i++) {
         const ab_format *used = plan->tensor[plan->param[node->first_param + i].used].format;
         if (used != input && !op->op->batch_norm)
@@ -227,6 +228,7 @@ static ab_status add_op(compiler *c, int net_op) {
     node.params = op->params;
     AB_TRY(check_formats(c, op, &node));
     const ab_format *format = op->op->is_loss ? fp32 : plan->tensor[node.in[0]].format;
+    if (!format) format = plan->tensor[plan->param[node.first_param].used].format; /* of ids: the table's */
     AB_TRY(add_named(c, c->shape[net_op], format, AB_MEM_activations, true, &node.out, "%s.out", op->name));
     bool needs = has_weights(op);
     for (int i = 0; i < op->inputs; i++) needs = needs || c->needs_grad[node.in[i]];

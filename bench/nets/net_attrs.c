@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { LABEL_TEXT = 64 };
 
@@ -87,13 +88,31 @@ static void fill_floats(const ab_attr *attr, void *field) {
     *(ab_floats *)field = (ab_floats){.value = NULL, .count = 0};
 }
 
+static ab_status read_choice(const ab_net_json_place *place, const cJSON *value, const ab_attr *attr,
+                             void *field) {
+    char label[LABEL_TEXT], quoted[AB_NET_JSON_TEXT];
+    const char *name = NULL, *choice = attr->text;
+    AB_TRY(ab_net_json_name(place, value, label_of(attr, label), &name));
+    for (int64_t number = 0;; number++, choice++) {
+        size_t length = strcspn(choice, "|");
+        if (strlen(name) == length && memcmp(name, choice, length) == 0) {
+            *(int64_t *)field = number;
+            return AB_OK;
+        }
+        choice += length;
+        if (!*choice) break;
+    }
+    return ab_net_json_fail(place, value, "'%s': expected one of %s, found %s", attr->name, attr->text,
+                            ab_net_json_quote(name, quoted));
+}
+
 static const struct {
     attr_reader *read;
     attr_filler *fill;
 } kinds[] = {
     [AB_ATTR_INT] = {read_int, fill_int},          [AB_ATTR_PAIR] = {read_pair, fill_pair},
     [AB_ATTR_FLOAT] = {read_float, fill_float},    [AB_ATTR_BOOL] = {read_bool, fill_bool},
-    [AB_ATTR_FLOATS] = {read_floats, fill_floats},
+    [AB_ATTR_FLOATS] = {read_floats, fill_floats}, [AB_ATTR_CHOICE] = {read_choice, fill_int},
 };
 
 static ab_status read_attr(const ab_net_json_place *place, const cJSON *object, const ab_attr *attr,

@@ -213,7 +213,9 @@ static ab_status read_references(const parser *p, const cJSON *in, int i) {
 }
 
 static ab_status check_input_count(const parser *p, const cJSON *at, const ab_net_op *op) {
-    if (op->op->inputs < 0 ? op->inputs >= 2 : op->inputs == op->op->inputs) return AB_OK;
+    int most = op->op->inputs + op->op->optional_inputs;
+    if (op->op->inputs < 0 ? op->inputs >= 2 : op->inputs >= op->op->inputs && op->inputs <= most)
+        return AB_OK;
     if (op->op->inputs < 0)
         return ab_net_json_fail(&p->place, at, "'in': expected 2 or more names for %s, found 1",
                                 op->op->name);

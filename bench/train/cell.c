@@ -38,6 +38,7 @@ static void wire_node(ab_cell *cell, int n) {
     ab_op_io *io = &cell->io[n];
     if (node->kind != AB_NODE_OP) return;
     io->attrs = ab_plan_node_op(plan, node)->attrs;
+    io->instance = (uint32_t)node->net_op;
     for (int i = 0; i < node->inputs; i++) {
         io->in[i] = &cell->tensor[node->in[i]];
         io->din[i] = tensor_or_null(cell, node->in_grad[i]);

@@ -57,8 +57,9 @@ static inline void op_attrs_set(const ab_op *op, op_attrs *attrs, const char *na
     } field[] = {[AB_ATTR_INT] = {pair, sizeof pair[0]},
                  [AB_ATTR_PAIR] = {pair, sizeof pair},
                  [AB_ATTR_FLOAT] = {&first, sizeof first},
-                 [AB_ATTR_BOOL] = {&truth, sizeof truth}};
-    assert_true(a->kind < AB_ATTR_FLOATS && a->offset + field[a->kind].bytes <= sizeof attrs->bytes);
+                 [AB_ATTR_BOOL] = {&truth, sizeof truth},
+                 [AB_ATTR_CHOICE] = {pair, sizeof pair[0]}};
+    assert_true(a->kind != AB_ATTR_FLOATS && a->offset + field[a->kind].bytes <= sizeof attrs->bytes);
     memcpy(attrs->bytes + a->offset, field[a->kind].value, field[a->kind].bytes);
 }
 
@@ -95,7 +96,7 @@ static inline ab_tensor op_run_tensor(op_run *r, ab_shape shape, const ab_format
     return t;
 }
 
-/* Sets up tensors; in[i] of format NULL (class ids) if is_loss and i is 1. The run's own exec comes from `exec` (no
+/* Sets up tensors; in[i] of format NULL (ids) if integer_inputs says so. The run's own exec comes from `exec` (no
  * workspace yet). What is not wanted can be set NULL in io before op_run_prepare. */
 static inline void op_run_open(op_run *r, const ab_op *op, const void *attrs, const ab_shape *in, int inputs,
                                op_formats formats, const ab_exec *exec) {
@@ -110,7 +111,7 @@ static inline void op_run_open(op_run *r, const ab_op *op, const void *attrs, co
     r->io.attrs = attrs;
     assert_int_equal(op->infer(attrs, in, inputs, &out_shape), AB_OK);
     for (int i = 0; i < inputs; i++) {
-        bool ids = op->is_loss && i == 1;
+        bool ids = op->integer_inputs >> i & 1;
         r->in[i] = op_run_tensor(r, in[i], ids ? NULL : formats.activation, i);
         r->io.in[i] = &r->in[i];
         if (ids) continue;

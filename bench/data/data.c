@@ -88,31 +88,34 @@ static ab_status fit(ab_data *data, int64_t height, int64_t width, int64_t chann
     return AB_OK;
 }
 
-/* How often each grey occurs among the training pixels. Integers: the sum does not depend on the order. */
-static void count_greys(const ab_data *data, int64_t *greys) {
-    const ab_images *images = &data->split[AB_SPLIT_TRAIN];
-    const int64_t bytes = images->count * data->stored_height * data->stored_width * data->channels;
-    uint32_t lane[4][GREYS] = {{0}}; /* four, so that runs of equal pixels do not wait for one counter */
-    for (int64_t i = 0; i < bytes; i++) lane[i & 3][images->pixel[i]]++;
-    for (int grey = 0; grey < GREYS; grey++)
-        greys[grey] = (int64_t)lane[0][grey] + lane[1][grey] + lane[2][grey] + lane[3][grey];
-    greys[0] += images->count * data->height * data->width * data->channels - bytes;
+typedef struct grey_sums {
+    uint64_t sum, squares; /* exact */
+} grey_sums;
+
+/* In parts whose sums fit 32 bits, for the compiler's vectors. */
+static grey_sums sum_greys(const uint8_t *pixel, int64_t n) {
+    enum { PART = 4096 }; /* 4096 * 255^2 < 2^32 */
+    grey_sums total = {0, 0};
+    for (int64_t i = 0; i < n; i += PART) {
+        const int64_t end = n - i < PART ? n : i + PART;
+        uint32_t sum = 0, squares = 0;
+        for (int64_t j = i; j < end; j++) sum += pixel[j];
+        for (int64_t j = i; j < end; j++) squares += (uint32_t)pixel[j] * pixel[j];
+        total.sum += sum;
+        total.squares += squares;
+    }
+    return total;
 }
 
+/* Mean and standard deviation of all pixels of the training split as the net sees them: padding is grey 0. */
 static ab_status measure(ab_data *data) {
-    int64_t greys[GREYS], count = 0;
-    double sum = 0, squares = 0;
-    count_greys(data, greys);
-    for (int grey = 0; grey < GREYS; grey++) {
-        count += greys[grey];
-        sum += (double)greys[grey] * grey;
-    }
-    data->mean = sum / (double)count / 255.0;
-    for (int grey = 0; grey < GREYS; grey++) {
-        double distance = grey / 255.0 - data->mean;
-        squares += (double)greys[grey] * distance * distance;
-    }
-    data->std = sqrt(squares / (double)count);
+    const ab_images *images = &data->split[AB_SPLIT_TRAIN];
+    const double count = (double)(images->count * data->height * data->width * data->channels);
+    const grey_sums sums =
+        sum_greys(images->pixel, images->count * data->stored_height * data->stored_width * data->channels);
+    const double mean = (double)sums.sum / count;
+    data->mean = mean / 255.0;
+    data->std = sqrt((double)sums.squares / count - mean * mean) / 255.0;
     if (data->std > 0) return AB_OK;
     return ab_fail(AB_INPUT, "%s: expected training images with some contrast, found all pixels equal",
                    data->origin);
@@ -137,8 +140,8 @@ out:
 void ab_data_close(ab_data *data) {
     if (!data) return;
     for (int i = 0; i < 2; i++) {
-        free(data->split[i].pixel);
-        free(data->split[i].label);
+        ab_block_free(&data->split[i].pixels);
+        ab_block_free(&data->split[i].labels);
     }
     free(data);
 }

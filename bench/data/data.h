@@ -5,7 +5,7 @@
 #ifndef AB_BENCH_DATA_DATA_H
 #define AB_BENCH_DATA_DATA_H
 
-#include "kernels/core/status.h"
+#include "bench/data/block.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,8 +26,9 @@ const char *ab_normalize_name(ab_normalize mode);
 
 typedef struct ab_images {
     int64_t count;
-    uint8_t *pixel; /* owned; count * stored_height * stored_width * channels, NHWC */
-    uint8_t *label; /* owned; count; below the data's classes */
+    uint8_t *pixel;          /* count * stored_height * stored_width * channels, NHWC; in `pixels` */
+    uint8_t *label;          /* count; below the data's classes; in `labels` */
+    ab_block pixels, labels; /* owned */
 } ab_images;
 
 typedef struct ab_data {

@@ -2,6 +2,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include "bench/data/idx.h"
 
+#include "bench/data/gunzip.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,16 +11,18 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
-enum { PATH_BYTES = 1024, MAX_SIDE = 4096, MAX_DIMS = 3 };
+enum { PATH_BYTES = 1024, MAX_SIDE = 4096, MAX_DIMS = 3, HEADER_MOST = 4 + 4 * MAX_DIMS };
 static const int64_t most_bytes = (int64_t)1 << 31; /* of one file's elements */
 static const size_t first_block = (size_t)1 << 20;
 
 typedef struct idx_file {
     char path[PATH_BYTES];
-    gzFile stream;
+    gzFile stream; /* NULL if the whole file is unpacked in `block`, */
+    size_t next;   /* of which so much is read */
     int dims;
     int64_t dim[MAX_DIMS];
-    uint8_t *bytes; /* the elements; owned until taken */
+    ab_block block; /* owned until taken */
+    uint8_t *bytes; /* the elements, in it */
 } idx_file;
 
 /* ---- which file ------------------------------------------------------------------------------------------- */
@@ -58,9 +62,21 @@ static ab_status read_error(const idx_file *file) {
     return ab_fail(AB_INPUT, "%s: expected a readable file, plain or gzip, found: %s", file->path, text);
 }
 
+static size_t unread(const idx_file *file) { return file->block.size - file->next; }
+
+static void copy_some(idx_file *file, void *to, size_t n, size_t *got) {
+    *got = n < unread(file) ? n : unread(file);
+    memcpy(to, file->block.bytes + file->next, *got);
+    file->next += *got;
+}
+
 /* Reads up to n bytes; less only at the end of the file. */
-static ab_status read_some(const idx_file *file, void *block, size_t n, size_t *got) {
+static ab_status read_some(idx_file *file, void *block, size_t n, size_t *got) {
     *got = 0;
+    if (!file->stream) {
+        copy_some(file, block, n, got);
+        return AB_OK;
+    }
     while (*got < n) {
         size_t rest = n - *got;
         int count =
@@ -94,7 +110,7 @@ static ab_status check_dims(const idx_file *file) {
 }
 
 static ab_status read_header(idx_file *file) {
-    uint8_t header[4 + 4 * MAX_DIMS] = {0};
+    uint8_t header[HEADER_MOST] = {0};
     size_t bytes = 4 + 4 * (size_t)file->dims, got = 0;
     const uint32_t expected = 0x00000800u | (uint32_t)file->dims;
     AB_TRY(read_some(file, header, bytes, &got));
@@ -112,15 +128,8 @@ static ab_status read_header(idx_file *file) {
 
 /* ---- elements --------------------------------------------------------------------------------------------- */
 
-static ab_status grow(idx_file *file, size_t size) {
-    uint8_t *bytes = realloc(file->bytes, size);
-    if (!bytes) return ab_fail(AB_NO_MEMORY, "%s: cannot allocate %zu bytes", file->path, size);
-    file->bytes = bytes;
-    return AB_OK;
-}
-
 /* One byte more than the header says proves that the file ends there, and lets zlib check the sum of a gzip file. */
-static ab_status check_end(const idx_file *file, int64_t total) {
+static ab_status check_end(idx_file *file, int64_t total) {
     uint8_t extra;
     size_t got = 0;
     AB_TRY(read_some(file, &extra, 1, &got));
@@ -128,27 +137,33 @@ static ab_status check_end(const idx_file *file, int64_t total) {
         return ab_fail(AB_INPUT, "%s: expected %lld bytes of data as the header says, found more", file->path,
                        (long long)total);
     int code = Z_OK;
-    gzerror(file->stream, &code);
+    if (file->stream) gzerror(file->stream, &code);
     return code == Z_OK || code == Z_STREAM_END ? AB_OK : read_error(file);
 }
 
+static ab_status truncated(const idx_file *file, size_t wanted, size_t found) {
+    return ab_fail(AB_INPUT, "%s: truncated: expected %zu bytes of data as the header says, found %zu",
+                   file->path, wanted, found);
+}
+
+static size_t element_bytes(const idx_file *file) {
+    size_t total = 1;
+    for (int i = 0; i < file->dims; i++) total *= (size_t)file->dim[i];
+    return total;
+}
+
 static ab_status read_elements(idx_file *file) {
-    int64_t total = 1;
-    for (int i = 0; i < file->dims; i++) total *= file->dim[i];
-    size_t size = 0, filled = 0, wanted = (size_t)total;
-    while (filled < wanted) {
-        size_t got = 0;
-        size = size == 0 ? first_block : 2 * size;
-        if (size > wanted) size = wanted;
-        AB_TRY(grow(file, size));
-        AB_TRY(read_some(file, file->bytes + filled, size - filled, &got));
-        filled += got;
-        if (filled < size)
-            return ab_fail(AB_INPUT,
-                           "%s: truncated: expected %lld bytes of data as the header says, found %zu",
-                           file->path, (long long)total, filled);
+    size_t wanted = element_bytes(file), filled = unread(file);
+    if (file->stream) {
+        AB_TRY(ab_block_create(&file->block, wanted, file->path));
+        file->bytes = file->block.bytes;
+        AB_TRY(read_some(file, file->bytes, wanted, &filled));
+    } else {
+        file->bytes = file->block.bytes + file->next;
+        file->next += filled < wanted ? filled : wanted;
     }
-    return check_end(file, total);
+    if (filled < wanted) return truncated(file, wanted, filled);
+    return check_end(file, (int64_t)wanted);
 }
 
 static ab_status read_file(idx_file *file, const char *directory, ab_split split, const char *kind,
@@ -157,22 +172,24 @@ static ab_status read_file(idx_file *file, const char *directory, ab_split split
     if (!find_file(directory, split, kind, dims, file->path))
         return ab_fail(AB_INPUT, "%s: expected a file %s-%s-idx%d-ubyte or the same with .gz, found none",
                        directory, prefixes[split][0], kind, dims);
-    file->stream = gzopen(file->path, "rb");
-    if (!file->stream) return ab_fail(AB_INPUT, "%s: cannot open: %s", file->path, strerror(errno));
-    (void)gzbuffer(file->stream, 1 << 17);
+    if (!ab_gunzip_whole(file->path, (size_t)most_bytes + HEADER_MOST, &file->block)) {
+        file->stream = gzopen(file->path, "rb");
+        if (!file->stream) return ab_fail(AB_INPUT, "%s: cannot open: %s", file->path, strerror(errno));
+        (void)gzbuffer(file->stream, 1 << 17);
+    }
     AB_TRY(read_header(file));
     return read_elements(file);
 }
 
 static void close_file(idx_file *file) {
     if (file->stream) gzclose(file->stream);
-    free(file->bytes);
+    ab_block_free(&file->block);
 }
 
-static uint8_t *take_bytes(idx_file *file) {
-    uint8_t *bytes = file->bytes;
-    file->bytes = NULL;
-    return bytes;
+static ab_block take_block(idx_file *file) {
+    ab_block block = file->block;
+    file->block.bytes = NULL;
+    return block;
 }
 
 /* ---- a split ---------------------------------------------------------------------------------------------- */
@@ -213,8 +230,11 @@ static ab_status load_split(ab_data *data, const char *directory, ab_split split
                          labels.path, (long long)images.dim[0], images.path, (long long)labels.dim[0]);
         goto out;
     }
-    data->split[split] =
-        (ab_images){.count = images.dim[0], .pixel = take_bytes(&images), .label = take_bytes(&labels)};
+    data->split[split] = (ab_images){.count = images.dim[0],
+                                     .pixel = images.bytes,
+                                     .label = labels.bytes,
+                                     .pixels = take_block(&images),
+                                     .labels = take_block(&labels)};
 out:
     close_file(&images);
     close_file(&labels);

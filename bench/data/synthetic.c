@@ -79,10 +79,10 @@ static void make_sample(uint64_t seed, uint32_t sample, uint8_t *pixel, uint8_t 
 }
 
 static ab_status make_split(ab_images *images, uint64_t seed, uint32_t first, int64_t count) {
-    images->pixel = malloc((size_t)count * PIXELS);
-    images->label = malloc((size_t)count);
-    if (!images->pixel || !images->label)
-        return ab_fail(AB_NO_MEMORY, "cannot allocate %lld synthetic images", (long long)count);
+    AB_TRY(ab_block_create(&images->pixels, (size_t)count * PIXELS, "synthetic images"));
+    AB_TRY(ab_block_create(&images->labels, (size_t)count, "synthetic labels"));
+    images->pixel = images->pixels.bytes;
+    images->label = images->labels.bytes;
     images->count = count;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < count; i++)

@@ -7,11 +7,11 @@
 
 AB_BEGIN_DECLS
 
-/* Copies `data` into an anonymous file that survives exec. *fd is the caller's to close. */
+/* Describes `data` in an anonymous file that survives exec, as its blocks do. *fd is the caller's to close. */
 AB_MUST_CHECK ab_status ab_shared_data_create(const ab_data *data, int *fd);
 
 /* Maps it read-only. The mapping lives until the process ends; do not pass *data to ab_data_close. */
-AB_MUST_CHECK ab_status ab_shared_data_map(int fd, ab_data **data);
+AB_MUST_CHECK ab_status ab_shared_data_map(int fd, ab_data *data);
 
 AB_END_DECLS
 

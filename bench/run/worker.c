@@ -154,8 +154,11 @@ static ab_status run_task(const ab_worker_task *task, int argc, char **argv) {
     ab_cell_spec spec;
     AB_TRY(ab_options_parse(argc, argv, &options));
     AB_TRY(ab_run_config_create(&options, task->data_fd < 0, &config));
-    if (task->data_fd >= 0) AB_TRY(ab_shared_data_map((int)task->data_fd, &config.data));
-
+    ab_data shared;
+    if (task->data_fd >= 0) {
+        AB_TRY(ab_shared_data_map((int)task->data_fd, &shared));
+        config.data = &shared;
+    }
     AB_TRY(ab_parallel_start(config.threads));
     AB_TRY(ab_run_config_steps(&options, &config));
     AB_TRY(find_spec(&config, task->cell, &spec));

@@ -52,7 +52,7 @@ static inline const ab_data *pt_data(void) {
     for (int i = 0; i < PT_SAMPLES * PT_SIDE * PT_SIDE; i++)
         pixels[i] = (uint8_t)ab_rng_below(2, AB_RNG_SYNTHETIC, 0, (uint64_t)i, 256);
     for (int i = 0; i < PT_SAMPLES; i++) labels[i] = (uint8_t)(i % 3);
-    ab_images images = {PT_SAMPLES, pixels, labels};
+    ab_images images = {.count = PT_SAMPLES, .pixel = pixels, .label = labels};
     data = (ab_data){.name = "tiny",
                      .height = PT_SIDE,
                      .width = PT_SIDE,

@@ -162,6 +162,30 @@ static void write_gzip(const char *path, const content *c) {
     assert_int_equal(gzclose(file), Z_OK);
 }
 
+/* gzip files may be joined end to end (RFC 1952, 2.2); only a stream reader sees the whole. */
+static void write_gzip_in_two(const char *path, const content *c) {
+    const unsigned half = (unsigned)c->bytes / 2;
+    gzFile file = gzopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(gzwrite(file, c->byte, half), half);
+    assert_int_equal(gzclose(file), Z_OK);
+    file = gzopen(path, "ab");
+    assert_non_null(file);
+    assert_int_equal(gzwrite(file, c->byte + half, (unsigned)c->bytes - half), c->bytes - half);
+    assert_int_equal(gzclose(file), Z_OK);
+}
+
+static void gzip_of_two_members_is_read(void **state) {
+    folder *f = *state;
+    write_gzip_in_two(path_of(f, "train-images-idx3-ubyte.gz"), &f->file[TRAIN_IMAGES]);
+    write_gzip(path_of(f, "train-labels.idx1-ubyte.gz"), &f->file[TRAIN_LABELS]);
+    write_bytes(path_of(f, "test-images.idx3-ubyte"), f->file[TEST_IMAGES].byte, f->file[TEST_IMAGES].bytes);
+    write_bytes(path_of(f, "test-labels-idx1-ubyte"), f->file[TEST_LABELS].byte, f->file[TEST_LABELS].bytes);
+    ab_data *data = open_data(f->path, ROWS, COLUMNS);
+    expect_content(data);
+    ab_data_close(data);
+}
+
 static void gzip_and_the_other_spellings_are_read(void **state) {
     folder *f = *state;
     write_gzip(path_of(f, "train-images-idx3-ubyte.gz"), &f->file[TRAIN_IMAGES]);
@@ -671,6 +695,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(plain_idx_files_are_read),
         IN_FOLDER(gzip_and_the_other_spellings_are_read),
+        IN_FOLDER(gzip_of_two_members_is_read),
         IN_FOLDER(missing_file_is_named),
         IN_FOLDER(wrong_magic_is_refused),
         IN_FOLDER(every_truncation_is_refused),

@@ -321,7 +321,7 @@ static ab_data tiny_data(uint8_t *pixels, uint8_t *labels) {
     for (int i = 0; i < SAMPLES * SIDE * SIDE; i++)
         pixels[i] = (uint8_t)ab_rng_below(2, AB_RNG_SYNTHETIC, 0, (uint64_t)i, 256);
     for (int i = 0; i < SAMPLES; i++) labels[i] = (uint8_t)(i % 3);
-    ab_images images = {SAMPLES, pixels, labels};
+    ab_images images = {.count = SAMPLES, .pixel = pixels, .label = labels};
     return (ab_data){.name = "tiny",
                      .height = SIDE,
                      .width = SIDE,

@@ -1,0 +1,38 @@
+/* Blocks are anonymous files (memfd_create), mapped shared. */
+#define _GNU_SOURCE
+#include "bench/data/block.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+ab_status ab_block_create(ab_block *block, size_t size, const char *what) {
+    *block = (ab_block){.bytes = NULL, .size = size, .fd = memfd_create("ampbench-data", 0)};
+    void *bytes = MAP_FAILED;
+    if (block->fd >= 0 && ftruncate(block->fd, (off_t)size) == 0)
+        bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, block->fd, 0);
+    if (bytes != MAP_FAILED) {
+        block->bytes = bytes;
+        return AB_OK;
+    }
+    ab_status status =
+        ab_fail(AB_NO_MEMORY, "%s: cannot allocate %zu bytes: %s", what, size, strerror(errno));
+    if (block->fd >= 0) close(block->fd);
+    return status;
+}
+
+ab_status ab_block_map(ab_block *block) {
+    void *bytes = mmap(NULL, block->size, PROT_READ, MAP_SHARED, block->fd, 0);
+    if (bytes == MAP_FAILED)
+        return ab_fail(AB_SYSTEM, "worker: cannot map the data set: %s", strerror(errno));
+    block->bytes = bytes;
+    return AB_OK;
+}
+
+void ab_block_free(ab_block *block) {
+    if (!block->bytes) return;
+    munmap(block->bytes, block->size);
+    close(block->fd);
+    block->bytes = NULL;
+}

@@ -1,8 +1,6 @@
 /* A cell's birth and death: the plan's buffers are allocated, ops are prepared. */
 #include "bench/train/cell_state.h"
 
-#include "kernels/convert.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,17 +51,33 @@ static void wire_node(ab_cell *cell, int n) {
     io->dout = tensor_or_null(cell, node->out_grad);
 }
 
+/* Where the host writes a batch. */
+static ab_status allocate_batch(ab_cell *cell) {
+    const ab_plan *plan = cell->plan;
+    cell->batch = cell->tensor[plan->input].data;
+    cell->labels = cell->tensor[plan->targets].data;
+    if (cell->backend->host_memory) return AB_OK;
+    cell->batch = calloc(1, (size_t)plan->tensor[plan->input].bytes);
+    cell->labels = calloc(1, (size_t)plan->tensor[plan->targets].bytes);
+    return cell->batch && cell->labels ? AB_OK : no_memory();
+}
+
 /* ---- ops ------------------------------------------------------------------------------------------------- */
 
 static ab_status prepare_node(ab_cell *cell, int n) {
     const ab_net_op *op = ab_plan_node_op(cell->plan, &cell->plan->node[n]);
-    if (!op || !op->op->prepare) return AB_OK;
+    if (!op) return AB_OK;
+    const ab_op *run = cell->run[n] = cell->backend->op(op->op);
+    if (!run)
+        return ab_fail(AB_UNAVAILABLE, "op '%s': %s has no %s", op->name, cell->config.device->name,
+                       op->op->name);
+    if (!run->prepare) return AB_OK;
     size_t workspace = 0, state = 0;
-    if (op->op->prepare(&cell->exec, &cell->io[n], &workspace, &state) != AB_OK)
+    if (run->prepare(&cell->exec, &cell->io[n], &workspace, &state) != AB_OK)
         return ab_fail_prefix(AB_INTERNAL, "op '%s'", op->name);
     void *memory;
     AB_TRY(ab_mem_alloc(cell->mem, AB_MEM_workspace, (int64_t)state, &memory));
-    if (op->op->bind) op->op->bind(&cell->io[n], memory);
+    if (run->bind) run->bind(&cell->io[n], memory);
     if (workspace > cell->exec.workspace_bytes) cell->exec.workspace_bytes = workspace;
     return AB_OK;
 }
@@ -99,14 +113,17 @@ static ab_status build(ab_cell *cell) {
     const ab_plan *plan = cell->plan;
     cell->tensor = calloc((size_t)plan->tensors, sizeof *cell->tensor);
     cell->io = calloc((size_t)plan->nodes, sizeof *cell->io);
+    cell->run = calloc((size_t)plan->nodes, sizeof *cell->run);
     cell->index = calloc((size_t)config->batch, sizeof *cell->index);
-    if (!cell->tensor || !cell->io || !cell->index) return no_memory();
+    if (!cell->tensor || !cell->io || !cell->run || !cell->index) return no_memory();
     cell->exec = (ab_exec){.training = true,
                            .accumulate_half = config->accumulate_half,
                            .path = config->path,
                            .seed = config->seed};
     AB_TRY(allocate_tensors(cell));
+    AB_TRY(allocate_batch(cell));
     AB_TRY(ab_cell_watch_start(cell));
+    AB_TRY(ab_cell_update_start(cell));
     AB_TRY(prepare_ops(cell));
     start_scaler(cell);
     if (config->data)
@@ -119,6 +136,7 @@ ab_status ab_cell_create(const ab_cell_config *config, ab_cell **result) {
     ab_cell *cell = calloc(1, sizeof *cell);
     if (!cell) return no_memory();
     cell->config = *config;
+    cell->backend = ab_backend_of(config->device);
     cell->params_version = 1;
     ab_status status = build(cell);
     if (status == AB_OK)
@@ -130,18 +148,23 @@ ab_status ab_cell_create(const ab_cell_config *config, ab_cell **result) {
 
 void ab_cell_destroy(ab_cell *cell) {
     if (!cell) return;
-    for (int n = 0; cell->plan && cell->io && n < cell->plan->nodes; n++) {
-        const ab_net_op *op = ab_plan_node_op(cell->plan, &cell->plan->node[n]);
-        if (op && op->op->release) op->op->release(&cell->io[n]);
+    for (int n = 0; cell->plan && cell->io && cell->run && n < cell->plan->nodes; n++)
+        if (cell->run[n] && cell->run[n]->release) cell->run[n]->release(&cell->io[n]);
+    if (!cell->backend->host_memory) {
+        free(cell->batch);
+        free(cell->labels);
     }
     ab_data_order_destroy(&cell->order);
     ab_mem_destroy(cell->mem);
     free(cell->tensor);
     free(cell->io);
+    free(cell->run);
     free(cell->index);
     free(cell->observed);
     free(cell->shown);
     free(cell->trained);
+    free(cell->unscale);
+    free(cell->update);
     ab_plan_destroy(cell->plan);
     free(cell);
 }

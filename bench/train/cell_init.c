@@ -3,7 +3,6 @@
 #include "bench/train/cell_state.h"
 
 #include "bench/tensorfile/safetensors.h"
-#include "kernels/convert.h"
 #include "kernels/core/rng.h"
 
 #include <math.h>
@@ -41,10 +40,13 @@ static void move_one_ulp(float *values, int64_t n, uint64_t seed, const char *na
     }
 }
 
-static void store(ab_cell *cell, const ab_plan_param *param, const float *values, int64_t n) {
+/* `values` become what was stored. */
+static ab_status store(ab_cell *cell, const ab_plan_param *param, float *values) {
     ab_tensor *stored = &cell->tensor[param->stored];
-    ab_narrow(stored->data, stored->format, values, n);
-    if (param->master != AB_NONE) ab_widen(cell->tensor[param->master].data, stored->data, stored->format, n);
+    AB_TRY(ab_tensor_write(stored, values));
+    if (param->master == AB_NONE) return AB_OK;
+    AB_TRY(ab_tensor_read(stored, values));
+    return ab_tensor_write(&cell->tensor[param->master], values);
 }
 
 static ab_status set_param(ab_cell *cell, const ab_plan_param *param, const ab_tensorfile *file,
@@ -59,8 +61,7 @@ static ab_status set_param(ab_cell *cell, const ab_plan_param *param, const ab_t
         draw_all(spec, cell->config.seed, name, values, n);
     if (cell->config.ulp_twin && spec->kind == AB_PARAM_WEIGHT)
         move_one_ulp(values, n, cell->config.seed, name);
-    store(cell, param, values, n);
-    return AB_OK;
+    return store(cell, param, values);
 }
 
 static int64_t largest_param(const ab_cell *cell) {

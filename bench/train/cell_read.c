@@ -2,7 +2,6 @@
 #include "bench/train/cell_state.h"
 
 #include "bench/tensorfile/safetensors.h"
-#include "kernels/convert.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +17,8 @@ int64_t ab_cell_bytes_total(const ab_cell *cell) { return ab_mem_total(cell->mem
 
 const char *ab_cell_describe(const ab_cell *cell, int node, const char *pass) {
     const ab_net_op *op = ab_plan_node_op(cell->plan, &cell->plan->node[node]);
-    return op && op->op->describe ? op->op->describe(&cell->io[node], pass) : NULL;
+    const ab_op *run = cell->run[node];
+    return op && run->describe ? run->describe(&cell->io[node], pass) : NULL;
 }
 
 /* The fp32 master where there is one: what the optimizer works on. */
@@ -37,8 +37,7 @@ ab_status ab_cell_read(const ab_cell *cell, const char *name, ab_shape *shape, f
         return ab_fail(AB_CONFIG, "no tensor '%s' is kept between steps", name);
     const ab_tensor *tensor = &cell->tensor[best_copy(cell->plan, found)];
     *shape = tensor->shape;
-    if (values) ab_widen(values, tensor->data, tensor->format, ab_tensor_count(tensor));
-    return AB_OK;
+    return values ? ab_tensor_read(tensor, values) : AB_OK;
 }
 
 static void free_items(ab_safetensor_item *items, char (*names)[AB_PLAN_NAME], int count) {

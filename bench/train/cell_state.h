@@ -1,9 +1,11 @@
-/* What a cell is made of: shared by cell.c (birth and death), cell_step.c (walking the plan), cell_init.c (initial weights),
- * cell_watch.c (who sees what) and cell_read.c (looking inside). Nobody else includes this. */
+/* What a cell is made of: shared by cell.c (birth and death), cell_step.c (walking the plan), cell_update.c (unscaling and the
+ * optimizer), cell_init.c (initial weights), cell_watch.c (who sees what) and cell_read.c (looking inside). Nobody else
+ * includes this. Tensors may live on a device: they are touched through cell->backend and ab_tensor_read/write alone. */
 #ifndef AB_BENCH_TRAIN_CELL_STATE_H
 #define AB_BENCH_TRAIN_CELL_STATE_H
 
 #include "bench/train/cell.h"
+#include "kernels/backend.h"
 
 /* Numbers under which a parameter's values are shown; -1: not wanted, or not trained. */
 typedef struct ab_shown {
@@ -15,8 +17,12 @@ struct ab_cell {
     ab_cell_config config;
     ab_plan *plan;
     ab_mem *mem;
+    const ab_backend *backend;
     ab_tensor *tensor; /* [plan->tensors] */
     ab_op_io *io;      /* [plan->nodes]; unused for casts */
+    const ab_op **run; /* [plan->nodes]: what runs the op on this device; NULL for casts */
+    void *batch,
+        *labels; /* where the host writes a batch: the input tensors, or memory of its own that is uploaded */
     ab_exec exec;
     ab_scaler scaler;
     ab_data_order order;
@@ -24,12 +30,26 @@ struct ab_cell {
     ab_watch watch;
     ab_observed *observed;
     int observed_count;
-    ab_shown *shown; /* [plan->params] */
+    ab_shown *shown;          /* [plan->params] */
+    ab_unscale_item *unscale; /* [trained_count] */
+    ab_update_item *update;   /* [trained_count] */
     ab_probe_param *trained;
     int trained_count;
     int64_t steps, taken;
     uint64_t params_version, casts_version; /* of the weights, and of their half copies */
 };
+
+/* Lists what is unscaled and updated. */
+AB_MUST_CHECK ab_status ab_cell_update_start(ab_cell *cell);
+
+/* After a backward pass: unscales every gradient; *overflow: a scaled one was not finite and the scaler looks at that. */
+AB_MUST_CHECK ab_status ab_cell_unscale(ab_cell *cell, bool *overflow);
+
+/* One optimizer step on every trained parameter. */
+AB_MUST_CHECK ab_status ab_cell_update(ab_cell *cell);
+
+/* Shows a stored tensor under a number, if the step is probed and id >= 0. */
+AB_MUST_CHECK ab_status ab_cell_observe(ab_cell *cell, const ab_tensor *tensor, int id);
 
 /* Sets parameters, buffers and masters. */
 AB_MUST_CHECK ab_status ab_cell_set_initial(ab_cell *cell);

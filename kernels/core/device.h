@@ -24,6 +24,7 @@ typedef struct ab_device {
     ab_status (*upload)(void *device_block, const void *host_block, size_t bytes);
     ab_status (*download)(void *host_block, const void *device_block, size_t bytes);
     ab_status (*synchronize)(void);
+    const struct ab_backend *backend; /* how it computes (kernels/backend.h); NULL: the CPU's own functions */
 } ab_device;
 
 extern const ab_device ab_device_cpu;

@@ -51,6 +51,7 @@ const ab_optimizer ab_optimizer_adam = {.name = "adam",
                                         .states = 2,
                                         .state = {"exp_avg", "exp_avg_sq"},
                                         .second_moment = 1,
+                                        .knobs = AB_KNOB_BETA1 | AB_KNOB_BETA2 | AB_KNOB_EPS,
                                         .defaults = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
                                         .update = adam,
                                         .terms = terms};

@@ -5,6 +5,7 @@
 #include "kernels/core/nearest.h"
 #include "kernels/core/parallel.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { BLOCK = AB_UPDATE_BLOCK, BLOCKS_PER_CHUNK = 32 };
@@ -30,10 +31,15 @@ ab_status ab_optimizer_find(const char *name, const ab_optimizer **optimizer) {
         *optimizer = optimizers[i];
         return AB_OK;
     }
+    char list[256] = "";
+    for (size_t i = 0, used = 0; i < AB_COUNT_OF(optimizers); i++, used = strlen(list))
+        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
     const char *near = ab_nearest(name, names, (int)AB_COUNT_OF(names));
-    return ab_fail(AB_USAGE, "--optimizer: expected sgd, momentum, nesterov or adam, found '%s'%s%s%s", name,
+    return ab_fail(AB_USAGE, "--optimizer: expected one of %s, found '%s'%s%s%s", list, name,
                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
+
+const char *ab_decay_name(ab_decay decay) { return decay == AB_DECAY_L2 ? "L2" : "decoupled"; }
 
 static char *element(const ab_tensor *tensor, int64_t i) {
     return (char *)tensor->data + ab_format_bytes(tensor->format, i);
@@ -164,15 +170,60 @@ static void update_all(update_args *args) {
     ab_parallel_for((ab_tensor_count(args->weight) + chunk - 1) / chunk, update_chunk, args);
 }
 
+/* ---- norms of a parameter ---------------------------------------------------------------------------------- */
+
+enum { MEASURE_PARTS = 64 };
+
+typedef struct measure_args {
+    const update_args *update;
+    int64_t blocks; /* of a part */
+    ab_optimizer_sums part[MEASURE_PARTS];
+} measure_args;
+
+static void measure_part(void *argument, int64_t part, int lane) {
+    measure_args *m = argument;
+    const update_args *u = m->update;
+    int64_t count = ab_tensor_count(u->weight), first = part * m->blocks * BLOCK;
+    (void)lane;
+    for (int64_t b = 0; b < m->blocks && first < count; b++, first += BLOCK) {
+        int64_t n = count - first < BLOCK ? count - first : BLOCK;
+        values v;
+        load_block(u, first, n, &v);
+        u->optimizer->measure(u->config, u->taken, v.weight, v.grad, v.state, n, &m->part[part]);
+    }
+}
+
+/* Parts depend on the size alone and are added in their order. */
+static double trust_of(const update_args *u) {
+    int64_t blocks = (ab_tensor_count(u->weight) + BLOCK - 1) / BLOCK;
+    measure_args m = {.update = u, .blocks = (blocks + MEASURE_PARTS - 1) / MEASURE_PARTS};
+    ab_optimizer_sums sums = {0, 0};
+    ab_parallel_for(MEASURE_PARTS, measure_part, &m);
+    for (int i = 0; i < MEASURE_PARTS; i++) {
+        sums.weight += m.part[i].weight;
+        sums.other += m.part[i].other;
+    }
+    return u->optimizer->trust(u->config, &sums);
+}
+
+static void step(update_args *args) {
+    ab_optimizer_config config = *args->config;
+    if (args->optimizer->measure) {
+        config.trust = trust_of(args);
+        args->config = &config;
+    }
+    update_all(args);
+}
+
 void ab_optimizer_step(const ab_optimizer *optimizer, const ab_optimizer_config *config, int64_t taken,
                        ab_tensor *weight, const ab_tensor *grad, ab_tensor *const *state) {
     update_args args = {optimizer, config, taken, weight, grad, state, NULL};
-    update_all(&args);
+    step(&args);
 }
 
 void ab_optimizer_step_shown(const ab_optimizer *optimizer, const ab_optimizer_config *config, int64_t taken,
                              ab_tensor *weight, const ab_tensor *grad, ab_tensor *const *state,
                              const ab_optimizer_audience *audience) {
     update_args args = {optimizer, config, taken, weight, grad, state, audience};
-    update_all(&args);
+    step(&args);
 }

@@ -368,6 +368,23 @@ static void every_level_overfits_one_batch(void **state) {
     }
 }
 
+/* A rate at which the optimizer gets somewhere in a hundred steps. */
+static double useful_rate(const char *optimizer) {
+    static const struct {
+        const char *name;
+        double lr;
+    } rates[] = {{"adam", 0.01},
+                 {"adamw", 0.01},
+                 {"lars", 1.0},
+                 {"larc", 0.05},
+                 {"rmsprop", 0.01},
+                 {"rmsprop_momentum", 0.001},
+                 {"rmsprop_centered", 0.01}};
+    for (size_t i = 0; i < AB_COUNT_OF(rates); i++)
+        if (strcmp(rates[i].name, optimizer) == 0) return rates[i].lr;
+    return 0.05;
+}
+
 static void every_optimizer_overfits(void **state) {
     (void)state;
     ab_net *net = net_of(linear_ops);
@@ -375,7 +392,7 @@ static void every_optimizer_overfits(void **state) {
         ab_cell_config config = config_of(net, "O2", fp16, NULL);
         config.optimizer = ab_optimizer_at(k);
         config.optim = config.optimizer->defaults;
-        config.optim.lr = strcmp(config.optimizer->name, "adam") == 0 ? 0.01 : 0.05;
+        config.optim.lr = useful_rate(config.optimizer->name);
         config.batch = TRAIN;
         ab_cell *cell = cell_of(&config);
         float first = step(cell, NULL).loss, last = first;

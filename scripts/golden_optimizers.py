@@ -1,0 +1,236 @@
+#!/usr/bin/env python3
+"""What torch's optimizers and schedules, and apex's LARC and FusedLAMB formulas, compute: writes tests/golden/optimizers.json and
+tests/golden/schedules.json.
+
+    golden_optimizers.py            both files (needs torch 2.11, numpy; transformers for the warm-up schedules)
+    golden_optimizers.py optimizers | schedules
+
+Not part of the build and not run by any test. torch.optim runs as it is. apex's optimizers need its CUDA build; their
+formulas are written out here in torch operations, from csrc/multi_tensor_lamb.cu and apex/parallel/LARC.py. Weights and
+gradients are multiples of 2^-30 made from Philox, exact in fp32, so that both sides start from the same bits.
+"""
+import json
+import math
+import os
+import sys
+
+import numpy as np
+import torch
+
+from peer_pytorch import GOLDEN, philox
+
+N, STEPS, KEPT = 33, 12, (1, 2, 5, 12)
+RNG_SAMPLE = 6
+
+
+def uniform(step, scale):
+    """scale * U(-1, 1), exact: 24 random bits and a power of two."""
+    word, _ = philox(42, RNG_SAMPLE, step, np.arange(N))
+    u = (word >> np.uint64(8)).astype(np.float64) * 2.0**-24
+    return torch.from_numpy((scale * (2.0 * u - 1.0)).astype(np.float32))
+
+
+# ---- apex's formulas ----------------------------------------------------------------------------------------------
+
+
+class Lamb:
+    def __init__(self, params, lr, betas, eps, weight_decay, upside_down=False):
+        (self.w,), self.lr, self.betas, self.eps, self.decay = params, lr, betas, eps, weight_decay
+        self.m, self.v, self.t, self.upside_down = torch.zeros_like(self.w), torch.zeros_like(self.w), 0, upside_down
+
+    def step(self):
+        self.t += 1
+        (b1, b2), g = self.betas, self.w.grad
+        self.m = self.m * b1 + (1 - b1) * g
+        self.v = self.v * b2 + (1 - b2) * g * g
+        unbiased = self.v / (1 - b2**self.t)
+        d = self.m / (1 - b1**self.t) / (unbiased.sqrt() + self.eps) + self.decay * self.w.detach()
+        w_norm, d_norm = float(self.w.detach().norm()), float(d.norm())
+        adapts = self.decay != 0 and w_norm != 0 and d_norm != 0
+        if self.upside_down:  # a mistake
+            w_norm, d_norm = d_norm, w_norm
+        self.w.data -= (self.lr * w_norm / d_norm if adapts else self.lr) * d
+
+
+class Larc:
+    def __init__(self, params, lr, momentum, weight_decay, trust_coefficient, eps, clip):
+        (self.w,), self.decay, self.trust, self.eps, self.clip = params, weight_decay, trust_coefficient, eps, clip
+        self.lr, self.sgd = lr, torch.optim.SGD(params, lr, momentum)
+
+    def step(self):
+        w_norm, g_norm = self.w.detach().norm(), self.w.grad.norm()
+        if w_norm != 0 and g_norm != 0:
+            rate = self.trust * w_norm / (g_norm + w_norm * self.decay + self.eps)
+            rate = min(float(rate) / self.lr, 1.0) if self.clip else float(rate)
+            self.w.grad = rate * (self.w.grad + self.decay * self.w.detach())
+        self.sgd.step()
+
+
+# ---- mistakes that a comparison must find -------------------------------------------------------------------------
+
+
+class WrongAdam:
+    """adamw with one mistake."""
+
+    def __init__(self, params, lr, betas, eps, weight_decay, mistake):
+        (self.w,), self.lr, self.betas, self.eps, self.decay = params, lr, betas, eps, weight_decay
+        self.m, self.v, self.t, self.mistake = torch.zeros_like(self.w), torch.zeros_like(self.w), 0, mistake
+
+    def step(self):
+        self.t += 1
+        (b1, b2), g, w = self.betas, self.w.grad, self.w.data
+        if self.mistake == "decay_coupled":
+            g = g + self.decay * w
+        elif self.mistake == "decay_without_lr":
+            w.mul_(1 - self.decay)
+        else:
+            w.mul_(1 - self.lr * self.decay)
+        self.m = self.m * b1 + (1 - b1) * g
+        self.v = self.v * b2 + (1 - b2) * g * g
+        one, two = 1 - b1**self.t, 1 - b2**self.t
+        if self.mistake == "no_bias_correction":
+            one = two = 1
+        denominator = (self.v / two).sqrt() + self.eps
+        if self.mistake == "eps_inside_root":
+            denominator = (self.v / two + self.eps).sqrt()
+        w -= self.lr / one * self.m / denominator
+
+
+class WrongRmsprop:
+    def __init__(self, params, lr, alpha, eps):
+        (self.w,), self.lr, self.alpha, self.eps = params, lr, alpha, eps
+        self.s = torch.zeros_like(self.w)
+
+    def step(self):
+        g = self.w.grad
+        self.s = self.alpha * self.s + (1 - self.alpha) * g * g
+        self.w.data -= self.lr * g / (self.s + self.eps).sqrt()
+
+
+# Name here, hyper-parameters as they are called here, what to run.
+CASES = [
+    ("sgd", {"lr": 0.1, "weight_decay": 0.05}, lambda p, c: torch.optim.SGD(p, c["lr"], weight_decay=0.05)),
+    ("momentum", {"lr": 0.1, "momentum": 0.8, "dampening": 0.5, "weight_decay": 0.05},
+     lambda p, c: torch.optim.SGD(p, c["lr"], 0.8, 0.5, 0.05)),
+    ("nesterov", {"lr": 0.1, "momentum": 0.8, "weight_decay": 0.05},
+     lambda p, c: torch.optim.SGD(p, c["lr"], 0.8, 0, 0.05, nesterov=True)),
+    ("adam", {"lr": 0.01, "beta1": 0.8, "beta2": 0.95, "eps": 1e-3, "weight_decay": 0.1},
+     lambda p, c: torch.optim.Adam(p, c["lr"], (0.8, 0.95), c["eps"], c["weight_decay"])),
+    ("adamw", {"lr": 0.01, "beta1": 0.8, "beta2": 0.95, "eps": 1e-3, "weight_decay": 0.1},
+     lambda p, c: torch.optim.AdamW(p, c["lr"], (0.8, 0.95), c["eps"], c["weight_decay"])),
+    ("adamw", {"lr": 0.01, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.01},
+     lambda p, c: torch.optim.AdamW(p, c["lr"])),
+    ("rmsprop", {"lr": 0.01, "alpha": 0.9, "eps": 1e-3, "weight_decay": 0.1},
+     lambda p, c: torch.optim.RMSprop(p, c["lr"], 0.9, c["eps"], 0.1)),
+    ("rmsprop_momentum", {"lr": 0.01, "alpha": 0.9, "eps": 1e-3, "weight_decay": 0.1, "momentum": 0.8},
+     lambda p, c: torch.optim.RMSprop(p, c["lr"], 0.9, c["eps"], 0.1, 0.8)),
+    ("rmsprop_centered", {"lr": 0.01, "alpha": 0.9, "eps": 1e-2, "weight_decay": 0.1},
+     lambda p, c: torch.optim.RMSprop(p, c["lr"], 0.9, c["eps"], 0.1, centered=True)),
+    ("adagrad", {"lr": 0.01, "lr_decay": 0.1, "eps": 1e-3, "weight_decay": 0.1},
+     lambda p, c: torch.optim.Adagrad(p, c["lr"], 0.1, 0.1, eps=c["eps"])),
+    ("lamb", {"lr": 0.01, "beta1": 0.8, "beta2": 0.95, "eps": 1e-3, "weight_decay": 0.1},
+     lambda p, c: Lamb(p, c["lr"], (0.8, 0.95), c["eps"], 0.1)),
+    ("lamb", {"lr": 0.01, "beta1": 0.8, "beta2": 0.95, "eps": 1e-3, "weight_decay": 0.0},
+     lambda p, c: Lamb(p, c["lr"], (0.8, 0.95), c["eps"], 0.0)),
+    ("lars", {"lr": 0.5, "momentum": 0.8, "weight_decay": 0.1, "trust_coefficient": 0.02, "eps": 1e-3},
+     lambda p, c: Larc(p, c["lr"], 0.8, 0.1, 0.02, c["eps"], False)),
+    ("larc", {"lr": 0.05, "momentum": 0.8, "weight_decay": 0.1, "trust_coefficient": 0.02, "eps": 1e-3},
+     lambda p, c: Larc(p, c["lr"], 0.8, 0.1, 0.02, c["eps"], True)),
+]
+
+ADAM_CASE = {"lr": 0.01, "beta1": 0.8, "beta2": 0.95, "eps": 1e-3, "weight_decay": 0.1}
+PLANTED = [(name, "adamw", ADAM_CASE, lambda p, c, m=name: WrongAdam(p, c["lr"], (0.8, 0.95), c["eps"], 0.1, m))
+           for name in ("decay_coupled", "decay_without_lr", "no_bias_correction", "eps_inside_root")] + [
+    ("eps_inside_root", "rmsprop", {"lr": 0.01, "alpha": 0.9, "eps": 1e-3, "weight_decay": 0.0},
+     lambda p, c: WrongRmsprop(p, c["lr"], 0.9, c["eps"])),
+    ("ratio_upside_down", "lamb", ADAM_CASE, lambda p, c: Lamb(p, c["lr"], (0.8, 0.95), c["eps"], 0.1, True)),
+]
+
+
+def trajectory(make, config):
+    w = uniform(1000, 0.5).requires_grad_()
+    optimizer, kept = make([w], config), {}
+    for t in range(1, STEPS + 1):
+        w.grad = uniform(t, 0.25)
+        optimizer.step()
+        if t in KEPT:
+            kept[str(t)] = [float(x).hex() for x in w.detach()]
+    return kept
+
+
+def optimizers():
+    rows = [{"optimizer": name, "config": config, "planted": None, "weights": trajectory(make, config)}
+            for name, config, make in CASES]
+    rows += [{"optimizer": name, "config": config, "planted": mistake, "weights": trajectory(make, config)}
+             for mistake, name, config, make in PLANTED]
+    lines = ",\n".join(json.dumps(row) for row in rows)
+    return (f'{{"format": "ampbench-golden-optimizers-1", "made_by": "scripts/golden_optimizers.py, torch '
+            f'{torch.__version__}", "count": {N}, "cases": [\n{lines}\n]}}\n')
+
+
+# ---- schedules ----------------------------------------------------------------------------------------------------
+
+
+def rates(make, steps, lr=0.1, momentum=False):
+    """Learning rate in force at steps 0, 1, ... and the momentum, of one weight whose optimizer always steps."""
+    w = torch.zeros(1, requires_grad=True)
+    optimizer = torch.optim.SGD([w], lr, momentum=0.9)
+    schedule, found, momenta = make(optimizer), [], []
+    for _ in range(steps):
+        found.append(optimizer.param_groups[0]["lr"])
+        momenta.append(optimizer.param_groups[0]["momentum"])
+        w.grad = torch.zeros(1)
+        optimizer.step()
+        schedule.step()
+    return [found, momenta if momentum else None]
+
+
+def warmed(after, steps, start):
+    s = torch.optim.lr_scheduler
+    return lambda o: s.SequentialLR(o, [s.LinearLR(o, start, 1.0, steps), after(o)], [steps])
+
+
+def schedule_cases():
+    import transformers.optimization as hf
+    s = torch.optim.lr_scheduler
+    return [
+        ("constant", {}, rates(lambda o: s.LambdaLR(o, lambda t: 1.0), 10)),
+        ("constant", {"warmup": 4}, rates(lambda o: hf.get_constant_schedule_with_warmup(o, 4), 10)),
+        ("step", {"step_size": 3, "gamma": 0.5}, rates(lambda o: s.StepLR(o, 3, 0.5), 14)),
+        ("step", {"step_size": 3, "gamma": 0.5, "warmup": 4, "warmup_start": 0.25},
+         rates(warmed(lambda o: s.StepLR(o, 3, 0.5), 4, 0.25), 14)),
+        ("cosine", {"total": 20, "final": 0.01}, rates(lambda o: s.CosineAnnealingLR(o, 20, 0.01), 20)),
+        ("cosine", {"total": 20, "warmup": 5}, rates(lambda o: hf.get_cosine_schedule_with_warmup(o, 5, 20), 24)),
+        ("linear", {"total": 20, "warmup": 5}, rates(lambda o: hf.get_linear_schedule_with_warmup(o, 5, 20), 24)),
+        ("linear", {"total": 12, "final": 0.02}, rates(lambda o: s.LinearLR(o, 1.0, 0.2, 12), 16)),
+        ("polynomial", {"total": 12, "power": 2.0}, rates(lambda o: s.PolynomialLR(o, 12, 2.0), 16)),
+        ("polynomial", {"total": 20, "warmup": 5, "power": 1.5, "final": 0.01},
+         rates(lambda o: hf.get_polynomial_decay_schedule_with_warmup(o, 5, 20, 0.01, 1.5), 24)),
+        ("one_cycle", {"total": 20}, rates(lambda o: s.OneCycleLR(o, 0.1, 20), 20, momentum=True)),
+        ("one_cycle", {"total": 17, "pct_start": 0.4, "div_factor": 10.0, "final_div_factor": 100.0},
+         rates(lambda o: s.OneCycleLR(o, 0.1, 17, pct_start=0.4, div_factor=10.0, final_div_factor=100.0), 17,
+               momentum=True)),
+    ]
+
+
+def schedules():
+    import transformers
+    rows = [{"schedule": name, "config": {"lr": 0.1, **config}, "lr": [float(x).hex() for x in found],
+             "momentum": momenta and [float(x).hex() for x in momenta]}
+            for name, config, (found, momenta) in schedule_cases()]
+    lines = ",\n".join(json.dumps(row) for row in rows)
+    return (f'{{"format": "ampbench-golden-schedules-1", "made_by": "scripts/golden_optimizers.py, torch '
+            f'{torch.__version__}, transformers {transformers.__version__}", "cases": [\n{lines}\n]}}\n')
+
+
+def main():
+    wanted = sys.argv[1:] or ["optimizers", "schedules"]
+    for name in wanted:
+        with open(os.path.join(GOLDEN, name + ".json"), "w") as file:
+            file.write({"optimizers": optimizers, "schedules": schedules}[name]())
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    assert math.isclose(float(uniform(1, 0.25).abs().max()), 0.25, rel_tol=0.2)
+    main()

@@ -57,7 +57,8 @@ static ab_status list_scalers(void) {
 
 static ab_status list_optimizers(void) {
     for (int i = 0; i < ab_optimizer_count(); i++)
-        printf("  %-16s %s\n", ab_optimizer_at(i)->name, ab_optimizer_at(i)->text);
+        printf("  %-16s %s; weight decay %s\n", ab_optimizer_at(i)->name, ab_optimizer_at(i)->text,
+               ab_decay_name(ab_optimizer_at(i)->decay));
     return AB_OK;
 }
 

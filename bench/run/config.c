@@ -150,18 +150,46 @@ static ab_status take_choices(const ab_options *options, ab_run_config *config) 
     return ab_normalize_find(options->text[AB_OPTION_normalize], &config->normalize);
 }
 
+/* A number that the optimizer's formula does not have is refused: it would do nothing. */
+static ab_status check_knobs(const ab_options *options, const ab_optimizer *optimizer) {
+    static const struct {
+        ab_option_id id;
+        unsigned knob;
+    } rows[] = {
+        {AB_OPTION_momentum, AB_KNOB_MOMENTUM}, {AB_OPTION_dampening, AB_KNOB_DAMPENING},
+        {AB_OPTION_beta1, AB_KNOB_BETA1},       {AB_OPTION_beta2, AB_KNOB_BETA2},
+        {AB_OPTION_eps, AB_KNOB_EPS},           {AB_OPTION_alpha, AB_KNOB_ALPHA},
+        {AB_OPTION_lr_decay, AB_KNOB_LR_DECAY}, {AB_OPTION_trust_coefficient, AB_KNOB_TRUST_COEFFICIENT}};
+    char name[AB_OPTION_NAME], list[256] = "--lr, --weight-decay";
+    for (size_t i = 0; i < AB_COUNT_OF(rows); i++) {
+        if (!(optimizer->knobs & rows[i].knob)) continue;
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, ", %s", ab_option_name(rows[i].id, name));
+    }
+    for (size_t i = 0; i < AB_COUNT_OF(rows); i++)
+        if (options->given[rows[i].id] && !(optimizer->knobs & rows[i].knob))
+            return ab_fail(AB_USAGE, "%s: optimizer %s has no such number; it has %s",
+                           ab_option_name(rows[i].id, name), optimizer->name, list);
+    return AB_OK;
+}
+
 static ab_status take_optimizer(const ab_options *options, ab_run_config *config) {
     const char *chosen = options->text[AB_OPTION_optimizer];
     const char *name = chosen ? chosen : config->net->defaults.optimizer;
     AB_TRY(ab_optimizer_find(name, &config->optimizer));
+    AB_TRY(check_knobs(options, config->optimizer));
     ab_optimizer_config *optim = &config->optim;
     *optim = config->optimizer->defaults;
     if (!chosen || strcmp(chosen, config->net->defaults.optimizer) == 0) optim->lr = config->net->defaults.lr;
     AB_TRY(parse_real(options, AB_OPTION_lr, 0, 1e9, &optim->lr));
     AB_TRY(parse_real(options, AB_OPTION_momentum, 0, 1, &optim->momentum));
+    AB_TRY(parse_real(options, AB_OPTION_dampening, 0, 1, &optim->dampening));
     AB_TRY(parse_real(options, AB_OPTION_weight_decay, 0, 1e9, &optim->weight_decay));
     AB_TRY(parse_real(options, AB_OPTION_beta1, 0, 1, &optim->beta1));
     AB_TRY(parse_real(options, AB_OPTION_beta2, 0, 1, &optim->beta2));
+    AB_TRY(parse_real(options, AB_OPTION_alpha, 0, 1, &optim->alpha));
+    AB_TRY(parse_real(options, AB_OPTION_lr_decay, 0, 1e9, &optim->lr_decay));
+    AB_TRY(parse_real(options, AB_OPTION_trust_coefficient, 0, 1e9, &optim->trust_coefficient));
     return parse_real(options, AB_OPTION_eps, 0, 1e9, &optim->eps);
 }
 

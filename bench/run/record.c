@@ -93,15 +93,20 @@ static void add_lists(cJSON *object, const ab_run_config *config) {
 
 static void add_optimizer(cJSON *object, const ab_run_config *config) {
     const ab_optimizer_config *optim = &config->optim;
-    bool adam = optim->beta2 != 0;
+    unsigned knobs = config->optimizer->knobs;
     cJSON_AddStringToObject(object, "optimizer", config->optimizer->name);
     cJSON_AddNumberToObject(object, "lr", optim->lr);
-    add_real(object, "momentum", optim->momentum, !adam);
+    add_real(object, "momentum", optim->momentum, knobs & AB_KNOB_MOMENTUM);
+    add_real(object, "dampening", optim->dampening, knobs & AB_KNOB_DAMPENING);
     cJSON_AddNumberToObject(object, "weight_decay", optim->weight_decay);
+    cJSON_AddStringToObject(object, "weight_decay_kind", ab_decay_name(config->optimizer->decay));
     cJSON_AddBoolToObject(object, "nesterov", strcmp(config->optimizer->name, "nesterov") == 0);
-    add_real(object, "beta1", optim->beta1, adam);
-    add_real(object, "beta2", optim->beta2, adam);
-    add_real(object, "eps", optim->eps, adam);
+    add_real(object, "beta1", optim->beta1, knobs & AB_KNOB_BETA1);
+    add_real(object, "beta2", optim->beta2, knobs & AB_KNOB_BETA2);
+    add_real(object, "alpha", optim->alpha, knobs & AB_KNOB_ALPHA);
+    add_real(object, "eps", optim->eps, knobs & AB_KNOB_EPS);
+    add_real(object, "lr_decay", optim->lr_decay, knobs & AB_KNOB_LR_DECAY);
+    add_real(object, "trust_coefficient", optim->trust_coefficient, knobs & AB_KNOB_TRUST_COEFFICIENT);
 }
 
 static void add_probes(cJSON *object, const ab_run_config *config) {

@@ -37,6 +37,7 @@ bad "--quiet takes no value" --quiet=1
 bad "did you mean 'lenet5'" --net lenet
 bad "did you mean 'resnet8'" --net resnet9
 bad "did you mean 'momentum'" --optimizer momentun
+bad "--beta1: optimizer momentum has no such number; it has --lr, --weight-decay, --momentum" --optimizer momentum --beta1 0.9
 bad "did you mean 'shuffled'" --order shufled
 bad "expected fp16 or bf16, found 'fp8'" --half fp8
 bad "found 'ultra'" --cpu-path ultra

@@ -10,9 +10,15 @@
 
 AB_BEGIN_DECLS
 
-enum { AB_MAX_INPUTS = 4, AB_MAX_PARAMS = 6, AB_MAX_SAVED = 4, AB_MAX_ATTRS = 12 };
+enum { AB_MAX_INPUTS = 8, AB_MAX_PARAMS = 6, AB_MAX_SAVED = 4, AB_MAX_ATTRS = 12 };
 
-typedef enum ab_op_class { AB_CLASS_low, AB_CLASS_fp32, AB_CLASS_promote, AB_CLASS_follow } ab_op_class;
+typedef enum ab_op_class {
+    AB_CLASS_low,
+    AB_CLASS_fp32,
+    AB_CLASS_promote,
+    AB_CLASS_follow,
+    AB_CLASS_banned
+} ab_op_class;
 
 /* ---- attributes: what a network file may say about an op ------------------------------------------------- */
 
@@ -22,6 +28,7 @@ typedef enum ab_attr_kind {
     AB_ATTR_FLOAT,  /* double field */
     AB_ATTR_BOOL,   /* bool field */
     AB_ATTR_FLOATS, /* ab_floats field; the file gives an array of numbers */
+    AB_ATTR_INTS,   /* ab_ints field; the file gives one integer or an array of at most AB_MAX_DIMS */
     AB_ATTR_CHOICE /* int64_t field: which of the names that `text` lists as "none|tanh"; the file gives the name */
 } ab_attr_kind;
 
@@ -29,6 +36,11 @@ typedef struct ab_floats {
     const float *value; /* borrowed from the network; NULL when absent */
     int64_t count;
 } ab_floats;
+
+typedef struct ab_ints {
+    int64_t value[AB_MAX_DIMS];
+    int count; /* 0 when absent */
+} ab_ints;
 
 typedef struct ab_attr {
     const char *name; /* torch's keyword */
@@ -107,8 +119,9 @@ typedef struct ab_op {
     int inputs;          /* fixed number of inputs, or -1: 2 or more */
     int optional_inputs; /* how many more there may be behind them */
     bool batch_norm;     /* parameters stay fp32 under keep_batchnorm_fp32 */
-    bool is_loss; /* inputs {logits, int32 targets}; output: one fp32 number; its dout is the loss scale */
+    bool is_loss;        /* output: one fp32 number; "targets" may be left out as its last required input */
     unsigned integer_inputs; /* bit i: in[i] is int32 (class or token ids) and has no gradient */
+    unsigned maybe_integer;  /* bit i: in[i] may be int32 or floating */
     size_t attrs_bytes;
     const ab_attr *attrs; /* ends with a NULL name; NULL for none */
 

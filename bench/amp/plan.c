@@ -150,17 +150,27 @@ static ab_status add_cast(compiler *c, int net_op, int from, const ab_format *fo
         c, (ab_plan_node){.kind = AB_NODE_CAST, .net_op = net_op, .inputs = 1, .in = {from}, .out = *to});
 }
 
+/* torch promotes mixed inputs to the widest format. */
+static bool formats_differ(const compiler *c, const ab_net_op *op, const int *in) {
+    const ab_format *first = NULL;
+    for (int i = 0; i < op->inputs; i++) {
+        const ab_format *format = c->plan->tensor[in[i]].format;
+        if (first && format && format != first) return true;
+        if (!first) first = format;
+    }
+    return false;
+}
+
 /* The format that op's floating inputs are cast to, or NULL to leave each as it is. */
 static const ab_format *input_format(const compiler *c, const ab_net_op *op, const int *in) {
     const ab_policy *policy = &c->plan->policy;
     ab_op_class class = ab_op_class_at(op->op_row);
     if (op->op->is_loss) return fp32; /* model outputs are cast to fp32, or the loss is on the fp32 list */
+    if (op->outside && policy->cast_model_type != AB_CAST_none) return fp32; /* likewise */
     if (policy->patch_torch_functions && class == AB_CLASS_low) return policy->half;
     if (policy->patch_torch_functions && class == AB_CLASS_fp32) return fp32;
-    if (class == AB_CLASS_promote)
-        for (int i = 1; i < op->inputs; i++)
-            if (c->plan->tensor[in[i]].format != c->plan->tensor[in[0]].format) return fp32;
-    return NULL;
+    if (class == AB_CLASS_low) return NULL;
+    return formats_differ(c, op, in) ? fp32 : NULL;
 }
 
 static ab_status cast_inputs(compiler *c, int net_op, int *in) {
@@ -207,6 +217,15 @@ static ab_status check_formats(const compiler *c, const ab_net_op *op, const ab_
     return AB_OK;
 }
 
+/* That of the first floating input; what only reads ids has the format of its weights. */
+static const ab_format *output_format(const compiler *c, const ab_net_op *op, const ab_plan_node *node) {
+    const ab_plan *plan = c->plan;
+    if (op->op->is_loss) return fp32;
+    for (int i = 0; i < node->inputs; i++)
+        if (plan->tensor[node->in[i]].format) return plan->tensor[node->in[i]].format;
+    return node->params ? plan->tensor[plan->param[node->first_param].used].format : fp32;
+}
+
 static double op_flops(const compiler *c, int net_op, const ab_plan_node *node) {
     const ab_net_op *op = &c->plan->net->op[net_op];
     if (!op->op->flops) return 0;
@@ -227,9 +246,8 @@ static ab_status add_op(compiler *c, int net_op) {
     for (int i = 0; i < op->params; i++) AB_TRY(add_param(c, net_op, i, low));
     node.params = op->params;
     AB_TRY(check_formats(c, op, &node));
-    const ab_format *format = op->op->is_loss ? fp32 : plan->tensor[node.in[0]].format;
-    if (!format) format = plan->tensor[plan->param[node.first_param].used].format; /* of ids: the table's */
-    AB_TRY(add_named(c, c->shape[net_op], format, AB_MEM_activations, true, &node.out, "%s.out", op->name));
+    AB_TRY(add_named(c, c->shape[net_op], output_format(c, op, &node), AB_MEM_activations, true, &node.out,
+                     "%s.out", op->name));
     bool needs = has_weights(op);
     for (int i = 0; i < op->inputs; i++) needs = needs || c->needs_grad[node.in[i]];
     c->needs_grad[node.out] = needs;
@@ -242,12 +260,12 @@ static ab_status add_op(compiler *c, int net_op) {
 static ab_status add_model_input(compiler *c) {
     ab_plan *plan = c->plan;
     const ab_net *net = plan->net;
-    ab_shape image = {4, {plan->batch, net->height, net->width, net->channels}};
-    ab_shape target = {1, {plan->batch}};
-    AB_TRY(add_named(c, image, fp32, AB_MEM_input, false, &plan->input, "input"));
-    AB_TRY(add_named(c, target, NULL, AB_MEM_input, false, &plan->targets, "targets"));
+    AB_TRY(add_named(c, ab_net_input_shape(net, plan->batch), ab_data_ids_in(&net->data) ? NULL : fp32,
+                     AB_MEM_input, false, &plan->input, "input"));
+    AB_TRY(add_named(c, ab_net_targets_shape(net, plan->batch), ab_data_ids_out(&net->data) ? NULL : fp32,
+                     AB_MEM_input, false, &plan->targets, "targets"));
     c->model_input = plan->input;
-    if (plan->policy.cast_model_type != AB_CAST_half) return AB_OK;
+    if (plan->policy.cast_model_type != AB_CAST_half || ab_data_ids_in(&net->data)) return AB_OK;
     return add_cast(c, AB_NONE, plan->input, plan->policy.half, &c->model_input);
 }
 
@@ -274,15 +292,23 @@ static ab_status wire_input_grad(compiler *c, ab_plan_node *node, int i, int *se
     return AB_OK;
 }
 
+/* Where the step loop puts the loss scale. */
+static ab_status add_loss_grad(compiler *c, int i) {
+    ab_plan *plan = c->plan;
+    const ab_plan_tensor loss = plan->tensor[plan->loss[i]];
+    AB_TRY(add_named(c, loss.shape, loss.format, AB_MEM_activation_gradients, false, &plan->loss_grad[i],
+                     "%.*s.grad", AB_PLAN_NAME - 8, c->plan->net->op[plan->net->loss[i].op].name));
+    c->grad[plan->loss[i]] = plan->loss_grad[i];
+    return AB_OK;
+}
+
 static ab_status wire_backward(compiler *c) {
     ab_plan *plan = c->plan;
     int forward_tensors = plan->tensors;
     int *seen = calloc((size_t)forward_tensors + 1, sizeof *seen);
     if (!seen) return ab_fail(AB_NO_MEMORY, "plan: out of memory");
     ab_status status = AB_OK;
-    ab_shape one = {1, {1}};
-    AB_TRY_GOTO(add_named(c, one, fp32, AB_MEM_activation_gradients, false, &plan->loss_grad, "loss.grad"));
-    c->grad[plan->loss] = plan->loss_grad;
+    for (int i = 0; i < plan->losses; i++) AB_TRY_GOTO(add_loss_grad(c, i));
     for (int n = plan->nodes - 1; n >= 0; n--) {
         plan->node[n].out_grad = c->grad[plan->node[n].out];
         for (int i = 0; i < plan->node[n].inputs; i++)
@@ -293,14 +319,20 @@ out:
     return status;
 }
 
+static int node_of(const ab_plan *plan, int net_op) {
+    int n = 0;
+    while (plan->node[n].kind != AB_NODE_OP || plan->node[n].net_op != net_op) n++;
+    return n;
+}
+
 static ab_status compile(compiler *c) {
     ab_plan *plan = c->plan;
     AB_TRY(ab_net_infer(plan->net, plan->batch, c->shape));
     AB_TRY(add_model_input(c));
     for (int i = 0; i < plan->net->ops; i++) AB_TRY(add_op(c, i));
-    const ab_plan_node *last = &plan->node[plan->nodes - 1];
-    plan->loss = last->out;
-    plan->logits = last->in[0];
+    plan->losses = plan->net->losses;
+    for (int i = 0; i < plan->losses; i++) plan->loss[i] = c->value[plan->net->loss[i].op];
+    plan->logits = plan->net->scored < 0 ? AB_NONE : plan->node[node_of(plan, plan->net->scored)].in[0];
     AB_TRY(wire_backward(c));
     return ab_plan_place(plan);
 }

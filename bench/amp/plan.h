@@ -63,11 +63,13 @@ typedef struct ab_plan {
     ab_plan_tensor *tensor;
     ab_plan_node *node;
     ab_plan_param *param;
-    int input, targets, logits, loss, loss_grad; /* tensors the step loop touches itself */
-    int64_t pool_bytes[AB_MEM_CATEGORY_COUNT];   /* of transient tensors */
-    int64_t bytes[AB_MEM_CATEGORY_COUNT];        /* in all, without the ops' workspace */
-    int activation_casts, weight_casts;          /* per step, forward */
-    double flops;                                /* of a forward and backward pass */
+    int input, targets; /* tensors the step loop touches itself */
+    int logits;         /* what net->scored compares with the targets, or AB_NONE */
+    int losses, loss[AB_NET_LOSSES], loss_grad[AB_NET_LOSSES];
+    int64_t pool_bytes[AB_MEM_CATEGORY_COUNT]; /* of transient tensors */
+    int64_t bytes[AB_MEM_CATEGORY_COUNT];      /* in all, without the ops' workspace */
+    int activation_casts, weight_casts;        /* per step, forward */
+    double flops;                              /* of a forward and backward pass */
 } ab_plan;
 
 /* Compiles. `states`: how many buffers per trained parameter the optimizer keeps. */

@@ -41,7 +41,7 @@ static void lifetimes(ab_plan *plan) {
     }
     /* the step loop reads these between the passes */
     live_at(plan, plan->logits, plan->nodes);
-    live_at(plan, plan->loss, plan->nodes);
+    for (int i = 0; i < plan->losses; i++) live_at(plan, plan->loss[i], plan->nodes);
 }
 
 static int compare_places(const void *left, const void *right) {

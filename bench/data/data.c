@@ -12,8 +12,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { GREYS = 256 };
-
 #define AB_DATA(name) extern const ab_data_source ab_data_source_##name;
 #include "bench/data/data.def"
 #undef AB_DATA
@@ -51,10 +49,34 @@ static ab_status unknown_source(const char *name) {
                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
-static ab_status load_directory(ab_data *data, const char *name) {
+const char *ab_input_kind_text(ab_input_kind kind) {
+    static const char *const texts[] = {
+        [AB_INPUT_IMAGES] = "images", [AB_INPUT_VALUES] = "numbers", [AB_INPUT_TOKENS] = "tokens"};
+    return texts[kind];
+}
+
+const char *ab_data_default(const ab_data_shape *shape) {
+    for (size_t i = 0; i < AB_COUNT_OF(sources); i++)
+        if (sources[i]->kind == shape->input && !sources[i]->reads_path) return sources[i]->name;
+    return NULL;
+}
+
+static ab_status wrong_kind(const char *name, ab_input_kind found, const ab_data_shape *shape) {
+    const char *other = ab_data_default(shape);
+    return ab_fail(AB_CONFIG, "--data %s: it holds %s, the net's input is %s%s%s", name,
+                   ab_input_kind_text(found), ab_input_kind_text(shape->input), other ? "; try --data " : "",
+                   other ? other : "");
+}
+
+static ab_status load_directory(ab_data *data, const char *name, const ab_data_request *request) {
     struct stat info;
     bool found = stat(name, &info) == 0;
     data->name = "idx";
+    if (found && request->shape->input == AB_INPUT_TOKENS)
+        return ab_fail(AB_CONFIG, "--data %s: say how to read the text: bytes:%s or words:%s", name, name,
+                       name);
+    if (found && request->shape->input == AB_INPUT_VALUES)
+        return ab_fail(AB_CONFIG, "--data %s: say what it is: arrays:%s", name, name);
     if (found && S_ISDIR(info.st_mode)) return ab_idx_load(data, name, 0);
     if (found || strchr(name, '/'))
         return ab_fail(AB_INPUT, "--data %s: expected a directory with IDX files, found %s", name,
@@ -62,17 +84,39 @@ static ab_status load_directory(ab_data *data, const char *name) {
     return unknown_source(name);
 }
 
-static ab_status load(ab_data *data, const char *name, uint64_t seed) {
-    for (size_t i = 0; i < AB_COUNT_OF(sources); i++) {
-        if (strcmp(name, sources[i]->name) != 0) continue;
-        data->name = sources[i]->name;
-        return sources[i]->load(data, seed);
-    }
-    return load_directory(data, name);
+/* Whether `name` is the source's, or its name, a colon and a path. */
+static bool is_called(const ab_data_source *source, const char *name, const char **path) {
+    size_t length = strlen(source->name);
+    *path = NULL;
+    if (strncmp(name, source->name, length) != 0) return false;
+    if (name[length] == ':') *path = name + length + 1;
+    return name[length] == '\0' || name[length] == ':';
 }
 
-static ab_status fit(ab_data *data, int64_t height, int64_t width, int64_t channels) {
+static ab_status load_source(ab_data *data, const ab_data_source *source, const char *name,
+                             const ab_data_request *request) {
+    data->name = source->name;
+    if (source->reads_path && (!request->path || !*request->path))
+        return ab_fail(AB_CONFIG, "--data %s: expected %s:PATH, found no path", name, source->name);
+    if (!source->reads_path && request->path)
+        return ab_fail(AB_CONFIG, "--data %s: the source %s reads no path", name, source->name);
+    bool arrays = source->kind == AB_INPUT_VALUES && source->reads_path; /* may hold anything */
+    if (source->kind != request->shape->input && !arrays)
+        return wrong_kind(name, source->kind, request->shape);
+    return source->load(data, request);
+}
+
+static ab_status load(ab_data *data, const char *name, const ab_data_shape *shape, uint64_t seed) {
+    ab_data_request request = {.shape = shape, .seed = seed};
+    for (size_t i = 0; i < AB_COUNT_OF(sources); i++)
+        if (is_called(sources[i], name, &request.path)) return load_source(data, sources[i], name, &request);
+    return load_directory(data, name, &request);
+}
+
+static ab_status fit(ab_data *data) {
     const int64_t rows = data->stored_height, columns = data->stored_width;
+    const ab_shape *want = &data->shape.x;
+    const int64_t height = want->dim[0], width = want->dim[1], channels = want->dim[2];
     if (height < rows || width < columns || channels != data->channels)
         return ab_fail(
             AB_CONFIG,
@@ -121,20 +165,56 @@ static ab_status measure(ab_data *data) {
                    data->origin);
 }
 
-ab_status ab_data_open(const char *name_or_path, int64_t height, int64_t width, int64_t channels,
-                       uint64_t seed, ab_data **data) {
-    ab_status status = AB_OK;
+static ab_status check_targets(const ab_data *data, const char *name) {
+    static const char *const found[] = {[AB_LABELS_BYTES] = "a class id a sample",
+                                        [AB_LABELS_IDS] = "class ids",
+                                        [AB_LABELS_NUMBERS] = "numbers",
+                                        [AB_LABELS_NEXT] = "the next tokens"};
+    const ab_target_kind want = data->shape.targets;
+    const int64_t each = data->labels_per_sample ? data->labels_per_sample : 1;
+    bool ids = data->labels == AB_LABELS_BYTES || data->labels == AB_LABELS_IDS, fits = false;
+    if (want == AB_TARGETS_CLASSES) fits = ids && each == ab_shape_count(&data->shape.y);
+    if (want == AB_TARGETS_ONE_HOT) fits = ids && each == 1 && data->classes <= data->shape.y.dim[0];
+    if (want == AB_TARGETS_TOKENS) fits = data->labels == AB_LABELS_NEXT;
+    if (want == AB_TARGETS_VALUES)
+        fits = data->labels == AB_LABELS_NUMBERS && each == ab_shape_count(&data->shape.y);
+    static const char *const wanted[] = {[AB_TARGETS_CLASSES] = "class ids",
+                                         [AB_TARGETS_ONE_HOT] = "one-hot classes",
+                                         [AB_TARGETS_TOKENS] = "the next tokens",
+                                         [AB_TARGETS_VALUES] = "numbers"};
+    char text[AB_SHAPE_TEXT];
+    if (fits) return AB_OK;
+    return ab_fail(AB_CONFIG, "--data %s: its targets are %s (%lld a sample), the net's are %s %s a sample",
+                   name, found[data->labels], (long long)each, wanted[want],
+                   ab_shape_text(&data->shape.y, text));
+}
+
+static ab_status open_data(ab_data *data, const char *name, uint64_t seed) {
+    data->std = 1;
+    AB_TRY(load(data, name, &data->shape, seed));
+    if (data->shape.input == AB_INPUT_IMAGES && data->stored_height) {
+        AB_TRY(fit(data));
+        AB_TRY(measure(data));
+    }
+    return check_targets(data, name);
+}
+
+ab_status ab_data_open(const char *name_or_path, const ab_data_shape *shape, uint64_t seed, ab_data **data) {
     *data = calloc(1, sizeof **data);
     if (!*data) return ab_fail(AB_NO_MEMORY, "cannot allocate a data set");
-    AB_TRY_GOTO(load(*data, name_or_path, seed));
-    AB_TRY_GOTO(fit(*data, height, width, channels));
-    AB_TRY_GOTO(measure(*data));
-out:
+    (*data)->shape = *shape;
+    ab_status status = open_data(*data, name_or_path, seed);
     if (status != AB_OK) {
         ab_data_close(*data);
         *data = NULL;
     }
     return status;
+}
+
+ab_status ab_data_open_images(const char *name_or_path, int64_t height, int64_t width, int64_t channels,
+                              uint64_t seed, ab_data **data) {
+    const ab_data_shape shape = {.x = {.ndim = 3, .dim = {height, width, channels}}};
+    return ab_data_open(name_or_path, &shape, seed, data);
 }
 
 void ab_data_close(ab_data *data) {
@@ -186,52 +266,4 @@ void ab_data_order_at(ab_data_order *order, int64_t step, int64_t *index) {
     if (order->shuffled && order->epoch != epoch) shuffle(order, epoch);
     for (int64_t i = 0; i < order->batch; i++)
         index[i] = order->shuffled ? order->permutation[first + i] : first + i;
-}
-
-/* ---- batches ---------------------------------------------------------------------------------------------- */
-
-/* The fp32 value of every grey, each rounded once. */
-static void make_values(const ab_data *data, ab_normalize mode, float *value) {
-    for (int grey = 0; grey < GREYS; grey++) {
-        double x = mode == AB_NORMALIZE_NONE ? grey : grey / 255.0;
-        value[grey] = (float)(mode == AB_NORMALIZE_STANDARD ? (x - data->mean) / data->std : x);
-    }
-}
-
-static float *fill_border(float *out, float value, int64_t n) {
-    for (int64_t i = 0; i < n; i++) out[i] = value;
-    return out + n;
-}
-
-static float *fill_pixels(float *out, const float *value, const uint8_t *pixel, int64_t n) {
-    for (int64_t i = 0; i < n; i++) out[i] = value[pixel[i]];
-    return out + n;
-}
-
-/* One image between its borders: they are grey 0. */
-static float *fill_image(const ab_data *data, const float *value, const uint8_t *pixel, float *out) {
-    const int64_t top = (data->height - data->stored_height) / 2,
-                  bottom = data->height - data->stored_height - top;
-    const int64_t left = (data->width - data->stored_width) / 2,
-                  right = data->width - data->stored_width - left;
-    const int64_t row = data->width * data->channels, stored_row = data->stored_width * data->channels;
-    out = fill_border(out, value[0], top * row);
-    for (int64_t y = 0; y < data->stored_height; y++) {
-        out = fill_border(out, value[0], left * data->channels);
-        out = fill_pixels(out, value, pixel + y * stored_row, stored_row);
-        out = fill_border(out, value[0], right * data->channels);
-    }
-    return fill_border(out, value[0], bottom * row);
-}
-
-void ab_data_fill(const ab_data *data, ab_split split, ab_normalize mode, const int64_t *index, int64_t n,
-                  float *images, int32_t *labels) {
-    const ab_images *source = &data->split[split];
-    const int64_t bytes = data->stored_height * data->stored_width * data->channels;
-    float value[GREYS];
-    make_values(data, mode, value);
-    for (int64_t i = 0; i < n; i++) {
-        images = fill_image(data, value, source->pixel + index[i] * bytes, images);
-        labels[i] = source->label[index[i]];
-    }
 }

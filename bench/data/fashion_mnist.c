@@ -8,8 +8,8 @@ static const char package_directory[] = "/usr/share/datasets/fashion-mnist";
 
 enum { CLASSES = 10 };
 
-static ab_status load(ab_data *data, uint64_t seed) {
-    (void)seed;
+static ab_status load(ab_data *data, const ab_data_request *request) {
+    (void)request;
     const char *variable = getenv("AMPBENCH_DATA_DIR");
     const char *directory = variable && *variable ? variable : package_directory;
     if (!ab_idx_present(directory))

@@ -90,7 +90,8 @@ static ab_status make_split(ab_images *images, uint64_t seed, uint32_t first, in
     return AB_OK;
 }
 
-static ab_status load(ab_data *data, uint64_t seed) {
+static ab_status load(ab_data *data, const ab_data_request *request) {
+    const uint64_t seed = request->seed;
     data->stored_height = data->stored_width = SIDE;
     data->channels = 1;
     data->classes = CLASSES;

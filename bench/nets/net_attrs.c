@@ -88,6 +88,26 @@ static void fill_floats(const ab_attr *attr, void *field) {
     *(ab_floats *)field = (ab_floats){.value = NULL, .count = 0};
 }
 
+static ab_status read_ints(const ab_net_json_place *place, const cJSON *value, const ab_attr *attr,
+                           void *field) {
+    ab_ints *ints = field;
+    ints->count = 1;
+    if (!cJSON_IsArray(value)) return read_int(place, value, attr, &ints->value[0]);
+    ints->count = cJSON_GetArraySize(value);
+    if (ints->count < 1 || ints->count > AB_MAX_DIMS)
+        return ab_net_json_fail(place, value, "'%s': expected 1 to %d integers, found %d", attr->name,
+                                (int)AB_MAX_DIMS, ints->count);
+    int64_t *next = ints->value;
+    for (const cJSON *element = value->child; element; element = element->next)
+        AB_TRY(read_int(place, element, attr, next++));
+    return AB_OK;
+}
+
+static void fill_ints(const ab_attr *attr, void *field) {
+    (void)attr;
+    *(ab_ints *)field = (ab_ints){.count = 0};
+}
+
 static ab_status read_choice(const ab_net_json_place *place, const cJSON *value, const ab_attr *attr,
                              void *field) {
     char label[LABEL_TEXT], quoted[AB_NET_JSON_TEXT];
@@ -113,6 +133,7 @@ static const struct {
     [AB_ATTR_INT] = {read_int, fill_int},          [AB_ATTR_PAIR] = {read_pair, fill_pair},
     [AB_ATTR_FLOAT] = {read_float, fill_float},    [AB_ATTR_BOOL] = {read_bool, fill_bool},
     [AB_ATTR_FLOATS] = {read_floats, fill_floats}, [AB_ATTR_CHOICE] = {read_choice, fill_int},
+    [AB_ATTR_INTS] = {read_ints, fill_ints},
 };
 
 static ab_status read_attr(const ab_net_json_place *place, const cJSON *object, const ab_attr *attr,

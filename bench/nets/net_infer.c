@@ -17,15 +17,24 @@ static ab_status check_size(const ab_shape *shape, const char *what) {
                    ab_shape_text(shape, text));
 }
 
+static ab_shape with_batch(const ab_shape *sample, int64_t batch) {
+    ab_shape shape = {.ndim = sample->ndim + 1, .dim = {batch}};
+    for (int i = 0; i < sample->ndim; i++) shape.dim[i + 1] = sample->dim[i];
+    return shape;
+}
+
+ab_shape ab_net_input_shape(const ab_net *net, int64_t batch) { return with_batch(&net->data.x, batch); }
+ab_shape ab_net_targets_shape(const ab_net *net, int64_t batch) { return with_batch(&net->data.y, batch); }
+
 static void input_shapes(const ab_net *net, const ab_net_op *op, int64_t batch, const ab_shape *shape,
                          ab_shape *in) {
     for (int k = 0; k < op->inputs; k++) {
         if (op->input[k] >= 0)
             in[k] = shape[op->input[k]];
         else if (op->input[k] == AB_NET_INPUT)
-            in[k] = (ab_shape){.ndim = 4, .dim = {batch, net->height, net->width, net->channels}};
+            in[k] = ab_net_input_shape(net, batch);
         else
-            in[k] = (ab_shape){.ndim = 1, .dim = {batch}};
+            in[k] = ab_net_targets_shape(net, batch);
     }
 }
 
@@ -56,6 +65,31 @@ static ab_status make_op_params(const ab_net *net, ab_net_op *op, int64_t batch,
     return AB_OK;
 }
 
+/* Any tensor of one element can be minimised. */
+static ab_status check_loss(const ab_net *net, const ab_net_loss *loss, const ab_shape *shape) {
+    const ab_net_op *op = &net->op[loss->op];
+    char text[AB_SHAPE_TEXT];
+    if (ab_shape_count(&shape[loss->op]) == 1) return AB_OK;
+    return ab_fail(AB_CONFIG, "%s:%d: op '%s' (%s): expected a loss of one element, found %s%s", net->path,
+                   op->line, op->name, op->op->name, ab_shape_text(&shape[loss->op], text),
+                   loss->op == net->ops - 1 ? "; end the network with a loss such as cross_entropy or mean"
+                                            : "");
+}
+
+/* The last loss that compares logits, its first input, with classes. */
+static void find_scored(ab_net *net, const ab_shape *shape) {
+    net->scored = -1;
+    for (int i = 0; i < net->ops; i++) {
+        const ab_net_op *op = &net->op[i];
+        bool classes = op->op->is_loss && (op->op->integer_inputs | op->op->maybe_integer) >> 1 & 1u;
+        if (!classes || op->input[1] != AB_NET_TARGETS || op->input[0] < 0) continue;
+        if (net->data.targets == AB_TARGETS_VALUES) continue;
+        const ab_shape *logits = &shape[op->input[0]];
+        net->scored = i;
+        net->classes = net->data.classes = logits->dim[logits->ndim - 1];
+    }
+}
+
 ab_status ab_net_make_params(ab_net *net) {
     const int64_t batch = net->defaults.batch;
     ab_shape *shape = calloc((size_t)net->ops, sizeof *shape);
@@ -63,10 +97,8 @@ ab_status ab_net_make_params(ab_net *net) {
     ab_status status = AB_OK;
     AB_TRY_GOTO(ab_net_infer(net, batch, shape));
     for (int i = 0; i < net->ops; i++) AB_TRY_GOTO(make_op_params(net, &net->op[i], batch, shape));
-    const ab_net_op *loss = &net->op[net->ops - 1];
-    ab_shape in[AB_MAX_INPUTS] = {{0}};
-    input_shapes(net, loss, batch, shape, in);
-    net->classes = in[0].dim[in[0].ndim - 1];
+    for (int i = 0; i < net->losses; i++) AB_TRY_GOTO(check_loss(net, &net->loss[i], shape));
+    find_scored(net, shape);
 out:
     free(shape);
     return status;

@@ -53,18 +53,110 @@ static ab_status read_names(const parser *p) {
     return copy_text(text, &p->net->text);
 }
 
-static ab_status read_input_shape(const parser *p) {
-    static const char *const keys[] = {"height", "width", "channels"};
+static ab_status read_integer(const parser *p, const cJSON *object, const char *key, ab_net_json_range range,
+                              int64_t *number) {
+    const cJSON *value = NULL;
+    AB_TRY(ab_net_json_member(&p->place, object, key, &value));
+    return ab_net_json_integer(&p->place, value, key, range, number);
+}
+
+/* "shape": [5, 3], without the batch. */
+static ab_status read_shape(const parser *p, const cJSON *object, ab_shape *shape) {
+    enum { MOST = AB_MAX_DIMS - 1 };
     static const ab_net_json_range side = {1, MAX_SIDE};
-    int64_t *const fields[] = {&p->net->height, &p->net->width, &p->net->channels};
-    const cJSON *input = NULL, *value = NULL;
-    AB_TRY(ab_net_json_member(&p->place, p->document, "input", &input));
-    AB_TRY(ab_net_json_check_keys(&p->place, input, "'input'", keys, (int)AB_COUNT_OF(keys)));
-    for (size_t i = 0; i < AB_COUNT_OF(keys); i++) {
-        AB_TRY(ab_net_json_member(&p->place, input, keys[i], &value));
-        AB_TRY(ab_net_json_integer(&p->place, value, keys[i], side, fields[i]));
-    }
+    const cJSON *value = NULL;
+    char found[AB_NET_JSON_TEXT];
+    AB_TRY(ab_net_json_member(&p->place, object, "shape", &value));
+    int count = cJSON_GetArraySize(value);
+    if (!cJSON_IsArray(value) || count < 1 || count > MOST)
+        return ab_net_json_fail(&p->place, value, "'shape': expected an array of 1 to %d integers, found %s",
+                                (int)MOST, ab_net_json_found(value, found));
+    *shape = (ab_shape){.ndim = count};
+    int64_t *next = shape->dim;
+    for (const cJSON *element = value->child; element; element = element->next)
+        AB_TRY(ab_net_json_integer(&p->place, element, "shape", side, next++));
     return AB_OK;
+}
+
+static ab_status read_tokens(const parser *p, const cJSON *input, ab_data_shape *data) {
+    static const char *const keys[] = {"tokens", "vocabulary"};
+    static const ab_net_json_range length = {1, MAX_SIDE}, words = {2, 1 << 24};
+    data->input = AB_INPUT_TOKENS;
+    data->x.ndim = 1;
+    AB_TRY(ab_net_json_check_keys(&p->place, input, "'input'", keys, (int)AB_COUNT_OF(keys)));
+    AB_TRY(read_integer(p, input, "tokens", length, &data->x.dim[0]));
+    return read_integer(p, input, "vocabulary", words, &data->vocabulary);
+}
+
+static ab_status read_image(const parser *p, const cJSON *input, ab_data_shape *data) {
+    static const char *const keys[] = {"height", "width", "channels"}, *const all[] = {
+                                                                           "height", "width",  "channels",
+                                                                           "shape",  "tokens", "vocabulary"};
+    static const ab_net_json_range side = {1, MAX_SIDE};
+    data->input = AB_INPUT_IMAGES;
+    data->x.ndim = (int)AB_COUNT_OF(keys);
+    AB_TRY(ab_net_json_check_keys(&p->place, input, "'input'", all, (int)AB_COUNT_OF(all)));
+    for (size_t i = 0; i < AB_COUNT_OF(keys); i++)
+        AB_TRY(read_integer(p, input, keys[i], side, &data->x.dim[i]));
+    return AB_OK;
+}
+
+static ab_status read_input(const parser *p) {
+    static const char *const keys[] = {"shape"};
+    ab_data_shape *data = &p->net->data;
+    const cJSON *input = NULL;
+    AB_TRY(ab_net_json_member(&p->place, p->document, "input", &input));
+    if (cJSON_HasObjectItem(input, "tokens")) return read_tokens(p, input, data);
+    if (!cJSON_HasObjectItem(input, "shape")) return read_image(p, input, data);
+    data->input = AB_INPUT_VALUES;
+    AB_TRY(ab_net_json_check_keys(&p->place, input, "'input'", keys, (int)AB_COUNT_OF(keys)));
+    return read_shape(p, input, &data->x);
+}
+
+static const struct {
+    const char *name, *key; /* the key that goes with it, NULL for none */
+    bool required;
+} target_kinds[] = {
+    [AB_TARGETS_CLASSES] = {"classes", "shape", false},
+    [AB_TARGETS_ONE_HOT] = {"one_hot", "classes", true},
+    [AB_TARGETS_TOKENS] = {"tokens", NULL, false},
+    [AB_TARGETS_VALUES] = {"values", "shape", true},
+};
+
+static ab_status find_target_kind(const parser *p, const cJSON *object, ab_target_kind *kind) {
+    const char *name = NULL, *names[AB_COUNT_OF(target_kinds)];
+    char quoted[AB_NET_JSON_TEXT], hint[AB_NET_JSON_TEXT];
+    const cJSON *value = NULL;
+    AB_TRY(ab_net_json_member(&p->place, object, "kind", &value));
+    AB_TRY(ab_net_json_name(&p->place, value, "'kind'", &name));
+    for (size_t i = 0; i < AB_COUNT_OF(target_kinds); i++) {
+        names[i] = target_kinds[i].name;
+        *kind = (ab_target_kind)i;
+        if (strcmp(name, names[i]) == 0) return AB_OK;
+    }
+    return ab_net_json_fail(
+        &p->place, value, "'targets': unknown kind %s: expected classes, one_hot, tokens or values%s",
+        ab_net_json_quote(name, quoted), ab_net_json_hint(name, names, (int)AB_COUNT_OF(names), hint));
+}
+
+static ab_status read_targets(const parser *p) {
+    static const ab_net_json_range classes = {2, 1 << 24};
+    ab_data_shape *data = &p->net->data;
+    const cJSON *object = cJSON_GetObjectItemCaseSensitive(p->document, "targets");
+    if (!object) return AB_OK; /* class ids, one a sample */
+    if (!cJSON_IsObject(object)) return ab_net_json_check_keys(&p->place, object, "'targets'", NULL, 0);
+    AB_TRY(find_target_kind(p, object, &data->targets));
+    const char *key = target_kinds[data->targets].key, *keys[] = {"kind", key};
+    AB_TRY(ab_net_json_check_keys(&p->place, object, "'targets'", keys, key ? 2 : 1));
+    if (data->targets == AB_TARGETS_TOKENS && data->input != AB_INPUT_TOKENS)
+        return ab_net_json_fail(&p->place, object, "'targets': expected tokens as the input, too");
+    if (data->targets == AB_TARGETS_TOKENS) data->y = data->x;
+    if (data->targets == AB_TARGETS_ONE_HOT) {
+        data->y.ndim = 1;
+        return read_integer(p, object, key, classes, &data->y.dim[0]);
+    }
+    bool wanted = key && (target_kinds[data->targets].required || cJSON_HasObjectItem(object, key));
+    return wanted ? read_shape(p, object, &data->y) : AB_OK;
 }
 
 static ab_status read_optimizer(const parser *p, const cJSON *value) {
@@ -98,11 +190,13 @@ static ab_status read_defaults(const parser *p) {
 }
 
 static ab_status read_head(const parser *p) {
-    static const char *const keys[] = {"format", "name", "text", "input", "defaults", "init", "ops"};
+    static const char *const keys[] = {"format",   "name", "text", "input", "targets",
+                                       "defaults", "init", "ops",  "losses"};
     AB_TRY(ab_net_json_check_keys(&p->place, p->document, "the network", keys, (int)AB_COUNT_OF(keys)));
     AB_TRY(check_format(p));
     AB_TRY(read_names(p));
-    AB_TRY(read_input_shape(p));
+    AB_TRY(read_input(p));
+    AB_TRY(read_targets(p));
     return read_defaults(p);
 }
 
@@ -212,15 +306,52 @@ static ab_status read_references(const parser *p, const cJSON *in, int i) {
     return AB_OK;
 }
 
+static int most_inputs(const ab_op *op) {
+    return op->inputs < 0 ? AB_MAX_INPUTS : op->inputs + op->optional_inputs;
+}
+
 static ab_status check_input_count(const parser *p, const cJSON *at, const ab_net_op *op) {
-    int most = op->op->inputs + op->op->optional_inputs;
-    if (op->op->inputs < 0 ? op->inputs >= 2 : op->inputs >= op->op->inputs && op->inputs <= most)
-        return AB_OK;
+    const int least = op->op->inputs < 0 ? 2 : op->op->inputs, most = most_inputs(op->op);
+    if (op->inputs >= least && op->inputs <= most) return AB_OK;
     if (op->op->inputs < 0)
         return ab_net_json_fail(&p->place, at, "'in': expected 2 or more names for %s, found 1",
                                 op->op->name);
-    return ab_net_json_fail(&p->place, at, "'in': expected %d name%s for %s, found %d", op->op->inputs,
-                            op->op->inputs == 1 ? "" : "s", op->op->name, op->inputs);
+    if (most > least)
+        return ab_net_json_fail(&p->place, at, "'in': expected %d to %d names for %s, found %d", least, most,
+                                op->op->name, op->inputs);
+    return ab_net_json_fail(&p->place, at, "'in': expected %d name%s for %s, found %d", least,
+                            least == 1 ? "" : "s", op->op->name, op->inputs);
+}
+
+/* Whether a value holds ids: only the input and the targets can. */
+static bool holds_ids(const ab_net *net, int input) {
+    if (input == AB_NET_INPUT) return ab_data_ids_in(&net->data);
+    return input == AB_NET_TARGETS && ab_data_ids_out(&net->data);
+}
+
+static ab_status check_ids(const parser *p, const cJSON *at, const ab_net_op *op) {
+    for (int k = 0; k < op->inputs; k++) {
+        bool ids = holds_ids(p->net, op->input[k]);
+        bool may = (op->op->integer_inputs | op->op->maybe_integer) >> k & 1u,
+             must = op->op->integer_inputs >> k & 1u;
+        const char *name = op->input[k] == AB_NET_TARGETS ? "targets" : p->names[op->input[k] + 1];
+        if (ids && !may)
+            return ab_net_json_fail(&p->place, at,
+                                    "'in': %s expects numbers, \"%s\" holds class or token ids", op->op->name,
+                                    name);
+        if (!ids && must)
+            return ab_net_json_fail(&p->place, at,
+                                    "'in': %s expects class or token ids, \"%s\" holds numbers", op->op->name,
+                                    name);
+    }
+    return AB_OK;
+}
+
+static void place_op(const ab_net *net, ab_net_op *op) {
+    op->outside = op->op->is_loss;
+    for (int k = 0; k < op->inputs; k++)
+        op->outside = op->outside || op->input[k] == AB_NET_TARGETS ||
+                      (op->input[k] >= 0 && net->op[op->input[k]].outside);
 }
 
 static ab_status read_inputs(const parser *p, const cJSON *object, int i) {
@@ -229,23 +360,9 @@ static ab_status read_inputs(const parser *p, const cJSON *object, int i) {
     AB_TRY(read_references(p, in, i));
     if (op->op->is_loss && op->inputs == op->op->inputs - 1) op->input[op->inputs++] = AB_NET_TARGETS;
     AB_TRY(check_input_count(p, at, op));
-    for (int k = 0; k < op->inputs; k++) {
-        bool wants_targets = op->op->is_loss && k == op->inputs - 1;
-        if ((op->input[k] == AB_NET_TARGETS) == wants_targets) continue;
-        return ab_net_json_fail(&p->place, at,
-                                "'in': expected \"targets\" as the last input of a loss and nowhere else");
-    }
+    AB_TRY(check_ids(p, at, op));
+    place_op(p->net, op);
     return AB_OK;
-}
-
-static ab_status check_loss(const parser *p, const cJSON *object, int i) {
-    const ab_op *op = p->net->op[i].op;
-    const bool last = i + 1 == p->net->ops;
-    if (op->is_loss == last) return AB_OK;
-    if (last)
-        return ab_net_json_fail(&p->place, object, "expected a loss as the last op, found %s", op->name);
-    return ab_net_json_fail(&p->place, object, "expected a loss as the last op only, found %s before '%s'",
-                            op->name, p->names[i + 2]);
 }
 
 static ab_status read_op(parser *p, const cJSON *object, int i) {
@@ -253,7 +370,6 @@ static ab_status read_op(parser *p, const cJSON *object, int i) {
     p->place.op = op->name;
     AB_TRY(read_op_kind(p, object, op));
     AB_TRY(ab_net_read_attrs(&p->place, object, op));
-    AB_TRY(check_loss(p, object, i));
     AB_TRY(read_inputs(p, object, i));
     p->place.op = NULL;
     return AB_OK;
@@ -268,9 +384,64 @@ static ab_status read_ops(parser *p) {
     return AB_OK;
 }
 
+/* ---- losses ----------------------------------------------------------------------------------------------- */
+
+static ab_status find_loss(const parser *p, const cJSON *value, const char *name, int *op) {
+    char quoted[AB_NET_JSON_TEXT], hint[AB_NET_JSON_TEXT];
+    const ab_net *net = p->net;
+    for (int i = 0; i < net->ops; i++) {
+        *op = i;
+        if (strcmp(name, net->op[i].name) == 0) return AB_OK;
+    }
+    return ab_net_json_fail(&p->place, value, "'losses': expected the name of an op, found %s%s",
+                            ab_net_json_quote(name, quoted),
+                            ab_net_json_hint(name, p->names + 1, net->ops, hint));
+}
+
+static ab_status read_loss(const parser *p, const cJSON *value, ab_net_loss *loss) {
+    static const char *const keys[] = {"op", "weight"};
+    static const ab_net_json_range range = {-1e30, 1e30};
+    const cJSON *op = value, *weight = NULL;
+    const char *name = NULL;
+    loss->weight = 1;
+    if (cJSON_IsObject(value)) {
+        AB_TRY(ab_net_json_check_keys(&p->place, value, "'losses'", keys, (int)AB_COUNT_OF(keys)));
+        AB_TRY(ab_net_json_member(&p->place, value, "op", &op));
+        if ((weight = cJSON_GetObjectItemCaseSensitive(value, "weight")))
+            AB_TRY(ab_net_json_number(&p->place, weight, "'weight'", range, &loss->weight));
+    }
+    AB_TRY(ab_net_json_name(&p->place, op, "'losses'", &name));
+    AB_TRY(find_loss(p, op, name, &loss->op));
+    for (const ab_net_loss *other = p->net->loss; other < loss; other++)
+        if (other->op == loss->op)
+            return ab_net_json_fail(&p->place, value, "'losses': expected distinct ops, found \"%s\" twice",
+                                    name);
+    return AB_OK;
+}
+
+static ab_status read_losses(const parser *p) {
+    ab_net *net = p->net;
+    char found[AB_NET_JSON_TEXT];
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(p->document, "losses");
+    net->losses = 1;
+    net->loss[0] = (ab_net_loss){.op = net->ops - 1, .weight = 1};
+    if (!list) return AB_OK;
+    int count = cJSON_GetArraySize(list);
+    if (!cJSON_IsArray(list) || count < 1 || count > AB_NET_LOSSES)
+        return ab_net_json_fail(&p->place, list, "'losses': expected an array of 1 to %d names, found %s",
+                                (int)AB_NET_LOSSES, ab_net_json_found(list, found));
+    net->losses = 0;
+    for (const cJSON *value = list->child; value; value = value->next)
+        AB_TRY(read_loss(p, value, &net->loss[net->losses++]));
+    for (int i = 0; i < net->losses; i++) net->op[net->loss[i].op].outside = true;
+    return AB_OK;
+}
+
 /* ---- the network as a whole ------------------------------------------------------------------------------- */
 
 static bool is_used(const ab_net *net, int i) {
+    for (int l = 0; l < net->losses; l++)
+        if (net->loss[l].op == i) return true;
     for (int later = i + 1; later < net->ops; later++)
         for (int k = 0; k < net->op[later].inputs; k++)
             if (net->op[later].input[k] == i) return true;
@@ -278,7 +449,7 @@ static bool is_used(const ab_net *net, int i) {
 }
 
 static ab_status check_all_used(const ab_net *net) {
-    for (int i = 0; i + 1 < net->ops; i++)
+    for (int i = 0; i < net->ops; i++)
         if (!is_used(net, i))
             return ab_fail(AB_CONFIG, "%s:%d: op '%s': expected a later op that reads its output, found none",
                            net->path, net->op[i].line, net->op[i].name);
@@ -288,6 +459,7 @@ static ab_status check_all_used(const ab_net *net) {
 static ab_status build(parser *p) {
     AB_TRY(read_head(p));
     AB_TRY(read_ops(p));
+    AB_TRY(read_losses(p));
     AB_TRY(check_all_used(p->net));
     AB_TRY(ab_net_make_params(p->net));
     return ab_net_read_init(p->document, p->ops, p->net);

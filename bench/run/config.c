@@ -258,7 +258,7 @@ static ab_status take_counts(const ab_options *options, ab_run_config *config) {
 ab_status ab_run_config_steps(const ab_options *options, ab_run_config *config) {
     const ab_data *data = config->data;
     const ab_net *net = config->net;
-    if (data->classes > net->classes)
+    if (net->classes > 0 && data->classes > net->classes)
         return ab_fail(AB_CONFIG, "--data %s has %lld classes, network %s has %lld outputs",
                        config->data_name, (long long)data->classes, net->name, (long long)net->classes);
     int64_t count = data->split[AB_SPLIT_TRAIN].count;
@@ -274,10 +274,14 @@ ab_status ab_run_config_steps(const ab_options *options, ab_run_config *config) 
     return parse_integer(options, AB_OPTION_steps, 0, 1LL << 40, &config->steps);
 }
 
+/* Without --data: a source that has what the net wants. */
+static void choose_data(const ab_options *options, ab_run_config *config) {
+    const char *suitable = ab_data_default(&config->net->data);
+    if (!options->given[AB_OPTION_data] && suitable) config->data_name = suitable;
+}
+
 static ab_status open_data(const ab_options *options, ab_run_config *config) {
-    const ab_net *net = config->net;
-    AB_TRY(
-        ab_data_open(config->data_name, net->height, net->width, net->channels, config->seed, &config->data));
+    AB_TRY(ab_data_open(config->data_name, &config->net->data, config->seed, &config->data));
     return ab_run_config_steps(options, config);
 }
 
@@ -295,6 +299,7 @@ ab_status ab_run_config_create(const ab_options *options, bool with_data, ab_run
     AB_TRY_GOTO(take_scaler(options, config));
     AB_TRY_GOTO(ab_device_open(options->text[AB_OPTION_device], &config->device, &config->why_not_gpu));
     AB_TRY_GOTO(ab_net_load(options->text[AB_OPTION_net], &config->net));
+    choose_data(options, config);
     AB_TRY_GOTO(take_optimizer(options, config));
     AB_TRY_GOTO(take_counts(options, config));
     AB_TRY_GOTO(take_probes(options, config));

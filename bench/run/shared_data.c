@@ -31,6 +31,7 @@ ab_status ab_shared_data_create(const ab_data *data, int *fd) {
 
 /* Maps the block again; `in` points into it. */
 static ab_status map_again(ab_block *block, uint8_t **in) {
+    if (!block->bytes) return AB_OK; /* no labels */
     const ptrdiff_t offset = *in - block->bytes;
     AB_TRY(ab_block_map(block));
     *in = block->bytes + offset;

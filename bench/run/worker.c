@@ -10,6 +10,7 @@
 #include "kernels/core/parallel.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +75,10 @@ static ab_status evaluation_event(ab_cell *cell, int64_t limit) {
     ab_json_line line;
     ab_json_line_begin(&line, stdout, "evaluation");
     line.sink.integer(&line.sink, "test_count", result.count);
-    line.sink.number(&line.sink, "test_accuracy", (double)result.correct / (double)result.count);
+    bool scored = result.correct >= 0;
+    line.sink.number(&line.sink, "test_accuracy",
+                     scored ? (double)result.correct / (double)result.count : (double)NAN);
+    if (!scored) line.sink.text(&line.sink, "test_accuracy_reason", "the network's loss compares no classes");
     line.sink.number(&line.sink, "test_loss", result.loss);
     ab_json_line_end(&line);
     return AB_OK;

@@ -68,9 +68,10 @@ int ab_cell_trained_count(const ab_cell *cell);
 const ab_probe_param *ab_cell_trained_at(const ab_cell *cell, int i);
 
 typedef struct ab_eval_result {
-    int64_t count, correct;
+    int64_t count,
+        correct; /* rows of logits; correct is -1 for networks that score no classes (count: samples) */
     double
-        loss; /* mean over the samples of the cross entropy of the fp32 logits, in double, without class weights */
+        loss; /* mean of the cross entropy of the fp32 logits, in double, without class weights; or of the network's loss */
 } ab_eval_result;
 
 /* Accuracy on the first `limit` samples of a split (0: all), in the cell's own formats, batch norm in eval mode. */

@@ -140,9 +140,18 @@ static ab_status finish_gradients(ab_cell *cell, const ab_plan_node *node) {
     return AB_OK;
 }
 
+/* The gradient of a loss is its weight times the scale. */
+static ab_status seed_losses(ab_cell *cell) {
+    const ab_plan *plan = cell->plan;
+    for (int i = 0; i < plan->losses; i++) {
+        const float seed = (float)(cell->scaler.scale * plan->net->loss[i].weight);
+        AB_TRY(ab_tensor_write(&cell->tensor[plan->loss_grad[i]], &seed));
+    }
+    return AB_OK;
+}
+
 static ab_status backward(ab_cell *cell) {
-    const float scale = (float)cell->scaler.scale;
-    AB_TRY(ab_tensor_write(&cell->tensor[cell->plan->loss_grad], &scale));
+    AB_TRY(seed_losses(cell));
     for (int n = cell->plan->nodes - 1; n >= 0; n--) {
         const ab_plan_node *node = &cell->plan->node[n];
         if (node->out_grad == AB_NONE) continue; /* nothing trained below */
@@ -167,9 +176,16 @@ static ab_status load_batch(ab_cell *cell, ab_split split) {
     return ab_tensor_upload(&cell->tensor[plan->targets], cell->labels);
 }
 
-static ab_status read_loss(const ab_cell *cell, float *loss) {
-    AB_TRY(ab_tensor_read(&cell->tensor[cell->plan->loss], loss));
-    *loss = canonical(*loss);
+/* The weighted sum of the losses. */
+static ab_status read_loss(const ab_cell *cell, float *total) {
+    const ab_plan *plan = cell->plan;
+    double sum = 0;
+    for (int i = 0; i < plan->losses; i++) {
+        float loss;
+        AB_TRY(ab_tensor_read(&cell->tensor[plan->loss[i]], &loss));
+        sum += plan->net->loss[i].weight * (double)loss;
+    }
+    *total = canonical((float)sum);
     return AB_OK;
 }
 
@@ -196,7 +212,7 @@ ab_status ab_cell_step(ab_cell *cell, ab_observer *observer, ab_step_result *res
 
 /* ---- evaluation ------------------------------------------------------------------------------------------ */
 
-static void score(const float *logits, int32_t target, int64_t classes, ab_eval_result *result) {
+static void score(const float *logits, int64_t target, int64_t classes, ab_eval_result *result) {
     int64_t best = 0;
     double sum = 0;
     for (int64_t k = 1; k < classes; k++)
@@ -207,35 +223,75 @@ static void score(const float *logits, int32_t target, int64_t classes, ab_eval_
     result->count++;
 }
 
-/* Forward passes over the first `total` samples; logits: room for those of a batch. */
-static ab_status evaluate(ab_cell *cell, ab_split split, int64_t total, float *logits,
-                          ab_eval_result *result) {
-    const ab_plan *plan = cell->plan;
-    int64_t classes = plan->net->classes;
-    const int32_t *targets = cell->labels;
-    for (int64_t first = 0; first < total; first += plan->batch) {
-        int64_t n = total - first < plan->batch ? total - first : plan->batch;
-        for (int64_t i = 0; i < plan->batch; i++)
-            cell->index[i] = i < n ? first + i : first; /* the rest is not scored */
-        AB_TRY(load_batch(cell, split));
-        AB_TRY(forward(cell, plan->nodes - 1));
-        AB_TRY(ab_tensor_read(&cell->tensor[plan->logits], logits));
-        for (int64_t i = 0; i < n; i++) score(logits + i * classes, targets[i], classes, result);
+/* Class of row i of the logits; -1: it does not count. */
+static int64_t class_of(const ab_cell *cell, int64_t i, int64_t classes) {
+    if (!cell->tensor[cell->plan->targets].format) {
+        int32_t id = ((const int32_t *)cell->labels)[i];
+        return id >= 0 && id < classes ? id : -1;
+    }
+    const float *share = (const float *)cell->labels + i * classes;
+    int64_t best = 0;
+    for (int64_t k = 1; k < classes; k++)
+        if (share[k] > share[best]) best = k;
+    return best;
+}
+
+static ab_status next_batch(ab_cell *cell, ab_split split, int64_t first, int64_t n) {
+    for (int64_t i = 0; i < cell->plan->batch; i++)
+        cell->index[i] = i < n ? first + i : first; /* the rest is not scored */
+    AB_TRY(load_batch(cell, split));
+    return forward(cell, cell->plan->nodes);
+}
+
+/* A network without classes has only its loss, which is a mean over a batch: a short one at the end is left out, if there are
+ * others. */
+static ab_status evaluate_loss(ab_cell *cell, ab_split split, int64_t total, ab_eval_result *result) {
+    const int64_t batch = cell->plan->batch;
+    result->correct = -1;
+    for (int64_t first = 0; first == 0 || first + batch <= total; first += batch) {
+        float loss;
+        AB_TRY(next_batch(cell, split, first, total - first));
+        AB_TRY(read_loss(cell, &loss));
+        result->loss += (double)loss * (double)batch;
+        result->count += batch;
     }
     return AB_OK;
 }
 
+/* logits: room for those of a batch. */
+static ab_status evaluate_classes(ab_cell *cell, ab_split split, int64_t total, float *logits,
+                                  ab_eval_result *result) {
+    const ab_plan *plan = cell->plan;
+    const int64_t batch = plan->batch, classes = plan->net->classes;
+    const int64_t rows = ab_tensor_count(&cell->tensor[plan->logits]) / classes / batch; /* of a sample */
+    for (int64_t first = 0; first < total; first += batch) {
+        int64_t n = total - first < batch ? total - first : batch;
+        AB_TRY(next_batch(cell, split, first, n));
+        AB_TRY(ab_tensor_read(&cell->tensor[plan->logits], logits));
+        for (int64_t i = 0; i < n * rows; i++) {
+            int64_t target = class_of(cell, i, classes);
+            if (target >= 0) score(logits + i * classes, target, classes, result);
+        }
+    }
+    return AB_OK;
+}
+
+static ab_status evaluate(ab_cell *cell, ab_split split, int64_t total, ab_eval_result *result) {
+    if (cell->plan->logits == AB_NONE) return evaluate_loss(cell, split, total, result);
+    float *logits = malloc((size_t)ab_tensor_count(&cell->tensor[cell->plan->logits]) * sizeof *logits);
+    if (!logits) return ab_fail(AB_NO_MEMORY, "evaluation: out of memory");
+    ab_status status = evaluate_classes(cell, split, total, logits, result);
+    free(logits);
+    return status;
+}
+
 ab_status ab_cell_evaluate(ab_cell *cell, ab_split split, int64_t limit, ab_eval_result *result) {
     int64_t total = cell->config.data->split[split].count;
-    int64_t values = ab_tensor_count(&cell->tensor[cell->plan->logits]);
     if (limit > 0 && limit < total) total = limit;
     *result = (ab_eval_result){0};
     cell->exec.training = false;
     cell->exec.observer = NULL;
-    float *logits = malloc((size_t)values * sizeof *logits);
-    if (!logits) return ab_fail(AB_NO_MEMORY, "evaluation: out of memory");
-    ab_status status = evaluate(cell, split, total, logits, result);
-    free(logits);
+    AB_TRY(evaluate(cell, split, total, result));
     if (result->count) result->loss /= (double)result->count;
-    return status;
+    return AB_OK;
 }

@@ -59,7 +59,8 @@ static inline void op_attrs_set(const ab_op *op, op_attrs *attrs, const char *na
                  [AB_ATTR_FLOAT] = {&first, sizeof first},
                  [AB_ATTR_BOOL] = {&truth, sizeof truth},
                  [AB_ATTR_CHOICE] = {pair, sizeof pair[0]}};
-    assert_true(a->kind != AB_ATTR_FLOATS && a->offset + field[a->kind].bytes <= sizeof attrs->bytes);
+    assert_true(a->kind < AB_COUNT_OF(field) && field[a->kind].value);
+    assert_true(a->offset + field[a->kind].bytes <= sizeof attrs->bytes);
     memcpy(attrs->bytes + a->offset, field[a->kind].value, field[a->kind].bytes);
 }
 
@@ -68,7 +69,8 @@ static inline op_attrs op_attrs_default(const ab_op *op) {
     op_attrs attrs = {{0}};
     assert_true(op->attrs_bytes <= sizeof attrs.bytes);
     for (const ab_attr *a = op->attrs; a && a->name; a++)
-        if (a->kind != AB_ATTR_FLOATS) op_attrs_set(op, &attrs, a->name, a->fallback, a->fallback);
+        if (a->kind != AB_ATTR_FLOATS && a->kind != AB_ATTR_INTS)
+            op_attrs_set(op, &attrs, a->name, a->fallback, a->fallback);
     return attrs;
 }
 
@@ -96,10 +98,10 @@ static inline ab_tensor op_run_tensor(op_run *r, ab_shape shape, const ab_format
     return t;
 }
 
-/* Sets up tensors; in[i] of format NULL (ids) if integer_inputs says so. The run's own exec comes from `exec` (no
+/* Sets up tensors; bit i of `floats`: in[i] is floating though the op would take ids. in[i] of format NULL (ids) if integer_inputs says so. The run's own exec comes from `exec` (no
  * workspace yet). What is not wanted can be set NULL in io before op_run_prepare. */
-static inline void op_run_open(op_run *r, const ab_op *op, const void *attrs, const ab_shape *in, int inputs,
-                               op_formats formats, const ab_exec *exec) {
+static inline void op_run_open_floats(op_run *r, const ab_op *op, const void *attrs, const ab_shape *in,
+                                      int inputs, op_formats formats, const ab_exec *exec, unsigned floats) {
     const ab_format *saved_format[AB_MAX_SAVED];
     ab_shape out_shape, saved_shape[AB_MAX_SAVED];
     const ab_format *result = formats.result ? formats.result : formats.activation;
@@ -111,7 +113,7 @@ static inline void op_run_open(op_run *r, const ab_op *op, const void *attrs, co
     r->io.attrs = attrs;
     assert_int_equal(op->infer(attrs, in, inputs, &out_shape), AB_OK);
     for (int i = 0; i < inputs; i++) {
-        bool ids = op->integer_inputs >> i & 1;
+        bool ids = ((op->integer_inputs | op->maybe_integer) & ~floats) >> i & 1u;
         r->in[i] = op_run_tensor(r, in[i], ids ? NULL : formats.activation, i);
         r->io.in[i] = &r->in[i];
         if (ids) continue;
@@ -136,6 +138,11 @@ static inline void op_run_open(op_run *r, const ab_op *op, const void *attrs, co
         r->io.saved[i] = &r->saved_tensor[i];
     }
     r->io.params_version = 1;
+}
+
+static inline void op_run_open(op_run *r, const ab_op *op, const void *attrs, const ab_shape *in, int inputs,
+                               op_formats formats, const ab_exec *exec) {
+    op_run_open_floats(r, op, attrs, in, inputs, formats, exec, 0);
 }
 
 /* Random numbers in [-1, 1) (stored in the tensor's format) in inputs, parameters and dout. */

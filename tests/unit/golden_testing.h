@@ -281,8 +281,8 @@ static ab_status golden_create(const cJSON *config, golden_setup *setup) {
     ab_cell_config cell = {.path = AB_PATH_AUTO, .device = &ab_device_cpu};
     *setup = (golden_setup){NULL, NULL, NULL};
     AB_TRY(ab_net_load(golden_resolve(golden_text(config, "net"), path), &setup->net));
-    AB_TRY(ab_data_open(golden_resolve(golden_text(config, "data"), path), setup->net->height,
-                        setup->net->width, setup->net->channels, 0, &setup->data));
+    AB_TRY(
+        ab_data_open(golden_resolve(golden_text(config, "data"), path), &setup->net->data, 0, &setup->data));
     AB_TRY(golden_policy(config, &cell.policy));
     AB_TRY(golden_optimizer(config, &cell));
     AB_TRY(ab_normalize_find(golden_text(config, "normalize"), &cell.normalize));

@@ -109,7 +109,7 @@ static int close_folder(void **state) {
 
 static ab_data *open_data(const char *name, int64_t height, int64_t width) {
     ab_data *data = NULL;
-    ab_status status = ab_data_open(name, height, width, 1, 1, &data);
+    ab_status status = ab_data_open_images(name, height, width, 1, 1, &data);
     if (status != AB_OK) print_error("%s\n", ab_error_message());
     assert_int_equal(status, AB_OK);
     return data;
@@ -118,7 +118,7 @@ static ab_data *open_data(const char *name, int64_t height, int64_t width) {
 /* Expects ab_data_open of the folder to fail with AB_INPUT and a one-line message that has every text in it. */
 static void expect_refused(const folder *f, const char *file, const char *expected, const char *found) {
     ab_data *data = NULL;
-    assert_int_equal(ab_data_open(f->path, ROWS, COLUMNS, 1, 1, &data), AB_INPUT);
+    assert_int_equal(ab_data_open_images(f->path, ROWS, COLUMNS, 1, 1, &data), AB_INPUT);
     assert_null(data);
     const char *message = ab_error_message();
     const char *const parts[] = {f->path, file, expected, found};
@@ -331,7 +331,7 @@ static void random_damage_never_crashes(void **state) {
         }
         write_folder(f);
         ab_data *data = NULL;
-        ab_status status = ab_data_open(f->path, 8, 8, 1, 1, &data);
+        ab_status status = ab_data_open_images(f->path, 8, 8, 1, 1, &data);
         assert_true(status == AB_OK ? data != NULL : (status == AB_INPUT || status == AB_CONFIG) && !data);
         ab_data_close(data);
     }
@@ -339,7 +339,7 @@ static void random_damage_never_crashes(void **state) {
 
 static void expect_open_fails(const char *name, ab_status expected, const char *part) {
     ab_data *data = NULL;
-    assert_int_equal(ab_data_open(name, 28, 28, 1, 1, &data), expected);
+    assert_int_equal(ab_data_open_images(name, 28, 28, 1, 1, &data), expected);
     assert_null(data);
     if (!strstr(ab_error_message(), part)) fail_msg("no '%s' in '%s'", part, ab_error_message());
 }
@@ -367,13 +367,13 @@ static void fashion_mnist_has_ten_classes_and_no_more(void **state) {
     ab_data *data = NULL;
     write_folder(f);
     assert_int_equal(setenv("AMPBENCH_DATA_DIR", f->path, 1), 0);
-    assert_int_equal(ab_data_open("fashion_mnist", ROWS, COLUMNS, 1, 1, &data), AB_OK);
+    assert_int_equal(ab_data_open_images("fashion_mnist", ROWS, COLUMNS, 1, 1, &data), AB_OK);
     assert_int_equal(data->classes, 10);
     assert_string_equal(data->name, "fashion_mnist");
     ab_data_close(data);
     f->file[TRAIN_LABELS].byte[9] = 10;
     write_folder(f);
-    assert_int_equal(ab_data_open("fashion_mnist", ROWS, COLUMNS, 1, 1, &data), AB_INPUT);
+    assert_int_equal(ab_data_open_images("fashion_mnist", ROWS, COLUMNS, 1, 1, &data), AB_INPUT);
     assert_non_null(strstr(ab_error_message(), "labels from 0 to 9, found 10 at sample 1"));
     assert_int_equal(unsetenv("AMPBENCH_DATA_DIR"), 0);
 }
@@ -409,7 +409,7 @@ static void inputs_that_do_not_fit_name_both_shapes(void **state) {
         ab_data *data = NULL;
         char shape[32];
         snprintf(shape, sizeof shape, "%dx%dx%d", (int)shapes[i][0], (int)shapes[i][1], (int)shapes[i][2]);
-        assert_int_equal(ab_data_open(f->path, shapes[i][0], shapes[i][1], shapes[i][2], 1, &data),
+        assert_int_equal(ab_data_open_images(f->path, shapes[i][0], shapes[i][1], shapes[i][2], 1, &data),
                          AB_CONFIG);
         assert_null(data);
         assert_non_null(strstr(ab_error_message(), "2x3x1"));
@@ -621,7 +621,7 @@ static void synthetic_bytes_do_not_depend_on_threads_but_on_the_seed(void **stat
     ab_data *one = open_data("synthetic", 28, 28);
     omp_set_num_threads(5);
     ab_data *five = open_data("synthetic", 28, 28);
-    assert_int_equal(ab_data_open("synthetic", 28, 28, 1, 2, &other), AB_OK);
+    assert_int_equal(ab_data_open_images("synthetic", 28, 28, 1, 2, &other), AB_OK);
     assert_true(data_digest(one) == UINT64_C(0xa6b4932ba848a230));
     assert_true(data_digest(one) == data_digest(five));
     assert_true(data_digest(one) != data_digest(other));

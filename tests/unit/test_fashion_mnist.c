@@ -15,7 +15,7 @@ enum { PIXELS = 28 * 28, SPOT = 14 * 28 + 6, SKIPPED = 77 };
 
 static ab_data *open_data(int64_t side) {
     ab_data *data = NULL;
-    assert_int_equal(ab_data_open("fashion_mnist", side, side, 1, 0, &data), AB_OK);
+    assert_int_equal(ab_data_open_images("fashion_mnist", side, side, 1, 0, &data), AB_OK);
     return data;
 }
 

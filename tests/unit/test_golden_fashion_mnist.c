@@ -32,7 +32,7 @@ static void losses_gradients_weights_and_statistics_match_pytorch(void **state) 
 
 static bool have_data(void) {
     ab_data *data = NULL;
-    ab_status status = ab_data_open("fashion_mnist", 28, 28, 1, 0, &data);
+    ab_status status = ab_data_open_images("fashion_mnist", 28, 28, 1, 0, &data);
     ab_data_close(data);
     return status == AB_OK;
 }

@@ -590,7 +590,7 @@ static void bad_references_are_refused(void **state) {
          "t.json:4: op 'b': ", "expected \"input\" or an earlier op, found \"acct\"; did you mean 'act'?"},
         {WITH("{\"name\": \"a\", \"op\": \"relu\", \"in\": 0}"), "t.json:3: op 'a': ", "found 0"},
         {WITH("{\"name\": \"a\", \"op\": \"relu\", \"in\": []}"),
-         "t.json:3: op 'a': ", "expected 1 to 4 names, found 0"},
+         "t.json:3: op 'a': ", "expected 1 to 8 names, found 0"},
         {WITH("{\"name\": \"a\", \"op\": \"relu\", \"in\": [[\"input\"]]}"),
          "t.json:3: op 'a': ", "found an array"},
         {WITH("{\"name\": \"a\", \"op\": \"relu\", \"in\": [\"input\", \"input\"]}"),
@@ -598,14 +598,14 @@ static void bad_references_are_refused(void **state) {
         {WITH("{\"name\": \"a\", \"op\": \"add\"}"),
          "t.json:3: op 'a': ", "expected 2 names for add, found 1"},
         {WITH("{\"name\": \"a\", \"op\": \"relu\", \"in\": \"targets\"}"),
-         "t.json:3: op 'a': ", "expected \"targets\" as the last input of a loss and nowhere else"},
+         "t.json:3: op 'a': ", "relu expects numbers, \"targets\" holds class or token ids"},
         {HEAD FLATTEN ",\n" LINEAR
                       ",\n{\"name\": \"loss\", \"op\": \"cross_entropy\", \"in\": [\"fc\", \"flat\"]}" TAIL,
-         "t.json:5: op 'loss': ", "expected \"targets\" as the last input"},
+         "t.json:5: op 'loss': ", "cross_entropy expects class or token ids, \"flat\" holds numbers"},
         {HEAD FLATTEN
          ",\n" LINEAR
          ",\n{\"name\": \"loss\", \"op\": \"cross_entropy\", \"in\": [\"targets\", \"fc\"]}" TAIL,
-         "t.json:5: op 'loss': ", "expected \"targets\" as the last input"},
+         "t.json:5: op 'loss': ", "cross_entropy expects numbers, \"targets\" holds class or token ids"},
     };
     expect_all_refused(bad, AB_COUNT_OF(bad));
 }
@@ -613,10 +613,19 @@ static void bad_references_are_refused(void **state) {
 static void bad_structures_are_refused(void **state) {
     (void)state;
     static const bad_file bad[] = {
-        {HEAD FLATTEN ",\n" LINEAR TAIL,
-         "t.json:4: op 'fc': ", "expected a loss as the last op, found linear"},
-        {HEAD FLATTEN ",\n" LOSS ",\n" LINEAR TAIL,
-         "t.json:4: op 'loss': ", "expected a loss as the last op only, found cross_entropy before 'fc'"},
+        {HEAD FLATTEN ",\n" LINEAR TAIL, "t.json:4: ",
+         "op 'fc' (linear): expected a loss of one element, found [64, 10]; end the network with"},
+        {HEAD FLATTEN ",\n" LINEAR ",\n" LOSS
+                      ",\n{\"name\": \"x\", \"op\": \"linear\", \"out_features\": 1, \"in\": \"flat\"}" TAIL,
+         "t.json:5: ", "op 'loss': expected a later op that reads its output"},
+        {HEAD FLATTEN ",\n" LINEAR ",\n" LOSS "],\n\"losses\": [\"lossy\"]}",
+         "t.json:6: ", "'losses': expected the name of an op, found \"lossy\"; did you mean 'loss'?"},
+        {HEAD FLATTEN ",\n" LINEAR ",\n" LOSS "],\n\"losses\": [\"loss\", {\"op\": \"loss\"}]}",
+         "t.json:6: ", "'losses': expected distinct ops, found \"loss\" twice"},
+        {HEAD FLATTEN ",\n" LINEAR ",\n" LOSS "],\n\"losses\": [{\"op\": \"loss\", \"wieght\": 2}]}",
+         "t.json:6: ", "did you mean 'weight'?"},
+        {HEAD FLATTEN ",\n" LINEAR ",\n" LOSS "],\n\"losses\": [\"fc\"]}",
+         "t.json:5: ", "op 'loss': expected a later op that reads its output"},
         {HEAD RELU ",\n{\"name\": \"flat\", \"op\": \"flatten\", \"in\": \"input\"},\n" LINEAR
                    ",\n" LOSS TAIL,
          "t.json:3: op 'act': ", "expected a later op that reads its output, found none"},

@@ -390,7 +390,7 @@ static void simulate(const ab_plan *plan) {
     }
     simulate_forward(&p, plan->nodes);
     pool_read(&p, plan->logits);
-    pool_read(&p, plan->loss);
+    for (int i = 0; i < plan->losses; i++) pool_read(&p, plan->loss[i]);
     simulate_backward(&p);
     simulate_forward(&p, plan->nodes - 1); /* evaluation */
     pool_read(&p, plan->logits);

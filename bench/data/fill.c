@@ -1,0 +1,97 @@
+/* Writing a batch: images scaled and padded, tokens, numbers, and targets as the net wants them. Chooses no samples. */
+#include "bench/data/data.h"
+
+#include <string.h>
+
+enum { GREYS = 256 };
+
+/* ---- samples ---------------------------------------------------------------------------------------------- */
+
+/* The fp32 value of every grey, each rounded once. */
+static void make_values(const ab_data *data, ab_normalize mode, float *value) {
+    for (int grey = 0; grey < GREYS; grey++) {
+        double x = mode == AB_NORMALIZE_NONE ? grey : grey / 255.0;
+        value[grey] = (float)(mode == AB_NORMALIZE_STANDARD ? (x - data->mean) / data->std : x);
+    }
+}
+
+static float *fill_border(float *out, float value, int64_t n) {
+    for (int64_t i = 0; i < n; i++) out[i] = value;
+    return out + n;
+}
+
+static float *fill_pixels(float *out, const float *value, const uint8_t *pixel, int64_t n) {
+    for (int64_t i = 0; i < n; i++) out[i] = value[pixel[i]];
+    return out + n;
+}
+
+/* One image between its borders: they are grey 0. */
+static float *fill_image(const ab_data *data, const float *value, const uint8_t *pixel, float *out) {
+    const int64_t top = (data->height - data->stored_height) / 2,
+                  bottom = data->height - data->stored_height - top;
+    const int64_t left = (data->width - data->stored_width) / 2,
+                  right = data->width - data->stored_width - left;
+    const int64_t row = data->width * data->channels, stored_row = data->stored_width * data->channels;
+    out = fill_border(out, value[0], top * row);
+    for (int64_t y = 0; y < data->stored_height; y++) {
+        out = fill_border(out, value[0], left * data->channels);
+        out = fill_pixels(out, value, pixel + y * stored_row, stored_row);
+        out = fill_border(out, value[0], right * data->channels);
+    }
+    return fill_border(out, value[0], bottom * row);
+}
+
+static void fill_images(const ab_data *data, const ab_images *source, ab_normalize mode, const int64_t *index,
+                        int64_t n, float *images) {
+    const int64_t bytes = data->stored_height * data->stored_width * data->channels;
+    float value[GREYS];
+    make_values(data, mode, value);
+    for (int64_t i = 0; i < n; i++)
+        images = fill_image(data, value, source->pixel + index[i] * bytes, images);
+}
+
+/* Elements of four bytes, `each` a sample, as they are. */
+static void copy_words(const uint8_t *source, int64_t each, const int64_t *index, int64_t n, void *to) {
+    const size_t bytes = (size_t)each * 4;
+    for (int64_t i = 0; i < n; i++)
+        memcpy((char *)to + (size_t)i * bytes, source + (size_t)index[i] * bytes, bytes);
+}
+
+/* ---- targets ---------------------------------------------------------------------------------------------- */
+
+static int32_t class_of(const ab_data *data, const ab_images *source, int64_t sample) {
+    int32_t id;
+    if (data->labels == AB_LABELS_BYTES) return source->label[sample];
+    memcpy(&id, source->label + (size_t)sample * sizeof id, sizeof id);
+    return id;
+}
+
+static void fill_one_hot(const ab_data *data, const ab_images *source, const int64_t *index, int64_t n,
+                         float *targets) {
+    const int64_t classes = data->shape.y.dim[0];
+    memset(targets, 0, (size_t)(n * classes) * sizeof *targets);
+    for (int64_t i = 0; i < n; i++) targets[i * classes + class_of(data, source, index[i])] = 1.0f;
+}
+
+static void fill_targets(const ab_data *data, const ab_images *source, const int64_t *index, int64_t n,
+                         void *targets) {
+    const int64_t each = ab_shape_count(&data->shape.y);
+    if (data->shape.targets == AB_TARGETS_ONE_HOT)
+        fill_one_hot(data, source, index, n, targets);
+    else if (data->labels == AB_LABELS_BYTES)
+        for (int64_t i = 0; i < n; i++) ((int32_t *)targets)[i] = source->label[index[i]];
+    else if (data->labels != AB_LABELS_NEXT)
+        copy_words(source->label, each, index, n, targets);
+    else /* the samples follow each other in one stream */
+        copy_words(source->pixel + sizeof(int32_t), each, index, n, targets);
+}
+
+void ab_data_fill(const ab_data *data, ab_split split, ab_normalize mode, const int64_t *index, int64_t n,
+                  void *samples, void *targets) {
+    const ab_images *source = &data->split[split];
+    if (data->stored_height)
+        fill_images(data, source, mode, index, n, samples);
+    else
+        copy_words(source->pixel, ab_shape_count(&data->shape.x), index, n, samples);
+    fill_targets(data, source, index, n, targets);
+}

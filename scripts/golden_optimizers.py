@@ -200,7 +200,7 @@ def schedule_cases():
         ("step", {"step_size": 3, "gamma": 0.5, "warmup": 4, "warmup_start": 0.25},
          rates(warmed(lambda o: s.StepLR(o, 3, 0.5), 4, 0.25), 14)),
         ("cosine", {"total": 20, "final": 0.01}, rates(lambda o: s.CosineAnnealingLR(o, 20, 0.01), 20)),
-        ("cosine", {"total": 20, "warmup": 5}, rates(lambda o: hf.get_cosine_schedule_with_warmup(o, 5, 20), 24)),
+        ("cosine", {"total": 20, "warmup": 5}, rates(lambda o: hf.get_cosine_schedule_with_warmup(o, 5, 20), 21)),
         ("linear", {"total": 20, "warmup": 5}, rates(lambda o: hf.get_linear_schedule_with_warmup(o, 5, 20), 24)),
         ("linear", {"total": 12, "final": 0.02}, rates(lambda o: s.LinearLR(o, 1.0, 0.2, 12), 16)),
         ("polynomial", {"total": 12, "power": 2.0}, rates(lambda o: s.PolynomialLR(o, 12, 2.0), 16)),

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What torch's optimizers and schedules, and apex's LARC and FusedLAMB formulas, compute: writes tests/golden/optimizers.json and
-tests/golden/schedules.json.
+"""What torch's optimizers, schedules and clipping, and apex's LARC and FusedLAMB formulas, compute: writes
+tests/golden/optimizers.json, schedules.json and clipping.json.
 
-    golden_optimizers.py            both files (needs torch 2.11, numpy; transformers for the warm-up schedules)
-    golden_optimizers.py optimizers | schedules
+    golden_optimizers.py            all files (needs torch 2.11, numpy; transformers for the warm-up schedules)
+    golden_optimizers.py optimizers | schedules | clipping
 
 Not part of the build and not run by any test. torch.optim runs as it is. apex's optimizers need its CUDA build; their
 formulas are written out here in torch operations, from csrc/multi_tensor_lamb.cu and apex/parallel/LARC.py. Weights and
@@ -223,11 +223,43 @@ def schedules():
             f'{torch.__version__}, transformers {transformers.__version__}", "cases": [\n{lines}\n]}}\n')
 
 
+# ---- clipping -----------------------------------------------------------------------------------------------------
+
+
+def clip_case(dtype, sizes, scale, norm, value):
+    grads = []
+    for i, size in enumerate(sizes):
+        word, _ = philox(42, RNG_SAMPLE, 2000 + i, np.arange(size))
+        u = (word >> np.uint64(8)).astype(np.float64) * 2.0**-24
+        grads.append(torch.from_numpy((scale * (2.0 * u - 1.0)).astype(np.float32)).to(dtype))
+    params = [torch.zeros_like(g).requires_grad_() for g in grads]
+    for p, g in zip(params, grads):
+        p.grad = g.clone()
+    total = torch.nn.utils.clip_grad_norm_(params, norm) if norm else torch.zeros(())
+    if value:
+        torch.nn.utils.clip_grad_value_(params, value)
+    return {"format": str(dtype).replace("torch.float32", "fp32").replace("torch.float16", "fp16"), "scale": scale,
+            "norm": norm, "value": value, "total": float(total).hex(),
+            "grads": [[float(x).hex() for x in p.grad] for p in params]}
+
+
+def clipping():
+    f32, f16, sizes = torch.float32, torch.float16, (33, 7, 5)
+    rows = [clip_case(f32, sizes, 0.5, 1.0, 0.0), clip_case(f32, sizes, 2.0**-7, 1.0, 0.0),
+            clip_case(f32, sizes, 0.5, 0.0, 0.125), clip_case(f32, sizes, 0.5, 1.0, 0.0625),
+            clip_case(f16, sizes, 0.5, 1.0, 0.0), clip_case(f16, sizes, 2.0**-12, 2.0**-14, 0.0),
+            clip_case(f16, sizes, 2.0**15, 1.0, 0.0), clip_case(f16, sizes, 0.5, 0.0, 0.1)]
+    lines = ",\n".join(json.dumps(row) for row in rows)
+    return (f'{{"format": "ampbench-golden-clipping-1", "made_by": "scripts/golden_optimizers.py, torch '
+            f'{torch.__version__}", "cases": [\n{lines}\n]}}\n')
+
+
 def main():
-    wanted = sys.argv[1:] or ["optimizers", "schedules"]
+    makers = {"optimizers": optimizers, "schedules": schedules, "clipping": clipping}
+    wanted = sys.argv[1:] or list(makers)
     for name in wanted:
         with open(os.path.join(GOLDEN, name + ".json"), "w") as file:
-            file.write({"optimizers": optimizers, "schedules": schedules}[name]())
+            file.write(makers[name]())
 
 
 if __name__ == "__main__":

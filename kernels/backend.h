@@ -1,8 +1,8 @@
 /* What the step loop asks of the place where a cell's tensors live: one table of functions for each kind of device.
  *
  * The CPU's table (backend_cpu.c) is made of the functions of this room; another device's comes with its ab_device
- * (kernels/core/device.h). The step loop calls nothing but the table, so it is the same on every device. What a device lacks is
- * NULL or refused, and the caller does it on the host instead. Tables are constant; they keep no state of a cell. */
+ * (kernels/core/device.h). The step loop calls nothing but the table, so it is the same on every device. An op that a device
+ * lacks runs on the host instead (fallback.h). Tables are constant; they keep no state of a cell. */
 #ifndef AB_KERNELS_BACKEND_H
 #define AB_KERNELS_BACKEND_H
 
@@ -28,8 +28,14 @@ typedef struct ab_update_item {
         model; /* the model's copy of a master, rounded from it after the update; NULL: weight is the model's */
 } ab_update_item;
 
+/* Structs that both sides of a plugin must see alike. */
+#define AB_BACKEND_LAYOUT                                                                                    \
+    (sizeof(ab_backend) + 3 * sizeof(ab_op_io) + 5 * sizeof(ab_exec) + 7 * sizeof(ab_op) +                   \
+     11 * sizeof(ab_tensor))
+
 typedef struct ab_backend {
     const char *kind; /* "cpu", "cuda" */
+    size_t layout;    /* AB_BACKEND_LAYOUT of the table's maker */
     bool host_memory; /* tensors may be read and written by the host */
 
     /* The descriptor whose prepare, bind, release, forward, backward and describe run `op` here; NULL: not here. */
@@ -49,6 +55,9 @@ extern const ab_backend ab_backend_cpu;
 
 /* The table of a device; NULL means the CPU. */
 const ab_backend *ab_backend_of(const ab_device *device);
+
+/* AB_UNAVAILABLE if the table was made for another version of this program. */
+AB_MUST_CHECK ab_status ab_backend_check(const ab_backend *backend);
 
 /* A tensor's values as fp32, into values[ab_tensor_count()]; and the other way, rounded once. Any device. */
 AB_MUST_CHECK ab_status ab_tensor_read(const ab_tensor *tensor, float *values);

@@ -60,6 +60,7 @@ static ab_status unscale(const ab_exec *exec, const ab_unscale_item *item, int i
 }
 
 const ab_backend ab_backend_cpu = {.kind = "cpu",
+                                   .layout = AB_BACKEND_LAYOUT,
                                    .host_memory = true,
                                    .op = same_op,
                                    .cast = cast,

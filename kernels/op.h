@@ -98,6 +98,8 @@ typedef struct ab_exec {
 
 /* One instance of an op in a plan. Absent tensors are NULL. */
 typedef struct ab_op_io {
+    const struct ab_op
+        *op; /* the row of ops.def; set by the plan's executor, for whoever runs it elsewhere */
     const void *attrs;
     void *state; /* from prepare; owned by the plan's executor */
     const ab_tensor *in[AB_MAX_INPUTS];

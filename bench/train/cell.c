@@ -1,6 +1,8 @@
 /* A cell's birth and death: the plan's buffers are allocated, ops are prepared. */
 #include "bench/train/cell_state.h"
 
+#include "kernels/fallback.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +37,7 @@ static void wire_node(ab_cell *cell, int n) {
     const ab_plan_node *node = &plan->node[n];
     ab_op_io *io = &cell->io[n];
     if (node->kind != AB_NODE_OP) return;
+    io->op = ab_plan_node_op(plan, node)->op;
     io->attrs = ab_plan_node_op(plan, node)->attrs;
     io->instance = (uint32_t)node->net_op;
     for (int i = 0; i < node->inputs; i++) {
@@ -64,20 +67,33 @@ static ab_status allocate_batch(ab_cell *cell) {
 
 /* ---- ops ------------------------------------------------------------------------------------------------- */
 
+static ab_status prepare_with(ab_cell *cell, int n, const ab_op *run, size_t *workspace, size_t *state) {
+    cell->run[n] = run;
+    *workspace = *state = 0;
+    return run->prepare ? run->prepare(&cell->exec, &cell->io[n], workspace, state) : AB_OK;
+}
+
+/* By the device's own op, or by the host's where the device has none for these tensors. */
+static ab_status choose_op(ab_cell *cell, int n, const ab_op *op, size_t *workspace, size_t *state) {
+    const ab_op *own = cell->backend->op(op);
+    if (own) {
+        ab_status status = prepare_with(cell, n, own, workspace, state);
+        if (status != AB_UNAVAILABLE || cell->backend->host_memory) return status;
+        if (own->release) own->release(&cell->io[n]);
+    }
+    cell->fallbacks++;
+    return prepare_with(cell, n, &ab_op_fallback, workspace, state);
+}
+
 static ab_status prepare_node(ab_cell *cell, int n) {
     const ab_net_op *op = ab_plan_node_op(cell->plan, &cell->plan->node[n]);
-    if (!op) return AB_OK;
-    const ab_op *run = cell->run[n] = cell->backend->op(op->op);
-    if (!run)
-        return ab_fail(AB_UNAVAILABLE, "op '%s': %s has no %s", op->name, cell->config.device->name,
-                       op->op->name);
-    if (!run->prepare) return AB_OK;
-    size_t workspace = 0, state = 0;
-    if (run->prepare(&cell->exec, &cell->io[n], &workspace, &state) != AB_OK)
-        return ab_fail_prefix(AB_INTERNAL, "op '%s'", op->name);
+    size_t workspace, state;
     void *memory;
+    if (!op) return AB_OK;
+    if (choose_op(cell, n, op->op, &workspace, &state) != AB_OK)
+        return ab_fail_prefix(AB_INTERNAL, "op '%s'", op->name);
     AB_TRY(ab_mem_alloc(cell->mem, AB_MEM_workspace, (int64_t)state, &memory));
-    if (run->bind) run->bind(&cell->io[n], memory);
+    if (cell->run[n]->bind) cell->run[n]->bind(&cell->io[n], memory);
     if (workspace > cell->exec.workspace_bytes) cell->exec.workspace_bytes = workspace;
     return AB_OK;
 }
@@ -107,6 +123,7 @@ static void start_scaler(ab_cell *cell) {
 
 static ab_status build(ab_cell *cell) {
     const ab_cell_config *config = &cell->config;
+    AB_TRY(ab_backend_check(cell->backend));
     AB_TRY(
         ab_plan_create(config->net, &config->policy, config->batch, config->optimizer->states, &cell->plan));
     AB_TRY(ab_mem_create(&cell->mem, config->device, config->memory_limit));
@@ -114,8 +131,9 @@ static ab_status build(ab_cell *cell) {
     cell->tensor = calloc((size_t)plan->tensors, sizeof *cell->tensor);
     cell->io = calloc((size_t)plan->nodes, sizeof *cell->io);
     cell->run = calloc((size_t)plan->nodes, sizeof *cell->run);
+    cell->shadow = calloc((size_t)plan->nodes, sizeof *cell->shadow);
     cell->index = calloc((size_t)config->batch, sizeof *cell->index);
-    if (!cell->tensor || !cell->io || !cell->run || !cell->index) return no_memory();
+    if (!cell->tensor || !cell->io || !cell->run || !cell->shadow || !cell->index) return no_memory();
     cell->exec = (ab_exec){.training = true,
                            .accumulate_half = config->accumulate_half,
                            .path = config->path,
@@ -148,8 +166,10 @@ ab_status ab_cell_create(const ab_cell_config *config, ab_cell **result) {
 
 void ab_cell_destroy(ab_cell *cell) {
     if (!cell) return;
-    for (int n = 0; cell->plan && cell->io && cell->run && n < cell->plan->nodes; n++)
+    for (int n = 0; cell->plan && cell->io && cell->run && n < cell->plan->nodes; n++) {
         if (cell->run[n] && cell->run[n]->release) cell->run[n]->release(&cell->io[n]);
+        if (cell->shadow) ab_shadow_destroy(cell->shadow[n]);
+    }
     if (!cell->backend->host_memory) {
         free(cell->batch);
         free(cell->labels);
@@ -159,6 +179,7 @@ void ab_cell_destroy(ab_cell *cell) {
     free(cell->tensor);
     free(cell->io);
     free(cell->run);
+    free(cell->shadow);
     free(cell->index);
     free(cell->observed);
     free(cell->shown);

@@ -6,6 +6,7 @@
 
 #include "bench/train/cell.h"
 #include "kernels/backend.h"
+#include "kernels/shadow.h"
 
 /* Numbers under which a parameter's values are shown; -1: not wanted, or not trained. */
 typedef struct ab_shown {
@@ -21,8 +22,11 @@ struct ab_cell {
     ab_tensor *tensor; /* [plan->tensors] */
     ab_op_io *io;      /* [plan->nodes]; unused for casts */
     const ab_op **run; /* [plan->nodes]: what runs the op on this device; NULL for casts */
-    void *batch,
-        *labels; /* where the host writes a batch: the input tensors, or memory of its own that is uploaded */
+    ab_shadow *
+        *shadow;   /* [plan->nodes]: host copies for those who read operands; NULL until they are wanted */
+    int fallbacks; /* ops that run on the host because the device has none */
+    void *batch;   /* where the host writes the samples and labels of a batch: the input tensors, or */
+    void *labels;  /* memory of its own that is uploaded */
     ab_exec exec;
     ab_scaler scaler;
     ab_data_order order;

@@ -64,10 +64,25 @@ static ab_status observe_fp32(ab_cell *cell, int number) {
     return ab_cell_observe(cell, &cell->tensor[number], cell->tensor[number].id);
 }
 
-static void tell_ran(ab_cell *cell, int n, const ab_net_op *op, bool backward) {
-    if (!cell->exec.observer || !cell->watch.ran) return;
-    ab_op_run run = {cell->plan->node[n].net_op, op->name, op->op, &cell->io[n], backward};
+/* The op's tensors where the host can read them. */
+static ab_status readable(ab_cell *cell, int n, bool backward, const ab_op_io **io) {
+    *io = &cell->io[n];
+    if (cell->backend->host_memory) return AB_OK;
+    if (!cell->shadow[n]) AB_TRY(ab_shadow_create(*io, &cell->shadow[n]));
+    unsigned sets = AB_SHADOW_IN | AB_SHADOW_PARAM | AB_SHADOW_OUT | AB_SHADOW_SAVED;
+    if (backward) sets |= AB_SHADOW_DOUT | AB_SHADOW_DIN | AB_SHADOW_DPARAM;
+    AB_TRY(ab_shadow_pull(cell->shadow[n], *io, sets, ~0u));
+    *io = ab_shadow_io(cell->shadow[n], *io);
+    return AB_OK;
+}
+
+static ab_status tell_ran(ab_cell *cell, int n, const ab_net_op *op, bool backward) {
+    const ab_op_io *io;
+    if (!cell->exec.observer || !cell->watch.ran) return AB_OK;
+    AB_TRY(readable(cell, n, backward, &io));
+    ab_op_run run = {cell->plan->node[n].net_op, op->name, op->op, io, backward};
     cell->watch.ran(cell->watch.context, &run);
+    return AB_OK;
 }
 
 /* ---- forward --------------------------------------------------------------------------------------------- */
@@ -104,7 +119,7 @@ static ab_status forward(ab_cell *cell, int nodes) {
         cell->io[n].params_version = cell->params_version;
         AB_TRY(in_op(op, cell->run[n]->forward(&cell->exec, &cell->io[n])));
         AB_TRY(observe_fp32(cell, node->out));
-        tell_ran(cell, n, op, false);
+        AB_TRY(tell_ran(cell, n, op, false));
     }
     return AB_OK;
 }
@@ -116,8 +131,7 @@ static ab_status node_backward(ab_cell *cell, int n) {
     const ab_net_op *op = ab_plan_node_op(cell->plan, node);
     if (op) {
         AB_TRY(in_op(op, cell->run[n]->backward(&cell->exec, &cell->io[n])));
-        tell_ran(cell, n, op, true);
-        return AB_OK;
+        return tell_ran(cell, n, op, true);
     }
     return node->in_grad[0] != AB_NONE ? cast(cell, node->in_grad[0], node->out_grad) : AB_OK;
 }

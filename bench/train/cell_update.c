@@ -1,6 +1,8 @@
 /* From scaled gradients to new weights: unscaling with the finite check, and the optimizer. */
 #include "bench/train/cell_state.h"
 
+#include "kernels/fallback.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,6 +78,34 @@ static void run_optimizer(ab_cell *cell, const ab_shown *shown, const ab_update_
                           item->state);
 }
 
+/* The same for tensors that the host cannot touch: the formulas run on copies. */
+static ab_status update_copies(ab_cell *cell, const ab_shown *shown, const ab_update_item *item) {
+    int states = cell->config.optimizer->states;
+    ab_tensor weight = {.data = NULL}, grad = {.data = NULL}, state[AB_UPDATE_MAX_STATES] = {{.data = NULL}};
+    ab_update_item copy = {.weight = &weight, .grad = &grad};
+    ab_status status = AB_OK;
+    AB_TRY_GOTO(ab_host_copy(item->weight, &weight));
+    AB_TRY_GOTO(ab_host_copy(item->grad, &grad));
+    for (int i = 0; i < states; i++) {
+        copy.state[i] = &state[i];
+        AB_TRY_GOTO(ab_host_copy(item->state[i], &state[i]));
+    }
+    run_optimizer(cell, shown, &copy);
+    AB_TRY_GOTO(ab_tensor_upload(item->weight, weight.data));
+    for (int i = 0; i < states; i++) AB_TRY_GOTO(ab_tensor_upload(item->state[i], state[i].data));
+out:
+    ab_host_copy_free(&weight);
+    ab_host_copy_free(&grad);
+    for (int i = 0; i < states; i++) ab_host_copy_free(&state[i]);
+    return status;
+}
+
+static ab_status update_item(ab_cell *cell, const ab_shown *shown, const ab_update_item *item) {
+    if (!cell->backend->host_memory) return update_copies(cell, shown, item);
+    run_optimizer(cell, shown, item);
+    return AB_OK;
+}
+
 ab_status ab_cell_update(ab_cell *cell) {
     ab_exec unobserved = cell->exec; /* what is rounded here was shown before */
     unobserved.observer = NULL;
@@ -85,7 +115,7 @@ ab_status ab_cell_update(ab_cell *cell) {
         const ab_shown *shown = &cell->shown[p];
         if (shown->trained < 0) continue;
         const ab_update_item *item = &cell->update[shown->trained];
-        run_optimizer(cell, shown, item);
+        AB_TRY(update_item(cell, shown, item));
         if (item->model) AB_TRY(cell->backend->cast(&unobserved, item->model, item->weight));
     }
     return AB_OK;

@@ -1,25 +1,42 @@
 /* Choosing a device by name. */
 #include "kernels/core/device.h"
 
+#include "kernels/core/plugin.h"
+
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char no_cuda[] = "this build has no CUDA backend (libampbench_cuda.so is not part of it yet)";
+/* The index in "cuda" (0) or "cuda:N"; -1 for any other text. */
+static int cuda_index(const char *name) {
+    if (strncmp(name, "cuda", 4) != 0) return -1;
+    if (name[4] == '\0') return 0;
+    size_t digits = strspn(name + 4 + (name[4] == ':'), "0123456789");
+    if (name[4] != ':' || digits == 0 || digits > 4 || name[5 + digits] != '\0') return -1;
+    return atoi(name + 5);
+}
 
-static int is_cuda_name(const char *name) {
-    if (strncmp(name, "cuda", 4) != 0) return 0;
-    if (name[4] == '\0') return 1;
-    if (name[4] != ':' || name[5] == '\0') return 0;
-    return strspn(name + 5, "0123456789") == strlen(name + 5);
+static ab_status open_cuda(const char *name, int index, const ab_device **device) {
+    ab_status status = ab_cuda_open(index, device);
+    return status == AB_OK ? AB_OK : ab_fail_prefix(status, "--device %s", name);
+}
+
+static ab_status open_auto(const ab_device **device, const char **why) {
+    static char reason[512];
+    if (ab_cuda_open(0, device) == AB_OK) return AB_OK;
+    snprintf(reason, sizeof reason, "%s", ab_error_message());
+    if (why) *why = reason;
+    *device = &ab_device_cpu;
+    return AB_OK;
 }
 
 ab_status ab_device_open(const char *name, const ab_device **device, const char **why) {
+    int index = cuda_index(name);
     if (why) *why = NULL;
-    if (strcmp(name, "cpu") == 0 || strcmp(name, "auto") == 0) {
-        if (why && strcmp(name, "auto") == 0) *why = no_cuda;
-        *device = &ab_device_cpu;
-        return AB_OK;
-    }
-    if (is_cuda_name(name)) return ab_fail(AB_UNAVAILABLE, "--device %s: %s", name, no_cuda);
-    return ab_fail(AB_CONFIG, "--device: expected auto, cpu, cuda or cuda:N, found '%s'", name);
+    if (index >= 0) return open_cuda(name, index, device);
+    if (strcmp(name, "auto") == 0) return open_auto(device, why);
+    if (strcmp(name, "cpu") != 0)
+        return ab_fail(AB_CONFIG, "--device: expected auto, cpu, cuda or cuda:N, found '%s'", name);
+    *device = &ab_device_cpu;
+    return AB_OK;
 }

@@ -266,19 +266,18 @@ static void a_device_that_refuses_is_named_and_what_it_gave_is_freed(void **stat
 
 static void devices_open_by_name_or_say_why_not(void **state) {
     (void)state;
-    static const char *const no_such[] = {"gpu", "cuda:", "cuda:x", "cudax", "cuda:1x", "CPU", ""};
+    static const char *const no_such[] = {"gpu",     "cuda:",      "cuda:x", "cudax", "cuda1",
+                                          "cuda:1x", "cuda:12345", "CPU",    ""};
     const ab_device *device = NULL;
     const char *why = "";
     assert_int_equal(ab_device_open("cpu", &device, &why), AB_OK);
     assert_ptr_equal(device, &ab_device_cpu);
     assert_null(why);
     assert_int_equal(ab_device_open("auto", &device, &why), AB_OK);
-    assert_ptr_equal(device, &ab_device_cpu);
-    assert_non_null(why);
+    assert_true((device == &ab_device_cpu) == (why != NULL)); /* test_plugin says more */
     assert_int_equal(ab_device_open("auto", &device, NULL), AB_OK);
-    assert_int_equal(ab_device_open("cuda", &device, NULL), AB_UNAVAILABLE);
-    assert_non_null(strstr(ab_error_message(), "--device cuda: "));
-    assert_int_equal(ab_device_open("cuda:12", &device, &why), AB_UNAVAILABLE);
+    assert_int_equal(ab_device_open("cuda:999", &device, NULL), AB_UNAVAILABLE);
+    assert_non_null(strstr(ab_error_message(), "--device cuda:999: "));
     for (size_t i = 0; i < AB_COUNT_OF(no_such); i++) {
         assert_int_equal(ab_device_open(no_such[i], &device, &why), AB_CONFIG);
         assert_non_null(strstr(ab_error_message(), "expected auto, cpu, cuda or cuda:N"));

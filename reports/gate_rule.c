@@ -1,0 +1,181 @@
+/* The decision rule. It compares numbers made of + - * / sqrt alone, so that a verdict is the same on every compiler. */
+#include "reports/gate_rule.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const double clock_limit = 0.01, load_limit = 0.1, load_alpha = 0.05, detect_power = 0.9;
+
+/* An alpha may be met exactly (2^-n, 1/20); the sum of a distribution misses it by a few units in the last place. */
+static bool reaches(double p, double alpha) { return p <= alpha * (1 + 0x1p-40); }
+
+ab_gate_rule ab_gate_rule_standard(int rounds) {
+    if (rounds > 0)
+        return (ab_gate_rule){
+            .looks = 1, .look = {rounds}, .alpha = {0.05}, .tolerance = 0.03, .guard = 0.01};
+    return (ab_gate_rule){
+        .looks = 3, .look = {12, 20, 30}, .alpha = {0.02, 0.02, 0.01}, .tolerance = 0.03, .guard = 0.01};
+}
+
+const char *ab_gate_outcome_name(ab_gate_outcome outcome) {
+    static const char *const names[] = {"PASS", "FAIL", "INCONCLUSIVE"};
+    return names[outcome];
+}
+
+/* ---- what else could explain it -------------------------------------------------------------------------- */
+
+static ab_status judge_clock(const ab_gate_series *s, int n, double alpha, ab_gate_decision *d) {
+    ab_ratio clock;
+    d->clock = 0;
+    if (!s->base_clock || !s->other_clock) return AB_OK;
+    AB_TRY(ab_ratio_paired(s->base_clock, s->other_clock, n, alpha, 0, &clock));
+    d->clock = clock.ratio;
+    return AB_OK;
+}
+
+/* The load of the new arm above that of the base; 0 unless the rounds agree that there is more of it. */
+static ab_status judge_load(const ab_gate_series *s, int n, ab_gate_decision *d) {
+    double p, shift, *difference;
+    d->load = 0;
+    if (!s->base_load || !s->other_load) return AB_OK;
+    difference = malloc((size_t)n * sizeof *difference);
+    if (!difference) return ab_fail(AB_NO_MEMORY, "gate: out of memory");
+    for (int i = 0; i < n; i++) difference[i] = s->other_load[i] - s->base_load[i];
+    ab_status status = ab_shift_paired(difference, n, 0, &shift, &p);
+    if (status == AB_OK && shift > load_limit && reaches(p, load_alpha)) d->load = shift;
+    free(difference);
+    return status;
+}
+
+static ab_status judge_shape(const ab_gate_series *s, int n, ab_gate_decision *d) {
+    double mode[2], *ratio = malloc((size_t)n * sizeof *ratio);
+    if (!ratio) return ab_fail(AB_NO_MEMORY, "gate: out of memory");
+    for (int i = 0; i < n; i++) ratio[i] = s->other[i] / s->base[i];
+    ab_status status = ab_stats_outliers(ratio, n, &d->outliers);
+    if (status == AB_OK) status = ab_stats_bimodal(ratio, n, &d->bimodal, mode);
+    free(ratio);
+    return status;
+}
+
+/* Why neither PASS nor FAIL may be said of this series; NULL if they may. */
+static const char *obstacle(const ab_gate_series *s, int n, bool slower, ab_gate_decision *d, char *text) {
+    const size_t size = AB_GATE_REASON;
+    if (d->clock > 0 && fabs(d->clock - 1) > clock_limit)
+        snprintf(text, size,
+                 "the clock differed between the arms: the same loop took %+.1f %% in the new one",
+                 100 * (d->clock - 1));
+    else if (slower && d->load > 0)
+        snprintf(text, size, "others kept %.2f more processors busy while the new arm ran", d->load);
+    else if (d->bimodal)
+        snprintf(text, size, "the ratios of the rounds fall into two groups: measure on a quieter machine");
+    else if (5 * d->outliers > n)
+        snprintf(text, size, "%d of %d rounds are outliers: measure on a quieter machine", d->outliers, n);
+    else if (s->unsteady > n)
+        snprintf(text, size, "%d of %d processes never got steady: train more steps", s->unsteady,
+                 2 * s->rounds);
+    else if (5 * s->missing > s->rounds + s->missing)
+        snprintf(text, size, "%d of %d rounds lack a time", s->missing, s->rounds + s->missing);
+    else
+        return NULL;
+    return text;
+}
+
+/* ---- one look -------------------------------------------------------------------------------------------- */
+
+static void tell(const ab_gate_rule *rule, ab_gate_decision *d) {
+    double percent = 100 * (d->ratio.ratio - 1), low = 100 * (d->ratio.low - 1),
+           high = 100 * (d->ratio.high - 1);
+    const char *what = d->outcome == AB_GATE_FAIL ? "slower" : d->win ? "faster" : "time";
+    if (d->outcome == AB_GATE_INCONCLUSIVE)
+        snprintf(d->reason, sizeof d->reason,
+                 "%+.1f %% [%+.1f, %+.1f] over %d rounds: cannot tell; a slow-down of %.1f %% would have "
+                 "been found",
+                 percent, low, high, d->rounds, 100 * d->detectable);
+    else
+        snprintf(d->reason, sizeof d->reason, "%s: %+.1f %% [%+.1f, %+.1f] over %d rounds, limit %.3g %%",
+                 what, percent, low, high, d->rounds, 100 * rule->tolerance);
+}
+
+/* d->ratio and p_holm are those of this look. True: decided. */
+static bool judge(const ab_gate_rule *rule, const ab_gate_series *s, int family, ab_gate_decision *d) {
+    char text[AB_GATE_REASON];
+    bool slower = reaches(d->p_holm, d->alpha) && d->ratio.ratio > 1 + rule->tolerance;
+    bool within = d->ratio.high < 1 + rule->tolerance;
+    d->detectable =
+        ab_detectable(&d->ratio, d->alpha, d->alpha / family, rule->guard, rule->tolerance, detect_power);
+    d->outcome = slower ? AB_GATE_FAIL : within ? AB_GATE_PASS : AB_GATE_INCONCLUSIVE;
+    d->win = within && reaches(d->ratio.p_below, d->alpha) && d->ratio.ratio * (1 + rule->tolerance) < 1;
+    if (!reaches(d->ratio.p_least * family, d->alpha)) {
+        d->outcome = AB_GATE_INCONCLUSIVE;
+        snprintf(
+            d->reason, sizeof d->reason,
+            "%d rounds cannot reach alpha %.3g with %d metrics: their smallest p is %.3g; at least %d rounds "
+            "are needed",
+            d->rounds, d->alpha, family, d->ratio.p_least, ab_pairs_needed(d->alpha / family));
+        return false;
+    }
+    tell(rule, d);
+    const char *why = obstacle(s, d->rounds, slower, d, text);
+    if (!why) return d->outcome != AB_GATE_INCONCLUSIVE;
+    d->outcome = AB_GATE_INCONCLUSIVE;
+    d->win = false;
+    snprintf(d->reason, sizeof d->reason, "%s", why);
+    return false;
+}
+
+static ab_status measure(const ab_gate_rule *rule, int l, const ab_gate_series *s, int n,
+                         ab_gate_decision *d) {
+    d->rounds = n;
+    d->alpha = rule->alpha[l];
+    AB_TRY(ab_ratio_paired(s->base, s->other, n, d->alpha, rule->guard, &d->ratio));
+    AB_TRY(judge_clock(s, n, d->alpha, d));
+    AB_TRY(judge_load(s, n, d));
+    return judge_shape(s, n, d);
+}
+
+/* Judges all series that are not decided and have the rounds, or fewer rounds than the first look wants. */
+static ab_status look(const ab_gate_rule *rule, int l, const ab_gate_series *series, int count,
+                      ab_gate_decision *now, double *p, bool *decided, ab_gate_decision *decision) {
+    double *adjusted = p + count;
+    for (int i = 0; i < count; i++) {
+        int n = series[i].rounds < rule->look[l] ? series[i].rounds : rule->look[l];
+        now[i] = (ab_gate_decision){.outcome = AB_GATE_INCONCLUSIVE};
+        p[i] = 1;
+        if (n == 0) continue;
+        AB_TRY(measure(rule, l, &series[i], n, &now[i]));
+        p[i] = now[i].ratio.p_above;
+    }
+    AB_TRY(ab_holm(p, count, adjusted));
+    for (int i = 0; i < count; i++) {
+        bool late = l > 0 && series[i].rounds < rule->look[l];
+        if (decided[i] || late || now[i].rounds == 0) continue;
+        now[i].p_holm = adjusted[i];
+        decided[i] = judge(rule, &series[i], count, &now[i]);
+        decision[i] = now[i];
+    }
+    return AB_OK;
+}
+
+ab_status ab_gate_decide(const ab_gate_rule *rule, const ab_gate_series *series, int count,
+                         ab_gate_decision *decision) {
+    ab_status status = AB_OK;
+    if (count == 0) return AB_OK;
+    ab_gate_decision *now = calloc((size_t)count, sizeof *now);
+    double *p = calloc(2 * (size_t)count, sizeof *p);
+    bool *decided = calloc((size_t)count, sizeof *decided);
+    if (!now || !p || !decided) {
+        status = ab_fail(AB_NO_MEMORY, "gate: out of memory");
+        goto out;
+    }
+    for (int i = 0; i < count; i++)
+        decision[i] =
+            (ab_gate_decision){.outcome = AB_GATE_INCONCLUSIVE, .reason = "no round has times of both arms"};
+    for (int l = 0; l < rule->looks; l++)
+        AB_TRY_GOTO(look(rule, l, series, count, now, p, decided, decision));
+out:
+    free(now);
+    free(p);
+    free(decided);
+    return status;
+}

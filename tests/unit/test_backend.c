@@ -150,7 +150,7 @@ static void run(const choice *c, const ab_device *device, trace *t) {
     ab_probe_set *set = NULL;
     ab_observer *observer = NULL;
     assert_int_equal(ab_net_load(c->net, &net), AB_OK);
-    assert_int_equal(ab_data_open("synthetic", net->height, net->width, net->channels, 3, &data), AB_OK);
+    assert_int_equal(ab_data_open("synthetic", &net->data, 3, &data), AB_OK);
     configure(c, net, device, &config);
     config.data = data;
     if (ab_cell_create(&config, &cell) != AB_OK) fail_msg("%s", ab_error_message());

@@ -88,6 +88,10 @@ static const ab_format *stored_format(const ab_policy *policy, const ab_net_op *
     return keep ? fp32 : policy->half;
 }
 
+static const ab_format *state_format(const compiler *c, const ab_format *weight) {
+    return c->plan->policy.keep.state_format ? c->plan->policy.keep.state_format : weight;
+}
+
 static ab_status add_training_state(compiler *c, ab_plan_param *param, const char *name) {
     const ab_plan_tensor stored = c->plan->tensor[param->stored];
     bool half = stored.format != fp32;
@@ -97,6 +101,9 @@ static ab_status add_training_state(compiler *c, ab_plan_param *param, const cha
     if (param->used != param->stored)
         AB_TRY(add_named(c, stored.shape, c->plan->policy.half, AB_MEM_casts, true, &param->used_grad,
                          "%s.half.grad", name));
+    else if (c->plan->policy.keep.micro_batches && !master)
+        AB_TRY(add_named(c, stored.shape, stored.format, AB_MEM_gradients, true, &param->used_grad,
+                         "%s.grad.micro", name));
     if (master) {
         AB_TRY(add_named(c, stored.shape, fp32, AB_MEM_master_weights, false, &param->master, "%s.master",
                          name));
@@ -104,8 +111,11 @@ static ab_status add_training_state(compiler *c, ab_plan_param *param, const cha
                          "%s.master.grad", name));
     }
     for (int i = 0; i < c->states; i++)
-        AB_TRY(add_named(c, stored.shape, master ? fp32 : stored.format, AB_MEM_optimizer_state, false,
-                         &param->state[i], "%s.state%d", name, i));
+        AB_TRY(add_named(c, stored.shape, state_format(c, master ? fp32 : stored.format),
+                         AB_MEM_optimizer_state, false, &param->state[i], "%s.state%d", name, i));
+    if (c->plan->policy.keep.ema_format)
+        AB_TRY(add_named(c, stored.shape, c->plan->policy.keep.ema_format, AB_MEM_optimizer_state, false,
+                         &param->ema, "%s.ema", name));
     return AB_OK;
 }
 
@@ -122,7 +132,8 @@ static ab_status add_param(compiler *c, int net_op, int index, bool cast) {
                            .grad = AB_NONE,
                            .master = AB_NONE,
                            .master_grad = AB_NONE,
-                           .state = {AB_NONE, AB_NONE, AB_NONE}};
+                           .state = {AB_NONE, AB_NONE, AB_NONE},
+                           .ema = AB_NONE};
     char name[AB_PLAN_NAME];
     snprintf(name, sizeof name, "%s.%s", op->name, spec->name);
     AB_TRY(add_named(c, spec->shape, stored_format(&plan->policy, op), AB_MEM_weights, false, &param.stored,

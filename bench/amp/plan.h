@@ -50,9 +50,10 @@ typedef struct ab_plan_param {
     int stored;        /* in the model's format */
     int used;          /* what the op reads: `stored`, or a half copy made once per step (O1's cast cache) */
     int used_grad;     /* what the op's backward writes; AB_NONE for buffers */
-    int grad;          /* gradient in the stored format */
+    int grad;          /* gradient in the stored format; of micro-batches the sum, unless master_grad is */
     int master, master_grad;
     int state[AB_MAX_STATES];
+    int ema; /* averaged weights */
 } ab_plan_param;
 
 typedef struct ab_plan {

@@ -19,6 +19,13 @@ typedef struct ab_loss_scale {
     double value; /* of a fixed scale */
 } ab_loss_scale;
 
+/* What training keeps besides what the level says; no property of apex's. */
+typedef struct ab_keep {
+    bool micro_batches;            /* gradients of several batches are added up before a step */
+    const ab_format *state_format; /* of optimizer state; NULL: that of the weights it belongs to */
+    const ab_format *ema_format;   /* of averaged weights; NULL: none are kept */
+} ab_keep;
+
 typedef struct ab_policy {
     char level[24];
     ab_cast_model cast_model_type;
@@ -26,6 +33,7 @@ typedef struct ab_policy {
     ab_tri keep_batchnorm_fp32, master_weights;
     ab_loss_scale loss_scale;
     const ab_format *half;
+    ab_keep keep;
 } ab_policy;
 
 typedef struct ab_level {

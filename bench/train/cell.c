@@ -124,8 +124,9 @@ static void start_scaler(ab_cell *cell) {
 static ab_status build(ab_cell *cell) {
     const ab_cell_config *config = &cell->config;
     AB_TRY(ab_backend_check(cell->backend));
-    AB_TRY(
-        ab_plan_create(config->net, &config->policy, config->batch, config->optimizer->states, &cell->plan));
+    ab_policy policy = config->policy;
+    policy.keep.micro_batches = config->recipe.micro_batches > 1;
+    AB_TRY(ab_plan_create(config->net, &policy, config->batch, config->optimizer->states, &cell->plan));
     AB_TRY(ab_mem_create(&cell->mem, config->device, config->memory_limit));
     const ab_plan *plan = cell->plan;
     cell->tensor = calloc((size_t)plan->tensors, sizeof *cell->tensor);
@@ -186,6 +187,8 @@ void ab_cell_destroy(ab_cell *cell) {
     free(cell->trained);
     free(cell->unscale);
     free(cell->update);
+    free(cell->optim);
+    free(cell->grad);
     ab_plan_destroy(cell->plan);
     free(cell);
 }

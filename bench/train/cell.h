@@ -7,7 +7,7 @@
 #include "bench/amp/plan.h"
 #include "bench/amp/scaler.h"
 #include "bench/data/data.h"
-#include "bench/train/optimizer.h"
+#include "bench/train/recipe.h"
 #include "probes/probe.h"
 
 AB_BEGIN_DECLS
@@ -19,7 +19,8 @@ typedef struct ab_cell_config {
     int64_t scale_window;
     const ab_optimizer *optimizer;
     ab_optimizer_config optim;
-    int64_t batch;
+    ab_recipe recipe;
+    int64_t batch; /* samples of a (micro-)batch */
     uint64_t seed;
     const ab_data *data; /* borrowed; may be NULL for a cell that is only planned */
     ab_normalize normalize;
@@ -39,10 +40,12 @@ AB_MUST_CHECK ab_status ab_cell_create(const ab_cell_config *config, ab_cell **c
 void ab_cell_destroy(ab_cell *cell); /* NULL is a no-op */
 
 typedef struct ab_step_result {
-    float loss;    /* unscaled */
-    double scale;  /* in force during the step */
-    bool skipped;  /* the optimizer did not run */
-    bool overflow; /* a scaled gradient was not finite (known only if the scaler checks) */
+    float loss;       /* unscaled; of micro-batches the mean */
+    double scale;     /* in force during the step */
+    bool skipped;     /* the optimizer did not run */
+    bool overflow;    /* a scaled gradient was not finite (known only if the scaler checks) */
+    double lr;        /* in force, or that would have been */
+    double grad_norm; /* of all gradients as they were clipped; 0 without clipping by norm */
 } ab_step_result;
 
 /* One training step. With `observer` (NULL: none) the step is probed: `observer->see` gets the tensors of ab_cell_observed by
@@ -88,7 +91,8 @@ AB_MUST_CHECK ab_status ab_cell_save(const ab_cell *cell, const char *path);
 
 const ab_plan *ab_cell_plan(const ab_cell *cell);
 const ab_scaler *ab_cell_scaler(const ab_cell *cell);
-int64_t ab_cell_steps(const ab_cell *cell); /* taken and skipped */
+int64_t ab_cell_steps(const ab_cell *cell);    /* taken and skipped */
+int64_t ab_cell_advanced(const ab_cell *cell); /* how often the schedule has */
 /* Bytes held by category: equal to what the plan predicts plus the ops' workspace. */
 int64_t ab_cell_bytes(const ab_cell *cell, ab_mem_category category);
 int64_t ab_cell_bytes_total(const ab_cell *cell);

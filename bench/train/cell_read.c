@@ -10,6 +10,7 @@
 const ab_plan *ab_cell_plan(const ab_cell *cell) { return cell->plan; }
 const ab_scaler *ab_cell_scaler(const ab_cell *cell) { return &cell->scaler; }
 int64_t ab_cell_steps(const ab_cell *cell) { return cell->steps; }
+int64_t ab_cell_advanced(const ab_cell *cell) { return cell->advanced; }
 int64_t ab_cell_bytes(const ab_cell *cell, ab_mem_category category) {
     return ab_mem_bytes(cell->mem, category);
 }

@@ -34,20 +34,37 @@ struct ab_cell {
     ab_watch watch;
     ab_observed *observed;
     int observed_count;
-    ab_shown *shown;          /* [plan->params] */
-    ab_unscale_item *unscale; /* [trained_count] */
-    ab_update_item *update;   /* [trained_count] */
+    ab_shown *shown;            /* [plan->params] */
+    ab_unscale_item *unscale;   /* [trained_count] */
+    ab_update_item *update;     /* [trained_count] */
+    ab_optimizer_config *optim; /* [trained_count]: each parameter's at the highest rate */
+    ab_tensor **grad;           /* [trained_count]: unscaled gradients, for clipping */
     ab_probe_param *trained;
     int trained_count;
-    int64_t steps, taken;
+    int64_t steps, taken, advanced;         /* advanced: how often the schedule has */
+    int64_t micro;                          /* micro-batch of the step under way */
     uint64_t params_version, casts_version; /* of the weights, and of their half copies */
 };
 
 /* Lists what is unscaled and updated. */
 AB_MUST_CHECK ab_status ab_cell_update_start(ab_cell *cell);
 
-/* After a backward pass: unscales every gradient; *overflow: a scaled one was not finite and the scaler looks at that. */
+/* Batches that make one step. */
+static inline int64_t ab_cell_micro_batches(const ab_cell *cell) {
+    return cell->config.recipe.micro_batches > 1 ? cell->config.recipe.micro_batches : 1;
+}
+
+/* After a micro-batch's backward pass: adds what is summed elsewhere than where it was made. */
+AB_MUST_CHECK ab_status ab_cell_gather(ab_cell *cell);
+
+/* After the last backward pass: unscales every gradient; *overflow: a scaled one was not finite and the scaler looks at that. */
 AB_MUST_CHECK ab_status ab_cell_unscale(ab_cell *cell, bool *overflow);
+
+/* Clips the gradients as they are now. */
+AB_MUST_CHECK ab_status ab_cell_clip(ab_cell *cell, bool scaled, double *norm);
+
+/* What the schedule says of this step. */
+ab_schedule_point ab_cell_rate(const ab_cell *cell);
 
 /* One optimizer step on every trained parameter. */
 AB_MUST_CHECK ab_status ab_cell_update(ab_cell *cell);

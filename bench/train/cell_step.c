@@ -149,16 +149,20 @@ static ab_status finish_gradients(ab_cell *cell, const ab_plan_node *node) {
     for (int i = 0; i < node->params; i++) {
         const ab_plan_param *param = &cell->plan->param[node->first_param + i];
         AB_TRY(observe_fp32(cell, param->used_grad));
-        if (param->used_grad != param->grad) AB_TRY(cast(cell, param->grad, param->used_grad));
+        if (param->used_grad == param->grad) continue;
+        AB_TRY(cell->micro > 0 ? add(cell, param->grad, param->used_grad)
+                               : cast(cell, param->grad, param->used_grad));
     }
     return AB_OK;
 }
 
-/* The gradient of a loss is its weight times the scale. */
+/* The gradient of a loss is its weight times the scale; of a micro-batch, its share of the step's mean. */
 static ab_status seed_losses(ab_cell *cell) {
     const ab_plan *plan = cell->plan;
+    const bool summed = cell->config.recipe.faults & AB_FAULT_accumulation_not_averaged;
+    const double share = summed ? 1.0 : 1.0 / (double)ab_cell_micro_batches(cell);
     for (int i = 0; i < plan->losses; i++) {
-        const float seed = (float)(cell->scaler.scale * plan->net->loss[i].weight);
+        const float seed = (float)(cell->scaler.scale * plan->net->loss[i].weight * share);
         AB_TRY(ab_tensor_write(&cell->tensor[plan->loss_grad[i]], &seed));
     }
     return AB_OK;
@@ -203,22 +207,45 @@ static ab_status read_loss(const ab_cell *cell, float *total) {
     return AB_OK;
 }
 
+/* Forward and backward over one batch, its gradients added to those of the step. */
+static ab_status run_batch(ab_cell *cell, float *loss) {
+    const int64_t number = cell->steps * ab_cell_micro_batches(cell) + cell->micro;
+    cell->exec.step = (uint32_t)number;
+    ab_data_order_at(&cell->order, number, cell->index);
+    AB_TRY(load_batch(cell, AB_SPLIT_TRAIN));
+    AB_TRY(forward(cell, cell->plan->nodes));
+    AB_TRY(read_loss(cell, loss));
+    AB_TRY(backward(cell));
+    return ab_cell_gather(cell);
+}
+
+static ab_status run_batches(ab_cell *cell, float *loss) {
+    const int64_t count = ab_cell_micro_batches(cell);
+    double sum = 0;
+    for (cell->micro = 0; cell->micro < count; cell->micro++) {
+        AB_TRY(run_batch(cell, loss));
+        sum += (double)*loss;
+    }
+    if (count > 1) *loss = canonical((float)(sum / (double)count));
+    return AB_OK;
+}
+
 ab_status ab_cell_step(ab_cell *cell, ab_observer *observer, ab_step_result *result) {
-    const ab_plan *plan = cell->plan;
+    const ab_recipe *recipe = &cell->config.recipe;
+    const bool early = recipe->faults & AB_FAULT_clip_before_unscale;
     cell->exec.observer = observer;
     cell->exec.training = true;
-    cell->exec.step = (uint32_t)cell->steps;
-    ab_data_order_at(&cell->order, cell->steps, cell->index);
-    AB_TRY(load_batch(cell, AB_SPLIT_TRAIN));
     if (observer && cell->watch.begin)
         cell->watch.begin(cell->watch.context, cell->steps, cell->scaler.scale);
-    AB_TRY(forward(cell, plan->nodes));
-    AB_TRY(read_loss(cell, &result->loss));
     result->scale = cell->scaler.scale;
-    AB_TRY(backward(cell));
+    result->lr = ab_cell_rate(cell).lr;
+    AB_TRY(run_batches(cell, &result->loss));
+    if (early) AB_TRY(ab_cell_clip(cell, true, &result->grad_norm));
     AB_TRY(ab_cell_unscale(cell, &result->overflow));
+    if (!early) AB_TRY(ab_cell_clip(cell, false, &result->grad_norm));
     result->skipped = cell->scaler.kind->update(&cell->scaler, result->overflow);
     if (!result->skipped) AB_TRY(ab_cell_update(cell));
+    if (!result->skipped || recipe->schedule_on_skip) cell->advanced++;
     cell->exec.observer = NULL;
     cell->steps++;
     return AB_OK;

@@ -15,22 +15,54 @@ static ab_tensor *tensor_at(ab_cell *cell, int first, int otherwise) {
 static void list_param(ab_cell *cell, const ab_plan_param *param, int i) {
     ab_unscale_item *unscale = &cell->unscale[i];
     ab_update_item *update = &cell->update[i];
-    unscale->from = &cell->tensor[param->grad];
-    update->grad = unscale->to = tensor_at(cell, param->master_grad, param->grad);
+    unscale->to = cell->grad[i] = tensor_at(cell, param->master_grad, param->grad);
+    unscale->from = ab_cell_micro_batches(cell) > 1 ? unscale->to : &cell->tensor[param->grad];
+    update->grad = unscale->to;
     update->weight = tensor_at(cell, param->master, param->stored);
     update->model = param->master != AB_NONE ? &cell->tensor[param->stored] : NULL;
     for (int s = 0; s < cell->config.optimizer->states; s++)
         update->state[s] = &cell->tensor[param->state[s]];
+    cell->optim[i] = cell->config.optim;
+    ab_param_groups_apply(&cell->config.recipe.groups, &cell->plan->net->op[param->net_op],
+                          ab_cell_param_spec(cell, param), &cell->optim[i]);
 }
 
 ab_status ab_cell_update_start(ab_cell *cell) {
     size_t room = (size_t)cell->trained_count + 1;
     cell->unscale = calloc(room, sizeof *cell->unscale);
     cell->update = calloc(room, sizeof *cell->update);
-    if (!cell->unscale || !cell->update) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
+    cell->optim = calloc(room, sizeof *cell->optim);
+    cell->grad = calloc(room, sizeof *cell->grad);
+    if (!cell->unscale || !cell->update || !cell->optim || !cell->grad)
+        return ab_fail(AB_NO_MEMORY, "cell: out of memory");
     for (int p = 0, i = 0; p < cell->plan->params; p++)
         if (cell->plan->param[p].grad != AB_NONE) list_param(cell, &cell->plan->param[p], i++);
     return AB_OK;
+}
+
+/* ---- accumulation ------------------------------------------------------------------------------------------ */
+
+static ab_status unscale_sums(ab_cell *cell) {
+    bool found = false;
+    return cell->backend->unscale(&cell->exec, cell->unscale, cell->trained_count,
+                                  (float)(1.0 / cell->scaler.scale), &found);
+}
+
+/* With masters the sum is kept in fp32, as apex and Megatron keep it; else backward has added it up. Scaled gradients are
+ * summed, and the scale is the same for the whole step. */
+ab_status ab_cell_gather(ab_cell *cell) {
+    const int64_t count = ab_cell_micro_batches(cell);
+    if (count == 1) return AB_OK;
+    for (int p = 0; p < cell->plan->params; p++) {
+        const ab_plan_param *param = &cell->plan->param[p];
+        if (param->grad == AB_NONE || param->master_grad == AB_NONE) continue;
+        ab_tensor *sum = &cell->tensor[param->master_grad];
+        const ab_tensor *fresh = &cell->tensor[param->grad];
+        AB_TRY(cell->micro > 0 ? cell->backend->accumulate(&cell->exec, sum, fresh)
+                               : cell->backend->cast(&cell->exec, sum, fresh));
+    }
+    const bool wrong = cell->config.recipe.faults & AB_FAULT_unscale_each_micro_batch;
+    return wrong && cell->micro + 1 < count ? unscale_sums(cell) : AB_OK;
 }
 
 /* ---- unscaling --------------------------------------------------------------------------------------------- */
@@ -62,24 +94,52 @@ ab_status ab_cell_unscale(ab_cell *cell, bool *overflow) {
     return AB_OK;
 }
 
+ab_status ab_cell_clip(ab_cell *cell, bool scaled, double *norm) {
+    const ab_clip_config *clip = &cell->config.recipe.clip;
+    *norm = 0;
+    if (clip->norm <= 0 && clip->value <= 0) return AB_OK;
+    for (int i = 0; i < cell->trained_count;
+         i++) /* `from` is the cell's own tensor; its item only reads it */
+        cell->grad[i] = scaled ? (ab_tensor *)(uintptr_t)cell->unscale[i].from : cell->unscale[i].to;
+    return ab_clip(clip, cell->grad, cell->trained_count, norm);
+}
+
 /* ---- update ------------------------------------------------------------------------------------------------ */
 
+ab_schedule_point ab_cell_rate(const ab_cell *cell) {
+    const ab_recipe *recipe = &cell->config.recipe;
+    if (!recipe->schedule) return (ab_schedule_point){cell->config.optim.lr, -1};
+    return ab_schedule_rate(recipe->schedule, &recipe->rates, cell->advanced);
+}
+
+/* A parameter's configuration at this step: groups scale the scheduled rate. */
+static ab_optimizer_config config_now(const ab_cell *cell, int i, ab_schedule_point point) {
+    ab_optimizer_config config = cell->optim[i];
+    unsigned knobs = cell->config.optimizer->knobs;
+    if (!cell->config.recipe.schedule) return config;
+    config.lr = cell->config.optim.lr > 0 ? point.lr * (config.lr / cell->config.optim.lr) : 0;
+    if (point.momentum >= 0 && knobs & AB_KNOB_MOMENTUM) config.momentum = point.momentum;
+    if (point.momentum >= 0 && knobs & AB_KNOB_BETA1) config.beta1 = point.momentum;
+    return config;
+}
+
 /* The update of one parameter, shown if the step is probed and somebody wants to see it. */
-static void run_optimizer(ab_cell *cell, const ab_shown *shown, const ab_update_item *item) {
-    const ab_cell_config *config = &cell->config;
+static void run_optimizer(ab_cell *cell, const ab_shown *shown, const ab_update_item *item,
+                          const ab_optimizer_config *now) {
+    const ab_optimizer *optimizer = cell->config.optimizer;
     ab_optimizer_audience audience = {cell->exec.observer, shown->weight, {0}, &cell->watch, shown->trained};
     memcpy(audience.state_id, shown->state, sizeof shown->state);
     bool wanted = cell->watch.update || cell->watch.roles & (AB_SEES_WEIGHTS | AB_SEES_OPTIMIZER_STATE);
     if (cell->exec.observer && wanted)
-        ab_optimizer_step_shown(config->optimizer, &config->optim, cell->taken, item->weight, item->grad,
-                                item->state, &audience);
+        ab_optimizer_step_shown(optimizer, now, cell->taken, item->weight, item->grad, item->state,
+                                &audience);
     else
-        ab_optimizer_step(config->optimizer, &config->optim, cell->taken, item->weight, item->grad,
-                          item->state);
+        ab_optimizer_step(optimizer, now, cell->taken, item->weight, item->grad, item->state);
 }
 
 /* The same for tensors that the host cannot touch: the formulas run on copies. */
-static ab_status update_copies(ab_cell *cell, const ab_shown *shown, const ab_update_item *item) {
+static ab_status update_copies(ab_cell *cell, const ab_shown *shown, const ab_update_item *item,
+                               const ab_optimizer_config *now) {
     int states = cell->config.optimizer->states;
     ab_tensor weight = {.data = NULL}, grad = {.data = NULL}, state[AB_UPDATE_MAX_STATES] = {{.data = NULL}};
     ab_update_item copy = {.weight = &weight, .grad = &grad};
@@ -90,7 +150,7 @@ static ab_status update_copies(ab_cell *cell, const ab_shown *shown, const ab_up
         copy.state[i] = &state[i];
         AB_TRY_GOTO(ab_host_copy(item->state[i], &state[i]));
     }
-    run_optimizer(cell, shown, &copy);
+    run_optimizer(cell, shown, &copy, now);
     AB_TRY_GOTO(ab_tensor_upload(item->weight, weight.data));
     for (int i = 0; i < states; i++) AB_TRY_GOTO(ab_tensor_upload(item->state[i], state[i].data));
 out:
@@ -100,22 +160,25 @@ out:
     return status;
 }
 
-static ab_status update_item(ab_cell *cell, const ab_shown *shown, const ab_update_item *item) {
-    if (!cell->backend->host_memory) return update_copies(cell, shown, item);
-    run_optimizer(cell, shown, item);
+static ab_status update_item(ab_cell *cell, const ab_shown *shown, const ab_update_item *item,
+                             const ab_optimizer_config *now) {
+    if (!cell->backend->host_memory) return update_copies(cell, shown, item, now);
+    run_optimizer(cell, shown, item, now);
     return AB_OK;
 }
 
 ab_status ab_cell_update(ab_cell *cell) {
     ab_exec unobserved = cell->exec; /* what is rounded here was shown before */
     unobserved.observer = NULL;
+    const ab_schedule_point point = ab_cell_rate(cell);
     cell->taken++;
     cell->params_version++;
     for (int p = 0; p < cell->plan->params; p++) {
         const ab_shown *shown = &cell->shown[p];
         if (shown->trained < 0) continue;
         const ab_update_item *item = &cell->update[shown->trained];
-        AB_TRY(update_item(cell, shown, item));
+        const ab_optimizer_config now = config_now(cell, shown->trained, point);
+        AB_TRY(update_item(cell, shown, item, &now));
         if (item->model) AB_TRY(cell->backend->cast(&unobserved, item->model, item->weight));
     }
     return AB_OK;

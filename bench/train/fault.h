@@ -1,0 +1,33 @@
+/* Known mistakes of training scripts, each of which a run can be told to make (--fault). The step loop asks for its bit where
+ * the mistake would be made; this file only knows their names. */
+#ifndef AB_BENCH_TRAIN_FAULT_H
+#define AB_BENCH_TRAIN_FAULT_H
+
+#include "kernels/core/status.h"
+
+AB_BEGIN_DECLS
+
+typedef enum ab_fault_number {
+#define AB_FAULT(id, text) AB_FAULT_NUMBER_##id,
+#include "bench/train/faults.def"
+#undef AB_FAULT
+    AB_FAULT_COUNT
+} ab_fault_number;
+
+/* Sets of faults. */
+enum {
+#define AB_FAULT(id, text) AB_FAULT_##id = 1 << AB_FAULT_NUMBER_##id,
+#include "bench/train/faults.def"
+#undef AB_FAULT
+    AB_FAULT_NONE = 0
+};
+
+const char *ab_fault_name(int number);
+const char *ab_fault_text(int number);
+
+/* Adds the fault called `name` to the set; AB_USAGE names the nearest. */
+AB_MUST_CHECK ab_status ab_fault_add(const char *name, unsigned *set);
+
+AB_END_DECLS
+
+#endif

@@ -4,6 +4,7 @@
 
 #include "bench/run/config.h"
 #include "bench/run/json_lines.h"
+#include "bench/run/lanes.h"
 #include "bench/run/probing.h"
 #include "bench/run/shared_data.h"
 #include "bench/run/timer.h"
@@ -102,14 +103,18 @@ static void end_event(int64_t first_step_at, const ab_worker_task *task) {
 static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probing *probing,
                            int64_t *first_step_at) {
     int64_t flushed_at = ab_monotonic_ns();
+    ab_lane_governor lanes;
+    ab_lane_governor_start(&lanes, config->threads);
     for (int64_t step = 0; step < config->steps; step++) {
         ab_observer *observer = ab_probing_next(probing);
         ab_step_result result;
-        int64_t before = ab_monotonic_ns();
+        int64_t before = ab_monotonic_ns(), waited_before = ab_parallel_waited_ns();
         AB_TRY(ab_cell_step(cell, observer, &result));
         int64_t time = ab_probing_step_end(probing, step, observer, before), now = before + time;
         step_event(step, &result, observer != NULL, time);
         if (step == 0) *first_step_at = now;
+        if (!observer)
+            ab_parallel_use(ab_lane_governor_step(&lanes, time, ab_parallel_waited_ns() - waited_before));
         if (now - flushed_at < FLUSH_NS) continue;
         fflush(stdout);
         flushed_at = now;

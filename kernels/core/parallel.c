@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
+#include <time.h>
 
 enum { SPIN = 2000 }; /* looks at the word before a thread goes to sleep: some ten microseconds */
 
@@ -25,10 +26,13 @@ static _Atomic bool caller_sleeping; /* the caller waits for the last chunk */
 static _Atomic bool stopping;
 
 static pthread_t thread[AB_PARALLEL_MAX_LANES];
-static int lane_count = 1;
+static int lane_count = 1, lanes_used = 1;
+static int64_t waited_ns;
 static _Thread_local int current_lane = -1; /* of the chunk that runs on this thread; -1 outside chunks */
 
 int ab_parallel_lanes(void) { return lane_count; }
+void ab_parallel_use(int lanes) { lanes_used = lanes < lane_count ? lanes : lane_count; }
+int64_t ab_parallel_waited_ns(void) { return waited_ns; }
 int ab_parallel_lane(void) { return current_lane >= 0 ? current_lane : 0; }
 
 static inline void relax(void) {
@@ -98,7 +102,7 @@ void ab_parallel_stop(void) {
     pthread_cond_broadcast(&work_there);
     pthread_mutex_unlock(&lock);
     for (int i = 1; i < lane_count; i++) pthread_join(thread[i], NULL);
-    lane_count = 1;
+    lane_count = lanes_used = 1;
     atomic_store(&stopping, false);
 }
 
@@ -112,7 +116,14 @@ ab_status ab_parallel_start(int lanes) {
             return ab_fail(AB_SYSTEM, "cannot start thread %d of %d: %s", lane_count + 1, lanes,
                            strerror(error));
     }
+    lanes_used = lanes;
     return AB_OK;
+}
+
+static int64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
 static void wait_for_claimed(int64_t chunks) {
@@ -120,15 +131,17 @@ static void wait_for_claimed(int64_t chunks) {
         if (atomic_load(&finished) == chunks) return;
         relax();
     }
+    const int64_t since = now_ns();
     pthread_mutex_lock(&lock);
     atomic_store(&caller_sleeping, true);
     while (atomic_load(&finished) != chunks) pthread_cond_wait(&work_done, &lock);
     atomic_store(&caller_sleeping, false);
     pthread_mutex_unlock(&lock);
+    waited_ns += now_ns() - since;
 }
 
 void ab_parallel_for(int64_t chunks, ab_work work, void *argument) {
-    if (lane_count == 1 || chunks <= 1 || current_lane >= 0) {
+    if (lanes_used == 1 || chunks <= 1 || current_lane >= 0) {
         int lane = current_lane >= 0 ? current_lane : 0;
         for (int64_t i = 0; i < chunks; i++) work(argument, i, lane);
         return;

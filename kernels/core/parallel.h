@@ -22,8 +22,14 @@ AB_MUST_CHECK ab_status ab_parallel_start(int lanes);
 /* Ends the other threads; back to one lane. */
 void ab_parallel_stop(void);
 
-/* Lanes in force: lane numbers are below this. */
+/* Lanes there are: lane numbers are below this. */
 int ab_parallel_lanes(void);
+
+/* Loops use no more than `lanes` of them from now on; not while a loop runs. */
+void ab_parallel_use(int lanes);
+
+/* Nanoseconds the caller has slept so far because a chunk that another lane had claimed was not done. */
+int64_t ab_parallel_waited_ns(void);
 
 /* The lane of the chunk that runs on this thread; 0 outside chunks. */
 int ab_parallel_lane(void);

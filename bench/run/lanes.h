@@ -1,0 +1,26 @@
+/* How many lanes a step uses. On a machine that others use too, a second lane can cost more than it gives: when it loses its
+ * processor in the middle of a chunk, the caller waits for a whole time slice. This watches the time of steps and falls back to
+ * one lane where that is faster. It changes speed only: no result depends on the number of lanes. */
+#ifndef AB_BENCH_RUN_LANES_H
+#define AB_BENCH_RUN_LANES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct ab_lane_governor {
+    int lanes;         /* there are */
+    bool one;          /* in use: one, or all */
+    bool trial;        /* the other choice is being tried */
+    double ns[2];      /* of a step, lately: with all, with one */
+    int64_t steps;     /* of the window under way */
+    int64_t time_ns;   /* of these */
+    int64_t waited_ns; /* of that, waiting for other lanes */
+    int hold, left;    /* windows between trials; until the next one */
+} ab_lane_governor;
+
+void ab_lane_governor_start(ab_lane_governor *governor, int lanes);
+
+/* A step took time_ns, and waited_ns of it for other lanes. Returns how many lanes the next step is to use. */
+int ab_lane_governor_step(ab_lane_governor *governor, int64_t time_ns, int64_t waited_ns);
+
+#endif

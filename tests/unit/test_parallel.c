@@ -1,0 +1,148 @@
+/* Lanes and chunks: every chunk runs once whatever the number of lanes, late lanes and nested loops included. */
+#include "kernels/core/parallel.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
+enum { CHUNKS = 1000, LANES = 4 };
+
+typedef struct tally {
+    _Atomic int runs[CHUNKS];
+    _Atomic int in_lane[LANES]; /* chunks that run there right now */
+    _Atomic bool shared_lane, wrong_lane;
+} tally;
+
+static void count(void *argument, int64_t chunk, int lane) {
+    tally *t = argument;
+    if (lane < 0 || lane >= ab_parallel_lanes() || lane != ab_parallel_lane())
+        atomic_store(&t->wrong_lane, true);
+    if (atomic_fetch_add(&t->in_lane[lane], 1) != 0) atomic_store(&t->shared_lane, true);
+    atomic_fetch_add(&t->runs[chunk], 1);
+    atomic_fetch_sub(&t->in_lane[lane], 1);
+}
+
+static void expect_each_once(tally *t, int64_t chunks, int times) {
+    for (int64_t i = 0; i < CHUNKS; i++) assert_int_equal(atomic_load(&t->runs[i]), i < chunks ? times : 0);
+    assert_false(atomic_load(&t->shared_lane));
+    assert_false(atomic_load(&t->wrong_lane));
+}
+
+static void every_chunk_runs_once_for_any_number_of_lanes(void **state) {
+    (void)state;
+    static const int64_t sizes[] = {0, 1, 2, 3, 7, 64, CHUNKS};
+    for (int lanes = 1; lanes <= LANES; lanes++) {
+        assert_int_equal(ab_parallel_start(lanes), AB_OK);
+        assert_int_equal(ab_parallel_lanes(), lanes);
+        for (size_t s = 0; s < AB_COUNT_OF(sizes); s++) {
+            tally t = {.shared_lane = false};
+            for (int i = 0; i < 50; i++) ab_parallel_for(sizes[s], count, &t);
+            expect_each_once(&t, sizes[s], 50);
+        }
+    }
+    ab_parallel_stop();
+    assert_int_equal(ab_parallel_lanes(), 1);
+}
+
+/* Loops follow each other at once, so that lanes which wake up late meet the next loop's chunks. */
+static void loops_in_a_row_do_not_mix_their_chunks(void **state) {
+    (void)state;
+    assert_int_equal(ab_parallel_start(LANES), AB_OK);
+    for (int i = 0; i < 5000; i++) {
+        tally t = {.shared_lane = false};
+        int64_t chunks = 2 + i % 5;
+        ab_parallel_for(chunks, count, &t);
+        for (int64_t c = 0; c < 8; c++) assert_int_equal(atomic_load(&t.runs[c]), c < chunks);
+    }
+    ab_parallel_stop();
+}
+
+static void inner(void *argument, int64_t chunk, int lane) {
+    tally *t = argument;
+    assert_int_equal(lane, ab_parallel_lane());
+    atomic_fetch_add(&t->runs[chunk], 1);
+}
+
+static void outer(void *argument, int64_t chunk, int lane) {
+    (void)chunk;
+    (void)lane;
+    ab_parallel_for(10, inner, argument);
+}
+
+static void loops_inside_chunks_run_on_their_lane(void **state) {
+    (void)state;
+    tally t = {.shared_lane = false};
+    assert_int_equal(ab_parallel_start(LANES), AB_OK);
+    ab_parallel_for(20, outer, &t);
+    ab_parallel_stop();
+    expect_each_once(&t, 10, 20);
+}
+
+static void note_thread(void *argument, int64_t chunk, int lane) {
+    pthread_t *threads = argument;
+    threads[chunk] = pthread_self();
+    assert_int_equal(lane, 0);
+    const struct timespec moment = {0, 200000}; /* time for another lane to come */
+    nanosleep(&moment, NULL);
+}
+
+static void one_lane_in_use_is_the_callers(void **state) {
+    (void)state;
+    pthread_t threads[20];
+    assert_int_equal(ab_parallel_start(LANES), AB_OK);
+    ab_parallel_use(1);
+    assert_int_equal(ab_parallel_lanes(), LANES);
+    ab_parallel_for(20, note_thread, threads);
+    for (int i = 0; i < 20; i++) assert_true(pthread_equal(threads[i], pthread_self()));
+    ab_parallel_use(LANES + 7); /* no more than there are */
+    tally t = {.shared_lane = false};
+    ab_parallel_for(CHUNKS, count, &t);
+    expect_each_once(&t, CHUNKS, 1);
+    ab_parallel_stop();
+}
+
+static void late(void *argument, int64_t chunk, int lane) {
+    (void)argument;
+    (void)chunk;
+    const struct timespec moment = {0, 1000000}, long_moment = {0, 30000000};
+    nanosleep(lane == 0 ? &moment : &long_moment, NULL);
+}
+
+static void waiting_for_another_lane_is_counted(void **state) {
+    (void)state;
+    assert_int_equal(ab_parallel_start(2), AB_OK);
+    int64_t before = ab_parallel_waited_ns();
+    for (int i = 0; i < 20 && ab_parallel_waited_ns() == before; i++) ab_parallel_for(4, late, NULL);
+    assert_true(ab_parallel_waited_ns() > before);
+    before = ab_parallel_waited_ns();
+    ab_parallel_use(1);
+    ab_parallel_for(4, late, NULL);
+    assert_int_equal(ab_parallel_waited_ns(), before);
+    ab_parallel_stop();
+}
+
+static void numbers_of_lanes_out_of_range_are_refused(void **state) {
+    (void)state;
+    assert_int_equal(ab_parallel_start(0), AB_USAGE);
+    assert_int_equal(ab_parallel_start(AB_PARALLEL_MAX_LANES + 1), AB_USAGE);
+    assert_int_equal(ab_parallel_lanes(), 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_chunk_runs_once_for_any_number_of_lanes),
+        cmocka_unit_test(loops_in_a_row_do_not_mix_their_chunks),
+        cmocka_unit_test(loops_inside_chunks_run_on_their_lane),
+        cmocka_unit_test(one_lane_in_use_is_the_callers),
+        cmocka_unit_test(waiting_for_another_lane_is_counted),
+        cmocka_unit_test(numbers_of_lanes_out_of_range_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

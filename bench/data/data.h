@@ -48,7 +48,7 @@ typedef struct ab_data {
     ab_data_shape shape; /* what ab_data_fill writes */
     ab_label_kind labels;
     int64_t labels_per_sample;           /* 0 is 1 */
-    int64_t height, width, channels;     /* of the images that ab_data_fill writes; tokens: 1, length, 1 */
+    int64_t height, width, channels;     /* of the images that ab_data_fill writes; else 0 */
     int64_t stored_height, stored_width; /* of the images in memory; padded on the way to the net */
     int64_t classes;                     /* of class ids; else 0 */
     ab_images split[2];

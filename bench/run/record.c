@@ -163,6 +163,10 @@ static cJSON *data_part(const ab_data *data) {
     cJSON_AddStringToObject(object, "adapted", data->adapted);
     cJSON_AddNumberToObject(object, "train_count", (double)data->split[AB_SPLIT_TRAIN].count);
     cJSON_AddNumberToObject(object, "test_count", (double)data->split[AB_SPLIT_TEST].count);
+    cJSON_AddStringToObject(object, "kind", ab_input_kind_text(data->shape.input));
+    cJSON *shape = cJSON_AddArrayToObject(object, "shape");
+    for (int i = 0; i < data->shape.x.ndim; i++)
+        cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)data->shape.x.dim[i]));
     cJSON_AddNumberToObject(object, "height", (double)data->height);
     cJSON_AddNumberToObject(object, "width", (double)data->width);
     cJSON_AddNumberToObject(object, "channels", (double)data->channels);

@@ -236,7 +236,7 @@ static void shapes_are_checked_with_a_message(void **state) {
     ab_shape good[] = {{.ndim = 2, .dim = {8, 10}}, {.ndim = 1, .dim = {8}}}, out;
     assert_int_equal(ab_op_cross_entropy.infer(&weighted, good, 2, &out), AB_OK);
     assert_true(out.ndim == 1 && out.dim[0] == 1);
-    ab_shape image[] = {{.ndim = 4, .dim = {8, 1, 1, 10}}, {.ndim = 1, .dim = {8}}};
+    ab_shape image[] = {{.ndim = 4, .dim = {8, 1, 1, 10}}, {.ndim = 1, .dim = {8}}}; /* a target a pixel */
     assert_int_equal(ab_op_cross_entropy.infer(&plain, image, 2, &out), AB_CONFIG);
     assert_non_null(strstr(ab_error_message(), "[8, 1, 1, 10]"));
     ab_shape fewer[] = {{.ndim = 2, .dim = {8, 10}}, {.ndim = 1, .dim = {7}}};
@@ -261,6 +261,65 @@ static void bits_do_not_depend_on_the_lanes(void **state) {
     for (int i = 0; i < 3; i++) op_run_close(&r[i]);
 }
 
+/* ---- rows of classes, smoothing, probabilities: torch 2.11's own answers in double -------------------------- */
+
+typedef struct torch_case {
+    bool shares, weighted;
+    double smoothing, loss, gradient[3]; /* of logits 0, 11 and 22 */
+} torch_case;
+
+/* x[i] = (7 i mod 11 - 5) / 4 as [2, 3, 4]; ids {0, 3, 2, 1, -100, 2}; shares p[i] = (5 i mod 8) / 16. */
+static const torch_case torch_cases[] = {
+    {false,
+     false,
+     0.1,
+     2.2428838632460475,
+     {-0.17550066106880705, 0.011140274031718375, -0.1731389690128711}},
+    {false,
+     true,
+     0.1,
+     2.1826292960039129,
+     {-0.075943247353185944, 0.025491864302231892, -0.30220710658097799}},
+    {true,
+     false,
+     0,
+     1.2686444435753277,
+     {0.0069266013039948685, -0.061147716851872008, -0.053851331571885187}},
+    {true,
+     true,
+     0.2,
+     1.2276641522941805,
+     {0.0015725172709290813, -0.0069152511058368166, -0.10702957898962445}},
+};
+
+static void smoothing_probabilities_and_rows_match_torch(void **state) {
+    (void)state;
+    static const float weights[] = {0.5f, 1.0f, 2.0f, 0.25f};
+    static const int32_t ids[] = {0, 3, 2, 1, -100, 2};
+    for (size_t i = 0; i < AB_COUNT_OF(torch_cases); i++) {
+        const torch_case *k = &torch_cases[i];
+        op_attrs attrs = op_attrs_default(&ab_op_cross_entropy);
+        const ab_floats four = {weights, 4};
+        if (k->weighted) memcpy(attrs.bytes + ab_op_cross_entropy.attrs[0].offset, &four, sizeof four);
+        op_attrs_set(&ab_op_cross_entropy, &attrs, "label_smoothing", k->smoothing, 0);
+        ab_shape in[] = {{3, {2, 3, 4}}, {k->shares ? 3 : 2, {2, 3, 4}}};
+        ab_exec exec = {.training = true};
+        op_run r;
+        op_run_open_floats(&r, &ab_op_cross_entropy, &attrs, in, 2,
+                           (op_formats){&ab_format_fp32, &ab_format_fp32, NULL}, &exec, k->shares ? 2u : 0u);
+        for (int n = 0; n < 24; n++) oracle_put(&r.in[0], n, (n * 7 % 11 - 5) / 4.0);
+        for (int n = 0; n < 24 && k->shares; n++) oracle_put(&r.in[1], n, n * 5 % 8 / 16.0);
+        if (!k->shares) memcpy(r.in[1].data, ids, sizeof ids);
+        r.io.din[1] = NULL;
+        oracle_put(&r.dout, 0, 1.0);
+        assert_int_equal(op_run_prepare(&r), AB_OK);
+        op_run_both(&r);
+        op_run_near(&r, "loss", &r.out, 0, k->loss, 1e-6);
+        for (int n = 0; n < 3; n++) op_run_near(&r, "dlogits", &r.din[0], 11 * n, k->gradient[n], 1e-7);
+        op_run_close(&r);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loss_and_gradient_match_the_definition),
@@ -273,6 +332,7 @@ int main(void) {
         cmocka_unit_test(class_ids_outside_the_classes_are_refused),
         cmocka_unit_test(shapes_are_checked_with_a_message),
         cmocka_unit_test(bits_do_not_depend_on_the_lanes),
+        cmocka_unit_test(smoothing_probabilities_and_rows_match_torch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

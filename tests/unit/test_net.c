@@ -601,7 +601,7 @@ static void bad_references_are_refused(void **state) {
          "t.json:3: op 'a': ", "relu expects numbers, \"targets\" holds class or token ids"},
         {HEAD FLATTEN ",\n" LINEAR
                       ",\n{\"name\": \"loss\", \"op\": \"cross_entropy\", \"in\": [\"fc\", \"flat\"]}" TAIL,
-         "t.json:5: op 'loss': ", "cross_entropy expects class or token ids, \"flat\" holds numbers"},
+         "t.json:5: op 'loss': ", "or one probability for each logit, found targets [64, 128]"},
         {HEAD FLATTEN
          ",\n" LINEAR
          ",\n{\"name\": \"loss\", \"op\": \"cross_entropy\", \"in\": [\"targets\", \"fc\"]}" TAIL,

@@ -6,7 +6,7 @@
  *   loss_gap        loss_final minus that of the O0 cell of ab_summary_baseline
  *   noise floor     the largest |loss_gap| of the twins
  *   step_time_ns    median over processes of each process's median; low and high are the extremes of those medians
- *   samples_per_s   batch x (steps_applied / steps_total) / step time: a skipped step trains nothing
+ *   samples_per_s   batch x accumulation x (steps_applied / steps_total) / step time: a skipped step trains nothing
  *   flushed_share   flushed / nonzero, summed over the tensors that were cast; over all of them where none was
  *   certificate     see certify() */
 #include "reports/summary.h"
@@ -162,7 +162,8 @@ static ab_status time_steps(facts *f) {
 }
 
 static figure sample_rate(const cJSON *document, const facts *f) {
-    double batch = ab_json_number(document, "config.batch", 0);
+    double batch = ab_json_number(document, "config.batch", 0) *
+                   ab_json_number(document, "config.gradient_accumulation_steps", 1);
     double total = ab_json_number(f->cell, "steps_total", 0);
     double applied = ab_json_number(f->cell, "steps_applied", 0);
     if (!is_known(&f->step_time)) return f->step_time;

@@ -4,7 +4,7 @@
 #include "bench/cmd/cmd.h"
 #include "bench/data/data.h"
 #include "bench/nets/net.h"
-#include "bench/train/optimizer.h"
+#include "bench/train/recipe.h"
 #include "kernels/core/nearest.h"
 #include "probes/probe.h"
 
@@ -62,6 +62,18 @@ static ab_status list_optimizers(void) {
     return AB_OK;
 }
 
+static ab_status list_schedules(void) {
+    for (int i = 0; i < ab_schedule_count(); i++)
+        printf("  %-16s %s\n  %-16s numbers:%s\n", ab_schedule_at(i)->name, ab_schedule_at(i)->text, "",
+               ab_schedule_at(i)->keys);
+    return AB_OK;
+}
+
+static ab_status list_faults(void) {
+    for (int i = 0; i < AB_FAULT_COUNT; i++) printf("  %-26s %s\n", ab_fault_name(i), ab_fault_text(i));
+    return AB_OK;
+}
+
 static ab_status list_probes(void) {
     for (int i = 0; i < ab_probe_count(); i++)
         printf("  %-17s %s%s\n", ab_probe_at(i)->name, ab_probe_at(i)->text,
@@ -79,6 +91,8 @@ static const struct {
              {"formats", list_formats},
              {"scalers", list_scalers},
              {"optimizers", list_optimizers},
+             {"schedules", list_schedules},
+             {"faults", list_faults},
              {"probes", list_probes}};
 
 static ab_status list_one(const char *word) {
@@ -88,15 +102,16 @@ static ab_status list_one(const char *word) {
         if (strcmp(word, kinds[i].name) == 0) return kinds[i].print();
     }
     const char *near = ab_nearest(word, names, (int)AB_COUNT_OF(names));
-    return ab_fail(
-        AB_USAGE,
-        "list: expected nets, data, levels, ops, formats, scalers, optimizers or probes, found '%s'%s%s%s",
-        word, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return ab_fail(AB_USAGE,
+                   "list: expected nets, data, levels, ops, formats, scalers, optimizers, schedules, faults "
+                   "or probes, found '%s'%s%s%s",
+                   word, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 ab_status ab_cmd_list(int argc, char **argv) {
     if (argc > 1 && ab_is_help(argv[1])) {
-        puts("usage: ampbench list [nets|data|levels|ops|formats|scalers|optimizers|probes]...");
+        puts("usage: ampbench list "
+             "[nets|data|levels|ops|formats|scalers|optimizers|schedules|faults|probes]...");
         return AB_OK;
     }
     for (int i = 1; i < argc; i++) AB_TRY(list_one(argv[i]));

@@ -140,11 +140,13 @@ static ab_status take_choices(const ab_options *options, ab_run_config *config) 
     static const char *const orders[] = {"sequential", "shuffled"};
     static const char *const accumulators[] = {"fp32", "half"};
     static const char *const paths[] = {"auto", "native", "convert", "reference"};
+    static const char *const states[] = {"weights", "fp32", "half"};
     int choice;
     AB_TRY(parse_choice(options, AB_OPTION_order, orders, 2, &choice));
     config->shuffled = choice == 1;
     AB_TRY(parse_choice(options, AB_OPTION_accumulate, accumulators, 2, &choice));
     config->accumulate_half = choice == 1;
+    AB_TRY(parse_choice(options, AB_OPTION_optimizer_state, states, 3, &config->state_format));
     AB_TRY(parse_choice(options, AB_OPTION_cpu_path, paths, 4, &choice));
     config->path = (ab_cpu_path)choice;
     return ab_normalize_find(options->text[AB_OPTION_normalize], &config->normalize);
@@ -191,6 +193,44 @@ static ab_status take_optimizer(const ab_options *options, ab_run_config *config
     AB_TRY(parse_real(options, AB_OPTION_lr_decay, 0, 1e9, &optim->lr_decay));
     AB_TRY(parse_real(options, AB_OPTION_trust_coefficient, 0, 1e9, &optim->trust_coefficient));
     return parse_real(options, AB_OPTION_eps, 0, 1e9, &optim->eps);
+}
+
+static ab_status take_fault(ab_run_config *config, const char *item) {
+    return ab_fault_add(item, &config->recipe.faults);
+}
+
+static ab_status take_groups(const ab_options *options, ab_run_config *config) {
+    ab_param_groups *groups = &config->recipe.groups;
+    const char *no_decay = options->text[AB_OPTION_no_decay], *text = options->text[AB_OPTION_param_groups];
+    if (no_decay) AB_TRY(ab_param_groups_no_decay(no_decay, groups));
+    if (text) AB_TRY(ab_param_groups_parse(text, groups));
+    return ab_param_groups_check(groups, config->net);
+}
+
+/* A mistake that cannot be made in this run would be silent. */
+static ab_status check_faults(const ab_recipe *recipe) {
+    const bool clips = recipe->clip.norm > 0 || recipe->clip.value > 0;
+    const unsigned of_accumulation = AB_FAULT_unscale_each_micro_batch | AB_FAULT_accumulation_not_averaged;
+    if (recipe->faults & AB_FAULT_clip_before_unscale && !clips)
+        return ab_fail(AB_USAGE, "--fault clip_before_unscale: nothing is clipped; give --clip-norm or "
+                                 "--clip-value");
+    if (recipe->faults & of_accumulation && recipe->micro_batches < 2)
+        return ab_fail(AB_USAGE, "--fault: mistakes of accumulation need --gradient-accumulation-steps of 2 "
+                                 "or more");
+    return AB_OK;
+}
+
+static ab_status take_recipe(const ab_options *options, ab_run_config *config) {
+    ab_recipe *recipe = &config->recipe;
+    AB_TRY(ab_schedule_parse(options->text[AB_OPTION_schedule], &recipe->schedule, &recipe->rates));
+    recipe->schedule_on_skip = options->given[AB_OPTION_schedule_on_skip];
+    recipe->rates.lr = config->optim.lr;
+    AB_TRY(parse_real(options, AB_OPTION_clip_norm, 0x1p-126, 1e30, &recipe->clip.norm));
+    AB_TRY(parse_real(options, AB_OPTION_clip_value, 0x1p-126, 1e30, &recipe->clip.value));
+    AB_TRY(parse_integer(options, AB_OPTION_gradient_accumulation_steps, 1, 1 << 20, &recipe->micro_batches));
+    AB_TRY(take_groups(options, config));
+    if (options->text[AB_OPTION_fault]) AB_TRY(parse_list(options, AB_OPTION_fault, config, take_fault));
+    return check_faults(recipe);
 }
 
 static ab_status take_scaler(const ab_options *options, ab_run_config *config) {
@@ -265,13 +305,16 @@ ab_status ab_run_config_steps(const ab_options *options, ab_run_config *config) 
     if (config->batch > count)
         return ab_fail(AB_USAGE, "--batch: %lld is larger than the %lld training samples of %s",
                        (long long)config->batch, (long long)count, config->data_name);
-    config->steps = count / config->batch * config->epochs;
+    config->steps = count / config->batch * config->epochs / config->recipe.micro_batches;
     if (options->text[AB_OPTION_steps]) {
         if (options->given[AB_OPTION_epochs])
             return ab_fail(AB_USAGE, "--steps and --epochs: give one of them");
         config->epochs = 0;
     }
-    return parse_integer(options, AB_OPTION_steps, 0, 1LL << 40, &config->steps);
+    AB_TRY(parse_integer(options, AB_OPTION_steps, 0, 1LL << 40, &config->steps));
+    ab_schedule_config *rates = &config->recipe.rates;
+    if (rates->total == 0) rates->total = config->steps;
+    return config->steps > 0 ? ab_schedule_check(config->recipe.schedule, rates) : AB_OK;
 }
 
 /* Without --data: a source that has what the net wants. */
@@ -301,6 +344,7 @@ ab_status ab_run_config_create(const ab_options *options, bool with_data, ab_run
     AB_TRY_GOTO(ab_net_load(options->text[AB_OPTION_net], &config->net));
     choose_data(options, config);
     AB_TRY_GOTO(take_optimizer(options, config));
+    AB_TRY_GOTO(take_recipe(options, config));
     AB_TRY_GOTO(take_counts(options, config));
     AB_TRY_GOTO(take_probes(options, config));
     if (with_data) AB_TRY_GOTO(open_data(options, config));
@@ -325,6 +369,9 @@ static ab_status make_cell(const ab_run_config *config, const ab_level *level, c
     *cell = (ab_cell_spec){.level = level, .half = half, .ulp_twin = twin};
     AB_TRY(ab_policy_resolve(level, half, config->override, config->overrides, &cell->policy));
     if (!choice->preset) cell->policy.loss_scale = choice->scale;
+    const ab_format *const state_formats[] = {NULL, &ab_format_fp32, half};
+    cell->policy.keep = (ab_keep){.micro_batches = config->recipe.micro_batches > 1,
+                                  .state_format = state_formats[config->state_format]};
     char scale[32];
     snprintf(cell->id, sizeof cell->id, "%.64s/%s/%s/%s/%s/seed%llu%s", config->net->name, level->name,
              ab_loss_scale_text(cell->policy.loss_scale, scale), half->name, config->device->name,
@@ -383,6 +430,7 @@ ab_cell_config ab_cell_config_of(const ab_run_config *config, const ab_cell_spec
                             .scale_window = config->scale_window,
                             .optimizer = config->optimizer,
                             .optim = config->optim,
+                            .recipe = config->recipe,
                             .batch = config->batch,
                             .seed = config->seed,
                             .data = config->data,

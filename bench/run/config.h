@@ -29,6 +29,8 @@ typedef struct ab_run_config {
     int64_t batch, steps, epochs; /* epochs 0: --steps was given */
     const ab_optimizer *optimizer;
     ab_optimizer_config optim;
+    ab_recipe recipe;
+    int state_format; /* of optimizer state: 0 as the weights, 1 fp32, 2 half */
     double min_loss_scale, max_loss_scale;
     int64_t scale_window;
     uint64_t seed;

@@ -109,6 +109,33 @@ static void add_optimizer(cJSON *object, const ab_run_config *config) {
     add_real(object, "trust_coefficient", optim->trust_coefficient, knobs & AB_KNOB_TRUST_COEFFICIENT);
 }
 
+static void add_groups(cJSON *object, const ab_param_groups *groups) {
+    cJSON *list = cJSON_AddArrayToObject(object, "param_groups");
+    for (int i = 0; i < groups->count; i++) {
+        const ab_param_group *group = &groups->group[i];
+        cJSON *item = cJSON_CreateObject();
+        cJSON_AddStringToObject(item, "pattern", group->pattern);
+        cJSON_AddNumberToObject(item, "lr_factor", group->lr_factor);
+        add_real(item, "weight_decay", group->weight_decay, group->weight_decay >= 0);
+        cJSON_AddItemToArray(list, item);
+    }
+}
+
+static void add_recipe(cJSON *object, const ab_run_config *config, const ab_options *options) {
+    const ab_recipe *recipe = &config->recipe;
+    cJSON_AddStringToObject(object, "schedule", options->text[AB_OPTION_schedule]);
+    cJSON_AddNumberToObject(object, "schedule_total", (double)recipe->rates.total);
+    cJSON_AddBoolToObject(object, "schedule_on_skip", recipe->schedule_on_skip);
+    add_real(object, "clip_norm", recipe->clip.norm, recipe->clip.norm > 0);
+    add_real(object, "clip_value", recipe->clip.value, recipe->clip.value > 0);
+    cJSON_AddNumberToObject(object, "gradient_accumulation_steps", (double)recipe->micro_batches);
+    cJSON_AddStringToObject(object, "optimizer_state", options->text[AB_OPTION_optimizer_state]);
+    add_groups(object, &recipe->groups);
+    cJSON *faults = cJSON_AddArrayToObject(object, "faults");
+    for (int i = 0; i < AB_FAULT_COUNT; i++)
+        if (recipe->faults >> i & 1u) cJSON_AddItemToArray(faults, cJSON_CreateString(ab_fault_name(i)));
+}
+
 static void add_probes(cJSON *object, const ab_run_config *config) {
     cJSON *names = cJSON_AddArrayToObject(object, "probes");
     for (int i = 0; i < ab_probe_count(); i++)
@@ -129,6 +156,7 @@ cJSON *ab_record_config(const ab_run_config *config, const ab_options *options) 
     cJSON_AddNumberToObject(object, "steps", (double)config->steps);
     add_real(object, "epochs", (double)config->epochs, config->epochs > 0);
     add_optimizer(object, config);
+    add_recipe(object, config, options);
     cJSON_AddNumberToObject(object, "seed", (double)config->seed);
     cJSON_AddNumberToObject(object, "threads", config->threads);
     cJSON_AddStringToObject(object, "order", options->text[AB_OPTION_order]);

@@ -236,9 +236,18 @@ static ab_status verdict(const run *r) {
     return AB_OK;
 }
 
+/* Mistakes on purpose are said aloud. */
+static void warn_of_faults(const ab_recipe *recipe) {
+    for (int i = 0; i < AB_FAULT_COUNT; i++)
+        if (recipe->faults >> i & 1u) ab_warn("--fault %s: %s", ab_fault_name(i), ab_fault_text(i));
+    if (recipe->schedule_on_skip)
+        ab_warn("--schedule-on-skip: the schedule runs ahead of the training at every skipped step");
+}
+
 static ab_status run_all(run *r, int argc, char *const *argv) {
     if (r->options.given[AB_OPTION_resume]) AB_TRY(ab_resume_options(&r->options, &r->document));
     AB_TRY(prepare(r, argc, argv));
+    warn_of_faults(&r->config.recipe);
     if (r->config.why_not_gpu) ab_info("--device auto: the GPU is not used: %s", r->config.why_not_gpu);
     AB_TRY(save(r));
     catch_signals();

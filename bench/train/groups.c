@@ -62,9 +62,12 @@ static ab_status nothing_matches(const char *pattern, const ab_net *net) {
 }
 
 ab_status ab_param_groups_check(const ab_param_groups *groups, const ab_net *net) {
-    for (int i = 0; i < groups->count; i++)
-        if (count_matches(groups->group[i].pattern, net) == 0)
-            return nothing_matches(groups->group[i].pattern, net);
+    for (int i = 0; i < groups->count; i++) {
+        const char *pattern = groups->group[i].pattern;
+        bool kind =
+            strcmp(pattern, "bias") == 0 || strcmp(pattern, "norm") == 0; /* a network may have none */
+        if (!kind && count_matches(pattern, net) == 0) return nothing_matches(pattern, net);
+    }
     return AB_OK;
 }
 

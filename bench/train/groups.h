@@ -28,7 +28,7 @@ AB_MUST_CHECK ab_status ab_param_groups_no_decay(const char *text, ab_param_grou
 /* Appends "PATTERN:lr_factor=0.1,weight_decay=0;PATTERN:...". */
 AB_MUST_CHECK ab_status ab_param_groups_parse(const char *text, ab_param_groups *groups);
 
-/* AB_USAGE when a group matches no trained parameter; names the nearest one. */
+/* AB_USAGE when a name pattern matches no trained parameter; names the nearest one. */
 AB_MUST_CHECK ab_status ab_param_groups_check(const ab_param_groups *groups, const ab_net *net);
 
 /* Changes *config to what parameter `param` of `op` gets; a later group overrides an earlier one. */

@@ -26,5 +26,5 @@ extern const ab_schedule ab_schedule_one_cycle;
 const ab_schedule ab_schedule_one_cycle = {
     .name = "one_cycle",
     .text = "up to the learning rate and far down, momentum the other way (torch OneCycleLR)",
-    .keys = " total  pct_start  div_factor  final_div_factor  base_momentum  max_momentum ",
+    .keys = " total pct_start div_factor final_div_factor base_momentum max_momentum ",
     .at = at};

@@ -37,6 +37,15 @@ bad "--quiet takes no value" --quiet=1
 bad "did you mean 'lenet5'" --net lenet
 bad "did you mean 'resnet8'" --net resnet9
 bad "did you mean 'momentum'" --optimizer momentun
+bad "did you mean 'cosine'" --schedule cosin
+bad "did you mean 'warmup'" --schedule cosine:warmp=3
+bad "leaves nothing of the total of 2 steps" --schedule linear:warmup=2
+bad "no trained parameter of network mlp has such a name; did you mean 'fc1.weight'" --no-decay fc1.weigt
+bad "expected PATTERN:KEY=VALUE" --param-groups fc1.weight
+bad "expected lr_factor or weight_decay, found 'lr'" --param-groups 'fc*:lr=3'
+bad "did you mean 'clip_before_unscale'" --fault clip_before_unscaling
+bad "nothing is clipped" --fault clip_before_unscale
+bad "need --gradient-accumulation-steps of 2 or more" --fault accumulation_not_averaged
 bad "--beta1: optimizer momentum has no such number; it has --lr, --weight-decay, --momentum" --optimizer momentum --beta1 0.9
 bad "did you mean 'shuffled'" --order shufled
 bad "expected fp16 or bf16, found 'fp8'" --half fp8

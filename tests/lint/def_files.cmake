@@ -11,6 +11,7 @@ set(files_of_bench/cmd/commands.def bench/cmd/@.c)
 set(files_of_bench/amp/scalers.def bench/amp/scaler_@.c)
 set(files_of_bench/data/data.def bench/data/@.c)
 set(files_of_bench/nets/nets.def bench/nets/@.json)
+set(files_of_bench/train/schedules.def bench/train/schedule_@.c)
 set(files_of_bench/tensorfile/readers.def bench/tensorfile/@.c)
 
 # Files that only these lists may bring in.
@@ -18,6 +19,7 @@ set(listed_reports/reports.def reports/report_@.c)
 set(listed_reports/plots.def reports/plot_@.c)
 set(listed_bench/cmd/commands.def bench/cmd/@.c)
 set(listed_bench/amp/scalers.def bench/amp/scaler_@.c)
+set(listed_bench/train/schedules.def bench/train/schedule_@.c)
 set(listed_bench/nets/nets.def bench/nets/@.json)
 
 # row_name(<variable> <line>): "name" of `AB_THING(name, ...)` or `AB_THING(name)`, else "". Names are what users type: lower

@@ -545,3 +545,15 @@ ab_status ab_dnnl_conv_pass(const ab_pass_spec *spec, ab_pass **pass) {
 ab_status ab_dnnl_matmul_pass(const ab_pass_spec *spec, ab_pass **pass) {
     return make_for_one_thread(make_matmul, spec, pass);
 }
+
+/* ---- one matrix product ----------------------------------------------------------------------------------- */
+
+bool ab_dnnl_gemm(const ab_gemm *g) {
+    int threads = omp_get_max_threads();
+    omp_set_num_threads(1);
+    dnnl_status_t status =
+        dnnl_sgemm(g->transpose_a ? 'T' : 'N', g->transpose_b ? 'T' : 'N', g->rows, g->columns, g->inner,
+                   g->alpha, g->a, g->lda, g->b, g->ldb, g->beta, g->c, g->ldc);
+    omp_set_num_threads(threads);
+    return status == dnnl_success;
+}

@@ -8,6 +8,7 @@
 #ifndef AB_KERNELS_DNNL_SHIM_H
 #define AB_KERNELS_DNNL_SHIM_H
 
+#include "kernels/gemm.h"
 #include "kernels/product.h"
 
 AB_BEGIN_DECLS
@@ -16,6 +17,9 @@ AB_BEGIN_DECLS
 AB_MUST_CHECK ab_status ab_dnnl_conv_pass(const ab_pass_spec *spec, ab_pass **pass);
 AB_MUST_CHECK ab_status ab_dnnl_matmul_pass(const ab_pass_spec *spec,
                                             ab_pass **pass); /* 1x1 images and kernel */
+
+/* The product on this thread; false if the library does not do it (nothing is written then). */
+bool ab_dnnl_gemm(const ab_gemm *gemm);
 
 /* "oneDNN 2.6.3", or NULL in a build without it. */
 const char *ab_dnnl_version(void);

@@ -1,0 +1,319 @@
+/* scaled_dot_product_attention against its definition in double, with derivatives by differences: packed and separate inputs,
+ * both layouts, every kind of mask, several blocks of queries, dropout, half accumulation. */
+#include "oracle/op_run.h"
+
+#include "kernels/core/rng.h"
+#include "oracle/jacobian.h"
+
+typedef enum mask_kind { NO_MASK, IDS, NUMBERS } mask_kind;
+
+typedef struct attention_case {
+    int64_t batch, heads, queries, keys, width, value_width;
+    bool packed, four, causal;
+    mask_kind mask;
+    ab_shape mask_shape;
+    double scale, mask_value, dropout;
+} attention_case;
+
+static const attention_case cases[] = {
+    {1, 1, 1, 1, 1, 1, true, false, false, NO_MASK, {0}, 0, 0, 0},
+    {2, 3, 5, 5, 2, 2, true, false, false, NO_MASK, {0}, 0, 0, 0},
+    {2, 2, 7, 7, 3, 3, true, false, true, NO_MASK, {0}, 0, 0, 0},
+    {1, 2, 4, 4, 3, 3, true, false, false, IDS, {2, {4, 4}}, 0, 0, 0},
+    {2, 2, 3, 5, 4, 4, false, false, false, NUMBERS, {2, {1, 5}}, 0.3, 0, 0},
+    {2, 2, 3, 4, 3, 5, false, true, false, IDS, {4, {2, 1, 1, 4}}, 0, 0, 0},
+    {1, 2, 5, 3, 2, 1, false, true, true, NUMBERS, {3, {2, 5, 1}}, 1.5, 0, 0},
+    {2, 1, 4, 4, 3, 3, true, false, true, NO_MASK, {0}, 0, -3.0, 0},
+    {1, 2, 4, 4, 3, 3, true, false, false, IDS, {4, {1, 2, 4, 4}}, 0, -2.0, 0},
+    {2, 2, 5, 5, 2, 2, true, false, true, NO_MASK, {0}, 0, 0, 0.25},
+};
+
+/* ---- the definition --------------------------------------------------------------------------------------- */
+
+/* Element (batch, head, row, column) of part 0, 1 or 2 of q, k, v; or 3: of the result. */
+static int64_t place(const attention_case *k, int part, int64_t b, int64_t h, int64_t row, int64_t column) {
+    int64_t rows = part == 1 || part == 2 ? k->keys : k->queries;
+    int64_t width = part == 2 || part == 3 ? k->value_width : k->width;
+    if (k->four) return ((b * k->heads + h) * rows + row) * width + column;
+    if (k->packed && part < 3) return ((b * rows + row) * 3 + part) * k->heads * width + h * width + column;
+    return ((b * rows + row) * k->heads + h) * width + column;
+}
+
+static double mask_at(const attention_case *k, const double *mask, int64_t b, int64_t h, int64_t i,
+                      int64_t j) {
+    const int64_t at[] = {b, h, i, j};
+    int64_t offset = 0;
+    for (int d = 0; d < k->mask_shape.ndim; d++) {
+        int64_t size = k->mask_shape.dim[d];
+        offset = offset * size + (size == 1 ? 0 : at[4 - k->mask_shape.ndim + d]);
+    }
+    return mask[offset];
+}
+
+/* exec of every run here: the coins of dropout follow from it. */
+enum { SEED = 11, STEP = 3, INSTANCE = 4 };
+
+static double coin(const attention_case *k, int64_t b, int64_t h, int64_t i, int64_t j) {
+    int64_t at = ((b * k->heads + h) * k->queries + i) * k->keys + j;
+    if (k->dropout == 0.0) return 1.0;
+    ab_rng_block block = ab_rng_at(SEED, AB_RNG_DROPOUT, STEP, (uint64_t)INSTANCE << 32 | (uint64_t)(at / 4));
+    return ldexp((double)(block.word[at % 4] >> 8), -24) >= k->dropout ? 1.0 / (1.0 - k->dropout) : 0.0;
+}
+
+static double score(const attention_case *k, double *const *x, int64_t b, int64_t h, int64_t i, int64_t j) {
+    const double *q = x[0], *keys = k->packed ? x[0] : x[1], *mask = k->packed ? x[1] : x[3];
+    double scale = k->scale == 0.0 ? 1.0 / sqrt((double)k->width) : k->scale, sum = 0.0;
+    double no = k->mask_value == 0.0 ? -(double)INFINITY : k->mask_value;
+    for (int64_t c = 0; c < k->width; c++) sum += q[place(k, 0, b, h, i, c)] * keys[place(k, 1, b, h, j, c)];
+    sum *= scale;
+    if (k->causal && j > i) sum += no;
+    if (k->mask == IDS && mask_at(k, mask, b, h, i, j) == 0.0) sum += no;
+    if (k->mask == NUMBERS) sum += mask_at(k, mask, b, h, i, j);
+    return sum;
+}
+
+static void attend_row(const attention_case *k, double *const *x, double *out, int64_t b, int64_t h,
+                       int64_t i) {
+    const double *values = k->packed ? x[0] : x[2];
+    double best = -(double)INFINITY, total = 0.0;
+    for (int64_t j = 0; j < k->keys; j++) best = fmax(best, score(k, x, b, h, i, j));
+    for (int64_t j = 0; j < k->keys; j++) total += isinf(best) ? 1.0 : exp(score(k, x, b, h, i, j) - best);
+    for (int64_t c = 0; c < k->value_width; c++) {
+        double sum = 0.0;
+        for (int64_t j = 0; j < k->keys && !isinf(best); j++)
+            sum += exp(score(k, x, b, h, i, j) - best) / total * coin(k, b, h, i, j) *
+                   values[place(k, 2, b, h, j, c)];
+        out[place(k, 3, b, h, i, c)] = sum;
+    }
+}
+
+static void attend(const void *self, double *const *x, double *out) {
+    const attention_case *k = self;
+    for (int64_t b = 0; b < k->batch; b++)
+        for (int64_t h = 0; h < k->heads; h++)
+            for (int64_t i = 0; i < k->queries; i++) attend_row(k, x, out, b, h, i);
+}
+
+/* ---- runs ------------------------------------------------------------------------------------------------- */
+
+static op_attrs attrs_of(const attention_case *k) {
+    const ab_op *op = &ab_op_scaled_dot_product_attention;
+    op_attrs attrs = op_attrs_default(op);
+    op_attrs_set(op, &attrs, "num_heads", k->four ? 1.0 : (double)k->heads, 0);
+    op_attrs_set(op, &attrs, "is_causal", k->causal, 0);
+    op_attrs_set(op, &attrs, "scale", k->scale, 0);
+    op_attrs_set(op, &attrs, "mask_value", k->mask_value, 0);
+    op_attrs_set(op, &attrs, "dropout_p", k->dropout, 0);
+    return attrs;
+}
+
+static int inputs_of(const attention_case *k, ab_shape *in) {
+    int count = k->packed ? 1 : 3;
+    for (int part = 0; part < count; part++) {
+        int64_t rows = part ? k->keys : k->queries, width = part == 2 ? k->value_width : k->width;
+        in[part] = k->four ? (ab_shape){4, {k->batch, k->heads, rows, width}}
+                           : (ab_shape){3, {k->batch, rows, k->heads * width * (k->packed ? 3 : 1)}};
+    }
+    if (k->mask != NO_MASK) in[count++] = k->mask_shape;
+    return count;
+}
+
+static void open_path(op_run *r, const attention_case *k, op_formats formats, const ab_exec *exec) {
+    static op_attrs attrs;
+    ab_shape in[AB_MAX_INPUTS];
+    int count = inputs_of(k, in), mask = k->packed ? 1 : 3;
+    attrs = attrs_of(k);
+    op_run_open_floats(r, &ab_op_scaled_dot_product_attention, &attrs, in, count, formats, exec,
+                       k->mask == IDS ? ~(1u << mask) : ~0u);
+    r->io.instance = INSTANCE;
+    op_run_fill_all(r, 40);
+    if (k->mask == IDS) /* the first row, if there are several, lets nobody take part */
+        for (int64_t i = 0; i < ab_tensor_count(&r->in[mask]); i++)
+            ((int32_t *)r->in[mask].data)[i] =
+                (k->mask_value != 0.0 || i >= k->keys || k->mask_shape.ndim == 4) &&
+                oracle_random(3, i) > -0.4;
+    if (k->mask != NO_MASK) r->io.din[mask] = NULL;
+    assert_int_equal(op_run_prepare(r), AB_OK);
+}
+
+static void open_case(op_run *r, const void *self, op_formats formats) {
+    ab_exec exec = {.training = true, .seed = SEED, .step = STEP};
+    open_path(r, self, formats, &exec);
+}
+
+static void check_case(const op_run *r, const void *self) {
+    oracle_jacobian o = oracle_jacobian_open(r, attend, self);
+    oracle_jacobian_check_out(r, &o, 40.0);
+    oracle_jacobian_check_gradients(r, &o, 30.0);
+    oracle_jacobian_close(&o);
+}
+
+static void every_mask_and_layout_matches_the_definition(void **state) {
+    (void)state;
+    int formats;
+    const op_formats *format = op_all_formats(&formats);
+    for (size_t k = 0; k < AB_COUNT_OF(cases); k++)
+        for (int f = 0; f < formats; f++) {
+            oracle_run s = {.open = open_case, .check = check_case, .self = &cases[k], .formats = format[f]};
+            oracle_run_once(&s);
+        }
+}
+
+static void the_portable_product_gives_the_same(void **state) {
+    (void)state;
+    for (size_t k = 0; k < AB_COUNT_OF(cases); k++) {
+        ab_exec exec = {.training = true, .seed = SEED, .step = STEP, .path = AB_PATH_REFERENCE};
+        op_run r;
+        open_path(&r, &cases[k], (op_formats){&ab_format_fp32, &ab_format_fp32, NULL}, &exec);
+        assert_string_equal(r.op->describe(&r.io, "forward"), "reference");
+        op_run_both(&r);
+        check_case(&r, &cases[k]);
+        op_run_close(&r);
+    }
+}
+
+/* Too large for differences: heads, blocks of queries and masks must not be mixed up. The sum of dq q over the features is
+ * that of dk k over everything (both are the sum of dS S), the sum of dv over the keys is that of dout. */
+static void check_blocks(const op_run *r, const void *self) {
+    const attention_case *k = self;
+    double *x[] = {oracle_values(&r->in[0])};
+    double sums[4] = {0};
+    double *out = oracle_doubles(ab_tensor_count(&r->out));
+    for (int64_t i = 0; i < k->queries; i += k->queries / 3) {
+        attend_row(k, x, out, k->batch - 1, k->heads - 1, i);
+        for (int64_t c = 0; c < k->value_width; c++) {
+            int64_t at = place(k, 3, k->batch - 1, k->heads - 1, i, c);
+            op_run_near(r, "out", &r->out, at, out[at], 100.0 * ORACLE_U32);
+        }
+    }
+    for (int64_t i = 0; i < k->queries; i++)
+        for (int64_t c = 0; c < k->width; c++) {
+            const int64_t at[] = {place(k, 0, 0, 0, i, c), place(k, 1, 0, 0, i, c), place(k, 2, 0, 0, i, c)};
+            sums[0] += oracle_get(&r->din[0], at[0]) * x[0][at[0]];
+            sums[1] += oracle_get(&r->din[0], at[1]) * x[0][at[1]];
+            sums[2] += oracle_get(&r->din[0], at[2]);
+            sums[3] += oracle_get(&r->dout, place(k, 3, 0, 0, i, c));
+        }
+    double tolerance = r->out.format == &ab_format_fp32   ? 1e-4
+                       : r->out.format == &ab_format_fp16 ? 0.05
+                                                          : 0.4;
+    assert_true(fabs(sums[0] - sums[1]) < tolerance);
+    assert_true(fabs(sums[2] - sums[3]) < tolerance);
+    free(x[0]);
+    free(out);
+}
+
+static void blocks_of_queries_are_joined_with_the_same_bits_on_any_lanes(void **state) {
+    (void)state;
+    static const attention_case large[] = {
+        {2, 2, 700, 700, 8, 8, true, false, true, NO_MASK, {0}, 0, 0, 0},
+        {1, 3, 400, 400, 5, 5, true, false, false, NO_MASK, {0}, 0, 0, 0},
+    };
+    int formats;
+    const op_formats *format = op_all_formats(&formats);
+    for (size_t k = 0; k < AB_COUNT_OF(large); k++)
+        for (int f = 0; f < formats; f++) {
+            oracle_run s = {
+                .open = open_case, .check = check_blocks, .self = &large[k], .formats = format[f]};
+            op_run r[2];
+            oracle_run_once(&s);
+            for (int lanes = 2; lanes >= 1; lanes--) {
+                assert_int_equal(ab_parallel_start(lanes), AB_OK);
+                open_case(&r[lanes - 1], &large[k], format[f]);
+                op_run_both(&r[lanes - 1]);
+            }
+            op_run_same_results(&r[0], &r[1]);
+            op_run_close(&r[0]);
+            op_run_close(&r[1]);
+        }
+}
+
+/* ---- behaviour -------------------------------------------------------------------------------------------- */
+
+/* -70000 is no fp16 number: rounded it is -inf, and a row it covers has nobody left; in fp32 it is a constant that cancels. */
+static void a_mask_value_is_rounded_to_the_format_of_q(void **state) {
+    (void)state;
+    attention_case k = {1, 1, 2, 2, 1, 1, true, false, false, IDS, {2, {2, 2}}, 0, -70000.0, 0};
+    const op_formats formats[] = {{&ab_format_fp32, &ab_format_fp32, NULL},
+                                  {&ab_format_fp16, &ab_format_fp16, NULL}};
+    for (size_t f = 0; f < 2; f++) {
+        op_run r;
+        open_case(&r, &k, formats[f]);
+        const int32_t takes_part[] = {0, 0, 1, 1};
+        memcpy(r.in[1].data, takes_part, sizeof takes_part);
+        for (int i = 0; i < 6; i++) oracle_put(&r.in[0], i, 1.0);
+        op_run_both(&r);
+        assert_true(oracle_get(&r.out, 0) == (f ? 0.0 : 1.0));
+        assert_true(oracle_get(&r.out, 1) == 1.0);
+        op_run_close(&r);
+    }
+}
+
+static void a_nan_spoils_its_rows_even_where_nothing_else_is_seen(void **state) {
+    (void)state;
+    attention_case k = {1, 1, 2, 2, 1, 1, true, false, true, NO_MASK, {0}, 0, 0, 0};
+    op_run r;
+    open_case(&r, &k, (op_formats){&ab_format_fp32, &ab_format_fp32, NULL});
+    oracle_put(&r.in[0], 0, (double)NAN); /* q of row 0, which sees one key */
+    op_run_both(&r);
+    assert_true(isnan(oracle_get(&r.out, 0)));
+    assert_true(!isnan(oracle_get(&r.out, 1)));
+    op_run_close(&r);
+}
+
+/* Products and sums rounded to fp16 at every step: 4096 + 1 is 4096 there. */
+static void half_accumulation_loses_what_half_sums_lose(void **state) {
+    (void)state;
+    attention_case k = {1, 1, 1, 2, 2, 2, false, false, false, NO_MASK, {0}, 1.0, 0, 0};
+    for (int half = 0; half < 2; half++) {
+        ab_exec exec = {.training = true, .accumulate_half = half == 1};
+        op_run r;
+        open_path(&r, &k, (op_formats){&ab_format_fp16, &ab_format_fp16, NULL}, &exec);
+        const double q[] = {64.0, 1.0}, keys[] = {64.0, 0.0, 64.0, 1.0}, v[] = {0.0, 0.0, 1.0, 1.0};
+        for (int i = 0; i < 2; i++) oracle_put(&r.in[0], i, q[i]);
+        for (int i = 0; i < 4; i++) {
+            oracle_put(&r.in[1], i, keys[i]);
+            oracle_put(&r.in[2], i, v[i]);
+        }
+        op_run_both(&r);
+        double expected = half ? 0.5 : 1.0 / (1.0 + exp(-1.0)); /* scores 4096 and 4097 */
+        assert_true(fabs(oracle_get(&r.out, 0) - expected) < 1e-3);
+        op_run_close(&r);
+    }
+}
+
+static void refuse(const ab_shape *in, int inputs, double heads, const char *part) {
+    const ab_op *op = &ab_op_scaled_dot_product_attention;
+    op_attrs attrs = op_attrs_default(op);
+    ab_shape out;
+    op_attrs_set(op, &attrs, "num_heads", heads, 0);
+    assert_int_equal(op->infer(&attrs, in, inputs, &out), AB_CONFIG);
+    if (!strstr(ab_error_message(), part)) fail_msg("expected '%s' in '%s'", part, ab_error_message());
+}
+
+static void shapes_that_do_not_go_together_are_named(void **state) {
+    (void)state;
+    const ab_shape q = {3, {2, 5, 12}}, image = {4, {2, 3, 5, 4}}, flat = {2, {5, 12}},
+                   other = {3, {2, 7, 8}}, mask = {2, {5, 6}}, big = {5, {1, 1, 1, 1, 1}};
+    refuse((ab_shape[]){flat}, 1, 1, "[5, 12]");
+    refuse((ab_shape[]){q}, 1, 5, "[2, 5, 12]");
+    refuse((ab_shape[]){q, mask}, 2, 1, "[5, 6]");
+    refuse((ab_shape[]){q, big}, 2, 1, "at most 4");
+    refuse((ab_shape[]){q, image, image}, 3, 1, "[2, 3, 5, 4]");
+    refuse((ab_shape[]){q, other, q}, 3, 1, "features of q");
+    refuse((ab_shape[]){q, q, (ab_shape){3, {2, 4, 12}}}, 3, 1, "tokens of k");
+    refuse((ab_shape[]){q, (ab_shape){3, {1, 5, 12}}, q}, 3, 1, "batch and heads");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_mask_and_layout_matches_the_definition),
+        cmocka_unit_test(the_portable_product_gives_the_same),
+        cmocka_unit_test(blocks_of_queries_are_joined_with_the_same_bits_on_any_lanes),
+        cmocka_unit_test(a_mask_value_is_rounded_to_the_format_of_q),
+        cmocka_unit_test(a_nan_spoils_its_rows_even_where_nothing_else_is_seen),
+        cmocka_unit_test(half_accumulation_loses_what_half_sums_lose),
+        cmocka_unit_test(shapes_that_do_not_go_together_are_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

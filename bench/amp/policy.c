@@ -3,6 +3,7 @@
 
 #include "kernels/core/nearest.h"
 
+#include <ctype.h>
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -40,25 +41,51 @@ ab_status ab_level_find(const char *name, const ab_level **level) {
                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
-ab_status ab_loss_scale_parse(const char *what, const char *text, ab_loss_scale *scale) {
-    *scale = (ab_loss_scale){.dynamic = strcmp(text, "dynamic") == 0};
-    if (scale->dynamic) return AB_OK;
+/* "dynamic" is apex's. */
+static ab_status parse_dialect(const char *what, const char *text, ab_loss_scale *scale) {
+    char name[32], full[2 * AB_SCALER_TEXT];
+    size_t length = strcspn(text, ":");
+    const ab_scaler_kind *kind;
+    snprintf(name, sizeof name, "%.*s", (int)(length < 31 ? length : 31), text);
+    bool alias = strcmp(name, "dynamic") == 0;
+    snprintf(full, sizeof full, "%s%.200s", alias ? "apex" : name, text + length);
+    if (!alias && ab_scaler_find(name, &kind) != AB_OK)
+        return ab_fail_prefix(
+            AB_USAGE, "%s: expected default, dynamic or a number, or a dialect, found '%.80s'", what, text);
+    *scale = (ab_loss_scale){.dynamic = true};
+    return ab_scaler_parse(full, &scale->scaler) == AB_OK ? AB_OK : ab_fail_prefix(AB_USAGE, "%s", what);
+}
+
+static ab_status parse_fixed(const char *what, const char *text, ab_loss_scale *scale) {
     char *end;
-    scale->value = strtod(text, &end);
+    double value = strtod(text, &end);
     if (end == text || *end != '\0')
         return ab_fail(AB_USAGE, "%s: expected default, dynamic or a number, found '%s'", what, text);
-    if (!(scale->value > 0) || scale->value > (double)FLT_MAX || !((float)scale->value > 0.0f))
+    if (!(value > 0) || value > (double)FLT_MAX || !((float)value > 0.0f))
         return ab_fail(AB_USAGE,
                        "%s: expected a loss scale above 0 and at most %.8g (what fp32 holds), found '%s'",
                        what, (double)FLT_MAX, text);
+    const ab_scaler_kind *fixed;
+    AB_TRY(ab_scaler_find("fixed", &fixed));
+    *scale = (ab_loss_scale){.value = value, .scaler = ab_scaler_defaults(fixed)};
+    scale->scaler.value[0] = value;
     return AB_OK;
 }
 
-const char *ab_loss_scale_text(ab_loss_scale scale, char *text) {
-    if (scale.dynamic)
+ab_status ab_loss_scale_parse(const char *what, const char *text, ab_loss_scale *scale) {
+    char *end;
+    (void)strtod(text, &end);
+    bool word = end == text && isalpha((unsigned char)text[0]);
+    return word ? parse_dialect(what, text, scale) : parse_fixed(what, text, scale);
+}
+
+const char *ab_loss_scale_text(const ab_loss_scale *scale, char *text) {
+    if (!scale->dynamic)
+        snprintf(text, 32, "%.9g", scale->value);
+    else if (scale->scaler.given == 0 && strcmp(scale->scaler.kind->name, "apex") == 0)
         strcpy(text, "dynamic");
     else
-        snprintf(text, 32, "%.9g", scale.value);
+        ab_scaler_text(&scale->scaler, text);
     return text;
 }
 

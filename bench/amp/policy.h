@@ -4,6 +4,7 @@
 #ifndef AB_BENCH_AMP_POLICY_H
 #define AB_BENCH_AMP_POLICY_H
 
+#include "bench/amp/scaler.h"
 #include "kernels/format.h"
 
 AB_BEGIN_DECLS
@@ -13,10 +14,11 @@ typedef enum ab_cast_model { AB_CAST_none, AB_CAST_fp32, AB_CAST_half } ab_cast_
 /* Python's None, False, True. */
 typedef enum ab_tri { AB_TRI_none, AB_TRI_false, AB_TRI_true } ab_tri;
 
-/* A loss scale as users write it. */
+/* A loss scale as users write it: a number, "dynamic" (apex's) or a dialect of bench/amp/scaler.h. */
 typedef struct ab_loss_scale {
-    bool dynamic;
-    double value; /* of a fixed scale */
+    bool dynamic; /* not a number */
+    double value; /* of a number */
+    ab_scaler_config scaler;
 } ab_loss_scale;
 
 /* What training keeps besides what the level says; no property of apex's. */
@@ -49,10 +51,11 @@ const ab_level *ab_level_at(int i);
 /* The level called `name`; AB_USAGE otherwise, and says so when the letter O was typed as a zero or left out. */
 AB_MUST_CHECK ab_status ab_level_find(const char *name, const ab_level **level);
 
-/* "dynamic" or a positive finite number that fp32 holds. `what` names the option in messages. */
+/* "dynamic", a positive finite number that fp32 holds, or a dialect ("torch", "deepspeed:init=65536"). `what` names the option
+ * in messages. */
 AB_MUST_CHECK ab_status ab_loss_scale_parse(const char *what, const char *text, ab_loss_scale *scale);
-/* "dynamic", "1", "128"; at least 32 bytes. */
-const char *ab_loss_scale_text(ab_loss_scale scale, char *text);
+/* "dynamic", "1", "128", "torch", "apex:window=100"; text[AB_SCALER_TEXT]. */
+const char *ab_loss_scale_text(const ab_loss_scale *scale, char *text);
 
 /* Level's preset, then `overrides` ("keep_batchnorm_fp32=True", ...) through one validating setter each, in order. A value
  * of None means "not given". Errors (AB_USAGE) say what apex says of the combination, and the remedy. */

@@ -51,7 +51,8 @@ static ab_status list_formats(void) {
 
 static ab_status list_scalers(void) {
     for (int i = 0; i < ab_scaler_count(); i++)
-        printf("  %-16s %s\n", ab_scaler_at(i)->name, ab_scaler_at(i)->text);
+        printf("  %-20s %s\n  %-20s %s\n", ab_scaler_at(i)->name, ab_scaler_at(i)->text, "",
+               ab_scaler_at(i)->origin);
     return AB_OK;
 }
 

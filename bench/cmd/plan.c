@@ -10,13 +10,13 @@ static const char *format_name(const ab_format *format) { return format ? format
 
 static void print_policy(const ab_cell_spec *cell) {
     const ab_policy *policy = &cell->policy;
-    char scale[32];
+    char scale[AB_SCALER_TEXT];
     const char *cast = ab_policy_cast_text(policy);
     printf("%s\n  cast_model_type=%s patch_torch_functions=%s keep_batchnorm_fp32=%s master_weights=%s "
            "loss_scale=%s\n",
            cell->id, cast ? cast : "None", policy->patch_torch_functions ? "True" : "False",
            ab_tri_text(policy->keep_batchnorm_fp32), ab_tri_text(policy->master_weights),
-           ab_loss_scale_text(policy->loss_scale, scale));
+           ab_loss_scale_text(&policy->loss_scale, scale));
 }
 
 static void print_node(const ab_plan *plan, int n) {

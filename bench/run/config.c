@@ -96,11 +96,33 @@ static ab_status take_level(ab_run_config *config, const char *item) {
     return AB_OK;
 }
 
+/* What only the `ampbench scaler` command can tell a dialect. */
+static ab_status check_usable(const ab_loss_scale *scale) {
+    const ab_scaler_kind *kind = scale->scaler.kind;
+    if (!kind->sees) return AB_OK;
+    return ab_fail(AB_USAGE,
+                   "--scales: %s follows %s, which a run does not measure; try it with `ampbench scaler %s`",
+                   kind->name,
+                   kind->sees & AB_SEES_AMAX     ? "the largest gradient of every step"
+                   : kind->sees & AB_SEES_COUNTS ? "a histogram of the gradients"
+                                                 : "statistics of every layer",
+                   kind->name);
+}
+
+/* "torch", "deepspeed:init=65536"; "window=500" after the latter's comma belongs to it. */
 static ab_status take_scale(ab_run_config *config, const char *item) {
-    if (config->scales == AB_MAX_LIST) return list_full("--scales");
-    ab_scale_choice *choice = &config->scale[config->scales++];
-    choice->preset = strcmp(item, "default") == 0;
-    return choice->preset ? AB_OK : ab_loss_scale_parse("--scales", item, &choice->scale);
+    bool more = strchr(item, '=') && !strchr(item, ':');
+    if (more && config->scales == 0)
+        return ab_fail(AB_USAGE, "--scales: expected a dialect before '%s', e.g. torch:%s", item, item);
+    if (!more && config->scales == AB_MAX_LIST) return list_full("--scales");
+    ab_scale_choice *choice = &config->scale[more ? config->scales - 1 : config->scales++];
+    size_t used = more ? strlen(choice->text) : 0;
+    char separator[2] = {more && strchr(choice->text, ':') ? ',' : ':', '\0'};
+    snprintf(choice->text + used, sizeof choice->text - used, "%s%s", more ? separator : "", item);
+    choice->preset = strcmp(choice->text, "default") == 0;
+    if (choice->preset) return AB_OK;
+    AB_TRY(ab_loss_scale_parse("--scales", choice->text, &choice->scale));
+    return check_usable(&choice->scale);
 }
 
 static ab_status take_half(ab_run_config *config, const char *item) {
@@ -364,6 +386,24 @@ void ab_run_config_clear(ab_run_config *config) {
 
 static bool same_cell(const ab_cell_spec *a, const ab_cell_spec *b) { return strcmp(a->id, b->id) == 0; }
 
+/* --min-loss-scale and its kin must mean something to every dynamic scaler. */
+static ab_status check_limits(const ab_run_config *config, const ab_loss_scale *scale) {
+    const struct {
+        const char *option, *key;
+        bool given;
+    } limits[] = {{"--min-loss-scale", "min", config->min_loss_scale != 0},
+                  {"--max-loss-scale", "max", config->max_loss_scale != 0},
+                  {"--scale-window", "window", config->scale_window != 0}};
+    for (size_t i = 0; i < AB_COUNT_OF(limits); i++) {
+        if (!scale->dynamic || !limits[i].given) continue;
+        if (ab_scaler_key_index(scale->scaler.kind, limits[i].key) >= 0) continue;
+        return ab_fail(AB_USAGE,
+                       "%s: loss scaler %s has no %s; set it where it exists, e.g. --scales dynamic:%s=...",
+                       limits[i].option, scale->scaler.kind->name, limits[i].key, limits[i].key);
+    }
+    return AB_OK;
+}
+
 static ab_status make_cell(const ab_run_config *config, const ab_level *level, const ab_format *half,
                            const ab_scale_choice *choice, bool twin, ab_cell_spec *cell) {
     *cell = (ab_cell_spec){.level = level, .half = half, .ulp_twin = twin};
@@ -372,9 +412,10 @@ static ab_status make_cell(const ab_run_config *config, const ab_level *level, c
     const ab_format *const state_formats[] = {NULL, &ab_format_fp32, half};
     cell->policy.keep = (ab_keep){.micro_batches = config->recipe.micro_batches > 1,
                                   .state_format = state_formats[config->state_format]};
-    char scale[32];
+    char scale[AB_SCALER_TEXT];
+    AB_TRY(check_limits(config, &cell->policy.loss_scale));
     snprintf(cell->id, sizeof cell->id, "%.64s/%s/%s/%s/%s/seed%llu%s", config->net->name, level->name,
-             ab_loss_scale_text(cell->policy.loss_scale, scale), half->name, config->device->name,
+             ab_loss_scale_text(&cell->policy.loss_scale, scale), half->name, config->device->name,
              (unsigned long long)config->seed, twin ? "/ulp" : "");
     return AB_OK;
 }

@@ -11,6 +11,7 @@ enum { AB_MAX_LIST = 32 };
 
 typedef struct ab_scale_choice {
     bool preset; /* the level's own */
+    char text[AB_SCALER_TEXT];
     ab_loss_scale scale;
 } ab_scale_choice;
 
@@ -54,7 +55,7 @@ void ab_run_config_clear(ab_run_config *config);
 
 /* One cell of the cross product. */
 typedef struct ab_cell_spec {
-    char id[160]; /* "lenet5/O2/dynamic/fp16/cpu/seed1", "lenet5/O0/1/fp16/cpu/seed1/ulp" */
+    char id[288]; /* "lenet5/O2/dynamic/fp16/cpu/seed1", "lenet5/O0/1/fp16/cpu/seed1/ulp" */
     const ab_level *level;
     ab_policy policy;
     const ab_format *half;

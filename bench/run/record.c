@@ -73,10 +73,11 @@ static void add_lists(cJSON *object, const ab_run_config *config) {
         cJSON_AddItemToArray(levels, cJSON_CreateString(config->level[i]->name));
     cJSON *scales = cJSON_AddArrayToObject(object, "scales");
     for (int i = 0; i < config->scales; i++) {
-        char text[32];
+        char text[AB_SCALER_TEXT];
         const ab_scale_choice *choice = &config->scale[i];
         cJSON_AddItemToArray(
-            scales, cJSON_CreateString(choice->preset ? "default" : ab_loss_scale_text(choice->scale, text)));
+            scales,
+            cJSON_CreateString(choice->preset ? "default" : ab_loss_scale_text(&choice->scale, text)));
     }
     cJSON *halves = cJSON_AddArrayToObject(object, "half");
     for (int i = 0; i < config->halves; i++)
@@ -144,6 +145,13 @@ static void add_probes(cJSON *object, const ab_run_config *config) {
     add_real(object, "probe_budget", config->probe_budget, config->probe_budget > 0);
 }
 
+/* What --scales dynamic takes where no option says otherwise. */
+static double apex_default(const char *key) {
+    const ab_scaler_kind *apex;
+    if (ab_scaler_find("apex", &apex) != AB_OK) return 0;
+    return ab_scaler_defaults(apex).value[ab_scaler_key_index(apex, key)];
+}
+
 cJSON *ab_record_config(const ab_run_config *config, const ab_options *options) {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "net", config->net->name);
@@ -166,19 +174,11 @@ cJSON *ab_record_config(const ab_run_config *config, const ab_options *options) 
     cJSON_AddStringToObject(object, "accumulate", options->text[AB_OPTION_accumulate]);
     cJSON_AddStringToObject(object, "cpu_path", options->text[AB_OPTION_cpu_path]);
     add_text(object, "init", config->init_file);
-    const ab_scaler_kind *apex = NULL;
-    bool known = ab_scaler_find("apex", &apex) == AB_OK;
     add_real(object, "min_loss_scale", config->min_loss_scale, config->min_loss_scale != 0);
     add_real(object, "max_loss_scale",
-             config->max_loss_scale != 0 ? config->max_loss_scale
-             : known                     ? apex->defaults.max_scale
-                                         : 0,
-             known);
+             config->max_loss_scale != 0 ? config->max_loss_scale : apex_default("max"), true);
     add_real(object, "scale_window",
-             (double)(config->scale_window != 0 ? config->scale_window
-                      : known                   ? apex->defaults.window
-                                                : 0),
-             known);
+             config->scale_window != 0 ? (double)config->scale_window : apex_default("window"), true);
     cJSON_AddNumberToObject(object, "eval_limit", (double)config->eval_limit);
     cJSON_AddBoolToObject(object, "noise_floor", config->floor);
     return object;
@@ -240,8 +240,9 @@ static cJSON *policy_part(const ab_policy *policy) {
     cJSON_AddBoolToObject(object, "patch_torch_functions", policy->patch_torch_functions);
     cJSON_AddItemToObject(object, "keep_batchnorm_fp32", tri(policy->keep_batchnorm_fp32));
     cJSON_AddItemToObject(object, "master_weights", tri(policy->master_weights));
+    char scale[AB_SCALER_TEXT];
     if (policy->loss_scale.dynamic)
-        cJSON_AddStringToObject(object, "loss_scale", "dynamic");
+        cJSON_AddStringToObject(object, "loss_scale", ab_loss_scale_text(&policy->loss_scale, scale));
     else
         cJSON_AddNumberToObject(object, "loss_scale", policy->loss_scale.value);
     return object;
@@ -250,13 +251,13 @@ static cJSON *policy_part(const ab_policy *policy) {
 static cJSON *new_cell(const ab_run_config *config, const ab_cell_spec *spec) {
     cJSON *cell = cJSON_CreateObject();
     const ab_policy *policy = &spec->policy;
-    char scale[32];
+    char scale[AB_SCALER_TEXT];
     bool half = policy->cast_model_type == AB_CAST_half || policy->patch_torch_functions;
     bool emulated = config->accumulate_half && half;
     cJSON_AddStringToObject(cell, "id", spec->id);
     cJSON_AddStringToObject(cell, "model", config->net->name);
     cJSON_AddStringToObject(cell, "level", spec->level->name);
-    cJSON_AddStringToObject(cell, "scale_policy", ab_loss_scale_text(policy->loss_scale, scale));
+    cJSON_AddStringToObject(cell, "scale_policy", ab_loss_scale_text(&policy->loss_scale, scale));
     cJSON_AddStringToObject(cell, "half_format", spec->half->name);
     cJSON_AddStringToObject(cell, "device", config->device->name);
     cJSON_AddNumberToObject(cell, "seed", (double)config->seed);

@@ -109,16 +109,19 @@ static ab_status prepare_ops(ab_cell *cell) {
 
 /* ---- life ------------------------------------------------------------------------------------------------ */
 
+/* Options of the run, where the dialect has such a key and its own text does not set it. */
+static void limit_scaler(ab_scaler_config *scaler, const char *key, double value) {
+    int i = ab_scaler_key_index(scaler->kind, key);
+    if (value != 0 && i >= 0 && !(scaler->given >> i & 1u)) scaler->value[i] = value;
+}
+
 static void start_scaler(ab_cell *cell) {
     const ab_cell_config *config = &cell->config;
-    const ab_loss_scale *scale = &config->policy.loss_scale;
-    const ab_scaler_kind *fixed = NULL, *dynamic = NULL;
-    if (ab_scaler_find("fixed", &fixed) != AB_OK || ab_scaler_find("apex", &dynamic) != AB_OK) return;
-    ab_scaler_config settings = {.init = scale->dynamic ? 0 : scale->value,
-                                 .min_scale = config->min_loss_scale,
-                                 .max_scale = config->max_loss_scale,
-                                 .window = config->scale_window};
-    ab_scaler_start(&cell->scaler, scale->dynamic ? dynamic : fixed, settings);
+    ab_scaler_config settings = config->policy.loss_scale.scaler;
+    limit_scaler(&settings, "min", config->min_loss_scale);
+    limit_scaler(&settings, "max", config->max_loss_scale);
+    limit_scaler(&settings, "window", (double)config->scale_window);
+    ab_scaler_start(&cell->scaler, &settings);
 }
 
 static ab_status build(ab_cell *cell) {

@@ -230,6 +230,16 @@ static ab_status run_batches(ab_cell *cell, float *loss) {
     return AB_OK;
 }
 
+/* Where the dialect raises, training ends. */
+static ab_status update_scale(ab_cell *cell, ab_step_result *result) {
+    ab_scaler_seen seen = {.overflow = result->overflow};
+    ab_scaler_outcome outcome = ab_scaler_update(&cell->scaler, &seen);
+    result->skipped = outcome.skip;
+    if (!outcome.fault || !outcome.fault->raises) return AB_OK;
+    return ab_fail(AB_CONFIG, "step %lld: loss scaler %s raises (%s): %s", (long long)cell->steps,
+                   cell->scaler.kind->name, outcome.fault->name, outcome.fault->text);
+}
+
 ab_status ab_cell_step(ab_cell *cell, ab_observer *observer, ab_step_result *result) {
     const ab_recipe *recipe = &cell->config.recipe;
     const bool early = recipe->faults & AB_FAULT_clip_before_unscale;
@@ -243,7 +253,7 @@ ab_status ab_cell_step(ab_cell *cell, ab_observer *observer, ab_step_result *res
     if (early) AB_TRY(ab_cell_clip(cell, true, &result->grad_norm));
     AB_TRY(ab_cell_unscale(cell, &result->overflow));
     if (!early) AB_TRY(ab_cell_clip(cell, false, &result->grad_norm));
-    result->skipped = cell->scaler.kind->update(&cell->scaler, result->overflow);
+    AB_TRY(update_scale(cell, result));
     if (!result->skipped) AB_TRY(ab_cell_update(cell));
     if (!result->skipped || recipe->schedule_on_skip) cell->advanced++;
     cell->exec.observer = NULL;

@@ -82,15 +82,16 @@ static void number_items(ab_cell *cell) {
 /* apex leaves the gradients alone when the scale is a fixed 1 and there are no masters to copy to. */
 ab_status ab_cell_unscale(ab_cell *cell, bool *overflow) {
     const ab_scaler *scaler = &cell->scaler;
-    bool found = false, alone = !scaler->kind->checks && scaler->scale == 1.0 && !has_masters(cell);
+    bool found = false,
+         alone = !ab_scaler_checks(scaler) && ab_scaler_divisor(scaler) == 1.0 && !has_masters(cell);
     number_items(cell);
     if (alone)
         for (int i = 0; i < cell->trained_count; i++)
             AB_TRY(ab_cell_observe(cell, cell->unscale[i].from, cell->unscale[i].id));
     else
         AB_TRY(cell->backend->unscale(&cell->exec, cell->unscale, cell->trained_count,
-                                      (float)(1.0 / scaler->scale), &found));
-    *overflow = found && scaler->kind->checks;
+                                      (float)(1.0 / ab_scaler_divisor(scaler)), &found));
+    *overflow = found && ab_scaler_checks(scaler);
     return AB_OK;
 }
 

@@ -497,7 +497,7 @@ static void limits_of_the_scale_reach_the_scaler(void **state) {
     config.scale_window = 1;
     ab_cell *cell = cell_of(&config);
     for (int i = 0; i < 4; i++) assert_true(step(cell, NULL).scale == 2048.0);
-    assert_true(ab_cell_scaler(cell)->config.min_scale == 16);
+    assert_true(ab_cell_scaler(cell)->config.value[2] == 16);
     ab_cell_destroy(cell);
     ab_net_free(net);
 }

@@ -265,9 +265,9 @@ static void loss_scales_are_read_and_written_back(void **state) {
                 {"16777216", "16777216"}};
     for (size_t i = 0; i < AB_COUNT_OF(rows); i++) {
         ab_loss_scale scale;
-        char text[32];
+        char text[AB_SCALER_TEXT];
         assert_int_equal(ab_loss_scale_parse("--scales", rows[i].text, &scale), AB_OK);
-        assert_string_equal(ab_loss_scale_text(scale, text), rows[i].back);
+        assert_string_equal(ab_loss_scale_text(&scale, text), rows[i].back);
     }
 }
 

@@ -1,5 +1,5 @@
 /* Patterns of steps as text. */
-#include "bench/amp/scaler_trace.h"
+#include "bench/amp/scale_trace.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -56,6 +56,13 @@ static ab_status parse_dialect(const char *what, const char *text, ab_loss_scale
     return ab_scaler_parse(full, &scale->scaler) == AB_OK ? AB_OK : ab_fail_prefix(AB_USAGE, "%s", what);
 }
 
+ab_loss_scale ab_loss_scale_fixed(double value) {
+    extern const ab_scaler_kind ab_scaler_fixed;
+    ab_loss_scale scale = {.value = value, .scaler = ab_scaler_defaults(&ab_scaler_fixed)};
+    scale.scaler.value[ab_scaler_key_index(&ab_scaler_fixed, "init")] = value;
+    return scale;
+}
+
 static ab_status parse_fixed(const char *what, const char *text, ab_loss_scale *scale) {
     char *end;
     double value = strtod(text, &end);
@@ -65,10 +72,7 @@ static ab_status parse_fixed(const char *what, const char *text, ab_loss_scale *
         return ab_fail(AB_USAGE,
                        "%s: expected a loss scale above 0 and at most %.8g (what fp32 holds), found '%s'",
                        what, (double)FLT_MAX, text);
-    const ab_scaler_kind *fixed;
-    AB_TRY(ab_scaler_find("fixed", &fixed));
-    *scale = (ab_loss_scale){.value = value, .scaler = ab_scaler_defaults(fixed)};
-    scale->scaler.value[0] = value;
+    *scale = ab_loss_scale_fixed(value);
     return AB_OK;
 }
 

@@ -54,6 +54,8 @@ AB_MUST_CHECK ab_status ab_level_find(const char *name, const ab_level **level);
 /* "dynamic", a positive finite number that fp32 holds, or a dialect ("torch", "deepspeed:init=65536"). `what` names the option
  * in messages. */
 AB_MUST_CHECK ab_status ab_loss_scale_parse(const char *what, const char *text, ab_loss_scale *scale);
+/* A number: greater than 0, and what fp32 holds. */
+ab_loss_scale ab_loss_scale_fixed(double value);
 /* "dynamic", "1", "128", "torch", "apex:window=100"; text[AB_SCALER_TEXT]. */
 const char *ab_loss_scale_text(const ab_loss_scale *scale, char *text);
 

@@ -1,5 +1,5 @@
 /* `ampbench scaler`: loss scalers run over a pattern of overflows, without training. */
-#include "bench/amp/scaler_trace.h"
+#include "bench/amp/scale_trace.h"
 #include "bench/cmd/cmd.h"
 #include "kernels/core/nearest.h"
 
@@ -438,10 +438,14 @@ static ab_status find_layer(const request *r, layer_row *rows, int *count, const
     return AB_OK;
 }
 
-static void print_layer(FILE *out, bool json, int64_t step, const char *name, double scale, double chain,
+/* Where layers go: nowhere (while a file is checked), to a table, or to JSON. */
+typedef enum sink { TO_NOWHERE, TO_TABLE, TO_JSON } sink;
+
+static void print_layer(FILE *out, sink to, int64_t step, const char *name, double scale, double chain,
                         const ab_scaler_fault *fault, bool *first) {
     char a[40], b[40];
-    if (!json) {
+    if (to == TO_NOWHERE) return;
+    if (to == TO_TABLE) {
         printf("%6" PRId64 "  %-24s %10s %12s  %s\n", step, name, scale_text(scale, a), scale_text(chain, b),
                fault ? fault->name : "");
         return;
@@ -454,13 +458,15 @@ static void print_layer(FILE *out, bool json, int64_t step, const char *name, do
     *first = false;
 }
 
-static ab_status walk_layers(const request *r, FILE *file, FILE *out, layer_row *rows,
+static ab_status walk_layers(const request *r, FILE *file, FILE *out, sink to, layer_row *rows,
                              const ab_scaler_fault **fault, int64_t *step) {
     char text[512], name[NAME];
-    bool json = out != NULL, first = true, blank, open = false;
+    bool first = true, blank, open = false;
     double chain = 1;
     int count = 0;
     *step = 0;
+    *fault = NULL;
+    rewind(file);
     for (int line = 1; !*fault && fgets(text, sizeof text, file); line++) {
         ab_scaler_layer layer;
         bool comment = text[0] == '#';
@@ -478,7 +484,7 @@ static ab_status walk_layers(const request *r, FILE *file, FILE *out, layer_row 
         ab_scaler_seen seen = {.layer = &layer};
         *fault = ab_scaler_update(&row->machine, &seen).fault;
         chain *= row->machine.scale;
-        print_layer(out, json, *step, name, row->machine.scale, chain, *fault, &first);
+        print_layer(out, to, *step, name, row->machine.scale, chain, *fault, &first);
     }
     return count ? AB_OK : ab_fail(AB_INPUT, "%s: no layers", r->layers);
 }
@@ -493,6 +499,7 @@ static ab_status run_layers(const request *r) {
     if (!rows) AB_TRY_GOTO(ab_fail(AB_NO_MEMORY, "scaler: out of memory"));
     file = fopen(r->layers, "r");
     if (!file) AB_TRY_GOTO(ab_fail(AB_INPUT, "--layers: cannot open '%s'", r->layers));
+    AB_TRY_GOTO(walk_layers(r, file, NULL, TO_NOWHERE, rows, &fault, &step));
     if (r->json) AB_TRY_GOTO(json_open(r->json, &out));
     if (out) {
         fputs("{", out);
@@ -501,7 +508,7 @@ static ab_status run_layers(const request *r) {
     } else {
         printf("%6s  %-24s %10s %12s\n", "step", "layer", "scale", "together");
     }
-    AB_TRY_GOTO(walk_layers(r, file, out, rows, &fault, &step));
+    AB_TRY_GOTO(walk_layers(r, file, out, out ? TO_JSON : TO_TABLE, rows, &fault, &step));
     if (out) {
         fputs("],\n ", out);
         json_error(out, fault, step);

@@ -112,7 +112,7 @@ static void configure(const choice *c, const ab_net *net, const ab_device *devic
     *config = (ab_cell_config){.net = net, .batch = BATCH, .seed = 3, .device = device};
     assert_int_equal(ab_level_find(c->level, &level), AB_OK);
     assert_int_equal(ab_policy_resolve(level, &ab_format_fp16, NULL, 0, &config->policy), AB_OK);
-    if (c->scale != 0) config->policy.loss_scale = (ab_loss_scale){.value = c->scale};
+    if (c->scale != 0) config->policy.loss_scale = ab_loss_scale_fixed(c->scale);
     assert_int_equal(ab_optimizer_find(c->optimizer, &config->optimizer), AB_OK);
     config->optim = config->optimizer->defaults;
 }

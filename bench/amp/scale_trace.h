@@ -1,8 +1,8 @@
 /* A loss scaler run over a pattern of steps without training: what was the scale in each step, which were skipped, where did
  * the original misbehave. Runs of equal steps cost as much as their changes of scale, so that 1e9 steps are a matter of
  * milliseconds; memory grows with the changes recorded, of which there is a most. */
-#ifndef AB_BENCH_AMP_SCALER_TRACE_H
-#define AB_BENCH_AMP_SCALER_TRACE_H
+#ifndef AB_BENCH_AMP_SCALE_TRACE_H
+#define AB_BENCH_AMP_SCALE_TRACE_H
 
 #include "bench/amp/scaler.h"
 #include "kernels/format.h"

@@ -50,8 +50,8 @@ static ab_status parse_dialect(const char *what, const char *text, ab_loss_scale
     bool alias = strcmp(name, "dynamic") == 0;
     snprintf(full, sizeof full, "%s%.200s", alias ? "apex" : name, text + length);
     if (!alias && ab_scaler_find(name, &kind) != AB_OK)
-        return ab_fail_prefix(
-            AB_USAGE, "%s: expected default, dynamic or a number, or a dialect, found '%.80s'", what, text);
+        return ab_fail_prefix(AB_USAGE, "%s: expected default, dynamic or a number, found '%.80s'", what,
+                              text);
     *scale = (ab_loss_scale){.dynamic = true};
     return ab_scaler_parse(full, &scale->scaler) == AB_OK ? AB_OK : ab_fail_prefix(AB_USAGE, "%s", what);
 }

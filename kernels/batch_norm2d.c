@@ -392,6 +392,7 @@ static double flops(const void *attrs, const ab_shape *in, const ab_shape *out) 
 }
 
 const ab_op ab_op_batch_norm2d = {.name = "batch_norm2d",
+                                  .norm = true,
                                   .inputs = 1,
                                   .batch_norm = true,
                                   .attrs_bytes = sizeof(bn_attrs),

@@ -77,6 +77,7 @@ static double flops(const void *attrs, const ab_shape *in, const ab_shape *out) 
 }
 
 const ab_op ab_op_layer_norm = {.name = "layer_norm",
+                                .norm = true,
                                 .inputs = 1,
                                 .attrs_bytes = sizeof(ln_attrs),
                                 .attrs = attrs_table,

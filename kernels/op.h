@@ -121,6 +121,7 @@ typedef struct ab_op {
     int inputs;          /* fixed number of inputs, or -1: 2 or more */
     int optional_inputs; /* how many more there may be behind them */
     bool batch_norm;     /* parameters stay fp32 under keep_batchnorm_fp32 */
+    bool norm;           /* weight and bias are a scale and a shift: rules for weights do not mean them */
     bool is_loss;        /* output: one fp32 number; "targets" may be left out as its last required input */
     unsigned integer_inputs; /* bit i: in[i] is int32 (class or token ids) and has no gradient */
     unsigned maybe_integer;  /* bit i: in[i] may be int32 or floating */

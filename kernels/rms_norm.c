@@ -70,6 +70,7 @@ static double flops(const void *attrs, const ab_shape *in, const ab_shape *out) 
 }
 
 const ab_op ab_op_rms_norm = {.name = "rms_norm",
+                              .norm = true,
                               .inputs = 1,
                               .attrs_bytes = sizeof(rms_attrs),
                               .attrs = attrs_table,

@@ -161,9 +161,10 @@ static ab_status add_cast(compiler *c, int net_op, int from, const ab_format *fo
         c, (ab_plan_node){.kind = AB_NODE_CAST, .net_op = net_op, .inputs = 1, .in = {from}, .out = *to});
 }
 
-/* torch promotes mixed inputs to the widest format. */
+/* torch promotes mixed inputs to the widest format; the weights of an op that promotes are among them. */
 static bool formats_differ(const compiler *c, const ab_net_op *op, const int *in) {
-    const ab_format *first = NULL;
+    bool weights = op->params > 0 && ab_op_class_at(op->op_row) == AB_CLASS_promote;
+    const ab_format *first = weights ? stored_format(&c->plan->policy, op) : NULL;
     for (int i = 0; i < op->inputs; i++) {
         const ab_format *format = c->plan->tensor[in[i]].format;
         if (first && format && format != first) return true;
@@ -212,14 +213,14 @@ static int tensor_of(const compiler *c, int net_value) {
     return net_value == AB_NET_TARGETS ? c->plan->targets : c->value[net_value];
 }
 
-/* torch refuses a half input with fp32 weights; batch norm takes both. */
+/* torch refuses a half input with fp32 weights; normalisations take both. */
 static ab_status check_formats(const compiler *c, const ab_net_op *op, const ab_plan_node *node) {
     const ab_plan *plan = c->plan;
     const ab_format *input = plan->tensor[node->in[0]].format;
     if (!input) return AB_OK; /* ids go with any table */
     for (int i = 0; i < node->params; i++) {
         const ab_format *used = plan->tensor[plan->param[node->first_param + i].used].format;
-        if (used != input && !op->op->batch_norm)
+        if (used != input && !op->op->norm)
             return ab_fail(AB_CONFIG,
                            "%s:%d: op '%s' (%s): its input is %s and its %s is %s; they must agree",
                            plan->net->path, op->line, op->name, op->op->name, input->name, op->param[i].name,

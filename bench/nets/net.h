@@ -19,7 +19,7 @@
  * - "defaults": {"optimizer", "lr", "batch", "epochs"}, each optional: momentum, 0.01, 64, 1.
  * - "init": {"weight": {"kind": "normal", "std": 0.02}, "bias": {"kind": "zeros"}} by parameter name; kinds zeros, ones,
  *   uniform (with "bound") and normal (with "std"). An op's own "init" comes first, then the file's, then torch's default.
- *   The file's does not reach batch norms: a rule for weights is not meant for their scale.
+ *   The file's does not reach normalisations: a rule for weights is not meant for their scale.
  *
  * Files are strict JSON in UTF-8, at most 1 MiB, 32 levels deep, 4,096 ops; no value has more than 2^40 elements. */
 #ifndef AB_BENCH_NETS_NET_H

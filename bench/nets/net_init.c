@@ -75,10 +75,10 @@ static ab_status read_document_init(const cJSON *init, ab_net *net) {
     const char *names[MAX_NAMES];
     int count = 0;
     for (int i = 0; i < net->ops; i++)
-        if (!net->op[i].op->batch_norm) count = add_names(&net->op[i], names, count);
+        if (!net->op[i].op->norm) count = add_names(&net->op[i], names, count);
     AB_TRY(ab_net_json_check_keys(&place, init, "'init'", names, count));
     for (int i = 0; i < net->ops; i++)
-        if (!net->op[i].op->batch_norm) AB_TRY(apply(&place, init, &net->op[i]));
+        if (!net->op[i].op->norm) AB_TRY(apply(&place, init, &net->op[i]));
     return AB_OK;
 }
 

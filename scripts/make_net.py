@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""Writes network files of any size: what bench/nets holds of transformers, and yours.
+
+    make_net.py gpt --layers 12 --heads 12 --width 768 --tokens 1024 --vocabulary 50257 > my_gpt.json
+    make_net.py vit --image 224 --channels 3 --patch 16 --classes 1000 > vit.json
+    make_net.py --all          writes the ones that are built in again (bench/nets/*.json)
+
+Needs Python 3 and nothing else. Trains nothing: ampbench --net my_gpt.json does.
+"""
+import argparse
+import json
+import os
+import sys
+
+NETS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "bench", "nets")
+
+
+def op(name, kind, **keys):
+    return {"name": name, "op": kind, **{k: v for k, v in keys.items() if v is not None}}
+
+
+def document(name, text, given, defaults, init, ops, targets=None):
+    head = {"format": "ampbench-net-1", "name": name, "text": text, "input": given}
+    if targets:
+        head["targets"] = targets
+    return {**head, "defaults": defaults, "init": init, "ops": ops}
+
+
+def dump(net):
+    """One key or op a line, as people write it."""
+    lines = [f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in net.items() if k not in ("ops", "losses")]
+    ops = ",\n".join("    " + json.dumps(o) for o in net["ops"])
+    lines.append(f'  "ops": [\n{ops}\n  ]')
+    if "losses" in net:
+        lines.append(f'  "losses": {json.dumps(net["losses"])}')
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+# ---- transformers -------------------------------------------------------------------------------------------------
+
+NORMAL = {"weight": {"kind": "normal", "std": 0.02}, "bias": {"kind": "zeros"}}
+
+
+def drop(name, p):
+    return [op(name, "dropout", p=p)] if p else []
+
+
+def attention(name, width, heads, causal, p, source, init=None):
+    """From `source` to name.proj (and a dropout)."""
+    return [op(f"{name}.qkv", "linear", **{"in": source}, out_features=3 * width),
+            op(f"{name}.sdpa", "scaled_dot_product_attention", num_heads=heads, is_causal=causal or None,
+               dropout_p=p or None),
+            op(f"{name}.proj", "linear", out_features=width, init=init), *drop(f"{name}.drop", p)]
+
+
+def mlp(name, width, hidden, p, source, approximate=None, init=None):
+    return [op(f"{name}.fc1", "linear", **{"in": source}, out_features=hidden),
+            op(f"{name}.gelu", "gelu", approximate=approximate), op(f"{name}.fc2", "linear", out_features=width, init=init),
+            *drop(f"{name}.drop", p)]
+
+
+def pre_norm_block(name, before, o, causal, eps, approximate=None, residual_init=None):
+    ops = [op(f"{name}.norm1", "layer_norm", **{"in": before}, eps=eps)]
+    ops += attention(f"{name}.attn", o.width, o.heads, causal, o.dropout, f"{name}.norm1", residual_init)
+    ops += [op(f"{name}.add1", "add", **{"in": [before, ops[-1]["name"]]}), op(f"{name}.norm2", "layer_norm", eps=eps)]
+    ops += mlp(f"{name}.mlp", o.width, 4 * o.width, o.dropout, f"{name}.norm2", approximate, residual_init)
+    return ops + [op(f"{name}.add2", "add", **{"in": [f"{name}.add1", ops[-1]["name"]]})]
+
+
+def post_norm_block(name, before, o, eps):
+    ops = attention(f"{name}.attn", o.width, o.heads, False, o.dropout, before)
+    ops += [op(f"{name}.add1", "add", **{"in": [before, ops[-1]["name"]]}), op(f"{name}.norm1", "layer_norm", eps=eps)]
+    ops += mlp(f"{name}.mlp", o.width, 4 * o.width, o.dropout, f"{name}.norm1")
+    return ops + [op(f"{name}.add2", "add", **{"in": [f"{name}.norm1", ops[-1]["name"]]}),
+                  op(f"{name}.norm2", "layer_norm", eps=eps)]
+
+
+def gpt(o):
+    """GPT-2 (Radford et al. 2019): pre-norm, tanh-gelu; residual projections start smaller by sqrt(2 layers)."""
+    small = {"weight": {"kind": "normal", "std": round(0.02 / (2 * o.layers)**0.5, 8)}}
+    ops = [op("wte", "embedding", num_embeddings=o.vocabulary, embedding_dim=o.width),
+           op("wpe", "positional_embedding", num_embeddings=o.tokens), *drop("drop", o.dropout)]
+    for i in range(o.layers):
+        ops += pre_norm_block(f"h{i}", ops[-1]["name"], o, True, None, "tanh", small)
+    ops += [op("ln_f", "layer_norm"), op("lm_head", "linear", out_features=o.vocabulary, bias=False),
+            op("loss", "cross_entropy")]
+    return document(o.name or "gpt", o.text or f"GPT-2 of {o.layers} layers, {o.width} wide, {o.tokens} tokens",
+                    {"tokens": o.tokens, "vocabulary": o.vocabulary},
+                    {"optimizer": "adamw", "lr": o.lr, "batch": o.batch}, NORMAL, ops, {"kind": "tokens"})
+
+
+def vit(o):
+    """A vision transformer (Dosovitskiy et al. 2021) with a class token, as timm's vit_*: pre-norm, gelu."""
+    ops = [op("patch", "conv2d", out_channels=o.width, kernel_size=o.patch, stride=o.patch),
+           op("tokens", "reshape", shape=[0, -1, o.width]), op("pos", "positional_embedding", class_token=True),
+           *drop("drop", o.dropout)]
+    for i in range(o.layers):
+        ops += pre_norm_block(f"block{i}", ops[-1]["name"], o, False, 1e-6)
+    ops += [op("norm", "layer_norm", eps=1e-6), op("class", "select", dim=1, index=0),
+            op("head", "linear", out_features=o.classes), op("loss", "cross_entropy")]
+    return document(o.name or "vit", o.text or f"vision transformer of {o.layers} layers, {o.width} wide, patch {o.patch}",
+                    {"height": o.image, "width": o.image, "channels": o.channels},
+                    {"optimizer": "adamw", "lr": o.lr, "batch": o.batch}, NORMAL, ops)
+
+
+def classifier(o):
+    """BERT (Devlin et al. 2019) with its pooler and a head; weighted cross entropy."""
+    ops = [op("word", "embedding", num_embeddings=o.vocabulary, embedding_dim=o.width),
+           op("position", "positional_embedding", num_embeddings=o.tokens), op("norm", "layer_norm", eps=1e-12),
+           *drop("drop", o.dropout)]
+    for i in range(o.layers):
+        ops += post_norm_block(f"layer{i}", ops[-1]["name"], o, 1e-12)
+    ops += [op("first", "select", dim=1, index=0), op("pooler", "linear", out_features=o.width), op("pooled", "tanh"),
+            *drop("pooler.drop", o.dropout), op("classifier", "linear", out_features=o.classes),
+            op("loss", "cross_entropy", weight=[round(1 + 0.25 * (i % 4), 2) for i in range(o.classes)])]
+    return document(o.name or "transformer_classifier",
+                    o.text or f"BERT of {o.layers} layers, {o.width} wide, with a classifier and weighted cross entropy",
+                    {"tokens": o.tokens, "vocabulary": o.vocabulary},
+                    {"optimizer": "adamw", "lr": o.lr, "batch": o.batch}, NORMAL, ops)
+
+
+# ---- command line -------------------------------------------------------------------------------------------------
+
+KINDS = {"gpt": gpt, "vit": vit, "transformer_classifier": classifier}
+BASE = {"name": None, "text": None, "layers": 4, "heads": 4, "width": 128, "tokens": 64, "vocabulary": 256, "dropout": 0.0,
+        "image": 32, "channels": 1, "patch": 4, "classes": 10, "lr": 1e-3, "batch": 12}
+BUILT_IN = [
+    ("gpt", {"text": "GPT-2 small enough for a CPU: 4 layers, 128 wide, 64 tokens of 256"}),
+    ("gpt", {"name": "gpt2_124m", "text": "GPT-2 small: 12 layers, 768 wide, 1024 tokens of 50257", "layers": 12,
+             "heads": 12, "width": 768, "tokens": 1024, "vocabulary": 50257, "batch": 1, "lr": 6e-4, "dropout": 0.1}),
+    ("vit", {"name": "vit_tiny", "text": "ViT-Ti with patches of 4 x 4: 12 layers, 192 wide, 3 heads", "layers": 12,
+             "heads": 3, "width": 192, "batch": 32}),
+    ("transformer_classifier", {"dropout": 0.1, "tokens": 64, "vocabulary": 1024, "layers": 2, "classes": 8, "batch": 32,
+                                "lr": 5e-4, "text": "BERT of 2 layers, 128 wide, classifying texts; weighted cross entropy"}),
+]
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kind", nargs="?", choices=KINDS, help="which network")
+    parser.add_argument("--all", action="store_true", help="write the built-in ones again")
+    for key, value in BASE.items():
+        parser.add_argument("--" + key, type=type(value) if value is not None else str, default=value,
+                            help="" if value is None else f"default {value}")
+    return parser.parse_args(arguments)
+
+
+def main(arguments):
+    options = parse(arguments)
+    if options.all:
+        for kind, keys in BUILT_IN:
+            net = KINDS[kind](argparse.Namespace(**{**BASE, **keys}))
+            with open(os.path.join(NETS, net["name"] + ".json"), "w") as file:
+                file.write(dump(net))
+    elif options.kind:
+        sys.stdout.write(dump(KINDS[options.kind](options)))
+    else:
+        sys.exit("expected a network (" + ", ".join(KINDS) + ") or --all; see --help")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

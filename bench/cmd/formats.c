@@ -95,13 +95,24 @@ static ab_status unknown_option(const char *word) {
                    near != NULL ? "nearest: " : "see --help", near != NULL ? near : "");
 }
 
+/* The error of a name that is no format: a block format may be what was meant. */
+static ab_status nearest_block(const char *name, ab_status otherwise) {
+    enum { MOST = 16 };
+    const char *names[MOST];
+    int count = ab_block_format_count();
+    for (int i = 0; i < count && i < MOST; i++) names[i] = ab_block_format_at(i)->name;
+    const char *near = ab_nearest(name, names, count < MOST ? count : MOST);
+    return near ? ab_fail(AB_CONFIG, "unknown format \"%.60s\"; nearest: %s", name, near) : otherwise;
+}
+
 static ab_status add_format(request *r, const char *name) {
     if (r->formats + r->blocks == MAX_NAMES) return ab_fail(AB_USAGE, "formats: at most %d names", MAX_NAMES);
     if (ab_block_format_find(name, &r->block[r->blocks]) == AB_OK) {
         r->blocks++;
         return AB_OK;
     }
-    return ab_format_find(name, &r->format[r->formats++]);
+    ab_status status = ab_format_find(name, &r->format[r->formats++]);
+    return status == AB_OK ? AB_OK : nearest_block(name, status);
 }
 
 static ab_status add_proof(request *r, const char *text) {

@@ -30,6 +30,7 @@ done
 "$AMPBENCH" formats --help | grep -q -- --prove || fail "help"
 
 rejects 'nearest: fp16' fp17
+rejects 'nearest: nvfp4' nvfp5
 rejects '2..11' e12m3
 rejects 'nearest: --prove' --prov fp16,rne
 rejects 'FORMAT,MODE' --prove fp16

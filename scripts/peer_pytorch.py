@@ -29,6 +29,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+import peer_ops
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 GOLDEN = os.path.join(ROOT, "tests", "golden")
 FASHION_MNIST = "/usr/share/datasets/fashion-mnist"  # Debian's and Ubuntu's dataset-fashion-mnist
@@ -157,8 +159,8 @@ def conv2d_params(a, shape):
 
 
 def linear_params(a, shape):
-    bound = torch_bound(shape[1])
-    params = {"weight": ((a["out_features"], shape[1]), bound)}
+    bound = torch_bound(shape[-1])
+    params = {"weight": ((a["out_features"], shape[-1]), bound)}
     return params | ({"bias": ((a["out_features"],), bound)} if a.get("bias", True) else {})
 
 
@@ -225,7 +227,10 @@ OPS = {
     "flatten": ("follow", lambda run, a, x, p: x.flatten(1), None),
     "add": ("promote", lambda run, a, xs, p: functools.reduce(torch.add, xs), None),
     "cross_entropy": ("fp32", cross_entropy, None),
+    **peer_ops.OPS,
 }
+SEVERAL_INPUTS = {"add"} | peer_ops.SEVERAL_INPUTS
+LOSSES = {"cross_entropy"}
 BUFFERS = ("running_mean", "running_var")
 
 
@@ -252,7 +257,7 @@ class Net:
 
     def add_specs(self, op, shape):
         make = OPS[op["op"]][2]
-        rules = {} if op["op"] == "batch_norm2d" else dict(self.document.get("init", {}))
+        rules = {} if op["op"] in peer_ops.NORMS else dict(self.document.get("init", {}))
         rules.update(op.get("init", {}))
         for key, (dims, init) in (make(op, shape) if make else {}).items():
             if key in rules:
@@ -265,7 +270,7 @@ class Net:
         params = {k.rsplit(".", 1)[1]: torch.zeros(d) for k, (d, _) in self.specs.items()
                   if k.rsplit(".", 1)[0] == op["name"]}
         xs = [torch.zeros(s) for s in shapes]
-        return tuple(OPS[op["op"]][1](run, op, xs if op["op"] == "add" else xs[0], params).shape)
+        return tuple(OPS[op["op"]][1](run, op, xs if op["op"] in SEVERAL_INPUTS else xs[0], params).shape)
 
     def initial(self, seed):
         """Every parameter and buffer, fp32, torch layouts, in file order."""
@@ -398,14 +403,22 @@ class Run:
             found[key] = self.widen(value)
         return found
 
+    def gives_half(self, kind, xs, stored):
+        """Whether all floating inputs are half; of ids alone, and where weights promote, the weights too. Never a loss."""
+        op_class = OPS[kind][0]
+        numbers = [x.dtype for x in xs if x.is_floating_point()]
+        read = numbers + (stored if op_class == "promote" or not numbers else [])
+        lists = op_class == "fp32" and (self.policy.casts or kind in LOSSES)
+        return all(dtype == self.policy.half for dtype in read) and not lists
+
     def step(self, name, kind, inputs, params):
         op_class, function, _ = OPS[kind]
         low = op_class == "low" and self.policy.casts
         xs = [self.narrow(x) if low else x for x in inputs]
-        self.out_half = all(x.dtype == self.policy.half for x in xs) and op_class != "fp32"
+        self.out_half = self.gives_half(kind, xs, [v.dtype for n, v in params.items() if n.rsplit(".", 1)[0] == name])
         p = self.read_params(params, name, low)
         wide = [self.widen(x) for x in xs]
-        y = function(self, self.net.attrs[name], wide if kind == "add" else wide[0], p)
+        y = function(self, self.net.attrs[name], wide if kind in SEVERAL_INPUTS else wide[0], p)
         for key in BUFFERS:  # running statistics kept in half: read, updated in fp32, stored with one rounding
             if key in p and params[f"{name}.{key}"].dtype == self.policy.half:
                 params[f"{name}.{key}"].copy_(round_half(p[key], self.policy.half, self.plant))
@@ -720,6 +733,7 @@ LENET5 = {"net": "lenet5", "lr": 0.01}
 MLP = {"net": "mlp", "lr": 0.005}
 RESNET8 = {"net": "resnet8", "lr": 0.01, "seed": 4}  # no relu of step 1 within rounding of 0: see the README
 RESNET8_HALF = {**RESNET8, "seed": 17, "steps": 3}
+TINY_TRANSFORMER = {**TINY, "net": "tests/golden/tiny_transformer.json", "optimizer": "momentum"}
 HALF_LEVELS = ({"level": "O1"}, {"level": "O2"}, {"level": "O3"})
 
 TRACES = [
@@ -737,6 +751,8 @@ TRACES = [
     {**MLP, "optimizer": "nesterov", "steps": 20},
     RESNET8,
     *({**RESNET8_HALF, **level} for level in HALF_LEVELS),
+    {**TINY_TRANSFORMER, "steps": 10},
+    *({**TINY_TRANSFORMER, **level, "half": half} for level in HALF_LEVELS for half in HALF),
 ]
 
 # Which honest configuration each mistake is planted in.

@@ -75,6 +75,8 @@ static const struct golden_limits {
 } golden_limits[] = {
     {"tests/golden/tiny.json", false, {0, 5e-6, 5e-6, 5e-6, 1e-7, 1e-4, 1e-4, 1e-3, 1e-5}},
     {"tests/golden/tiny.json", true, {0, 5e-6, 1e-4, 1e-4, 1e-7, 1e-2, 3e-3, 5e-3, 5e-4}},
+    {"tests/golden/tiny_transformer.json", false, {0, 5e-6, 5e-6, 5e-6, 1e-7, 1e-4, 1e-4, 1e-3, 0}},
+    {"tests/golden/tiny_transformer.json", true, {0, 5e-6, 1e-4, 1e-4, 1e-7, 1e-2, 3e-3, 5e-3, 0}},
     {"lenet5", false, {0, 5e-6, 5e-6, 5e-6, 1e-7, 1e-4, 1e-4, 1e-3, 0}},
     {"lenet5", true, {0, 5e-6, 1e-4, 1e-4, 1e-7, 1e-2, 5e-3, 1e-2, 0}},
     {"mlp", false, {0, 5e-6, 5e-6, 5e-6, 1e-7, 1e-4, 1e-4, 1e-3, 0}},

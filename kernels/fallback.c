@@ -83,7 +83,7 @@ static ab_status backward(const ab_exec *exec, ab_op_io *io) {
     fallback *f = io->state;
     ab_exec host = host_exec(exec, f);
     ab_op_io *copy = ab_shadow_io(f->shadow, io);
-    unsigned needs = f->op->backward_needs;
+    unsigned needs = ab_io_needs(f->op, io);
     unsigned read = AB_SHADOW_IN | AB_SHADOW_PARAM | AB_SHADOW_SAVED | AB_SHADOW_DOUT;
     if (needs & AB_NEEDS_OUT) read |= AB_SHADOW_OUT;
     AB_TRY(ab_shadow_pull(f->shadow, io, read, needs));

@@ -38,6 +38,18 @@ ab_status ab_op_find(const char *name, const ab_op **op, int *index) {
                    : ab_fail(AB_CONFIG, "unknown op \"%s\"; `ampbench list` shows the ops there are", name);
 }
 
+unsigned ab_op_needs(const ab_op *op, const void *attrs, int inputs, unsigned wanted) {
+    return op->needs ? op->needs(attrs, inputs, wanted) : op->backward_needs;
+}
+
+unsigned ab_io_needs(const ab_op *op, const ab_op_io *io) {
+    unsigned wanted = 0;
+    int inputs = 0;
+    for (int i = 0; i < AB_MAX_INPUTS && io->in[i]; i++, inputs++)
+        if (io->din[i]) wanted |= 1u << i;
+    return ab_op_needs(op, io->attrs, inputs, wanted);
+}
+
 /* ---- reading and storing ---------------------------------------------------------------------------------- */
 
 void ab_emit(const ab_exec *exec, ab_tensor *dst, int64_t offset, const float *values, int64_t n) {

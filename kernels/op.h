@@ -144,6 +144,10 @@ typedef struct ab_op {
     /* What backward reads: bit i = in[i], AB_NEEDS_OUT = out. The plan frees the rest after the forward pass. */
     unsigned backward_needs;
 
+    /* The same where it depends on how many inputs there are and which of them (bit i of `wanted`) get a gradient; NULL:
+     * backward_needs. Never more than that. */
+    unsigned (*needs)(const void *attrs, int inputs, unsigned wanted);
+
     /* Creates the per-instance state (library primitives, prepared weights) for the tensors' shapes and formats in `io`
      * (data pointers are not set yet) and says how many bytes of workspace fwd and bwd need at most, and how many
      * bytes the state keeps for itself between steps (allocated by the caller, handed over by bind). May be NULL. */
@@ -175,6 +179,10 @@ ab_op_class ab_op_class_at(int i); /* the i-th row's class */
 
 /* The op called `name`, or AB_CONFIG with the nearest names. `index` (may be NULL) receives the row's number. */
 AB_MUST_CHECK ab_status ab_op_find(const char *name, const ab_op **op, int *index);
+
+/* What the backward pass of an instance reads, as backward_needs. */
+unsigned ab_op_needs(const ab_op *op, const void *attrs, int inputs, unsigned wanted);
+unsigned ab_io_needs(const ab_op *op, const ab_op_io *io);
 
 /* ---- helpers shared by the kernels ----------------------------------------------------------------------- */
 

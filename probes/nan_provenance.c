@@ -221,7 +221,7 @@ static tensors parameters(const ab_op_run *run) {
 /* What else the op read. In the backward pass inputs that it does not need may be gone. */
 static tensors inputs(const ab_op_run *run) {
     tensors list = {.count = 0};
-    unsigned needs = run->backward ? run->op->backward_needs : (1u << AB_MAX_INPUTS) - 1;
+    unsigned needs = run->backward ? ab_io_needs(run->op, run->io) : (1u << AB_MAX_INPUTS) - 1;
     for (int i = 0; i < AB_MAX_INPUTS; i++)
         if (needs >> i & 1u) add(&list, run->io->in[i]);
     if (run->backward && needs & AB_NEEDS_OUT) add(&list, run->io->out);

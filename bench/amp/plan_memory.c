@@ -20,7 +20,10 @@ static void forward_lifetimes(ab_plan *plan, const ab_plan_node *node, int posit
 
 static void backward_lifetimes(ab_plan *plan, const ab_plan_node *node, int position) {
     const ab_net_op *op = ab_plan_node_op(plan, node);
-    unsigned needs = op ? op->op->backward_needs : 0;
+    unsigned wanted = 0, needs = 0;
+    if (node->out_grad == AB_NONE) return; /* nothing trained below */
+    for (int i = 0; i < node->inputs; i++) wanted |= node->in_grad[i] != AB_NONE ? 1u << i : 0;
+    if (op) needs = ab_op_needs(op->op, op->attrs, node->inputs, wanted);
     for (int i = 0; i < node->inputs; i++) {
         if (needs & (1u << i)) live_at(plan, node->in[i], position);
         live_at(plan, node->in_grad[i], position);

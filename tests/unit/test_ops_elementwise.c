@@ -21,7 +21,8 @@ static void run_shapes(const void *argument) {
         ab_shape in[] = {shapes[i], shapes[i]};
         ab_exec exec = {.training = true};
         op_run r;
-        op_run_open(&r, s->op, NULL, in, s->op->inputs, s->formats, &exec);
+        op_attrs attrs = op_attrs_default(s->op);
+        op_run_open(&r, s->op, &attrs, in, s->op->inputs + s->op->optional_inputs, s->formats, &exec);
         op_run_fill_all(&r, i + 1);
         assert_int_equal(op_run_prepare(&r), AB_OK);
         op_run_both(&r);
@@ -151,7 +152,8 @@ static void relu_on_stored_bits_equals_relu_in_fp32(void **state) {
 static void add_refuses_two_shapes_and_names_them(void **state) {
     (void)state;
     ab_shape in[] = {{.ndim = 2, .dim = {3, 4}}, {.ndim = 2, .dim = {3, 5}}}, out;
-    assert_int_equal(ab_op_add.infer(NULL, in, 2, &out), AB_CONFIG);
+    op_attrs attrs = op_attrs_default(&ab_op_add);
+    assert_int_equal(ab_op_add.infer(&attrs, in, 2, &out), AB_CONFIG);
     assert_non_null(strstr(ab_error_message(), "[3, 4]"));
     assert_non_null(strstr(ab_error_message(), "[3, 5]"));
     ab_shape odd = {.ndim = 3, .dim = {3, 4, 5}};

@@ -18,6 +18,12 @@ static const op_case cases[] = {
     {&ab_op_global_avg_pool, {{.ndim = 4, .dim = {3, 8, 8, 6}}}, 0, 0},
     {&ab_op_batch_norm2d, {{.ndim = 4, .dim = {5, 40, 40, 12}}}, 0, 0},
     {&ab_op_add, {{.ndim = 2, .dim = {70, 1000}}, {.ndim = 2, .dim = {70, 1000}}}, 0, 0},
+    {&ab_op_mul, {{.ndim = 2, .dim = {70, 1000}}, {.ndim = 1, .dim = {1000}}}, 0, 0},
+    {&ab_op_div, {{.ndim = 2, .dim = {7, 1000}}, {.ndim = 2, .dim = {7, 1}}}, 0, 0},
+    {&ab_op_square, {{.ndim = 2, .dim = {70, 1000}}}, 0, 0},
+    {&ab_op_sum, {{.ndim = 2, .dim = {70, 1000}}}, 0, 0},
+    {&ab_op_mean, {{.ndim = 2, .dim = {70, 1000}}}, 0, 0},
+    {&ab_op_concat, {{.ndim = 2, .dim = {70, 1000}}, {.ndim = 2, .dim = {7, 1000}}}, 0, 0},
     {&ab_op_flatten, {{.ndim = 4, .dim = {3, 8, 8, 6}}}, 0, 0},
     {&ab_op_cross_entropy, {{.ndim = 2, .dim = {50, 10}}, {.ndim = 1, .dim = {50}}}, 0, 0},
 };
@@ -40,7 +46,8 @@ typedef struct setting {
 static void run(op_run *r, const op_case *k, const op_attrs *attrs, const setting *s, ab_observer *observer) {
     ab_exec exec = {
         .training = true, .observer = observer, .path = s->path, .accumulate_half = s->accumulate_half};
-    op_run_open(r, k->op, attrs, k->in, k->op->inputs, (op_formats){s->format, s->format, s->result}, &exec);
+    op_run_open(r, k->op, attrs, k->in, k->in[1].ndim ? 2 : 1, (op_formats){s->format, s->format, s->result},
+                &exec);
     op_run_fill_all(r, 5);
     if (k->op->is_loss) memset(r->in[1].data, 0, (size_t)ab_tensor_count(&r->in[1]) * sizeof(int32_t));
     assert_int_equal(op_run_prepare(r), AB_OK);

@@ -359,11 +359,17 @@ static void simulate_forward(pools *p, int nodes) {
     }
 }
 
+static unsigned needs_of(const ab_net_op *op, const ab_plan_node *node) {
+    unsigned wanted = 0;
+    for (int i = 0; i < node->inputs; i++) wanted |= node->in_grad[i] != AB_NONE ? 1u << i : 0;
+    return ab_op_needs(op->op, op->attrs, node->inputs, wanted);
+}
+
 static void simulate_backward(pools *p) {
     for (int n = p->plan->nodes - 1; n >= 0; n--) {
         const ab_plan_node *node = &p->plan->node[n];
         const ab_net_op *op = ab_plan_node_op(p->plan, node);
-        unsigned needs = op ? op->op->backward_needs : 0;
+        unsigned needs = op ? needs_of(op, node) : 0;
         if (node->out_grad == AB_NONE) continue;
         for (int i = 0; i < node->inputs; i++) pool_write(p, node->in_grad[i]);
         for (int i = 0; i < node->params; i++) pool_write(p, p->plan->param[node->first_param + i].used_grad);

@@ -596,7 +596,7 @@ static void bad_references_are_refused(void **state) {
         {WITH("{\"name\": \"a\", \"op\": \"relu\", \"in\": [\"input\", \"input\"]}"),
          "t.json:3: op 'a': ", "expected 1 name for relu, found 2"},
         {WITH("{\"name\": \"a\", \"op\": \"add\"}"),
-         "t.json:3: op 'a': ", "expected 2 names for add, found 1"},
+         "t.json:3: op 'a': ", "add expects two inputs, or one and a number 'value'"},
         {WITH("{\"name\": \"a\", \"op\": \"relu\", \"in\": \"targets\"}"),
          "t.json:3: op 'a': ", "relu expects numbers, \"targets\" holds class or token ids"},
         {HEAD FLATTEN ",\n" LINEAR

@@ -72,18 +72,22 @@ static ab_status parse(const char *path, const bytes *text, cJSON **document) {
     return ab_fail(AB_INPUT, "%s: line %d: %s", path, line_of(text, end), what);
 }
 
-ab_status ab_result_load(const char *path, cJSON **document) {
+ab_status ab_json_load(const char *path, cJSON **document) {
     bytes text = {NULL, 0, 0};
-    cJSON *tree = NULL;
-    ab_status status;
-    AB_TRY_GOTO(read_all(path, &text));
-    AB_TRY_GOTO(parse(path, &text, &tree));
-    AB_TRY_GOTO(ab_result_check(tree, path));
-    *document = tree;
-    tree = NULL;
-out:
-    cJSON_Delete(tree);
+    ab_status status = read_all(path, &text);
+    if (status == AB_OK) status = parse(path, &text, document);
     free(text.data);
+    return status;
+}
+
+ab_status ab_result_load(const char *path, cJSON **document) {
+    cJSON *tree = NULL;
+    AB_TRY(ab_json_load(path, &tree));
+    ab_status status = ab_result_check(tree, path);
+    if (status == AB_OK)
+        *document = tree;
+    else
+        cJSON_Delete(tree);
     return status;
 }
 

@@ -16,6 +16,9 @@ AB_BEGIN_DECLS
  * (AB_INPUT; AB_NOT_COMPARABLE for another schema or major version) name file, JSON path, expected and found. */
 AB_MUST_CHECK ab_status ab_result_load(const char *path, cJSON **document);
 
+/* Only parses: any JSON document. AB_INPUT names file and line. */
+AB_MUST_CHECK ab_status ab_json_load(const char *path, cJSON **document);
+
 /* The same check on a tree in memory. `origin` is used in messages. */
 AB_MUST_CHECK ab_status ab_result_check(const cJSON *document, const char *origin);
 

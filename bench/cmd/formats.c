@@ -320,7 +320,7 @@ static ab_status prove_all(const request *r, cJSON *list) {
         fflush(stdout);
     }
     if (mismatches > 0)
-        return ab_fail(AB_INTERNAL, "%" PRIu64 " conversions differ from the definition", mismatches);
+        return ab_fail(AB_NUMERICS, "%" PRIu64 " conversions differ from the definition", mismatches);
     return AB_OK;
 }
 

@@ -95,9 +95,10 @@ static void add_flags(cJSON *machine) {
 }
 
 static void add_variables(cJSON *machine) {
-    static const char *const allowed[] = {"OMP_NUM_THREADS",  "OMP_WAIT_POLICY",  "OMP_PROC_BIND",
-                                          "OMP_PLACES",       "GOMP_SPINCOUNT",   "ONEDNN_MAX_CPU_ISA",
-                                          "DNNL_MAX_CPU_ISA", "AMPBENCH_CPU_ISA", "CUDA_VISIBLE_DEVICES"};
+    static const char *const allowed[] = {"OMP_NUM_THREADS",    "OMP_WAIT_POLICY",  "OMP_PROC_BIND",
+                                          "OMP_PLACES",         "GOMP_SPINCOUNT",   "ONEDNN_MAX_CPU_ISA",
+                                          "DNNL_MAX_CPU_ISA",   "AMPBENCH_CPU_ISA", "CUDA_VISIBLE_DEVICES",
+                                          "AMPBENCH_EXTRA_WORK"};
     cJSON *variables = cJSON_AddObjectToObject(machine, "variables");
     for (size_t i = 0; i < AB_COUNT_OF(allowed); i++) add_text(variables, allowed[i], getenv(allowed[i]));
     bool set = getenv("GOMP_SPINCOUNT") != NULL;

@@ -99,10 +99,16 @@ static void end_event(int64_t first_step_at, const ab_worker_task *task) {
 
 /* ---- running --------------------------------------------------------------------------------------------- */
 
+/* Loops that the gate's self-test adds to every step, to see whether it finds them. */
+static int64_t extra_work(void) {
+    const char *text = getenv("AMPBENCH_EXTRA_WORK");
+    return text ? atoll(text) : 0;
+}
+
 /* All steps. The times of probed ones are marked. */
 static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probing *probing,
                            int64_t *first_step_at) {
-    int64_t flushed_at = ab_monotonic_ns();
+    int64_t flushed_at = ab_monotonic_ns(), extra = extra_work();
     ab_lane_governor lanes;
     ab_lane_governor_start(&lanes, config->threads);
     for (int64_t step = 0; step < config->steps; step++) {
@@ -110,6 +116,7 @@ static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probin
         ab_step_result result;
         int64_t before = ab_monotonic_ns(), waited_before = ab_parallel_waited_ns();
         AB_TRY(ab_cell_step(cell, observer, &result));
+        if (extra > 0) ab_spin(extra);
         int64_t time = ab_probing_step_end(probing, step, observer, before), now = before + time;
         step_event(step, &result, observer != NULL, time);
         if (step == 0) *first_step_at = now;

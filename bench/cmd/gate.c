@@ -1,0 +1,349 @@
+/* `ampbench gate`: compares two results, or measures two builds in turns and compares those. The verdict is made by
+ * reports/gate.h; this file only parses, fetches and prints. */
+#define _GNU_SOURCE
+#include "bench/cmd/cmd.h"
+#include "bench/gate/measure.h"
+#include "bench/gate/selftest.h"
+#include "kernels/core/nearest.h"
+#include "reports/json.h"
+#include "reports/result.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const char usage[] =
+    "usage: ampbench gate BASE.json NEW.json [OPTION]...\n"
+    "       ampbench gate --base-exe PROGRAM | --base-ref COMMIT [OPTION]... [-- RUN OPTION...]\n"
+    "       ampbench gate --selftest [OPTION]... [-- RUN OPTION...]\n\n"
+    "Says whether NEW got slower, bigger or numerically different, by how much, and what to do about it.\n\n"
+    "With two results the deterministic part is binding (losses, skipped steps, loss scales, flushed and "
+    "non-finite\n"
+    "values, bytes, casts, FLOPs); times are judged only if both were measured in turns by this command, "
+    "otherwise they\n"
+    "are advisory. With --base-exe or --base-ref both builds are measured now, in turns, in 12, 20 or 30 "
+    "rounds.\n"
+    "Options after -- are those of `ampbench run`.\n\n"
+    "What to compare:\n"
+    "  --base-exe PROGRAM       the base is this ampbench program\n"
+    "  --base-ref COMMIT        the base is this commit of the repository here; it is built first\n"
+    "  --new-exe PROGRAM        the candidate is this program (default: the one that is running)\n"
+    "  --pinned FILE            fail on slow drift against this result too: small steps that add up\n"
+    "  --pinned-exe PROGRAM     the same against a program, measured in turns with the others\n"
+    "  --rounds N               measure N rounds and look once, at alpha 0.05 (default: look at 12, 20 and "
+    "30)\n"
+    "  --out DIR                where measured results go (default ampbench-gate)\n"
+    "  --seed N                 seed of the order of the rounds (default 1)\n\n"
+    "What to accept:\n"
+    "  --tolerance LIST         largest accepted growth, e.g. time=3%,memory=0% (the default)\n"
+    "  --guard SHARE            shift that noise alone can make (default 1%)\n"
+    "  --loss-bound X           losses may differ by this relative amount (default 0: no bit may)\n"
+    "  --drift-budget SHARE     growth against --pinned (default 5%)\n"
+    "  --ignore LIST            fields that may differ, e.g. environment.hostname_hash,environment.kernel\n"
+    "  --lenient                missing and new cells are named, but accepted\n"
+    "  --calibration FILE       what `gate --selftest --json FILE` measured; verdicts cite it\n\n"
+    "Outcome:\n"
+    "  --inconclusive pass|fail exit 0 or 3 in place of 5\n"
+    "  --exit-zero              exit 0 whatever the verdict is (not after an error)\n"
+    "  --save-baseline FILE     write NEW to FILE when nothing regressed\n"
+    "  --json FILE              the verdict as JSON to FILE; -: to stdout, and nothing else there\n"
+    "  --quiet                  no progress\n\n"
+    "Self-test (A/A and extra work of 1, 2, 3, 5 and 10 %; how often the gate fires):\n"
+    "  --selftest               uses --rounds N rounds (default 120), --out, --seed, --json\n\n"
+    "Exit status: 0 pass (gains included), 1 a program or cell failed, 2 usage or input, 3 slower or bigger, "
+    "4 numerics\n"
+    "differ or failed, 5 inconclusive, 6 not comparable; of several the first of 2, 1, 6, 4, 3, 5.\n";
+
+typedef struct request {
+    const char *base, *other, *base_exe, *base_ref, *new_exe, *pinned, *pinned_exe, *rounds, *out, *seed,
+        *tolerance, *guard, *loss_bound, *drift_budget, *ignore, *calibration, *inconclusive, *save, *json;
+    bool lenient, exit_zero, quiet, selftest, help;
+    char **run_options;
+    ab_gate_options options;
+    long long rounds_count, seed_number;
+} request;
+
+/* ---- options --------------------------------------------------------------------------------------------- */
+
+typedef struct option {
+    const char *name;
+    const char **value; /* NULL: a flag */
+    bool *flag;
+} option;
+
+static ab_status unknown_option(const char *word, const option *options, int count) {
+    const char *names[32];
+    char name[40];
+    for (int i = 0; i < count; i++) names[i] = options[i].name;
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
+    const char *near = ab_nearest(name, names, count);
+    return ab_fail(AB_USAGE, "gate: unknown option '%s'%s%s%s; options of a run go after --", name,
+                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+static ab_status take_option(int argc, char **argv, int *i, const option *options, int count) {
+    const char *word = argv[*i];
+    size_t length = strcspn(word, "=");
+    for (int k = 0; k < count; k++) {
+        if (strlen(options[k].name) != length || strncmp(options[k].name, word, length) != 0) continue;
+        if (options[k].flag && word[length] == '=')
+            return ab_fail(AB_USAGE, "gate: %s takes no value", options[k].name);
+        if (options[k].flag) {
+            *options[k].flag = true;
+        } else if (word[length] == '=') {
+            *options[k].value = word + length + 1;
+        } else {
+            if (*i + 1 >= argc) return ab_fail(AB_USAGE, "gate: %s expects a value", word);
+            *options[k].value = argv[++*i];
+        }
+        return AB_OK;
+    }
+    return unknown_option(word, options, count);
+}
+
+static ab_status take_document(request *r, const char *word) {
+    if (!r->base)
+        r->base = word;
+    else if (!r->other)
+        r->other = word;
+    else
+        return ab_fail(AB_USAGE, "gate: expected BASE.json and NEW.json, found a third: '%s'", word);
+    return AB_OK;
+}
+
+static ab_status parse(int argc, char **argv, request *r) {
+    const option options[] = {{"--base-exe", &r->base_exe, NULL},
+                              {"--base-ref", &r->base_ref, NULL},
+                              {"--new-exe", &r->new_exe, NULL},
+                              {"--pinned", &r->pinned, NULL},
+                              {"--pinned-exe", &r->pinned_exe, NULL},
+                              {"--rounds", &r->rounds, NULL},
+                              {"--out", &r->out, NULL},
+                              {"--seed", &r->seed, NULL},
+                              {"--tolerance", &r->tolerance, NULL},
+                              {"--guard", &r->guard, NULL},
+                              {"--loss-bound", &r->loss_bound, NULL},
+                              {"--drift-budget", &r->drift_budget, NULL},
+                              {"--ignore", &r->ignore, NULL},
+                              {"--calibration", &r->calibration, NULL},
+                              {"--inconclusive", &r->inconclusive, NULL},
+                              {"--save-baseline", &r->save, NULL},
+                              {"--json", &r->json, NULL},
+                              {"--lenient", NULL, &r->lenient},
+                              {"--exit-zero", NULL, &r->exit_zero},
+                              {"--quiet", NULL, &r->quiet},
+                              {"--selftest", NULL, &r->selftest},
+                              {"--help", NULL, &r->help},
+                              {"-h", NULL, &r->help}};
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--") == 0) {
+            r->run_options = argv + i + 1;
+            break;
+        }
+        if (argv[i][0] == '-' && argv[i][1])
+            AB_TRY(take_option(argc, argv, &i, options, (int)AB_COUNT_OF(options)));
+        else
+            AB_TRY(take_document(r, argv[i]));
+    }
+    return AB_OK;
+}
+
+/* ---- values ---------------------------------------------------------------------------------------------- */
+
+/* "3%" or "0.03", up to `most`. */
+static ab_status parse_share(const char *name, const char *text, size_t length, double most, double *share) {
+    char copy[32], *end;
+    snprintf(copy, sizeof copy, "%.*s", (int)(length < 31 ? length : 31), text);
+    double value = strtod(copy, &end);
+    bool percent = strcmp(end, "%") == 0;
+    if (percent) value /= 100;
+    if (end == copy || (*end && !percent) || !(value >= 0) || !(value <= most))
+        return ab_fail(AB_USAGE, "gate: %s: expected a share such as 3%% or 0.03, at most %.9g, found '%s'",
+                       name, most, copy);
+    *share = value;
+    return AB_OK;
+}
+
+static ab_status parse_optional_share(const char *name, const char *text, double most, double *share) {
+    return text ? parse_share(name, text, strlen(text), most, share) : AB_OK;
+}
+
+/* "time=3%,memory=0%" */
+static ab_status parse_tolerance(request *r) {
+    for (const char *item = r->tolerance; item && *item;) {
+        size_t length = strcspn(item, ","), name = strcspn(item, "=,");
+        double *target = strncmp(item, "time=", 5) == 0     ? &r->options.time_tolerance
+                         : strncmp(item, "memory=", 7) == 0 ? &r->options.memory_tolerance
+                                                            : NULL;
+        if (!target || item[name] != '=')
+            return ab_fail(AB_USAGE, "gate: --tolerance: expected time=SHARE or memory=SHARE, found '%.*s'",
+                           (int)length, item);
+        AB_TRY(parse_share("--tolerance", item + name + 1, length - name - 1, 10, target));
+        item += length + (item[length] == ',');
+    }
+    return AB_OK;
+}
+
+static ab_status parse_whole(const char *name, const char *text, long long low, long long high,
+                             long long *value) {
+    char *end;
+    if (!text) return AB_OK;
+    errno = 0;
+    long long parsed = strtoll(text, &end, 10);
+    if (end == text || *end || errno || parsed < low || parsed > high)
+        return ab_fail(AB_USAGE, "gate: %s: expected a whole number from %lld to %lld, found '%s'", name, low,
+                       high, text);
+    *value = parsed;
+    return AB_OK;
+}
+
+static ab_status check_sources(const request *r) {
+    bool measures = r->base_exe || r->base_ref || r->selftest;
+    if (r->selftest && (r->base || r->base_exe || r->base_ref || r->new_exe || r->pinned || r->pinned_exe))
+        return ab_fail(AB_USAGE,
+                       "gate: --selftest measures this program against itself: it takes no other side");
+    if (r->base_exe && r->base_ref)
+        return ab_fail(AB_USAGE, "gate: --base-exe and --base-ref: give one of them");
+    if (r->pinned && r->pinned_exe)
+        return ab_fail(AB_USAGE, "gate: --pinned and --pinned-exe: give one of them");
+    if (measures && r->base)
+        return ab_fail(AB_USAGE, "gate: expected two results, or --base-exe or --base-ref; found both");
+    if (!measures && (r->new_exe || r->pinned_exe || r->rounds || r->run_options))
+        return ab_fail(AB_USAGE,
+                       "gate: %s needs --base-exe or --base-ref: stored results are not measured again",
+                       r->new_exe      ? "--new-exe"
+                       : r->pinned_exe ? "--pinned-exe"
+                       : r->rounds     ? "--rounds"
+                                       : "--");
+    if (!measures && !r->other)
+        return ab_fail(AB_USAGE,
+                       "gate: expected BASE.json and NEW.json, or --base-exe, --base-ref or --selftest (see "
+                       "`ampbench gate --help`)");
+    return AB_OK;
+}
+
+static ab_status check(request *r) {
+    r->options = ab_gate_options_standard();
+    r->options.ignore = r->ignore;
+    r->options.lenient = r->lenient;
+    r->seed_number = 1;
+    AB_TRY(check_sources(r));
+    AB_TRY(parse_tolerance(r));
+    AB_TRY(parse_optional_share("--guard", r->guard, 1, &r->options.guard));
+    AB_TRY(parse_optional_share("--loss-bound", r->loss_bound, 1, &r->options.loss_bound));
+    AB_TRY(parse_optional_share("--drift-budget", r->drift_budget, 10, &r->options.drift_budget));
+    AB_TRY(parse_whole("--rounds", r->rounds, 1, AB_STATS_MAX_PAIRS, &r->rounds_count));
+    AB_TRY(parse_whole("--seed", r->seed, 0, (1LL << 53) - 1, &r->seed_number));
+    if (r->inconclusive && strcmp(r->inconclusive, "pass") != 0 && strcmp(r->inconclusive, "fail") != 0)
+        return ab_fail(AB_USAGE, "gate: --inconclusive: expected pass or fail, found '%s'", r->inconclusive);
+    return AB_OK;
+}
+
+/* ---- sides ----------------------------------------------------------------------------------------------- */
+
+static ab_status load(const char *path, cJSON **document) {
+    AB_TRY(ab_result_load(path, document));
+    return ab_result_summarise(*document);
+}
+
+static ab_status make_folder(const char *folder) {
+    if (mkdir(folder, 0777) == 0 || errno == EEXIST) return AB_OK;
+    return ab_fail(AB_OUTPUT, "gate: --out: cannot make the folder %s: %s", folder, strerror(errno));
+}
+
+static ab_status measure(const request *r, ab_gate_plan *plan, char *program, size_t size) {
+    static char *const nothing[] = {NULL};
+    const char *folder = r->out ? r->out : "ampbench-gate", *self = "/proc/self/exe";
+    plan->run_options = r->run_options ? r->run_options : nothing;
+    plan->fixed_rounds = (int)r->rounds_count;
+    plan->seed = (uint64_t)r->seed_number;
+    plan->folder = folder;
+    plan->quiet = r->quiet;
+    plan->options = &r->options;
+    AB_TRY(ab_gate_check_run_options(plan->run_options));
+    AB_TRY(make_folder(folder));
+    if (r->base_ref) AB_TRY(ab_gate_build_ref(r->base_ref, folder, program, size));
+    plan->arm[plan->arms++] = (ab_gate_arm){.name = "base", .program = r->base_ref ? program : r->base_exe};
+    plan->arm[plan->arms++] = (ab_gate_arm){.name = "new", .program = r->new_exe ? r->new_exe : self};
+    if (r->pinned_exe) plan->arm[plan->arms++] = (ab_gate_arm){.name = "pinned", .program = r->pinned_exe};
+    AB_TRY(ab_gate_run_arms(plan));
+    return ab_gate_measure(plan);
+}
+
+/* ---- outcome --------------------------------------------------------------------------------------------- */
+
+/* What the exit status is made of, after --inconclusive and --exit-zero. */
+static ab_status outcome(const request *r, const cJSON *gate) {
+    ab_status status = ab_gate_status(gate);
+    if (status == AB_INCONCLUSIVE && r->inconclusive)
+        status = strcmp(r->inconclusive, "fail") == 0 ? AB_REGRESSION : AB_OK;
+    return r->exit_zero && status != AB_INTERNAL ? AB_OK : status;
+}
+
+static ab_status report(const request *r, const cJSON *gate, const cJSON *other) {
+    bool only_json = r->json && strcmp(r->json, "-") == 0;
+    if (r->json) AB_TRY(ab_result_write(gate, r->json));
+    if (!only_json) ab_gate_print(gate, stdout);
+    if (r->save && strcmp(ab_json_text(gate, "gate.verdict", ""), "PASS") == 0)
+        AB_TRY(ab_result_write(other, r->save));
+    return outcome(r, gate);
+}
+
+static ab_status load_calibration(request *r, cJSON **calibration) {
+    if (!r->calibration) return AB_OK;
+    AB_TRY(ab_gate_load_calibration(r->calibration, calibration));
+    r->options.calibration = *calibration;
+    r->options.calibration_ref = r->calibration;
+    return AB_OK;
+}
+
+static ab_status compare(request *r) {
+    char program[4096];
+    ab_gate_plan plan = {.arms = 0};
+    cJSON *base = NULL, *other = NULL, *pinned = NULL, *calibration = NULL, *gate = NULL;
+    ab_status status;
+    AB_TRY_GOTO(load_calibration(r, &calibration));
+    if (r->pinned) AB_TRY_GOTO(load(r->pinned, &pinned));
+    if (r->base) {
+        AB_TRY_GOTO(load(r->base, &base));
+        AB_TRY_GOTO(load(r->other, &other));
+    } else {
+        AB_TRY_GOTO(measure(r, &plan, program, sizeof program));
+    }
+    ab_gate_side sides[3] = {{base ? base : plan.arm[0].document, r->base ? r->base : plan.arm[0].program},
+                             {other ? other : plan.arm[1].document, r->base ? r->other : "this build"},
+                             {pinned ? pinned : plan.arm[2].document, r->pinned ? r->pinned : r->pinned_exe}};
+    if (r->new_exe) sides[1].name = r->new_exe;
+    AB_TRY_GOTO(ab_gate_compare(sides[0], sides[1], sides[2], &r->options, &gate));
+    status = report(r, gate, sides[1].document);
+out:
+    ab_gate_plan_clear(&plan);
+    cJSON_Delete(base);
+    cJSON_Delete(other);
+    cJSON_Delete(pinned);
+    cJSON_Delete(calibration);
+    cJSON_Delete(gate);
+    return status;
+}
+
+ab_status ab_cmd_gate(int argc, char **argv) {
+    static char *const nothing[] = {NULL};
+    request r = {.base = NULL};
+    AB_TRY(parse(argc, argv, &r));
+    if (r.help) {
+        fputs(usage, stdout);
+        return AB_OK;
+    }
+    AB_TRY(check(&r));
+    if (!r.selftest) return compare(&r);
+    const char *folder = r.out ? r.out : "ampbench-gate";
+    AB_TRY(make_folder(folder));
+    ab_gate_plan plan = {.run_options = r.run_options ? r.run_options : nothing,
+                         .fixed_rounds = (int)r.rounds_count,
+                         .seed = (uint64_t)r.seed_number,
+                         .folder = folder,
+                         .quiet = r.quiet,
+                         .options = &r.options};
+    return ab_gate_selftest(&plan, r.json);
+}

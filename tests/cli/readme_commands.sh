@@ -22,7 +22,7 @@ understood() {
     split "$2"
     case "${arguments[*]:-help}" in
     run* | -*) options_known "$1" "$2" ;;
-    report* | inspect* | *--prove*) command_known "$1" "$2" "${arguments[0]}" ;; # needs files, or minutes
+    report* | inspect* | gate* | compare* | *--prove*) command_known "$1" "$2" "${arguments[0]}" ;; # needs files, or minutes
     *)
         run "${arguments[@]}"
         expect_rc 0 "$1: $2"
@@ -65,6 +65,7 @@ command_known() {
     expect_rc 0 "$1: $2"
     cp "$work/out" "$work/help"
     for word in "${arguments[@]:1}"; do
+        [ "$word" = -- ] && break # what follows is a run's
         case $word in --*) expect_text "$work/help" "${word%%=*}" "$1: $2" ;; esac
     done
 }

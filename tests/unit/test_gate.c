@@ -284,19 +284,14 @@ static void losses_that_are_not_finite_void_the_speed_up_and_exit_4_even_in_both
 
 static void other_conditions_are_not_comparable_and_named(void **state) {
     (void)state;
-    static const char *const changes[][2] = {{"schema_version", "\"1.7.0\""},
-                                             {"environment.cpu_model", "\"another\""},
-                                             {"environment.isa", "\"plain\""},
-                                             {"environment.hostname_hash", "\"00\""},
-                                             {"config.threads", "7"},
-                                             {"config.net", "\"other\""},
-                                             {"config.net_digest", "\"00\""},
-                                             {"config.batch", "3"},
-                                             {"config.optimizer", "\"lamb\""},
-                                             {"config.lr", "3"},
-                                             {"config.cpu_path", "\"native\""},
-                                             {"generator.compiler", "\"tcc\""},
-                                             {"comparability_key", "\"00\""}};
+    static const char *const changes[][2] = {
+        {"schema_version", "\"1.7.0\""},   {"environment.cpu_model", "\"another\""},
+        {"environment.isa", "\"plain\""},  {"environment.hostname_hash", "\"00\""},
+        {"config.threads", "7"},           {"config.net", "\"other\""},
+        {"config.net_digest", "\"00\""},   {"config.batch", "3"},
+        {"config.optimizer", "\"lamb\""},  {"config.lr", "3"},
+        {"config.cpu_path", "\"native\""}, {"generator.compiler", "\"tcc\""},
+        {"comparability_key", "\"00\""}};
     for (size_t i = 0; i < AB_COUNT_OF(changes); i++) {
         cJSON *other = tiny();
         set(other, changes[i][0], changes[i][1]);

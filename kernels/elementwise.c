@@ -86,7 +86,7 @@ static void run(unary_job *job, const ab_op_io *io) {
     }                                                                                                        \
     const ab_op ab_op_##id = {.name = #id,                                                                   \
                               .inputs = 1,                                                                   \
-                              .attrs_bytes = sizeof(scalar_attrs),                  \
+                              .attrs_bytes = sizeof(scalar_attrs),                                           \
                               .attrs = attrs_##attributes,                                                   \
                               .infer = ab_unary_infer,                                                       \
                               .backward_needs = NEEDS_##reads,                                               \

@@ -6,7 +6,9 @@
 #ifndef AB_KERNELS_BACKEND_H
 #define AB_KERNELS_BACKEND_H
 
+#include "kernels/formulas.h"
 #include "kernels/op.h"
+#include "kernels/step_state.h"
 
 AB_BEGIN_DECLS
 
@@ -28,20 +30,77 @@ typedef struct ab_update_item {
         model; /* the model's copy of a master, rounded from it after the update; NULL: weight is the model's */
 } ab_update_item;
 
+/* ---- steps that a device decides itself -------------------------------------------------------------------- */
+
+typedef struct ab_resident ab_resident; /* of one cell: state, lists, constants, records */
+typedef struct ab_graph ab_graph;       /* work that was recorded once and is launched again and again */
+typedef struct ab_stage ab_stage;       /* batches on their way to the device */
+
+typedef struct ab_resident_config {
+    const ab_tensor *loss;
+    ab_tensor *loss_grad;
+    const ab_unscale_item *unscale;
+    const ab_update_item *update;
+    int items;
+    bool leave_gradients; /* do not unscale: a fixed scale of 1 without masters */
+    int update_kind;      /* ab_update_kind */
+    ab_scale_rule rule;
+    int window; /* most steps between two calls of collect */
+} ab_resident_config;
+
+/* All of them or none. create to destroy on one thread. */
+typedef struct ab_resident_ops {
+    ab_status (*create)(const ab_resident_config *config, ab_resident **resident);
+    void (*destroy)(ab_resident *resident); /* NULL is a no-op */
+
+    /* Sets the state, and the constants of the steps after state->taken: row[i] is for taken + 1 + i, i < window. */
+    ab_status (*set)(ab_resident *resident, const ab_step_state *state, const ab_update_row *row);
+
+    /* Of a step: loss gradient = scale; and, behind the backward pass: unscale, check, decide, update or not, record. */
+    ab_status (*begin)(ab_resident *resident);
+    ab_status (*finish)(ab_resident *resident);
+
+    /* Marks the time on the device: before the first of a window's steps (0) and behind each (1, 2, ...). */
+    ab_status (*mark)(ab_resident *resident, int place);
+
+    /* Waits for everything, then reads the records of the last `steps` steps and, from the marks, their times. */
+    ab_status (*collect)(ab_resident *resident, int steps, ab_step_record *record, int64_t *time_ns,
+                         ab_step_state *state);
+
+    /* Records what is asked of the device from begin to end instead of doing it. A failed record_end leaves *graph NULL. */
+    ab_status (*record_begin)(void);
+    ab_status (*record_end)(ab_graph **graph);
+    ab_status (*launch)(ab_graph *graph);
+    void (*graph_destroy)(ab_graph *graph); /* NULL is a no-op */
+
+    /* Two tensors that the host fills before every step. room[slot][i]: device memory of `bytes[i]`, two slots. */
+    ab_status (*stage_create)(const size_t bytes[2], void *const room[2][2], ab_stage **stage);
+    void (*stage_destroy)(ab_stage *stage);
+    /* Where the host writes the next batch: waits until the slot's last one is gone. */
+    ab_status (*stage_buffers)(ab_stage *stage, void *buffer[2]);
+    /* Sends them: by the time of the next launch they are in to[0] and to[1]. */
+    ab_status (*stage_send)(ab_stage *stage, void *const to[2]);
+} ab_resident_ops;
+
+/* ---- the table --------------------------------------------------------------------------------------------- */
+
 /* Structs that both sides of a plugin must see alike. */
 #define AB_BACKEND_LAYOUT                                                                                    \
     (sizeof(ab_backend) + 3 * sizeof(ab_op_io) + 5 * sizeof(ab_exec) + 7 * sizeof(ab_op) +                   \
-     11 * sizeof(ab_tensor))
+     11 * sizeof(ab_tensor) + 13 * sizeof(ab_resident_config) + 17 * sizeof(ab_resident_ops) +               \
+     19 * sizeof(ab_step_state))
 
 typedef struct ab_backend {
     const char *kind; /* "cpu", "cuda" */
     size_t layout;    /* AB_BACKEND_LAYOUT of the table's maker */
     bool host_memory; /* tensors may be read and written by the host */
 
-    /* The descriptor whose prepare, bind, release, forward, backward and describe run `op` here; NULL: not here. */
+    /* The descriptor whose prepare, bind, release, forward, backward and describe run `op` here; NULL: not here. Its prepare
+     * may still return AB_UNAVAILABLE for tensors that it does not do. */
     const ab_op *(*op)(const ab_op *op);
 
-    /* dst = src in dst's format; dst = round(dst + src). Same shape. Both show half results to exec->observer. */
+    /* dst = src in dst's format; dst = round(dst + src). Same shape. Both show half results to exec->observer.
+     * AB_UNAVAILABLE: not for these formats. */
     ab_status (*cast)(const ab_exec *exec, ab_tensor *dst, const ab_tensor *src);
     ab_status (*accumulate)(const ab_exec *exec, ab_tensor *dst, const ab_tensor *src);
 
@@ -49,6 +108,11 @@ typedef struct ab_backend {
      * any `from` was inf or nan, and is left alone otherwise. */
     ab_status (*unscale)(const ab_exec *exec, const ab_unscale_item *item, int items, float inverse,
                          bool *found);
+
+    /* One optimizer step of a kind of formulas.h on every item, the model's copies included. NULL: the host does it. */
+    ab_status (*update)(const ab_update_item *item, int items, int kind, const ab_update_row *row);
+
+    const ab_resident_ops *resident; /* NULL: the host decides every step */
 } ab_backend;
 
 extern const ab_backend ab_backend_cpu;

@@ -355,6 +355,7 @@ ab_status ab_run_config_create(const ab_options *options, bool with_data, ab_run
                               .overrides = options->overrides,
                               .data_name = options->text[AB_OPTION_data],
                               .init_file = options->text[AB_OPTION_init],
+                              .no_graph = options->given[AB_OPTION_no_graph],
                               .floor = !options->given[AB_OPTION_no_floor]};
     ab_status status = AB_OK;
     AB_TRY_GOTO(parse_list(options, AB_OPTION_levels, config, take_level));
@@ -481,5 +482,6 @@ ab_cell_config ab_cell_config_of(const ab_run_config *config, const ab_cell_spec
                             .path = config->path,
                             .init_file = config->init_file,
                             .ulp_twin = spec->ulp_twin,
+                            .no_graph = config->no_graph,
                             .device = config->device};
 }

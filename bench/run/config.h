@@ -38,6 +38,7 @@ typedef struct ab_run_config {
     ab_normalize normalize;
     bool shuffled, accumulate_half;
     ab_cpu_path path;
+    bool no_graph;
     int threads;
     int64_t rounds, eval_limit, cell_timeout_s;
     uint64_t probes;     /* bits as in probes/probe.h; 0: none */

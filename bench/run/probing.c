@@ -66,6 +66,17 @@ ab_observer *ab_probing_next(ab_probing *probing) {
     return ab_probe_set_observer(probing->set);
 }
 
+int64_t ab_probing_unprobed(const ab_probing *probing, int64_t most) {
+    if (!probing->active) return most;
+    int64_t since = probing->governor.steps % probing->governor.every;
+    int64_t left = since == 0 ? 0 : probing->governor.every - since;
+    return left < most ? left : most;
+}
+
+void ab_probing_note(ab_probing *probing, int64_t time_ns) {
+    if (probing->active) ab_governor_note(&probing->governor, false, time_ns, 0);
+}
+
 int64_t ab_probing_step_end(ab_probing *probing, int64_t step, const ab_observer *observer,
                             int64_t begun_ns) {
     if (observer) ab_probe_set_step_end(probing->set, step);

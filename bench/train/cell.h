@@ -30,6 +30,7 @@ typedef struct ab_cell_config {
     const char *init_file; /* safetensors, or NULL for the net's own initialisation */
     bool ulp_twin;         /* every initial weight moved by one ulp */
     const ab_device *device;
+    bool no_graph;        /* the host decides every step, also on a device that could itself */
     int64_t memory_limit; /* bytes; 0: none */
 } ab_cell_config;
 
@@ -52,6 +53,11 @@ typedef struct ab_step_result {
  * their numbers, and the functions of ab_cell_watch are called. The loss does not depend on it; a loss that is not a
  * number is always the same NaN. */
 AB_MUST_CHECK ab_status ab_cell_step(ab_cell *cell, ab_observer *observer, ab_step_result *result);
+
+/* `count` unprobed steps, one after the other, the same as so many calls of ab_cell_step. A device that decides steps itself gets
+ * ab_cell_window() of them at once and tells their times: time_ns[i]; 0 where it did not measure. */
+AB_MUST_CHECK ab_status ab_cell_take(ab_cell *cell, int count, ab_step_result *result, int64_t *time_ns);
+int ab_cell_window(const ab_cell *cell); /* 1: steps are best taken one by one */
 
 /* What probed steps show from now on; NULL: gradients, as a new cell does. Numbers the observed tensors anew. */
 void ab_cell_watch(ab_cell *cell, const ab_watch *watch);

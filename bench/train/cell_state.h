@@ -27,6 +27,7 @@ struct ab_cell {
     int fallbacks; /* ops that run on the host because the device has none */
     void *batch;   /* where the host writes the samples and labels of a batch: the input tensors, or */
     void *labels;  /* memory of its own that is uploaded */
+    struct ab_cell_window *window; /* NULL: the host decides every step */
     ab_exec exec;
     ab_scaler scaler;
     ab_data_order order;
@@ -65,6 +66,22 @@ AB_MUST_CHECK ab_status ab_cell_clip(ab_cell *cell, bool scaled, double *norm);
 
 /* What the schedule says of this step. */
 ab_schedule_point ab_cell_rate(const ab_cell *cell);
+
+/* Trained parameter i's configuration when the schedule has advanced so often. */
+ab_optimizer_config ab_cell_optimizer_at(const ab_cell *cell, int i, int64_t advanced);
+
+/* The backend's cast and accumulate, or the host's where it has none for these formats. */
+AB_MUST_CHECK ab_status ab_cell_cast(const ab_cell *cell, const ab_exec *exec, ab_tensor *dst,
+                                     const ab_tensor *src);
+AB_MUST_CHECK ab_status ab_cell_add(const ab_cell *cell, ab_tensor *dst, const ab_tensor *src);
+
+/* The whole forward pass; the whole backward pass, from loss gradients that are there. */
+AB_MUST_CHECK ab_status ab_cell_forward(ab_cell *cell);
+AB_MUST_CHECK ab_status ab_cell_backward(ab_cell *cell);
+
+/* Steps that the device decides itself, where it can (cell_window.c); after everything else of the cell was built. */
+AB_MUST_CHECK ab_status ab_cell_window_start(ab_cell *cell);
+void ab_cell_window_stop(ab_cell *cell);
 
 /* One optimizer step on every trained parameter. */
 AB_MUST_CHECK ab_status ab_cell_update(ab_cell *cell);

@@ -88,7 +88,7 @@ static ab_status tell_ran(ab_cell *cell, int n, const ab_net_op *op, bool backwa
 /* ---- forward --------------------------------------------------------------------------------------------- */
 
 static ab_status cast(ab_cell *cell, int to, int from) {
-    return cell->backend->cast(&cell->exec, &cell->tensor[to], &cell->tensor[from]);
+    return ab_cell_cast(cell, &cell->exec, &cell->tensor[to], &cell->tensor[from]);
 }
 
 /* Half copies of fp32 weights, once per change of the weights. */
@@ -124,6 +124,8 @@ static ab_status forward(ab_cell *cell, int nodes) {
     return AB_OK;
 }
 
+ab_status ab_cell_forward(ab_cell *cell) { return forward(cell, cell->plan->nodes); }
+
 /* ---- backward -------------------------------------------------------------------------------------------- */
 
 static ab_status node_backward(ab_cell *cell, int n) {
@@ -137,7 +139,7 @@ static ab_status node_backward(ab_cell *cell, int n) {
 }
 
 static ab_status add(ab_cell *cell, int to, int from) {
-    return cell->backend->accumulate(&cell->exec, &cell->tensor[to], &cell->tensor[from]);
+    return ab_cell_add(cell, &cell->tensor[to], &cell->tensor[from]);
 }
 
 static ab_status finish_gradients(ab_cell *cell, const ab_plan_node *node) {
@@ -168,8 +170,7 @@ static ab_status seed_losses(ab_cell *cell) {
     return AB_OK;
 }
 
-static ab_status backward(ab_cell *cell) {
-    AB_TRY(seed_losses(cell));
+ab_status ab_cell_backward(ab_cell *cell) {
     for (int n = cell->plan->nodes - 1; n >= 0; n--) {
         const ab_plan_node *node = &cell->plan->node[n];
         if (node->out_grad == AB_NONE) continue; /* nothing trained below */
@@ -215,7 +216,8 @@ static ab_status run_batch(ab_cell *cell, float *loss) {
     AB_TRY(load_batch(cell, AB_SPLIT_TRAIN));
     AB_TRY(forward(cell, cell->plan->nodes));
     AB_TRY(read_loss(cell, loss));
-    AB_TRY(backward(cell));
+    AB_TRY(seed_losses(cell));
+    AB_TRY(ab_cell_backward(cell));
     return ab_cell_gather(cell);
 }
 

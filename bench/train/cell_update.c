@@ -1,6 +1,7 @@
 /* From scaled gradients to new weights: unscaling with the finite check, and the optimizer. */
 #include "bench/train/cell_state.h"
 
+#include "bench/train/optim_device.h"
 #include "kernels/fallback.h"
 
 #include <stdlib.h>
@@ -40,12 +41,32 @@ ab_status ab_cell_update_start(ab_cell *cell) {
     return AB_OK;
 }
 
+/* ---- what a device may refuse ------------------------------------------------------------------------------ */
+
+/* The host does it then, as fallback.h says. */
+ab_status ab_cell_cast(const ab_cell *cell, const ab_exec *exec, ab_tensor *dst, const ab_tensor *src) {
+    ab_status status = cell->backend->cast(exec, dst, src);
+    return status == AB_UNAVAILABLE ? ab_fallback_cast(exec, dst, src) : status;
+}
+
+ab_status ab_cell_add(const ab_cell *cell, ab_tensor *dst, const ab_tensor *src) {
+    ab_status status = cell->backend->accumulate(&cell->exec, dst, src);
+    return status == AB_UNAVAILABLE ? ab_fallback_accumulate(&cell->exec, dst, src) : status;
+}
+
+static ab_status unscale(const ab_cell *cell, bool *found) {
+    const float inverse = (float)(1.0 / ab_scaler_divisor(&cell->scaler));
+    int count = cell->trained_count;
+    ab_status status = cell->backend->unscale(&cell->exec, cell->unscale, count, inverse, found);
+    return status == AB_UNAVAILABLE ? ab_fallback_unscale(&cell->exec, cell->unscale, count, inverse, found)
+                                    : status;
+}
+
 /* ---- accumulation ------------------------------------------------------------------------------------------ */
 
 static ab_status unscale_sums(ab_cell *cell) {
     bool found = false;
-    return cell->backend->unscale(&cell->exec, cell->unscale, cell->trained_count,
-                                  (float)(1.0 / cell->scaler.scale), &found);
+    return unscale(cell, &found);
 }
 
 /* With masters the sum is kept in fp32, as apex and Megatron keep it; else backward has added it up. Scaled gradients are
@@ -58,8 +79,7 @@ ab_status ab_cell_gather(ab_cell *cell) {
         if (param->grad == AB_NONE || param->master_grad == AB_NONE) continue;
         ab_tensor *sum = &cell->tensor[param->master_grad];
         const ab_tensor *fresh = &cell->tensor[param->grad];
-        AB_TRY(cell->micro > 0 ? cell->backend->accumulate(&cell->exec, sum, fresh)
-                               : cell->backend->cast(&cell->exec, sum, fresh));
+        AB_TRY(cell->micro > 0 ? ab_cell_add(cell, sum, fresh) : ab_cell_cast(cell, &cell->exec, sum, fresh));
     }
     const bool wrong = cell->config.recipe.faults & AB_FAULT_unscale_each_micro_batch;
     return wrong && cell->micro + 1 < count ? unscale_sums(cell) : AB_OK;
@@ -89,8 +109,7 @@ ab_status ab_cell_unscale(ab_cell *cell, bool *overflow) {
         for (int i = 0; i < cell->trained_count; i++)
             AB_TRY(ab_cell_observe(cell, cell->unscale[i].from, cell->unscale[i].id));
     else
-        AB_TRY(cell->backend->unscale(&cell->exec, cell->unscale, cell->trained_count,
-                                      (float)(1.0 / ab_scaler_divisor(scaler)), &found));
+        AB_TRY(unscale(cell, &found));
     *overflow = found && ab_scaler_checks(scaler);
     return AB_OK;
 }
@@ -113,7 +132,7 @@ ab_schedule_point ab_cell_rate(const ab_cell *cell) {
     return ab_schedule_rate(recipe->schedule, &recipe->rates, cell->advanced);
 }
 
-/* A parameter's configuration at this step: groups scale the scheduled rate. */
+/* A parameter's configuration at a point of the schedule: groups scale the rate. */
 static ab_optimizer_config config_now(const ab_cell *cell, int i, ab_schedule_point point) {
     ab_optimizer_config config = cell->optim[i];
     unsigned knobs = cell->config.optimizer->knobs;
@@ -124,14 +143,26 @@ static ab_optimizer_config config_now(const ab_cell *cell, int i, ab_schedule_po
     return config;
 }
 
+ab_optimizer_config ab_cell_optimizer_at(const ab_cell *cell, int i, int64_t advanced) {
+    const ab_recipe *recipe = &cell->config.recipe;
+    ab_schedule_point point = {cell->config.optim.lr, -1};
+    if (recipe->schedule) point = ab_schedule_rate(recipe->schedule, &recipe->rates, advanced);
+    return config_now(cell, i, point);
+}
+
+/* Whether the audience of a probed step wants to see the update. */
+static bool update_watched(const ab_cell *cell) {
+    bool wanted = cell->watch.update || cell->watch.roles & (AB_SEES_WEIGHTS | AB_SEES_OPTIMIZER_STATE);
+    return cell->exec.observer && wanted;
+}
+
 /* The update of one parameter, shown if the step is probed and somebody wants to see it. */
 static void run_optimizer(ab_cell *cell, const ab_shown *shown, const ab_update_item *item,
                           const ab_optimizer_config *now) {
     const ab_optimizer *optimizer = cell->config.optimizer;
     ab_optimizer_audience audience = {cell->exec.observer, shown->weight, {0}, &cell->watch, shown->trained};
     memcpy(audience.state_id, shown->state, sizeof shown->state);
-    bool wanted = cell->watch.update || cell->watch.roles & (AB_SEES_WEIGHTS | AB_SEES_OPTIMIZER_STATE);
-    if (cell->exec.observer && wanted)
+    if (update_watched(cell))
         ab_optimizer_step_shown(optimizer, now, cell->taken, item->weight, item->grad, item->state,
                                 &audience);
     else
@@ -161,6 +192,18 @@ out:
     return status;
 }
 
+/* By the device's own formula, where it has one and nobody wants to watch. *done: it did, the model's copy included. */
+static ab_status update_there(ab_cell *cell, const ab_update_item *item, const ab_optimizer_config *now,
+                              bool *done) {
+    ab_update_kind kind = ab_optimizer_device_kind(cell->config.optimizer);
+    *done = false;
+    if (!cell->backend->update || kind == AB_UPDATE_NONE || update_watched(cell)) return AB_OK;
+    ab_update_row row = ab_optimizer_device_row(kind, now, cell->taken);
+    ab_status status = cell->backend->update(item, 1, (int)kind, &row);
+    *done = status == AB_OK;
+    return status == AB_UNAVAILABLE ? AB_OK : status;
+}
+
 static ab_status update_item(ab_cell *cell, const ab_shown *shown, const ab_update_item *item,
                              const ab_optimizer_config *now) {
     if (!cell->backend->host_memory) return update_copies(cell, shown, item, now);
@@ -179,8 +222,11 @@ ab_status ab_cell_update(ab_cell *cell) {
         if (shown->trained < 0) continue;
         const ab_update_item *item = &cell->update[shown->trained];
         const ab_optimizer_config now = config_now(cell, shown->trained, point);
+        bool done;
+        AB_TRY(update_there(cell, item, &now, &done));
+        if (done) continue;
         AB_TRY(update_item(cell, shown, item, &now));
-        if (item->model) AB_TRY(cell->backend->cast(&unobserved, item->model, item->weight));
+        if (item->model) AB_TRY(ab_cell_cast(cell, &unobserved, item->model, item->weight));
     }
     return AB_OK;
 }

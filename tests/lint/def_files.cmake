@@ -96,7 +96,7 @@ function(check_listed root file names)
 endfunction()
 
 function(check_included root file)
-  lint_files(sources ${root} *.c *.h)
+  lint_files(sources ${root} *.c *.h *.cu *.cuh)
   foreach(source ${sources})
     file(STRINGS ${root}/${source} hits REGEX "#include \"${file}\"")
     if(hits)

@@ -44,7 +44,7 @@ function(check_include root file included)
 endfunction()
 
 function(check_includes root)
-  lint_files(files ${root} *.c *.h *.def)
+  lint_files(files ${root} *.c *.h *.def *.cu *.cuh)
   foreach(file ${files})
     lint_checked()
     file(STRINGS ${root}/${file} lines REGEX "^[ \t]*#[ \t]*include[ \t]+\"")

@@ -1,0 +1,244 @@
+/* Steps that the device decides itself: several are launched, then the host reads what happened and checks it against its own
+ * loss scaler. The step is recorded as a graph the second time and replayed from then on.
+ *
+ * Only what the device's tables cover: one batch a step, one loss, one rate for all parameters, no clipping, no op on the host. */
+#include "bench/train/cell_state.h"
+
+#include "bench/train/optim_device.h"
+#include "kernels/core/log.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WINDOW = 32 };
+
+struct ab_cell_window {
+    const ab_resident_ops *ops;
+    ab_resident *resident;
+    ab_graph *graph;
+    ab_stage *stage;
+    ab_update_kind kind;
+    int ran; /* steps that ran here, to warm up before anything is recorded */
+    ab_update_row row[WINDOW];
+    ab_step_record record[WINDOW];
+    int64_t time_ns[WINDOW];
+};
+
+/* ---- whether ----------------------------------------------------------------------------------------------- */
+
+static bool one_rate(const ab_cell *cell) {
+    for (int i = 1; i < cell->trained_count; i++)
+        if (memcmp(&cell->optim[i], &cell->optim[0], sizeof cell->optim[0]) != 0) return false;
+    return cell->trained_count > 0;
+}
+
+static bool plain_recipe(const ab_recipe *recipe) {
+    return recipe->clip.norm <= 0 && recipe->clip.value <= 0 && recipe->micro_batches <= 1 &&
+           recipe->faults == 0 && !recipe->schedule_on_skip;
+}
+
+/* Their first state counts clean steps, as ab_step_state.unskipped does. */
+static bool known_scaler(const ab_scaler_kind *kind) {
+    return strcmp(kind->name, "fixed") == 0 || strcmp(kind->name, "apex") == 0;
+}
+
+/* Why the host has to decide; NULL if it need not. */
+static const char *why_not(const ab_cell *cell) {
+    const ab_plan *plan = cell->plan;
+    if (cell->backend->host_memory) return "the CPU needs no windows";
+    if (cell->config.no_graph) return "--no-graph";
+    if (!cell->backend->resident) return "the device cannot";
+    if (cell->fallbacks > 0) return "an op runs on the host";
+    if (ab_optimizer_device_kind(cell->config.optimizer) == AB_UPDATE_NONE)
+        return "the device has no such optimizer";
+    if (!one_rate(cell)) return "parameters have different rates";
+    if (!plain_recipe(&cell->config.recipe)) return "of clipping, accumulation or a fault";
+    if (!known_scaler(cell->scaler.kind)) return "the device has no such loss scaler";
+    if (plan->losses != 1 || plan->net->loss[0].weight != 1.0) return "the loss is a sum";
+    return NULL;
+}
+
+/* ---- set-up ------------------------------------------------------------------------------------------------ */
+
+static double key_of(const ab_scaler *scaler, const char *name) {
+    int i = ab_scaler_key_index(scaler->kind, name);
+    return i >= 0 ? scaler->config.value[i] : 0;
+}
+
+static ab_scale_rule rule_of(const ab_scaler *scaler) {
+    return (ab_scale_rule){.dynamic = ab_scaler_checks(scaler),
+                           .min_scale = key_of(scaler, "min"),
+                           .max_scale = key_of(scaler, "max"),
+                           .window = (int64_t)key_of(scaler, "window")};
+}
+
+static ab_status make_stage(ab_cell *cell) {
+    const ab_plan *plan = cell->plan;
+    const int tensor[2] = {plan->input, plan->targets};
+    size_t bytes[2];
+    void *room[2][2];
+    for (int i = 0; i < 2; i++) {
+        bytes[i] = (size_t)plan->tensor[tensor[i]].bytes;
+        for (int slot = 0; slot < 2; slot++)
+            AB_TRY(ab_mem_alloc(cell->mem, AB_MEM_input, (int64_t)bytes[i], &room[slot][i]));
+    }
+    return cell->window->ops->stage_create(bytes, (void *const(*)[2])room, &cell->window->stage);
+}
+
+static ab_status make_resident(ab_cell *cell) {
+    const ab_plan *plan = cell->plan;
+    const ab_scaler *scaler = &cell->scaler;
+    bool masters = false;
+    for (int i = 0; i < cell->trained_count; i++) masters = masters || cell->update[i].model;
+    ab_resident_config config = {.loss = &cell->tensor[plan->loss[0]],
+                                 .loss_grad = &cell->tensor[plan->loss_grad[0]],
+                                 .unscale = cell->unscale,
+                                 .update = cell->update,
+                                 .items = cell->trained_count,
+                                 .leave_gradients =
+                                     !ab_scaler_checks(scaler) && scaler->scale == 1.0 && !masters,
+                                 .update_kind = (int)cell->window->kind,
+                                 .rule = rule_of(scaler),
+                                 .window = WINDOW};
+    return cell->window->ops->create(&config, &cell->window->resident);
+}
+
+ab_status ab_cell_window_start(ab_cell *cell) {
+    const char *why = why_not(cell);
+    if (why) {
+        if (!cell->backend->host_memory) ab_debug("every step waits for the device: %s", why);
+        return AB_OK;
+    }
+    cell->window = calloc(1, sizeof *cell->window);
+    if (!cell->window) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
+    cell->window->ops = cell->backend->resident;
+    cell->window->kind = ab_optimizer_device_kind(cell->config.optimizer);
+    AB_TRY(make_stage(cell));
+    ab_status status = make_resident(cell);
+    if (status != AB_UNAVAILABLE) return status;
+    ab_cell_window_stop(cell);
+    return AB_OK;
+}
+
+void ab_cell_window_stop(ab_cell *cell) {
+    struct ab_cell_window *w = cell->window;
+    if (!w) return;
+    w->ops->graph_destroy(w->graph);
+    w->ops->destroy(w->resident);
+    w->ops->stage_destroy(w->stage);
+    free(w);
+    cell->window = NULL;
+}
+
+int ab_cell_window(const ab_cell *cell) { return cell->window ? WINDOW : 1; }
+
+/* ---- steps ------------------------------------------------------------------------------------------------- */
+
+static ab_status send_batch(ab_cell *cell, int64_t step) {
+    const ab_plan *plan = cell->plan;
+    const struct ab_cell_window *w = cell->window;
+    void *buffer[2], *const to[2] = {cell->tensor[plan->input].data, cell->tensor[plan->targets].data};
+    AB_TRY(w->ops->stage_buffers(w->stage, buffer));
+    ab_data_order_at(&cell->order, step, cell->index);
+    ab_data_fill(cell->config.data, AB_SPLIT_TRAIN, cell->config.normalize, cell->index, plan->batch,
+                 buffer[0], buffer[1]);
+    return w->ops->stage_send(w->stage, to);
+}
+
+/* Everything of a step but its batch. Half copies of the weights are made anew: the host does not know if they changed. */
+static ab_status one_step(ab_cell *cell) {
+    const struct ab_cell_window *w = cell->window;
+    cell->casts_version = 0;
+    AB_TRY(w->ops->begin(w->resident));
+    AB_TRY(ab_cell_forward(cell));
+    AB_TRY(ab_cell_backward(cell));
+    return w->ops->finish(w->resident);
+}
+
+static ab_status record(ab_cell *cell) {
+    struct ab_cell_window *w = cell->window;
+    AB_TRY(w->ops->record_begin());
+    ab_status status = one_step(cell), ended = w->ops->record_end(&w->graph);
+    return status == AB_OK ? ended : status;
+}
+
+/* The first step here runs as it is asked for: libraries load what they need then. */
+static ab_status launch(ab_cell *cell) {
+    struct ab_cell_window *w = cell->window;
+    if (w->ran++ == 0) return one_step(cell);
+    if (!w->graph) AB_TRY(record(cell));
+    return w->ops->launch(w->graph);
+}
+
+static ab_status set_state(ab_cell *cell) {
+    struct ab_cell_window *w = cell->window;
+    const ab_step_state state = {.scale = cell->scaler.scale,
+                                 .unskipped = (int64_t)cell->scaler.state[0],
+                                 .taken = cell->taken,
+                                 .step = cell->steps};
+    for (int i = 0; i < WINDOW; i++) {
+        ab_optimizer_config config = ab_cell_optimizer_at(cell, 0, cell->advanced + i);
+        w->row[i] = ab_optimizer_device_row(w->kind, &config, cell->taken + 1 + i);
+    }
+    return w->ops->set(w->resident, &state, w->row);
+}
+
+/* The host's scaler takes the same steps; the two must agree. */
+static ab_status follow(ab_cell *cell, const ab_step_record *record, ab_step_result *result) {
+    ab_scaler *scaler = &cell->scaler;
+    *result = (ab_step_result){.loss = isnan(record->loss) ? NAN : record->loss,
+                               .scale = scaler->scale,
+                               .lr = ab_cell_rate(cell).lr,
+                               .overflow = record->overflow != 0};
+    const ab_scaler_seen seen = {.overflow = result->overflow};
+    const ab_scaler_outcome outcome = ab_scaler_update(scaler, &seen);
+    if (outcome.fault && outcome.fault->raises)
+        return ab_fail(AB_CONFIG, "step %lld: loss scaler %s raises (%s): %s", (long long)cell->steps,
+                       scaler->kind->name, outcome.fault->name, outcome.fault->text);
+    result->skipped = outcome.skip;
+    if (record->scale != result->scale || (record->skipped != 0) != result->skipped)
+        return ab_fail(AB_INTERNAL, "step %lld: the device's loss scale is %g, the host's %g",
+                       (long long)cell->steps, record->scale, result->scale);
+    cell->steps++;
+    if (result->skipped) return AB_OK;
+    cell->taken++;
+    cell->advanced++;
+    return AB_OK;
+}
+
+static ab_status run_window(ab_cell *cell, int count, ab_step_result *result) {
+    struct ab_cell_window *w = cell->window;
+    ab_step_state state;
+    cell->exec.observer = NULL;
+    cell->exec.training = true;
+    cell->micro = 0;
+    AB_TRY(set_state(cell));
+    AB_TRY(w->ops->mark(w->resident, 0));
+    for (int i = 0; i < count; i++) {
+        AB_TRY(send_batch(cell, cell->steps + i));
+        AB_TRY(launch(cell));
+        AB_TRY(w->ops->mark(w->resident, i + 1));
+    }
+    AB_TRY(w->ops->collect(w->resident, count, w->record, w->time_ns, &state));
+    for (int i = 0; i < count; i++) AB_TRY(follow(cell, &w->record[i], &result[i]));
+    cell->params_version++;
+    return AB_OK;
+}
+
+ab_status ab_cell_take(ab_cell *cell, int count, ab_step_result *result, int64_t *time_ns) {
+    if (!cell->window) {
+        for (int i = 0; i < count; i++) {
+            AB_TRY(ab_cell_step(cell, NULL, &result[i]));
+            time_ns[i] = 0;
+        }
+        return AB_OK;
+    }
+    for (int done = 0; done < count;) {
+        int n = count - done < WINDOW ? count - done : WINDOW;
+        AB_TRY(run_window(cell, n, result + done));
+        memcpy(time_ns + done, cell->window->time_ns, (size_t)n * sizeof *time_ns);
+        done += n;
+    }
+    return AB_OK;
+}

@@ -1,0 +1,304 @@
+// The plugin's entry and the CUDA device's table: memory, copies, facts. Computing is kernels/backend_cuda.cu's matter.
+//
+// Host code only. No kernel of this backend has run on a GPU yet: it was written on machines that have none (CONVENTIONS.md).
+#include "kernels/core/cuda.cuh"
+#include "kernels/core/plugin.h"
+
+#include <dlfcn.h>
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+
+extern "C" const struct ab_backend ab_backend_cuda;
+extern "C" __attribute__((visibility("default"))) const ab_plugin *ab_backend_v1(const ab_plugin_host *host);
+
+static const ab_plugin_host *program;
+static ab_cuda context;
+
+ab_cuda *ab_cuda_get() { return &context; }
+
+// ---- messages: the plugin's own copies of core's functions, which hand on to the program -------------------------
+
+static char last_message[1024];
+
+ab_status ab_fail(ab_status status, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(last_message, sizeof last_message, format, args);
+    va_end(args);
+    program->fail(status, last_message);
+    return status;
+}
+
+ab_status ab_cuda_check(cudaError_t code, const char *what) {
+    if (code == cudaSuccess) return AB_OK;
+    (void)cudaGetLastError(); // what is not sticky is over with this message
+    if (code == cudaErrorMemoryAllocation)
+        return ab_fail(AB_NO_MEMORY, "cuda:%d: out of memory (%s)", context.index, what);
+    return ab_fail(AB_DEVICE, "cuda:%d: %s: %s (%s)", context.index, what, cudaGetErrorString(code),
+                   cudaGetErrorName(code));
+}
+
+ab_status ab_cuda_check_blas(cublasStatus_t code, const char *what) {
+    if (code == CUBLAS_STATUS_SUCCESS) return AB_OK;
+    ab_status status = code == CUBLAS_STATUS_NOT_SUPPORTED  ? AB_UNAVAILABLE
+                       : code == CUBLAS_STATUS_ALLOC_FAILED ? AB_NO_MEMORY
+                                                            : AB_DEVICE;
+    return ab_fail(status, "cuda:%d: %s: %s", context.index, what, cublasLtGetStatusString(code));
+}
+
+ab_status ab_cuda_check_dnn(cudnnStatus_t code, const char *what) {
+    if (code == CUDNN_STATUS_SUCCESS) return AB_OK;
+    char reason[256] = "";
+    cudnnGetLastErrorString(reason, sizeof reason);
+    // 2000s: arguments it refuses; 3000s: not supported. The caller has another way.
+    bool refused = code >= CUDNN_STATUS_BAD_PARAM && code < CUDNN_STATUS_INTERNAL_ERROR;
+    ab_status status = refused ? AB_UNAVAILABLE : AB_DEVICE;
+    return ab_fail(status, "cuda:%d: %s: %s %s", context.index, what, cudnnGetErrorString(code), reason);
+}
+
+ab_status ab_cuda_launched(const char *kernel) { return ab_cuda_check(cudaGetLastError(), kernel); }
+
+// ---- start ---------------------------------------------------------------------------------------------------
+
+ab_status ab_cuda_start() {
+    if (context.started) {
+        AB_CUDA_TRY(cudaSetDevice(context.index)); // threads choose for themselves
+        return AB_OK;
+    }
+    AB_CUDA_TRY(cudaSetDevice(context.index));
+    AB_CUDA_TRY(
+        cudaDeviceGetAttribute(&context.multiprocessors, cudaDevAttrMultiProcessorCount, context.index));
+    AB_CUDA_TRY(cudaStreamCreateWithFlags(&context.stream, cudaStreamNonBlocking));
+    AB_CUDA_TRY(cudaStreamCreateWithFlags(&context.copies, cudaStreamNonBlocking));
+    AB_BLAS_TRY(cublasLtCreate(&context.blas));
+    AB_DNN_TRY(cudnnCreate(&context.dnn));
+    AB_DNN_TRY(cudnnSetStream(context.dnn, context.stream));
+    context.started = true;
+    return AB_OK;
+}
+
+unsigned ab_cuda_blocks(int64_t n, int threads) {
+    int64_t wanted = (n + threads - 1) / threads,
+            most = 32ll * (context.multiprocessors > 0 ? context.multiprocessors : 1);
+    return static_cast<unsigned>(wanted < 1 ? 1 : wanted < most ? wanted : most);
+}
+
+ab_status ab_cuda_probe_scratch(size_t bytes, float **scratch) {
+    if (context.capturing) return ab_fail(AB_INTERNAL, "cuda: scratch asked for while a graph is recorded");
+    if (bytes > context.probe_bytes) {
+        AB_CUDA_TRY(cudaStreamSynchronize(context.stream));
+        AB_CUDA_TRY(cudaFree(context.probe));
+        context.probe = nullptr;
+        context.probe_bytes = 0;
+        AB_CUDA_TRY(cudaMalloc(&context.probe, bytes));
+        context.probe_bytes = bytes;
+    }
+    *scratch = context.probe;
+    return AB_OK;
+}
+
+// ---- memory --------------------------------------------------------------------------------------------------
+
+static ab_status cuda_alloc(size_t bytes, void **block) {
+    *block = nullptr;
+    AB_TRY(ab_cuda_start());
+    return ab_cuda_check(cudaMalloc(block, bytes ? bytes : 1), "cudaMalloc");
+}
+
+static void cuda_free(void *block) {
+    if (cudaFree(block) != cudaSuccess) (void)cudaGetLastError(); // nobody to tell; the process ends soon
+}
+
+static ab_status cuda_synchronize() {
+    AB_TRY(ab_cuda_start());
+    AB_CUDA_TRY(cudaStreamSynchronize(context.stream));
+    return AB_OK;
+}
+
+static ab_status cuda_fill_zero(void *block, size_t bytes) {
+    AB_TRY(ab_cuda_start());
+    AB_CUDA_TRY(cudaMemsetAsync(block, 0, bytes, context.stream));
+    return AB_OK;
+}
+
+static ab_status move(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
+    if (context.capturing)
+        return ab_fail(AB_INTERNAL, "cuda: the host touched memory while a graph is recorded");
+    AB_TRY(ab_cuda_start());
+    AB_CUDA_TRY(cudaMemcpyAsync(to, from, bytes, kind, context.stream));
+    AB_CUDA_TRY(cudaStreamSynchronize(context.stream));
+    return AB_OK;
+}
+
+static ab_status cuda_upload(void *to, const void *from, size_t bytes) {
+    return move(to, from, bytes, cudaMemcpyHostToDevice);
+}
+
+static ab_status cuda_download(void *to, const void *from, size_t bytes) {
+    return move(to, from, bytes, cudaMemcpyDeviceToHost);
+}
+
+static ab_status cuda_memory(int64_t *free_bytes, int64_t *total_bytes) {
+    size_t left = 0, all = 0;
+    AB_TRY(ab_cuda_start());
+    AB_CUDA_TRY(cudaMemGetInfo(&left, &all));
+    *free_bytes = static_cast<int64_t>(left);
+    *total_bytes = static_cast<int64_t>(all);
+    return AB_OK;
+}
+
+// ---- facts ---------------------------------------------------------------------------------------------------
+
+struct teller {
+    ab_device_fact fact;
+    void *context;
+};
+
+static void tell(const teller &to, const char *key, const char *format, ...) {
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    to.fact(to.context, key, text);
+}
+
+static void tell_versions(const teller &to) {
+    int driver = 0, runtime = 0;
+    if (cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0)
+        tell(to, "cuda_driver_version", "%d.%d", driver / 1000, driver % 1000 / 10);
+    if (cudaRuntimeGetVersion(&runtime) == cudaSuccess)
+        tell(to, "cuda_runtime_version", "%d.%d", runtime / 1000, runtime % 1000 / 10);
+    size_t blas = cublasLtGetVersion(), dnn = cudnnGetVersion();
+    tell(to, "cublas_version", "%zu.%zu.%zu", blas / 10000, blas / 100 % 100, blas % 100);
+    tell(to, "cudnn_version", "%zu.%zu.%zu", dnn / 10000, dnn / 100 % 100, dnn % 100);
+}
+
+static void tell_device(const teller &to) {
+    cudaDeviceProp properties;
+    if (cudaGetDeviceProperties(&properties, context.index) != cudaSuccess) return;
+    tell(to, "gpu", "%s", properties.name);
+    tell(to, "compute_capability", "%d.%d", properties.major, properties.minor);
+    tell(to, "multiprocessors", "%d", properties.multiProcessorCount);
+    tell(to, "gpu_memory_bytes", "%zu", properties.totalGlobalMem);
+    tell(to, "l2_bytes", "%d", properties.l2CacheSize);
+    tell(to, "ecc", "%s", properties.ECCEnabled ? "on" : "off");
+}
+
+// NVML, if it is there. Only what is asked for below is declared: the header is not part of every toolkit.
+struct nvml {
+    void *library, *device;
+    int (*init)();
+    int (*handle)(const char *, void **);
+    int (*handle_by_index)(unsigned, void **);
+    int (*clock)(void *, unsigned, unsigned *), (*max_clock)(void *, unsigned, unsigned *);
+    int (*temperature)(void *, unsigned, unsigned *);
+    int (*power)(void *, unsigned *), (*power_limit)(void *, unsigned *);
+    int (*throttle)(void *, unsigned long long *);
+    int (*driver)(char *, unsigned);
+    int (*energy)(void *, unsigned long long *);
+};
+
+template <typename F> static bool find(void *library, const char *name, F *function) {
+    void *symbol = dlsym(library, name);
+    memcpy(function, &symbol, sizeof symbol);
+    return symbol != nullptr;
+}
+
+static bool nvml_functions(nvml *n) {
+    void *l = n->library;
+    return find(l, "nvmlInit_v2", &n->init) && find(l, "nvmlDeviceGetHandleByPciBusId_v2", &n->handle) &&
+           find(l, "nvmlDeviceGetClockInfo", &n->clock) &&
+           find(l, "nvmlDeviceGetMaxClockInfo", &n->max_clock) &&
+           find(l, "nvmlDeviceGetTemperature", &n->temperature) &&
+           find(l, "nvmlDeviceGetPowerUsage", &n->power) &&
+           find(l, "nvmlDeviceGetEnforcedPowerLimit", &n->power_limit) &&
+           find(l, "nvmlDeviceGetCurrentClocksThrottleReasons", &n->throttle) &&
+           find(l, "nvmlSystemGetDriverVersion", &n->driver) &&
+           find(l, "nvmlDeviceGetTotalEnergyConsumption", &n->energy);
+}
+
+// The library stays open: opening it takes milliseconds.
+static const nvml *open_nvml() {
+    static nvml n;
+    static bool tried, works;
+    if (tried) return works ? &n : nullptr;
+    tried = true;
+    char bus[32] = "";
+    n.library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!n.library || !nvml_functions(&n)) return nullptr;
+    if (cudaDeviceGetPCIBusId(bus, sizeof bus, context.index) != cudaSuccess) return nullptr;
+    works = n.init() == 0 && n.handle(bus, &n.device) == 0;
+    return works ? &n : nullptr;
+}
+
+static void tell_clock(const teller &to, const nvml *n, const char *now_key, const char *max_key,
+                       unsigned kind) {
+    unsigned value = 0;
+    if (n->clock(n->device, kind, &value) == 0) tell(to, now_key, "%u", value);
+    if (n->max_clock(n->device, kind, &value) == 0) tell(to, max_key, "%u", value);
+}
+
+static void tell_state(const teller &to) {
+    const nvml *n = open_nvml();
+    if (!n) {
+        to.fact(to.context, "nvml", nullptr);
+        return;
+    }
+    enum { SM = 1, MEMORY = 2, CORE_SENSOR = 0 };
+    unsigned value = 0;
+    unsigned long long wide = 0;
+    char version[80] = "";
+    if (n->driver(version, sizeof version) == 0) tell(to, "driver_version", "%s", version);
+    tell_clock(to, n, "sm_clock_mhz", "max_sm_clock_mhz", SM);
+    tell_clock(to, n, "memory_clock_mhz", "max_memory_clock_mhz", MEMORY);
+    if (n->temperature(n->device, CORE_SENSOR, &value) == 0) tell(to, "temperature_c", "%u", value);
+    if (n->power(n->device, &value) == 0) tell(to, "power_mw", "%u", value);
+    if (n->power_limit(n->device, &value) == 0) tell(to, "power_limit_mw", "%u", value);
+    if (n->throttle(n->device, &wide) == 0) tell(to, "throttle_reasons", "0x%llx", wide);
+    if (n->energy(n->device, &wide) == 0) tell(to, "energy_mj", "%llu", wide);
+}
+
+static void cuda_facts(ab_device_fact fact, void *whose) {
+    teller to = {fact, whose};
+    tell_versions(to);
+    tell_device(to);
+    tell_state(to);
+}
+
+// ---- entry ---------------------------------------------------------------------------------------------------
+
+static ab_status open_device(int index, const ab_device **device) {
+    static char name[24];
+    static ab_device table;
+    int count = 0;
+    cudaError_t code = cudaGetDeviceCount(&count);
+    if (code != cudaSuccess)
+        return ab_fail(AB_UNAVAILABLE, "CUDA does not start: %s (%s)", cudaGetErrorString(code),
+                       cudaGetErrorName(code));
+    if (index >= count) return ab_fail(AB_UNAVAILABLE, "there is no GPU %d, CUDA finds %d", index, count);
+    snprintf(name, sizeof name, "cuda:%d", index);
+    context.index = index;
+    table.abi = AB_DEVICE_ABI;
+    table.name = name;
+    table.alloc = cuda_alloc;
+    table.free = cuda_free;
+    table.fill_zero = cuda_fill_zero;
+    table.upload = cuda_upload;
+    table.download = cuda_download;
+    table.synchronize = cuda_synchronize;
+    table.backend = &ab_backend_cuda;
+    table.memory = cuda_memory;
+    table.facts = cuda_facts;
+    *device = &table;
+    return AB_OK;
+}
+
+const ab_plugin *ab_backend_v1(const ab_plugin_host *host) {
+    static const ab_plugin plugin = {AB_DEVICE_ABI, sizeof(ab_device), open_device};
+    if (host->abi != AB_DEVICE_ABI || host->device_bytes != sizeof(ab_device)) return nullptr;
+    program = host;
+    return &plugin;
+}

@@ -185,8 +185,26 @@ static const ab_format *input_format(const compiler *c, const ab_net_op *op, con
     return formats_differ(c, op, in) ? fp32 : NULL;
 }
 
+/* apex and torch's autocast refuse the cross entropy of half probabilities: one that is rounded to 1 has the loss of a
+ * certainty. */
+static ab_status check_banned(const compiler *c, const ab_net_op *op, const int *in) {
+    const ab_plan *plan = c->plan;
+    if (!plan->policy.patch_torch_functions || ab_op_class_at(op->op_row) != AB_CLASS_banned) return AB_OK;
+    for (int i = 0; i < op->inputs; i++) {
+        const ab_format *format = plan->tensor[in[i]].format;
+        if (!format || format == fp32) continue;
+        return ab_fail(
+            AB_CONFIG,
+            "%s:%d: op '%s' (%s): refused under %s with %s probabilities, as apex and torch.autocast "
+            "refuse it: they round to 0 and 1; use bce_with_logits on what the sigmoid reads",
+            plan->net->path, op->line, op->name, op->op->name, plan->policy.level, format->name);
+    }
+    return AB_OK;
+}
+
 static ab_status cast_inputs(compiler *c, int net_op, int *in) {
     const ab_net_op *op = &c->plan->net->op[net_op];
+    AB_TRY(check_banned(c, op, in));
     const ab_format *wanted = input_format(c, op, in);
     for (int i = 0; i < op->inputs; i++) {
         const ab_format *found = c->plan->tensor[in[i]].format;

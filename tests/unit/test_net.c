@@ -116,7 +116,8 @@ static void parameter_counts_are_torchs(void **state) {
         int64_t parameters, buffers;
     } expected[] = {
         {"lenet5", 61706, 0}, {"mlp", 235146, 0}, {"resnet8", 77754, 672}, {"resnet20", 272186, 1568}};
-    assert_true(ab_net_builtin_count() >= (int)AB_COUNT_OF(expected)); /* the others: test_nets_transformers */
+    assert_true(ab_net_builtin_count() >=
+                (int)AB_COUNT_OF(expected)); /* the others: test_nets_transformers */
     for (size_t i = 0; i < AB_COUNT_OF(expected); i++) {
         int64_t buffers = 0;
         ab_net *net = load(expected[i].name);

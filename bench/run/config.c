@@ -250,8 +250,11 @@ static ab_status take_recipe(const ab_options *options, ab_run_config *config) {
     AB_TRY(parse_real(options, AB_OPTION_clip_norm, 0x1p-126, 1e30, &recipe->clip.norm));
     AB_TRY(parse_real(options, AB_OPTION_clip_value, 0x1p-126, 1e30, &recipe->clip.value));
     AB_TRY(parse_integer(options, AB_OPTION_gradient_accumulation_steps, 1, 1 << 20, &recipe->micro_batches));
+    AB_TRY(parse_integer(options, AB_OPTION_checkpoint_every, 1, 1LL << 40, &config->checkpoint_every));
     AB_TRY(take_groups(options, config));
     if (options->text[AB_OPTION_fault]) AB_TRY(parse_list(options, AB_OPTION_fault, config, take_fault));
+    if (recipe->faults & AB_FAULTS_OF_RESUMING && !config->resume_file)
+        return ab_fail(AB_USAGE, "--fault: mistakes of resuming need --resume-from");
     return check_faults(recipe);
 }
 
@@ -316,6 +319,23 @@ static ab_status take_counts(const ab_options *options, ab_run_config *config) {
     return AB_OK;
 }
 
+/* The steps that the checkpoints have done, taken from the first cell's. */
+static ab_status go_on(ab_run_config *config) {
+    char path[4096];
+    ab_cell_spec *cells;
+    int count;
+    if (!config->resume_file) return AB_OK;
+    AB_TRY(ab_run_cells(config, &cells, &count));
+    ab_cell_file(config->resume_file, cells[0].id, path, sizeof path);
+    free(cells);
+    AB_TRY(ab_checkpoint_steps(path, &config->first_step));
+    if (config->first_step >= config->steps)
+        return ab_fail(AB_USAGE, "--resume-from: %s has done %lld steps, and --steps asks for %lld in all",
+                       path, (long long)config->first_step, (long long)config->steps);
+    config->steps -= config->first_step;
+    return AB_OK;
+}
+
 /* What depends on the data: classes, batch against its size, steps of an epoch. */
 ab_status ab_run_config_steps(const ab_options *options, ab_run_config *config) {
     const ab_data *data = config->data;
@@ -336,6 +356,7 @@ ab_status ab_run_config_steps(const ab_options *options, ab_run_config *config) 
     AB_TRY(parse_integer(options, AB_OPTION_steps, 0, 1LL << 40, &config->steps));
     ab_schedule_config *rates = &config->recipe.rates;
     if (rates->total == 0) rates->total = config->steps;
+    AB_TRY(go_on(config));
     return config->steps > 0 ? ab_schedule_check(config->recipe.schedule, rates) : AB_OK;
 }
 
@@ -356,6 +377,7 @@ ab_status ab_run_config_create(const ab_options *options, bool with_data, ab_run
                               .data_name = options->text[AB_OPTION_data],
                               .init_file = options->text[AB_OPTION_init],
                               .no_graph = options->given[AB_OPTION_no_graph],
+                              .resume_file = options->text[AB_OPTION_resume_from],
                               .floor = !options->given[AB_OPTION_no_floor]};
     ab_status status = AB_OK;
     AB_TRY_GOTO(parse_list(options, AB_OPTION_levels, config, take_level));
@@ -462,6 +484,29 @@ ab_status ab_run_cells(const ab_run_config *config, ab_cell_spec **result, int *
 out:
     free(cells);
     return status;
+}
+
+const char *ab_cell_file(const char *pattern, const char *id, char *path, size_t size) {
+    const char *mark = strstr(pattern, "%c");
+    char safe[sizeof((ab_cell_spec *)0)->id];
+    snprintf(safe, sizeof safe, "%s", id);
+    for (char *c = safe; *c; c++)
+        if (*c == '/') *c = '-';
+    snprintf(path, size, "%.*s%s%s", mark ? (int)(mark - pattern) : (int)strlen(pattern), pattern,
+             mark ? safe : "", mark ? mark + 2 : "");
+    return path;
+}
+
+ab_status ab_cell_continue(const ab_run_config *config, const ab_cell_spec *spec, ab_cell *cell) {
+    char path[4096];
+    int64_t steps = 0;
+    if (!config->resume_file) return AB_OK;
+    ab_cell_file(config->resume_file, spec->id, path, sizeof path);
+    AB_TRY(ab_cell_resume(cell, path));
+    AB_TRY(ab_checkpoint_steps(path, &steps));
+    if (steps == config->first_step) return AB_OK;
+    return ab_fail(AB_INPUT, "--resume-from: %s has done %lld steps, the first cell's %lld", path,
+                   (long long)steps, (long long)config->first_step);
 }
 
 ab_cell_config ab_cell_config_of(const ab_run_config *config, const ab_cell_spec *spec) {

@@ -25,6 +25,9 @@ typedef struct ab_run_config {
     ab_net *net;   /* owned */
     ab_data *data; /* owned; NULL for commands that do not train */
     const char *data_name, *init_file;
+    const char *resume_file;  /* pattern of checkpoints to go on from, or NULL */
+    int64_t first_step;       /* steps that those have done; `steps` come after them */
+    int64_t checkpoint_every; /* 0: never */
     const ab_device *device;
     const char *why_not_gpu;      /* for --device auto */
     int64_t batch, steps, epochs; /* epochs 0: --steps was given */
@@ -66,6 +69,13 @@ typedef struct ab_cell_spec {
 /* All cells in the order of the table: for each half format, each level, each scale; then the noise floor. A cell whose policy
  * repeats an earlier one (default and an equal explicit scale) is left out. *cells is owned by the caller (free). */
 AB_MUST_CHECK ab_status ab_run_cells(const ab_run_config *config, ab_cell_spec **cells, int *count);
+
+/* `pattern` with %c replaced by the cell's id, slashes turned into dashes; returns `path`. */
+const char *ab_cell_file(const char *pattern, const char *id, char *path, size_t size);
+
+/* Goes on from the cell's checkpoint, if the configuration says so. */
+AB_MUST_CHECK ab_status ab_cell_continue(const ab_run_config *config, const ab_cell_spec *spec,
+                                         ab_cell *cell);
 
 /* What a cell is created with. */
 ab_cell_config ab_cell_config_of(const ab_run_config *config, const ab_cell_spec *spec);

@@ -174,6 +174,9 @@ cJSON *ab_record_config(const ab_run_config *config, const ab_options *options) 
     cJSON_AddStringToObject(object, "accumulate", options->text[AB_OPTION_accumulate]);
     cJSON_AddStringToObject(object, "cpu_path", options->text[AB_OPTION_cpu_path]);
     add_text(object, "init", config->init_file);
+    add_text(object, "resume_from", config->resume_file);
+    cJSON_AddNumberToObject(object, "first_step", (double)config->first_step);
+    cJSON_AddNumberToObject(object, "checkpoint_every", (double)config->checkpoint_every);
     add_real(object, "min_loss_scale", config->min_loss_scale, config->min_loss_scale != 0);
     add_real(object, "max_loss_scale",
              config->max_loss_scale != 0 ? config->max_loss_scale : apex_default("max"), true);

@@ -36,7 +36,8 @@ typedef struct run {
     int count;
     int *order; /* [rounds][count]; -1: nothing at this position */
     cJSON *document;
-    char **worker_argv; /* argv of a worker; the task's words are filled in for each */
+    char **worker_argv;     /* argv of a worker; the task's words are filled in for each */
+    char checkpoints[4096]; /* pattern of checkpoint files; "": none */
     int data_fd;
     int64_t started_ns;
     ab_progress progress;
@@ -65,6 +66,17 @@ static ab_status draw_order(run *r) {
     return AB_OK;
 }
 
+/* Every file that `option` would write or read. */
+static ab_status check_files(const run *r, const char *option, const char *pattern, bool written) {
+    char path[4096];
+    if (r->count > 1 && !strstr(pattern, "%c"))
+        return ab_fail(AB_USAGE, "%s: %d cells would %s the same file; put %%c (the cell's id) into '%s'",
+                       option, r->count, written ? "write" : "go on from", pattern);
+    for (int i = 0; i < r->count && written; i++)
+        AB_TRY(ab_output_prove(option, ab_cell_file(pattern, r->cells[i].id, path, sizeof path)));
+    return AB_OK;
+}
+
 /* What can only fail in a worker otherwise: plans of all cells, initial weights that do not fit. */
 static ab_status rehearse(const run *r) {
     for (int i = 0; i < r->count; i++) {
@@ -73,35 +85,16 @@ static ab_status rehearse(const run *r) {
                               r->config.optimizer->states, &plan));
         ab_plan_destroy(plan);
     }
-    if (!r->config.init_file) return AB_OK;
-    ab_cell *cell;
-    ab_cell_config settings = ab_cell_config_of(&r->config, &r->cells[0]);
-    AB_TRY(ab_cell_create(&settings, &cell));
-    ab_cell_destroy(cell);
-    return AB_OK;
-}
-
-/* The file name for a cell's weights: %c becomes the id with slashes turned into dashes. */
-static const char *weights_path(const char *pattern, const char *id, char *path, size_t size) {
-    const char *mark = strstr(pattern, "%c");
-    char safe[sizeof((ab_cell_spec *)0)->id];
-    snprintf(safe, sizeof safe, "%s", id);
-    for (char *c = safe; *c; c++)
-        if (*c == '/') *c = '-';
-    snprintf(path, size, "%.*s%s%s", mark ? (int)(mark - pattern) : (int)strlen(pattern), pattern,
-             mark ? safe : "", mark ? mark + 2 : "");
-    return path;
-}
-
-/* Every file that --save-weights would write. */
-static ab_status check_weights(const run *r, const char *pattern) {
-    char path[4096];
-    if (r->count > 1 && !strstr(pattern, "%c"))
-        return ab_fail(
-            AB_USAGE, "--save-weights: %d cells would write the same file; put %%c (the cell's id) into '%s'",
-            r->count, pattern);
-    for (int i = 0; i < r->count; i++)
-        AB_TRY(ab_output_prove("--save-weights", weights_path(pattern, r->cells[i].id, path, sizeof path)));
+    const char *resumed = r->config.resume_file;
+    if (resumed) AB_TRY(check_files(r, "--resume-from", resumed, false));
+    for (int i = 0; i < (resumed ? r->count : r->config.init_file ? 1 : 0); i++) {
+        ab_cell *cell;
+        ab_cell_config settings = ab_cell_config_of(&r->config, &r->cells[i]);
+        AB_TRY(ab_cell_create(&settings, &cell));
+        ab_status status = ab_cell_continue(&r->config, &r->cells[i], cell);
+        ab_cell_destroy(cell);
+        if (status != AB_OK) return status;
+    }
     return AB_OK;
 }
 
@@ -113,7 +106,8 @@ static ab_status check_outputs(const run *r) {
     if (strcmp(color, "auto") != 0 && strcmp(color, "always") != 0 && strcmp(color, "never") != 0)
         return ab_fail(AB_USAGE, "--color: expected auto, always or never, found '%s'", color);
     AB_TRY(ab_output_prepare(&r->options)); /* first: it makes the folder that the weights may go to */
-    return weights ? check_weights(r, weights) : AB_OK;
+    if (weights) AB_TRY(check_files(r, "--save-weights", weights, true));
+    return r->checkpoints[0] ? check_files(r, "--checkpoint", r->checkpoints, true) : AB_OK;
 }
 
 /* "ampbench worker <task> <configuration options>". Words of the task are set by set_task. */
@@ -136,8 +130,27 @@ static ab_status build_worker_argv(run *r) {
     return AB_OK;
 }
 
+/* Checkpoints go beside the document unless --checkpoint says where. */
+static ab_status place_checkpoints(run *r) {
+    const char *given = r->options.text[AB_OPTION_checkpoint], *out = r->options.text[AB_OPTION_out];
+    const char *slash = strrchr(out, '/');
+    if (given && r->config.checkpoint_every == 0)
+        return ab_fail(AB_USAGE, "--checkpoint: say how often with --checkpoint-every N");
+    if (r->config.checkpoint_every > 0)
+        snprintf(r->checkpoints, sizeof r->checkpoints, "%.*s%s",
+                 slash && !given ? (int)(slash + 1 - out) : 0, out,
+                 given ? given : "checkpoint-%c.safetensors");
+    const char *from = r->config.resume_file;
+    if (from && strcmp(from, r->checkpoints) == 0)
+        return ab_fail(
+            AB_USAGE,
+            "--checkpoint would overwrite the files that --resume-from %s reads; give it another name", from);
+    return AB_OK;
+}
+
 static ab_status prepare(run *r, int argc, char *const *argv) {
     AB_TRY(ab_run_config_create(&r->options, true, &r->config));
+    AB_TRY(place_checkpoints(r));
     AB_TRY(ab_run_cells(&r->config, &r->cells, &r->count));
     AB_TRY(rehearse(r));
     AB_TRY(check_outputs(r));
@@ -163,12 +176,20 @@ static void tick(void *context, const ab_process *process) {
     ab_progress_step(&r->progress, process->steps);
 }
 
+/* Adds "option path" to a worker's words if there is a pattern; `words` counts them. */
+static void add_file(run *r, ab_option_id id, const char *pattern, const ab_cell_spec *cell, char *path,
+                     size_t size, int *words) {
+    static char names[AB_OPTION_COUNT][AB_OPTION_NAME];
+    if (!pattern || !pattern[0]) return;
+    r->worker_argv[(*words)++] = (char *)(uintptr_t)ab_option_name(id, names[id]);
+    r->worker_argv[(*words)++] = (char *)(uintptr_t)ab_cell_file(pattern, cell->id, path, size);
+}
+
 static ab_status run_process(run *r, int round, int position) {
     int index = r->order[round * r->count + position];
     const ab_cell_spec *cell = &r->cells[index];
-    char program[] = "ampbench", command[] = "worker", save_option[] = "--save-weights";
-    char full[2], spawned[32], fd[16], weights[4096];
-    const char *pattern = r->options.text[AB_OPTION_save_weights];
+    char program[] = "ampbench", command[] = "worker";
+    char full[2], spawned[32], fd[16], weights[4096], checkpoint[4096];
     snprintf(full, sizeof full, "%d", round == 0);
     snprintf(spawned, sizeof spawned, "%" PRId64, ab_monotonic_ns());
     snprintf(fd, sizeof fd, "%d", r->data_fd);
@@ -176,15 +197,17 @@ static ab_status run_process(run *r, int round, int position) {
     memcpy(r->worker_argv, task, sizeof task);
     int n = AB_WORKER_ARGS;
     while (r->worker_argv[n]) n++;
-    if (pattern && round == 0) {
-        r->worker_argv[n] = save_option;
-        r->worker_argv[n + 1] = (char *)(uintptr_t)weights_path(pattern, cell->id, weights, sizeof weights);
+    const int words = n;
+    if (round == 0) {
+        add_file(r, AB_OPTION_save_weights, r->options.text[AB_OPTION_save_weights], cell, weights,
+                 sizeof weights, &n);
+        add_file(r, AB_OPTION_checkpoint, r->checkpoints, cell, checkpoint, sizeof checkpoint, &n);
     }
     ab_process_watch watch = {tick, r, r->config.cell_timeout_s, &stop_requested};
     ab_process process;
     ab_progress_process(&r->progress, cell->id);
     ab_status status = ab_process_run(r->worker_argv, &watch, &process);
-    r->worker_argv[n] = r->worker_argv[n + 1] = NULL;
+    while (n > words) r->worker_argv[--n] = NULL;
     if (status == AB_OK)
         status = ab_record_process(r->document, index, round, position, round == 0, &process);
     ab_progress_process_done(&r->progress, process.interrupted ? "" : process.reason);

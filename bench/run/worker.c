@@ -126,7 +126,7 @@ static ab_status run_window(ab_cell *cell, const ab_run_config *config, ab_probi
 
 /* All steps. The times of probed ones are marked. */
 static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probing *probing,
-                           int64_t *first_step_at) {
+                           const char *checkpoint, int64_t *first_step_at) {
     int64_t flushed_at = ab_monotonic_ns(), extra = extra_work();
     ab_lane_governor lanes;
     ab_lane_governor_start(&lanes, config->threads);
@@ -144,6 +144,8 @@ static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probin
         if (extra > 0) ab_spin(extra);
         int64_t time = ab_probing_step_end(probing, step, observer, before), now = before + time;
         step_event(step, &result, observer != NULL, time);
+        if (checkpoint && (step + 1 + config->first_step) % config->checkpoint_every == 0)
+            AB_TRY(ab_cell_checkpoint(cell, checkpoint));
         if (step == 0) *first_step_at = now;
         if (!observer)
             ab_parallel_use(ab_lane_governor_step(&lanes, time, ab_parallel_waited_ns() - waited_before));
@@ -155,16 +157,19 @@ static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probin
 }
 
 static ab_status run_cell(const ab_worker_task *task, const ab_run_config *config, const ab_cell_spec *spec,
-                          const char *save_path) {
+                          const ab_options *options) {
     ab_status status = AB_OK;
     ab_cell *cell = NULL;
     ab_probing probing = {.active = false};
     int64_t first_step_at = 0;
+    const char *save_path = options->text[AB_OPTION_save_weights];
+    const char *checkpoint = config->checkpoint_every > 0 ? options->text[AB_OPTION_checkpoint] : NULL;
     ab_cell_config settings = ab_cell_config_of(config, spec);
     AB_TRY_GOTO(ab_cell_create(&settings, &cell));
+    AB_TRY_GOTO(ab_cell_continue(config, spec, cell));
     start_event(cell);
     if (task->full) AB_TRY_GOTO(ab_probing_start(&probing, config, cell, spec->half));
-    AB_TRY_GOTO(run_steps(cell, config, &probing, &first_step_at));
+    AB_TRY_GOTO(run_steps(cell, config, &probing, checkpoint, &first_step_at));
     ab_probing_event(&probing);
     if (task->full) AB_TRY_GOTO(evaluation_event(cell, config->eval_limit));
     if (task->full && save_path) AB_TRY_GOTO(ab_cell_save(cell, save_path));
@@ -203,7 +208,7 @@ static ab_status run_task(const ab_worker_task *task, int argc, char **argv) {
     AB_TRY(ab_parallel_start(config.threads));
     AB_TRY(ab_run_config_steps(&options, &config));
     AB_TRY(find_spec(&config, task->cell, &spec));
-    ab_status status = run_cell(task, &config, &spec, options.text[AB_OPTION_save_weights]);
+    ab_status status = run_cell(task, &config, &spec, &options);
     if (task->data_fd >= 0) config.data = NULL;
     ab_run_config_clear(&config);
     return status;

@@ -26,6 +26,9 @@ AB_MUST_CHECK ab_status ab_safetensors_write(const char *path, const ab_safetens
  * ab_tensorfile_close. F64, F32, F16, BF16, F8_E4M3 and F8_E5M2 can be read, other dtypes are listed. */
 AB_MUST_CHECK ab_status ab_safetensors_open(const char *path, ab_tensorfile **file);
 
+/* The text under `key` in the metadata of a file that ab_safetensors_open opened, or NULL. *value is the caller's to free. */
+AB_MUST_CHECK ab_status ab_safetensors_metadata(const ab_tensorfile *file, const char *key, char **value);
+
 AB_END_DECLS
 
 #endif

@@ -95,6 +95,19 @@ AB_MUST_CHECK ab_status ab_cell_read(const ab_cell *cell, const char *name, ab_s
 /* All parameters and buffers as fp32 safetensors, torch names and layouts. */
 AB_MUST_CHECK ab_status ab_cell_save(const ab_cell *cell, const char *path);
 
+/* Everything that the next step depends on, as safetensors: weights as stored, "<name>.master", optimizer state by torch's names
+ * ("fc.weight.exp_avg"), running statistics; counters, scaler and schedule as metadata. All values exact. A reader, and a
+ * process that is killed meanwhile, leaves the old file or the whole new one. */
+AB_MUST_CHECK ab_status ab_cell_checkpoint(const ab_cell *cell, const char *path);
+
+/* Puts a new cell into the state that ab_cell_checkpoint wrote: its next steps have the bits of those of the cell that was
+ * saved. The faults of the cell's recipe leave parts out. AB_INPUT lists the tensors that differ, or names what else does;
+ * the cell is then unusable. */
+AB_MUST_CHECK ab_status ab_cell_resume(ab_cell *cell, const char *path);
+
+/* Steps that a checkpoint's cell had done, skipped ones too. */
+AB_MUST_CHECK ab_status ab_checkpoint_steps(const char *path, int64_t *steps);
+
 const ab_plan *ab_cell_plan(const ab_cell *cell);
 const ab_scaler *ab_cell_scaler(const ab_cell *cell);
 int64_t ab_cell_steps(const ab_cell *cell);    /* taken and skipped */

@@ -22,6 +22,13 @@ enum {
     AB_FAULT_NONE = 0
 };
 
+/* Those that only a resumed run can make. */
+enum {
+    AB_FAULTS_OF_RESUMING = AB_FAULT_resume_without_masters | AB_FAULT_resume_without_optimizer |
+                            AB_FAULT_resume_without_batch_norm | AB_FAULT_resume_without_scaler |
+                            AB_FAULT_resume_without_position | AB_FAULT_resume_without_schedule
+};
+
 const char *ab_fault_name(int number);
 const char *ab_fault_text(int number);
 

@@ -1,0 +1,359 @@
+/* A cell's state to a file and back. What is kept is what a step reads and a step before it wrote; the rest (half copies of fp32
+ * weights, gradients, activations) is made anew. Random numbers are a function of seed and step, so that their position
+ * is the number of steps. */
+#include "bench/train/cell_state.h"
+
+#include "bench/tensorfile/safetensors.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char format_name[] = "ampbench-checkpoint-1";
+
+static ab_status no_memory(void) { return ab_fail(AB_NO_MEMORY, "checkpoint: out of memory"); }
+
+/* ---- what is kept ------------------------------------------------------------------------------------------ */
+
+typedef enum part { PART_WEIGHT, PART_BUFFER, PART_MASTER, PART_STATE, PART_EMA } part;
+
+typedef struct kept {
+    char name[2 * AB_PLAN_NAME];
+    ab_tensor *tensor;
+    const ab_plan_param *param;
+    part part;
+} kept;
+
+typedef struct kept_list {
+    int count;
+    kept *item;
+} kept_list;
+
+static void add(ab_cell *cell, kept_list *list, const ab_plan_param *param, part what, int tensor,
+                const char *suffix) {
+    if (tensor == AB_NONE) return;
+    kept *item = &list->item[list->count++];
+    snprintf(item->name, sizeof item->name, "%s%s%s", cell->plan->tensor[param->stored].name,
+             suffix ? "." : "", suffix ? suffix : "");
+    item->tensor = &cell->tensor[tensor];
+    item->param = param;
+    item->part = what;
+}
+
+static ab_status list_kept(ab_cell *cell, kept_list *list) {
+    const ab_plan *plan = cell->plan;
+    const ab_optimizer *optimizer = cell->config.optimizer;
+    *list = (kept_list){0, calloc((size_t)plan->params * (3 + AB_OPTIMIZER_STATES) + 1, sizeof *list->item)};
+    if (!list->item) return no_memory();
+    for (int p = 0; p < plan->params; p++) {
+        const ab_plan_param *param = &plan->param[p];
+        bool trained = param->grad != AB_NONE;
+        add(cell, list, param, trained ? PART_WEIGHT : PART_BUFFER, param->stored, NULL);
+        if (!trained) continue;
+        add(cell, list, param, PART_MASTER, param->master, "master");
+        for (int s = 0; s < optimizer->states; s++)
+            add(cell, list, param, PART_STATE, param->state[s], optimizer->state[s]);
+        add(cell, list, param, PART_EMA, param->ema, "ema");
+    }
+    return AB_OK;
+}
+
+/* ---- metadata ---------------------------------------------------------------------------------------------- */
+
+enum { MOST_NOTES = 32, NOTE_KEY = 48, NOTE_TEXT = 160 };
+
+typedef struct notes {
+    int count;
+    char key[MOST_NOTES][NOTE_KEY], text[MOST_NOTES][NOTE_TEXT];
+    const char *list[2 * MOST_NOTES + 1]; /* as ab_safetensors_write takes them */
+} notes;
+
+static char *note(notes *n, const char *key) {
+    snprintf(n->key[n->count], NOTE_KEY, "%s", key);
+    n->list[2 * n->count] = n->key[n->count];
+    n->list[2 * n->count + 1] = n->text[n->count];
+    return n->text[n->count++];
+}
+
+static void note_text(notes *n, const char *key, const char *text) {
+    snprintf(note(n, key), NOTE_TEXT, "%s", text);
+}
+static void note_integer(notes *n, const char *key, int64_t value) {
+    snprintf(note(n, key), NOTE_TEXT, "%" PRId64, value);
+}
+static void note_real(notes *n, const char *key, double value) {
+    snprintf(note(n, key), NOTE_TEXT, "%a", value); /* exact */
+}
+
+/* What must be the same here and there. */
+static void note_identity(const ab_cell *cell, notes *n) {
+    const ab_cell_config *config = &cell->config;
+    char scale[AB_SCALER_TEXT];
+    note_text(n, "network", cell->plan->net->name);
+    note_text(n, "network_digest", cell->plan->net->digest);
+    note_text(n, "level", config->policy.level);
+    note_text(n, "half", config->policy.half->name);
+    note_text(n, "loss_scale", ab_loss_scale_text(&config->policy.loss_scale, scale));
+    note_text(n, "optimizer", config->optimizer->name);
+    note_text(n, "schedule", config->recipe.schedule ? config->recipe.schedule->name : "constant");
+    note_integer(n, "batch", config->batch);
+    note_integer(n, "micro_batches", ab_cell_micro_batches(cell));
+    note_integer(n, "seed", (int64_t)config->seed);
+    note_text(n, "order", config->shuffled ? "shuffled" : "sequential");
+    note_text(n, "scaler", cell->scaler.kind->name);
+}
+
+/* "scaler.scale", "scaler.unskipped": the dialect's names. */
+static const char *scaler_key(const ab_cell *cell, int i, char key[NOTE_KEY]) {
+    snprintf(key, NOTE_KEY, "scaler.%s", ab_scaler_state_name(cell->scaler.kind, i));
+    return key;
+}
+
+static void note_position(const ab_cell *cell, notes *n) {
+    note_integer(n, "steps", cell->steps);
+    note_integer(n, "taken", cell->taken);
+    note_integer(n, "schedule_advanced", cell->advanced);
+    for (int i = 0; i < ab_scaler_state_count(cell->scaler.kind); i++) {
+        char key[NOTE_KEY];
+        note_real(n, scaler_key(cell, i, key), ab_scaler_state(&cell->scaler, i));
+    }
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------- */
+
+static ab_status read_items(const kept_list *list, ab_safetensor_item *items) {
+    for (int i = 0; i < list->count; i++) {
+        float *values = malloc((size_t)ab_tensor_count(list->item[i].tensor) * sizeof *values);
+        items[i] = (ab_safetensor_item){list->item[i].name, list->item[i].tensor->shape, values};
+        if (!values) return no_memory();
+        AB_TRY(ab_tensor_read(list->item[i].tensor, values));
+    }
+    return AB_OK;
+}
+
+ab_status ab_cell_checkpoint(const ab_cell *cell, const char *path) {
+    ab_status status = AB_OK;
+    kept_list list = {0, NULL};
+    ab_safetensor_item *items = NULL;
+    notes *n = calloc(1, sizeof *n);
+    if (!n) return no_memory();
+    /* listing changes nothing; the list also serves resuming, which writes */
+    AB_TRY_GOTO(list_kept((ab_cell *)(uintptr_t)cell, &list));
+    items = calloc((size_t)list.count + 1, sizeof *items);
+    if (!items) {
+        status = no_memory();
+        goto out;
+    }
+    note_text(n, "format", format_name);
+    note_identity(cell, n);
+    note_position(cell, n);
+    AB_TRY_GOTO(read_items(&list, items));
+    AB_TRY_GOTO(ab_safetensors_write(path, items, list.count, n->list));
+out:
+    for (int i = 0; items && i < list.count; i++) free((void *)(uintptr_t)items[i].data);
+    free(items);
+    free(list.item);
+    free(n);
+    return status;
+}
+
+/* ---- comparing --------------------------------------------------------------------------------------------- */
+
+static const ab_tensor_entry *entry_of(const ab_tensorfile *file, const char *name) {
+    for (int i = 0; i < file->count; i++)
+        if (strcmp(file->tensor[i].name, name) == 0) return &file->tensor[i];
+    return NULL;
+}
+
+static bool same_shape(const ab_tensor_entry *entry, const ab_shape *shape) {
+    if (entry->ndim != shape->ndim) return false;
+    for (int d = 0; d < shape->ndim; d++)
+        if (entry->dim[d] != shape->dim[d]) return false;
+    return true;
+}
+
+/* Differences as text: the first ones by name, then how many more. */
+typedef struct difference_list {
+    int count;
+    char text[640];
+} difference_list;
+
+static void differs(difference_list *list, const char *name, const char *how) {
+    size_t used = strlen(list->text);
+    char shown[AB_TENSORFILE_TEXT];
+    if (list->count++ < 6)
+        snprintf(list->text + used, sizeof list->text - used, "%s'%.60s' %s", used ? ", " : "",
+                 ab_tensor_printable(name, shown), how);
+}
+
+static void compare(const kept *item, const ab_tensorfile *file, difference_list *found) {
+    char there[AB_TENSORFILE_TEXT], here[AB_SHAPE_TEXT], how[AB_TENSORFILE_TEXT];
+    const ab_tensor_entry *entry = entry_of(file, item->name);
+    if (!entry) {
+        differs(found, item->name, "is missing");
+    } else if (!same_shape(entry, &item->tensor->shape)) {
+        snprintf(how, sizeof how, "is %.80s there and %.80s here", ab_tensor_shape_text(entry, there),
+                 ab_shape_text(&item->tensor->shape, here));
+        differs(found, item->name, how);
+    }
+}
+
+static void compare_back(const kept_list *list, const ab_tensorfile *file, difference_list *found) {
+    for (int i = 0; i < file->count; i++) {
+        int k = 0;
+        while (k < list->count && strcmp(list->item[k].name, file->tensor[i].name) != 0) k++;
+        if (k == list->count) differs(found, file->tensor[i].name, "is unknown here");
+    }
+}
+
+static ab_status differ(const difference_list *found, const char *net) {
+    if (found->count == 0) return AB_OK;
+    return ab_fail(AB_INPUT, "tensors differ from those of this cell of network %s: %s%s", net, found->text,
+                   found->count > 6 ? ", ..." : "");
+}
+
+/* Another network shows in its weights and buffers. */
+static ab_status check_weights(const kept_list *list, const ab_tensorfile *file, const char *net) {
+    difference_list found = {0, ""};
+    for (int i = 0; i < list->count; i++)
+        if (list->item[i].part <= PART_BUFFER) compare(&list->item[i], file, &found);
+    if (found.count > 0) compare_back(list, file, &found);
+    return differ(&found, net);
+}
+
+static ab_status check_all(const kept_list *list, const ab_tensorfile *file, const char *net) {
+    difference_list found = {0, ""};
+    for (int i = 0; i < list->count; i++) compare(&list->item[i], file, &found);
+    compare_back(list, file, &found);
+    return differ(&found, net);
+}
+
+/* The file's text under `key`, into text[NOTE_TEXT]. */
+static ab_status text_of(const ab_tensorfile *file, const char *key, char *text) {
+    char *value = NULL;
+    AB_TRY(ab_safetensors_metadata(file, key, &value));
+    if (!value) return ab_fail(AB_INPUT, "expected a checkpoint of this program, found no '%s' in it", key);
+    snprintf(text, NOTE_TEXT, "%s", value);
+    free(value);
+    return AB_OK;
+}
+
+static ab_status check_format(const ab_tensorfile *file) {
+    char found[NOTE_TEXT];
+    AB_TRY(text_of(file, "format", found));
+    if (strcmp(found, format_name) == 0) return AB_OK;
+    return ab_fail(AB_INPUT, "expected a checkpoint (%s), found '%.40s'; weights alone are read by --init",
+                   format_name, found);
+}
+
+static ab_status check_identity(const ab_cell *cell, const ab_tensorfile *file) {
+    ab_status status = AB_OK;
+    notes *here = calloc(1, sizeof *here);
+    if (!here) return no_memory();
+    note_identity(cell, here);
+    for (int i = 0; i < here->count && status == AB_OK; i++) {
+        char there[NOTE_TEXT];
+        status = text_of(file, here->key[i], there);
+        if (status == AB_OK && strcmp(there, here->text[i]) != 0)
+            status =
+                ab_fail(AB_INPUT, "%s is %.60s there and %.60s here", here->key[i], there, here->text[i]);
+    }
+    free(here);
+    return status;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------- */
+
+static ab_status integer_of(const ab_tensorfile *file, const char *key, int64_t *value) {
+    char text[NOTE_TEXT], *end;
+    AB_TRY(text_of(file, key, text));
+    *value = strtoll(text, &end, 10);
+    if (end != text && *end == '\0' && *value >= 0) return AB_OK;
+    return ab_fail(AB_INPUT, "%s: expected a count, found '%.40s'", key, text);
+}
+
+static ab_status real_of(const ab_tensorfile *file, const char *key, double *value) {
+    char text[NOTE_TEXT], *end;
+    AB_TRY(text_of(file, key, text));
+    *value = strtod(text, &end);
+    if (end != text && *end == '\0') return AB_OK;
+    return ab_fail(AB_INPUT, "%s: expected a number, found '%.40s'", key, text);
+}
+
+static ab_status read_scaler(ab_cell *cell, const ab_tensorfile *file) {
+    for (int i = 0; i < ab_scaler_state_count(cell->scaler.kind); i++) {
+        char key[NOTE_KEY];
+        double value;
+        AB_TRY(real_of(file, scaler_key(cell, i, key), &value));
+        AB_TRY(ab_scaler_set_state(&cell->scaler, ab_scaler_state_name(cell->scaler.kind, i), value));
+    }
+    return AB_OK;
+}
+
+static ab_status read_position(ab_cell *cell, const ab_tensorfile *file) {
+    const unsigned faults = cell->config.recipe.faults;
+    int64_t steps, taken, advanced;
+    AB_TRY(integer_of(file, "steps", &steps));
+    AB_TRY(integer_of(file, "taken", &taken));
+    AB_TRY(integer_of(file, "schedule_advanced", &advanced));
+    if (!(faults & AB_FAULT_resume_without_position)) cell->steps = steps;
+    if (!(faults & AB_FAULT_resume_without_optimizer)) cell->taken = taken;
+    if (!(faults & AB_FAULT_resume_without_schedule)) cell->advanced = advanced;
+    return faults & AB_FAULT_resume_without_scaler ? AB_OK : read_scaler(cell, file);
+}
+
+static bool left_out(const kept *item, unsigned faults) {
+    if (item->part == PART_STATE) return faults & AB_FAULT_resume_without_optimizer;
+    if (item->part == PART_BUFFER) return faults & AB_FAULT_resume_without_batch_norm;
+    return item->part == PART_MASTER && faults & AB_FAULT_resume_without_masters;
+}
+
+static ab_status read_tensor(ab_cell *cell, const kept *item, const ab_tensorfile *file) {
+    const unsigned faults = cell->config.recipe.faults;
+    float *values = malloc((size_t)ab_tensor_count(item->tensor) * sizeof *values);
+    if (!values) return no_memory();
+    ab_status status = AB_OK;
+    if (!left_out(item, faults)) {
+        status = ab_tensorfile_read_as(file, item->name, &item->tensor->shape, values);
+        if (status == AB_OK) status = ab_tensor_write(item->tensor, values);
+    } else if (item->part == PART_MASTER) { /* listed after the weight it is a copy of */
+        status = ab_tensor_read(&cell->tensor[item->param->stored], values);
+        if (status == AB_OK) status = ab_tensor_write(item->tensor, values);
+    }
+    free(values);
+    return status;
+}
+
+static ab_status resume(ab_cell *cell, const ab_tensorfile *file) {
+    ab_status status = AB_OK;
+    kept_list list = {0, NULL};
+    AB_TRY_GOTO(list_kept(cell, &list));
+    AB_TRY_GOTO(check_format(file));
+    AB_TRY_GOTO(check_weights(&list, file, cell->plan->net->name));
+    AB_TRY_GOTO(check_identity(cell, file));
+    AB_TRY_GOTO(check_all(&list, file, cell->plan->net->name));
+    for (int i = 0; i < list.count; i++) AB_TRY_GOTO(read_tensor(cell, &list.item[i], file));
+    AB_TRY_GOTO(read_position(cell, file));
+    cell->params_version++;
+out:
+    free(list.item);
+    return status;
+}
+
+ab_status ab_cell_resume(ab_cell *cell, const char *path) {
+    ab_tensorfile *file = NULL;
+    if (ab_safetensors_open(path, &file) != AB_OK) return ab_fail_prefix(AB_INPUT, "--resume-from");
+    ab_status status = resume(cell, file);
+    ab_tensorfile_close(file);
+    return status == AB_OK ? AB_OK : ab_fail_prefix(status, "--resume-from %s", path);
+}
+
+ab_status ab_checkpoint_steps(const char *path, int64_t *steps) {
+    ab_tensorfile *file = NULL;
+    if (ab_safetensors_open(path, &file) != AB_OK) return ab_fail_prefix(AB_INPUT, "--resume-from");
+    ab_status status = check_format(file);
+    if (status == AB_OK) status = integer_of(file, "steps", steps);
+    ab_tensorfile_close(file);
+    return status == AB_OK ? AB_OK : ab_fail_prefix(status, "--resume-from %s", path);
+}

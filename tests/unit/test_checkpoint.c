@@ -152,6 +152,39 @@ static void a_resumed_run_has_the_bits_of_one_that_never_stopped(void **state) {
     ab_net_free(net);
 }
 
+/* Whatever numbers a dialect keeps. */
+static void every_scaler_goes_on_where_it_was(void **state) {
+    (void)state;
+    ab_net *net = pt_net(plain_ops);
+    for (int k = 0; k < ab_scaler_count(); k++) {
+        const ab_scaler_kind *kind = ab_scaler_at(k);
+        ab_cell_config config = config_of(net, "O2", "momentum");
+        char set[64];
+        const char *overrides[] = {set};
+        const ab_level *level = NULL;
+        snprintf(set, sizeof set, "loss_scale=%s", kind->name);
+        assert_int_equal(ab_level_find("O2", &level), AB_OK);
+        assert_int_equal(ab_policy_resolve(level, &ab_format_fp16, overrides, 1, &config.policy), AB_OK);
+        config.scale_window = 3;
+        ab_cell *cell = pt_cell(&config), *resumed = pt_cell(&config);
+        for (int i = 0; i < BEFORE; i++) step(cell);
+        save(cell, path);
+        resume(resumed, path);
+        for (int i = 0; i < 6; i++) {
+            for (int s = 0; s < ab_scaler_state_count(kind); s++) {
+                double a = ab_scaler_state(ab_cell_scaler(cell), s),
+                       b = ab_scaler_state(ab_cell_scaler(resumed), s);
+                if (!(a == b || (isnan(a) && isnan(b)))) fail_msg("%s: %g, resumed %g", kind->name, a, b);
+            }
+            ab_step_result a = step(cell), b = step(resumed);
+            assert_memory_equal(&a.loss, &b.loss, sizeof a.loss);
+        }
+        ab_cell_destroy(cell);
+        ab_cell_destroy(resumed);
+    }
+    ab_net_free(net);
+}
+
 static void state_in_half_survives(void **state) {
     (void)state;
     ab_net *net = pt_net(pt_ops);
@@ -313,6 +346,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_writer_leaves_a_whole_file), /* first: it forks */
         cmocka_unit_test(a_resumed_run_has_the_bits_of_one_that_never_stopped),
+        cmocka_unit_test(every_scaler_goes_on_where_it_was),
         cmocka_unit_test(state_in_half_survives),
         cmocka_unit_test(what_is_left_out_shows),
         cmocka_unit_test(adam_without_its_moments_spikes),

@@ -12,6 +12,7 @@ set(files_of_bench/amp/scalers.def bench/amp/scaler_@.c)
 set(files_of_bench/data/data.def bench/data/@.c)
 set(files_of_bench/nets/nets.def bench/nets/@.json)
 set(files_of_bench/train/schedules.def bench/train/schedule_@.c)
+set(files_of_reports/verdicts.def reports/verdict_@.c)
 set(files_of_bench/tensorfile/readers.def bench/tensorfile/@.c)
 
 # Files that only these lists may bring in.
@@ -20,6 +21,7 @@ set(listed_reports/plots.def reports/plot_@.c)
 set(listed_bench/cmd/commands.def bench/cmd/@.c)
 set(listed_bench/amp/scalers.def bench/amp/scaler_@.c)
 set(listed_bench/train/schedules.def bench/train/schedule_@.c)
+set(listed_reports/verdicts.def reports/verdict_@.c)
 set(listed_bench/nets/nets.def bench/nets/@.json)
 
 # row_name(<variable> <line>): "name" of `AB_THING(name, ...)` or `AB_THING(name)`, else "". Names are what users type: lower

@@ -1,0 +1,280 @@
+/* Cases and the order of verdicts. Reads the document, changes nothing. */
+#include "reports/diagnose.h"
+
+#include "reports/json.h"
+#include "reports/summary.h"
+#include "reports/text.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AB_VERDICT(id) extern const ab_verdict_rule ab_verdict_rule_##id;
+#include "reports/verdicts.def"
+#undef AB_VERDICT
+
+static const ab_verdict_rule *const rules[] = {
+#define AB_VERDICT(id) &ab_verdict_rule_##id,
+#include "reports/verdicts.def"
+#undef AB_VERDICT
+};
+_Static_assert(AB_COUNT_OF(rules) <= AB_VERDICT_RULES, "AB_VERDICT_RULES");
+
+int ab_verdict_rule_count(void) { return (int)AB_COUNT_OF(rules); }
+const ab_verdict_rule *ab_verdict_rule_at(int i) { return rules[i]; }
+
+const char *ab_verdict_family_name(ab_verdict_family family) {
+    static const char *const names[] = {"healthy", "precision", "configuration", "training"};
+    return names[family];
+}
+
+/* ---- losses ---------------------------------------------------------------------------------------------- */
+
+enum { FINAL_LOSSES = 20 }; /* as the summary has it */
+
+/* Of the last losses of the first `steps`. */
+static double mean_of_last(const cJSON *losses, int steps) {
+    const int used = steps < FINAL_LOSSES ? steps : FINAL_LOSSES;
+    double sum = 0;
+    int step = 0;
+    const cJSON *loss;
+    cJSON_ArrayForEach(loss, losses) {
+        if (step++ < steps - used) continue;
+        if (step > steps) break;
+        if (!cJSON_IsNumber(loss)) return (double)NAN;
+        sum += loss->valuedouble;
+    }
+    return used > 0 ? sum / used : (double)NAN;
+}
+
+static ab_loss_facts losses_of(const cJSON *cell) {
+    const cJSON *losses = ab_json_at(cell, "loss"), *loss;
+    ab_loss_facts facts = {
+        .first_nonfinite = -1, .last_finite = -1, .first = (double)NAN, .largest = (double)NAN};
+    cJSON_ArrayForEach(loss, losses) {
+        const int step = facts.steps++;
+        if (!cJSON_IsNumber(loss)) {
+            facts.nonfinite++;
+            if (facts.first_nonfinite < 0) facts.first_nonfinite = step;
+            continue;
+        }
+        facts.last_finite = step;
+        if (step == 0) facts.first = loss->valuedouble;
+        facts.largest = fmax(facts.largest, loss->valuedouble);
+    }
+    facts.final = mean_of_last(losses, facts.steps);
+    return facts;
+}
+
+/* Standard error of the mean difference between the last losses of two cells, batch by batch. */
+static double gap_error(const cJSON *a, const cJSON *b) {
+    const int n = cJSON_GetArraySize(a), used = n < FINAL_LOSSES ? n : FINAL_LOSSES;
+    double sum = 0, squares = 0;
+    if (used < 2 || cJSON_GetArraySize(b) != n) return 0;
+    for (int i = n - used; i < n; i++) {
+        const cJSON *x = cJSON_GetArrayItem(a, i), *y = cJSON_GetArrayItem(b, i);
+        if (!cJSON_IsNumber(x) || !cJSON_IsNumber(y)) return 0;
+        sum += x->valuedouble - y->valuedouble;
+        squares += (x->valuedouble - y->valuedouble) * (x->valuedouble - y->valuedouble);
+    }
+    const double mean = sum / used, variance = (squares - sum * mean) / (used - 1);
+    return sqrt(fmax(0, variance) / used);
+}
+
+/* ---- skips ----------------------------------------------------------------------------------------------- */
+
+/* cells[].scale is a run-length list of [scale, steps]. */
+static void read_scales(const cJSON *cell, ab_skip_facts *skip) {
+    const cJSON *run;
+    bool first = true;
+    cJSON_ArrayForEach(run, ab_json_at(cell, "scale")) {
+        const cJSON *value = cJSON_GetArrayItem(run, 0);
+        if (!cJSON_IsNumber(value)) continue;
+        const double scale = value->valuedouble;
+        if (first) skip->first_scale = skip->least_scale = skip->largest_scale = scale;
+        first = false;
+        skip->last_scale = scale;
+        skip->least_scale = fmin(skip->least_scale, scale);
+        skip->largest_scale = fmax(skip->largest_scale, scale);
+    }
+}
+
+static bool loss_is_finite(const cJSON *losses, int step) {
+    return cJSON_IsNumber(cJSON_GetArrayItem(losses, step));
+}
+
+static ab_skip_facts skips_of(const cJSON *document, const cJSON *cell, int steps) {
+    const cJSON *losses = ab_json_at(cell, "loss"), *skipped;
+    ab_skip_facts facts = {.skipped = (int)ab_json_number(cell, "steps_skipped", 0),
+                           .late_steps = steps - steps / 4,
+                           .window = ab_json_number(document, "config.scale_window", 2000)};
+    facts.dynamic = cJSON_IsString(ab_json_at(cell, "policy.loss_scale"));
+    cJSON_ArrayForEach(skipped, ab_json_at(cell, "skipped_steps")) {
+        facts.late += skipped->valuedouble >= steps / 4;
+        facts.loss_finite += loss_is_finite(losses, (int)skipped->valuedouble);
+    }
+    read_scales(cell, &facts);
+    return facts;
+}
+
+/* ---- cases ----------------------------------------------------------------------------------------------- */
+
+static int index_of(const cJSON *document, const cJSON *cell) {
+    int i = 0;
+    const cJSON *item;
+    cJSON_ArrayForEach(item, ab_json_at(document, "cells")) {
+        if (item == cell) return i;
+        i++;
+    }
+    return -1;
+}
+
+static void find_symptoms(ab_case *c) {
+    static const double skipping_share = 0.2, unlearned_share = 0.99;
+    c->nonfinite = c->loss.nonfinite > 0;
+    c->skipping = c->skip.late_steps > 0 && c->skip.late > skipping_share * c->skip.late_steps;
+    c->behind = c->gap > c->gap_limit;
+    const ab_loss_facts *o0 = &c->baseline_loss;
+    const double chance = log(ab_json_number(c->document, "data.classes", (double)INFINITY));
+    c->unlearned = c->baseline && !(o0->final < unlearned_share * fmin(o0->first, chance));
+    c->sick = c->nonfinite || c->skipping || c->behind || c->unlearned;
+}
+
+/* The certificate's bound on the loss gap, the larger of 10 noise floors and 5 % of O0's loss; and what the cell is behind because
+ * it took fewer steps, which is O0's loss as many steps earlier; and two standard errors of the gap itself. */
+static double gap_limit(const ab_case *c) {
+    const double floor = fabs(ab_json_number(c->document, "noise_floor.loss_gap", 0));
+    const ab_loss_facts *o0 = &c->baseline_loss;
+    const double earlier = mean_of_last(ab_json_at(c->baseline, "loss"), o0->steps - c->skip.skipped);
+    return fmax(10 * floor, 0.05 * fabs(o0->final)) + fmax(0, earlier - o0->final) +
+           2 * gap_error(ab_json_at(c->cell, "loss"), ab_json_at(c->baseline, "loss"));
+}
+
+ab_status ab_case_of(const cJSON *document, int index, ab_case *facts) {
+    const cJSON *cell = cJSON_GetArrayItem(ab_json_at(document, "cells"), index);
+    *facts = (ab_case){.document = document, .cell = cell, .index = index, .baseline_index = -1};
+    AB_TRY(ab_format_find(ab_json_text(cell, "half_format", ""), &facts->half));
+    facts->baseline = ab_summary_baseline(document, cell);
+    facts->loss = losses_of(cell);
+    facts->skip = skips_of(document, cell, facts->loss.steps);
+    facts->gap = ab_json_number(cell, "summary.loss_gap", (double)NAN);
+    facts->gap_limit = (double)NAN;
+    if (facts->baseline) {
+        facts->baseline_index = index_of(document, facts->baseline);
+        facts->baseline_loss = losses_of(facts->baseline);
+        facts->gap_limit = gap_limit(facts);
+    }
+    find_symptoms(facts);
+    return AB_OK;
+}
+
+bool ab_case_uses_half(const ab_case *facts) {
+    const char *model = ab_json_text(facts->cell, "policy.cast_model_type", "fp32");
+    return strcmp(model, "fp32") != 0 || ab_json_is_true(facts->cell, "policy.patch_torch_functions");
+}
+
+bool ab_case_half_weights(const ab_case *facts) {
+    const char *model = ab_json_text(facts->cell, "policy.cast_model_type", "fp32");
+    return strcmp(model, facts->half->name) == 0 && !ab_json_is_true(facts->cell, "policy.master_weights");
+}
+
+bool ab_case_fault(const ab_case *facts, const char *name) {
+    const cJSON *fault;
+    cJSON_ArrayForEach(fault, ab_json_at(facts->document, "config.faults")) {
+        if (cJSON_IsString(fault) && strcmp(fault->valuestring, name) == 0) return true;
+    }
+    return false;
+}
+
+double ab_case_flushed_energy(const ab_case *facts, const cJSON *tensor) {
+    const cJSON *count;
+    const int limit = facts->half->emin - facts->half->precision; /* values below 2^limit become 0 */
+    int exponent = (int)ab_json_number(tensor, "exponents.first", 0);
+    double flushed = 0, all = 0;
+    cJSON_ArrayForEach(count, ab_json_at(tensor, "exponents.counts")) {
+        const double energy = ldexp(count->valuedouble, 2 * exponent);
+        all += energy;
+        if (exponent < limit) flushed += energy;
+        exponent++;
+    }
+    return all > 0 ? flushed / all : (double)NAN;
+}
+
+/* ---- verdicts -------------------------------------------------------------------------------------------- */
+
+static ab_evidence *next_evidence(ab_verdict *verdict) {
+    if (verdict->evidences == AB_VERDICT_EVIDENCE) return NULL;
+    ab_evidence *evidence = &verdict->evidence[verdict->evidences++];
+    evidence->pointer[0] = '\0';
+    return evidence;
+}
+
+void ab_verdict_say(ab_verdict *verdict, const char *format, ...) {
+    char raw[AB_VERDICT_TEXT];
+    ab_evidence *evidence = next_evidence(verdict);
+    if (!evidence) return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(raw, sizeof raw, format, args);
+    va_end(args);
+    ab_text_clean(evidence->text, sizeof evidence->text, raw);
+}
+
+void ab_verdict_point(const ab_case *facts, ab_verdict *verdict, const char *format, ...) {
+    if (verdict->evidences == 0) return;
+    ab_evidence *evidence = &verdict->evidence[verdict->evidences - 1];
+    char place[AB_VERDICT_POINTER];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(place, sizeof place, format, args);
+    va_end(args);
+    snprintf(evidence->pointer, sizeof evidence->pointer, "/cells/%d%.*s", facts->index, 100, place);
+}
+
+/* Least backoffs that bring the first scale down to one that works: what a healthy scaler skips while it warms up. */
+static double warm_up_skips(const ab_skip_facts *skip) {
+    return skip->least_scale > 0 ? fmax(0, log2(skip->first_scale / skip->least_scale)) : 0;
+}
+
+static void speak_for_health(const ab_case *c, ab_verdict *v) {
+    *v = (ab_verdict){.confidence = 1};
+    if (isfinite(c->gap) && isfinite(c->gap_limit)) {
+        ab_verdict_say(v, "loss gap to O0 %+.4g, within %.4g", c->gap, c->gap_limit);
+        ab_verdict_point(c, v, "/summary/loss_gap");
+    } else {
+        snprintf(v->missing, sizeof v->missing,
+                 "there is no O0 cell to compare with: run with --levels O0,%.20s",
+                 ab_json_text(c->cell, "level", "O2"));
+    }
+    if (!c->skip.dynamic) return;
+    const double clean = c->loss.steps - c->skip.skipped;
+    ab_verdict_say(
+        v,
+        "%d of %d steps skipped; this scaler is expected to skip up to %.0f while it finds its scale "
+        "and then one in %.0f",
+        c->skip.skipped, c->loss.steps, warm_up_skips(&c->skip) + ceil(clean / c->skip.window),
+        c->skip.window + 1);
+    ab_verdict_point(c, v, "/steps_skipped");
+}
+
+static int by_confidence(const void *a, const void *b) {
+    const ab_verdict *x = a, *y = b;
+    if (x->confidence != y->confidence) return x->confidence < y->confidence ? 1 : -1;
+    return strcmp(x->rule->id, y->rule->id);
+}
+
+ab_status ab_diagnose(const cJSON *document, int index, ab_diagnosis *diagnosis) {
+    memset(diagnosis, 0, sizeof *diagnosis);
+    AB_TRY(ab_case_of(document, index, &diagnosis->facts));
+    if (!diagnosis->facts.sick) {
+        speak_for_health(&diagnosis->facts, &diagnosis->healthy);
+        return AB_OK;
+    }
+    for (size_t i = 0; i < AB_COUNT_OF(rules); i++) {
+        ab_verdict verdict = {.rule = rules[i]};
+        if (rules[i]->judge(&diagnosis->facts, &verdict)) diagnosis->verdict[diagnosis->verdicts++] = verdict;
+    }
+    qsort(diagnosis->verdict, (size_t)diagnosis->verdicts, sizeof *diagnosis->verdict, by_confidence);
+    return AB_OK;
+}

@@ -1,0 +1,149 @@
+/* Diagnoses for people and for programs. Arranges what diagnose.c found, decides nothing. */
+#include "reports/diagnose.h"
+#include "reports/json.h"
+#include "reports/text.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char unknown_id[] = "unknown", healthy_id[] = "healthy";
+
+/* What is wrong, in words; "" if nothing. */
+static void symptoms(const ab_case *c, char *text, size_t size) {
+    int n = 0;
+    text[0] = '\0';
+    if (c->nonfinite)
+        n += snprintf(text, size, "%d of %d losses are not numbers", c->loss.nonfinite, c->loss.steps);
+    if (c->skipping && n < (int)size)
+        n += snprintf(text + n, size - (size_t)n, "%s%d of the last %d steps skipped", n ? "; " : "",
+                      c->skip.late, c->skip.late_steps);
+    if (c->behind && n < (int)size)
+        n += snprintf(text + n, size - (size_t)n, "%sloss %+.4g above O0's, %.4g is allowed", n ? "; " : "",
+                      c->gap, c->gap_limit);
+    if (c->unlearned && n < (int)size)
+        snprintf(text + n, size - (size_t)n, "%sO0 itself does not learn", n ? "; " : "");
+}
+
+static void print_verdict(const ab_verdict *v, FILE *out) {
+    fprintf(out, "  %s (%s, confidence %.2f)", v->rule->id, ab_verdict_family_name(v->rule->family),
+            v->confidence);
+    if (v->layer[0]) fprintf(out, " in %s", v->layer);
+    fprintf(out, ": %s\n", v->rule->text);
+    for (int i = 0; i < v->evidences; i++) {
+        fprintf(out, "    %s", v->evidence[i].text);
+        fprintf(out, v->evidence[i].pointer[0] ? "  [%s]\n" : "%s\n", v->evidence[i].pointer);
+    }
+    if (v->remedy[0]) fprintf(out, "    remedy: %s\n", v->remedy);
+    if (v->missing[0]) fprintf(out, "    cannot tell %s\n", v->missing);
+}
+
+static void print_diagnosis(const ab_diagnosis *d, FILE *out) {
+    char id[160], text[AB_VERDICT_TEXT];
+    ab_text_clean(id, sizeof id, ab_json_text(d->facts.cell, "id", "?"));
+    symptoms(&d->facts, text, sizeof text);
+    fprintf(out, "%s: %s%s%s\n", id, d->facts.sick ? "sick" : healthy_id, text[0] ? ": " : "", text);
+    for (int i = 0; i < d->verdicts; i++) print_verdict(&d->verdict[i], out);
+    if (d->facts.sick && d->verdicts == 0)
+        fputs("  unknown: no rule explains this from the record; run with --probes all --probe-every 1 and "
+              "an O0 cell beside it\n",
+              out);
+    if (d->facts.sick) return;
+    for (int i = 0; i < d->healthy.evidences; i++) fprintf(out, "    %s\n", d->healthy.evidence[i].text);
+    if (d->healthy.missing[0]) fprintf(out, "    cannot tell more: %s\n", d->healthy.missing);
+}
+
+/* ---- all cells ------------------------------------------------------------------------------------------- */
+
+typedef ab_status (*visitor)(const ab_diagnosis *diagnosis, void *argument);
+
+static ab_status each(const cJSON *document, visitor visit, void *argument, int *sick) {
+    const cJSON *cell;
+    int index = 0;
+    ab_status status = AB_OK;
+    ab_diagnosis *diagnosis = malloc(sizeof *diagnosis);
+    *sick = 0;
+    if (!diagnosis) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
+    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
+        const int here = index++;
+        if (cJSON_IsString(ab_json_at(cell, "twin")) || cJSON_GetArraySize(ab_json_at(cell, "loss")) == 0)
+            continue;
+        AB_TRY_GOTO(ab_diagnose(document, here, diagnosis));
+        *sick += diagnosis->facts.sick;
+        AB_TRY_GOTO(visit(diagnosis, argument));
+    }
+out:
+    free(diagnosis);
+    return status;
+}
+
+static ab_status print_one(const ab_diagnosis *diagnosis, void *out) {
+    print_diagnosis(diagnosis, out);
+    return AB_OK;
+}
+
+ab_status ab_diagnose_print(const cJSON *document, FILE *out, int *sick) {
+    return each(document, print_one, out, sick);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------------------ */
+
+static void add_text(cJSON *object, const char *name, const char *text) {
+    if (text[0])
+        cJSON_AddStringToObject(object, name, text);
+    else
+        cJSON_AddNullToObject(object, name);
+}
+
+static void add_evidence(cJSON *object, const ab_verdict *v) {
+    cJSON *list = cJSON_AddArrayToObject(object, "evidence");
+    for (int i = 0; i < v->evidences; i++) {
+        cJSON *item = cJSON_CreateObject();
+        cJSON_AddStringToObject(item, "text", v->evidence[i].text);
+        add_text(item, "pointer", v->evidence[i].pointer);
+        cJSON_AddItemToArray(list, item);
+    }
+}
+
+static cJSON *verdict_json(const ab_verdict *v, const char *id, const char *family) {
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "id", id);
+    cJSON_AddStringToObject(object, "family", family);
+    add_text(object, "layer", v->layer);
+    cJSON_AddNumberToObject(object, "confidence", v->confidence);
+    add_evidence(object, v);
+    add_text(object, "remedy", v->remedy);
+    add_text(object, "missing", v->missing);
+    return object;
+}
+
+static ab_status add_one(const ab_diagnosis *d, void *array) {
+    char text[AB_VERDICT_TEXT];
+    cJSON *object = cJSON_CreateObject();
+    symptoms(&d->facts, text, sizeof text);
+    cJSON_AddStringToObject(object, "cell", ab_json_text(d->facts.cell, "id", ""));
+    cJSON_AddBoolToObject(object, "sick", d->facts.sick);
+    add_text(object, "symptoms", text);
+    cJSON *verdicts = cJSON_AddArrayToObject(object, "verdicts");
+    if (!d->facts.sick) cJSON_AddItemToArray(verdicts, verdict_json(&d->healthy, healthy_id, healthy_id));
+    if (d->facts.sick && d->verdicts == 0)
+        cJSON_AddItemToArray(
+            verdicts,
+            verdict_json(&(ab_verdict){.missing = "run with --probes all --probe-every 1 and an O0 cell"},
+                         unknown_id, unknown_id));
+    for (int i = 0; i < d->verdicts; i++)
+        cJSON_AddItemToArray(verdicts, verdict_json(&d->verdict[i], d->verdict[i].rule->id,
+                                                    ab_verdict_family_name(d->verdict[i].rule->family)));
+    return cJSON_AddItemToArray(array, object) ? AB_OK : ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
+}
+
+ab_status ab_diagnose_json(const cJSON *document, cJSON **json, int *sick) {
+    *json = cJSON_CreateObject();
+    if (!*json) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
+    cJSON_AddStringToObject(*json, "schema", "ampbench-diagnosis");
+    cJSON_AddNumberToObject(*json, "schema_version", 1);
+    cJSON *cells = cJSON_AddArrayToObject(*json, "cells");
+    ab_status status = each(document, add_one, cells, sick);
+    cJSON_AddNumberToObject(*json, "sick", *sick);
+    return status;
+}

@@ -1,0 +1,35 @@
+/* Batch norm in the half format: its statistics and affine parameters lose what keep_batchnorm_fp32 would keep. Circumstantial, so
+ * it ranks below causes that were counted. */
+#include "reports/diagnose.h"
+#include "reports/json.h"
+
+#include <string.h>
+
+static const char *first_batch_norm(const ab_case *facts) {
+    const cJSON *op;
+    cJSON_ArrayForEach(op, ab_json_at(facts->cell, "implementations")) {
+        if (strncmp(ab_json_text(op, "type", ""), "batch_norm", 10) == 0) return ab_json_text(op, "op", "");
+    }
+    return NULL;
+}
+
+static bool judge(const ab_case *facts, ab_verdict *verdict) {
+    const char *model = ab_json_text(facts->cell, "policy.cast_model_type", "fp32");
+    const char *layer = first_batch_norm(facts);
+    if (strcmp(model, facts->half->name) != 0 || ab_json_is_true(facts->cell, "policy.keep_batchnorm_fp32"))
+        return false;
+    if (!layer || facts->unlearned) return false;
+    verdict->confidence = 0.45;
+    ab_verdict_say(verdict, "keep_batchnorm_fp32 is off and the network has batch norm (%.80s is the first)",
+                   layer);
+    ab_verdict_point(facts, verdict, "/policy/keep_batchnorm_fp32");
+    snprintf(verdict->remedy, sizeof verdict->remedy, "--set keep_batchnorm_fp32=True");
+    return true;
+}
+
+const ab_verdict_rule ab_verdict_rule_batch_norm_statistics_in_half = {
+    .id = "batch_norm_statistics_in_half",
+    .family = AB_FAMILY_PRECISION,
+    .text = "batch norm keeps its statistics in the half format",
+    .judge = judge,
+};

@@ -1,0 +1,58 @@
+/* A fixed loss scale so high that scaled gradients pass the half format's largest number: infinities reach the weights,
+ * because nobody checks, and the loss is lost for good. */
+#include "reports/diagnose.h"
+#include "reports/json.h"
+#include "reports/text.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Values of a gradient that the cast made infinite, or that already were when the probe saw them. */
+static double beyond(const cJSON *tensor) {
+    return ab_json_number(tensor, "overflowed", 0) + ab_json_number(tensor, "inf", 0);
+}
+
+/* The backward pass meets activation gradients in the order recorded: the first with a value beyond the range made it. */
+static const cJSON *first_overflow(const ab_case *facts, const char *kind, int *place) {
+    const cJSON *tensor;
+    *place = 0;
+    cJSON_ArrayForEach(tensor, ab_json_at(facts->cell, "probes.tensors")) {
+        if (ab_json_is_true(tensor, "cast") && strcmp(ab_json_text(tensor, "kind", ""), kind) == 0 &&
+            beyond(tensor) > 0)
+            return tensor;
+        ++*place;
+    }
+    return NULL;
+}
+
+static bool judge(const ab_case *facts, ab_verdict *verdict) {
+    int place;
+    if (facts->skip.dynamic || facts->skip.first_scale <= 1 || !ab_case_uses_half(facts)) return false;
+    if (facts->unlearned) return false;
+    const cJSON *tensor = first_overflow(facts, "activation_gradient", &place);
+    if (!tensor) tensor = first_overflow(facts, "weight_gradient", &place);
+    if (!tensor) return false;
+    char scale[AB_TEXT_NUMBER];
+    verdict->confidence = facts->nonfinite ? 0.95 : 0.6;
+    ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(tensor, "layer", ""));
+    ab_verdict_say(verdict, "%.0f of %.0f values of %.80s are beyond %s at the fixed scale %s",
+                   beyond(tensor), ab_json_number(tensor, "count", 0), ab_json_text(tensor, "name", ""),
+                   facts->half->name, ab_text_scale(scale, facts->skip.first_scale));
+    ab_verdict_point(facts, verdict, "/probes/tensors/%d/overflowed", place);
+    if (facts->loss.first_nonfinite >= 0) {
+        ab_verdict_say(verdict,
+                       "the first loss that is not a number is that of step %d; the one of step 0 was %.4g",
+                       facts->loss.first_nonfinite, facts->loss.first);
+        ab_verdict_point(facts, verdict, "/loss/%d", facts->loss.first_nonfinite);
+    }
+    snprintf(verdict->remedy, sizeof verdict->remedy,
+             "--scales dynamic: a scaler that checks and skips; or a lower fixed scale");
+    return true;
+}
+
+const ab_verdict_rule ab_verdict_rule_scale_too_high = {
+    .id = "scale_too_high",
+    .family = AB_FAMILY_PRECISION,
+    .text = "the fixed loss scale makes gradients overflow",
+    .judge = judge,
+};

@@ -1,0 +1,31 @@
+/* The scale doubles again before the steps that paid for the last doubling are many: a large share of the run is skipped although
+ * the forward pass is sound. One skip in window + 1 steps is what a scaler costs; this is far more. */
+#include "reports/diagnose.h"
+#include "reports/text.h"
+
+static bool judge(const ab_case *facts, ab_verdict *verdict) {
+    enum { WINDOW = 2000 }; /* apex's, torch's and DeepSpeed's default order of magnitude */
+    const ab_skip_facts *skip = &facts->skip;
+    /* a window as long as the run cannot be why: each doubling takes `window` clean steps */
+    if (!skip->dynamic || !facts->skipping || skip->window >= 20) return false;
+    if (skip->loss_finite < 0.9 * skip->skipped) return false;
+    char least[AB_TEXT_NUMBER], most[AB_TEXT_NUMBER];
+    verdict->confidence = 0.9;
+    ab_verdict_say(verdict, "%d of the last %d steps were skipped, each with a finite loss", skip->late,
+                   skip->late_steps);
+    ab_verdict_point(facts, verdict, "/skipped_steps");
+    ab_verdict_say(verdict, "the scale doubles after %.0f clean steps; it went between %s and %s",
+                   skip->window, ab_text_scale(least, skip->least_scale),
+                   ab_text_scale(most, skip->largest_scale));
+    ab_verdict_point(facts, verdict, "/scale");
+    snprintf(verdict->remedy, sizeof verdict->remedy, "--scale-window %d, or a fixed scale: --scales %s",
+             WINDOW, ab_text_scale(least, skip->least_scale));
+    return true;
+}
+
+const ab_verdict_rule ab_verdict_rule_scaler_window_too_short = {
+    .id = "scaler_window_too_short",
+    .family = AB_FAMILY_PRECISION,
+    .text = "the scaler grows the scale so often that a large share of the steps is skipped",
+    .judge = judge,
+};

@@ -1,0 +1,46 @@
+/* Half weights without fp32 masters: updates below half an ulp of the weight change nothing. Judged by the energy of the updates
+ * that storing lost, over all layers; the layer named is the one with the largest share. */
+#include "reports/diagnose.h"
+#include "reports/json.h"
+#include "reports/text.h"
+
+static const double much_energy = 0.1;
+
+static bool judge(const ab_case *facts, ab_verdict *verdict) {
+    if (!facts->behind || facts->unlearned || !ab_case_half_weights(facts)) return false;
+    const cJSON *param, *worst = NULL;
+    double energy = 0, lost = 0, worst_share = 0;
+    int place = 0, worst_place = 0;
+    cJSON_ArrayForEach(param, ab_json_at(facts->cell, "probes.lost_updates")) {
+        const double share = ab_json_number(param, "update.lost_energy_share", 0);
+        energy += ab_json_number(param, "update.energy", 0);
+        lost += ab_json_number(param, "update.lost_energy", 0);
+        if (!worst || share > worst_share) {
+            worst = param;
+            worst_place = place;
+            worst_share = share;
+        }
+        place++;
+    }
+    if (!worst || energy <= 0 || lost / energy < much_energy) return false;
+    char all[AB_TEXT_NUMBER], most[AB_TEXT_NUMBER];
+    verdict->confidence = 0.7 + 0.25 * lost / energy;
+    ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(worst, "layer", ""));
+    ab_verdict_say(verdict, "storing weights in %s lost %s %% of the energy of all updates",
+                   facts->half->name, ab_text_percent(all, lost / energy));
+    ab_verdict_point(facts, verdict, "/probes/lost_updates");
+    ab_verdict_say(verdict, "%.80s lost most: %s %% (and %s %% of its updates)",
+                   ab_json_text(worst, "name", ""), ab_text_percent(most, worst_share),
+                   ab_text_percent(all, ab_json_number(worst, "update.lost_share", 0)));
+    ab_verdict_point(facts, verdict, "/probes/lost_updates/%d/update/lost_energy_share", worst_place);
+    snprintf(verdict->remedy, sizeof verdict->remedy,
+             "--set master_weights=True (fp32 masters), or --levels O2");
+    return true;
+}
+
+const ab_verdict_rule ab_verdict_rule_weight_update_lost = {
+    .id = "weight_update_lost",
+    .family = AB_FAMILY_PRECISION,
+    .text = "weight updates are smaller than half an ulp of the half weights they are added to",
+    .judge = judge,
+};

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# `ampbench diagnose`: planted faults get their verdict, healthy look-alikes none, from the default record. Every cell is trained.
+. "$(dirname "$0")/lib/cli.sh"
+
+train() { # name, options
+    local name=$1
+    shift
+    "$AMPBENCH" run --net mlp --data synthetic --rounds 1 --threads 1 --quiet --no-plots --eval-limit 10 --no-floor \
+        --out "$work/$name.json" "$@" >/dev/null 2>"$work/err" || fail "$name: the run ended with $?: $(cat "$work/err")"
+}
+
+# diagnosis NAME: "cell sick first-verdict layer" of every cell
+diagnosis() {
+    "$AMPBENCH" diagnose "$work/$1.json" --json - --exit-zero | tr -d '\n' | sed 's/"cell":/\n&/g' |
+        sed -n 's/^"cell": *"\([^"]*\)", *"sick": *\([a-z]*\).*"verdicts": *\[ *{ *"id": *"\([^"]*\)", *"family": *"[^"]*", *"layer": *"*\([^",]*\).*/\1 \2 \3 \4/p'
+}
+
+# expect NAME CELL-PATTERN VERDICT [LAYER]
+expect() {
+    local found
+    checks=$((checks + 1))
+    found=$(diagnosis "$1" | grep "$2")
+    [ "$(printf '%s\n' "$found" | awk '{print $3}')" = "$3" ] || fail "$1: expected $3 for $2, found: $found"
+    [ $# -lt 4 ] || [ "$(printf '%s\n' "$found" | awk '{print $4}')" = "$4" ] || fail "$1: expected layer $4, found: $found"
+}
+
+train scales --levels O0,O2 --scales default,0.000030517578125,16777216 --lr 0.05 --steps 200
+expect scales O2/dynamic healthy
+expect scales O2/3.05 gradient_underflow
+expect scales O2/16777216 scale_too_high fc3
+expect scales O0/1/ healthy
+
+train o3 --levels O0,O2,O3 --lr 0.0005 --steps 500
+expect o3 O3 weight_update_lost
+expect o3 O2 healthy
+
+train window --levels O0,O2 --scales dynamic --scale-window 2 --lr 0.05 --steps 200
+expect window O2 scaler_window_too_short
+
+# A few skips while a scaler finds its scale, then one a window, are what a scaler is for.
+train warmup --levels O0,O2 --scales apex:init=16777216 --scale-window 100 --lr 0.05 --steps 200
+expect warmup O2 healthy
+
+train rate --levels O0,O2 --lr 50 --steps 100
+expect rate O0 learning_rate_too_high
+expect rate O2 learning_rate_too_high
+
+train adam --levels O0,O3 --optimizer adam --lr 0.001 --steps 100
+expect adam O3 optimizer_state_underflow
+
+train clip --levels O0,O2 --scales 65536 --clip-norm 1 --fault clip_before_unscale --lr 0.05 --steps 200
+expect clip O2 clip_before_unscale
+
+# The exit status, bad input.
+run diagnose "$work/scales.json"
+expect_rc 4 "a sick cell"
+expect_text "$work/out" "remedy: --scales" "the remedy"
+run diagnose "$work/warmup.json"
+expect_rc 0 "healthy cells"
+run diagnose "$work/scales.json" --exit-zero
+expect_rc 0 "--exit-zero"
+run diagnose
+expect_rc 2 "no document"
+run diagnose "$work/nothing.json"
+expect_rc 2 "a missing document"
+head -c 3000 "$work/scales.json" >"$work/cut.json"
+run diagnose "$work/cut.json"
+expect_rc 2 "a truncated document"
+run diagnose "$AMPBENCH_SOURCE/tests/fixtures/result_hostile.json" --exit-zero
+expect_rc 0 "a hostile document"
+if grep -q "$(printf '\033')" "$work/out"; then fail "a terminal escape reached the output"; fi
+finish

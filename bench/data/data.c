@@ -44,7 +44,9 @@ ab_status ab_normalize_find(const char *name, ab_normalize *mode) {
 static ab_status unknown_source(const char *name) {
     const char *names[AB_COUNT_OF(sources)];
     for (size_t i = 0; i < AB_COUNT_OF(sources); i++) names[i] = sources[i]->name;
-    const char *near = ab_nearest(name, names, (int)AB_COUNT_OF(names));
+    char word[64];
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(name, ":"), name);
+    const char *near = ab_nearest(word, names, (int)AB_COUNT_OF(names));
     return ab_fail(AB_CONFIG, "--data: expected a data source or a directory, found '%s'%s%s%s", name,
                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
@@ -63,9 +65,9 @@ const char *ab_data_default(const ab_data_shape *shape) {
 
 static ab_status wrong_kind(const char *name, ab_input_kind found, const ab_data_shape *shape) {
     const char *other = ab_data_default(shape);
-    return ab_fail(AB_CONFIG, "--data %s: it holds %s, the net's input is %s%s%s", name,
-                   ab_input_kind_text(found), ab_input_kind_text(shape->input), other ? "; try --data " : "",
-                   other ? other : "");
+    return ab_fail(AB_CONFIG, "--data %s: it holds %s, the net's input is %s; try --data %s", name,
+                   ab_input_kind_text(found), ab_input_kind_text(shape->input),
+                   other ? other : "arrays:PATH");
 }
 
 static ab_status load_directory(ab_data *data, const char *name, const ab_data_request *request) {
@@ -78,7 +80,7 @@ static ab_status load_directory(ab_data *data, const char *name, const ab_data_r
     if (found && request->shape->input == AB_INPUT_VALUES)
         return ab_fail(AB_CONFIG, "--data %s: say what it is: arrays:%s", name, name);
     if (found && S_ISDIR(info.st_mode)) return ab_idx_load(data, name, 0);
-    if (found || strchr(name, '/'))
+    if (found || (strchr(name, '/') && !strchr(name, ':')))
         return ab_fail(AB_INPUT, "--data %s: expected a directory with IDX files, found %s", name,
                        found ? "a file" : "nothing there");
     return unknown_source(name);

@@ -48,6 +48,11 @@ PLANTS = {
     "no_master_weights": "O2 that updates its half weights",
     "O0_as_O2": "fp32 arithmetic reported as O2",
     "O3_as_O2": "O3 under O2's loss scale, reported as O2",
+    "decay_coupled": "adamw with its weight decay added to the gradient",
+    "clip_before_unscale": "gradients are clipped while they are still multiplied by the loss scale",
+    "accumulation_not_averaged": "gradients of micro-batches are summed as if each were the whole batch",
+    "schedule_one_step_ahead": "the learning rate of the next step",
+    "no_trust_ratio": "lamb without the ratio of its norms",
     "bias_after_rounding": "the product is rounded to half before the bias is added, and the sum again",
 }
 
@@ -436,6 +441,28 @@ class Run:
 # ---- optimizers ---------------------------------------------------------------------------------------------------
 
 
+class Lamb:
+    """apex's FusedLAMB (csrc/multi_tensor_lamb.cu) without its gradient clipping, in torch operations."""
+
+    def __init__(self, params, config, plant):
+        self.params, self.config, self.plant, self.taken = list(params), config, plant, 0
+        self.param_groups = [{"lr": config["lr"]}]
+        self.moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in self.params]
+
+    def step(self):
+        self.taken += 1
+        c, lr = self.config, self.param_groups[0]["lr"]
+        for p, (m, v) in zip(self.params, self.moments):
+            g, w = p.grad, p.detach()
+            m.mul_(c["beta1"]).add_(g, alpha=1 - c["beta1"])
+            v.mul_(c["beta2"]).add_(g * g, alpha=1 - c["beta2"])
+            root = (v / (1 - c["beta2"]**self.taken)).sqrt() + c["eps"]
+            d = m / (1 - c["beta1"]**self.taken) / root + c["weight_decay"] * w
+            norms = float(w.norm()), float(d.norm())
+            ratio = norms[0] / norms[1] if c["weight_decay"] and all(norms) else 1.0
+            p.data.sub_((lr if self.plant == "no_trust_ratio" else lr * ratio) * d)
+
+
 class Fused:
     """One update in fp32 from stored weight, gradient and state; each is rounded once when stored, and the weight uses
     the unrounded state. For half weights, where torch's own optimizers round after every elementary operation, and
@@ -480,10 +507,33 @@ def make_optimizer(config, params, run):
     half = any(p.dtype == run.policy.half for p in params.values())
     if half or run.plant in ("no_bias_correction", "eps_inside_root"):
         return Fused(config, params, run)
+    betas, decay = (config["beta1"], config["beta2"]), config["weight_decay"]
+    if config["optimizer"] == "lamb":
+        return Lamb(params.values(), config, run.plant)
     if config["optimizer"] == "adam":
-        return torch.optim.Adam(params.values(), config["lr"], (config["beta1"], config["beta2"]), config["eps"])
+        return torch.optim.Adam(params.values(), config["lr"], betas, config["eps"], decay)
+    if config["optimizer"] == "adamw":
+        kind = torch.optim.Adam if run.plant == "decay_coupled" else torch.optim.AdamW
+        return kind(params.values(), config["lr"], betas, config["eps"], decay)
     momentum = 0.0 if config["optimizer"] == "sgd" else config["momentum"]
-    return torch.optim.SGD(params.values(), config["lr"], momentum, nesterov=config["optimizer"] == "nesterov")
+    return torch.optim.SGD(params.values(), config["lr"], momentum, weight_decay=decay,
+                           nesterov=config["optimizer"] == "nesterov")
+
+
+def make_schedule(text, optimizer):
+    """The schedule as torch has it, warm-up by a LinearLR from 0 (which is what transformers does too)."""
+    if text == "constant":
+        return None
+    name, _, rest = text.partition(":")
+    keys = {key: float(value) for key, _, value in (item.partition("=") for item in rest.split(","))}
+    s, warmup, total = torch.optim.lr_scheduler, int(keys.get("warmup", 0)), int(keys["total"])
+    after = {"cosine": lambda: s.CosineAnnealingLR(optimizer, total - warmup),
+             "linear": lambda: s.LinearLR(optimizer, 1.0, 0.0, total - warmup)}[name]()
+    if not warmup:
+        return after
+    # LinearLR wants a start above 0; a LambdaLR may begin with 0
+    rise = s.LambdaLR(optimizer, lambda t: t / warmup)
+    return s.SequentialLR(optimizer, [rise, after], [warmup])
 
 
 # ---- training -----------------------------------------------------------------------------------------------------
@@ -500,6 +550,11 @@ class Trainer:
         self.model = {n: p.requires_grad_() for n, p in self.params.items() if not is_buffer(n)}
         self.trained = {n: self.master_of(p) for n, p in self.model.items()}
         self.optimizer = make_optimizer(config, self.trained, self.run)
+        self.config, self.plant = config, plant
+        stepped = isinstance(self.optimizer, torch.optim.Optimizer)
+        # lamb is no torch optimizer: its rate is copied from one that only carries it
+        carrier = self.optimizer if stepped else torch.optim.SGD([torch.zeros(1, requires_grad=True)], config["lr"])
+        self.carrier, self.schedule = carrier, make_schedule(config["schedule"], carrier)
 
     def store(self, net, name, value):
         batch_norm = next(kind for n, kind, _ in net.ops if n == name.rsplit(".", 1)[0]) == "batch_norm2d"
@@ -514,6 +569,13 @@ class Trainer:
         wants = self.policy.masters and p.dtype == self.policy.half
         return p.detach().to(self.run.wide).requires_grad_() if wants else p
 
+    def clip(self):
+        grads = [p for p in self.trained.values() if p.grad is not None]
+        if self.config["clip_norm"]:
+            torch.nn.utils.clip_grad_norm_(grads, self.config["clip_norm"])
+        if self.config["clip_value"]:
+            torch.nn.utils.clip_grad_value_(grads, self.config["clip_value"])
+
     def unscale(self):
         """Unscaled gradients into the trained parameters; returns whether a scaled one was not finite."""
         if self.scaler.scale == 1.0 and not self.scaler.dynamic and not self.policy.masters:
@@ -521,24 +583,55 @@ class Trainer:
         inverse = float(np.float32(1.0 / self.scaler.scale))
         overflow = False
         for name, p in self.model.items():
-            overflow |= not bool(torch.isfinite(p.grad).all())
-            grad = p.grad.to(self.run.wide) * inverse
+            scaled = self.sums[name] if name in self.sums else p.grad
+            overflow |= not bool(torch.isfinite(scaled).all())
+            grad = scaled.to(self.run.wide) * inverse
             half = self.trained[name].dtype == self.policy.half
             self.trained[name].grad = round_half(grad, self.policy.half, self.run.plant) if half else grad
         return overflow
 
-    def step(self, images, targets):
+    def backward(self, batches):
+        """Scaled gradients of the mean over the batches; with masters they are summed in fp32, as apex sums them."""
+        losses, share = [], 1.0 if self.plant == "accumulation_not_averaged" else 1.0 / len(batches)
+        for images, targets in batches:
+            if self.channels_last:
+                images = images.contiguous(memory_format=torch.channels_last)
+            loss = self.run.loss(self.params, images, targets)
+            (loss * (self.scaler.scale * share)).backward()
+            losses.append(float(loss.detach()))
+            for name, p in self.model.items():
+                if len(batches) > 1 and self.trained[name] is not p:
+                    self.sums[name] = self.sums.get(name, 0.0) + p.grad.to(self.run.wide)
+                    p.grad = None
+        return losses[0] if len(losses) == 1 else float(np.float32(sum(losses) / len(losses)))
+
+    def step(self, batches):
+        self.sums = {}
         for p in self.model.values():
             p.grad = None
-        if self.channels_last:
-            images = images.contiguous(memory_format=torch.channels_last)
-        loss, scale = self.run.loss(self.params, images, targets), self.scaler.scale
-        (loss * scale).backward()
-        skipped = self.scaler.update(self.unscale())
+        scale = self.scaler.scale
+        loss = self.backward(batches)
+        if self.plant == "schedule_one_step_ahead" and self.schedule:
+            self.schedule.step()
+        if self.plant == "clip_before_unscale":
+            limit = self.config["clip_norm"]
+            total = math.sqrt(sum(float(self.sums.get(n, p.grad).double().norm())**2 for n, p in self.model.items()))
+            for name, p in self.model.items():
+                scaled = self.sums[name] if name in self.sums else p.grad
+                scaled.mul_(min(1.0, limit / (total + 1e-6)))
+        overflow = self.unscale()
+        if self.plant != "clip_before_unscale":
+            self.clip()
+        skipped = self.scaler.update(overflow)
         if not skipped:
+            self.optimizer.param_groups[0]["lr"] = self.carrier.param_groups[0]["lr"]
             self.optimizer.step()
+            if self.carrier is not self.optimizer:
+                self.carrier.step()
             self.copy_masters()
-        return {"loss": float(loss.detach()), "scale": scale, "skipped": skipped}
+            if self.schedule and self.plant != "schedule_one_step_ahead":
+                self.schedule.step()
+        return {"loss": loss, "scale": scale, "skipped": skipped}
 
     def copy_masters(self):
         with torch.no_grad():
@@ -575,7 +668,8 @@ def record(net, initial, data, config, plant=None, **how):
         tensors[name]["start"] = describe(name, p)
     steps, taken = [], 0
     for step in range(config["steps"]):
-        steps.append(trainer.step(*data.batch(step, config["batch"])))
+        micro = config["micro_batches"]
+        steps.append(trainer.step([data.batch(step * micro + i, config["batch"]) for i in range(micro)]))
         taken += not steps[-1]["skipped"]
         if steps[-1]["skipped"] or taken > 2:
             continue
@@ -727,6 +821,7 @@ def unpacked(path):
 
 BASE = {"net": "lenet5", "data": "fashion_mnist", "normalize": "standard", "level": "O0", "half": "fp16", "scale": None,
         "optimizer": "momentum", "lr": 0.01, "momentum": 0.9, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8,
+        "weight_decay": 0.0, "clip_norm": 0.0, "clip_value": 0.0, "micro_batches": 1, "schedule": "constant",
         "batch": 64, "steps": 10, "seed": 1, "init": None}
 TINY = {"net": "tests/golden/tiny.json", "data": "tests/golden/data", "batch": 8, "lr": 0.05, "steps": 3}
 LENET5 = {"net": "lenet5", "lr": 0.01}
@@ -734,6 +829,10 @@ MLP = {"net": "mlp", "lr": 0.005}
 RESNET8 = {"net": "resnet8", "lr": 0.01, "seed": 4}  # no relu of step 1 within rounding of 0: see the README
 RESNET8_HALF = {**RESNET8, "seed": 17, "steps": 3}
 TINY_TRANSFORMER = {**TINY, "net": "tests/golden/tiny_transformer.json", "optimizer": "momentum"}
+RECIPE = {**TINY, "optimizer": "adamw", "lr": 0.003, "weight_decay": 0.1, "clip_norm": 0.5, "micro_batches": 2,
+          "batch": 4, "schedule": "cosine:total=12,warmup=3", "steps": 10}
+RECIPE_MOMENTUM = {**RECIPE, "optimizer": "momentum", "lr": 0.05, "clip_norm": 0.0, "clip_value": 0.02,
+                   "weight_decay": 0.01}
 HALF_LEVELS = ({"level": "O1"}, {"level": "O2"}, {"level": "O3"})
 
 TRACES = [
@@ -744,6 +843,12 @@ TRACES = [
     {**TINY, "level": "O3", "scale": 128.0},
     {**TINY, "level": "O2", "scale": 1024.0},
     {**TINY, "net": "mlp", "level": "O2", "normalize": "none", "lr": 3e-6, "steps": 5},  # skips the first three
+    RECIPE,
+    *({**RECIPE, "level": level, "steps": 4} for level in ("O1", "O2")),  # adam's half runs part soon after
+    {**RECIPE, "optimizer": "lamb", "eps": 1e-6, "lr": 0.02, "schedule": "linear:total=12,warmup=2"},
+    {**RECIPE, "optimizer": "lamb", "eps": 1e-6, "lr": 0.02, "level": "O2", "scale": 1024.0, "clip_value": 0.05,
+     "steps": 4},
+    RECIPE_MOMENTUM,
     *({**net, "steps": 60} for net in (LENET5, MLP)),
     *({**net, **level} for net in (LENET5, MLP) for level in HALF_LEVELS),
     {**LENET5, "level": "O2", "half": "bf16"},
@@ -768,6 +873,12 @@ PLANTED = {
     "O0_as_O2": {"level": "O2"},
     "O3_as_O2": {"level": "O2"},
     "bias_after_rounding": {"level": "O2"},
+    "decay_coupled": {**RECIPE, "steps": 3},
+    "clip_before_unscale": {**RECIPE, "level": "O2", "steps": 3},
+    "accumulation_not_averaged": {**RECIPE_MOMENTUM, "steps": 3},
+    "schedule_one_step_ahead": {**RECIPE, "steps": 3},
+    "no_trust_ratio": {**RECIPE, "optimizer": "lamb", "eps": 1e-6, "lr": 0.02, "schedule": "linear:total=12,warmup=2",
+                       "steps": 3},
 }
 
 
@@ -776,6 +887,7 @@ def trace_name(config):
     parts = [net, config["optimizer"], config["level"]]
     parts += [config["half"]] if config["level"] != "O0" else []
     parts += [f"scale{config['scale']:g}"] if config["scale"] is not None else []
+    parts += ["recipe"] if config["micro_batches"] > 1 else []
     parts += [config["normalize"]] if config["normalize"] != "standard" else []
     return "-".join(parts) + ".json"
 
@@ -793,7 +905,7 @@ def regenerate(part):
             write_trace(os.path.join(GOLDEN, trace_name(config)), make_trace(config))
     for plant, config in ((plant, {**BASE, **TINY, **entry}) for plant, entry in PLANTED.items()):
         if part in plant:
-            document = {**make_trace({**config, "steps": 2}, plant), "honest": trace_name(config)}
+            document = {**make_trace({**config, "steps": min(config["steps"], 3 if config["micro_batches"] > 1 else 2)}, plant), "honest": trace_name(config)}
             write_trace(os.path.join(GOLDEN, "planted", plant + ".json"), document)
 
 

@@ -113,6 +113,10 @@ static ab_status run_window(ab_cell *cell, const ab_run_config *config, ab_probi
     int64_t time_ns[MOST], most = ab_cell_window(cell), left = config->steps - step;
     most = most < MOST ? most : MOST;
     most = most < left ? most : left;
+    if (config->checkpoint_every > 0) { /* a window ends where a checkpoint is due */
+        int64_t until = config->checkpoint_every - (config->first_step + step) % config->checkpoint_every;
+        most = most < until ? most : until;
+    }
     *ran = (int)ab_probing_unprobed(probing, most > 1 ? most : 0);
     if (*ran < 2) *ran = 0;
     if (*ran == 0) return AB_OK;
@@ -122,6 +126,13 @@ static ab_status run_window(ab_cell *cell, const ab_run_config *config, ab_probi
         step_event(step + i, &result[i], false, time_ns[i]);
     }
     return AB_OK;
+}
+
+/* `done`: steps of this run. */
+static ab_status checkpoint_if_due(const ab_cell *cell, const ab_run_config *config, const char *checkpoint,
+                                   int64_t done) {
+    if (!checkpoint || (done + config->first_step) % config->checkpoint_every != 0) return AB_OK;
+    return ab_cell_checkpoint(cell, checkpoint);
 }
 
 /* All steps. The times of probed ones are marked. */
@@ -135,6 +146,7 @@ static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probin
         if (step > 0) AB_TRY(run_window(cell, config, probing, step, &ran));
         if (step > 0 && ran > 0) {
             step += ran - 1;
+            AB_TRY(checkpoint_if_due(cell, config, checkpoint, step + 1));
             continue;
         }
         ab_observer *observer = ab_probing_next(probing);
@@ -144,8 +156,7 @@ static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probin
         if (extra > 0) ab_spin(extra);
         int64_t time = ab_probing_step_end(probing, step, observer, before), now = before + time;
         step_event(step, &result, observer != NULL, time);
-        if (checkpoint && (step + 1 + config->first_step) % config->checkpoint_every == 0)
-            AB_TRY(ab_cell_checkpoint(cell, checkpoint));
+        AB_TRY(checkpoint_if_due(cell, config, checkpoint, step + 1));
         if (step == 0) *first_step_at = now;
         if (!observer)
             ab_parallel_use(ab_lane_governor_step(&lanes, time, ab_parallel_waited_ns() - waited_before));

@@ -261,13 +261,30 @@ static ab_status golden_policy(const cJSON *config, ab_policy *policy) {
     return ab_policy_resolve(level, half, overrides, given ? 1 : 0, policy);
 }
 
+/* Traces that were made before there was such a key have none. */
+static double golden_option(const cJSON *config, const char *key, double otherwise) {
+    return cJSON_IsNumber(golden_get(config, key)) ? golden_number(config, key) : otherwise;
+}
+
 static ab_status golden_optimizer(const cJSON *config, ab_cell_config *cell) {
     AB_TRY(ab_optimizer_find(golden_text(config, "optimizer"), &cell->optimizer));
     cell->optim = (ab_optimizer_config){.lr = golden_number(config, "lr"),
                                         .momentum = golden_number(config, "momentum"),
                                         .beta1 = golden_number(config, "beta1"),
                                         .beta2 = golden_number(config, "beta2"),
-                                        .eps = golden_number(config, "eps")};
+                                        .eps = golden_number(config, "eps"),
+                                        .weight_decay = golden_option(config, "weight_decay", 0)};
+    return AB_OK;
+}
+
+static ab_status golden_recipe(const cJSON *config, ab_cell_config *cell) {
+    ab_recipe *recipe = &cell->recipe;
+    recipe->clip.norm = golden_option(config, "clip_norm", 0);
+    recipe->clip.value = golden_option(config, "clip_value", 0);
+    recipe->micro_batches = (int64_t)golden_option(config, "micro_batches", 1);
+    const char *schedule = cJSON_GetStringValue(golden_get(config, "schedule"));
+    AB_TRY(ab_schedule_parse(schedule ? schedule : "constant", &recipe->schedule, &recipe->rates));
+    recipe->rates.lr = cell->optim.lr;
     return AB_OK;
 }
 
@@ -287,6 +304,7 @@ static ab_status golden_create(const cJSON *config, golden_setup *setup) {
         ab_data_open(golden_resolve(golden_text(config, "data"), path), &setup->net->data, 0, &setup->data));
     AB_TRY(golden_policy(config, &cell.policy));
     AB_TRY(golden_optimizer(config, &cell));
+    AB_TRY(golden_recipe(config, &cell));
     AB_TRY(ab_normalize_find(golden_text(config, "normalize"), &cell.normalize));
     cell.net = setup->net;
     cell.data = setup->data;

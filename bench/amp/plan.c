@@ -1,6 +1,8 @@
 /* The plan compiler: decides formats, inserts casts, wires gradients. Where buffers go is plan_memory.c's matter. */
 #include "bench/amp/plan.h"
 
+#include "bench/amp/layer_formats.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +18,7 @@ typedef struct compiler {
     int *grad;        /* gradient tensor of tensor t, or AB_NONE */
     int model_input;  /* the input as the model sees it: cast at O2 and O3 */
     int states;
+    const ab_format **own; /* format that the user gave the layer of net op i, or NULL */
 } compiler;
 
 static const ab_format *const fp32 = &ab_format_fp32;
@@ -81,11 +84,40 @@ static bool has_weights(const ab_net_op *op) {
     return false;
 }
 
+static const ab_format *own_format(const compiler *c, const ab_net_op *op) {
+    return c->own[op - c->plan->net->op];
+}
+
+/* Where functions are cast: what the level's list says of the op. */
+static ab_op_rule rule_of(const compiler *c, const ab_net_op *op) {
+    return c->plan->policy.patch_torch_functions ? ab_op_rule_of(c->plan->policy.list, op->op_row)
+                                                 : AB_RULE_follow;
+}
+
 /* apex keeps batch norms in fp32 only if they are affine. */
-static const ab_format *stored_format(const ab_policy *policy, const ab_net_op *op) {
-    if (policy->cast_model_type != AB_CAST_half) return fp32;
-    bool keep = op->op->batch_norm && policy->keep_batchnorm_fp32 == AB_TRI_true && has_weights(op);
-    return keep ? fp32 : policy->half;
+static bool keeps_fp32(const compiler *c, const ab_net_op *op) {
+    const ab_policy *policy = &c->plan->policy;
+    bool listed =
+        policy->list == AB_LIST_mindspore && ab_op_rule_of(policy->list, op->op_row) == AB_RULE_keep;
+    return (op->op->batch_norm || listed) && policy->keep_batchnorm_fp32 == AB_TRI_true && has_weights(op);
+}
+
+static const ab_format *stored_format(const compiler *c, const ab_net_op *op) {
+    const ab_policy *policy = &c->plan->policy;
+    bool half = policy->cast_model_type == AB_CAST_half && !policy->weights_read_as_half;
+    return half && own_format(c, op) != fp32 && !keeps_fp32(c, op) ? policy->half : fp32;
+}
+
+/* What the op reads a parameter as. Running statistics are read as they are stored; batch norms mix formats, so a format of
+ * their own leaves their parameters alone. */
+static const ab_format *used_format(const compiler *c, const ab_net_op *op, ab_param_kind kind) {
+    const ab_policy *policy = &c->plan->policy;
+    const ab_format *stored = stored_format(c, op);
+    if (kind == AB_PARAM_BUFFER) return stored;
+    if (own_format(c, op)) return op->op->batch_norm ? stored : own_format(c, op);
+    if (rule_of(c, op) == AB_RULE_low) return policy->half;
+    bool read = policy->weights_read_as_half && policy->cast_model_type == AB_CAST_half;
+    return read && !keeps_fp32(c, op) ? policy->half : stored;
 }
 
 static const ab_format *state_format(const compiler *c, const ab_format *weight) {
@@ -99,8 +131,8 @@ static ab_status add_training_state(compiler *c, ab_plan_param *param, const cha
     AB_TRY(add_named(c, stored.shape, stored.format, AB_MEM_gradients, false, &param->grad, "%s.grad", name));
     param->used_grad = param->grad;
     if (param->used != param->stored)
-        AB_TRY(add_named(c, stored.shape, c->plan->policy.half, AB_MEM_casts, true, &param->used_grad,
-                         "%s.half.grad", name));
+        AB_TRY(add_named(c, stored.shape, c->plan->tensor[param->used].format, AB_MEM_casts, true,
+                         &param->used_grad, "%s.grad", c->plan->tensor[param->used].name));
     else if (c->plan->policy.keep.micro_batches && !master)
         AB_TRY(add_named(c, stored.shape, stored.format, AB_MEM_gradients, true, &param->used_grad,
                          "%s.grad.micro", name));
@@ -119,7 +151,7 @@ static ab_status add_training_state(compiler *c, ab_plan_param *param, const cha
     return AB_OK;
 }
 
-static ab_status add_param(compiler *c, int net_op, int index, bool cast) {
+static ab_status add_param(compiler *c, int net_op, int index) {
     ab_plan *plan = c->plan;
     const ab_net_op *op = &plan->net->op[net_op];
     const ab_param_spec *spec = &op->param[index];
@@ -136,12 +168,12 @@ static ab_status add_param(compiler *c, int net_op, int index, bool cast) {
                            .ema = AB_NONE};
     char name[AB_PLAN_NAME];
     snprintf(name, sizeof name, "%s.%s", op->name, spec->name);
-    AB_TRY(add_named(c, spec->shape, stored_format(&plan->policy, op), AB_MEM_weights, false, &param.stored,
-                     "%s", name));
+    const ab_format *stored = stored_format(c, op), *used = used_format(c, op, spec->kind);
+    AB_TRY(add_named(c, spec->shape, stored, AB_MEM_weights, false, &param.stored, "%s", name));
     param.used = param.stored;
-    if (cast) {
-        AB_TRY(
-            add_named(c, spec->shape, plan->policy.half, AB_MEM_casts, false, &param.used, "%s.half", name));
+    if (used != stored) {
+        AB_TRY(add_named(c, spec->shape, used, AB_MEM_casts, false, &param.used, "%s.%s", name,
+                         used == fp32 ? "fp32" : "half"));
         plan->weight_casts++;
     }
     if (spec->kind == AB_PARAM_WEIGHT) AB_TRY(add_training_state(c, &param, name));
@@ -164,7 +196,7 @@ static ab_status add_cast(compiler *c, int net_op, int from, const ab_format *fo
 /* torch promotes mixed inputs to the widest format; the weights of an op that promotes are among them. */
 static bool formats_differ(const compiler *c, const ab_net_op *op, const int *in) {
     bool weights = op->params > 0 && ab_op_class_at(op->op_row) == AB_CLASS_promote;
-    const ab_format *first = weights ? stored_format(&c->plan->policy, op) : NULL;
+    const ab_format *first = weights ? used_format(c, op, AB_PARAM_WEIGHT) : NULL;
     for (int i = 0; i < op->inputs; i++) {
         const ab_format *format = c->plan->tensor[in[i]].format;
         if (first && format && format != first) return true;
@@ -173,31 +205,51 @@ static bool formats_differ(const compiler *c, const ab_net_op *op, const int *in
     return false;
 }
 
+/* MindSpore's and Keras's layers cast what comes in to their own format; so does every layer once some have a format of their
+ * own. apex's and torch's are left to fail (check_formats). */
+static bool layers_cast(const ab_policy *policy) { return policy->layers || policy->weights_read_as_half; }
+
 /* The format that op's floating inputs are cast to, or NULL to leave each as it is. */
 static const ab_format *input_format(const compiler *c, const ab_net_op *op, const int *in) {
     const ab_policy *policy = &c->plan->policy;
-    ab_op_class class = ab_op_class_at(op->op_row);
+    ab_op_rule rule = rule_of(c, op);
     if (op->op->is_loss) return fp32; /* model outputs are cast to fp32, or the loss is on the fp32 list */
+    if (own_format(c, op)) return own_format(c, op);
     if (op->outside && policy->cast_model_type != AB_CAST_none) return fp32; /* likewise */
-    if (policy->patch_torch_functions && class == AB_CLASS_low) return policy->half;
-    if (policy->patch_torch_functions && class == AB_CLASS_fp32) return fp32;
-    if (class == AB_CLASS_low) return NULL;
+    if (rule == AB_RULE_low) return policy->half;
+    if (rule == AB_RULE_fp32 || rule == AB_RULE_fp32_out) return fp32;
+    if (ab_op_class_at(op->op_row) == AB_CLASS_low && op->params)
+        return layers_cast(policy) ? used_format(c, op, AB_PARAM_WEIGHT) : NULL;
     return formats_differ(c, op, in) ? fp32 : NULL;
 }
 
-/* apex and torch's autocast refuse the cross entropy of half probabilities: one that is rounded to 1 has the loss of a
- * certainty. */
+/* apex refuses the cross entropy of half probabilities: one that is rounded to 1 has the loss of a certainty. torch's autocast
+ * on CUDA refuses it whatever comes in; on the CPU it runs in fp32. */
 static ab_status check_banned(const compiler *c, const ab_net_op *op, const int *in) {
     const ab_plan *plan = c->plan;
-    if (!plan->policy.patch_torch_functions || ab_op_class_at(op->op_row) != AB_CLASS_banned) return AB_OK;
+    if (rule_of(c, op) != AB_RULE_banned || own_format(c, op) == fp32) return AB_OK;
     for (int i = 0; i < op->inputs; i++) {
         const ab_format *format = plan->tensor[in[i]].format;
-        if (!format || format == fp32) continue;
+        if (!format || (format == fp32 && plan->policy.list == AB_LIST_apex)) continue;
         return ab_fail(
             AB_CONFIG,
             "%s:%d: op '%s' (%s): refused under %s with %s probabilities, as apex and torch.autocast "
             "refuse it: they round to 0 and 1; use bce_with_logits on what the sigmoid reads",
             plan->net->path, op->line, op->name, op->op->name, plan->policy.level, format->name);
+    }
+    return AB_OK;
+}
+
+/* What the model returns, on its way to what is computed outside of it. */
+static ab_status cast_outputs(compiler *c, int net_op, int *in) {
+    const ab_policy *policy = &c->plan->policy;
+    const ab_net_op *ops = c->plan->net->op, *op = &ops[net_op];
+    if (!op->outside || policy->cast_model_outputs == AB_CAST_none) return AB_OK;
+    const ab_format *wanted = policy->cast_model_outputs == AB_CAST_half ? policy->half : fp32;
+    for (int i = 0; i < op->inputs; i++) {
+        bool returned = op->input[i] >= 0 && !ops[op->input[i]].outside;
+        const ab_format *found = c->plan->tensor[in[i]].format;
+        if (returned && found && found != wanted) AB_TRY(add_cast(c, net_op, in[i], wanted, &in[i]));
     }
     return AB_OK;
 }
@@ -270,10 +322,10 @@ static ab_status add_op(compiler *c, int net_op) {
     const ab_net_op *op = &plan->net->op[net_op];
     ab_plan_node node = {.kind = AB_NODE_OP, .net_op = net_op, .inputs = op->inputs};
     for (int i = 0; i < op->inputs; i++) node.in[i] = tensor_of(c, op->input[i]);
+    AB_TRY(cast_outputs(c, net_op, node.in));
     AB_TRY(cast_inputs(c, net_op, node.in));
-    bool low = plan->policy.patch_torch_functions && ab_op_class_at(op->op_row) == AB_CLASS_low;
     node.first_param = plan->params;
-    for (int i = 0; i < op->params; i++) AB_TRY(add_param(c, net_op, i, low));
+    for (int i = 0; i < op->params; i++) AB_TRY(add_param(c, net_op, i));
     node.params = op->params;
     AB_TRY(check_formats(c, op, &node));
     AB_TRY(add_named(c, c->shape[net_op], output_format(c, op, &node), AB_MEM_activations, true, &node.out,
@@ -374,7 +426,8 @@ ab_status ab_plan_create(const ab_net *net, const ab_policy *policy, int64_t bat
     ab_plan *plan = calloc(1, sizeof *plan);
     c.value = calloc((size_t)net->ops, sizeof *c.value);
     c.shape = calloc((size_t)net->ops, sizeof *c.shape);
-    if (!plan || !c.value || !c.shape) {
+    c.own = calloc((size_t)net->ops, sizeof *c.own);
+    if (!plan || !c.value || !c.shape || !c.own) {
         status = ab_fail(AB_NO_MEMORY, "plan: out of memory");
         goto out;
     }
@@ -382,6 +435,7 @@ ab_status ab_plan_create(const ab_net *net, const ab_policy *policy, int64_t bat
     plan->policy = *policy;
     plan->batch = batch;
     c.plan = plan;
+    AB_TRY_GOTO(ab_layer_formats(policy->layers, net, policy->half, c.own));
     AB_TRY_GOTO(compile(&c));
     *result = plan;
     plan = NULL;
@@ -389,6 +443,7 @@ out:
     ab_plan_destroy(plan);
     free(c.value);
     free(c.shape);
+    free(c.own);
     free(c.uses);
     free(c.needs_grad);
     free(c.grad);

@@ -10,9 +10,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { AB_WEIGHTS_model, AB_WEIGHTS_read };
+
 static const ab_level levels[] = {
-#define AB_LEVEL(name, cast, patch, keep, master, scale, text)                                               \
-    {#name, AB_CAST_##cast, AB_TRI_##patch, AB_TRI_##keep, AB_TRI_##master, scale, text},
+#define AB_LEVEL(id, name, cast, patch, keep, master, scale, list, weights, origin, text)                    \
+    {name,                                                                                                   \
+     AB_CAST_##cast,                                                                                         \
+     AB_TRI_##patch,                                                                                         \
+     AB_TRI_##keep,                                                                                          \
+     AB_TRI_##master,                                                                                        \
+     scale,                                                                                                  \
+     AB_LIST_##list,                                                                                         \
+     AB_WEIGHTS_##weights == AB_WEIGHTS_read,                                                                \
+     origin,                                                                                                 \
+     text},
 #include "bench/amp/levels.def"
 #undef AB_LEVEL
 };
@@ -37,7 +48,8 @@ ab_status ab_level_find(const char *name, const ab_level **level) {
             AB_USAGE, "--levels: unknown level '%s'; the first character is the letter O, not a digit: 'O%c'",
             name, last);
     const char *near = ab_nearest(name, names, (int)AB_COUNT_OF(names));
-    return ab_fail(AB_USAGE, "--levels: expected O0, O1, O2 or O3, found '%s'%s%s%s", name,
+    return ab_fail(AB_USAGE,
+                   "--levels: expected O0, O1, O2 or O3, found '%s'%s%s%s (see `ampbench list levels`)", name,
                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
@@ -113,28 +125,33 @@ static ab_status parse_bool(const char *property, const char *text, bool *value)
     return AB_OK;
 }
 
-static ab_status set_cast_model_type(ab_policy *policy, const char *value) {
+/* "fp32", "half", "torch.float16", ...: the half format is --half's. */
+static ab_status parse_cast(const ab_policy *policy, const char *property, const char *value,
+                            ab_cast_model *cast) {
     static const char *const fp32_names[] = {"fp32", "float32", "torch.float32"};
     static const char *const half_names[] = {"half", "fp16",     "float16",       "torch.float16",
                                              "bf16", "bfloat16", "torch.bfloat16"};
-    ab_cast_model cast = AB_CAST_none;
+    *cast = AB_CAST_none;
     bool known = strcmp(value, "False") == 0;
     for (size_t i = 0; i < AB_COUNT_OF(fp32_names); i++)
-        if (strcmp(value, fp32_names[i]) == 0) cast = AB_CAST_fp32;
+        if (strcmp(value, fp32_names[i]) == 0) *cast = AB_CAST_fp32;
     for (size_t i = 0; i < AB_COUNT_OF(half_names); i++)
-        if (strcmp(value, half_names[i]) == 0) cast = AB_CAST_half;
-    if (cast == AB_CAST_none && !known)
-        return ab_fail(AB_USAGE,
-                       "--set cast_model_type: expected fp32, half, fp16, bf16 or False, found '%s'", value);
-    if (cast == AB_CAST_half && strcmp(value, "half") != 0) {
-        const ab_format *format;
-        const char *dot = strrchr(value, '.');
-        AB_TRY(ab_format_find(dot ? dot + 1 : value, &format));
-        if (format != policy->half)
-            return ab_fail(AB_USAGE,
-                           "--set cast_model_type=%s contradicts --half %s; choose the format with --half",
-                           value, policy->half->name);
-    }
+        if (strcmp(value, half_names[i]) == 0) *cast = AB_CAST_half;
+    if (*cast == AB_CAST_none && !known)
+        return ab_fail(AB_USAGE, "--set %s: expected fp32, half, fp16, bf16 or False, found '%s'", property,
+                       value);
+    if (*cast != AB_CAST_half || strcmp(value, "half") == 0) return AB_OK;
+    const ab_format *format;
+    const char *dot = strrchr(value, '.');
+    AB_TRY(ab_format_find(dot ? dot + 1 : value, &format));
+    if (format == policy->half) return AB_OK;
+    return ab_fail(AB_USAGE, "--set %s=%s contradicts --half %s; choose the format with --half", property,
+                   value, policy->half->name);
+}
+
+static ab_status set_cast_model_type(ab_policy *policy, const char *value) {
+    ab_cast_model cast;
+    AB_TRY(parse_cast(policy, "cast_model_type", value, &cast));
     if (policy->patch_torch_functions && cast == AB_CAST_half)
         return ab_fail(
             AB_USAGE,
@@ -145,10 +162,15 @@ static ab_status set_cast_model_type(ab_policy *policy, const char *value) {
     return AB_OK;
 }
 
+/* O1 and torch's autocast, whatever has been overridden since. */
+static bool casts_functions(const ab_policy *policy) {
+    return policy->list != AB_LIST_none && policy->list != AB_LIST_mindspore;
+}
+
 static ab_status set_patch_torch_functions(ab_policy *policy, const char *value) {
     bool patch;
     AB_TRY(parse_bool("patch_torch_functions", value, &patch));
-    if (patch && strcmp(policy->level, "O1") != 0)
+    if (patch && !casts_functions(policy))
         return ab_fail(
             AB_USAGE,
             "--set patch_torch_functions=True: only level O1 casts around functions, found level %s; choose "
@@ -159,12 +181,12 @@ static ab_status set_patch_torch_functions(ab_policy *policy, const char *value)
 }
 
 static ab_status set_keep_batchnorm_fp32(ab_policy *policy, const char *value) {
-    if (strcmp(policy->level, "O1") == 0)
+    if (casts_functions(policy))
         return ab_fail(
             AB_USAGE,
-            "--set keep_batchnorm_fp32=%s: at O1 batch norm follows its input and its parameters stay fp32; "
+            "--set keep_batchnorm_fp32=%s: at %s batch norm follows its input and its parameters stay fp32; "
             "leave it None, or use O2",
-            value);
+            value, policy->level);
     bool keep;
     AB_TRY(parse_bool("keep_batchnorm_fp32", value, &keep));
     policy->keep_batchnorm_fp32 = keep ? AB_TRI_true : AB_TRI_false;
@@ -172,12 +194,12 @@ static ab_status set_keep_batchnorm_fp32(ab_policy *policy, const char *value) {
 }
 
 static ab_status set_master_weights(ab_policy *policy, const char *value) {
-    if (strcmp(policy->level, "O1") == 0)
+    if (casts_functions(policy) || policy->weights_read_as_half)
         return ab_fail(
             AB_USAGE,
-            "--set master_weights=%s: at O1 the weights are fp32 already, so masters mean nothing; leave it "
+            "--set master_weights=%s: at %s the weights are fp32 already, so masters mean nothing; leave it "
             "None, or use O2",
-            value);
+            value, policy->level);
     bool master;
     AB_TRY(parse_bool("master_weights", value, &master));
     policy->master_weights = master ? AB_TRI_true : AB_TRI_false;
@@ -186,6 +208,15 @@ static ab_status set_master_weights(ab_policy *policy, const char *value) {
 
 static ab_status set_loss_scale(ab_policy *policy, const char *value) {
     return ab_loss_scale_parse("--set loss_scale", value, &policy->loss_scale);
+}
+
+/* What the model returns is cast to; at levels that cast the model, None means fp32. */
+static ab_status set_cast_model_outputs(ab_policy *policy, const char *value) {
+    return parse_cast(policy, "cast_model_outputs", value, &policy->cast_model_outputs);
+}
+
+static ab_status set_enabled(ab_policy *policy, const char *value) {
+    return parse_bool("enabled", value, &policy->enabled);
 }
 
 typedef struct property {
@@ -199,7 +230,21 @@ static const property properties[] = {
     {"keep_batchnorm_fp32", set_keep_batchnorm_fp32},
     {"master_weights", set_master_weights},
     {"loss_scale", set_loss_scale},
+    {"cast_model_outputs", set_cast_model_outputs},
+    {"enabled", set_enabled},
 };
+
+/* build_train_network takes no other keyword. */
+static ab_status check_mindspore(const ab_policy *policy, const char *name) {
+    static const char *const allowed[] = {"cast_model_type", "keep_batchnorm_fp32", "loss_scale"};
+    if (strncmp(policy->level, "mindspore:", 10) != 0) return AB_OK;
+    for (size_t i = 0; i < AB_COUNT_OF(allowed); i++)
+        if (strcmp(name, allowed[i]) == 0) return AB_OK;
+    return ab_fail(AB_USAGE,
+                   "--set %s: %s may override only cast_model_type, keep_batchnorm_fp32 and loss_scale (its "
+                   "loss_scale_manager); MindSpore raises ValueError for others",
+                   name, policy->level);
+}
 
 static ab_status apply_override(ab_policy *policy, const char *text) {
     const char *equals = strchr(text, '=');
@@ -210,14 +255,24 @@ static ab_status apply_override(ab_policy *policy, const char *text) {
     for (size_t i = 0; i < AB_COUNT_OF(properties); i++) {
         names[i] = properties[i].name;
         if (strcmp(name, properties[i].name) != 0) continue;
-        return strcmp(equals + 1, "None") == 0 ? AB_OK : properties[i].set(policy, equals + 1);
+        if (strcmp(equals + 1, "None") == 0) return AB_OK;
+        AB_TRY(check_mindspore(policy, name));
+        return properties[i].set(policy, equals + 1);
     }
     const char *near = ab_nearest(name, names, (int)AB_COUNT_OF(names));
     return ab_fail(
         AB_USAGE,
         "--set: unknown property '%s'%s%s%s (cast_model_type, patch_torch_functions, keep_batchnorm_fp32, "
-        "master_weights, loss_scale)",
+        "master_weights, loss_scale, cast_model_outputs, enabled)",
         name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+/* enabled=False leaves model, optimizer and loss as they are: fp32. */
+static void disable(ab_policy *policy) {
+    policy->cast_model_type = policy->cast_model_outputs = AB_CAST_none;
+    policy->patch_torch_functions = policy->weights_read_as_half = false;
+    policy->keep_batchnorm_fp32 = policy->master_weights = AB_TRI_none;
+    policy->loss_scale = ab_loss_scale_fixed(1);
 }
 
 ab_status ab_policy_resolve(const ab_level *level, const ab_format *half, const char *const *overrides,
@@ -228,9 +283,13 @@ ab_status ab_policy_resolve(const ab_level *level, const ab_format *half, const 
         .keep_batchnorm_fp32 = level->keep_batchnorm_fp32,
         .master_weights = level->master_weights,
         .half = half,
+        .list = level->list,
+        .weights_read_as_half = level->weights_read_as_half,
+        .enabled = true,
     };
     snprintf(policy->level, sizeof policy->level, "%s", level->name);
     AB_TRY(ab_loss_scale_parse("levels.def", level->loss_scale, &policy->loss_scale));
     for (int i = 0; i < count; i++) AB_TRY(apply_override(policy, overrides[i]));
+    if (!policy->enabled) disable(policy);
     return AB_OK;
 }

@@ -4,6 +4,7 @@
 #ifndef AB_BENCH_AMP_POLICY_H
 #define AB_BENCH_AMP_POLICY_H
 
+#include "bench/amp/op_rules.h"
 #include "bench/amp/scaler.h"
 #include "kernels/format.h"
 
@@ -36,13 +37,22 @@ typedef struct ab_policy {
     ab_loss_scale loss_scale;
     const ab_format *half;
     ab_keep keep;
+    ab_op_list list;           /* which op runs in what; AB_LIST_none: nobody asks */
+    bool weights_read_as_half; /* stored fp32 under a half model */
+    ab_cast_model cast_model_outputs;
+    bool enabled;
+    const char
+        *layers; /* "conv1=fp32,block.*.attn=half": layers with a format of their own; borrowed; NULL: none */
 } ab_policy;
 
 typedef struct ab_level {
     const char *name;
     ab_cast_model cast_model_type;
     ab_tri patch_torch_functions, keep_batchnorm_fp32, master_weights;
-    const char *loss_scale, *text;
+    const char *loss_scale;
+    ab_op_list list;
+    bool weights_read_as_half;
+    const char *origin, *text;
 } ab_level;
 
 int ab_level_count(void);
@@ -59,7 +69,8 @@ ab_loss_scale ab_loss_scale_fixed(double value);
 /* "dynamic", "1", "128", "torch", "apex:window=100"; text[AB_SCALER_TEXT]. */
 const char *ab_loss_scale_text(const ab_loss_scale *scale, char *text);
 
-/* Level's preset, then `overrides` ("keep_batchnorm_fp32=True", ...) through one validating setter each, in order. A value
+/* Level's preset, then `overrides` ("keep_batchnorm_fp32=True", ...) through one validating setter each, in order. enabled=False
+ * turns all of it into plain fp32 training. A value
  * of None means "not given". Errors (AB_USAGE) say what apex says of the combination, and the remedy. */
 AB_MUST_CHECK ab_status ab_policy_resolve(const ab_level *level, const ab_format *half,
                                           const char *const *overrides, int count, ab_policy *policy);

@@ -31,7 +31,8 @@ static ab_status list_data(void) {
 
 static ab_status list_levels(void) {
     for (int i = 0; i < ab_level_count(); i++)
-        printf("  %-16s %s\n", ab_level_at(i)->name, ab_level_at(i)->text);
+        printf("  %-20s %s\n  %-20s %s\n", ab_level_at(i)->name, ab_level_at(i)->text, "",
+               ab_level_at(i)->origin);
     return AB_OK;
 }
 

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "bench/run/config.h"
 
+#include "bench/amp/layer_formats.h"
 #include "kernels/core/nearest.h"
 #include "probes/probe.h"
 
@@ -268,6 +269,16 @@ static ab_status take_scaler(const ab_options *options, ab_run_config *config) {
     return parse_integer(options, AB_OPTION_scale_window, 1, INT64_MAX, &config->scale_window);
 }
 
+/* --to names layers of the network. */
+static ab_status check_layers(const ab_run_config *config) {
+    const ab_format **format = calloc((size_t)config->net->ops + 1, sizeof *format);
+    ab_status status = format ? AB_OK : ab_fail(AB_NO_MEMORY, "--to: out of memory");
+    for (int h = 0; h < config->halves && status == AB_OK; h++)
+        status = ab_layer_formats(config->layers, config->net, config->half[h], format);
+    free(format);
+    return status;
+}
+
 /* "3%" or "0.03"; 0 to 1. */
 static ab_status parse_share(const ab_options *options, ab_option_id id, double *share) {
     const char *text = options->text[id];
@@ -374,6 +385,7 @@ static ab_status open_data(const ab_options *options, ab_run_config *config) {
 ab_status ab_run_config_create(const ab_options *options, bool with_data, ab_run_config *config) {
     *config = (ab_run_config){.override = options->override,
                               .overrides = options->overrides,
+                              .layers = options->text[AB_OPTION_to],
                               .data_name = options->text[AB_OPTION_data],
                               .init_file = options->text[AB_OPTION_init],
                               .no_graph = options->given[AB_OPTION_no_graph],
@@ -387,6 +399,7 @@ ab_status ab_run_config_create(const ab_options *options, bool with_data, ab_run
     AB_TRY_GOTO(take_scaler(options, config));
     AB_TRY_GOTO(ab_device_open(options->text[AB_OPTION_device], &config->device, &config->why_not_gpu));
     AB_TRY_GOTO(ab_net_load(options->text[AB_OPTION_net], &config->net));
+    AB_TRY_GOTO(check_layers(config));
     choose_data(options, config);
     AB_TRY_GOTO(take_optimizer(options, config));
     AB_TRY_GOTO(take_recipe(options, config));
@@ -431,6 +444,7 @@ static ab_status make_cell(const ab_run_config *config, const ab_level *level, c
                            const ab_scale_choice *choice, bool twin, ab_cell_spec *cell) {
     *cell = (ab_cell_spec){.level = level, .half = half, .ulp_twin = twin};
     AB_TRY(ab_policy_resolve(level, half, config->override, config->overrides, &cell->policy));
+    cell->policy.layers = config->layers;
     if (!choice->preset) cell->policy.loss_scale = choice->scale;
     const ab_format *const state_formats[] = {NULL, &ab_format_fp32, half};
     cell->policy.keep = (ab_keep){.micro_batches = config->recipe.micro_batches > 1,

@@ -22,8 +22,9 @@ typedef struct ab_run_config {
     const ab_format *half[AB_MAX_LIST];
     const char *const *override; /* borrowed from the options */
     int overrides;
-    ab_net *net;   /* owned */
-    ab_data *data; /* owned; NULL for commands that do not train */
+    const char *layers; /* --to; borrowed; NULL: none */
+    ab_net *net;        /* owned */
+    ab_data *data;      /* owned; NULL for commands that do not train */
     const char *data_name, *init_file;
     const char *resume_file;  /* pattern of checkpoints to go on from, or NULL */
     int64_t first_step;       /* steps that those have done; `steps` come after them */

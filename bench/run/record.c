@@ -90,6 +90,7 @@ static void add_lists(cJSON *object, const ab_run_config *config) {
                  config->override[i]);
         put(overrides, name, cJSON_CreateString(equals ? equals + 1 : ""));
     }
+    if (config->layers) put(overrides, "to", cJSON_CreateString(config->layers));
 }
 
 static void add_optimizer(cJSON *object, const ab_run_config *config) {

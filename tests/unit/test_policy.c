@@ -61,7 +61,7 @@ static void has_properties(const ab_policy *policy, const preset *expected) {
 static void presets_are_apexs(void **state) {
     (void)state;
     static const char *const none[MOST_OVERRIDES] = {NULL};
-    assert_int_equal(ab_level_count(), AB_COUNT_OF(presets));
+    assert_true(ab_level_count() >= (int)AB_COUNT_OF(presets)); /* others' come behind */
     for (size_t i = 0; i < AB_COUNT_OF(presets); i++) {
         assert_string_equal(ab_level_at((int)i)->name, presets[i].level);
         ab_policy policy = resolved(presets[i].level, bf16, none);

@@ -1,0 +1,43 @@
+# Other frameworks' levels and layers with formats of their own, as people ask for them.
+# shellcheck source=lib/cli.sh
+. "$(dirname "$0")/lib/cli.sh"
+
+refused() {
+    local text=$1
+    shift
+    run "$@"
+    expect_rc 2 "$*"
+    checks=$((checks + 1))
+    [ -s "$work/out" ] && fail "$*: wrote to stdout"
+    [ "$(wc -l <"$work/err")" = 1 ] || fail "$*: not one line on stderr: $(head -c 400 "$work/err")"
+    expect_text "$work/err" "$text" "$*"
+}
+
+run list levels
+expect_text "$work/out" "torch.amp.autocast, CUDA's lists" "a level says where it comes from"
+levels=O0,torch:autocast,torch:autocast-cpu,torch:half,mindspore:O0,mindspore:O2,mindspore:O3,mindspore:auto,deepspeed:fp16,megatron:fp16,keras:mixed_float16
+tiny=(--data synthetic --steps 3 --rounds 1 --batch 8 --no-plots --no-floor --quiet)
+run "${tiny[@]}" --net resnet8 --levels "$levels" --out "$work/r/result.json"
+expect_rc 0 "every level trains"
+follows_schema "$work/r/result.json" "every level"
+expect_text "$work/r/result.json" '"level": "keras:mixed_float16"' "every level is recorded"
+
+run plan --net resnet8 --level O3 --to 'stem.conv=fp32,stage2=half'
+expect_rc 0 "a layer of its own format"
+expect_text "$work/out" "stem.conv        fp32 -> fp32" "a layer of its own format"
+run "${tiny[@]}" --net resnet8 --levels O0,O2,O3 --to 'stage1.*.conv1=half,fc=fp32' --out "$work/t/result.json"
+expect_rc 0 "islands train"
+expect_text "$work/t/result.json" '"to": "stage1.*.conv1=half,fc=fp32"' "overrides are recorded"
+follows_schema "$work/t/result.json" "islands"
+run plan --net lenet5 --level O2 --set enabled=False
+expect_rc 0 "enabled=False"
+expect_text "$work/out" "casts a step: 0 of activations, 0 of weights" "enabled=False casts nothing"
+
+refused "did you mean 'conv1'?" "${tiny[@]}" --net lenet5 --to conv7=fp32
+refused "no layer of lenet5 matches 'block.*.attn'" "${tiny[@]}" --net lenet5 --to 'block.*.attn=fp32'
+refused "expected fp32, half or fp16" "${tiny[@]}" --net lenet5 --to conv1=int8
+refused "did you mean 'torch:autocast'?" "${tiny[@]}" --net lenet5 --levels torch:autocst
+refused "at torch:autocast the weights are fp32 already" "${tiny[@]}" --net lenet5 --levels torch:autocast --set master_weights=True
+refused "may override only cast_model_type" "${tiny[@]}" --net lenet5 --levels mindspore:O2 --set master_weights=True
+
+finish

@@ -299,6 +299,36 @@ static void channel_gradient(float *dx, const float *dy, const float *x, int64_t
             dx[at + c] = dy[at + c] * slope[c] - (x[at + c] - mean[c]) * pull[c] - shift[c];
 }
 
+/* ---- lstm ------------------------------------------------------------------------------------------------- */
+
+static void lstm_step(float *gates, const float *before, float *c, float *h, int64_t n) {
+    float *gi = gates, *gf = gates + n, *gg = gates + 2 * n, *go = gates + 3 * n;
+#pragma omp simd
+    for (int64_t k = 0; k < n; k++) {
+        float i = sigmoid_of(gi[k]), f = sigmoid_of(gf[k]), g = tanh_of(gg[k]), o = sigmoid_of(go[k]);
+        c[k] = f * before[k] + i * g;
+        h[k] = o * tanh_of(c[k]);
+        gi[k] = i;
+        gf[k] = f;
+        gg[k] = g;
+        go[k] = o;
+    }
+}
+
+static void lstm_step_backward(float *dgates, float *dc, const float *dh, const float *gates,
+                               const float *before, const float *c, int64_t n) {
+    const float *gi = gates, *gf = gates + n, *gg = gates + 2 * n, *go = gates + 3 * n;
+#pragma omp simd
+    for (int64_t k = 0; k < n; k++) {
+        float t = tanh_of(c[k]), d = dc[k] + dh[k] * go[k] * ((1.0f - t) * (1.0f + t));
+        dgates[k] = d * gg[k] * (gi[k] * (1.0f - gi[k]));
+        dgates[n + k] = d * before[k] * (gf[k] * (1.0f - gf[k]));
+        dgates[2 * n + k] = d * gi[k] * ((1.0f - gg[k]) * (1.0f + gg[k]));
+        dgates[3 * n + k] = dh[k] * t * (go[k] * (1.0f - go[k]));
+        dc[k] = d * gf[k];
+    }
+}
+
 /* ---- dropout ---------------------------------------------------------------------------------------------- */
 
 enum { COINS = 64 }; /* Philox blocks made at a time */
@@ -366,4 +396,6 @@ const ab_vec_math PASTE(ab_vec_math_, AB_ISA_SUFFIX) = {.exp = exp_map,
                                                         .row_gradient_sums = row_gradient_sums,
                                                         .row_gradient = row_gradient,
                                                         .channel_gradient = channel_gradient,
+                                                        .lstm_step = lstm_step,
+                                                        .lstm_step_backward = lstm_step_backward,
                                                         .dropout = dropout};

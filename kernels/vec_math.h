@@ -74,6 +74,13 @@ typedef struct ab_vec_math {
     void (*channel_gradient)(float *dx, const float *dy, const float *x, int64_t rows, int64_t channels,
                              const float *const factors[4]);
 
+    /* One step of an lstm for one sample: gates [4, n] in torch's order i, f, g, o before their functions, afterwards behind
+     * them; c = f before + i g, h = o tanh(c). */
+    void (*lstm_step)(float *gates, const float *before, float *c, float *h, int64_t n);
+    /* dgates [4, n] before the gates' functions and dc of the step before, from dh and dc (in and out). */
+    void (*lstm_step_backward)(float *dgates, float *dc, const float *dh, const float *gates,
+                               const float *before, const float *c, int64_t n);
+
     /* out = x * mask / (1 - p) for elements [first, first + n) of a tensor; out may be x */
     void (*dropout)(float *out, const float *x, const ab_dropout *dropout, int64_t first, int64_t n);
 } ab_vec_math;

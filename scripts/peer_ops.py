@@ -66,14 +66,14 @@ def reshape(run, a, x, p):
 def lstm_params(a, shape):
     hidden = a["hidden_size"]
     bound = ("uniform", hidden**-0.5)
-    params = {"weight_ih": ((4 * hidden, shape[2]), bound), "weight_hh": ((4 * hidden, hidden), bound)}
-    bias = {"bias_ih": ((4 * hidden,), bound), "bias_hh": ((4 * hidden,), bound)}
+    params = {"weight_ih_l0": ((4 * hidden, shape[2]), bound), "weight_hh_l0": ((4 * hidden, hidden), bound)}
+    bias = {"bias_ih_l0": ((4 * hidden,), bound), "bias_hh_l0": ((4 * hidden,), bound)}
     return params | (bias if a.get("bias", True) else {})
 
 
 def lstm(run, a, x, p):
     zero = x.new_zeros(1, x.shape[0], a["hidden_size"])
-    weights = [p[k] for k in ("weight_ih", "weight_hh", "bias_ih", "bias_hh") if k in p]
+    weights = [p[k] for k in ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0") if k in p]
     return torch.lstm(x, (zero, zero), weights, len(weights) == 4, 1, 0.0, True, False, True)[0]
 
 

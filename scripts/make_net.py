@@ -23,7 +23,7 @@ def document(name, text, given, defaults, init, ops, targets=None):
     head = {"format": "ampbench-net-1", "name": name, "text": text, "input": given}
     if targets:
         head["targets"] = targets
-    return {**head, "defaults": defaults, "init": init, "ops": ops}
+    return {**head, "defaults": defaults, **({"init": init} if init else {}), "ops": ops}
 
 
 def dump(net):
@@ -119,9 +119,92 @@ def classifier(o):
                     {"optimizer": "adamw", "lr": o.lr, "batch": o.batch}, NORMAL, ops)
 
 
+def lstm_lm(o):
+    """A word language model of stacked LSTMs (Zaremba et al. 2014, medium regularisation: --dropout 0.5)."""
+    ops = [op("embedding", "embedding", num_embeddings=o.vocabulary, embedding_dim=o.width), *drop("drop", o.dropout)]
+    for i in range(o.layers):
+        ops += [op(f"lstm{i}", "lstm", hidden_size=o.width), *drop(f"drop{i}", o.dropout)]
+    ops += [op("decoder", "linear", out_features=o.vocabulary), op("loss", "cross_entropy")]
+    return document(o.name or "lstm_lm", o.text or f"Language model of {o.layers} LSTM layers, {o.width} wide",
+                    {"tokens": o.tokens, "vocabulary": o.vocabulary},
+                    {"optimizer": "adam", "lr": o.lr, "batch": o.batch}, {}, ops, {"kind": "tokens"})
+
+
+# ---- images -------------------------------------------------------------------------------------------------------
+
+
+def conv_norm(name, channels, kernel, source=None, stride=1, relu=True):
+    ops = [op(f"{name}.conv", "conv2d", **({"in": source} if source else {}), out_channels=channels, kernel_size=kernel,
+              stride=stride if stride > 1 else None, padding=kernel // 2 or None, bias=False),
+           op(f"{name}.bn", "batch_norm2d")]
+    return ops + ([op(f"{name}.relu", "relu")] if relu else [])
+
+
+def bottleneck(name, before, width, stride, project):
+    ops = conv_norm(f"{name}.1", width, 1, before) + conv_norm(f"{name}.2", width, 3, stride=stride)
+    ops += conv_norm(f"{name}.3", 4 * width, 1, relu=False)
+    last, short = ops[-1]["name"], before
+    if project:
+        ops += conv_norm(f"{name}.short", 4 * width, 1, before, stride, False)
+        short = ops[-1]["name"]
+    return ops + [op(f"{name}.add", "add", **{"in": [last, short]}), op(f"{name}.relu", "relu")]
+
+
+def resnet50(o):
+    """ResNet-50 (He et al. 2015), strides in the 3x3 convolutions as torchvision has them."""
+    ops = conv_norm("stem", 64, 7, stride=2) + [op("pool", "max_pool2d", kernel_size=3, stride=2, padding=1)]
+    for stage, blocks in enumerate((3, 4, 6, 3)):
+        for block in range(blocks):
+            stride = 2 if stage and not block else 1
+            ops += bottleneck(f"stage{stage + 1}.{block}", ops[-1]["name"], 64 << stage, stride, not block)
+    ops += [op("avgpool", "global_avg_pool"), op("fc", "linear", out_features=o.classes), op("loss", "cross_entropy")]
+    return document(o.name or "resnet50", o.text or "ResNet-50 as torchvision has it, for images of your own",
+                    {"height": o.image, "width": o.image, "channels": o.channels},
+                    {"optimizer": "momentum", "lr": o.lr, "batch": o.batch}, {}, ops)
+
+
+def autoencoder(o):
+    """A deep autoencoder (Hinton and Salakhutdinov 2006) of a picture's own pixels; mean squared error."""
+    size = o.image * o.image * o.channels
+    ops = [op("pixels", "flatten")]
+    for part, widths in (("encoder", (512, 128, 32)), ("decoder", (128, 512))):
+        for i, width in enumerate(widths):
+            ops.append(op(f"{part}{i}", "linear", out_features=width))
+            if width > 32:
+                ops.append(op(f"{part}{i}.relu", "relu"))
+    ops += [op("output", "linear", out_features=size), op("loss", "mse", **{"in": ["output", "pixels"]})]
+    return document(o.name or "autoencoder", o.text or "Deep autoencoder with a code of 32 numbers; mean squared error",
+                    {"height": o.image, "width": o.image, "channels": o.channels},
+                    {"optimizer": "adam", "lr": o.lr, "batch": o.batch}, {}, ops)
+
+
+def double_conv(name, channels, source=None):
+    return conv_norm(f"{name}.a", channels, 3, source) + conv_norm(f"{name}.b", channels, 3)
+
+
+def unet(o):
+    """A U-Net (Ronneberger et al. 2015) that removes noise: a share of the pixels is dropped, the picture is the target."""
+    depth, ops, skips = 3, [op("noise", "dropout", p=0.2)], []
+    for i in range(depth):
+        ops += double_conv(f"down{i}", o.width << i)
+        skips.append(ops[-1]["name"])
+        ops.append(op(f"down{i}.pool", "max_pool2d", kernel_size=2))
+    ops += double_conv("bottom", o.width << depth)
+    for i in reversed(range(depth)):
+        ops += [op(f"up{i}", "upsample", scale_factor=2), *conv_norm(f"up{i}.reduce", o.width << i, 3)]
+        ops.append(op(f"up{i}.join", "concat", **{"in": [skips[i], ops[-1]["name"]]}, dim=-1))
+        ops += double_conv(f"up{i}", o.width << i)
+    ops += [op("output", "conv2d", out_channels=o.channels, kernel_size=1), op("loss", "mse", **{"in": ["output", "input"]})]
+    return document(o.name or "unet_small", o.text or f"U-Net of {depth} levels, {o.width} to {o.width << depth} channels, "
+                    "that fills in dropped pixels; mean squared error",
+                    {"height": o.image, "width": o.image, "channels": o.channels},
+                    {"optimizer": "adam", "lr": o.lr, "batch": o.batch}, {}, ops)
+
+
 # ---- command line -------------------------------------------------------------------------------------------------
 
-KINDS = {"gpt": gpt, "vit": vit, "transformer_classifier": classifier}
+KINDS = {"gpt": gpt, "vit": vit, "transformer_classifier": classifier, "lstm_lm": lstm_lm, "resnet50": resnet50,
+         "autoencoder": autoencoder, "unet": unet}
 BASE = {"name": None, "text": None, "layers": 4, "heads": 4, "width": 128, "tokens": 64, "vocabulary": 256, "dropout": 0.0,
         "image": 32, "channels": 1, "patch": 4, "classes": 10, "lr": 1e-3, "batch": 12}
 BUILT_IN = [
@@ -132,6 +215,10 @@ BUILT_IN = [
              "heads": 3, "width": 192, "batch": 32}),
     ("transformer_classifier", {"dropout": 0.1, "tokens": 64, "vocabulary": 1024, "layers": 2, "classes": 8, "batch": 32,
                                 "lr": 5e-4, "text": "BERT of 2 layers, 128 wide, classifying texts; weighted cross entropy"}),
+    ("lstm_lm", {"layers": 2, "vocabulary": 1024, "dropout": 0.1, "batch": 32, "lr": 2e-3}),
+    ("resnet50", {"image": 224, "channels": 3, "classes": 1000, "batch": 16, "lr": 0.1}),
+    ("autoencoder", {"batch": 64}),
+    ("unet", {"width": 16, "batch": 16}),
 ]
 
 

@@ -20,6 +20,11 @@ typedef struct expected {
  * 4 d and d biases, two norms of 2 d. */
 static int64_t blocks(int64_t layers, int64_t d) { return layers * (12 * d * d + 13 * d); }
 
+/* A convolution without bias and its batch norm. */
+static int64_t conv_norm(int64_t in, int64_t out, int64_t kernel) {
+    return kernel * kernel * in * out + 2 * out;
+}
+
 static void check(const expected *e) {
     ab_net *net = NULL;
     if (ab_net_load(e->name, &net) != AB_OK) fail_msg("%s", ab_error_message());
@@ -50,6 +55,29 @@ static void transformers_have_their_parameters(void **state) {
     for (size_t i = 0; i < AB_COUNT_OF(nets); i++) check(&nets[i]);
 }
 
+static int64_t u_net(int64_t depth, int64_t width) {
+    int64_t in = 1, count = 0;
+    for (int64_t i = 0, out = width; i <= depth; i++, in = out, out *= 2)
+        count += conv_norm(in, out, 3) + conv_norm(out, out, 3);
+    for (int64_t i = depth - 1, out = width << (depth - 1); i >= 0; i--, out /= 2)
+        count += conv_norm(2 * out, out, 3) + conv_norm(2 * out, out, 3) + conv_norm(out, out, 3);
+    return count + width + 1;
+}
+
+static void the_other_nets_have_theirs(void **state) {
+    (void)state;
+    const expected nets[] = {
+        {"resnet50", 25557032, 1, {2, {1, 1000}}}, /* torchvision's */
+        {"lstm_lm", 1024 * 128 + 2 * (4 * 128 * 256 + 8 * 128) + 128 * 1024 + 1024, 2, {3, {2, 64, 1024}}},
+        {"autoencoder",
+         1025 * 512 + 513 * 128 + 129 * 32 + 33 * 128 + 129 * 512 + 513 * 1024,
+         4,
+         {2, {4, 1024}}},
+        {"unet_small", u_net(3, 16), 2, {4, {2, 32, 32, 1}}},
+    };
+    for (size_t i = 0; i < AB_COUNT_OF(nets); i++) check(&nets[i]);
+}
+
 /* "init" means weights, not the scales of normalisations. */
 static void a_files_init_leaves_norms_alone(void **state) {
     (void)state;
@@ -70,6 +98,7 @@ static void a_files_init_leaves_norms_alone(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(transformers_have_their_parameters),
+        cmocka_unit_test(the_other_nets_have_theirs),
         cmocka_unit_test(a_files_init_leaves_norms_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

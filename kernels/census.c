@@ -12,6 +12,7 @@
 
 enum {
     INF = 0x7f800000,
+    AHEAD = 2048,    /* values, from the one that is counted to the one that is prefetched: two pages */
     LOOPS_MIN = 1536 /* values, below which setting up the vector loops costs more than it saves */
 };
 
@@ -93,7 +94,9 @@ static void add_in_blocks(ab_census *census, const ab_vec_census *loops, source 
     loops->begin(state, census);
     for (int64_t i = 0; i < n; i += AB_CENSUS_BLOCK) {
         int64_t part = smaller(AB_CENSUS_BLOCK, n - i);
-        loops->block(state, padded(s, widened(s, i, part), part));
+        const float *values = padded(s, widened(s, i, part), part);
+        bool more = values != s->values && n - i >= AHEAD + AB_CENSUS_BLOCK;
+        loops->block(state, values, more ? values + AHEAD : NULL);
         padding += AB_CENSUS_BLOCK - part;
     }
     loops->end(state);

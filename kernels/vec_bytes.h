@@ -8,6 +8,7 @@
 #include <immintrin.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #if defined(__AVX512BW__)
 
@@ -33,8 +34,6 @@ static inline bytes bytes_set_where_equal(bytes v, bytes a, bytes b, bytes value
     return _mm512_mask_mov_epi8(v, _mm512_cmpeq_epi8_mask(a, b), value);
 }
 static inline uint64_t bytes_mask_equal(bytes a, bytes b) { return _mm512_cmpeq_epi8_mask(a, b); }
-/* Bytes not below `limit`; all of them and limit are below 128. */
-static inline uint64_t bytes_mask_at_least(bytes a, bytes limit) { return _mm512_cmpge_epu8_mask(a, limit); }
 static inline bool bytes_any_at_most(bytes a, bytes limit) { return _mm512_cmple_epu8_mask(a, limit) != 0; }
 static inline bool words_any_at_least(bytes a, bytes limit) { return _mm512_cmpge_epu16_mask(a, limit) != 0; }
 static inline bool words_any_zero(bytes a) { return _mm512_testn_epi16_mask(a, a) != 0; }
@@ -42,15 +41,11 @@ static inline bool words_any_zero(bytes a) { return _mm512_testn_epi16_mask(a, a
 static inline bool words_even_all_zero(bytes a) {
     return _mm512_mask_test_epi16_mask(0x55555555u, a, a) == 0;
 }
-static inline bytes words_shift_right_3(bytes a) { return _mm512_srli_epi16(a, 3); }
-/* table[i] for bytes i below 16 */
-static inline bytes bytes_shuffle(const uint8_t table[16], bytes i) {
-    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table)),
-                               i);
-}
-/* v where the top bit of the byte of `selector` is set, else 0 */
-static inline bytes bytes_keep(bytes v, bytes selector) {
-    return _mm512_maskz_mov_epi8(_mm512_movepi8_mask(selector), v);
+/* Bytes as bytes_keep_above compares them. */
+static inline bytes bytes_ordered(bytes a) { return a; }
+/* v where a byte of a is above `limit`, else 0; both are bytes_ordered. */
+static inline bytes bytes_keep_above(bytes v, bytes a, bytes limit) {
+    return _mm512_maskz_mov_epi8(_mm512_cmpgt_epu8_mask(a, limit), v);
 }
 /* Full adder of three bits, for every bit of the vectors. */
 static inline bytes bytes_carry(bytes a, bytes b, bytes c) {
@@ -91,9 +86,6 @@ static inline bytes bytes_set_where_equal(bytes v, bytes a, bytes b, bytes value
 static inline uint64_t bytes_mask_equal(bytes a, bytes b) {
     return (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(a, b));
 }
-static inline uint64_t bytes_mask_at_least(bytes a, bytes limit) {
-    return ~(uint32_t)_mm256_movemask_epi8(_mm256_cmpgt_epi8(limit, a));
-}
 static inline bool bytes_any_at_most(bytes a, bytes limit) {
     return _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_min_epu8(a, limit), a)) != 0;
 }
@@ -106,13 +98,9 @@ static inline bool words_any_zero(bytes a) {
 static inline bool words_even_all_zero(bytes a) {
     return _mm256_testz_si256(a, _mm256_set1_epi32(0xffff)) != 0;
 }
-static inline bytes words_shift_right_3(bytes a) { return _mm256_srli_epi16(a, 3); }
-static inline bytes bytes_shuffle(const uint8_t table[16], bytes i) {
-    return _mm256_shuffle_epi8(
-        _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)table)), i);
-}
-static inline bytes bytes_keep(bytes v, bytes selector) {
-    return _mm256_and_si256(v, _mm256_cmpgt_epi8(_mm256_setzero_si256(), selector));
+static inline bytes bytes_ordered(bytes a) { return _mm256_xor_si256(a, bytes_set8(0x80)); }
+static inline bytes bytes_keep_above(bytes v, bytes a, bytes limit) {
+    return _mm256_and_si256(_mm256_cmpgt_epi8(a, limit), v);
 }
 static inline bytes bytes_carry(bytes a, bytes b, bytes c) {
     return _mm256_or_si256(_mm256_and_si256(a, b), _mm256_and_si256(_mm256_xor_si256(a, b), c));
@@ -146,38 +134,35 @@ static inline bytes bytes_high_words(bytes a, bytes b) {
 #endif
 }
 
-/* The upper bytes of the 16-bit words of a and b. */
-static inline bytes bytes_pack_high(bytes a, bytes b) {
+/* The upper and the lower bytes of the 16-bit words of a and b. */
+static inline void bytes_split(bytes a, bytes b, bytes *upper, bytes *lower) {
 #if defined(__AVX512VBMI__)
-    const bytes first =
+    const bytes odd =
         _mm512_set_epi64(0x7f7d7b7977757371, 0x6f6d6b6967656361, 0x5f5d5b5957555351, 0x4f4d4b4947454341,
                          0x3f3d3b3937353331, 0x2f2d2b2927252321, 0x1f1d1b1917151311, 0x0f0d0b0907050301);
-    return _mm512_permutex2var_epi8(a, first, b);
-#elif defined(__AVX512BW__)
-    return _mm512_packus_epi16(_mm512_srli_epi16(a, 8), _mm512_srli_epi16(b, 8));
-#else
-    return _mm256_packus_epi16(_mm256_srli_epi16(a, 8), _mm256_srli_epi16(b, 8));
-#endif
-}
-
-/* The low seven bits of the 16-bit words of a and b; bit 7 of a byte may be anything. */
-static inline bytes bytes_pack_low(bytes a, bytes b) {
-#if defined(__AVX512VBMI__)
-    const bytes first =
+    const bytes even =
         _mm512_set_epi64(0x7e7c7a7876747270, 0x6e6c6a6866646260, 0x5e5c5a5856545250, 0x4e4c4a4846444240,
                          0x3e3c3a3836343230, 0x2e2c2a2826242220, 0x1e1c1a1816141210, 0x0e0c0a0806040200);
-    return _mm512_permutex2var_epi8(a, first, b);
-#elif defined(__AVX512BW__)
-    const bytes low = _mm512_set1_epi16(0x7f);
-    return _mm512_packus_epi16(_mm512_and_si512(a, low), _mm512_and_si512(b, low));
+    *upper = _mm512_permutex2var_epi8(a, odd, b);
+    *lower = _mm512_permutex2var_epi8(a, even, b);
 #else
-    const bytes low = _mm256_set1_epi16(0x7f);
-    return _mm256_packus_epi16(_mm256_and_si256(a, low), _mm256_and_si256(b, low));
+    const __m128i apart = _mm_set_epi8(14, 12, 10, 8, 6, 4, 2, 0, 15, 13, 11, 9, 7, 5, 3, 1);
+#if defined(__AVX512BW__)
+    a = _mm512_shuffle_epi8(a, _mm512_broadcast_i32x4(apart));
+    b = _mm512_shuffle_epi8(b, _mm512_broadcast_i32x4(apart));
+    *upper = _mm512_unpacklo_epi64(a, b);
+    *lower = _mm512_unpackhi_epi64(a, b);
+#else
+    a = _mm256_shuffle_epi8(a, _mm256_broadcastsi128_si256(apart));
+    b = _mm256_shuffle_epi8(b, _mm256_broadcastsi128_si256(apart));
+    *upper = _mm256_unpacklo_epi64(a, b);
+    *lower = _mm256_unpackhi_epi64(a, b);
+#endif
 #endif
 }
 
-/* For four vectors of floats a, b, c, d that went through bytes_pack_*(bytes_high_words(a, b),
- * bytes_high_words(c, d)): the place, counted from a's first value, of the value that ended in byte i. */
+/* For four vectors of floats a, b, c, d that went through bytes_split(bytes_high_words(a, b),
+ * bytes_high_words(c, d), ..): the place, counted from a's first value, of the value that ended in byte i. */
 static inline int bytes_origin(int i) {
 #if defined(__AVX512VBMI__)
     return i;
@@ -187,37 +172,97 @@ static inline int bytes_origin(int i) {
 #endif
 }
 
-/* Turns a byte whose low six bits are start + b, 0 <= b < 8, into 1 << b, and those with other low bits
- * into 0. */
+/* A window of up to 7 groups of 8 numbers, first .. first + 8 * groups - 1. Numbers become places, so that
+ * a shuffle turns those of one group into one-hot bytes and all others into 0. */
+typedef struct window {
+    bytes first, end;
+} window;
+
+static inline window window_of(int first, int groups) {
+#if defined(__AVX512VBMI__)
+    window w = {bytes_set8(first), bytes_set8(8 * groups)};
+#else
+    window w = {bytes_set8(first), bytes_set8(0x80 - 8 * groups)}; /* numbers outside get bit 7 */
+#endif
+    return w;
+}
+
+static inline bytes window_place(const window *w, bytes number) {
+    bytes place = bytes_sub8(number, w->first);
+#if defined(__AVX512VBMI__)
+    return bytes_min8(place, bytes_set8(63));
+#elif defined(__AVX512BW__)
+    return _mm512_adds_epu8(place, w->end);
+#else
+    return _mm256_adds_epu8(place, w->end);
+#endif
+}
+
+enum { PLACE_NONE = 0xff }; /* the place of a number outside any window */
+
+/* Whose places are outside. */
+static inline uint64_t window_mask_outside(const window *w, bytes place) {
+#if defined(__AVX512VBMI__)
+    return _mm512_cmpge_epu8_mask(place, w->end);
+#elif defined(__AVX512BW__)
+    (void)w;
+    return _mm512_movepi8_mask(place);
+#else
+    (void)w;
+    return (uint32_t)_mm256_movemask_epi8(place);
+#endif
+}
+
+/* Group `group` of a window of `groups`: places number 8 * group + b of the window become 1 << b, others 0. */
 typedef struct one_hot {
     bytes table, start;
 } one_hot;
 
-static inline one_hot one_hot_from(int start) {
+static inline one_hot one_hot_of_group(int group, int groups) {
     static const uint8_t bit[136] = {[64] = 1, 2, 4, 8, 16, 32, 64, 128};
 #if defined(__AVX512VBMI__)
-    one_hot h = {bytes_load(bit + 64 - start), bytes_set8(0)};
-#elif defined(__AVX512BW__)
-    one_hot h = {_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(bit + 64))), bytes_set8(start)};
+    (void)groups;
+    one_hot h = {bytes_load(bit + 64 - 8 * group), bytes_set8(0)};
 #else
-    one_hot h = {_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(bit + 64))),
-                 bytes_set8(start)};
+    int from_end = groups - group; /* 1: the last; a table holds two groups, the odd one above */
+    __m128i table = _mm_loadu_si128((const __m128i *)(const void *)(bit + 64 - from_end % 2 * 8));
+    int start = 0x80 - (from_end + 1) / 2 * 16; /* place of the table's first number */
+#if defined(__AVX512BW__)
+    one_hot h = {_mm512_broadcast_i32x4(table), bytes_set8(start)};
+#else
+    one_hot h = {_mm256_broadcastsi128_si256(table), bytes_set8(start)};
+#endif
 #endif
     return h;
 }
 
-static inline bytes one_hot_of(const one_hot *h, bytes index) {
+/* few: the window has two groups at most. A shuffle looks at four bits, and gives 0 where bit 7 is set: of
+ * larger windows, other pairs of groups have to be moved there. */
+static inline bytes one_hot_of(const one_hot *h, bytes place, bool few) {
 #if defined(__AVX512VBMI__)
-    return _mm512_permutexvar_epi8(index, h->table);
+    (void)few;
+    return _mm512_permutexvar_epi8(place, h->table);
+#elif defined(__AVX512BW__)
+    if (!few) place = _mm512_adds_epu8(bytes_sub8(place, h->start), bytes_set8(0x70));
+    return _mm512_shuffle_epi8(h->table, place);
 #else
-    /* A shuffle gives 0 where bit 7 is set: move 16 and more there. */
-    bytes place = bytes_sub8(bytes_and(index, bytes_set8(0x3f)), h->start);
-#if defined(__AVX512BW__)
-    return _mm512_shuffle_epi8(h->table, _mm512_adds_epu8(place, bytes_set8(0x70)));
-#else
-    return _mm256_shuffle_epi8(h->table, _mm256_adds_epu8(place, bytes_set8(0x70)));
+    if (!few) place = _mm256_adds_epu8(bytes_sub8(place, h->start), bytes_set8(0x70));
+    return _mm256_shuffle_epi8(h->table, place);
 #endif
-#endif
+}
+
+/* Appends first + i for every bit i set in mask to `list`, of which 64 more entries may be overwritten. Returns how
+ * many. */
+static inline int bytes_list(uint16_t *list, uint64_t mask, int first) {
+    int n = (int)_mm_popcnt_u64(mask);
+    /* Three are stored always, which is cheaper than a branch nobody can predict: one mask in thirty has more. */
+    uint64_t second = mask & (mask - 1), third = second & (second - 1);
+    uint64_t entries = _tzcnt_u64(mask) | _tzcnt_u64(second) << 16 | _tzcnt_u64(third) << 32;
+    entries += (uint64_t)first * 0x000100010001;
+    memcpy(list, &entries, sizeof entries); /* little-endian */
+    mask = third & (third - 1);
+    for (int i = 3; i < n; i++, mask &= mask - 1) list[i] = (uint16_t)(first + (int)_tzcnt_u64(mask));
+    return n;
 }
 
 /* count[b] += weight * number of bytes with bit b set */

@@ -4,15 +4,17 @@
  * AVX2 and AVX-512. Most values of a tensor lie in a window of a few times 8 exponents and in four
  * mantissa classes that the top seven mantissa bits tell apart. Those are counted without a histogram in
  * memory:
- *   - the exponents and mantissas of a chunk (one vector's worth of bytes) are packed into one index byte per
- *     value, class << 6 | (exponent - base);
- *   - per group of 8 exponents a table look-up turns the index into one bit per exponent; masked by the class
- *     this gives four bit planes;
- *   - bit planes are added with full adders, so that only one plane in 64 or 128 has to be counted bit by bit
- *     (positional population count, Harley-Seal adder).
+ *   - the exponents and mantissas of a chunk (one vector's worth of bytes) are packed into two bytes per value,
+ *     its place in the window and its top seven mantissa bits;
+ *   - per group of 8 exponents a table look-up turns places into one bit per exponent; this and what is left
+ *     of it from each class limit upwards are four bit planes;
+ *   - bit planes are added with full adders, so that only one plane in 512 or 1024 has to be counted bit by
+ *     bit (positional population count, Harley-Seal adder).
  * The others (exponents outside the window, mantissas near 2, and the ties 1 and 1.8125) are listed and
  * counted one by one. Whether there can be ties shows in the low halves of the values (see `halves`), so a
  * tile without any is packed without looking for them.
+ * Adding is arithmetic on what the first-level cache holds. So that memory does not rest meanwhile, packing
+ * prefetches some kilobytes ahead.
  *
  * Plain C: one histogram by exponent and top four mantissa bits, in two copies so that equal neighbours do
  * not wait for each other; values whose class those bits do not decide are counted one by one. */
@@ -143,23 +145,33 @@ enum {
     UNITS = TILE / UNIT,
     UNIT_LEVELS = 4,                                     /* of adders there, weights 1, 2, 4, 8 */
     LEVELS = UNIT_LEVELS + (TILES * UNITS == 4 ? 2 : 3), /* 2^LEVELS chunks are a block */
+    TOPS = 3,                                            /* levels above: 2^TOPS blocks */
     GROUPS = 7,                                          /* at most, of 8 exponents */
-    OUTSIDE = 61, /* index of exponents outside the window, at most: 8 * GROUPS <= OUTSIDE */
-    ZERO = 62,
-    SINGLE = 63,                             /* to be counted one by one */
-    GROUP_COST = VEC_BYTES == 64 ? 75 : 150, /* of a block, in values counted one by one */
-    PART = 16,                               /* of the list, in values */
-    FLUSH_BLOCKS = 1 << 19,                  /* 32-bit counters hold that many */
-    MIN_AGE = 8,                             /* of a window before it is given up for another, in blocks, */
-    MAX_AGE = 256,                           /* and after which it is chosen anew in any case */
+    GROUP_COST = VEC_BYTES == 64 ? 90 : 180,             /* of a block, in values counted one by one */
+    PART = 16,                                           /* of the list, in values */
+    FLUSH_BLOCKS = 1 << 19,                              /* 32-bit counters hold that many */
+    MIN_AGE = 8,   /* of a window before it is given up for another, in blocks, */
+    MAX_AGE = 256, /* and after which it is chosen anew in any case */
     SLACK = 64
 };
 
-/* One bit per value and exponent of a group: all values, those with bit 7, bit 6, and both bits of the
- * index set. */
+/* Top seven mantissa bits << 1: where classes begin, and the values that they do not decide. */
+enum {
+    FROM_1_75 = 0xc0,
+    FROM_1_8125 = 0xd0,
+    FROM_1_875 = 0xe0,
+    AT_1 = 0x00,
+    AT_1_8125 = 0xd0,
+    BELOW_2 = 0xfe
+};
+
+/* Two bit planes, one bit per value and exponent of a group: pair 0 is of all values and of those from 1.75, pair 1 of
+ * those above 1.8125 and of those from 1.875. Not all four at once, for want of registers. */
 typedef struct planes {
-    bytes all, upper, lower, both;
+    bytes more, less;
 } planes;
+
+enum { PAIRS = 2 };
 
 /* What the low halves of a tile's values say about mantissas that the top seven bits do not decide. */
 typedef enum halves {
@@ -179,55 +191,62 @@ typedef struct summary {
 } summary;
 
 typedef struct state {
-    planes tree[GROUPS][LEVELS];
-    planes sixteens[GROUPS][TILES * UNITS];
+    bytes place[TILE / CHUNK], mantissa[TILE / CHUNK]; /* of the tile in hand */
+    planes tree[GROUPS][PAIRS][LEVELS + TOPS];
+    planes waiting[GROUPS][PAIRS]
+                  [TOPS]; /* for a second one of its weight, at top level i if bit i of `held` is set */
+    planes sixteens[GROUPS][PAIRS][TILES * UNITS];
     ab_census *census;
     int64_t values, counted; /* of blocks so far; counted: all but zeros */
     int base, groups;        /* the window: exponent fields base .. base + 8 * groups - 1 */
     int expected, age;       /* values outside in the block the window was chosen for; blocks since */
+    unsigned held;           /* blocks in the trees */
     int64_t blocks;
     halves low; /* expected of the next tile */
-    uint64_t count[GROUPS][4][8];
-    uint32_t listed[256 * 8]; /* by exponent field and class */
-    uint8_t index[TILE];
-    uint16_t list[AB_CENSUS_BLOCK + PART]; /* places */
+    uint64_t count[GROUPS][2 * PAIRS][8];
+    uint32_t listed[256 * 8];            /* by exponent field and class */
+    uint64_t outside[TILE / 64];         /* one bit a value of the tile */
+    uint16_t list[AB_CENSUS_BLOCK + 64]; /* places in the block, as packed (bytes_origin) */
 } state;
 
 _Static_assert(sizeof(state) <= AB_CENSUS_STATE, "AB_CENSUS_STATE");
 
 /* ---- packing ------------------------------------------------------------------------------------------- */
 
-/* Class of the top seven mantissa bits << 6: below 1.75, to 1.8125, to 1.875, above. Where those bits do
- * not decide, all low bits are set (SINGLE): next to 2, at 1, and at 1.8125. */
-#if defined(__AVX512VBMI__)
-static AB_FORCE_INLINE bytes class_codes(bytes mantissa, halves low) {
-    const long long at_1_8125[] = {0x80, 0xbf, 0x40}, below_2[] = {0xff, 0xff, 0xc0};
-    const bytes first = _mm512_zextsi128_si512(_mm_cvtsi32_si128(low == NONE_ZERO ? 0 : SINGLE));
-    const bytes second =
-        _mm512_set_epi64((long long)(0x00c0c0c0c0c0c0c0 | (unsigned long long)below_2[low] << 56),
-                         (long long)0xc0c0c0c0c0c0c0c0, (long long)0x8080808080808000 | at_1_8125[low],
-                         0x4040404040404040, 0, 0, 0, 0);
-    return _mm512_permutex2var_epi8(first, mantissa, second);
+/* Puts the values whose class the top seven bits do not decide outside of the window: next to 2, at 1, and at
+ * 1.8125. */
+static AB_FORCE_INLINE bytes place_singles(bytes place, bytes mantissa, halves low) {
+    const bytes none = bytes_set8(PLACE_NONE);
+    if (low != ALL_ZERO) place = bytes_set_where_equal(place, mantissa, bytes_set8(BELOW_2), none);
+    if (low != NONE_ZERO) place = bytes_set_where_equal(place, mantissa, bytes_set8(AT_1), none);
+    if (low == SOME_ZERO) place = bytes_set_where_equal(place, mantissa, bytes_set8(AT_1_8125), none);
+    return place;
 }
-#else
-static AB_FORCE_INLINE bytes class_codes(bytes mantissa, halves low) {
-    static const uint8_t by_nibble[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x40, 0x80, 0xc0, 0xc0};
-    const bytes single = bytes_set8(SINGLE);
-    bytes code = bytes_shuffle(by_nibble, bytes_and(words_shift_right_3(mantissa), bytes_set8(15)));
-    if (low == ALL_ZERO)
-        code = bytes_set_where_equal(code, mantissa, bytes_set8(0x68), bytes_set8(0x40));
-    else
-        code = bytes_set_where_equal(code, mantissa, bytes_set8(0x7f), single);
-    if (low != NONE_ZERO) code = bytes_set_where_equal(code, mantissa, bytes_set8(0), single);
-    if (low == SOME_ZERO) code = bytes_set_where_equal(code, mantissa, bytes_set8(0x68), single);
-    return code;
-}
-#endif
 
-static AB_FORCE_INLINE void pack_chunk(summary *s, const float *x, bytes base, halves low, uint8_t *index) {
+/* Where a tile is packed to, and from where on is prefetched. */
+typedef struct packed {
+    bytes *place, *mantissa;
+    unsigned char *outside; /* one bit a value */
+    const float *ahead;     /* TILE values to prefetch, or NULL */
+} packed;
+
+/* Into the second-level cache: few lines can be on their way to the first at once. */
+static AB_FORCE_INLINE void prefetch(const float *from, int n) {
+    for (int i = 0; i < n; i += 64 / (int)sizeof *from) _mm_prefetch((const char *)(from + i), _MM_HINT_T1);
+}
+
+static AB_FORCE_INLINE void note_low_halves(summary *s, bytes any, bytes exponent) {
+    s->bits = bytes_or(s->bits, any);
+    s->field_min = bytes_min8(s->field_min, exponent);
+}
+
+/* Chunk i of a tile. Values at 1.8125 are in the class below it: above are only those with further bits. */
+static AB_FORCE_INLINE void pack_chunk(summary *s, const float *x, const window *w, halves low,
+                                       const packed *to, int i) {
     enum { SUMS = AB_CENSUS_LANES / VEC_FLOATS };
     floats a = floats_load(x), b = floats_load(x + VEC_FLOATS);
     floats c = floats_load(x + 2 * VEC_FLOATS), d = floats_load(x + 3 * VEC_FLOATS);
+    if (to->ahead != NULL) prefetch(to->ahead + i, CHUNK);
     s->lane[0] = floats_add_square(s->lane[0], a);
     s->lane[1] = floats_add_square(s->lane[1], b);
     s->lane[2 % SUMS] = floats_add_square(s->lane[2 % SUMS], c);
@@ -236,186 +255,212 @@ static AB_FORCE_INLINE void pack_chunk(summary *s, const float *x, bytes base, h
     s->half_min = bytes_min16(s->half_min, bytes_min16(ab, cd));
     bytes first = bytes_high_words(floats_bits(a), floats_bits(b));
     bytes second = bytes_high_words(floats_bits(c), floats_bits(d));
-    bytes mantissa = bytes_pack_low(first, second);
     first = bytes_add16(first, first); /* the sign goes, the exponent fills the upper byte */
     second = bytes_add16(second, second);
     s->word_max = bytes_max16(s->word_max, bytes_max16(first, second));
-    bytes exponent = bytes_pack_high(first, second);
+    bytes exponent, mantissa;
+    bytes_split(first, second, &exponent, &mantissa);
     s->exponent_min = bytes_min8(s->exponent_min, bytes_sub8(exponent, bytes_set8(1)));
-    bytes place = bytes_min8(bytes_sub8(exponent, base), bytes_set8(OUTSIDE));
-    bytes code = bytes_or(place, class_codes(mantissa, low));
+    bytes place = place_singles(window_place(w, exponent), mantissa, low);
+    uint64_t outside = window_mask_outside(w, place);
     if (low != NONE_ZERO) {
-        bytes any =
-            bytes_or(bytes_or(floats_bits(a), floats_bits(b)), bytes_or(floats_bits(c), floats_bits(d)));
-        s->bits = bytes_or(s->bits, any);
-        s->field_min = bytes_min8(s->field_min, exponent);
-        code = bytes_set_where_equal(code, exponent, bytes_set8(0), bytes_set8(ZERO));
+        note_low_halves(
+            s, bytes_or(bytes_or(floats_bits(a), floats_bits(b)), bytes_or(floats_bits(c), floats_bits(d))),
+            exponent);
+        outside &= ~bytes_mask_equal(exponent, bytes_set8(0));
     }
-    bytes_store(index, code);
+    if (low == ALL_ZERO)
+        mantissa =
+            bytes_set_where_equal(mantissa, mantissa, bytes_set8(AT_1_8125), bytes_set8(AT_1_8125 - 1));
+    to->place[i / CHUNK] = place;
+    to->mantissa[i / CHUNK] = bytes_ordered(mantissa);
+    memcpy(to->outside + i / 8, &outside, CHUNK / 8); /* little-endian */
 }
 
 /* One tile, whose low halves are as expected. Apart from `before`, for a tile may have to be packed again. */
-static AB_FORCE_INLINE void pack_chunks(const summary *before, summary *after, const float *x, int base,
-                                        halves low, uint8_t *index) {
-    const bytes window = bytes_set8(base);
+static AB_FORCE_INLINE void pack_chunks(const summary *before, summary *after, const float *x,
+                                        const window *w, halves low, const packed *to) {
+    const window here = *w;
+    const packed there = *to;
     summary s = *before;
     s.half_min = bytes_set8(0xff);
     s.bits = bytes_set8(0);
     s.field_min = bytes_set8(0xff);
-    for (int i = 0; i < TILE; i += CHUNK) pack_chunk(&s, x + i, window, low, index + i);
+    for (int i = 0; i < TILE; i += CHUNK) pack_chunk(&s, x + i, &here, low, &there, i);
     *after = s;
 }
 
-static AB_NOINLINE void pack_none_zero(const summary *before, summary *after, const float *x, int base,
-                                       uint8_t *index) {
-    pack_chunks(before, after, x, base, NONE_ZERO, index);
+typedef void pack_function(const summary *before, summary *after, const float *x, const window *w,
+                           const packed *to);
+
+static AB_NOINLINE void pack_none_zero(const summary *before, summary *after, const float *x, const window *w,
+                                       const packed *to) {
+    pack_chunks(before, after, x, w, NONE_ZERO, to);
 }
 
-static AB_NOINLINE void pack_some_zero(const summary *before, summary *after, const float *x, int base,
-                                       uint8_t *index) {
-    pack_chunks(before, after, x, base, SOME_ZERO, index);
+static AB_NOINLINE void pack_some_zero(const summary *before, summary *after, const float *x, const window *w,
+                                       const packed *to) {
+    pack_chunks(before, after, x, w, SOME_ZERO, to);
 }
 
-static AB_NOINLINE void pack_all_zero(const summary *before, summary *after, const float *x, int base,
-                                      uint8_t *index) {
-    pack_chunks(before, after, x, base, ALL_ZERO, index);
+static AB_NOINLINE void pack_all_zero(const summary *before, summary *after, const float *x, const window *w,
+                                      const packed *to) {
+    pack_chunks(before, after, x, w, ALL_ZERO, to);
 }
 
 /* ---- adding bit planes --------------------------------------------------------------------------------- */
 
-static AB_FORCE_INLINE planes planes_of(bytes index, const one_hot *group) {
-    planes p;
-    p.all = one_hot_of(group, index);
-    p.upper = bytes_keep(p.all, index);
-    p.lower = bytes_keep(p.all, bytes_add8(index, index));
-    p.both = bytes_and(p.upper, p.lower);
-    return p;
+/* A group of exponents, and the class limits as bytes_keep_above wants them. */
+typedef struct exponents {
+    one_hot hot;
+    bytes below_1_75, below_1_8125, below_1_875;
+} exponents;
+
+static exponents exponents_of(int group, int groups) {
+    exponents e = {one_hot_of_group(group, groups), bytes_ordered(bytes_set8(FROM_1_75 - 1)),
+                   bytes_ordered(bytes_set8(FROM_1_8125 - 1)), bytes_ordered(bytes_set8(FROM_1_875 - 1))};
+    return e;
+}
+
+static AB_FORCE_INLINE planes planes_of(bytes place, bytes mantissa, const exponents *e, int pair, bool few) {
+    bytes all = one_hot_of(&e->hot, place, few);
+    planes first = {all, bytes_keep_above(all, mantissa, e->below_1_75)};
+    planes second = {bytes_keep_above(all, mantissa, e->below_1_8125),
+                     bytes_keep_above(all, mantissa, e->below_1_875)};
+    return pair == 0 ? first : second;
 }
 
 /* *sum = a + b + *sum without carries; returns the carries. */
 static AB_FORCE_INLINE planes add_planes(planes *sum, const planes *a, const planes *b) {
-    planes carry = {bytes_carry(a->all, b->all, sum->all), bytes_carry(a->upper, b->upper, sum->upper),
-                    bytes_carry(a->lower, b->lower, sum->lower), bytes_carry(a->both, b->both, sum->both)};
-    sum->all = bytes_sum(a->all, b->all, sum->all);
-    sum->upper = bytes_sum(a->upper, b->upper, sum->upper);
-    sum->lower = bytes_sum(a->lower, b->lower, sum->lower);
-    sum->both = bytes_sum(a->both, b->both, sum->both);
+    planes carry = {bytes_carry(a->more, b->more, sum->more), bytes_carry(a->less, b->less, sum->less)};
+    sum->more = bytes_sum(a->more, b->more, sum->more);
+    sum->less = bytes_sum(a->less, b->less, sum->less);
     return carry;
 }
 
-/* Places, within a block, of the values to be counted one by one. */
-typedef struct listing {
-    uint16_t *place;
-    int length;
-    int first; /* place of the first value of the unit */
-    int limit; /* smallest index outside the window */
-} listing;
-
-/* A few places are stored always, which is cheaper than a branch nobody can predict: one chunk in thirty
- * has more. */
-static AB_FORCE_INLINE void list_outside(listing *list, bytes index, int first) {
-    enum { ALWAYS = VEC_BYTES == 64 ? 3 : 2 };
-    bytes place = bytes_and(index, bytes_set8(0x3f));
-    uint64_t mask =
-        bytes_mask_at_least(place, bytes_set8(list->limit)) & ~bytes_mask_equal(place, bytes_set8(ZERO));
-    uint16_t *to = list->place + list->length;
-    int n = (int)_mm_popcnt_u64(mask);
-    first += list->first;
-    for (int i = 0; i < ALWAYS; i++, mask &= mask - 1) to[i] = (uint16_t)(first + (int)_tzcnt_u64(mask));
-    for (int i = ALWAYS; i < n; i++, mask &= mask - 1) to[i] = (uint16_t)(first + (int)_tzcnt_u64(mask));
-    list->length += n;
-}
+/* A unit to be added. */
+typedef struct unit {
+    const bytes *place, *mantissa;
+} unit;
 
 /* The adders of a unit, with the levels in registers. add_2 takes two chunks and returns what goes to
- * weight 2, and so on; `list` may be NULL. */
+ * weight 2, and so on. */
 typedef struct adder {
     planes ones, twos, fours, eights;
-    one_hot group;
-    listing *list;
+    exponents of;
+    unit from;
+    int pair;
+    bool few; /* as one_hot_of */
 } adder;
 
-static AB_FORCE_INLINE planes add_2(adder *t, const uint8_t *index, int first) {
-    bytes even = bytes_load(index + first), odd = bytes_load(index + first + CHUNK);
-    planes a = planes_of(even, &t->group), b = planes_of(odd, &t->group);
-    if (t->list != NULL) {
-        list_outside(t->list, even, first);
-        list_outside(t->list, odd, first + CHUNK);
-    }
+static AB_FORCE_INLINE planes add_2(adder *t, int first) {
+    const bytes *place = t->from.place + first, *mantissa = t->from.mantissa + first;
+    planes a = planes_of(place[0], mantissa[0], &t->of, t->pair, t->few);
+    planes b = planes_of(place[1], mantissa[1], &t->of, t->pair, t->few);
     return add_planes(&t->ones, &a, &b);
 }
 
-static AB_FORCE_INLINE planes add_4(adder *t, const uint8_t *index, int first) {
-    planes a = add_2(t, index, first), b = add_2(t, index, first + 2 * CHUNK);
+static AB_FORCE_INLINE planes add_4(adder *t, int first) {
+    planes a = add_2(t, first), b = add_2(t, first + 2);
     return add_planes(&t->twos, &a, &b);
 }
 
-static AB_FORCE_INLINE planes add_8(adder *t, const uint8_t *index, int first) {
-    planes a = add_4(t, index, first), b = add_4(t, index, first + 4 * CHUNK);
+static AB_FORCE_INLINE planes add_8(adder *t, int first) {
+    planes a = add_4(t, first), b = add_4(t, first + 4);
     return add_planes(&t->fours, &a, &b);
 }
 
-/* Adds a unit to the levels of weight 1 to 8; returns what goes to weight 16. */
-static AB_FORCE_INLINE planes add_16(planes tree[LEVELS], const uint8_t *index, int start, listing *list) {
-    adder t = {tree[0], tree[1], tree[2], tree[3], one_hot_from(start), list};
-    planes a = add_8(&t, index, 0), b = add_8(&t, index, 8 * CHUNK);
-    planes carry = add_planes(&t.eights, &a, &b);
+/* Adds a unit to the levels of weight 1 to 8; *carry is what goes to weight 16. */
+static AB_FORCE_INLINE void add_16(planes *tree, planes *carry, const exponents *of, const unit *from,
+                                   int pair, bool few) {
+    adder t = {tree[0], tree[1], tree[2], tree[3], *of, *from, pair, few};
+    planes a = add_8(&t, 0), b = add_8(&t, 8);
+    *carry = add_planes(&t.eights, &a, &b);
     tree[0] = t.ones;
     tree[1] = t.twos;
     tree[2] = t.fours;
     tree[3] = t.eights;
-    return carry;
 }
 
-static AB_NOINLINE void add_unit_and_list(planes tree[LEVELS], planes *carry, const uint8_t *index,
-                                          listing *list) {
-    *carry = add_16(tree, index, 0, list);
+typedef void add_function(planes *tree, planes *carry, const exponents *of, const unit *from);
+
+static AB_NOINLINE void add_first(planes *tree, planes *carry, const exponents *of, const unit *from) {
+    add_16(tree, carry, of, from, 0, true);
 }
 
-static AB_NOINLINE void add_unit(planes tree[LEVELS], planes *carry, const uint8_t *index, int start) {
-    *carry = add_16(tree, index, start, NULL);
+static AB_NOINLINE void add_second(planes *tree, planes *carry, const exponents *of, const unit *from) {
+    add_16(tree, carry, of, from, 1, true);
 }
 
-static void count_planes(uint64_t count[4][8], const planes *p, unsigned weight) {
-    bytes_count_bits(count[0], p->all, weight);
-    bytes_count_bits(count[1], p->upper, weight);
-    bytes_count_bits(count[2], p->lower, weight);
-    bytes_count_bits(count[3], p->both, weight);
+static AB_NOINLINE void add_first_of_many(planes *tree, planes *carry, const exponents *of,
+                                          const unit *from) {
+    add_16(tree, carry, of, from, 0, false);
 }
 
-/* Adds a block's units from weight 16 upwards and counts what leaves the top. */
-static AB_NOINLINE void add_sixteens(state *s, int group) {
-    planes *tree = s->tree[group];
-    planes *part = s->sixteens[group];
+static AB_NOINLINE void add_second_of_many(planes *tree, planes *carry, const exponents *of,
+                                           const unit *from) {
+    add_16(tree, carry, of, from, 1, false);
+}
+
+static void count_planes(uint64_t count[2][8], const planes *p, unsigned weight) {
+    bytes_count_bits(count[0], p->more, weight);
+    bytes_count_bits(count[1], p->less, weight);
+}
+
+/* Adds a block's planes of weight 2^LEVELS to the top levels, and counts what leaves them. */
+static AB_FORCE_INLINE void add_block(state *s, int group, int pair, planes carry) {
+    planes *tree = s->tree[group][pair] + LEVELS, *waiting = s->waiting[group][pair];
+    for (int top = 0; top < TOPS; top++) {
+        if ((s->held >> top & 1U) == 0) {
+            waiting[top] = carry;
+            return;
+        }
+        carry = add_planes(&tree[top], &waiting[top], &carry);
+    }
+    count_planes(&s->count[group][2 * pair], &carry, 1U << (LEVELS + TOPS));
+}
+
+/* Adds a block's units from weight 16 upwards. */
+static AB_NOINLINE void add_sixteens(state *s, int group, int pair) {
+    planes *tree = s->tree[group][pair];
+    planes *part = s->sixteens[group][pair];
     int level = UNIT_LEVELS;
     for (int n = TILES * UNITS; n > 1; n /= 2, level++)
         for (int i = 0; i < n / 2; i++) part[i] = add_planes(&tree[level], &part[2 * i], &part[2 * i + 1]);
-    count_planes(s->count[group], &part[0], 1U << level);
+    add_block(s, group, pair, part[0]);
 }
 
 /* ---- the window ---------------------------------------------------------------------------------------- */
 
 static void clear_trees(state *s) {
-    memset(s->tree, 0, sizeof s->tree);
-    memset(s->count, 0, sizeof s->count);
+    for (int g = 0; g < s->groups; g++) {
+        memset(s->tree[g], 0, sizeof s->tree[g]);
+        memset(s->count[g], 0, sizeof s->count[g]);
+    }
+    s->held = 0;
 }
 
 /* Moves the counts of the planes to the census. */
 static void flush_trees(state *s) {
     for (int g = 0; g < s->groups; g++) {
-        for (int level = 0; level < LEVELS; level++)
-            count_planes(s->count[g], &s->tree[g][level], 1U << level);
+        for (int pair = 0; pair < PAIRS; pair++) {
+            for (int level = 0; level < LEVELS + TOPS; level++)
+                count_planes(&s->count[g][2 * pair], &s->tree[g][pair][level], 1U << level);
+            for (int top = 0; top < TOPS; top++)
+                if (s->held >> top & 1U)
+                    count_planes(&s->count[g][2 * pair], &s->waiting[g][pair][top], 1U << (LEVELS + top));
+        }
         for (int b = 0; b < 8; b++) {
             int64_t *bin = s->census->bin[s->base + 8 * g + b + ROW_OF_FIELD];
-            int64_t all = (int64_t)s->count[g][0][b], upper = (int64_t)s->count[g][1][b];
-            int64_t lower = (int64_t)s->count[g][2][b], both = (int64_t)s->count[g][3][b];
-            bin[1] += all - upper - lower + both;
-            bin[2] += lower - both;
-            bin[3] += upper - both;
-            bin[4] += both;
-            s->counted += all;
+            int64_t from[4];
+            for (int c = 0; c < 4; c++) from[c] = (int64_t)s->count[g][c][b];
+            bin[1] += from[0] - from[1];
+            bin[2] += from[1] - from[2];
+            bin[3] += from[2] - from[3];
+            bin[4] += from[3];
+            s->counted += from[0];
         }
     }
-    clear_trees(s);
 }
 
 static void flush_list(state *s) {
@@ -426,26 +471,33 @@ static void flush_list(state *s) {
 }
 
 /* Chooses the window for data like every fourth value of this block: a group costs as much time as GROUP_COST
- * values counted one by one. */
+ * values counted one by one. Empties the trees, which must have been flushed. */
 static void choose_window(state *s, const float *x) {
     enum { STEP = 4 };
     int before[FIELD_MAX + 2] = {0}; /* values of common exponents before a field */
-    int best = INT32_MAX;
+    int best = INT32_MAX, low = FIELD_MAX, high = FIELD_MIN;
     for (int i = 0; i < AB_CENSUS_BLOCK; i += STEP) {
-        uint32_t field = magnitude_of(x[i]) >> 23;
-        if (field >= FIELD_MIN && field <= FIELD_MAX) before[field + 1]++;
+        int field = (int)(magnitude_of(x[i]) >> 23);
+        if (field < FIELD_MIN || field > FIELD_MAX) continue;
+        before[field + 1]++;
+        low = field < low ? field : low;
+        high = field > high ? field : high;
     }
     for (int field = FIELD_MIN; field <= FIELD_MAX; field++) before[field + 1] += before[field];
     for (int groups = 1; groups <= GROUPS; groups++) {
-        for (int base = FIELD_MIN; base + 8 * groups <= FIELD_MAX + 1; base++) {
+        int last = FIELD_MAX + 1 - 8 * groups; /* largest base */
+        for (int base = low < last ? low : last; base <= last; base++) {
             int outside = STEP * (before[FIELD_MAX + 1] - (before[base + 8 * groups] - before[base]));
-            if (groups * GROUP_COST + outside >= best) continue;
-            best = groups * GROUP_COST + outside;
-            s->base = base;
-            s->groups = groups;
-            s->expected = outside;
+            if (groups * GROUP_COST + outside < best) {
+                best = groups * GROUP_COST + outside;
+                s->base = base;
+                s->groups = groups;
+                s->expected = outside;
+            }
+            if (base + 8 * groups > high) break;
         }
     }
+    clear_trees(s);
 }
 
 /* ---- one block ----------------------------------------------------------------------------------------- */
@@ -487,15 +539,16 @@ static void count_subnormals(state *s, const float *x) {
 }
 
 /* Packs the tile as its low halves require, which mostly is as the tile before. */
-static void pack_tile(state *s, summary *found, const float *x) {
-    static void (*const pack[])(const summary *, summary *, const float *, int, uint8_t *) = {
+static void pack_tile(state *s, summary *found, const float *x, const window *w, const float *ahead) {
+    static pack_function *const pack[] = {
         [NONE_ZERO] = pack_none_zero, [SOME_ZERO] = pack_some_zero, [ALL_ZERO] = pack_all_zero};
+    const packed to = {s->place, s->mantissa, (unsigned char *)s->outside, ahead};
     summary after;
-    pack[s->low](found, &after, x, s->base, s->index);
+    pack[s->low](found, &after, x, w, &to);
     if ((s->low == NONE_ZERO && words_any_zero(after.half_min)) ||
         (s->low == ALL_ZERO && !words_even_all_zero(after.bits))) {
         s->low = SOME_ZERO;
-        pack_some_zero(found, &after, x, s->base, s->index);
+        pack_some_zero(found, &after, x, w, &to);
     }
     if (s->low != NONE_ZERO && bytes_any_at_most(after.field_min, bytes_set8(0)))
         count_subnormals(s, x); /* left out like zeros */
@@ -504,6 +557,12 @@ static void pack_tile(state *s, summary *found, const float *x) {
     else
         s->low = words_even_all_zero(after.bits) ? ALL_ZERO : SOME_ZERO;
     *found = after;
+}
+
+/* Lists the values of a tile that are outside; returns the new length of the list. */
+static AB_NOINLINE int list_tile(state *s, int listed, int first) {
+    for (int i = 0; i < TILE / 64; i++) listed += bytes_list(s->list + listed, s->outside[i], first + 64 * i);
+    return listed;
 }
 
 /* Sum of squares and extremes: mostly known from packing, else from one more look at the block. */
@@ -541,39 +600,49 @@ static void renew_window(state *s, const float *x, int listed) {
     s->age = 0;
 }
 
-/* Adds a unit's values to all groups; lists those outside. */
-static void add_everywhere(state *s, int unit, const uint8_t *index, listing *list) {
-    add_unit_and_list(s->tree[0], &s->sixteens[0][unit], index, list);
-    for (int g = 1; g < s->groups; g++) add_unit(s->tree[g], &s->sixteens[g][unit], index, 8 * g);
+/* Adds a tile's values to all groups. */
+static void add_tile(state *s, int tile, const exponents of[GROUPS]) {
+    const bool few = s->groups <= 2;
+    add_function *const add[PAIRS] = {few ? add_first : add_first_of_many,
+                                      few ? add_second : add_second_of_many};
+    for (int u = 0; u < UNITS; u++) {
+        unit from = {s->place + u * 16, s->mantissa + u * 16};
+        for (int g = 0; g < s->groups; g++)
+            for (int pair = 0; pair < PAIRS; pair++)
+                add[pair](s->tree[g][pair], &s->sixteens[g][pair][tile * UNITS + u], &of[g], &from);
+    }
 }
 
-static void block(void *memory, const float *x) {
+static void block(void *memory, const float *x, const float *ahead) {
     state *s = memory;
     int64_t subnormal = s->census->subnormal;
     summary found = empty_summary();
+    int listed = 0;
     if (s->groups == 0) choose_window(s, x);
-    listing list = {s->list, 0, 0, 8 * s->groups};
+    const window w = window_of(s->base, s->groups);
+    exponents of[GROUPS];
+    for (int g = 0; g < s->groups; g++) of[g] = exponents_of(g, s->groups);
     for (int t = 0; t < TILES; t++) {
-        pack_tile(s, &found, x + t * TILE);
-        for (int u = 0; u < UNITS; u++) {
-            list.first = t * TILE + u * UNIT;
-            add_everywhere(s, t * UNITS + u, s->index + u * UNIT, &list);
-        }
+        pack_tile(s, &found, x + t * TILE, &w, ahead != NULL ? ahead + t * TILE : NULL);
+        listed = list_tile(s, listed, t * TILE);
+        add_tile(s, t, of);
     }
-    for (int g = 0; g < s->groups; g++) add_sixteens(s, g);
-    count_listed(s, x, list.length);
+    for (int g = 0; g < s->groups; g++)
+        for (int pair = 0; pair < PAIRS; pair++) add_sixteens(s, g, pair);
+    s->held++;
+    count_listed(s, x, listed);
     finish_block(s, x, &found, s->census->subnormal != subnormal);
     s->values += AB_CENSUS_BLOCK;
     if (++s->blocks % FLUSH_BLOCKS == 0) flush_list(s);
-    renew_window(s, x, list.length);
+    renew_window(s, x, listed);
 }
 
 static void begin(void *memory, ab_census *census) {
     state *s = memory;
-    clear_trees(s);
     memset(s->listed, 0, sizeof s->listed);
     s->census = census;
     s->values = s->counted = s->blocks = 0;
+    s->held = 0;
     s->base = s->groups = s->expected = s->age = 0;
     s->low = NONE_ZERO;
 }
@@ -641,9 +710,10 @@ static void flush(state *s) {
     memset(s->count, 0, sizeof s->count);
 }
 
-static void block(void *memory, const float *x) {
+static void block(void *memory, const float *x, const float *ahead) {
     enum { PART = 32 };
     state *s = memory;
+    (void)ahead; /* slow enough for the processor's own prefetching to keep up */
     int32_t least = (int32_t)magnitude_of(s->census->min_abs),
             most = (int32_t)magnitude_of(s->census->max_abs);
     int32_t all = 0;

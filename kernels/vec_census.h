@@ -10,13 +10,14 @@
 
 AB_BEGIN_DECLS
 
-enum { AB_CENSUS_STATE = 40 * 1024 }; /* bytes of the largest level's state */
+enum { AB_CENSUS_STATE = 60 * 1024 }; /* bytes of the largest level's state */
 
 typedef struct ab_vec_census {
     /* begin; block for every AB_CENSUS_BLOCK values; end. Between begin and end only the state knows part
-     * of the counts. `state` points to AB_CENSUS_STATE bytes, aligned to 64. */
+     * of the counts. `state` points to AB_CENSUS_STATE bytes, aligned to 64.
+     * `ahead`: AB_CENSUS_BLOCK values that will be counted soon, to be prefetched meanwhile; NULL for none. */
     void (*begin)(void *state, ab_census *census);
-    void (*block)(void *state, const float *values);
+    void (*block)(void *state, const float *values, const float *ahead);
     void (*end)(void *state);
 
     /* Takes the extremes and the sum of squares of at most one block into the census. */

@@ -226,6 +226,47 @@ static void blocks_of_different_kinds_follow_each_other(void **state) {
     }
 }
 
+/* Counts f->values[0 .. n) at every level. */
+static void assert_levels_count_by_the_definition(fixture *f, int64_t n) {
+    ab_census_clear(&f->want);
+    for (int64_t i = 0; i < n; i++) oracle_add(&f->want, (double)f->values[i]);
+    for (int level = 0; level <= (int)ab_isa_best(); level++) {
+        assert_int_equal(ab_isa_force((ab_isa)level), AB_OK);
+        ab_census_clear(&f->got);
+        ab_census_add(&f->got, f->values, n);
+        assert_same_counts(&f->got, &f->want);
+    }
+}
+
+/* Adders hold 2^k blocks: none may be lost or counted twice, whatever is left in them. */
+static void every_number_of_blocks_is_counted(void **state) {
+    fixture *f = *state;
+    fill(f->values, GRADIENT, 12, LONG);
+    for (int blocks = 1; blocks <= 18; blocks++)
+        assert_levels_count_by_the_definition(f, (int64_t)blocks * AB_CENSUS_BLOCK - blocks % 3);
+}
+
+/* Windows of one to seven groups, and more than fit; every mantissa class, or one alone. */
+static void windows_of_every_width_are_counted(void **state) {
+    enum { N = 9 * AB_CENSUS_BLOCK };
+    fixture *f = *state;
+    static const uint32_t mantissas[][2] = {{0, 0x7fffff},
+                                            {0x700000, 0x7fdfff},
+                                            {0x680001, 0x6fffff},
+                                            {0x600000, 0x67ffff},
+                                            {0x7e0000, 0x7fffff}};
+    for (uint32_t width = 1; width <= 72; width += 7 + width / 16) {
+        for (size_t m = 0; m < AB_COUNT_OF(mantissas); m++) {
+            uint32_t base = 61 + 53 * width % 61, range = mantissas[m][1] - mantissas[m][0] + 1;
+            for (uint64_t i = 0; i < N; i++)
+                f->values[i] =
+                    float_of((base + random_word(21, i) % width) << 23 |
+                             (mantissas[m][0] + random_word(22, i) % range) | (uint32_t)(i % 3 == 0) << 31);
+            assert_levels_count_by_the_definition(f, N);
+        }
+    }
+}
+
 static void a_million_values_outlive_the_first_window(void **state) {
     enum { MANY = 300 * AB_CENSUS_BLOCK };
     fixture *f = *state;
@@ -413,6 +454,8 @@ int main(void) {
         cmocka_unit_test(long_arrays_are_counted_by_the_definition),
         cmocka_unit_test(every_level_gives_the_same_bits),
         cmocka_unit_test(blocks_of_different_kinds_follow_each_other),
+        cmocka_unit_test(every_number_of_blocks_is_counted),
+        cmocka_unit_test(windows_of_every_width_are_counted),
         cmocka_unit_test(a_million_values_outlive_the_first_window),
         cmocka_unit_test(sums_of_squares_keep_seven_digits),
         cmocka_unit_test(squares_of_tiny_and_huge_values_are_exact),

@@ -45,12 +45,30 @@ def drop(name, p):
     return [op(name, "dropout", p=p)] if p else []
 
 
-def attention(name, width, heads, causal, p, source, init=None):
+def written_out(name, width, heads, causal, p):
+    """Attention in single ops, so that probes see its logits and probabilities, each rounded where a half op rounds."""
+    ops = [op(f"{name}.heads", "reshape", shape=[0, 0, 3, heads, width // heads])]
+    for i, (part, order) in enumerate((("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1]), ("v", [0, 2, 1, 3]))):
+        ops += [op(f"{name}.{part}.part", "select", **{"in": f"{name}.heads"}, dim=2, index=i),
+                op(f"{name}.{part}", "permute", dims=order)]
+    ops += [op(f"{name}.scores", "matmul", **{"in": [f"{name}.q", f"{name}.k"]}),
+            op(f"{name}.logits", "scale", factor=round((width // heads)**-0.5, 9))]
+    if causal:
+        ops.append(op(f"{name}.masked", "masked_fill", causal=True))
+    ops += [op(f"{name}.probabilities", "softmax"), *drop(f"{name}.probabilities.drop", p)]
+    return ops + [op(f"{name}.mixed", "matmul", **{"in": [ops[-1]["name"], f"{name}.v"]}),
+                  op(f"{name}.side", "permute", dims=[0, 2, 1, 3]), op(f"{name}.sdpa", "reshape", shape=[0, 0, width])]
+
+
+def attention(name, o, causal, source, init=None):
     """From `source` to name.proj (and a dropout)."""
-    return [op(f"{name}.qkv", "linear", **{"in": source}, out_features=3 * width),
-            op(f"{name}.sdpa", "scaled_dot_product_attention", num_heads=heads, is_causal=causal or None,
-               dropout_p=p or None),
-            op(f"{name}.proj", "linear", out_features=width, init=init), *drop(f"{name}.drop", p)]
+    if o.decomposed:
+        ops = written_out(name, o.width, o.heads, causal, o.dropout)
+    else:
+        ops = [op(f"{name}.sdpa", "scaled_dot_product_attention", num_heads=o.heads, is_causal=causal or None,
+                  dropout_p=o.dropout or None)]
+    return [op(f"{name}.qkv", "linear", **{"in": source}, out_features=3 * o.width), *ops,
+            op(f"{name}.proj", "linear", out_features=o.width, init=init), *drop(f"{name}.drop", o.dropout)]
 
 
 def mlp(name, width, hidden, p, source, approximate=None, init=None):
@@ -61,14 +79,14 @@ def mlp(name, width, hidden, p, source, approximate=None, init=None):
 
 def pre_norm_block(name, before, o, causal, eps, approximate=None, residual_init=None):
     ops = [op(f"{name}.norm1", "layer_norm", **{"in": before}, eps=eps)]
-    ops += attention(f"{name}.attn", o.width, o.heads, causal, o.dropout, f"{name}.norm1", residual_init)
+    ops += attention(f"{name}.attn", o, causal, f"{name}.norm1", residual_init)
     ops += [op(f"{name}.add1", "add", **{"in": [before, ops[-1]["name"]]}), op(f"{name}.norm2", "layer_norm", eps=eps)]
     ops += mlp(f"{name}.mlp", o.width, 4 * o.width, o.dropout, f"{name}.norm2", approximate, residual_init)
     return ops + [op(f"{name}.add2", "add", **{"in": [f"{name}.add1", ops[-1]["name"]]})]
 
 
 def post_norm_block(name, before, o, eps):
-    ops = attention(f"{name}.attn", o.width, o.heads, False, o.dropout, before)
+    ops = attention(f"{name}.attn", o, False, before)
     ops += [op(f"{name}.add1", "add", **{"in": [before, ops[-1]["name"]]}), op(f"{name}.norm1", "layer_norm", eps=eps)]
     ops += mlp(f"{name}.mlp", o.width, 4 * o.width, o.dropout, f"{name}.norm1")
     return ops + [op(f"{name}.add2", "add", **{"in": [f"{name}.norm1", ops[-1]["name"]]}),
@@ -206,7 +224,7 @@ def unet(o):
 KINDS = {"gpt": gpt, "vit": vit, "transformer_classifier": classifier, "lstm_lm": lstm_lm, "resnet50": resnet50,
          "autoencoder": autoencoder, "unet": unet}
 BASE = {"name": None, "text": None, "layers": 4, "heads": 4, "width": 128, "tokens": 64, "vocabulary": 256, "dropout": 0.0,
-        "image": 32, "channels": 1, "patch": 4, "classes": 10, "lr": 1e-3, "batch": 12}
+        "decomposed": False, "image": 32, "channels": 1, "patch": 4, "classes": 10, "lr": 1e-3, "batch": 12}
 BUILT_IN = [
     ("gpt", {"text": "GPT-2 small enough for a CPU: 4 layers, 128 wide, 64 tokens of 256"}),
     ("gpt", {"name": "gpt2_124m", "text": "GPT-2 small: 12 layers, 768 wide, 1024 tokens of 50257", "layers": 12,
@@ -226,7 +244,10 @@ def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", nargs="?", choices=KINDS, help="which network")
     parser.add_argument("--all", action="store_true", help="write the built-in ones again")
+    parser.add_argument("--decomposed", action="store_true", help="attention in single ops, so that its logits can be probed")
     for key, value in BASE.items():
+        if value is False:
+            continue
         parser.add_argument("--" + key, type=type(value) if value is not None else str, default=value,
                             help="" if value is None else f"default {value}")
     return parser.parse_args(arguments)

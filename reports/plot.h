@@ -11,7 +11,7 @@
 
 AB_BEGIN_DECLS
 
-enum { AB_PLOT_LABEL = 96 };
+enum { AB_PLOT_LABEL = 96, AB_PLOT_FILE = 64 };
 
 typedef struct ab_plot {
     const char *name;
@@ -21,6 +21,21 @@ typedef struct ab_plot {
     /* Writes data blocks (gnuplot's `index`) and the variables that the template reads, `width` and `height` among them. */
     ab_status (*write)(const cJSON *document, int page, FILE *data, FILE *script);
 } ab_plot;
+
+/* The plots of plots.def, and the words that go with each: a heading, and a sentence on what is to be seen. */
+typedef struct ab_plot_words {
+    const char *heading, *text;
+} ab_plot_words;
+int ab_plots_count(void);
+const ab_plot *ab_plots_at(int i);
+const ab_plot_words *ab_plots_words(int i);
+
+/* "loss", "loss-2": a page's files without their endings; name[AB_PLOT_FILE]. Returns `name`. */
+char *ab_plot_page_name(const ab_plot *plot, int page, char *name);
+
+/* As ab_plots_write (result.h), with SVG in place of PNG. */
+AB_MUST_CHECK ab_status ab_plots_write_svg(const cJSON *document, const char *folder, int *rendered,
+                                           const char **note);
 
 /* Writes and draws one plot that is not of a result document: `document` is whatever its functions read. As
  * ab_plots_write (result.h) otherwise. */
@@ -41,7 +56,8 @@ const char *ab_plot_label(const cJSON *document, const cJSON *cell, char *label)
 /* "lenet5 on fashion_mnist"; clean. */
 const char *ab_plot_subject(const cJSON *document, char *label);
 
-/* A gnuplot string literal: cleaned, in single quotes, in which gnuplot interprets nothing. */
+/* A gnuplot string literal: cleaned, in single quotes, in which gnuplot interprets nothing. A quote in the text becomes ’: gnuplot 5.4
+ * misreads two doubled quotes in a row, and one at the start. */
 void ab_plot_quote(FILE *script, const char *text);
 
 /* `name = 'text'`, `name = number`. */

@@ -14,19 +14,29 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define AB_PLOT(name) extern const ab_plot ab_plot_##name;
+#define AB_PLOT(name, heading, text) extern const ab_plot ab_plot_##name;
 #include "reports/plots.def"
 #undef AB_PLOT
 
 static const ab_plot *const plots[] = {
-#define AB_PLOT(name) &ab_plot_##name,
+#define AB_PLOT(name, heading, text) &ab_plot_##name,
+#include "reports/plots.def"
+#undef AB_PLOT
+};
+
+static const ab_plot_words words[] = {
+#define AB_PLOT(name, heading, text) {heading, text},
 #include "reports/plots.def"
 #undef AB_PLOT
 };
 
 extern const char ab_embedded_gp_style[];
 
-enum { FILE_NAME = 64, NOT_FOUND = 127 };
+enum { FILE_NAME = AB_PLOT_FILE, NOT_FOUND = 127 };
+
+int ab_plots_count(void) { return (int)AB_COUNT_OF(plots); }
+const ab_plot *ab_plots_at(int i) { return plots[i]; }
+const ab_plot_words *ab_plots_words(int i) { return &words[i]; }
 
 /* ---- helpers of the plots -------------------------------------------------------------------------------- */
 
@@ -65,8 +75,10 @@ static void scale_label(const cJSON *cell, char *label, size_t size) {
     if (cJSON_IsNumber(scale))
         snprintf(label, size, "scale %s", ab_text_scale(text, scale->valuedouble));
     else
-        snprintf(label, size, "%s scale",
-                 ab_text_clean(text, sizeof text, ab_json_text(cell, "policy.loss_scale", "?")));
+        snprintf(
+            label, size, "%s scale",
+            ab_text_clean(text, sizeof text,
+                          ab_json_text(cell, "policy.loss_scale", ab_json_text(cell, "scale_policy", "?"))));
 }
 
 const char *ab_plot_label(const cJSON *document, const cJSON *cell, char *label) {
@@ -99,8 +111,10 @@ void ab_plot_quote(FILE *script, const char *text) {
     char clean[256];
     fputc('\'', script);
     for (const char *c = ab_text_clean(clean, sizeof clean, text); *c; c++) {
-        if (*c == '\'') fputc('\'', script);
-        fputc(*c, script);
+        if (*c == '\'')
+            fputs("\xe2\x80\x99", script);
+        else
+            fputc(*c, script);
     }
     fputc('\'', script);
 }
@@ -141,11 +155,12 @@ static ab_status make_folder(const char *folder) {
     return made ? AB_OK : ab_fail(AB_OUTPUT, "%s: cannot create the folder: %s", folder, strerror(errno));
 }
 
-static void page_name(const ab_plot *plot, int page, char *name) {
+char *ab_plot_page_name(const ab_plot *plot, int page, char *name) {
     if (page == 0)
         snprintf(name, FILE_NAME, "%s", plot->name);
     else
         snprintf(name, FILE_NAME, "%s-%d", plot->name, page + 1);
+    return name;
 }
 
 static char *join_path(const char *folder, const char *name, const char *suffix) {
@@ -173,7 +188,7 @@ static ab_status close_file(FILE *file, const char *folder, const char *name) {
 
 static void begin_script(const ab_plot *plot, int page, int pages, FILE *script) {
     char name[FILE_NAME], note[32] = "";
-    page_name(plot, page, name);
+    ab_plot_page_name(plot, page, name);
     if (pages > 1) snprintf(note, sizeof note, " (%d of %d)", page + 1, pages);
     fprintf(script,
             "# Draws %s.png from %s.dat: gnuplot %s.gp   (%s.svg: gnuplot -e \"format='svg'\" %s.gp)\n"
@@ -194,7 +209,7 @@ static ab_status write_page(const cJSON *document, const ab_plot *plot, int page
     char name[FILE_NAME];
     FILE *data = NULL, *script = NULL;
     ab_status status, closed;
-    page_name(plot, page, name);
+    ab_plot_page_name(plot, page, name);
     drop_picture(folder, name);
     AB_TRY_GOTO(open_file(folder, name, ".dat", &data));
     AB_TRY_GOTO(open_file(folder, name, ".gp", &script));
@@ -225,10 +240,11 @@ static void draw_in_child(const char *folder, char *const *argv) {
 }
 
 /* gnuplot's exit status; NOT_FOUND when there is no gnuplot, -1 when it could not be started or was killed. */
-static int draw(const char *folder, const char *name) {
-    char script[FILE_NAME + 4], program[] = "gnuplot", defaults[] = "-d";
+static int draw(const char *folder, const char *name, const char *format) {
+    char script[FILE_NAME + 4], program[] = "gnuplot", defaults[] = "-d", option[] = "-e", choice[32];
     snprintf(script, sizeof script, "%s.gp", name);
-    char *const argv[] = {program, defaults, script, NULL};
+    snprintf(choice, sizeof choice, "format='%s'", format);
+    char *const argv[] = {program, defaults, option, choice, script, NULL};
     int state = 0;
     pid_t child = fork();
     if (child < 0) return -1;
@@ -245,13 +261,13 @@ static void drop_log(const char *folder) {
 }
 
 static void draw_all(const ab_plot *const *list, size_t count, const cJSON *document, const char *folder,
-                     int *rendered, const char **note) {
+                     const char *format, int *rendered, const char **note) {
     char name[FILE_NAME];
     for (size_t i = 0; i < count; i++) {
         int pages = list[i]->pages(document);
         for (int page = 0; page < pages; page++) {
-            page_name(list[i], page, name);
-            int status = draw(folder, name);
+            ab_plot_page_name(list[i], page, name);
+            int status = draw(folder, name, format);
             if (status == NOT_FOUND) {
                 *note =
                     "gnuplot was not found: the data and scripts were written, draw them with gnuplot later";
@@ -266,7 +282,7 @@ static void draw_all(const ab_plot *const *list, size_t count, const cJSON *docu
 }
 
 static ab_status write_list(const ab_plot *const *list, size_t count, const cJSON *document,
-                            const char *folder, int *rendered, const char **note) {
+                            const char *folder, const char *format, int *rendered, const char **note) {
     *rendered = 0;
     *note = NULL;
     AB_TRY(make_folder(folder));
@@ -275,16 +291,20 @@ static ab_status write_list(const ab_plot *const *list, size_t count, const cJSO
         for (int page = 0; page < pages; page++) AB_TRY(write_page(document, list[i], page, folder));
     }
     drop_log(folder);
-    draw_all(list, count, document, folder, rendered, note);
+    draw_all(list, count, document, folder, format, rendered, note);
     if (!*note) drop_log(folder); /* nothing failed: it holds warnings at most */
     return AB_OK;
 }
 
 ab_status ab_plots_write(const cJSON *document, const char *folder, int *rendered, const char **note) {
-    return write_list(plots, AB_COUNT_OF(plots), document, folder, rendered, note);
+    return write_list(plots, AB_COUNT_OF(plots), document, folder, "png", rendered, note);
+}
+
+ab_status ab_plots_write_svg(const cJSON *document, const char *folder, int *rendered, const char **note) {
+    return write_list(plots, AB_COUNT_OF(plots), document, folder, "svg", rendered, note);
 }
 
 ab_status ab_plot_write(const ab_plot *plot, const cJSON *document, const char *folder, int *rendered,
                         const char **note) {
-    return write_list(&plot, 1, document, folder, rendered, note);
+    return write_list(&plot, 1, document, folder, "png", rendered, note);
 }

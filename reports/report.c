@@ -3,6 +3,7 @@
 #include "reports/result.h"
 #include "reports/text.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define AB_REPORT(name) extern const ab_report ab_report_##name;

@@ -50,12 +50,19 @@ static bool is_hidden(unsigned point) {
     return false;
 }
 
+/* What CI runners take for a command of theirs when it stands in a log: "::word" at the start of a line (or of a word, which
+ * wrapping may put there) and "##[word" anywhere. */
+static bool is_runner_command(const char *source, const char *line, size_t used) {
+    bool starts_word = used == 0 || line[used - 1] == ' ';
+    return (starts_word && strncmp(source, "::", 2) == 0) || strncmp(source, "##[", 3) == 0;
+}
+
 char *ab_text_clean(char *line, size_t size, const char *source) {
     size_t used = 0;
     while (*source && used + 1 < size) {
         unsigned point = 0;
         int length = ab_text_decode(source, &point);
-        if (length == 0 || is_hidden(point)) {
+        if (length == 0 || is_hidden(point) || is_runner_command(source, line, used)) {
             line[used++] = '?';
         } else {
             if (used + (size_t)length >= size) break;

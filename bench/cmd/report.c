@@ -14,7 +14,7 @@
 
 /* What was asked for; texts are borrowed from argv. */
 typedef struct request {
-    const char *document, *format, *csv, *markdown, *plots, *color;
+    const char *document, *format, *csv, *markdown, *html, *junit, *plots, *color;
 } request;
 
 typedef struct option {
@@ -30,6 +30,9 @@ static void print_help(void) {
         printf("                      %-10s%s\n", ab_report_at(i)->name, ab_report_at(i)->text);
     puts("  --csv FILE        write the CSV form to FILE too\n"
          "  --markdown FILE   write the Markdown form to FILE too\n"
+         "  --html FILE       write one self-contained page to FILE: tables, plots, how to reproduce\n"
+         "  --junit FILE      write JUnit XML to FILE: per cell, did it train, as well as O0, with the same "
+         "bits\n"
          "  --plots DIR       write the plots' data and scripts to DIR, and pictures if gnuplot is there\n"
          "  --color WHEN      auto (default), always or never; NO_COLOR is honoured\n"
          "  --help            this text");
@@ -38,7 +41,7 @@ static void print_help(void) {
 /* ---- options --------------------------------------------------------------------------------------------- */
 
 static ab_status unknown_option(const char *word, size_t length, const option *options, int count) {
-    const char *names[8];
+    const char *names[16];
     char name[40];
     for (int i = 0; i < count; i++) names[i] = options[i].name;
     snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), word);
@@ -65,10 +68,8 @@ static ab_status parse_option(int argc, char **argv, int *i, const option *optio
 }
 
 static ab_status parse(int argc, char **argv, request *r) {
-    const option options[] = {{"--format", &r->format},
-                              {"--csv", &r->csv},
-                              {"--markdown", &r->markdown},
-                              {"--plots", &r->plots},
+    const option options[] = {{"--format", &r->format}, {"--csv", &r->csv},     {"--markdown", &r->markdown},
+                              {"--html", &r->html},     {"--junit", &r->junit}, {"--plots", &r->plots},
                               {"--color", &r->color}};
     for (int i = 1; i < argc; i++) {
         if (argv[i][0] == '-' && argv[i][1]) {
@@ -129,6 +130,8 @@ static ab_status print_report(const request *r, const ab_report *format, int col
     AB_TRY_GOTO(format->write(document, stdout, color));
     if (r->csv) AB_TRY_GOTO(write_file(document, "csv", r->csv));
     if (r->markdown) AB_TRY_GOTO(write_file(document, "markdown", r->markdown));
+    if (r->html) AB_TRY_GOTO(write_file(document, "html", r->html));
+    if (r->junit) AB_TRY_GOTO(write_file(document, "junit", r->junit));
     if (r->plots) AB_TRY_GOTO(draw_plots(document, r->plots));
 out:
     cJSON_Delete(document);

@@ -48,7 +48,7 @@ ab_status ab_output_prove(const char *option, const char *path) {
 }
 
 ab_status ab_output_prepare(const ab_options *options) {
-    static const ab_option_id files[] = {AB_OPTION_out, AB_OPTION_csv, AB_OPTION_markdown};
+    static const ab_option_id files[] = {AB_OPTION_out, AB_OPTION_csv, AB_OPTION_markdown, AB_OPTION_html};
     char folder[PATH_BYTES], name[AB_OPTION_NAME];
     AB_TRY(make_folders(folder_of(options->text[AB_OPTION_out], folder)));
     for (size_t i = 0; i < AB_COUNT_OF(files); i++)
@@ -98,6 +98,7 @@ ab_status ab_output_reports(const ab_options *options, const cJSON *document) {
     if (options->text[AB_OPTION_csv]) AB_TRY(report_to("csv", options->text[AB_OPTION_csv], document));
     if (options->text[AB_OPTION_markdown])
         AB_TRY(report_to("markdown", options->text[AB_OPTION_markdown], document));
+    if (options->text[AB_OPTION_html]) AB_TRY(report_to("html", options->text[AB_OPTION_html], document));
     if (!options->given[AB_OPTION_no_plots]) AB_TRY(plots(options, document));
     if (!options->given[AB_OPTION_quiet]) fprintf(stderr, "result in %s\n", options->text[AB_OPTION_out]);
     return AB_OK;

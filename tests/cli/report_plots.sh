@@ -8,7 +8,7 @@ cd "$out"
 
 PATH=/nonexistent "$AMPBENCH" report "$result" --plots bare > /dev/null 2> errors || fail "a missing gnuplot is no error"
 grep -q 'gnuplot was not found' errors || fail "nothing said about the missing gnuplot"
-for plot in gradients loss scale cost flush; do
+for plot in frontier gradients loss scale cost flush; do
     [ -s bare/$plot.dat ] && [ -s bare/$plot.gp ] || fail "$plot has no data or no script"
     [ ! -e bare/$plot.png ] || fail "$plot.png without gnuplot"
 done
@@ -18,7 +18,7 @@ if ! command -v gnuplot > /dev/null; then
 fi
 "$AMPBENCH" report "$result" --plots deep/er/drawn > /dev/null 2> errors
 [ -s errors ] && fail "messages: $(cat errors)"
-for plot in gradients loss scale cost flush; do
+for plot in frontier gradients loss scale cost flush; do
     [ "$(head -c 4 deep/er/drawn/$plot.png | tail -c 3)" = PNG ] || fail "$plot.png is no picture"
     cmp bare/$plot.dat deep/er/drawn/$plot.dat || fail "$plot.dat depends on gnuplot"
     (cd bare && gnuplot -d -e "format='svg'" $plot.gp) || fail "$plot.gp cannot be run by hand"

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const names[] = {"gradients", "loss", "scale", "cost", "flush"};
+static const char *const names[] = {"frontier", "gradients", "loss", "scale", "cost", "flush"};
 
 static char folder[] = "/tmp/ampbench_plots_XXXXXX";
 static char *search_path;
@@ -84,7 +84,7 @@ static void test_gnuplot_draws_every_plot_of_every_document(void **state) {
     for (size_t i = 0; i < AB_COUNT_OF(fixtures); i++) {
         const char *note = NULL;
         cJSON *document = ab_test_fixture(fixtures[i]);
-        assert_int_equal(write_plots(document, true, &note), 5);
+        assert_int_equal(write_plots(document, true, &note), AB_COUNT_OF(names));
         assert_null(note);
         for (size_t k = 0; k < AB_COUNT_OF(names); k++) {
             char *picture = ab_test_read(in_folder(names[k], ".png"));
@@ -162,7 +162,7 @@ static char *stripped_script(const char *name) {
 static void test_no_string_of_a_document_is_a_command(void **state) {
     (void)state;
     const char *note = NULL;
-    char *hostile[5];
+    char *hostile[AB_COUNT_OF(names)];
     cJSON *document = ab_test_fixture("hostile");
     write_plots(document, true, &note);
     assert_false(exists("pwned", ""));

@@ -12,63 +12,12 @@
 #include "bench/train/cell.h"
 #include "kernels/fallback.h"
 #include "probes/set.h"
+#include "support/far_memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-/* ---- far memory -------------------------------------------------------------------------------------------- */
-
-enum { FAR_BLOCKS = 512 };
-
-static struct {
-    char *address;
-    size_t bytes;
-} far_block[FAR_BLOCKS];
-static int far_blocks, far_transfers;
-
-static void far_access(int rights) {
-    for (int i = 0; i < far_blocks; i++)
-        if (far_block[i].address)
-            assert_int_equal(mprotect(far_block[i].address, far_block[i].bytes, rights), 0);
-}
-
-static ab_status far_alloc(size_t bytes, void **block) {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), rounded = (bytes + page - 1) / page * page;
-    assert_true(far_blocks < FAR_BLOCKS);
-    *block = mmap(NULL, rounded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_true(*block != MAP_FAILED);
-    far_block[far_blocks].address = *block;
-    far_block[far_blocks++].bytes = rounded;
-    return AB_OK;
-}
-
-static void far_free(void *block) {
-    for (int i = 0; i < far_blocks; i++) {
-        if (far_block[i].address != block) continue;
-        munmap(block, far_block[i].bytes);
-        far_block[i].address = NULL;
-    }
-}
-
-static ab_status far_copy(void *to, const void *from, size_t bytes) {
-    far_access(PROT_READ | PROT_WRITE);
-    memcpy(to, from, bytes);
-    far_access(PROT_NONE);
-    far_transfers++;
-    return AB_OK;
-}
-
-static ab_status far_fill_zero(void *block, size_t bytes) {
-    far_access(PROT_READ | PROT_WRITE);
-    memset(block, 0, bytes);
-    far_access(PROT_NONE);
-    return AB_OK;
-}
-
-static ab_status far_synchronize(void) { return AB_OK; }
 static const ab_op *no_op(const ab_op *op) { return op == NULL ? op : NULL; }
 
 static const ab_backend far_backend = {.kind = "far",

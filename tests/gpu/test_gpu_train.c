@@ -1,0 +1,127 @@
+/* Training on the GPU: graphs on and off and run after run give the same bits; the CPU's losses are followed as closely as two fp32
+ * implementations do; every op of these networks runs on the GPU itself; probes change nothing. */
+#include "gpu/gpu_testing.h"
+
+#include "bench/train/cell.h"
+#include "probes/set.h"
+
+enum { STEPS = 40, BATCH = 32 };
+
+typedef struct trace {
+    ab_step_result step[STEPS];
+    int64_t time_ns[STEPS];
+} trace;
+
+static void see_nothing(ab_observer *self, int id, int thread, const float *values, int64_t n) {
+    (void)self, (void)id, (void)thread, (void)values, (void)n;
+}
+
+static void check_own(const ab_cell *cell) {
+    const ab_plan *plan = ab_cell_plan(cell);
+    for (int n = 0; n < plan->nodes; n++) {
+        const char *text =
+            ab_plan_node_op(plan, &plan->node[n]) ? ab_cell_describe(cell, n, "forward") : NULL;
+        if (text && strncmp(text, "host:", 5) == 0) fail_msg("node %d runs as %s", n, text);
+    }
+}
+
+static void train(const char *name, const char *level_name, const ab_device *device, bool no_graph,
+                  bool probed, trace *t) {
+    ab_net *net;
+    ab_data *data;
+    ab_cell *cell;
+    const ab_level *level;
+    ab_observer observer = {see_nothing};
+    ab_cell_config config = {.batch = BATCH, .seed = 1, .device = device, .no_graph = no_graph};
+    assert_int_equal(ab_net_load(name, &net), AB_OK);
+    assert_int_equal(ab_data_open("synthetic", &net->data, 1, &data), AB_OK);
+    config.net = net;
+    config.data = data;
+    assert_int_equal(ab_level_find(level_name, &level), AB_OK);
+    assert_int_equal(ab_policy_resolve(level, &ab_format_fp16, NULL, 0, &config.policy), AB_OK);
+    assert_int_equal(ab_optimizer_find("momentum", &config.optimizer), AB_OK);
+    config.optim = config.optimizer->defaults;
+    if (ab_cell_create(&config, &cell) != AB_OK) fail_msg("%s", ab_error_message());
+    if (device == gpu) check_own(cell);
+    if (!probed && ab_cell_take(cell, STEPS, t->step, t->time_ns) != AB_OK)
+        fail_msg("%s", ab_error_message());
+    for (int i = 0; probed && i < STEPS; i++)
+        if (ab_cell_step(cell, i % 4 == 0 ? &observer : NULL, &t->step[i]) != AB_OK)
+            fail_msg("%s", ab_error_message());
+    ab_cell_destroy(cell);
+    ab_data_close(data);
+    ab_net_free(net);
+}
+
+static void same_bits(const trace *a, const trace *b) {
+    for (int i = 0; i < STEPS; i++) {
+        assert_memory_equal(&a->step[i].loss, &b->step[i].loss, sizeof(float));
+        assert_true(a->step[i].scale == b->step[i].scale);
+        assert_int_equal(a->step[i].skipped, b->step[i].skipped);
+    }
+}
+
+static const char *const levels[] = {"O0", "O1", "O2", "O3"};
+
+static void graphs_probes_and_repeats_change_no_bit(void **state) {
+    (void)state;
+    static trace first, again, plain, probed;
+    for (size_t l = 0; l < AB_COUNT_OF(levels); l++) {
+        train("lenet5", levels[l], gpu, false, false, &first);
+        train("lenet5", levels[l], gpu, false, false, &again);
+        train("lenet5", levels[l], gpu, true, false, &plain);
+        train("lenet5", levels[l], gpu, false, true, &probed);
+        same_bits(&first, &again);
+        same_bits(&first, &plain);
+        same_bits(&first, &probed);
+    }
+}
+
+/* Two fp32 implementations drift apart by rounding: at first by the roundings of one step, then by what training makes of them.
+ * The bound is what moving every initial weight by one ulp of the level's format does within so few steps, with room. */
+static void losses_follow_the_cpus(void **state) {
+    (void)state;
+    static const char *const nets[] = {"lenet5", "resnet20"};
+    static trace here, there;
+    for (size_t n = 0; n < AB_COUNT_OF(nets); n++)
+        for (size_t l = 0; l < AB_COUNT_OF(levels); l++) {
+            train(nets[n], levels[l], &ab_device_cpu, false, false, &here);
+            train(nets[n], levels[l], gpu, false, false, &there);
+            double unit = l == 0 ? 0x1p-23 : 0x1p-10;
+            for (int i = 0; i < 5; i++) {
+                double a = (double)here.step[i].loss, b = (double)there.step[i].loss;
+                if (!(fabs(a - b) <= 256 * unit * (i + 1) * (fabs(a) + 1)))
+                    fail_msg("%s %s step %d: loss %.9g on the CPU, %.9g on the GPU", nets[n], levels[l], i, a,
+                             b);
+                assert_int_equal(here.step[i].skipped, there.step[i].skipped);
+                assert_true(here.step[i].scale == there.step[i].scale);
+            }
+        }
+}
+
+static void a_cell_without_room_fails_and_names_the_category(void **state) {
+    (void)state;
+    ab_net *net;
+    ab_cell *cell = NULL;
+    const ab_level *level;
+    ab_cell_config config = {.batch = (int64_t)1 << 26, .seed = 1, .device = gpu};
+    assert_int_equal(ab_net_load("resnet20", &net), AB_OK);
+    config.net = net;
+    assert_int_equal(ab_level_find("O0", &level), AB_OK);
+    assert_int_equal(ab_policy_resolve(level, &ab_format_fp16, NULL, 0, &config.policy), AB_OK);
+    assert_int_equal(ab_optimizer_find("sgd", &config.optimizer), AB_OK);
+    config.optim = config.optimizer->defaults;
+    assert_int_equal(ab_cell_create(&config, &cell), AB_NO_MEMORY);
+    assert_non_null(strstr(ab_error_message(), "cannot allocate"));
+    static trace after;
+    train("lenet5", "O0", gpu, false, false, &after); /* the device is as good as before */
+    ab_net_free(net);
+}
+
+int main(void) {
+    gpu_or_skip();
+    const struct CMUnitTest tests[] = {cmocka_unit_test(graphs_probes_and_repeats_change_no_bit),
+                                       cmocka_unit_test(losses_follow_the_cpus),
+                                       cmocka_unit_test(a_cell_without_room_fails_and_names_the_category)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -293,7 +293,7 @@ static ab_status parse_share(const ab_options *options, ab_option_id id, double 
     return AB_OK;
 }
 
-/* --probe-every fixes the interval; without it the governor chooses one. */
+/* --probe-every and --trace fix the interval; without them the governor chooses one. */
 static ab_status take_probes(const ab_options *options, ab_run_config *config) {
     bool fixed = options->given[AB_OPTION_probe_every];
     if (fixed && options->given[AB_OPTION_probe_budget])
@@ -303,6 +303,13 @@ static ab_status take_probes(const ab_options *options, ab_run_config *config) {
     AB_TRY(parse_integer(options, AB_OPTION_probe_every, 0, INT64_MAX, &config->probe_every));
     AB_TRY(parse_share(options, AB_OPTION_probe_budget, &config->probe_budget));
     if (config->probe_budget == 0) config->probe_every = 0;
+    if (options->given[AB_OPTION_trace]) {
+        int index;
+        AB_TRY(ab_probe_find("trace", &index));
+        config->probes |= (uint64_t)1 << index;
+        if (!fixed) config->probe_every = 1;
+        fixed = true;
+    }
     if (fixed) config->probe_budget = 0;
     if (config->probe_every == 0) config->probes = 0;
     return AB_OK;
@@ -316,11 +323,13 @@ static int available_threads(void) {
 
 static ab_status take_counts(const ab_options *options, ab_run_config *config) {
     int64_t threads = available_threads(), seed = 1;
+    config->seeds = 1;
     config->batch = config->net->defaults.batch;
     config->epochs = config->net->defaults.epochs;
     AB_TRY(parse_integer(options, AB_OPTION_batch, 1, 1 << 24, &config->batch));
     AB_TRY(parse_integer(options, AB_OPTION_epochs, 1, 1 << 24, &config->epochs));
-    AB_TRY(parse_integer(options, AB_OPTION_seed, 0, (1LL << 53) - 1, &seed));
+    AB_TRY(parse_integer(options, AB_OPTION_seed, 0, (1LL << 53) - 1001, &seed));
+    AB_TRY(parse_integer(options, AB_OPTION_seeds, 1, 1000, &config->seeds));
     AB_TRY(parse_integer(options, AB_OPTION_threads, 1, 1024, &threads));
     AB_TRY(parse_integer(options, AB_OPTION_rounds, 1, 1000, &config->rounds));
     AB_TRY(parse_integer(options, AB_OPTION_eval_limit, 0, INT64_MAX, &config->eval_limit));
@@ -440,20 +449,24 @@ static ab_status check_limits(const ab_run_config *config, const ab_loss_scale *
     return AB_OK;
 }
 
+static void name_cell(const ab_run_config *config, ab_cell_spec *cell) {
+    char scale[AB_SCALER_TEXT];
+    snprintf(cell->id, sizeof cell->id, "%.64s/%s/%s/%s/%s/seed%llu%s", config->net->name, cell->level->name,
+             ab_loss_scale_text(&cell->policy.loss_scale, scale), cell->half->name, config->device->name,
+             (unsigned long long)cell->seed, cell->ulp_twin ? "/ulp" : "");
+}
+
 static ab_status make_cell(const ab_run_config *config, const ab_level *level, const ab_format *half,
                            const ab_scale_choice *choice, bool twin, ab_cell_spec *cell) {
-    *cell = (ab_cell_spec){.level = level, .half = half, .ulp_twin = twin};
+    *cell = (ab_cell_spec){.level = level, .half = half, .ulp_twin = twin, .seed = config->seed};
     AB_TRY(ab_policy_resolve(level, half, config->override, config->overrides, &cell->policy));
     cell->policy.layers = config->layers;
     if (!choice->preset) cell->policy.loss_scale = choice->scale;
     const ab_format *const state_formats[] = {NULL, &ab_format_fp32, half};
     cell->policy.keep = (ab_keep){.micro_batches = config->recipe.micro_batches > 1,
                                   .state_format = state_formats[config->state_format]};
-    char scale[AB_SCALER_TEXT];
     AB_TRY(check_limits(config, &cell->policy.loss_scale));
-    snprintf(cell->id, sizeof cell->id, "%.64s/%s/%s/%s/%s/seed%llu%s", config->net->name, level->name,
-             ab_loss_scale_text(&cell->policy.loss_scale, scale), half->name, config->device->name,
-             (unsigned long long)config->seed, twin ? "/ulp" : "");
+    name_cell(config, cell);
     return AB_OK;
 }
 
@@ -476,9 +489,23 @@ static ab_status append_floor(const ab_run_config *config, const ab_format *half
     return AB_OK;
 }
 
+/* The cells again from the other seeds; one noise floor is enough. */
+static void append_seeds(const ab_run_config *config, ab_cell_spec *cells, int *count) {
+    int first = *count;
+    for (int64_t seed = 1; seed < config->seeds; seed++) {
+        for (int i = 0; i < first; i++) {
+            if (cells[i].ulp_twin) continue;
+            ab_cell_spec cell = cells[i];
+            cell.seed = config->seed + (uint64_t)seed;
+            name_cell(config, &cell);
+            append_cell(cells, count, &cell);
+        }
+    }
+}
+
 ab_status ab_run_cells(const ab_run_config *config, ab_cell_spec **result, int *count) {
     ab_status status = AB_OK;
-    int most = config->halves * (config->levels * config->scales + 1);
+    int most = (int)config->seeds * config->halves * (config->levels * config->scales + 1);
     ab_cell_spec *cells = calloc((size_t)most, sizeof *cells);
     *count = 0;
     if (!cells) return ab_fail(AB_NO_MEMORY, "cells: out of memory");
@@ -493,6 +520,7 @@ ab_status ab_run_cells(const ab_run_config *config, ab_cell_spec **result, int *
         }
         AB_TRY_GOTO(append_floor(config, config->half[h], cells, count));
     }
+    append_seeds(config, cells, count);
     *result = cells;
     cells = NULL;
 out:
@@ -533,7 +561,7 @@ ab_cell_config ab_cell_config_of(const ab_run_config *config, const ab_cell_spec
                             .optim = config->optim,
                             .recipe = config->recipe,
                             .batch = config->batch,
-                            .seed = config->seed,
+                            .seed = spec->seed,
                             .data = config->data,
                             .normalize = config->normalize,
                             .shuffled = config->shuffled,

@@ -38,7 +38,8 @@ typedef struct ab_run_config {
     int state_format; /* of optimizer state: 0 as the weights, 1 fp32, 2 half */
     double min_loss_scale, max_loss_scale;
     int64_t scale_window;
-    uint64_t seed;
+    uint64_t seed; /* of the data, the design, and the first of the seeds */
+    int64_t seeds;
     ab_normalize normalize;
     bool shuffled, accumulate_half;
     ab_cpu_path path;
@@ -65,6 +66,7 @@ typedef struct ab_cell_spec {
     ab_policy policy;
     const ab_format *half;
     bool ulp_twin;
+    uint64_t seed;
 } ab_cell_spec;
 
 /* All cells in the order of the table: for each half format, each level, each scale; then the noise floor. A cell whose policy

@@ -167,6 +167,7 @@ cJSON *ab_record_config(const ab_run_config *config, const ab_options *options) 
     add_optimizer(object, config);
     add_recipe(object, config, options);
     cJSON_AddNumberToObject(object, "seed", (double)config->seed);
+    cJSON_AddNumberToObject(object, "seeds", (double)config->seeds);
     cJSON_AddNumberToObject(object, "threads", config->threads);
     cJSON_AddStringToObject(object, "order", options->text[AB_OPTION_order]);
     cJSON_AddStringToObject(object, "normalize", options->text[AB_OPTION_normalize]);
@@ -264,7 +265,7 @@ static cJSON *new_cell(const ab_run_config *config, const ab_cell_spec *spec) {
     cJSON_AddStringToObject(cell, "scale_policy", ab_loss_scale_text(&policy->loss_scale, scale));
     cJSON_AddStringToObject(cell, "half_format", spec->half->name);
     cJSON_AddStringToObject(cell, "device", config->device->name);
-    cJSON_AddNumberToObject(cell, "seed", (double)config->seed);
+    cJSON_AddNumberToObject(cell, "seed", (double)spec->seed);
     add_text(cell, "twin", spec->ulp_twin ? "ulp" : NULL);
     cJSON_AddStringToObject(cell, "status", "pending");
     cJSON_AddNullToObject(cell, "reason");

@@ -45,7 +45,12 @@ typedef struct run {
 
 /* ---- before ---------------------------------------------------------------------------------------------- */
 
-/* Each round runs every cell once, in an order drawn for the round. The noise floor needs no timing: one round is enough. */
+/* The noise floor and further seeds are there for their losses: one round is enough. */
+static bool is_timed(const run *r, int cell) {
+    return !r->cells[cell].ulp_twin && r->cells[cell].seed == r->config.seed;
+}
+
+/* Each round runs every timed cell once, in an order drawn for the round. */
 static ab_status draw_order(run *r) {
     int n = r->count;
     r->order = calloc((size_t)(r->config.rounds * n), sizeof *r->order);
@@ -61,7 +66,7 @@ static ab_status draw_order(run *r) {
             order[j] = swapped;
         }
         for (int i = 0; i < n; i++)
-            if (round > 0 && r->cells[order[i]].ulp_twin) order[i] = -1;
+            if (round > 0 && !is_timed(r, order[i])) order[i] = -1;
     }
     return AB_OK;
 }

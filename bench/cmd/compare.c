@@ -1,0 +1,156 @@
+/* `ampbench compare`: are levels equivalent over seeds; where do two traced runs diverge. Only describes: the exit status
+ * says whether it could be compared; `ampbench gate` is what fails a build. */
+#include "bench/cmd/cmd.h"
+#include "kernels/core/nearest.h"
+#include "reports/divergence.h"
+#include "reports/equivalence.h"
+#include "reports/result.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char usage[] =
+    "usage: ampbench compare RESULT.json [OTHER.json] [OPTION]...\n\n"
+    "Is a level as good as O0? With one result, every cell is compared with the O0 cell of its seed; with "
+    "two, every\n"
+    "cell of OTHER with the same cell of RESULT. Over several seeds (`ampbench run --seeds 5`) two one-sided "
+    "tests say\n"
+    "whether a difference beyond the margin is ruled out, with which power, and how many seeds would be "
+    "needed.\n\n"
+    "  --trace                 find the first tensor that differs by more than rounding explains; needs runs "
+    "with\n"
+    "                          `ampbench run --trace`\n"
+    "  --margin SHARE          margin of the final loss, as a share of the base's (default 5%)\n"
+    "  --accuracy-margin SHARE margin of the test accuracy (default 1%: one point)\n"
+    "  --alpha X               of the tests (default 0.05)\n"
+    "  --json FILE             the same as JSON to FILE; -: to stdout, and nothing else there\n"
+    "  --help                  this text\n\n"
+    "Exit status: 0 compared, whatever was found; 2 usage or input; 6 not comparable.\n";
+
+typedef struct request {
+    const char *base, *other, *margin, *accuracy_margin, *alpha, *json;
+    bool trace, help;
+    ab_equivalence_options options;
+} request;
+
+typedef struct option {
+    const char *name;
+    const char **value;
+} option;
+
+static ab_status take_option(int argc, char **argv, int *i, const option *options, int count) {
+    const char *word = argv[*i], *names[8];
+    char name[40];
+    size_t length = strcspn(word, "=");
+    for (int k = 0; k < count; k++) {
+        names[k] = options[k].name;
+        if (!options[k].value || strlen(options[k].name) != length ||
+            strncmp(options[k].name, word, length) != 0)
+            continue;
+        if (word[length] == '=') {
+            *options[k].value = word + length + 1;
+            return AB_OK;
+        }
+        if (*i + 1 >= argc) return ab_fail(AB_USAGE, "compare: %s expects a value", word);
+        *options[k].value = argv[++*i];
+        return AB_OK;
+    }
+    snprintf(name, sizeof name, "%.*s", (int)(length < 39 ? length : 39), word);
+    const char *near = ab_nearest(name, names, count);
+    return ab_fail(AB_USAGE, "compare: unknown option '%s'%s%s%s", name, near ? "; did you mean '" : "",
+                   near ? near : "", near ? "'?" : "");
+}
+
+static ab_status parse_number(const char *name, const char *text, double most, double *value) {
+    char *end;
+    if (!text) return AB_OK;
+    double parsed = strtod(text, &end);
+    bool percent = strcmp(end, "%") == 0;
+    if (percent) parsed /= 100;
+    if (end == text || (*end && !percent) || !(parsed > 0) || !(parsed <= most))
+        return ab_fail(
+            AB_USAGE,
+            "compare: %s: expected a share such as 5%% or 0.05, above 0 and at most %.9g, found '%s'", name,
+            most, text);
+    *value = parsed;
+    return AB_OK;
+}
+
+static ab_status parse(int argc, char **argv, request *r) {
+    const option options[] = {{"--margin", &r->margin},
+                              {"--accuracy-margin", &r->accuracy_margin},
+                              {"--alpha", &r->alpha},
+                              {"--json", &r->json},
+                              {"--trace", NULL}};
+    for (int i = 1; i < argc; i++) {
+        if (ab_is_help(argv[i]))
+            r->help = true;
+        else if (strcmp(argv[i], "--trace") == 0)
+            r->trace = true;
+        else if (argv[i][0] == '-' && argv[i][1])
+            AB_TRY(take_option(argc, argv, &i, options, (int)AB_COUNT_OF(options)));
+        else if (!r->base)
+            r->base = argv[i];
+        else if (!r->other)
+            r->other = argv[i];
+        else
+            return ab_fail(AB_USAGE, "compare: expected one or two results, found a third: '%s'", argv[i]);
+    }
+    if (!r->base && !r->help)
+        return ab_fail(AB_USAGE, "compare: expected a result (see `ampbench compare --help`)");
+    r->options = ab_equivalence_options_standard();
+    AB_TRY(parse_number("--margin", r->margin, 10, &r->options.loss_margin));
+    AB_TRY(parse_number("--accuracy-margin", r->accuracy_margin, 1, &r->options.accuracy_margin));
+    return parse_number("--alpha", r->alpha, 0.5, &r->options.alpha);
+}
+
+static ab_status load(const char *path, cJSON **document) {
+    if (!path) return AB_OK;
+    AB_TRY(ab_result_load(path, document));
+    return ab_result_summarise(*document);
+}
+
+static ab_status write(const request *r, const cJSON *list) {
+    cJSON *document = cJSON_CreateObject();
+    cJSON_AddStringToObject(document, "schema", r->trace ? "ampbench-divergence" : "ampbench-equivalence");
+    cJSON_AddStringToObject(document, "schema_version", "1.0.0");
+    cJSON_AddStringToObject(document, "base", r->base);
+    cJSON_AddItemToObject(document, "other", r->other ? cJSON_CreateString(r->other) : cJSON_CreateNull());
+    cJSON_AddItemToObject(document, "comparisons", cJSON_Duplicate(list, 1));
+    ab_status status = ab_result_write(document, r->json);
+    cJSON_Delete(document);
+    return status;
+}
+
+static ab_status compare(const request *r) {
+    cJSON *base = NULL, *other = NULL, *list = NULL;
+    ab_status status;
+    AB_TRY_GOTO(load(r->base, &base));
+    AB_TRY_GOTO(load(r->other, &other));
+    AB_TRY_GOTO(r->trace ? ab_divergence(base, other, &list)
+                         : ab_equivalence(base, other, &r->options, &list));
+    if (!list->child) {
+        status = ab_fail(AB_NOT_COMPARABLE, "compare: no cells to compare: %s",
+                         other ? "the results have no cell in common" : "there is no O0 cell beside others");
+        goto out;
+    }
+    if (r->json) AB_TRY_GOTO(write(r, list));
+    if (r->json && strcmp(r->json, "-") == 0) goto out;
+    if (r->trace)
+        ab_divergence_print(list, stdout);
+    else
+        ab_equivalence_print(list, stdout);
+out:
+    cJSON_Delete(list);
+    cJSON_Delete(base);
+    cJSON_Delete(other);
+    return status;
+}
+
+ab_status ab_cmd_compare(int argc, char **argv) {
+    request r = {.base = NULL};
+    AB_TRY(parse(argc, argv, &r));
+    if (!r.help) return compare(&r);
+    fputs(usage, stdout);
+    return AB_OK;
+}

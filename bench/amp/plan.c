@@ -401,10 +401,42 @@ out:
     return status;
 }
 
+static void add_second_flops(compiler *c) {
+    for (int n = 0; n < c->plan->nodes; n++) {
+        const ab_plan_node *node = &c->plan->node[n];
+        const ab_net_op *op = ab_plan_node_op(c->plan, node);
+        ab_shape in[AB_MAX_INPUTS];
+        if (!node->again || !op || !op->op->flops) continue;
+        for (int i = 0; i < node->inputs; i++) in[i] = c->plan->tensor[node->in[i]].shape;
+        c->plan->flops += op->op->flops(op->attrs, in, &c->shape[node->net_op]);
+    }
+}
+
 static int node_of(const ab_plan *plan, int net_op) {
     int n = 0;
     while (plan->node[n].kind != AB_NODE_OP || plan->node[n].net_op != net_op) n++;
     return n;
+}
+
+/* A second forward pass must not move running statistics a second time: it gets copies to write to, shared by all ops. */
+static ab_status add_second_buffers(compiler *c) {
+    ab_plan *plan = c->plan;
+    ab_shape largest[AB_MAX_PARAMS] = {{0}};
+    for (int p = 0; p < plan->params; p++) {
+        const ab_plan_param *param = &plan->param[p];
+        const ab_param_spec *spec = &plan->net->op[param->net_op].param[param->index];
+        ab_shape *most = &largest[param->index];
+        bool buffer = spec->kind == AB_PARAM_BUFFER && plan->net->op[param->net_op].recompute;
+        if (buffer && (most->ndim == 0 || ab_shape_count(&spec->shape) > ab_shape_count(most)))
+            *most = spec->shape;
+    }
+    for (int i = 0; i < AB_MAX_PARAMS; i++) {
+        plan->second_buffer[i] = AB_NONE;
+        if (largest[i].ndim)
+            AB_TRY(add_named(c, largest[i], fp32, AB_MEM_workspace, false, &plan->second_buffer[i],
+                             "recompute.buffer%d", i));
+    }
+    return AB_OK;
 }
 
 static ab_status compile(compiler *c) {
@@ -416,6 +448,9 @@ static ab_status compile(compiler *c) {
     for (int i = 0; i < plan->losses; i++) plan->loss[i] = c->value[plan->net->loss[i].op];
     plan->logits = plan->net->scored < 0 ? AB_NONE : plan->node[node_of(plan, plan->net->scored)].in[0];
     AB_TRY(wire_backward(c));
+    ab_plan_schedule(plan);
+    add_second_flops(c);
+    AB_TRY(add_second_buffers(c));
     return ab_plan_place(plan);
 }
 

@@ -1,7 +1,8 @@
 /* Plans: a network compiled under a policy. Every op with its formats, every cast, every buffer with its lifetime and place,
  * bytes by category. Compilation is a pure function of its inputs; the step loop (bench/train) only walks the plan.
  *
- * Schedule: forward pass of node i at position i, backward pass at position 2n - 1 - i. Transient tensors of a category
+ * Schedule: forward pass of node i at position i, then backward passes from the last node to the first; a block that is recomputed
+ * runs a second time before its own (plan_recompute.c). Transient tensors of a category
  * share one pool; a tensor's lifetime decides its offset (first fit). Gradients have the format of what they are the
  * gradient of, as in torch's autograd. */
 #ifndef AB_BENCH_AMP_PLAN_H
@@ -21,10 +22,11 @@ typedef struct ab_plan_tensor {
     ab_shape shape;
     const ab_format *format; /* NULL: int32 class ids */
     ab_mem_category category;
-    int64_t bytes;   /* as allocated */
-    bool transient;  /* lives from `first` to `last`; otherwise as long as the cell */
-    int first, last; /* schedule positions, inclusive */
-    int64_t offset;  /* in the pool of its category; 0 for blocks of their own */
+    int64_t bytes;               /* as allocated */
+    bool transient;              /* lives from `first` to `last`; otherwise as long as the cell */
+    int first, last;             /* schedule positions, inclusive */
+    int again_first, again_last; /* of a value that is computed again; else AB_NONE */
+    int64_t offset;              /* in the pool of its category; 0 for blocks of their own */
 } ab_plan_tensor;
 
 typedef enum ab_node_kind { AB_NODE_OP, AB_NODE_CAST } ab_node_kind;
@@ -42,6 +44,9 @@ typedef struct ab_plan_node {
     int in_grad[AB_MAX_INPUTS];   /* what backward writes for input i */
     int in_sum[AB_MAX_INPUTS];    /* then added into this gradient (a value used more than once) */
     bool in_final[AB_MAX_INPUTS]; /* after this node the gradient of input i is complete */
+    bool again;                   /* its forward pass runs a second time, at again_at */
+    int again_first; /* of the last node of a block: before its backward pass, nodes from here on run again */
+    int again_at, backward_at; /* schedule positions; its forward pass is at its own number */
 } ab_plan_node;
 
 /* A parameter or buffer of the network. */
@@ -61,12 +66,15 @@ typedef struct ab_plan {
     ab_policy policy;
     int64_t batch;
     int tensors, nodes, params;
+    int positions; /* of the schedule */
     ab_plan_tensor *tensor;
     ab_plan_node *node;
     ab_plan_param *param;
     int input, targets; /* tensors the step loop touches itself */
     int logits;         /* what net->scored compares with the targets, or AB_NONE */
     int losses, loss[AB_NET_LOSSES], loss_grad[AB_NET_LOSSES];
+    int second_buffer
+        [AB_MAX_PARAMS]; /* written instead of an op's i-th parameter when it runs again; AB_NONE */
     int64_t pool_bytes[AB_MEM_CATEGORY_COUNT]; /* of transient tensors */
     int64_t bytes[AB_MEM_CATEGORY_COUNT];      /* in all, without the ops' workspace */
     int activation_casts, weight_casts;        /* per step, forward */
@@ -77,6 +85,12 @@ typedef struct ab_plan {
 AB_MUST_CHECK ab_status ab_plan_create(const ab_net *net, const ab_policy *policy, int64_t batch, int states,
                                        ab_plan **plan);
 void ab_plan_destroy(ab_plan *plan); /* NULL is a no-op */
+
+/* Which nodes run again and the positions of the schedule; called by ab_plan_create. */
+void ab_plan_schedule(ab_plan *plan);
+
+/* What the backward pass of a node reads (op.h, backward_needs); 0 for casts and nodes without one. */
+unsigned ab_plan_node_needs(const ab_plan *plan, const ab_plan_node *node);
 
 /* Lifetimes and offsets; called by ab_plan_create. */
 AB_MUST_CHECK ab_status ab_plan_place(ab_plan *plan);

@@ -4,9 +4,14 @@
 
 #include <stdlib.h>
 
+/* A value that is computed again is dead between its last use before that and then. */
 static void live_at(ab_plan *plan, int tensor, int position) {
     if (tensor == AB_NONE) return;
     ab_plan_tensor *t = &plan->tensor[tensor];
+    if (t->again_first != AB_NONE && position >= t->again_first) {
+        if (position > t->again_last) t->again_last = position;
+        return;
+    }
     if (t->first < 0) t->first = t->last = position;
     if (position < t->first) t->first = position;
     if (position > t->last) t->last = position;
@@ -19,11 +24,8 @@ static void forward_lifetimes(ab_plan *plan, const ab_plan_node *node, int posit
 }
 
 static void backward_lifetimes(ab_plan *plan, const ab_plan_node *node, int position) {
-    const ab_net_op *op = ab_plan_node_op(plan, node);
-    unsigned wanted = 0, needs = 0;
+    const unsigned needs = ab_plan_node_needs(plan, node);
     if (node->out_grad == AB_NONE) return; /* nothing trained below */
-    for (int i = 0; i < node->inputs; i++) wanted |= node->in_grad[i] != AB_NONE ? 1u << i : 0;
-    if (op) needs = ab_op_needs(op->op, op->attrs, node->inputs, wanted);
     for (int i = 0; i < node->inputs; i++) {
         if (needs & (1u << i)) live_at(plan, node->in[i], position);
         live_at(plan, node->in_grad[i], position);
@@ -36,11 +38,26 @@ static void backward_lifetimes(ab_plan *plan, const ab_plan_node *node, int posi
         live_at(plan, plan->param[node->first_param + i].used_grad, position);
 }
 
+static void start_again(ab_plan *plan, int tensor, int position) {
+    plan->tensor[tensor].again_first = plan->tensor[tensor].again_last = position;
+}
+
 static void lifetimes(ab_plan *plan) {
-    for (int i = 0; i < plan->tensors; i++) plan->tensor[i].first = plan->tensor[i].last = -1;
+    for (int i = 0; i < plan->tensors; i++) {
+        plan->tensor[i].first = plan->tensor[i].last = -1;
+        plan->tensor[i].again_first = plan->tensor[i].again_last = AB_NONE;
+    }
     for (int n = 0; n < plan->nodes; n++) {
-        forward_lifetimes(plan, &plan->node[n], n);
-        backward_lifetimes(plan, &plan->node[n], 2 * plan->nodes - 1 - n);
+        const ab_plan_node *node = &plan->node[n];
+        if (!node->again) continue;
+        start_again(plan, node->out, node->again_at);
+        for (int i = 0; i < node->saves; i++) start_again(plan, node->saved[i], node->again_at);
+    }
+    for (int n = 0; n < plan->nodes; n++) {
+        const ab_plan_node *node = &plan->node[n];
+        forward_lifetimes(plan, node, n);
+        if (node->again) forward_lifetimes(plan, node, node->again_at);
+        backward_lifetimes(plan, node, node->backward_at);
     }
     /* the step loop reads these between the passes */
     live_at(plan, plan->logits, plan->nodes);
@@ -53,8 +70,18 @@ static int compare_places(const void *left, const void *right) {
     return a < b ? -1 : a > b; /* the order of creation */
 }
 
+typedef struct interval {
+    int first, last;
+} interval;
+
+static bool meet(interval a, interval b) {
+    return a.first != AB_NONE && b.first != AB_NONE && a.first <= b.last && b.first <= a.last;
+}
+
 static bool overlap_in_time(const ab_plan_tensor *a, const ab_plan_tensor *b) {
-    return a->first <= b->last && b->first <= a->last;
+    const interval once_a = {a->first, a->last}, again_a = {a->again_first, a->again_last};
+    const interval once_b = {b->first, b->last}, again_b = {b->again_first, b->again_last};
+    return meet(once_a, once_b) || meet(once_a, again_b) || meet(again_a, once_b) || meet(again_a, again_b);
 }
 
 /* Lowest offset at which `tensor` meets none of the placed ones that live at the same time. */

@@ -2,8 +2,8 @@
  * file go through the same code.
  *
  * File: {"format": "ampbench-net-1", "name", "text", "input": {...}, "targets": {...}, "defaults": {...}, "init": {...},
- * "ops": [{"name", "op", "in", <torch's keywords>, "init"}], "losses": [...]}; "text", "targets", "defaults", "init" and
- * "losses" may be absent.
+ * "ops": [{"name", "op", "in", <torch's keywords>, "init"}], "losses": [...], "recompute"}; "text", "targets", "defaults",
+ * "init", "losses" and "recompute" may be absent.
  *
  * - "input": the data the network wants, without the batch: {"height", "width", "channels"} images, {"shape": [5, 3]}
  *   numbers, {"tokens": 64, "vocabulary": 256} token ids below the vocabulary, int32 [batch, 64].
@@ -16,6 +16,7 @@
  *   required input. Every op that is not a loss of the network is read by a later one.
  * - "losses": names of the ops that are minimised, or {"op": name, "weight": w}: tensors of one element, the loss is the
  *   weighted sum. Absent: the last op.
+ * - "recompute": patterns of blocks, as of ab_net_recompute.
  * - "defaults": {"optimizer", "lr", "batch", "epochs"}, each optional: momentum, 0.01, 64, 1.
  * - "init": {"weight": {"kind": "normal", "std": 0.02}, "bias": {"kind": "zeros"}} by parameter name; kinds zeros, ones,
  *   uniform (with "bound") and normal (with "std"). An op's own "init" comes first, then the file's, then torch's default.
@@ -49,8 +50,10 @@ typedef struct ab_net_op {
     int input[AB_MAX_INPUTS];
     int params; /* shapes do not depend on the batch; init as the file says, or torch's default */
     ab_param_spec param[AB_MAX_PARAMS];
-    bool outside; /* of the model: a loss, or computed from the targets or from a loss */
-    int line;     /* of the op in the file, 1-based */
+    int block;      /* ops of one block have one number, -1: none (net_blocks.c) */
+    bool recompute; /* the block keeps no activations: they are computed again for the backward pass */
+    bool outside;   /* of the model: a loss, or computed from the targets or from a loss */
+    int line;       /* of the op in the file, 1-based */
 } ab_net_op;
 
 /* What the file recommends for training; the command line overrides it. */
@@ -83,6 +86,9 @@ AB_MUST_CHECK ab_status ab_net_load(const char *name_or_path, ab_net **net);
 AB_MUST_CHECK ab_status ab_net_parse(const char *text, size_t length, const char *path, ab_net **net);
 
 void ab_net_free(ab_net *net); /* NULL is a no-op */
+
+/* Which blocks are recomputed: patterns of their names ("h*,stage1.0"), "all" or "none". AB_CONFIG if one names no block. */
+AB_MUST_CHECK ab_status ab_net_recompute(ab_net *net, const char *patterns);
 
 /* Shapes of "input" and "targets" for a batch, and whether they are int32 ids. */
 ab_shape ab_net_input_shape(const ab_net *net, int64_t batch);

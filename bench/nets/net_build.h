@@ -20,6 +20,9 @@ AB_MUST_CHECK ab_status ab_net_make_params(ab_net *net);
 /* Replaces the initialisation by what the file says: the document's "init", then each op's own. ops: the array. */
 AB_MUST_CHECK ab_status ab_net_read_init(const cJSON *document, const cJSON *ops, ab_net *net);
 
+/* Numbers the blocks by the names of the ops. */
+void ab_net_find_blocks(ab_net *net);
+
 AB_END_DECLS
 
 #endif

@@ -190,8 +190,8 @@ static ab_status read_defaults(const parser *p) {
 }
 
 static ab_status read_head(const parser *p) {
-    static const char *const keys[] = {"format",   "name", "text", "input", "targets",
-                                       "defaults", "init", "ops",  "losses"};
+    static const char *const keys[] = {"format",   "name", "text", "input",  "targets",
+                                       "defaults", "init", "ops",  "losses", "recompute"};
     AB_TRY(ab_net_json_check_keys(&p->place, p->document, "the network", keys, (int)AB_COUNT_OF(keys)));
     AB_TRY(check_format(p));
     AB_TRY(read_names(p));
@@ -456,10 +456,25 @@ static ab_status check_all_used(const ab_net *net) {
     return AB_OK;
 }
 
+static ab_status read_recompute(const parser *p) {
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(p->document, "recompute");
+    char found[AB_NET_JSON_TEXT];
+    ab_net_find_blocks(p->net);
+    if (!value) return AB_OK;
+    const char *patterns = cJSON_GetStringValue(value);
+    if (!patterns)
+        return ab_net_json_fail(&p->place, value,
+                                "'recompute': expected names of blocks, all or none, found %s",
+                                ab_net_json_found(value, found));
+    ab_status status = ab_net_recompute(p->net, patterns);
+    return status == AB_OK ? AB_OK : ab_fail_prefix(status, "%s:%d", p->place.path, ab_net_json_line(value));
+}
+
 static ab_status build(parser *p) {
     AB_TRY(read_head(p));
     AB_TRY(read_ops(p));
     AB_TRY(read_losses(p));
+    AB_TRY(read_recompute(p));
     AB_TRY(check_all_used(p->net));
     AB_TRY(ab_net_make_params(p->net));
     return ab_net_read_init(p->document, p->ops, p->net);

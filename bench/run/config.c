@@ -410,6 +410,8 @@ ab_status ab_run_config_create(const ab_options *options, bool with_data, ab_run
     AB_TRY_GOTO(ab_net_load(options->text[AB_OPTION_net], &config->net));
     AB_TRY_GOTO(check_layers(config));
     choose_data(options, config);
+    if (options->text[AB_OPTION_recompute])
+        AB_TRY_GOTO(ab_net_recompute(config->net, options->text[AB_OPTION_recompute]));
     AB_TRY_GOTO(take_optimizer(options, config));
     AB_TRY_GOTO(take_recipe(options, config));
     AB_TRY_GOTO(take_counts(options, config));

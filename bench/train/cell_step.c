@@ -170,9 +170,39 @@ static ab_status seed_losses(ab_cell *cell) {
     return AB_OK;
 }
 
+/* The forward pass of a node once more: what its backward passes read was not kept. Nobody sees it, and running statistics stay
+ * as they are. */
+static ab_status run_again(ab_cell *cell, int n) {
+    const ab_plan *plan = cell->plan;
+    const ab_plan_node *node = &plan->node[n];
+    const ab_net_op *op = ab_plan_node_op(plan, node);
+    if (!op) return cast(cell, node->out, node->in[0]);
+    ab_op_io io = cell->io[n];
+    ab_tensor second[AB_MAX_PARAMS];
+    for (int i = 0; i < node->params; i++) {
+        if (op->param[i].kind != AB_PARAM_BUFFER) continue;
+        second[i] = *io.param[i];
+        second[i].data = cell->tensor[plan->second_buffer[i]].data;
+        io.param[i] = &second[i];
+    }
+    return in_op(op, cell->run[n]->forward(&cell->exec, &io));
+}
+
+static ab_status run_block_again(ab_cell *cell, int last) {
+    const ab_plan *plan = cell->plan;
+    ab_observer *observer = cell->exec.observer;
+    ab_status status = AB_OK;
+    cell->exec.observer = NULL;
+    for (int n = plan->node[last].again_first; n <= last && status == AB_OK; n++)
+        if (plan->node[n].again) status = run_again(cell, n);
+    cell->exec.observer = observer;
+    return status;
+}
+
 ab_status ab_cell_backward(ab_cell *cell) {
     for (int n = cell->plan->nodes - 1; n >= 0; n--) {
         const ab_plan_node *node = &cell->plan->node[n];
+        if (node->again_first != AB_NONE) AB_TRY(run_block_again(cell, n));
         if (node->out_grad == AB_NONE) continue; /* nothing trained below */
         AB_TRY(node_backward(cell, n));
         AB_TRY(finish_gradients(cell, node));

@@ -156,6 +156,10 @@ static void first_op_reads_the_input_and_the_loss_the_targets(void **state) {
     for (int i = 0; i < ab_net_builtin_count(); i++) {
         ab_net *net = load(ab_net_builtin_name(i));
         const ab_net_op *loss = &net->op[net->ops - 1];
+        if (loss->op != &ab_op_cross_entropy) {
+            ab_net_free(net);
+            continue;
+        }
         assert_int_equal(net->op[0].input[0], AB_NET_INPUT);
         assert_int_equal(loss->inputs, 2);
         assert_int_equal(loss->input[0], net->ops - 2);

@@ -1,0 +1,216 @@
+/* `ampbench advise RESULT.json`: the loss scale that suits a run, predicted from its record, and confirmed by a run. */
+#define _POSIX_C_SOURCE 200809L
+#include "reports/advise.h"
+#include "bench/cmd/cmd.h"
+#include "reports/json.h"
+#include "reports/result.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static const char usage[] =
+    "usage: ampbench advise RESULT.json [OPTION]...\n"
+    "\n"
+    "Says which fixed loss scale suits the run that RESULT.json records: high enough that hardly a gradient "
+    "is flushed\n"
+    "to zero in any tensor, low enough that hardly a step overflows; or that no scale can be both. The "
+    "prediction uses the\n"
+    "gradients of the O0 cell (or of a cell whose scale never changed), so the run must have one with the "
+    "gradients probe,\n"
+    "which is on by default.\n"
+    "\n"
+    "  --level LEVEL       the level that the scale is for (default O2)\n"
+    "  --confirm           train again at the advised scale, every step probed, and print predicted beside "
+    "observed; the\n"
+    "                      command line is the recorded one, so run this in the same folder\n"
+    "  --out FILE          the confirming run's result (default advise.json beside RESULT.json)\n"
+    "  --flushed-energy S  most that may be flushed of the sum of squares of any tensor (default 1e-6)\n"
+    "  --flushed SHARE     most of its values (default: not asked; 0.001 is strict)\n"
+    "  --overflow P        most steps that may overflow, as a share (default 0.0005)\n"
+    "  --json FILE         the advice as JSON; - is standard output, in place of the text\n"
+    "  --help              this text\n"
+    "\n"
+    "Exit status: 0 a scale is advised (and, with --confirm, observed overflows agree), 4 no scale works or "
+    "the receipt does\n"
+    "not agree, 2 usage or a record that cannot tell.\n";
+
+typedef struct request {
+    const char *document, *level, *json, *out;
+    bool confirm;
+    ab_advise_goal goal;
+} request;
+
+/* ---- options --------------------------------------------------------------------------------------------- */
+
+static ab_status parse_share(const char *name, const char *text, double *share) {
+    char *end;
+    errno = 0;
+    *share = strtod(text, &end);
+    if (end == text || *end || errno || !(*share > 0 && *share < 1))
+        return ab_fail(AB_USAGE, "advise: %s: expected a share above 0 and below 1, found '%s'", name, text);
+    return AB_OK;
+}
+
+/* One option with a value. */
+static ab_status parse_value(const char *name, const char *value, request *r) {
+    if (!value) return ab_fail(AB_USAGE, "advise: %s expects a value", name);
+    if (strcmp(name, "--flushed") == 0) return parse_share(name, value, &r->goal.flushed_share);
+    if (strcmp(name, "--flushed-energy") == 0) return parse_share(name, value, &r->goal.flushed_energy);
+    if (strcmp(name, "--overflow") == 0) return parse_share(name, value, &r->goal.alpha);
+    if (strcmp(name, "--level") == 0) r->level = value;
+    if (strcmp(name, "--json") == 0) r->json = value;
+    if (strcmp(name, "--out") == 0) r->out = value;
+    return AB_OK;
+}
+
+static bool takes_value(const char *word) {
+    static const char *const names[] = {"--flushed", "--flushed-energy", "--overflow",
+                                        "--level",   "--json",           "--out"};
+    for (size_t i = 0; i < AB_COUNT_OF(names); i++)
+        if (strcmp(word, names[i]) == 0) return true;
+    return false;
+}
+
+static ab_status parse(int argc, char **argv, request *r) {
+    for (int i = 1; i < argc; i++) {
+        if (takes_value(argv[i])) {
+            AB_TRY(parse_value(argv[i], i + 1 < argc ? argv[i + 1] : NULL, r));
+            i++;
+        } else if (strcmp(argv[i], "--confirm") == 0) {
+            r->confirm = true;
+        } else if (argv[i][0] == '-') {
+            return ab_fail(AB_USAGE, "advise: unknown option '%s' (see `ampbench advise --help`)", argv[i]);
+        } else if (r->document) {
+            return ab_fail(AB_USAGE, "advise: expected one result, found '%s' and '%s'", r->document,
+                           argv[i]);
+        } else {
+            r->document = argv[i];
+        }
+    }
+    return r->document
+               ? AB_OK
+               : ab_fail(AB_USAGE, "advise: expected a result document (see `ampbench advise --help`)");
+}
+
+/* ---- the confirming run ---------------------------------------------------------------------------------- */
+
+/* Ends with a NULL; strings are borrowed. The last of equal options counts. */
+static char **confirming_argv(const cJSON *document, const request *r, char *scale, char *out) {
+    const cJSON *word, *list = ab_json_at(document, "run.argv");
+    static char program[] = "ampbench", rounds[] = "--rounds", one[] = "1", floor_[] = "--no-floor",
+                plots[] = "--no-plots", quiet[] = "--quiet", probes[] = "--probes", gradients[] = "gradients",
+                every[] = "--probe-every", levels_[] = "--levels", scales_[] = "--scales", out_[] = "--out";
+    char *tail[] = {rounds, one,     floor_, plots,   quiet, probes, gradients, every,
+                    one,    levels_, NULL,   scales_, scale, out_,   out};
+    char **argv = calloc((size_t)cJSON_GetArraySize(list) + AB_COUNT_OF(tail) + 2, sizeof *argv);
+    if (!argv) return NULL;
+    int n = 0;
+    cJSON_ArrayForEach(word, list) {
+        argv[n] = n > 0 ? word->valuestring : program;
+        n++;
+    }
+    for (size_t i = 0; i < AB_COUNT_OF(tail); i++)
+        argv[n++] = tail[i] ? tail[i] : (char *)(uintptr_t)r->level;
+    return argv;
+}
+
+static ab_status run_quietly(char **argv) {
+    pid_t child;
+    int state = 0;
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    int error = posix_spawn(&child, "/proc/self/exe", &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (error) return ab_fail(AB_SYSTEM, "advise: cannot start the confirming run: %s", strerror(error));
+    while (waitpid(child, &state, 0) < 0)
+        if (errno != EINTR) return ab_fail(AB_SYSTEM, "advise: waitpid: %s", strerror(errno));
+    if (WIFEXITED(state) && WEXITSTATUS(state) == 0) return AB_OK;
+    return ab_fail(AB_CONFIG, "advise: the confirming run failed with exit status %d (its message is above)",
+                   WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state));
+}
+
+static ab_status confirm(const cJSON *document, const request *r, const ab_advise *advise,
+                         ab_receipt *receipt) {
+    char scale[40], out[4096];
+    cJSON *confirmed = NULL;
+    ab_status status = AB_OK;
+    const char *slash = strrchr(r->document, '/');
+    snprintf(scale, sizeof scale, "%.17g", ldexp(1, advise->k));
+    snprintf(out, sizeof out, "%.*sadvise.json", slash ? (int)(slash - r->document + 1) : 0, r->document);
+    if (r->out) snprintf(out, sizeof out, "%s", r->out);
+    char **argv = confirming_argv(document, r, scale, out);
+    if (!argv) return ab_fail(AB_NO_MEMORY, "advise: out of memory");
+    fprintf(stderr, "advise: training at level %s and scale %s to confirm, into %s\n", r->level, scale, out);
+    AB_TRY_GOTO(run_quietly(argv));
+    AB_TRY_GOTO(ab_result_load(out, &confirmed));
+    AB_TRY_GOTO(ab_result_summarise(confirmed));
+    AB_TRY_GOTO(ab_receipt_make(confirmed, advise, receipt));
+out:
+    cJSON_Delete(confirmed);
+    free(argv);
+    return status;
+}
+
+/* ---- output ---------------------------------------------------------------------------------------------- */
+
+static ab_status write_json(const request *r, const ab_advise *advise, const ab_receipt *receipt) {
+    const bool to_stdout = strcmp(r->json, "-") == 0;
+    FILE *out = to_stdout ? stdout : fopen(r->json, "wb");
+    if (!out) return ab_fail(AB_OUTPUT, "--json: %s: cannot write: %s", r->json, strerror(errno));
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "schema", "ampbench-advice");
+    cJSON_AddNumberToObject(object, "schema_version", 1);
+    cJSON_AddStringToObject(object, "level", r->level);
+    ab_advise_json(advise, &r->goal, object);
+    if (receipt) ab_receipt_json(receipt, object);
+    ab_json_print(object, out);
+    cJSON_Delete(object);
+    bool failed = ferror(out) != 0;
+    if (!to_stdout) failed |= fclose(out) != 0;
+    return failed ? ab_fail(AB_OUTPUT, "--json: %s: cannot write", r->json) : AB_OK;
+}
+
+static ab_status advise(const request *r, cJSON **document, ab_advise *advice) {
+    ab_receipt receipt;
+    AB_TRY(ab_result_load(r->document, document));
+    AB_TRY(ab_result_summarise(*document));
+    AB_TRY(ab_advise_make(*document, r->level, &r->goal, advice));
+    const bool text = !r->json || strcmp(r->json, "-") != 0, confirmed = r->confirm && advice->feasible;
+    if (text) ab_advise_print(advice, &r->goal, stdout);
+    if (confirmed) {
+        AB_TRY(confirm(*document, r, advice, &receipt));
+        if (text) ab_receipt_print(&receipt, stdout);
+    }
+    if (r->json) AB_TRY(write_json(r, advice, confirmed ? &receipt : NULL));
+    if (!advice->feasible) return ab_fail(AB_NUMERICS, "advise: no loss scale works");
+    if (confirmed && !receipt.overflow_agrees)
+        return ab_fail(AB_NUMERICS,
+                       "advise: the confirming run overflowed more or less often than predicted");
+    return AB_OK;
+}
+
+ab_status ab_cmd_advise(int argc, char **argv) {
+    request r = {.level = "O2", .goal = ab_advise_usual};
+    for (int i = 1; i < argc; i++)
+        if (ab_is_help(argv[i])) {
+            fputs(usage, stdout);
+            return AB_OK;
+        }
+    AB_TRY(parse(argc, argv, &r));
+    ab_advise *advice = malloc(sizeof *advice);
+    if (!advice) return ab_fail(AB_NO_MEMORY, "advise: out of memory");
+    cJSON *document = NULL;
+    ab_status status = advise(&r, &document, advice);
+    cJSON_Delete(document);
+    free(advice);
+    return status;
+}

@@ -13,6 +13,7 @@
 typedef struct bn_attrs {
     double eps, momentum;
     bool affine;
+    int64_t mode; /* read by whoever runs the op: exec->training is false for "eval" */
 } bn_attrs;
 
 static const ab_attr attrs_table[] = {
@@ -20,6 +21,7 @@ static const ab_attr attrs_table[] = {
     {"momentum", AB_ATTR_FLOAT, offsetof(bn_attrs, momentum), false, 0.1, 0, 1,
      "share of the batch in running statistics"},
     {"affine", AB_ATTR_BOOL, offsetof(bn_attrs, affine), false, 1, 0, 1, "trained weight and bias"},
+    {"mode", AB_ATTR_CHOICE, offsetof(bn_attrs, mode), false, 0, 0, 1, "train|eval"},
     {0}};
 
 /* ---- shapes ----------------------------------------------------------------------------------------------- */

@@ -108,13 +108,14 @@ static const ab_format *stored_format(const compiler *c, const ab_net_op *op) {
     return half && own_format(c, op) != fp32 && !keeps_fp32(c, op) ? policy->half : fp32;
 }
 
-/* What the op reads a parameter as. Running statistics are read as they are stored; batch norms mix formats, so a format of
- * their own leaves their parameters alone. */
+/* What the op reads a parameter as. Running statistics are read as they are stored, if they move; batch norms mix formats, so
+ * a format of their own leaves their parameters alone. */
 static const ab_format *used_format(const compiler *c, const ab_net_op *op, ab_param_kind kind) {
     const ab_policy *policy = &c->plan->policy;
     const ab_format *stored = stored_format(c, op);
-    if (kind == AB_PARAM_BUFFER) return stored;
-    if (own_format(c, op)) return op->op->batch_norm ? stored : own_format(c, op);
+    bool moves = op->op->batch_norm && !ab_net_op_frozen(op);
+    if (own_format(c, op) && !moves) return own_format(c, op);
+    if (kind == AB_PARAM_BUFFER || own_format(c, op)) return stored;
     if (rule_of(c, op) == AB_RULE_low) return policy->half;
     bool read = policy->weights_read_as_half && policy->cast_model_type == AB_CAST_half;
     return read && !keeps_fp32(c, op) ? policy->half : stored;
@@ -299,6 +300,22 @@ static ab_status check_formats(const compiler *c, const ab_net_op *op, const ab_
     return AB_OK;
 }
 
+/* apex's known failure: cuDNN has no backward pass for a batch norm in eval mode, and torch's own kernel wants one format. */
+static ab_status check_frozen(const compiler *c, const ab_net_op *op, const ab_plan_node *node) {
+    const ab_plan *plan = c->plan;
+    const ab_format *input = plan->tensor[node->in[0]].format;
+    if (!node->frozen || !op->params || input == fp32) return AB_OK;
+    const ab_format *used = plan->tensor[plan->param[node->first_param].used].format;
+    if (used == input) return AB_OK;
+    return ab_fail(
+        AB_CONFIG,
+        "%s:%d: op '%s' (%s): frozen_batch_norm: in eval mode with %s input and %s parameters its backward "
+        "pass fails in torch (expected scalar type Half but found Float); make it half with %s or %s",
+        plan->net->path, op->line, op->name, op->op->name, input->name, used->name,
+        plan->policy.patch_torch_functions ? "--to 'LAYER=half'" : "--set keep_batchnorm_fp32=False",
+        plan->policy.patch_torch_functions ? "fp32 with --to 'LAYER=fp32'" : "--to 'LAYER=half'");
+}
+
 /* That of the first floating input; what only reads ids has the format of its weights. */
 static const ab_format *output_format(const compiler *c, const ab_net_op *op, const ab_plan_node *node) {
     const ab_plan *plan = c->plan;
@@ -320,7 +337,8 @@ static double op_flops(const compiler *c, int net_op, const ab_plan_node *node) 
 static ab_status add_op(compiler *c, int net_op) {
     ab_plan *plan = c->plan;
     const ab_net_op *op = &plan->net->op[net_op];
-    ab_plan_node node = {.kind = AB_NODE_OP, .net_op = net_op, .inputs = op->inputs};
+    ab_plan_node node = {
+        .kind = AB_NODE_OP, .net_op = net_op, .inputs = op->inputs, .frozen = ab_net_op_frozen(op)};
     for (int i = 0; i < op->inputs; i++) node.in[i] = tensor_of(c, op->input[i]);
     AB_TRY(cast_outputs(c, net_op, node.in));
     AB_TRY(cast_inputs(c, net_op, node.in));
@@ -328,6 +346,7 @@ static ab_status add_op(compiler *c, int net_op) {
     for (int i = 0; i < op->params; i++) AB_TRY(add_param(c, net_op, i));
     node.params = op->params;
     AB_TRY(check_formats(c, op, &node));
+    AB_TRY(check_frozen(c, op, &node));
     AB_TRY(add_named(c, c->shape[net_op], output_format(c, op, &node), AB_MEM_activations, true, &node.out,
                      "%s.out", op->name));
     bool needs = has_weights(op);

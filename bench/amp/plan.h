@@ -40,6 +40,7 @@ typedef struct ab_plan_node {
     int out;
     int saves, saved[AB_MAX_SAVED];
     int params, first_param; /* into plan->param */
+    bool frozen;             /* runs as it does when evaluating */
     int out_grad;
     int in_grad[AB_MAX_INPUTS];   /* what backward writes for input i */
     int in_sum[AB_MAX_INPUTS];    /* then added into this gradient (a value used more than once) */

@@ -97,6 +97,11 @@ ab_shape ab_net_targets_shape(const ab_net *net, int64_t batch);
 /* Output shape of every op for a batch: shape[net->ops]. */
 AB_MUST_CHECK ab_status ab_net_infer(const ab_net *net, int64_t batch, ab_shape *shape);
 
+/* Frozen batch norms ("mode": "eval") normalise with their running statistics and leave them alone while training. */
+bool ab_net_op_frozen(const ab_net_op *op);
+/* Freezes all there are (torch: module.eval() on every one). Returns how many. */
+int ab_net_freeze(ab_net *net);
+
 /* Trained parameters in all (buffers not counted). */
 int64_t ab_net_parameters(const ab_net *net);
 

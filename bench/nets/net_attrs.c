@@ -176,3 +176,27 @@ void ab_net_free_attrs(ab_net_op *op) {
     }
     free(op->attrs);
 }
+
+/* ---- frozen batch norms ---------------------------------------------------------------------------------- */
+
+/* The op's field "mode"; NULL if it has none. */
+static int64_t *mode_of(const ab_net_op *op) {
+    for (const ab_attr *attr = op->op->attrs; op->op->batch_norm && attr && attr->name; attr++)
+        if (strcmp(attr->name, "mode") == 0) return (int64_t *)(void *)((char *)op->attrs + attr->offset);
+    return NULL;
+}
+
+bool ab_net_op_frozen(const ab_net_op *op) {
+    const int64_t *mode = mode_of(op);
+    return mode && *mode != 0;
+}
+
+int ab_net_freeze(ab_net *net) {
+    int frozen = 0;
+    for (int i = 0; i < net->ops; i++) {
+        int64_t *mode = mode_of(&net->op[i]);
+        if (mode) *mode = 1;
+        frozen += mode != NULL;
+    }
+    return frozen;
+}

@@ -106,6 +106,13 @@ static ab_status in_op(const ab_net_op *op, ab_status status) {
     return status == AB_OK ? AB_OK : ab_fail_prefix(status, "op '%s'", op->name);
 }
 
+/* A frozen op is evaluated, not trained. */
+static ab_exec exec_of(const ab_cell *cell, const ab_plan_node *node) {
+    ab_exec exec = cell->exec;
+    exec.training = exec.training && !node->frozen;
+    return exec;
+}
+
 /* Runs the first `nodes` nodes. */
 static ab_status forward(ab_cell *cell, int nodes) {
     AB_TRY(cast_weights(cell));
@@ -117,7 +124,8 @@ static ab_status forward(ab_cell *cell, int nodes) {
             continue;
         }
         cell->io[n].params_version = cell->params_version;
-        AB_TRY(in_op(op, cell->run[n]->forward(&cell->exec, &cell->io[n])));
+        const ab_exec exec = exec_of(cell, node);
+        AB_TRY(in_op(op, cell->run[n]->forward(&exec, &cell->io[n])));
         AB_TRY(observe_fp32(cell, node->out));
         AB_TRY(tell_ran(cell, n, op, false));
     }
@@ -132,7 +140,8 @@ static ab_status node_backward(ab_cell *cell, int n) {
     const ab_plan_node *node = &cell->plan->node[n];
     const ab_net_op *op = ab_plan_node_op(cell->plan, node);
     if (op) {
-        AB_TRY(in_op(op, cell->run[n]->backward(&cell->exec, &cell->io[n])));
+        const ab_exec exec = exec_of(cell, node);
+        AB_TRY(in_op(op, cell->run[n]->backward(&exec, &cell->io[n])));
         return tell_ran(cell, n, op, true);
     }
     return node->in_grad[0] != AB_NONE ? cast(cell, node->in_grad[0], node->out_grad) : AB_OK;

@@ -33,6 +33,14 @@ run plan --net lenet5 --level O2 --set enabled=False
 expect_rc 0 "enabled=False"
 expect_text "$work/out" "casts a step: 0 of activations, 0 of weights" "enabled=False casts nothing"
 
+run "${tiny[@]}" --net resnet8 --levels O0,O3 --freeze-bn --out "$work/f/result.json"
+expect_rc 0 "frozen batch norms train"
+run "${tiny[@]}" --net resnet8 --levels O2 --set keep_batchnorm_fp32=False --freeze-bn --out "$work/g/result.json"
+expect_rc 0 "the remedy trains"
+run plan --net resnet8 --level O2 --freeze-bn
+expect_rc 2 "the mixture that torch fails on"
+expect_text "$work/err" "frozen_batch_norm:" "the mixture that torch fails on"
+refused "--freeze-bn: network lenet5 has no batch norms" "${tiny[@]}" --net lenet5 --freeze-bn
 refused "did you mean 'conv1'?" "${tiny[@]}" --net lenet5 --to conv7=fp32
 refused "no layer of lenet5 matches 'block.*.attn'" "${tiny[@]}" --net lenet5 --to 'block.*.attn=fp32'
 refused "expected fp32, half or fp16" "${tiny[@]}" --net lenet5 --to conv1=int8

@@ -163,13 +163,15 @@ static ab_status take_choices(const ab_options *options, ab_run_config *config) 
     static const char *const orders[] = {"sequential", "shuffled"};
     static const char *const accumulators[] = {"fp32", "half"};
     static const char *const paths[] = {"auto", "native", "convert", "reference"};
-    static const char *const states[] = {"weights", "fp32", "half"};
+    static const char *const states[] = {"weights", "fp32", "half"}, *const averages[] = {"fp32", "half"};
     int choice;
     AB_TRY(parse_choice(options, AB_OPTION_order, orders, 2, &choice));
     config->shuffled = choice == 1;
     AB_TRY(parse_choice(options, AB_OPTION_accumulate, accumulators, 2, &choice));
     config->accumulate_half = choice == 1;
     AB_TRY(parse_choice(options, AB_OPTION_optimizer_state, states, 3, &config->state_format));
+    AB_TRY(parse_choice(options, AB_OPTION_ema_format, averages, 2, &choice));
+    config->ema_half = choice == 1;
     AB_TRY(parse_choice(options, AB_OPTION_cpu_path, paths, 4, &choice));
     config->path = (ab_cpu_path)choice;
     return ab_normalize_find(options->text[AB_OPTION_normalize], &config->normalize);
@@ -252,6 +254,12 @@ static ab_status take_recipe(const ab_options *options, ab_run_config *config) {
     AB_TRY(parse_real(options, AB_OPTION_clip_value, 0x1p-126, 1e30, &recipe->clip.value));
     AB_TRY(parse_integer(options, AB_OPTION_gradient_accumulation_steps, 1, 1 << 20, &recipe->micro_batches));
     AB_TRY(parse_integer(options, AB_OPTION_checkpoint_every, 1, 1LL << 40, &config->checkpoint_every));
+    AB_TRY(parse_real(options, AB_OPTION_ema, 0, 1, &recipe->ema_decay));
+    if (options->given[AB_OPTION_ema] && (recipe->ema_decay <= 0 || recipe->ema_decay >= 1))
+        return ab_fail(AB_USAGE, "--ema: expected a number between 0 and 1, found '%s'",
+                       options->text[AB_OPTION_ema]);
+    if (options->given[AB_OPTION_ema_format] && recipe->ema_decay == 0)
+        return ab_fail(AB_USAGE, "--ema-format: no averaged weights are kept; give --ema DECAY");
     AB_TRY(take_groups(options, config));
     if (options->text[AB_OPTION_fault]) AB_TRY(parse_list(options, AB_OPTION_fault, config, take_fault));
     if (recipe->faults & AB_FAULTS_OF_RESUMING && !config->resume_file)
@@ -469,6 +477,8 @@ static ab_status make_cell(const ab_run_config *config, const ab_level *level, c
     const ab_format *const state_formats[] = {NULL, &ab_format_fp32, half};
     cell->policy.keep = (ab_keep){.micro_batches = config->recipe.micro_batches > 1,
                                   .state_format = state_formats[config->state_format]};
+    if (config->recipe.ema_decay > 0)
+        cell->policy.keep.ema_format = config->ema_half ? half : &ab_format_fp32;
     AB_TRY(check_limits(config, &cell->policy.loss_scale));
     name_cell(config, cell);
     return AB_OK;

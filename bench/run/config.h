@@ -35,6 +35,7 @@ typedef struct ab_run_config {
     const ab_optimizer *optimizer;
     ab_optimizer_config optim;
     ab_recipe recipe;
+    bool ema_half;
     int state_format; /* of optimizer state: 0 as the weights, 1 fp32, 2 half */
     double min_loss_scale, max_loss_scale;
     int64_t scale_window;

@@ -131,6 +131,8 @@ static void add_recipe(cJSON *object, const ab_run_config *config, const ab_opti
     add_real(object, "clip_norm", recipe->clip.norm, recipe->clip.norm > 0);
     add_real(object, "clip_value", recipe->clip.value, recipe->clip.value > 0);
     cJSON_AddNumberToObject(object, "gradient_accumulation_steps", (double)recipe->micro_batches);
+    add_real(object, "ema", recipe->ema_decay, recipe->ema_decay > 0);
+    cJSON_AddStringToObject(object, "ema_format", options->text[AB_OPTION_ema_format]);
     cJSON_AddStringToObject(object, "optimizer_state", options->text[AB_OPTION_optimizer_state]);
     add_groups(object, &recipe->groups);
     cJSON *faults = cJSON_AddArrayToObject(object, "faults");

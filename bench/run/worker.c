@@ -70,6 +70,17 @@ static void step_event(int64_t step, const ab_step_result *result, bool probed, 
            step, bits, result->scale, result->skipped ? "true" : "false", probed ? "true" : "false", time_ns);
 }
 
+/* Nothing without averaged weights. */
+static ab_status ema_evaluation(ab_cell *cell, int64_t limit, ab_probe_sink *sink) {
+    ab_eval_result result;
+    if (!ab_cell_plan(cell)->policy.keep.ema_format) return AB_OK;
+    AB_TRY(ab_cell_evaluate_ema(cell, AB_SPLIT_TEST, limit, &result));
+    if (result.correct >= 0)
+        sink->number(sink, "ema_test_accuracy", (double)result.correct / (double)result.count);
+    sink->number(sink, "ema_test_loss", result.loss);
+    return AB_OK;
+}
+
 static ab_status evaluation_event(ab_cell *cell, int64_t limit) {
     ab_eval_result result;
     AB_TRY(ab_cell_evaluate(cell, AB_SPLIT_TEST, limit, &result));
@@ -81,8 +92,9 @@ static ab_status evaluation_event(ab_cell *cell, int64_t limit) {
                      scored ? (double)result.correct / (double)result.count : (double)NAN);
     if (!scored) line.sink.text(&line.sink, "test_accuracy_reason", "the network's loss compares no classes");
     line.sink.number(&line.sink, "test_loss", result.loss);
+    ab_status status = ema_evaluation(cell, limit, &line.sink);
     ab_json_line_end(&line);
-    return AB_OK;
+    return status;
 }
 
 static void end_event(int64_t first_step_at, const ab_worker_task *task) {

@@ -1,6 +1,7 @@
 /* From scaled gradients to new weights: unscaling with the finite check, and the optimizer. */
 #include "bench/train/cell_state.h"
 
+#include "bench/train/ema.h"
 #include "bench/train/optim_device.h"
 #include "kernels/fallback.h"
 
@@ -211,22 +212,34 @@ static ab_status update_item(ab_cell *cell, const ab_shown *shown, const ab_upda
     return AB_OK;
 }
 
-ab_status ab_cell_update(ab_cell *cell) {
+static ab_status update_average(ab_cell *cell, int p) {
+    const ab_plan_param *param = &cell->plan->param[p];
+    if (param->ema == AB_NONE) return AB_OK;
+    return ab_ema_update(&cell->tensor[param->ema], cell->update[cell->shown[p].trained].weight,
+                         cell->config.recipe.ema_decay, cell->taken - 1);
+}
+
+static ab_status update_param(ab_cell *cell, int p, ab_schedule_point point) {
+    const ab_shown *shown = &cell->shown[p];
+    const ab_update_item *item = &cell->update[shown->trained];
+    const ab_optimizer_config now = config_now(cell, shown->trained, point);
     ab_exec unobserved = cell->exec; /* what is rounded here was shown before */
+    bool done;
     unobserved.observer = NULL;
+    AB_TRY(update_there(cell, item, &now, &done));
+    if (done) return AB_OK;
+    AB_TRY(update_item(cell, shown, item, &now));
+    return item->model ? ab_cell_cast(cell, &unobserved, item->model, item->weight) : AB_OK;
+}
+
+ab_status ab_cell_update(ab_cell *cell) {
     const ab_schedule_point point = ab_cell_rate(cell);
     cell->taken++;
     cell->params_version++;
     for (int p = 0; p < cell->plan->params; p++) {
-        const ab_shown *shown = &cell->shown[p];
-        if (shown->trained < 0) continue;
-        const ab_update_item *item = &cell->update[shown->trained];
-        const ab_optimizer_config now = config_now(cell, shown->trained, point);
-        bool done;
-        AB_TRY(update_there(cell, item, &now, &done));
-        if (done) continue;
-        AB_TRY(update_item(cell, shown, item, &now));
-        if (item->model) AB_TRY(ab_cell_cast(cell, &unobserved, item->model, item->weight));
+        if (cell->shown[p].trained < 0) continue;
+        AB_TRY(update_param(cell, p, point));
+        AB_TRY(update_average(cell, p));
     }
     return AB_OK;
 }

@@ -35,7 +35,7 @@ static bool one_rate(const ab_cell *cell) {
 
 static bool plain_recipe(const ab_recipe *recipe) {
     return recipe->clip.norm <= 0 && recipe->clip.value <= 0 && recipe->micro_batches <= 1 &&
-           recipe->faults == 0 && !recipe->schedule_on_skip;
+           recipe->faults == 0 && !recipe->schedule_on_skip && recipe->ema_decay == 0;
 }
 
 /* Their first state counts clean steps, as ab_step_state.unskipped does. */

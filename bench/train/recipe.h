@@ -18,7 +18,8 @@ typedef struct ab_recipe {
     ab_clip_config clip;
     int64_t micro_batches; /* batches whose gradients make one step; 0 means 1 */
     ab_param_groups groups;
-    unsigned faults; /* AB_FAULT_... */
+    unsigned faults;  /* AB_FAULT_... */
+    double ema_decay; /* of averaged weights (policy.keep.ema_format says where); 0: none */
 } ab_recipe;
 
 AB_END_DECLS

@@ -44,6 +44,8 @@ bad "no trained parameter of network mlp has such a name; did you mean 'fc1.weig
 bad "expected PATTERN:KEY=VALUE" --param-groups fc1.weight
 bad "expected lr_factor or weight_decay, found 'lr'" --param-groups 'fc*:lr=3'
 bad "did you mean 'clip_before_unscale'" --fault clip_before_unscaling
+bad "--ema: expected a number between 0 and 1, found '1'" --ema 1
+bad "give --ema DECAY" --ema-format half
 bad "nothing is clipped" --fault clip_before_unscale
 bad "need --gradient-accumulation-steps of 2 or more" --fault accumulation_not_averaged
 bad "--beta1: optimizer momentum has no such number; it has --lr, --weight-decay, --momentum" --optimizer momentum --beta1 0.9

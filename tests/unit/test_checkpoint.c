@@ -190,6 +190,8 @@ static void state_in_half_survives(void **state) {
     ab_net *net = pt_net(pt_ops);
     ab_cell_config config = config_of(net, "O2", "adam");
     config.policy.keep.state_format = &ab_format_bf16;
+    config.policy.keep.ema_format = &ab_format_fp16;
+    config.recipe.ema_decay = 0.9;
     two_runs runs;
     run_both(&config, 0, &runs);
     assert_memory_equal(runs.loss[0], runs.loss[1], sizeof runs.loss[0]);

@@ -274,6 +274,71 @@ static void half_state_loses_small_second_moments(void **state) {
     ab_net_free(net);
 }
 
+/* ---- averaged weights -------------------------------------------------------------------------------------- */
+
+/* fp32: torch's recursion in double. In fp16 the average stops where its increment is below half an ulp. */
+static void averages_follow_the_weights_and_stop_in_half(void **state) {
+    (void)state;
+    static const ab_format *const formats[] = {&ab_format_fp32, &ab_format_fp16};
+    ab_net *net = pt_net(plain_ops);
+    for (size_t f = 0; f < AB_COUNT_OF(formats); f++) {
+        ab_cell_config config = config_of(net, "O2", "loss_scale=128");
+        config.policy.keep.ema_format = formats[f];
+        config.recipe.ema_decay = 0.9995;
+        ab_cell *cell = pt_cell(&config);
+        double expected[MOST], worst = 0, lag = 0;
+        int64_t n = 0;
+        for (int i = 0; i < 30; i++) {
+            float weight[MOST], average[MOST];
+            step(cell);
+            n = read_values(cell, "fc.weight", weight);
+            read_values(cell, "fc.weight.ema", average);
+            worst = lag = 0;
+            for (int64_t k = 0; k < n; k++) {
+                expected[k] =
+                    i == 0 ? (double)weight[k] : expected[k] + 0.0005 * ((double)weight[k] - expected[k]);
+                worst = fmax(worst, fabs((double)average[k] - expected[k]));
+                lag = fmax(lag, fabs((double)weight[k] - expected[k]));
+            }
+        }
+        assert_true(lag > 1e-2);
+        assert_true(f == 0 ? worst < 1e-7 : worst > 1e-5);
+        ab_cell_destroy(cell);
+    }
+    ab_net_free(net);
+}
+
+/* Evaluating the averages is evaluating a cell that has them as weights, and leaves no trace. */
+static void averages_are_evaluated_and_put_back(void **state) {
+    (void)state;
+    ab_net *net = pt_net(pt_ops);
+    for (size_t l = 0; l < AB_COUNT_OF(pt_levels); l++) {
+        ab_cell_config config = config_of(net, pt_levels[l], NULL);
+        ab_eval_result trained, averaged, again;
+        ab_cell *plain = pt_cell(&config);
+        assert_int_equal(ab_cell_evaluate_ema(plain, AB_SPLIT_TEST, 0, &averaged), AB_CONFIG);
+        ab_cell_destroy(plain);
+        config.policy.keep.ema_format = &ab_format_fp32;
+        config.recipe.ema_decay = 0.5;
+        ab_cell *cell = pt_cell(&config), *twin = pt_cell(&config);
+        for (int i = 0; i < 8; i++) {
+            step(cell);
+            step(twin);
+        }
+        assert_int_equal(ab_cell_evaluate(cell, AB_SPLIT_TEST, 0, &trained), AB_OK);
+        assert_int_equal(ab_cell_evaluate_ema(cell, AB_SPLIT_TEST, 0, &averaged), AB_OK);
+        assert_int_equal(ab_cell_evaluate(cell, AB_SPLIT_TEST, 0, &again), AB_OK);
+        assert_true(averaged.loss != trained.loss && again.loss == trained.loss);
+        for (int i = 0; i < 3; i++) {
+            float a = step(cell).loss, b = step(twin).loss;
+            assert_memory_equal(&a, &b, sizeof a);
+        }
+        ab_cell_destroy(cell);
+        ab_cell_destroy(twin);
+    }
+    ab_net_free(net);
+}
+
 /* ---- groups ------------------------------------------------------------------------------------------------ */
 
 /* A gradient of 0 leaves decay alone to move a weight: lr 0.1, decay 0.5 shrink it by 0.95. */
@@ -352,6 +417,8 @@ int main(void) {
         cmocka_unit_test(schedules_wait_for_taken_steps),
         cmocka_unit_test(the_scheduled_rate_moves_the_weights),
         cmocka_unit_test(half_state_loses_small_second_moments),
+        cmocka_unit_test(averages_follow_the_weights_and_stop_in_half),
+        cmocka_unit_test(averages_are_evaluated_and_put_back),
         cmocka_unit_test(groups_choose_decay_and_rate),
         cmocka_unit_test(bad_groups_and_faults_are_named),
     };

@@ -329,6 +329,27 @@ static int available_threads(void) {
     return count > 0 ? count : 1;
 }
 
+/* "512MiB", "2GB", "1.5GiB" or bytes. */
+static ab_status parse_bytes(const ab_options *options, ab_option_id id, int64_t *bytes) {
+    static const struct {
+        const char *unit;
+        double bytes;
+    } units[] = {{"", 1},         {"B", 1},    {"kB", 1e3},     {"KiB", 0x1p10}, {"MB", 1e6},
+                 {"MiB", 0x1p20}, {"GB", 1e9}, {"GiB", 0x1p30}, {"TB", 1e12},    {"TiB", 0x1p40}};
+    const char *text = options->text[id];
+    char *end, name[AB_OPTION_NAME];
+    if (!text) return AB_OK;
+    const double number = strtod(text, &end);
+    for (size_t i = 0; end != text && i < AB_COUNT_OF(units); i++) {
+        double value = number * units[i].bytes;
+        if (strcmp(end, units[i].unit) != 0 || !(value >= 1 && value < 0x1p62)) continue;
+        *bytes = (int64_t)value;
+        return AB_OK;
+    }
+    return ab_fail(AB_USAGE, "%s: expected bytes such as 512MiB or 2GB, found '%s'", ab_option_name(id, name),
+                   text);
+}
+
 static ab_status take_counts(const ab_options *options, ab_run_config *config) {
     int64_t threads = available_threads(), seed = 1;
     config->seeds = 1;
@@ -339,6 +360,7 @@ static ab_status take_counts(const ab_options *options, ab_run_config *config) {
     AB_TRY(parse_integer(options, AB_OPTION_seed, 0, (1LL << 53) - 1001, &seed));
     AB_TRY(parse_integer(options, AB_OPTION_seeds, 1, 1000, &config->seeds));
     AB_TRY(parse_integer(options, AB_OPTION_threads, 1, 1024, &threads));
+    AB_TRY(parse_bytes(options, AB_OPTION_memory_limit, &config->memory_limit));
     AB_TRY(parse_integer(options, AB_OPTION_rounds, 1, 1000, &config->rounds));
     AB_TRY(parse_integer(options, AB_OPTION_eval_limit, 0, INT64_MAX, &config->eval_limit));
     AB_TRY(parse_integer(options, AB_OPTION_cell_timeout, 0, 1 << 30, &config->cell_timeout_s));
@@ -584,5 +606,6 @@ ab_cell_config ab_cell_config_of(const ab_run_config *config, const ab_cell_spec
                             .init_file = config->init_file,
                             .ulp_twin = spec->ulp_twin,
                             .no_graph = config->no_graph,
-                            .device = config->device};
+                            .device = config->device,
+                            .memory_limit = config->memory_limit};
 }

@@ -46,6 +46,7 @@ typedef struct ab_run_config {
     ab_cpu_path path;
     bool no_graph;
     int threads;
+    int64_t memory_limit; /* bytes; 0: none */
     int64_t rounds, eval_limit, cell_timeout_s;
     uint64_t probes;     /* bits as in probes/probe.h; 0: none */
     int64_t probe_every; /* 0: never */

@@ -1,6 +1,8 @@
 /* Parsing and explaining options.def. */
 #include "bench/run/options.h"
 
+#include <stdint.h>
+
 #include "kernels/core/nearest.h"
 
 #include <string.h>
@@ -103,4 +105,21 @@ void ab_options_help(FILE *out) {
         if (row->argument && row->fallback) fprintf(out, " (default %s)", row->fallback);
         fputc('\n', out);
     }
+}
+
+int ab_options_words(const ab_options *options, char **argv) {
+    static char names[AB_OPTION_COUNT][AB_OPTION_NAME];
+    int n = 0;
+    for (int i = 0; i < AB_OPTION_COUNT; i++) {
+        ab_option_id id = (ab_option_id)i;
+        ab_option_name(id, names[i]);
+        if (!options->given[i] || !ab_option_is_config(id) || id == AB_OPTION_set) continue;
+        argv[n++] = names[i];
+        if (!ab_option_is_flag(id)) argv[n++] = (char *)(uintptr_t)options->text[i];
+    }
+    for (int i = 0; i < options->overrides; i++) {
+        argv[n++] = names[AB_OPTION_set];
+        argv[n++] = (char *)(uintptr_t)options->override[i];
+    }
+    return n;
 }

@@ -117,21 +117,10 @@ static ab_status check_outputs(const run *r) {
 
 /* "ampbench worker <task> <configuration options>". Words of the task are set by set_task. */
 static ab_status build_worker_argv(run *r) {
-    const size_t most = AB_WORKER_ARGS + 2 * (AB_OPTION_COUNT + AB_MAX_OVERRIDES) + 4;
+    const size_t most = AB_WORKER_ARGS + AB_OPTIONS_WORDS + 4 + 1;
     r->worker_argv = calloc(most, sizeof *r->worker_argv);
     if (!r->worker_argv) return ab_fail(AB_NO_MEMORY, "run: out of memory");
-    int n = AB_WORKER_ARGS;
-    static char names[AB_OPTION_COUNT][AB_OPTION_NAME];
-    for (int i = 0; i < AB_OPTION_COUNT; i++) {
-        ab_option_id id = (ab_option_id)i;
-        if (!r->options.given[i] || !ab_option_is_config(id) || id == AB_OPTION_set) continue;
-        r->worker_argv[n++] = (char *)(uintptr_t)ab_option_name(id, names[i]);
-        if (!ab_option_is_flag(id)) r->worker_argv[n++] = (char *)(uintptr_t)r->options.text[i];
-    }
-    for (int i = 0; i < r->options.overrides; i++) {
-        r->worker_argv[n++] = (char *)(uintptr_t)ab_option_name(AB_OPTION_set, names[AB_OPTION_set]);
-        r->worker_argv[n++] = (char *)(uintptr_t)r->options.override[i];
-    }
+    ab_options_words(&r->options, r->worker_argv + AB_WORKER_ARGS);
     return AB_OK;
 }
 

@@ -88,6 +88,15 @@ static const float *padded(source *s, const float *values, int64_t n) {
     return s->values;
 }
 
+/* What to prefetch while the block at `first` is counted. Widening reads the next block at once, so all of that
+ * should be there by then. */
+static ab_census_ahead ahead_of(const source *s, const float *values, int64_t n, int64_t first) {
+    int64_t size = s->format->storage_bytes;
+    int64_t start = first + (values == s->values ? AB_CENSUS_BLOCK : AHEAD);
+    if (s->stride != 1 || size > 4 || start + AB_CENSUS_BLOCK > n) return (ab_census_ahead){s->data, 0};
+    return (ab_census_ahead){s->data + start * size, (int)size};
+}
+
 static void add_in_blocks(ab_census *census, const ab_vec_census *loops, source *s, int64_t n) {
     alignas(64) unsigned char state[AB_CENSUS_STATE];
     int64_t padding = 0;
@@ -95,8 +104,7 @@ static void add_in_blocks(ab_census *census, const ab_vec_census *loops, source 
     for (int64_t i = 0; i < n; i += AB_CENSUS_BLOCK) {
         int64_t part = smaller(AB_CENSUS_BLOCK, n - i);
         const float *values = padded(s, widened(s, i, part), part);
-        bool more = values != s->values && n - i >= AHEAD + AB_CENSUS_BLOCK;
-        loops->block(state, values, more ? values + AHEAD : NULL);
+        loops->block(state, values, ahead_of(s, values, n, i));
         padding += AB_CENSUS_BLOCK - part;
     }
     loops->end(state);

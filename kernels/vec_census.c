@@ -227,12 +227,17 @@ static AB_FORCE_INLINE bytes place_singles(bytes place, bytes mantissa, halves l
 typedef struct packed {
     bytes *place, *mantissa;
     unsigned char *outside; /* one bit a value */
-    const float *ahead;     /* TILE values to prefetch, or NULL */
+    const char *ahead;      /* TILE values to prefetch, */
+    int ahead_bytes;        /* of this size: 4, 2 or 0 for none */
 } packed;
 
-/* Into the second-level cache: few lines can be on their way to the first at once. */
-static AB_FORCE_INLINE void prefetch(const float *from, int n) {
-    for (int i = 0; i < n; i += 64 / (int)sizeof *from) _mm_prefetch((const char *)(from + i), _MM_HINT_T1);
+/* Prefetches chunk i into the second-level cache: few lines can be on their way to the first at once. */
+static AB_FORCE_INLINE void prefetch_chunk(const packed *to, int i) {
+    const char *from = to->ahead + (size_t)i * (size_t)to->ahead_bytes;
+    for (int line = 0; line < 2 * CHUNK; line += 64) {
+        if (to->ahead_bytes >= 2) _mm_prefetch(from + line, _MM_HINT_T1);
+        if (to->ahead_bytes >= 4) _mm_prefetch(from + 2 * CHUNK + line, _MM_HINT_T1);
+    }
 }
 
 static AB_FORCE_INLINE void note_low_halves(summary *s, bytes any, bytes exponent) {
@@ -246,7 +251,7 @@ static AB_FORCE_INLINE void pack_chunk(summary *s, const float *x, const window 
     enum { SUMS = AB_CENSUS_LANES / VEC_FLOATS };
     floats a = floats_load(x), b = floats_load(x + VEC_FLOATS);
     floats c = floats_load(x + 2 * VEC_FLOATS), d = floats_load(x + 3 * VEC_FLOATS);
-    if (to->ahead != NULL) prefetch(to->ahead + i, CHUNK);
+    prefetch_chunk(to, i);
     s->lane[0] = floats_add_square(s->lane[0], a);
     s->lane[1] = floats_add_square(s->lane[1], b);
     s->lane[2 % SUMS] = floats_add_square(s->lane[2 % SUMS], c);
@@ -539,10 +544,12 @@ static void count_subnormals(state *s, const float *x) {
 }
 
 /* Packs the tile as its low halves require, which mostly is as the tile before. */
-static void pack_tile(state *s, summary *found, const float *x, const window *w, const float *ahead) {
+static void pack_tile(state *s, summary *found, const float *x, const window *w, const ab_census_ahead *ahead,
+                      int first) {
     static pack_function *const pack[] = {
         [NONE_ZERO] = pack_none_zero, [SOME_ZERO] = pack_some_zero, [ALL_ZERO] = pack_all_zero};
-    const packed to = {s->place, s->mantissa, (unsigned char *)s->outside, ahead};
+    const packed to = {s->place, s->mantissa, (unsigned char *)s->outside,
+                       (const char *)ahead->data + (size_t)first * (size_t)ahead->bytes, ahead->bytes};
     summary after;
     pack[s->low](found, &after, x, w, &to);
     if ((s->low == NONE_ZERO && words_any_zero(after.half_min)) ||
@@ -613,7 +620,7 @@ static void add_tile(state *s, int tile, const exponents of[GROUPS]) {
     }
 }
 
-static void block(void *memory, const float *x, const float *ahead) {
+static void block(void *memory, const float *x, ab_census_ahead ahead) {
     state *s = memory;
     int64_t subnormal = s->census->subnormal;
     summary found = empty_summary();
@@ -623,7 +630,7 @@ static void block(void *memory, const float *x, const float *ahead) {
     exponents of[GROUPS];
     for (int g = 0; g < s->groups; g++) of[g] = exponents_of(g, s->groups);
     for (int t = 0; t < TILES; t++) {
-        pack_tile(s, &found, x + t * TILE, &w, ahead != NULL ? ahead + t * TILE : NULL);
+        pack_tile(s, &found, x + t * TILE, &w, &ahead, t * TILE);
         listed = list_tile(s, listed, t * TILE);
         add_tile(s, t, of);
     }
@@ -710,7 +717,7 @@ static void flush(state *s) {
     memset(s->count, 0, sizeof s->count);
 }
 
-static void block(void *memory, const float *x, const float *ahead) {
+static void block(void *memory, const float *x, ab_census_ahead ahead) {
     enum { PART = 32 };
     state *s = memory;
     (void)ahead; /* slow enough for the processor's own prefetching to keep up */

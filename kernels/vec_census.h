@@ -12,12 +12,17 @@ AB_BEGIN_DECLS
 
 enum { AB_CENSUS_STATE = 60 * 1024 }; /* bytes of the largest level's state */
 
+/* AB_CENSUS_BLOCK values of `bytes` bytes (4 or 2) that will be read soon, to be prefetched while a block is counted; bytes 0: none. */
+typedef struct ab_census_ahead {
+    const void *data;
+    int bytes;
+} ab_census_ahead;
+
 typedef struct ab_vec_census {
     /* begin; block for every AB_CENSUS_BLOCK values; end. Between begin and end only the state knows part
-     * of the counts. `state` points to AB_CENSUS_STATE bytes, aligned to 64.
-     * `ahead`: AB_CENSUS_BLOCK values that will be counted soon, to be prefetched meanwhile; NULL for none. */
+     * of the counts. `state` points to AB_CENSUS_STATE bytes, aligned to 64. */
     void (*begin)(void *state, ab_census *census);
-    void (*block)(void *state, const float *values, const float *ahead);
+    void (*block)(void *state, const float *values, ab_census_ahead ahead);
     void (*end)(void *state);
 
     /* Takes the extremes and the sum of squares of at most one block into the census. */

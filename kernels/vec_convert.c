@@ -279,10 +279,12 @@ static inline __mmask16 lanes_left(int64_t left) {
 }
 
 static void widen_fp16(float *dst, const uint16_t *src, int64_t n) {
-    for (int64_t i = 0; i < n; i += LANES) {
-        __mmask16 live = lanes_left(n - i);
-        _mm512_mask_storeu_ps(dst + i, live, _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(live, src + i)));
-    }
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        _mm512_storeu_ps(dst + i,
+                         _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(src + i))));
+    __mmask16 live = lanes_left(n - i);
+    if (i < n) _mm512_mask_storeu_ps(dst + i, live, _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(live, src + i)));
 }
 
 static void narrow_fp16(uint16_t *dst, const float *src, int64_t n) {
@@ -294,15 +296,19 @@ static void narrow_fp16(uint16_t *dst, const float *src, int64_t n) {
     }
 }
 
+static inline __m512i widened_bf16(__m256i codes) {
+    __m512i x = _mm512_slli_epi32(_mm512_cvtepu16_epi32(codes), BF16_DROP);
+    __mmask16 nan = _mm512_cmp_ps_mask(_mm512_castsi512_ps(x), _mm512_castsi512_ps(x), _CMP_UNORD_Q);
+    return _mm512_mask_or_epi32(x, nan, x, _mm512_set1_epi32(QUIET));
+}
+
 static void widen_bf16(float *dst, const uint16_t *src, int64_t n) {
-    const __m512i quiet = _mm512_set1_epi32(QUIET);
-    for (int64_t i = 0; i < n; i += LANES) {
-        __mmask16 live = lanes_left(n - i);
-        __m512i x = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(live, src + i));
-        x = _mm512_slli_epi32(x, BF16_DROP);
-        __mmask16 nan = _mm512_cmp_ps_mask(_mm512_castsi512_ps(x), _mm512_castsi512_ps(x), _CMP_UNORD_Q);
-        _mm512_mask_storeu_epi32(dst + i, live, _mm512_mask_or_epi32(x, nan, x, quiet));
-    }
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        _mm512_storeu_si512(dst + i,
+                            widened_bf16(_mm256_loadu_si256((const __m256i *)(const void *)(src + i))));
+    __mmask16 live = lanes_left(n - i);
+    if (i < n) _mm512_mask_storeu_epi32(dst + i, live, widened_bf16(_mm256_maskz_loadu_epi16(live, src + i)));
 }
 
 /* Not vcvtneps2bf16: that instruction takes fp32 subnormals for zero. */

@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const double clock_limit = 0.01, load_limit = 0.1, load_alpha = 0.05, detect_power = 0.9;
+static const double clock_limit = 0.01, load_limit = 0.1, wait_limit = 0.02, load_alpha = 0.05,
+                    detect_power = 0.9;
 
 /* An alpha may be met exactly (2^-n, 1/20); the sum of a distribution misses it by a few units in the last place. */
 static bool reaches(double p, double alpha) { return p <= alpha * (1 + 0x1p-40); }
@@ -34,16 +35,16 @@ static ab_status judge_clock(const ab_gate_series *s, int n, double alpha, ab_ga
     return AB_OK;
 }
 
-/* The load of the new arm above that of the base; 0 unless the rounds agree that there is more of it. */
-static ab_status judge_load(const ab_gate_series *s, int n, ab_gate_decision *d) {
-    double p, shift, *difference;
-    d->load = 0;
-    if (!s->base_load || !s->other_load) return AB_OK;
+/* How much more of it the new arm had; 0 unless it is beyond the limit and the rounds agree. */
+static ab_status judge_shift(const double *base, const double *other, int n, double least, double *shift) {
+    double p, found, *difference;
+    *shift = 0;
+    if (!base || !other) return AB_OK;
     difference = malloc((size_t)n * sizeof *difference);
     if (!difference) return ab_fail(AB_NO_MEMORY, "gate: out of memory");
-    for (int i = 0; i < n; i++) difference[i] = s->other_load[i] - s->base_load[i];
-    ab_status status = ab_shift_paired(difference, n, 0, &shift, &p);
-    if (status == AB_OK && shift > load_limit && reaches(p, load_alpha)) d->load = shift;
+    for (int i = 0; i < n; i++) difference[i] = other[i] - base[i];
+    ab_status status = ab_shift_paired(difference, n, 0, &found, &p);
+    if (status == AB_OK && found > least && reaches(p, load_alpha)) *shift = found;
     free(difference);
     return status;
 }
@@ -67,6 +68,9 @@ static const char *obstacle(const ab_gate_series *s, int n, bool slower, ab_gate
                  100 * (d->clock - 1));
     else if (slower && d->load > 0)
         snprintf(text, size, "others kept %.2f more processors busy while the new arm ran", d->load);
+    else if (slower && d->wait > 0)
+        snprintf(text, size, "the new arm waited for a processor during %.1f %% more of its time",
+                 100 * d->wait);
     else if (d->bimodal)
         snprintf(text, size, "the ratios of the rounds fall into two groups: measure on a quieter machine");
     else if (5 * d->outliers > n)
@@ -130,7 +134,8 @@ static ab_status measure(const ab_gate_rule *rule, int l, const ab_gate_series *
     d->alpha = rule->alpha[l];
     AB_TRY(ab_ratio_paired(s->base, s->other, n, d->alpha, rule->guard, &d->ratio));
     AB_TRY(judge_clock(s, n, d->alpha, d));
-    AB_TRY(judge_load(s, n, d));
+    AB_TRY(judge_shift(s->base_load, s->other_load, n, load_limit, &d->load));
+    AB_TRY(judge_shift(s->base_wait, s->other_wait, n, wait_limit, &d->wait));
     return judge_shape(s, n, d);
 }
 

@@ -24,11 +24,12 @@ typedef struct ab_gate_rule {
 ab_gate_rule ab_gate_rule_standard(int rounds);
 
 /* Element r of each array belongs to round r. Times are positive and finite. Clocks: time of a fixed loop beside the process;
- * loads: processors kept busy by others meanwhile; NULL where not recorded. */
+ * loads: processors kept busy by others meanwhile; waits: how much of its time the process waited for a processor; NULL where
+ * not recorded. */
 typedef struct ab_gate_series {
     int rounds;
     const double *base, *other;
-    const double *base_clock, *other_clock, *base_load, *other_load;
+    const double *base_clock, *other_clock, *base_load, *other_load, *base_wait, *other_wait;
     int unsteady,
         missing; /* processes that never got steady, of both arms; rounds without a value of both arms */
 } ab_gate_series;
@@ -42,7 +43,7 @@ typedef struct ab_gate_decision {
     double p_holm;
     double detectable; /* smallest slow-down found with 90 % power at this noise and n; display only */
     double clock;      /* ratio of the clock loops; 0: not recorded */
-    double load;       /* shift of the load; 0 also when not recorded */
+    double load, wait; /* shifts of load and wait where the rounds agree on one; 0 also when not recorded */
     int outliers;      /* rounds */
     bool bimodal;
     char reason[AB_GATE_REASON]; /* one sentence */

@@ -48,6 +48,7 @@ void ab_gate_track_free(ab_gate_track *t) {
         free(t->value[arm]);
         free(t->clock[arm]);
         free(t->load[arm]);
+        free(t->wait[arm]);
     }
 }
 
@@ -57,7 +58,8 @@ static ab_status track_create(ab_gate_track *t, size_t rounds) {
         t->value[arm] = calloc(rounds + 1, sizeof(double));
         t->clock[arm] = calloc(rounds + 1, sizeof(double));
         t->load[arm] = calloc(rounds + 1, sizeof(double));
-        if (!t->value[arm] || !t->clock[arm] || !t->load[arm]) {
+        t->wait[arm] = calloc(rounds + 1, sizeof(double));
+        if (!t->value[arm] || !t->clock[arm] || !t->load[arm] || !t->wait[arm]) {
             ab_gate_track_free(t);
             return ab_fail(AB_NO_MEMORY, "gate: out of memory");
         }
@@ -73,37 +75,50 @@ static const cJSON *process_of_round(const cJSON *cell, double round) {
     return NULL;
 }
 
+/* What a process has to say; negative: not recorded. */
+typedef struct moment {
+    double time, clock, load, wait;
+} moment;
+
+static ab_status read_moment(const cJSON *process, moment *m, int *unsteady) {
+    double waited = ab_json_number(process, "run_delay_ns", -1),
+           lasted = ab_json_number(process, "elapsed_ns", 0);
+    *m = (moment){.clock = ab_json_number(process, "clock_loop_ns", -1),
+                  .load = ab_json_number(process, "other_load", -1),
+                  .wait = lasted > 0 ? waited / lasted : -1};
+    return process ? process_time(process, &m->time, unsteady) : AB_OK;
+}
+
 /* Rounds from 1 on: round 0 is the one with probes. */
 static ab_status fill_track(ab_gate_track *t, const cJSON *base, const cJSON *other, int rounds) {
-    bool clocks = true, loads = true;
+    bool clocks = true, loads = true, waits = true;
     const cJSON *cell[2] = {base, other};
+    ab_gate_series *s = &t->series;
     int n = 0;
     for (int round = 1; round <= rounds; round++) {
-        double time[2] = {0, 0}, clock[2] = {0, 0}, load[2] = {-1, -1};
-        for (int arm = 0; arm < 2; arm++) {
-            const cJSON *process = process_of_round(cell[arm], round);
-            if (process) AB_TRY(process_time(process, &time[arm], &t->series.unsteady));
-            clock[arm] = ab_json_number(process, "clock_loop_ns", 0);
-            load[arm] = ab_json_number(process, "other_load", -1);
-        }
-        if (!(time[0] > 0) || !(time[1] > 0)) {
-            t->series.missing++;
+        moment m[2];
+        for (int arm = 0; arm < 2; arm++)
+            AB_TRY(read_moment(process_of_round(cell[arm], round), &m[arm], &s->unsteady));
+        if (!(m[0].time > 0) || !(m[1].time > 0)) {
+            s->missing++;
             continue;
         }
-        clocks = clocks && clock[0] > 0 && clock[1] > 0;
-        loads = loads && load[0] >= 0 && load[1] >= 0;
+        clocks = clocks && m[0].clock > 0 && m[1].clock > 0;
+        loads = loads && m[0].load >= 0 && m[1].load >= 0;
+        waits = waits && m[0].wait >= 0 && m[1].wait >= 0;
         for (int arm = 0; arm < 2; arm++) {
-            t->value[arm][n] = time[arm];
-            t->clock[arm][n] = clock[arm];
-            t->load[arm][n] = load[arm];
+            t->value[arm][n] = m[arm].time;
+            t->clock[arm][n] = m[arm].clock;
+            t->load[arm][n] = m[arm].load;
+            t->wait[arm][n] = m[arm].wait;
         }
         n++;
     }
-    t->series.rounds = n;
-    t->series.base = t->value[0];
-    t->series.other = t->value[1];
-    if (clocks) t->series.base_clock = t->clock[0], t->series.other_clock = t->clock[1];
-    if (loads) t->series.base_load = t->load[0], t->series.other_load = t->load[1];
+    s->rounds = n;
+    s->base = t->value[0], s->other = t->value[1];
+    if (clocks) s->base_clock = t->clock[0], s->other_clock = t->clock[1];
+    if (loads) s->base_load = t->load[0], s->other_load = t->load[1];
+    if (waits) s->base_wait = t->wait[0], s->other_wait = t->wait[1];
     return AB_OK;
 }
 
@@ -207,6 +222,7 @@ static cJSON *comparison(const family *f, int i) {
     cJSON_AddItemToObject(entry, "clock_percent",
                           d->clock > 0 ? cJSON_CreateNumber(100 * (d->clock - 1)) : cJSON_CreateNull());
     cJSON_AddNumberToObject(entry, "load_shift", d->load);
+    cJSON_AddNumberToObject(entry, "wait_shift", d->wait);
     cJSON_AddNumberToObject(entry, "outlier_rounds", d->outliers);
     cJSON_AddNumberToObject(entry, "unsteady_processes", f->series[i].unsteady);
     cJSON_AddBoolToObject(entry, "binding", 1);

@@ -42,7 +42,9 @@ static const char usage[] =
     "  --drift-budget SHARE     growth against --pinned (default 5%)\n"
     "  --ignore LIST            fields that may differ, e.g. environment.hostname_hash,environment.kernel\n"
     "  --lenient                missing and new cells are named, but accepted\n"
-    "  --calibration FILE       what `gate --selftest --json FILE` measured; verdicts cite it\n\n"
+    "  --calibration FILE       what `gate --selftest --json FILE` measured; verdicts cite it, and the guard "
+    "is at\n"
+    "                           least the noise that it found\n\n"
     "Outcome:\n"
     "  --inconclusive pass|fail exit 0 or 3 in place of 5\n"
     "  --exit-zero              exit 0 whatever the verdict is (not after an error)\n"
@@ -50,6 +52,7 @@ static const char usage[] =
     "  --json FILE              the verdict as JSON to FILE; -: to stdout, and nothing else there\n"
     "  --quiet                  no progress\n\n"
     "Self-test (A/A and extra work of 1, 2, 3, 5 and 10 %; how often the gate fires):\n"
+    "  --effects LIST           work to add in per cent (default 1,2,3,5,10); 0: identical builds only\n"
     "  --selftest               uses --rounds N rounds (default 120), --out, --seed, --json\n\n"
     "Exit status: 0 pass (gains included), 1 a program or cell failed, 2 usage or input, 3 slower or bigger, "
     "4 numerics\n"
@@ -57,7 +60,8 @@ static const char usage[] =
 
 typedef struct request {
     const char *base, *other, *base_exe, *base_ref, *new_exe, *pinned, *pinned_exe, *rounds, *out, *seed,
-        *tolerance, *guard, *loss_bound, *drift_budget, *ignore, *calibration, *inconclusive, *save, *json;
+        *tolerance, *guard, *loss_bound, *drift_budget, *ignore, *calibration, *effects, *inconclusive, *save,
+        *json;
     bool lenient, exit_zero, quiet, selftest, help;
     char **run_options;
     ab_gate_options options;
@@ -127,6 +131,7 @@ static ab_status parse(int argc, char **argv, request *r) {
                               {"--drift-budget", &r->drift_budget, NULL},
                               {"--ignore", &r->ignore, NULL},
                               {"--calibration", &r->calibration, NULL},
+                              {"--effects", &r->effects, NULL},
                               {"--inconclusive", &r->inconclusive, NULL},
                               {"--save-baseline", &r->save, NULL},
                               {"--json", &r->json, NULL},
@@ -203,6 +208,7 @@ static ab_status check_sources(const request *r) {
     if (r->selftest && (r->base || r->base_exe || r->base_ref || r->new_exe || r->pinned || r->pinned_exe))
         return ab_fail(AB_USAGE,
                        "gate: --selftest measures this program against itself: it takes no other side");
+    if (r->effects && !r->selftest) return ab_fail(AB_USAGE, "gate: --effects belongs to --selftest");
     if (r->base_exe && r->base_ref)
         return ab_fail(AB_USAGE, "gate: --base-exe and --base-ref: give one of them");
     if (r->pinned && r->pinned_exe)
@@ -295,6 +301,8 @@ static ab_status load_calibration(request *r, cJSON **calibration) {
     AB_TRY(ab_gate_load_calibration(r->calibration, calibration));
     r->options.calibration = *calibration;
     r->options.calibration_ref = r->calibration;
+    double noise = ab_json_number(*calibration, "summary.noise_p99_percent", 0) / 100;
+    if (!r->guard && noise > r->options.guard) r->options.guard = noise;
     return AB_OK;
 }
 
@@ -327,8 +335,40 @@ out:
     return status;
 }
 
-ab_status ab_cmd_gate(int argc, char **argv) {
+/* "1,2,5" in per cent; "0": none. */
+static ab_status parse_effects(const char *text, double *effects, int *count) {
+    *count = 0;
+    for (const char *item = text; *item;) {
+        char *end;
+        double percent = strtod(item, &end);
+        if (end == item || (*end && *end != ',') || !(percent >= 0) || !(percent <= 100) ||
+            *count == AB_GATE_EFFECTS)
+            return ab_fail(AB_USAGE,
+                           "gate: --effects: expected at most %d per cents from 0 to 100, found '%s'",
+                           AB_GATE_EFFECTS, text);
+        if (percent > 0) effects[(*count)++] = percent / 100;
+        item = end + (*end == ',');
+    }
+    return AB_OK;
+}
+
+static ab_status selftest(request *r) {
     static char *const nothing[] = {NULL};
+    const char *folder = r->out ? r->out : "ampbench-gate";
+    double effects[AB_GATE_EFFECTS];
+    int count = 0;
+    ab_gate_plan plan = {.run_options = r->run_options ? r->run_options : nothing,
+                         .fixed_rounds = (int)r->rounds_count,
+                         .seed = (uint64_t)r->seed_number,
+                         .folder = folder,
+                         .quiet = r->quiet,
+                         .options = &r->options};
+    if (r->effects) AB_TRY(parse_effects(r->effects, effects, &count));
+    AB_TRY(make_folder(folder));
+    return ab_gate_selftest(&plan, r->effects ? effects : NULL, count, r->json);
+}
+
+ab_status ab_cmd_gate(int argc, char **argv) {
     request r = {.base = NULL};
     AB_TRY(parse(argc, argv, &r));
     if (r.help) {
@@ -336,14 +376,5 @@ ab_status ab_cmd_gate(int argc, char **argv) {
         return AB_OK;
     }
     AB_TRY(check(&r));
-    if (!r.selftest) return compare(&r);
-    const char *folder = r.out ? r.out : "ampbench-gate";
-    AB_TRY(make_folder(folder));
-    ab_gate_plan plan = {.run_options = r.run_options ? r.run_options : nothing,
-                         .fixed_rounds = (int)r.rounds_count,
-                         .seed = (uint64_t)r.seed_number,
-                         .folder = folder,
-                         .quiet = r.quiet,
-                         .options = &r.options};
-    return ab_gate_selftest(&plan, r.json);
+    return r.selftest ? selftest(&r) : compare(&r);
 }

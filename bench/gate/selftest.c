@@ -11,9 +11,9 @@
 
 enum { STANDARD_ROUNDS = 120, PATH_BYTES = 4096 };
 
-static const double effects[] = {0, 0, 0.01, 0.02, 0.03, 0.05, 0.1};
-static const char *const names[] = {"base", "twin", "work1", "work2", "work3", "work5", "work10"};
-enum { ARMS = AB_COUNT_OF(effects) };
+static const double standard_effects[] = {0.01, 0.02, 0.03, 0.05, 0.1};
+static const char *const names[AB_GATE_ARMS] = {"base",  "twin",  "work1", "work2",
+                                                "work3", "work4", "work5", "work6"};
 
 /* A small cell, for who names none. */
 static char *const small_cell[] = {(char[]){"--levels"},  (char[]){"O0"},         (char[]){"--net"},
@@ -35,7 +35,7 @@ static ab_status only_cell(const cJSON *document, const cJSON **found) {
     return ab_fail(AB_INTERNAL, "gate: --selftest: the cell has no step times");
 }
 
-static ab_status size_the_work(ab_gate_plan *plan) {
+static ab_status size_the_work(ab_gate_plan *plan, const double *effects) {
     const cJSON *cell;
     AB_TRY(only_cell(plan->arm[0].document, &cell));
     double loop_ns = (double)ab_clock_loop_ns() / AB_CLOCK_LOOPS;
@@ -56,28 +56,31 @@ static ab_status write_calibration(const ab_gate_plan *plan, const cJSON *calibr
     return AB_OK;
 }
 
-static ab_status run_and_judge(ab_gate_plan *plan, const char *json) {
-    const cJSON *documents[ARMS];
+static ab_status run_and_judge(ab_gate_plan *plan, const double *effects, const char *json) {
+    const cJSON *documents[AB_GATE_ARMS];
     cJSON *calibration = NULL;
     AB_TRY(ab_gate_check_run_options(plan->run_options));
     AB_TRY(ab_gate_run_arms(plan));
-    AB_TRY(size_the_work(plan));
+    AB_TRY(size_the_work(plan, effects));
     AB_TRY(ab_gate_measure(plan));
-    for (int a = 0; a < ARMS; a++) documents[a] = plan->arm[a].document;
-    AB_TRY(ab_gate_calibrate(documents, effects, ARMS, plan->options, &calibration));
+    for (int a = 0; a < plan->arms; a++) documents[a] = plan->arm[a].document;
+    AB_TRY(ab_gate_calibrate(documents, effects, plan->arms, plan->options, &calibration));
     ab_status status = write_calibration(plan, calibration, json);
     cJSON_Delete(calibration);
     return status;
 }
 
-ab_status ab_gate_selftest(ab_gate_plan *plan, const char *json) {
+ab_status ab_gate_selftest(ab_gate_plan *plan, const double *effects, int count, const char *json) {
+    double arm_effect[AB_GATE_ARMS] = {0, 0};
+    if (!effects) effects = standard_effects, count = AB_COUNT_OF(standard_effects);
     plan->same_program = true;
+    plan->arms = 2 + count;
     if (plan->fixed_rounds == 0) plan->fixed_rounds = STANDARD_ROUNDS;
     if (!plan->run_options[0]) plan->run_options = small_cell;
-    for (int a = 0; a < ARMS; a++)
+    for (int i = 0; i < count; i++) arm_effect[2 + i] = effects[i];
+    for (int a = 0; a < plan->arms; a++)
         plan->arm[a] = (ab_gate_arm){.name = names[a], .program = "/proc/self/exe"};
-    plan->arms = ARMS;
-    ab_status status = run_and_judge(plan, json);
+    ab_status status = run_and_judge(plan, arm_effect, json);
     ab_gate_plan_clear(plan);
     return status;
 }

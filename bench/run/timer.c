@@ -4,6 +4,8 @@
 
 #include "reports/stats.h"
 
+#include <dirent.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -54,4 +56,23 @@ int64_t ab_clock_loop_ns(void) {
         if (took < least) least = took;
     }
     return least;
+}
+
+int64_t ab_run_delay_ns(void) {
+    DIR *tasks = opendir("/proc/self/task");
+    int64_t sum = 0;
+    bool known = false;
+    for (const struct dirent *entry; tasks && (entry = readdir(tasks));) {
+        char path[320];
+        long long ran, waited;
+        snprintf(path, sizeof path, "/proc/self/task/%.255s/schedstat", entry->d_name);
+        FILE *file = entry->d_name[0] == '.' ? NULL : fopen(path, "r");
+        if (file && fscanf(file, "%lld %lld", &ran, &waited) == 2) {
+            sum += waited;
+            known = true;
+        }
+        if (file) fclose(file);
+    }
+    if (tasks) closedir(tasks);
+    return known ? sum : -1;
 }

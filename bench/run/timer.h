@@ -26,6 +26,9 @@ void ab_spin(int64_t loops);
 enum { AB_CLOCK_LOOPS = 100000 };
 int64_t ab_clock_loop_ns(void);
 
+/* Nanoseconds that the threads of this process could have run and waited for a processor, together; -1 if the system does not say. */
+int64_t ab_run_delay_ns(void);
+
 AB_END_DECLS
 
 #endif

@@ -106,6 +106,8 @@ static void end_event(int64_t first_step_at, const ab_worker_task *task) {
                       first_step_at ? first_step_at - task->spawned_ns : 0);
     line.sink.integer(&line.sink, "max_rss_bytes", (int64_t)usage.ru_maxrss * 1024);
     line.sink.integer(&line.sink, "elapsed_ns", ab_monotonic_ns() - task->spawned_ns);
+    int64_t delay = ab_run_delay_ns();
+    line.sink.number(&line.sink, "run_delay_ns", delay < 0 ? (double)NAN : (double)delay);
     ab_json_line_end(&line);
 }
 

@@ -150,8 +150,9 @@ END
 fi
 
 # ---- the gate on itself -----------------------------------------------------------------------------------------
-run gate --selftest --rounds 2 --out self --quiet -- --data synthetic --net mlp --steps 6 --threads 1 --levels O0 --no-floor
+run gate --selftest --rounds 2 --effects 5,50 --out self --quiet -- --data synthetic --net mlp --steps 6 --threads 1 --levels O0 --no-floor
 expect_rc 0 "the self-test"
+expect_text out "+50 %" "the self-test"
 expect_text out "noise of identical builds" "the self-test"
 run gate measured/base.json measured/new.json --calibration self/calibration.json
 expect_text out "this gate on such a machine: identical builds:" "a calibration is cited"

@@ -422,6 +422,57 @@ static void clocks_and_load_of_one_arm_are_inconclusive(void **state) {
     }
 }
 
+static void waiting_in_one_arm_is_inconclusive(void **state) {
+    (void)state;
+    for (int waits = 0; waits < 2; waits++) {
+        cJSON *documents[] = {arm_of_session("s", A, 100, 30, 1), arm_of_session("s", P, 100, 30, 1.1)};
+        for (int d = 0; d < 2; d++) {
+            cJSON *process;
+            cJSON_ArrayForEach(process, at(cell(documents[d], 0), "processes")) cJSON_AddNumberToObject(
+                process, "run_delay_ns", (waits && d ? 0.25 : 0.05) * at(process, "elapsed_ns")->valuedouble);
+        }
+        expect(compare(documents[0], documents[1]), waits ? 5 : 3,
+               waits ? "waited for a processor during 20.0 % more of its time" : "slower");
+    }
+}
+
+/* ---- the gate on itself ---------------------------------------------------------------------------------- */
+
+/* 400 recorded rounds hold 13 windows of 30 that share no round, and 33 of 12. */
+static void recorded_arms_give_the_known_calibration(void **state) {
+    (void)state;
+    enum { ARMS_USED = 4 };
+    const double effects[ARMS_USED] = {0, 0, 0.0218, 0.0403};
+    static const int arms[ARMS_USED] = {0, 1, 3, 4}, fails[ARMS_USED] = {0, 0, -1, 13};
+    cJSON *documents[ARMS_USED], *calibration = NULL;
+    const ab_gate_options options = ab_gate_options_standard();
+    for (int a = 0; a < ARMS_USED; a++) documents[a] = arm_of_session("s", arms[a], 0, ROUNDS, 1);
+    assert_int_equal(
+        ab_gate_calibrate((const cJSON *const *)documents, effects, ARMS_USED, &options, &calibration),
+        AB_OK);
+    for (int a = 1; a < ARMS_USED; a++) {
+        const cJSON *row = cJSON_GetArrayItem(at(calibration, "rows"), a - 1);
+        assert_true(ab_json_number(row, "windows.windows", 0) == 13);
+        assert_true(ab_json_number(row, "first_look.windows", 0) == 33);
+        assert_true(ab_json_number(row, "overlapping.windows", 0) == 371);
+        if (fails[a] >= 0) assert_true(ab_json_number(row, "windows.fail", -1) == fails[a]);
+    }
+    const cJSON *identical = at(calibration, "rows")->child;
+    assert_true(ab_json_number(identical, "windows.fail_share_low", -1) == 0);
+    assert_float_equal(ab_json_number(identical, "windows.fail_share_high", 0), 0.2471, 1e-4); /* 0 of 13 */
+    assert_true(ab_json_number(calibration, "summary.noise_p99_percent", 0) > 1);
+    assert_non_null(
+        strstr(ab_json_text(calibration, "summary.text", ""), "identical builds: 0 of 13 failed"));
+    ab_gate_options citing = options;
+    citing.calibration = calibration;
+    citing.calibration_ref = "calibration.json";
+    const outcome *o =
+        compare_with(arm_of_session("s", A, 100, 30, 1), arm_of_session("s", P, 100, 30, 1), NULL, &citing);
+    expect(o, 0, "this gate on such a machine: identical builds: 0 of 13 failed");
+    for (int a = 0; a < ARMS_USED; a++) cJSON_Delete(documents[a]);
+    cJSON_Delete(calibration);
+}
+
 /* ---- drift ----------------------------------------------------------------------------------------------- */
 
 static void ten_small_steps_are_caught_by_the_pinned_baseline(void **state) {
@@ -529,6 +580,8 @@ int main(void) {
         cmocka_unit_test(a_gain_passes_and_asks_for_a_baseline),
         cmocka_unit_test(few_rounds_and_missing_times_are_inconclusive),
         cmocka_unit_test(clocks_and_load_of_one_arm_are_inconclusive),
+        cmocka_unit_test(waiting_in_one_arm_is_inconclusive),
+        cmocka_unit_test(recorded_arms_give_the_known_calibration),
         cmocka_unit_test(ten_small_steps_are_caught_by_the_pinned_baseline),
         cmocka_unit_test(drift_in_memory_is_caught_within_the_tolerance),
         cmocka_unit_test(a_verdict_is_the_committed_one_to_the_byte),

@@ -245,6 +245,14 @@ static ab_status check_faults(const ab_recipe *recipe) {
     return AB_OK;
 }
 
+static ab_status take_files(const ab_options *options, ab_run_config *config) {
+    if (config->init_map && !config->init_file)
+        return ab_fail(AB_USAGE, "--init-map: says how to read --init FILE, which is not given");
+    if (config->init_file && config->resume_file)
+        return ab_fail(AB_USAGE, "--init and --resume-from: give one of them");
+    return parse_integer(options, AB_OPTION_checkpoint_every, 1, 1LL << 40, &config->checkpoint_every);
+}
+
 static ab_status take_recipe(const ab_options *options, ab_run_config *config) {
     ab_recipe *recipe = &config->recipe;
     AB_TRY(ab_schedule_parse(options->text[AB_OPTION_schedule], &recipe->schedule, &recipe->rates));
@@ -253,7 +261,7 @@ static ab_status take_recipe(const ab_options *options, ab_run_config *config) {
     AB_TRY(parse_real(options, AB_OPTION_clip_norm, 0x1p-126, 1e30, &recipe->clip.norm));
     AB_TRY(parse_real(options, AB_OPTION_clip_value, 0x1p-126, 1e30, &recipe->clip.value));
     AB_TRY(parse_integer(options, AB_OPTION_gradient_accumulation_steps, 1, 1 << 20, &recipe->micro_batches));
-    AB_TRY(parse_integer(options, AB_OPTION_checkpoint_every, 1, 1LL << 40, &config->checkpoint_every));
+    AB_TRY(take_files(options, config));
     AB_TRY(parse_real(options, AB_OPTION_ema, 0, 1, &recipe->ema_decay));
     if (options->given[AB_OPTION_ema] && (recipe->ema_decay <= 0 || recipe->ema_decay >= 1))
         return ab_fail(AB_USAGE, "--ema: expected a number between 0 and 1, found '%s'",
@@ -427,6 +435,7 @@ ab_status ab_run_config_create(const ab_options *options, bool with_data, ab_run
                               .layers = options->text[AB_OPTION_to],
                               .data_name = options->text[AB_OPTION_data],
                               .init_file = options->text[AB_OPTION_init],
+                              .init_map = options->text[AB_OPTION_init_map],
                               .no_graph = options->given[AB_OPTION_no_graph],
                               .resume_file = options->text[AB_OPTION_resume_from],
                               .floor = !options->given[AB_OPTION_no_floor]};
@@ -604,6 +613,7 @@ ab_cell_config ab_cell_config_of(const ab_run_config *config, const ab_cell_spec
                             .accumulate_half = config->accumulate_half,
                             .path = config->path,
                             .init_file = config->init_file,
+                            .init_map = config->init_map,
                             .ulp_twin = spec->ulp_twin,
                             .no_graph = config->no_graph,
                             .device = config->device,

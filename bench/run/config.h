@@ -25,7 +25,7 @@ typedef struct ab_run_config {
     const char *layers; /* --to; borrowed; NULL: none */
     ab_net *net;        /* owned */
     ab_data *data;      /* owned; NULL for commands that do not train */
-    const char *data_name, *init_file;
+    const char *data_name, *init_file, *init_map;
     const char *resume_file;  /* pattern of checkpoints to go on from, or NULL */
     int64_t first_step;       /* steps that those have done; `steps` come after them */
     int64_t checkpoint_every; /* 0: never */

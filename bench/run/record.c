@@ -178,6 +178,7 @@ cJSON *ab_record_config(const ab_run_config *config, const ab_options *options) 
     cJSON_AddStringToObject(object, "accumulate", options->text[AB_OPTION_accumulate]);
     cJSON_AddStringToObject(object, "cpu_path", options->text[AB_OPTION_cpu_path]);
     add_text(object, "init", config->init_file);
+    add_text(object, "init_map", config->init_map);
     add_text(object, "resume_from", config->resume_file);
     cJSON_AddNumberToObject(object, "first_step", (double)config->first_step);
     cJSON_AddNumberToObject(object, "checkpoint_every", (double)config->checkpoint_every);

@@ -27,7 +27,8 @@ typedef struct ab_cell_config {
     bool shuffled;
     bool accumulate_half;
     ab_cpu_path path;
-    const char *init_file; /* safetensors, or NULL for the net's own initialisation */
+    const char *init_file; /* safetensors or npz, or NULL for the net's own initialisation */
+    const char *init_map;  /* table of names (init_map.h), or NULL */
     bool ulp_twin;         /* every initial weight moved by one ulp */
     const ab_device *device;
     bool no_graph;        /* the host decides every step, also on a device that could itself */

@@ -4,6 +4,7 @@
 #include "bench/train/cell_state.h"
 
 #include "bench/tensorfile/safetensors.h"
+#include "bench/train/differences.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -160,73 +161,32 @@ out:
 
 /* ---- comparing --------------------------------------------------------------------------------------------- */
 
-static const ab_tensor_entry *entry_of(const ab_tensorfile *file, const char *name) {
-    for (int i = 0; i < file->count; i++)
-        if (strcmp(file->tensor[i].name, name) == 0) return &file->tensor[i];
-    return NULL;
+static void compare(const kept *item, const ab_tensorfile *file, ab_differences *found) {
+    ab_differ_from(found, file, item->name, &item->tensor->shape, NULL);
 }
 
-static bool same_shape(const ab_tensor_entry *entry, const ab_shape *shape) {
-    if (entry->ndim != shape->ndim) return false;
-    for (int d = 0; d < shape->ndim; d++)
-        if (entry->dim[d] != shape->dim[d]) return false;
-    return true;
-}
-
-/* Differences as text: the first ones by name, then how many more. */
-typedef struct difference_list {
-    int count;
-    char text[640];
-} difference_list;
-
-static void differs(difference_list *list, const char *name, const char *how) {
-    size_t used = strlen(list->text);
-    char shown[AB_TENSORFILE_TEXT];
-    if (list->count++ < 6)
-        snprintf(list->text + used, sizeof list->text - used, "%s'%.60s' %s", used ? ", " : "",
-                 ab_tensor_printable(name, shown), how);
-}
-
-static void compare(const kept *item, const ab_tensorfile *file, difference_list *found) {
-    char there[AB_TENSORFILE_TEXT], here[AB_SHAPE_TEXT], how[AB_TENSORFILE_TEXT];
-    const ab_tensor_entry *entry = entry_of(file, item->name);
-    if (!entry) {
-        differs(found, item->name, "is missing");
-    } else if (!same_shape(entry, &item->tensor->shape)) {
-        snprintf(how, sizeof how, "is %.80s there and %.80s here", ab_tensor_shape_text(entry, there),
-                 ab_shape_text(&item->tensor->shape, here));
-        differs(found, item->name, how);
-    }
-}
-
-static void compare_back(const kept_list *list, const ab_tensorfile *file, difference_list *found) {
+static void compare_back(const kept_list *list, const ab_tensorfile *file, ab_differences *found) {
     for (int i = 0; i < file->count; i++) {
         int k = 0;
         while (k < list->count && strcmp(list->item[k].name, file->tensor[i].name) != 0) k++;
-        if (k == list->count) differs(found, file->tensor[i].name, "is unknown here");
+        if (k == list->count) ab_differ(found, file->tensor[i].name, "is unknown here");
     }
-}
-
-static ab_status differ(const difference_list *found, const char *net) {
-    if (found->count == 0) return AB_OK;
-    return ab_fail(AB_INPUT, "tensors differ from those of this cell of network %s: %s%s", net, found->text,
-                   found->count > 6 ? ", ..." : "");
 }
 
 /* Another network shows in its weights and buffers. */
 static ab_status check_weights(const kept_list *list, const ab_tensorfile *file, const char *net) {
-    difference_list found = {0, ""};
+    ab_differences found = {0, ""};
     for (int i = 0; i < list->count; i++)
         if (list->item[i].part <= PART_BUFFER) compare(&list->item[i], file, &found);
     if (found.count > 0) compare_back(list, file, &found);
-    return differ(&found, net);
+    return ab_differences_status(&found, net);
 }
 
 static ab_status check_all(const kept_list *list, const ab_tensorfile *file, const char *net) {
-    difference_list found = {0, ""};
+    ab_differences found = {0, ""};
     for (int i = 0; i < list->count; i++) compare(&list->item[i], file, &found);
     compare_back(list, file, &found);
-    return differ(&found, net);
+    return ab_differences_status(&found, net);
 }
 
 /* The file's text under `key`, into text[NOTE_TEXT]. */

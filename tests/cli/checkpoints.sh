@@ -48,7 +48,7 @@ refused() {
 refused "No such file" --resume-from "$work/first/none-%c.safetensors"
 refused "has done 11 steps, and --steps asks for 5 in all" --resume-from "$work/first/checkpoint-%c.safetensors" --steps 5
 refused "level is O2 there and O1 here" --resume-from "$work/first/$o2" --levels O1
-refused "tensors differ from those of this cell of network mlp" --resume-from "$work/first/$o2" --net mlp
+refused "tensors differ from those of network mlp" --resume-from "$work/first/$o2" --net mlp
 refused "2 cells would go on from the same file" --resume-from "$work/first/$o2" --levels O1,O2
 refused "2 cells would write the same file" --levels O1,O2 --checkpoint-every 3 --checkpoint "$work/x.safetensors"
 refused "say how often with --checkpoint-every" --checkpoint "$work/x.safetensors"

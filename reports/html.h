@@ -1,5 +1,5 @@
 /* The parts of the HTML report. report_html.c makes the page and calls them in order; html_tables.c has what needs no picture,
- * html_figures.c the pictures. Text of the document goes through markup.h, every one. */
+ * html_figures.c the pictures, html_diagnosis.c the causes. Text of the document goes through markup.h, every one. */
 #ifndef AB_REPORTS_HTML_H
 #define AB_REPORTS_HTML_H
 
@@ -28,6 +28,8 @@ void ab_html_row_head(const ab_html *h, const char *text);
 /* Sections, without their frame. */
 ab_status ab_html_summary(const ab_html *h);
 ab_status ab_html_verdicts(const ab_html *h);
+/* What a diagnosis finds; a part of the verdicts. */
+ab_status ab_html_diagnosis(const ab_html *h);
 ab_status ab_html_levels(const ab_html *h);
 ab_status ab_html_figures(const ab_html *h);
 ab_status ab_html_numbers(const ab_html *h);

@@ -176,6 +176,7 @@ ab_status ab_html_verdicts(const ab_html *h) {
         end_row(h);
     }
     ab_html_end_table(h);
+    AB_TRY(ab_html_diagnosis(h));
     if (h->grid->notes.count > 0) fputs("<h3>Notes</h3>\n<ul class=\"notes\">\n", h->out);
     for (int i = 0; i < h->grid->notes.count; i++) {
         fputs("<li>", h->out);

@@ -87,12 +87,12 @@ static inline bool ab_page_attributes(ab_page *p) {
 
 static inline bool ab_page_element(ab_page *p, const char *name) {
     static const char *const elements[] = {
-        "html", "head",     "meta",   "title",     "style",   "body",  "a",     "header",  "h1",
-        "h2",   "h3",       "p",      "nav",       "ul",      "li",    "main",  "section", "dl",
-        "dt",   "dd",       "div",    "table",     "caption", "thead", "tbody", "tr",      "th",
-        "td",   "span",     "br",     "figure",    "pre",     "code",  "svg",   "details", "g",
-        "path", "summary",  "rect",   "circle",    "polygon", "text",  "tspan", "defs",    "use",
-        "line", "polyline", "footer", "figcaption"};
+        "html", "head",     "meta",   "title",      "style",   "body",  "a",     "header",  "h1",
+        "h2",   "h3",       "p",      "nav",        "ul",      "li",    "main",  "section", "dl",
+        "dt",   "dd",       "div",    "table",      "caption", "thead", "tbody", "tr",      "th",
+        "td",   "span",     "br",     "figure",     "pre",     "code",  "svg",   "details", "g",
+        "path", "summary",  "rect",   "circle",     "polygon", "text",  "tspan", "defs",    "use",
+        "line", "polyline", "footer", "figcaption", "h4",      "strong"};
     for (size_t i = 0; i < sizeof elements / sizeof *elements; i++)
         if (strcmp(name, elements[i]) == 0) return true;
     return !p->is_page || ab_page_wrong(p, "an element that the page does not need");

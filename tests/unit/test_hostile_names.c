@@ -128,6 +128,12 @@ static void is_annotations(const char *text, const char *name) {
                      strncmp(line, "::warning title=ampbench", 24) == 0 ||
                      strncmp(line, "::notice title=", 15) == 0;
         if (!known) fail_msg("%s: %.80s", name, line);
+        const char *title = strchr(line, '=') + 1;
+        size_t length = strcspn(title, ":,"); /* escaped in a title; it ends with two colons */
+        if (strncmp(title + length, "::", 2) != 0) fail_msg("%s: a title that ends early: %.80s", name, line);
+        for (const char *c = strchr(line, '%'); c && c < strchr(line, '\n'); c = strchr(c + 1, '%'))
+            if (strncmp(c, "%25", 3) != 0 && strncmp(c, "%3A", 3) != 0 && strncmp(c, "%2C", 3) != 0)
+                fail_msg("%s: an escape of its own: %.20s", name, c);
     }
 }
 

@@ -82,6 +82,8 @@ static void test_tables_have_captions_and_scopes(void **state) {
     assert_int_equal(count_of(text, "<th>"), 0);
     assert_true(count_of(text, "<th scope=\"row\">") >= 14);
     assert_non_null(strstr(text, "<td class=\"number\">40587</td>")); /* samples/s of O0 */
+    assert_non_null(
+        strstr(text, "<h3 id=\"diagnosis\">Diagnosis</h3>\n<p><strong>O3, scale 1</strong>: sick"));
     assert_non_null(strstr(text, "loss gap +0.1909 is above 0.02163"));
     assert_non_null(strstr(text, "<pre><code>ampbench --levels O0,O1,O2,O3</code></pre>"));
     free(text);

@@ -1,0 +1,206 @@
+/* `ampbench history`: results over time. Finds the files; reports/history.h does the rest. */
+#define _POSIX_C_SOURCE 200809L /* lstat */
+#include "reports/history.h"
+#include "bench/cmd/cmd.h"
+#include "kernels/core/log.h"
+#include "kernels/core/nearest.h"
+#include "reports/json.h"
+#include "reports/result.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+enum { PATH = 4096, DEEPEST = 6 };
+
+static const char usage[] =
+    "usage: ampbench history DIR|FILE... [OPTION]...\n\n"
+    "Puts results in order of time, a series for every cell and metric, and says where a series changed its "
+    "level.\n"
+    "Of a DIR it takes every *.json in it and below that is a result document. Runs of different machines, "
+    "builds' compilers\n"
+    "or settings are different series.\n\n"
+    "  --guard SHARE    least change of a time that is reported (default 3%)\n"
+    "  --json FILE      the series and changes as JSON to FILE; - is standard output, in place of the text\n"
+    "  --plots DIR      data, script and, with gnuplot, a picture of the series to DIR\n"
+    "  --help           this text\n\n"
+    "Times are searched by optimal partitioning with medians; at least 3 runs on each side make a change. "
+    "Losses, bytes and\n"
+    "counts do not scatter: every difference is a change.\n";
+
+typedef struct request {
+    const char *json, *plots, *guard_text;
+    double guard;
+} request;
+
+/* ---- arguments ------------------------------------------------------------------------------------------- */
+
+typedef struct option {
+    const char *name;
+    const char **value;
+} option;
+
+static ab_status unknown_option(const char *word) {
+    static const char *const names[] = {"--guard", "--json", "--plots", "--help"};
+    const char *near = ab_nearest(word, names, (int)AB_COUNT_OF(names));
+    return ab_fail(AB_USAGE, "history: unknown option '%.60s'%s%s%s", word, near ? "; did you mean '" : "",
+                   near ? near : "", near ? "'?" : "");
+}
+
+/* Takes options out of argv; what is left are paths. */
+static ab_status parse(int *argc, char **argv, request *r) {
+    const option options[] = {{"--guard", &r->guard_text}, {"--json", &r->json}, {"--plots", &r->plots}};
+    int kept = 1;
+    for (int i = 1; i < *argc; i++) {
+        const option *found = NULL;
+        size_t length = strcspn(argv[i], "=");
+        for (size_t k = 0; k < AB_COUNT_OF(options); k++)
+            if (strlen(options[k].name) == length && strncmp(options[k].name, argv[i], length) == 0)
+                found = &options[k];
+        if (found && argv[i][length] == '=') {
+            *found->value = argv[i] + length + 1;
+        } else if (found) {
+            if (i + 1 == *argc) return ab_fail(AB_USAGE, "history: %s expects a value", argv[i]);
+            *found->value = argv[++i];
+        } else if (argv[i][0] == '-') {
+            return unknown_option(argv[i]);
+        } else {
+            argv[kept++] = argv[i];
+        }
+    }
+    *argc = kept;
+    return kept > 1 ? AB_OK
+                    : ab_fail(AB_USAGE,
+                              "history: expected a folder or result files (see `ampbench history --help`)");
+}
+
+/* "3%" or "0.03". */
+static ab_status parse_guard(request *r) {
+    char *end = NULL;
+    r->guard = strtod(r->guard_text, &end);
+    bool percent = end != r->guard_text && strcmp(end, "%") == 0;
+    if (percent) r->guard /= 100;
+    bool fine = end != r->guard_text && (percent || *end == '\0') && r->guard >= 0 && r->guard < 1;
+    return fine ? AB_OK
+                : ab_fail(AB_USAGE, "history: --guard: expected a share such as 3%% or 0.03, found '%s'",
+                          r->guard_text);
+}
+
+/* ---- files ----------------------------------------------------------------------------------------------- */
+
+/* In a folder, what is no result is passed over with a word; a file that was named must be one. */
+static ab_status add_file(ab_history *history, const char *path, bool named) {
+    cJSON *document = NULL;
+    int added = 0;
+    ab_status status = ab_result_load(path, &document);
+    if (status == AB_OK) status = ab_result_summarise(document);
+    if (status == AB_OK) status = ab_history_add(history, document, &added);
+    cJSON_Delete(document);
+    if (status == AB_OK && added == 0)
+        ab_info("history: %s: no finished cell, or a run that is there already", path);
+    bool pass_over = !named && (status == AB_INPUT || status == AB_NOT_COMPARABLE);
+    if (pass_over) ab_warn("history: passed over %s", ab_error_message());
+    return pass_over ? AB_OK : status;
+}
+
+static bool is_json(const char *name) {
+    size_t length = strlen(name);
+    return length > 5 && strcmp(name + length - 5, ".json") == 0;
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Names of a folder in order, so that what is said is always said in the same order. The caller frees. */
+static ab_status list_folder(const char *folder, char ***names, int *count) {
+    DIR *open_folder = opendir(folder);
+    int room = 0;
+    *names = NULL;
+    *count = 0;
+    if (!open_folder) return ab_fail(AB_INPUT, "%s: cannot open: %s", folder, strerror(errno));
+    for (const struct dirent *entry; (entry = readdir(open_folder));) {
+        if (entry->d_name[0] == '.') continue;
+        if (*count == room) {
+            char **more = realloc(*names, (size_t)(room = 2 * room + 16) * sizeof *more);
+            if (!more) break;
+            *names = more;
+        }
+        char *name = strdup(entry->d_name);
+        if (!name) break;
+        (*names)[(*count)++] = name;
+    }
+    closedir(open_folder);
+    if (*count > 0) qsort(*names, (size_t)*count, sizeof **names, compare_names);
+    return AB_OK;
+}
+
+static ab_status add_path(ab_history *history, const char *path, int depth);
+
+static ab_status add_folder(ab_history *history, const char *folder, int depth) {
+    char path[PATH], **names;
+    int count;
+    ab_status status = list_folder(folder, &names, &count);
+    for (int i = 0; i < count; i++) {
+        if (status == AB_OK && snprintf(path, sizeof path, "%s/%s", folder, names[i]) < (int)sizeof path)
+            status = add_path(history, path, depth + 1);
+        free(names[i]);
+    }
+    free(names);
+    return status;
+}
+
+/* Links are followed only when they were named. */
+static ab_status add_path(ab_history *history, const char *path, int depth) {
+    struct stat about;
+    if ((depth == 0 ? stat(path, &about) : lstat(path, &about)) != 0)
+        return depth == 0 ? ab_fail(AB_INPUT, "%s: cannot open: %s", path, strerror(errno)) : AB_OK;
+    if (S_ISDIR(about.st_mode)) return depth < DEEPEST ? add_folder(history, path, depth) : AB_OK;
+    if (depth > 0 && !(S_ISREG(about.st_mode) && is_json(path))) return AB_OK;
+    return add_file(history, path, depth == 0);
+}
+
+/* ---- output ---------------------------------------------------------------------------------------------- */
+
+static ab_status draw(const cJSON *json, const char *folder) {
+    int rendered;
+    const char *note;
+    AB_TRY(ab_plot_write(&ab_plot_history, json, folder, &rendered, &note));
+    if (note) ab_warn("%s", note);
+    ab_info("%s: %d plots drawn", folder, rendered);
+    return AB_OK;
+}
+
+static ab_status print(const request *r, const ab_history *history) {
+    cJSON *json = NULL;
+    ab_status status;
+    bool to_stdout = r->json && strcmp(r->json, "-") == 0;
+    AB_TRY_GOTO(ab_history_json(history, r->guard, &json));
+    if (!to_stdout) ab_history_print(json, stdout);
+    if (r->json) AB_TRY_GOTO(ab_result_write(json, r->json));
+    if (r->plots) AB_TRY_GOTO(draw(json, r->plots));
+out:
+    cJSON_Delete(json);
+    return status;
+}
+
+ab_status ab_cmd_history(int argc, char **argv) {
+    request r = {.guard_text = "3%"};
+    ab_history *history = NULL;
+    ab_status status;
+    for (int i = 1; i < argc; i++)
+        if (ab_is_help(argv[i])) {
+            fputs(usage, stdout);
+            return AB_OK;
+        }
+    AB_TRY(parse(&argc, argv, &r));
+    AB_TRY(parse_guard(&r));
+    AB_TRY(ab_history_create(&history));
+    for (int i = 1; i < argc; i++) AB_TRY_GOTO(add_path(history, argv[i], 0));
+    AB_TRY_GOTO(print(&r, history));
+out:
+    ab_history_destroy(history);
+    return status;
+}

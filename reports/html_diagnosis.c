@@ -1,0 +1,72 @@
+/* Why a cell does not train as O0 does, in the page: what diagnose.h finds, best explanation first. */
+#include "reports/diagnose.h"
+#include "reports/html.h"
+#include "reports/json.h"
+#include "reports/markup.h"
+#include "reports/plot.h"
+
+#include <stdlib.h>
+
+static void write_line(const ab_html *h, const char *what, const char *text) {
+    if (!text[0]) return;
+    fprintf(h->out, "<p>%s: ", what);
+    ab_markup_text(h->out, text);
+    fputs("</p>\n", h->out);
+}
+
+static void write_evidence(const ab_html *h, const ab_verdict *v) {
+    if (v->evidences > 0) fputs("<ul class=\"notes\">\n", h->out);
+    for (int i = 0; i < v->evidences; i++) {
+        fputs("<li>", h->out);
+        ab_markup_text(h->out, v->evidence[i].text);
+        if (v->evidence[i].pointer[0]) {
+            fputs(" <code class=\"faint\">", h->out);
+            ab_markup_text(h->out, v->evidence[i].pointer);
+            fputs("</code>", h->out);
+        }
+        fputs("</li>\n", h->out);
+    }
+    if (v->evidences > 0) fputs("</ul>\n", h->out);
+}
+
+static void write_verdict(const ab_html *h, const ab_verdict *v) {
+    fprintf(h->out, "<h4>%s", v->rule->text);
+    if (v->layer[0]) fputs(", ", h->out);
+    ab_markup_text(h->out, v->layer);
+    fprintf(h->out, " <span class=\"faint\">(<code>%s</code>, %s)</span></h4>\n", v->rule->id,
+            ab_verdict_family_name(v->rule->family));
+    write_evidence(h, v);
+    write_line(h, "Remedy", v->remedy);
+    write_line(h, "Cannot tell more", v->missing);
+}
+
+static ab_status write_cell(const ab_html *h, const cJSON *cell, int index, ab_diagnosis *diagnosis,
+                            int *sick) {
+    char label[AB_PLOT_LABEL];
+    AB_TRY(ab_diagnose(h->document, index, diagnosis));
+    if (!diagnosis->facts.sick) return AB_OK;
+    if ((*sick)++ == 0) fputs("<h3 id=\"diagnosis\">Diagnosis</h3>\n", h->out);
+    fputs("<p><strong>", h->out);
+    ab_markup_text(h->out, ab_plot_label(h->document, cell, label));
+    fputs(diagnosis->verdicts > 0 ? "</strong></p>\n"
+                                  : "</strong>: sick, and none of the known causes is in the record</p>\n",
+          h->out);
+    for (int i = 0; i < diagnosis->verdicts; i++) write_verdict(h, &diagnosis->verdict[i]);
+    return AB_OK;
+}
+
+ab_status ab_html_diagnosis(const ab_html *h) {
+    ab_diagnosis *diagnosis = malloc(sizeof *diagnosis);
+    int index = 0, sick = 0;
+    ab_status status = AB_OK;
+    const cJSON *cell;
+    if (!diagnosis) return ab_fail(AB_NO_MEMORY, "out of memory while diagnosing");
+    cJSON_ArrayForEach(cell, ab_json_at(h->document, "cells")) {
+        bool trained = cJSON_GetArraySize(ab_json_at(cell, "loss")) > 0;
+        if (trained && !ab_plot_is_twin(cell) && status == AB_OK)
+            status = write_cell(h, cell, index, diagnosis, &sick);
+        index++;
+    }
+    free(diagnosis);
+    return status;
+}

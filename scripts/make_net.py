@@ -100,7 +100,7 @@ def gpt(o):
            op("wpe", "positional_embedding", num_embeddings=o.tokens), *drop("drop", o.dropout)]
     for i in range(o.layers):
         ops += pre_norm_block(f"h{i}", ops[-1]["name"], o, True, None, "tanh", small)
-    ops += [op("ln_f", "layer_norm"), op("lm_head", "linear", out_features=o.vocabulary, bias=False),
+    ops += [op("ln_f", "layer_norm"), op("lm_head", "linear", out_features=o.vocabulary, bias=False, share={"weight": "wte.weight"} if o.tied else None),
             op("loss", "cross_entropy")]
     return document(o.name or "gpt", o.text or f"GPT-2 of {o.layers} layers, {o.width} wide, {o.tokens} tokens",
                     {"tokens": o.tokens, "vocabulary": o.vocabulary},
@@ -224,11 +224,11 @@ def unet(o):
 KINDS = {"gpt": gpt, "vit": vit, "transformer_classifier": classifier, "lstm_lm": lstm_lm, "resnet50": resnet50,
          "autoencoder": autoencoder, "unet": unet}
 BASE = {"name": None, "text": None, "layers": 4, "heads": 4, "width": 128, "tokens": 64, "vocabulary": 256, "dropout": 0.0,
-        "decomposed": False, "image": 32, "channels": 1, "patch": 4, "classes": 10, "lr": 1e-3, "batch": 12}
+        "decomposed": False, "tied": False, "image": 32, "channels": 1, "patch": 4, "classes": 10, "lr": 1e-3, "batch": 12}
 BUILT_IN = [
     ("gpt", {"text": "GPT-2 small enough for a CPU: 4 layers, 128 wide, 64 tokens of 256"}),
     ("gpt", {"name": "gpt2_124m", "text": "GPT-2 small: 12 layers, 768 wide, 1024 tokens of 50257", "layers": 12,
-             "heads": 12, "width": 768, "tokens": 1024, "vocabulary": 50257, "batch": 1, "lr": 6e-4, "dropout": 0.1}),
+             "heads": 12, "width": 768, "tokens": 1024, "vocabulary": 50257, "tied": True, "batch": 1, "lr": 6e-4, "dropout": 0.1}),
     ("vit", {"name": "vit_tiny", "text": "ViT-Ti with patches of 4 x 4: 12 layers, 192 wide, 3 heads", "layers": 12,
              "heads": 3, "width": 192, "batch": 32}),
     ("transformer_classifier", {"dropout": 0.1, "tokens": 64, "vocabulary": 1024, "layers": 2, "classes": 8, "batch": 32,
@@ -244,6 +244,7 @@ def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", nargs="?", choices=KINDS, help="which network")
     parser.add_argument("--all", action="store_true", help="write the built-in ones again")
+    parser.add_argument("--tied", action="store_true", help="gpt: the head reads the table of the embedding")
     parser.add_argument("--decomposed", action="store_true", help="attention in single ops, so that its logits can be probed")
     for key, value in BASE.items():
         if value is False:

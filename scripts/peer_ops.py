@@ -1,7 +1,109 @@
 """PyTorch's side of the ops of transformers, recurrences and images, for scripts/peer_pytorch.py: class in apex's O1 lists,
 function of widened inputs, parameters from attributes and input shape. Images are NCHW here and NHWC in network files."""
+import glob
+import math
+import os
+
+import numpy as np
 import torch
 import torch.nn.functional as F
+
+
+RNG_DROPOUT = 5
+
+
+class Text:
+    """Bytes of text as tokens, cut as bench/data/text.c cuts them: the training split in order."""
+
+    def __init__(self, path, net, fnv1a64):
+        given = net.document["input"]
+        self.length, self.fnv1a64, self.mean, self.std = given["tokens"], fnv1a64, 0.0, 1.0
+        stream = net.document.get("targets", {}).get("kind") == "tokens"
+        self.tokens, self.labels = (self.windows if stream else self.files)(path)
+
+    def windows(self, path):
+        with open(path, "rb") as file:
+            text = file.read()
+        cut = len(text) // 10 * 9
+        while text[cut] not in b" \n\t\r":
+            cut += 1
+        count = (cut - 1) // self.length
+        tokens = np.frombuffer(text, np.uint8)[:count * self.length + 1].astype(np.int64)
+        return tokens[:-1].reshape(count, -1), tokens[1:].reshape(count, -1)
+
+    def files(self, path):
+        tokens, labels = [], []
+        for label, folder in enumerate(sorted(glob.glob(os.path.join(path, "*")))):
+            for i, name in enumerate(sorted(glob.glob(os.path.join(folder, "*")))):
+                if i % 10 == 9:
+                    continue
+                with open(name, "rb") as file:
+                    text = file.read()[:self.length]
+                tokens.append(np.frombuffer(text.ljust(self.length, b"\0"), np.uint8).astype(np.int64))
+                labels.append(label)
+        return np.stack(tokens), np.array(labels)
+
+    def batch(self, step, size):
+        first = step % (len(self.tokens) // size) * size
+        return torch.from_numpy(self.tokens[first:first + size]), torch.from_numpy(self.labels[first:first + size])
+
+    def digest(self, size):
+        tokens, labels = (x[:size].astype("<i4").tobytes() for x in (self.tokens, self.labels))
+        return f"{self.fnv1a64(labels, self.fnv1a64(tokens)):016x}"
+
+
+def write_text(directory):
+    """Sentences of a made-up language: a stream, and two classes of files that prefer different words."""
+    words = "the a one small old red fox dog bird tree sees likes finds near under and sleeps runs sings here".split()
+    generator = np.random.default_rng(7)
+
+    def sentences(count, favourite):
+        weight = np.where(np.arange(len(words)) % 2 == favourite, 3.0, 1.0)
+        return "".join(" ".join(generator.choice(words, generator.integers(3, 9), p=weight / weight.sum())) + ".\n"
+                       for _ in range(count))
+
+    os.makedirs(directory, exist_ok=True)
+    with open(os.path.join(directory, "stream.txt"), "w") as file:
+        file.write(sentences(240, 0))
+    for label, name in enumerate(("even", "odd")):
+        os.makedirs(os.path.join(directory, "classes", name), exist_ok=True)
+        for i in range(20):
+            with open(os.path.join(directory, "classes", name, f"{i:02}.txt"), "w") as file:
+                file.write(sentences(3, label))
+
+
+def words_of(counter, key0, key1):
+    """All four words of Philox4x32-10, as kernels/core/rng.c makes them."""
+    low, c = np.uint64(0xFFFFFFFF), list(counter)
+    for _ in range(10):
+        p0, p1 = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
+        c = [p1 >> np.uint64(32) ^ c[1] ^ np.uint64(key0), p1 & low, p0 >> np.uint64(32) ^ c[3] ^ np.uint64(key1), p0 & low]
+        key0, key1 = key0 + 0x9E3779B9 & 0xFFFFFFFF, key1 + 0xBB67AE85 & 0xFFFFFFFF
+    return c
+
+
+def dropout_factors(run, name, shape, p):
+    """0 or 1 / (1 - p): word i % 4 of the block (i / 4, op's number in the file, step) decides on element i."""
+    count = math.prod(shape)
+    block = np.arange((count + 3) // 4, dtype=np.uint64)
+    instance = [n for n, _, _ in run.net.ops].index(name)
+    counter = [block, *(np.full_like(block, x) for x in (instance, run.calls, RNG_DROPOUT))]
+    coins = np.stack(words_of(counter, run.seed & 0xFFFFFFFF, run.seed >> 32), 1).reshape(-1)[:count]
+    kept = (coins >> np.uint64(8)).astype(np.float64) * 2.0**-24 >= p
+    return torch.from_numpy((kept / (1.0 - p)).astype(np.float32).reshape(shape)).to(run.wide)
+
+
+def dropout(run, a, x, p):
+    if not run.training:
+        return x
+    return x * dropout_factors(run, a["name"], x.shape, a.get("p", 0.5))
+
+
+def dropped_attention(run, a, q, k, v):
+    scores = q @ k.transpose(-1, -2) * (a.get("scale") or q.shape[-1]**-0.5)
+    if a.get("is_causal"):
+        scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1), -math.inf)
+    return scores.softmax(-1) * dropout_factors(run, a["name"], scores.shape, a["dropout_p"]) @ v
 
 
 def last(shape):
@@ -52,6 +154,8 @@ def attention(run, a, xs, p):
         xs = [*xs[0].chunk(3, -1), *xs[1:]]
     three = xs[0].dim() == 3
     q, k, v = (x.unflatten(-1, (heads, -1)).transpose(1, 2) if three else x for x in xs[:3])
+    if a.get("dropout_p") and run.training:
+        return dropped_attention(run, a, q, k, v).transpose(1, 2).flatten(2)
     y = F.scaled_dot_product_attention(q, k, v, xs[3] if len(xs) > 3 else None, is_causal=a.get("is_causal", False),
                                        scale=a.get("scale") or None)
     return y.transpose(1, 2).flatten(2) if three else y
@@ -72,9 +176,17 @@ def lstm_params(a, shape):
 
 
 def lstm(run, a, x, p):
-    zero = x.new_zeros(1, x.shape[0], a["hidden_size"])
+    """torch's own in fp32; in half each hidden state is rounded before the next step reads it, gradients pass through."""
+    zero = x.new_zeros(x.shape[0], a["hidden_size"])
     weights = [p[k] for k in ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0") if k in p]
-    return torch.lstm(x, (zero, zero), weights, len(weights) == 4, 1, 0.0, True, False, True)[0]
+    if not run.out_half:
+        return torch.lstm(x, (zero[None], zero[None]), weights, len(weights) == 4, 1, 0.0, True, False, True)[0]
+    h, c, states = zero, zero, []
+    for t in range(x.shape[1]):
+        new, c = torch.lstm_cell(x[:, t], (h, c), *weights)
+        h = new + (new.to(run.policy.half).to(new.dtype) - new).detach()
+        states.append(h)
+    return torch.stack(states, 1)
 
 
 class FromOutput(torch.autograd.Function):
@@ -110,6 +222,7 @@ OPS = {
     "scaled_dot_product_attention": ("low", attention, None),
     "embedding": ("follow", lambda run, a, x, p: F.embedding(x, p["weight"]), embedding_params),
     "positional_embedding": ("promote", positional_embedding, position_params),
+    "dropout": ("follow", dropout, None),
     "select": ("follow", lambda run, a, x, p: x.select(a.get("dim", 1), a.get("index", 0)), None),
     "reshape": ("follow", reshape, None),
     "lstm": ("low", lstm, lstm_params),

@@ -216,7 +216,7 @@ def unbiased_batch_norm(x, p, momentum, eps):
 
 def cross_entropy(run, a, x, p):
     weight = torch.tensor(a["weight"], dtype=x.dtype) if "weight" in a else None
-    return F.cross_entropy(x, run.targets, weight, ignore_index=a.get("ignore_index", -100),
+    return F.cross_entropy(x.flatten(0, -2), run.targets.flatten(), weight, ignore_index=a.get("ignore_index", -100),
                            reduction="sum" if run.plant == "sum_for_mean" else "mean")
 
 
@@ -248,9 +248,10 @@ class Net:
             self.document = json.load(file)
         self.name, self.defaults = self.document["name"], self.document.get("defaults", {})
         size = self.document["input"]
-        self.height, self.width, self.channels = size["height"], size["width"], size["channels"]
+        self.height, self.width, self.channels = (size.get(k, 0) for k in ("height", "width", "channels"))
         self.ops, self.specs, self.attrs = [], {}, {}
-        shapes, before = {"input": (2, self.channels, self.height, self.width)}, "input"
+        tokens = size.get("tokens")
+        shapes, before = {"input": (2, tokens) if tokens else (2, self.channels, self.height, self.width)}, "input"
         for op in self.document["ops"]:
             inputs = op.get("in", before)
             inputs = [i for i in ([inputs] if isinstance(inputs, str) else inputs) if i != "targets"]
@@ -271,10 +272,12 @@ class Net:
 
     def out_shape(self, op, shapes):
         run = Run(self, Policy("O0"))
-        run.targets = torch.zeros(2, dtype=torch.long)
+        given = self.document["input"].get("tokens")
+        whole = given and self.document.get("targets", {}).get("kind") == "tokens"
+        run.targets, run.training = torch.zeros((2, given) if whole else 2, dtype=torch.long), False
         params = {k.rsplit(".", 1)[1]: torch.zeros(d) for k, (d, _) in self.specs.items()
                   if k.rsplit(".", 1)[0] == op["name"]}
-        xs = [torch.zeros(s) for s in shapes]
+        xs = [torch.zeros(s, dtype=torch.long if op["op"] == "embedding" else None) for s in shapes]
         return tuple(OPS[op["op"]][1](run, op, xs if op["op"] in SEVERAL_INPUTS else xs[0], params).shape)
 
     def initial(self, seed):
@@ -383,6 +386,7 @@ class Run:
     def __init__(self, net, policy, plant=None, wide=torch.float32):
         self.net, self.policy, self.plant, self.wide = net, policy, plant, wide
         self.targets, self.cast_cache, self.out_half = None, {}, False
+        self.seed, self.calls, self.training = 0, -1, True  # of dropout: forward passes so far
 
     def narrow(self, x):
         return Narrow.apply(x, self.policy.half, self.plant) if x.dtype == self.wide else x
@@ -419,7 +423,7 @@ class Run:
     def step(self, name, kind, inputs, params):
         op_class, function, _ = OPS[kind]
         low = op_class == "low" and self.policy.casts
-        xs = [self.narrow(x) if low else x for x in inputs]
+        xs = [self.narrow(x) if low and x.is_floating_point() else x for x in inputs]
         self.out_half = self.gives_half(kind, xs, [v.dtype for n, v in params.items() if n.rsplit(".", 1)[0] == name])
         p = self.read_params(params, name, low)
         wide = [self.widen(x) for x in xs]
@@ -430,8 +434,8 @@ class Run:
         return self.narrow(y) if self.out_half else y
 
     def loss(self, params, images, targets):
-        self.targets, self.cast_cache = targets, {}
-        images = images.to(self.wide)
+        self.targets, self.cast_cache, self.calls = targets, {}, self.calls + 1
+        images = images.to(self.wide) if images.is_floating_point() else images
         values = {"input": self.narrow(images) if self.policy.half_model else images}
         for name, kind, inputs in self.net.ops:
             values[name] = last = self.step(name, kind, [values[i] for i in inputs], params)
@@ -550,7 +554,7 @@ class Trainer:
         self.model = {n: p.requires_grad_() for n, p in self.params.items() if not is_buffer(n)}
         self.trained = {n: self.master_of(p) for n, p in self.model.items()}
         self.optimizer = make_optimizer(config, self.trained, self.run)
-        self.config, self.plant = config, plant
+        self.config, self.plant, self.run.seed = config, plant, config["seed"]
         stepped = isinstance(self.optimizer, torch.optim.Optimizer)
         # lamb is no torch optimizer: its rate is copied from one that only carries it
         carrier = self.optimizer if stepped else torch.optim.SGD([torch.zeros(1, requires_grad=True)], config["lr"])
@@ -594,7 +598,7 @@ class Trainer:
         """Scaled gradients of the mean over the batches; with masters they are summed in fp32, as apex sums them."""
         losses, share = [], 1.0 if self.plant == "accumulation_not_averaged" else 1.0 / len(batches)
         for images, targets in batches:
-            if self.channels_last:
+            if self.channels_last and images.dim() == 4:
                 images = images.contiguous(memory_format=torch.channels_last)
             loss = self.run.loss(self.params, images, targets)
             (loss * (self.scaler.scale * share)).backward()
@@ -775,9 +779,15 @@ def resolve(path):
     return FASHION_MNIST if path == "fashion_mnist" else inside if os.path.exists(inside) else path
 
 
+def open_data(source, net, normalize):
+    if source.startswith("bytes:"):
+        return peer_ops.Text(resolve(source.removeprefix("bytes:")), net, fnv1a64)
+    return Data(resolve(source), net.height, net.width, normalize)
+
+
 def make_trace(config, plant=None):
     net = Net(resolve(config["net"]))
-    data = Data(resolve(config["data"]), net.height, net.width, config["normalize"])
+    data = open_data(config["data"], net, config["normalize"])
     initial = load_init(net, config["init"], config["seed"])
     with torch_settings(1):
         found = record(net, initial, data, config, plant)
@@ -833,6 +843,10 @@ RECIPE = {**TINY, "optimizer": "adamw", "lr": 0.003, "weight_decay": 0.1, "clip_
           "batch": 4, "schedule": "cosine:total=12,warmup=3", "steps": 10}
 RECIPE_MOMENTUM = {**RECIPE, "optimizer": "momentum", "lr": 0.05, "clip_norm": 0.0, "clip_value": 0.02,
                    "weight_decay": 0.01}
+GPT = {"net": "gpt", "data": "bytes:tests/golden/text/stream.txt"}
+CLASSIFIER = {"net": "transformer_classifier", "data": "bytes:tests/golden/text/classes"}
+LSTM_LM = {"net": "lstm_lm", "data": "bytes:tests/golden/text/stream.txt", "batch": 4, "lr": 0.5}
+VIT = {"net": "vit_tiny", "data": "tests/golden/data", "batch": 2, "steps": 3, "lr": 0.01}
 HALF_LEVELS = ({"level": "O1"}, {"level": "O2"}, {"level": "O3"})
 
 TRACES = [
@@ -858,6 +872,16 @@ TRACES = [
     *({**RESNET8_HALF, **level} for level in HALF_LEVELS),
     {**TINY_TRANSFORMER, "steps": 10},
     *({**TINY_TRANSFORMER, **level, "half": half} for level in HALF_LEVELS for half in HALF),
+]
+
+# Built-in networks of some size: in tests/golden/nets.
+ADAMW = {**RECIPE, "lr": 0.001, "steps": 6}
+LAMB = {**ADAMW, "steps": 4, "optimizer": "lamb", "eps": 1e-6, "lr": 0.01, "schedule": "linear:total=12,warmup=2"}
+NET_TRACES = [
+    *({**recipe, **net} for recipe in (ADAMW, LAMB) for net in (GPT, CLASSIFIER)),
+    *({**ADAMW, **net, "level": level, "steps": 3} for net in (GPT, CLASSIFIER) for level in ("O1", "O2")),
+    *({**LSTM_LM, "level": level, "steps": 3} for level in ("O0", "O1", "O2")),
+    {**ADAMW, **VIT}, {**VIT, "level": "O2"},
 ]
 
 # Which honest configuration each mistake is planted in.
@@ -903,6 +927,9 @@ def regenerate(part):
     for config in ({**BASE, **entry} for entry in TRACES):
         if part in trace_name(config):
             write_trace(os.path.join(GOLDEN, trace_name(config)), make_trace(config))
+    for config in ({**BASE, **entry} for entry in NET_TRACES):
+        if part in "nets/" + trace_name(config):
+            write_trace(os.path.join(GOLDEN, "nets", trace_name(config)), make_trace(config))
     for plant, config in ((plant, {**BASE, **TINY, **entry}) for plant, entry in PLANTED.items()):
         if part in plant:
             document = {**make_trace({**config, "steps": min(config["steps"], 3 if config["micro_batches"] > 1 else 2)}, plant), "honest": trace_name(config)}
@@ -1040,6 +1067,7 @@ def main(arguments):
         print(json.dumps(distances(*(unpacked(path) for path in options.compare)), indent=1))
     elif options.write_data:
         write_fixture(options.write_data)
+        peer_ops.write_text(os.path.join(os.path.dirname(os.path.abspath(options.write_data)), "text"))
     elif options.regenerate is not None:
         regenerate(options.regenerate)
     elif options.out:

@@ -125,16 +125,16 @@ static const ab_format *state_format(const compiler *c, const ab_format *weight)
     return c->plan->policy.keep.state_format ? c->plan->policy.keep.state_format : weight;
 }
 
-static ab_status add_training_state(compiler *c, ab_plan_param *param, const char *name) {
+static ab_status add_training_state(compiler *c, ab_plan_param *param, const char *name, bool lent) {
     const ab_plan_tensor stored = c->plan->tensor[param->stored];
     bool half = stored.format != fp32;
     bool master = half && c->plan->policy.master_weights == AB_TRI_true;
     AB_TRY(add_named(c, stored.shape, stored.format, AB_MEM_gradients, false, &param->grad, "%s.grad", name));
-    param->used_grad = param->grad;
+    param->used_grad = param->sum = param->grad;
     if (param->used != param->stored)
         AB_TRY(add_named(c, stored.shape, c->plan->tensor[param->used].format, AB_MEM_casts, true,
                          &param->used_grad, "%s.grad", c->plan->tensor[param->used].name));
-    else if (c->plan->policy.keep.micro_batches && !master)
+    else if ((c->plan->policy.keep.micro_batches && !master) || lent)
         AB_TRY(add_named(c, stored.shape, stored.format, AB_MEM_gradients, true, &param->used_grad,
                          "%s.grad.micro", name));
     if (master) {
@@ -152,6 +152,30 @@ static ab_status add_training_state(compiler *c, ab_plan_param *param, const cha
     return AB_OK;
 }
 
+static int param_of(const ab_plan *plan, const ab_net_share *share) {
+    int p = 0;
+    while (plan->param[p].net_op != share->op || plan->param[p].index != share->index) p++;
+    return p;
+}
+
+/* The parameter of an op that reads another op's: its gradient goes into the owner's, before those of the ops between. */
+static ab_status borrow(compiler *c, ab_plan_param *param, int owner, const char *name) {
+    ab_plan *plan = c->plan;
+    ab_shape shape = plan->tensor[plan->param[owner].stored].shape;
+    for (int p = 0; p < plan->params; p++)
+        if (p == owner || plan->param[p].owner == owner) plan->param[p].adds = true;
+    param->owner = owner;
+    param->stored = param->used = plan->param[owner].stored;
+    param->sum = plan->param[owner].grad;
+    const ab_net_op *op = &plan->net->op[param->net_op];
+    const ab_format *stored = plan->tensor[param->stored].format, *used = used_format(c, op, AB_PARAM_WEIGHT);
+    if (used != stored) {
+        AB_TRY(add_named(c, shape, used, AB_MEM_casts, false, &param->used, "%s.half", name));
+        plan->weight_casts++;
+    }
+    return add_named(c, shape, used, AB_MEM_gradients, true, &param->used_grad, "%s.grad", name);
+}
+
 static ab_status add_param(compiler *c, int net_op, int index) {
     ab_plan *plan = c->plan;
     const ab_net_op *op = &plan->net->op[net_op];
@@ -163,12 +187,19 @@ static ab_status add_param(compiler *c, int net_op, int index) {
                            .index = index,
                            .used_grad = AB_NONE,
                            .grad = AB_NONE,
+                           .sum = AB_NONE,
+                           .owner = AB_NONE,
                            .master = AB_NONE,
                            .master_grad = AB_NONE,
                            .state = {AB_NONE, AB_NONE, AB_NONE},
                            .ema = AB_NONE};
     char name[AB_PLAN_NAME];
     snprintf(name, sizeof name, "%s.%s", op->name, spec->name);
+    if (op->shared[index].op >= 0) {
+        AB_TRY(borrow(c, &param, param_of(plan, &op->shared[index]), name));
+        plan->param[plan->params++] = param;
+        return AB_OK;
+    }
     const ab_format *stored = stored_format(c, op), *used = used_format(c, op, spec->kind);
     AB_TRY(add_named(c, spec->shape, stored, AB_MEM_weights, false, &param.stored, "%s", name));
     param.used = param.stored;
@@ -177,7 +208,7 @@ static ab_status add_param(compiler *c, int net_op, int index) {
                          used == fp32 ? "fp32" : "half"));
         plan->weight_casts++;
     }
-    if (spec->kind == AB_PARAM_WEIGHT) AB_TRY(add_training_state(c, &param, name));
+    if (spec->kind == AB_PARAM_WEIGHT) AB_TRY(add_training_state(c, &param, name, op->lent[index]));
     plan->param[plan->params++] = param;
     return AB_OK;
 }

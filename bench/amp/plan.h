@@ -56,7 +56,11 @@ typedef struct ab_plan_param {
     int stored;        /* in the model's format */
     int used;          /* what the op reads: `stored`, or a half copy made once per step (O1's cast cache) */
     int used_grad;     /* what the op's backward writes; AB_NONE for buffers */
-    int grad;          /* gradient in the stored format; of micro-batches the sum, unless master_grad is */
+    int grad;          /* gradient in the stored format; of micro-batches the sum, unless master_grad is;
+                          AB_NONE for buffers and for what another op owns */
+    int sum;           /* the gradient that used_grad becomes or is added to: `grad`, or the owner's */
+    bool adds;         /* another op's share is in `sum` before this one's (backward runs later ops first) */
+    int owner;         /* number of the parameter whose tensors these are, or AB_NONE */
     int master, master_grad;
     int state[AB_MAX_STATES];
     int ema; /* averaged weights */

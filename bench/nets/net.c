@@ -91,7 +91,7 @@ int64_t ab_net_parameters(const ab_net *net) {
     int64_t count = 0;
     for (int i = 0; i < net->ops; i++)
         for (int k = 0; k < net->op[i].params; k++)
-            if (net->op[i].param[k].kind == AB_PARAM_WEIGHT)
+            if (net->op[i].param[k].kind == AB_PARAM_WEIGHT && net->op[i].shared[k].op < 0)
                 count += ab_shape_count(&net->op[i].param[k].shape);
     return count;
 }

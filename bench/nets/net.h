@@ -17,6 +17,7 @@
  * - "losses": names of the ops that are minimised, or {"op": name, "weight": w}: tensors of one element, the loss is the
  *   weighted sum. Absent: the last op.
  * - "recompute": patterns of blocks, as of ab_net_recompute.
+ * - "share" of an op: {"weight": "embedding.weight"}: its weight is that of an earlier op, of the same shape.
  * - "defaults": {"optimizer", "lr", "batch", "epochs"}, each optional: momentum, 0.01, 64, 1.
  * - "init": {"weight": {"kind": "normal", "std": 0.02}, "bias": {"kind": "zeros"}} by parameter name; kinds zeros, ones,
  *   uniform (with "bound") and normal (with "std"). An op's own "init" comes first, then the file's, then torch's default.
@@ -41,6 +42,11 @@ typedef struct ab_net_loss {
     double weight;
 } ab_net_loss;
 
+/* A parameter of another op; op -1: none. */
+typedef struct ab_net_share {
+    int op, index;
+} ab_net_share;
+
 typedef struct ab_net_op {
     char *name; /* unique in the net */
     const ab_op *op;
@@ -50,7 +56,9 @@ typedef struct ab_net_op {
     int input[AB_MAX_INPUTS];
     int params; /* shapes do not depend on the batch; init as the file says, or torch's default */
     ab_param_spec param[AB_MAX_PARAMS];
-    int block;      /* ops of one block have one number, -1: none (net_blocks.c) */
+    ab_net_share shared[AB_MAX_PARAMS]; /* whose it is, if it is not this op's own */
+    bool lent[AB_MAX_PARAMS];           /* a later op shares it */
+    int block;                          /* ops of one block have one number, -1: none (net_blocks.c) */
     bool recompute; /* the block keeps no activations: they are computed again for the backward pass */
     bool outside;   /* of the model: a loss, or computed from the targets or from a loss */
     int line;       /* of the op in the file, 1-based */
@@ -102,7 +110,7 @@ bool ab_net_op_frozen(const ab_net_op *op);
 /* Freezes all there are (torch: module.eval() on every one). Returns how many. */
 int ab_net_freeze(ab_net *net);
 
-/* Trained parameters in all (buffers not counted). */
+/* Trained parameters in all (buffers not counted, shared ones counted once). */
 int64_t ab_net_parameters(const ab_net *net);
 
 /* Built-in nets, for `ampbench list`. */

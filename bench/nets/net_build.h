@@ -17,6 +17,9 @@ void ab_net_free_attrs(ab_net_op *op);
 /* Infers shapes for the default batch and asks every op for its parameters, with torch's own initialisation. */
 AB_MUST_CHECK ab_status ab_net_make_params(ab_net *net);
 
+/* Reads every op's "share". ops: the array. */
+AB_MUST_CHECK ab_status ab_net_read_share(const cJSON *ops, ab_net *net);
+
 /* Replaces the initialisation by what the file says: the document's "init", then each op's own. ops: the array. */
 AB_MUST_CHECK ab_status ab_net_read_init(const cJSON *document, const cJSON *ops, ab_net *net);
 

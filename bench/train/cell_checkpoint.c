@@ -50,6 +50,7 @@ static ab_status list_kept(ab_cell *cell, kept_list *list) {
     for (int p = 0; p < plan->params; p++) {
         const ab_plan_param *param = &plan->param[p];
         bool trained = param->grad != AB_NONE;
+        if (param->owner != AB_NONE) continue;
         add(cell, list, param, trained ? PART_WEIGHT : PART_BUFFER, param->stored, NULL);
         if (!trained) continue;
         add(cell, list, param, PART_MASTER, param->master, "master");

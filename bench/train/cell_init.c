@@ -101,6 +101,7 @@ static ab_status check_tensors(const ab_cell *cell, const source *from) {
         const ab_shape *shape = &ab_cell_param_spec(cell, &plan->param[p])->shape;
         char name[AB_PLAN_NAME];
         const int *axis;
+        if (plan->param[p].owner != AB_NONE) continue; /* it is read as its owner's */
         ab_cell_param_name(cell, &plan->param[p], name);
         AB_TRY_GOTO(ab_init_map_find(from->map, name, shape->ndim, asked[p], sizeof asked[p], &axis));
         ab_differ_from(&found, from->file, asked[p], shape, axis);
@@ -158,7 +159,8 @@ ab_status ab_cell_set_initial(ab_cell *cell) {
     if (!values) return ab_fail(AB_NO_MEMORY, "initial weights: out of memory");
     AB_TRY_GOTO(open_source(cell, &from));
     for (int p = 0; p < cell->plan->params; p++)
-        AB_TRY_GOTO(set_param(cell, &cell->plan->param[p], &from, values));
+        if (cell->plan->param[p].owner == AB_NONE)
+            AB_TRY_GOTO(set_param(cell, &cell->plan->param[p], &from, values));
 out:
     ab_tensorfile_close(from.file);
     ab_init_map_free(from.map);

@@ -49,23 +49,26 @@ static void free_items(ab_safetensor_item *items, char (*names)[AB_PLAN_NAME], i
 
 ab_status ab_cell_save(const ab_cell *cell, const char *path) {
     ab_status status = AB_OK;
-    int count = cell->plan->params;
-    ab_safetensor_item *items = calloc((size_t)count + 1, sizeof *items);
-    char(*names)[AB_PLAN_NAME] = calloc((size_t)count + 1, sizeof *names);
+    int count = 0;
+    const int params = cell->plan->params;
+    ab_safetensor_item *items = calloc((size_t)params + 1, sizeof *items);
+    char(*names)[AB_PLAN_NAME] = calloc((size_t)params + 1, sizeof *names);
     if (!items || !names) {
         status = ab_fail(AB_NO_MEMORY, "saving weights: out of memory");
         goto out;
     }
-    for (int p = 0; p < count; p++) {
-        items[p].name = ab_cell_param_name(cell, &cell->plan->param[p], names[p]);
+    for (int p = 0; p < params; p++) {
+        if (cell->plan->param[p].owner != AB_NONE) continue; /* saved as its owner's */
+        ab_safetensor_item *item = &items[count++];
+        item->name = ab_cell_param_name(cell, &cell->plan->param[p], names[p]);
         int64_t n = ab_shape_count(&ab_cell_param_spec(cell, &cell->plan->param[p])->shape);
         float *values = malloc((size_t)n * sizeof *values);
-        items[p].data = values;
+        item->data = values;
         if (!values) {
             status = ab_fail(AB_NO_MEMORY, "saving weights: out of memory");
             goto out;
         }
-        AB_TRY_GOTO(ab_cell_read(cell, items[p].name, &items[p].shape, values));
+        AB_TRY_GOTO(ab_cell_read(cell, item->name, &item->shape, values));
     }
     const char *metadata[] = {"format", "pt", "network", cell->plan->net->name, NULL};
     AB_TRY_GOTO(ab_safetensors_write(path, items, count, metadata));

@@ -151,6 +151,13 @@ static ab_status add(ab_cell *cell, int to, int from) {
     return ab_cell_add(cell, &cell->tensor[to], &cell->tensor[from]);
 }
 
+/* Whether `sum` holds something already: another op's share, or earlier micro-batches that no master's gradient took over. */
+static bool goes_on(const ab_cell *cell, const ab_plan_param *param) {
+    const ab_plan *plan = cell->plan;
+    const ab_plan_param *owner = param->owner == AB_NONE ? param : &plan->param[param->owner];
+    return param->adds || (cell->micro > 0 && owner->master_grad == AB_NONE);
+}
+
 static ab_status finish_gradients(ab_cell *cell, const ab_plan_node *node) {
     for (int i = 0; i < node->inputs; i++) {
         int sum = node->in_sum[i];
@@ -160,9 +167,9 @@ static ab_status finish_gradients(ab_cell *cell, const ab_plan_node *node) {
     for (int i = 0; i < node->params; i++) {
         const ab_plan_param *param = &cell->plan->param[node->first_param + i];
         AB_TRY(observe_fp32(cell, param->used_grad));
-        if (param->used_grad == param->grad) continue;
-        AB_TRY(cell->micro > 0 ? add(cell, param->grad, param->used_grad)
-                               : cast(cell, param->grad, param->used_grad));
+        if (param->used_grad == param->sum) continue;
+        AB_TRY(goes_on(cell, param) ? add(cell, param->sum, param->used_grad)
+                                    : cast(cell, param->sum, param->used_grad));
     }
     return AB_OK;
 }

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GOLDEN_STEPS = 64, GOLDEN_TENSORS = 64, GOLDEN_SKETCHES = 8, GOLDEN_PATH = 512 };
+enum { GOLDEN_STEPS = 64, GOLDEN_TENSORS = 160, GOLDEN_SKETCHES = 8, GOLDEN_PATH = 512 };
 
 typedef struct golden_stats {
     double l2, sketch[GOLDEN_SKETCHES];
@@ -81,6 +81,14 @@ static const struct golden_limits {
     {"lenet5", true, {0, 5e-6, 1e-4, 1e-4, 1e-7, 1e-2, 5e-3, 1e-2, 0}},
     {"mlp", false, {0, 5e-6, 5e-6, 5e-6, 1e-7, 1e-4, 1e-4, 1e-3, 0}},
     {"mlp", true, {0, 5e-6, 1e-4, 1e-4, 1e-7, 1e-2, 5e-3, 1e-2, 0}},
+    {"gpt", false, {0, 5e-6, 5e-6, 5e-6, 1e-7, 1e-4, 1e-4, 1e-3, 0}},
+    {"gpt", true, {0, 5e-6, 1e-4, 1e-4, 1e-7, 1e-2, 5e-3, 1e-1, 0}},
+    {"transformer_classifier", false, {0, 5e-6, 5e-6, 5e-6, 1e-7, 1e-4, 1e-4, 1e-3, 0}},
+    {"transformer_classifier", true, {0, 5e-6, 1e-4, 1e-4, 1e-7, 1e-2, 5e-3, 1e-1, 0}},
+    {"lstm_lm", false, {0, 5e-6, 5e-6, 5e-6, 1e-7, 1e-4, 1e-4, 1e-3, 0}},
+    {"lstm_lm", true, {0, 5e-6, 1e-4, 1e-4, 1e-7, 1e-2, 5e-3, 1e-2, 0}},
+    {"vit_tiny", false, {0, 5e-6, 5e-6, 5e-6, 1e-7, 1e-4, 1e-4, 1e-3, 0}},
+    {"vit_tiny", true, {0, 5e-6, 1e-4, 1e-4, 1e-7, 1e-2, 5e-3, 1e-2, 0}},
     {"resnet8", false, {0, 1e-6, 1e-3, 1e-3, 1e-7, 1e-4, 2e-3, 1e-2, 1e-4}},
     {"resnet8", true, {0, 3e-5, 1e-3, 1e-3, 1e-7, 1e-2, 8e-2, 2e-1, 2e-3}},
 };
@@ -245,7 +253,9 @@ typedef struct golden_setup {
 
 /* Paths of a configuration are relative to the project's root; names are names. */
 static const char *golden_resolve(const char *name, char path[GOLDEN_PATH]) {
-    snprintf(path, GOLDEN_PATH, strchr(name, '/') ? "%s/%s" : "%.0s%s", AB_SOURCE_DIR, name);
+    int source = strchr(name, ':') ? (int)(strchr(name, ':') - name) + 1 : 0; /* "bytes:" */
+    snprintf(path, GOLDEN_PATH, strchr(name, '/') ? "%.*s%s/%s" : "%.*s%.0s%s", source, name, AB_SOURCE_DIR,
+             name + source);
     return path;
 }
 

@@ -44,8 +44,8 @@ static void transformers_have_their_parameters(void **state) {
         {"vit_tiny", 192 * 17 + 192 + 65 * 192 + blocks(12, 192) + 384 + 1930, 3, {2, {3, 10}}},
         /* tokens, positions, norm, head without bias */
         {"gpt", 256 * 128 + 64 * 128 + blocks(4, 128) + 256 + 128 * 256, 2, {3, {2, 64, 256}}},
-        /* 124,439,808 (Radford et al. 2019 with the head tied to the embedding) and a head of its own */
-        {"gpt2_124m", 124439808 + 50257 * 768, 1, {3, {1, 1024, 50257}}},
+        /* OpenAI's checkpoint, whose head reads the table of the embedding */
+        {"gpt2_124m", 124439808, 1, {3, {1, 1024, 50257}}},
         /* embeddings, norm, pooler, classifier of 8 */
         {"transformer_classifier",
          1024 * 128 + 64 * 128 + 256 + blocks(2, 128) + 128 * 128 + 128 + 128 * 8 + 8,

@@ -196,12 +196,13 @@ static ab_status run_again(ab_cell *cell, int n) {
     ab_op_io io = cell->io[n];
     ab_tensor second[AB_MAX_PARAMS];
     for (int i = 0; i < node->params; i++) {
-        if (op->param[i].kind != AB_PARAM_BUFFER) continue;
+        if (op->param[i].kind != AB_PARAM_BUFFER || node->frozen) continue;
         second[i] = *io.param[i];
         second[i].data = cell->tensor[plan->second_buffer[i]].data;
         io.param[i] = &second[i];
     }
-    return in_op(op, cell->run[n]->forward(&cell->exec, &io));
+    const ab_exec exec = exec_of(cell, node);
+    return in_op(op, cell->run[n]->forward(&exec, &io));
 }
 
 static ab_status run_block_again(ab_cell *cell, int last) {

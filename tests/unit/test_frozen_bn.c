@@ -206,6 +206,36 @@ static void its_remedies_train(void **state) {
     ab_net_free(net);
 }
 
+/* A block that is computed again is computed frozen again. */
+static void recomputing_a_frozen_block_changes_no_bit(void **state) {
+    (void)state;
+    static const char text[] =
+        "{\"format\": \"ampbench-net-1\", \"name\": \"blocks\", \"input\": {\"height\": 8, \"width\": 8, "
+        "\"channels\": 1}, "
+        "\"ops\": [{\"name\": \"h0.conv\", \"op\": \"conv2d\", \"out_channels\": 4, \"kernel_size\": 3},"
+        "{\"name\": \"h0.bn\", \"op\": \"batch_norm2d\"}, {\"name\": \"h0.relu\", \"op\": \"relu\"},"
+        "{\"name\": \"h1.conv\", \"op\": \"conv2d\", \"out_channels\": 4, \"kernel_size\": 3},"
+        "{\"name\": \"h1.bn\", \"op\": \"batch_norm2d\"}, {\"name\": \"h1.relu\", \"op\": \"relu\"},"
+        "{\"name\": \"flat\", \"op\": \"flatten\"},"
+        "{\"name\": \"fc\", \"op\": \"linear\", \"out_features\": 3}, {\"name\": \"loss\", \"op\": "
+        "\"cross_entropy\"}]}";
+    double loss[2][3];
+    for (int again = 0; again < 2; again++) {
+        ab_net *net;
+        assert_int_equal(ab_net_parse(text, strlen(text), "blocks.json", &net), AB_OK);
+        assert_int_equal(ab_net_freeze(net), 2);
+        if (again) assert_int_equal(ab_net_recompute(net, "all"), AB_OK);
+        ab_cell_config config = config_of(net, "O3", NULL, NULL);
+        config.optim.lr = 0.1;
+        ab_cell *cell = NULL;
+        assert_int_equal(ab_cell_create(&config, &cell), AB_OK);
+        for (int i = 0; i < 3; i++) loss[again][i] = step(cell);
+        ab_cell_destroy(cell);
+        ab_net_free(net);
+    }
+    assert_memory_equal(loss[0], loss[1], sizeof loss[0]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_frozen_statistics_stay),
@@ -213,6 +243,7 @@ int main(void) {
         cmocka_unit_test(gradients_are_those_of_the_frozen_network),
         cmocka_unit_test(the_failing_mixture_is_refused_by_name),
         cmocka_unit_test(its_remedies_train),
+        cmocka_unit_test(recomputing_a_frozen_block_changes_no_bit),
     };
     return cmocka_run_group_tests(tests, make_data, NULL);
 }

@@ -1052,7 +1052,9 @@ def parse(arguments):
     parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="distances of trace A from trace B")
     parser.add_argument("--bench", action="store_true", help="time steps and print JSON")
     parser.add_argument("--threads", type=int, default=1, help="of --bench")
-    parser.add_argument("--modes", default="fp32,autocast_fp16,autocast_bf16", help="of --bench")
+    parser.add_argument("--modes", default="fp32,autocast_fp16,autocast_bf16", help="of --bench; see peer_cuda.py")
+    parser.add_argument("--device", default="cpu", help="of --bench: cpu (our data), or cuda and cpu:0 (peer_cuda.py)")
+    parser.add_argument("--products", action="store_true", help="of --bench --device: rates of torch's products too")
     parser.add_argument("--half-layout", default="contiguous", choices=("contiguous", "channels_last"))
     parser.add_argument("--seconds", type=float, default=3.0, help="of --bench, for each arm")
     parser.add_argument("--max-steps", type=int, default=200, help="of --bench, for each arm")
@@ -1061,7 +1063,10 @@ def parse(arguments):
 
 def main(arguments):
     options = parse(arguments)
-    if options.bench:
+    if options.bench and options.device != "cpu":
+        import peer_cuda
+        peer_cuda.bench(sys.modules[__name__], options)
+    elif options.bench:
         bench(options)
     elif options.compare:
         print(json.dumps(distances(*(unpacked(path) for path in options.compare)), indent=1))

@@ -53,7 +53,7 @@ static const char *why_not(const ab_cell *cell) {
     if (ab_optimizer_device_kind(cell->config.optimizer) == AB_UPDATE_NONE)
         return "the device has no such optimizer";
     if (!one_rate(cell)) return "parameters have different rates";
-    if (!plain_recipe(&cell->config.recipe)) return "of clipping, accumulation or a fault";
+    if (!plain_recipe(&cell->config.recipe)) return "of clipping, accumulation, averaged weights or a fault";
     if (!known_scaler(cell->scaler.kind)) return "the device has no such loss scaler";
     if (plan->losses != 1 || plan->net->loss[0].weight != 1.0) return "the loss is a sum";
     return NULL;

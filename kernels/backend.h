@@ -112,6 +112,10 @@ typedef struct ab_backend {
     /* One optimizer step of a kind of formulas.h on every item, the model's copies included. NULL: the host does it. */
     ab_status (*update)(const ab_update_item *item, int items, int kind, const ab_update_row *row);
 
+    /* Census (kernels/census.h) of a tensor's values as they are stored, counts and extremes the CPU's; the sum of squares may differ
+     * in its last digits. NULL or AB_UNAVAILABLE: download the values. */
+    ab_status (*census)(const ab_tensor *tensor, struct ab_census *census);
+
     const ab_resident_ops *resident; /* NULL: the host decides every step */
 } ab_backend;
 

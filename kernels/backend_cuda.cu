@@ -1,5 +1,6 @@
 // The CUDA device's table: casts, sums, unscaling and updates of tensors, and what all CUDA ops share. The ops are beside their
 // CPU versions; steps that the device decides itself are in resident_cuda.cu.
+#include "kernels/census.h"
 #include "kernels/cuda_ops.cuh"
 
 #include <cstdio>
@@ -103,10 +104,19 @@ ab_window ab_cuda_window(const ab_op_io *io, const ab_shape *in, const ab_shape 
 
 static const int64_t show_values = 1 << 16;
 
+static ab_status show_census(const ab_exec *exec, int id, ab_span values, int64_t n) {
+    static ab_census census;
+    AB_TRY(ab_cuda_count_values(values, n, &census));
+    exec->observer->count(exec->observer, id, &census);
+    return AB_OK;
+}
+
 ab_status ab_cuda_show(const ab_exec *exec, int id, const float *values, int64_t n) {
     static float host[show_values];
     ab_cuda *cuda = ab_cuda_get();
     if (cuda->capturing) return ab_fail(AB_INTERNAL, "cuda: a probed step cannot be recorded as a graph");
+    if (exec->observer->counts && exec->observer->counts(exec->observer, id))
+        return show_census(exec, id, ab_cuda_span_of(const_cast<float *>(values), AB_ELEMENT_F32), n);
     for (int64_t first = 0; first < n; first += show_values) {
         int64_t part = n - first < show_values ? n - first : show_values;
         AB_CUDA_TRY(cudaMemcpyAsync(host, values + first, static_cast<size_t>(part) * sizeof(float),
@@ -307,5 +317,5 @@ static const ab_op *find_op(const ab_op *op) {
 extern const ab_resident_ops ab_cuda_resident;
 extern "C" const ab_backend ab_backend_cuda;
 
-const ab_backend ab_backend_cuda = {"cuda",     AB_BACKEND_LAYOUT, false,  find_op,          cast,
-                                    accumulate, unscale,           update, &ab_cuda_resident};
+const ab_backend ab_backend_cuda = {"cuda",     AB_BACKEND_LAYOUT, false,  find_op,        cast,
+                                    accumulate, unscale,           update, ab_cuda_census, &ab_cuda_resident};

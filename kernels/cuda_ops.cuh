@@ -148,6 +148,10 @@ template <typename W> ab_status ab_cuda_emit(const ab_exec *exec, ab_tensor *dst
                          ab_cuda_span_of(nullptr, AB_ELEMENT_F32), n, "narrow");
 }
 
+// Census of n values, widened to fp32; and of a tensor, with the subnormals of its own format (census.cu).
+ab_status ab_cuda_count_values(ab_span values, int64_t n, struct ab_census *census);
+ab_status ab_cuda_census(const ab_tensor *tensor, struct ab_census *census);
+
 // ---- sums ------------------------------------------------------------------------------------------------------------
 
 // sum[c] = sum over rows of x[row * columns + c], in double and a fixed order; partial: ab_cuda_column_bytes of workspace.

@@ -73,8 +73,14 @@ typedef struct ab_param_spec {
 
 /* Sees half values as they are in fp32 before the cast (a probe). Called from several threads at once with distinct
  * `thread` in [0, ab_parallel_lanes()); `id` is the tensor's id. NULL on unprobed steps. It must not change values. */
+struct ab_census; /* kernels/census.h */
+
 typedef struct ab_observer {
     void (*see)(struct ab_observer *self, int id, int thread, const float *values, int64_t n);
+    /* For tensors whose values are far away: whether a census of all of them will do, and handing it over (thread 0). Both may
+     * be NULL: it will not. */
+    bool (*counts)(const struct ab_observer *self, int id);
+    void (*count)(struct ab_observer *self, int id, const struct ab_census *census);
 } ab_observer;
 
 typedef enum ab_cpu_path {

@@ -18,6 +18,7 @@ const ab_probe_kind ab_probe_optimizer_state = {
     .create = create,
     .destroy = ab_ranges_destroy,
     .see = ab_ranges_see,
+    .count = ab_ranges_count,
     .step_end = ab_ranges_step_end,
     .report = report,
 };

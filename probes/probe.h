@@ -65,6 +65,8 @@ typedef struct ab_probe_kind {
     void (*destroy)(void *state); /* NULL is a no-op */
     void (*begin)(void *state, int64_t step, double loss_scale);
     void (*see)(void *state, int tensor, int thread, const float *values, int64_t n);
+    /* In the place of see, for all values of a tensor at once; NULL: this probe wants the values. */
+    void (*count)(void *state, int tensor, const struct ab_census *census);
     void (*ran)(void *state, const ab_op_run *run);
     void (*update)(void *state, const ab_update_block *block);
     void (*step_end)(void *state, int64_t step);      /* all of this probed step has been seen */

@@ -134,6 +134,11 @@ void ab_ranges_see(void *ranges, int tensor, int thread, const float *values, in
     room->n += n;
 }
 
+void ab_ranges_count(void *ranges, int tensor, const ab_census *census) {
+    ab_ranges *r = ranges;
+    if (r->slot[tensor] >= 0) ab_census_merge(&r->census[r->slot[tensor] * r->setup.threads], census);
+}
+
 static void count_row(const ab_ranges *r, const ab_census *census, int row, history *tensor, tally *step) {
     int64_t bin = (int64_t)row * AB_CENSUS_CLASSES;
     for (int c = 0; c < AB_CENSUS_CLASSES; c++, bin++) {

@@ -54,6 +54,29 @@ static void see(ab_observer *self, int id, int thread, const float *values, int6
     }
 }
 
+static bool counts(const ab_observer *self, int id) {
+    const ab_probe_set *set = (const ab_probe_set *)(const void *)self;
+    if (id < 0) return true; /* nobody looks at it */
+    unsigned role = 1u << set->setup.tensor[id].role;
+    for (int p = 0; p < set->count; p++)
+        if (set->kind[p]->roles & role && !set->kind[p]->count) return false;
+    return true;
+}
+
+static void count(ab_observer *self, int id, const struct ab_census *census) {
+    ab_probe_set *set = (ab_probe_set *)(void *)self;
+    if (id < 0) return;
+    unsigned role = 1u << set->setup.tensor[id].role;
+    int64_t from = set->now_ns();
+    for (int p = 0; p < set->count; p++) {
+        if (!(set->kind[p]->roles & role)) continue;
+        set->kind[p]->count(set->state[p], id, census);
+        int64_t to = set->now_ns();
+        *cost_of(set, 0, p) += to - from;
+        from = to;
+    }
+}
+
 static void update(void *context, const ab_update_block *block) {
     ab_probe_set *set = context;
     int64_t from = set->now_ns();
@@ -99,7 +122,7 @@ ab_status ab_probe_set_start(ab_probe_set *set, const ab_probe_setup *setup) {
     set->cost_ns = calloc((size_t)setup->threads * AB_MAX_PROBES, sizeof *set->cost_ns);
     if (!set->cost_ns) return ab_fail(AB_NO_MEMORY, "probes: out of memory");
     for (int p = 0; p < set->count; p++) AB_TRY(set->kind[p]->create(setup, &set->state[p]));
-    set->observer.see = see;
+    set->observer = (ab_observer){see, counts, count};
     return AB_OK;
 }
 

@@ -1,6 +1,7 @@
 /* The CUDA device's memory, facts and errors, and its casts, sums, unscaling and updates, against the CPU's. */
 #include "gpu/gpu_testing.h"
 
+#include "kernels/census.h"
 #include "kernels/convert.h"
 
 enum { N = 100003 }; /* odd: tails are taken one by one */
@@ -127,6 +128,33 @@ static void updates_are_the_formulas_bits(void **state) {
     }
 }
 
+/* Every exponent and class, both signs, zeros, infinities and NaNs, in each format. */
+static void the_census_is_the_cpus_count_for_count(void **state) {
+    (void)state;
+    static float values[N];
+    static ab_census here, there;
+    static const ab_format *const formats[] = {&ab_format_fp32, &ab_format_fp16, &ab_format_bf16};
+    for (int i = 0; i < N; i++) {
+        uint32_t bits = (uint32_t)i * 42953u;
+        bits = i % 11 == 0 ? bits & 0x80000000u : i % 13 == 0 ? bits | 0x7f800000u : bits;
+        values[i] = ab_float_of(i % 26 == 0 ? bits & 0xff800000u : bits);
+    }
+    for (size_t f = 0; f < AB_COUNT_OF(formats); f++) {
+        ab_tensor t = on_gpu(formats[f], values, N);
+        void *stored = malloc(ab_format_bytes(formats[f], N));
+        assert_int_equal(ab_tensor_download(&t, stored), AB_OK);
+        ab_census_clear(&here);
+        ab_census_add_stored(&here, stored, formats[f], N);
+        assert_int_equal(ab_backend_of(gpu)->census(&t, &there), AB_OK);
+        assert_true(here.sum_squares == 0 || !isfinite(here.sum_squares) ||
+                    fabs(there.sum_squares / here.sum_squares - 1.0) < 1e-6);
+        there.sum_squares = here.sum_squares;
+        assert_memory_equal(&here, &there, sizeof here);
+        free(stored);
+        gpu->free(t.data);
+    }
+}
+
 int main(void) {
     gpu_or_skip();
     const struct CMUnitTest tests[] = {cmocka_unit_test(bytes_go_there_and_come_back),
@@ -134,6 +162,7 @@ int main(void) {
                                        cmocka_unit_test(it_says_what_it_is),
                                        cmocka_unit_test(casts_round_as_the_cpu_does),
                                        cmocka_unit_test(unscaling_finds_what_is_not_finite),
-                                       cmocka_unit_test(updates_are_the_formulas_bits)};
+                                       cmocka_unit_test(updates_are_the_formulas_bits),
+                                       cmocka_unit_test(the_census_is_the_cpus_count_for_count)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

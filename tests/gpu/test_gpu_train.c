@@ -31,7 +31,7 @@ static void train(const char *name, const char *level_name, const ab_device *dev
     ab_data *data;
     ab_cell *cell;
     const ab_level *level;
-    ab_observer observer = {see_nothing};
+    ab_observer observer = {.see = see_nothing};
     ab_cell_config config = {.batch = BATCH, .seed = 1, .device = device, .no_graph = no_graph};
     assert_int_equal(ab_net_load(name, &net), AB_OK);
     assert_int_equal(ab_data_open("synthetic", &net->data, 1, &data), AB_OK);

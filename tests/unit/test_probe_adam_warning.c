@@ -60,7 +60,7 @@ static void step(subject *s, const float *grad, int64_t number) {
     m.data = s->m;
     v.data = s->v;
     memcpy(s->grad, grad, N * sizeof *grad);
-    ab_observer nobody = {ignore};
+    ab_observer nobody = {.see = ignore};
     const ab_watch watch = {.context = s->probe, .update = hear};
     const ab_optimizer_audience audience = {&nobody, -1, {-1, -1, -1}, &watch, 0};
     ab_optimizer_step_shown(s->adam, &s->config, ++s->taken, &weight, &g, state, &audience);

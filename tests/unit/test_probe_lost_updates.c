@@ -242,7 +242,7 @@ static void step(subject *s, int64_t number) {
     ab_tensor *state[] = {&state0, NULL, NULL};
     grad.data = s->grad;
     state0.data = s->state0;
-    ab_observer nobody = {ignore};
+    ab_observer nobody = {.see = ignore};
     const ab_watch watch = {.context = s->probe, .update = hear};
     const ab_optimizer_audience audience = {&nobody, -1, {-1, -1, -1}, &watch, 0};
     ab_optimizer_step_shown(s->optimizer, &s->config, ++s->taken, &weight, &grad, state, &audience);
@@ -368,7 +368,7 @@ static void the_octave_of_the_ratio_decides(void **state) {
         /* the gradient in fp32: a half one would be rounded */
         ab_tensor w = {s.weight, {1, {N}}, s.format, &ab_device_cpu, -1},
                   g = {grad, {1, {N}}, &ab_format_fp32, &ab_device_cpu, -1};
-        ab_observer nobody = {ignore};
+        ab_observer nobody = {.see = ignore};
         const ab_watch watch = {.context = s.probe, .update = hear};
         const ab_optimizer_audience audience = {&nobody, -1, {-1, -1, -1}, &watch, 0};
         ab_tensor *const none[] = {NULL, NULL, NULL};

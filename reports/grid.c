@@ -272,6 +272,31 @@ static const char *join(const cJSON *array, char *text, size_t size) {
     return text;
 }
 
+/* What else there is to a step, if anything; one line. */
+static ab_status add_recipe(const cJSON *document, ab_grid_lines *lines) {
+    const cJSON *config = ab_json_at(document, "config");
+    const double micro = ab_json_number(config, "gradient_accumulation_steps", 1);
+    const struct {
+        const char *before, *after;
+        double value;
+    } rows[] = {{", from step ", " on", ab_json_number(config, "first_step", 0)},
+                {", ", " batches a step", micro > 1 ? micro : 0},
+                {", gradient norm clipped at ", "", ab_json_number(config, "clip_norm", 0)},
+                {", gradients clipped at ", "", ab_json_number(config, "clip_value", 0)},
+                {", weights averaged with ", "", ab_json_number(config, "ema", 0)}};
+    char schedule[80], faults[200], text[480] = "";
+    clean(config, "schedule", "constant", schedule, sizeof schedule);
+    if (strcmp(schedule, "constant") != 0) snprintf(text, sizeof text, ", schedule %s", schedule);
+    for (size_t i = 0; i < AB_COUNT_OF(rows); i++) {
+        size_t used = strlen(text);
+        if (rows[i].value > 0)
+            snprintf(text + used, sizeof text - used, "%s%g%s", rows[i].before, rows[i].value, rows[i].after);
+    }
+    join(ab_json_at(config, "faults"), faults, sizeof faults);
+    if (text[0]) AB_TRY(add_line(lines, AB_TONE_HEAD, "%s", text + 2));
+    return faults[0] ? add_line(lines, AB_TONE_BAD, "mistakes made on purpose: %s", faults) : AB_OK;
+}
+
 static ab_status add_setting(const cJSON *document, ab_grid_lines *lines) {
     char device[24], isa[24], half[64], cpu[80];
     const cJSON *config = ab_json_at(document, "config");
@@ -377,6 +402,7 @@ static ab_status add_about(const cJSON *document, const ab_grid *grid, const que
 
 static ab_status add_intro(const cJSON *document, ab_grid *grid) {
     AB_TRY(add_title(document, &grid->intro));
+    AB_TRY(add_recipe(document, &grid->intro));
     AB_TRY(add_setting(document, &grid->intro));
     const question converted = {is_converted, NULL, NULL, NULL};
     AB_TRY(add_about(

@@ -164,7 +164,7 @@ static ab_status take_choices(const ab_options *options, ab_run_config *config) 
     static const char *const accumulators[] = {"fp32", "half"};
     static const char *const paths[] = {"auto", "native", "convert", "reference"};
     static const char *const states[] = {"weights", "fp32", "half"}, *const averages[] = {"fp32", "half"};
-    int choice;
+    int choice = 0;
     AB_TRY(parse_choice(options, AB_OPTION_order, orders, 2, &choice));
     config->shuffled = choice == 1;
     AB_TRY(parse_choice(options, AB_OPTION_accumulate, accumulators, 2, &choice));
@@ -379,12 +379,12 @@ static ab_status take_counts(const ab_options *options, ab_run_config *config) {
 
 /* The steps that the checkpoints have done, taken from the first cell's. */
 static ab_status go_on(ab_run_config *config) {
-    char path[4096];
-    ab_cell_spec *cells;
-    int count;
+    char path[4096] = "";
+    ab_cell_spec *cells = NULL;
+    int count = 0;
     if (!config->resume_file) return AB_OK;
     AB_TRY(ab_run_cells(config, &cells, &count));
-    ab_cell_file(config->resume_file, cells[0].id, path, sizeof path);
+    if (count > 0) ab_cell_file(config->resume_file, cells[0].id, path, sizeof path);
     free(cells);
     AB_TRY(ab_checkpoint_steps(path, &config->first_step));
     if (config->first_step >= config->steps)

@@ -60,7 +60,7 @@ typedef struct source {
 
 /* dst[element in the order of `shape`] = src, whose axis axis[d] is axis d here. */
 static void reorder(const float *src, const ab_shape *shape, const int *axis, float *dst) {
-    int64_t stride[AB_MAX_DIMS], step[AB_MAX_DIMS] = {0}, there = 1;
+    int64_t stride[AB_MAX_DIMS] = {0}, step[AB_MAX_DIMS] = {0}, there = 1;
     for (int a = shape->ndim - 1; a >= 0; a--) /* strides of the file's axes, by the sizes they have here */
         for (int d = 0; d < shape->ndim; d++)
             if (axis[d] == a) {
@@ -155,7 +155,7 @@ static int64_t largest_param(const ab_cell *cell) {
 ab_status ab_cell_set_initial(ab_cell *cell) {
     ab_status status = AB_OK;
     source from = {NULL, NULL};
-    float *values = malloc((size_t)largest_param(cell) * sizeof *values);
+    float *values = calloc((size_t)largest_param(cell), sizeof *values);
     if (!values) return ab_fail(AB_NO_MEMORY, "initial weights: out of memory");
     AB_TRY_GOTO(open_source(cell, &from));
     for (int p = 0; p < cell->plan->params; p++)

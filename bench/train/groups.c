@@ -73,25 +73,24 @@ ab_status ab_param_groups_check(const ab_param_groups *groups, const ab_net *net
 
 /* ---- text -------------------------------------------------------------------------------------------------- */
 
-static ab_status append(ab_param_groups *groups, const char *option, const char *pattern, size_t length,
-                        ab_param_group **group) {
+/* The group is then the last one. */
+static ab_status append(ab_param_groups *groups, const char *option, const char *pattern, size_t length) {
     if (groups->count == AB_MAX_GROUPS)
         return ab_fail(AB_USAGE, "%s: at most %d parameter groups", option, AB_MAX_GROUPS);
     if (length == 0 || length >= AB_GROUP_PATTERN)
         return ab_fail(AB_USAGE, "%s: expected a pattern of parameter names, found '%.*s'", option,
                        length ? 40 : 0, pattern);
-    *group = &groups->group[groups->count++];
-    **group = (ab_param_group){.lr_factor = 1, .weight_decay = -1};
-    memcpy((*group)->pattern, pattern, length);
+    ab_param_group *group = &groups->group[groups->count++];
+    *group = (ab_param_group){.lr_factor = 1, .weight_decay = -1};
+    memcpy(group->pattern, pattern, length);
     return AB_OK;
 }
 
 ab_status ab_param_groups_no_decay(const char *text, ab_param_groups *groups) {
     for (const char *rest = text;; rest++) {
-        ab_param_group *group = NULL;
         size_t length = strcspn(rest, ",");
-        AB_TRY(append(groups, "--no-decay", rest, length, &group));
-        group->weight_decay = 0;
+        AB_TRY(append(groups, "--no-decay", rest, length));
+        groups->group[groups->count - 1].weight_decay = 0;
         rest += length;
         if (*rest == '\0') return AB_OK;
     }
@@ -119,15 +118,14 @@ static ab_status set_key(ab_param_group *group, const char *text, size_t length)
 }
 
 static ab_status parse_group(const char *text, size_t length, ab_param_groups *groups) {
-    ab_param_group *group = NULL;
     size_t pattern = strcspn(text, ":");
     if (pattern >= length)
         return ab_fail(AB_USAGE, "--param-groups: expected PATTERN:KEY=VALUE,..., found '%.*s'", (int)length,
                        text);
-    AB_TRY(append(groups, "--param-groups", text, pattern, &group));
+    AB_TRY(append(groups, "--param-groups", text, pattern));
     for (size_t at = pattern + 1; at <= length;) {
         size_t item = strcspn(text + at, ",;");
-        AB_TRY(set_key(group, text + at, item));
+        AB_TRY(set_key(&groups->group[groups->count - 1], text + at, item));
         at += item + 1;
     }
     return AB_OK;

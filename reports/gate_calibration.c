@@ -28,6 +28,7 @@ static const cJSON *timed_cell(const cJSON *document) {
 /* `length` rounds from `first` on. */
 static ab_gate_series slice(const ab_gate_series *s, int first, int length) {
     ab_gate_series part = {.rounds = length, .base = s->base + first, .other = s->other + first};
+    if (s->unsteady) part.unsteady = s->unsteady + first;
     if (s->base_clock) part.base_clock = s->base_clock + first, part.other_clock = s->other_clock + first;
     if (s->base_load) part.base_load = s->base_load + first, part.other_load = s->other_load + first;
     if (s->base_wait) part.base_wait = s->base_wait + first, part.other_wait = s->other_wait + first;

@@ -56,7 +56,8 @@ bool ab_gate_same_session(const cJSON *a, const cJSON *b);
 
 /* The rounds of two cells that were measured in turns: times, clocks and loads of both arms, and the series made of them. */
 typedef struct ab_gate_track {
-    double *value[2], *clock[2], *load[2], *wait[2];
+    double *value[2], *clock[2], *load[2], *wait[2], *columns; /* columns holds the others */
+    int *unsteady, *round;
     ab_gate_series series; /* points into the rest */
 } ab_gate_track;
 AB_MUST_CHECK ab_status ab_gate_track_create(const cJSON *base, const cJSON *other, int rounds,

@@ -59,9 +59,21 @@ static ab_status judge_shape(const ab_gate_series *s, int n, ab_gate_decision *d
     return status;
 }
 
+static int unsteady_processes(const ab_gate_series *s, int n) {
+    int sum = 0;
+    for (int i = 0; s->unsteady && i < n; i++) sum += s->unsteady[i];
+    return sum;
+}
+
+/* Up to the n-th round that has times. */
+static int missing_rounds(const ab_gate_series *s, int n) {
+    return n < s->rounds && s->round ? s->round[n - 1] - n : s->missing;
+}
+
 /* Why neither PASS nor FAIL may be said of this series; NULL if they may. */
 static const char *obstacle(const ab_gate_series *s, int n, bool slower, ab_gate_decision *d, char *text) {
     const size_t size = AB_GATE_REASON;
+    int missing = missing_rounds(s, n);
     if (d->clock > 0 && fabs(d->clock - 1) > clock_limit)
         snprintf(text, size,
                  "the clock differed between the arms: the same loop took %+.1f %% in the new one",
@@ -75,11 +87,10 @@ static const char *obstacle(const ab_gate_series *s, int n, bool slower, ab_gate
         snprintf(text, size, "the ratios of the rounds fall into two groups: measure on a quieter machine");
     else if (5 * d->outliers > n)
         snprintf(text, size, "%d of %d rounds are outliers: measure on a quieter machine", d->outliers, n);
-    else if (s->unsteady > n)
-        snprintf(text, size, "%d of %d processes never got steady: train more steps", s->unsteady,
-                 2 * s->rounds);
-    else if (5 * s->missing > s->rounds + s->missing)
-        snprintf(text, size, "%d of %d rounds lack a time", s->missing, s->rounds + s->missing);
+    else if (d->unsteady > n)
+        snprintf(text, size, "%d of %d processes never got steady: train more steps", d->unsteady, 2 * n);
+    else if (5 * missing > n + missing)
+        snprintf(text, size, "%d of %d rounds lack a time", missing, n + missing);
     else
         return NULL;
     return text;
@@ -112,11 +123,12 @@ static bool judge(const ab_gate_rule *rule, const ab_gate_series *s, int family,
     d->win = within && reaches(d->ratio.p_below, d->alpha) && d->ratio.ratio * (1 + rule->tolerance) < 1;
     if (!reaches(d->ratio.p_least * family, d->alpha)) {
         d->outcome = AB_GATE_INCONCLUSIVE;
-        snprintf(
-            d->reason, sizeof d->reason,
-            "%d rounds cannot reach alpha %.3g with %d metrics: their smallest p is %.3g; at least %d rounds "
-            "are needed",
-            d->rounds, d->alpha, family, d->ratio.p_least, ab_pairs_needed(d->alpha / family));
+        snprintf(d->reason, sizeof d->reason,
+                 "%d round%s cannot reach alpha %.3g with %d metrics: their smallest p is %.3g; at least %d "
+                 "rounds "
+                 "are needed",
+                 d->rounds, d->rounds == 1 ? "" : "s", d->alpha, family, d->ratio.p_least,
+                 ab_pairs_needed(d->alpha / family));
         return false;
     }
     tell(rule, d);
@@ -133,6 +145,7 @@ static ab_status measure(const ab_gate_rule *rule, int l, const ab_gate_series *
     d->rounds = n;
     d->alpha = rule->alpha[l];
     AB_TRY(ab_ratio_paired(s->base, s->other, n, d->alpha, rule->guard, &d->ratio));
+    d->unsteady = unsteady_processes(s, n);
     AB_TRY(judge_clock(s, n, d->alpha, d));
     AB_TRY(judge_shift(s->base_load, s->other_load, n, load_limit, &d->load));
     AB_TRY(judge_shift(s->base_wait, s->other_wait, n, wait_limit, &d->wait));

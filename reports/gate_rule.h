@@ -30,8 +30,9 @@ typedef struct ab_gate_series {
     int rounds;
     const double *base, *other;
     const double *base_clock, *other_clock, *base_load, *other_load, *base_wait, *other_wait;
-    int unsteady,
-        missing; /* processes that never got steady, of both arms; rounds without a value of both arms */
+    const int *unsteady; /* processes of the round that never got steady: 0 to 2; NULL: none */
+    const int *round;    /* its number, from 1 on, where rounds are missing; NULL: none is */
+    int missing;         /* rounds that lack a time of an arm */
 } ab_gate_series;
 
 typedef struct ab_gate_decision {
@@ -45,6 +46,7 @@ typedef struct ab_gate_decision {
     double clock;      /* ratio of the clock loops; 0: not recorded */
     double load, wait; /* shifts of load and wait where the rounds agree on one; 0 also when not recorded */
     int outliers;      /* rounds */
+    int unsteady;      /* processes */
     bool bimodal;
     char reason[AB_GATE_REASON]; /* one sentence */
 } ab_gate_decision;

@@ -43,26 +43,28 @@ static ab_status process_time(const cJSON *process, double *median, int *unstead
     return status;
 }
 
+enum { TRACK_COLUMNS = 8 };
+
 void ab_gate_track_free(ab_gate_track *t) {
-    for (int arm = 0; arm < 2; arm++) {
-        free(t->value[arm]);
-        free(t->clock[arm]);
-        free(t->load[arm]);
-        free(t->wait[arm]);
-    }
+    free(t->columns);
+    free(t->unsteady);
+    free(t->round);
 }
 
 static ab_status track_create(ab_gate_track *t, size_t rounds) {
-    *t = (ab_gate_track){.series = {.rounds = 0}};
+    *t = (ab_gate_track){.columns = calloc(TRACK_COLUMNS * (rounds + 1), sizeof(double)),
+                         .unsteady = calloc(rounds + 1, sizeof(int)),
+                         .round = calloc(rounds + 1, sizeof(int))};
+    if (!t->columns || !t->unsteady || !t->round) {
+        ab_gate_track_free(t);
+        return ab_fail(AB_NO_MEMORY, "gate: out of memory");
+    }
     for (int arm = 0; arm < 2; arm++) {
-        t->value[arm] = calloc(rounds + 1, sizeof(double));
-        t->clock[arm] = calloc(rounds + 1, sizeof(double));
-        t->load[arm] = calloc(rounds + 1, sizeof(double));
-        t->wait[arm] = calloc(rounds + 1, sizeof(double));
-        if (!t->value[arm] || !t->clock[arm] || !t->load[arm] || !t->wait[arm]) {
-            ab_gate_track_free(t);
-            return ab_fail(AB_NO_MEMORY, "gate: out of memory");
-        }
+        double *column = t->columns + (size_t)arm * (TRACK_COLUMNS / 2) * (rounds + 1);
+        t->value[arm] = column;
+        t->clock[arm] = column + (rounds + 1);
+        t->load[arm] = column + 2 * (rounds + 1);
+        t->wait[arm] = column + 3 * (rounds + 1);
     }
     return AB_OK;
 }
@@ -97,8 +99,9 @@ static ab_status fill_track(ab_gate_track *t, const cJSON *base, const cJSON *ot
     int n = 0;
     for (int round = 1; round <= rounds; round++) {
         moment m[2];
+        int unsteady = 0;
         for (int arm = 0; arm < 2; arm++)
-            AB_TRY(read_moment(process_of_round(cell[arm], round), &m[arm], &s->unsteady));
+            AB_TRY(read_moment(process_of_round(cell[arm], round), &m[arm], &unsteady));
         if (!(m[0].time > 0) || !(m[1].time > 0)) {
             s->missing++;
             continue;
@@ -112,10 +115,12 @@ static ab_status fill_track(ab_gate_track *t, const cJSON *base, const cJSON *ot
             t->load[arm][n] = m[arm].load;
             t->wait[arm][n] = m[arm].wait;
         }
-        n++;
+        t->unsteady[n] = unsteady;
+        t->round[n++] = round;
     }
     s->rounds = n;
     s->base = t->value[0], s->other = t->value[1];
+    s->unsteady = t->unsteady, s->round = t->round;
     if (clocks) s->base_clock = t->clock[0], s->other_clock = t->clock[1];
     if (loads) s->base_load = t->load[0], s->other_load = t->load[1];
     if (waits) s->base_wait = t->wait[0], s->other_wait = t->wait[1];
@@ -224,7 +229,7 @@ static cJSON *comparison(const family *f, int i) {
     cJSON_AddNumberToObject(entry, "load_shift", d->load);
     cJSON_AddNumberToObject(entry, "wait_shift", d->wait);
     cJSON_AddNumberToObject(entry, "outlier_rounds", d->outliers);
-    cJSON_AddNumberToObject(entry, "unsteady_processes", f->series[i].unsteady);
+    cJSON_AddNumberToObject(entry, "unsteady_processes", d->unsteady);
     cJSON_AddBoolToObject(entry, "binding", 1);
     cJSON_AddStringToObject(entry, "verdict", ab_gate_outcome_name(d->outcome));
     cJSON_AddStringToObject(entry, "text", d->reason);

@@ -117,6 +117,12 @@ expect_rc 0 "--inconclusive pass"
 run gate measured/base.json measured/new.json --inconclusive=fail
 expect_rc 3 "--inconclusive=fail"
 
+# shellcheck disable=SC2086
+run gate --base-exe "$AMPBENCH" --pinned-exe "$AMPBENCH" --rounds 1 --out three --quiet --json verdict.json -- $tiny --levels O0
+expect_rc 5 "a pinned program"
+expect_text verdict.json '"metric": "drift_step_time_ns"' "a pinned program"
+verdict_schema verdict.json "a verdict with a pinned program"
+
 printf '#!/bin/sh\necho "the base says why" >&2\nexit 1\n' >crash
 printf '#!/bin/sh\necho "about to die" >&2\nkill -SEGV $$\n' >die
 chmod +x crash die
@@ -143,7 +149,7 @@ END
         --threads 1 --levels O0 --no-floor >../out 2>../err)
     rc=$?
     expect_rc 5 "a commit, measured for one round"
-    expect_text out "1 rounds cannot reach alpha" "a commit, measured for one round"
+    expect_text out "1 round cannot reach alpha" "a commit, measured for one round"
     (cd repository && "$AMPBENCH" gate --base-ref nothing --out ../ref --quiet >../out 2>../err)
     rc=$?
     expect_rc 2 "a commit that is not there"

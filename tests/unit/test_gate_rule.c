@@ -172,12 +172,14 @@ static void two_modes_and_outliers_are_inconclusive(void **state) {
     assert_int_equal(ab_gate_decide(&rule, &series, 1, &d), AB_OK);
     assert_int_equal(d.outcome, AB_GATE_INCONCLUSIVE);
     assert_non_null(strstr(d.reason, "outliers"));
-    series.unsteady = 31;
+    int unsteady[30];
+    for (int r = 0; r < 30; r++) unsteady[r] = r % 8 != 0 ? 2 : 0;
+    series.unsteady = unsteady;
     for (int r = 0; r < 30; r++) other[r] = base[r];
     assert_int_equal(ab_gate_decide(&rule, &series, 1, &d), AB_OK);
     assert_int_equal(d.outcome, AB_GATE_INCONCLUSIVE);
     assert_non_null(strstr(d.reason, "steady"));
-    series.unsteady = 0;
+    series.unsteady = NULL;
     series.missing = 8;
     assert_int_equal(ab_gate_decide(&rule, &series, 1, &d), AB_OK);
     assert_non_null(strstr(d.reason, "8 of 38 rounds lack a time"));
@@ -201,6 +203,25 @@ static void too_few_rounds_say_so(void **state) {
     assert_int_equal(d[0].outcome, AB_GATE_INCONCLUSIVE);
     assert_int_equal(d[1].outcome, AB_GATE_INCONCLUSIVE);
     assert_non_null(strstr(d[1].reason, "no round"));
+}
+
+/* What was said after 12 rounds is said again from the document of 30, whatever came later. */
+static void a_metric_that_is_decided_stays_so(void **state) {
+    (void)state;
+    double base[30], other[30];
+    int unsteady[30], round[30];
+    const ab_gate_rule rule = ab_gate_rule_standard(0);
+    for (int r = 0; r < 30; r++) {
+        base[r] = 1000 + r;
+        other[r] = (1000 + (r * 5) % 30) * (r < 12 ? 1 : 1.2);
+        unsteady[r] = r < 12 ? 0 : 2;
+        round[r] = r < 12 ? r + 1 : r + 20;
+    }
+    ab_gate_series series = {
+        .rounds = 30, .base = base, .other = other, .unsteady = unsteady, .round = round, .missing = 40};
+    ab_gate_decision d;
+    assert_int_equal(ab_gate_decide(&rule, &series, 1, &d), AB_OK);
+    assert_true(d.outcome == AB_GATE_PASS && d.rounds == 12);
 }
 
 static void wins_pass_and_are_told(void **state) {
@@ -262,6 +283,7 @@ int main(void) {
         cmocka_unit_test(recorded_load_in_one_arm_does_not_fail),
         cmocka_unit_test(two_modes_and_outliers_are_inconclusive),
         cmocka_unit_test(too_few_rounds_say_so),
+        cmocka_unit_test(a_metric_that_is_decided_stays_so),
         cmocka_unit_test(wins_pass_and_are_told),
         cmocka_unit_test(the_detectable_effect_is_detected),
     };

@@ -152,6 +152,38 @@ static void a_resumed_run_has_the_bits_of_one_that_never_stopped(void **state) {
     ab_net_free(net);
 }
 
+/* Other frameworks' levels, with their own scalers; dropout's random numbers go on too. */
+static void every_level_goes_on_with_the_same_bits(void **state) {
+    (void)state;
+    static const char ops[] =
+        "{\"name\": \"conv1\", \"op\": \"conv2d\", \"out_channels\": 4, \"kernel_size\": 3, \"padding\": 1}, "
+        "{\"name\": \"bn1\", \"op\": \"batch_norm2d\"}, {\"name\": \"relu1\", \"op\": \"relu\"}, "
+        "{\"name\": \"drop\", \"op\": \"dropout\", \"p\": 0.5}, {\"name\": \"flat\", \"op\": \"flatten\"}, "
+        "{\"name\": \"fc\", \"op\": \"linear\", \"out_features\": 3}, "
+        "{\"name\": \"loss\", \"op\": \"cross_entropy\"}";
+    ab_net *net = pt_net(ops);
+    for (int l = 0; l < ab_level_count(); l++) {
+        ab_cell_config config = config_of(net, "O0", "adamw");
+        assert_int_equal(ab_policy_resolve(ab_level_at(l), &ab_format_fp16, NULL, 0, &config.policy), AB_OK);
+        config.scale_window = 4;
+        ab_cell *cell = pt_cell(&config), *resumed = pt_cell(&config);
+        for (int i = 0; i < BEFORE; i++) step(cell);
+        save(cell, path);
+        resume(resumed, path);
+        for (int i = 0; i < AFTER; i++) {
+            ab_step_result a = step(cell), b = step(resumed);
+            assert_memory_equal(&a.loss, &b.loss, sizeof a.loss);
+            assert_true(a.scale == b.scale && a.skipped == b.skipped);
+        }
+        save(cell, other_path);
+        save(resumed, path);
+        if (!same_bytes(path, other_path)) fail_msg("%s", ab_level_at(l)->name);
+        ab_cell_destroy(cell);
+        ab_cell_destroy(resumed);
+    }
+    ab_net_free(net);
+}
+
 /* Whatever numbers a dialect keeps. */
 static void every_scaler_goes_on_where_it_was(void **state) {
     (void)state;
@@ -348,6 +380,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_writer_leaves_a_whole_file), /* first: it forks */
         cmocka_unit_test(a_resumed_run_has_the_bits_of_one_that_never_stopped),
+        cmocka_unit_test(every_level_goes_on_with_the_same_bits),
         cmocka_unit_test(every_scaler_goes_on_where_it_was),
         cmocka_unit_test(state_in_half_survives),
         cmocka_unit_test(what_is_left_out_shows),

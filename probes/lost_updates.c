@@ -33,6 +33,7 @@ typedef struct block_sums {
     account cause[CAUSES];
     unsigned causes; /* bit per cause that the optimizer has */
     double moved;    /* what storing really changed, times what should have been changed */
+    double lr;
 } block_sums;
 
 /* Half spacings that an update moves its weight by: eighths of an octave, from 2^-32 to 2^32. */
@@ -53,6 +54,7 @@ typedef struct ledger {
     int64_t stopped_since; /* step, or -1 */
     int64_t first_block;   /* into the state's blocks */
     int64_t ratio[RATIOS]; /* of the last probed step that had updates */
+    double lr;             /* of that step */
 } ledger;
 
 typedef struct lost_updates {
@@ -86,6 +88,7 @@ static ab_status create(const ab_probe_setup *setup, void **state) {
     l->lane_ratio = calloc(params * (size_t)setup->threads * RATIOS + 1, sizeof *l->lane_ratio);
     for (size_t p = 0; p < params && l->param; p++) {
         l->param[p].stopped_since = -1;
+        l->param[p].lr = setup->optimizer.lr;
         l->param[p].first_block = (int64_t)blocks;
         blocks += (size_t)block_count(&setup->param[p]);
     }
@@ -215,7 +218,8 @@ static void update(void *state, const ab_update_block *block) {
     float kept[AB_UPDATE_BLOCK];
     block_sums *sums = &l->block[l->param[block->param].first_block + block->first / AB_UPDATE_BLOCK];
     const double *change = finite_part(block->update, n, room);
-    *sums = (block_sums){.causes = 1u << TOTAL, .moved = moved(change, block->stored, block->before, n)};
+    *sums = (block_sums){
+        .causes = 1u << TOTAL, .moved = moved(change, block->stored, block->before, n), .lr = block->lr};
     sums->cause[TOTAL] = settle(change, block->stored, block->before, n);
     int place = block->param * l->setup.threads + block->lane;
     int64_t stride = l->setup.param[block->param].count < LARGE ? 1 : LARGE_STRIDE;
@@ -248,6 +252,7 @@ static account take_blocks(lost_updates *l, int p) {
         add_account(&step, &sums->cause[TOTAL]);
         own->causes |= sums->causes;
         own->moved += sums->moved;
+        if (sums->lr > 0) own->lr = sums->lr;
         *sums = (block_sums){0};
     }
     return step;
@@ -316,11 +321,11 @@ static double ratio_point(const ledger *own, double part) {
     return (double)NAN;
 }
 
-static void report_freeze(const lost_updates *l, const ledger *own, ab_probe_sink *sink) {
+static void report_freeze(const ledger *own, ab_probe_sink *sink) {
     sink->begin_object(sink, "freeze");
-    sink->number(sink, "lr", l->setup.optimizer.lr);
-    sink->number(sink, "lr_half_lost", l->setup.optimizer.lr / ratio_point(own, 0.5));
-    sink->number(sink, "lr_stops", l->setup.optimizer.lr / ratio_point(own, stopped_share));
+    sink->number(sink, "lr", own->lr);
+    sink->number(sink, "lr_half_lost", own->lr / ratio_point(own, 0.5));
+    sink->number(sink, "lr_stops", own->lr / ratio_point(own, stopped_share));
     if (own->stopped_since >= 0)
         sink->integer(sink, "stopped_since_step", own->stopped_since);
     else
@@ -342,7 +347,7 @@ static void report_param(const lost_updates *l, int p, ab_probe_sink *sink) {
         else
             sink->text(sink, cause_names[c], NULL);
     sink->number(sink, "direction_quality", share(own->moved, own->cause[TOTAL].energy));
-    report_freeze(l, own, sink);
+    report_freeze(own, sink);
     sink->begin_object(sink, "steps");
     ab_columns_report(&l->columns, sink);
     sink->integers(sink, "nonzero", own->nonzero, l->columns.count);

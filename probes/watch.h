@@ -53,6 +53,7 @@ typedef struct ab_update_block {
     int lane;
     int64_t first, n;
     int64_t taken;       /* 1 for the first update of the run */
+    double lr;           /* in force for this parameter; 0: the setup's */
     const float *before; /* the stored weight */
     const float *after;  /* the fp32 result of the update */
     const float *stored; /* `after` as it was stored, widened again */

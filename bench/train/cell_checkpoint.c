@@ -88,10 +88,21 @@ static void note_real(notes *n, const char *key, double value) {
     snprintf(note(n, key), NOTE_TEXT, "%a", value); /* exact */
 }
 
+/* The level's properties after overrides. */
+static const char *properties_text(const ab_policy *policy, char text[NOTE_TEXT]) {
+    const char *cast = ab_policy_cast_text(policy);
+    snprintf(
+        text, NOTE_TEXT,
+        "cast_model_type=%s,patch_torch_functions=%d,keep_batchnorm_fp32=%s,master_weights=%s,enabled=%d",
+        cast ? cast : "None", policy->patch_torch_functions, ab_tri_text(policy->keep_batchnorm_fp32),
+        ab_tri_text(policy->master_weights), policy->enabled);
+    return text;
+}
+
 /* What must be the same here and there. */
 static void note_identity(const ab_cell *cell, notes *n) {
     const ab_cell_config *config = &cell->config;
-    char scale[AB_SCALER_TEXT];
+    char scale[AB_SCALER_TEXT], properties[NOTE_TEXT];
     note_text(n, "network", cell->plan->net->name);
     note_text(n, "network_digest", cell->plan->net->digest);
     note_text(n, "level", config->policy.level);
@@ -104,6 +115,10 @@ static void note_identity(const ab_cell *cell, notes *n) {
     note_integer(n, "seed", (int64_t)config->seed);
     note_text(n, "order", config->shuffled ? "shuffled" : "sequential");
     note_text(n, "scaler", cell->scaler.kind->name);
+    note_text(n, "properties", properties_text(&config->policy, properties));
+    note_text(n, "layers", config->policy.layers ? config->policy.layers : "");
+    if (config->data) note_text(n, "data", config->data->name);
+    if (config->data) note_integer(n, "data_count", config->data->split[AB_SPLIT_TRAIN].count);
 }
 
 /* "scaler.scale", "scaler.unskipped": the dialect's names. */

@@ -117,6 +117,7 @@ static void tell(const update_args *u, int64_t first, int64_t n, int lane, const
                              .first = first,
                              .n = n,
                              .taken = u->taken,
+                             .lr = u->config->lr,
                              .before = before->weight,
                              .after = after->weight,
                              .stored = read_back(u->weight, first, n, after->weight, stored.weight),

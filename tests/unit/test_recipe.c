@@ -245,6 +245,35 @@ static void the_scheduled_rate_moves_the_weights(void **state) {
     ab_net_free(net);
 }
 
+/* The forecast of frozen weights goes by the rate that moved them, not by the first one. */
+static void the_ledger_of_lost_updates_knows_the_rate_in_force(void **state) {
+    (void)state;
+    ab_net *net = pt_net(plain_ops);
+    ab_cell_config config = config_of(net, "O0", NULL);
+    int index = -1;
+    assert_int_equal(ab_probe_find("lost_updates", &index), AB_OK);
+    assert_int_equal(
+        ab_schedule_parse("step:step_size=1,gamma=0.5", &config.recipe.schedule, &config.recipe.rates),
+        AB_OK);
+    config.recipe.rates.lr = config.optim.lr;
+    assert_int_equal(ab_param_groups_parse("conv1.*:lr_factor=0.25", &config.recipe.groups), AB_OK);
+    ab_cell *cell = pt_cell(&config);
+    pt_probing *p = calloc(1, sizeof *p);
+    assert_non_null(p);
+    pt_start(p, (uint64_t)1 << index, cell, &config, &ab_format_fp16);
+    for (int i = 0; i < 4; i++) pt_step(p, cell);
+    cJSON *report = pt_set_report(p);
+    const cJSON *list = pt_get(report, "lost_updates");
+    double fc = pt_number(pt_get(pt_find(list, "name", "fc.weight"), "freeze"), "lr");
+    double conv = pt_number(pt_get(pt_find(list, "name", "conv1.weight"), "freeze"), "lr");
+    assert_true(fabs(fc - 0.05 / 8) < 1e-12 && fabs(conv - 0.05 / 32) < 1e-12);
+    cJSON_Delete(report);
+    ab_probe_set_destroy(p->set);
+    free(p);
+    ab_cell_destroy(cell);
+    ab_net_free(net);
+}
+
 /* ---- optimizer state --------------------------------------------------------------------------------------- */
 
 /* Adam's second moment of small gradients is 0 in fp16 and not in fp32, whatever the level. */
@@ -416,6 +445,7 @@ int main(void) {
         cmocka_unit_test(clipping_before_unscaling_clips_by_the_scale),
         cmocka_unit_test(schedules_wait_for_taken_steps),
         cmocka_unit_test(the_scheduled_rate_moves_the_weights),
+        cmocka_unit_test(the_ledger_of_lost_updates_knows_the_rate_in_force),
         cmocka_unit_test(half_state_loses_small_second_moments),
         cmocka_unit_test(averages_follow_the_weights_and_stop_in_half),
         cmocka_unit_test(averages_are_evaluated_and_put_back),

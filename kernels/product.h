@@ -21,6 +21,8 @@ typedef struct ab_pass_spec {
     ab_pass_kind kind;
     ab_conv conv;
     bool bias;                   /* forward adds one */
+    int64_t dout_step;           /* backward weights of a matrix product: elements from one row of dout to the
+                                    next; 0: out_channels */
     const ab_format *operands;   /* how src, weights and dout are handed in: fp32 or a half format */
     const ab_format *accumulate; /* not NULL: round every product and partial sum to this format */
 } ab_pass_spec;

@@ -21,7 +21,6 @@ typedef struct sliced {
     size_t scratch_step, scratch_bytes;   /* of a slice: with and without what it keeps behind it */
     bool
         by_outputs; /* weight gradient of a matrix product: slices of its rows, the outputs, not of the batch */
-    int64_t rows;   /* by outputs: of dout */
     ab_pass *slice[MAX_SLICES];
 } sliced;
 
@@ -53,18 +52,9 @@ typedef struct slice_job {
     ab_status status[MAX_SLICES];
 } slice_job;
 
-/* Behind the scratch of slice i: its weight gradient or, by outputs, its columns of dout. */
+/* Behind the scratch of slice i: its weight gradient. */
 static void *kept(const sliced *s, const ab_pass_args *args, int64_t i) {
     return (char *)args->scratch + (size_t)i * s->scratch_step + s->scratch_bytes;
-}
-
-/* dout's columns of slice i, contiguous. */
-static const void *columns_of(const sliced *s, const ab_pass_args *args, int64_t i) {
-    char *to = kept(s, args, i);
-    const char *from = (const char *)args->dout + (size_t)i * s->dout_step;
-    for (int64_t row = 0; row < s->rows; row++, from += (size_t)s->slices * s->dout_step, to += s->dout_step)
-        memcpy(to, from, s->dout_step);
-    return kept(s, args, i);
 }
 
 static void run_slice(void *argument, int64_t i, int lane) {
@@ -75,11 +65,9 @@ static void run_slice(void *argument, int64_t i, int lane) {
     (void)lane;
     args.src = (const char *)args.src + n * s->src_step;
     args.dst = (float *)(void *)((char *)args.dst + n * s->dst_step);
-    if (s->by_outputs) {
-        args.dout = columns_of(s, job->args, i);
-    } else if (s->kind == AB_PASS_BACKWARD_WEIGHTS) {
+    if (s->kind == AB_PASS_BACKWARD_WEIGHTS) {
         args.dout = (const char *)args.dout + n * s->dout_step;
-        args.dst = kept(s, job->args, i);
+        if (!s->by_outputs) args.dst = kept(s, job->args, i);
     }
     args.scratch = (char *)args.scratch + n * s->scratch_step;
     job->status[i] = s->slice[i]->run(s->slice[i], &args);
@@ -115,7 +103,6 @@ static void measure(sliced *s, const ab_pass_spec *spec) {
     size_t operand = ab_format_bytes(spec->operands, 1);
     bool data = spec->kind == AB_PASS_BACKWARD_DATA, weights = spec->kind == AB_PASS_BACKWARD_WEIGHTS;
     s->weights = conv->out_channels * (w->channels / conv->groups) * w->kernel[0] * w->kernel[1];
-    s->rows = conv->batch;
     s->src_step = (data ? out : in) * operand;
     s->dout_step = out * operand;
     s->dst_step = (weights ? 0 : data ? in : out) * sizeof(float);
@@ -124,7 +111,7 @@ static void measure(sliced *s, const ab_pass_spec *spec) {
         s->src_step = 0;
         s->dout_step = (size_t)conv->out_channels * operand;
         s->dst_step = (size_t)s->weights * sizeof(float);
-        keep = ab_aligned(out * operand);
+        keep = 0;
     }
     s->scratch_bytes = ab_aligned(s->slice[0]->scratch_bytes);
     s->scratch_step = s->scratch_bytes + keep;
@@ -142,10 +129,12 @@ static void inherit(sliced *s) {
 /* The spec of one of `slices`. */
 static ab_pass_spec part_of(const ab_pass_spec *spec, int slices, bool by_outputs) {
     ab_pass_spec one = *spec;
-    if (by_outputs)
+    if (by_outputs) {
         one.conv.out_channels /= slices;
-    else
+        one.dout_step = spec->conv.out_channels; /* a slice's columns are part of every row */
+    } else {
         one.conv.batch /= slices;
+    }
     return one;
 }
 

@@ -19,6 +19,17 @@ static ab_status infer(const void *attrs, const ab_shape *in, int inputs, ab_sha
     return AB_OK;
 }
 
+/* One channel or one pixel: nothing moves. */
+static bool is_view(const void *attrs, const ab_shape *in) {
+    int64_t channels = in->dim[in->ndim - 1], features = ab_shape_count(in) / in->dim[0];
+    (void)attrs;
+    return in->ndim == 2 || channels == 1 || channels == features;
+}
+
+static bool in_place(const ab_exec *exec, const ab_tensor *dst, const ab_tensor *src) {
+    return dst->data == src->data && !exec->observer;
+}
+
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
     (void)exec;
     size_t forward = ab_images_workspace(io->out, io->in[0], NULL);
@@ -42,12 +53,13 @@ static matrix pixels_by_channels(const ab_shape *in) {
 
 static ab_status forward(const ab_exec *exec, ab_op_io *io) {
     matrix m = pixels_by_channels(&io->in[0]->shape);
+    if (in_place(exec, io->out, io->in[0])) return AB_OK;
     ab_map_images(exec, io->out, transpose_image, &m, io->in[0], NULL);
     return AB_OK;
 }
 
 static ab_status backward(const ab_exec *exec, ab_op_io *io) {
-    if (!io->din[0]) return AB_OK;
+    if (!io->din[0] || in_place(exec, io->din[0], io->dout)) return AB_OK;
     matrix m = pixels_by_channels(&io->din[0]->shape);
     matrix back = {.rows = m.columns, .columns = m.rows};
     ab_map_images(exec, io->din[0], transpose_image, &back, io->dout, NULL);
@@ -63,6 +75,7 @@ static double flops(const void *attrs, const ab_shape *in, const ab_shape *out) 
 
 const ab_op ab_op_flatten = {.name = "flatten",
                              .inputs = 1,
+                             .is_view = is_view,
                              .infer = infer,
                              .prepare = prepare,
                              .forward = forward,

@@ -137,6 +137,10 @@ typedef struct ab_op {
     /* Completes attrs that default to other attrs and checks what ranges cannot say. May be NULL. */
     ab_status (*finish_attrs)(void *attrs);
 
+    /* Whether the output is in[0] as it lies in memory, so that both may share it (in place, forward and backward do nothing).
+     * NULL: never. */
+    bool (*is_view)(const void *attrs, const ab_shape *in);
+
     /* Output shape from input shapes (batch included). Errors name both shapes. */
     ab_status (*infer)(const void *attrs, const ab_shape *in, int inputs, ab_shape *out);
 

@@ -56,7 +56,8 @@ static ab_status add_tensor(compiler *c, ab_plan_tensor tensor, int *number) {
 AB_PRINTF(7, 8)
 static ab_status add_named(compiler *c, ab_shape shape, const ab_format *format, ab_mem_category category,
                            bool transient, int *number, const char *name, ...) {
-    ab_plan_tensor tensor = {.shape = shape, .format = format, .category = category, .transient = transient};
+    ab_plan_tensor tensor = {
+        .shape = shape, .format = format, .category = category, .transient = transient, .shares = AB_NONE};
     va_list args;
     va_start(args, name);
     vsnprintf(tensor.name, sizeof tensor.name, name, args);
@@ -365,6 +366,16 @@ static double op_flops(const compiler *c, int net_op, const ab_plan_node *node) 
     return forward * (1 + (op->params > 0) + c->needs_grad[node->in[0]]);
 }
 
+static bool is_view(const ab_net_op *op, const ab_shape *in) {
+    return op->op->is_view && op->op->is_view(op->attrs, in);
+}
+
+/* The output of a view is its input's memory. */
+static void share_view(compiler *c, const ab_net_op *op, int in, int out) {
+    ab_plan_tensor *tensor = c->plan->tensor;
+    if (is_view(op, &tensor[in].shape) && tensor[in].format == tensor[out].format) tensor[out].shares = in;
+}
+
 static ab_status add_op(compiler *c, int net_op) {
     ab_plan *plan = c->plan;
     const ab_net_op *op = &plan->net->op[net_op];
@@ -380,6 +391,7 @@ static ab_status add_op(compiler *c, int net_op) {
     AB_TRY(check_frozen(c, op, &node));
     AB_TRY(add_named(c, c->shape[net_op], output_format(c, op, &node), AB_MEM_activations, true, &node.out,
                      "%s.out", op->name));
+    share_view(c, op, node.in[0], node.out);
     bool needs = has_weights(op);
     for (int i = 0; i < op->inputs; i++) needs = needs || c->needs_grad[node.in[i]];
     c->needs_grad[node.out] = needs;
@@ -403,6 +415,16 @@ static ab_status add_model_input(compiler *c) {
 
 /* ---- backward -------------------------------------------------------------------------------------------- */
 
+/* And the gradient of its input the memory of its output's. */
+static void share_gradient(compiler *c, const ab_plan_node *node, int i) {
+    const ab_net_op *op = ab_plan_node_op(c->plan, node);
+    ab_plan_tensor *tensor = c->plan->tensor;
+    if (!op || i != 0 || node->out_grad == AB_NONE || !is_view(op, &tensor[node->in[0]].shape)) return;
+    const ab_plan_tensor *out = &tensor[node->out_grad];
+    if (out->transient && out->format == tensor[node->in_grad[0]].format)
+        tensor[node->in_grad[0]].shares = node->out_grad;
+}
+
 /* Gives input i of a node the tensor its backward pass writes. The consumer that runs first in the backward pass writes the
  * gradient itself; every later one writes a temporary that is added to it. */
 static ab_status wire_input_grad(compiler *c, ab_plan_node *node, int i, int *seen) {
@@ -419,6 +441,7 @@ static ab_status wire_input_grad(compiler *c, ab_plan_node *node, int i, int *se
                          "%.*s.grad.%d", AB_PLAN_NAME - 24, value.name, seen[t]));
         node->in_sum[i] = c->grad[t];
     }
+    share_gradient(c, node, i);
     seen[t]++;
     node->in_final[i] = seen[t] == c->uses[t];
     return AB_OK;

@@ -27,6 +27,7 @@ typedef struct ab_plan_tensor {
     int first, last;             /* schedule positions, inclusive */
     int again_first, again_last; /* of a value that is computed again; else AB_NONE */
     int64_t offset;              /* in the pool of its category; 0 for blocks of their own */
+    int shares; /* the tensor whose memory this one is, or AB_NONE; then offset and lifetime are those of that one */
 } ab_plan_tensor;
 
 typedef enum ab_node_kind { AB_NODE_OP, AB_NODE_CAST } ab_node_kind;

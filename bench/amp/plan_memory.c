@@ -7,6 +7,7 @@
 /* A value that is computed again is dead between its last use before that and then. */
 static void live_at(ab_plan *plan, int tensor, int position) {
     if (tensor == AB_NONE) return;
+    while (plan->tensor[tensor].shares != AB_NONE) tensor = plan->tensor[tensor].shares;
     ab_plan_tensor *t = &plan->tensor[tensor];
     if (t->again_first != AB_NONE && position >= t->again_first) {
         if (position > t->again_last) t->again_last = position;
@@ -39,6 +40,7 @@ static void backward_lifetimes(ab_plan *plan, const ab_plan_node *node, int posi
 }
 
 static void start_again(ab_plan *plan, int tensor, int position) {
+    if (plan->tensor[tensor].shares != AB_NONE) return; /* the tensor itself says when it lives */
     plan->tensor[tensor].again_first = plan->tensor[tensor].again_last = position;
 }
 
@@ -100,11 +102,27 @@ static int64_t first_fit(ab_plan_tensor *const *placed, int count, const ab_plan
     return offset;
 }
 
+/* What shares memory is where its memory is. */
+static void follow_shared(ab_plan *plan) {
+    for (int i = 0; i < plan->tensors; i++) {
+        const ab_plan_tensor *root = &plan->tensor[i];
+        if (root->shares == AB_NONE) continue;
+        while (root->shares != AB_NONE) root = &plan->tensor[root->shares];
+        ab_plan_tensor *t = &plan->tensor[i];
+        t->offset = root->offset;
+        t->first = root->first;
+        t->last = root->last;
+        t->again_first = root->again_first;
+        t->again_last = root->again_last;
+    }
+}
+
 /* Places the transient tensors of one category; `list` has room for all tensors. */
 static void place_category(ab_plan *plan, ab_mem_category category, ab_plan_tensor **list) {
     int count = 0;
     for (int i = 0; i < plan->tensors; i++)
-        if (plan->tensor[i].transient && plan->tensor[i].category == category)
+        if (plan->tensor[i].transient && plan->tensor[i].category == category &&
+            plan->tensor[i].shares == AB_NONE)
             list[count++] = &plan->tensor[i];
     qsort(list, (size_t)count, sizeof *list, compare_places);
     for (int i = 0; i < count; i++) {
@@ -124,5 +142,6 @@ ab_status ab_plan_place(ab_plan *plan) {
     for (int category = 0; category < AB_MEM_CATEGORY_COUNT; category++)
         place_category(plan, (ab_mem_category)category, list);
     free(list);
+    follow_shared(plan);
     return AB_OK;
 }

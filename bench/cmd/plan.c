@@ -44,6 +44,10 @@ static void print_buffers(const ab_plan *plan) {
         char shape[AB_SHAPE_TEXT];
         printf("  %-28s %-6s %-20s %-20s %10lld bytes", t->name, format_name(t->format),
                ab_shape_text(&t->shape, shape), ab_mem_category_name(t->category), (long long)t->bytes);
+        if (t->shares != AB_NONE) {
+            printf("  in %s\n", plan->tensor[t->shares].name);
+            continue;
+        }
         if (t->transient) printf("  %d..%d", t->first, t->last);
         if (t->transient && t->again_first != AB_NONE) printf(" and %d..%d", t->again_first, t->again_last);
         if (t->transient) printf(" at %lld", (long long)t->offset);

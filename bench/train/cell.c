@@ -20,10 +20,15 @@ static ab_status allocate_tensors(ab_cell *cell) {
         const ab_plan_tensor *t = &plan->tensor[i];
         cell->tensor[i] =
             (ab_tensor){.shape = t->shape, .format = t->format, .device = cell->config.device, .id = -1};
+        if (t->shares != AB_NONE) continue;
         if (t->transient)
             cell->tensor[i].data = pool[t->category] + t->offset;
         else
             AB_TRY(ab_mem_alloc(cell->mem, t->category, t->bytes, &cell->tensor[i].data));
+    }
+    for (int i = 0; i < plan->tensors; i++) { /* a shared tensor comes before those that share it */
+        if (plan->tensor[i].shares != AB_NONE)
+            cell->tensor[i].data = cell->tensor[plan->tensor[i].shares].data;
     }
     return AB_OK;
 }

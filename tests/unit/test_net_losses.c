@@ -232,6 +232,41 @@ static void an_autoencoder_needs_no_targets(void **state) {
     ab_net_free(net);
 }
 
+/* A view shares its input's memory, and its gradient that of its output; the bits are those of a net without it. */
+static void views_share_memory_and_change_no_bit(void **state) {
+    (void)state;
+    static const char plain_ops[] =
+        "{\"name\": \"flat\", \"op\": \"flatten\"}, {\"name\": \"fc1\", \"op\": \"linear\", "
+        "\"out_features\": 24}, {\"name\": \"act\", \"op\": \"relu\"}, {\"name\": \"two\", \"op\": \"add\", "
+        "\"in\": [\"act\", \"fc1\"]}, {\"name\": \"fc\", \"op\": \"linear\", \"out_features\": 10}, " CROSS;
+    static const char viewed_ops[] =
+        "{\"name\": \"flat\", \"op\": \"reshape\", \"shape\": [0, -1]}, {\"name\": \"fc1\", \"op\": "
+        "\"linear\", "
+        "\"out_features\": 24}, {\"name\": \"v1\", \"op\": \"reshape\", \"shape\": [0, 4, 6]}, {\"name\": "
+        "\"act\", "
+        "\"op\": \"relu\"}, {\"name\": \"v2\", \"op\": \"reshape\", \"shape\": [0, 24]}, {\"name\": \"v3\", "
+        "\"op\": \"reshape\", \"shape\": [0, 24], \"in\": \"fc1\"}, {\"name\": \"two\", \"op\": \"add\", "
+        "\"in\": [\"v2\", \"v3\"]}, {\"name\": \"fc\", \"op\": \"linear\", \"out_features\": 10}, " CROSS;
+    static const char *const levels[] = {"O0", "O1", "O2", "O3"};
+    ab_net *plain = parse(classes, plain_ops, ""), *viewed = parse(classes, viewed_ops, "");
+    for (size_t i = 0; i < AB_COUNT_OF(levels); i++) {
+        ab_policy policy = policy_of(levels[i]);
+        ab_plan *plan = NULL, *other = NULL;
+        same_training(plain, viewed, levels[i], 0);
+        assert_int_equal(ab_plan_create(viewed, &policy, BATCH, 1, &plan), AB_OK);
+        assert_int_equal(ab_plan_create(plain, &policy, BATCH, 1, &other), AB_OK);
+        assert_int_equal(plan->tensor[ab_plan_find(plan, "v1.out")].shares, ab_plan_find(plan, "fc1.out"));
+        assert_int_equal(plan->tensor[ab_plan_find(plan, "v2.out")].shares, ab_plan_find(plan, "act.out"));
+        assert_int_equal(plan->tensor[ab_plan_find(plan, "act.out.grad")].shares,
+                         ab_plan_find(plan, "v2.out.grad"));
+        assert_int_equal(plan->pool_bytes[AB_MEM_activations], other->pool_bytes[AB_MEM_activations]);
+        ab_plan_destroy(plan);
+        ab_plan_destroy(other);
+    }
+    ab_net_free(plain);
+    ab_net_free(viewed);
+}
+
 static void bad_targets_and_losses_are_refused(void **state) {
     (void)state;
     const struct {
@@ -267,6 +302,7 @@ int main(void) {
         cmocka_unit_test(what_reads_the_targets_is_outside_the_half_model),
         cmocka_unit_test(cross_entropy_of_half_probabilities_is_banned_where_functions_are_patched),
         cmocka_unit_test(an_autoencoder_needs_no_targets),
+        cmocka_unit_test(views_share_memory_and_change_no_bit),
         cmocka_unit_test(bad_targets_and_losses_are_refused),
     };
     return cmocka_run_group_tests(tests, open_images, close_images);

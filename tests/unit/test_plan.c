@@ -329,7 +329,19 @@ typedef struct pools {
     int *tag[AB_MEM_CATEGORY_COUNT];
 } pools;
 
+static void pool_read(pools *p, int tensor);
+
+/* The tensor whose memory it is. */
+static int owner(const ab_plan *plan, int tensor) {
+    while (tensor != AB_NONE && plan->tensor[tensor].shares != AB_NONE) tensor = plan->tensor[tensor].shares;
+    return tensor;
+}
+
 static void pool_write(pools *p, int tensor) {
+    if (tensor != AB_NONE && p->plan->tensor[tensor].shares != AB_NONE) { /* written where it is read */
+        pool_read(p, tensor);
+        return;
+    }
     const ab_plan_tensor *t = tensor == AB_NONE ? NULL : at(p->plan, tensor);
     if (!t || !t->transient) return;
     assert_int_equal(t->offset % GRANULE, 0);
@@ -339,6 +351,7 @@ static void pool_write(pools *p, int tensor) {
 }
 
 static void pool_read(pools *p, int tensor) {
+    tensor = owner(p->plan, tensor);
     const ab_plan_tensor *t = tensor == AB_NONE ? NULL : at(p->plan, tensor);
     if (!t || !t->transient) return;
     for (int64_t b = t->offset; b < t->offset + t->bytes; b += GRANULE) {
@@ -479,7 +492,7 @@ static void blocks_are_chosen_by_pattern(void **state) {
 static bool apart(const ab_plan_tensor *a, const ab_plan_tensor *b) {
     bool in_time = a->last < b->first || b->last < a->first;
     bool in_space = a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset;
-    return in_time || in_space;
+    return in_time || in_space || a->shares != AB_NONE || b->shares != AB_NONE;
 }
 
 static void tensors_that_live_at_the_same_time_do_not_overlap(void **state) {
@@ -514,7 +527,8 @@ static void pools_are_shared_but_never_too_small(void **state) {
             int64_t live = 0;
             for (int i = 0; i < f.plan->tensors; i++) {
                 const ab_plan_tensor *t = &f.plan->tensor[i];
-                if (t->transient && (int)t->category == c && t->first <= position && position <= t->last)
+                if (t->transient && t->shares == AB_NONE && (int)t->category == c && t->first <= position &&
+                    position <= t->last)
                     live += t->bytes;
             }
             fullest = live > fullest ? live : fullest;

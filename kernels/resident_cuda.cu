@@ -128,13 +128,17 @@ static bool all_known(const update_target &t) {
     return known;
 }
 
+// Through the stream, which does not wait for the default one, and done when it returns: the source is the caller's.
 template <typename T> static ab_status on_device(T **block, const T *values, int count) {
-    AB_CUDA_TRY(cudaMalloc(block, sizeof(T) * static_cast<size_t>(count > 0 ? count : 1)));
-    if (!values)
-        return ab_cuda_check(cudaMemset(*block, 0, sizeof(T) * static_cast<size_t>(count)), "cudaMemset");
-    return ab_cuda_check(
-        cudaMemcpy(*block, values, sizeof(T) * static_cast<size_t>(count), cudaMemcpyHostToDevice),
-        "cudaMemcpy");
+    cudaStream_t stream = ab_cuda_get()->stream;
+    size_t bytes = sizeof(T) * static_cast<size_t>(count > 0 ? count : 1);
+    AB_CUDA_TRY(cudaMalloc(block, bytes));
+    if (values && count > 0)
+        AB_CUDA_TRY(cudaMemcpyAsync(*block, values, sizeof(T) * static_cast<size_t>(count),
+                                    cudaMemcpyHostToDevice, stream));
+    else
+        AB_CUDA_TRY(cudaMemsetAsync(*block, 0, bytes, stream));
+    return ab_cuda_check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
 }
 
 static ab_status make_lists(ab_resident *r, update_target *targets) {

@@ -93,11 +93,32 @@ static void without_a_plugin_auto_takes_the_cpu_and_says_why(void **state) {
     assert_int_equal(unsetenv("AMPBENCH_PLUGIN_DIR"), 0);
 }
 
+/* The real plugin, where this build has one: it loads with all its libraries, fits, and says why it has no device. */
+static void the_built_plugin_loads_and_gives_its_reason(void **state) {
+    (void)state;
+    const ab_plugin *plugin;
+    const ab_device *device = NULL;
+    int devices;
+    if (access(AB_BUILT_PLUGIN, R_OK) != 0) skip();
+    if (ab_plugin_load(AB_BUILT_PLUGIN, &plugin) != AB_OK) {
+        /* built against libraries that are not here: the loader's words */
+        assert_non_null(strstr(ab_error_message(), "cannot open shared object file"));
+        skip();
+    }
+    assert_int_equal(plugin->open(1 << 20, &device), AB_UNAVAILABLE);
+    if (ab_cuda_driver_check("libcuda.so.1", &devices) == AB_OK)
+        skip(); /* a GPU: the tests labelled gpu say more */
+    assert_int_equal(plugin->open(0, &device), AB_UNAVAILABLE);
+    assert_non_null(strstr(ab_error_message(), "CUDA does not start: "));
+    assert_null(device);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(unfit_plugins_are_refused_with_the_reason),
                                        cmocka_unit_test(a_plugins_own_reason_reaches_the_user),
                                        cmocka_unit_test(a_driver_that_finds_no_gpu_says_so),
                                        cmocka_unit_test(plugins_are_looked_for_where_the_user_says),
-                                       cmocka_unit_test(without_a_plugin_auto_takes_the_cpu_and_says_why)};
+                                       cmocka_unit_test(without_a_plugin_auto_takes_the_cpu_and_says_why),
+                                       cmocka_unit_test(the_built_plugin_loads_and_gives_its_reason)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

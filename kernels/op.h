@@ -96,6 +96,7 @@ typedef struct ab_exec {
     size_t workspace_bytes;
     bool training;        /* batch norm: batch statistics; dropout: on */
     bool accumulate_half; /* products and sums of low ops rounded to the output's half format at every step */
+    bool tf32;            /* fp32 products of a GPU may round their operands to TF32 */
     ab_cpu_path path;
     ab_observer *observer;
     uint64_t seed;

@@ -136,10 +136,11 @@ static ab_status check(const ab_exec *exec, const ab_op_io *io) {
     return AB_OK;
 }
 
-static ab_status make_library(product_state *s, const ab_op_io *io, bool linear) {
+static ab_status make_library(const ab_exec *exec, product_state *s, const ab_op_io *io, bool linear) {
     const bool wanted[AB_PASSES] = {true, io->din[0] != nullptr, io->dparam[0] != nullptr};
     for (int i = 0; i < AB_PASSES; i++) {
-        ab_cuda_product_spec spec = {static_cast<ab_pass_kind>(i), s->conv, s->type, io->param[1] != nullptr};
+        ab_cuda_product_spec spec = {static_cast<ab_pass_kind>(i), s->conv, s->type, io->param[1] != nullptr,
+                                     exec->tf32};
         if (!wanted[i]) continue;
         AB_TRY(linear ? ab_cuda_blas_product(&spec, &s->library[i])
                       : ab_cuda_dnn_product(&spec, &s->library[i]));
@@ -186,7 +187,7 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
     io->state = s;
     s->conv = geometry(io, linear);
     s->type = ab_cuda_type(io->in[0]->format);
-    ab_status status = exec->path == AB_PATH_REFERENCE ? AB_OK : make_library(s, io, linear);
+    ab_status status = exec->path == AB_PATH_REFERENCE ? AB_OK : make_library(exec, s, io, linear);
     if (status != AB_OK) {
         release(io);
         return status;

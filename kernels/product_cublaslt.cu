@@ -2,7 +2,7 @@
 // transposed: out^T [O, N] = W [O, F] in^T [F, N].
 //
 // The algorithm is the first that the heuristics name for the shape, so that a shape always gives the same bits; partial sums of
-// split products are fp32, never the output's format. fp32 products are IEEE: no TF32.
+// split products are fp32, never the output's format. fp32 products are IEEE unless the run asked for TF32.
 #include "kernels/product_cuda.cuh"
 
 #include <cstdio>
@@ -13,7 +13,7 @@ enum { ALIGNMENT = 64, MOST_WORKSPACE = 32 << 20 };
 struct blas_product {
     ab_cuda_product base; // first
     ab_pass_kind kind;
-    bool bias;
+    bool bias, tf32;
     cublasLtMatmulDesc_t matmul;
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algorithm;
@@ -68,7 +68,9 @@ static shape shape_of(const ab_cuda_product_spec *spec) {
 static ab_status set_up(blas_product *p, const ab_cuda_product_spec *spec) {
     shape s = shape_of(spec);
     cudaDataType_t type = data_type(spec->type);
-    AB_BLAS_TRY(cublasLtMatmulDescCreate(&p->matmul, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    bool tf32 = spec->tf32 && spec->type == AB_ELEMENT_F32;
+    cublasComputeType_t compute = tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    AB_BLAS_TRY(cublasLtMatmulDescCreate(&p->matmul, compute, CUDA_R_32F));
     AB_BLAS_TRY(cublasLtMatmulDescSetAttribute(p->matmul, CUBLASLT_MATMUL_DESC_TRANSA, &s.a, sizeof s.a));
     AB_BLAS_TRY(cublasLtMatmulDescSetAttribute(p->matmul, CUBLASLT_MATMUL_DESC_TRANSB, &s.b, sizeof s.b));
     if (p->bias) {
@@ -135,8 +137,8 @@ static void describe(blas_product *p) {
                                                sizeof stages, &written);
     (void)cublasLtMatmulAlgoConfigGetAttribute(&p->algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split,
                                                sizeof split, &written);
-    snprintf(p->base.text, sizeof p->base.text, "cublaslt:algo%d,tile%d,stages%d,split%d", id, tile, stages,
-             split);
+    snprintf(p->base.text, sizeof p->base.text, "cublaslt:algo%d,tile%d,stages%d,split%d%s", id, tile, stages,
+             split, p->tf32 ? ",tf32" : "");
 }
 
 ab_status ab_cuda_blas_product(const ab_cuda_product_spec *spec, ab_cuda_product **product) {
@@ -148,6 +150,7 @@ ab_status ab_cuda_blas_product(const ab_cuda_product_spec *spec, ab_cuda_product
     p->base.run = run;
     p->base.destroy = destroy;
     p->kind = spec->kind;
+    p->tf32 = spec->tf32 && spec->type == AB_ELEMENT_F32;
     p->bias = spec->kind == AB_PASS_FORWARD && spec->bias;
     ab_status status = set_up(p, spec);
     if (status == AB_OK) status = choose(p, &found);

@@ -27,7 +27,7 @@ struct ab_cuda_product_spec {
     ab_pass_kind kind;
     ab_conv conv;
     int type; // ab_element_type of all operands
-    bool bias;
+    bool bias, tf32;
 };
 
 // Makes a product, or leaves *product null if the library does not do `spec`.

@@ -1,5 +1,5 @@
 // Convolutions through cuDNN's convolution calls, images and weights with channels last. fp32 sums; fp32 convolutions are IEEE
-// (FMA, no TF32); a half convolution with a bias uses the fused call, so that there is one rounding.
+// (FMA) unless the run asked for TF32; a half convolution with a bias uses the fused call, so that there is one rounding.
 //
 // The algorithm is the first deterministic one that the heuristics name; it is tried once on scratch memory, because what cuDNN
 // supports shows only when it runs. What it does not do is left to our own kernels.
@@ -109,14 +109,14 @@ static ab_status describe_tensors(dnn_product *p, cudnnDataType_t type) {
 
 static ab_status describe_convolution(dnn_product *p) {
     const ab_window *w = &p->spec.conv.window;
-    bool fp32 = p->spec.type == AB_ELEMENT_F32;
+    bool ieee = p->spec.type == AB_ELEMENT_F32 && !p->spec.tf32;
     AB_DNN_TRY(cudnnCreateConvolutionDescriptor(&p->conv));
     AB_DNN_TRY(cudnnSetConvolution2dDescriptor(
         p->conv, static_cast<int>(w->padding[0]), static_cast<int>(w->padding[1]),
         static_cast<int>(w->stride[0]), static_cast<int>(w->stride[1]), static_cast<int>(w->dilation[0]),
         static_cast<int>(w->dilation[1]), CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
     AB_DNN_TRY(cudnnSetConvolutionGroupCount(p->conv, static_cast<int>(p->spec.conv.groups)));
-    AB_DNN_TRY(cudnnSetConvolutionMathType(p->conv, fp32 ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH));
+    AB_DNN_TRY(cudnnSetConvolutionMathType(p->conv, ieee ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH));
     AB_DNN_TRY(cudnnCreateActivationDescriptor(&p->identity));
     return ab_cuda_check_dnn(
         cudnnSetActivationDescriptor(p->identity, CUDNN_ACTIVATION_IDENTITY, CUDNN_NOT_PROPAGATE_NAN, 0.0),
@@ -168,7 +168,7 @@ static int ask(const dnn_product *p, candidate *list) {
 static ab_status apply(dnn_product *p, const candidate *c) {
     p->algorithm = c->algorithm;
     p->base.workspace_bytes = c->workspace;
-    if (p->spec.type == AB_ELEMENT_F32) return AB_OK; // stays FMA
+    if (p->spec.type == AB_ELEMENT_F32 && !p->spec.tf32) return AB_OK; // stays FMA
     return ab_cuda_check_dnn(cudnnSetConvolutionMathType(p->conv, c->math), "cudnnSetConvolutionMathType");
 }
 
@@ -248,7 +248,9 @@ ab_status ab_cuda_dnn_product(const ab_cuda_product_spec *spec, ab_cuda_product 
         return status == AB_UNAVAILABLE ? AB_OK : status;
     }
     snprintf(p->base.text, sizeof p->base.text, "cudnn:%s%d%s", names[spec->kind], p->algorithm,
-             p->fused ? "+bias" : "");
+             p->fused                                         ? "+bias"
+             : p->spec.tf32 && p->spec.type == AB_ELEMENT_F32 ? ",tf32"
+                                                              : "");
     *product = &p->base;
     return AB_OK;
 }

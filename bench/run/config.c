@@ -161,6 +161,7 @@ const char *ab_cpu_path_name(ab_cpu_path path) {
 
 static ab_status take_choices(const ab_options *options, ab_run_config *config) {
     static const char *const orders[] = {"sequential", "shuffled"};
+    static const char *const maths[] = {"ieee", "tf32"};
     static const char *const accumulators[] = {"fp32", "half"};
     static const char *const paths[] = {"auto", "native", "convert", "reference"};
     static const char *const states[] = {"weights", "fp32", "half"}, *const averages[] = {"fp32", "half"};
@@ -174,6 +175,8 @@ static ab_status take_choices(const ab_options *options, ab_run_config *config) 
     config->ema_half = choice == 1;
     AB_TRY(parse_choice(options, AB_OPTION_cpu_path, paths, 4, &choice));
     config->path = (ab_cpu_path)choice;
+    AB_TRY(parse_choice(options, AB_OPTION_math, maths, 2, &choice));
+    config->tf32 = choice == 1;
     return ab_normalize_find(options->text[AB_OPTION_normalize], &config->normalize);
 }
 
@@ -446,6 +449,9 @@ ab_status ab_run_config_create(const ab_options *options, bool with_data, ab_run
     AB_TRY_GOTO(take_choices(options, config));
     AB_TRY_GOTO(take_scaler(options, config));
     AB_TRY_GOTO(ab_device_open(options->text[AB_OPTION_device], &config->device, &config->why_not_gpu));
+    if (config->tf32 && strncmp(config->device->name, "cuda", 4) != 0)
+        AB_TRY_GOTO(
+            ab_fail(AB_USAGE, "--math tf32: only GPUs have TF32, this run is on %s", config->device->name));
     AB_TRY_GOTO(ab_net_load(options->text[AB_OPTION_net], &config->net));
     if (options->given[AB_OPTION_freeze_bn] && ab_net_freeze(config->net) == 0)
         AB_TRY_GOTO(ab_fail(AB_USAGE, "--freeze-bn: network %s has no batch norms", config->net->name));
@@ -616,6 +622,7 @@ ab_cell_config ab_cell_config_of(const ab_run_config *config, const ab_cell_spec
                             .init_map = config->init_map,
                             .ulp_twin = spec->ulp_twin,
                             .no_graph = config->no_graph,
+                            .tf32 = config->tf32,
                             .device = config->device,
                             .memory_limit = config->memory_limit};
 }

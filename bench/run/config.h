@@ -44,7 +44,7 @@ typedef struct ab_run_config {
     ab_normalize normalize;
     bool shuffled, accumulate_half;
     ab_cpu_path path;
-    bool no_graph;
+    bool no_graph, tf32;
     int threads;
     int64_t memory_limit; /* bytes; 0: none */
     int64_t rounds, eval_limit, cell_timeout_s;

@@ -273,7 +273,7 @@ static cJSON *new_cell(const ab_run_config *config, const ab_cell_spec *spec) {
     cJSON_AddStringToObject(cell, "status", "pending");
     cJSON_AddNullToObject(cell, "reason");
     cJSON_AddItemToObject(cell, "policy", policy_part(policy));
-    cJSON_AddStringToObject(cell, "math_mode", half ? spec->half->name : "ieee_fp32");
+    cJSON_AddStringToObject(cell, "math_mode", half ? spec->half->name : config->tf32 ? "tf32" : "ieee_fp32");
     cJSON_AddStringToObject(cell, "accumulate", emulated ? "half" : "fp32");
     cJSON_AddBoolToObject(cell, "emulated", emulated);
     add_text(

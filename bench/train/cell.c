@@ -145,6 +145,7 @@ static ab_status build(ab_cell *cell) {
     if (!cell->tensor || !cell->io || !cell->run || !cell->shadow || !cell->index) return no_memory();
     cell->exec = (ab_exec){.training = true,
                            .accumulate_half = config->accumulate_half,
+                           .tf32 = config->tf32,
                            .path = config->path,
                            .seed = config->seed};
     AB_TRY(allocate_tensors(cell));

@@ -31,6 +31,7 @@ typedef struct ab_cell_config {
     const char *init_map;  /* table of names (init_map.h), or NULL */
     bool ulp_twin;         /* every initial weight moved by one ulp */
     const ab_device *device;
+    bool tf32;            /* fp32 products may round their operands to TF32, where the device has it */
     bool no_graph;        /* the host decides every step, also on a device that could itself */
     int64_t memory_limit; /* bytes; 0: none */
 } ab_cell_config;

@@ -30,6 +30,11 @@ run "${small[@]}" --device gpu
 expect_rc 2 "--device gpu"
 expect_text "$work/err" "expected auto, cpu, cuda or cuda:N, found 'gpu'" "--device gpu"
 
+# TF32 is a GPU's
+run "${small[@]}" --math tf32
+expect_rc 2 "--math tf32"
+expect_text "$work/err" "--math tf32: only GPUs have TF32, this run is on cpu" "--math tf32"
+
 # a folder without the plugin
 export AMPBENCH_PLUGIN_DIR=$work
 run "${small[@]}" --device cuda

@@ -24,7 +24,7 @@ static ab_status bad(const reader *r, const char *at, const char *expected) {
                  (unsigned char)*at);
     return ab_fail(r->file ? AB_INPUT : AB_USAGE, "%s%s%s: expected %s, found %s at position %lld", r->option,
                    r->file ? " " : "", r->file ? r->file : "", expected, shown,
-                   (long long)(at - r->text + 1));
+                   (long long)(at - r->text) + 1);
 }
 
 static ab_status append(const reader *r, const char *at, int64_t count, double value) {

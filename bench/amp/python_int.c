@@ -40,7 +40,7 @@ double ab_python_int(double base, double factor, double power) {
             limb[i] = (uint32_t)carry;
             carry >>= 32;
         }
-        if (top_bit(limb) >= 1024) return INFINITY;
+        if (top_bit(limb) >= 1024) return HUGE_VAL;
     }
     return rounded(limb);
 }

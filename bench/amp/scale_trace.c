@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* The steps to come that look alike: one run of each pattern at most. */
 typedef struct cursor {
@@ -120,8 +119,7 @@ typedef struct cycle {
 
 static bool repeats(const cycle *c, const ab_scaler_trace *t, const source *s) {
     return c->then.steps > 0 && c->overflow_run == s->overflow.run && c->amax_run == s->amax.run &&
-           c->then.scaler.scale == t->scaler.scale &&
-           memcmp(c->then.scaler.state, t->scaler.state, sizeof t->scaler.state) == 0;
+           ab_scaler_same(&c->then.scaler, &t->scaler);
 }
 
 static void jump(cycle *c, ab_scaler_trace *t, source *s) {

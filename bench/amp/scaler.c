@@ -246,8 +246,16 @@ ab_scaler_outcome ab_scaler_update(ab_scaler *scaler, const ab_scaler_seen *seen
     return outcome;
 }
 
+static bool same(double a, double b) { return a == b || (isnan(a) && isnan(b)); }
+
+bool ab_scaler_same(const ab_scaler *a, const ab_scaler *b) {
+    bool equal = same(a->scale, b->scale);
+    for (int i = 0; i < AB_SCALER_STATES; i++) equal = equal && same(a->state[i], b->state[i]);
+    return equal;
+}
+
 int64_t ab_scaler_leap(ab_scaler *scaler, const ab_scaler *before, const ab_scaler_seen *seen, int64_t most) {
-    if (scaler->scale == before->scale && memcmp(scaler->state, before->state, sizeof scaler->state) == 0)
+    if (ab_scaler_same(scaler, before))
         return most; /* the last step changed nothing, so neither will the next */
     if (seen->overflow || !scaler->kind->quiet) return 0;
     int64_t quiet = scaler->kind->quiet(scaler);

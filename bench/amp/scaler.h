@@ -124,6 +124,9 @@ double ab_scaler_divisor(const ab_scaler *scaler);
  * infinity or no number, a reciprocal that fp32 cannot hold) are named here. */
 AB_MUST_CHECK ab_scaler_outcome ab_scaler_update(ab_scaler *scaler, const ab_scaler_seen *seen);
 
+/* Whether two machines of one configuration will do the same from here on. */
+bool ab_scaler_same(const ab_scaler *a, const ab_scaler *b);
+
 /* Up to `most` further steps that see what the last one saw and change nothing but counters; returns how many were taken.
  * `before` is the machine before the last step. */
 int64_t ab_scaler_leap(ab_scaler *scaler, const ab_scaler *before, const ab_scaler_seen *seen, int64_t most);

@@ -10,14 +10,14 @@ enum { INIT, WINDOW, MIN, MAX };
 enum { UNSKIPPED };
 
 static const ab_scaler_key keys[] = {
-    [INIT] = {"init", "init_scale", "first scale, at most max", AB_SCALER_REAL, 0x1p16, 0, INFINITY, true,
+    [INIT] = {"init", "init_scale", "first scale, at most max", AB_SCALER_REAL, 0x1p16, 0, HUGE_VAL, true,
               true},
     [WINDOW] = {"window", "scale_window", "clean steps in a row before the scale doubles", AB_SCALER_INTEGER,
                 2000, 0, 0x1p53, false, true},
-    [MIN] = {"min", "min_loss_scale", "floor of a backoff; 0: none", AB_SCALER_REAL, 0, 0, INFINITY, false,
+    [MIN] = {"min", "min_loss_scale", "floor of a backoff; 0: none", AB_SCALER_REAL, 0, 0, HUGE_VAL, false,
              true},
     [MAX] = {"max", "max_loss_scale", "cap of growth and of the first scale", AB_SCALER_REAL, 0x1p24, 0,
-             INFINITY, true, true},
+             HUGE_VAL, true, true},
 };
 static const char *const states[] = {[UNSKIPPED] = "unskipped"};
 

@@ -10,8 +10,8 @@ enum { TRACKER, CREDIT };
 static const ab_scaler_key keys[] = {
     [INIT] = {"init", "current_scale", "first scale (the caller's; torch's default here)", AB_SCALER_REAL,
               0x1p16, 0, 0x1p128, true, false},
-    [GROWTH] = {"growth", "growth_factor", "growth", AB_SCALER_REAL, 2, 0, INFINITY, true, false},
-    [BACKOFF] = {"backoff", "backoff_factor", "backoff", AB_SCALER_REAL, 0.5, -INFINITY, INFINITY, false,
+    [GROWTH] = {"growth", "growth_factor", "growth", AB_SCALER_REAL, 2, 0, HUGE_VAL, true, false},
+    [BACKOFF] = {"backoff", "backoff_factor", "backoff", AB_SCALER_REAL, 0.5, -HUGE_VAL, HUGE_VAL, false,
                  false},
     [WINDOW] = {"window", "growth_interval", "clean steps in a row before the scale grows", AB_SCALER_INTEGER,
                 2000, -0x1p31, 0x1p31, false, true},

@@ -11,12 +11,12 @@ enum { SINCE, CREDIT };
 
 static const ab_scaler_key keys[] = {
     [INIT] = {"init", "initial_scale", "first scale (2 ** initial_scale_power)", AB_SCALER_REAL, 0x1p16, 0,
-              INFINITY, true, true},
+              HUGE_VAL, true, true},
     [WINDOW] = {"window", "loss_scale_window",
                 "the scale doubles when this many steps and one, or a multiple and one, "
                 "have passed since the last overflow",
                 AB_SCALER_INTEGER, 1000, 1, 0x1p53, false, true},
-    [MIN] = {"min", "min_loss_scale", "floor, where an overflow raises", AB_SCALER_REAL, 1, 0, INFINITY, true,
+    [MIN] = {"min", "min_loss_scale", "floor, where an overflow raises", AB_SCALER_REAL, 1, 0, HUGE_VAL, true,
              true},
     [HYSTERESIS] = {"hysteresis", "delayed_shift", "overflows before the scale falls; 0: never",
                     AB_SCALER_INTEGER, 2, 0, 0x1p31, false, true},

@@ -4,10 +4,10 @@
 #include <math.h>
 
 static const ab_scaler_key keys[] = {
-    [AB_INLINE_INIT] = {"init", "init_scale", "first scale", AB_SCALER_REAL, 0x1p32, 0, INFINITY, true, true},
+    [AB_INLINE_INIT] = {"init", "init_scale", "first scale", AB_SCALER_REAL, 0x1p32, 0, HUGE_VAL, true, true},
     [AB_INLINE_WINDOW] = {"window", "scale_window", AB_INLINE_WINDOW_TEXT, AB_SCALER_INTEGER, 1000, 1, 0x1p53,
                           false, true},
-    [AB_INLINE_MIN] = {"min", "min_scale", "floor", AB_SCALER_REAL, 1, 0, INFINITY, true, true},
+    [AB_INLINE_MIN] = {"min", "min_scale", "floor", AB_SCALER_REAL, 1, 0, HUGE_VAL, true, true},
 };
 
 extern const ab_scaler_kind ab_scaler_deepspeed_fused;

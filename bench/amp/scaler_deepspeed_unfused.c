@@ -4,10 +4,10 @@
 #include <math.h>
 
 static const ab_scaler_key keys[] = {
-    [AB_INLINE_INIT] = {"init", "init_scale", "first scale", AB_SCALER_REAL, 0x1p16, 0, INFINITY, true, true},
+    [AB_INLINE_INIT] = {"init", "init_scale", "first scale", AB_SCALER_REAL, 0x1p16, 0, HUGE_VAL, true, true},
     [AB_INLINE_WINDOW] = {"window", "scale_window", AB_INLINE_WINDOW_TEXT, AB_SCALER_INTEGER, 1000, 1, 0x1p53,
                           false, true},
-    [AB_INLINE_MIN] = {"min", "min_scale", "floor", AB_SCALER_REAL, 0.25, 0, INFINITY, true, false},
+    [AB_INLINE_MIN] = {"min", "min_scale", "floor", AB_SCALER_REAL, 0.25, 0, HUGE_VAL, true, false},
 };
 
 extern const ab_scaler_kind ab_scaler_deepspeed_unfused;

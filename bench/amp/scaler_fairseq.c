@@ -10,19 +10,19 @@ enum { SINCE_OVERFLOW, SINCE_RESCALE, OVERFLOWS };
 
 static const ab_scaler_key keys[] = {
     [INIT] = {"init", "init_scale", "first scale (--fp16-init-scale gives 128)", AB_SCALER_REAL, 0x1p15, 0,
-              INFINITY, true, false},
+              HUGE_VAL, true, false},
     [FACTOR] = {"factor", "scale_factor", "growth, and division by it on overflow", AB_SCALER_REAL, 2, 0,
-                INFINITY, true, false},
+                HUGE_VAL, true, false},
     [WINDOW] = {"window", "scale_window",
                 "the scale grows when this many steps, or a multiple, have passed since the "
                 "last overflow",
                 AB_SCALER_INTEGER, 2000, 1, 0x1p53, false, true},
     [TOLERANCE] = {"tolerance", NULL, "share of overflows since the last change that is let pass",
-                   AB_SCALER_REAL, 0, 0, INFINITY, false, false},
+                   AB_SCALER_REAL, 0, 0, HUGE_VAL, false, false},
     [THRESHOLD] = {"threshold", "threshold_loss_scale", "the scale falls no lower; 0: none", AB_SCALER_REAL,
-                   0, 0, INFINITY, false, false},
+                   0, 0, HUGE_VAL, false, false},
     [MIN] = {"min", "min_loss_scale", "a scale this low after an overflow raises", AB_SCALER_REAL, 1e-4, 0,
-             INFINITY, false, false},
+             HUGE_VAL, false, false},
 };
 static const char *const states[] = {[SINCE_OVERFLOW] = "since_overflow",
                                      [SINCE_RESCALE] = "since_rescale",

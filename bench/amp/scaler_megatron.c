@@ -12,7 +12,7 @@ static const ab_scaler_key keys[] = {
     [INIT] = {"init", "initial_scale", "first scale (--initial-loss-scale)", AB_SCALER_REAL, 0x1p32, 0,
               0x1p128, true, true},
     [MIN] = {"min", "min_scale", "floor (--min-loss-scale)", AB_SCALER_REAL, 1, 0, 0x1p128, true, false},
-    [GROWTH] = {"growth", "growth_factor", "growth", AB_SCALER_REAL, 2, 1, INFINITY, true, false},
+    [GROWTH] = {"growth", "growth_factor", "growth", AB_SCALER_REAL, 2, 1, HUGE_VAL, true, false},
     [BACKOFF] = {"backoff", "backoff_factor", "backoff", AB_SCALER_REAL, 0.5, 0, 1, true, false},
     [WINDOW] = {"window", "growth_interval",
                 "clean steps in a row before the scale grows (--loss-scale-window)", AB_SCALER_REAL, 1000, 0,

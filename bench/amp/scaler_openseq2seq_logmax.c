@@ -17,7 +17,7 @@ static const ab_scaler_key keys[] = {
     [BETA1] = {"beta1", NULL, "decay of the mean", AB_SCALER_REAL, 0.99, 0, 1, true, false},
     [BETA2] = {"beta2", NULL, "decay of the variance", AB_SCALER_REAL, 0.999, 0, 1, true, false},
     [SIGMAS] = {"sigmas", "overflow_std_dev", "standard deviations kept free above the mean", AB_SCALER_REAL,
-                3.09, -INFINITY, INFINITY, false, false},
+                3.09, -HUGE_VAL, HUGE_VAL, false, false},
 };
 static const char *const states[] = {[MEAN] = "x_hat",
                                      [SLOW_MEAN] = "slow_x_hat",

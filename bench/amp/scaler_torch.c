@@ -11,9 +11,9 @@ enum { TRACKER };
 
 static const ab_scaler_key keys[] = {
     [INIT] = {"init", "init_scale", "first scale", AB_SCALER_REAL, 0x1p16, 0, 0x1p128, true, false},
-    [GROWTH] = {"growth", "growth_factor", "growth", AB_SCALER_REAL, 2, 1, INFINITY, true, false},
+    [GROWTH] = {"growth", "growth_factor", "growth", AB_SCALER_REAL, 2, 1, HUGE_VAL, true, false},
     [BACKOFF] = {"backoff", "backoff_factor", "backoff; 0 and below are accepted, as torch does",
-                 AB_SCALER_REAL, 0.5, -INFINITY, 1, true, false},
+                 AB_SCALER_REAL, 0.5, -HUGE_VAL, 1, true, false},
     [WINDOW] = {"window", "growth_interval",
                 "clean steps in a row before the scale grows; 0 and below: never", AB_SCALER_INTEGER, 2000,
                 -0x1p31, 0x1p31, true, true},

@@ -296,9 +296,8 @@ static ab_status run_batches(ab_cell *cell, float *loss) {
 }
 
 /* Where the dialect raises, training ends. */
-static ab_status update_scale(ab_cell *cell, ab_step_result *result) {
-    ab_scaler_seen seen = {.overflow = result->overflow};
-    ab_scaler_outcome outcome = ab_scaler_update(&cell->scaler, &seen);
+static ab_status update_scale(ab_cell *cell, const ab_scaler_seen *seen, ab_step_result *result) {
+    ab_scaler_outcome outcome = ab_scaler_update(&cell->scaler, seen);
     result->skipped = outcome.skip;
     if (!outcome.fault || !outcome.fault->raises) return AB_OK;
     return ab_fail(AB_CONFIG, "step %lld: loss scaler %s raises (%s): %s", (long long)cell->steps,
@@ -317,8 +316,10 @@ ab_status ab_cell_step(ab_cell *cell, ab_observer *observer, ab_step_result *res
     AB_TRY(run_batches(cell, &result->loss));
     if (early) AB_TRY(ab_cell_clip(cell, true, &result->grad_norm));
     AB_TRY(ab_cell_unscale(cell, &result->overflow));
+    ab_scaler_seen seen = {.overflow = result->overflow};
+    if (cell->scaler.kind->sees) AB_TRY(ab_cell_measure(cell, &seen));
     if (!early) AB_TRY(ab_cell_clip(cell, false, &result->grad_norm));
-    AB_TRY(update_scale(cell, result));
+    AB_TRY(update_scale(cell, &seen, result));
     if (!result->skipped) AB_TRY(ab_cell_update(cell));
     if (!result->skipped || recipe->schedule_on_skip) cell->advanced++;
     cell->exec.observer = NULL;

@@ -100,14 +100,11 @@ static ab_status take_level(ab_run_config *config, const char *item) {
 /* What only the `ampbench scaler` command can tell a dialect. */
 static ab_status check_usable(const ab_loss_scale *scale) {
     const ab_scaler_kind *kind = scale->scaler.kind;
-    if (!kind->sees) return AB_OK;
+    if (!(kind->sees & AB_SEES_LAYER)) return AB_OK;
     return ab_fail(AB_USAGE,
-                   "--scales: %s follows %s, which a run does not measure; try it with `ampbench scaler %s`",
-                   kind->name,
-                   kind->sees & AB_SEES_AMAX     ? "the largest gradient of every step"
-                   : kind->sees & AB_SEES_COUNTS ? "a histogram of the gradients"
-                                                 : "statistics of every layer",
-                   kind->name);
+                   "--scales: %s scales the gradients of every layer, which no run does; see `ampbench "
+                   "scaler %s --help`",
+                   kind->name, kind->name);
 }
 
 /* "torch", "deepspeed:init=65536"; "window=500" after the latter's comma belongs to it. */

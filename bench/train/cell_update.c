@@ -5,6 +5,7 @@
 #include "bench/train/optim_device.h"
 #include "kernels/fallback.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,6 +124,38 @@ ab_status ab_cell_clip(ab_cell *cell, bool scaled, double *norm) {
          i++) /* `from` is the cell's own tensor; its item only reads it */
         cell->grad[i] = scaled ? (ab_tensor *)(uintptr_t)cell->unscale[i].from : cell->unscale[i].to;
     return ab_clip(clip, cell->grad, cell->trained_count, norm);
+}
+
+/* ---- measuring --------------------------------------------------------------------------------------------- */
+
+static void measure_values(const float *values, int64_t n, double edge, ab_scaler_seen *seen) {
+    for (int64_t i = 0; i < n; i++) {
+        double size = fabs((double)values[i]);
+        if (!(size <= seen->amax)) seen->amax = size; /* of a NaN `overflow` tells */
+        if (size <= edge)
+            seen->lower++;
+        else
+            seen->upper++;
+    }
+}
+
+ab_status ab_cell_measure(const ab_cell *cell, ab_scaler_seen *seen) {
+    const ab_scaler *scaler = &cell->scaler;
+    int key = ab_scaler_key_index(scaler->kind, "edge");
+    double edge = key < 0 ? 0 : scaler->config.value[key] * ab_format_max(&ab_format_fp16) / scaler->scale;
+    int64_t largest = 0;
+    for (int i = 0; i < cell->trained_count; i++) {
+        int64_t n = ab_tensor_count(cell->unscale[i].to);
+        largest = n > largest ? n : largest;
+    }
+    float *values = malloc((size_t)(largest + 1) * sizeof *values);
+    ab_status status = values ? AB_OK : ab_fail(AB_NO_MEMORY, "cell: out of memory");
+    for (int i = 0; i < cell->trained_count && status == AB_OK; i++) {
+        status = ab_tensor_read(cell->unscale[i].to, values);
+        if (status == AB_OK) measure_values(values, ab_tensor_count(cell->unscale[i].to), edge, seen);
+    }
+    free(values);
+    return status;
 }
 
 /* ---- update ------------------------------------------------------------------------------------------------ */

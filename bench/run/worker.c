@@ -3,6 +3,7 @@
 #include "bench/run/worker.h"
 
 #include "bench/run/config.h"
+#include "bench/run/device_facts.h"
 #include "bench/run/json_lines.h"
 #include "bench/run/lanes.h"
 #include "bench/run/probing.h"
@@ -97,7 +98,8 @@ static ab_status evaluation_event(ab_cell *cell, int64_t limit) {
     return status;
 }
 
-static void end_event(int64_t first_step_at, const ab_worker_task *task) {
+static void end_event(int64_t first_step_at, const ab_worker_task *task, const ab_run_config *config,
+                      int64_t energy_before) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     ab_json_line line;
@@ -108,6 +110,7 @@ static void end_event(int64_t first_step_at, const ab_worker_task *task) {
     line.sink.integer(&line.sink, "elapsed_ns", ab_monotonic_ns() - task->spawned_ns);
     int64_t delay = ab_run_delay_ns();
     line.sink.number(&line.sink, "run_delay_ns", delay < 0 ? (double)NAN : (double)delay);
+    ab_device_facts_write(&line.sink, config->device, energy_before, config->steps * config->batch);
     ab_json_line_end(&line);
 }
 
@@ -139,6 +142,7 @@ static ab_status run_window(ab_cell *cell, const ab_run_config *config, ab_probi
         ab_probing_note(probing, time_ns[i]);
         step_event(step + i, &result[i], false, time_ns[i]);
     }
+    fflush(stdout);
     return AB_OK;
 }
 
@@ -186,19 +190,20 @@ static ab_status run_cell(const ab_worker_task *task, const ab_run_config *confi
     ab_status status = AB_OK;
     ab_cell *cell = NULL;
     ab_probing probing = {.active = false};
-    int64_t first_step_at = 0;
+    int64_t first_step_at = 0, energy_before;
     const char *save_path = options->text[AB_OPTION_save_weights];
     const char *checkpoint = config->checkpoint_every > 0 ? options->text[AB_OPTION_checkpoint] : NULL;
     ab_cell_config settings = ab_cell_config_of(config, spec);
     AB_TRY_GOTO(ab_cell_create(&settings, &cell));
     AB_TRY_GOTO(ab_cell_continue(config, spec, cell));
     start_event(cell);
+    energy_before = ab_device_energy_mj(config->device);
     if (task->full) AB_TRY_GOTO(ab_probing_start(&probing, config, cell, spec->half));
     AB_TRY_GOTO(run_steps(cell, config, &probing, checkpoint, &first_step_at));
     ab_probing_event(&probing);
     if (task->full) AB_TRY_GOTO(evaluation_event(cell, config->eval_limit));
     if (task->full && save_path) AB_TRY_GOTO(ab_cell_save(cell, save_path));
-    end_event(first_step_at, task);
+    end_event(first_step_at, task, config, energy_before);
 out:
     ab_probing_clear(&probing);
     ab_cell_destroy(cell);

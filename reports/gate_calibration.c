@@ -72,7 +72,8 @@ static ab_status largest_noise(const ab_gate_series *s, double *noise) {
     *noise = 0;
     if (most < 1) return AB_OK;
     double *size = malloc((size_t)most * sizeof *size);
-    ab_status status = size ? AB_OK : ab_fail(AB_NO_MEMORY, "gate: out of memory");
+    if (!size) return ab_fail(AB_NO_MEMORY, "gate: out of memory");
+    ab_status status = AB_OK;
     for (int first = 0; status == AB_OK && first < most; first++) {
         ab_ratio r;
         status = ab_ratio_paired(s->base + first, s->other + first, FIRST_LOOK, 0.02, 0, &r);

@@ -49,16 +49,15 @@ void ab_gate_track_free(ab_gate_track *t) {
     free(t->columns);
     free(t->unsteady);
     free(t->round);
+    *t = (ab_gate_track){.columns = NULL};
 }
 
-static ab_status track_create(ab_gate_track *t, size_t rounds) {
+/* False without memory; the caller frees in any case. */
+static bool track_allocate(ab_gate_track *t, size_t rounds) {
     *t = (ab_gate_track){.columns = calloc(TRACK_COLUMNS * (rounds + 1), sizeof(double)),
                          .unsteady = calloc(rounds + 1, sizeof(int)),
                          .round = calloc(rounds + 1, sizeof(int))};
-    if (!t->columns || !t->unsteady || !t->round) {
-        ab_gate_track_free(t);
-        return ab_fail(AB_NO_MEMORY, "gate: out of memory");
-    }
+    if (!t->columns || !t->unsteady || !t->round) return false;
     for (int arm = 0; arm < 2; arm++) {
         double *column = t->columns + (size_t)arm * (TRACK_COLUMNS / 2) * (rounds + 1);
         t->value[arm] = column;
@@ -66,7 +65,7 @@ static ab_status track_create(ab_gate_track *t, size_t rounds) {
         t->load[arm] = column + 2 * (rounds + 1);
         t->wait[arm] = column + 3 * (rounds + 1);
     }
-    return AB_OK;
+    return true;
 }
 
 static const cJSON *process_of_round(const cJSON *cell, double round) {
@@ -128,8 +127,13 @@ static ab_status fill_track(ab_gate_track *t, const cJSON *base, const cJSON *ot
 }
 
 ab_status ab_gate_track_create(const cJSON *base, const cJSON *other, int rounds, ab_gate_track *t) {
-    AB_TRY(track_create(t, (size_t)rounds));
-    ab_status status = fill_track(t, base, other, rounds);
+    ab_status status = AB_OK;
+    if (!track_allocate(t, (size_t)rounds)) {
+        status = ab_fail(AB_NO_MEMORY, "gate: out of memory");
+        goto out;
+    }
+    status = fill_track(t, base, other, rounds);
+out:
     if (status != AB_OK) ab_gate_track_free(t);
     return status;
 }

@@ -19,36 +19,44 @@ static ab_status no_memory(void) { return ab_fail(AB_NO_MEMORY, "statistics: out
 
 /* ---- exact null distributions ---------------------------------------------------------------------------- */
 
+/* p[v] for v = 0 .. most, symmetric; p NULL: `status` says why. */
+typedef struct density {
+    double *p;
+    int most;
+    ab_status status;
+} density;
+
+static density no_density(ab_status status) { return (density){NULL, 0, status}; }
+
 /* P(W = w) for w = 0 .. n (n + 1) / 2, one pair after the other: each rank counts or not, with probability 1/2. */
-static ab_status signed_rank_density(int n, double **density, int *most) {
+static density signed_rank_density(int n) {
     if (n < 1 || n > AB_STATS_MAX_PAIRS)
-        return ab_fail(AB_INTERNAL, "statistics: expected 1 to %d pairs, found %d", AB_STATS_MAX_PAIRS, n);
+        return no_density(
+            ab_fail(AB_INTERNAL, "statistics: expected 1 to %d pairs, found %d", AB_STATS_MAX_PAIRS, n));
     int top = n * (n + 1) / 2;
     double *f = calloc((size_t)top + 1, sizeof *f);
-    if (!f) return no_memory();
+    if (!f) return no_density(no_memory());
     f[0] = 1;
     for (int rank = 1, reach = 0; rank <= n; rank++) {
         reach += rank;
         for (int w = reach; w >= 0; w--) f[w] = (f[w] + (w >= rank ? f[w - rank] : 0)) / 2;
     }
-    *density = f;
-    *most = top;
-    return AB_OK;
+    return (density){f, top, AB_OK};
 }
 
 /* P(U = u) for u = 0 .. m n: the largest of all values belongs to the first side with probability m / (m + n), and then
  * counts n; row j holds the distribution for i and j values. */
-static ab_status rank_sum_density(int m, int n, double **density, int *most) {
+static density rank_sum_density(int m, int n) {
     if (m < 1 || n < 1 || m > AB_STATS_MAX_UNPAIRED || n > AB_STATS_MAX_UNPAIRED)
-        return ab_fail(AB_INTERNAL, "statistics: expected 1 to %d values a side, found %d and %d",
-                       AB_STATS_MAX_UNPAIRED, m, n);
+        return no_density(ab_fail(AB_INTERNAL, "statistics: expected 1 to %d values a side, found %d and %d",
+                                  AB_STATS_MAX_UNPAIRED, m, n));
     int top = m * n;
     size_t width = (size_t)top + 1;
     double *rows = calloc((size_t)(n + 1) * width, sizeof *rows), *f = malloc(width * sizeof *f);
     if (!rows || !f) {
         free(rows);
         free(f);
-        return no_memory();
+        return no_density(no_memory());
     }
     for (int j = 0; j <= n; j++) rows[(size_t)j * width] = 1; /* no value on the first side */
     for (int i = 1; i <= m; i++) {
@@ -61,72 +69,66 @@ static ab_status rank_sum_density(int m, int n, double **density, int *most) {
     }
     memcpy(f, rows + (size_t)n * width, width * sizeof *f);
     free(rows);
-    *density = f;
-    *most = top;
-    return AB_OK;
+    return (density){f, top, AB_OK};
 }
 
 /* Both densities are symmetric: P(X >= x) = P(X <= most - x). */
-static double tail_of(const double *density, int most, double x) {
+static double tail_of(const density *d, double x) {
     double sum = 0;
-    for (int v = 0; v <= most - x; v++) sum += density[v];
+    for (int v = 0; v <= d->most - x; v++) sum += d->p[v];
     return sum < 1 ? sum : 1;
 }
 
 /* A sum of many roundings may miss an alpha that it should equal, such as 1/20, by a few units in the last place. */
-static int critical_of(const double *density, int most, double alpha) {
+static int critical_of(const density *d, double alpha) {
     double sum = 0;
     alpha *= 1 + 0x1p-40;
-    for (int k = 0; k <= most; k++) {
-        sum += density[k];
+    for (int k = 0; k <= d->most; k++) {
+        sum += d->p[k];
         if (sum > alpha) return k - 1;
     }
-    return most;
+    return d->most;
 }
 
 ab_status ab_signed_rank_tail(int n, double w, double *p) {
-    double *density;
-    int most;
-    AB_TRY(signed_rank_density(n, &density, &most));
-    *p = tail_of(density, most, w);
-    free(density);
+    density d = signed_rank_density(n);
+    if (!d.p) return d.status;
+    *p = tail_of(&d, w);
+    free(d.p);
     return AB_OK;
 }
 
 ab_status ab_signed_rank_critical(int n, double alpha, int *k) {
-    double *density;
-    int most;
-    AB_TRY(signed_rank_density(n, &density, &most));
-    *k = critical_of(density, most, alpha);
-    free(density);
+    density d = signed_rank_density(n);
+    if (!d.p) return d.status;
+    *k = critical_of(&d, alpha);
+    free(d.p);
     return AB_OK;
 }
 
 ab_status ab_rank_sum_tail(int m, int n, double u, double *p) {
-    double *density;
-    int most;
-    AB_TRY(rank_sum_density(m, n, &density, &most));
-    *p = tail_of(density, most, u);
-    free(density);
+    density d = rank_sum_density(m, n);
+    if (!d.p) return d.status;
+    *p = tail_of(&d, u);
+    free(d.p);
     return AB_OK;
 }
 
 ab_status ab_rank_sum_critical(int m, int n, double alpha, int *k) {
-    double *density;
-    int most;
-    AB_TRY(rank_sum_density(m, n, &density, &most));
-    *k = critical_of(density, most, alpha);
-    free(density);
+    density d = rank_sum_density(m, n);
+    if (!d.p) return d.status;
+    *k = critical_of(&d, alpha);
+    free(d.p);
     return AB_OK;
 }
 
 /* ---- ratios ---------------------------------------------------------------------------------------------- */
 
 /* From the sorted comparisons (squares of ratios when `squared`) and the null distribution of how many of them exceed a limit. */
-static void conclude(double *sorted, int count, bool squared, const double *density, double alpha,
-                     double guard, ab_ratio *result) {
+static void conclude(double *sorted, int count, bool squared, const density *d, double alpha, double guard,
+                     ab_ratio *result) {
     double limit = squared ? (1 + guard) * (1 + guard) : 1 + guard;
-    int above = 0, below = 0, k = critical_of(density, count, alpha);
+    int above = 0, below = 0, k = critical_of(d, alpha);
     qsort(sorted, (size_t)count, sizeof *sorted, ascending);
     for (int i = 0; i < count; i++) above += sorted[i] > limit, below += sorted[i] * limit < 1;
     double left = sorted[(count - 1) / 2], right = sorted[count / 2];
@@ -134,64 +136,58 @@ static void conclude(double *sorted, int count, bool squared, const double *dens
     result->ratio = squared ? sqrt(middle) : middle;
     result->low = k < 0 ? 0 : squared ? sqrt(sorted[k]) : sorted[k];
     result->high = k < 0 ? HUGE_VAL : squared ? sqrt(sorted[count - 1 - k]) : sorted[count - 1 - k];
-    result->p_above = tail_of(density, count, above);
-    result->p_below = tail_of(density, count, below);
-    result->p_least = density[count];
+    result->p_above = tail_of(d, above);
+    result->p_below = tail_of(d, below);
+    result->p_least = d->p[count];
 }
 
 ab_status ab_ratio_paired(const double *base, const double *other, int n, double alpha, double guard,
                           ab_ratio *result) {
-    double *density, *ratio = NULL, *product = NULL;
-    int most, count = 0;
-    ab_status status = AB_OK;
     *result = (ab_ratio){.n = n, .n_other = n};
-    AB_TRY(signed_rank_density(n, &density, &most));
-    ratio = malloc((size_t)n * sizeof *ratio);
-    product = malloc((size_t)most * sizeof *product);
-    if (!ratio || !product) {
-        status = no_memory();
-        goto out;
-    }
-    for (int i = 0; i < n; i++) ratio[i] = other[i] / base[i];
-    for (int i = 0; i < n; i++)
+    density d = signed_rank_density(n);
+    if (!d.p) return d.status;
+    double *ratio = calloc((size_t)n, sizeof *ratio), *product = malloc((size_t)d.most * sizeof *product);
+    bool ready = ratio && product;
+    int count = 0;
+    for (int i = 0; ready && i < n; i++) ratio[i] = other[i] / base[i];
+    for (int i = 0; ready && i < n; i++)
         for (int j = i; j < n; j++) product[count++] = ratio[i] * ratio[j];
-    conclude(product, count, true, density, alpha, guard, result);
-out:
+    if (ready) conclude(product, count, true, &d, alpha, guard, result);
     free(product);
     free(ratio);
-    free(density);
-    return status;
+    free(d.p);
+    return ready ? AB_OK : no_memory();
 }
 
 ab_status ab_ratio_unpaired(const double *base, int n, const double *other, int n_other, double alpha,
                             double guard, ab_ratio *result) {
-    double *density;
-    int most, count = 0;
     *result = (ab_ratio){.n = n, .n_other = n_other};
-    AB_TRY(rank_sum_density(n, n_other, &density, &most));
-    double *quotient = malloc((size_t)most * sizeof *quotient);
-    ab_status status = quotient ? AB_OK : no_memory();
+    density d = rank_sum_density(n, n_other);
+    if (!d.p) return d.status;
+    double *quotient = malloc((size_t)d.most * sizeof *quotient);
+    int count = 0;
     for (int i = 0; quotient && i < n; i++)
         for (int j = 0; j < n_other; j++) quotient[count++] = other[j] / base[i];
-    if (quotient) conclude(quotient, count, false, density, alpha, guard, result);
+    if (quotient) conclude(quotient, count, false, &d, alpha, guard, result);
+    ab_status status = quotient ? AB_OK : no_memory();
     free(quotient);
-    free(density);
+    free(d.p);
     return status;
 }
 
 ab_status ab_shift_paired(const double *difference, int n, double guard, double *shift, double *p_above) {
-    double *density;
-    int most, count = 0, above = 0;
-    AB_TRY(signed_rank_density(n, &density, &most));
-    double *mean = malloc((size_t)most * sizeof *mean);
+    density d = signed_rank_density(n);
+    if (!d.p) return d.status;
+    double *mean = malloc((size_t)d.most * sizeof *mean);
+    int count = 0, above = 0;
     for (int i = 0; mean && i < n; i++)
         for (int j = i; j < n; j++) mean[count++] = (difference[i] + difference[j]) / 2;
     for (int i = 0; i < count; i++) above += mean[i] > guard;
     if (mean) *shift = ab_stats_median(mean, count);
-    *p_above = tail_of(density, most, above);
+    *p_above = tail_of(&d, above);
     ab_status status = mean ? AB_OK : no_memory();
     free(mean);
-    free(density);
+    free(d.p);
     return status;
 }
 

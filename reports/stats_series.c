@@ -44,6 +44,7 @@ static ab_robust robust_of(const double *sorted, int n, double tick, double *scr
 ab_status ab_stats_robust(const double *value, int n, double tick, ab_robust *result) {
     double *sorted = sorted_copy(value, n), *scratch = malloc(((size_t)n + 1) * sizeof *scratch);
     bool ready = sorted && scratch;
+    *result = (ab_robust){0, 0};
     if (ready) *result = robust_of(sorted, n, tick, scratch);
     free(sorted);
     free(scratch);
@@ -58,7 +59,7 @@ static double window_median(const double *value) {
 
 ab_status ab_stats_warmup(const double *value, int n, int *warmup, bool *never_steady) {
     int half = n / 2, most = (int)((long long)n * 3 / 10), k = most;
-    ab_robust steady;
+    ab_robust steady = {0, 0};
     *warmup = 0;
     *never_steady = false;
     if (n < 2 * WINDOW) return AB_OK;
@@ -71,7 +72,7 @@ ab_status ab_stats_warmup(const double *value, int n, int *warmup, bool *never_s
 }
 
 ab_status ab_stats_outliers(const double *value, int n, int *outliers) {
-    ab_robust usual;
+    ab_robust usual = {0, 0};
     *outliers = 0;
     if (n < 3) return AB_OK;
     AB_TRY(ab_stats_robust(value, n, 0, &usual));
@@ -87,10 +88,10 @@ ab_status ab_stats_bimodal(const double *value, int n, bool *bimodal, double mod
     mode[0] = mode[1] = 0;
     if (n < 2 * least) return AB_OK;
     double *sorted = sorted_copy(value, n), *scratch = malloc((size_t)n * sizeof *scratch);
-    ab_status status = sorted && scratch ? AB_OK : ab_fail(AB_NO_MEMORY, "statistics: out of memory");
-    for (int i = least; status == AB_OK && i <= n - least; i++)
+    bool ready = sorted && scratch;
+    for (int i = least; ready && i <= n - least; i++)
         if (cut < 0 || sorted[i] - sorted[i - 1] > sorted[cut] - sorted[cut - 1]) cut = i;
-    if (cut > 0) {
+    if (ready && cut > 0) {
         ab_robust low = robust_of(sorted, cut, 0, scratch);
         ab_robust high = robust_of(sorted + cut, n - cut, 0, scratch);
         double wider = low.sigma > high.sigma ? low.sigma : high.sigma;
@@ -100,5 +101,5 @@ ab_status ab_stats_bimodal(const double *value, int n, bool *bimodal, double mod
     }
     free(sorted);
     free(scratch);
-    return status;
+    return ready ? AB_OK : ab_fail(AB_NO_MEMORY, "statistics: out of memory");
 }

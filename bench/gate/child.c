@@ -77,7 +77,7 @@ static ab_status start(char *const *argv, const char *output, const char *errors
 
 ab_status ab_child_run(char *const *argv, const char *output, const char *variable, ab_child *child) {
     char errors[PATH_BYTES];
-    pid_t pid;
+    pid_t pid = -1;
     int how = 0;
     struct rusage usage;
     memset(child, 0, sizeof *child);

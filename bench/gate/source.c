@@ -13,6 +13,8 @@
 
 enum { PATH_BYTES = 4096 };
 
+static const char build_type[] = "-DCMAKE_BUILD_TYPE=" AB_BUILD_TYPE;
+
 /* First line of a command's output. */
 static ab_status ask(const char *what, char *const *argv, const char *file, char *line, size_t size) {
     ab_child child;
@@ -55,8 +57,7 @@ ab_status ab_gate_build_ref(const char *ref, const char *folder, char *program, 
     fprintf(stderr, "ampbench: gate: building %.12s (%s); log in %s\n", sha, ref, log);
     const char *clone[] = {"git", "clone", "--quiet", "--shared", "--no-checkout", top, tree, NULL};
     const char *checkout[] = {"git", "-C", tree, "checkout", "--quiet", "--detach", sha, NULL};
-    const char *configure[] = {
-        "cmake", "-S", tree, "-B", build, "-DCMAKE_BUILD_TYPE=" AB_BUILD_TYPE, "-DAMPBENCH_TESTS=OFF", NULL};
+    const char *configure[] = {"cmake", "-S", tree, "-B", build, build_type, "-DAMPBENCH_TESTS=OFF", NULL};
     const char *compile[] = {"cmake", "--build", build, "--target", "ampbench", "--parallel", NULL};
     struct stat about;
     if (stat(tree, &about) != 0) AB_TRY(call("--base-ref: git clone", clone, log));

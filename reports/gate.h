@@ -42,6 +42,12 @@ AB_MUST_CHECK ab_status ab_gate_status(const cJSON *gate);
 /* The verdict for people. */
 void ab_gate_print(const cJSON *gate, FILE *out);
 
+/* The same for CI systems: Markdown for a job's summary; JUnit, a case for each lane of each cell, an inconclusive one skipped; GitHub's
+ * annotation lines. */
+void ab_gate_markdown(const cJSON *gate, FILE *out);
+AB_MUST_CHECK ab_status ab_gate_junit(const cJSON *gate, FILE *out);
+void ab_gate_github(const cJSON *gate, FILE *out);
+
 /* Decides the times of documents of one session alone; *undecided: metrics that further rounds may decide. Used while measuring. */
 AB_MUST_CHECK ab_status ab_gate_undecided(const cJSON *base, const cJSON *other,
                                           const ab_gate_options *options, int *undecided);

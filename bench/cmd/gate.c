@@ -50,6 +50,10 @@ static const char usage[] =
     "  --exit-zero              exit 0 whatever the verdict is (not after an error)\n"
     "  --save-baseline FILE     write NEW to FILE when nothing regressed\n"
     "  --json FILE              the verdict as JSON to FILE; -: to stdout, and nothing else there\n"
+    "  --format FORMAT          what goes to stdout: text (default), markdown, junit, github (annotation "
+    "lines) or json\n"
+    "  --markdown FILE          the verdict as Markdown to FILE too, e.g. $GITHUB_STEP_SUMMARY\n"
+    "  --junit FILE             the verdict as JUnit XML to FILE too\n"
     "  --quiet                  no progress\n\n"
     "Self-test (A/A and extra work of 1, 2, 3, 5 and 10 %; how often the gate fires):\n"
     "  --effects LIST           work to add in per cent (default 1,2,3,5,10); 0: identical builds only\n"
@@ -60,8 +64,8 @@ static const char usage[] =
 
 typedef struct request {
     const char *base, *other, *base_exe, *base_ref, *new_exe, *pinned, *pinned_exe, *rounds, *out, *seed,
-        *tolerance, *guard, *loss_bound, *drift_budget, *ignore, *calibration, *effects, *inconclusive, *save,
-        *json;
+        *tolerance, *guard, *loss_bound, *drift_budget, *ignore, *calibration, *effects, *format, *markdown,
+        *junit, *inconclusive, *save, *json;
     bool lenient, exit_zero, quiet, selftest, help;
     char **run_options;
     ab_gate_options options;
@@ -132,6 +136,9 @@ static ab_status parse(int argc, char **argv, request *r) {
                               {"--ignore", &r->ignore, NULL},
                               {"--calibration", &r->calibration, NULL},
                               {"--effects", &r->effects, NULL},
+                              {"--format", &r->format, NULL},
+                              {"--markdown", &r->markdown, NULL},
+                              {"--junit", &r->junit, NULL},
                               {"--inconclusive", &r->inconclusive, NULL},
                               {"--save-baseline", &r->save, NULL},
                               {"--json", &r->json, NULL},
@@ -229,6 +236,18 @@ static ab_status check_sources(const request *r) {
     return AB_OK;
 }
 
+static const char *const formats[] = {"text", "markdown", "junit", "github", "json"};
+
+static ab_status check_format(const char *format) {
+    for (size_t i = 0; format && i < AB_COUNT_OF(formats); i++)
+        if (strcmp(format, formats[i]) == 0) return AB_OK;
+    if (!format) return AB_OK;
+    const char *near = ab_nearest(format, formats, (int)AB_COUNT_OF(formats));
+    return ab_fail(AB_USAGE,
+                   "gate: --format: expected text, markdown, junit, github or json, found '%s'%s%s%s", format,
+                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
 static ab_status check(request *r) {
     r->options = ab_gate_options_standard();
     r->options.ignore = r->ignore;
@@ -241,6 +260,7 @@ static ab_status check(request *r) {
     AB_TRY(parse_optional_share("--drift-budget", r->drift_budget, 10, &r->options.drift_budget));
     AB_TRY(parse_whole("--rounds", r->rounds, 1, AB_STATS_MAX_PAIRS, &r->rounds_count));
     AB_TRY(parse_whole("--seed", r->seed, 0, (1LL << 53) - 1, &r->seed_number));
+    AB_TRY(check_format(r->format));
     if (r->inconclusive && strcmp(r->inconclusive, "pass") != 0 && strcmp(r->inconclusive, "fail") != 0)
         return ab_fail(AB_USAGE, "gate: --inconclusive: expected pass or fail, found '%s'", r->inconclusive);
     return AB_OK;
@@ -287,10 +307,38 @@ static ab_status outcome(const request *r, const cJSON *gate) {
     return r->exit_zero && status != AB_INTERNAL ? AB_OK : status;
 }
 
+static ab_status write_format(const cJSON *gate, const char *format, FILE *out) {
+    if (strcmp(format, "junit") == 0) return ab_gate_junit(gate, out);
+    if (strcmp(format, "markdown") == 0)
+        ab_gate_markdown(gate, out);
+    else if (strcmp(format, "github") == 0)
+        ab_gate_github(gate, out);
+    else if (strcmp(format, "json") == 0)
+        ab_json_print(gate, out);
+    else
+        ab_gate_print(gate, out);
+    return AB_OK;
+}
+
+static ab_status write_file(const cJSON *gate, const char *format, const char *path) {
+    if (!path) return AB_OK;
+    FILE *out = fopen(path, "ab"); /* a job's summary is a file that others write to as well */
+    if (!out) return ab_fail(AB_OUTPUT, "gate: --%s: %s: cannot write: %s", format, path, strerror(errno));
+    if (strcmp(format, "junit") == 0) out = freopen(path, "wb", out);
+    if (!out) return ab_fail(AB_OUTPUT, "gate: --%s: %s: cannot write: %s", format, path, strerror(errno));
+    ab_status status = write_format(gate, format, out);
+    bool failed = ferror(out) != 0;
+    failed |= fclose(out) != 0;
+    if (status == AB_OK && failed) status = ab_fail(AB_OUTPUT, "gate: --%s: %s: cannot write", format, path);
+    return status;
+}
+
 static ab_status report(const request *r, const cJSON *gate, const cJSON *other) {
     bool only_json = r->json && strcmp(r->json, "-") == 0;
     if (r->json) AB_TRY(ab_result_write(gate, r->json));
-    if (!only_json) ab_gate_print(gate, stdout);
+    AB_TRY(write_file(gate, "markdown", r->markdown));
+    AB_TRY(write_file(gate, "junit", r->junit));
+    if (!only_json) AB_TRY(write_format(gate, r->format ? r->format : formats[0], stdout));
     if (r->save && strcmp(ab_json_text(gate, "gate.verdict", ""), "PASS") == 0)
         AB_TRY(ab_result_write(other, r->save));
     return outcome(r, gate);

@@ -73,6 +73,23 @@ expect_text out "missing: the base has this cell" "a missing cell"
 run gate base.json fewer.json --lenient
 expect_rc 0 "a missing cell, accepted"
 
+# ---- for CI systems ---------------------------------------------------------------------------------------------
+run gate base.json broken.json --markdown summary.md --junit gate.xml --format github
+expect_rc 4 "forms for CI"
+expect_text out "::error title=ampbench gate" "annotations"
+expect_text summary.md "## ampbench gate: FAIL" "Markdown"
+expect_text summary.md "### Regressions" "Markdown"
+expect_text summary.md "its speed\\-up is void" "Markdown, escaped"
+expect_text gate.xml 'name="numerics"' "JUnit"
+expect_text gate.xml "<failure" "JUnit"
+run gate base.json new.json --format junit
+expect_rc 0 "JUnit of a pass"
+grep -q "<failure\|<error" out && fail "JUnit of a pass has failures"
+run gate base.json new.json --format json
+expect_text out '"verdict": "PASS"' "JSON"
+run gate base.json new.json --format markdwon
+expect_text err "did you mean 'markdown'" "a mistyped format"
+
 # ---- bad input --------------------------------------------------------------------------------------------------
 head -c 3000 new.json >cut.json
 run gate base.json cut.json

@@ -552,6 +552,19 @@ static void hostile_names_come_out_harmless(void **state) {
     assert_non_null(strstr(o->text, "failed"));
     for (const char *c = o->text; *c; c++) assert_true(*c == '\n' || (unsigned char)*c >= 0x20);
     for (const char *c = o->message; *c; c++) assert_true((unsigned char)*c >= 0x20);
+    for (int form = 0; form < 3; form++) {
+        static char text[1 << 16];
+        memset(text, 0, sizeof text);
+        FILE *out = fmemopen(text, sizeof text - 1, "w");
+        assert_non_null(out);
+        if (form == 0) ab_gate_markdown(o->gate, out);
+        if (form == 1) assert_int_equal(ab_gate_junit(o->gate, out), AB_OK);
+        if (form == 2) ab_gate_github(o->gate, out);
+        fclose(out);
+        assert_non_null(strstr(text, "failed"));
+        if (form < 2) assert_null(strstr(text, "<script")); /* annotations are plain text */
+        for (const char *c = text; *c; c++) assert_true(*c == '\n' || (unsigned char)*c >= 0x20);
+    }
 }
 
 static int unload(void **state) {

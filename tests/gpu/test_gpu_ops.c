@@ -319,6 +319,53 @@ static void the_loss_is_the_double_formula(void **state) {
     loss_case(130, 1000);
 }
 
+/* ---- transformer ops ----------------------------------------------------------------------------------------- */
+
+/* Against the CPU's op in fp32, which tests of its own hold to double oracles: both are within a few ulps of the exact value, K
+ * being the length of a row (or the number of rows for sums over them); then one rounding to the format. */
+static void near_the_cpus(const op_run *r, const char *what, const ab_tensor *host, const ab_tensor *device,
+                          double terms) {
+    if (!host || !device) return;
+    ab_tensor there = gpu_result(device);
+    for (int64_t i = 0; i < ab_tensor_count(host); i++) {
+        double a = oracle_get(host, i);
+        op_run_near(r, what, &there, i, a,
+                    (terms + 32) * ORACLE_U32 * (fabs(a) + 1) + 2 * oracle_half_ulp(host->format, fabs(a)));
+    }
+    free(there.data);
+}
+
+static void transformer_case(const char *name, ab_shape shape, op_formats formats) {
+    const ab_op *op = op_called(name);
+    op_run r;
+    gpu_run g;
+    op_attrs attrs = op_attrs_default(op);
+    ab_exec exec = training(AB_PATH_AUTO);
+    op_run_open(&r, op, attrs.bytes, &shape, 1, formats, &exec);
+    assert_int_equal(op_run_prepare(&r), AB_OK);
+    op_run_fill_all(&r, 17);
+    must_have(&g, &r);
+    op_run_both(&r);
+    gpu_run_both(&g);
+    double n = (double)shape.dim[shape.ndim - 1], rows = (double)ab_shape_count(&shape) / n;
+    near_the_cpus(&r, "out", &r.out, g.io.out, n);
+    near_the_cpus(&r, "din", &r.din[0], g.io.din[0], n);
+    for (int i = 0; i < r.params; i++) near_the_cpus(&r, "dparam", r.io.dparam[i], g.io.dparam[i], rows);
+    gpu_run_close(&g);
+    op_run_close(&r);
+}
+
+static void transformer_ops_are_near_the_cpus(void **state) {
+    (void)state;
+    static const char *const names[] = {"gelu", "silu", "tanh", "sigmoid", "layer_norm", "softmax"};
+    static const ab_shape shapes[] = {{2, {33, 65}}, {3, {2, 16, 128}}, {3, {3, 7, 1000}}};
+    int formats;
+    const op_formats *format = op_all_formats(&formats);
+    for (size_t o = 0; o < AB_COUNT_OF(names); o++)
+        for (size_t s = 0; s < AB_COUNT_OF(shapes); s++)
+            for (int f = 0; f < formats; f++) transformer_case(names[o], shapes[s], format[f]);
+}
+
 /* ---- the same again ------------------------------------------------------------------------------------------ */
 
 static void results_repeat_bit_for_bit(void **state) {
@@ -354,6 +401,7 @@ int main(void) {
                                        cmocka_unit_test(matrix_products_are_within_the_bound_of_their_terms),
                                        cmocka_unit_test(batch_norm_is_the_double_formula),
                                        cmocka_unit_test(the_loss_is_the_double_formula),
+                                       cmocka_unit_test(transformer_ops_are_near_the_cpus),
                                        cmocka_unit_test(results_repeat_bit_for_bit)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -260,6 +260,37 @@ static void batch_norm_normalises_as_the_cpu_does(void **state) {
     op_run_close(&r);
 }
 
+/* ---- activations ------------------------------------------------------------------------------------------- */
+
+/* Against double. */
+static void activations_are_the_double_formulas(void **state) {
+    (void)state;
+    for (int i = -2000; i <= 2000; i++) {
+        const double x = i * 0.01, u = 1.5957691216057308 * (x + 0.044715 * x * x * x);
+        const double phi = 0.5 * erfc(-x / sqrt(2.0)), density = exp(-0.5 * x * x) / sqrt(6.283185307179586);
+        const double s = 1 / (1 + exp(-x)), t = 1 / (1 + exp(-u));
+        const double inner = 1.5957691216057308 * (1 + 3 * 0.044715 * x * x);
+        const struct {
+            float found;
+            double exact, size; /* size: sum of the magnitudes of its terms */
+        } rows[] = {
+            {ab_f_sigmoid((float)x), s, s},
+            {ab_f_silu((float)x), x * s, fabs(x * s)},
+            {ab_f_silu_slope((float)x), s + x * s * (1 - s), s + fabs(x) * s * (1 - s)},
+            {ab_f_gelu((float)x), x * phi, fabs(x * phi)},
+            {ab_f_gelu_slope((float)x), phi + x * density, phi + fabs(x) * density},
+            {ab_f_gelu_tanh((float)x), x * t, fabs(x * t)},
+            {ab_f_gelu_tanh_slope((float)x), t + x * t * (1 - t) * inner, t + fabs(x) * t * (1 - t) * inner}};
+        for (size_t k = 0; k < AB_COUNT_OF(rows); k++) {
+            /* an exponential multiplies the relative error of its argument by the argument */
+            double bound = 0x1p-22 * rows[k].size * (8 + fabs(u) + x * x) + 0x1p-140;
+            if (!(fabs((double)rows[k].found - rows[k].exact) <= bound))
+                fail_msg("row %zu at %g: %.9g, expected %.9g within %.3g", k, x, (double)rows[k].found,
+                         rows[k].exact, bound);
+        }
+    }
+}
+
 /* ---- decisions --------------------------------------------------------------------------------------------- */
 
 /* Both machines from the same text, over the same overflows. */
@@ -353,6 +384,7 @@ int main(void) {
                                        cmocka_unit_test(convolutions_agree_with_the_double_oracle),
                                        cmocka_unit_test(weights_come_back_from_the_librarys_layout),
                                        cmocka_unit_test(batch_norm_normalises_as_the_cpu_does),
+                                       cmocka_unit_test(activations_are_the_double_formulas),
                                        cmocka_unit_test(the_devices_scale_follows_the_scalers),
                                        cmocka_unit_test(the_devices_updates_are_the_optimizers_bits),
                                        cmocka_unit_test(optimizers_that_measure_norms_stay_on_the_host)};

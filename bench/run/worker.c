@@ -227,7 +227,7 @@ static ab_status find_spec(const ab_run_config *config, const char *id, ab_cell_
 static ab_status run_task(const ab_worker_task *task, int argc, char **argv) {
     ab_options options;
     ab_run_config config;
-    ab_cell_spec spec;
+    ab_cell_spec spec = {.half = NULL};
     AB_TRY(ab_options_parse(argc, argv, &options));
     AB_TRY(ab_run_config_create(&options, task->data_fd < 0, &config));
     ab_data shared;

@@ -315,7 +315,7 @@ static void averages_follow_the_weights_and_stop_in_half(void **state) {
         config.policy.keep.ema_format = formats[f];
         config.recipe.ema_decay = 0.9995;
         ab_cell *cell = pt_cell(&config);
-        double expected[MOST], worst = 0, lag = 0;
+        double expected[MOST] = {0}, worst = 0, lag = 0;
         int64_t n = 0;
         for (int i = 0; i < 30; i++) {
             float weight[MOST], average[MOST];

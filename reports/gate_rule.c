@@ -124,11 +124,11 @@ static bool judge(const ab_gate_rule *rule, const ab_gate_series *s, int family,
     if (!reaches(d->ratio.p_least * family, d->alpha)) {
         d->outcome = AB_GATE_INCONCLUSIVE;
         snprintf(d->reason, sizeof d->reason,
-                 "%d round%s cannot reach alpha %.3g with %d metrics: their smallest p is %.3g; at least %d "
+                 "%d round%s cannot reach alpha %.3g with %d metric%s: their smallest p is %.3g; at least %d "
                  "rounds "
                  "are needed",
-                 d->rounds, d->rounds == 1 ? "" : "s", d->alpha, family, d->ratio.p_least,
-                 ab_pairs_needed(d->alpha / family));
+                 d->rounds, d->rounds == 1 ? "" : "s", d->alpha, family, family == 1 ? "" : "s",
+                 d->ratio.p_least, ab_pairs_needed(d->alpha / family));
         return false;
     }
     tell(rule, d);

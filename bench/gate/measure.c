@@ -260,6 +260,23 @@ static const char *session_id(char id[17]) {
     return ab_digest_text(ab_digest_add(ab_digest_start(), parts, sizeof parts), id);
 }
 
+/* By how long the cells of the full runs took. */
+static void announce(const ab_gate_plan *plan, const cJSON *const *cell, int cells) {
+    double seconds = 0;
+    for (int i = 0; i < cells; i++)
+        for (int a = 0; a < plan->arms; a++) {
+            const cJSON *own = cell_of(plan->arm[a].document, ab_json_text(cell[i], "id", ""));
+            const cJSON *first = cJSON_GetArrayItem(ab_json_at(own, "processes"), 0);
+            seconds += 1e-9 * ab_json_number(first, "elapsed_ns", 0);
+        }
+    if (!plan->quiet)
+        fprintf(stderr,
+                "ampbench: gate: %d cell%s, about %.0f s a round, at most %d rounds; --steps N makes them "
+                "shorter\n",
+                cells, cells == 1 ? "" : "s", seconds < 1 ? 1.0 : seconds,
+                plan->fixed_rounds ? plan->fixed_rounds : STANDARD_ROUNDS);
+}
+
 ab_status ab_gate_measure(ab_gate_plan *plan) {
     const cJSON *cell[256];
     char id[17];
@@ -267,6 +284,7 @@ ab_status ab_gate_measure(ab_gate_plan *plan) {
     cJSON *order = cJSON_CreateArray();
     ab_status status = AB_OK;
     session_id(id);
+    announce(plan, cell, cells);
     bool done = cells == 0;
     for (int round = 1; !done; round++) {
         AB_TRY_GOTO(run_round(plan, plan->arm, cell, cells, round, order));

@@ -18,20 +18,6 @@ static const command commands[] = {
 #undef AB_COMMAND
 };
 
-static void help(FILE *out) {
-    fputs("ampbench: what do O0, O1, O2 and O3 cost, and what do they break?\n\n"
-          "  ampbench --levels O0,O1,O2,O3        train the same network from the same bits under each "
-          "level\n\n"
-          "Commands (ampbench COMMAND --help says more):\n",
-          out);
-    for (size_t i = 0; i < AB_COUNT_OF(commands); i++)
-        fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].text);
-    fputs("\nExit status: 0 ok, 1 internal error or a failed cell, 2 usage, configuration or input, 3 "
-          "regression, 4 numerics "
-          "failed,\n5 inconclusive, 6 not comparable, 130 interrupted.\n",
-          out);
-}
-
 static ab_status unknown_command(const char *word) {
     const char *names[AB_COUNT_OF(commands)];
     for (size_t i = 0; i < AB_COUNT_OF(commands); i++) names[i] = commands[i].name;
@@ -41,11 +27,8 @@ static ab_status unknown_command(const char *word) {
 }
 
 static ab_status dispatch(int argc, char **argv) {
-    const char *word = argc > 1 ? argv[1] : "help";
-    if (strcmp(word, "help") == 0 || ab_is_help(word)) {
-        help(stdout);
-        return AB_OK;
-    }
+    if (argc < 2 || ab_is_help(argv[1])) return ab_cmd_help(0, NULL);
+    const char *word = argv[1];
     if (strcmp(word, "--version") == 0 || strcmp(word, "version") == 0) {
         puts("ampbench " AB_VERSION);
         return AB_OK;

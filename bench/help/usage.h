@@ -1,0 +1,48 @@
+/* What the program's commands say of themselves. Every command explains its options in `--help`; the manual pages and the shells'
+ * completions are made from that text, so that an option is written down once. */
+#ifndef AB_BENCH_HELP_USAGE_H
+#define AB_BENCH_HELP_USAGE_H
+
+#include "kernels/core/status.h"
+
+#include <stdio.h>
+
+AB_BEGIN_DECLS
+
+typedef struct ab_usage_option {
+    char name[40];     /* "--levels" */
+    char argument[48]; /* "LIST"; "" for a flag */
+    char text[640];    /* one line */
+} ab_usage_option;
+
+typedef struct ab_usage {
+    const char *command, *text; /* the row of commands.def */
+    char *help;                 /* all of `ampbench COMMAND --help` */
+    int options;
+    ab_usage_option *option; /* in order, each name once */
+} ab_usage;
+
+int ab_usage_count(void);
+const char *ab_usage_name(int command);
+const char *ab_usage_text(int command);
+
+/* Runs a command with arguments[0..count) (after its name) and returns what it printed; the caller frees. For commands that only
+ * print: nothing else may write to standard output meanwhile. */
+AB_MUST_CHECK ab_status ab_usage_capture(int command, const char *const *arguments, int count, char **text);
+
+/* The command's help and its options. The caller clears, also after a failure. */
+AB_MUST_CHECK ab_status ab_usage_read(int command, ab_usage *usage);
+void ab_usage_clear(ab_usage *usage);
+
+/* Whether a line of help explains an option; if so *option is filled from it. */
+int ab_usage_parse(const char *line, ab_usage_option *option);
+
+/* A manual page in man(7)'s language: of a command, or of the program for -1. */
+AB_MUST_CHECK ab_status ab_man_write(int command, FILE *out);
+
+/* Completion for bash, zsh or fish. */
+AB_MUST_CHECK ab_status ab_completion_write(const char *shell, FILE *out);
+
+AB_END_DECLS
+
+#endif

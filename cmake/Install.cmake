@@ -1,0 +1,76 @@
+# make install and cpack: the program, manual pages and completions that the program writes itself, documents; a Debian package.
+# Nothing of the libraries is public, so there are no headers and no pkg-config file.
+# Run as a script (-D AMPBENCH=<program> -D OUT=<folder> -D GZIP=<gzip or empty>) this file lets the program write its pages.
+if(CMAKE_SCRIPT_MODE_FILE)
+  function(write_from file)
+    execute_process(COMMAND ${AMPBENCH} ${ARGN} OUTPUT_FILE ${OUT}/${file} RESULT_VARIABLE failed)
+    if(failed)
+      message(FATAL_ERROR "ampbench ${ARGN} failed: ${failed}")
+    endif()
+  endfunction()
+  function(write_page name)
+    write_from(man/man1/${name}.1 help --man ${ARGN})
+    if(GZIP)
+      execute_process(COMMAND ${GZIP} -9nf ${OUT}/man/man1/${name}.1)
+    endif()
+  endfunction()
+
+  file(REMOVE_RECURSE ${OUT})
+  file(MAKE_DIRECTORY ${OUT}/man/man1 ${OUT}/bash-completion/completions ${OUT}/zsh/vendor-completions ${OUT}/fish/vendor_completions.d)
+  write_page(ampbench)
+  get_filename_component(here ${CMAKE_SCRIPT_MODE_FILE} DIRECTORY)
+  file(STRINGS ${here}/../bench/cmd/commands.def rows REGEX "^AB_COMMAND\\(")
+  foreach(row ${rows})
+    string(REGEX REPLACE "^AB_COMMAND\\(([a-z]+).*" "\\1" command "${row}")
+    write_page(ampbench-${command} ${command})
+  endforeach()
+  write_from(bash-completion/completions/ampbench completion bash)
+  write_from(zsh/vendor-completions/_ampbench completion zsh)
+  write_from(fish/vendor_completions.d/ampbench.fish completion fish)
+  return()
+endif()
+
+include(GNUInstallDirs)
+install(TARGETS ampbench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+if(TARGET ampbench_cuda) # where the program looks for it (kernels/core/plugin.c)
+  install(TARGETS ampbench_cuda LIBRARY DESTINATION lib/ampbench)
+endif()
+install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES cmake/debian/copyright DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+find_program(GZIP_PROGRAM gzip)
+configure_file(cmake/debian/changelog.in ${PROJECT_BINARY_DIR}/debian/changelog @ONLY)
+if(GZIP_PROGRAM)
+  execute_process(COMMAND ${GZIP_PROGRAM} -9nf ${PROJECT_BINARY_DIR}/debian/changelog)
+  install(FILES ${PROJECT_BINARY_DIR}/debian/changelog.gz DESTINATION ${CMAKE_INSTALL_DOCDIR})
+endif()
+
+# A program for another machine, or one that is slow and instrumented, does not write its pages here.
+if(NOT CMAKE_CROSSCOMPILING AND NOT AMPBENCH_SANITIZE)
+  set(pages ${PROJECT_BINARY_DIR}/share)
+  add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/share.stamp DEPENDS ampbench ${CMAKE_CURRENT_LIST_FILE} VERBATIM
+    COMMAND ${CMAKE_COMMAND} -D AMPBENCH=$<TARGET_FILE:ampbench> -D OUT=${pages} -D "GZIP=${GZIP_PROGRAM}" -P ${CMAKE_CURRENT_LIST_FILE}
+    COMMAND ${CMAKE_COMMAND} -E touch ${PROJECT_BINARY_DIR}/share.stamp)
+  add_custom_target(pages ALL DEPENDS ${PROJECT_BINARY_DIR}/share.stamp)
+  install(DIRECTORY ${pages}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR})
+  install(DIRECTORY ${pages}/bash-completion ${pages}/zsh ${pages}/fish DESTINATION ${CMAKE_INSTALL_DATAROOTDIR})
+endif()
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_CONTACT "ampbench maintainers <maintainers@users.noreply.a-seed-a4b5514b.example>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "benchmark and numerical diagnosis of mixed-precision training")
+set(CPACK_PACKAGE_DESCRIPTION "Trains the same network from the same bits on the same batches under
+apex's levels O0 to O3 (and those of other frameworks) and several loss
+scales, and says what each costs and what it breaks: speed, memory, loss
+against fp32 beside a measured noise floor, skipped steps, flushed and
+overflowed gradients by layer. Compares builds in CI.")
+set(CPACK_STRIP_FILES ON)
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "gnuplot-nox | gnuplot")
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "dataset-fashion-mnist")
+include(CPack)

@@ -87,6 +87,8 @@ typedef struct ab_scaler_kind {
     int states;
     unsigned sees;
     bool fp32; /* the scale is an fp32 number, and so is its reciprocal */
+    bool
+        updates_first; /* gradients are divided by the scale after the update: too much on a step that grows */
     /* Relations between keys; NULL: none. */
     ab_status (*check)(const ab_scaler_config *config);
     void (*start)(ab_scaler *scaler);

@@ -1,7 +1,7 @@
 /* DeepSpeed's DynamicLossScaler (runtime/fp16/loss_scaler.py), which the ZeRO optimizers use: a credit of overflows that only
  * growth refills (or every clean step, if consecutive), a window counted from the last overflow with one step too many, and an
  * exception when the scale is at its floor. The original also unscales with the scale after the update, so that on a step that
- * grows gradients are halved; a run here divides by the scale that was in force. */
+ * grows gradients are halved, unless they are clipped by their norm; so does a run here. */
 #include "bench/amp/scaler.h"
 
 #include <math.h>
@@ -86,6 +86,7 @@ const ab_scaler_kind ab_scaler_deepspeed = {
     .keys = AB_COUNT_OF(keys),
     .state = states,
     .states = AB_COUNT_OF(states),
+    .updates_first = true,
     .start = start,
     .update = update,
     .quiet = quiet,

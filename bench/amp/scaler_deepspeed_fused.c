@@ -19,6 +19,7 @@ const ab_scaler_kind ab_scaler_deepspeed_fused = {
     .keys = AB_INLINE_KEYS,
     .state = ab_deepspeed_inline_states,
     .states = AB_INLINE_STATES,
+    .updates_first = true,
     .start = ab_deepspeed_inline_start,
     .update = ab_deepspeed_inline_update,
     .quiet = ab_deepspeed_inline_quiet,

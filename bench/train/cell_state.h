@@ -58,6 +58,9 @@ static inline int64_t ab_cell_micro_batches(const ab_cell *cell) {
 /* After a micro-batch's backward pass: adds what is summed elsewhere than where it was made. */
 AB_MUST_CHECK ab_status ab_cell_gather(ab_cell *cell);
 
+/* Multiplies the unscaled gradients by a factor. */
+AB_MUST_CHECK ab_status ab_cell_rescale(ab_cell *cell, double factor);
+
 /* After unscaling, for scalers that follow the size of the gradients: the largest magnitude, and how many elements lie above the
  * scaler's edge (a share of fp16's largest number) when scaled. Of the weights' gradients, before clipping. */
 AB_MUST_CHECK ab_status ab_cell_measure(const ab_cell *cell, ab_scaler_seen *seen);

@@ -318,8 +318,12 @@ ab_status ab_cell_step(ab_cell *cell, ab_observer *observer, ab_step_result *res
     AB_TRY(ab_cell_unscale(cell, &result->overflow));
     ab_scaler_seen seen = {.overflow = result->overflow};
     if (cell->scaler.kind->sees) AB_TRY(ab_cell_measure(cell, &seen));
+    const bool first = cell->scaler.kind->updates_first;
+    if (first) AB_TRY(update_scale(cell, &seen, result));
+    if (first && cell->scaler.scale != result->scale && !result->skipped)
+        AB_TRY(ab_cell_rescale(cell, result->scale / cell->scaler.scale));
     if (!early) AB_TRY(ab_cell_clip(cell, false, &result->grad_norm));
-    AB_TRY(update_scale(cell, &seen, result));
+    if (!first) AB_TRY(update_scale(cell, &seen, result));
     if (!result->skipped) AB_TRY(ab_cell_update(cell));
     if (!result->skipped || recipe->schedule_on_skip) cell->advanced++;
     cell->exec.observer = NULL;

@@ -126,6 +126,18 @@ ab_status ab_cell_clip(ab_cell *cell, bool scaled, double *norm) {
     return ab_clip(clip, cell->grad, cell->trained_count, norm);
 }
 
+ab_status ab_cell_rescale(ab_cell *cell, double factor) {
+    ab_exec unobserved = cell->exec; /* what is rounded here was shown before */
+    unobserved.observer = NULL;
+    bool found;
+    for (int i = 0; i < cell->trained_count; i++) {
+        ab_unscale_item item = cell->unscale[i];
+        item.from = item.to;
+        AB_TRY(cell->backend->unscale(&unobserved, &item, 1, (float)factor, &found));
+    }
+    return AB_OK;
+}
+
 /* ---- measuring --------------------------------------------------------------------------------------------- */
 
 static void measure_values(const float *values, int64_t n, double edge, ab_scaler_seen *seen) {

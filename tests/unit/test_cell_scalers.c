@@ -153,12 +153,34 @@ static void gradients_stay_scaled_where_mindspore_leaves_them_so(void **state) {
     assert_true(count > 100);
 }
 
+/* DeepSpeed grows the scale before it divides by it. */
+static void deepspeed_halves_the_gradients_of_a_step_that_grows(void **state) {
+    (void)state;
+    static const char *const scalers[] = {"apex:init=1024,window=3", "deepspeed:init=1024,window=2",
+                                          "deepspeed-fused:init=1024,window=2",
+                                          "deepspeed-unfused:init=1024,window=2"};
+    float first[256];
+    for (int s = 0; s < 4; s++) { /* all grow in step 2 */
+        ab_cell *cell = cell_of("O2", scalers[s]);
+        ab_step_result result;
+        float values[256];
+        for (int k = 0; k < 3; k++) {
+            assert_int_equal(ab_cell_step(cell, NULL, &result), AB_OK);
+            assert_true(result.scale == 1024 && ab_cell_scaler(cell)->scale == (k == 2 ? 2048 : 1024));
+        }
+        int count = read_gradients(cell, s ? values : first);
+        for (int i = 0; s && i < count; i++) assert_true(values[i] == first[i] / 2);
+        ab_cell_destroy(cell);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logmax_is_told_the_largest_gradient),
         cmocka_unit_test(als_is_told_how_many_gradients_lie_above_its_edge),
         cmocka_unit_test(a_dialect_that_raises_ends_training_with_its_reason),
         cmocka_unit_test(gradients_stay_scaled_where_mindspore_leaves_them_so),
+        cmocka_unit_test(deepspeed_halves_the_gradients_of_a_step_that_grows),
     };
     return cmocka_run_group_tests(tests, make, unmake);
 }

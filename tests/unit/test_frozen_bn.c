@@ -32,7 +32,8 @@ static int make_data(void **state) {
                      .stored_height = SIDE,
                      .stored_width = SIDE,
                      .classes = CLASSES,
-                     .split = {{BATCH, pixels, labels}, {BATCH, pixels, labels}},
+                     .split = {{.count = BATCH, .pixel = pixels, .label = labels},
+                               {.count = BATCH, .pixel = pixels, .label = labels}},
                      .mean = 0.1,
                      .std = 0.3};
     return 0;

@@ -87,8 +87,7 @@ static void check_pattern(const char *machine, const char *text) {
     single s = take_singly(&config, &pattern, &trace);
     bool same = trace.steps == s.steps && trace.skipped == s.skipped && trace.warm_up == s.warm_up &&
                 trace.fault == s.fault && trace.fault_step == s.fault_step &&
-                trace.scaler.scale == s.scaler.scale &&
-                memcmp(trace.scaler.state, s.scaler.state, sizeof s.scaler.state) == 0;
+                ab_scaler_same(&trace.scaler, &s.scaler);
     if (!same)
         fail_msg("%s over %s: %lld steps, %lld skipped, scale %.17g; singly %lld, %lld, %.17g", machine, text,
                  (long long)trace.steps, (long long)trace.skipped, trace.scaler.scale, (long long)s.steps,

@@ -5,6 +5,7 @@
 #include "reports/markup.h"
 #include "reports/plot.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 
 static void write_line(const ab_html *h, const char *what, const char *text) {
@@ -40,33 +41,49 @@ static void write_verdict(const ab_html *h, const ab_verdict *v) {
     write_line(h, "Cannot tell more", v->missing);
 }
 
-static ab_status write_cell(const ab_html *h, const cJSON *cell, int index, ab_diagnosis *diagnosis,
-                            int *sick) {
+/* Nothing but that O0 itself has not learned, and no rule that says why: one line for all such cells is enough. */
+static bool is_only_unlearned(const ab_diagnosis *d) {
+    const ab_case *c = &d->facts;
+    return d->verdicts == 0 && c->unlearned && !c->nonfinite && !c->skipping && !c->behind;
+}
+
+static void write_cell(const ab_html *h, const cJSON *cell, const ab_diagnosis *diagnosis) {
     char label[AB_PLOT_LABEL];
-    AB_TRY(ab_diagnose(h->document, index, diagnosis));
-    if (!diagnosis->facts.sick) return AB_OK;
-    if ((*sick)++ == 0) fputs("<h3 id=\"diagnosis\">Diagnosis</h3>\n", h->out);
     fputs("<p><strong>", h->out);
     ab_markup_text(h->out, ab_plot_label(h->document, cell, label));
     fputs(diagnosis->verdicts > 0 ? "</strong></p>\n"
                                   : "</strong>: sick, and none of the known causes is in the record</p>\n",
           h->out);
     for (int i = 0; i < diagnosis->verdicts; i++) write_verdict(h, &diagnosis->verdict[i]);
+}
+
+static ab_status write_cells(const ab_html *h, ab_diagnosis *diagnosis) {
+    int index = 0, sick = 0, unlearned = 0;
+    const cJSON *cell;
+    cJSON_ArrayForEach(cell, ab_json_at(h->document, "cells")) {
+        const int here = index++;
+        if (ab_plot_is_twin(cell) || cJSON_GetArraySize(ab_json_at(cell, "loss")) == 0) continue;
+        AB_TRY(ab_diagnose(h->document, here, diagnosis));
+        if (!diagnosis->facts.sick) continue;
+        if (sick++ == 0) fputs("<h3 id=\"diagnosis\">Diagnosis</h3>\n", h->out);
+        if (is_only_unlearned(diagnosis))
+            unlearned++;
+        else
+            write_cell(h, cell, diagnosis);
+    }
+    if (unlearned > 0)
+        fprintf(h->out,
+                "<p>%d %s: O0 itself ended no better than it began (too few steps, or a learning rate that "
+                "does not "
+                "suit), so a level cannot be told from it.</p>\n",
+                unlearned, unlearned == 1 ? "cell" : "cells");
     return AB_OK;
 }
 
 ab_status ab_html_diagnosis(const ab_html *h) {
     ab_diagnosis *diagnosis = malloc(sizeof *diagnosis);
-    int index = 0, sick = 0;
-    ab_status status = AB_OK;
-    const cJSON *cell;
     if (!diagnosis) return ab_fail(AB_NO_MEMORY, "out of memory while diagnosing");
-    cJSON_ArrayForEach(cell, ab_json_at(h->document, "cells")) {
-        bool trained = cJSON_GetArraySize(ab_json_at(cell, "loss")) > 0;
-        if (trained && !ab_plot_is_twin(cell) && status == AB_OK)
-            status = write_cell(h, cell, index, diagnosis, &sick);
-        index++;
-    }
+    ab_status status = write_cells(h, diagnosis);
     free(diagnosis);
     return status;
 }

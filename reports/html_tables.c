@@ -122,7 +122,7 @@ ab_status ab_html_summary(const ab_html *h) {
     best_fact(h, "Smallest level that trained as well as O0", "ratio_bytes_to_o0", -1);
     if (isfinite(floor)) {
         ab_text_gap(gap, floor);
-        fact(h, "Noise floor of the final loss", "%s", gap + (gap[0] == '+'));
+        fact(h, "Noise floor of the final loss", "%s", floor == 0 ? "0" : gap + (gap[0] == '+'));
     }
     fputs("</dl>\n", h->out);
     return AB_OK;

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { PER_PAGE = 18, HEIGHT = 470, ROW = 20 };
+enum { PER_PAGE = 40, HEIGHT = 470, ROW = 20 };
 
 static double figure(const cJSON *cell, const char *key) {
     return ab_json_number(ab_json_at(cell, "summary"), key, (double)NAN);

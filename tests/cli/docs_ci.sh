@@ -52,6 +52,8 @@ for name in github gitlab; do
 done
 expect_text github/summary "| level | loss scale |" "the job summary"
 expect_text github/summary "losses are not finite" "the job summary of a red gate"
-expect_text github/log "::warning title=ampbench" "annotations"
+expect_text github/log "::warning title=ampbench" "annotations of a run"
+expect_text github/log "::error title=ampbench gate" "annotations of the gate"
+expect_text gitlab/new/gate.xml "<failure" "the gate as a test"
 expect_text github/output "cpu=" "the cache's key"
 finish

@@ -49,11 +49,25 @@ static const void *attribute(const ab_op_io *io, const char *name, ab_attr_kind 
     return nullptr;
 }
 
-ab_status ab_cuda_only(const ab_op_io *io, const char *names) {
-    char wanted[64];
+static const char *known_attributes(const char *op) {
+    static const struct {
+        const char *op, *attributes;
+    } rows[] = {
+#define AB_CUDA_OP(name, attributes) {#name, attributes},
+#include "kernels/cuda_ops.def"
+#undef AB_CUDA_OP
+    };
+    for (const auto &row : rows)
+        if (strcmp(row.op, op) == 0) return row.attributes;
+    return "";
+}
+
+ab_status ab_cuda_only(const ab_op_io *io) {
+    char list[256], wanted[64];
+    snprintf(list, sizeof list, " %s ", known_attributes(io->op->name));
     for (const ab_attr *a = io->op->attrs; a && a->name; a++) {
         snprintf(wanted, sizeof wanted, " %s ", a->name);
-        if (!strstr(names, wanted))
+        if (!strstr(list, wanted))
             return ab_fail(AB_UNAVAILABLE, "%s: no CUDA kernel that knows '%s'", io->op->name, a->name);
     }
     return AB_OK;
@@ -305,7 +319,7 @@ ab_status ab_cuda_column_sums(ab_span x, int64_t rows, int64_t columns, double *
 
 static const ab_op *find_op(const ab_op *op) {
     static const ab_op *const ops[] = {
-#define AB_CUDA_OP(name) &ab_cuda_##name,
+#define AB_CUDA_OP(name, attributes) &ab_cuda_##name,
 #include "kernels/cuda_ops.def"
 #undef AB_CUDA_OP
     };

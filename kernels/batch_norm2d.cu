@@ -32,7 +32,7 @@ static bn_factors factors_in(const ab_exec *exec, const bn_sizes &s) {
 
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
     (void)exec;
-    AB_TRY(ab_cuda_only(io, " eps momentum affine mode "));
+    AB_TRY(ab_cuda_only(io));
     if (io->in[0]->shape.ndim != 4)
         return ab_fail(AB_UNAVAILABLE, "batch norm: no CUDA kernel for this shape");
     bn_sizes s = sizes_of(&io->in[0]->shape);

@@ -112,7 +112,7 @@ struct loss_gradient {
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
     (void)exec;
     const ab_shape *logits = &io->in[0]->shape;
-    AB_TRY(ab_cuda_only(io, " weight ignore_index label_smoothing "));
+    AB_TRY(ab_cuda_only(io));
     if (io->in[1]->format || ab_cuda_float(io, "label_smoothing", 0.0) != 0.0)
         return ab_fail(AB_UNAVAILABLE, "cross_entropy: no CUDA kernel for these arguments");
     int64_t rows = ab_cuda_count(io->in[0]) / logits->dim[logits->ndim - 1];

@@ -24,9 +24,9 @@ static inline ab_span ab_cuda_span_of(void *data, int type) {
 
 // ---- attributes: the op's own table says where they are ----------------------------------------------------------
 
-// AB_UNAVAILABLE if the op has an attribute that is not in `names` (" stride padding "): kernels written before it came do not know
+// AB_UNAVAILABLE if the op has an attribute that is not in its row of cuda_ops.def: a kernel written before it came does not know
 // what it means.
-ab_status ab_cuda_only(const ab_op_io *io, const char *names);
+ab_status ab_cuda_only(const ab_op_io *io);
 
 int64_t ab_cuda_int(const ab_op_io *io, const char *name, int64_t otherwise);
 double ab_cuda_float(const ab_op_io *io, const char *name, double otherwise);
@@ -180,7 +180,7 @@ static inline ab_op ab_cuda_op(const char *name, ab_cuda_prepare prepare, ab_cud
 }
 
 // Rows of kernels/cuda_ops.def: op's name, struct ab_op ab_cuda_<name>.
-#define AB_CUDA_OP(name) extern const ab_op ab_cuda_##name;
+#define AB_CUDA_OP(name, attributes) extern const ab_op ab_cuda_##name;
 #include "kernels/cuda_ops.def"
 #undef AB_CUDA_OP
 

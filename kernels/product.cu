@@ -179,8 +179,7 @@ static void release(ab_op_io *io) {
 
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes,
                          bool linear) {
-    AB_TRY(ab_cuda_only(io, linear ? " out_features bias "
-                                   : " out_channels kernel_size stride padding dilation groups bias "));
+    AB_TRY(ab_cuda_only(io));
     AB_TRY(check(exec, io));
     product_state *s = static_cast<product_state *>(calloc(1, sizeof *s));
     if (!s) return ab_fail(AB_NO_MEMORY, "out of memory");

@@ -137,7 +137,7 @@ static ab_status prepare_norm(const ab_exec *exec, ab_op_io *io, size_t *workspa
                               size_t *state_bytes) {
     (void)exec;
     row_shape s = rows_of(&io->in[0]->shape);
-    AB_TRY(ab_cuda_only(io, " normalized_shape eps elementwise_affine bias "));
+    AB_TRY(ab_cuda_only(io));
     *workspace_bytes = float_bytes(s) + ab_cuda_column_bytes(s.rows, s.n);
     *state_bytes = 0;
     return ab_cuda_check_types(io);
@@ -256,7 +256,7 @@ struct softmax_gradient {
 static ab_status prepare_softmax(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes,
                                  size_t *state_bytes) {
     (void)exec;
-    AB_TRY(ab_cuda_only(io, " dim "));
+    AB_TRY(ab_cuda_only(io));
     *workspace_bytes = static_cast<size_t>(rows_of(&io->in[0]->shape).rows) * sizeof(softmax_row);
     *state_bytes = 0;
     return ab_cuda_check_types(io);

@@ -291,6 +291,31 @@ static void activations_are_the_double_formulas(void **state) {
     }
 }
 
+/* ---- the list of CUDA ops ---------------------------------------------------------------------------------- */
+
+/* An op that learns an attribute goes back to the host on every GPU until its row names it. */
+static void cuda_ops_know_every_attribute_of_their_op(void **state) {
+    (void)state;
+    static const struct {
+        const char *op, *attributes;
+    } rows[] = {
+#define AB_CUDA_OP(name, attributes) {#name, attributes},
+#include "kernels/cuda_ops.def"
+#undef AB_CUDA_OP
+    };
+    for (size_t i = 0; i < AB_COUNT_OF(rows); i++) {
+        const ab_op *op;
+        char list[256], wanted[64];
+        if (ab_op_find(rows[i].op, &op, NULL) != AB_OK) fail_msg("%s", ab_error_message());
+        snprintf(list, sizeof list, " %s ", rows[i].attributes);
+        for (const ab_attr *a = op->attrs; a && a->name; a++) {
+            snprintf(wanted, sizeof wanted, " %s ", a->name);
+            if (!strstr(list, wanted))
+                fail_msg("%s has '%s', which its CUDA kernel does not know", op->name, a->name);
+        }
+    }
+}
+
 /* ---- decisions --------------------------------------------------------------------------------------------- */
 
 /* Both machines from the same text, over the same overflows. */
@@ -385,6 +410,7 @@ int main(void) {
                                        cmocka_unit_test(weights_come_back_from_the_librarys_layout),
                                        cmocka_unit_test(batch_norm_normalises_as_the_cpu_does),
                                        cmocka_unit_test(activations_are_the_double_formulas),
+                                       cmocka_unit_test(cuda_ops_know_every_attribute_of_their_op),
                                        cmocka_unit_test(the_devices_scale_follows_the_scalers),
                                        cmocka_unit_test(the_devices_updates_are_the_optimizers_bits),
                                        cmocka_unit_test(optimizers_that_measure_norms_stay_on_the_host)};

@@ -295,13 +295,14 @@ static ab_status run_batches(ab_cell *cell, float *loss) {
     return AB_OK;
 }
 
-/* Where the dialect raises, training ends. */
+/* Where the dialect raises, training ends; and where its scale is no finite number, for every later step would be skipped. */
 static ab_status update_scale(ab_cell *cell, const ab_scaler_seen *seen, ab_step_result *result) {
     ab_scaler_outcome outcome = ab_scaler_update(&cell->scaler, seen);
     result->skipped = outcome.skip;
-    if (!outcome.fault || !outcome.fault->raises) return AB_OK;
-    return ab_fail(AB_CONFIG, "step %lld: loss scaler %s raises (%s): %s", (long long)cell->steps,
-                   cell->scaler.kind->name, outcome.fault->name, outcome.fault->text);
+    if (!outcome.fault || (!outcome.fault->raises && isfinite(cell->scaler.scale))) return AB_OK;
+    return ab_fail(AB_CONFIG, "step %lld: loss scaler %s%s (%s): %s", (long long)cell->steps,
+                   cell->scaler.kind->name, outcome.fault->raises ? " raises" : "", outcome.fault->name,
+                   outcome.fault->text);
 }
 
 ab_status ab_cell_step(ab_cell *cell, ab_observer *observer, ab_step_result *result) {

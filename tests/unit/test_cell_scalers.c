@@ -133,6 +133,15 @@ static void a_dialect_that_raises_ends_training_with_its_reason(void **state) {
     ab_cell_destroy(cell);
 }
 
+static void a_scale_that_grows_to_infinity_ends_training(void **state) {
+    (void)state;
+    ab_cell *cell = cell_of("O0", "megatron:init=3e38,window=1");
+    ab_step_result result;
+    assert_int_equal(ab_cell_step(cell, NULL, &result), AB_CONFIG);
+    assert_non_null(strstr(ab_error_message(), "step 0: loss scaler megatron (scale_inf)"));
+    ab_cell_destroy(cell);
+}
+
 /* FixedLossScaleManager(drop_overflow_update=False) with an optimizer that was not told the scale. */
 static void gradients_stay_scaled_where_mindspore_leaves_them_so(void **state) {
     (void)state;
@@ -180,6 +189,7 @@ int main(void) {
         cmocka_unit_test(logmax_is_told_the_largest_gradient),
         cmocka_unit_test(als_is_told_how_many_gradients_lie_above_its_edge),
         cmocka_unit_test(a_dialect_that_raises_ends_training_with_its_reason),
+        cmocka_unit_test(a_scale_that_grows_to_infinity_ends_training),
         cmocka_unit_test(gradients_stay_scaled_where_mindspore_leaves_them_so),
         cmocka_unit_test(deepspeed_halves_the_gradients_of_a_step_that_grows),
     };

@@ -21,7 +21,7 @@ split() {
 understood() {
     split "$2"
     case "${arguments[*]:-help}" in
-    run* | -*) options_known "$1" "$2" ;;
+    run* | fit* | -*) options_known "$1" "$2" ;; # a fit would take a while
     report* | history* | diagnose* | advise* | inspect* | gate* | compare* | *--prove*) command_known "$1" "$2" "${arguments[0]}" ;; # needs files, or minutes
     *)
         run "${arguments[@]}"
@@ -34,7 +34,7 @@ understood() {
 options_known() {
     local -a kept=()
     local word
-    [ "${arguments[0]}" = run ] && arguments=("${arguments[@]:1}")
+    case ${arguments[0]} in run | fit) arguments=("${arguments[@]:1}") ;; esac
     while [ "${#arguments[@]}" -gt 0 ]; do
         word=${arguments[0]}
         arguments=("${arguments[@]:1}")

@@ -33,10 +33,16 @@ static void a_classifier_with_dropout_matches_pytorch(void **state) {
     assert_int_equal(golden_for_each("tests/golden/nets", "bytes:tests/golden/text/classes", check), 4);
 }
 
+static void a_vision_transformer_matches_pytorch(void **state) {
+    (void)state;
+    assert_int_equal(golden_for_each("tests/golden/nets", "tests/golden/data", check), 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(language_models_match_pytorch),
         cmocka_unit_test(a_classifier_with_dropout_matches_pytorch),
+        cmocka_unit_test(a_vision_transformer_matches_pytorch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

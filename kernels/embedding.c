@@ -56,7 +56,7 @@ typedef struct lookup {
     const ab_tensor *from;
 } lookup;
 
-static lookup start(const ab_exec *exec, const ab_op_io *io) {
+static lookup measure(const ab_exec *exec, const ab_op_io *io) {
     const embedding_attrs *a = io->attrs;
     lookup l = {.exec = exec,
                 .ids = io->in[0]->data,
@@ -68,15 +68,19 @@ static lookup start(const ab_exec *exec, const ab_op_io *io) {
     l.chunk_rows = ab_div_up(CHUNK_ELEMENTS, l.dim);
     l.fixed_bytes = begin + ab_aligned((size_t)l.positions * sizeof(int32_t));
     l.lane_bytes = 2 * ab_floats_bytes(l.dim);
-    if (!exec->workspace) return l; /* only measured */
+    return l;
+}
+
+static lookup start(const ab_exec *exec, const ab_op_io *io) {
+    lookup l = measure(exec, io);
     l.begin = exec->workspace;
-    l.position = l.begin + begin / sizeof(int32_t);
+    l.position = l.begin + ab_aligned((size_t)(l.rows + 1) * sizeof(int32_t)) / sizeof(int32_t);
     l.lanes = (char *)exec->workspace + l.fixed_bytes;
     return l;
 }
 
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
-    lookup l = start(exec, io);
+    lookup l = measure(exec, io);
     *workspace_bytes = l.fixed_bytes + (size_t)ab_parallel_lanes() * l.lane_bytes;
     *state_bytes = 0;
     return AB_OK;

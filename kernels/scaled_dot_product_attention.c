@@ -145,10 +145,15 @@ static float mask_value_of(const ab_op_io *io, const attention_attrs *a) {
     return value;
 }
 
+static int inputs_of(const ab_op_io *io) {
+    if (!io->in[1]) return 1;
+    if (!io->in[2]) return 2;
+    return io->in[3] ? 4 : 3;
+}
+
 static ab_attention attention_of(const ab_exec *exec, const ab_op_io *io) {
     const attention_attrs *a = io->attrs;
-    int inputs = 0;
-    while (inputs < 4 && io->in[inputs]) inputs++;
+    int inputs = inputs_of(io);
     int64_t parts = is_packed(inputs) ? 3 : 1, heads = a->heads;
     ab_attention t = {.exec = exec, .batch = io->in[0]->shape.dim[0], .causal = a->causal};
     for (int i = 0; i < 3; i++) {
@@ -183,8 +188,7 @@ static const char *text_of(const ab_exec *exec, const ab_op_io *io, const ab_for
 }
 
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
-    int inputs = 0;
-    while (inputs < 4 && io->in[inputs]) inputs++;
+    int inputs = inputs_of(io);
     for (int i = 0; i < (is_packed(inputs) ? 1 : 3); i++)
         if (!io->in[i]->format)
             return ab_fail(AB_CONFIG, "scaled_dot_product_attention: input %d holds ids, expected numbers",

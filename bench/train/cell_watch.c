@@ -40,15 +40,17 @@ static bool is_cast_output(const ab_plan *plan, int tensor) {
     return false;
 }
 
-/* The gradient of a half copy of a weight goes by the name it has at the other levels. */
+/* The gradient of a half copy of a weight goes by the name it has at the other levels, an op's share of a shared weight's by the
+ * op's. */
 static void number_weight_gradients(ab_cell *cell) {
     const ab_plan *plan = cell->plan;
     for (int p = 0; p < plan->params; p++) {
         const ab_plan_param *param = &plan->param[p];
+        char own[AB_PLAN_NAME], name[AB_PLAN_NAME + 8];
         if (param->used_grad == AB_NONE) continue;
+        snprintf(name, sizeof name, "%s.grad", ab_cell_param_name(cell, param, own));
         cell->tensor[param->used_grad].id =
-            observe(cell, plan->tensor[param->grad].name, param->net_op, AB_ROLE_WEIGHT_GRADIENT,
-                    !is_fp32(cell, param->used_grad));
+            observe(cell, name, param->net_op, AB_ROLE_WEIGHT_GRADIENT, !is_fp32(cell, param->used_grad));
     }
 }
 

@@ -143,6 +143,20 @@ static void a_shared_gradient_is_the_sum_of_the_shares(void **state) {
             compare(levels[i], micro_batches, i == 0 ? 1e-6 : 3e-3);
 }
 
+/* A probe gets each op's share under the op's name. */
+static void each_share_is_shown_by_its_op(void **state) {
+    (void)state;
+    setup s = start(tied, "O2", 1, NULL);
+    const char *const names[] = {"c.weight.grad", "b.weight.grad", "a.weight.grad"};
+    for (int k = 0; k < 3; k++) {
+        int found = 0;
+        for (int i = 0; i < ab_cell_observed_count(s.cell); i++)
+            found += strcmp(ab_cell_observed_at(s.cell, i)->name, names[k]) == 0;
+        assert_int_equal(found, 1);
+    }
+    stop(&s);
+}
+
 /* After the step all three ops read the moved weight. */
 static void all_ops_read_what_the_optimizer_wrote(void **state) {
     (void)state;
@@ -209,6 +223,7 @@ static int close_images(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_shared_gradient_is_the_sum_of_the_shares),
+        cmocka_unit_test(each_share_is_shown_by_its_op),
         cmocka_unit_test(all_ops_read_what_the_optimizer_wrote),
         cmocka_unit_test(shared_weights_are_counted_and_saved_once),
         cmocka_unit_test(what_cannot_be_shared_is_refused),

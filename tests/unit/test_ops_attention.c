@@ -61,7 +61,8 @@ static double coin(const attention_case *k, int64_t b, int64_t h, int64_t i, int
 }
 
 static double score(const attention_case *k, double *const *x, int64_t b, int64_t h, int64_t i, int64_t j) {
-    const double *q = x[0], *keys = k->packed ? x[0] : x[1], *mask = k->packed ? x[1] : x[3];
+    const double *q = x[0], *keys = k->packed ? x[0] : x[1],
+                 *mask = k->mask == NO_MASK ? NULL : x[k->packed ? 1 : 3];
     double scale = k->scale == 0.0 ? 1.0 / sqrt((double)k->width) : k->scale, sum = 0.0;
     double no = k->mask_value == 0.0 ? -(double)INFINITY : k->mask_value;
     for (int64_t c = 0; c < k->width; c++) sum += q[place(k, 0, b, h, i, c)] * keys[place(k, 1, b, h, j, c)];

@@ -40,6 +40,8 @@ OPS = {
     "select": lambda x, a: x.select(1, 0),
     "scaled_dot_product_attention": lambda x, a: F.scaled_dot_product_attention(*[
         t.unflatten(-1, (a["num_heads"], -1)).transpose(1, 2) for t in x.chunk(3, -1)], is_causal=True).transpose(1, 2).flatten(2),
+    "group_norm": lambda x, a: F.group_norm(x, a["num_groups"], P(x.shape[1]), P(x.shape[1])),
+    "upsample": lambda x, a: F.interpolate(x, scale_factor=2, mode="nearest"),
     "cross_entropy": lambda x, a: F.cross_entropy(x, torch.zeros(x.shape[0], dtype=torch.long)),
 }
 VIEWS = ("_to_copy", "aten.t.", "view", "detach", "transpose", "expand", "unsqueeze", "slice", "split", "chunk", "alias", "clone",
@@ -126,6 +128,9 @@ def cases():
               {"name": "gap", "op": "global_avg_pool"}, {"name": "flat", "op": "flatten"})
     yield net(image, {"name": "pool", "op": "avg_pool2d", "kernel_size": 2}, {"name": "conv", "op": "conv2d", "out_channels": 4, "kernel_size": 2},
               {"name": "pool2", "op": "avg_pool2d", "kernel_size": 3}, {"name": "flat", "op": "flatten"})
+    yield net(image, {"name": "gn0", "op": "group_norm", "num_groups": 2}, {"name": "up0", "op": "upsample", "scale_factor": 2},
+              {"name": "conv", "op": "conv2d", "out_channels": 4, "kernel_size": 3}, {"name": "gn", "op": "group_norm", "num_groups": 2},
+              {"name": "up", "op": "upsample", "scale_factor": 2}, {"name": "flat", "op": "flatten"})
     yield net({"tokens": 6, "vocabulary": 11}, {"name": "embed", "op": "embedding", "num_embeddings": 11, "embedding_dim": 8},
               {"name": "pos", "op": "positional_embedding"}, {"name": "ln1", "op": "layer_norm"},
               {"name": "qkv", "op": "linear", "out_features": 24},
@@ -143,7 +148,7 @@ def cases():
 ATEN = {"batch_norm2d": "batch_norm", "global_avg_pool": "adaptive_avg_pool2d", "concat": "cat", "add": "add.Tensor", "sub": "sub.Tensor",
         "mul": "mul.Tensor", "div": "div.Tensor", "where": "where.self", "masked_fill": "masked_fill.Scalar", "softmax": "softmax.int",
         "log_softmax": "log_softmax.int", "flatten": "flatten.using_ints", "transpose": "transpose.int", "max": "amax", "select": "select.int",
-        "bce_with_logits": "binary_cross_entropy_with_logits", "scale": "mul.Tensor", "positional_embedding": "add.Tensor"}
+        "bce_with_logits": "binary_cross_entropy_with_logits", "mse": "mse_loss", "upsample": "upsample_nearest2d", "scale": "mul.Tensor", "positional_embedding": "add.Tensor"}
 
 
 def cuda_rules(ops):
@@ -172,8 +177,8 @@ def main():
     a = ap.parse_args()
     torch.set_num_threads(1)
     nets = list(cases())
-    plain = [o for o in OPS if o not in ("cross_entropy", "square")] + ["where", "masked_fill", "scale", "permute", "reshape", "mse_loss",
-                                                                         "bce_with_logits"]
+    plain = [o for o in OPS if o not in ("cross_entropy", "square")] + ["where", "masked_fill", "scale", "permute", "reshape", "mse",
+                                                                         "bce_with_logits", "matmul"]
     doc = {"made_by": "scripts/peer_autocast.py", "torch": torch.__version__, "cuda_rules": cuda_rules(plain),
            "cases": [{"net": n, "bf16": run(n, torch.bfloat16), "fp16": run(n, torch.float16)} for n in nets]}
     with open(a.out, "w") as f:

@@ -117,7 +117,6 @@ static void note_identity(const ab_cell *cell, notes *n) {
     note_text(n, "scaler", cell->scaler.kind->name);
     note_text(n, "properties", properties_text(&config->policy, properties));
     note_text(n, "layers", config->policy.layers ? config->policy.layers : "");
-    if (config->data) note_text(n, "data", config->data->name);
     if (config->data) note_integer(n, "data_count", config->data->split[AB_SPLIT_TRAIN].count);
 }
 

@@ -27,9 +27,12 @@ struct ab_cell_window {
 
 /* ---- whether ----------------------------------------------------------------------------------------------- */
 
+/* Groups change these two (groups.h). */
 static bool one_rate(const ab_cell *cell) {
+    const ab_optimizer_config *first = &cell->optim[0];
     for (int i = 1; i < cell->trained_count; i++)
-        if (memcmp(&cell->optim[i], &cell->optim[0], sizeof cell->optim[0]) != 0) return false;
+        if (cell->optim[i].lr != first->lr || cell->optim[i].weight_decay != first->weight_decay)
+            return false;
     return cell->trained_count > 0;
 }
 

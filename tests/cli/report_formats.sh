@@ -21,6 +21,18 @@ cmp markdown file.md || fail "--markdown and --format markdown differ"
 cmp table with_files || fail "--csv changed what goes to stdout"
 [ "$(grep -c $'\r$' csv)" = 8 ] || fail "the CSV does not have eight lines that end in CRLF"
 
+"$AMPBENCH" report --format html "$result" > html 2> errors
+"$AMPBENCH" report "$result" --html page.html --junit junit.xml > with_files 2>> errors
+cmp html page.html || fail "--html and --format html differ"
+cmp table with_files || fail "--html changed what goes to stdout"
+if command -v xmllint > /dev/null; then
+    xmllint --noout page.html junit.xml || fail "the page or the tests are not well-formed"
+fi
+"$AMPBENCH" report --format github "$result" | grep -q '^::warning title=ampbench%3A lenet5/O3' || fail "no annotation"
+mkdir elsewhere
+(cd elsewhere && TMPDIR=/tmp "$AMPBENCH" report "$result" --html page.html > /dev/null 2>&1)
+cmp html elsewhere/page.html || fail "the page depends on the folder"
+
 escapes() { grep -q $'\033' "$1"; }
 escapes table && fail "colour in a pipe"
 "$AMPBENCH" report "$result" --color always > colored

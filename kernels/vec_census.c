@@ -148,7 +148,8 @@ enum {
     TOPS = 3,                                            /* levels above: 2^TOPS blocks */
     GROUPS = 7,                                          /* at most, of 8 exponents */
     GROUP_COST = VEC_BYTES == 64 ? 90 : 180,             /* of a block, in values counted one by one */
-    PART = 16,                                           /* of the list, in values */
+    STEP = 16,                                           /* the list is counted in multiples of, */
+    PART = 8 * STEP,                                     /* and this many values at a time */
     FLUSH_BLOCKS = 1 << 19,                              /* 32-bit counters hold that many */
     MIN_AGE = 8,   /* of a window before it is given up for another, in blocks, */
     MAX_AGE = 256, /* and after which it is chosen anew in any case */
@@ -231,13 +232,14 @@ typedef struct packed {
     int ahead_bytes;        /* of this size: 4, 2 or 0 for none */
 } packed;
 
-/* Prefetches chunk i into the second-level cache: few lines can be on their way to the first at once. */
+/* Prefetches chunk i into the second-level cache: few lines can be on their way to the first at once. In the order of
+ * addresses, which memory serves fastest. */
 static AB_FORCE_INLINE void prefetch_chunk(const packed *to, int i) {
     const char *from = to->ahead + (size_t)i * (size_t)to->ahead_bytes;
-    for (int line = 0; line < 2 * CHUNK; line += 64) {
-        if (to->ahead_bytes >= 2) _mm_prefetch(from + line, _MM_HINT_T1);
-        if (to->ahead_bytes >= 4) _mm_prefetch(from + 2 * CHUNK + line, _MM_HINT_T1);
-    }
+    if (to->ahead_bytes == 0) return;
+    for (int line = 0; line < 2 * CHUNK; line += 64) _mm_prefetch(from + line, _MM_HINT_T1);
+    if (to->ahead_bytes == 2) return;
+    for (int line = 2 * CHUNK; line < 4 * CHUNK; line += 64) _mm_prefetch(from + line, _MM_HINT_T1);
 }
 
 static AB_FORCE_INLINE void note_low_halves(summary *s, bytes any, bytes exponent) {
@@ -478,10 +480,10 @@ static void flush_list(state *s) {
 /* Chooses the window for data like every fourth value of this block: a group costs as much time as GROUP_COST
  * values counted one by one. Empties the trees, which must have been flushed. */
 static void choose_window(state *s, const float *x) {
-    enum { STEP = 4 };
+    enum { EVERY = 4 };
     int before[FIELD_MAX + 2] = {0}; /* values of common exponents before a field */
     int best = INT32_MAX, low = FIELD_MAX, high = FIELD_MIN;
-    for (int i = 0; i < AB_CENSUS_BLOCK; i += STEP) {
+    for (int i = 0; i < AB_CENSUS_BLOCK; i += EVERY) {
         int field = (int)(magnitude_of(x[i]) >> 23);
         if (field < FIELD_MIN || field > FIELD_MAX) continue;
         before[field + 1]++;
@@ -492,7 +494,7 @@ static void choose_window(state *s, const float *x) {
     for (int groups = 1; groups <= GROUPS; groups++) {
         int last = FIELD_MAX + 1 - 8 * groups; /* largest base */
         for (int base = low < last ? low : last; base <= last; base++) {
-            int outside = STEP * (before[FIELD_MAX + 1] - (before[base + 8 * groups] - before[base]));
+            int outside = EVERY * (before[FIELD_MAX + 1] - (before[base + 8 * groups] - before[base]));
             if (groups * GROUP_COST + outside < best) {
                 best = groups * GROUP_COST + outside;
                 s->base = base;
@@ -507,26 +509,29 @@ static void choose_window(state *s, const float *x) {
 
 /* ---- one block ----------------------------------------------------------------------------------------- */
 
-/* Counts the values at the first n of PART places one by one. The compiler vectorises the second loop;
- * values of uncommon exponents, and those past n, go to cells that nobody reads. The former are then
- * counted properly. */
+/* Counts the values at n places, at most PART, one by one. The compiler vectorises the second loop, which reads
+ * what the first has stored singly: the processor waits for that, so it is done for many values at once.
+ * Values of uncommon exponents, and those past n, go to cells that nobody reads. The former are then counted
+ * properly. */
 static AB_FORCE_INLINE void count_places(state *s, const float *x, const uint16_t *place, int n) {
     float value[PART];
     int32_t cell[PART], any = 0;
-    for (int i = 0; i < PART; i++)
+    for (int i = 0; i < n; i++)
         value[i] = x[(place[i] & ~(CHUNK - 1)) + bytes_origin(place[i] & (CHUNK - 1))];
-    for (int i = 0; i < PART; i++) {
-        int32_t magnitude = i < n ? (int32_t)magnitude_of(value[i]) : 0;
-        any |= outside(magnitude) & (magnitude > 0);
-        cell[i] = (magnitude >> 23) * 8 + ab_census_common_class((uint32_t)magnitude & 0x7fffffu);
+    for (int i = n; i % STEP != 0; i++) value[i] = 0.0f;
+    for (int first = 0; first < n; first += STEP) {
+        for (int i = first; i < first + STEP; i++) {
+            int32_t magnitude = (int32_t)magnitude_of(value[i]);
+            any |= outside(magnitude) & (magnitude > 0);
+            cell[i] = (magnitude >> 23) * 8 + ab_census_common_class((uint32_t)magnitude & 0x7fffffu);
+        }
     }
-    for (int i = 0; i < PART; i++) s->listed[cell[i]]++;
+    for (int i = 0; i < n; i++) s->listed[cell[i]]++;
     for (int i = 0; any != 0 && i < n; i++)
         if (outside((int32_t)magnitude_of(value[i]))) ab_census_count_value(s->census, value[i]);
 }
 
 static AB_NOINLINE void count_listed(state *s, const float *x, int n) {
-    memset(s->list + n, 0, PART * sizeof s->list[0]);
     for (int i = 0; i < n; i += PART) count_places(s, x, s->list + i, n - i < PART ? n - i : PART);
     s->counted += n;
 }

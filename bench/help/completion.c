@@ -184,7 +184,7 @@ static ab_status zsh_option(FILE *out, const ab_usage_option *option) {
             fputs(":_values -s , name", out);
             for (char *word = strtok(words, " "); word; word = strtok(NULL, " ")) {
                 fputc(' ', out);
-                for (; *word; word++) fprintf(out, *word == ':' ? "\\\\:" : "%c", *word);
+                for (; *word; word++) fprintf(out, *word == ':' ? "\\\\\\:" : "%c", *word);
             }
         } else {
             fputs(takes_file(option) ? ":_files" : ": ", out);

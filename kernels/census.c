@@ -12,7 +12,7 @@
 
 enum {
     INF = 0x7f800000,
-    AHEAD = 2048,    /* values, from the one that is counted to the one that is prefetched: two pages */
+    AHEAD = 8192,    /* bytes, from the value that is counted to the one that is prefetched: two pages */
     LOOPS_MIN = 1536 /* values, below which setting up the vector loops costs more than it saves */
 };
 
@@ -88,24 +88,34 @@ static const float *padded(source *s, const float *values, int64_t n) {
     return s->values;
 }
 
-/* What to prefetch while the block at `first` is counted. Widening reads the next block at once, so all of that
- * should be there by then. */
-static ab_census_ahead ahead_of(const source *s, const float *values, int64_t n, int64_t first) {
-    int64_t size = s->format->storage_bytes;
-    int64_t start = first + (values == s->values ? AB_CENSUS_BLOCK : AHEAD);
-    if (s->stride != 1 || size > 4 || start + AB_CENSUS_BLOCK > n) return (ab_census_ahead){s->data, 0};
-    return (ab_census_ahead){s->data + start * size, (int)size};
+/* Whether the loops take the values as they are stored. */
+static bool taken_as_stored(const source *s, const ab_vec_census *loops) {
+    bool half = s->format == &ab_format_bf16 || s->format == &ab_format_fp16;
+    return s->stride == 1 && loops->takes_halves && half;
+}
+
+/* The block at `first` of n values in all; widened, and padded at the end, if need be. */
+static ab_census_values block_at(source *s, const ab_vec_census *loops, int64_t first, int64_t n) {
+    int64_t part = smaller(AB_CENSUS_BLOCK, n - first), size = s->format->storage_bytes;
+    ab_census_values v = {NULL, NULL, AB_CENSUS_FP32};
+    if (part == AB_CENSUS_BLOCK && taken_as_stored(s, loops)) {
+        v.stored = s->format == &ab_format_bf16 ? AB_CENSUS_BF16 : AB_CENSUS_FP16;
+        v.data = s->data + first * size;
+    } else {
+        v.data = padded(s, widened(s, first, part), part);
+    }
+    if (v.data == s->data + first * size && (first + AB_CENSUS_BLOCK) * size + AHEAD <= n * size)
+        v.ahead = s->data + first * size + AHEAD;
+    return v;
 }
 
 static void add_in_blocks(ab_census *census, const ab_vec_census *loops, source *s, int64_t n) {
     alignas(64) unsigned char state[AB_CENSUS_STATE];
-    int64_t padding = 0;
+    int64_t padding = (AB_CENSUS_BLOCK - n % AB_CENSUS_BLOCK) % AB_CENSUS_BLOCK;
     loops->begin(state, census);
     for (int64_t i = 0; i < n; i += AB_CENSUS_BLOCK) {
-        int64_t part = smaller(AB_CENSUS_BLOCK, n - i);
-        const float *values = padded(s, widened(s, i, part), part);
-        loops->block(state, values, ahead_of(s, values, n, i));
-        padding += AB_CENSUS_BLOCK - part;
+        const ab_census_values values = block_at(s, loops, i, n);
+        loops->block(state, &values);
     }
     loops->end(state);
     census->count -= padding;

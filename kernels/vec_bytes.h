@@ -41,6 +41,10 @@ static inline bool words_any_zero(bytes a) { return _mm512_testn_epi16_mask(a, a
 static inline bool words_even_all_zero(bytes a) {
     return _mm512_mask_test_epi16_mask(0x55555555u, a, a) == 0;
 }
+/* v + 1 where a word of a is not zero. */
+static inline bytes words_add_where_set(bytes v, bytes a) {
+    return _mm512_mask_add_epi16(v, _mm512_test_epi16_mask(a, a), v, _mm512_set1_epi16(1));
+}
 /* Bytes as bytes_keep_above compares them. */
 static inline bytes bytes_ordered(bytes a) { return a; }
 /* v where a byte of a is above `limit`, else 0; both are bytes_ordered. */
@@ -55,10 +59,24 @@ static inline bytes bytes_sum(bytes a, bytes b, bytes c) { return _mm512_ternary
 
 static inline floats floats_load(const float *p) { return _mm512_loadu_ps(p); }
 static inline void floats_store(float *p, floats v) { _mm512_storeu_ps(p, v); }
+static inline floats floats_load_fp16(const uint16_t *p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+static inline floats floats_load_bf16(const uint16_t *p) {
+    __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
+/* The bf16 values of v at even and at odd places. */
+static inline floats floats_even(bytes v) { return _mm512_castsi512_ps(_mm512_slli_epi32(v, 16)); }
+static inline floats floats_odd(bytes v) {
+    return _mm512_castsi512_ps(_mm512_and_si512(v, _mm512_set1_epi32(-65536)));
+}
 static inline floats floats_zero(void) { return _mm512_setzero_ps(); }
 static inline floats floats_add_square(floats sum, floats v) {
     return _mm512_add_ps(sum, _mm512_mul_ps(v, v));
 }
+/* The same where the square is exact. */
+static inline floats floats_add_exact_square(floats sum, floats v) { return _mm512_fmadd_ps(v, v, sum); }
 static inline bytes floats_bits(floats v) { return _mm512_castps_si512(v); }
 
 #else
@@ -98,6 +116,10 @@ static inline bool words_any_zero(bytes a) {
 static inline bool words_even_all_zero(bytes a) {
     return _mm256_testz_si256(a, _mm256_set1_epi32(0xffff)) != 0;
 }
+static inline bytes words_add_where_set(bytes v, bytes a) {
+    bytes less = _mm256_cmpeq_epi16(a, _mm256_setzero_si256()); /* -1 where zero */
+    return _mm256_add_epi16(_mm256_add_epi16(v, _mm256_set1_epi16(1)), less);
+}
 static inline bytes bytes_ordered(bytes a) { return _mm256_xor_si256(a, bytes_set8(0x80)); }
 static inline bytes bytes_keep_above(bytes v, bytes a, bytes limit) {
     return _mm256_and_si256(_mm256_cmpgt_epi8(a, limit), v);
@@ -111,10 +133,22 @@ static inline bytes bytes_sum(bytes a, bytes b, bytes c) {
 
 static inline floats floats_load(const float *p) { return _mm256_loadu_ps(p); }
 static inline void floats_store(float *p, floats v) { _mm256_storeu_ps(p, v); }
+static inline floats floats_load_fp16(const uint16_t *p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+static inline floats floats_load_bf16(const uint16_t *p) {
+    __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+}
+static inline floats floats_even(bytes v) { return _mm256_castsi256_ps(_mm256_slli_epi32(v, 16)); }
+static inline floats floats_odd(bytes v) {
+    return _mm256_castsi256_ps(_mm256_and_si256(v, _mm256_set1_epi32(-65536)));
+}
 static inline floats floats_zero(void) { return _mm256_setzero_ps(); }
 static inline floats floats_add_square(floats sum, floats v) {
     return _mm256_add_ps(sum, _mm256_mul_ps(v, v));
 }
+static inline floats floats_add_exact_square(floats sum, floats v) { return _mm256_fmadd_ps(v, v, sum); }
 static inline bytes floats_bits(floats v) { return _mm256_castps_si256(v); }
 
 #endif
@@ -131,6 +165,19 @@ static inline bytes bytes_high_words(bytes a, bytes b) {
     return _mm512_mask_blend_epi16(0xaaaaaaaau, _mm512_srli_epi32(a, 16), b);
 #else
     return _mm256_blend_epi16(_mm256_srli_epi32(a, 16), b, 0xaa);
+#endif
+}
+
+/* The lower 16 bits, in the same order. */
+static inline bytes bytes_low_words(bytes a, bytes b) {
+#if defined(__AVX512VBMI__)
+    const bytes even = _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32, 30,
+                                        28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    return _mm512_permutex2var_epi16(a, even, b);
+#elif defined(__AVX512BW__)
+    return _mm512_mask_blend_epi16(0xaaaaaaaau, a, _mm512_slli_epi32(b, 16));
+#else
+    return _mm256_blend_epi16(a, _mm256_slli_epi32(b, 16), 0xaa);
 #endif
 }
 
@@ -169,6 +216,16 @@ static inline int bytes_origin(int i) {
 #else
     int lane = i / 16, word = i % 8, half = i / 8 % 2;
     return (half * 2 + word % 2) * VEC_FLOATS + lane * 4 + word / 2;
+#endif
+}
+
+/* The same for the 16-bit words of two vectors a and b that went through bytes_split(a, b, ..). */
+static inline int bytes_origin_of_words(int i) {
+#if defined(__AVX512VBMI__)
+    return i;
+#else
+    int lane = i / 16, word = i % 8, half = i / 8 % 2;
+    return half * (VEC_BYTES / 2) + lane * 8 + word;
 #endif
 }
 

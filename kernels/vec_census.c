@@ -13,6 +13,8 @@
  * The others (exponents outside the window, mantissas near 2, and the ties 1 and 1.8125) are listed and
  * counted one by one. Whether there can be ties shows in the low halves of the values (see `halves`), so a
  * tile without any is packed without looking for them.
+ * bf16 values are packed as they are stored, they are upper halves of fp32 values; fp16 values are widened in
+ * registers. Only what a block seldom needs (squares in double, new extremes, a new window) looks at a widened copy.
  * Adding is arithmetic on what the first-level cache holds. So that memory does not rest meanwhile, packing
  * prefetches some kilobytes ahead.
  *
@@ -138,6 +140,7 @@ static int32_t outside(int32_t magnitude) {
 #include "kernels/vec_bytes.h"
 
 enum {
+    TAKES_HALVES = true,
     CHUNK = VEC_BYTES, /* values */
     TILE = 1024,       /* values packed at a time */
     TILES = AB_CENSUS_BLOCK / TILE,
@@ -178,7 +181,9 @@ enum { PAIRS = 2 };
 typedef enum halves {
     NONE_ZERO, /* no value is 1 or 1.8125 times a power of two, or zero */
     SOME_ZERO,
-    ALL_ZERO /* seven bits are all there is: values that were bf16 before */
+    ALL_ZERO,  /* seven bits are all there is: values that were bf16 before */
+    NO_HALVES, /* the same, and stored as bf16 */
+    STICKY /* fp16: whether bits follow is an eighth bit, so that only values next to 2 and at 1 are undecided */
 } halves;
 
 /* What one pass over a block finds besides counts. */
@@ -214,11 +219,13 @@ _Static_assert(sizeof(state) <= AB_CENSUS_STATE, "AB_CENSUS_STATE");
 
 /* ---- packing ------------------------------------------------------------------------------------------- */
 
-/* Puts the values whose class the top seven bits do not decide outside of the window: next to 2, at 1, and at
+/* Puts the values whose class the bits at hand do not decide outside of the window: next to 2, at 1, and at
  * 1.8125. */
 static AB_FORCE_INLINE bytes place_singles(bytes place, bytes mantissa, halves low) {
     const bytes none = bytes_set8(PLACE_NONE);
-    if (low != ALL_ZERO) place = bytes_set_where_equal(place, mantissa, bytes_set8(BELOW_2), none);
+    const int below_2 = low == STICKY ? BELOW_2 + 1 : BELOW_2; /* fp16 needs its last bits to be undecided */
+    if (low != ALL_ZERO && low != NO_HALVES)
+        place = bytes_set_where_equal(place, mantissa, bytes_set8(below_2), none);
     if (low != NONE_ZERO) place = bytes_set_where_equal(place, mantissa, bytes_set8(AT_1), none);
     if (low == SOME_ZERO) place = bytes_set_where_equal(place, mantissa, bytes_set8(AT_1_8125), none);
     return place;
@@ -228,54 +235,29 @@ static AB_FORCE_INLINE bytes place_singles(bytes place, bytes mantissa, halves l
 typedef struct packed {
     bytes *place, *mantissa;
     unsigned char *outside; /* one bit a value */
-    const char *ahead;      /* TILE values to prefetch, */
-    int ahead_bytes;        /* of this size: 4, 2 or 0 for none */
+    const char *ahead;      /* TILE values to prefetch, or NULL */
 } packed;
 
-/* Prefetches chunk i into the second-level cache: few lines can be on their way to the first at once. In the order of
- * addresses, which memory serves fastest. */
-static AB_FORCE_INLINE void prefetch_chunk(const packed *to, int i) {
-    const char *from = to->ahead + (size_t)i * (size_t)to->ahead_bytes;
-    if (to->ahead_bytes == 0) return;
-    for (int line = 0; line < 2 * CHUNK; line += 64) _mm_prefetch(from + line, _MM_HINT_T1);
-    if (to->ahead_bytes == 2) return;
-    for (int line = 2 * CHUNK; line < 4 * CHUNK; line += 64) _mm_prefetch(from + line, _MM_HINT_T1);
+/* Prefetches chunk i, of values of `size` bytes, into the second-level cache: few lines can be on their way to the
+ * first at once. In the order of addresses, which memory serves fastest. */
+static AB_FORCE_INLINE void prefetch_chunk(const packed *to, int i, int size) {
+    if (to->ahead == NULL) return;
+    for (int line = 0; line < size * CHUNK; line += 64)
+        _mm_prefetch(to->ahead + i * size + line, _MM_HINT_T1);
 }
 
-static AB_FORCE_INLINE void note_low_halves(summary *s, bytes any, bytes exponent) {
-    s->bits = bytes_or(s->bits, any);
-    s->field_min = bytes_min8(s->field_min, exponent);
-}
-
-/* Chunk i of a tile. Values at 1.8125 are in the class below it: above are only those with further bits. */
-static AB_FORCE_INLINE void pack_chunk(summary *s, const float *x, const window *w, halves low,
+/* Chunk i of a tile, from the words that are exponent << 8 | mantissa >> 16 << 1; see STICKY for the last bit.
+ * With ALL_ZERO halves, values at 1.8125 are lowered: in the class above are only those with further bits. */
+static AB_FORCE_INLINE void pack_words(summary *s, bytes first, bytes second, const window *w, halves low,
                                        const packed *to, int i) {
-    enum { SUMS = AB_CENSUS_LANES / VEC_FLOATS };
-    floats a = floats_load(x), b = floats_load(x + VEC_FLOATS);
-    floats c = floats_load(x + 2 * VEC_FLOATS), d = floats_load(x + 3 * VEC_FLOATS);
-    prefetch_chunk(to, i);
-    s->lane[0] = floats_add_square(s->lane[0], a);
-    s->lane[1] = floats_add_square(s->lane[1], b);
-    s->lane[2 % SUMS] = floats_add_square(s->lane[2 % SUMS], c);
-    s->lane[3 % SUMS] = floats_add_square(s->lane[3 % SUMS], d);
-    bytes ab = bytes_min16(floats_bits(a), floats_bits(b)), cd = bytes_min16(floats_bits(c), floats_bits(d));
-    s->half_min = bytes_min16(s->half_min, bytes_min16(ab, cd));
-    bytes first = bytes_high_words(floats_bits(a), floats_bits(b));
-    bytes second = bytes_high_words(floats_bits(c), floats_bits(d));
-    first = bytes_add16(first, first); /* the sign goes, the exponent fills the upper byte */
-    second = bytes_add16(second, second);
-    s->word_max = bytes_max16(s->word_max, bytes_max16(first, second));
     bytes exponent, mantissa;
+    s->word_max = bytes_max16(s->word_max, bytes_max16(first, second));
     bytes_split(first, second, &exponent, &mantissa);
     s->exponent_min = bytes_min8(s->exponent_min, bytes_sub8(exponent, bytes_set8(1)));
     bytes place = place_singles(window_place(w, exponent), mantissa, low);
     uint64_t outside = window_mask_outside(w, place);
-    if (low != NONE_ZERO) {
-        note_low_halves(
-            s, bytes_or(bytes_or(floats_bits(a), floats_bits(b)), bytes_or(floats_bits(c), floats_bits(d))),
-            exponent);
-        outside &= ~bytes_mask_equal(exponent, bytes_set8(0));
-    }
+    if (low != NONE_ZERO) outside &= ~bytes_mask_equal(exponent, bytes_set8(0));
+    if (low != NONE_ZERO && low != STICKY) s->field_min = bytes_min8(s->field_min, exponent);
     if (low == ALL_ZERO)
         mantissa =
             bytes_set_where_equal(mantissa, mantissa, bytes_set8(AT_1_8125), bytes_set8(AT_1_8125 - 1));
@@ -284,35 +266,114 @@ static AB_FORCE_INLINE void pack_chunk(summary *s, const float *x, const window 
     memcpy(to->outside + i / 8, &outside, CHUNK / 8); /* little-endian */
 }
 
+enum { SUMS = AB_CENSUS_LANES / VEC_FLOATS };
+
+/* Four vectors of floats, in order. */
+typedef struct quad {
+    floats a, b, c, d;
+} quad;
+
+static AB_FORCE_INLINE void add_lanes(summary *s, const quad *v) {
+    s->lane[0] = floats_add_square(s->lane[0], v->a);
+    s->lane[1] = floats_add_square(s->lane[1], v->b);
+    s->lane[2 % SUMS] = floats_add_square(s->lane[2 % SUMS], v->c);
+    s->lane[3 % SUMS] = floats_add_square(s->lane[3 % SUMS], v->d);
+}
+
+/* Squares of 16-bit values have 22 bits at most, so one rounding is all that there is. */
+static AB_FORCE_INLINE void add_lanes_of_halves(summary *s, const quad *v) {
+    s->lane[0] = floats_add_exact_square(s->lane[0], v->a);
+    s->lane[1] = floats_add_exact_square(s->lane[1], v->b);
+    s->lane[2 % SUMS] = floats_add_exact_square(s->lane[2 % SUMS], v->c);
+    s->lane[3 % SUMS] = floats_add_exact_square(s->lane[3 % SUMS], v->d);
+}
+
+static AB_FORCE_INLINE void pack_chunk(summary *s, const float *x, const window *w, halves low,
+                                       const packed *to, int i) {
+    const quad v = {floats_load(x), floats_load(x + VEC_FLOATS), floats_load(x + 2 * VEC_FLOATS),
+                    floats_load(x + 3 * VEC_FLOATS)};
+    bytes a = floats_bits(v.a), b = floats_bits(v.b), c = floats_bits(v.c), d = floats_bits(v.d);
+    prefetch_chunk(to, i, 4);
+    add_lanes(s, &v);
+    s->half_min = bytes_min16(s->half_min, bytes_min16(bytes_min16(a, b), bytes_min16(c, d)));
+    if (low != NONE_ZERO) s->bits = bytes_or(s->bits, bytes_or(bytes_or(a, b), bytes_or(c, d)));
+    bytes first = bytes_high_words(a, b), second = bytes_high_words(c, d);
+    /* the sign goes, the exponent fills the upper byte */
+    pack_words(s, bytes_add16(first, first), bytes_add16(second, second), w, low, to, i);
+}
+
+/* The words of two vectors of what were fp16 values: the low halves hold three bits of the mantissa, which become
+ * one. */
+static AB_FORCE_INLINE bytes sticky_words(bytes a, bytes b) {
+    bytes high = bytes_high_words(a, b);
+    return words_add_where_set(bytes_add16(high, high), bytes_low_words(a, b));
+}
+
+static AB_FORCE_INLINE void pack_chunk_of_fp16(summary *s, const uint16_t *x, const window *w,
+                                               const packed *to, int i) {
+    const quad v = {floats_load_fp16(x), floats_load_fp16(x + VEC_FLOATS),
+                    floats_load_fp16(x + 2 * VEC_FLOATS), floats_load_fp16(x + 3 * VEC_FLOATS)};
+    prefetch_chunk(to, i, 2);
+    add_lanes_of_halves(s, &v);
+    bytes first = sticky_words(floats_bits(v.a), floats_bits(v.b));
+    bytes second = sticky_words(floats_bits(v.c), floats_bits(v.d));
+    pack_words(s, first, second, w, STICKY, to, i);
+}
+
+/* The lanes are those of even and of odd places in turn (lane_of_bf16). */
+static AB_FORCE_INLINE void pack_chunk_of_bf16(summary *s, const uint16_t *x, const window *w,
+                                               const packed *to, int i) {
+    bytes first = bytes_load(x), second = bytes_load(x + CHUNK / 2);
+    const quad v = {floats_even(first), floats_odd(first), floats_even(second), floats_odd(second)};
+    prefetch_chunk(to, i, 2);
+    add_lanes_of_halves(s, &v);
+    pack_words(s, bytes_add16(first, first), bytes_add16(second, second), w, NO_HALVES, to, i);
+}
+
 /* One tile, whose low halves are as expected. Apart from `before`, for a tile may have to be packed again. */
-static AB_FORCE_INLINE void pack_chunks(const summary *before, summary *after, const float *x,
-                                        const window *w, halves low, const packed *to) {
+static AB_FORCE_INLINE void pack_chunks(const summary *before, summary *after, const void *x,
+                                        ab_census_stored stored, const window *w, halves low,
+                                        const packed *to) {
     const window here = *w;
     const packed there = *to;
     summary s = *before;
     s.half_min = bytes_set8(0xff);
     s.bits = bytes_set8(0);
     s.field_min = bytes_set8(0xff);
-    for (int i = 0; i < TILE; i += CHUNK) pack_chunk(&s, x + i, &here, low, &there, i);
+    for (int i = 0; i < TILE; i += CHUNK) {
+        if (stored == AB_CENSUS_FP32) pack_chunk(&s, (const float *)x + i, &here, low, &there, i);
+        if (stored == AB_CENSUS_BF16) pack_chunk_of_bf16(&s, (const uint16_t *)x + i, &here, &there, i);
+        if (stored == AB_CENSUS_FP16) pack_chunk_of_fp16(&s, (const uint16_t *)x + i, &here, &there, i);
+    }
     *after = s;
 }
 
-typedef void pack_function(const summary *before, summary *after, const float *x, const window *w,
+typedef void pack_function(const summary *before, summary *after, const void *x, const window *w,
                            const packed *to);
 
-static AB_NOINLINE void pack_none_zero(const summary *before, summary *after, const float *x, const window *w,
+static AB_NOINLINE void pack_none_zero(const summary *before, summary *after, const void *x, const window *w,
                                        const packed *to) {
-    pack_chunks(before, after, x, w, NONE_ZERO, to);
+    pack_chunks(before, after, x, AB_CENSUS_FP32, w, NONE_ZERO, to);
 }
 
-static AB_NOINLINE void pack_some_zero(const summary *before, summary *after, const float *x, const window *w,
+static AB_NOINLINE void pack_some_zero(const summary *before, summary *after, const void *x, const window *w,
                                        const packed *to) {
-    pack_chunks(before, after, x, w, SOME_ZERO, to);
+    pack_chunks(before, after, x, AB_CENSUS_FP32, w, SOME_ZERO, to);
 }
 
-static AB_NOINLINE void pack_all_zero(const summary *before, summary *after, const float *x, const window *w,
+static AB_NOINLINE void pack_all_zero(const summary *before, summary *after, const void *x, const window *w,
                                       const packed *to) {
-    pack_chunks(before, after, x, w, ALL_ZERO, to);
+    pack_chunks(before, after, x, AB_CENSUS_FP32, w, ALL_ZERO, to);
+}
+
+static AB_NOINLINE void pack_bf16(const summary *before, summary *after, const void *x, const window *w,
+                                  const packed *to) {
+    pack_chunks(before, after, x, AB_CENSUS_BF16, w, NO_HALVES, to);
+}
+
+static AB_NOINLINE void pack_fp16(const summary *before, summary *after, const void *x, const window *w,
+                                  const packed *to) {
+    pack_chunks(before, after, x, AB_CENSUS_FP16, w, STICKY, to);
 }
 
 /* ---- adding bit planes --------------------------------------------------------------------------------- */
@@ -323,9 +384,11 @@ typedef struct exponents {
     bytes below_1_75, below_1_8125, below_1_875;
 } exponents;
 
-static exponents exponents_of(int group, int groups) {
+/* A 16-bit value above 1.8125 shows in the packed bits; an fp32 value that is not was listed, or lowered. */
+static exponents exponents_of(int group, int groups, ab_census_stored stored) {
+    const int below_1_8125 = stored == AB_CENSUS_FP32 ? FROM_1_8125 - 1 : AT_1_8125;
     exponents e = {one_hot_of_group(group, groups), bytes_ordered(bytes_set8(FROM_1_75 - 1)),
-                   bytes_ordered(bytes_set8(FROM_1_8125 - 1)), bytes_ordered(bytes_set8(FROM_1_875 - 1))};
+                   bytes_ordered(bytes_set8(below_1_8125)), bytes_ordered(bytes_set8(FROM_1_875 - 1))};
     return e;
 }
 
@@ -509,16 +572,46 @@ static void choose_window(state *s, const float *x) {
 
 /* ---- one block ----------------------------------------------------------------------------------------- */
 
+/* A block as it is stored. Loops over 16-bit values that are seldom needed look at a widened copy. */
+typedef ab_census_values stored_block;
+
+static floats load_stored(const uint16_t *x, ab_census_stored stored) {
+    return stored == AB_CENSUS_BF16 ? floats_load_bf16(x) : floats_load_fp16(x);
+}
+
+static AB_FORCE_INLINE int origin_of(int i, ab_census_stored stored) {
+    return (i & ~(CHUNK - 1)) + (stored == AB_CENSUS_BF16 ? bytes_origin_of_words(i & (CHUNK - 1))
+                                                          : bytes_origin(i & (CHUNK - 1)));
+}
+
+/* The values at n places; zeros up to a multiple of STEP. */
+static AB_FORCE_INLINE void gather(float value[PART], const void *x, ab_census_stored stored,
+                                   const uint16_t *place, int n) {
+    uint16_t half[PART];
+    for (int i = 0; i < n; i++) {
+        int from = origin_of(place[i], stored);
+        if (stored == AB_CENSUS_FP32)
+            memcpy(&value[i], (const float *)x + from, sizeof value[i]);
+        else
+            memcpy(&half[i], (const uint16_t *)x + from, sizeof half[i]);
+    }
+    if (stored == AB_CENSUS_FP32) {
+        for (int i = n; i % STEP != 0; i++) value[i] = 0.0f;
+        return;
+    }
+    for (int i = n; i % STEP != 0; i++) half[i] = 0;
+    for (int i = 0; i < n; i += VEC_FLOATS) floats_store(value + i, load_stored(half + i, stored));
+}
+
 /* Counts the values at n places, at most PART, one by one. The compiler vectorises the second loop, which reads
- * what the first has stored singly: the processor waits for that, so it is done for many values at once.
+ * what gather() has stored singly: the processor waits for that, so it is done for many values at once.
  * Values of uncommon exponents, and those past n, go to cells that nobody reads. The former are then counted
  * properly. */
-static AB_FORCE_INLINE void count_places(state *s, const float *x, const uint16_t *place, int n) {
+static AB_FORCE_INLINE void count_places(state *s, const void *x, ab_census_stored stored,
+                                         const uint16_t *place, int n) {
     float value[PART];
     int32_t cell[PART], any = 0;
-    for (int i = 0; i < n; i++)
-        value[i] = x[(place[i] & ~(CHUNK - 1)) + bytes_origin(place[i] & (CHUNK - 1))];
-    for (int i = n; i % STEP != 0; i++) value[i] = 0.0f;
+    gather(value, x, stored, place, n);
     for (int first = 0; first < n; first += STEP) {
         for (int i = first; i < first + STEP; i++) {
             int32_t magnitude = (int32_t)magnitude_of(value[i]);
@@ -531,8 +624,14 @@ static AB_FORCE_INLINE void count_places(state *s, const float *x, const uint16_
         if (outside((int32_t)magnitude_of(value[i]))) ab_census_count_value(s->census, value[i]);
 }
 
-static AB_NOINLINE void count_listed(state *s, const float *x, int n) {
-    for (int i = 0; i < n; i += PART) count_places(s, x, s->list + i, n - i < PART ? n - i : PART);
+static AB_FORCE_INLINE void count_list(state *s, const void *x, ab_census_stored stored, int n) {
+    for (int i = 0; i < n; i += PART) count_places(s, x, stored, s->list + i, n - i < PART ? n - i : PART);
+}
+
+static AB_NOINLINE void count_listed(state *s, const stored_block *from, int n) {
+    if (from->stored == AB_CENSUS_FP32) count_list(s, from->data, AB_CENSUS_FP32, n);
+    if (from->stored == AB_CENSUS_BF16) count_list(s, from->data, AB_CENSUS_BF16, n);
+    if (from->stored == AB_CENSUS_FP16) count_list(s, from->data, AB_CENSUS_FP16, n);
     s->counted += n;
 }
 
@@ -548,19 +647,27 @@ static void count_subnormals(state *s, const float *x) {
     }
 }
 
-/* Packs the tile as its low halves require, which mostly is as the tile before. */
-static void pack_tile(state *s, summary *found, const float *x, const window *w, const ab_census_ahead *ahead,
-                      int first) {
+static void count_bf16_subnormals(state *s, const uint16_t *x) {
+    int any = 0;
+    for (int i = 0; i < TILE; i++) any |= (uint16_t)((x[i] & 0x7fff) - 1) < 0x7f;
+    for (int i = 0; any != 0 && i < TILE; i++) {
+        float value = float_of((uint32_t)x[i] << 16);
+        if (!is_subnormal(value)) continue;
+        ab_census_count_value(s->census, value);
+        s->counted++;
+    }
+}
+
+/* Packs an fp32 tile as its low halves require, which mostly is as the tile before. */
+static void pack_fp32(state *s, summary *found, const float *x, const window *w, const packed *to) {
     static pack_function *const pack[] = {
         [NONE_ZERO] = pack_none_zero, [SOME_ZERO] = pack_some_zero, [ALL_ZERO] = pack_all_zero};
-    const packed to = {s->place, s->mantissa, (unsigned char *)s->outside,
-                       (const char *)ahead->data + (size_t)first * (size_t)ahead->bytes, ahead->bytes};
     summary after;
-    pack[s->low](found, &after, x, w, &to);
+    pack[s->low](found, &after, x, w, to);
     if ((s->low == NONE_ZERO && words_any_zero(after.half_min)) ||
         (s->low == ALL_ZERO && !words_even_all_zero(after.bits))) {
         s->low = SOME_ZERO;
-        pack_some_zero(found, &after, x, w, &to);
+        pack_some_zero(found, &after, x, w, to);
     }
     if (s->low != NONE_ZERO && bytes_any_at_most(after.field_min, bytes_set8(0)))
         count_subnormals(s, x); /* left out like zeros */
@@ -571,30 +678,81 @@ static void pack_tile(state *s, summary *found, const float *x, const window *w,
     *found = after;
 }
 
+/* The tile that begins at value `first` of a block. */
+static void pack_tile(state *s, summary *found, const stored_block *from, const window *w, int first) {
+    size_t offset = (size_t)first * (from->stored == AB_CENSUS_FP32 ? sizeof(float) : sizeof(uint16_t));
+    const void *x = (const char *)from->data + offset;
+    const char *ahead = from->ahead == NULL ? NULL : (const char *)from->ahead + offset;
+    const packed to = {s->place, s->mantissa, (unsigned char *)s->outside, ahead};
+    if (from->stored == AB_CENSUS_FP32) {
+        pack_fp32(s, found, x, w, &to);
+    } else if (from->stored == AB_CENSUS_FP16) {
+        pack_fp16(found, found, x, w, &to);
+    } else {
+        pack_bf16(found, found, x, w, &to);
+        if (bytes_any_at_most(found->field_min, bytes_set8(0))) count_bf16_subnormals(s, x);
+    }
+}
+
 /* Lists the values of a tile that are outside; returns the new length of the list. */
 static AB_NOINLINE int list_tile(state *s, int listed, int first) {
     for (int i = 0; i < TILE / 64; i++) listed += bytes_list(s->list + listed, s->outside[i], first + 64 * i);
     return listed;
 }
 
+/* The values of a block in fp32: where they are, or in `wide`. */
+static const float *floats_of(float wide[AB_CENSUS_BLOCK], const stored_block *from) {
+    if (from->stored == AB_CENSUS_FP32) return from->data;
+    for (int i = 0; i < AB_CENSUS_BLOCK; i += VEC_FLOATS)
+        floats_store(wide + i, load_stored((const uint16_t *)from->data + i, from->stored));
+    return wide;
+}
+
+static AB_NOINLINE void block_squares_in_double(state *s, const stored_block *from) {
+    float wide[AB_CENSUS_BLOCK];
+    add_squares_in_double(s->census, floats_of(wide, from), AB_CENSUS_BLOCK);
+}
+
+static AB_NOINLINE void block_extremes(state *s, const stored_block *from) {
+    float wide[AB_CENSUS_BLOCK];
+    note_extremes(s->census, floats_of(wide, from), AB_CENSUS_BLOCK);
+}
+
+static AB_NOINLINE void block_window(state *s, const stored_block *from) {
+    float wide[AB_CENSUS_BLOCK];
+    choose_window(s, floats_of(wide, from));
+}
+
+/* Which lane element i of vector v has summed (pack_chunk_of_bf16). */
+static int lane_of_bf16(int v, int i) { return v / 2 * 2 * VEC_FLOATS + 2 * i + v % 2; }
+
+static double sum_of_lanes(const summary *found, ab_census_stored stored) {
+    float part[VEC_FLOATS], lane[AB_CENSUS_LANES];
+    for (int v = 0; v < SUMS; v++) {
+        floats_store(part, found->lane[v]);
+        for (int i = 0; i < VEC_FLOATS; i++)
+            lane[stored == AB_CENSUS_BF16 ? lane_of_bf16(v, i) : v * VEC_FLOATS + i] = part[i];
+    }
+    return sum_of_float_lanes(lane);
+}
+
 /* Sum of squares and extremes: mostly known from packing, else from one more look at the block. */
-static void finish_block(state *s, const float *x, const summary *found, bool subnormals) {
+static void finish_block(state *s, const stored_block *from, const summary *found, bool subnormals) {
     ab_census *census = s->census;
     bool large = words_any_at_least(found->word_max, bytes_set16((128 + AB_CENSUS_SQUARE_MAX) << 8));
     bool small = bytes_any_at_most(found->exponent_min, bytes_set8(127 + AB_CENSUS_SQUARE_MIN - 2));
-    if (large || small || subnormals) {
-        add_squares_in_double(census, x, AB_CENSUS_BLOCK);
-    } else {
-        float lane[AB_CENSUS_LANES];
-        for (int i = 0; i < AB_CENSUS_LANES / VEC_FLOATS; i++)
-            floats_store(lane + i * VEC_FLOATS, found->lane[i]);
-        census->sum_squares += sum_of_float_lanes(lane);
-    }
-    int max_word = (int)(magnitude_of(census->max_abs) >> 16 << 1);
-    int min_field = (int)(magnitude_of(census->min_abs) >> 23); /* 0: none yet, or nothing is smaller */
-    bool new_max = words_any_at_least(found->word_max, bytes_set16(max_word > 0 ? max_word : 1));
-    bool new_min = min_field > 0 && bytes_any_at_most(found->exponent_min, bytes_set8(min_field - 1));
-    if (new_max || new_min || subnormals) note_extremes(census, x, AB_CENSUS_BLOCK);
+    if (large || small || subnormals)
+        block_squares_in_double(s, from);
+    else
+        census->sum_squares += sum_of_lanes(found, from->stored);
+    uint32_t max = magnitude_of(census->max_abs), min = magnitude_of(census->min_abs);
+    int more =
+        (int)(max >> 16 << 1) + (max == 0 || from->stored == AB_CENSUS_BF16); /* words that may be larger */
+    int less =
+        min > 0 ? (int)((min - 1) >> 23) : 0; /* exponent field of the next smaller; 0: none is known */
+    bool new_max = words_any_at_least(found->word_max, bytes_set16(more));
+    bool new_min = less > 0 && bytes_any_at_most(found->exponent_min, bytes_set8(less - 1));
+    if (new_max || new_min || subnormals) block_extremes(s, from);
 }
 
 static summary empty_summary(void) {
@@ -605,10 +763,10 @@ static summary empty_summary(void) {
     return found;
 }
 
-static void renew_window(state *s, const float *x, int listed) {
+static void renew_window(state *s, const stored_block *from, int listed) {
     if (s->age++ < (listed > 2 * s->expected + SLACK ? MIN_AGE : MAX_AGE)) return;
     flush_trees(s);
-    choose_window(s, x);
+    block_window(s, from);
     s->age = 0;
 }
 
@@ -625,28 +783,28 @@ static void add_tile(state *s, int tile, const exponents of[GROUPS]) {
     }
 }
 
-static void block(void *memory, const float *x, ab_census_ahead ahead) {
+static void block(void *memory, const ab_census_values *from) {
     state *s = memory;
     int64_t subnormal = s->census->subnormal;
     summary found = empty_summary();
     int listed = 0;
-    if (s->groups == 0) choose_window(s, x);
+    if (s->groups == 0) block_window(s, from);
     const window w = window_of(s->base, s->groups);
     exponents of[GROUPS];
-    for (int g = 0; g < s->groups; g++) of[g] = exponents_of(g, s->groups);
+    for (int g = 0; g < s->groups; g++) of[g] = exponents_of(g, s->groups, from->stored);
     for (int t = 0; t < TILES; t++) {
-        pack_tile(s, &found, x + t * TILE, &w, &ahead, t * TILE);
+        pack_tile(s, &found, from, &w, t * TILE);
         listed = list_tile(s, listed, t * TILE);
         add_tile(s, t, of);
     }
     for (int g = 0; g < s->groups; g++)
         for (int pair = 0; pair < PAIRS; pair++) add_sixteens(s, g, pair);
     s->held++;
-    count_listed(s, x, listed);
-    finish_block(s, x, &found, s->census->subnormal != subnormal);
+    count_listed(s, from, listed);
+    finish_block(s, from, &found, s->census->subnormal != subnormal);
     s->values += AB_CENSUS_BLOCK;
     if (++s->blocks % FLUSH_BLOCKS == 0) flush_list(s);
-    renew_window(s, x, listed);
+    renew_window(s, from, listed);
 }
 
 static void begin(void *memory, ab_census *census) {
@@ -669,6 +827,7 @@ static void end(void *memory) {
 
 #else /* plain C */
 
+enum { TAKES_HALVES = false };
 enum { KEYS = 4096 }; /* exponent field << 4 | top four mantissa bits */
 
 typedef struct state {
@@ -722,10 +881,11 @@ static void flush(state *s) {
     memset(s->count, 0, sizeof s->count);
 }
 
-static void block(void *memory, const float *x, ab_census_ahead ahead) {
+/* Without prefetching: slow enough for the processor's own to keep up. */
+static void block(void *memory, const ab_census_values *values) {
     enum { PART = 32 };
     state *s = memory;
-    (void)ahead; /* slow enough for the processor's own prefetching to keep up */
+    const float *x = values->data;
     int32_t least = (int32_t)magnitude_of(s->census->min_abs),
             most = (int32_t)magnitude_of(s->census->max_abs);
     int32_t all = 0;
@@ -764,4 +924,5 @@ static void end(void *memory) {
 #endif
 
 extern const ab_vec_census PASTE(ab_vec_census_, AB_ISA_SUFFIX);
-const ab_vec_census PASTE(ab_vec_census_, AB_ISA_SUFFIX) = {begin, block, end, note_extremes, add_squares};
+const ab_vec_census PASTE(ab_vec_census_, AB_ISA_SUFFIX) = {TAKES_HALVES, begin,         block,
+                                                            end,          note_extremes, add_squares};

@@ -8,21 +8,33 @@
 
 #include "kernels/census.h"
 
+#include <stdbool.h>
+
 AB_BEGIN_DECLS
 
 enum { AB_CENSUS_STATE = 60 * 1024 }; /* bytes of the largest level's state */
 
-/* AB_CENSUS_BLOCK values of `bytes` bytes (4 or 2) that will be read soon, to be prefetched while a block is counted; bytes 0: none. */
-typedef struct ab_census_ahead {
-    const void *data;
-    int bytes;
-} ab_census_ahead;
+/* How a block's values are stored. */
+typedef enum ab_census_stored {
+    AB_CENSUS_FP32,
+    AB_CENSUS_BF16,
+    AB_CENSUS_FP16,
+    AB_CENSUS_STORED
+} ab_census_stored;
+
+/* A block, at any address, and as many values of the same kind that will be read soon, to be prefetched while it is
+ * counted; ahead NULL: none. */
+typedef struct ab_census_values {
+    const void *data, *ahead;
+    ab_census_stored stored;
+} ab_census_values;
 
 typedef struct ab_vec_census {
+    bool takes_halves; /* whether block() takes AB_CENSUS_BF16 and AB_CENSUS_FP16 too */
     /* begin; block for every AB_CENSUS_BLOCK values; end. Between begin and end only the state knows part
      * of the counts. `state` points to AB_CENSUS_STATE bytes, aligned to 64. */
     void (*begin)(void *state, ab_census *census);
-    void (*block)(void *state, const float *values, ab_census_ahead ahead);
+    void (*block)(void *state, const ab_census_values *values);
     void (*end)(void *state);
 
     /* Takes the extremes and the sum of squares of at most one block into the census. */

@@ -2,6 +2,7 @@
  * lengths, odd starts, strides, stored formats. The oracle classifies with frexp and the limits of the
  * formats written as decimal fractions. */
 #include "kernels/census.h"
+#include "kernels/convert.h"
 #include "kernels/core/rng.h"
 #include "kernels/isa.h"
 
@@ -393,6 +394,70 @@ static void all_16_bit_patterns_are_counted_by_value(void **state) {
     free(codes);
 }
 
+enum { HALVES = 9 * AB_CENSUS_BLOCK + 77 };
+
+/* Subnormal is what the stored format calls so; all else, to the last bit of the sum of squares, is as of fp32. */
+static void assert_halves_count_as_widened(fixture *f, const uint16_t *codes, const ab_format *format) {
+    ab_widen(f->values, codes, format, HALVES);
+    for (int level = 0; level <= (int)ab_isa_best(); level++) {
+        assert_int_equal(ab_isa_force((ab_isa)level), AB_OK);
+        ab_census_clear(&f->want);
+        ab_census_clear(&f->got);
+        ab_census_add(&f->want, f->values, HALVES);
+        ab_census_add_stored(&f->got, codes, format, HALVES);
+        f->want.subnormal = f->got.subnormal;
+        assert_memory_equal(&f->got, &f->want, sizeof f->got);
+    }
+}
+
+static void halves_count_as_their_fp32_values_do(void **state) {
+    fixture *f = *state;
+    const ab_format *const formats[] = {&ab_format_fp16, &ab_format_bf16};
+    static const int shifts[] = {0, 9, -8};
+    uint16_t *codes = malloc(HALVES * sizeof *codes);
+    assert_non_null(codes);
+    for (int k = 0; k < KINDS; k++) {
+        for (size_t s = 0; s < AB_COUNT_OF(shifts) * AB_COUNT_OF(formats); s++) {
+            const ab_format *format = formats[s % 2];
+            fill(f->values, (kind)k, (uint32_t)s, HALVES);
+            for (int64_t i = 0; i < HALVES; i++) f->values[i] = ldexpf(f->values[i], shifts[s / 2]);
+            ab_narrow(codes, format, f->values, HALVES);
+            assert_halves_count_as_widened(f, codes, format);
+        }
+    }
+    free(codes);
+}
+
+/* Codes of a few exponents and every mantissa: windows of one group, with and without zeros and subnormals. */
+static void halves_of_few_exponents_count_as_their_fp32_values_do(void **state) {
+    fixture *f = *state;
+    uint16_t *codes = malloc(HALVES * sizeof *codes);
+    assert_non_null(codes);
+    for (uint32_t base = 0; base < 0x7c00; base += 0xc00) {
+        for (int64_t i = 0; i < HALVES; i++) {
+            uint32_t word = random_word(31 + base, (uint64_t)i);
+            codes[i] = (uint16_t)((word & 0x8000u) | ((base + word % 0x1000) & 0x7fffu));
+            if (base % 0x1800 == 0 && word >> 28 == 0) codes[i] = 0;
+        }
+        assert_halves_count_as_widened(f, codes, &ab_format_fp16);
+        assert_halves_count_as_widened(f, codes, &ab_format_bf16);
+    }
+    free(codes);
+}
+
+/* Lanes so different in size that the order in which they are added shows. */
+static void lanes_of_halves_are_those_of_fp32(void **state) {
+    fixture *f = *state;
+    uint16_t *codes = malloc(HALVES * sizeof *codes);
+    assert_non_null(codes);
+    for (int64_t i = 0; i < HALVES; i++) {
+        uint32_t exponent = 127 - 60 + 3 * (uint32_t)(i * 11 % 32);
+        codes[i] = (uint16_t)(exponent << 7 | (random_word(41, (uint64_t)i) & 0x7fu));
+    }
+    assert_halves_count_as_widened(f, codes, &ab_format_bf16);
+    free(codes);
+}
+
 static void formats_without_storage_are_kept_in_fp32(void **state) {
     fixture *f = *state;
     const float values[] = {0.0f, 0x1p-9f, -0x1p-7f, 0x1p-6f, 448.0f, NAN};
@@ -462,6 +527,9 @@ int main(void) {
         cmocka_unit_test(strided_equals_gathered),
         cmocka_unit_test(data_need_not_be_aligned),
         cmocka_unit_test(all_16_bit_patterns_are_counted_by_value),
+        cmocka_unit_test(halves_count_as_their_fp32_values_do),
+        cmocka_unit_test(halves_of_few_exponents_count_as_their_fp32_values_do),
+        cmocka_unit_test(lanes_of_halves_are_those_of_fp32),
         cmocka_unit_test(formats_without_storage_are_kept_in_fp32),
         cmocka_unit_test(merging_equals_counting_together),
         cmocka_unit_test(counts_by_exponent_add_up),

@@ -33,8 +33,9 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     char all[AB_TEXT_NUMBER], most[AB_TEXT_NUMBER];
     verdict->confidence = 0.7 + 0.25 * fmax(lost / energy, count / nonzero - most_updates);
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(worst, "layer", ""));
-    ab_verdict_say(verdict, "storing weights in %s lost %s %% of the energy of all updates",
-                   facts->half->name, ab_text_percent(all, lost / energy));
+    ab_verdict_say(verdict, "storing weights in %s lost %s %% of all updates, with %s %% of their energy",
+                   facts->half->name, ab_text_percent(most, count / nonzero),
+                   ab_text_percent(all, lost / energy));
     ab_verdict_point(facts, verdict, "/probes/lost_updates");
     ab_verdict_say(verdict, "%.80s lost most: %s %% (and %s %% of its updates)",
                    ab_json_text(worst, "name", ""), ab_text_percent(most, worst_share),

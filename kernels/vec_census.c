@@ -156,7 +156,8 @@ enum {
     FLUSH_BLOCKS = 1 << 19,                              /* 32-bit counters hold that many */
     MIN_AGE = 8,   /* of a window before it is given up for another, in blocks, */
     MAX_AGE = 256, /* and after which it is chosen anew in any case */
-    SLACK = 64
+    SLACK = 64,
+    PAGE = 4096 /* bytes */
 };
 
 /* Top seven mantissa bits << 1: where classes begin, and the values that they do not decide. */
@@ -210,9 +211,10 @@ typedef struct state {
     int64_t blocks;
     halves low; /* expected of the next tile */
     uint64_t count[GROUPS][2 * PAIRS][8];
-    uint32_t listed[256 * 8];            /* by exponent field and class */
-    uint64_t outside[TILE / 64];         /* one bit a value of the tile */
-    uint16_t list[AB_CENSUS_BLOCK + 64]; /* places in the block, as packed (bytes_origin) */
+    uint32_t listed[256 * 8];    /* by exponent field and class */
+    uint64_t outside[TILE / 64]; /* one bit a value of the tile */
+    uint16_t *list;              /* places in the block, as packed (bytes_origin), in list_room */
+    uint16_t list_room[AB_CENSUS_BLOCK + 64 + PAGE / 2];
 } state;
 
 _Static_assert(sizeof(state) <= AB_CENSUS_STATE, "AB_CENSUS_STATE");
@@ -635,27 +637,34 @@ static AB_NOINLINE void count_listed(state *s, const stored_block *from, int n) 
     s->counted += n;
 }
 
-static int32_t is_subnormal(float x) { return (int32_t)((magnitude_of(x) - 1u) & 0x7fffffffu) < 0x7fffff; }
+static bool is_subnormal(float x) { return ((magnitude_of(x) - 1u) & 0x7fffffffu) < 0x7fffff; }
 
-static void count_subnormals(state *s, const float *x) {
-    int32_t any = 0;
-    for (int i = 0; i < TILE; i++) any |= is_subnormal(x[i]);
-    for (int i = 0; any != 0 && i < TILE; i++) {
-        if (!is_subnormal(x[i])) continue;
-        ab_census_count_value(s->census, x[i]);
-        s->counted++;
-    }
+static void count_if_subnormal(state *s, float x) {
+    if (!is_subnormal(x)) return;
+    ab_census_count_value(s->census, x);
+    s->counted++;
 }
 
-static void count_bf16_subnormals(state *s, const uint16_t *x) {
-    int any = 0;
-    for (int i = 0; i < TILE; i++) any |= (uint16_t)((x[i] & 0x7fff) - 1) < 0x7f;
-    for (int i = 0; any != 0 && i < TILE; i++) {
-        float value = float_of((uint32_t)x[i] << 16);
-        if (!is_subnormal(value)) continue;
-        ab_census_count_value(s->census, value);
-        s->counted++;
+/* Twice the bits, less 1, is without the sign, and largest for 0. Compilers vectorise the first loop. */
+static AB_NOINLINE void count_subnormals(state *s, const float *x) {
+    uint32_t least = UINT32_MAX;
+    for (int i = 0; i < TILE; i++) {
+        uint32_t twice = 0;
+        memcpy(&twice, &x[i], sizeof twice);
+        twice = 2 * twice - 1;
+        least = twice < least ? twice : least;
     }
+    for (int i = 0; least < 2 * 0x800000 - 1 && i < TILE; i++) count_if_subnormal(s, x[i]);
+}
+
+static AB_NOINLINE void count_bf16_subnormals(state *s, const uint16_t *x) {
+    uint16_t least = UINT16_MAX;
+    for (int i = 0; i < TILE; i++) {
+        uint16_t twice = (uint16_t)(2 * x[i] - 1);
+        least = twice < least ? twice : least;
+    }
+    for (int i = 0; least < 2 * 0x80 - 1 && i < TILE; i++)
+        count_if_subnormal(s, float_of((uint32_t)x[i] << 16));
 }
 
 /* Packs an fp32 tile as its low halves require, which mostly is as the tile before. */
@@ -692,6 +701,17 @@ static void pack_tile(state *s, summary *found, const stored_block *from, const 
         pack_bf16(found, found, x, w, &to);
         if (bytes_any_at_most(found->field_min, bytes_set8(0))) count_bf16_subnormals(s, x);
     }
+}
+
+/* Begins the list where no load follows its stores at the same distance from the start of a page: processors take
+ * such a load for one of what was stored, and wait. Tiles begin at x and maybe half a page further; packed ones at
+ * s->place and s->mantissa, a quarter apart. */
+static void place_list(state *s, const void *x) {
+    enum { HALF = PAGE / 2, QUARTER = PAGE / 4, NEAR = 320 };
+    uintptr_t room = (uintptr_t)s->list_room, at = ((uintptr_t)x + QUARTER - room) % PAGE;
+    uintptr_t past = (room + at + NEAR - (uintptr_t)s->place) % PAGE;
+    bool collides = past < HALF && past % QUARTER < 2 * NEAR;
+    s->list = s->list_room + (at + (collides ? HALF : 0)) % PAGE / sizeof *s->list;
 }
 
 /* Lists the values of a tile that are outside; returns the new length of the list. */
@@ -788,6 +808,7 @@ static void block(void *memory, const ab_census_values *from) {
     int64_t subnormal = s->census->subnormal;
     summary found = empty_summary();
     int listed = 0;
+    place_list(s, from->data);
     if (s->groups == 0) block_window(s, from);
     const window w = window_of(s->base, s->groups);
     exponents of[GROUPS];

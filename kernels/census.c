@@ -91,7 +91,8 @@ static const float *padded(source *s, const float *values, int64_t n) {
 /* Whether the loops take the values as they are stored. */
 static bool taken_as_stored(const source *s, const ab_vec_census *loops) {
     bool half = s->format == &ab_format_bf16 || s->format == &ab_format_fp16;
-    return s->stride == 1 && loops->takes_halves && half;
+    bool aligned = (uintptr_t)s->data % sizeof(uint16_t) == 0;
+    return half && aligned && s->stride == 1 && loops->takes_halves;
 }
 
 /* The block at `first` of n values in all; widened, and padded at the end, if need be. */

@@ -1,6 +1,7 @@
 /* The advice: arithmetic on histograms of exponents. */
 #include "reports/advise.h"
 
+#include "reports/exponents.h"
 #include "reports/json.h"
 #include "reports/stats.h"
 #include "reports/text.h"
@@ -52,37 +53,11 @@ static bool is_cast(const cJSON *level_cell, const char *name) {
 
 /* ---- lower limit ----------------------------------------------------------------------------------------- */
 
-/* Non-zero values, and about the sum of squares, of one tensor or many. */
-typedef struct mass {
-    double count, energy;
-} mass;
-
-/* Of the values that 2^k flushes; of all of them with k = INT_MIN. Their exponents are those at the scale 2^base. */
-static mass mass_below(const cJSON *tensor, const ab_format *half, double base, int k) {
-    const int limit = half->emin - half->precision;
-    int exponent = (int)ab_json_number(tensor, "exponents.first", 0);
-    mass m = {0, 0};
-    const cJSON *count;
-    cJSON_ArrayForEach(count, ab_json_at(tensor, "exponents.counts")) {
-        const double scaled = exponent - base + k;
-        if (scaled < limit) {
-            m.count += count->valuedouble;
-            m.energy += ldexp(count->valuedouble, 2 * exponent);
-        }
-        exponent++;
-    }
-    return m;
-}
-
-static mass mass_of(const cJSON *tensor, const ab_format *half) {
-    return mass_below(tensor, half, 0, -100000);
-}
-
 static int lowest_k(const cJSON *tensor, const ab_advise *a, const ab_advise_goal *goal) {
-    const mass all = mass_of(tensor, a->half);
+    const ab_exponent_mass all = ab_exponents_all(tensor);
     int k = AB_ADVISE_K_MIN;
     for (; k <= AB_ADVISE_K_MAX; k++) {
-        const mass lost = mass_below(tensor, a->half, a->base_log2, k);
+        const ab_exponent_mass lost = ab_exponents_flushed(tensor, a->half, k - a->base_log2);
         if (lost.count <= goal->flushed_share * all.count && lost.energy <= goal->flushed_energy * all.energy)
             break;
     }
@@ -90,11 +65,6 @@ static int lowest_k(const cJSON *tensor, const ab_advise *a, const ab_advise_goa
 }
 
 /* ---- upper limit ----------------------------------------------------------------------------------------- */
-
-/* log2 of the first magnitude that overflows. */
-static double log2_limit(const ab_format *half) {
-    return half->emax + log2(2.0 - ldexp(1.0, -half->precision));
-}
 
 static int compare_doubles(const void *a, const void *b) {
     const double x = *(const double *)a, y = *(const double *)b;
@@ -104,7 +74,7 @@ static int compare_doubles(const void *a, const void *b) {
 /* log2 at scale 1 of the largest gradient of each recorded step, over the tensors that are cast; NULL without memory. */
 static double *largest_of_steps(const cJSON *cell, const cJSON *level_cell, const ab_advise *a, int *steps) {
     const cJSON *tensor, *margin;
-    const double limit = log2_limit(a->half);
+    const double limit = log2(ab_format_overflow_limit(a->half));
     *steps = 0;
     cJSON_ArrayForEach(tensor, ab_json_at(cell, "probes.tensors")) {
         const int n = cJSON_GetArraySize(ab_json_at(tensor, "steps.margin_octaves"));
@@ -125,22 +95,10 @@ static double *largest_of_steps(const cJSON *cell, const cJSON *level_cell, cons
     return largest;
 }
 
-/* Gumbel by L-moments (Hosking 1990), as in scale_advice.h; one step alone, or equal ones, give beta 0. */
-static void fit(ab_advise *a, double *largest) {
-    double b0 = 0, b1 = 0;
-    qsort(largest, (size_t)a->steps, sizeof *largest, compare_doubles);
-    for (int i = 0; i < a->steps; i++) {
-        b0 += largest[i] / a->steps;
-        if (a->steps > 1) b1 += largest[i] / a->steps * i / (a->steps - 1);
-    }
-    a->beta = a->steps > 1 ? (2 * b1 - b0) / 0.69314718055994531 : 0;
-    a->mu = b0 - 0.57721566490153286 * a->beta;
-}
-
 static double overflow_probability(const ab_advise *a, int k) {
-    const double distance = log2_limit(a->half) - k - a->mu;
-    if (a->beta <= 0) return distance > 0 ? 0 : 1;
-    return -expm1(-exp(-distance / a->beta));
+    const double distance = log2(ab_format_overflow_limit(a->half)) - k - a->law.mu;
+    if (a->law.beta <= 0) return distance > 0 ? 0 : 1;
+    return -expm1(-exp(-distance / a->law.beta));
 }
 
 static int highest_k(const ab_advise *a, double alpha) {
@@ -152,7 +110,7 @@ static int highest_k(const ab_advise *a, double alpha) {
 /* ---- advice ---------------------------------------------------------------------------------------------- */
 
 static void add_tensor(ab_advise *a, const cJSON *tensor, const ab_advise_goal *goal) {
-    if (a->tensors == AB_ADVISE_TENSORS || mass_of(tensor, a->half).count <= 0) return;
+    if (a->tensors == AB_ADVISE_TENSORS || ab_exponents_all(tensor).count <= 0) return;
     ab_advise_tensor *t = &a->tensor[a->tensors];
     ab_text_clean(t->name, sizeof t->name, ab_json_text(tensor, "name", ""));
     ab_text_clean(t->layer, sizeof t->layer, ab_json_text(tensor, "layer", ""));
@@ -166,18 +124,19 @@ static void add_tensor(ab_advise *a, const cJSON *tensor, const ab_advise_goal *
 
 /* What 2^k flushes of each tensor, and of all. */
 static void predict(ab_advise *a, const cJSON *level_cell) {
-    mass lost = {0, 0}, all = {0, 0};
+    ab_exponent_mass lost = {0, 0}, all = {0, 0};
     const cJSON *tensor;
     int i = 0;
     cJSON_ArrayForEach(tensor, ab_json_at(a->cell, "probes.tensors")) {
-        const mass total = mass_of(tensor, a->half), below = mass_below(tensor, a->half, a->base_log2, a->k);
+        const ab_exponent_mass total = ab_exponents_all(tensor),
+                               below = ab_exponents_flushed(tensor, a->half, a->k - a->base_log2);
         if (!is_cast(level_cell, ab_json_text(tensor, "name", "")) || total.count <= 0 || i == a->tensors)
             continue;
         a->tensor[i].share = below.count / total.count;
         a->tensor[i].energy = below.energy / total.energy;
         i++;
-        lost = (mass){lost.count + below.count, lost.energy + below.energy};
-        all = (mass){all.count + total.count, all.energy + total.energy};
+        lost = (ab_exponent_mass){lost.count + below.count, lost.energy + below.energy};
+        all = (ab_exponent_mass){all.count + total.count, all.energy + total.energy};
     }
     a->share = all.count > 0 ? lost.count / all.count : 0;
     a->energy = all.energy > 0 ? lost.energy / all.energy : 0;
@@ -214,7 +173,8 @@ ab_status ab_advise_make(const cJSON *document, const char *level, const ab_advi
                              "steps",
                              AB_ADVISE_STEPS, advise->steps);
     }
-    fit(advise, largest);
+    qsort(largest, (size_t)advise->steps, sizeof *largest, compare_doubles);
+    advise->law = ab_gumbel_fit(largest, advise->steps);
     free(largest);
     advise->k_hi = highest_k(advise, goal->alpha);
     advise->feasible = advise->k_lo <= advise->k_hi;

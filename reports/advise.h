@@ -9,6 +9,7 @@
 #define AB_REPORTS_ADVISE_H
 
 #include "kernels/format.h"
+#include "reports/scale_advice.h"
 
 #include <cjson/cJSON.h>
 #include <stdbool.h>
@@ -43,13 +44,13 @@ typedef struct ab_advise {
     double base_log2; /* log2 of the scale they were recorded at */
     int tensors;
     ab_advise_tensor tensor[AB_ADVISE_TENSORS];
-    int decides;     /* tensor with the largest k_lo */
-    int k_lo, k_hi;  /* high enough for every tensor; low enough */
-    bool feasible;   /* k_lo <= k_hi */
-    int k;           /* advised: one octave below k_hi where k_lo allows it; without: k_lo */
-    int steps;       /* recorded steps that the upper limit rests on */
-    double mu, beta; /* of the Gumbel distribution of log2 of the largest gradient of a step, at scale 1 */
-    double overflow; /* probability that a step overflows at 2^k */
+    int decides;          /* tensor with the largest k_lo */
+    int k_lo, k_hi;       /* high enough for every tensor; low enough */
+    bool feasible;        /* k_lo <= k_hi */
+    int k;                /* advised: one octave below k_hi where k_lo allows it; without: k_lo */
+    int steps;            /* recorded steps that the upper limit rests on */
+    ab_gumbel law;        /* of log2 of the largest gradient of a step, at scale 1 */
+    double overflow;      /* probability that a step overflows at 2^k */
     double share, energy; /* flushed at 2^k, all tensors together */
 } ab_advise;
 

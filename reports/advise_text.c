@@ -9,8 +9,7 @@ enum { SHOWN = 5 }; /* tensors that want the highest scales */
 
 /* Binades from the flush line of the tensor that decides to the largest gradient: what one scale would have to hold. */
 static double binades_needed(const ab_advise *a, const ab_advise_goal *goal) {
-    const double top = a->mu - (a->beta > 0 ? a->beta * log(-log1p(-goal->alpha)) : 0);
-    return top - (a->half->emin - a->half->precision - a->k_lo);
+    return ab_gumbel_quantile(&a->law, goal->alpha) - (log2(ab_format_flush_limit(a->half)) - a->k_lo);
 }
 
 static void print_tensors(const ab_advise *a, FILE *out) {
@@ -86,8 +85,8 @@ void ab_advise_json(const ab_advise *a, const ab_advise_goal *goal, cJSON *objec
     cJSON_AddNumberToObject(predicted, "flushed_energy_share", a->energy);
     cJSON_AddNumberToObject(predicted, "overflow_probability", a->overflow);
     cJSON *law = cJSON_AddObjectToObject(object, "gumbel_log2");
-    cJSON_AddNumberToObject(law, "mu", a->mu);
-    cJSON_AddNumberToObject(law, "beta", a->beta);
+    cJSON_AddNumberToObject(law, "mu", a->law.mu);
+    cJSON_AddNumberToObject(law, "beta", a->law.beta);
     cJSON *list = cJSON_AddArrayToObject(object, "tensors");
     for (int i = 0; i < a->tensors; i++) {
         cJSON *item = cJSON_CreateObject();

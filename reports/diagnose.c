@@ -1,6 +1,7 @@
 /* Cases and the order of verdicts. Reads the document, changes nothing. */
 #include "reports/diagnose.h"
 
+#include "reports/exponents.h"
 #include "reports/json.h"
 #include "reports/summary.h"
 #include "reports/text.h"
@@ -31,11 +32,9 @@ const char *ab_verdict_family_name(ab_verdict_family family) {
 
 /* ---- losses ---------------------------------------------------------------------------------------------- */
 
-enum { FINAL_LOSSES = 20 }; /* as the summary has it */
-
 /* Of the last losses of the first `steps`. */
 static double mean_of_last(const cJSON *losses, int steps) {
-    const int used = steps < FINAL_LOSSES ? steps : FINAL_LOSSES;
+    const int used = steps < AB_SUMMARY_FINAL_LOSSES ? steps : AB_SUMMARY_FINAL_LOSSES;
     double sum = 0;
     int step = 0;
     const cJSON *loss;
@@ -50,8 +49,7 @@ static double mean_of_last(const cJSON *losses, int steps) {
 
 static ab_loss_facts losses_of(const cJSON *cell) {
     const cJSON *losses = ab_json_at(cell, "loss"), *loss;
-    ab_loss_facts facts = {
-        .first_nonfinite = -1, .last_finite = -1, .first = (double)NAN, .largest = (double)NAN};
+    ab_loss_facts facts = {.first_nonfinite = -1, .first = (double)NAN, .largest = (double)NAN};
     cJSON_ArrayForEach(loss, losses) {
         const int step = facts.steps++;
         if (!cJSON_IsNumber(loss)) {
@@ -59,7 +57,6 @@ static ab_loss_facts losses_of(const cJSON *cell) {
             if (facts.first_nonfinite < 0) facts.first_nonfinite = step;
             continue;
         }
-        facts.last_finite = step;
         if (step == 0) facts.first = loss->valuedouble;
         facts.largest = fmax(facts.largest, loss->valuedouble);
     }
@@ -69,7 +66,7 @@ static ab_loss_facts losses_of(const cJSON *cell) {
 
 /* Standard error of the mean difference between the last losses of two cells, batch by batch. */
 static double gap_error(const cJSON *a, const cJSON *b) {
-    const int n = cJSON_GetArraySize(a), used = n < FINAL_LOSSES ? n : FINAL_LOSSES;
+    const int n = cJSON_GetArraySize(a), used = n < AB_SUMMARY_FINAL_LOSSES ? n : AB_SUMMARY_FINAL_LOSSES;
     double sum = 0, squares = 0;
     if (used < 2 || cJSON_GetArraySize(b) != n) return 0;
     for (int i = n - used; i < n; i++) {
@@ -120,16 +117,6 @@ static ab_skip_facts skips_of(const cJSON *document, const cJSON *cell, int step
 
 /* ---- cases ----------------------------------------------------------------------------------------------- */
 
-static int index_of(const cJSON *document, const cJSON *cell) {
-    int i = 0;
-    const cJSON *item;
-    cJSON_ArrayForEach(item, ab_json_at(document, "cells")) {
-        if (item == cell) return i;
-        i++;
-    }
-    return -1;
-}
-
 static void find_symptoms(ab_case *c) {
     static const double skipping_share = 0.2, unlearned_share = 0.99;
     c->nonfinite = c->loss.nonfinite > 0;
@@ -141,19 +128,19 @@ static void find_symptoms(ab_case *c) {
     c->sick = c->nonfinite || c->skipping || c->behind || c->unlearned;
 }
 
-/* The certificate's bound on the loss gap, the larger of 10 noise floors and 5 % of O0's loss; and what the cell is behind because
+/* What a certificate allows; and what the cell is behind because
  * it took fewer steps, which is O0's loss as many steps earlier; and two standard errors of the gap itself. */
 static double gap_limit(const ab_case *c) {
     const double floor = fabs(ab_json_number(c->document, "noise_floor.loss_gap", 0));
     const ab_loss_facts *o0 = &c->baseline_loss;
     const double earlier = mean_of_last(ab_json_at(c->baseline, "loss"), o0->steps - c->skip.skipped);
-    return fmax(10 * floor, 0.05 * fabs(o0->final)) + fmax(0, earlier - o0->final) +
+    return ab_summary_allowed_gap(floor, o0->final) + fmax(0, earlier - o0->final) +
            2 * gap_error(ab_json_at(c->cell, "loss"), ab_json_at(c->baseline, "loss"));
 }
 
 ab_status ab_case_of(const cJSON *document, int index, ab_case *facts) {
     const cJSON *cell = cJSON_GetArrayItem(ab_json_at(document, "cells"), index);
-    *facts = (ab_case){.document = document, .cell = cell, .index = index, .baseline_index = -1};
+    *facts = (ab_case){.document = document, .cell = cell, .index = index};
     AB_TRY(ab_format_find(ab_json_text(cell, "half_format", ""), &facts->half));
     facts->baseline = ab_summary_baseline(document, cell);
     facts->loss = losses_of(cell);
@@ -161,7 +148,6 @@ ab_status ab_case_of(const cJSON *document, int index, ab_case *facts) {
     facts->gap = ab_json_number(cell, "summary.loss_gap", (double)NAN);
     facts->gap_limit = (double)NAN;
     if (facts->baseline) {
-        facts->baseline_index = index_of(document, facts->baseline);
         facts->baseline_loss = losses_of(facts->baseline);
         facts->gap_limit = gap_limit(facts);
     }
@@ -188,17 +174,8 @@ bool ab_case_fault(const ab_case *facts, const char *name) {
 }
 
 double ab_case_flushed_energy(const ab_case *facts, const cJSON *tensor) {
-    const cJSON *count;
-    const int limit = facts->half->emin - facts->half->precision; /* values below 2^limit become 0 */
-    int exponent = (int)ab_json_number(tensor, "exponents.first", 0);
-    double flushed = 0, all = 0;
-    cJSON_ArrayForEach(count, ab_json_at(tensor, "exponents.counts")) {
-        const double energy = ldexp(count->valuedouble, 2 * exponent);
-        all += energy;
-        if (exponent < limit) flushed += energy;
-        exponent++;
-    }
-    return all > 0 ? flushed / all : (double)NAN;
+    const ab_exponent_mass all = ab_exponents_all(tensor);
+    return all.energy > 0 ? ab_exponents_flushed(tensor, facts->half, 0).energy / all.energy : (double)NAN;
 }
 
 /* ---- verdicts -------------------------------------------------------------------------------------------- */

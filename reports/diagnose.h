@@ -29,7 +29,6 @@ typedef struct ab_loss_facts {
     int steps;           /* trained */
     int nonfinite;       /* losses */
     int first_nonfinite; /* step; -1: none */
-    int last_finite;     /* step; -1: none */
     double first, final; /* first loss; mean of the last 20 as in the summary; NAN if not finite */
     double largest;      /* finite one */
 } ab_loss_facts;
@@ -45,8 +44,8 @@ typedef struct ab_skip_facts {
 
 typedef struct ab_case {
     const cJSON *document, *cell,
-        *baseline;             /* baseline: NULL if there is none; the cell itself if it is O0 */
-    int index, baseline_index; /* in cells[] */
+        *baseline; /* baseline: NULL if there is none; the cell itself if it is O0 */
+    int index;     /* in cells[] */
     const ab_format *half;
     ab_loss_facts loss, baseline_loss;
     ab_skip_facts skip;

@@ -121,7 +121,7 @@ ab_status ab_scale_advise(const ab_census *tensors, int count, const ab_format *
 
 /* ---- expected extremes --------------------------------------------------------------------------------- */
 
-double ab_scale_quantile_gumbel(const double *log2_max, int steps, double alpha) {
+ab_gumbel ab_gumbel_fit(const double *log2_max, int steps) {
     const double euler = 0.57721566490153286, ln2 = 0.69314718055994531;
     double b0 = 0.0, b1 = 0.0; /* probability-weighted moments */
     for (int i = 0; i < steps; i++) {
@@ -129,8 +129,16 @@ double ab_scale_quantile_gumbel(const double *log2_max, int steps, double alpha)
         b1 += log2_max[i] / steps * i / (steps - 1);
     }
     double beta = (2.0 * b1 - b0) / ln2;
-    double mu = b0 - euler * beta;
-    return mu - beta * log(-log1p(-alpha));
+    return (ab_gumbel){.mu = b0 - euler * beta, .beta = beta};
+}
+
+double ab_gumbel_quantile(const ab_gumbel *law, double alpha) {
+    return law->mu - law->beta * log(-log1p(-alpha));
+}
+
+double ab_scale_quantile_gumbel(const double *log2_max, int steps, double alpha) {
+    const ab_gumbel law = ab_gumbel_fit(log2_max, steps);
+    return ab_gumbel_quantile(&law, alpha);
 }
 
 double ab_scale_quantile_normal(const double *log2_max, int steps, double z) {

@@ -61,6 +61,11 @@ AB_MUST_CHECK ab_status ab_scale_advice_finish(ab_scale_advice *advice, const ab
 
 /* Gumbel distribution fitted by L-moments: beta = lambda_2 / ln 2, mu = lambda_1 - 0.5772 beta (Hosking,
  * L-moments, 1990). */
+typedef struct ab_gumbel {
+    double mu, beta; /* beta 0: all steps are equal */
+} ab_gumbel;
+ab_gumbel ab_gumbel_fit(const double *log2_max, int steps);
+double ab_gumbel_quantile(const ab_gumbel *law, double alpha);
 double ab_scale_quantile_gumbel(const double *log2_max, int steps, double alpha);
 
 /* Normal distribution: mean + z * standard deviation, as LogMax scaling takes it; z = 3.09 leaves 0.1 %. */

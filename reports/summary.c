@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FINAL_LOSSES = 20, REASON_TEXT = 200, MAX_REASONS = 4 };
+enum { REASON_TEXT = 200, MAX_REASONS = 4 };
 
 static const double applied_share_needed = 0.95, floor_multiple = 10, baseline_share = 0.05;
 
@@ -85,7 +85,8 @@ static void add_reason(reasons *list, const char *format, ...) {
 
 static figure final_loss(const cJSON *document, const cJSON *cell) {
     const cJSON *losses = ab_json_at(cell, "loss"), *loss = losses ? losses->child : NULL;
-    int n = cJSON_GetArraySize(losses), used = n < FINAL_LOSSES ? n : FINAL_LOSSES, step = 0;
+    int n = cJSON_GetArraySize(losses), used = n < AB_SUMMARY_FINAL_LOSSES ? n : AB_SUMMARY_FINAL_LOSSES,
+        step = 0;
     double total = ab_json_number(document, "config.steps", n), sum = 0;
     if (n == 0) return unknown("no step was trained");
     if (n < total) return unknown("stopped after %d of %.0f steps", n, total);
@@ -282,6 +283,10 @@ static const facts *find_floor(const facts *all, int count) {
 
 /* A cell's speed counts only if its training is as good as O0's: it ended well, every loss is finite, at least 95 % of the
  * steps were applied, and the final loss is above O0's by no more than 10 noise floors or 5 % of O0's, whichever is more. */
+double ab_summary_allowed_gap(double noise_floor, double baseline_loss) {
+    return fmax(floor_multiple * noise_floor, baseline_share * fabs(baseline_loss));
+}
+
 static void certify(facts *f, double floor) {
     const cJSON *cell = f->cell;
     double total = ab_json_number(cell, "steps_total", 0), applied = ab_json_number(cell, "steps_applied", 0);
@@ -296,7 +301,7 @@ static void certify(facts *f, double floor) {
         add_reason(&f->failed, "no loss gap: %.150s", f->loss_gap.reason);
         return;
     }
-    double allowed = fmax(floor_multiple * floor, baseline_share * fabs(f->baseline->loss_final.value));
+    double allowed = ab_summary_allowed_gap(floor, f->baseline->loss_final.value);
     if (f->loss_gap.value > allowed)
         add_reason(&f->failed,
                    "loss gap %+.4g is above %.4g, the larger of 10 noise floors and 5 %% of O0's loss",

@@ -40,13 +40,6 @@ static int saved(const void *attrs, const ab_shape *in, const ab_shape *out, ab_
     return 2;
 }
 
-static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
-    (void)exec;
-    *workspace_bytes = ab_norm_rows_bytes(&io->in[0]->shape);
-    *state_bytes = 0;
-    return AB_OK;
-}
-
 static ab_norm_rows norm_of(const ab_op_io *io) {
     return (ab_norm_rows){.centred = true,
                           .eps = ((const ln_attrs *)io->attrs)->eps,
@@ -85,7 +78,7 @@ const ab_op ab_op_layer_norm = {.name = "layer_norm",
                                 .params = params,
                                 .saved = saved,
                                 .backward_needs = 1u << 0,
-                                .prepare = prepare,
+                                .prepare = ab_norm_rows_prepare,
                                 .forward = forward,
                                 .backward = backward,
                                 .flops = flops,

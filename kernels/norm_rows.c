@@ -23,9 +23,17 @@ static size_t fixed_bytes(const ab_row_split *s) {
     return 2 * ab_floats_bytes(s->n) + (size_t)s->chunks * sums_bytes(s->n);
 }
 
-size_t ab_norm_rows_bytes(const ab_shape *shape) {
+static size_t workspace_of(const ab_shape *shape) {
     ab_row_split s = ab_row_split_of(shape);
     return fixed_bytes(&s) + ab_row_pass_bytes(shape);
+}
+
+ab_status ab_norm_rows_prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes,
+                               size_t *state_bytes) {
+    (void)exec;
+    *workspace_bytes = workspace_of(&io->in[0]->shape);
+    *state_bytes = 0;
+    return AB_OK;
 }
 
 static void copy_param(float *to, const ab_tensor *param, int64_t n, float otherwise) {

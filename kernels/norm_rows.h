@@ -18,7 +18,9 @@ typedef struct ab_norm_rows {
     ab_tensor *mean, *rstd; /* fp32, one a row: left by forward for backward; mean only if centred */
 } ab_norm_rows;
 
-size_t ab_norm_rows_bytes(const ab_shape *shape);
+/* An op's prepare: the passes' workspace, no state. */
+ab_status ab_norm_rows_prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes,
+                               size_t *state_bytes);
 void ab_norm_rows_forward(const ab_exec *exec, const ab_op_io *io, const ab_norm_rows *norm);
 void ab_norm_rows_backward(const ab_exec *exec, const ab_op_io *io, const ab_norm_rows *norm);
 

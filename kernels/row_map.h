@@ -21,6 +21,11 @@ ab_row_split ab_row_split_of(const ab_shape *shape);
 
 /* Tensors of one pass; absent ones are NULL. */
 typedef struct ab_row_pass ab_row_pass;
+
+/* out = f(a, b) for one row; out may be dst's own memory or a buffer, and is NULL without dst. */
+typedef void (*ab_row_function)(const ab_row_pass *pass, int64_t chunk, int64_t row, float *out,
+                                const float *a, const float *b);
+
 struct ab_row_pass {
     const ab_exec *exec;
     ab_row_split split;
@@ -28,9 +33,7 @@ struct ab_row_pass {
     ab_tensor *dst;
     size_t fixed_bytes; /* of workspace before the lanes' rows */
     const void *self;   /* of f */
-    /* out = f(a, b) for one row; out may be dst's own memory or a buffer, and is NULL without dst. */
-    void (*f)(const ab_row_pass *pass, int64_t chunk, int64_t row, float *out, const float *a,
-              const float *b);
+    ab_row_function f;
 };
 
 /* Bytes of workspace behind fixed_bytes. */

@@ -4,6 +4,7 @@
 
 #include "reports/text.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,4 +139,14 @@ static void print_value(const cJSON *value, int depth, FILE *out) {
 void ab_json_print(const cJSON *value, FILE *out) {
     print_value(value, 0, out);
     fputc('\n', out);
+}
+
+ab_status ab_json_write_file(const cJSON *value, const char *path) {
+    const bool to_stdout = strcmp(path, "-") == 0;
+    FILE *out = to_stdout ? stdout : fopen(path, "wb");
+    if (!out) return ab_fail(AB_OUTPUT, "--json: %s: cannot write: %s", path, strerror(errno));
+    ab_json_print(value, out);
+    bool failed = ferror(out) != 0;
+    if (!to_stdout) failed |= fclose(out) != 0;
+    return failed ? ab_fail(AB_OUTPUT, "--json: %s: cannot write", path) : AB_OK;
 }

@@ -31,6 +31,9 @@ const char *ab_json_type_text(const cJSON *value);
  * ferror(out). The locale must be "C", as it is in a program that never calls setlocale. */
 void ab_json_print(const cJSON *value, FILE *out);
 
+/* Prints a tree to what --json named: the file `path`, or standard output if that is "-". AB_OUTPUT names option and file. */
+AB_MUST_CHECK ab_status ab_json_write_file(const cJSON *value, const char *path);
+
 /* One number as ab_json_print writes it. */
 void ab_json_print_number(double x, FILE *out);
 

@@ -163,20 +163,15 @@ out:
 /* ---- output ---------------------------------------------------------------------------------------------- */
 
 static ab_status write_json(const request *r, const ab_advise *advise, const ab_receipt *receipt) {
-    const bool to_stdout = strcmp(r->json, "-") == 0;
-    FILE *out = to_stdout ? stdout : fopen(r->json, "wb");
-    if (!out) return ab_fail(AB_OUTPUT, "--json: %s: cannot write: %s", r->json, strerror(errno));
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "schema", "ampbench-advice");
     cJSON_AddNumberToObject(object, "schema_version", 1);
     cJSON_AddStringToObject(object, "level", r->level);
     ab_advise_json(advise, &r->goal, object);
     if (receipt) ab_receipt_json(receipt, object);
-    ab_json_print(object, out);
+    ab_status status = ab_json_write_file(object, r->json);
     cJSON_Delete(object);
-    bool failed = ferror(out) != 0;
-    if (!to_stdout) failed |= fclose(out) != 0;
-    return failed ? ab_fail(AB_OUTPUT, "--json: %s: cannot write", r->json) : AB_OK;
+    return status;
 }
 
 static ab_status advise(const request *r, cJSON **document, ab_advise *advice) {

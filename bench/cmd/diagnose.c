@@ -62,16 +62,6 @@ static ab_status parse(int argc, char **argv, request *r) {
                : ab_fail(AB_USAGE, "diagnose: expected a result document (see `ampbench diagnose --help`)");
 }
 
-static ab_status write_json(const cJSON *json, const char *path) {
-    const bool to_stdout = strcmp(path, "-") == 0;
-    FILE *out = to_stdout ? stdout : fopen(path, "wb");
-    if (!out) return ab_fail(AB_OUTPUT, "--json: %s: cannot write", path);
-    ab_json_print(json, out);
-    bool failed = ferror(out) != 0;
-    if (!to_stdout) failed |= fclose(out) != 0;
-    return failed ? ab_fail(AB_OUTPUT, "--json: %s: cannot write", path) : AB_OK;
-}
-
 ab_status ab_cmd_diagnose(int argc, char **argv) {
     request r = {.document = NULL};
     cJSON *document = NULL, *json = NULL;
@@ -88,7 +78,7 @@ ab_status ab_cmd_diagnose(int argc, char **argv) {
     if (!r.json || strcmp(r.json, "-") != 0) AB_TRY_GOTO(ab_diagnose_print(document, stdout, &sick));
     if (r.json) {
         AB_TRY_GOTO(ab_diagnose_json(document, &json, &sick));
-        AB_TRY_GOTO(write_json(json, r.json));
+        AB_TRY_GOTO(ab_json_write_file(json, r.json));
     }
     if (sick > 0 && !r.exit_zero)
         status = ab_fail(AB_NUMERICS, "%d cell%s sick", sick, sick == 1 ? " is" : "s are");

@@ -35,6 +35,13 @@ void ab_columns_halve_max(float value[AB_COLUMNS], int halvings) {
     }
 }
 
+void ab_columns_halve_sum(double value[AB_COLUMNS], int halvings) {
+    for (; halvings > 0; halvings--) {
+        for (int i = 0; i < AB_COLUMNS / 2; i++) value[i] = value[2 * i] + value[2 * i + 1];
+        for (int i = AB_COLUMNS / 2; i < AB_COLUMNS; i++) value[i] = 0;
+    }
+}
+
 void ab_columns_report(const ab_columns *columns, ab_probe_sink *sink) {
     sink->integer(sink, "first", columns->first);
     sink->integer(sink, "stride", columns->stride ? columns->stride : 1);

@@ -22,6 +22,7 @@ int ab_columns_at(ab_columns *columns, int64_t step, int *halvings);
 
 /* Merges neighbours: sums, or the larger of two. */
 void ab_columns_halve(int64_t value[AB_COLUMNS], int halvings);
+void ab_columns_halve_sum(double value[AB_COLUMNS], int halvings);
 void ab_columns_halve_max(float value[AB_COLUMNS], int halvings);
 
 /* Keys first, stride and count. */

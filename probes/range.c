@@ -25,6 +25,7 @@ typedef struct history {
     int64_t exponent[AB_CENSUS_EXPONENTS];
     int64_t nonzero[AB_COLUMNS], flushed[AB_COLUMNS], overflowed[AB_COLUMNS];
     float largest[AB_COLUMNS];
+    double energy[AB_COLUMNS]; /* sums of squares of the finite values */
 } history;
 
 /* Values of one tensor that wait to be counted: the census is several times faster on long arrays. */
@@ -165,6 +166,7 @@ static void take_census(const ab_ranges *r, ab_census *census, history *tensor, 
     tensor->zero += census->zero;
     tensor->nan += census->nan;
     tensor->inf += census->pos_inf + census->neg_inf;
+    tensor->energy[column] += census->sum_squares;
     if (census->max_abs > 0) {
         int low = ab_census_bin(bits_of(census->min_abs)).row;
         int high = ab_census_bin(bits_of(census->max_abs)).row;
@@ -194,6 +196,7 @@ static void halve(history *tensor, int halvings) {
     ab_columns_halve(tensor->flushed, halvings);
     ab_columns_halve(tensor->overflowed, halvings);
     ab_columns_halve_max(tensor->largest, halvings);
+    ab_columns_halve_sum(tensor->energy, halvings);
 }
 
 void ab_ranges_step_end(void *ranges, int64_t step) {
@@ -242,6 +245,9 @@ static void report_steps(const ab_ranges *r, const history *tensor, ab_probe_sin
     sink->begin_array(sink, "margin_octaves");
     for (int i = 0; i < r->columns.count; i++)
         sink->number(sink, NULL, margin_octaves(r, tensor->largest[i]));
+    sink->end(sink);
+    sink->begin_array(sink, "energy");
+    for (int i = 0; i < r->columns.count; i++) sink->number(sink, NULL, tensor->energy[i]);
     sink->end(sink);
     sink->end(sink);
 }

@@ -94,6 +94,7 @@ static ab_status evaluation_event(ab_cell *cell, int64_t limit) {
     if (!scored) line.sink.text(&line.sink, "test_accuracy_reason", "the network's loss compares no classes");
     line.sink.number(&line.sink, "test_loss", result.loss);
     ab_status status = ema_evaluation(cell, limit, &line.sink);
+    if (status == AB_OK) status = ab_cell_report_vitals(cell, &line.sink);
     ab_json_line_end(&line);
     return status;
 }

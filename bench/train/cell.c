@@ -158,6 +158,7 @@ static ab_status build(ab_cell *cell) {
         AB_TRY(ab_data_order_create(&cell->order, config->data->split[AB_SPLIT_TRAIN].count, config->batch,
                                     config->shuffled, config->seed));
     AB_TRY(ab_cell_set_initial(cell));
+    AB_TRY(ab_cell_weigh(cell, &cell->vitals.first));
     return config->data ? ab_cell_window_start(cell) : AB_OK;
 }
 
@@ -200,6 +201,7 @@ void ab_cell_destroy(ab_cell *cell) {
     free(cell->update);
     free(cell->optim);
     free(cell->grad);
+    ab_vitals_clear(&cell->vitals);
     ab_plan_destroy(cell->plan);
     free(cell);
 }

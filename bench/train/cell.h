@@ -93,6 +93,9 @@ AB_MUST_CHECK ab_status ab_cell_evaluate(ab_cell *cell, ab_split split, int64_t 
 AB_MUST_CHECK ab_status ab_cell_evaluate_ema(ab_cell *cell, ab_split split, int64_t limit,
                                              ab_eval_result *result);
 
+/* Writes the object "vitals" (vitals.h): what was noticed at every step, and the weights as they were and are. */
+AB_MUST_CHECK ab_status ab_cell_report_vitals(ab_cell *cell, ab_probe_sink *sink);
+
 /* Reads a tensor as fp32 by the plan's name: "conv1.weight" (the master if there is one), "bn1.running_mean",
  * "conv1.weight.grad" (unscaled, as the optimizer got it). *shape and values (ab_shape_count floats) are written;
  * values may be NULL to ask for the shape. AB_CONFIG if there is no such tensor. */

@@ -5,6 +5,7 @@
 #define AB_BENCH_TRAIN_CELL_STATE_H
 
 #include "bench/train/cell.h"
+#include "bench/train/vitals.h"
 #include "kernels/backend.h"
 #include "kernels/shadow.h"
 
@@ -45,6 +46,7 @@ struct ab_cell {
     int64_t steps, taken, advanced;         /* advanced: how often the schedule has */
     int64_t micro;                          /* micro-batch of the step under way */
     uint64_t params_version, casts_version; /* of the weights, and of their half copies */
+    ab_vitals vitals;
 };
 
 /* Lists what is unscaled and updated. */
@@ -92,6 +94,12 @@ void ab_cell_window_stop(ab_cell *cell);
 
 /* One optimizer step on every trained parameter. */
 AB_MUST_CHECK ab_status ab_cell_update(ab_cell *cell);
+
+/* Writes the batch of cell->index, with the faults of the recipe that are in the data, and notes what it is like. */
+AB_MUST_CHECK ab_status ab_cell_fill(ab_cell *cell, ab_split split, void *samples, void *targets);
+
+/* Notes the weights as they are now. */
+AB_MUST_CHECK ab_status ab_cell_weigh(const ab_cell *cell, ab_vitals_weights *weights);
 
 /* Shows a stored tensor under a number, if the step is probed and id >= 0. */
 AB_MUST_CHECK ab_status ab_cell_observe(ab_cell *cell, const ab_tensor *tensor, int id);

@@ -251,8 +251,7 @@ static float canonical(float loss) { return isnan(loss) ? NAN : loss; }
 /* A batch on the device: the samples of cell->index. */
 static ab_status load_batch(ab_cell *cell, ab_split split) {
     const ab_plan *plan = cell->plan;
-    ab_data_fill(cell->config.data, split, cell->config.normalize, cell->index, plan->batch, cell->batch,
-                 cell->labels);
+    AB_TRY(ab_cell_fill(cell, split, cell->batch, cell->labels));
     if (cell->backend->host_memory) return AB_OK;
     AB_TRY(ab_tensor_upload(&cell->tensor[plan->input], cell->batch));
     return ab_tensor_upload(&cell->tensor[plan->targets], cell->labels);

@@ -144,8 +144,7 @@ static ab_status send_batch(ab_cell *cell, int64_t step) {
     void *buffer[2], *const to[2] = {cell->tensor[plan->input].data, cell->tensor[plan->targets].data};
     AB_TRY(w->ops->stage_buffers(w->stage, buffer));
     ab_data_order_at(&cell->order, step, cell->index);
-    ab_data_fill(cell->config.data, AB_SPLIT_TRAIN, cell->config.normalize, cell->index, plan->batch,
-                 buffer[0], buffer[1]);
+    AB_TRY(ab_cell_fill(cell, AB_SPLIT_TRAIN, buffer[0], buffer[1]));
     return w->ops->stage_send(w->stage, to);
 }
 

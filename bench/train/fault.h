@@ -29,6 +29,9 @@ enum {
                             AB_FAULT_resume_without_position | AB_FAULT_resume_without_schedule
 };
 
+/* Those that are in the data. */
+enum { AB_FAULTS_OF_DATA = AB_FAULT_nan_inputs | AB_FAULT_normalize_by_zero | AB_FAULT_shuffled_labels };
+
 const char *ab_fault_name(int number);
 const char *ab_fault_text(int number);
 

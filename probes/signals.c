@@ -1,0 +1,147 @@
+/* How a signal travels: the size of every op's output, and how many of its units are silent for a whole batch.
+ *
+ * A sample of rows is looked at (a row is the last dimension: channels or features), at most SAMPLED numbers an output, at evenly
+ * spaced places: sizes are estimates, and a unit counts as silent if it is 0 in every row looked at. Whether an output
+ * has an infinity somewhere is not for this probe to say. */
+#include "kernels/convert.h"
+#include "probes/probe.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_OPS = 256, NAME = 96, SAMPLED = 1 << 13, LEAST_ROWS = 32, MOST_UNITS = 4096 };
+
+/* One op's output, over the probed steps. */
+typedef struct signal {
+    char name[NAME], type[32];
+    int number;
+    int64_t steps, units;
+    double rms_first, rms_last, rms_largest; /* of finite values; NAN: there were none */
+    double largest;                          /* magnitude looked at */
+    double silent_first, silent_last;        /* share of units */
+    double zero;                             /* share of the numbers looked at, in the last probed step */
+} signal;
+
+typedef struct signals {
+    signal signal[MAX_OPS];
+    int signals;
+    float value[MOST_UNITS];
+    bool heard[MOST_UNITS];
+} signals;
+
+static void destroy(void *state) { free(state); }
+
+static ab_status create(const ab_probe_setup *setup, void **state) {
+    (void)setup;
+    signals *s = calloc(1, sizeof *s);
+    if (!s) return ab_fail(AB_NO_MEMORY, "probe signals: out of memory");
+    *state = s;
+    return AB_OK;
+}
+
+/* ---- a step ------------------------------------------------------------------------------------------------ */
+
+static void copy_name(char *to, size_t size, const char *from) {
+    strncpy(to, from, size - 1);
+    to[size - 1] = '\0';
+}
+
+static signal *signal_of(signals *s, const ab_op_run *run) {
+    for (int i = 0; i < s->signals; i++)
+        if (s->signal[i].number == run->number) return &s->signal[i];
+    if (s->signals == MAX_OPS) return NULL;
+    signal *fresh = &s->signal[s->signals++];
+    fresh->number = run->number;
+    copy_name(fresh->name, sizeof fresh->name, run->name);
+    copy_name(fresh->type, sizeof fresh->type, run->op->name);
+    return fresh;
+}
+
+typedef struct sums {
+    int64_t finite, zero, seen;
+    double squares, largest;
+} sums;
+
+static void look_at_row(signals *s, const ab_tensor *out, int64_t row, int64_t units, sums *sum) {
+    const char *data = out->data;
+    ab_widen(s->value, data + ab_format_bytes(out->format, row * units), out->format, units);
+    for (int64_t j = 0; j < units; j++) {
+        const double x = (double)s->value[j];
+        sum->seen++;
+        sum->zero += x == 0;
+        s->heard[j] = s->heard[j] || x != 0;
+        if (!isfinite(x)) continue;
+        sum->finite++;
+        sum->squares += x * x;
+        sum->largest = fmax(sum->largest, fabs(x));
+    }
+}
+
+static void note(signal *to, const sums *sum, double silent) {
+    const double rms = sum->finite ? sqrt(sum->squares / (double)sum->finite) : (double)NAN;
+    if (to->steps++ == 0) {
+        to->rms_first = rms;
+        to->silent_first = silent;
+    }
+    to->rms_last = rms;
+    to->rms_largest = fmax(to->rms_largest, rms);
+    to->largest = fmax(to->largest, sum->largest);
+    to->silent_last = silent;
+    to->zero = (double)sum->zero / (double)sum->seen;
+}
+
+static void ran(void *state, const ab_op_run *run) {
+    signals *s = state;
+    const ab_tensor *out = run->io->out;
+    if (run->backward || run->op->is_loss || !out || !out->format || out->shape.ndim < 2) return;
+    const int64_t units = out->shape.dim[out->shape.ndim - 1];
+    if (units > MOST_UNITS) return;
+    signal *to = signal_of(s, run);
+    if (!to) return;
+    const int64_t there = ab_tensor_count(out) / units,
+                  wanted = SAMPLED / units < LEAST_ROWS ? LEAST_ROWS : SAMPLED / units;
+    const int64_t rows = there < wanted ? there : wanted;
+    sums sum = {0};
+    int64_t silent = 0;
+    memset(s->heard, 0, (size_t)units * sizeof *s->heard);
+    for (int64_t i = 0; i < rows; i++) look_at_row(s, out, i * there / rows, units, &sum);
+    for (int64_t j = 0; j < units; j++) silent += !s->heard[j];
+    to->units = units;
+    note(to, &sum, (double)silent / (double)units);
+}
+
+/* ---- report ------------------------------------------------------------------------------------------------ */
+
+static void report(void *state, ab_probe_sink *sink) {
+    const signals *s = state;
+    sink->begin_array(sink, "signals");
+    for (int i = 0; i < s->signals; i++) {
+        const signal *one = &s->signal[i];
+        sink->begin_object(sink, NULL);
+        sink->text(sink, "op", one->name);
+        sink->text(sink, "type", one->type);
+        sink->integer(sink, "units", one->units);
+        sink->number(sink, "rms_first", one->rms_first);
+        sink->number(sink, "rms_last", one->rms_last);
+        sink->number(sink, "rms_largest", one->rms_largest);
+        sink->number(sink, "largest", one->largest);
+        sink->number(sink, "silent_first", one->silent_first);
+        sink->number(sink, "silent_last", one->silent_last);
+        sink->number(sink, "zero_share_last", one->zero);
+        sink->end(sink);
+    }
+    sink->end(sink);
+}
+
+extern const ab_probe_kind ab_probe_signals;
+const ab_probe_kind ab_probe_signals = {
+    .name = "signals",
+    .text =
+        "size of every op's output and the share of units that are silent for a whole batch, from samples",
+    .standard = true,
+    .create = create,
+    .destroy = destroy,
+    .ran = ran,
+    .report = report,
+};

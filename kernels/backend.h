@@ -18,7 +18,8 @@ enum { AB_UPDATE_MAX_STATES = 3 };
 typedef struct ab_unscale_item {
     ab_tensor *to;
     const ab_tensor *from;
-    int id; /* the observer's number for the unscaled values; -1: nobody looks */
+    int id;    /* the observer's number for the unscaled values; -1: nobody looks */
+    bool adds; /* to what `to` holds, which is not checked; */
 } ab_unscale_item;
 
 /* One trained parameter at an optimizer step. */
@@ -88,7 +89,7 @@ typedef struct ab_resident_ops {
 #define AB_BACKEND_LAYOUT                                                                                    \
     (sizeof(ab_backend) + 3 * sizeof(ab_op_io) + 5 * sizeof(ab_exec) + 7 * sizeof(ab_op) +                   \
      11 * sizeof(ab_tensor) + 13 * sizeof(ab_resident_config) + 17 * sizeof(ab_resident_ops) +               \
-     19 * sizeof(ab_step_state))
+     19 * sizeof(ab_step_state) + 23 * sizeof(ab_unscale_item))
 
 typedef struct ab_backend {
     const char *kind; /* "cpu", "cuda" */
@@ -104,8 +105,9 @@ typedef struct ab_backend {
     ab_status (*cast)(const ab_exec *exec, ab_tensor *dst, const ab_tensor *src);
     ab_status (*accumulate)(const ab_exec *exec, ab_tensor *dst, const ab_tensor *src);
 
-    /* to = from * inverse, rounded to to's format and shown to exec->observer before that; *found becomes true if a value of
-     * any `from` was inf or nan, and is left alone otherwise. */
+    /* to = from * inverse (+ to, where the item adds), rounded to to's format and shown to exec->observer before that; *found becomes true if a value of
+     * any `from` was inf or nan, and is left alone otherwise. AB_UNAVAILABLE, before anything was done: not for these formats,
+     * or not with sums. */
     ab_status (*unscale)(const ab_exec *exec, const ab_unscale_item *item, int items, float inverse,
                          bool *found);
 

@@ -29,6 +29,12 @@ typedef struct unscale_job {
     _Atomic int found;     /* a value was inf or nan */
 } unscale_job;
 
+static void add_block(const ab_tensor *to, int64_t first, int64_t n, float *values) {
+    float held[UNSCALE_BLOCK];
+    ab_widen(held, ab_element(to, first), to->format, n);
+    for (int64_t i = 0; i < n; i++) values[i] += held[i];
+}
+
 static void unscale_block(void *argument, int64_t block, int lane) {
     unscale_job *job = argument;
     ab_tensor *to = job->item->to;
@@ -43,6 +49,7 @@ static void unscale_block(void *argument, int64_t block, int lane) {
         found |= (bits & 0x7F800000u) == 0x7F800000u;
         values[i] *= job->inverse;
     }
+    if (job->item->adds) add_block(to, first, n, values);
     if (job->observer && job->item->id >= 0)
         job->observer->see(job->observer, job->item->id, lane, values, n);
     ab_narrow(ab_element(to, first), to->format, values, n);

@@ -224,7 +224,7 @@ static ab_status unscale(const ab_exec *exec, const ab_unscale_item *item, int i
     int32_t *flag = found_flag(), seen = 0;
     if (!flag) return ab_fail(AB_NO_MEMORY, "cuda:%d: out of memory (finite check)", cuda->index);
     for (int i = 0; i < items; i++)
-        if (!both_known(item[i].to, item[i].from)) return not_here();
+        if (item[i].adds || !both_known(item[i].to, item[i].from)) return not_here();
     AB_CUDA_TRY(cudaMemsetAsync(flag, 0, sizeof *flag, cuda->stream));
     for (int i = 0; i < items; i++) AB_TRY(unscale_one(exec, &item[i], inverse, flag));
     AB_CUDA_TRY(cudaMemcpyAsync(&seen, flag, sizeof seen, cudaMemcpyDeviceToHost, cuda->stream));

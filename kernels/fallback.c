@@ -150,7 +150,7 @@ static ab_status unscale_one(const ab_exec *exec, const ab_unscale_item *item, f
     ab_status status = AB_OK;
     AB_TRY_GOTO(ab_host_copy(item->from, &from));
     AB_TRY_GOTO(ab_host_copy(item->to, &to));
-    const ab_unscale_item copy = {&to, &from, item->id};
+    const ab_unscale_item copy = {&to, &from, item->id, item->adds};
     AB_TRY_GOTO(ab_backend_cpu.unscale(exec, &copy, 1, inverse, found));
     AB_TRY_GOTO(ab_tensor_upload(item->to, to.data));
 out:

@@ -96,6 +96,12 @@ static ab_status check_scale(const spot *at, const cJSON *cell, double steps) {
     return check_equal(at, "the sum of the run lengths in scale", sum, "the number of losses", steps);
 }
 
+static ab_status check_own_scales(const spot *at, const cJSON *cell, double steps) {
+    const cJSON *scaler, *scalers = ab_json_at(cell, "loss_scales");
+    cJSON_ArrayForEach(scaler, scalers) AB_TRY(check_scale(at, scaler, steps));
+    return AB_OK;
+}
+
 static ab_status check_skips(const spot *at, const cJSON *cell, double steps) {
     const cJSON *skip, *skips = ab_json_at(cell, "skipped_steps");
     double last = -1;
@@ -171,6 +177,7 @@ static ab_status check_steps(const spot *at, const cJSON *cell) {
     AB_TRY(check_equal(at, "nonfinite_losses", ab_json_number(cell, "nonfinite_losses", nulls),
                        "the number of nulls in loss", nulls));
     AB_TRY(check_scale(at, cell, steps));
+    AB_TRY(check_own_scales(at, cell, steps));
     AB_TRY(check_skips(at, cell, steps));
     if (strcmp(ab_json_text(cell, "status", ""), "ok") != 0) return AB_OK;
     AB_TRY(check_equal(at, "the number of losses", steps, "steps_total",

@@ -109,7 +109,8 @@ static void advance(trajectory *t, double steps) {
     if (t->run) t->left = t->run->child->next->valuedouble;
 }
 
-static void compare_scales(ab_gate_case *c, const cJSON *base, const cJSON *other) {
+/* `base` and `other` hold the lists; `cell` is where a finding belongs. */
+static void compare_scale(ab_gate_case *c, const cJSON *cell, const cJSON *base, const cJSON *other) {
     trajectory a = begin(ab_json_at(base, "scale")), b = begin(ab_json_at(other, "scale"));
     double step = 0;
     while (a.run && b.run && a.run->child->valuedouble == b.run->child->valuedouble) {
@@ -122,9 +123,19 @@ static void compare_scales(ab_gate_case *c, const cJSON *base, const cJSON *othe
     char left[AB_TEXT_NUMBER] = "nothing", right[AB_TEXT_NUMBER] = "nothing";
     if (a.run) ab_text_scale(left, a.run->child->valuedouble);
     if (b.run) ab_text_scale(right, b.run->child->valuedouble);
-    ab_gate_find(c, "numerics", AB_GATE_BAD, other, "scale", a.run ? a.run->child : NULL,
+    ab_gate_find(c, "numerics", AB_GATE_BAD, cell, "scale", a.run ? a.run->child : NULL,
                  b.run ? b.run->child : NULL,
                  "the loss scale takes another way from step %.0f on: %s, was %s", step, right, left);
+}
+
+/* Where losses have their own, all of them; the first is the cell's. */
+static void compare_scales(ab_gate_case *c, const cJSON *base, const cJSON *other) {
+    const cJSON *a = ab_json_at(base, "loss_scales"), *b = ab_json_at(other, "loss_scales");
+    if (!a || !b) {
+        compare_scale(c, other, base, other);
+        return;
+    }
+    for (a = a->child, b = b->child; a && b; a = a->next, b = b->next) compare_scale(c, other, a, b);
 }
 
 /* ---- flushed and non-finite values ----------------------------------------------------------------------- */

@@ -449,7 +449,40 @@ static ab_status add_timing_notes(const cJSON *document, ab_grid *grid) {
                      &grid->notes);
 }
 
+/* "ce 65536 -> 1024 (6 overflows)" */
+static int write_own_scale(const cJSON *scaler, char *text, size_t size) {
+    char losses[120], first[AB_TEXT_NUMBER], last[AB_TEXT_NUMBER], count[AB_TEXT_NUMBER];
+    const cJSON *runs = ab_json_at(scaler, "scale"), *end = runs ? runs->child : NULL;
+    if (!end) return 0;
+    ab_text_scale(first, end->child->valuedouble);
+    while (end->next) end = end->next;
+    ab_text_scale(last, end->child->valuedouble);
+    const double overflows = ab_json_number(scaler, "overflows", 0);
+    return snprintf(text, size, "%s %s to %s (%s overflow%s)",
+                    join(ab_json_at(scaler, "losses"), losses, sizeof losses), first, last,
+                    ab_text_count(count, overflows), overflows == 1 ? "" : "s");
+}
+
+/* A line for every cell whose losses have their own scales. */
+static ab_status add_own_scales(const cJSON *document, ab_grid *grid) {
+    const cJSON *cell, *scaler;
+    int row = 0;
+    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
+        char label[LABEL_TEXT], text[640] = "";
+        int used = 0;
+        label_text(grid, row++, label);
+        cJSON_ArrayForEach(scaler, ab_json_at(cell, "loss_scales")) {
+            if (used > (int)sizeof text - 240) break;
+            if (used > 0) used += snprintf(text + used, sizeof text - (size_t)used, "; ");
+            used += write_own_scale(scaler, text + used, sizeof text - (size_t)used);
+        }
+        if (used > 0) AB_TRY(add_line(&grid->notes, AB_TONE_PLAIN, "%s: loss scales: %s", label, text));
+    }
+    return AB_OK;
+}
+
 static ab_status add_notes(const cJSON *document, ab_grid *grid) {
+    AB_TRY(add_own_scales(document, grid));
     AB_TRY(add_grouped(document, grid, "summary.ratio_samples_to_o0_reason", AB_TONE_WARN, "speed ratio void",
                        &grid->notes));
     AB_TRY(add_grouped(document, grid, "summary.ratio_bytes_to_o0_reason", AB_TONE_WARN, "memory ratio void",

@@ -103,8 +103,10 @@ static bool keeps_fp32(const compiler *c, const ab_net_op *op) {
     return (op->op->batch_norm || listed) && policy->keep_batchnorm_fp32 == AB_TRI_true && has_weights(op);
 }
 
-static const ab_format *stored_format(const compiler *c, const ab_net_op *op) {
+static const ab_format *stored_format(const compiler *c, const ab_net_op *op, ab_param_kind kind) {
     const ab_policy *policy = &c->plan->policy;
+    if (kind == AB_PARAM_BUFFER && policy->batch_norm_statistics != AB_CAST_none)
+        return policy->batch_norm_statistics == AB_CAST_half ? policy->half : fp32;
     bool half = policy->cast_model_type == AB_CAST_half && !policy->weights_read_as_half;
     return half && own_format(c, op) != fp32 && !keeps_fp32(c, op) ? policy->half : fp32;
 }
@@ -113,7 +115,7 @@ static const ab_format *stored_format(const compiler *c, const ab_net_op *op) {
  * a format of their own leaves their parameters alone. */
 static const ab_format *used_format(const compiler *c, const ab_net_op *op, ab_param_kind kind) {
     const ab_policy *policy = &c->plan->policy;
-    const ab_format *stored = stored_format(c, op);
+    const ab_format *stored = stored_format(c, op, kind);
     bool moves = op->op->batch_norm && !ab_net_op_frozen(op);
     if (own_format(c, op) && !moves) return own_format(c, op);
     if (kind == AB_PARAM_BUFFER || own_format(c, op)) return stored;
@@ -126,6 +128,9 @@ static const ab_format *state_format(const compiler *c, const ab_format *weight)
     return c->plan->policy.keep.state_format ? c->plan->policy.keep.state_format : weight;
 }
 
+/* Each loss's gradients are unscaled on their own and added up unscaled. */
+static bool own_scales(const compiler *c) { return c->plan->scalers > 1; }
+
 static ab_status add_training_state(compiler *c, ab_plan_param *param, const char *name, bool lent) {
     const ab_plan_tensor stored = c->plan->tensor[param->stored];
     bool half = stored.format != fp32;
@@ -135,7 +140,7 @@ static ab_status add_training_state(compiler *c, ab_plan_param *param, const cha
     if (param->used != param->stored)
         AB_TRY(add_named(c, stored.shape, c->plan->tensor[param->used].format, AB_MEM_casts, true,
                          &param->used_grad, "%s.grad", c->plan->tensor[param->used].name));
-    else if ((c->plan->policy.keep.micro_batches && !master) || lent)
+    else if ((c->plan->policy.keep.micro_batches && !master && !own_scales(c)) || lent)
         AB_TRY(add_named(c, stored.shape, stored.format, AB_MEM_gradients, true, &param->used_grad,
                          "%s.grad.micro", name));
     if (master) {
@@ -144,6 +149,9 @@ static ab_status add_training_state(compiler *c, ab_plan_param *param, const cha
         AB_TRY(add_named(c, stored.shape, fp32, AB_MEM_gradients, false, &param->master_grad,
                          "%s.master.grad", name));
     }
+    if (own_scales(c) && !master)
+        AB_TRY(add_named(c, stored.shape, stored.format, AB_MEM_gradients, false, &param->total,
+                         "%s.grad.total", name));
     for (int i = 0; i < c->states; i++)
         AB_TRY(add_named(c, stored.shape, state_format(c, master ? fp32 : stored.format),
                          AB_MEM_optimizer_state, false, &param->state[i], "%s.state%d", name, i));
@@ -192,6 +200,7 @@ static ab_status add_param(compiler *c, int net_op, int index) {
                            .owner = AB_NONE,
                            .master = AB_NONE,
                            .master_grad = AB_NONE,
+                           .total = AB_NONE,
                            .state = {AB_NONE, AB_NONE, AB_NONE},
                            .ema = AB_NONE};
     char name[AB_PLAN_NAME];
@@ -201,7 +210,7 @@ static ab_status add_param(compiler *c, int net_op, int index) {
         plan->param[plan->params++] = param;
         return AB_OK;
     }
-    const ab_format *stored = stored_format(c, op), *used = used_format(c, op, spec->kind);
+    const ab_format *stored = stored_format(c, op, spec->kind), *used = used_format(c, op, spec->kind);
     AB_TRY(add_named(c, spec->shape, stored, AB_MEM_weights, false, &param.stored, "%s", name));
     param.used = param.stored;
     if (used != stored) {
@@ -357,13 +366,32 @@ static const ab_format *output_format(const compiler *c, const ab_net_op *op, co
     return node->params ? plan->tensor[plan->param[node->first_param].used].format : fp32;
 }
 
-static double op_flops(const compiler *c, int net_op, const ab_plan_node *node) {
-    const ab_net_op *op = &c->plan->net->op[net_op];
-    if (!op->op->flops) return 0;
+/* Of a forward pass. */
+static double op_flops(const compiler *c, const ab_plan_node *node) {
+    const ab_net_op *op = ab_plan_node_op(c->plan, node);
     ab_shape in[AB_MAX_INPUTS];
+    if (!op || !op->op->flops) return 0;
     for (int i = 0; i < op->inputs; i++) in[i] = c->plan->tensor[node->in[i]].shape;
-    double forward = op->op->flops(op->attrs, in, &c->shape[net_op]);
-    return forward * (1 + (op->params > 0) + c->needs_grad[node->in[0]]);
+    return op->op->flops(op->attrs, in, &c->shape[node->net_op]);
+}
+
+static int bits(unsigned set) {
+    int count = 0;
+    for (; set; set &= set - 1) count++;
+    return count;
+}
+
+/* Forward, and once for each backward pass that comes here the gradients of weights and input and what is computed again. */
+static void add_flops(compiler *c) {
+    ab_plan *plan = c->plan;
+    unsigned again = 0;
+    for (int n = plan->nodes - 1; n >= 0; n--) {
+        const ab_plan_node *node = &plan->node[n];
+        const double forward = op_flops(c, node);
+        if (node->again_first != AB_NONE) again = node->again_passes;
+        plan->flops += forward * (1 + bits(node->passes) * ((node->params > 0) + c->needs_grad[node->in[0]]));
+        if (node->again) plan->flops += forward * bits(again);
+    }
 }
 
 static bool is_view(const ab_net_op *op, const ab_shape *in) {
@@ -396,7 +424,6 @@ static ab_status add_op(compiler *c, int net_op) {
     for (int i = 0; i < op->inputs; i++) needs = needs || c->needs_grad[node.in[i]];
     c->needs_grad[node.out] = needs;
     AB_TRY(add_saved(c, net_op, &node));
-    plan->flops += op_flops(c, net_op, &node);
     c->value[net_op] = node.out;
     return add_node(c, node);
 }
@@ -474,17 +501,6 @@ out:
     return status;
 }
 
-static void add_second_flops(compiler *c) {
-    for (int n = 0; n < c->plan->nodes; n++) {
-        const ab_plan_node *node = &c->plan->node[n];
-        const ab_net_op *op = ab_plan_node_op(c->plan, node);
-        ab_shape in[AB_MAX_INPUTS];
-        if (!node->again || !op || !op->op->flops) continue;
-        for (int i = 0; i < node->inputs; i++) in[i] = c->plan->tensor[node->in[i]].shape;
-        c->plan->flops += op->op->flops(op->attrs, in, &c->shape[node->net_op]);
-    }
-}
-
 static int node_of(const ab_plan *plan, int net_op) {
     int n = 0;
     while (plan->node[n].kind != AB_NODE_OP || plan->node[n].net_op != net_op) n++;
@@ -512,17 +528,25 @@ static ab_status add_second_buffers(compiler *c) {
     return AB_OK;
 }
 
+static ab_status check_statistics(const ab_plan *plan) {
+    if (plan->policy.batch_norm_statistics == AB_CAST_none) return AB_OK;
+    for (int i = 0; i < plan->net->ops; i++)
+        if (plan->net->op[i].op->batch_norm) return AB_OK;
+    return ab_fail(AB_CONFIG, "--set batch_norm_statistics: network %s has no batch norms", plan->net->name);
+}
+
 static ab_status compile(compiler *c) {
     ab_plan *plan = c->plan;
+    AB_TRY(check_statistics(plan));
     AB_TRY(ab_net_infer(plan->net, plan->batch, c->shape));
     AB_TRY(add_model_input(c));
     for (int i = 0; i < plan->net->ops; i++) AB_TRY(add_op(c, i));
-    plan->losses = plan->net->losses;
     for (int i = 0; i < plan->losses; i++) plan->loss[i] = c->value[plan->net->loss[i].op];
     plan->logits = plan->net->scored < 0 ? AB_NONE : plan->node[node_of(plan, plan->net->scored)].in[0];
     AB_TRY(wire_backward(c));
     ab_plan_schedule(plan);
-    add_second_flops(c);
+    ab_plan_passes(plan);
+    add_flops(c);
     AB_TRY(add_second_buffers(c));
     return ab_plan_place(plan);
 }
@@ -544,6 +568,7 @@ ab_status ab_plan_create(const ab_net *net, const ab_policy *policy, int64_t bat
     plan->batch = batch;
     c.plan = plan;
     AB_TRY_GOTO(ab_layer_formats(policy->layers, net, policy->half, c.own));
+    AB_TRY_GOTO(ab_plan_scalers(plan));
     AB_TRY_GOTO(compile(&c));
     *result = plan;
     plan = NULL;

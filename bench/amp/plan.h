@@ -48,6 +48,8 @@ typedef struct ab_plan_node {
     bool in_final[AB_MAX_INPUTS]; /* after this node the gradient of input i is complete */
     bool again;                   /* its forward pass runs a second time, at again_at */
     int again_first; /* of the last node of a block: before its backward pass, nodes from here on run again */
+    unsigned passes,
+        again_passes; /* bit k: the backward pass of scaler k's losses comes here; to a node of the block */
     int again_at, backward_at; /* schedule positions; its forward pass is at its own number */
 } ab_plan_node;
 
@@ -63,6 +65,8 @@ typedef struct ab_plan_param {
     bool adds;         /* another op's share is in `sum` before this one's (backward runs later ops first) */
     int owner;         /* number of the parameter whose tensors these are, or AB_NONE */
     int master, master_grad;
+    int total; /* where losses have their own scales: their unscaled gradients' sum, unless
+                                      master_grad is; else AB_NONE */
     int state[AB_MAX_STATES];
     int ema; /* averaged weights */
 } ab_plan_param;
@@ -79,6 +83,8 @@ typedef struct ab_plan {
     int input, targets; /* tensors the step loop touches itself */
     int logits;         /* what net->scored compares with the targets, or AB_NONE */
     int losses, loss[AB_NET_LOSSES], loss_grad[AB_NET_LOSSES];
+    int scalers,
+        loss_id[AB_NET_LOSSES]; /* loss scalers, and which each loss has; 1: one backward pass for all */
     int second_buffer
         [AB_MAX_PARAMS]; /* written instead of an op's i-th parameter when it runs again; AB_NONE */
     int64_t pool_bytes[AB_MEM_CATEGORY_COUNT]; /* of transient tensors */
@@ -91,6 +97,11 @@ typedef struct ab_plan {
 AB_MUST_CHECK ab_status ab_plan_create(const ab_net *net, const ab_policy *policy, int64_t batch, int states,
                                        ab_plan **plan);
 void ab_plan_destroy(ab_plan *plan); /* NULL is a no-op */
+
+/* Which loss has which scaler (before anything else is known), and which nodes each scaler's backward pass walks (after everything
+ * is wired); called by ab_plan_create. */
+AB_MUST_CHECK ab_status ab_plan_scalers(ab_plan *plan);
+void ab_plan_passes(ab_plan *plan);
 
 /* Which nodes run again and the positions of the schedule; called by ab_plan_create. */
 void ab_plan_schedule(ab_plan *plan);

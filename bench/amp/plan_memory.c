@@ -44,6 +44,14 @@ static void start_again(ab_plan *plan, int tensor, int position) {
     plan->tensor[tensor].again_first = plan->tensor[tensor].again_last = position;
 }
 
+/* What the forward pass leaves for a backward pass stays for the later ones too (torch: retain_graph=True). */
+static void keep_for_every_pass(ab_plan *plan) {
+    for (int i = 0; i < plan->tensors; i++) {
+        ab_plan_tensor *t = &plan->tensor[i];
+        if (t->first >= 0 && t->first < plan->nodes && t->last >= plan->nodes) t->last = plan->positions - 1;
+    }
+}
+
 static void lifetimes(ab_plan *plan) {
     for (int i = 0; i < plan->tensors; i++) {
         plan->tensor[i].first = plan->tensor[i].last = -1;
@@ -64,6 +72,7 @@ static void lifetimes(ab_plan *plan) {
     /* the step loop reads these between the passes */
     live_at(plan, plan->logits, plan->nodes);
     for (int i = 0; i < plan->losses; i++) live_at(plan, plan->loss[i], plan->nodes);
+    if (plan->scalers > 1) keep_for_every_pass(plan);
 }
 
 static int compare_places(const void *left, const void *right) {

@@ -215,6 +215,36 @@ static ab_status set_cast_model_outputs(ab_policy *policy, const char *value) {
     return parse_cast(policy, "cast_model_outputs", value, &policy->cast_model_outputs);
 }
 
+/* One scaler for each loss is apex's: other frameworks divide all gradients by one scale. */
+static ab_status set_num_losses(ab_policy *policy, const char *value) {
+    char *end;
+    const long number = strtol(value, &end, 10);
+    if (end == value || *end != '\0' || number < 1 || number > AB_POLICY_LOSSES)
+        return ab_fail(
+            AB_USAGE, "--set num_losses: expected a number of loss scalers from 1 to %d, found '%s'%s",
+            (int)AB_POLICY_LOSSES, value,
+            number < 1 && end != value ? " (apex: scale_loss raises IndexError: list index out of range)"
+                                       : "");
+    if (number > 1 && strchr(policy->level, ':'))
+        return ab_fail(AB_USAGE,
+                       "--set num_losses=%s: a scaler per loss is apex's; %s divides all gradients by one "
+                       "scale; use O1 or O2",
+                       value, policy->level);
+    policy->num_losses = (int)number;
+    return AB_OK;
+}
+
+/* Running mean and variance in a format of their own. */
+static ab_status set_batch_norm_statistics(ab_policy *policy, const char *value) {
+    ab_cast_model format;
+    AB_TRY(parse_cast(policy, "batch_norm_statistics", value, &format));
+    if (format == AB_CAST_none)
+        return ab_fail(AB_USAGE, "--set batch_norm_statistics: expected half, %s or fp32, found '%s'",
+                       policy->half->name, value);
+    policy->batch_norm_statistics = format;
+    return AB_OK;
+}
+
 static ab_status set_enabled(ab_policy *policy, const char *value) {
     return parse_bool("enabled", value, &policy->enabled);
 }
@@ -231,6 +261,8 @@ static const property properties[] = {
     {"master_weights", set_master_weights},
     {"loss_scale", set_loss_scale},
     {"cast_model_outputs", set_cast_model_outputs},
+    {"num_losses", set_num_losses},
+    {"batch_norm_statistics", set_batch_norm_statistics},
     {"enabled", set_enabled},
 };
 
@@ -263,13 +295,14 @@ static ab_status apply_override(ab_policy *policy, const char *text) {
     return ab_fail(
         AB_USAGE,
         "--set: unknown property '%s'%s%s%s (cast_model_type, patch_torch_functions, keep_batchnorm_fp32, "
-        "master_weights, loss_scale, cast_model_outputs, enabled)",
+        "master_weights, loss_scale, cast_model_outputs, num_losses, batch_norm_statistics, enabled)",
         name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 /* enabled=False leaves model, optimizer and loss as they are: fp32. */
 static void disable(ab_policy *policy) {
-    policy->cast_model_type = policy->cast_model_outputs = AB_CAST_none;
+    policy->cast_model_type = policy->cast_model_outputs = policy->batch_norm_statistics = AB_CAST_none;
+    policy->num_losses = 1;
     policy->patch_torch_functions = policy->weights_read_as_half = false;
     policy->keep_batchnorm_fp32 = policy->master_weights = AB_TRI_none;
     policy->loss_scale = ab_loss_scale_fixed(1);
@@ -286,6 +319,7 @@ ab_status ab_policy_resolve(const ab_level *level, const ab_format *half, const 
         .list = level->list,
         .weights_read_as_half = level->weights_read_as_half,
         .enabled = true,
+        .num_losses = 1,
     };
     snprintf(policy->level, sizeof policy->level, "%s", level->name);
     AB_TRY(ab_loss_scale_parse("levels.def", level->loss_scale, &policy->loss_scale));

@@ -12,6 +12,8 @@ AB_BEGIN_DECLS
 
 typedef enum ab_cast_model { AB_CAST_none, AB_CAST_fp32, AB_CAST_half } ab_cast_model;
 
+enum { AB_POLICY_LOSSES = 8 }; /* loss scalers at most */
+
 /* Python's None, False, True. */
 typedef enum ab_tri { AB_TRI_none, AB_TRI_false, AB_TRI_true } ab_tri;
 
@@ -40,7 +42,9 @@ typedef struct ab_policy {
     ab_op_list list;           /* which op runs in what; AB_LIST_none: nobody asks */
     bool weights_read_as_half; /* stored fp32 under a half model */
     ab_cast_model cast_model_outputs;
+    ab_cast_model batch_norm_statistics; /* running mean and variance; none: as the batch norm's parameters */
     bool enabled;
+    int num_losses; /* loss scalers; 1: one for the sum of all losses */
     const char
         *layers; /* "conv1=fp32,block.*.attn=half": layers with a format of their own; borrowed; NULL: none */
 } ab_policy;
@@ -70,7 +74,8 @@ ab_loss_scale ab_loss_scale_fixed(double value);
 const char *ab_loss_scale_text(const ab_loss_scale *scale, char *text);
 
 /* Level's preset, then `overrides` ("keep_batchnorm_fp32=True", ...) through one validating setter each, in order. enabled=False
- * turns all of it into plain fp32 training. A value
+ * turns all of it into plain fp32 training. num_losses (apex's) gives each loss of the network a backward pass and a loss scaler of
+ * its own. A value
  * of None means "not given". Errors (AB_USAGE) say what apex says of the combination, and the remedy. */
 AB_MUST_CHECK ab_status ab_policy_resolve(const ab_level *level, const ab_format *half,
                                           const char *const *overrides, int count, ab_policy *policy);

@@ -14,8 +14,8 @@
  * - "in": the name of an earlier op or "input", or an array of such names; absent: the op before (the first op: "input").
  *   "targets" is an input like another, for ops that take what it holds; a loss that lacks one name gets it as its last
  *   required input. Every op that is not a loss of the network is read by a later one.
- * - "losses": names of the ops that are minimised, or {"op": name, "weight": w}: tensors of one element, the loss is the
- *   weighted sum. Absent: the last op.
+ * - "losses": names of the ops that are minimised, or {"op": name, "weight": w, "loss_id": i}: tensors of one element, the loss
+ *   is the weighted sum. Absent: the last op. Under num_losses of 2 or more (policy.h) losses of one id share a loss scale.
  * - "recompute": patterns of blocks, as of ab_net_recompute.
  * - "share" of an op: {"weight": "embedding.weight"}: its weight is that of an earlier op, of the same shape.
  * - "defaults": {"optimizer", "lr", "batch", "epochs"}, each optional: momentum, 0.01, 64, 1.
@@ -40,6 +40,7 @@ enum { AB_NET_LOSSES = 8 }; /* at most */
 typedef struct ab_net_loss {
     int op;
     double weight;
+    int id; /* of its loss scaler, where losses have their own (apex's loss_id); its place in the list, if not given */
 } ab_net_loss;
 
 /* A parameter of another op; op -1: none. */

@@ -398,17 +398,30 @@ static ab_status find_loss(const parser *p, const cJSON *value, const char *name
                             ab_net_json_hint(name, p->names + 1, net->ops, hint));
 }
 
+static ab_status read_loss_id(const parser *p, const cJSON *value, int *id) {
+    static const ab_net_json_range range = {0, AB_NET_LOSSES - 1};
+    char found[AB_NET_JSON_TEXT];
+    double number = 0;
+    AB_TRY(ab_net_json_number(&p->place, value, "'loss_id'", range, &number));
+    *id = (int)number;
+    if ((double)*id == number) return AB_OK;
+    return ab_net_json_fail(&p->place, value, "'loss_id': expected an integer, found %s",
+                            ab_net_json_found(value, found));
+}
+
 static ab_status read_loss(const parser *p, const cJSON *value, ab_net_loss *loss) {
-    static const char *const keys[] = {"op", "weight"};
+    static const char *const keys[] = {"op", "weight", "loss_id"};
     static const ab_net_json_range range = {-1e30, 1e30};
-    const cJSON *op = value, *weight = NULL;
+    const cJSON *op = value, *weight = NULL, *id = NULL;
     const char *name = NULL;
     loss->weight = 1;
+    loss->id = (int)(loss - p->net->loss);
     if (cJSON_IsObject(value)) {
         AB_TRY(ab_net_json_check_keys(&p->place, value, "'losses'", keys, (int)AB_COUNT_OF(keys)));
         AB_TRY(ab_net_json_member(&p->place, value, "op", &op));
         if ((weight = cJSON_GetObjectItemCaseSensitive(value, "weight")))
             AB_TRY(ab_net_json_number(&p->place, weight, "'weight'", range, &loss->weight));
+        if ((id = cJSON_GetObjectItemCaseSensitive(value, "loss_id"))) AB_TRY(read_loss_id(p, id, &loss->id));
     }
     AB_TRY(ab_net_json_name(&p->place, op, "'losses'", &name));
     AB_TRY(find_loss(p, op, name, &loss->op));

@@ -495,6 +495,26 @@ static ab_status check_limits(const ab_run_config *config, const ab_loss_scale *
     return AB_OK;
 }
 
+/* What is done to all gradients at once has no meaning where each loss has its own scale. */
+static ab_status check_own_scales(const ab_run_config *config, const ab_policy *policy) {
+    const ab_scaler_kind *kind = policy->loss_scale.scaler.kind;
+    const unsigned of_one_scale = AB_FAULT_clip_before_unscale | AB_FAULT_unscale_each_micro_batch;
+    if (policy->num_losses <= 1) return AB_OK;
+    if (kind->sees || kind->updates_first)
+        return ab_fail(AB_USAGE,
+                       "--set num_losses=%d: loss scaler %s %s; choose dynamic or another that looks at "
+                       "overflows alone",
+                       policy->num_losses, kind->name,
+                       kind->sees ? "follows the size of all gradients together"
+                                  : "divides gradients after its update, all of them by one scale");
+    if (config->recipe.faults & of_one_scale)
+        return ab_fail(AB_USAGE,
+                       "--set num_losses=%d: gradients are unscaled after every loss's backward pass, so "
+                       "the mistakes clip_before_unscale and unscale_each_micro_batch cannot be made",
+                       policy->num_losses);
+    return AB_OK;
+}
+
 static void name_cell(const ab_run_config *config, ab_cell_spec *cell) {
     char scale[AB_SCALER_TEXT];
     snprintf(cell->id, sizeof cell->id, "%.64s/%s/%s/%s/%s/seed%llu%s", config->net->name, cell->level->name,
@@ -514,6 +534,7 @@ static ab_status make_cell(const ab_run_config *config, const ab_level *level, c
     if (config->recipe.ema_decay > 0)
         cell->policy.keep.ema_format = config->ema_half ? half : &ab_format_fp32;
     AB_TRY(check_limits(config, &cell->policy.loss_scale));
+    AB_TRY(check_own_scales(config, &cell->policy));
     name_cell(config, cell);
     return AB_OK;
 }

@@ -20,14 +20,35 @@ enum { READ_BYTES = 1 << 16, TICK_MS = 200 };
 
 /* ---- lines ----------------------------------------------------------------------------------------------- */
 
+static ab_status grow(ab_process *process) {
+    const int64_t capacity = process->capacity ? 2 * process->capacity : 1024;
+    const size_t scales = (size_t)capacity * (size_t)process->scalers;
+    ab_step_event *step = realloc(process->step, (size_t)capacity * sizeof *step);
+    if (step) process->step = step;
+    double *scale = scales ? realloc(process->scales, scales * sizeof *scale) : NULL;
+    if (scale) process->scales = scale;
+    uint8_t *overflows = scales ? realloc(process->overflows, (size_t)capacity) : NULL;
+    if (overflows) process->overflows = overflows;
+    if (!step || (scales && (!scale || !overflows))) return ab_fail(AB_NO_MEMORY, "events: out of memory");
+    process->capacity = capacity;
+    return AB_OK;
+}
+
+/* After the step itself; the number of scalers is that of the start event. */
+static ab_status add_scales(ab_process *process, const cJSON *event) {
+    const cJSON *list = cJSON_GetObjectItem(event, "scales"), *item = NULL;
+    const cJSON *overflows = cJSON_GetObjectItem(event, "overflows");
+    if (process->scalers == 0) return AB_OK;
+    if (cJSON_GetArraySize(list) != process->scalers || !cJSON_IsNumber(overflows))
+        return ab_fail(AB_INTERNAL, "a worker's step event lacks scales or overflows");
+    double *to = process->scales + (process->steps - 1) * process->scalers;
+    cJSON_ArrayForEach(item, list) *to++ = item->valuedouble;
+    process->overflows[process->steps - 1] = (uint8_t)overflows->valueint;
+    return AB_OK;
+}
+
 static ab_status add_step(ab_process *process, const cJSON *event) {
-    if (process->steps == process->capacity) {
-        int64_t capacity = process->capacity ? 2 * process->capacity : 1024;
-        ab_step_event *step = realloc(process->step, (size_t)capacity * sizeof *step);
-        if (!step) return ab_fail(AB_NO_MEMORY, "events: out of memory");
-        process->step = step;
-        process->capacity = capacity;
-    }
+    if (process->steps == process->capacity) AB_TRY(grow(process));
     const cJSON *bits = cJSON_GetObjectItem(event, "loss_bits"), *scale = cJSON_GetObjectItem(event, "scale");
     const cJSON *time = cJSON_GetObjectItem(event, "time_ns");
     if (!cJSON_IsNumber(bits) || !cJSON_IsNumber(scale) || !cJSON_IsNumber(time))
@@ -39,13 +60,18 @@ static ab_status add_step(ab_process *process, const cJSON *event) {
     step->time_ns = (int64_t)time->valuedouble;
     step->skipped = cJSON_IsTrue(cJSON_GetObjectItem(event, "skipped"));
     step->probed = cJSON_IsTrue(cJSON_GetObjectItem(event, "probed"));
-    return AB_OK;
+    return add_scales(process, event);
 }
 
 static void keep(cJSON **slot, cJSON *event) {
     cJSON_Delete(*slot);
     cJSON_DeleteItemFromObject(event, "event");
     *slot = event;
+}
+
+static void keep_start(ab_process *process) {
+    if (process->start && process->steps == 0)
+        process->scalers = cJSON_GetArraySize(cJSON_GetObjectItem(process->start, "loss_scales"));
 }
 
 static ab_status take_event(ab_process *process, cJSON *event) {
@@ -60,6 +86,7 @@ static ab_status take_event(ab_process *process, cJSON *event) {
     for (size_t i = 0; name && i < AB_COUNT_OF(slots); i++) {
         if (strcmp(name, slots[i].name) != 0) continue;
         keep(slots[i].slot, event);
+        keep_start(process);
         return AB_OK;
     }
     ab_status status = AB_OK;
@@ -193,6 +220,8 @@ ab_status ab_process_run(char *const *argv, const ab_process_watch *watch, ab_pr
 
 void ab_process_clear(ab_process *process) {
     free(process->step);
+    free(process->scales);
+    free(process->overflows);
     cJSON_Delete(process->start);
     cJSON_Delete(process->evaluation);
     cJSON_Delete(process->probes);

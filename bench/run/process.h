@@ -13,14 +13,17 @@ AB_BEGIN_DECLS
 
 typedef struct ab_step_event {
     float loss;
-    double scale;
+    double scale; /* of the first loss, where losses have their own */
     bool skipped, probed;
     int64_t time_ns;
 } ab_step_event;
 
 typedef struct ab_process {
     int64_t steps, capacity;
-    ab_step_event *step;                      /* owned */
+    ab_step_event *step; /* owned */
+    int scalers;         /* where losses have their own scales: how many; else 0 */
+    double *scales;      /* [capacity * scalers]; owned */
+    uint8_t *overflows;  /* [capacity]: bit k: a gradient of scaler k's losses was not finite; owned */
     cJSON *start, *evaluation, *probes, *end; /* events; owned; NULL if they never came */
     char reason[1024];                        /* why the process failed; "" if it did not */
     bool interrupted;                         /* ended because the parent was told to stop */

@@ -253,6 +253,10 @@ static cJSON *policy_part(const ab_policy *policy) {
         cJSON_AddStringToObject(object, "loss_scale", ab_loss_scale_text(&policy->loss_scale, scale));
     else
         cJSON_AddNumberToObject(object, "loss_scale", policy->loss_scale.value);
+    if (policy->num_losses > 1) cJSON_AddNumberToObject(object, "num_losses", policy->num_losses);
+    if (policy->batch_norm_statistics != AB_CAST_none)
+        cJSON_AddStringToObject(object, "batch_norm_statistics",
+                                policy->batch_norm_statistics == AB_CAST_half ? policy->half->name : "fp32");
     return object;
 }
 
@@ -319,6 +323,27 @@ static void add_scales(cJSON *cell, const ab_process *process) {
     put(cell, "steps_applied", cJSON_CreateNumber((double)(process->steps - skips)));
     put(cell, "steps_skipped", cJSON_CreateNumber((double)skips));
     put(cell, "first_skipped_step", first < 0 ? cJSON_CreateNull() : cJSON_CreateNumber((double)first));
+}
+
+/* How the scale of each loss moved, beside what the start event said of it. */
+static void add_own_scales(cJSON *cell, const ab_process *process) {
+    const cJSON *list = cJSON_GetObjectItem(cell, "loss_scales");
+    const int scalers = process->scalers;
+    for (int k = 0; k < scalers; k++) {
+        cJSON *entry = cJSON_GetArrayItem(list, k), *runs = cJSON_CreateArray();
+        const double *scale = process->scales + k;
+        int64_t overflows = 0;
+        for (int64_t i = 0, run = 0; i < process->steps; i++) {
+            run++;
+            overflows += process->overflows[i] >> k & 1;
+            if (i + 1 < process->steps && scale[(i + 1) * scalers] == scale[i * scalers]) continue;
+            const double pair[2] = {scale[i * scalers], (double)run};
+            cJSON_AddItemToArray(runs, cJSON_CreateDoubleArray(pair, 2));
+            run = 0;
+        }
+        put(entry, "scale", runs);
+        put(entry, "overflows", cJSON_CreateNumber((double)overflows));
+    }
 }
 
 /* Moves copies of an event's keys into the cell. */
@@ -397,6 +422,7 @@ ab_status ab_record_process(cJSON *document, int index, int round, int position,
         adopt(cell, process->start);
         add_losses(cell, process);
         add_scales(cell, process);
+        add_own_scales(cell, process);
         put(cell, "loss_digest", cJSON_CreateString(digest));
         adopt(cell, process->evaluation);
         if (process->probes) put(cell, "probes", cJSON_Duplicate(process->probes, 1));

@@ -50,6 +50,22 @@ static void memory_bytes(ab_probe_sink *sink, const ab_cell *cell) {
     sink->end(sink);
 }
 
+/* Which loss has which scaler; the parent adds how the scales moved. Nothing where one scaler has all. */
+static void own_scales(ab_probe_sink *sink, const ab_plan *plan) {
+    if (plan->scalers <= 1) return;
+    sink->begin_array(sink, "loss_scales");
+    for (int k = 0; k < plan->scalers; k++) {
+        sink->begin_object(sink, NULL);
+        sink->integer(sink, "loss_id", k);
+        sink->begin_array(sink, "losses");
+        for (int i = 0; i < plan->losses; i++)
+            if (plan->loss_id[i] == k) sink->text(sink, NULL, plan->net->op[plan->net->loss[i].op].name);
+        sink->end(sink);
+        sink->end(sink);
+    }
+    sink->end(sink);
+}
+
 static void start_event(const ab_cell *cell) {
     const ab_plan *plan = ab_cell_plan(cell);
     ab_json_line line;
@@ -58,17 +74,25 @@ static void start_event(const ab_cell *cell) {
     line.sink.number(&line.sink, "flops_per_step", plan->flops);
     memory_bytes(&line.sink, cell);
     implementations(&line.sink, cell);
+    own_scales(&line.sink, plan);
     ab_json_line_end(&line);
     fflush(stdout);
 }
 
-static void step_event(int64_t step, const ab_step_result *result, bool probed, int64_t time_ns) {
+static void step_event(int64_t step, int scalers, const ab_step_result *result, bool probed,
+                       int64_t time_ns) {
     uint32_t bits;
     memcpy(&bits, &result->loss, sizeof bits);
     printf("{\"event\":\"step\",\"step\":%" PRId64 ",\"loss_bits\":%" PRIu32
            ",\"scale\":%.17g,\"skipped\":%s,\"probed\":%s,"
-           "\"time_ns\":%" PRId64 "}\n",
+           "\"time_ns\":%" PRId64,
            step, bits, result->scale, result->skipped ? "true" : "false", probed ? "true" : "false", time_ns);
+    if (scalers > 1) {
+        printf(",\"overflows\":%u,\"scales\":[", result->overflows);
+        for (int k = 0; k < scalers; k++) printf("%s%.17g", k ? "," : "", result->scales[k]);
+        putchar(']');
+    }
+    puts("}");
 }
 
 /* Nothing without averaged weights. */
@@ -141,7 +165,7 @@ static ab_status run_window(ab_cell *cell, const ab_run_config *config, ab_probi
     AB_TRY(ab_cell_take(cell, *ran, result, time_ns));
     for (int i = 0; i < *ran; i++) {
         ab_probing_note(probing, time_ns[i]);
-        step_event(step + i, &result[i], false, time_ns[i]);
+        step_event(step + i, 1, &result[i], false, time_ns[i]);
     }
     fflush(stdout);
     return AB_OK;
@@ -174,7 +198,7 @@ static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probin
         AB_TRY(ab_cell_step(cell, observer, &result));
         if (extra > 0) ab_spin(extra);
         int64_t time = ab_probing_step_end(probing, step, observer, before), now = before + time;
-        step_event(step, &result, observer != NULL, time);
+        step_event(step, ab_cell_plan(cell)->scalers, &result, observer != NULL, time);
         AB_TRY(checkpoint_if_due(cell, config, checkpoint, step + 1));
         if (step == 0) *first_step_at = now;
         if (!observer)

@@ -126,7 +126,7 @@ static void start_scaler(ab_cell *cell) {
     limit_scaler(&settings, "min", config->min_loss_scale);
     limit_scaler(&settings, "max", config->max_loss_scale);
     limit_scaler(&settings, "window", (double)config->scale_window);
-    ab_scaler_start(&cell->scaler, &settings);
+    for (int k = 0; k < cell->plan->scalers; k++) ab_scaler_start(&cell->scaler[k], &settings);
 }
 
 static ab_status build(ab_cell *cell) {

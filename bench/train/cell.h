@@ -49,6 +49,9 @@ typedef struct ab_step_result {
     bool overflow;    /* a scaled gradient was not finite (known only if the scaler checks) */
     double lr;        /* in force, or that would have been */
     double grad_norm; /* of all gradients as they were clipped; 0 without clipping by norm */
+    /* Where losses have their own scalers (plan->scalers of them); of the first alone otherwise. */
+    double scales[AB_NET_LOSSES]; /* in force during the step; scale is the first */
+    unsigned overflows;           /* bit k: with scaler k a scaled gradient was not finite */
 } ab_step_result;
 
 /* One training step. With `observer` (NULL: none) the step is probed: `observer->see` gets the tensors of ab_cell_observed by
@@ -118,7 +121,8 @@ AB_MUST_CHECK ab_status ab_cell_resume(ab_cell *cell, const char *path);
 AB_MUST_CHECK ab_status ab_checkpoint_steps(const char *path, int64_t *steps);
 
 const ab_plan *ab_cell_plan(const ab_cell *cell);
-const ab_scaler *ab_cell_scaler(const ab_cell *cell);
+const ab_scaler *ab_cell_scaler(const ab_cell *cell); /* the first */
+const ab_scaler *ab_cell_scaler_at(const ab_cell *cell, int i);
 int64_t ab_cell_steps(const ab_cell *cell);    /* taken and skipped */
 int64_t ab_cell_advanced(const ab_cell *cell); /* how often the schedule has */
 /* Bytes held by category: equal to what the plan predicts plus the ops' workspace. */

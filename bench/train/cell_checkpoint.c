@@ -63,7 +63,7 @@ static ab_status list_kept(ab_cell *cell, kept_list *list) {
 
 /* ---- metadata ---------------------------------------------------------------------------------------------- */
 
-enum { MOST_NOTES = 32, NOTE_KEY = 48, NOTE_TEXT = 160 };
+enum { MOST_NOTES = 24 + AB_NET_LOSSES * (1 + AB_SCALER_STATES), NOTE_KEY = 48, NOTE_TEXT = 160 };
 
 typedef struct notes {
     int count;
@@ -114,15 +114,20 @@ static void note_identity(const ab_cell *cell, notes *n) {
     note_integer(n, "micro_batches", ab_cell_micro_batches(cell));
     note_integer(n, "seed", (int64_t)config->seed);
     note_text(n, "order", config->shuffled ? "shuffled" : "sequential");
-    note_text(n, "scaler", cell->scaler.kind->name);
+    note_text(n, "scaler", cell->scaler[0].kind->name);
+    if (ab_cell_own_scales(cell)) note_integer(n, "num_losses", cell->plan->scalers);
     note_text(n, "properties", properties_text(&config->policy, properties));
     note_text(n, "layers", config->policy.layers ? config->policy.layers : "");
     if (config->data) note_integer(n, "data_count", config->data->split[AB_SPLIT_TRAIN].count);
 }
 
-/* "scaler.scale", "scaler.unskipped": the dialect's names. */
-static const char *scaler_key(const ab_cell *cell, int i, char key[NOTE_KEY]) {
-    snprintf(key, NOTE_KEY, "scaler.%s", ab_scaler_state_name(cell->scaler.kind, i));
+/* "scaler.scale", "scaler.unskipped": the dialect's names; "loss_scaler1.scale" where losses have their own (apex's key). */
+static const char *scaler_key(const ab_cell *cell, int k, int i, char key[NOTE_KEY]) {
+    const char *name = ab_scaler_state_name(cell->scaler[k].kind, i);
+    if (ab_cell_own_scales(cell))
+        snprintf(key, NOTE_KEY, "loss_scaler%d.%s", k, name);
+    else
+        snprintf(key, NOTE_KEY, "scaler.%s", name);
     return key;
 }
 
@@ -130,9 +135,11 @@ static void note_position(const ab_cell *cell, notes *n) {
     note_integer(n, "steps", cell->steps);
     note_integer(n, "taken", cell->taken);
     note_integer(n, "schedule_advanced", cell->advanced);
-    for (int i = 0; i < ab_scaler_state_count(cell->scaler.kind); i++) {
-        char key[NOTE_KEY];
-        note_real(n, scaler_key(cell, i, key), ab_scaler_state(&cell->scaler, i));
+    for (int k = 0; k < cell->plan->scalers; k++) {
+        for (int i = 0; i < ab_scaler_state_count(cell->scaler[k].kind); i++) {
+            char key[NOTE_KEY];
+            note_real(n, scaler_key(cell, k, i, key), ab_scaler_state(&cell->scaler[k], i));
+        }
     }
 }
 
@@ -256,12 +263,13 @@ static ab_status real_of(const ab_tensorfile *file, const char *key, double *val
     return ab_fail(AB_INPUT, "%s: expected a number, found '%.40s'", key, text);
 }
 
-static ab_status read_scaler(ab_cell *cell, const ab_tensorfile *file) {
-    for (int i = 0; i < ab_scaler_state_count(cell->scaler.kind); i++) {
+static ab_status read_scaler(ab_cell *cell, int k, const ab_tensorfile *file) {
+    ab_scaler *scaler = &cell->scaler[k];
+    for (int i = 0; i < ab_scaler_state_count(scaler->kind); i++) {
         char key[NOTE_KEY];
         double value;
-        AB_TRY(real_of(file, scaler_key(cell, i, key), &value));
-        AB_TRY(ab_scaler_set_state(&cell->scaler, ab_scaler_state_name(cell->scaler.kind, i), value));
+        AB_TRY(real_of(file, scaler_key(cell, k, i, key), &value));
+        AB_TRY(ab_scaler_set_state(scaler, ab_scaler_state_name(scaler->kind, i), value));
     }
     return AB_OK;
 }
@@ -275,7 +283,9 @@ static ab_status read_position(ab_cell *cell, const ab_tensorfile *file) {
     if (!(faults & AB_FAULT_resume_without_position)) cell->steps = steps;
     if (!(faults & AB_FAULT_resume_without_optimizer)) cell->taken = taken;
     if (!(faults & AB_FAULT_resume_without_schedule)) cell->advanced = advanced;
-    return faults & AB_FAULT_resume_without_scaler ? AB_OK : read_scaler(cell, file);
+    if (faults & AB_FAULT_resume_without_scaler) return AB_OK;
+    for (int k = 0; k < cell->plan->scalers; k++) AB_TRY(read_scaler(cell, k, file));
+    return AB_OK;
 }
 
 static bool left_out(const kept *item, unsigned faults) {

@@ -8,7 +8,8 @@
 #include <string.h>
 
 const ab_plan *ab_cell_plan(const ab_cell *cell) { return cell->plan; }
-const ab_scaler *ab_cell_scaler(const ab_cell *cell) { return &cell->scaler; }
+const ab_scaler *ab_cell_scaler(const ab_cell *cell) { return &cell->scaler[0]; }
+const ab_scaler *ab_cell_scaler_at(const ab_cell *cell, int i) { return &cell->scaler[i]; }
 int64_t ab_cell_steps(const ab_cell *cell) { return cell->steps; }
 int64_t ab_cell_advanced(const ab_cell *cell) { return cell->advanced; }
 int64_t ab_cell_bytes(const ab_cell *cell, ab_mem_category category) {
@@ -28,6 +29,7 @@ static int best_copy(const ab_plan *plan, int tensor) {
         const ab_plan_param *param = &plan->param[p];
         if (param->stored == tensor && param->master != AB_NONE) return param->master;
         if (param->grad == tensor && param->master_grad != AB_NONE) return param->master_grad;
+        if (param->grad == tensor && param->total != AB_NONE) return param->total;
     }
     return tensor;
 }

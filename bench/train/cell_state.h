@@ -30,7 +30,7 @@ struct ab_cell {
     void *labels;  /* memory of its own that is uploaded */
     struct ab_cell_window *window; /* NULL: the host decides every step */
     ab_exec exec;
-    ab_scaler scaler;
+    ab_scaler scaler[AB_NET_LOSSES]; /* [plan->scalers] */
     ab_data_order order;
     int64_t *index; /* [batch]: samples of the step under way */
     ab_watch watch;
@@ -45,6 +45,7 @@ struct ab_cell {
     int trained_count;
     int64_t steps, taken, advanced;         /* advanced: how often the schedule has */
     int64_t micro;                          /* micro-batch of the step under way */
+    int pass;                               /* scaler whose losses' backward pass is under way */
     uint64_t params_version, casts_version; /* of the weights, and of their half copies */
     ab_vitals vitals;
 };
@@ -69,6 +70,16 @@ AB_MUST_CHECK ab_status ab_cell_measure(const ab_cell *cell, ab_scaler_seen *see
 
 /* After the last backward pass: unscales every gradient; *overflow: a scaled one was not finite and the scaler looks at that. */
 AB_MUST_CHECK ab_status ab_cell_unscale(ab_cell *cell, bool *overflow);
+
+/* Losses with their own scales: after the backward pass of scaler `pass` its gradients are unscaled and added to those of the
+ * passes before. */
+AB_MUST_CHECK ab_status ab_cell_unscale_pass(ab_cell *cell, bool *overflow);
+
+/* Whether losses have their own scales, so that there is a backward pass for each. */
+static inline bool ab_cell_own_scales(const ab_cell *cell) { return cell->plan->scalers > 1; }
+
+/* What a backward pass writes where it does not come: nothing, or zeros where another one's gradient would stay. */
+AB_MUST_CHECK ab_status ab_cell_pass_by(ab_cell *cell, int node);
 
 /* Clips the gradients as they are now. */
 AB_MUST_CHECK ab_status ab_cell_clip(ab_cell *cell, bool scaled, double *norm);

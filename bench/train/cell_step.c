@@ -6,6 +6,7 @@
 #include "kernels/core/parallel.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -152,6 +153,25 @@ ab_status ab_cell_forward(ab_cell *cell) { return forward(cell, cell->plan->node
 
 /* ---- backward -------------------------------------------------------------------------------------------- */
 
+static ab_status zero(ab_cell *cell, int tensor) {
+    const ab_tensor *t = &cell->tensor[tensor];
+    if (tensor == AB_NONE) return AB_OK;
+    return t->device->fill_zero(t->data, ab_format_bytes(t->format, ab_tensor_count(t)));
+}
+
+static bool goes_on(const ab_cell *cell, const ab_plan_param *param);
+
+ab_status ab_cell_pass_by(ab_cell *cell, int n) {
+    const ab_plan_node *node = &cell->plan->node[n];
+    for (int i = 0; i < node->inputs; i++)
+        if (node->in_sum[i] == AB_NONE) AB_TRY(zero(cell, node->in_grad[i]));
+    for (int i = 0; i < node->params; i++) {
+        const ab_plan_param *param = &cell->plan->param[node->first_param + i];
+        if (!goes_on(cell, param)) AB_TRY(zero(cell, param->sum));
+    }
+    return AB_OK;
+}
+
 static ab_status node_backward(ab_cell *cell, int n) {
     const ab_plan_node *node = &cell->plan->node[n];
     const ab_net_op *op = ab_plan_node_op(cell->plan, node);
@@ -171,7 +191,7 @@ static ab_status add(ab_cell *cell, int to, int from) {
 static bool goes_on(const ab_cell *cell, const ab_plan_param *param) {
     const ab_plan *plan = cell->plan;
     const ab_plan_param *owner = param->owner == AB_NONE ? param : &plan->param[param->owner];
-    return param->adds || (cell->micro > 0 && owner->master_grad == AB_NONE);
+    return param->adds || (cell->micro > 0 && owner->master_grad == AB_NONE && !ab_cell_own_scales(cell));
 }
 
 static ab_status finish_gradients(ab_cell *cell, const ab_plan_node *node) {
@@ -190,13 +210,15 @@ static ab_status finish_gradients(ab_cell *cell, const ab_plan_node *node) {
     return AB_OK;
 }
 
-/* The gradient of a loss is its weight times the scale; of a micro-batch, its share of the step's mean. */
+/* The gradient of a loss is its weight times the scale; of a micro-batch, its share of the step's mean. Losses that another backward
+ * pass is for have none. */
 static ab_status seed_losses(ab_cell *cell) {
     const ab_plan *plan = cell->plan;
     const bool summed = cell->config.recipe.faults & AB_FAULT_accumulation_not_averaged;
     const double share = summed ? 1.0 : 1.0 / (double)ab_cell_micro_batches(cell);
     for (int i = 0; i < plan->losses; i++) {
-        const float seed = (float)(cell->scaler.scale * plan->net->loss[i].weight * share);
+        const double scale = plan->loss_id[i] == cell->pass ? cell->scaler[cell->pass].scale : 0;
+        const float seed = (float)(scale * plan->net->loss[i].weight * share);
         AB_TRY(ab_tensor_write(&cell->tensor[plan->loss_grad[i]], &seed));
     }
     return AB_OK;
@@ -235,8 +257,12 @@ static ab_status run_block_again(ab_cell *cell, int last) {
 ab_status ab_cell_backward(ab_cell *cell) {
     for (int n = cell->plan->nodes - 1; n >= 0; n--) {
         const ab_plan_node *node = &cell->plan->node[n];
-        if (node->again_first != AB_NONE) AB_TRY(run_block_again(cell, n));
+        if (node->again_passes >> cell->pass & 1u) AB_TRY(run_block_again(cell, n));
         if (node->out_grad == AB_NONE) continue; /* nothing trained below */
+        if (!(node->passes >> cell->pass & 1u)) {
+            AB_TRY(ab_cell_pass_by(cell, n));
+            continue;
+        }
         AB_TRY(node_backward(cell, n));
         AB_TRY(finish_gradients(cell, node));
     }
@@ -270,24 +296,38 @@ static ab_status read_loss(const ab_cell *cell, float *total) {
     return AB_OK;
 }
 
+/* apex: with amp.scale_loss(loss[k], optimizer, loss_id=k) as scaled: scaled.backward(), one after the other. */
+static ab_status run_passes(ab_cell *cell, unsigned *overflows) {
+    for (cell->pass = 0; cell->pass < cell->plan->scalers; cell->pass++) {
+        bool overflow = false;
+        AB_TRY(seed_losses(cell));
+        AB_TRY(ab_cell_backward(cell));
+        AB_TRY(ab_cell_unscale_pass(cell, &overflow));
+        *overflows |= (unsigned)overflow << cell->pass;
+    }
+    cell->pass = 0;
+    return AB_OK;
+}
+
 /* Forward and backward over one batch, its gradients added to those of the step. */
-static ab_status run_batch(ab_cell *cell, float *loss) {
+static ab_status run_batch(ab_cell *cell, float *loss, unsigned *overflows) {
     const int64_t number = cell->steps * ab_cell_micro_batches(cell) + cell->micro;
     cell->exec.step = (uint32_t)number;
     ab_data_order_at(&cell->order, number, cell->index);
     AB_TRY(load_batch(cell, AB_SPLIT_TRAIN));
     AB_TRY(forward(cell, cell->plan->nodes));
     AB_TRY(read_loss(cell, loss));
+    if (ab_cell_own_scales(cell)) return run_passes(cell, overflows);
     AB_TRY(seed_losses(cell));
     AB_TRY(ab_cell_backward(cell));
     return ab_cell_gather(cell);
 }
 
-static ab_status run_batches(ab_cell *cell, float *loss) {
+static ab_status run_batches(ab_cell *cell, float *loss, unsigned *overflows) {
     const int64_t count = ab_cell_micro_batches(cell);
     double sum = 0;
     for (cell->micro = 0; cell->micro < count; cell->micro++) {
-        AB_TRY(run_batch(cell, loss));
+        AB_TRY(run_batch(cell, loss, overflows));
         sum += (double)*loss;
     }
     if (count > 1) *loss = canonical((float)(sum / (double)count));
@@ -295,40 +335,62 @@ static ab_status run_batches(ab_cell *cell, float *loss) {
 }
 
 /* Where the dialect raises, training ends; and where its scale is no finite number, for every later step would be skipped. */
-static ab_status update_scale(ab_cell *cell, const ab_scaler_seen *seen, ab_step_result *result) {
-    ab_scaler_outcome outcome = ab_scaler_update(&cell->scaler, seen);
-    result->skipped = outcome.skip;
-    if (!outcome.fault || (!outcome.fault->raises && isfinite(cell->scaler.scale))) return AB_OK;
-    return ab_fail(AB_CONFIG, "step %lld: loss scaler %s%s (%s): %s", (long long)cell->steps,
-                   cell->scaler.kind->name, outcome.fault->raises ? " raises" : "", outcome.fault->name,
+static ab_status update_scale(ab_cell *cell, int k, const ab_scaler_seen *seen, ab_step_result *result) {
+    ab_scaler *scaler = &cell->scaler[k];
+    ab_scaler_outcome outcome = ab_scaler_update(scaler, seen);
+    char which[32] = "";
+    result->skipped = result->skipped || outcome.skip;
+    if (!outcome.fault || (!outcome.fault->raises && isfinite(scaler->scale))) return AB_OK;
+    if (ab_cell_own_scales(cell)) snprintf(which, sizeof which, " of loss_id %d", k);
+    return ab_fail(AB_CONFIG, "step %lld: loss scaler %s%s%s (%s): %s", (long long)cell->steps,
+                   scaler->kind->name, which, outcome.fault->raises ? " raises" : "", outcome.fault->name,
                    outcome.fault->text);
 }
 
-ab_status ab_cell_step(ab_cell *cell, ab_observer *observer, ab_step_result *result) {
-    const ab_recipe *recipe = &cell->config.recipe;
-    const bool early = recipe->faults & AB_FAULT_clip_before_unscale;
-    cell->exec.observer = observer;
-    cell->exec.training = true;
-    if (observer && cell->watch.begin)
-        cell->watch.begin(cell->watch.context, cell->steps, cell->scaler.scale);
-    result->scale = cell->scaler.scale;
-    result->lr = ab_cell_rate(cell).lr;
-    AB_TRY(run_batches(cell, &result->loss));
-    if (early) AB_TRY(ab_cell_clip(cell, true, &result->grad_norm));
-    AB_TRY(ab_cell_unscale(cell, &result->overflow));
-    ab_scaler_seen seen = {.overflow = result->overflow};
-    if (cell->scaler.kind->sees) AB_TRY(ab_cell_measure(cell, &seen));
-    const bool first = cell->scaler.kind->updates_first;
-    if (first) AB_TRY(update_scale(cell, &seen, result));
-    if (first && cell->scaler.scale != result->scale && !result->skipped)
-        AB_TRY(ab_cell_rescale(cell, result->scale / cell->scaler.scale));
-    if (!early) AB_TRY(ab_cell_clip(cell, false, &result->grad_norm));
-    if (!first) AB_TRY(update_scale(cell, &seen, result));
+static ab_status finish_step(ab_cell *cell, ab_step_result *result) {
     if (!result->skipped) AB_TRY(ab_cell_update(cell));
-    if (!result->skipped || recipe->schedule_on_skip) cell->advanced++;
+    if (!result->skipped || cell->config.recipe.schedule_on_skip) cell->advanced++;
     cell->exec.observer = NULL;
     cell->steps++;
     return AB_OK;
+}
+
+/* Gradients are unscaled already, each by its loss's scale; one loss's overflow skips the step. */
+static ab_status decide_with_own_scales(ab_cell *cell, ab_step_result *result) {
+    AB_TRY(ab_cell_clip(cell, false, &result->grad_norm));
+    for (int k = 0; k < cell->plan->scalers; k++) {
+        const ab_scaler_seen seen = {.overflow = result->overflows >> k & 1u};
+        AB_TRY(update_scale(cell, k, &seen, result));
+    }
+    result->overflow = result->overflows != 0;
+    return finish_step(cell, result);
+}
+
+static ab_status decide(ab_cell *cell, ab_step_result *result) {
+    const bool early = cell->config.recipe.faults & AB_FAULT_clip_before_unscale;
+    const ab_scaler *scaler = &cell->scaler[0];
+    if (early) AB_TRY(ab_cell_clip(cell, true, &result->grad_norm));
+    AB_TRY(ab_cell_unscale(cell, &result->overflow));
+    result->overflows = result->overflow;
+    ab_scaler_seen seen = {.overflow = result->overflow};
+    if (scaler->kind->sees) AB_TRY(ab_cell_measure(cell, &seen));
+    const bool first = scaler->kind->updates_first;
+    if (first) AB_TRY(update_scale(cell, 0, &seen, result));
+    if (first && scaler->scale != result->scale && !result->skipped)
+        AB_TRY(ab_cell_rescale(cell, result->scale / scaler->scale));
+    if (!early) AB_TRY(ab_cell_clip(cell, false, &result->grad_norm));
+    if (!first) AB_TRY(update_scale(cell, 0, &seen, result));
+    return finish_step(cell, result);
+}
+
+ab_status ab_cell_step(ab_cell *cell, ab_observer *observer, ab_step_result *result) {
+    cell->exec.observer = observer;
+    cell->exec.training = true;
+    *result = (ab_step_result){.scale = cell->scaler[0].scale, .lr = ab_cell_rate(cell).lr};
+    for (int k = 0; k < cell->plan->scalers; k++) result->scales[k] = cell->scaler[k].scale;
+    if (observer && cell->watch.begin) cell->watch.begin(cell->watch.context, cell->steps, result->scale);
+    AB_TRY(run_batches(cell, &result->loss, &result->overflows));
+    return ab_cell_own_scales(cell) ? decide_with_own_scales(cell, result) : decide(cell, result);
 }
 
 /* ---- evaluation ------------------------------------------------------------------------------------------ */

@@ -18,8 +18,10 @@ static ab_tensor *tensor_at(ab_cell *cell, int first, int otherwise) {
 static void list_param(ab_cell *cell, const ab_plan_param *param, int i) {
     ab_unscale_item *unscale = &cell->unscale[i];
     ab_update_item *update = &cell->update[i];
-    unscale->to = cell->grad[i] = tensor_at(cell, param->master_grad, param->grad);
-    unscale->from = ab_cell_micro_batches(cell) > 1 ? unscale->to : &cell->tensor[param->grad];
+    const int own = param->total != AB_NONE ? param->total : param->grad;
+    const bool summed = ab_cell_micro_batches(cell) > 1 && !ab_cell_own_scales(cell);
+    unscale->to = cell->grad[i] = tensor_at(cell, param->master_grad, own);
+    unscale->from = summed ? unscale->to : &cell->tensor[param->grad];
     update->grad = unscale->to;
     update->weight = tensor_at(cell, param->master, param->stored);
     update->model = param->master != AB_NONE ? &cell->tensor[param->stored] : NULL;
@@ -57,7 +59,7 @@ ab_status ab_cell_add(const ab_cell *cell, ab_tensor *dst, const ab_tensor *src)
 }
 
 static ab_status unscale(const ab_cell *cell, bool *found) {
-    const float inverse = (float)(1.0 / ab_scaler_divisor(&cell->scaler));
+    const float inverse = (float)(1.0 / ab_scaler_divisor(&cell->scaler[cell->pass]));
     int count = cell->trained_count;
     ab_status status = cell->backend->unscale(&cell->exec, cell->unscale, count, inverse, found);
     return status == AB_UNAVAILABLE ? ab_fallback_unscale(&cell->exec, cell->unscale, count, inverse, found)
@@ -75,7 +77,7 @@ static ab_status unscale_sums(ab_cell *cell) {
  * summed, and the scale is the same for the whole step. */
 ab_status ab_cell_gather(ab_cell *cell) {
     const int64_t count = ab_cell_micro_batches(cell);
-    if (count == 1) return AB_OK;
+    if (count == 1 || ab_cell_own_scales(cell)) return AB_OK;
     for (int p = 0; p < cell->plan->params; p++) {
         const ab_plan_param *param = &cell->plan->param[p];
         if (param->grad == AB_NONE || param->master_grad == AB_NONE) continue;
@@ -103,7 +105,7 @@ static void number_items(ab_cell *cell) {
 
 /* apex leaves the gradients alone when the scale is a fixed 1 and there are no masters to copy to. */
 ab_status ab_cell_unscale(ab_cell *cell, bool *overflow) {
-    const ab_scaler *scaler = &cell->scaler;
+    const ab_scaler *scaler = &cell->scaler[cell->pass];
     bool found = false,
          alone = !ab_scaler_checks(scaler) && ab_scaler_divisor(scaler) == 1.0 && !has_masters(cell);
     number_items(cell);
@@ -113,6 +115,22 @@ ab_status ab_cell_unscale(ab_cell *cell, bool *overflow) {
     else
         AB_TRY(unscale(cell, &found));
     *overflow = found && ab_scaler_checks(scaler);
+    return AB_OK;
+}
+
+/* apex (_process_optimizer.py): the first gradients are multiplied into place, later ones added there (axpby); of these only what
+ * comes in is checked. A fixed scale of 1 without masters leaves it to autograd, which adds too. The last pass shows the sums. */
+ab_status ab_cell_unscale_pass(ab_cell *cell, bool *overflow) {
+    const bool first = cell->micro == 0 && cell->pass == 0;
+    const bool last = cell->micro + 1 == ab_cell_micro_batches(cell) && cell->pass + 1 == cell->plan->scalers;
+    bool found = false;
+    number_items(cell);
+    for (int i = 0; i < cell->trained_count; i++) {
+        cell->unscale[i].adds = !first;
+        if (!last) cell->unscale[i].id = -1;
+    }
+    AB_TRY(unscale(cell, &found));
+    *overflow = found && ab_scaler_checks(&cell->scaler[cell->pass]);
     return AB_OK;
 }
 
@@ -152,7 +170,7 @@ static void measure_values(const float *values, int64_t n, double edge, ab_scale
 }
 
 ab_status ab_cell_measure(const ab_cell *cell, ab_scaler_seen *seen) {
-    const ab_scaler *scaler = &cell->scaler;
+    const ab_scaler *scaler = &cell->scaler[cell->pass];
     int key = ab_scaler_key_index(scaler->kind, "edge");
     double edge = key < 0 ? 0 : scaler->config.value[key] * ab_format_max(&ab_format_fp16) / scaler->scale;
     int64_t largest = 0;

@@ -57,7 +57,8 @@ static const char *why_not(const ab_cell *cell) {
         return "the device has no such optimizer";
     if (!one_rate(cell)) return "parameters have different rates";
     if (!plain_recipe(&cell->config.recipe)) return "of clipping, accumulation, averaged weights or a fault";
-    if (!known_scaler(cell->scaler.kind)) return "the device has no such loss scaler";
+    if (!known_scaler(cell->scaler[0].kind)) return "the device has no such loss scaler";
+    if (ab_cell_own_scales(cell)) return "losses have their own scales";
     if (plan->losses != 1 || plan->net->loss[0].weight != 1.0) return "the loss is a sum";
     return NULL;
 }
@@ -91,7 +92,7 @@ static ab_status make_stage(ab_cell *cell) {
 
 static ab_status make_resident(ab_cell *cell) {
     const ab_plan *plan = cell->plan;
-    const ab_scaler *scaler = &cell->scaler;
+    const ab_scaler *scaler = &cell->scaler[0];
     bool masters = false;
     for (int i = 0; i < cell->trained_count; i++) masters = masters || cell->update[i].model;
     ab_resident_config config = {.loss = &cell->tensor[plan->loss[0]],
@@ -175,8 +176,8 @@ static ab_status launch(ab_cell *cell) {
 
 static ab_status set_state(ab_cell *cell) {
     struct ab_cell_window *w = cell->window;
-    const ab_step_state state = {.scale = cell->scaler.scale,
-                                 .unskipped = (int64_t)cell->scaler.state[0],
+    const ab_step_state state = {.scale = cell->scaler[0].scale,
+                                 .unskipped = (int64_t)cell->scaler[0].state[0],
                                  .taken = cell->taken,
                                  .step = cell->steps};
     for (int i = 0; i < WINDOW; i++) {
@@ -188,9 +189,11 @@ static ab_status set_state(ab_cell *cell) {
 
 /* The host's scaler takes the same steps; the two must agree. */
 static ab_status follow(ab_cell *cell, const ab_step_record *record, ab_step_result *result) {
-    ab_scaler *scaler = &cell->scaler;
+    ab_scaler *scaler = &cell->scaler[0];
     *result = (ab_step_result){.loss = isnan(record->loss) ? NAN : record->loss,
                                .scale = scaler->scale,
+                               .scales = {scaler->scale},
+                               .overflows = record->overflow != 0,
                                .lr = ab_cell_rate(cell).lr,
                                .overflow = record->overflow != 0};
     const ab_scaler_seen seen = {.overflow = result->overflow};

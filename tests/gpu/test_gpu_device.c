@@ -95,7 +95,7 @@ static void unscaling_finds_what_is_not_finite(void **state) {
         if (place >= 0) values[place] = place % 2 ? INFINITY : NAN;
         for (int i = 0; i < N; i++) expected[i] = values[i] * 0.0078125f;
         ab_tensor t = on_gpu(&ab_format_fp32, values, N);
-        const ab_unscale_item item = {&t, &t, -1};
+        const ab_unscale_item item = {&t, &t, -1, false};
         assert_int_equal(backend->unscale(&exec, &item, 1, 0.0078125f, &found), AB_OK);
         assert_int_equal(found, place >= 0);
         assert_int_equal(ab_tensor_read(&t, found_values), AB_OK);

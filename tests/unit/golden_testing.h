@@ -75,6 +75,8 @@ static const struct golden_limits {
 } golden_limits[] = {
     {"tests/golden/tiny.json", false, {0, 5e-6, 5e-6, 5e-6, 1e-7, 1e-4, 1e-4, 1e-3, 1e-5}},
     {"tests/golden/tiny.json", true, {0, 5e-6, 1e-4, 1e-4, 1e-7, 1e-2, 3e-3, 5e-3, 5e-4}},
+    {"tests/golden/two_losses.json", false, {0, 5e-6, 5e-6, 5e-6, 1e-7, 1e-4, 1e-4, 1e-3, 1e-5}},
+    {"tests/golden/two_losses.json", true, {0, 5e-6, 1e-4, 3e-4, 1e-7, 1e-2, 3e-3, 5e-3, 5e-4}},
     {"tests/golden/tiny_transformer.json", false, {0, 5e-6, 5e-6, 5e-6, 1e-7, 1e-4, 1e-4, 1e-3, 0}},
     {"tests/golden/tiny_transformer.json", true, {0, 5e-6, 1e-4, 1e-4, 1e-7, 1e-2, 3e-3, 5e-3, 0}},
     {"lenet5", false, {0, 5e-6, 5e-6, 5e-6, 1e-7, 1e-4, 1e-4, 1e-3, 0}},
@@ -259,21 +261,22 @@ static const char *golden_resolve(const char *name, char path[GOLDEN_PATH]) {
     return path;
 }
 
-static ab_status golden_policy(const cJSON *config, ab_policy *policy) {
-    const ab_level *level = NULL;
-    const ab_format *half = NULL;
-    char scale[64];
-    const char *overrides[] = {scale};
-    bool given = cJSON_IsNumber(golden_get(config, "scale"));
-    snprintf(scale, sizeof scale, "loss_scale=%.17g", golden_number(config, "scale"));
-    AB_TRY(ab_level_find(golden_text(config, "level"), &level));
-    AB_TRY(ab_format_find(golden_text(config, "half"), &half));
-    return ab_policy_resolve(level, half, overrides, given ? 1 : 0, policy);
-}
-
 /* Traces that were made before there was such a key have none. */
 static double golden_option(const cJSON *config, const char *key, double otherwise) {
     return cJSON_IsNumber(golden_get(config, key)) ? golden_number(config, key) : otherwise;
+}
+
+static ab_status golden_policy(const cJSON *config, ab_policy *policy) {
+    const ab_level *level = NULL;
+    const ab_format *half = NULL;
+    char scale[64], losses[64];
+    const char *overrides[] = {losses, scale};
+    bool given = cJSON_IsNumber(golden_get(config, "scale"));
+    snprintf(losses, sizeof losses, "num_losses=%.0f", golden_option(config, "num_losses", 1));
+    snprintf(scale, sizeof scale, "loss_scale=%.17g", golden_number(config, "scale"));
+    AB_TRY(ab_level_find(golden_text(config, "level"), &level));
+    AB_TRY(ab_format_find(golden_text(config, "half"), &half));
+    return ab_policy_resolve(level, half, overrides, given ? 2 : 1, policy);
 }
 
 static ab_status golden_optimizer(const cJSON *config, ab_cell_config *cell) {
@@ -320,6 +323,7 @@ static ab_status golden_create(const cJSON *config, golden_setup *setup) {
     cell.data = setup->data;
     cell.batch = (int64_t)golden_number(config, "batch");
     cell.seed = (uint64_t)golden_number(config, "seed");
+    cell.scale_window = (int64_t)golden_option(config, "scale_window", 0);
     return ab_cell_create(&cell, &setup->cell);
 }
 

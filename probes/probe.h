@@ -40,8 +40,10 @@ typedef struct ab_probe_setup {
     const ab_probe_param *param;
     int params;
     ab_probe_optimizer optimizer;
-    int64_t steps; /* of the whole run, probed or not; 0: unknown */
-    uint64_t seed; /* of what a probe samples */
+    int64_t steps;               /* of the whole run, probed or not; 0: unknown */
+    uint64_t seed;               /* of what a probe samples */
+    bool scale_reacts;           /* the loss scaler looks for overflows and skips such steps */
+    const ab_format *accumulate; /* what sums of half ops are rounded to; NULL: fp32 */
 } ab_probe_setup;
 
 /* Where a report goes: a tree of objects and arrays. key is NULL inside arrays. */
@@ -68,6 +70,8 @@ typedef struct ab_probe_kind {
     /* In the place of see, for all values of a tensor at once; NULL: this probe wants the values. */
     void (*count)(void *state, int tensor, const struct ab_census *census);
     void (*ran)(void *state, const ab_op_run *run);
+    void (*moved)(void *state, const ab_move *move);
+    bool (*again)(void *state, int64_t step, double loss_scale); /* see ab_watch */
     void (*update)(void *state, const ab_update_block *block);
     void (*step_end)(void *state, int64_t step);      /* all of this probed step has been seen */
     void (*report)(void *state, ab_probe_sink *sink); /* writes keys into the object that is open */

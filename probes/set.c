@@ -13,6 +13,8 @@ struct ab_probe_set {
     ab_probe_setup setup;
     int64_t *cost_ns; /* [threads][AB_MAX_PROBES] */
     int64_t steps;
+    uint64_t asked; /* probes that want to see the step under way although it is not probed: bits by place */
+    bool again;     /* it runs again for them */
 };
 
 static int64_t no_clock(void) { return 0; }
@@ -89,11 +91,14 @@ static void update(void *context, const ab_update_block *block) {
     }
 }
 
+/* Whether a step is shown to probe p: one that runs again, to those who asked for it. */
+static bool shown(const ab_probe_set *set, int p) { return !set->again || (set->asked >> p & 1u); }
+
 static void ran(void *context, const ab_op_run *run) {
     ab_probe_set *set = context;
     int64_t from = set->now_ns();
     for (int p = 0; p < set->count; p++) {
-        if (!set->kind[p]->ran) continue;
+        if (!set->kind[p]->ran || !shown(set, p)) continue;
         set->kind[p]->ran(set->state[p], run);
         int64_t to = set->now_ns();
         *cost_of(set, 0, p) += to - from;
@@ -101,8 +106,31 @@ static void ran(void *context, const ab_op_run *run) {
     }
 }
 
+static void moved(void *context, const ab_move *move) {
+    ab_probe_set *set = context;
+    int64_t from = set->now_ns();
+    for (int p = 0; p < set->count; p++) {
+        if (!set->kind[p]->moved || !shown(set, p)) continue;
+        set->kind[p]->moved(set->state[p], move);
+        int64_t to = set->now_ns();
+        *cost_of(set, 0, p) += to - from;
+        from = to;
+    }
+}
+
+static bool again(void *context, int64_t step, double loss_scale) {
+    ab_probe_set *set = context;
+    set->asked = 0;
+    for (int p = 0; p < set->count; p++)
+        if (set->kind[p]->again && set->kind[p]->again(set->state[p], step, loss_scale))
+            set->asked |= (uint64_t)1 << p;
+    set->again = set->asked != 0;
+    return set->again;
+}
+
 static void begin(void *context, int64_t step, double loss_scale) {
     ab_probe_set *set = context;
+    set->again = false;
     for (int p = 0; p < set->count; p++)
         if (set->kind[p]->begin) set->kind[p]->begin(set->state[p], step, loss_scale);
 }
@@ -112,6 +140,8 @@ ab_watch ab_probe_set_watch(ab_probe_set *set) {
     for (int p = 0; p < set->count; p++) {
         watch.roles |= set->kind[p]->roles;
         if (set->kind[p]->ran) watch.ran = ran;
+        if (set->kind[p]->moved) watch.moved = moved;
+        if (set->kind[p]->again) watch.again = again;
         if (set->kind[p]->update) watch.update = update;
     }
     return watch;

@@ -76,12 +76,33 @@ typedef struct ab_op_run {
     bool backward;
 } ab_op_run;
 
+/* What writes a tensor without being an op. */
+typedef enum ab_move_kind {
+    AB_MOVE_CAST,          /* of a value, or of its gradient, to the format that another op wants */
+    AB_MOVE_WEIGHT_CAST,   /* of a parameter to the half copy that ops read */
+    AB_MOVE_GRADIENT_CAST, /* of a parameter's gradient to the format it is kept in */
+    AB_MOVE_GRADIENT_SUM,  /* shares of the gradient of a value or parameter that is used more than once */
+    AB_MOVE_COUNT
+} ab_move_kind;
+
+typedef struct ab_move {
+    ab_move_kind kind;
+    int number; /* place in the network of the op that asked for the cast or owns the parameter; -1: none */
+    const char *name; /* of that op, or of the tensor */
+    bool backward;
+    const ab_tensor *to, *from;
+} ab_move;
+
 /* What somebody wants of the probed steps. Functions may be NULL; all but `update` are called on one thread. */
 typedef struct ab_watch {
     void *context;
     unsigned roles; /* AB_SEES_...: which tensors the step's observer is shown */
     void (*begin)(void *context, int64_t step, double loss_scale);
     void (*ran)(void *context, const ab_op_run *run);
+    void (*moved)(void *context, const ab_move *move);
+    /* An unprobed step whose loss or gradients are not finite has just been through its backward pass. True: run it again, from
+     * the same bits, and show it to `ran` and `moved` only. */
+    bool (*again)(void *context, int64_t step, double loss_scale);
     void (*update)(void *context, const ab_update_block *block);
 } ab_watch;
 

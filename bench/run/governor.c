@@ -48,6 +48,8 @@ void ab_governor_note(ab_governor *governor, bool probed, int64_t time_ns, int64
     governor->probed++;
 }
 
+void ab_governor_skip(ab_governor *governor) { governor->steps++; }
+
 int64_t ab_governor_cost_ns(const ab_governor *governor) {
     return (int64_t)((double)governor->probed * median(&governor->cost));
 }

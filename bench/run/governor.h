@@ -36,6 +36,9 @@ bool ab_governor_due(const ab_governor *governor);
 /* Tells of a step: how long it took in all and, if probed, how long probes are known to have run. */
 void ab_governor_note(ab_governor *governor, bool probed, int64_t time_ns, int64_t probes_ns);
 
+/* Tells of a step whose time says nothing: it ran twice. */
+void ab_governor_skip(ab_governor *governor);
+
 /* What probing has added so far, in ns, and as a share of the run without it (NAN while no step went unprobed). */
 int64_t ab_governor_cost_ns(const ab_governor *governor);
 double ab_governor_cost_share(const ab_governor *governor);

@@ -37,7 +37,9 @@ static ab_probe_setup setup_of(const ab_probing *probing, const ab_run_config *c
                                           .eps = optim->eps,
                                           .second_moment = config->optimizer->second_moment},
                             .steps = config->steps,
-                            .seed = config->seed};
+                            .seed = config->seed,
+                            .scale_reacts = ab_scaler_checks(ab_cell_scaler(cell)),
+                            .accumulate = config->accumulate_half ? half : NULL};
 }
 
 ab_status ab_probing_start(ab_probing *probing, const ab_run_config *config, ab_cell *cell,
@@ -77,11 +79,13 @@ void ab_probing_note(ab_probing *probing, int64_t time_ns) {
     if (probing->active) ab_governor_note(&probing->governor, false, time_ns, 0);
 }
 
-int64_t ab_probing_step_end(ab_probing *probing, int64_t step, const ab_observer *observer,
+int64_t ab_probing_step_end(ab_probing *probing, int64_t step, const ab_observer *observer, bool again,
                             int64_t begun_ns) {
     if (observer) ab_probe_set_step_end(probing->set, step);
     int64_t time = ab_monotonic_ns() - begun_ns;
-    if (probing->active)
+    if (again)
+        ab_governor_skip(&probing->governor);
+    else if (probing->active)
         ab_governor_note(&probing->governor, observer != NULL, time,
                          observer ? ab_probe_set_cost_ns(probing->set) - probing->spent_ns : 0);
     return time;

@@ -197,11 +197,12 @@ static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probin
         int64_t before = ab_monotonic_ns(), waited_before = ab_parallel_waited_ns();
         AB_TRY(ab_cell_step(cell, observer, &result));
         if (extra > 0) ab_spin(extra);
-        int64_t time = ab_probing_step_end(probing, step, observer, before), now = before + time;
-        step_event(step, ab_cell_plan(cell)->scalers, &result, observer != NULL, time);
+        int64_t time = ab_probing_step_end(probing, step, observer, result.again, before),
+                now = before + time;
+        step_event(step, ab_cell_plan(cell)->scalers, &result, observer || result.again, time);
         AB_TRY(checkpoint_if_due(cell, config, checkpoint, step + 1));
         if (step == 0) *first_step_at = now;
-        if (!observer)
+        if (!observer && !result.again)
             ab_parallel_use(ab_lane_governor_step(&lanes, time, ab_parallel_waited_ns() - waited_before));
         if (now - flushed_at < FLUSH_NS) continue;
         fflush(stdout);

@@ -52,6 +52,7 @@ typedef struct ab_step_result {
     /* Where losses have their own scalers (plan->scalers of them); of the first alone otherwise. */
     double scales[AB_NET_LOSSES]; /* in force during the step; scale is the first */
     unsigned overflows;           /* bit k: with scaler k a scaled gradient was not finite */
+    bool again; /* it ended in no numbers and was run a second time for the watch: its time says nothing */
 } ab_step_result;
 
 /* One training step. With `observer` (NULL: none) the step is probed: `observer->see` gets the tensors of ab_cell_observed by

@@ -34,6 +34,7 @@ struct ab_cell {
     ab_data_order order;
     int64_t *index; /* [batch]: samples of the step under way */
     ab_watch watch;
+    bool again; /* the step under way runs a second time, for the watch */
     ab_observed *observed;
     int observed_count;
     ab_shown *shown;            /* [plan->params] */
@@ -68,8 +69,14 @@ AB_MUST_CHECK ab_status ab_cell_rescale(ab_cell *cell, double factor);
  * scaler's edge (a share of fp16's largest number) when scaled. Of the weights' gradients, before clipping. */
 AB_MUST_CHECK ab_status ab_cell_measure(const ab_cell *cell, ab_scaler_seen *seen);
 
-/* After the last backward pass: unscales every gradient; *overflow: a scaled one was not finite and the scaler looks at that. */
-AB_MUST_CHECK ab_status ab_cell_unscale(ab_cell *cell, bool *overflow);
+/* After the last backward pass: unscales every gradient; *found: a scaled one was not finite; *overflow: and the scaler looks at
+ * that. Where gradients are left alone (a fixed scale of 1 without masters) only the small ones are looked at, and only if
+ * the watch may ask for the step again: `found` is a hint then. */
+AB_MUST_CHECK ab_status ab_cell_unscale(ab_cell *cell, bool *found, bool *overflow);
+
+/* A copy of the running statistics, in memory that the caller frees; and putting it back. */
+AB_MUST_CHECK ab_status ab_cell_keep_buffers(const ab_cell *cell, void **copy);
+AB_MUST_CHECK ab_status ab_cell_put_buffers(ab_cell *cell, const void *copy);
 
 /* Losses with their own scales: after the backward pass of scaler `pass` its gradients are unscaled and added to those of the
  * passes before. */

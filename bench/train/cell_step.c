@@ -93,13 +93,25 @@ static ab_status readable(ab_cell *cell, int n, bool backward, const ab_op_io **
     return AB_OK;
 }
 
+/* Whether the step under way is shown to the watch. */
+static bool told(const ab_cell *cell) { return cell->exec.observer || cell->again; }
+
 static ab_status tell_ran(ab_cell *cell, int n, const ab_net_op *op, bool backward) {
     const ab_op_io *io;
-    if (!cell->exec.observer || !cell->watch.ran) return AB_OK;
+    if (!told(cell) || !cell->watch.ran) return AB_OK;
     AB_TRY(readable(cell, n, backward, &io));
     ab_op_run run = {cell->plan->node[n].net_op, op->name, op->op, io, backward};
     cell->watch.ran(cell->watch.context, &run);
     return AB_OK;
+}
+
+/* Tensors that the host cannot read are not told of: an op that reads one shows what is in it. */
+static void tell_moved(const ab_cell *cell, ab_move_kind kind, int net_op, bool backward, int to, int from) {
+    if (!told(cell) || !cell->watch.moved || !cell->backend->host_memory) return;
+    const char *name = net_op == AB_NONE ? cell->plan->tensor[to].name : cell->plan->net->op[net_op].name;
+    ab_move move = {
+        kind, net_op == AB_NONE ? -1 : net_op, name, backward, &cell->tensor[to], &cell->tensor[from]};
+    cell->watch.moved(cell->watch.context, &move);
 }
 
 /* ---- forward --------------------------------------------------------------------------------------------- */
@@ -108,14 +120,33 @@ static ab_status cast(ab_cell *cell, int to, int from) {
     return ab_cell_cast(cell, &cell->exec, &cell->tensor[to], &cell->tensor[from]);
 }
 
+/* The same, told to who watches. */
+static ab_status cast_shown(ab_cell *cell, ab_move_kind kind, int net_op, bool backward, int to, int from) {
+    AB_TRY(cast(cell, to, from));
+    tell_moved(cell, kind, net_op, backward, to, from);
+    return AB_OK;
+}
+
+/* Shows what rounding has made of the weights: copies of masters and half copies of fp32 weights, made now or earlier. */
+static void tell_weights(const ab_cell *cell) {
+    for (int p = 0; p < cell->plan->params; p++) {
+        const ab_plan_param *param = &cell->plan->param[p];
+        if (param->master != AB_NONE)
+            tell_moved(cell, AB_MOVE_WEIGHT_CAST, param->net_op, false, param->stored, param->master);
+        if (param->used != param->stored)
+            tell_moved(cell, AB_MOVE_WEIGHT_CAST, param->net_op, false, param->used, param->stored);
+    }
+}
+
 /* Half copies of fp32 weights, once per change of the weights. */
 static ab_status cast_weights(ab_cell *cell) {
-    if (cell->casts_version == cell->params_version) return AB_OK;
-    for (int p = 0; p < cell->plan->params; p++) {
+    bool stale = cell->casts_version != cell->params_version;
+    for (int p = 0; p < cell->plan->params && stale; p++) {
         const ab_plan_param *param = &cell->plan->param[p];
         if (param->used != param->stored) AB_TRY(cast(cell, param->used, param->stored));
     }
     cell->casts_version = cell->params_version;
+    if (told(cell)) tell_weights(cell);
     return AB_OK;
 }
 
@@ -137,7 +168,7 @@ static ab_status forward(ab_cell *cell, int nodes) {
         const ab_plan_node *node = &cell->plan->node[n];
         const ab_net_op *op = ab_plan_node_op(cell->plan, node);
         if (!op) {
-            AB_TRY(cast(cell, node->out, node->in[0]));
+            AB_TRY(cast_shown(cell, AB_MOVE_CAST, node->net_op, false, node->out, node->in[0]));
             continue;
         }
         cell->io[n].params_version = cell->params_version;
@@ -180,11 +211,14 @@ static ab_status node_backward(ab_cell *cell, int n) {
         AB_TRY(in_op(op, cell->run[n]->backward(&exec, &cell->io[n])));
         return tell_ran(cell, n, op, true);
     }
-    return node->in_grad[0] != AB_NONE ? cast(cell, node->in_grad[0], node->out_grad) : AB_OK;
+    if (node->in_grad[0] == AB_NONE) return AB_OK;
+    return cast_shown(cell, AB_MOVE_CAST, node->net_op, true, node->in_grad[0], node->out_grad);
 }
 
-static ab_status add(ab_cell *cell, int to, int from) {
-    return ab_cell_add(cell, &cell->tensor[to], &cell->tensor[from]);
+static ab_status add_shown(ab_cell *cell, int net_op, int to, int from) {
+    AB_TRY(ab_cell_add(cell, &cell->tensor[to], &cell->tensor[from]));
+    tell_moved(cell, AB_MOVE_GRADIENT_SUM, net_op, true, to, from);
+    return AB_OK;
 }
 
 /* Whether `sum` holds something already: another op's share, or earlier micro-batches that no master's gradient took over. */
@@ -197,15 +231,16 @@ static bool goes_on(const ab_cell *cell, const ab_plan_param *param) {
 static ab_status finish_gradients(ab_cell *cell, const ab_plan_node *node) {
     for (int i = 0; i < node->inputs; i++) {
         int sum = node->in_sum[i];
-        if (sum != AB_NONE) AB_TRY(add(cell, sum, node->in_grad[i]));
+        if (sum != AB_NONE) AB_TRY(add_shown(cell, node->net_op, sum, node->in_grad[i]));
         if (node->in_final[i]) AB_TRY(observe_fp32(cell, sum != AB_NONE ? sum : node->in_grad[i]));
     }
     for (int i = 0; i < node->params; i++) {
         const ab_plan_param *param = &cell->plan->param[node->first_param + i];
         AB_TRY(observe_fp32(cell, param->used_grad));
         if (param->used_grad == param->sum) continue;
-        AB_TRY(goes_on(cell, param) ? add(cell, param->sum, param->used_grad)
-                                    : cast(cell, param->sum, param->used_grad));
+        AB_TRY(goes_on(cell, param) ? add_shown(cell, param->net_op, param->sum, param->used_grad)
+                                    : cast_shown(cell, AB_MOVE_GRADIENT_CAST, param->net_op, true, param->sum,
+                                                 param->used_grad));
     }
     return AB_OK;
 }
@@ -347,6 +382,36 @@ static ab_status update_scale(ab_cell *cell, int k, const ab_scaler_seen *seen, 
                    outcome.fault->text);
 }
 
+/* From the batches to unscaled gradients. *found: a scaled one was not finite, as far as anybody looks. */
+static ab_status run_gradients(ab_cell *cell, ab_step_result *result, bool *found) {
+    result->overflows = 0;
+    AB_TRY(run_batches(cell, &result->loss, &result->overflows));
+    *found = result->overflows != 0;
+    if (ab_cell_own_scales(cell)) return AB_OK;
+    if (cell->config.recipe.faults & AB_FAULT_clip_before_unscale)
+        AB_TRY(ab_cell_clip(cell, true, &result->grad_norm));
+    AB_TRY(ab_cell_unscale(cell, found, &result->overflow));
+    result->overflows = result->overflow;
+    return AB_OK;
+}
+
+/* A step that nobody saw and that ended in no numbers is run again for those who ask: the same bits, since nothing that it reads has
+ * changed but running statistics, which a training step only writes; they are put back. */
+static ab_status run_again_if_asked(ab_cell *cell, bool found, ab_step_result *result) {
+    const ab_watch *watch = &cell->watch;
+    void *buffers;
+    bool once_more;
+    if (cell->exec.observer || !watch->again || (!found && isfinite(result->loss))) return AB_OK;
+    if (!watch->again(watch->context, cell->steps, result->scale)) return AB_OK;
+    AB_TRY(ab_cell_keep_buffers(cell, &buffers));
+    cell->again = result->again = true;
+    ab_status status = run_gradients(cell, result, &once_more);
+    cell->again = false;
+    if (status == AB_OK) status = ab_cell_put_buffers(cell, buffers);
+    free(buffers);
+    return status;
+}
+
 static ab_status finish_step(ab_cell *cell, ab_step_result *result) {
     if (!result->skipped) AB_TRY(ab_cell_update(cell));
     if (!result->skipped || cell->config.recipe.schedule_on_skip) cell->advanced++;
@@ -369,9 +434,6 @@ static ab_status decide_with_own_scales(ab_cell *cell, ab_step_result *result) {
 static ab_status decide(ab_cell *cell, ab_step_result *result) {
     const bool early = cell->config.recipe.faults & AB_FAULT_clip_before_unscale;
     const ab_scaler *scaler = &cell->scaler[0];
-    if (early) AB_TRY(ab_cell_clip(cell, true, &result->grad_norm));
-    AB_TRY(ab_cell_unscale(cell, &result->overflow));
-    result->overflows = result->overflow;
     ab_scaler_seen seen = {.overflow = result->overflow};
     if (scaler->kind->sees) AB_TRY(ab_cell_measure(cell, &seen));
     const bool first = scaler->kind->updates_first;
@@ -389,7 +451,9 @@ ab_status ab_cell_step(ab_cell *cell, ab_observer *observer, ab_step_result *res
     *result = (ab_step_result){.scale = cell->scaler[0].scale, .lr = ab_cell_rate(cell).lr};
     for (int k = 0; k < cell->plan->scalers; k++) result->scales[k] = cell->scaler[k].scale;
     if (observer && cell->watch.begin) cell->watch.begin(cell->watch.context, cell->steps, result->scale);
-    AB_TRY(run_batches(cell, &result->loss, &result->overflows));
+    bool found;
+    AB_TRY(run_gradients(cell, result, &found));
+    AB_TRY(run_again_if_asked(cell, found, result));
     return ab_cell_own_scales(cell) ? decide_with_own_scales(cell, result) : decide(cell, result);
 }
 

@@ -4,6 +4,7 @@
 #include "bench/train/ema.h"
 #include "bench/train/optim_device.h"
 #include "kernels/fallback.h"
+#include "probes/extremes.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -103,17 +104,29 @@ static void number_items(ab_cell *cell) {
         if (cell->shown[p].trained >= 0) cell->unscale[cell->shown[p].trained].id = cell->shown[p].unscaled;
 }
 
+/* Looks at gradients of at most so many elements: what goes wrong in a backward pass reaches a bias of some layer below. */
+static bool small_ones_finite(const ab_cell *cell) {
+    enum { SMALL = 4096 };
+    for (int i = 0; i < cell->trained_count; i++) {
+        const ab_tensor *grad = cell->unscale[i].from;
+        if (ab_tensor_count(grad) <= SMALL && !ab_extremes_finite(grad)) return false;
+    }
+    return true;
+}
+
 /* apex leaves the gradients alone when the scale is a fixed 1 and there are no masters to copy to. */
-ab_status ab_cell_unscale(ab_cell *cell, bool *overflow) {
+ab_status ab_cell_unscale(ab_cell *cell, bool *nonfinite, bool *overflow) {
     const ab_scaler *scaler = &cell->scaler[cell->pass];
     bool found = false,
          alone = !ab_scaler_checks(scaler) && ab_scaler_divisor(scaler) == 1.0 && !has_masters(cell);
     number_items(cell);
+    if (alone && cell->watch.again && cell->backend->host_memory) found = !small_ones_finite(cell);
     if (alone)
         for (int i = 0; i < cell->trained_count; i++)
             AB_TRY(ab_cell_observe(cell, cell->unscale[i].from, cell->unscale[i].id));
     else
         AB_TRY(unscale(cell, &found));
+    *nonfinite = found;
     *overflow = found && ab_scaler_checks(scaler);
     return AB_OK;
 }

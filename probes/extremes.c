@@ -1,0 +1,125 @@
+/* Extremes by bits: of non-negative numbers of a format the larger has the larger code, infinity is above all finite ones, and
+ * NaNs are above infinity. Only where something is not finite the values are looked at one by one. */
+#include "probes/extremes.h"
+
+#include "kernels/convert.h"
+#include "kernels/core/parallel.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { CHUNK = 1 << 15, WIDEN = 1 << 10, MOST_CHUNKS = 64 };
+
+typedef struct scan {
+    const ab_tensor *tensor;
+    int bytes;
+    int64_t count, chunk;
+    int32_t largest[MOST_CHUNKS]; /* code */
+} scan;
+
+/* Signed arithmetic on codes without their sign: compilers have instructions for that. */
+static int32_t largest32(const char *data, int64_t n) {
+    int32_t most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int32_t bits;
+        memcpy(&bits, data + 4 * i, sizeof bits);
+        bits &= 0x7fffffff;
+        most = bits > most ? bits : most;
+    }
+    return most;
+}
+
+static int32_t largest16(const char *data, int64_t n) {
+    int16_t most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int16_t bits;
+        memcpy(&bits, data + 2 * i, sizeof bits);
+        bits = (int16_t)(bits & 0x7fff);
+        most = bits > most ? bits : most;
+    }
+    return most;
+}
+
+static void scan_chunk(void *argument, int64_t chunk, int lane) {
+    scan *s = argument;
+    int64_t first = chunk * s->chunk, n = s->count - first < s->chunk ? s->count - first : s->chunk;
+    const char *data = (const char *)s->tensor->data + first * s->bytes;
+    (void)lane;
+    s->largest[chunk] = s->bytes == 4 ? largest32(data, n) : largest16(data, n);
+}
+
+/* Bytes of an element whose code can be compared; 0: none. */
+static int comparable(const ab_format *format) {
+    if (format->storage_bytes == 0) return 4; /* an fp32 container */
+    return format->infinity && (format->storage_bytes == 2 || format->storage_bytes == 4)
+               ? format->storage_bytes
+               : 0;
+}
+
+static double value_of(const ab_tensor *tensor, int bytes, int32_t code) {
+    const uint16_t half = (uint16_t)code;
+    float value;
+    if (bytes == 4)
+        memcpy(&value, &code, sizeof value);
+    else
+        ab_widen(&value, &half, tensor->format, 1);
+    return (double)value;
+}
+
+/* ---- one by one -------------------------------------------------------------------------------------------- */
+
+static int64_t widen(const ab_tensor *tensor, int64_t first, float values[WIDEN]) {
+    int64_t left = ab_tensor_count(tensor) - first, n = left < WIDEN ? left : WIDEN;
+    ab_widen(values, (const char *)tensor->data + ab_format_bytes(tensor->format, first), tensor->format, n);
+    return n;
+}
+
+static ab_extremes count_all(const ab_tensor *tensor) {
+    ab_extremes found = {.largest = 0};
+    float values[WIDEN];
+    for (int64_t first = 0, n; first < ab_tensor_count(tensor); first += n) {
+        n = widen(tensor, first, values);
+        for (int64_t i = 0; i < n; i++) {
+            found.nan += isnan(values[i]) != 0;
+            found.infinite += isinf(values[i]) != 0;
+            if (isfinite(values[i])) found.largest = fmax(found.largest, fabs((double)values[i]));
+        }
+    }
+    return found;
+}
+
+int ab_extremes_places(const ab_tensor *tensor, int64_t *place, int most) {
+    int found = 0;
+    float values[WIDEN];
+    if (!tensor->format) return 0;
+    for (int64_t first = 0, n; first < ab_tensor_count(tensor) && found < most; first += n) {
+        n = widen(tensor, first, values);
+        for (int64_t i = 0; i < n && found < most; i++)
+            if (!isfinite(values[i])) place[found++] = first + i;
+    }
+    return found;
+}
+
+/* ---- interface --------------------------------------------------------------------------------------------- */
+
+ab_extremes ab_extremes_of(const ab_tensor *tensor) {
+    scan s = {.tensor = tensor, .count = tensor->format ? ab_tensor_count(tensor) : 0, .chunk = CHUNK};
+    if (s.count == 0) return (ab_extremes){.largest = 0};
+    s.bytes = comparable(tensor->format);
+    if (s.bytes == 0) return count_all(tensor);
+    if (s.count > (int64_t)CHUNK * MOST_CHUNKS) s.chunk = (s.count + MOST_CHUNKS - 1) / MOST_CHUNKS;
+    const int64_t chunks = (s.count + s.chunk - 1) / s.chunk;
+    if (chunks > 1)
+        ab_parallel_for(chunks, scan_chunk, &s);
+    else
+        scan_chunk(&s, 0, 0);
+    int32_t most = 0;
+    for (int64_t i = 0; i < chunks; i++) most = s.largest[i] > most ? s.largest[i] : most;
+    const double largest = value_of(tensor, s.bytes, most);
+    return isfinite(largest) ? (ab_extremes){.largest = largest} : count_all(tensor);
+}
+
+bool ab_extremes_finite(const ab_tensor *tensor) {
+    ab_extremes found = ab_extremes_of(tensor);
+    return found.infinite == 0 && found.nan == 0;
+}

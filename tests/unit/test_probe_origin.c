@@ -1,0 +1,474 @@
+/* The origin probe: a value that is no number, planted in what every op of ops.def writes, forward and backward, is located at that op;
+ * its way is followed; records are bounded; and a step that runs again to be looked at changes no bit. */
+#define _POSIX_C_SOURCE 200809L
+#include "tests/unit/probe_testing.h"
+
+#include "kernels/convert.h"
+
+#include <math.h>
+
+static const ab_probe_kind *origin(void) { return pt_probe("origin"); }
+
+/* ---- networks with every op -------------------------------------------------------------------------------- */
+
+static const char image_ops[] =
+    "{\"name\": \"conv\", \"op\": \"conv2d\", \"out_channels\": 4, \"kernel_size\": 3, \"padding\": 1}, "
+    "{\"name\": \"bn\", \"op\": \"batch_norm2d\"}, {\"name\": \"relu\", \"op\": \"relu\"}, "
+    "{\"name\": \"gn\", \"op\": \"group_norm\", \"num_groups\": 2}, {\"name\": \"silu\", \"op\": \"silu\"}, "
+    "{\"name\": \"pool\", \"op\": \"max_pool2d\", \"kernel_size\": 2}, "
+    "{\"name\": \"up\", \"op\": \"upsample\", \"scale_factor\": 2}, "
+    "{\"name\": \"cat\", \"op\": \"concat\", \"in\": [\"up\", \"bn\"], \"dim\": -1}, "
+    "{\"name\": \"avg\", \"op\": \"avg_pool2d\", \"kernel_size\": 2}, "
+    "{\"name\": \"gap\", \"op\": \"global_avg_pool\"}, "
+    "{\"name\": \"fc\", \"op\": \"linear\", \"out_features\": 3}, {\"name\": \"loss\", \"op\": "
+    "\"cross_entropy\"}";
+
+static const char number_ops[] =
+    "{\"name\": \"first\", \"op\": \"conv2d\", \"out_channels\": 2, \"kernel_size\": 1}, {\"name\": "
+    "\"flat\", \"op\": \"flatten\"}, {\"name\": \"fc1\", "
+    "\"op\": \"linear\", \"out_features\": "
+    "12}, "
+    "{\"name\": \"tanh\", \"op\": \"tanh\"}, {\"name\": \"exp\", \"op\": \"exp\"}, "
+    "{\"name\": \"sqrt\", \"op\": \"sqrt\"}, {\"name\": \"rsqrt\", \"op\": \"rsqrt\"}, "
+    "{\"name\": \"log\", \"op\": \"log\"}, {\"name\": \"square\", \"op\": \"square\"}, "
+    "{\"name\": \"add\", \"op\": \"add\", \"in\": [\"square\", \"tanh\"]}, "
+    "{\"name\": \"sub\", \"op\": \"sub\", \"in\": [\"add\", \"exp\"]}, "
+    "{\"name\": \"mul\", \"op\": \"mul\", \"in\": [\"sub\", \"tanh\"]}, "
+    "{\"name\": \"div\", \"op\": \"div\", \"in\": [\"mul\", \"exp\"]}, {\"name\": \"neg\", \"op\": \"neg\"}, "
+    "{\"name\": \"abs\", \"op\": \"abs\"}, {\"name\": \"clamp\", \"op\": \"clamp\", \"max\": 10}, "
+    "{\"name\": \"scale\", \"op\": \"scale\", \"factor\": 0.5}, {\"name\": \"gelu\", \"op\": \"gelu\"}, "
+    "{\"name\": \"sigmoid\", \"op\": \"sigmoid\"}, {\"name\": \"drop\", \"op\": \"dropout\", \"p\": 0.25}, "
+    "{\"name\": \"ln\", \"op\": \"layer_norm\"}, {\"name\": \"rms\", \"op\": \"rms_norm\"}, "
+    "{\"name\": \"where\", \"op\": \"where\", \"in\": [\"drop\", \"rms\", \"ln\"]}, "
+    "{\"name\": \"shape\", \"op\": \"reshape\", \"shape\": [0, 4, 3]}, "
+    "{\"name\": \"perm\", \"op\": \"permute\", \"dims\": [0, 2, 1]}, "
+    "{\"name\": \"trans\", \"op\": \"transpose\", \"dim0\": 1, \"dim1\": 2}, "
+    "{\"name\": \"scores\", \"op\": \"matmul\", \"in\": [\"trans\", \"perm\"]}, "
+    "{\"name\": \"mask\", \"op\": \"masked_fill\", \"causal\": true}, {\"name\": \"soft\", \"op\": "
+    "\"softmax\"}, "
+    "{\"name\": \"max\", \"op\": \"max\", \"dim\": 1}, {\"name\": \"pick\", \"op\": \"select\", \"in\": "
+    "\"soft\", "
+    "\"dim\": 1, \"index\": -1}, "
+    "{\"name\": \"both\", \"op\": \"add\", \"in\": [\"max\", \"pick\"]}, "
+    "{\"name\": \"logp\", \"op\": \"log_softmax\"}, {\"name\": \"mean\", \"op\": \"mean\"}, "
+    "{\"name\": \"sum\", \"op\": \"sum\", \"in\": \"both\"}, "
+    "{\"name\": \"mse\", \"op\": \"mse\", \"in\": [\"both\", \"logp\"]}, "
+    "{\"name\": \"bcel\", \"op\": \"bce_with_logits\", \"in\": [\"logp\", \"both\"]}, "
+    "{\"name\": \"fc2\", \"op\": \"linear\", \"in\": \"both\", \"out_features\": 3}, "
+    "{\"name\": \"ce\", \"op\": \"cross_entropy\"}], "
+    "\"losses\": [\"mean\", \"sum\", \"mse\", \"bcel\", \"ce\"";
+
+static const char probability_ops[] =
+    "{\"name\": \"first\", \"op\": \"conv2d\", \"out_channels\": 2, \"kernel_size\": 1}, {\"name\": "
+    "\"flat\", \"op\": \"flatten\"}, {\"name\": \"fc\", "
+    "\"op\": \"linear\", \"out_features\": 3}, "
+    "{\"name\": \"a\", \"op\": \"sigmoid\"}, {\"name\": \"fcb\", \"op\": \"linear\", \"out_features\": 3, "
+    "\"in\": \"flat\"}, "
+    "{\"name\": \"b\", \"op\": \"sigmoid\"}, {\"name\": \"bce\", \"op\": \"bce\", \"in\": [\"a\", \"b\"]}, "
+    "{\"name\": \"ce\", \"op\": \"cross_entropy\", \"in\": [\"fc\", \"targets\"]}], \"losses\": [\"bce\", "
+    "\"ce\"";
+
+static const char token_net[] =
+    "{\"format\": \"ampbench-net-1\", \"name\": \"words\", \"input\": {\"tokens\": 6, \"vocabulary\": 11}, "
+    "\"targets\": {\"kind\": \"tokens\"}, \"ops\": ["
+    "{\"name\": \"word\", \"op\": \"embedding\", \"num_embeddings\": 11, \"embedding_dim\": 8}, "
+    "{\"name\": \"place\", \"op\": \"positional_embedding\", \"num_embeddings\": 6}, "
+    "{\"name\": \"qkv\", \"op\": \"linear\", \"out_features\": 24}, "
+    "{\"name\": \"sdpa\", \"op\": \"scaled_dot_product_attention\", \"num_heads\": 2, \"is_causal\": true}, "
+    "{\"name\": \"lstm\", \"op\": \"lstm\", \"hidden_size\": 8}, {\"name\": \"rnn\", \"op\": \"rnn\", "
+    "\"hidden_size\": 8}, "
+    "{\"name\": \"head\", \"op\": \"linear\", \"out_features\": 11}, {\"name\": \"ce\", \"op\": "
+    "\"cross_entropy\"}]}";
+
+static ab_net *words_net(void) {
+    ab_net *net = NULL;
+    if (ab_net_parse(token_net, strlen(token_net), "words.json", &net) != AB_OK)
+        fail_msg("%s", ab_error_message());
+    return net;
+}
+
+static const ab_data *words(const ab_net *net) {
+    static ab_data *data;
+    if (!data && ab_data_open("synthetic_text", &net->data, 1, &data) != AB_OK)
+        fail_msg("%s", ab_error_message());
+    return data;
+}
+
+/* ---- planting ---------------------------------------------------------------------------------------------- */
+
+/* Stands between the cell and the probe: after op `target` has run it puts `value` into what it wrote. */
+typedef struct planter {
+    ab_observer observer; /* first */
+    void *probe;
+    const char *target;
+    float value;
+    bool backward, planted;
+    int64_t at_step, step;
+} planter;
+
+static void ignore(ab_observer *self, int id, int thread, const float *values, int64_t n) {
+    (void)self, (void)id, (void)thread, (void)values, (void)n;
+}
+
+static void begin(void *context, int64_t step, double loss_scale) {
+    planter *p = context;
+    p->step = step;
+    origin()->begin(p->probe, step, loss_scale);
+}
+
+static bool put(const ab_tensor *tensor, float value) {
+    if (!tensor) return false;
+    int64_t n = ab_tensor_count(tensor);
+    for (int64_t i = n / 3; i < n / 3 + 3 && i < n; i++)
+        ab_narrow((char *)tensor->data + ab_format_bytes(tensor->format, i), tensor->format, &value, 1);
+    return true;
+}
+
+static void ran(void *context, const ab_op_run *run) {
+    planter *p = context;
+    bool here = strcmp(run->name, p->target) == 0 && run->backward == p->backward && p->step == p->at_step;
+    if (here && !run->backward) p->planted = put(run->io->out, p->value);
+    for (int i = 0; here && run->backward && !p->planted && i < AB_MAX_PARAMS; i++)
+        p->planted = put(run->io->dparam[i], p->value);
+    for (int i = 0; here && run->backward && !p->planted && i < AB_MAX_INPUTS; i++)
+        p->planted = put(run->io->din[i], p->value);
+    origin()->ran(p->probe, run);
+}
+
+static void moved(void *context, const ab_move *move) { origin()->moved(((planter *)context)->probe, move); }
+
+static void start(planter *p, const ab_format *half) {
+    const ab_probe_setup setup = {.threads = 1, .half = half};
+    p->observer.see = ignore;
+    assert_int_equal(origin()->create(&setup, &p->probe), AB_OK);
+}
+
+/* What the probe says after `steps` steps. */
+static cJSON *report_of(const ab_cell_config *config, planter *p, int steps) {
+    ab_cell *cell = pt_cell(config);
+    const ab_watch watch = {.context = p, .begin = begin, .ran = ran, .moved = moved};
+    start(p, config->policy.half);
+    ab_cell_watch(cell, &watch);
+    for (int i = 0; i < steps; i++) {
+        ab_step_result result;
+        assert_int_equal(ab_cell_step(cell, &p->observer, &result), AB_OK);
+        origin()->step_end(p->probe, i);
+    }
+    cJSON *report = pt_report(origin()->report, p->probe);
+    origin()->destroy(p->probe);
+    ab_cell_destroy(cell);
+    return report;
+}
+
+static const cJSON *events_of(const cJSON *report) { return pt_get(pt_get(report, "origin"), "events"); }
+
+/* Exactly one event, at the op. False: the op writes nothing in this pass. */
+static bool located(const ab_cell_config *config, const ab_net_op *op, bool backward, float value) {
+    planter p = {.target = op->name, .value = value, .backward = backward, .at_step = 2};
+    cJSON *report = report_of(config, &p, 3);
+    const cJSON *event = cJSON_GetArrayItem(events_of(report), 0);
+    if (p.planted) {
+        if (!event) fail_msg("%s: nothing found", op->name);
+        if (strcmp(pt_text(event, "op"), op->name) != 0)
+            fail_msg("%s: found at %s", op->name, pt_text(event, "op"));
+        assert_int_equal(cJSON_GetArraySize(events_of(report)), 1);
+        assert_string_equal(pt_text(event, "type"), op->op->name);
+        assert_string_equal(pt_text(event, "pass"), backward ? "backward" : "forward");
+        assert_string_equal(pt_text(event, "by"), "op");
+        assert_int_equal(pt_integer(event, "step"), 2);
+        assert_true((pt_integer(event, "nan") > 0) == (isnan(value) != 0));
+        if (op->op != &ab_op_masked_fill) /* which has others on purpose */
+            assert_true((pt_integer(event, "infinite") > 0) == (isinf(value) != 0));
+        const cJSON *history = pt_get(event, "history");
+        assert_int_equal(cJSON_GetArraySize(history), 2);
+        assert_int_equal(pt_integer(cJSON_GetArrayItem(history, 0), "step"), 0);
+        assert_int_equal(pt_integer(cJSON_GetArrayItem(history, 1), "step"), 1);
+    } else {
+        assert_null(event);
+    }
+    cJSON_Delete(report);
+    return p.planted;
+}
+
+typedef struct tally {
+    bool forward, backward;
+} tally;
+
+static void plant_everywhere(const ab_net *net, const ab_data *data, const char *level, tally *done) {
+    ab_cell_config config = pt_config(net, level, &ab_format_fp16, "sgd", "loss_scale=1");
+    config.data = data;
+    config.optim.lr = 0;
+    for (int i = 0; i < net->ops; i++) {
+        const ab_op *op;
+        int index;
+        assert_int_equal(ab_op_find(net->op[i].op->name, &op, &index), AB_OK);
+        done[index].forward |= located(&config, &net->op[i], false, i % 2 ? NAN : INFINITY);
+        done[index].backward |= located(&config, &net->op[i], true, i % 2 ? INFINITY : NAN);
+    }
+}
+
+/* Ops refuse half numbers at O1 that others make at O2 and O3, where losses are outside of the model. */
+static void at_levels(const char *const *levels, size_t count, tally *done) {
+    ab_net *nets[] = {pt_net(image_ops), pt_net(number_ops), pt_net(probability_ops), words_net()};
+    for (size_t n = 0; n < AB_COUNT_OF(nets); n++)
+        for (size_t l = 0; l < count; l++)
+            if (n != 2 || strcmp(levels[l], "O1") != 0)
+                plant_everywhere(nets[n], n == 3 ? words(nets[n]) : pt_data(), levels[l], done);
+    for (size_t n = 0; n < AB_COUNT_OF(nets); n++) ab_net_free(nets[n]);
+}
+
+static void a_value_planted_at_any_op_is_located_there(void **state) {
+    (void)state;
+    tally done[64] = {{false, false}};
+    assert_true(ab_op_count() <= (int)AB_COUNT_OF(done));
+    at_levels(pt_levels, AB_COUNT_OF(pt_levels), done);
+    for (int i = 0; i < ab_op_count(); i++) {
+        if (!done[i].forward) fail_msg("%s: not tried forward", ab_op_at(i)->name);
+        if (!done[i].backward) fail_msg("%s: not tried backward", ab_op_at(i)->name);
+    }
+}
+
+/* ---- the way of a value ------------------------------------------------------------------------------------ */
+
+static const cJSON *flow_at(const cJSON *event, const char *op, const char *pass) {
+    const cJSON *item = NULL;
+    cJSON_ArrayForEach(item, pt_get(event, "flow")) {
+        if (strcmp(pt_text(item, "op"), op) == 0 && strcmp(pt_text(item, "pass"), pass) == 0) return item;
+    }
+    fail_msg("no %s %s in the flow", op, pass);
+    return NULL;
+}
+
+static void relu_erases_what_is_below_its_kink(void **state) {
+    (void)state;
+    ab_net *net = pt_net(pt_ops);
+    ab_cell_config config = pt_config(net, "O2", &ab_format_fp16, "sgd", "loss_scale=1");
+    planter p = {.target = "bn1", .value = -INFINITY, .at_step = 1};
+    cJSON *report = report_of(&config, &p, 2);
+    const cJSON *event = cJSON_GetArrayItem(events_of(report), 0);
+    assert_string_equal(pt_text(flow_at(event, "bn1", "forward"), "change"), "appear");
+    assert_string_equal(pt_text(flow_at(event, "relu1", "forward"), "change"), "vanish");
+    assert_int_equal(pt_integer(event, "appeared"), 1);
+    cJSON_Delete(report);
+    p = (planter){.target = "conv1", .value = NAN, .at_step = 1};
+    report = report_of(&config, &p, 2);
+    event = cJSON_GetArrayItem(events_of(report), 0);
+    assert_string_equal(pt_text(flow_at(event, "conv1", "forward"), "change"), "appear");
+    assert_string_equal(pt_text(flow_at(event, "loss", "forward"), "change"), "propagate");
+    assert_string_equal(pt_text(flow_at(event, "fc", "backward"), "change"), "propagate");
+    cJSON_Delete(report);
+    ab_net_free(net);
+}
+
+/* 8, 4, 2 and 1 octaves below the limit in steps 0 to 3: a line through them crosses it at step 4. */
+static void margins_of_earlier_steps_are_told(void **state) {
+    (void)state;
+    float in = 1, out;
+    ab_tensor a = {&in, {1, {1}}, &ab_format_fp32, &ab_device_cpu, -1}, b = a;
+    b.data = &out;
+    ab_op_io io = {.in = {&a}, .out = &b};
+    const ab_op_run run = {.number = 3, .name = "r", .op = &ab_op_relu, .io = &io};
+    planter p = {.target = "nobody"};
+    start(&p, &ab_format_fp16);
+    for (int s = 0; s < 12; s++) {
+        begin(&p, s, 1);
+        out = s == 11 ? INFINITY : ldexpf(1, 117 + s - 1);
+        ran(&p, &run);
+    }
+    cJSON *report = pt_report(origin()->report, p.probe);
+    const cJSON *event = cJSON_GetArrayItem(events_of(report), 0), *history = pt_get(event, "history");
+    assert_int_equal(cJSON_GetArraySize(history), 8);
+    for (int i = 0; i < 8; i++) {
+        const cJSON *past = cJSON_GetArrayItem(history, i);
+        assert_int_equal(pt_integer(past, "step"), 3 + i);
+        assert_true(pt_number(past, "largest") == ldexp(1, 119 + i));
+        assert_true(fabs(pt_number(past, "margin_octaves") - (9 - i)) < 1e-6);
+    }
+    assert_true(fabs(pt_number(event, "crossing_step") - 12) < 1e-6);
+    cJSON_Delete(report);
+    origin()->destroy(p.probe);
+}
+
+/* ---- what is no op's fault --------------------------------------------------------------------------------- */
+
+static void weights_that_are_bad_already_are_said_to_be(void **state) {
+    (void)state;
+    ab_net *net = pt_net(pt_ops);
+    ab_cell_config config = pt_config(net, "O3", &ab_format_fp16, "sgd", "loss_scale=1");
+    config.optim.lr = (double)INFINITY;
+    ab_cell *cell = pt_cell(&config);
+    ab_step_result result;
+    assert_int_equal(ab_cell_step(cell, NULL, &result), AB_OK);
+    planter p = {.target = "nobody"};
+    const ab_watch watch = {.context = &p, .begin = begin, .ran = ran, .moved = moved};
+    start(&p, &ab_format_fp16);
+    ab_cell_watch(cell, &watch);
+    assert_int_equal(ab_cell_step(cell, &p.observer, &result), AB_OK);
+    cJSON *report = pt_report(origin()->report, p.probe);
+    const cJSON *event = cJSON_GetArrayItem(events_of(report), 0);
+    assert_string_equal(pt_text(event, "op"), "conv1");
+    assert_string_equal(pt_text(event, "tensor"), "weight");
+    assert_string_equal(pt_text(pt_get(event, "cause"), "id"), "bad_weights");
+    cJSON_Delete(report);
+    origin()->destroy(p.probe);
+    ab_cell_destroy(cell);
+    ab_net_free(net);
+}
+
+static void an_update_of_finite_numbers_that_is_none_is_the_optimizers(void **state) {
+    (void)state;
+    const ab_probe_param params[] = {
+        {.name = "fc.weight", .layer = "fc", .count = 4, .format = &ab_format_fp32}};
+    const ab_probe_setup setup = {.threads = 2, .half = &ab_format_fp16, .param = params, .params = 1};
+    const float before[] = {1, 2, NAN, 3}, grad[] = {1, 1, 1, 1}, ill[] = {0, 1, NAN, INFINITY};
+    void *probe = NULL;
+    assert_int_equal(origin()->create(&setup, &probe), AB_OK);
+    origin()->begin(probe, 5, 1);
+    const ab_update_block block = {
+        .param = 0, .lane = 1, .n = 4, .before = before, .after = ill, .stored = ill, .grad = grad};
+    origin()->update(probe, &block);
+    origin()->step_end(probe, 5);
+    cJSON *report = pt_report(origin()->report, probe);
+    const cJSON *event = cJSON_GetArrayItem(events_of(report), 0);
+    assert_string_equal(pt_text(event, "op"), "fc");
+    assert_string_equal(pt_text(event, "by"), "optimizer");
+    assert_string_equal(pt_text(pt_get(event, "cause"), "id"), "optimizer_arithmetic");
+    assert_int_equal(pt_integer(event, "infinite"), 1);
+    cJSON_Delete(report);
+    origin()->destroy(probe);
+}
+
+static void infinities_of_a_mask_are_intended(void **state) {
+    (void)state;
+    ab_net *net = pt_net(number_ops);
+    for (size_t l = 0; l < AB_COUNT_OF(pt_levels); l++) {
+        ab_cell_config config = pt_config(net, pt_levels[l], &ab_format_fp16, "sgd", "loss_scale=1");
+        planter p = {.target = "nobody"};
+        cJSON *report = report_of(&config, &p, 2);
+        assert_int_equal(cJSON_GetArraySize(events_of(report)), 0);
+        cJSON_Delete(report);
+    }
+    ab_net_free(net);
+}
+
+/* ---- limits ------------------------------------------------------------------------------------------------ */
+
+static void records_are_bounded(void **state) {
+    (void)state;
+    float in[2] = {1, 1}, out[2] = {NAN, 1};
+    ab_tensor a = {in, {1, {2}}, &ab_format_fp32, &ab_device_cpu, -1}, b = a;
+    b.data = out;
+    ab_op_io first = {.in = {&a}, .out = &b}, second = {.in = {&b}, .out = &b};
+    planter p = {.target = "nobody"};
+    start(&p, &ab_format_fp16);
+    for (int s = 0; s < 40; s++) {
+        begin(&p, s, 1);
+        const ab_op_run run = {.number = s % 20, .name = "r", .op = &ab_op_relu, .io = &first};
+        ran(&p, &run);
+        for (int i = 1; i < 60; i++) {
+            const ab_op_run next = {.number = s % 20 + i, .name = "n", .op = &ab_op_relu, .io = &second};
+            ran(&p, &next);
+        }
+    }
+    cJSON *report = pt_report(origin()->report, p.probe);
+    const cJSON *event = cJSON_GetArrayItem(events_of(report), 0);
+    assert_int_equal(cJSON_GetArraySize(events_of(report)), 12);
+    assert_int_equal(pt_integer(pt_get(report, "origin"), "events_left_out"), 16);
+    assert_int_equal(pt_integer(event, "times"), 2);
+    assert_int_equal(pt_integer(event, "last_step"), 20);
+    assert_int_equal(cJSON_GetArraySize(pt_get(event, "flow")), 24);
+    assert_int_equal(pt_integer(event, "propagated"), 59);
+    cJSON_Delete(report);
+    origin()->destroy(p.probe);
+}
+
+/* ---- steps that run again ---------------------------------------------------------------------------------- */
+
+static uint64_t bit_of(const char *name) {
+    int index;
+    assert_int_equal(ab_probe_find(name, &index), AB_OK);
+    return (uint64_t)1 << index;
+}
+
+enum { STEPS = 12 };
+
+/* Losses and the running mean of a cell whose steps are not probed; with or without a probe that may ask for them again. */
+static void train(const ab_cell_config *config, pt_probing *probing, float loss[STEPS], float mean[4],
+                  int *again) {
+    ab_cell *cell = pt_cell(config);
+    ab_shape shape;
+    *again = 0;
+    if (probing) pt_start(probing, bit_of("origin") | bit_of("gradients"), cell, config, &ab_format_fp16);
+    for (int i = 0; i < STEPS; i++) {
+        ab_step_result result;
+        assert_int_equal(ab_cell_step(cell, NULL, &result), AB_OK);
+        loss[i] = result.loss;
+        *again += result.again;
+    }
+    assert_int_equal(ab_cell_read(cell, "bn1.running_mean", &shape, mean), AB_OK);
+    ab_cell_destroy(cell);
+}
+
+static void a_step_that_runs_again_changes_no_bit(void **state) {
+    (void)state;
+    static const char *const sets[] = {"loss_scale=dynamic", "loss_scale=16777216"};
+    ab_net *net = pt_net(pt_ops);
+    for (size_t l = 1; l < AB_COUNT_OF(pt_levels); l++)
+        for (size_t s = 0; s < AB_COUNT_OF(sets); s++)
+            for (int64_t micro = 1; micro <= 2; micro++) {
+                ab_cell_config config = pt_config(net, pt_levels[l], &ab_format_fp16, "momentum", sets[s]);
+                float loss[2][STEPS], mean[2][4];
+                int again[2];
+                pt_probing probing;
+                config.recipe.micro_batches = micro;
+                config.policy.loss_scale.scaler.value[0] = 0x1p24; /* init of the dynamic one */
+                train(&config, NULL, loss[0], mean[0], &again[0]);
+                train(&config, &probing, loss[1], mean[1], &again[1]);
+                assert_memory_equal(loss[0], loss[1], sizeof loss[0]);
+                assert_memory_equal(mean[0], mean[1], sizeof mean[0]);
+                assert_int_equal(again[0], 0);
+                assert_true(again[1] > 0);
+                cJSON *report = pt_set_report(&probing);
+                const cJSON *event = cJSON_GetArrayItem(events_of(report), 0);
+                assert_true(cJSON_IsTrue(pt_get(event, "ran_again")));
+                assert_string_equal(pt_text(event, "pass"), "backward");
+                assert_int_equal(pt_integer(event, "step"), 0);
+                assert_int_equal(pt_integer(report, "steps_probed"), 0); /* by the others */
+                cJSON_Delete(report);
+                ab_probe_set_destroy(probing.set);
+            }
+    ab_net_free(net);
+}
+
+/* Steps 1, 2, 4 and 8 of those that end in no numbers. */
+static void fewer_and_fewer_steps_run_again(void **state) {
+    (void)state;
+    ab_net *net = pt_net(pt_ops);
+    ab_cell_config config = pt_config(net, "O3", &ab_format_fp16, "momentum", "loss_scale=16777216");
+    float loss[STEPS], mean[4];
+    int again;
+    pt_probing probing;
+    train(&config, &probing, loss, mean, &again);
+    cJSON *report = pt_set_report(&probing);
+    assert_int_equal(pt_integer(pt_get(report, "origin"), "nonfinite_steps"), STEPS);
+    assert_int_equal(pt_integer(pt_get(report, "origin"), "steps_run_again"), 4);
+    assert_int_equal(again, 4);
+    cJSON_Delete(report);
+    ab_probe_set_destroy(probing.set);
+    ab_net_free(net);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_value_planted_at_any_op_is_located_there),
+        cmocka_unit_test(relu_erases_what_is_below_its_kink),
+        cmocka_unit_test(margins_of_earlier_steps_are_told),
+        cmocka_unit_test(weights_that_are_bad_already_are_said_to_be),
+        cmocka_unit_test(an_update_of_finite_numbers_that_is_none_is_the_optimizers),
+        cmocka_unit_test(infinities_of_a_mask_are_intended),
+        cmocka_unit_test(records_are_bounded),
+        cmocka_unit_test(a_step_that_runs_again_changes_no_bit),
+        cmocka_unit_test(fewer_and_fewer_steps_run_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -87,12 +87,24 @@ static ab_status largest_noise(const ab_gate_series *s, double *noise) {
     return status;
 }
 
+/* The median of the rounds' ratios; nan without rounds. */
+static ab_status median_ratio(const ab_gate_series *s, double *median) {
+    *median = NAN;
+    if (s->rounds == 0) return AB_OK;
+    double *ratio = malloc((size_t)s->rounds * sizeof *ratio);
+    if (!ratio) return ab_fail(AB_NO_MEMORY, "gate: out of memory");
+    for (int i = 0; i < s->rounds; i++) ratio[i] = s->other[i] / s->base[i];
+    *median = ab_stats_median(ratio, s->rounds);
+    free(ratio);
+    return AB_OK;
+}
+
 static ab_status add_row(cJSON *rows, const cJSON *base, const cJSON *other, double effect,
                          const ab_gate_options *options, double *noise) {
     ab_gate_track track;
     ab_gate_rule rule = ab_gate_rule_standard(0), first_look = ab_gate_rule_standard(0);
     tally full = {0, {0}}, sliding = {0, {0}}, early = {0, {0}};
-    ab_ratio all = {.n = 0};
+    double all;
     ab_status status;
     int rounds = (int)ab_json_number(other, "design.session.rounds", 0);
     rule.tolerance = first_look.tolerance = options->time_tolerance;
@@ -102,15 +114,13 @@ static ab_status add_row(cJSON *rows, const cJSON *base, const cJSON *other, dou
     AB_TRY_GOTO(judge_windows(&track.series, &rule, WINDOW, WINDOW, &full));
     AB_TRY_GOTO(judge_windows(&track.series, &rule, WINDOW, 1, &sliding));
     AB_TRY_GOTO(judge_windows(&track.series, &first_look, FIRST_LOOK, FIRST_LOOK, &early));
-    if (track.series.rounds > 0)
-        AB_TRY_GOTO(
-            ab_ratio_paired(track.series.base, track.series.other, track.series.rounds, 0.025, 0, &all));
+    AB_TRY_GOTO(median_ratio(&track.series, &all));
     if (effect == 0) AB_TRY_GOTO(largest_noise(&track.series, noise));
     cJSON *row = cJSON_CreateObject();
     cJSON_AddItemToArray(rows, row);
     cJSON_AddNumberToObject(row, "effect_percent", 100 * effect);
     cJSON_AddItemToObject(row, "measured_percent",
-                          all.n ? cJSON_CreateNumber(100 * (all.ratio - 1)) : cJSON_CreateNull());
+                          isfinite(all) ? cJSON_CreateNumber(100 * (all - 1)) : cJSON_CreateNull());
     cJSON_AddItemToObject(row, "windows", tally_part(&full, WINDOW));
     cJSON_AddItemToObject(row, "first_look", tally_part(&early, FIRST_LOOK));
     cJSON_AddItemToObject(row, "overlapping", tally_part(&sliding, WINDOW));

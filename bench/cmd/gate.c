@@ -258,7 +258,8 @@ static ab_status check(request *r) {
     AB_TRY(parse_optional_share("--guard", r->guard, 1, &r->options.guard));
     AB_TRY(parse_optional_share("--loss-bound", r->loss_bound, 1, &r->options.loss_bound));
     AB_TRY(parse_optional_share("--drift-budget", r->drift_budget, 10, &r->options.drift_budget));
-    AB_TRY(parse_whole("--rounds", r->rounds, 1, AB_STATS_MAX_PAIRS, &r->rounds_count));
+    AB_TRY(parse_whole("--rounds", r->rounds, 1, r->selftest ? AB_GATE_SELFTEST_ROUNDS : AB_STATS_MAX_PAIRS,
+                       &r->rounds_count));
     AB_TRY(parse_whole("--seed", r->seed, 0, (1LL << 53) - 1, &r->seed_number));
     AB_TRY(check_format(r->format));
     if (r->inconclusive && strcmp(r->inconclusive, "pass") != 0 && strcmp(r->inconclusive, "fail") != 0)

@@ -11,7 +11,7 @@ AB_BEGIN_DECLS
  * folder; the arms are set here. Clears the plan. */
 AB_MUST_CHECK ab_status ab_gate_selftest(ab_gate_plan *plan, const double *effects, int count,
                                          const char *json);
-enum { AB_GATE_EFFECTS = AB_GATE_ARMS - 2 };
+enum { AB_GATE_EFFECTS = AB_GATE_ARMS - 2, AB_GATE_SELFTEST_ROUNDS = 20000 };
 
 AB_END_DECLS
 

@@ -173,6 +173,12 @@ END
 fi
 
 # ---- the gate on itself -----------------------------------------------------------------------------------------
+run gate --base-exe "$AMPBENCH" --rounds 1001
+expect_rc 2 "more rounds than one verdict can take"
+expect_text err "from 1 to 1000" "more rounds than one verdict can take"
+run gate --selftest --rounds 20001
+expect_rc 2 "more rounds than a self-test has: 3600 is what docs/gate.md shows"
+expect_text err "from 1 to 20000" "more rounds than a self-test has"
 run gate --selftest --rounds 2 --effects 5,50 --out self --quiet -- --data synthetic --net mlp --steps 6 --threads 1 --levels O0 --no-floor
 expect_rc 0 "the self-test"
 expect_text out "+50 %" "the self-test"

@@ -3,6 +3,7 @@
 #ifndef AB_PROBES_ORIGIN_H
 #define AB_PROBES_ORIGIN_H
 
+#include "probes/element64.h"
 #include "probes/extremes.h"
 #include "probes/probe.h"
 
@@ -18,12 +19,12 @@ enum {
     AB_ORIGIN_UPDATE = AB_ORIGIN_MOVE + 2 * AB_MOVE_COUNT
 };
 
-/* Which of an op's tensors: slots of an ab_op_io one after the other. */
+/* Which of an op's tensors: those of element64.h, then what it read. */
 enum {
-    AB_ORIGIN_OUT,
-    AB_ORIGIN_DIN,
-    AB_ORIGIN_DPARAM = AB_ORIGIN_DIN + AB_MAX_INPUTS,
-    AB_ORIGIN_IN = AB_ORIGIN_DPARAM + AB_MAX_PARAMS,
+    AB_ORIGIN_OUT = AB_WROTE_OUT,
+    AB_ORIGIN_DIN = AB_WROTE_DIN,
+    AB_ORIGIN_DPARAM = AB_WROTE_DPARAM,
+    AB_ORIGIN_IN = AB_WROTE_COUNT,
     AB_ORIGIN_PARAM = AB_ORIGIN_IN + AB_MAX_INPUTS
 };
 

@@ -1,98 +1,13 @@
 /* The origin probe: a value that is no number, planted in what every op of ops.def writes, forward and backward, is located at that op;
  * its way is followed; records are bounded; and a step that runs again to be looked at changes no bit. */
 #define _POSIX_C_SOURCE 200809L
-#include "tests/unit/probe_testing.h"
+#include "tests/unit/every_op_testing.h"
 
 #include "kernels/convert.h"
 
 #include <math.h>
 
 static const ab_probe_kind *origin(void) { return pt_probe("origin"); }
-
-/* ---- networks with every op -------------------------------------------------------------------------------- */
-
-static const char image_ops[] =
-    "{\"name\": \"conv\", \"op\": \"conv2d\", \"out_channels\": 4, \"kernel_size\": 3, \"padding\": 1}, "
-    "{\"name\": \"bn\", \"op\": \"batch_norm2d\"}, {\"name\": \"relu\", \"op\": \"relu\"}, "
-    "{\"name\": \"gn\", \"op\": \"group_norm\", \"num_groups\": 2}, {\"name\": \"silu\", \"op\": \"silu\"}, "
-    "{\"name\": \"pool\", \"op\": \"max_pool2d\", \"kernel_size\": 2}, "
-    "{\"name\": \"up\", \"op\": \"upsample\", \"scale_factor\": 2}, "
-    "{\"name\": \"cat\", \"op\": \"concat\", \"in\": [\"up\", \"bn\"], \"dim\": -1}, "
-    "{\"name\": \"avg\", \"op\": \"avg_pool2d\", \"kernel_size\": 2}, "
-    "{\"name\": \"gap\", \"op\": \"global_avg_pool\"}, "
-    "{\"name\": \"fc\", \"op\": \"linear\", \"out_features\": 3}, {\"name\": \"loss\", \"op\": "
-    "\"cross_entropy\"}";
-
-static const char number_ops[] =
-    "{\"name\": \"first\", \"op\": \"conv2d\", \"out_channels\": 2, \"kernel_size\": 1}, {\"name\": "
-    "\"flat\", \"op\": \"flatten\"}, {\"name\": \"fc1\", "
-    "\"op\": \"linear\", \"out_features\": "
-    "12}, "
-    "{\"name\": \"tanh\", \"op\": \"tanh\"}, {\"name\": \"exp\", \"op\": \"exp\"}, "
-    "{\"name\": \"sqrt\", \"op\": \"sqrt\"}, {\"name\": \"rsqrt\", \"op\": \"rsqrt\"}, "
-    "{\"name\": \"log\", \"op\": \"log\"}, {\"name\": \"square\", \"op\": \"square\"}, "
-    "{\"name\": \"add\", \"op\": \"add\", \"in\": [\"square\", \"tanh\"]}, "
-    "{\"name\": \"sub\", \"op\": \"sub\", \"in\": [\"add\", \"exp\"]}, "
-    "{\"name\": \"mul\", \"op\": \"mul\", \"in\": [\"sub\", \"tanh\"]}, "
-    "{\"name\": \"div\", \"op\": \"div\", \"in\": [\"mul\", \"exp\"]}, {\"name\": \"neg\", \"op\": \"neg\"}, "
-    "{\"name\": \"abs\", \"op\": \"abs\"}, {\"name\": \"clamp\", \"op\": \"clamp\", \"max\": 10}, "
-    "{\"name\": \"scale\", \"op\": \"scale\", \"factor\": 0.5}, {\"name\": \"gelu\", \"op\": \"gelu\"}, "
-    "{\"name\": \"sigmoid\", \"op\": \"sigmoid\"}, {\"name\": \"drop\", \"op\": \"dropout\", \"p\": 0.25}, "
-    "{\"name\": \"ln\", \"op\": \"layer_norm\"}, {\"name\": \"rms\", \"op\": \"rms_norm\"}, "
-    "{\"name\": \"where\", \"op\": \"where\", \"in\": [\"drop\", \"rms\", \"ln\"]}, "
-    "{\"name\": \"shape\", \"op\": \"reshape\", \"shape\": [0, 4, 3]}, "
-    "{\"name\": \"perm\", \"op\": \"permute\", \"dims\": [0, 2, 1]}, "
-    "{\"name\": \"trans\", \"op\": \"transpose\", \"dim0\": 1, \"dim1\": 2}, "
-    "{\"name\": \"scores\", \"op\": \"matmul\", \"in\": [\"trans\", \"perm\"]}, "
-    "{\"name\": \"mask\", \"op\": \"masked_fill\", \"causal\": true}, {\"name\": \"soft\", \"op\": "
-    "\"softmax\"}, "
-    "{\"name\": \"max\", \"op\": \"max\", \"dim\": 1}, {\"name\": \"pick\", \"op\": \"select\", \"in\": "
-    "\"soft\", "
-    "\"dim\": 1, \"index\": -1}, "
-    "{\"name\": \"both\", \"op\": \"add\", \"in\": [\"max\", \"pick\"]}, "
-    "{\"name\": \"logp\", \"op\": \"log_softmax\"}, {\"name\": \"mean\", \"op\": \"mean\"}, "
-    "{\"name\": \"sum\", \"op\": \"sum\", \"in\": \"both\"}, "
-    "{\"name\": \"mse\", \"op\": \"mse\", \"in\": [\"both\", \"logp\"]}, "
-    "{\"name\": \"bcel\", \"op\": \"bce_with_logits\", \"in\": [\"logp\", \"both\"]}, "
-    "{\"name\": \"fc2\", \"op\": \"linear\", \"in\": \"both\", \"out_features\": 3}, "
-    "{\"name\": \"ce\", \"op\": \"cross_entropy\"}], "
-    "\"losses\": [\"mean\", \"sum\", \"mse\", \"bcel\", \"ce\"";
-
-static const char probability_ops[] =
-    "{\"name\": \"first\", \"op\": \"conv2d\", \"out_channels\": 2, \"kernel_size\": 1}, {\"name\": "
-    "\"flat\", \"op\": \"flatten\"}, {\"name\": \"fc\", "
-    "\"op\": \"linear\", \"out_features\": 3}, "
-    "{\"name\": \"a\", \"op\": \"sigmoid\"}, {\"name\": \"fcb\", \"op\": \"linear\", \"out_features\": 3, "
-    "\"in\": \"flat\"}, "
-    "{\"name\": \"b\", \"op\": \"sigmoid\"}, {\"name\": \"bce\", \"op\": \"bce\", \"in\": [\"a\", \"b\"]}, "
-    "{\"name\": \"ce\", \"op\": \"cross_entropy\", \"in\": [\"fc\", \"targets\"]}], \"losses\": [\"bce\", "
-    "\"ce\"";
-
-static const char token_net[] =
-    "{\"format\": \"ampbench-net-1\", \"name\": \"words\", \"input\": {\"tokens\": 6, \"vocabulary\": 11}, "
-    "\"targets\": {\"kind\": \"tokens\"}, \"ops\": ["
-    "{\"name\": \"word\", \"op\": \"embedding\", \"num_embeddings\": 11, \"embedding_dim\": 8}, "
-    "{\"name\": \"place\", \"op\": \"positional_embedding\", \"num_embeddings\": 6}, "
-    "{\"name\": \"qkv\", \"op\": \"linear\", \"out_features\": 24}, "
-    "{\"name\": \"sdpa\", \"op\": \"scaled_dot_product_attention\", \"num_heads\": 2, \"is_causal\": true}, "
-    "{\"name\": \"lstm\", \"op\": \"lstm\", \"hidden_size\": 8}, {\"name\": \"rnn\", \"op\": \"rnn\", "
-    "\"hidden_size\": 8}, "
-    "{\"name\": \"head\", \"op\": \"linear\", \"out_features\": 11}, {\"name\": \"ce\", \"op\": "
-    "\"cross_entropy\"}]}";
-
-static ab_net *words_net(void) {
-    ab_net *net = NULL;
-    if (ab_net_parse(token_net, strlen(token_net), "words.json", &net) != AB_OK)
-        fail_msg("%s", ab_error_message());
-    return net;
-}
-
-static const ab_data *words(const ab_net *net) {
-    static ab_data *data;
-    if (!data && ab_data_open("synthetic_text", &net->data, 1, &data) != AB_OK)
-        fail_msg("%s", ab_error_message());
-    return data;
-}
 
 /* ---- planting ---------------------------------------------------------------------------------------------- */
 
@@ -207,13 +122,11 @@ static void plant_everywhere(const ab_net *net, const ab_data *data, const char 
     }
 }
 
-/* Ops refuse half numbers at O1 that others make at O2 and O3, where losses are outside of the model. */
 static void at_levels(const char *const *levels, size_t count, tally *done) {
-    ab_net *nets[] = {pt_net(image_ops), pt_net(number_ops), pt_net(probability_ops), words_net()};
+    ab_net *nets[] = {eo_net(0), eo_net(1), eo_net(2), eo_net(3)};
     for (size_t n = 0; n < AB_COUNT_OF(nets); n++)
         for (size_t l = 0; l < count; l++)
-            if (n != 2 || strcmp(levels[l], "O1") != 0)
-                plant_everywhere(nets[n], n == 3 ? words(nets[n]) : pt_data(), levels[l], done);
+            if (eo_runs_at(n, levels[l])) plant_everywhere(nets[n], eo_data(nets[n]), levels[l], done);
     for (size_t n = 0; n < AB_COUNT_OF(nets); n++) ab_net_free(nets[n]);
 }
 
@@ -340,7 +253,7 @@ static void an_update_of_finite_numbers_that_is_none_is_the_optimizers(void **st
 
 static void infinities_of_a_mask_are_intended(void **state) {
     (void)state;
-    ab_net *net = pt_net(number_ops);
+    ab_net *net = eo_net(1);
     for (size_t l = 0; l < AB_COUNT_OF(pt_levels); l++) {
         ab_cell_config config = pt_config(net, pt_levels[l], &ab_format_fp16, "sgd", "loss_scale=1");
         planter p = {.target = "nobody"};
@@ -349,6 +262,117 @@ static void infinities_of_a_mask_are_intended(void **state) {
         cJSON_Delete(report);
     }
     ab_net_free(net);
+}
+
+/* ---- causes ------------------------------------------------------------------------------------------------ */
+
+/* One op by hand: what it read and wrote, in one format each. */
+typedef struct by_hand {
+    const ab_op *op;
+    float in[2][3], out[3];
+    ab_shape of_in[2], of_out;
+    const ab_format *format;
+    bool backward; /* in[0] is dout then, out din */
+} by_hand;
+
+static ab_tensor stored(const float *values, ab_shape shape, const ab_format *format, char *memory) {
+    ab_tensor tensor = {memory, shape, format, &ab_device_cpu, -1};
+    ab_narrow(memory, format, values, ab_shape_count(&shape));
+    return tensor;
+}
+
+/* The event of one op that ran once, at a loss scale. */
+static cJSON *event_by_hand(const by_hand *h, double scale, bool reacts, const ab_format *accumulate) {
+    char memory[3][16];
+    ab_tensor a = stored(h->in[0], h->of_in[0], h->format, memory[0]);
+    ab_tensor b = stored(h->in[1], h->of_in[1], h->format, memory[1]);
+    ab_tensor out = stored(h->out, h->of_out, h->format, memory[2]);
+    struct {
+        double factor;
+    } attrs = {2};
+    const bool two = h->op == &ab_op_div || h->op == &ab_op_matmul;
+    ab_op_io io = {.op = h->op, .attrs = &attrs, .in = {&a, two ? &b : NULL}, .out = &out};
+    if (h->backward) {
+        io.dout = &a;
+        io.din[0] = &out;
+        io.out = &a;
+    }
+    const ab_op_run run = {.number = 0, .name = "op", .op = h->op, .io = &io, .backward = h->backward};
+    const ab_probe_setup setup = {
+        .threads = 1, .half = &ab_format_fp16, .scale_reacts = reacts, .accumulate = accumulate};
+    void *probe = NULL;
+    assert_int_equal(origin()->create(&setup, &probe), AB_OK);
+    origin()->begin(probe, 0, scale);
+    origin()->ran(probe, &run);
+    cJSON *report = pt_report(origin()->report, probe);
+    cJSON *event = cJSON_Duplicate(cJSON_GetArrayItem(events_of(report), 0), true);
+    assert_non_null(event);
+    cJSON_Delete(report);
+    origin()->destroy(probe);
+    return event;
+}
+
+#define ONE                                                                                                  \
+    {                                                                                                        \
+        1, { 1 }                                                                                             \
+    }
+
+static void because(by_hand h, double scale, bool reacts, const ab_format *accumulate, const char *cause,
+                    double value) {
+    cJSON *event = event_by_hand(&h, scale, reacts, accumulate);
+    const cJSON *why = pt_get(event, "cause");
+    if (strcmp(pt_text(why, "id"), cause) != 0)
+        fail_msg("%s: %s, expected %s", h.op->name, pt_text(why, "id"), cause);
+    if (isnan(value))
+        assert_true(pt_is_null(why, "value"));
+    else
+        assert_true(fabs(pt_number(why, "value") - value) <= 1e-9 * fabs(value));
+    bool expected = reacts && h.backward && strcmp(cause, "scale_induced") == 0;
+    assert_true((cJSON_IsTrue(pt_get(event, "expected")) != 0) == expected);
+    cJSON_Delete(event);
+}
+
+static void causes_are_told_apart(void **state) {
+    (void)state;
+    const double no = (double)NAN;
+    const ab_format *half = &ab_format_fp16, *single = &ab_format_fp32;
+    by_hand square = {&ab_op_square, {{300}}, {INFINITY}, {ONE, ONE}, ONE, half, false};
+    because(square, 1, true, NULL, "range_overflow", 90000);
+    square.in[0][0] = NAN;
+    because(square, 1, true, NULL, "poisoned_input", no);
+    square.in[0][0] = 2;
+    because(square, 1, true, NULL, "not_reproduced", 4);
+    const by_hand exponential = {&ab_op_exp, {{200}}, {INFINITY}, {ONE, ONE}, ONE, single, false};
+    because(exponential, 1, false, NULL, "range_overflow", exp(200));
+    const by_hand logarithm = {&ab_op_log, {{0}}, {-INFINITY}, {ONE, ONE}, ONE, single, false};
+    because(logarithm, 1, false, NULL, "mathematics", no);
+    const by_hand root = {&ab_op_sqrt, {{-1}}, {NAN}, {ONE, ONE}, ONE, half, false};
+    because(root, 1, false, NULL, "mathematics", no);
+    const by_hand quotient = {&ab_op_div, {{0}, {0}}, {NAN}, {ONE, ONE}, ONE, half, false};
+    because(quotient, 1, false, NULL, "mathematics", no);
+    const by_hand dropped = {&ab_op_dropout, {{1}}, {NAN}, {ONE, ONE}, ONE, half, false};
+    because(dropped, 1, false, NULL, "cannot_tell", no);
+}
+
+static void a_partial_sum_beyond_the_accumulator_is_told_from_a_result_beyond_the_format(void **state) {
+    (void)state;
+    by_hand product = {&ab_op_matmul, {{200, 200, 200}, {200, 200, -200}},
+                       {INFINITY},    {{2, {1, 3}}, {2, {3, 1}}},
+                       {2, {1, 1}},   &ab_format_fp16,
+                       false};
+    because(product, 1, false, &ab_format_fp16, "accumulator_overflow", 40000);
+    because(product, 1, false, NULL, "not_reproduced", 40000); /* an fp32 accumulator holds 80000 */
+    product.in[1][2] = 200;
+    because(product, 1, false, &ab_format_fp16, "range_overflow", 120000);
+}
+
+static void an_overflow_that_the_loss_scale_made_is_expected_of_a_scale_that_reacts(void **state) {
+    (void)state;
+    by_hand twice = {&ab_op_scale, {{40000}}, {INFINITY}, {ONE, ONE}, ONE, &ab_format_fp16, true};
+    because(twice, 65536, true, NULL, "scale_induced", 80000);
+    because(twice, 65536, false, NULL, "scale_induced", 80000);
+    because(twice, 1, true, NULL, "range_overflow", 80000);
+    because(twice, 1.125, true, NULL, "range_overflow", 80000);
 }
 
 /* ---- limits ------------------------------------------------------------------------------------------------ */
@@ -433,6 +457,7 @@ static void a_step_that_runs_again_changes_no_bit(void **state) {
                 assert_true(cJSON_IsTrue(pt_get(event, "ran_again")));
                 assert_string_equal(pt_text(event, "pass"), "backward");
                 assert_int_equal(pt_integer(event, "step"), 0);
+                assert_string_equal(pt_text(pt_get(event, "cause"), "id"), "scale_induced");
                 assert_int_equal(pt_integer(report, "steps_probed"), 0); /* by the others */
                 cJSON_Delete(report);
                 ab_probe_set_destroy(probing.set);
@@ -466,6 +491,9 @@ int main(void) {
         cmocka_unit_test(weights_that_are_bad_already_are_said_to_be),
         cmocka_unit_test(an_update_of_finite_numbers_that_is_none_is_the_optimizers),
         cmocka_unit_test(infinities_of_a_mask_are_intended),
+        cmocka_unit_test(causes_are_told_apart),
+        cmocka_unit_test(a_partial_sum_beyond_the_accumulator_is_told_from_a_result_beyond_the_format),
+        cmocka_unit_test(an_overflow_that_the_loss_scale_made_is_expected_of_a_scale_that_reacts),
         cmocka_unit_test(records_are_bounded),
         cmocka_unit_test(a_step_that_runs_again_changes_no_bit),
         cmocka_unit_test(fewer_and_fewer_steps_run_again),

@@ -1,0 +1,282 @@
+/* Second opinions on what looks at many elements at once: sums, softmax, norms, cross entropy. */
+#include "probes/element64.h"
+
+/* ---- sums -------------------------------------------------------------------------------------------------- */
+
+/* Result that input element i is added to. */
+static int64_t result_of(const ab_op_run *run, const ab_shape *in, int64_t i) {
+    ab_ints dim;
+    int64_t index = 0, step = 1;
+    memcpy(&dim, ab_attr64(run, "dim"), sizeof dim);
+    for (int d = in->ndim - 1; d >= 0; d--) {
+        bool gone = dim.count == 0;
+        for (int k = 0; k < dim.count; k++) gone |= dim.value[k] == d || dim.value[k] + in->ndim == d;
+        if (!gone) index += i % in->dim[d] * step;
+        if (!gone) step *= in->dim[d];
+        i /= in->dim[d];
+    }
+    return index;
+}
+
+static bool add_up(const ab_op_run *run, int64_t i, ab_element64 *e) {
+    const ab_tensor *in = run->io->in[0];
+    if (ab_tensor_count(in) > AB_ELEMENT64_WORK) return false;
+    for (int64_t k = 0; k < ab_tensor_count(in); k++)
+        if (result_of(run, &in->shape, k) == i) ab_add64(e, ab_read64(in, k));
+    return true;
+}
+
+static double reduced(const ab_op_run *run, const ab_tensor *result) {
+    return (double)ab_tensor_count(run->io->in[0]) / (double)ab_tensor_count(result);
+}
+
+static bool sum_forward(const ab_op_run *run, int64_t i, ab_element64 *e) { return add_up(run, i, e); }
+
+static bool mean_forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
+    bool done = add_up(run, i, e);
+    e->value /= reduced(run, run->io->out);
+    return done;
+}
+
+static bool sum_backward(const ab_op_run *run, int wrote, int64_t i, ab_element64 *e) {
+    (void)wrote;
+    ab_add64(e, ab_read64(run->io->dout, result_of(run, &run->io->din[0]->shape, i)));
+    return true;
+}
+
+static bool mean_backward(const ab_op_run *run, int wrote, int64_t i, ab_element64 *e) {
+    sum_backward(run, wrote, i, e);
+    e->value *= (double)ab_tensor_count(run->io->dout) / (double)ab_tensor_count(run->io->din[0]);
+    return true;
+}
+
+const ab_element64_kind ab_element64_sum = {&ab_op_sum, sum_forward, sum_backward};
+const ab_element64_kind ab_element64_mean = {&ab_op_mean, mean_forward, mean_backward};
+
+/* ---- softmax ----------------------------------------------------------------------------------------------- */
+
+/* Logarithm of the sum of exponentials of n values from `first` on. */
+static double log_sum(const ab_tensor *x, int64_t begin, int64_t n) {
+    double most = ab_read64(x, begin), sum = 0;
+    for (int64_t k = 1; k < n; k++) most = fmax(most, ab_read64(x, begin + k));
+    for (int64_t k = 0; k < n; k++) sum += exp(ab_read64(x, begin + k) - most);
+    return most + log(sum);
+}
+
+static bool log_softmax_forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
+    const ab_tensor *x = run->io->in[0];
+    const int64_t n = ab_last64(x);
+    ab_add64(e, ab_read64(x, i) - log_sum(x, i / n * n, n));
+    return true;
+}
+
+static bool softmax_forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
+    log_softmax_forward(run, i, e);
+    e->value = exp(e->value);
+    return true;
+}
+
+/* y (dy - sum of y dy); of the logarithm: dy - exp(y) sum of dy. */
+static bool softmax_row_backward(const ab_op_run *run, int64_t i, ab_element64 *e, bool logarithm) {
+    const ab_tensor *y = run->io->out, *dy = run->io->dout;
+    const int64_t n = ab_last64(y), begin = i / n * n;
+    double mine = ab_read64(y, i), grad = ab_read64(dy, i);
+    for (int64_t k = begin; k < begin + n; k++)
+        ab_add64(e, ab_read64(dy, k) * (logarithm ? 1 : ab_read64(y, k)));
+    e->value = logarithm ? grad - exp(mine) * e->value : mine * (grad - e->value);
+    return true;
+}
+
+static bool softmax_backward(const ab_op_run *run, int wrote, int64_t i, ab_element64 *e) {
+    return (void)wrote, softmax_row_backward(run, i, e, false);
+}
+static bool log_softmax_backward(const ab_op_run *run, int wrote, int64_t i, ab_element64 *e) {
+    return (void)wrote, softmax_row_backward(run, i, e, true);
+}
+
+const ab_element64_kind ab_element64_softmax = {&ab_op_softmax, softmax_forward, softmax_backward};
+const ab_element64_kind ab_element64_log_softmax = {&ab_op_log_softmax, log_softmax_forward,
+                                                    log_softmax_backward};
+
+/* ---- norms ------------------------------------------------------------------------------------------------- */
+
+/* Elements that are normalised together: number k is at begin + k / run x step + k % run. */
+typedef struct family {
+    int64_t begin, count, run, step;
+} family;
+
+typedef struct moments {
+    double mean, rstd, largest;
+} moments;
+
+static int64_t member(const family *f, int64_t k) { return f->begin + k / f->run * f->step + k % f->run; }
+
+static family row_of(const ab_op_run *run, const ab_shape *s, int64_t i) {
+    const int64_t n = s->dim[s->ndim - 1];
+    (void)run;
+    return (family){i / n * n, n, n, n};
+}
+
+static family group_of(const ab_op_run *run, const ab_shape *s, int64_t i) {
+    int64_t groups, channels = s->dim[3], pixels = s->dim[1] * s->dim[2];
+    memcpy(&groups, ab_attr64(run, "num_groups"), sizeof groups);
+    const int64_t width = channels / groups, image = i / (pixels * channels);
+    return (family){image * pixels * channels + i % channels / width * width, pixels * width, width,
+                    channels};
+}
+
+static family channel_of(const ab_op_run *run, const ab_shape *s, int64_t i) {
+    const int64_t channels = s->dim[3];
+    (void)run;
+    return (family){i % channels, ab_shape_count(s) / channels, 1, channels};
+}
+
+static family family_of(const ab_op_run *run, int64_t i) {
+    const ab_shape *s = &run->io->in[0]->shape;
+    if (run->op == &ab_op_group_norm) return group_of(run, s, i);
+    return run->op == &ab_op_batch_norm2d ? channel_of(run, s, i) : row_of(run, s, i);
+}
+
+static moments moments_of(const ab_op_run *run, const family *f) {
+    const ab_tensor *x = run->io->in[0];
+    ab_element64 sum = {.value = 0}, squares = {.value = 0};
+    double eps;
+    memcpy(&eps, ab_attr64(run, "eps"), sizeof eps);
+    const bool centred = run->op != &ab_op_rms_norm;
+    for (int64_t k = 0; centred && k < f->count; k++) ab_add64(&sum, ab_read64(x, member(f, k)));
+    const double mean = sum.value / (double)f->count;
+    for (int64_t k = 0; k < f->count; k++) {
+        double d = ab_read64(x, member(f, k)) - mean;
+        ab_add64(&squares, d * d);
+    }
+    return (moments){mean, 1 / sqrt(squares.value / (double)f->count + eps),
+                     fmax(sum.largest, squares.largest)};
+}
+
+/* Trained factor of element i; 1 without one. */
+static double factor_of(const ab_op_run *run, int64_t i) {
+    const ab_tensor *weight = run->io->dparam[0] || run->op != &ab_op_batch_norm2d ? run->io->param[0] : NULL;
+    return weight ? ab_read64(weight, i % ab_last64(run->io->in[0])) : 1;
+}
+
+static bool norm_forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
+    const family f = family_of(run, i);
+    const ab_tensor *bias = run->io->dparam[1] ? run->io->param[1] : NULL;
+    if (run->op == &ab_op_batch_norm2d && *(const int64_t *)ab_attr64(run, "mode") != 0) return false;
+    const moments m = moments_of(run, &f);
+    ab_see64(e, m.largest);
+    ab_add64(e, (ab_read64(run->io->in[0], i) - m.mean) * m.rstd * factor_of(run, i));
+    if (bias) ab_add64(e, ab_read64(bias, i % ab_last64(run->io->in[0])));
+    return true;
+}
+
+/* rstd (g - mean of g - xhat mean of g xhat), g: dout times the trained factor. */
+static bool norm_by_input(const ab_op_run *run, int64_t i, ab_element64 *e) {
+    const ab_tensor *x = run->io->in[0], *dout = run->io->dout;
+    const family f = family_of(run, i);
+    const moments m = moments_of(run, &f);
+    ab_element64 sum = {.value = 0}, product = {.value = 0};
+    for (int64_t k = 0; k < f.count; k++) {
+        const int64_t j = member(&f, k);
+        const double g = ab_read64(dout, j) * factor_of(run, j);
+        ab_add64(&sum, g);
+        ab_add64(&product, g * (ab_read64(x, j) - m.mean) * m.rstd);
+    }
+    ab_see64(e, fmax(fmax(m.largest, sum.largest), product.largest));
+    const double n = (double)f.count, xhat = (ab_read64(x, i) - m.mean) * m.rstd;
+    const double centre = run->op == &ab_op_rms_norm ? 0 : sum.value / n;
+    e->value = m.rstd * (ab_read64(dout, i) * factor_of(run, i) - centre - xhat * product.value / n);
+    return true;
+}
+
+static bool norm_backward(const ab_op_run *run, int wrote, int64_t i, ab_element64 *e) {
+    const ab_tensor *x = run->io->in[0], *dout = run->io->dout;
+    const int64_t channels = ab_last64(x);
+    family known = {.count = 0};
+    moments m = {.mean = 0};
+    if (wrote == AB_WROTE_DIN) return norm_by_input(run, i, e);
+    for (int64_t j = i; j < ab_tensor_count(x); j += channels) {
+        const family f = family_of(run, j);
+        if (f.count != known.count || f.begin != known.begin) m = moments_of(run, &f);
+        known = f;
+        const double xhat = wrote == AB_WROTE_DPARAM ? (ab_read64(x, j) - m.mean) * m.rstd : 1;
+        ab_add64(e, ab_read64(dout, j) * xhat);
+    }
+    return true;
+}
+
+const ab_element64_kind ab_element64_layer_norm = {&ab_op_layer_norm, norm_forward, norm_backward};
+const ab_element64_kind ab_element64_rms_norm = {&ab_op_rms_norm, norm_forward, norm_backward};
+const ab_element64_kind ab_element64_group_norm = {&ab_op_group_norm, norm_forward, norm_backward};
+const ab_element64_kind ab_element64_batch_norm2d = {&ab_op_batch_norm2d, norm_forward, norm_backward};
+
+/* ---- cross entropy ----------------------------------------------------------------------------------------- */
+
+typedef struct classes {
+    const ab_tensor *logits, *targets;
+    ab_floats weight;
+    int64_t ignore, n;
+    double smoothing;
+} classes;
+
+static classes classes_of(const ab_op_run *run) {
+    classes c = {.logits = run->io->in[0], .targets = run->io->in[1], .n = ab_last64(run->io->in[0])};
+    memcpy(&c.weight, ab_attr64(run, "weight"), sizeof c.weight);
+    memcpy(&c.ignore, ab_attr64(run, "ignore_index"), sizeof c.ignore);
+    memcpy(&c.smoothing, ab_attr64(run, "label_smoothing"), sizeof c.smoothing);
+    return c;
+}
+
+static double class_weight(const classes *c, int64_t k) {
+    return c->weight.value ? (double)c->weight.value[k] : 1;
+}
+
+/* Share of class k in a row's target, smoothed and weighted; 0 for rows that do not count. */
+static double share(const classes *c, int64_t row, int64_t k) {
+    const double even = c->smoothing / (double)c->n;
+    if (c->targets->format)
+        return class_weight(c, k) * (ab_read64(c->targets, row * c->n + k) * (1 - c->smoothing) + even);
+    const int64_t id = (int64_t)ab_read64(c->targets, row);
+    if (id == c->ignore) return 0;
+    return class_weight(c, k) * ((k == id ? 1 - c->smoothing : 0) + even);
+}
+
+/* What the rows' losses are divided by. */
+static double divisor(const classes *c) {
+    const int64_t rows = ab_tensor_count(c->logits) / c->n;
+    double sum = 0;
+    if (c->targets->format) return (double)rows;
+    for (int64_t row = 0; row < rows; row++) {
+        const int64_t id = (int64_t)ab_read64(c->targets, row);
+        if (id != c->ignore) sum += class_weight(c, id);
+    }
+    return sum;
+}
+
+static bool cross_entropy_forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
+    const classes c = classes_of(run);
+    (void)i;
+    for (int64_t row = 0; row < ab_tensor_count(c.logits) / c.n; row++) {
+        const double logarithm = log_sum(c.logits, row * c.n, c.n);
+        for (int64_t k = 0; k < c.n; k++) {
+            const double s = share(&c, row, k);
+            if (s != 0) ab_add64(e, s * (logarithm - ab_read64(c.logits, row * c.n + k)));
+        }
+    }
+    e->value /= divisor(&c);
+    return true;
+}
+
+static bool cross_entropy_backward(const ab_op_run *run, int wrote, int64_t i, ab_element64 *e) {
+    const classes c = classes_of(run);
+    const int64_t row = i / c.n;
+    double all = 0;
+    (void)wrote;
+    for (int64_t k = 0; k < c.n; k++) all += share(&c, row, k);
+    const double p = exp(ab_read64(c.logits, i) - log_sum(c.logits, row * c.n, c.n));
+    ab_add64(e, ab_read64(run->io->dout, 0) * (all * p - share(&c, row, i % c.n)) / divisor(&c));
+    return true;
+}
+
+const ab_element64_kind ab_element64_cross_entropy = {&ab_op_cross_entropy, cross_entropy_forward,
+                                                      cross_entropy_backward};

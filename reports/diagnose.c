@@ -117,15 +117,38 @@ static ab_skip_facts skips_of(const cJSON *document, const cJSON *cell, int step
 
 /* ---- cases ----------------------------------------------------------------------------------------------- */
 
+/* Most of the averaged weights no longer move, are far from the weights, and score worse. */
+static bool average_is_stuck(const cJSON *cell) {
+    static const double most = 0.5, far = 0.02, worse = 1.05;
+    const double differing = ab_json_number(cell, "vitals.average.differing", 0);
+    return differing > 0 && ab_json_number(cell, "vitals.average.stuck", 0) > most * differing &&
+           ab_json_number(cell, "vitals.average.distance_rms_share", 0) > far &&
+           ab_json_number(cell, "ema_test_loss", 0) >
+               worse * ab_json_number(cell, "test_loss", (double)INFINITY);
+}
+
+/* Only where running statistics are kept in a half format: a test loss far above the training loss has other causes too. */
+static bool evaluates_badly(const ab_case *c) {
+    static const double times = 2, more = 0.5;
+    const double test = ab_json_number(c->cell, "test_loss", (double)NAN);
+    if (strcmp(ab_json_text(c->cell, "policy.batch_norm_statistics", "fp32"), "fp32") == 0) return false;
+    if (!ab_json_at(c->cell, "test_loss")) return false;
+    return !(test < times * c->loss.final + more);
+}
+
 static void find_symptoms(ab_case *c) {
-    static const double skipping_share = 0.2, unlearned_share = 0.99;
+    static const double skipping_share = 0.2, unlearned_share = 0.99, far_above = 3;
     c->nonfinite = c->loss.nonfinite > 0;
     c->skipping = c->skip.late_steps > 0 && c->skip.late > skipping_share * c->skip.late_steps;
     c->behind = c->gap > c->gap_limit;
     const ab_loss_facts *o0 = &c->baseline_loss;
-    const double chance = log(ab_json_number(c->document, "data.classes", (double)INFINITY));
+    const double classes = ab_json_number(c->document, "data.classes", 0);
+    const double chance = classes > 1 ? log(classes) : (double)INFINITY;
     c->unlearned = c->baseline && !(o0->final < unlearned_share * fmin(o0->first, chance));
-    c->sick = c->nonfinite || c->skipping || c->behind || c->unlearned;
+    c->diverged = c->baseline && (o0->nonfinite > 0 || o0->largest > far_above * o0->first);
+    c->stuck = average_is_stuck(c->cell);
+    c->evaluates = evaluates_badly(c);
+    c->sick = c->nonfinite || c->skipping || c->behind || c->unlearned || c->stuck || c->evaluates;
 }
 
 /* What a certificate allows; and what the cell is behind because
@@ -165,12 +188,8 @@ bool ab_case_half_weights(const ab_case *facts) {
     return strcmp(model, facts->half->name) == 0 && !ab_json_is_true(facts->cell, "policy.master_weights");
 }
 
-bool ab_case_fault(const ab_case *facts, const char *name) {
-    const cJSON *fault;
-    cJSON_ArrayForEach(fault, ab_json_at(facts->document, "config.faults")) {
-        if (cJSON_IsString(fault) && strcmp(fault->valuestring, name) == 0) return true;
-    }
-    return false;
+bool ab_case_sound_baseline(const ab_case *facts) {
+    return facts->baseline && facts->baseline != facts->cell && !facts->unlearned;
 }
 
 double ab_case_flushed_energy(const ab_case *facts, const cJSON *tensor) {
@@ -198,23 +217,44 @@ void ab_verdict_say(ab_verdict *verdict, const char *format, ...) {
     ab_text_clean(evidence->text, sizeof evidence->text, raw);
 }
 
-void ab_verdict_point(const ab_case *facts, ab_verdict *verdict, const char *format, ...) {
+static void point_into(int cell, ab_verdict *verdict, const char *format, va_list args) {
+    char place[AB_VERDICT_POINTER];
     if (verdict->evidences == 0) return;
     ab_evidence *evidence = &verdict->evidence[verdict->evidences - 1];
-    char place[AB_VERDICT_POINTER];
+    vsnprintf(place, sizeof place, format, args);
+    snprintf(evidence->pointer, sizeof evidence->pointer, "/cells/%d%.*s", cell, 100, place);
+}
+
+void ab_verdict_point(const ab_case *facts, ab_verdict *verdict, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    vsnprintf(place, sizeof place, format, args);
+    point_into(facts->index, verdict, format, args);
     va_end(args);
-    snprintf(evidence->pointer, sizeof evidence->pointer, "/cells/%d%.*s", facts->index, 100, place);
 }
 
-/* Least backoffs that bring the first scale down to one that works: what a healthy scaler skips while it warms up. */
-static double warm_up_skips(const ab_skip_facts *skip) {
-    return skip->least_scale > 0 ? fmax(0, log2(skip->first_scale / skip->least_scale)) : 0;
+void ab_verdict_point_baseline(const ab_case *facts, ab_verdict *verdict, const char *format, ...) {
+    const cJSON *cell;
+    int index = 0;
+    va_list args;
+    cJSON_ArrayForEach(cell, ab_json_at(facts->document, "cells")) {
+        if (cell == facts->baseline) break;
+        index++;
+    }
+    va_start(args, format);
+    point_into(index, verdict, format, args);
+    va_end(args);
 }
 
-static void speak_for_health(const ab_case *c, ab_verdict *v) {
+void ab_verdict_option(ab_verdict *verdict, const char *name, const char *format, ...) {
+    if (verdict->options + 2 > AB_VERDICT_OPTIONS) return;
+    snprintf(verdict->option[verdict->options++], AB_VERDICT_TEXT, "%s", name);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(verdict->option[verdict->options++], AB_VERDICT_TEXT, format, args);
+    va_end(args);
+}
+
+static void speak_for_health(const ab_case *c, const ab_skip_audit *skips, ab_verdict *v) {
     *v = (ab_verdict){.confidence = 1};
     if (isfinite(c->gap) && isfinite(c->gap_limit)) {
         ab_verdict_say(v, "loss gap to O0 %+.4g, within %.4g", c->gap, c->gap_limit);
@@ -225,14 +265,23 @@ static void speak_for_health(const ab_case *c, ab_verdict *v) {
                  ab_json_text(c->cell, "level", "O2"));
     }
     if (!c->skip.dynamic) return;
-    const double clean = c->loss.steps - c->skip.skipped;
-    ab_verdict_say(
-        v,
-        "%d of %d steps skipped; this scaler is expected to skip up to %.0f while it finds its scale "
-        "and then one in %.0f",
-        c->skip.skipped, c->loss.steps, warm_up_skips(&c->skip) + ceil(clean / c->skip.window),
-        c->skip.window + 1);
+    ab_verdict_say(v,
+                   "%d of %d steps skipped; this scaler is expected to skip up to %.0f while it finds its "
+                   "scale and then one in %.0f",
+                   c->skip.skipped, c->loss.steps, skips->expected_warm_up + ceil(skips->expected_later),
+                   c->skip.window + 1);
     ab_verdict_point(c, v, "/steps_skipped");
+}
+
+static void speak_of_doubt(const ab_case *c, ab_verdict *v) {
+    *v = (ab_verdict){.confidence = 0};
+    ab_verdict_say(v, "O0's loss was %.4g at step 0 and is %.4g at the end of %d steps",
+                   c->baseline_loss.first, c->baseline_loss.final, c->baseline_loss.steps);
+    ab_verdict_point_baseline(c, v, "/summary/loss_final");
+    snprintf(v->missing, sizeof v->missing,
+             "O0 has not learned yet, so a level cannot be told from it: run longer, e.g. with --steps %d",
+             4 * (c->loss.steps > 0 ? c->loss.steps : 1));
+    ab_verdict_option(v, "--steps", "%d", 4 * (c->loss.steps > 0 ? c->loss.steps : 1));
 }
 
 static int by_confidence(const void *a, const void *b) {
@@ -241,17 +290,33 @@ static int by_confidence(const void *a, const void *b) {
     return strcmp(x->rule->id, y->rule->id);
 }
 
-ab_status ab_diagnose(const cJSON *document, int index, ab_diagnosis *diagnosis) {
-    memset(diagnosis, 0, sizeof *diagnosis);
-    AB_TRY(ab_case_of(document, index, &diagnosis->facts));
-    if (!diagnosis->facts.sick) {
-        speak_for_health(&diagnosis->facts, &diagnosis->healthy);
-        return AB_OK;
-    }
+static void judge_all(ab_diagnosis *diagnosis) {
     for (size_t i = 0; i < AB_COUNT_OF(rules); i++) {
         ab_verdict verdict = {.rule = rules[i]};
         if (rules[i]->judge(&diagnosis->facts, &verdict)) diagnosis->verdict[diagnosis->verdicts++] = verdict;
     }
     qsort(diagnosis->verdict, (size_t)diagnosis->verdicts, sizeof *diagnosis->verdict, by_confidence);
+}
+
+/* Only that O0 has not learned, and nothing says why: more steps would tell. */
+static bool is_undecided(const ab_diagnosis *d) {
+    const ab_case *c = &d->facts;
+    return d->verdicts == 0 && c->unlearned && !c->diverged && !c->nonfinite && !c->skipping && !c->behind &&
+           !c->stuck && !c->evaluates;
+}
+
+ab_status ab_diagnose(const cJSON *document, int index, ab_diagnosis *diagnosis) {
+    memset(diagnosis, 0, sizeof *diagnosis);
+    AB_TRY(ab_case_of(document, index, &diagnosis->facts));
+    ab_case *facts = &diagnosis->facts;
+    diagnosis->skips = ab_audit_skips(facts);
+    if (facts->sick) judge_all(diagnosis);
+    facts->undecided = facts->sick && is_undecided(diagnosis);
+    if (facts->undecided) facts->sick = false;
+    diagnosis->trend = ab_trend_of(diagnosis);
+    if (facts->undecided)
+        speak_of_doubt(facts, &diagnosis->healthy);
+    else if (!facts->sick)
+        speak_for_health(facts, &diagnosis->skips, &diagnosis->healthy);
     return AB_OK;
 }

@@ -19,7 +19,8 @@ enum {
     AB_VERDICT_TEXT = 280,
     AB_VERDICT_POINTER = 120,
     AB_VERDICT_LAYER = 96,
-    AB_VERDICT_RULES = 40 /* at most */
+    AB_VERDICT_OPTIONS = 6, /* words of a remedy as options */
+    AB_VERDICT_RULES = 40   /* at most */
 };
 
 /* ---- a case ---------------------------------------------------------------------------------------------- */
@@ -55,7 +56,11 @@ typedef struct ab_case {
     bool skipping;  /* more than a fifth of the steps after the first quarter */
     bool behind;    /* the gap is above the limit */
     bool unlearned; /* O0 itself ended no better than it began, or not finite */
+    bool diverged;  /* O0's losses: some not finite, or far above the first */
+    bool stuck;     /* an average of the weights is kept that cannot follow them, and is worse */
+    bool evaluates; /* badly, though it trains: its running statistics are kept in the half format */
     bool sick;      /* any of these */
+    bool undecided; /* O0 has not learned, and no cause is known: the run may be too short. Then not sick */
 } ab_case;
 
 /* Works out the case of cells[index] of a summarised document. AB_INPUT if the half format is unknown. */
@@ -67,12 +72,43 @@ bool ab_case_half_weights(const ab_case *facts);
 /* True if ops run in the half format at all. */
 bool ab_case_uses_half(const ab_case *facts);
 
-/* True if the run's recipe says that it makes this mistake (config.faults; bench/train/faults.def). */
-bool ab_case_fault(const ab_case *facts, const char *name);
-
 /* Share of a tensor's energy (sum of squares) in values that the cast flushes to zero, from the exponents recorded for a
  * tensor of probes.tensors. Values with one exponent count as spread evenly over its binade, so this is an estimate. NAN without. */
 double ab_case_flushed_energy(const ab_case *facts, const cJSON *tensor);
+
+/* True if there is an O0 cell beside this one, other than it, that trained: then what is wrong is this cell's own. */
+bool ab_case_sound_baseline(const ab_case *facts);
+
+/* Where the loss went in the last half of the run. */
+typedef enum ab_trend {
+    AB_TREND_FALLING,
+    AB_TREND_CONVERGED,
+    AB_TREND_SKIPPED,   /* flat because all steps were skipped */
+    AB_TREND_ROUNDING,  /* flat because updates are lost to rounding */
+    AB_TREND_FLUSHED,   /* flat because gradients are flushed */
+    AB_TREND_RATE,      /* flat, or thrown about, because of the learning rate */
+    AB_TREND_STALLED,   /* flat for another known cause: the first verdict's */
+    AB_TREND_UNLEARNED, /* flat, and nothing says why */
+    AB_TREND_NONFINITE,
+    AB_TREND_SHORT /* too few losses to say */
+} ab_trend;
+const char *ab_trend_name(ab_trend trend);
+
+/* The step from which on the symptom is there for good or first showed: a loss that is no number, a skip after the first quarter of the
+ * run, losses whose mean over 20 steps stays above what is allowed; -1: none of these. */
+int ab_first_symptom(const ab_case *facts);
+
+/* What a scaler skipped beside what one is expected to. Warm-up: until the scale first rises; one skip for each halving from the
+ * first scale to the largest that works. Steady: one in window + 1. p_value: of the skipped steps' losses being ranked by chance among
+ * those of the 16 steps around each (a mean of uniform ranks, normal approximation, two-sided); NAN below 5. */
+typedef struct ab_skip_audit {
+    int warm_up, later;
+    double expected_warm_up, expected_later;
+    bool healthy;
+    int ranked;
+    double mean_rank, p_value, samples_lost;
+} ab_skip_audit;
+ab_skip_audit ab_audit_skips(const ab_case *facts);
 
 /* ---- verdicts -------------------------------------------------------------------------------------------- */
 
@@ -93,7 +129,11 @@ typedef struct ab_verdict {
     char layer[AB_VERDICT_LAYER]; /* cleaned; "" if none or not known */
     int evidences;
     ab_evidence evidence[AB_VERDICT_EVIDENCE];
-    char remedy[AB_VERDICT_TEXT];  /* what to add to the command line, in words and options */
+    char remedy[AB_VERDICT_TEXT]; /* what to add to the command line, in words and options */
+    char option[AB_VERDICT_OPTIONS]
+               [AB_VERDICT_TEXT];  /* the same for programs: words to append to the run's options, where
+                                                          later ones override earlier; --to wants the earlier ones too */
+    int options;                   /* 0: no option can do it */
     char missing[AB_VERDICT_TEXT]; /* what the record lacks to say more, and how to get it; "" */
     double confidence;             /* 0..1: how well this cause explains what is seen; orders verdicts */
 } ab_verdict;
@@ -112,14 +152,24 @@ const char *ab_verdict_family_name(ab_verdict_family family);
 
 /* Adds a line of evidence; `pointer` is a format with the case's cell already in front ("/cells/3" + "/loss"). */
 void ab_verdict_say(ab_verdict *verdict, const char *format, ...) AB_PRINTF(2, 3);
+/* Adds an option and its value to the remedy. */
+void ab_verdict_option(ab_verdict *verdict, const char *name, const char *format, ...) AB_PRINTF(3, 4);
 void ab_verdict_point(const ab_case *facts, ab_verdict *verdict, const char *format, ...) AB_PRINTF(3, 4);
+/* Evidence in the O0 cell. */
+void ab_verdict_point_baseline(const ab_case *facts, ab_verdict *verdict, const char *format, ...)
+    AB_PRINTF(3, 4);
 
 typedef struct ab_diagnosis {
     ab_case facts;
     int verdicts; /* best first; 0: healthy, or sick with no known cause */
     ab_verdict verdict[AB_VERDICT_RULES];
-    ab_verdict healthy; /* what speaks for it; when !facts.sick */
+    ab_verdict healthy; /* what speaks for it, or what to do to decide; when !facts.sick */
+    ab_trend trend;
+    ab_skip_audit skips;
 } ab_diagnosis;
+
+/* Of a diagnosis whose verdicts are there. */
+ab_trend ab_trend_of(const ab_diagnosis *diagnosis);
 
 /* Judges one cell of a summarised document. */
 AB_MUST_CHECK ab_status ab_diagnose(const cJSON *document, int index, ab_diagnosis *diagnosis);

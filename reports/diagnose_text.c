@@ -7,7 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char unknown_id[] = "unknown", healthy_id[] = "healthy";
+static const char unknown_id[] = "unknown", healthy_id[] = "healthy", undecided_id[] = "undecided";
+
+static const char *state_of(const ab_diagnosis *d) {
+    return d->facts.sick ? "sick" : d->facts.undecided ? undecided_id : healthy_id;
+}
 
 /* What is wrong, in words; "" if nothing. */
 static void symptoms(const ab_case *c, char *text, size_t size) {
@@ -22,7 +26,12 @@ static void symptoms(const ab_case *c, char *text, size_t size) {
         n += snprintf(text + n, size - (size_t)n, "%sloss %+.4g above O0's, %.4g is allowed", n ? "; " : "",
                       c->gap, c->gap_limit);
     if (c->unlearned && n < (int)size)
-        snprintf(text + n, size - (size_t)n, "%sO0 itself does not learn", n ? "; " : "");
+        n += snprintf(text + n, size - (size_t)n, "%sO0 itself %s", n ? "; " : "",
+                      c->undecided ? "has not learned yet" : "does not learn");
+    if (c->stuck && n < (int)size)
+        n += snprintf(text + n, size - (size_t)n, "%sthe averaged weights do not follow", n ? "; " : "");
+    if (c->evaluates && n < (int)size)
+        snprintf(text + n, size - (size_t)n, "%sit evaluates far worse than it trains", n ? "; " : "");
 }
 
 static void print_verdict(const ab_verdict *v, FILE *out) {
@@ -38,11 +47,28 @@ static void print_verdict(const ab_verdict *v, FILE *out) {
     if (v->missing[0]) fprintf(out, "    cannot tell %s\n", v->missing);
 }
 
+/* Only where something was skipped. */
+static void print_skips(const ab_diagnosis *d, FILE *out) {
+    const ab_skip_audit *a = &d->skips;
+    if (!d->facts.skip.dynamic || d->facts.skip.skipped == 0) return;
+    fprintf(out,
+            "    skips: %d while the scale was found (expected %.0f), %d later (expected %.1f): %s; %.0f "
+            "samples without "
+            "effect\n",
+            a->warm_up, a->expected_warm_up, a->later, a->expected_later,
+            a->healthy ? "as this scaler does" : "more than this scaler does", a->samples_lost);
+    if (isfinite(a->p_value))
+        fprintf(out, "    skipped steps' losses rank %.2f among their neighbours (p = %.2g): %s\n",
+                a->mean_rank, a->p_value, a->p_value < 0.01 ? "not a random sample" : "like a random sample");
+}
+
 static void print_diagnosis(const ab_diagnosis *d, FILE *out) {
     char id[160], text[AB_VERDICT_TEXT];
     ab_text_clean(id, sizeof id, ab_json_text(d->facts.cell, "id", "?"));
     symptoms(&d->facts, text, sizeof text);
-    fprintf(out, "%s: %s%s%s\n", id, d->facts.sick ? "sick" : healthy_id, text[0] ? ": " : "", text);
+    fprintf(out, "%s: %s%s%s\n", id, state_of(d), text[0] ? ": " : "", text);
+    if (d->facts.loss.steps > 0) fprintf(out, "    loss: %s\n", ab_trend_name(d->trend));
+    print_skips(d, out);
     for (int i = 0; i < d->verdicts; i++) print_verdict(&d->verdict[i], out);
     if (d->facts.sick && d->verdicts == 0)
         fputs("  unknown: no rule explains this from the record; run with --probes all --probe-every 1 and "
@@ -113,8 +139,32 @@ static cJSON *verdict_json(const ab_verdict *v, const char *id, const char *fami
     cJSON_AddNumberToObject(object, "confidence", v->confidence);
     add_evidence(object, v);
     add_text(object, "remedy", v->remedy);
+    cJSON *options = cJSON_AddArrayToObject(object, "remedy_options");
+    for (int i = 0; i < v->options; i++) cJSON_AddItemToArray(options, cJSON_CreateString(v->option[i]));
     add_text(object, "missing", v->missing);
     return object;
+}
+
+static void add_measure(cJSON *object, const char *name, double value) {
+    cJSON_AddItemToObject(object, name, isfinite(value) ? cJSON_CreateNumber(value) : cJSON_CreateNull());
+}
+
+static void add_skips(cJSON *object, const ab_diagnosis *d) {
+    const ab_skip_audit *a = &d->skips;
+    if (!d->facts.skip.dynamic) {
+        cJSON_AddNullToObject(object, "skips");
+        return;
+    }
+    cJSON *skips = cJSON_AddObjectToObject(object, "skips");
+    cJSON_AddNumberToObject(skips, "warm_up", a->warm_up);
+    cJSON_AddNumberToObject(skips, "expected_warm_up", a->expected_warm_up);
+    cJSON_AddNumberToObject(skips, "later", a->later);
+    cJSON_AddNumberToObject(skips, "expected_later", a->expected_later);
+    cJSON_AddBoolToObject(skips, "as_expected", a->healthy);
+    cJSON_AddNumberToObject(skips, "samples_without_effect", a->samples_lost);
+    cJSON_AddNumberToObject(skips, "ranked", a->ranked);
+    add_measure(skips, "mean_loss_rank", a->mean_rank);
+    add_measure(skips, "p_value", a->p_value);
 }
 
 static ab_status add_one(const ab_diagnosis *d, void *array) {
@@ -123,9 +173,15 @@ static ab_status add_one(const ab_diagnosis *d, void *array) {
     symptoms(&d->facts, text, sizeof text);
     cJSON_AddStringToObject(object, "cell", ab_json_text(d->facts.cell, "id", ""));
     cJSON_AddBoolToObject(object, "sick", d->facts.sick);
+    cJSON_AddStringToObject(object, "state", state_of(d));
+    cJSON_AddStringToObject(object, "trend", ab_trend_name(d->trend));
+    add_measure(object, "first_step",
+                d->facts.sick && ab_first_symptom(&d->facts) >= 0 ? (double)ab_first_symptom(&d->facts)
+                                                                  : (double)NAN);
+    add_skips(object, d);
     add_text(object, "symptoms", text);
     cJSON *verdicts = cJSON_AddArrayToObject(object, "verdicts");
-    if (!d->facts.sick) cJSON_AddItemToArray(verdicts, verdict_json(&d->healthy, healthy_id, healthy_id));
+    if (!d->facts.sick) cJSON_AddItemToArray(verdicts, verdict_json(&d->healthy, state_of(d), healthy_id));
     if (d->facts.sick && d->verdicts == 0)
         cJSON_AddItemToArray(
             verdicts,

@@ -41,12 +41,6 @@ static void write_verdict(const ab_html *h, const ab_verdict *v) {
     write_line(h, "Cannot tell more", v->missing);
 }
 
-/* Nothing but that O0 itself has not learned, and no rule that says why: one line for all such cells is enough. */
-static bool is_only_unlearned(const ab_diagnosis *d) {
-    const ab_case *c = &d->facts;
-    return d->verdicts == 0 && c->unlearned && !c->nonfinite && !c->skipping && !c->behind;
-}
-
 static void write_cell(const ab_html *h, const cJSON *cell, const ab_diagnosis *diagnosis) {
     char label[AB_PLOT_LABEL];
     fputs("<p><strong>", h->out);
@@ -64,13 +58,12 @@ static ab_status write_cells(const ab_html *h, ab_diagnosis *diagnosis) {
         const int here = index++;
         if (ab_plot_is_twin(cell) || cJSON_GetArraySize(ab_json_at(cell, "loss")) == 0) continue;
         AB_TRY(ab_diagnose(h->document, here, diagnosis));
+        unlearned += diagnosis->facts.undecided;
         if (!diagnosis->facts.sick) continue;
         if (sick++ == 0) fputs("<h3 id=\"diagnosis\">Diagnosis</h3>\n", h->out);
-        if (is_only_unlearned(diagnosis))
-            unlearned++;
-        else
-            write_cell(h, cell, diagnosis);
+        write_cell(h, cell, diagnosis);
     }
+    if (unlearned > 0 && sick == 0) fputs("<h3 id=\"diagnosis\">Diagnosis</h3>\n", h->out);
     if (unlearned > 0)
         fprintf(h->out,
                 "<p>%d %s: O0 itself ended no better than it began (too few steps, or a learning rate that "

@@ -16,6 +16,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
         ab_verdict_point(facts, verdict, "/summary/loss_gap");
     }
     snprintf(verdict->remedy, sizeof verdict->remedy, "--accumulate fp32");
+    ab_verdict_option(verdict, "--accumulate", "fp32");
     return true;
 }
 

@@ -2,6 +2,7 @@
  * it ranks below causes that were counted. */
 #include "reports/diagnose.h"
 #include "reports/json.h"
+#include "reports/text.h"
 
 #include <string.h>
 
@@ -13,9 +14,25 @@ static const char *first_batch_norm(const ab_case *facts) {
     return NULL;
 }
 
+/* The running statistics alone, which only evaluation reads. */
+static bool judge_running(const ab_case *facts, const char *layer, ab_verdict *verdict) {
+    verdict->confidence = 0.9;
+    ab_text_clean(verdict->layer, sizeof verdict->layer, layer);
+    ab_verdict_say(verdict, "test loss %.4g beside a training loss of %.4g",
+                   ab_json_number(facts->cell, "test_loss", 0), facts->loss.final);
+    ab_verdict_point(facts, verdict, "/test_loss");
+    ab_verdict_say(verdict, "running means and variances, which only evaluation reads, are kept in %.12s",
+                   ab_json_text(facts->cell, "policy.batch_norm_statistics", ""));
+    ab_verdict_point(facts, verdict, "/policy/batch_norm_statistics");
+    snprintf(verdict->remedy, sizeof verdict->remedy, "--set batch_norm_statistics=fp32");
+    ab_verdict_option(verdict, "--set", "batch_norm_statistics=fp32");
+    return true;
+}
+
 static bool judge(const ab_case *facts, ab_verdict *verdict) {
     const char *model = ab_json_text(facts->cell, "policy.cast_model_type", "fp32");
     const char *layer = first_batch_norm(facts);
+    if (facts->evaluates && layer) return judge_running(facts, layer, verdict);
     if (strcmp(model, facts->half->name) != 0 || ab_json_is_true(facts->cell, "policy.keep_batchnorm_fp32"))
         return false;
     if (!layer || facts->unlearned) return false;
@@ -24,6 +41,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
                    layer);
     ab_verdict_point(facts, verdict, "/policy/keep_batchnorm_fp32");
     snprintf(verdict->remedy, sizeof verdict->remedy, "--set keep_batchnorm_fp32=True");
+    ab_verdict_option(verdict, "--set", "keep_batchnorm_fp32=True");
     return true;
 }
 

@@ -1,17 +1,38 @@
-/* Gradients clipped while they still carry the loss scale: the limit is too tight by the scale. */
-#include "reports/diagnose.h"
+/* Gradients clipped while they still carry the loss scale: the limit is too tight by the scale. Seen in the record as gradients that
+ * lose more than the scale between the backward pass and the optimizer. */
+#include "reports/diagnose_facts.h"
+#include "reports/json.h"
 #include "reports/text.h"
 
+#include <math.h>
+#include <string.h>
+
 static bool judge(const ab_case *facts, ab_verdict *verdict) {
-    if (!ab_case_fault(facts, "clip_before_unscale") || facts->skip.largest_scale <= 1) return false;
+    const double norm = ab_json_number(facts->document, "config.clip_norm", 0),
+                 value = ab_json_number(facts->document, "config.clip_value", 0);
+    if ((norm <= 0 && value <= 0) || facts->skip.largest_scale <= 1 || !(facts->behind || facts->sick))
+        return false;
+    const double micro = fmax(1, ab_json_number(facts->document, "config.gradient_accumulation_steps", 1));
+    const ab_tensor_sums scaled = ab_tensor_sums_of(facts->cell, "tensors", "weight_gradient", true),
+                         given = ab_tensor_sums_of(facts->cell, "unscaled_gradients", "", true);
+    const double kept = sqrt(given.energy / scaled.energy) * facts->skip.least_scale;
+    if (isnan(kept)) {
+        return false;
+    }
+    if (!(kept < 0.1 / micro)) return false;
     char scale[AB_TEXT_NUMBER];
     verdict->confidence = 0.9;
     ab_verdict_say(
-        verdict, "the run clips before it unscales: at scale %s the limit acts as one %s times smaller",
-        ab_text_scale(scale, facts->skip.last_scale), ab_text_scale(scale, facts->skip.last_scale));
+        verdict,
+        "between the backward pass and the optimizer gradients shrink by %.3g more than the loss scale %s "
+        "accounts for: they are clipped while they carry it",
+        1 / kept, ab_text_scale(scale, facts->skip.last_scale));
+    ab_verdict_point(facts, verdict, "/probes/unscaled_gradients");
+    ab_verdict_say(verdict, "at scale %s a limit of %.3g acts as one of %.3g", scale, norm > 0 ? norm : value,
+                   (norm > 0 ? norm : value) / facts->skip.last_scale);
     ab_verdict_point(facts, verdict, "/scale");
-    snprintf(verdict->remedy, sizeof verdict->remedy,
-             "unscale, then clip: leave out --fault clip_before_unscale");
+    snprintf(verdict->remedy, sizeof verdict->remedy, "unscale, then clip (a planted fault: --fault none)");
+    ab_verdict_option(verdict, "--fault", "none");
     return true;
 }
 

@@ -65,10 +65,12 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
         snprintf(verdict->remedy, sizeof verdict->remedy,
                  "no higher scale fits under the limit of %s: --half bf16, or this layer in fp32",
                  facts->half->name);
+        ab_verdict_option(verdict, "--half", "bf16");
         return true;
     }
     snprintf(verdict->remedy, sizeof verdict->remedy, "--scales %s (now %s), or --scales dynamic",
              ab_text_scale(text, scale), ab_text_scale(share, facts->skip.last_scale));
+    ab_verdict_option(verdict, "--scales", "dynamic");
     return true;
 }
 

@@ -37,6 +37,7 @@ static bool epsilon_lost(const ab_case *facts, double *value) {
 static bool judge(const ab_case *facts, ab_verdict *verdict) {
     int place = 0;
     double eps = 0;
+    if (facts->loss.first_nonfinite == 0) return false; /* before the first update */
     if (facts->unlearned || !ab_json_is_true(facts->cell, "probes.adam_warning.applies")) return false;
     const cJSON *param = worst_param(facts, &place);
     const bool no_eps = epsilon_lost(facts, &eps);
@@ -55,6 +56,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     ab_verdict_point(facts, verdict, "/probes/adam_warning/params/%d/zero_share", place);
     snprintf(verdict->remedy, sizeof verdict->remedy,
              "--optimizer-state fp32, or an epsilon of 1e-4 or more (--eps 1e-4)");
+    ab_verdict_option(verdict, "--optimizer-state", "fp32");
     return true;
 }
 

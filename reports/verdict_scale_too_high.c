@@ -28,7 +28,8 @@ static const cJSON *first_overflow(const ab_case *facts, const char *kind, int *
 static bool judge(const ab_case *facts, ab_verdict *verdict) {
     int place;
     if (facts->skip.dynamic || facts->skip.first_scale <= 1 || !ab_case_uses_half(facts)) return false;
-    if (facts->unlearned) return false;
+    if (facts->unlearned && !facts->nonfinite) return false;
+    if (facts->loss.first_nonfinite == 0) return false; /* before the first gradient */
     const cJSON *tensor = first_overflow(facts, "activation_gradient", &place);
     if (!tensor) tensor = first_overflow(facts, "weight_gradient", &place);
     if (!tensor) return false;
@@ -47,6 +48,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     }
     snprintf(verdict->remedy, sizeof verdict->remedy,
              "--scales dynamic: a scaler that checks and skips; or a lower fixed scale");
+    ab_verdict_option(verdict, "--scales", "dynamic");
     return true;
 }
 

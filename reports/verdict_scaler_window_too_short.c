@@ -20,6 +20,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     ab_verdict_point(facts, verdict, "/scale");
     snprintf(verdict->remedy, sizeof verdict->remedy, "--scale-window %d, or a fixed scale: --scales %s",
              WINDOW, ab_text_scale(least, skip->least_scale));
+    ab_verdict_option(verdict, "--scale-window", "%d", WINDOW);
     return true;
 }
 

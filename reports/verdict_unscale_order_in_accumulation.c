@@ -1,19 +1,41 @@
-/* Micro-batches divided by the loss scale one after the other: what was accumulated first is divided more than once. */
-#include "reports/diagnose.h"
+/* Micro-batches divided by the loss scale one after the other: what was accumulated first is divided more than once, so that the
+ * last micro-batch is all that is left. Seen in the record as gradients that were unscaled more than once a step, or as a first
+ * gradient smaller than O0's of the same batch. */
+#include "reports/diagnose_facts.h"
 #include "reports/json.h"
 #include "reports/text.h"
 
+#include <math.h>
+#include <string.h>
+
 static bool judge(const ab_case *facts, ab_verdict *verdict) {
     const double micro = ab_json_number(facts->document, "config.gradient_accumulation_steps", 1);
-    if (!ab_case_fault(facts, "unscale_each_micro_batch") || micro < 2) return false;
-    if (facts->skip.largest_scale <= 1) return false;
+    if (micro < 2 || facts->skip.largest_scale <= 1 || !ab_case_sound_baseline(facts)) return false;
+    const ab_tensor_sums scaled = ab_tensor_sums_of(facts->cell, "tensors", "weight_gradient", true),
+                         given = ab_tensor_sums_of(facts->cell, "unscaled_gradients", "", true),
+                         first = ab_tensor_sums_of(facts->cell, "unscaled_gradients", "", false),
+                         reference = ab_tensor_sums_of(facts->baseline, "unscaled_gradients", "", false);
+    const double times = given.values * micro / scaled.values, share = sqrt(first.energy / reference.energy);
+    if (!(times > 1.2) && !(share < 0.85 && share > 0.5 / micro)) return false;
     char scale[AB_TEXT_NUMBER];
-    verdict->confidence = 0.85;
-    ab_verdict_say(verdict, "%.0f micro-batches a step, and the scale %s is taken out after each of them",
-                   micro, ab_text_scale(scale, facts->skip.last_scale));
-    ab_verdict_point(facts, verdict, "/scale");
+    verdict->confidence = times > 1.2 ? 0.9 : 0.8;
+    if (times > 1.2) {
+        ab_verdict_say(verdict,
+                       "gradients are divided by the loss scale %s %.2g times a step, of %.0f micro-batches",
+                       ab_text_scale(scale, facts->skip.last_scale), times, micro);
+        ab_verdict_point(facts, verdict, "/probes/unscaled_gradients");
+    }
+    if (share < 0.85) {
+        ab_verdict_say(
+            verdict,
+            "the first gradient's norm is %.2g of O0's over the same %.0f micro-batches: the last one is "
+            "all that is left",
+            share, micro);
+        ab_verdict_point(facts, verdict, "/probes/unscaled_gradients");
+    }
     snprintf(verdict->remedy, sizeof verdict->remedy,
-             "unscale once, before the step: leave out --fault unscale_each_micro_batch");
+             "unscale once, before the step (a planted fault: --fault none)");
+    ab_verdict_option(verdict, "--fault", "none");
     return true;
 }
 

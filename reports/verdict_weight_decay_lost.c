@@ -19,6 +19,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
                    ab_text_percent(share, lost / nonzero));
     ab_verdict_point(facts, verdict, "/probes/lost_updates");
     snprintf(verdict->remedy, sizeof verdict->remedy, "--set master_weights=True (fp32 masters)");
+    ab_verdict_option(verdict, "--set", "master_weights=True");
     return true;
 }
 

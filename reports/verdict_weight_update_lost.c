@@ -43,6 +43,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     ab_verdict_point(facts, verdict, "/probes/lost_updates/%d/update/lost_energy_share", worst_place);
     snprintf(verdict->remedy, sizeof verdict->remedy,
              "--set master_weights=True (fp32 masters), or --levels O2");
+    ab_verdict_option(verdict, "--set", "master_weights=True");
     return true;
 }
 

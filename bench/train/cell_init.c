@@ -138,8 +138,8 @@ static ab_status set_param(ab_cell *cell, const ab_plan_param *param, const sour
         AB_TRY(read_param(from, name, &spec->shape, values));
     else
         draw_all(spec, cell->config.seed, name, values, n);
-    if (cell->config.recipe.faults & AB_FAULT_nan_initial_weight &&
-        cell->plan->param[0].net_op == param->net_op && n > 1)
+    const int last = cell->plan->param[cell->plan->params - 1].net_op;
+    if (cell->config.recipe.faults & AB_FAULT_nan_initial_weight && param->net_op == last && n > 1)
         values[n / 2] = NAN;
     if (cell->config.ulp_twin && spec->kind == AB_PARAM_WEIGHT)
         move_one_ulp(values, n, cell->config.seed, name);

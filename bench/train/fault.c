@@ -21,6 +21,10 @@ const char *ab_fault_name(int number) { return names[number]; }
 const char *ab_fault_text(int number) { return texts[number]; }
 
 ab_status ab_fault_add(const char *name, unsigned *set) {
+    if (strcmp(name, "none") == 0) {
+        *set = AB_FAULT_NONE;
+        return AB_OK;
+    }
     for (int i = 0; i < AB_FAULT_COUNT; i++) {
         if (strcmp(name, names[i]) != 0) continue;
         *set |= 1u << i;

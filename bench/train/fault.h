@@ -35,7 +35,7 @@ enum { AB_FAULTS_OF_DATA = AB_FAULT_nan_inputs | AB_FAULT_normalize_by_zero | AB
 const char *ab_fault_name(int number);
 const char *ab_fault_text(int number);
 
-/* Adds the fault called `name` to the set; AB_USAGE names the nearest. */
+/* Adds the fault called `name` to the set; "none" empties it; AB_USAGE names the nearest. */
 AB_MUST_CHECK ab_status ab_fault_add(const char *name, unsigned *set);
 
 AB_END_DECLS

@@ -1,0 +1,70 @@
+/* What several rules ask of a record. Reads, judges nothing. */
+#ifndef AB_REPORTS_DIAGNOSE_FACTS_H
+#define AB_REPORTS_DIAGNOSE_FACTS_H
+
+#include "reports/diagnose.h"
+
+AB_BEGIN_DECLS
+
+/* ---- not numbers ------------------------------------------------------------------------------------------- */
+
+/* The first place that made a value that is no number of finite ones. */
+typedef struct ab_first_nonfinite {
+    bool known;
+    const char *op, *type, *pass,
+        *by;            /* "" where the record does not say; pass: "forward", "backward" or "update" */
+    const char *cause;  /* of the origin probe: "range_overflow", "mathematics", ...; "" */
+    const char *format; /* of what was written; "" */
+    int step;
+    double read_largest;
+    char pointer[AB_VERDICT_POINTER]; /* below the cell */
+} ab_first_nonfinite;
+
+/* From probes.origin, else the census of activations, else nan_provenance. Overflows that a reacting loss scale is expected to
+ * make are left out, unless nothing else is there and `expected` asks for them. */
+ab_first_nonfinite ab_first_nonfinite_of(const cJSON *cell, const char *half, bool expected);
+
+/* Adds it to a verdict as evidence, with the layer. */
+void ab_say_first_nonfinite(const ab_case *facts, const ab_first_nonfinite *first, ab_verdict *verdict);
+
+/* What kind of op overflowed in the forward pass of a cell whose O0 is sound. */
+typedef enum ab_overflow_kind {
+    AB_OVERFLOW_NONE,
+    AB_OVERFLOW_ATTENTION, /* a product that a softmax reads, or attention itself */
+    AB_OVERFLOW_NORM,      /* a norm, or the squares and means that a root reads */
+    AB_OVERFLOW_EXP_LOG,
+    AB_OVERFLOW_REDUCTION,
+    AB_OVERFLOW_WEIGHT,
+    AB_OVERFLOW_ACTIVATION /* any other */
+} ab_overflow_kind;
+ab_overflow_kind ab_overflow_of(const ab_case *facts, ab_first_nonfinite *first);
+
+/* The whole verdict of an overflow of that kind: false if it is another. */
+bool ab_judge_overflow(const ab_case *facts, ab_overflow_kind kind, ab_verdict *verdict);
+
+/* ---- sizes ------------------------------------------------------------------------------------------------- */
+
+/* Of probes.<list>: sums over tensors of one kind ("" any) of values and of their squares, at the first probed step
+ * (all: over the run). Energy is NAN where the record has none. */
+typedef struct ab_tensor_sums {
+    double values, energy;
+} ab_tensor_sums;
+ab_tensor_sums ab_tensor_sums_of(const cJSON *cell, const char *list, const char *kind, bool all);
+
+/* Norm of the update of a step over that of the weights, as a mean over the probed steps; NAN without. */
+double ab_relative_update(const cJSON *cell);
+
+/* ---- training ---------------------------------------------------------------------------------------------- */
+
+/* O0 of the record fails, so that nothing half is to blame; says so as evidence. */
+bool ab_baseline_fails(const ab_case *facts);
+/* O0 of the record is finite and did not learn, and the cell does nothing worse. */
+bool ab_baseline_is_flat(const ab_case *facts);
+void ab_say_baseline_fails(const ab_case *facts, ab_verdict *verdict);
+
+/* log(classes), the loss of knowing nothing; INFINITY if there are no classes. */
+double ab_loss_of_chance(const ab_case *facts);
+
+AB_END_DECLS
+
+#endif

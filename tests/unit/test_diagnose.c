@@ -1,0 +1,395 @@
+/* Verdicts from records made here: every cause is named from the numbers that show it, with no word of which fault was planted, and
+ * the same record without those numbers gives no verdict. And the audits of skips and of where a loss went. */
+#include "reports/diagnose.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { STEPS = 80, TEXT = 1 << 16 };
+
+/* A loss at every step: from `first` to `last` in a straight line; null from step `bad` on. */
+static void losses(char *text, size_t size, double first, double last, int bad) {
+    size_t n = (size_t)snprintf(text, size, "[");
+    for (int i = 0; i < STEPS; i++) {
+        const char *comma = i ? "," : "";
+        if (bad >= 0 && i >= bad)
+            n += (size_t)snprintf(text + n, size - n, "%snull", comma);
+        else
+            n += (size_t)snprintf(text + n, size - n, "%s%.6f", comma,
+                                  first + (last - first) * i / (STEPS - 1));
+    }
+    snprintf(text + n, size - n, "]");
+}
+
+/* What is said of a run: its configuration, the O0 cell's and the other cell's own keys (JSON, each with a comma in front). */
+typedef struct record {
+    const char *config, *o0, *cell;
+    double o0_last, cell_last;
+    int o0_bad, cell_bad; /* first step whose loss is no number; -1: none */
+} record;
+
+static const record sound = {"", "", "", 0.3, 0.3, -1, -1};
+
+static ab_diagnosis diagnosis;
+
+/* Diagnoses the second cell. */
+static const ab_diagnosis *diagnose(const record *r) {
+    static char text[TEXT], o0[TEXT / 8], cell[TEXT / 8];
+    losses(o0, sizeof o0, 2.3, r->o0_last, r->o0_bad);
+    losses(cell, sizeof cell, 2.3, r->cell_last, r->cell_bad);
+    const int written =
+        snprintf(text, sizeof text,
+                 "{\"config\": {\"batch\": 64, \"lr\": 0.1, \"scale_window\": 2000%s}, \"data\": "
+                 "{\"classes\": 10}, \"cells\": ["
+                 "{\"id\": \"n/O0/1\", \"model\": \"n\", \"level\": \"O0\", \"half_format\": \"fp16\", "
+                 "\"device\": \"cpu\", "
+                 "\"seed\": 1, \"twin\": null, \"scale_policy\": \"1\", \"policy\": {\"cast_model_type\": "
+                 "\"fp32\", \"loss_scale\": 1}, "
+                 "\"loss\": %s, \"scale\": [[1, 80]], \"summary\": {\"loss_gap\": 0}%s}, "
+                 "{\"id\": \"n/O2/dynamic\", \"model\": \"n\", \"level\": \"O2\", \"half_format\": \"fp16\", "
+                 "\"device\": \"cpu\", "
+                 "\"seed\": 1, \"twin\": null, \"scale_policy\": \"dynamic\", \"loss\": %s, "
+                 "\"summary\": {\"loss_gap\": %.6f}%s%s}]}",
+                 r->config, o0, r->o0, cell, r->cell_last - r->o0_last,
+                 strstr(r->cell, "\"policy\"") ? ""
+                                               : ", \"policy\": {\"cast_model_type\": \"fp16\", "
+                                                 "\"master_weights\": true, \"loss_scale\": \"dynamic\"}, "
+                                                 "\"scale\": [[65536, 80]]",
+                 r->cell);
+    assert_true(written > 0 && written < TEXT);
+    cJSON *document = cJSON_Parse(text);
+    if (!document) fail_msg("no JSON: %s", text);
+    assert_int_equal(ab_diagnose(document, 1, &diagnosis), AB_OK);
+    cJSON_Delete(document);
+    return &diagnosis;
+}
+
+static void expect(const record *r, const char *id, const char *layer) {
+    const ab_diagnosis *d = diagnose(r);
+    if (d->verdicts == 0) fail_msg("no verdict where %s was expected", id);
+    assert_string_equal(d->verdict[0].rule->id, id);
+    if (layer) assert_string_equal(d->verdict[0].layer, layer);
+    assert_true(d->facts.sick);
+    assert_true(d->verdict[0].evidences > 0 && d->verdict[0].remedy[0]);
+}
+
+static void expect_no(const record *r, const char *id) {
+    const ab_diagnosis *d = diagnose(r);
+    for (int i = 0; i < d->verdicts; i++)
+        if (strcmp(d->verdict[i].rule->id, id) == 0) fail_msg("%s is not in this record", id);
+}
+
+/* ---- health ---------------------------------------------------------------------------------------------- */
+
+static void a_cell_like_o0_is_healthy(void **state) {
+    (void)state;
+    const ab_diagnosis *d = diagnose(&sound);
+    assert_false(d->facts.sick || d->facts.undecided);
+    assert_int_equal(d->verdicts, 0);
+}
+
+static void a_run_that_is_too_short_is_undecided_not_sick(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_last = r.cell_last = 2.299;
+    const ab_diagnosis *d = diagnose(&r);
+    assert_false(d->facts.sick);
+    assert_true(d->facts.undecided);
+    assert_non_null(strstr(d->healthy.missing, "run longer"));
+}
+
+/* ---- not precision ----------------------------------------------------------------------------------------- */
+
+static void data_and_weights_that_are_no_numbers_are_named(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_bad = r.cell_bad = 3;
+    r.o0 = ", \"vitals\": {\"nonfinite_inputs\": {\"batches\": 2, \"first_step\": 3, \"samples\": 1, "
+           "\"batch\": 64, "
+           "\"features\": 1, \"features_in_every_sample\": 0}}";
+    expect(&r, "nonfinite_data", NULL);
+    r.o0 = ", \"vitals\": {\"nonfinite_inputs\": {\"batches\": 77, \"first_step\": 3, \"samples\": 64, "
+           "\"batch\": 64, "
+           "\"features\": 28, \"features_in_every_sample\": 28}}";
+    expect(&r, "data_normalization_division_by_zero", NULL);
+    r.o0 = ", \"vitals\": {\"initial_weights\": {\"nonfinite\": 1, \"nonfinite_name\": \"h.0.fc.weight\"}}";
+    expect(&r, "nonfinite_initial_weight", "h.0.fc");
+    r.o0 = "";
+    expect_no(&r, "nonfinite_data");
+    expect_no(&r, "nonfinite_initial_weight");
+}
+
+#define EVENT(op, type, pass, by, cause, format)                                                             \
+    ", \"probes\": {\"origin\": {\"events\": [{\"step\": 0, \"expected\": false, \"op\": \"" op              \
+    "\", \"type\": \"" type "\", \"pass\": \"" pass "\", \"by\": \"" by "\", \"format\": \"" format          \
+    "\", \"read_largest\": 700, "                                                                            \
+    "\"cause\": {\"id\": \"" cause "\"}}]}}"
+
+static void a_formula_without_a_value_is_no_matter_of_formats(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_bad = r.cell_bad = 0;
+    r.o0 = EVENT("log", "log", "forward", "op", "mathematics", "fp32");
+    expect(&r, "math_singularity", "log");
+    r.o0 = EVENT("fc", "linear", "backward", "op", "range_overflow", "fp32");
+    expect_no(&r, "math_singularity");
+}
+
+static void a_flat_o0_is_told_apart_by_its_cause(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_last = r.cell_last = 2.302;
+    r.o0 = ", \"vitals\": {\"labels\": {\"samples\": 4096, \"between_class_ratio\": 1.1, \"control_ratio\": "
+           "0.9}}";
+    expect(&r, "label_corruption", NULL);
+    r.o0 = ", \"vitals\": {\"labels\": {\"samples\": 4096, \"between_class_ratio\": 40, \"control_ratio\": "
+           "0.9}}";
+    expect_no(&r, "label_corruption");
+    r.o0 = ", \"vitals\": {\"initial_weights\": {\"count\": 10000, \"rms\": 0.02}}, \"probes\": "
+           "{\"steps_probed\": 2, "
+           "\"lost_updates\": [{\"update\": {\"energy\": 2e-12}}]}";
+    expect(&r, "learning_rate_too_low", NULL); /* norm 1e-6 of 2 a step, 80 steps: 4e-5 */
+    r.o0 = ", \"vitals\": {\"initial_weights\": {\"count\": 10000, \"rms\": 0.02}}, \"probes\": "
+           "{\"steps_probed\": 2, "
+           "\"lost_updates\": [{\"update\": {\"energy\": 2e-4}}]}";
+    expect_no(&r, "learning_rate_too_low");
+    r.o0 = ", \"probes\": {\"signals\": [{\"op\": \"relu2\", \"type\": \"relu\", \"silent_first\": 1, "
+           "\"silent_last\": 1}]}";
+    expect(&r, "dead_activation", "relu2");
+    r.o0 = ", \"probes\": {\"signals\": [{\"op\": \"relu2\", \"type\": \"relu\", \"silent_first\": 0, "
+           "\"silent_last\": 0.6}]}";
+    expect_no(&r, "dead_activation");
+    r.o0 = ", \"probes\": {\"unscaled_gradients\": [{\"name\": \"a.weight.grad\", \"layer\": \"a\", "
+           "\"count\": 100, "
+           "\"steps\": {\"energy\": [1e-12]}}, {\"name\": \"b.weight.grad\", \"layer\": \"b\", \"count\": "
+           "100, \"steps\": "
+           "{\"energy\": [1]}}]}";
+    expect(&r, "vanishing_gradient", "a");
+}
+
+static void a_divergence_in_o0_is_the_rate_or_the_initial_weights(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_bad = r.cell_bad = 10;
+    r.o0_last = r.cell_last = 400;
+    expect(&r, "learning_rate_too_high", NULL);
+    r.o0 = ", \"probes\": {\"signals\": [{\"op\": \"a\", \"rms_first\": 1}, {\"op\": \"b\", \"rms_first\": "
+           "500}, {\"op\": \"c\", "
+           "\"rms_first\": 90000}]}";
+    expect(&r, "exploding_signal", "b");
+}
+
+/* The gradient of a mean of 256 rows cannot have more energy than 2 / 256. */
+static void summed_micro_batches_break_a_bound(void **state) {
+    (void)state;
+    record r = sound;
+    r.config = ", \"gradient_accumulation_steps\": 4";
+    r.o0_bad = r.cell_bad = 5;
+#define LOGITS(energy)                                                                                       \
+    ", \"implementations\": [{\"op\": \"loss\", \"type\": \"cross_entropy\"}], \"probes\": "                 \
+    "{\"steps_probed\": 1, \"tensors\": "                                                                    \
+    "[{\"kind\": \"activation_gradient\", \"count\": 2560, \"steps\": {\"energy\": [" energy                 \
+    "], \"nonzero\": [2560]}}]}"
+    r.o0 = LOGITS("0.056"); /* 0.9 / 256 x 16 */
+    expect(&r, "accumulation_not_averaged", NULL);
+    r.o0 = LOGITS("0.0035");
+    expect_no(&r, "accumulation_not_averaged");
+}
+
+/* ---- precision --------------------------------------------------------------------------------------------- */
+
+static void the_op_that_overflows_says_what_kind_of_overflow_it_is(void **state) {
+    static const struct {
+        const char *event, *ops, *id, *layer;
+    } known[] = {
+        {EVENT("s", "matmul", "forward", "op", "range_overflow", "fp16"),
+         "{\"op\": \"s\", \"type\": \"matmul\"}, {\"op\": \"l\", \"type\": \"scale\"}, {\"op\": \"p\", "
+         "\"type\": \"softmax\"}",
+         "attention_logit_overflow", "s"},
+        {EVENT("q", "square", "forward", "op", "", "fp16"),
+         "{\"op\": \"q\", \"type\": \"square\"}, {\"op\": \"m\", \"type\": \"mean\"}, {\"op\": \"r\", "
+         "\"type\": \"rsqrt\"}",
+         "norm_statistics_in_half", "q"},
+        {EVENT("e", "exp", "forward", "op", "", "fp16"), "{\"op\": \"e\", \"type\": \"exp\"}",
+         "exp_log_in_half", "e"},
+        {EVENT("t", "sum", "forward", "op", "", "fp16"), "{\"op\": \"t\", \"type\": \"sum\"}",
+         "reduction_overflow", "t"},
+        {EVENT("f", "linear", "forward", "op", "range_overflow", "fp16"),
+         "{\"op\": \"f\", \"type\": \"linear\"}", "activation_overflow", "f"},
+        {EVENT("f", "linear", "forward", "weight_cast", "", "fp16"), "{\"op\": \"f\", \"type\": \"linear\"}",
+         "weight_overflow", "f"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        char cell[2048];
+        snprintf(cell, sizeof cell, "%s, \"implementations\": [%s]", known[i].event, known[i].ops);
+        record r = sound;
+        r.cell = cell;
+        r.cell_bad = 0;
+        expect(&r, known[i].id, known[i].layer);
+        r.cell_bad = -1;
+        r.cell_last = 2.3; /* 1/inf is 0: no loss is lost, nothing is learned */
+        expect(&r, known[i].id, known[i].layer);
+        r.cell_last = 0.3; /* and where it does no harm nothing is said */
+        assert_false(diagnose(&r)->facts.sick);
+    }
+}
+
+static void an_average_that_does_not_move_is_sick_only_in_half(void **state) {
+    (void)state;
+    record r = sound;
+    r.config = ", \"ema\": 0.999, \"ema_format\": \"half\"";
+    r.cell = ", \"test_loss\": 0.3, \"ema_test_loss\": 1.9, \"vitals\": {\"average\": {\"differing\": 100, "
+             "\"stuck\": 93, "
+             "\"distance_rms_share\": 0.6}}";
+    expect(&r, "ema_in_half", NULL);
+    r.cell = ", \"test_loss\": 0.3, \"ema_test_loss\": 1.9, \"vitals\": {\"average\": {\"differing\": 100, "
+             "\"stuck\": 2, "
+             "\"distance_rms_share\": 0.6}}";
+    assert_false(diagnose(&r)->facts.sick);
+}
+
+#define ENERGIES(scaled, given)                                                                              \
+    ", \"probes\": {\"steps_probed\": 1, \"tensors\": [{\"kind\": \"weight_gradient\", \"count\": 100, "     \
+    "\"steps\": {\"energy\": [" scaled                                                                       \
+    "]}}], \"unscaled_gradients\": [{\"count\": 100, \"steps\": {\"energy\": [" given                        \
+    "], \"nonzero\": [100]}}]}"
+
+static void clipping_before_unscaling_shows_in_the_sizes_of_gradients(void **state) {
+    (void)state;
+    record r = sound;
+    r.config = ", \"clip_norm\": 1";
+    r.cell_last = 2.3;
+    r.cell = ENERGIES("4294967296", "2.3e-10"); /* norm 65536 before, 1/65536 after */
+    expect(&r, "clip_before_unscale", NULL);
+    r.cell = ENERGIES("4294967296", "1");
+    expect_no(&r, "clip_before_unscale");
+    r.config = "";
+    r.cell = ENERGIES("4294967296", "2.3e-10");
+    expect_no(&r, "clip_before_unscale");
+}
+
+#define MICRO(scaled, given, times)                                                                          \
+    ", \"probes\": {\"steps_probed\": 1, \"tensors\": [{\"kind\": \"weight_gradient\", \"count\": 400, "     \
+    "\"steps\": {\"energy\": [" scaled "]}}], \"unscaled_gradients\": [{\"count\": " times                   \
+    "00, \"steps\": {\"energy\": [" given "], \"nonzero\": [100]}}]}"
+
+static void unscaling_every_micro_batch_shows_in_the_first_gradient(void **state) {
+    (void)state;
+    record r = sound;
+    r.config = ", \"gradient_accumulation_steps\": 4";
+    r.cell_last = 2.3;
+    r.o0 = MICRO("0.25", "1", "1");
+    r.cell = MICRO("1073741824", "0.08", "1"); /* one of four shares */
+    expect(&r, "unscale_order_in_accumulation", NULL);
+    r.cell = MICRO("1073741824", "0.97", "1");
+    expect_no(&r, "unscale_order_in_accumulation");
+    r.cell = MICRO("1073741824", "0.97", "4"); /* each element written four times */
+    expect(&r, "unscale_order_in_accumulation", NULL);
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------- */
+
+static void skips_of_a_warm_up_are_those_of_this_scaler(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell = ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": \"dynamic\"}, \"scale\": "
+             "[[16777216, 1], [8388608, "
+             "1], [4194304, 78]], \"steps_skipped\": 2, \"skipped_steps\": [0, 1]";
+    const ab_skip_audit *audit = &diagnose(&r)->skips;
+    assert_int_equal(audit->warm_up, 2);
+    assert_true(audit->expected_warm_up == 2);
+    assert_int_equal(audit->later, 0);
+    assert_true(audit->healthy);
+    assert_true(audit->samples_lost == 128);
+}
+
+/* Skipping whenever the loss is high is no random sample: the ranks say so. */
+static void skips_that_choose_their_samples_are_found(void **state) {
+    char cell[2048];
+    size_t n = (size_t)snprintf(
+        cell, sizeof cell,
+        ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": \"dynamic\"}, \"scale\": [[4, 80]], "
+        "\"steps_skipped\": 12, \"skipped_steps\": [");
+    (void)state;
+    for (int i = 0; i < 12; i++)
+        n += (size_t)snprintf(cell + n, sizeof cell - n, "%s%d", i ? "," : "", 8 + 6 * i);
+    snprintf(cell + n, sizeof cell - n, "]");
+    record r = sound;
+    r.cell = cell; /* the losses fall in a straight line: each is the median of its neighbours */
+    const ab_skip_audit *audit = &diagnose(&r)->skips;
+    assert_int_equal(audit->ranked, 10); /* those of the first quarter are the warm-up's */
+    assert_true(audit->mean_rank > 0.45 && audit->mean_rank < 0.55 && audit->p_value > 0.5);
+    cJSON *document = cJSON_Parse(
+        "{\"config\": {\"scale_window\": 2000}, \"cells\": [{\"level\": \"O2\", \"half_format\": \"fp16\", "
+        "\"policy\": {\"loss_scale\": \"dynamic\"}, \"scale\": [[4, 80]]}]}");
+    cJSON *item = cJSON_GetArrayItem(cJSON_GetObjectItem(document, "cells"), 0);
+    cJSON *loss = cJSON_AddArrayToObject(item, "loss"),
+          *skipped = cJSON_AddArrayToObject(item, "skipped_steps");
+    for (int i = 0; i < STEPS; i++) {
+        const bool high = i % 10 == 9;
+        cJSON_AddItemToArray(loss, cJSON_CreateNumber(high ? 2 : 1 + 0.001 * i));
+        if (high) cJSON_AddItemToArray(skipped, cJSON_CreateNumber(i));
+    }
+    assert_int_equal(ab_diagnose(document, 0, &diagnosis), AB_OK);
+    assert_true(diagnosis.skips.mean_rank > 0.9 && diagnosis.skips.p_value < 0.001);
+    cJSON_Delete(document);
+}
+
+static void the_first_symptom_is_where_it_began(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_bad = 17;
+    assert_int_equal(ab_first_symptom(&diagnose(&r)->facts), -1 + 18);
+    r.cell_bad = -1;
+    assert_int_equal(ab_first_symptom(&diagnose(&r)->facts), -1);
+}
+
+static void a_flat_loss_is_told_from_a_falling_one(void **state) {
+    (void)state;
+    record r = sound;
+    assert_int_equal(diagnose(&r)->trend, AB_TREND_FALLING);
+    r.cell_last = r.o0_last = 2.302;
+    assert_int_equal(diagnose(&r)->trend, AB_TREND_UNLEARNED);
+    r.cell_bad = 3;
+    assert_int_equal(diagnose(&r)->trend, AB_TREND_NONFINITE);
+}
+
+/* A record without what a rule needs: nothing is guessed. */
+static void an_empty_record_gives_no_verdict(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_last = 2.3;
+    const ab_diagnosis *d = diagnose(&r);
+    assert_true(d->facts.sick);
+    assert_int_equal(d->verdicts, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_cell_like_o0_is_healthy),
+        cmocka_unit_test(a_run_that_is_too_short_is_undecided_not_sick),
+        cmocka_unit_test(data_and_weights_that_are_no_numbers_are_named),
+        cmocka_unit_test(a_formula_without_a_value_is_no_matter_of_formats),
+        cmocka_unit_test(a_flat_o0_is_told_apart_by_its_cause),
+        cmocka_unit_test(a_divergence_in_o0_is_the_rate_or_the_initial_weights),
+        cmocka_unit_test(summed_micro_batches_break_a_bound),
+        cmocka_unit_test(the_op_that_overflows_says_what_kind_of_overflow_it_is),
+        cmocka_unit_test(an_average_that_does_not_move_is_sick_only_in_half),
+        cmocka_unit_test(clipping_before_unscaling_shows_in_the_sizes_of_gradients),
+        cmocka_unit_test(unscaling_every_micro_batch_shows_in_the_first_gradient),
+        cmocka_unit_test(skips_of_a_warm_up_are_those_of_this_scaler),
+        cmocka_unit_test(skips_that_choose_their_samples_are_found),
+        cmocka_unit_test(the_first_symptom_is_where_it_began),
+        cmocka_unit_test(a_flat_loss_is_told_from_a_falling_one),
+        cmocka_unit_test(an_empty_record_gives_no_verdict),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

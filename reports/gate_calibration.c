@@ -89,7 +89,7 @@ static ab_status largest_noise(const ab_gate_series *s, double *noise) {
 
 /* The median of the rounds' ratios; nan without rounds. */
 static ab_status median_ratio(const ab_gate_series *s, double *median) {
-    *median = NAN;
+    *median = (double)NAN;
     if (s->rounds == 0) return AB_OK;
     double *ratio = malloc((size_t)s->rounds * sizeof *ratio);
     if (!ratio) return ab_fail(AB_NO_MEMORY, "gate: out of memory");

@@ -1,6 +1,7 @@
 /* Which documents and cells may be compared at all. Decides nothing about numbers. */
 #include "reports/gate_case.h"
 #include "reports/json.h"
+#include "reports/settings.h"
 #include "reports/text.h"
 
 #include <stdio.h>
@@ -12,19 +13,6 @@ enum { FIELD = 96, SHOWN = 64 };
 static const char *const machine_fields[] = {"os",    "kernel",   "cpu_model",    "isa",
                                              "cores", "affinity", "hostname_hash"};
 static const char *const build_fields[] = {"compiler", "flags", "build_type", "onednn_version"};
-
-/* Everything in config must be the same but these: lists that make cells (cells are matched one by one), how long was measured,
- * and the scaler's constants, whose effect is judged in the losses and scales. */
-static const char *const free_config[] = {"levels",       "scales",      "half",           "rounds",
-                                          "probes",       "probe_every", "probe_budget",   "noise_floor",
-                                          "eval_limit",   "net_path",    "min_loss_scale", "max_loss_scale",
-                                          "scale_window", "epochs",      "overrides",      "seeds"};
-
-static bool is_listed(const char *name, const char *const *list, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(name, list[i]) == 0) return true;
-    return false;
-}
 
 bool ab_gate_ignored(const ab_gate_case *c, const char *field) {
     const char *list = c->options->ignore;
@@ -90,7 +78,7 @@ static void compare_config(ab_gate_case *c, ab_gate_side base, ab_gate_side othe
     const cJSON *item, *theirs = ab_json_at(other.document, "config");
     cJSON_ArrayForEach(item, ab_json_at(base.document, "config")) {
         char field[FIELD];
-        if (is_listed(item->string, free_config, AB_COUNT_OF(free_config))) continue;
+        if (!ab_setting_counts(item->string)) continue;
         if (!cJSON_GetObjectItemCaseSensitive(theirs, item->string)) continue;
         snprintf(field, sizeof field, "config.%.80s", item->string);
         compare_field(c, base, other, field);

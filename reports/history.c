@@ -3,6 +3,7 @@
 
 #include "reports/changes.h"
 #include "reports/json.h"
+#include "reports/settings.h"
 #include "reports/text.h"
 
 #include <math.h>
@@ -28,7 +29,8 @@ enum { METRICS = sizeof metrics / sizeof *metrics };
 /* One cell of one run; texts are cleaned. */
 typedef struct entry {
     char cell[NAME], key[KEY], settings[SETTINGS], started[TIME], run[KEY], sha[SHA];
-    double value[METRICS]; /* NAN: not there */
+    uint64_t settings_digest; /* of all of them; the text has a few */
+    double value[METRICS];    /* NAN: not there */
 } entry;
 
 struct ab_history {
@@ -51,12 +53,12 @@ void ab_history_destroy(ab_history *history) {
 static void describe(const cJSON *document, char *text) {
     char data[40], optimizer[24];
     const cJSON *config = ab_json_at(document, "config");
-    snprintf(text, SETTINGS, "%s, batch %.0f, %.0f steps, %s lr %g, %.0f thread%s",
+    snprintf(text, SETTINGS, "%s, batch %.0f, %.0f steps, %s lr %g, seed %.0f, %.0f thread%s",
              ab_text_clean(data, sizeof data, ab_json_text(config, "data", "?")),
              ab_json_number(config, "batch", 0), ab_json_number(config, "steps", 0),
              ab_text_clean(optimizer, sizeof optimizer, ab_json_text(config, "optimizer", "?")),
-             ab_json_number(config, "lr", 0), ab_json_number(config, "threads", 0),
-             ab_json_number(config, "threads", 0) == 1 ? "" : "s");
+             ab_json_number(config, "lr", 0), ab_json_number(config, "seed", 0),
+             ab_json_number(config, "threads", 0), ab_json_number(config, "threads", 0) == 1 ? "" : "s");
 }
 
 static void fill(const cJSON *document, const cJSON *cell, entry *e) {
@@ -66,6 +68,7 @@ static void fill(const cJSON *document, const cJSON *cell, entry *e) {
     ab_text_clean(e->run, sizeof e->run, ab_json_text(document, "run.id", "?"));
     ab_text_clean(e->sha, sizeof e->sha, ab_json_text(document, "generator.git_sha", ""));
     describe(document, e->settings);
+    e->settings_digest = ab_settings_digest(ab_json_at(document, "config"));
     for (int i = 0; i < METRICS; i++) e->value[i] = ab_json_number(cell, metrics[i].path, (double)NAN);
 }
 
@@ -111,6 +114,8 @@ ab_status ab_history_add(ab_history *history, const cJSON *document, int *added)
 static int compare_series(const entry *a, const entry *b) {
     int order = strcmp(a->key, b->key);
     if (order == 0) order = strcmp(a->settings, b->settings);
+    if (order == 0)
+        order = (a->settings_digest > b->settings_digest) - (a->settings_digest < b->settings_digest);
     return order ? order : strcmp(a->cell, b->cell);
 }
 

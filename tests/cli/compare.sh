@@ -30,6 +30,8 @@ expect_text out "mlp/O2/dynamic/fp16/cpu" "equivalence"
 expect_text out "over 5 seeds the final loss changes by" "equivalence"
 expect_text out "margin" "equivalence"
 expect_text out "the power to find equivalence is" "equivalence"
+run compare seeds.json --json equivalence.json
+follows_schema equivalence.json "equivalence" equivalence
 run compare seeds.json --margin 1e-9
 expect_text out "cannot tell" "a margin that no 5 seeds can show"
 train three.json --steps 40 --levels O0,O2 --no-floor
@@ -48,7 +50,8 @@ train b.json --steps 4 --levels O0,O2,O3 --trace --probes trace --no-floor
 run compare a.json b.json --trace
 expect_rc 0 "the same run twice"
 [ "$(grep -c 'identical: all' out)" = 3 ] || fail "the same run twice: $(cat out)"
-run compare a.json --trace
+run compare a.json --trace --json levels.json
+follows_schema levels.json "levels against O0" divergence
 expect_rc 0 "levels against O0"
 [ "$(grep -c 'only rounding' out)" = 2 ] || fail "sound levels diverge: $(cat out)"
 train untraced.json --steps 4 --levels O0,O2,O3 --no-floor --probe-every 2
@@ -57,7 +60,8 @@ digests untraced.json >second.txt
 cmp -s first.txt second.txt || fail "tracing changed a loss"
 
 train lr.json --steps 4 --levels O0 --trace --probes trace --lr 0.06
-run compare a.json lr.json --trace
+run compare a.json lr.json --trace --json lr-trace.json
+follows_schema lr-trace.json "another learning rate" divergence
 expect_text out "diverged at step 1 in fc1" "another learning rate shows after the first update"
 train seed.json --steps 4 --levels O0 --trace --probes trace --normalize unit
 run compare a.json seed.json --trace

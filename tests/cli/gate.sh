@@ -12,12 +12,6 @@ train() {
     run run $train --rounds 1 --out "$file" "$@"
 }
 
-verdict_schema() {
-    checks=$((checks + 1))
-    "$AMPBENCH_BUILD/ampbench_schema_check" "$AMPBENCH_SOURCE/reports/schema/gate-1.schema.json" "$1" 2>schema.txt ||
-        fail "$2: $(cat schema.txt)"
-}
-
 # ---- two results ------------------------------------------------------------------------------------------------
 train base.json --levels O0,O2
 train new.json --levels O0,O2
@@ -25,7 +19,7 @@ run gate base.json new.json --json verdict.json
 expect_rc 0 "the same training twice"
 expect_text out "PASS: new.json against base.json" "a pass"
 expect_text out "times are advisory" "stored times"
-verdict_schema verdict.json "a verdict"
+follows_schema verdict.json "a verdict" gate
 run gate base.json new.json --json -
 head -c 1 out | grep -q '{' || fail "--json -: something before the document"
 run gate base.json new.json --save-baseline saved.json
@@ -36,7 +30,7 @@ run gate base.json broken.json --json verdict.json
 expect_rc 4 "a fixed scale of 2^24 in fp16"
 expect_text out "no certificate, its speed-up is void" "a fixed scale of 2^24 in fp16"
 expect_text verdict.json '"ratio": null' "a fixed scale of 2^24 in fp16"
-verdict_schema verdict.json "a failed verdict"
+follows_schema verdict.json "a failed verdict" gate
 run gate broken.json broken.json
 expect_rc 4 "broken training is no baseline"
 run gate base.json broken.json --exit-zero
@@ -119,7 +113,7 @@ expect_text err "--out cannot be given after --" "an option of a run that is the
 run gate --base-exe "$AMPBENCH" --rounds 2 --out measured --quiet --json verdict.json -- $tiny --levels O0,O2
 expect_rc 5 "two rounds"
 expect_text out "2 rounds cannot reach alpha 0.05" "two rounds"
-verdict_schema verdict.json "a measured verdict"
+follows_schema verdict.json "a measured verdict" gate
 follows_schema measured/base.json "the base's document"
 follows_schema measured/new.json "the candidate's document"
 expect_text measured/new.json clock_loop_ns "the clock beside a process"
@@ -138,7 +132,7 @@ expect_rc 3 "--inconclusive=fail"
 run gate --base-exe "$AMPBENCH" --pinned-exe "$AMPBENCH" --rounds 1 --out three --quiet --json verdict.json -- $tiny --levels O0
 expect_rc 5 "a pinned program"
 expect_text verdict.json '"metric": "drift_step_time_ns"' "a pinned program"
-verdict_schema verdict.json "a verdict with a pinned program"
+follows_schema verdict.json "a verdict with a pinned program" gate
 
 printf '#!/bin/sh\necho "the base says why" >&2\nexit 1\n' >crash
 printf '#!/bin/sh\necho "about to die" >&2\nkill -SEGV $$\n' >die
@@ -183,6 +177,7 @@ run gate --selftest --rounds 2 --effects 5,50 --out self --quiet -- --data synth
 expect_rc 0 "the self-test"
 expect_text out "+50 %" "the self-test"
 expect_text out "noise of identical builds" "the self-test"
+follows_schema self/calibration.json "the self-test" gate-calibration
 run gate measured/base.json measured/new.json --calibration self/calibration.json
 expect_text out "this gate on such a machine: identical builds:" "a calibration is cited"
 run gate base.json new.json --calibration base.json

@@ -25,6 +25,16 @@ cmp -s first out || fail "the order of the files matters"
 run history runs --json -
 expect_rc 0 "JSON"
 expect_text out '"schema": "ampbench-history"' "JSON"
+follows_schema out "JSON" history
+sed -e 's/"seed": 1,/"seed": 2,/' runs/a/01.json >seed.json
+cmp -s runs/a/01.json seed.json && fail "the fixture has no seed to change"
+run history runs/a/02.json seed.json
+expect_text out "seed 2" "a run with another seed"
+! grep -q "in all 2 runs" out || fail "a run with another seed is another series"
+sed -e 's/"momentum": [0-9.]*,/"momentum": 0.5,/' runs/a/01.json >momentum.json
+cmp -s runs/a/01.json momentum.json && fail "the fixture has no momentum to change"
+run history runs/a/02.json momentum.json
+! grep -q "in all 2 runs" out || fail "a setting that the heading does not show makes another series"
 run history runs --plots drawn --guard=5%
 expect_rc 0 "plots"
 [ -s drawn/history.gp ] && [ -s drawn/history.dat ] || fail "no data or script"

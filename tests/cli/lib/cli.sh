@@ -47,10 +47,10 @@ csv_columns() {
         { line = ""; for (i = 1; i <= n; i++) line = line (i > 1 ? " " : "") $(at[want[i]]); print line }'
 }
 
-# follows_schema FILE WHAT
+# follows_schema FILE WHAT [SCHEMA]: SCHEMA is result unless given
 follows_schema() {
     checks=$((checks + 1))
-    "${AMPBENCH_BUILD:?}/ampbench_schema_check" "$AMPBENCH_SOURCE/reports/schema/result-1.schema.json" "$1" \
+    "${AMPBENCH_BUILD:?}/ampbench_schema_check" "$AMPBENCH_SOURCE/reports/schema/${3:-result}-1.schema.json" "$1" \
         2>"$work/schema" || fail "$2: $(cat "$work/schema")"
 }
 

@@ -11,6 +11,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { SIDE = 28, PIXELS = SIDE * SIDE, PLACES = 5, CLASSES = 10, TRAIN = 10000, TEST = 2000 };
 enum { NOISE_INDEX = 16 }; /* first random block of the noise; those before describe the sample */
@@ -51,30 +52,49 @@ static stripes draw_sample(uint64_t seed, uint32_t sample, uint8_t *label) {
     };
 }
 
-/* Brightness without noise, 0 to 1. */
-static double shade(const stripes *s, int row, int column) {
+static double larger(double a, double b) { return a > b ? a : b; }
+
+/* Brightness of a row without noise, 0 to 1. Loops over a row are without branches, for compilers to vectorise. */
+static void shade_row(const stripes *s, int row, double value[SIDE]) {
     static const double radius = 15.0;
-    double x = column - s->x, y = row - s->y;
-    double inside = 1.0 - (x * x + y * y) / (radius * radius);
-    if (inside <= 0) return 0;
-    return s->contrast * inside * inside * (0.5 + 0.5 * wave(x * s->along_x + y * s->along_y + s->phase));
+    const double y = row - s->y;
+    for (int column = 0; column < SIDE; column++) {
+        double x = column - s->x;
+        double inside = larger(1.0 - (x * x + y * y) / (radius * radius), 0);
+        double bright = 0.5 + 0.5 * wave(x * s->along_x + y * s->along_y + s->phase);
+        value[column] = s->contrast * inside * inside * bright;
+    }
 }
 
-/* Difference of two random bytes in standard deviations: a triangle about 0, exact. */
-static double noise(uint32_t word) {
+/* Differences of two random bytes in standard deviations, a triangle about 0, exact: of a row, two from a word. */
+static void noise_row(const uint32_t word[SIDE / 2], double value[SIDE]) {
     static const double deviation = 104.5; /* sqrt(2 * (256^2 - 1) / 12) */
-    return ((double)(word & 0xFF) - (double)(word >> 8 & 0xFF)) / deviation;
+    int32_t difference[SIDE];
+    for (int i = 0; i < SIDE / 2; i++) {
+        difference[2 * i] = (int32_t)(word[i] & 0xFF) - (int32_t)(word[i] >> 8 & 0xFF);
+        difference[2 * i + 1] = (int32_t)(word[i] >> 16 & 0xFF) - (int32_t)(word[i] >> 24);
+    }
+    for (int i = 0; i < SIDE; i++) value[i] = (double)difference[i] / deviation;
 }
 
 static void make_sample(uint64_t seed, uint32_t sample, uint8_t *pixel, uint8_t *label) {
     static const double noise_level = 0.15;
+    enum { WORDS = 4 }; /* of a random block */
     const stripes s = draw_sample(seed, sample, label);
-    ab_rng_block block = {{0}}; /* two pixels a word, eight a block */
-    for (int i = 0; i < PIXELS; i++) {
-        if (i % 8 == 0) block = ab_rng_at(seed, AB_RNG_SYNTHETIC, sample, NOISE_INDEX + (uint64_t)i / 8);
-        uint32_t word = block.word[i % 8 / 2] >> (i % 2 * 16);
-        double value = 255.0 * (shade(&s, i / SIDE, i % SIDE) + noise_level * noise(word));
-        pixel[i] = (uint8_t)(value <= 0 ? 0 : value >= 255 ? 255 : value + 0.5);
+    uint32_t word[PIXELS / 2];
+    for (int i = 0; i < PIXELS / 2; i += WORDS) {
+        ab_rng_block block = ab_rng_at(seed, AB_RNG_SYNTHETIC, sample, NOISE_INDEX + (uint64_t)(i / WORDS));
+        memcpy(word + i, block.word, sizeof block.word);
+    }
+    for (int row = 0; row < SIDE; row++) {
+        double shade[SIDE], noise[SIDE];
+        shade_row(&s, row, shade);
+        noise_row(word + row * SIDE / 2, noise);
+        for (int i = 0; i < SIDE; i++) {
+            int value = (int)(255.0 * (shade[i] + noise_level * noise[i]) + 0.5);
+            value = value < 0 ? 0 : value;
+            pixel[row * SIDE + i] = (uint8_t)(value > 255 ? 255 : value);
+        }
     }
 }
 

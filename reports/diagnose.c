@@ -217,7 +217,7 @@ void ab_verdict_say(ab_verdict *verdict, const char *format, ...) {
     ab_text_clean(evidence->text, sizeof evidence->text, raw);
 }
 
-static void point_into(int cell, ab_verdict *verdict, const char *format, va_list args) {
+static AB_PRINTF(3, 0) void point_into(int cell, ab_verdict *verdict, const char *format, va_list args) {
     char place[AB_VERDICT_POINTER];
     if (verdict->evidences == 0) return;
     ab_evidence *evidence = &verdict->evidence[verdict->evidences - 1];

@@ -1,21 +1,33 @@
-/* `ampbench diagnose RESULT.json`: why cells do not train as O0 does, from the record alone. */
+/* `ampbench diagnose`: why cells do not train as O0 does, from a record alone or from a run made for it; and whether the remedy
+ * helps. */
 #include "reports/diagnose.h"
 #include "bench/cmd/cmd.h"
+#include "bench/shadow/confirm.h"
 #include "reports/json.h"
 #include "reports/result.h"
+#include "reports/shadow.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char usage[] =
-    "usage: ampbench diagnose RESULT.json [--json FILE] [--exit-zero]\n"
+    "usage: ampbench diagnose RESULT.json [OPTION]...\n"
+    "       ampbench diagnose --run [OPTION]... [OPTION OF ampbench run]...\n"
     "\n"
     "Says of every cell of a result whether it trains as O0 does and, if it does not, why: the cause, the "
     "layer, the\n"
-    "evidence with its place in the document, and what to change. Looks at the record only and runs nothing; "
+    "evidence with its place in the document, and what to change. From a result it looks at the record only; "
     "what the\n"
-    "record does not hold is said to be missing, with the options that would record it.\n"
+    "record does not hold is said to be missing, with the options that would record it. With --run it trains "
+    "first, once, and\n"
+    "every 25th step has an fp32 twin (--shadow-every): gradients are compared element by element.\n"
     "\n"
+    "  --run         train now; every other option goes to `ampbench run`, whose result is written to\n"
+    "                ampbench-out/diagnose.json if --out is not given\n"
+    "  --confirm     train every sick cell and its O0 again with the remedy of the first verdict, and say "
+    "whether that made\n"
+    "                it healthy; the command line is the recorded one, so run this in the same folder\n"
     "  --json FILE   the diagnosis as JSON; - is standard output, in place of the text\n"
     "  --exit-zero   end with 0 although a cell is sick\n"
     "  --help        this text\n"
@@ -25,6 +37,8 @@ static const char usage[] =
     "schema version.\n"
     "\n"
     "Causes it knows:\n";
+
+static const char result_of_run[] = "ampbench-out/diagnose.json";
 
 static void print_help(void) {
     fputs(usage, stdout);
@@ -36,54 +50,154 @@ static void print_help(void) {
 
 typedef struct request {
     const char *document, *json;
-    bool exit_zero;
+    bool exit_zero, run, confirm;
+    char **option; /* of the run */
+    int options;
 } request;
 
+/* ---- options --------------------------------------------------------------------------------------------- */
+
+static bool has(int argc, char *const *argv, const char *word) {
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], word) == 0) return true;
+    return false;
+}
+
+static ab_status parse_word(const char *word, request *r) {
+    if (word[0] == '-' && word[1])
+        return ab_fail(AB_USAGE, "diagnose: unknown option '%s' (see `ampbench diagnose --help`)%s", word,
+                       "; options of a run need --run");
+    if (r->document)
+        return ab_fail(AB_USAGE, "diagnose: expected one result, found '%s' and '%s'", r->document, word);
+    r->document = word;
+    return AB_OK;
+}
+
 static ab_status parse(int argc, char **argv, request *r) {
+    r->run = has(argc, argv, "--run");
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--exit-zero") == 0) {
             r->exit_zero = true;
+        } else if (strcmp(argv[i], "--confirm") == 0) {
+            r->confirm = true;
         } else if (strcmp(argv[i], "--json") == 0) {
             if (++i == argc)
                 return ab_fail(AB_USAGE, "diagnose: --json expects a file, or - for standard output");
             r->json = argv[i];
-        } else if (argv[i][0] == '-' && argv[i][1]) {
-            return ab_fail(AB_USAGE, "diagnose: unknown option '%s' (see `ampbench diagnose --help`)",
-                           argv[i]);
-        } else if (r->document) {
-            return ab_fail(AB_USAGE, "diagnose: expected one result, found '%s' and '%s'", r->document,
-                           argv[i]);
+        } else if (r->run) {
+            if (strcmp(argv[i], "--run") != 0) r->option[r->options++] = argv[i];
         } else {
-            r->document = argv[i];
+            AB_TRY(parse_word(argv[i], r));
         }
     }
-    return r->document
+    return r->document || r->run
                ? AB_OK
-               : ab_fail(AB_USAGE, "diagnose: expected a result document (see `ampbench diagnose --help`)");
+               : ab_fail(AB_USAGE,
+                         "diagnose: expected a result document, or --run (see `ampbench diagnose --help`)");
+}
+
+/* ---- the run --------------------------------------------------------------------------------------------- */
+
+/* Adds "name value" (value may be NULL) to a run's words unless the user gave the option. */
+static int add_default(char **argv, int n, const request *r, char *name, char *value) {
+    if (has(r->options, r->option, name)) return n;
+    argv[n++] = name;
+    if (value) argv[n++] = value;
+    return n;
+}
+
+static const char *given_out(const request *r) {
+    for (int i = 0; i + 1 < r->options; i++)
+        if (strcmp(r->option[i], "--out") == 0) return r->option[i + 1];
+    return NULL;
+}
+
+static ab_status run(request *r) {
+    static char program[] = "ampbench", command[] = "run", rounds[] = "--rounds", one[] = "1",
+                quiet[] = "--quiet", plots[] = "--no-plots", every[] = "--shadow-every", steps[] = "25",
+                out[] = "--out", file[sizeof result_of_run];
+    enum { MOST = 16 };
+    char **argv = calloc((size_t)r->options + MOST, sizeof *argv);
+    if (!argv) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
+    int n = 0;
+    snprintf(file, sizeof file, "%s", result_of_run);
+    argv[n++] = program;
+    argv[n++] = command;
+    for (int i = 0; i < r->options; i++) argv[n++] = r->option[i];
+    n = add_default(argv, n, r, rounds, one);
+    n = add_default(argv, n, r, plots, NULL);
+    n = add_default(argv, n, r, every, steps);
+    n = add_default(argv, n, r, out, file);
+    n = add_default(argv, n, r, quiet, NULL);
+    ab_status status = ab_run_quietly(argv);
+    r->document = given_out(r) ? given_out(r) : result_of_run;
+    free(argv);
+    return status;
+}
+
+/* ---- output ---------------------------------------------------------------------------------------------- */
+
+static ab_status write_json(const cJSON *document, const request *r, cJSON **trials, int *sick) {
+    cJSON *json = NULL;
+    ab_status status = ab_diagnose_json(document, &json, sick);
+    if (status == AB_OK && *trials) {
+        cJSON_AddItemToObject(json, "confirmations", *trials);
+        *trials = NULL;
+    }
+    if (status == AB_OK) status = ab_json_write_file(json, r->json);
+    cJSON_Delete(json);
+    return status;
+}
+
+/* Beside the document: result.json is confirmed by result.confirm.json. */
+static void confirming_path(const char *document, char *path, size_t size) {
+    const char *dot = strrchr(document, '.'), *slash = strrchr(document, '/');
+    const int length = (int)(dot && (!slash || dot > slash) ? (size_t)(dot - document) : strlen(document));
+    snprintf(path, size, "%.*s.confirm.json", length, document);
+}
+
+static ab_status diagnose(const request *r, const cJSON *document, cJSON **trials, int *sick) {
+    const bool text = !r->json || strcmp(r->json, "-") != 0;
+    char path[4096];
+    if (text) {
+        AB_TRY(ab_diagnose_print(document, stdout, sick));
+        if (r->run) ab_shadow_print(document, stdout);
+    }
+    if (r->confirm) {
+        confirming_path(r->document, path, sizeof path);
+        *trials = cJSON_CreateArray();
+        fflush(stdout);
+        AB_TRY(ab_confirm(document, path, text ? stdout : NULL, *trials));
+    }
+    return r->json ? write_json(document, r, trials, sick) : AB_OK;
+}
+
+static ab_status diagnose_all(int argc, char **argv, request *r, int *sick) {
+    cJSON *document = NULL, *trials = NULL;
+    ab_status status = AB_OK;
+    AB_TRY_GOTO(parse(argc, argv, r));
+    if (r->run) AB_TRY_GOTO(run(r));
+    AB_TRY_GOTO(ab_result_load(r->document, &document));
+    AB_TRY_GOTO(ab_result_summarise(document));
+    AB_TRY_GOTO(diagnose(r, document, &trials, sick));
+out:
+    cJSON_Delete(document);
+    cJSON_Delete(trials);
+    return status;
 }
 
 ab_status ab_cmd_diagnose(int argc, char **argv) {
     request r = {.document = NULL};
-    cJSON *document = NULL, *json = NULL;
     int sick = 0;
-    ab_status status = AB_OK;
     for (int i = 1; i < argc; i++)
         if (ab_is_help(argv[i])) {
             print_help();
             return AB_OK;
         }
-    AB_TRY(parse(argc, argv, &r));
-    AB_TRY_GOTO(ab_result_load(r.document, &document));
-    AB_TRY_GOTO(ab_result_summarise(document));
-    if (!r.json || strcmp(r.json, "-") != 0) AB_TRY_GOTO(ab_diagnose_print(document, stdout, &sick));
-    if (r.json) {
-        AB_TRY_GOTO(ab_diagnose_json(document, &json, &sick));
-        AB_TRY_GOTO(ab_json_write_file(json, r.json));
-    }
-    if (sick > 0 && !r.exit_zero)
-        status = ab_fail(AB_NUMERICS, "%d cell%s sick", sick, sick == 1 ? " is" : "s are");
-out:
-    cJSON_Delete(document);
-    cJSON_Delete(json);
-    return status;
+    r.option = calloc((size_t)argc + 1, sizeof *r.option);
+    if (!r.option) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
+    ab_status status = diagnose_all(argc, argv, &r, &sick);
+    free(r.option);
+    if (status != AB_OK || sick == 0 || r.exit_zero) return status;
+    return ab_fail(AB_NUMERICS, "%d cell%s sick", sick, sick == 1 ? " is" : "s are");
 }

@@ -331,6 +331,16 @@ static ab_status take_probes(const ab_options *options, ab_run_config *config) {
     return AB_OK;
 }
 
+static ab_status take_shadow(const ab_options *options, ab_run_config *config) {
+    static const char *const kinds[] = {"fp32", "decensor"};
+    const char *text = options->text[AB_OPTION_shadow], *near = ab_nearest(text, kinds, 2);
+    if (strcmp(text, kinds[0]) != 0 && strcmp(text, kinds[1]) != 0)
+        return ab_fail(AB_USAGE, "--shadow: expected fp32 or decensor, found '%s'%s%s%s", text,
+                       near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    config->shadow = strcmp(text, kinds[0]) == 0 ? AB_TWIN_FP32 : AB_TWIN_DECENSOR;
+    return parse_integer(options, AB_OPTION_shadow_every, 0, INT64_MAX, &config->shadow_every);
+}
+
 static int available_threads(void) {
     cpu_set_t set;
     int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
@@ -460,6 +470,7 @@ ab_status ab_run_config_create(const ab_options *options, bool with_data, ab_run
     AB_TRY_GOTO(take_recipe(options, config));
     AB_TRY_GOTO(take_counts(options, config));
     AB_TRY_GOTO(take_probes(options, config));
+    AB_TRY_GOTO(take_shadow(options, config));
     if (with_data) AB_TRY_GOTO(open_data(options, config));
 out:
     if (status != AB_OK) ab_run_config_clear(config);

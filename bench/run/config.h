@@ -3,6 +3,7 @@
 #define AB_BENCH_RUN_CONFIG_H
 
 #include "bench/run/options.h"
+#include "bench/shadow/twin.h"
 #include "bench/train/cell.h"
 
 AB_BEGIN_DECLS
@@ -48,10 +49,12 @@ typedef struct ab_run_config {
     int threads;
     int64_t memory_limit; /* bytes; 0: none */
     int64_t rounds, eval_limit, cell_timeout_s;
-    uint64_t probes;     /* bits as in probes/probe.h; 0: none */
-    int64_t probe_every; /* 0: never */
-    double probe_budget; /* share of the run that probing may cost; 0: no governor */
-    bool floor;          /* run the ulp twin */
+    uint64_t probes;      /* bits as in probes/probe.h; 0: none */
+    int64_t probe_every;  /* 0: never */
+    double probe_budget;  /* share of the run that probing may cost; 0: no governor */
+    int64_t shadow_every; /* 0: never */
+    ab_twin_kind shadow;
+    bool floor; /* run the ulp twin */
 } ab_run_config;
 
 /* Checks everything that can be checked before training. With `with_data`, opens the data set. */

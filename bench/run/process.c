@@ -81,6 +81,7 @@ static ab_status take_event(ab_process *process, cJSON *event) {
     } slots[] = {{"start", &process->start},
                  {"evaluation", &process->evaluation},
                  {"probes", &process->probes},
+                 {"shadow", &process->shadow},
                  {"end", &process->end}};
     const char *name = cJSON_GetStringValue(cJSON_GetObjectItem(event, "event"));
     for (size_t i = 0; name && i < AB_COUNT_OF(slots); i++) {
@@ -225,6 +226,7 @@ void ab_process_clear(ab_process *process) {
     cJSON_Delete(process->start);
     cJSON_Delete(process->evaluation);
     cJSON_Delete(process->probes);
+    cJSON_Delete(process->shadow);
     cJSON_Delete(process->end);
     memset(process, 0, sizeof *process);
 }

@@ -24,9 +24,9 @@ typedef struct ab_process {
     int scalers;         /* where losses have their own scales: how many; else 0 */
     double *scales;      /* [capacity * scalers]; owned */
     uint8_t *overflows;  /* [capacity]: bit k: a gradient of scaler k's losses was not finite; owned */
-    cJSON *start, *evaluation, *probes, *end; /* events; owned; NULL if they never came */
-    char reason[1024];                        /* why the process failed; "" if it did not */
-    bool interrupted;                         /* ended because the parent was told to stop */
+    cJSON *start, *evaluation, *probes, *shadow, *end; /* events; owned; NULL if they never came */
+    char reason[1024];                                 /* why the process failed; "" if it did not */
+    bool interrupted;                                  /* ended because the parent was told to stop */
 } ab_process;
 
 /* Called now and then, and after every batch of lines, with the process so far. */

@@ -426,6 +426,7 @@ ab_status ab_record_process(cJSON *document, int index, int round, int position,
         put(cell, "loss_digest", cJSON_CreateString(digest));
         adopt(cell, process->evaluation);
         if (process->probes) put(cell, "probes", cJSON_Duplicate(process->probes, 1));
+        if (process->shadow) put(cell, "shadow", cJSON_Duplicate(process->shadow, 1));
     }
     if (process->reason[0]) return AB_OK;
     if (full) {

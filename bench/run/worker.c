@@ -178,15 +178,49 @@ static ab_status checkpoint_if_due(const ab_cell *cell, const ab_run_config *con
     return ab_cell_checkpoint(cell, checkpoint);
 }
 
+/* ---- shadow gradients ------------------------------------------------------------------------------------ */
+
+/* Whether anything of the cell is in another format than fp32. */
+static bool lowers(const ab_plan *plan) {
+    for (int i = 0; i < plan->tensors; i++)
+        if (plan->tensor[i].format && plan->tensor[i].format != &ab_format_fp32) return true;
+    return false;
+}
+
+/* NULL if there is nothing to compare. */
+static ab_status start_twin(const ab_run_config *config, const ab_cell_config *settings, const ab_cell *cell,
+                            ab_twin **twin) {
+    if (config->shadow_every == 0 || !lowers(ab_cell_plan(cell))) return AB_OK;
+    return ab_twin_create(settings, config->shadow, AB_TWIN_OCTAVES, twin);
+}
+
+static ab_status step_looked_at(ab_cell *cell, ab_observer *observer, ab_twin *twin, ab_step_result *result) {
+    AB_TRY(ab_twin_before(twin, cell));
+    AB_TRY(ab_cell_step(cell, observer, result));
+    result->again = true; /* its time is not a step's */
+    return ab_twin_after(twin, cell, result);
+}
+
+static void shadow_event(const ab_twin *twin, const ab_run_config *config) {
+    if (!twin) return;
+    ab_json_line line;
+    ab_json_line_begin(&line, stdout, "shadow");
+    line.sink.integer(&line.sink, "every", config->shadow_every);
+    ab_twin_report(twin, &line.sink);
+    ab_json_line_end(&line);
+}
+
+/* ---- steps ----------------------------------------------------------------------------------------------- */
+
 /* All steps. The times of probed ones are marked. */
-static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probing *probing,
+static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probing *probing, ab_twin *twin,
                            const char *checkpoint, int64_t *first_step_at) {
     int64_t flushed_at = ab_monotonic_ns(), extra = extra_work();
     ab_lane_governor lanes;
     ab_lane_governor_start(&lanes, config->threads);
     for (int64_t step = 0; step < config->steps; step++) {
-        int ran;
-        if (step > 0) AB_TRY(run_window(cell, config, probing, step, &ran));
+        int ran = 0;
+        if (step > 0 && !twin) AB_TRY(run_window(cell, config, probing, step, &ran));
         if (step > 0 && ran > 0) {
             step += ran - 1;
             AB_TRY(checkpoint_if_due(cell, config, checkpoint, step + 1));
@@ -195,7 +229,8 @@ static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probin
         ab_observer *observer = ab_probing_next(probing);
         ab_step_result result;
         int64_t before = ab_monotonic_ns(), waited_before = ab_parallel_waited_ns();
-        AB_TRY(ab_cell_step(cell, observer, &result));
+        AB_TRY(twin && step % config->shadow_every == 0 ? step_looked_at(cell, observer, twin, &result)
+                                                        : ab_cell_step(cell, observer, &result));
         if (extra > 0) ab_spin(extra);
         int64_t time = ab_probing_step_end(probing, step, observer, result.again, before),
                 now = before + time;
@@ -215,6 +250,7 @@ static ab_status run_cell(const ab_worker_task *task, const ab_run_config *confi
                           const ab_options *options) {
     ab_status status = AB_OK;
     ab_cell *cell = NULL;
+    ab_twin *twin = NULL;
     ab_probing probing = {.active = false};
     int64_t first_step_at = 0, energy_before;
     const char *save_path = options->text[AB_OPTION_save_weights];
@@ -225,13 +261,16 @@ static ab_status run_cell(const ab_worker_task *task, const ab_run_config *confi
     start_event(cell);
     energy_before = ab_device_energy_mj(config->device);
     if (task->full) AB_TRY_GOTO(ab_probing_start(&probing, config, cell, spec->half));
-    AB_TRY_GOTO(run_steps(cell, config, &probing, checkpoint, &first_step_at));
+    if (task->full) AB_TRY_GOTO(start_twin(config, &settings, cell, &twin));
+    AB_TRY_GOTO(run_steps(cell, config, &probing, twin, checkpoint, &first_step_at));
     ab_probing_event(&probing);
+    shadow_event(twin, config);
     if (task->full) AB_TRY_GOTO(evaluation_event(cell, config->eval_limit));
     if (task->full && save_path) AB_TRY_GOTO(ab_cell_save(cell, save_path));
     end_event(first_step_at, task, config, energy_before);
 out:
     ab_probing_clear(&probing);
+    ab_twin_destroy(twin);
     ab_cell_destroy(cell);
     return status;
 }

@@ -68,6 +68,17 @@ int ab_cell_window(const ab_cell *cell); /* 1: steps are best taken one by one *
 /* What probed steps show from now on; NULL: gradients, as a new cell does. Numbers the observed tensors anew. */
 void ab_cell_watch(ab_cell *cell, const ab_watch *watch);
 
+/* Besides the watch: `follower->ran` hears of every op of every step from now on, probed or not; NULL: nobody does. Borrowed. */
+void ab_cell_follow(ab_cell *cell, const ab_watch *follower);
+
+/* Gives a cell of the same network the parameters that the ops of another one will read in its next step (rounded as they read
+ * them), its running statistics, and its place among the batches. Optimizer and loss scale stay. */
+AB_MUST_CHECK ab_status ab_cell_mirror(ab_cell *cell, const ab_cell *of);
+
+/* The forward and backward pass of the next step, at `factor` times the loss scale, heard by the follower; then the cell is as it was
+ * but for its gradients, which the step itself makes anew. */
+AB_MUST_CHECK ab_status ab_cell_rehearse(ab_cell *cell, double factor, float *loss);
+
 /* Tensors an observer sees: the roles that the watch asks for. */
 typedef struct ab_observed {
     char name[AB_PLAN_NAME]; /* the same at every level */

@@ -34,7 +34,9 @@ struct ab_cell {
     ab_data_order order;
     int64_t *index; /* [batch]: samples of the step under way */
     ab_watch watch;
-    bool again; /* the step under way runs a second time, for the watch */
+    bool again;               /* the step under way runs a second time, for the watch */
+    bool rehearses;           /* forward and backward of a step that has not begun */
+    const ab_watch *follower; /* its `ran` hears of all ops, probed or not; NULL: nobody */
     ab_observed *observed;
     int observed_count;
     ab_shown *shown;            /* [plan->params] */

@@ -98,10 +98,12 @@ static bool told(const ab_cell *cell) { return cell->exec.observer || cell->agai
 
 static ab_status tell_ran(ab_cell *cell, int n, const ab_net_op *op, bool backward) {
     const ab_op_io *io;
-    if (!told(cell) || !cell->watch.ran) return AB_OK;
+    const bool watched = told(cell) && cell->watch.ran, followed = cell->follower && !cell->again;
+    if (!watched && !followed) return AB_OK;
     AB_TRY(readable(cell, n, backward, &io));
     ab_op_run run = {cell->plan->node[n].net_op, op->name, op->op, io, backward};
-    cell->watch.ran(cell->watch.context, &run);
+    if (watched) cell->watch.ran(cell->watch.context, &run);
+    if (followed) cell->follower->ran(cell->follower->context, &run);
     return AB_OK;
 }
 
@@ -179,6 +181,8 @@ static ab_status forward(ab_cell *cell, int nodes) {
     }
     return AB_OK;
 }
+
+void ab_cell_follow(ab_cell *cell, const ab_watch *follower) { cell->follower = follower; }
 
 ab_status ab_cell_forward(ab_cell *cell) { return forward(cell, cell->plan->nodes); }
 
@@ -407,6 +411,30 @@ static ab_status run_again_if_asked(ab_cell *cell, bool found, ab_step_result *r
     cell->again = result->again = true;
     ab_status status = run_gradients(cell, result, &once_more);
     cell->again = false;
+    if (status == AB_OK) status = ab_cell_put_buffers(cell, buffers);
+    free(buffers);
+    return status;
+}
+
+static ab_status rehearse(ab_cell *cell, float *loss) {
+    unsigned overflows = 0;
+    cell->exec.observer = NULL;
+    cell->exec.training = true;
+    return run_batches(cell, loss, &overflows);
+}
+
+ab_status ab_cell_rehearse(ab_cell *cell, double factor, float *loss) {
+    double scale[AB_NET_LOSSES];
+    void *buffers;
+    AB_TRY(ab_cell_keep_buffers(cell, &buffers));
+    for (int k = 0; k < cell->plan->scalers; k++) {
+        scale[k] = cell->scaler[k].scale;
+        cell->scaler[k].scale *= factor;
+    }
+    cell->rehearses = true;
+    ab_status status = rehearse(cell, loss);
+    cell->rehearses = false;
+    for (int k = 0; k < cell->plan->scalers; k++) cell->scaler[k].scale = scale[k];
     if (status == AB_OK) status = ab_cell_put_buffers(cell, buffers);
     free(buffers);
     return status;

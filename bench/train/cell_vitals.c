@@ -15,7 +15,7 @@ ab_status ab_cell_fill(ab_cell *cell, ab_split split, void *samples, void *targe
     ab_data_fill(data, split, cell->config.normalize, cell->index, n, samples, targets);
     if (split != AB_SPLIT_TRAIN) return AB_OK;
     if (faults) ab_spoil(faults, data, cell->config.seed, cell->index, n, each, samples, targets);
-    if (cell->again) return AB_OK; /* noted the first time */
+    if (cell->again || cell->rehearses) return AB_OK; /* noted once */
     return ab_vitals_batch(&cell->vitals, &data->shape, cell->steps, samples, targets, n, each);
 }
 

@@ -1,0 +1,37 @@
+/* Trying a remedy: the run of a document again, for one sick cell and its O0, with what its first verdict advises; then the same
+ * diagnosis of the new record. Starts this program as a child; what the child prints is thrown away, messages are not. */
+#ifndef AB_BENCH_SHADOW_CONFIRM_H
+#define AB_BENCH_SHADOW_CONFIRM_H
+
+#include "kernels/core/status.h"
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+AB_BEGIN_DECLS
+
+enum { AB_REMEDY_WORDS = 8, AB_REMEDY_TEXT = 280 };
+
+/* The options that a remedy's text names first: "--scales dynamic: a scaler ..." is two words; "leave out --fault x" is what to
+ * take away. */
+typedef struct ab_remedy {
+    bool leave_out;
+    int words; /* 0: none */
+    char *word[AB_REMEDY_WORDS];
+    char text[AB_REMEDY_TEXT]; /* the words' memory */
+} ab_remedy;
+
+void ab_remedy_parse(const char *text, ab_remedy *remedy);
+
+/* Runs `argv` (argv[0] is "ampbench") and waits. AB_CONFIG if the run ended with a mistake in its options or input; a run with failed
+ * cells is a run. */
+AB_MUST_CHECK ab_status ab_run_quietly(char *const *argv);
+
+/* Tries the first verdict of every sick cell of a summarised document. The new documents are written to `out`, one after the
+ * other. Prints a line each to `text` (NULL: nothing) and adds an object each to `list` (NULL: nothing). */
+AB_MUST_CHECK ab_status ab_confirm(const cJSON *document, const char *out, FILE *text, cJSON *list);
+
+AB_END_DECLS
+
+#endif

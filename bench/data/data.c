@@ -57,9 +57,14 @@ const char *ab_input_kind_text(ab_input_kind kind) {
     return texts[kind];
 }
 
+static bool channels_fit(const ab_data_source *source, const ab_data_shape *shape) {
+    return shape->input != AB_INPUT_IMAGES || source->channels == 0 || source->channels == shape->x.dim[2];
+}
+
 const char *ab_data_default(const ab_data_shape *shape) {
     for (size_t i = 0; i < AB_COUNT_OF(sources); i++)
-        if (sources[i]->kind == shape->input && !sources[i]->reads_path) return sources[i]->name;
+        if (sources[i]->kind == shape->input && !sources[i]->reads_path && channels_fit(sources[i], shape))
+            return sources[i]->name;
     return NULL;
 }
 
@@ -123,7 +128,7 @@ static ab_status fit(ab_data *data) {
         return ab_fail(
             AB_CONFIG,
             "--data %s: its images are %lldx%lldx%lld, the net's input is %lldx%lldx%lld: expected an input "
-            "at least as high and wide and with as many channels",
+            "at least as high and wide and with as many channels (--data synthetic_images has every size)",
             data->name, (long long)rows, (long long)columns, (long long)data->channels, (long long)height,
             (long long)width, (long long)channels);
     data->height = height;

@@ -79,7 +79,8 @@ typedef struct ab_data_request {
 typedef struct ab_data_source {
     const char *name, *text;
     ab_input_kind kind;
-    bool reads_path; /* --data NAME:PATH */
+    bool reads_path;  /* --data NAME:PATH */
+    int64_t channels; /* of its images; 0: what the net wants */
     /* Fills split[], origin, labels, classes; of images stored_height, stored_width and channels. What it leaves after an
      * error is freed by the caller. */
     ab_status (*load)(ab_data *data, const ab_data_request *request);
@@ -88,8 +89,8 @@ typedef struct ab_data_source {
 int ab_data_source_count(void);
 const ab_data_source *ab_data_source_at(int i);
 
-/* The source that is used when --data is not given: the first row of data.def that has what the net wants and needs no
- * path, or NULL. */
+/* The source that is used when --data is not given: the first row of data.def that has what the net wants, images of as many
+ * channels, and needs no path, or NULL. */
 const char *ab_data_default(const ab_data_shape *shape);
 
 /* Which samples step `step` (0-based) uses: index[batch]. An epoch is floor(count / batch) batches, the rest is dropped.

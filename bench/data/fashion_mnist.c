@@ -25,5 +25,6 @@ const ab_data_source ab_data_source_fashion_mnist = {
     .name = "fashion_mnist",
     .text = "60,000 + 10,000 pictures of clothes, 28x28 grey, from the package dataset-fashion-mnist or "
             "$AMPBENCH_DATA_DIR",
+    .channels = 1,
     .load = load,
 };

@@ -124,5 +124,6 @@ const ab_data_source ab_data_source_synthetic = {
     .name = "synthetic",
     .text = "procedural: 10,000 + 2,000 striped spots with noise, 28x28 grey, 10 classes, made from the "
             "seed; no files",
+    .channels = 1,
     .load = load,
 };

@@ -2,63 +2,15 @@
 #define _POSIX_C_SOURCE 200809L
 #include "bench/data/text.h"
 
-#include <dirent.h>
+#include "bench/data/folder.h"
+
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-enum { MOST_CLASSES = 256, TEST_EVERY = 10, PATH_BYTES = 1024 };
+enum { MOST_CLASSES = 256, TEST_EVERY = 10 };
 static const int64_t most_bytes = (int64_t)1 << 30;
-
-/* ---- names ------------------------------------------------------------------------------------------------ */
-
-typedef struct names {
-    char **name; /* owned */
-    int count;
-} names;
-
-static void free_names(names *list) {
-    for (int i = 0; i < list->count; i++) free(list->name[i]);
-    free(list->name);
-}
-
-static int compare_names(const void *a, const void *b) {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static bool is_folder(const char *path) {
-    struct stat about;
-    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
-}
-
-static ab_status add_name(names *list, const char *name) {
-    if ((list->count & (list->count - 1)) == 0) {
-        char **grown = realloc(list->name, (size_t)(list->count ? 2 * list->count : 1) * sizeof *grown);
-        if (!grown) return ab_fail(AB_NO_MEMORY, "--data: cannot list files");
-        list->name = grown;
-    }
-    list->name[list->count] = strdup(name);
-    return list->name[list->count++] ? AB_OK : ab_fail(AB_NO_MEMORY, "--data: cannot list files");
-}
-
-/* Files (or folders) of a folder, in order; names that begin with a dot are left out. */
-static ab_status list_folder(const char *path, bool folders, names *list) {
-    char inside[PATH_BYTES];
-    DIR *folder = opendir(path);
-    if (!folder) return ab_fail(AB_INPUT, "--data: cannot open %s: %s", path, strerror(errno));
-    ab_status status = AB_OK;
-    for (struct dirent *entry; status == AB_OK && (entry = readdir(folder));) {
-        snprintf(inside, sizeof inside, "%s/%s", path, entry->d_name);
-        if (entry->d_name[0] != '.' && is_folder(inside) == folders) status = add_name(list, inside);
-    }
-    closedir(folder);
-    if (status == AB_OK && list->count > 1)
-        qsort(list->name, (size_t)list->count, sizeof *list->name, compare_names);
-    return status;
-}
 
 /* ---- bytes ------------------------------------------------------------------------------------------------ */
 
@@ -101,16 +53,16 @@ static ab_status add_piece(ab_text *text, int64_t start, ab_split split, int lab
 
 /* One stream, cut at the first white space behind nine tenths. */
 static ab_status read_stream(const char *path, ab_text *text) {
-    names files = {NULL, 0};
+    ab_names files = {NULL, 0};
     ab_status status = AB_OK;
-    if (is_folder(path))
-        AB_TRY_GOTO(list_folder(path, false, &files));
+    if (ab_is_folder(path))
+        AB_TRY_GOTO(ab_folder_list(path, false, &files));
     else
         AB_TRY_GOTO(append_file(text, path));
     for (int i = 0; i < files.count; i++) AB_TRY_GOTO(append_file(text, files.name[i]));
     if (text->size == 0) {
         status = ab_fail(AB_INPUT, "--data %s: expected text, found %s", path,
-                         files.count || !is_folder(path) ? "no bytes" : "no files");
+                         files.count || !ab_is_folder(path) ? "no bytes" : "no files");
         goto out;
     }
     int64_t whole = text->size, cut = whole / TEST_EVERY * (TEST_EVERY - 1);
@@ -120,13 +72,13 @@ static ab_status read_stream(const char *path, ab_text *text) {
     text->size = whole;
     AB_TRY_GOTO(add_piece(text, cut, AB_SPLIT_TEST, 0));
 out:
-    free_names(&files);
+    ab_names_free(&files);
     return status;
 }
 
 static ab_status read_class(const char *path, int label, ab_text *text) {
-    names files = {NULL, 0};
-    ab_status status = list_folder(path, false, &files);
+    ab_names files = {NULL, 0};
+    ab_status status = ab_folder_list(path, false, &files);
     for (int i = 0; status == AB_OK && i < files.count; i++) {
         int64_t start = text->size;
         status = append_file(text, files.name[i]);
@@ -134,25 +86,25 @@ static ab_status read_class(const char *path, int label, ab_text *text) {
             status = add_piece(text, start, i % TEST_EVERY == TEST_EVERY - 1 ? AB_SPLIT_TEST : AB_SPLIT_TRAIN,
                                label);
     }
-    free_names(&files);
+    ab_names_free(&files);
     return status;
 }
 
 static ab_status read_classes(const char *path, ab_text *text) {
-    names folders = {NULL, 0};
-    ab_status status = list_folder(path, true, &folders);
+    ab_names folders = {NULL, 0};
+    ab_status status = ab_folder_list(path, true, &folders);
     if (status == AB_OK && (folders.count < 2 || folders.count > MOST_CLASSES))
         status = ab_fail(AB_INPUT, "--data %s: expected 2 to %d directories, one for each class, found %d",
                          path, (int)MOST_CLASSES, folders.count);
     for (int i = 0; status == AB_OK && i < folders.count; i++) status = read_class(folders.name[i], i, text);
     text->classes = folders.count;
-    free_names(&folders);
+    ab_names_free(&folders);
     return status;
 }
 
 ab_status ab_text_read(const char *path, bool by_class, ab_text *text) {
     *text = (ab_text){.byte = NULL};
-    if (strlen(path) >= PATH_BYTES)
+    if (strlen(path) >= AB_FOLDER_PATH)
         return ab_fail(AB_INPUT, "--data: expected a shorter path, found %s", path);
     ab_status status = by_class ? read_classes(path, text) : read_stream(path, text);
     if (status != AB_OK) ab_text_free(text);

@@ -319,7 +319,8 @@ ab_status ab_product_backward(const ab_exec *exec, ab_op_io *io) {
     float *dout_copy = take_dout(p, io, &c);
     if (dout_copy) ab_view_f32(io->dout, dout_copy);
     if (p->of[AB_PASS_BACKWARD_DATA].pass && io->din[0]) AB_TRY(backward_data(exec, io, dout_copy, c));
-    if (p->of[AB_PASS_BACKWARD_WEIGHTS].pass) AB_TRY(backward_weights(exec, io, dout_copy, c));
+    const bool weights = io->dparam[0] || io->dparam[1];
+    if (p->of[AB_PASS_BACKWARD_WEIGHTS].pass && weights) AB_TRY(backward_weights(exec, io, dout_copy, c));
     return AB_OK;
 }
 

@@ -99,6 +99,7 @@ static ab_status check_scale(const spot *at, const cJSON *cell, double steps) {
 static ab_status check_own_scales(const spot *at, const cJSON *cell, double steps) {
     const cJSON *scaler, *scalers = ab_json_at(cell, "loss_scales");
     cJSON_ArrayForEach(scaler, scalers) AB_TRY(check_scale(at, scaler, steps));
+    cJSON_ArrayForEach(scaler, ab_json_at(cell, "layer_scales")) AB_TRY(check_scale(at, scaler, steps));
     return AB_OK;
 }
 

@@ -130,7 +130,8 @@ static void compare_scale(ab_gate_case *c, const cJSON *cell, const cJSON *base,
 
 /* Where losses have their own, all of them; the first is the cell's. */
 static void compare_scales(ab_gate_case *c, const cJSON *base, const cJSON *other) {
-    const cJSON *a = ab_json_at(base, "loss_scales"), *b = ab_json_at(other, "loss_scales");
+    const char *many = ab_json_at(base, "layer_scales") ? "layer_scales" : "loss_scales";
+    const cJSON *a = ab_json_at(base, many), *b = ab_json_at(other, many);
     if (!a || !b) {
         compare_scale(c, other, base, other);
         return;

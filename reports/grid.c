@@ -449,34 +449,44 @@ static ab_status add_timing_notes(const cJSON *document, ab_grid *grid) {
                      &grid->notes);
 }
 
-/* "ce 65536 -> 1024 (6 overflows)" */
+/* "ce 65536 to 1024 (6 overflows)", "fc1 1 to 16" */
 static int write_own_scale(const cJSON *scaler, char *text, size_t size) {
-    char losses[120], first[AB_TEXT_NUMBER], last[AB_TEXT_NUMBER], count[AB_TEXT_NUMBER];
+    char name[120], first[AB_TEXT_NUMBER], last[AB_TEXT_NUMBER], count[AB_TEXT_NUMBER];
     const cJSON *runs = ab_json_at(scaler, "scale"), *end = runs ? runs->child : NULL;
+    const double overflows = ab_json_number(scaler, "overflows", (double)NAN);
     if (!end) return 0;
     ab_text_scale(first, end->child->valuedouble);
     while (end->next) end = end->next;
     ab_text_scale(last, end->child->valuedouble);
-    const double overflows = ab_json_number(scaler, "overflows", 0);
+    if (!isfinite(overflows))
+        return snprintf(text, size, "%s %s to %s", clean(scaler, "layer", "?", name, sizeof name), first,
+                        last);
     return snprintf(text, size, "%s %s to %s (%s overflow%s)",
-                    join(ab_json_at(scaler, "losses"), losses, sizeof losses), first, last,
+                    join(ab_json_at(scaler, "losses"), name, sizeof name), first, last,
                     ab_text_count(count, overflows), overflows == 1 ? "" : "s");
 }
 
-/* A line for every cell whose losses have their own scales. */
+/* A line for every cell whose losses or layers have their own scales, if these can move. */
 static ab_status add_own_scales(const cJSON *document, ab_grid *grid) {
     const cJSON *cell, *scaler;
     int row = 0;
     cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
         char label[LABEL_TEXT], text[640] = "";
+        const char *kind = ab_json_at(cell, "layer_scales") ? "layer_scales" : "loss_scales";
         int used = 0;
         label_text(grid, row++, label);
-        cJSON_ArrayForEach(scaler, ab_json_at(cell, "loss_scales")) {
-            if (used > (int)sizeof text - 240) break;
+        if (cJSON_IsNumber(ab_json_at(cell, "policy.loss_scale"))) continue;
+        cJSON_ArrayForEach(scaler, ab_json_at(cell, kind)) {
             if (used > 0) used += snprintf(text + used, sizeof text - (size_t)used, "; ");
+            if (used > (int)sizeof text - 240) {
+                snprintf(text + used, sizeof text - (size_t)used, "...");
+                break;
+            }
             used += write_own_scale(scaler, text + used, sizeof text - (size_t)used);
         }
-        if (used > 0) AB_TRY(add_line(&grid->notes, AB_TONE_PLAIN, "%s: loss scales: %s", label, text));
+        if (used > 0)
+            AB_TRY(add_line(&grid->notes, AB_TONE_PLAIN, "%s: %s scales: %s", label,
+                            kind[1] == 'a' ? "layer" : "loss", text));
     }
     return AB_OK;
 }

@@ -16,6 +16,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 torch.manual_seed(0)
 P = lambda *shape: torch.nn.Parameter(torch.full(shape, 0.75))
 
+
+
+def recurrent(kind, x, a):
+    more = {"nonlinearity": a["nonlinearity"]} if "nonlinearity" in a else {}
+    return kind(x.shape[-1], a["hidden_size"], batch_first=True, **more)(x)[0]
+
+
 # ---- ops as ampbench names them: (inputs, attributes) -> torch --------------------------------------------------
 
 OPS = {
@@ -42,14 +49,20 @@ OPS = {
         t.unflatten(-1, (a["num_heads"], -1)).transpose(1, 2) for t in x.chunk(3, -1)], is_causal=True).transpose(1, 2).flatten(2),
     "group_norm": lambda x, a: F.group_norm(x, a["num_groups"], P(x.shape[1]), P(x.shape[1])),
     "upsample": lambda x, a: F.interpolate(x, scale_factor=2, mode="nearest"),
+    "lstm": lambda x, a: recurrent(torch.nn.LSTM, x, a), "rnn": lambda x, a: recurrent(torch.nn.RNN, x, a),
     "cross_entropy": lambda x, a: F.cross_entropy(x, torch.zeros(x.shape[0], dtype=torch.long)),
 }
 VIEWS = ("_to_copy", "aten.t.", "view", "detach", "transpose", "expand", "unsqueeze", "slice", "split", "chunk", "alias", "clone",
          "empty_like", "bernoulli", "zeros", "ones", "rand", "uniform")
+PRODUCTS = ("aten.mm.", "aten.addmm.", "mkldnn_rnn_layer")  # what a recurrent op is made of, behind views and copies
 
 
 class Seen(TorchDispatchMode):
-    """The formats of the floating tensors that the first kernel of an op was given."""
+    """The formats of the floating tensors that the first kernel of an op was given; or its first product."""
+
+    def __init__(self, op):
+        super().__init__()
+        self.products = op in ("lstm", "rnn")
 
     def __enter__(self):
         self.formats = None
@@ -61,7 +74,8 @@ class Seen(TorchDispatchMode):
                 return [x] if x.is_floating_point() else []
             return [t for y in x for t in tensors(y)] if isinstance(x, (list, tuple)) else []
 
-        if self.formats is None and not any(v in str(func) for v in VIEWS):
+        counts = any(v in str(func) for v in PRODUCTS) if self.products else not any(v in str(func) for v in VIEWS)
+        if self.formats is None and counts:
             self.formats = [t.dtype for t in tensors(args)] or None
         return func(*args, **(kwargs or {}))
 
@@ -84,7 +98,7 @@ def run(net, low):
             given = op.get("in", last)
             several = isinstance(given, list)
             x = [values[g] for g in given] if several else values[given]
-            with Seen() as seen:
+            with Seen(op["op"]) as seen:
                 y = OPS[op["op"]](x, op)
             formats = seen.formats or [(x[0] if several else x).dtype]
             ran = name(torch.float32 if several and torch.float32 in formats else formats[0])
@@ -131,6 +145,10 @@ def cases():
     yield net(image, {"name": "gn0", "op": "group_norm", "num_groups": 2}, {"name": "up0", "op": "upsample", "scale_factor": 2},
               {"name": "conv", "op": "conv2d", "out_channels": 4, "kernel_size": 3}, {"name": "gn", "op": "group_norm", "num_groups": 2},
               {"name": "up", "op": "upsample", "scale_factor": 2}, {"name": "flat", "op": "flatten"})
+    steps, first = {"shape": [6, 8]}, {"name": "first", "op": "select", "index": 0}
+    for op, extra in (("lstm", {}), ("rnn", {"nonlinearity": "tanh"}), ("rnn", {"nonlinearity": "relu"})):
+        yield net(steps, {"name": "x", "op": op, "hidden_size": 8, **extra}, first)
+        yield net(steps, low, {"name": "x", "op": op, "hidden_size": 8, **extra}, {"name": "more", "op": op, "hidden_size": 5, **extra}, first)
     yield net({"tokens": 6, "vocabulary": 11}, {"name": "embed", "op": "embedding", "num_embeddings": 11, "embedding_dim": 8},
               {"name": "pos", "op": "positional_embedding"}, {"name": "ln1", "op": "layer_norm"},
               {"name": "qkv", "op": "linear", "out_features": 24},
@@ -167,8 +185,16 @@ def cuda_rules(ops):
         assert registered == (rule != "follow"), (op, registered, rule)
         out[op] = rule
     out["cross_entropy"] = "fp32" if lists["log_softmax"] == "fp32_out" and lists["nll_loss"] == "fp32" else "?"
+    # cuDNN's, behind torch.lstm and torch.rnn_*: a wrapper of autocast's own casts to the low format
+    assert torch._C._dispatch_has_kernel_for_dispatch_key("aten::_cudnn_rnn", "AutocastCUDA") and lists["lstm_cell"] == lists["rnn_tanh_cell"] == "low"
+    out["lstm"] = out["rnn"] = "low"
     out["square"] = lists["pow"]  # torch.square calls pow
     return out
+
+
+def has_lstm(net):
+    """torch's autocast asks oneDNN for a float16 LSTM, which there is on no CPU without AMX-FP16: it fails."""
+    return any(op["op"] == "lstm" for op in net["ops"])
 
 
 def main():
@@ -177,10 +203,10 @@ def main():
     a = ap.parse_args()
     torch.set_num_threads(1)
     nets = list(cases())
-    plain = [o for o in OPS if o not in ("cross_entropy", "square")] + ["where", "masked_fill", "scale", "permute", "reshape", "mse",
+    plain = [o for o in OPS if o not in ("cross_entropy", "square", "lstm", "rnn")] + ["where", "masked_fill", "scale", "permute", "reshape", "mse",
                                                                          "bce_with_logits", "matmul"]
     doc = {"made_by": "scripts/peer_autocast.py", "torch": torch.__version__, "cuda_rules": cuda_rules(plain),
-           "cases": [{"net": n, "bf16": run(n, torch.bfloat16), "fp16": run(n, torch.float16)} for n in nets]}
+           "cases": [{"net": n, "bf16": run(n, torch.bfloat16), "fp16": [] if has_lstm(n) else run(n, torch.float16)} for n in nets]}
     with open(a.out, "w") as f:
         f.write('{"made_by": "%s", "torch": "%s",\n "cuda_rules": %s,\n "cases": [\n' % (doc["made_by"], doc["torch"], json.dumps(doc["cuda_rules"])))
         f.write(",\n".join("  " + json.dumps(c) for c in doc["cases"]) + "\n]}\n")

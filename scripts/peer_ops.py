@@ -12,6 +12,34 @@ import torch.nn.functional as F
 RNG_DROPOUT = 5
 
 
+class Arrays:
+    """x and y of an .npz file as they are, the last tenth of the samples left for tests; images NHWC to NCHW."""
+
+    def __init__(self, path, digest):
+        arrays = np.load(path)
+        self.x, self.y, self.digest_of, self.mean, self.std = arrays["x"], arrays["y"], digest, 0.0, 1.0
+        self.count = len(self.x) - (len(self.x) + 9) // 10
+
+    def batch(self, step, size):
+        first = step % (self.count // size) * size
+        x = torch.from_numpy(self.x[first:first + size].astype(np.float32))
+        return x.permute(0, 3, 1, 2).contiguous(), torch.from_numpy(self.y[first:first + size].astype(np.int64))
+
+    def digest(self, size):
+        return f"{self.digest_of(self.y[:size].tobytes(), self.digest_of(self.x[:size].tobytes())):016x}"
+
+
+def write_colours(path):
+    """14 images of 64 x 64 x 3 in eighths: discs and stripes whose place, width and colour depend on the class."""
+    n = np.arange(14)[:, None, None, None]
+    y, x, c = np.arange(64)[None, :, None, None], np.arange(64)[None, None, :, None], np.arange(3)[None, None, None]
+    label = n * 3 % 10
+    disc = (x - 20 - 2 * label)**2 + (y - 44 + 2 * label)**2 < (12 + n)**2
+    stripes = (x * (1 + label % 4) + y * (1 + label // 3) + 5 * c + 3 * n) % (9 + 2 * c)
+    values = np.where(disc, 8 - 3 * ((label + c) % 3), stripes) - 4
+    np.savez_compressed(path, x=(values / 8).astype(np.float16), y=label.reshape(-1).astype(np.int32))
+
+
 class Text:
     """Bytes of text as tokens, cut as bench/data/text.c cuts them: the training split in order."""
 
@@ -167,6 +195,11 @@ def reshape(run, a, x, p):
     return x.reshape([x.shape[i] if n == 0 else n for i, n in enumerate(a["shape"])])
 
 
+def concat(run, a, xs, p):
+    """Images are NHWC in a network file: their last dimension is torch's second."""
+    return torch.cat(xs, 1 if xs[0].dim() == 4 and a["dim"] == -1 else a["dim"])
+
+
 def lstm_params(a, shape):
     hidden = a["hidden_size"]
     bound = ("uniform", hidden**-0.5)
@@ -226,6 +259,9 @@ OPS = {
     "select": ("follow", lambda run, a, x, p: x.select(a.get("dim", 1), a.get("index", 0)), None),
     "reshape": ("follow", reshape, None),
     "lstm": ("low", lstm, lstm_params),
+    "concat": ("promote", concat, None),
+    "upsample": ("fp32", lambda run, a, x, p: F.interpolate(x, scale_factor=a["scale_factor"], mode="nearest"), None),
+    "mse": ("fp32", lambda run, a, xs, p: F.mse_loss(*xs), None),
 }
-SEVERAL_INPUTS = {"scaled_dot_product_attention"}  # functions that get a list
+SEVERAL_INPUTS = {"scaled_dot_product_attention", "concat", "mse"}  # functions that get a list
 NORMS = {"batch_norm2d", "layer_norm", "rms_norm", "group_norm"}  # a file's init does not reach them

@@ -235,7 +235,7 @@ OPS = {
     **peer_ops.OPS,
 }
 SEVERAL_INPUTS = {"add"} | peer_ops.SEVERAL_INPUTS
-LOSSES = {"cross_entropy"}
+LOSSES = {"cross_entropy", "mse"}
 BUFFERS = ("running_mean", "running_var")
 
 
@@ -666,10 +666,11 @@ def record(net, initial, data, config, plant=None, **how):
     first step that is not skipped, and its value after the second such step."""
     trainer = Trainer(net, initial, config, plant, **how)
     start = {name: p.detach().clone() for name, p in trainer.trained.items()}
-    tensors = {name: {"count": p.numel()} for name, p in trainer.params.items()}
-    for name, p in start.items():
-        tensors[name]["precision"] = 1 - int(math.log2(torch.finfo(p.dtype).eps))
-        tensors[name]["start"] = describe(name, p)
+    tensors = {name: {"count": p.numel()} for name, p in trainer.params.items() if p.numel() <= config["largest"]}
+    kept = {name: p for name, p in trainer.trained.items() if name in tensors}
+    for name in kept:
+        tensors[name]["precision"] = 1 - int(math.log2(torch.finfo(start[name].dtype).eps))
+        tensors[name]["start"] = describe(name, start[name])
     steps, taken = [], 0
     for step in range(config["steps"]):
         micro = config["micro_batches"]
@@ -677,7 +678,7 @@ def record(net, initial, data, config, plant=None, **how):
         taken += not steps[-1]["skipped"]
         if steps[-1]["skipped"] or taken > 2:
             continue
-        for name, p in trainer.trained.items():
+        for name, p in kept.items():
             if taken == 1:
                 tensors[name]["gradient"] = describe(name, p.grad)
             else:
@@ -782,6 +783,8 @@ def resolve(path):
 def open_data(source, net, normalize):
     if source.startswith("bytes:"):
         return peer_ops.Text(resolve(source.removeprefix("bytes:")), net, fnv1a64)
+    if source.startswith("arrays:"):
+        return peer_ops.Arrays(resolve(source.removeprefix("arrays:")), fnv1a64)
     return Data(resolve(source), net.height, net.width, normalize)
 
 
@@ -832,7 +835,7 @@ def unpacked(path):
 BASE = {"net": "lenet5", "data": "fashion_mnist", "normalize": "standard", "level": "O0", "half": "fp16", "scale": None,
         "optimizer": "momentum", "lr": 0.01, "momentum": 0.9, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8,
         "weight_decay": 0.0, "clip_norm": 0.0, "clip_value": 0.0, "micro_batches": 1, "schedule": "constant",
-        "batch": 64, "steps": 10, "seed": 1, "init": None}
+        "batch": 64, "steps": 10, "seed": 1, "init": None, "largest": 1 << 30}
 TINY = {"net": "tests/golden/tiny.json", "data": "tests/golden/data", "batch": 8, "lr": 0.05, "steps": 3}
 LENET5 = {"net": "lenet5", "lr": 0.01}
 MLP = {"net": "mlp", "lr": 0.005}
@@ -846,6 +849,10 @@ RECIPE_MOMENTUM = {**RECIPE, "optimizer": "momentum", "lr": 0.05, "clip_norm": 0
 GPT = {"net": "gpt", "data": "bytes:tests/golden/text/stream.txt"}
 CLASSIFIER = {"net": "transformer_classifier", "data": "bytes:tests/golden/text/classes"}
 LSTM_LM = {"net": "lstm_lm", "data": "bytes:tests/golden/text/stream.txt", "batch": 4, "lr": 0.5}
+AUTOENCODER = {"net": "autoencoder", "data": "tests/golden/data", "batch": 8, "optimizer": "adam", "lr": 0.001}
+UNET = {**AUTOENCODER, "net": "unet_small", "batch": 4, "optimizer": "momentum", "lr": 0.01}
+RESNET50 = {"net": "tests/golden/resnet50_64.json", "data": "arrays:tests/golden/colours.npz", "batch": 6, "lr": 0.0001, "steps": 2,
+            "largest": 20000}  # larger tensors take long to describe, and their errors show in the norms behind them
 VIT = {"net": "vit_tiny", "data": "tests/golden/data", "batch": 2, "steps": 3, "lr": 0.01}
 HALF_LEVELS = ({"level": "O1"}, {"level": "O2"}, {"level": "O3"})
 
@@ -881,6 +888,8 @@ NET_TRACES = [
     *({**recipe, **net} for recipe in (ADAMW, LAMB) for net in (GPT, CLASSIFIER)),
     *({**ADAMW, **net, "level": level, "steps": 3} for net in (GPT, CLASSIFIER) for level in ("O1", "O2")),
     *({**LSTM_LM, "level": level, "steps": 3} for level in ("O0", "O1", "O2")),
+    *({**net, "level": level, "steps": 3} for net in (AUTOENCODER, UNET) for level in ("O0", "O1", "O2")),
+    RESNET50, {**RESNET50, "level": "O2", "scale": 128.0},
     {**ADAMW, **VIT}, {**VIT, "level": "O2", "scale": 1024.0},  # the dynamic one skips the first steps
 ]
 
@@ -1073,6 +1082,7 @@ def main(arguments):
         print(json.dumps(distances(*(unpacked(path) for path in options.compare)), indent=1))
     elif options.write_data:
         write_fixture(options.write_data)
+        peer_ops.write_colours(os.path.join(os.path.dirname(os.path.abspath(options.write_data)), "colours.npz"))
         peer_ops.write_text(os.path.join(os.path.dirname(os.path.abspath(options.write_data)), "text"))
     elif options.regenerate is not None:
         regenerate(options.regenerate)

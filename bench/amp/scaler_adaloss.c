@@ -2,7 +2,7 @@
  * back by a power of two of its own, from the statistics of its gradient and its weights:
  *   s = u_min / (sqrt(2) erfinv(underflow) sigma), at least 1, at most u_max / (fan_in max|g| max|W|),
  *   sigma^2 = (g_std^2 + g_mean^2) (W_std^2 + W_mean^2), then at most accum / chain and at most bound.
- * One machine is one layer. It skips no step, and it is no loss scale: a run cannot use it in place of one. */
+ * One machine is one layer. It skips no step, and the loss itself is not scaled; bench/train/cell_layers.c walks the layers. */
 #include "bench/amp/scaler.h"
 
 #include <math.h>
@@ -47,6 +47,7 @@ static double from_statistics(const double *value, const ab_scaler_layer *layer)
     if (variance == 0) return 1;
     double scale = value[U_MIN] / (sqrt(2) * inverse_erf(value[UNDERFLOW_SHARE]) * sqrt(variance));
     double most = value[U_MAX] / layer->fan_in / (layer->g_max * chain * layer->w_max);
+    if (isnan(scale) || isnan(most)) return NAN; /* numpy's minimum and maximum hand it on */
     return ab_fp32(fmin(fmax(scale, 1), most));
 }
 
@@ -66,7 +67,7 @@ extern const ab_scaler_kind ab_scaler_adaloss;
 const ab_scaler_kind ab_scaler_adaloss = {
     .name = "adaloss",
     .origin = "kumasento/gradient-scaling, ada_loss/core.py, method approx_range",
-    .text = "a power of two for each layer from its gradient and weight statistics; not for runs",
+    .text = "a power of two for each layer from its gradient and weight statistics",
     .key = keys,
     .keys = AB_COUNT_OF(keys),
     .state = states,

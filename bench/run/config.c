@@ -97,16 +97,6 @@ static ab_status take_level(ab_run_config *config, const char *item) {
     return AB_OK;
 }
 
-/* What only the `ampbench scaler` command can tell a dialect. */
-static ab_status check_usable(const ab_loss_scale *scale) {
-    const ab_scaler_kind *kind = scale->scaler.kind;
-    if (!(kind->sees & AB_SEES_LAYER)) return AB_OK;
-    return ab_fail(AB_USAGE,
-                   "--scales: %s scales the gradients of every layer, which no run does; see `ampbench "
-                   "scaler %s --help`",
-                   kind->name, kind->name);
-}
-
 /* "torch", "deepspeed:init=65536"; "window=500" after the latter's comma belongs to it. */
 static ab_status take_scale(ab_run_config *config, const char *item) {
     bool more = strchr(item, '=') && !strchr(item, ':');
@@ -119,8 +109,7 @@ static ab_status take_scale(ab_run_config *config, const char *item) {
     snprintf(choice->text + used, sizeof choice->text - used, "%s%s", more ? separator : "", item);
     choice->preset = strcmp(choice->text, "default") == 0;
     if (choice->preset) return AB_OK;
-    AB_TRY(ab_loss_scale_parse("--scales", choice->text, &choice->scale));
-    return check_usable(&choice->scale);
+    return ab_loss_scale_parse("--scales", choice->text, &choice->scale);
 }
 
 static ab_status take_half(ab_run_config *config, const char *item) {
@@ -526,6 +515,31 @@ static ab_status check_own_scales(const ab_run_config *config, const ab_policy *
     return AB_OK;
 }
 
+/* AdaLoss scales the gradient of every layer: where its numbers mean something. */
+static ab_status check_layered(const ab_run_config *config, const ab_format *half, const ab_policy *policy) {
+    const ab_scaler_kind *kind = policy->loss_scale.scaler.kind;
+    if (!(kind->sees & AB_SEES_LAYER)) return AB_OK;
+    if (half != &ab_format_fp16)
+        return ab_fail(AB_USAGE,
+                       "--scales %s: its range is that of fp16 (the original: ValueError for other formats); "
+                       "give --half "
+                       "fp16",
+                       kind->name);
+    if (config->recipe.micro_batches > 1)
+        return ab_fail(
+            AB_USAGE,
+            "--scales %s: gradients of micro-batches have scales of their own and cannot be summed; give "
+            "--gradient-accumulation-steps 1",
+            kind->name);
+    if (config->recipe.faults & AB_FAULT_clip_before_unscale)
+        return ab_fail(AB_USAGE, "--scales %s: there is no one scale that clipping could come before",
+                       kind->name);
+    if (strcmp(config->device->name, "cpu") != 0)
+        return ab_fail(AB_USAGE, "--scales %s: on the CPU only, found device %s", kind->name,
+                       config->device->name);
+    return AB_OK;
+}
+
 static void name_cell(const ab_run_config *config, ab_cell_spec *cell) {
     char scale[AB_SCALER_TEXT];
     snprintf(cell->id, sizeof cell->id, "%.64s/%s/%s/%s/%s/seed%llu%s", config->net->name, cell->level->name,
@@ -546,6 +560,7 @@ static ab_status make_cell(const ab_run_config *config, const ab_level *level, c
         cell->policy.keep.ema_format = config->ema_half ? half : &ab_format_fp32;
     AB_TRY(check_limits(config, &cell->policy.loss_scale));
     AB_TRY(check_own_scales(config, &cell->policy));
+    AB_TRY(check_layered(config, half, &cell->policy));
     name_cell(config, cell);
     return AB_OK;
 }

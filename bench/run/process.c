@@ -70,8 +70,9 @@ static void keep(cJSON **slot, cJSON *event) {
 }
 
 static void keep_start(ab_process *process) {
-    if (process->start && process->steps == 0)
-        process->scalers = cJSON_GetArraySize(cJSON_GetObjectItem(process->start, "loss_scales"));
+    if (!process->start || process->steps > 0) return;
+    process->scalers = cJSON_GetArraySize(cJSON_GetObjectItem(process->start, "loss_scales")) +
+                       cJSON_GetArraySize(cJSON_GetObjectItem(process->start, "layer_scales"));
 }
 
 static ab_status take_event(ab_process *process, cJSON *event) {

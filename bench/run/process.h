@@ -21,7 +21,7 @@ typedef struct ab_step_event {
 typedef struct ab_process {
     int64_t steps, capacity;
     ab_step_event *step; /* owned */
-    int scalers;         /* where losses have their own scales: how many; else 0 */
+    int scalers;         /* where losses (or layers) have their own scales: how many; else 0 */
     double *scales;      /* [capacity * scalers]; owned */
     uint8_t *overflows;  /* [capacity]: bit k: a gradient of scaler k's losses was not finite; owned */
     cJSON *start, *evaluation, *probes, *shadow, *end; /* events; owned; NULL if they never came */

@@ -325,9 +325,10 @@ static void add_scales(cJSON *cell, const ab_process *process) {
     put(cell, "first_skipped_step", first < 0 ? cJSON_CreateNull() : cJSON_CreateNumber((double)first));
 }
 
-/* How the scale of each loss moved, beside what the start event said of it. */
+/* How the scale of each loss or layer moved, beside what the start event said of it. */
 static void add_own_scales(cJSON *cell, const ab_process *process) {
-    const cJSON *list = cJSON_GetObjectItem(cell, "loss_scales");
+    const cJSON *losses = cJSON_GetObjectItem(cell, "loss_scales");
+    const cJSON *list = losses ? losses : cJSON_GetObjectItem(cell, "layer_scales");
     const int scalers = process->scalers;
     for (int k = 0; k < scalers; k++) {
         cJSON *entry = cJSON_GetArrayItem(list, k), *runs = cJSON_CreateArray();
@@ -342,7 +343,7 @@ static void add_own_scales(cJSON *cell, const ab_process *process) {
             run = 0;
         }
         put(entry, "scale", runs);
-        put(entry, "overflows", cJSON_CreateNumber((double)overflows));
+        if (losses) put(entry, "overflows", cJSON_CreateNumber((double)overflows));
     }
 }
 

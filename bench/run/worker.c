@@ -66,6 +66,17 @@ static void own_scales(ab_probe_sink *sink, const ab_plan *plan) {
     sink->end(sink);
 }
 
+static void layer_scales(ab_probe_sink *sink, const ab_cell *cell) {
+    if (ab_cell_layers(cell) == 0) return;
+    sink->begin_array(sink, "layer_scales");
+    for (int i = 0; i < ab_cell_layers(cell); i++) {
+        sink->begin_object(sink, NULL);
+        sink->text(sink, "layer", ab_cell_layer_name(cell, i));
+        sink->end(sink);
+    }
+    sink->end(sink);
+}
+
 static void start_event(const ab_cell *cell) {
     const ab_plan *plan = ab_cell_plan(cell);
     ab_json_line line;
@@ -75,24 +86,35 @@ static void start_event(const ab_cell *cell) {
     memory_bytes(&line.sink, cell);
     implementations(&line.sink, cell);
     own_scales(&line.sink, plan);
+    layer_scales(&line.sink, cell);
     ab_json_line_end(&line);
     fflush(stdout);
 }
 
-static void step_event(int64_t step, int scalers, const ab_step_result *result, bool probed,
-                       int64_t time_ns) {
+static void step_event(int64_t step, int scalers, const double *scales, const ab_step_result *result,
+                       bool probed, int64_t time_ns) {
     uint32_t bits;
     memcpy(&bits, &result->loss, sizeof bits);
     printf("{\"event\":\"step\",\"step\":%" PRId64 ",\"loss_bits\":%" PRIu32
            ",\"scale\":%.17g,\"skipped\":%s,\"probed\":%s,"
            "\"time_ns\":%" PRId64,
            step, bits, result->scale, result->skipped ? "true" : "false", probed ? "true" : "false", time_ns);
-    if (scalers > 1) {
+    if (scalers > 0) {
         printf(",\"overflows\":%u,\"scales\":[", result->overflows);
-        for (int k = 0; k < scalers; k++) printf("%s%.17g", k ? "," : "", result->scales[k]);
+        for (int k = 0; k < scalers; k++) printf("%s%.17g", k ? "," : "", scales[k]);
         putchar(']');
     }
     puts("}");
+}
+
+/* With the scales of all losses or layers, where there are several. */
+static void many_event(const ab_cell *cell, int64_t step, const ab_step_result *result, bool probed,
+                       int64_t time_ns) {
+    const int losses = ab_cell_plan(cell)->scalers, layers = ab_cell_layers(cell);
+    if (layers > 0)
+        step_event(step, layers, ab_cell_layer_scales(cell), result, probed, time_ns);
+    else
+        step_event(step, losses > 1 ? losses : 0, result->scales, result, probed, time_ns);
 }
 
 /* Nothing without averaged weights. */
@@ -165,7 +187,7 @@ static ab_status run_window(ab_cell *cell, const ab_run_config *config, ab_probi
     AB_TRY(ab_cell_take(cell, *ran, result, time_ns));
     for (int i = 0; i < *ran; i++) {
         ab_probing_note(probing, time_ns[i]);
-        step_event(step + i, 1, &result[i], false, time_ns[i]);
+        step_event(step + i, 0, NULL, &result[i], false, time_ns[i]);
     }
     fflush(stdout);
     return AB_OK;
@@ -234,7 +256,7 @@ static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probin
         if (extra > 0) ab_spin(extra);
         int64_t time = ab_probing_step_end(probing, step, observer, result.again, before),
                 now = before + time;
-        step_event(step, ab_cell_plan(cell)->scalers, &result, observer || result.again, time);
+        many_event(cell, step, &result, observer || result.again, time);
         AB_TRY(checkpoint_if_due(cell, config, checkpoint, step + 1));
         if (step == 0) *first_step_at = now;
         if (!observer && !result.again)

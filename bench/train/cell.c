@@ -158,6 +158,7 @@ static ab_status build(ab_cell *cell) {
         AB_TRY(ab_data_order_create(&cell->order, config->data->split[AB_SPLIT_TRAIN].count, config->batch,
                                     config->shuffled, config->seed));
     AB_TRY(ab_cell_set_initial(cell));
+    AB_TRY(ab_cell_layers_start(cell));
     AB_TRY(ab_cell_weigh(cell, &cell->vitals.first));
     return config->data ? ab_cell_window_start(cell) : AB_OK;
 }
@@ -179,6 +180,7 @@ ab_status ab_cell_create(const ab_cell_config *config, ab_cell **result) {
 void ab_cell_destroy(ab_cell *cell) {
     if (!cell) return;
     ab_cell_window_stop(cell);
+    ab_cell_layers_stop(cell);
     for (int n = 0; cell->plan && cell->io && cell->run && n < cell->plan->nodes; n++) {
         if (cell->run[n] && cell->run[n]->release) cell->run[n]->release(&cell->io[n]);
         if (cell->shadow) ab_shadow_destroy(cell->shadow[n]);

@@ -135,6 +135,10 @@ AB_MUST_CHECK ab_status ab_checkpoint_steps(const char *path, int64_t *steps);
 const ab_plan *ab_cell_plan(const ab_cell *cell);
 const ab_scaler *ab_cell_scaler(const ab_cell *cell); /* the first */
 const ab_scaler *ab_cell_scaler_at(const ab_cell *cell, int i);
+/* Layers that scale the gradient they pass back (AdaLoss), in the order of the forward pass, and their scales in the last step. */
+int ab_cell_layers(const ab_cell *cell);
+const char *ab_cell_layer_name(const ab_cell *cell, int i);
+const double *ab_cell_layer_scales(const ab_cell *cell);
 int64_t ab_cell_steps(const ab_cell *cell);    /* taken and skipped */
 int64_t ab_cell_advanced(const ab_cell *cell); /* how often the schedule has */
 /* Bytes held by category: equal to what the plan predicts plus the ops' workspace. */

@@ -63,19 +63,39 @@ static ab_status list_kept(ab_cell *cell, kept_list *list) {
 
 /* ---- metadata ---------------------------------------------------------------------------------------------- */
 
-enum { MOST_NOTES = 24 + AB_NET_LOSSES * (1 + AB_SCALER_STATES), NOTE_KEY = 48, NOTE_TEXT = 160 };
+enum { NOTE_KEY = 112, NOTE_TEXT = 160 };
+
+typedef struct note_line {
+    char key[NOTE_KEY], text[NOTE_TEXT];
+} note_line;
 
 typedef struct notes {
-    int count;
-    char key[MOST_NOTES][NOTE_KEY], text[MOST_NOTES][NOTE_TEXT];
-    const char *list[2 * MOST_NOTES + 1]; /* as ab_safetensors_write takes them */
+    int count, room;
+    note_line *line;   /* [room]; owned */
+    const char **list; /* as ab_safetensors_write takes them: [2 * room + 1]; owned */
 } notes;
 
+/* As many as a cell may have. */
+static ab_status make_notes(const ab_cell *cell, notes *n) {
+    const int machines = cell->plan->scalers + ab_cell_layers(cell);
+    *n = (notes){.room = 24 + machines * (1 + AB_SCALER_STATES)};
+    n->line = calloc((size_t)n->room, sizeof *n->line);
+    n->list = calloc(2 * (size_t)n->room + 1, sizeof *n->list);
+    return n->line && n->list ? AB_OK : no_memory();
+}
+
+static void free_notes(notes *n) {
+    free(n->line);
+    free((void *)(uintptr_t)n->list);
+}
+
 static char *note(notes *n, const char *key) {
-    snprintf(n->key[n->count], NOTE_KEY, "%s", key);
-    n->list[2 * n->count] = n->key[n->count];
-    n->list[2 * n->count + 1] = n->text[n->count];
-    return n->text[n->count++];
+    note_line *line = &n->line[n->count];
+    snprintf(line->key, NOTE_KEY, "%s", key);
+    n->list[2 * n->count] = line->key;
+    n->list[2 * n->count + 1] = line->text;
+    n->count++;
+    return line->text;
 }
 
 static void note_text(notes *n, const char *key, const char *text) {
@@ -121,10 +141,22 @@ static void note_identity(const ab_cell *cell, notes *n) {
     if (config->data) note_integer(n, "data_count", config->data->split[AB_SPLIT_TRAIN].count);
 }
 
-/* "scaler.scale", "scaler.unskipped": the dialect's names; "loss_scaler1.scale" where losses have their own (apex's key). */
+/* A loss scaler, of all losses or of one, or a layer's. */
+static int machines(const ab_cell *cell) { return cell->plan->scalers + ab_cell_layers(cell); }
+
+static const ab_scaler *machine_at(const ab_cell *cell, int k) {
+    const int losses = cell->plan->scalers;
+    return k < losses ? &cell->scaler[k] : ab_cell_layer_scaler(cell, k - losses);
+}
+
+/* "scaler.scale", "scaler.unskipped": the dialect's names; "loss_scaler1.scale" where losses have their own (apex's key);
+ * "layer_scaler.fc1.scale" of layers. */
 static const char *scaler_key(const ab_cell *cell, int k, int i, char key[NOTE_KEY]) {
-    const char *name = ab_scaler_state_name(cell->scaler[k].kind, i);
-    if (ab_cell_own_scales(cell))
+    const char *name = ab_scaler_state_name(machine_at(cell, k)->kind, i);
+    if (k >= cell->plan->scalers)
+        snprintf(key, NOTE_KEY, "layer_scaler.%.64s.%s", ab_cell_layer_name(cell, k - cell->plan->scalers),
+                 name);
+    else if (ab_cell_own_scales(cell))
         snprintf(key, NOTE_KEY, "loss_scaler%d.%s", k, name);
     else
         snprintf(key, NOTE_KEY, "scaler.%s", name);
@@ -135,10 +167,11 @@ static void note_position(const ab_cell *cell, notes *n) {
     note_integer(n, "steps", cell->steps);
     note_integer(n, "taken", cell->taken);
     note_integer(n, "schedule_advanced", cell->advanced);
-    for (int k = 0; k < cell->plan->scalers; k++) {
-        for (int i = 0; i < ab_scaler_state_count(cell->scaler[k].kind); i++) {
+    for (int k = 0; k < machines(cell); k++) {
+        const ab_scaler *scaler = machine_at(cell, k);
+        for (int i = 0; i < ab_scaler_state_count(scaler->kind); i++) {
             char key[NOTE_KEY];
-            note_real(n, scaler_key(cell, k, i, key), ab_scaler_state(&cell->scaler[k], i));
+            note_real(n, scaler_key(cell, k, i, key), ab_scaler_state(scaler, i));
         }
     }
 }
@@ -159,8 +192,8 @@ ab_status ab_cell_checkpoint(const ab_cell *cell, const char *path) {
     ab_status status = AB_OK;
     kept_list list = {0, NULL};
     ab_safetensor_item *items = NULL;
-    notes *n = calloc(1, sizeof *n);
-    if (!n) return no_memory();
+    notes n = {0};
+    AB_TRY_GOTO(make_notes(cell, &n));
     /* listing changes nothing; the list also serves resuming, which writes */
     AB_TRY_GOTO(list_kept((ab_cell *)(uintptr_t)cell, &list));
     items = calloc((size_t)list.count + 1, sizeof *items);
@@ -168,16 +201,16 @@ ab_status ab_cell_checkpoint(const ab_cell *cell, const char *path) {
         status = no_memory();
         goto out;
     }
-    note_text(n, "format", format_name);
-    note_identity(cell, n);
-    note_position(cell, n);
+    note_text(&n, "format", format_name);
+    note_identity(cell, &n);
+    note_position(cell, &n);
     AB_TRY_GOTO(read_items(&list, items));
-    AB_TRY_GOTO(ab_safetensors_write(path, items, list.count, n->list));
+    AB_TRY_GOTO(ab_safetensors_write(path, items, list.count, n.list));
 out:
     for (int i = 0; items && i < list.count; i++) free((void *)(uintptr_t)items[i].data);
     free(items);
     free(list.item);
-    free(n);
+    free_notes(&n);
     return status;
 }
 
@@ -230,18 +263,17 @@ static ab_status check_format(const ab_tensorfile *file) {
 }
 
 static ab_status check_identity(const ab_cell *cell, const ab_tensorfile *file) {
-    ab_status status = AB_OK;
-    notes *here = calloc(1, sizeof *here);
-    if (!here) return no_memory();
-    note_identity(cell, here);
-    for (int i = 0; i < here->count && status == AB_OK; i++) {
+    notes here = {0};
+    ab_status status = make_notes(cell, &here);
+    if (status == AB_OK) note_identity(cell, &here);
+    for (int i = 0; i < here.count && status == AB_OK; i++) {
         char there[NOTE_TEXT];
-        status = text_of(file, here->key[i], there);
-        if (status == AB_OK && strcmp(there, here->text[i]) != 0)
-            status =
-                ab_fail(AB_INPUT, "%s is %.60s there and %.60s here", here->key[i], there, here->text[i]);
+        const note_line *line = &here.line[i];
+        status = text_of(file, line->key, there);
+        if (status == AB_OK && strcmp(there, line->text) != 0)
+            status = ab_fail(AB_INPUT, "%s is %.60s there and %.60s here", line->key, there, line->text);
     }
-    free(here);
+    free_notes(&here);
     return status;
 }
 
@@ -264,7 +296,8 @@ static ab_status real_of(const ab_tensorfile *file, const char *key, double *val
 }
 
 static ab_status read_scaler(ab_cell *cell, int k, const ab_tensorfile *file) {
-    ab_scaler *scaler = &cell->scaler[k];
+    const int losses = cell->plan->scalers;
+    ab_scaler *scaler = k < losses ? &cell->scaler[k] : ab_cell_layer_scaler(cell, k - losses);
     for (int i = 0; i < ab_scaler_state_count(scaler->kind); i++) {
         char key[NOTE_KEY];
         double value;
@@ -284,7 +317,7 @@ static ab_status read_position(ab_cell *cell, const ab_tensorfile *file) {
     if (!(faults & AB_FAULT_resume_without_optimizer)) cell->taken = taken;
     if (!(faults & AB_FAULT_resume_without_schedule)) cell->advanced = advanced;
     if (faults & AB_FAULT_resume_without_scaler) return AB_OK;
-    for (int k = 0; k < cell->plan->scalers; k++) AB_TRY(read_scaler(cell, k, file));
+    for (int k = 0; k < machines(cell); k++) AB_TRY(read_scaler(cell, k, file));
     return AB_OK;
 }
 

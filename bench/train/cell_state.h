@@ -29,6 +29,7 @@ struct ab_cell {
     void *batch;   /* where the host writes the samples and labels of a batch: the input tensors, or */
     void *labels;  /* memory of its own that is uploaded */
     struct ab_cell_window *window; /* NULL: the host decides every step */
+    struct ab_cell_layers *layers; /* NULL: no layer has a scale of its own */
     ab_exec exec;
     ab_scaler scaler[AB_NET_LOSSES]; /* [plan->scalers] */
     ab_data_order order;
@@ -111,6 +112,17 @@ AB_MUST_CHECK ab_status ab_cell_backward(ab_cell *cell);
 /* Steps that the device decides itself, where it can (cell_window.c); after everything else of the cell was built. */
 AB_MUST_CHECK ab_status ab_cell_window_start(ab_cell *cell);
 void ab_cell_window_stop(ab_cell *cell);
+
+/* Layers with their own scales (cell_layers.c), where the scaler is of that kind; nothing otherwise. Before a backward pass; in place of
+ * an op's backward; behind a cast's; before two gradients are added; what a parameter's gradient is to be divided by. */
+AB_MUST_CHECK ab_status ab_cell_layers_start(ab_cell *cell);
+void ab_cell_layers_stop(ab_cell *cell);
+void ab_cell_layers_begin(ab_cell *cell);
+AB_MUST_CHECK ab_status ab_cell_layers_backward(ab_cell *cell, int node, const ab_exec *exec);
+void ab_cell_layers_cast(ab_cell *cell, int to, int from);
+AB_MUST_CHECK ab_status ab_cell_layers_meet(ab_cell *cell, const char *where, int to, int from);
+double ab_cell_layers_chain(const ab_cell *cell, int param);
+ab_scaler *ab_cell_layer_scaler(const ab_cell *cell, int i);
 
 /* One optimizer step on every trained parameter. */
 AB_MUST_CHECK ab_status ab_cell_update(ab_cell *cell);

@@ -212,10 +212,12 @@ static ab_status node_backward(ab_cell *cell, int n) {
     const ab_net_op *op = ab_plan_node_op(cell->plan, node);
     if (op) {
         const ab_exec exec = exec_of(cell, node);
-        AB_TRY(in_op(op, cell->run[n]->backward(&exec, &cell->io[n])));
+        AB_TRY(in_op(op, cell->layers ? ab_cell_layers_backward(cell, n, &exec)
+                                      : cell->run[n]->backward(&exec, &cell->io[n])));
         return tell_ran(cell, n, op, true);
     }
     if (node->in_grad[0] == AB_NONE) return AB_OK;
+    ab_cell_layers_cast(cell, node->in_grad[0], node->out_grad);
     return cast_shown(cell, AB_MOVE_CAST, node->net_op, true, node->in_grad[0], node->out_grad);
 }
 
@@ -235,7 +237,10 @@ static bool goes_on(const ab_cell *cell, const ab_plan_param *param) {
 static ab_status finish_gradients(ab_cell *cell, const ab_plan_node *node) {
     for (int i = 0; i < node->inputs; i++) {
         int sum = node->in_sum[i];
-        if (sum != AB_NONE) AB_TRY(add_shown(cell, node->net_op, sum, node->in_grad[i]));
+        if (sum != AB_NONE) {
+            AB_TRY(ab_cell_layers_meet(cell, cell->plan->tensor[sum].name, sum, node->in_grad[i]));
+            AB_TRY(add_shown(cell, node->net_op, sum, node->in_grad[i]));
+        }
         if (node->in_final[i]) AB_TRY(observe_fp32(cell, sum != AB_NONE ? sum : node->in_grad[i]));
     }
     for (int i = 0; i < node->params; i++) {
@@ -294,6 +299,7 @@ static ab_status run_block_again(ab_cell *cell, int last) {
 }
 
 ab_status ab_cell_backward(ab_cell *cell) {
+    ab_cell_layers_begin(cell);
     for (int n = cell->plan->nodes - 1; n >= 0; n--) {
         const ab_plan_node *node = &cell->plan->node[n];
         if (node->again_passes >> cell->pass & 1u) AB_TRY(run_block_again(cell, n));
@@ -463,7 +469,7 @@ static ab_status decide(ab_cell *cell, ab_step_result *result) {
     const bool early = cell->config.recipe.faults & AB_FAULT_clip_before_unscale;
     const ab_scaler *scaler = &cell->scaler[0];
     ab_scaler_seen seen = {.overflow = result->overflow};
-    if (scaler->kind->sees) AB_TRY(ab_cell_measure(cell, &seen));
+    if (scaler->kind->sees & ~(unsigned)AB_SEES_LAYER) AB_TRY(ab_cell_measure(cell, &seen));
     const bool first = scaler->kind->updates_first;
     if (first) AB_TRY(update_scale(cell, 0, &seen, result));
     if (first && scaler->scale != result->scale && !result->skipped)

@@ -114,6 +114,16 @@ static bool small_ones_finite(const ab_cell *cell) {
     return true;
 }
 
+/* Each gradient by the scales of the layers above it. */
+static ab_status unscale_layers(ab_cell *cell, bool *found) {
+    for (int p = 0; p < cell->plan->params; p++) {
+        const int i = cell->shown[p].trained;
+        const float inverse = i < 0 ? 0 : (float)(1.0 / ab_cell_layers_chain(cell, p));
+        if (i >= 0) AB_TRY(cell->backend->unscale(&cell->exec, &cell->unscale[i], 1, inverse, found));
+    }
+    return AB_OK;
+}
+
 /* apex leaves the gradients alone when the scale is a fixed 1 and there are no masters to copy to. */
 ab_status ab_cell_unscale(ab_cell *cell, bool *nonfinite, bool *overflow) {
     const ab_scaler *scaler = &cell->scaler[cell->pass];
@@ -125,7 +135,7 @@ ab_status ab_cell_unscale(ab_cell *cell, bool *nonfinite, bool *overflow) {
         for (int i = 0; i < cell->trained_count; i++)
             AB_TRY(ab_cell_observe(cell, cell->unscale[i].from, cell->unscale[i].id));
     else
-        AB_TRY(unscale(cell, &found));
+        AB_TRY(cell->layers ? unscale_layers(cell, &found) : unscale(cell, &found));
     *nonfinite = found;
     *overflow = found && ab_scaler_checks(scaler);
     return AB_OK;

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GOLDEN_STEPS = 64, GOLDEN_TENSORS = 160, GOLDEN_SKETCHES = 8, GOLDEN_PATH = 512 };
+enum { GOLDEN_STEPS = 64, GOLDEN_TENSORS = 288, GOLDEN_SKETCHES = 8, GOLDEN_PATH = 512 };
 
 typedef struct golden_stats {
     double l2, sketch[GOLDEN_SKETCHES];
@@ -77,6 +77,13 @@ static const struct golden_limits {
     {"tests/golden/tiny.json", true, {0, 5e-6, 1e-4, 1e-4, 1e-7, 1e-2, 3e-3, 5e-3, 5e-4}},
     {"tests/golden/two_losses.json", false, {0, 5e-6, 5e-6, 5e-6, 1e-7, 1e-4, 1e-4, 1e-3, 1e-5}},
     {"tests/golden/two_losses.json", true, {0, 5e-6, 1e-4, 3e-4, 1e-7, 1e-2, 3e-3, 5e-3, 5e-4}},
+    {"tests/golden/adaloss.json", true, {0, 5e-6, 1e-4, 1e-4, 1e-7, 1e-2, 3e-3, 5e-3, 0}},
+    {"autoencoder", false, {0, 5e-6, 5e-6, 5e-6, 1e-7, 1e-4, 1e-4, 1e-3, 0}},
+    {"autoencoder", true, {0, 5e-6, 1e-4, 1e-4, 1e-7, 1e-2, 5e-3, 3e-2, 0}},
+    {"unet_small", false, {0, 5e-6, 1e-4, 1e-4, 1e-7, 3e-3, 1e-2, 1e-1, 2e-4}},
+    {"unet_small", true, {0, 1.5e-4, 6e-3, 6e-3, 1e-7, 1e-1, 5e-1, 1, 1e-2}},
+    {"tests/golden/resnet50_64.json", false, {0, 5e-5, 8e-2, 8e-2, 1e-7, 5e-2, 0.25, 3, 0.1}},
+    {"tests/golden/resnet50_64.json", true, {0, 5e-6, 1e-4, 1e-4, 1e-7, 1e-2, 3e-3, 5e-3, 5e-4}},
     {"tests/golden/tiny_transformer.json", false, {0, 5e-6, 5e-6, 5e-6, 1e-7, 1e-4, 1e-4, 1e-3, 0}},
     {"tests/golden/tiny_transformer.json", true, {0, 5e-6, 1e-4, 1e-4, 1e-7, 1e-2, 3e-3, 5e-3, 0}},
     {"lenet5", false, {0, 5e-6, 5e-6, 5e-6, 1e-7, 1e-4, 1e-4, 1e-3, 0}},
@@ -271,9 +278,11 @@ static ab_status golden_policy(const cJSON *config, ab_policy *policy) {
     const ab_format *half = NULL;
     char scale[64], losses[64];
     const char *overrides[] = {losses, scale};
-    bool given = cJSON_IsNumber(golden_get(config, "scale"));
+    const char *scaler = cJSON_GetStringValue(golden_get(config, "scaler"));
+    bool given = scaler || cJSON_IsNumber(golden_get(config, "scale"));
     snprintf(losses, sizeof losses, "num_losses=%.0f", golden_option(config, "num_losses", 1));
     snprintf(scale, sizeof scale, "loss_scale=%.17g", golden_number(config, "scale"));
+    if (scaler) snprintf(scale, sizeof scale, "loss_scale=%s", scaler);
     AB_TRY(ab_level_find(golden_text(config, "level"), &level));
     AB_TRY(ab_format_find(golden_text(config, "half"), &half));
     return ab_policy_resolve(level, half, overrides, given ? 2 : 1, policy);

@@ -1,5 +1,5 @@
-/* Training of the larger networks agrees with PyTorch: attention with causal masks and dropout, embeddings, LSTMs; adamw and lamb
- * with clipping, accumulation and schedules. Needs no data package: texts and images are in tests/golden. */
+/* Training of the larger networks agrees with PyTorch: attention with causal masks and dropout, embeddings, LSTMs, autoencoders, a
+ * U-Net and ResNet-50; adamw and lamb with clipping, accumulation and schedules. Needs no data package: texts and images are in tests/golden. */
 #define _POSIX_C_SOURCE 200809L
 #include "tests/unit/golden_testing.h"
 
@@ -33,16 +33,44 @@ static void a_classifier_with_dropout_matches_pytorch(void **state) {
     assert_int_equal(golden_for_each("tests/golden/nets", "bytes:tests/golden/text/classes", check), 4);
 }
 
-static void a_vision_transformer_matches_pytorch(void **state) {
+/* vit_tiny, autoencoder and unet_small. */
+static void networks_of_small_images_match_pytorch(void **state) {
     (void)state;
-    assert_int_equal(golden_for_each("tests/golden/nets", "tests/golden/data", check), 2);
+    assert_int_equal(golden_for_each("tests/golden/nets", "tests/golden/data", check), 8);
+}
+
+static void resnet50_matches_pytorch(void **state) {
+    (void)state;
+    assert_int_equal(golden_for_each("tests/golden/nets", "arrays:tests/golden/colours.npz", check), 1);
+}
+
+/* The traces' network is the built-in one, but for the size of its images and its classes. */
+static void the_traced_resnet50_is_the_built_in_one(void **state) {
+    (void)state;
+    char path[GOLDEN_PATH];
+    ab_net *small = NULL, *built_in = NULL;
+    assert_int_equal(ab_net_load(golden_resolve("tests/golden/resnet50_64.json", path), &small), AB_OK);
+    assert_int_equal(ab_net_load("resnet50", &built_in), AB_OK);
+    assert_int_equal(small->ops, built_in->ops);
+    for (int i = 0; i < small->ops; i++) {
+        assert_string_equal(small->op[i].name, built_in->op[i].name);
+        assert_ptr_equal(small->op[i].op, built_in->op[i].op);
+        assert_memory_equal(small->op[i].input, built_in->op[i].input,
+                            sizeof(int) * (size_t)small->op[i].inputs);
+        for (int p = 0; p < small->op[i].params && strcmp(small->op[i].name, "fc") != 0; p++)
+            assert_true(ab_shape_equal(&small->op[i].param[p].shape, &built_in->op[i].param[p].shape));
+    }
+    ab_net_free(small);
+    ab_net_free(built_in);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(language_models_match_pytorch),
         cmocka_unit_test(a_classifier_with_dropout_matches_pytorch),
-        cmocka_unit_test(a_vision_transformer_matches_pytorch),
+        cmocka_unit_test(networks_of_small_images_match_pytorch),
+        cmocka_unit_test(resnet50_matches_pytorch),
+        cmocka_unit_test(the_traced_resnet50_is_the_built_in_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

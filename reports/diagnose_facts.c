@@ -198,25 +198,34 @@ ab_overflow_kind ab_overflow_of(const ab_case *facts, ab_first_nonfinite *first)
                                                                          : AB_OVERFLOW_NONE;
 }
 
-/* Layers to keep in fp32: those whose outputs come near the limit in O0, the one that overflowed, and what reads them (the op
- * after). False if they are too many for a list. */
+static bool is_product(const char *type) {
+    static const char *const types[] = {"linear", "conv2d", "matmul",    "scaled_dot_product_attention",
+                                        "lstm",   "rnn",    "embedding", "cross_entropy",
+                                        "mse",    NULL};
+    return is_one_of(type, types);
+}
+
+/* Layers to keep in fp32: the one that overflowed and what follows it up to the next product, whose operands are read in the half
+ * format again; and wherever outputs come near the limit in O0, with what follows. False if they are too many for a list. */
 static bool layers_to_keep(const ab_case *facts, const char *op, char *list, size_t size) {
     enum { MOST = 12 };
     const double limit = ab_format_overflow_limit(facts->half) / 4;
     const cJSON *entry;
-    bool wanted = false;
+    bool going = false;
     int kept = 0;
     size_t used = 0;
     list[0] = '\0';
     cJSON_ArrayForEach(entry, ab_json_at(facts->baseline, "probes.signals")) {
         const char *name = ab_json_text(entry, "op", "");
-        const bool large = ab_json_number(entry, "largest", 0) > limit || strcmp(name, op) == 0;
-        if (large || wanted) {
-            const int n = snprintf(list + used, size - used, "%s%s=fp32", used ? "," : "", name);
-            if (n < 0 || (size_t)n >= size - used || ++kept > MOST) return false;
-            used += (size_t)n;
-        }
-        wanted = large;
+        /* a logarithm of what was stored as 0 needs the op before, too */
+        const char *next = ab_json_text(entry->next, "op", ""), *then = ab_json_text(entry->next, "type", "");
+        const bool feeds = strcmp(next, op) == 0 && strcmp(then, "log") == 0;
+        const bool starts = ab_json_number(entry, "largest", 0) > limit || strcmp(name, op) == 0 || feeds;
+        going = starts || (going && !is_product(ab_json_text(entry, "type", "")));
+        if (!going) continue;
+        const int n = snprintf(list + used, size - used, "%s%s=fp32", used ? "," : "", name);
+        if (n < 0 || (size_t)n >= size - used || ++kept > MOST) return false;
+        used += (size_t)n;
     }
     if (kept == 0) snprintf(list, size, "%s=fp32", op);
     return true;
@@ -366,4 +375,26 @@ void ab_say_baseline_fails(const ab_case *facts, ab_verdict *verdict) {
 double ab_loss_of_chance(const ab_case *facts) {
     const double classes = ab_json_number(facts->document, "data.classes", 0);
     return classes > 1 ? log(classes) : (double)INFINITY;
+}
+
+void ab_missing_evidence(const ab_case *facts, char *text, size_t size) {
+    const cJSON *cell = facts->cell;
+    const double micro = ab_json_number(facts->document, "config.gradient_accumulation_steps", 1);
+    const bool clips = ab_json_number(facts->document, "config.clip_norm", 0) > 0 ||
+                       ab_json_number(facts->document, "config.clip_value", 0) > 0;
+    const bool energies = !isnan(ab_tensor_sums_of(cell, "unscaled_gradients", "", true).energy);
+    const char *what = "more: run with --probes all --probe-every 1";
+    if (!facts->baseline)
+        what = "whether fp32 does better: run with an O0 cell, --levels O0,...";
+    else if (facts->nonfinite && !ab_json_at(cell, "probes.origin"))
+        what = "where the first value that is no number was made: run with the probe origin (a default one)";
+    else if ((clips || micro > 1) && facts->skip.largest_scale > 1 && !energies)
+        what = "whether gradients are clipped, or unscaled again, while they carry the scale: run with the "
+               "probe gradients (a "
+               "default one)";
+    else if (facts->unlearned && !ab_json_at(facts->baseline, "probes.signals"))
+        what = "whether signals die or grow on their way: run with the probe signals (a default one)";
+    else if (!ab_json_at(cell, "vitals"))
+        what = "whether data, labels and weights are sound: this record is of an earlier version; run again";
+    snprintf(text, size, "%s", what);
 }

@@ -62,6 +62,9 @@ bool ab_baseline_fails(const ab_case *facts);
 bool ab_baseline_is_flat(const ab_case *facts);
 void ab_say_baseline_fails(const ab_case *facts, ab_verdict *verdict);
 
+/* What the record of a sick cell that no rule explains lacks, and the options that would record it. */
+void ab_missing_evidence(const ab_case *facts, char *text, size_t size);
+
 /* log(classes), the loss of knowing nothing; INFINITY if there are no classes. */
 double ab_loss_of_chance(const ab_case *facts);
 

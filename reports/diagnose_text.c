@@ -1,5 +1,6 @@
 /* Diagnoses for people and for programs. Arranges what diagnose.c found, decides nothing. */
 #include "reports/diagnose.h"
+#include "reports/diagnose_facts.h"
 #include "reports/json.h"
 #include "reports/text.h"
 
@@ -70,10 +71,11 @@ static void print_diagnosis(const ab_diagnosis *d, FILE *out) {
     if (d->facts.loss.steps > 0) fprintf(out, "    loss: %s\n", ab_trend_name(d->trend));
     print_skips(d, out);
     for (int i = 0; i < d->verdicts; i++) print_verdict(&d->verdict[i], out);
-    if (d->facts.sick && d->verdicts == 0)
-        fputs("  unknown: no rule explains this from the record; run with --probes all --probe-every 1 and "
-              "an O0 cell beside it\n",
-              out);
+    if (d->facts.sick && d->verdicts == 0) {
+        char missing[AB_VERDICT_TEXT];
+        ab_missing_evidence(&d->facts, missing, sizeof missing);
+        fprintf(out, "  unknown: no rule explains this from the record\n    cannot tell %s\n", missing);
+    }
     if (d->facts.sick) return;
     for (int i = 0; i < d->healthy.evidences; i++) fprintf(out, "    %s\n", d->healthy.evidence[i].text);
     if (d->healthy.missing[0]) fprintf(out, "    cannot tell more: %s\n", d->healthy.missing);
@@ -182,11 +184,11 @@ static ab_status add_one(const ab_diagnosis *d, void *array) {
     add_text(object, "symptoms", text);
     cJSON *verdicts = cJSON_AddArrayToObject(object, "verdicts");
     if (!d->facts.sick) cJSON_AddItemToArray(verdicts, verdict_json(&d->healthy, state_of(d), healthy_id));
-    if (d->facts.sick && d->verdicts == 0)
-        cJSON_AddItemToArray(
-            verdicts,
-            verdict_json(&(ab_verdict){.missing = "run with --probes all --probe-every 1 and an O0 cell"},
-                         unknown_id, unknown_id));
+    if (d->facts.sick && d->verdicts == 0) {
+        ab_verdict unknown = {.confidence = 0};
+        ab_missing_evidence(&d->facts, unknown.missing, sizeof unknown.missing);
+        cJSON_AddItemToArray(verdicts, verdict_json(&unknown, unknown_id, unknown_id));
+    }
     for (int i = 0; i < d->verdicts; i++)
         cJSON_AddItemToArray(verdicts, verdict_json(&d->verdict[i], d->verdict[i].rule->id,
                                                     ab_verdict_family_name(d->verdict[i].rule->family)));

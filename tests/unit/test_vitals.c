@@ -26,6 +26,13 @@ static void nonfinite_inputs_are_counted_where_they_are(void **state) {
     for (int i = 0; i < N * EACH; i++) x[i] = noise(i);
     assert_int_equal(ab_vitals_batch(&v, &shape, 0, x, y, N, EACH), AB_OK);
     assert_int_equal(v.inputs.batches, 0);
+    ab_vitals_clear(&v);
+    x[EACH] = -INFINITY; /* alone */
+    assert_int_equal(ab_vitals_batch(&v, &shape, 2, x, y, N, EACH), AB_OK);
+    assert_int_equal(v.inputs.batches, 1);
+    assert_int_equal(v.inputs.samples, 1);
+    ab_vitals_clear(&v);
+    x[EACH] = 0;
     for (int i = 0; i < N; i++) x[i * EACH + 7] = NAN; /* a place in every sample */
     x[3 * EACH + 50] = INFINITY;                       /* and one in one */
     assert_int_equal(ab_vitals_batch(&v, &shape, 5, x, y, N, EACH), AB_OK);

@@ -7,10 +7,11 @@
 #include <string.h>
 
 static bool judge(const ab_case *facts, ab_verdict *verdict) {
-    static const double least = 0.005;
+    static const double least = 0.005, least_step = 1e-5; /* usual steps are around 1e-3 of the weights */
     const double lr = ab_json_number(facts->document, "config.lr", 0),
                  step = ab_relative_update(facts->baseline);
-    if (!ab_baseline_is_flat(facts) || facts->diverged || !(step * facts->baseline_loss.steps < least))
+    if (!(step < least_step) || !ab_baseline_is_flat(facts) || facts->diverged ||
+        !(step * facts->baseline_loss.steps < least))
         return false;
     const double factor =
         fmin(1e6, 10 * fmax(1, round(0.5 / (step * facts->baseline_loss.steps + 1e-12) / 10)));

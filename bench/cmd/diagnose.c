@@ -3,6 +3,7 @@
 #include "reports/diagnose.h"
 #include "bench/cmd/cmd.h"
 #include "bench/shadow/confirm.h"
+#include "bench/shadow/trouble.h"
 #include "reports/json.h"
 #include "reports/result.h"
 #include "reports/shadow.h"
@@ -28,6 +29,10 @@ static const char usage[] =
     "  --confirm     train every sick cell and its O0 again with the remedy of the first verdict, and say "
     "whether that made\n"
     "                it healthy; the command line is the recorded one, so run this in the same folder\n"
+    "  --twins       say of every sick cell whether its trouble is numerical: from its last good state, 8 "
+    "times 3 arms "
+    "on the\n"
+    "                same batches: fp32, its own formats, and these with weights rounded by chance\n"
     "  --json FILE   the diagnosis as JSON; - is standard output, in place of the text\n"
     "  --exit-zero   end with 0 although a cell is sick\n"
     "  --help        this text\n"
@@ -50,7 +55,7 @@ static void print_help(void) {
 
 typedef struct request {
     const char *document, *json;
-    bool exit_zero, run, confirm;
+    bool exit_zero, run, confirm, twins;
     char **option; /* of the run */
     int options;
 } request;
@@ -80,6 +85,8 @@ static ab_status parse(int argc, char **argv, request *r) {
             r->exit_zero = true;
         } else if (strcmp(argv[i], "--confirm") == 0) {
             r->confirm = true;
+        } else if (strcmp(argv[i], "--twins") == 0) {
+            r->twins = true;
         } else if (strcmp(argv[i], "--json") == 0) {
             if (++i == argc)
                 return ab_fail(AB_USAGE, "diagnose: --json expects a file, or - for standard output");
@@ -137,14 +144,24 @@ static ab_status run(request *r) {
 
 /* ---- output ---------------------------------------------------------------------------------------------- */
 
-static ab_status write_json(const cJSON *document, const request *r, cJSON **trials, int *sick) {
+/* What was run besides the diagnosis, for the JSON: NULL where nobody asked. */
+typedef struct trials {
+    cJSON *confirmations, *twins;
+} trials;
+
+static void move_to(cJSON *json, const char *key, cJSON **list) {
+    if (*list) cJSON_AddItemToObject(json, key, *list);
+    *list = NULL;
+}
+
+static ab_status write_json(const cJSON *document, const request *r, trials *t, int *sick) {
     cJSON *json = NULL;
     ab_status status = ab_diagnose_json(document, &json, sick);
-    if (status == AB_OK && *trials) {
-        cJSON_AddItemToObject(json, "confirmations", *trials);
-        *trials = NULL;
+    if (status == AB_OK) {
+        move_to(json, "confirmations", &t->confirmations);
+        move_to(json, "twins", &t->twins);
+        status = ab_json_write_file(json, r->json);
     }
-    if (status == AB_OK) status = ab_json_write_file(json, r->json);
     cJSON_Delete(json);
     return status;
 }
@@ -156,33 +173,40 @@ static void confirming_path(const char *document, char *path, size_t size) {
     snprintf(path, size, "%.*s.confirm.json", length, document);
 }
 
-static ab_status diagnose(const request *r, const cJSON *document, cJSON **trials, int *sick) {
+static ab_status diagnose(const request *r, const cJSON *document, trials *t, int *sick) {
     const bool text = !r->json || strcmp(r->json, "-") != 0;
     char path[4096];
     if (text) {
         AB_TRY(ab_diagnose_print(document, stdout, sick));
         if (r->run) ab_shadow_print(document, stdout);
     }
+    fflush(stdout);
+    if (r->twins) {
+        t->twins = cJSON_CreateArray();
+        AB_TRY(ab_trouble_of(document, text ? stdout : NULL, t->twins));
+        fflush(stdout);
+    }
     if (r->confirm) {
         confirming_path(r->document, path, sizeof path);
-        *trials = cJSON_CreateArray();
-        fflush(stdout);
-        AB_TRY(ab_confirm(document, path, text ? stdout : NULL, *trials));
+        t->confirmations = cJSON_CreateArray();
+        AB_TRY(ab_confirm(document, path, text ? stdout : NULL, t->confirmations));
     }
-    return r->json ? write_json(document, r, trials, sick) : AB_OK;
+    return r->json ? write_json(document, r, t, sick) : AB_OK;
 }
 
 static ab_status diagnose_all(int argc, char **argv, request *r, int *sick) {
-    cJSON *document = NULL, *trials = NULL;
+    cJSON *document = NULL;
+    trials t = {NULL, NULL};
     ab_status status = AB_OK;
     AB_TRY_GOTO(parse(argc, argv, r));
     if (r->run) AB_TRY_GOTO(run(r));
     AB_TRY_GOTO(ab_result_load(r->document, &document));
     AB_TRY_GOTO(ab_result_summarise(document));
-    AB_TRY_GOTO(diagnose(r, document, &trials, sick));
+    AB_TRY_GOTO(diagnose(r, document, &t, sick));
 out:
     cJSON_Delete(document);
-    cJSON_Delete(trials);
+    cJSON_Delete(t.confirmations);
+    cJSON_Delete(t.twins);
     return status;
 }
 

@@ -75,6 +75,17 @@ void ab_cell_follow(ab_cell *cell, const ab_watch *follower);
  * them), its running statistics, and its place among the batches. Optimizer and loss scale stay. */
 AB_MUST_CHECK ab_status ab_cell_mirror(ab_cell *cell, const ab_cell *of);
 
+/* The same of everything that training goes on from: parameters as exactly as both can hold them, optimizer state, running statistics,
+ * counters, and the loss scale where the two have one scaler. Averages of weights stay. */
+AB_MUST_CHECK ab_status ab_cell_inherit(ab_cell *cell, const ab_cell *from);
+
+/* Goes on with the batches of another step. */
+void ab_cell_seek(ab_cell *cell, int64_t step);
+
+/* Rounds the weights that have fp32 masters to the model's format, up or down by chance (seed, step and place decide) and right on
+ * average; with `masters` the masters, too, as if there were none. Between steps. False: no weight has one. */
+AB_MUST_CHECK ab_status ab_cell_round_weights(ab_cell *cell, uint64_t seed, bool masters, bool *any);
+
 /* The forward and backward pass of the next step, at `factor` times the loss scale, heard by the follower; then the cell is as it was
  * but for its gradients, which the step itself makes anew. */
 AB_MUST_CHECK ab_status ab_cell_rehearse(ab_cell *cell, double factor, float *loss);

@@ -21,6 +21,15 @@ checks=$((checks + 1))
 tr -d ' \t\n' <"$work/out" | grep -qF '"cause":"scale_too_high","tried":true,"options":"with--scalesdynamic","healthy":true' ||
     fail "the JSON lacks the confirmation: $(tail -c 600 "$work/out")"
 
+# three arms from the last good state: a scale that is too high is no rounding and no bad rate
+run diagnose "$work/sick.json" --twins
+expect_rc 4 "--twins"
+expect_text "$work/out" "range: values leave the half format's range" "--twins"
+expect_text "$work/out" "8 restarts from step 0, 120 steps each: fp32 diverged in 0, fp16 in 8, with weights rounded by chance in 8" "--twins"
+run diagnose "$work/sick.json" --twins --json - --exit-zero
+checks=$((checks + 1))
+tr -d ' \t\n' <"$work/out" | grep -qF '"trouble":"range","start_step":0,"horizon_steps":120' || fail "the JSON lacks the arms"
+
 # healthy cells have nothing to confirm; losses are those of a run without a twin
 run diagnose --run --confirm "${small[@]}" --levels O0,O2
 expect_rc 0 "healthy"

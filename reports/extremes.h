@@ -21,7 +21,8 @@ typedef enum ab_extreme_kind {
     AB_EXTREME_NORMAL,
     AB_EXTREME_GUMBEL,
     AB_EXTREME_PARETO,
-    AB_EXTREME_KINDS
+    AB_EXTREME_KINDS,
+    AB_EXTREME_WEIGHTED = AB_EXTREME_KINDS /* all three by their weights */
 } ab_extreme_kind;
 const char *ab_extreme_name(ab_extreme_kind kind); /* "normal", ... */
 
@@ -55,14 +56,15 @@ typedef struct ab_extremes {
     double score
         [AB_EXTREME_KINDS]; /* log likelihood of the peaks, given that they are above the threshold; the Pareto law,
                                        which was fitted to them alone, pays 2 for its parameters */
-    ab_extreme_kind chosen; /* the highest score */
-    const double *sorted;   /* borrowed */
+    ab_extreme_kind chosen;          /* the highest score */
+    double weight[AB_EXTREME_KINDS]; /* by score (Akaike weights); they add up to 1 */
+    const double *sorted;            /* borrowed */
 } ab_extremes;
 
 /* Sorts both arrays by value; `value` must outlive the result. n >= 2. */
 void ab_extremes_fit(double *value, bool *censored, int n, ab_extremes *extremes);
 
-/* P(X > x) by one of the laws; the Gumbel law stands in for a missing Pareto law. */
+/* P(X > x) by one of the laws, or by all of them; the Gumbel law stands in for a missing Pareto law. */
 double ab_extremes_exceeds(const ab_extremes *extremes, ab_extreme_kind kind, double x);
 
 AB_END_DECLS

@@ -63,6 +63,9 @@ int ab_pairs_needed(double alpha);
 double ab_binomial_tail(int n, int k, double p);
 /* Clopper-Pearson interval of k / n at `confidence`. */
 void ab_clopper_pearson(int k, int n, double confidence, double *low, double *high);
+/* P(X <= x) of the beta distribution; the interval of Clopper and Pearson for a number of values that need not be whole. */
+double ab_beta_below(double a, double b, double x);
+void ab_binomial_interval(double share, double n, double confidence, double *low, double *high);
 /* P(T > t) of Student's t with `df` >= 1 degrees of freedom, and its upper `alpha` point (0 < alpha <= 0.5). */
 double ab_student_tail(int df, double t);
 double ab_student_point(int df, double alpha);

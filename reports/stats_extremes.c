@@ -16,7 +16,7 @@ static int count_censored(const bool *censored, int n) {
 }
 
 const char *ab_extreme_name(ab_extreme_kind kind) {
-    static const char *const name[] = {"normal", "gumbel", "pareto"};
+    static const char *const name[] = {"normal", "gumbel", "pareto", "weighted"};
     return name[kind];
 }
 
@@ -241,9 +241,17 @@ double ab_pareto_exceeds(const ab_pareto_law *law, double excess) {
 
 /* ---- side by side ---------------------------------------------------------------------------------------- */
 
+static double exceeds_by_all(const ab_extremes *e, double x) {
+    double p = 0;
+    for (int kind = 0; kind < AB_EXTREME_KINDS; kind++)
+        if (e->weight[kind] > 0) p += e->weight[kind] * ab_extremes_exceeds(e, (ab_extreme_kind)kind, x);
+    return p;
+}
+
 double ab_extremes_exceeds(const ab_extremes *e, ab_extreme_kind kind, double x) {
     int above = 0;
     if (e->spread <= 0) return x < e->sorted[0] ? 1 : 0;
+    if (kind == AB_EXTREME_WEIGHTED) return exceeds_by_all(e, x);
     if (kind == AB_EXTREME_NORMAL) return ab_normal_exceeds(&e->normal, x);
     if (kind == AB_EXTREME_GUMBEL || !e->has_pareto) return ab_gumbel_exceeds(&e->gumbel, x);
     if (x >= e->threshold) return (double)e->peaks / e->n * ab_pareto_exceeds(&e->pareto, x - e->threshold);
@@ -280,6 +288,12 @@ static void judge(ab_extremes *e, const bool *censored, int first) {
     e->chosen = AB_EXTREME_NORMAL;
     for (int kind = 1; kind < AB_EXTREME_KINDS; kind++)
         if (e->score[kind] > e->score[e->chosen]) e->chosen = (ab_extreme_kind)kind;
+    double sum = 0;
+    for (int kind = 0; kind < AB_EXTREME_KINDS; kind++) {
+        e->weight[kind] = exp(fmax(e->score[kind] - e->score[e->chosen], -700));
+        sum += e->weight[kind];
+    }
+    for (int kind = 0; kind < AB_EXTREME_KINDS; kind++) e->weight[kind] /= sum;
 }
 
 static void sort_together(double *value, bool *censored, int n) {

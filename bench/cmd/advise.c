@@ -19,26 +19,36 @@ extern char **environ;
 static const char usage[] =
     "usage: ampbench advise RESULT.json [OPTION]...\n"
     "\n"
-    "Says which fixed loss scale suits the run that RESULT.json records: high enough that hardly a gradient "
+    "Says which loss scale suits the run that RESULT.json records: high enough that hardly a gradient "
     "is flushed\n"
-    "to zero in any tensor, low enough that hardly a step overflows; or that no scale can be both. The "
-    "prediction uses the\n"
+    "to zero in any tensor, low enough that hardly a step overflows; or that no scale can be both, and which "
+    "layers are in the\n"
+    "way. Fixed or dynamic, what is predicted, what other tools' rules would choose. The prediction uses "
+    "the\n"
     "gradients of the O0 cell (or of a cell whose scale never changed), so the run must have one with the "
     "gradients probe,\n"
-    "which is on by default.\n"
+    "which is on by default. It assumes that the later run visits the sizes of gradients that the recorded "
+    "one visited.\n"
     "\n"
     "  --level LEVEL       the level that the scale is for (default O2)\n"
-    "  --confirm           train again at the advised scale, every step probed, and print predicted beside "
-    "observed; the\n"
-    "                      command line is the recorded one, so run this in the same folder\n"
+    "  --confirm           train again at the advised scale, skipping what overflows, every step probed, and "
+    "print "
+    "predicted\n"
+    "                      beside observed; the command line is the recorded one, so run this in the same "
+    "folder\n"
     "  --out FILE          the confirming run's result (default advise.json beside RESULT.json)\n"
     "  --flushed-energy S  most that may be flushed of the sum of squares of any tensor (default 1e-6)\n"
     "  --flushed SHARE     most of its values (default: not asked; 0.001 is strict)\n"
     "  --overflow P        most steps that may overflow, as a share (default 0.0005)\n"
+    "  --horizon STEPS     steps that a fixed scale has to last, for the choice between fixed and dynamic "
+    "(default: as many "
+    "as recorded)\n"
+    "  --scale X           predict, and confirm, for this scale instead of the advised one\n"
     "  --json FILE         the advice as JSON; - is standard output, in place of the text\n"
     "  --help              this text\n"
     "\n"
-    "Exit status: 0 a scale is advised (and, with --confirm, observed overflows agree), 4 no scale works or "
+    "Exit status: 0 a scale is advised (and, with --confirm, observed skips and flushes agree), 4 no scale "
+    "works or "
     "the receipt does\n"
     "not agree, 2 usage or a record that cannot tell.\n";
 
@@ -59,12 +69,23 @@ static ab_status parse_share(const char *name, const char *text, double *share) 
     return AB_OK;
 }
 
+static ab_status parse_positive(const char *name, const char *text, double *number) {
+    char *end;
+    errno = 0;
+    *number = strtod(text, &end);
+    if (end == text || *end || errno || !(*number >= 0x1p-40 && *number <= 0x1p60))
+        return ab_fail(AB_USAGE, "advise: %s: expected a number from 2^-40 to 2^60, found '%s'", name, text);
+    return AB_OK;
+}
+
 /* One option with a value. */
 static ab_status parse_value(const char *name, const char *value, request *r) {
     if (!value) return ab_fail(AB_USAGE, "advise: %s expects a value", name);
     if (strcmp(name, "--flushed") == 0) return parse_share(name, value, &r->goal.flushed_share);
     if (strcmp(name, "--flushed-energy") == 0) return parse_share(name, value, &r->goal.flushed_energy);
     if (strcmp(name, "--overflow") == 0) return parse_share(name, value, &r->goal.alpha);
+    if (strcmp(name, "--scale") == 0) return parse_positive(name, value, &r->goal.scale);
+    if (strcmp(name, "--horizon") == 0) return parse_positive(name, value, &r->goal.horizon);
     if (strcmp(name, "--level") == 0) r->level = value;
     if (strcmp(name, "--json") == 0) r->json = value;
     if (strcmp(name, "--out") == 0) r->out = value;
@@ -72,8 +93,8 @@ static ab_status parse_value(const char *name, const char *value, request *r) {
 }
 
 static bool takes_value(const char *word) {
-    static const char *const names[] = {"--flushed", "--flushed-energy", "--overflow",
-                                        "--level",   "--json",           "--out"};
+    static const char *const names[] = {"--flushed", "--flushed-energy", "--overflow", "--scale",
+                                        "--horizon", "--level",          "--json",     "--out"};
     for (size_t i = 0; i < AB_COUNT_OF(names); i++)
         if (strcmp(word, names[i]) == 0) return true;
     return false;
@@ -140,16 +161,18 @@ static ab_status run_quietly(char **argv) {
 
 static ab_status confirm(const cJSON *document, const request *r, const ab_advise *advise,
                          ab_receipt *receipt) {
-    char scale[40], out[4096];
+    char scale[120], out[4096];
+    const double value = r->goal.scale > 0 ? r->goal.scale : ldexp(1, advise->k);
     cJSON *confirmed = NULL;
     ab_status status = AB_OK;
     const char *slash = strrchr(r->document, '/');
-    snprintf(scale, sizeof scale, "%.17g", ldexp(1, advise->k));
+    snprintf(scale, sizeof scale, "apex:init=%.17g,min=%.17g,max=%.17g", value, value, value);
     snprintf(out, sizeof out, "%.*sadvise.json", slash ? (int)(slash - r->document + 1) : 0, r->document);
     if (r->out) snprintf(out, sizeof out, "%s", r->out);
     char **argv = confirming_argv(document, r, scale, out);
     if (!argv) return ab_fail(AB_NO_MEMORY, "advise: out of memory");
-    fprintf(stderr, "advise: training at level %s and scale %s to confirm, into %s\n", r->level, scale, out);
+    fprintf(stderr, "advise: training at level %s and scale %.17g to confirm, into %s\n", r->level, value,
+            out);
     AB_TRY_GOTO(run_quietly(argv));
     AB_TRY_GOTO(ab_result_load(out, &confirmed));
     AB_TRY_GOTO(ab_result_summarise(confirmed));
@@ -165,7 +188,7 @@ out:
 static ab_status write_json(const request *r, const ab_advise *advise, const ab_receipt *receipt) {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "schema", "ampbench-advice");
-    cJSON_AddNumberToObject(object, "schema_version", 1);
+    cJSON_AddNumberToObject(object, "schema_version", 2);
     cJSON_AddStringToObject(object, "level", r->level);
     ab_advise_json(advise, &r->goal, object);
     if (receipt) ab_receipt_json(receipt, object);
@@ -179,17 +202,20 @@ static ab_status advise(const request *r, cJSON **document, ab_advise *advice) {
     AB_TRY(ab_result_load(r->document, document));
     AB_TRY(ab_result_summarise(*document));
     AB_TRY(ab_advise_make(*document, r->level, &r->goal, advice));
-    const bool text = !r->json || strcmp(r->json, "-") != 0, confirmed = r->confirm && advice->feasible;
+    const bool text = !r->json || strcmp(r->json, "-") != 0,
+               confirmed = r->confirm && (advice->feasible || r->goal.scale > 0);
     if (text) ab_advise_print(advice, &r->goal, stdout);
     if (confirmed) {
         AB_TRY(confirm(*document, r, advice, &receipt));
         if (text) ab_receipt_print(&receipt, stdout);
     }
     if (r->json) AB_TRY(write_json(r, advice, confirmed ? &receipt : NULL));
-    if (!advice->feasible) return ab_fail(AB_NUMERICS, "advise: no loss scale works");
+    if (!advice->feasible && !confirmed) return ab_fail(AB_NUMERICS, "advise: no loss scale works");
     if (confirmed && !receipt.overflow_agrees)
         return ab_fail(AB_NUMERICS,
                        "advise: the confirming run overflowed more or less often than predicted");
+    if (confirmed && !receipt.flush_agrees)
+        return ab_fail(AB_NUMERICS, "advise: the confirming run flushed more or less than predicted");
     return AB_OK;
 }
 

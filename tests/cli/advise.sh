@@ -10,6 +10,11 @@ expect_rc 0 "advice with a receipt"
 expect_text "$work/out" "advised: --scales" "the advice"
 expect_text "$work/out" "confirmed by a run" "the receipt"
 expect_text "$work/advice.json" '"overflow_agrees": true' "the receipt as JSON"
+expect_text "$work/out" "peaks over threshold" "laws side by side"
+expect_text "$work/out" "others' rules on the same gradients" "other tools' rules"
+expect_text "$work/out" "a fixed scale lasts" "fixed or dynamic"
+"$AMPBENCH_BUILD/ampbench_schema_check" "$AMPBENCH_SOURCE/reports/schema/advice-2.schema.json" "$work/advice.json" 2>"$work/why" ||
+    fail "the advice does not follow its schema: $(cat "$work/why")"
 [ -s "$work/advise.json" ] || fail "the confirming run left no result"
 follows_schema "$work/advise.json" "the confirming run's result"
 
@@ -19,6 +24,19 @@ expect_rc 4 "no scale works"
 expect_text "$work/out" "no loss scale works for fp16: fc3.out.grad" "which tensor decides"
 expect_text "$work/out" "remedy: --half bf16" "the remedy"
 
+"$AMPBENCH" advise "$work/result.json" --flushed 0.000001 --json - >"$work/none.json" 2>/dev/null
+"$AMPBENCH_BUILD/ampbench_schema_check" "$AMPBENCH_SOURCE/reports/schema/advice-2.schema.json" "$work/none.json" 2>"$work/why" ||
+    fail "advice without a scale does not follow its schema: $(cat "$work/why")"
+
+# A scale of one's own: what it flushes is predicted and found again.
+run advise "$work/result.json" --scale 1 --confirm
+expect_rc 0 "a receipt for a scale of one's own"
+expect_text "$work/out" "predicted at 2^0" "which scale was predicted"
+
+run advise "$work/result.json" --scale 0
+expect_rc 2 "a scale of 0"
+run advise "$work/result.json" --horizon soon
+expect_rc 2 "a horizon that is no number"
 run advise "$work/result.json" --overflow 2
 expect_rc 2 "a probability above 1"
 run advise "$work/result.json" --frobnicate

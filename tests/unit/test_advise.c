@@ -7,6 +7,8 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -103,25 +105,129 @@ static void a_few_small_values_do_not_decide(void **state) {
         cJSON_ReplaceItemInObject(exponents, "first", cJSON_CreateNumber(-20 - down));
         assert_int_equal(ab_advise_make(document, "O2", &ab_advise_usual, &advise), AB_OK);
         assert_int_equal(advise.k_lo, down == 2 ? -3 : -5);
-        const ab_advise_goal strict = {0.0001, 1e-6, 1.0 / 2000};
+        const ab_advise_goal strict = {.flushed_share = 0.0001, .flushed_energy = 1e-6, .alpha = 1.0 / 2000};
         assert_int_equal(ab_advise_make(document, "O2", &strict, &advise), AB_OK);
         assert_int_equal(advise.k_lo, -5 + down);
         cJSON_Delete(document);
     }
 }
 
-/* The upper limit is the one of scale_advice.h, which is proved elsewhere. */
-static void growing_gradients_leave_the_room_that_gumbel_asks_for(void **state) {
+/* Steps are no independent draws: with the trend taken out nothing is left to chance here, and the last step, the largest, sets the limit.
+ * The drift says how long a fixed scale lasts. */
+static void growing_gradients_are_a_trend_and_no_chance(void **state) {
     (void)state;
     ab_advise advise;
-    double largest[STEPS];
+    ab_advise_goal goal = ab_advise_usual;
     cJSON *document = new_record("fp16");
     plant(document, "growing", -10, VALUES, 1.3);
-    for (int i = 0; i < STEPS; i++) largest[i] = -10 + i * log2(1.3);
+    const double last = -10 + (STEPS - 1) * log2(1.3);
+    assert_int_equal(ab_advise_make(document, "O2", &goal, &advise), AB_OK);
+    assert_int_equal(advise.k_hi, (int)floor(log2(65520.0) - last));
+    assert_true(fabs(advise.series.drift - 1000 * log2(1.3)) < 1e-6 && advise.series.drift_error < 1e-6);
+    assert_true(advise.fixed); /* for the recorded steps */
+    goal.horizon = 1000;
+    assert_int_equal(ab_advise_make(document, "O2", &goal, &advise), AB_OK);
+    assert_false(advise.fixed);
+    assert_true(advise.lasts < STEPS + 2 / log2(1.3));
+    cJSON_Delete(document);
+}
+
+/* Largest values that a Gumbel law drew around a level: of many samples, the mean forecast at the limit that such a law exceeds with
+ * probability p is p. */
+static void chance_is_forecast_as_it_was_drawn(void **state) {
+    (void)state;
+    enum { N = 128, SAMPLES = 60 };
+    static ab_series s;
+    uint64_t draw = 7;
+    double mean[3] = {0, 0, 0};
+    for (int sample = 0; sample < SAMPLES; sample++) {
+        s = (ab_series){.columns = N, .steps_a_column = 1, .block = 1};
+        for (int i = 0; i < N; i++) {
+            draw = draw * 6364136223846793005u + 1442695040888963407u;
+            s.largest[i] = 3 - 0.4 * log(-log(((double)(draw >> 11) + 0.5) * 0x1p-53));
+        }
+        ab_series_fit(&s);
+        for (int i = 0; i < 3; i++) {
+            const double p = 0.01 * pow(4, i);
+            mean[i] += ab_series_forecast(&s, AB_EXTREME_WEIGHTED, 3 - 0.4 * log(-log1p(-p)), N).skipped / p /
+                       SAMPLES;
+        }
+    }
+    for (int i = 0; i < 3; i++)
+        if (!(mean[i] > 0.8 && mean[i] < 1.31))
+            fail_msg("forecast / truth = %g at p = 0.01 * 4^%d", mean[i], i);
+}
+
+/* A column that holds the largest of 8 steps exceeds a limit with probability 1 - (1 - p)^8. */
+static void columns_of_several_steps_are_told_from_steps(void **state) {
+    (void)state;
+    enum { N = 64 };
+    static ab_series one, eight;
+    one.columns = eight.columns = N;
+    one.steps_a_column = one.block = 1;
+    eight.steps_a_column = eight.block = 8;
+    for (int i = 0; i < N; i++) one.largest[i] = eight.largest[i] = (i % 4) / 4.0;
+    ab_series_fit(&one);
+    ab_series_fit(&eight);
+    const ab_forecast a = ab_series_forecast(&one, AB_EXTREME_GUMBEL, 1.2, N),
+                      b = ab_series_forecast(&eight, AB_EXTREME_GUMBEL, 1.2, 8 * N);
+    assert_true(a.skipped > 0.001 && fabs(b.skipped - a.skipped / 8) < 0.1 * a.skipped / 8);
+}
+
+/* Half of the run overflows every second step. Skipped steps do not train: the run stays there twice as long. */
+static void skipping_holds_the_clock(void **state) {
+    (void)state;
+    enum { N = 64 };
+    static ab_series s;
+    s.columns = N;
+    s.steps_a_column = s.block = 1;
+    for (int i = 0; i < N; i++) s.largest[i] = i < N / 2 ? i % 2 : -3 + i % 2;
+    ab_series_fit(&s);
+    const ab_forecast f = ab_series_forecast(&s, AB_EXTREME_WEIGHTED, 0.5, N);
+    assert_true(f.skipped > 0.33 && f.skipped < 0.55); /* not 0.25 */
+    assert_true(f.worst > 0.4 && !ab_forecast_within(&f, 0.1));
+}
+
+/* All layers need no more than 30 binades of their own, the run 41: each layer can have a scale, all together none. */
+static void layers_are_told_apart_where_no_scale_fits_all(void **state) {
+    (void)state;
+    ab_advise advise;
+    cJSON *document = new_record("fp16");
+    plant(document, "top", 0, VALUES, 1);
+    plant(document, "bottom", -41, VALUES, 1);
+    plant(document, "middle", -20, VALUES, 1);
     assert_int_equal(ab_advise_make(document, "O2", &ab_advise_usual, &advise), AB_OK);
-    const double quantile = ab_scale_quantile_gumbel(largest, STEPS, ab_advise_usual.alpha);
-    assert_int_equal(advise.k_hi, (int)floor(log2(65520.0) - quantile));
-    assert_true(advise.overflow > 0 && advise.overflow <= ab_advise_usual.alpha);
+    assert_false(advise.feasible);
+    assert_true(advise.binades == 41);
+    for (int i = 0; i < advise.layers; i++) {
+        const ab_advise_layer *l = &advise.layer[i];
+        assert_true(l->feasible);
+        assert_true(l->blocks == (strcmp(l->name, "bottom") == 0));
+    }
+    cJSON_Delete(document);
+}
+
+static const ab_advise_rule *rule(const ab_advise *a, const char *name) {
+    for (int i = 0; i < AB_ADVISE_RULES; i++)
+        if (strcmp(a->rule[i].name, name) == 0) return &a->rule[i];
+    fail_msg("no rule %s", name);
+    return NULL;
+}
+
+/* 2^0 at most: 2^15 < 65504 <= 2^16; 2^13 at 2^k is just above 8188 from k = 13 on; equal steps leave LogMax no deviation; AdaLoss'
+ * formula by hand for a root mean square of sqrt(7/3): 6e-8 / (1.2533e-3 * 1.5275) = 3.13e-5, about 2^-15. */
+static void other_rules_are_their_formulas(void **state) {
+    (void)state;
+    ab_advise advise;
+    cJSON *document = new_record("fp16");
+    plant(document, "one", 0, VALUES, 1);
+    assert_int_equal(ab_advise_make(document, "O2", &ab_advise_usual, &advise), AB_OK);
+    assert_true(rule(&advise, "max")->octaves == 15);
+    assert_true(rule(&advise, "als")->octaves == 12);
+    assert_true(rule(&advise, "logmax")->octaves == 16);
+    assert_true(rule(&advise, "adaloss")->octaves == -15);
+    assert_true(rule(&advise, "dynamic")->octaves == 15);
+    assert_true(rule(&advise, "logmax")->skipped == 1 && rule(&advise, "max")->skipped == 0);
     cJSON_Delete(document);
 }
 
@@ -158,7 +264,12 @@ int main(void) {
         cmocka_unit_test(infeasibility_flips_at_the_binades_of_the_format),
         cmocka_unit_test(the_advised_scale_is_an_octave_below_the_limit),
         cmocka_unit_test(a_few_small_values_do_not_decide),
-        cmocka_unit_test(growing_gradients_leave_the_room_that_gumbel_asks_for),
+        cmocka_unit_test(growing_gradients_are_a_trend_and_no_chance),
+        cmocka_unit_test(chance_is_forecast_as_it_was_drawn),
+        cmocka_unit_test(columns_of_several_steps_are_told_from_steps),
+        cmocka_unit_test(skipping_holds_the_clock),
+        cmocka_unit_test(layers_are_told_apart_where_no_scale_fits_all),
+        cmocka_unit_test(other_rules_are_their_formulas),
         cmocka_unit_test(a_recorded_scale_is_taken_out),
         cmocka_unit_test(too_little_evidence_is_no_advice),
     };

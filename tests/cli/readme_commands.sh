@@ -22,7 +22,7 @@ understood() {
     split "$2"
     case "${arguments[*]:-help}" in
     run* | fit* | -*) options_known "$1" "$2" ;; # a fit would take a while
-    report* | history* | diagnose* | advise* | inspect* | gate* | compare* | *--prove*) command_known "$1" "$2" "${arguments[0]}" ;; # needs files, or minutes
+    report* | history* | diagnose* | advise* | promote* | inspect* | gate* | compare* | *--prove*) command_known "$1" "$2" "${arguments[0]}" ;; # needs files, or minutes
     *)
         run "${arguments[@]}"
         expect_rc 0 "$1: $2"

@@ -1,0 +1,57 @@
+/* Trainings of one level with some layers in fp32, each a run of its own process; how their losses compare with O0's, and which layers look
+ * worst in a record. Keeps no result files. */
+#ifndef AB_BENCH_PROMOTE_TRIAL_H
+#define AB_BENCH_PROMOTE_TRIAL_H
+
+#include "bench/promote/ddmin.h"
+
+#include <stdint.h>
+#include <stdio.h>
+
+AB_BEGIN_DECLS
+
+enum { AB_TRIAL_SEEDS = 32, AB_TRIAL_WORDS = 64 * AB_DDMIN_ITEMS };
+
+/* A layer that the level computes in the half format. */
+typedef struct ab_promote_layer {
+    const char *name;
+    int64_t bytes; /* more, if it is kept in fp32: output and weights */
+    double error;  /* of the record: flushed and lost shares, overflow far above both */
+} ab_promote_layer;
+
+typedef struct ab_trial_setup {
+    char *const *words; /* options of `ampbench run` that the user gave */
+    int word_count;
+    const char *level;
+    int64_t first_seed;
+    int seeds;
+    const ab_promote_layer *layer;
+    int layers;
+    bool quiet;
+} ab_trial_setup;
+
+/* Final losses by seed; not finite where training failed. */
+typedef struct ab_trial_losses {
+    double final[AB_TRIAL_SEEDS];
+} ab_trial_losses;
+
+/* Trains O0 and the level as it is. */
+AB_MUST_CHECK ab_status ab_trial_base(const ab_trial_setup *setup, ab_trial_losses *o0,
+                                      ab_trial_losses *level);
+/* Trains the level with these layers in fp32. */
+AB_MUST_CHECK ab_status ab_trial_run(const ab_trial_setup *setup, const int *item, int count,
+                                     ab_trial_losses *losses);
+/* Trains the level from one seed with probes, and sets each layer's error. */
+AB_MUST_CHECK ab_status ab_trial_rank(const ab_trial_setup *setup, ab_promote_layer *layer);
+
+/* "conv1=fp32,fc2=fp32" */
+void ab_trial_words(const ab_trial_setup *setup, const int *item, int count, char words[AB_TRIAL_WORDS]);
+
+/* Largest minus smallest final loss. */
+double ab_trial_range(const ab_trial_losses *losses, int seeds);
+/* Mean over the seeds of a minus b; INFINITY if one of a is not finite. */
+double ab_trial_gap(const ab_trial_losses *a, const ab_trial_losses *b, int seeds);
+
+AB_END_DECLS
+
+#endif

@@ -91,6 +91,8 @@ static void add_tensor(ab_advise *a, const cJSON *tensor, const ab_advise_goal *
     ab_text_clean(t->name, sizeof t->name, ab_json_text(tensor, "name", ""));
     ab_text_clean(t->layer, sizeof t->layer, ab_json_text(tensor, "layer", ""));
     t->k_lo = lowest_k(tensor, a, goal);
+    t->a_step =
+        ab_json_number(tensor, "count", 0) / fmax(ab_json_number(a->cell, "probes.steps_probed", 1), 1);
     t->whole = ab_json_number(tensor, "zero", 0) + ab_json_number(tensor, "nan", 0) +
                    ab_json_number(tensor, "inf", 0) ==
                0;

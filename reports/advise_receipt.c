@@ -20,12 +20,17 @@ static const cJSON *confirming_cell(const cJSON *document) {
     return NULL;
 }
 
-static bool is_whole(const ab_advise *a, const char *name) {
+/* The predicted tensor of this name, if it can be compared: without zeros of its own, and as many values a step as in the record (where a
+ * level adds up a gradient in parts, parts are counted, and a part may have zeros that the sum has not). */
+static const ab_advise_tensor *comparable(const ab_advise *a, const cJSON *tensor, double steps) {
     char clean[AB_ADVISE_NAME];
-    ab_text_clean(clean, sizeof clean, name);
+    ab_text_clean(clean, sizeof clean, ab_json_text(tensor, "name", ""));
     for (int i = 0; i < a->tensors; i++)
-        if (strcmp(a->tensor[i].name, clean) == 0) return a->tensor[i].whole;
-    return false;
+        if (strcmp(a->tensor[i].name, clean) == 0)
+            return a->tensor[i].whole && a->tensor[i].a_step * steps == ab_json_number(tensor, "count", 0)
+                       ? &a->tensor[i]
+                       : NULL;
+    return NULL;
 }
 
 /* Values and lost values by column of steps. Steps that overflowed have values that are not numbers, and say nothing of flushes. */
@@ -114,8 +119,8 @@ static void judge_flushes(const columns *c, ab_receipt *r) {
 ab_status ab_receipt_make(const cJSON *document, const ab_advise *advise, ab_receipt *receipt) {
     const cJSON *tensor, *cell = confirming_cell(document);
     columns seen = {0};
-    *receipt = (ab_receipt){
-        .predicted = advise->overflow, .predicted_share = advise->whole_share, .flush_agrees = true};
+    double all = 0, lost = 0;
+    *receipt = (ab_receipt){.predicted = advise->overflow, .flush_agrees = true};
     if (!cell || cJSON_GetArraySize(ab_json_at(cell, "probes.tensors")) == 0)
         return ab_fail(AB_INPUT, "advise: the confirming run recorded no gradients");
     receipt->steps = (int)ab_json_number(cell, "steps_total", 0);
@@ -126,9 +131,13 @@ ab_status ab_receipt_make(const cJSON *document, const ab_advise *advise, ab_rec
     seen.steps = fmax(ab_json_number(cell, "probes.steps_probed", 1), 1);
     cJSON_ArrayForEach(tensor, ab_json_at(cell, "probes.tensors")) {
         if (ab_json_is_true(tensor, "cast")) mark_overflows(tensor, &seen);
-        if (ab_json_is_true(tensor, "cast") && is_whole(advise, ab_json_text(tensor, "name", "")))
-            add_losses(tensor, &seen);
+        const ab_advise_tensor *about = comparable(advise, tensor, seen.steps);
+        if (!ab_json_is_true(tensor, "cast") || !about) continue;
+        add_losses(tensor, &seen);
+        all += about->a_step;
+        lost += about->a_step * about->share;
     }
+    receipt->predicted_share = all > 0 ? lost / all : 0;
     judge_flushes(&seen, receipt);
     receipt->loss_gap = ab_json_number(cell, "summary.loss_gap", (double)NAN);
     return AB_OK;

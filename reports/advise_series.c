@@ -82,7 +82,7 @@ static double exceeds(const ab_series *s, ab_extreme_kind kind, int column, doub
 }
 
 ab_forecast ab_series_forecast(const ab_series *s, ab_extreme_kind kind, double limit, double steps) {
-    ab_forecast forecast = {0, 0};
+    ab_forecast forecast = {0, 0, 0};
     double left = steps, skipped = 0, p = 0;
     for (int i = 0; i < s->columns && left > 0; i++) {
         p = exceeds(s, kind, i, limit);
@@ -91,12 +91,13 @@ ab_forecast ab_series_forecast(const ab_series *s, ab_extreme_kind kind, double 
         skipped += stay * p;
         left -= stay;
     }
+    for (int i = 0; i < s->columns; i++) forecast.seen += s->largest[i] >= limit ? 1 / steps : 0;
     forecast.skipped = (skipped + fmax(left, 0) * p) / steps; /* beyond the record: as at its end */
     return forecast;
 }
 
 bool ab_forecast_within(const ab_forecast *forecast, double alpha) {
-    return forecast->skipped <= alpha && forecast->worst <= fmax(held, alpha);
+    return forecast->skipped <= alpha && forecast->seen <= alpha && forecast->worst <= fmax(held, alpha);
 }
 
 double ab_series_quantile(const ab_series *s, ab_extreme_kind kind, double alpha, double steps) {

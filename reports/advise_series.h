@@ -39,12 +39,13 @@ void ab_series_fit(ab_series *series);
 typedef struct ab_forecast {
     double skipped; /* share of the steps that overflow */
     double worst;   /* probability where it is highest */
+    double seen;    /* columns of the record that met the limit, as a share of the steps */
 } ab_forecast;
 
 /* Of `steps` training steps if values of 2^limit and above overflow. */
 ab_forecast ab_series_forecast(const ab_series *series, ab_extreme_kind kind, double limit, double steps);
 
-/* log2 of what at most a share alpha of the steps exceed, nowhere more than one step in ten (bisection to 2^-20). */
+/* log2 of what at most a share alpha of the steps exceed, nowhere more than one step in ten, and no more did (bisection to 2^-20). */
 double ab_series_quantile(const ab_series *series, ab_extreme_kind kind, double alpha, double steps);
 
 /* Whether a forecast is that low. */

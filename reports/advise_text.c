@@ -170,6 +170,7 @@ static void laws_json(const ab_advise *a, cJSON *object) {
     cJSON_AddItemToObject(list, "weights", cJSON_CreateDoubleArray(s->law.weight, AB_EXTREME_KINDS));
     cJSON_AddNumberToObject(list, "steps_a_column", s->steps_a_column);
     cJSON_AddNumberToObject(list, "censored", s->censored);
+    cJSON_AddNumberToObject(list, "largest_log2", s->top);
     cJSON_AddStringToObject(list, "best", ab_extreme_name(s->law.chosen));
     law = cJSON_AddObjectToObject(list, "normal");
     cJSON_AddNumberToObject(law, "k_hi", a->k_hi_by[AB_EXTREME_NORMAL]);

@@ -14,7 +14,7 @@
 enum { SEEDS = 3, MOST_RUNS = 100 };
 
 static const char usage[] =
-    "usage: ampbench promote --level LEVEL [--net NAME|FILE] [OPTION]...\n"
+    "usage: ampbench promote --level LEVEL [--net NAME|FILE] [--steps N] [OPTION]...\n"
     "\n"
     "Finds the fewest layers that must stay fp32 so that the level trains as O0 does, and prints them as the "
     "--to option to\n"

@@ -20,15 +20,41 @@ static bool has_gradients(const cJSON *cell) {
     return cJSON_GetArraySize(ab_json_at(cell, "probes.tensors")) > 0;
 }
 
-/* O0 first; else the level's own if its scale never changed. */
+static double scale_of(const cJSON *cell) {
+    const cJSON *scale = cJSON_GetArrayItem(cJSON_GetArrayItem(ab_json_at(cell, "scale"), 0), 0);
+    return cJSON_IsNumber(scale) && scale->valuedouble > 0 ? scale->valuedouble : 1;
+}
+
+/* Whether the casts of a cell, at its own scale, lost nothing to speak of: what it recorded is then what any good scale would see. */
+static bool is_clean(const cJSON *cell) {
+    const ab_format *half;
+    const cJSON *tensor;
+    if (ab_format_find(ab_json_text(cell, "half_format", ""), &half) != AB_OK) return false;
+    cJSON_ArrayForEach(tensor, ab_json_at(cell, "probes.tensors")) {
+        const ab_exponent_mass all = ab_exponents_all(tensor), lost = ab_exponents_flushed(tensor, half, 0);
+        if (!ab_json_is_true(tensor, "cast")) continue;
+        if (ab_json_number(tensor, "overflowed", 0) + ab_json_number(tensor, "inf", 0) +
+                    ab_json_number(tensor, "nan", 0) >
+                0 ||
+            lost.energy > ab_advise_usual.flushed_energy * all.energy)
+            return false;
+    }
+    return true;
+}
+
+/* The level's own cell if its scale never changed and lost nothing: a run at another good scale takes the same way. Else O0, whose
+ * gradients lost nothing but which trains a little differently; else the level's own as it is. */
 static const cJSON *gradients_of(const cJSON *document, const char *level) {
-    const cJSON *cell, *own = NULL;
+    const cJSON *cell, *o0 = NULL, *own = NULL;
     cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
         if (is_twin(cell) || !has_gradients(cell) || !constant_scale(cell)) continue;
-        if (strcmp(ab_json_text(cell, "level", ""), "O0") == 0) return cell;
-        if (!own && strcmp(ab_json_text(cell, "level", ""), level) == 0) own = cell;
+        const char *name = ab_json_text(cell, "level", "");
+        if (strcmp(name, "O0") == 0 && !o0) o0 = cell;
+        if (strcmp(name, level) != 0) continue;
+        if (is_clean(cell)) return cell;
+        if (!own) own = cell;
     }
-    return own;
+    return o0 ? o0 : own;
 }
 
 static const cJSON *cell_of_level(const cJSON *document, const char *level) {
@@ -286,9 +312,8 @@ static ab_status read_record(const cJSON *document, const char *level, const cJS
             "--probes gradients",
             level);
     AB_TRY(ab_format_find(ab_json_text(a->cell, "half_format", ""), &a->half));
-    const cJSON *scale = cJSON_GetArrayItem(cJSON_GetArrayItem(ab_json_at(a->cell, "scale"), 0), 0);
     /* an O0 cell's gradients are recorded as a cast at its own scale would see them */
-    a->base_log2 = cJSON_IsNumber(scale) && scale->valuedouble > 0 ? log2(scale->valuedouble) : 0;
+    a->base_log2 = log2(scale_of(a->cell));
     cJSON_ArrayForEach(tensor, ab_json_at(a->cell, "probes.tensors")) {
         if (is_used(level_cell, tensor)) add_tensor(a, tensor, goal);
     }

@@ -1,6 +1,7 @@
 /* Which loss scale suits a run, predicted from the gradients of its record, and what a run at that scale then showed.
  *
- * The prediction needs the gradients as they are without a scale: an O0 cell, or one whose scale never changed, with its
+ * The prediction needs the gradients as no cast has changed them: the level's own cell if its scale never changed and lost nothing,
+ * else an O0 cell, with its
  * histograms of exponents (powers of two; a tie at half the smallest subnormal and mantissas next to 2 are not told apart, so
  * shares are exact up to values with those exponents). High enough: in every tensor at most `flushed_share` of the non-zero values,
  * and `flushed_energy` of the sum of squares, becomes zero. Low enough: at most a share `alpha` of the steps overflows, and nowhere

@@ -245,6 +245,29 @@ static void a_recorded_scale_is_taken_out(void **state) {
     cJSON_Delete(document);
 }
 
+/* The cell of the level that trains the same way, if its own scale lost nothing; O0 where it did. */
+static void the_own_cell_is_taken_where_it_lost_nothing(void **state) {
+    (void)state;
+    for (int lost = 0; lost < 2; lost++) {
+        ab_advise advise;
+        cJSON *document = new_record("fp16"), *other = new_record("fp16");
+        plant(document, "top", 0, VALUES, 1);
+        plant(other, "top", lost ? -30 : 2, VALUES, 1); /* 2^-30 at a scale of 1 is flushed */
+        cJSON *cell = cJSON_DetachItemFromArray(cJSON_GetObjectItem(other, "cells"), 0);
+        cJSON_ReplaceItemInObject(cell, "level", cJSON_CreateString("O2"));
+        cJSON *tensor =
+            cJSON_GetArrayItem(cJSON_GetObjectItem(cJSON_GetObjectItem(cell, "probes"), "tensors"), 0);
+        cJSON_AddTrueToObject(tensor, "cast");
+        cJSON_AddItemToArray(cJSON_GetObjectItem(document, "cells"), cell);
+        assert_int_equal(ab_advise_make(document, "O2", &ab_advise_usual, &advise), AB_OK);
+        assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(advise.cell, "level")),
+                            lost ? "O0" : "O2");
+        assert_int_equal(advise.k_hi, lost ? 15 : 13);
+        cJSON_Delete(document);
+        cJSON_Delete(other);
+    }
+}
+
 static void too_little_evidence_is_no_advice(void **state) {
     (void)state;
     ab_advise advise;
@@ -271,6 +294,7 @@ int main(void) {
         cmocka_unit_test(layers_are_told_apart_where_no_scale_fits_all),
         cmocka_unit_test(other_rules_are_their_formulas),
         cmocka_unit_test(a_recorded_scale_is_taken_out),
+        cmocka_unit_test(the_own_cell_is_taken_where_it_lost_nothing),
         cmocka_unit_test(too_little_evidence_is_no_advice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

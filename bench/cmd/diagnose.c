@@ -5,6 +5,7 @@
 #include "bench/shadow/confirm.h"
 #include "bench/shadow/trouble.h"
 #include "reports/json.h"
+#include "reports/origin.h"
 #include "reports/result.h"
 #include "reports/shadow.h"
 
@@ -178,6 +179,7 @@ static ab_status diagnose(const request *r, const cJSON *document, trials *t, in
     char path[4096];
     if (text) {
         AB_TRY(ab_diagnose_print(document, stdout, sick));
+        ab_origin_print(document, stdout);
         if (r->run) ab_shadow_print(document, stdout);
     }
     fflush(stdout);

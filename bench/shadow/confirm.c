@@ -1,11 +1,11 @@
-/* Remedies as options, and runs as children. */
+/* Runs as children, with the options of a remedy behind the recorded ones. */
 #define _POSIX_C_SOURCE 200809L
 #include "bench/shadow/confirm.h"
 
-#include "bench/run/options.h"
 #include "reports/diagnose.h"
 #include "reports/json.h"
 #include "reports/result.h"
+#include "reports/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,58 +16,6 @@
 #include <unistd.h>
 
 extern char **environ;
-
-/* ---- remedies ---------------------------------------------------------------------------------------------- */
-
-/* Cuts the word at `*rest` off; false if there is none. A word in quotes is what is inside them; `*last`: punctuation follows. */
-static bool next_word(char **rest, char **word, bool *last) {
-    char *from = *rest + strspn(*rest, " "), quote = *from == '\'' ? '\'' : ' ';
-    if (quote == '\'') from++;
-    size_t length = quote == '\'' ? strcspn(from, "'") : strcspn(from, " ");
-    if (length == 0) return false;
-    char *end = from + length, after = *end ? end[1] : '\0';
-    *rest = *end ? end + 1 : end;
-    *end = '\0';
-    *last = quote == '\'' && strchr(",;:", after) && after;
-    while (quote != '\'' && end > from && strchr(",;:", end[-1])) {
-        *--end = '\0';
-        *last = true;
-    }
-    *word = from;
-    return true;
-}
-
-static const char *option_called(const char *word, bool *flag) {
-    static char name[AB_OPTION_NAME];
-    for (int i = 0; i < AB_OPTION_COUNT; i++) {
-        if (strcmp(ab_option_name((ab_option_id)i, name), word) != 0) continue;
-        *flag = ab_option_is_flag((ab_option_id)i);
-        return name;
-    }
-    return NULL;
-}
-
-void ab_remedy_parse(const char *text, ab_remedy *remedy) {
-    static const char before[] = "leave out ";
-    const char *first = strstr(text, "--");
-    *remedy = (ab_remedy){.words = 0};
-    if (!first) return;
-    const size_t at = (size_t)(first - text);
-    remedy->leave_out = at >= strlen(before) && strncmp(first - strlen(before), before, strlen(before)) == 0;
-    snprintf(remedy->text, sizeof remedy->text, "%s", first);
-    char *rest = remedy->text, *word;
-    bool last = false, flag;
-    while (!last && remedy->words + 2 <= AB_REMEDY_WORDS && next_word(&rest, &word, &last)) {
-        if (!option_called(word, &flag)) return;
-        remedy->word[remedy->words++] = word;
-        if (flag) continue;
-        if (last || !next_word(&rest, &word, &last)) { /* its value is missing */
-            remedy->words--;
-            return;
-        }
-        remedy->word[remedy->words++] = word;
-    }
-}
 
 /* ---- children ---------------------------------------------------------------------------------------------- */
 
@@ -112,44 +60,56 @@ static ab_status add_option(words *list, const char *name, const char *value) {
     return value ? add(list, value) : AB_OK;
 }
 
-static bool sets(const ab_remedy *remedy, const char *name) {
-    for (int i = 0; i < remedy->words; i++)
-        if (strcmp(remedy->word[i], name) == 0) return true;
+static bool sets(const ab_verdict *verdict, const char *name) {
+    for (int i = 0; i < verdict->options; i += 2)
+        if (strcmp(verdict->option[i], name) == 0) return true;
     return false;
 }
 
-/* The recorded command line, without what the remedy takes away. */
-static ab_status add_recorded(words *list, const cJSON *argv, const ab_remedy *remedy) {
+/* The recorded command line. *layers: the value of its last --to, or NULL. */
+static ab_status add_recorded(words *list, const cJSON *argv, const char **layers) {
     const int count = cJSON_GetArraySize(argv);
+    *layers = NULL;
     AB_TRY(add(list, "ampbench"));
     for (int i = 1; i < count; i++) {
         const char *word = cJSON_GetStringValue(cJSON_GetArrayItem(argv, i));
-        const char *next = cJSON_GetStringValue(cJSON_GetArrayItem(argv, i + 1));
-        const bool away = remedy->leave_out && remedy->words == 2 && word && next &&
-                          strcmp(word, remedy->word[0]) == 0 && strcmp(next, remedy->word[1]) == 0;
-        if (away)
-            i++;
-        else if (word)
-            AB_TRY(add(list, word));
+        if (!word) continue;
+        if (i > 1 && strcmp(list->word[list->count - 1], "--to") == 0) *layers = word;
+        AB_TRY(add(list, word));
     }
     return AB_OK;
 }
 
-/* Of equal options the last one counts. */
-static ab_status confirming_argv(const cJSON *document, const cJSON *cell, const ab_remedy *remedy,
-                                 const char *levels, const char *out, words *list) {
-    AB_TRY(add_recorded(list, ab_json_at(document, "run.argv"), remedy));
+/* Of equal options the last one counts; --to wants the earlier layers too, which `both` has room for. */
+static ab_status add_remedy(words *list, const ab_verdict *verdict, const char *layers,
+                            char both[AB_CONFIRM_TEXT]) {
+    for (int i = 0; i < verdict->options; i++) {
+        const char *word = verdict->option[i];
+        if (layers && i % 2 == 1 && strcmp(verdict->option[i - 1], "--to") == 0) {
+            snprintf(both, AB_CONFIRM_TEXT, "%s,%s", layers, word);
+            word = both;
+        }
+        AB_TRY(add(list, word));
+    }
+    return AB_OK;
+}
+
+static ab_status confirming_argv(const cJSON *document, const ab_diagnosis *sick, const char *levels,
+                                 const char *out, char both[AB_CONFIRM_TEXT], words *list) {
+    const ab_verdict *verdict = &sick->verdict[0];
+    const cJSON *cell = sick->facts.cell;
+    const char *layers;
+    AB_TRY(add_recorded(list, ab_json_at(document, "run.argv"), &layers));
     AB_TRY(add_option(list, "--rounds", "1"));
     AB_TRY(add_option(list, "--no-plots", NULL));
     AB_TRY(add_option(list, "--quiet", NULL));
     AB_TRY(add_option(list, "--out", out));
-    if (!sets(remedy, "--levels")) AB_TRY(add_option(list, "--levels", levels));
-    if (!sets(remedy, "--scales"))
+    AB_TRY(add_option(list, "--levels", levels));
+    if (!sets(verdict, "--scales"))
         AB_TRY(add_option(list, "--scales", ab_json_text(cell, "scale_policy", "default")));
-    if (!sets(remedy, "--half"))
+    if (!sets(verdict, "--half"))
         AB_TRY(add_option(list, "--half", ab_json_text(cell, "half_format", "fp16")));
-    for (int i = 0; i < remedy->words && !remedy->leave_out; i++) AB_TRY(add(list, remedy->word[i]));
-    return AB_OK;
+    return add_remedy(list, verdict, layers, both);
 }
 
 /* The cell of a level in the new document; -1: none. Only one scale and one half format were run. */
@@ -168,14 +128,13 @@ static int cell_of_level(const cJSON *document, const char *level) {
 /* What a trial found. */
 typedef struct trial {
     bool ran, healthy;
-    char options[AB_REMEDY_TEXT];
-    double gap;
+    char options[AB_CONFIRM_TEXT];
 } trial;
 
-static void join(const ab_remedy *remedy, char *text, size_t size) {
-    size_t used = (size_t)snprintf(text, size, "%s", remedy->leave_out ? "without" : "with");
-    for (int i = 0; i < remedy->words && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, " %s", remedy->word[i]);
+static void join(const ab_verdict *verdict, char *text, size_t size) {
+    size_t used = (size_t)snprintf(text, size, "with");
+    for (int i = 0; i < verdict->options && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, " %s", verdict->option[i]);
 }
 
 static ab_status judge(const char *out, const char *level, trial *t) {
@@ -190,7 +149,6 @@ static ab_status judge(const char *out, const char *level, trial *t) {
     AB_TRY_GOTO(ab_diagnose(document, index, diagnosis));
     t->ran = true;
     t->healthy = !diagnosis->facts.sick;
-    t->gap = diagnosis->facts.gap;
 out:
     free(diagnosis);
     cJSON_Delete(document);
@@ -198,16 +156,14 @@ out:
 }
 
 static ab_status try_remedy(const cJSON *document, const ab_diagnosis *sick, const char *out, trial *t) {
-    ab_remedy remedy;
-    char levels[80];
+    char levels[80], both[AB_CONFIRM_TEXT];
     words list = {.word = NULL};
     const char *level = ab_json_text(sick->facts.cell, "level", "O0");
     *t = (trial){.ran = false};
-    ab_remedy_parse(sick->verdict[0].remedy, &remedy);
-    if (remedy.words == 0) return AB_OK;
-    join(&remedy, t->options, sizeof t->options);
+    if (sick->verdict[0].options == 0) return AB_OK;
+    join(&sick->verdict[0], t->options, sizeof t->options);
     snprintf(levels, sizeof levels, "%s%.60s", strcmp(level, "O0") == 0 ? "" : "O0,", level);
-    ab_status status = confirming_argv(document, sick->facts.cell, &remedy, levels, out, &list);
+    ab_status status = confirming_argv(document, sick, levels, out, both, &list);
     if (status == AB_OK) {
         fprintf(stderr, "diagnose: training %s at level %s to confirm, into %s\n", t->options, level, out);
         status = ab_run_quietly(list.word);
@@ -217,7 +173,9 @@ static ab_status try_remedy(const cJSON *document, const ab_diagnosis *sick, con
 }
 
 static void tell(const ab_diagnosis *sick, const trial *t, FILE *text, cJSON *list) {
-    const char *id = ab_json_text(sick->facts.cell, "id", ""), *cause = sick->verdict[0].rule->id;
+    const char *cause = sick->verdict[0].rule->id;
+    char id[288];
+    ab_text_clean(id, sizeof id, ab_json_text(sick->facts.cell, "id", ""));
     if (text && !t->ran)
         fprintf(text, "%s: not tried: the remedy of %s is no option\n", id, cause);
     else if (text)

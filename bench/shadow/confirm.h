@@ -11,18 +11,7 @@
 
 AB_BEGIN_DECLS
 
-enum { AB_REMEDY_WORDS = 8, AB_REMEDY_TEXT = 280 };
-
-/* The options that a remedy's text names first: "--scales dynamic: a scaler ..." is two words; "leave out --fault x" is what to
- * take away. */
-typedef struct ab_remedy {
-    bool leave_out;
-    int words; /* 0: none */
-    char *word[AB_REMEDY_WORDS];
-    char text[AB_REMEDY_TEXT]; /* the words' memory */
-} ab_remedy;
-
-void ab_remedy_parse(const char *text, ab_remedy *remedy);
+enum { AB_CONFIRM_TEXT = 2048 };
 
 /* Runs `argv` (argv[0] is "ampbench") and waits. AB_CONFIG if the run ended with a mistake in its options or input; a run with failed
  * cells is a run. */

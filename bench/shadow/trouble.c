@@ -6,6 +6,7 @@
 #include "kernels/core/parallel.h"
 #include "reports/diagnose.h"
 #include "reports/json.h"
+#include "reports/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +47,9 @@ static const ab_cell_spec *spec_of(const recorded *r, const char *id) {
     return NULL;
 }
 
-static void print_arms(const char *id, const ab_arms *arms, const char *half, FILE *text) {
+static void print_arms(const char *raw, const ab_arms *arms, const char *half, FILE *text) {
+    char id[288];
+    ab_text_clean(id, sizeof id, raw);
     fprintf(text, "%s: %s: %s\n", id, ab_trouble_name(arms->trouble), ab_trouble_text(arms->trouble));
     fprintf(text, "    %d restarts from step %lld, %lld steps each: fp32 diverged in %d, %s in %d",
             AB_ARMS_RESTARTS, (long long)arms->start, (long long)arms->horizon, arms->left[AB_ARM_FP32], half,

@@ -7,6 +7,7 @@ small=(--net mlp --data synthetic --threads 1 --eval-limit 10 --no-floor --lr 0.
 run diagnose --run --confirm "${small[@]}" --levels O0,O2 --scales default,16777216 --out "$work/sick.json"
 expect_rc 4 "a sick cell"
 expect_text "$work/out" "scale_too_high" "the verdict"
+expect_text "$work/out" "finite without the loss scale (in double" "the origin"
 expect_text "$work/out" "gradients of 5 steps beside fp32's" "shadow gradients"
 expect_text "$work/out" "confirmed: with --scales dynamic it is healthy" "the remedy"
 follows_schema "$work/sick.json" "the run"
@@ -29,6 +30,10 @@ expect_text "$work/out" "8 restarts from step 0, 120 steps each: fp32 diverged i
 run diagnose "$work/sick.json" --twins --json - --exit-zero
 checks=$((checks + 1))
 tr -d ' \t\n' <"$work/out" | grep -qF '"trouble":"range","start_step":0,"horizon_steps":120' || fail "the JSON lacks the arms"
+
+run diagnose "$work/sick.json" --twins --confirm --json "$work/diagnosis.json" --exit-zero
+expect_rc 0 "everything at once"
+follows_schema "$work/diagnosis.json" "the diagnosis" diagnosis
 
 # healthy cells have nothing to confirm; losses are those of a run without a twin
 run diagnose --run --confirm "${small[@]}" --levels O0,O2

@@ -1,9 +1,8 @@
-/* Shadow gradients: sums of known differences; a twin that equals an fp32 cell exactly and changes no bit of any cell; de-censoring
- * that finds exactly the zeros of a known mask; and the options in a remedy's text. */
+/* Shadow gradients: sums of known differences; a twin that equals an fp32 cell exactly and changes no bit of any cell; and
+ * de-censoring that finds exactly the zeros of a known mask. */
 #define _POSIX_C_SOURCE 200809L
 #include "tests/unit/every_op_testing.h"
 
-#include "bench/shadow/confirm.h"
 #include "bench/shadow/gradient_error.h"
 #include "bench/shadow/twin.h"
 #include "kernels/convert.h"
@@ -233,39 +232,6 @@ static void losses_with_their_own_scales_are_refused(void **state) {
     ab_net_free(net);
 }
 
-/* ---- remedies ---------------------------------------------------------------------------------------------- */
-
-static void means(const char *text, bool leave_out, const char *expected) {
-    ab_remedy remedy;
-    char found[256] = "";
-    ab_remedy_parse(text, &remedy);
-    for (int i = 0; i < remedy.words; i++) {
-        strcat(found, i ? "|" : "");
-        strcat(found, remedy.word[i]);
-    }
-    assert_string_equal(found, expected);
-    assert_true(remedy.words == 0 || remedy.leave_out == leave_out);
-}
-
-static void options_are_read_out_of_remedies(void **state) {
-    (void)state;
-    means("--scales dynamic: a scaler that checks and skips; or a lower fixed scale", false,
-          "--scales|dynamic");
-    means("--scales 65536 (now 3.05176e-05), or --scales dynamic", false, "--scales|65536");
-    means("--to 'conv1=fp32', or --half bf16; no loss scale helps", false, "--to|conv1=fp32");
-    means("no higher scale fits under the limit of fp16: --half bf16, or this layer in fp32", false,
-          "--half|bf16");
-    means("unscale, then clip: leave out --fault clip_before_unscale", true, "--fault|clip_before_unscale");
-    means("--set master_weights=True (fp32 masters), or --levels O2", false, "--set|master_weights=True");
-    means("--scale-window 100, or a fixed scale: --scales 65536", false, "--scale-window|100");
-    means("--optimizer adam --lr 0.01", false, "--optimizer|adam|--lr|0.01");
-    means("--accumulate fp32", false, "--accumulate|fp32");
-    means("look for NaN or infinity in the data", false, "");
-    means("--no-such-option 3", false, "");
-    means("--scales", false, "");
-    means("", false, "");
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(planted_differences_are_summed),
@@ -276,7 +242,6 @@ int main(void) {
         cmocka_unit_test(half_gradients_are_off_by_rounding),
         cmocka_unit_test(decensoring_finds_the_zeros_of_a_known_mask),
         cmocka_unit_test(losses_with_their_own_scales_are_refused),
-        cmocka_unit_test(options_are_read_out_of_remedies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

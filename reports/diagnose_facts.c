@@ -182,8 +182,8 @@ static bool weights_overflow(const ab_case *facts, ab_first_nonfinite *first) {
 ab_overflow_kind ab_overflow_of(const ab_case *facts, ab_first_nonfinite *first) {
     if (!facts->baseline || facts->baseline == facts->cell || !ab_case_uses_half(facts))
         return AB_OVERFLOW_NONE;
-    if (facts->baseline_loss.nonfinite > 0 || (facts->unlearned && !facts->nonfinite))
-        return AB_OVERFLOW_NONE;
+    if (facts->baseline_loss.nonfinite > 0) return AB_OVERFLOW_NONE;
+    if (facts->unlearned && (facts->diverged || !facts->nonfinite)) return AB_OVERFLOW_NONE;
     if (facts->nonfinite && weights_overflow(facts, first)) return AB_OVERFLOW_WEIGHT;
     *first = ab_first_nonfinite_of(facts->cell, facts->half->name, false);
     const bool forward = first->known && strcmp(first->pass, "forward") == 0 &&
@@ -332,6 +332,29 @@ ab_tensor_sums ab_tensor_sums_of(const cJSON *cell, const char *list, const char
     }
     if (sums.values == 0) sums.energy = (double)NAN;
     return sums;
+}
+
+static double first_scale(const cJSON *cell) {
+    const cJSON *run = cJSON_GetArrayItem(ab_json_at(cell, "scale"), 0), *scale = cJSON_GetArrayItem(run, 0);
+    return cJSON_IsNumber(scale) ? scale->valuedouble : 1;
+}
+
+static double unscaled_energy(const cJSON *cell) {
+    const double scale = first_scale(cell);
+    return ab_tensor_sums_of(cell, "tensors", "weight_gradient", false).energy / (scale * scale);
+}
+
+double ab_gradient_deficit(const ab_case *facts) {
+    if (!facts->baseline || facts->baseline == facts->cell) return (double)NAN;
+    if (ab_json_number(facts->cell, "first_skipped_step", -1) == 0) return (double)NAN;
+    const double own = unscaled_energy(facts->cell), reference = unscaled_energy(facts->baseline);
+    return reference > 0 ? 1 - own / reference : (double)NAN;
+}
+
+double ab_relative_gradient(const cJSON *cell) {
+    const double count = ab_json_number(cell, "vitals.initial_weights.count", 0),
+                 rms = ab_json_number(cell, "vitals.initial_weights.rms", 0);
+    return count > 0 && rms > 0 ? sqrt(unscaled_energy(cell)) / (rms * sqrt(count)) : (double)NAN;
 }
 
 double ab_relative_update(const cJSON *cell) {

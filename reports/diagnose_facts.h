@@ -51,6 +51,13 @@ typedef struct ab_tensor_sums {
 } ab_tensor_sums;
 ab_tensor_sums ab_tensor_sums_of(const cJSON *cell, const char *list, const char *kind, bool all);
 
+/* Share of the energy of O0's weight gradients at the first step (same weights, same batch) that this cell's lack, the loss scale
+ * taken out; NAN where the record does not say, or that step overflowed. */
+double ab_gradient_deficit(const ab_case *facts);
+
+/* Norm of the first step's gradients over that of the weights in O0; NAN without. */
+double ab_relative_gradient(const cJSON *cell);
+
 /* Norm of the update of a step over that of the weights, as a mean over the probed steps; NAN without. */
 double ab_relative_update(const cJSON *cell);
 

@@ -1,6 +1,6 @@
 /* Gradients too small for the half format at the scale in force: the cast makes them zero. What counts is the energy (sum of
  * squares) that goes, not how many values do: many tiny values may vanish harmlessly. */
-#include "reports/diagnose.h"
+#include "reports/diagnose_facts.h"
 #include "reports/json.h"
 #include "reports/text.h"
 
@@ -9,6 +9,7 @@
 
 static const double much_energy =
     0.1; /* of a weight gradient's; 17 of 17 healthy runs stay below 4e-6 in all of them */
+static const double large_deficit = 0.3; /* of the energy of O0's weight gradients at the first step */
 static const double most_values =
     0.9; /* flushed: with the rest at the edge, the energy of the bins says too little */
 
@@ -49,7 +50,8 @@ static double room(const ab_case *facts) {
 static bool judge(const ab_case *facts, ab_verdict *verdict) {
     const worst w = find_worst(facts);
     if (!facts->behind || facts->unlearned || !ab_case_uses_half(facts) || !w.tensor) return false;
-    if (!(w.energy >= much_energy) && w.share < most_values) return false;
+    const double deficit = ab_gradient_deficit(facts);
+    if (!(w.energy >= much_energy) && w.share < most_values && !(deficit > large_deficit)) return false;
     const double octaves = room(facts), scale = ldexp(facts->skip.last_scale, (int)octaves);
     char energy[AB_TEXT_NUMBER], share[AB_TEXT_NUMBER], text[AB_TEXT_NUMBER];
     verdict->confidence = 0.6 + 0.35 * fmin(1, fmax(w.energy, w.share));
@@ -59,6 +61,13 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
         ab_text_percent(share, w.share), ab_json_text(w.tensor, "name", ""),
         ab_text_percent(energy, w.energy));
     ab_verdict_point(facts, verdict, "/probes/tensors/%d/flushed", w.place);
+    if (deficit > much_energy) {
+        verdict->confidence = fmax(verdict->confidence, 0.6 + 0.35 * fmin(1, deficit));
+        ab_verdict_say(
+            verdict, "at the first step weight gradients lack %s %% of the energy of O0's of the same batch",
+            ab_text_percent(share, deficit));
+        ab_verdict_point(facts, verdict, "/probes/tensors");
+    }
     ab_verdict_say(verdict, "the largest gradients are %.0f octaves below the limit of %s", octaves + 1,
                    facts->half->name);
     if (octaves < 1) {

@@ -7,6 +7,17 @@
 #include <math.h>
 #include <string.h>
 
+/* The rate at which the first step of O0 would be a thousandth of its weights (norms); adam and its kin step by the rate itself. Where
+ * the record does not say, a hundredth of the rate in force. */
+static double better_rate(const ab_case *facts, double lr, double *share) {
+    static const double wanted = 1e-3, least = 1e-12;
+    const char *optimizer = ab_json_text(facts->document, "config.optimizer", "");
+    const bool own_size = strncmp(optimizer, "adam", 4) == 0 || strcmp(optimizer, "lamb") == 0;
+    const double rms = ab_json_number(facts->baseline, "vitals.initial_weights.rms", 0);
+    *share = own_size && rms > 0 ? lr / rms : lr * ab_relative_gradient(facts->baseline);
+    return *share > least ? fmin(lr / 10, lr * wanted / *share) : lr / 100;
+}
+
 static bool judge(const ab_case *facts, ab_verdict *verdict) {
     const ab_loss_facts *o0 = &facts->baseline_loss;
     const double lr = ab_json_number(facts->document, "config.lr", 0);
@@ -17,13 +28,19 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     if (rose)
         ab_verdict_say(verdict, "O0's loss was %.4g at step 0 and reached %.4g", o0->first, o0->largest);
     if (rose) ab_verdict_point_baseline(facts, verdict, "/loss");
-    ab_verdict_say(verdict, "the learning rate is %.3g", lr);
+    double share;
+    const double better = better_rate(facts, lr, &share);
+    if (share > 0)
+        ab_verdict_say(verdict, "the learning rate is %.3g: the first step is %.2g of the weights (norms)",
+                       lr, share);
+    else
+        ab_verdict_say(verdict, "the learning rate is %.3g", lr);
     snprintf(verdict->missing, sizeof verdict->missing,
              "whether the rate or the data is at fault: run O0 with --lr %.3g, and look at --normalize",
              lr / 10);
-    snprintf(verdict->remedy, sizeof verdict->remedy, "--lr %.3g (or less), or a schedule with warm-up",
-             lr / 100);
-    ab_verdict_option(verdict, "--lr", "%.3g", lr / 100);
+    snprintf(verdict->remedy, sizeof verdict->remedy, "--lr %.2g (or less), or a schedule with warm-up",
+             better);
+    ab_verdict_option(verdict, "--lr", "%.2g", better);
     return true;
 }
 

@@ -12,7 +12,12 @@ const ab_advise_goal ab_advise_usual = {1, 1e-6, 1.0 / 2000, 0, 0};
 
 /* ---- which cell ------------------------------------------------------------------------------------------ */
 
-static bool constant_scale(const cJSON *cell) { return cJSON_GetArraySize(ab_json_at(cell, "scale")) == 1; }
+/* One that never moved, and that all gradients have. */
+static bool constant_scale(const cJSON *cell) {
+    bool many = ab_json_at(cell, "layer_scales") || ab_json_at(cell, "loss_scales");
+    bool fp32 = strcmp(ab_json_text(cell, "level", ""), "O0") == 0;
+    return cJSON_GetArraySize(ab_json_at(cell, "scale")) == 1 && (!many || fp32);
+}
 
 static bool is_twin(const cJSON *cell) { return cJSON_IsString(ab_json_at(cell, "twin")); }
 

@@ -348,13 +348,17 @@ static ab_status check_frozen(const compiler *c, const ab_net_op *op, const ab_p
     if (!node->frozen || !op->params || input == fp32) return AB_OK;
     const ab_format *used = plan->tensor[plan->param[node->first_param].used].format;
     if (used == input) return AB_OK;
+    const char *name = op->name;
     return ab_fail(
         AB_CONFIG,
         "%s:%d: op '%s' (%s): frozen_batch_norm: in eval mode with %s input and %s parameters its backward "
-        "pass fails in torch (expected scalar type Half but found Float); make it half with %s or %s",
-        plan->net->path, op->line, op->name, op->op->name, input->name, used->name,
-        plan->policy.patch_torch_functions ? "--to 'LAYER=half'" : "--set keep_batchnorm_fp32=False",
-        plan->policy.patch_torch_functions ? "fp32 with --to 'LAYER=fp32'" : "--to 'LAYER=half'");
+        "pass fails in torch (expected scalar type Half but found Float); make it half with %s--to '%s=half' "
+        "(a "
+        "pattern such as '*bn*=half' names several)%s%s%s",
+        plan->net->path, op->line, name, op->op->name, input->name, used->name,
+        plan->policy.patch_torch_functions ? "" : "--set keep_batchnorm_fp32=False or ", name,
+        plan->policy.patch_torch_functions ? ", or fp32 with --to '" : "",
+        plan->policy.patch_torch_functions ? name : "", plan->policy.patch_torch_functions ? "=fp32'" : "");
 }
 
 /* That of the first floating input; what only reads ids has the format of its weights. */

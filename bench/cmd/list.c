@@ -37,8 +37,11 @@ static ab_status list_levels(void) {
 }
 
 static ab_status list_ops(void) {
-    static const char *const classes[] = {"half at O1", "fp32 at O1", "widest input at O1",
-                                          "its input's format at O1"};
+    static const char *const classes[] = {[AB_CLASS_low] = "half at O1",
+                                          [AB_CLASS_fp32] = "fp32 at O1",
+                                          [AB_CLASS_promote] = "widest input at O1",
+                                          [AB_CLASS_follow] = "its input's format at O1",
+                                          [AB_CLASS_banned] = "refused at O1 with half inputs"};
     for (int i = 0; i < ab_op_count(); i++)
         printf("  %-16s %s\n", ab_op_at(i)->name, classes[ab_op_class_at(i)]);
     return AB_OK;

@@ -540,6 +540,15 @@ static ab_status check_layered(const ab_run_config *config, const ab_format *hal
     return AB_OK;
 }
 
+/* A twin compares gradients at one scale. */
+static ab_status check_shadow(const ab_run_config *config, const ab_policy *policy) {
+    const bool layers = policy->loss_scale.scaler.kind->sees & AB_SEES_LAYER;
+    if (config->shadow_every == 0 || (policy->num_losses <= 1 && !layers)) return AB_OK;
+    return ab_fail(AB_USAGE, "--shadow-every: not where %s",
+                   layers ? "layers have scales of their own (adaloss)"
+                          : "losses have scales of their own (num_losses)");
+}
+
 static void name_cell(const ab_run_config *config, ab_cell_spec *cell) {
     char scale[AB_SCALER_TEXT];
     snprintf(cell->id, sizeof cell->id, "%.64s/%s/%s/%s/%s/seed%llu%s", config->net->name, cell->level->name,
@@ -561,6 +570,7 @@ static ab_status make_cell(const ab_run_config *config, const ab_level *level, c
     AB_TRY(check_limits(config, &cell->policy.loss_scale));
     AB_TRY(check_own_scales(config, &cell->policy));
     AB_TRY(check_layered(config, half, &cell->policy));
+    AB_TRY(check_shadow(config, &cell->policy));
     name_cell(config, cell);
     return AB_OK;
 }

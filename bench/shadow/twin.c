@@ -142,8 +142,10 @@ ab_status ab_twin_create(const ab_cell_config *config, ab_twin_kind kind, int oc
     twin->octaves = octaves;
     twin->watch = (ab_watch){.context = twin, .ran = ran};
     ab_status status =
-        config->policy.num_losses > 1
-            ? ab_fail(AB_CONFIG, "--shadow-every: not where losses have their own scales (num_losses)")
+        config->policy.num_losses > 1 || config->policy.loss_scale.scaler.kind->sees & AB_SEES_LAYER
+            ? ab_fail(
+                  AB_CONFIG,
+                  "--shadow-every: not where losses or layers have their own scales (num_losses, adaloss)")
         : kind == AB_TWIN_FP32 ? create_cell(twin, config)
                                : AB_OK;
     if (status == AB_OK)

@@ -135,7 +135,6 @@ static void note_identity(const ab_cell *cell, notes *n) {
     note_integer(n, "seed", (int64_t)config->seed);
     note_text(n, "order", config->shuffled ? "shuffled" : "sequential");
     note_text(n, "scaler", cell->scaler[0].kind->name);
-    if (ab_cell_own_scales(cell)) note_integer(n, "num_losses", cell->plan->scalers);
     note_text(n, "properties", properties_text(&config->policy, properties));
     note_text(n, "layers", config->policy.layers ? config->policy.layers : "");
     if (config->data) note_integer(n, "data_count", config->data->split[AB_SPLIT_TRAIN].count);
@@ -203,6 +202,7 @@ ab_status ab_cell_checkpoint(const ab_cell *cell, const char *path) {
     }
     note_text(&n, "format", format_name);
     note_identity(cell, &n);
+    if (ab_cell_own_scales(cell)) note_integer(&n, "num_losses", cell->plan->scalers);
     note_position(cell, &n);
     AB_TRY_GOTO(read_items(&list, items));
     AB_TRY_GOTO(ab_safetensors_write(path, items, list.count, n.list));
@@ -262,9 +262,22 @@ static ab_status check_format(const ab_tensorfile *file) {
                    format_name, found);
 }
 
+/* Written only where losses have their own scalers. */
+static ab_status check_scalers(const ab_cell *cell, const ab_tensorfile *file) {
+    char *there = NULL, here[16];
+    AB_TRY(ab_safetensors_metadata(file, "num_losses", &there));
+    snprintf(here, sizeof here, "%d", cell->plan->scalers);
+    ab_status status = AB_OK;
+    if (strcmp(there ? there : "1", here) != 0)
+        status = ab_fail(AB_INPUT, "num_losses is %.16s there and %s here", there ? there : "1", here);
+    free(there);
+    return status;
+}
+
 static ab_status check_identity(const ab_cell *cell, const ab_tensorfile *file) {
     notes here = {0};
     ab_status status = make_notes(cell, &here);
+    if (status == AB_OK) status = check_scalers(cell, file);
     if (status == AB_OK) note_identity(cell, &here);
     for (int i = 0; i < here.count && status == AB_OK; i++) {
         char there[NOTE_TEXT];

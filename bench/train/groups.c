@@ -57,8 +57,10 @@ static ab_status nothing_matches(const char *pattern, const ab_net *net) {
             count++;
         }
     const char *near = ab_nearest(pattern, list, count);
-    return ab_fail(AB_USAGE, "parameter group '%s': no trained parameter of network %s has such a name%s%s%s",
-                   pattern, net->name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return ab_fail(
+        AB_USAGE,
+        "--no-decay or --param-groups '%s': no trained parameter of network %s has such a name%s%s%s",
+        pattern, net->name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 ab_status ab_param_groups_check(const ab_param_groups *groups, const ab_net *net) {

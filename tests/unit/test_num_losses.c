@@ -241,6 +241,11 @@ static void a_resumed_cell_has_every_scaler_s_window(void **state) {
             for (int k = 0; k < 2; k++) assert_true(result[i].scales[k] == resumed[i].scales[k]);
         }
         if (l < 2) assert_true(result[8].scales[0] != result[8].scales[1]);
+        ab_cell_config one = config_of(net, levels[l], "num_losses=1");
+        ab_cell *alone = create(&one);
+        assert_int_not_equal(ab_cell_resume(alone, path), AB_OK);
+        assert_non_null(strstr(ab_error_message(), "num_losses is 2 there and 1 here"));
+        ab_cell_destroy(alone);
         ab_cell_destroy(cell);
         ab_cell_destroy(other);
         unlink(path);

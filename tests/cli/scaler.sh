@@ -79,7 +79,6 @@ expect_text "$work/r/result.json" '"mlp/O2/deepspeed/fp16' "a second dialect"
 expect_text "$work/r/result.json" '"mlp/O2/dynamic/fp16' "dynamic still means apex's"
 follows_schema "$work/r/result.json" "dialects in a run"
 refused "loss scaler torch has no max" "${tiny[@]}" --scales torch --max-loss-scale 4
-refused "scales the gradients of every layer" "${tiny[@]}" --scales adaloss
 run "${tiny[@]}" --scales openseq2seq-logmax,graphcore-als --out "$work/s/result.json"
 expect_rc 0 "followers of gradient sizes train"
 refused "expected default, dynamic or a number, found 'trch'" "${tiny[@]}" --scales trch

@@ -1,22 +1,20 @@
 /* fairseq's DynamicLossScaler (fairseq/optim/dynamic_loss_scaler.py): the window counts from the last overflow; the scale falls
  * only if overflows make up at least `tolerance` of the steps since it last changed; at min_loss_scale the original restores
  * the scale and raises. */
-#include "bench/amp/scaler.h"
+#include "bench/amp/since_overflow.h"
 
 #include <math.h>
 
-enum { INIT, FACTOR, WINDOW, TOLERANCE, THRESHOLD, MIN };
-enum { SINCE_OVERFLOW, SINCE_RESCALE, OVERFLOWS };
+enum { TOLERANCE = AB_SINCE_KEYS, THRESHOLD, MIN };
+enum { SINCE_RESCALE = AB_SINCE_COUNT + 1, OVERFLOWS };
 
 static const ab_scaler_key keys[] = {
-    [INIT] = {"init", "init_scale", "first scale (--fp16-init-scale gives 128)", AB_SCALER_REAL, 0x1p15, 0,
-              HUGE_VAL, true, false},
-    [FACTOR] = {"factor", "scale_factor", "growth, and division by it on overflow", AB_SCALER_REAL, 2, 0,
-                HUGE_VAL, true, false},
-    [WINDOW] = {"window", "scale_window",
-                "the scale grows when this many steps, or a multiple, have passed since the "
-                "last overflow",
-                AB_SCALER_INTEGER, 2000, 1, 0x1p53, false, true},
+    [AB_SINCE_INIT] = {"init", "init_scale", "first scale (--fp16-init-scale gives 128)", AB_SCALER_REAL,
+                       0x1p15, 0, HUGE_VAL, true, false},
+    [AB_SINCE_FACTOR] = {"factor", "scale_factor", "growth, and division by it on overflow", AB_SCALER_REAL,
+                         2, 0, HUGE_VAL, true, false},
+    [AB_SINCE_WINDOW] = {"window", "scale_window", AB_SINCE_WINDOW_TEXT, AB_SCALER_INTEGER, 2000, 1, 0x1p53,
+                         false, true},
     [TOLERANCE] = {"tolerance", NULL, "share of overflows since the last change that is let pass",
                    AB_SCALER_REAL, 0, 0, HUGE_VAL, false, false},
     [THRESHOLD] = {"threshold", "threshold_loss_scale", "the scale falls no lower; 0: none", AB_SCALER_REAL,
@@ -24,7 +22,7 @@ static const ab_scaler_key keys[] = {
     [MIN] = {"min", "min_loss_scale", "a scale this low after an overflow raises", AB_SCALER_REAL, 1e-4, 0,
              HUGE_VAL, false, false},
 };
-static const char *const states[] = {[SINCE_OVERFLOW] = "since_overflow",
+static const char *const states[] = {[AB_SINCE_COUNT] = "since_overflow",
                                      [SINCE_RESCALE] = "since_rescale",
                                      [OVERFLOWS] = "overflows_since_rescale"};
 
@@ -32,13 +30,13 @@ static const ab_scaler_fault at_floor = {
     "at_floor", "an overflow took the scale to min_loss_scale: FloatingPointError ends the run", true};
 
 static void start(ab_scaler *scaler) {
-    scaler->scale = scaler->config.value[INIT];
-    scaler->state[SINCE_OVERFLOW] = scaler->state[SINCE_RESCALE] = 1;
+    scaler->scale = scaler->config.value[AB_SINCE_INIT];
+    scaler->state[AB_SINCE_COUNT] = scaler->state[SINCE_RESCALE] = 1;
 }
 
 static void shrink(ab_scaler *scaler) {
     const double *value = scaler->config.value;
-    scaler->scale /= value[FACTOR];
+    scaler->scale /= value[AB_SINCE_FACTOR];
     if (value[THRESHOLD] != 0) scaler->scale = fmax(scaler->scale, value[THRESHOLD]);
     scaler->state[SINCE_RESCALE] = 0;
     scaler->state[OVERFLOWS] = 0;
@@ -46,7 +44,7 @@ static void shrink(ab_scaler *scaler) {
 
 static const ab_scaler_fault *overflowed(ab_scaler *scaler) {
     double *state = scaler->state, before = scaler->scale;
-    state[SINCE_OVERFLOW] = 0;
+    state[AB_SINCE_COUNT] = 0;
     state[OVERFLOWS]++;
     if (state[OVERFLOWS] / state[SINCE_RESCALE] >= scaler->config.value[TOLERANCE]) shrink(scaler);
     if (!(scaler->scale <= scaler->config.value[MIN])) return NULL;
@@ -60,18 +58,13 @@ static ab_scaler_outcome update(ab_scaler *scaler, const ab_scaler_seen *seen) {
     if (seen->overflow) {
         outcome.fault = overflowed(scaler);
         if (outcome.fault) return outcome;
-    } else if (fmod(state[SINCE_OVERFLOW], scaler->config.value[WINDOW]) == 0) {
-        scaler->scale *= scaler->config.value[FACTOR];
+    } else if (ab_since_window_ends(scaler)) {
+        scaler->scale *= scaler->config.value[AB_SINCE_FACTOR];
         state[SINCE_RESCALE] = 0;
     }
-    state[SINCE_OVERFLOW]++;
+    state[AB_SINCE_COUNT]++;
     state[SINCE_RESCALE]++;
     return outcome;
-}
-
-static int64_t quiet(const ab_scaler *scaler) {
-    double window = scaler->config.value[WINDOW], phase = fmod(scaler->state[SINCE_OVERFLOW], window);
-    return (int64_t)(phase == 0 ? 0 : window - phase);
 }
 
 extern const ab_scaler_kind ab_scaler_fairseq;
@@ -85,6 +78,6 @@ const ab_scaler_kind ab_scaler_fairseq = {
     .states = AB_COUNT_OF(states),
     .start = start,
     .update = update,
-    .quiet = quiet,
-    .counters = 1u << SINCE_OVERFLOW | 1u << SINCE_RESCALE,
+    .quiet = ab_since_quiet,
+    .counters = 1u << AB_SINCE_COUNT | 1u << SINCE_RESCALE,
 };

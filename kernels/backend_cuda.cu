@@ -42,6 +42,14 @@ ab_status ab_cuda_check_types(const ab_op_io *io) {
 
 // ---- attributes ----------------------------------------------------------------------------------------------
 
+ab_status ab_cuda_prepare_plain(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes,
+                                size_t *state_bytes) {
+    (void)exec;
+    *workspace_bytes = *state_bytes = 0;
+    AB_TRY(ab_cuda_only(io));
+    return ab_cuda_check_types(io);
+}
+
 static const void *attribute(const ab_op_io *io, const char *name, ab_attr_kind kind) {
     for (const ab_attr *a = io->op->attrs; a && a->name; a++)
         if (strcmp(a->name, name) == 0 && a->kind == kind)
@@ -92,6 +100,12 @@ bool ab_cuda_bool(const ab_op_io *io, const char *name, bool otherwise) {
 void ab_cuda_pair(const ab_op_io *io, const char *name, int64_t otherwise, int64_t pair[2]) {
     const void *value = attribute(io, name, AB_ATTR_PAIR);
     for (int i = 0; i < 2; i++) pair[i] = value ? static_cast<const int64_t *>(value)[i] : otherwise;
+}
+
+ab_ints ab_cuda_ints(const ab_op_io *io, const char *name) {
+    const void *value = attribute(io, name, AB_ATTR_INTS);
+    ab_ints none = {};
+    return value ? *static_cast<const ab_ints *>(value) : none;
 }
 
 ab_floats ab_cuda_floats(const ab_op_io *io, const char *name) {

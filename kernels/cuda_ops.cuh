@@ -5,6 +5,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/core/cuda.cuh"
+#include "kernels/views.h"
 
 // ---- tensors -------------------------------------------------------------------------------------------------
 
@@ -22,6 +23,12 @@ static inline ab_span ab_cuda_span_of(void *data, int type) {
     return span;
 }
 
+static inline ab_span ab_cuda_nothing() { return ab_cuda_span_of(nullptr, AB_ELEMENT_F32); }
+static inline ab_span ab_cuda_optional(const ab_tensor *tensor) {
+    return tensor ? ab_cuda_span(tensor) : ab_cuda_nothing();
+}
+static inline size_t ab_cuda_aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
 // ---- attributes: the op's own table says where they are ----------------------------------------------------------
 
 // AB_UNAVAILABLE if the op has an attribute that is not in its row of cuda_ops.def: a kernel written before it came does not know
@@ -32,6 +39,7 @@ int64_t ab_cuda_int(const ab_op_io *io, const char *name, int64_t otherwise);
 double ab_cuda_float(const ab_op_io *io, const char *name, double otherwise);
 bool ab_cuda_bool(const ab_op_io *io, const char *name, bool otherwise);
 void ab_cuda_pair(const ab_op_io *io, const char *name, int64_t otherwise, int64_t pair[2]);
+ab_ints ab_cuda_ints(const ab_op_io *io, const char *name);
 ab_floats ab_cuda_floats(const ab_op_io *io, const char *name);
 // The window of a pool or convolution, placed on in[0] and out.
 ab_window ab_cuda_window(const ab_op_io *io, const ab_shape *in, const ab_shape *out);
@@ -148,6 +156,18 @@ template <typename W> ab_status ab_cuda_emit(const ab_exec *exec, ab_tensor *dst
                          ab_cuda_span_of(nullptr, AB_ELEMENT_F32), n, "narrow");
 }
 
+// Stores by `store`; on a probed step a half result is computed by `own` in fp32 as well and shown.
+template <typename S, typename W>
+ab_status ab_cuda_store_and_show(const ab_exec *exec, ab_tensor *dst, S store, W own) {
+    AB_TRY(store());
+    if (!ab_cuda_shown(exec, dst)) return AB_OK;
+    int64_t n = ab_cuda_count(dst);
+    float *values;
+    AB_TRY(ab_cuda_probe_scratch(static_cast<size_t>(n) * sizeof(float), &values));
+    AB_TRY(own(ab_cuda_span_of(values, AB_ELEMENT_F32)));
+    return ab_cuda_show(exec, dst->id, values, n);
+}
+
 // Census of n values, widened to fp32; and of a tensor, with the subnormals of its own format (census.cu).
 ab_status ab_cuda_count_values(ab_span values, int64_t n, struct ab_census *census);
 ab_status ab_cuda_census(const ab_tensor *tensor, struct ab_census *census);
@@ -166,6 +186,10 @@ const char *ab_cuda_describe_own(const ab_op_io *io, const char *pass);
 typedef ab_status (*ab_cuda_prepare)(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes,
                                      size_t *state_bytes);
 typedef ab_status (*ab_cuda_pass)(const ab_exec *exec, ab_op_io *io);
+
+// A prepare for kernels that need neither workspace nor state.
+ab_status ab_cuda_prepare_plain(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes,
+                                size_t *state_bytes);
 
 // A descriptor of kernels of our own. The program reads it after the plugin's static objects were made.
 static inline ab_op ab_cuda_op(const char *name, ab_cuda_prepare prepare, ab_cuda_pass forward,

@@ -241,18 +241,6 @@ static ab_status pack(const product_state *s, const ab_op_io *io) {
     return ab_launch_each(f, ab_cuda_span_of(s->packed, s->type), weight_count(&s->conv), "pack_weights");
 }
 
-// Stores by `store`; on a probed step a half result is computed by `own` in fp32 as well and shown.
-template <typename S, typename W>
-static ab_status store_and_show(const ab_exec *exec, ab_tensor *dst, S store, W own) {
-    AB_TRY(store());
-    if (!ab_cuda_shown(exec, dst)) return AB_OK;
-    int64_t n = ab_cuda_count(dst);
-    float *values;
-    AB_TRY(ab_cuda_probe_scratch(static_cast<size_t>(n) * sizeof(float), &values));
-    AB_TRY(own(ab_cuda_span_of(values, AB_ELEMENT_F32)));
-    return ab_cuda_show(exec, dst->id, values, n);
-}
-
 static ab_status forward(const ab_exec *exec, ab_op_io *io) {
     product_state *s = static_cast<product_state *>(io->state);
     ab_cuda_product *library = s->library[AB_PASS_FORWARD];
@@ -262,7 +250,7 @@ static ab_status forward(const ab_exec *exec, ab_op_io *io) {
     int64_t n = ab_cuda_count(io->out);
     auto own = [=](ab_span out) { return ab_launch_each(f, out, n, "conv_forward"); };
     AB_TRY(library ? pack(s, io) : AB_OK);
-    return store_and_show(
+    return ab_cuda_store_and_show(
         exec, io->out, [&] { return library ? library->run(library, &o) : own(ab_cuda_span(io->out)); }, own);
 }
 
@@ -273,7 +261,7 @@ static ab_status backward_data(const ab_exec *exec, ab_op_io *io, product_state 
     int64_t n = ab_cuda_count(io->din[0]);
     auto own = [=](ab_span din) { return ab_launch_each(f, din, n, "conv_backward_data"); };
     AB_TRY(library ? pack(s, io) : AB_OK);
-    return store_and_show(
+    return ab_cuda_store_and_show(
         exec, io->din[0], [&] { return library ? library->run(library, &o) : own(ab_cuda_span(io->din[0])); },
         own);
 }
@@ -297,7 +285,7 @@ static ab_status backward_weights(const ab_exec *exec, ab_op_io *io, product_sta
     ab_span in = ab_cuda_span(io->in[0]), dout = ab_cuda_span(io->dout);
     void *workspace = exec->workspace;
     auto own = [=](ab_span dweight) { return own_weights(&conv, in, dout, workspace, dweight); };
-    return store_and_show(
+    return ab_cuda_store_and_show(
         exec, io->dparam[0],
         [&] { return library ? library_weights(exec, io, s, library) : own(ab_cuda_span(io->dparam[0])); },
         own);

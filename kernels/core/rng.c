@@ -1,24 +1,12 @@
 /* Philox4x32-10 and the few distributions training needs. */
 #include "kernels/core/rng.h"
 
+#include "kernels/core/philox.h"
+
 #include <math.h>
 
-enum { ROUNDS = 10 };
-static const uint32_t multiplier0 = 0xD2511F53u, multiplier1 = 0xCD9E8D57u;
-static const uint32_t weyl0 = 0x9E3779B9u, weyl1 = 0xBB67AE85u;
-
 ab_rng_block ab_philox4x32_10(ab_rng_block counter, uint32_t key0, uint32_t key1) {
-    uint32_t *c = counter.word;
-    for (int round = 0; round < ROUNDS; round++) {
-        uint64_t product0 = (uint64_t)multiplier0 * c[0];
-        uint64_t product1 = (uint64_t)multiplier1 * c[2];
-        uint32_t next[4] = {(uint32_t)(product1 >> 32) ^ c[1] ^ key0, (uint32_t)product1,
-                            (uint32_t)(product0 >> 32) ^ c[3] ^ key1, (uint32_t)product0};
-        for (int i = 0; i < 4; i++) c[i] = next[i];
-        key0 += weyl0;
-        key1 += weyl1;
-    }
-    return counter;
+    return ab_philox(counter, key0, key1);
 }
 
 ab_rng_block ab_rng_at(uint64_t seed, ab_rng_stream stream, uint32_t step, uint64_t index) {

@@ -60,6 +60,7 @@ static inline bool gpu_run_open(gpu_run *g, const op_run *host) {
     g->exec = host->exec;
     g->io.attrs = host->io.attrs;
     g->io.op = host->op;
+    g->io.instance = host->io.instance;
     for (int i = 0; i < AB_MAX_INPUTS; i++) {
         g->io.in[i] = gpu_copy(g, host->io.in[i]);
         g->io.din[i] = gpu_copy(g, host->io.din[i]);

@@ -1,6 +1,6 @@
-// cross_entropy on CUDA, for class ids and no label smoothing: one block a row. Maximum, then the sum of exponentials in double, in a fixed tree; row losses are added
+// cross_entropy on CUDA: one block a row. Maximum, then the sum of exponentials in double, in a fixed tree; row losses are added
 // in order by one block. A target outside the classes (the CPU refuses it) makes the loss NaN.
-#include "kernels/cuda_ops.cuh"
+#include "kernels/cuda_fold.cuh"
 
 enum { ROW_THREADS = 128 };
 
@@ -9,41 +9,31 @@ struct loss_rows {
     const int32_t *target;
     const float *weight; // a class; null: 1
     int64_t rows, classes, ignore;
+    ab_span share;          // probabilities in the place of `target`
+    double kept, smoothing; // 1 - e, and e / classes: label smoothing e
+
+    __device__ bool counts(int64_t row) const { return !target || target[row] != ignore; }
+    __device__ double weight_of(int64_t c) const { return weight ? static_cast<double>(weight[c]) : 1.0; }
+    // Weight times share of class c: the factor of its negative log-likelihood.
+    __device__ double factor(int64_t row, int64_t c) const {
+        double part = share.data ? static_cast<double>(ab_span_at(share, row * classes + c))
+                                 : static_cast<double>(c == target[row]);
+        return weight_of(c) * (kept * part + smoothing);
+    }
 };
 
 // What a row leaves for the sums and the gradient.
 struct row_result {
-    double loss, weight, sum;
+    double loss, weight, sum, factors; // factors: summed over the classes
     float shift, unused;
 };
 
-// In a fixed order of pairs; every thread gets the result. combine(a, b) of what the threads hold.
-__device__ static float block_maximum(float x) {
-    __shared__ float held[ROW_THREADS];
-    held[threadIdx.x] = x;
-    __syncthreads();
-    for (int half = ROW_THREADS / 2; half > 0; half /= 2) {
-        if (threadIdx.x < half && held[threadIdx.x + half] > held[threadIdx.x])
-            held[threadIdx.x] = held[threadIdx.x + half];
-        __syncthreads();
-    }
-    float result = held[0];
-    __syncthreads();
-    return result;
-}
+__device__ static double block_sum(double x) { return ab_block_fold<ROW_THREADS>(ab_plus(), x); }
 
-__device__ static double block_sum(double x) {
-    __shared__ double held[ROW_THREADS];
-    held[threadIdx.x] = x;
-    __syncthreads();
-    for (int half = ROW_THREADS / 2; half > 0; half /= 2) {
-        if (threadIdx.x < half) held[threadIdx.x] += held[threadIdx.x + half];
-        __syncthreads();
-    }
-    double result = held[0];
-    __syncthreads();
-    return result;
-}
+// Passes over NaN, as the CPU's scan does behind the first value.
+struct larger_number {
+    __device__ double operator()(double a, double b) const { return b > a ? b : a; }
+};
 
 // As the CPU's scan: starts with the first value, and a NaN there stays.
 __device__ static float row_maximum(const loss_rows &l, int64_t at) {
@@ -52,26 +42,30 @@ __device__ static float row_maximum(const loss_rows &l, int64_t at) {
         float x = ab_span_at(l.logits, at + c);
         if (x > best) best = x;
     }
-    return block_maximum(best);
+    return static_cast<float>(ab_block_fold<ROW_THREADS>(larger_number(), static_cast<double>(best)));
 }
 
 __global__ static void row_losses(loss_rows l, row_result *result) {
     for (int64_t row = blockIdx.x; row < l.rows; row += gridDim.x) {
-        int64_t at = row * l.classes, target = l.target[row];
+        int64_t at = row * l.classes;
         float shift = row_maximum(l, at);
-        double sum = 0.0;
+        double sum = 0.0, loss = 0.0, factors = 0.0;
         for (int64_t c = threadIdx.x; c < l.classes; c += ROW_THREADS)
             sum += static_cast<double>(expf(ab_span_at(l.logits, at + c) - shift));
         sum = block_sum(sum);
-        if (threadIdx.x != 0) continue;
-        row_result r = {0.0, 0.0, sum, shift, 0.0f};
-        bool counts = target != l.ignore, inside = target >= 0 && target < l.classes;
-        if (counts && inside) {
-            r.weight = l.weight ? static_cast<double>(l.weight[target]) : 1.0;
-            r.loss = r.weight * (log(sum) - static_cast<double>(ab_span_at(l.logits, at + target) - shift));
-        } else if (counts) {
-            r.loss = r.weight = static_cast<double>(ab_float_of(0x7fc00000u));
+        for (int64_t c = threadIdx.x; l.counts(row) && c < l.classes; c += ROW_THREADS) {
+            double factor = l.factor(row, c);
+            factors += factor;
+            if (factor != 0.0)
+                loss += factor * (log(sum) - static_cast<double>(ab_span_at(l.logits, at + c) - shift));
         }
+        loss = block_sum(loss);
+        factors = block_sum(factors);
+        if (threadIdx.x != 0) continue;
+        row_result r = {loss, 0.0, sum, factors, shift, 0.0f};
+        bool inside = !l.target || (l.target[row] >= 0 && l.target[row] < l.classes);
+        if (l.counts(row)) r.weight = l.share.data ? 1.0 : inside ? l.weight_of(l.target[row]) : 1.0;
+        if (l.counts(row) && !inside) r.loss = static_cast<double>(ab_float_of(0x7fc00000u));
         result[row] = r;
     }
 }
@@ -97,12 +91,12 @@ struct loss_gradient {
     const double *totals;
     ab_span dout;
     __device__ float operator()(int64_t i) const {
-        int64_t row = i / l.classes, c = i % l.classes;
+        int64_t c, row = ab_divide(i, l.classes, &c);
         const row_result &r = result[row];
-        if (l.target[row] == l.ignore) return 0.0f;
-        double factor = static_cast<double>(ab_span_at(dout, 0)) * r.weight / totals[1];
+        if (!l.counts(row)) return 0.0f;
+        double scale = static_cast<double>(ab_span_at(dout, 0)) / totals[1];
         double softmax = static_cast<double>(expf(ab_span_at(l.logits, i) - r.shift)) / r.sum;
-        return static_cast<float>(factor * (softmax - (c == l.target[row] ? 1.0 : 0.0)));
+        return static_cast<float>(scale * (softmax * r.factors - l.factor(row, c)));
     }
 };
 
@@ -113,8 +107,9 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
     (void)exec;
     const ab_shape *logits = &io->in[0]->shape;
     AB_TRY(ab_cuda_only(io));
-    if (io->in[1]->format || ab_cuda_float(io, "label_smoothing", 0.0) != 0.0)
-        return ab_fail(AB_UNAVAILABLE, "cross_entropy: no CUDA kernel for these arguments");
+    bool numbers = ab_cuda_count(io->in[1]) == ab_cuda_count(io->in[0]);
+    if (numbers != (io->in[1]->format != nullptr) || io->din[1])
+        return ab_fail(AB_UNAVAILABLE, "cross_entropy: no CUDA kernel for these targets");
     int64_t rows = ab_cuda_count(io->in[0]) / logits->dim[logits->ndim - 1];
     *workspace_bytes = static_cast<size_t>(rows) * sizeof(row_result) + 2 * sizeof(double);
     *state_bytes = static_cast<size_t>(ab_cuda_floats(io, "weight").count) * sizeof(float);
@@ -138,12 +133,18 @@ static void bind(ab_op_io *io, void *state_memory) {
 static loss_rows rows_of(const ab_op_io *io) {
     const ab_shape *logits = &io->in[0]->shape;
     int64_t classes = logits->dim[logits->ndim - 1];
-    loss_rows l = {ab_cuda_span(io->in[0]),
-                   static_cast<const int32_t *>(io->in[1]->data),
-                   static_cast<const float *>(io->state),
-                   ab_cuda_count(io->in[0]) / classes,
-                   classes,
-                   ab_cuda_int(io, "ignore_index", -100)};
+    const ab_tensor *targets = io->in[1];
+    double smoothing = ab_cuda_float(io, "label_smoothing", 0.0);
+    loss_rows l = {};
+    l.logits = ab_cuda_span(io->in[0]);
+    l.target = targets->format ? nullptr : static_cast<const int32_t *>(targets->data);
+    l.share = targets->format ? ab_cuda_span(targets) : ab_cuda_nothing();
+    l.weight = static_cast<const float *>(io->state);
+    l.rows = ab_cuda_count(io->in[0]) / classes;
+    l.classes = classes;
+    l.ignore = ab_cuda_int(io, "ignore_index", -100);
+    l.kept = 1.0 - smoothing;
+    l.smoothing = smoothing / static_cast<double>(classes);
     return l;
 }
 

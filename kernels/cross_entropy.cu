@@ -65,7 +65,7 @@ __global__ static void row_losses(loss_rows l, row_result *result) {
         row_result r = {loss, 0.0, sum, factors, shift, 0.0f};
         bool inside = !l.target || (l.target[row] >= 0 && l.target[row] < l.classes);
         if (l.counts(row)) r.weight = l.share.data ? 1.0 : inside ? l.weight_of(l.target[row]) : 1.0;
-        if (l.counts(row) && !inside) r.loss = static_cast<double>(ab_float_of(0x7fc00000u));
+        if (l.counts(row) && !inside) r.loss = r.weight = static_cast<double>(ab_float_of(0x7fc00000u));
         result[row] = r;
     }
 }

@@ -42,9 +42,13 @@ typedef struct ab_resident_config {
     ab_tensor *loss_grad;
     const ab_unscale_item *unscale;
     const ab_update_item *update;
-    int items;
-    bool leave_gradients; /* do not unscale: a fixed scale of 1 without masters */
-    int update_kind;      /* ab_update_kind */
+    ab_tensor *const *ema; /* of each item, or NULL; NULL: no averages */
+    const int *group;      /* of each item: which row of a step is its own */
+    int items, groups;
+    int batches;                             /* of a step */
+    bool leave_gradients;                    /* do not unscale: a fixed scale of 1 without masters */
+    int update_kind;                         /* ab_update_kind */
+    double clip_norm, clip_value, ema_decay; /* 0: off */
     ab_scale_rule rule;
     int window; /* most steps between two calls of collect */
 } ab_resident_config;
@@ -54,11 +58,17 @@ typedef struct ab_resident_ops {
     ab_status (*create)(const ab_resident_config *config, ab_resident **resident);
     void (*destroy)(ab_resident *resident); /* NULL is a no-op */
 
-    /* Sets the state, and the constants of the steps after state->taken: row[i] is for taken + 1 + i, i < window. */
+    /* Sets the state, and the constants of the steps after state->taken: row[i * groups + g] is group g's for taken + 1 + i, i <
+     * window. */
     ab_status (*set)(ab_resident *resident, const ab_step_state *state, const ab_update_row *row);
 
-    /* Of a step: loss gradient = scale; and, behind the backward pass: unscale, check, decide, update or not, record. */
+    /* Where the device keeps the number of the batch under way, for ab_exec.step_there. */
+    const int64_t *(*counter)(ab_resident *resident);
+
+    /* Of a step: loss gradient = scale's share; behind each batch's backward pass: its loss; behind the last: unscale, check,
+     * clip, decide, update or not, average, record. */
     ab_status (*begin)(ab_resident *resident);
+    ab_status (*batch)(ab_resident *resident);
     ab_status (*finish)(ab_resident *resident);
 
     /* Marks the time on the device: before the first of a window's steps (0) and behind each (1, 2, ...). */

@@ -271,6 +271,7 @@ static ab_span span_or_nothing(const ab_tensor *tensor) { return tensor ? ab_cud
 
 static ab_status update(const ab_update_item *item, int items, int kind, const ab_update_row *row) {
     ab_cuda *cuda = ab_cuda_get();
+    if (ab_f_measures(kind)) return ab_fail(AB_UNAVAILABLE, "no single CUDA update that needs norms");
     for (int i = 0; i < items; i++) {
         int64_t n = ab_cuda_count(item[i].weight);
         update_spans s;

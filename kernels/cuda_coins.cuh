@@ -11,11 +11,11 @@
 struct ab_coins {
     uint64_t seed;
     const int64_t *step_there; // as in ab_exec
-    uint32_t step, batches, batch, instance, threshold;
+    uint32_t step, instance, threshold;
     float scale;
 
     __device__ ab_rng_block four(int64_t block) const {
-        uint32_t now = step_there ? static_cast<uint32_t>(*step_there * batches + batch) : step;
+        uint32_t now = step_there ? static_cast<uint32_t>(*step_there) : step;
         ab_rng_block counter = {{static_cast<uint32_t>(block), instance, now, AB_RNG_DROPOUT}};
         return ab_philox(counter, static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32));
     }
@@ -28,9 +28,9 @@ struct ab_coins {
 
 // threshold 0: nothing is dropped.
 static inline ab_coins ab_cuda_coins(const ab_exec *exec, const ab_op_io *io, double p) {
-    ab_coins c = {
-        exec->seed,  exec->step_there, exec->step, exec->batches,
-        exec->batch, io->instance,     0,          p < 1.0 ? static_cast<float>(1.0 / (1.0 - p)) : 0.0f};
+    ab_coins c = {exec->seed, exec->step_there,
+                  exec->step, io->instance,
+                  0,          p < 1.0 ? static_cast<float>(1.0 / (1.0 - p)) : 0.0f};
     if (exec->training && p > 0.0) c.threshold = static_cast<uint32_t>(std::ceil(p * 0x1p24));
     return c;
 }

@@ -280,43 +280,150 @@ static inline AB_HOST_DEVICE float ab_f_bn_backward(float dy, float x, float mea
 
 /* Which formula; the order of an update's constants is said beside it. */
 typedef enum ab_update_kind {
-    AB_UPDATE_NONE,     /* not here */
-    AB_UPDATE_SGD,      /* lr, decay */
-    AB_UPDATE_MOMENTUM, /* lr, decay, momentum, fresh */
-    AB_UPDATE_NESTEROV, /* the same */
-    AB_UPDATE_ADAM,     /* step size, decay, fresh1, keep2, fresh2, root2, eps */
-    AB_UPDATE_ADAMW     /* the same, with shrink in the place of decay */
+    AB_UPDATE_NONE,             /* not here */
+    AB_UPDATE_SGD,              /* lr, decay */
+    AB_UPDATE_MOMENTUM,         /* lr, decay, momentum, fresh */
+    AB_UPDATE_NESTEROV,         /* the same */
+    AB_UPDATE_ADAM,             /* step size, decay, fresh1, keep2, fresh2, root2, eps */
+    AB_UPDATE_ADAMW,            /* the same, with shrink in the place of decay */
+    AB_UPDATE_RMSPROP,          /* lr, decay, keep, fresh, eps */
+    AB_UPDATE_RMSPROP_MOMENTUM, /* the same, momentum */
+    AB_UPDATE_RMSPROP_CENTERED, /* as rmsprop */
+    AB_UPDATE_ADAGRAD,          /* rate, decay, eps */
+    AB_UPDATE_LAMB, /* rate, keep1, fresh1, keep2, fresh2, correction1, correction2, eps, decay; norms first */
+    AB_UPDATE_LARS, /* lr, momentum, rate, decay; norms first */
+    AB_UPDATE_LARC  /* the same, never longer than SGD's step */
 } ab_update_kind;
 
-enum { AB_UPDATE_CONSTANTS = 8, AB_UPDATE_VALUES = 3 };
+enum { AB_UPDATE_CONSTANTS = 10, AB_UPDATE_VALUES = 3 };
 
-/* The fp32 constants of one optimizer step. */
+/* The constants of one optimizer step. */
 typedef struct ab_update_row {
     float value[AB_UPDATE_CONSTANTS];
+    double lr, decay, eps, coefficient; /* for those that need norms: what ab_f_trust reads */
 } ab_update_row;
+
+/* Whether the step's size depends on norms of the whole parameter. */
+static inline AB_HOST_DEVICE bool ab_f_measures(int kind) {
+    return kind == AB_UPDATE_LAMB || kind == AB_UPDATE_LARS || kind == AB_UPDATE_LARC;
+}
+
+/* lamb's direction of one element; its moments advance. */
+static inline AB_HOST_DEVICE float ab_f_lamb_direction(const float *c, float g, float w, float *state) {
+    state[0] = c[1] * state[0] + c[2] * g;
+    state[1] = c[3] * state[1] + c[4] * g * g;
+    return state[0] / c[5] / (sqrtf(state[1] / c[6]) + c[7]) + c[8] * w;
+}
+
+/* What an element adds to the second norm, before its square: `state` is a copy. */
+static inline AB_HOST_DEVICE float ab_f_measured(int kind, const float *c, float g, float w, float *state) {
+    return kind == AB_UPDATE_LAMB ? ab_f_lamb_direction(c, g, w, state) : g;
+}
+
+/* The factor of the step from the sums of squares of the weights and of the other, as optim_lamb.c and optim_lars.c have it. */
+static inline AB_HOST_DEVICE double ab_f_trust(int kind, const ab_update_row *row, double weights,
+                                               double other) {
+    if (kind == AB_UPDATE_LAMB)
+        return row->decay == 0 || weights == 0 || other == 0 ? 1.0 : sqrt(weights) / sqrt(other);
+    const double weight = sqrt(weights), grad = sqrt(other);
+    const double trust =
+        weight == 0 || grad == 0 ? 0.0 : row->coefficient * weight / (grad + weight * row->decay + row->eps);
+    if (kind == AB_UPDATE_LARS) return trust;
+    return trust / row->lr < 1.0 ? trust / row->lr : 1.0;
+}
+
+/* Puts the factor into the constants. */
+static inline AB_HOST_DEVICE void ab_f_set_trust(int kind, ab_update_row *row, double trust) {
+    if (kind == AB_UPDATE_LAMB) {
+        row->value[0] = (float)(row->lr * trust);
+        return;
+    }
+    row->value[2] = trust == 0 ? 1.0f : (float)trust;
+    row->value[3] = trust == 0 ? 0.0f : (float)row->decay;
+}
+
+static inline AB_HOST_DEVICE void ab_f_rmsprop(int kind, const float *c, float g, float *weight,
+                                               float *state) {
+    const float d = g + c[1] * *weight;
+    state[0] = c[2] * state[0] + c[3] * d * d;
+    if (kind == AB_UPDATE_RMSPROP) {
+        *weight -= c[0] * (d / (sqrtf(state[0]) + c[4]));
+    } else if (kind == AB_UPDATE_RMSPROP_MOMENTUM) {
+        state[1] = c[5] * state[1] + d / (sqrtf(state[0]) + c[4]);
+        *weight -= c[0] * state[1];
+    } else {
+        state[1] += c[3] * (d - state[1]);
+        *weight -= c[0] * (d / (sqrtf(state[0] - state[1] * state[1]) + c[4]));
+    }
+}
+
+static inline AB_HOST_DEVICE void ab_f_adam(int kind, const float *c, float g, float *weight, float *state) {
+    const float w = *weight, d = kind == AB_UPDATE_ADAM ? g + c[1] * w : g;
+    state[0] += c[2] * (d - state[0]);
+    state[1] = c[3] * state[1] + c[4] * d * d;
+    *weight = (kind == AB_UPDATE_ADAM ? w : w * c[1]) - c[0] * (state[0] / (sqrtf(state[1]) / c[5] + c[6]));
+}
+
+static inline AB_HOST_DEVICE void ab_f_sgd(int kind, const float *c, float g, float *weight, float *state) {
+    const float w = *weight, d = g + c[1] * w;
+    if (kind == AB_UPDATE_SGD) {
+        *weight = w - c[0] * d;
+        return;
+    }
+    state[0] = c[2] * state[0] + c[3] * d;
+    *weight = w - c[0] * (kind == AB_UPDATE_MOMENTUM ? state[0] : d + c[2] * state[0]);
+}
 
 /* One element: weight and states change in place. bench/train/optim_*.c says where the formulas come from. */
 static inline AB_HOST_DEVICE void ab_f_update(int kind, const float *c, float g, float *weight,
                                               float *state) {
-    const float w = *weight;
-    if (kind == AB_UPDATE_SGD) {
-        *weight = w - c[0] * (g + c[1] * w);
-    } else if (kind == AB_UPDATE_MOMENTUM) {
-        state[0] = c[2] * state[0] + c[3] * (g + c[1] * w);
-        *weight = w - c[0] * state[0];
-    } else if (kind == AB_UPDATE_NESTEROV) {
-        state[0] = c[2] * state[0] + c[3] * (g + c[1] * w);
-        *weight = w - c[0] * ((g + c[1] * w) + c[2] * state[0]);
-    } else if (kind == AB_UPDATE_ADAM) {
-        const float d = g + c[1] * w;
-        state[0] += c[2] * (d - state[0]);
-        state[1] = c[3] * state[1] + c[4] * d * d;
-        *weight = w - c[0] * (state[0] / (sqrtf(state[1]) / c[5] + c[6]));
-    } else if (kind == AB_UPDATE_ADAMW) {
-        state[0] += c[2] * (g - state[0]);
-        state[1] = c[3] * state[1] + c[4] * g * g;
-        *weight = w * c[1] - c[0] * (state[0] / (sqrtf(state[1]) / c[5] + c[6]));
+    if (kind <= AB_UPDATE_NESTEROV) {
+        ab_f_sgd(kind, c, g, weight, state);
+    } else if (kind <= AB_UPDATE_ADAMW) {
+        ab_f_adam(kind, c, g, weight, state);
+    } else if (kind <= AB_UPDATE_RMSPROP_CENTERED) {
+        ab_f_rmsprop(kind, c, g, weight, state);
+    } else if (kind == AB_UPDATE_ADAGRAD) {
+        const float d = g + c[1] * *weight;
+        state[0] += d * d;
+        *weight -= c[0] * (d / (sqrtf(state[0]) + c[2]));
+    } else if (kind == AB_UPDATE_LAMB) {
+        *weight -= c[0] * ab_f_lamb_direction(c, g, *weight, state);
+    } else {
+        state[0] = c[1] * state[0] + c[2] * (g + c[3] * *weight);
+        *weight -= c[0] * state[0];
     }
+}
+
+/* The average of a weight that has been stored: fresh 1 takes it as it is (ema.h). */
+static inline AB_HOST_DEVICE float ab_f_average(float average, float weight, float fresh) {
+    return fresh == 1.0f ? weight : average + fresh * (weight - average);
+}
+
+/* ---- clipping (bench/train/clip.h) ------------------------------------------------------------------------- */
+
+/* A double as a number of an element type, rounded once: through fp32 to odd, which keeps what the second rounding needs. */
+static inline AB_HOST_DEVICE double ab_f_rounded(double x, int type) {
+    float f = (float)x;
+    if (type == AB_ELEMENT_F32 || x != x) return (double)f;
+    if ((double)f != x) {
+        uint32_t bits = ab_bits_of(f);
+        if (fabs((double)f) > fabs(x)) bits--; /* towards zero */
+        f = ab_float_of(bits | 1u);
+    }
+    return (double)(type == AB_ELEMENT_F16 ? ab_f16_value(ab_f16_code(f)) : ab_bf16_value(ab_bf16_code(f)));
+}
+
+/* What every gradient is multiplied by; `type`: the gradients' common one. NaN stays. */
+static inline AB_HOST_DEVICE float ab_f_clip_factor(double limit, double norm, int type) {
+    double factor = ab_f_rounded(limit / ab_f_rounded(norm + 1e-6, type), type);
+    return (float)(factor > 1 ? 1.0 : factor);
+}
+
+/* limit: inf if there is none. */
+static inline AB_HOST_DEVICE float ab_f_limited(float g, float factor, float limit) {
+    float v = g * factor;
+    return v < -limit ? -limit : v > limit ? limit : v;
 }
 
 AB_END_DECLS

@@ -101,10 +101,8 @@ typedef struct ab_exec {
     ab_observer *observer;
     uint64_t seed;
     uint32_t step;
-    /* Steps that a device decides itself: where it keeps their number; this batch's is *step_there * batches + batch. NULL: `step`
-     * is the number. */
-    const int64_t *step_there;
-    uint32_t batches, batch;
+    const int64_t
+        *step_there; /* steps that a device decides itself: where it keeps the number; NULL: `step` */
 } ab_exec;
 
 /* One instance of an op in a plan. Absent tensors are NULL. */

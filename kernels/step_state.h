@@ -23,15 +23,36 @@ typedef struct ab_scale_rule {
 typedef struct ab_step_state {
     double scale;
     int64_t unskipped, taken, step; /* clean steps in a row; optimizer steps; steps begun */
-    int32_t found, skip;            /* of the step under way: a scaled gradient was not finite; no update */
+    int64_t batches;                /* begun; numbers the coins of dropout */
+    double loss_sum,
+        grad_norm; /* of the step under way: of its batches; of all gradients, where they are clipped */
+    float clip_factor;
+    int32_t found, skip; /* of the step under way: a scaled gradient was not finite; no update */
 } ab_step_state;
 
 /* What the host learns of a step, later. */
 typedef struct ab_step_record {
-    double scale; /* in force during the step */
-    float loss;
+    double scale;     /* in force during the step */
+    double grad_norm; /* 0 without clipping by norm */
+    float loss;       /* of several batches the mean */
     int32_t overflow, skipped;
 } ab_step_record;
+
+static inline AB_HOST_DEVICE void ab_step_begin(ab_step_state *s) {
+    s->found = s->skip = 0;
+    s->loss_sum = s->grad_norm = 0;
+    s->clip_factor = 1.0f;
+}
+
+/* What the loss's gradient is set to: the scale, a batch's share of the mean. */
+static inline AB_HOST_DEVICE float ab_step_seed(const ab_step_state *s, int batches) {
+    return (float)(s->scale * (1.0 / (double)batches));
+}
+
+static inline AB_HOST_DEVICE void ab_step_batch(ab_step_state *s, float loss) {
+    s->loss_sum += (double)loss;
+    s->batches++;
+}
 
 /* After the gradients have been looked at: next scale, skip, counts. */
 static inline AB_HOST_DEVICE void ab_step_decide(const ab_scale_rule *rule, ab_step_state *s) {
@@ -50,6 +71,19 @@ static inline AB_HOST_DEVICE void ab_step_decide(const ab_scale_rule *rule, ab_s
     s->skip = overflow;
     s->taken += !overflow;
     s->step++;
+}
+
+/* The same with the record of the step that ends. `loss`: of its last batch. */
+static inline AB_HOST_DEVICE ab_step_record ab_step_end(const ab_scale_rule *rule, ab_step_state *s,
+                                                        float loss, int batches) {
+    ab_step_record r;
+    r.scale = s->scale;
+    r.grad_norm = s->grad_norm;
+    r.loss = batches > 1 ? (float)(s->loss_sum / (double)batches) : loss;
+    r.overflow = rule->dynamic && s->found;
+    ab_step_decide(rule, s);
+    r.skipped = s->skip;
+    return r;
 }
 
 AB_END_DECLS

@@ -109,7 +109,7 @@ static void updates_are_the_formulas_bits(void **state) {
     static float weight[N], grad[N], first[N], second[N], found[N];
     const ab_backend *backend = ab_backend_of(gpu);
     for (int kind = AB_UPDATE_SGD; kind <= AB_UPDATE_ADAGRAD; kind++) {
-        ab_update_row row = {{0.1f, 0.01f, 0.9f, 0.999f, 0.001f, 0.3f, 1e-8f}};
+        ab_update_row row = {.value = {0.1f, 0.01f, 0.9f, 0.999f, 0.001f, 0.3f, 1e-8f}};
         for (int i = 0; i < N; i++) {
             weight[i] = (float)oracle_random(1, i), grad[i] = (float)oracle_random(2, i);
             first[i] = (float)oracle_random(3, i), second[i] = (float)fabs(oracle_random(4, i));

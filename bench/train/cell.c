@@ -11,9 +11,25 @@ static ab_status no_memory(void) { return ab_fail(AB_NO_MEMORY, "cell: out of me
 
 /* ---- buffers --------------------------------------------------------------------------------------------- */
 
+/* One allocation a category where allocating is slow. */
+static ab_status reserve_tensors(ab_cell *cell) {
+    const ab_plan *plan = cell->plan;
+    int64_t bytes[AB_MEM_CATEGORY_COUNT];
+    if (cell->backend->host_memory) return AB_OK;
+    for (int c = 0; c < AB_MEM_CATEGORY_COUNT; c++) bytes[c] = ab_mem_rounded(plan->pool_bytes[c]);
+    for (int i = 0; i < plan->tensors; i++) {
+        const ab_plan_tensor *t = &plan->tensor[i];
+        if (t->shares == AB_NONE && !t->transient) bytes[t->category] += ab_mem_rounded(t->bytes);
+    }
+    for (int c = 0; c < AB_MEM_CATEGORY_COUNT; c++)
+        AB_TRY(ab_mem_reserve(cell->mem, (ab_mem_category)c, bytes[c]));
+    return AB_OK;
+}
+
 static ab_status allocate_tensors(ab_cell *cell) {
     const ab_plan *plan = cell->plan;
     char *pool[AB_MEM_CATEGORY_COUNT];
+    AB_TRY(reserve_tensors(cell));
     for (int c = 0; c < AB_MEM_CATEGORY_COUNT; c++)
         AB_TRY(ab_mem_alloc(cell->mem, (ab_mem_category)c, plan->pool_bytes[c], (void **)&pool[c]));
     for (int i = 0; i < plan->tensors; i++) {

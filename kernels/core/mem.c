@@ -8,10 +8,17 @@ typedef struct block_node {
     void *block;
 } block_node;
 
+/* What is left of a reservation. */
+typedef struct arena {
+    char *next;
+    int64_t left;
+} arena;
+
 struct ab_mem {
     const ab_device *device;
     int64_t limit, total;
     int64_t bytes[AB_MEM_CATEGORY_COUNT];
+    arena arena[AB_MEM_CATEGORY_COUNT];
     block_node *blocks;
 };
 
@@ -52,25 +59,51 @@ void ab_mem_destroy(ab_mem *mem) {
     free(mem);
 }
 
-ab_status ab_mem_alloc(ab_mem *mem, ab_mem_category category, int64_t bytes, void **block) {
-    *block = NULL;
-    if (bytes == 0) return AB_OK;
-    int64_t rounded = ab_mem_rounded(bytes);
-    if (mem->limit && mem->total + rounded > mem->limit)
-        return ab_fail(AB_NO_MEMORY, "%s needs %lld bytes more, %lld of the limit of %lld are in use",
-                       ab_mem_category_name(category), (long long)rounded, (long long)mem->total,
-                       (long long)mem->limit);
+static ab_status check_limit(const ab_mem *mem, ab_mem_category category, int64_t bytes) {
+    if (!mem->limit || mem->total + bytes <= mem->limit) return AB_OK;
+    return ab_fail(AB_NO_MEMORY, "%s needs %lld bytes more, %lld of the limit of %lld are in use",
+                   ab_mem_category_name(category), (long long)bytes, (long long)mem->total,
+                   (long long)mem->limit);
+}
+
+/* A zeroed block of the device. */
+static ab_status take(ab_mem *mem, ab_mem_category category, int64_t bytes, void **block) {
     block_node *node = malloc(sizeof *node);
-    if (!node || mem->device->alloc((size_t)rounded, block) != AB_OK) {
+    if (!node || mem->device->alloc((size_t)bytes, block) != AB_OK) {
         free(node);
         return ab_fail(AB_NO_MEMORY, "%s: cannot allocate %lld bytes on %s", ab_mem_category_name(category),
-                       (long long)rounded, mem->device->name);
+                       (long long)bytes, mem->device->name);
     }
     *node = (block_node){.next = mem->blocks, .block = *block};
     mem->blocks = node;
+    return mem->device->fill_zero(*block, (size_t)bytes);
+}
+
+ab_status ab_mem_reserve(ab_mem *mem, ab_mem_category category, int64_t bytes) {
+    void *block;
+    if (bytes == 0) return AB_OK;
+    AB_TRY(check_limit(mem, category, bytes));
+    AB_TRY(take(mem, category, bytes, &block));
+    mem->arena[category] = (arena){block, bytes};
+    return AB_OK;
+}
+
+ab_status ab_mem_alloc(ab_mem *mem, ab_mem_category category, int64_t bytes, void **block) {
+    const int64_t rounded = ab_mem_rounded(bytes);
+    arena *reserved = &mem->arena[category];
+    *block = NULL;
+    if (bytes == 0) return AB_OK;
+    AB_TRY(check_limit(mem, category, rounded));
+    if (rounded <= reserved->left) {
+        *block = reserved->next;
+        reserved->next += rounded;
+        reserved->left -= rounded;
+    } else {
+        AB_TRY(take(mem, category, rounded, block));
+    }
     mem->total += rounded;
     mem->bytes[category] += rounded;
-    return mem->device->fill_zero(*block, (size_t)rounded);
+    return AB_OK;
 }
 
 int64_t ab_mem_bytes(const ab_mem *mem, ab_mem_category category) { return mem->bytes[category]; }

@@ -43,6 +43,10 @@ void ab_mem_destroy(ab_mem *mem);
  * AB_NO_MEMORY names category and bytes. */
 AB_MUST_CHECK ab_status ab_mem_alloc(ab_mem *mem, ab_mem_category category, int64_t bytes, void **block);
 
+/* One allocation that the category's next blocks are cut from, until `bytes` (already rounded block by block) are used up: far
+ * memory is slow to allocate. Counted as it is cut. AB_NO_MEMORY as above. */
+AB_MUST_CHECK ab_status ab_mem_reserve(ab_mem *mem, ab_mem_category category, int64_t bytes);
+
 /* Bytes held, by category and in all. Blocks live as long as the pool, so this is also the peak. */
 int64_t ab_mem_bytes(const ab_mem *mem, ab_mem_category category);
 int64_t ab_mem_total(const ab_mem *mem);

@@ -262,6 +262,37 @@ static void a_device_that_refuses_is_named_and_what_it_gave_is_freed(void **stat
     assert_int_equal(blocks_alive, 0);
 }
 
+static void a_reservation_is_one_block_that_the_next_are_cut_from(void **state) {
+    (void)state;
+    const ab_device scarce = {.abi = AB_DEVICE_ABI,
+                              .name = "scarce:0",
+                              .alloc = scarce_alloc,
+                              .free = scarce_free,
+                              .fill_zero = fill_zero};
+    ab_mem *mem;
+    char *first, *second, *other, *behind;
+    blocks_alive = 0;
+    assert_int_equal(ab_mem_create(&mem, &scarce, 4096), AB_OK);
+    assert_int_equal(ab_mem_reserve(mem, AB_MEM_weights, 192), AB_OK);
+    assert_int_equal(ab_mem_total(mem), 0); /* counted as it is cut */
+    assert_int_equal(ab_mem_alloc(mem, AB_MEM_weights, 65, (void **)&first), AB_OK);
+    assert_int_equal(ab_mem_alloc(mem, AB_MEM_weights, 1, (void **)&second), AB_OK);
+    assert_ptr_equal(second, first + 128);
+    assert_int_equal(second[0], 0);
+    assert_int_equal(blocks_alive, 1);
+    assert_int_equal(ab_mem_bytes(mem, AB_MEM_weights), 192);
+    assert_int_equal(ab_mem_alloc(mem, AB_MEM_gradients, 64, (void **)&other), AB_OK);
+    assert_int_equal(ab_mem_alloc(mem, AB_MEM_weights, 64, (void **)&behind), AB_OK); /* it is used up */
+    assert_int_equal(blocks_alive, 3);
+    assert_int_equal(ab_mem_total(mem), 320);
+    assert_int_equal(ab_mem_reserve(mem, AB_MEM_casts, 2000), AB_NO_MEMORY);
+    assert_non_null(strstr(ab_error_message(), "casts: cannot allocate 2000 bytes on scarce:0"));
+    assert_int_equal(ab_mem_reserve(mem, AB_MEM_casts, 4096), AB_NO_MEMORY);
+    assert_non_null(strstr(ab_error_message(), "casts needs 4096 bytes more, 320 of the limit"));
+    ab_mem_destroy(mem);
+    assert_int_equal(blocks_alive, 0);
+}
+
 /* ---- devices --------------------------------------------------------------------------------------------- */
 
 static void devices_open_by_name_or_say_why_not(void **state) {
@@ -476,6 +507,7 @@ int main(void) {
         cmocka_unit_test(nothing_asked_for_is_nothing_counted),
         cmocka_unit_test(the_limit_holds_for_rounded_blocks_and_says_what_did_not_fit),
         cmocka_unit_test(a_device_that_refuses_is_named_and_what_it_gave_is_freed),
+        cmocka_unit_test(a_reservation_is_one_block_that_the_next_are_cut_from),
         cmocka_unit_test(devices_open_by_name_or_say_why_not),
         cmocka_unit_test(the_cpu_moves_bytes),
         cmocka_unit_test(philox_gives_the_published_vectors),

@@ -562,6 +562,26 @@ static void single_steps_and_windows_may_alternate(void **state) {
     same(&here, &there);
 }
 
+/* Blocks: one a category, the batches' four rooms, the ops' states and scratch. Bytes: the CPU's, but for rooms and scratch. */
+static void a_cell_allocates_once_a_category(void **state) {
+    (void)state;
+    const choice c = {.net = "lenet5", .level = "O2", .optimizer = "adam"};
+    int64_t bytes[AB_MEM_CATEGORY_COUNT], sum = 0;
+    made m = make(&c, &ab_device_cpu);
+    for (int k = 0; k < AB_MEM_CATEGORY_COUNT; k++) bytes[k] = ab_cell_bytes(m.cell, (ab_mem_category)k);
+    unmake(&m);
+    m = make(&c, &device);
+    assert_true(far_blocks <= AB_MEM_CATEGORY_COUNT + 4 + 5 + 1);
+    assert_true(ab_cell_plan(m.cell)->tensors > 4 * far_blocks);
+    for (int k = 0; k < AB_MEM_CATEGORY_COUNT; k++) {
+        int64_t here = ab_cell_bytes(m.cell, (ab_mem_category)k);
+        sum += here;
+        if (k != AB_MEM_input && k != AB_MEM_workspace) assert_int_equal(here, bytes[k]);
+    }
+    assert_int_equal(sum, ab_cell_bytes_total(m.cell));
+    unmake(&m);
+}
+
 static void a_device_that_disagrees_about_the_scale_is_found_out(void **state) {
     (void)state;
     static trace t;
@@ -578,6 +598,7 @@ int main(void) {
         cmocka_unit_test(replayed_steps_are_the_cpus_bit_for_bit),
         cmocka_unit_test(a_transformers_recipe_needs_no_host),
         cmocka_unit_test(what_a_device_cannot_decide_is_left_to_the_host),
+        cmocka_unit_test(a_cell_allocates_once_a_category),
         cmocka_unit_test(single_steps_and_windows_may_alternate),
         cmocka_unit_test(a_device_that_disagrees_about_the_scale_is_found_out)};
     return cmocka_run_group_tests(tests, NULL, NULL);

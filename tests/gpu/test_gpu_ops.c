@@ -70,8 +70,14 @@ static void elementwise_ops_and_pools_give_the_cpus_bits(void **state) {
     static const struct {
         const char *name;
         int inputs;
-    } ops[] = {{"relu", 1},       {"add", 2},        {"flatten", 1},
-               {"max_pool2d", 1}, {"avg_pool2d", 1}, {"global_avg_pool", 1}};
+    } ops[] = {{"relu", 1},       {"add", 2},
+               {"sub", 2},        {"mul", 2},
+               {"div", 2},        {"neg", 1},
+               {"square", 1},     {"abs", 1},
+               {"clamp", 1},      {"sqrt", 1},
+               {"rsqrt", 1},      {"max_pool2d", 1},
+               {"avg_pool2d", 1}, {"global_avg_pool", 1},
+               {"flatten", 1}};
     static const ab_shape shapes[] = {
         {4, {2, 8, 8, 16}}, {4, {3, 7, 5, 3}}, {4, {1, 9, 4, 1}}, {4, {5, 16, 16, 33}}};
     int formats;

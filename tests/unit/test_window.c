@@ -390,10 +390,10 @@ static ab_data *data_for(const ab_net *net) {
     static struct {
         char net[32];
         ab_data *data;
-    } kept[2];
+    } kept[3];
     int i = 0;
-    while (i < 2 && kept[i].data && strcmp(kept[i].net, net->name) != 0) i++;
-    assert_true(i < 2);
+    while (i < 3 && kept[i].data && strcmp(kept[i].net, net->name) != 0) i++;
+    assert_true(i < 3);
     if (kept[i].data) return kept[i].data;
     snprintf(kept[i].net, sizeof kept[i].net, "%s", net->name);
     assert_int_equal(ab_data_open("synthetic", &net->data, 5, &kept[i].data), AB_OK);
@@ -404,7 +404,10 @@ static made make(const choice *c, const ab_device *on) {
     made m;
     const ab_level *level;
     ab_cell_config config = {.batch = BATCH, .seed = 5, .device = on, .no_graph = c->no_graph};
-    assert_int_equal(ab_net_load(c->net, &m.net), AB_OK);
+    if (c->net[0] == '{')
+        assert_int_equal(ab_net_parse(c->net, strlen(c->net), "dropped.json", &m.net), AB_OK);
+    else
+        assert_int_equal(ab_net_load(c->net, &m.net), AB_OK);
     config.net = m.net;
     m.data = data_for(m.net);
     config.data = m.data;
@@ -502,6 +505,21 @@ static void replayed_steps_are_the_cpus_bit_for_bit(void **state) {
     assert_true(skips > 0); /* the device's own decision was tried */
 }
 
+/* A recorded step is the same call again and again; its coins are not. */
+static void dropouts_coins_are_new_at_every_step(void **state) {
+    (void)state;
+    static const char net[] = "{\"format\": \"ampbench-net-1\", \"name\": \"dropped\", \"input\": "
+                              "{\"height\": 28, \"width\": 28, \"channels\": 1}, "
+                              "\"ops\": [{\"name\": \"flat\", \"op\": \"flatten\"}, {\"name\": \"drop\", "
+                              "\"op\": \"dropout\", \"p\": 0.5}, "
+                              "{\"name\": \"fc1\", \"op\": \"linear\", \"out_features\": 16}, {\"name\": "
+                              "\"again\", \"op\": \"dropout\"}, "
+                              "{\"name\": \"fc2\", \"op\": \"linear\", \"out_features\": 10}, {\"name\": "
+                              "\"loss\", \"op\": \"cross_entropy\"}]}";
+    compare(&(choice){.net = net, .level = "O2", .optimizer = "sgd"});
+    compare(&(choice){.net = net, .level = "O0", .optimizer = "adamw", .batches = 3});
+}
+
 /* adamw, warm-up, clipping, accumulation, decay for some: what transformers are trained with; dropout's coins are new each time. */
 static void a_transformers_recipe_needs_no_host(void **state) {
     (void)state;
@@ -596,6 +614,7 @@ static void a_device_that_disagrees_about_the_scale_is_found_out(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(replayed_steps_are_the_cpus_bit_for_bit),
+        cmocka_unit_test(dropouts_coins_are_new_at_every_step),
         cmocka_unit_test(a_transformers_recipe_needs_no_host),
         cmocka_unit_test(what_a_device_cannot_decide_is_left_to_the_host),
         cmocka_unit_test(a_cell_allocates_once_a_category),

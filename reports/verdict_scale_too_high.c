@@ -1,5 +1,5 @@
-/* A fixed loss scale so high that scaled gradients pass the half format's largest number: infinities reach the weights,
- * because nobody checks, and the loss is lost for good. */
+/* A loss scale so high that scaled gradients pass the half format's largest number: a fixed one, where infinities reach the weights
+ * because nobody checks; or a scaler at a floor that is too high, which skips for ever. */
 #include "reports/diagnose.h"
 #include "reports/json.h"
 #include "reports/text.h"
@@ -25,20 +25,43 @@ static const cJSON *first_overflow(const ab_case *facts, const char *kind, int *
     return NULL;
 }
 
+/* A scaler that cannot go lower although nearly every step overflows, each with a finite loss. */
+static bool at_its_floor(const ab_case *facts) {
+    static const double nearly_all = 0.9;
+    const ab_skip_facts *skip = &facts->skip;
+    return skip->dynamic && skip->last_scale == skip->least_scale && skip->least_scale > 1 &&
+           skip->late > nearly_all * skip->late_steps && skip->loss_finite > nearly_all * skip->skipped;
+}
+
+static void say_remedy(const ab_case *facts, ab_verdict *verdict) {
+    if (facts->skip.dynamic) {
+        snprintf(verdict->remedy, sizeof verdict->remedy, "--min-loss-scale 1: let the scale fall further");
+        ab_verdict_option(verdict, "--min-loss-scale", "1");
+        return;
+    }
+    snprintf(verdict->remedy, sizeof verdict->remedy,
+             "--scales dynamic: a scaler that checks and skips; or a lower fixed scale");
+    ab_verdict_option(verdict, "--scales", "dynamic");
+}
+
 static bool judge(const ab_case *facts, ab_verdict *verdict) {
     int place;
-    if (facts->skip.dynamic || facts->skip.first_scale <= 1 || !ab_case_uses_half(facts)) return false;
+    if ((facts->skip.dynamic && !at_its_floor(facts)) || facts->skip.first_scale <= 1 ||
+        !ab_case_uses_half(facts))
+        return false;
     if (facts->unlearned && !facts->nonfinite) return false;
     if (facts->loss.first_nonfinite == 0) return false; /* before the first gradient */
     const cJSON *tensor = first_overflow(facts, "activation_gradient", &place);
     if (!tensor) tensor = first_overflow(facts, "weight_gradient", &place);
     if (!tensor) return false;
     char scale[AB_TEXT_NUMBER];
-    verdict->confidence = facts->nonfinite ? 0.95 : 0.6;
+    verdict->confidence = facts->nonfinite || facts->skip.dynamic ? 0.95 : 0.6;
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(tensor, "layer", ""));
-    ab_verdict_say(verdict, "%.0f of %.0f values of %.80s are beyond %s at the fixed scale %s",
-                   beyond(tensor), ab_json_number(tensor, "count", 0), ab_json_text(tensor, "name", ""),
-                   facts->half->name, ab_text_scale(scale, facts->skip.first_scale));
+    ab_verdict_say(
+        verdict, "%.0f of %.0f values of %.80s are beyond %s at the %s scale %s", beyond(tensor),
+        ab_json_number(tensor, "count", 0), ab_json_text(tensor, "name", ""), facts->half->name,
+        facts->skip.dynamic ? "lowest" : "fixed",
+        ab_text_scale(scale, facts->skip.dynamic ? facts->skip.least_scale : facts->skip.first_scale));
     ab_verdict_point(facts, verdict, "/probes/tensors/%d/overflowed", place);
     if (facts->loss.first_nonfinite >= 0) {
         ab_verdict_say(verdict,
@@ -46,15 +69,13 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
                        facts->loss.first_nonfinite, facts->loss.first);
         ab_verdict_point(facts, verdict, "/loss/%d", facts->loss.first_nonfinite);
     }
-    snprintf(verdict->remedy, sizeof verdict->remedy,
-             "--scales dynamic: a scaler that checks and skips; or a lower fixed scale");
-    ab_verdict_option(verdict, "--scales", "dynamic");
+    say_remedy(facts, verdict);
     return true;
 }
 
 const ab_verdict_rule ab_verdict_rule_scale_too_high = {
     .id = "scale_too_high",
     .family = AB_FAMILY_PRECISION,
-    .text = "the fixed loss scale makes gradients overflow",
+    .text = "the loss scale is so high that gradients overflow",
     .judge = judge,
 };

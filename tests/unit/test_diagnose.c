@@ -295,6 +295,27 @@ static void unscaling_every_micro_batch_shows_in_the_first_gradient(void **state
     expect(&r, "unscale_order_in_accumulation", NULL);
 }
 
+static void a_scaler_at_its_floor_is_told_from_one_that_falls(void **state) {
+    char cell[4096];
+    size_t n = (size_t)snprintf(
+        cell, sizeof cell,
+        ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": \"dynamic\"}, \"scale\": [[8, 1], [4, "
+        "79]], \"steps_skipped\": 80, \"probes\": {\"tensors\": [{\"name\": \"fc.out.grad\", \"layer\": "
+        "\"fc\", "
+        "\"kind\": \"activation_gradient\", \"cast\": true, \"overflowed\": 3}]}, \"skipped_steps\": [");
+    (void)state;
+    for (int i = 0; i < STEPS; i++) n += (size_t)snprintf(cell + n, sizeof cell - n, "%s%d", i ? "," : "", i);
+    snprintf(cell + n, sizeof cell - n, "]");
+    record r = sound;
+    r.cell = cell;
+    r.cell_last = 2.3;
+    expect(&r, "scale_too_high", "fc");
+    assert_string_equal(diagnose(&r)->verdict[0].option[0], "--min-loss-scale");
+    r.cell =
+        ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": \"dynamic\"}, \"scale\": [[8, 80]]";
+    expect_no(&r, "scale_too_high");
+}
+
 /* ---- steps ------------------------------------------------------------------------------------------------- */
 
 static void skips_of_a_warm_up_are_those_of_this_scaler(void **state) {
@@ -385,6 +406,7 @@ int main(void) {
         cmocka_unit_test(an_average_that_does_not_move_is_sick_only_in_half),
         cmocka_unit_test(clipping_before_unscaling_shows_in_the_sizes_of_gradients),
         cmocka_unit_test(unscaling_every_micro_batch_shows_in_the_first_gradient),
+        cmocka_unit_test(a_scaler_at_its_floor_is_told_from_one_that_falls),
         cmocka_unit_test(skips_of_a_warm_up_are_those_of_this_scaler),
         cmocka_unit_test(skips_that_choose_their_samples_are_found),
         cmocka_unit_test(the_first_symptom_is_where_it_began),

@@ -24,6 +24,7 @@ typedef struct ab_probe_tensor {
 typedef struct ab_probe_param {
     const char *name, *layer; /* "conv1.weight", "conv1"; borrowed */
     int64_t count;
+    int64_t rows;                           /* its first dimension; 0: it has no other */
     const ab_format *format, *state_format; /* the weight (a master, where there is one) and its states */
 } ab_probe_param;
 

@@ -106,6 +106,26 @@ static int lowest_k(const cJSON *tensor, const ab_advise *a, const ab_advise_goa
     return k;
 }
 
+/* The rows of the weight whose gradient this is, or NULL. */
+static const cJSON *rows_of(const cJSON *cell, const char *gradient) {
+    const cJSON *item;
+    cJSON_ArrayForEach(item, ab_json_at(cell, "probes.rows")) {
+        const char *name = ab_json_text(item, "name", "");
+        const size_t length = strlen(name);
+        if (length > 0 && strncmp(name, gradient, length) == 0 && strcmp(gradient + length, ".grad") == 0)
+            return item;
+    }
+    return NULL;
+}
+
+/* The lowest 2^k that leaves every row some gradient, of those that had any; the record has them unscaled. */
+static int lowest_k_of_rows(const ab_advise *a, const cJSON *rows) {
+    int k = AB_ADVISE_K_MIN;
+    if (!rows || ab_exponents_all(rows).count <= 0) return k;
+    while (k <= AB_ADVISE_K_MAX && ab_exponents_flushed(rows, a->half, k).count > 0) k++;
+    return k;
+}
+
 static ab_advise_layer *layer_called(ab_advise *a, const char *name) {
     for (int i = 0; i < a->layers; i++)
         if (strcmp(a->layer[i].name, name) == 0) return &a->layer[i];
@@ -122,6 +142,9 @@ static void add_tensor(ab_advise *a, const cJSON *tensor, const ab_advise_goal *
     ab_text_clean(t->name, sizeof t->name, ab_json_text(tensor, "name", ""));
     ab_text_clean(t->layer, sizeof t->layer, ab_json_text(tensor, "layer", ""));
     t->k_lo = lowest_k(tensor, a, goal);
+    const int by_rows = lowest_k_of_rows(a, rows_of(a->cell, ab_json_text(tensor, "name", "")));
+    t->by_rows = by_rows > t->k_lo;
+    if (t->by_rows) t->k_lo = by_rows;
     t->a_step =
         ab_json_number(tensor, "count", 0) / fmax(ab_json_number(a->cell, "probes.steps_probed", 1), 1);
     t->whole = ab_json_number(tensor, "zero", 0) + ab_json_number(tensor, "nan", 0) +

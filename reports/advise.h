@@ -4,7 +4,8 @@
  * else an O0 cell, with its
  * histograms of exponents (powers of two; a tie at half the smallest subnormal and mantissas next to 2 are not told apart, so
  * shares are exact up to values with those exponents). High enough: in every tensor at most `flushed_share` of the non-zero values,
- * and `flushed_energy` of the sum of squares, becomes zero. Low enough: at most a share `alpha` of the steps overflows, and nowhere
+ * and `flushed_energy` of the sum of squares, becomes zero, and no row of a weight (probe `rows`, where it ran) loses all of its gradient
+ * that it had in the record. Low enough: at most a share `alpha` of the steps overflows, and nowhere
  * more than one step in ten, nor more did, by laws of largest values weighted by how well they fit (advise_series.h). */
 #ifndef AB_REPORTS_ADVISE_H
 #define AB_REPORTS_ADVISE_H
@@ -40,9 +41,11 @@ extern const ab_advise_goal
 typedef struct ab_advise_tensor {
     char name[AB_ADVISE_NAME], layer[AB_ADVISE_NAME]; /* cleaned */
     int k_lo;                                         /* lowest 2^k that is high enough for it */
-    double share, energy;                             /* flushed at the predicted scale */
-    double a_step;                                    /* values */
-    bool whole; /* no zeros in the record: what a run makes zero of it was flushed */
+    bool
+        by_rows; /* the one below which a whole row of it would have no gradient; its other limits are lower */
+    double share, energy; /* flushed at the predicted scale */
+    double a_step;        /* values */
+    bool whole;           /* no zeros in the record: what a run makes zero of it was flushed */
 } ab_advise_tensor;
 
 /* One layer by itself: what a scale of its own could do. */

@@ -37,6 +37,18 @@ static void print_layers(const ab_advise *a, FILE *out) {
     }
 }
 
+/* Whether rows of weights had a say. */
+static void print_rows(const ab_advise *a, FILE *out) {
+    if (!ab_json_at(a->cell, "probes.rows"))
+        fputs("rows of weights that a flush would leave without a gradient were not recorded: --probes "
+              "default,rows\n",
+              out);
+    else if (a->tensor[a->decides].by_rows)
+        fprintf(out,
+                "the lower limit is that of %s: below it one of its rows would have no gradient at all\n",
+                a->tensor[a->decides].name);
+}
+
 static void print_laws(const ab_advise *a, FILE *out) {
     const ab_series *s = &a->series;
     char limit[AB_EXTREME_KINDS][AB_TEXT_NUMBER];
@@ -148,6 +160,7 @@ void ab_advise_print(const ab_advise *a, const ab_advise_goal *goal, FILE *out) 
     fprintf(out, "(asked: flushed energy at most %.1g of every tensor, ", goal->flushed_energy);
     if (goal->flushed_share < 1) fprintf(out, "flushed values at most %.3g of it, ", goal->flushed_share);
     fprintf(out, "overflow in at most one step in %.0f)\n", 1 / goal->alpha);
+    print_rows(a, out);
     print_laws(a, out);
     print_layers(a, out);
     print_rules(a, out);
@@ -215,6 +228,7 @@ static void layers_json(const ab_advise *a, cJSON *object) {
         cJSON_AddStringToObject(item, "name", a->tensor[i].name);
         cJSON_AddStringToObject(item, "layer", a->tensor[i].layer);
         cJSON_AddNumberToObject(item, "k_lo", a->tensor[i].k_lo);
+        cJSON_AddBoolToObject(item, "k_lo_by_rows", a->tensor[i].by_rows);
         cJSON_AddNumberToObject(item, "flushed_share", a->tensor[i].share);
         cJSON_AddNumberToObject(item, "flushed_energy_share", a->tensor[i].energy);
         cJSON_AddItemToArray(list, item);
@@ -262,6 +276,7 @@ void ab_advise_json(const ab_advise *a, const ab_advise_goal *goal, cJSON *objec
     cJSON_AddNumberToObject(object, "k_hi", a->k_hi);
     add_number(object, "k", a->feasible ? a->k : (double)NAN);
     add_number(object, "scale", a->feasible ? ldexp(1, a->k) : (double)NAN);
+    cJSON_AddBoolToObject(object, "rows_recorded", ab_json_at(a->cell, "probes.rows") != NULL);
     cJSON_AddStringToObject(object, "decided_by", a->tensor[a->decides].name);
     add_number(object, "binades_needed", a->binades);
     cJSON_AddNumberToObject(object, "binades", binades_of(a->half));

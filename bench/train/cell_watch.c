@@ -129,6 +129,7 @@ static void list_trained(ab_cell *cell) {
         about->name = plan->tensor[param->stored].name;
         about->layer = plan->net->op[param->net_op].name;
         about->count = ab_shape_count(&plan->tensor[weight].shape);
+        about->rows = plan->tensor[weight].shape.ndim > 1 ? plan->tensor[weight].shape.dim[0] : 0;
         about->format = plan->tensor[weight].format;
         about->state_format = states ? plan->tensor[param->state[0]].format : about->format;
         cell->shown[p].trained = cell->trained_count++;

@@ -33,6 +33,17 @@ run advise "$work/result.json" --scale 1 --confirm
 expect_rc 0 "a receipt for a scale of one's own"
 expect_text "$work/out" "predicted at 2^0" "which scale was predicted"
 
+# Rows of weights have a say where they were recorded.
+run run --net mlp --data synthetic --levels O0 --lr 0.05 --steps 40 --probes gradients,rows --probe-every 1 --rounds 1 --threads 1 --no-floor --no-plots \
+    --quiet --eval-limit 10 --out "$work/rows.json"
+expect_rc 0 "a run that records rows"
+follows_schema "$work/rows.json" "a result with rows"
+run advise "$work/rows.json" --json "$work/rows-advice.json"
+expect_rc 0 "advice from rows"
+expect_text "$work/rows-advice.json" '"rows_recorded": true' "advice from rows"
+run advise "$work/result.json"
+expect_text "$work/out" "--probes default,rows" "how to record rows"
+
 run advise "$work/result.json" --scale 0
 expect_rc 2 "a scale of 0"
 run advise "$work/result.json" --horizon soon

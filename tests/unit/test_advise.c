@@ -245,6 +245,30 @@ static void a_recorded_scale_is_taken_out(void **state) {
     cJSON_Delete(document);
 }
 
+/* Three rows whose largest gradients are 2^-3, 2^-9 and 2^-31: all but the last are safe at any scale from 2^-16 on, it from 2^6 on. */
+static void no_row_may_lose_its_whole_gradient(void **state) {
+    (void)state;
+    for (int recorded = 0; recorded < 2; recorded++) {
+        ab_advise advise;
+        cJSON *document = new_record("fp16");
+        plant(document, "w.grad", -3, VALUES, 1);
+        cJSON *probes =
+            cJSON_GetObjectItem(cJSON_GetArrayItem(cJSON_GetObjectItem(document, "cells"), 0), "probes");
+        if (recorded) {
+            cJSON *item = cJSON_CreateObject(), *exponents = cJSON_AddObjectToObject(item, "exponents");
+            int counts[29] = {[0] = 1, [22] = 1, [28] = 1};
+            cJSON_AddStringToObject(item, "name", "w");
+            cJSON_AddNumberToObject(exponents, "first", -31);
+            cJSON_AddItemToObject(exponents, "counts", cJSON_CreateIntArray(counts, 29));
+            cJSON_AddItemToArray(cJSON_AddArrayToObject(probes, "rows"), item);
+        }
+        assert_int_equal(ab_advise_make(document, "O2", &ab_advise_usual, &advise), AB_OK);
+        assert_int_equal(advise.k_lo, recorded ? 6 : -22);
+        assert_true(advise.tensor[0].by_rows == (recorded == 1));
+        cJSON_Delete(document);
+    }
+}
+
 /* The cell of the level that trains the same way, if its own scale lost nothing; O0 where it did. */
 static void the_own_cell_is_taken_where_it_lost_nothing(void **state) {
     (void)state;
@@ -294,6 +318,7 @@ int main(void) {
         cmocka_unit_test(layers_are_told_apart_where_no_scale_fits_all),
         cmocka_unit_test(other_rules_are_their_formulas),
         cmocka_unit_test(a_recorded_scale_is_taken_out),
+        cmocka_unit_test(no_row_may_lose_its_whole_gradient),
         cmocka_unit_test(the_own_cell_is_taken_where_it_lost_nothing),
         cmocka_unit_test(too_little_evidence_is_no_advice),
     };

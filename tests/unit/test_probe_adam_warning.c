@@ -38,7 +38,7 @@ static subject *subject_new(const ab_format *format, double eps) {
     assert_int_equal(ab_optimizer_find("adam", &s->adam), AB_OK);
     s->config = s->adam->defaults;
     s->config.eps = eps;
-    s->about = (ab_probe_param){"w", "layer", N, format, format};
+    s->about = (ab_probe_param){"w", "layer", N, 0, format, format};
     const ab_probe_setup setup = {.threads = 1,
                                   .half = &ab_format_bf16,
                                   .param = &s->about,

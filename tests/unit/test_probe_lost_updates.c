@@ -223,7 +223,7 @@ static subject subject_of(const char *optimizer, const ab_format *format, int64_
     s.config = s.optimizer->defaults;
     s.config.lr = lr;
     s.config.weight_decay = decay;
-    s.about = (ab_probe_param){"w", "layer", n, format, format};
+    s.about = (ab_probe_param){"w", "layer", n, 0, format, format};
     return s;
 }
 
@@ -447,7 +447,7 @@ static cJSON *report_in_order(int seed) {
     enum { N = 5 * AB_UPDATE_BLOCK + 100, BLOCKS = 6 };
     static float before[N], after[N], grad[N];
     static double change[N];
-    const ab_probe_param about = {"w", "layer", N, &ab_format_fp16, &ab_format_fp16};
+    const ab_probe_param about = {"w", "layer", N, 0, &ab_format_fp16, &ab_format_fp16};
     const ab_probe_setup setup = {.threads = 3,
                                   .half = &ab_format_fp16,
                                   .param = &about,
@@ -496,7 +496,7 @@ static void updates_that_are_not_finite_are_left_out(void **state) {
     (void)state;
     static const double change[] = {1.0, (double)INFINITY, (double)NAN, 0.5};
     static const float before[] = {1, 1, 1, 1}, stored[] = {2, INFINITY, NAN, 1};
-    const ab_probe_param about = {"w", "layer", 4, &ab_format_fp16, &ab_format_fp16};
+    const ab_probe_param about = {"w", "layer", 4, 0, &ab_format_fp16, &ab_format_fp16};
     const ab_probe_setup setup = {.threads = 1,
                                   .half = &ab_format_fp16,
                                   .param = &about,

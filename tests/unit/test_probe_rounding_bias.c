@@ -17,7 +17,7 @@ static const ab_probe_kind *bias(void) { return pt_probe("rounding_bias"); }
 static cJSON *weights_rounded(const ab_format *format, ab_round_mode mode, int spread, int sign, int grid) {
     static float before[N], stored[N];
     static double update[N];
-    const ab_probe_param about = {"w", "layer", N, format, format};
+    const ab_probe_param about = {"w", "layer", N, 0, format, format};
     const ab_probe_setup setup = {.threads = 2, .half = &ab_format_fp16, .param = &about, .params = 1};
     void *probe = NULL;
     assert_int_equal(bias()->create(&setup, &probe), AB_OK);

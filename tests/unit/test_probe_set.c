@@ -120,7 +120,7 @@ static size_t record_size(int64_t steps) {
                                               {"w.out", "w", AB_ROLE_ACTIVATION, true},
                                               {"w", "w", AB_ROLE_WEIGHT, true},
                                               {"w.m", "w", AB_ROLE_OPTIMIZER_STATE, true}};
-    const ab_probe_param param = {"w", "w", 2, &ab_format_fp16, &ab_format_fp16};
+    const ab_probe_param param = {"w", "w", 2, 0, &ab_format_fp16, &ab_format_fp16};
     const ab_probe_setup setup = {.tensor = tensors,
                                   .tensors = AB_COUNT_OF(tensors),
                                   .threads = 1,

@@ -339,6 +339,7 @@ static ab_status read_record(const cJSON *document, const char *level, const cJS
             "advise: the record has no gradients at a scale that stays the same; run with --levels O0,%s "
             "--probes gradients",
             level);
+    a->own = strcmp(ab_json_text(a->cell, "level", ""), level) == 0;
     AB_TRY(ab_format_find(ab_json_text(a->cell, "half_format", ""), &a->half));
     /* an O0 cell's gradients are recorded as a cast at its own scale would see them */
     a->base_log2 = log2(scale_of(a->cell));

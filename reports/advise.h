@@ -67,6 +67,7 @@ typedef struct ab_advise_rule {
 
 typedef struct ab_advise {
     const cJSON *cell; /* whose gradients were used */
+    bool own;          /* it is the level's own */
     const ab_format *half;
     double base_log2; /* log2 of the scale they were recorded at */
     double run_steps; /* of that cell */

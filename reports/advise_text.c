@@ -147,6 +147,12 @@ void ab_advise_print(const ab_advise *a, const ab_advise_goal *goal, FILE *out) 
     ab_text_clean(id, sizeof id, ab_json_text(a->cell, "id", "?"));
     fprintf(out, "gradients of %s, %.0f steps in %d columns, %d tensors; format %s\n", id, a->run_steps,
             a->steps, a->tensors, a->half->name);
+    if (!a->own)
+        fputs("(of O0: the level's own scale changed or lost too much of them; a level with half weights "
+              "trains differently, "
+              "so record it at a\n"
+              " fixed scale such as the advised one and ask again)\n",
+              out);
     if (!a->feasible) {
         print_infeasible(a, goal, out);
     } else {
@@ -269,6 +275,7 @@ static void choice_json(const ab_advise *a, const ab_advise_goal *goal, cJSON *o
 
 void ab_advise_json(const ab_advise *a, const ab_advise_goal *goal, cJSON *object) {
     cJSON_AddStringToObject(object, "cell", ab_json_text(a->cell, "id", ""));
+    cJSON_AddBoolToObject(object, "own_gradients", a->own);
     cJSON_AddStringToObject(object, "format", a->half->name);
     cJSON_AddNumberToObject(object, "steps", a->run_steps);
     cJSON_AddBoolToObject(object, "feasible", a->feasible);

@@ -25,7 +25,7 @@ static const char usage[] =
     "by what a probed run flushed, overflowed and lost of them per byte that fp32 would add; the shortest "
     "beginning of that\n"
     "list that will do is reduced until no layer can be taken out (delta debugging), and confirmed on fresh "
-    "seeds.\n"
+    "seeds. A layer is kept whole: --to does not tell its forward pass from its gradients.\n"
     "Takes the options of `ampbench run`, but for --levels, --to, --out and what concerns timing, and:\n"
     "\n"
     "  --level LEVEL    the level (default O3)\n"

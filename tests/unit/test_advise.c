@@ -286,6 +286,7 @@ static void the_own_cell_is_taken_where_it_lost_nothing(void **state) {
         assert_int_equal(ab_advise_make(document, "O2", &ab_advise_usual, &advise), AB_OK);
         assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(advise.cell, "level")),
                             lost ? "O0" : "O2");
+        assert_true(advise.own == !lost);
         assert_int_equal(advise.k_hi, lost ? 15 : 13);
         cJSON_Delete(document);
         cJSON_Delete(other);

@@ -136,7 +136,7 @@ static ab_status run(request *r) {
     n = add_default(argv, n, r, plots, NULL);
     n = add_default(argv, n, r, every, steps);
     n = add_default(argv, n, r, out, file);
-    n = add_default(argv, n, r, quiet, NULL);
+    (void)add_default(argv, n, r, quiet, NULL);
     ab_status status = ab_run_quietly(argv);
     r->document = given_out(r) ? given_out(r) : result_of_run;
     free(argv);
@@ -189,7 +189,7 @@ static ab_status diagnose(const request *r, const cJSON *document, trials *t, in
         fflush(stdout);
     }
     if (r->confirm) {
-        confirming_path(r->document, path, sizeof path);
+        confirming_path(r->document ? r->document : result_of_run, path, sizeof path);
         t->confirmations = cJSON_CreateArray();
         AB_TRY(ab_confirm(document, path, text ? stdout : NULL, t->confirmations));
     }

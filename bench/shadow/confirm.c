@@ -69,12 +69,14 @@ static bool sets(const ab_verdict *verdict, const char *name) {
 /* The recorded command line. *layers: the value of its last --to, or NULL. */
 static ab_status add_recorded(words *list, const cJSON *argv, const char **layers) {
     const int count = cJSON_GetArraySize(argv);
+    const char *before = NULL;
     *layers = NULL;
     AB_TRY(add(list, "ampbench"));
     for (int i = 1; i < count; i++) {
         const char *word = cJSON_GetStringValue(cJSON_GetArrayItem(argv, i));
         if (!word) continue;
-        if (i > 1 && strcmp(list->word[list->count - 1], "--to") == 0) *layers = word;
+        if (before && strcmp(before, "--to") == 0) *layers = word;
+        before = word;
         AB_TRY(add(list, word));
     }
     return AB_OK;

@@ -31,6 +31,8 @@ static ab_status open_run(const cJSON *document, recorded *r) {
     AB_TRY(status);
     AB_TRY(ab_run_config_create(&r->options, true, &r->config));
     r->open = true;
+    if (r->config.resume_file)
+        return ab_fail(AB_USAGE, "diagnose: --twins: the run began from a checkpoint; give the whole run");
     AB_TRY(ab_parallel_start(r->config.threads));
     AB_TRY(ab_run_config_steps(&r->options, &r->config));
     return ab_run_cells(&r->config, &r->cells, &r->count);

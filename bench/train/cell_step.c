@@ -430,7 +430,7 @@ static ab_status rehearse(ab_cell *cell, float *loss) {
 }
 
 ab_status ab_cell_rehearse(ab_cell *cell, double factor, float *loss) {
-    double scale[AB_NET_LOSSES];
+    double scale[AB_NET_LOSSES] = {0};
     void *buffers;
     AB_TRY(ab_cell_keep_buffers(cell, &buffers));
     for (int k = 0; k < cell->plan->scalers; k++) {

@@ -416,13 +416,14 @@ static uint64_t bit_of(const char *name) {
 
 enum { STEPS = 12 };
 
-/* Losses and the running mean of a cell whose steps are not probed; with or without a probe that may ask for them again. */
-static void train(const ab_cell_config *config, pt_probing *probing, float loss[STEPS], float mean[4],
-                  int *again) {
+/* Losses and the running mean of a cell whose steps are not probed; with a probe that may ask for them again, its report. */
+static cJSON *train(const ab_cell_config *config, bool probes, float loss[STEPS], float mean[4], int *again) {
     ab_cell *cell = pt_cell(config);
     ab_shape shape;
+    pt_probing probing;
+    cJSON *report = NULL;
     *again = 0;
-    if (probing) pt_start(probing, bit_of("origin") | bit_of("gradients"), cell, config, &ab_format_fp16);
+    if (probes) pt_start(&probing, bit_of("origin") | bit_of("gradients"), cell, config, &ab_format_fp16);
     for (int i = 0; i < STEPS; i++) {
         ab_step_result result;
         assert_int_equal(ab_cell_step(cell, NULL, &result), AB_OK);
@@ -430,7 +431,12 @@ static void train(const ab_cell_config *config, pt_probing *probing, float loss[
         *again += result.again;
     }
     assert_int_equal(ab_cell_read(cell, "bn1.running_mean", &shape, mean), AB_OK);
+    if (probes) {
+        report = pt_set_report(&probing);
+        ab_probe_set_destroy(probing.set);
+    }
     ab_cell_destroy(cell);
+    return report;
 }
 
 static void a_step_that_runs_again_changes_no_bit(void **state) {
@@ -443,16 +449,14 @@ static void a_step_that_runs_again_changes_no_bit(void **state) {
                 ab_cell_config config = pt_config(net, pt_levels[l], &ab_format_fp16, "momentum", sets[s]);
                 float loss[2][STEPS], mean[2][4];
                 int again[2];
-                pt_probing probing;
                 config.recipe.micro_batches = micro;
                 config.policy.loss_scale.scaler.value[0] = 0x1p24; /* init of the dynamic one */
-                train(&config, NULL, loss[0], mean[0], &again[0]);
-                train(&config, &probing, loss[1], mean[1], &again[1]);
+                assert_null(train(&config, false, loss[0], mean[0], &again[0]));
+                cJSON *report = train(&config, true, loss[1], mean[1], &again[1]);
                 assert_memory_equal(loss[0], loss[1], sizeof loss[0]);
                 assert_memory_equal(mean[0], mean[1], sizeof mean[0]);
                 assert_int_equal(again[0], 0);
                 assert_true(again[1] > 0);
-                cJSON *report = pt_set_report(&probing);
                 const cJSON *event = cJSON_GetArrayItem(events_of(report), 0);
                 assert_true(cJSON_IsTrue(pt_get(event, "ran_again")));
                 assert_string_equal(pt_text(event, "pass"), "backward");
@@ -460,7 +464,6 @@ static void a_step_that_runs_again_changes_no_bit(void **state) {
                 assert_string_equal(pt_text(pt_get(event, "cause"), "id"), "scale_induced");
                 assert_int_equal(pt_integer(report, "steps_probed"), 0); /* by the others */
                 cJSON_Delete(report);
-                ab_probe_set_destroy(probing.set);
             }
     ab_net_free(net);
 }
@@ -472,14 +475,11 @@ static void fewer_and_fewer_steps_run_again(void **state) {
     ab_cell_config config = pt_config(net, "O3", &ab_format_fp16, "momentum", "loss_scale=16777216");
     float loss[STEPS], mean[4];
     int again;
-    pt_probing probing;
-    train(&config, &probing, loss, mean, &again);
-    cJSON *report = pt_set_report(&probing);
+    cJSON *report = train(&config, true, loss, mean, &again);
     assert_int_equal(pt_integer(pt_get(report, "origin"), "nonfinite_steps"), STEPS);
     assert_int_equal(pt_integer(pt_get(report, "origin"), "steps_run_again"), 4);
     assert_int_equal(again, 4);
     cJSON_Delete(report);
-    ab_probe_set_destroy(probing.set);
     ab_net_free(net);
 }
 

@@ -2,8 +2,8 @@
  * the steps before, and the way it took from there: which ops passed it on, and which made it vanish again (a maximum, relu,
  * a mask).
  *
- * Listens to what ops and casts of a probed step write. A step that is not probed but ends in a loss or gradients that are not
- * finite is asked for again, the 1st, 2nd, 4th, 8th ... of them. Overflows that a reacting loss scale makes are expected.
+ * Listens to what ops and casts of a probed step write. A step that it has not looked at and that ends in a loss or gradients that
+ * are not finite is asked for again, the 1st, 2nd, 4th, 8th ... of them. Overflows that a reacting loss scale makes are expected.
  * Infinities that a mask writes on purpose are not events. Why it happened is origin_cause.c's matter. Memory: events,
  * flows and histories have fixed sizes. */
 #include "probes/origin.h"
@@ -35,6 +35,7 @@ static ab_status create(const ab_probe_setup *setup, void **state) {
     o->param = setup->param;
     o->accumulate = setup->accumulate;
     o->scale_reacts = setup->scale_reacts;
+    o->governed = setup->governed;
     o->threads = setup->threads;
     *state = o;
     return AB_OK;
@@ -308,14 +309,23 @@ static void next_step(ab_origin *o, int64_t step, double loss_scale) {
     o->event_seen = o->flow_open = o->again = false;
 }
 
-static void begin(void *state, int64_t step, double loss_scale) { next_step(state, step, loss_scale); }
+/* Where steps are rationed every fourth probed one is looked at, for the histories: one that ends in no numbers can still be asked for
+ * again. */
+static void begin(void *state, int64_t step, double loss_scale) {
+    ab_origin *o = state;
+    enum { EVERY = 4 };
+    next_step(o, step, loss_scale);
+    o->looks = !o->governed || o->probed % EVERY == 0;
+    o->probed++;
+}
 
 static bool again(void *state, int64_t step, double loss_scale) {
     ab_origin *o = state;
+    if (o->looks && o->step == step && o->probed > 0) return false; /* it was seen */
     o->nonfinite++;
     if ((o->nonfinite & (o->nonfinite - 1)) != 0) return false;
     next_step(o, step, loss_scale);
-    o->again = true;
+    o->again = o->looks = true;
     o->run_again++;
     return true;
 }
@@ -388,6 +398,7 @@ static void follow(ab_origin *o, const ab_op_run *run, const tensors *in, const 
 
 static void ran(void *state, const ab_op_run *run) {
     ab_origin *o = state;
+    if (!o->looks) return;
     if (!run->backward && run->number <= o->last_forward) next_sweep(o); /* the next micro-batch */
     if (!run->backward) o->last_forward = run->number;
     const tensors in = read_by(run), out = written(run);
@@ -427,6 +438,7 @@ static void move_appears(ab_origin *o, const ab_move *move, const ab_origin_plac
 
 static void moved(void *state, const ab_move *move) {
     ab_origin *o = state;
+    if (!o->looks) return;
     const ab_origin_place place = {move->number, AB_ORIGIN_MOVE + 2 * (int)move->kind + move->backward, 0};
     const ab_origin_known *old = move->kind == AB_MOVE_GRADIENT_SUM ? find_known(o, move->to) : NULL;
     const ab_origin_known before = old ? *old : (ab_origin_known){.tensor = NULL};
@@ -486,7 +498,7 @@ static void report_update(ab_origin *o, const ab_origin_update *found) {
 static void step_end(void *state, int64_t step) {
     ab_origin *o = state;
     (void)step;
-    if (o->event_seen) o->nonfinite++;
+    if (o->event_seen && !o->again) o->nonfinite++;
     for (int i = 0; i < o->threads; i++) {
         if (o->update[i].found) report_update(o, &o->update[i]);
         o->update[i].found = false;

@@ -109,8 +109,10 @@ typedef struct ab_origin_update {
 typedef struct ab_origin {
     const ab_probe_param *param;
     const ab_format *accumulate;
-    bool scale_reacts;
+    bool scale_reacts, governed;
+    bool looks; /* at the tensors of this step */
     int threads;
+    int64_t probed; /* steps */
     int64_t step, sweep, nonfinite, run_again, left_out;
     int64_t last_forward; /* number of the op that ran last in a forward pass */
     double scale;

@@ -43,6 +43,7 @@ typedef struct ab_probe_setup {
     ab_probe_optimizer optimizer;
     int64_t steps;               /* of the whole run, probed or not; 0: unknown */
     uint64_t seed;               /* of what a probe samples */
+    bool governed;               /* probed steps are rationed by what they cost */
     bool scale_reacts;           /* the loss scaler looks for overflows and skips such steps */
     const ab_format *accumulate; /* what sums of half ops are rounded to; NULL: fp32 */
 } ab_probe_setup;

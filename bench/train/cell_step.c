@@ -405,17 +405,20 @@ static ab_status run_gradients(ab_cell *cell, ab_step_result *result, bool *foun
     return AB_OK;
 }
 
-/* A step that nobody saw and that ended in no numbers is run again for those who ask: the same bits, since nothing that it reads has
+/* A step that ended in no numbers is run again for those who ask: the same bits, since nothing that it reads has
  * changed but running statistics, which a training step only writes; they are put back. */
 static ab_status run_again_if_asked(ab_cell *cell, bool found, ab_step_result *result) {
     const ab_watch *watch = &cell->watch;
+    ab_observer *observer = cell->exec.observer;
     void *buffers;
     bool once_more;
-    if (cell->exec.observer || !watch->again || (!found && isfinite(result->loss))) return AB_OK;
+    if (!watch->again || (!found && isfinite(result->loss))) return AB_OK;
     if (!watch->again(watch->context, cell->steps, result->scale)) return AB_OK;
     AB_TRY(ab_cell_keep_buffers(cell, &buffers));
     cell->again = result->again = true;
+    cell->exec.observer = NULL;
     ab_status status = run_gradients(cell, result, &once_more);
+    cell->exec.observer = observer;
     cell->again = false;
     if (status == AB_OK) status = ab_cell_put_buffers(cell, buffers);
     free(buffers);

@@ -468,6 +468,42 @@ static void a_step_that_runs_again_changes_no_bit(void **state) {
     ab_net_free(net);
 }
 
+/* Of governed probed steps every fourth is looked at; one of the others that ends in no numbers is run again, for this probe alone. */
+static void rationed_steps_are_looked_at_when_they_must_be(void **state) {
+    (void)state;
+    ab_net *net = pt_net(pt_ops);
+    ab_cell_config config = pt_config(net, "O2", &ab_format_fp16, "momentum", "loss_scale=dynamic");
+    config.policy.loss_scale.scaler.value[0] = 0x1p24; /* too high for a few steps */
+    ab_cell *cell = pt_cell(&config);
+    pt_probing p;
+    pt_start(&p, bit_of("origin") | bit_of("gradients"), cell, &config, &ab_format_fp16);
+    ab_probe_set_destroy(p.set); /* once more, governed */
+    assert_int_equal(ab_probe_set_create(bit_of("origin") | bit_of("gradients"), NULL, &p.set), AB_OK);
+    const ab_watch watch = ab_probe_set_watch(p.set);
+    ab_cell_watch(cell, &watch);
+    p.setup.governed = true;
+    assert_int_equal(ab_probe_set_start(p.set, &p.setup), AB_OK);
+    for (int i = 0; i < 2; i++) {
+        ab_step_result result;
+        assert_int_equal(ab_cell_step(cell, ab_probe_set_observer(p.set), &result), AB_OK);
+        ab_probe_set_step_end(p.set, i);
+        assert_true(result.overflow);
+        assert_int_equal(result.again, i == 1); /* the first one was looked at */
+    }
+    cJSON *report = pt_set_report(&p);
+    const cJSON *found = pt_get(report, "origin"), *event = cJSON_GetArrayItem(pt_get(found, "events"), 0);
+    assert_int_equal(pt_integer(found, "nonfinite_steps"), 2);
+    assert_int_equal(pt_integer(found, "steps_run_again"), 1);
+    assert_int_equal(pt_integer(event, "step"), 0);
+    assert_int_equal(pt_integer(event, "last_step"), 1);
+    assert_int_equal(pt_integer(event, "times"), 2);
+    assert_int_equal(pt_integer(report, "steps_probed"), 2);
+    cJSON_Delete(report);
+    ab_probe_set_destroy(p.set);
+    ab_cell_destroy(cell);
+    ab_net_free(net);
+}
+
 /* Steps 1, 2, 4 and 8 of those that end in no numbers. */
 static void fewer_and_fewer_steps_run_again(void **state) {
     (void)state;
@@ -496,6 +532,7 @@ int main(void) {
         cmocka_unit_test(an_overflow_that_the_loss_scale_made_is_expected_of_a_scale_that_reacts),
         cmocka_unit_test(records_are_bounded),
         cmocka_unit_test(a_step_that_runs_again_changes_no_bit),
+        cmocka_unit_test(rationed_steps_are_looked_at_when_they_must_be),
         cmocka_unit_test(fewer_and_fewer_steps_run_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

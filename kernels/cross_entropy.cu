@@ -53,11 +53,12 @@ __global__ static void row_losses(loss_rows l, row_result *result) {
         for (int64_t c = threadIdx.x; c < l.classes; c += ROW_THREADS)
             sum += static_cast<double>(expf(ab_span_at(l.logits, at + c) - shift));
         sum = block_sum(sum);
+        const double log_sum = log(sum);
         for (int64_t c = threadIdx.x; l.counts(row) && c < l.classes; c += ROW_THREADS) {
             double factor = l.factor(row, c);
             factors += factor;
             if (factor != 0.0)
-                loss += factor * (log(sum) - static_cast<double>(ab_span_at(l.logits, at + c) - shift));
+                loss += factor * (log_sum - static_cast<double>(ab_span_at(l.logits, at + c) - shift));
         }
         loss = block_sum(loss);
         factors = block_sum(factors);

@@ -2,7 +2,7 @@
  * "value" (with "reverse": the number first). The gradient of a repeated operand is summed in a fixed order. */
 #include "kernels/blocks.h"
 #include "kernels/elementwise.h"
-#include "kernels/reduction.h"
+#include "kernels/operand_gradient.h"
 #include "kernels/strided.h"
 #include "kernels/vec_ops.h"
 
@@ -59,7 +59,7 @@ typedef struct binary_job {
     const ab_exec *exec;
     const binary *f;
     operand of[2];
-    ab_tensor *dst;        /* the result, or a gradient of its shape */
+    ab_tensor *dst;        /* the result; unused backward */
     const ab_tensor *dout; /* NULL forward */
     int by;
 } binary_job;
@@ -121,54 +121,25 @@ static const float *read_gradient(const void *self, int64_t at, int64_t n, float
     return buffer;
 }
 
-static void gradient_block(void *argument, int64_t chunk, int lane) {
-    const binary_job *job = argument;
-    float buffer[AB_REDUCE_RUN];
-    (void)lane;
-    int64_t at = chunk * AB_REDUCE_RUN, n = ab_min64(AB_REDUCE_RUN, ab_tensor_count(job->dst) - at);
-    ab_emit(job->exec, job->dst, at, read_gradient(job, at, n, buffer), n);
-}
-
-/* Of an operand that is repeated: summed over its copies. */
-static void summed_gradient(binary_job *job, unsigned axes) {
-    ab_reduction r = ab_reduction_of(&job->dout->shape, axes);
-    char *scratch = job->exec->workspace;
-    float *result =
-        ab_is_f32(job->dst) ? job->dst->data : (float *)(void *)(scratch + ab_reduction_bytes(&r));
-    ab_reduce_sum(&r, read_gradient, job, 1.0, scratch, result);
-    ab_emit_all(job->exec, job->dst, result);
-}
-
 static ab_status backward_of(const ab_exec *exec, ab_op_io *io, const binary *f) {
     binary_job job = open_job(exec, io, f);
     const int first = !job.of[0].tensor; /* 1: operand 0 is a number */
     job.dout = io->dout;
     for (int i = 0; i < 2; i++) {
         if (!io->din[i]) continue;
-        unsigned axes = ab_broadcast_axes(&io->din[i]->shape, &io->dout->shape);
-        int64_t n = ab_tensor_count(io->din[i]);
-        job.dst = io->din[i];
         job.by = i ^ first;
         if (is_plain_sum(io, f))
             ab_cast(exec, io->din[i], io->dout);
-        else if (axes)
-            summed_gradient(&job, axes);
         else
-            ab_for_chunks(n, ab_div_up(n, AB_REDUCE_RUN), gradient_block, &job);
+            ab_operand_gradient(exec, io->din[i], &io->dout->shape, read_gradient, &job);
     }
     return AB_OK;
 }
 
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
     (void)exec;
-    *workspace_bytes = *state_bytes = 0;
-    for (int i = 0; i < 2; i++) {
-        if (!io->din[i]) continue;
-        unsigned axes = ab_broadcast_axes(&io->din[i]->shape, &io->out->shape);
-        ab_reduction r = ab_reduction_of(&io->out->shape, axes);
-        size_t bytes = axes ? ab_reduction_bytes(&r) + ab_floats_bytes(r.kept) : 0;
-        if (bytes > *workspace_bytes) *workspace_bytes = bytes;
-    }
+    *workspace_bytes = ab_operand_gradients_bytes(io, 2);
+    *state_bytes = 0;
     return AB_OK;
 }
 

@@ -4,7 +4,7 @@
 #include "kernels/pointwise_loss.h"
 
 #include "kernels/blocks.h"
-#include "kernels/reduction.h"
+#include "kernels/operand_gradient.h"
 
 typedef struct loss_attrs {
     int64_t reduction;
@@ -43,10 +43,8 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
 }
 
 typedef struct loss_job {
-    const ab_exec *exec;
     const ab_tensor *x, *t;
     loss_loop f;
-    ab_tensor *dst;
     float factor;
 } loss_job;
 
@@ -71,23 +69,18 @@ static ab_status forward_of(const ab_exec *exec, ab_op_io *io, const formulas *f
     return AB_OK;
 }
 
-static void gradient_block(void *argument, int64_t chunk, int lane) {
-    const loss_job *job = argument;
-    float buffer[AB_REDUCE_RUN];
-    (void)lane;
-    int64_t at = chunk * AB_REDUCE_RUN, n = ab_min64(AB_REDUCE_RUN, ab_tensor_count(job->dst) - at);
+static const float *read_gradient(const void *self, int64_t at, int64_t n, float *buffer) {
+    const loss_job *job = self;
     read_losses(job, at, n, buffer);
     for (int64_t i = 0; i < n; i++) buffer[i] *= job->factor;
-    ab_emit(job->exec, job->dst, at, buffer, n);
+    return buffer;
 }
 
 static ab_status backward_of(const ab_exec *exec, ab_op_io *io, const formulas *f) {
     float buffer, dout = *ab_read(io->dout, 0, 1, &buffer);
     for (int i = 0; i < 2; i++) {
-        loss_job job = {exec,     io->in[0],  io->in[1],
-                        f->by[i], io->din[i], (float)((double)dout * factor_of(io))};
-        int64_t n = ab_tensor_count(io->in[0]);
-        if (job.dst) ab_for_chunks(n, ab_div_up(n, AB_REDUCE_RUN), gradient_block, &job);
+        const loss_job job = {io->in[0], io->in[1], f->by[i], (float)((double)dout * factor_of(io))};
+        if (io->din[i]) ab_operand_gradient(exec, io->din[i], &io->in[0]->shape, read_gradient, &job);
     }
     return AB_OK;
 }

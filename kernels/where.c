@@ -2,7 +2,7 @@
  * number (the id of a padding token); it may be floating or ids, broadcasts, and has no gradient. masked_fill without a mask
  * and with "causal" covers what lies above the diagonal of the last two dimensions. */
 #include "kernels/blocks.h"
-#include "kernels/reduction.h"
+#include "kernels/operand_gradient.h"
 #include "kernels/strided.h"
 
 #include <math.h>
@@ -118,38 +118,10 @@ static const float *read_passed(const void *self, int64_t at, int64_t n, float *
     return buffer;
 }
 
-static void pass_block(void *argument, int64_t chunk, int lane) {
-    const choice *c = argument;
-    float buffer[AB_REDUCE_RUN];
-    (void)lane;
-    int64_t at = chunk * AB_REDUCE_RUN, n = ab_min64(AB_REDUCE_RUN, ab_tensor_count(c->dst) - at);
-    ab_emit(c->exec, c->dst, at, read_passed(c, at, n, buffer), n);
-}
-
-static void pass(choice *c) {
-    unsigned axes = ab_broadcast_axes(&c->dst->shape, &c->dout->shape);
-    int64_t n = ab_tensor_count(c->dst);
-    if (!axes) {
-        ab_for_chunks(n, ab_div_up(n, AB_REDUCE_RUN), pass_block, c);
-        return;
-    }
-    ab_reduction r = ab_reduction_of(&c->dout->shape, axes);
-    char *scratch = c->exec->workspace;
-    float *sums = ab_is_f32(c->dst) ? c->dst->data : (float *)(void *)(scratch + ab_reduction_bytes(&r));
-    ab_reduce_sum(&r, read_passed, c, 1.0, scratch, sums);
-    ab_emit_all(c->exec, c->dst, sums);
-}
-
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
     (void)exec;
-    *workspace_bytes = *state_bytes = 0;
-    for (int i = 0; i < 3; i++) {
-        if (!io->din[i]) continue;
-        unsigned axes = ab_broadcast_axes(&io->din[i]->shape, &io->out->shape);
-        ab_reduction r = ab_reduction_of(&io->out->shape, axes);
-        size_t bytes = axes ? ab_reduction_bytes(&r) + ab_floats_bytes(r.kept) : 0;
-        if (bytes > *workspace_bytes) *workspace_bytes = bytes;
-    }
+    *workspace_bytes = ab_operand_gradients_bytes(io, 3);
+    *state_bytes = 0;
     return AB_OK;
 }
 
@@ -200,7 +172,7 @@ static ab_status where_backward(const ab_exec *exec, ab_op_io *io) {
     for (int i = 0; i < 2; i++) {
         c.dst = io->din[i + 1];
         c.of = i == 0;
-        if (c.dst) pass(&c);
+        if (c.dst) ab_operand_gradient(exec, c.dst, &c.dout->shape, read_passed, &c);
     }
     no_gradient(exec, io->din[0]);
     return AB_OK;
@@ -249,7 +221,7 @@ static ab_status fill_forward(const ab_exec *exec, ab_op_io *io) {
 static ab_status fill_backward(const ab_exec *exec, ab_op_io *io) {
     choice c = {.exec = exec, .dst = io->din[0], .dout = io->dout, .of = false};
     open_mask(&c.mask, io->attrs, io->in[1], &io->dout->shape);
-    if (c.dst) pass(&c);
+    if (c.dst) ab_operand_gradient(exec, c.dst, &c.dout->shape, read_passed, &c);
     no_gradient(exec, io->din[1]);
     return AB_OK;
 }

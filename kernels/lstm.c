@@ -6,6 +6,7 @@
  * are fp32. Samples are independent, so groups of them are shared among the lanes. */
 #include "kernels/blocks.h"
 #include "kernels/gemm.h"
+#include "kernels/recurrent.h"
 #include "kernels/vec_math.h"
 
 #include <math.h>
@@ -16,12 +17,10 @@ typedef struct lstm_attrs {
     bool bias;
 } lstm_attrs;
 
-enum { MAX_HIDDEN = 1 << 20, GROUP_SAMPLES = 16, GROUP_OUTPUTS = 128, GATES = 4 };
-
-enum { W_IH, W_HH, B_IH, B_HH };
+enum { GATES = 4 };
 
 static const ab_attr attrs_table[] = {
-    {"hidden_size", AB_ATTR_INT, offsetof(lstm_attrs, hidden), true, 0, 1, MAX_HIDDEN,
+    {"hidden_size", AB_ATTR_INT, offsetof(lstm_attrs, hidden), true, 0, 1, AB_RECURRENT_HIDDEN,
      "features of the hidden state"},
     {"bias", AB_ATTR_BOOL, offsetof(lstm_attrs, bias), false, 1, 0, 1, "two trained numbers added per gate"},
     {0}};
@@ -29,26 +28,13 @@ static const ab_attr attrs_table[] = {
 /* ---- shapes ----------------------------------------------------------------------------------------------- */
 
 static ab_status infer(const void *attrs, const ab_shape *in, int inputs, ab_shape *out) {
-    const lstm_attrs *a = attrs;
-    char text[AB_SHAPE_TEXT];
     (void)inputs;
-    if (in->ndim != 3)
-        return ab_fail(AB_CONFIG, "lstm expects [batch, steps, features], found %s", ab_shape_text(in, text));
-    *out = *in;
-    out->dim[2] = a->hidden;
-    return AB_OK;
+    return ab_recurrent_infer("lstm", ((const lstm_attrs *)attrs)->hidden, in, out);
 }
 
 static int params(const void *attrs, const ab_shape *in, ab_param_spec *spec) {
-    static const char *const names[] = {"weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"};
     const lstm_attrs *a = attrs;
-    for (int i = 0; i < 4; i++) {
-        ab_shape shape = {.ndim = i < B_IH ? 2 : 1, .dim = {GATES * a->hidden}};
-        if (i < B_IH) shape.dim[1] = i == W_IH ? in->dim[2] : a->hidden;
-        spec[i] =
-            (ab_param_spec){names[i], AB_PARAM_WEIGHT, shape, AB_INIT_UNIFORM, 1.0 / sqrt((double)a->hidden)};
-    }
-    return a->bias ? 4 : 2;
+    return ab_recurrent_params(GATES, a->hidden, a->bias, in, spec);
 }
 
 /* Gates and cell states of every step. */
@@ -92,23 +78,19 @@ typedef struct recurrence {
     float *gates, *cells;
 } recurrence;
 
-static int64_t copy_of(const ab_tensor *tensor) {
-    return tensor && !ab_is_f32(tensor) ? ab_tensor_count(tensor) : 0;
-}
-
 static void measure(const recurrence *r, int64_t size[ARRAYS]) {
     const ab_op_io *io = r->io;
     int64_t all = r->batch * r->steps;
     memset(size, 0, ARRAYS * sizeof *size);
-    size[WEIGHTS_IN] = copy_of(io->param[W_IH]);
-    size[WEIGHTS_HIDDEN] = copy_of(io->param[W_HH]);
+    size[WEIGHTS_IN] = ab_recurrent_copy(io->param[AB_W_IH]);
+    size[WEIGHTS_HIDDEN] = ab_recurrent_copy(io->param[AB_W_HH]);
     size[BIAS] = 2 * GATES * r->hidden;
-    size[INPUT] = copy_of(io->in[0]);
+    size[INPUT] = ab_recurrent_copy(io->in[0]);
     size[HIDDEN] = size[CELL] = r->batch * r->hidden;
     size[BEFORE] = all * r->hidden;
     size[DGATES] = all * GATES * r->hidden;
-    size[DOUT] = copy_of(io->dout);
-    size[DIN] = copy_of(io->din[0]);
+    size[DOUT] = ab_recurrent_copy(io->dout);
+    size[DIN] = ab_recurrent_copy(io->din[0]);
     size[DWEIGHTS_IN] = GATES * r->hidden * r->features;
     size[DWEIGHTS_HIDDEN] = GATES * r->hidden * r->hidden;
     size[DBIAS] = GATES * r->hidden;
@@ -134,8 +116,8 @@ static void place(recurrence *r) {
         r->array[i] = (float *)(void *)memory;
         memory += ab_floats_bytes(size[i]);
     }
-    r->w_in = ab_view_f32(r->io->param[W_IH], r->array[WEIGHTS_IN]);
-    r->w_hidden = ab_view_f32(r->io->param[W_HH], r->array[WEIGHTS_HIDDEN]);
+    r->w_in = ab_view_f32(r->io->param[AB_W_IH], r->array[WEIGHTS_IN]);
+    r->w_hidden = ab_view_f32(r->io->param[AB_W_HH], r->array[WEIGHTS_HIDDEN]);
     r->x = ab_view_f32(r->io->in[0], r->array[INPUT]);
     r->gates = r->io->saved[0]->data;
     r->cells = r->io->saved[1]->data;
@@ -152,27 +134,10 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
 
 static void for_groups(recurrence *r, ab_work work) {
     int64_t elements = r->batch * r->steps * GATES * r->hidden;
-    ab_for_chunks(elements, ab_div_up(r->batch, GROUP_SAMPLES), work, r);
-}
-
-/* Samples of a group: the first and how many. */
-static int64_t group_of(const recurrence *r, int64_t group, int64_t *count) {
-    *count = ab_min64(GROUP_SAMPLES, r->batch - group * GROUP_SAMPLES);
-    return group * GROUP_SAMPLES;
+    ab_for_chunks(elements, ab_div_up(r->batch, AB_RECURRENT_SAMPLES), work, r);
 }
 
 /* ---- forward ---------------------------------------------------------------------------------------------- */
-
-/* bias = bias_ih + bias_hh, or 0. */
-static void add_biases(const recurrence *r) {
-    int64_t n = GATES * r->hidden;
-    float *sum = r->array[BIAS], *other = sum + n;
-    memset(sum, 0, (size_t)n * sizeof *sum);
-    for (int i = B_IH; i <= B_HH && r->io->param[i]; i++) {
-        const float *bias = ab_view_f32(r->io->param[i], other);
-        for (int64_t k = 0; k < n; k++) sum[k] += bias[k];
-    }
-}
 
 /* gates = x W_ih^T + biases for all steps of a group. */
 static void input_gates(const recurrence *r, int64_t first, int64_t samples) {
@@ -214,7 +179,7 @@ static void hidden_gates(const recurrence *r, int64_t first, int64_t samples, in
 
 static void forward_group(void *argument, int64_t group, int lane) {
     const recurrence *r = argument;
-    int64_t samples, first = group_of(r, group, &samples), h = r->hidden;
+    int64_t samples, first = ab_recurrent_group(r->batch, group, &samples), h = r->hidden;
     float *cell = r->array[CELL] + first * h;
     (void)lane;
     memset(cell, 0, (size_t)(samples * h) * sizeof(float));
@@ -236,7 +201,7 @@ static void forward_group(void *argument, int64_t group, int lane) {
 static ab_status forward(const ab_exec *exec, ab_op_io *io) {
     recurrence r = start(exec, io);
     place(&r);
-    add_biases(&r);
+    ab_recurrent_biases(io, GATES * r.hidden, r.array[BIAS], r.array[BIAS] + GATES * r.hidden);
     for_groups(&r, forward_group);
     return AB_OK;
 }
@@ -266,7 +231,8 @@ static void hidden_gradient(const recurrence *r, int64_t first, int64_t samples,
 static void input_gradient(const recurrence *r, int64_t first, int64_t samples) {
     ab_tensor *din = r->io->din[0];
     int64_t n = GATES * r->hidden, at = first * r->steps, count = samples * r->steps * r->features;
-    float *result = ab_target(din, at * r->features, r->array[DIN] + (copy_of(din) ? at * r->features : 0));
+    float *result =
+        ab_target(din, at * r->features, r->array[DIN] + (ab_recurrent_copy(din) ? at * r->features : 0));
     ab_gemm g = {.rows = samples * r->steps,
                  .columns = r->features,
                  .inner = n,
@@ -296,7 +262,7 @@ static void states_before(const recurrence *r, int64_t first, int64_t samples) {
 
 static void backward_group(void *argument, int64_t group, int lane) {
     const recurrence *r = argument;
-    int64_t samples, first = group_of(r, group, &samples), h = r->hidden;
+    int64_t samples, first = ab_recurrent_group(r->batch, group, &samples), h = r->hidden;
     float *dc = r->array[CELL] + first * h, *zero = r->array[BEFORE] + first * r->steps * h;
     (void)lane;
     states_before(r, first, samples); /* begins with zeros: also the cell state before the first step */
@@ -314,48 +280,24 @@ static void backward_group(void *argument, int64_t group, int lane) {
     if (r->io->din[0]) input_gradient(r, first, samples);
 }
 
-/* Rows [first, first + n) of dW = dgates^T a, summed over all steps of all samples. */
-static void weight_rows(const recurrence *r, int64_t first, int64_t n, const float *a, int64_t width,
-                        float *dw) {
-    int64_t all = GATES * r->hidden;
-    ab_gemm g = {.transpose_a = true,
-                 .rows = n,
-                 .columns = width,
-                 .inner = r->batch * r->steps,
-                 .alpha = 1.0f,
-                 .a = r->array[DGATES] + first,
-                 .lda = all,
-                 .b = a,
-                 .ldb = width,
-                 .c = dw + first * width,
-                 .ldc = width};
-    ab_gemm_run(&g, r->exec->path, r->half);
-}
-
-static void weight_gradients(void *argument, int64_t chunk, int lane) {
-    const recurrence *r = argument;
-    int64_t all = GATES * r->hidden, first = chunk * GROUP_OUTPUTS, n = ab_min64(GROUP_OUTPUTS, all - first);
-    (void)lane;
-    weight_rows(r, first, n, r->x, r->features, r->array[DWEIGHTS_IN]);
-    weight_rows(r, first, n, r->array[BEFORE], r->hidden, r->array[DWEIGHTS_HIDDEN]);
-    for (int64_t k = first; k < first + n; k++) {
-        double sum = 0.0;
-        for (int64_t row = 0; row < r->batch * r->steps; row++)
-            sum += (double)r->array[DGATES][row * all + k];
-        r->array[DBIAS][k] = (float)sum;
-    }
-}
-
 static ab_status backward(const ab_exec *exec, ab_op_io *io) {
     recurrence r = start(exec, io);
     place(&r);
     r.dout = ab_view_f32(io->dout, r.array[DOUT]);
     for_groups(&r, backward_group);
-    int64_t all = GATES * r.hidden;
-    ab_for_chunks(r.batch * r.steps * all, ab_div_up(all, GROUP_OUTPUTS), weight_gradients, &r);
-    const int from[] = {DWEIGHTS_IN, DWEIGHTS_HIDDEN, DBIAS, DBIAS};
-    for (int i = 0; i < 4; i++)
-        if (io->dparam[i]) ab_emit(exec, io->dparam[i], 0, r.array[from[i]], ab_tensor_count(io->dparam[i]));
+    const ab_recurrent_gradients gradients = {.exec = exec,
+                                              .half = r.half,
+                                              .rows = r.batch * r.steps,
+                                              .width = GATES * r.hidden,
+                                              .features = r.features,
+                                              .hidden = r.hidden,
+                                              .d = r.array[DGATES],
+                                              .x = r.x,
+                                              .before = r.array[BEFORE],
+                                              .dw_in = r.array[DWEIGHTS_IN],
+                                              .dw_hidden = r.array[DWEIGHTS_HIDDEN],
+                                              .dbias = r.array[DBIAS]};
+    ab_recurrent_weight_gradients(&gradients, io);
     return AB_OK;
 }
 
@@ -365,11 +307,6 @@ static double flops(const void *attrs, const ab_shape *in, const ab_shape *out) 
     double hidden = (double)((const lstm_attrs *)attrs)->hidden, steps = (double)(in->dim[0] * in->dim[1]);
     (void)out;
     return steps * 2.0 * GATES * hidden * ((double)in->dim[2] + hidden + 10.0);
-}
-
-static const char *describe(const ab_op_io *io, const char *pass) {
-    (void)pass;
-    return ab_is_f32(io->in[0]) && ab_is_f32(io->out) ? "own+sgemm" : "convert+own+sgemm";
 }
 
 const ab_op ab_op_lstm = {.name = "lstm",
@@ -384,4 +321,4 @@ const ab_op ab_op_lstm = {.name = "lstm",
                           .forward = forward,
                           .backward = backward,
                           .flops = flops,
-                          .describe = describe};
+                          .describe = ab_recurrent_describe};

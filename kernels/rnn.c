@@ -6,6 +6,7 @@
  * takes the slope from it. Samples are independent, so groups of them are shared among the lanes. */
 #include "kernels/blocks.h"
 #include "kernels/gemm.h"
+#include "kernels/recurrent.h"
 #include "kernels/vec_math.h"
 
 #include <math.h>
@@ -16,12 +17,9 @@ typedef struct rnn_attrs {
     bool bias;
 } rnn_attrs;
 
-enum { MAX_HIDDEN = 1 << 20, GROUP_SAMPLES = 16, GROUP_OUTPUTS = 128 };
 enum { TANH, RELU };
-enum { W_IH, W_HH, B_IH, B_HH };
-
 static const ab_attr attrs_table[] = {
-    {"hidden_size", AB_ATTR_INT, offsetof(rnn_attrs, hidden), true, 0, 1, MAX_HIDDEN,
+    {"hidden_size", AB_ATTR_INT, offsetof(rnn_attrs, hidden), true, 0, 1, AB_RECURRENT_HIDDEN,
      "features of the hidden state"},
     {"nonlinearity", AB_ATTR_CHOICE, offsetof(rnn_attrs, nonlinearity), false, TANH, TANH, RELU, "tanh|relu"},
     {"bias", AB_ATTR_BOOL, offsetof(rnn_attrs, bias), false, 1, 0, 1, "two trained numbers added per state"},
@@ -30,25 +28,13 @@ static const ab_attr attrs_table[] = {
 /* ---- shapes ----------------------------------------------------------------------------------------------- */
 
 static ab_status infer(const void *attrs, const ab_shape *in, int inputs, ab_shape *out) {
-    char text[AB_SHAPE_TEXT];
     (void)inputs;
-    if (in->ndim != 3)
-        return ab_fail(AB_CONFIG, "rnn expects [batch, steps, features], found %s", ab_shape_text(in, text));
-    *out = *in;
-    out->dim[2] = ((const rnn_attrs *)attrs)->hidden;
-    return AB_OK;
+    return ab_recurrent_infer("rnn", ((const rnn_attrs *)attrs)->hidden, in, out);
 }
 
 static int params(const void *attrs, const ab_shape *in, ab_param_spec *spec) {
-    static const char *const names[] = {"weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"};
     const rnn_attrs *a = attrs;
-    const double bound = 1.0 / sqrt((double)a->hidden);
-    for (int i = 0; i < 4; i++) {
-        ab_shape shape = {.ndim = i < B_IH ? 2 : 1, .dim = {a->hidden}};
-        if (i < B_IH) shape.dim[1] = i == W_IH ? in->dim[2] : a->hidden;
-        spec[i] = (ab_param_spec){names[i], AB_PARAM_WEIGHT, shape, AB_INIT_UNIFORM, bound};
-    }
-    return a->bias ? 4 : 2;
+    return ab_recurrent_params(1, a->hidden, a->bias, in, spec);
 }
 
 /* ---- memory ----------------------------------------------------------------------------------------------- */
@@ -80,22 +66,18 @@ typedef struct recurrence {
     const float *w_in, *w_hidden, *x, *h, *dout;
 } recurrence;
 
-static int64_t copy_of(const ab_tensor *tensor) {
-    return tensor && !ab_is_f32(tensor) ? ab_tensor_count(tensor) : 0;
-}
-
 static void measure(const recurrence *r, int64_t size[ARRAYS]) {
     const ab_op_io *io = r->io;
     const int64_t all = r->batch * r->steps * r->hidden;
-    size[WEIGHTS_IN] = copy_of(io->param[W_IH]);
-    size[WEIGHTS_HIDDEN] = copy_of(io->param[W_HH]);
+    size[WEIGHTS_IN] = ab_recurrent_copy(io->param[AB_W_IH]);
+    size[WEIGHTS_HIDDEN] = ab_recurrent_copy(io->param[AB_W_HH]);
     size[BIAS] = 2 * r->hidden;
-    size[INPUT] = copy_of(io->in[0]);
-    size[STATES] = copy_of(io->out);
+    size[INPUT] = ab_recurrent_copy(io->in[0]);
+    size[STATES] = ab_recurrent_copy(io->out);
     size[BEFORE] = all;
     size[SUMS] = all;
-    size[DOUT] = copy_of(io->dout);
-    size[DIN] = copy_of(io->din[0]);
+    size[DOUT] = ab_recurrent_copy(io->dout);
+    size[DIN] = ab_recurrent_copy(io->din[0]);
     size[DWEIGHTS_IN] = r->hidden * r->features;
     size[DWEIGHTS_HIDDEN] = r->hidden * r->hidden;
     size[DBIAS] = r->hidden;
@@ -123,8 +105,8 @@ static void place(recurrence *r) {
         r->array[i] = (float *)(void *)memory;
         memory += ab_floats_bytes(size[i]);
     }
-    r->w_in = ab_view_f32(r->io->param[W_IH], r->array[WEIGHTS_IN]);
-    r->w_hidden = ab_view_f32(r->io->param[W_HH], r->array[WEIGHTS_HIDDEN]);
+    r->w_in = ab_view_f32(r->io->param[AB_W_IH], r->array[WEIGHTS_IN]);
+    r->w_hidden = ab_view_f32(r->io->param[AB_W_HH], r->array[WEIGHTS_HIDDEN]);
     r->x = ab_view_f32(r->io->in[0], r->array[INPUT]);
 }
 
@@ -138,25 +120,10 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
 }
 
 static void for_groups(recurrence *r, ab_work work) {
-    ab_for_chunks(r->batch * r->steps * r->hidden, ab_div_up(r->batch, GROUP_SAMPLES), work, r);
-}
-
-/* Samples of a group: the first and how many. */
-static int64_t group_of(const recurrence *r, int64_t group, int64_t *count) {
-    *count = ab_min64(GROUP_SAMPLES, r->batch - group * GROUP_SAMPLES);
-    return group * GROUP_SAMPLES;
+    ab_for_chunks(r->batch * r->steps * r->hidden, ab_div_up(r->batch, AB_RECURRENT_SAMPLES), work, r);
 }
 
 /* ---- forward ---------------------------------------------------------------------------------------------- */
-
-static void add_biases(const recurrence *r) {
-    float *sum = r->array[BIAS], *other = sum + r->hidden;
-    memset(sum, 0, (size_t)r->hidden * sizeof *sum);
-    for (int i = B_IH; i <= B_HH && r->io->param[i]; i++) {
-        const float *bias = ab_view_f32(r->io->param[i], other);
-        for (int64_t k = 0; k < r->hidden; k++) sum[k] += bias[k];
-    }
-}
 
 /* sums += a W^T for `rows` rows of a. */
 static void add_product(const recurrence *r, const float *a, int64_t lda, const float *w, int64_t inner,
@@ -194,7 +161,8 @@ static void finish_step(const recurrence *r, int64_t first, int64_t samples, int
 static void forward_group(void *argument, int64_t group, int lane) {
     const recurrence *r = argument;
     const int64_t h = r->hidden;
-    int64_t samples, first = group_of(r, group, &samples), at = first * r->steps, rows = samples * r->steps;
+    int64_t samples, first = ab_recurrent_group(r->batch, group, &samples), at = first * r->steps,
+                     rows = samples * r->steps;
     float *sums = r->array[SUMS] + at * h;
     (void)lane;
     for (int64_t row = 0; row < rows; row++)
@@ -211,7 +179,7 @@ static void forward_group(void *argument, int64_t group, int lane) {
 static ab_status forward(const ab_exec *exec, ab_op_io *io) {
     recurrence r = start(exec, io);
     place(&r);
-    add_biases(&r);
+    ab_recurrent_biases(io, r.hidden, r.array[BIAS], r.array[BIAS] + r.hidden);
     for_groups(&r, forward_group);
     return AB_OK;
 }
@@ -248,7 +216,7 @@ static void states_before(const recurrence *r, int64_t first, int64_t samples) {
 static void backward_group(void *argument, int64_t group, int lane) {
     const recurrence *r = argument;
     const int64_t h = r->hidden;
-    int64_t samples, first = group_of(r, group, &samples), start_row = first * r->steps;
+    int64_t samples, first = ab_recurrent_group(r->batch, group, &samples), start_row = first * r->steps;
     float *d = r->array[SUMS] + start_row * h;
     (void)lane;
     states_before(r, first, samples);
@@ -267,40 +235,9 @@ static void backward_group(void *argument, int64_t group, int lane) {
     ab_tensor *din = r->io->din[0];
     if (!din) return;
     const int64_t at = start_row * r->features, rows = samples * r->steps;
-    float *result = ab_target(din, at, r->array[DIN] + (copy_of(din) ? at : 0));
+    float *result = ab_target(din, at, r->array[DIN] + (ab_recurrent_copy(din) ? at : 0));
     back_product(r, d, h, r->w_in, r->features, rows, result, r->features, 0.0f);
     ab_emit(r->exec, din, at, result, rows * r->features);
-}
-
-/* Rows [first, first + n) of dW = d^T a, summed over all steps of all samples. */
-static void weight_rows(const recurrence *r, int64_t first, int64_t n, const float *a, int64_t width,
-                        float *dw) {
-    ab_gemm g = {.transpose_a = true,
-                 .rows = n,
-                 .columns = width,
-                 .inner = r->batch * r->steps,
-                 .alpha = 1.0f,
-                 .a = r->array[SUMS] + first,
-                 .lda = r->hidden,
-                 .b = a,
-                 .ldb = width,
-                 .c = dw + first * width,
-                 .ldc = width};
-    ab_gemm_run(&g, r->exec->path, r->half);
-}
-
-static void weight_gradients(void *argument, int64_t chunk, int lane) {
-    const recurrence *r = argument;
-    const int64_t first = chunk * GROUP_OUTPUTS, n = ab_min64(GROUP_OUTPUTS, r->hidden - first);
-    (void)lane;
-    weight_rows(r, first, n, r->x, r->features, r->array[DWEIGHTS_IN]);
-    weight_rows(r, first, n, r->array[BEFORE], r->hidden, r->array[DWEIGHTS_HIDDEN]);
-    for (int64_t k = first; k < first + n; k++) {
-        double sum = 0.0;
-        for (int64_t row = 0; row < r->batch * r->steps; row++)
-            sum += (double)r->array[SUMS][row * r->hidden + k];
-        r->array[DBIAS][k] = (float)sum;
-    }
 }
 
 static ab_status backward(const ab_exec *exec, ab_op_io *io) {
@@ -309,10 +246,19 @@ static ab_status backward(const ab_exec *exec, ab_op_io *io) {
     r.h = ab_view_f32(io->out, r.array[STATES]);
     r.dout = ab_view_f32(io->dout, r.array[DOUT]);
     for_groups(&r, backward_group);
-    ab_for_chunks(r.batch * r.steps * r.hidden, ab_div_up(r.hidden, GROUP_OUTPUTS), weight_gradients, &r);
-    static const int from[] = {DWEIGHTS_IN, DWEIGHTS_HIDDEN, DBIAS, DBIAS};
-    for (int i = 0; i < 4; i++)
-        if (io->dparam[i]) ab_emit(exec, io->dparam[i], 0, r.array[from[i]], ab_tensor_count(io->dparam[i]));
+    const ab_recurrent_gradients gradients = {.exec = exec,
+                                              .half = r.half,
+                                              .rows = r.batch * r.steps,
+                                              .width = r.hidden,
+                                              .features = r.features,
+                                              .hidden = r.hidden,
+                                              .d = r.array[SUMS],
+                                              .x = r.x,
+                                              .before = r.array[BEFORE],
+                                              .dw_in = r.array[DWEIGHTS_IN],
+                                              .dw_hidden = r.array[DWEIGHTS_HIDDEN],
+                                              .dbias = r.array[DBIAS]};
+    ab_recurrent_weight_gradients(&gradients, io);
     return AB_OK;
 }
 
@@ -322,11 +268,6 @@ static double flops(const void *attrs, const ab_shape *in, const ab_shape *out) 
     double hidden = (double)((const rnn_attrs *)attrs)->hidden, steps = (double)(in->dim[0] * in->dim[1]);
     (void)out;
     return steps * 2.0 * hidden * ((double)in->dim[2] + hidden + 10.0);
-}
-
-static const char *describe(const ab_op_io *io, const char *pass) {
-    (void)pass;
-    return ab_is_f32(io->in[0]) && ab_is_f32(io->out) ? "own+sgemm" : "convert+own+sgemm";
 }
 
 const ab_op ab_op_rnn = {.name = "rnn",
@@ -340,4 +281,4 @@ const ab_op ab_op_rnn = {.name = "rnn",
                          .forward = forward,
                          .backward = backward,
                          .flops = flops,
-                         .describe = describe};
+                         .describe = ab_recurrent_describe};

@@ -57,7 +57,16 @@ class Arm:
         self.forward = torch.compile(self.plain_forward) if self.compiled else self.plain_forward
         self.times, self.count = [], 0
 
+    def make_tokens(self, size, generator):
+        given = self.net.document["input"]
+        shape = (size, given["tokens"])
+        ids = torch.randint(0, given["vocabulary"], shape, generator=generator)
+        targets = torch.randint(0, given["vocabulary"], shape, generator=generator)
+        return ids.to(self.device), targets.to(self.device)
+
     def make_batch(self, size, generator):
+        if "tokens" in self.net.document["input"]:
+            return self.make_tokens(size, generator)
         images = torch.randn(size, self.net.channels, self.net.height, self.net.width, generator=generator)
         targets = torch.randint(0, 10, (size,), generator=generator)
         dtype = self.half if self.half_model else torch.float32
@@ -94,7 +103,7 @@ class Arm:
             if kind == "batch_norm2d":
                 last = self.batch_norm(xs[0], p, attrs)
             elif kind == "cross_entropy":
-                last = F.cross_entropy(xs[0].float(), targets)
+                last = F.cross_entropy(xs[0].float().flatten(0, -2), targets.flatten())
             else:
                 last = self.peer.OPS[kind][1](self.run, attrs, xs if kind in self.peer.SEVERAL_INPUTS else xs[0], p)
             values[name] = last

@@ -10,7 +10,7 @@
 
 AB_BEGIN_DECLS
 
-enum { AB_TRIAL_SEEDS = 32, AB_TRIAL_WORDS = 64 * AB_DDMIN_ITEMS };
+enum { AB_TRIAL_SEEDS = 32, AB_TRIAL_WORDS = 112 * AB_DDMIN_ITEMS };
 
 /* A layer that the level computes in the half format. */
 typedef struct ab_promote_layer {

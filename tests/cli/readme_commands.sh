@@ -45,6 +45,10 @@ options_known() {
             case ${arguments[0]} in */* | *.*) ;; *) kept+=("$word" "${arguments[0]}") ;; esac # not the user's files
             arguments=("${arguments[@]:1}")
             ;;
+        --set) # several losses are those of the reader's network
+            case ${arguments[0]} in num_losses=*) is_option "$1" "$2" "$word" ;; *) kept+=("$word" "${arguments[0]}") ;; esac
+            arguments=("${arguments[@]:1}")
+            ;;
         *) kept+=("$word") ;;
         esac
     done

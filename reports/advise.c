@@ -177,7 +177,7 @@ static void add_to_series(const ab_advise *a, const cJSON *tensor, bool casts, a
     for (int i = 0; margin && i < AB_SERIES_COLUMNS; i++) {
         if (cJSON_IsNumber(margin))
             s->largest[i] = fmax(s->largest[i], largest_of_margin(a, margin->valuedouble));
-        s->cut[i] = s->cut[i] || (casts && cJSON_IsNumber(over) && over->valuedouble > 0);
+        s->cut[i] = s->cut[i] || (casts && over && over->valuedouble > 0);
         if (i >= s->columns) s->columns = i + 1;
         margin = margin->next;
         over = over ? over->next : NULL;

@@ -167,7 +167,7 @@ static ab_status confirm(const cJSON *document, const request *r, const ab_advis
     const double value = r->goal.scale > 0 ? r->goal.scale : ldexp(1, advise->k);
     cJSON *confirmed = NULL;
     ab_status status = AB_OK;
-    const char *slash = strrchr(r->document, '/');
+    const char *slash = r->document ? strrchr(r->document, '/') : NULL;
     snprintf(scale, sizeof scale, "apex:init=%.17g,min=%.17g,max=%.17g", value, value, value);
     snprintf(out, sizeof out, "%.*sadvise.json", slash ? (int)(slash - r->document + 1) : 0, r->document);
     if (r->out) snprintf(out, sizeof out, "%s", r->out);
@@ -200,7 +200,7 @@ static ab_status write_json(const request *r, const ab_advise *advise, const ab_
 }
 
 static ab_status advise(const request *r, cJSON **document, ab_advise *advice) {
-    ab_receipt receipt;
+    ab_receipt receipt = {0};
     AB_TRY(ab_result_load(r->document, document));
     AB_TRY(ab_result_summarise(*document));
     AB_TRY(ab_advise_make(*document, r->level, &r->goal, advice));

@@ -68,19 +68,53 @@ template <typename F> static ab_status forward(const ab_exec *exec, ab_op_io *io
 // ---- backward ------------------------------------------------------------------------------------------------
 
 // dout times the derivative by operand BY; what the derivative does not read may be gone.
-template <typename F, int BY> struct gradient_each {
+template <typename F, int BY>
+__device__ static float gradient_at(const operands &o, ab_span dout, int64_t i) {
+    constexpr int reads = BY == 0 ? F::reads_by_a : F::reads_by_b;
+    float d = ab_span_at(dout, i);
+    float a = reads & NEEDS_a ? o.of[0].at(i) : d, b = reads & NEEDS_b ? o.of[1].at(i) : d;
+    return (BY == 0 ? F::by_a(a, b) : F::by_b(a, b)) * d;
+}
+
+#define AB_BINARY(id, needs_by_a, needs_by_b)                                                                \
+    struct id##_formulas {                                                                                   \
+        static constexpr int reads_by_a = NEEDS_##needs_by_a, reads_by_b = NEEDS_##needs_by_b;               \
+        static const int number;                                                                             \
+        static __device__ float value(float a, float b) { return ab_##id##_value(a, b); }                    \
+        static __device__ float by_a(float a, float b) { return ab_##id##_by_a(a, b); }                      \
+        static __device__ float by_b(float a, float b) { return ab_##id##_by_b(a, b); }                      \
+    };
+#include "kernels/binary.def"
+#undef AB_BINARY
+
+enum formula {
+#define AB_BINARY(id, needs_by_a, needs_by_b) FORMULA_##id,
+#include "kernels/binary.def"
+#undef AB_BINARY
+};
+
+#define AB_BINARY(id, needs_by_a, needs_by_b) const int id##_formulas::number = FORMULA_##id;
+#include "kernels/binary.def"
+#undef AB_BINARY
+
+// One kernel for every formula: they wait for memory, not for the choice.
+struct gradient_each {
     operands o;
     ab_span dout;
+    int formula, by;
     __device__ float operator()(int64_t i) const {
-        constexpr int reads = BY == 0 ? F::reads_by_a : F::reads_by_b;
-        float d = ab_span_at(dout, i);
-        float a = reads & NEEDS_a ? o.of[0].at(i) : d, b = reads & NEEDS_b ? o.of[1].at(i) : d;
-        return (BY == 0 ? F::by_a(a, b) : F::by_b(a, b)) * d;
+#define AB_BINARY(id, needs_by_a, needs_by_b)                                                                \
+    if (formula == FORMULA_##id)                                                                             \
+        return by == 0 ? gradient_at<id##_formulas, 0>(o, dout, i)                                           \
+                       : gradient_at<id##_formulas, 1>(o, dout, i);
+#include "kernels/binary.def"
+#undef AB_BINARY
+        return 0.0f;
     }
 };
 
-template <typename F, int BY> static ab_status gradient(const ab_exec *exec, ab_op_io *io, ab_tensor *din) {
-    gradient_each<F, BY> f = {operands_of(io), ab_cuda_span(io->dout)};
+static ab_status gradient(const ab_exec *exec, ab_op_io *io, ab_tensor *din, int formula, int by) {
+    gradient_each f = {operands_of(io), ab_cuda_span(io->dout), formula, by};
     unsigned axes = ab_broadcast_axes(&din->shape, &io->dout->shape);
     int64_t n = ab_cuda_count(din);
     if (axes) return ab_fold_emit(exec, din, ab_plus(), f, ab_fold_of(&io->dout->shape, axes), 1.0);
@@ -89,11 +123,8 @@ template <typename F, int BY> static ab_status gradient(const ab_exec *exec, ab_
 
 template <typename F> static ab_status backward(const ab_exec *exec, ab_op_io *io) {
     const int first = first_operand(io);
-    for (int i = 0; i < 2; i++) {
-        if (!io->din[i]) continue;
-        auto by = (i ^ first) == 0 ? gradient<F, 0> : gradient<F, 1>;
-        AB_TRY(by(exec, io, io->din[i]));
-    }
+    for (int i = 0; i < 2; i++)
+        if (io->din[i]) AB_TRY(gradient(exec, io, io->din[i], F::number, i ^ first));
     return AB_OK;
 }
 
@@ -110,12 +141,6 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
 // ---- descriptors ---------------------------------------------------------------------------------------------
 
 #define AB_BINARY(id, needs_by_a, needs_by_b)                                                                \
-    struct id##_formulas {                                                                                   \
-        static constexpr int reads_by_a = NEEDS_##needs_by_a, reads_by_b = NEEDS_##needs_by_b;               \
-        static __device__ float value(float a, float b) { return ab_##id##_value(a, b); }                    \
-        static __device__ float by_a(float a, float b) { return ab_##id##_by_a(a, b); }                      \
-        static __device__ float by_b(float a, float b) { return ab_##id##_by_b(a, b); }                      \
-    };                                                                                                       \
     const ab_op ab_cuda_##id = ab_cuda_op(#id, prepare, forward<id##_formulas>, backward<id##_formulas>);
 #include "kernels/binary.def"
 #undef AB_BINARY

@@ -278,7 +278,7 @@ static void say_weight(const ab_case *facts, ab_verdict *verdict) {
 }
 
 bool ab_judge_overflow(const ab_case *facts, ab_overflow_kind kind, ab_verdict *verdict) {
-    ab_first_nonfinite first;
+    ab_first_nonfinite first = {.known = false};
     if (!facts->nonfinite && !facts->behind && !facts->skipping) return false;
     if (ab_overflow_of(facts, &first) != kind) return false;
     /* later than the first step something else may have made the values grow */

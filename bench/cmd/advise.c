@@ -2,19 +2,15 @@
 #define _POSIX_C_SOURCE 200809L
 #include "reports/advise.h"
 #include "bench/cmd/cmd.h"
+#include "bench/run/self.h"
 #include "reports/json.h"
 #include "reports/result.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-extern char **environ;
 
 static const char usage[] =
     "usage: ampbench advise RESULT.json [OPTION]...\n"
@@ -145,22 +141,6 @@ static char **confirming_argv(const cJSON *document, const request *r, char *sca
     return argv;
 }
 
-static ab_status run_quietly(char **argv) {
-    pid_t child;
-    int state = 0;
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    int error = posix_spawn(&child, "/proc/self/exe", &actions, NULL, argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (error) return ab_fail(AB_SYSTEM, "advise: cannot start the confirming run: %s", strerror(error));
-    while (waitpid(child, &state, 0) < 0)
-        if (errno != EINTR) return ab_fail(AB_SYSTEM, "advise: waitpid: %s", strerror(errno));
-    if (WIFEXITED(state) && WEXITSTATUS(state) == 0) return AB_OK;
-    return ab_fail(AB_CONFIG, "advise: the confirming run failed with exit status %d (its message is above)",
-                   WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state));
-}
-
 static ab_status confirm(const cJSON *document, const request *r, const ab_advise *advise,
                          ab_receipt *receipt) {
     char scale[120], out[4096];
@@ -175,7 +155,7 @@ static ab_status confirm(const cJSON *document, const request *r, const ab_advis
     if (!argv) return ab_fail(AB_NO_MEMORY, "advise: out of memory");
     fprintf(stderr, "advise: training at level %s and scale %.17g to confirm, into %s\n", r->level, value,
             out);
-    AB_TRY_GOTO(run_quietly(argv));
+    AB_TRY_GOTO(ab_run_self("advise", "the confirming run", argv, 0));
     AB_TRY_GOTO(ab_result_load(out, &confirmed));
     AB_TRY_GOTO(ab_result_summarise(confirmed));
     AB_TRY_GOTO(ab_receipt_make(confirmed, advise, receipt));

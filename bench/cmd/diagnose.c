@@ -2,6 +2,7 @@
  * helps. */
 #include "reports/diagnose.h"
 #include "bench/cmd/cmd.h"
+#include "bench/run/self.h"
 #include "bench/shadow/confirm.h"
 #include "bench/shadow/trouble.h"
 #include "reports/json.h"
@@ -137,7 +138,7 @@ static ab_status run(request *r) {
     n = add_default(argv, n, r, every, steps);
     n = add_default(argv, n, r, out, file);
     (void)add_default(argv, n, r, quiet, NULL);
-    ab_status status = ab_run_quietly(argv);
+    ab_status status = ab_run_self("diagnose", "the run", argv, 1);
     r->document = given_out(r) ? given_out(r) : result_of_run;
     free(argv);
     return status;

@@ -2,47 +2,20 @@
 #define _POSIX_C_SOURCE 200809L
 #include "bench/promote/trial.h"
 
+#include "bench/run/self.h"
 #include "reports/json.h"
 #include "reports/result.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-extern char **environ;
 
 enum { PATH_BYTES = 512, OWN_WORDS = 32 };
 
 /* ---- one run --------------------------------------------------------------------------------------------- */
-
-static ab_status wait_for(pid_t child) {
-    int state = 0;
-    while (waitpid(child, &state, 0) < 0)
-        if (errno != EINTR) return ab_fail(AB_SYSTEM, "promote: waitpid: %s", strerror(errno));
-    if (WIFSIGNALED(state) && (WTERMSIG(state) == SIGINT || WTERMSIG(state) == SIGTERM))
-        return ab_fail(AB_INTERRUPTED, "promote: interrupted");
-    const int status = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
-    if (status == 0) return AB_OK;
-    return ab_fail(status == 130 ? AB_INTERRUPTED : AB_CONFIG,
-                   "promote: a training run failed with exit status %d (its message is above)", status);
-}
-
-static ab_status run_quietly(char **argv) {
-    pid_t child;
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    const int error = posix_spawn(&child, "/proc/self/exe", &actions, NULL, argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (error) return ab_fail(AB_SYSTEM, "promote: cannot start a training run: %s", strerror(error));
-    return wait_for(child);
-}
 
 /* Options of one run beside the user's; the last of equal options counts. */
 typedef struct run_words {
@@ -69,7 +42,7 @@ static ab_status run_into(const ab_trial_setup *setup, const run_words *words, c
     argv[n++] = plain("run");
     for (int i = 0; i < setup->word_count; i++) argv[n++] = setup->words[i];
     for (size_t i = 0; i < AB_COUNT_OF(own) && own[i]; i++) argv[n++] = plain(own[i]);
-    ab_status status = run_quietly(argv);
+    ab_status status = ab_run_self("promote", "a training run", argv, 0);
     free(argv);
     return status;
 }

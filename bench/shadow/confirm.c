@@ -2,38 +2,15 @@
 #define _POSIX_C_SOURCE 200809L
 #include "bench/shadow/confirm.h"
 
+#include "bench/run/self.h"
 #include "reports/diagnose.h"
 #include "reports/json.h"
 #include "reports/result.h"
 #include "reports/text.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-extern char **environ;
-
-/* ---- children ---------------------------------------------------------------------------------------------- */
-
-ab_status ab_run_quietly(char *const *argv) {
-    pid_t child;
-    int state = 0;
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    int error = posix_spawn(&child, "/proc/self/exe", &actions, NULL, argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (error) return ab_fail(AB_SYSTEM, "diagnose: cannot start a run: %s", strerror(error));
-    while (waitpid(child, &state, 0) < 0)
-        if (errno != EINTR) return ab_fail(AB_SYSTEM, "diagnose: waitpid: %s", strerror(errno));
-    if (WIFEXITED(state) && WEXITSTATUS(state) <= 1) return AB_OK;
-    return ab_fail(AB_CONFIG, "diagnose: the run failed with exit status %d (its message is above)",
-                   WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state));
-}
 
 /* ---- confirming -------------------------------------------------------------------------------------------- */
 
@@ -168,7 +145,7 @@ static ab_status try_remedy(const cJSON *document, const ab_diagnosis *sick, con
     ab_status status = confirming_argv(document, sick, levels, out, both, &list);
     if (status == AB_OK) {
         fprintf(stderr, "diagnose: training %s at level %s to confirm, into %s\n", t->options, level, out);
-        status = ab_run_quietly(list.word);
+        status = ab_run_self("diagnose", "a run", list.word, 1);
     }
     free(list.word);
     return status == AB_OK ? judge(out, level, t) : status;

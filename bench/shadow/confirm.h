@@ -13,10 +13,6 @@ AB_BEGIN_DECLS
 
 enum { AB_CONFIRM_TEXT = 2048 };
 
-/* Runs `argv` (argv[0] is "ampbench") and waits. AB_CONFIG if the run ended with a mistake in its options or input; a run with failed
- * cells is a run. */
-AB_MUST_CHECK ab_status ab_run_quietly(char *const *argv);
-
 /* Tries the first verdict of every sick cell of a summarised document. The new documents are written to `out`, one after the
  * other. Prints a line each to `text` (NULL: nothing) and adds an object each to `list` (NULL: nothing). */
 AB_MUST_CHECK ab_status ab_confirm(const cJSON *document, const char *out, FILE *text, cJSON *list);

@@ -1,7 +1,6 @@
 /* AdaLoss in training: scales of every layer and weights as a PyTorch program has them that walks the backward pass as the original
  * does (tests/golden/adaloss, scripts/peer_adaloss.py); what it saves from the flush; where it does not apply. */
 #define _POSIX_C_SOURCE 200809L
-#include "tests/unit/golden_testing.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +8,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "tests/unit/golden_check.h"
 
 /* ---- against PyTorch --------------------------------------------------------------------------------------- */
 
@@ -38,17 +39,7 @@ static void check_scales(const cJSON *document) {
 }
 
 static void check(const char *path, const cJSON *document) {
-    static golden_trace measured, recorded;
-    golden_distances distances;
-    const cJSON *config = golden_get(document, "config");
-    const struct golden_limits *limits =
-        golden_limits_of(golden_text(config, "net"), golden_text(config, "level"));
-    assert_non_null(limits);
-    ab_status status = golden_run(document, &measured, &recorded, &distances);
-    if (status != AB_OK) fail_msg("%s", ab_error_message());
-    golden_free(&measured);
-    golden_print(path, &distances);
-    if (golden_count_beyond(&distances, limits) > 0) fail_msg("%s: not what PyTorch computed", path);
+    golden_check(path, document);
     check_scales(document);
 }
 

@@ -1,7 +1,6 @@
 /* Training of the larger networks agrees with PyTorch: attention with causal masks and dropout, embeddings, LSTMs, autoencoders, a
  * U-Net and ResNet-50; adamw and lamb with clipping, accumulation and schedules. Needs no data package: texts and images are in tests/golden. */
 #define _POSIX_C_SOURCE 200809L
-#include "tests/unit/golden_testing.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,39 +8,27 @@
 
 #include <cmocka.h>
 
-static void check(const char *path, const cJSON *document) {
-    static golden_trace measured, recorded;
-    golden_distances distances;
-    const cJSON *config = golden_get(document, "config");
-    const struct golden_limits *limits =
-        golden_limits_of(golden_text(config, "net"), golden_text(config, "level"));
-    assert_non_null(limits);
-    ab_status status = golden_run(document, &measured, &recorded, &distances);
-    if (status != AB_OK) fail_msg("%s", ab_error_message());
-    golden_free(&measured);
-    golden_print(path, &distances);
-    if (golden_count_beyond(&distances, limits) > 0) fail_msg("%s: not what PyTorch computed", path);
-}
+#include "tests/unit/golden_check.h"
 
 static void language_models_match_pytorch(void **state) {
     (void)state;
-    assert_int_equal(golden_for_each("tests/golden/nets", "bytes:tests/golden/text/stream.txt", check), 7);
+    assert_int_equal(golden_for_each("tests/golden/nets", "bytes:tests/golden/text/stream.txt", golden_check), 7);
 }
 
 static void a_classifier_with_dropout_matches_pytorch(void **state) {
     (void)state;
-    assert_int_equal(golden_for_each("tests/golden/nets", "bytes:tests/golden/text/classes", check), 4);
+    assert_int_equal(golden_for_each("tests/golden/nets", "bytes:tests/golden/text/classes", golden_check), 4);
 }
 
 /* vit_tiny, autoencoder and unet_small. */
 static void networks_of_small_images_match_pytorch(void **state) {
     (void)state;
-    assert_int_equal(golden_for_each("tests/golden/nets", "tests/golden/data", check), 8);
+    assert_int_equal(golden_for_each("tests/golden/nets", "tests/golden/data", golden_check), 8);
 }
 
 static void resnet50_matches_pytorch(void **state) {
     (void)state;
-    assert_int_equal(golden_for_each("tests/golden/nets", "arrays:tests/golden/colours.npz", check), 1);
+    assert_int_equal(golden_for_each("tests/golden/nets", "arrays:tests/golden/colours.npz", golden_check), 1);
 }
 
 /* The traces' network is the built-in one, but for the size of its images and its classes. */

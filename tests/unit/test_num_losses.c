@@ -1,7 +1,6 @@
 /* Losses with a loss scaler of their own (apex's num_losses and loss_id): the trajectories and weights of a PyTorch program that takes
  * apex's steps (tests/golden/losses, scripts/peer_losses.py), and what must hold besides. */
 #define _POSIX_C_SOURCE 200809L
-#include "tests/unit/golden_testing.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +8,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "tests/unit/golden_check.h"
 
 enum { STEPS = 12, BATCH = 8 };
 
@@ -38,17 +39,7 @@ static void check_scales(const cJSON *document) {
 }
 
 static void check(const char *path, const cJSON *document) {
-    static golden_trace measured, recorded;
-    golden_distances distances;
-    const cJSON *config = golden_get(document, "config");
-    const struct golden_limits *limits =
-        golden_limits_of(golden_text(config, "net"), golden_text(config, "level"));
-    assert_non_null(limits);
-    ab_status status = golden_run(document, &measured, &recorded, &distances);
-    if (status != AB_OK) fail_msg("%s", ab_error_message());
-    golden_free(&measured);
-    golden_print(path, &distances);
-    if (golden_count_beyond(&distances, limits) > 0) fail_msg("%s: not what PyTorch computed", path);
+    golden_check(path, document);
     check_scales(document);
 }
 

@@ -12,12 +12,14 @@
 
 static void language_models_match_pytorch(void **state) {
     (void)state;
-    assert_int_equal(golden_for_each("tests/golden/nets", "bytes:tests/golden/text/stream.txt", golden_check), 7);
+    assert_int_equal(golden_for_each("tests/golden/nets", "bytes:tests/golden/text/stream.txt", golden_check),
+                     7);
 }
 
 static void a_classifier_with_dropout_matches_pytorch(void **state) {
     (void)state;
-    assert_int_equal(golden_for_each("tests/golden/nets", "bytes:tests/golden/text/classes", golden_check), 4);
+    assert_int_equal(golden_for_each("tests/golden/nets", "bytes:tests/golden/text/classes", golden_check),
+                     4);
 }
 
 /* vit_tiny, autoencoder and unet_small. */
@@ -28,7 +30,8 @@ static void networks_of_small_images_match_pytorch(void **state) {
 
 static void resnet50_matches_pytorch(void **state) {
     (void)state;
-    assert_int_equal(golden_for_each("tests/golden/nets", "arrays:tests/golden/colours.npz", golden_check), 1);
+    assert_int_equal(golden_for_each("tests/golden/nets", "arrays:tests/golden/colours.npz", golden_check),
+                     1);
 }
 
 /* The traces' network is the built-in one, but for the size of its images and its classes. */

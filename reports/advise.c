@@ -187,7 +187,7 @@ static void add_to_series(const ab_advise *a, const cJSON *tensor, bool casts, a
 
 /* Steps of which no value was recorded (all of it was zero or not a number) count as lower bounds. */
 static void fill_gaps(ab_series *s) {
-    double lowest = INFINITY;
+    double lowest = (double)INFINITY;
     for (int i = 0; i < s->columns; i++)
         if (isfinite(s->largest[i])) lowest = fmin(lowest, s->largest[i]);
     for (int i = 0; i < s->columns; i++) {
@@ -318,7 +318,7 @@ static void fixed_or_dynamic(ab_advise *a, const ab_advise_goal *goal) {
                  down = s->drift < 0 ? sure : 0;
     a->room = limit_log2(a) - a->k - ab_series_quantile(s, AB_EXTREME_WEIGHTED, goal->alpha, a->run_steps);
     const double below = a->k - a->k_lo;
-    a->lasts = INFINITY;
+    a->lasts = (double)INFINITY;
     if (up > 0) a->lasts = 1000 * fmax(a->room, 0) / up;
     if (down > 0) a->lasts = 1000 * below / down;
     a->lasts += isfinite(a->lasts) ? a->run_steps : 0;

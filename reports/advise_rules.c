@@ -55,7 +55,7 @@ static double rule_als(const ab_advise *a, const cJSON *level_cell) {
 
 static double rule_adaloss(const ab_advise *a, const cJSON *level_cell) {
     const double u_min = log2(6.0e-8), erfinv = log2(8.862271573866559e-4), evenly = 7.0 / 3;
-    double highest = -INFINITY;
+    double highest = -(double)INFINITY;
     const cJSON *tensor;
     cJSON_ArrayForEach(tensor, ab_json_at(a->cell, "probes.tensors")) {
         const ab_exponent_mass all = ab_exponents_all(tensor);
@@ -72,7 +72,7 @@ static double rule_dynamic(const ab_advise *a) {
         const ab_forecast forecast = ab_advise_overflow_at(a, &a->series, k);
         if (forecast.skipped <= 1.0 / 2001) return k;
     }
-    return NAN;
+    return (double)NAN;
 }
 
 void ab_advise_rules(ab_advise *a, const cJSON *level_cell) {
@@ -86,7 +86,7 @@ void ab_advise_rules(ab_advise *a, const cJSON *level_cell) {
     for (int i = 0; i < AB_ADVISE_RULES; i++) {
         ab_advise_rule *r = &a->rule[i];
         *r = rule[i];
-        r->share = r->energy = r->skipped = NAN;
+        r->share = r->energy = r->skipped = (double)NAN;
         if (!isfinite(r->octaves)) continue;
         ab_advise_flush_at(a, level_cell, r->octaves, &r->share, &r->energy);
         r->skipped = ab_advise_overflow_at(a, &a->series, r->octaves).skipped;

@@ -214,7 +214,7 @@ static double pareto_likelihood(const void *context, double theta) {
 ab_pareto_law ab_pareto_fit(const double *excess, const bool *censored, int n) {
     enum { GRID = 160 };
     pareto_sample sample = {excess, censored, n, n - count_censored(censored, n), 0, 0};
-    double theta[GRID + 1], best = -INFINITY;
+    double theta[GRID + 1], best = -(double)INFINITY;
     int at = 0;
     for (int i = 0; i < n; i++) {
         sample.mean += excess[i] / n;

@@ -47,7 +47,7 @@ static double from_statistics(const double *value, const ab_scaler_layer *layer)
     if (variance == 0) return 1;
     double scale = value[U_MIN] / (sqrt(2) * inverse_erf(value[UNDERFLOW_SHARE]) * sqrt(variance));
     double most = value[U_MAX] / layer->fan_in / (layer->g_max * chain * layer->w_max);
-    if (isnan(scale) || isnan(most)) return NAN; /* numpy's minimum and maximum hand it on */
+    if (isnan(scale) || isnan(most)) return (double)NAN; /* numpy's minimum and maximum hand it on */
     return ab_fp32(fmin(fmax(scale, 1), most));
 }
 

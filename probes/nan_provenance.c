@@ -9,6 +9,7 @@
  * Payload, from its first bit: number of the op modulo 63 plus 1 (6 bits, all that bf16 keeps), number / 63 (3 bits, as far as
  * fp16 goes), step modulo 8191 plus 1 (13 bits, fp32 only). Only probed steps are looked at. */
 #include "kernels/format.h"
+#include "probes/extremes.h"
 #include "probes/probe.h"
 
 #include <math.h>
@@ -108,46 +109,14 @@ static uint32_t tag_in(const layout *l, uint32_t bits) {
 
 /* ---- looking at tensors ------------------------------------------------------------------------------------ */
 
-/* Largest magnitudes as bits, in loops that can be vectorised. */
-static uint32_t largest32(const char *data, int64_t n) {
-    uint32_t most = 0;
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, data + 4 * i, sizeof bits);
-        bits &= 0x7fffffffu;
-        most = bits > most ? bits : most;
-    }
-    return most;
-}
-
-static uint16_t largest16(const char *data, int64_t n) {
-    uint16_t most = 0;
-    for (int64_t i = 0; i < n; i++) {
-        uint16_t bits;
-        memcpy(&bits, data + 2 * i, sizeof bits);
-        bits &= 0x7fffu;
-        most = bits > most ? bits : most;
-    }
-    return most;
-}
-
-/* Above the layout's infinity if and only if there is a NaN. */
-static uint32_t largest(const layout *l, const ab_tensor *tensor) {
-    int64_t n = ab_tensor_count(tensor);
-    return l->bytes == 4 ? largest32(tensor->data, n) : largest16(tensor->data, n);
-}
-
 static bool has_nan(const ab_tensor *tensor) {
     layout l;
-    return layout_of(tensor, &l) && largest(&l, tensor) > l.infinity;
+    return layout_of(tensor, &l) && ab_extremes_of(tensor).nan > 0;
 }
 
 static bool has_infinity(const ab_tensor *tensor) {
     layout l;
-    if (!layout_of(tensor, &l)) return false;
-    for (int64_t i = 0; i < ab_tensor_count(tensor); i++)
-        if ((load(&l, tensor->data, i) & l.magnitude) == l.infinity) return true;
-    return false;
+    return layout_of(tensor, &l) && ab_extremes_of(tensor).infinite > 0;
 }
 
 /* The origin a tag belongs to, or -1. Formats on the way may have cut it after the op's bits. */
@@ -295,7 +264,7 @@ static int64_t step_of(const nan_provenance *p, uint32_t tag, const origin *from
 
 static void read_loss(nan_provenance *p, const ab_tensor *loss) {
     layout l;
-    if (!layout_of(loss, &l) || largest(&l, loss) <= l.infinity) return;
+    if (!layout_of(loss, &l) || !has_nan(loss)) return;
     uint32_t tag = tag_in(&l, load(&l, loss->data, 0));
     reading found = {.step = p->step, .origin = origin_of(p, tag)};
     if (found.origin >= 0) found.origin_step = step_of(p, tag, &p->origin[found.origin]);

@@ -320,3 +320,23 @@ ab_status ab_diagnose(const cJSON *document, int index, ab_diagnosis *diagnosis)
         speak_for_health(facts, &diagnosis->skips, &diagnosis->healthy);
     return AB_OK;
 }
+
+ab_status ab_diagnose_each(const cJSON *document, ab_diagnosis_visitor visit, void *argument, int *sick) {
+    const cJSON *cell;
+    int index = 0;
+    ab_status status = AB_OK;
+    ab_diagnosis *diagnosis = malloc(sizeof *diagnosis);
+    if (sick) *sick = 0;
+    if (!diagnosis) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
+    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
+        const int here = index++;
+        if (cJSON_IsString(ab_json_at(cell, "twin")) || cJSON_GetArraySize(ab_json_at(cell, "loss")) == 0)
+            continue;
+        AB_TRY_GOTO(ab_diagnose(document, here, diagnosis));
+        if (sick) *sick += diagnosis->facts.sick;
+        AB_TRY_GOTO(visit(diagnosis, argument));
+    }
+out:
+    free(diagnosis);
+    return status;
+}

@@ -174,6 +174,12 @@ ab_trend ab_trend_of(const ab_diagnosis *diagnosis);
 /* Judges one cell of a summarised document. */
 AB_MUST_CHECK ab_status ab_diagnose(const cJSON *document, int index, ab_diagnosis *diagnosis);
 
+/* Judges the trained cells of a summarised document one after the other, without the twins, and has each diagnosis visited; ends
+ * with the visitor's first failure. *sick (NULL: not counted): how many cells are. */
+typedef ab_status (*ab_diagnosis_visitor)(const ab_diagnosis *diagnosis, void *argument);
+AB_MUST_CHECK ab_status ab_diagnose_each(const cJSON *document, ab_diagnosis_visitor visit, void *argument,
+                                         int *sick);
+
 /* The diagnoses of all cells but twins: for people, and as JSON (owned by the caller). *sick: how many cells are. */
 AB_MUST_CHECK ab_status ab_diagnose_print(const cJSON *document, FILE *out, int *sick);
 AB_MUST_CHECK ab_status ab_diagnose_json(const cJSON *document, cJSON **json, int *sick);

@@ -5,7 +5,6 @@
 #include "reports/text.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char unknown_id[] = "unknown", healthy_id[] = "healthy", undecided_id[] = "undecided";
@@ -83,35 +82,13 @@ static void print_diagnosis(const ab_diagnosis *d, FILE *out) {
 
 /* ---- all cells ------------------------------------------------------------------------------------------- */
 
-typedef ab_status (*visitor)(const ab_diagnosis *diagnosis, void *argument);
-
-static ab_status each(const cJSON *document, visitor visit, void *argument, int *sick) {
-    const cJSON *cell;
-    int index = 0;
-    ab_status status = AB_OK;
-    ab_diagnosis *diagnosis = malloc(sizeof *diagnosis);
-    *sick = 0;
-    if (!diagnosis) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
-    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
-        const int here = index++;
-        if (cJSON_IsString(ab_json_at(cell, "twin")) || cJSON_GetArraySize(ab_json_at(cell, "loss")) == 0)
-            continue;
-        AB_TRY_GOTO(ab_diagnose(document, here, diagnosis));
-        *sick += diagnosis->facts.sick;
-        AB_TRY_GOTO(visit(diagnosis, argument));
-    }
-out:
-    free(diagnosis);
-    return status;
-}
-
 static ab_status print_one(const ab_diagnosis *diagnosis, void *out) {
     print_diagnosis(diagnosis, out);
     return AB_OK;
 }
 
 ab_status ab_diagnose_print(const cJSON *document, FILE *out, int *sick) {
-    return each(document, print_one, out, sick);
+    return ab_diagnose_each(document, print_one, out, sick);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------------------ */
@@ -201,7 +178,7 @@ ab_status ab_diagnose_json(const cJSON *document, cJSON **json, int *sick) {
     cJSON_AddStringToObject(*json, "schema", "ampbench-diagnosis");
     cJSON_AddNumberToObject(*json, "schema_version", 1);
     cJSON *cells = cJSON_AddArrayToObject(*json, "cells");
-    ab_status status = each(document, add_one, cells, sick);
+    ab_status status = ab_diagnose_each(document, add_one, cells, sick);
     cJSON_AddNumberToObject(*json, "sick", *sick);
     return status;
 }

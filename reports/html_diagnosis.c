@@ -6,7 +6,6 @@
 #include "reports/plot.h"
 
 #include <stdbool.h>
-#include <stdlib.h>
 
 static void write_line(const ab_html *h, const char *what, const char *text) {
     if (!text[0]) return;
@@ -51,32 +50,30 @@ static void write_cell(const ab_html *h, const cJSON *cell, const ab_diagnosis *
     for (int i = 0; i < diagnosis->verdicts; i++) write_verdict(h, &diagnosis->verdict[i]);
 }
 
-static ab_status write_cells(const ab_html *h, ab_diagnosis *diagnosis) {
-    int index = 0, sick = 0, unlearned = 0;
-    const cJSON *cell;
-    cJSON_ArrayForEach(cell, ab_json_at(h->document, "cells")) {
-        const int here = index++;
-        if (ab_plot_is_twin(cell) || cJSON_GetArraySize(ab_json_at(cell, "loss")) == 0) continue;
-        AB_TRY(ab_diagnose(h->document, here, diagnosis));
-        unlearned += diagnosis->facts.undecided;
-        if (!diagnosis->facts.sick) continue;
-        if (sick++ == 0) fputs("<h3 id=\"diagnosis\">Diagnosis</h3>\n", h->out);
-        write_cell(h, cell, diagnosis);
-    }
-    if (unlearned > 0 && sick == 0) fputs("<h3 id=\"diagnosis\">Diagnosis</h3>\n", h->out);
-    if (unlearned > 0)
-        fprintf(h->out,
-                "<p>%d %s: O0 itself ended no better than it began (too few steps, or a learning rate that "
-                "does not "
-                "suit), so a level cannot be told from it.</p>\n",
-                unlearned, unlearned == 1 ? "cell" : "cells");
+/* What is written into, and what has been seen so far. */
+typedef struct page {
+    const ab_html *h;
+    int sick, unlearned;
+} page;
+
+static ab_status write_sick(const ab_diagnosis *diagnosis, void *argument) {
+    page *p = argument;
+    p->unlearned += diagnosis->facts.undecided;
+    if (!diagnosis->facts.sick) return AB_OK;
+    if (p->sick++ == 0) fputs("<h3 id=\"diagnosis\">Diagnosis</h3>\n", p->h->out);
+    write_cell(p->h, diagnosis->facts.cell, diagnosis);
     return AB_OK;
 }
 
 ab_status ab_html_diagnosis(const ab_html *h) {
-    ab_diagnosis *diagnosis = malloc(sizeof *diagnosis);
-    if (!diagnosis) return ab_fail(AB_NO_MEMORY, "out of memory while diagnosing");
-    ab_status status = write_cells(h, diagnosis);
-    free(diagnosis);
-    return status;
+    page p = {.h = h};
+    AB_TRY(ab_diagnose_each(h->document, write_sick, &p, NULL));
+    if (p.unlearned > 0 && p.sick == 0) fputs("<h3 id=\"diagnosis\">Diagnosis</h3>\n", h->out);
+    if (p.unlearned > 0)
+        fprintf(h->out,
+                "<p>%d %s: O0 itself ended no better than it began (too few steps, or a learning rate that "
+                "does not "
+                "suit), so a level cannot be told from it.</p>\n",
+                p.unlearned, p.unlearned == 1 ? "cell" : "cells");
+    return AB_OK;
 }

@@ -2,9 +2,9 @@
  * a sample is a soft spot with stripes near that place, moved, stretched, dimmed and covered with noise by random numbers
  * of (seed, sample). A linear model gets about two thirds right, a small network about nine tenths. It stands in for a
  * data set where there is none and says nothing about any real task.
- *
- * Only +, -, *, / and truncation of doubles: results do not depend on a mathematics library. */
+ */
 #include "bench/data/data.h"
+#include "bench/data/procedural.h"
 
 #include "kernels/core/rng.h"
 
@@ -14,7 +14,6 @@
 #include <string.h>
 
 enum { SIDE = 28, PIXELS = SIDE * SIDE, PLACES = 5, CLASSES = 10, TRAIN = 10000, TEST = 2000 };
-enum { NOISE_INDEX = 16 }; /* first random block of the noise; those before describe the sample */
 
 typedef struct stripes {
     double x, y;             /* centre of the spot */
@@ -22,33 +21,21 @@ typedef struct stripes {
     double phase, contrast;
 } stripes;
 
-/* Uniform in [low, high) from 32 random bits. */
-static double between(uint32_t word, double low, double high) {
-    return low + (high - low) * ((double)word * 0x1p-32);
-}
-
-/* Two parabolas of period 1 between -1 and 1, close to a sine; t > -64. */
-static double wave(double t) {
-    t += 64.0;
-    double u = t - (double)(int)t - 0.5;
-    return 8.0 * u * (1.0 - 2.0 * fabs(u));
-}
-
 static stripes draw_sample(uint64_t seed, uint32_t sample, uint8_t *label) {
     static const double place[PLACES][2] = {{-4, -4}, {4, -4}, {4, 4}, {-4, 4}, {0, 0}};
     static const double direction[CLASSES / PLACES][2] = {{0.96, 0.28}, {-0.28, 0.96}};
     ab_rng_block a = ab_rng_at(seed, AB_RNG_SYNTHETIC, sample, 0);
     ab_rng_block b = ab_rng_at(seed, AB_RNG_SYNTHETIC, sample, 1);
     int class = (int)((uint64_t)a.word[0] * CLASSES >> 32);
-    double per_pixel = between(a.word[1], 0.08, 0.125);
+    double per_pixel = ab_between(a.word[1], 0.08, 0.125);
     *label = (uint8_t) class;
     return (stripes){
-        .x = (SIDE - 1) / 2.0 + place[class % PLACES][0] + between(b.word[0], -3, 3),
-        .y = (SIDE - 1) / 2.0 + place[class % PLACES][1] + between(b.word[1], -3, 3),
+        .x = (SIDE - 1) / 2.0 + place[class % PLACES][0] + ab_between(b.word[0], -3, 3),
+        .y = (SIDE - 1) / 2.0 + place[class % PLACES][1] + ab_between(b.word[1], -3, 3),
         .along_x = direction[class / PLACES][0] * per_pixel,
         .along_y = direction[class / PLACES][1] * per_pixel,
-        .phase = between(a.word[2], -0.25, 0.25),
-        .contrast = between(a.word[3], 0.6, 1.0),
+        .phase = ab_between(a.word[2], -0.25, 0.25),
+        .contrast = ab_between(a.word[3], 0.6, 1.0),
     };
 }
 
@@ -61,7 +48,7 @@ static void shade_row(const stripes *s, int row, double value[SIDE]) {
     for (int column = 0; column < SIDE; column++) {
         double x = column - s->x;
         double inside = larger(1.0 - (x * x + y * y) / (radius * radius), 0);
-        double bright = 0.5 + 0.5 * wave(x * s->along_x + y * s->along_y + s->phase);
+        double bright = 0.5 + 0.5 * ab_wave(x * s->along_x + y * s->along_y + s->phase);
         value[column] = s->contrast * inside * inside * bright;
     }
 }
@@ -83,7 +70,8 @@ static void make_sample(uint64_t seed, uint32_t sample, uint8_t *pixel, uint8_t 
     const stripes s = draw_sample(seed, sample, label);
     uint32_t word[PIXELS / 2];
     for (int i = 0; i < PIXELS / 2; i += WORDS) {
-        ab_rng_block block = ab_rng_at(seed, AB_RNG_SYNTHETIC, sample, NOISE_INDEX + (uint64_t)(i / WORDS));
+        ab_rng_block block =
+            ab_rng_at(seed, AB_RNG_SYNTHETIC, sample, AB_PROCEDURAL_NOISE + (uint64_t)(i / WORDS));
         memcpy(word + i, block.word, sizeof block.word);
     }
     for (int row = 0; row < SIDE; row++) {

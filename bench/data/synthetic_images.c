@@ -2,16 +2,16 @@
  * ten combinations of a colour (which channel is bright), a direction of stripes and how fine they are; a sample has them under a soft
  * spot, moved and dimmed, with noise, by random numbers of (seed, sample). As many samples as fit 64 MiB, at most 4,096, and a
  * quarter as many to test. It stands in for a data set where there is none and says nothing about any real task.
- *
- * Only +, -, *, / and truncation of doubles: results do not depend on a mathematics library. */
+ */
 #include "bench/data/data.h"
+#include "bench/data/procedural.h"
 
 #include "kernels/core/rng.h"
 
 #include <math.h>
 #include <stdio.h>
 
-enum { CLASSES = 10, MOST = 4096, LEAST = 16, NOISE_INDEX = 16 };
+enum { CLASSES = 10, MOST = 4096, LEAST = 16 };
 static const int64_t most_bytes = (int64_t)64 << 20;
 
 typedef struct size {
@@ -24,30 +24,18 @@ typedef struct sample {
     double phase, contrast, bright[3];
 } sample;
 
-/* Uniform in [low, high) from 32 random bits. */
-static double between(uint32_t word, double low, double high) {
-    return low + (high - low) * ((double)word * 0x1p-32);
-}
-
-/* Two parabolas of period 1 between -1 and 1, close to a sine; t > -64. */
-static double wave(double t) {
-    t += 64.0;
-    double u = t - (double)(int)t - 0.5;
-    return 8.0 * u * (1.0 - 2.0 * fabs(u));
-}
-
 static sample draw_sample(uint64_t seed, uint32_t number, uint8_t *label) {
     static const double direction[5][2] = {{1, 0}, {0.81, 0.59}, {0.31, 0.95}, {-0.31, 0.95}, {-0.81, 0.59}};
     ab_rng_block a = ab_rng_at(seed, AB_RNG_SYNTHETIC, number, 0);
     ab_rng_block b = ab_rng_at(seed, AB_RNG_SYNTHETIC, number, 1);
     const int class = (int)((uint64_t)a.word[0] * CLASSES >> 32);
-    const double fine = (class < 5 ? 5.0 : 9.0) * between(a.word[1], 0.9, 1.1);
-    sample s = {.x = between(b.word[0], 0.35, 0.65),
-                .y = between(b.word[1], 0.35, 0.65),
+    const double fine = (class < 5 ? 5.0 : 9.0) * ab_between(a.word[1], 0.9, 1.1);
+    sample s = {.x = ab_between(b.word[0], 0.35, 0.65),
+                .y = ab_between(b.word[1], 0.35, 0.65),
                 .along_x = direction[class % 5][0] * fine,
                 .along_y = direction[class % 5][1] * fine,
-                .phase = between(a.word[2], -0.25, 0.25),
-                .contrast = between(a.word[3], 0.6, 1.0)};
+                .phase = ab_between(a.word[2], -0.25, 0.25),
+                .contrast = ab_between(a.word[3], 0.6, 1.0)};
     for (int c = 0; c < 3; c++) s.bright[c] = c == class % 3 ? 1.0 : 0.55;
     *label = (uint8_t) class;
     return s;
@@ -57,7 +45,7 @@ static sample draw_sample(uint64_t seed, uint32_t number, uint8_t *label) {
 static double shade(const sample *s, double u, double v) {
     const double x = u - s->x, y = v - s->y, inside = 1.0 - 2.5 * (x * x + y * y);
     if (inside <= 0) return 0;
-    return s->contrast * inside * inside * (0.5 + 0.5 * wave(x * s->along_x + y * s->along_y + s->phase));
+    return s->contrast * inside * inside * (0.5 + 0.5 * ab_wave(x * s->along_x + y * s->along_y + s->phase));
 }
 
 /* Difference of two random bytes: a triangle about 0, of deviation sqrt(2 * (256^2 - 1) / 12) = 104.5. */
@@ -76,7 +64,7 @@ static void make_sample(uint64_t seed, uint32_t number, const size *z, uint8_t *
             const double light = shade(&s, (double)column / side, (double)row / side);
             for (int64_t c = 0; c < z->channels; c++, i++) {
                 if (i % 8 == 0)
-                    block = ab_rng_at(seed, AB_RNG_SYNTHETIC, number, NOISE_INDEX + (uint64_t)i / 8);
+                    block = ab_rng_at(seed, AB_RNG_SYNTHETIC, number, AB_PROCEDURAL_NOISE + (uint64_t)i / 8);
                 const uint32_t word = block.word[i % 8 / 2] >> (i % 2 * 16);
                 const double colour = z->channels == 1 ? 1 : s.bright[c % 3];
                 pixel[i] = grey(255.0 * light * colour + noise_level * noise(word));

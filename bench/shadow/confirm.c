@@ -170,23 +170,23 @@ static void tell(const ab_diagnosis *sick, const trial *t, FILE *text, cJSON *li
     cJSON_AddItemToArray(list, object);
 }
 
+typedef struct confirming {
+    const cJSON *document;
+    const char *out;
+    FILE *text;
+    cJSON *list;
+} confirming;
+
+static ab_status confirm_cell(const ab_diagnosis *diagnosis, void *argument) {
+    const confirming *c = argument;
+    trial t;
+    if (!diagnosis->facts.sick || diagnosis->verdicts == 0) return AB_OK;
+    AB_TRY(try_remedy(c->document, diagnosis, c->out, &t));
+    tell(diagnosis, &t, c->text, c->list);
+    return AB_OK;
+}
+
 ab_status ab_confirm(const cJSON *document, const char *out, FILE *text, cJSON *list) {
-    const cJSON *cell;
-    int index = 0;
-    ab_status status = AB_OK;
-    ab_diagnosis *diagnosis = malloc(sizeof *diagnosis);
-    if (!diagnosis) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
-    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
-        const int here = index++;
-        trial t;
-        if (cJSON_IsString(ab_json_at(cell, "twin")) || cJSON_GetArraySize(ab_json_at(cell, "loss")) == 0)
-            continue;
-        AB_TRY_GOTO(ab_diagnose(document, here, diagnosis));
-        if (!diagnosis->facts.sick || diagnosis->verdicts == 0) continue;
-        AB_TRY_GOTO(try_remedy(document, diagnosis, out, &t));
-        tell(diagnosis, &t, text, list);
-    }
-out:
-    free(diagnosis);
-    return status;
+    confirming c = {document, out, text, list};
+    return ab_diagnose_each(document, confirm_cell, &c, NULL);
 }

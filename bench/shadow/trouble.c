@@ -98,23 +98,22 @@ static ab_status judge_cell(const recorded *r, const ab_diagnosis *sick, FILE *t
     return AB_OK;
 }
 
+typedef struct judging {
+    recorded *run;
+    FILE *text;
+    cJSON *list;
+} judging;
+
+static ab_status judge_sick(const ab_diagnosis *diagnosis, void *argument) {
+    const judging *j = argument;
+    return diagnosis->facts.sick ? judge_cell(j->run, diagnosis, j->text, j->list) : AB_OK;
+}
+
 ab_status ab_trouble_of(const cJSON *document, FILE *text, cJSON *list) {
-    const cJSON *cell;
-    int index = 0;
     recorded r = {.open = false};
-    ab_status status = AB_OK;
-    ab_diagnosis *diagnosis = malloc(sizeof *diagnosis);
-    if (!diagnosis) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
-    AB_TRY_GOTO(open_run(document, &r));
-    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
-        const int here = index++;
-        if (cJSON_IsString(ab_json_at(cell, "twin")) || cJSON_GetArraySize(ab_json_at(cell, "loss")) == 0)
-            continue;
-        AB_TRY_GOTO(ab_diagnose(document, here, diagnosis));
-        if (diagnosis->facts.sick) AB_TRY_GOTO(judge_cell(&r, diagnosis, text, list));
-    }
-out:
+    judging j = {&r, text, list};
+    ab_status status = open_run(document, &r);
+    if (status == AB_OK) status = ab_diagnose_each(document, judge_sick, &j, NULL);
     close_run(&r);
-    free(diagnosis);
     return status;
 }

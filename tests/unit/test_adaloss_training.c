@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/golden_check.h"
+#include "tests/unit/images_testing.h"
 
 /* ---- against PyTorch --------------------------------------------------------------------------------------- */
 
@@ -49,19 +50,6 @@ static void scales_and_weights_are_the_original_s(void **state) {
 }
 
 /* ---- networks of this test --------------------------------------------------------------------------------- */
-
-static ab_data *images;
-
-static int open_images(void **state) {
-    (void)state;
-    return ab_data_open_images("synthetic", 28, 28, 1, 1, &images) == AB_OK ? 0 : -1;
-}
-
-static int close_images(void **state) {
-    (void)state;
-    ab_data_close(images);
-    return 0;
-}
 
 static ab_net *net_of(const char *ops, double weight) {
     char text[2048];

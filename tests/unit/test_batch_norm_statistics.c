@@ -13,20 +13,9 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/images_testing.h"
+
 enum { BATCH = 16, STEPS = 40, CHANNELS = 4 };
-
-static ab_data *images;
-
-static int open_images(void **state) {
-    (void)state;
-    return ab_data_open_images("synthetic", 28, 28, 1, 1, &images) == AB_OK ? 0 : -1;
-}
-
-static int close_images(void **state) {
-    (void)state;
-    ab_data_close(images);
-    return 0;
-}
 
 static ab_net *net_of(double momentum) {
     char text[1024];

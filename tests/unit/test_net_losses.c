@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/images_testing.h"
+
 enum { STEPS = 5, BATCH = 16 };
 
 #define BODY                                                                                                 \
@@ -45,19 +47,6 @@ static ab_policy policy_of(const char *level) {
     assert_int_equal(ab_level_find(level, &found), AB_OK);
     assert_int_equal(ab_policy_resolve(found, &ab_format_fp16, NULL, 0, &policy), AB_OK);
     return policy;
-}
-
-static ab_data *images;
-
-static int open_images(void **state) {
-    (void)state;
-    return ab_data_open_images("synthetic", 28, 28, 1, 1, &images) == AB_OK ? 0 : -1;
-}
-
-static int close_images(void **state) {
-    (void)state;
-    ab_data_close(images);
-    return 0;
 }
 
 /* Losses of the first steps at a level; the evaluation after them. */

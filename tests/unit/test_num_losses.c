@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/golden_check.h"
+#include "tests/unit/images_testing.h"
 
 enum { STEPS = 12, BATCH = 8 };
 
@@ -77,19 +78,6 @@ static ab_net *parse(const char *ops, const char *losses) {
     ab_net *net = NULL;
     if (parse_status(ops, losses, &net) != AB_OK) fail_msg("%s", ab_error_message());
     return net;
-}
-
-static ab_data *images;
-
-static int open_images(void **state) {
-    (void)state;
-    return ab_data_open_images("synthetic", 28, 28, 1, 1, &images) == AB_OK ? 0 : -1;
-}
-
-static int close_images(void **state) {
-    (void)state;
-    ab_data_close(images);
-    return 0;
 }
 
 static ab_status resolve(const char *level, const char *losses, ab_policy *policy) {

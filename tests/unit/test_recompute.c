@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/images_testing.h"
+
 enum { STEPS = 6, BATCH = 16 };
 
 #define BLOCK(n, before)                                                                                     \
@@ -27,19 +29,6 @@ static const char ops[] =
         BLOCK("2", "b1.add") "{\"name\": \"pool\", \"op\": \"global_avg_pool\"}, {\"name\": \"fc\", \"op\": "
                              "\"linear\", \"out_features\": 10}, "
                              "{\"name\": \"loss\", \"op\": \"cross_entropy\"}";
-
-static ab_data *images;
-
-static int open_images(void **state) {
-    (void)state;
-    return ab_data_open_images("synthetic", 28, 28, 1, 1, &images) == AB_OK ? 0 : -1;
-}
-
-static int close_images(void **state) {
-    (void)state;
-    ab_data_close(images);
-    return 0;
-}
 
 static ab_net *net_of(const char *recompute) {
     char text[4096];

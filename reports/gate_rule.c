@@ -118,7 +118,7 @@ static bool judge(const ab_gate_rule *rule, const ab_gate_series *s, int family,
     bool slower = reaches(d->p_holm, d->alpha) && d->ratio.ratio > 1 + rule->tolerance;
     bool within = d->ratio.high < 1 + rule->tolerance;
     d->detectable =
-        ab_detectable(&d->ratio, d->alpha, d->alpha / family, rule->guard, rule->tolerance, detect_power);
+        ab_detectable(&d->ratio, d->alpha, d->alpha / family, d->guard, rule->tolerance, detect_power);
     d->outcome = slower ? AB_GATE_FAIL : within ? AB_GATE_PASS : AB_GATE_INCONCLUSIVE;
     d->win = within && reaches(d->ratio.p_below, d->alpha) && d->ratio.ratio * (1 + rule->tolerance) < 1;
     if (!reaches(d->ratio.p_least * family, d->alpha)) {
@@ -140,11 +140,26 @@ static bool judge(const ab_gate_rule *rule, const ab_gate_series *s, int family,
     return false;
 }
 
+/* Half the half-width of the interval, on the scale of logarithms: that of a ratio is sqrt(high / low). Rounds of a busy machine
+ * are not independent, so that an interval at alpha misses more often than alpha; see CONVENTIONS.md for how often. */
+static double noise_of(const ab_ratio *ratio) {
+    return ratio->low > 0 ? sqrt(sqrt(ratio->high / ratio->low)) - 1 : 0;
+}
+
+static ab_status measure_ratio(const ab_gate_rule *rule, const ab_gate_series *s, ab_gate_decision *d) {
+    d->guard = rule->guard;
+    AB_TRY(ab_ratio_paired(s->base, s->other, d->rounds, d->alpha, d->guard, &d->ratio));
+    double noise = noise_of(&d->ratio);
+    if (!(noise > d->guard)) return AB_OK;
+    d->guard = noise;
+    return ab_ratio_paired(s->base, s->other, d->rounds, d->alpha, d->guard, &d->ratio);
+}
+
 static ab_status measure(const ab_gate_rule *rule, int l, const ab_gate_series *s, int n,
                          ab_gate_decision *d) {
     d->rounds = n;
     d->alpha = rule->alpha[l];
-    AB_TRY(ab_ratio_paired(s->base, s->other, n, d->alpha, rule->guard, &d->ratio));
+    AB_TRY(measure_ratio(rule, s, d));
     d->unsteady = unsteady_processes(s, n);
     AB_TRY(judge_clock(s, n, d->alpha, d));
     AB_TRY(judge_shift(s->base_load, s->other_load, n, load_limit, &d->load));
@@ -187,8 +202,9 @@ ab_status ab_gate_decide(const ab_gate_rule *rule, const ab_gate_series *series,
         goto out;
     }
     for (int i = 0; i < count; i++)
-        decision[i] =
-            (ab_gate_decision){.outcome = AB_GATE_INCONCLUSIVE, .reason = "no round has times of both arms"};
+        decision[i] = (ab_gate_decision){.outcome = AB_GATE_INCONCLUSIVE,
+                                         .guard = rule->guard,
+                                         .reason = "no round has times of both arms"};
     for (int l = 0; l < rule->looks; l++)
         AB_TRY_GOTO(look(rule, l, series, count, now, p, decided, decision));
 out:

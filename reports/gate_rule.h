@@ -42,6 +42,7 @@ typedef struct ab_gate_decision {
     double alpha;   /* of that look */
     ab_ratio ratio; /* over those rounds; bounds at that alpha */
     double p_holm;
+    double guard;      /* that was tested against: the rule's, or the noise of these rounds where that is more */
     double detectable; /* smallest slow-down found with 90 % power at this noise and n; display only */
     double clock;      /* ratio of the clock loops; 0: not recorded */
     double load, wait; /* shifts of load and wait where the rounds agree on one; 0 also when not recorded */
@@ -51,8 +52,9 @@ typedef struct ab_gate_decision {
     char reason[AB_GATE_REASON]; /* one sentence */
 } ab_gate_decision;
 
-/* FAIL: Holm's p of "the ratio is at most 1 + guard" reaches alpha and the estimate exceeds the tolerance. PASS: the upper bound
- * is within the tolerance. Otherwise the next look. What a clock, a load, two modes, outliers or unsteady processes could
+/* FAIL: Holm's p of "the ratio is at most 1 + guard" reaches alpha and the estimate exceeds the tolerance; the guard is at least
+ * half the half-width of the interval, so that a slow-down must stand out by three halves of its uncertainty. PASS: the upper
+ * bound is within the tolerance. Otherwise the next look. What a clock, a load, two modes, outliers or unsteady processes could
  * explain is INCONCLUSIVE. A metric that is decided stays so. */
 AB_MUST_CHECK ab_status ab_gate_decide(const ab_gate_rule *rule, const ab_gate_series *series, int count,
                                        ab_gate_decision *decision);

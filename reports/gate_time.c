@@ -223,7 +223,7 @@ static cJSON *comparison(const family *f, int i) {
     cJSON_AddNumberToObject(entry, "p_holm", d->p_holm);
     cJSON_AddNumberToObject(entry, "alpha", d->alpha);
     cJSON_AddNumberToObject(entry, "tolerance_percent", 100 * f->rule.tolerance);
-    cJSON_AddNumberToObject(entry, "guard_percent", 100 * f->rule.guard);
+    cJSON_AddNumberToObject(entry, "guard_percent", 100 * d->guard);
     cJSON_AddItemToObject(entry, "mde90_percent",
                           d->detectable > 0 && isfinite(d->detectable)
                               ? cJSON_CreateNumber(ab_gate_rounded(100 * d->detectable, 3))

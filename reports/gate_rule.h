@@ -42,7 +42,7 @@ typedef struct ab_gate_decision {
     double alpha;   /* of that look */
     ab_ratio ratio; /* over those rounds; bounds at that alpha */
     double p_holm;
-    double guard;      /* that was tested against: the rule's, or the noise of these rounds where that is more */
+    double guard; /* that was tested against: the rule's, or the noise of these rounds where that is more */
     double detectable; /* smallest slow-down found with 90 % power at this noise and n; display only */
     double clock;      /* ratio of the clock loops; 0: not recorded */
     double load, wait; /* shifts of load and wait where the rounds agree on one; 0 also when not recorded */

@@ -8,9 +8,6 @@
 static const double clock_limit = 0.01, load_limit = 0.1, wait_limit = 0.02, load_alpha = 0.05,
                     detect_power = 0.9;
 
-/* An alpha may be met exactly (2^-n, 1/20); the sum of a distribution misses it by a few units in the last place. */
-static bool reaches(double p, double alpha) { return p <= alpha * (1 + 0x1p-40); }
-
 ab_gate_rule ab_gate_rule_standard(int rounds) {
     if (rounds > 0)
         return (ab_gate_rule){
@@ -44,7 +41,7 @@ static ab_status judge_shift(const double *base, const double *other, int n, dou
     if (!difference) return ab_fail(AB_NO_MEMORY, "gate: out of memory");
     for (int i = 0; i < n; i++) difference[i] = other[i] - base[i];
     ab_status status = ab_shift_paired(difference, n, 0, &found, &p);
-    if (status == AB_OK && found > least && reaches(p, load_alpha)) *shift = found;
+    if (status == AB_OK && found > least && ab_reaches(p, load_alpha)) *shift = found;
     free(difference);
     return status;
 }
@@ -115,13 +112,13 @@ static void tell(const ab_gate_rule *rule, ab_gate_decision *d) {
 /* d->ratio and p_holm are those of this look. True: decided. */
 static bool judge(const ab_gate_rule *rule, const ab_gate_series *s, int family, ab_gate_decision *d) {
     char text[AB_GATE_REASON];
-    bool slower = reaches(d->p_holm, d->alpha) && d->ratio.ratio > 1 + rule->tolerance;
+    bool slower = ab_reaches(d->p_holm, d->alpha) && d->ratio.ratio > 1 + rule->tolerance;
     bool within = d->ratio.high < 1 + rule->tolerance;
     d->detectable =
         ab_detectable(&d->ratio, d->alpha, d->alpha / family, d->guard, rule->tolerance, detect_power);
     d->outcome = slower ? AB_GATE_FAIL : within ? AB_GATE_PASS : AB_GATE_INCONCLUSIVE;
-    d->win = within && reaches(d->ratio.p_below, d->alpha) && d->ratio.ratio * (1 + rule->tolerance) < 1;
-    if (!reaches(d->ratio.p_least * family, d->alpha)) {
+    d->win = within && ab_reaches(d->ratio.p_below, d->alpha) && d->ratio.ratio * (1 + rule->tolerance) < 1;
+    if (!ab_reaches(d->ratio.p_least * family, d->alpha)) {
         d->outcome = AB_GATE_INCONCLUSIVE;
         snprintf(d->reason, sizeof d->reason,
                  "%d round%s cannot reach alpha %.3g with %d metric%s: their smallest p is %.3g; at least %d "

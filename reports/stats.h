@@ -54,6 +54,10 @@ AB_MUST_CHECK ab_status ab_shift_paired(const double *difference, int n, double 
 /* Holm's adjusted p-values: adjusted[i] for p[i]. */
 AB_MUST_CHECK ab_status ab_holm(const double *p, int n, double *adjusted);
 
+/* p <= alpha. An alpha may be met exactly (2^-n, 1/20); the sum of a distribution misses it by a few units in the last place,
+ * which counts as met. */
+bool ab_reaches(double p, double alpha);
+
 /* Fewest pairs whose smallest p (2^-n) is at most `alpha`. */
 int ab_pairs_needed(double alpha);
 

@@ -79,13 +79,13 @@ static double tail_of(const density *d, double x) {
     return sum < 1 ? sum : 1;
 }
 
-/* A sum of many roundings may miss an alpha that it should equal, such as 1/20, by a few units in the last place. */
+bool ab_reaches(double p, double alpha) { return p <= alpha * (1 + 0x1p-40); }
+
 static int critical_of(const density *d, double alpha) {
     double sum = 0;
-    alpha *= 1 + 0x1p-40;
     for (int k = 0; k <= d->most; k++) {
         sum += d->p[k];
-        if (sum > alpha) return k - 1;
+        if (!ab_reaches(sum, alpha)) return k - 1;
     }
     return d->most;
 }

@@ -2,6 +2,7 @@
 #include "probes/element64.h"
 
 #include "kernels/convert.h"
+#include "kernels/core/rng.h"
 
 static const ab_element64_kind *const kinds[] = {
 #define AB_SECOND_OPINION(id) &ab_element64_##id,
@@ -9,13 +10,27 @@ static const ab_element64_kind *const kinds[] = {
 #undef AB_SECOND_OPINION
 };
 
-bool ab_element64_of(const ab_op_run *run, int wrote, int64_t i, ab_element64 *result) {
-    *result = (ab_element64){.value = 0};
+static int one_by_one(const ab_element64_kind *kind, const ab_op_run *run, int wrote, const int64_t *place,
+                      int n, ab_element64 *result) {
+    for (int i = 0; i < n; i++)
+        if (!(run->backward ? kind->backward(run, wrote, place[i], &result[i])
+                            : kind->forward(run, place[i], &result[i])))
+            return i;
+    return n;
+}
+
+int ab_elements64_of(const ab_op_run *run, int wrote, const int64_t *place, int n, ab_element64 *result) {
+    for (int i = 0; i < n; i++) result[i] = (ab_element64){.value = 0};
     for (size_t k = 0; k < AB_COUNT_OF(kinds); k++) {
         if (kinds[k]->op != run->op) continue;
-        return run->backward ? kinds[k]->backward(run, wrote, i, result) : kinds[k]->forward(run, i, result);
+        if (!kinds[k]->several) return one_by_one(kinds[k], run, wrote, place, n, result);
+        return kinds[k]->several(run, wrote, place, n, result) ? n : 0;
     }
-    return false;
+    return 0;
+}
+
+bool ab_element64_of(const ab_op_run *run, int wrote, int64_t i, ab_element64 *result) {
+    return ab_elements64_of(run, wrote, &i, 1, result) == 1;
 }
 
 double ab_read64(const ab_tensor *tensor, int64_t i) {
@@ -25,11 +40,38 @@ double ab_read64(const ab_tensor *tensor, int64_t i) {
     return (double)value;
 }
 
+/* ---- attributes -------------------------------------------------------------------------------------------- */
+
 const void *ab_attr64(const ab_op_run *run, const char *name) {
     for (const ab_attr *attr = run->op->attrs; attr && attr->name; attr++)
         if (strcmp(attr->name, name) == 0) return (const char *)run->io->attrs + attr->offset;
     return NULL;
 }
+
+static void copy_attr(const ab_op_run *run, const char *name, void *to, size_t bytes) {
+    const void *field = ab_attr64(run, name);
+    if (field) memcpy(to, field, bytes);
+}
+
+double ab_number64(const ab_op_run *run, const char *name) {
+    double number = 0;
+    copy_attr(run, name, &number, sizeof number);
+    return number;
+}
+
+int64_t ab_integer64(const ab_op_run *run, const char *name) {
+    int64_t number = 0;
+    copy_attr(run, name, &number, sizeof number);
+    return number;
+}
+
+bool ab_truth64(const ab_op_run *run, const char *name) {
+    bool truth = false;
+    copy_attr(run, name, &truth, sizeof truth);
+    return truth;
+}
+
+/* ---- shapes and coins -------------------------------------------------------------------------------------- */
 
 int64_t ab_broadcast64(const ab_shape *from, const ab_shape *to, int64_t i) {
     int64_t index = 0, step = 1;
@@ -40,4 +82,15 @@ int64_t ab_broadcast64(const ab_shape *from, const ab_shape *to, int64_t i) {
         step *= mine;
     }
     return index;
+}
+
+/* The coin as vec_math.h defines it: the upper 24 bits of word i % 4 of block i / 4. */
+double ab_coin64(const ab_op_run *run, double p, int64_t i) {
+    const ab_exec *exec = run->exec;
+    if (p == 0 || !ab_trains64(run)) return 1;
+    const double kept = p < 1 ? 1 / (1 - p) : 0;
+    if (!exec || exec->step_there) return kept;
+    const uint64_t block = (uint64_t)run->io->instance << 32 | (uint64_t)(i / 4);
+    const ab_rng_block words = ab_rng_at(exec->seed, AB_RNG_DROPOUT, exec->step, block);
+    return (double)(words.word[i % 4] >> 8) >= p * 0x1p24 ? kept : 0;
 }

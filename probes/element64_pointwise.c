@@ -48,17 +48,11 @@ static double gelu_slope(const point *p) {
     return 0.5 * erfc(-p->x * root_half) + p->x * exp(-0.5 * p->x * p->x) / root_two_pi;
 }
 
-static double number_of(const ab_op_run *run, const char *name) {
-    double number = 0;
-    const void *field = ab_attr64(run, name);
-    if (field) memcpy(&number, field, sizeof number);
-    return number;
-}
-
 static point point_of(const ab_op_run *run, int64_t i) {
     unsigned there = run->backward ? ab_io_needs(run->op, run->io) : 1u;
-    point p = {.x = (double)NAN, .y = (double)NAN, .a = number_of(run, "min"), .b = number_of(run, "max")};
-    if (run->op == &ab_op_scale) p.a = number_of(run, "factor");
+    point p = {
+        .x = (double)NAN, .y = (double)NAN, .a = ab_number64(run, "min"), .b = ab_number64(run, "max")};
+    if (run->op == &ab_op_scale) p.a = ab_number64(run, "factor");
     if (there & 1u) p.x = ab_read64(run->io->in[0], i);
     if (run->backward && there & AB_NEEDS_OUT) p.y = ab_read64(run->io->out, i);
     return p;
@@ -79,7 +73,8 @@ static point point_of(const ab_op_run *run, int64_t i) {
         ab_add64(e, ab_read64(run->io->dout, i) * slope);                                                    \
         return true;                                                                                         \
     }                                                                                                        \
-    const ab_element64_kind ab_element64_##id = {&ab_op_##id, id##_forward, id##_backward};
+    const ab_element64_kind ab_element64_##id = {                                                            \
+        .op = &ab_op_##id, .forward = id##_forward, .backward = id##_backward};
 UNARY(neg)
 UNARY(exp)
 UNARY(log)
@@ -113,7 +108,7 @@ static double div_by_b(double a, double b) { return -(a / b) / b; }
 /* in[1], or the number in its place. */
 static double operand(const ab_op_run *run, int k, const ab_shape *out, unsigned there, int64_t i) {
     const ab_tensor *in = run->io->in[k];
-    if (!in) return number_of(run, "value");
+    if (!in) return ab_number64(run, "value");
     return there >> k & 1u ? ab_read64(in, ab_broadcast64(&in->shape, out, i)) : (double)NAN;
 }
 
@@ -146,7 +141,8 @@ static bool two_backward(const ab_op_run *run, int wrote, int64_t i, ab_element6
         static const of_two by[2] = {by_a, by_b};                                                            \
         return two_backward(run, wrote, i, e, by[wrote - AB_WROTE_DIN]);                                     \
     }                                                                                                        \
-    const ab_element64_kind ab_element64_##id = {&ab_op_##id, id##_forward, id##_backward};
+    const ab_element64_kind ab_element64_##id = {                                                            \
+        .op = &ab_op_##id, .forward = id##_forward, .backward = id##_backward};
 BINARY(add, one, one)
 BINARY(sub, one, minus_one)
 BINARY(mul, second, first)
@@ -168,9 +164,7 @@ static double bce_with_logits_by_x(double x, double t) { return sigmoid64(x) - t
 static double bce_with_logits_by_t(double x, double t) { return (void)t, -x; }
 
 static double share_of(const ab_op_run *run) {
-    int64_t reduction;
-    memcpy(&reduction, ab_attr64(run, "reduction"), sizeof reduction);
-    return reduction == 0 ? 1 / (double)ab_tensor_count(run->io->in[0]) : 1;
+    return ab_integer64(run, "reduction") == 0 ? 1 / (double)ab_tensor_count(run->io->in[0]) : 1;
 }
 
 static bool loss_forward(const ab_op_run *run, ab_element64 *e, of_two value) {
@@ -194,7 +188,8 @@ static bool loss_backward(const ab_op_run *run, int64_t i, ab_element64 *e, of_t
     static bool id##_backward(const ab_op_run *run, int wrote, int64_t i, ab_element64 *e) {                 \
         return loss_backward(run, i, e, wrote == AB_WROTE_DIN ? id##_by_x : id##_by_t);                      \
     }                                                                                                        \
-    const ab_element64_kind ab_element64_##id = {&ab_op_##id, id##_forward, id##_backward};
+    const ab_element64_kind ab_element64_##id = {                                                            \
+        .op = &ab_op_##id, .forward = id##_forward, .backward = id##_backward};
 LOSS(mse)
 LOSS(bce)
 LOSS(bce_with_logits)

@@ -1,4 +1,4 @@
-/* Second opinions on products: linear, conv2d, matmul, attention; and embedding, whose gradient is a sum. */
+/* Second opinions on products: linear, conv2d, matmul; and on embeddings, whose gradients are sums. */
 #include "probes/element64.h"
 #include "probes/operands.h"
 
@@ -34,8 +34,10 @@ static bool product_backward(const ab_op_run *run, int wrote, int64_t i, ab_elem
     return true;
 }
 
-const ab_element64_kind ab_element64_linear = {&ab_op_linear, product_forward, product_backward};
-const ab_element64_kind ab_element64_conv2d = {&ab_op_conv2d, product_forward, product_backward};
+const ab_element64_kind ab_element64_linear = {
+    .op = &ab_op_linear, .forward = product_forward, .backward = product_backward};
+const ab_element64_kind ab_element64_conv2d = {
+    .op = &ab_op_conv2d, .forward = product_forward, .backward = product_backward};
 
 /* ---- matmul ------------------------------------------------------------------------------------------------ */
 
@@ -93,7 +95,8 @@ static bool matmul_backward(const ab_op_run *run, int wrote, int64_t i, ab_eleme
     return true;
 }
 
-const ab_element64_kind ab_element64_matmul = {&ab_op_matmul, matmul_forward, matmul_backward};
+const ab_element64_kind ab_element64_matmul = {
+    .op = &ab_op_matmul, .forward = matmul_forward, .backward = matmul_backward};
 
 /* ---- embedding --------------------------------------------------------------------------------------------- */
 
@@ -112,162 +115,39 @@ static bool embedding_backward(const ab_op_run *run, int wrote, int64_t i, ab_el
     return true;
 }
 
-const ab_element64_kind ab_element64_embedding = {&ab_op_embedding, embedding_forward, embedding_backward};
+const ab_element64_kind ab_element64_embedding = {
+    .op = &ab_op_embedding, .forward = embedding_forward, .backward = embedding_backward};
 
-/* ---- attention --------------------------------------------------------------------------------------------- */
-
-/* [batch, tokens, parts x heads x width] or [batch, heads, tokens, width]. */
-typedef struct heads {
-    const ab_tensor *tensor;
-    int64_t batch_step, head_step, row_step, offset, rows, width;
-} heads;
-
-typedef struct attention {
-    heads q, k, v, dout;
-    int64_t heads;
-    const ab_tensor *mask;
-    bool causal;
-    double scale, masked;
-} attention;
-
-static heads heads_of(const ab_tensor *tensor, int64_t count, int64_t part, int64_t parts) {
-    const ab_shape *s = &tensor->shape;
-    heads h = {.tensor = tensor, .rows = s->dim[s->ndim - 2]};
-    h.width = s->ndim == 4 ? s->dim[3] : s->dim[2] / parts / count;
-    h.row_step = s->ndim == 4 ? h.width : s->dim[2];
-    h.head_step = s->ndim == 4 ? h.rows * h.width : h.width;
-    h.batch_step = s->ndim == 4 ? s->dim[1] * h.head_step : h.rows * h.row_step;
-    h.offset = part * count * h.width;
-    return h;
+/* Row of the table that token t of the result has added, and the token of the input that it was; -1: the class token. */
+static int64_t input_token(const ab_op_run *run, const ab_shape *out, int64_t t) {
+    const int64_t position = t % out->dim[1] - ab_truth64(run, "class_token"),
+                  tokens = run->io->in[0]->shape.dim[1];
+    return position < 0 ? -1 : t / out->dim[1] * tokens + position;
 }
 
-/* False with dropout, whose coins are not known here. */
-static bool open_attention(const ab_op_run *run, attention *t) {
-    const ab_op_io *io = run->io;
-    const bool packed = !io->in[1] || !io->in[2];
-    int64_t count;
-    double dropout;
-    memcpy(&dropout, ab_attr64(run, "dropout_p"), sizeof dropout);
-    memcpy(&count, ab_attr64(run, "num_heads"), sizeof count);
-    memcpy(&t->scale, ab_attr64(run, "scale"), sizeof t->scale);
-    memcpy(&t->masked, ab_attr64(run, "mask_value"), sizeof t->masked);
-    memcpy(&t->causal, ab_attr64(run, "is_causal"), sizeof t->causal);
-    if (dropout > 0) return false;
-    t->heads = io->in[0]->shape.ndim == 4 ? io->in[0]->shape.dim[1] : count;
-    t->q = heads_of(io->in[0], count, 0, packed ? 3 : 1);
-    t->k = heads_of(io->in[packed ? 0 : 1], count, packed ? 1 : 0, packed ? 3 : 1);
-    t->v = heads_of(io->in[packed ? 0 : 2], count, packed ? 2 : 0, packed ? 3 : 1);
-    t->dout = heads_of(run->backward ? io->dout : io->out, count, 0, 1);
-    t->mask = packed ? io->in[1] : io->in[3];
-    if (t->scale == 0) t->scale = 1 / sqrt((double)t->q.width);
-    if (t->masked == 0) t->masked = -(double)INFINITY;
-    return t->q.rows * t->k.rows * t->q.width <= AB_ELEMENT64_WORK;
-}
-
-static double head_at(const heads *h, int64_t b, int64_t head, int64_t row, int64_t d) {
-    return ab_read64(h->tensor, h->offset + b * h->batch_step + head * h->head_step + row * h->row_step + d);
-}
-
-static double products(const heads *a, int64_t i, const heads *b, int64_t j, int64_t batch, int64_t head,
-                       ab_element64 *e) {
-    ab_element64 sum = {.value = 0};
-    for (int64_t d = 0; d < a->width; d++)
-        ab_add64(&sum, head_at(a, batch, head, i, d) * head_at(b, batch, head, j, d));
-    ab_see64(e, sum.largest);
-    return sum.value;
-}
-
-static double score(const attention *t, int64_t b, int64_t head, int64_t i, int64_t j, ab_element64 *e) {
-    double s = products(&t->q, i, &t->k, j, b, head, e) * t->scale;
-    const ab_shape all = {.ndim = 4, .dim = {b + 1, t->heads, t->q.rows, t->k.rows}};
-    if (t->mask) {
-        double m =
-            ab_read64(t->mask, ab_broadcast64(&t->mask->shape, &all,
-                                              ((b * t->heads + head) * t->q.rows + i) * t->k.rows + j));
-        s += t->mask->format ? m : m == 0 ? t->masked : 0;
-    }
-    return t->causal && j > i ? s + t->masked : s;
-}
-
-/* The largest score of a query's row, and the logarithm of the sum of their exponentials. */
-static double log_sum(const attention *t, int64_t b, int64_t head, int64_t i, ab_element64 *e) {
-    double most = -(double)INFINITY, sum = 0;
-    for (int64_t j = 0; j < t->k.rows; j++) most = fmax(most, score(t, b, head, i, j, e));
-    if (most == -(double)INFINITY) return (double)INFINITY; /* nobody takes part: probabilities are 0 */
-    for (int64_t j = 0; j < t->k.rows; j++) sum += exp(score(t, b, head, i, j, e) - most);
-    return most + log(sum);
-}
-
-static double probability(const attention *t, int64_t b, int64_t head, int64_t i, int64_t j, double logarithm,
-                          ab_element64 *e) {
-    return exp(score(t, b, head, i, j, e) - logarithm);
-}
-
-/* Where element i of a tensor of heads lies; packed ones say which part, too. */
-typedef struct spot {
-    int64_t batch, head, row, d, part;
-} spot;
-
-static spot spot_of(const heads *h, int64_t count, int64_t i) {
-    spot s = {.batch = i / h->batch_step};
-    i %= h->batch_step;
-    if (h->tensor->shape.ndim == 4) {
-        s.head = i / h->head_step;
-        s.row = i % h->head_step / h->width;
-    } else {
-        s.row = i / h->row_step;
-        s.head = i % h->row_step / h->width;
-    }
-    s.d = i % h->width;
-    s.part = s.head / count;
-    s.head %= count;
-    return s;
-}
-
-static bool attention_forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
-    attention t;
-    if (!open_attention(run, &t)) return false;
-    const spot s = spot_of(&t.dout, t.heads, i);
-    const double logarithm = log_sum(&t, s.batch, s.head, s.row, e);
-    for (int64_t j = 0; j < t.k.rows; j++)
-        ab_add64(e, probability(&t, s.batch, s.head, s.row, j, logarithm, e) *
-                        head_at(&t.v, s.batch, s.head, j, s.d));
+static bool positional_embedding_forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
+    const ab_shape *out = &run->io->out->shape;
+    const int64_t width = out->dim[2], t = i / width, token = input_token(run, out, t);
+    ab_add64(e, token < 0 ? ab_read64(run->io->param[1], i % width)
+                          : ab_read64(run->io->in[0], token * width + i % width));
+    ab_add64(e, ab_read64(run->io->param[0], t % out->dim[1] * width + i % width));
     return true;
 }
 
-/* The gradient of the score of query i and key j: p (dp - sum of p dp over the row). */
-static double score_gradient(const attention *t, const spot *s, int64_t i, int64_t j, double logarithm,
-                             ab_element64 *e) {
-    double delta = 0;
-    for (int64_t c = 0; c < t->k.rows; c++)
-        delta += probability(t, s->batch, s->head, i, c, logarithm, e) *
-                 products(&t->dout, i, &t->v, c, s->batch, s->head, e);
-    double by = products(&t->dout, i, &t->v, j, s->batch, s->head, e) - delta;
-    return probability(t, s->batch, s->head, i, j, logarithm, e) * by * t->scale;
-}
-
-static bool attention_backward(const ab_op_run *run, int wrote, int64_t i, ab_element64 *e) {
-    attention t;
-    const bool packed = !run->io->in[1] || !run->io->in[2];
-    if (!open_attention(run, &t)) return false;
-    const heads *own = wrote == AB_WROTE_DIN ? &t.q : wrote == AB_WROTE_DIN + 1 ? &t.k : &t.v;
-    const spot s = spot_of(own, t.heads, i);
-    const int64_t part = packed ? s.part : wrote - AB_WROTE_DIN;
-    if (t.q.rows * t.k.rows * t.k.rows * t.q.width > AB_ELEMENT64_WORK) return false;
-    const int64_t first = part == 0 ? s.row : 0, end = part == 0 ? s.row + 1 : t.q.rows;
-    for (int64_t q = first; q < end; q++) {
-        const double logarithm = log_sum(&t, s.batch, s.head, q, e);
-        if (part == 2)
-            ab_add64(e, probability(&t, s.batch, s.head, q, s.row, logarithm, e) *
-                            head_at(&t.dout, s.batch, s.head, q, s.d));
-        if (part == 1)
-            ab_add64(e,
-                     score_gradient(&t, &s, q, s.row, logarithm, e) * head_at(&t.q, s.batch, s.head, q, s.d));
-        for (int64_t j = 0; part == 0 && j < t.k.rows; j++)
-            ab_add64(e, score_gradient(&t, &s, q, j, logarithm, e) * head_at(&t.k, s.batch, s.head, j, s.d));
+static bool positional_embedding_backward(const ab_op_run *run, int wrote, int64_t i, ab_element64 *e) {
+    const ab_tensor *dout = run->io->dout;
+    const ab_shape *out = &dout->shape;
+    const int64_t width = out->dim[2], row = i / width;
+    for (int64_t t = 0; t < out->dim[0] * out->dim[1]; t++) {
+        const int64_t token = input_token(run, out, t);
+        const bool mine = wrote == AB_WROTE_DIN      ? token == row
+                          : wrote == AB_WROTE_DPARAM ? t % out->dim[1] == row
+                                                     : token < 0;
+        if (mine) ab_add64(e, ab_read64(dout, t * width + i % width));
     }
     return true;
 }
 
-const ab_element64_kind ab_element64_scaled_dot_product_attention = {&ab_op_scaled_dot_product_attention,
-                                                                     attention_forward, attention_backward};
+const ab_element64_kind ab_element64_positional_embedding = {.op = &ab_op_positional_embedding,
+                                                             .forward = positional_embedding_forward,
+                                                             .backward = positional_embedding_backward};

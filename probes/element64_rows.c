@@ -1,4 +1,4 @@
-/* Second opinions on what looks at many elements at once: sums, softmax, norms, cross entropy. */
+/* Second opinions on what looks at many elements at once: sums, maxima, softmax, norms, cross entropy. */
 #include "probes/element64.h"
 
 /* ---- sums -------------------------------------------------------------------------------------------------- */
@@ -50,8 +50,39 @@ static bool mean_backward(const ab_op_run *run, int wrote, int64_t i, ab_element
     return true;
 }
 
-const ab_element64_kind ab_element64_sum = {&ab_op_sum, sum_forward, sum_backward};
-const ab_element64_kind ab_element64_mean = {&ab_op_mean, mean_forward, mean_backward};
+const ab_element64_kind ab_element64_sum = {
+    .op = &ab_op_sum, .forward = sum_forward, .backward = sum_backward};
+const ab_element64_kind ab_element64_mean = {
+    .op = &ab_op_mean, .forward = mean_forward, .backward = mean_backward};
+
+/* ---- maxima ------------------------------------------------------------------------------------------------ */
+
+/* Equal elements share the gradient. */
+static bool max_forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
+    const ab_tensor *in = run->io->in[0];
+    double most = -(double)INFINITY;
+    if (ab_tensor_count(in) > AB_ELEMENT64_WORK) return false;
+    for (int64_t k = 0; k < ab_tensor_count(in); k++)
+        if (result_of(run, &in->shape, k) == i && !(ab_read64(in, k) <= most)) most = ab_read64(in, k);
+    ab_add64(e, most);
+    return true;
+}
+
+static bool max_backward(const ab_op_run *run, int wrote, int64_t i, ab_element64 *e) {
+    const ab_tensor *in = run->io->in[0];
+    const int64_t result = result_of(run, &in->shape, i);
+    ab_element64 most = {.value = 0};
+    int64_t equal = 0;
+    (void)wrote;
+    if (!max_forward(run, result, &most)) return false;
+    for (int64_t k = 0; k < ab_tensor_count(in); k++)
+        equal += result_of(run, &in->shape, k) == result && ab_read64(in, k) == most.value;
+    if (ab_read64(in, i) == most.value) ab_add64(e, ab_read64(run->io->dout, result) / (double)equal);
+    return true;
+}
+
+const ab_element64_kind ab_element64_max = {
+    .op = &ab_op_max, .forward = max_forward, .backward = max_backward};
 
 /* ---- softmax ----------------------------------------------------------------------------------------------- */
 
@@ -94,9 +125,10 @@ static bool log_softmax_backward(const ab_op_run *run, int wrote, int64_t i, ab_
     return (void)wrote, softmax_row_backward(run, i, e, true);
 }
 
-const ab_element64_kind ab_element64_softmax = {&ab_op_softmax, softmax_forward, softmax_backward};
-const ab_element64_kind ab_element64_log_softmax = {&ab_op_log_softmax, log_softmax_forward,
-                                                    log_softmax_backward};
+const ab_element64_kind ab_element64_softmax = {
+    .op = &ab_op_softmax, .forward = softmax_forward, .backward = softmax_backward};
+const ab_element64_kind ab_element64_log_softmax = {
+    .op = &ab_op_log_softmax, .forward = log_softmax_forward, .backward = log_softmax_backward};
 
 /* ---- norms ------------------------------------------------------------------------------------------------- */
 
@@ -118,8 +150,8 @@ static family row_of(const ab_op_run *run, const ab_shape *s, int64_t i) {
 }
 
 static family group_of(const ab_op_run *run, const ab_shape *s, int64_t i) {
-    int64_t groups, channels = s->dim[3], pixels = s->dim[1] * s->dim[2];
-    memcpy(&groups, ab_attr64(run, "num_groups"), sizeof groups);
+    const int64_t groups = ab_integer64(run, "num_groups"), channels = s->dim[3],
+                  pixels = s->dim[1] * s->dim[2];
     const int64_t width = channels / groups, image = i / (pixels * channels);
     return (family){image * pixels * channels + i % channels / width * width, pixels * width, width,
                     channels};
@@ -137,12 +169,20 @@ static family family_of(const ab_op_run *run, int64_t i) {
     return run->op == &ab_op_batch_norm2d ? channel_of(run, s, i) : row_of(run, s, i);
 }
 
+/* Of a batch norm that is evaluated, for channel f->begin. */
+static moments running_of(const ab_op_run *run, const family *f, double eps) {
+    ab_tensor *const *running = run->io->param + (ab_truth64(run, "affine") ? 2 : 0);
+    return (moments){ab_read64(running[0], f->begin), 1 / sqrt(ab_read64(running[1], f->begin) + eps), 0};
+}
+
+static bool evaluated(const ab_op_run *run) { return run->op == &ab_op_batch_norm2d && !ab_trains64(run); }
+
 static moments moments_of(const ab_op_run *run, const family *f) {
     const ab_tensor *x = run->io->in[0];
     ab_element64 sum = {.value = 0}, squares = {.value = 0};
-    double eps;
-    memcpy(&eps, ab_attr64(run, "eps"), sizeof eps);
+    const double eps = ab_number64(run, "eps");
     const bool centred = run->op != &ab_op_rms_norm;
+    if (evaluated(run)) return running_of(run, f, eps);
     for (int64_t k = 0; centred && k < f->count; k++) ab_add64(&sum, ab_read64(x, member(f, k)));
     const double mean = sum.value / (double)f->count;
     for (int64_t k = 0; k < f->count; k++) {
@@ -153,16 +193,21 @@ static moments moments_of(const ab_op_run *run, const family *f) {
                      fmax(sum.largest, squares.largest)};
 }
 
+/* Trained factor (0) or shift (1); NULL without one. */
+static const ab_tensor *trained(const ab_op_run *run, int which) {
+    const bool statistics = run->op == &ab_op_batch_norm2d && !ab_truth64(run, "affine");
+    return statistics ? NULL : run->io->param[which];
+}
+
 /* Trained factor of element i; 1 without one. */
 static double factor_of(const ab_op_run *run, int64_t i) {
-    const ab_tensor *weight = run->io->dparam[0] || run->op != &ab_op_batch_norm2d ? run->io->param[0] : NULL;
+    const ab_tensor *weight = trained(run, 0);
     return weight ? ab_read64(weight, i % ab_last64(run->io->in[0])) : 1;
 }
 
 static bool norm_forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
     const family f = family_of(run, i);
-    const ab_tensor *bias = run->io->dparam[1] ? run->io->param[1] : NULL;
-    if (run->op == &ab_op_batch_norm2d && *(const int64_t *)ab_attr64(run, "mode") != 0) return false;
+    const ab_tensor *bias = trained(run, 1);
     const moments m = moments_of(run, &f);
     ab_see64(e, m.largest);
     ab_add64(e, (ab_read64(run->io->in[0], i) - m.mean) * m.rstd * factor_of(run, i));
@@ -175,6 +220,10 @@ static bool norm_by_input(const ab_op_run *run, int64_t i, ab_element64 *e) {
     const ab_tensor *x = run->io->in[0], *dout = run->io->dout;
     const family f = family_of(run, i);
     const moments m = moments_of(run, &f);
+    if (evaluated(run)) {
+        ab_add64(e, m.rstd * ab_read64(dout, i) * factor_of(run, i));
+        return true;
+    }
     ab_element64 sum = {.value = 0}, product = {.value = 0};
     for (int64_t k = 0; k < f.count; k++) {
         const int64_t j = member(&f, k);
@@ -205,10 +254,14 @@ static bool norm_backward(const ab_op_run *run, int wrote, int64_t i, ab_element
     return true;
 }
 
-const ab_element64_kind ab_element64_layer_norm = {&ab_op_layer_norm, norm_forward, norm_backward};
-const ab_element64_kind ab_element64_rms_norm = {&ab_op_rms_norm, norm_forward, norm_backward};
-const ab_element64_kind ab_element64_group_norm = {&ab_op_group_norm, norm_forward, norm_backward};
-const ab_element64_kind ab_element64_batch_norm2d = {&ab_op_batch_norm2d, norm_forward, norm_backward};
+const ab_element64_kind ab_element64_layer_norm = {
+    .op = &ab_op_layer_norm, .forward = norm_forward, .backward = norm_backward};
+const ab_element64_kind ab_element64_rms_norm = {
+    .op = &ab_op_rms_norm, .forward = norm_forward, .backward = norm_backward};
+const ab_element64_kind ab_element64_group_norm = {
+    .op = &ab_op_group_norm, .forward = norm_forward, .backward = norm_backward};
+const ab_element64_kind ab_element64_batch_norm2d = {
+    .op = &ab_op_batch_norm2d, .forward = norm_forward, .backward = norm_backward};
 
 /* ---- cross entropy ----------------------------------------------------------------------------------------- */
 
@@ -278,5 +331,5 @@ static bool cross_entropy_backward(const ab_op_run *run, int wrote, int64_t i, a
     return true;
 }
 
-const ab_element64_kind ab_element64_cross_entropy = {&ab_op_cross_entropy, cross_entropy_forward,
-                                                      cross_entropy_backward};
+const ab_element64_kind ab_element64_cross_entropy = {
+    .op = &ab_op_cross_entropy, .forward = cross_entropy_forward, .backward = cross_entropy_backward};

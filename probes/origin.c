@@ -240,7 +240,7 @@ static tensors written(const ab_op_run *run) {
     return list;
 }
 
-/* Parameters in the forward pass (running statistics are written, not read); of inputs, in the backward pass, those that
+/* Parameters (running statistics are written, not read, unless the op is frozen); of inputs, in the backward pass, those that
  * are still there. */
 static tensors read_by(const ab_op_run *run) {
     tensors list = {.count = 0};
@@ -249,8 +249,9 @@ static tensors read_by(const ab_op_run *run) {
     for (int i = 0; i < AB_MAX_INPUTS; i++)
         if (needs >> i & 1u) add(&list, run->io->in[i], AB_ORIGIN_IN + i);
     if (run->backward && needs & AB_NEEDS_OUT) add(&list, run->io->out, AB_ORIGIN_OUT);
+    const bool all = run->exec && !run->exec->training;
     for (int i = 0; i < AB_MAX_PARAMS; i++)
-        if (run->io->dparam[i]) add(&list, run->io->param[i], AB_ORIGIN_PARAM + i);
+        if (run->io->dparam[i] || all) add(&list, run->io->param[i], AB_ORIGIN_PARAM + i);
     return list;
 }
 

@@ -55,7 +55,7 @@ typedef struct ab_origin_flow {
 
 /* Why a value is not finite. What its op should have made of it is computed in double from the same inputs. */
 typedef enum ab_origin_cause_id {
-    AB_CAUSE_cannot_tell,          /* no double reference for this op */
+    AB_CAUSE_cannot_tell,          /* too much to compute again, or no memory */
     AB_CAUSE_range_overflow,       /* finite, beyond the format */
     AB_CAUSE_accumulator_overflow, /* in range, but a partial result is not */
     AB_CAUSE_scale_induced,        /* finite without the loss scale */

@@ -5,7 +5,7 @@
 
 #include <float.h>
 
-enum { SAMPLES = 8 };
+enum { SAMPLES = 8, PLACES = 256 };
 
 static ab_origin_cause unknown(const ab_tensor *tensor) {
     return (ab_origin_cause){.value = (double)NAN,
@@ -30,8 +30,9 @@ static ab_origin_cause judge(const ab_element64 *e, double limit, double accumul
 }
 
 static double accumulator_limit(const ab_origin *o, const ab_op_run *run) {
-    static const ab_op *const products[] = {&ab_op_linear, &ab_op_conv2d, &ab_op_matmul,
-                                            &ab_op_scaled_dot_product_attention};
+    static const ab_op *const products[] = {&ab_op_linear, &ab_op_conv2d,
+                                            &ab_op_matmul, &ab_op_scaled_dot_product_attention,
+                                            &ab_op_lstm,   &ab_op_rnn};
     for (size_t i = 0; i < AB_COUNT_OF(products) && o->accumulate; i++)
         if (run->op == products[i] && run->io->out->format != &ab_format_fp32)
             return ab_format_overflow_limit(o->accumulate);
@@ -53,20 +54,38 @@ static ab_origin_cause commonest(const ab_origin_cause *found, int n) {
     return cause;
 }
 
+/* What the network asks for is not to be explained: the infinities of a mask. */
+static bool is_meant(const ab_op_run *run, const ab_element64 *e) {
+    return run->op == &ab_op_masked_fill && !run->backward && isinf(e->value);
+}
+
+/* An op that hands its input on where it lies computes nothing, and what it read is gone. */
+static bool is_in_place(const ab_op_run *run) {
+    const ab_tensor *from = run->backward ? run->io->dout : run->io->in[0],
+                    *to = run->backward ? run->io->din[0] : run->io->out;
+    return run->op->is_view && from && to && from->data == to->data;
+}
+
+/* Some elements at a time, until there is something to explain. */
 void ab_origin_explain(const ab_origin *o, const ab_op_run *run, int slot, const ab_tensor *tensor,
                        ab_origin_cause *cause) {
-    int64_t place[SAMPLES];
+    int64_t place[PLACES];
     ab_origin_cause found[SAMPLES];
     const double scale = run->backward && o->scale > 0 ? o->scale : 1;
-    const int n = ab_extremes_places(tensor, place, SAMPLES);
+    const double limit = ab_format_overflow_limit(tensor->format);
+    const int n = ab_extremes_places(tensor, place, PLACES);
     int judged = 0;
-    for (int i = 0; i < n; i++) {
-        ab_element64 e;
-        if (!ab_element64_of(run, slot, place[i], &e)) break;
-        found[judged++] =
-            judge(&e, ab_format_overflow_limit(tensor->format), accumulator_limit(o, run), scale);
+    for (int first = 0; first < n && judged == 0; first += SAMPLES) {
+        ab_element64 e[SAMPLES];
+        const int most = n - first < SAMPLES ? n - first : SAMPLES;
+        const int some = ab_elements64_of(run, slot, place + first, most, e);
+        for (int i = 0; i < some; i++)
+            if (!is_meant(run, &e[i]))
+                found[judged++] = judge(&e[i], limit, accumulator_limit(o, run), scale);
+        if (some == 0) break;
     }
     *cause = judged ? commonest(found, judged) : unknown(tensor);
+    if (is_in_place(run)) cause->id = AB_CAUSE_not_reproduced;
 }
 
 void ab_origin_explain_cast(const ab_origin *o, const ab_move *move, ab_origin_cause *cause) {

@@ -74,6 +74,7 @@ typedef struct ab_op_run {
     const ab_op *op;
     const ab_op_io *io;
     bool backward;
+    const ab_exec *exec; /* as it was run with; NULL: not known, in training */
 } ab_op_run;
 
 /* What writes a tensor without being an op. */

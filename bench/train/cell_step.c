@@ -96,12 +96,20 @@ static ab_status readable(ab_cell *cell, int n, bool backward, const ab_op_io **
 /* Whether the step under way is shown to the watch. */
 static bool told(const ab_cell *cell) { return cell->exec.observer || cell->again; }
 
+/* A frozen op is evaluated, not trained. */
+static ab_exec exec_of(const ab_cell *cell, const ab_plan_node *node) {
+    ab_exec exec = cell->exec;
+    exec.training = exec.training && !node->frozen;
+    return exec;
+}
+
 static ab_status tell_ran(ab_cell *cell, int n, const ab_net_op *op, bool backward) {
     const ab_op_io *io;
     const bool watched = told(cell) && cell->watch.ran, followed = cell->follower && !cell->again;
     if (!watched && !followed) return AB_OK;
     AB_TRY(readable(cell, n, backward, &io));
-    ab_op_run run = {cell->plan->node[n].net_op, op->name, op->op, io, backward};
+    const ab_exec exec = exec_of(cell, &cell->plan->node[n]);
+    const ab_op_run run = {cell->plan->node[n].net_op, op->name, op->op, io, backward, &exec};
     if (watched) cell->watch.ran(cell->watch.context, &run);
     if (followed) cell->follower->ran(cell->follower->context, &run);
     return AB_OK;
@@ -154,13 +162,6 @@ static ab_status cast_weights(ab_cell *cell) {
 
 static ab_status in_op(const ab_net_op *op, ab_status status) {
     return status == AB_OK ? AB_OK : ab_fail_prefix(status, "op '%s'", op->name);
-}
-
-/* A frozen op is evaluated, not trained. */
-static ab_exec exec_of(const ab_cell *cell, const ab_plan_node *node) {
-    ab_exec exec = cell->exec;
-    exec.training = exec.training && !node->frozen;
-    return exec;
 }
 
 /* Runs the first `nodes` nodes. */

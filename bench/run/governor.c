@@ -19,8 +19,10 @@ static double median(const ab_recent *recent) {
     return ab_median(values, recent->count);
 }
 
-void ab_governor_start(ab_governor *governor, double budget, int64_t every) {
+void ab_governor_start(ab_governor *governor, double budget, int64_t every, int64_t steps) {
+    const int64_t apart = (steps + AB_GOVERNOR_LEAST - 1) / AB_GOVERNOR_LEAST;
     *governor = (ab_governor){.budget = budget, .every = every};
+    governor->least = apart > every ? (apart + every - 1) / every * every : every;
 }
 
 /* Time the run would have taken so far without probes. */
@@ -28,11 +30,21 @@ static double work_ns(const ab_governor *governor) {
     return (double)governor->steps * median(&governor->usual);
 }
 
+/* What all probing would have taken with one more probed step. */
+static double cost_after(const ab_governor *governor) {
+    return (double)(governor->probed + 1) * median(&governor->cost);
+}
+
+static bool is_free(const ab_governor *governor) {
+    return governor->budget > 0 && cost_after(governor) <= AB_GOVERNOR_FREE_NS;
+}
+
 bool ab_governor_due(const ab_governor *governor) {
     if (governor->steps % governor->every != 0) return false;
     if (governor->budget <= 0 || governor->probed == 0) return true;
+    if (governor->steps % governor->least == 0 && is_free(governor)) return true;
     if (governor->usual.count == 0) return false; /* nothing to compare with yet */
-    double after = (double)(governor->probed + 1) * median(&governor->cost);
+    double after = cost_after(governor);
     return after <= planned * governor->budget * (work_ns(governor) + median(&governor->usual));
 }
 

@@ -47,7 +47,7 @@ ab_status ab_probing_start(ab_probing *probing, const ab_run_config *config, ab_
                            const ab_format *half) {
     *probing = (ab_probing){.active = config->probes != 0 && config->probe_every > 0, .steps = config->steps};
     if (!probing->active) return AB_OK;
-    ab_governor_start(&probing->governor, config->probe_budget, config->probe_every);
+    ab_governor_start(&probing->governor, config->probe_budget, config->probe_every, config->steps);
     AB_TRY(ab_probe_set_create(config->probes, ab_monotonic_ns, &probing->set));
     ab_watch watch = ab_probe_set_watch(probing->set);
     ab_cell_watch(cell, &watch);

@@ -30,7 +30,7 @@ typedef struct outcome {
 static outcome run(const world *w, double budget, int64_t every, int64_t steps) {
     ab_governor governor;
     double work = 0, probing = 0;
-    ab_governor_start(&governor, budget, every);
+    ab_governor_start(&governor, budget, every, steps);
     for (int64_t k = 0; k < steps; k++) {
         bool probed = ab_governor_due(&governor);
         double noise = w->noise * fabs((double)ab_rng_normal(1, AB_RNG_SAMPLE, 0, (uint64_t)k));
@@ -83,8 +83,20 @@ static void costs_outside_the_probes_count(void **state) {
 
 static void the_first_step_is_probed_even_in_a_short_run(void **state) {
     (void)state;
-    const world dear = {.probe_ns = 10 * STEP_NS};
+    const world dear = {.probe_ns = 60 * STEP_NS};
     assert_int_equal(run(&dear, 0.03, 10, 20).probed, 1);
+}
+
+/* 0, 20, ..., 140: a few milliseconds, on a busy machine as on a free one. */
+static void a_short_run_is_probed_eight_times_while_that_is_no_time(void **state) {
+    (void)state;
+    const world small = {.probe_ns = 3 * STEP_NS}, busy = {.probe_ns = 9 * STEP_NS, .noise = 0.5};
+    assert_int_equal(run(&small, 0.03, 10, 150).probed, 8);
+    assert_int_equal(run(&busy, 0.03, 10, 150).probed, 8);
+    assert_int_equal(run(&small, 0.03, 10, 50).probed, 5); /* every tenth step at most */
+    const world dear = {.probe_ns = 30 * STEP_NS};
+    assert_int_equal(run(&dear, 0.03, 10, 150).probed, 3); /* a tenth of a second */
+    assert_int_equal(run(&small, 0, 10, 150).probed, 15);  /* a fixed interval is kept */
 }
 
 static void a_machine_that_stumbles_moves_nothing(void **state) {
@@ -116,6 +128,7 @@ int main(void) {
         cmocka_unit_test(dear_probes_stay_within_the_budget),
         cmocka_unit_test(costs_outside_the_probes_count),
         cmocka_unit_test(the_first_step_is_probed_even_in_a_short_run),
+        cmocka_unit_test(a_short_run_is_probed_eight_times_while_that_is_no_time),
         cmocka_unit_test(a_machine_that_stumbles_moves_nothing),
         cmocka_unit_test(probes_that_become_dear_are_run_less_often),
         cmocka_unit_test(without_an_unprobed_step_the_share_is_unknown),

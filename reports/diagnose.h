@@ -19,7 +19,7 @@ enum {
     AB_VERDICT_TEXT = 280,
     AB_VERDICT_POINTER = 120,
     AB_VERDICT_LAYER = 96,
-    AB_VERDICT_OPTIONS = 6, /* words of a remedy as options */
+    AB_VERDICT_OPTIONS = 8, /* words of a remedy as options: names and values in turns */
     AB_VERDICT_RULES = 40   /* at most */
 };
 
@@ -136,11 +136,28 @@ typedef struct ab_verdict {
     int options;                   /* 0: no option can do it */
     char missing[AB_VERDICT_TEXT]; /* what the record lacks to say more, and how to get it; "" */
     double confidence;             /* 0..1: how well this cause explains what is seen; orders verdicts */
+    int since;                     /* step of the first evidence; AB_SINCE_UNKNOWN */
+    bool
+        own; /* nothing that went wrong before can have made it: it is in O0's numbers, or in a ledger, too */
+    bool
+        with_others; /* the options heal this cause and disturb no other's remedy: they may be added to one */
 } ab_verdict;
+
+enum { AB_SINCE_UNKNOWN = -1 };
+
+/* Where in a step a cause acts: what comes later in a step, and all of every later one, may be its consequence. */
+typedef enum ab_acts {
+    AB_ACTS_BEFORE, /* in data, labels or initial weights */
+    AB_ACTS_FORWARD,
+    AB_ACTS_BACKWARD,
+    AB_ACTS_UPDATE,
+    AB_ACTS_ASIDE /* on nothing that training reads: averages, running statistics */
+} ab_acts;
 
 typedef struct ab_verdict_rule {
     const char *id; /* stable */
     ab_verdict_family family;
+    ab_acts acts;
     const char *text; /* one line for people */
     /* True if the cause is there. Called only for sick cases; fills everything but `rule`. */
     bool (*judge)(const ab_case *facts, ab_verdict *verdict);
@@ -167,6 +184,10 @@ typedef struct ab_diagnosis {
     ab_trend trend;
     ab_skip_audit skips;
 } ab_diagnosis;
+
+/* Puts the verdicts in order, causes before what they led to (diagnose_order.c), and adds to the first one's remedy what heals other
+ * causes that the record shows beside it. */
+void ab_order_verdicts(ab_diagnosis *diagnosis);
 
 /* Of a diagnosis whose verdicts are there. */
 ab_trend ab_trend_of(const ab_diagnosis *diagnosis);

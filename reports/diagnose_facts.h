@@ -15,8 +15,10 @@ typedef struct ab_first_nonfinite {
         *by;            /* "" where the record does not say; pass: "forward", "backward" or "update" */
     const char *cause;  /* of the origin probe: "range_overflow", "mathematics", ...; "" */
     const char *format; /* of what was written; "" */
-    int step;
+    int step;           /* AB_SINCE_UNKNOWN where the record does not say */
     double read_largest;
+    bool
+        own; /* not what something before it led to: of the first step, or near the limit in O0 too, or of a 0 that was stored */
     char pointer[AB_VERDICT_POINTER]; /* below the cell */
 } ab_first_nonfinite;
 
@@ -42,6 +44,22 @@ ab_overflow_kind ab_overflow_of(const ab_case *facts, ab_first_nonfinite *first)
 /* The whole verdict of an overflow of that kind: false if it is another. */
 bool ab_judge_overflow(const ab_case *facts, ab_overflow_kind kind, ab_verdict *verdict);
 
+/* ---- tensors that are cast ----------------------------------------------------------------------------------- */
+
+/* O0's tensor of the same name in probes.tensors; NULL if it has none. */
+const cJSON *ab_baseline_tensor(const ab_case *facts, const cJSON *tensor);
+
+/* What fp32's own gradients of a tensor, times this cell's loss scale, would lose in the half format: a share of their energy, from the
+ * exponents that O0 recorded. It does not depend on which steps of the sick cell were looked at. NAN without. */
+double ab_expected_flush(const ab_case *facts, const cJSON *tensor);
+
+/* The same for the other end: the largest of fp32's own gradients of a tensor, times this scale, comes within four octaves of the limit:
+ * samples miss the largest of all. */
+bool ab_expected_overflow(const ab_case *facts, const cJSON *tensor, double scale);
+
+/* The first step in whose column a tensor of probes.tensors counted a `key` (flushed, overflowed); AB_SINCE_UNKNOWN: in none. */
+int ab_first_step_with(const cJSON *tensor, const char *key);
+
 /* ---- sizes ------------------------------------------------------------------------------------------------- */
 
 /* Of probes.<list>: sums over tensors of one kind ("" any) of values and of their squares, at the first probed step
@@ -61,6 +79,11 @@ double ab_relative_gradient(const cJSON *cell);
 /* Norm of the update of a step over that of the weights, as a mean over the probed steps; NAN without. */
 double ab_relative_update(const cJSON *cell);
 
+/* ---- symptoms -------------------------------------------------------------------------------------------------- */
+
+/* Sick in itself, beside a sound O0: behind it, without numbers, or skipping. */
+bool ab_case_fails_alone(const ab_case *facts);
+
 /* ---- training ---------------------------------------------------------------------------------------------- */
 
 /* O0 of the record fails, so that nothing half is to blame; says so as evidence. */
@@ -68,6 +91,12 @@ bool ab_baseline_fails(const ab_case *facts);
 /* O0 of the record is finite and did not learn, and the cell does nothing worse. */
 bool ab_baseline_is_flat(const ab_case *facts);
 void ab_say_baseline_fails(const ab_case *facts, ab_verdict *verdict);
+
+/* Adds --steps to a remedy after which O0 itself should learn: nothing in the record shows that a short run's steps are enough. */
+void ab_ask_for_more_steps(const ab_case *facts, ab_verdict *verdict);
+
+/* Sums of products are rounded to the half format at every step, as the run was asked to. */
+bool ab_case_accumulates_in_half(const ab_case *facts);
 
 /* What the record of a sick cell that no rule explains lacks, and the options that would record it. */
 void ab_missing_evidence(const ab_case *facts, char *text, size_t size);

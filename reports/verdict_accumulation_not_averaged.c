@@ -34,6 +34,8 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     if (!ab_baseline_fails(facts) && !facts->behind) return false;
     if (!(energy > 1.25 * bound)) return false;
     verdict->confidence = 0.92;
+    verdict->own = true;
+    verdict->since = 0;
     if (ab_baseline_fails(facts)) ab_say_baseline_fails(facts, verdict);
     ab_verdict_say(verdict,
                    "O0's gradient of the logits has the norm %.3g at the first step; the mean over %.0f "
@@ -51,6 +53,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
 const ab_verdict_rule ab_verdict_rule_accumulation_not_averaged = {
     .id = "accumulation_not_averaged",
     .family = AB_FAMILY_TRAINING,
+    .acts = AB_ACTS_UPDATE,
     .text = "gradients of micro-batches are summed, not averaged",
     .judge = judge,
 };

@@ -9,6 +9,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
 const ab_verdict_rule ab_verdict_rule_activation_overflow = {
     .id = "activation_overflow",
     .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_FORWARD,
     .text = "the forward pass leaves the half format's range",
     .judge = judge,
 };

@@ -8,6 +8,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
 const ab_verdict_rule ab_verdict_rule_attention_logit_overflow = {
     .id = "attention_logit_overflow",
     .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_FORWARD,
     .text = "attention logits, or their mask, leave the half format's range",
     .judge = judge,
 };

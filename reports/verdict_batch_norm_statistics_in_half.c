@@ -48,6 +48,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
 const ab_verdict_rule ab_verdict_rule_batch_norm_statistics_in_half = {
     .id = "batch_norm_statistics_in_half",
     .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_ASIDE,
     .text = "batch norm keeps its statistics in the half format",
     .judge = judge,
 };

@@ -7,11 +7,18 @@
 #include <math.h>
 #include <string.h>
 
+/* Or O0 is too, because it was given the same scale. */
+static bool is_affected(const ab_case *facts) {
+    const cJSON *run = cJSON_GetArrayItem(ab_json_at(facts->baseline, "scale"), 0),
+                *scale = cJSON_GetArrayItem(run, 0);
+    return ab_case_fails_alone(facts) ||
+           (ab_baseline_fails(facts) && cJSON_IsNumber(scale) && scale->valuedouble > 1);
+}
+
 static bool judge(const ab_case *facts, ab_verdict *verdict) {
     const double norm = ab_json_number(facts->document, "config.clip_norm", 0),
                  value = ab_json_number(facts->document, "config.clip_value", 0);
-    if ((norm <= 0 && value <= 0) || facts->skip.largest_scale <= 1 || !(facts->behind || facts->sick))
-        return false;
+    if ((norm <= 0 && value <= 0) || facts->skip.largest_scale <= 1 || !is_affected(facts)) return false;
     const double micro = fmax(1, ab_json_number(facts->document, "config.gradient_accumulation_steps", 1));
     const ab_tensor_sums scaled = ab_tensor_sums_of(facts->cell, "tensors", "weight_gradient", true),
                          given = ab_tensor_sums_of(facts->cell, "unscaled_gradients", "", true);
@@ -22,6 +29,8 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     if (!(kept < 0.1 / micro)) return false;
     char scale[AB_TEXT_NUMBER];
     verdict->confidence = 0.9;
+    verdict->own = true;
+    verdict->since = 0;
     ab_verdict_say(
         verdict,
         "between the backward pass and the optimizer gradients shrink by %.3g more than the loss scale %s "
@@ -39,6 +48,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
 const ab_verdict_rule ab_verdict_rule_clip_before_unscale = {
     .id = "clip_before_unscale",
     .family = AB_FAMILY_CONFIGURATION,
+    .acts = AB_ACTS_UPDATE,
     .text = "gradients are clipped before the loss scale is taken out",
     .judge = judge,
 };

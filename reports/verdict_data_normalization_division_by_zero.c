@@ -21,12 +21,14 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     snprintf(verdict->remedy, sizeof verdict->remedy,
              "divide by max(spread, epsilon), or leave such inputs out (a planted fault: --fault none)");
     ab_verdict_option(verdict, "--fault", "none");
+    ab_ask_for_more_steps(facts, verdict);
     return true;
 }
 
 const ab_verdict_rule ab_verdict_rule_data_normalization_division_by_zero = {
     .id = "data_normalization_division_by_zero",
     .family = AB_FAMILY_TRAINING,
+    .acts = AB_ACTS_BEFORE,
     .text = "inputs that never change were divided by their spread of 0",
     .judge = judge,
 };

@@ -46,6 +46,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
 const ab_verdict_rule ab_verdict_rule_dead_activation = {
     .id = "dead_activation",
     .family = AB_FAMILY_TRAINING,
+    .acts = AB_ACTS_FORWARD,
     .text = "a relu is silent for every sample: nothing gets through",
     .judge = judge,
 };

@@ -33,6 +33,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
 const ab_verdict_rule ab_verdict_rule_ema_in_half = {
     .id = "ema_in_half",
     .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_ASIDE,
     .text = "averaged weights in the half format do not move",
     .judge = judge,
 };

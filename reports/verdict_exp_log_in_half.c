@@ -9,6 +9,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
 const ab_verdict_rule ab_verdict_rule_exp_log_in_half = {
     .id = "exp_log_in_half",
     .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_FORWARD,
     .text = "exp or log in the half format",
     .judge = judge,
 };

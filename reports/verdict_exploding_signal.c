@@ -32,6 +32,8 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     const cJSON *op = first_above(facts->baseline, far, &place, &growth);
     if (!ab_baseline_fails(facts) || !op) return false;
     verdict->confidence = 0.88;
+    verdict->own = true;
+    verdict->since = 0;
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(op, "op", ""));
     ab_say_baseline_fails(facts, verdict);
     ab_verdict_say(verdict, "at the first step the output of %.60s is %.3g times as large as the first op's",
@@ -47,6 +49,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
 const ab_verdict_rule ab_verdict_rule_exploding_signal = {
     .id = "exploding_signal",
     .family = AB_FAMILY_TRAINING,
+    .acts = AB_ACTS_FORWARD,
     .text = "the signal grows from layer to layer: initial weights are too large",
     .judge = judge,
 };

@@ -1,5 +1,7 @@
 /* Gradients too small for the half format at the scale in force: the cast makes them zero. What counts is the energy (sum of
- * squares) that goes, not how many values do: many tiny values may vanish harmlessly. */
+ * squares) that goes, not how many values do: many tiny values may vanish harmlessly. Seen in three ways, any of which does: what the
+ * cell's own casts flushed; what its weight gradients lack at the first step, of the same weights and batch as O0's; and what O0's
+ * own gradients would lose at this scale. The last two hold where everything is flushed and nothing is left to count. */
 #include "reports/diagnose_facts.h"
 #include "reports/json.h"
 #include "reports/text.h"
@@ -16,23 +18,48 @@ static const double most_values =
 typedef struct worst {
     const cJSON *tensor;
     int place;
-    double energy, share;
+    double energy, share; /* flushed here */
+    double expected;      /* of O0's energy at this scale */
 } worst;
 
+static worst look(const ab_case *facts, const cJSON *tensor, int place) {
+    const double nonzero = ab_json_number(tensor, "nonzero", 0),
+                 flushed = ab_json_number(tensor, "flushed", 0);
+    const double expected = ab_expected_flush(facts, tensor);
+    worst w = {tensor, place, 0, 0, expected > 0 ? expected : 0};
+    if (nonzero <= 0 || flushed <= 0) return w;
+    const double energy = ab_case_flushed_energy(facts, tensor);
+    w.energy = energy > 0 ? energy : 0;
+    w.share = flushed / nonzero;
+    return w;
+}
+
+static bool is_worse(const worst *a, const worst *b) {
+    const double x = fmax(a->energy, a->expected), y = fmax(b->energy, b->expected);
+    return x > y || (x == y && a->share > b->share);
+}
+
+/* The tensor that loses most; of equals the first that the backward pass meets: what follows gets zeros. */
 static worst find_worst(const ab_case *facts) {
-    worst w = {NULL, 0, 0, 0};
+    worst w = {NULL, 0, 0, 0, 0};
     const cJSON *tensor;
     int place = -1;
     cJSON_ArrayForEach(tensor, ab_json_at(facts->cell, "probes.tensors")) {
         place++;
-        const double nonzero = ab_json_number(tensor, "nonzero", 0),
-                     flushed = ab_json_number(tensor, "flushed", 0);
-        if (!ab_json_is_true(tensor, "cast") || nonzero <= 0 || flushed <= 0) continue;
-        const double share = flushed / nonzero, energy = ab_case_flushed_energy(facts, tensor);
-        if (w.tensor && !(energy > w.energy || (energy == w.energy && share > w.share))) continue;
-        w = (worst){tensor, place, energy, share};
+        if (!ab_json_is_true(tensor, "cast")) continue;
+        const worst here = look(facts, tensor, place);
+        if (fmax(here.energy, fmax(here.share, here.expected)) > 0 && (!w.tensor || is_worse(&here, &w)))
+            w = here;
     }
     return w;
+}
+
+/* From a tensor's largest gradient to the limit, at the scale in force: what it was here, or what O0's is where that is larger, because
+ * here it may be what flushing left. */
+static double margin(const ab_case *facts, const cJSON *tensor) {
+    const double largest = ab_json_number(ab_baseline_tensor(facts, tensor), "max_abs", 0);
+    const double expected = log2(ab_format_overflow_limit(facts->half) / (largest * facts->skip.last_scale));
+    return fmin(ab_json_number(tensor, "margin_octaves", (double)INFINITY), expected);
 }
 
 /* Octaves that the scale may rise before the largest recorded gradient overflows, one kept spare. */
@@ -40,52 +67,76 @@ static double room(const ab_case *facts) {
     double least = (double)INFINITY;
     const cJSON *tensor;
     cJSON_ArrayForEach(tensor, ab_json_at(facts->cell, "probes.tensors")) {
-        const cJSON *margin = ab_json_at(tensor, "margin_octaves");
-        if (ab_json_is_true(tensor, "cast") && cJSON_IsNumber(margin))
-            least = fmin(least, margin->valuedouble);
+        if (ab_json_is_true(tensor, "cast")) least = fmin(least, margin(facts, tensor));
     }
     return isfinite(least) ? floor(least) - 1 : 0;
 }
 
-static bool judge(const ab_case *facts, ab_verdict *verdict) {
-    const worst w = find_worst(facts);
-    if (!facts->behind || facts->unlearned || !ab_case_uses_half(facts) || !w.tensor) return false;
-    const double deficit = ab_gradient_deficit(facts);
-    if (!(w.energy >= much_energy) && w.share < most_values && !(deficit > large_deficit)) return false;
-    const double octaves = room(facts), scale = ldexp(facts->skip.last_scale, (int)octaves);
-    char energy[AB_TEXT_NUMBER], share[AB_TEXT_NUMBER], text[AB_TEXT_NUMBER];
-    verdict->confidence = 0.6 + 0.35 * fmin(1, fmax(w.energy, w.share));
-    ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(w.tensor, "layer", ""));
-    ab_verdict_say(
-        verdict, "%s %% of the non-zero values of %.80s are flushed to zero, with about %s %% of its energy",
-        ab_text_percent(share, w.share), ab_json_text(w.tensor, "name", ""),
-        ab_text_percent(energy, w.energy));
-    ab_verdict_point(facts, verdict, "/probes/tensors/%d/flushed", w.place);
+static void say_evidence(const ab_case *facts, const worst *w, double deficit, ab_verdict *verdict) {
+    char energy[AB_TEXT_NUMBER], share[AB_TEXT_NUMBER];
+    const char *name = ab_json_text(w->tensor, "name", "");
+    if (w->share > 0) {
+        ab_verdict_say(
+            verdict,
+            "%s %% of the non-zero values of %.80s are flushed to zero, with about %s %% of its energy",
+            ab_text_percent(share, w->share), name, ab_text_percent(energy, w->energy));
+        ab_verdict_point(facts, verdict, "/probes/tensors/%d/flushed", w->place);
+    }
     if (deficit > much_energy) {
-        verdict->confidence = fmax(verdict->confidence, 0.6 + 0.35 * fmin(1, deficit));
         ab_verdict_say(
             verdict, "at the first step weight gradients lack %s %% of the energy of O0's of the same batch",
             ab_text_percent(share, deficit));
         ab_verdict_point(facts, verdict, "/probes/tensors");
     }
+    if (w->expected > much_energy) {
+        ab_verdict_say(verdict, "O0's own %.80s would lose about %s %% of its energy at scale %s", name,
+                       ab_text_percent(energy, w->expected), ab_text_scale(share, facts->skip.last_scale));
+        ab_verdict_point(facts, verdict, "/probes/tensors/%d/exponents", w->place);
+    }
+}
+
+static void say_remedy(const ab_case *facts, ab_verdict *verdict) {
+    const double octaves = room(facts), scale = ldexp(facts->skip.last_scale, (int)octaves);
+    char wanted[AB_TEXT_NUMBER], now[AB_TEXT_NUMBER];
     ab_verdict_say(verdict, "the largest gradients are %.0f octaves below the limit of %s", octaves + 1,
                    facts->half->name);
+    verdict->with_others = true;
     if (octaves < 1) {
         snprintf(verdict->remedy, sizeof verdict->remedy,
                  "no higher scale fits under the limit of %s: --half bf16, or this layer in fp32",
                  facts->half->name);
         ab_verdict_option(verdict, "--half", "bf16");
-        return true;
+        verdict->with_others = false;
+        return;
     }
     snprintf(verdict->remedy, sizeof verdict->remedy, "--scales %s (now %s), or --scales dynamic",
-             ab_text_scale(text, scale), ab_text_scale(share, facts->skip.last_scale));
+             ab_text_scale(wanted, scale), ab_text_scale(now, facts->skip.last_scale));
     ab_verdict_option(verdict, "--scales", "dynamic");
+    if (facts->skip.dynamic) ab_verdict_option(verdict, "--max-loss-scale", "16777216");
+}
+
+static bool judge(const ab_case *facts, ab_verdict *verdict) {
+    if (!ab_case_fails_alone(facts) || facts->unlearned || !ab_case_uses_half(facts)) return false;
+    const worst w = find_worst(facts);
+    if (!w.tensor) return false;
+    const double deficit = ab_gradient_deficit(facts);
+    const bool proved = w.expected >= much_energy || deficit > large_deficit;
+    /* what a diverging run flushes at its end says nothing */
+    const bool counted = facts->behind && (w.energy >= much_energy || w.share >= most_values);
+    if (!proved && !counted) return false;
+    verdict->confidence = 0.6 + 0.35 * fmin(1, fmax(fmax(w.energy, w.expected), fmax(w.share, deficit)));
+    verdict->own = w.expected >= much_energy;
+    verdict->since = proved ? 0 : ab_first_step_with(w.tensor, "flushed");
+    ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(w.tensor, "layer", ""));
+    say_evidence(facts, &w, deficit, verdict);
+    say_remedy(facts, verdict);
     return true;
 }
 
 const ab_verdict_rule ab_verdict_rule_gradient_underflow = {
     .id = "gradient_underflow",
     .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_BACKWARD,
     .text = "gradients are flushed to zero: the loss scale is too low",
     .judge = judge,
 };

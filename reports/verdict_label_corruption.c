@@ -24,12 +24,14 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
              "look how samples and labels are paired: order, shuffling, file versions (a planted fault: "
              "--fault none)");
     ab_verdict_option(verdict, "--fault", "none");
+    ab_ask_for_more_steps(facts, verdict);
     return true;
 }
 
 const ab_verdict_rule ab_verdict_rule_label_corruption = {
     .id = "label_corruption",
     .family = AB_FAMILY_TRAINING,
+    .acts = AB_ACTS_BEFORE,
     .text = "labels have nothing to do with the inputs",
     .judge = judge,
 };

@@ -24,6 +24,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     if (!facts->unlearned || !facts->diverged || !isfinite(o0->first)) return false;
     const bool lost = o0->nonfinite > 0, rose = o0->largest > 3 * o0->first;
     verdict->confidence = lost && rose ? 0.85 : 0.75;
+    verdict->since = 1; /* after the first update */
     ab_say_baseline_fails(facts, verdict);
     if (rose)
         ab_verdict_say(verdict, "O0's loss was %.4g at step 0 and reached %.4g", o0->first, o0->largest);
@@ -47,6 +48,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
 const ab_verdict_rule ab_verdict_rule_learning_rate_too_high = {
     .id = "learning_rate_too_high",
     .family = AB_FAMILY_TRAINING,
+    .acts = AB_ACTS_UPDATE,
     .text = "training diverges in fp32 too: the steps are too large",
     .judge = judge,
 };

@@ -31,6 +31,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
 const ab_verdict_rule ab_verdict_rule_learning_rate_too_low = {
     .id = "learning_rate_too_low",
     .family = AB_FAMILY_TRAINING,
+    .acts = AB_ACTS_UPDATE,
     .text = "the weights hardly move: the learning rate is too low",
     .judge = judge,
 };

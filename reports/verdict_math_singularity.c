@@ -47,6 +47,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
 const ab_verdict_rule ab_verdict_rule_math_singularity = {
     .id = "math_singularity",
     .family = AB_FAMILY_TRAINING,
+    .acts = AB_ACTS_FORWARD,
     .text = "a formula has no finite value, in any format",
     .judge = judge,
 };

@@ -21,12 +21,14 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     snprintf(verdict->remedy, sizeof verdict->remedy,
              "clean the data: leave such samples out (a planted fault: --fault none)");
     ab_verdict_option(verdict, "--fault", "none");
+    ab_ask_for_more_steps(facts, verdict);
     return true;
 }
 
 const ab_verdict_rule ab_verdict_rule_nonfinite_data = {
     .id = "nonfinite_data",
     .family = AB_FAMILY_TRAINING,
+    .acts = AB_ACTS_BEFORE,
     .text = "inputs of some samples are not finite",
     .judge = judge,
 };

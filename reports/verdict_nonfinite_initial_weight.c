@@ -21,12 +21,14 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     snprintf(verdict->remedy, sizeof verdict->remedy,
              "another --init file, or none (a planted fault: --fault none)");
     ab_verdict_option(verdict, "--fault", "none");
+    ab_ask_for_more_steps(facts, verdict);
     return true;
 }
 
 const ab_verdict_rule ab_verdict_rule_nonfinite_initial_weight = {
     .id = "nonfinite_initial_weight",
     .family = AB_FAMILY_TRAINING,
+    .acts = AB_ACTS_BEFORE,
     .text = "an initial weight is not finite",
     .judge = judge,
 };

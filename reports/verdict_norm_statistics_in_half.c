@@ -8,6 +8,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
 const ab_verdict_rule ab_verdict_rule_norm_statistics_in_half = {
     .id = "norm_statistics_in_half",
     .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_FORWARD,
     .text = "a norm's squares leave the half format's range",
     .judge = judge,
 };

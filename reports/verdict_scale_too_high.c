@@ -1,6 +1,6 @@
 /* A loss scale so high that scaled gradients pass the half format's largest number: a fixed one, where infinities reach the weights
  * because nobody checks; or a scaler at a floor that is too high, which skips for ever. */
-#include "reports/diagnose.h"
+#include "reports/diagnose_facts.h"
 #include "reports/json.h"
 #include "reports/text.h"
 
@@ -44,25 +44,61 @@ static void say_remedy(const ab_case *facts, ab_verdict *verdict) {
     ab_verdict_option(verdict, "--scales", "dynamic");
 }
 
-static bool judge(const ab_case *facts, ab_verdict *verdict) {
-    int place;
-    if ((facts->skip.dynamic && !at_its_floor(facts)) || facts->skip.first_scale <= 1 ||
-        !ab_case_uses_half(facts))
-        return false;
-    if (facts->unlearned && !facts->nonfinite) return false;
-    if (facts->loss.first_nonfinite == 0) return false; /* before the first gradient */
-    const cJSON *tensor = first_overflow(facts, "activation_gradient", &place);
-    if (!tensor) tensor = first_overflow(facts, "weight_gradient", &place);
-    if (!tensor) return false;
+/* The first value that is no number was made in the backward pass and is one without the scale, as far as can be told. */
+static bool made_by_scale(const ab_case *facts, ab_first_nonfinite *first) {
+    *first = ab_first_nonfinite_of(facts->cell, facts->half->name, facts->skip.dynamic);
+    return first->known && strcmp(first->pass, "backward") == 0 &&
+           (strcmp(first->cause, "scale_induced") == 0 || strcmp(first->cause, "cannot_tell") == 0);
+}
+
+static void say_overflow(const ab_case *facts, const cJSON *tensor, int place, ab_verdict *verdict) {
     char scale[AB_TEXT_NUMBER];
-    verdict->confidence = facts->nonfinite || facts->skip.dynamic ? 0.95 : 0.6;
-    ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(tensor, "layer", ""));
     ab_verdict_say(
         verdict, "%.0f of %.0f values of %.80s are beyond %s at the %s scale %s", beyond(tensor),
         ab_json_number(tensor, "count", 0), ab_json_text(tensor, "name", ""), facts->half->name,
         facts->skip.dynamic ? "lowest" : "fixed",
         ab_text_scale(scale, facts->skip.dynamic ? facts->skip.least_scale : facts->skip.first_scale));
     ab_verdict_point(facts, verdict, "/probes/tensors/%d/overflowed", place);
+}
+
+/* Any gradient of the layer. */
+static bool near_in_baseline(const ab_case *facts, const ab_first_nonfinite *first, double scale) {
+    const cJSON *tensor;
+    cJSON_ArrayForEach(tensor, ab_json_at(facts->baseline, "probes.tensors")) {
+        if (strcmp(ab_json_text(tensor, "layer", ""), first->op) == 0 &&
+            ab_expected_overflow(facts, tensor, scale))
+            return true;
+    }
+    return false;
+}
+
+/* The layer is the origin's where there is one: probed steps may all lie behind it. */
+static bool find_overflow(const ab_case *facts, ab_verdict *verdict) {
+    int place;
+    ab_first_nonfinite first;
+    const double scale = facts->skip.dynamic ? facts->skip.least_scale : facts->skip.first_scale;
+    const cJSON *tensor = first_overflow(facts, "activation_gradient", &place);
+    if (!tensor) tensor = first_overflow(facts, "weight_gradient", &place);
+    const bool proved = made_by_scale(facts, &first);
+    if (!tensor && !proved) return false;
+    verdict->since = proved ? first.step : ab_first_step_with(tensor, "overflowed");
+    if (verdict->since == AB_SINCE_UNKNOWN) verdict->since = facts->loss.first_nonfinite;
+    verdict->own =
+        tensor ? ab_expected_overflow(facts, tensor, scale) : near_in_baseline(facts, &first, scale);
+    if (tensor) say_overflow(facts, tensor, place, verdict);
+    if (proved) ab_say_first_nonfinite(facts, &first, verdict);
+    if (tensor) ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(tensor, "layer", ""));
+    return true;
+}
+
+static bool judge(const ab_case *facts, ab_verdict *verdict) {
+    if ((facts->skip.dynamic && !at_its_floor(facts)) || facts->skip.first_scale <= 1 ||
+        !ab_case_uses_half(facts))
+        return false;
+    if (facts->unlearned && !facts->nonfinite) return false;
+    if (facts->loss.first_nonfinite == 0) return false; /* before the first gradient */
+    if (!find_overflow(facts, verdict)) return false;
+    verdict->confidence = facts->nonfinite || facts->skip.dynamic ? 0.95 : 0.6;
     if (facts->loss.first_nonfinite >= 0) {
         ab_verdict_say(verdict,
                        "the first loss that is not a number is that of step %d; the one of step 0 was %.4g",
@@ -76,6 +112,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
 const ab_verdict_rule ab_verdict_rule_scale_too_high = {
     .id = "scale_too_high",
     .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_BACKWARD,
     .text = "the loss scale is so high that gradients overflow",
     .judge = judge,
 };

@@ -27,6 +27,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
 const ab_verdict_rule ab_verdict_rule_scaler_window_too_short = {
     .id = "scaler_window_too_short",
     .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_BACKWARD,
     .text = "the scaler grows the scale so often that a large share of the steps is skipped",
     .judge = judge,
 };

@@ -19,6 +19,8 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     if (!(times > 1.2) && !(share < 0.85 && share > 0.5 / micro)) return false;
     char scale[AB_TEXT_NUMBER];
     verdict->confidence = times > 1.2 ? 0.9 : 0.8;
+    verdict->own = true;
+    verdict->since = 0;
     if (times > 1.2) {
         ab_verdict_say(verdict,
                        "gradients are divided by the loss scale %s %.2g times a step, of %.0f micro-batches",
@@ -42,6 +44,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
 const ab_verdict_rule ab_verdict_rule_unscale_order_in_accumulation = {
     .id = "unscale_order_in_accumulation",
     .family = AB_FAMILY_CONFIGURATION,
+    .acts = AB_ACTS_UPDATE,
     .text = "accumulated gradients are unscaled more than once",
     .judge = judge,
 };

@@ -58,6 +58,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
 const ab_verdict_rule ab_verdict_rule_vanishing_gradient = {
     .id = "vanishing_gradient",
     .family = AB_FAMILY_TRAINING,
+    .acts = AB_ACTS_BACKWARD,
     .text = "gradients vanish on their way to the first layers",
     .judge = judge,
 };

@@ -26,6 +26,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
 const ab_verdict_rule ab_verdict_rule_weight_decay_lost = {
     .id = "weight_decay_lost",
     .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_UPDATE,
     .text = "weight decay never acts: lr x decay is below half an ulp of the half weights",
     .judge = judge,
 };

@@ -8,6 +8,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
 const ab_verdict_rule ab_verdict_rule_weight_overflow = {
     .id = "weight_overflow",
     .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_FORWARD,
     .text = "weights are beyond the half format's range",
     .judge = judge,
 };

@@ -31,6 +31,8 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     if (!worst || energy <= 0 || nonzero <= 0) return false;
     if (lost / energy < much_energy && count / nonzero < most_updates) return false;
     char all[AB_TEXT_NUMBER], most[AB_TEXT_NUMBER];
+    verdict->own = verdict->with_others = true;
+    verdict->since = 0;
     verdict->confidence = 0.7 + 0.25 * fmax(lost / energy, count / nonzero - most_updates);
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(worst, "layer", ""));
     ab_verdict_say(verdict, "storing weights in %s lost %s %% of all updates, with %s %% of their energy",
@@ -50,6 +52,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
 const ab_verdict_rule ab_verdict_rule_weight_update_lost = {
     .id = "weight_update_lost",
     .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_UPDATE,
     .text = "weight updates are smaller than half an ulp of the half weights they are added to",
     .judge = judge,
 };

@@ -316,6 +316,167 @@ static void a_scaler_at_its_floor_is_told_from_one_that_falls(void **state) {
     expect_no(&r, "scale_too_high");
 }
 
+/* ---- several causes ---------------------------------------------------------------------------------------- */
+
+#define EVENT_AT(step, op, type, pass, cause)                                                                \
+    "\"origin\": {\"events\": [{\"step\": " step ", \"expected\": false, \"op\": \"" op                      \
+    "\", \"type\": \"" type "\", \"pass\": \"" pass                                                          \
+    "\", \"by\": \"op\", \"format\": \"fp16\", \"read_largest\": 700, \"cause\": {\"id\": \"" cause "\"}}]}"
+#define ADAM(format, stale)                                                                                  \
+    "\"adam_warning\": {\"applies\": true, \"constants\": [{\"name\": \"eps\", \"value\": 1e-8, \"lost\": "  \
+    "true}], "                                                                                               \
+    "\"params\": [{\"name\": \"fc1.weight\", \"layer\": \"fc1\", \"state_format\": \"" format                \
+    "\", \"zero_share\": 0, \"stale_share\": " stale "}]}"
+#define PROBES(what) ", \"probes\": {\"steps_probed\": 1, " what "}"
+#define LARGEST(size) PROBES("\"signals\": [{\"op\": \"fc2\", \"type\": \"linear\", \"largest\": " size "}]")
+
+static bool has_option(const ab_verdict *v, const char *name, const char *value) {
+    for (int i = 0; i + 1 < v->options; i += 2)
+        if (strcmp(v->option[i], name) == 0 && strcmp(v->option[i + 1], value) == 0) return true;
+    return false;
+}
+
+/* Huge updates make weights, and with them outputs, huge: O0's outputs tell which came first. */
+static void an_overflow_that_fp32_is_far_from_is_a_consequence(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_bad = 4;
+    r.o0 = LARGEST("12");
+    r.cell = PROBES(EVENT_AT("3", "fc2", "linear", "forward", "range_overflow") ", " ADAM("fp16", "0.99"));
+    expect(&r, "optimizer_state_underflow", "fc1");
+    assert_string_equal(diagnosis.verdict[1].rule->id, "activation_overflow");
+    r.cell = PROBES(EVENT_AT("3", "fc2", "linear", "forward", "range_overflow") ", " ADAM("fp32", "0"));
+    expect(&r, "activation_overflow", "fc2");
+    r.cell = PROBES(EVENT_AT("3", "fc2", "linear", "forward", "range_overflow") ", " ADAM("fp16", "0.001"));
+    expect(&r, "activation_overflow", "fc2");
+}
+
+static void an_overflow_of_the_first_step_is_nobodys_consequence(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_bad = 0;
+    r.o0 = LARGEST("70000");
+    r.cell = PROBES(EVENT_AT("0", "fc2", "linear", "forward", "range_overflow") ", " ADAM("fp16", "0"));
+    expect(&r, "activation_overflow", "fc2");
+    /* and what would come next is healed at once */
+    assert_true(has_option(&diagnosis.verdict[0], "--to", "fc2=fp32"));
+    assert_true(has_option(&diagnosis.verdict[0], "--optimizer-state", "fp32"));
+    r.cell = PROBES(EVENT_AT("0", "fc2", "linear", "forward", "range_overflow") ", " ADAM("fp32", "0"));
+    expect(&r, "activation_overflow", "fc2");
+    assert_false(has_option(&diagnosis.verdict[0], "--optimizer-state", "fp32"));
+}
+
+static void state_that_o0_keeps_in_half_too_is_not_the_learning_rate(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_bad = r.cell_bad = 10;
+    r.o0_last = r.cell_last = 400;
+    r.o0 = PROBES(ADAM("fp16", "0.9"));
+    expect(&r, "optimizer_state_underflow", "fc1");
+    r.o0 = PROBES(ADAM("fp32", "0"));
+    expect(&r, "learning_rate_too_high", NULL);
+}
+
+/* Of O0: 1000 values of 2^-12 to 2^-11. */
+#define HISTOGRAM                                                                                            \
+    PROBES("\"tensors\": [{\"name\": \"out.grad\", \"layer\": \"out\", \"kind\": \"activation_gradient\", "  \
+           "\"max_abs\": 0.0004, \"exponents\": {\"first\": -12, \"counts\": [1000]}}]")
+#define ZEROS(scale)                                                                                         \
+    ", \"policy\": {\"cast_model_type\": \"fp16\", \"master_weights\": true, \"loss_scale\": 1}, "           \
+    "\"scale\": [[" scale                                                                                    \
+    ", 80]], \"probes\": {\"steps_probed\": 1, \"tensors\": [{\"name\": \"out.grad\", \"layer\": \"out\", "  \
+    "\"kind\": \"activation_gradient\", \"cast\": true, \"count\": 1000, \"nonzero\": 0, \"flushed\": 0, "   \
+    "\"margin_octaves\": null}]"
+
+static void gradients_that_all_went_to_zero_are_seen_in_those_of_o0(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_last = 2.3;
+    r.o0 = HISTOGRAM;
+    r.cell = ZEROS("0.000030517578125") "}"; /* 2^-15: 2^-27 is below half of 2^-24 */
+    expect(&r, "gradient_underflow", "out");
+    assert_true(has_option(&diagnosis.verdict[0], "--scales", "dynamic"));
+    r.cell = ZEROS("1") "}";
+    expect_no(&r, "gradient_underflow");
+}
+
+static void half_trained_weights_that_overflow_lacked_their_gradients(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_bad = 40;
+    r.o0 = HISTOGRAM;
+    r.cell = ZEROS("0.000030517578125") ", " EVENT_AT("39", "fc2", "linear", "forward", "range_overflow") "}";
+    expect(&r, "gradient_underflow", "out");
+    r.cell = ZEROS("1") ", " EVENT_AT("39", "fc2", "linear", "forward", "range_overflow") "}";
+    expect(&r, "activation_overflow", "fc2");
+}
+
+/* A scaler that falls to 2^-80 because the forward pass overflows flushes everything in the end. */
+static void a_scale_that_fell_is_not_why_gradients_are_zero(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_bad = 0;
+    r.o0 = HISTOGRAM;
+    r.cell = ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": \"dynamic\"}, \"scale\": "
+             "[[65536, 1], [1e-24, "
+             "79]], \"probes\": {\"tensors\": [{\"name\": \"out.grad\", \"cast\": true, \"count\": 1000, "
+             "\"nonzero\": 0}], " EVENT_AT("0", "fc2", "linear", "forward", "range_overflow") "}";
+    expect(&r, "activation_overflow", "fc2");
+    expect_no(&r, "gradient_underflow");
+}
+
+/* The probed steps lie behind the overflow: only the origin saw it. */
+static void a_scale_too_high_is_known_from_the_origin_alone(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_bad = 12;
+    r.o0 = PROBES("\"tensors\": [{\"name\": \"fc2.out.grad\", \"layer\": \"fc2\", \"max_abs\": 0.02}]");
+    r.cell = ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": 8388608}, \"scale\": [[8388608, "
+             "80]]" PROBES(EVENT_AT("11", "fc2", "linear", "backward", "scale_induced"));
+    expect(&r, "scale_too_high", "fc2");
+    r.cell = ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": 8388608}, \"scale\": [[8388608, "
+             "80]]" PROBES(EVENT_AT("11", "fc2", "linear", "backward", "mathematics"));
+    expect_no(&r, "scale_too_high");
+}
+
+static void a_partial_sum_that_overflows_is_the_accumulators(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_bad = 0;
+    r.cell = ", \"accumulate\": \"half\"" PROBES(
+        EVENT_AT("0", "fc2", "linear", "forward", "accumulator_overflow"));
+    expect(&r, "accumulator_in_half", "fc2");
+    expect_no(&r, "activation_overflow");
+    r.cell = ", \"accumulate\": \"half\"" PROBES(EVENT_AT("0", "fc2", "linear", "forward", "range_overflow"));
+    expect(&r, "activation_overflow", "fc2");
+}
+
+static void repaired_data_are_given_more_steps_in_a_short_run(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_bad = r.cell_bad = 3;
+    r.o0 = ", \"vitals\": {\"initial_weights\": {\"nonfinite\": 1, \"nonfinite_name\": \"a.weight\"}}";
+    expect(&r, "nonfinite_initial_weight", "a");
+    assert_true(has_option(&diagnosis.verdict[0], "--fault", "none"));
+    assert_true(has_option(&diagnosis.verdict[0], "--steps", "160"));
+}
+
+/* ---- gaps -------------------------------------------------------------------------------------------------- */
+
+static void a_gap_of_what_chance_makes_is_no_gap(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_last = 0.01;
+    r.cell_last = 0.05; /* five times O0's, and 98 % of the way */
+    assert_false(diagnose(&r)->facts.sick);
+    r.cell_last = 0.5;
+    const ab_diagnosis *d = diagnose(&r); /* nobody measured a noise floor, nothing explains it */
+    assert_true(d->facts.undecided && !d->facts.sick);
+    assert_non_null(strstr(d->healthy.missing, "noise floor"));
+    r.cell_last = 2;
+    assert_true(diagnose(&r)->facts.sick); /* but this is too much for chance */
+}
+
 /* ---- steps ------------------------------------------------------------------------------------------------- */
 
 static void skips_of_a_warm_up_are_those_of_this_scaler(void **state) {
@@ -407,6 +568,16 @@ int main(void) {
         cmocka_unit_test(clipping_before_unscaling_shows_in_the_sizes_of_gradients),
         cmocka_unit_test(unscaling_every_micro_batch_shows_in_the_first_gradient),
         cmocka_unit_test(a_scaler_at_its_floor_is_told_from_one_that_falls),
+        cmocka_unit_test(an_overflow_that_fp32_is_far_from_is_a_consequence),
+        cmocka_unit_test(an_overflow_of_the_first_step_is_nobodys_consequence),
+        cmocka_unit_test(state_that_o0_keeps_in_half_too_is_not_the_learning_rate),
+        cmocka_unit_test(gradients_that_all_went_to_zero_are_seen_in_those_of_o0),
+        cmocka_unit_test(half_trained_weights_that_overflow_lacked_their_gradients),
+        cmocka_unit_test(a_scale_that_fell_is_not_why_gradients_are_zero),
+        cmocka_unit_test(a_scale_too_high_is_known_from_the_origin_alone),
+        cmocka_unit_test(a_partial_sum_that_overflows_is_the_accumulators),
+        cmocka_unit_test(repaired_data_are_given_more_steps_in_a_short_run),
+        cmocka_unit_test(a_gap_of_what_chance_makes_is_no_gap),
         cmocka_unit_test(skips_of_a_warm_up_are_those_of_this_scaler),
         cmocka_unit_test(skips_that_choose_their_samples_are_found),
         cmocka_unit_test(the_first_symptom_is_where_it_began),

@@ -414,9 +414,20 @@ static double unscaled_energy(const cJSON *cell) {
     return ab_tensor_sums_of(cell, "tensors", "weight_gradient", false).energy / (scale * scale);
 }
 
+/* Infinite values have no energy. */
+static bool overflowed_first(const cJSON *cell) {
+    const cJSON *tensor;
+    cJSON_ArrayForEach(tensor, ab_json_at(cell, "probes.tensors")) {
+        const cJSON *first = cJSON_GetArrayItem(ab_json_at(tensor, "steps.overflowed"), 0);
+        if (cJSON_IsNumber(first) && first->valuedouble > 0) return true;
+    }
+    return false;
+}
+
 double ab_gradient_deficit(const ab_case *facts) {
     if (!facts->baseline || facts->baseline == facts->cell) return (double)NAN;
-    if (ab_json_number(facts->cell, "first_skipped_step", -1) == 0) return (double)NAN;
+    if (ab_json_number(facts->cell, "first_skipped_step", -1) == 0 || overflowed_first(facts->cell))
+        return (double)NAN;
     const double own = unscaled_energy(facts->cell), reference = unscaled_energy(facts->baseline);
     return reference > 0 ? 1 - own / reference : (double)NAN;
 }

@@ -425,6 +425,27 @@ static void a_scale_that_fell_is_not_why_gradients_are_zero(void **state) {
     expect_no(&r, "gradient_underflow");
 }
 
+/* What overflowed has no energy: weight gradients that lack half of O0's lost it at the other end. */
+static void gradients_that_overflowed_were_not_flushed(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_bad = 1;
+#define GRADIENT(energy, overflowed, flushed)                                                                \
+    PROBES("\"tensors\": [{\"name\": \"w\", \"layer\": \"fc2\", \"kind\": \"weight_gradient\", \"cast\": "   \
+           "true, "                                                                                          \
+           "\"count\": 10, \"nonzero\": 10, \"flushed\": " flushed ", \"overflowed\": " overflowed           \
+           ", \"max_abs\": 0.02, \"steps\": {\"nonzero\": [10], \"overflowed\": [" overflowed                \
+           "], \"energy\": [" energy "]}}]")
+#define FIXED                                                                                                \
+    ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": 16777216}, \"scale\": [[16777216, 80]]"
+    r.o0 = GRADIENT("4", "0", "0");
+    r.cell = FIXED GRADIENT("5e14", "5", "1");
+    expect(&r, "scale_too_high", "fc2");
+    expect_no(&r, "gradient_underflow");
+    r.cell = FIXED GRADIENT("5e14", "0", "1");
+    expect(&r, "gradient_underflow", "fc2");
+}
+
 /* The probed steps lie behind the overflow: only the origin saw it. */
 static void a_scale_too_high_is_known_from_the_origin_alone(void **state) {
     (void)state;
@@ -574,6 +595,7 @@ int main(void) {
         cmocka_unit_test(gradients_that_all_went_to_zero_are_seen_in_those_of_o0),
         cmocka_unit_test(half_trained_weights_that_overflow_lacked_their_gradients),
         cmocka_unit_test(a_scale_that_fell_is_not_why_gradients_are_zero),
+        cmocka_unit_test(gradients_that_overflowed_were_not_flushed),
         cmocka_unit_test(a_scale_too_high_is_known_from_the_origin_alone),
         cmocka_unit_test(a_partial_sum_that_overflows_is_the_accumulators),
         cmocka_unit_test(repaired_data_are_given_more_steps_in_a_short_run),

@@ -2,6 +2,7 @@
 #include "reports/diagnose.h"
 #include "reports/diagnose_facts.h"
 #include "reports/json.h"
+#include "reports/recurrent.h"
 #include "reports/text.h"
 
 #include <math.h>
@@ -75,6 +76,7 @@ static void print_diagnosis(const ab_diagnosis *d, FILE *out) {
         ab_missing_evidence(&d->facts, missing, sizeof missing);
         fprintf(out, "  unknown: no rule explains this from the record\n    cannot tell %s\n", missing);
     }
+    ab_recurrent_print(d, out);
     if (d->facts.sick) return;
     for (int i = 0; i < d->healthy.evidences; i++) fprintf(out, "    %s\n", d->healthy.evidence[i].text);
     if (d->healthy.missing[0]) fprintf(out, "    cannot tell more: %s\n", d->healthy.missing);
@@ -169,6 +171,7 @@ static ab_status add_one(const ab_diagnosis *d, void *array) {
     for (int i = 0; i < d->verdicts; i++)
         cJSON_AddItemToArray(verdicts, verdict_json(&d->verdict[i], d->verdict[i].rule->id,
                                                     ab_verdict_family_name(d->verdict[i].rule->family)));
+    cJSON_AddItemToObject(object, "known_problems", ab_recurrent_json(d));
     return cJSON_AddItemToArray(array, object) ? AB_OK : ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
 }
 

@@ -356,6 +356,54 @@ static ab_status read_tensor(ab_cell *cell, const kept *item, const ab_tensorfil
     return status;
 }
 
+/* ---- what was taken over ----------------------------------------------------------------------------------- */
+
+/* Bits, not what was meant to be done. */
+static ab_status audit_tensor(const kept *item, const ab_tensorfile *file, ab_vitals_resume *found) {
+    const size_t bytes = (size_t)ab_tensor_count(item->tensor) * sizeof(float);
+    float *saved = malloc(bytes), *used = malloc(bytes);
+    ab_status status = saved && used ? AB_OK : no_memory();
+    if (status == AB_OK) status = ab_tensorfile_read_as(file, item->name, &item->tensor->shape, saved);
+    if (status == AB_OK) status = ab_tensor_read(item->tensor, used);
+    if (status == AB_OK && memcmp(saved, used, bytes) != 0 && found->tensors_differing++ == 0)
+        snprintf(found->tensor, sizeof found->tensor, "%s", item->name);
+    found->tensors++;
+    free(saved);
+    free(used);
+    return status;
+}
+
+/* What the cell would write now beside what the file says. */
+static ab_status audit_position(const ab_cell *cell, const ab_tensorfile *file, ab_vitals_resume *found) {
+    notes here = {0};
+    ab_status status = make_notes(cell, &here);
+    if (status == AB_OK) note_position(cell, &here);
+    for (int i = 0; i < here.count && status == AB_OK; i++) {
+        const note_line *line = &here.line[i];
+        double saved;
+        AB_TRY_GOTO(real_of(file, line->key, &saved));
+        const double used = strtod(line->text, NULL);
+        found->states++;
+        if (saved == used) continue;
+        if (found->states_differing < AB_VITALS_STATES) {
+            ab_vitals_state *state = &found->state[found->states_differing];
+            snprintf(state->name, sizeof state->name, "%.*s", AB_VITALS_NAME - 1, line->key);
+            state->saved = saved, state->used = used;
+        }
+        found->states_differing++;
+    }
+out:
+    free_notes(&here);
+    return status;
+}
+
+static ab_status audit(ab_cell *cell, const kept_list *list, const ab_tensorfile *file) {
+    ab_vitals_resume *found = &cell->vitals.resume;
+    *found = (ab_vitals_resume){.resumed = true};
+    for (int i = 0; i < list->count; i++) AB_TRY(audit_tensor(&list->item[i], file, found));
+    return audit_position(cell, file, found);
+}
+
 static ab_status resume(ab_cell *cell, const ab_tensorfile *file) {
     ab_status status = AB_OK;
     kept_list list = {0, NULL};
@@ -366,6 +414,7 @@ static ab_status resume(ab_cell *cell, const ab_tensorfile *file) {
     AB_TRY_GOTO(check_all(&list, file, cell->plan->net->name));
     for (int i = 0; i < list.count; i++) AB_TRY_GOTO(read_tensor(cell, &list.item[i], file));
     AB_TRY_GOTO(read_position(cell, file));
+    AB_TRY_GOTO(audit(cell, &list, file));
     cell->params_version++;
 out:
     free(list.item);

@@ -226,6 +226,26 @@ static void report_weights(const char *key, const ab_vitals_weights *w, ab_probe
     sink->end(sink);
 }
 
+static void report_resume(const ab_vitals_resume *r, ab_probe_sink *sink) {
+    if (!r->resumed) return;
+    sink->begin_object(sink, "resumed");
+    sink->integer(sink, "tensors", r->tensors);
+    sink->integer(sink, "tensors_differing", r->tensors_differing);
+    sink->text(sink, "first_differing", r->tensors_differing > 0 ? r->tensor : NULL);
+    sink->integer(sink, "states", r->states);
+    sink->integer(sink, "states_differing", r->states_differing);
+    sink->begin_array(sink, "differing_states");
+    for (int i = 0; i < r->states_differing && i < AB_VITALS_STATES; i++) {
+        sink->begin_object(sink, NULL);
+        sink->text(sink, "name", r->state[i].name);
+        sink->number(sink, "saved", r->state[i].saved);
+        sink->number(sink, "used", r->state[i].used);
+        sink->end(sink);
+    }
+    sink->end(sink);
+    sink->end(sink);
+}
+
 void ab_vitals_report(const ab_vitals *v, bool averaged, ab_probe_sink *sink) {
     sink->begin_object(sink, "vitals");
     report_inputs(&v->inputs, sink);
@@ -240,5 +260,6 @@ void ab_vitals_report(const ab_vitals *v, bool averaged, ab_probe_sink *sink) {
                      v->average.weights > 0 ? sqrt(v->average.distance / v->average.weights) : (double)NAN);
         sink->end(sink);
     }
+    report_resume(&v->resume, sink);
     sink->end(sink);
 }

@@ -45,11 +45,27 @@ typedef struct ab_vitals_average {
     double distance, weights;
 } ab_vitals_average;
 
+/* A resumed cell beside its checkpoint: what it does not hold as it was saved. */
+enum { AB_VITALS_STATES = 8 };
+typedef struct ab_vitals_state {
+    char name[AB_VITALS_NAME]; /* the checkpoint's key, as "scaler.scale" or "taken" */
+    double saved, used;
+} ab_vitals_state;
+typedef struct ab_vitals_resume {
+    bool resumed;
+    int tensors, tensors_differing; /* of the checkpoint; those that have other bits in the cell */
+    char tensor[AB_VITALS_NAME];    /* the first of them */
+    int states,
+        states_differing; /* numbers: position, schedule, loss scaler; the first AB_VITALS_STATES that differ: */
+    ab_vitals_state state[AB_VITALS_STATES];
+} ab_vitals_resume;
+
 typedef struct ab_vitals {
     ab_vitals_inputs inputs;
     ab_vitals_labels labels;
     ab_vitals_weights first, last;
     ab_vitals_average average;
+    ab_vitals_resume resume;
     uint8_t *places; /* [each]: bit 0: bad in some sample, bit 1: good in some; owned */
 } ab_vitals;
 

@@ -36,6 +36,15 @@ expect_text "$work/err" "warning: --fault resume_without_optimizer: a resumed ru
 o2=$(basename "$work"/whole/checkpoint-*-O2-*.safetensors)
 cmp -s "$work/wrong/$o2" "$work/whole/$o2" && fail "a resume without optimizer state ends like one with it"
 
+# What a resumed cell does not hold as it was saved is seen in its bits, not in the option.
+run diagnose "$work/wrong/result.json" --exit-zero
+expect_rc 0 "diagnosing a mistake of resuming"
+expect_text "$work/out" "known problem lost_on_resume" "a resume without optimizer state"
+expect_text "$work/out" "(first taken: 11 saved, 0 used)" "a resume without optimizer state"
+run diagnose "$work/second/result.json" --exit-zero
+expect_rc 0 "diagnosing a sound resume"
+expect_no_text "$work/out" "lost_on_resume" "a sound resume"
+
 # ---- what does not fit -------------------------------------------------------------------------------------
 refused() {
     local text=$1

@@ -15,6 +15,12 @@ fail() {
     printf 'FAILED: %s\n' "$*" >&2
 }
 
+# A misspelt check must not pass for one that held.
+command_not_found_handle() {
+    printf 'not a command: %s\n' "$1" >>"$work/misspelt"
+    return 127
+}
+
 # run ARGS...: exit status in $rc, streams in $work/out and $work/err.
 run() {
     "$AMPBENCH" "$@" >"$work/out" 2>"$work/err" </dev/null
@@ -31,6 +37,12 @@ expect_rc() {
 expect_text() {
     checks=$((checks + 1))
     grep -qF -- "$2" "$1" || fail "$3: no \"$2\" in: $(head -c 600 "$1")"
+}
+
+# expect_no_text FILE TEXT WHAT: FILE does not hold TEXT.
+expect_no_text() {
+    checks=$((checks + 1))
+    ! grep -qF -- "$2" "$1" || fail "$3: \"$2\" in: $(head -c 600 "$1")"
 }
 
 # digests FILE: "<cell> <loss digest>" of every cell of a result document, in order.
@@ -56,6 +68,7 @@ follows_schema() {
 
 # The last line of a script.
 finish() {
+    [ ! -e "$work/misspelt" ] || fail "$(cat "$work/misspelt")"
     if [ "$failures" -gt 0 ] || [ "$checks" -eq 0 ]; then
         printf '%d of %d checks failed\n' "$failures" "$checks" >&2
         exit 1

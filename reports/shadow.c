@@ -30,6 +30,29 @@ static const char *name_of(const cJSON *tensor, char name[NAME]) {
     return name;
 }
 
+/* Gradients that rounding makes grow or shrink by more than chance explains. */
+static void print_bias(const cJSON *shadow, FILE *out) {
+    const cJSON *tensor, *worst = NULL;
+    double most = 0;
+    int biased = 0;
+    char name[NAME];
+    cJSON_ArrayForEach(tensor, ab_json_at(shadow, "tensors")) {
+        const double z = fabs(ab_json_number(tensor, "bias_z", 0));
+        if (!(z > 4) || !ab_json_at(tensor, "growth")) continue; /* without growth z is not calibrated */
+        biased++;
+        if (!(z > most)) continue;
+        most = z;
+        worst = tensor;
+    }
+    if (!worst) return;
+    const double growth = ab_json_number(worst, "growth", 0);
+    fprintf(
+        out,
+        "  biased           %d gradients; most %s: rounding makes it %.2g %s (z %.1f, %.2g can be chance)\n",
+        biased, name_of(worst, name), fabs(growth), growth < 0 ? "smaller" : "larger",
+        ab_json_number(worst, "bias_z", 0), ab_json_number(worst, "growth_allowed", 0));
+}
+
 static void print_worst(const cJSON *shadow, FILE *out) {
     char name[NAME];
     const cJSON *error = worst_of(shadow, "relative_error"), *lost = worst_of(shadow, "flushed_energy_share");
@@ -48,6 +71,7 @@ static void print_worst(const cJSON *shadow, FILE *out) {
                 ab_json_number(lost, "flushed_energy_share", 0));
     else
         fputs("  nothing was flushed\n", out);
+    print_bias(shadow, out);
     if (over)
         fprintf(out, "  most overflowed  %s: %.0f of %.0f values\n", name_of(over, name),
                 ab_json_number(over, "overflowed", 0), ab_json_number(over, "count", 0));

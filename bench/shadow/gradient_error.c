@@ -35,16 +35,13 @@ static void add_element(ab_gradient_error *sums, double g, double h, double smal
         sums->overflowed += isfinite(g) && !isfinite(h);
         return;
     }
-    const double d = h - g, along = g > 0 ? d : -d;
+    const double d = h - g;
     if (h == 0 || g == 0) add_zero(sums, h == 0 ? g : 0, smallest);
     if (h == 0 && fabs(g) < smallest) sums->flushed_energy += g * g;
     sums->energy += g * g;
     sums->error += d * d;
     sums->found += h * h;
     sums->product += g * h;
-    if (g == 0) return;
-    sums->bias += along;
-    sums->bias_squares += d * d;
 }
 
 void ab_gradient_error_add(ab_gradient_error *sums, const float *reference, const float *found,
@@ -68,6 +65,32 @@ double ab_gradient_error_cosine(const ab_gradient_error *sums) {
     return norms > 0 ? sums->product / norms : (double)NAN;
 }
 
-double ab_gradient_error_bias_z(const ab_gradient_error *sums) {
-    return sums->bias_squares > 0 ? sums->bias / sqrt(sums->bias_squares) : (double)NAN;
+void ab_gradient_error_close(ab_gradient_error *sums) {
+    const double energy = sums->energy - sums->closed[0], error = sums->error - sums->closed[1];
+    const double along = sums->product - sums->closed[2] - energy; /* sum of g d */
+    const double growth = (along + error / 4) / energy;
+    sums->closed[0] = sums->energy;
+    sums->closed[1] = sums->error;
+    sums->closed[2] = sums->product;
+    if (!(energy > 0) || !isfinite(growth)) return;
+    sums->looks++;
+    sums->growth += growth;
+    sums->growth_squares += growth * growth;
+    sums->noise += error / energy / 4;
+}
+
+/* Wallace's normal deviate of Student's t. */
+static double normal_of(double t, double freedom) {
+    return (8 * freedom + 1) / (8 * freedom + 3) * sqrt(freedom * log1p(t * t / freedom));
+}
+
+ab_gradient_bias ab_gradient_error_bias(const ab_gradient_error *sums, double eps) {
+    const double n = (double)sums->looks, mean = sums->growth / n;
+    ab_gradient_bias bias = {.growth = mean, .allowed = sums->noise / n + eps / 4, .z = (double)NAN};
+    if (sums->looks < 2) return bias;
+    const double variance = fmax(sums->growth_squares - n * mean * mean, 0) / (n - 1);
+    const double beyond = fmax(fabs(mean) - bias.allowed, 0);
+    const double t = beyond / fmax(sqrt(variance / n), 1e-9 * fabs(mean) + 1e-300);
+    bias.z = copysign(normal_of(t, n - 1), mean);
+    return bias;
 }

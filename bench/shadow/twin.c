@@ -103,6 +103,7 @@ static void compare(ab_twin *twin, const ab_op_run *run, int slot, const ab_tens
                  n);
         ab_gradient_error_add(&with->sums, with->reference + first, values, tensor->format, twin->scale, n);
     }
+    ab_gradient_error_close(&with->sums);
 }
 
 static void ran(void *context, const ab_op_run *run) {
@@ -140,6 +141,7 @@ ab_status ab_twin_create(const ab_cell_config *config, ab_twin_kind kind, int oc
     if (!twin) return ab_fail(AB_NO_MEMORY, "shadow gradients: out of memory");
     twin->kind = kind;
     twin->octaves = octaves;
+    twin->config = *config;
     twin->watch = (ab_watch){.context = twin, .ran = ran};
     ab_status status =
         config->policy.num_losses > 1 || config->policy.loss_scale.scaler.kind->sees & AB_SEES_LAYER
@@ -196,8 +198,10 @@ int64_t ab_twin_looks(const ab_twin *twin) { return twin->looks; }
 
 static double share(double part, double whole) { return whole > 0 ? part / whole : (double)NAN; }
 
-static void report_entry(const entry *e, ab_probe_sink *sink) {
+/* eps: of the coarsest format that the gradient went through. */
+static void report_entry(const entry *e, double eps, ab_probe_sink *sink) {
     const ab_gradient_error *s = &e->sums;
+    const ab_gradient_bias bias = ab_gradient_error_bias(s, fmax(ab_format_eps(e->format), eps));
     sink->begin_object(sink, NULL);
     sink->text(sink, "op", e->op);
     sink->text(sink, "tensor", e->tensor);
@@ -210,7 +214,9 @@ static void report_entry(const entry *e, ab_probe_sink *sink) {
     sink->integer(sink, "reference_overflowed", s->reference_overflowed);
     sink->number(sink, "relative_error", ab_gradient_error_relative(s));
     sink->number(sink, "cosine", ab_gradient_error_cosine(s));
-    sink->number(sink, "bias_z", ab_gradient_error_bias_z(s));
+    sink->number(sink, "growth", bias.growth);
+    sink->number(sink, "growth_allowed", bias.allowed);
+    sink->number(sink, "bias_z", bias.z);
     sink->number(sink, "flushed_energy_share", share(s->flushed_energy, s->energy));
     sink->number(sink, "rounding_energy_share", share(s->rounding, s->energy));
     sink->end(sink);
@@ -221,8 +227,9 @@ void ab_twin_report(const ab_twin *twin, ab_probe_sink *sink) {
     sink->integer(sink, "octaves", twin->cell ? 0 : twin->octaves);
     sink->integer(sink, "looks", twin->looks);
     sink->number(sink, "loss_error", share(twin->loss_error, (double)twin->compared_losses));
+    const double eps = ab_format_eps(twin->config.policy.half);
     sink->begin_array(sink, "tensors");
     for (int i = 0; i < twin->entries; i++)
-        if (twin->entry[i].format) report_entry(&twin->entry[i], sink);
+        if (twin->entry[i].format) report_entry(&twin->entry[i], eps, sink);
     sink->end(sink);
 }

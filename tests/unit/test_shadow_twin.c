@@ -6,6 +6,7 @@
 #include "bench/shadow/gradient_error.h"
 #include "bench/shadow/twin.h"
 #include "kernels/convert.h"
+#include "reports/stats.h"
 
 #include <math.h>
 
@@ -23,8 +24,7 @@ static void planted_differences_are_summed(void **state) {
     ab_gradient_error_add(&sums, reference, found, &ab_format_fp16, 8, N);
     assert_true(fabs(ab_gradient_error_relative(&sums) - 0x1p-6) < 1e-9);
     assert_true(fabs(ab_gradient_error_cosine(&sums) - 1) < 1e-12);
-    assert_true(ab_gradient_error_bias_z(&sums) < -60); /* all in one direction: about -sqrt(N) */
-    assert_true(sums.rounding == 0);                    /* small integers are fp16 numbers */
+    assert_true(sums.rounding == 0); /* small integers are fp16 numbers */
     assert_int_equal(sums.flushed + sums.vanished + sums.natural_zeros + sums.overflowed, 0);
 }
 
@@ -221,6 +221,143 @@ static void decensoring_finds_the_zeros_of_a_known_mask(void **state) {
     ab_net_free(net);
 }
 
+/* ---- growth ------------------------------------------------------------------------------------------------ */
+
+/* One look at which a gradient has grown by `growth`. */
+static void look(ab_gradient_error *sums, double growth) {
+    const float reference = 1, found = (float)(1 + growth);
+    ab_gradient_error_add(sums, &reference, &found, &ab_format_fp32, 1, 1);
+    ab_gradient_error_close(sums);
+}
+
+static const double eps16 = 0x1p-10, allowed16 = 0x1p-12;
+
+static void growth_is_told_by_its_looks(void **state) {
+    (void)state;
+    ab_gradient_error sums = {.count = 0};
+    assert_true(isnan(ab_gradient_error_bias(&sums, eps16).z));
+    look(&sums, -0x1p-8);
+    assert_true(isnan(ab_gradient_error_bias(&sums, eps16).z)); /* no spread yet */
+    look(&sums, -0x1p-7);
+    const ab_gradient_bias bias = ab_gradient_error_bias(&sums, eps16);
+    const double squares = 0x1p-16 + 0x1p-14; /* a quarter of d^2 is growth, too, and allowed */
+    assert_true(fabs(bias.growth - (-0x1.8p-8 + squares / 8)) < 1e-9);
+    assert_true(fabs(bias.allowed - (allowed16 + squares / 8)) < 1e-9);
+    ab_gradient_error none = {.count = 0};
+    for (int i = 0; i < 9; i++) look(&none, i % 2 ? 0x1p-14 : 0);
+    assert_true(ab_gradient_error_bias(&none, eps16).z == 0); /* less than what is allowed */
+}
+
+/* P(N > z), and where it is p. */
+static double upper(double z) { return 0.5 * erfc(z / sqrt(2)); }
+
+/* The deviate's tail is that of Student's t, which reports/stats.c computes in another way. */
+static void the_deviate_has_the_tail_of_students_t(void **state) {
+    (void)state;
+    for (int looks = 3; looks <= 20; looks++)
+        for (double size = 1; size < 30; size *= 1.3) {
+            ab_gradient_error sums = {.count = 0};
+            double mean = 0, squares = 0;
+            for (int i = 0; i < looks; i++) {
+                const double growth = 64 * allowed16 + size * allowed16 * (i % 3 - 1) * 8;
+                mean += growth / looks;
+                squares += growth * growth;
+                look(&sums, growth);
+            }
+            const ab_gradient_bias bias = ab_gradient_error_bias(&sums, eps16);
+            const double sd = sqrt((squares - looks * mean * mean) / (looks - 1));
+            const double t = (bias.growth - bias.allowed) / (sd / sqrt(looks)),
+                         p = ab_student_tail(looks - 1, t);
+            if (p < 1e-7) continue;
+            const double ratio = upper(bias.z) / p;
+            if (!(ratio > 0.6 && ratio < 1.6))
+                fail_msg("%d looks, t %g: z %g, p off by %g", looks, t, bias.z, ratio);
+        }
+}
+
+/* Looks whose growth is normal around what is just allowed: the deviate exceeds its points as often as a normal one. */
+static void the_deviate_is_calibrated(void **state) {
+    enum { TENSORS = 4000 };
+    static const int looks[] = {4, 8, 12};
+    (void)state;
+    for (size_t l = 0; l < AB_COUNT_OF(looks); l++) {
+        int beyond5 = 0, beyond1 = 0;
+        for (int i = 0; i < TENSORS; i++) {
+            ab_gradient_error sums = {.count = 0};
+            for (int k = 0; k < looks[l]; k++)
+                look(&sums, allowed16 + 0x1p-13 * (double)ab_rng_normal(3, AB_RNG_SAMPLE, (uint32_t)l,
+                                                                        (uint64_t)(i * 16 + k)));
+            const double z = ab_gradient_error_bias(&sums, eps16).z;
+            beyond5 += z > 1.6449;
+            beyond1 += z > 2.3263;
+        }
+        const double share5 = (double)beyond5 / TENSORS, share1 = (double)beyond1 / TENSORS;
+        /* four standard deviations of a share of 4000 */
+        if (fabs(share5 - 0.05) > 0.014 || fabs(share1 - 0.01) > 0.0063)
+            fail_msg("%d looks: %.4f beyond 5 %%, %.4f beyond 1 %%", looks[l], share5, share1);
+    }
+}
+
+/* Takes one unit in the last place of every other half gradient: on average what truncation takes. */
+static void shorten(void *context, const ab_op_run *run) {
+    (void)context;
+    for (int slot = 0; run->backward && slot < AB_MAX_INPUTS + AB_MAX_PARAMS; slot++) {
+        const ab_tensor *tensor =
+            slot < AB_MAX_INPUTS ? run->io->din[slot] : run->io->dparam[slot - AB_MAX_INPUTS];
+        if (!tensor || !tensor->format || tensor->format == &ab_format_fp32) continue;
+        uint16_t *bits = tensor->data;
+        for (int64_t i = 0; i < ab_tensor_count(tensor); i++)
+            if ((i * 2654435761 >> 7) % 2 && bits[i] & 0x7fff) bits[i]--;
+    }
+}
+
+typedef struct tally {
+    int tensors, beyond3, shrinking;
+} tally;
+
+/* Deviates of a cell of `seed` whose gradients are rounded honestly or, `planted`, shortened. */
+static void tally_of(const char *level, const ab_format *half, uint64_t seed, bool planted, tally *t) {
+    ab_net *net = pt_net(pt_ops);
+    ab_cell_config config = pt_config(net, level, half, "momentum", "loss_scale=1024");
+    config.seed = seed;
+    ab_cell *cell = pt_cell(&config);
+    ab_twin *twin = NULL;
+    mask m = {.observer = {ignore}};
+    const ab_watch watch = {.ran = shorten};
+    if (planted) ab_cell_watch(cell, &watch);
+    assert_int_equal(ab_twin_create(&config, AB_TWIN_FP32, 0, &twin), AB_OK);
+    for (int i = 0; i < 24; i++) {
+        ab_step_result result;
+        if (i % 2 == 0) assert_int_equal(ab_twin_before(twin, cell), AB_OK);
+        assert_int_equal(ab_cell_step(cell, planted ? &m.observer : NULL, &result), AB_OK);
+        if (i % 2 == 0) assert_int_equal(ab_twin_after(twin, cell, &result), AB_OK);
+    }
+    cJSON *report = pt_report(write_twin, twin);
+    const cJSON *tensor;
+    cJSON_ArrayForEach(tensor, pt_get(report, "tensors")) {
+        const double z = pt_number(tensor, "bias_z");
+        t->tensors++;
+        t->beyond3 += fabs(z) > 3;
+        t->shrinking += z < -3;
+    }
+    cJSON_Delete(report);
+    ab_twin_destroy(twin);
+    ab_cell_destroy(cell);
+    ab_net_free(net);
+}
+
+static void honest_rounding_has_no_bias_and_shortening_has(void **state) {
+    (void)state;
+    tally honest = {0}, planted = {0};
+    for (uint64_t seed = 1; seed <= 4; seed++)
+        for (int h = 0; h < 2; h++) {
+            tally_of("O2", h ? &ab_format_bf16 : &ab_format_fp16, seed, false, &honest);
+            tally_of("O2", h ? &ab_format_bf16 : &ab_format_fp16, seed, true, &planted);
+        }
+    assert_true(honest.beyond3 * 100 <= honest.tensors);
+    assert_true(planted.shrinking * 3 > planted.tensors);
+}
+
 static void losses_with_their_own_scales_are_refused(void **state) {
     (void)state;
     ab_net *net = pt_net(pt_ops);
@@ -241,6 +378,10 @@ int main(void) {
         cmocka_unit_test(an_fp32_cell_equals_its_twin),
         cmocka_unit_test(half_gradients_are_off_by_rounding),
         cmocka_unit_test(decensoring_finds_the_zeros_of_a_known_mask),
+        cmocka_unit_test(growth_is_told_by_its_looks),
+        cmocka_unit_test(the_deviate_has_the_tail_of_students_t),
+        cmocka_unit_test(the_deviate_is_calibrated),
+        cmocka_unit_test(honest_rounding_has_no_bias_and_shortening_has),
         cmocka_unit_test(losses_with_their_own_scales_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -76,10 +76,11 @@ static void print_diagnosis(const ab_diagnosis *d, FILE *out) {
         ab_missing_evidence(&d->facts, missing, sizeof missing);
         fprintf(out, "  unknown: no rule explains this from the record\n    cannot tell %s\n", missing);
     }
+    if (!d->facts.sick) {
+        for (int i = 0; i < d->healthy.evidences; i++) fprintf(out, "    %s\n", d->healthy.evidence[i].text);
+        if (d->healthy.missing[0]) fprintf(out, "    cannot tell more: %s\n", d->healthy.missing);
+    }
     ab_recurrent_print(d, out);
-    if (d->facts.sick) return;
-    for (int i = 0; i < d->healthy.evidences; i++) fprintf(out, "    %s\n", d->healthy.evidence[i].text);
-    if (d->healthy.missing[0]) fprintf(out, "    cannot tell more: %s\n", d->healthy.missing);
 }
 
 /* ---- all cells ------------------------------------------------------------------------------------------- */

@@ -208,8 +208,8 @@ void ab_recurrent_print(const ab_diagnosis *diagnosis, FILE *out) {
     char text[AB_VERDICT_TEXT];
     for (size_t i = 0; i < AB_COUNT_OF(problems); i++) {
         if (!problems[i].here(diagnosis, text, sizeof text)) continue;
-        fprintf(out, "    known problem %s: %s\n      here: %s\n      others: %s\n", problems[i].id,
-                problems[i].title, text, problems[i].threads);
+        fprintf(out, "    known problem %s: %s (%s)\n      %s\n", problems[i].id, problems[i].title,
+                problems[i].threads, text);
     }
 }
 

@@ -4,6 +4,7 @@
 #include "reports/json.h"
 #include "reports/markup.h"
 #include "reports/plot.h"
+#include "reports/recurrent.h"
 
 #include <stdbool.h>
 
@@ -40,6 +41,20 @@ static void write_verdict(const ab_html *h, const ab_verdict *v) {
     write_line(h, "Cannot tell more", v->missing);
 }
 
+static void write_known(const ab_html *h, const ab_diagnosis *diagnosis) {
+    char text[AB_VERDICT_TEXT];
+    for (int i = 0; i < ab_recurrent_count(); i++) {
+        const ab_recurrent *problem = ab_recurrent_at(i);
+        if (!problem->here(diagnosis, text, sizeof text)) continue;
+        fputs("<p>Known problem: ", h->out);
+        ab_markup_text(h->out, problem->title);
+        fputs(": ", h->out);
+        ab_markup_text(h->out, text);
+        fprintf(h->out, " <span class=\"faint\">(<code>%s</code>, %s)</span></p>\n", problem->id,
+                problem->threads);
+    }
+}
+
 static void write_cell(const ab_html *h, const cJSON *cell, const ab_diagnosis *diagnosis) {
     char label[AB_PLOT_LABEL];
     fputs("<p><strong>", h->out);
@@ -48,6 +63,7 @@ static void write_cell(const ab_html *h, const cJSON *cell, const ab_diagnosis *
                                   : "</strong>: sick, and none of the known causes is in the record</p>\n",
           h->out);
     for (int i = 0; i < diagnosis->verdicts; i++) write_verdict(h, &diagnosis->verdict[i]);
+    write_known(h, diagnosis);
 }
 
 /* What is written into, and what has been seen so far. */

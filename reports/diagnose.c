@@ -64,19 +64,24 @@ static ab_loss_facts losses_of(const cJSON *cell) {
     return facts;
 }
 
-/* Standard error of the mean difference between the last losses of two cells, batch by batch. */
+/* Standard error of the mean difference between the last losses of two cells, batch by batch; but no more than if both scattered as O0
+ * (`b`) does: losses that are thrown about are no excuse. */
 static double gap_error(const cJSON *a, const cJSON *b) {
     const int n = cJSON_GetArraySize(a), used = n < AB_SUMMARY_FINAL_LOSSES ? n : AB_SUMMARY_FINAL_LOSSES;
-    double sum = 0, squares = 0;
+    double sum = 0, squares = 0, own = 0, own_squares = 0;
     if (used < 2 || cJSON_GetArraySize(b) != n) return 0;
     for (int i = n - used; i < n; i++) {
         const cJSON *x = cJSON_GetArrayItem(a, i), *y = cJSON_GetArrayItem(b, i);
         if (!cJSON_IsNumber(x) || !cJSON_IsNumber(y)) return 0;
-        sum += x->valuedouble - y->valuedouble;
-        squares += (x->valuedouble - y->valuedouble) * (x->valuedouble - y->valuedouble);
+        const double gap = x->valuedouble - y->valuedouble;
+        sum += gap;
+        squares += gap * gap;
+        own += y->valuedouble;
+        own_squares += y->valuedouble * y->valuedouble;
     }
-    const double mean = sum / used, variance = (squares - sum * mean) / (used - 1);
-    return sqrt(fmax(0, variance) / used);
+    const double variance = (squares - sum * sum / used) / (used - 1),
+                 most = 2 * (own_squares - own * own / used) / (used - 1);
+    return sqrt(fmax(0, fmin(variance, most)) / used);
 }
 
 /* ---- skips ----------------------------------------------------------------------------------------------- */

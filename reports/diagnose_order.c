@@ -37,19 +37,23 @@ static int by_confidence(const void *a, const void *b) {
 
 /* ---- remedies ---------------------------------------------------------------------------------------------- */
 
-/* --set and --to take several values; of other options the last one counts. */
-static bool sets(const ab_verdict *verdict, const char *name) {
-    if (strcmp(name, "--set") == 0) return false;
+/* Of equal options the last one counts, but --set takes several properties. */
+static bool sets(const ab_verdict *verdict, const char *const *option) {
+    const bool property = strcmp(option[0], "--set") == 0;
     for (int i = 0; i < verdict->options; i += 2)
-        if (strcmp(verdict->option[i], name) == 0) return true;
+        if (strcmp(verdict->option[i], option[0]) == 0 &&
+            (!property || strcmp(verdict->option[i + 1], option[1]) == 0))
+            return true;
     return false;
 }
 
 static bool may_join(const ab_verdict *first, const ab_verdict *other) {
     if (!other->with_others || other->options == 0 || first->options + other->options > AB_VERDICT_OPTIONS)
         return false;
-    for (int i = 0; i < other->options; i += 2)
-        if (sets(first, other->option[i])) return false;
+    for (int i = 0; i < other->options; i += 2) {
+        const char *const option[] = {other->option[i], other->option[i + 1]};
+        if (sets(first, option)) return false;
+    }
     return true;
 }
 

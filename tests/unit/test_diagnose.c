@@ -201,6 +201,17 @@ static void summed_micro_batches_break_a_bound(void **state) {
     expect(&r, "accumulation_not_averaged", NULL);
     r.o0 = LOGITS("0.0035");
     expect_no(&r, "accumulation_not_averaged");
+    /* of next tokens the data have no classes: the decoder is 256 wide, so these are 10 rows */
+    r.config = ", \"gradient_accumulation_steps\": 4}, \"data\": {\"classes\": 0}, \"unused\": {\"x\": 0";
+#define TOKENS(energy)                                                                                       \
+    ", \"implementations\": [{\"op\": \"loss\", \"type\": \"cross_entropy\"}], \"probes\": "                 \
+    "{\"steps_probed\": 1, \"signals\": [{\"op\": \"decoder\", \"units\": 256}], \"tensors\": "              \
+    "[{\"kind\": \"activation_gradient\", \"layer\": \"decoder\", \"count\": 2560, \"steps\": "              \
+    "{\"energy\": [" energy "], \"nonzero\": [2560]}}]}"
+    r.o0 = TOKENS("0.7");
+    expect(&r, "accumulation_not_averaged", NULL);
+    r.o0 = TOKENS("0.1");
+    expect_no(&r, "accumulation_not_averaged");
 }
 
 /* ---- precision --------------------------------------------------------------------------------------------- */
@@ -482,6 +493,30 @@ static void repaired_data_are_given_more_steps_in_a_short_run(void **state) {
     assert_true(has_option(&diagnosis.verdict[0], "--steps", "160"));
 }
 
+#define LEDGER(decay, gradient)                                                                              \
+    ", \"policy\": {\"cast_model_type\": \"fp16\", \"master_weights\": false, \"loss_scale\": 1}, "          \
+    "\"scale\": [[1, 80]]" PROBES(                                                                           \
+        "\"lost_updates\": [{\"name\": \"fc.weight\", \"layer\": \"fc\", \"update\": {\"nonzero\": 100, "    \
+        "\"lost\": 80, \"energy\": 1, \"lost_energy\": 0.4, \"lost_energy_share\": 0.4}, \"weight_decay\": " \
+        "{\"nonzero\": 100, \"lost\": 100, \"lost_energy\": " decay                                          \
+        "}, \"gradient\": {\"nonzero\": 100, \"lost\": 80, \"lost_energy\": " gradient "}}]")
+
+/* Both are lost; the ledger says which of them is most of it. */
+static void lost_decay_is_told_from_lost_gradients(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_last = 1.5;
+    r.config = ", \"weight_decay\": 0.02";
+    r.cell = LEDGER("0.4", "0.01");
+    expect(&r, "weight_decay_lost", NULL);
+    r.cell = LEDGER("0.01", "0.4");
+    expect(&r, "weight_update_lost", "fc");
+    r.config = ", \"weight_decay\": 0.0001"; /* 0.1 x 0.0001 x 80 would not have shrunk anything */
+    r.cell = LEDGER("0.4", "0.01");
+    expect(&r, "weight_update_lost", "fc");
+    expect_no(&r, "weight_decay_lost");
+}
+
 /* ---- gaps -------------------------------------------------------------------------------------------------- */
 
 static void a_gap_of_what_chance_makes_is_no_gap(void **state) {
@@ -599,6 +634,7 @@ int main(void) {
         cmocka_unit_test(a_scale_too_high_is_known_from_the_origin_alone),
         cmocka_unit_test(a_partial_sum_that_overflows_is_the_accumulators),
         cmocka_unit_test(repaired_data_are_given_more_steps_in_a_short_run),
+        cmocka_unit_test(lost_decay_is_told_from_lost_gradients),
         cmocka_unit_test(a_gap_of_what_chance_makes_is_no_gap),
         cmocka_unit_test(skips_of_a_warm_up_are_those_of_this_scaler),
         cmocka_unit_test(skips_that_choose_their_samples_are_found),

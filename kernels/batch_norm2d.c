@@ -98,9 +98,12 @@ static workspace carve(const ab_rows *s, void *memory, int buffers) {
     return w;
 }
 
+/* Each of the four may have a format of its own. */
 static int buffers_of(const ab_op_io *io) {
-    const ab_tensor *out = io->out ? io->out : io->in[0];
-    return ab_is_f32(io->in[0]) && ab_is_f32(out) ? 0 : 3;
+    const ab_tensor *const all[] = {io->in[0], io->out, io->dout, io->din[0]};
+    for (size_t i = 0; i < AB_COUNT_OF(all); i++)
+        if (all[i] && !ab_is_f32(all[i])) return 3;
+    return 0;
 }
 
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {

@@ -88,7 +88,9 @@ static pass start(const ab_exec *exec, const ab_op_io *io) {
               .channels = in->dim[3],
               .groups = ((const gn_attrs *)io->attrs)->groups};
     size_t row = ab_floats_bytes(p.channels), wide = ab_aligned((size_t)p.channels * sizeof(double));
-    bool half = !ab_is_f32(io->in[0]) || !ab_is_f32(io->out);
+    const ab_tensor *const all[] = {io->in[0], io->out, io->dout, io->din[0]};
+    bool half = false;
+    for (size_t i = 0; i < AB_COUNT_OF(all); i++) half = half || (all[i] && !ab_is_f32(all[i]));
     p.block = ab_max64(1, BLOCK_ELEMENTS / p.channels);
     p.image_bytes = half ? ab_floats_bytes(p.pixels * p.channels) : 0;
     p.fixed_bytes = 2 * row + 2 * (size_t)p.images * wide;

@@ -116,10 +116,8 @@ typedef struct ab_op_io {
     ab_tensor *out;
     ab_tensor *saved[AB_MAX_SAVED]; /* written by a training forward, read by backward */
     const ab_tensor *dout;
-    ab_tensor *din
-        [AB_MAX_INPUTS]; /* overwritten, never accumulated; NULL if not wanted. din[i] has in[i]'s shape, and
-                                      its format is that of in[i] */
-    ab_tensor *dparam[AB_MAX_PARAMS]; /* overwritten; NULL if not wanted; format is that of param[i] */
+    ab_tensor *din[AB_MAX_INPUTS];    /* overwritten, never accumulated; NULL if not wanted; in[i]'s shape */
+    ab_tensor *dparam[AB_MAX_PARAMS]; /* overwritten; NULL if not wanted; param[i]'s shape */
     uint32_t instance;                /* tells the plan's ops apart: part of the index of random numbers */
     uint64_t params_version; /* changes whenever a parameter's values change: prepared copies of weights are
                                 refreshed then and only then */

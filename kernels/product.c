@@ -90,7 +90,8 @@ static ab_status choose_all(const ab_exec *exec, const ab_op_io *io, product *p,
     spec.kind = AB_PASS_BACKWARD_DATA;
     if (io->din[0]) AB_TRY(choose(exec, p, spec, io->dout, io->param[0], io->din[0]));
     spec.kind = AB_PASS_BACKWARD_WEIGHTS;
-    if (io->dparam[0] || io->dparam[1]) AB_TRY(choose(exec, p, spec, io->dout, io->in[0], io->param[0]));
+    const ab_tensor *made = io->dparam[0] ? io->dparam[0] : io->dparam[1];
+    if (made) AB_TRY(choose(exec, p, spec, io->dout, io->in[0], made));
     return AB_OK;
 }
 

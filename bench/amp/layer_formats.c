@@ -55,33 +55,124 @@ static ab_status find_format(const char *pattern, const char *name, const ab_for
     return AB_OK;
 }
 
-static ab_status take(const char *item, const ab_net *net, const ab_format *half, const ab_format **format) {
+/* ---- roles ----------------------------------------------------------------------------------------------- */
+
+static const char *const role_names[AB_LAYER_ROLES] = {"forward", "dgrad", "wgrad", "weights"};
+
+const char *ab_layer_role_name(ab_layer_role role) { return role_names[role]; }
+
+/* What a layer without the role lacks. */
+static const char *const lacks[AB_LAYER_ROLES] = {"is computed in half: a loss is fp32 at every level",
+                                                  "has a gradient of its input: nothing below it is trained",
+                                                  "has weights", "has weights of its own"};
+
+/* Everything after the last colon of the pattern, which it loses; AB_LAYER_ROLES if there is none. */
+static ab_status take_role(const char *item, char *pattern, int *role) {
+    char *colon = strrchr(pattern, ':');
+    *role = AB_LAYER_ROLES;
+    if (!colon) return AB_OK;
+    for (*role = 0; *role < AB_LAYER_ROLES; ++*role)
+        if (strcmp(colon + 1, role_names[*role]) == 0) break;
+    if (*role == AB_LAYER_ROLES) {
+        const char *near = ab_nearest(colon + 1, role_names, AB_LAYER_ROLES);
+        return ab_fail(AB_USAGE,
+                       "--to %s: expected the role forward, dgrad, wgrad or weights after the colon, found "
+                       "'%s'%s%s%s",
+                       item, colon + 1, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    }
+    *colon = '\0';
+    return AB_OK;
+}
+
+static bool has_weights(const ab_net_op *op, bool own) {
+    for (int i = 0; i < op->params; i++)
+        if (op->param[i].kind == AB_PARAM_WEIGHT && (!own || op->shared[i].op < 0)) return true;
+    return false;
+}
+
+/* Whether something that op i reads is computed from weights; trained[k] tells of the ops before it whether they are. */
+static bool reads_trained(const ab_net *net, int i, const bool *trained) {
+    for (int k = 0; k < net->op[i].inputs; k++)
+        if (net->op[i].input[k] >= 0 && trained[net->op[i].input[k]]) return true;
+    return false;
+}
+
+static bool has_role(const ab_net *net, int i, int role, const bool *trained) {
+    const ab_net_op *op = &net->op[i];
+    switch (role) {
+    case AB_LAYER_FORWARD:
+        return !op->op->is_loss;
+    case AB_LAYER_DGRAD:
+        return reads_trained(net, i, trained);
+    case AB_LAYER_WGRAD:
+        return has_weights(op, false);
+    case AB_LAYER_WEIGHTS:
+        return has_weights(op, true);
+    default:
+        return true;
+    }
+}
+
+/* ---- the list -------------------------------------------------------------------------------------------- */
+
+typedef struct reading {
+    const ab_net *net;
+    const ab_format *half;
+    ab_layer_format *own;
+    bool *trained; /* [net->ops] */
+} reading;
+
+static void set(ab_layer_format *own, int role, const ab_format *format) {
+    if (role == AB_LAYER_ROLES)
+        *own = (ab_layer_format){.whole = format};
+    else
+        own->role[role] = format;
+}
+
+static ab_status take(const reading *r, const char *item) {
     char pattern[ITEM];
     const char *equals = strrchr(item, '=');
+    const ab_format *wanted = NULL;
+    int role, first = -1;
+    bool found = false;
     if (!equals || equals == item)
         return ab_fail(AB_USAGE, "--to: expected LAYER=FORMAT such as conv1=fp32, found '%s'", item);
     snprintf(pattern, sizeof pattern, "%.*s", (int)(equals - item), item);
-    const ab_format *wanted = NULL;
-    AB_TRY(find_format(pattern, equals + 1, half, &wanted));
-    bool found = false;
-    for (int i = 0; i < net->ops; i++) {
-        if (!matches(pattern, net->op[i].name)) continue;
-        format[i] = wanted;
+    AB_TRY(find_format(pattern, equals + 1, r->half, &wanted));
+    AB_TRY(take_role(item, pattern, &role));
+    for (int i = 0; i < r->net->ops; i++) {
+        if (!matches(pattern, r->net->op[i].name)) continue;
+        if (first < 0) first = i;
+        if (!has_role(r->net, i, role, r->trained)) continue;
+        set(&r->own[i], role, wanted);
         found = true;
     }
-    return found ? AB_OK : no_match(pattern, net);
+    if (first < 0) return no_match(pattern, r->net);
+    if (found) return AB_OK;
+    return ab_fail(AB_USAGE, "--to %s: no layer that matches '%s' %s (%s is a %s)", item, pattern,
+                   lacks[role], r->net->op[first].name, r->net->op[first].op->name);
 }
 
-ab_status ab_layer_formats(const char *text, const ab_net *net, const ab_format *half,
-                           const ab_format **format) {
-    for (int i = 0; i < net->ops; i++) format[i] = NULL;
+static ab_status take_all(const reading *r, const char *text) {
     while (text) {
         char item[ITEM];
         size_t length = strcspn(text, ",");
         if (length >= sizeof item) return ab_fail(AB_USAGE, "--to: '%.40s...' is too long", text);
         snprintf(item, sizeof item, "%.*s", (int)length, text);
-        AB_TRY(take(item, net, half, format));
+        AB_TRY(take(r, item));
         text = text[length] ? text + length + 1 : NULL;
     }
     return AB_OK;
+}
+
+ab_status ab_layer_formats(const char *text, const ab_net *net, const ab_format *half, ab_layer_format *own) {
+    const reading r = {net, half, own, calloc((size_t)net->ops + 1, sizeof *r.trained)};
+    if (!r.trained) return ab_fail(AB_NO_MEMORY, "--to: out of memory");
+    for (int i = 0; i < net->ops; i++) {
+        own[i] = (ab_layer_format){.whole = NULL};
+        r.trained[i] = has_weights(&net->op[i], false) || reads_trained(net, i, r.trained);
+    }
+    ab_status status = take_all(&r, text);
+    free(r.trained);
+    return status;
 }

@@ -18,7 +18,7 @@ typedef struct compiler {
     int *grad;        /* gradient tensor of tensor t, or AB_NONE */
     int model_input;  /* the input as the model sees it: cast at O2 and O3 */
     int states;
-    const ab_format **own; /* format that the user gave the layer of net op i, or NULL */
+    ab_layer_format *own; /* formats that the user gave the layer of net op i */
 } compiler;
 
 static const ab_format *const fp32 = &ab_format_fp32;
@@ -86,7 +86,11 @@ static bool has_weights(const ab_net_op *op) {
 }
 
 static const ab_format *own_format(const compiler *c, const ab_net_op *op) {
-    return c->own[op - c->plan->net->op];
+    return c->own[op - c->plan->net->op].whole;
+}
+
+static const ab_format *role_format(const compiler *c, const ab_net_op *op, ab_layer_role role) {
+    return c->own[op - c->plan->net->op].role[role];
 }
 
 /* Where functions are cast: what the level's list says of the op. */
@@ -103,7 +107,7 @@ static bool keeps_fp32(const compiler *c, const ab_net_op *op) {
     return (op->op->batch_norm || listed) && policy->keep_batchnorm_fp32 == AB_TRI_true && has_weights(op);
 }
 
-static const ab_format *stored_format(const compiler *c, const ab_net_op *op, ab_param_kind kind) {
+static const ab_format *model_format(const compiler *c, const ab_net_op *op, ab_param_kind kind) {
     const ab_policy *policy = &c->plan->policy;
     if (kind == AB_PARAM_BUFFER && policy->batch_norm_statistics != AB_CAST_none)
         return policy->batch_norm_statistics == AB_CAST_half ? policy->half : fp32;
@@ -111,17 +115,34 @@ static const ab_format *stored_format(const compiler *c, const ab_net_op *op, ab
     return half && own_format(c, op) != fp32 && !keeps_fp32(c, op) ? policy->half : fp32;
 }
 
-/* What the op reads a parameter as. Running statistics are read as they are stored, if they move; batch norms mix formats, so
- * a format of their own leaves their parameters alone. */
-static const ab_format *used_format(const compiler *c, const ab_net_op *op, ab_param_kind kind) {
+/* Weights that are to be fp32 are kept so; those that are to be half, where the model has no half weights, are rounded once a step. */
+static const ab_format *stored_format(const compiler *c, const ab_net_op *op, ab_param_kind kind) {
+    const bool own = kind == AB_PARAM_WEIGHT && role_format(c, op, AB_LAYER_WEIGHTS) == fp32;
+    return own ? fp32 : model_format(c, op, kind);
+}
+
+/* What the op reads a parameter as, roles aside. Running statistics are read as they are stored, if they move; batch norms mix
+ * formats, so a format of their own leaves their parameters alone. */
+static const ab_format *op_format(const compiler *c, const ab_net_op *op, ab_param_kind kind) {
     const ab_policy *policy = &c->plan->policy;
-    const ab_format *stored = stored_format(c, op, kind);
+    const ab_format *stored = model_format(c, op, kind);
     bool moves = op->op->batch_norm && !ab_net_op_frozen(op);
     if (own_format(c, op) && !moves) return own_format(c, op);
     if (kind == AB_PARAM_BUFFER || own_format(c, op)) return stored;
     if (rule_of(c, op) == AB_RULE_low) return policy->half;
     bool read = policy->weights_read_as_half && policy->cast_model_type == AB_CAST_half;
     return read && !keeps_fp32(c, op) ? policy->half : stored;
+}
+
+static const ab_format *used_format(const compiler *c, const ab_net_op *op, ab_param_kind kind) {
+    const ab_format *own = kind == AB_PARAM_WEIGHT ? role_format(c, op, AB_LAYER_WEIGHTS) : NULL;
+    return own ? own : op_format(c, op, kind);
+}
+
+/* What its backward pass writes. */
+static const ab_format *weight_gradient_format(const compiler *c, const ab_net_op *op) {
+    const ab_format *own = role_format(c, op, AB_LAYER_WGRAD);
+    return own ? own : op_format(c, op, AB_PARAM_WEIGHT);
 }
 
 static const ab_format *state_format(const compiler *c, const ab_format *weight) {
@@ -131,18 +152,28 @@ static const ab_format *state_format(const compiler *c, const ab_format *weight)
 /* Each loss's gradients are unscaled on their own and added up unscaled. */
 static bool own_scales(const compiler *c) { return c->plan->scalers > 1; }
 
+/* The gradient: in the format of what is stored, or in fp32 if it is to be made so; and where the backward pass writes it. */
+static ab_status add_gradients(compiler *c, ab_plan_param *param, const char *name, bool apart) {
+    const ab_net_op *op = &c->plan->net->op[param->net_op];
+    const ab_plan_tensor stored = c->plan->tensor[param->stored];
+    const ab_format *made = weight_gradient_format(c, op);
+    const bool fp32_role = role_format(c, op, AB_LAYER_WGRAD) == fp32;
+    const ab_format *kept = fp32_role ? fp32 : stored.format;
+    AB_TRY(add_named(c, stored.shape, kept, AB_MEM_gradients, false, &param->grad, "%s.grad", name));
+    param->used_grad = param->sum = param->grad;
+    if (made != kept)
+        return add_named(c, stored.shape, made, AB_MEM_casts, true, &param->used_grad, "%s.%s.grad", name,
+                         made == fp32 ? "fp32" : "half");
+    if (!apart) return AB_OK;
+    return add_named(c, stored.shape, made, AB_MEM_gradients, true, &param->used_grad, "%s.grad.micro", name);
+}
+
 static ab_status add_training_state(compiler *c, ab_plan_param *param, const char *name, bool lent) {
     const ab_plan_tensor stored = c->plan->tensor[param->stored];
     bool half = stored.format != fp32;
     bool master = half && c->plan->policy.master_weights == AB_TRI_true;
-    AB_TRY(add_named(c, stored.shape, stored.format, AB_MEM_gradients, false, &param->grad, "%s.grad", name));
-    param->used_grad = param->sum = param->grad;
-    if (param->used != param->stored)
-        AB_TRY(add_named(c, stored.shape, c->plan->tensor[param->used].format, AB_MEM_casts, true,
-                         &param->used_grad, "%s.grad", c->plan->tensor[param->used].name));
-    else if ((c->plan->policy.keep.micro_batches && !master && !own_scales(c)) || lent)
-        AB_TRY(add_named(c, stored.shape, stored.format, AB_MEM_gradients, true, &param->used_grad,
-                         "%s.grad.micro", name));
+    AB_TRY(add_gradients(c, param, name,
+                         (c->plan->policy.keep.micro_batches && !master && !own_scales(c)) || lent));
     if (master) {
         AB_TRY(add_named(c, stored.shape, fp32, AB_MEM_master_weights, false, &param->master, "%s.master",
                          name));
@@ -150,8 +181,8 @@ static ab_status add_training_state(compiler *c, ab_plan_param *param, const cha
                          "%s.master.grad", name));
     }
     if (own_scales(c) && !master)
-        AB_TRY(add_named(c, stored.shape, stored.format, AB_MEM_gradients, false, &param->total,
-                         "%s.grad.total", name));
+        AB_TRY(add_named(c, stored.shape, c->plan->tensor[param->grad].format, AB_MEM_gradients, false,
+                         &param->total, "%s.grad.total", name));
     for (int i = 0; i < c->states; i++)
         AB_TRY(add_named(c, stored.shape, state_format(c, master ? fp32 : stored.format),
                          AB_MEM_optimizer_state, false, &param->state[i], "%s.state%d", name, i));
@@ -182,7 +213,8 @@ static ab_status borrow(compiler *c, ab_plan_param *param, int owner, const char
         AB_TRY(add_named(c, shape, used, AB_MEM_casts, false, &param->used, "%s.half", name));
         plan->weight_casts++;
     }
-    return add_named(c, shape, used, AB_MEM_gradients, true, &param->used_grad, "%s.grad", name);
+    return add_named(c, shape, weight_gradient_format(c, op), AB_MEM_gradients, true, &param->used_grad,
+                     "%s.grad", name);
 }
 
 static ab_status add_param(compiler *c, int net_op, int index) {
@@ -238,7 +270,7 @@ static ab_status add_cast(compiler *c, int net_op, int from, const ab_format *fo
 /* torch promotes mixed inputs to the widest format; the weights of an op that promotes are among them. */
 static bool formats_differ(const compiler *c, const ab_net_op *op, const int *in) {
     bool weights = op->params > 0 && ab_op_class_at(op->op_row) == AB_CLASS_promote;
-    const ab_format *first = weights ? used_format(c, op, AB_PARAM_WEIGHT) : NULL;
+    const ab_format *first = weights ? op_format(c, op, AB_PARAM_WEIGHT) : NULL;
     for (int i = 0; i < op->inputs; i++) {
         const ab_format *format = c->plan->tensor[in[i]].format;
         if (first && format && format != first) return true;
@@ -261,7 +293,9 @@ static const ab_format *input_format(const compiler *c, const ab_net_op *op, con
     if (rule == AB_RULE_low) return policy->half;
     if (rule == AB_RULE_fp32 || rule == AB_RULE_fp32_out) return fp32;
     if (ab_op_class_at(op->op_row) == AB_CLASS_low && op->params)
-        return layers_cast(policy) ? used_format(c, op, AB_PARAM_WEIGHT) : NULL;
+        return layers_cast(policy) ? op_format(c, op, AB_PARAM_WEIGHT) : NULL;
+    const bool promotes = ab_op_class_at(op->op_row) == AB_CLASS_promote;
+    if (promotes && op->params && policy->layers) return op_format(c, op, AB_PARAM_WEIGHT);
     return formats_differ(c, op, in) ? fp32 : NULL;
 }
 
@@ -329,7 +363,7 @@ static int tensor_of(const compiler *c, int net_value) {
 static ab_status check_formats(const compiler *c, const ab_net_op *op, const ab_plan_node *node) {
     const ab_plan *plan = c->plan;
     const ab_format *input = plan->tensor[node->in[0]].format;
-    if (!input) return AB_OK; /* ids go with any table */
+    if (!input || role_format(c, op, AB_LAYER_WEIGHTS)) return AB_OK; /* ids go with any table */
     for (int i = 0; i < node->params; i++) {
         const ab_format *used = plan->tensor[plan->param[node->first_param + i].used].format;
         if (used != input && !op->op->norm)
@@ -364,7 +398,8 @@ static ab_status check_frozen(const compiler *c, const ab_net_op *op, const ab_p
 /* That of the first floating input; what only reads ids has the format of its weights. */
 static const ab_format *output_format(const compiler *c, const ab_net_op *op, const ab_plan_node *node) {
     const ab_plan *plan = c->plan;
-    if (op->op->is_loss) return fp32;
+    const ab_format *own = role_format(c, op, AB_LAYER_FORWARD);
+    if (op->op->is_loss || own) return own ? own : fp32;
     for (int i = 0; i < node->inputs; i++)
         if (plan->tensor[node->in[i]].format) return plan->tensor[node->in[i]].format;
     return node->params ? plan->tensor[plan->param[node->first_param].used].format : fp32;
@@ -456,21 +491,50 @@ static void share_gradient(compiler *c, const ab_plan_node *node, int i) {
         tensor[node->in_grad[0]].shares = node->out_grad;
 }
 
+/* The format of its own that the user gave the gradients of what a node reads; a cast belongs to the op that asked for it. */
+static const ab_format *own_gradient_format(const compiler *c, const ab_plan_node *node) {
+    return node->net_op == AB_NONE ? NULL : role_format(c, &c->plan->net->op[node->net_op], AB_LAYER_DGRAD);
+}
+
+/* What a node writes the gradient of its input i in: that of the input, unless it has a format of its own, or follows what comes in. */
+static const ab_format *gradient_format(const compiler *c, const ab_plan_node *node, int i) {
+    const ab_plan_tensor *tensor = c->plan->tensor;
+    const ab_format *own = own_gradient_format(c, node);
+    const ab_net_op *op = ab_plan_node_op(c->plan, node);
+    if (own || !op || node->out_grad == AB_NONE) return own ? own : tensor[node->in[i]].format;
+    const ab_format *comes = tensor[node->out_grad].format;
+    const bool follows = ab_op_class_at(op->op_row) == AB_CLASS_follow && comes != tensor[node->out].format;
+    return follows ? comes : tensor[node->in[i]].format;
+}
+
+/* The format that the gradients of a value that is used more than once are added up in: fp32 if any of them is to be. */
+static const ab_format *sum_format(const compiler *c, int value) {
+    const ab_plan *plan = c->plan;
+    for (int n = 0; n < plan->nodes; n++)
+        for (int i = 0; i < plan->node[n].inputs; i++)
+            if (plan->node[n].in[i] == value && own_gradient_format(c, &plan->node[n]) == fp32) return fp32;
+    return plan->tensor[value].format;
+}
+
 /* Gives input i of a node the tensor its backward pass writes. The consumer that runs first in the backward pass writes the
- * gradient itself; every later one writes a temporary that is added to it. */
+ * gradient itself; every later one, or one that writes another format, writes a temporary that is added to it. */
 static ab_status wire_input_grad(compiler *c, ab_plan_node *node, int i, int *seen) {
-    int t = node->in[i];
+    const int t = node->in[i];
     if (!c->needs_grad[t]) return AB_OK;
-    ab_plan_tensor value = c->plan->tensor[t];
-    if (c->grad[t] == AB_NONE) {
+    const ab_plan_tensor value = c->plan->tensor[t];
+    const ab_format *made = gradient_format(c, node, i), *kept = c->uses[t] > 1 ? sum_format(c, t) : made;
+    const bool first = c->grad[t] == AB_NONE;
+    if (first) {
         int grad; /* c->grad may move while the tensor is added */
-        AB_TRY(add_named(c, value.shape, value.format, AB_MEM_activation_gradients, true, &grad, "%.*s.grad",
+        AB_TRY(add_named(c, value.shape, kept, AB_MEM_activation_gradients, true, &grad, "%.*s.grad",
                          AB_PLAN_NAME - 8, value.name));
         node->in_grad[i] = c->grad[t] = grad;
-    } else {
-        AB_TRY(add_named(c, value.shape, value.format, AB_MEM_activation_gradients, true, &node->in_grad[i],
+    }
+    if (!first || made != kept) {
+        AB_TRY(add_named(c, value.shape, made, AB_MEM_activation_gradients, true, &node->in_grad[i],
                          "%.*s.grad.%d", AB_PLAN_NAME - 24, value.name, seen[t]));
         node->in_sum[i] = c->grad[t];
+        node->in_opens[i] = first;
     }
     share_gradient(c, node, i);
     seen[t]++;

@@ -4,7 +4,8 @@
  * Schedule: forward pass of node i at position i, then backward passes from the last node to the first; a block that is recomputed
  * runs a second time before its own (plan_recompute.c). Transient tensors of a category
  * share one pool; a tensor's lifetime decides its offset (first fit). Gradients have the format of what they are the
- * gradient of, as in torch's autograd. */
+ * gradient of, as in torch's autograd, but where the user gave them one of their own (layer_formats.h); what an op that follows its
+ * input's format gets in another one, it hands on in that. */
 #ifndef AB_BENCH_AMP_PLAN_H
 #define AB_BENCH_AMP_PLAN_H
 
@@ -45,6 +46,7 @@ typedef struct ab_plan_node {
     int out_grad;
     int in_grad[AB_MAX_INPUTS];   /* what backward writes for input i */
     int in_sum[AB_MAX_INPUTS];    /* then added into this gradient (a value used more than once) */
+    bool in_opens[AB_MAX_INPUTS]; /* ... which holds nothing before: it is cast, not added */
     bool in_final[AB_MAX_INPUTS]; /* after this node the gradient of input i is complete */
     bool again;                   /* its forward pass runs a second time, at again_at */
     int again_first; /* of the last node of a block: before its backward pass, nodes from here on run again */

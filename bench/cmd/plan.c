@@ -19,11 +19,25 @@ static void print_policy(const ab_cell_spec *cell) {
            ab_loss_scale_text(&policy->loss_scale, scale));
 }
 
+/* Gradients that have another format than what they are of. */
+static void gradients_text(const ab_plan *plan, const ab_plan_node *node, char *text, size_t size) {
+    const ab_plan_tensor *tensor = plan->tensor;
+    const int grad = node->in_grad[0],
+              used_grad = node->params ? plan->param[node->first_param].used_grad : AB_NONE;
+    size_t n = 0;
+    text[0] = '\0';
+    if (grad != AB_NONE && tensor[grad].format != tensor[node->in[0]].format)
+        n = (size_t)snprintf(text, size, ", input gradient %s", format_name(tensor[grad].format));
+    if (used_grad != AB_NONE &&
+        tensor[used_grad].format != tensor[plan->param[node->first_param].used].format)
+        snprintf(text + n, size - n, ", weight gradient %s", format_name(tensor[used_grad].format));
+}
+
 static void print_node(const ab_plan *plan, int n) {
     const ab_plan_node *node = &plan->node[n];
     const ab_net_op *op = ab_plan_node_op(plan, node);
     const ab_plan_tensor *out = &plan->tensor[node->out];
-    char shape[AB_SHAPE_TEXT], formats[64], weights[64] = "";
+    char shape[AB_SHAPE_TEXT], formats[64], gradients[96], weights[64] = "";
     if (node->params) {
         const ab_plan_param *param = &plan->param[node->first_param];
         snprintf(weights, sizeof weights, ", weights %s%s%s", format_name(plan->tensor[param->used].format),
@@ -32,9 +46,10 @@ static void print_node(const ab_plan *plan, int n) {
     }
     snprintf(formats, sizeof formats, "%s -> %s", format_name(plan->tensor[node->in[0]].format),
              format_name(out->format));
-    printf("  %3d  %-14s %-16s %-14s %-20s%s\n", n, op ? op->op->name : "cast",
+    gradients_text(plan, node, gradients, sizeof gradients);
+    printf("  %3d  %-14s %-16s %-14s %-20s%s%s\n", n, op ? op->op->name : "cast",
            op ? op->name : plan->tensor[node->in[0]].name, formats, ab_shape_text(&out->shape, shape),
-           weights);
+           weights, gradients);
 }
 
 static void print_buffers(const ab_plan *plan) {

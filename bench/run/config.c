@@ -276,11 +276,11 @@ static ab_status take_scaler(const ab_options *options, ab_run_config *config) {
 
 /* --to names layers of the network. */
 static ab_status check_layers(const ab_run_config *config) {
-    const ab_format **format = calloc((size_t)config->net->ops + 1, sizeof *format);
-    ab_status status = format ? AB_OK : ab_fail(AB_NO_MEMORY, "--to: out of memory");
+    ab_layer_format *own = calloc((size_t)config->net->ops + 1, sizeof *own);
+    ab_status status = own ? AB_OK : ab_fail(AB_NO_MEMORY, "--to: out of memory");
     for (int h = 0; h < config->halves && status == AB_OK; h++)
-        status = ab_layer_formats(config->layers, config->net, config->half[h], format);
-    free(format);
+        status = ab_layer_formats(config->layers, config->net, config->half[h], own);
+    free(own);
     return status;
 }
 

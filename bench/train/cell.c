@@ -94,9 +94,29 @@ static ab_status prepare_with(ab_cell *cell, int n, const ab_op *run, size_t *wo
     return run->prepare ? run->prepare(&cell->exec, &cell->io[n], workspace, state) : AB_OK;
 }
 
+static bool differ(const ab_tensor *a, const ab_tensor *b) { return a && b && a->format != b->format; }
+
+/* What decides the format of the result where no user does: the first input of numbers, else the weights. */
+static const ab_tensor *leading(const ab_op_io *io) {
+    for (int i = 0; i < AB_MAX_INPUTS && io->in[i]; i++)
+        if (io->in[i]->format) return io->in[i];
+    return io->param[0];
+}
+
+/* Whether a result has another format than what it is of, or weights than what they meet: the ops of the host take any. */
+static bool formats_mixed(const ab_op_io *io) {
+    const ab_tensor *lead = leading(io);
+    bool mixed = differ(io->dout, io->out) || (!io->op->is_loss && differ(io->out, lead)) ||
+                 (!io->op->norm && differ(io->param[0], lead));
+    for (int i = 0; i < AB_MAX_INPUTS; i++) mixed = mixed || differ(io->din[i], io->in[i]);
+    for (int i = 0; i < AB_MAX_PARAMS; i++) mixed = mixed || differ(io->dparam[i], io->param[i]);
+    return mixed;
+}
+
 /* By the device's own op, or by the host's where the device has none for these tensors. */
 static ab_status choose_op(ab_cell *cell, int n, const ab_op *op, size_t *workspace, size_t *state) {
-    const ab_op *own = cell->backend->op(op);
+    const bool host = cell->backend->host_memory;
+    const ab_op *own = host || !formats_mixed(&cell->io[n]) ? cell->backend->op(op) : NULL;
     if (own) {
         ab_status status = prepare_with(cell, n, own, workspace, state);
         if (status != AB_UNAVAILABLE || cell->backend->host_memory) return status;

@@ -200,7 +200,8 @@ static bool goes_on(const ab_cell *cell, const ab_plan_param *param);
 ab_status ab_cell_pass_by(ab_cell *cell, int n) {
     const ab_plan_node *node = &cell->plan->node[n];
     for (int i = 0; i < node->inputs; i++)
-        if (node->in_sum[i] == AB_NONE) AB_TRY(zero(cell, node->in_grad[i]));
+        if (node->in_sum[i] == AB_NONE || node->in_opens[i])
+            AB_TRY(zero(cell, node->in_opens[i] ? node->in_sum[i] : node->in_grad[i]));
     for (int i = 0; i < node->params; i++) {
         const ab_plan_param *param = &cell->plan->param[node->first_param + i];
         if (!goes_on(cell, param)) AB_TRY(zero(cell, param->sum));
@@ -238,7 +239,10 @@ static bool goes_on(const ab_cell *cell, const ab_plan_param *param) {
 static ab_status finish_gradients(ab_cell *cell, const ab_plan_node *node) {
     for (int i = 0; i < node->inputs; i++) {
         int sum = node->in_sum[i];
-        if (sum != AB_NONE) {
+        if (sum != AB_NONE && node->in_opens[i]) {
+            ab_cell_layers_cast(cell, sum, node->in_grad[i]);
+            AB_TRY(cast_shown(cell, AB_MOVE_CAST, node->net_op, true, sum, node->in_grad[i]));
+        } else if (sum != AB_NONE) {
             AB_TRY(ab_cell_layers_meet(cell, cell->plan->tensor[sum].name, sum, node->in_grad[i]));
             AB_TRY(add_shown(cell, node->net_op, sum, node->in_grad[i]));
         }

@@ -18,11 +18,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const ab_op *no_op(const ab_op *op) { return op == NULL ? op : NULL; }
+/* Wants every result in the format of what it is of, and then declines. */
+static ab_status decline(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
+    (void)exec;
+    (void)workspace_bytes;
+    (void)state_bytes;
+    if (io->dout) assert_ptr_equal(io->dout->format, io->out->format);
+    if (io->din[0]) assert_ptr_equal(io->din[0]->format, io->in[0]->format);
+    if (io->dparam[0]) assert_ptr_equal(io->dparam[0]->format, io->param[0]->format);
+    if (!io->op->is_loss && io->in[0]->format) assert_ptr_equal(io->out->format, io->in[0]->format);
+    if (io->param[0] && !io->op->norm) assert_ptr_equal(io->param[0]->format, io->in[0]->format);
+    return AB_UNAVAILABLE;
+}
+
+static const ab_op picky = {.name = "picky", .prepare = decline};
+static const ab_op *picky_op(const ab_op *op) { return op ? &picky : op; }
 
 static const ab_backend far_backend = {.kind = "far",
                                        .layout = AB_BACKEND_LAYOUT,
-                                       .op = no_op,
+                                       .op = picky_op,
                                        .cast = ab_fallback_cast,
                                        .accumulate = ab_fallback_accumulate,
                                        .unscale = ab_fallback_unscale};
@@ -56,11 +70,14 @@ typedef struct choice {
     bool probed;
 } choice;
 
+static const char *layers_to; /* --to */
+
 static void configure(const choice *c, const ab_net *net, const ab_device *device, ab_cell_config *config) {
     const ab_level *level;
     *config = (ab_cell_config){.net = net, .batch = BATCH, .seed = 3, .device = device};
     assert_int_equal(ab_level_find(c->level, &level), AB_OK);
     assert_int_equal(ab_policy_resolve(level, &ab_format_fp16, NULL, 0, &config->policy), AB_OK);
+    config->policy.layers = layers_to;
     if (c->scale != 0) config->policy.loss_scale = ab_loss_scale_fixed(c->scale);
     assert_int_equal(ab_optimizer_find(c->optimizer, &config->optimizer), AB_OK);
     config->optim = config->optimizer->defaults;
@@ -160,6 +177,15 @@ static void residual_networks_sum_gradients_to_the_same_bits(void **state) {
     both(&(choice){"resnet8", "O2", "nesterov", 0, false});
 }
 
+/* Ops of a device need not take mixed formats: those run on the host. */
+static void roles_of_layers_give_the_same_bits(void **state) {
+    (void)state;
+    layers_to = "*:wgrad=fp32,fc*:dgrad=fp32,conv2:forward=fp32,fc3:weights=fp32";
+    both(&(choice){"lenet5", "O3", "momentum", 0, true});
+    both(&(choice){"lenet5", "O1", "momentum", 0, false});
+    layers_to = NULL;
+}
+
 static void probes_see_device_tensors_as_copies(void **state) {
     (void)state;
     both(&(choice){"lenet5", "O1", "momentum", 0, true});
@@ -185,6 +211,7 @@ static void a_table_of_another_version_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_level_trains_to_the_same_bits),
                                        cmocka_unit_test(residual_networks_sum_gradients_to_the_same_bits),
+                                       cmocka_unit_test(roles_of_layers_give_the_same_bits),
                                        cmocka_unit_test(probes_see_device_tensors_as_copies),
                                        cmocka_unit_test(a_table_of_another_version_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* `ampbench promote`: the fewest layers that must stay fp32 for a level to train as O0 does, found by training, printed as the --to
- * option to paste. Whole layers only: --to does not tell a layer's forward pass from its gradients. */
+ * option to paste; with --roles, which of their outputs, gradients and weights. */
 #include "bench/cmd/cmd.h"
 #include "bench/promote/trial.h"
 #include "bench/run/config.h"
@@ -25,13 +25,17 @@ static const char usage[] =
     "by what a probed run flushed, overflowed and lost of them per byte that fp32 would add; the shortest "
     "beginning of that\n"
     "list that will do is reduced until no layer can be taken out (delta debugging), and confirmed on fresh "
-    "seeds. Layers are\n"
-    "kept whole: --to does not tell a forward pass from its gradients.\n"
+    "seeds. With\n"
+    "--roles these layers are then taken apart (output, gradient of the input, gradient of the weights, "
+    "weights) "
+    "and reduced again.\n"
     "Takes the options of `ampbench run`, but for --levels, --to, --out and what concerns timing, and:\n"
     "\n"
     "  --level LEVEL    the level (default O3)\n"
     "  --seeds N        seeds of every training, 2 to 32 (default 3)\n"
     "  --seed N         the first of them (default 1); the fresh ones follow them\n"
+    "  --roles          names single roles of layers, e.g. fc1:wgrad=fp32, where whole layers are not "
+    "needed\n"
     "  --max-runs N     most trainings of all seeds together (default 100); then the smallest set so far is "
     "printed\n"
     "  --band X         the band, in units of the loss, instead of O0's range over the seeds\n"
@@ -51,7 +55,13 @@ typedef struct promote {
     const char *json;
     int64_t max_runs, runs;
     double band; /* 0: by the seeds */
-    ab_promote_layer layer[AB_DDMIN_ITEMS];
+    bool roles;
+    ab_promote_item item[AB_DDMIN_ITEMS]; /* layers, then roles of those that were found */
+    int layers;
+    const char *kind;                       /* of what is being tried: "layers", "parts" */
+    int pool;                               /* how many there are of them */
+    cJSON *record;                          /* of the probed run; NULL: nothing needed ranking */
+    int found[AB_DDMIN_ITEMS], found_count; /* the layers, before they are taken apart */
     ab_trial_losses o0, level;
     /* sets that were tried, as bits, and what came of them */
     unsigned char (*tried)[AB_DDMIN_ITEMS / 8];
@@ -88,6 +98,10 @@ static ab_status take(promote *p, const char *name, const char *value, bool *tak
     static const char *const own[] = {"--level", "--seeds", "--seed", "--max-runs", "--band", "--json"};
     int64_t number = 0;
     *taken = false;
+    if (strcmp(name, "--roles") == 0) {
+        p->roles = true;
+        return AB_OK;
+    }
     for (size_t i = 0; i < AB_COUNT_OF(own); i++) *taken = *taken || strcmp(name, own[i]) == 0;
     if (!*taken) return AB_OK;
     if (!value) return ab_fail(AB_USAGE, "%s expects a value", name);
@@ -124,7 +138,7 @@ static ab_status parse(promote *p, int argc, char **argv, char **words) {
         AB_TRY(take(p, argv[i], i + 1 < argc ? argv[i + 1] : NULL, &taken));
         if (taken)
             i++;
-        else
+        else if (strcmp(argv[i], "--roles") != 0)
             words[++n] = argv[i];
     }
     words[0] = argv[0];
@@ -144,50 +158,34 @@ static ab_status parse(promote *p, int argc, char **argv, char **words) {
 
 /* ---- layers ---------------------------------------------------------------------------------------------- */
 
-static bool is_half(const ab_plan *plan, int tensor) {
-    return plan->tensor[tensor].format && plan->tensor[tensor].format != &ab_format_fp32;
-}
-
-/* Counts what an op computes and keeps in the half format. */
-static void add_node(promote *p, const ab_plan *plan, const ab_plan_node *node) {
-    int64_t bytes = 0;
-    bool half = is_half(plan, node->out);
-    if (node->kind != AB_NODE_OP || p->config.net->op[node->net_op].outside) return;
-    if (half && plan->tensor[node->out].shares == AB_NONE) bytes += plan->tensor[node->out].bytes;
-    for (int i = 0; i < node->params; i++) {
-        const int used = plan->param[node->first_param + i].used;
-        if (!is_half(plan, used)) continue;
-        half = true;
-        bytes += plan->tensor[used].bytes;
-    }
-    if (!half || p->setup.layers == AB_DDMIN_ITEMS) return;
-    p->layer[p->setup.layers++] =
-        (ab_promote_layer){.name = p->config.net->op[node->net_op].name, .bytes = bytes};
-}
-
-static ab_status find_layers(promote *p) {
+static ab_status make_plan(promote *p, ab_plan **plan) {
     ab_cell_spec *cells = NULL;
-    ab_plan *plan = NULL;
     int count = 0;
     AB_TRY(ab_run_cells(&p->config, &cells, &count));
     ab_status status =
-        ab_plan_create(p->config.net, &cells[0].policy, p->config.batch, p->config.optimizer->states, &plan);
-    for (int n = 0; status == AB_OK && n < plan->nodes; n++) add_node(p, plan, &plan->node[n]);
-    if (status == AB_OK && p->setup.layers == 0)
-        status = ab_fail(AB_USAGE, "promote: %s computes nothing of %s in %s", p->setup.level,
-                         p->config.net->name, p->config.half[0]->name);
-    ab_plan_destroy(plan);
+        ab_plan_create(p->config.net, &cells[0].policy, p->config.batch, p->config.optimizer->states, plan);
     free(cells);
     return status;
+}
+
+static ab_status find_layers(promote *p) {
+    ab_plan *plan = NULL;
+    AB_TRY(make_plan(p, &plan));
+    ab_promote_layers(plan, p->item, &p->setup.items);
+    ab_plan_destroy(plan);
+    p->layers = p->pool = p->setup.items;
+    p->setup.net = p->config.net;
+    if (p->layers > 0) return AB_OK;
+    return ab_fail(AB_USAGE, "promote: %s computes nothing of %s in %s", p->setup.level, p->config.net->name,
+                   p->config.half[0]->name);
 }
 
 /* ---- search ---------------------------------------------------------------------------------------------- */
 
 static void say(const promote *p, int count, double gap, bool does) {
     if (p->setup.quiet) return;
-    fprintf(stderr,
-            "promote: training %" PRId64 " of at most %" PRId64 ": %d of %d layers in fp32: ", p->runs,
-            p->max_runs, count, p->setup.layers);
+    fprintf(stderr, "promote: training %" PRId64 " of at most %" PRId64 ": %d of %d %s in fp32: ", p->runs,
+            p->max_runs, count, p->pool, p->kind);
     if (isfinite(gap))
         fprintf(stderr, "%+.4g against O0, band %.4g: ", gap, p->band);
     else
@@ -228,15 +226,23 @@ static ab_status does(void *context, const int *item, int count, bool *good) {
 }
 
 static int by_error_per_byte(const void *a, const void *b) {
-    const ab_promote_layer *x = a, *y = b;
+    const ab_promote_item *x = a, *y = b;
     const double dx = x->error / ((double)x->bytes + 1), dy = y->error / ((double)y->bytes + 1);
     return (dx < dy) - (dx > dy);
 }
 
-/* The search proper; best_count stays -1 if not even all layers will do. */
+/* Orders the items from `first` on, and lists them. */
+static void rank(promote *p, int first, int *item, int *count) {
+    *count = p->setup.items - first;
+    ab_trial_rank(p->record, p->config.net, p->item + first, *count);
+    qsort(p->item + first, (size_t)*count, sizeof *p->item, by_error_per_byte);
+    for (int i = 0; i < *count; i++) item[i] = first + i;
+}
+
+/* The fewest layers; best_count stays -1 if not even all of them will do. */
 static ab_status search(promote *p) {
     const ab_ddmin_test test = {does, p};
-    int item[AB_DDMIN_ITEMS] = {0}, count = p->setup.layers;
+    int item[AB_DDMIN_ITEMS] = {0}, count = p->layers;
     bool good = false;
     AB_TRY(does(p, item, 0, &good)); /* as it is; no training if the base told */
     if (good) return AB_OK;
@@ -244,10 +250,67 @@ static ab_status search(promote *p) {
     AB_TRY(does(p, item, count, &good));
     if (!good) return AB_OK;
     p->runs++;
-    AB_TRY(ab_trial_rank(&p->setup, p->layer));
-    qsort(p->layer, (size_t)count, sizeof *p->layer, by_error_per_byte);
+    AB_TRY(ab_trial_record(&p->setup, &p->record));
+    rank(p, 0, item, &count);
     AB_TRY(ab_shortest_prefix(&test, item, &count));
     return ab_ddmin(&test, item, &count);
+}
+
+/* ---- roles ----------------------------------------------------------------------------------------------- */
+
+/* `set` with layer `whole` replaced by its roles. */
+static int with_roles(const promote *p, const int *set, int count, int whole, int *split) {
+    int n = 0;
+    for (int i = 0; i < count; i++)
+        if (set[i] != whole) split[n++] = set[i];
+    for (int i = p->layers; i < p->setup.items; i++)
+        if (p->item[i].net_op == p->item[whole].net_op && n < AB_DDMIN_ITEMS) split[n++] = i;
+    return n;
+}
+
+/* Takes apart one layer after the other, as long as all the roles of one do what it does whole (they do not where its inputs have to
+ * be fp32). */
+static ab_status split_layers(promote *p, int *set, int *count) {
+    int split[AB_DDMIN_ITEMS];
+    for (int i = 0; i < p->found_count; i++) {
+        bool good = false;
+        const int n = with_roles(p, set, *count, p->found[i], split);
+        AB_TRY(does(p, split, n, &good));
+        if (!good) continue;
+        memcpy(set, split, (size_t)n * sizeof *set);
+        *count = n;
+    }
+    return AB_OK;
+}
+
+/* Those that are given up first, first: roles that mend little for their bytes. Layers that stay whole are last. */
+static int worst_first(const void *a, const void *b) {
+    const int x = *(const int *)a, y = *(const int *)b;
+    return (x < y) - (x > y);
+}
+
+/* The fewest roles, where the fewest layers are known. */
+static ab_status search_roles(promote *p) {
+    const ab_ddmin_test test = {does, p};
+    ab_plan *plan = NULL;
+    int item[AB_DDMIN_ITEMS], count = p->best_count;
+    if (!p->roles || p->best_count <= 0 || p->ended) return AB_OK;
+    p->found_count = count;
+    memcpy(p->found, p->best, (size_t)count * sizeof *p->found);
+    AB_TRY(make_plan(p, &plan));
+    for (int i = 0; i < count; i++)
+        ab_promote_roles(plan, p->item[p->found[i]].net_op, p->item, &p->setup.items);
+    ab_plan_destroy(plan);
+    rank(p, p->layers, item, &p->pool);
+    memcpy(item, p->found, (size_t)count * sizeof *item);
+    p->kind = "parts";
+    p->best_count = -1;
+    AB_TRY(split_layers(p, item, &count));
+    qsort(item, (size_t)count, sizeof *item, worst_first);
+    AB_TRY(ab_ddmin(&test, item, &count));
+    memcpy(p->best, item, (size_t)count * sizeof *item);
+    p->best_count = count;
+    return AB_OK;
 }
 
 /* O0 and the level as it is, in one run: the band, and the first set that is known. */
@@ -278,10 +341,12 @@ static ab_status confirm(promote *p, double *gap) {
 
 /* ---- output ---------------------------------------------------------------------------------------------- */
 
+static int layers_found(const promote *p) { return p->found_count > 0 ? p->found_count : p->best_count; }
+
 static void print(const promote *p, const char *words, double gap) {
     printf("%s of %s: %d of %d layers in fp32 will do (band %.4g, %" PRId64 " trainings from %d seeds)\n",
-           p->setup.level, p->config.net->name, p->best_count, p->setup.layers, p->band, p->runs,
-           p->setup.seeds);
+           p->setup.level, p->config.net->name, layers_found(p), p->layers, p->band, p->runs, p->setup.seeds);
+    if (p->found_count > 0) printf("of their %d roles: %d\n", p->setup.items - p->layers, p->best_count);
     if (p->best_count > 0)
         printf("paste: --to '%s'\n", words);
     else
@@ -315,16 +380,22 @@ static ab_status write_json(const promote *p, const char *words, double gap) {
     cJSON_AddBoolToObject(object, "minimal", p->best_count >= 0 && !p->ended);
     cJSON_AddStringToObject(object, "to", words);
     list = cJSON_AddArrayToObject(object, "layers");
-    for (int i = 0; i < p->best_count; i++)
-        cJSON_AddItemToArray(list, cJSON_CreateString(p->layer[p->best[i]].name));
+    for (int i = 0; i < layers_found(p); i++)
+        cJSON_AddItemToArray(list,
+                             cJSON_CreateString(p->item[p->found_count > 0 ? p->found[i] : p->best[i]].name));
+    if (p->roles) {
+        list = cJSON_AddArrayToObject(object, "roles");
+        for (int i = 0; i < p->best_count; i++)
+            cJSON_AddItemToArray(list, cJSON_CreateString(p->item[p->best[i]].name));
+    }
     add_number(object, "fresh_gap", gap);
     cJSON_AddBoolToObject(object, "fresh_seeds_hold", gap <= p->band);
     list = cJSON_AddArrayToObject(object, "ranking");
-    for (int i = 0; i < p->setup.layers; i++) {
+    for (int i = 0; i < p->setup.items; i++) {
         cJSON *item = cJSON_CreateObject();
-        cJSON_AddStringToObject(item, "name", p->layer[i].name);
-        cJSON_AddNumberToObject(item, "error", p->layer[i].error);
-        cJSON_AddNumberToObject(item, "bytes", (double)p->layer[i].bytes);
+        cJSON_AddStringToObject(item, "name", p->item[i].name);
+        cJSON_AddNumberToObject(item, "error", p->item[i].error);
+        cJSON_AddNumberToObject(item, "bytes", (double)p->item[i].bytes);
         cJSON_AddItemToArray(list, item);
     }
     ab_status status = ab_json_write_file(object, p->json);
@@ -367,6 +438,7 @@ static ab_status run(promote *p, int argc, char **argv, char **words) {
     AB_TRY(find_layers(p));
     AB_TRY(base(p));
     AB_TRY(search(p));
+    AB_TRY(search_roles(p));
     return tell(p);
 }
 
@@ -383,11 +455,13 @@ ab_status ab_cmd_promote(int argc, char **argv) {
         *p = (promote){.setup = {.level = "O3", .first_seed = 1, .seeds = SEEDS},
                        .max_runs = MOST_RUNS,
                        .best_count = -1};
-        p->setup.layer = p->layer;
+        p->setup.item = p->item;
+        p->kind = "layers";
         status = run(p, argc, argv, words);
         ab_run_config_clear(&p->config);
         free(p->tried);
         free(p->gap);
+        cJSON_Delete(p->record);
     }
     free(p);
     free(words);

@@ -6,6 +6,7 @@
 #include "reports/json.h"
 #include "reports/result.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -47,19 +48,40 @@ static ab_status run_into(const ab_trial_setup *setup, const run_words *words, c
     return status;
 }
 
-/* The document of a run; its file is gone. */
+static ab_status train_in(const char *folder, const ab_trial_setup *setup, const run_words *words,
+                          cJSON **document) {
+    char path[PATH_BYTES + 16];
+    snprintf(path, sizeof path, "%s/result.json", folder);
+    AB_TRY(run_into(setup, words, path));
+    AB_TRY(ab_result_load(path, document));
+    return ab_result_summarise(*document);
+}
+
+/* With what a run leaves there, a half-written document among it. */
+static void remove_folder(const char *folder) {
+    char path[PATH_BYTES + 280];
+    DIR *listing = opendir(folder);
+    for (const struct dirent *entry; listing && (entry = readdir(listing));) {
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        if (entry->d_name[0] != '.') unlink(path);
+    }
+    if (listing) closedir(listing);
+    rmdir(folder);
+}
+
+/* The document of a run; its file is gone, also when the run is interrupted. */
 static ab_status train(const ab_trial_setup *setup, const run_words *words, cJSON **document) {
-    char folder[PATH_BYTES], path[PATH_BYTES + 16];
+    char folder[PATH_BYTES];
     const char *base = getenv("TMPDIR");
     snprintf(folder, sizeof folder, "%s/ampbench-promote.XXXXXX", base && base[0] ? base : "/tmp");
-    if (!mkdtemp(folder))
+    ab_run_hold_signals();
+    if (!mkdtemp(folder)) {
+        ab_run_release_signals();
         return ab_fail(AB_OUTPUT, "promote: cannot make a folder in %s: %s", folder, strerror(errno));
-    snprintf(path, sizeof path, "%s/result.json", folder);
-    ab_status status = run_into(setup, words, path);
-    if (status == AB_OK) status = ab_result_load(path, document);
-    if (status == AB_OK) status = ab_result_summarise(*document);
-    unlink(path);
-    rmdir(folder);
+    }
+    ab_status status = train_in(folder, setup, words, document);
+    remove_folder(folder);
+    ab_run_release_signals();
     return status;
 }
 
@@ -98,7 +120,7 @@ void ab_trial_words(const ab_trial_setup *setup, const int *item, int count, cha
     words[0] = '\0';
     for (int i = 0; i < count && used < AB_TRIAL_WORDS; i++)
         used += snprintf(words + used, (size_t)(AB_TRIAL_WORDS - used), "%s%s=fp32", i ? "," : "",
-                         setup->layer[item[i]].name);
+                         setup->item[item[i]].name);
 }
 
 ab_status ab_trial_run(const ab_trial_setup *setup, const int *item, int count, ab_trial_losses *losses) {
@@ -116,45 +138,80 @@ ab_status ab_trial_run(const ab_trial_setup *setup, const int *item, int count, 
 
 /* ---- ranking --------------------------------------------------------------------------------------------- */
 
-/* Adds what casts of one kind did to the layers' values. */
-static void add_casts(const cJSON *tensors, const ab_trial_setup *setup, ab_promote_layer *layer) {
+ab_status ab_trial_record(const ab_trial_setup *setup, cJSON **record) {
+    const run_words words = {setup->level, NULL, "gradients,activations,weights,lost_updates", "5", 1};
+    return train(setup, &words, record);
+}
+
+/* Whether what the record says of a layer's tensors of one kind is about the item. The gradient of an output is what the ops that
+ * read it make. */
+static bool is_about(const ab_promote_item *item, const ab_net *net, const char *layer, int role) {
+    const ab_net_op *op = &net->op[item->net_op];
+    if (item->role == AB_LAYER_ROLES) return strcmp(op->name, layer) == 0;
+    if (item->role != role) return false;
+    if (role != AB_LAYER_DGRAD) return strcmp(op->name, layer) == 0;
+    for (int i = 0; i < op->inputs; i++)
+        if (op->input[i] >= 0 && strcmp(net->op[op->input[i]].name, layer) == 0) return true;
+    return false;
+}
+
+static int role_of_kind(const char *kind) {
+    static const struct {
+        const char *kind;
+        ab_layer_role role;
+    } known[] = {{"activation", AB_LAYER_FORWARD},
+                 {"activation_gradient", AB_LAYER_DGRAD},
+                 {"weight_gradient", AB_LAYER_WGRAD},
+                 {"weight", AB_LAYER_WEIGHTS}};
+    for (size_t i = 0; i < AB_COUNT_OF(known); i++)
+        if (strcmp(known[i].kind, kind) == 0) return known[i].role;
+    return AB_LAYER_ROLES;
+}
+
+/* What is being ranked. */
+typedef struct ranking {
+    const ab_net *net;
+    ab_promote_item *item;
+    int count;
+} ranking;
+
+static void add_error(const ranking *r, const char *layer, int role, double error) {
+    for (int i = 0; i < r->count; i++)
+        if (is_about(&r->item[i], r->net, layer, role)) r->item[i].error += error;
+}
+
+/* Adds what casts did to values. */
+static void add_casts(const ranking *r, const cJSON *tensors) {
     const double overflow_weighs = 1000;
     const cJSON *tensor;
     cJSON_ArrayForEach(tensor, tensors) {
         const double all = ab_json_number(tensor, "nonzero", 0);
-        const char *name = ab_json_text(tensor, "layer", "");
         if (!ab_json_is_true(tensor, "cast") || all <= 0) continue;
         const double over = ab_json_number(tensor, "overflowed", 0),
                      error = ab_json_number(tensor, "flushed", 0) / all +
                              (over > 0 ? overflow_weighs * (1 + over / all) : 0);
-        for (int i = 0; i < setup->layers; i++)
-            if (strcmp(layer[i].name, name) == 0) layer[i].error += error;
+        add_error(r, ab_json_text(tensor, "layer", ""), role_of_kind(ab_json_text(tensor, "kind", "")),
+                  error);
     }
 }
 
-static void add_lost_updates(const cJSON *list, const ab_trial_setup *setup, ab_promote_layer *layer) {
-    const cJSON *item;
-    cJSON_ArrayForEach(item, list) {
-        const double all = ab_json_number(item, "update.nonzero", 0),
-                     lost = ab_json_number(item, "update.lost", 0);
-        for (int i = 0; i < setup->layers; i++)
-            if (all > 0 && strcmp(layer[i].name, ab_json_text(item, "layer", "")) == 0)
-                layer[i].error += lost / all;
+static void add_lost_updates(const ranking *r, const cJSON *list) {
+    const cJSON *update;
+    cJSON_ArrayForEach(update, list) {
+        const double all = ab_json_number(update, "update.nonzero", 0),
+                     lost = ab_json_number(update, "update.lost", 0);
+        if (all > 0) add_error(r, ab_json_text(update, "layer", ""), AB_LAYER_WEIGHTS, lost / all);
     }
 }
 
-ab_status ab_trial_rank(const ab_trial_setup *setup, ab_promote_layer *layer) {
-    cJSON *document = NULL;
-    const run_words words = {setup->level, NULL, "gradients,activations,weights,lost_updates", "5", 1};
-    for (int i = 0; i < setup->layers; i++) layer[i].error = 0;
-    AB_TRY(train(setup, &words, &document));
-    const cJSON *probes = ab_json_at(cJSON_GetArrayItem(ab_json_at(document, "cells"), 0), "probes");
-    add_casts(ab_json_at(probes, "tensors"), setup, layer);
-    add_casts(ab_json_at(probes, "activations"), setup, layer);
-    add_casts(ab_json_at(probes, "weights"), setup, layer);
-    add_lost_updates(ab_json_at(probes, "lost_updates"), setup, layer);
-    cJSON_Delete(document);
-    return AB_OK;
+void ab_trial_rank(const cJSON *record, const ab_net *net, ab_promote_item *item, int count) {
+    const cJSON *probes = ab_json_at(cJSON_GetArrayItem(ab_json_at(record, "cells"), 0), "probes");
+    const ranking r = {net, item, count};
+    for (int i = 0; i < count; i++) item[i].error = 0;
+    add_casts(&r, ab_json_at(probes, "tensors"));
+    add_casts(&r, ab_json_at(probes, "activations"));
+    add_casts(&r, ab_json_at(probes, "weights"));
+    add_lost_updates(&r, ab_json_at(probes, "lost_updates"));
 }
 
 /* ---- comparison ------------------------------------------------------------------------------------------ */

@@ -3,21 +3,14 @@
 #ifndef AB_BENCH_PROMOTE_TRIAL_H
 #define AB_BENCH_PROMOTE_TRIAL_H
 
-#include "bench/promote/ddmin.h"
+#include "bench/promote/roles.h"
 
+#include <cjson/cJSON.h>
 #include <stdint.h>
-#include <stdio.h>
 
 AB_BEGIN_DECLS
 
-enum { AB_TRIAL_SEEDS = 32, AB_TRIAL_WORDS = 112 * AB_DDMIN_ITEMS };
-
-/* A layer that the level computes in the half format. */
-typedef struct ab_promote_layer {
-    const char *name;
-    int64_t bytes; /* more, if it is kept in fp32: output and weights */
-    double error;  /* of the record: flushed and lost shares, overflow far above both */
-} ab_promote_layer;
+enum { AB_TRIAL_SEEDS = 32, AB_TRIAL_WORDS = (AB_PLAN_NAME + 8) * AB_DDMIN_ITEMS };
 
 typedef struct ab_trial_setup {
     char *const *words; /* options of `ampbench run` that the user gave */
@@ -25,8 +18,9 @@ typedef struct ab_trial_setup {
     const char *level;
     int64_t first_seed;
     int seeds;
-    const ab_promote_layer *layer;
-    int layers;
+    const ab_net *net;
+    const ab_promote_item *item; /* what may be kept in fp32 */
+    int items;
     bool quiet;
 } ab_trial_setup;
 
@@ -38,13 +32,15 @@ typedef struct ab_trial_losses {
 /* Trains O0 and the level as it is. */
 AB_MUST_CHECK ab_status ab_trial_base(const ab_trial_setup *setup, ab_trial_losses *o0,
                                       ab_trial_losses *level);
-/* Trains the level with these layers in fp32. */
+/* Trains the level with these items in fp32. */
 AB_MUST_CHECK ab_status ab_trial_run(const ab_trial_setup *setup, const int *item, int count,
                                      ab_trial_losses *losses);
-/* Trains the level from one seed with probes, and sets each layer's error. */
-AB_MUST_CHECK ab_status ab_trial_rank(const ab_trial_setup *setup, ab_promote_layer *layer);
+/* Trains the level from one seed with probes; the caller deletes the record. */
+AB_MUST_CHECK ab_status ab_trial_record(const ab_trial_setup *setup, cJSON **record);
+/* Sets the error of items by such a record. */
+void ab_trial_rank(const cJSON *record, const ab_net *net, ab_promote_item *item, int count);
 
-/* "conv1=fp32,fc2=fp32" */
+/* "conv1=fp32,fc2:wgrad=fp32" */
 void ab_trial_words(const ab_trial_setup *setup, const int *item, int count, char words[AB_TRIAL_WORDS]);
 
 /* Largest minus smallest final loss. */

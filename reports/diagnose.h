@@ -100,13 +100,19 @@ int ab_first_symptom(const ab_case *facts);
 
 /* What a scaler skipped beside what one is expected to. Warm-up: until the scale first rises; one skip for each halving from the
  * first scale to the largest that works. Steady: one in window + 1. p_value: of the skipped steps' losses being ranked by chance among
- * those of the 16 steps around each (a mean of uniform ranks, normal approximation, two-sided); NAN below 5. */
+ * those of the 16 steps around each (a mean of uniform ranks, normal approximation, two-sided); NAN below 5. Gradient norms cannot be
+ * compared: in a step that overflowed they are no numbers. */
 typedef struct ab_skip_audit {
     int warm_up, later;
     double expected_warm_up, expected_later;
     bool healthy;
     int ranked;
     double mean_rank, p_value, samples_lost;
+    double labels; /* in skipped steps; 0: not known */
+    double
+        label_p; /* of their classes being those of a random sample of all batches' (stats.h); NAN: not known */
+    int label;   /* the class with most in skipped steps beside its share of all; -1: not known */
+    double label_share, label_expected; /* of that class: its share there, and of all */
 } ab_skip_audit;
 ab_skip_audit ab_audit_skips(const ab_case *facts);
 

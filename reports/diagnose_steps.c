@@ -2,6 +2,7 @@
  * decides no verdict. */
 #include "reports/diagnose.h"
 #include "reports/json.h"
+#include "reports/stats.h"
 
 #include <math.h>
 #include <string.h>
@@ -165,9 +166,42 @@ static void rank_skipped(const ab_case *c, int from, ab_skip_audit *audit) {
     audit->p_value = erfc(fabs(z) / sqrt(2.0));
 }
 
+enum { MOST_LABELS = 64 };
+
+static int read_counts(const cJSON *list, double *count, double *sum) {
+    const cJSON *item;
+    int n = 0;
+    *sum = 0;
+    cJSON_ArrayForEach(item, list) {
+        if (n == MOST_LABELS || !cJSON_IsNumber(item)) return 0;
+        *sum += count[n++] = item->valuedouble;
+    }
+    return n;
+}
+
+/* The classes of the skipped batches beside those of all. */
+static void compare_labels(const ab_case *c, ab_skip_audit *audit) {
+    const cJSON *labels = ab_json_at(c->cell, "vitals.labels");
+    double all[MOST_LABELS], skipped[MOST_LABELS], sum, most = 0;
+    double lost;
+    const int classes = read_counts(ab_json_at(labels, "counts"), all, &sum);
+    if (classes < 2 || read_counts(ab_json_at(labels, "skipped_counts"), skipped, &lost) != classes) return;
+    audit->labels = lost;
+    audit->label_p = ab_sample_of_classes_p(skipped, all, classes);
+    for (int i = 0; i < classes; i++) {
+        const double more = skipped[i] / audit->labels - all[i] / sum;
+        if (!(more > most)) continue;
+        most = more;
+        audit->label = i;
+        audit->label_share = skipped[i] / audit->labels;
+        audit->label_expected = all[i] / sum;
+    }
+}
+
 ab_skip_audit ab_audit_skips(const ab_case *c) {
     static const double spare = 2; /* skips that chance may add */
-    ab_skip_audit audit = {.p_value = (double)NAN, .mean_rank = (double)NAN};
+    ab_skip_audit audit = {
+        .p_value = (double)NAN, .mean_rank = (double)NAN, .label_p = (double)NAN, .label = -1};
     const cJSON *skipped;
     double settled;
     const int rise = first_rise(c, &settled);
@@ -186,5 +220,6 @@ ab_skip_audit ab_audit_skips(const ab_case *c) {
     const double micro = ab_json_number(c->document, "config.gradient_accumulation_steps", 1);
     audit.samples_lost = c->skip.skipped * ab_json_number(c->document, "config.batch", 0) * fmax(1, micro);
     rank_skipped(c, audit.warm_up ? rise < c->loss.steps ? rise : c->loss.steps / 4 : 0, &audit);
+    compare_labels(c, &audit);
     return audit;
 }

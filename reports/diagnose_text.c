@@ -61,6 +61,13 @@ static void print_skips(const ab_diagnosis *d, FILE *out) {
     if (isfinite(a->p_value))
         fprintf(out, "    skipped steps' losses rank %.2f among their neighbours (p = %.2g): %s\n",
                 a->mean_rank, a->p_value, a->p_value < 0.01 ? "not a random sample" : "like a random sample");
+    if (!isfinite(a->label_p)) return;
+    fprintf(out, "    labels of skipped steps' batches beside all (p = %.2g): %s", a->label_p,
+            a->label_p < 0.01 ? "not a random sample" : "like a random sample");
+    if (a->label_p < 0.01 && a->label >= 0)
+        fprintf(out, ": class %d is %.1f %% of them and %.1f %% of all", a->label, 100 * a->label_share,
+                100 * a->label_expected);
+    putc('\n', out);
 }
 
 static void print_diagnosis(const ab_diagnosis *d, FILE *out) {
@@ -147,6 +154,8 @@ static void add_skips(cJSON *object, const ab_diagnosis *d) {
     cJSON_AddNumberToObject(skips, "ranked", a->ranked);
     add_measure(skips, "mean_loss_rank", a->mean_rank);
     add_measure(skips, "p_value", a->p_value);
+    cJSON_AddNumberToObject(skips, "labels", a->labels);
+    add_measure(skips, "label_p_value", a->label_p);
 }
 
 static ab_status add_one(const ab_diagnosis *d, void *array) {

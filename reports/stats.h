@@ -70,6 +70,12 @@ void ab_clopper_pearson(int k, int n, double confidence, double *low, double *hi
 /* P(X <= x) of the beta distribution; the interval of Clopper and Pearson for a number of values that need not be whole. */
 double ab_beta_below(double a, double b, double x);
 void ab_binomial_interval(double share, double n, double confidence, double *low, double *high);
+/* P(X > x) of chi-squared with `df` >= 1 degrees of freedom. Display only. */
+double ab_chi_squared_tail(int df, double x);
+/* p-value of the classes of a part being those of a random sample of all: part[c] of all[c] members of class c, c < classes <= 256.
+ * Classes of which fewer than 5 are expected in the part count as one. Two classes: Fisher's exact test (1934), two-sided; more:
+ * Pearson's chi-squared (1900) of the table of part and rest. NAN where fewer than two are left. Display only. */
+double ab_sample_of_classes_p(const double *part, const double *all, int classes);
 /* P(T > t) of Student's t with `df` >= 1 degrees of freedom, and its upper `alpha` point (0 < alpha <= 0.5). */
 double ab_student_tail(int df, double t);
 double ab_student_point(int df, double alpha);

@@ -102,6 +102,20 @@ def holm(p):
     return {"p": list(p), "adjusted": out}
 
 
+def classes_case(part, everything):
+    """Classes of a part against those of the rest; classes of which fewer than 5 are expected in the part count as one."""
+    counts = sorted((a, p) for p, a in zip(part, everything) if a > 0)
+    share = sum(part) / sum(everything)
+    while len(counts) > 2 and counts[0][0] * share < 5:
+        counts = [(counts[0][0] + counts[1][0], counts[0][1] + counts[1][1])] + counts[2:]
+    if len(counts) == 2 and counts[0][0] * share < 5 and len([a for a in everything if a > 0]) > 2:
+        counts = [(counts[0][0] + counts[1][0], counts[0][1] + counts[1][1])]
+    table = [[p for a, p in counts], [a - p for a, p in counts]]
+    p = (None if len(counts) < 2 else stats.fisher_exact(table)[1] if len(counts) == 2
+         else stats.chi2_contingency(table, correction=False)[1])
+    return {"part": list(part), "all": list(everything), "p": p}
+
+
 document = {
     "scipy": scipy.__version__,
     "paired": [paired_case(n, shift, alpha, guard) for n, shift, alpha, guard in
@@ -119,6 +133,13 @@ document = {
     "student_point": [{"df": df, "alpha": a, "t": stats.t.isf(a, df)} for df in (1, 2, 4, 9, 30) for a in (0.05, 0.025, 0.001)],
     "normal_point": [{"alpha": a, "z": stats.norm.isf(a)} for a in (0.5, 0.1, 0.05, 0.02, 0.01, 0.00125, 0.9)],
     "holm": [holm(rng.uniform(0, 0.1, n)) for n in (1, 4, 40)],
+    "chi_squared": [{"df": df, "x": x, "tail": stats.chi2.sf(x, df)} for df in (1, 2, 3, 9, 10, 63)
+                    for x in (1e-3, 0.5, 3.0, 9.5, 40.0, 150.0)],
+    "classes": [classes_case(*c) for c in [
+        ([12, 20], [300, 260]), ([0, 20], [40, 260]), ([3, 1], [4, 4]), ([5, 5], [10, 10]), ([30, 2], [900, 800]),
+        ([20, 22, 22], [1000, 1010, 990]), ([60, 2, 2], [1000, 1010, 990]), ([7, 6, 6, 7, 6, 6, 7, 6, 6, 7], [100] * 10),
+        ([64, 0, 0, 0, 0, 0, 0, 0, 0, 0], [600] * 10), ([50, 40, 3, 2, 1, 0, 1], [5000, 4000, 200, 200, 90, 90, 80]),
+        ([30, 0, 2], [900, 0, 90]), ([2, 1, 1, 0], [10, 10, 10, 10]), ([0, 0, 5], [0, 0, 50])]],
 }
 json.dump(document, sys.stdout, indent=1)
 sys.stdout.write("\n")

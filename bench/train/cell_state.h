@@ -48,6 +48,7 @@ struct ab_cell {
     ab_probe_param *trained;
     int trained_count;
     int64_t steps, taken, advanced;         /* advanced: how often the schedule has */
+    int64_t ahead;                          /* steps that a window has begun since */
     int64_t micro;                          /* micro-batch of the step under way */
     int pass;                               /* scaler whose losses' backward pass is under way */
     uint64_t params_version, casts_version; /* of the weights, and of their half copies */

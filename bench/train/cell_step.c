@@ -458,6 +458,7 @@ static ab_status finish_step(ab_cell *cell, ab_step_result *result) {
     if (!result->skipped) AB_TRY(ab_cell_update(cell));
     if (!result->skipped || cell->config.recipe.schedule_on_skip) cell->advanced++;
     cell->exec.observer = NULL;
+    ab_vitals_step_end(&cell->vitals, cell->steps, result->skipped);
     cell->steps++;
     return AB_OK;
 }

@@ -16,7 +16,7 @@ ab_status ab_cell_fill(ab_cell *cell, ab_split split, void *samples, void *targe
     if (split != AB_SPLIT_TRAIN) return AB_OK;
     if (faults) ab_spoil(faults, data, cell->config.seed, cell->index, n, each, samples, targets);
     if (cell->again || cell->rehearses) return AB_OK; /* noted once */
-    return ab_vitals_batch(&cell->vitals, &data->shape, cell->steps, samples, targets, n, each);
+    return ab_vitals_batch(&cell->vitals, &data->shape, cell->steps + cell->ahead, samples, targets, n, each);
 }
 
 static int weight_of(const ab_plan_param *param) {

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WINDOW = 32, GROUPS = 8 };
+enum { WINDOW = AB_VITALS_STEPS, GROUPS = 8 };
 
 /* Recorded apart: the batches of a step differ in what is done before and behind them. */
 enum { FIRST_BATCH, MIDDLE_BATCH, LAST_BATCH, BATCH_KINDS };
@@ -267,6 +267,7 @@ static ab_status follow(ab_cell *cell, const ab_step_record *record, ab_step_res
     if (record->scale != result->scale || (record->skipped != 0) != result->skipped)
         return ab_fail(AB_INTERNAL, "step %lld: the device's loss scale is %g, the host's %g",
                        (long long)cell->steps, record->scale, result->scale);
+    ab_vitals_step_end(&cell->vitals, cell->steps, result->skipped);
     cell->steps++;
     if (result->skipped) return AB_OK;
     cell->taken++;
@@ -279,10 +280,11 @@ static ab_status run_steps(ab_cell *cell, int count, ab_step_result *result) {
     ab_step_state state;
     AB_TRY(set_state(cell));
     AB_TRY(w->ops->mark(w->resident, 0));
-    for (int i = 0; i < count; i++) {
-        AB_TRY(run_step(cell, cell->steps + i));
-        AB_TRY(w->ops->mark(w->resident, i + 1));
+    for (cell->ahead = 0; cell->ahead < count; cell->ahead++) {
+        AB_TRY(run_step(cell, cell->steps + cell->ahead));
+        AB_TRY(w->ops->mark(w->resident, (int)cell->ahead + 1));
     }
+    cell->ahead = 0;
     AB_TRY(w->ops->collect(w->resident, count, w->record, w->time_ns, &state));
     for (int i = 0; i < count; i++) AB_TRY(follow(cell, &w->record[i], &result[i]));
     return AB_OK;

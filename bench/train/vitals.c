@@ -125,6 +125,28 @@ static void look_at_labels(ab_vitals *v, const ab_data_shape *shape, const void 
     }
 }
 
+/* Of every batch, by step: whether it will be skipped is not known yet. */
+static void count_classes(ab_vitals *v, const ab_data_shape *shape, int64_t step, const void *targets,
+                          int64_t n, int64_t each) {
+    const int classes = classes_of(shape);
+    const int64_t count = shape->targets == AB_TARGETS_TOKENS ? n * each : n;
+    int32_t *pending = v->classes.pending[step % AB_VITALS_STEPS];
+    for (int64_t i = 0; i < count && classes > 0; i++) {
+        const int label = label_of(shape, targets, i, classes);
+        if (label >= 0 && label < classes) pending[label]++;
+    }
+}
+
+void ab_vitals_step_end(ab_vitals *v, int64_t step, bool skipped) {
+    int32_t *pending = v->classes.pending[step % AB_VITALS_STEPS];
+    v->classes.skips += skipped;
+    for (int c = 0; c < AB_VITALS_CLASSES; c++) {
+        v->classes.all[c] += pending[c];
+        if (skipped) v->classes.skipped[c] += pending[c];
+        pending[c] = 0;
+    }
+}
+
 double ab_vitals_label_ratio(const ab_vitals_labels *l, bool control) {
     double between = 0, all = 0, n = (double)l->seen;
     int met = 0;
@@ -143,6 +165,7 @@ double ab_vitals_label_ratio(const ab_vitals_labels *l, bool control) {
 
 ab_status ab_vitals_batch(ab_vitals *v, const ab_data_shape *shape, int64_t step, const void *samples,
                           const void *targets, int64_t n, int64_t each) {
+    count_classes(v, shape, step, targets, n, each);
     if (!ab_data_ids_in(shape)) AB_TRY(look_at_inputs(v, step, samples, n, each));
     if (v->labels.seen < AB_VITALS_SAMPLES && v->inputs.batches == 0)
         look_at_labels(v, shape, samples, targets, n, each);
@@ -199,12 +222,17 @@ static void report_inputs(const ab_vitals_inputs *inputs, ab_probe_sink *sink) {
     sink->end(sink);
 }
 
-static void report_labels(const ab_vitals_labels *labels, ab_probe_sink *sink) {
+static void report_labels(const ab_vitals *v, ab_probe_sink *sink) {
+    const ab_vitals_labels *labels = &v->labels;
     sink->begin_object(sink, "labels");
     sink->integer(sink, "samples", labels->seen);
     sink->integer(sink, "classes", labels->classes);
     sink->number(sink, "between_class_ratio", ab_vitals_label_ratio(labels, false));
     sink->number(sink, "control_ratio", ab_vitals_label_ratio(labels, true));
+    if (v->classes.skips > 0 && labels->classes > 0) {
+        sink->integers(sink, "counts", v->classes.all, labels->classes);
+        sink->integers(sink, "skipped_counts", v->classes.skipped, labels->classes);
+    }
     sink->end(sink);
 }
 
@@ -249,7 +277,7 @@ static void report_resume(const ab_vitals_resume *r, ab_probe_sink *sink) {
 void ab_vitals_report(const ab_vitals *v, bool averaged, ab_probe_sink *sink) {
     sink->begin_object(sink, "vitals");
     report_inputs(&v->inputs, sink);
-    report_labels(&v->labels, sink);
+    report_labels(v, sink);
     report_weights("initial_weights", &v->first, sink);
     report_weights("final_weights", &v->last, sink);
     if (averaged) {

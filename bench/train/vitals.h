@@ -1,6 +1,6 @@
 /* What a cell notices of itself at every step or at the ends of a run, because probed steps alone would miss it: inputs that are no
  * finite numbers, whether labels have anything to do with inputs, weights at the start and at the end, and how much of an
- * average of the weights can still move. Bounded in size; looks, changes nothing, judges nothing. */
+ * average of the weights can still move, and which labels were in steps without an update. Bounded in size; looks, changes nothing, judges nothing. */
 #ifndef AB_BENCH_TRAIN_VITALS_H
 #define AB_BENCH_TRAIN_VITALS_H
 
@@ -10,7 +10,13 @@
 
 AB_BEGIN_DECLS
 
-enum { AB_VITALS_BINS = 64, AB_VITALS_CLASSES = 64, AB_VITALS_SAMPLES = 4096, AB_VITALS_NAME = 96 };
+enum {
+    AB_VITALS_BINS = 64,
+    AB_VITALS_CLASSES = 64,
+    AB_VITALS_SAMPLES = 4096,
+    AB_VITALS_NAME = 96,
+    AB_VITALS_STEPS = 32 /* that may be under way at once */
+};
 
 /* Batches with inputs that are not finite: how many there were, and what the first was like. */
 typedef struct ab_vitals_inputs {
@@ -30,6 +36,13 @@ typedef struct ab_vitals_labels {
     double sum[2][AB_VITALS_CLASSES][AB_VITALS_BINS], count[2][AB_VITALS_CLASSES];
     double total[AB_VITALS_BINS], squares[AB_VITALS_BINS];
 } ab_vitals_labels;
+
+/* How often each class was in the batches of all steps that ended, and of those that were skipped. */
+typedef struct ab_vitals_classes {
+    int32_t pending[AB_VITALS_STEPS][AB_VITALS_CLASSES]; /* of steps under way, by their number */
+    int64_t all[AB_VITALS_CLASSES], skipped[AB_VITALS_CLASSES];
+    int64_t skips;
+} ab_vitals_classes;
 
 /* Weights at one moment. */
 typedef struct ab_vitals_weights {
@@ -63,6 +76,7 @@ typedef struct ab_vitals_resume {
 typedef struct ab_vitals {
     ab_vitals_inputs inputs;
     ab_vitals_labels labels;
+    ab_vitals_classes classes;
     ab_vitals_weights first, last;
     ab_vitals_average average;
     ab_vitals_resume resume;
@@ -75,6 +89,9 @@ void ab_vitals_clear(ab_vitals *vitals);
  * AB_VITALS_SAMPLES are looked at, inputs always. AB_NO_MEMORY. */
 AB_MUST_CHECK ab_status ab_vitals_batch(ab_vitals *vitals, const ab_data_shape *shape, int64_t step,
                                         const void *samples, const void *targets, int64_t n, int64_t each);
+
+/* A step is over. */
+void ab_vitals_step_end(ab_vitals *vitals, int64_t step, bool skipped);
 
 /* The values of one parameter. */
 void ab_vitals_weigh(ab_vitals_weights *weights, const char *name, const float *values, int64_t n,

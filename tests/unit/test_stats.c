@@ -278,6 +278,40 @@ static void recorded_processes_are_steady_after_few_steps(void **state) {
     assert_true(unsteady <= 8 && early >= 30);
 }
 
+/* ---- classes --------------------------------------------------------------------------------------------- */
+
+static void chi_squared_tails_are_scipys(void **state) {
+    (void)state;
+    const cJSON *item;
+    int cases = 0;
+    cJSON_ArrayForEach(item, cJSON_GetObjectItem(scipy, "chi_squared")) {
+        close_to(ab_chi_squared_tail((int)number(item, "df"), number(item, "x")), number(item, "tail"), 1e-11,
+                 "chi-squared");
+        cases++;
+    }
+    assert_true(cases > 30);
+}
+
+static void samples_of_classes_are_judged_as_scipy_does(void **state) {
+    (void)state;
+    const cJSON *item;
+    int cases = 0;
+    cJSON_ArrayForEach(item, cJSON_GetObjectItem(scipy, "classes")) {
+        double part[64], all[64];
+        const int n = numbers(item, "part", part);
+        assert_int_equal(numbers(item, "all", all), n);
+        const double p = ab_sample_of_classes_p(part, all, n);
+        if (cJSON_IsNull(cJSON_GetObjectItem(item, "p")))
+            assert_true(isnan(p));
+        else
+            close_to(p, number(item, "p"), 1e-9, "p of classes");
+        cases++;
+    }
+    assert_true(cases > 10);
+    assert_true(isnan(ab_sample_of_classes_p((double[]){10, 10}, (double[]){10, 10}, 2))); /* no rest */
+    assert_true(isnan(ab_sample_of_classes_p((double[]){0, 0}, (double[]){10, 10}, 2)));   /* no part */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(paired_ratios_are_scipys),
@@ -295,6 +329,8 @@ int main(void) {
         cmocka_unit_test(bursts_are_outliers_and_two_modes_are_told),
         cmocka_unit_test(a_process_that_slows_for_ever_is_never_steady),
         cmocka_unit_test(recorded_processes_are_steady_after_few_steps),
+        cmocka_unit_test(chi_squared_tails_are_scipys),
+        cmocka_unit_test(samples_of_classes_are_judged_as_scipy_does),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }

@@ -2,6 +2,7 @@
  * the same record without those numbers gives no verdict. And the audits of skips and of where a loss went. */
 #include "reports/diagnose.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -581,6 +582,34 @@ static void skips_that_choose_their_samples_are_found(void **state) {
     cJSON_Delete(document);
 }
 
+/* The labels of skipped steps beside those of all; the p-values are SciPy's (chi2_contingency, fisher_exact). */
+static void skips_that_choose_their_labels_are_found(void **state) {
+    (void)state;
+    static const struct {
+        const char *counts, *skipped;
+        double p;
+        int label;
+    } rows[] = {{"[1000, 1010, 990]", "[20, 22, 22]", 0.935961594648566, 2},
+                {"[1000, 1010, 990]", "[60, 2, 2]", 4.7291548337894224e-24, 0},
+                {"[300, 260]", "[12, 20]", 0.0688651485222716, 1}};
+    for (size_t i = 0; i < AB_COUNT_OF(rows); i++) {
+        char text[512];
+        snprintf(
+            text, sizeof text,
+            "{\"cells\": [{\"level\": \"O2\", \"half_format\": \"fp16\", \"policy\": "
+            "{\"loss_scale\": \"dynamic\"}, \"scale\": [[4, 80]], \"vitals\": {\"labels\": {\"counts\": %s, "
+            "\"skipped_counts\": %s}}}]}",
+            rows[i].counts, rows[i].skipped);
+        cJSON *document = cJSON_Parse(text);
+        assert_non_null(document);
+        assert_int_equal(ab_diagnose(document, 0, &diagnosis), AB_OK);
+        const ab_skip_audit *audit = &diagnosis.skips;
+        if (!(fabs(audit->label_p - rows[i].p) <= 1e-6 * rows[i].p)) fail_msg("p %.17g", audit->label_p);
+        assert_int_equal(audit->label, rows[i].label);
+        cJSON_Delete(document);
+    }
+}
+
 static void the_first_symptom_is_where_it_began(void **state) {
     (void)state;
     record r = sound;
@@ -638,6 +667,7 @@ int main(void) {
         cmocka_unit_test(a_gap_of_what_chance_makes_is_no_gap),
         cmocka_unit_test(skips_of_a_warm_up_are_those_of_this_scaler),
         cmocka_unit_test(skips_that_choose_their_samples_are_found),
+        cmocka_unit_test(skips_that_choose_their_labels_are_found),
         cmocka_unit_test(the_first_symptom_is_where_it_began),
         cmocka_unit_test(a_flat_loss_is_told_from_a_falling_one),
         cmocka_unit_test(an_empty_record_gives_no_verdict),

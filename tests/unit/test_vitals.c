@@ -71,6 +71,75 @@ static void labels_of_chance_are_told_from_labels_that_mean_something(void **sta
     assert_true(fabs(ratio_with(s, false) / expected - 1) < 0.1);
 }
 
+/* Batches of steps that are under way at once, as in a window, each with its own labels; every third is skipped. */
+static void labels_are_counted_by_what_became_of_their_step(void **state) {
+    enum { STEPS = 12, BATCH = 10, AHEAD = 4 };
+    static float x[BATCH * EACH];
+    ab_vitals v = {0};
+    const ab_data_shape shape = images(3);
+    int64_t all[3] = {0}, skipped[3] = {0};
+    (void)state;
+    for (int begun = 0, ended = 0; ended < STEPS;) {
+        for (; begun < ended + AHEAD && begun < STEPS; begun++) {
+            int32_t y[BATCH];
+            for (int i = 0; i < BATCH; i++) {
+                y[i] = i < begun % 4 ? 2 : (i + begun) % 2;
+                all[y[i]]++;
+                if (begun % 3 == 0) skipped[y[i]]++;
+            }
+            assert_int_equal(ab_vitals_batch(&v, &shape, begun, x, y, BATCH, EACH), AB_OK);
+        }
+        for (const int end = begun; ended < end; ended++) ab_vitals_step_end(&v, ended, ended % 3 == 0);
+    }
+    assert_int_equal(v.classes.skips, STEPS / 3);
+    assert_memory_equal(v.classes.all, all, sizeof all);
+    assert_memory_equal(v.classes.skipped, skipped, sizeof skipped);
+    assert_int_equal(all[0] + all[1] + all[2], STEPS * BATCH);
+    ab_vitals_clear(&v);
+}
+
+static void write_vitals(void *cell, ab_probe_sink *sink) {
+    assert_int_equal(ab_cell_report_vitals(cell, sink), AB_OK);
+}
+
+static void counts_are(const cJSON *list, const int64_t *expected) {
+    assert_int_equal(cJSON_GetArraySize(list), 3);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal((int64_t)cJSON_GetArrayItem(list, i)->valuedouble, expected[i]);
+}
+
+/* The loss scale begins too high; batches are in the order of the data. */
+static void a_cell_counts_the_labels_of_its_skipped_steps(void **state) {
+    ab_net *net = pt_net(pt_ops);
+    ab_cell_config config =
+        pt_config(net, "O2", &ab_format_fp16, "momentum", "loss_scale=apex:init=16777216");
+    ab_data data = *config.data;
+    data.shape = net->data;
+    config.data = &data;
+    ab_step_result result;
+    int64_t all[3] = {0}, skipped[3] = {0};
+    int skips = 0;
+    (void)state;
+    ab_cell *cell = pt_cell(&config);
+    for (int step = 0; step < 10; step++) {
+        assert_int_equal(ab_cell_step(cell, NULL, &result), AB_OK);
+        skips += result.skipped;
+        for (int i = 0; i < PT_BATCH; i++) {
+            const int label = (step * PT_BATCH + i) % PT_SAMPLES % 3;
+            all[label]++;
+            skipped[label] += result.skipped;
+        }
+    }
+    assert_true(skips > 0 && skips < 10);
+    cJSON *report = pt_report(write_vitals, cell);
+    const cJSON *labels = pt_get(pt_get(report, "vitals"), "labels");
+    counts_are(pt_get(labels, "counts"), all);
+    counts_are(pt_get(labels, "skipped_counts"), skipped);
+    cJSON_Delete(report);
+    ab_cell_destroy(cell);
+    ab_net_free(net);
+}
+
 static void weights_that_are_no_numbers_or_too_large_are_named(void **state) {
     const float a[] = {1, -2, 3}, b[] = {NAN, 65504, 65520}, c[] = {INFINITY, -1e6f};
     ab_vitals_weights w = {.count = 0};
@@ -165,6 +234,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nonfinite_inputs_are_counted_where_they_are),
         cmocka_unit_test(labels_of_chance_are_told_from_labels_that_mean_something),
+        cmocka_unit_test(labels_are_counted_by_what_became_of_their_step),
+        cmocka_unit_test(a_cell_counts_the_labels_of_its_skipped_steps),
         cmocka_unit_test(weights_that_are_no_numbers_or_too_large_are_named),
         cmocka_unit_test(an_average_that_cannot_move_is_counted),
         cmocka_unit_test(silent_units_and_sizes_are_seen),

@@ -50,7 +50,8 @@ static int make_data(void **state) {
                      .stored_height = SIDE,
                      .stored_width = SIDE,
                      .classes = CLASSES,
-                     .split = {{TRAIN, train_pixels, train_labels}, {TEST, test_pixels, test_labels}},
+                     .split = {{.count = TRAIN, .pixel = train_pixels, .label = train_labels},
+                               {.count = TEST, .pixel = test_pixels, .label = test_labels}},
                      .mean = 0.35,
                      .std = 0.3};
     return 0;
@@ -206,7 +207,7 @@ static void probing_changes_no_bit(void **state) {
         for (size_t h = 0; h < AB_COUNT_OF(halves); h++) {
             static snapshot end[2];
             float loss[2][RUN];
-            listener l2 = {.observer = {listen_to}};
+            listener l2 = {.observer = {.see = listen_to}};
             ab_cell_config config = config_of(net, levels[l], halves[h], NULL);
             run_losses(&config, NULL, loss[0], &end[0]);
             run_losses(&config, &l2.observer, loss[1], &end[1]);

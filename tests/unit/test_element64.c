@@ -70,7 +70,7 @@ static void train(size_t n, const char *level, seen *s) {
 }
 
 static void every_op_has_a_second_opinion_that_agrees(void **state) {
-    seen s = {.observer = {ignore}};
+    seen s = {.observer = {.see = ignore}};
     (void)state;
     for (size_t n = 0; n < EO_NETS; n++)
         for (size_t l = 0; l < AB_COUNT_OF(pt_levels); l++)
@@ -121,7 +121,7 @@ static void compare_alone(seen *s, const oi_instance *instance) {
 }
 
 static void other_attributes_and_numbers_agree_too(void **state) {
-    seen s = {.observer = {ignore}};
+    seen s = {.observer = {.see = ignore}};
     static oi_all all;
     (void)state;
     oi_open(&all);

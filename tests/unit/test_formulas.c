@@ -432,7 +432,7 @@ static void doubles_round_once_to_every_type(void **state) {
             double tie = 1.0 + ((double)(i % 97) + 0.5) * ldexp(1.0, 1 - formats[f]->precision);
             double beside = (double)(i % 5 - 2) * ldexp(1.0, -40 - i % 12);
             double x = ldexp(tie + beside, i % 60 - 30) * (i % 2 ? 1 : -1);
-            if (i == 0) x = INFINITY;
+            if (i == 0) x = (double)INFINITY;
             if (i == 1) x = 1e300;
             assert_true(ab_f_rounded(x, type_of(formats[f])) == ab_format_round(formats[f], &nearest, x));
         }

@@ -90,9 +90,15 @@ static void half_results_overflow_and_vanish_as_torchs_do(void **state) {
     const struct {
         const ab_op *op;
         double x, y;
-    } rows[] = {{&ab_op_exp, 12, INFINITY},  {&ab_op_exp, -18, 0},       {&ab_op_square, 300, INFINITY},
-                {&ab_op_square, 1e-4, 0},    {&ab_op_log, 0, -INFINITY}, {&ab_op_sqrt, -1, NAN},
-                {&ab_op_rsqrt, 0, INFINITY}, {&ab_op_clamp, NAN, NAN},   {&ab_op_abs, -INFINITY, INFINITY}};
+    } rows[] = {{&ab_op_exp, 12, (double)INFINITY},
+                {&ab_op_exp, -18, 0},
+                {&ab_op_square, 300, (double)INFINITY},
+                {&ab_op_square, 1e-4, 0},
+                {&ab_op_log, 0, -(double)INFINITY},
+                {&ab_op_sqrt, -1, (double)NAN},
+                {&ab_op_rsqrt, 0, (double)INFINITY},
+                {&ab_op_clamp, (double)NAN, (double)NAN},
+                {&ab_op_abs, -(double)INFINITY, (double)INFINITY}};
     for (size_t i = 0; i < AB_COUNT_OF(rows); i++) {
         ab_shape shape = {1, {1}};
         op_attrs attrs = op_attrs_default(rows[i].op);
@@ -322,7 +328,7 @@ static void masks_cover_padding_or_the_future(void **state) {
     int formats;
     const op_formats *format = op_all_formats(&formats);
     for (int f = 0; f < formats; f++) {
-        run_fill(true, -INFINITY, &format[f]);
+        run_fill(true, -(double)INFINITY, &format[f]);
         run_fill(false, -1e9, &format[f]); /* minus infinity in fp16 */
     }
 }

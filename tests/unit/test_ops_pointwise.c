@@ -90,7 +90,7 @@ static void extremes_are_torchs(void **state) {
         {&ab_op_bce_with_logits, -1e4, 0, 0, 0},
         {&ab_op_bce_with_logits, -1e4, 1, 1e4, -1},
         {&ab_op_bce_with_logits, 0, 0.5, 0.69314718055994529, 0},
-        {&ab_op_mse, 1e20, 0, INFINITY, 2e20},
+        {&ab_op_mse, 1e20, 0, (double)INFINITY, 2e20},
     };
     for (size_t i = 0; i < AB_COUNT_OF(rows); i++) {
         ab_shape in[] = {{1, {1}}, {1, {1}}};

@@ -130,7 +130,7 @@ static void check_sum(const op_case *k, const op_run *r) {
 static void check_max(const op_case *k, const op_run *r) {
     const int64_t kept = ab_tensor_count(&r->out), n = ab_tensor_count(&r->in[0]);
     double *best = oracle_doubles(kept), *hits = oracle_doubles(kept);
-    for (int64_t i = 0; i < kept; i++) best[i] = -INFINITY;
+    for (int64_t i = 0; i < kept; i++) best[i] = -(double)INFINITY;
     for (int64_t i = 0; i < n; i++) {
         int64_t to = result_of(k, &r->in[0].shape, i);
         double x = oracle_get(&r->in[0], i);
@@ -253,7 +253,7 @@ static void long_sums_do_not_saturate(void **state) {
 
 static void a_maximum_is_shared_by_equal_elements_and_keeps_nan(void **state) {
     (void)state;
-    const double in[] = {2, 5, 5, 1, 5, 3, NAN, 9}, share[] = {0, 1, 1, 0, 1, 0, 0, 0};
+    const double in[] = {2, 5, 5, 1, 5, 3, (double)NAN, 9}, share[] = {0, 1, 1, 0, 1, 0, 0, 0};
     ab_shape shape = {2, {2, 4}};
     op_attrs attrs = op_attrs_default(&ab_op_max);
     const int64_t last = -1;

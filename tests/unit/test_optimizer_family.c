@@ -413,7 +413,7 @@ static void terms_add_up_to_the_update(void **state) {
         parameter *p = parameter_new(&ab_format_fp32, 2050), *q = parameter_new(&ab_format_fp32, 2050);
         told t = {p, 0};
         ab_watch watch = {.context = &t, .update = see_update};
-        ab_observer observer = {NULL};
+        ab_observer observer = {.see = NULL};
         ab_optimizer_audience audience = {&observer, -1, {-1, -1, -1}, &watch, 0};
         fill(&p->weight, 1000, 0.5f);
         fill(&q->weight, 1000, 0.5f);

@@ -1,4 +1,5 @@
 /* Lanes and chunks: every chunk runs once whatever the number of lanes, late lanes and nested loops included. */
+#define _POSIX_C_SOURCE 200809L
 #include "kernels/core/parallel.h"
 
 #include <setjmp.h>

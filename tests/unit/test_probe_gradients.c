@@ -366,7 +366,7 @@ static void cell_is_counted(const ab_net *net, const ab_data *data, const char *
         const ab_observed *o = ab_cell_observed_at(cell, i);
         about[i] = (ab_probe_tensor){o->name, o->layer, AB_ROLE_WEIGHT_GRADIENT, o->cast};
     }
-    both b = {.observer = {see_both}, .expected = expected, .half = &ab_format_fp16};
+    both b = {.observer = {.see = see_both}, .expected = expected, .half = &ab_format_fp16};
     const ab_probe_setup setup = {
         .tensor = about, .tensors = count, .threads = ab_parallel_lanes(), .half = &ab_format_fp16};
     assert_int_equal(gradients()->create(&setup, &b.probe), AB_OK);

@@ -141,7 +141,7 @@ static void a_nan_that_was_there_before_is_said_to_be_in_the_parameter(void **st
     ab_cell *cell = pt_cell(&config);
     ab_step_result result;
     for (int i = 0; i < 2; i++) assert_int_equal(ab_cell_step(cell, NULL, &result), AB_OK);
-    planter p = {.observer = {ignore}, .target = "nobody"};
+    planter p = {.observer = {.see = ignore}, .target = "nobody"};
     const ab_probe_setup setup = {.threads = 1, .half = &ab_format_fp16};
     const ab_watch watch = {.context = &p, .begin = begin, .ran = ran};
     assert_int_equal(provenance()->create(&setup, &p.probe), AB_OK);

@@ -198,7 +198,7 @@ static void decensoring_finds_the_zeros_of_a_known_mask(void **state) {
     ab_cell_config config = pt_config(net, "O3", &ab_format_fp16, "sgd", "loss_scale=0.0000019073486328125");
     ab_cell *cell = pt_cell(&config);
     ab_twin *twin = NULL;
-    mask m = {.observer = {ignore}};
+    mask m = {.observer = {.see = ignore}};
     const ab_watch watch = {.context = &m, .ran = count_zeros};
     assert_int_equal(ab_twin_create(&config, AB_TWIN_DECENSOR, 20, &twin), AB_OK);
     ab_cell_watch(cell, &watch);
@@ -322,7 +322,7 @@ static void tally_of(const char *level, const ab_format *half, uint64_t seed, bo
     config.seed = seed;
     ab_cell *cell = pt_cell(&config);
     ab_twin *twin = NULL;
-    mask m = {.observer = {ignore}};
+    mask m = {.observer = {.see = ignore}};
     const ab_watch watch = {.ran = shorten};
     if (planted) ab_cell_watch(cell, &watch);
     assert_int_equal(ab_twin_create(&config, AB_TWIN_FP32, 0, &twin), AB_OK);

@@ -164,7 +164,7 @@ static int role_of_kind(const char *kind) {
                  {"weight_gradient", AB_LAYER_WGRAD},
                  {"weight", AB_LAYER_WEIGHTS}};
     for (size_t i = 0; i < AB_COUNT_OF(known); i++)
-        if (strcmp(known[i].kind, kind) == 0) return known[i].role;
+        if (strcmp(known[i].kind, kind) == 0) return (int)known[i].role;
     return AB_LAYER_ROLES;
 }
 

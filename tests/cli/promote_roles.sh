@@ -36,6 +36,8 @@ found() {
     expect_text outcome.json "\"to\": \"$2=fp32\"" "$1, JSON"
     expect_text outcome.json "\"layers\": [\"${2%:*}\"]" "$1, JSON"
     follows_schema outcome.json "$1" promote
+    checks=$((checks + 1))
+    [ "$(grep -om1 '"name": "[a-z0-9]*:[a-z]*"' outcome.json)" = "\"name\": \"$2\"" ] || fail "$1: $2 does not rank first of the roles"
 }
 found overflow fc2:forward --steps 8
 found underflow fc1:wgrad --steps 40 --param-groups fc1.weight:lr_factor=1e6

@@ -57,11 +57,14 @@ static void forget(sight *s) {
     free(s);
 }
 
+static bool accumulate_half;
+
 static ab_cell_config config_of(const ab_net *net, const char *level, const char *to) {
     ab_cell_config config = pt_config(net, level, fp16, "momentum", "loss_scale=1");
     config.data = eo_data(net);
     config.optim.lr = 1e-4;
     config.policy.layers = to;
+    config.accumulate_half = accumulate_half;
     return config;
 }
 
@@ -309,6 +312,28 @@ static void a_flushed_weight_gradient_is_what_its_operands_make(void **state) {
     ab_net_free(net);
 }
 
+/* With sums rounded to half at every step, a gradient in fp32 is summed in fp32. */
+static void a_gradient_in_fp32_is_summed_in_fp32(void **state) {
+    (void)state;
+    ab_net *net = pt_net(small_ops);
+    const int fc2 = number_of(net, "fc2");
+    accumulate_half = true;
+    sight *a = first_step(net, "O3", NULL), *b = first_step(net, "O3", "fc2:wgrad=fp32");
+    accumulate_half = false;
+    const seen *dy = find(b, fc2, DOUT, 0), *x = find(b, fc2, IN, 0), *full = find(b, fc2, DPARAM, 0);
+    bool rounded_once = true;
+    is_product(full, 3, 6, PT_BATCH, dy->value, 1, 3, x->value, 6);
+    for (int64_t i = 0; i < full->n; i++) {
+        static const ab_rounding nearest = {.mode = AB_ROUND_NEAREST_EVEN};
+        const double once = ab_format_round(fp16, &nearest, (double)full->value[i]);
+        rounded_once = rounded_once && once == (double)find(a, fc2, DPARAM, 0)->value[i];
+    }
+    assert_false(rounded_once); /* or there would be nothing to tell apart */
+    forget(a);
+    forget(b);
+    ab_net_free(net);
+}
+
 static void an_input_gradient_is_what_its_operands_make(void **state) {
     (void)state;
     ab_net *net = pt_net(small_ops);
@@ -449,6 +474,7 @@ int main(void) {
         cmocka_unit_test(outputs_lose_their_rounding),
         cmocka_unit_test(roles_in_half_are_rounded_once),
         cmocka_unit_test(a_flushed_weight_gradient_is_what_its_operands_make),
+        cmocka_unit_test(a_gradient_in_fp32_is_summed_in_fp32),
         cmocka_unit_test(an_input_gradient_is_what_its_operands_make),
         cmocka_unit_test(gradients_of_two_formats_are_added_in_fp32),
         cmocka_unit_test(weights_are_kept_and_read_as_they_are_asked_for),

@@ -15,6 +15,25 @@ static bool is_affected(const ab_case *facts) {
            (ab_baseline_fails(facts) && cJSON_IsNumber(scale) && scale->valuedouble > 1);
 }
 
+/* The largest weight gradient of the probed steps, without the scale. */
+static double largest_gradient(const ab_case *facts) {
+    const cJSON *tensor;
+    double largest = 0;
+    cJSON_ArrayForEach(tensor, ab_json_at(facts->cell, "probes.tensors")) {
+        if (strcmp(ab_json_text(tensor, "kind", ""), "weight_gradient") == 0)
+            largest = fmax(largest, ab_json_number(tensor, "max_abs", 0));
+    }
+    return largest / facts->skip.least_scale;
+}
+
+/* The least that clipping in the right order can leave of gradients of norm `raw`: of several steps' at least one step's limit; of
+ * values clipped one by one as if all were as large as the largest. */
+static double rightly_clipped(const ab_case *facts, double raw, double norm, double value) {
+    double left = raw;
+    if (value > 0) left = raw * fmin(1, value / largest_gradient(facts));
+    return norm > 0 ? fmin(left, norm) : left;
+}
+
 static bool judge(const ab_case *facts, ab_verdict *verdict) {
     const double norm = ab_json_number(facts->document, "config.clip_norm", 0),
                  value = ab_json_number(facts->document, "config.clip_value", 0);
@@ -22,20 +41,18 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     const double micro = fmax(1, ab_json_number(facts->document, "config.gradient_accumulation_steps", 1));
     const ab_tensor_sums scaled = ab_tensor_sums_of(facts->cell, "tensors", "weight_gradient", true),
                          given = ab_tensor_sums_of(facts->cell, "unscaled_gradients", "", true);
-    const double kept = sqrt(given.energy / scaled.energy) * facts->skip.least_scale;
-    if (isnan(kept)) {
-        return false;
-    }
-    if (!(kept < 0.1 / micro)) return false;
+    const double raw = sqrt(scaled.energy) / facts->skip.least_scale;
+    const double kept = sqrt(given.energy) / rightly_clipped(facts, raw, norm, value);
+    if (!(kept < 0.1 / micro)) return false; /* and not if there are no energies */
     char scale[AB_TEXT_NUMBER];
     verdict->confidence = 0.9;
     verdict->own = true;
     verdict->since = 0;
-    ab_verdict_say(
-        verdict,
-        "between the backward pass and the optimizer gradients shrink by %.3g more than the loss scale %s "
-        "accounts for: they are clipped while they carry it",
-        1 / kept, ab_text_scale(scale, facts->skip.last_scale));
+    ab_verdict_say(verdict,
+                   "between the backward pass and the optimizer gradients shrink by %.3g more than the loss "
+                   "scale %s and the "
+                   "limit account for: they are clipped while they carry it",
+                   1 / kept, ab_text_scale(scale, facts->skip.last_scale));
     ab_verdict_point(facts, verdict, "/probes/unscaled_gradients");
     ab_verdict_say(verdict, "at scale %s a limit of %.3g acts as one of %.3g", scale, norm > 0 ? norm : value,
                    (norm > 0 ? norm : value) / facts->skip.last_scale);

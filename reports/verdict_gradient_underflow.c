@@ -125,6 +125,8 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     const bool counted = facts->behind && (w.energy >= much_energy || w.share >= most_values);
     if (!proved && !counted) return false;
     verdict->confidence = 0.6 + 0.35 * fmin(1, fmax(fmax(w.energy, w.expected), fmax(w.share, deficit)));
+    /* zeros make no infinities: an overflow that fp32 comes near, too, is the better reason */
+    if (facts->nonfinite) verdict->confidence = fmin(verdict->confidence, 0.9);
     verdict->own = w.expected >= much_energy;
     verdict->since = proved ? 0 : ab_first_step_with(w.tensor, "flushed");
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(w.tensor, "layer", ""));

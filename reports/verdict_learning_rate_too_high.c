@@ -7,12 +7,13 @@
 #include <math.h>
 #include <string.h>
 
-/* The rate at which the first step of O0 would be a thousandth of its weights (norms); adam and its kin step by the rate itself. Where
- * the record does not say, a hundredth of the rate in force. */
+/* The rate at which the first step of O0 would be a thousandth of its weights (norms). Adam and its kin step by the rate itself, in
+ * directions that change more often: a hundredth. Where the record does not say, a hundredth of the rate in force. */
 static double better_rate(const ab_case *facts, double lr, double *share) {
-    static const double wanted = 1e-3, least = 1e-12;
+    static const double least = 1e-12;
     const char *optimizer = ab_json_text(facts->document, "config.optimizer", "");
     const bool own_size = strncmp(optimizer, "adam", 4) == 0 || strcmp(optimizer, "lamb") == 0;
+    const double wanted = own_size ? 1e-2 : 1e-3;
     const double rms = ab_json_number(facts->baseline, "vitals.initial_weights.rms", 0);
     *share = own_size && rms > 0 ? lr / rms : lr * ab_relative_gradient(facts->baseline);
     return *share > least ? fmin(lr / 10, lr * wanted / *share) : lr / 100;

@@ -283,6 +283,9 @@ static void clipping_before_unscaling_shows_in_the_sizes_of_gradients(void **sta
     expect(&r, "clip_before_unscale", NULL);
     r.cell = ENERGIES("4294967296", "1");
     expect_no(&r, "clip_before_unscale");
+    r.config = ", \"clip_norm\": 0.01"; /* a norm of 1 that ends as 0.01 was clipped as it should be */
+    r.cell = ENERGIES("4294967296", "0.0001");
+    expect_no(&r, "clip_before_unscale");
     r.config = "";
     r.cell = ENERGIES("4294967296", "2.3e-10");
     expect_no(&r, "clip_before_unscale");
@@ -421,6 +424,23 @@ static void half_trained_weights_that_overflow_lacked_their_gradients(void **sta
     expect(&r, "gradient_underflow", "out");
     r.cell = ZEROS("1") ", " EVENT_AT("39", "fc2", "linear", "forward", "range_overflow") "}";
     expect(&r, "activation_overflow", "fc2");
+}
+
+/* Zeros make no infinities, and fp32's outputs come near the limit as well. */
+static void an_overflow_of_its_own_is_no_consequence_of_flushed_gradients(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_bad = 40;
+#define BIG_AND_SMALL(largest)                                                                               \
+    PROBES(                                                                                                  \
+        "\"signals\": [{\"op\": \"fc2\", \"type\": \"linear\", \"largest\": " largest "}], \"tensors\": [{"  \
+        "\"name\": \"out.grad\", \"layer\": \"out\", \"max_abs\": 0.0004, \"exponents\": {\"first\": -12, "  \
+        "\"counts\": [1000]}}]")
+    r.o0 = BIG_AND_SMALL("60000");
+    r.cell = ZEROS("0.000030517578125") ", " EVENT_AT("39", "fc2", "linear", "forward", "range_overflow") "}";
+    expect(&r, "activation_overflow", "fc2");
+    r.o0 = BIG_AND_SMALL("60");
+    expect(&r, "gradient_underflow", "out");
 }
 
 /* A scaler that falls to 2^-80 because the forward pass overflows flushes everything in the end. */
@@ -658,6 +678,7 @@ int main(void) {
         cmocka_unit_test(state_that_o0_keeps_in_half_too_is_not_the_learning_rate),
         cmocka_unit_test(gradients_that_all_went_to_zero_are_seen_in_those_of_o0),
         cmocka_unit_test(half_trained_weights_that_overflow_lacked_their_gradients),
+        cmocka_unit_test(an_overflow_of_its_own_is_no_consequence_of_flushed_gradients),
         cmocka_unit_test(a_scale_that_fell_is_not_why_gradients_are_zero),
         cmocka_unit_test(gradients_that_overflowed_were_not_flushed),
         cmocka_unit_test(a_scale_too_high_is_known_from_the_origin_alone),

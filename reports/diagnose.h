@@ -143,10 +143,9 @@ typedef struct ab_verdict {
     char missing[AB_VERDICT_TEXT]; /* what the record lacks to say more, and how to get it; "" */
     double confidence;             /* 0..1: how well this cause explains what is seen; orders verdicts */
     int since;                     /* step of the first evidence; AB_SINCE_UNKNOWN */
-    bool
-        own; /* nothing that went wrong before can have made it: it is in O0's numbers, or in a ledger, too */
-    bool
-        with_others; /* the options heal this cause and disturb no other's remedy: they may be added to one */
+    bool own;         /* nothing before can have made it: it is in O0's numbers or a ledger too */
+    bool next;        /* not seen yet, but what comes when the first is healed: after all others */
+    bool with_others; /* its options disturb no other remedy: they may be added to one */
 } ab_verdict;
 
 enum { AB_SINCE_UNKNOWN = -1 };

@@ -133,16 +133,15 @@ static bool near(const cJSON *ops, int from, int to, const char *const *types) {
 }
 
 static ab_overflow_kind kind_of(const cJSON *cell, const ab_first_nonfinite *first) {
-    static const char *const attention[] = {"scaled_dot_product_attention", NULL},
-                             *const norms[] = {"layer_norm", "rms_norm", "group_norm", "batch_norm2d", NULL},
-                             *const exp_log[] = {"exp", "log",     "softmax", "log_softmax",
-                                                 "bce", "sigmoid", NULL},
-                             *const sums[] = {"sum", "mean", "mse", "global_avg_pool", "avg_pool2d", NULL},
-                             *const softmax[] = {"softmax", "log_softmax", "exp", NULL},
-                             *const product[] = {"matmul", NULL}, *const roots[] = {"rsqrt", "sqrt", NULL},
-                             *const scores[] = {"matmul", "scale",       "add",   "sub", "mul",
-                                                "div",    "masked_fill", "where", NULL},
-                             *const moments[] = {"square", "mean", "sum", "mul", "add", "sub", NULL};
+    static const char *const
+        attention[] = {"scaled_dot_product_attention", NULL},
+        *const norms[] = {"layer_norm", "rms_norm", "group_norm", "batch_norm2d", NULL},
+        *const exp_log[] = {"exp", "log", "softmax", "log_softmax", "bce", "sigmoid", NULL},
+        *const sums[] = {"sum", "mean", "mse", "global_avg_pool", "avg_pool2d", NULL},
+        *const softmax[] = {"softmax", "log_softmax", "exp", NULL}, *const product[] = {"matmul", NULL},
+        *const squares[] = {"square", NULL}, *const roots[] = {"rsqrt", "sqrt", NULL},
+        *const scores[] = {"matmul", "scale", "add", "sub", "mul", "div", "masked_fill", "where", NULL},
+        *const moments[] = {"square", "mean", "sum", "mul", "add", "sub", NULL};
     const cJSON *ops = ab_json_at(cell, "implementations");
     const int at = place_of(ops, first->op);
     if (strcmp(first->by, "weight_cast") == 0 || strcmp(first->cause, "bad_weights") == 0)
@@ -155,7 +154,9 @@ static ab_overflow_kind kind_of(const cJSON *cell, const ab_first_nonfinite *fir
     if (at >= 0 && is_one_of(first->type, moments) && near(ops, at + 1, at + 5, roots))
         return AB_OVERFLOW_NORM;
     if (is_one_of(first->type, exp_log)) return AB_OVERFLOW_EXP_LOG;
-    if (is_one_of(first->type, sums)) return AB_OVERFLOW_REDUCTION;
+    if (is_one_of(first->type, sums) ||
+        (at >= 0 && is_one_of(first->type, squares) && near(ops, at + 1, at + 2, sums)))
+        return AB_OVERFLOW_REDUCTION; /* a sum of squares */
     return AB_OVERFLOW_ACTIVATION;
 }
 
@@ -203,6 +204,33 @@ static bool weights_overflow(const ab_case *facts, ab_first_nonfinite *first) {
     return true;
 }
 
+/* An op whose output in O0 came to pass the limit, in a cell that has not come so far. */
+static bool is_to_come(const ab_case *facts, ab_first_nonfinite *first) {
+    const double limit = ab_format_overflow_limit(facts->half);
+    const cJSON *op;
+    int place = 0;
+    cJSON_ArrayForEach(op, ab_json_at(facts->baseline, "probes.signals")) {
+        const int here = place++;
+        const char *name = ab_json_text(op, "op", "");
+        const double own = largest_signal(facts->cell, name);
+        if (ab_json_number(op, "largest", 0) < limit || own <= 0 || own >= limit) continue;
+        *first = (ab_first_nonfinite){.known = true,
+                                      .op = name,
+                                      .type = ab_json_text(op, "type", ""),
+                                      .pass = "forward",
+                                      .by = "op",
+                                      .cause = "",
+                                      .format = facts->half->name,
+                                      .step = AB_SINCE_UNKNOWN,
+                                      .own = true,
+                                      .to_come = true,
+                                      .read_largest = ab_json_number(op, "largest", 0)};
+        snprintf(first->pointer, sizeof first->pointer, "/probes/signals/%d/largest", here);
+        return true;
+    }
+    return false;
+}
+
 ab_overflow_kind ab_overflow_of(const ab_case *facts, ab_first_nonfinite *first) {
     if (!facts->baseline || facts->baseline == facts->cell || !ab_case_uses_half(facts))
         return AB_OVERFLOW_NONE;
@@ -220,6 +248,7 @@ ab_overflow_kind ab_overflow_of(const ab_case *facts, ab_first_nonfinite *first)
         const ab_overflow_kind kind = kind_of(facts->cell, first);
         return kind == AB_OVERFLOW_EXP_LOG && facts->skipping ? kind : AB_OVERFLOW_NONE;
     }
+    if (!first->known && !facts->nonfinite && is_to_come(facts, first)) return kind_of(facts->cell, first);
     if (first->known || !facts->nonfinite) return AB_OVERFLOW_NONE;
     return facts->loss.first_nonfinite == 0 || whatever_the_scale(facts) ? AB_OVERFLOW_ACTIVATION
                                                                          : AB_OVERFLOW_NONE;
@@ -304,6 +333,17 @@ static void say_weight(const ab_case *facts, ab_verdict *verdict) {
     ab_verdict_point_baseline(facts, verdict, "/vitals/initial_weights");
 }
 
+static void say_what_comes(const ab_case *facts, const ab_first_nonfinite *first, ab_verdict *verdict) {
+    verdict->confidence = 0.3;
+    verdict->next = verdict->with_others = true;
+    ab_text_clean(verdict->layer, sizeof verdict->layer, first->op);
+    ab_verdict_say(verdict, "outputs of %.60s reach %.4g in O0; the largest number of %s is %.4g",
+                   verdict->layer, first->read_largest, facts->half->name, ab_format_max(facts->half));
+    ab_verdict_point_baseline(facts, verdict, "%s", first->pointer);
+    say_remedy(facts, verdict->layer, verdict);
+    if (verdict->options > 0 && strcmp(verdict->option[0], "--half") == 0) verdict->with_others = false;
+}
+
 bool ab_judge_overflow(const ab_case *facts, ab_overflow_kind kind, ab_verdict *verdict) {
     ab_first_nonfinite first = {.known = false};
     if (!ab_case_fails_alone(facts)) return false;
@@ -312,6 +352,10 @@ bool ab_judge_overflow(const ab_case *facts, ab_overflow_kind kind, ab_verdict *
     verdict->confidence = !first.known ? 0.7 : first.step == 0 ? 0.96 : first.own ? 0.92 : 0.8;
     verdict->own = first.own || (!first.known && facts->loss.first_nonfinite == 0);
     verdict->since = first.known ? first.step : facts->loss.first_nonfinite;
+    if (first.to_come) {
+        say_what_comes(facts, &first, verdict);
+        return true;
+    }
     say_symptom(facts, verdict);
     if (kind == AB_OVERFLOW_WEIGHT && !first.op[0])
         say_weight(facts, verdict);

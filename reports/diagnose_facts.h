@@ -19,7 +19,8 @@ typedef struct ab_first_nonfinite {
     double read_largest;
     bool
         own; /* not what something before it led to: of the first step, or near the limit in O0 too, or of a 0 that was stored */
-    char pointer[AB_VERDICT_POINTER]; /* below the cell */
+    bool to_come;                     /* in O0 only: the cell has not come so far */
+    char pointer[AB_VERDICT_POINTER]; /* below the cell, or below O0 if it is to come */
 } ab_first_nonfinite;
 
 /* From probes.origin, else the census of activations, else nan_provenance. Overflows that a reacting loss scale is expected to

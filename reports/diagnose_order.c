@@ -31,6 +31,7 @@ static int by_time(const void *a, const void *b) {
 
 static int by_confidence(const void *a, const void *b) {
     const ab_verdict *x = a, *y = b;
+    if (x->next != y->next) return x->next ? 1 : -1;
     if (x->confidence != y->confidence) return x->confidence < y->confidence ? 1 : -1;
     return strcmp(x->rule->id, y->rule->id);
 }
@@ -85,6 +86,7 @@ void ab_order_verdicts(ab_diagnosis *d) {
         }
     for (int i = 0; i < d->verdicts; i++) v[i].with_others = v[i].with_others && !effect[i];
     qsort(v, (size_t)d->verdicts, sizeof *v, by_confidence);
+    if (d->verdicts > 0 && v[0].next) d->verdicts = 0;
     for (int i = 1; i < d->verdicts; i++)
         if (may_join(&v[0], &v[i])) join(&v[0], &v[i]);
 }

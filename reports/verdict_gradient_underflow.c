@@ -1,7 +1,8 @@
 /* Gradients too small for the half format at the scale in force: the cast makes them zero. What counts is the energy (sum of
  * squares) that goes, not how many values do: many tiny values may vanish harmlessly. Seen in three ways, any of which does: what the
  * cell's own casts flushed; what its weight gradients lack at the first step, of the same weights and batch as O0's; and what O0's
- * own gradients would lose at this scale. The last two hold where everything is flushed and nothing is left to count. */
+ * own gradients would lose at this scale. The last two hold where everything is flushed and nothing is left to count. Where the record has
+ * the gradients of an fp32 twin, from the same weights and batch, these say it element by element. */
 #include "reports/diagnose_facts.h"
 #include "reports/json.h"
 #include "reports/text.h"
@@ -72,6 +73,30 @@ static double room(const ab_case *facts) {
     return isfinite(least) ? floor(least) - 1 : 0;
 }
 
+/* The op whose gradients lost most of their energy to zeros beside those of the twin; NULL if none lost `least`. */
+static const cJSON *flushed_beside_twin(const ab_case *facts, double least, int *place) {
+    const cJSON *tensor, *most = NULL;
+    int i = 0;
+    cJSON_ArrayForEach(tensor, ab_json_at(facts->cell, "shadow.tensors")) {
+        const double share = ab_json_number(tensor, "flushed_energy_share", 0);
+        if (share >= least) {
+            least = share;
+            most = tensor;
+            *place = i;
+        }
+        i++;
+    }
+    return most;
+}
+
+static void say_twin(const ab_case *facts, const cJSON *tensor, int place, ab_verdict *verdict) {
+    char share[AB_TEXT_NUMBER];
+    ab_verdict_say(verdict, "beside the fp32 twin's, gradients of %.60s lost %s %% of their energy to zeros",
+                   ab_json_text(tensor, "op", ""),
+                   ab_text_percent(share, ab_json_number(tensor, "flushed_energy_share", 0)));
+    ab_verdict_point(facts, verdict, "/shadow/tensors/%d/flushed_energy_share", place);
+}
+
 static void say_evidence(const ab_case *facts, const worst *w, double deficit, ab_verdict *verdict) {
     char energy[AB_TEXT_NUMBER], share[AB_TEXT_NUMBER];
     const char *name = ab_json_text(w->tensor, "name", "");
@@ -120,17 +145,22 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     const worst w = find_worst(facts);
     if (!w.tensor) return false;
     const double deficit = ab_gradient_deficit(facts);
-    const bool proved = w.expected >= much_energy || deficit > large_deficit;
+    int place = 0;
+    const cJSON *twin = flushed_beside_twin(facts, much_energy, &place);
+    const bool proved = w.expected >= much_energy || deficit > large_deficit || twin;
     /* what a diverging run flushes at its end says nothing */
     const bool counted = facts->behind && (w.energy >= much_energy || w.share >= most_values);
     if (!proved && !counted) return false;
-    verdict->confidence = 0.6 + 0.35 * fmin(1, fmax(fmax(w.energy, w.expected), fmax(w.share, deficit)));
+    const double most = fmax(fmax(w.energy, w.expected),
+                             fmax(fmax(w.share, deficit), ab_json_number(twin, "flushed_energy_share", 0)));
+    verdict->confidence = 0.6 + 0.35 * fmin(1, most);
     /* zeros make no infinities: an overflow that fp32 comes near, too, is the better reason */
     if (facts->nonfinite) verdict->confidence = fmin(verdict->confidence, 0.9);
     verdict->own = w.expected >= much_energy;
     verdict->since = proved ? 0 : ab_first_step_with(w.tensor, "flushed");
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(w.tensor, "layer", ""));
     say_evidence(facts, &w, deficit, verdict);
+    if (twin) say_twin(facts, twin, place, verdict);
     say_remedy(facts, verdict);
     return true;
 }

@@ -67,6 +67,7 @@ static bool judge_cell(const ab_case *facts, bool o0, ab_verdict *verdict) {
     verdict->confidence = unseen ? 0.3 : facts->nonfinite || o0 ? 0.94 : 0.75 + 0.15 * fmin(1, share);
     if (!has_few_binades(facts->half)) verdict->confidence *= 0.65;
     verdict->own = verdict->with_others = true;
+    verdict->next = unseen;
     verdict->since = 0;
     char text[AB_TEXT_NUMBER], where[64];
     if (o0) ab_say_baseline_fails(facts, verdict);

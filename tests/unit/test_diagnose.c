@@ -187,6 +187,19 @@ static void a_divergence_in_o0_is_the_rate_or_the_initial_weights(void **state) 
     expect(&r, "exploding_signal", "b");
 }
 
+static void a_rate_that_throws_weights_about_need_not_raise_the_loss_threefold(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_last = r.cell_last = 2.9;
+#define GROWN(size)                                                                                          \
+    ", \"vitals\": {\"initial_weights\": {\"count\": 100, \"rms\": 0.1}, \"final_weights\": {\"rms\": " size \
+    "}}"
+    r.o0 = GROWN("1.1");
+    expect(&r, "learning_rate_too_high", NULL);
+    r.o0 = GROWN("0.13");
+    expect_no(&r, "learning_rate_too_high");
+}
+
 /* The gradient of a mean of 256 rows cannot have more energy than 2 / 256. */
 static void summed_micro_batches_break_a_bound(void **state) {
     (void)state;
@@ -233,6 +246,12 @@ static void the_op_that_overflows_says_what_kind_of_overflow_it_is(void **state)
          "exp_log_in_half", "e"},
         {EVENT("t", "sum", "forward", "op", "", "fp16"), "{\"op\": \"t\", \"type\": \"sum\"}",
          "reduction_overflow", "t"},
+        {EVENT("q", "square", "forward", "op", "", "fp16"),
+         "{\"op\": \"q\", \"type\": \"square\"}, {\"op\": \"t\", \"type\": \"sum\"}", "reduction_overflow",
+         "q"},
+        {EVENT("q", "square", "forward", "op", "", "fp16"),
+         "{\"op\": \"q\", \"type\": \"square\"}, {\"op\": \"t\", \"type\": \"relu\"}", "activation_overflow",
+         "q"},
         {EVENT("f", "linear", "forward", "op", "range_overflow", "fp16"),
          "{\"op\": \"f\", \"type\": \"linear\"}", "activation_overflow", "f"},
         {EVENT("f", "linear", "forward", "weight_cast", "", "fp16"), "{\"op\": \"f\", \"type\": \"linear\"}",
@@ -413,6 +432,43 @@ static void gradients_that_all_went_to_zero_are_seen_in_those_of_o0(void **state
     assert_true(has_option(&diagnosis.verdict[0], "--scales", "dynamic"));
     r.cell = ZEROS("1") "}";
     expect_no(&r, "gradient_underflow");
+}
+
+/* The casts of the probed steps flushed nothing, the twin's steps say otherwise. */
+static void an_fp32_twin_is_believed_about_flushed_gradients(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_last = 2.3;
+#define TWIN(share)                                                                                          \
+    PROBES("\"tensors\": [{\"name\": \"w\", \"layer\": \"a\", \"cast\": true, \"nonzero\": 100, "            \
+           "\"flushed\": 1}]")                                                                               \
+    ", \"shadow\": {\"reference\": \"fp32\", \"tensors\": [{\"op\": \"a\", \"flushed_energy_share\": " share \
+    "}]}"
+    r.cell = TWIN("0.6");
+    expect(&r, "gradient_underflow", "a");
+    assert_string_equal(diagnosis.verdict[0].evidence[1].pointer,
+                        "/cells/1/shadow/tensors/0/flushed_energy_share");
+    r.cell = TWIN("0.01");
+    expect_no(&r, "gradient_underflow");
+}
+
+/* Nothing overflowed because nothing was trained; O0 shows what comes once it is. */
+static void what_comes_after_the_first_cause_is_healed_with_it(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_last = 2.3;
+#define ALSO(largest) "\"signals\": [{\"op\": \"fc2\", \"type\": \"linear\", \"largest\": " largest "}]"
+    r.o0 = PROBES(
+        "\"tensors\": [{\"name\": \"out.grad\", \"layer\": \"out\", \"max_abs\": 0.0004, \"exponents\": "
+        "{\"first\": -12, \"counts\": [1000]}}], " ALSO("990000"));
+    r.cell = ZEROS("0.000030517578125") ", " ALSO("20000") "}";
+    expect(&r, "gradient_underflow", "out");
+    assert_true(has_option(&diagnosis.verdict[0], "--to", "fc2=fp32"));
+    r.cell = ZEROS("0.000030517578125") ", " ALSO("900000") "}"; /* it is not in half here */
+    expect(&r, "gradient_underflow", "out");
+    assert_false(has_option(&diagnosis.verdict[0], "--to", "fc2=fp32"));
+    r.cell = ZEROS("1") ", " ALSO("20000") "}"; /* and alone it is no cause */
+    assert_int_equal(diagnose(&r)->verdicts, 0);
 }
 
 static void half_trained_weights_that_overflow_lacked_their_gradients(void **state) {
@@ -667,6 +723,7 @@ int main(void) {
         cmocka_unit_test(a_formula_without_a_value_is_no_matter_of_formats),
         cmocka_unit_test(a_flat_o0_is_told_apart_by_its_cause),
         cmocka_unit_test(a_divergence_in_o0_is_the_rate_or_the_initial_weights),
+        cmocka_unit_test(a_rate_that_throws_weights_about_need_not_raise_the_loss_threefold),
         cmocka_unit_test(summed_micro_batches_break_a_bound),
         cmocka_unit_test(the_op_that_overflows_says_what_kind_of_overflow_it_is),
         cmocka_unit_test(an_average_that_does_not_move_is_sick_only_in_half),
@@ -677,6 +734,8 @@ int main(void) {
         cmocka_unit_test(an_overflow_of_the_first_step_is_nobodys_consequence),
         cmocka_unit_test(state_that_o0_keeps_in_half_too_is_not_the_learning_rate),
         cmocka_unit_test(gradients_that_all_went_to_zero_are_seen_in_those_of_o0),
+        cmocka_unit_test(an_fp32_twin_is_believed_about_flushed_gradients),
+        cmocka_unit_test(what_comes_after_the_first_cause_is_healed_with_it),
         cmocka_unit_test(half_trained_weights_that_overflow_lacked_their_gradients),
         cmocka_unit_test(an_overflow_of_its_own_is_no_consequence_of_flushed_gradients),
         cmocka_unit_test(a_scale_that_fell_is_not_why_gradients_are_zero),

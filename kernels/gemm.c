@@ -4,31 +4,47 @@
 #include "kernels/convert.h"
 #include "kernels/dnnl_shim.h"
 
+enum { TILE = 256 }; /* columns at once: rounding wants many values, the stack is small */
+
 static float element(const float *m, bool transposed, int64_t step, int64_t row, int64_t column) {
     return transposed ? m[column * step + row] : m[row * step + column];
 }
 
-static float rounded(const ab_format *half, float x) {
+static void round_to(const ab_format *half, float *values, int64_t n) {
     static const ab_rounding nearest = {.mode = AB_ROUND_NEAREST_EVEN};
-    if (half) ab_round_array(&x, half, &nearest, 1);
-    return x;
+    if (half) ab_round_array(values, half, &nearest, n);
 }
 
-static float dot(const ab_gemm *g, const ab_format *half, int64_t row, int64_t column) {
-    float sum = 0.0f;
+/* term[j] = x * b[k, first + j] */
+static void scale_row(const ab_gemm *g, float x, int64_t k, int64_t first, int64_t n, float *term) {
+    const float *b = g->transpose_b ? g->b + first * g->ldb + k : g->b + k * g->ldb + first;
+    const int64_t step = g->transpose_b ? g->ldb : 1;
+    for (int64_t j = 0; j < n; j++) term[j] = x * b[j * step];
+}
+
+/* n columns of a row; every sum runs over k in turn, each product and each partial sum rounded. */
+static void run_tile(const ab_gemm *g, const ab_format *half, int64_t row, int64_t first, int64_t n) {
+    float sum[TILE] = {0}, term[TILE], *c = &g->c[row * g->ldc + first];
     for (int64_t k = 0; k < g->inner; k++) {
-        float term =
-            element(g->a, g->transpose_a, g->lda, row, k) * element(g->b, g->transpose_b, g->ldb, k, column);
-        sum = half ? rounded(half, sum + rounded(half, term)) : sum + term;
+        scale_row(g, element(g->a, g->transpose_a, g->lda, row, k), k, first, n, term);
+        round_to(half, term, n);
+        for (int64_t j = 0; j < n; j++) sum[j] += term[j];
+        round_to(half, sum, n);
     }
-    return rounded(half, g->alpha * sum);
+    for (int64_t j = 0; j < n; j++) sum[j] *= g->alpha;
+    round_to(half, sum, n);
+    if (g->beta != 0.0f) {
+        for (int64_t j = 0; j < n; j++) sum[j] += g->beta * c[j];
+        round_to(half, sum, n);
+    }
+    for (int64_t j = 0; j < n; j++) c[j] = sum[j];
 }
 
 static void run_portable(const ab_gemm *g, const ab_format *half) {
     for (int64_t row = 0; row < g->rows; row++)
-        for (int64_t column = 0; column < g->columns; column++) {
-            float *c = &g->c[row * g->ldc + column], value = dot(g, half, row, column);
-            *c = g->beta == 0.0f ? value : rounded(half, value + g->beta * *c);
+        for (int64_t first = 0; first < g->columns; first += TILE) {
+            const int64_t left = g->columns - first;
+            run_tile(g, half, row, first, left < TILE ? left : TILE);
         }
 }
 

@@ -162,11 +162,11 @@ static double cost_of_steps(const ab_case *c, int steps) {
     return fmax(0, mean_of_last(ab_json_at(c->baseline, "loss"), o0->steps - steps) - o0->final);
 }
 
-/* What a certificate allows; or, where it is more, a fiftieth of what O0 learned (98 % of the way to a loss of almost 0 is no gap) or
+/* What a certificate allows; or, where it is more, a hundredth of what O0 learned (99 % of the way to a loss of almost 0 is no gap) or
  * a twentieth of the run's steps (when a net leaves a plateau is decided by the last bits, and on the slope behind it a few steps are a
  * large difference). And what the cell is behind because it took fewer steps, and two standard errors of the gap itself. */
 static double gap_limit(const ab_case *c) {
-    static const double part_learned = 0.02;
+    static const double part_learned = 0.01;
     enum { LATER = 20 };
     const double floor = fabs(ab_json_number(c->document, "noise_floor.loss_gap", 0));
     const ab_loss_facts *o0 = &c->baseline_loss;

@@ -193,6 +193,7 @@ static bool weights_overflow(const ab_case *facts, ab_first_nonfinite *first) {
                                     ab_json_text(facts->cell, "vitals.initial_weights.beyond_half_name", ""));
     if (!name[0] || ab_json_number(facts->baseline, "vitals.initial_weights.nonfinite", 0) > 0) return false;
     *first = (ab_first_nonfinite){
+        .known = true,
         .op = "",
         .type = "weight",
         .pass = "forward",

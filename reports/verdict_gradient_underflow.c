@@ -156,6 +156,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     verdict->confidence = 0.6 + 0.35 * fmin(1, most);
     /* zeros make no infinities: an overflow that fp32 comes near, too, is the better reason */
     if (facts->nonfinite) verdict->confidence = fmin(verdict->confidence, 0.9);
+    verdict->next = facts->loss.first_nonfinite == 0; /* no gradient was to blame for that */
     verdict->own = w.expected >= much_energy;
     verdict->since = proved ? 0 : ab_first_step_with(w.tensor, "flushed");
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(w.tensor, "layer", ""));

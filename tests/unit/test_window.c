@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "bench/run/json_lines.h"
 #include "bench/train/cell.h"
 #include "kernels/backend.h"
 #include "support/far_memory.h"
@@ -368,6 +369,7 @@ typedef struct trace {
     ab_step_result step[STEPS];
     int64_t time_ns[STEPS];
     float weight[WEIGHTS];
+    char vitals[8192];
 } trace;
 
 typedef struct choice {
@@ -445,6 +447,17 @@ static void read_weight(const made *m, trace *t) {
     assert_int_equal(ab_cell_read(m->cell, name, &shape, t->weight), AB_OK);
 }
 
+/* What the cell noticed of its steps: whose labels were skipped, among other things. */
+static void read_vitals(const made *m, trace *t) {
+    FILE *out = fmemopen(t->vitals, sizeof t->vitals, "w");
+    ab_json_line line;
+    assert_non_null(out);
+    ab_json_line_begin(&line, out, "vitals");
+    assert_int_equal(ab_cell_report_vitals(m->cell, &line.sink), AB_OK);
+    ab_json_line_end(&line);
+    fclose(out);
+}
+
 /* Three calls: 1 step, 35, the rest; windows end inside and between them. */
 static void take_all(made *m, trace *t) {
     const int parts[] = {1, 35, STEPS - 36};
@@ -452,6 +465,7 @@ static void take_all(made *m, trace *t) {
         if (ab_cell_take(m->cell, parts[i], t->step + at, t->time_ns + at) != AB_OK)
             fail_msg("%s", ab_error_message());
     read_weight(m, t);
+    read_vitals(m, t);
 }
 
 static void same(const trace *a, const trace *b) {
@@ -465,6 +479,7 @@ static void same(const trace *a, const trace *b) {
         assert_int_equal(a->step[i].overflow, b->step[i].overflow);
     }
     assert_memory_equal(a->weight, b->weight, sizeof a->weight);
+    assert_string_equal(a->vitals, b->vitals);
 }
 
 static int skips_of(const trace *t) {
@@ -572,6 +587,7 @@ static void single_steps_and_windows_may_alternate(void **state) {
         i += n;
     }
     read_weight(&m, &there);
+    read_vitals(&m, &there);
     unmake(&m);
     same(&here, &there);
 }

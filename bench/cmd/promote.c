@@ -346,7 +346,11 @@ static int layers_found(const promote *p) { return p->found_count > 0 ? p->found
 static void print(const promote *p, const char *words, double gap) {
     printf("%s of %s: %d of %d layers in fp32 will do (band %.4g, %" PRId64 " trainings from %d seeds)\n",
            p->setup.level, p->config.net->name, layers_found(p), p->layers, p->band, p->runs, p->setup.seeds);
-    if (p->found_count > 0) printf("of their %d roles: %d\n", p->setup.items - p->layers, p->best_count);
+    int whole = 0;
+    for (int i = 0; i < p->best_count; i++) whole += p->item[p->best[i]].role == AB_LAYER_ROLES;
+    if (p->found_count > 0)
+        printf("taken apart: %d of their %d roles, and %d whole\n", p->best_count - whole,
+               p->setup.items - p->layers, whole);
     if (p->best_count > 0)
         printf("paste: --to '%s'\n", words);
     else

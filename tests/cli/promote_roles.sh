@@ -32,6 +32,7 @@ found() {
     run $(search "$1" "${@:3}") --json outcome.json
     expect_rc 0 "$1"
     expect_text out "paste: --to '$2=fp32'" "$1"
+    expect_text out "roles, and 0 whole" "$1"
     expect_text out "minimal: without any one of them it will not do" "$1"
     expect_text outcome.json "\"to\": \"$2=fp32\"" "$1, JSON"
     expect_text outcome.json "\"layers\": [\"${2%:*}\"]" "$1, JSON"

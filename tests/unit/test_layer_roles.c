@@ -427,6 +427,31 @@ static void every_way_to_keep_gradients_takes_roles(void **state) {
     ab_net_free(net);
 }
 
+/* A backward pass and a scale for each loss: gradients are unscaled and added one loss after the other, in fp32 where that is asked. */
+static void losses_with_scales_of_their_own_take_roles(void **state) {
+    (void)state;
+    static const char *const to[] = {NULL, "*:wgrad=fp32,*:dgrad=fp32"};
+    ab_net *net = eo_net(1);
+    float loss[2];
+    for (int k = 0; k < 2; k++) {
+        ab_cell_config config = pt_config(net, "O3", fp16, "momentum", "num_losses=5");
+        config.policy.layers = to[k];
+        ab_cell *cell = pt_cell(&config);
+        ab_step_result result;
+        for (int step = 0; step < 3; step++) {
+            if (ab_cell_step(cell, NULL, &result) != AB_OK) fail_msg("%s", ab_error_message());
+            if (step == 0) loss[k] = result.loss;
+        }
+        const ab_plan *plan = ab_cell_plan(cell);
+        for (int p = 0; p < plan->params; p++)
+            if (plan->param[p].total != AB_NONE)
+                assert_ptr_equal(plan->tensor[plan->param[p].total].format, k ? fp32 : fp16);
+        ab_cell_destroy(cell);
+    }
+    assert_true(loss[0] == loss[1]);
+    ab_net_free(net);
+}
+
 /* ---- text -------------------------------------------------------------------------------------------------- */
 
 static void roles_are_read_with_patterns_and_later_items_win(void **state) {
@@ -479,6 +504,7 @@ int main(void) {
         cmocka_unit_test(gradients_of_two_formats_are_added_in_fp32),
         cmocka_unit_test(weights_are_kept_and_read_as_they_are_asked_for),
         cmocka_unit_test(every_way_to_keep_gradients_takes_roles),
+        cmocka_unit_test(losses_with_scales_of_their_own_take_roles),
         cmocka_unit_test(roles_are_read_with_patterns_and_later_items_win),
         cmocka_unit_test(what_is_wrong_with_a_role_is_said),
     };

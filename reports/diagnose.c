@@ -141,15 +141,24 @@ static bool evaluates_badly(const ab_case *c) {
     return !(test < times * c->loss.final + more);
 }
 
+/* How much of its first loss O0 must have lost to count as learning: less than a hundredth says nothing, and where its weights became
+ * several times as large, less than a twentieth. */
+static double unlearned_share(const ab_case *c) {
+    static const double far = 3;
+    const double first = ab_json_number(c->baseline, "vitals.initial_weights.rms", 0),
+                 last = ab_json_number(c->baseline, "vitals.final_weights.rms", 0);
+    return first > 0 && last > far * first ? 0.95 : 0.99;
+}
+
 static void find_symptoms(ab_case *c) {
-    static const double skipping_share = 0.2, unlearned_share = 0.99, far_above = 3;
+    static const double skipping_share = 0.2, far_above = 3;
     c->nonfinite = c->loss.nonfinite > 0;
     c->skipping = c->skip.late_steps > 0 && c->skip.late > skipping_share * c->skip.late_steps;
     c->behind = c->gap > c->gap_limit;
     const ab_loss_facts *o0 = &c->baseline_loss;
     const double classes = ab_json_number(c->document, "data.classes", 0);
     const double chance = classes > 1 ? log(classes) : (double)INFINITY;
-    c->unlearned = c->baseline && !(o0->final < unlearned_share * fmin(o0->first, chance));
+    c->unlearned = c->baseline && !(o0->final < unlearned_share(c) * fmin(o0->first, chance));
     c->diverged = c->baseline && (o0->nonfinite > 0 || o0->largest > far_above * o0->first);
     c->stuck = average_is_stuck(c->cell);
     c->evaluates = evaluates_badly(c);

@@ -1,4 +1,5 @@
-/* Gradients of the first layers are far smaller than those of the last, in O0, and the loss is flat. */
+/* Gradients of the first layers are far smaller than those of the last, in O0, and the loss is flat. It is the first layer that must lack
+ * them: attention weights that start near 0 have small gradients in the middle of a net through which the others pass. */
 #include "reports/diagnose_facts.h"
 #include "reports/json.h"
 #include "reports/text.h"
@@ -16,10 +17,10 @@ static double rms(const cJSON *tensor) {
     return energy && count > 0 ? sqrt(sum / count) : (double)NAN;
 }
 
-/* Weights (not biases) by the size of their gradients; the smallest over the largest. */
-static const cJSON *smallest(const cJSON *cell, int *place, double *ratio) {
+/* Weights (not biases) by the size of their gradients; the smallest over the largest, and the first layer's over the largest. */
+static const cJSON *smallest(const cJSON *cell, int *place, double *ratio, double *first) {
     const cJSON *tensor, *least = NULL;
-    double most = 0, few = (double)INFINITY;
+    double most = 0, few = (double)INFINITY, front = (double)NAN;
     int i = -1;
     cJSON_ArrayForEach(tensor, ab_json_at(cell, "probes.unscaled_gradients")) {
         const char *name = ab_json_text(tensor, "name", "");
@@ -27,21 +28,24 @@ static const cJSON *smallest(const cJSON *cell, int *place, double *ratio) {
         i++;
         if (!strstr(name, ".weight.") || !isfinite(size)) continue;
         most = fmax(most, size);
+        if (isnan(front)) front = size;
         if (!(size < few)) continue;
         few = size;
         least = tensor;
         *place = i;
     }
     *ratio = most > 0 ? few / most : (double)NAN;
+    *first = most > 0 ? front / most : (double)NAN;
     return least;
 }
 
 static bool judge(const ab_case *facts, ab_verdict *verdict) {
     static const double far = 1e-3;
     int place = 0;
-    double ratio = 1;
-    const cJSON *least = smallest(facts->baseline, &place, &ratio);
-    if (!ab_baseline_is_flat(facts) || facts->diverged || !least || !(ratio < far)) return false;
+    double ratio = 1, first = 1;
+    const cJSON *least = smallest(facts->baseline, &place, &ratio, &first);
+    if (!ab_baseline_is_flat(facts) || facts->diverged || !least) return false;
+    if (!(ratio < far) || !(first < 10 * far)) return false;
     verdict->confidence = 0.84;
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(least, "layer", ""));
     ab_say_baseline_fails(facts, verdict);

@@ -173,6 +173,13 @@ static void a_flat_o0_is_told_apart_by_its_cause(void **state) {
            "100, \"steps\": "
            "{\"energy\": [1]}}]}";
     expect(&r, "vanishing_gradient", "a");
+    r.o0 = ", \"probes\": {\"unscaled_gradients\": [{\"name\": \"e.weight.grad\", \"layer\": \"e\", "
+           "\"count\": 100, "
+           "\"steps\": {\"energy\": [0.1]}}, {\"name\": \"a.weight.grad\", \"layer\": \"a\", "
+           "\"count\": 100, \"steps\": {\"energy\": [1e-12]}}, {\"name\": \"b.weight.grad\", \"layer\": "
+           "\"b\", \"count\": "
+           "100, \"steps\": {\"energy\": [1]}}]}";
+    expect_no(&r, "vanishing_gradient"); /* it gets through to the first layer */
 }
 
 static void a_divergence_in_o0_is_the_rate_or_the_initial_weights(void **state) {

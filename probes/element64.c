@@ -33,8 +33,12 @@ bool ab_element64_of(const ab_op_run *run, int wrote, int64_t i, ab_element64 *r
     return ab_elements64_of(run, wrote, &i, 1, result) == 1;
 }
 
+const ab_format ab_format_stored64 = {
+    .name = "fp64", .bits = 64, .precision = 53, .emin = -1022, .emax = 1023, .infinity = true, .nan = true};
+
 double ab_read64(const ab_tensor *tensor, int64_t i) {
     float value;
+    if (tensor->format == &ab_format_stored64) return ((const double *)tensor->data)[i];
     if (!tensor->format) return (double)((const int32_t *)tensor->data)[i];
     ab_widen(&value, (const char *)tensor->data + ab_format_bytes(tensor->format, i), tensor->format, 1);
     return (double)value;

@@ -38,7 +38,7 @@ typedef struct ab_element64_kind {
 /* Element i of what `run` wrote; false if there is no second opinion. */
 bool ab_element64_of(const ab_op_run *run, int wrote, int64_t i, ab_element64 *result);
 
-/* The elements place[0] to place[n - 1]; returns how many of them, from the first on, there are second opinions of. */
+/* The elements place[0] to place[n - 1], in rising order; returns how many of them, from the first on, there are second opinions of. */
 int ab_elements64_of(const ab_op_run *run, int wrote, const int64_t *place, int n, ab_element64 *result);
 
 #define AB_SECOND_OPINION(id) extern const ab_element64_kind ab_element64_##id;
@@ -48,6 +48,10 @@ int ab_elements64_of(const ab_op_run *run, int wrote, const int64_t *place, int 
 /* ---- helpers of the families ------------------------------------------------------------------------------- */
 
 enum { AB_ELEMENT64_WORK = 1 << 26 }; /* terms of one element, at most */
+
+/* The format of tensors that hold doubles, for those who run ops on them by second opinions alone (bench/shadow/double_cell.h). Only
+ * ab_read64 knows it. */
+extern const ab_format ab_format_stored64;
 
 /* An element as double; ids too. */
 double ab_read64(const ab_tensor *tensor, int64_t i);

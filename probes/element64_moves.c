@@ -27,15 +27,31 @@ static bool copied_backward(const ab_op_run *run, int wrote, int64_t i, ab_eleme
     return true;
 }
 
+/* All elements of an input's gradient in one walk over the output's; others one by one. */
+static bool several_copies(const ab_op_run *run, int wrote, const int64_t *place, int n, ab_element64 *result,
+                           source_of source) {
+    const ab_tensor *dout = run->io->dout;
+    const int which = wrote - AB_WROTE_DIN;
+    if (!run->backward || n < ab_tensor_count(run->io->in[which])) {
+        for (int i = 0; i < n; i++)
+            if (!(run->backward ? copied_backward(run, wrote, place[i], &result[i], source)
+                                : copied_forward(run, place[i], &result[i], source)))
+                return false;
+        return true;
+    }
+    for (int64_t k = 0; k < ab_tensor_count(dout); k++) {
+        const int64_t from = source(run, which, k);
+        if (from >= 0) ab_add64(&result[from], ab_read64(dout, k));
+    }
+    return true;
+}
+
 #define COPIES(id)                                                                                           \
-    static bool id##_forward(const ab_op_run *run, int64_t i, ab_element64 *e) {                             \
-        return copied_forward(run, i, e, id##_source);                                                       \
+    static bool id##_several(const ab_op_run *run, int wrote, const int64_t *place, int n,                   \
+                             ab_element64 *result) {                                                         \
+        return several_copies(run, wrote, place, n, result, id##_source);                                    \
     }                                                                                                        \
-    static bool id##_backward(const ab_op_run *run, int wrote, int64_t i, ab_element64 *e) {                 \
-        return copied_backward(run, wrote, i, e, id##_source);                                               \
-    }                                                                                                        \
-    const ab_element64_kind ab_element64_##id = {                                                            \
-        .op = &ab_op_##id, .forward = id##_forward, .backward = id##_backward};
+    const ab_element64_kind ab_element64_##id = {.op = &ab_op_##id, .several = id##_several};
 
 /* ---- the same values in another order ---------------------------------------------------------------------- */
 

@@ -63,15 +63,28 @@ static int64_t winner(const ab_op_run *run, const pool *p, int64_t k) {
     return best;
 }
 
-/* The windows that have element i are looked for among all of its image and channel. */
-static int64_t first_of_image(const pool *p, int64_t i) {
-    const int64_t image = i / (p->height * p->width * p->channels);
-    return image * p->rows * p->columns * p->channels + i % p->channels;
+/* First and last window of an axis that have position `at`; last < first: none. */
+static void windows_of(const pool *p, int axis, int64_t at, int64_t count, int64_t *first, int64_t *last) {
+    const int64_t low = at + p->padding[axis] - p->kernel[axis] + 1;
+    *first = low <= 0 ? 0 : (low + p->stride[axis] - 1) / p->stride[axis];
+    *last = (at + p->padding[axis]) / p->stride[axis];
+    if (*last >= count) *last = count - 1;
 }
 
-static bool has(const pool *p, const span *s, int64_t i) {
-    const int64_t y = i / (p->channels * p->width) % p->height, x = i / p->channels % p->width;
-    return y >= s->y0 && y < s->y1 && x >= s->x0 && x < s->x1;
+/* Adds the shares of the windows that have element i: all of a winner's, or equal ones. */
+static void add_windows(const ab_op_run *run, const pool *p, int64_t i, bool winners, ab_element64 *e) {
+    const int64_t x = i / p->channels % p->width, y = i / (p->channels * p->width) % p->height,
+                  image = i / (p->channels * p->width * p->height);
+    int64_t top, bottom, left, right;
+    windows_of(p, 0, y, p->rows, &top, &bottom);
+    windows_of(p, 1, x, p->columns, &left, &right);
+    for (int64_t row = top; row <= bottom; row++)
+        for (int64_t column = left; column <= right; column++) {
+            const int64_t k = ((image * p->rows + row) * p->columns + column) * p->channels + i % p->channels;
+            const double gradient = ab_read64(run->io->dout, k);
+            if (!winners) ab_add64(e, gradient / (double)span_of(p, k).area);
+            if (winners && winner(run, p, k) == i) ab_add64(e, gradient);
+        }
 }
 
 /* ---- the largest ------------------------------------------------------------------------------------------- */
@@ -84,12 +97,8 @@ static bool max_pool2d_forward(const ab_op_run *run, int64_t i, ab_element64 *e)
 
 static bool max_pool2d_backward(const ab_op_run *run, int wrote, int64_t i, ab_element64 *e) {
     const pool p = pool_of(run);
-    const int64_t first = first_of_image(&p, i);
     (void)wrote;
-    for (int64_t k = first; k < first + p.rows * p.columns * p.channels; k += p.channels) {
-        const span s = span_of(&p, k);
-        if (has(&p, &s, i) && winner(run, &p, k) == i) ab_add64(e, ab_read64(run->io->dout, k));
-    }
+    add_windows(run, &p, i, true, e);
     return true;
 }
 
@@ -109,12 +118,8 @@ static bool mean_forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
 
 static bool mean_backward(const ab_op_run *run, int wrote, int64_t i, ab_element64 *e) {
     const pool p = pool_of(run);
-    const int64_t first = first_of_image(&p, i);
     (void)wrote;
-    for (int64_t k = first; k < first + p.rows * p.columns * p.channels; k += p.channels) {
-        const span s = span_of(&p, k);
-        if (has(&p, &s, i)) ab_add64(e, ab_read64(run->io->dout, k) / (double)s.area);
-    }
+    add_windows(run, &p, i, false, e);
     return true;
 }
 

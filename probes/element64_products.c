@@ -9,11 +9,13 @@
 static bool dot(const ab_op_run *run, ab_dot_pass pass, int64_t i, ab_element64 *e) {
     ab_operands operands;
     if (!ab_operands_of(run, pass, &operands) || operands.products < 1) return false;
-    float *a = malloc(2 * (size_t)operands.products * sizeof *a);
+    int64_t *a = malloc(2 * (size_t)operands.products * sizeof *a);
     if (!a) return false;
-    float *b = a + operands.products;
-    int64_t n = ab_operands_gather(&operands, i, a, b);
-    for (int64_t k = 0; k < n; k++) ab_add64(e, (double)a[k] * (double)b[k]);
+    int64_t *b = a + operands.products;
+    const ab_tensor *first = pass == AB_DOT_FORWARD ? operands.x : operands.dout,
+                    *second = pass == AB_DOT_BACKWARD_WEIGHTS ? operands.x : operands.weight;
+    const int64_t n = ab_operands_places(&operands, i, a, b);
+    for (int64_t k = 0; k < n; k++) ab_add64(e, ab_read64(first, a[k]) * ab_read64(second, b[k]));
     free(a);
     return true;
 }

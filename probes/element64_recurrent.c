@@ -214,7 +214,7 @@ static void of_parameter(const recurrence *r, int param, const int64_t *place, i
 static bool several(const ab_op_run *run, int wrote, const int64_t *place, int n, ab_element64 *result) {
     recurrence r = recurrence_of(run);
     const bool of_param = wrote >= AB_WROTE_DPARAM;
-    if (!affordable(&r, of_param ? r.batch : n) || !open_recurrence(&r)) return false;
+    if (!affordable(&r, of_param || n > r.batch ? r.batch : n) || !open_recurrence(&r)) return false;
     if (of_param)
         of_parameter(&r, wrote - AB_WROTE_DPARAM, place, n, result);
     else

@@ -1,6 +1,8 @@
 /* Second opinions on what looks at many elements at once: sums, maxima, softmax, norms, cross entropy. */
 #include "probes/element64.h"
 
+#include <stdlib.h>
+
 /* ---- sums -------------------------------------------------------------------------------------------------- */
 
 /* Result that input element i is added to. */
@@ -205,45 +207,61 @@ static double factor_of(const ab_op_run *run, int64_t i) {
     return weight ? ab_read64(weight, i % ab_last64(run->io->in[0])) : 1;
 }
 
-static bool norm_forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
-    const family f = family_of(run, i);
+/* What elements of one family share; in a table by where families begin, or made anew. */
+typedef struct shared {
+    bool moments_known, sums_known;
+    moments m;
+    ab_element64 sum, product;
+} shared;
+
+static moments moments_shared(const ab_op_run *run, const family *f, shared *s) {
+    if (!s->moments_known) s->m = moments_of(run, f);
+    s->moments_known = true;
+    return s->m;
+}
+
+static void forward_element(const ab_op_run *run, int64_t i, const family *f, shared *s, ab_element64 *e) {
     const ab_tensor *bias = trained(run, 1);
-    const moments m = moments_of(run, &f);
+    const moments m = moments_shared(run, f, s);
     ab_see64(e, m.largest);
     ab_add64(e, (ab_read64(run->io->in[0], i) - m.mean) * m.rstd * factor_of(run, i));
     if (bias) ab_add64(e, ab_read64(bias, i % ab_last64(run->io->in[0])));
-    return true;
+}
+
+/* Sums of g, and of g xhat. */
+static void sums_shared(const ab_op_run *run, const family *f, const moments *m, shared *s) {
+    const ab_tensor *x = run->io->in[0], *dout = run->io->dout;
+    if (s->sums_known) return;
+    s->sum = s->product = (ab_element64){.value = 0};
+    for (int64_t k = 0; k < f->count; k++) {
+        const int64_t j = member(f, k);
+        const double g = ab_read64(dout, j) * factor_of(run, j);
+        ab_add64(&s->sum, g);
+        ab_add64(&s->product, g * (ab_read64(x, j) - m->mean) * m->rstd);
+    }
+    s->sums_known = true;
 }
 
 /* rstd (g - mean of g - xhat mean of g xhat), g: dout times the trained factor. */
-static bool norm_by_input(const ab_op_run *run, int64_t i, ab_element64 *e) {
+static void by_input(const ab_op_run *run, int64_t i, const family *f, shared *s, ab_element64 *e) {
     const ab_tensor *x = run->io->in[0], *dout = run->io->dout;
-    const family f = family_of(run, i);
-    const moments m = moments_of(run, &f);
+    const moments m = moments_shared(run, f, s);
     if (evaluated(run)) {
         ab_add64(e, m.rstd * ab_read64(dout, i) * factor_of(run, i));
-        return true;
+        return;
     }
-    ab_element64 sum = {.value = 0}, product = {.value = 0};
-    for (int64_t k = 0; k < f.count; k++) {
-        const int64_t j = member(&f, k);
-        const double g = ab_read64(dout, j) * factor_of(run, j);
-        ab_add64(&sum, g);
-        ab_add64(&product, g * (ab_read64(x, j) - m.mean) * m.rstd);
-    }
-    ab_see64(e, fmax(fmax(m.largest, sum.largest), product.largest));
-    const double n = (double)f.count, xhat = (ab_read64(x, i) - m.mean) * m.rstd;
-    const double centre = run->op == &ab_op_rms_norm ? 0 : sum.value / n;
-    e->value = m.rstd * (ab_read64(dout, i) * factor_of(run, i) - centre - xhat * product.value / n);
-    return true;
+    sums_shared(run, f, &m, s);
+    ab_see64(e, fmax(fmax(m.largest, s->sum.largest), s->product.largest));
+    const double n = (double)f->count, xhat = (ab_read64(x, i) - m.mean) * m.rstd;
+    const double centre = run->op == &ab_op_rms_norm ? 0 : s->sum.value / n;
+    e->value = m.rstd * (ab_read64(dout, i) * factor_of(run, i) - centre - xhat * s->product.value / n);
 }
 
-static bool norm_backward(const ab_op_run *run, int wrote, int64_t i, ab_element64 *e) {
+static void by_parameter(const ab_op_run *run, int wrote, int64_t i, ab_element64 *e) {
     const ab_tensor *x = run->io->in[0], *dout = run->io->dout;
     const int64_t channels = ab_last64(x);
     family known = {.count = 0};
     moments m = {.mean = 0};
-    if (wrote == AB_WROTE_DIN) return norm_by_input(run, i, e);
     for (int64_t j = i; j < ab_tensor_count(x); j += channels) {
         const family f = family_of(run, j);
         if (f.count != known.count || f.begin != known.begin) m = moments_of(run, &f);
@@ -251,17 +269,34 @@ static bool norm_backward(const ab_op_run *run, int wrote, int64_t i, ab_element
         const double xhat = wrote == AB_WROTE_DPARAM ? (ab_read64(x, j) - m.mean) * m.rstd : 1;
         ab_add64(e, ab_read64(dout, j) * xhat);
     }
+}
+
+static void norm_element(const ab_op_run *run, int64_t i, shared *table, ab_element64 *e) {
+    const family f = family_of(run, i);
+    shared alone = {.moments_known = false}, *s = table ? &table[f.begin] : &alone;
+    if (run->backward)
+        by_input(run, i, &f, s, e);
+    else
+        forward_element(run, i, &f, s, e);
+}
+
+static bool norm_several(const ab_op_run *run, int wrote, const int64_t *place, int n, ab_element64 *result) {
+    const bool whole = n >= ab_tensor_count(run->io->in[0]),
+               of_param = run->backward && wrote >= AB_WROTE_DPARAM;
+    shared *table = whole && !of_param ? calloc((size_t)n, sizeof *table) : NULL;
+    for (int i = 0; i < n; i++)
+        if (of_param)
+            by_parameter(run, wrote, place[i], &result[i]);
+        else
+            norm_element(run, place[i], table, &result[i]);
+    free(table);
     return true;
 }
 
-const ab_element64_kind ab_element64_layer_norm = {
-    .op = &ab_op_layer_norm, .forward = norm_forward, .backward = norm_backward};
-const ab_element64_kind ab_element64_rms_norm = {
-    .op = &ab_op_rms_norm, .forward = norm_forward, .backward = norm_backward};
-const ab_element64_kind ab_element64_group_norm = {
-    .op = &ab_op_group_norm, .forward = norm_forward, .backward = norm_backward};
-const ab_element64_kind ab_element64_batch_norm2d = {
-    .op = &ab_op_batch_norm2d, .forward = norm_forward, .backward = norm_backward};
+const ab_element64_kind ab_element64_layer_norm = {.op = &ab_op_layer_norm, .several = norm_several};
+const ab_element64_kind ab_element64_rms_norm = {.op = &ab_op_rms_norm, .several = norm_several};
+const ab_element64_kind ab_element64_group_norm = {.op = &ab_op_group_norm, .several = norm_several};
+const ab_element64_kind ab_element64_batch_norm2d = {.op = &ab_op_batch_norm2d, .several = norm_several};
 
 /* ---- cross entropy ----------------------------------------------------------------------------------------- */
 

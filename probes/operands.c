@@ -50,6 +50,7 @@ static ab_dot_geometry linear_geometry(const ab_op_run *run) {
 typedef struct gather {
     const ab_operands *from;
     float *a, *b;
+    int64_t *place_a, *place_b; /* in the place of values; NULL: values */
     int64_t n;
 } gather;
 
@@ -60,6 +61,11 @@ static float element(const ab_tensor *tensor, int64_t i) {
 }
 
 static void append(gather *to, const ab_tensor *a, int64_t i, const ab_tensor *b, int64_t j) {
+    if (to->place_a) {
+        to->place_a[to->n] = i;
+        to->place_b[to->n++] = j;
+        return;
+    }
     to->a[to->n] = element(a, i);
     to->b[to->n++] = element(b, j);
 }
@@ -171,7 +177,13 @@ bool ab_operands_of(const ab_op_run *run, ab_dot_pass pass, ab_operands *operand
 }
 
 int64_t ab_operands_gather(const ab_operands *operands, int64_t i, float *a, float *b) {
-    gather to = {operands, a, b, 0};
+    gather to = {.from = operands, .a = a, .b = b};
+    gatherers[operands->pass](&to, i);
+    return to.n;
+}
+
+int64_t ab_operands_places(const ab_operands *operands, int64_t i, int64_t *a, int64_t *b) {
+    gather to = {.from = operands, .place_a = a, .place_b = b};
     gatherers[operands->pass](&to, i);
     return to.n;
 }

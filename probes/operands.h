@@ -36,6 +36,9 @@ bool ab_operands_of(const ab_op_run *run, ab_dot_pass pass, ab_operands *operand
  * Returns how many there are. */
 int64_t ab_operands_gather(const ab_operands *operands, int64_t i, float *a, float *b);
 
+/* The same as places: a in x (forward) or dout, b in the weight or, of a weight's gradient, in x. */
+int64_t ab_operands_places(const ab_operands *operands, int64_t i, int64_t *a, int64_t *b);
+
 AB_END_DECLS
 
 #endif

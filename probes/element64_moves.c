@@ -167,18 +167,14 @@ static int64_t masked_fill_source(const ab_op_run *run, int which, int64_t k) {
 
 COPIES(where)
 
-static bool masked_fill_forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
-    if (masked_fill_source(run, 0, i) >= 0) return copied_forward(run, i, e, masked_fill_source);
-    ab_add64(e, ab_number64(run, "value"));
-    return true;
+static bool masked_fill_several(const ab_op_run *run, int wrote, const int64_t *place, int n,
+                                ab_element64 *result) {
+    for (int i = 0; !run->backward && i < n; i++)
+        if (masked_fill_source(run, 0, place[i]) < 0) ab_add64(&result[i], ab_number64(run, "value"));
+    return several_copies(run, wrote, place, n, result, masked_fill_source);
 }
 
-static bool masked_fill_backward(const ab_op_run *run, int wrote, int64_t i, ab_element64 *e) {
-    return copied_backward(run, wrote, i, e, masked_fill_source);
-}
-
-const ab_element64_kind ab_element64_masked_fill = {
-    .op = &ab_op_masked_fill, .forward = masked_fill_forward, .backward = masked_fill_backward};
+const ab_element64_kind ab_element64_masked_fill = {.op = &ab_op_masked_fill, .several = masked_fill_several};
 
 /* ---- dropout ----------------------------------------------------------------------------------------------- */
 

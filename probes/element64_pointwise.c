@@ -133,16 +133,40 @@ static bool two_backward(const ab_op_run *run, int wrote, int64_t i, ab_element6
     return true;
 }
 
+/* All elements of an operand that is repeated, in one walk over the output. */
+static void two_backward_all(const ab_op_run *run, int wrote, ab_element64 *result, of_two by) {
+    const ab_tensor *dout = run->io->dout, *in = run->io->in[wrote - AB_WROTE_DIN];
+    const unsigned there = ab_io_needs(run->op, run->io);
+    for (int64_t k = 0; k < ab_tensor_count(dout); k++) {
+        ab_element64 *e = &result[ab_broadcast64(&in->shape, &dout->shape, k)];
+        const double slope =
+            by(operand(run, 0, &dout->shape, there, k), operand(run, 1, &dout->shape, there, k));
+        ab_see64(e, slope);
+        ab_add64(e, ab_read64(dout, k) * slope);
+    }
+}
+
+static bool two_several(const ab_op_run *run, int wrote, const int64_t *place, int n, ab_element64 *result,
+                        of_two value, const of_two by[2]) {
+    const int which = wrote - AB_WROTE_DIN;
+    if (run->backward && n >= ab_tensor_count(run->io->in[which])) {
+        two_backward_all(run, wrote, result, by[which]);
+        return true;
+    }
+    for (int i = 0; i < n; i++)
+        if (!(run->backward ? two_backward(run, wrote, place[i], &result[i], by[which])
+                            : two_forward(run, place[i], &result[i], value)))
+            return false;
+    return true;
+}
+
 #define BINARY(id, by_a, by_b)                                                                               \
-    static bool id##_forward(const ab_op_run *run, int64_t i, ab_element64 *e) {                             \
-        return two_forward(run, i, e, id##_value);                                                           \
-    }                                                                                                        \
-    static bool id##_backward(const ab_op_run *run, int wrote, int64_t i, ab_element64 *e) {                 \
+    static bool id##_several(const ab_op_run *run, int wrote, const int64_t *place, int n,                   \
+                             ab_element64 *result) {                                                         \
         static const of_two by[2] = {by_a, by_b};                                                            \
-        return two_backward(run, wrote, i, e, by[wrote - AB_WROTE_DIN]);                                     \
+        return two_several(run, wrote, place, n, result, id##_value, by);                                    \
     }                                                                                                        \
-    const ab_element64_kind ab_element64_##id = {                                                            \
-        .op = &ab_op_##id, .forward = id##_forward, .backward = id##_backward};
+    const ab_element64_kind ab_element64_##id = {.op = &ab_op_##id, .several = id##_several};
 BINARY(add, one, one)
 BINARY(sub, one, minus_one)
 BINARY(mul, second, first)

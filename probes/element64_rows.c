@@ -28,63 +28,88 @@ static bool add_up(const ab_op_run *run, int64_t i, ab_element64 *e) {
     return true;
 }
 
+/* Of all results in one walk over the input. */
+static void add_up_all(const ab_op_run *run, ab_element64 *result) {
+    const ab_tensor *in = run->io->in[0];
+    for (int64_t k = 0; k < ab_tensor_count(in); k++)
+        ab_add64(&result[result_of(run, &in->shape, k)], ab_read64(in, k));
+}
+
 static double reduced(const ab_op_run *run, const ab_tensor *result) {
     return (double)ab_tensor_count(run->io->in[0]) / (double)ab_tensor_count(result);
 }
 
-static bool sum_forward(const ab_op_run *run, int64_t i, ab_element64 *e) { return add_up(run, i, e); }
-
-static bool mean_forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
-    bool done = add_up(run, i, e);
-    e->value /= reduced(run, run->io->out);
-    return done;
+static bool sums(const ab_op_run *run, const int64_t *place, int n, ab_element64 *result) {
+    if (n >= ab_tensor_count(run->io->out)) {
+        add_up_all(run, result);
+        return true;
+    }
+    for (int i = 0; i < n; i++)
+        if (!add_up(run, place[i], &result[i])) return false;
+    return true;
 }
 
-static bool sum_backward(const ab_op_run *run, int wrote, int64_t i, ab_element64 *e) {
+static void spread(const ab_op_run *run, int64_t i, ab_element64 *e) {
+    ab_add64(e, ab_read64(run->io->dout, result_of(run, &run->io->in[0]->shape, i)));
+}
+
+static bool sum_several(const ab_op_run *run, int wrote, const int64_t *place, int n, ab_element64 *result) {
     (void)wrote;
-    ab_add64(e, ab_read64(run->io->dout, result_of(run, &run->io->din[0]->shape, i)));
+    if (!run->backward) return sums(run, place, n, result);
+    for (int i = 0; i < n; i++) spread(run, place[i], &result[i]);
     return true;
 }
 
-static bool mean_backward(const ab_op_run *run, int wrote, int64_t i, ab_element64 *e) {
-    sum_backward(run, wrote, i, e);
-    e->value *= (double)ab_tensor_count(run->io->dout) / (double)ab_tensor_count(run->io->din[0]);
+static bool mean_several(const ab_op_run *run, int wrote, const int64_t *place, int n, ab_element64 *result) {
+    if (!sum_several(run, wrote, place, n, result)) return false;
+    const double share = reduced(run, run->backward ? run->io->dout : run->io->out);
+    for (int i = 0; i < n; i++) result[i].value /= share;
     return true;
 }
 
-const ab_element64_kind ab_element64_sum = {
-    .op = &ab_op_sum, .forward = sum_forward, .backward = sum_backward};
-const ab_element64_kind ab_element64_mean = {
-    .op = &ab_op_mean, .forward = mean_forward, .backward = mean_backward};
+const ab_element64_kind ab_element64_sum = {.op = &ab_op_sum, .several = sum_several};
+const ab_element64_kind ab_element64_mean = {.op = &ab_op_mean, .several = mean_several};
 
 /* ---- maxima ------------------------------------------------------------------------------------------------ */
 
+/* Of all results in one walk over the input: the maximum, and how many elements are equal to it. */
+static void find_maxima(const ab_op_run *run, int64_t results, double *most, double *equal) {
+    const ab_tensor *in = run->io->in[0];
+    for (int64_t r = 0; r < results; r++) most[r] = -(double)INFINITY;
+    for (int64_t k = 0; k < ab_tensor_count(in); k++) {
+        double *to = &most[result_of(run, &in->shape, k)];
+        if (!(ab_read64(in, k) <= *to)) *to = ab_read64(in, k);
+    }
+    for (int64_t k = 0; k < ab_tensor_count(in); k++) {
+        const int64_t r = result_of(run, &in->shape, k);
+        equal[r] += ab_read64(in, k) == most[r];
+    }
+}
+
 /* Equal elements share the gradient. */
-static bool max_forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
+static void max_element(const ab_op_run *run, int64_t i, const double *most, const double *equal,
+                        ab_element64 *e) {
     const ab_tensor *in = run->io->in[0];
-    double most = -(double)INFINITY;
-    if (ab_tensor_count(in) > AB_ELEMENT64_WORK) return false;
-    for (int64_t k = 0; k < ab_tensor_count(in); k++)
-        if (result_of(run, &in->shape, k) == i && !(ab_read64(in, k) <= most)) most = ab_read64(in, k);
-    ab_add64(e, most);
-    return true;
+    if (!run->backward) {
+        ab_add64(e, most[i]);
+        return;
+    }
+    const int64_t r = result_of(run, &in->shape, i);
+    if (ab_read64(in, i) == most[r]) ab_add64(e, ab_read64(run->io->dout, r) / equal[r]);
 }
 
-static bool max_backward(const ab_op_run *run, int wrote, int64_t i, ab_element64 *e) {
-    const ab_tensor *in = run->io->in[0];
-    const int64_t result = result_of(run, &in->shape, i);
-    ab_element64 most = {.value = 0};
-    int64_t equal = 0;
+static bool max_several(const ab_op_run *run, int wrote, const int64_t *place, int n, ab_element64 *result) {
+    const int64_t results = ab_tensor_count(run->backward ? run->io->dout : run->io->out);
+    double *most = calloc(2 * (size_t)results, sizeof *most);
     (void)wrote;
-    if (!max_forward(run, result, &most)) return false;
-    for (int64_t k = 0; k < ab_tensor_count(in); k++)
-        equal += result_of(run, &in->shape, k) == result && ab_read64(in, k) == most.value;
-    if (ab_read64(in, i) == most.value) ab_add64(e, ab_read64(run->io->dout, result) / (double)equal);
+    if (!most) return false;
+    find_maxima(run, results, most, most + results);
+    for (int i = 0; i < n; i++) max_element(run, place[i], most, most + results, &result[i]);
+    free(most);
     return true;
 }
 
-const ab_element64_kind ab_element64_max = {
-    .op = &ab_op_max, .forward = max_forward, .backward = max_backward};
+const ab_element64_kind ab_element64_max = {.op = &ab_op_max, .several = max_several};
 
 /* ---- softmax ----------------------------------------------------------------------------------------------- */
 

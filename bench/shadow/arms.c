@@ -1,12 +1,17 @@
 /* Restarts, arms and a sign test. */
 #include "bench/shadow/arms.h"
 
+#include "bench/shadow/double_cell.h"
+
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
-static const char *const names[] = {"none", "optimisation", "rounding", "range", "unclear"};
+static const char *const names[] = {"none", "optimisation", "fp32", "rounding", "range", "unclear"};
 static const char *const texts[] = {
-    "no arm leaves fp32's way", "fp32 diverges as well: the optimisation or the data, not the precision",
+    "no arm leaves fp32's way",
+    "fp32 diverges as well: the optimisation or the data, not the precision",
+    "fp32 diverges, fp64 from the same state does not: fp32 itself is too coarse or too short",
     "rounding the weights to nearest loses updates: rounded by chance they train as in fp32",
     "values leave the half format's range: rounding by chance does not help, fp32 does",
     "the arms do not agree enough to tell"};
@@ -80,6 +85,12 @@ void ab_arms_judge(ab_arms *arms) {
     arms->trouble = trouble_of(arms);
 }
 
+void ab_arms_judge_double(ab_arms *arms) {
+    const int stayed = arms->double_restarts - arms->double_left;
+    if (arms->trouble == AB_TROUBLE_optimisation && ab_sign_test(stayed, arms->double_left) <= 0.05)
+        arms->trouble = AB_TROUBLE_fp32;
+}
+
 /* ---- running ----------------------------------------------------------------------------------------------- */
 
 typedef struct bench {
@@ -140,6 +151,64 @@ static ab_status run_restart(const bench *b, int restart, ab_arms *arms) {
     return AB_OK;
 }
 
+/* ---- in double --------------------------------------------------------------------------------------------- */
+
+/* By the rule of fp32, or if it has ended 1.5 times above its first loss: a first window may hold the divergence already. */
+static bool has_left(const float *loss, int64_t steps) {
+    const int64_t width = steps < AB_ARMS_WINDOW ? steps : AB_ARMS_WINDOW;
+    if (ab_arms_time(loss, NULL, steps) < steps) return true;
+    return window(loss, steps - 1, width) > 1.5 * (double)loss[0];
+}
+
+static const double most_in_double = 2e10; /* floating-point operations of all restarts: about a minute */
+
+/* What fp32 did until it left, once more in double. A step that is too large for it ends the arm as refused. */
+static ab_status run_double(const bench *b, int restart, int64_t steps, ab_arms *arms) {
+    ab_cell_config settings;
+    ab_cell *guide = NULL;
+    ab_double *made = NULL;
+    ab_status status = AB_OK;
+    float *loss = b->loss[AB_ARM_LOW];
+    AB_TRY(settings_of(b, AB_ARM_FP32, &settings));
+    AB_TRY(ab_cell_create(&settings, &guide));
+    AB_TRY_GOTO(ab_cell_inherit(guide, b->good));
+    ab_cell_seek(guide, ab_cell_steps(b->good) + restart * arms->horizon);
+    arms->double_refused = ab_double_refusal(&settings, ab_cell_plan(guide));
+    if (!arms->double_refused &&
+        ab_cell_plan(guide)->flops * (double)(steps * AB_ARMS_DOUBLE) > most_in_double)
+        arms->double_refused = "it would take too long";
+    if (arms->double_refused) goto out;
+    AB_TRY_GOTO(ab_double_create(guide, &settings, &made));
+    for (int64_t i = 0; i < steps; i++) loss[i] = NAN;
+    for (int64_t i = 0; i < steps && (i == 0 || isfinite(loss[i - 1])); i++) {
+        double value = 0;
+        AB_TRY_GOTO(ab_double_step(made, &value));
+        loss[i] = (float)fmax(-(double)FLT_MAX, fmin(value, (double)FLT_MAX));
+        if (!isfinite(value)) loss[i] = NAN;
+    }
+    arms->double_restarts++;
+    arms->double_left += has_left(loss, steps);
+out:
+    ab_double_destroy(made);
+    ab_cell_destroy(guide);
+    return status;
+}
+
+/* Where fp32 diverges, whether double does: the first restarts that left soon enough to be followed. */
+static ab_status ask_double(const bench *b, ab_arms *arms) {
+    if (arms->trouble != AB_TROUBLE_optimisation) return AB_OK;
+    for (int r = 0; r < AB_ARMS_RESTARTS && arms->double_restarts < AB_ARMS_DOUBLE && !arms->double_refused;
+         r++) {
+        const int64_t until = arms->time[r][AB_ARM_FP32] + AB_ARMS_WINDOW;
+        if (arms->time[r][AB_ARM_FP32] == arms->horizon || until > AB_ARMS_DOUBLE_STEPS) continue;
+        AB_TRY(run_double(b, r, until < arms->horizon ? until : arms->horizon, arms));
+    }
+    if (arms->double_restarts == 0 && !arms->double_refused)
+        arms->double_refused = "fp32 left too late to be followed";
+    ab_arms_judge_double(arms);
+    return AB_OK;
+}
+
 /* Whether the cell stores weights in a half format. */
 static bool stores_half(const ab_plan *plan) {
     for (int p = 0; p < plan->params; p++)
@@ -183,6 +252,7 @@ ab_status ab_arms_run(const ab_cell_config *config, int64_t first_bad, int64_t s
     }
     for (int r = 0; r < AB_ARMS_RESTARTS; r++) AB_TRY_GOTO(run_restart(&b, r, arms));
     ab_arms_judge(arms);
+    AB_TRY_GOTO(ask_double(&b, arms));
 out:
     for (int a = 0; a < AB_ARMS; a++) free(b.loss[a]);
     ab_cell_destroy(b.good);

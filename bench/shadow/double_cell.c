@@ -376,7 +376,6 @@ static bool has_op(const ab_net *net, const ab_op *op) {
 }
 
 const char *ab_double_refusal(const ab_cell_config *config, const ab_plan *plan) {
-    static const double most = 3e8; /* floating-point operations of a step: seconds */
     const ab_recipe *recipe = &config->recipe;
     if (!formula_of(config->optimizer->name)) return "the optimizer has no formula in double";
     if (recipe->micro_batches > 1) return "gradients are accumulated";
@@ -386,5 +385,5 @@ const char *ab_double_refusal(const ab_cell_config *config, const ab_plan *plan)
     if (recipe->schedule && strcmp(recipe->schedule->name, "one_cycle") == 0)
         return "the schedule moves the momentum";
     if (has_op(config->net, &ab_op_scaled_dot_product_attention)) return "attention takes too long in double";
-    return plan->flops > most ? "a step takes too long in double" : NULL;
+    return plan->flops > 3e8 ? "a step takes too long in double" : NULL; /* a second */
 }

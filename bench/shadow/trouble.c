@@ -49,6 +49,14 @@ static const ab_cell_spec *spec_of(const recorded *r, const char *id) {
     return NULL;
 }
 
+static void print_double(const ab_arms *arms, FILE *text) {
+    if (arms->double_refused)
+        fprintf(text, "    fp64 was not asked: %s\n", arms->double_refused);
+    else if (arms->double_restarts)
+        fprintf(text, "    fp64 (emulated on the CPU): diverged in %d of %d restarts in which fp32 did\n",
+                arms->double_left, arms->double_restarts);
+}
+
 static void print_arms(const char *raw, const ab_arms *arms, const char *half, FILE *text) {
     char id[288];
     ab_text_clean(id, sizeof id, raw);
@@ -62,6 +70,7 @@ static void print_arms(const char *raw, const ab_arms *arms, const char *half, F
         fprintf(text, ", sooner than by chance p %.2g; by chance sooner than fp32 p %.2g", arms->p_low_chance,
                 arms->p_chance_fp32);
     fputs("\n", text);
+    print_double(arms, text);
 }
 
 static void add_arms(const char *id, const ab_arms *arms, cJSON *list) {
@@ -82,6 +91,12 @@ static void add_arms(const char *id, const ab_arms *arms, cJSON *list) {
     cJSON_AddNumberToObject(object, "p_low_sooner_than_fp32", arms->p_low_fp32);
     if (arms->chance) cJSON_AddNumberToObject(object, "p_low_sooner_than_chance", arms->p_low_chance);
     if (arms->chance) cJSON_AddNumberToObject(object, "p_chance_sooner_than_fp32", arms->p_chance_fp32);
+    if (arms->double_restarts) {
+        cJSON *fp64 = cJSON_AddObjectToObject(object, "fp64");
+        cJSON_AddNumberToObject(fp64, "restarts", arms->double_restarts);
+        cJSON_AddNumberToObject(fp64, "diverged", arms->double_left);
+    }
+    if (arms->double_refused) cJSON_AddStringToObject(object, "fp64_refused", arms->double_refused);
     cJSON_AddItemToArray(list, object);
 }
 

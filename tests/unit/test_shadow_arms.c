@@ -200,6 +200,34 @@ static void a_rate_that_is_too_high_is_found_to_be_optimisation(void **state) {
     (void)state;
     const ab_arms arms = arms_of("O3", "loss_scale=1", 1e4, 3, 60);
     assert_int_equal(arms.trouble, AB_TROUBLE_optimisation);
+    assert_int_equal(arms.double_restarts, AB_ARMS_DOUBLE); /* fp64 was asked, and agrees */
+    assert_int_equal(arms.double_left, AB_ARMS_DOUBLE);
+}
+
+/* A square of 1e40 on the way to a loss of about 1: beyond fp32, harmless in double. */
+static void an_overflow_of_fp32_itself_is_not_called_optimisation(void **state) {
+    (void)state;
+    ab_net *net = pt_net(
+        "{\"name\": \"flat\", \"op\": \"flatten\"}, {\"name\": \"fc\", \"op\": \"linear\", \"out_features\": "
+        "3}, "
+        "{\"name\": \"up\", \"op\": \"scale\", \"factor\": 1e22}, {\"name\": \"square\", \"op\": "
+        "\"square\"}, "
+        "{\"name\": \"down\", \"op\": \"scale\", \"factor\": 1e-44}, {\"name\": \"mean\", \"op\": \"mean\"}, "
+        "{\"name\": \"ce\", \"op\": \"cross_entropy\", \"in\": [\"fc\", \"targets\"]}], "
+        "\"losses\": [\"mean\", \"ce\"");
+    ab_cell_config config = pt_config(net, "O3", &ab_format_bf16, "sgd", "loss_scale=1");
+    ab_arms arms;
+    config.optim.lr = 0.01;
+    assert_int_equal(ab_arms_run(&config, 0, 40, &arms), AB_OK);
+    assert_int_equal(arms.left[AB_ARM_FP32], AB_ARMS_RESTARTS);
+    assert_int_equal(arms.double_restarts, AB_ARMS_DOUBLE);
+    assert_int_equal(arms.double_left, 0);
+    assert_int_equal(arms.trouble, AB_TROUBLE_fp32);
+    config.recipe.clip.norm = 1; /* which double does not do */
+    assert_int_equal(ab_arms_run(&config, 0, 40, &arms), AB_OK);
+    assert_int_equal(arms.trouble, AB_TROUBLE_optimisation);
+    assert_non_null(arms.double_refused);
+    ab_net_free(net);
 }
 
 int main(void) {
@@ -213,6 +241,7 @@ int main(void) {
         cmocka_unit_test(rounding_by_chance_is_right_on_average),
         cmocka_unit_test(lost_updates_are_found_to_be_rounding),
         cmocka_unit_test(a_rate_that_is_too_high_is_found_to_be_optimisation),
+        cmocka_unit_test(an_overflow_of_fp32_itself_is_not_called_optimisation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

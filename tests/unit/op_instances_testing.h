@@ -121,19 +121,19 @@ static inline void oi_open(oi_all *all) {
 
 static inline void oi_close(oi_all *all) {
     for (int i = 0; i < all->count; i++)
-        for (int k = 0; k < all->instance[i].inputs; k++) free(all->instance[i].ids[k]);
+        for (int k = 0; k < AB_MAX_INPUTS; k++) free(all->instance[i].ids[k]);
     for (size_t n = 0; n < AB_COUNT_OF(all->net); n++) ab_net_free(all->net[n]);
 }
 
 /* The instance alone, its tensors in other formats; floating ones hold numbers in [-1, 1). */
 static inline void oi_run_open(op_run *r, const oi_instance *instance, op_formats formats, uint64_t seed) {
     unsigned floats = 0;
-    for (int i = 0; i < instance->inputs; i++) floats |= (unsigned)!instance->ids[i] << i;
+    for (int i = 0; i < AB_MAX_INPUTS; i++) floats |= (unsigned)!instance->ids[i] << i;
     op_run_open_floats(r, instance->op, instance->attrs, instance->in, instance->inputs, formats,
                        &instance->exec, floats);
     r->io.instance = instance->number;
     op_run_fill_all(r, seed);
-    for (int i = 0; i < instance->inputs; i++)
+    for (int i = 0; i < AB_MAX_INPUTS; i++)
         if (instance->ids[i])
             memcpy(r->in[i].data, instance->ids[i], (size_t)ab_tensor_count(&r->in[i]) * sizeof(int32_t));
     assert_int_equal(op_run_prepare(r), AB_OK);

@@ -422,6 +422,9 @@ static void every_way_to_keep_gradients_takes_roles(void **state) {
             if (ab_cell_step(cell, NULL, &result) != AB_OK) fail_msg("%s", ab_error_message());
             assert_true(isfinite(result.loss) && !result.skipped);
         }
+        for (int c = 0; c < AB_MEM_CATEGORY_COUNT; c++)
+            if (c != AB_MEM_workspace)
+                assert_int_equal(ab_cell_bytes(cell, (ab_mem_category)c), ab_cell_plan(cell)->bytes[c]);
         ab_cell_destroy(cell);
     }
     ab_net_free(net);

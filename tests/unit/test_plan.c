@@ -26,6 +26,8 @@ typedef struct fixture {
     ab_plan *plan;
 } fixture;
 
+static const char *layers_to; /* --to */
+
 static ab_policy policy_of(const char *name, const ab_format *half, const char *const *overrides) {
     const ab_level *level = NULL;
     ab_policy policy;
@@ -33,6 +35,7 @@ static ab_policy policy_of(const char *name, const ab_format *half, const char *
     while (overrides && count < MOST_OVERRIDES && overrides[count]) count++;
     assert_int_equal(ab_level_find(name, &level), AB_OK);
     assert_int_equal(ab_policy_resolve(level, half, overrides, count, &policy), AB_OK);
+    policy.layers = layers_to;
     return policy;
 }
 
@@ -387,7 +390,10 @@ static void simulate_backward(pools *p) {
         const ab_net_op *op = ab_plan_node_op(p->plan, node);
         unsigned needs = op ? needs_of(op, node) : 0;
         if (node->out_grad == AB_NONE) continue;
-        for (int i = 0; i < node->inputs; i++) pool_write(p, node->in_grad[i]);
+        for (int i = 0; i < node->inputs; i++) {
+            pool_write(p, node->in_grad[i]);
+            if (node->in_opens[i]) pool_write(p, node->in_sum[i]);
+        }
         for (int i = 0; i < node->params; i++) pool_write(p, p->plan->param[node->first_param + i].used_grad);
         pool_read(p, node->out_grad);
         for (int i = 0; i < node->inputs; i++)
@@ -433,6 +439,26 @@ static void no_value_is_written_over_while_somebody_still_reads_it(void **state)
         simulate(shared.plan);
         drop(&shared);
     }
+}
+
+static void nor_where_roles_have_formats_of_their_own(void **state) {
+    (void)state;
+    static const char *const levels[] = {"O0", "O1", "O2", "O3"};
+    static const char *const to[] = {"*:dgrad=fp32", "*:dgrad=half,*:wgrad=half",
+                                     "*:wgrad=fp32,*:forward=fp32", "*add*:dgrad=fp32,*:weights=fp32",
+                                     "*conv1:dgrad=half,*conv2:dgrad=fp32"};
+    int opened = 0;
+    for (size_t t = 0; t < AB_COUNT_OF(to); t++)
+        for (size_t l = 0; l < AB_COUNT_OF(levels); l++) {
+            layers_to = to[t];
+            fixture f = plan_of("resnet8", levels[l], fp16, 1, NULL);
+            simulate(f.plan);
+            for (int n = 0; n < f.plan->nodes; n++)
+                for (int i = 0; i < f.plan->node[n].inputs; i++) opened += f.plan->node[n].in_opens[i];
+            drop(&f);
+        }
+    layers_to = NULL;
+    assert_true(opened > 0);
 }
 
 static fixture recomputed(const char *net, const char *level, const char *blocks) {
@@ -673,6 +699,7 @@ int main(void) {
         cmocka_unit_test(values_used_more_than_once_collect_all_their_gradients),
         cmocka_unit_test(nothing_above_the_first_trained_layer_gets_a_gradient),
         cmocka_unit_test(no_value_is_written_over_while_somebody_still_reads_it),
+        cmocka_unit_test(nor_where_roles_have_formats_of_their_own),
         cmocka_unit_test(blocks_that_run_again_find_what_they_read),
         cmocka_unit_test(blocks_are_chosen_by_pattern),
         cmocka_unit_test(tensors_that_live_at_the_same_time_do_not_overlap),

@@ -110,7 +110,8 @@ static ab_skip_facts skips_of(const cJSON *document, const cJSON *cell, int step
     const cJSON *losses = ab_json_at(cell, "loss"), *skipped;
     ab_skip_facts facts = {.skipped = (int)ab_json_number(cell, "steps_skipped", 0),
                            .late_steps = steps - steps / 4,
-                           .window = ab_json_number(document, "config.scale_window", 2000)};
+                           .window = ab_json_number(cell, "scale_window",
+                                                    ab_json_number(document, "config.scale_window", 2000))};
     facts.dynamic = cJSON_IsString(ab_json_at(cell, "policy.loss_scale"));
     cJSON_ArrayForEach(skipped, ab_json_at(cell, "skipped_steps")) {
         facts.late += skipped->valuedouble >= steps / 4;

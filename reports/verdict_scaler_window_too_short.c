@@ -1,6 +1,7 @@
 /* The scale doubles again before the steps that paid for the last doubling are many: a large share of the run is skipped although
  * the forward pass is sound. One skip in window + 1 steps is what a scaler costs; this is far more. */
 #include "reports/diagnose.h"
+#include "reports/json.h"
 #include "reports/text.h"
 
 static bool judge(const ab_case *facts, ab_verdict *verdict) {
@@ -18,8 +19,10 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
                    skip->window, ab_text_scale(least, skip->least_scale),
                    ab_text_scale(most, skip->largest_scale));
     ab_verdict_point(facts, verdict, "/scale");
-    snprintf(verdict->remedy, sizeof verdict->remedy, "--scale-window %d, or a fixed scale: --scales %s",
-             WINDOW, ab_text_scale(least, skip->least_scale));
+    const bool own = ab_json_at(facts->cell, "scale_window") != NULL; /* the option may not reach it */
+    snprintf(verdict->remedy, sizeof verdict->remedy, "%s--scale-window %d, or a fixed scale: --scales %s",
+             own ? "--scales dynamic " : "", WINDOW, ab_text_scale(least, skip->least_scale));
+    if (own) ab_verdict_option(verdict, "--scales", "dynamic");
     ab_verdict_option(verdict, "--scale-window", "%d", WINDOW);
     return true;
 }

@@ -155,6 +155,10 @@ static double apex_default(const char *key) {
     return ab_scaler_defaults(apex).value[ab_scaler_key_index(apex, key)];
 }
 
+static double window_of_run(const ab_run_config *config) {
+    return config->scale_window != 0 ? (double)config->scale_window : apex_default("window");
+}
+
 cJSON *ab_record_config(const ab_run_config *config, const ab_options *options) {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "net", config->net->name);
@@ -185,8 +189,7 @@ cJSON *ab_record_config(const ab_run_config *config, const ab_options *options) 
     add_real(object, "min_loss_scale", config->min_loss_scale, config->min_loss_scale != 0);
     add_real(object, "max_loss_scale",
              config->max_loss_scale != 0 ? config->max_loss_scale : apex_default("max"), true);
-    add_real(object, "scale_window",
-             config->scale_window != 0 ? (double)config->scale_window : apex_default("window"), true);
+    add_real(object, "scale_window", window_of_run(config), true);
     cJSON_AddNumberToObject(object, "eval_limit", (double)config->eval_limit);
     cJSON_AddBoolToObject(object, "noise_floor", config->floor);
     return object;
@@ -260,6 +263,15 @@ static cJSON *policy_part(const ab_policy *policy) {
     return object;
 }
 
+/* Of a scaler that has another than config.scale_window: from its own text, or its dialect's. */
+static void add_window(cJSON *cell, const ab_run_config *config, const ab_loss_scale *scale) {
+    const int i = scale->dynamic ? ab_scaler_key_index(scale->scaler.kind, "window") : -1;
+    if (i < 0) return;
+    const bool option = config->scale_window != 0 && !(scale->scaler.given >> i & 1u);
+    const double window = option ? (double)config->scale_window : scale->scaler.value[i];
+    if (window != window_of_run(config)) cJSON_AddNumberToObject(cell, "scale_window", window);
+}
+
 static cJSON *new_cell(const ab_run_config *config, const ab_cell_spec *spec) {
     cJSON *cell = cJSON_CreateObject();
     const ab_policy *policy = &spec->policy;
@@ -270,6 +282,7 @@ static cJSON *new_cell(const ab_run_config *config, const ab_cell_spec *spec) {
     cJSON_AddStringToObject(cell, "model", config->net->name);
     cJSON_AddStringToObject(cell, "level", spec->level->name);
     cJSON_AddStringToObject(cell, "scale_policy", ab_loss_scale_text(&policy->loss_scale, scale));
+    add_window(cell, config, &policy->loss_scale);
     cJSON_AddStringToObject(cell, "half_format", spec->half->name);
     cJSON_AddStringToObject(cell, "device", config->device->name);
     cJSON_AddNumberToObject(cell, "seed", (double)spec->seed);

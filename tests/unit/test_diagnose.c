@@ -665,6 +665,36 @@ static void skips_that_choose_their_samples_are_found(void **state) {
     cJSON_Delete(document);
 }
 
+/* A window that the text of the scale sets, and that --scale-window would not reach. */
+static void a_scalers_own_window_counts(void **state) {
+    (void)state;
+    for (int own = 0; own < 2; own++) {
+        char text[128];
+        snprintf(text, sizeof text,
+                 "{\"config\": {\"scale_window\": 2000}, \"cells\": [{\"level\": \"O2\"%s}]}",
+                 own ? ", \"scale_window\": 2" : "");
+        cJSON *document = cJSON_Parse(text);
+        assert_non_null(document);
+        cJSON *cell = cJSON_GetArrayItem(cJSON_GetObjectItem(document, "cells"), 0);
+        cJSON_AddStringToObject(cell, "half_format", "fp16");
+        cJSON_AddStringToObject(cJSON_AddObjectToObject(cell, "policy"), "loss_scale", "apex:window=2");
+        cJSON_AddNumberToObject(cell, "steps_skipped", STEPS / 3);
+        cJSON *loss = cJSON_AddArrayToObject(cell, "loss"),
+              *skipped = cJSON_AddArrayToObject(cell, "skipped_steps");
+        for (int i = 0; i < STEPS; i++) {
+            cJSON_AddItemToArray(loss, cJSON_CreateNumber(2 - 0.01 * i));
+            if (i % 3 == 2) cJSON_AddItemToArray(skipped, cJSON_CreateNumber(i));
+        }
+        assert_int_equal(ab_diagnose(document, 0, &diagnosis), AB_OK);
+        assert_true(diagnosis.facts.skip.window == (own ? 2 : 2000));
+        const bool named =
+            diagnosis.verdicts > 0 && strcmp(diagnosis.verdict[0].rule->id, "scaler_window_too_short") == 0;
+        assert_int_equal(named, own);
+        if (own) assert_true(has_option(&diagnosis.verdict[0], "--scales", "dynamic"));
+        cJSON_Delete(document);
+    }
+}
+
 /* The labels of skipped steps beside those of all; the p-values are SciPy's (chi2_contingency, fisher_exact). */
 static void skips_that_choose_their_labels_are_found(void **state) {
     (void)state;
@@ -755,6 +785,7 @@ int main(void) {
         cmocka_unit_test(skips_of_a_warm_up_are_those_of_this_scaler),
         cmocka_unit_test(skips_that_choose_their_samples_are_found),
         cmocka_unit_test(skips_that_choose_their_labels_are_found),
+        cmocka_unit_test(a_scalers_own_window_counts),
         cmocka_unit_test(the_first_symptom_is_where_it_began),
         cmocka_unit_test(a_flat_loss_is_told_from_a_falling_one),
         cmocka_unit_test(an_empty_record_gives_no_verdict),

@@ -201,5 +201,71 @@ static bool backward(const ab_op_run *run, int wrote, int64_t i, ab_element64 *e
     return true;
 }
 
+/* ---- all elements ------------------------------------------------------------------------------------------ */
+
+static int64_t index_of(const attention *t, int which, int64_t row, int64_t d) {
+    const heads *h = &t->of[which];
+    return h->offset + t->batch * h->batch_step + t->head * h->head_step + row * h->row_step + d;
+}
+
+/* A query's row of the output. */
+static void forward_query(const attention *t, int64_t q, ab_element64 *result) {
+    ab_element64 seen = {.value = 0};
+    make_probabilities(t, q, &seen);
+    for (int64_t j = 0; j < t->of[K].rows; j++) {
+        const double p = t->array[PROBABILITY][j] * coin(t, q, j);
+        for (int64_t d = 0; d < t->of[V].width; d++)
+            ab_add64(&result[index_of(t, DOUT, q, d)], p * at(t, V, j, d));
+    }
+}
+
+/* What a query adds to the gradients of those parts of q, k and v that are wanted. */
+static void backward_query(const attention *t, int64_t q, const bool wanted[3], ab_element64 *result) {
+    ab_element64 seen = {.value = 0};
+    make_probabilities(t, q, &seen);
+    for (int64_t j = 0; wanted[V] && j < t->of[K].rows; j++)
+        for (int64_t d = 0; d < t->of[V].width; d++)
+            ab_add64(&result[index_of(t, V, j, d)],
+                     t->array[PROBABILITY][j] * coin(t, q, j) * at(t, DOUT, q, d));
+    make_score_gradients(t, q, &seen);
+    for (int64_t j = 0; j < t->of[K].rows; j++)
+        for (int64_t d = 0; d < t->of[Q].width; d++) {
+            const double by = t->array[DPROBABILITY][j];
+            if (wanted[Q]) ab_add64(&result[index_of(t, Q, q, d)], by * at(t, K, j, d));
+            if (wanted[K]) ab_add64(&result[index_of(t, K, j, d)], by * at(t, Q, q, d));
+        }
+}
+
+static bool all_elements(const ab_op_run *run, int wrote, ab_element64 *result) {
+    const bool packed = !run->io->in[1] || !run->io->in[2];
+    const int input = wrote - AB_WROTE_DIN;
+    const bool wanted[3] = {packed || input == Q, packed || input == K, packed || input == V};
+    attention t;
+    shapes_of(run, &t);
+    if (run->backward && (packed ? input > 0 : input > V)) return true; /* a mask has none */
+    spot s = {.batch = 0};
+    for (; s.batch < run->io->in[0]->shape.dim[0]; s.batch++)
+        for (s.head = 0; s.head < t.count; s.head++) {
+            if (!open_head(&t, &s)) return false;
+            for (int64_t q = 0; q < t.of[Q].rows; q++)
+                if (run->backward)
+                    backward_query(&t, q, wanted, result);
+                else
+                    forward_query(&t, q, result);
+            free(t.array[Q]);
+        }
+    return true;
+}
+
+static bool several(const ab_op_run *run, int wrote, const int64_t *place, int n, ab_element64 *result) {
+    const ab_tensor *whole = run->backward ? run->io->in[wrote - AB_WROTE_DIN] : run->io->out;
+    if (n >= ab_tensor_count(whole)) return all_elements(run, wrote, result);
+    for (int i = 0; i < n; i++)
+        if (!(run->backward ? backward(run, wrote, place[i], &result[i])
+                            : forward(run, place[i], &result[i])))
+            return false;
+    return true;
+}
+
 const ab_element64_kind ab_element64_scaled_dot_product_attention = {
-    .op = &ab_op_scaled_dot_product_attention, .forward = forward, .backward = backward};
+    .op = &ab_op_scaled_dot_product_attention, .several = several};

@@ -43,9 +43,15 @@ static double silu_slope(const point *p) {
     return s + p->x * s * (1 - s);
 }
 static const double root_half = 0.70710678118654752440, root_two_pi = 2.50662827463100050242;
-static double gelu_value(const point *p) { return p->x * 0.5 * erfc(-p->x * root_half); }
+/* The tanh form (a is not 0): 0.5 x (1 + tanh u), u = sqrt(2 / pi) (x + 0.044715 x^3). */
+static double gelu_u(double x) { return 2 / root_two_pi * (x + 0.044715 * x * x * x); }
+static double gelu_value(const point *p) {
+    return p->a != 0 ? 0.5 * p->x * (1 + tanh(gelu_u(p->x))) : p->x * 0.5 * erfc(-p->x * root_half);
+}
 static double gelu_slope(const point *p) {
-    return 0.5 * erfc(-p->x * root_half) + p->x * exp(-0.5 * p->x * p->x) / root_two_pi;
+    const double x = p->x, t = tanh(gelu_u(x));
+    if (p->a != 0) return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 2 / root_two_pi * (1 + 0.134145 * x * x);
+    return 0.5 * erfc(-x * root_half) + x * exp(-0.5 * x * x) / root_two_pi;
 }
 
 static point point_of(const ab_op_run *run, int64_t i) {
@@ -53,12 +59,12 @@ static point point_of(const ab_op_run *run, int64_t i) {
     point p = {
         .x = (double)NAN, .y = (double)NAN, .a = ab_number64(run, "min"), .b = ab_number64(run, "max")};
     if (run->op == &ab_op_scale) p.a = ab_number64(run, "factor");
+    if (run->op == &ab_op_gelu) p.a = (double)ab_integer64(run, "approximate");
     if (there & 1u) p.x = ab_read64(run->io->in[0], i);
     if (run->backward && there & AB_NEEDS_OUT) p.y = ab_read64(run->io->out, i);
     return p;
 }
 
-/* The tanh form of gelu differs by less than any limit here. */
 #define UNARY(id)                                                                                            \
     static bool id##_forward(const ab_op_run *run, int64_t i, ab_element64 *e) {                             \
         const point p = point_of(run, i);                                                                    \

@@ -369,12 +369,6 @@ ab_status ab_double_step(ab_double *d, double *loss) {
 
 /* ---- what is refused --------------------------------------------------------------------------------------- */
 
-static bool has_op(const ab_net *net, const ab_op *op) {
-    for (int i = 0; i < net->ops; i++)
-        if (net->op[i].op == op) return true;
-    return false;
-}
-
 const char *ab_double_refusal(const ab_cell_config *config, const ab_plan *plan) {
     const ab_recipe *recipe = &config->recipe;
     if (!formula_of(config->optimizer->name)) return "the optimizer has no formula in double";
@@ -384,6 +378,5 @@ const char *ab_double_refusal(const ab_cell_config *config, const ab_plan *plan)
     if (recipe->faults) return "mistakes are planted in the step";
     if (recipe->schedule && strcmp(recipe->schedule->name, "one_cycle") == 0)
         return "the schedule moves the momentum";
-    if (has_op(config->net, &ab_op_scaled_dot_product_attention)) return "attention takes too long in double";
     return plan->flops > 3e8 ? "a step takes too long in double" : NULL; /* a second */
 }

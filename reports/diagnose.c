@@ -142,6 +142,28 @@ static bool evaluates_badly(const ab_case *c) {
     return !(test < times * c->loss.final + more);
 }
 
+static bool has_one_cross_entropy(const cJSON *cell) {
+    const cJSON *op;
+    int losses = 0;
+    cJSON_ArrayForEach(op, ab_json_at(cell, "implementations")) losses +=
+        strcmp(ab_json_text(op, "type", ""), "cross_entropy") == 0;
+    return losses == 1;
+}
+
+double ab_case_classes(const ab_case *c) {
+    const double classes = ab_json_number(c->document, "data.classes", 0);
+    const cJSON *tensor, *op;
+    if (classes >= 2 || !has_one_cross_entropy(c->baseline)) return classes;
+    cJSON_ArrayForEach(tensor, ab_json_at(c->baseline, "probes.tensors")) {
+        if (strcmp(ab_json_text(tensor, "kind", ""), "activation_gradient") == 0) break;
+    }
+    cJSON_ArrayForEach(op, ab_json_at(c->baseline, "probes.signals")) {
+        if (strcmp(ab_json_text(op, "op", ""), ab_json_text(tensor, "layer", "-")) == 0)
+            return ab_json_number(op, "units", 0);
+    }
+    return 0;
+}
+
 /* How much of its first loss O0 must have lost to count as learning: less than a hundredth says nothing, and where its weights became
  * several times as large, less than a twentieth. */
 static double unlearned_share(const ab_case *c) {
@@ -157,7 +179,7 @@ static void find_symptoms(ab_case *c) {
     c->skipping = c->skip.late_steps > 0 && c->skip.late > skipping_share * c->skip.late_steps;
     c->behind = c->gap > c->gap_limit;
     const ab_loss_facts *o0 = &c->baseline_loss;
-    const double classes = ab_json_number(c->document, "data.classes", 0);
+    const double classes = ab_case_classes(c);
     const double chance = classes > 1 ? log(classes) : (double)INFINITY;
     c->unlearned = c->baseline && !(o0->final < unlearned_share(c) * fmin(o0->first, chance));
     c->diverged = c->baseline && (o0->nonfinite > 0 || o0->largest > far_above * o0->first);

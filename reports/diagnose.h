@@ -69,6 +69,10 @@ AB_MUST_CHECK ab_status ab_case_of(const cJSON *document, int index, ab_case *fa
 /* True if the weights, and the updates stored into them, are in the half format: no fp32 masters. */
 bool ab_case_half_weights(const ab_case *facts);
 
+/* Classes of the data; of next tokens the width of O0's logits, the output whose gradient the backward pass meets first, if its only
+ * loss is a cross entropy. 0: neither. */
+double ab_case_classes(const ab_case *facts);
+
 /* True if ops run in the half format at all. */
 bool ab_case_uses_half(const ab_case *facts);
 

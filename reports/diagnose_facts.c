@@ -538,7 +538,7 @@ bool ab_case_accumulates_in_half(const ab_case *facts) {
 }
 
 double ab_loss_of_chance(const ab_case *facts) {
-    const double classes = ab_json_number(facts->document, "data.classes", 0);
+    const double classes = ab_case_classes(facts);
     return classes > 1 ? log(classes) : (double)INFINITY;
 }
 

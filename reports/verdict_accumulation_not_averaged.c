@@ -7,18 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-/* How many logits a row has: the classes of the data, or of next tokens the width of the layer's output. */
-static double width_of(const ab_case *facts, const cJSON *tensor) {
-    const char *layer = ab_json_text(tensor, "layer", "");
-    const double classes = ab_json_number(facts->document, "data.classes", 0);
-    const cJSON *op;
-    if (classes >= 2) return classes;
-    cJSON_ArrayForEach(op, ab_json_at(facts->baseline, "probes.signals")) {
-        if (strcmp(ab_json_text(op, "op", ""), layer) == 0) return ab_json_number(op, "units", 0);
-    }
-    return 0;
-}
-
 /* Of O0's logits at the first step, all micro-batches together, and the most it can be if they are averaged. NAN where the net's
  * loss is not one cross entropy, or the record has no energies. */
 static double logit_energy(const ab_case *facts, double *bound) {
@@ -31,7 +19,7 @@ static double logit_energy(const ab_case *facts, double *bound) {
     }
     const cJSON *energy = cJSON_GetArrayItem(ab_json_at(tensor, "steps.energy"), 0),
                 *nonzero = cJSON_GetArrayItem(ab_json_at(tensor, "steps.nonzero"), 0);
-    const double classes = width_of(facts, tensor);
+    const double classes = ab_case_classes(facts);
     const double a_step = ab_json_number(tensor, "count", 0) / ab_json_number(cell, "probes.steps_probed", 1);
     if (losses != 1 || classes < 2 || !cJSON_IsNumber(energy) || !cJSON_IsNumber(nonzero)) return (double)NAN;
     const double steps = fmax(1, round(nonzero->valuedouble / a_step)), rows = a_step / classes;

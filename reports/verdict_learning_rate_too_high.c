@@ -7,13 +7,13 @@
 #include <math.h>
 #include <string.h>
 
-/* The rate at which the first step of O0 would be a thousandth of its weights (norms). Adam and its kin step by the rate itself, in
- * directions that change more often: a hundredth. Where the record does not say, a hundredth of the rate in force. */
+/* The rate at which the first step of O0 would be a hundredth of its weights (norms), or with momentum, which makes ten of one, a
+ * thousandth; Adam and its kin step by the rate itself. Where the record does not say, a hundredth of the rate in force. */
 static double better_rate(const ab_case *facts, double lr, double *share) {
     static const double least = 1e-12;
     const char *optimizer = ab_json_text(facts->document, "config.optimizer", "");
     const bool own_size = strncmp(optimizer, "adam", 4) == 0 || strcmp(optimizer, "lamb") == 0;
-    const double wanted = own_size ? 1e-2 : 1e-3;
+    const double wanted = own_size || strcmp(optimizer, "sgd") == 0 ? 1e-2 : 1e-3;
     const double rms = ab_json_number(facts->baseline, "vitals.initial_weights.rms", 0);
     *share = own_size && rms > 0 ? lr / rms : lr * ab_relative_gradient(facts->baseline);
     return *share > least ? fmin(lr / 10, lr * wanted / *share) : lr / 100;
@@ -60,6 +60,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     snprintf(verdict->remedy, sizeof verdict->remedy, "--lr %.2g (or less), or a schedule with warm-up",
              better);
     ab_verdict_option(verdict, "--lr", "%.2g", better);
+    ab_ask_for_more_steps(facts, verdict);
     return true;
 }
 

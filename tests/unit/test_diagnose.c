@@ -106,6 +106,20 @@ static void a_run_that_is_too_short_is_undecided_not_sick(void **state) {
     assert_non_null(strstr(d->healthy.missing, "run longer"));
 }
 
+/* Of next tokens the data have no classes; the decoder's width tells what knowing nothing costs. */
+static void a_language_model_that_knows_nothing_has_not_learned(void **state) {
+    (void)state;
+    record r = sound;
+    r.config = "}, \"data\": {\"classes\": 0}, \"unused\": {\"x\": 0";
+    r.o0_last = r.cell_last = 2.1; /* from 2.3 */
+    assert_false(diagnose(&r)->facts.unlearned);
+    r.o0 = ", \"implementations\": [{\"op\": \"loss\", \"type\": \"cross_entropy\"}], \"probes\": "
+           "{\"signals\": [{\"op\": "
+           "\"decoder\", \"units\": 8}], \"tensors\": [{\"kind\": \"activation_gradient\", \"layer\": "
+           "\"decoder\"}]}";
+    assert_true(diagnose(&r)->facts.unlearned); /* log(8) = 2.08 */
+}
+
 /* ---- not precision ----------------------------------------------------------------------------------------- */
 
 static void data_and_weights_that_are_no_numbers_are_named(void **state) {
@@ -756,6 +770,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cell_like_o0_is_healthy),
         cmocka_unit_test(a_run_that_is_too_short_is_undecided_not_sick),
+        cmocka_unit_test(a_language_model_that_knows_nothing_has_not_learned),
         cmocka_unit_test(data_and_weights_that_are_no_numbers_are_named),
         cmocka_unit_test(a_formula_without_a_value_is_no_matter_of_formats),
         cmocka_unit_test(a_flat_o0_is_told_apart_by_its_cause),

@@ -48,8 +48,10 @@ static bool sets(const ab_verdict *verdict, const char *const *option) {
     return false;
 }
 
+/* Not to a remedy in words alone: the options would look like all of it. */
 static bool may_join(const ab_verdict *first, const ab_verdict *other) {
-    if (!other->with_others || other->options == 0 || first->options + other->options > AB_VERDICT_OPTIONS)
+    if (first->options == 0 || !other->with_others || other->options == 0 ||
+        first->options + other->options > AB_VERDICT_OPTIONS)
         return false;
     for (int i = 0; i < other->options; i += 2) {
         const char *const option[] = {other->option[i], other->option[i + 1]};

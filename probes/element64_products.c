@@ -6,40 +6,65 @@
 
 /* ---- linear and conv2d ------------------------------------------------------------------------------------- */
 
-static bool dot(const ab_op_run *run, ab_dot_pass pass, int64_t i, ab_element64 *e) {
+/* A factor's elements: in place where they are doubles. */
+typedef struct factor {
+    const ab_tensor *tensor;
+    const double *direct;
+} factor;
+
+static factor factor_of(const ab_tensor *tensor) {
+    return (factor){tensor, tensor->format == &ab_format_stored64 ? tensor->data : NULL};
+}
+
+static double factor_at(const factor *f, int64_t i) {
+    return f->direct ? f->direct[i] : ab_read64(f->tensor, i);
+}
+
+static bool dots(const ab_op_run *run, ab_dot_pass pass, const int64_t *place, int count,
+                 ab_element64 *result) {
     ab_operands operands;
     if (!ab_operands_of(run, pass, &operands) || operands.products < 1) return false;
     int64_t *a = malloc(2 * (size_t)operands.products * sizeof *a);
     if (!a) return false;
     int64_t *b = a + operands.products;
-    const ab_tensor *first = pass == AB_DOT_FORWARD ? operands.x : operands.dout,
-                    *second = pass == AB_DOT_BACKWARD_WEIGHTS ? operands.x : operands.weight;
-    const int64_t n = ab_operands_places(&operands, i, a, b);
-    for (int64_t k = 0; k < n; k++) ab_add64(e, ab_read64(first, a[k]) * ab_read64(second, b[k]));
+    const factor first = factor_of(pass == AB_DOT_FORWARD ? operands.x : operands.dout),
+                 second = factor_of(pass == AB_DOT_BACKWARD_WEIGHTS ? operands.x : operands.weight);
+    for (int i = 0; i < count; i++) {
+        ab_element64 *e = &result[i];
+        const int64_t n = ab_operands_places(&operands, place[i], a, b);
+        for (int64_t k = 0; k < n; k++) ab_add64(e, factor_at(&first, a[k]) * factor_at(&second, b[k]));
+    }
     free(a);
     return true;
 }
 
-static bool product_forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
-    if (!dot(run, AB_DOT_FORWARD, i, e)) return false;
-    if (run->io->param[1]) ab_add64(e, ab_read64(run->io->param[1], i % ab_last64(run->io->out)));
-    return true;
+static void add_bias(const ab_op_run *run, const int64_t *place, int count, ab_element64 *result) {
+    for (int i = 0; i < count && run->io->param[1]; i++)
+        ab_add64(&result[i], ab_read64(run->io->param[1], place[i] % ab_last64(run->io->out)));
 }
 
-static bool product_backward(const ab_op_run *run, int wrote, int64_t i, ab_element64 *e) {
+static void bias_gradient(const ab_op_run *run, int64_t i, ab_element64 *e) {
     const ab_tensor *dout = run->io->dout;
     const int64_t channels = ab_last64(dout);
-    if (wrote == AB_WROTE_DIN) return dot(run, AB_DOT_BACKWARD_DATA, i, e);
-    if (wrote == AB_WROTE_DPARAM) return dot(run, AB_DOT_BACKWARD_WEIGHTS, i, e);
     for (int64_t row = 0; row < ab_tensor_count(dout) / channels; row++)
         ab_add64(e, ab_read64(dout, row * channels + i));
+}
+
+static bool product_several(const ab_op_run *run, int wrote, const int64_t *place, int n,
+                            ab_element64 *result) {
+    if (!run->backward) {
+        if (!dots(run, AB_DOT_FORWARD, place, n, result)) return false;
+        add_bias(run, place, n, result);
+        return true;
+    }
+    if (wrote == AB_WROTE_DIN) return dots(run, AB_DOT_BACKWARD_DATA, place, n, result);
+    if (wrote == AB_WROTE_DPARAM) return dots(run, AB_DOT_BACKWARD_WEIGHTS, place, n, result);
+    for (int i = 0; i < n; i++) bias_gradient(run, place[i], &result[i]);
     return true;
 }
 
-const ab_element64_kind ab_element64_linear = {
-    .op = &ab_op_linear, .forward = product_forward, .backward = product_backward};
-const ab_element64_kind ab_element64_conv2d = {
-    .op = &ab_op_conv2d, .forward = product_forward, .backward = product_backward};
+const ab_element64_kind ab_element64_linear = {.op = &ab_op_linear, .several = product_several};
+const ab_element64_kind ab_element64_conv2d = {.op = &ab_op_conv2d, .several = product_several};
 
 /* ---- matmul ------------------------------------------------------------------------------------------------ */
 

@@ -160,7 +160,7 @@ static bool has_left(const float *loss, int64_t steps) {
     return window(loss, steps - 1, width) > 1.5 * (double)loss[0];
 }
 
-static const double most_in_double = 2e10; /* floating-point operations of all restarts: about a minute */
+static const double most_in_double = 5e10; /* floating-point operations of all restarts: about a minute */
 
 /* What fp32 did until it left, once more in double. A step that is too large for it ends the arm as refused. */
 static ab_status run_double(const bench *b, int restart, int64_t steps, ab_arms *arms) {

@@ -4,7 +4,8 @@
  *
  * Besides: elements whose stored v did not move although the formula moves it (v is stale: its format is too narrow for
  * beta2), v^ below eps^2 (eps decides the step), v^ = 0 although there is a gradient, and what eps and the betas become in
- * a half format. Silent for optimizers without a second moment. */
+ * a half format. RMSprop's average of squares is such a v without the correction, which makes v^ an estimate of the same thing. Silent for
+ * optimizers without one. */
 #include "probes/columns.h"
 
 #include <math.h>
@@ -191,7 +192,7 @@ static void report_constants(const adam_warning *a, ab_probe_sink *sink) {
     sink->begin_array(sink, "constants");
     if (applies(a)) {
         report_constant(a->setup.half, "eps", optimizer->eps, 0, sink);
-        report_constant(a->setup.half, "beta1", optimizer->beta1, 1, sink);
+        if (optimizer->beta1 > 0) report_constant(a->setup.half, "beta1", optimizer->beta1, 1, sink);
         report_constant(a->setup.half, "beta2", optimizer->beta2, 1, sink);
     }
     sink->end(sink);

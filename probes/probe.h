@@ -29,8 +29,8 @@ typedef struct ab_probe_param {
 } ab_probe_param;
 
 typedef struct ab_probe_optimizer {
-    double lr, weight_decay, beta1, beta2, eps;
-    int second_moment; /* which state is Adam's v; -1: there is none */
+    double lr, weight_decay, beta1, beta2, eps; /* beta2: RMSprop's alpha; beta1: 0 without a first moment */
+    int second_moment; /* which state is the average of squares, Adam's v; -1: there is none */
 } ab_probe_optimizer;
 
 typedef struct ab_probe_setup {

@@ -133,13 +133,22 @@ static bool average_is_stuck(const cJSON *cell) {
                worse * ab_json_number(cell, "test_loss", (double)INFINITY);
 }
 
-/* Only where running statistics are kept in a half format: a test loss far above the training loss has other causes too. */
+const char *ab_case_statistics_format(const ab_case *facts) {
+    const char *model = ab_json_text(facts->cell, "policy.cast_model_type", "fp32");
+    const bool kept =
+        ab_json_is_true(facts->cell, "policy.keep_batchnorm_fp32") || strcmp(model, facts->half->name) != 0;
+    return ab_json_text(facts->cell, "policy.batch_norm_statistics", kept ? "fp32" : model);
+}
+
+/* Only where running statistics are kept in a half format, for a test loss far above the training loss has other causes too; so it has
+ * to be far above O0's, unless O0 was asked to keep them so as well. */
 static bool evaluates_badly(const ab_case *c) {
     static const double times = 2, more = 0.5;
-    const double test = ab_json_number(c->cell, "test_loss", (double)NAN);
-    if (strcmp(ab_json_text(c->cell, "policy.batch_norm_statistics", "fp32"), "fp32") == 0) return false;
-    if (!ab_json_at(c->cell, "test_loss")) return false;
-    return !(test < times * c->loss.final + more);
+    const double test = ab_json_number(c->cell, "test_loss", (double)NAN),
+                 o0 = ab_json_number(c->baseline, "test_loss", 0);
+    const bool asked = ab_json_at(c->cell, "policy.batch_norm_statistics") != NULL;
+    if (strcmp(ab_case_statistics_format(c), "fp32") == 0 || !ab_json_at(c->cell, "test_loss")) return false;
+    return !(test < times * c->loss.final + more) && (asked || !(test < times * o0 + more));
 }
 
 static bool has_one_cross_entropy(const cJSON *cell) {
@@ -346,10 +355,13 @@ static void speak_of_doubt(const ab_case *c, ab_verdict *v) {
     ab_verdict_option(v, "--steps", "%d", 4 * (c->loss.steps > 0 ? c->loss.steps : 1));
 }
 
+/* Of a cell that is not sick, what shows nevertheless. */
 static void judge_all(ab_diagnosis *diagnosis) {
     for (size_t i = 0; i < AB_COUNT_OF(rules); i++) {
         ab_verdict verdict = {.rule = rules[i], .since = AB_SINCE_UNKNOWN};
-        if (rules[i]->judge(&diagnosis->facts, &verdict)) diagnosis->verdict[diagnosis->verdicts++] = verdict;
+        bool (*judge)(const ab_case *, ab_verdict *) =
+            diagnosis->facts.sick ? rules[i]->judge : rules[i]->shows;
+        if (judge && judge(&diagnosis->facts, &verdict)) diagnosis->verdict[diagnosis->verdicts++] = verdict;
     }
     ab_order_verdicts(diagnosis);
 }
@@ -374,7 +386,9 @@ ab_status ab_diagnose(const cJSON *document, int index, ab_diagnosis *diagnosis)
     AB_TRY(ab_case_of(document, index, &diagnosis->facts));
     ab_case *facts = &diagnosis->facts;
     diagnosis->skips = ab_audit_skips(facts);
-    if (facts->sick) judge_all(diagnosis);
+    judge_all(diagnosis);
+    facts->mistaken = !facts->sick && diagnosis->verdicts > 0;
+    facts->sick = facts->sick || facts->mistaken;
     facts->undecided = facts->sick && is_undecided(diagnosis);
     if (facts->undecided) facts->sick = false;
     diagnosis->trend = ab_trend_of(diagnosis);

@@ -59,6 +59,7 @@ typedef struct ab_case {
     bool diverged;  /* O0's losses: some not finite, or far above the first */
     bool stuck;     /* an average of the weights is kept that cannot follow them, and is worse */
     bool evaluates; /* badly, though it trains: its running statistics are kept in the half format */
+    bool mistaken;  /* a mistake of the recipe shows in what was recorded, whatever came of it */
     bool sick;      /* any of these */
     bool undecided; /* O0 has not learned, and no cause is known: the run may be too short. Then not sick */
 } ab_case;
@@ -72,6 +73,9 @@ bool ab_case_half_weights(const ab_case *facts);
 /* Classes of the data; of next tokens the width of O0's logits, the output whose gradient the backward pass meets first, if its only
  * loss is a cross entropy. 0: neither. */
 double ab_case_classes(const ab_case *facts);
+
+/* The format that batch norms keep their running statistics in: asked for, or that of a model that is cast whole. */
+const char *ab_case_statistics_format(const ab_case *facts);
 
 /* True if ops run in the half format at all. */
 bool ab_case_uses_half(const ab_case *facts);
@@ -168,8 +172,11 @@ typedef struct ab_verdict_rule {
     ab_verdict_family family;
     ab_acts acts;
     const char *text; /* one line for people */
-    /* True if the cause is there. Called only for sick cases; fills everything but `rule`. */
+    /* True if the cause is there. Called for sick cases; fills everything but `rule`. */
     bool (*judge)(const ab_case *facts, ab_verdict *verdict);
+    /* The same for a cell that nothing is wrong with so far: the mistake itself is in the record, and no sound run could have
+     * left it there. NULL: this cause is known by what comes of it. */
+    bool (*shows)(const ab_case *facts, ab_verdict *verdict);
 } ab_verdict_rule;
 
 int ab_verdict_rule_count(void);

@@ -102,9 +102,10 @@ void ab_say_first_nonfinite(const ab_case *facts, const ab_first_nonfinite *firs
     if (isfinite(first->read_largest))
         ab_verdict_say(
             verdict,
-            "%.60s (%.24s) is the first to make no number of finite ones: step %d, %.10s pass, from "
+            "%.60s%s%.24s%s is the first to make no number of finite ones: step %d, %.10s pass, from "
             "values up to %.4g%s%.24s",
-            op, first->type, first->step, first->pass, first->read_largest, cause[0] ? "; " : "", cause);
+            op, first->type[0] ? " (" : "", first->type, first->type[0] ? ")" : "", first->step, first->pass,
+            first->read_largest, cause[0] ? "; " : "", cause);
     else
         ab_verdict_say(verdict, "%.60s (%.24s) is the first with values that are no numbers: %.10s pass", op,
                        first->type, first->pass);
@@ -141,7 +142,8 @@ static ab_overflow_kind kind_of(const cJSON *cell, const ab_first_nonfinite *fir
         *const softmax[] = {"softmax", "log_softmax", "exp", NULL}, *const product[] = {"matmul", NULL},
         *const squares[] = {"square", NULL}, *const roots[] = {"rsqrt", "sqrt", NULL},
         *const scores[] = {"matmul", "scale", "add", "sub", "mul", "div", "masked_fill", "where", NULL},
-        *const moments[] = {"square", "mean", "sum", "mul", "add", "sub", NULL};
+        *const moments[] = {"square", "mean", "sum", "mul", "add", "sub", NULL},
+        *const rows[] = {"softmax", "log_softmax", NULL}, *const masks[] = {"masked_fill", "where", NULL};
     const cJSON *ops = ab_json_at(cell, "implementations");
     const int at = place_of(ops, first->op);
     if (strcmp(first->by, "weight_cast") == 0 || strcmp(first->cause, "bad_weights") == 0)
@@ -153,6 +155,10 @@ static ab_overflow_kind kind_of(const cJSON *cell, const ab_first_nonfinite *fir
         return AB_OVERFLOW_ATTENTION;
     if (at >= 0 && is_one_of(first->type, moments) && near(ops, at + 1, at + 5, roots))
         return AB_OVERFLOW_NORM;
+    if (is_one_of(first->type, roots) && near(ops, at - 4, at - 1, moments))
+        return AB_OVERFLOW_NORM; /* squares that became 0 */
+    if (is_one_of(first->type, rows) && near(ops, at - 3, at - 1, masks))
+        return AB_OVERFLOW_ATTENTION; /* rows with nothing but the mask's infinity: a softmax of finite values is finite */
     if (is_one_of(first->type, exp_log)) return AB_OVERFLOW_EXP_LOG;
     if (is_one_of(first->type, sums) ||
         (at >= 0 && is_one_of(first->type, squares) && near(ops, at + 1, at + 2, sums)))
@@ -473,6 +479,7 @@ double ab_gradient_deficit(const ab_case *facts) {
     if (!facts->baseline || facts->baseline == facts->cell) return (double)NAN;
     if (ab_json_number(facts->cell, "first_skipped_step", -1) == 0 || overflowed_first(facts->cell))
         return (double)NAN;
+    if (facts->loss.first_nonfinite == 0) return (double)NAN; /* gradients of no number have no energy */
     const double own = unscaled_energy(facts->cell), reference = unscaled_energy(facts->baseline);
     return reference > 0 ? 1 - own / reference : (double)NAN;
 }

@@ -32,7 +32,9 @@ static void symptoms(const ab_case *c, char *text, size_t size) {
     if (c->stuck && n < (int)size)
         n += snprintf(text + n, size - (size_t)n, "%sthe averaged weights do not follow", n ? "; " : "");
     if (c->evaluates && n < (int)size)
-        snprintf(text + n, size - (size_t)n, "%sit evaluates far worse than it trains", n ? "; " : "");
+        n += snprintf(text + n, size - (size_t)n, "%sit evaluates far worse than it trains", n ? "; " : "");
+    if (c->mistaken && n < (int)size)
+        snprintf(text + n, size - (size_t)n, "it trains, and the record shows a mistake");
 }
 
 static void print_verdict(const ab_verdict *v, FILE *out) {

@@ -22,8 +22,8 @@ static bool judge_running(const ab_case *facts, const char *layer, ab_verdict *v
                    ab_json_number(facts->cell, "test_loss", 0), facts->loss.final);
     ab_verdict_point(facts, verdict, "/test_loss");
     ab_verdict_say(verdict, "running means and variances, which only evaluation reads, are kept in %.12s",
-                   ab_json_text(facts->cell, "policy.batch_norm_statistics", ""));
-    ab_verdict_point(facts, verdict, "/policy/batch_norm_statistics");
+                   ab_case_statistics_format(facts));
+    ab_verdict_point(facts, verdict, "/policy");
     snprintf(verdict->remedy, sizeof verdict->remedy, "--set batch_norm_statistics=fp32");
     ab_verdict_option(verdict, "--set", "batch_norm_statistics=fp32");
     return true;

@@ -15,15 +15,28 @@ static bool is_affected(const ab_case *facts) {
            (ab_baseline_fails(facts) && cJSON_IsNumber(scale) && scale->valuedouble > 1);
 }
 
-/* The largest weight gradient of the probed steps, without the scale. */
-static double largest_gradient(const ab_case *facts) {
+static double largest_of(const ab_case *facts, const char *list, const char *kind) {
     const cJSON *tensor;
     double largest = 0;
-    cJSON_ArrayForEach(tensor, ab_json_at(facts->cell, "probes.tensors")) {
-        if (strcmp(ab_json_text(tensor, "kind", ""), "weight_gradient") == 0)
+    cJSON_ArrayForEach(tensor, ab_json_at(facts->cell, list)) {
+        if (strcmp(ab_json_text(tensor, "kind", ""), kind) == 0)
             largest = fmax(largest, ab_json_number(tensor, "max_abs", 0));
     }
-    return largest / facts->skip.least_scale;
+    return largest;
+}
+
+/* The largest weight gradient of the probed steps, without the scale. */
+static double largest_gradient(const ab_case *facts) {
+    return largest_of(facts, "probes.tensors", "weight_gradient") / facts->skip.least_scale;
+}
+
+/* Values that end at the limit over the scale, far below where they came from: the limit itself would have let them pass. */
+static bool ends_at_scaled_limit(const ab_case *facts, double value) {
+    static const double rounding = 1.01, far = 2;
+    const double end = value / facts->skip.least_scale;
+    return value > 0 &&
+           largest_of(facts, "probes.unscaled_gradients", "unscaled_gradient") <= end * rounding &&
+           largest_of(facts, "probes.tensors", "weight_gradient") / facts->skip.largest_scale > far * end;
 }
 
 /* The least that clipping in the right order can leave of gradients of norm `raw`: of several steps' at least one step's limit; of
@@ -34,16 +47,17 @@ static double rightly_clipped(const ab_case *facts, double raw, double norm, dou
     return norm > 0 ? fmin(left, norm) : left;
 }
 
-static bool judge(const ab_case *facts, ab_verdict *verdict) {
+static bool find(const ab_case *facts, ab_verdict *verdict) {
     const double norm = ab_json_number(facts->document, "config.clip_norm", 0),
                  value = ab_json_number(facts->document, "config.clip_value", 0);
-    if ((norm <= 0 && value <= 0) || facts->skip.largest_scale <= 1 || !is_affected(facts)) return false;
+    if ((norm <= 0 && value <= 0) || facts->skip.largest_scale <= 1) return false;
     const double micro = fmax(1, ab_json_number(facts->document, "config.gradient_accumulation_steps", 1));
     const ab_tensor_sums scaled = ab_tensor_sums_of(facts->cell, "tensors", "weight_gradient", true),
                          given = ab_tensor_sums_of(facts->cell, "unscaled_gradients", "", true);
     const double raw = sqrt(scaled.energy) / facts->skip.least_scale;
     const double kept = sqrt(given.energy) / rightly_clipped(facts, raw, norm, value);
-    if (!(kept < 0.1 / micro)) return false; /* and not if there are no energies */
+    const bool ends = micro == 1 && given.energy > 0 && ends_at_scaled_limit(facts, value);
+    if (!(kept < 0.1 / micro) && !ends) return false; /* and not if there are no energies */
     char scale[AB_TEXT_NUMBER];
     verdict->confidence = 0.9;
     verdict->own = true;
@@ -62,10 +76,20 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     return true;
 }
 
+static bool judge(const ab_case *facts, ab_verdict *verdict) {
+    return is_affected(facts) && find(facts, verdict);
+}
+
+/* One scale all the time: then what was scaled and what was given are sums over the same steps by the same factor. */
+static bool shows(const ab_case *facts, ab_verdict *verdict) {
+    return facts->skip.least_scale == facts->skip.largest_scale && find(facts, verdict);
+}
+
 const ab_verdict_rule ab_verdict_rule_clip_before_unscale = {
     .id = "clip_before_unscale",
     .family = AB_FAMILY_CONFIGURATION,
     .acts = AB_ACTS_UPDATE,
     .text = "gradients are clipped before the loss scale is taken out",
     .judge = judge,
+    .shows = shows,
 };

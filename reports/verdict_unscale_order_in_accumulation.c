@@ -8,6 +8,8 @@
 #include <math.h>
 #include <string.h>
 
+static const double certain = 0.9;
+
 static bool judge(const ab_case *facts, ab_verdict *verdict) {
     const double micro = ab_json_number(facts->document, "config.gradient_accumulation_steps", 1);
     if (micro < 2 || facts->skip.largest_scale <= 1 || !ab_case_sound_baseline(facts)) return false;
@@ -18,7 +20,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     const double times = given.values * micro / scaled.values, share = sqrt(first.energy / reference.energy);
     if (!(times > 1.2) && !(share < 0.85 && share > 0.5 / micro)) return false;
     char scale[AB_TEXT_NUMBER];
-    verdict->confidence = times > 1.2 ? 0.9 : 0.8;
+    verdict->confidence = times > 1.2 ? certain : 0.8;
     verdict->own = true;
     verdict->since = 0;
     if (times > 1.2) {
@@ -41,10 +43,16 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     return true;
 }
 
+/* Written more than once a step: nothing else does that. */
+static bool shows(const ab_case *facts, ab_verdict *verdict) {
+    return judge(facts, verdict) && verdict->confidence >= certain;
+}
+
 const ab_verdict_rule ab_verdict_rule_unscale_order_in_accumulation = {
     .id = "unscale_order_in_accumulation",
     .family = AB_FAMILY_CONFIGURATION,
     .acts = AB_ACTS_UPDATE,
     .text = "accumulated gradients are unscaled more than once",
     .judge = judge,
+    .shows = shows,
 };

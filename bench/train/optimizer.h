@@ -52,7 +52,7 @@ typedef struct ab_optimizer {
     const char *name, *text;
     int states;                             /* buffers per parameter, zero at first */
     const char *state[AB_OPTIMIZER_STATES]; /* their names: torch's */
-    int second_moment;                      /* which state is Adam's v; -1: none */
+    int second_moment;                      /* which state is the average of squares, Adam's v; -1: none */
     ab_decay decay;
     unsigned knobs;
     ab_optimizer_config defaults;

@@ -263,6 +263,13 @@ static void the_op_that_overflows_says_what_kind_of_overflow_it_is(void **state)
          "{\"op\": \"q\", \"type\": \"square\"}, {\"op\": \"m\", \"type\": \"mean\"}, {\"op\": \"r\", "
          "\"type\": \"rsqrt\"}",
          "norm_statistics_in_half", "q"},
+        {EVENT("r", "rsqrt", "forward", "op", "mathematics", "fp16"),
+         "{\"op\": \"q\", \"type\": \"square\"}, {\"op\": \"m\", \"type\": \"mean\"}, {\"op\": \"r\", "
+         "\"type\": \"rsqrt\"}",
+         "norm_statistics_in_half", "r"},
+        {EVENT("p", "softmax", "forward", "op", "mathematics", "fp16"),
+         "{\"op\": \"k\", \"type\": \"masked_fill\"}, {\"op\": \"p\", \"type\": \"softmax\"}",
+         "attention_logit_overflow", "p"},
         {EVENT("e", "exp", "forward", "op", "", "fp16"), "{\"op\": \"e\", \"type\": \"exp\"}",
          "exp_log_in_half", "e"},
         {EVENT("t", "sum", "forward", "op", "", "fp16"), "{\"op\": \"t\", \"type\": \"sum\"}",
@@ -348,6 +355,68 @@ static void unscaling_every_micro_batch_shows_in_the_first_gradient(void **state
     expect_no(&r, "unscale_order_in_accumulation");
     r.cell = MICRO("1073741824", "0.97", "4"); /* each element written four times */
     expect(&r, "unscale_order_in_accumulation", NULL);
+}
+
+/* A mistake that no sound run could have left in the record is said of a cell that trains as O0 does, too. */
+static void a_mistake_that_shows_is_said_of_a_cell_that_trains(void **state) {
+    (void)state;
+    record r = sound;
+    r.config = ", \"clip_norm\": 1";
+    r.cell = ENERGIES("4294967296", "2.3e-10");
+    expect(&r, "clip_before_unscale", NULL);
+    assert_true(diagnosis.facts.mistaken);
+    r.cell = ENERGIES("4294967296", "1");
+    assert_false(diagnose(&r)->facts.sick);
+    r.cell = ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": \"dynamic\"}, \"scale\": "
+             "[[65536, 40], "
+             "[1024, 40]]" ENERGIES("4294967296", "2.3e-10");
+    assert_false(diagnose(&r)->facts.sick); /* scales of several sizes: what belongs to which is not known */
+    r.config = ", \"gradient_accumulation_steps\": 4";
+    r.o0 = MICRO("0.25", "1", "1");
+    r.cell = MICRO("1073741824", "0.97", "4");
+    expect(&r, "unscale_order_in_accumulation", NULL);
+    r.cell =
+        MICRO("1073741824", "0.08", "1"); /* smaller than O0's: not certain enough where nothing came of it */
+    assert_false(diagnose(&r)->facts.sick);
+}
+
+#define SIZES(raw, given)                                                                                    \
+    ", \"probes\": {\"steps_probed\": 1, \"tensors\": [{\"kind\": \"weight_gradient\", \"count\": 100, "     \
+    "\"max_abs\": " raw                                                                                      \
+    ", \"steps\": {\"energy\": [1e10]}}], \"unscaled_gradients\": [{\"kind\": \"unscaled_gradient\", "       \
+    "\"count\": 100, \"max_abs\": " given ", \"steps\": {\"energy\": [1], \"nonzero\": [100]}}]}"
+
+/* Values that were cut at limit / scale (0.5 / 65536 = 7.63e-6), where the limit would have let them pass. */
+static void values_that_end_at_the_limit_over_the_scale_were_clipped_too_early(void **state) {
+    (void)state;
+    record r = sound;
+    r.config = ", \"clip_value\": 0.5";
+    r.cell = SIZES("655.36", "7.62e-6"); /* 0.01 before */
+    expect(&r, "clip_before_unscale", NULL);
+    r.cell = SIZES("655.36", "0.01");
+    assert_false(diagnose(&r)->facts.sick);
+    r.cell = SIZES("0.5", "7.62e-6"); /* they never were larger */
+    assert_false(diagnose(&r)->facts.sick);
+}
+
+/* A model that is cast whole keeps running statistics in half without being asked to. */
+static void running_statistics_of_a_model_that_is_cast_whole_are_half(void **state) {
+    (void)state;
+    record r = sound;
+    static const char cell[] = ", \"policy\": {\"cast_model_type\": \"fp16\", \"keep_batchnorm_fp32\": %s, "
+                               "\"master_weights\": false, \"loss_scale\": 1}, \"scale\": [[1, 80]], "
+                               "\"test_loss\": %s, \"implementations\": [{\"op\": \"bn\", \"type\": "
+                               "\"batch_norm2d\", \"format\": \"fp16\"}]";
+    char text[sizeof cell + 16];
+    r.o0 = ", \"test_loss\": 0.4";
+    r.cell = text;
+    snprintf(text, sizeof text, cell, "false", "2.5");
+    expect(&r, "batch_norm_statistics_in_half", "bn");
+    snprintf(text, sizeof text, cell, "true", "2.5"); /* kept in fp32: then it has another reason */
+    assert_false(diagnose(&r)->facts.sick);
+    r.o0 = ", \"test_loss\": 2.2"; /* O0 tests as badly */
+    snprintf(text, sizeof text, cell, "false", "2.5");
+    assert_false(diagnose(&r)->facts.sick);
 }
 
 static void a_scaler_at_its_floor_is_told_from_one_that_falls(void **state) {
@@ -591,6 +660,10 @@ static void repaired_data_are_given_more_steps_in_a_short_run(void **state) {
     assert_true(has_option(&diagnosis.verdict[0], "--steps", "160"));
 }
 
+#define O3_CELL(probes)                                                                                      \
+    ", \"policy\": {\"cast_model_type\": \"fp16\", \"master_weights\": false, \"loss_scale\": 1}, "          \
+    "\"scale\": [[1, 80]], \"probes\": {\"steps_probed\": 8" probes "}"
+
 #define LEDGER(decay, gradient)                                                                              \
     ", \"policy\": {\"cast_model_type\": \"fp16\", \"master_weights\": false, \"loss_scale\": 1}, "          \
     "\"scale\": [[1, 80]]" PROBES(                                                                           \
@@ -598,6 +671,22 @@ static void repaired_data_are_given_more_steps_in_a_short_run(void **state) {
         "\"lost\": 80, \"energy\": 1, \"lost_energy\": 0.4, \"lost_energy_share\": 0.4}, \"weight_decay\": " \
         "{\"nonzero\": 100, \"lost\": 100, \"lost_energy\": " decay                                          \
         "}, \"gradient\": {\"nonzero\": 100, \"lost\": 80, \"lost_energy\": " gradient "}}]")
+
+/* Of a cell that is behind and has no surer cause, less than what is enough by itself. */
+static void a_gap_that_nothing_else_explains_is_believed_of_fewer_lost_updates(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_last = 1.5;
+    r.cell = O3_CELL(", \"lost_updates\": [{\"name\": \"fc.weight\", \"layer\": \"fc\", \"update\": "
+                     "{\"nonzero\": 100, \"lost\": 62, \"energy\": 1, \"lost_energy\": 0.04, "
+                     "\"lost_energy_share\": 0.04}}]");
+    expect(&r, "weight_update_lost", "fc");
+    assert_true(diagnosis.verdict[0].confidence <= 0.5);
+    r.cell = O3_CELL(", \"lost_updates\": [{\"name\": \"fc.weight\", \"layer\": \"fc\", \"update\": "
+                     "{\"nonzero\": 100, \"lost\": 52, \"energy\": 1, \"lost_energy\": 0.04, "
+                     "\"lost_energy_share\": 0.04}}]");
+    expect_no(&r, "weight_update_lost");
+}
 
 /* Both are lost; the ledger says which of them is most of it. */
 static void lost_decay_is_told_from_lost_gradients(void **state) {
@@ -781,6 +870,10 @@ int main(void) {
         cmocka_unit_test(an_average_that_does_not_move_is_sick_only_in_half),
         cmocka_unit_test(clipping_before_unscaling_shows_in_the_sizes_of_gradients),
         cmocka_unit_test(unscaling_every_micro_batch_shows_in_the_first_gradient),
+        cmocka_unit_test(a_gap_that_nothing_else_explains_is_believed_of_fewer_lost_updates),
+        cmocka_unit_test(a_mistake_that_shows_is_said_of_a_cell_that_trains),
+        cmocka_unit_test(values_that_end_at_the_limit_over_the_scale_were_clipped_too_early),
+        cmocka_unit_test(running_statistics_of_a_model_that_is_cast_whole_are_half),
         cmocka_unit_test(a_scaler_at_its_floor_is_told_from_one_that_falls),
         cmocka_unit_test(an_overflow_that_fp32_is_far_from_is_a_consequence),
         cmocka_unit_test(an_overflow_of_the_first_step_is_nobodys_consequence),

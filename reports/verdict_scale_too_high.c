@@ -34,7 +34,7 @@ static bool at_its_floor(const ab_case *facts) {
 }
 
 static void say_remedy(const ab_case *facts, ab_verdict *verdict) {
-    if (facts->skip.dynamic) {
+    if (facts->skip.dynamic && ab_json_number(facts->document, "config.min_loss_scale", 0) > 0) {
         snprintf(verdict->remedy, sizeof verdict->remedy, "--min-loss-scale 1: let the scale fall further");
         ab_verdict_option(verdict, "--min-loss-scale", "1");
         return;

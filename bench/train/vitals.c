@@ -66,14 +66,28 @@ static int bin_of_token(int32_t token) {
     return (int)((uint32_t)token * 2654435761u >> 26); /* Fibonacci hashing (Knuth, volume 3, 6.4) */
 }
 
-/* One sample's inputs as AB_VITALS_BINS numbers: means of runs of numbers, or how often tokens of a bin occur. */
+/* Of images, the last dimension; else, and of more than there is room for, all numbers are of one kind. */
+static int64_t channels_of(const ab_data_shape *shape) {
+    enum { MOST = 8 };
+    const int64_t channels = shape->x.ndim > 0 ? shape->x.dim[shape->x.ndim - 1] : 1;
+    return shape->input == AB_INPUT_IMAGES && channels > 0 && channels <= MOST ? channels : 1;
+}
+
+/* Number j of a sample of `each`: runs of numbers, of every channel apart, because classes may differ in colour alone. */
+static int64_t bin_of_number(int64_t j, int64_t each, int64_t channels) {
+    const int64_t bins = AB_VITALS_BINS / channels;
+    return j % channels * bins + j / channels * bins / (each / channels);
+}
+
+/* One sample's inputs as AB_VITALS_BINS numbers: sums of runs of numbers, or how often tokens of a bin occur. */
 static void pool(const ab_data_shape *shape, const void *samples, int64_t i, int64_t each, double *bin) {
+    const int64_t channels = channels_of(shape);
     memset(bin, 0, AB_VITALS_BINS * sizeof *bin);
     for (int64_t j = 0; j < each; j++) {
         if (ab_data_ids_in(shape))
             bin[bin_of_token(((const int32_t *)samples)[i * each + j])] += 1;
         else
-            bin[j * AB_VITALS_BINS / each] += (double)((const float *)samples)[i * each + j];
+            bin[bin_of_number(j, each, channels)] += (double)((const float *)samples)[i * each + j];
     }
 }
 

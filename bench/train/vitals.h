@@ -28,7 +28,7 @@ typedef struct ab_vitals_inputs {
     int64_t size;     /* samples in a batch */
 } ab_vitals_inputs;
 
-/* Class means of inputs, pooled to AB_VITALS_BINS numbers a sample: [0] with the samples' labels, [1] with the labels of other
+/* Class means of inputs, pooled to AB_VITALS_BINS numbers a sample (channels of images apart): [0] with the samples' labels, [1] with the labels of other
  * samples of the batch, which shows what chance gives. */
 typedef struct ab_vitals_labels {
     int64_t seen;

@@ -434,6 +434,8 @@ static void a_scaler_at_its_floor_is_told_from_one_that_falls(void **state) {
     r.cell = cell;
     r.cell_last = 2.3;
     expect(&r, "scale_too_high", "fc");
+    assert_string_equal(diagnose(&r)->verdict[0].option[0], "--scales"); /* one that never moves */
+    r.config = ", \"min_loss_scale\": 4";
     assert_string_equal(diagnose(&r)->verdict[0].option[0], "--min-loss-scale");
     r.cell =
         ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": \"dynamic\"}, \"scale\": [[8, 80]]";

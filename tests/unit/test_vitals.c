@@ -71,6 +71,28 @@ static void labels_of_chance_are_told_from_labels_that_mean_something(void **sta
     assert_true(fabs(ratio_with(s, false) / expected - 1) < 0.1);
 }
 
+/* Images whose classes differ in which channel is bright, not in how bright they are. */
+static void classes_that_differ_in_colour_alone_are_told_from_labels_of_chance(void **state) {
+    enum { SIDE = 8, CHANNELS = 3, IMAGE = SIDE * SIDE * CHANNELS };
+    static float x[N * IMAGE];
+    static int32_t y[N];
+    const ab_data_shape shape = {.input = AB_INPUT_IMAGES,
+                                 .x = {3, {SIDE, SIDE, CHANNELS}},
+                                 .targets = AB_TARGETS_CLASSES,
+                                 .classes = CHANNELS};
+    ab_vitals v = {0};
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        y[i] = (int32_t)ab_rng_below(9, AB_RNG_SAMPLE, 3, (uint64_t)i, CHANNELS);
+        for (int j = 0; j < IMAGE; j++)
+            x[i * IMAGE + j] = noise(i * IMAGE + j) + (j % CHANNELS == y[i] ? 1.0f : 0.0f);
+    }
+    assert_int_equal(ab_vitals_batch(&v, &shape, 0, x, y, N, IMAGE), AB_OK);
+    assert_true(ab_vitals_label_ratio(&v.labels, false) > 20); /* all channels in one: about 1 */
+    assert_true(ab_vitals_label_ratio(&v.labels, true) < 5);   /* of few bins that differ, chance is wide */
+    ab_vitals_clear(&v);
+}
+
 /* Batches of steps that are under way at once, as in a window, each with its own labels; every third is skipped. */
 static void labels_are_counted_by_what_became_of_their_step(void **state) {
     enum { STEPS = 12, BATCH = 10, AHEAD = 4 };
@@ -234,6 +256,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nonfinite_inputs_are_counted_where_they_are),
         cmocka_unit_test(labels_of_chance_are_told_from_labels_that_mean_something),
+        cmocka_unit_test(classes_that_differ_in_colour_alone_are_told_from_labels_of_chance),
         cmocka_unit_test(labels_are_counted_by_what_became_of_their_step),
         cmocka_unit_test(a_cell_counts_the_labels_of_its_skipped_steps),
         cmocka_unit_test(weights_that_are_no_numbers_or_too_large_are_named),

@@ -389,21 +389,19 @@ const cJSON *ab_baseline_tensor(const ab_case *facts, const cJSON *tensor) {
     return NULL;
 }
 
-static double first_scale(const cJSON *cell);
-
 double ab_expected_flush(const ab_case *facts, const cJSON *tensor) {
     const cJSON *reference = ab_baseline_tensor(facts, tensor);
     const ab_exponent_mass all = ab_exponents_all(reference);
     /* a scaler that falls and falls is a consequence */
     const double scale = facts->skip.dynamic ? facts->skip.largest_scale : facts->skip.last_scale;
-    const double octaves = log2(scale / first_scale(facts->baseline));
+    const double octaves = log2(scale / ab_first_scale(facts->baseline));
     if (!(all.energy > 0) || !isfinite(octaves)) return (double)NAN;
     return ab_exponents_flushed(reference, facts->half, octaves).energy / all.energy;
 }
 
 bool ab_expected_overflow(const ab_case *facts, const cJSON *tensor, double scale) {
     const double largest = ab_json_number(ab_baseline_tensor(facts, tensor), "max_abs", 0);
-    return largest * scale / first_scale(facts->baseline) >= near_limit(facts->half);
+    return largest * scale / ab_first_scale(facts->baseline) >= near_limit(facts->half);
 }
 
 int ab_first_step_with(const cJSON *tensor, const char *key) {
@@ -455,13 +453,13 @@ ab_tensor_sums ab_tensor_sums_of(const cJSON *cell, const char *list, const char
     return sums;
 }
 
-static double first_scale(const cJSON *cell) {
+double ab_first_scale(const cJSON *cell) {
     const cJSON *run = cJSON_GetArrayItem(ab_json_at(cell, "scale"), 0), *scale = cJSON_GetArrayItem(run, 0);
     return cJSON_IsNumber(scale) ? scale->valuedouble : 1;
 }
 
 static double unscaled_energy(const cJSON *cell) {
-    const double scale = first_scale(cell);
+    const double scale = ab_first_scale(cell);
     return ab_tensor_sums_of(cell, "tensors", "weight_gradient", false).energy / (scale * scale);
 }
 

@@ -85,6 +85,9 @@ double ab_relative_update(const cJSON *cell);
 /* Sick in itself, beside a sound O0: behind it, without numbers, or skipping. */
 bool ab_case_fails_alone(const ab_case *facts);
 
+/* The loss scale in force at step 0; 1 where the record has none. */
+double ab_first_scale(const cJSON *cell);
+
 /* ---- training ---------------------------------------------------------------------------------------------- */
 
 /* O0 of the record fails, so that nothing half is to blame; says so as evidence. */

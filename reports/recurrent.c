@@ -10,22 +10,19 @@
 
 /* ---- what several ask -------------------------------------------------------------------------------------- */
 
-static bool has_verdict(const ab_diagnosis *d, const char *id) {
+static const ab_verdict *find_verdict(const ab_diagnosis *d, const char *id) {
     for (int i = 0; i < d->verdicts; i++)
-        if (strcmp(d->verdict[i].rule->id, id) == 0) return true;
-    return false;
+        if (strcmp(d->verdict[i].rule->id, id) == 0) return &d->verdict[i];
+    return NULL;
 }
 
 /* The first evidence of the verdict, where there is one; true if there is. */
 static bool tell_verdict(const ab_diagnosis *d, const char *id, char *text, size_t size) {
-    for (int i = 0; i < d->verdicts; i++) {
-        const ab_verdict *v = &d->verdict[i];
-        if (strcmp(v->rule->id, id) != 0) continue;
-        snprintf(text, size, "%s%s%s; see %s", v->evidences > 0 ? v->evidence[0].text : v->rule->text,
-                 v->layer[0] ? ", in " : "", v->layer, id);
-        return true;
-    }
-    return false;
+    const ab_verdict *v = find_verdict(d, id);
+    if (!v) return false;
+    snprintf(text, size, "%s%s%s; see %s", v->evidences > 0 ? v->evidence[0].text : v->rule->text,
+             v->layer[0] ? ", in " : "", v->layer, id);
+    return true;
 }
 
 static bool is_scaled(const ab_diagnosis *d) {
@@ -34,7 +31,7 @@ static bool is_scaled(const ab_diagnosis *d) {
 
 /* Steps are skipped although the scale has come down: it is not the scale. */
 static bool skips_whatever_the_scale(const ab_diagnosis *d) {
-    return d->facts.skip.dynamic && d->facts.skipping && !has_verdict(d, "scaler_window_too_short");
+    return d->facts.skip.dynamic && d->facts.skipping && !find_verdict(d, "scaler_window_too_short");
 }
 
 /* Where the first value that is no number was made, into text; "" if the record does not say. */

@@ -1,6 +1,8 @@
 /* Cases and the order of verdicts. Reads the document, changes nothing. */
 #include "reports/diagnose.h"
 
+#include "reports/diagnose_facts.h"
+
 #include "reports/exponents.h"
 #include "reports/json.h"
 #include "reports/summary.h"
@@ -47,6 +49,20 @@ static double mean_of_last(const cJSON *losses, int steps) {
     return used > 0 ? sum / used : (double)NAN;
 }
 
+static double highest_of(const cJSON *losses) {
+    enum { ROW = 5 };
+    double row[ROW] = {0}, highest = 0;
+    const cJSON *loss;
+    int step = 0;
+    cJSON_ArrayForEach(loss, losses) {
+        double sum = 0;
+        row[step % ROW] = cJSON_IsNumber(loss) ? loss->valuedouble : (double)NAN;
+        for (int i = 0; i < ROW; i++) sum += row[i];
+        if (step++ >= ROW) highest = fmax(highest, sum / ROW); /* the first loss is in none of them */
+    }
+    return highest;
+}
+
 static ab_loss_facts losses_of(const cJSON *cell) {
     const cJSON *losses = ab_json_at(cell, "loss"), *loss;
     ab_loss_facts facts = {.first_nonfinite = -1, .first = (double)NAN, .largest = (double)NAN};
@@ -61,6 +77,7 @@ static ab_loss_facts losses_of(const cJSON *cell) {
         facts.largest = fmax(facts.largest, loss->valuedouble);
     }
     facts.final = mean_of_last(losses, facts.steps);
+    facts.highest = highest_of(losses);
     return facts;
 }
 
@@ -177,9 +194,17 @@ double ab_case_classes(const ab_case *c) {
  * several times as large, less than a twentieth. */
 static double unlearned_share(const ab_case *c) {
     static const double far = 3;
-    const double first = ab_json_number(c->baseline, "vitals.initial_weights.rms", 0),
-                 last = ab_json_number(c->baseline, "vitals.final_weights.rms", 0);
-    return first > 0 && last > far * first ? 0.95 : 0.99;
+    return ab_weight_growth(c->baseline) > far ? 0.95 : 0.99;
+}
+
+/* Of runs that learn, steps are at most a twentieth of the weights where these triple, and no five losses in a row are above 1.1 times the
+ * first one; a net that is thrown about may learn a little all the same. */
+static bool is_thrown_about(const ab_case *c) {
+    static const double much = 0.3, little = 0.5, large = 0.2, far = 3, above = 1.2;
+    const ab_loss_facts *o0 = &c->baseline_loss;
+    if (!c->baseline || c->unlearned || o0->nonfinite > 0 || !(o0->final > much * o0->first)) return false;
+    if (ab_relative_update(c->baseline) > large && ab_weight_growth(c->baseline) > far) return true;
+    return o0->highest > above * o0->first && o0->final > little * o0->first;
 }
 
 static void find_symptoms(ab_case *c) {
@@ -192,6 +217,7 @@ static void find_symptoms(ab_case *c) {
     const double chance = classes > 1 ? log(classes) : (double)INFINITY;
     c->unlearned = c->baseline && !(o0->final < unlearned_share(c) * fmin(o0->first, chance));
     c->diverged = c->baseline && (o0->nonfinite > 0 || o0->largest > far_above * o0->first);
+    c->thrown = is_thrown_about(c);
     c->stuck = average_is_stuck(c->cell);
     c->evaluates = evaluates_badly(c);
     c->sick = c->nonfinite || c->skipping || c->behind || c->unlearned || c->stuck || c->evaluates;

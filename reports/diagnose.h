@@ -32,6 +32,7 @@ typedef struct ab_loss_facts {
     int first_nonfinite; /* step; -1: none */
     double first, final; /* first loss; mean of the last 20 as in the summary; NAN if not finite */
     double largest;      /* finite one */
+    double highest;      /* mean of five losses in a row after the first; 0 where none are finite */
 } ab_loss_facts;
 
 typedef struct ab_skip_facts {
@@ -57,6 +58,8 @@ typedef struct ab_case {
     bool behind;    /* the gap is above the limit */
     bool unlearned; /* O0 itself ended no better than it began, or not finite */
     bool diverged;  /* O0's losses: some not finite, or far above the first */
+    bool
+        thrown; /* O0 learns a little, thrown about by steps that are large beside its weights, or after its loss had risen */
     bool stuck;     /* an average of the weights is kept that cannot follow them, and is worse */
     bool evaluates; /* badly, though it trains: its running statistics are kept in the half format */
     bool mistaken;  /* a mistake of the recipe shows in what was recorded, whatever came of it */

@@ -245,6 +245,8 @@ ab_overflow_kind ab_overflow_of(const ab_case *facts, ab_first_nonfinite *first)
     if (facts->unlearned && (facts->diverged || !facts->nonfinite)) return AB_OVERFLOW_NONE;
     if (facts->nonfinite && weights_overflow(facts, first)) return AB_OVERFLOW_WEIGHT;
     *first = ab_first_nonfinite_of(facts->cell, facts->half->name, false);
+    if (facts->thrown && first->step > 0)
+        return AB_OVERFLOW_NONE; /* in fp32 its weights grow as they do here */
     first->own = first->known && is_own(facts, first);
     const bool forward = first->known && strcmp(first->pass, "forward") == 0 &&
                          (!first->format[0] || strcmp(first->format, facts->half->name) == 0);
@@ -498,6 +500,11 @@ double ab_relative_update(const cJSON *cell) {
     cJSON_ArrayForEach(param, ab_json_at(cell, "probes.lost_updates")) energy +=
         ab_json_number(param, "update.energy", 0);
     return sqrt(energy / steps) / (rms * sqrt(count));
+}
+
+double ab_weight_growth(const cJSON *cell) {
+    const double first = ab_json_number(cell, "vitals.initial_weights.rms", 0);
+    return first > 0 ? ab_json_number(cell, "vitals.final_weights.rms", (double)NAN) / first : (double)NAN;
 }
 
 /* ---- symptoms ---------------------------------------------------------------------------------------------- */

@@ -80,6 +80,10 @@ double ab_relative_gradient(const cJSON *cell);
 /* Norm of the update of a step over that of the weights, as a mean over the probed steps; NAN without. */
 double ab_relative_update(const cJSON *cell);
 
+/* How many times as large the weights are at the end as at the beginning (root mean squares); NAN where the record does not say. Those of
+ * runs that learn become a few tens of percent larger. */
+double ab_weight_growth(const cJSON *cell);
+
 /* ---- symptoms -------------------------------------------------------------------------------------------------- */
 
 /* Sick in itself, beside a sound O0: behind it, without numbers, or skipping. */

@@ -16,6 +16,10 @@ static const double large_deficit = 0.3; /* of the energy of O0's weight gradien
 static const double most_values =
     0.9; /* flushed: with the rest at the edge, the energy of the bins says too little */
 
+/* Of a cell that is behind: less than that, of a tensor whose largest value is subnormal, so that what is left of it has few bits. Said if
+ * nothing surer is. */
+static const double half_of_values = 0.5;
+
 typedef struct worst {
     const cJSON *tensor;
     int place;
@@ -140,6 +144,44 @@ static void say_remedy(const ab_case *facts, ab_verdict *verdict) {
     if (facts->skip.dynamic) ab_verdict_option(verdict, "--max-loss-scale", "16777216");
 }
 
+/* A tensor with no normal number in it, half of whose values are gone. */
+static const cJSON *faint_tensor(const ab_case *facts, int *place) {
+    const cJSON *tensor;
+    int i = -1;
+    cJSON_ArrayForEach(tensor, ab_json_at(facts->cell, "probes.tensors")) {
+        const double largest = ab_json_number(tensor, "max_abs", 0);
+        i++;
+        if (!ab_json_is_true(tensor, "cast") || !(largest > 0)) continue;
+        if (largest < ab_format_min_normal(facts->half) &&
+            ab_json_number(tensor, "flushed", 0) > half_of_values * ab_json_number(tensor, "nonzero", 0)) {
+            *place = i;
+            return tensor;
+        }
+    }
+    return NULL;
+}
+
+static bool judge_faint(const ab_case *facts, ab_verdict *verdict) {
+    int place = 0;
+    const cJSON *tensor = facts->behind && !facts->nonfinite ? faint_tensor(facts, &place) : NULL;
+    char share[AB_TEXT_NUMBER];
+    if (!tensor) return false;
+    verdict->confidence = 0.5;
+    verdict->since = ab_first_step_with(tensor, "flushed");
+    ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(tensor, "layer", ""));
+    ab_verdict_say(
+        verdict, "%s %% of the non-zero values of %.80s are flushed to zero",
+        ab_text_percent(share, ab_json_number(tensor, "flushed", 0) / ab_json_number(tensor, "nonzero", 1)),
+        ab_json_text(tensor, "name", ""));
+    ab_verdict_point(facts, verdict, "/probes/tensors/%d/flushed", place);
+    ab_verdict_say(verdict, "its largest is %.3g; below %.3g %s keeps fewer and fewer bits",
+                   ab_json_number(tensor, "max_abs", 0), ab_format_min_normal(facts->half),
+                   facts->half->name);
+    ab_verdict_point(facts, verdict, "/probes/tensors/%d/max_abs", place);
+    say_remedy(facts, verdict);
+    return true;
+}
+
 static bool judge(const ab_case *facts, ab_verdict *verdict) {
     if (!ab_case_fails_alone(facts) || facts->unlearned || !ab_case_uses_half(facts)) return false;
     const worst w = find_worst(facts);
@@ -150,7 +192,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     const bool proved = w.expected >= much_energy || deficit > large_deficit || twin;
     /* what a diverging run flushes at its end says nothing */
     const bool counted = facts->behind && (w.energy >= much_energy || w.share >= most_values);
-    if (!proved && !counted) return false;
+    if (!proved && !counted) return judge_faint(facts, verdict);
     const double most = fmax(fmax(w.energy, w.expected),
                              fmax(fmax(w.share, deficit), ab_json_number(twin, "flushed_energy_share", 0)));
     verdict->confidence = 0.6 + 0.35 * fmin(1, most);

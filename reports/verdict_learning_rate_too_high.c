@@ -1,5 +1,6 @@
-/* O0 itself diverges: its losses pass all bounds or rise far above the first one, from a first one that is sound; or it does not learn,
- * and all the while its weights become several times what they were. Then nothing half is to blame. */
+/* O0 itself diverges: its losses pass all bounds or rise above the first one, from a first one that is sound; or it does not learn,
+ * and all the while its weights become several times what they were. Or it learns a little, thrown about by steps that are large beside its
+ * weights. Then nothing half is to blame. */
 #include "reports/diagnose_facts.h"
 #include "reports/json.h"
 #include "reports/text.h"
@@ -19,34 +20,32 @@ static double better_rate(const ab_case *facts, double lr, double *share) {
     return *share > least ? fmin(lr / 10, lr * wanted / *share) : lr / 100;
 }
 
-/* How many times as large O0's weights are at the end as at the beginning (root mean squares); NAN where the record does not say. Weights
- * of runs that learn become a few tens of percent larger. */
-static double growth(const ab_case *facts) {
-    const double first = ab_json_number(facts->baseline, "vitals.initial_weights.rms", 0);
-    return first > 0 ? ab_json_number(facts->baseline, "vitals.final_weights.rms", (double)NAN) / first
-                     : (double)NAN;
+static void say_losses(const ab_case *facts, ab_verdict *verdict) {
+    const ab_loss_facts *o0 = &facts->baseline_loss;
+    if (!facts->thrown) {
+        ab_say_baseline_fails(facts, verdict);
+    } else {
+        ab_verdict_say(verdict, "O0 learns little: its loss was %.4g at step 0 and is %.4g at the end",
+                       o0->first, o0->final);
+        ab_verdict_point_baseline(facts, verdict, "/loss");
+    }
+    if (!(o0->largest > 1.2 * o0->first)) return;
+    ab_verdict_say(verdict, "O0's loss was %.4g at step 0 and reached %.4g", o0->first, o0->largest);
+    ab_verdict_point_baseline(facts, verdict, "/loss");
 }
 
-static bool judge(const ab_case *facts, ab_verdict *verdict) {
-    const ab_loss_facts *o0 = &facts->baseline_loss;
+static void say_weights(const ab_case *facts, ab_verdict *verdict) {
+    const double step = ab_relative_update(facts->baseline);
+    ab_verdict_say(verdict, "O0's weights became %.3g times as large (root mean squares)",
+                   ab_weight_growth(facts->baseline));
+    ab_verdict_point_baseline(facts, verdict, "/vitals/final_weights/rms");
+    if (!isfinite(step)) return;
+    ab_verdict_say(verdict, "a step of O0 was %.2g of the norm of its first weights", step);
+    ab_verdict_point_baseline(facts, verdict, "/probes/lost_updates");
+}
+
+static void say_remedy(const ab_case *facts, ab_verdict *verdict) {
     const double lr = ab_json_number(facts->document, "config.lr", 0);
-    static const double far = 3;
-    const double times = growth(facts);
-    const bool grew = times > far && o0->nonfinite == 0;
-    if (!facts->unlearned || !(facts->diverged || grew) || !isfinite(o0->first)) return false;
-    const bool lost = o0->nonfinite > 0, rose = o0->largest > 3 * o0->first;
-    verdict->confidence = (lost && rose) || grew ? 0.85 : 0.75;
-    verdict->since = 1; /* after the first update */
-    ab_say_baseline_fails(facts, verdict);
-    if (rose)
-        ab_verdict_say(verdict, "O0's loss was %.4g at step 0 and reached %.4g", o0->first, o0->largest);
-    if (rose) ab_verdict_point_baseline(facts, verdict, "/loss");
-    if (grew) {
-        ab_verdict_say(verdict,
-                       "O0's weights became %.3g times as large (root mean squares), and it learned nothing",
-                       times);
-        ab_verdict_point_baseline(facts, verdict, "/vitals/final_weights/rms");
-    }
     double share;
     const double better = better_rate(facts, lr, &share);
     if (share > 0)
@@ -61,13 +60,34 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
              better);
     ab_verdict_option(verdict, "--lr", "%.2g", better);
     ab_ask_for_more_steps(facts, verdict);
+}
+
+static bool judge(const ab_case *facts, ab_verdict *verdict) {
+    static const double far = 3, above = 1.2;
+    const ab_loss_facts *o0 = &facts->baseline_loss;
+    const bool grew = ab_weight_growth(facts->baseline) > far && o0->nonfinite == 0;
+    const bool risen = o0->highest > above * o0->first;
+    const bool fails = facts->unlearned && (facts->diverged || grew || risen);
+    if (!(fails || facts->thrown) || !isfinite(o0->first)) return false;
+    const bool lost = o0->nonfinite > 0 && o0->largest > far * o0->first;
+    verdict->confidence = lost || grew ? 0.85 : facts->diverged ? 0.75 : 0.6;
+    verdict->since = 1; /* after the first update */
+    say_losses(facts, verdict);
+    if (grew) say_weights(facts, verdict);
+    say_remedy(facts, verdict);
     return true;
+}
+
+/* Nothing that trains well takes such steps, though it may learn something. */
+static bool shows(const ab_case *facts, ab_verdict *verdict) {
+    return facts->thrown && judge(facts, verdict);
 }
 
 const ab_verdict_rule ab_verdict_rule_learning_rate_too_high = {
     .id = "learning_rate_too_high",
     .family = AB_FAMILY_TRAINING,
     .acts = AB_ACTS_UPDATE,
-    .text = "training diverges in fp32 too: the steps are too large",
+    .text = "training diverges, or is thrown about, in fp32 too: the steps are too large",
     .judge = judge,
+    .shows = shows,
 };

@@ -15,8 +15,8 @@
 
 enum { STEPS = 80, TEXT = 1 << 16 };
 
-/* A loss at every step: from `first` to `last` in a straight line; null from step `bad` on. */
-static void losses(char *text, size_t size, double first, double last, int bad) {
+/* A loss at every step: from `first` to `last` in a straight line, but `peak` (0: none) in steps 5 to 14; null from step `bad` on. */
+static void losses(char *text, size_t size, double first, double last, int bad, double peak) {
     size_t n = (size_t)snprintf(text, size, "[");
     for (int i = 0; i < STEPS; i++) {
         const char *comma = i ? "," : "";
@@ -24,7 +24,8 @@ static void losses(char *text, size_t size, double first, double last, int bad) 
             n += (size_t)snprintf(text + n, size - n, "%snull", comma);
         else
             n += (size_t)snprintf(text + n, size - n, "%s%.6f", comma,
-                                  first + (last - first) * i / (STEPS - 1));
+                                  peak > 0 && i >= 5 && i < 15 ? peak
+                                                               : first + (last - first) * i / (STEPS - 1));
     }
     snprintf(text + n, size - n, "]");
 }
@@ -34,17 +35,18 @@ typedef struct record {
     const char *config, *o0, *cell;
     double o0_last, cell_last;
     int o0_bad, cell_bad; /* first step whose loss is no number; -1: none */
+    double peak;          /* of both losses; 0: none */
 } record;
 
-static const record sound = {"", "", "", 0.3, 0.3, -1, -1};
+static const record sound = {"", "", "", 0.3, 0.3, -1, -1, 0};
 
 static ab_diagnosis diagnosis;
 
 /* Diagnoses the second cell. */
 static const ab_diagnosis *diagnose(const record *r) {
     static char text[TEXT], o0[TEXT / 8], cell[TEXT / 8];
-    losses(o0, sizeof o0, 2.3, r->o0_last, r->o0_bad);
-    losses(cell, sizeof cell, 2.3, r->cell_last, r->cell_bad);
+    losses(o0, sizeof o0, 2.3, r->o0_last, r->o0_bad, r->peak);
+    losses(cell, sizeof cell, 2.3, r->cell_last, r->cell_bad, r->peak);
     const int written =
         snprintf(text, sizeof text,
                  "{\"config\": {\"batch\": 64, \"lr\": 0.1, \"scale_window\": 2000%s}, \"data\": "
@@ -211,7 +213,7 @@ static void a_divergence_in_o0_is_the_rate_or_the_initial_weights(void **state) 
 static void a_rate_that_throws_weights_about_need_not_raise_the_loss_threefold(void **state) {
     (void)state;
     record r = sound;
-    r.o0_last = r.cell_last = 2.9;
+    r.o0_last = r.cell_last = 2.6;
 #define GROWN(size)                                                                                          \
     ", \"vitals\": {\"initial_weights\": {\"count\": 100, \"rms\": 0.1}, \"final_weights\": {\"rms\": " size \
     "}}"
@@ -219,6 +221,38 @@ static void a_rate_that_throws_weights_about_need_not_raise_the_loss_threefold(v
     expect(&r, "learning_rate_too_high", NULL);
     r.o0 = GROWN("0.13");
     expect_no(&r, "learning_rate_too_high");
+}
+
+static void a_net_that_learns_little_is_thrown_about_by_its_steps(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_last = r.cell_last = 1.5;
+#define STEPPING(size, energy)                                                                               \
+    ", \"vitals\": {\"initial_weights\": {\"count\": 100, \"rms\": 0.1}, \"final_weights\": {\"rms\": " size \
+    "}}, \"probes\": {\"steps_probed\": 2, \"lost_updates\": [{\"update\": {\"energy\": " energy "}}]}"
+    r.o0 = STEPPING("0.4", "0.18"); /* sqrt(0.18 / 2) is 0.3 of the norm of the weights, 1 */
+    expect(&r, "learning_rate_too_high", NULL);
+    assert_true(diagnosis.facts.mistaken);
+    r.o0 = STEPPING("0.4", "0.02");
+    assert_false(diagnose(&r)->facts.sick);
+    r.o0 = STEPPING("0.2", "0.18");
+    assert_false(diagnose(&r)->facts.sick);
+    r.o0_last = r.cell_last = 0.2; /* it learned */
+    r.o0 = STEPPING("0.4", "0.18");
+    assert_false(diagnose(&r)->facts.sick);
+}
+
+static void a_loss_that_rose_and_stayed_high_is_the_rate(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_last = r.cell_last = 1.5;
+    r.peak = 3;
+    expect(&r, "learning_rate_too_high", NULL);
+    r.peak = 2.6; /* noise of small batches */
+    assert_false(diagnose(&r)->facts.sick);
+    r.peak = 3;
+    r.o0_last = r.cell_last = 0.5; /* a spike that was made good */
+    assert_false(diagnose(&r)->facts.sick);
 }
 
 /* The gradient of a mean of 256 rows cannot have more energy than 2 / 256. */
@@ -236,6 +270,13 @@ static void summed_micro_batches_break_a_bound(void **state) {
     expect(&r, "accumulation_not_averaged", NULL);
     r.o0 = LOGITS("0.0035");
     expect_no(&r, "accumulation_not_averaged");
+    r.o0_bad = r.cell_bad = -1; /* it trains: nothing else makes such a gradient */
+    r.o0 = LOGITS("0.056");
+    expect(&r, "accumulation_not_averaged", NULL);
+    assert_true(diagnosis.facts.mistaken);
+    r.o0 = LOGITS("0.0035");
+    assert_false(diagnose(&r)->facts.sick);
+    r.o0_bad = r.cell_bad = 5;
     /* of next tokens the data have no classes: the decoder is 256 wide, so these are 10 rows */
     r.config = ", \"gradient_accumulation_steps\": 4}, \"data\": {\"classes\": 0}, \"unused\": {\"x\": 0";
 #define TOKENS(energy)                                                                                       \
@@ -524,6 +565,27 @@ static void gradients_that_all_went_to_zero_are_seen_in_those_of_o0(void **state
     assert_true(has_option(&diagnosis.verdict[0], "--scales", "dynamic"));
     r.cell = ZEROS("1") "}";
     expect_no(&r, "gradient_underflow");
+}
+
+/* Half of the values, and none that is left is a normal number: their energy is not what is lost. */
+static void gradients_of_few_bits_explain_a_gap_that_nothing_surer_does(void **state) {
+    (void)state;
+#define FAINT(largest, flushed)                                                                              \
+    ", \"policy\": {\"cast_model_type\": \"fp16\", \"master_weights\": true, \"loss_scale\": 1}, "           \
+    "\"scale\": [[1, 80]], \"probes\": {\"steps_probed\": 1, \"tensors\": [{\"name\": \"out.grad\", "        \
+    "\"layer\": \"out\", \"kind\": \"activation_gradient\", \"cast\": true, \"count\": 1000, "               \
+    "\"nonzero\": 1000, \"flushed\": " flushed ", \"max_abs\": " largest "}]}"
+    record r = sound;
+    r.cell_last = 0.5;
+    r.cell = FAINT("3e-6", "600");
+    expect(&r, "gradient_underflow", "out");
+    r.cell = FAINT("3e-6", "400");
+    assert_true(diagnose(&r)->facts.undecided);
+    r.cell = FAINT("3e-4", "600");
+    assert_true(diagnose(&r)->facts.undecided);
+    r.cell_last = 0.3;
+    r.cell = FAINT("3e-6", "600"); /* harmless */
+    assert_false(diagnose(&r)->facts.sick);
 }
 
 /* The casts of the probed steps flushed nothing, the twin's steps say otherwise. */
@@ -873,6 +935,9 @@ int main(void) {
         cmocka_unit_test(clipping_before_unscaling_shows_in_the_sizes_of_gradients),
         cmocka_unit_test(unscaling_every_micro_batch_shows_in_the_first_gradient),
         cmocka_unit_test(a_gap_that_nothing_else_explains_is_believed_of_fewer_lost_updates),
+        cmocka_unit_test(a_net_that_learns_little_is_thrown_about_by_its_steps),
+        cmocka_unit_test(a_loss_that_rose_and_stayed_high_is_the_rate),
+        cmocka_unit_test(gradients_of_few_bits_explain_a_gap_that_nothing_surer_does),
         cmocka_unit_test(a_mistake_that_shows_is_said_of_a_cell_that_trains),
         cmocka_unit_test(values_that_end_at_the_limit_over_the_scale_were_clipped_too_early),
         cmocka_unit_test(running_statistics_of_a_model_that_is_cast_whole_are_half),

@@ -198,13 +198,15 @@ static double unlearned_share(const ab_case *c) {
 }
 
 /* Of runs that learn, steps are at most a twentieth of the weights where these triple, and no five losses in a row are above 1.1 times the
- * first one; a net that is thrown about may learn a little all the same. */
+ * first one; a net that is thrown about may learn a little all the same, and most of it in spite of steps as large as its weights. */
 static bool is_thrown_about(const ab_case *c) {
-    static const double much = 0.3, little = 0.5, large = 0.2, far = 3, above = 1.2;
+    static const double left = 0.3, much_left = 0.5, large = 0.1, huge = 1, far = 2.5, above = 1.2;
     const ab_loss_facts *o0 = &c->baseline_loss;
-    if (!c->baseline || c->unlearned || o0->nonfinite > 0 || !(o0->final > much * o0->first)) return false;
-    if (ab_relative_update(c->baseline) > large && ab_weight_growth(c->baseline) > far) return true;
-    return o0->highest > above * o0->first && o0->final > little * o0->first;
+    if (!c->baseline || c->unlearned || o0->nonfinite > 0) return false;
+    const double step = ab_relative_update(c->baseline), rest = o0->final / o0->first;
+    const bool grew = ab_weight_growth(c->baseline) > far;
+    return (grew && step > large && rest > left) || (grew && step > huge && rest > left / 3) ||
+           (o0->highest > above * o0->first && rest > much_left);
 }
 
 static void find_symptoms(ab_case *c) {
@@ -240,7 +242,7 @@ static double gap_limit(const ab_case *c) {
     const double certified = ab_summary_allowed_gap(floor, o0->final);
     const double tolerated =
         fmax(part_learned * (o0->first - o0->final), cost_of_steps(c, o0->steps / LATER));
-    return fmax(certified, tolerated) + cost_of_steps(c, c->skip.skipped) +
+    return fmax(certified, tolerated) + c->skip_cost +
            2 * gap_error(ab_json_at(c->cell, "loss"), ab_json_at(c->baseline, "loss"));
 }
 
@@ -255,6 +257,7 @@ ab_status ab_case_of(const cJSON *document, int index, ab_case *facts) {
     facts->gap_limit = (double)NAN;
     if (facts->baseline) {
         facts->baseline_loss = losses_of(facts->baseline);
+        facts->skip_cost = cost_of_steps(facts, facts->skip.skipped);
         facts->gap_limit = gap_limit(facts);
     }
     find_symptoms(facts);

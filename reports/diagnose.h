@@ -52,6 +52,7 @@ typedef struct ab_case {
     ab_loss_facts loss, baseline_loss;
     ab_skip_facts skip;
     double gap, gap_limit; /* loss gap to O0 and what the certificate allows; NAN: not known */
+    double skip_cost;      /* of it: what O0 would be behind with as many steps fewer as were skipped */
     /* what is wrong */
     bool nonfinite; /* losses */
     bool skipping;  /* more than a fifth of the steps after the first quarter */

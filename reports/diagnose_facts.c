@@ -539,6 +539,18 @@ void ab_say_baseline_fails(const ab_case *facts, ab_verdict *verdict) {
     ab_verdict_point_baseline(facts, verdict, "/loss");
 }
 
+const cJSON *ab_silent_relu(const cJSON *cell, double share, int *place) {
+    const cJSON *op;
+    *place = 0;
+    cJSON_ArrayForEach(op, ab_json_at(cell, "probes.signals")) {
+        if (strcmp(ab_json_text(op, "type", ""), "relu") == 0 &&
+            ab_json_number(op, "silent_last", 0) >= share)
+            return op;
+        ++*place;
+    }
+    return NULL;
+}
+
 void ab_ask_for_more_steps(const ab_case *facts, ab_verdict *verdict) {
     enum { SHORT = 1000 };
     const int steps = facts->baseline_loss.steps;

@@ -100,6 +100,10 @@ bool ab_baseline_fails(const ab_case *facts);
 bool ab_baseline_is_flat(const ab_case *facts);
 void ab_say_baseline_fails(const ab_case *facts, ab_verdict *verdict);
 
+/* The first relu of probes.signals with at least such a share of units that are 0 for a whole batch at the end, and its place there; NULL:
+ * none. */
+const cJSON *ab_silent_relu(const cJSON *cell, double share, int *place);
+
 /* Adds --steps to a remedy after which O0 itself should learn: nothing in the record shows that a short run's steps are enough. */
 void ab_ask_for_more_steps(const ab_case *facts, ab_verdict *verdict);
 

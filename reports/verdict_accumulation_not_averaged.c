@@ -23,8 +23,9 @@ static double logit_energy(const ab_case *facts, double *bound) {
     const double a_step = ab_json_number(tensor, "count", 0) / ab_json_number(cell, "probes.steps_probed", 1);
     if (losses != 1 || classes < 2 || !cJSON_IsNumber(energy) || !cJSON_IsNumber(nonzero)) return (double)NAN;
     const double steps = fmax(1, round(nonzero->valuedouble / a_step)), rows = a_step / classes;
-    *bound = 2 / rows; /* rows: of the whole step; at scale 1, as O0's is */
-    return energy->valuedouble / steps;
+    const double scale = ab_first_scale(cell);
+    *bound = 2 / rows; /* rows: of the whole step */
+    return energy->valuedouble / steps / (scale * scale);
 }
 
 /* Whatever came of it: no mean can be so large. */

@@ -6,27 +6,15 @@
 #include <math.h>
 #include <string.h>
 
-/* The first relu with such a share of silent units at the end. */
-static const cJSON *deadest(const cJSON *cell, double most, int *place) {
-    const cJSON *op;
-    *place = 0;
-    cJSON_ArrayForEach(op, ab_json_at(cell, "probes.signals")) {
-        if (strcmp(ab_json_text(op, "type", ""), "relu") == 0 && ab_json_number(op, "silent_last", 0) >= most)
-            return op;
-        ++*place;
-    }
-    return NULL;
-}
-
 static bool judge(const ab_case *facts, ab_verdict *verdict) {
     static const double most = 0.9;
     int place = 0;
-    const cJSON *dead = deadest(facts->baseline, most, &place);
+    const cJSON *dead = ab_silent_relu(facts->baseline, most, &place);
     if (!ab_baseline_is_flat(facts) || !dead) return false;
     const double first = ab_json_number(dead, "silent_first", 0),
                  last = ab_json_number(dead, "silent_last", 0);
     char then[AB_TEXT_NUMBER], now[AB_TEXT_NUMBER];
-    verdict->confidence = first > most ? 0.9 : 0.7;
+    verdict->confidence = first > most ? 0.9 : 0.6; /* silenced on the way: the rate's doing */
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(dead, "op", ""));
     ab_say_baseline_fails(facts, verdict);
     ab_verdict_say(verdict,

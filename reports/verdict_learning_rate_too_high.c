@@ -44,6 +44,23 @@ static void say_weights(const ab_case *facts, ab_verdict *verdict) {
     ab_verdict_point_baseline(facts, verdict, "/probes/lost_updates");
 }
 
+/* A relu that most units of were alive in at first: large steps silence it. */
+static bool was_silenced(const ab_case *facts, ab_verdict *verdict) {
+    static const double dead = 0.9, alive = 0.5;
+    int place = 0;
+    const cJSON *relu = facts->unlearned ? ab_silent_relu(facts->baseline, dead, &place) : NULL;
+    const double first = ab_json_number(relu, "silent_first", 1),
+                 last = ab_json_number(relu, "silent_last", 0);
+    if (!relu || first > alive) return false;
+    char now[AB_TEXT_NUMBER], then[AB_TEXT_NUMBER];
+    ab_verdict_say(
+        verdict,
+        "%s %% of the units of %.60s are 0 for a whole batch at the end of O0, %s %% at the first step",
+        ab_text_percent(now, last), ab_json_text(relu, "op", ""), ab_text_percent(then, first));
+    ab_verdict_point_baseline(facts, verdict, "/probes/signals/%d/silent_last", place);
+    return true;
+}
+
 static void say_remedy(const ab_case *facts, ab_verdict *verdict) {
     const double lr = ab_json_number(facts->document, "config.lr", 0);
     double share;
@@ -67,10 +84,11 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     const ab_loss_facts *o0 = &facts->baseline_loss;
     const bool grew = ab_weight_growth(facts->baseline) > far && o0->nonfinite == 0;
     const bool risen = o0->highest > above * o0->first;
-    const bool fails = facts->unlearned && (facts->diverged || grew || risen);
+    const bool silenced = was_silenced(facts, verdict);
+    const bool fails = facts->unlearned && (facts->diverged || grew || risen || silenced);
     if (!(fails || facts->thrown) || !isfinite(o0->first)) return false;
     const bool lost = o0->nonfinite > 0 && o0->largest > far * o0->first;
-    verdict->confidence = lost || grew ? 0.85 : facts->diverged ? 0.75 : 0.6;
+    verdict->confidence = lost || grew ? 0.85 : facts->diverged || silenced ? 0.75 : 0.6;
     verdict->since = 1; /* after the first update */
     say_losses(facts, verdict);
     if (grew) say_weights(facts, verdict);

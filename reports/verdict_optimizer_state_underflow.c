@@ -90,9 +90,14 @@ static bool judge_cell(const ab_case *facts, bool o0, ab_verdict *verdict) {
     return true;
 }
 
+/* O0 learns little for the same reason: its steps are too large. */
+static bool shows(const ab_case *facts, ab_verdict *verdict) {
+    return facts->thrown && judge_cell(facts, true, verdict);
+}
+
 static bool judge(const ab_case *facts, ab_verdict *verdict) {
     if (ab_baseline_fails(facts)) return judge_cell(facts, true, verdict);
-    return ab_case_fails_alone(facts) && judge_cell(facts, false, verdict);
+    return shows(facts, verdict) || (ab_case_fails_alone(facts) && judge_cell(facts, false, verdict));
 }
 
 const ab_verdict_rule ab_verdict_rule_optimizer_state_underflow = {
@@ -101,4 +106,5 @@ const ab_verdict_rule ab_verdict_rule_optimizer_state_underflow = {
     .acts = AB_ACTS_UPDATE,
     .text = "the optimizer's state, kept in the half format, underflows",
     .judge = judge,
+    .shows = shows,
 };

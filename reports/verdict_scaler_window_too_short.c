@@ -4,11 +4,11 @@
 #include "reports/json.h"
 #include "reports/text.h"
 
-static bool judge(const ab_case *facts, ab_verdict *verdict) {
+static bool find(const ab_case *facts, ab_verdict *verdict) {
     enum { WINDOW = 2000 }; /* apex's, torch's and DeepSpeed's default order of magnitude */
     const ab_skip_facts *skip = &facts->skip;
     /* a window as long as the run cannot be why: each doubling takes `window` clean steps */
-    if (!skip->dynamic || !facts->skipping || skip->window >= 20) return false;
+    if (!skip->dynamic || skip->window >= 20) return false;
     if (skip->loss_finite < 0.9 * skip->skipped) return false;
     char least[AB_TEXT_NUMBER], most[AB_TEXT_NUMBER];
     verdict->confidence = 0.9;
@@ -27,10 +27,22 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     return true;
 }
 
+static bool judge(const ab_case *facts, ab_verdict *verdict) {
+    return facts->skipping && find(facts, verdict);
+}
+
+/* Fewer skips, without which nothing would be behind O0. */
+static bool shows(const ab_case *facts, ab_verdict *verdict) {
+    static const double many = 0.1;
+    return facts->skip.late > many * facts->skip.late_steps &&
+           facts->gap > facts->gap_limit - facts->skip_cost && find(facts, verdict);
+}
+
 const ab_verdict_rule ab_verdict_rule_scaler_window_too_short = {
     .id = "scaler_window_too_short",
     .family = AB_FAMILY_PRECISION,
     .acts = AB_ACTS_BACKWARD,
     .text = "the scaler grows the scale so often that a large share of the steps is skipped",
     .judge = judge,
+    .shows = shows,
 };

@@ -17,18 +17,25 @@ static double rms(const cJSON *tensor) {
     return energy && count > 0 ? sqrt(sum / count) : (double)NAN;
 }
 
-/* Weights (not biases) by the size of their gradients; the smallest over the largest, and the first layer's over the largest. */
+static const double far = 1e-3;
+
+/* Weights (not biases) by the size of their gradients; the smallest over the largest, and the first layer's over the largest: that is where
+ * the way ends, and the one to name if its own are as small. */
 static const cJSON *smallest(const cJSON *cell, int *place, double *ratio, double *first) {
-    const cJSON *tensor, *least = NULL;
+    const cJSON *tensor, *least = NULL, *front_tensor = NULL;
     double most = 0, few = (double)INFINITY, front = (double)NAN;
-    int i = -1;
+    int i = -1, front_place = 0;
     cJSON_ArrayForEach(tensor, ab_json_at(cell, "probes.unscaled_gradients")) {
         const char *name = ab_json_text(tensor, "name", "");
         const double size = rms(tensor);
         i++;
         if (!strstr(name, ".weight.") || !isfinite(size)) continue;
         most = fmax(most, size);
-        if (isnan(front)) front = size;
+        if (!front_tensor) {
+            front_tensor = tensor;
+            front_place = i;
+            front = size;
+        }
         if (!(size < few)) continue;
         few = size;
         least = tensor;
@@ -36,11 +43,13 @@ static const cJSON *smallest(const cJSON *cell, int *place, double *ratio, doubl
     }
     *ratio = most > 0 ? few / most : (double)NAN;
     *first = most > 0 ? front / most : (double)NAN;
-    return least;
+    if (!(*first < far)) return least;
+    *place = front_place;
+    *ratio = *first;
+    return front_tensor;
 }
 
 static bool judge(const ab_case *facts, ab_verdict *verdict) {
-    static const double far = 1e-3;
     int place = 0;
     double ratio = 1, first = 1;
     const cJSON *least = smallest(facts->baseline, &place, &ratio, &first);

@@ -101,7 +101,7 @@ static norms compare_norms(const ab_case *facts, double limit) {
                      given = column_of(facts, "probes.unscaled_gradients", "unscaled_gradient", i);
         const double scale = scale_of_steps(facts->cell, first + i * stride, first + (i + 1) * stride);
         /* a skipped step's gradients are in one of the two sums only */
-        if (!(scale > 1) || !(given.nonzero > same * raw.nonzero) || !(given.energy > 0)) continue;
+        if (!(scale > 1) || !(given.nonzero > same * raw.nonzero)) continue;
         const double share = sqrt(given.energy) / fmin(limit, sqrt(raw.energy) / scale);
         found.columns++;
         found.low += share < less;

@@ -55,12 +55,13 @@ static const ab_diagnosis *diagnose(const record *r) {
                  "\"device\": \"cpu\", "
                  "\"seed\": 1, \"twin\": null, \"scale_policy\": \"1\", \"policy\": {\"cast_model_type\": "
                  "\"fp32\", \"loss_scale\": 1}, "
-                 "\"loss\": %s, \"scale\": [[1, 80]], \"summary\": {\"loss_gap\": 0}%s}, "
+                 "\"loss\": %s, %s\"summary\": {\"loss_gap\": 0}%s}, "
                  "{\"id\": \"n/O2/dynamic\", \"model\": \"n\", \"level\": \"O2\", \"half_format\": \"fp16\", "
                  "\"device\": \"cpu\", "
                  "\"seed\": 1, \"twin\": null, \"scale_policy\": \"dynamic\", \"loss\": %s, "
                  "\"summary\": {\"loss_gap\": %.6f}%s%s}]}",
-                 r->config, o0, r->o0, cell, r->cell_last - r->o0_last,
+                 r->config, o0, strstr(r->o0, "\"scale\"") ? "" : "\"scale\": [[1, 80]], ", r->o0, cell,
+                 r->cell_last - r->o0_last,
                  strstr(r->cell, "\"policy\"") ? ""
                                                : ", \"policy\": {\"cast_model_type\": \"fp16\", "
                                                  "\"master_weights\": true, \"loss_scale\": \"dynamic\"}, "
@@ -183,6 +184,9 @@ static void a_flat_o0_is_told_apart_by_its_cause(void **state) {
     r.o0 = ", \"probes\": {\"signals\": [{\"op\": \"relu2\", \"type\": \"relu\", \"silent_first\": 0, "
            "\"silent_last\": 0.6}]}";
     expect_no(&r, "dead_activation");
+    r.o0 = ", \"probes\": {\"signals\": [{\"op\": \"relu2\", \"type\": \"relu\", \"silent_first\": 0.2, "
+           "\"silent_last\": 1}]}";
+    expect(&r, "learning_rate_too_high", NULL); /* it was alive: large steps silenced it */
     r.o0 = ", \"probes\": {\"unscaled_gradients\": [{\"name\": \"a.weight.grad\", \"layer\": \"a\", "
            "\"count\": 100, "
            "\"steps\": {\"energy\": [1e-12]}}, {\"name\": \"b.weight.grad\", \"layer\": \"b\", \"count\": "
@@ -196,6 +200,13 @@ static void a_flat_o0_is_told_apart_by_its_cause(void **state) {
            "\"b\", \"count\": "
            "100, \"steps\": {\"energy\": [1]}}]}";
     expect_no(&r, "vanishing_gradient"); /* it gets through to the first layer */
+    r.o0 = ", \"probes\": {\"unscaled_gradients\": [{\"name\": \"e.weight.grad\", \"layer\": \"e\", "
+           "\"count\": 100, "
+           "\"steps\": {\"energy\": [2e-12]}}, {\"name\": \"a.weight.grad\", \"layer\": \"a\", "
+           "\"count\": 100, \"steps\": {\"energy\": [1e-12]}}, {\"name\": \"b.weight.grad\", \"layer\": "
+           "\"b\", \"count\": "
+           "100, \"steps\": {\"energy\": [1]}}]}";
+    expect(&r, "vanishing_gradient", "e"); /* the end of the way, though another one's are smaller yet */
 }
 
 static void a_divergence_in_o0_is_the_rate_or_the_initial_weights(void **state) {
@@ -240,6 +251,8 @@ static void a_net_that_learns_little_is_thrown_about_by_its_steps(void **state) 
     r.o0_last = r.cell_last = 0.2; /* it learned */
     r.o0 = STEPPING("0.4", "0.18");
     assert_false(diagnose(&r)->facts.sick);
+    r.o0 = STEPPING("0.4", "2.2"); /* in spite of steps as large as its weights */
+    expect(&r, "learning_rate_too_high", NULL);
 }
 
 static void a_loss_that_rose_and_stayed_high_is_the_rate(void **state) {
@@ -275,6 +288,8 @@ static void summed_micro_batches_break_a_bound(void **state) {
     expect(&r, "accumulation_not_averaged", NULL);
     assert_true(diagnosis.facts.mistaken);
     r.o0 = LOGITS("0.0035");
+    assert_false(diagnose(&r)->facts.sick);
+    r.o0 = ", \"scale\": [[1024, 80]]" LOGITS("3670"); /* 0.0035 at a fixed scale, which is O0's too */
     assert_false(diagnose(&r)->facts.sick);
     r.o0_bad = r.cell_bad = 5;
     /* of next tokens the data have no classes: the decoder is 256 wide, so these are 10 rows */
@@ -377,6 +392,29 @@ static void clipping_before_unscaling_shows_in_the_sizes_of_gradients(void **sta
     r.config = "";
     r.cell = ENERGIES("4294967296", "2.3e-10");
     expect_no(&r, "clip_before_unscale");
+}
+
+/* Of four probed steps at scale 16. */
+#define FOUR(scaled, given)                                                                                  \
+    ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": \"dynamic\"}, \"scale\": [[16, 80]], "    \
+    "\"probes\": {\"steps_probed\": 4, \"tensors\": [{\"kind\": \"weight_gradient\", \"count\": 400, "       \
+    "\"steps\": {\"first\": 0, \"stride\": 20, \"nonzero\": [100, 100, 100, 100], \"energy\": [" scaled      \
+    "]}}], \"unscaled_gradients\": [{\"kind\": \"unscaled_gradient\", \"count\": 400, \"steps\": "           \
+    "{\"first\": "                                                                                           \
+    "0, \"stride\": 20, \"nonzero\": [100, 100, 0, 100], \"energy\": [" given "]}}]}"
+
+/* A limit of 5 at a scale of 16 acts as one of 0.31: gradients of norm 1 (energy 256) end at 0.0977, those of 0.25 (16) escape. */
+static void clipping_before_unscaling_at_a_small_scale_shows_step_by_step(void **state) {
+    (void)state;
+    record r = sound;
+    r.config = ", \"clip_norm\": 5";
+    r.cell = FOUR("256, 256, 256, 16", "0.0977, 0.0977, 0, 0.0625"); /* the third step was skipped */
+    expect(&r, "clip_before_unscale", NULL);
+    r.cell = FOUR("256, 256, 256, 16", "1, 1, 0, 0.0625");
+    assert_false(diagnose(&r)->facts.sick);
+    r.config = ", \"clip_norm\": 0.3125"; /* asked for */
+    r.cell = FOUR("256, 256, 256, 16", "0.0977, 0.0977, 0, 0.0625");
+    assert_false(diagnose(&r)->facts.sick);
 }
 
 #define MICRO(scaled, given, times)                                                                          \
@@ -542,6 +580,30 @@ static void state_that_o0_keeps_in_half_too_is_not_the_learning_rate(void **stat
     expect(&r, "optimizer_state_underflow", "fc1");
     r.o0 = PROBES(ADAM("fp32", "0"));
     expect(&r, "learning_rate_too_high", NULL);
+    r.o0_bad = r.cell_bad = -1; /* it learns, thrown about */
+    r.o0_last = r.cell_last = 1.5;
+    r.peak = 3;
+    r.o0 = PROBES(ADAM("fp16", "0.9"));
+    expect(&r, "optimizer_state_underflow", "fc1");
+}
+
+/* The gradient of a bias whose layer is normalized is a sum that cancels: what fp32's rounding leaves of it is nothing to lose. */
+static void the_rounding_of_a_bias_without_gradient_is_not_flushed(void **state) {
+    (void)state;
+#define BIAS(largest)                                                                                        \
+    PROBES("\"tensors\": [{\"name\": \"fc.bias.grad\", \"layer\": \"fc\", \"kind\": \"weight_gradient\", "   \
+           "\"max_abs\": " largest ", \"exponents\": {\"first\": -28, \"counts\": [100]}}, {\"name\": "      \
+           "\"fc.out.grad\", \"layer\": \"fc\", \"kind\": \"activation_gradient\", \"max_abs\": 0.0026}]")
+    record r = sound;
+    r.cell_last = 0.5;
+    r.cell = ", \"policy\": {\"cast_model_type\": \"fp16\", \"master_weights\": true, \"loss_scale\": 1}, "
+             "\"scale\": [[1, 80]], \"probes\": {\"steps_probed\": 1, \"tensors\": [{\"name\": "
+             "\"fc.bias.grad\", \"layer\": \"fc\", \"kind\": \"weight_gradient\", \"cast\": true, \"count\": "
+             "100, \"nonzero\": 100, \"flushed\": 100, \"max_abs\": 2e-9}]}";
+    r.o0 = BIAS("7e-9");
+    expect_no(&r, "gradient_underflow");
+    r.o0 = BIAS("7e-7");
+    expect(&r, "gradient_underflow", "fc");
 }
 
 /* Of O0: 1000 values of 2^-12 to 2^-11. */
@@ -801,6 +863,19 @@ static void skips_of_a_warm_up_are_those_of_this_scaler(void **state) {
 }
 
 /* Skipping whenever the loss is high is no random sample: the ranks say so. */
+/* 10 of the last 60 steps, for a window of 5: less than a fifth, but O0 would be as far behind without those steps. */
+static void skips_that_explain_the_gap_are_the_windows(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_last = 0.55;
+    r.cell = ", \"scale_window\": 5, \"steps_skipped\": 10, \"skipped_steps\": [22, 28, 34, 40, 46, 52, 58, "
+             "64, 70, "
+             "76]";
+    expect(&r, "scaler_window_too_short", NULL);
+    r.cell_last = 0.35; /* they did no harm */
+    assert_false(diagnose(&r)->facts.sick);
+}
+
 static void skips_that_choose_their_samples_are_found(void **state) {
     char cell[2048];
     size_t n = (size_t)snprintf(
@@ -938,6 +1013,9 @@ int main(void) {
         cmocka_unit_test(a_net_that_learns_little_is_thrown_about_by_its_steps),
         cmocka_unit_test(a_loss_that_rose_and_stayed_high_is_the_rate),
         cmocka_unit_test(gradients_of_few_bits_explain_a_gap_that_nothing_surer_does),
+        cmocka_unit_test(clipping_before_unscaling_at_a_small_scale_shows_step_by_step),
+        cmocka_unit_test(the_rounding_of_a_bias_without_gradient_is_not_flushed),
+        cmocka_unit_test(skips_that_explain_the_gap_are_the_windows),
         cmocka_unit_test(a_mistake_that_shows_is_said_of_a_cell_that_trains),
         cmocka_unit_test(values_that_end_at_the_limit_over_the_scale_were_clipped_too_early),
         cmocka_unit_test(running_statistics_of_a_model_that_is_cast_whole_are_half),

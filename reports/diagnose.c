@@ -197,16 +197,17 @@ static double unlearned_share(const ab_case *c) {
     return ab_weight_growth(c->baseline) > far ? 0.95 : 0.99;
 }
 
-/* Of runs that learn, steps are at most a twentieth of the weights where these triple, and no five losses in a row are above 1.1 times the
- * first one; a net that is thrown about may learn a little all the same, and most of it in spite of steps as large as its weights. */
+/* Steps a tenth as large as the weights, which grow; or a loss that had risen. Either is found in runs with a daring rate, too, but these
+ * learn: an eighth of the first loss is left of theirs at most. The surer the sign, the more may be learned in spite of it. */
 static bool is_thrown_about(const ab_case *c) {
-    static const double left = 0.3, much_left = 0.5, large = 0.1, huge = 1, far = 2.5, above = 1.2;
+    static const double large = 0.1, huge = 1, far = 2.5, above = 1.2, far_above = 3;
     const ab_loss_facts *o0 = &c->baseline_loss;
     if (!c->baseline || c->unlearned || o0->nonfinite > 0) return false;
     const double step = ab_relative_update(c->baseline), rest = o0->final / o0->first;
     const bool grew = ab_weight_growth(c->baseline) > far;
-    return (grew && step > large && rest > left) || (grew && step > huge && rest > left / 3) ||
-           (o0->highest > above * o0->first && rest > much_left);
+    return (grew && step > huge && rest > 0.1) || (grew && step > large && rest > 0.22) ||
+           (o0->highest > far_above * o0->first && rest > 0.22) ||
+           (o0->highest > above * o0->first && rest > 0.5);
 }
 
 static void find_symptoms(ab_case *c) {

@@ -25,12 +25,24 @@ static const cJSON *first_overflow(const ab_case *facts, const char *kind, int *
     return NULL;
 }
 
-/* A scaler that cannot go lower although nearly every step overflows, each with a finite loss. */
-static bool at_its_floor(const ab_case *facts) {
+/* The scale of the last steps, and for how many it was in force. */
+static double last_run(const cJSON *cell) {
+    const cJSON *scales = ab_json_at(cell, "scale"),
+                *run = cJSON_GetArrayItem(scales, cJSON_GetArraySize(scales) - 1),
+                *steps = cJSON_GetArrayItem(run, 1);
+    return cJSON_IsNumber(steps) ? steps->valuedouble : 0;
+}
+
+/* A scaler that cannot go lower: after the first quarter of the run its scale is the lowest, and although such a share of the steps
+ * overflows there, each with a finite loss, it does not fall. A window that raises it again and again is another matter. */
+static bool at_its_floor(const ab_case *facts, double share) {
+    enum { SHORT_WINDOW = 20 };
     static const double nearly_all = 0.9;
     const ab_skip_facts *skip = &facts->skip;
     return skip->dynamic && skip->last_scale == skip->least_scale && skip->least_scale > 1 &&
-           skip->late > nearly_all * skip->late_steps && skip->loss_finite > nearly_all * skip->skipped;
+           skip->late > share * skip->late_steps && skip->loss_finite > nearly_all * skip->skipped &&
+           (skip->late > nearly_all * skip->late_steps ||
+            (last_run(facts->cell) >= skip->late_steps && skip->window >= SHORT_WINDOW));
 }
 
 static void say_remedy(const ab_case *facts, ab_verdict *verdict) {
@@ -91,8 +103,8 @@ static bool find_overflow(const ab_case *facts, ab_verdict *verdict) {
     return true;
 }
 
-static bool judge(const ab_case *facts, ab_verdict *verdict) {
-    if ((facts->skip.dynamic && !at_its_floor(facts)) || facts->skip.first_scale <= 1 ||
+static bool find(const ab_case *facts, double share, ab_verdict *verdict) {
+    if ((facts->skip.dynamic && !at_its_floor(facts, share)) || facts->skip.first_scale <= 1 ||
         !ab_case_uses_half(facts))
         return false;
     if (facts->unlearned && !facts->nonfinite) return false;
@@ -109,10 +121,22 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     return true;
 }
 
+static const double fifth = 0.2, tenth = 0.1;
+
+static bool judge(const ab_case *facts, ab_verdict *verdict) {
+    return find(facts, facts->behind ? tenth : fifth, verdict);
+}
+
+/* Fewer skips, but at a scale that stays what it is there is no end of them. */
+static bool shows(const ab_case *facts, ab_verdict *verdict) {
+    return facts->skip.dynamic && find(facts, tenth, verdict);
+}
+
 const ab_verdict_rule ab_verdict_rule_scale_too_high = {
     .id = "scale_too_high",
     .family = AB_FAMILY_PRECISION,
     .acts = AB_ACTS_BACKWARD,
     .text = "the loss scale is so high that gradients overflow",
     .judge = judge,
+    .shows = shows,
 };

@@ -27,15 +27,15 @@ static bool find(const ab_case *facts, ab_verdict *verdict) {
     return true;
 }
 
-static bool judge(const ab_case *facts, ab_verdict *verdict) {
-    return facts->skipping && find(facts, verdict);
-}
-
-/* Fewer skips, without which nothing would be behind O0. */
+/* A tenth of the steps, without which the cell would not be behind O0. */
 static bool shows(const ab_case *facts, ab_verdict *verdict) {
     static const double many = 0.1;
     return facts->skip.late > many * facts->skip.late_steps &&
            facts->gap > facts->gap_limit - facts->skip_cost && find(facts, verdict);
+}
+
+static bool judge(const ab_case *facts, ab_verdict *verdict) {
+    return facts->skipping ? find(facts, verdict) : shows(facts, verdict);
 }
 
 const ab_verdict_rule ab_verdict_rule_scaler_window_too_short = {

@@ -521,6 +521,24 @@ static void a_scaler_at_its_floor_is_told_from_one_that_falls(void **state) {
     expect_no(&r, "scale_too_high");
 }
 
+/* 8 of the last 60 steps overflow at a scale that never falls. */
+static void a_floor_that_costs_a_tenth_of_the_steps_is_too_high(void **state) {
+    (void)state;
+#define FLOOR(scales)                                                                                        \
+    ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": \"dynamic\"}, \"scale\": " scales         \
+    ", \"steps_skipped\": 8, \"skipped_steps\": [22, 28, 34, 40, 46, 52, 58, 64], \"probes\": "              \
+    "{\"tensors\": "                                                                                         \
+    "[{\"name\": \"fc.out.grad\", \"layer\": \"fc\", \"kind\": \"activation_gradient\", \"cast\": true, "    \
+    "\"overflowed\": 3}]}"
+    record r = sound;
+    r.cell = FLOOR("[[8, 10], [4, 70]]");
+    expect(&r, "scale_too_high", "fc");
+    r.cell = FLOOR("[[8, 30], [4, 50]]"); /* it fell in their course */
+    assert_false(diagnose(&r)->facts.sick);
+    r.cell = FLOOR("[[4, 80]], \"scale_window\": 8"); /* it may have been raised in between */
+    assert_false(diagnose(&r)->facts.sick);
+}
+
 /* ---- several causes ---------------------------------------------------------------------------------------- */
 
 #define EVENT_AT(step, op, type, pass, cause)                                                                \
@@ -1016,6 +1034,7 @@ int main(void) {
         cmocka_unit_test(clipping_before_unscaling_at_a_small_scale_shows_step_by_step),
         cmocka_unit_test(the_rounding_of_a_bias_without_gradient_is_not_flushed),
         cmocka_unit_test(skips_that_explain_the_gap_are_the_windows),
+        cmocka_unit_test(a_floor_that_costs_a_tenth_of_the_steps_is_too_high),
         cmocka_unit_test(a_mistake_that_shows_is_said_of_a_cell_that_trains),
         cmocka_unit_test(values_that_end_at_the_limit_over_the_scale_were_clipped_too_early),
         cmocka_unit_test(running_statistics_of_a_model_that_is_cast_whole_are_half),

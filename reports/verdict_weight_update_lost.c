@@ -11,6 +11,8 @@ static const double much_energy = 0.1,
                     most_updates = 0.7; /* 52 % are lost in healthy runs, 93 % in sick ones */
 /* Of a cell that is behind: less than that, and more than healthy ones lose. Said if nothing surer is. */
 static const double some_energy = 0.05, more_updates = 0.6;
+/* And less yet, if it is behind by twice what is allowed. */
+static const double little_energy = 0.02, half_of_updates = 0.5;
 
 static bool judge(const ab_case *facts, ab_verdict *verdict) {
     if (!facts->behind || facts->unlearned || !ab_case_half_weights(facts)) return false;
@@ -31,7 +33,10 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
         place++;
     }
     if (!worst || energy <= 0 || nonzero <= 0) return false;
-    if (lost / energy < some_energy && count / nonzero < more_updates) return false;
+    const bool far_behind = facts->gap > 2 * facts->gap_limit;
+    const double least_energy = far_behind ? little_energy : some_energy,
+                 least_updates = far_behind ? half_of_updates : more_updates;
+    if (lost / energy < least_energy && count / nonzero < least_updates) return false;
     const bool much = lost / energy >= much_energy || count / nonzero >= most_updates;
     char all[AB_TEXT_NUMBER], most[AB_TEXT_NUMBER];
     verdict->own = verdict->with_others = true;

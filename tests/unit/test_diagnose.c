@@ -827,8 +827,15 @@ static void a_gap_that_nothing_else_explains_is_believed_of_fewer_lost_updates(v
     expect(&r, "weight_update_lost", "fc");
     assert_true(diagnosis.verdict[0].confidence <= 0.5);
     r.cell = O3_CELL(", \"lost_updates\": [{\"name\": \"fc.weight\", \"layer\": \"fc\", \"update\": "
-                     "{\"nonzero\": 100, \"lost\": 52, \"energy\": 1, \"lost_energy\": 0.04, "
-                     "\"lost_energy_share\": 0.04}}]");
+                     "{\"nonzero\": 100, \"lost\": 52, \"energy\": 1, \"lost_energy\": 0.01, "
+                     "\"lost_energy_share\": 0.01}}]");
+    expect(&r, "weight_update_lost", "fc"); /* it is behind by ten times what is allowed */
+    r.cell_last = 0.5;
+    expect_no(&r, "weight_update_lost");
+    r.cell_last = 1.5;
+    r.cell = O3_CELL(", \"lost_updates\": [{\"name\": \"fc.weight\", \"layer\": \"fc\", \"update\": "
+                     "{\"nonzero\": 100, \"lost\": 45, \"energy\": 1, \"lost_energy\": 0.01, "
+                     "\"lost_energy_share\": 0.01}}]");
     expect_no(&r, "weight_update_lost");
 }
 

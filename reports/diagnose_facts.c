@@ -143,7 +143,8 @@ static ab_overflow_kind kind_of(const cJSON *cell, const ab_first_nonfinite *fir
         *const squares[] = {"square", NULL}, *const roots[] = {"rsqrt", "sqrt", NULL},
         *const scores[] = {"matmul", "scale", "add", "sub", "mul", "div", "masked_fill", "where", NULL},
         *const moments[] = {"square", "mean", "sum", "mul", "add", "sub", NULL},
-        *const rows[] = {"softmax", "log_softmax", NULL}, *const masks[] = {"masked_fill", "where", NULL};
+        *const rows[] = {"softmax", "log_softmax", NULL}, *const masks[] = {"masked_fill", "where", NULL},
+        *const quotients[] = {"div", NULL}, *const exponentials[] = {"exp", NULL};
     const cJSON *ops = ab_json_at(cell, "implementations");
     const int at = place_of(ops, first->op);
     if (strcmp(first->by, "weight_cast") == 0 || strcmp(first->cause, "bad_weights") == 0)
@@ -157,6 +158,11 @@ static ab_overflow_kind kind_of(const cJSON *cell, const ab_first_nonfinite *fir
         return AB_OVERFLOW_NORM;
     if (is_one_of(first->type, roots) && near(ops, at - 4, at - 1, moments))
         return AB_OVERFLOW_NORM; /* squares that became 0 */
+    if (is_one_of(first->type, quotients) && near(ops, at - 3, at - 1, roots) &&
+        near(ops, at - 6, at - 1, moments))
+        return AB_OVERFLOW_NORM; /* the root of such */
+    if (is_one_of(first->type, quotients) && near(ops, at - 4, at - 1, exponentials))
+        return AB_OVERFLOW_EXP_LOG; /* a softmax by hand whose terms all became 0 */
     if (is_one_of(first->type, rows) && near(ops, at - 3, at - 1, masks))
         return AB_OVERFLOW_ATTENTION; /* rows with nothing but the mask's infinity: a softmax of finite values is finite */
     if (is_one_of(first->type, exp_log)) return AB_OVERFLOW_EXP_LOG;

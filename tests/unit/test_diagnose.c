@@ -323,6 +323,17 @@ static void the_op_that_overflows_says_what_kind_of_overflow_it_is(void **state)
          "{\"op\": \"q\", \"type\": \"square\"}, {\"op\": \"m\", \"type\": \"mean\"}, {\"op\": \"r\", "
          "\"type\": \"rsqrt\"}",
          "norm_statistics_in_half", "r"},
+        {EVENT("d", "div", "forward", "op", "mathematics", "fp16"),
+         "{\"op\": \"q\", \"type\": \"square\"}, {\"op\": \"m\", \"type\": \"mean\"}, {\"op\": \"r\", "
+         "\"type\": \"sqrt\"}, {\"op\": \"d\", \"type\": \"div\"}",
+         "norm_statistics_in_half", "d"},
+        {EVENT("d", "div", "forward", "op", "mathematics", "fp16"),
+         "{\"op\": \"e\", \"type\": \"exp\"}, {\"op\": \"t\", \"type\": \"sum\"}, {\"op\": \"d\", \"type\": "
+         "\"div\"}",
+         "exp_log_in_half", "d"},
+        {EVENT("d", "div", "forward", "op", "range_overflow", "fp16"),
+         "{\"op\": \"a\", \"type\": \"linear\"}, {\"op\": \"d\", \"type\": \"div\"}", "activation_overflow",
+         "d"},
         {EVENT("p", "softmax", "forward", "op", "mathematics", "fp16"),
          "{\"op\": \"k\", \"type\": \"masked_fill\"}, {\"op\": \"p\", \"type\": \"softmax\"}",
          "attention_logit_overflow", "p"},

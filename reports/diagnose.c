@@ -396,6 +396,21 @@ static void judge_all(ab_diagnosis *diagnosis) {
     ab_order_verdicts(diagnosis);
 }
 
+/* A gap that is more than half of what is allowed, and a tenth of O0's loss: no reason to call a cell sick by itself, but one to
+ * believe what explains it, if that is sure enough. */
+static void judge_suspect(ab_diagnosis *d) {
+    static const double half_of_limit = 0.5, tenth_of_loss = 0.1, sure = 0.65;
+    ab_case *c = &d->facts;
+    if (c->baseline == c->cell || !(c->gap > half_of_limit * c->gap_limit) ||
+        !(c->gap > tenth_of_loss * fabs(c->baseline_loss.final)))
+        return;
+    c->behind = c->sick = c->suspect = true;
+    judge_all(d);
+    if (d->verdicts > 0 && d->verdict[0].confidence >= sure) return;
+    c->behind = c->sick = c->suspect = false;
+    d->verdicts = 0;
+}
+
 /* It learns, though less than O0, and nobody measured how much two runs of O0 differ: the gap may be chance. */
 static bool may_be_chance(const ab_case *c) {
     const double learned = c->baseline_loss.first - c->baseline_loss.final;
@@ -418,6 +433,7 @@ ab_status ab_diagnose(const cJSON *document, int index, ab_diagnosis *diagnosis)
     diagnosis->skips = ab_audit_skips(facts);
     judge_all(diagnosis);
     facts->mistaken = !facts->sick && diagnosis->verdicts > 0;
+    if (!facts->sick && !facts->mistaken) judge_suspect(diagnosis);
     facts->sick = facts->sick || facts->mistaken;
     facts->undecided = facts->sick && is_undecided(diagnosis);
     if (facts->undecided) facts->sick = false;

@@ -167,7 +167,7 @@ static ab_overflow_kind kind_of(const cJSON *cell, const ab_first_nonfinite *fir
         return AB_OVERFLOW_ATTENTION; /* rows with nothing but the mask's infinity: a softmax of finite values is finite */
     if (is_one_of(first->type, exp_log)) return AB_OVERFLOW_EXP_LOG;
     if (is_one_of(first->type, sums) ||
-        (at >= 0 && is_one_of(first->type, squares) && near(ops, at + 1, at + 2, sums)))
+        (at >= 0 && is_one_of(first->type, squares) && near(ops, at + 1, at + 1, sums)))
         return AB_OVERFLOW_REDUCTION; /* a sum of squares */
     return AB_OVERFLOW_ACTIVATION;
 }

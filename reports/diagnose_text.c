@@ -24,8 +24,8 @@ static void symptoms(const ab_case *c, char *text, size_t size) {
         n += snprintf(text + n, size - (size_t)n, "%s%d of the last %d steps skipped", n ? "; " : "",
                       c->skip.late, c->skip.late_steps);
     if (c->behind && n < (int)size)
-        n += snprintf(text + n, size - (size_t)n, "%sloss %+.4g above O0's, %.4g is allowed", n ? "; " : "",
-                      c->gap, c->gap_limit);
+        n += snprintf(text + n, size - (size_t)n, "%sloss %+.4g above O0's, %.4g is allowed%s", n ? "; " : "",
+                      c->gap, c->gap_limit, c->suspect ? ", but its cause shows" : "");
     if (c->unlearned && n < (int)size)
         n += snprintf(text + n, size - (size_t)n, "%sO0 itself %s", n ? "; " : "",
                       c->undecided ? "has not learned yet" : "does not learn");

@@ -27,11 +27,13 @@ static const cJSON *first_above(const cJSON *cell, double far, int *place, doubl
 
 static bool judge(const ab_case *facts, ab_verdict *verdict) {
     static const double far = 100;
+    const double chance = ab_loss_of_chance(facts), first_loss = facts->baseline_loss.first;
     int place = 0;
     double growth = 0;
     const cJSON *op = first_above(facts->baseline, far, &place, &growth);
     if (!ab_baseline_fails(facts) || !op) return false;
-    verdict->confidence = 0.88;
+    /* with such a first loss an overflow in the half format is its consequence */
+    verdict->confidence = isfinite(chance) && first_loss > far * chance ? 0.97 : 0.88;
     verdict->own = true;
     verdict->since = 0;
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(op, "op", ""));
@@ -39,8 +41,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     ab_verdict_say(verdict, "at the first step the output of %.60s is %.3g times as large as the first op's",
                    verdict->layer, growth);
     ab_verdict_point_baseline(facts, verdict, "/probes/signals/%d/rms_first", place);
-    ab_verdict_say(verdict, "the first loss is %.4g; that of knowing nothing is %.3g",
-                   facts->baseline_loss.first, ab_loss_of_chance(facts));
+    ab_verdict_say(verdict, "the first loss is %.4g; that of knowing nothing is %.3g", first_loss, chance);
     snprintf(verdict->remedy, sizeof verdict->remedy,
              "smaller initial weights (\"init\" in the network's file), or norms between the layers");
     return true;

@@ -159,7 +159,7 @@ static void say_remedy(const ab_case *facts, ab_verdict *verdict) {
     if (facts->skip.dynamic) ab_verdict_option(verdict, "--max-loss-scale", "16777216");
 }
 
-/* A tensor with no normal number in it, half of whose values are gone. */
+/* A tensor half of whose values are gone, and with no normal number in it; or any, of a cell that is behind by twice what is allowed. */
 static const cJSON *faint_tensor(const ab_case *facts, int *place) {
     const cJSON *tensor;
     int i = -1;
@@ -167,7 +167,7 @@ static const cJSON *faint_tensor(const ab_case *facts, int *place) {
         const double largest = ab_json_number(tensor, "max_abs", 0);
         i++;
         if (!ab_json_is_true(tensor, "cast") || !(largest > 0)) continue;
-        if (largest < ab_format_min_normal(facts->half) &&
+        if ((largest < ab_format_min_normal(facts->half) || facts->gap > 2 * facts->gap_limit) &&
             ab_json_number(tensor, "flushed", 0) > half_of_values * ab_json_number(tensor, "nonzero", 0)) {
             *place = i;
             return tensor;

@@ -29,7 +29,7 @@ static const cJSON *smallest(const cJSON *cell, int *place, double *ratio, doubl
         const char *name = ab_json_text(tensor, "name", "");
         const double size = rms(tensor);
         i++;
-        if (!strstr(name, ".weight.") || !isfinite(size)) continue;
+        if (!strstr(name, ".weight") || !isfinite(size)) continue;
         most = fmax(most, size);
         if (!front_tensor) {
             front_tensor = tensor;

@@ -276,21 +276,31 @@ static bool is_product(const char *type) {
     return is_one_of(type, types);
 }
 
+/* What a root, a logarithm or a quotient reads became 0 on its way from the last product before it: all of that has to stay wide. Of any
+ * other op its own place. */
+static int made_zero_from(const cJSON *signals, int at) {
+    static const char *const of_zero[] = {"log", "rsqrt", "sqrt", "div", NULL};
+    if (at < 0 || !is_one_of(ab_json_text(cJSON_GetArrayItem(signals, at), "type", ""), of_zero)) return at;
+    int from = at;
+    while (from > 0 && !is_product(ab_json_text(cJSON_GetArrayItem(signals, from - 1), "type", ""))) from--;
+    return from;
+}
+
 /* Layers to keep in fp32: the one that overflowed and what follows it up to the next product, whose operands are read in the half
  * format again; and wherever outputs come near the limit in O0, with what follows. False if they are too many for a list. */
 static bool layers_to_keep(const ab_case *facts, const char *op, char *list, size_t size) {
     enum { MOST = 12 };
     const double limit = ab_format_overflow_limit(facts->half) / 4;
-    const cJSON *entry;
+    const cJSON *entry, *signals = ab_json_at(facts->baseline, "probes.signals");
+    const int at = place_of(signals, op), from = made_zero_from(signals, at);
     bool going = false;
-    int kept = 0;
+    int kept = 0, place = 0;
     size_t used = 0;
     list[0] = '\0';
-    cJSON_ArrayForEach(entry, ab_json_at(facts->baseline, "probes.signals")) {
+    cJSON_ArrayForEach(entry, signals) {
         const char *name = ab_json_text(entry, "op", "");
-        /* a logarithm of what was stored as 0 needs the op before, too */
-        const char *next = ab_json_text(entry->next, "op", ""), *then = ab_json_text(entry->next, "type", "");
-        const bool feeds = strcmp(next, op) == 0 && strcmp(then, "log") == 0;
+        const int here = place++;
+        const bool feeds = here >= from && here < at;
         const bool starts = ab_json_number(entry, "largest", 0) > limit || strcmp(name, op) == 0 || feeds;
         going = starts || (going && !is_product(ab_json_text(entry, "type", "")));
         if (!going) continue;

@@ -36,16 +36,17 @@ typedef struct record {
     double o0_last, cell_last;
     int o0_bad, cell_bad; /* first step whose loss is no number; -1: none */
     double peak;          /* of both losses; 0: none */
+    double o0_first;      /* 0: as the cell's */
 } record;
 
-static const record sound = {"", "", "", 0.3, 0.3, -1, -1, 0};
+static const record sound = {"", "", "", 0.3, 0.3, -1, -1, 0, 0};
 
 static ab_diagnosis diagnosis;
 
 /* Diagnoses the second cell. */
 static const ab_diagnosis *diagnose(const record *r) {
     static char text[TEXT], o0[TEXT / 8], cell[TEXT / 8];
-    losses(o0, sizeof o0, 2.3, r->o0_last, r->o0_bad, r->peak);
+    losses(o0, sizeof o0, r->o0_first > 0 ? r->o0_first : 2.3, r->o0_last, r->o0_bad, r->peak);
     losses(cell, sizeof cell, 2.3, r->cell_last, r->cell_bad, r->peak);
     const int written =
         snprintf(text, sizeof text,
@@ -207,6 +208,10 @@ static void a_flat_o0_is_told_apart_by_its_cause(void **state) {
            "\"b\", \"count\": "
            "100, \"steps\": {\"energy\": [1]}}]}";
     expect(&r, "vanishing_gradient", "e"); /* the end of the way, though another one's are smaller yet */
+    r.o0 = ", \"probes\": {\"unscaled_gradients\": [{\"name\": \"r.weight_ih_l0.grad\", \"layer\": \"r\", "
+           "\"count\": 100, \"steps\": {\"energy\": [1e-12]}}, {\"name\": \"out.weight.grad\", \"layer\": "
+           "\"out\", \"count\": 100, \"steps\": {\"energy\": [1]}}]}";
+    expect(&r, "vanishing_gradient", "r"); /* a recurrence */
 }
 
 static void a_divergence_in_o0_is_the_rate_or_the_initial_weights(void **state) {
@@ -219,6 +224,44 @@ static void a_divergence_in_o0_is_the_rate_or_the_initial_weights(void **state) 
            "500}, {\"op\": \"c\", "
            "\"rms_first\": 90000}]}";
     expect(&r, "exploding_signal", "b");
+}
+
+/* An O0 that begins a million times above chance: that the half format overflows is no news. */
+static void an_overflow_of_a_signal_that_explodes_in_o0_too_is_its_consequence(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_first = 1e7;
+    r.o0_last = 1e6;
+    r.cell_bad = 0;
+    r.o0 = ", \"probes\": {\"signals\": [{\"op\": \"a\", \"rms_first\": 1}, {\"op\": \"b\", \"rms_first\": "
+           "500}, {\"op\": \"c\", \"rms_first\": 90000}]}";
+    r.cell = ", \"probes\": {\"origin\": {\"events\": [{\"step\": 0, \"expected\": false, \"op\": \"c\", "
+             "\"type\": \"linear\", \"pass\": \"forward\", \"by\": \"op\", \"format\": \"fp16\", \"cause\": "
+             "{\"id\": \"range_overflow\"}}]}}";
+    expect(&r, "exploding_signal", "b");
+    r.o0_first = 2.4; /* merely not learning: the overflow is the cell's own */
+    r.o0_last = 2.4;
+    r.o0 = "";
+    expect(&r, "activation_overflow", "c");
+}
+
+static void a_schedule_that_takes_the_rate_away_stops_o0(void **state) {
+    (void)state;
+#define STOPPED(step)                                                                                        \
+    ", \"probes\": {\"lost_updates\": [{\"name\": \"fc.weight\", \"update\": {\"energy\": 1}, \"freeze\": "  \
+    "{\"lr\": 1e-20, \"stopped_since_step\": " step "}}]}"
+    record r = sound;
+    r.o0_last = r.cell_last = 1.8;
+    r.o0 = STOPPED("20");
+    expect(&r, "learning_rate_too_low", NULL);
+    assert_string_equal(diagnosis.verdict[0].option[0], "--schedule");
+    r.o0 = STOPPED("70"); /* as a cosine ends */
+    assert_false(diagnose(&r)->facts.sick);
+    r.o0 = STOPPED("null");
+    assert_false(diagnose(&r)->facts.sick);
+    r.o0_last = r.cell_last = 0.3; /* it had learned by then */
+    r.o0 = STOPPED("20");
+    assert_false(diagnose(&r)->facts.sick);
 }
 
 static void a_rate_that_throws_weights_about_need_not_raise_the_loss_threefold(void **state) {
@@ -347,6 +390,10 @@ static void the_op_that_overflows_says_what_kind_of_overflow_it_is(void **state)
         {EVENT("q", "square", "forward", "op", "", "fp16"),
          "{\"op\": \"q\", \"type\": \"square\"}, {\"op\": \"t\", \"type\": \"relu\"}", "activation_overflow",
          "q"},
+        {EVENT("q", "square", "forward", "op", "", "fp16"), /* the sum is of the other squares */
+         "{\"op\": \"q\", \"type\": \"square\"}, {\"op\": \"r\", \"type\": \"square\"}, {\"op\": \"t\", "
+         "\"type\": \"sum\"}",
+         "activation_overflow", "q"},
         {EVENT("f", "linear", "forward", "op", "range_overflow", "fp16"),
          "{\"op\": \"f\", \"type\": \"linear\"}", "activation_overflow", "f"},
         {EVENT("f", "linear", "forward", "weight_cast", "", "fp16"), "{\"op\": \"f\", \"type\": \"linear\"}",
@@ -548,6 +595,24 @@ static void a_floor_that_costs_a_tenth_of_the_steps_is_too_high(void **state) {
     assert_false(diagnose(&r)->facts.sick);
     r.cell = FLOOR("[[4, 80]], \"scale_window\": 8"); /* it may have been raised in between */
     assert_false(diagnose(&r)->facts.sick);
+}
+
+/* The variance became 0 on its way from the product: keeping the root alone wide would find it 0. */
+static void what_became_zero_before_a_root_is_kept_wide_with_it(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_bad = 0;
+    r.o0 = ", \"probes\": {\"signals\": [{\"op\": \"fc\", \"type\": \"linear\"}, {\"op\": \"q\", \"type\": "
+           "\"square\"}, {\"op\": \"m\", \"type\": \"mean\"}, {\"op\": \"r\", \"type\": \"rsqrt\"}, {\"op\": "
+           "\"x\", "
+           "\"type\": \"mul\"}, {\"op\": \"out\", \"type\": \"linear\"}]}";
+    r.cell = EVENT(
+        "r", "rsqrt", "forward", "op", "mathematics",
+        "fp16") ", \"implementations\": [{\"op\": \"fc\", \"type\": \"linear\"}, {\"op\": \"q\", "
+                "\"type\": \"square\"}, {\"op\": \"m\", \"type\": \"mean\"}, {\"op\": \"r\", \"type\": "
+                "\"rsqrt\"}, {\"op\": \"x\", \"type\": \"mul\"}, {\"op\": \"out\", \"type\": \"linear\"}]";
+    expect(&r, "norm_statistics_in_half", "r");
+    assert_string_equal(diagnosis.verdict[0].option[1], "q=fp32,m=fp32,r=fp32,x=fp32");
 }
 
 /* ---- several causes ---------------------------------------------------------------------------------------- */
@@ -882,6 +947,24 @@ static void a_gap_of_what_chance_makes_is_no_gap(void **state) {
     assert_true(diagnose(&r)->facts.sick); /* but this is too much for chance */
 }
 
+/* Within what is allowed, but more than half of it: enough to believe what is proved, not what is a mere hint. */
+static void a_gap_that_may_be_chance_is_believed_where_its_cause_shows(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_last = 0.39; /* 0.068 above 0.53, of the 0.096 that a twentieth of the steps are worth */
+    r.cell = ZEROS("0.000030517578125") "}";
+    assert_false(diagnose(&r)->facts.sick);
+    r.o0 = HISTOGRAM;
+    expect(&r, "gradient_underflow", "out");
+    assert_true(diagnosis.facts.suspect && diagnosis.facts.gap < diagnosis.facts.gap_limit);
+    r.cell_last = 0.33; /* too little to ask about */
+    assert_false(diagnose(&r)->facts.sick);
+    r.cell_last = 0.39;
+    r.o0 = "";
+    r.cell = FAINT("3e-6", "600"); /* a hint */
+    assert_false(diagnose(&r)->facts.sick);
+}
+
 /* ---- steps ------------------------------------------------------------------------------------------------- */
 
 static void skips_of_a_warm_up_are_those_of_this_scaler(void **state) {
@@ -1053,6 +1136,10 @@ int main(void) {
         cmocka_unit_test(the_rounding_of_a_bias_without_gradient_is_not_flushed),
         cmocka_unit_test(skips_that_explain_the_gap_are_the_windows),
         cmocka_unit_test(a_floor_that_costs_a_tenth_of_the_steps_is_too_high),
+        cmocka_unit_test(an_overflow_of_a_signal_that_explodes_in_o0_too_is_its_consequence),
+        cmocka_unit_test(a_schedule_that_takes_the_rate_away_stops_o0),
+        cmocka_unit_test(a_gap_that_may_be_chance_is_believed_where_its_cause_shows),
+        cmocka_unit_test(what_became_zero_before_a_root_is_kept_wide_with_it),
         cmocka_unit_test(a_mistake_that_shows_is_said_of_a_cell_that_trains),
         cmocka_unit_test(values_that_end_at_the_limit_over_the_scale_were_clipped_too_early),
         cmocka_unit_test(running_statistics_of_a_model_that_is_cast_whole_are_half),

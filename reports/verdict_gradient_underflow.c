@@ -18,7 +18,7 @@ static const double most_values =
 
 /* Of a cell that is behind: less than that, of a tensor whose largest value is subnormal, so that what is left of it has few bits. Said if
  * nothing surer is. */
-static const double half_of_values = 0.5;
+static const double half_of_values = 0.5, tenth_of_values = 0.1;
 
 typedef struct worst {
     const cJSON *tensor;
@@ -159,16 +159,20 @@ static void say_remedy(const ab_case *facts, ab_verdict *verdict) {
     if (facts->skip.dynamic) ab_verdict_option(verdict, "--max-loss-scale", "16777216");
 }
 
-/* A tensor half of whose values are gone, and with no normal number in it; or any, of a cell that is behind by twice what is allowed. */
+/* A tensor half of whose values are gone, and with no normal number in it. Of a cell that is behind by twice what is allowed either of them
+ * will do: any with half of its values gone, or a tenth of one without a normal number. */
 static const cJSON *faint_tensor(const ab_case *facts, int *place) {
+    const bool far_behind = facts->gap > 2 * facts->gap_limit;
     const cJSON *tensor;
     int i = -1;
     cJSON_ArrayForEach(tensor, ab_json_at(facts->cell, "probes.tensors")) {
         const double largest = ab_json_number(tensor, "max_abs", 0);
         i++;
         if (!ab_json_is_true(tensor, "cast") || !(largest > 0)) continue;
-        if ((largest < ab_format_min_normal(facts->half) || facts->gap > 2 * facts->gap_limit) &&
-            ab_json_number(tensor, "flushed", 0) > half_of_values * ab_json_number(tensor, "nonzero", 0)) {
+        const bool tiny = largest < ab_format_min_normal(facts->half);
+        const double share = ab_json_number(tensor, "flushed", 0) / ab_json_number(tensor, "nonzero", 1);
+        if (((tiny || far_behind) && share > half_of_values) ||
+            (tiny && far_behind && share > tenth_of_values)) {
             *place = i;
             return tensor;
         }

@@ -96,7 +96,10 @@ static bool shows(const ab_case *facts, ab_verdict *verdict) {
 }
 
 static bool judge(const ab_case *facts, ab_verdict *verdict) {
-    if (ab_baseline_fails(facts)) return judge_cell(facts, true, verdict);
+    /* an O0 that merely does not learn is not why the cell's losses are no numbers */
+    const bool own = facts->nonfinite && !facts->diverged;
+    if (ab_baseline_fails(facts))
+        return judge_cell(facts, true, verdict) || (own && judge_cell(facts, false, verdict));
     return shows(facts, verdict) || (ab_case_fails_alone(facts) && judge_cell(facts, false, verdict));
 }
 

@@ -31,7 +31,7 @@ static bool find(const ab_case *facts, ab_verdict *verdict) {
 static bool shows(const ab_case *facts, ab_verdict *verdict) {
     static const double many = 0.1;
     return facts->skip.late > many * facts->skip.late_steps &&
-           facts->gap > facts->gap_limit - facts->skip_cost && find(facts, verdict);
+           (facts->suspect || facts->gap > facts->gap_limit - facts->skip_cost) && find(facts, verdict);
 }
 
 static bool judge(const ab_case *facts, ab_verdict *verdict) {

@@ -674,6 +674,12 @@ static void state_that_o0_keeps_in_half_too_is_not_the_learning_rate(void **stat
     expect(&r, "optimizer_state_underflow", "fc1");
     r.o0 = PROBES(ADAM("fp32", "0"));
     expect(&r, "learning_rate_too_high", NULL);
+    r.o0_bad =
+        -1; /* O0 merely does not learn, and keeps its state in fp32: what the cell's does is the cell's own */
+    r.o0_last = 2.3;
+    r.cell = PROBES(ADAM("fp16", "0.9"));
+    expect(&r, "optimizer_state_underflow", "fc1");
+    r.cell = "";
     r.o0_bad = r.cell_bad = -1; /* it learns, thrown about */
     r.o0_last = r.cell_last = 1.5;
     r.peak = 3;
@@ -738,6 +744,15 @@ static void gradients_of_few_bits_explain_a_gap_that_nothing_surer_does(void **s
     r.cell = FAINT("3e-6", "400");
     assert_true(diagnose(&r)->facts.undecided);
     r.cell = FAINT("3e-4", "600");
+    assert_true(diagnose(&r)->facts.undecided);
+    r.cell_last = 1; /* more than twice what is allowed */
+    r.cell = FAINT("3e-6", "150");
+    expect(&r, "gradient_underflow", "out");
+    r.cell = FAINT("3e-4", "600");
+    expect(&r, "gradient_underflow", "out");
+    r.cell = FAINT("3e-4", "150");
+    assert_true(diagnose(&r)->facts.undecided);
+    r.cell = FAINT("3e-6", "50");
     assert_true(diagnose(&r)->facts.undecided);
     r.cell_last = 0.3;
     r.cell = FAINT("3e-6", "600"); /* harmless */

@@ -47,7 +47,8 @@ static void tell_first_nonfinite(const ab_diagnosis *d, char *text, size_t size)
 
 static bool here_endless_skipping(const ab_diagnosis *d, char *text, size_t size) {
     char where[AB_VERDICT_TEXT];
-    if (!skips_whatever_the_scale(d)) return false;
+    if (!skips_whatever_the_scale(d) || !(d->facts.skip.least_scale < d->facts.skip.first_scale))
+        return false;
     tell_first_nonfinite(d, where, sizeof where);
     snprintf(text, size,
              "%d of %d steps skipped while the scale fell from %g to %g: not a matter of the scale%s",

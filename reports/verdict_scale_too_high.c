@@ -25,24 +25,28 @@ static const cJSON *first_overflow(const ab_case *facts, const char *kind, int *
     return NULL;
 }
 
-/* The scale of the last steps, and for how many it was in force. */
-static double last_run(const cJSON *cell) {
-    const cJSON *scales = ab_json_at(cell, "scale"),
+/* Steps that were skipped at the last scale, from which on it did not change. */
+static int skipped_at_last_scale(const ab_case *facts) {
+    const cJSON *scales = ab_json_at(facts->cell, "scale"), *skipped,
                 *run = cJSON_GetArrayItem(scales, cJSON_GetArraySize(scales) - 1),
                 *steps = cJSON_GetArrayItem(run, 1);
-    return cJSON_IsNumber(steps) ? steps->valuedouble : 0;
+    int count = 0;
+    if (!cJSON_IsNumber(steps)) return 0;
+    cJSON_ArrayForEach(skipped, ab_json_at(facts->cell, "skipped_steps")) count +=
+        skipped->valuedouble >= facts->loss.steps - steps->valuedouble;
+    return count;
 }
 
-/* A scaler that cannot go lower: after the first quarter of the run its scale is the lowest, and although such a share of the steps
- * overflows there, each with a finite loss, it does not fall. A window that raises it again and again is another matter. */
+/* A scaler that cannot go lower: such a share of the steps overflows at its last scale, each with a finite loss, and it does not fall. (A
+ * floor may be above the first scale: then the first overflow raises it.) A window that raises it again and again is another matter. */
 static bool at_its_floor(const ab_case *facts, double share) {
     enum { SHORT_WINDOW = 20 };
     static const double nearly_all = 0.9;
     const ab_skip_facts *skip = &facts->skip;
-    return skip->dynamic && skip->last_scale == skip->least_scale && skip->least_scale > 1 &&
-           skip->late > share * skip->late_steps && skip->loss_finite > nearly_all * skip->skipped &&
-           (skip->late > nearly_all * skip->late_steps ||
-            (last_run(facts->cell) >= skip->late_steps && skip->window >= SHORT_WINDOW));
+    const bool all = skip->late > nearly_all * skip->late_steps && skip->last_scale == skip->least_scale;
+    const bool many = skip->window >= SHORT_WINDOW && skipped_at_last_scale(facts) > share * skip->late_steps;
+    return skip->dynamic && skip->last_scale > 1 && skip->late > share * skip->late_steps &&
+           skip->loss_finite > nearly_all * skip->skipped && (all || many);
 }
 
 static void say_remedy(const ab_case *facts, ab_verdict *verdict) {
@@ -68,8 +72,8 @@ static void say_overflow(const ab_case *facts, const cJSON *tensor, int place, a
     ab_verdict_say(
         verdict, "%.0f of %.0f values of %.80s are beyond %s at the %s scale %s", beyond(tensor),
         ab_json_number(tensor, "count", 0), ab_json_text(tensor, "name", ""), facts->half->name,
-        facts->skip.dynamic ? "lowest" : "fixed",
-        ab_text_scale(scale, facts->skip.dynamic ? facts->skip.least_scale : facts->skip.first_scale));
+        facts->skip.dynamic ? "last" : "fixed",
+        ab_text_scale(scale, facts->skip.dynamic ? facts->skip.last_scale : facts->skip.first_scale));
     ab_verdict_point(facts, verdict, "/probes/tensors/%d/overflowed", place);
 }
 
@@ -88,7 +92,7 @@ static bool near_in_baseline(const ab_case *facts, const ab_first_nonfinite *fir
 static bool find_overflow(const ab_case *facts, ab_verdict *verdict) {
     int place;
     ab_first_nonfinite first;
-    const double scale = facts->skip.dynamic ? facts->skip.least_scale : facts->skip.first_scale;
+    const double scale = facts->skip.dynamic ? facts->skip.last_scale : facts->skip.first_scale;
     const cJSON *tensor = first_overflow(facts, "activation_gradient", &place);
     if (!tensor) tensor = first_overflow(facts, "weight_gradient", &place);
     const bool proved = made_by_scale(facts, &first);
@@ -103,14 +107,28 @@ static bool find_overflow(const ab_case *facts, ab_verdict *verdict) {
     return true;
 }
 
+/* No probed step was among those that overflowed. */
+static void say_floor(const ab_case *facts, ab_verdict *verdict) {
+    const ab_skip_facts *skip = &facts->skip;
+    char scale[AB_TEXT_NUMBER];
+    verdict->since = (int)ab_json_number(facts->cell, "first_skipped_step", AB_SINCE_UNKNOWN);
+    ab_verdict_say(verdict, "%d of the last %d steps were skipped, at scale %s at last, and it does not fall",
+                   skip->late, skip->late_steps, ab_text_scale(scale, skip->last_scale));
+    ab_verdict_point(facts, verdict, "/skipped_steps");
+    snprintf(verdict->missing, sizeof verdict->missing,
+             "which gradients overflow: no probed step did; run with --probe-every 1");
+}
+
 static bool find(const ab_case *facts, double share, ab_verdict *verdict) {
     if ((facts->skip.dynamic && !at_its_floor(facts, share)) || facts->skip.first_scale <= 1 ||
         !ab_case_uses_half(facts))
         return false;
     if (facts->unlearned && !facts->nonfinite) return false;
     if (facts->loss.first_nonfinite == 0) return false; /* before the first gradient */
-    if (!find_overflow(facts, verdict)) return false;
-    verdict->confidence = facts->nonfinite || facts->skip.dynamic ? 0.95 : 0.6;
+    const bool seen = find_overflow(facts, verdict);
+    if (!seen && !facts->skip.dynamic) return false;
+    if (!seen) say_floor(facts, verdict);
+    verdict->confidence = !seen ? 0.85 : facts->nonfinite || facts->skip.dynamic ? 0.95 : 0.6;
     if (facts->loss.first_nonfinite >= 0) {
         ab_verdict_say(verdict,
                        "the first loss that is not a number is that of step %d; the one of step 0 was %.4g",

@@ -591,6 +591,10 @@ static void a_floor_that_costs_a_tenth_of_the_steps_is_too_high(void **state) {
     record r = sound;
     r.cell = FLOOR("[[8, 10], [4, 70]]");
     expect(&r, "scale_too_high", "fc");
+    r.cell =
+        ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": \"dynamic\"}, \"scale\": [[4, 80]], "
+        "\"steps_skipped\": 8, \"skipped_steps\": [22, 28, 34, 40, 46, 52, 58, 64]";
+    expect(&r, "scale_too_high", NULL);   /* no probed step was one of them */
     r.cell = FLOOR("[[8, 30], [4, 50]]"); /* it fell in their course */
     assert_false(diagnose(&r)->facts.sick);
     r.cell = FLOOR("[[4, 80]], \"scale_window\": 8"); /* it may have been raised in between */

@@ -100,6 +100,11 @@ static const char endless[] =
     "[40,41,42,43,44,45,46,47,48,49,50,51,52,53,54,55,56,57,58,59,60,61,62,63,64,65,66,67,"
     "68,69,70,71,72,73,74,75,76,77,78,79],";
 
+static const char at_a_floor[] =
+    "\"scale\": [[8, 80]], \"steps_skipped\": 40, \"skipped_steps\": "
+    "[40,41,42,43,44,45,46,47,48,49,50,51,52,53,54,55,56,57,58,59,60,61,62,63,64,65,66,67,"
+    "68,69,70,71,72,73,74,75,76,77,78,79],";
+
 static void skipping_that_no_scale_ends_is_told_from_skipping_as_meant(void **state) {
     (void)state;
     record r = sound;
@@ -109,6 +114,10 @@ static void skipping_that_no_scale_ends_is_told_from_skipping_as_meant(void **st
     expect_no(&r, "expected_skips");
     r.config = "\"min_loss_scale\": 0.5,";
     expect(&r, "scale_at_minimum", "minimum of 0.5; the last step that was applied is 39");
+    r.config = "\"min_loss_scale\": 8,";
+    r.cell = at_a_floor;
+    expect(&r, "scale_at_minimum", "minimum of 8");
+    expect_no(&r, "endless_skipping"); /* it does not fall at all */
     r = sound;
     r.cell = "\"scale\": [[65536, 1], [32768, 79]], \"steps_skipped\": 1, \"skipped_steps\": [0],";
     expect(&r, "expected_skips", "1 skipped");

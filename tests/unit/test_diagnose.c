@@ -281,32 +281,44 @@ static void a_net_that_learns_little_is_thrown_about_by_its_steps(void **state) 
     (void)state;
     record r = sound;
     r.o0_last = r.cell_last = 1.5;
+    r.peak = 2.5;
 #define STEPPING(size, energy)                                                                               \
     ", \"vitals\": {\"initial_weights\": {\"count\": 100, \"rms\": 0.1}, \"final_weights\": {\"rms\": " size \
     "}}, \"probes\": {\"steps_probed\": 2, \"lost_updates\": [{\"update\": {\"energy\": " energy "}}]}"
     r.o0 = STEPPING("0.4", "0.18"); /* sqrt(0.18 / 2) is 0.3 of the norm of the weights, 1 */
     expect(&r, "learning_rate_too_high", NULL);
     assert_true(diagnosis.facts.mistaken);
-    r.o0 = STEPPING("0.4", "0.02");
+    r.o0 = STEPPING("0.4", "0.01");
     assert_false(diagnose(&r)->facts.sick);
     r.o0 = STEPPING("0.2", "0.18");
     assert_false(diagnose(&r)->facts.sick);
+    r.peak = 0; /* small weights that are normalized grow like this, and learn */
+    r.o0 = STEPPING("24", "180");
+    assert_false(diagnose(&r)->facts.sick);
+    r.o0_last = r.cell_last = 2; /* but these did not */
+    expect(&r, "learning_rate_too_high", NULL);
+    r.peak = 2.5;
     r.o0_last = r.cell_last = 0.2; /* it learned */
     r.o0 = STEPPING("0.4", "0.18");
     assert_false(diagnose(&r)->facts.sick);
-    r.o0 = STEPPING("0.4", "2.2"); /* in spite of steps as large as its weights */
+    r.peak = 9;
+    r.o0 = STEPPING("0.4", "2.2"); /* after it had quadrupled, by steps as large as its weights */
     expect(&r, "learning_rate_too_high", NULL);
 }
 
 static void a_loss_that_rose_and_stayed_high_is_the_rate(void **state) {
     (void)state;
     record r = sound;
-    r.o0_last = r.cell_last = 1.5;
+    r.o0_last = r.cell_last = 2;
     r.peak = 3;
     expect(&r, "learning_rate_too_high", NULL);
     r.peak = 2.6; /* noise of small batches */
     assert_false(diagnose(&r)->facts.sick);
     r.peak = 3;
+    r.o0_last = r.cell_last = 1.3; /* a language model that began with a jump */
+    assert_false(diagnose(&r)->facts.sick);
+    r.peak = 8;
+    expect(&r, "learning_rate_too_high", NULL);
     r.o0_last = r.cell_last = 0.5; /* a spike that was made good */
     assert_false(diagnose(&r)->facts.sick);
 }
@@ -685,7 +697,7 @@ static void state_that_o0_keeps_in_half_too_is_not_the_learning_rate(void **stat
     expect(&r, "optimizer_state_underflow", "fc1");
     r.cell = "";
     r.o0_bad = r.cell_bad = -1; /* it learns, thrown about */
-    r.o0_last = r.cell_last = 1.5;
+    r.o0_last = r.cell_last = 2;
     r.peak = 3;
     r.o0 = PROBES(ADAM("fp16", "0.9"));
     expect(&r, "optimizer_state_underflow", "fc1");

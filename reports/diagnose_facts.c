@@ -300,8 +300,7 @@ static bool layers_to_keep(const ab_case *facts, const char *op, char *list, siz
     cJSON_ArrayForEach(entry, signals) {
         const char *name = ab_json_text(entry, "op", "");
         const int here = place++;
-        const bool feeds = here >= from && here < at;
-        const bool starts = ab_json_number(entry, "largest", 0) > limit || strcmp(name, op) == 0 || feeds;
+        const bool starts = ab_json_number(entry, "largest", 0) > limit || (here >= from && here <= at);
         going = starts || (going && !is_product(ab_json_text(entry, "type", "")));
         if (!going) continue;
         const int n = snprintf(list + used, size - used, "%s%s=fp32", used ? "," : "", name);
@@ -527,6 +526,13 @@ double ab_weight_growth(const cJSON *cell) {
 
 bool ab_case_fails_alone(const ab_case *facts) {
     return facts->nonfinite || facts->behind || facts->skipping;
+}
+
+bool ab_case_far_behind(const ab_case *facts) { return facts->gap > 2 * facts->gap_limit; }
+
+bool ab_case_short_window(const ab_case *facts) {
+    enum { SHORT = 20 };
+    return facts->skip.window < SHORT;
 }
 
 /* ---- training ---------------------------------------------------------------------------------------------- */

@@ -89,6 +89,12 @@ double ab_weight_growth(const cJSON *cell);
 /* Sick in itself, beside a sound O0: behind it, without numbers, or skipping. */
 bool ab_case_fails_alone(const ab_case *facts);
 
+/* Behind it by twice what is allowed. */
+bool ab_case_far_behind(const ab_case *facts);
+
+/* A scaler that raises its scale so often that its skips are no news: after fewer than 20 clean steps. */
+bool ab_case_short_window(const ab_case *facts);
+
 /* The loss scale in force at step 0; 1 where the record has none. */
 double ab_first_scale(const cJSON *cell);
 

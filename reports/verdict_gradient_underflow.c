@@ -159,10 +159,14 @@ static void say_remedy(const ab_case *facts, ab_verdict *verdict) {
     if (facts->skip.dynamic) ab_verdict_option(verdict, "--max-loss-scale", "16777216");
 }
 
+static double flushed_share(const cJSON *tensor) {
+    return ab_json_number(tensor, "flushed", 0) / ab_json_number(tensor, "nonzero", 1);
+}
+
 /* A tensor half of whose values are gone, and with no normal number in it. Of a cell that is behind by twice what is allowed either of them
  * will do: any with half of its values gone, or a tenth of one without a normal number. */
 static const cJSON *faint_tensor(const ab_case *facts, int *place) {
-    const bool far_behind = facts->gap > 2 * facts->gap_limit;
+    const bool far_behind = ab_case_far_behind(facts);
     const cJSON *tensor;
     int i = -1;
     cJSON_ArrayForEach(tensor, ab_json_at(facts->cell, "probes.tensors")) {
@@ -170,7 +174,7 @@ static const cJSON *faint_tensor(const ab_case *facts, int *place) {
         i++;
         if (!ab_json_is_true(tensor, "cast") || !(largest > 0)) continue;
         const bool tiny = largest < ab_format_min_normal(facts->half);
-        const double share = ab_json_number(tensor, "flushed", 0) / ab_json_number(tensor, "nonzero", 1);
+        const double share = flushed_share(tensor);
         if (((tiny || far_behind) && share > half_of_values) ||
             (tiny && far_behind && share > tenth_of_values)) {
             *place = i;
@@ -188,10 +192,8 @@ static bool judge_faint(const ab_case *facts, ab_verdict *verdict) {
     verdict->confidence = 0.5;
     verdict->since = ab_first_step_with(tensor, "flushed");
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(tensor, "layer", ""));
-    ab_verdict_say(
-        verdict, "%s %% of the non-zero values of %.80s are flushed to zero",
-        ab_text_percent(share, ab_json_number(tensor, "flushed", 0) / ab_json_number(tensor, "nonzero", 1)),
-        ab_json_text(tensor, "name", ""));
+    ab_verdict_say(verdict, "%s %% of the non-zero values of %.80s are flushed to zero",
+                   ab_text_percent(share, flushed_share(tensor)), ab_json_text(tensor, "name", ""));
     ab_verdict_point(facts, verdict, "/probes/tensors/%d/flushed", place);
     ab_verdict_say(verdict, "its largest is %.3g; below %.3g %s keeps fewer and fewer bits",
                    ab_json_number(tensor, "max_abs", 0), ab_format_min_normal(facts->half),

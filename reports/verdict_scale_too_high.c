@@ -40,11 +40,10 @@ static int skipped_at_last_scale(const ab_case *facts) {
 /* A scaler that cannot go lower: such a share of the steps overflows at its last scale, each with a finite loss, and it does not fall. (A
  * floor may be above the first scale: then the first overflow raises it.) A window that raises it again and again is another matter. */
 static bool at_its_floor(const ab_case *facts, double share) {
-    enum { SHORT_WINDOW = 20 };
     static const double nearly_all = 0.9;
     const ab_skip_facts *skip = &facts->skip;
     const bool all = skip->late > nearly_all * skip->late_steps && skip->last_scale == skip->least_scale;
-    const bool many = skip->window >= SHORT_WINDOW && skipped_at_last_scale(facts) > share * skip->late_steps;
+    const bool many = !ab_case_short_window(facts) && skipped_at_last_scale(facts) > share * skip->late_steps;
     return skip->dynamic && skip->last_scale > 1 && skip->late > share * skip->late_steps &&
            skip->loss_finite > nearly_all * skip->skipped && (all || many);
 }
@@ -69,11 +68,9 @@ static bool made_by_scale(const ab_case *facts, ab_first_nonfinite *first) {
 
 static void say_overflow(const ab_case *facts, const cJSON *tensor, int place, ab_verdict *verdict) {
     char scale[AB_TEXT_NUMBER];
-    ab_verdict_say(
-        verdict, "%.0f of %.0f values of %.80s are beyond %s at the %s scale %s", beyond(tensor),
-        ab_json_number(tensor, "count", 0), ab_json_text(tensor, "name", ""), facts->half->name,
-        facts->skip.dynamic ? "last" : "fixed",
-        ab_text_scale(scale, facts->skip.dynamic ? facts->skip.last_scale : facts->skip.first_scale));
+    ab_verdict_say(verdict, "%.0f of %.0f values of %.80s are beyond %s at the %s scale %s", beyond(tensor),
+                   ab_json_number(tensor, "count", 0), ab_json_text(tensor, "name", ""), facts->half->name,
+                   facts->skip.dynamic ? "last" : "fixed", ab_text_scale(scale, facts->skip.last_scale));
     ab_verdict_point(facts, verdict, "/probes/tensors/%d/overflowed", place);
 }
 
@@ -92,7 +89,7 @@ static bool near_in_baseline(const ab_case *facts, const ab_first_nonfinite *fir
 static bool find_overflow(const ab_case *facts, ab_verdict *verdict) {
     int place;
     ab_first_nonfinite first;
-    const double scale = facts->skip.dynamic ? facts->skip.last_scale : facts->skip.first_scale;
+    const double scale = facts->skip.last_scale; /* a fixed one has no other */
     const cJSON *tensor = first_overflow(facts, "activation_gradient", &place);
     if (!tensor) tensor = first_overflow(facts, "weight_gradient", &place);
     const bool proved = made_by_scale(facts, &first);

@@ -1,6 +1,6 @@
 /* The scale doubles again before the steps that paid for the last doubling are many: a large share of the run is skipped although
  * the forward pass is sound. One skip in window + 1 steps is what a scaler costs; this is far more. */
-#include "reports/diagnose.h"
+#include "reports/diagnose_facts.h"
 #include "reports/json.h"
 #include "reports/text.h"
 
@@ -8,7 +8,7 @@ static bool find(const ab_case *facts, ab_verdict *verdict) {
     enum { WINDOW = 2000 }; /* apex's, torch's and DeepSpeed's default order of magnitude */
     const ab_skip_facts *skip = &facts->skip;
     /* a window as long as the run cannot be why: each doubling takes `window` clean steps */
-    if (!skip->dynamic || skip->window >= 20) return false;
+    if (!skip->dynamic || !ab_case_short_window(facts)) return false;
     if (skip->loss_finite < 0.9 * skip->skipped) return false;
     char least[AB_TEXT_NUMBER], most[AB_TEXT_NUMBER];
     verdict->confidence = 0.9;

@@ -1,7 +1,7 @@
 /* Half weights without fp32 masters: updates below half an ulp of the weight change nothing. Judged over all layers by the energy of
  * the updates that storing lost, or by how many were lost: on a plateau the many small ones matter. The layer named is the one that
  * lost the largest share of its energy. */
-#include "reports/diagnose.h"
+#include "reports/diagnose_facts.h"
 #include "reports/json.h"
 #include "reports/text.h"
 
@@ -33,7 +33,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
         place++;
     }
     if (!worst || energy <= 0 || nonzero <= 0) return false;
-    const bool far_behind = facts->gap > 2 * facts->gap_limit;
+    const bool far_behind = ab_case_far_behind(facts);
     const double least_energy = far_behind ? little_energy : some_energy,
                  least_updates = far_behind ? half_of_updates : more_updates;
     if (lost / energy < least_energy && count / nonzero < least_updates) return false;

@@ -95,15 +95,13 @@ static void there_are_fifteen_and_a_sound_record_has_none(void **state) {
     cJSON_Delete(list);
 }
 
-static const char endless[] =
-    "\"scale\": [[65536, 1], [0.5, 79]], \"steps_skipped\": 40, \"skipped_steps\": "
-    "[40,41,42,43,44,45,46,47,48,49,50,51,52,53,54,55,56,57,58,59,60,61,62,63,64,65,66,67,"
-    "68,69,70,71,72,73,74,75,76,77,78,79],";
+#define LAST_HALF_SKIPPED(scales)                                                                            \
+    "\"scale\": " scales ", \"steps_skipped\": 40, \"skipped_steps\": "                                      \
+    "[40,41,42,43,44,45,46,47,48,49,50,51,52,53,54,55,56,57,58,59,60,61,62,63,64,65,66,67,"                  \
+    "68,69,70,71,72,73,74,75,76,77,78,79],"
 
-static const char at_a_floor[] =
-    "\"scale\": [[8, 80]], \"steps_skipped\": 40, \"skipped_steps\": "
-    "[40,41,42,43,44,45,46,47,48,49,50,51,52,53,54,55,56,57,58,59,60,61,62,63,64,65,66,67,"
-    "68,69,70,71,72,73,74,75,76,77,78,79],";
+static const char endless[] = LAST_HALF_SKIPPED("[[65536, 1], [0.5, 79]]"),
+                  at_a_floor[] = LAST_HALF_SKIPPED("[[8, 80]]");
 
 static void skipping_that_no_scale_ends_is_told_from_skipping_as_meant(void **state) {
     (void)state;

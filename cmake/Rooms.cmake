@@ -1,30 +1,46 @@
-# ampbench_room(<name> SOURCES ... LINKS ...): one folder of the layout as one static library. LINKS names the rooms
-# and libraries it may use; tests/layering.cmake checks the same rule on the #include lines.
+# ampbench_sources(<variable> <glob>... [EXCEPT <regex>...]): the files below this folder that match, found by name, so that a new file needs
+# no line in CMake. Folders with a CMakeLists.txt of their own are not entered.
+function(ampbench_sources variable)
+  cmake_parse_arguments(FIND "" "" "EXCEPT" ${ARGN})
+  set(patterns "")
+  foreach(glob ${FIND_UNPARSED_ARGUMENTS})
+    list(APPEND patterns ${CMAKE_CURRENT_SOURCE_DIR}/${glob})
+  endforeach()
+  file(GLOB_RECURSE files CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} ${patterns})
+  file(GLOB_RECURSE others RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/*/CMakeLists.txt)
+  foreach(other ${others})
+    get_filename_component(folder ${other} DIRECTORY)
+    list(FILTER files EXCLUDE REGEX "^${folder}/")
+  endforeach()
+  foreach(regex ${FIND_EXCEPT})
+    list(FILTER files EXCLUDE REGEX ${regex})
+  endforeach()
+  list(SORT files)
+  set(${variable} ${files} PARENT_SCOPE)
+endfunction()
+
+# ampbench_room(<name> SOURCES ... LINKS ...): one top folder of the layout as one static library. LINKS names the libraries it may
+# use. Which sub-folder may include which is stated in rooms.txt and checked by tests/lint/layering.cmake.
 function(ampbench_room name)
   cmake_parse_arguments(ROOM "" "" "SOURCES;LINKS" ${ARGN})
   add_library(${name} STATIC ${ROOM_SOURCES})
   target_link_libraries(${name} PUBLIC ampbench_flags ${ROOM_LINKS})
 endfunction()
 
-# ampbench_def_names(<variable> <file.def> <MACRO> [2]): first (or second) arguments of the rows `MACRO(name, ...)` of a .def
-# list, each once.
+# ampbench_def_names(<variable> <file.def> <MACRO>): first arguments of the rows `MACRO(name, ...)` of a .def list, each once.
 function(ampbench_def_names variable file macro)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${file})
   file(STRINGS ${file} rows REGEX "^${macro}\\(")
-  set(skip "")
-  if(ARGV3 EQUAL 2)
-    set(skip "[a-zA-Z0-9_]+, *")
-  endif()
   set(names "")
   foreach(row ${rows})
-    string(REGEX REPLACE "^${macro}\\(${skip}([a-zA-Z0-9_]+).*" "\\1" name "${row}")
+    string(REGEX REPLACE "^${macro}\\(([a-zA-Z0-9_]+).*" "\\1" name "${row}")
     list(APPEND names ${name})
   endforeach()
   list(REMOVE_DUPLICATES names)
   set(${variable} ${names} PARENT_SCOPE)
 endfunction()
 
-# ampbench_isa_variants(<room> <levels> <file.c> ...): compiles each file once per CPU level of kernels/isa.h, with
+# ampbench_isa_variants(<room> <levels> <file.c> ...): compiles each file once per CPU level of kernels/vec/isa.h, with
 # AB_ISA_SUFFIX (plain, avx2, avx512, avx512bitalg) to name its one exported symbol. Only these objects may contain such
 # instructions. Elsewhere than on x86-64 there is the plain level only.
 function(ampbench_isa_variants room levels)

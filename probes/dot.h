@@ -2,7 +2,7 @@
 #ifndef AB_PROBES_DOT_H
 #define AB_PROBES_DOT_H
 
-#include "kernels/format.h"
+#include "kernels/format/format.h"
 
 AB_BEGIN_DECLS
 

@@ -2,8 +2,8 @@
  * NaNs are above infinity. Only where something is not finite the values are looked at one by one. */
 #include "probes/extremes.h"
 
-#include "kernels/convert.h"
 #include "kernels/core/parallel.h"
+#include "kernels/format/convert.h"
 
 #include <math.h>
 #include <string.h>

@@ -8,7 +8,7 @@
  * Forecast: an update that moves a weight by r half spacings survives while r >= 1 and shrinks with the learning rate, so
  * the learning rate at which 90 % of a parameter's updates are lost is lr / (the 90 % point of r). It is taken from the last
  * probed step that had updates: gradients change. */
-#include "kernels/convert.h"
+#include "kernels/format/convert.h"
 #include "probes/columns.h"
 
 #include <float.h>

@@ -1,7 +1,7 @@
 /* Convolutions and matrix products, element by element, straight from their definition. */
 #include "probes/operands.h"
 
-#include "kernels/convert.h"
+#include "kernels/format/convert.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
 #ifndef AB_PROBES_PROBE_H
 #define AB_PROBES_PROBE_H
 
-#include "kernels/format.h"
+#include "kernels/format/format.h"
 #include "probes/watch.h"
 
 AB_BEGIN_DECLS

@@ -1,7 +1,7 @@
-/* Counting is the census's work (kernels/census.h): here the censuses of a step are folded into the histories of a run. */
+/* Counting is the census's work (kernels/census/census.h): here the censuses of a step are folded into the histories of a run. */
 #include "probes/range.h"
 
-#include "kernels/whatif.h"
+#include "kernels/census/whatif.h"
 #include "probes/columns.h"
 #include "probes/interval.h"
 

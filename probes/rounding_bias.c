@@ -6,7 +6,7 @@
  * storing of weights, where the error is against before + update in double. "Outward" counts an error as positive where it
  * makes the magnitude larger. Errors are kept as integers of 2^-20 units, so sums do not depend on the order; only values
  * that are finite and not zero before, and finite after, count. */
-#include "kernels/convert.h"
+#include "kernels/format/convert.h"
 #include "probes/probe.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
  * A sample of rows is looked at (a row is the last dimension: channels or features), at most SAMPLED numbers an output, at evenly
  * spaced places: sizes are estimates, and a unit counts as silent if it is 0 in every row looked at. Whether an output
  * has an infinity somewhere is not for this probe to say. */
-#include "kernels/convert.h"
+#include "kernels/format/convert.h"
 #include "probes/probe.h"
 
 #include <math.h>

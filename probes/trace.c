@@ -1,5 +1,5 @@
 /* A trace: a digest of every tensor that the ops read and wrote in the first probed steps, so that two runs can be compared
- * tensor by tensor (reports/divergence.h). A digest is 8 projections on fixed random signs, from which the distance of two tensors follows
+ * tensor by tensor (reports/compare/divergence.h). A digest is 8 projections on fixed random signs, from which the distance of two tensors follows
  * within a factor of two (Johnson and Lindenstrauss 1984), the norm, what is not finite, and a checksum of the fp32 bits. It
  * compares nothing itself. Bounded: 16 steps and 8192 digests; gradients are as they are, times the
  * loss scale, which is recorded beside them. */

@@ -1,13 +1,13 @@
 /* What a training step can show to those who listen, in the words both sides use: the step loop fills these structs, probes
  * read them. Nothing here computes anything.
  *
- * A step that is probed hands tensors to an ab_observer (kernels/op.h) under the numbers of their roles, and calls the
+ * A step that is probed hands tensors to an ab_observer (kernels/ops/op.h) under the numbers of their roles, and calls the
  * functions of an ab_watch at the events below. Listeners never change a value; the one freedom they have is the
  * payload of a NaN that is already there. */
 #ifndef AB_PROBES_WATCH_H
 #define AB_PROBES_WATCH_H
 
-#include "kernels/op.h"
+#include "kernels/ops/op.h"
 
 AB_BEGIN_DECLS
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Bytes that PyTorch keeps for the backward pass of one op, as rows for tests/unit/test_plan_saved.c.
+"""Bytes that PyTorch keeps for the backward pass of one op, as rows for tests/unit/bench/amp/test_plan_saved.c.
 
 Counts the storages of the tensors that autograd saves (fp32, CPU, parameters left out), so that views of one tensor count
 once. Run by hand with PyTorch 2.11; the test needs no Python."""

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records which op torch's autocast runs in which format, for tests/unit/test_levels.c.
+"""Records which op torch's autocast runs in which format, for tests/unit/bench/amp/test_levels.c.
 
   scripts/peer_autocast.py [--out tests/golden/autocast.json]        (torch 2.11, CPU)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what SciPy makes of samples of largest values to tests/fixtures/extremes_scipy.json, for tests/unit/test_extremes.c.
+"""Writes what SciPy makes of samples of largest values to tests/fixtures/extremes_scipy.json, for tests/unit/reports/advise/test_extremes.c.
 
 Maximum likelihood is done here by SciPy's general minimiser on SciPy's own densities and survival functions; L-moments by
 scipy.stats.lmoment. Needs numpy and scipy 1.15 or later; the program and its tests need neither.

@@ -220,7 +220,7 @@ def cross_entropy(run, a, x, p):
                            reduction="sum" if run.plant == "sum_for_mean" else "mean")
 
 
-# Class in apex's O1 lists (kernels/ops.def), function of widened inputs, parameters from attributes and input shape.
+# Class in apex's O1 lists (kernels/ops/ops.def), function of widened inputs, parameters from attributes and input shape.
 OPS = {
     "conv2d": ("low", conv2d, conv2d_params),
     "linear": ("low", linear, linear_params),
@@ -712,7 +712,7 @@ def weight_distance(a, b):
 
 
 def distances(a, b):
-    """How far trace a is from trace b: the quantities that tests/unit/test_golden.c limits, worst tensor each."""
+    """How far trace a is from trace b: the quantities that tests/unit/bench/train/test_golden.c limits, worst tensor each."""
     losses = [relative(x["loss"], y["loss"]) for x, y in zip(a["steps"], b["steps"])]
     both = [(t, b["tensors"][name]) for name, t in a["tensors"].items()]
 

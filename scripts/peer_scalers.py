@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records what the real loss scalers do, for tests/unit/test_scaler_golden.c.
+"""Records what the real loss scalers do, for tests/unit/bench/amp/test_scaler_golden.c.
 
 Each dialect of bench/amp/scaler_*.c that has a package is driven over fixed patterns of overflows by the package's own
 class, and the scale after every step, whether the optimizer ran, and the step at which it raised are written to

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what SciPy says of the gate's statistics to tests/fixtures/stats_scipy.json, for tests/unit/test_stats.c.
+"""Writes what SciPy says of the gate's statistics to tests/fixtures/stats_scipy.json, for tests/unit/reports/stats/test_stats.c.
 
 Needs numpy and scipy; the program and its tests need neither. Usage: peer_stats.py > tests/fixtures/stats_scipy.json"""
 import json

@@ -4,7 +4,7 @@
 #define AB_BENCH_AMP_LAYER_FORMATS_H
 
 #include "bench/nets/net.h"
-#include "kernels/format.h"
+#include "kernels/format/format.h"
 
 AB_BEGIN_DECLS
 

@@ -1,7 +1,7 @@
 /* The lists as tables of names. */
 #include "bench/amp/op_rules.h"
 
-#include "kernels/op.h"
+#include "kernels/ops/op.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Which ops run in which format where functions are cast rather than models: apex's O1 lists (the class column of
- * kernels/ops.def), torch autocast's for CUDA and for CPU, and MindSpore's blacklist of cells. Lists name ops as ops.def does; an
+ * kernels/ops/ops.def), torch autocast's for CUDA and for CPU, and MindSpore's blacklist of cells. Lists name ops as ops.def does; an
  * op that a list does not name follows its inputs, as an unlisted function falls through torch's dispatcher. */
 #ifndef AB_BENCH_AMP_OP_RULES_H
 #define AB_BENCH_AMP_OP_RULES_H
@@ -26,7 +26,7 @@ typedef enum ab_op_rule {
     AB_RULE_keep      /* parameters stay fp32 under a half model if it keeps batch norms */
 } ab_op_rule;
 
-/* `op_row`: the op's row of kernels/ops.def. */
+/* `op_row`: the op's row of kernels/ops/ops.def. */
 ab_op_rule ab_op_rule_of(ab_op_list list, int op_row);
 const char *ab_op_rule_name(ab_op_rule rule);
 

@@ -5,8 +5,8 @@
 #define AB_BENCH_AMP_POLICY_H
 
 #include "bench/amp/op_rules.h"
-#include "bench/amp/scaler.h"
-#include "kernels/format.h"
+#include "bench/amp/scaler/scaler.h"
+#include "kernels/format/format.h"
 
 AB_BEGIN_DECLS
 
@@ -17,7 +17,7 @@ enum { AB_POLICY_LOSSES = 8 }; /* loss scalers at most */
 /* Python's None, False, True. */
 typedef enum ab_tri { AB_TRI_none, AB_TRI_false, AB_TRI_true } ab_tri;
 
-/* A loss scale as users write it: a number, "dynamic" (apex's) or a dialect of bench/amp/scaler.h. */
+/* A loss scale as users write it: a number, "dynamic" (apex's) or a dialect of bench/amp/scaler/scaler.h. */
 typedef struct ab_loss_scale {
     bool dynamic; /* not a number */
     double value; /* of a number */

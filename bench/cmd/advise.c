@@ -1,10 +1,10 @@
 /* `ampbench advise RESULT.json`: the loss scale that suits a run, predicted from its record, and confirmed by a run. */
 #define _POSIX_C_SOURCE 200809L
-#include "reports/advise.h"
+#include "reports/advise/advise.h"
 #include "bench/cmd/cmd.h"
 #include "bench/run/self.h"
-#include "reports/json.h"
-#include "reports/result.h"
+#include "reports/record/json.h"
+#include "reports/record/result.h"
 
 #include <errno.h>
 #include <math.h>

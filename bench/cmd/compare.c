@@ -2,9 +2,9 @@
  * says whether it could be compared; `ampbench gate` is what fails a build. */
 #include "bench/cmd/cmd.h"
 #include "kernels/core/nearest.h"
-#include "reports/divergence.h"
-#include "reports/equivalence.h"
-#include "reports/result.h"
+#include "reports/compare/divergence.h"
+#include "reports/compare/equivalence.h"
+#include "reports/record/result.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,14 +1,14 @@
 /* `ampbench diagnose`: why cells do not train as O0 does, from a record alone or from a run made for it; and whether the remedy
  * helps. */
-#include "reports/diagnose.h"
+#include "reports/diagnose/diagnose.h"
 #include "bench/cmd/cmd.h"
+#include "bench/experiments/confirm.h"
+#include "bench/experiments/trouble.h"
 #include "bench/run/self.h"
-#include "bench/shadow/confirm.h"
-#include "bench/shadow/trouble.h"
-#include "reports/json.h"
-#include "reports/origin.h"
-#include "reports/result.h"
-#include "reports/shadow.h"
+#include "reports/record/json.h"
+#include "reports/record/result.h"
+#include "reports/render/gradient_reference.h"
+#include "reports/render/origin.h"
 
 #include <stdio.h>
 #include <stdlib.h>

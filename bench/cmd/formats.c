@@ -2,8 +2,8 @@
  * conversions. */
 #include "bench/cmd/cmd.h"
 #include "bench/prove/prove.h"
-#include "kernels/block_format.h"
 #include "kernels/core/nearest.h"
+#include "kernels/format/block_format.h"
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>

@@ -1,12 +1,12 @@
 /* `ampbench gate`: compares two results, or measures two builds in turns and compares those. The verdict is made by
- * reports/gate.h; this file only parses, fetches and prints. */
+ * reports/gate/gate.h; this file only parses, fetches and prints. */
 #define _GNU_SOURCE
 #include "bench/cmd/cmd.h"
 #include "bench/gate/measure.h"
 #include "bench/gate/selftest.h"
 #include "kernels/core/nearest.h"
-#include "reports/json.h"
-#include "reports/result.h"
+#include "reports/record/json.h"
+#include "reports/record/result.h"
 
 #include <errno.h>
 #include <stdlib.h>

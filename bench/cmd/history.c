@@ -1,11 +1,11 @@
-/* `ampbench history`: results over time. Finds the files; reports/history.h does the rest. */
+/* `ampbench history`: results over time. Finds the files; reports/compare/history.h does the rest. */
 #define _POSIX_C_SOURCE 200809L /* lstat */
-#include "reports/history.h"
+#include "reports/compare/history.h"
 #include "bench/cmd/cmd.h"
 #include "kernels/core/log.h"
 #include "kernels/core/nearest.h"
-#include "reports/json.h"
-#include "reports/result.h"
+#include "reports/record/json.h"
+#include "reports/record/result.h"
 
 #include <dirent.h>
 #include <errno.h>

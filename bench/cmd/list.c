@@ -1,6 +1,6 @@
 /* `ampbench list`: what exists. */
 #include "bench/amp/policy.h"
-#include "bench/amp/scaler.h"
+#include "bench/amp/scaler/scaler.h"
 #include "bench/cmd/cmd.h"
 #include "bench/data/data.h"
 #include "bench/nets/net.h"

@@ -3,7 +3,7 @@
 #include "bench/cmd/cmd.h"
 #include "bench/promote/trial.h"
 #include "bench/run/config.h"
-#include "reports/json.h"
+#include "reports/record/json.h"
 
 #include <errno.h>
 #include <inttypes.h>

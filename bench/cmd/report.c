@@ -4,7 +4,7 @@
 #include "bench/cmd/cmd.h"
 #include "kernels/core/log.h"
 #include "kernels/core/nearest.h"
-#include "reports/result.h"
+#include "reports/record/result.h"
 
 #include <errno.h>
 #include <stdbool.h>

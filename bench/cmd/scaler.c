@@ -1,5 +1,5 @@
 /* `ampbench scaler`: loss scalers run over a pattern of overflows, without training. */
-#include "bench/amp/scale_trace.h"
+#include "bench/amp/scaler/scale_trace.h"
 #include "bench/cmd/cmd.h"
 #include "kernels/core/nearest.h"
 

@@ -3,7 +3,7 @@
 #include "bench/gate/child.h"
 
 #include "bench/run/timer.h"
-#include "reports/text.h"
+#include "reports/record/text.h"
 
 #include <errno.h>
 #include <fcntl.h>

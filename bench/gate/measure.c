@@ -1,4 +1,4 @@
-/* Rounds of arms. Nothing is judged here: when to stop is asked of reports/gate.h. */
+/* Rounds of arms. Nothing is judged here: when to stop is asked of reports/gate/gate.h. */
 #define _GNU_SOURCE
 #include "bench/gate/measure.h"
 
@@ -7,8 +7,8 @@
 #include "bench/run/options.h"
 #include "bench/run/timer.h"
 #include "kernels/core/rng.h"
-#include "reports/json.h"
-#include "reports/result.h"
+#include "reports/record/json.h"
+#include "reports/record/result.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

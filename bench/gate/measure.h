@@ -3,7 +3,7 @@
 #ifndef AB_BENCH_GATE_MEASURE_H
 #define AB_BENCH_GATE_MEASURE_H
 
-#include "reports/gate.h"
+#include "reports/gate/gate.h"
 
 #include <stdint.h>
 

@@ -2,8 +2,8 @@
 #include "bench/gate/selftest.h"
 
 #include "bench/run/timer.h"
-#include "reports/json.h"
-#include "reports/result.h"
+#include "reports/record/json.h"
+#include "reports/record/result.h"
 
 #include <math.h>
 #include <stdio.h>

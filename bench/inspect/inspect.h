@@ -6,8 +6,8 @@
 #define AB_BENCH_INSPECT_INSPECT_H
 
 #include "bench/tensorfile/tensorfile.h"
-#include "kernels/whatif.h"
-#include "reports/scale_advice.h"
+#include "kernels/census/whatif.h"
+#include "reports/advise/scale_advice.h"
 
 #include <stdio.h>
 

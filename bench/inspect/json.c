@@ -3,7 +3,7 @@
 #include "bench/inspect/inspect.h"
 #include "bench/tensorfile/json_scan.h"
 #include "bench/tensorfile/json_text.h"
-#include "reports/text.h"
+#include "reports/record/text.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,8 +1,8 @@
-/* The histogram as a picture: data and script through reports/plot.h, drawn by plots/inspect.gp. */
-#include "reports/plot.h"
+/* The histogram as a picture: data and script through reports/plot/plot.h, drawn by plots/inspect.gp. */
+#include "reports/plot/plot.h"
 #include "bench/inspect/inspect.h"
-#include "reports/json.h"
-#include "reports/text.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* The form for people: what was read, where the values lie, which scales would do and which tensors decide that. */
-#include "reports/text.h"
+#include "reports/record/text.h"
 #include "bench/inspect/print.h"
 
 #include <inttypes.h>

@@ -2,10 +2,10 @@
  * memory, on one thread. Levels take turns in every round, so that other load hits all alike. Figures are the
  * median and the best of the rounds, and the share of read bandwidth is the median of the rounds' shares.
  * Checks nothing: the tests do. */
-#include "kernels/census.h"
-#include "kernels/convert.h"
+#include "kernels/census/census.h"
 #include "kernels/core/rng.h"
-#include "kernels/isa.h"
+#include "kernels/format/convert.h"
+#include "kernels/vec/isa.h"
 
 #include <math.h>
 #include <stdio.h>

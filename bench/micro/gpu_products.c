@@ -1,8 +1,8 @@
 /* Rates of the GPU's matrix products and convolutions as ampbench runs them (cuBLASLt, cuDNN behind the device's own ops), as JSON:
  * forward passes, many in a row, one wait at the end. Ends with 77 where there is no GPU. Not a test; decides nothing. */
 #include "bench/run/timer.h"
-#include "kernels/backend.h"
-#include "kernels/op.h"
+#include "kernels/backend/backend.h"
+#include "kernels/ops/op.h"
 
 #include <stdio.h>
 #include <string.h>

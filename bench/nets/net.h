@@ -28,7 +28,7 @@
 #define AB_BENCH_NETS_NET_H
 
 #include "bench/data/shape.h"
-#include "kernels/op.h"
+#include "kernels/ops/op.h"
 
 AB_BEGIN_DECLS
 

@@ -4,7 +4,7 @@
 #define AB_BENCH_PROMOTE_ROLES_H
 
 #include "bench/amp/layer_formats.h"
-#include "bench/amp/plan.h"
+#include "bench/amp/plan/plan.h"
 #include "bench/promote/ddmin.h"
 
 AB_BEGIN_DECLS

@@ -3,8 +3,8 @@
 #include "bench/promote/trial.h"
 
 #include "bench/run/self.h"
-#include "reports/json.h"
-#include "reports/result.h"
+#include "reports/record/json.h"
+#include "reports/record/result.h"
 
 #include <dirent.h>
 #include <errno.h>

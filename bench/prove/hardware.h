@@ -3,7 +3,7 @@
 #ifndef AB_BENCH_PROVE_HARDWARE_H
 #define AB_BENCH_PROVE_HARDWARE_H
 
-#include "kernels/format.h"
+#include "kernels/format/format.h"
 
 AB_BEGIN_DECLS
 

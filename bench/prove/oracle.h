@@ -1,10 +1,10 @@
 /* What rounding fp32 to a format must give, by walking along the format's numbers in order: an independent
- * second opinion on kernels/format.c, with which it shares the rows of formats.def and no code. It knows
+ * second opinion on kernels/format/format.c, with which it shares the rows of formats.def and no code. It knows
  * neighbours, midpoints and comparisons of integers; it never shifts a significand to round it. */
 #ifndef AB_BENCH_PROVE_ORACLE_H
 #define AB_BENCH_PROVE_ORACLE_H
 
-#include "kernels/format.h"
+#include "kernels/format/format.h"
 
 AB_BEGIN_DECLS
 

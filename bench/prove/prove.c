@@ -4,8 +4,8 @@
 
 #include "bench/prove/hardware.h"
 #include "bench/prove/oracle.h"
-#include "kernels/convert.h"
-#include "kernels/isa.h"
+#include "kernels/format/convert.h"
+#include "kernels/vec/isa.h"
 
 #include <omp.h>
 #include <string.h>

@@ -2,9 +2,9 @@
 #ifndef AB_BENCH_RUN_CONFIG_H
 #define AB_BENCH_RUN_CONFIG_H
 
+#include "bench/reference/fp32_reference.h"
 #include "bench/run/options.h"
-#include "bench/shadow/twin.h"
-#include "bench/train/cell.h"
+#include "bench/train/cell/cell.h"
 
 AB_BEGIN_DECLS
 

@@ -4,7 +4,7 @@
 
 #include "bench/run/digest.h"
 #include "build_info.h"
-#include "kernels/isa.h"
+#include "kernels/vec/isa.h"
 
 #include <sched.h>
 #include <stdbool.h>

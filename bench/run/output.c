@@ -3,7 +3,7 @@
 #include "bench/run/run.h"
 
 #include "kernels/core/log.h"
-#include "reports/result.h"
+#include "reports/record/result.h"
 
 #include <errno.h>
 #include <stdlib.h>

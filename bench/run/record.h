@@ -1,5 +1,5 @@
 /* Building the result document from a configuration and what workers said. Reading, checking, summing up and writing it is the
- * matter of reports/result.h. */
+ * matter of reports/record/result.h. */
 #ifndef AB_BENCH_RUN_RECORD_H
 #define AB_BENCH_RUN_RECORD_H
 

@@ -3,7 +3,7 @@
 #include "bench/run/record.h"
 #include "bench/run/run.h"
 
-#include "reports/result.h"
+#include "reports/record/result.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,7 +10,7 @@
 #include "bench/run/worker.h"
 #include "kernels/core/log.h"
 #include "kernels/core/rng.h"
-#include "reports/result.h"
+#include "reports/record/result.h"
 
 #include <inttypes.h>
 #include <signal.h>

@@ -2,7 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "bench/run/timer.h"
 
-#include "reports/stats.h"
+#include "reports/stats/stats.h"
 
 #include <dirent.h>
 #include <stdio.h>

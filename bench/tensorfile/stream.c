@@ -3,8 +3,8 @@
 #define _DEFAULT_SOURCE /* madvise */
 
 #include "bench/tensorfile/tensorfile.h"
-#include "kernels/convert.h"
 #include "kernels/core/parallel.h"
+#include "kernels/format/convert.h"
 
 #include <math.h>
 #include <stdlib.h>

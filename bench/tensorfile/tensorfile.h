@@ -10,7 +10,7 @@
 #define AB_BENCH_TENSORFILE_TENSORFILE_H
 
 #include "kernels/core/shape.h"
-#include "kernels/format.h"
+#include "kernels/format/format.h"
 
 AB_BEGIN_DECLS
 

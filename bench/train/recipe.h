@@ -4,10 +4,10 @@
 #ifndef AB_BENCH_TRAIN_RECIPE_H
 #define AB_BENCH_TRAIN_RECIPE_H
 
-#include "bench/train/clip.h"
 #include "bench/train/fault.h"
-#include "bench/train/groups.h"
-#include "bench/train/schedule.h"
+#include "bench/train/optim/clip.h"
+#include "bench/train/optim/groups.h"
+#include "bench/train/schedule/schedule.h"
 
 AB_BEGIN_DECLS
 

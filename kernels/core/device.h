@@ -14,7 +14,7 @@ AB_BEGIN_DECLS
 
 enum {
     AB_DEVICE_ABI = 4
-}; /* changes whenever this struct, kernels/backend.h or what they point to changes */
+}; /* changes whenever this struct, kernels/backend/backend.h or what they point to changes */
 
 /* One fact about a device, for the record: "driver_version", "13.0". text is NULL for what could not be found out. */
 typedef void (*ab_device_fact)(void *context, const char *key, const char *text);
@@ -30,7 +30,8 @@ typedef struct ab_device {
     ab_status (*upload)(void *device_block, const void *host_block, size_t bytes);
     ab_status (*download)(void *host_block, const void *device_block, size_t bytes);
     ab_status (*synchronize)(void);
-    const struct ab_backend *backend; /* how it computes (kernels/backend.h); NULL: the CPU's own functions */
+    const struct ab_backend
+        *backend; /* how it computes (kernels/backend/backend.h); NULL: the CPU's own functions */
     /* The rest may be NULL. */
     ab_status (*memory)(int64_t *free_bytes, int64_t *total_bytes); /* of the whole device, now */
     void (*facts)(ab_device_fact fact, void *context); /* what it is, its libraries, clocks and limits; now */

@@ -5,7 +5,7 @@
 
 #include "oracle/doubles.h"
 
-#include "kernels/backend.h"
+#include "kernels/backend/backend.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* The CUDA device's memory, facts and errors, and its casts, sums, unscaling and updates, against the CPU's. */
 #include "gpu/gpu_testing.h"
 
-#include "kernels/census.h"
-#include "kernels/convert.h"
+#include "kernels/census/census.h"
+#include "kernels/format/convert.h"
 
 enum { N = 100003 }; /* odd: tails are taken one by one */
 

@@ -2,7 +2,7 @@
  * implementations do; every op of these networks runs on the GPU itself; probes change nothing. */
 #include "gpu/gpu_testing.h"
 
-#include "bench/train/cell.h"
+#include "bench/train/cell/cell.h"
 #include "probes/set.h"
 
 enum { STEPS = 40, BATCH = 32 };

@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "kernels/core/parallel.h"
-#include "kernels/isa.h"
-#include "kernels/op.h"
+#include "kernels/ops/op.h"
+#include "kernels/vec/isa.h"
 #include "oracle/stored.h"
 
 #include <pthread.h>

@@ -2,7 +2,7 @@
 #ifndef AB_TESTS_ORACLE_STORED_H
 #define AB_TESTS_ORACLE_STORED_H
 
-#include "kernels/tensor.h"
+#include "kernels/ops/tensor.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* All 2^32 fp32 patterns through the census, at every CPU level: in order, and at the best level also
  * shuffled. The counts must be those that follow from the number of mantissas in each class, which is
  * known without looking at a value. */
-#include "kernels/census.h"
-#include "kernels/isa.h"
+#include "kernels/census/census.h"
+#include "kernels/vec/isa.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

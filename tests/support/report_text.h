@@ -2,7 +2,7 @@
 #ifndef AB_TESTS_SUPPORT_REPORT_TEXT_H
 #define AB_TESTS_SUPPORT_REPORT_TEXT_H
 
-#include "reports/result.h"
+#include "reports/record/result.h"
 #include "support/json_file.h"
 
 #include <stdarg.h>

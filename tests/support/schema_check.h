@@ -2,7 +2,7 @@
 #ifndef AB_TESTS_SUPPORT_SCHEMA_CHECK_H
 #define AB_TESTS_SUPPORT_SCHEMA_CHECK_H
 
-#include "reports/schema.h"
+#include "reports/record/schema.h"
 
 #include <stdio.h>
 

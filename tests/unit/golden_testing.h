@@ -8,7 +8,7 @@
 #define AB_TESTS_UNIT_GOLDEN_TESTING_H
 
 #include "bench/run/digest.h"
-#include "bench/train/cell.h"
+#include "bench/train/cell/cell.h"
 #include "kernels/core/rng.h"
 
 #include <cjson/cJSON.h>

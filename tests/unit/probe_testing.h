@@ -4,7 +4,7 @@
 #define AB_TESTS_UNIT_PROBE_TESTING_H
 
 #include "bench/run/json_lines.h"
-#include "bench/train/cell.h"
+#include "bench/train/cell/cell.h"
 #include "kernels/core/parallel.h"
 #include "kernels/core/rng.h"
 #include "probes/set.h"

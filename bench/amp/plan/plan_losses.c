@@ -1,0 +1,64 @@
+/* Losses with a loss scale of their own (apex's num_losses and loss_id): which scaler each has, and which nodes the backward pass
+ * of each walks. Losses of one id are one weighted sum with one backward pass. With one scaler there is one pass. */
+#include "bench/amp/plan/plan.h"
+
+_Static_assert((int)AB_POLICY_LOSSES == (int)AB_NET_LOSSES, "a scaler for every loss there may be");
+
+static ab_status no_such_scaler(const ab_plan *plan, int loss) {
+    const ab_net *net = plan->net;
+    const char *name = net->op[net->loss[loss].op].name;
+    return ab_fail(AB_CONFIG,
+                   "--set num_losses=%d: loss '%s' of %s has loss_id %d, beyond the last scaler (apex: "
+                   "IndexError: list index out of range); give --set num_losses=%d",
+                   plan->scalers, name, net->path, net->loss[loss].id, net->loss[loss].id + 1);
+}
+
+ab_status ab_plan_scalers(ab_plan *plan) {
+    const ab_net *net = plan->net;
+    unsigned used = 0;
+    plan->losses = net->losses;
+    plan->scalers = plan->policy.num_losses > 1 ? plan->policy.num_losses : 1;
+    for (int i = 0; i < net->losses; i++) {
+        plan->loss_id[i] = plan->scalers > 1 ? net->loss[i].id : 0;
+        if (plan->loss_id[i] >= plan->scalers) return no_such_scaler(plan, i);
+        used |= 1u << plan->loss_id[i];
+    }
+    for (int k = 0; k < plan->scalers; k++)
+        if (!(used >> k & 1u))
+            return ab_fail(AB_CONFIG,
+                           "--set num_losses=%d: no loss of %s has loss_id %d (it has %d loss%s), so that "
+                           "scaler would never be used; 'losses' in a network file lists several",
+                           plan->scalers, net->path, k, net->losses, net->losses == 1 ? "" : "es");
+    return AB_OK;
+}
+
+/* ---- which nodes ------------------------------------------------------------------------------------------- */
+
+/* Gradients come to a node from the nodes after it that read its output; views of a tensor are tensors of their own. */
+static unsigned reached_through(const ab_plan *plan, int n) {
+    unsigned losses = 0;
+    for (int m = n + 1; m < plan->nodes; m++) {
+        const ab_plan_node *reader = &plan->node[m];
+        for (int i = 0; i < reader->inputs; i++)
+            if (reader->in[i] == plan->node[n].out && reader->in_grad[i] != AB_NONE) losses |= reader->passes;
+    }
+    return losses;
+}
+
+static unsigned passes_of_block(const ab_plan *plan, int last) {
+    unsigned passes = 0;
+    for (int n = plan->node[last].again_first; n != AB_NONE && n <= last; n++) passes |= plan->node[n].passes;
+    return passes;
+}
+
+void ab_plan_passes(ab_plan *plan) {
+    for (int n = plan->nodes - 1; n >= 0; n--) {
+        ab_plan_node *node = &plan->node[n];
+        node->passes = 0;
+        if (node->out_grad == AB_NONE) continue;
+        for (int i = 0; i < plan->losses; i++)
+            if (plan->loss[i] == node->out) node->passes |= 1u << plan->loss_id[i];
+        node->passes |= reached_through(plan, n);
+    }
+    for (int n = 0; n < plan->nodes; n++) plan->node[n].again_passes = passes_of_block(plan, n);
+}

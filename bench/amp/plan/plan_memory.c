@@ -1,0 +1,156 @@
+/* Lifetimes of a plan's transient tensors and their places in the pools. Two tensors of a category share memory only if
+ * their lifetimes do not overlap; first fit in order of size, largest first. */
+#include "bench/amp/plan/plan.h"
+
+#include <stdlib.h>
+
+/* A value that is computed again is dead between its last use before that and then. */
+static void live_at(ab_plan *plan, int tensor, int position) {
+    if (tensor == AB_NONE) return;
+    while (plan->tensor[tensor].shares != AB_NONE) tensor = plan->tensor[tensor].shares;
+    ab_plan_tensor *t = &plan->tensor[tensor];
+    if (t->again_first != AB_NONE && position >= t->again_first) {
+        if (position > t->again_last) t->again_last = position;
+        return;
+    }
+    if (t->first < 0) t->first = t->last = position;
+    if (position < t->first) t->first = position;
+    if (position > t->last) t->last = position;
+}
+
+static void forward_lifetimes(ab_plan *plan, const ab_plan_node *node, int position) {
+    for (int i = 0; i < node->inputs; i++) live_at(plan, node->in[i], position);
+    for (int i = 0; i < node->saves; i++) live_at(plan, node->saved[i], position);
+    live_at(plan, node->out, position);
+}
+
+static void backward_lifetimes(ab_plan *plan, const ab_plan_node *node, int position) {
+    const unsigned needs = ab_plan_node_needs(plan, node);
+    if (node->out_grad == AB_NONE) return; /* nothing trained below */
+    for (int i = 0; i < node->inputs; i++) {
+        if (needs & (1u << i)) live_at(plan, node->in[i], position);
+        live_at(plan, node->in_grad[i], position);
+        live_at(plan, node->in_sum[i], position);
+    }
+    if (needs & AB_NEEDS_OUT) live_at(plan, node->out, position);
+    for (int i = 0; i < node->saves; i++) live_at(plan, node->saved[i], position);
+    live_at(plan, node->out_grad, position);
+    for (int i = 0; i < node->params; i++)
+        live_at(plan, plan->param[node->first_param + i].used_grad, position);
+}
+
+static void start_again(ab_plan *plan, int tensor, int position) {
+    if (plan->tensor[tensor].shares != AB_NONE) return; /* the tensor itself says when it lives */
+    plan->tensor[tensor].again_first = plan->tensor[tensor].again_last = position;
+}
+
+/* What the forward pass leaves for a backward pass stays for the later ones too (torch: retain_graph=True). */
+static void keep_for_every_pass(ab_plan *plan) {
+    for (int i = 0; i < plan->tensors; i++) {
+        ab_plan_tensor *t = &plan->tensor[i];
+        if (t->first >= 0 && t->first < plan->nodes && t->last >= plan->nodes) t->last = plan->positions - 1;
+    }
+}
+
+static void lifetimes(ab_plan *plan) {
+    for (int i = 0; i < plan->tensors; i++) {
+        plan->tensor[i].first = plan->tensor[i].last = -1;
+        plan->tensor[i].again_first = plan->tensor[i].again_last = AB_NONE;
+    }
+    for (int n = 0; n < plan->nodes; n++) {
+        const ab_plan_node *node = &plan->node[n];
+        if (!node->again) continue;
+        start_again(plan, node->out, node->again_at);
+        for (int i = 0; i < node->saves; i++) start_again(plan, node->saved[i], node->again_at);
+    }
+    for (int n = 0; n < plan->nodes; n++) {
+        const ab_plan_node *node = &plan->node[n];
+        forward_lifetimes(plan, node, n);
+        if (node->again) forward_lifetimes(plan, node, node->again_at);
+        backward_lifetimes(plan, node, node->backward_at);
+    }
+    /* the step loop reads these between the passes */
+    live_at(plan, plan->logits, plan->nodes);
+    for (int i = 0; i < plan->losses; i++) live_at(plan, plan->loss[i], plan->nodes);
+    if (plan->scalers > 1) keep_for_every_pass(plan);
+}
+
+static int compare_places(const void *left, const void *right) {
+    const ab_plan_tensor *a = *(ab_plan_tensor *const *)left, *b = *(ab_plan_tensor *const *)right;
+    if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
+    return a < b ? -1 : a > b; /* the order of creation */
+}
+
+typedef struct interval {
+    int first, last;
+} interval;
+
+static bool meet(interval a, interval b) {
+    return a.first != AB_NONE && b.first != AB_NONE && a.first <= b.last && b.first <= a.last;
+}
+
+static bool overlap_in_time(const ab_plan_tensor *a, const ab_plan_tensor *b) {
+    const interval once_a = {a->first, a->last}, again_a = {a->again_first, a->again_last};
+    const interval once_b = {b->first, b->last}, again_b = {b->again_first, b->again_last};
+    return meet(once_a, once_b) || meet(once_a, again_b) || meet(again_a, once_b) || meet(again_a, again_b);
+}
+
+/* Lowest offset at which `tensor` meets none of the placed ones that live at the same time. */
+static int64_t first_fit(ab_plan_tensor *const *placed, int count, const ab_plan_tensor *tensor) {
+    int64_t offset = 0;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int i = 0; i < count; i++) {
+            const ab_plan_tensor *other = placed[i];
+            bool apart = offset >= other->offset + other->bytes || offset + tensor->bytes <= other->offset;
+            if (apart || !overlap_in_time(tensor, other)) continue;
+            offset = other->offset + other->bytes;
+            moved = true;
+        }
+    }
+    return offset;
+}
+
+/* What shares memory is where its memory is. */
+static void follow_shared(ab_plan *plan) {
+    for (int i = 0; i < plan->tensors; i++) {
+        const ab_plan_tensor *root = &plan->tensor[i];
+        if (root->shares == AB_NONE) continue;
+        while (root->shares != AB_NONE) root = &plan->tensor[root->shares];
+        ab_plan_tensor *t = &plan->tensor[i];
+        t->offset = root->offset;
+        t->first = root->first;
+        t->last = root->last;
+        t->again_first = root->again_first;
+        t->again_last = root->again_last;
+    }
+}
+
+/* Places the transient tensors of one category; `list` has room for all tensors. */
+static void place_category(ab_plan *plan, ab_mem_category category, ab_plan_tensor **list) {
+    int count = 0;
+    for (int i = 0; i < plan->tensors; i++)
+        if (plan->tensor[i].transient && plan->tensor[i].category == category &&
+            plan->tensor[i].shares == AB_NONE)
+            list[count++] = &plan->tensor[i];
+    qsort(list, (size_t)count, sizeof *list, compare_places);
+    for (int i = 0; i < count; i++) {
+        list[i]->offset = first_fit(list, i, list[i]);
+        int64_t end = list[i]->offset + list[i]->bytes;
+        if (end > plan->pool_bytes[category]) plan->pool_bytes[category] = end;
+    }
+    plan->bytes[category] += plan->pool_bytes[category];
+}
+
+ab_status ab_plan_place(ab_plan *plan) {
+    lifetimes(plan);
+    for (int i = 0; i < plan->tensors; i++)
+        if (!plan->tensor[i].transient) plan->bytes[plan->tensor[i].category] += plan->tensor[i].bytes;
+    ab_plan_tensor **list = malloc((size_t)plan->tensors * sizeof *list);
+    if (!list) return ab_fail(AB_NO_MEMORY, "plan: out of memory");
+    for (int category = 0; category < AB_MEM_CATEGORY_COUNT; category++)
+        place_category(plan, (ab_mem_category)category, list);
+    free(list);
+    follow_shared(plan);
+    return AB_OK;
+}

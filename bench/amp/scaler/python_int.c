@@ -1,0 +1,46 @@
+/* Exact integers of up to 1,024 bits, a limb at a time. */
+#include "bench/amp/scaler/python_int.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { LIMBS = 34 }; /* 1,088 bits: any product that starts below 2^1024 fits */
+
+static int top_bit(const uint32_t *limb) {
+    for (int i = LIMBS - 1; i >= 0; i--)
+        for (int b = 31; b >= 0; b--)
+            if (limb[i] >> b & 1u) return 32 * i + b;
+    return -1;
+}
+
+static bool bit(const uint32_t *limb, int i) { return i >= 0 && (limb[i / 32] >> (i % 32) & 1u) != 0; }
+
+/* The 53 bits from the top one down, rounded to even by what lies below them. */
+static double rounded(const uint32_t *limb) {
+    int top = top_bit(limb), low = top - 52;
+    uint64_t digits = 0;
+    for (int i = top; i >= low; i--) digits = 2 * digits + bit(limb, i);
+    bool half = bit(limb, low - 1), rest = false;
+    for (int i = 0; i < low - 1; i++) rest = rest || bit(limb, i);
+    digits += half && (rest || (digits & 1u));
+    return ldexp((double)digits, low);
+}
+
+double ab_python_int(double base, double factor, double power) {
+    uint32_t limb[LIMBS] = {0};
+    uint64_t start = (uint64_t)base, by = (uint64_t)factor;
+    limb[0] = (uint32_t)start;
+    limb[1] = (uint32_t)(start >> 32);
+    if (base == 0) return 0;
+    for (double n = 0; n < power && by > 1; n++) {
+        uint64_t carry = 0;
+        for (int i = 0; i < LIMBS; i++) {
+            carry += by * limb[i];
+            limb[i] = (uint32_t)carry;
+            carry >>= 32;
+        }
+        if (top_bit(limb) >= 1024) return HUGE_VAL;
+    }
+    return rounded(limb);
+}

@@ -1,0 +1,65 @@
+/* A loss scaler run over a pattern of steps without training: what was the scale in each step, which were skipped, where did
+ * the original misbehave. Runs of equal steps cost as much as their changes of scale, so that 1e9 steps are a matter of
+ * milliseconds; memory grows with the changes recorded, of which there is a most. */
+#ifndef AB_BENCH_AMP_SCALER_SCALE_TRACE_H
+#define AB_BENCH_AMP_SCALER_SCALE_TRACE_H
+
+#include "bench/amp/scaler/scaler.h"
+#include "kernels/format/format.h"
+
+AB_BEGIN_DECLS
+
+/* ---- patterns -------------------------------------------------------------------------------------------- */
+
+typedef struct ab_pattern_run {
+    int64_t count;
+    double value;
+} ab_pattern_run;
+
+typedef struct ab_pattern {
+    ab_pattern_run *run;
+    int runs;
+    int64_t steps;
+} ab_pattern;
+
+/* Flags: "0010" or runs "1000x0,3x1"; blanks and line ends are skipped. Numbers: "100x0.5,2^-3,3xinf", separated by commas or
+ * blanks. "@FILE" reads either from a file. AB_USAGE or AB_INPUT names `option`, the character and its position. */
+AB_MUST_CHECK ab_status ab_pattern_flags(const char *option, const char *text, ab_pattern *pattern);
+AB_MUST_CHECK ab_status ab_pattern_numbers(const char *option, const char *text, ab_pattern *pattern);
+void ab_pattern_clear(ab_pattern *pattern);
+
+/* ---- traces ---------------------------------------------------------------------------------------------- */
+
+/* Steps with one scale, all skipped or all taken. */
+typedef struct ab_trace_run {
+    double scale; /* in force during the steps */
+    bool skipped;
+    int64_t first, count;
+} ab_trace_run;
+
+enum { AB_TRACE_MOST = 1 << 20 };
+
+typedef struct ab_scaler_trace {
+    ab_scaler scaler; /* after the last step */
+    ab_trace_run *run;
+    int runs;
+    int64_t
+        unlisted; /* steps after the last of `run`: of a long repetition, or beyond AB_TRACE_MOST; counted below */
+    int64_t steps, skipped, overflows;
+    int64_t warm_up;              /* steps skipped before the first that was taken */
+    double sum_scale, sum_log2;   /* over the steps */
+    const ab_scaler_fault *fault; /* the first, or the one that raised */
+    int64_t fault_step;
+} ab_scaler_trace;
+
+/* Either pattern may be NULL, not both. `overflow` says which steps overflow; `amax` gives each step's largest unscaled gradient,
+ * and a step overflows also if that times the scale is beyond `half`. Both must have as many steps. `elements`: how many
+ * gradient elements a step has, of which one is the largest (for dialects that count). */
+AB_MUST_CHECK ab_status ab_scaler_trace_run(const ab_scaler_config *config, const ab_pattern *overflow,
+                                            const ab_pattern *amax, const ab_format *half, double elements,
+                                            ab_scaler_trace *trace);
+void ab_scaler_trace_clear(ab_scaler_trace *trace);
+
+AB_END_DECLS
+
+#endif

@@ -1,0 +1,288 @@
+/* The list of loss scalers, their configuration as text, and what all machines share. */
+#include "bench/amp/scaler/scaler.h"
+
+#include "kernels/core/nearest.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AB_SCALER(name) extern const ab_scaler_kind ab_scaler_##name;
+#include "bench/amp/scaler/scalers.def"
+#undef AB_SCALER
+
+static const ab_scaler_kind *const kinds[] = {
+#define AB_SCALER(name) &ab_scaler_##name,
+#include "bench/amp/scaler/scalers.def"
+#undef AB_SCALER
+};
+
+int ab_scaler_count(void) { return (int)AB_COUNT_OF(kinds); }
+const ab_scaler_kind *ab_scaler_at(int i) { return kinds[i]; }
+
+ab_status ab_scaler_find(const char *name, const ab_scaler_kind **kind) {
+    const char *names[AB_COUNT_OF(kinds)];
+    for (size_t i = 0; i < AB_COUNT_OF(kinds); i++) {
+        names[i] = kinds[i]->name;
+        if (strcmp(name, names[i]) != 0) continue;
+        *kind = kinds[i];
+        return AB_OK;
+    }
+    const char *near = ab_nearest(name, names, (int)AB_COUNT_OF(names));
+    return ab_fail(AB_USAGE, "unknown loss scaler '%.40s'%s%s%s", name, near ? "; nearest: " : "",
+                   near ? near : "", near ? "" : " (see `ampbench list scalers`)");
+}
+
+/* ---- configuration --------------------------------------------------------------------------------------- */
+
+ab_scaler_config ab_scaler_defaults(const ab_scaler_kind *kind) {
+    ab_scaler_config config = {.kind = kind};
+    for (int i = 0; i < kind->keys; i++) {
+        config.value[i] = kind->key[i].fallback;
+        if (kind->key[i].integral) config.integral |= 1u << i;
+    }
+    return config;
+}
+
+int ab_scaler_key_index(const ab_scaler_kind *kind, const char *name) {
+    for (int i = 0; i < kind->keys; i++) {
+        const ab_scaler_key *key = &kind->key[i];
+        if (strcmp(name, key->name) == 0 || (key->own && strcmp(name, key->own) == 0)) return i;
+    }
+    return -1;
+}
+
+static ab_status unknown_key(const ab_scaler_kind *kind, const char *word) {
+    const char *names[2 * AB_SCALER_KEYS];
+    char list[256] = "";
+    int count = 0;
+    for (int i = 0; i < kind->keys; i++) {
+        names[count++] = kind->key[i].name;
+        if (kind->key[i].own) names[count++] = kind->key[i].own;
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", kind->key[i].name);
+    }
+    const char *near = ab_nearest(word, names, count);
+    return ab_fail(AB_USAGE, "loss scaler %s has no key '%.40s'%s%s (keys: %s)", kind->name, word,
+                   near ? "; nearest: " : "", near ? near : "", list[0] ? list : "none");
+}
+
+/* A number as people write it: 65536, 1e-3, 2^16, 2**16. */
+static bool parse_number(const char *text, double *value) {
+    char *end;
+    *value = strtod(text, &end);
+    if (end == text) return false;
+    bool power = *end == '^' || strncmp(end, "**", 2) == 0;
+    if (!power) return *end == '\0';
+    const char *exponent = end + (*end == '^' ? 1 : 2);
+    double n = strtod(exponent, &end);
+    *value = pow(*value, n);
+    return end != exponent && *end == '\0';
+}
+
+static bool parse_bool(const char *text, double *value) {
+    static const char *const words[2][3] = {{"False", "false", "0"}, {"True", "true", "1"}};
+    for (int v = 0; v < 2; v++) {
+        for (int i = 0; i < 3; i++) {
+            if (strcmp(text, words[v][i]) != 0) continue;
+            *value = v;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool in_range(const ab_scaler_key *key, double value) {
+    if (!isfinite(value)) return false;
+    if (key->type == AB_SCALER_INTEGER && value != floor(value)) return false;
+    if (key->open && isfinite(key->low) && value <= key->low) return false;
+    if (key->open && isfinite(key->high) && value >= key->high) return false;
+    return value >= key->low && value <= key->high;
+}
+
+/* "a number above 0", "an integer from 1 to 9007199254740992" */
+static const char *range_text(const ab_scaler_key *key, char text[96]) {
+    const char *what = key->type == AB_SCALER_INTEGER ? "an integer" : "a number";
+    bool low = isfinite(key->low), high = isfinite(key->high);
+    if (low && high)
+        snprintf(text, 96, "%s %s %.17g %s %.17g", what, key->open ? "above" : "from", key->low,
+                 key->open ? "and below" : "to", key->high);
+    else if (low)
+        snprintf(text, 96, "%s %s %.17g", what, key->open ? "above" : "of at least", key->low);
+    else if (high)
+        snprintf(text, 96, "%s %s %.17g", what, key->open ? "below" : "of at most", key->high);
+    else
+        snprintf(text, 96, "%s", what);
+    return text;
+}
+
+ab_status ab_scaler_set(ab_scaler_config *config, const char *name, const char *value) {
+    const ab_scaler_kind *kind = config->kind;
+    int i = ab_scaler_key_index(kind, name);
+    if (i < 0) return unknown_key(kind, name);
+    const ab_scaler_key *key = &kind->key[i];
+    char expected[96];
+    double number = 0;
+    bool flag = key->type == AB_SCALER_BOOL;
+    bool read = flag ? parse_bool(value, &number) : parse_number(value, &number);
+    if (!read || !(flag || in_range(key, number)))
+        return ab_fail(AB_USAGE, "loss scaler %s: %s: expected %s, found '%.40s'", kind->name, key->name,
+                       flag ? "True or False" : range_text(key, expected), value);
+    config->value[i] = number;
+    config->given |= 1u << i;
+    config->integral &= ~(1u << i);
+    if (!strpbrk(value, ".eE") && number == floor(number)) config->integral |= 1u << i;
+    return AB_OK;
+}
+
+/* One "key=value" of `text`, which has `length` characters. */
+static ab_status set_pair(ab_scaler_config *config, const char *text, size_t length) {
+    char pair[96];
+    if (length >= sizeof pair)
+        return ab_fail(AB_USAGE, "loss scaler %s: '%.40s...' is too long", config->kind->name, text);
+    memcpy(pair, text, length);
+    pair[length] = '\0';
+    char *equals = strchr(pair, '=');
+    if (!equals)
+        return ab_fail(AB_USAGE, "loss scaler %s: expected key=value, found '%s'", config->kind->name, pair);
+    *equals = '\0';
+    return ab_scaler_set(config, pair, equals + 1);
+}
+
+ab_status ab_scaler_parse(const char *text, ab_scaler_config *config) {
+    char name[64];
+    size_t length = strcspn(text, ":");
+    snprintf(name, sizeof name, "%.*s", (int)(length < 63 ? length : 63), text);
+    const ab_scaler_kind *kind = NULL;
+    AB_TRY(ab_scaler_find(name, &kind));
+    *config = ab_scaler_defaults(kind);
+    for (const char *rest = text[length] ? text + length : NULL; rest;) {
+        rest++;
+        size_t n = strcspn(rest, ",");
+        AB_TRY(set_pair(config, rest, n));
+        rest = rest[n] ? rest + n : NULL;
+    }
+    return kind->check ? kind->check(config) : AB_OK;
+}
+
+/* The shortest text that reads back as x. */
+static const char *number_text(double x, char text[40]) {
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, 40, "%.*g", digits, x);
+        if (strtod(text, NULL) == x) break;
+    }
+    return text;
+}
+
+static const char *value_text(const ab_scaler_config *config, int i, char text[40]) {
+    double value = config->value[i];
+    if (config->kind->key[i].type == AB_SCALER_BOOL) return value != 0 ? "True" : "False";
+    number_text(value, text);
+    bool whole = !strpbrk(text, ".en");
+    bool python = config->kind->key[i].type == AB_SCALER_REAL && !(config->integral >> i & 1u);
+    if (whole && python) strcat(text, ".0");
+    return text;
+}
+
+const char *ab_scaler_text(const ab_scaler_config *config, char *text) {
+    size_t used = (size_t)snprintf(text, AB_SCALER_TEXT, "%s", config->kind->name);
+    char separator = ':';
+    for (int i = 0; i < config->kind->keys; i++) {
+        char number[40];
+        if (!(config->given >> i & 1u) || used >= AB_SCALER_TEXT) continue;
+        used += (size_t)snprintf(text + used, AB_SCALER_TEXT - used, "%c%s=%s", separator,
+                                 config->kind->key[i].name, value_text(config, i, number));
+        separator = ',';
+    }
+    return text;
+}
+
+/* ---- machines -------------------------------------------------------------------------------------------- */
+
+void ab_scaler_start(ab_scaler *scaler, const ab_scaler_config *config) {
+    memset(scaler, 0, sizeof *scaler);
+    scaler->kind = config->kind;
+    scaler->config = *config;
+    scaler->kind->start(scaler);
+}
+
+bool ab_scaler_checks(const ab_scaler *scaler) {
+    return !scaler->kind->checks || scaler->kind->checks(scaler);
+}
+
+double ab_scaler_divisor(const ab_scaler *scaler) {
+    return scaler->kind->divisor ? scaler->kind->divisor(scaler) : scaler->scale;
+}
+
+const ab_scaler_fault ab_scaler_divides_by_zero = {
+    "division_by_zero", "the scale is 0 and unscaling divides by it: ZeroDivisionError", true};
+
+/* What goes wrong at this scale, whatever the dialect. */
+static const ab_scaler_fault *fault_of(const ab_scaler *scaler) {
+    static const ab_scaler_fault zero = {
+        "scale_zero", "the scale has been halved to 0: gradients are 0 and unscaling divides by 0", false};
+    static const ab_scaler_fault infinite = {
+        "scale_inf", "the scale has grown to infinity: every gradient overflows from here on", false};
+    static const ab_scaler_fault nan = {"scale_nan", "the scale is not a number", false};
+    static const ab_scaler_fault negative = {
+        "scale_negative", "the scale is below 0: the optimizer climbs instead of descending", false};
+    static const ab_scaler_fault tiny = {"inverse_inf",
+                                         "the scale is so small that 1/scale is infinite in fp32: finite "
+                                         "gradients become infinite and the step is taken",
+                                         false};
+    double scale = scaler->scale;
+    if (isnan(scale)) return &nan;
+    if (scale == 0) return &zero;
+    if (isinf(scale)) return &infinite;
+    if (scale < 0) return &negative;
+    return scaler->kind->fp32 && !(1 / scale <= (double)FLT_MAX) ? &tiny : NULL;
+}
+
+ab_scaler_outcome ab_scaler_update(ab_scaler *scaler, const ab_scaler_seen *seen) {
+    ab_scaler_outcome outcome = scaler->kind->update(scaler, seen);
+    if (!outcome.fault) outcome.fault = fault_of(scaler);
+    return outcome;
+}
+
+static bool same(double a, double b) { return a == b || (isnan(a) && isnan(b)); }
+
+bool ab_scaler_same(const ab_scaler *a, const ab_scaler *b) {
+    bool equal = same(a->scale, b->scale);
+    for (int i = 0; i < AB_SCALER_STATES; i++) equal = equal && same(a->state[i], b->state[i]);
+    return equal;
+}
+
+int64_t ab_scaler_leap(ab_scaler *scaler, const ab_scaler *before, const ab_scaler_seen *seen, int64_t most) {
+    if (ab_scaler_same(scaler, before))
+        return most; /* the last step changed nothing, so neither will the next */
+    if (seen->overflow || !scaler->kind->quiet) return 0;
+    int64_t quiet = scaler->kind->quiet(scaler);
+    if (quiet > most) quiet = most;
+    if (quiet <= 0) return 0;
+    for (int i = 0; i < scaler->kind->states; i++)
+        if (scaler->kind->counters >> i & 1u) scaler->state[i] += (double)quiet;
+    return quiet;
+}
+
+/* ---- state ----------------------------------------------------------------------------------------------- */
+
+int ab_scaler_state_count(const ab_scaler_kind *kind) { return 1 + kind->states; }
+
+const char *ab_scaler_state_name(const ab_scaler_kind *kind, int i) {
+    return i == 0 ? "scale" : kind->state[i - 1];
+}
+
+double ab_scaler_state(const ab_scaler *scaler, int i) {
+    return i == 0 ? scaler->scale : scaler->state[i - 1];
+}
+
+ab_status ab_scaler_set_state(ab_scaler *scaler, const char *name, double value) {
+    for (int i = 0; i < ab_scaler_state_count(scaler->kind); i++) {
+        if (strcmp(name, ab_scaler_state_name(scaler->kind, i)) != 0) continue;
+        *(i == 0 ? &scaler->scale : &scaler->state[i - 1]) = value;
+        return AB_OK;
+    }
+    return ab_fail(AB_INPUT, "loss scaler %s has no state '%.40s'", scaler->kind->name, name);
+}

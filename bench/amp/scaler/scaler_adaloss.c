@@ -1,0 +1,78 @@
+/* AdaLoss (Zhao, Vogel, Ahmed, arXiv:1910.12385; kumasento/gradient-scaling, ada_loss/): each layer multiplies the gradient it passes
+ * back by a power of two of its own, from the statistics of its gradient and its weights:
+ *   s = u_min / (sqrt(2) erfinv(underflow) sigma), at least 1, at most u_max / (fan_in max|g| max|W|),
+ *   sigma^2 = (g_std^2 + g_mean^2) (W_std^2 + W_mean^2), then at most accum / chain and at most bound.
+ * One machine is one layer. It skips no step, and the loss itself is not scaled; bench/train/cell/cell_layers.c walks the layers. */
+#include "bench/amp/scaler/scaler.h"
+
+#include <math.h>
+
+enum { U_MIN, U_MAX, UNDERFLOW_SHARE, BOUND, ACCUM, POWER_OF_TWO, EVERY };
+enum { STEP, STORED };
+
+static const ab_scaler_key keys[] = {
+    [U_MIN] = {"u_min", NULL, "smallest fp16 magnitude", AB_SCALER_REAL, 6e-8, 0, 1, true, false},
+    [U_MAX] = {"u_max", NULL, "largest fp16 magnitude", AB_SCALER_REAL, 65504, 0, 0x1p127, true, false},
+    [UNDERFLOW_SHARE] = {"underflow", "n_uf_threshold", "share of products that may underflow",
+                         AB_SCALER_REAL, 1e-3, 0, 1, true, false},
+    [BOUND] = {"bound", "scale_upper_bound", "most a layer may multiply by", AB_SCALER_REAL, 16, 0, 65504,
+               true, false},
+    [ACCUM] = {"accum", "accum_upper_bound", "most the layers together may multiply by", AB_SCALER_REAL, 1024,
+               0, 65504, true, false},
+    [POWER_OF_TWO] = {"power_of_two", NULL, "round down to a power of two", AB_SCALER_BOOL, 1, 0, 1, false,
+                      false},
+    [EVERY] = {"every", "update_per_n_iteration", "steps between two looks at the statistics",
+               AB_SCALER_INTEGER, 1, 1, 0x1p31, false, true},
+};
+static const char *const states[] = {[STEP] = "iteration_in_period", [STORED] = "stored_scale"};
+
+static const ab_scaler_fault bad_statistics = {
+    "scale_invalid", "the statistics give a scale that is infinite or no number: ValueError", true};
+
+static void start(ab_scaler *scaler) { scaler->scale = scaler->state[STORED] = 1; }
+
+/* The x whose erf is y, 0 < y < 1: Newton's method, whose slope 2/sqrt(pi) exp(-x^2) never vanishes here. */
+static double inverse_erf(double y) {
+    const double root_pi = 1.7724538509055160273;
+    double x = 0;
+    for (int i = 0; i < 60; i++) x += (y - erf(x)) * root_pi / 2 * exp(x * x);
+    return x;
+}
+
+static double from_statistics(const double *value, const ab_scaler_layer *layer) {
+    double chain = layer->chain; /* the layer sees the gradient as the layers before it scaled it */
+    double g_mean = layer->g_mean * chain, g_std = layer->g_std * chain;
+    double variance =
+        (g_std * g_std + g_mean * g_mean) * (layer->w_std * layer->w_std + layer->w_mean * layer->w_mean);
+    if (variance == 0) return 1;
+    double scale = value[U_MIN] / (sqrt(2) * inverse_erf(value[UNDERFLOW_SHARE]) * sqrt(variance));
+    double most = value[U_MAX] / layer->fan_in / (layer->g_max * chain * layer->w_max);
+    if (isnan(scale) || isnan(most)) return (double)NAN; /* numpy's minimum and maximum hand it on */
+    return ab_fp32(fmin(fmax(scale, 1), most));
+}
+
+static ab_scaler_outcome update(ab_scaler *scaler, const ab_scaler_seen *seen) {
+    const double *value = scaler->config.value;
+    double *state = scaler->state;
+    if (!seen->layer) return (ab_scaler_outcome){.skip = false};
+    if (state[STEP] == 0) state[STORED] = from_statistics(value, seen->layer);
+    state[STEP] = fmod(state[STEP] + 1, value[EVERY]);
+    if (!isfinite(state[STORED])) return (ab_scaler_outcome){true, &bad_statistics};
+    double scale = fmin(fmin(state[STORED], value[ACCUM] / seen->layer->chain), value[BOUND]);
+    scaler->scale = value[POWER_OF_TWO] != 0 ? exp2(floor(log2(scale))) : scale;
+    return (ab_scaler_outcome){.skip = false};
+}
+
+extern const ab_scaler_kind ab_scaler_adaloss;
+const ab_scaler_kind ab_scaler_adaloss = {
+    .name = "adaloss",
+    .origin = "kumasento/gradient-scaling, ada_loss/core.py, method approx_range",
+    .text = "a power of two for each layer from its gradient and weight statistics",
+    .key = keys,
+    .keys = AB_COUNT_OF(keys),
+    .state = states,
+    .states = AB_COUNT_OF(states),
+    .sees = AB_SEES_LAYER,
+    .start = start,
+    .update = update,
+};

@@ -1,0 +1,27 @@
+/* The loss scale of DeepSpeed's fused fp16 optimizer, without ZeRO: deepspeed_inline.h with its defaults. */
+#include "bench/amp/scaler/deepspeed_inline.h"
+
+#include <math.h>
+
+static const ab_scaler_key keys[] = {
+    [AB_INLINE_INIT] = {"init", "init_scale", "first scale", AB_SCALER_REAL, 0x1p32, 0, HUGE_VAL, true, true},
+    [AB_INLINE_WINDOW] = {"window", "scale_window", AB_INLINE_WINDOW_TEXT, AB_SCALER_INTEGER, 1000, 1, 0x1p53,
+                          false, true},
+    [AB_INLINE_MIN] = {"min", "min_scale", "floor", AB_SCALER_REAL, 1, 0, HUGE_VAL, true, true},
+};
+
+extern const ab_scaler_kind ab_scaler_deepspeed_fused;
+const ab_scaler_kind ab_scaler_deepspeed_fused = {
+    .name = "deepspeed-fused",
+    .origin = "deepspeed/runtime/fp16/fused_optimizer.py, _update_scale, 0.19",
+    .text = "starts at 2^32, window 1000 (+1 after an overflow), floor 1; never raises",
+    .key = keys,
+    .keys = AB_INLINE_KEYS,
+    .state = ab_deepspeed_inline_states,
+    .states = AB_INLINE_STATES,
+    .updates_first = true,
+    .start = ab_deepspeed_inline_start,
+    .update = ab_deepspeed_inline_update,
+    .quiet = ab_deepspeed_inline_quiet,
+    .counters = 1u << AB_INLINE_SINCE,
+};

@@ -1,0 +1,192 @@
+/* Runs as children, with the options of a remedy behind the recorded ones. */
+#define _POSIX_C_SOURCE 200809L
+#include "bench/experiments/confirm.h"
+
+#include "bench/run/self.h"
+#include "reports/diagnose/diagnose.h"
+#include "reports/record/json.h"
+#include "reports/record/result.h"
+#include "reports/record/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- confirming -------------------------------------------------------------------------------------------- */
+
+typedef struct words {
+    char **word;
+    int count, room;
+} words;
+
+static ab_status add(words *list, const char *word) {
+    if (list->count + 1 >= list->room) {
+        int room = 2 * list->room + 32;
+        char **more = realloc(list->word, (size_t)room * sizeof *more);
+        if (!more) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
+        list->word = more;
+        list->room = room;
+    }
+    list->word[list->count++] = (char *)(uintptr_t)word;
+    list->word[list->count] = NULL;
+    return AB_OK;
+}
+
+static ab_status add_option(words *list, const char *name, const char *value) {
+    AB_TRY(add(list, name));
+    return value ? add(list, value) : AB_OK;
+}
+
+static bool sets(const ab_verdict *verdict, const char *name) {
+    for (int i = 0; i < verdict->options; i += 2)
+        if (strcmp(verdict->option[i], name) == 0) return true;
+    return false;
+}
+
+/* The recorded command line. *layers: the value of its last --to, or NULL. */
+static ab_status add_recorded(words *list, const cJSON *argv, const char **layers) {
+    const int count = cJSON_GetArraySize(argv);
+    const char *before = NULL;
+    *layers = NULL;
+    AB_TRY(add(list, "ampbench"));
+    for (int i = 1; i < count; i++) {
+        const char *word = cJSON_GetStringValue(cJSON_GetArrayItem(argv, i));
+        if (!word) continue;
+        if (before && strcmp(before, "--to") == 0) *layers = word;
+        before = word;
+        AB_TRY(add(list, word));
+    }
+    return AB_OK;
+}
+
+/* Of equal options the last one counts; --to wants the earlier layers too, which `both` has room for. */
+static ab_status add_remedy(words *list, const ab_verdict *verdict, const char *layers,
+                            char both[AB_CONFIRM_TEXT]) {
+    for (int i = 0; i < verdict->options; i++) {
+        const char *word = verdict->option[i];
+        if (layers && i % 2 == 1 && strcmp(verdict->option[i - 1], "--to") == 0) {
+            snprintf(both, AB_CONFIRM_TEXT, "%s,%s", layers, word);
+            word = both;
+        }
+        AB_TRY(add(list, word));
+    }
+    return AB_OK;
+}
+
+static ab_status confirming_argv(const cJSON *document, const ab_diagnosis *sick, const char *levels,
+                                 const char *out, char both[AB_CONFIRM_TEXT], words *list) {
+    const ab_verdict *verdict = &sick->verdict[0];
+    const cJSON *cell = sick->facts.cell;
+    const char *layers;
+    AB_TRY(add_recorded(list, ab_json_at(document, "run.argv"), &layers));
+    AB_TRY(add_option(list, "--rounds", "1"));
+    AB_TRY(add_option(list, "--no-plots", NULL));
+    AB_TRY(add_option(list, "--quiet", NULL));
+    AB_TRY(add_option(list, "--out", out));
+    AB_TRY(add_option(list, "--levels", levels));
+    if (!sets(verdict, "--scales"))
+        AB_TRY(add_option(list, "--scales", ab_json_text(cell, "scale_policy", "default")));
+    if (!sets(verdict, "--half"))
+        AB_TRY(add_option(list, "--half", ab_json_text(cell, "half_format", "fp16")));
+    return add_remedy(list, verdict, layers, both);
+}
+
+/* The cell of a level in the new document; -1: none. Only one scale and one half format were run. */
+static int cell_of_level(const cJSON *document, const char *level) {
+    const cJSON *cell;
+    int index = 0, found = -1;
+    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
+        if (!cJSON_IsString(ab_json_at(cell, "twin")) &&
+            strcmp(ab_json_text(cell, "level", ""), level) == 0 && found < 0)
+            found = index;
+        index++;
+    }
+    return found;
+}
+
+/* What a trial found. */
+typedef struct trial {
+    bool ran, healthy;
+    char options[AB_CONFIRM_TEXT];
+} trial;
+
+static void join(const ab_verdict *verdict, char *text, size_t size) {
+    size_t used = (size_t)snprintf(text, size, "with");
+    for (int i = 0; i < verdict->options && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, " %s", verdict->option[i]);
+}
+
+static ab_status judge(const char *out, const char *level, trial *t) {
+    cJSON *document = NULL;
+    ab_status status = AB_OK;
+    ab_diagnosis *diagnosis = malloc(sizeof *diagnosis);
+    if (!diagnosis) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
+    AB_TRY_GOTO(ab_result_load(out, &document));
+    AB_TRY_GOTO(ab_result_summarise(document));
+    const int index = cell_of_level(document, level);
+    if (index < 0) goto out;
+    AB_TRY_GOTO(ab_diagnose(document, index, diagnosis));
+    t->ran = true;
+    t->healthy = !diagnosis->facts.sick;
+out:
+    free(diagnosis);
+    cJSON_Delete(document);
+    return status;
+}
+
+static ab_status try_remedy(const cJSON *document, const ab_diagnosis *sick, const char *out, trial *t) {
+    char levels[80], both[AB_CONFIRM_TEXT];
+    words list = {.word = NULL};
+    const char *level = ab_json_text(sick->facts.cell, "level", "O0");
+    *t = (trial){.ran = false};
+    if (sick->verdict[0].options == 0) return AB_OK;
+    join(&sick->verdict[0], t->options, sizeof t->options);
+    snprintf(levels, sizeof levels, "%s%.60s", strcmp(level, "O0") == 0 ? "" : "O0,", level);
+    ab_status status = confirming_argv(document, sick, levels, out, both, &list);
+    if (status == AB_OK) {
+        fprintf(stderr, "diagnose: training %s at level %s to confirm, into %s\n", t->options, level, out);
+        status = ab_run_self("diagnose", "a run", list.word, 1);
+    }
+    free(list.word);
+    return status == AB_OK ? judge(out, level, t) : status;
+}
+
+static void tell(const ab_diagnosis *sick, const trial *t, FILE *text, cJSON *list) {
+    const char *cause = sick->verdict[0].rule->id;
+    char id[288];
+    ab_text_clean(id, sizeof id, ab_json_text(sick->facts.cell, "id", ""));
+    if (text && !t->ran)
+        fprintf(text, "%s: not tried: the remedy of %s is no option\n", id, cause);
+    else if (text)
+        fprintf(text, "%s: %s %s it is %s\n", id, t->healthy ? "confirmed:" : "not confirmed:", t->options,
+                t->healthy ? "healthy" : "still sick");
+    if (!list) return;
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "cell", id);
+    cJSON_AddStringToObject(object, "cause", cause);
+    cJSON_AddBoolToObject(object, "tried", t->ran);
+    if (t->ran) cJSON_AddStringToObject(object, "options", t->options);
+    if (t->ran) cJSON_AddBoolToObject(object, "healthy", t->healthy);
+    cJSON_AddItemToArray(list, object);
+}
+
+typedef struct confirming {
+    const cJSON *document;
+    const char *out;
+    FILE *text;
+    cJSON *list;
+} confirming;
+
+static ab_status confirm_cell(const ab_diagnosis *diagnosis, void *argument) {
+    const confirming *c = argument;
+    trial t;
+    if (!diagnosis->facts.sick || diagnosis->verdicts == 0) return AB_OK;
+    AB_TRY(try_remedy(c->document, diagnosis, c->out, &t));
+    tell(diagnosis, &t, c->text, c->list);
+    return AB_OK;
+}
+
+ab_status ab_confirm(const cJSON *document, const char *out, FILE *text, cJSON *list) {
+    confirming c = {document, out, text, list};
+    return ab_diagnose_each(document, confirm_cell, &c, NULL);
+}

@@ -1,0 +1,134 @@
+/* From a record to arms, and what they say to people and as JSON. */
+#include "bench/experiments/trouble.h"
+
+#include "bench/experiments/arms.h"
+#include "bench/run/config.h"
+#include "kernels/core/parallel.h"
+#include "reports/diagnose/diagnose.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The recorded run. Its options borrow from the document. */
+typedef struct recorded {
+    ab_options options;
+    ab_run_config config;
+    ab_cell_spec *cells;
+    int count;
+    bool open;
+} recorded;
+
+static ab_status open_run(const cJSON *document, recorded *r) {
+    const cJSON *list = ab_json_at(document, "run.argv"), *item;
+    int argc = cJSON_GetArraySize(list), i = 0;
+    char **argv = calloc((size_t)argc + 1, sizeof *argv);
+    if (!argv) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
+    cJSON_ArrayForEach(item, list) argv[i++] = item->valuestring;
+    ab_status status = ab_options_parse(argc, argv, &r->options);
+    free(argv);
+    AB_TRY(status);
+    AB_TRY(ab_run_config_create(&r->options, true, &r->config));
+    r->open = true;
+    if (r->config.resume_file)
+        return ab_fail(AB_USAGE, "diagnose: --twins: the run began from a checkpoint; give the whole run");
+    AB_TRY(ab_parallel_start(r->config.threads));
+    AB_TRY(ab_run_config_steps(&r->options, &r->config));
+    return ab_run_cells(&r->config, &r->cells, &r->count);
+}
+
+static void close_run(recorded *r) {
+    free(r->cells);
+    if (r->open) ab_run_config_clear(&r->config);
+}
+
+static const ab_cell_spec *spec_of(const recorded *r, const char *id) {
+    for (int i = 0; i < r->count; i++)
+        if (strcmp(r->cells[i].id, id) == 0) return &r->cells[i];
+    return NULL;
+}
+
+static void print_double(const ab_arms *arms, FILE *text) {
+    if (arms->double_refused)
+        fprintf(text, "    fp64 was not asked: %s\n", arms->double_refused);
+    else if (arms->double_restarts)
+        fprintf(text, "    fp64 (emulated on the CPU): diverged in %d of %d restarts in which fp32 did\n",
+                arms->double_left, arms->double_restarts);
+}
+
+static void print_arms(const char *raw, const ab_arms *arms, const char *half, FILE *text) {
+    char id[288];
+    ab_text_clean(id, sizeof id, raw);
+    fprintf(text, "%s: %s: %s\n", id, ab_trouble_name(arms->trouble), ab_trouble_text(arms->trouble));
+    fprintf(text, "    %d restarts from step %lld, %lld steps each: fp32 diverged in %d, %s in %d",
+            AB_ARMS_RESTARTS, (long long)arms->start, (long long)arms->horizon, arms->left[AB_ARM_FP32], half,
+            arms->left[AB_ARM_LOW]);
+    if (arms->chance) fprintf(text, ", with weights rounded by chance in %d", arms->left[AB_ARM_CHANCE]);
+    fprintf(text, "\n    sign tests: %s sooner than fp32 p %.2g", half, arms->p_low_fp32);
+    if (arms->chance)
+        fprintf(text, ", sooner than by chance p %.2g; by chance sooner than fp32 p %.2g", arms->p_low_chance,
+                arms->p_chance_fp32);
+    fputs("\n", text);
+    print_double(arms, text);
+}
+
+static void add_arms(const char *id, const ab_arms *arms, cJSON *list) {
+    static const char *const names[AB_ARMS] = {"fp32", "low", "chance"};
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "cell", id);
+    cJSON_AddStringToObject(object, "trouble", ab_trouble_name(arms->trouble));
+    cJSON_AddNumberToObject(object, "start_step", (double)arms->start);
+    cJSON_AddNumberToObject(object, "horizon_steps", (double)arms->horizon);
+    cJSON *times = cJSON_AddObjectToObject(object, "divergence_steps");
+    for (int a = 0; a < (arms->chance ? AB_ARMS : AB_ARM_CHANCE); a++) {
+        cJSON *of = cJSON_AddArrayToObject(times, names[a]);
+        for (int r = 0; r < AB_ARMS_RESTARTS; r++)
+            cJSON_AddItemToArray(of, arms->time[r][a] < arms->horizon
+                                         ? cJSON_CreateNumber((double)arms->time[r][a])
+                                         : cJSON_CreateNull());
+    }
+    cJSON_AddNumberToObject(object, "p_low_sooner_than_fp32", arms->p_low_fp32);
+    if (arms->chance) cJSON_AddNumberToObject(object, "p_low_sooner_than_chance", arms->p_low_chance);
+    if (arms->chance) cJSON_AddNumberToObject(object, "p_chance_sooner_than_fp32", arms->p_chance_fp32);
+    if (arms->double_restarts) {
+        cJSON *fp64 = cJSON_AddObjectToObject(object, "fp64");
+        cJSON_AddNumberToObject(fp64, "restarts", arms->double_restarts);
+        cJSON_AddNumberToObject(fp64, "diverged", arms->double_left);
+    }
+    if (arms->double_refused) cJSON_AddStringToObject(object, "fp64_refused", arms->double_refused);
+    cJSON_AddItemToArray(list, object);
+}
+
+static ab_status judge_cell(const recorded *r, const ab_diagnosis *sick, FILE *text, cJSON *list) {
+    const char *id = ab_json_text(sick->facts.cell, "id", "");
+    const ab_cell_spec *spec = spec_of(r, id);
+    ab_arms arms;
+    if (!spec) return ab_fail(AB_INPUT, "diagnose: --twins: the recorded command line has no cell '%s'", id);
+    fprintf(stderr, "diagnose: --twins: %d restarts of three arms for %s\n", AB_ARMS_RESTARTS, id);
+    const ab_cell_config settings = ab_cell_config_of(&r->config, spec);
+    AB_TRY(ab_arms_run(&settings, sick->facts.loss.first_nonfinite, sick->facts.loss.steps, &arms));
+    if (text) print_arms(id, &arms, spec->half->name, text);
+    add_arms(id, &arms, list);
+    return AB_OK;
+}
+
+typedef struct judging {
+    recorded *run;
+    FILE *text;
+    cJSON *list;
+} judging;
+
+static ab_status judge_sick(const ab_diagnosis *diagnosis, void *argument) {
+    const judging *j = argument;
+    return diagnosis->facts.sick ? judge_cell(j->run, diagnosis, j->text, j->list) : AB_OK;
+}
+
+ab_status ab_trouble_of(const cJSON *document, FILE *text, cJSON *list) {
+    recorded r = {.open = false};
+    judging j = {&r, text, list};
+    ab_status status = open_run(document, &r);
+    if (status == AB_OK) status = ab_diagnose_each(document, judge_sick, &j, NULL);
+    close_run(&r);
+    return status;
+}

@@ -1,0 +1,53 @@
+/* Faults of data. */
+#include "bench/train/inject_data_fault.h"
+
+#include "bench/train/fault.h"
+#include "kernels/core/rng.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { ONE_IN = 1000, DIVIDED_SHARE = 28 };
+
+static void put_nan(float *samples, const int64_t *index, int64_t n, int64_t each) {
+    for (int64_t i = 0; i < n; i++)
+        if (index[i] % ONE_IN == ONE_IN / 10) samples[i * each + each / 2] = NAN;
+}
+
+static void divide_by_zero(float *samples, int64_t n, int64_t each) {
+    const int64_t divided = each / DIVIDED_SHARE > 0 ? each / DIVIDED_SHARE : 1;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < divided; j++) samples[i * each + j] = NAN; /* (x - mean) / 0 with x = mean */
+}
+
+/* A label of chance for `element` of a sample. */
+static int32_t chance(uint64_t seed, int64_t sample, int64_t element, int64_t classes) {
+    return (int32_t)ab_rng_below(seed, AB_RNG_SYNTHETIC, (uint32_t)sample, (uint64_t)element + (1u << 30),
+                                 (uint64_t)classes);
+}
+
+static void shuffle(const ab_data *data, uint64_t seed, const int64_t *index, int64_t n, void *targets) {
+    const ab_data_shape *shape = &data->shape;
+    const int64_t each = ab_shape_count(&shape->y);
+    const int64_t tokens = shape->targets == AB_TARGETS_TOKENS ? shape->vocabulary : 0;
+    const int64_t classes = tokens ? tokens : data->classes;
+    if (shape->targets == AB_TARGETS_VALUES || classes < 2) return;
+    for (int64_t i = 0; i < n; i++) {
+        if (shape->targets == AB_TARGETS_ONE_HOT) {
+            float *row = (float *)targets + i * each;
+            memset(row, 0, (size_t)each * sizeof *row);
+            row[chance(seed, index[i], 0, each)] = 1.0f;
+            continue;
+        }
+        for (int64_t j = 0; j < each; j++)
+            ((int32_t *)targets)[i * each + j] = chance(seed, index[i], j, classes);
+    }
+}
+
+void ab_spoil(unsigned faults, const ab_data *data, uint64_t seed, const int64_t *index, int64_t n,
+              int64_t each, void *samples, void *targets) {
+    const bool numbers = !ab_data_ids_in(&data->shape);
+    if (faults & AB_FAULT_nan_inputs && numbers) put_nan(samples, index, n, each);
+    if (faults & AB_FAULT_normalize_by_zero && numbers) divide_by_zero(samples, n, each);
+    if (faults & AB_FAULT_shuffled_labels) shuffle(data, seed, index, n, targets);
+}

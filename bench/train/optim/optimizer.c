@@ -1,0 +1,230 @@
+/* The list of optimizers, and the loop that brings stored tensors to their fp32 formulas block by block. */
+#include "bench/train/optim/optimizer.h"
+
+#include "kernels/core/nearest.h"
+#include "kernels/core/parallel.h"
+#include "kernels/format/convert.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { BLOCK = AB_UPDATE_BLOCK, BLOCKS_PER_CHUNK = 32 };
+
+#define AB_OPTIMIZER(name, file) extern const ab_optimizer ab_optimizer_##name;
+#include "bench/train/optim/optimizers.def"
+#undef AB_OPTIMIZER
+
+static const ab_optimizer *const optimizers[] = {
+#define AB_OPTIMIZER(name, file) &ab_optimizer_##name,
+#include "bench/train/optim/optimizers.def"
+#undef AB_OPTIMIZER
+};
+
+int ab_optimizer_count(void) { return (int)AB_COUNT_OF(optimizers); }
+const ab_optimizer *ab_optimizer_at(int i) { return optimizers[i]; }
+
+ab_status ab_optimizer_find(const char *name, const ab_optimizer **optimizer) {
+    const char *names[AB_COUNT_OF(optimizers)];
+    for (size_t i = 0; i < AB_COUNT_OF(optimizers); i++) {
+        names[i] = optimizers[i]->name;
+        if (strcmp(name, names[i]) != 0) continue;
+        *optimizer = optimizers[i];
+        return AB_OK;
+    }
+    char list[256] = "";
+    for (size_t i = 0, used = 0; i < AB_COUNT_OF(optimizers); i++, used = strlen(list))
+        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
+    const char *near = ab_nearest(name, names, (int)AB_COUNT_OF(names));
+    return ab_fail(AB_USAGE, "--optimizer: expected one of %s, found '%s'%s%s%s", list, name,
+                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+const char *ab_decay_name(ab_decay decay) { return decay == AB_DECAY_L2 ? "L2" : "decoupled"; }
+
+static char *element(const ab_tensor *tensor, int64_t i) {
+    return (char *)tensor->data + ab_format_bytes(tensor->format, i);
+}
+
+typedef struct update_args {
+    const ab_optimizer *optimizer;
+    const ab_optimizer_config *config;
+    int64_t taken;
+    ab_tensor *weight;
+    const ab_tensor *grad;
+    ab_tensor *const *state;
+    const ab_optimizer_audience *audience; /* NULL: nobody */
+} update_args;
+
+/* A block on its way through the formula. */
+typedef struct values {
+    float weight[BLOCK], grad[BLOCK], memory[AB_OPTIMIZER_STATES][BLOCK];
+    float *state[AB_OPTIMIZER_STATES];
+} values;
+
+static void load_block(const update_args *u, int64_t first, int64_t n, values *v) {
+    ab_widen(v->weight, element(u->weight, first), u->weight->format, n);
+    ab_widen(v->grad, element(u->grad, first), u->grad->format, n);
+    for (int i = 0; i < u->optimizer->states; i++) {
+        v->state[i] = v->memory[i];
+        ab_widen(v->state[i], element(u->state[i], first), u->state[i]->format, n);
+    }
+}
+
+static void store_block(const update_args *u, int64_t first, int64_t n, const values *v) {
+    for (int i = 0; i < u->optimizer->states; i++)
+        ab_narrow(element(u->state[i], first), u->state[i]->format, v->state[i], n);
+    ab_narrow(element(u->weight, first), u->weight->format, v->weight, n);
+}
+
+static void update_block(const update_args *u, int64_t first, int64_t n) {
+    values v;
+    load_block(u, first, n, &v);
+    u->optimizer->update(u->config, u->taken, v.weight, v.grad, v.state, n);
+    store_block(u, first, n, &v);
+}
+
+/* ---- with an audience -------------------------------------------------------------------------------------- */
+
+static void show(const ab_optimizer_audience *audience, int id, int lane, const float *values_seen,
+                 int64_t n) {
+    if (id >= 0) audience->observer->see(audience->observer, id, lane, values_seen, n);
+}
+
+/* eps is in the others already. */
+static void add_terms(const double *const *term, double *sum, int64_t n) {
+    memcpy(sum, term[AB_TERM_GRADIENT], (size_t)n * sizeof *sum);
+    for (int t = AB_TERM_GRADIENT + 1; t < AB_TERM_EPS; t++)
+        for (int64_t i = 0; term[t] && i < n; i++) sum[i] += term[t][i];
+}
+
+/* Values as they were stored: read back, but for fp32, which stores what it is given. */
+static const float *read_back(const ab_tensor *tensor, int64_t first, int64_t n, const float *given,
+                              float *room) {
+    if (tensor->format == &ab_format_fp32) return given;
+    ab_widen(room, element(tensor, first), tensor->format, n);
+    return room;
+}
+
+/* Tells the watch of a block that has been stored. */
+static void tell(const update_args *u, int64_t first, int64_t n, int lane, const values *before,
+                 const values *after) {
+    const ab_optimizer_audience *audience = u->audience;
+    double term[AB_TERM_COUNT][BLOCK], sum[BLOCK];
+    double *const room[AB_TERM_COUNT] = {term[0], term[1], term[2], term[3]};
+    values stored;
+    ab_update_block block = {.param = audience->param,
+                             .lane = lane,
+                             .first = first,
+                             .n = n,
+                             .taken = u->taken,
+                             .lr = u->config->lr,
+                             .before = before->weight,
+                             .after = after->weight,
+                             .stored = read_back(u->weight, first, n, after->weight, stored.weight),
+                             .grad = before->grad,
+                             .update = sum};
+    ab_optimizer_values was = {.weight = before->weight, .grad = before->grad};
+    for (int i = 0; i < u->optimizer->states; i++) {
+        was.state[i] = block.state_before[i] = before->memory[i];
+        block.state_after[i] = after->memory[i];
+        block.state_stored[i] = read_back(u->state[i], first, n, after->memory[i], stored.memory[i]);
+    }
+    unsigned terms = u->optimizer->terms(u->config, u->taken, &was, room, n);
+    for (int t = 0; t < AB_TERM_COUNT; t++) block.term[t] = terms >> t & 1u ? term[t] : NULL;
+    add_terms(block.term, sum, n);
+    audience->watch->update(audience->watch->context, &block);
+}
+
+static void update_block_shown(const update_args *u, int64_t first, int64_t n, int lane) {
+    const ab_optimizer_audience *audience = u->audience;
+    values before, after;
+    load_block(u, first, n, &before);
+    memcpy(after.weight, before.weight, (size_t)n * sizeof *after.weight);
+    for (int i = 0; i < u->optimizer->states; i++) {
+        after.state[i] = after.memory[i];
+        memcpy(after.memory[i], before.memory[i], (size_t)n * sizeof *after.memory[i]);
+    }
+    u->optimizer->update(u->config, u->taken, after.weight, before.grad, after.state, n);
+    show(audience, audience->weight_id, lane, after.weight, n);
+    for (int i = 0; i < u->optimizer->states; i++)
+        show(audience, audience->state_id[i], lane, after.state[i], n);
+    store_block(u, first, n, &after);
+    if (audience->watch->update) tell(u, first, n, lane, &before, &after);
+}
+
+/* ---- a parameter ------------------------------------------------------------------------------------------- */
+
+static void update_chunk(void *argument, int64_t chunk, int lane) {
+    const update_args *u = argument;
+    int64_t count = ab_tensor_count(u->weight), first = chunk * BLOCK * BLOCKS_PER_CHUNK;
+    for (int b = 0; b < BLOCKS_PER_CHUNK && first < count; b++, first += BLOCK) {
+        int64_t n = count - first < BLOCK ? count - first : BLOCK;
+        if (u->audience)
+            update_block_shown(u, first, n, lane);
+        else
+            update_block(u, first, n);
+    }
+}
+
+static void update_all(update_args *args) {
+    int64_t chunk = (int64_t)BLOCK * BLOCKS_PER_CHUNK;
+    ab_parallel_for((ab_tensor_count(args->weight) + chunk - 1) / chunk, update_chunk, args);
+}
+
+/* ---- norms of a parameter ---------------------------------------------------------------------------------- */
+
+enum { MEASURE_PARTS = 64 };
+
+typedef struct measure_args {
+    const update_args *update;
+    int64_t blocks; /* of a part */
+    ab_optimizer_sums part[MEASURE_PARTS];
+} measure_args;
+
+static void measure_part(void *argument, int64_t part, int lane) {
+    measure_args *m = argument;
+    const update_args *u = m->update;
+    int64_t count = ab_tensor_count(u->weight), first = part * m->blocks * BLOCK;
+    (void)lane;
+    for (int64_t b = 0; b < m->blocks && first < count; b++, first += BLOCK) {
+        int64_t n = count - first < BLOCK ? count - first : BLOCK;
+        values v;
+        load_block(u, first, n, &v);
+        u->optimizer->measure(u->config, u->taken, v.weight, v.grad, v.state, n, &m->part[part]);
+    }
+}
+
+/* Parts depend on the size alone and are added in their order. */
+static double trust_of(const update_args *u) {
+    int64_t blocks = (ab_tensor_count(u->weight) + BLOCK - 1) / BLOCK;
+    measure_args m = {.update = u, .blocks = (blocks + MEASURE_PARTS - 1) / MEASURE_PARTS};
+    ab_optimizer_sums sums = {0, 0};
+    ab_parallel_for(MEASURE_PARTS, measure_part, &m);
+    for (int i = 0; i < MEASURE_PARTS; i++) {
+        sums.weight += m.part[i].weight;
+        sums.other += m.part[i].other;
+    }
+    return u->optimizer->trust(u->config, &sums);
+}
+
+static void step(update_args *args) {
+    ab_optimizer_config config = *args->config;
+    if (args->optimizer->measure) {
+        config.trust = trust_of(args);
+        args->config = &config;
+    }
+    update_all(args);
+}
+
+void ab_optimizer_step(const ab_optimizer *optimizer, const ab_optimizer_config *config, int64_t taken,
+                       ab_tensor *weight, const ab_tensor *grad, ab_tensor *const *state) {
+    update_args args = {optimizer, config, taken, weight, grad, state, NULL};
+    step(&args);
+}
+
+void ab_optimizer_step_shown(const ab_optimizer *optimizer, const ab_optimizer_config *config, int64_t taken,
+                             ab_tensor *weight, const ab_tensor *grad, ab_tensor *const *state,
+                             const ab_optimizer_audience *audience) {
+    update_args args = {optimizer, config, taken, weight, grad, state, audience};
+    step(&args);
+}

@@ -1,0 +1,166 @@
+/* Standing in for what a device cannot do, on the host. */
+#include "kernels/backend/fallback.h"
+
+#include "kernels/backend/host_mirror.h"
+#include "kernels/ops/blocks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TEXT = 96 };
+
+/* io->state of a fallback. */
+typedef struct fallback {
+    const ab_op *op;
+    ab_shadow *shadow;
+    ab_op_io *io; /* of the shadow */
+    void *state, *workspace;
+    size_t workspace_bytes;
+    char text[3][TEXT]; /* of the passes */
+} fallback;
+
+static void release(ab_op_io *io) {
+    fallback *f = io->state;
+    if (!f) return;
+    if (f->io && f->op->release) f->op->release(f->io);
+    ab_shadow_destroy(f->shadow);
+    if (f->state) ab_device_cpu.free(f->state);
+    if (f->workspace) ab_device_cpu.free(f->workspace);
+    free(f);
+    io->state = NULL;
+}
+
+/* Zeroed, as a cell's memory is. */
+static ab_status host_block(size_t bytes, void **block) {
+    if (bytes == 0) return AB_OK;
+    AB_TRY(ab_device_cpu.alloc(bytes, block));
+    return ab_device_cpu.fill_zero(*block, bytes);
+}
+
+static ab_status build(const ab_exec *exec, const ab_op_io *io, fallback *f) {
+    size_t state = 0;
+    AB_TRY(ab_shadow_create(io, &f->shadow));
+    f->io = ab_shadow_io(f->shadow, io);
+    if (f->op->prepare) AB_TRY(f->op->prepare(exec, f->io, &f->workspace_bytes, &state));
+    AB_TRY(host_block(f->workspace_bytes, &f->workspace));
+    AB_TRY(host_block(state, &f->state));
+    if (f->op->bind) f->op->bind(f->io, f->state);
+    return AB_OK;
+}
+
+static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
+    *workspace_bytes = *state_bytes = 0;
+    fallback *f = calloc(1, sizeof *f);
+    if (!f) return ab_fail(AB_NO_MEMORY, "host copies: out of memory");
+    f->op = io->op;
+    io->state = f;
+    ab_status status = build(exec, io, f);
+    if (status != AB_OK) release(io);
+    return status;
+}
+
+static ab_exec host_exec(const ab_exec *exec, const fallback *f) {
+    ab_exec host = *exec;
+    host.workspace = f->workspace;
+    host.workspace_bytes = f->workspace_bytes;
+    return host;
+}
+
+static ab_status forward(const ab_exec *exec, ab_op_io *io) {
+    fallback *f = io->state;
+    ab_exec host = host_exec(exec, f);
+    ab_op_io *copy = ab_shadow_io(f->shadow, io);
+    AB_TRY(ab_shadow_pull(f->shadow, io, AB_SHADOW_IN | AB_SHADOW_PARAM, ~0u));
+    AB_TRY(f->op->forward(&host, copy));
+    unsigned written = AB_SHADOW_OUT;
+    if (exec->training) written |= AB_SHADOW_SAVED | AB_SHADOW_BUFFERS;
+    return ab_shadow_push(f->shadow, io, written);
+}
+
+/* What backward does not need may be gone from the device by now. */
+static ab_status backward(const ab_exec *exec, ab_op_io *io) {
+    fallback *f = io->state;
+    ab_exec host = host_exec(exec, f);
+    ab_op_io *copy = ab_shadow_io(f->shadow, io);
+    unsigned needs = ab_io_needs(f->op, io);
+    unsigned read = AB_SHADOW_IN | AB_SHADOW_PARAM | AB_SHADOW_SAVED | AB_SHADOW_DOUT;
+    if (needs & AB_NEEDS_OUT) read |= AB_SHADOW_OUT;
+    AB_TRY(ab_shadow_pull(f->shadow, io, read, needs));
+    AB_TRY(f->op->backward(&host, copy));
+    return ab_shadow_push(f->shadow, io, AB_SHADOW_DIN | AB_SHADOW_DPARAM);
+}
+
+static const char *describe(const ab_op_io *io, const char *pass) {
+    fallback *f = io->state;
+    const char *own = f->op->describe ? f->op->describe(f->io, pass) : NULL;
+    if (!own) return NULL;
+    char *text = f->text[strcmp(pass, "forward") == 0 ? 0 : strcmp(pass, "backward_data") == 0 ? 1 : 2];
+    snprintf(text, TEXT, "host:%s", own);
+    return text;
+}
+
+const ab_op ab_op_fallback = {.name = "fallback",
+                              .prepare = prepare,
+                              .release = release,
+                              .forward = forward,
+                              .backward = backward,
+                              .describe = describe};
+
+/* ---- single tensors ---------------------------------------------------------------------------------------- */
+
+ab_status ab_host_copy(const ab_tensor *tensor, ab_tensor *copy) {
+    *copy = *tensor;
+    copy->device = &ab_device_cpu;
+    copy->data = NULL;
+    AB_TRY(ab_device_cpu.alloc((size_t)ab_tensor_count(tensor) * ab_element_bytes(tensor), &copy->data));
+    return ab_tensor_download(tensor, copy->data);
+}
+
+void ab_host_copy_free(ab_tensor *copy) {
+    if (copy->data) ab_device_cpu.free(copy->data);
+    copy->data = NULL;
+}
+
+typedef void (*host_map)(const ab_exec *exec, ab_tensor *dst, const ab_tensor *src);
+
+static ab_status on_host(const ab_exec *exec, host_map f, ab_tensor *dst, const ab_tensor *src) {
+    ab_tensor from = {.data = NULL}, to = {.data = NULL};
+    ab_status status = AB_OK;
+    AB_TRY_GOTO(ab_host_copy(src, &from));
+    AB_TRY_GOTO(ab_host_copy(dst, &to));
+    f(exec, &to, &from);
+    AB_TRY_GOTO(ab_tensor_upload(dst, to.data));
+out:
+    ab_host_copy_free(&from);
+    ab_host_copy_free(&to);
+    return status;
+}
+
+ab_status ab_fallback_cast(const ab_exec *exec, ab_tensor *dst, const ab_tensor *src) {
+    return on_host(exec, ab_cast, dst, src);
+}
+
+ab_status ab_fallback_accumulate(const ab_exec *exec, ab_tensor *dst, const ab_tensor *src) {
+    return on_host(exec, ab_accumulate, dst, src);
+}
+
+static ab_status unscale_one(const ab_exec *exec, const ab_unscale_item *item, float inverse, bool *found) {
+    ab_tensor from = {.data = NULL}, to = {.data = NULL};
+    ab_status status = AB_OK;
+    AB_TRY_GOTO(ab_host_copy(item->from, &from));
+    AB_TRY_GOTO(ab_host_copy(item->to, &to));
+    const ab_unscale_item copy = {&to, &from, item->id, item->adds};
+    AB_TRY_GOTO(ab_backend_cpu.unscale(exec, &copy, 1, inverse, found));
+    AB_TRY_GOTO(ab_tensor_upload(item->to, to.data));
+out:
+    ab_host_copy_free(&from);
+    ab_host_copy_free(&to);
+    return status;
+}
+
+ab_status ab_fallback_unscale(const ab_exec *exec, const ab_unscale_item *item, int items, float inverse,
+                              bool *found) {
+    for (int i = 0; i < items; i++) AB_TRY(unscale_one(exec, &item[i], inverse, found));
+    return AB_OK;
+}

@@ -1,0 +1,122 @@
+/* Walks the tensors of an op in one fixed order: host copies are numbered by it. */
+#include "kernels/backend/host_mirror.h"
+
+#include "kernels/backend/backend.h"
+#include "kernels/ops/blocks.h"
+
+#include <stdlib.h>
+
+enum { MOST = 3 * AB_MAX_INPUTS + 2 * AB_MAX_PARAMS + AB_MAX_SAVED + 2 };
+
+struct ab_shadow {
+    ab_op_io io;
+    ab_tensor tensor[MOST];
+};
+
+/* One tensor of an op and the place its host copy has. */
+typedef struct member {
+    const ab_tensor *tensor;
+    unsigned set;
+    int input; /* which, for AB_SHADOW_IN; else -1 */
+} member;
+
+/* Every tensor there may be, present or not. Returns their number, which is always the same. */
+static int members(const ab_op_io *io, member *list) {
+    int n = 0;
+    for (int i = 0; i < AB_MAX_INPUTS; i++) {
+        list[n++] = (member){io->in[i], AB_SHADOW_IN, i};
+        list[n++] = (member){io->din[i], AB_SHADOW_DIN, -1};
+    }
+    for (int i = 0; i < AB_MAX_PARAMS; i++) {
+        unsigned buffer = io->dparam[i] ? 0u : (unsigned)AB_SHADOW_BUFFERS;
+        list[n++] = (member){io->param[i], AB_SHADOW_PARAM | buffer, -1};
+        list[n++] = (member){io->dparam[i], AB_SHADOW_DPARAM, -1};
+    }
+    for (int i = 0; i < AB_MAX_SAVED; i++) list[n++] = (member){io->saved[i], AB_SHADOW_SAVED, -1};
+    list[n++] = (member){io->out, AB_SHADOW_OUT, -1};
+    list[n++] = (member){io->dout, AB_SHADOW_DOUT, -1};
+    return n;
+}
+
+static ab_tensor *copy_or_null(ab_tensor *copy) { return copy->data ? copy : NULL; }
+
+/* The same walk, over the copies. */
+static void wire(ab_shadow *shadow) {
+    ab_tensor *t = shadow->tensor;
+    ab_op_io *io = &shadow->io;
+    for (int i = 0; i < AB_MAX_INPUTS; i++) {
+        io->in[i] = copy_or_null(t++);
+        io->din[i] = copy_or_null(t++);
+    }
+    for (int i = 0; i < AB_MAX_PARAMS; i++) {
+        io->param[i] = copy_or_null(t++);
+        io->dparam[i] = copy_or_null(t++);
+    }
+    for (int i = 0; i < AB_MAX_SAVED; i++) io->saved[i] = copy_or_null(t++);
+    io->out = copy_or_null(t++);
+    io->dout = copy_or_null(t);
+}
+
+ab_status ab_shadow_create(const ab_op_io *io, ab_shadow **result) {
+    member list[MOST];
+    ab_shadow *shadow = calloc(1, sizeof *shadow);
+    if (!shadow) return ab_fail(AB_NO_MEMORY, "host copies: out of memory");
+    int n = members(io, list);
+    for (int i = 0; i < n; i++) {
+        if (!list[i].tensor) continue;
+        ab_tensor *copy = &shadow->tensor[i];
+        *copy = *list[i].tensor;
+        copy->device = &ab_device_cpu;
+        size_t bytes = (size_t)ab_tensor_count(copy) * ab_element_bytes(copy);
+        if (ab_device_cpu.alloc(bytes, &copy->data) == AB_OK) continue;
+        copy->data = NULL;
+        ab_shadow_destroy(shadow);
+        return ab_fail(AB_NO_MEMORY, "host copies: out of memory");
+    }
+    wire(shadow);
+    *result = shadow;
+    return AB_OK;
+}
+
+void ab_shadow_destroy(ab_shadow *shadow) {
+    if (!shadow) return;
+    for (int i = 0; i < MOST; i++)
+        if (shadow->tensor[i].data) ab_device_cpu.free(shadow->tensor[i].data);
+    free(shadow);
+}
+
+ab_op_io *ab_shadow_io(ab_shadow *shadow, const ab_op_io *io) {
+    member list[MOST];
+    int n = members(io, list);
+    for (int i = 0; i < n; i++)
+        if (list[i].tensor) shadow->tensor[i].id = list[i].tensor->id;
+    shadow->io.attrs = io->attrs;
+    shadow->io.op = io->op;
+    shadow->io.instance = io->instance;
+    shadow->io.params_version = io->params_version;
+    return &shadow->io;
+}
+
+ab_status ab_shadow_pull(ab_shadow *shadow, const ab_op_io *io, unsigned sets, unsigned inputs) {
+    member list[MOST];
+    int n = members(io, list);
+    for (int i = 0; i < n; i++) {
+        bool left_out = list[i].input >= 0 && !(inputs >> list[i].input & 1u);
+        if (list[i].tensor && (list[i].set & sets) && !left_out)
+            AB_TRY(ab_tensor_download(list[i].tensor, shadow->tensor[i].data));
+    }
+    return AB_OK;
+}
+
+ab_status ab_shadow_push(ab_shadow *shadow, const ab_op_io *io, unsigned sets) {
+    member list[MOST];
+    int n = members(io, list);
+    for (int i = 0; i < n; i++) {
+        if (!list[i].tensor || !(list[i].set & sets)) continue;
+        const ab_tensor *to = list[i].tensor;
+        const ab_device *device = to->device ? to->device : &ab_device_cpu;
+        AB_TRY(device->upload(to->data, shadow->tensor[i].data,
+                              (size_t)ab_tensor_count(to) * ab_element_bytes(to)));
+    }
+    return AB_OK;
+}

@@ -1,0 +1,37 @@
+/* A host copy of one op's tensors, for whoever must look at what lives on a device: the CPU's op that stands in for a missing
+ * one, and probes that read operands. Costs a transfer each way; exact. */
+#ifndef AB_KERNELS_BACKEND_HOST_MIRROR_H
+#define AB_KERNELS_BACKEND_HOST_MIRROR_H
+
+#include "kernels/ops/op.h"
+
+AB_BEGIN_DECLS
+
+typedef struct ab_shadow ab_shadow;
+
+/* Sets of an op's tensors. */
+enum {
+    AB_SHADOW_IN = 1,
+    AB_SHADOW_PARAM = 2,
+    AB_SHADOW_OUT = 4,
+    AB_SHADOW_SAVED = 8,
+    AB_SHADOW_DOUT = 16,
+    AB_SHADOW_DIN = 32,
+    AB_SHADOW_DPARAM = 64,
+    AB_SHADOW_BUFFERS = 128 /* parameters without a gradient */
+};
+
+/* Room for a copy of every tensor of `io` (whose data need not be there yet). AB_NO_MEMORY. */
+AB_MUST_CHECK ab_status ab_shadow_create(const ab_op_io *io, ab_shadow **shadow);
+void ab_shadow_destroy(ab_shadow *shadow); /* NULL is a no-op */
+
+/* The copy, with the attributes, numbers and version that `io` has now. Borrowed. */
+ab_op_io *ab_shadow_io(ab_shadow *shadow, const ab_op_io *io);
+
+/* Copies the sets of tensors from, or to, the device. `inputs`: which of the inputs, a bit each. */
+AB_MUST_CHECK ab_status ab_shadow_pull(ab_shadow *shadow, const ab_op_io *io, unsigned sets, unsigned inputs);
+AB_MUST_CHECK ab_status ab_shadow_push(ab_shadow *shadow, const ab_op_io *io, unsigned sets);
+
+AB_END_DECLS
+
+#endif

@@ -1,0 +1,203 @@
+/* The census of arrays: cutting them into blocks, widening stored formats, merging; and the scalar
+ * definition of what is counted. The loops for large arrays are in vec_census.c. */
+#include "kernels/census/census.h"
+
+#include "kernels/census/vec_census.h"
+#include "kernels/format/convert.h"
+#include "kernels/vec/isa.h"
+
+#include <stdalign.h>
+#include <stdbool.h>
+#include <string.h>
+
+enum {
+    INF = 0x7f800000,
+    AHEAD = 8192,    /* bytes, from the value that is counted to the one that is prefetched: two pages */
+    LOOPS_MIN = 1536 /* values, below which setting up the vector loops costs more than it saves */
+};
+
+static uint32_t bits_of(float x) {
+    uint32_t bits = 0;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+void ab_census_clear(ab_census *census) { memset(census, 0, sizeof *census); }
+
+/* ---- the definition ------------------------------------------------------------------------------------ */
+
+void ab_census_count_value(ab_census *census, float value) {
+    uint32_t bits = bits_of(value), magnitude = bits & 0x7fffffffu;
+    if (magnitude != 0 && magnitude < INF) {
+        ab_census_place place = ab_census_bin(magnitude);
+        census->bin[place.row][place.column]++;
+        census->subnormal += magnitude < 0x00800000u;
+        return;
+    }
+    census->zero += magnitude == 0;
+    census->nan += magnitude > INF;
+    census->pos_inf += bits == INF;
+    census->neg_inf += magnitude == INF && bits != INF;
+}
+
+/* At most one block, value by value. */
+static void add_part(ab_census *census, const ab_vec_census *loops, const float *values, int64_t n) {
+    for (int64_t i = 0; i < n; i++) ab_census_count_value(census, values[i]);
+    loops->note_extremes(census, values, n);
+    loops->add_squares(census, values, n);
+    census->count += n;
+}
+
+/* ---- arrays -------------------------------------------------------------------------------------------- */
+
+/* Where the next values come from; widened and gathered into `values` if they are not fp32 in a row. */
+typedef struct source {
+    const unsigned char *data;
+    const ab_format *format; /* as stored */
+    int64_t stride;
+    float values[AB_CENSUS_BLOCK];
+} source;
+
+static const float *widened(source *s, int64_t first, int64_t n) {
+    size_t size = (size_t)s->format->storage_bytes;
+    const unsigned char *from = s->data + first * s->stride * (int64_t)size;
+    alignas(double) unsigned char gathered[AB_CENSUS_BLOCK * sizeof(double)];
+    bool aligned = (uintptr_t)from % size == 0;
+    if (s->stride == 1 && aligned && s->format == &ab_format_fp32) return (const float *)(const void *)from;
+    if (s->stride == 1 && !aligned) memcpy(gathered, from, (size_t)n * size);
+    for (int64_t i = 0; s->stride != 1 && i < n; i++)
+        memcpy(gathered + (size_t)i * size, from + i * s->stride * (int64_t)size, size);
+    ab_widen(s->values, s->stride == 1 && aligned ? from : gathered, s->format, n);
+    return s->values;
+}
+
+/* Values below the smallest normal number of a format. */
+static int64_t count_below(const ab_census *census, const ab_format *format) {
+    int64_t count = 0;
+    for (int e = AB_CENSUS_EMIN; e < format->emin; e++) count += ab_census_at(census, e);
+    return count;
+}
+
+/* A whole block: the values with zeros after them, which add nothing but zeros. */
+static const float *padded(source *s, const float *values, int64_t n) {
+    if (n == AB_CENSUS_BLOCK) return values;
+    if (values != s->values) memcpy(s->values, values, (size_t)n * sizeof *values);
+    memset(s->values + n, 0, (size_t)(AB_CENSUS_BLOCK - n) * sizeof *values);
+    return s->values;
+}
+
+/* Whether the loops take the values as they are stored. */
+static bool taken_as_stored(const source *s, const ab_vec_census *loops) {
+    bool half = s->format == &ab_format_bf16 || s->format == &ab_format_fp16;
+    bool aligned = (uintptr_t)s->data % sizeof(uint16_t) == 0;
+    return half && aligned && s->stride == 1 && loops->takes_halves;
+}
+
+/* The block at `first` of n values in all; widened, and padded at the end, if need be. */
+static ab_census_values block_at(source *s, const ab_vec_census *loops, int64_t first, int64_t n) {
+    int64_t part = smaller(AB_CENSUS_BLOCK, n - first), size = s->format->storage_bytes;
+    ab_census_values v = {NULL, NULL, AB_CENSUS_FP32};
+    if (part == AB_CENSUS_BLOCK && taken_as_stored(s, loops)) {
+        v.stored = s->format == &ab_format_bf16 ? AB_CENSUS_BF16 : AB_CENSUS_FP16;
+        v.data = s->data + first * size;
+    } else {
+        v.data = padded(s, widened(s, first, part), part);
+    }
+    if (v.data == s->data + first * size && (first + AB_CENSUS_BLOCK) * size + AHEAD <= n * size)
+        v.ahead = s->data + first * size + AHEAD;
+    return v;
+}
+
+static void add_in_blocks(ab_census *census, const ab_vec_census *loops, source *s, int64_t n) {
+    alignas(64) unsigned char state[AB_CENSUS_STATE];
+    int64_t padding = (AB_CENSUS_BLOCK - n % AB_CENSUS_BLOCK) % AB_CENSUS_BLOCK;
+    loops->begin(state, census);
+    for (int64_t i = 0; i < n; i += AB_CENSUS_BLOCK) {
+        const ab_census_values values = block_at(s, loops, i, n);
+        loops->block(state, &values);
+    }
+    loops->end(state);
+    census->count -= padding;
+    census->zero -= padding;
+}
+
+static void add_source(ab_census *census, source *s, const ab_format *own, int64_t n) {
+    const ab_vec_census *loops = ab_vec_census_get();
+    bool other = own->emin != ab_format_fp32.emin; /* subnormal in fp32 is something else */
+    int64_t subnormal = census->subnormal, before = other ? count_below(census, own) : 0;
+    if (n >= LOOPS_MIN)
+        add_in_blocks(census, loops, s, n);
+    else if (n > 0)
+        add_part(census, loops, widened(s, 0, n), n);
+    if (other) census->subnormal = subnormal + count_below(census, own) - before;
+}
+
+void ab_census_add_strided(ab_census *census, const void *data, const ab_format *format, int64_t n,
+                           int64_t stride) {
+    source s;
+    s.data = data;
+    s.format = format->storage_bytes == 0 ? &ab_format_fp32 : format;
+    s.stride = stride;
+    add_source(census, &s, format, n);
+}
+
+void ab_census_add_stored(ab_census *census, const void *data, const ab_format *format, int64_t n) {
+    ab_census_add_strided(census, data, format, n, 1);
+}
+
+void ab_census_add(ab_census *census, const float *values, int64_t n) {
+    ab_census_add_strided(census, values, &ab_format_fp32, n, 1);
+}
+
+/* ---- totals -------------------------------------------------------------------------------------------- */
+
+void ab_census_merge(ab_census *into, const ab_census *from) {
+    into->count += from->count;
+    into->zero += from->zero;
+    into->nan += from->nan;
+    into->pos_inf += from->pos_inf;
+    into->neg_inf += from->neg_inf;
+    into->subnormal += from->subnormal;
+    into->sum_squares += from->sum_squares;
+    if (from->max_abs > into->max_abs) into->max_abs = from->max_abs;
+    if (into->min_abs == 0.0f || (from->min_abs != 0.0f && from->min_abs < into->min_abs))
+        into->min_abs = from->min_abs;
+    for (int row = 0; row < AB_CENSUS_EXPONENTS; row++)
+        for (int c = 0; c < AB_CENSUS_CLASSES; c++) into->bin[row][c] += from->bin[row][c];
+}
+
+int64_t ab_census_nonzero(const ab_census *census) {
+    return census->count - census->zero - census->nan - census->pos_inf - census->neg_inf;
+}
+
+int64_t ab_census_at(const ab_census *census, int exponent) {
+    int64_t sum = 0;
+    if (exponent < AB_CENSUS_EMIN || exponent > AB_CENSUS_EMAX) return 0;
+    for (int c = 0; c < AB_CENSUS_CLASSES; c++) sum += census->bin[exponent - AB_CENSUS_EMIN][c];
+    return sum;
+}
+
+/* ---- CPU levels ---------------------------------------------------------------------------------------- */
+
+#if defined(__x86_64__)
+
+extern const ab_vec_census ab_vec_census_plain, ab_vec_census_avx2, ab_vec_census_avx512,
+    ab_vec_census_avx512bitalg;
+
+const ab_vec_census *ab_vec_census_get(void) {
+    static const ab_vec_census *const tables[] = {[AB_ISA_PLAIN] = &ab_vec_census_plain,
+                                                  [AB_ISA_AVX2] = &ab_vec_census_avx2,
+                                                  [AB_ISA_AVX512] = &ab_vec_census_avx512,
+                                                  [AB_ISA_AVX512_BITALG] = &ab_vec_census_avx512bitalg};
+    return tables[ab_isa_get()];
+}
+
+#else
+
+extern const ab_vec_census ab_vec_census_plain;
+
+const ab_vec_census *ab_vec_census_get(void) { return &ab_vec_census_plain; }
+
+#endif

@@ -1,0 +1,21 @@
+/* The build without oneDNN: no pass is made, so that callers fall back to our own kernels. */
+#include "kernels/ops/product/dnnl_shim.h"
+
+ab_status ab_dnnl_conv_pass(const ab_pass_spec *spec, ab_pass **pass) {
+    (void)spec;
+    *pass = NULL;
+    return AB_OK;
+}
+
+ab_status ab_dnnl_matmul_pass(const ab_pass_spec *spec, ab_pass **pass) {
+    (void)spec;
+    *pass = NULL;
+    return AB_OK;
+}
+
+const char *ab_dnnl_version(void) { return NULL; }
+
+bool ab_dnnl_gemm(const ab_gemm *gemm) {
+    (void)gemm;
+    return false;
+}

@@ -1,0 +1,355 @@
+/* Attention by blocks of queries; see attention.h.
+ *
+ * With scores S = scale q k^T + mask, P = exp(S - log_sum): out = P v; dv = P^T dout; dP = dout v^T; dS = P (dP - sum over keys
+ * of P dP); dq = scale dS k; dk = scale dS^T q. Dropout multiplies P where it meets v, and dP. */
+#include "kernels/ops/attention/attention.h"
+
+#include "kernels/ops/blocks.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { BLOCK_SCORES = 64 * 1024, MIN_QUERIES = 16, OPERANDS = 4, RESULTS = 3 };
+
+/* A lane's scratch: score blocks, a mask row, fp32 copies of half operands (q, k, v, dout), results before rounding. */
+typedef struct scratch {
+    float *p, *dp, *dropped, *mask;
+    float *operand[OPERANDS], *result[RESULTS];
+} scratch;
+
+/* One head's matrices. */
+typedef struct matrix {
+    const float *data;
+    int64_t step;
+} matrix;
+
+typedef struct head {
+    const ab_attention *t;
+    int64_t batch, head, block;
+    scratch s;
+    matrix q, k, v, dout;
+    float *result[RESULTS]; /* out; or dq, dk, dv */
+    int64_t result_step[RESULTS];
+} head;
+
+static int64_t block_queries(const ab_attention *t) {
+    int64_t most = ab_max64(MIN_QUERIES, BLOCK_SCORES / t->in[1].rows);
+    return ab_min64(most, t->in[0].rows);
+}
+
+static float *take(char **memory, int64_t floats) {
+    float *piece = (float *)(void *)*memory;
+    *memory += ab_floats_bytes(floats);
+    return piece;
+}
+
+/* Elements of one head if it needs a copy. */
+static int64_t copied(const ab_heads *h) {
+    return h->tensor && !ab_is_f32(h->tensor) ? h->rows * h->width : 0;
+}
+
+/* Results that nobody wants need no place; in the forward pass out takes the first. */
+static int64_t result_floats(const ab_attention *t, int i) {
+    int64_t of_out = i == 0 ? copied(&t->out) : 0;
+    return ab_max64(of_out, copied(&t->din[i]));
+}
+
+static size_t scratch_floats(const ab_attention *t, int64_t size[4 + OPERANDS + RESULTS]) {
+    int64_t scores = block_queries(t) * t->in[1].rows;
+    size_t bytes = 0;
+    size[0] = size[1] = scores;
+    size[2] = t->may_drop ? scores : 0;
+    size[3] = t->mask.tensor ? t->mask.keys : 0;
+    for (int i = 0; i < 3; i++) size[4 + i] = copied(&t->in[i]);
+    size[7] = copied(&t->dout);
+    for (int i = 0; i < RESULTS; i++) size[4 + OPERANDS + i] = result_floats(t, i);
+    for (int i = 0; i < 4 + OPERANDS + RESULTS; i++) bytes += ab_floats_bytes(size[i]);
+    return bytes;
+}
+
+size_t ab_attention_lane_bytes(const ab_attention *t) {
+    int64_t size[4 + OPERANDS + RESULTS];
+    return scratch_floats(t, size);
+}
+
+static scratch scratch_of(const ab_attention *t, int lane) {
+    int64_t size[4 + OPERANDS + RESULTS];
+    char *memory = (char *)t->exec->workspace + (size_t)lane * scratch_floats(t, size);
+    scratch s = {take(&memory, size[0]), take(&memory, size[1]), NULL, NULL, {NULL}, {NULL}};
+    s.dropped = take(&memory, size[2]);
+    s.mask = take(&memory, size[3]);
+    for (int i = 0; i < OPERANDS; i++) s.operand[i] = take(&memory, size[4 + i]);
+    for (int i = 0; i < RESULTS; i++) s.result[i] = take(&memory, size[4 + OPERANDS + i]);
+    return s;
+}
+
+/* ---- heads in tensors ------------------------------------------------------------------------------------- */
+
+static int64_t first_of(const ab_heads *h, int64_t batch, int64_t number) {
+    return h->offset + batch * h->batch_step + number * h->head_step;
+}
+
+static matrix read_head(const ab_heads *h, int64_t batch, int64_t number, float *buffer) {
+    int64_t at = first_of(h, batch, number);
+    if (ab_is_f32(h->tensor)) return (matrix){(const float *)h->tensor->data + at, h->row_step};
+    for (int64_t row = 0; row < h->rows; row++)
+        ab_read(h->tensor, at + row * h->row_step, h->width, buffer + row * h->width);
+    return (matrix){buffer, h->width};
+}
+
+static void place_result(head *x, int i, const ab_heads *h) {
+    bool direct = h->tensor && ab_is_f32(h->tensor);
+    x->result[i] = !h->tensor ? NULL
+                   : direct   ? (float *)h->tensor->data + first_of(h, x->batch, x->head)
+                              : x->s.result[i];
+    x->result_step[i] = direct ? h->row_step : h->width;
+}
+
+static void store_result(const head *x, int i, const ab_heads *h) {
+    if (!h->tensor || ab_is_f32(h->tensor)) return;
+    ab_tensor to = *h->tensor;
+    int64_t at = first_of(h, x->batch, x->head);
+    for (int64_t row = 0; row < h->rows; row++)
+        ab_emit(x->t->exec, &to, at + row * h->row_step, x->result[i] + row * h->width, h->width);
+}
+
+/* ---- probabilities ---------------------------------------------------------------------------------------- */
+
+/* Adds the mask to the scores of one query. */
+static void add_mask(const head *x, int64_t query, float *score, int64_t keys) {
+    const ab_mask *m = &x->t->mask;
+    int64_t at = x->batch * m->step[0] + x->head * m->step[1] + query * m->step[2];
+    if (!m->tensor->format) {
+        const int32_t *takes_part = (const int32_t *)m->tensor->data + at;
+        for (int64_t j = 0; j < keys; j++)
+            if (!takes_part[j * m->step[3]]) score[j] += x->t->masked;
+        return;
+    }
+    int64_t n = m->step[3] ? keys : 1;
+    const float *bias = ab_read(m->tensor, at, n, x->s.mask);
+    for (int64_t j = 0; j < keys; j++) score[j] += bias[m->step[3] ? j : 0];
+}
+
+/* Keys that the queries [first, first + n) can see; with a finite mask_value all of them. */
+static int64_t keys_of_block(const ab_attention *t, int64_t first, int64_t n) {
+    bool hidden = t->causal && isinf(t->masked);
+    return hidden ? ab_min64(t->in[1].rows, first + n) : t->in[1].rows;
+}
+
+/* Mask of one row of `keys` scores; returns how many of them count, the others are left alone. */
+static int64_t mask_row(const head *x, int64_t query, float *score, int64_t keys) {
+    const ab_attention *t = x->t;
+    int64_t seen = t->causal ? ab_min64(keys, query + 1) : keys;
+    if (t->causal && !isinf(t->masked)) {
+        for (int64_t j = seen; j < keys; j++) score[j] += t->masked;
+        seen = keys;
+    }
+    if (t->mask.tensor) add_mask(x, query, score, seen);
+    return seen;
+}
+
+static void fill(float *row, int64_t from, int64_t to, float value) {
+    for (int64_t j = from; j < to; j++) row[j] = value;
+}
+
+/* Scores of a row become probabilities; the logarithm of their sum is returned, -inf if nobody takes part. */
+static float normalise_row(float *row, int64_t seen) {
+    const ab_vec_math *vec = ab_vec_math_get();
+    float shift = vec->row_max(row, seen);
+    if (shift == -INFINITY) { /* nobody, or NaNs */
+        float value = isnan(vec->row_sum(row, seen)) ? NAN : 0.0f;
+        fill(row, 0, seen, value);
+        return isnan(value) ? NAN : -INFINITY;
+    }
+    double sum = vec->exp_sum(row, row, shift, seen);
+    vec->affine(row, row, (float)(1.0 / sum), 0.0f, seen);
+    return (float)((double)shift + log(sum));
+}
+
+/* The same from the logarithm that forward kept. */
+static void probabilities_again(float *row, int64_t seen, float log_sum) {
+    if (log_sum == -INFINITY)
+        fill(row, 0, seen, 0.0f);
+    else
+        ab_vec_math_get()->exp_sum(row, row, log_sum, seen);
+}
+
+static void scores(const head *x, int64_t first, int64_t n, int64_t keys) {
+    const ab_attention *t = x->t;
+    ab_gemm g = {.transpose_b = true,
+                 .rows = n,
+                 .columns = keys,
+                 .inner = t->in[0].width,
+                 .alpha = t->scale,
+                 .a = x->q.data + first * x->q.step,
+                 .lda = x->q.step,
+                 .b = x->k.data,
+                 .ldb = x->k.step,
+                 .c = x->s.p,
+                 .ldc = keys};
+    ab_gemm_run(&g, t->exec->path, t->half);
+}
+
+/* The probabilities of a block of queries, from `log_sum` or, in the forward pass (`fresh`), leaving it there. */
+static void block_probabilities(const head *x, int64_t first, int64_t n, int64_t keys, bool fresh) {
+    const ab_attention *t = x->t;
+    int64_t at = (x->batch * t->heads + x->head) * t->in[0].rows;
+    scores(x, first, n, keys);
+    for (int64_t i = 0; i < n; i++) {
+        float *row = x->s.p + i * keys, log_sum = 0.0f;
+        int64_t seen = mask_row(x, first + i, row, keys);
+        if (fresh)
+            log_sum = normalise_row(row, seen);
+        else
+            probabilities_again(row, seen, t->log_sum[at + first + i]);
+        if (fresh && t->log_sum) t->log_sum[at + first + i] = log_sum;
+        fill(row, seen, keys, 0.0f);
+    }
+}
+
+/* to = values with dropout's mask. */
+static void drop(const head *x, float *to, const float *values, int64_t first, int64_t n, int64_t keys) {
+    const ab_attention *t = x->t;
+    int64_t row = (x->batch * t->heads + x->head) * t->in[0].rows + first;
+    for (int64_t i = 0; i < n; i++)
+        ab_vec_math_get()->dropout(to + i * keys, values + i * keys, &t->dropout, (row + i) * t->in[1].rows,
+                                   keys);
+}
+
+/* What multiplies v. */
+static const float *weights_of_values(const head *x, int64_t first, int64_t n, int64_t keys) {
+    if (x->t->dropout.threshold == 0) return x->s.p;
+    drop(x, x->s.dropped, x->s.p, first, n, keys);
+    return x->s.dropped;
+}
+
+/* ---- forward ---------------------------------------------------------------------------------------------- */
+
+static head open_head(const ab_attention *t, int64_t chunk, int lane) {
+    head x = {.t = t,
+              .batch = chunk / t->heads,
+              .head = chunk % t->heads,
+              .block = block_queries(t),
+              .s = scratch_of(t, lane)};
+    x.q = read_head(&t->in[0], x.batch, x.head, x.s.operand[0]);
+    x.k = read_head(&t->in[1], x.batch, x.head, x.s.operand[1]);
+    x.v = read_head(&t->in[2], x.batch, x.head, x.s.operand[2]);
+    return x;
+}
+
+static void forward_head(void *argument, int64_t chunk, int lane) {
+    const ab_attention *t = argument;
+    head x = open_head(t, chunk, lane);
+    place_result(&x, 0, &t->out);
+    for (int64_t first = 0; first < t->in[0].rows; first += x.block) {
+        int64_t n = ab_min64(x.block, t->in[0].rows - first), keys = keys_of_block(t, first, n);
+        block_probabilities(&x, first, n, keys, true);
+        ab_gemm g = {.rows = n,
+                     .columns = t->in[2].width,
+                     .inner = keys,
+                     .alpha = 1.0f,
+                     .a = weights_of_values(&x, first, n, keys),
+                     .lda = keys,
+                     .b = x.v.data,
+                     .ldb = x.v.step,
+                     .c = x.result[0] + first * x.result_step[0],
+                     .ldc = x.result_step[0]};
+        ab_gemm_run(&g, t->exec->path, t->half);
+    }
+    store_result(&x, 0, &t->out);
+}
+
+static void for_heads(const ab_attention *t, ab_work work) {
+    ab_attention copy = *t;
+    int64_t heads = t->batch * t->heads, scores = t->in[0].rows * t->in[1].rows;
+    bool fits = ab_lanes_fit(t->exec, 0, ab_attention_lane_bytes(t));
+    ab_for_chunks(fits ? heads * scores : 0, heads, work, &copy);
+}
+
+void ab_attention_forward(const ab_attention *t) { for_heads(t, forward_head); }
+
+/* ---- backward --------------------------------------------------------------------------------------------- */
+
+/* c (+)= alpha a^T b over the n queries of a block: how dk and dv gather. */
+static void gather(const head *x, int i, const float *a, int64_t keys, int64_t n, const matrix *b,
+                   int64_t first, float alpha) {
+    ab_gemm g = {.transpose_a = true,
+                 .rows = keys,
+                 .columns = x->t->in[i].width,
+                 .inner = n,
+                 .alpha = alpha,
+                 .beta = 1.0f,
+                 .a = a,
+                 .lda = keys,
+                 .b = b->data + first * b->step,
+                 .ldb = b->step,
+                 .c = x->result[i],
+                 .ldc = x->result_step[i]};
+    if (x->result[i]) ab_gemm_run(&g, x->t->exec->path, x->t->half);
+}
+
+/* dp = dout v^T, then dS in its place. */
+static void score_gradients(const head *x, int64_t first, int64_t n, int64_t keys) {
+    const ab_attention *t = x->t;
+    const ab_vec_math *vec = ab_vec_math_get();
+    float *dp = x->s.dp;
+    ab_gemm g = {.transpose_b = true,
+                 .rows = n,
+                 .columns = keys,
+                 .inner = t->in[2].width,
+                 .alpha = 1.0f,
+                 .a = x->dout.data + first * x->dout.step,
+                 .lda = x->dout.step,
+                 .b = x->v.data,
+                 .ldb = x->v.step,
+                 .c = dp,
+                 .ldc = keys};
+    ab_gemm_run(&g, t->exec->path, t->half);
+    if (t->dropout.threshold) drop(x, dp, dp, first, n, keys);
+    for (int64_t i = 0; i < n; i++) {
+        const float *p = x->s.p + i * keys;
+        float dot = (float)vec->row_dot(p, dp + i * keys, keys);
+        vec->softmax_backward(dp + i * keys, p, dp + i * keys, dot, keys);
+    }
+}
+
+static void query_gradients(const head *x, int64_t first, int64_t n, int64_t keys) {
+    const ab_attention *t = x->t;
+    ab_gemm g = {.rows = n,
+                 .columns = t->in[0].width,
+                 .inner = keys,
+                 .alpha = t->scale,
+                 .a = x->s.dp,
+                 .lda = keys,
+                 .b = x->k.data,
+                 .ldb = x->k.step,
+                 .c = x->result[0] + first * x->result_step[0],
+                 .ldc = x->result_step[0]};
+    ab_gemm_run(&g, t->exec->path, t->half);
+}
+
+static void clear_result(const head *x, int i) {
+    const ab_heads *h = &x->t->din[i];
+    for (int64_t row = 0; x->result[i] && row < h->rows; row++)
+        memset(x->result[i] + row * x->result_step[i], 0, (size_t)h->width * sizeof(float));
+}
+
+static void backward_head(void *argument, int64_t chunk, int lane) {
+    const ab_attention *t = argument;
+    head x = open_head(t, chunk, lane);
+    x.dout = read_head(&t->dout, x.batch, x.head, x.s.operand[3]);
+    for (int i = 0; i < RESULTS; i++) place_result(&x, i, &t->din[i]);
+    clear_result(&x, 1);
+    clear_result(&x, 2);
+    for (int64_t first = 0; first < t->in[0].rows; first += x.block) {
+        int64_t n = ab_min64(x.block, t->in[0].rows - first), keys = keys_of_block(t, first, n);
+        block_probabilities(&x, first, n, keys, false);
+        gather(&x, 2, weights_of_values(&x, first, n, keys), keys, n, &x.dout, first, 1.0f);
+        score_gradients(&x, first, n, keys);
+        if (x.result[0]) query_gradients(&x, first, n, keys);
+        gather(&x, 1, x.s.dp, keys, n, &x.q, first, t->scale);
+    }
+    for (int i = 0; i < RESULTS; i++) store_result(&x, i, &t->din[i]);
+}
+
+void ab_attention_backward(const ab_attention *t) { for_heads(t, backward_head); }

@@ -1,0 +1,140 @@
+/* Reading, computing and storing in fixed blocks or whole images; see blocks.h. */
+#include "kernels/ops/blocks.h"
+
+#include "kernels/format/convert.h"
+#include "kernels/vec/isa.h"
+
+enum { CLAIM_ELEMENTS = 32 * 1024 };
+
+size_t ab_element_bytes(const ab_tensor *tensor) {
+    return tensor->format ? ab_format_bytes(tensor->format, 1) : sizeof(int32_t);
+}
+
+bool ab_is_f32(const ab_tensor *tensor) { return tensor->format == &ab_format_fp32; }
+
+char *ab_element(const ab_tensor *tensor, int64_t offset) {
+    return (char *)tensor->data + (size_t)offset * ab_element_bytes(tensor);
+}
+
+const float *ab_read(const ab_tensor *tensor, int64_t offset, int64_t n, float *buffer) {
+    if (ab_is_f32(tensor)) return (const float *)tensor->data + offset;
+    ab_widen(buffer, ab_element(tensor, offset), tensor->format, n);
+    return buffer;
+}
+
+float *ab_target(const ab_tensor *tensor, int64_t offset, float *buffer) {
+    return ab_is_f32(tensor) ? (float *)tensor->data + offset : buffer;
+}
+
+/* Several chunks behind one claim, so that claiming costs little beside the work. */
+typedef struct group_job {
+    ab_work work;
+    void *argument;
+    int64_t chunks, per_group;
+} group_job;
+
+static void run_group(void *argument, int64_t group, int lane) {
+    const group_job *job = argument;
+    int64_t end = ab_min64((group + 1) * job->per_group, job->chunks);
+    for (int64_t chunk = group * job->per_group; chunk < end; chunk++) job->work(job->argument, chunk, lane);
+}
+
+void ab_for_chunks(int64_t elements, int64_t chunks, ab_work work, void *argument) {
+    group_job job = {work, argument, chunks, chunks};
+    if (elements >= AB_PARALLEL_MIN) job.per_group = ab_max64(1, chunks * CLAIM_ELEMENTS / elements);
+    if (job.per_group >= chunks)
+        for (int64_t chunk = 0; chunk < chunks; chunk++) work(argument, chunk, ab_parallel_lane());
+    else
+        ab_parallel_for(ab_div_up(chunks, job.per_group), run_group, &job);
+}
+
+void ab_for_prepared(int lanes, int64_t chunks, ab_work work, void *argument) {
+    if (ab_parallel_lanes() <= lanes)
+        ab_parallel_for(chunks, work, argument);
+    else
+        for (int64_t chunk = 0; chunk < chunks; chunk++) work(argument, chunk, ab_parallel_lane());
+}
+
+bool ab_lanes_fit(const ab_exec *exec, size_t fixed_bytes, size_t lane_bytes) {
+    return exec->workspace_bytes >= fixed_bytes + (size_t)ab_parallel_lanes() * lane_bytes;
+}
+
+typedef struct map_job {
+    const ab_exec *exec;
+    ab_tensor *dst;
+    ab_map f;
+    const ab_tensor *a, *b;
+} map_job;
+
+static void map_block(void *argument, int64_t chunk, int lane) {
+    const map_job *job = argument;
+    (void)lane;
+    float buffer_a[AB_BLOCK], buffer_b[AB_BLOCK], buffer_out[AB_BLOCK];
+    int64_t at = chunk * AB_BLOCK, block = ab_min64(AB_BLOCK, ab_tensor_count(job->dst) - at);
+    float *out = ab_target(job->dst, at, buffer_out);
+    job->f(out, ab_read(job->a, at, block, buffer_a), job->b ? ab_read(job->b, at, block, buffer_b) : NULL,
+           block);
+    ab_emit(job->exec, job->dst, at, out, block);
+}
+
+void ab_map_tensors(const ab_exec *exec, ab_tensor *dst, ab_map f, const ab_tensor *a, const ab_tensor *b) {
+    map_job job = {exec, dst, f, a, b};
+    int64_t n = ab_tensor_count(dst);
+    ab_for_chunks(n, ab_div_up(n, AB_BLOCK), map_block, &job);
+}
+
+/* ---- images ----------------------------------------------------------------------------------------------- */
+
+static int64_t image_count(const ab_tensor *tensor) {
+    return tensor ? ab_tensor_count(tensor) / tensor->shape.dim[0] : 0;
+}
+
+static size_t image_bytes(const ab_tensor *tensor) {
+    return tensor && !ab_is_f32(tensor) ? ab_floats_bytes(image_count(tensor)) : 0;
+}
+
+size_t ab_images_workspace(const ab_tensor *dst, const ab_tensor *a, const ab_tensor *b) {
+    return (image_bytes(dst) + image_bytes(a) + image_bytes(b)) * (size_t)ab_parallel_lanes();
+}
+
+static const float *read_image(const ab_tensor *tensor, int64_t i, char *buffer) {
+    int64_t count = image_count(tensor);
+    return tensor ? ab_read(tensor, i * count, count, (float *)(void *)buffer) : NULL;
+}
+
+typedef struct image_job {
+    const ab_exec *exec;
+    ab_tensor *dst;
+    ab_map_image f;
+    const void *self;
+    const ab_tensor *a, *b;
+    size_t a_bytes, b_bytes, lane_bytes;
+} image_job;
+
+static void map_image(void *argument, int64_t image, int lane) {
+    const image_job *job = argument;
+    int64_t count = image_count(job->dst);
+    char *buffer = (char *)job->exec->workspace + (size_t)lane * job->lane_bytes;
+    float *out = ab_target(job->dst, image * count, (float *)(void *)(buffer + job->a_bytes + job->b_bytes));
+    job->f(job->self, out, read_image(job->a, image, buffer),
+           read_image(job->b, image, buffer + job->a_bytes));
+    ab_emit(job->exec, job->dst, image * count, out, count);
+}
+
+void ab_map_images(const ab_exec *exec, ab_tensor *dst, ab_map_image f, const void *self, const ab_tensor *a,
+                   const ab_tensor *b) {
+    image_job job = {exec, dst, f, self, a, b, image_bytes(a), image_bytes(b), 0};
+    job.lane_bytes = job.a_bytes + job.b_bytes + image_bytes(dst);
+    int64_t elements = ab_lanes_fit(exec, 0, job.lane_bytes) ? ab_tensor_count(a) : 0;
+    ab_for_chunks(elements, dst->shape.dim[0], map_image, &job);
+}
+
+const char *ab_describe_own(const ab_op_io *io, const char *pass) {
+    static const char *const texts[] = {[AB_ISA_PLAIN] = "own:plain",
+                                        [AB_ISA_AVX2] = "own:avx2",
+                                        [AB_ISA_AVX512] = "own:avx512",
+                                        [AB_ISA_AVX512_BITALG] = "own:avx512"};
+    (void)io;
+    (void)pass;
+    return texts[ab_isa_get()];
+}

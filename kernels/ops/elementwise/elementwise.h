@@ -1,0 +1,73 @@
+/* The formulas of the element-by-element ops, once for every device: a value and its derivatives in fp32. Rows of
+ * elementwise.def say which there are; elementwise.c makes ops of them.
+ *
+ * Derivatives of functions of one number get the number or the result, as the row says. Functions that people write losses and
+ * norms with overflow where half arithmetic makes them: nothing here saves them from it. */
+#ifndef AB_KERNELS_OPS_ELEMENTWISE_ELEMENTWISE_H
+#define AB_KERNELS_OPS_ELEMENTWISE_ELEMENTWISE_H
+
+#include <math.h>
+
+#if defined(__CUDACC__)
+#define AB_FORMULA static __host__ __device__ __forceinline__
+#else
+#define AB_FORMULA static inline
+#endif
+
+/* Attributes as fp32: clamp has {min, max}, scale {factor}. */
+typedef struct ab_scalars {
+    float a, b;
+} ab_scalars;
+
+/* ---- functions of one number: value(x, s), slope(x or y, s) ------------------------------------------------ */
+
+AB_FORMULA float ab_neg_value(float x, ab_scalars s) { return (void)s, -x; }
+AB_FORMULA float ab_neg_slope(float x, ab_scalars s) { return (void)s, (void)x, -1.0f; }
+
+AB_FORMULA float ab_exp_value(float x, ab_scalars s) { return (void)s, expf(x); }
+AB_FORMULA float ab_exp_slope(float y, ab_scalars s) { return (void)s, y; }
+
+AB_FORMULA float ab_log_value(float x, ab_scalars s) { return (void)s, logf(x); }
+AB_FORMULA float ab_log_slope(float x, ab_scalars s) { return (void)s, 1.0f / x; }
+
+AB_FORMULA float ab_sqrt_value(float x, ab_scalars s) { return (void)s, sqrtf(x); }
+AB_FORMULA float ab_sqrt_slope(float y, ab_scalars s) { return (void)s, 1.0f / (2.0f * y); }
+
+AB_FORMULA float ab_rsqrt_value(float x, ab_scalars s) { return (void)s, 1.0f / sqrtf(x); }
+AB_FORMULA float ab_rsqrt_slope(float y, ab_scalars s) { return (void)s, -0.5f * (y * y * y); }
+
+AB_FORMULA float ab_square_value(float x, ab_scalars s) { return (void)s, x * x; }
+AB_FORMULA float ab_square_slope(float x, ab_scalars s) { return (void)s, 2.0f * x; }
+
+/* torch: no slope at 0 */
+AB_FORMULA float ab_abs_value(float x, ab_scalars s) { return (void)s, fabsf(x); }
+AB_FORMULA float ab_abs_slope(float x, ab_scalars s) {
+    return (void)s, (float)(x > 0.0f) - (float)(x < 0.0f);
+}
+
+/* NaN stays; the slope is 1 on the limits, too */
+AB_FORMULA float ab_clamp_value(float x, ab_scalars s) { return x < s.a ? s.a : x > s.b ? s.b : x; }
+AB_FORMULA float ab_clamp_slope(float x, ab_scalars s) { return x >= s.a && x <= s.b ? 1.0f : 0.0f; }
+
+AB_FORMULA float ab_scale_value(float x, ab_scalars s) { return x * s.a; }
+AB_FORMULA float ab_scale_slope(float x, ab_scalars s) { return (void)x, s.a; }
+
+/* ---- functions of two numbers: value(a, b), the derivative by a and by b ----------------------------------- */
+
+AB_FORMULA float ab_add_value(float a, float b) { return a + b; }
+AB_FORMULA float ab_add_by_a(float a, float b) { return (void)a, (void)b, 1.0f; }
+AB_FORMULA float ab_add_by_b(float a, float b) { return (void)a, (void)b, 1.0f; }
+
+AB_FORMULA float ab_sub_value(float a, float b) { return a - b; }
+AB_FORMULA float ab_sub_by_a(float a, float b) { return (void)a, (void)b, 1.0f; }
+AB_FORMULA float ab_sub_by_b(float a, float b) { return (void)a, (void)b, -1.0f; }
+
+AB_FORMULA float ab_mul_value(float a, float b) { return a * b; }
+AB_FORMULA float ab_mul_by_a(float a, float b) { return (void)a, b; }
+AB_FORMULA float ab_mul_by_b(float a, float b) { return (void)b, a; }
+
+AB_FORMULA float ab_div_value(float a, float b) { return a / b; }
+AB_FORMULA float ab_div_by_a(float a, float b) { return (void)a, 1.0f / b; }
+AB_FORMULA float ab_div_by_b(float a, float b) { return -(a / b) / b; }
+
+#endif

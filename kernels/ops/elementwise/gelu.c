@@ -1,0 +1,40 @@
+/* gelu: x times the normal distribution function of x or, with approximate "tanh", x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
+ * (Hendrycks and Gimpel 2016), as torch.nn.GELU. */
+#include "kernels/ops/elementwise/unary.h"
+
+typedef struct gelu_attrs {
+    int64_t approximate;
+} gelu_attrs;
+
+enum { NONE, TANH };
+
+static const ab_attr attrs_table[] = {
+    {"approximate", AB_ATTR_CHOICE, offsetof(gelu_attrs, approximate), false, NONE, NONE, TANH, "none|tanh"},
+    {0}};
+
+static bool by_tanh(const ab_op_io *io) { return ((const gelu_attrs *)io->attrs)->approximate == TANH; }
+
+static ab_status forward(const ab_exec *exec, ab_op_io *io) {
+    const ab_vec_math *vec = ab_vec_math_get();
+    ab_map_tensors(exec, io->out, by_tanh(io) ? vec->gelu_tanh : vec->gelu, io->in[0], NULL);
+    return AB_OK;
+}
+
+static ab_status backward(const ab_exec *exec, ab_op_io *io) {
+    const ab_vec_math *vec = ab_vec_math_get();
+    if (io->din[0])
+        ab_map_tensors(exec, io->din[0], by_tanh(io) ? vec->gelu_tanh_backward : vec->gelu_backward,
+                       io->in[0], io->dout);
+    return AB_OK;
+}
+
+const ab_op ab_op_gelu = {.name = "gelu",
+                          .inputs = 1,
+                          .attrs_bytes = sizeof(gelu_attrs),
+                          .attrs = attrs_table,
+                          .infer = ab_unary_infer,
+                          .backward_needs = 1u << 0,
+                          .forward = forward,
+                          .backward = backward,
+                          .flops = ab_unary_flops,
+                          .describe = ab_describe_own};

@@ -1,0 +1,21 @@
+/* sigmoid: 1 / (1 + exp(-x)), as torch.sigmoid. Backward reads the output, so that the input may be freed. */
+#include "kernels/ops/elementwise/unary.h"
+
+static ab_status forward(const ab_exec *exec, ab_op_io *io) {
+    ab_map_tensors(exec, io->out, ab_vec_math_get()->sigmoid, io->in[0], NULL);
+    return AB_OK;
+}
+
+static ab_status backward(const ab_exec *exec, ab_op_io *io) {
+    if (io->din[0]) ab_map_tensors(exec, io->din[0], ab_vec_math_get()->sigmoid_backward, io->out, io->dout);
+    return AB_OK;
+}
+
+const ab_op ab_op_sigmoid = {.name = "sigmoid",
+                             .inputs = 1,
+                             .infer = ab_unary_infer,
+                             .backward_needs = AB_NEEDS_OUT,
+                             .forward = forward,
+                             .backward = backward,
+                             .flops = ab_unary_flops,
+                             .describe = ab_describe_own};

@@ -1,0 +1,431 @@
+/* The arithmetic of single elements, shared by the CUDA kernels and the tests that prove it on the CPU.
+ *
+ * fp32 throughout, no fused operations, so that element-wise results are the CPU kernels' bits. Sums over many elements say
+ * in what order they add. Layout is NHWC, weights {out, in / groups, kh, kw}. Formulas and sources: the files of the ops. */
+#ifndef AB_KERNELS_OPS_FORMULAS_H
+#define AB_KERNELS_OPS_FORMULAS_H
+
+#include "kernels/core/window.h"
+#include "kernels/ops/element.h"
+
+#include <math.h>
+#include <stdbool.h>
+
+AB_BEGIN_DECLS
+
+/* ---- element by element ------------------------------------------------------------------------------------ */
+
+/* NaN passes through. */
+static inline AB_HOST_DEVICE float ab_f_relu(float x) { return x <= 0.0f ? 0.0f : x; }
+static inline AB_HOST_DEVICE float ab_f_relu_backward(float out, float dout) {
+    return out <= 0.0f ? 0.0f : dout;
+}
+
+/* By the C library's functions, not the CPU kernels' polynomials: a few ulps apart. */
+static inline AB_HOST_DEVICE float ab_f_sigmoid(float x) {
+    float e = expf(-fabsf(x)); /* neither side loses digits */
+    return (x < 0.0f ? e : 1.0f) / (1.0f + e);
+}
+static inline AB_HOST_DEVICE float ab_f_sigmoid_slope(float x) {
+    float e = expf(-fabsf(x));
+    return e / ((1.0f + e) * (1.0f + e));
+}
+static inline AB_HOST_DEVICE float ab_f_silu(float x) { return x * ab_f_sigmoid(x); }
+static inline AB_HOST_DEVICE float ab_f_silu_slope(float x) {
+    return ab_f_sigmoid(x) + x * ab_f_sigmoid_slope(x);
+}
+static inline AB_HOST_DEVICE float ab_f_gelu(float x) { return x * (0.5f * erfcf(-0.70710678f * x)); }
+static inline AB_HOST_DEVICE float ab_f_gelu_slope(float x) {
+    return 0.5f * erfcf(-0.70710678f * x) + x * (0.3989423f * expf(-0.5f * (x * x)));
+}
+/* x (1 + tanh(u / 2)) / 2 = x sigmoid(u) */
+static inline AB_HOST_DEVICE float ab_f_gelu_tanh(float x) {
+    return x * ab_f_sigmoid(1.5957691f * (x + 0.044715f * (x * x * x)));
+}
+static inline AB_HOST_DEVICE float ab_f_gelu_tanh_slope(float x) {
+    float u = 1.5957691f * (x + 0.044715f * (x * x * x)), inner = 1.5957691f * (1.0f + 0.134145f * (x * x));
+    return ab_f_sigmoid(u) + x * ab_f_sigmoid_slope(u) * inner;
+}
+
+static inline AB_HOST_DEVICE bool ab_f_finite(float x) {
+    return (ab_bits_of(x) & 0x7f800000u) != 0x7f800000u;
+}
+
+/* ---- pixels ------------------------------------------------------------------------------------------------ */
+
+/* An element of a tensor of images. */
+typedef struct ab_pixel {
+    int64_t image, y, x, channel;
+} ab_pixel;
+
+static inline AB_HOST_DEVICE ab_pixel ab_pixel_at(int64_t i, int64_t height, int64_t width,
+                                                  int64_t channels) {
+    ab_pixel p;
+    p.channel = i % channels;
+    i /= channels;
+    p.x = i % width;
+    i /= width;
+    p.y = i % height;
+    p.image = i / height;
+    return p;
+}
+
+static inline AB_HOST_DEVICE int64_t ab_pixel_index(ab_pixel p, int64_t height, int64_t width,
+                                                    int64_t channels) {
+    return ((p.image * height + p.y) * width + p.x) * channels + p.channel;
+}
+
+/* Positions [first, end) along one axis. */
+typedef struct ab_range {
+    int64_t first, end;
+} ab_range;
+
+/* Input positions that output position `out` of an undilated window covers, padding left out. */
+static inline AB_HOST_DEVICE ab_range ab_window_covers(const ab_window *w, int axis, int64_t out) {
+    int64_t first = out * w->stride[axis] - w->padding[axis], end = first + w->kernel[axis];
+    ab_range r;
+    r.first = first < 0 ? 0 : first;
+    r.end = end > w->in[axis] ? w->in[axis] : end;
+    return r;
+}
+
+/* Output positions whose window covers input position `in`. */
+static inline AB_HOST_DEVICE ab_range ab_windows_over(const ab_window *w, int axis, int64_t in) {
+    int64_t last = in + w->padding[axis], first = last - w->kernel[axis] + 1;
+    ab_range r;
+    r.first = first <= 0 ? 0 : (first + w->stride[axis] - 1) / w->stride[axis];
+    r.end = last / w->stride[axis] + 1;
+    if (r.end > w->out[axis]) r.end = w->out[axis];
+    return r;
+}
+
+/* ---- pooling ----------------------------------------------------------------------------------------------- */
+
+/* torch's scan: larger replaces, and so does NaN. Returns where the scan ends. */
+static inline AB_HOST_DEVICE int64_t ab_f_window_winner(const ab_window *w, ab_span in, ab_pixel out) {
+    ab_range rows = ab_window_covers(w, 0, out.y), columns = ab_window_covers(w, 1, out.x);
+    ab_pixel p = out;
+    float best = 0.0f;
+    int64_t winner = -1;
+    for (p.y = rows.first; p.y < rows.end; p.y++)
+        for (p.x = columns.first; p.x < columns.end; p.x++) {
+            int64_t at = ab_pixel_index(p, w->in[0], w->in[1], w->channels);
+            float v = ab_span_at(in, at);
+            if (winner >= 0 && !(v > best || v != v)) continue;
+            best = v;
+            winner = at;
+        }
+    return winner;
+}
+
+static inline AB_HOST_DEVICE float ab_f_max_pool(const ab_window *w, ab_span in, int64_t i) {
+    ab_pixel out = ab_pixel_at(i, w->out[0], w->out[1], w->channels);
+    return ab_span_at(in, ab_f_window_winner(w, in, out));
+}
+
+/* Sum, in order of the outputs, of the gradients of the windows that element i of the input won. */
+static inline AB_HOST_DEVICE float ab_f_max_pool_backward(const ab_window *w, ab_span in, ab_span dout,
+                                                          int64_t i) {
+    ab_pixel here = ab_pixel_at(i, w->in[0], w->in[1], w->channels), out = here;
+    ab_range rows = ab_windows_over(w, 0, here.y), columns = ab_windows_over(w, 1, here.x);
+    float sum = 0.0f;
+    for (out.y = rows.first; out.y < rows.end; out.y++)
+        for (out.x = columns.first; out.x < columns.end; out.x++)
+            if (ab_f_window_winner(w, in, out) == i)
+                sum += ab_span_at(dout, ab_pixel_index(out, w->out[0], w->out[1], w->channels));
+    return sum;
+}
+
+static inline AB_HOST_DEVICE float ab_f_pool_size(const ab_window *w, bool count_pad, ab_range rows,
+                                                  ab_range columns) {
+    int64_t inside = (rows.end - rows.first) * (columns.end - columns.first);
+    return (float)(count_pad ? w->kernel[0] * w->kernel[1] : inside);
+}
+
+/* Sums row by row, then the rows. */
+static inline AB_HOST_DEVICE float ab_f_avg_pool(const ab_window *w, bool count_pad, ab_span in, int64_t i) {
+    ab_pixel out = ab_pixel_at(i, w->out[0], w->out[1], w->channels), p = out;
+    ab_range rows = ab_window_covers(w, 0, out.y), columns = ab_window_covers(w, 1, out.x);
+    float sum = 0.0f;
+    for (p.y = rows.first; p.y < rows.end; p.y++) {
+        float line = 0.0f;
+        for (p.x = columns.first; p.x < columns.end; p.x++)
+            line += ab_span_at(in, ab_pixel_index(p, w->in[0], w->in[1], w->channels));
+        sum += line;
+    }
+    return sum / ab_f_pool_size(w, count_pad, rows, columns);
+}
+
+static inline AB_HOST_DEVICE float ab_f_avg_pool_backward(const ab_window *w, bool count_pad, ab_span dout,
+                                                          int64_t i) {
+    ab_pixel here = ab_pixel_at(i, w->in[0], w->in[1], w->channels), out = here;
+    ab_range rows = ab_windows_over(w, 0, here.y), columns = ab_windows_over(w, 1, here.x);
+    float sum = 0.0f;
+    for (out.y = rows.first; out.y < rows.end; out.y++)
+        for (out.x = columns.first; out.x < columns.end; out.x++) {
+            float size =
+                ab_f_pool_size(w, count_pad, ab_window_covers(w, 0, out.y), ab_window_covers(w, 1, out.x));
+            sum += ab_span_at(dout, ab_pixel_index(out, w->out[0], w->out[1], w->channels)) / size;
+        }
+    return sum;
+}
+
+/* ---- convolution from the definition ------------------------------------------------------------------------ */
+
+/* fp32 sums: over input channels within a tap, then over taps. */
+static inline AB_HOST_DEVICE float ab_f_conv(const ab_conv *c, ab_span in, ab_span weights, int64_t i) {
+    const ab_window *w = &c->window;
+    int64_t per_in = w->channels / c->groups, per_out = c->out_channels / c->groups;
+    ab_pixel out = ab_pixel_at(i, w->out[0], w->out[1], c->out_channels), p = out;
+    float sum = 0.0f;
+    for (int64_t ky = 0; ky < w->kernel[0]; ky++)
+        for (int64_t kx = 0; kx < w->kernel[1]; kx++) {
+            p.y = out.y * w->stride[0] + ky * w->dilation[0] - w->padding[0];
+            p.x = out.x * w->stride[1] + kx * w->dilation[1] - w->padding[1];
+            if (p.y < 0 || p.y >= w->in[0] || p.x < 0 || p.x >= w->in[1]) continue;
+            p.channel = out.channel / per_out * per_in;
+            int64_t at = ab_pixel_index(p, w->in[0], w->in[1], w->channels);
+            int64_t tap = (out.channel * per_in * w->kernel[0] + ky) * w->kernel[1] + kx;
+            float part = 0.0f;
+            for (int64_t k = 0; k < per_in; k++)
+                part += ab_span_at(in, at + k) * ab_span_at(weights, tap + k * w->kernel[0] * w->kernel[1]);
+            sum += part;
+        }
+    return sum;
+}
+
+/* Position of the output whose tap k hits input position `in`, or -1. */
+static inline AB_HOST_DEVICE int64_t ab_conv_output(const ab_window *w, int axis, int64_t in, int64_t k) {
+    int64_t at = in + w->padding[axis] - k * w->dilation[axis];
+    if (at < 0 || at % w->stride[axis] != 0) return -1;
+    at /= w->stride[axis];
+    return at < w->out[axis] ? at : -1;
+}
+
+static inline AB_HOST_DEVICE float ab_f_conv_backward_data(const ab_conv *c, ab_span dout, ab_span weights,
+                                                           int64_t i) {
+    const ab_window *w = &c->window;
+    int64_t per_in = w->channels / c->groups, per_out = c->out_channels / c->groups;
+    ab_pixel here = ab_pixel_at(i, w->in[0], w->in[1], w->channels), out = here;
+    int64_t group = here.channel / per_in, k = here.channel % per_in;
+    float sum = 0.0f;
+    for (int64_t ky = 0; ky < w->kernel[0]; ky++)
+        for (int64_t kx = 0; kx < w->kernel[1]; kx++) {
+            out.y = ab_conv_output(w, 0, here.y, ky);
+            out.x = ab_conv_output(w, 1, here.x, kx);
+            if (out.y < 0 || out.x < 0) continue;
+            float part = 0.0f;
+            for (int64_t o = group * per_out; o < (group + 1) * per_out; o++) {
+                out.channel = o;
+                int64_t tap = ((o * per_in + k) * w->kernel[0] + ky) * w->kernel[1] + kx;
+                part += ab_span_at(dout, ab_pixel_index(out, w->out[0], w->out[1], c->out_channels)) *
+                        ab_span_at(weights, tap);
+            }
+            sum += part;
+        }
+    return sum;
+}
+
+/* fp32 along a row of outputs, double across rows [first, end) of all images' outputs (image * out[0] + y). */
+static inline AB_HOST_DEVICE double ab_f_conv_backward_weights(const ab_conv *c, ab_span in, ab_span dout,
+                                                               int64_t i, int64_t first, int64_t end) {
+    const ab_window *w = &c->window;
+    int64_t per_in = w->channels / c->groups, per_out = c->out_channels / c->groups;
+    int64_t kx = i % w->kernel[1], ky = i / w->kernel[1] % w->kernel[0];
+    int64_t k = i / w->kernel[1] / w->kernel[0] % per_in, o = i / w->kernel[1] / w->kernel[0] / per_in;
+    double sum = 0.0;
+    for (int64_t row = first; row < end; row++) {
+        ab_pixel out = {row / w->out[0], row % w->out[0], 0, o}, p = out;
+        p.y = out.y * w->stride[0] + ky * w->dilation[0] - w->padding[0];
+        p.channel = o / per_out * per_in + k;
+        if (p.y < 0 || p.y >= w->in[0]) continue;
+        float line = 0.0f;
+        for (out.x = 0; out.x < w->out[1]; out.x++) {
+            p.x = out.x * w->stride[1] + kx * w->dilation[1] - w->padding[1];
+            if (p.x < 0 || p.x >= w->in[1]) continue;
+            line += ab_span_at(dout, ab_pixel_index(out, w->out[0], w->out[1], c->out_channels)) *
+                    ab_span_at(in, ab_pixel_index(p, w->in[0], w->in[1], w->channels));
+        }
+        sum += (double)line;
+    }
+    return sum;
+}
+
+/* ---- layouts ----------------------------------------------------------------------------------------------- */
+
+/* Weights {out, in, kh, kw} as {out, kh, kw, in}: where element i of the second comes from in the first. */
+static inline AB_HOST_DEVICE int64_t ab_krsc_source(int64_t i, int64_t in, int64_t taps) {
+    int64_t channel = i % in, tap = i / in % taps, out = i / in / taps;
+    return (out * in + channel) * taps + tap;
+}
+
+/* {N, pixels, channels} as {N, channels, pixels}: where element i of the second comes from in the first. */
+static inline AB_HOST_DEVICE int64_t ab_flatten_source(int64_t i, int64_t pixels, int64_t channels) {
+    int64_t pixel = i % pixels, channel = i / pixels % channels, image = i / pixels / channels;
+    return (image * pixels + pixel) * channels + channel;
+}
+
+/* ---- batch norm -------------------------------------------------------------------------------------------- */
+
+static inline AB_HOST_DEVICE float ab_f_bn_apply(float x, float mean, float scale, float shift) {
+    return (x - mean) * scale + shift;
+}
+
+static inline AB_HOST_DEVICE float ab_f_bn_backward(float dy, float x, float mean, float scale, float shift,
+                                                    float slope) {
+    return ((dy - shift) - (x - mean) * slope) * scale;
+}
+
+/* ---- optimizers -------------------------------------------------------------------------------------------- */
+
+/* Which formula; the order of an update's constants is said beside it. */
+typedef enum ab_update_kind {
+    AB_UPDATE_NONE,             /* not here */
+    AB_UPDATE_SGD,              /* lr, decay */
+    AB_UPDATE_MOMENTUM,         /* lr, decay, momentum, fresh */
+    AB_UPDATE_NESTEROV,         /* the same */
+    AB_UPDATE_ADAM,             /* step size, decay, fresh1, keep2, fresh2, root2, eps */
+    AB_UPDATE_ADAMW,            /* the same, with shrink in the place of decay */
+    AB_UPDATE_RMSPROP,          /* lr, decay, keep, fresh, eps */
+    AB_UPDATE_RMSPROP_MOMENTUM, /* the same, momentum */
+    AB_UPDATE_RMSPROP_CENTERED, /* as rmsprop */
+    AB_UPDATE_ADAGRAD,          /* rate, decay, eps */
+    AB_UPDATE_LAMB, /* rate, keep1, fresh1, keep2, fresh2, correction1, correction2, eps, decay; norms first */
+    AB_UPDATE_LARS, /* lr, momentum, rate, decay; norms first */
+    AB_UPDATE_LARC  /* the same, never longer than SGD's step */
+} ab_update_kind;
+
+enum { AB_UPDATE_CONSTANTS = 10, AB_UPDATE_VALUES = 3 };
+
+/* The constants of one optimizer step. */
+typedef struct ab_update_row {
+    float value[AB_UPDATE_CONSTANTS];
+    double lr, decay, eps, coefficient; /* for those that need norms: what ab_f_trust reads */
+} ab_update_row;
+
+/* Whether the step's size depends on norms of the whole parameter. */
+static inline AB_HOST_DEVICE bool ab_f_measures(int kind) {
+    return kind == AB_UPDATE_LAMB || kind == AB_UPDATE_LARS || kind == AB_UPDATE_LARC;
+}
+
+/* lamb's direction of one element; its moments advance. */
+static inline AB_HOST_DEVICE float ab_f_lamb_direction(const float *c, float g, float w, float *state) {
+    state[0] = c[1] * state[0] + c[2] * g;
+    state[1] = c[3] * state[1] + c[4] * g * g;
+    return state[0] / c[5] / (sqrtf(state[1] / c[6]) + c[7]) + c[8] * w;
+}
+
+/* What an element adds to the second norm, before its square: `state` is a copy. */
+static inline AB_HOST_DEVICE float ab_f_measured(int kind, const float *c, float g, float w, float *state) {
+    return kind == AB_UPDATE_LAMB ? ab_f_lamb_direction(c, g, w, state) : g;
+}
+
+/* The factor of the step from the sums of squares of the weights and of the other, as optim_lamb.c and optim_lars.c have it. */
+static inline AB_HOST_DEVICE double ab_f_trust(int kind, const ab_update_row *row, double weights,
+                                               double other) {
+    if (kind == AB_UPDATE_LAMB)
+        return row->decay == 0 || weights == 0 || other == 0 ? 1.0 : sqrt(weights) / sqrt(other);
+    const double weight = sqrt(weights), grad = sqrt(other);
+    const double trust =
+        weight == 0 || grad == 0 ? 0.0 : row->coefficient * weight / (grad + weight * row->decay + row->eps);
+    if (kind == AB_UPDATE_LARS) return trust;
+    return trust / row->lr < 1.0 ? trust / row->lr : 1.0;
+}
+
+/* Puts the factor into the constants. */
+static inline AB_HOST_DEVICE void ab_f_set_trust(int kind, ab_update_row *row, double trust) {
+    if (kind == AB_UPDATE_LAMB) {
+        row->value[0] = (float)(row->lr * trust);
+        return;
+    }
+    row->value[2] = trust == 0 ? 1.0f : (float)trust;
+    row->value[3] = trust == 0 ? 0.0f : (float)row->decay;
+}
+
+static inline AB_HOST_DEVICE void ab_f_rmsprop(int kind, const float *c, float g, float *weight,
+                                               float *state) {
+    const float d = g + c[1] * *weight;
+    state[0] = c[2] * state[0] + c[3] * d * d;
+    if (kind == AB_UPDATE_RMSPROP) {
+        *weight -= c[0] * (d / (sqrtf(state[0]) + c[4]));
+    } else if (kind == AB_UPDATE_RMSPROP_MOMENTUM) {
+        state[1] = c[5] * state[1] + d / (sqrtf(state[0]) + c[4]);
+        *weight -= c[0] * state[1];
+    } else {
+        state[1] += c[3] * (d - state[1]);
+        *weight -= c[0] * (d / (sqrtf(state[0] - state[1] * state[1]) + c[4]));
+    }
+}
+
+static inline AB_HOST_DEVICE void ab_f_adam(int kind, const float *c, float g, float *weight, float *state) {
+    const float w = *weight, d = kind == AB_UPDATE_ADAM ? g + c[1] * w : g;
+    state[0] += c[2] * (d - state[0]);
+    state[1] = c[3] * state[1] + c[4] * d * d;
+    *weight = (kind == AB_UPDATE_ADAM ? w : w * c[1]) - c[0] * (state[0] / (sqrtf(state[1]) / c[5] + c[6]));
+}
+
+static inline AB_HOST_DEVICE void ab_f_sgd(int kind, const float *c, float g, float *weight, float *state) {
+    const float w = *weight, d = g + c[1] * w;
+    if (kind == AB_UPDATE_SGD) {
+        *weight = w - c[0] * d;
+        return;
+    }
+    state[0] = c[2] * state[0] + c[3] * d;
+    *weight = w - c[0] * (kind == AB_UPDATE_MOMENTUM ? state[0] : d + c[2] * state[0]);
+}
+
+/* One element: weight and states change in place. bench/train/optim_*.c says where the formulas come from. */
+static inline AB_HOST_DEVICE void ab_f_update(int kind, const float *c, float g, float *weight,
+                                              float *state) {
+    if (kind <= AB_UPDATE_NESTEROV) {
+        ab_f_sgd(kind, c, g, weight, state);
+    } else if (kind <= AB_UPDATE_ADAMW) {
+        ab_f_adam(kind, c, g, weight, state);
+    } else if (kind <= AB_UPDATE_RMSPROP_CENTERED) {
+        ab_f_rmsprop(kind, c, g, weight, state);
+    } else if (kind == AB_UPDATE_ADAGRAD) {
+        const float d = g + c[1] * *weight;
+        state[0] += d * d;
+        *weight -= c[0] * (d / (sqrtf(state[0]) + c[2]));
+    } else if (kind == AB_UPDATE_LAMB) {
+        *weight -= c[0] * ab_f_lamb_direction(c, g, *weight, state);
+    } else {
+        state[0] = c[1] * state[0] + c[2] * (g + c[3] * *weight);
+        *weight -= c[0] * state[0];
+    }
+}
+
+/* The average of a weight that has been stored: fresh 1 takes it as it is (ema.h). */
+static inline AB_HOST_DEVICE float ab_f_average(float average, float weight, float fresh) {
+    return fresh == 1.0f ? weight : average + fresh * (weight - average);
+}
+
+/* ---- clipping (bench/train/optim/clip.h) ------------------------------------------------------------------------- */
+
+/* A double as a number of an element type, rounded once: through fp32 to odd, which keeps what the second rounding needs. */
+static inline AB_HOST_DEVICE double ab_f_rounded(double x, int type) {
+    float f = (float)x;
+    if (type == AB_ELEMENT_F32 || x != x) return (double)f;
+    if ((double)f != x) {
+        uint32_t bits = ab_bits_of(f);
+        if (fabs((double)f) > fabs(x)) bits--; /* towards zero */
+        f = ab_float_of(bits | 1u);
+    }
+    return (double)(type == AB_ELEMENT_F16 ? ab_f16_value(ab_f16_code(f)) : ab_bf16_value(ab_bf16_code(f)));
+}
+
+/* What every gradient is multiplied by; `type`: the gradients' common one. NaN stays. */
+static inline AB_HOST_DEVICE float ab_f_clip_factor(double limit, double norm, int type) {
+    double factor = ab_f_rounded(limit / ab_f_rounded(norm + 1e-6, type), type);
+    return (float)(factor > 1 ? 1.0 : factor);
+}
+
+/* limit: inf if there is none. */
+static inline AB_HOST_DEVICE float ab_f_limited(float g, float factor, float limit) {
+    float v = g * factor;
+    return v < -limit ? -limit : v > limit ? limit : v;
+}
+
+AB_END_DECLS
+
+#endif

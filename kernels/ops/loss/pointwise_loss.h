@@ -1,0 +1,33 @@
+/* The formulas of losses that compare an input x and a target t number by number: value and derivatives in fp32, once for every
+ * device. Rows of pointwise.def say which there are; pointwise_loss.c makes ops of them. */
+#ifndef AB_KERNELS_OPS_LOSS_POINTWISE_LOSS_H
+#define AB_KERNELS_OPS_LOSS_POINTWISE_LOSS_H
+
+#include "kernels/ops/elementwise/elementwise.h"
+
+AB_FORMULA float ab_mse_value(float x, float t) { return (x - t) * (x - t); }
+AB_FORMULA float ab_mse_by_x(float x, float t) { return 2.0f * (x - t); }
+AB_FORMULA float ab_mse_by_t(float x, float t) { return 2.0f * (t - x); }
+
+/* torch: logarithms are at least -100, the derivative's denominator at least 1e-12. A probability outside [0, 1] gives NaN. */
+AB_FORMULA float ab_bce_log(float p) { return logf(p) < -100.0f ? -100.0f : logf(p); }
+AB_FORMULA float ab_bce_value(float x, float t) {
+    return (t - 1.0f) * ab_bce_log(1.0f - x) - t * ab_bce_log(x);
+}
+AB_FORMULA float ab_bce_by_x(float x, float t) {
+    float spread = (1.0f - x) * x;
+    return (x - t) / (spread < 1e-12f ? 1e-12f : spread);
+}
+AB_FORMULA float ab_bce_by_t(float x, float t) { return (void)t, ab_bce_log(1.0f - x) - ab_bce_log(x); }
+
+/* max(x, 0) - x t + log(1 + exp(-|x|)): no overflow for any x */
+AB_FORMULA float ab_bce_with_logits_value(float x, float t) {
+    return (x > 0.0f ? x : 0.0f) - x * t + log1pf(expf(-fabsf(x)));
+}
+AB_FORMULA float ab_bce_with_logits_by_x(float x, float t) {
+    float e = expf(-fabsf(x)), small = e / (1.0f + e);
+    return (x > 0.0f ? 1.0f / (1.0f + e) : small) - t;
+}
+AB_FORMULA float ab_bce_with_logits_by_t(float x, float t) { return (void)t, -x; }
+
+#endif

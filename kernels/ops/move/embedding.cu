@@ -1,0 +1,220 @@
+// embedding and positional_embedding on CUDA. The table's gradient is summed row by row in the order of the positions: each position
+// counts the earlier ones of its id, which is its place in a list sorted by id. An id outside the table (the CPU refuses it) gives
+// NaN and no gradient.
+#include "kernels/cuda/cuda_fold.cuh"
+
+enum { RANK_THREADS = 256, SCAN_THREADS = 1024, ROW_THREADS = 128 };
+
+struct lookup {
+    const int32_t *ids;
+    int64_t positions, rows, dim, padding;
+    int32_t *count, *begin, *rank, *list; // a row; a row and one more; a position; a position
+};
+
+static lookup measure(const ab_op_io *io) {
+    lookup l = {};
+    l.ids = static_cast<const int32_t *>(io->in[0]->data);
+    l.positions = ab_cuda_count(io->in[0]);
+    l.rows = ab_cuda_int(io, "num_embeddings", 1);
+    l.dim = ab_cuda_int(io, "embedding_dim", 1);
+    l.padding = ab_cuda_int(io, "padding_idx", -1);
+    return l;
+}
+
+static lookup place(const ab_exec *exec, const ab_op_io *io) {
+    lookup l = measure(io);
+    l.count = static_cast<int32_t *>(exec->workspace);
+    l.begin = l.count + l.rows;
+    l.rank = l.begin + l.rows + 1;
+    l.list = l.rank + l.positions;
+    return l;
+}
+
+static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
+    AB_TRY(ab_cuda_prepare_plain(exec, io, workspace_bytes, state_bytes));
+    lookup l = measure(io);
+    *workspace_bytes = static_cast<size_t>(2 * l.rows + 1 + 2 * l.positions) * sizeof(int32_t);
+    return AB_OK;
+}
+
+// ---- forward -------------------------------------------------------------------------------------------------
+
+struct looked_up {
+    lookup l;
+    ab_span table;
+    __device__ float operator()(int64_t i) const {
+        int64_t c, id = l.ids[ab_divide(i, l.dim, &c)];
+        if (id < 0 || id >= l.rows) return ab_float_of(0x7fc00000u);
+        return ab_span_at(table, id * l.dim + c);
+    }
+};
+
+static ab_status forward(const ab_exec *exec, ab_op_io *io) {
+    looked_up f = {measure(io), ab_cuda_span(io->param[0])};
+    int64_t n = ab_cuda_count(io->out);
+    return ab_cuda_emit(exec, io->out, [=](ab_span out) { return ab_launch_each(f, out, n, "embedding"); });
+}
+
+// ---- backward ------------------------------------------------------------------------------------------------
+
+// rank[i]: positions before i with i's id. Blocks compare with a tile of ids at a time. Counts are integers: their order of
+// additions does not show.
+__global__ static void rank_positions(lookup l) {
+    __shared__ int32_t tile[RANK_THREADS];
+    int64_t first = static_cast<int64_t>(blockIdx.x) * RANK_THREADS, i = first + threadIdx.x;
+    int32_t id = i < l.positions ? l.ids[i] : -1, rank = 0;
+    for (int64_t from = 0; from <= first; from += RANK_THREADS) {
+        tile[threadIdx.x] = from + threadIdx.x < l.positions ? l.ids[from + threadIdx.x] : -1;
+        __syncthreads();
+        int before = from < first ? RANK_THREADS : static_cast<int>(threadIdx.x);
+        for (int k = 0; k < before; k++) rank += tile[k] == id;
+        __syncthreads();
+    }
+    if (i >= l.positions) return;
+    l.rank[i] = rank;
+    if (id >= 0 && id < l.rows) atomicAdd(&l.count[id], 1);
+}
+
+// begin[row] = sum of count[0 .. row). One block: a stretch of rows a thread, then the stretches in order.
+__global__ static void scan_counts(lookup l) {
+    __shared__ int32_t held[SCAN_THREADS];
+    int64_t share = (l.rows + SCAN_THREADS - 1) / SCAN_THREADS, first = share * threadIdx.x;
+    int64_t end = first + share < l.rows ? first + share : l.rows;
+    int32_t sum = 0;
+    for (int64_t row = first; row < end; row++) sum += l.count[row];
+    held[threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        int32_t total = 0;
+        for (int t = 0; t < SCAN_THREADS; t++) {
+            int32_t own = held[t];
+            held[t] = total;
+            total += own;
+        }
+        l.begin[l.rows] = total;
+    }
+    __syncthreads();
+    int32_t at = held[threadIdx.x];
+    for (int64_t row = first; row < end; row++) {
+        l.begin[row] = at;
+        at += l.count[row];
+    }
+}
+
+__global__ static void list_positions(lookup l) {
+    int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+    for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < l.positions;
+         i += step) {
+        int32_t id = l.ids[i];
+        if (id >= 0 && id < l.rows) l.list[l.begin[id] + l.rank[i]] = static_cast<int32_t>(i);
+    }
+}
+
+// A block a row, a thread a column: fp32 sums in the order of the positions, as the CPU's.
+__global__ static void sum_rows(lookup l, ab_span dout, ab_span dtable) {
+    for (int64_t row = blockIdx.x; row < l.rows; row += gridDim.x)
+        for (int64_t c = threadIdx.x; c < l.dim; c += ROW_THREADS) {
+            float sum = 0.0f;
+            for (int32_t k = l.begin[row]; row != l.padding && k < l.begin[row + 1]; k++)
+                sum += ab_span_at(dout, l.list[k] * l.dim + c);
+            ab_store(dtable.data, dtable.type, row * l.dim + c, sum);
+        }
+}
+
+static ab_status sort_positions(const lookup &l) {
+    cudaStream_t stream = ab_cuda_get()->stream;
+    AB_CUDA_TRY(cudaMemsetAsync(l.count, 0, static_cast<size_t>(l.rows) * sizeof(int32_t), stream));
+    rank_positions<<<static_cast<unsigned>((l.positions + RANK_THREADS - 1) / RANK_THREADS), RANK_THREADS, 0,
+                     stream>>>(l);
+    AB_TRY(ab_cuda_launched("embedding_rank"));
+    scan_counts<<<1, SCAN_THREADS, 0, stream>>>(l);
+    AB_TRY(ab_cuda_launched("embedding_scan"));
+    list_positions<<<ab_cuda_blocks(l.positions, AB_CUDA_THREADS), AB_CUDA_THREADS, 0, stream>>>(l);
+    return ab_cuda_launched("embedding_list");
+}
+
+static ab_status backward(const ab_exec *exec, ab_op_io *io) {
+    if (!io->dparam[0]) return AB_OK;
+    lookup l = place(exec, io);
+    ab_span dout = ab_cuda_span(io->dout);
+    unsigned blocks = static_cast<unsigned>(l.rows < 65535 ? l.rows : 65535);
+    AB_TRY(sort_positions(l));
+    return ab_cuda_emit(exec, io->dparam[0], [=](ab_span dtable) {
+        sum_rows<<<blocks, ROW_THREADS, 0, ab_cuda_get()->stream>>>(l, dout, dtable);
+        return ab_cuda_launched("embedding_rows");
+    });
+}
+
+// ---- positional_embedding ------------------------------------------------------------------------------------
+
+struct positions {
+    int64_t batch, tokens, dim, extra, rows; // tokens of the input; extra: 1 with a class token
+};
+
+static positions positions_of(const ab_op_io *io) {
+    const ab_shape *in = &io->in[0]->shape;
+    positions p = {in->dim[0], in->dim[1], in->dim[2], ab_cuda_bool(io, "class_token", false) ? 1 : 0, 0};
+    p.rows = io->param[0]->shape.dim[0];
+    return p;
+}
+
+struct added {
+    positions p;
+    ab_span in, table, token;
+    __device__ float operator()(int64_t i) const {
+        int64_t c, position, image = ab_divide(ab_divide(i, p.dim, &c), p.tokens + p.extra, &position);
+        float x = position < p.extra ? ab_span_at(token, c)
+                                     : ab_span_at(in, (image * p.tokens + position - p.extra) * p.dim + c);
+        return x + ab_span_at(table, position * p.dim + c);
+    }
+};
+
+struct token_gradient {
+    positions p;
+    ab_span dout;
+    __device__ float operator()(int64_t i) const {
+        int64_t c, position, image = ab_divide(ab_divide(i, p.dim, &c), p.tokens, &position);
+        return ab_span_at(dout, (image * (p.tokens + p.extra) + position + p.extra) * p.dim + c);
+    }
+};
+
+// Row by row over the images; rows that no position has get 0.
+struct table_gradient {
+    positions p;
+    ab_span dout;
+    __device__ float operator()(int64_t i) const {
+        int64_t used = (p.tokens + p.extra) * p.dim;
+        float sum = 0.0f;
+        for (int64_t image = 0; i < used && image < p.batch; image++)
+            sum += ab_span_at(dout, image * used + i);
+        return sum;
+    }
+};
+
+static ab_status position_forward(const ab_exec *exec, ab_op_io *io) {
+    added f = {positions_of(io), ab_cuda_span(io->in[0]), ab_cuda_span(io->param[0]),
+               ab_cuda_optional(io->param[1])};
+    int64_t n = ab_cuda_count(io->out);
+    return ab_cuda_emit(exec, io->out, [=](ab_span out) { return ab_launch_each(f, out, n, "positions"); });
+}
+
+static ab_status position_backward(const ab_exec *exec, ab_op_io *io) {
+    positions p = positions_of(io);
+    ab_span dout = ab_cuda_span(io->dout);
+    table_gradient sums = {p, dout}; // its first row is the class token's gradient
+    token_gradient pass = {p, dout};
+    for (int i = 0; i < 2; i++) {
+        if (!io->dparam[i]) continue;
+        int64_t n = ab_cuda_count(io->dparam[i]);
+        AB_TRY(ab_cuda_emit(exec, io->dparam[i],
+                            [=](ab_span out) { return ab_launch_each(sums, out, n, "positions_table"); }));
+    }
+    if (!io->din[0]) return AB_OK;
+    int64_t n = ab_cuda_count(io->din[0]);
+    return ab_cuda_emit(exec, io->din[0],
+                        [=](ab_span din) { return ab_launch_each(pass, din, n, "positions_backward"); });
+}
+
+const ab_op ab_cuda_embedding = ab_cuda_op("embedding", prepare, forward, backward);
+const ab_op ab_cuda_positional_embedding =
+    ab_cuda_op("positional_embedding", ab_cuda_prepare_plain, position_forward, position_backward);

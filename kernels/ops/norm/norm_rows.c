@@ -1,0 +1,169 @@
+/* Normalising rows; see norm_rows.h. Statistics: mean first, then squared distances from it (two passes over a row that is in
+ * the cache), so that a large mean does not cancel the variance. */
+#include "kernels/ops/norm/norm_rows.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { FP32_ROWS = 32 }; /* rows whose parameter gradients are summed in fp32 */
+
+/* Workspace: weight and bias as fp32; of each chunk fp32 and double sums of both gradients. */
+typedef struct shared {
+    const ab_norm_rows *norm;
+    float *weight, *bias; /* bias NULL if there is none */
+    char *sums;
+    size_t sums_bytes, fixed_bytes;
+} shared;
+
+static size_t sums_bytes(int64_t n) {
+    return 2 * ab_floats_bytes(n) + 2 * ab_aligned((size_t)n * sizeof(double));
+}
+
+static size_t fixed_bytes(const ab_row_split *s) {
+    return 2 * ab_floats_bytes(s->n) + (size_t)s->chunks * sums_bytes(s->n);
+}
+
+static size_t workspace_of(const ab_shape *shape) {
+    ab_row_split s = ab_row_split_of(shape);
+    return fixed_bytes(&s) + ab_row_pass_bytes(shape);
+}
+
+ab_status ab_norm_rows_prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes,
+                               size_t *state_bytes) {
+    (void)exec;
+    *workspace_bytes = workspace_of(&io->in[0]->shape);
+    *state_bytes = 0;
+    return AB_OK;
+}
+
+static void copy_param(float *to, const ab_tensor *param, int64_t n, float otherwise) {
+    const float *view = param ? ab_view_f32(param, to) : NULL;
+    for (int64_t i = 0; i < n; i++) to[i] = view ? view[i] : otherwise;
+}
+
+static shared start(const ab_exec *exec, const ab_row_split *s, const ab_norm_rows *norm) {
+    shared w = {.norm = norm, .sums_bytes = sums_bytes(s->n), .fixed_bytes = fixed_bytes(s)};
+    w.weight = exec->workspace;
+    w.bias = norm->bias ? w.weight + ab_floats_bytes(s->n) / sizeof(float) : NULL;
+    w.sums = (char *)exec->workspace + 2 * ab_floats_bytes(s->n);
+    copy_param(w.weight, norm->weight, s->n, 1.0f);
+    if (w.bias) copy_param(w.bias, norm->bias, s->n, 0.0f);
+    return w;
+}
+
+/* ---- forward ---------------------------------------------------------------------------------------------- */
+
+static ab_row_norm measure(const ab_norm_rows *norm, const float *x, int64_t n) {
+    const ab_vec_math *vec = ab_vec_math_get();
+    ab_row_norm of = {0.0f, 0.0f};
+    double m2;
+    if (norm->centred) {
+        float squares;
+        vec->row_moments(x, n, &of.mean, &squares);
+        m2 = (double)squares;
+    } else {
+        m2 = vec->row_dot(x, x, n);
+    }
+    of.rstd = (float)(1.0 / sqrt(m2 / (double)n + norm->eps));
+    return of;
+}
+
+static void forward_row(const ab_row_pass *p, int64_t chunk, int64_t row, float *out, const float *x,
+                        const float *unused) {
+    const shared *w = p->self;
+    ab_row_norm of = measure(w->norm, x, p->split.n);
+    (void)chunk;
+    (void)unused;
+    if (w->norm->mean) ((float *)w->norm->mean->data)[row] = of.mean;
+    if (w->norm->rstd) ((float *)w->norm->rstd->data)[row] = of.rstd;
+    ab_vec_math_get()->row_normalise(out, x, &of, w->weight, w->bias, p->split.n);
+}
+
+void ab_norm_rows_forward(const ab_exec *exec, const ab_op_io *io, const ab_norm_rows *norm) {
+    ab_row_split s = ab_row_split_of(&io->in[0]->shape);
+    shared w = start(exec, &s, norm);
+    ab_row_pass p = {exec, s, io->in[0], NULL, io->out, w.fixed_bytes, &w, forward_row};
+    ab_row_pass_run(&p);
+}
+
+/* ---- backward --------------------------------------------------------------------------------------------- */
+
+/* One chunk's sums of the parameters' gradients: [0] of the weight, [1] of the bias. */
+typedef struct chunk_sums {
+    float *few[2];
+    double *all[2];
+} chunk_sums;
+
+static chunk_sums sums_of(const shared *w, int64_t n, int64_t chunk) {
+    char *memory = w->sums + (size_t)chunk * w->sums_bytes;
+    size_t few = ab_floats_bytes(n), all = ab_aligned((size_t)n * sizeof(double));
+    chunk_sums s;
+    for (size_t i = 0; i < 2; i++) {
+        s.few[i] = (float *)(void *)(memory + i * few);
+        s.all[i] = (double *)(void *)(memory + 2 * few + i * all);
+    }
+    return s;
+}
+
+static void move_on(const chunk_sums *s, int64_t n) {
+    for (int i = 0; i < 2; i++) {
+        for (int64_t c = 0; c < n; c++) s->all[i][c] += (double)s->few[i][c];
+        memset(s->few[i], 0, (size_t)n * sizeof(float));
+    }
+}
+
+static void backward_row(const ab_row_pass *p, int64_t chunk, int64_t row, float *dx, const float *x,
+                         const float *dy) {
+    const shared *w = p->self;
+    const ab_norm_rows *norm = w->norm;
+    const ab_vec_math *vec = ab_vec_math_get();
+    const ab_row_split *split = &p->split;
+    int64_t n = split->n, first = chunk * split->chunk_rows,
+            last = ab_min64(first + split->chunk_rows, split->rows) - 1;
+    chunk_sums s = sums_of(w, n, chunk);
+    ab_row_norm of = {norm->mean ? ((const float *)norm->mean->data)[row] : 0.0f,
+                      ((const float *)norm->rstd->data)[row]};
+    double sum[2];
+    if (row == first) memset(s.few[0], 0, w->sums_bytes); /* the four arrays lie side by side */
+    vec->row_gradient_sums(dy, x, &of, w->weight, s.few[0], s.few[1], sum, n);
+    if ((row - first) % FP32_ROWS == FP32_ROWS - 1 || row == last) move_on(&s, n);
+    if (dx)
+        vec->row_gradient(dx, dy, x, &of, w->weight, norm->centred ? (float)(sum[0] / (double)n) : 0.0f,
+                          (float)(sum[1] / (double)n), n);
+}
+
+void ab_norm_rows_backward(const ab_exec *exec, const ab_op_io *io, const ab_norm_rows *norm) {
+    ab_row_split split = ab_row_split_of(&io->in[0]->shape);
+    shared w = start(exec, &split, norm);
+    ab_row_pass p = {exec, split, io->in[0], io->dout, io->din[0], w.fixed_bytes, &w, backward_row};
+    ab_tensor *gradient[] = {norm->dweight, norm->dbias};
+    ab_row_pass_run(&p);
+    chunk_sums total = sums_of(&w, split.n, 0);
+    for (int64_t chunk = 1; chunk < split.chunks; chunk++) {
+        chunk_sums part = sums_of(&w, split.n, chunk);
+        for (int i = 0; i < 2; i++)
+            for (int64_t c = 0; c < split.n; c++) total.all[i][c] += part.all[i][c];
+    }
+    for (int i = 0; i < 2; i++) {
+        for (int64_t c = 0; c < split.n; c++) total.few[i][c] = (float)total.all[i][c];
+        if (gradient[i]) ab_emit(exec, gradient[i], 0, total.few[i], split.n);
+    }
+}
+
+/* ---- shapes ----------------------------------------------------------------------------------------------- */
+
+ab_status ab_norm_rows_infer(const char *what, int64_t size, const ab_shape *in, ab_shape *out) {
+    char text[AB_SHAPE_TEXT];
+    int64_t last = in->ndim ? in->dim[in->ndim - 1] : 0;
+    if (in->ndim < 2 || (size && size != last))
+        return ab_fail(AB_CONFIG, "%s: expected an input [batch, ..., %lld], found %s", what,
+                       (long long)(size ? size : last), ab_shape_text(in, text));
+    *out = *in;
+    return AB_OK;
+}
+
+ab_shape ab_norm_rows_statistic(const ab_shape *in) {
+    ab_shape shape = *in;
+    shape.ndim--;
+    return shape;
+}

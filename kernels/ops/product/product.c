@@ -1,0 +1,336 @@
+/* Choosing and running the three products of conv2d and linear; see product.h. */
+#include "kernels/ops/product/product.h"
+
+#include "kernels/ops/blocks.h"
+#include "kernels/ops/product/reference.h"
+#include "kernels/ops/product/sliced.h"
+#include "kernels/ops/rows.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One of the three products. */
+typedef struct prepared {
+    ab_pass *pass;             /* NULL: not wanted */
+    const ab_format *operands; /* what the pass reads: fp32 or, if native, the half format */
+    void *packed;              /* weights in the pass's layout, in state memory */
+    bool fresh;                /* packed was made */
+    uint64_t version;          /* from parameters of this version */
+    char text[AB_PASS_TEXT + 16];
+} prepared;
+
+typedef struct product {
+    const ab_product_kind *kind;
+    prepared of[AB_PASSES];
+    prepared wide; /* fp32 copy of half weights in torch's layout, for passes that read them plain */
+    bool keep_wide;
+} product;
+
+/* ---- choice ----------------------------------------------------------------------------------------------- */
+
+/* The half format of both tensors, or NULL. */
+static const ab_format *common_half(const ab_tensor *a, const ab_tensor *b) {
+    return a->format == b->format && !ab_is_f32(a) ? a->format : NULL;
+}
+
+static void drop(ab_pass **pass) {
+    if (*pass) (*pass)->destroy(*pass);
+    *pass = NULL;
+}
+
+/* Native: the library's primitive for the half type. AUTO takes it only where it is really accelerated. */
+static ab_status try_native(const ab_exec *exec, const ab_product_kind *kind, const ab_pass_spec *spec,
+                            ab_pass **pass) {
+    if (exec->path != AB_PATH_AUTO && exec->path != AB_PATH_NATIVE) return AB_OK;
+    AB_TRY(ab_sliced_pass(kind->library, spec, pass));
+    if (exec->path == AB_PATH_NATIVE && !*pass)
+        return ab_fail(AB_UNAVAILABLE,
+                       "%s: no native %s implementation for this shape on this machine; use the path "
+                       "auto or convert",
+                       kind->what, spec->operands->name);
+    if (exec->path == AB_PATH_AUTO && *pass && !strstr((*pass)->text, "amx")) drop(pass);
+    return AB_OK;
+}
+
+static ab_status try_fp32(const ab_exec *exec, const ab_product_kind *kind, const ab_pass_spec *spec,
+                          ab_pass **pass) {
+    if (exec->path != AB_PATH_REFERENCE && kind->own) AB_TRY(kind->own(spec, pass));
+    if (exec->path != AB_PATH_REFERENCE && !*pass) AB_TRY(ab_sliced_pass(kind->library, spec, pass));
+    return *pass ? AB_OK : ab_reference_pass(spec, pass);
+}
+
+/* Makes the pass `spec` asks for. a and b are the tensors multiplied, dst receives the result. */
+static ab_status choose(const ab_exec *exec, product *p, ab_pass_spec spec, const ab_tensor *a,
+                        const ab_tensor *b, const ab_tensor *dst) {
+    prepared *q = &p->of[spec.kind];
+    const ab_format *half = common_half(a, b);
+    bool converts = !ab_is_f32(a) || !ab_is_f32(b) || !ab_is_f32(dst);
+    if (exec->accumulate_half && !ab_is_f32(dst)) {
+        spec.accumulate = dst->format;
+        AB_TRY(ab_reference_pass(&spec, &q->pass));
+    } else if (half) {
+        spec.operands = half;
+        AB_TRY(try_native(exec, p->kind, &spec, &q->pass));
+    }
+    const char *prefix = q->pass && spec.operands == half ? "native+" : converts ? "convert+" : "";
+    if (!q->pass) {
+        spec.operands = &ab_format_fp32;
+        AB_TRY(try_fp32(exec, p->kind, &spec, &q->pass));
+    }
+    q->operands = spec.operands;
+    snprintf(q->text, sizeof q->text, "%s%s", prefix, q->pass->text);
+    return AB_OK;
+}
+
+static ab_status choose_all(const ab_exec *exec, const ab_op_io *io, product *p, const ab_conv *conv) {
+    ab_pass_spec spec = {.conv = *conv, .bias = io->param[1] != NULL, .operands = &ab_format_fp32};
+    spec.kind = AB_PASS_FORWARD;
+    AB_TRY(choose(exec, p, spec, io->in[0], io->param[0], io->out));
+    spec.kind = AB_PASS_BACKWARD_DATA;
+    if (io->din[0]) AB_TRY(choose(exec, p, spec, io->dout, io->param[0], io->din[0]));
+    spec.kind = AB_PASS_BACKWARD_WEIGHTS;
+    const ab_tensor *made = io->dparam[0] ? io->dparam[0] : io->dparam[1];
+    if (made) AB_TRY(choose(exec, p, spec, io->dout, io->in[0], made));
+    return AB_OK;
+}
+
+/* ---- memory ----------------------------------------------------------------------------------------------- */
+
+/* Hands out 64-byte aligned pieces of `base`; with base NULL only counts them. */
+typedef struct cursor {
+    char *base;
+    size_t used;
+} cursor;
+
+static void *take(cursor *c, size_t bytes) {
+    void *piece = c->base && bytes ? c->base + c->used : NULL;
+    c->used += ab_aligned(bytes);
+    return piece;
+}
+
+/* An fp32 copy of the tensor, unless the pass reads it as it is stored. */
+static float *take_copy(cursor *c, const prepared *q, const ab_tensor *tensor) {
+    bool as_stored = q->operands == tensor->format || ab_is_f32(tensor);
+    return take(c, as_stored ? 0 : ab_floats_bytes(ab_tensor_count(tensor)));
+}
+
+/* Where fp32 results for `tensor` go: into it if it is fp32. A result nobody wants (NULL) still needs a place. */
+static float *take_result(cursor *c, const ab_tensor *tensor, const ab_tensor *shaped) {
+    return take(c, tensor && ab_is_f32(tensor) ? 0 : ab_floats_bytes(ab_tensor_count(shaped)));
+}
+
+/* Room to widen half weights before they are packed. */
+static float *take_plain(cursor *c, const product *p, const prepared *q, const ab_tensor *weights) {
+    return p->keep_wide ? NULL : take_copy(c, q, weights);
+}
+
+typedef struct buffers {
+    float *src, *dout, *dst, *bias, *plain;
+    void *scratch;
+} buffers;
+
+static buffers forward_buffers(const product *p, const ab_op_io *io, cursor *c) {
+    const prepared *q = &p->of[AB_PASS_FORWARD];
+    buffers b = {.src = take_copy(c, q, io->in[0]), .dst = take_result(c, io->out, io->out)};
+    if (io->param[1]) b.bias = take_result(c, io->param[1], io->param[1]);
+    b.plain = take_plain(c, p, q, io->param[0]);
+    b.scratch = take(c, q->pass->scratch_bytes);
+    return b;
+}
+
+static buffers data_buffers(const product *p, const ab_op_io *io, cursor *c) {
+    const prepared *q = &p->of[AB_PASS_BACKWARD_DATA];
+    buffers b = {.dst = take_result(c, io->din[0], io->din[0]), .plain = take_plain(c, p, q, io->param[0])};
+    b.scratch = take(c, q->pass->scratch_bytes);
+    return b;
+}
+
+static buffers weight_buffers(const product *p, const ab_op_io *io, cursor *c) {
+    const prepared *q = &p->of[AB_PASS_BACKWARD_WEIGHTS];
+    buffers b = {.src = take_copy(c, q, io->in[0]), .dst = take_result(c, io->dparam[0], io->param[0])};
+    if (io->param[1]) b.bias = take_result(c, io->dparam[1], io->param[1]);
+    size_t sums = io->param[1] && !q->pass->sums_bias ? ab_rows_sum_bytes(io->dout) : 0;
+    b.scratch = take(c, q->pass->scratch_bytes > sums ? q->pass->scratch_bytes : sums);
+    return b;
+}
+
+/* fp32 copy of dout, shared by both backward passes. */
+static float *take_dout(const product *p, const ab_op_io *io, cursor *c) {
+    static const ab_pass_kind kinds[] = {AB_PASS_BACKWARD_DATA, AB_PASS_BACKWARD_WEIGHTS};
+    for (size_t i = 0; i < AB_COUNT_OF(kinds); i++)
+        if (p->of[kinds[i]].pass && p->of[kinds[i]].operands != io->dout->format)
+            return take_copy(c, &p->of[kinds[i]], io->dout);
+    return NULL;
+}
+
+static size_t workspace_needed(const product *p, const ab_op_io *io) {
+    cursor forward = {0}, data = {0}, weights = {0};
+    forward_buffers(p, io, &forward);
+    if (p->of[AB_PASS_BACKWARD_DATA].pass) {
+        take_dout(p, io, &data);
+        data_buffers(p, io, &data);
+    }
+    if (p->of[AB_PASS_BACKWARD_WEIGHTS].pass) {
+        take_dout(p, io, &weights);
+        weight_buffers(p, io, &weights);
+    }
+    size_t backward = data.used > weights.used ? data.used : weights.used;
+    return forward.used > backward ? forward.used : backward;
+}
+
+/* Half weights that a pass reads plain in fp32 are widened once per version, not at each use. */
+static bool needs_wide(const product *p, const ab_tensor *weights) {
+    for (int k = AB_PASS_FORWARD; k <= AB_PASS_BACKWARD_DATA; k++) {
+        const prepared *q = &p->of[k];
+        if (q->pass && q->pass->packed_bytes == 0 && q->operands != weights->format) return true;
+    }
+    return false;
+}
+
+static void place_state(product *p, const ab_op_io *io, cursor *c) {
+    if (p->keep_wide) p->wide.packed = take(c, ab_floats_bytes(ab_tensor_count(io->param[0])));
+    for (int k = AB_PASS_FORWARD; k <= AB_PASS_BACKWARD_DATA; k++)
+        if (p->of[k].pass) p->of[k].packed = take(c, p->of[k].pass->packed_bytes);
+}
+
+ab_status ab_product_prepare(const ab_exec *exec, ab_op_io *io, const ab_product_kind *kind,
+                             const ab_conv *conv, size_t *workspace_bytes, size_t *state_bytes) {
+    product *p = calloc(1, sizeof *p);
+    if (!p) return ab_fail(AB_NO_MEMORY, "%s: cannot allocate its state", kind->what);
+    p->kind = kind;
+    io->state = p;
+    ab_status status = choose_all(exec, io, p, conv);
+    if (status != AB_OK) {
+        ab_product_release(io);
+        return status;
+    }
+    p->keep_wide = needs_wide(p, io->param[0]);
+    cursor state = {0};
+    place_state(p, io, &state);
+    *workspace_bytes = workspace_needed(p, io);
+    *state_bytes = state.used;
+    return AB_OK;
+}
+
+void ab_product_bind(ab_op_io *io, void *state_memory) {
+    cursor state = {.base = state_memory};
+    place_state(io->state, io, &state);
+}
+
+void ab_product_release(ab_op_io *io) {
+    product *p = io->state;
+    if (!p) return;
+    for (int k = 0; k < AB_PASSES; k++) drop(&p->of[k].pass);
+    free(p);
+    io->state = NULL;
+}
+
+/* ---- running ---------------------------------------------------------------------------------------------- */
+
+/* The tensor as the pass reads it. */
+static const void *operand(const prepared *q, const ab_tensor *tensor, float *copy) {
+    return q->operands == tensor->format ? tensor->data : ab_view_f32(tensor, copy);
+}
+
+static bool stale(const prepared *q, uint64_t version) { return !q->fresh || q->version != version; }
+
+static void freshen(prepared *q, uint64_t version) {
+    q->fresh = true;
+    q->version = version;
+}
+
+/* Weights in torch's layout as the pass reads them. */
+static const void *plain_weights(product *p, const prepared *q, const ab_op_io *io, float *temporary) {
+    const ab_tensor *weights = io->param[0];
+    if (q->operands == weights->format || !p->keep_wide) return operand(q, weights, temporary);
+    if (stale(&p->wide, io->params_version)) {
+        ab_view_f32(weights, p->wide.packed);
+        freshen(&p->wide, io->params_version);
+    }
+    return p->wide.packed;
+}
+
+/* Weights as the pass wants them, packed anew if the parameters have changed. */
+static ab_status pass_weights(product *p, prepared *q, const ab_op_io *io, const buffers *b,
+                              const void **weights) {
+    *weights = q->packed;
+    if (q->pass->packed_bytes == 0) {
+        *weights = plain_weights(p, q, io, b->plain);
+    } else if (stale(q, io->params_version)) {
+        AB_TRY(q->pass->pack(q->pass, plain_weights(p, q, io, b->plain), q->packed, b->scratch));
+        freshen(q, io->params_version);
+    }
+    return AB_OK;
+}
+
+ab_status ab_product_forward(const ab_exec *exec, ab_op_io *io) {
+    product *p = io->state;
+    prepared *q = &p->of[AB_PASS_FORWARD];
+    cursor c = {.base = exec->workspace};
+    buffers b = forward_buffers(p, io, &c);
+    ab_pass_args args = {.src = operand(q, io->in[0], b.src),
+                         .bias = io->param[1] ? ab_view_f32(io->param[1], b.bias) : NULL,
+                         .dst = ab_target(io->out, 0, b.dst),
+                         .scratch = b.scratch};
+    AB_TRY(pass_weights(p, q, io, &b, &args.weights));
+    AB_TRY(q->pass->run(q->pass, &args));
+    ab_emit_all(exec, io->out, args.dst);
+    return AB_OK;
+}
+
+static ab_status backward_data(const ab_exec *exec, ab_op_io *io, float *dout_copy, cursor c) {
+    product *p = io->state;
+    prepared *q = &p->of[AB_PASS_BACKWARD_DATA];
+    buffers b = data_buffers(p, io, &c);
+    ab_pass_args args = {.src = q->operands == io->dout->format ? io->dout->data : dout_copy,
+                         .dst = ab_target(io->din[0], 0, b.dst),
+                         .scratch = b.scratch};
+    AB_TRY(pass_weights(p, q, io, &b, &args.weights));
+    AB_TRY(q->pass->run(q->pass, &args));
+    ab_emit_all(exec, io->din[0], args.dst);
+    return AB_OK;
+}
+
+static float *result_place(const ab_tensor *tensor, float *buffer) {
+    return tensor ? ab_target(tensor, 0, buffer) : buffer;
+}
+
+static ab_status backward_weights(const ab_exec *exec, ab_op_io *io, float *dout_copy, cursor c) {
+    product *p = io->state;
+    prepared *q = &p->of[AB_PASS_BACKWARD_WEIGHTS];
+    buffers b = weight_buffers(p, io, &c);
+    ab_pass_args args = {.src = operand(q, io->in[0], b.src),
+                         .dout = q->operands == io->dout->format ? io->dout->data : dout_copy,
+                         .dst = result_place(io->dparam[0], b.dst),
+                         .dbias = io->param[1] ? result_place(io->dparam[1], b.bias) : NULL,
+                         .scratch = b.scratch};
+    AB_TRY(q->pass->run(q->pass, &args));
+    if (io->dparam[0]) ab_emit_all(exec, io->dparam[0], args.dst);
+    if (io->dparam[1]) {
+        if (!q->pass->sums_bias) ab_rows_sum(io->dout, args.dbias, b.scratch);
+        ab_emit_all(exec, io->dparam[1], args.dbias);
+    }
+    return AB_OK;
+}
+
+ab_status ab_product_backward(const ab_exec *exec, ab_op_io *io) {
+    const product *p = io->state;
+    cursor c = {.base = exec->workspace};
+    float *dout_copy = take_dout(p, io, &c);
+    if (dout_copy) ab_view_f32(io->dout, dout_copy);
+    if (p->of[AB_PASS_BACKWARD_DATA].pass && io->din[0]) AB_TRY(backward_data(exec, io, dout_copy, c));
+    const bool weights = io->dparam[0] || io->dparam[1];
+    if (p->of[AB_PASS_BACKWARD_WEIGHTS].pass && weights) AB_TRY(backward_weights(exec, io, dout_copy, c));
+    return AB_OK;
+}
+
+const char *ab_product_describe(const ab_op_io *io, const char *pass) {
+    static const char *const names[AB_PASSES] = {[AB_PASS_FORWARD] = "forward",
+                                                 [AB_PASS_BACKWARD_DATA] = "backward_data",
+                                                 [AB_PASS_BACKWARD_WEIGHTS] = "backward_weights"};
+    const product *p = io->state;
+    for (int k = 0; k < AB_PASSES; k++)
+        if (strcmp(pass, names[k]) == 0 && p->of[k].pass) return p->of[k].text;
+    return "none";
+}

@@ -1,0 +1,256 @@
+// Convolutions through cuDNN's convolution calls, images and weights with channels last. fp32 sums; fp32 convolutions are IEEE
+// (FMA) unless the run asked for TF32; a half convolution with a bias uses the fused call, so that there is one rounding.
+//
+// The algorithm is the first deterministic one that the heuristics name; it is tried once on scratch memory, because what cuDNN
+// supports shows only when it runs. What it does not do is left to our own kernels.
+#include "kernels/ops/product/product_cuda.cuh"
+
+#include <cstdio>
+#include <cstdlib>
+
+enum { CANDIDATES = 8, MOST_WORKSPACE = 256 << 20 };
+
+struct dnn_product {
+    ab_cuda_product base; // first
+    ab_cuda_product_spec spec;
+    cudnnTensorDescriptor_t in, out, bias;
+    cudnnFilterDescriptor_t weights;
+    cudnnConvolutionDescriptor_t conv;
+    cudnnActivationDescriptor_t identity;
+    int algorithm;
+    bool fused; // bias and rounding in one call
+};
+
+bool ab_cuda_dnn_packs(const ab_conv *conv) {
+    const ab_window *w = &conv->window;
+    return w->kernel[0] * w->kernel[1] > 1 && w->channels / conv->groups > 1;
+}
+
+static cudnnDataType_t data_type(int type) {
+    return type == AB_ELEMENT_F32   ? CUDNN_DATA_FLOAT
+           : type == AB_ELEMENT_F16 ? CUDNN_DATA_HALF
+                                    : CUDNN_DATA_BFLOAT16;
+}
+
+static size_t element_bytes(int type) { return type == AB_ELEMENT_F32 ? 4 : 2; }
+
+static void destroy(ab_cuda_product *base) {
+    dnn_product *p = reinterpret_cast<dnn_product *>(base);
+    if (!p) return;
+    if (p->in) (void)cudnnDestroyTensorDescriptor(p->in);
+    if (p->out) (void)cudnnDestroyTensorDescriptor(p->out);
+    if (p->bias) (void)cudnnDestroyTensorDescriptor(p->bias);
+    if (p->weights) (void)cudnnDestroyFilterDescriptor(p->weights);
+    if (p->conv) (void)cudnnDestroyConvolutionDescriptor(p->conv);
+    if (p->identity) (void)cudnnDestroyActivationDescriptor(p->identity);
+    free(p);
+}
+
+// ---- running -------------------------------------------------------------------------------------------------
+
+static ab_status run_forward(dnn_product *p, const ab_cuda_operands *o) {
+    const float one = 1.0f, zero = 0.0f;
+    cudnnHandle_t dnn = ab_cuda_get()->dnn;
+    cudnnConvolutionFwdAlgo_t algorithm = static_cast<cudnnConvolutionFwdAlgo_t>(p->algorithm);
+    if (p->fused)
+        return ab_cuda_check_dnn(cudnnConvolutionBiasActivationForward(
+                                     dnn, &one, p->in, o->in, p->weights, o->packed, p->conv, algorithm,
+                                     o->workspace, p->base.workspace_bytes, &zero, p->out, o->out, p->bias,
+                                     o->bias, p->identity, p->out, o->out),
+                                 "cudnnConvolutionBiasActivationForward");
+    AB_DNN_TRY(cudnnConvolutionForward(dnn, &one, p->in, o->in, p->weights, o->packed, p->conv, algorithm,
+                                       o->workspace, p->base.workspace_bytes, &zero, p->out, o->out));
+    if (!p->spec.bias) return AB_OK;
+    return ab_cuda_check_dnn(cudnnAddTensor(dnn, &one, p->bias, o->bias, &one, p->out, o->out),
+                             "cudnnAddTensor");
+}
+
+static ab_status run(ab_cuda_product *base, const ab_cuda_operands *o) {
+    dnn_product *p = reinterpret_cast<dnn_product *>(base);
+    const float one = 1.0f, zero = 0.0f;
+    cudnnHandle_t dnn = ab_cuda_get()->dnn;
+    if (p->spec.kind == AB_PASS_FORWARD) return run_forward(p, o);
+    if (p->spec.kind == AB_PASS_BACKWARD_DATA)
+        return ab_cuda_check_dnn(
+            cudnnConvolutionBackwardData(dnn, &one, p->weights, o->packed, p->out, o->dout, p->conv,
+                                         static_cast<cudnnConvolutionBwdDataAlgo_t>(p->algorithm),
+                                         o->workspace, p->base.workspace_bytes, &zero, p->in, o->din),
+            "cudnnConvolutionBackwardData");
+    return ab_cuda_check_dnn(
+        cudnnConvolutionBackwardFilter(dnn, &one, p->in, o->in, p->out, o->dout, p->conv,
+                                       static_cast<cudnnConvolutionBwdFilterAlgo_t>(p->algorithm),
+                                       o->workspace, p->base.workspace_bytes, &zero, p->weights, o->dweight),
+        "cudnnConvolutionBackwardFilter");
+}
+
+// ---- descriptors ---------------------------------------------------------------------------------------------
+
+static bool fits_int(int64_t n) { return n >= 0 && n <= 0x7fffffff; }
+
+static ab_status describe_tensors(dnn_product *p, cudnnDataType_t type) {
+    const ab_conv *c = &p->spec.conv;
+    const ab_window *w = &c->window;
+    int batch = static_cast<int>(c->batch), channels = static_cast<int>(w->channels);
+    int outputs = static_cast<int>(c->out_channels), per_group = static_cast<int>(w->channels / c->groups);
+    AB_DNN_TRY(cudnnCreateTensorDescriptor(&p->in));
+    AB_DNN_TRY(cudnnCreateTensorDescriptor(&p->out));
+    AB_DNN_TRY(cudnnCreateTensorDescriptor(&p->bias));
+    AB_DNN_TRY(cudnnCreateFilterDescriptor(&p->weights));
+    AB_DNN_TRY(cudnnSetTensor4dDescriptor(p->in, CUDNN_TENSOR_NHWC, type, batch, channels,
+                                          static_cast<int>(w->in[0]), static_cast<int>(w->in[1])));
+    AB_DNN_TRY(cudnnSetTensor4dDescriptor(p->out, CUDNN_TENSOR_NHWC, type, batch, outputs,
+                                          static_cast<int>(w->out[0]), static_cast<int>(w->out[1])));
+    AB_DNN_TRY(cudnnSetTensor4dDescriptor(p->bias, CUDNN_TENSOR_NHWC, type, 1, outputs, 1, 1));
+    return ab_cuda_check_dnn(cudnnSetFilter4dDescriptor(p->weights, type, CUDNN_TENSOR_NHWC, outputs,
+                                                        per_group, static_cast<int>(w->kernel[0]),
+                                                        static_cast<int>(w->kernel[1])),
+                             "cudnnSetFilter4dDescriptor");
+}
+
+static ab_status describe_convolution(dnn_product *p) {
+    const ab_window *w = &p->spec.conv.window;
+    bool ieee = p->spec.type == AB_ELEMENT_F32 && !p->spec.tf32;
+    AB_DNN_TRY(cudnnCreateConvolutionDescriptor(&p->conv));
+    AB_DNN_TRY(cudnnSetConvolution2dDescriptor(
+        p->conv, static_cast<int>(w->padding[0]), static_cast<int>(w->padding[1]),
+        static_cast<int>(w->stride[0]), static_cast<int>(w->stride[1]), static_cast<int>(w->dilation[0]),
+        static_cast<int>(w->dilation[1]), CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+    AB_DNN_TRY(cudnnSetConvolutionGroupCount(p->conv, static_cast<int>(p->spec.conv.groups)));
+    AB_DNN_TRY(cudnnSetConvolutionMathType(p->conv, ieee ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH));
+    AB_DNN_TRY(cudnnCreateActivationDescriptor(&p->identity));
+    return ab_cuda_check_dnn(
+        cudnnSetActivationDescriptor(p->identity, CUDNN_ACTIVATION_IDENTITY, CUDNN_NOT_PROPAGATE_NAN, 0.0),
+        "cudnnSetActivationDescriptor");
+}
+
+// ---- choosing ------------------------------------------------------------------------------------------------
+
+// What the three heuristics say of one algorithm.
+struct candidate {
+    int algorithm;
+    cudnnStatus_t status;
+    size_t workspace;
+    bool deterministic;
+    cudnnMathType_t math;
+};
+
+template <typename P> static int take(const P *found, int count, candidate *list) {
+    for (int i = 0; i < count; i++)
+        list[i] = {static_cast<int>(found[i].algo), found[i].status, found[i].memory,
+                   found[i].determinism == CUDNN_DETERMINISTIC, found[i].mathType};
+    return count;
+}
+
+static int ask(const dnn_product *p, candidate *list) {
+    cudnnHandle_t dnn = ab_cuda_get()->dnn;
+    int count = 0;
+    if (p->spec.kind == AB_PASS_FORWARD) {
+        cudnnConvolutionFwdAlgoPerf_t found[CANDIDATES];
+        if (cudnnGetConvolutionForwardAlgorithm_v7(dnn, p->in, p->weights, p->conv, p->out, CANDIDATES,
+                                                   &count, found) != CUDNN_STATUS_SUCCESS)
+            return 0;
+        return take(found, count, list);
+    }
+    if (p->spec.kind == AB_PASS_BACKWARD_DATA) {
+        cudnnConvolutionBwdDataAlgoPerf_t found[CANDIDATES];
+        if (cudnnGetConvolutionBackwardDataAlgorithm_v7(dnn, p->weights, p->out, p->conv, p->in, CANDIDATES,
+                                                        &count, found) != CUDNN_STATUS_SUCCESS)
+            return 0;
+        return take(found, count, list);
+    }
+    cudnnConvolutionBwdFilterAlgoPerf_t found[CANDIDATES];
+    if (cudnnGetConvolutionBackwardFilterAlgorithm_v7(dnn, p->in, p->out, p->conv, p->weights, CANDIDATES,
+                                                      &count, found) != CUDNN_STATUS_SUCCESS)
+        return 0;
+    return take(found, count, list);
+}
+
+static ab_status apply(dnn_product *p, const candidate *c) {
+    p->algorithm = c->algorithm;
+    p->base.workspace_bytes = c->workspace;
+    if (p->spec.type == AB_ELEMENT_F32 && !p->spec.tf32) return AB_OK; // stays FMA
+    return ab_cuda_check_dnn(cudnnSetConvolutionMathType(p->conv, c->math), "cudnnSetConvolutionMathType");
+}
+
+// One run on memory full of zeros.
+static ab_status try_out(dnn_product *p) {
+    const ab_conv *c = &p->spec.conv;
+    const ab_window *w = &c->window;
+    size_t size = element_bytes(p->spec.type), part[5];
+    part[0] = static_cast<size_t>(c->batch * w->in[0] * w->in[1] * w->channels) * size;
+    part[1] = static_cast<size_t>(c->batch * w->out[0] * w->out[1] * c->out_channels) * size;
+    part[2] =
+        static_cast<size_t>(c->out_channels * (w->channels / c->groups) * w->kernel[0] * w->kernel[1]) * size;
+    part[3] = static_cast<size_t>(c->out_channels) * size;
+    part[4] = p->base.workspace_bytes;
+    size_t total = 0;
+    for (size_t &bytes : part) {
+        bytes = (bytes + 255) / 256 * 256;
+        total += bytes;
+    }
+    char *memory = nullptr;
+    AB_CUDA_TRY(cudaMalloc(&memory, total + 256));
+    char *in = memory, *out = in + part[0], *weights = out + part[1], *bias = weights + part[2];
+    ab_cuda_operands o = {in, weights, bias, out, in, weights, out, weights, bias + part[3]};
+    ab_status status =
+        ab_cuda_check(cudaMemsetAsync(memory, 0, total + 256, ab_cuda_get()->stream), "cudaMemsetAsync");
+    if (status == AB_OK) status = run(&p->base, &o);
+    ab_status done = ab_cuda_check(cudaStreamSynchronize(ab_cuda_get()->stream), "trying a convolution");
+    (void)cudaFree(memory);
+    return status == AB_OK ? done : status;
+}
+
+static ab_status choose(dnn_product *p, bool *found) {
+    candidate list[CANDIDATES];
+    int count = ask(p, list);
+    *found = false;
+    for (int i = 0; i < count && !*found; i++) {
+        const candidate *c = &list[i];
+        if (c->status != CUDNN_STATUS_SUCCESS || !c->deterministic || c->workspace > MOST_WORKSPACE) continue;
+        if (p->fused && c->algorithm != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
+        AB_TRY(apply(p, c));
+        ab_status status = try_out(p);
+        if (status == AB_OK)
+            *found = true;
+        else if (status != AB_UNAVAILABLE)
+            return status;
+    }
+    return AB_OK;
+}
+
+static ab_status set_up(dnn_product *p, bool *found) {
+    AB_TRY(describe_tensors(p, data_type(p->spec.type)));
+    AB_TRY(describe_convolution(p));
+    return choose(p, found);
+}
+
+static bool too_large(const ab_conv *c) {
+    const ab_window *w = &c->window;
+    return !fits_int(c->batch * w->in[0] * w->in[1] * w->channels) ||
+           !fits_int(c->batch * w->out[0] * w->out[1] * c->out_channels);
+}
+
+ab_status ab_cuda_dnn_product(const ab_cuda_product_spec *spec, ab_cuda_product **product) {
+    static const char *const names[] = {"fwd", "bwd_data", "bwd_filter"};
+    bool found = false;
+    *product = nullptr;
+    if (too_large(&spec->conv)) return AB_OK;
+    AB_TRY(ab_cuda_start());
+    dnn_product *p = static_cast<dnn_product *>(calloc(1, sizeof *p));
+    if (!p) return ab_fail(AB_NO_MEMORY, "conv2d: out of memory");
+    p->base.run = run;
+    p->base.destroy = destroy;
+    p->spec = *spec;
+    p->fused = spec->kind == AB_PASS_FORWARD && spec->bias && spec->type != AB_ELEMENT_F32;
+    ab_status status = set_up(p, &found);
+    if (status != AB_OK || !found) {
+        destroy(&p->base);
+        return status == AB_UNAVAILABLE ? AB_OK : status;
+    }
+    snprintf(p->base.text, sizeof p->base.text, "cudnn:%s%d%s", names[spec->kind], p->algorithm,
+             p->fused                                         ? "+bias"
+             : p->spec.tf32 && p->spec.type == AB_ELEMENT_F32 ? ",tf32"
+                                                              : "");
+    *product = &p->base;
+    return AB_OK;
+}

@@ -1,0 +1,360 @@
+// lstm and rnn on CUDA: the products of all steps with the input are one, those with the state one a step, the rest of a step is a
+// kernel. fp32 inside; a hidden state is rounded when it is stored and the next step reads what was stored (lstm.c, rnn.c).
+#include "kernels/cuda/cuda_fold.cuh"
+#include "kernels/cuda/cuda_gemm.cuh"
+
+#include <cstdlib>
+#include <cstring>
+
+enum { W_IH, W_HH, B_IH, B_HH, WEIGHTS };
+enum { BY_INPUT, BY_STATE, TO_STATE, TO_INPUT, TO_W_IH, TO_W_HH, PRODUCTS };
+// fp32 arrays in the workspace; DGATES are the gradients of the gates' sums.
+enum { W_IN, W_HIDDEN, INPUT, GATES, STATE, CELL, BEFORE, DGATES, DIN, DW_IN, DW_HIDDEN, PARTIAL, ARRAYS };
+enum { TANH, RELU };
+
+struct recurrence {
+    int64_t batch, steps, features, hidden, gates; // gates of a state: 4 (lstm) or 1
+    bool relu;
+    float *array[ARRAYS];
+    float *cells; // lstm: of all steps
+    void *library;
+};
+
+struct recurrent_state {
+    ab_cuda_gemm shape[PRODUCTS];
+    ab_cuda_gemm_plan *plan[PRODUCTS];
+    size_t library_bytes;
+};
+
+// ---- set-up --------------------------------------------------------------------------------------------------
+
+static recurrence recurrence_of(const ab_op_io *io, bool lstm) {
+    const ab_shape *in = &io->in[0]->shape;
+    recurrence r = {};
+    r.batch = in->dim[0];
+    r.steps = in->dim[1];
+    r.features = in->dim[2];
+    r.hidden = ab_cuda_int(io, "hidden_size", 1);
+    r.gates = lstm ? 4 : 1;
+    r.relu = ab_cuda_int(io, "nonlinearity", TANH) == RELU;
+    return r;
+}
+
+static ab_fold bias_fold(const recurrence &r) {
+    ab_shape shape = {2, {r.batch * r.steps, r.gates * r.hidden}};
+    return ab_fold_of(&shape, 1u);
+}
+
+static void measure(const recurrence &r, int64_t size[ARRAYS]) {
+    int64_t all = r.batch * r.steps, wide = r.gates * r.hidden;
+    ab_fold fold = bias_fold(r);
+    size[W_IN] = size[DW_IN] = wide * r.features;
+    size[W_HIDDEN] = size[DW_HIDDEN] = wide * r.hidden;
+    size[INPUT] = size[DIN] = all * r.features;
+    size[GATES] = size[DGATES] = all * wide;
+    size[STATE] = size[CELL] = r.batch * r.hidden;
+    size[BEFORE] = all * r.hidden;
+    size[PARTIAL] = static_cast<int64_t>(ab_fold_bytes(&fold) / sizeof(float));
+}
+
+static size_t place(recurrence *r, const ab_op_io *io, size_t library_bytes, char *first) {
+    int64_t size[ARRAYS];
+    char *memory = first;
+    measure(*r, size);
+    r->library = memory;
+    memory += ab_cuda_aligned(library_bytes);
+    for (int i = 0; i < ARRAYS; i++) {
+        r->array[i] = reinterpret_cast<float *>(memory);
+        memory += ab_cuda_aligned(static_cast<size_t>(size[i]) * sizeof(float));
+    }
+    if (r->gates > 1 && io->saved[0] && io->saved[1]) {
+        r->array[GATES] = static_cast<float *>(io->saved[0]->data);
+        r->cells = static_cast<float *>(io->saved[1]->data);
+    }
+    return static_cast<size_t>(memory - first);
+}
+
+static void shape_products(const recurrence &r, bool tf32, ab_cuda_gemm shape[PRODUCTS]) {
+    int64_t all = r.batch * r.steps, wide = r.gates * r.hidden, f = r.features, h = r.hidden;
+    shape[BY_INPUT] = ab_cuda_gemm_of(all, wide, f, AB_ELEMENT_F32);
+    shape[BY_STATE] = ab_cuda_gemm_of(r.batch, wide, h, AB_ELEMENT_F32);
+    shape[TO_STATE] = ab_cuda_gemm_of(r.batch, h, wide, AB_ELEMENT_F32);
+    shape[TO_INPUT] = ab_cuda_gemm_of(all, f, wide, AB_ELEMENT_F32);
+    shape[TO_W_IH] = ab_cuda_gemm_of(wide, f, all, AB_ELEMENT_F32);
+    shape[TO_W_HH] = ab_cuda_gemm_of(wide, h, all, AB_ELEMENT_F32);
+    for (int i : {BY_INPUT, BY_STATE}) {
+        shape[i].transpose_b = true;
+        shape[i].ldb = shape[i].inner;
+    }
+    for (int i : {TO_W_IH, TO_W_HH}) {
+        shape[i].transpose_a = true;
+        shape[i].lda = wide;
+    }
+    shape[BY_STATE].ldc = shape[TO_STATE].lda = r.steps * wide;
+    for (int i = 0; i < PRODUCTS; i++) shape[i].tf32 = tf32;
+}
+
+static void release(ab_op_io *io) {
+    recurrent_state *s = static_cast<recurrent_state *>(io->state);
+    if (!s) return;
+    for (ab_cuda_gemm_plan *plan : s->plan) ab_cuda_gemm_destroy(plan);
+    free(s);
+    io->state = nullptr;
+}
+
+// The library is told that matrices are aligned: those of a step are where a row of gates is a multiple of 64 bytes.
+static ab_status make_plans(const recurrence &r, recurrent_state *s) {
+    bool aligned = r.gates * r.hidden % 16 == 0;
+    for (int i = 0; i < PRODUCTS; i++) {
+        if ((i == BY_STATE || i == TO_STATE) && !aligned) continue;
+        AB_TRY(ab_cuda_gemm_make(&s->shape[i], &s->plan[i]));
+        size_t bytes = s->plan[i] ? s->plan[i]->workspace_bytes : 0;
+        if (bytes > s->library_bytes) s->library_bytes = bytes;
+    }
+    return AB_OK;
+}
+
+template <bool LSTM>
+static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
+    AB_TRY(ab_cuda_prepare_plain(exec, io, workspace_bytes, state_bytes));
+    if (exec->accumulate_half && ab_cuda_type(io->out->format) != AB_ELEMENT_F32)
+        return ab_fail(AB_UNAVAILABLE, "no CUDA product with half sums");
+    if (LSTM && (!io->saved[0] || !io->saved[1])) return ab_fail(AB_UNAVAILABLE, "lstm: nothing is saved");
+    recurrent_state *s = static_cast<recurrent_state *>(calloc(1, sizeof *s));
+    if (!s) return ab_fail(AB_NO_MEMORY, "%s: out of memory", io->op->name);
+    io->state = s;
+    recurrence r = recurrence_of(io, LSTM);
+    shape_products(r, exec->tf32, s->shape);
+    ab_status status = exec->path == AB_PATH_REFERENCE ? AB_OK : make_plans(r, s);
+    *workspace_bytes = place(&r, io, s->library_bytes, nullptr);
+    if (status != AB_OK) release(io);
+    return status;
+}
+
+// ---- helpers -------------------------------------------------------------------------------------------------
+
+struct run {
+    recurrence r;
+    recurrent_state *s;
+    int type; // of the hidden states as they are stored
+};
+
+static ab_status multiply(const run &x, int product, float *a, float *b, float *c, float beta) {
+    return ab_cuda_multiply(x.s->plan[product], &x.s->shape[product], a, b, c, 1.0f, beta, x.r.library);
+}
+
+static ab_status widen(float *to, const ab_tensor *from) {
+    return ab_launch_map(ab_identity(), ab_cuda_span_of(to, AB_ELEMENT_F32), ab_cuda_span(from),
+                         ab_cuda_nothing(), ab_cuda_count(from), "recurrent_widen");
+}
+
+static ab_status give(const ab_exec *exec, ab_tensor *to, float *from) {
+    int64_t n = ab_cuda_count(to);
+    ab_span values = ab_cuda_span_of(from, AB_ELEMENT_F32);
+    return ab_cuda_emit(exec, to, [=](ab_span out) {
+        return ab_launch_map(ab_identity(), out, values, ab_cuda_nothing(), n, "recurrent_result");
+    });
+}
+
+static run open_run(const ab_exec *exec, const ab_op_io *io, bool lstm) {
+    run x;
+    x.r = recurrence_of(io, lstm);
+    x.s = static_cast<recurrent_state *>(io->state);
+    x.type = ab_cuda_type(io->out->format);
+    place(&x.r, io, x.s->library_bytes, static_cast<char *>(exec->workspace));
+    return x;
+}
+
+static ab_status widen_operands(const run &x, const ab_op_io *io) {
+    AB_TRY(widen(x.r.array[W_IN], io->param[W_IH]));
+    AB_TRY(widen(x.r.array[W_HIDDEN], io->param[W_HH]));
+    return widen(x.r.array[INPUT], io->in[0]);
+}
+
+struct bias_of {
+    ab_span ih, hh;
+    int64_t wide;
+    __device__ float operator()(int64_t i) const {
+        int64_t k;
+        ab_divide(i, wide, &k);
+        return ih.data ? ab_span_at(ih, k) + ab_span_at(hh, k) : 0.0f;
+    }
+};
+
+// ---- forward -------------------------------------------------------------------------------------------------
+
+__device__ static float lstm_forward(float *gate, int64_t h, float before, float *cell) {
+    float i = ab_f_sigmoid(gate[0]), f = ab_f_sigmoid(gate[h]), g = tanhf(gate[2 * h]),
+          o = ab_f_sigmoid(gate[3 * h]);
+    *cell = f * before + i * g;
+    gate[0] = i;
+    gate[h] = f;
+    gate[2 * h] = g;
+    gate[3 * h] = o;
+    return o * tanhf(*cell);
+}
+
+// The states of step t of all samples, from the sums in GATES.
+__global__ static void forward_step(recurrence r, ab_span out, int type, int64_t t) {
+    int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x, n = r.batch * r.hidden, h = r.hidden, k;
+    for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) {
+        int64_t at = ab_divide(i, h, &k) * r.steps + t;
+        float *gate = r.array[GATES] + at * r.gates * h + k, state;
+        if (r.gates > 1)
+            state = lstm_forward(gate, h, t > 0 ? r.cells[(at - 1) * h + k] : 0.0f, &r.cells[at * h + k]);
+        else
+            state = r.relu ? (*gate > 0.0f || isnan(*gate) ? *gate : 0.0f) : tanhf(*gate);
+        uint32_t room = 0; // the state as it is stored
+        ab_store(&room, type, 0, state);
+        r.array[STATE][i] = ab_load(&room, type, 0);
+        ab_store(out.data, out.type, at * h + k, state);
+    }
+}
+
+static ab_status forward_into(const run &x, const ab_op_io *io, ab_span out) {
+    const recurrence &r = x.r;
+    int64_t wide = r.gates * r.hidden;
+    bias_of bias = {ab_cuda_optional(io->param[B_IH]), ab_cuda_optional(io->param[B_HH]), wide};
+    AB_TRY(widen_operands(x, io));
+    AB_TRY(ab_launch_each(bias, ab_cuda_span_of(r.array[GATES], AB_ELEMENT_F32), r.batch * r.steps * wide,
+                          "recurrent_bias"));
+    AB_TRY(multiply(x, BY_INPUT, r.array[INPUT], r.array[W_IN], r.array[GATES], 1.0f));
+    for (int64_t t = 0; t < r.steps; t++) {
+        if (t > 0)
+            AB_TRY(multiply(x, BY_STATE, r.array[STATE], r.array[W_HIDDEN], r.array[GATES] + t * wide, 1.0f));
+        forward_step<<<ab_cuda_blocks(r.batch * r.hidden, AB_CUDA_THREADS), AB_CUDA_THREADS, 0,
+                       ab_cuda_get()->stream>>>(r, out, x.type, t);
+        AB_TRY(ab_cuda_launched("recurrent_step"));
+    }
+    return AB_OK;
+}
+
+template <bool LSTM> static ab_status forward(const ab_exec *exec, ab_op_io *io) {
+    run x = open_run(exec, io, LSTM);
+    return ab_cuda_emit(exec, io->out, [&](ab_span out) { return forward_into(x, io, out); });
+}
+
+// ---- backward ------------------------------------------------------------------------------------------------
+
+struct dout_at {
+    recurrence r;
+    ab_span dout;
+    int64_t t;
+    __device__ float operator()(int64_t i) const {
+        int64_t k, sample = ab_divide(i, r.hidden, &k);
+        return ab_span_at(dout, (sample * r.steps + t) * r.hidden + k);
+    }
+};
+
+// Hidden states one step late, as the gates saw them.
+struct state_before {
+    recurrence r;
+    ab_span out;
+    __device__ float operator()(int64_t i) const {
+        int64_t t;
+        ab_divide(i / r.hidden, r.steps, &t);
+        return t > 0 ? ab_span_at(out, i - r.hidden) : 0.0f;
+    }
+};
+
+__device__ static void lstm_backward(const recurrence &r, int64_t i, int64_t at, int64_t k, int64_t t) {
+    int64_t h = r.hidden;
+    const float *gate = r.array[GATES] + at * 4 * h + k;
+    float *d = r.array[DGATES] + at * 4 * h + k, *dc = &r.array[CELL][i];
+    float gi = gate[0], gf = gate[h], gg = gate[2 * h], go = gate[3 * h], dh = r.array[STATE][i];
+    float before = t > 0 ? r.cells[(at - 1) * h + k] : 0.0f, c = tanhf(r.cells[at * h + k]);
+    float sum = *dc + dh * go * ((1.0f - c) * (1.0f + c));
+    d[0] = sum * gg * (gi * (1.0f - gi));
+    d[h] = sum * before * (gf * (1.0f - gf));
+    d[2 * h] = sum * gi * ((1.0f - gg) * (1.0f + gg));
+    d[3 * h] = dh * c * (go * (1.0f - go));
+    *dc = sum * gf;
+}
+
+__global__ static void backward_step(recurrence r, ab_span out, int64_t t) {
+    int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x, n = r.batch * r.hidden, k;
+    for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) {
+        int64_t at = ab_divide(i, r.hidden, &k) * r.steps + t;
+        if (r.gates > 1) {
+            lstm_backward(r, i, at, k, t);
+            continue;
+        }
+        float state = ab_span_at(out, at * r.hidden + k);
+        float slope = r.relu ? (state > 0.0f ? 1.0f : 0.0f) : 1.0f - state * state;
+        r.array[DGATES][at * r.hidden + k] = r.array[STATE][i] * slope;
+    }
+}
+
+// From the last step to the first: STATE is the gradient of the state, CELL of the cell's.
+static ab_status gate_gradients(const run &x, const ab_op_io *io) {
+    const recurrence &r = x.r;
+    cudaStream_t stream = ab_cuda_get()->stream;
+    ab_span state = ab_cuda_span_of(r.array[STATE], AB_ELEMENT_F32), out = ab_cuda_span(io->out);
+    int64_t n = r.batch * r.hidden, wide = r.gates * r.hidden;
+    AB_CUDA_TRY(cudaMemsetAsync(r.array[CELL], 0, static_cast<size_t>(n) * sizeof(float), stream));
+    for (int64_t t = r.steps - 1; t >= 0; t--) {
+        dout_at f = {r, ab_cuda_span(io->dout), t};
+        AB_TRY(ab_launch_each(f, state, n, "recurrent_dout"));
+        if (t + 1 < r.steps)
+            AB_TRY(multiply(x, TO_STATE, r.array[DGATES] + (t + 1) * wide, r.array[W_HIDDEN], r.array[STATE],
+                            1.0f));
+        backward_step<<<ab_cuda_blocks(n, AB_CUDA_THREADS), AB_CUDA_THREADS, 0, stream>>>(r, out, t);
+        AB_TRY(ab_cuda_launched("recurrent_step_backward"));
+    }
+    return AB_OK;
+}
+
+struct gate_at {
+    const float *gates;
+    __device__ float operator()(int64_t i) const { return gates[i]; }
+};
+
+static ab_status weight_gradients(const ab_exec *exec, const run &x, ab_op_io *io) {
+    const recurrence &r = x.r;
+    if (io->dparam[W_IH]) {
+        AB_TRY(multiply(x, TO_W_IH, r.array[DGATES], r.array[INPUT], r.array[DW_IN], 0.0f));
+        AB_TRY(give(exec, io->dparam[W_IH], r.array[DW_IN]));
+    }
+    if (io->dparam[W_HH]) {
+        state_before f = {r, ab_cuda_span(io->out)};
+        AB_TRY(ab_launch_each(f, ab_cuda_span_of(r.array[BEFORE], AB_ELEMENT_F32),
+                              r.batch * r.steps * r.hidden, "recurrent_before"));
+        AB_TRY(multiply(x, TO_W_HH, r.array[DGATES], r.array[BEFORE], r.array[DW_HIDDEN], 0.0f));
+        AB_TRY(give(exec, io->dparam[W_HH], r.array[DW_HIDDEN]));
+    }
+    ab_fold fold = bias_fold(r);
+    void *partial = r.array[PARTIAL];
+    gate_at f = {r.array[DGATES]};
+    for (int i = B_IH; i <= B_HH; i++)
+        if (io->dparam[i])
+            AB_TRY(ab_cuda_emit(exec, io->dparam[i], [=](ab_span out) {
+                return ab_fold_into(ab_plus(), f, fold, 1.0, partial, out);
+            }));
+    return AB_OK;
+}
+
+template <bool LSTM> static ab_status backward(const ab_exec *exec, ab_op_io *io) {
+    run x = open_run(exec, io, LSTM);
+    AB_TRY(widen_operands(x, io));
+    AB_TRY(gate_gradients(x, io));
+    AB_TRY(weight_gradients(exec, x, io));
+    if (!io->din[0]) return AB_OK;
+    AB_TRY(multiply(x, TO_INPUT, x.r.array[DGATES], x.r.array[W_IN], x.r.array[DIN], 0.0f));
+    return give(exec, io->din[0], x.r.array[DIN]);
+}
+
+static const char *describe(const ab_op_io *io, const char *pass) {
+    const recurrent_state *s = static_cast<const recurrent_state *>(io->state);
+    if (!ab_cuda_describe_own(io, pass)) return nullptr;
+    return s->plan[BY_INPUT] ? "cuda:own+cublaslt" : "cuda:own";
+}
+
+template <bool LSTM> static ab_op descriptor(const char *name) {
+    ab_op op = ab_cuda_op(name, prepare<LSTM>, forward<LSTM>, backward<LSTM>);
+    op.release = release;
+    op.describe = describe;
+    return op;
+}
+
+const ab_op ab_cuda_lstm = descriptor<true>("lstm");
+const ab_op ab_cuda_rnn = descriptor<false>("rnn");

@@ -1,0 +1,57 @@
+/* max_pool2d: the largest value of each window. Padding is ignored, NaN wins, and of equal values the first in row order
+ * gets the gradient, as in torch. Backward finds the winners again instead of storing them. */
+#include "kernels/ops/reduce/pool.h"
+
+static const ab_attr attrs_table[] = {{"kernel_size", AB_ATTR_PAIR, offsetof(ab_pool_attrs, kernel), true, 0,
+                                       1, AB_POOL_MAX_KERNEL, "window size"},
+                                      {"stride", AB_ATTR_PAIR, offsetof(ab_pool_attrs, stride), false, 0, 1,
+                                       AB_POOL_MAX_KERNEL, "step of the window (kernel_size)"},
+                                      {"padding", AB_ATTR_PAIR, offsetof(ab_pool_attrs, padding), false, 0, 0,
+                                       AB_POOL_MAX_KERNEL,
+                                       "rows and columns added on each side, ignored by the maximum"},
+                                      {0}};
+
+static ab_status finish_attrs(void *attrs) { return ab_pool_finish("max_pool2d", attrs); }
+
+static ab_status infer(const void *attrs, const ab_shape *in, int inputs, ab_shape *out) {
+    (void)inputs;
+    ab_window window = ab_pool_window(attrs);
+    return ab_window_infer("max_pool2d", &window, in, in->dim[3], out);
+}
+
+static void forward_image(const void *self, float *out, const float *in, const float *unused) {
+    const ab_pool *pool = self;
+    (void)unused;
+    pool->vec->max_pool(&pool->window, in, out);
+}
+
+static void backward_image(const void *self, float *din, const float *in, const float *dout) {
+    const ab_pool *pool = self;
+    pool->vec->max_pool_backward(&pool->window, in, dout, din);
+}
+
+static ab_status forward(const ab_exec *exec, ab_op_io *io) {
+    ab_pool pool = ab_pool_of(io->attrs, &io->in[0]->shape, &io->out->shape);
+    ab_map_images(exec, io->out, forward_image, &pool, io->in[0], NULL);
+    return AB_OK;
+}
+
+static ab_status backward(const ab_exec *exec, ab_op_io *io) {
+    if (!io->din[0]) return AB_OK;
+    ab_pool pool = ab_pool_of(io->attrs, &io->in[0]->shape, &io->dout->shape);
+    ab_map_images(exec, io->din[0], backward_image, &pool, io->in[0], io->dout);
+    return AB_OK;
+}
+
+const ab_op ab_op_max_pool2d = {.name = "max_pool2d",
+                                .inputs = 1,
+                                .attrs_bytes = sizeof(ab_pool_attrs),
+                                .attrs = attrs_table,
+                                .finish_attrs = finish_attrs,
+                                .infer = infer,
+                                .backward_needs = 1u << 0,
+                                .prepare = ab_pool_prepare,
+                                .forward = forward,
+                                .backward = backward,
+                                .flops = ab_pool_flops,
+                                .describe = ab_describe_own};

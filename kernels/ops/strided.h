@@ -1,0 +1,18 @@
+/* Reads runs of elements of a tensor that is seen through another shape (views.h), in the order of that shape, as fp32.
+ *
+ * Internal to kernels/. Knows nothing of threads. */
+#ifndef AB_KERNELS_OPS_STRIDED_H
+#define AB_KERNELS_OPS_STRIDED_H
+
+#include "kernels/ops/op.h"
+#include "kernels/ops/views.h"
+
+AB_BEGIN_DECLS
+
+/* fp32 values of the view's elements [at, at + n): the tensor's own memory or `buffer`. */
+const float *ab_strided_read(const ab_strided *view, const ab_tensor *tensor, int64_t at, int64_t n,
+                             float *buffer);
+
+AB_END_DECLS
+
+#endif

@@ -1,0 +1,32 @@
+/* Which of our own CPU kernels run. Levels are chosen once, at run time, from what the CPU offers;
+ * AMPBENCH_CPU_ISA (plain, avx2, avx512, avx512bitalg) or ab_isa_force lowers the choice, never raises it.
+ * oneDNN makes its own choice (ONEDNN_MAX_CPU_ISA). */
+#ifndef AB_KERNELS_VEC_ISA_H
+#define AB_KERNELS_VEC_ISA_H
+
+#include "kernels/core/status.h"
+
+AB_BEGIN_DECLS
+
+typedef enum ab_isa {
+    AB_ISA_PLAIN,        /* whatever the compiler's baseline is; plain C */
+    AB_ISA_AVX2,         /* AVX2 + F16C + FMA + BMI1 + BMI2 + POPCNT */
+    AB_ISA_AVX512,       /* AVX-512 F, BW, DQ, VL */
+    AB_ISA_AVX512_BITALG /* the former + VBMI, VBMI2, GFNI, BITALG, VPOPCNTDQ */
+} ab_isa;
+
+/* The level in force; the first call reads the CPU and AMPBENCH_CPU_ISA. Thread-safe after the first call. */
+ab_isa ab_isa_get(void);
+
+/* The highest level this CPU offers, whatever has been forced. */
+ab_isa ab_isa_best(void);
+
+/* For tests: use `isa` from now on. AB_UNAVAILABLE if the CPU lacks it. */
+AB_MUST_CHECK ab_status ab_isa_force(ab_isa isa);
+
+const char *ab_isa_name(ab_isa isa);
+AB_MUST_CHECK ab_status ab_isa_find(const char *name, ab_isa *isa);
+
+AB_END_DECLS
+
+#endif

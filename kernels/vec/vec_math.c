@@ -1,0 +1,401 @@
+/* The loops of vec_math.h, compiled once per CPU level. Nothing is fused and every sum has a fixed order, so that all
+ * levels give the same bits.
+ *
+ * Polynomials were fitted for this file (Lawson's weighted least squares on Chebyshev points, double precision). */
+#include "kernels/vec/vec_math.h"
+
+#include "kernels/vec/vec.h"
+
+#define PASTE_TOKENS(a, b) a##b
+#define PASTE(a, b) PASTE_TOKENS(a, b)
+
+/* ---- elementary functions --------------------------------------------------------------------------------- */
+
+static inline float float_of(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static inline uint32_t bits_of(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+/* exp(x) = 2^k exp(r), |r| <= ln 2 / 2: ln 2 in two parts, the first short enough for k times it to be exact; exp(r) = 1 + r +
+ * r^2 q(r). 2^k is applied in two halves, so that results round once into the subnormal range and overflow to inf. */
+static inline float exp_of(float x) {
+    const float shifter = 0x1.8p23f, ln2_high = 0x1.63p-1f, ln2_low = -2.12194440054717e-4f;
+    x = x < -105.0f ? -105.0f : x;
+    x = x > 89.0f ? 89.0f : x;
+    float shifted = x * 0x1.715476p0f + shifter, k = shifted - shifter;
+    float r = (x - k * ln2_high) - k * ln2_low;
+    float q = 0.0013814467f;
+    q = q * r + 0.008368781f;
+    q = q * r + 0.041668393f;
+    q = q * r + 0.1666652f;
+    q = q * r + 0.49999994f;
+    float y = 1.0f + (r + r * r * q);
+    uint32_t power = bits_of(shifted) - bits_of(shifter);
+    uint32_t half = (power + 1024u) / 2u - 512u; /* rounded down for negative ones too */
+    return y * float_of((half + 127u) << 23) * float_of((power - half + 127u) << 23);
+}
+
+static inline float magnitude(float x) { return float_of(bits_of(x) & 0x7fffffffu); }
+
+static inline float with_sign_of(float size, float x) {
+    return float_of(bits_of(size) | (bits_of(x) & 0x80000000u));
+}
+
+/* Odd polynomial near 0, elsewhere 1 - 2 / (exp(2|x|) + 1). */
+static inline float tanh_of(float x) {
+    float a = magnitude(x), s = x * x, q = -0.0057170447f;
+    q = q * s + 0.020650586f;
+    q = q * s - 0.053743497f;
+    q = q * s + 0.13331491f;
+    q = q * s - 0.33333284f;
+    float near = x + x * (s * q), far = with_sign_of(1.0f - 2.0f / (exp_of(2.0f * a) + 1.0f), x);
+    return a < 0.625f ? near : far; /* a NaN takes the far way */
+}
+
+/* e = exp(-|x|): neither side loses digits. */
+static inline float sigmoid_from(float x, float e) { return (x < 0.0f ? e : 1.0f) / (1.0f + e); }
+
+static inline float sigmoid_of(float x) { return sigmoid_from(x, exp_of(-magnitude(x))); }
+
+/* Half of erfcx(|x| / sqrt 2) times z = exp(-x^2 / 2) is the normal distribution's tail beyond |x|; erfcx by a polynomial in
+ * 1 / (1 + 0.3 |x| / sqrt 2). */
+static inline float normal_below(float x, float z) {
+    float w = 1.0f / (1.0f + 0.21213203f * magnitude(x)), p = -0.008272605f;
+    p = p * w - 0.08424921f;
+    p = p * w + 0.37820035f;
+    p = p * w - 0.36776608f;
+    p = p * w + 0.4262988f;
+    p = p * w - 0.02874745f;
+    p = p * w + 0.19186677f;
+    p = p * w + 0.1533451f;
+    p = p * w + 0.17010441f;
+    p = p * w + 0.16921988f;
+    float tail = 0.5f * z * (p * w);
+    return x < 0.0f ? tail : 1.0f - tail;
+}
+
+/* The argument of gelu's tanh form, doubled: x sigmoid(this) = x (1 + tanh(this / 2)) / 2. */
+static inline float gelu_argument(float x) { return 1.5957691f * (x + 0.044715f * (x * x * x)); }
+
+/* ---- element by element ----------------------------------------------------------------------------------- */
+
+/* A function of one array (`a`) or of two (`a`, `b`). */
+#define MAP(name, parameter, expression)                                                                     \
+    static void name(float *out, const float *a, const float *parameter, int64_t n) {                        \
+        (void)(parameter);                                                                                   \
+        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] = (expression);                           \
+    }
+
+static inline float silu_slope(float x) {
+    float e = exp_of(-magnitude(x)), s = sigmoid_from(x, e);
+    return s + x * (e / ((1.0f + e) * (1.0f + e)));
+}
+
+static inline float gelu_of(float x) { return x * normal_below(x, exp_of(-0.5f * (x * x))); }
+
+static inline float gelu_slope(float x) {
+    float z = exp_of(-0.5f * (x * x));
+    return normal_below(x, z) + x * (z * 0.3989423f);
+}
+
+static inline float gelu_tanh_slope(float x) {
+    float u = gelu_argument(x), e = exp_of(-magnitude(u)), s = sigmoid_from(u, e);
+    float inner = 1.5957691f * (1.0f + 0.134145f * (x * x));
+    return s + x * (e / ((1.0f + e) * (1.0f + e))) * inner;
+}
+
+MAP(exp_map, unused, exp_of(a[i]))
+MAP(tanh_map, unused, tanh_of(a[i]))
+MAP(tanh_backward, b, b[i] * ((1.0f - a[i]) * (1.0f + a[i])))
+MAP(sigmoid_map, unused, sigmoid_of(a[i]))
+MAP(sigmoid_backward, b, b[i] * (a[i] * (1.0f - a[i])))
+MAP(silu, unused, a[i] * sigmoid_of(a[i]))
+MAP(silu_backward, b, b[i] * silu_slope(a[i]))
+MAP(gelu, unused, gelu_of(a[i]))
+MAP(gelu_backward, b, b[i] * gelu_slope(a[i]))
+MAP(gelu_tanh, unused, a[i] * sigmoid_of(gelu_argument(a[i])))
+MAP(gelu_tanh_backward, b, b[i] * gelu_tanh_slope(a[i]))
+
+static void affine(float *out, const float *a, float factor, float shift, int64_t n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) out[i] = a[i] * factor + shift;
+}
+
+static void add_scaled(float *sum, const float *a, float factor, int64_t n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) sum[i] += factor * a[i];
+}
+
+/* ---- sums ------------------------------------------------------------------------------------------------- */
+
+/* Lanes of a sum at every level, and how many values are added in fp32 before the sum goes on in double. */
+enum { LANES = 16, VECS = LANES / VEC_LANES, SPAN = 1024 };
+
+static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Values of vector v in the 16 at `left` from the end. */
+static inline int in_vector(int64_t left, int v) {
+    int64_t n = left - (int64_t)v * VEC_LANES;
+    return n >= VEC_LANES ? VEC_LANES : n > 0 ? (int)n : 0;
+}
+
+/* Lanes 0..15 joined as a binary tree. */
+static double join(const vec *sums) {
+    float lane[LANES];
+    for (int v = 0; v < VECS; v++) vec_store(lane + v * VEC_LANES, sums[v], VEC_LANES);
+    for (int width = LANES / 2; width > 0; width /= 2)
+        for (int i = 0; i < width; i++) lane[i] += lane[i + width];
+    return (double)lane[0];
+}
+
+static inline void clear(vec *sums) {
+    for (int v = 0; v < VECS; v++) sums[v] = vec_set(0.0f);
+}
+
+/* Sum of `term`(vector at i, of n values) over `count` values: adds spans in double. `vec term` may use `at` and `n`. */
+#define SUM_ROW(total, count, term)                                                                          \
+    do {                                                                                                     \
+        for (int64_t first = 0; first < (count); first += SPAN) {                                            \
+            vec sums[VECS];                                                                                  \
+            int64_t end = smaller(first + SPAN, (count)), i = first;                                         \
+            clear(sums);                                                                                     \
+            for (; i + LANES <= end; i += LANES)                                                             \
+                for (int v = 0; v < VECS; v++) {                                                             \
+                    int64_t at = i + v * VEC_LANES;                                                          \
+                    const int n = VEC_LANES;                                                                 \
+                    sums[v] = vec_add(sums[v], term);                                                        \
+                }                                                                                            \
+            for (int v = 0; i < end && v < VECS; v++) {                                                      \
+                int64_t at = i + v * VEC_LANES;                                                              \
+                const int n = in_vector(end - i, v);                                                         \
+                if (n > 0) sums[v] = vec_add(sums[v], term);                                                 \
+            }                                                                                                \
+            (total) += join(sums);                                                                           \
+        }                                                                                                    \
+    } while (0)
+
+static double row_sum(const float *x, int64_t count) {
+    double total = 0.0;
+    SUM_ROW(total, count, vec_load(x + at, n));
+    return total;
+}
+
+static double row_dot(const float *a, const float *b, int64_t count) {
+    double total = 0.0;
+    SUM_ROW(total, count, vec_mul(vec_load(a + at, n), vec_load(b + at, n)));
+    return total;
+}
+
+static inline vec square_of_distance(const float *x, vec mean, int n) {
+    vec d = vec_sub(vec_load(x, n), mean);
+    return vec_mul(d, d);
+}
+
+/* Lanes behind the end of a row load 0 and would add mean^2, so the last few values are added by themselves. */
+static double row_m2(const float *x, float mean, int64_t count) {
+    double total = 0.0;
+    int64_t whole = count - count % LANES;
+    vec m = vec_set(mean);
+    SUM_ROW(total, whole, square_of_distance(x + at, m, n));
+    for (int64_t i = whole; i < count; i++) total += (double)((x[i] - mean) * (x[i] - mean));
+    return total;
+}
+
+static void row_moments(const float *x, int64_t n, float *mean, float *m2) {
+    *mean = (float)(row_sum(x, n) / (double)n);
+    *m2 = (float)row_m2(x, *mean, n);
+}
+
+/* Sixteen independent maxima; max is associative but for the sign of zero. */
+static float row_max(const float *x, int64_t n) {
+    float lane[LANES], best = -INFINITY;
+    int64_t i = 0;
+    for (int k = 0; k < LANES; k++) lane[k] = -INFINITY;
+    for (; i + LANES <= n; i += LANES) {
+#pragma omp simd
+        for (int k = 0; k < LANES; k++) lane[k] = x[i + k] > lane[k] ? x[i + k] : lane[k];
+    }
+    for (; i < n; i++) best = x[i] > best ? x[i] : best;
+    for (int k = 0; k < LANES; k++) best = lane[k] > best ? lane[k] : best;
+    return best;
+}
+
+static double exp_sum(float *out, const float *x, float shift, int64_t n) {
+    double total = 0.0;
+    for (int64_t first = 0; first < n; first += SPAN) {
+        int64_t end = smaller(first + SPAN, n);
+#pragma omp simd
+        for (int64_t i = first; i < end; i++) out[i] = exp_of(x[i] - shift);
+        total += row_sum(out + first, end - first);
+    }
+    return total;
+}
+
+static void softmax_backward(float *dx, const float *y, const float *dy, float dot, int64_t n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) dx[i] = y[i] * (dy[i] - dot);
+}
+
+static void log_softmax_backward(float *dx, const float *y, const float *dy, float sum, int64_t n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) dx[i] = dy[i] - exp_of(y[i]) * sum;
+}
+
+/* ---- normalisation of rows -------------------------------------------------------------------------------- */
+
+static void row_normalise(float *y, const float *x, const ab_row_norm *norm, const float *gamma,
+                          const float *beta, int64_t n) {
+    const float mean = norm->mean, rstd = norm->rstd;
+    if (beta) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * rstd * gamma[i] + beta[i];
+    } else {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * rstd * gamma[i];
+    }
+}
+
+static void row_gradient_sums(const float *dy, const float *x, const ab_row_norm *norm, const float *gamma,
+                              float *dgamma, float *dbeta, double sum[2], int64_t count) {
+    const float mean = norm->mean, rstd = norm->rstd;
+    const vec m = vec_set(mean), r = vec_set(rstd);
+    sum[0] = sum[1] = 0.0;
+    SUM_ROW(sum[0], count, vec_mul(vec_load(dy + at, n), vec_load(gamma + at, n)));
+    SUM_ROW(sum[1], count,
+            vec_mul(vec_mul(vec_load(dy + at, n), vec_load(gamma + at, n)),
+                    vec_mul(vec_sub(vec_load(x + at, n), m), r)));
+    if (dgamma) {
+#pragma omp simd
+        for (int64_t i = 0; i < count; i++) dgamma[i] += dy[i] * ((x[i] - mean) * rstd);
+    }
+    if (dbeta) {
+#pragma omp simd
+        for (int64_t i = 0; i < count; i++) dbeta[i] += dy[i];
+    }
+}
+
+static void row_gradient(float *dx, const float *dy, const float *x, const ab_row_norm *norm,
+                         const float *gamma, float mean_dy, float mean_dot, int64_t n) {
+    const float mean = norm->mean, rstd = norm->rstd;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        dx[i] = rstd * (dy[i] * gamma[i] - mean_dy - (x[i] - mean) * rstd * mean_dot);
+}
+
+static void channel_gradient(float *dx, const float *dy, const float *x, int64_t rows, int64_t channels,
+                             const float *const factors[4]) {
+    const float *slope = factors[AB_SLOPE], *mean = factors[AB_MEAN], *pull = factors[AB_PULL],
+                *shift = factors[AB_SHIFT];
+    for (int64_t at = 0; at < rows * channels; at += channels)
+#pragma omp simd
+        for (int64_t c = 0; c < channels; c++)
+            dx[at + c] = dy[at + c] * slope[c] - (x[at + c] - mean[c]) * pull[c] - shift[c];
+}
+
+/* ---- lstm ------------------------------------------------------------------------------------------------- */
+
+static void lstm_step(float *gates, const float *before, float *c, float *h, int64_t n) {
+    float *gi = gates, *gf = gates + n, *gg = gates + 2 * n, *go = gates + 3 * n;
+#pragma omp simd
+    for (int64_t k = 0; k < n; k++) {
+        float i = sigmoid_of(gi[k]), f = sigmoid_of(gf[k]), g = tanh_of(gg[k]), o = sigmoid_of(go[k]);
+        c[k] = f * before[k] + i * g;
+        h[k] = o * tanh_of(c[k]);
+        gi[k] = i;
+        gf[k] = f;
+        gg[k] = g;
+        go[k] = o;
+    }
+}
+
+static void lstm_step_backward(float *dgates, float *dc, const float *dh, const float *gates,
+                               const float *before, const float *c, int64_t n) {
+    const float *gi = gates, *gf = gates + n, *gg = gates + 2 * n, *go = gates + 3 * n;
+#pragma omp simd
+    for (int64_t k = 0; k < n; k++) {
+        float t = tanh_of(c[k]), d = dc[k] + dh[k] * go[k] * ((1.0f - t) * (1.0f + t));
+        dgates[k] = d * gg[k] * (gi[k] * (1.0f - gi[k]));
+        dgates[n + k] = d * before[k] * (gf[k] * (1.0f - gf[k]));
+        dgates[2 * n + k] = d * gi[k] * ((1.0f - gg[k]) * (1.0f + gg[k]));
+        dgates[3 * n + k] = dh[k] * t * (go[k] * (1.0f - go[k]));
+        dc[k] = d * gf[k];
+    }
+}
+
+/* ---- dropout ---------------------------------------------------------------------------------------------- */
+
+enum { COINS = 64 }; /* Philox blocks made at a time */
+
+/* word[4 k + j] = word j of block `first` + k: Philox4x32-10 as in kernels/core/rng.c, many counters side by side. */
+static void flip(const ab_dropout *d, uint32_t first, uint32_t *word) {
+    uint32_t c[4][COINS], key0 = (uint32_t)d->seed, key1 = (uint32_t)(d->seed >> 32);
+    for (int k = 0; k < COINS; k++) {
+        c[0][k] = first + (uint32_t)k;
+        c[1][k] = d->instance;
+        c[2][k] = d->step;
+        c[3][k] = AB_RNG_DROPOUT;
+    }
+    for (int round = 0; round < 10; round++, key0 += 0x9E3779B9u, key1 += 0xBB67AE85u) {
+#pragma omp simd
+        for (int k = 0; k < COINS; k++) {
+            uint64_t p0 = (uint64_t)0xD2511F53u * c[0][k], p1 = (uint64_t)0xCD9E8D57u * c[2][k];
+            c[0][k] = (uint32_t)(p1 >> 32) ^ c[1][k] ^ key0;
+            c[1][k] = (uint32_t)p1;
+            c[2][k] = (uint32_t)(p0 >> 32) ^ c[3][k] ^ key1;
+            c[3][k] = (uint32_t)p0;
+        }
+    }
+    for (int k = 0; k < COINS; k++)
+        for (int j = 0; j < 4; j++) word[4 * k + j] = c[j][k];
+}
+
+static void dropout(float *out, const float *x, const ab_dropout *d, int64_t first, int64_t n) {
+    uint32_t word[4 * COINS];
+    for (int64_t done = 0; done < n;) {
+        int64_t block = (first + done) / 4, skip = (first + done) % 4;
+        int64_t count = smaller(n - done, 4 * COINS - skip);
+        flip(d, (uint32_t)block, word);
+#pragma omp simd
+        for (int64_t i = 0; i < count; i++) {
+            float kept = x[done + i] * d->scale;
+            out[done + i] = word[skip + i] >> 8 >= d->threshold ? kept : 0.0f;
+        }
+        done += count;
+    }
+}
+
+extern const ab_vec_math PASTE(ab_vec_math_, AB_ISA_SUFFIX);
+const ab_vec_math PASTE(ab_vec_math_, AB_ISA_SUFFIX) = {.exp = exp_map,
+                                                        .tanh = tanh_map,
+                                                        .tanh_backward = tanh_backward,
+                                                        .sigmoid = sigmoid_map,
+                                                        .sigmoid_backward = sigmoid_backward,
+                                                        .silu = silu,
+                                                        .silu_backward = silu_backward,
+                                                        .gelu = gelu,
+                                                        .gelu_backward = gelu_backward,
+                                                        .gelu_tanh = gelu_tanh,
+                                                        .gelu_tanh_backward = gelu_tanh_backward,
+                                                        .affine = affine,
+                                                        .add_scaled = add_scaled,
+                                                        .row_max = row_max,
+                                                        .row_sum = row_sum,
+                                                        .row_dot = row_dot,
+                                                        .exp_sum = exp_sum,
+                                                        .softmax_backward = softmax_backward,
+                                                        .log_softmax_backward = log_softmax_backward,
+                                                        .row_moments = row_moments,
+                                                        .row_normalise = row_normalise,
+                                                        .row_gradient_sums = row_gradient_sums,
+                                                        .row_gradient = row_gradient,
+                                                        .channel_gradient = channel_gradient,
+                                                        .lstm_step = lstm_step,
+                                                        .lstm_step_backward = lstm_step_backward,
+                                                        .dropout = dropout};

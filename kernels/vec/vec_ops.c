@@ -1,0 +1,361 @@
+/* The loops of vec_ops.h, compiled once per CPU level. Every sum has a fixed order that does not depend on the vector
+ * length and nothing is fused, so that all levels give the same bits. */
+#include "kernels/vec/vec_ops.h"
+
+#include "kernels/vec/vec.h"
+
+#define PASTE_TOKENS(a, b) a##b
+#define PASTE(a, b) PASTE_TOKENS(a, b)
+
+enum { ROW_SUMS = 4, TILE = 16 };
+
+static int lanes_left(int64_t left) { return left < VEC_LANES ? (int)left : VEC_LANES; }
+
+/* ---- element by element ---------------------------------------------------------------------------------- */
+
+/* NaN passes through, as in torch. */
+static void relu(float *out, const float *a, const float *unused, int64_t n) {
+    (void)unused;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) out[i] = a[i] <= 0.0f ? 0.0f : a[i];
+}
+
+static void relu_backward(float *din, const float *out, const float *dout, int64_t n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) din[i] = out[i] <= 0.0f ? 0.0f : dout[i];
+}
+
+static void add(float *out, const float *a, const float *b, int64_t n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) out[i] = a[i] + b[i];
+}
+
+/* A NaN in storage, quietened as narrowing does: its top mantissa bit is the one below the exponent. */
+static inline uint16_t quieten(uint16_t code, uint16_t infinity) {
+    uint16_t quiet = (uint16_t)(infinity & (0u - infinity)) >> 1; /* the bit below infinity's lowest */
+    return (uint16_t)((code & 0x7fff) > infinity ? code | quiet : code);
+}
+
+static void relu_bits(uint16_t *out, const uint16_t *a, const uint16_t *unused, uint16_t infinity,
+                      int64_t n) {
+    (void)unused;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        bool drop = a[i] >= 0x8000 && a[i] <= (0x8000 | infinity);
+        out[i] = drop ? 0 : quieten(a[i], infinity);
+    }
+}
+
+static void relu_backward_bits(uint16_t *din, const uint16_t *out, const uint16_t *dout, uint16_t infinity,
+                               int64_t n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        bool drop = out[i] == 0 || (out[i] >= 0x8000 && out[i] <= (0x8000 | infinity));
+        din[i] = drop ? 0 : quieten(dout[i], infinity);
+    }
+}
+
+static void sum_parts(float *out, const float *parts, int64_t step, int count, int64_t n) {
+    double sum[64];
+    for (int64_t k0 = 0; k0 < n; k0 += 64) {
+        int64_t end = n - k0 < 64 ? n - k0 : 64;
+        for (int64_t k = 0; k < end; k++) sum[k] = (double)parts[k0 + k];
+        for (int i = 1; i < count; i++)
+            for (int64_t k = 0; k < end; k++) sum[k] += (double)parts[i * step + k0 + k];
+        for (int64_t k = 0; k < end; k++) out[k0 + k] = (float)sum[k];
+    }
+}
+
+/* ---- sums over rows, batch normalisation ------------------------------------------------------------------ */
+
+static inline vec total(const vec sums[ROW_SUMS]) {
+    return vec_add(vec_add(sums[0], sums[1]), vec_add(sums[2], sums[3]));
+}
+
+static inline void clear(vec sums[ROW_SUMS]) {
+    for (int i = 0; i < ROW_SUMS; i++) sums[i] = vec_set(0.0f);
+}
+
+static vec column_sum(const float *x, int64_t rows, int64_t channels, int n) {
+    vec sums[ROW_SUMS];
+    clear(sums);
+    int64_t r = 0;
+    for (; r + ROW_SUMS <= rows; r += ROW_SUMS)
+        for (int i = 0; i < ROW_SUMS; i++) sums[i] = vec_add(sums[i], vec_load(x + (r + i) * channels, n));
+    for (; r < rows; r++) sums[0] = vec_add(sums[0], vec_load(x + r * channels, n));
+    return total(sums);
+}
+
+static inline vec square_of_difference(const float *x, vec mean, int n) {
+    vec d = vec_sub(vec_load(x, n), mean);
+    return vec_mul(d, d);
+}
+
+static vec column_m2(const float *x, int64_t rows, int64_t channels, vec mean, int n) {
+    vec sums[ROW_SUMS];
+    clear(sums);
+    int64_t r = 0;
+    for (; r + ROW_SUMS <= rows; r += ROW_SUMS)
+        for (int i = 0; i < ROW_SUMS; i++)
+            sums[i] = vec_add(sums[i], square_of_difference(x + (r + i) * channels, mean, n));
+    for (; r < rows; r++) sums[0] = vec_add(sums[0], square_of_difference(x + r * channels, mean, n));
+    return total(sums);
+}
+
+static void column_sums(const float *x, int64_t rows, int64_t channels, float *sum) {
+    for (int64_t c = 0; c < channels; c += VEC_LANES) {
+        int n = lanes_left(channels - c);
+        vec_store(sum + c, column_sum(x + c, rows, channels, n), n);
+    }
+}
+
+static void bn_moments(const float *x, int64_t rows, int64_t channels, float *mean, float *m2) {
+    for (int64_t c = 0; c < channels; c += VEC_LANES) {
+        int n = lanes_left(channels - c);
+        vec m = vec_div(column_sum(x + c, rows, channels, n), vec_set((float)rows));
+        vec_store(mean + c, m, n);
+        vec_store(m2 + c, column_m2(x + c, rows, channels, m, n), n);
+    }
+}
+
+static void bn_apply(float *y, const float *x, int64_t rows, int64_t channels, const ab_bn_factors *factors) {
+    for (int64_t c = 0; c < channels; c += VEC_LANES) {
+        int n = lanes_left(channels - c);
+        vec mean = vec_load(factors->mean + c, n);
+        vec scale = vec_load(factors->scale + c, n);
+        vec shift = vec_load(factors->shift + c, n);
+        for (int64_t at = c; at < rows * channels; at += channels)
+            vec_store(y + at, vec_add(vec_mul(vec_sub(vec_load(x + at, n), mean), scale), shift), n);
+    }
+}
+
+static vec column_dot(const float *dy, const float *x, int64_t rows, int64_t channels, vec mean, int n) {
+    vec sums[ROW_SUMS];
+    clear(sums);
+    int64_t r = 0;
+    for (; r + ROW_SUMS <= rows; r += ROW_SUMS)
+        for (int i = 0; i < ROW_SUMS; i++) {
+            int64_t at = (r + i) * channels;
+            sums[i] = vec_add(sums[i], vec_mul(vec_load(dy + at, n), vec_sub(vec_load(x + at, n), mean)));
+        }
+    for (; r < rows; r++) {
+        vec d = vec_sub(vec_load(x + r * channels, n), mean);
+        sums[0] = vec_add(sums[0], vec_mul(vec_load(dy + r * channels, n), d));
+    }
+    return total(sums);
+}
+
+static void bn_sums(const float *dy, const float *x, int64_t rows, int64_t channels, const float *mean,
+                    float *sum, float *dot) {
+    column_sums(dy, rows, channels, sum);
+    for (int64_t c = 0; c < channels; c += VEC_LANES) {
+        int n = lanes_left(channels - c);
+        vec_store(dot + c, column_dot(dy + c, x + c, rows, channels, vec_load(mean + c, n), n), n);
+    }
+}
+
+static void bn_backward(float *dx, const float *dy, const float *x, int64_t rows, int64_t channels,
+                        const ab_bn_factors *factors, const float *slope) {
+    for (int64_t c = 0; c < channels; c += VEC_LANES) {
+        int n = lanes_left(channels - c);
+        vec mean = vec_load(factors->mean + c, n);
+        vec scale = vec_load(factors->scale + c, n);
+        vec shift = vec_load(factors->shift + c, n);
+        vec k = vec_load(slope + c, n);
+        for (int64_t at = c; at < rows * channels; at += channels) {
+            vec centred = vec_mul(vec_sub(vec_load(x + at, n), mean), k);
+            vec d = vec_sub(vec_sub(vec_load(dy + at, n), shift), centred);
+            vec_store(dx + at, vec_mul(d, scale), n);
+        }
+    }
+}
+
+/* ---- pooling ---------------------------------------------------------------------------------------------- */
+
+/* The part of a window that lies in the image: rows [y0, y1), columns [x0, x1). */
+typedef struct span {
+    int64_t y0, y1, x0, x1;
+} span;
+
+static inline void clip(int64_t from, int64_t size, int64_t limit, int64_t *first, int64_t *end) {
+    *first = from < 0 ? 0 : from;
+    *end = from + size > limit ? limit : from + size;
+}
+
+static inline span rows_of(const ab_window *w, int64_t oy) {
+    span s;
+    clip(oy * w->stride[0] - w->padding[0], w->kernel[0], w->in[0], &s.y0, &s.y1);
+    return s;
+}
+
+static inline void columns_of(const ab_window *w, int64_t ox, span *s) {
+    clip(ox * w->stride[1] - w->padding[1], w->kernel[1], w->in[1], &s->x0, &s->x1);
+}
+
+/* No two windows share a pixel. */
+static bool disjoint(const ab_window *w) {
+    return w->stride[0] >= w->kernel[0] && w->stride[1] >= w->kernel[1];
+}
+
+/* Zeros where backward adds up or where no window reaches. */
+static void clear_image(const ab_window *w, float *din) {
+    bool covered = disjoint(w);
+    for (int i = 0; i < 2; i++)
+        covered = covered && w->stride[i] == w->kernel[i] && w->padding[i] == 0 &&
+                  w->out[i] * w->stride[i] == w->in[i];
+    if (!covered) memset(din, 0, (size_t)(w->in[0] * w->in[1] * w->channels) * sizeof *din);
+}
+
+static inline vec window_max(const float *in, const span *s, int64_t row, int64_t channels, int n) {
+    vec best = vec_set(-INFINITY);
+    for (int64_t y = s->y0; y < s->y1; y++)
+        for (int64_t x = s->x0; x < s->x1; x++) {
+            vec v = vec_load(in + y * row + x * channels, n);
+            best = vec_select(vec_replaces(v, best), v, best);
+        }
+    return best;
+}
+
+static void max_pool(const ab_window *w, const float *in, float *out) {
+    int64_t channels = w->channels, row = w->in[1] * channels;
+    for (int64_t oy = 0; oy < w->out[0]; oy++) {
+        span s = rows_of(w, oy);
+        for (int64_t ox = 0; ox < w->out[1]; ox++, out += channels) {
+            columns_of(w, ox, &s);
+            for (int64_t c = 0; c < channels; c += VEC_LANES) {
+                int n = lanes_left(channels - c);
+                vec_store(out + c, window_max(in + c, &s, row, channels, n), n);
+            }
+        }
+    }
+}
+
+/* For each lane, which position of the window (counted row by row inside the image) torch's scan ends with. */
+static inline vec winners(const float *in, const span *s, int64_t row, int64_t channels, int n) {
+    vec best = vec_set(-INFINITY), winner = vec_set(0.0f);
+    float position = 0.0f;
+    for (int64_t y = s->y0; y < s->y1; y++)
+        for (int64_t x = s->x0; x < s->x1; x++, position += 1.0f) {
+            vec v = vec_load(in + y * row + x * channels, n);
+            vec_mask replaces = vec_replaces(v, best);
+            best = vec_select(replaces, v, best);
+            winner = vec_select(replaces, vec_set(position), winner);
+        }
+    return winner;
+}
+
+/* Gives the gradient to the winner; with `alone` no other window shares the pixels. */
+static inline void reward(float *din, const span *s, int64_t row, int64_t channels, vec winner, vec gradient,
+                          bool alone, int n) {
+    float position = 0.0f;
+    for (int64_t y = s->y0; y < s->y1; y++)
+        for (int64_t x = s->x0; x < s->x1; x++, position += 1.0f) {
+            float *at = din + y * row + x * channels;
+            vec share = vec_select(vec_equal(winner, vec_set(position)), gradient, vec_set(0.0f));
+            vec_store(at, alone ? share : vec_add(vec_load(at, n), share), n);
+        }
+}
+
+static void max_pool_backward(const ab_window *w, const float *in, const float *dout, float *din) {
+    int64_t channels = w->channels, row = w->in[1] * channels;
+    bool alone = disjoint(w);
+    clear_image(w, din);
+    for (int64_t oy = 0; oy < w->out[0]; oy++) {
+        span s = rows_of(w, oy);
+        for (int64_t ox = 0; ox < w->out[1]; ox++, dout += channels) {
+            columns_of(w, ox, &s);
+            for (int64_t c = 0; c < channels; c += VEC_LANES) {
+                int n = lanes_left(channels - c);
+                vec winner = winners(in + c, &s, row, channels, n);
+                reward(din + c, &s, row, channels, winner, vec_load(dout + c, n), alone, n);
+            }
+        }
+    }
+}
+
+static inline vec divisor(const ab_window *w, const span *s, bool count_pad) {
+    int64_t inside = (s->y1 - s->y0) * (s->x1 - s->x0);
+    return vec_set((float)(count_pad ? w->kernel[0] * w->kernel[1] : inside));
+}
+
+/* Sums row by row, then the rows: the error grows with height + width, not with their product. */
+static inline vec window_sum(const float *in, const span *s, int64_t row, int64_t channels, int n) {
+    vec sum = vec_set(0.0f);
+    for (int64_t y = s->y0; y < s->y1; y++) {
+        vec line = vec_set(0.0f);
+        for (int64_t x = s->x0; x < s->x1; x++)
+            line = vec_add(line, vec_load(in + y * row + x * channels, n));
+        sum = vec_add(sum, line);
+    }
+    return sum;
+}
+
+static void avg_pool(const ab_window *w, bool count_pad, const float *in, float *out) {
+    int64_t channels = w->channels, row = w->in[1] * channels;
+    for (int64_t oy = 0; oy < w->out[0]; oy++) {
+        span s = rows_of(w, oy);
+        for (int64_t ox = 0; ox < w->out[1]; ox++, out += channels) {
+            columns_of(w, ox, &s);
+            vec size = divisor(w, &s, count_pad);
+            for (int64_t c = 0; c < channels; c += VEC_LANES) {
+                int n = lanes_left(channels - c);
+                vec_store(out + c, vec_div(window_sum(in + c, &s, row, channels, n), size), n);
+            }
+        }
+    }
+}
+
+static inline void spread(float *din, const span *s, int64_t row, int64_t channels, vec share, bool alone,
+                          int n) {
+    for (int64_t y = s->y0; y < s->y1; y++)
+        for (int64_t x = s->x0; x < s->x1; x++) {
+            float *at = din + y * row + x * channels;
+            vec_store(at, alone ? share : vec_add(vec_load(at, n), share), n);
+        }
+}
+
+static void avg_pool_backward(const ab_window *w, bool count_pad, const float *dout, float *din) {
+    int64_t channels = w->channels, row = w->in[1] * channels;
+    bool alone = disjoint(w);
+    clear_image(w, din);
+    for (int64_t oy = 0; oy < w->out[0]; oy++) {
+        span s = rows_of(w, oy);
+        for (int64_t ox = 0; ox < w->out[1]; ox++, dout += channels) {
+            columns_of(w, ox, &s);
+            vec size = divisor(w, &s, count_pad);
+            for (int64_t c = 0; c < channels; c += VEC_LANES) {
+                int n = lanes_left(channels - c);
+                spread(din + c, &s, row, channels, vec_div(vec_load(dout + c, n), size), alone, n);
+            }
+        }
+    }
+}
+
+/* ---- moving ----------------------------------------------------------------------------------------------- */
+
+/* Row tiles keep the lines that are written in the cache until they are full. */
+static void transpose(float *dst, const float *src, int64_t rows, int64_t columns) {
+    for (int64_t r0 = 0; r0 < rows; r0 += TILE) {
+        int64_t end = rows - r0 < TILE ? rows : r0 + TILE;
+        for (int64_t r = r0; r < end; r++)
+            for (int64_t c = 0; c < columns; c++) dst[c * rows + r] = src[r * columns + c];
+    }
+}
+
+extern const ab_vec_ops PASTE(ab_vec_ops_, AB_ISA_SUFFIX);
+const ab_vec_ops PASTE(ab_vec_ops_, AB_ISA_SUFFIX) = {.relu = relu,
+                                                      .relu_backward = relu_backward,
+                                                      .add = add,
+                                                      .relu_bits = relu_bits,
+                                                      .relu_backward_bits = relu_backward_bits,
+                                                      .sum_parts = sum_parts,
+                                                      .column_sums = column_sums,
+                                                      .bn_moments = bn_moments,
+                                                      .bn_apply = bn_apply,
+                                                      .bn_sums = bn_sums,
+                                                      .bn_backward = bn_backward,
+                                                      .max_pool = max_pool,
+                                                      .max_pool_backward = max_pool_backward,
+                                                      .avg_pool = avg_pool,
+                                                      .avg_pool_backward = avg_pool_backward,
+                                                      .transpose = transpose};

@@ -1,0 +1,60 @@
+/* Loops over fp32 arrays, compiled once per CPU level (vec_ops.c, vec_conv.c) and chosen at each call by ab_isa_get().
+ * Element-wise results are the same bits at every level; sums may differ in the last place.
+ *
+ * Internal to kernels/. No threads and no stored formats here: callers split the work and convert. */
+#ifndef AB_KERNELS_VEC_VEC_OPS_H
+#define AB_KERNELS_VEC_VEC_OPS_H
+
+#include "kernels/core/window.h"
+
+AB_BEGIN_DECLS
+
+/* Per-channel factors of batch normalisation; each points to `channels` values. */
+typedef struct ab_bn_factors {
+    const float *mean, *scale, *shift;
+} ab_bn_factors;
+
+typedef struct ab_vec_ops {
+    /* Element by element, n values; out may be an input. */
+    void (*relu)(float *out, const float *a, const float *unused, int64_t n);
+    void (*relu_backward)(float *din, const float *out, const float *dout, int64_t n);
+    void (*add)(float *out, const float *a, const float *b, int64_t n);
+
+    /* The same on stored halves, when nobody watches: bit patterns whose infinity is `infinity`; what they give is what widening,
+     * computing and narrowing gives, quietened NaNs included. */
+    void (*relu_bits)(uint16_t *out, const uint16_t *a, const uint16_t *unused, uint16_t infinity, int64_t n);
+    void (*relu_backward_bits)(uint16_t *din, const uint16_t *out, const uint16_t *dout, uint16_t infinity,
+                               int64_t n);
+
+    /* out[k] = parts[k] + parts[step + k] + ..., `count` of them, added in order in double. */
+    void (*sum_parts)(float *out, const float *parts, int64_t step, int count, int64_t n);
+
+    /* Rows of `channels` values, contiguous. */
+    /* sum[c] = sum over the rows */
+    void (*column_sums)(const float *x, int64_t rows, int64_t channels, float *sum);
+    /* mean[c] and m2[c] = sum of (x - mean)^2 over the rows: two passes over data that is in cache. */
+    void (*bn_moments)(const float *x, int64_t rows, int64_t channels, float *mean, float *m2);
+    /* y = (x - mean) * scale + shift */
+    void (*bn_apply)(float *y, const float *x, int64_t rows, int64_t channels, const ab_bn_factors *factors);
+    /* sum[c] = sum of dy, dot[c] = sum of dy * (x - mean) over the rows */
+    void (*bn_sums)(const float *dy, const float *x, int64_t rows, int64_t channels, const float *mean,
+                    float *sum, float *dot);
+    /* dx = ((dy - shift) - (x - mean) * slope[c]) * scale */
+    void (*bn_backward)(float *dx, const float *dy, const float *x, int64_t rows, int64_t channels,
+                        const ab_bn_factors *factors, const float *slope);
+
+    /* One image of a pooling layer: in [height, width, channels], out likewise. */
+    void (*max_pool)(const ab_window *window, const float *in, float *out);
+    void (*max_pool_backward)(const ab_window *window, const float *in, const float *dout, float *din);
+    void (*avg_pool)(const ab_window *window, bool count_pad, const float *in, float *out);
+    void (*avg_pool_backward)(const ab_window *window, bool count_pad, const float *dout, float *din);
+
+    /* dst [columns, rows] = transpose of src [rows, columns] */
+    void (*transpose)(float *dst, const float *src, int64_t rows, int64_t columns);
+} ab_vec_ops;
+
+const ab_vec_ops *ab_vec_ops_get(void);
+
+AB_END_DECLS
+
+#endif

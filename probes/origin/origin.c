@@ -1,0 +1,525 @@
+/* The origin of a value that is no number: the first op of a step that made one of finite inputs, what its tensor's sizes had been in
+ * the steps before, and the way it took from there: which ops passed it on, and which made it vanish again (a maximum, relu,
+ * a mask).
+ *
+ * Listens to what ops and casts of a probed step write. A step that it has not looked at and that ends in a loss or gradients that
+ * are not finite is asked for again, the 1st, 2nd, 4th, 8th ... of them. Overflows that a reacting loss scale makes are expected.
+ * Infinities that a mask writes on purpose are not events. Why it happened is origin_cause.c's matter. Memory: events,
+ * flows and histories have fixed sizes. */
+#include "probes/origin/origin.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- life -------------------------------------------------------------------------------------------------- */
+
+static void destroy(void *state) {
+    ab_origin *o = state;
+    if (!o) return;
+    free(o->known);
+    free(o->site);
+    free(o->update);
+    free(o);
+}
+
+static ab_status create(const ab_probe_setup *setup, void **state) {
+    ab_origin *o = calloc(1, sizeof *o);
+    if (o) o->update = calloc((size_t)setup->threads + 1, sizeof *o->update);
+    if (!o || !o->update) {
+        destroy(o);
+        return ab_fail(AB_NO_MEMORY, "probe origin: out of memory");
+    }
+    o->param = setup->param;
+    o->accumulate = setup->accumulate;
+    o->scale_reacts = setup->scale_reacts;
+    o->governed = setup->governed;
+    o->threads = setup->threads;
+    *state = o;
+    return AB_OK;
+}
+
+/* ---- what is known of tensors ------------------------------------------------------------------------------ */
+
+static size_t hash_of(uint64_t key) {
+    key ^= key >> 31;
+    key *= 0x9e3779b97f4a7c15u;
+    return (size_t)(key >> 20);
+}
+
+/* The entry of a tensor, or a free one; NULL if the table has no room. */
+static ab_origin_known *known_slot(const ab_origin *o, const ab_tensor *tensor) {
+    const size_t mask = (size_t)o->known_room - 1;
+    size_t at = hash_of((uint64_t)(uintptr_t)tensor) & mask;
+    for (int i = 0; i < o->known_room; i++, at = (at + 1) & mask)
+        if (!o->known[at].tensor || o->known[at].tensor == tensor) return &o->known[at];
+    return NULL;
+}
+
+static void grow_known(ab_origin *o) {
+    if (4 * (o->known_used + 1) <= 3 * o->known_room) return;
+    ab_origin old = *o;
+    int room = old.known_room ? 2 * old.known_room : 256;
+    ab_origin_known *more = calloc((size_t)room, sizeof *more);
+    if (!more) return;
+    o->known = more;
+    o->known_room = room;
+    for (int i = 0; i < old.known_room; i++)
+        if (old.known[i].tensor) *known_slot(o, old.known[i].tensor) = old.known[i];
+    free(old.known);
+}
+
+static const ab_origin_known *find_known(const ab_origin *o, const ab_tensor *tensor) {
+    const ab_origin_known *found = o->known_room ? known_slot(o, tensor) : NULL;
+    return found && found->tensor && found->sweep == o->sweep ? found : NULL;
+}
+
+/* Without memory a tensor is looked at again whenever it is read. */
+static void remember(ab_origin *o, const ab_tensor *tensor, const ab_origin_known *about) {
+    grow_known(o);
+    ab_origin_known *to = o->known_room ? known_slot(o, tensor) : NULL;
+    if (!to) return;
+    o->known_used += !to->tensor;
+    *to = *about;
+    to->tensor = tensor;
+    to->sweep = o->sweep;
+}
+
+static ab_origin_known look(const ab_tensor *tensor) {
+    return (ab_origin_known){.tensor = tensor, .extremes = ab_extremes_of(tensor)};
+}
+
+/* What a tensor that is read holds. */
+static ab_origin_known read_tensor(ab_origin *o, const ab_tensor *tensor) {
+    const ab_origin_known *found = find_known(o, tensor);
+    if (found) return *found;
+    ab_origin_known about = look(tensor);
+    remember(o, tensor, &about);
+    return about;
+}
+
+static bool is_bad(const ab_origin_known *about) {
+    return about->extremes.nan > 0 || (about->extremes.infinite > 0 && !about->intended);
+}
+
+/* ---- histories --------------------------------------------------------------------------------------------- */
+
+static bool same_place(const ab_origin_place *a, const ab_origin_place *b) {
+    return a->number == b->number && a->stage == b->stage && a->slot == b->slot;
+}
+
+static ab_origin_site *site_slot(const ab_origin *o, const ab_origin_place *place) {
+    const size_t mask = (size_t)o->site_room - 1;
+    size_t at =
+        hash_of((uint64_t)(place->number + 2) * 1024 + (uint64_t)(place->stage * 32 + place->slot)) & mask;
+    for (int i = 0; i < o->site_room; i++, at = (at + 1) & mask)
+        if (o->site[at].place.number == -2 || same_place(&o->site[at].place, place)) return &o->site[at];
+    return NULL;
+}
+
+static void grow_sites(ab_origin *o) {
+    if (4 * (o->site_used + 1) <= 3 * o->site_room) return;
+    ab_origin old = *o;
+    int room = old.site_room ? 2 * old.site_room : 256;
+    ab_origin_site *more = calloc((size_t)room, sizeof *more);
+    if (!more) return;
+    for (int i = 0; i < room; i++) more[i].place.number = -2;
+    o->site = more;
+    o->site_room = room;
+    for (int i = 0; i < old.site_room; i++)
+        if (old.site[i].place.number != -2) *site_slot(o, &old.site[i].place) = old.site[i];
+    free(old.site);
+}
+
+static ab_origin_site *site_of(ab_origin *o, const ab_origin_place *place) {
+    grow_sites(o);
+    ab_origin_site *site = o->site_room ? site_slot(o, place) : NULL;
+    if (site && site->place.number == -2) {
+        *site = (ab_origin_site){.place = *place};
+        o->site_used++;
+    }
+    return site;
+}
+
+static void keep_size(ab_origin *o, const ab_origin_place *place, const ab_extremes *extremes) {
+    ab_origin_site *site = site_of(o, place);
+    if (!site) return;
+    site->past[site->seen++ % AB_ORIGIN_HISTORY] = (ab_origin_past){o->step, extremes->largest};
+}
+
+static void copy_history(ab_origin *o, ab_origin_event *event) {
+    const ab_origin_site *site = site_of(o, &event->place);
+    if (!site) return;
+    event->pasts = site->seen < AB_ORIGIN_HISTORY ? (int)site->seen : AB_ORIGIN_HISTORY;
+    for (int i = 0; i < event->pasts; i++)
+        event->past[i] = site->past[(site->seen - event->pasts + i) % AB_ORIGIN_HISTORY];
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------ */
+
+static void copy_name(char to[AB_ORIGIN_NAME], const char *from) {
+    snprintf(to, AB_ORIGIN_NAME, "%s", from ? from : "");
+}
+
+/* The event of a place, made if it is new; NULL if there is no room for one more. */
+static ab_origin_event *event_of(ab_origin *o, const ab_origin_place *place) {
+    o->event_seen = true;
+    for (int i = 0; i < o->events; i++) {
+        if (!same_place(&o->event[i].place, place)) continue;
+        o->event[i].times++;
+        o->event[i].last_step = o->step;
+        return &o->event[i];
+    }
+    if (o->events == AB_ORIGIN_EVENTS) {
+        o->left_out++;
+        return NULL;
+    }
+    ab_origin_event *made = &o->event[o->events++];
+    *made = (ab_origin_event){.place = *place, .step = o->step, .last_step = o->step, .times = 1};
+    made->scale = o->scale;
+    made->again = o->again;
+    o->flow_open = true;
+    copy_history(o, made);
+    return made;
+}
+
+static void add_flow(ab_origin *o, const char *name, int stage, ab_origin_change change,
+                     const ab_extremes *found) {
+    ab_origin_event *event = o->current;
+    if (!event || !o->flow_open) return;
+    event->changes[change]++;
+    if (event->flows == AB_ORIGIN_FLOW) return;
+    ab_origin_flow *flow = &event->flow[event->flows++];
+    *flow =
+        (ab_origin_flow){.stage = stage, .change = change, .infinite = found->infinite, .nan = found->nan};
+    copy_name(flow->name, name);
+}
+
+static void describe(ab_origin_event *event, const ab_tensor *tensor, const ab_extremes *found,
+                     double read_largest) {
+    event->found = *found;
+    event->count = ab_tensor_count(tensor);
+    event->format = tensor->format;
+    event->read_largest = read_largest;
+}
+
+static bool is_new(const ab_origin *o, const ab_origin_event *event) {
+    return event && event->times == 1 && event->step == o->step;
+}
+
+/* A loss scale that reacts makes such overflows on its way to the right size. */
+static bool is_expected(const ab_origin *o, const ab_origin_event *event, bool backward) {
+    bool possible = event->cause.id == AB_CAUSE_scale_induced || event->cause.id == AB_CAUSE_cannot_tell;
+    return o->scale_reacts && backward && possible;
+}
+
+/* ---- an op's tensors --------------------------------------------------------------------------------------- */
+
+enum { MOST = 2 * (AB_MAX_INPUTS + AB_MAX_PARAMS) + 2 };
+
+typedef struct tensors {
+    const ab_tensor *tensor[MOST];
+    int slot[MOST];
+    int count;
+} tensors;
+
+static void add(tensors *list, const ab_tensor *tensor, int slot) {
+    if (!tensor || !tensor->format) return;
+    list->slot[list->count] = slot;
+    list->tensor[list->count++] = tensor;
+}
+
+static tensors written(const ab_op_run *run) {
+    tensors list = {.count = 0};
+    if (!run->backward) add(&list, run->io->out, AB_ORIGIN_OUT);
+    for (int i = 0; run->backward && i < AB_MAX_INPUTS; i++) add(&list, run->io->din[i], AB_ORIGIN_DIN + i);
+    for (int i = 0; run->backward && i < AB_MAX_PARAMS; i++)
+        add(&list, run->io->dparam[i], AB_ORIGIN_DPARAM + i);
+    return list;
+}
+
+/* Parameters (running statistics are written, not read, unless the op is frozen); of inputs, in the backward pass, those that
+ * are still there. */
+static tensors read_by(const ab_op_run *run) {
+    tensors list = {.count = 0};
+    unsigned needs = run->backward ? ab_io_needs(run->op, run->io) : (1u << AB_MAX_INPUTS) - 1;
+    if (run->backward) add(&list, run->io->dout, AB_ORIGIN_OUT);
+    for (int i = 0; i < AB_MAX_INPUTS; i++)
+        if (needs >> i & 1u) add(&list, run->io->in[i], AB_ORIGIN_IN + i);
+    if (run->backward && needs & AB_NEEDS_OUT) add(&list, run->io->out, AB_ORIGIN_OUT);
+    const bool all = run->exec && !run->exec->training;
+    for (int i = 0; i < AB_MAX_PARAMS; i++)
+        if (run->io->dparam[i] || all) add(&list, run->io->param[i], AB_ORIGIN_PARAM + i);
+    return list;
+}
+
+/* "out", "in0.grad", "weight", "weight.grad". */
+static void name_tensor(const ab_op_run *run, int slot, char text[AB_ORIGIN_NAME]) {
+    ab_param_spec spec[AB_MAX_PARAMS];
+    ab_shape in[AB_MAX_INPUTS] = {{.ndim = 0}};
+    bool grad = slot >= AB_ORIGIN_DIN && slot < AB_ORIGIN_IN;
+    if (slot == AB_ORIGIN_OUT) {
+        copy_name(text, run->backward ? "out.grad" : "out");
+    } else if ((slot >= AB_ORIGIN_DPARAM && slot < AB_ORIGIN_IN) || slot >= AB_ORIGIN_PARAM) {
+        for (int i = 0; i < AB_MAX_INPUTS; i++)
+            if (run->io->in[i]) in[i] = run->io->in[i]->shape;
+        int i = slot - (grad ? AB_ORIGIN_DPARAM : AB_ORIGIN_PARAM),
+            count = run->op->params(run->io->attrs, in, spec);
+        snprintf(text, AB_ORIGIN_NAME, "%.40s%s", i < count ? spec[i].name : "parameter",
+                 grad ? ".grad" : "");
+    } else {
+        snprintf(text, AB_ORIGIN_NAME, "in%d%s", slot - (grad ? AB_ORIGIN_DIN : AB_ORIGIN_IN),
+                 grad ? ".grad" : "");
+    }
+}
+
+/* Whether the op writes infinities because the network says so: a mask beyond the format. */
+static bool masks_with_infinity(const ab_op_run *run) {
+    double value = 0;
+    if (run->backward || run->op != &ab_op_masked_fill) return false;
+    for (const ab_attr *attr = run->op->attrs; attr->name; attr++)
+        if (strcmp(attr->name, "value") == 0)
+            memcpy(&value, (const char *)run->io->attrs + attr->offset, sizeof value);
+    return fabs(value) >= ab_format_overflow_limit(run->io->out->format);
+}
+
+/* Whether an op hands on infinities that it reads as they are: a mask's on their way to the softmax. */
+static bool carries(const ab_op *op) {
+    static const ab_op *const ops[] = {&ab_op_add,     &ab_op_sub,     &ab_op_where,      &ab_op_masked_fill,
+                                       &ab_op_flatten, &ab_op_reshape, &ab_op_permute,    &ab_op_transpose,
+                                       &ab_op_concat,  &ab_op_select,  &ab_op_log_softmax};
+    for (size_t i = 0; i < AB_COUNT_OF(ops); i++)
+        if (op == ops[i]) return true;
+    return false;
+}
+
+/* ---- listening --------------------------------------------------------------------------------------------- */
+
+static void next_sweep(ab_origin *o) {
+    o->sweep++;
+    o->last_forward = -1;
+}
+
+static void next_step(ab_origin *o, int64_t step, double loss_scale) {
+    next_sweep(o);
+    o->step = step;
+    o->scale = loss_scale;
+    o->current = NULL;
+    o->event_seen = o->flow_open = o->again = false;
+}
+
+/* Where steps are rationed every fourth probed one is looked at, for the histories: one that ends in no numbers can still be asked for
+ * again. */
+static void begin(void *state, int64_t step, double loss_scale) {
+    ab_origin *o = state;
+    enum { EVERY = 4 };
+    next_step(o, step, loss_scale);
+    o->looks = !o->governed || o->probed % EVERY == 0;
+    o->probed++;
+}
+
+static bool again(void *state, int64_t step, double loss_scale) {
+    ab_origin *o = state;
+    if (o->looks && o->step == step && o->probed > 0) return false; /* it was seen */
+    o->nonfinite++;
+    if ((o->nonfinite & (o->nonfinite - 1)) != 0) return false;
+    next_step(o, step, loss_scale);
+    o->again = o->looks = true;
+    o->run_again++;
+    return true;
+}
+
+/* The worst of what was read, and which tensor it was; -1: all are finite. */
+typedef struct reading {
+    int bad;
+    bool intended; /* infinities of a mask were read */
+    double largest;
+    ab_extremes extremes; /* of the bad one */
+} reading;
+
+static reading read_all(ab_origin *o, const tensors *in) {
+    reading r = {.bad = -1};
+    for (int i = 0; i < in->count; i++) {
+        ab_origin_known about = read_tensor(o, in->tensor[i]);
+        r.largest = fmax(r.largest, about.extremes.largest);
+        r.intended = r.intended || about.intended;
+        if (r.bad >= 0 || !is_bad(&about)) continue;
+        r.bad = i;
+        r.extremes = about.extremes;
+    }
+    return r;
+}
+
+static int stage_of(const ab_op_run *run) { return run->backward ? AB_ORIGIN_BACKWARD : AB_ORIGIN_FORWARD; }
+
+/* Nobody has written what the op read: it was there before. */
+static void arrives(ab_origin *o, const ab_op_run *run, const tensors *in, const reading *r) {
+    const int slot = in->slot[r->bad];
+    const ab_origin_place place = {run->number, stage_of(run), slot};
+    o->current = event_of(o, &place);
+    if (!is_new(o, o->current)) return;
+    copy_name(o->current->name, run->name);
+    copy_name(o->current->type, run->op->name);
+    name_tensor(run, slot, o->current->tensor);
+    describe(o->current, in->tensor[r->bad], &r->extremes, r->largest);
+    o->current->cause =
+        (ab_origin_cause){.value = (double)NAN, .unscaled = (double)NAN, .partial = (double)NAN};
+    o->current->cause.limit = ab_format_overflow_limit(in->tensor[r->bad]->format);
+    o->current->cause.id = slot >= AB_ORIGIN_PARAM ? AB_CAUSE_bad_weights : AB_CAUSE_poisoned_input;
+}
+
+static void appears(ab_origin *o, const ab_op_run *run, int slot, const ab_tensor *tensor,
+                    const ab_extremes *found, double read_largest) {
+    const ab_origin_place place = {run->number, stage_of(run), slot};
+    o->current = event_of(o, &place);
+    if (!is_new(o, o->current)) return;
+    copy_name(o->current->name, run->name);
+    copy_name(o->current->type, run->op->name);
+    name_tensor(run, slot, o->current->tensor);
+    describe(o->current, tensor, found, read_largest);
+    ab_origin_explain(o, run, slot, tensor, &o->current->cause);
+    o->current->expected = is_expected(o, o->current, run->backward);
+}
+
+static void follow(ab_origin *o, const ab_op_run *run, const tensors *in, const reading *r,
+                   const tensors *out, const ab_extremes *found, int bad_out) {
+    const ab_extremes none = {.largest = 0};
+    if (!o->event_seen && r->bad >= 0) arrives(o, run, in, r);
+    if (!o->event_seen && bad_out >= 0)
+        appears(o, run, out->slot[bad_out], out->tensor[bad_out], &found[bad_out], r->largest);
+    if (r->bad < 0 && bad_out < 0) return;
+    add_flow(o, run->name, stage_of(run),
+             r->bad < 0     ? AB_APPEARS
+             : bad_out >= 0 ? AB_PROPAGATES
+                            : AB_VANISHES,
+             bad_out >= 0 ? &found[bad_out] : &none);
+}
+
+static void ran(void *state, const ab_op_run *run) {
+    ab_origin *o = state;
+    if (!o->looks) return;
+    if (!run->backward && run->number <= o->last_forward) next_sweep(o); /* the next micro-batch */
+    if (!run->backward) o->last_forward = run->number;
+    const tensors in = read_by(run), out = written(run);
+    const reading r = read_all(o, &in);
+    const bool masks = masks_with_infinity(run) || (r.intended && !run->backward && carries(run->op));
+    ab_extremes found[MOST];
+    int bad_out = -1;
+    for (int i = 0; i < out.count; i++) {
+        ab_origin_known about = look(out.tensor[i]);
+        about.intended = masks && about.extremes.infinite > 0;
+        remember(o, out.tensor[i], &about);
+        found[i] = about.extremes;
+        const ab_origin_place place = {run->number, stage_of(run), out.slot[i]};
+        if (!is_bad(&about))
+            keep_size(o, &place, &found[i]);
+        else if (bad_out < 0)
+            bad_out = i;
+    }
+    follow(o, run, &in, &r, &out, found, bad_out);
+}
+
+/* ---- casts and sums ---------------------------------------------------------------------------------------- */
+
+static void move_appears(ab_origin *o, const ab_move *move, const ab_origin_place *place,
+                         const ab_extremes *found, double part, double other) {
+    o->current = event_of(o, place);
+    if (!is_new(o, o->current)) return;
+    copy_name(o->current->name, move->name);
+    copy_name(o->current->tensor, move->kind == AB_MOVE_WEIGHT_CAST ? "weight" : "");
+    describe(o->current, move->to, found, fmax(part, other));
+    if (move->kind == AB_MOVE_GRADIENT_SUM)
+        ab_origin_explain_sum(o, move, part, other, &o->current->cause);
+    else
+        ab_origin_explain_cast(o, move, &o->current->cause);
+    o->current->expected = is_expected(o, o->current, move->backward);
+}
+
+static void moved(void *state, const ab_move *move) {
+    ab_origin *o = state;
+    if (!o->looks) return;
+    const ab_origin_place place = {move->number, AB_ORIGIN_MOVE + 2 * (int)move->kind + move->backward, 0};
+    const ab_origin_known *old = move->kind == AB_MOVE_GRADIENT_SUM ? find_known(o, move->to) : NULL;
+    const ab_origin_known before = old ? *old : (ab_origin_known){.tensor = NULL};
+    const ab_origin_known from = read_tensor(o, move->from);
+    ab_origin_known to = look(move->to);
+    to.intended = from.intended && to.extremes.infinite > 0;
+    remember(o, move->to, &to);
+    const bool bad_in = is_bad(&from) || is_bad(&before), bad_out = is_bad(&to);
+    if (!bad_in && !bad_out) {
+        keep_size(o, &place, &to.extremes);
+        return;
+    }
+    if (!o->event_seen && !bad_in)
+        move_appears(o, move, &place, &to.extremes, from.extremes.largest, before.extremes.largest);
+    if (o->event_seen) /* else an op that reads it says where it comes from */
+        add_flow(o, move->name, place.stage,
+                 !bad_in   ? AB_APPEARS
+                 : bad_out ? AB_PROPAGATES
+                           : AB_VANISHES,
+                 &to.extremes);
+}
+
+/* ---- updates ----------------------------------------------------------------------------------------------- */
+
+/* On any lane: the first of a lane is kept until the step ends. */
+static void update(void *state, const ab_update_block *block) {
+    const ab_origin *o = state;
+    ab_origin_update *found = &o->update[block->lane];
+    for (int64_t i = 0; i < block->n && !found->found; i++) {
+        bool ill = !isfinite(block->stored[i]) && isfinite(block->before[i]) && isfinite(block->grad[i]);
+        if (ill)
+            *found = (ab_origin_update){true,           block->param,    block->before[i],
+                                        block->grad[i], block->after[i], block->stored[i]};
+    }
+}
+
+static void report_update(ab_origin *o, const ab_origin_update *found) {
+    const ab_probe_param *param = &o->param[found->param];
+    const ab_origin_place place = {found->param, AB_ORIGIN_UPDATE, 0};
+    ab_origin_event *event = event_of(o, &place);
+    if (!is_new(o, event)) return;
+    copy_name(event->name, param->layer);
+    copy_name(event->tensor, param->name);
+    event->format = param->format;
+    event->count = param->count;
+    event->read_largest = fmax(fabs((double)found->before), fabs((double)found->grad));
+    event->found = (ab_extremes){.infinite = isinf(found->stored) != 0, .nan = isnan(found->stored) != 0};
+    bool rounding = isfinite(found->after);
+    event->cause = (ab_origin_cause){.id = rounding ? AB_CAUSE_range_overflow : AB_CAUSE_optimizer_arithmetic,
+                                     .samples = 1,
+                                     .value = (double)found->after,
+                                     .unscaled = (double)found->after,
+                                     .partial = (double)NAN,
+                                     .limit = ab_format_overflow_limit(param->format)};
+}
+
+static void step_end(void *state, int64_t step) {
+    ab_origin *o = state;
+    (void)step;
+    if (o->event_seen && !o->again) o->nonfinite++;
+    for (int i = 0; i < o->threads; i++) {
+        if (o->update[i].found) report_update(o, &o->update[i]);
+        o->update[i].found = false;
+    }
+}
+
+static void report(void *state, ab_probe_sink *sink) { ab_origin_report(state, sink); }
+
+extern const ab_probe_kind ab_probe_origin;
+const ab_probe_kind ab_probe_origin = {
+    .name = "origin",
+    .text = "which op made the first inf or nan of finite inputs, why, how close it had been, where it went",
+    .standard = true,
+    .create = create,
+    .destroy = destroy,
+    .begin = begin,
+    .ran = ran,
+    .moved = moved,
+    .again = again,
+    .update = update,
+    .step_end = step_end,
+    .report = report,
+};

@@ -1,0 +1,144 @@
+/* What the origin probe keeps: shared by origin.c (listening), origin_cause.c (why) and origin_report.c (the record). Nobody else
+ * includes this. Everything has a fixed size but two tables that grow with the network. */
+#ifndef AB_PROBES_ORIGIN_ORIGIN_H
+#define AB_PROBES_ORIGIN_ORIGIN_H
+
+#include "probes/element64/element64.h"
+#include "probes/extremes.h"
+#include "probes/probe.h"
+
+AB_BEGIN_DECLS
+
+enum { AB_ORIGIN_EVENTS = 12, AB_ORIGIN_FLOW = 24, AB_ORIGIN_HISTORY = 8, AB_ORIGIN_NAME = 64 };
+
+/* What wrote a tensor. Two to a kind of move: forward, backward. */
+enum {
+    AB_ORIGIN_FORWARD,
+    AB_ORIGIN_BACKWARD,
+    AB_ORIGIN_MOVE,
+    AB_ORIGIN_UPDATE = AB_ORIGIN_MOVE + 2 * AB_MOVE_COUNT
+};
+
+/* Which of an op's tensors: those of element64.h, then what it read. */
+enum {
+    AB_ORIGIN_OUT = AB_WROTE_OUT,
+    AB_ORIGIN_DIN = AB_WROTE_DIN,
+    AB_ORIGIN_DPARAM = AB_WROTE_DPARAM,
+    AB_ORIGIN_IN = AB_WROTE_COUNT,
+    AB_ORIGIN_PARAM = AB_ORIGIN_IN + AB_MAX_INPUTS
+};
+
+typedef struct ab_origin_place {
+    int number, stage, slot;
+} ab_origin_place;
+
+typedef struct ab_origin_past {
+    int64_t step;
+    double largest;
+} ab_origin_past;
+
+/* The last sizes of what a place wrote, finite steps only. */
+typedef struct ab_origin_site {
+    ab_origin_place place;
+    int64_t seen;
+    ab_origin_past past[AB_ORIGIN_HISTORY]; /* number `seen` % AB_ORIGIN_HISTORY is the oldest */
+} ab_origin_site;
+
+typedef enum ab_origin_change { AB_APPEARS, AB_PROPAGATES, AB_VANISHES, AB_CHANGES } ab_origin_change;
+
+typedef struct ab_origin_flow {
+    char name[AB_ORIGIN_NAME];
+    int stage;
+    ab_origin_change change;
+    int64_t infinite, nan;
+} ab_origin_flow;
+
+/* Why a value is not finite. What its op should have made of it is computed in double from the same inputs. */
+typedef enum ab_origin_cause_id {
+    AB_CAUSE_cannot_tell,          /* too much to compute again, or no memory */
+    AB_CAUSE_range_overflow,       /* finite, beyond the format */
+    AB_CAUSE_accumulator_overflow, /* in range, but a partial result is not */
+    AB_CAUSE_scale_induced,        /* finite without the loss scale */
+    AB_CAUSE_mathematics,          /* no number in double either: log 0, 0/0 */
+    AB_CAUSE_poisoned_input,       /* the data were not finite */
+    AB_CAUSE_bad_weights,          /* the parameters were not finite */
+    AB_CAUSE_optimizer_arithmetic, /* finite weights and gradients, but not their update */
+    AB_CAUSE_not_reproduced,       /* finite and in range in double: a defect of the kernel or of memory */
+    AB_CAUSE_COUNT
+} ab_origin_cause_id;
+
+typedef struct ab_origin_cause {
+    ab_origin_cause_id id;
+    int samples; /* elements that were computed again */
+    double value, unscaled,
+        partial;  /* of the first one with this cause: what it is in double, without the loss
+                                        scale, and the largest partial result; NAN if not known */
+    double limit; /* smallest magnitude that overflows where the value is stored */
+} ab_origin_cause;
+
+typedef struct ab_origin_event {
+    ab_origin_place place;
+    char name[AB_ORIGIN_NAME], type[AB_ORIGIN_NAME], tensor[AB_ORIGIN_NAME];
+    int64_t step, last_step, times, count;
+    double scale, read_largest;
+    bool again, expected;
+    ab_extremes found;
+    const ab_format *format;
+    ab_origin_cause cause;
+    int pasts, flows;
+    ab_origin_past past[AB_ORIGIN_HISTORY];
+    ab_origin_flow flow[AB_ORIGIN_FLOW];
+    int64_t changes[AB_CHANGES]; /* how many there were of each; `flow` holds the first */
+} ab_origin_event;
+
+/* What is known of a tensor in the step under way. */
+typedef struct ab_origin_known {
+    const ab_tensor *tensor; /* NULL: free */
+    int64_t sweep;
+    ab_extremes extremes;
+    bool intended; /* its infinities are a mask's */
+} ab_origin_known;
+
+/* A lane's first update of a step that made no number of numbers. */
+typedef struct ab_origin_update {
+    bool found;
+    int param;
+    float before, grad, after, stored;
+} ab_origin_update;
+
+typedef struct ab_origin {
+    const ab_probe_param *param;
+    const ab_format *accumulate;
+    bool scale_reacts, governed;
+    bool looks; /* at the tensors of this step */
+    int threads;
+    int64_t probed; /* steps */
+    int64_t step, sweep, nonfinite, run_again, left_out;
+    int64_t last_forward; /* number of the op that ran last in a forward pass */
+    double scale;
+    bool again;
+    ab_origin_event *current; /* of this step; NULL: nothing yet, or none to be had */
+    bool event_seen;          /* in this step */
+    bool flow_open;           /* `current` is new: what comes after it is its flow */
+    ab_origin_event event[AB_ORIGIN_EVENTS];
+    int events;
+    ab_origin_known *known; /* open addressing; room is a power of two */
+    int known_room, known_used;
+    ab_origin_site *site; /* likewise; number -2: free */
+    int site_room, site_used;
+    ab_origin_update *update; /* [threads] */
+} ab_origin;
+
+/* Why elements of `tensor`, which `run` has just written under `slot`, are not finite. */
+void ab_origin_explain(const ab_origin *o, const ab_op_run *run, int slot, const ab_tensor *tensor,
+                       ab_origin_cause *cause);
+/* The same of a cast; and of a sum whose parts were at most so large. */
+void ab_origin_explain_cast(const ab_origin *o, const ab_move *move, ab_origin_cause *cause);
+void ab_origin_explain_sum(const ab_origin *o, const ab_move *move, double part, double other,
+                           ab_origin_cause *cause);
+
+void ab_origin_report(const ab_origin *o, ab_probe_sink *sink);
+
+AB_END_DECLS
+
+#endif

@@ -1,0 +1,105 @@
+/* Why a value is not finite: some of the elements in question computed again in double from the inputs of their op. Every backward
+ * pass is linear in the loss scale, so what it would be without one is a division away. */
+#include "probes/element64/element64.h"
+#include "probes/origin/origin.h"
+
+#include <float.h>
+
+enum { SAMPLES = 8, PLACES = 256 };
+
+static ab_origin_cause unknown(const ab_tensor *tensor) {
+    return (ab_origin_cause){.value = (double)NAN,
+                             .unscaled = (double)NAN,
+                             .partial = (double)NAN,
+                             .limit = ab_format_overflow_limit(tensor->format)};
+}
+
+/* What is wrong with one element. `accumulate`: smallest magnitude that overflows in a sum. */
+static ab_origin_cause judge(const ab_element64 *e, double limit, double accumulate, double scale) {
+    ab_origin_cause cause = {
+        .samples = 1, .value = e->value, .unscaled = e->value / scale, .partial = e->largest};
+    cause.limit = limit;
+    cause.id = !isfinite(e->value) ? AB_CAUSE_mathematics
+               : fabs(e->value) >= limit
+                   ? fabs(cause.unscaled) >= limit ? AB_CAUSE_range_overflow : AB_CAUSE_scale_induced
+               : e->largest >= accumulate ? e->largest / scale >= accumulate || scale == 1
+                                                ? AB_CAUSE_accumulator_overflow
+                                                : AB_CAUSE_scale_induced
+                                          : AB_CAUSE_not_reproduced;
+    return cause;
+}
+
+static double accumulator_limit(const ab_origin *o, const ab_op_run *run) {
+    static const ab_op *const products[] = {&ab_op_linear, &ab_op_conv2d,
+                                            &ab_op_matmul, &ab_op_scaled_dot_product_attention,
+                                            &ab_op_lstm,   &ab_op_rnn};
+    for (size_t i = 0; i < AB_COUNT_OF(products) && o->accumulate; i++)
+        if (run->op == products[i] && run->io->out->format != &ab_format_fp32)
+            return ab_format_overflow_limit(o->accumulate);
+    return ab_format_overflow_limit(&ab_format_fp32);
+}
+
+/* The cause that most of the samples have. */
+static ab_origin_cause commonest(const ab_origin_cause *found, int n) {
+    int best = 0, most = 0;
+    for (int i = 0; i < n; i++) {
+        int same = 0;
+        for (int k = 0; k < n; k++) same += found[k].id == found[i].id;
+        if (same <= most) continue;
+        best = i;
+        most = same;
+    }
+    ab_origin_cause cause = found[best];
+    cause.samples = n;
+    return cause;
+}
+
+/* What the network asks for is not to be explained: the infinities of a mask. */
+static bool is_meant(const ab_op_run *run, const ab_element64 *e) {
+    return run->op == &ab_op_masked_fill && !run->backward && isinf(e->value);
+}
+
+/* An op that hands its input on where it lies computes nothing, and what it read is gone. */
+static bool is_in_place(const ab_op_run *run) {
+    const ab_tensor *from = run->backward ? run->io->dout : run->io->in[0],
+                    *to = run->backward ? run->io->din[0] : run->io->out;
+    return run->op->is_view && from && to && from->data == to->data;
+}
+
+/* Some elements at a time, until there is something to explain. */
+void ab_origin_explain(const ab_origin *o, const ab_op_run *run, int slot, const ab_tensor *tensor,
+                       ab_origin_cause *cause) {
+    int64_t place[PLACES];
+    ab_origin_cause found[SAMPLES];
+    const double scale = run->backward && o->scale > 0 ? o->scale : 1;
+    const double limit = ab_format_overflow_limit(tensor->format);
+    const int n = ab_extremes_places(tensor, place, PLACES);
+    int judged = 0;
+    for (int first = 0; first < n && judged == 0; first += SAMPLES) {
+        ab_element64 e[SAMPLES];
+        const int most = n - first < SAMPLES ? n - first : SAMPLES;
+        const int some = ab_elements64_of(run, slot, place + first, most, e);
+        for (int i = 0; i < some; i++)
+            if (!is_meant(run, &e[i]))
+                found[judged++] = judge(&e[i], limit, accumulator_limit(o, run), scale);
+        if (some == 0) break;
+    }
+    *cause = judged ? commonest(found, judged) : unknown(tensor);
+    if (is_in_place(run)) cause->id = AB_CAUSE_not_reproduced;
+}
+
+void ab_origin_explain_cast(const ab_origin *o, const ab_move *move, ab_origin_cause *cause) {
+    int64_t place;
+    *cause = unknown(move->to);
+    if (ab_extremes_places(move->to, &place, 1) == 0) return;
+    const double value = ab_read64(move->from, place), scale = move->backward && o->scale > 0 ? o->scale : 1;
+    const ab_element64 e = {value, fabs(value)};
+    *cause = judge(&e, cause->limit, DBL_MAX, scale);
+}
+
+/* The terms are gone: their sum is at most that of the sizes. */
+void ab_origin_explain_sum(const ab_origin *o, const ab_move *move, double part, double other,
+                           ab_origin_cause *cause) {
+    const ab_element64 e = {part + other, part + other};
+    *cause = judge(&e, ab_format_overflow_limit(move->to->format), DBL_MAX, o->scale > 0 ? o->scale : 1);
+}

@@ -1,0 +1,144 @@
+/* What a confirming run showed, beside what was predicted. Judges only what advise.h says can be compared. */
+#include "reports/advise/advise.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+#include "reports/stats/stats.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double
+    confidence = 0.95,
+    resolved = 1e-6; /* a share below one value in a million is none: the few values in it come in bunches */
+
+static const cJSON *confirming_cell(const cJSON *document) {
+    const cJSON *cell;
+    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
+        if (!cJSON_IsString(ab_json_at(cell, "twin")) && strcmp(ab_json_text(cell, "level", ""), "O0") != 0)
+            return cell;
+    }
+    return NULL;
+}
+
+/* The predicted tensor of this name, if it can be compared: without zeros of its own, and as many values a step as in the record (where a
+ * level adds up a gradient in parts, parts are counted, and a part may have zeros that the sum has not). */
+static const ab_advise_tensor *comparable(const ab_advise *a, const cJSON *tensor, double steps) {
+    char clean[AB_ADVISE_NAME];
+    ab_text_clean(clean, sizeof clean, ab_json_text(tensor, "name", ""));
+    for (int i = 0; i < a->tensors; i++)
+        if (strcmp(a->tensor[i].name, clean) == 0)
+            return a->tensor[i].whole && a->tensor[i].a_step * steps == ab_json_number(tensor, "count", 0)
+                       ? &a->tensor[i]
+                       : NULL;
+    return NULL;
+}
+
+/* Values and lost values by column of steps. Steps that overflowed have values that are not numbers, and say nothing of flushes. */
+typedef struct columns {
+    int n;
+    double steps, values[AB_SERIES_COLUMNS], lost[AB_SERIES_COLUMNS];
+    bool overflowed[AB_SERIES_COLUMNS];
+} columns;
+
+static void mark_overflows(const cJSON *tensor, columns *c) {
+    const cJSON *over;
+    int i = 0;
+    cJSON_ArrayForEach(over, ab_json_at(tensor, "steps.overflowed")) {
+        if (i < AB_SERIES_COLUMNS && over->valuedouble > 0) c->overflowed[i] = true;
+        i++;
+    }
+}
+
+static void add_losses(const cJSON *tensor, columns *c) {
+    const double stride = ab_json_number(tensor, "steps.stride", 1),
+                 a_step = ab_json_number(tensor, "count", 0) / c->steps;
+    const cJSON *nonzero = cJSON_GetArrayItem(ab_json_at(tensor, "steps.nonzero"), 0),
+                *flushed = cJSON_GetArrayItem(ab_json_at(tensor, "steps.flushed"), 0);
+    for (int i = 0; nonzero && flushed && i < AB_SERIES_COLUMNS; i++) {
+        const double steps = fmin(stride, c->steps - i * stride), all = a_step * steps;
+        c->values[i] += all;
+        c->lost[i] += all - nonzero->valuedouble + flushed->valuedouble;
+        if (i >= c->n) c->n = i + 1;
+        nonzero = nonzero->next;
+        flushed = flushed->next;
+    }
+}
+
+/* Columns near each other vary together: up to this many apart. */
+static int reach_of(int n) { return n / 20; }
+
+/* Takes a straight line out: the drift of the run is no chance. */
+static void straighten(double *off, int n) {
+    double mean = 0, xx = 0, xy = 0;
+    const double middle = (n - 1) / 2.0;
+    for (int i = 0; i < n; i++) {
+        mean += off[i] / n;
+        xx += (i - middle) * (i - middle);
+        xy += (i - middle) * off[i];
+    }
+    for (int i = 0; i < n && xx > 0; i++) off[i] -= mean + xy / xx * (i - middle);
+}
+
+/* Variance of the share, with products of neighbours, less the farther apart they are (Bartlett's weights). */
+static double variance_of(double *off, int n, double values) {
+    const int reach = reach_of(n);
+    double sum = 0;
+    straighten(off, n);
+    for (int lag = 0; lag <= reach; lag++) {
+        const double weight = (lag == 0 ? 1 : 2) * (1 - lag / (reach + 1.0));
+        for (int i = lag; i < n; i++) sum += weight * off[i] * off[i - lag];
+    }
+    return n > 2 ? fmax(sum, 0) * n / (n - 2) / (values * values) : 1;
+}
+
+/* Korn and Graubard: the interval of a share of as many independent values as would make the observed variance, fewer for how
+ * little is known of that (Student's t for the number of stretches of the run). */
+static void judge_flushes(const columns *c, ab_receipt *r) {
+    double off[AB_SERIES_COLUMNS];
+    int n = 0;
+    for (int i = 0; i < c->n; i++) {
+        if (c->overflowed[i]) continue;
+        r->values += c->values[i];
+        r->lost += c->lost[i];
+    }
+    if (r->values <= 0) return;
+    r->share = r->lost / r->values;
+    for (int i = 0; i < c->n; i++)
+        if (!c->overflowed[i]) off[n++] = c->lost[i] - r->share * c->values[i];
+    const int stretches = n / (reach_of(n) + 1);
+    const double variance = variance_of(off, n, r->values), side = (1 - confidence) / 2,
+                 known = ab_normal_point(side) / ab_student_point(stretches > 2 ? stretches - 1 : 1, side),
+                 independent = variance > 0 ? r->share * (1 - r->share) / variance : r->values;
+    ab_binomial_interval(r->share, fmin(independent, r->values) * known * known, confidence, &r->share_low,
+                         &r->share_high);
+    r->share_high = fmax(r->share_high, resolved);
+    if (r->share < resolved) r->share_low = 0;
+    r->flush_agrees = r->predicted_share >= r->share_low && r->predicted_share <= r->share_high;
+}
+
+ab_status ab_receipt_make(const cJSON *document, const ab_advise *advise, ab_receipt *receipt) {
+    const cJSON *tensor, *cell = confirming_cell(document);
+    columns seen = {0};
+    double all = 0, lost = 0;
+    *receipt = (ab_receipt){.predicted = advise->overflow, .flush_agrees = true};
+    if (!cell || cJSON_GetArraySize(ab_json_at(cell, "probes.tensors")) == 0)
+        return ab_fail(AB_INPUT, "advise: the confirming run recorded no gradients");
+    receipt->steps = (int)ab_json_number(cell, "steps_total", 0);
+    receipt->skipped = (int)ab_json_number(cell, "steps_skipped", 0);
+    receipt->expected = advise->overflow * receipt->steps;
+    ab_clopper_pearson(receipt->skipped, receipt->steps, confidence, &receipt->low, &receipt->high);
+    receipt->overflow_agrees = advise->overflow >= receipt->low && advise->overflow <= receipt->high;
+    seen.steps = fmax(ab_json_number(cell, "probes.steps_probed", 1), 1);
+    cJSON_ArrayForEach(tensor, ab_json_at(cell, "probes.tensors")) {
+        if (ab_json_is_true(tensor, "cast")) mark_overflows(tensor, &seen);
+        const ab_advise_tensor *about = comparable(advise, tensor, seen.steps);
+        if (!ab_json_is_true(tensor, "cast") || !about) continue;
+        add_losses(tensor, &seen);
+        all += about->a_step;
+        lost += about->a_step * about->share;
+    }
+    receipt->predicted_share = all > 0 ? lost / all : 0;
+    judge_flushes(&seen, receipt);
+    receipt->loss_gap = ab_json_number(cell, "summary.loss_gap", (double)NAN);
+    return AB_OK;
+}

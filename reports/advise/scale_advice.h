@@ -1,0 +1,80 @@
+/* Which loss scales 2^k suit a set of tensors: arithmetic on censuses, nothing else. No input or output,
+ * no memory.
+ *
+ * A scale is high enough for a tensor if at most a given share of its finite non-zero values, and of their
+ * sum of squares, is flushed to zero; it is low enough if no value overflows. Both follow from whatif.h
+ * and change once as k grows, so the scales that suit are a range k_lo .. k_hi; k_lo > k_hi says that none
+ * suits, which is an answer. */
+#ifndef AB_REPORTS_ADVISE_SCALE_ADVICE_H
+#define AB_REPORTS_ADVISE_SCALE_ADVICE_H
+
+#include "kernels/census/whatif.h"
+
+AB_BEGIN_DECLS
+
+typedef struct ab_scale_goal {
+    double flushed_share;  /* of the finite non-zero values, at most (inclusive); 0.001 is customary */
+    double flushed_energy; /* of the sum of squares, at most; 1 does not ask */
+    ab_ftz ftz;
+    int k_min, k_max; /* scales considered, within -126 .. 127 */
+} ab_scale_goal;
+
+typedef struct ab_scale_range {
+    bool vacuous; /* no finite non-zero value: every scale suits */
+    int k_lo;     /* k_max + 1 if no scale considered is high enough */
+    int k_hi;     /* k_min - 1 if none is low enough */
+} ab_scale_range;
+
+bool ab_scale_feasible(const ab_scale_range *range);
+
+/* AB_CONFIG if the goal's scales are not ordered and within limits. Where a census can only bound a count
+ * (whatif.h), the bound that is safe is taken. */
+AB_MUST_CHECK ab_status ab_scale_range_of(const ab_census *census, const ab_format *format,
+                                          const ab_scale_goal *goal, ab_scale_range *range);
+
+/* One scale for many tensors. Pooled counts hide a small tensor that dies; `every` is the stricter rule,
+ * that each tensor by itself meets the goal. */
+typedef struct ab_scale_advice {
+    ab_scale_range pooled, every;
+    int low_tensor,
+        high_tensor; /* that decide every.k_lo and every.k_hi (the first if several do); -1 if vacuous */
+    bool feasible;   /* by `every` */
+    int k;           /* if feasible: one octave below every.k_hi where every.k_lo allows it */
+} ab_scale_advice;
+
+AB_MUST_CHECK ab_status ab_scale_advise(const ab_census *tensors, int count, const ab_format *format,
+                                        const ab_scale_goal *goal, ab_scale_advice *advice);
+
+/* The same for censuses that are not there all at once: begin, add the range of every tensor, finish with
+ * what all of them merged into. */
+void ab_scale_advice_begin(ab_scale_advice *advice, const ab_scale_goal *goal);
+void ab_scale_advice_add(ab_scale_advice *advice, int tensor, const ab_scale_range *range);
+AB_MUST_CHECK ab_status ab_scale_advice_finish(ab_scale_advice *advice, const ab_census *pool,
+                                               const ab_format *format, const ab_scale_goal *goal);
+
+/* ---- expected extremes --------------------------------------------------------------------------------- */
+
+/* The largest magnitude differs from step to step, and one observed maximum says little. `log2_max` holds
+ * the log2 of the largest magnitude of each of `steps` steps (or blocks of steps), in ascending order; at
+ * least two. The result is the log2 that a step exceeds with probability alpha, 0 < alpha < 1: with a
+ * dynamic scale that doubles every 2000 steps, 1/2000. */
+
+/* Gumbel distribution fitted by L-moments: beta = lambda_2 / ln 2, mu = lambda_1 - 0.5772 beta (Hosking,
+ * L-moments, 1990). */
+typedef struct ab_gumbel {
+    double mu, beta; /* beta 0: all steps are equal */
+} ab_gumbel;
+ab_gumbel ab_gumbel_fit(const double *log2_max, int steps);
+double ab_gumbel_quantile(const ab_gumbel *law, double alpha);
+double ab_scale_quantile_gumbel(const double *log2_max, int steps, double alpha);
+
+/* Normal distribution: mean + z * standard deviation, as LogMax scaling takes it; z = 3.09 leaves 0.1 %. */
+double ab_scale_quantile_normal(const double *log2_max, int steps, double z);
+
+/* The largest k of the goal's scales with 2^(log2_magnitude + k) below overflow; k_min - 1 if there is
+ * none. A magnitude that meets the overflow limit exactly overflows. */
+int ab_scale_k_hi(const ab_format *format, const ab_scale_goal *goal, double log2_magnitude);
+
+AB_END_DECLS
+
+#endif

@@ -1,0 +1,197 @@
+/* Pairs of cells by seed, their differences, and what can be said of them. */
+#include "reports/compare/equivalence.h"
+
+#include "reports/record/json.h"
+#include "reports/record/summary.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_SEEDS = 1000, NAME = 256, TEXT = 500, MAX_SERIES = 256 };
+
+ab_equivalence_options ab_equivalence_options_standard(void) {
+    return (ab_equivalence_options){.loss_margin = 0.05, .accuracy_margin = 0.01, .alpha = 0.05};
+}
+
+/* Two values of a seed, or what is missing. */
+typedef struct pairs {
+    int n, lost; /* lost: the base has a value and the candidate has none */
+    double base[MAX_SEEDS], difference[MAX_SEEDS];
+} pairs;
+
+/* An id without its seed: what the cells of a series share. */
+static void series_name(const cJSON *cell, char name[NAME]) {
+    snprintf(name, NAME, "%.60s/%.40s/%.60s/%.20s/%.20s", ab_json_text(cell, "model", ""),
+             ab_json_text(cell, "level", ""), ab_json_text(cell, "scale_policy", ""),
+             ab_json_text(cell, "half_format", ""), ab_json_text(cell, "device", ""));
+}
+
+static const cJSON *cell_of(const cJSON *document, const char *id) {
+    const cJSON *cell;
+    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
+        if (strcmp(ab_json_text(cell, "id", ""), id) == 0) return cell;
+    }
+    return NULL;
+}
+
+static const cJSON *base_of(const cJSON *base, const cJSON *other, const cJSON *cell) {
+    const cJSON *found =
+        other ? cell_of(base, ab_json_text(cell, "id", "")) : ab_summary_baseline(base, cell);
+    return found == cell || cJSON_IsString(ab_json_at(cell, "twin")) ? NULL : found;
+}
+
+static void add_pair(pairs *p, const cJSON *a, const cJSON *b) {
+    if (!cJSON_IsNumber(a) || p->n == MAX_SEEDS) return;
+    if (!cJSON_IsNumber(b)) {
+        p->lost++;
+        return;
+    }
+    p->base[p->n] = a->valuedouble;
+    p->difference[p->n++] = b->valuedouble - a->valuedouble;
+}
+
+static void collect(pairs *p, const cJSON *base, const cJSON *other, const char *series, const char *metric) {
+    const cJSON *cell;
+    p->n = p->lost = 0;
+    cJSON_ArrayForEach(cell, ab_json_at(other ? other : base, "cells")) {
+        char name[NAME];
+        const cJSON *reference = base_of(base, other, cell);
+        series_name(cell, name);
+        if (reference && strcmp(name, series) == 0)
+            add_pair(p, ab_json_at(reference, metric), ab_json_at(cell, metric));
+    }
+}
+
+/* ---- what can be said ------------------------------------------------------------------------------------ */
+
+typedef struct measure {
+    const char *metric, *what, *unit;
+    double scale; /* of the unit */
+} measure;
+
+static const measure loss = {"summary.loss_final", "final loss", "", 1};
+static const measure accuracy = {"test_accuracy", "test accuracy", " points", 100};
+
+static const char *verdict_of(const pairs *p, const ab_tost *t, double margin) {
+    if (p->lost > 0) return "failed";
+    if (p->n < 2) return "unclear";
+    if (t->equivalent) return "equivalent";
+    return t->low > margin || t->high < -margin ? "different" : "unclear";
+}
+
+static void describe(char text[TEXT], const measure *m, const pairs *p, const ab_tost *t, double margin,
+                     const ab_equivalence_options *options) {
+    double s = m->scale, confidence = 100 * (1 - 2 * options->alpha);
+    char advice[160] = "";
+    const char *verdict = verdict_of(p, t, margin);
+    if (p->lost > 0) {
+        snprintf(text, TEXT, "not equivalent: %d of %d seeds have no %s where the base has one", p->lost,
+                 p->lost + p->n, m->what);
+        return;
+    }
+    if (p->n < 2) {
+        snprintf(text, TEXT, "%d seed says nothing about others: train with --seeds 5", p->n);
+        return;
+    }
+    bool unclear = strcmp(verdict, "unclear") == 0;
+    if (unclear && t->n_needed > p->n)
+        snprintf(advice, sizeof advice, "; about %d seeds would show it with a power of 80 %%", t->n_needed);
+    snprintf(text, TEXT,
+             "%s: over %d seeds the %s changes by %+.4g%s on average, %.0f %% interval %+.4g to %+.4g, "
+             "margin %.4g (p = %.2g); "
+             "the power to find equivalence is %.0f %%%s%s",
+             unclear                             ? "cannot tell"
+             : strcmp(verdict, "different") == 0 ? "not equivalent"
+             : t->different                      ? "equivalent, with a small but real difference"
+                                                 : "equivalent",
+             p->n, m->what, s * t->mean, m->unit, confidence, s * t->low, s * t->high, s * margin, t->p,
+             100 * t->power, advice,
+             unclear && t->n_needed == 0 ? "; no number of seeds up to 1000 would show it" : "");
+}
+
+static double shown(double x) {
+    char text[40];
+    snprintf(text, sizeof text, "%.4g", x);
+    double value = 0;
+    return sscanf(text, "%lf", &value) == 1 ? value : 0;
+}
+
+static void add_entry(cJSON *result, const char *series, const measure *m, const pairs *p, double margin,
+                      const ab_equivalence_options *options) {
+    ab_tost t = {.n = p->n};
+    char text[TEXT];
+    cJSON *entry = cJSON_CreateObject();
+    if (p->n >= 2) ab_tost_paired(p->difference, p->n, margin, options->alpha, &t);
+    describe(text, m, p, &t, margin, options);
+    cJSON_AddItemToArray(result, entry);
+    cJSON_AddStringToObject(entry, "metric",
+                            strcmp(m->metric, "test_accuracy") == 0 ? m->metric : "loss_final");
+    cJSON_AddStringToObject(entry, "series", series);
+    cJSON_AddNumberToObject(entry, "n", p->n);
+    cJSON_AddNumberToObject(entry, "lost", p->lost);
+    cJSON_AddItemToObject(entry, "difference", cJSON_CreateDoubleArray(p->difference, p->n));
+    cJSON_AddNumberToObject(entry, "alpha", options->alpha);
+    cJSON_AddNumberToObject(entry, "margin", margin);
+    if (p->n >= 2) {
+        cJSON_AddNumberToObject(entry, "mean", t.mean);
+        cJSON_AddNumberToObject(entry, "sd", t.sd);
+        cJSON_AddNumberToObject(entry, "low", t.low);
+        cJSON_AddNumberToObject(entry, "high", t.high);
+        cJSON_AddNumberToObject(entry, "p", t.p);
+        cJSON_AddNumberToObject(entry, "power", shown(t.power));
+        cJSON_AddNumberToObject(entry, "n_needed", t.n_needed);
+    }
+    cJSON_AddStringToObject(entry, "verdict", verdict_of(p, &t, margin));
+    cJSON_AddStringToObject(entry, "text", text);
+}
+
+static void judge_series(cJSON *result, const cJSON *base, const cJSON *other, const char *series, pairs *p,
+                         const ab_equivalence_options *options) {
+    double sum = 0;
+    collect(p, base, other, series, loss.metric);
+    for (int i = 0; i < p->n; i++) sum += fabs(p->base[i]);
+    add_entry(result, series, &loss, p, p->n ? options->loss_margin * (sum / p->n) : 0, options);
+    collect(p, base, other, series, accuracy.metric);
+    if (p->n + p->lost > 0) add_entry(result, series, &accuracy, p, options->accuracy_margin, options);
+}
+
+static bool seen(const char names[][NAME], int count, const char *name) {
+    for (int i = 0; i < count; i++)
+        if (strcmp(names[i], name) == 0) return true;
+    return false;
+}
+
+ab_status ab_equivalence(const cJSON *base, const cJSON *other, const ab_equivalence_options *options,
+                         cJSON **result) {
+    static _Thread_local char names[MAX_SERIES][NAME];
+    static _Thread_local pairs p;
+    int count = 0;
+    const cJSON *cell;
+    *result = cJSON_CreateArray();
+    if (!*result) return ab_fail(AB_NO_MEMORY, "compare: out of memory");
+    cJSON_ArrayForEach(cell, ab_json_at(other ? other : base, "cells")) {
+        char name[NAME];
+        series_name(cell, name);
+        if (!base_of(base, other, cell) || seen((const char(*)[NAME])names, count, name) ||
+            count == MAX_SERIES)
+            continue;
+        memcpy(names[count++], name, NAME);
+        judge_series(*result, base, other, name, &p, options);
+    }
+    return AB_OK;
+}
+
+void ab_equivalence_print(const cJSON *result, FILE *out) {
+    const cJSON *entry;
+    char clean[TEXT];
+    const char *last = "";
+    cJSON_ArrayForEach(entry, result) {
+        const char *series = ab_json_text(entry, "series", "");
+        if (strcmp(series, last) != 0) fprintf(out, "%s\n", ab_text_clean(clean, sizeof clean, series));
+        last = series;
+        fprintf(out, "  %-13s %s\n", ab_json_text(entry, "metric", ""),
+                ab_text_clean(clean, sizeof clean, ab_json_text(entry, "text", "")));
+    }
+}

@@ -1,0 +1,274 @@
+/* Collects, sorts, cuts into series, looks for changes. */
+#include "reports/compare/history.h"
+
+#include "reports/record/json.h"
+#include "reports/record/settings.h"
+#include "reports/record/text.h"
+#include "reports/stats/changes.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SETTINGS = 200, NAME = 160, TIME = 40, SHA = 64, KEY = 40 };
+
+typedef struct metric {
+    const char *name, *path; /* path: in a cell */
+    bool exact, more_is_better;
+} metric;
+
+static const metric metrics[] = {
+    {"step_time_ns", "summary.step_time_ns", false, false}, {"peak_bytes", "summary.peak_bytes", true, false},
+    {"loss_final", "summary.loss_final", true, false},      {"test_accuracy", "test_accuracy", true, true},
+    {"steps_skipped", "steps_skipped", true, false},
+};
+
+enum { METRICS = sizeof metrics / sizeof *metrics };
+
+/* One cell of one run; texts are cleaned. */
+typedef struct entry {
+    char cell[NAME], key[KEY], settings[SETTINGS], started[TIME], run[KEY], sha[SHA];
+    uint64_t settings_digest; /* of all of them; the text has a few */
+    double value[METRICS];    /* NAN: not there */
+} entry;
+
+struct ab_history {
+    int count, room, runs;
+    entry *entry;
+};
+
+ab_status ab_history_create(ab_history **history) {
+    *history = calloc(1, sizeof **history);
+    return *history ? AB_OK : ab_fail(AB_NO_MEMORY, "out of memory for the history");
+}
+
+void ab_history_destroy(ab_history *history) {
+    if (history) free(history->entry);
+    free(history);
+}
+
+/* ---- collecting ------------------------------------------------------------------------------------------ */
+
+static void describe(const cJSON *document, char *text) {
+    char data[40], optimizer[24];
+    const cJSON *config = ab_json_at(document, "config");
+    snprintf(text, SETTINGS, "%s, batch %.0f, %.0f steps, %s lr %g, seed %.0f, %.0f thread%s",
+             ab_text_clean(data, sizeof data, ab_json_text(config, "data", "?")),
+             ab_json_number(config, "batch", 0), ab_json_number(config, "steps", 0),
+             ab_text_clean(optimizer, sizeof optimizer, ab_json_text(config, "optimizer", "?")),
+             ab_json_number(config, "lr", 0), ab_json_number(config, "seed", 0),
+             ab_json_number(config, "threads", 0), ab_json_number(config, "threads", 0) == 1 ? "" : "s");
+}
+
+static void fill(const cJSON *document, const cJSON *cell, entry *e) {
+    ab_text_clean(e->cell, sizeof e->cell, ab_json_text(cell, "id", "?"));
+    ab_text_clean(e->key, sizeof e->key, ab_json_text(document, "comparability_key", "?"));
+    ab_text_clean(e->started, sizeof e->started, ab_json_text(document, "run.started_utc", "?"));
+    ab_text_clean(e->run, sizeof e->run, ab_json_text(document, "run.id", "?"));
+    ab_text_clean(e->sha, sizeof e->sha, ab_json_text(document, "generator.git_sha", ""));
+    describe(document, e->settings);
+    e->settings_digest = ab_settings_digest(ab_json_at(document, "config"));
+    for (int i = 0; i < METRICS; i++) e->value[i] = ab_json_number(cell, metrics[i].path, (double)NAN);
+}
+
+static ab_status append(ab_history *h, const entry *e) {
+    if (h->count == h->room) {
+        int room = 2 * h->room + 64;
+        entry *list = realloc(h->entry, (size_t)room * sizeof *list);
+        if (!list) return ab_fail(AB_NO_MEMORY, "out of memory for the history");
+        h->entry = list;
+        h->room = room;
+    }
+    h->entry[h->count++] = *e;
+    return AB_OK;
+}
+
+static bool is_known(const ab_history *h, const entry *e) {
+    for (int i = 0; i < h->count; i++)
+        if (strcmp(h->entry[i].run, e->run) == 0 && strcmp(h->entry[i].started, e->started) == 0) return true;
+    return false;
+}
+
+ab_status ab_history_add(ab_history *history, const cJSON *document, int *added) {
+    const cJSON *cell;
+    int before = history->count;
+    bool known = false;
+    *added = 0;
+    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
+        entry e;
+        bool done = strcmp(ab_json_text(cell, "status", ""), "ok") == 0;
+        if (!done || cJSON_IsString(ab_json_at(cell, "twin"))) continue;
+        fill(document, cell, &e);
+        if (history->count == before) known = is_known(history, &e);
+        if (known) return AB_OK;
+        AB_TRY(append(history, &e));
+    }
+    *added = history->count - before;
+    history->runs += *added > 0;
+    return AB_OK;
+}
+
+/* ---- series ---------------------------------------------------------------------------------------------- */
+
+static int compare_series(const entry *a, const entry *b) {
+    int order = strcmp(a->key, b->key);
+    if (order == 0) order = strcmp(a->settings, b->settings);
+    if (order == 0)
+        order = (a->settings_digest > b->settings_digest) - (a->settings_digest < b->settings_digest);
+    return order ? order : strcmp(a->cell, b->cell);
+}
+
+static int compare_entries(const void *x, const void *y) {
+    const entry *a = x, *b = y;
+    int order = compare_series(a, b);
+    if (order == 0) order = strcmp(a->started, b->started);
+    return order ? order : strcmp(a->run, b->run);
+}
+
+/* The points of one metric of one series, without gaps. */
+typedef struct series {
+    const metric *metric;
+    int count, segments;
+    const entry **at;
+    double *value;
+    ab_segment *segment;
+} series;
+
+static void collect(const entry *first, int count, int which, series *s) {
+    s->metric = &metrics[which];
+    s->count = s->segments = 0;
+    if (count > AB_CHANGES_MOST) { /* the latest */
+        first += count - AB_CHANGES_MOST;
+        count = AB_CHANGES_MOST;
+    }
+    for (int i = 0; i < count; i++) {
+        double value = first[i].value[which];
+        if (!isfinite(value) || (!metrics[which].exact && value <= 0)) continue;
+        s->at[s->count] = &first[i];
+        s->value[s->count++] = value;
+    }
+}
+
+static ab_status search(series *s, double guard) {
+    if (!s->metric->exact) return ab_changes_find(s->value, s->count, guard, s->segment, &s->segments);
+    ab_changes_exact(s->value, s->count, s->segment, &s->segments);
+    return AB_OK;
+}
+
+/* ---- as JSON --------------------------------------------------------------------------------------------- */
+
+static cJSON *points_json(const series *s) {
+    cJSON *list = cJSON_CreateArray();
+    for (int i = 0; i < s->count; i++) {
+        cJSON *point = cJSON_CreateObject();
+        cJSON_AddStringToObject(point, "started_utc", s->at[i]->started);
+        cJSON_AddStringToObject(point, "run", s->at[i]->run);
+        if (s->at[i]->sha[0])
+            cJSON_AddStringToObject(point, "git_sha", s->at[i]->sha);
+        else
+            cJSON_AddNullToObject(point, "git_sha");
+        cJSON_AddNumberToObject(point, "value", s->value[i]);
+        cJSON_AddItemToArray(list, point);
+    }
+    return list;
+}
+
+static cJSON *segments_json(const series *s) {
+    cJSON *list = cJSON_CreateArray();
+    for (int i = 0; i < s->segments; i++) {
+        cJSON *segment = cJSON_CreateObject();
+        cJSON_AddNumberToObject(segment, "first", s->segment[i].first);
+        cJSON_AddNumberToObject(segment, "count", s->segment[i].count);
+        cJSON_AddNumberToObject(segment, "median", s->segment[i].median);
+        cJSON_AddItemToArray(list, segment);
+    }
+    return list;
+}
+
+static cJSON *changes_json(const series *s) {
+    cJSON *list = cJSON_CreateArray();
+    for (int i = 1; i < s->segments; i++) {
+        double before = s->segment[i - 1].median, after = s->segment[i].median;
+        cJSON *change = cJSON_CreateObject();
+        const entry *at = s->at[s->segment[i].first];
+        cJSON_AddNumberToObject(change, "index", s->segment[i].first);
+        cJSON_AddStringToObject(change, "started_utc", at->started);
+        cJSON_AddStringToObject(change, "run", at->run);
+        cJSON_AddNumberToObject(change, "before", before);
+        cJSON_AddNumberToObject(change, "after", after);
+        if (before != 0)
+            cJSON_AddNumberToObject(change, "percent", 100 * (after - before) / fabs(before));
+        else
+            cJSON_AddNullToObject(change, "percent");
+        cJSON_AddBoolToObject(change, "better", (after > before) == s->metric->more_is_better);
+        cJSON_AddItemToArray(list, change);
+    }
+    return list;
+}
+
+static cJSON *series_json(const series *s) {
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "cell", s->at[0]->cell);
+    cJSON_AddStringToObject(object, "settings", s->at[0]->settings);
+    cJSON_AddStringToObject(object, "comparability_key", s->at[0]->key);
+    cJSON_AddStringToObject(object, "metric", s->metric->name);
+    cJSON_AddBoolToObject(object, "exact", s->metric->exact);
+    cJSON_AddItemToObject(object, "points", points_json(s));
+    cJSON_AddItemToObject(object, "segments", segments_json(s));
+    cJSON_AddItemToObject(object, "changes", changes_json(s));
+    return object;
+}
+
+/* All metrics of the entries first[0..count), which are one cell. */
+static ab_status add_series(const entry *first, int count, double guard, series *s, cJSON *list) {
+    for (int i = 0; i < METRICS; i++) {
+        collect(first, count, i, s);
+        if (s->count == 0) continue;
+        AB_TRY(search(s, guard));
+        cJSON_AddItemToArray(list, series_json(s));
+    }
+    return AB_OK;
+}
+
+static ab_status add_all(const ab_history *h, double guard, series *s, cJSON *list) {
+    for (int i = 0, end = 0; i < h->count; i = end) {
+        while (end < h->count && compare_series(&h->entry[i], &h->entry[end]) == 0) end++;
+        AB_TRY(add_series(&h->entry[i], end - i, guard, s, list));
+    }
+    return AB_OK;
+}
+
+ab_status ab_history_json(const ab_history *history, double guard, cJSON **json) {
+    size_t room = (size_t)history->count + 2;
+    series s = {NULL,
+                0,
+                0,
+                malloc(room * sizeof *s.at),
+                malloc(room * sizeof *s.value),
+                malloc(room * sizeof *s.segment)};
+    cJSON *document = cJSON_CreateObject(), *list = cJSON_CreateArray();
+    ab_status status = AB_OK;
+    *json = NULL;
+    if (!s.at || !s.value || !s.segment || !document || !list) {
+        status = ab_fail(AB_NO_MEMORY, "out of memory for the history");
+        goto out;
+    }
+    if (history->count > 0)
+        qsort(history->entry, (size_t)history->count, sizeof *history->entry, compare_entries);
+    cJSON_AddStringToObject(document, "schema", "ampbench-history");
+    cJSON_AddStringToObject(document, "schema_version", "1.0.0");
+    cJSON_AddNumberToObject(document, "runs", history->runs);
+    cJSON_AddNumberToObject(document, "guard", guard);
+    AB_TRY_GOTO(add_all(history, guard, &s, list));
+    cJSON_AddItemToObject(document, "series", list);
+    *json = document;
+    document = list = NULL;
+out:
+    cJSON_Delete(document);
+    cJSON_Delete(list);
+    free(s.at);
+    free(s.value);
+    free(s.segment);
+    return status;
+}

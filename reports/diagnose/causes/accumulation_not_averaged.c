@@ -1,0 +1,65 @@
+/* Gradients of micro-batches are summed as if each were the whole batch. The gradient of a mean cross entropy with respect to its
+ * logits has at most the norm sqrt(2) a row, divided by the rows of the whole step; a larger one was not averaged. */
+#include "reports/diagnose/diagnose_facts.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Of O0's logits at the first step, all micro-batches together, and the most it can be if they are averaged. NAN where the net's
+ * loss is not one cross entropy, or the record has no energies. */
+static double logit_energy(const ab_case *facts, double *bound) {
+    const cJSON *tensor = NULL, *entry, *cell = facts->baseline;
+    int losses = 0;
+    cJSON_ArrayForEach(entry, ab_json_at(cell, "implementations")) losses +=
+        strcmp(ab_json_text(entry, "type", ""), "cross_entropy") == 0;
+    cJSON_ArrayForEach(entry, ab_json_at(cell, "probes.tensors")) {
+        if (!tensor && strcmp(ab_json_text(entry, "kind", ""), "activation_gradient") == 0) tensor = entry;
+    }
+    const cJSON *energy = cJSON_GetArrayItem(ab_json_at(tensor, "steps.energy"), 0),
+                *nonzero = cJSON_GetArrayItem(ab_json_at(tensor, "steps.nonzero"), 0);
+    const double classes = ab_case_classes(facts);
+    const double a_step = ab_json_number(tensor, "count", 0) / ab_json_number(cell, "probes.steps_probed", 1);
+    if (losses != 1 || classes < 2 || !cJSON_IsNumber(energy) || !cJSON_IsNumber(nonzero)) return (double)NAN;
+    const double steps = fmax(1, round(nonzero->valuedouble / a_step)), rows = a_step / classes;
+    const double scale = ab_first_scale(cell);
+    *bound = 2 / rows; /* rows: of the whole step */
+    return energy->valuedouble / steps / (scale * scale);
+}
+
+/* Whatever came of it: no mean can be so large. */
+static bool shows(const ab_case *facts, ab_verdict *verdict) {
+    const double micro = ab_json_number(facts->document, "config.gradient_accumulation_steps", 1);
+    double bound = 0;
+    const double energy = micro >= 2 ? logit_energy(facts, &bound) : (double)NAN;
+    if (!(energy > 1.25 * bound)) return false;
+    verdict->confidence = 0.92;
+    verdict->own = true;
+    verdict->since = 0;
+    if (ab_baseline_fails(facts)) ab_say_baseline_fails(facts, verdict);
+    ab_verdict_say(verdict,
+                   "O0's gradient of the logits has the norm %.3g at the first step; the mean over %.0f "
+                   "micro-batches cannot have more than %.3g",
+                   sqrt(energy), micro, sqrt(bound));
+    ab_verdict_point_baseline(facts, verdict, "/probes/tensors");
+    snprintf(
+        verdict->remedy, sizeof verdict->remedy,
+        "divide each loss by the %.0f micro-batches, or the learning rate (a planted fault: --fault none)",
+        micro);
+    ab_verdict_option(verdict, "--fault", "none");
+    return true;
+}
+
+static bool judge(const ab_case *facts, ab_verdict *verdict) {
+    return (ab_baseline_fails(facts) || facts->behind) && shows(facts, verdict);
+}
+
+const ab_verdict_rule ab_verdict_rule_accumulation_not_averaged = {
+    .id = "accumulation_not_averaged",
+    .family = AB_FAMILY_TRAINING,
+    .acts = AB_ACTS_UPDATE,
+    .text = "gradients of micro-batches are summed, not averaged",
+    .judge = judge,
+    .shows = shows,
+};

@@ -1,0 +1,14 @@
+/* The products of queries and keys, or a mask added to them, pass the half format's largest number before the softmax. */
+#include "reports/diagnose/diagnose_facts.h"
+
+static bool judge(const ab_case *facts, ab_verdict *verdict) {
+    return ab_judge_overflow(facts, AB_OVERFLOW_ATTENTION, verdict);
+}
+
+const ab_verdict_rule ab_verdict_rule_attention_logit_overflow = {
+    .id = "attention_logit_overflow",
+    .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_FORWARD,
+    .text = "attention logits, or their mask, leave the half format's range",
+    .judge = judge,
+};

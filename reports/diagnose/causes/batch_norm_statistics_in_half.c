@@ -1,0 +1,54 @@
+/* Batch norm in the half format: its statistics and affine parameters lose what keep_batchnorm_fp32 would keep. Circumstantial, so
+ * it ranks below causes that were counted. */
+#include "reports/diagnose/diagnose.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <string.h>
+
+static const char *first_batch_norm(const ab_case *facts) {
+    const cJSON *op;
+    cJSON_ArrayForEach(op, ab_json_at(facts->cell, "implementations")) {
+        if (strncmp(ab_json_text(op, "type", ""), "batch_norm", 10) == 0) return ab_json_text(op, "op", "");
+    }
+    return NULL;
+}
+
+/* The running statistics alone, which only evaluation reads. */
+static bool judge_running(const ab_case *facts, const char *layer, ab_verdict *verdict) {
+    verdict->confidence = 0.9;
+    ab_text_clean(verdict->layer, sizeof verdict->layer, layer);
+    ab_verdict_say(verdict, "test loss %.4g beside a training loss of %.4g",
+                   ab_json_number(facts->cell, "test_loss", 0), facts->loss.final);
+    ab_verdict_point(facts, verdict, "/test_loss");
+    ab_verdict_say(verdict, "running means and variances, which only evaluation reads, are kept in %.12s",
+                   ab_case_statistics_format(facts));
+    ab_verdict_point(facts, verdict, "/policy");
+    snprintf(verdict->remedy, sizeof verdict->remedy, "--set batch_norm_statistics=fp32");
+    ab_verdict_option(verdict, "--set", "batch_norm_statistics=fp32");
+    return true;
+}
+
+static bool judge(const ab_case *facts, ab_verdict *verdict) {
+    const char *model = ab_json_text(facts->cell, "policy.cast_model_type", "fp32");
+    const char *layer = first_batch_norm(facts);
+    if (facts->evaluates && layer) return judge_running(facts, layer, verdict);
+    if (strcmp(model, facts->half->name) != 0 || ab_json_is_true(facts->cell, "policy.keep_batchnorm_fp32"))
+        return false;
+    if (!layer || facts->unlearned) return false;
+    verdict->confidence = 0.45;
+    ab_verdict_say(verdict, "keep_batchnorm_fp32 is off and the network has batch norm (%.80s is the first)",
+                   layer);
+    ab_verdict_point(facts, verdict, "/policy/keep_batchnorm_fp32");
+    snprintf(verdict->remedy, sizeof verdict->remedy, "--set keep_batchnorm_fp32=True");
+    ab_verdict_option(verdict, "--set", "keep_batchnorm_fp32=True");
+    return true;
+}
+
+const ab_verdict_rule ab_verdict_rule_batch_norm_statistics_in_half = {
+    .id = "batch_norm_statistics_in_half",
+    .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_ASIDE,
+    .text = "batch norm keeps its statistics in the half format",
+    .judge = judge,
+};

@@ -1,0 +1,34 @@
+/* The same inputs are not finite in every sample: they were divided by a spread that is 0 because they never change. */
+#include "reports/diagnose/diagnose_facts.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool judge(const ab_case *facts, ab_verdict *verdict) {
+    const cJSON *inputs = ab_json_at(facts->baseline, "vitals.nonfinite_inputs");
+    const double common = ab_json_number(inputs, "features_in_every_sample", 0);
+    if (!ab_baseline_fails(facts) || common <= 0) return false;
+    verdict->confidence = 0.97;
+    ab_say_baseline_fails(facts, verdict);
+    ab_verdict_say(
+        verdict,
+        "%.0f inputs are not finite in every sample of the batch of step %.0f, %.0f in any: a division by "
+        "a spread of 0, not a few bad samples",
+        common, ab_json_number(inputs, "first_step", 0), ab_json_number(inputs, "features", 0));
+    ab_verdict_point_baseline(facts, verdict, "/vitals/nonfinite_inputs/features_in_every_sample");
+    snprintf(verdict->remedy, sizeof verdict->remedy,
+             "divide by max(spread, epsilon), or leave such inputs out (a planted fault: --fault none)");
+    ab_verdict_option(verdict, "--fault", "none");
+    ab_ask_for_more_steps(facts, verdict);
+    return true;
+}
+
+const ab_verdict_rule ab_verdict_rule_data_normalization_division_by_zero = {
+    .id = "data_normalization_division_by_zero",
+    .family = AB_FAMILY_TRAINING,
+    .acts = AB_ACTS_BEFORE,
+    .text = "inputs that never change were divided by their spread of 0",
+    .judge = judge,
+};

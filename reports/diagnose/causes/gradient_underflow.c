@@ -1,0 +1,238 @@
+/* Gradients too small for the half format at the scale in force: the cast makes them zero. What counts is the energy (sum of
+ * squares) that goes, not how many values do: many tiny values may vanish harmlessly. Seen in three ways, any of which does: what the
+ * cell's own casts flushed; what its weight gradients lack at the first step, of the same weights and batch as O0's; and what O0's
+ * own gradients would lose at this scale. The last two hold where everything is flushed and nothing is left to count. Where the record has
+ * the gradients of an fp32 twin, from the same weights and batch, these say it element by element. */
+#include "reports/diagnose/diagnose_facts.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double much_energy =
+    0.1; /* of a weight gradient's; 17 of 17 healthy runs stay below 4e-6 in all of them */
+static const double large_deficit = 0.3; /* of the energy of O0's weight gradients at the first step */
+static const double most_values =
+    0.9; /* flushed: with the rest at the edge, the energy of the bins says too little */
+
+/* Of a cell that is behind: less than that, of a tensor whose largest value is subnormal, so that what is left of it has few bits. Said if
+ * nothing surer is. */
+static const double half_of_values = 0.5, tenth_of_values = 0.1;
+
+typedef struct worst {
+    const cJSON *tensor;
+    int place;
+    double energy, share; /* flushed here */
+    double expected;      /* of O0's energy at this scale */
+} worst;
+
+/* A bias before a norm or a softmax has no gradient but fp32's rounding: the sum of its output's, which cancel. Nothing is lost with it. */
+static bool is_rounding(const ab_case *facts, const cJSON *tensor) {
+    static const double sums_to = 0x1p-16;
+    const char *name = ab_json_text(tensor, "name", ""), *bias = strstr(name, ".bias.grad");
+    const cJSON *own = ab_baseline_tensor(facts, tensor), *other;
+    if (!bias || !own || strcmp(bias, ".bias.grad") != 0) return false;
+    cJSON_ArrayForEach(other, ab_json_at(facts->baseline, "probes.tensors")) {
+        if (strcmp(ab_json_text(other, "kind", ""), "activation_gradient") != 0 ||
+            strcmp(ab_json_text(other, "layer", ""), ab_json_text(tensor, "layer", "-")) != 0)
+            continue;
+        return ab_json_number(own, "max_abs", 0) < sums_to * ab_json_number(other, "max_abs", 0);
+    }
+    return false;
+}
+
+static worst look(const ab_case *facts, const cJSON *tensor, int place) {
+    const double nonzero = ab_json_number(tensor, "nonzero", 0),
+                 flushed = ab_json_number(tensor, "flushed", 0);
+    const double expected = ab_expected_flush(facts, tensor);
+    worst w = {tensor, place, 0, 0, expected > 0 ? expected : 0};
+    if (nonzero <= 0 || flushed <= 0) return w;
+    const double energy = ab_case_flushed_energy(facts, tensor);
+    w.energy = energy > 0 ? energy : 0;
+    w.share = flushed / nonzero;
+    return w;
+}
+
+static bool is_worse(const worst *a, const worst *b) {
+    const double x = fmax(a->energy, a->expected), y = fmax(b->energy, b->expected);
+    return x > y || (x == y && a->share > b->share);
+}
+
+/* The tensor that loses most; of equals the first that the backward pass meets: what follows gets zeros. */
+static worst find_worst(const ab_case *facts) {
+    worst w = {NULL, 0, 0, 0, 0};
+    const cJSON *tensor;
+    int place = -1;
+    cJSON_ArrayForEach(tensor, ab_json_at(facts->cell, "probes.tensors")) {
+        place++;
+        if (!ab_json_is_true(tensor, "cast") || is_rounding(facts, tensor)) continue;
+        const worst here = look(facts, tensor, place);
+        if (fmax(here.energy, fmax(here.share, here.expected)) > 0 && (!w.tensor || is_worse(&here, &w)))
+            w = here;
+    }
+    return w;
+}
+
+/* From a tensor's largest gradient to the limit, at the scale in force: what it was here, or what O0's is where that is larger, because
+ * here it may be what flushing left. */
+static double margin(const ab_case *facts, const cJSON *tensor) {
+    const double largest = ab_json_number(ab_baseline_tensor(facts, tensor), "max_abs", 0);
+    const double expected = log2(ab_format_overflow_limit(facts->half) / (largest * facts->skip.last_scale));
+    return fmin(ab_json_number(tensor, "margin_octaves", (double)INFINITY), expected);
+}
+
+/* Octaves that the scale may rise before the largest recorded gradient overflows, one kept spare. */
+static double room(const ab_case *facts) {
+    double least = (double)INFINITY;
+    const cJSON *tensor;
+    cJSON_ArrayForEach(tensor, ab_json_at(facts->cell, "probes.tensors")) {
+        if (ab_json_is_true(tensor, "cast")) least = fmin(least, margin(facts, tensor));
+    }
+    return isfinite(least) ? floor(least) - 1 : 0;
+}
+
+/* The op whose gradients lost most of their energy to zeros beside those of the twin; NULL if none lost `least`. */
+static const cJSON *flushed_beside_twin(const ab_case *facts, double least, int *place) {
+    const cJSON *tensor, *most = NULL;
+    int i = 0;
+    cJSON_ArrayForEach(tensor, ab_json_at(facts->cell, "shadow.tensors")) {
+        const double share = ab_json_number(tensor, "flushed_energy_share", 0);
+        if (share >= least) {
+            least = share;
+            most = tensor;
+            *place = i;
+        }
+        i++;
+    }
+    return most;
+}
+
+static void say_twin(const ab_case *facts, const cJSON *tensor, int place, ab_verdict *verdict) {
+    char share[AB_TEXT_NUMBER];
+    ab_verdict_say(verdict, "beside the fp32 twin's, gradients of %.60s lost %s %% of their energy to zeros",
+                   ab_json_text(tensor, "op", ""),
+                   ab_text_percent(share, ab_json_number(tensor, "flushed_energy_share", 0)));
+    ab_verdict_point(facts, verdict, "/shadow/tensors/%d/flushed_energy_share", place);
+}
+
+static void say_evidence(const ab_case *facts, const worst *w, double deficit, ab_verdict *verdict) {
+    char energy[AB_TEXT_NUMBER], share[AB_TEXT_NUMBER];
+    const char *name = ab_json_text(w->tensor, "name", "");
+    if (w->share > 0) {
+        ab_verdict_say(
+            verdict,
+            "%s %% of the non-zero values of %.80s are flushed to zero, with about %s %% of its energy",
+            ab_text_percent(share, w->share), name, ab_text_percent(energy, w->energy));
+        ab_verdict_point(facts, verdict, "/probes/tensors/%d/flushed", w->place);
+    }
+    if (deficit > much_energy) {
+        ab_verdict_say(
+            verdict, "at the first step weight gradients lack %s %% of the energy of O0's of the same batch",
+            ab_text_percent(share, deficit));
+        ab_verdict_point(facts, verdict, "/probes/tensors");
+    }
+    if (w->expected > much_energy) {
+        ab_verdict_say(verdict, "O0's own %.80s would lose about %s %% of its energy at scale %s", name,
+                       ab_text_percent(energy, w->expected), ab_text_scale(share, facts->skip.last_scale));
+        ab_verdict_point(facts, verdict, "/probes/tensors/%d/exponents", w->place);
+    }
+}
+
+static void say_remedy(const ab_case *facts, ab_verdict *verdict) {
+    const double octaves = room(facts), scale = ldexp(facts->skip.last_scale, (int)octaves);
+    char wanted[AB_TEXT_NUMBER], now[AB_TEXT_NUMBER];
+    ab_verdict_say(verdict, "the largest gradients are %.0f octaves below the limit of %s", octaves + 1,
+                   facts->half->name);
+    verdict->with_others = true;
+    if (octaves < 1) {
+        snprintf(verdict->remedy, sizeof verdict->remedy,
+                 "no higher scale fits under the limit of %s: --half bf16, or this layer in fp32",
+                 facts->half->name);
+        ab_verdict_option(verdict, "--half", "bf16");
+        verdict->with_others = false;
+        return;
+    }
+    snprintf(verdict->remedy, sizeof verdict->remedy, "--scales %s (now %s), or --scales dynamic",
+             ab_text_scale(wanted, scale), ab_text_scale(now, facts->skip.last_scale));
+    ab_verdict_option(verdict, "--scales", "dynamic");
+    if (facts->skip.dynamic) ab_verdict_option(verdict, "--max-loss-scale", "16777216");
+}
+
+static double flushed_share(const cJSON *tensor) {
+    return ab_json_number(tensor, "flushed", 0) / ab_json_number(tensor, "nonzero", 1);
+}
+
+/* A tensor half of whose values are gone, and with no normal number in it. Of a cell that is behind by twice what is allowed either of them
+ * will do: any with half of its values gone, or a tenth of one without a normal number. */
+static const cJSON *faint_tensor(const ab_case *facts, int *place) {
+    const bool far_behind = ab_case_far_behind(facts);
+    const cJSON *tensor;
+    int i = -1;
+    cJSON_ArrayForEach(tensor, ab_json_at(facts->cell, "probes.tensors")) {
+        const double largest = ab_json_number(tensor, "max_abs", 0);
+        i++;
+        if (!ab_json_is_true(tensor, "cast") || !(largest > 0)) continue;
+        const bool tiny = largest < ab_format_min_normal(facts->half);
+        const double share = flushed_share(tensor);
+        if (((tiny || far_behind) && share > half_of_values) ||
+            (tiny && far_behind && share > tenth_of_values)) {
+            *place = i;
+            return tensor;
+        }
+    }
+    return NULL;
+}
+
+static bool judge_faint(const ab_case *facts, ab_verdict *verdict) {
+    int place = 0;
+    const cJSON *tensor = facts->behind && !facts->nonfinite ? faint_tensor(facts, &place) : NULL;
+    char share[AB_TEXT_NUMBER];
+    if (!tensor) return false;
+    verdict->confidence = 0.5;
+    verdict->since = ab_first_step_with(tensor, "flushed");
+    ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(tensor, "layer", ""));
+    ab_verdict_say(verdict, "%s %% of the non-zero values of %.80s are flushed to zero",
+                   ab_text_percent(share, flushed_share(tensor)), ab_json_text(tensor, "name", ""));
+    ab_verdict_point(facts, verdict, "/probes/tensors/%d/flushed", place);
+    ab_verdict_say(verdict, "its largest is %.3g; below %.3g %s keeps fewer and fewer bits",
+                   ab_json_number(tensor, "max_abs", 0), ab_format_min_normal(facts->half),
+                   facts->half->name);
+    ab_verdict_point(facts, verdict, "/probes/tensors/%d/max_abs", place);
+    say_remedy(facts, verdict);
+    return true;
+}
+
+static bool judge(const ab_case *facts, ab_verdict *verdict) {
+    if (!ab_case_fails_alone(facts) || facts->unlearned || !ab_case_uses_half(facts)) return false;
+    const worst w = find_worst(facts);
+    if (!w.tensor) return false;
+    const double deficit = ab_gradient_deficit(facts);
+    int place = 0;
+    const cJSON *twin = flushed_beside_twin(facts, much_energy, &place);
+    const bool proved = w.expected >= much_energy || deficit > large_deficit || twin;
+    /* what a diverging run flushes at its end says nothing */
+    const bool counted = facts->behind && (w.energy >= much_energy || w.share >= most_values);
+    if (!proved && !counted) return judge_faint(facts, verdict);
+    const double most = fmax(fmax(w.energy, w.expected),
+                             fmax(fmax(w.share, deficit), ab_json_number(twin, "flushed_energy_share", 0)));
+    verdict->confidence = 0.6 + 0.35 * fmin(1, most);
+    /* zeros make no infinities: an overflow that fp32 comes near, too, is the better reason */
+    if (facts->nonfinite) verdict->confidence = fmin(verdict->confidence, 0.9);
+    verdict->next = facts->loss.first_nonfinite == 0; /* no gradient was to blame for that */
+    verdict->own = w.expected >= much_energy;
+    verdict->since = proved ? 0 : ab_first_step_with(w.tensor, "flushed");
+    ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(w.tensor, "layer", ""));
+    say_evidence(facts, &w, deficit, verdict);
+    if (twin) say_twin(facts, twin, place, verdict);
+    say_remedy(facts, verdict);
+    return true;
+}
+
+const ab_verdict_rule ab_verdict_rule_gradient_underflow = {
+    .id = "gradient_underflow",
+    .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_BACKWARD,
+    .text = "gradients are flushed to zero: the loss scale is too low",
+    .judge = judge,
+};

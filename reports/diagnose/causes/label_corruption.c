@@ -1,0 +1,37 @@
+/* Labels that have nothing to do with the inputs, as far as class means show: then nothing can be learned, in any format. */
+#include "reports/diagnose/diagnose_facts.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool judge(const ab_case *facts, ab_verdict *verdict) {
+    const cJSON *labels = ab_json_at(facts->baseline, "vitals.labels");
+    const double ratio = ab_json_number(labels, "between_class_ratio", (double)NAN),
+                 control = ab_json_number(labels, "control_ratio", (double)NAN);
+    if (!ab_baseline_is_flat(facts)) return false;
+    if (!(ratio < 2 * fmax(1, control)) || ab_json_number(labels, "samples", 0) < 256) return false;
+    verdict->confidence = facts->diverged ? 0.6 : 0.86;
+    ab_say_baseline_fails(facts, verdict);
+    ab_verdict_say(
+        verdict,
+        "class means of the inputs differ %.2g times as much as labels of chance make them; with labels "
+        "of other samples it is %.2g (%.0f samples)",
+        ratio, control, ab_json_number(labels, "samples", 0));
+    ab_verdict_point_baseline(facts, verdict, "/vitals/labels/between_class_ratio");
+    snprintf(verdict->remedy, sizeof verdict->remedy,
+             "look how samples and labels are paired: order, shuffling, file versions (a planted fault: "
+             "--fault none)");
+    ab_verdict_option(verdict, "--fault", "none");
+    ab_ask_for_more_steps(facts, verdict);
+    return true;
+}
+
+const ab_verdict_rule ab_verdict_rule_label_corruption = {
+    .id = "label_corruption",
+    .family = AB_FAMILY_TRAINING,
+    .acts = AB_ACTS_BEFORE,
+    .text = "labels have nothing to do with the inputs",
+    .judge = judge,
+};

@@ -1,0 +1,111 @@
+/* O0 itself diverges: its losses pass all bounds or rise above the first one, from a first one that is sound; or it does not learn,
+ * and all the while its weights become several times what they were. Or it learns a little, thrown about by steps that are large beside its
+ * weights. Then nothing half is to blame. */
+#include "reports/diagnose/diagnose_facts.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The rate at which the first step of O0 would be a hundredth of its weights (norms), or with momentum, which makes ten of one, a
+ * thousandth; Adam and its kin step by the rate itself. Where the record does not say, a hundredth of the rate in force. */
+static double better_rate(const ab_case *facts, double lr, double *share) {
+    static const double least = 1e-12;
+    const char *optimizer = ab_json_text(facts->document, "config.optimizer", "");
+    const bool own_size = strncmp(optimizer, "adam", 4) == 0 || strcmp(optimizer, "lamb") == 0;
+    const double wanted = own_size || strcmp(optimizer, "sgd") == 0 ? 1e-2 : 1e-3;
+    const double rms = ab_json_number(facts->baseline, "vitals.initial_weights.rms", 0);
+    *share = own_size && rms > 0 ? lr / rms : lr * ab_relative_gradient(facts->baseline);
+    return *share > least ? fmin(lr / 10, lr * wanted / *share) : lr / 100;
+}
+
+static void say_losses(const ab_case *facts, ab_verdict *verdict) {
+    const ab_loss_facts *o0 = &facts->baseline_loss;
+    if (!facts->thrown) {
+        ab_say_baseline_fails(facts, verdict);
+    } else {
+        ab_verdict_say(verdict, "O0 learns little: its loss was %.4g at step 0 and is %.4g at the end",
+                       o0->first, o0->final);
+        ab_verdict_point_baseline(facts, verdict, "/loss");
+    }
+    if (!(o0->largest > 1.2 * o0->first)) return;
+    ab_verdict_say(verdict, "O0's loss was %.4g at step 0 and reached %.4g", o0->first, o0->largest);
+    ab_verdict_point_baseline(facts, verdict, "/loss");
+}
+
+static void say_weights(const ab_case *facts, ab_verdict *verdict) {
+    const double step = ab_relative_update(facts->baseline);
+    ab_verdict_say(verdict, "O0's weights became %.3g times as large (root mean squares)",
+                   ab_weight_growth(facts->baseline));
+    ab_verdict_point_baseline(facts, verdict, "/vitals/final_weights/rms");
+    if (!isfinite(step)) return;
+    ab_verdict_say(verdict, "a step of O0 was %.2g of the norm of its first weights", step);
+    ab_verdict_point_baseline(facts, verdict, "/probes/lost_updates");
+}
+
+/* A relu that most units of were alive in at first: large steps silence it. */
+static bool was_silenced(const ab_case *facts, ab_verdict *verdict) {
+    static const double dead = 0.9, alive = 0.5;
+    int place = 0;
+    const cJSON *relu = facts->unlearned ? ab_silent_relu(facts->baseline, dead, &place) : NULL;
+    const double first = ab_json_number(relu, "silent_first", 1),
+                 last = ab_json_number(relu, "silent_last", 0);
+    if (!relu || first > alive) return false;
+    char now[AB_TEXT_NUMBER], then[AB_TEXT_NUMBER];
+    ab_verdict_say(
+        verdict,
+        "%s %% of the units of %.60s are 0 for a whole batch at the end of O0, %s %% at the first step",
+        ab_text_percent(now, last), ab_json_text(relu, "op", ""), ab_text_percent(then, first));
+    ab_verdict_point_baseline(facts, verdict, "/probes/signals/%d/silent_last", place);
+    return true;
+}
+
+static void say_remedy(const ab_case *facts, ab_verdict *verdict) {
+    const double lr = ab_json_number(facts->document, "config.lr", 0);
+    double share;
+    const double better = better_rate(facts, lr, &share);
+    if (share > 0)
+        ab_verdict_say(verdict, "the learning rate is %.3g: the first step is %.2g of the weights (norms)",
+                       lr, share);
+    else
+        ab_verdict_say(verdict, "the learning rate is %.3g", lr);
+    snprintf(verdict->missing, sizeof verdict->missing,
+             "whether the rate or the data is at fault: run O0 with --lr %.3g, and look at --normalize",
+             lr / 10);
+    snprintf(verdict->remedy, sizeof verdict->remedy, "--lr %.2g (or less), or a schedule with warm-up",
+             better);
+    ab_verdict_option(verdict, "--lr", "%.2g", better);
+    ab_ask_for_more_steps(facts, verdict);
+}
+
+static bool judge(const ab_case *facts, ab_verdict *verdict) {
+    static const double far = 3, above = 1.2;
+    const ab_loss_facts *o0 = &facts->baseline_loss;
+    const bool grew = ab_weight_growth(facts->baseline) > far && o0->nonfinite == 0;
+    const bool risen = o0->highest > above * o0->first;
+    const bool silenced = was_silenced(facts, verdict);
+    const bool fails = facts->unlearned && (facts->diverged || grew || risen || silenced);
+    if (!(fails || facts->thrown) || !isfinite(o0->first)) return false;
+    const bool lost = o0->nonfinite > 0 && o0->largest > far * o0->first;
+    verdict->confidence = lost || grew ? 0.85 : facts->diverged || silenced ? 0.75 : 0.6;
+    verdict->since = 1; /* after the first update */
+    say_losses(facts, verdict);
+    if (grew) say_weights(facts, verdict);
+    say_remedy(facts, verdict);
+    return true;
+}
+
+/* Nothing that trains well takes such steps, though it may learn something. */
+static bool shows(const ab_case *facts, ab_verdict *verdict) {
+    return facts->thrown && judge(facts, verdict);
+}
+
+const ab_verdict_rule ab_verdict_rule_learning_rate_too_high = {
+    .id = "learning_rate_too_high",
+    .family = AB_FAMILY_TRAINING,
+    .acts = AB_ACTS_UPDATE,
+    .text = "training diverges, or is thrown about, in fp32 too: the steps are too large",
+    .judge = judge,
+    .shows = shows,
+};

@@ -1,0 +1,53 @@
+/* A formula that has no finite value where the net takes it: the logarithm or root of 0, 0/0, in fp32 as in any format. */
+#include "reports/diagnose/diagnose_facts.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Inputs or initial weights were not finite to begin with. */
+static bool spoiled(const cJSON *cell) {
+    return ab_json_number(cell, "vitals.nonfinite_inputs.batches", 0) > 0 ||
+           ab_json_number(cell, "vitals.initial_weights.nonfinite", 0) > 0;
+}
+
+static bool is_singular(const char *type) {
+    static const char *const types[] = {"log", "div", "sqrt", "rsqrt", "softmax", "log_softmax", "bce"};
+    for (size_t i = 0; i < AB_COUNT_OF(types); i++)
+        if (strcmp(type, types[i]) == 0) return true;
+    return false;
+}
+
+/* The losses rose before they were lost: training diverged first. */
+static bool grew(const ab_loss_facts *loss) {
+    return loss->first_nonfinite > 0 && loss->largest > 3 * loss->first;
+}
+
+static bool judge(const ab_case *facts, ab_verdict *verdict) {
+    ab_first_nonfinite first;
+    if (!facts->baseline || facts->baseline_loss.nonfinite == 0 || spoiled(facts->baseline)) return false;
+    first = ab_first_nonfinite_of(facts->baseline, "fp32", false);
+    if (!first.known || strcmp(first.pass, "update") == 0) return false;
+    const bool proved = strcmp(first.cause, "mathematics") == 0;
+    if (!proved && (!is_singular(first.type) || grew(&facts->baseline_loss))) return false;
+    if (proved && grew(&facts->baseline_loss) && !is_singular(first.type)) return false;
+    verdict->confidence = proved ? 0.93 : 0.85;
+    ab_say_baseline_fails(facts, verdict);
+    ab_say_first_nonfinite(facts, &first, verdict);
+    ab_verdict_point_baseline(facts, verdict, "%s", first.pointer);
+    snprintf(
+        verdict->remedy, sizeof verdict->remedy,
+        "change the formula of %.60s in the network: add an epsilon, or use the fused form (log_softmax, "
+        "cross_entropy, layer_norm)",
+        verdict->layer);
+    return true;
+}
+
+const ab_verdict_rule ab_verdict_rule_math_singularity = {
+    .id = "math_singularity",
+    .family = AB_FAMILY_TRAINING,
+    .acts = AB_ACTS_FORWARD,
+    .text = "a formula has no finite value, in any format",
+    .judge = judge,
+};

@@ -1,0 +1,34 @@
+/* Inputs that are NaN or infinite in some samples: one such batch spoils every weight, in any format. */
+#include "reports/diagnose/diagnose_facts.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool judge(const ab_case *facts, ab_verdict *verdict) {
+    const cJSON *inputs = ab_json_at(facts->baseline, "vitals.nonfinite_inputs");
+    if (!ab_baseline_fails(facts) || ab_json_number(inputs, "batches", 0) <= 0) return false;
+    if (ab_json_number(inputs, "features_in_every_sample", 0) > 0) return false;
+    verdict->confidence = 0.97;
+    ab_say_baseline_fails(facts, verdict);
+    ab_verdict_say(
+        verdict,
+        "%.0f batches have inputs that are not finite; in the first, of step %.0f, %.0f of %.0f samples",
+        ab_json_number(inputs, "batches", 0), ab_json_number(inputs, "first_step", 0),
+        ab_json_number(inputs, "samples", 0), ab_json_number(inputs, "batch", 0));
+    ab_verdict_point_baseline(facts, verdict, "/vitals/nonfinite_inputs");
+    snprintf(verdict->remedy, sizeof verdict->remedy,
+             "clean the data: leave such samples out (a planted fault: --fault none)");
+    ab_verdict_option(verdict, "--fault", "none");
+    ab_ask_for_more_steps(facts, verdict);
+    return true;
+}
+
+const ab_verdict_rule ab_verdict_rule_nonfinite_data = {
+    .id = "nonfinite_data",
+    .family = AB_FAMILY_TRAINING,
+    .acts = AB_ACTS_BEFORE,
+    .text = "inputs of some samples are not finite",
+    .judge = judge,
+};

@@ -1,0 +1,34 @@
+/* A weight that is no finite number before the first step, in fp32 too. */
+#include "reports/diagnose/diagnose_facts.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool judge(const ab_case *facts, ab_verdict *verdict) {
+    const cJSON *weights = ab_json_at(facts->baseline, "vitals.initial_weights");
+    const double bad = ab_json_number(weights, "nonfinite", 0);
+    if (!ab_baseline_fails(facts) || bad <= 0) return false;
+    const char *name = ab_json_text(weights, "nonfinite_name", ""), *dot = strrchr(name, '.');
+    char layer[AB_VERDICT_LAYER];
+    snprintf(layer, sizeof layer, "%.*s", dot ? (int)(dot - name) : 60, name);
+    ab_text_clean(verdict->layer, sizeof verdict->layer, layer);
+    verdict->confidence = 0.98;
+    ab_say_baseline_fails(facts, verdict);
+    ab_verdict_say(verdict, "%.0f initial weights are not finite in fp32, the first in %.60s", bad, name);
+    ab_verdict_point_baseline(facts, verdict, "/vitals/initial_weights/nonfinite");
+    snprintf(verdict->remedy, sizeof verdict->remedy,
+             "another --init file, or none (a planted fault: --fault none)");
+    ab_verdict_option(verdict, "--fault", "none");
+    ab_ask_for_more_steps(facts, verdict);
+    return true;
+}
+
+const ab_verdict_rule ab_verdict_rule_nonfinite_initial_weight = {
+    .id = "nonfinite_initial_weight",
+    .family = AB_FAMILY_TRAINING,
+    .acts = AB_ACTS_BEFORE,
+    .text = "an initial weight is not finite",
+    .judge = judge,
+};

@@ -1,0 +1,14 @@
+/* A norm whose squares, or their mean, pass the half format's largest number: inputs above 255 are enough. */
+#include "reports/diagnose/diagnose_facts.h"
+
+static bool judge(const ab_case *facts, ab_verdict *verdict) {
+    return ab_judge_overflow(facts, AB_OVERFLOW_NORM, verdict);
+}
+
+const ab_verdict_rule ab_verdict_rule_norm_statistics_in_half = {
+    .id = "norm_statistics_in_half",
+    .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_FORWARD,
+    .text = "a norm's squares leave the half format's range",
+    .judge = judge,
+};

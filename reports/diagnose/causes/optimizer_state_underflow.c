@@ -1,0 +1,113 @@
+/* Adam and its kin with state in the half format: what a step adds to a second moment is below half an ulp of it, or below the
+ * smallest number, so that it stays what it was: 0 in fp16, and an update is then the first moment over epsilon in the place of
+ * about one learning rate. The probe counts moments that stayed although their formula moves them by more than rounding in double
+ * explains; in fp32 none do. O0 may keep such state too, if all levels were asked to: then it fails as well, and the rate is not
+ * to blame. Epsilon itself is 0 in fp16 below 3e-8, which tells what to expect where no update could be looked at. */
+#include "reports/diagnose/diagnose_facts.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Of a parameter's elements: hundreds of times too large an update for one weight in fifty is more than all the others' together. */
+static const double enough = 0.02;
+
+/* The parameter with the largest share of second moments that do not follow. */
+static const cJSON *worst_param(const cJSON *cell, const char *half, int *place, double *most) {
+    const cJSON *param, *worst = NULL;
+    int i = 0;
+    *most = 0;
+    cJSON_ArrayForEach(param, ab_json_at(cell, "probes.adam_warning.params")) {
+        const double share =
+            fmax(ab_json_number(param, "zero_share", 0), ab_json_number(param, "stale_share", 0));
+        if (strcmp(ab_json_text(param, "state_format", ""), half) == 0 && (!worst || share > *most)) {
+            worst = param;
+            *most = share;
+            *place = i;
+        }
+        i++;
+    }
+    return worst;
+}
+
+static bool epsilon_lost(const cJSON *cell, double *value) {
+    const cJSON *constant;
+    cJSON_ArrayForEach(constant, ab_json_at(cell, "probes.adam_warning.constants")) {
+        if (strcmp(ab_json_text(constant, "name", ""), "eps") != 0 || !ab_json_is_true(constant, "lost"))
+            continue;
+        *value = ab_json_number(constant, "value", 0);
+        return true;
+    }
+    return false;
+}
+
+/* Squares of ordinary gradients go to 0. In a format as wide as fp32 they stay where they are: averages that lag, not divisions by
+ * nothing. */
+static bool has_few_binades(const ab_format *half) { return ab_format_flush_limit(half) > 1e-20; }
+
+static void point(const ab_case *facts, bool o0, ab_verdict *verdict, const char *place) {
+    if (o0)
+        ab_verdict_point_baseline(facts, verdict, "%s", place);
+    else
+        ab_verdict_point(facts, verdict, "%s", place);
+}
+
+/* Of the cell, or of O0, which was asked to keep such state too and fails. */
+static bool judge_cell(const ab_case *facts, bool o0, ab_verdict *verdict) {
+    const cJSON *cell = o0 ? facts->baseline : facts->cell;
+    int place = 0;
+    double eps = 0, share = 0;
+    if (!ab_json_is_true(cell, "probes.adam_warning.applies")) return false;
+    const cJSON *param = worst_param(cell, facts->half->name, &place, &share);
+    const bool no_eps = epsilon_lost(cell, &eps);
+    /* nothing could be counted: the first loss already was no number */
+    const bool unseen = share == 0 && no_eps && facts->loss.first_nonfinite == 0 && !o0;
+    if (!param || (!(share > enough) && !unseen)) return false;
+    verdict->confidence = unseen ? 0.3 : facts->nonfinite || o0 ? 0.94 : 0.75 + 0.15 * fmin(1, share);
+    if (!has_few_binades(facts->half)) verdict->confidence *= 0.65;
+    verdict->own = verdict->with_others = true;
+    verdict->next = unseen;
+    verdict->since = 0;
+    char text[AB_TEXT_NUMBER], where[64];
+    if (o0) ab_say_baseline_fails(facts, verdict);
+    ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(param, "layer", ""));
+    if (share > 0) {
+        ab_verdict_say(
+            verdict, "%s %% of the second moments of %.80s are zero although there is a gradient%s",
+            ab_text_percent(text, share), ab_json_text(param, "name", ""), o0 ? ", in O0 too" : "");
+        snprintf(where, sizeof where, "/probes/adam_warning/params/%d/zero_share", place);
+        point(facts, o0, verdict, where);
+    }
+    if (no_eps) {
+        ab_verdict_say(verdict, "epsilon %.3g is 0 in %s, the format of the optimizer's state", eps,
+                       facts->half->name);
+        point(facts, o0, verdict, "/probes/adam_warning/constants");
+    }
+    snprintf(verdict->remedy, sizeof verdict->remedy,
+             "--optimizer-state fp32, or an epsilon of 1e-4 or more (--eps 1e-4)");
+    ab_verdict_option(verdict, "--optimizer-state", "fp32");
+    return true;
+}
+
+/* O0 learns little for the same reason: its steps are too large. */
+static bool shows(const ab_case *facts, ab_verdict *verdict) {
+    return facts->thrown && judge_cell(facts, true, verdict);
+}
+
+static bool judge(const ab_case *facts, ab_verdict *verdict) {
+    /* an O0 that merely does not learn is not why the cell's losses are no numbers */
+    const bool own = facts->nonfinite && !facts->diverged;
+    if (ab_baseline_fails(facts))
+        return judge_cell(facts, true, verdict) || (own && judge_cell(facts, false, verdict));
+    return shows(facts, verdict) || (ab_case_fails_alone(facts) && judge_cell(facts, false, verdict));
+}
+
+const ab_verdict_rule ab_verdict_rule_optimizer_state_underflow = {
+    .id = "optimizer_state_underflow",
+    .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_UPDATE,
+    .text = "the optimizer's state, kept in the half format, underflows",
+    .judge = judge,
+    .shows = shows,
+};

@@ -1,0 +1,14 @@
+/* A sum or mean over many values that passes the half format's largest number although its terms do not. */
+#include "reports/diagnose/diagnose_facts.h"
+
+static bool judge(const ab_case *facts, ab_verdict *verdict) {
+    return ab_judge_overflow(facts, AB_OVERFLOW_REDUCTION, verdict);
+}
+
+const ab_verdict_rule ab_verdict_rule_reduction_overflow = {
+    .id = "reduction_overflow",
+    .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_FORWARD,
+    .text = "a sum passes the half format's range",
+    .judge = judge,
+};

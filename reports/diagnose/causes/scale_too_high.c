@@ -1,0 +1,157 @@
+/* A loss scale so high that scaled gradients pass the half format's largest number: a fixed one, where infinities reach the weights
+ * because nobody checks; or a scaler at a floor that is too high, which skips for ever. */
+#include "reports/diagnose/diagnose_facts.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Values of a gradient that the cast made infinite, or that already were when the probe saw them. */
+static double beyond(const cJSON *tensor) {
+    return ab_json_number(tensor, "overflowed", 0) + ab_json_number(tensor, "inf", 0);
+}
+
+/* The backward pass meets activation gradients in the order recorded: the first with a value beyond the range made it. */
+static const cJSON *first_overflow(const ab_case *facts, const char *kind, int *place) {
+    const cJSON *tensor;
+    *place = 0;
+    cJSON_ArrayForEach(tensor, ab_json_at(facts->cell, "probes.tensors")) {
+        if (ab_json_is_true(tensor, "cast") && strcmp(ab_json_text(tensor, "kind", ""), kind) == 0 &&
+            beyond(tensor) > 0)
+            return tensor;
+        ++*place;
+    }
+    return NULL;
+}
+
+/* Steps that were skipped at the last scale, from which on it did not change. */
+static int skipped_at_last_scale(const ab_case *facts) {
+    const cJSON *scales = ab_json_at(facts->cell, "scale"), *skipped,
+                *run = cJSON_GetArrayItem(scales, cJSON_GetArraySize(scales) - 1),
+                *steps = cJSON_GetArrayItem(run, 1);
+    int count = 0;
+    if (!cJSON_IsNumber(steps)) return 0;
+    cJSON_ArrayForEach(skipped, ab_json_at(facts->cell, "skipped_steps")) count +=
+        skipped->valuedouble >= facts->loss.steps - steps->valuedouble;
+    return count;
+}
+
+/* A scaler that cannot go lower: such a share of the steps overflows at its last scale, each with a finite loss, and it does not fall. (A
+ * floor may be above the first scale: then the first overflow raises it.) A window that raises it again and again is another matter. */
+static bool at_its_floor(const ab_case *facts, double share) {
+    static const double nearly_all = 0.9;
+    const ab_skip_facts *skip = &facts->skip;
+    const bool all = skip->late > nearly_all * skip->late_steps && skip->last_scale == skip->least_scale;
+    const bool many = !ab_case_short_window(facts) && skipped_at_last_scale(facts) > share * skip->late_steps;
+    return skip->dynamic && skip->last_scale > 1 && skip->late > share * skip->late_steps &&
+           skip->loss_finite > nearly_all * skip->skipped && (all || many);
+}
+
+static void say_remedy(const ab_case *facts, ab_verdict *verdict) {
+    if (facts->skip.dynamic && ab_json_number(facts->document, "config.min_loss_scale", 0) > 0) {
+        snprintf(verdict->remedy, sizeof verdict->remedy, "--min-loss-scale 1: let the scale fall further");
+        ab_verdict_option(verdict, "--min-loss-scale", "1");
+        return;
+    }
+    snprintf(verdict->remedy, sizeof verdict->remedy,
+             "--scales dynamic: a scaler that checks and skips; or a lower fixed scale");
+    ab_verdict_option(verdict, "--scales", "dynamic");
+}
+
+/* The first value that is no number was made in the backward pass and is one without the scale, as far as can be told. */
+static bool made_by_scale(const ab_case *facts, ab_first_nonfinite *first) {
+    *first = ab_first_nonfinite_of(facts->cell, facts->half->name, facts->skip.dynamic);
+    return first->known && strcmp(first->pass, "backward") == 0 &&
+           (strcmp(first->cause, "scale_induced") == 0 || strcmp(first->cause, "cannot_tell") == 0);
+}
+
+static void say_overflow(const ab_case *facts, const cJSON *tensor, int place, ab_verdict *verdict) {
+    char scale[AB_TEXT_NUMBER];
+    ab_verdict_say(verdict, "%.0f of %.0f values of %.80s are beyond %s at the %s scale %s", beyond(tensor),
+                   ab_json_number(tensor, "count", 0), ab_json_text(tensor, "name", ""), facts->half->name,
+                   facts->skip.dynamic ? "last" : "fixed", ab_text_scale(scale, facts->skip.last_scale));
+    ab_verdict_point(facts, verdict, "/probes/tensors/%d/overflowed", place);
+}
+
+/* Any gradient of the layer. */
+static bool near_in_baseline(const ab_case *facts, const ab_first_nonfinite *first, double scale) {
+    const cJSON *tensor;
+    cJSON_ArrayForEach(tensor, ab_json_at(facts->baseline, "probes.tensors")) {
+        if (strcmp(ab_json_text(tensor, "layer", ""), first->op) == 0 &&
+            ab_expected_overflow(facts, tensor, scale))
+            return true;
+    }
+    return false;
+}
+
+/* The layer is the origin's where there is one: probed steps may all lie behind it. */
+static bool find_overflow(const ab_case *facts, ab_verdict *verdict) {
+    int place;
+    ab_first_nonfinite first;
+    const double scale = facts->skip.last_scale; /* a fixed one has no other */
+    const cJSON *tensor = first_overflow(facts, "activation_gradient", &place);
+    if (!tensor) tensor = first_overflow(facts, "weight_gradient", &place);
+    const bool proved = made_by_scale(facts, &first);
+    if (!tensor && !proved) return false;
+    verdict->since = proved ? first.step : ab_first_step_with(tensor, "overflowed");
+    if (verdict->since == AB_SINCE_UNKNOWN) verdict->since = facts->loss.first_nonfinite;
+    verdict->own =
+        tensor ? ab_expected_overflow(facts, tensor, scale) : near_in_baseline(facts, &first, scale);
+    if (tensor) say_overflow(facts, tensor, place, verdict);
+    if (proved) ab_say_first_nonfinite(facts, &first, verdict);
+    if (tensor) ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(tensor, "layer", ""));
+    return true;
+}
+
+/* No probed step was among those that overflowed. */
+static void say_floor(const ab_case *facts, ab_verdict *verdict) {
+    const ab_skip_facts *skip = &facts->skip;
+    char scale[AB_TEXT_NUMBER];
+    verdict->since = (int)ab_json_number(facts->cell, "first_skipped_step", AB_SINCE_UNKNOWN);
+    ab_verdict_say(verdict, "%d of the last %d steps were skipped, at scale %s at last, and it does not fall",
+                   skip->late, skip->late_steps, ab_text_scale(scale, skip->last_scale));
+    ab_verdict_point(facts, verdict, "/skipped_steps");
+    snprintf(verdict->missing, sizeof verdict->missing,
+             "which gradients overflow: no probed step did; run with --probe-every 1");
+}
+
+static bool find(const ab_case *facts, double share, ab_verdict *verdict) {
+    if ((facts->skip.dynamic && !at_its_floor(facts, share)) || facts->skip.first_scale <= 1 ||
+        !ab_case_uses_half(facts))
+        return false;
+    if (facts->unlearned && !facts->nonfinite) return false;
+    if (facts->loss.first_nonfinite == 0) return false; /* before the first gradient */
+    const bool seen = find_overflow(facts, verdict);
+    if (!seen && !facts->skip.dynamic) return false;
+    if (!seen) say_floor(facts, verdict);
+    verdict->confidence = !seen ? 0.85 : facts->nonfinite || facts->skip.dynamic ? 0.95 : 0.6;
+    if (facts->loss.first_nonfinite >= 0) {
+        ab_verdict_say(verdict,
+                       "the first loss that is not a number is that of step %d; the one of step 0 was %.4g",
+                       facts->loss.first_nonfinite, facts->loss.first);
+        ab_verdict_point(facts, verdict, "/loss/%d", facts->loss.first_nonfinite);
+    }
+    say_remedy(facts, verdict);
+    return true;
+}
+
+static const double fifth = 0.2, tenth = 0.1;
+
+static bool judge(const ab_case *facts, ab_verdict *verdict) {
+    return find(facts, facts->behind ? tenth : fifth, verdict);
+}
+
+/* Fewer skips, but at a scale that stays what it is there is no end of them. */
+static bool shows(const ab_case *facts, ab_verdict *verdict) {
+    return facts->skip.dynamic && find(facts, tenth, verdict);
+}
+
+const ab_verdict_rule ab_verdict_rule_scale_too_high = {
+    .id = "scale_too_high",
+    .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_BACKWARD,
+    .text = "the loss scale is so high that gradients overflow",
+    .judge = judge,
+    .shows = shows,
+};

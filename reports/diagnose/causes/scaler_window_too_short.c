@@ -1,0 +1,48 @@
+/* The scale doubles again before the steps that paid for the last doubling are many: a large share of the run is skipped although
+ * the forward pass is sound. One skip in window + 1 steps is what a scaler costs; this is far more. */
+#include "reports/diagnose/diagnose_facts.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+static bool find(const ab_case *facts, ab_verdict *verdict) {
+    enum { WINDOW = 2000 }; /* apex's, torch's and DeepSpeed's default order of magnitude */
+    const ab_skip_facts *skip = &facts->skip;
+    /* a window as long as the run cannot be why: each doubling takes `window` clean steps */
+    if (!skip->dynamic || !ab_case_short_window(facts)) return false;
+    if (skip->loss_finite < 0.9 * skip->skipped) return false;
+    char least[AB_TEXT_NUMBER], most[AB_TEXT_NUMBER];
+    verdict->confidence = 0.9;
+    ab_verdict_say(verdict, "%d of the last %d steps were skipped, each with a finite loss", skip->late,
+                   skip->late_steps);
+    ab_verdict_point(facts, verdict, "/skipped_steps");
+    ab_verdict_say(verdict, "the scale doubles after %.0f clean steps; it went between %s and %s",
+                   skip->window, ab_text_scale(least, skip->least_scale),
+                   ab_text_scale(most, skip->largest_scale));
+    ab_verdict_point(facts, verdict, "/scale");
+    const bool own = ab_json_at(facts->cell, "scale_window") != NULL; /* the option may not reach it */
+    snprintf(verdict->remedy, sizeof verdict->remedy, "%s--scale-window %d, or a fixed scale: --scales %s",
+             own ? "--scales dynamic " : "", WINDOW, ab_text_scale(least, skip->least_scale));
+    if (own) ab_verdict_option(verdict, "--scales", "dynamic");
+    ab_verdict_option(verdict, "--scale-window", "%d", WINDOW);
+    return true;
+}
+
+/* A tenth of the steps, without which the cell would not be behind O0. */
+static bool shows(const ab_case *facts, ab_verdict *verdict) {
+    static const double many = 0.1;
+    return facts->skip.late > many * facts->skip.late_steps &&
+           (facts->suspect || facts->gap > facts->gap_limit - facts->skip_cost) && find(facts, verdict);
+}
+
+static bool judge(const ab_case *facts, ab_verdict *verdict) {
+    return facts->skipping ? find(facts, verdict) : shows(facts, verdict);
+}
+
+const ab_verdict_rule ab_verdict_rule_scaler_window_too_short = {
+    .id = "scaler_window_too_short",
+    .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_BACKWARD,
+    .text = "the scaler grows the scale so often that a large share of the steps is skipped",
+    .judge = judge,
+    .shows = shows,
+};

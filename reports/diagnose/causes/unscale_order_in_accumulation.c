@@ -1,0 +1,58 @@
+/* Micro-batches divided by the loss scale one after the other: what was accumulated first is divided more than once, so that the
+ * last micro-batch is all that is left. Seen in the record as gradients that were unscaled more than once a step, or as a first
+ * gradient smaller than O0's of the same batch. */
+#include "reports/diagnose/diagnose_facts.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double certain = 0.9;
+
+static bool judge(const ab_case *facts, ab_verdict *verdict) {
+    const double micro = ab_json_number(facts->document, "config.gradient_accumulation_steps", 1);
+    if (micro < 2 || facts->skip.largest_scale <= 1 || !ab_case_sound_baseline(facts)) return false;
+    const ab_tensor_sums scaled = ab_tensor_sums_of(facts->cell, "tensors", "weight_gradient", true),
+                         given = ab_tensor_sums_of(facts->cell, "unscaled_gradients", "", true),
+                         first = ab_tensor_sums_of(facts->cell, "unscaled_gradients", "", false),
+                         reference = ab_tensor_sums_of(facts->baseline, "unscaled_gradients", "", false);
+    const double times = given.values * micro / scaled.values, share = sqrt(first.energy / reference.energy);
+    if (!(times > 1.2) && !(share < 0.85 && share > 0.5 / micro)) return false;
+    char scale[AB_TEXT_NUMBER];
+    verdict->confidence = times > 1.2 ? certain : 0.8;
+    verdict->own = true;
+    verdict->since = 0;
+    if (times > 1.2) {
+        ab_verdict_say(verdict,
+                       "gradients are divided by the loss scale %s %.2g times a step, of %.0f micro-batches",
+                       ab_text_scale(scale, facts->skip.last_scale), times, micro);
+        ab_verdict_point(facts, verdict, "/probes/unscaled_gradients");
+    }
+    if (share < 0.85) {
+        ab_verdict_say(
+            verdict,
+            "the first gradient's norm is %.2g of O0's over the same %.0f micro-batches: the last one is "
+            "all that is left",
+            share, micro);
+        ab_verdict_point(facts, verdict, "/probes/unscaled_gradients");
+    }
+    snprintf(verdict->remedy, sizeof verdict->remedy,
+             "unscale once, before the step (a planted fault: --fault none)");
+    ab_verdict_option(verdict, "--fault", "none");
+    return true;
+}
+
+/* Written more than once a step: nothing else does that. */
+static bool shows(const ab_case *facts, ab_verdict *verdict) {
+    return judge(facts, verdict) && verdict->confidence >= certain;
+}
+
+const ab_verdict_rule ab_verdict_rule_unscale_order_in_accumulation = {
+    .id = "unscale_order_in_accumulation",
+    .family = AB_FAMILY_CONFIGURATION,
+    .acts = AB_ACTS_UPDATE,
+    .text = "accumulated gradients are unscaled more than once",
+    .judge = judge,
+    .shows = shows,
+};

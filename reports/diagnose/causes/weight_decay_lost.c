@@ -1,0 +1,62 @@
+/* Weight decay that storing half weights loses entirely: lr x decay is below half an ulp of one. Whether it matters is told by the
+ * ledger, where each term of an update is also stored alone: if most of the energy that was lost is the decay's, the decay is what is
+ * missing; if the gradients lose more, weight_update_lost is the name for it, and this is a remark. A decay that would not have shrunk the
+ * weights by a tenth over the whole run, lr x decay x steps, is no cause of anything. */
+#include "reports/diagnose/diagnose.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+/* Over all parameters. */
+typedef struct ledger {
+    double decays, lost; /* terms that are not 0, and those that changed nothing */
+    double decay_lost;   /* energy of these */
+    double rest_lost;    /* of gradients' and momentum's terms, each alone */
+} ledger;
+
+static ledger read_ledger(const cJSON *cell) {
+    const cJSON *param;
+    ledger sum = {0};
+    cJSON_ArrayForEach(param, ab_json_at(cell, "probes.lost_updates")) {
+        sum.decays += ab_json_number(param, "weight_decay.nonzero", 0);
+        sum.lost += ab_json_number(param, "weight_decay.lost", 0);
+        sum.decay_lost += ab_json_number(param, "weight_decay.lost_energy", 0);
+        sum.rest_lost += ab_json_number(param, "gradient.lost_energy", 0) +
+                         ab_json_number(param, "momentum.lost_energy", 0);
+    }
+    return sum;
+}
+
+static bool judge(const ab_case *facts, ab_verdict *verdict) {
+    static const double least_shrink = 0.1;
+    const double shrink = ab_json_number(facts->document, "config.lr", 0) *
+                          ab_json_number(facts->document, "config.weight_decay", 0) * facts->loss.steps;
+    if (!(shrink >= least_shrink)) return false;
+    if (!facts->behind || facts->unlearned || !ab_case_half_weights(facts)) return false;
+    const ledger l = read_ledger(facts->cell);
+    if (l.decays <= 0 || l.lost < 0.99 * l.decays) return false;
+    const bool matters = l.decay_lost > 2 * l.rest_lost;
+    char share[AB_TEXT_NUMBER];
+    verdict->confidence = matters ? 0.96 : 0.4;
+    verdict->own = verdict->with_others = true;
+    verdict->since = 0;
+    ab_verdict_say(verdict, "%s %% of the weight-decay terms, taken alone, change no weight",
+                   ab_text_percent(share, l.lost / l.decays));
+    ab_verdict_point(facts, verdict, "/probes/lost_updates");
+    if (matters) {
+        ab_verdict_say(verdict,
+                       "of the energy that terms lose alone %s %% is theirs; lr x decay x steps is %.2g",
+                       ab_text_percent(share, l.decay_lost / (l.decay_lost + l.rest_lost)), shrink);
+        ab_verdict_point(facts, verdict, "/probes/lost_updates");
+    }
+    snprintf(verdict->remedy, sizeof verdict->remedy, "--set master_weights=True (fp32 masters)");
+    ab_verdict_option(verdict, "--set", "master_weights=True");
+    return true;
+}
+
+const ab_verdict_rule ab_verdict_rule_weight_decay_lost = {
+    .id = "weight_decay_lost",
+    .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_UPDATE,
+    .text = "weight decay never acts: lr x decay is below half an ulp of the half weights",
+    .judge = judge,
+};

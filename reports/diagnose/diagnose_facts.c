@@ -1,0 +1,611 @@
+/* What several rules ask of a record. */
+#include "reports/diagnose/diagnose_facts.h"
+
+#include "reports/record/exponents.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool is_one_of(const char *word, const char *const *list) {
+    for (; *list; list++)
+        if (strcmp(word, *list) == 0) return true;
+    return false;
+}
+
+/* ---- the first that is not finite ------------------------------------------------------------------------ */
+
+static bool from_origin(const cJSON *cell, bool expected, ab_first_nonfinite *first) {
+    const cJSON *event;
+    int place = 0;
+    cJSON_ArrayForEach(event, ab_json_at(cell, "probes.origin.events")) {
+        const int here = place++;
+        if (ab_json_is_true(event, "expected") != expected) continue;
+        *first = (ab_first_nonfinite){.known = true,
+                                      .op = ab_json_text(event, "op", ""),
+                                      .type = ab_json_text(event, "type", ""),
+                                      .pass = ab_json_text(event, "pass", ""),
+                                      .by = ab_json_text(event, "by", ""),
+                                      .cause = ab_json_text(event, "cause.id", ""),
+                                      .format = ab_json_text(event, "format", ""),
+                                      .step = (int)ab_json_number(event, "step", 0),
+                                      .read_largest = ab_json_number(event, "read_largest", (double)NAN)};
+        snprintf(first->pointer, sizeof first->pointer, "/probes/origin/events/%d", here);
+        return true;
+    }
+    return false;
+}
+
+static const char *type_of(const cJSON *cell, const char *op) {
+    const cJSON *entry;
+    cJSON_ArrayForEach(entry, ab_json_at(cell, "implementations")) {
+        if (strcmp(ab_json_text(entry, "op", ""), op) == 0) return ab_json_text(entry, "type", "");
+    }
+    return "";
+}
+
+static bool from_activations(const cJSON *cell, const char *half, ab_first_nonfinite *first) {
+    const cJSON *tensor;
+    int place = 0;
+    cJSON_ArrayForEach(tensor, ab_json_at(cell, "probes.activations")) {
+        const int here = place++;
+        if (!ab_json_is_true(tensor, "cast") ||
+            ab_json_number(tensor, "overflowed", 0) + ab_json_number(tensor, "inf", 0) <= 0)
+            continue;
+        const char *op = ab_json_text(tensor, "layer", "");
+        *first = (ab_first_nonfinite){.known = true,
+                                      .op = op,
+                                      .type = type_of(cell, op),
+                                      .pass = "forward",
+                                      .by = "op",
+                                      .cause = "",
+                                      .format = half,
+                                      .step = AB_SINCE_UNKNOWN,
+                                      .read_largest = (double)NAN};
+        snprintf(first->pointer, sizeof first->pointer, "/probes/activations/%d/overflowed", here);
+        return true;
+    }
+    return false;
+}
+
+static bool from_provenance(const cJSON *cell, ab_first_nonfinite *first) {
+    const cJSON *origin = cJSON_GetArrayItem(ab_json_at(cell, "probes.nan_provenance.origins"), 0);
+    if (!origin) return false;
+    *first = (ab_first_nonfinite){.known = true,
+                                  .op = ab_json_text(origin, "op", ""),
+                                  .type = ab_json_text(origin, "type", ""),
+                                  .pass = ab_json_text(origin, "pass", ""),
+                                  .by = "op",
+                                  .cause = "",
+                                  .format = "",
+                                  .step = (int)ab_json_number(origin, "first_step", 0),
+                                  .read_largest = (double)NAN,
+                                  .pointer = "/probes/nan_provenance/origins/0"};
+    return true;
+}
+
+ab_first_nonfinite ab_first_nonfinite_of(const cJSON *cell, const char *half, bool expected) {
+    ab_first_nonfinite first = {
+        .op = "", .type = "", .pass = "", .by = "", .cause = "", .format = "", .read_largest = (double)NAN};
+    if (from_origin(cell, false, &first) || (expected && from_origin(cell, true, &first))) return first;
+    if (from_activations(cell, half, &first) || from_provenance(cell, &first)) return first;
+    return first;
+}
+
+void ab_say_first_nonfinite(const ab_case *facts, const ab_first_nonfinite *first, ab_verdict *verdict) {
+    char op[AB_VERDICT_LAYER], cause[AB_VERDICT_LAYER];
+    ab_text_clean(op, sizeof op, first->op);
+    ab_text_clean(cause, sizeof cause, first->cause);
+    memcpy(verdict->layer, op, sizeof op);
+    if (isfinite(first->read_largest))
+        ab_verdict_say(
+            verdict,
+            "%.60s%s%.24s%s is the first to make no number of finite ones: step %d, %.10s pass, from "
+            "values up to %.4g%s%.24s",
+            op, first->type[0] ? " (" : "", first->type, first->type[0] ? ")" : "", first->step, first->pass,
+            first->read_largest, cause[0] ? "; " : "", cause);
+    else
+        ab_verdict_say(verdict, "%.60s (%.24s) is the first with values that are no numbers: %.10s pass", op,
+                       first->type, first->pass);
+    ab_verdict_point(facts, verdict, "%s", first->pointer);
+}
+
+/* ---- kinds of overflow ------------------------------------------------------------------------------------- */
+
+/* The op's place in the network, -1 if it is not there. */
+static int place_of(const cJSON *ops, const char *op) {
+    const cJSON *entry;
+    int i = 0;
+    cJSON_ArrayForEach(entry, ops) {
+        if (strcmp(ab_json_text(entry, "op", ""), op) == 0) return i;
+        i++;
+    }
+    return -1;
+}
+
+static bool near(const cJSON *ops, int from, int to, const char *const *types) {
+    for (int i = from < 0 ? 0 : from; i <= to; i++) {
+        const cJSON *entry = cJSON_GetArrayItem(ops, i);
+        if (entry && is_one_of(ab_json_text(entry, "type", ""), types)) return true;
+    }
+    return false;
+}
+
+static ab_overflow_kind kind_of(const cJSON *cell, const ab_first_nonfinite *first) {
+    static const char *const
+        attention[] = {"scaled_dot_product_attention", NULL},
+        *const norms[] = {"layer_norm", "rms_norm", "group_norm", "batch_norm2d", NULL},
+        *const exp_log[] = {"exp", "log", "softmax", "log_softmax", "bce", "sigmoid", NULL},
+        *const sums[] = {"sum", "mean", "mse", "global_avg_pool", "avg_pool2d", NULL},
+        *const softmax[] = {"softmax", "log_softmax", "exp", NULL}, *const product[] = {"matmul", NULL},
+        *const squares[] = {"square", NULL}, *const roots[] = {"rsqrt", "sqrt", NULL},
+        *const scores[] = {"matmul", "scale", "add", "sub", "mul", "div", "masked_fill", "where", NULL},
+        *const moments[] = {"square", "mean", "sum", "mul", "add", "sub", NULL},
+        *const rows[] = {"softmax", "log_softmax", NULL}, *const masks[] = {"masked_fill", "where", NULL},
+        *const quotients[] = {"div", NULL}, *const exponentials[] = {"exp", NULL};
+    const cJSON *ops = ab_json_at(cell, "implementations");
+    const int at = place_of(ops, first->op);
+    if (strcmp(first->by, "weight_cast") == 0 || strcmp(first->cause, "bad_weights") == 0)
+        return AB_OVERFLOW_WEIGHT;
+    if (is_one_of(first->type, attention)) return AB_OVERFLOW_ATTENTION;
+    if (is_one_of(first->type, norms)) return AB_OVERFLOW_NORM;
+    if (at >= 0 && is_one_of(first->type, scores) && near(ops, at + 1, at + 5, softmax) &&
+        near(ops, at - 4, at, product))
+        return AB_OVERFLOW_ATTENTION;
+    if (at >= 0 && is_one_of(first->type, moments) && near(ops, at + 1, at + 5, roots))
+        return AB_OVERFLOW_NORM;
+    if (is_one_of(first->type, roots) && near(ops, at - 4, at - 1, moments))
+        return AB_OVERFLOW_NORM; /* squares that became 0 */
+    if (is_one_of(first->type, quotients) && near(ops, at - 3, at - 1, roots) &&
+        near(ops, at - 6, at - 1, moments))
+        return AB_OVERFLOW_NORM; /* the root of such */
+    if (is_one_of(first->type, quotients) && near(ops, at - 4, at - 1, exponentials))
+        return AB_OVERFLOW_EXP_LOG; /* a softmax by hand whose terms all became 0 */
+    if (is_one_of(first->type, rows) && near(ops, at - 3, at - 1, masks))
+        return AB_OVERFLOW_ATTENTION; /* rows with nothing but the mask's infinity: a softmax of finite values is finite */
+    if (is_one_of(first->type, exp_log)) return AB_OVERFLOW_EXP_LOG;
+    if (is_one_of(first->type, sums) ||
+        (at >= 0 && is_one_of(first->type, squares) && near(ops, at + 1, at + 1, sums)))
+        return AB_OVERFLOW_REDUCTION; /* a sum of squares */
+    return AB_OVERFLOW_ACTIVATION;
+}
+
+static double largest_signal(const cJSON *cell, const char *op) {
+    const cJSON *entry;
+    cJSON_ArrayForEach(entry, ab_json_at(cell, "probes.signals")) {
+        if (strcmp(ab_json_text(entry, "op", ""), op) == 0) return ab_json_number(entry, "largest", 0);
+    }
+    return 0;
+}
+
+/* Samples of rows and of steps miss the largest value, and O0 goes its own way: four octaves are allowed for all of it. Weights that
+ * explode pass them within a few steps. */
+static double near_limit(const ab_format *half) { return ab_format_overflow_limit(half) / 16; }
+
+static bool is_own(const ab_case *facts, const ab_first_nonfinite *first) {
+    static const char *const of_zero[] = {"log", "log_softmax", "bce", "div", "rsqrt", "sqrt", NULL};
+    const double near = near_limit(facts->half);
+    if (first->step == 0 || is_one_of(first->type, of_zero)) return true;
+    if (strcmp(first->by, "weight_cast") == 0 || strcmp(first->cause, "bad_weights") == 0)
+        return ab_json_number(facts->baseline, "vitals.final_weights.largest", 0) > near;
+    return largest_signal(facts->baseline, first->op) > near;
+}
+
+/* A scaler went all the way down and the losses stayed what they were. */
+static bool whatever_the_scale(const ab_case *facts) {
+    return facts->skip.dynamic && facts->skip.least_scale < 1 &&
+           facts->skip.skipped > facts->skip.late_steps / 2 &&
+           facts->skip.skipped - facts->skip.loss_finite > facts->skip.skipped / 2;
+}
+
+static bool weights_overflow(const ab_case *facts, ab_first_nonfinite *first) {
+    const char *name = ab_json_text(facts->cell, "vitals.initial_weights.nonfinite_name",
+                                    ab_json_text(facts->cell, "vitals.initial_weights.beyond_half_name", ""));
+    if (!name[0] || ab_json_number(facts->baseline, "vitals.initial_weights.nonfinite", 0) > 0) return false;
+    *first = (ab_first_nonfinite){
+        .known = true,
+        .op = "",
+        .type = "weight",
+        .pass = "forward",
+        .by = "weight_cast",
+        .cause = "",
+        .format = facts->half->name,
+        .own = true,
+        .read_largest = ab_json_number(facts->baseline, "vitals.initial_weights.largest", (double)NAN)};
+    return true;
+}
+
+/* An op whose output in O0 came to pass the limit, in a cell that has not come so far. */
+static bool is_to_come(const ab_case *facts, ab_first_nonfinite *first) {
+    const double limit = ab_format_overflow_limit(facts->half);
+    const cJSON *op;
+    int place = 0;
+    cJSON_ArrayForEach(op, ab_json_at(facts->baseline, "probes.signals")) {
+        const int here = place++;
+        const char *name = ab_json_text(op, "op", "");
+        const double own = largest_signal(facts->cell, name);
+        if (ab_json_number(op, "largest", 0) < limit || own <= 0 || own >= limit) continue;
+        *first = (ab_first_nonfinite){.known = true,
+                                      .op = name,
+                                      .type = ab_json_text(op, "type", ""),
+                                      .pass = "forward",
+                                      .by = "op",
+                                      .cause = "",
+                                      .format = facts->half->name,
+                                      .step = AB_SINCE_UNKNOWN,
+                                      .own = true,
+                                      .to_come = true,
+                                      .read_largest = ab_json_number(op, "largest", 0)};
+        snprintf(first->pointer, sizeof first->pointer, "/probes/signals/%d/largest", here);
+        return true;
+    }
+    return false;
+}
+
+ab_overflow_kind ab_overflow_of(const ab_case *facts, ab_first_nonfinite *first) {
+    if (!facts->baseline || facts->baseline == facts->cell || !ab_case_uses_half(facts))
+        return AB_OVERFLOW_NONE;
+    if (facts->baseline_loss.nonfinite > 0) return AB_OVERFLOW_NONE;
+    if (facts->unlearned && (facts->diverged || !facts->nonfinite)) return AB_OVERFLOW_NONE;
+    if (facts->nonfinite && weights_overflow(facts, first)) return AB_OVERFLOW_WEIGHT;
+    *first = ab_first_nonfinite_of(facts->cell, facts->half->name, false);
+    if (facts->thrown && first->step > 0)
+        return AB_OVERFLOW_NONE; /* in fp32 its weights grow as they do here */
+    first->own = first->known && is_own(facts, first);
+    const bool forward = first->known && strcmp(first->pass, "forward") == 0 &&
+                         (!first->format[0] || strcmp(first->format, facts->half->name) == 0);
+    if (strcmp(first->cause, "accumulator_overflow") == 0 && ab_case_accumulates_in_half(facts))
+        return AB_OVERFLOW_NONE; /* the result fits: accumulator_in_half says so */
+    if (forward) return kind_of(facts->cell, first);
+    if (first->known && strcmp(first->pass, "backward") == 0 && facts->skip.dynamic) {
+        const ab_overflow_kind kind = kind_of(facts->cell, first);
+        return kind == AB_OVERFLOW_EXP_LOG && facts->skipping ? kind : AB_OVERFLOW_NONE;
+    }
+    if (!first->known && !facts->nonfinite && is_to_come(facts, first)) return kind_of(facts->cell, first);
+    if (first->known || !facts->nonfinite) return AB_OVERFLOW_NONE;
+    return facts->loss.first_nonfinite == 0 || whatever_the_scale(facts) ? AB_OVERFLOW_ACTIVATION
+                                                                         : AB_OVERFLOW_NONE;
+}
+
+static bool is_product(const char *type) {
+    static const char *const types[] = {"linear", "conv2d", "matmul",    "scaled_dot_product_attention",
+                                        "lstm",   "rnn",    "embedding", "cross_entropy",
+                                        "mse",    NULL};
+    return is_one_of(type, types);
+}
+
+/* What a root, a logarithm or a quotient reads became 0 on its way from the last product before it: all of that has to stay wide. Of any
+ * other op its own place. */
+static int made_zero_from(const cJSON *signals, int at) {
+    static const char *const of_zero[] = {"log", "rsqrt", "sqrt", "div", NULL};
+    if (at < 0 || !is_one_of(ab_json_text(cJSON_GetArrayItem(signals, at), "type", ""), of_zero)) return at;
+    int from = at;
+    while (from > 0 && !is_product(ab_json_text(cJSON_GetArrayItem(signals, from - 1), "type", ""))) from--;
+    return from;
+}
+
+/* Layers to keep in fp32: the one that overflowed and what follows it up to the next product, whose operands are read in the half
+ * format again; and wherever outputs come near the limit in O0, with what follows. False if they are too many for a list. */
+static bool layers_to_keep(const ab_case *facts, const char *op, char *list, size_t size) {
+    enum { MOST = 12 };
+    const double limit = ab_format_overflow_limit(facts->half) / 4;
+    const cJSON *entry, *signals = ab_json_at(facts->baseline, "probes.signals");
+    const int at = place_of(signals, op), from = made_zero_from(signals, at);
+    bool going = false;
+    int kept = 0, place = 0;
+    size_t used = 0;
+    list[0] = '\0';
+    cJSON_ArrayForEach(entry, signals) {
+        const char *name = ab_json_text(entry, "op", "");
+        const int here = place++;
+        const bool starts = ab_json_number(entry, "largest", 0) > limit || (here >= from && here <= at);
+        going = starts || (going && !is_product(ab_json_text(entry, "type", "")));
+        if (!going) continue;
+        const int n = snprintf(list + used, size - used, "%s%s=fp32", used ? "," : "", name);
+        if (n < 0 || (size_t)n >= size - used || ++kept > MOST) return false;
+        used += (size_t)n;
+    }
+    if (kept == 0) snprintf(list, size, "%s=fp32", op);
+    return true;
+}
+
+static void say_remedy(const ab_case *facts, const char *op, ab_verdict *verdict) {
+    char list[AB_VERDICT_TEXT - 80], clean[AB_VERDICT_TEXT - 80];
+    if (op[0] && layers_to_keep(facts, op, list, sizeof list)) {
+        ab_text_clean(clean, sizeof clean, list);
+        snprintf(verdict->remedy, sizeof verdict->remedy, "--to '%s', or --half bf16; no loss scale helps",
+                 clean);
+        ab_verdict_option(verdict, "--to", "%s", clean);
+        return;
+    }
+    snprintf(verdict->remedy, sizeof verdict->remedy,
+             "--half bf16, or the layer in fp32; no loss scale helps");
+    ab_verdict_option(verdict, "--half", "bf16");
+}
+
+static void say_symptom(const ab_case *facts, ab_verdict *verdict) {
+    if (!facts->nonfinite) {
+        ab_verdict_say(verdict,
+                       "the losses are numbers, because what divides by an infinity is 0; loss gap to O0 "
+                       "%+.4g",
+                       facts->gap);
+        ab_verdict_point(facts, verdict, "/summary/loss_gap");
+        return;
+    }
+    ab_verdict_say(verdict, "%d of %d losses are not numbers, the first at step %d; all of O0's are",
+                   facts->loss.nonfinite, facts->loss.steps, facts->loss.first_nonfinite);
+    ab_verdict_point(facts, verdict, "/loss/%d", facts->loss.first_nonfinite);
+    if (!whatever_the_scale(facts)) return;
+    char least[AB_TEXT_NUMBER];
+    ab_verdict_say(verdict, "they stayed so while the scale fell to %s",
+                   ab_text_scale(least, facts->skip.least_scale));
+    ab_verdict_point(facts, verdict, "/scale");
+}
+
+static void say_weight(const ab_case *facts, ab_verdict *verdict) {
+    const char *name = ab_json_text(facts->cell, "vitals.initial_weights.nonfinite_name",
+                                    ab_json_text(facts->cell, "vitals.initial_weights.beyond_half_name", ""));
+    const char *dot = strrchr(name, '.');
+    char layer[AB_VERDICT_LAYER];
+    snprintf(layer, sizeof layer, "%.*s", dot ? (int)(dot - name) : 60, name);
+    ab_text_clean(verdict->layer, sizeof verdict->layer, layer);
+    ab_verdict_say(verdict, "%.60s has weights up to %.4g in fp32; the largest number of %s is %.4g", name,
+                   ab_json_number(facts->baseline, "vitals.initial_weights.largest", 0), facts->half->name,
+                   ab_format_max(facts->half));
+    ab_verdict_point_baseline(facts, verdict, "/vitals/initial_weights");
+}
+
+static void say_what_comes(const ab_case *facts, const ab_first_nonfinite *first, ab_verdict *verdict) {
+    verdict->confidence = 0.3;
+    verdict->next = verdict->with_others = true;
+    ab_text_clean(verdict->layer, sizeof verdict->layer, first->op);
+    ab_verdict_say(verdict, "outputs of %.60s reach %.4g in O0; the largest number of %s is %.4g",
+                   verdict->layer, first->read_largest, facts->half->name, ab_format_max(facts->half));
+    ab_verdict_point_baseline(facts, verdict, "%s", first->pointer);
+    say_remedy(facts, verdict->layer, verdict);
+    if (verdict->options > 0 && strcmp(verdict->option[0], "--half") == 0) verdict->with_others = false;
+}
+
+bool ab_judge_overflow(const ab_case *facts, ab_overflow_kind kind, ab_verdict *verdict) {
+    ab_first_nonfinite first = {.known = false};
+    if (!ab_case_fails_alone(facts)) return false;
+    if (ab_overflow_of(facts, &first) != kind) return false;
+    /* later than the first step something else may have made the values grow */
+    verdict->confidence = !first.known ? 0.7 : first.step == 0 ? 0.96 : first.own ? 0.92 : 0.8;
+    verdict->own = first.own || (!first.known && facts->loss.first_nonfinite == 0);
+    verdict->since = first.known ? first.step : facts->loss.first_nonfinite;
+    if (first.to_come) {
+        say_what_comes(facts, &first, verdict);
+        return true;
+    }
+    say_symptom(facts, verdict);
+    if (kind == AB_OVERFLOW_WEIGHT && !first.op[0])
+        say_weight(facts, verdict);
+    else if (first.known)
+        ab_say_first_nonfinite(facts, &first, verdict);
+    else
+        snprintf(
+            verdict->missing, sizeof verdict->missing,
+            "which layer: the record does not say where the first value that is no number was made; run with "
+            "--probes all --probe-every 1");
+    say_remedy(facts, verdict->layer, verdict);
+    return true;
+}
+
+/* ---- tensors that are cast --------------------------------------------------------------------------------- */
+
+const cJSON *ab_baseline_tensor(const ab_case *facts, const cJSON *tensor) {
+    const char *name = ab_json_text(tensor, "name", "");
+    const cJSON *other;
+    if (!facts->baseline || facts->baseline == facts->cell) return NULL;
+    cJSON_ArrayForEach(other, ab_json_at(facts->baseline, "probes.tensors")) {
+        if (strcmp(ab_json_text(other, "name", ""), name) == 0) return other;
+    }
+    return NULL;
+}
+
+double ab_expected_flush(const ab_case *facts, const cJSON *tensor) {
+    const cJSON *reference = ab_baseline_tensor(facts, tensor);
+    const ab_exponent_mass all = ab_exponents_all(reference);
+    /* a scaler that falls and falls is a consequence */
+    const double scale = facts->skip.dynamic ? facts->skip.largest_scale : facts->skip.last_scale;
+    const double octaves = log2(scale / ab_first_scale(facts->baseline));
+    if (!(all.energy > 0) || !isfinite(octaves)) return (double)NAN;
+    return ab_exponents_flushed(reference, facts->half, octaves).energy / all.energy;
+}
+
+bool ab_expected_overflow(const ab_case *facts, const cJSON *tensor, double scale) {
+    const double largest = ab_json_number(ab_baseline_tensor(facts, tensor), "max_abs", 0);
+    return largest * scale / ab_first_scale(facts->baseline) >= near_limit(facts->half);
+}
+
+int ab_first_step_with(const cJSON *tensor, const char *key) {
+    char path[64];
+    const cJSON *count;
+    double step = ab_json_number(tensor, "steps.first", 0);
+    snprintf(path, sizeof path, "steps.%.48s", key);
+    cJSON_ArrayForEach(count, ab_json_at(tensor, path)) {
+        if (cJSON_IsNumber(count) && count->valuedouble > 0) return (int)step;
+        step += ab_json_number(tensor, "steps.stride", 1);
+    }
+    return AB_SINCE_UNKNOWN;
+}
+
+/* ---- sizes ------------------------------------------------------------------------------------------------- */
+
+/* Sum of squares at the first probed step, if its column holds that step alone. */
+static double first_energy(const cJSON *tensor, double probed) {
+    const cJSON *nonzero = cJSON_GetArrayItem(ab_json_at(tensor, "steps.nonzero"), 0),
+                *energy = cJSON_GetArrayItem(ab_json_at(tensor, "steps.energy"), 0);
+    const double a_step = ab_json_number(tensor, "count", 0) / probed;
+    if (!cJSON_IsNumber(nonzero) || !cJSON_IsNumber(energy) || nonzero->valuedouble > 1.5 * a_step)
+        return (double)NAN;
+    return energy->valuedouble;
+}
+
+static double whole_energy(const cJSON *tensor) {
+    const cJSON *energy;
+    double sum = 0;
+    if (!ab_json_at(tensor, "steps.energy")) return (double)NAN;
+    cJSON_ArrayForEach(energy, ab_json_at(tensor, "steps.energy")) {
+        if (cJSON_IsNumber(energy)) sum += energy->valuedouble;
+    }
+    return sum;
+}
+
+ab_tensor_sums ab_tensor_sums_of(const cJSON *cell, const char *list, const char *kind, bool all) {
+    ab_tensor_sums sums = {0, 0};
+    const double probed = fmax(1, ab_json_number(cell, "probes.steps_probed", 1));
+    const cJSON *tensor;
+    char path[64];
+    snprintf(path, sizeof path, "probes.%.48s", list);
+    cJSON_ArrayForEach(tensor, ab_json_at(cell, path)) {
+        if (kind[0] && strcmp(ab_json_text(tensor, "kind", ""), kind) != 0) continue;
+        sums.values += ab_json_number(tensor, "count", 0) / (all ? 1 : probed);
+        sums.energy += all ? whole_energy(tensor) : first_energy(tensor, probed);
+    }
+    if (sums.values == 0) sums.energy = (double)NAN;
+    return sums;
+}
+
+double ab_first_scale(const cJSON *cell) {
+    const cJSON *run = cJSON_GetArrayItem(ab_json_at(cell, "scale"), 0), *scale = cJSON_GetArrayItem(run, 0);
+    return cJSON_IsNumber(scale) ? scale->valuedouble : 1;
+}
+
+static double unscaled_energy(const cJSON *cell) {
+    const double scale = ab_first_scale(cell);
+    return ab_tensor_sums_of(cell, "tensors", "weight_gradient", false).energy / (scale * scale);
+}
+
+/* Infinite values have no energy. */
+static bool overflowed_first(const cJSON *cell) {
+    const cJSON *tensor;
+    cJSON_ArrayForEach(tensor, ab_json_at(cell, "probes.tensors")) {
+        const cJSON *first = cJSON_GetArrayItem(ab_json_at(tensor, "steps.overflowed"), 0);
+        if (cJSON_IsNumber(first) && first->valuedouble > 0) return true;
+    }
+    return false;
+}
+
+double ab_gradient_deficit(const ab_case *facts) {
+    if (!facts->baseline || facts->baseline == facts->cell) return (double)NAN;
+    if (ab_json_number(facts->cell, "first_skipped_step", -1) == 0 || overflowed_first(facts->cell))
+        return (double)NAN;
+    if (facts->loss.first_nonfinite == 0) return (double)NAN; /* gradients of no number have no energy */
+    const double own = unscaled_energy(facts->cell), reference = unscaled_energy(facts->baseline);
+    return reference > 0 ? 1 - own / reference : (double)NAN;
+}
+
+double ab_relative_gradient(const cJSON *cell) {
+    const double count = ab_json_number(cell, "vitals.initial_weights.count", 0),
+                 rms = ab_json_number(cell, "vitals.initial_weights.rms", 0);
+    return count > 0 && rms > 0 ? sqrt(unscaled_energy(cell)) / (rms * sqrt(count)) : (double)NAN;
+}
+
+double ab_relative_update(const cJSON *cell) {
+    const double steps = ab_json_number(cell, "probes.steps_probed", 0),
+                 count = ab_json_number(cell, "vitals.initial_weights.count", 0),
+                 rms = ab_json_number(cell, "vitals.initial_weights.rms", 0);
+    double energy = 0;
+    const cJSON *param;
+    if (!ab_json_at(cell, "probes.lost_updates") || steps <= 0 || count <= 0 || rms <= 0) return (double)NAN;
+    cJSON_ArrayForEach(param, ab_json_at(cell, "probes.lost_updates")) energy +=
+        ab_json_number(param, "update.energy", 0);
+    return sqrt(energy / steps) / (rms * sqrt(count));
+}
+
+double ab_weight_growth(const cJSON *cell) {
+    const double first = ab_json_number(cell, "vitals.initial_weights.rms", 0);
+    return first > 0 ? ab_json_number(cell, "vitals.final_weights.rms", (double)NAN) / first : (double)NAN;
+}
+
+/* ---- symptoms ---------------------------------------------------------------------------------------------- */
+
+bool ab_case_fails_alone(const ab_case *facts) {
+    return facts->nonfinite || facts->behind || facts->skipping;
+}
+
+bool ab_case_far_behind(const ab_case *facts) { return facts->gap > 2 * facts->gap_limit; }
+
+bool ab_case_short_window(const ab_case *facts) {
+    enum { SHORT = 20 };
+    return facts->skip.window < SHORT;
+}
+
+/* ---- training ---------------------------------------------------------------------------------------------- */
+
+bool ab_baseline_fails(const ab_case *facts) {
+    return facts->baseline && (facts->unlearned || facts->diverged);
+}
+
+bool ab_baseline_is_flat(const ab_case *facts) {
+    const bool own = facts->nonfinite || facts->skipping; /* which a flat O0 does not explain */
+    return facts->unlearned && facts->baseline_loss.nonfinite == 0 && !own;
+}
+
+void ab_say_baseline_fails(const ab_case *facts, ab_verdict *verdict) {
+    const ab_loss_facts *o0 = &facts->baseline_loss;
+    if (o0->nonfinite > 0)
+        ab_verdict_say(verdict,
+                       "O0 fails too: %d of its %d losses are not numbers, the first at step %d; no format "
+                       "is to blame",
+                       o0->nonfinite, o0->steps, o0->first_nonfinite);
+    else
+        ab_verdict_say(verdict,
+                       "O0 fails too: its loss was %.4g at step 0 and is %.4g at the end; no format is to "
+                       "blame",
+                       o0->first, o0->final);
+    ab_verdict_point_baseline(facts, verdict, "/loss");
+}
+
+const cJSON *ab_silent_relu(const cJSON *cell, double share, int *place) {
+    const cJSON *op;
+    *place = 0;
+    cJSON_ArrayForEach(op, ab_json_at(cell, "probes.signals")) {
+        if (strcmp(ab_json_text(op, "type", ""), "relu") == 0 &&
+            ab_json_number(op, "silent_last", 0) >= share)
+            return op;
+        ++*place;
+    }
+    return NULL;
+}
+
+void ab_ask_for_more_steps(const ab_case *facts, ab_verdict *verdict) {
+    enum { SHORT = 1000 };
+    const int steps = facts->baseline_loss.steps;
+    if (steps < SHORT) ab_verdict_option(verdict, "--steps", "%d", 2 * steps < SHORT ? 2 * steps : SHORT);
+}
+
+bool ab_case_accumulates_in_half(const ab_case *facts) {
+    return strcmp(ab_json_text(facts->cell, "accumulate", "fp32"), "half") == 0 && ab_case_uses_half(facts);
+}
+
+double ab_loss_of_chance(const ab_case *facts) {
+    const double classes = ab_case_classes(facts);
+    return classes > 1 ? log(classes) : (double)INFINITY;
+}
+
+void ab_missing_evidence(const ab_case *facts, char *text, size_t size) {
+    const cJSON *cell = facts->cell;
+    const double micro = ab_json_number(facts->document, "config.gradient_accumulation_steps", 1);
+    const bool clips = ab_json_number(facts->document, "config.clip_norm", 0) > 0 ||
+                       ab_json_number(facts->document, "config.clip_value", 0) > 0;
+    const bool energies = !isnan(ab_tensor_sums_of(cell, "unscaled_gradients", "", true).energy);
+    const char *what = "more: run with --probes all --probe-every 1";
+    if (!facts->baseline)
+        what = "whether fp32 does better: run with an O0 cell, --levels O0,...";
+    else if (facts->nonfinite && !ab_json_at(cell, "probes.origin"))
+        what = "where the first value that is no number was made: run with the probe origin (a default one)";
+    else if ((clips || micro > 1) && facts->skip.largest_scale > 1 && !energies)
+        what = "whether gradients are clipped, or unscaled again, while they carry the scale: run with the "
+               "probe gradients (a "
+               "default one)";
+    else if (facts->unlearned && !ab_json_at(facts->baseline, "probes.signals"))
+        what = "whether signals die or grow on their way: run with the probe signals (a default one)";
+    else if (!ab_json_at(cell, "vitals"))
+        what = "whether data, labels and weights are sound: this record is of an earlier version; run again";
+    snprintf(text, size, "%s", what);
+}

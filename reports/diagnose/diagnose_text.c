@@ -1,0 +1,199 @@
+/* Diagnoses for people and for programs. Arranges what diagnose.c found, decides nothing. */
+#include "reports/diagnose/diagnose.h"
+#include "reports/diagnose/diagnose_facts.h"
+#include "reports/diagnose/known_issues.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char unknown_id[] = "unknown", healthy_id[] = "healthy", undecided_id[] = "undecided";
+
+static const char *state_of(const ab_diagnosis *d) {
+    return d->facts.sick ? "sick" : d->facts.undecided ? undecided_id : healthy_id;
+}
+
+/* What is wrong, in words; "" if nothing. */
+static void symptoms(const ab_case *c, char *text, size_t size) {
+    int n = 0;
+    text[0] = '\0';
+    if (c->nonfinite)
+        n += snprintf(text, size, "%d of %d losses are not numbers", c->loss.nonfinite, c->loss.steps);
+    if (c->skipping && n < (int)size)
+        n += snprintf(text + n, size - (size_t)n, "%s%d of the last %d steps skipped", n ? "; " : "",
+                      c->skip.late, c->skip.late_steps);
+    if (c->behind && n < (int)size)
+        n += snprintf(text + n, size - (size_t)n, "%sloss %+.4g above O0's, %.4g is allowed%s", n ? "; " : "",
+                      c->gap, c->gap_limit, c->suspect ? ", but its cause shows" : "");
+    if (c->unlearned && n < (int)size)
+        n += snprintf(text + n, size - (size_t)n, "%sO0 itself %s", n ? "; " : "",
+                      c->undecided ? "has not learned yet" : "does not learn");
+    if (c->stuck && n < (int)size)
+        n += snprintf(text + n, size - (size_t)n, "%sthe averaged weights do not follow", n ? "; " : "");
+    if (c->evaluates && n < (int)size)
+        n += snprintf(text + n, size - (size_t)n, "%sit evaluates far worse than it trains", n ? "; " : "");
+    if (c->mistaken && n < (int)size)
+        snprintf(text + n, size - (size_t)n, "it trains, and the record shows a mistake");
+}
+
+static void print_verdict(const ab_verdict *v, FILE *out) {
+    fprintf(out, "  %s (%s, confidence %.2f)", v->rule->id, ab_verdict_family_name(v->rule->family),
+            v->confidence);
+    if (v->layer[0]) fprintf(out, " in %s", v->layer);
+    fprintf(out, ": %s\n", v->rule->text);
+    for (int i = 0; i < v->evidences; i++) {
+        fprintf(out, "    %s", v->evidence[i].text);
+        fprintf(out, v->evidence[i].pointer[0] ? "  [%s]\n" : "%s\n", v->evidence[i].pointer);
+    }
+    if (v->remedy[0]) fprintf(out, "    remedy: %s\n", v->remedy);
+    if (v->missing[0]) fprintf(out, "    cannot tell %s\n", v->missing);
+}
+
+/* Only where something was skipped. */
+static void print_skips(const ab_diagnosis *d, FILE *out) {
+    const ab_skip_audit *a = &d->skips;
+    if (!d->facts.skip.dynamic || d->facts.skip.skipped == 0) return;
+    fprintf(out,
+            "    skips: %d while the scale was found (expected %.0f), %d later (expected %.1f): %s; %.0f "
+            "samples without "
+            "effect\n",
+            a->warm_up, a->expected_warm_up, a->later, a->expected_later,
+            a->healthy ? "as this scaler does" : "more than this scaler does", a->samples_lost);
+    if (isfinite(a->p_value))
+        fprintf(out, "    skipped steps' losses rank %.2f among their neighbours (p = %.2g): %s\n",
+                a->mean_rank, a->p_value, a->p_value < 0.01 ? "not a random sample" : "like a random sample");
+    if (!isfinite(a->label_p)) return;
+    fprintf(out, "    labels of skipped steps' batches beside all (p = %.2g): %s", a->label_p,
+            a->label_p < 0.01 ? "not a random sample" : "like a random sample");
+    if (a->label_p < 0.01 && a->label >= 0)
+        fprintf(out, ": class %d is %.1f %% of them and %.1f %% of all", a->label, 100 * a->label_share,
+                100 * a->label_expected);
+    putc('\n', out);
+}
+
+static void print_diagnosis(const ab_diagnosis *d, FILE *out) {
+    char id[160], text[AB_VERDICT_TEXT];
+    ab_text_clean(id, sizeof id, ab_json_text(d->facts.cell, "id", "?"));
+    symptoms(&d->facts, text, sizeof text);
+    fprintf(out, "%s: %s%s%s\n", id, state_of(d), text[0] ? ": " : "", text);
+    if (d->facts.loss.steps > 0) fprintf(out, "    loss: %s\n", ab_trend_name(d->trend));
+    print_skips(d, out);
+    for (int i = 0; i < d->verdicts; i++) print_verdict(&d->verdict[i], out);
+    if (d->facts.sick && d->verdicts == 0) {
+        char missing[AB_VERDICT_TEXT];
+        ab_missing_evidence(&d->facts, missing, sizeof missing);
+        fprintf(out, "  unknown: no rule explains this from the record\n    cannot tell %s\n", missing);
+    }
+    if (!d->facts.sick) {
+        for (int i = 0; i < d->healthy.evidences; i++) fprintf(out, "    %s\n", d->healthy.evidence[i].text);
+        if (d->healthy.missing[0]) fprintf(out, "    cannot tell more: %s\n", d->healthy.missing);
+    }
+    ab_recurrent_print(d, out);
+}
+
+/* ---- all cells ------------------------------------------------------------------------------------------- */
+
+static ab_status print_one(const ab_diagnosis *diagnosis, void *out) {
+    print_diagnosis(diagnosis, out);
+    return AB_OK;
+}
+
+ab_status ab_diagnose_print(const cJSON *document, FILE *out, int *sick) {
+    return ab_diagnose_each(document, print_one, out, sick);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------------------ */
+
+static void add_text(cJSON *object, const char *name, const char *text) {
+    if (text[0])
+        cJSON_AddStringToObject(object, name, text);
+    else
+        cJSON_AddNullToObject(object, name);
+}
+
+static void add_evidence(cJSON *object, const ab_verdict *v) {
+    cJSON *list = cJSON_AddArrayToObject(object, "evidence");
+    for (int i = 0; i < v->evidences; i++) {
+        cJSON *item = cJSON_CreateObject();
+        cJSON_AddStringToObject(item, "text", v->evidence[i].text);
+        add_text(item, "pointer", v->evidence[i].pointer);
+        cJSON_AddItemToArray(list, item);
+    }
+}
+
+static cJSON *verdict_json(const ab_verdict *v, const char *id, const char *family) {
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "id", id);
+    cJSON_AddStringToObject(object, "family", family);
+    add_text(object, "layer", v->layer);
+    cJSON_AddNumberToObject(object, "confidence", v->confidence);
+    add_evidence(object, v);
+    add_text(object, "remedy", v->remedy);
+    cJSON *options = cJSON_AddArrayToObject(object, "remedy_options");
+    for (int i = 0; i < v->options; i++) cJSON_AddItemToArray(options, cJSON_CreateString(v->option[i]));
+    add_text(object, "missing", v->missing);
+    return object;
+}
+
+static void add_measure(cJSON *object, const char *name, double value) {
+    cJSON_AddItemToObject(object, name, isfinite(value) ? cJSON_CreateNumber(value) : cJSON_CreateNull());
+}
+
+static void add_skips(cJSON *object, const ab_diagnosis *d) {
+    const ab_skip_audit *a = &d->skips;
+    if (!d->facts.skip.dynamic) {
+        cJSON_AddNullToObject(object, "skips");
+        return;
+    }
+    cJSON *skips = cJSON_AddObjectToObject(object, "skips");
+    cJSON_AddNumberToObject(skips, "warm_up", a->warm_up);
+    cJSON_AddNumberToObject(skips, "expected_warm_up", a->expected_warm_up);
+    cJSON_AddNumberToObject(skips, "later", a->later);
+    cJSON_AddNumberToObject(skips, "expected_later", a->expected_later);
+    cJSON_AddBoolToObject(skips, "as_expected", a->healthy);
+    cJSON_AddNumberToObject(skips, "samples_without_effect", a->samples_lost);
+    cJSON_AddNumberToObject(skips, "ranked", a->ranked);
+    add_measure(skips, "mean_loss_rank", a->mean_rank);
+    add_measure(skips, "p_value", a->p_value);
+    cJSON_AddNumberToObject(skips, "labels", a->labels);
+    add_measure(skips, "label_p_value", a->label_p);
+}
+
+static ab_status add_one(const ab_diagnosis *d, void *array) {
+    char text[AB_VERDICT_TEXT];
+    cJSON *object = cJSON_CreateObject();
+    symptoms(&d->facts, text, sizeof text);
+    cJSON_AddStringToObject(object, "cell", ab_json_text(d->facts.cell, "id", ""));
+    cJSON_AddBoolToObject(object, "sick", d->facts.sick);
+    cJSON_AddStringToObject(object, "state", state_of(d));
+    cJSON_AddStringToObject(object, "trend", ab_trend_name(d->trend));
+    add_measure(object, "first_step",
+                d->facts.sick && ab_first_symptom(&d->facts) >= 0 ? (double)ab_first_symptom(&d->facts)
+                                                                  : (double)NAN);
+    add_skips(object, d);
+    add_text(object, "symptoms", text);
+    cJSON *verdicts = cJSON_AddArrayToObject(object, "verdicts");
+    if (!d->facts.sick) cJSON_AddItemToArray(verdicts, verdict_json(&d->healthy, state_of(d), healthy_id));
+    if (d->facts.sick && d->verdicts == 0) {
+        ab_verdict unknown = {.confidence = 0};
+        ab_missing_evidence(&d->facts, unknown.missing, sizeof unknown.missing);
+        cJSON_AddItemToArray(verdicts, verdict_json(&unknown, unknown_id, unknown_id));
+    }
+    for (int i = 0; i < d->verdicts; i++)
+        cJSON_AddItemToArray(verdicts, verdict_json(&d->verdict[i], d->verdict[i].rule->id,
+                                                    ab_verdict_family_name(d->verdict[i].rule->family)));
+    cJSON_AddItemToObject(object, "known_problems", ab_recurrent_json(d));
+    return cJSON_AddItemToArray(array, object) ? AB_OK : ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
+}
+
+ab_status ab_diagnose_json(const cJSON *document, cJSON **json, int *sick) {
+    *json = cJSON_CreateObject();
+    if (!*json) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
+    cJSON_AddStringToObject(*json, "schema", "ampbench-diagnosis");
+    cJSON_AddNumberToObject(*json, "schema_version", 1);
+    cJSON *cells = cJSON_AddArrayToObject(*json, "cells");
+    ab_status status = ab_diagnose_each(document, add_one, cells, sick);
+    cJSON_AddNumberToObject(*json, "sick", *sick);
+    return status;
+}

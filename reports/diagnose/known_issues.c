@@ -1,0 +1,227 @@
+/* Names for what a diagnosis found. Reads verdicts and the record, judges nothing anew. */
+#include "reports/diagnose/known_issues.h"
+
+#include "reports/diagnose/diagnose_facts.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- what several ask -------------------------------------------------------------------------------------- */
+
+static const ab_verdict *find_verdict(const ab_diagnosis *d, const char *id) {
+    for (int i = 0; i < d->verdicts; i++)
+        if (strcmp(d->verdict[i].rule->id, id) == 0) return &d->verdict[i];
+    return NULL;
+}
+
+/* The first evidence of the verdict, where there is one; true if there is. */
+static bool tell_verdict(const ab_diagnosis *d, const char *id, char *text, size_t size) {
+    const ab_verdict *v = find_verdict(d, id);
+    if (!v) return false;
+    snprintf(text, size, "%s%s%s; see %s", v->evidences > 0 ? v->evidence[0].text : v->rule->text,
+             v->layer[0] ? ", in " : "", v->layer, id);
+    return true;
+}
+
+static bool is_scaled(const ab_diagnosis *d) {
+    return d->facts.skip.dynamic || d->facts.skip.first_scale != 1;
+}
+
+/* Steps are skipped although the scale has come down: it is not the scale. */
+static bool skips_whatever_the_scale(const ab_diagnosis *d) {
+    return d->facts.skip.dynamic && d->facts.skipping && !find_verdict(d, "scaler_window_too_short");
+}
+
+/* Where the first value that is no number was made, into text; "" if the record does not say. */
+static void tell_first_nonfinite(const ab_diagnosis *d, char *text, size_t size) {
+    const ab_first_nonfinite first = ab_first_nonfinite_of(d->facts.cell, d->facts.half->name, false);
+    text[0] = '\0';
+    if (first.known)
+        snprintf(text, size, "; the first value that is no number: %s, %s pass, step %d", first.op,
+                 first.pass, first.step);
+}
+
+/* ---- the fifteen, in the order of recurrent.def ------------------------------------------------------------ */
+
+static bool here_endless_skipping(const ab_diagnosis *d, char *text, size_t size) {
+    char where[AB_VERDICT_TEXT];
+    if (!skips_whatever_the_scale(d) || !(d->facts.skip.least_scale < d->facts.skip.first_scale))
+        return false;
+    tell_first_nonfinite(d, where, sizeof where);
+    snprintf(text, size,
+             "%d of %d steps skipped while the scale fell from %g to %g: not a matter of the scale%s",
+             d->facts.skip.skipped, d->facts.loss.steps, d->facts.skip.first_scale, d->facts.skip.least_scale,
+             where);
+    return true;
+}
+
+static int last_applied(const ab_case *c) {
+    const cJSON *skipped = ab_json_at(c->cell, "skipped_steps");
+    int step = c->loss.steps - 1;
+    for (int i = cJSON_GetArraySize(skipped) - 1; i >= 0 && step >= 0; i--, step--)
+        if ((int)cJSON_GetArrayItem(skipped, i)->valuedouble != step) break;
+    return step;
+}
+
+static bool here_scale_at_minimum(const ab_diagnosis *d, char *text, size_t size) {
+    const double least = ab_json_number(d->facts.document, "config.min_loss_scale", 0);
+    if (!skips_whatever_the_scale(d) || !(least > 0) || d->facts.skip.least_scale > least) return false;
+    snprintf(text, size, "the scale is at its minimum of %g; the last step that was applied is %d", least,
+             last_applied(&d->facts));
+    return true;
+}
+
+static bool here_expected_skips(const ab_diagnosis *d, char *text, size_t size) {
+    if (!d->facts.skip.dynamic || d->facts.skip.skipped == 0 || d->facts.sick || !d->skips.healthy)
+        return false;
+    snprintf(text, size, "%d skipped, as this scaler is meant to: nothing to do", d->facts.skip.skipped);
+    return true;
+}
+
+static bool here_schedule_ahead(const ab_diagnosis *d, char *text, size_t size) {
+    const char *schedule = ab_json_text(d->facts.document, "config.schedule", "constant");
+    if (d->facts.skip.skipped == 0 || strcmp(schedule, "constant") == 0) return false;
+    if (!ab_json_is_true(d->facts.document, "config.schedule_on_skip")) return false;
+    snprintf(
+        text, size,
+        "the schedule advanced at %d steps that the optimizer did not take: leave --schedule-on-skip out",
+        d->facts.skip.skipped);
+    return true;
+}
+
+static bool here_clipped_while_scaled(const ab_diagnosis *d, char *text, size_t size) {
+    return tell_verdict(d, "clip_before_unscale", text, size);
+}
+
+static bool here_half_parameters(const ab_diagnosis *d, char *text, size_t size) {
+    if (!ab_case_half_weights(&d->facts) || !is_scaled(d)) return false;
+    snprintf(text, size,
+             "the parameters themselves are %s: torch.amp.GradScaler refuses them; O2 keeps fp32 masters",
+             d->facts.half->name);
+    return true;
+}
+
+/* A parameter whose gradient was nothing but zeros at every probed step. */
+static bool here_no_gradients(const ab_diagnosis *d, char *text, size_t size) {
+    char name[AB_VERDICT_LAYER];
+    const cJSON *tensor, *cell = d->facts.baseline ? d->facts.baseline : d->facts.cell;
+    const char *first = "";
+    int without = 0, all = 0;
+    cJSON_ArrayForEach(tensor, ab_json_at(cell, "probes.tensors")) {
+        const double count = ab_json_number(tensor, "count", 0);
+        if (strcmp(ab_json_text(tensor, "kind", ""), "weight_gradient") != 0 || !(count > 0)) continue;
+        all++;
+        if (ab_json_number(tensor, "zero", 0) != count) continue;
+        if (without++ == 0) first = ab_json_text(tensor, "name", "");
+    }
+    if (without == 0) return false;
+    ab_text_clean(name, sizeof name, first);
+    snprintf(text, size, "%d of %d parameters had no gradient but zeros in O0, the first is %s", without, all,
+             name);
+    return true;
+}
+
+static bool here_scaled_bf16(const ab_diagnosis *d, char *text, size_t size) {
+    if (strcmp(d->facts.half->name, "bf16") != 0 || !ab_case_uses_half(&d->facts) || !is_scaled(d))
+        return false;
+    snprintf(text, size, "bf16 has the range of fp32 and needs no loss scale: --scales 1");
+    return true;
+}
+
+static bool here_log_of_half(const ab_diagnosis *d, char *text, size_t size) {
+    return tell_verdict(d, "exp_log_in_half", text, size);
+}
+
+static bool here_batch_norm_types(const ab_diagnosis *d, char *text, size_t size) {
+    const cJSON *op;
+    int norms = 0;
+    if (!d->facts.sick) return false;
+    cJSON_ArrayForEach(op, ab_json_at(d->facts.cell, "implementations")) {
+        norms += strncmp(ab_json_text(op, "type", ""), "batch_norm", 10) == 0 &&
+                 strcmp(ab_json_text(op, "format", ""), d->facts.half->name) == 0;
+    }
+    if (norms == 0) return false;
+    snprintf(text, size, "%d batch norm%s in %s, statistics in %s: --to keeps them in fp32", norms,
+             norms == 1 ? " runs" : "s run", d->facts.half->name,
+             ab_json_text(d->facts.cell, "policy.batch_norm_statistics", "fp32"));
+    return true;
+}
+
+static bool here_attention_nan(const ab_diagnosis *d, char *text, size_t size) {
+    return tell_verdict(d, "attention_logit_overflow", text, size);
+}
+
+static bool here_forward_overflow(const ab_diagnosis *d, char *text, size_t size) {
+    return tell_verdict(d, "activation_overflow", text, size) ||
+           tell_verdict(d, "reduction_overflow", text, size) ||
+           tell_verdict(d, "norm_statistics_in_half", text, size);
+}
+
+static bool here_epsilon_is_zero(const ab_diagnosis *d, char *text, size_t size) {
+    return tell_verdict(d, "optimizer_state_underflow", text, size);
+}
+
+static bool here_not_faster(const ab_diagnosis *d, char *text, size_t size) {
+    static const double slower = 0.95;
+    const double ratio = ab_json_number(d->facts.cell, "summary.ratio_samples_to_o0", (double)NAN);
+    if (!ab_case_uses_half(&d->facts) || !(ratio < slower)) return false;
+    snprintf(text, size, "%.2fx of O0's samples a second; %.0f casts a step%s", ratio,
+             ab_json_number(d->facts.cell, "casts_per_step", 0),
+             ab_json_is_true(d->facts.cell, "emulated") ? "; this device only emulates the format" : "");
+    return true;
+}
+
+static bool here_lost_on_resume(const ab_diagnosis *d, char *text, size_t size) {
+    const cJSON *resumed = ab_json_at(d->facts.cell, "vitals.resumed");
+    const int tensors = (int)ab_json_number(resumed, "tensors_differing", 0),
+              states = (int)ab_json_number(resumed, "states_differing", 0);
+    char name[AB_VERDICT_LAYER], state[AB_VERDICT_LAYER] = "";
+    const cJSON *first = cJSON_GetArrayItem(ab_json_at(resumed, "differing_states"), 0);
+    if (tensors == 0 && states == 0) return false;
+    ab_text_clean(name, sizeof name, ab_json_text(resumed, "first_differing", "-"));
+    ab_text_clean(state, sizeof state, ab_json_text(first, "name", "-"));
+    snprintf(text, size,
+             "not as the checkpoint has it: %d of %.0f tensors (first %s), %d of %.0f states (first %s: %g "
+             "saved, %g used)",
+             tensors, ab_json_number(resumed, "tensors", 0), name, states,
+             ab_json_number(resumed, "states", 0), state, ab_json_number(first, "saved", 0),
+             ab_json_number(first, "used", 0));
+    return true;
+}
+
+static const ab_recurrent problems[] = {
+#define AB_RECURRENT(id, title, threads) {#id, title, threads, here_##id},
+#include "reports/diagnose/known_issues.def"
+#undef AB_RECURRENT
+};
+
+int ab_recurrent_count(void) { return (int)AB_COUNT_OF(problems); }
+const ab_recurrent *ab_recurrent_at(int i) { return &problems[i]; }
+
+/* ---- telling ----------------------------------------------------------------------------------------------- */
+
+void ab_recurrent_print(const ab_diagnosis *diagnosis, FILE *out) {
+    char text[AB_VERDICT_TEXT];
+    for (size_t i = 0; i < AB_COUNT_OF(problems); i++) {
+        if (!problems[i].here(diagnosis, text, sizeof text)) continue;
+        fprintf(out, "    known problem %s: %s (%s)\n      %s\n", problems[i].id, problems[i].title,
+                problems[i].threads, text);
+    }
+}
+
+cJSON *ab_recurrent_json(const ab_diagnosis *diagnosis) {
+    char text[AB_VERDICT_TEXT];
+    cJSON *list = cJSON_CreateArray();
+    for (size_t i = 0; i < AB_COUNT_OF(problems); i++) {
+        if (!problems[i].here(diagnosis, text, sizeof text)) continue;
+        cJSON *item = cJSON_CreateObject();
+        cJSON_AddStringToObject(item, "id", problems[i].id);
+        cJSON_AddStringToObject(item, "title", problems[i].title);
+        cJSON_AddStringToObject(item, "text", text);
+        cJSON_AddStringToObject(item, "threads", problems[i].threads);
+        cJSON_AddItemToArray(list, item);
+    }
+    return list;
+}

@@ -1,0 +1,72 @@
+/* What the files of the gate share: a comparison under way. Private to reports/gate*.c. */
+#ifndef AB_REPORTS_GATE_GATE_CASE_H
+#define AB_REPORTS_GATE_GATE_CASE_H
+
+#include "reports/gate/gate.h"
+
+AB_BEGIN_DECLS
+
+/* How bad a finding is. What it makes of the verdict depends on its lane too (gate.c). */
+typedef enum ab_gate_weight {
+    AB_GATE_NOTE,
+    AB_GATE_WIN,
+    AB_GATE_UNSURE,
+    AB_GATE_BAD,
+    AB_GATE_INCOMPARABLE,
+    AB_GATE_BROKEN
+} ab_gate_weight;
+
+typedef struct ab_gate_case {
+    const ab_gate_options *options;
+    ab_gate_side base, other, pinned;
+    bool session; /* base and other were measured in turns */
+    cJSON *differences, *findings, *comparisons, *speedups;
+} ab_gate_case;
+
+/* Adds a finding. base and other may be NULL; else they are copied. */
+void ab_gate_find(ab_gate_case *c, const char *lane, ab_gate_weight weight, const cJSON *cell,
+                  const char *metric, const cJSON *base, const cJSON *other, const char *format, ...)
+    AB_PRINTF(8, 9);
+/* Whether a cell has a BAD finding in a lane. */
+bool ab_gate_is_bad(const ab_gate_case *c, const char *lane, const cJSON *cell);
+
+/* Whether a field is in --ignore. */
+bool ab_gate_ignored(const ab_gate_case *c, const char *field);
+
+/* Compares what must be equal for two documents to be compared; a difference is a finding of lane `comparable`. */
+void ab_gate_match_documents(ab_gate_case *c, ab_gate_side base, ab_gate_side other, bool session);
+/* The cell of `document` that `cell` is compared with: the same id, or the one cell that differs in its loss scale only. */
+const cJSON *ab_gate_partner(const cJSON *cell, const cJSON *from, const cJSON *document);
+/* Names missing, new, failed and incomparable cells. */
+void ab_gate_match_cells(ab_gate_case *c);
+/* Both ended well, with the same mathematics. */
+bool ab_gate_cells_agree(const cJSON *base, const cJSON *other);
+
+/* Losses, scales, counts, certificates, bytes, casts, ... of two cells. */
+void ab_gate_numerics(ab_gate_case *c, const cJSON *base, const cJSON *other);
+void ab_gate_work(ab_gate_case *c, const cJSON *base, const cJSON *other);
+void ab_gate_speedups(ab_gate_case *c);
+
+/* Times of all cells; drift against the pinned document. */
+AB_MUST_CHECK ab_status ab_gate_times(ab_gate_case *c);
+AB_MUST_CHECK ab_status ab_gate_drift(ab_gate_case *c);
+
+/* Both documents come from one session. */
+bool ab_gate_same_session(const cJSON *a, const cJSON *b);
+
+/* The rounds of two cells that were measured in turns: times, clocks and loads of both arms, and the series made of them. */
+typedef struct ab_gate_track {
+    double *value[2], *clock[2], *load[2], *wait[2], *columns; /* columns holds the others */
+    int *unsteady, *round;
+    ab_gate_series series; /* points into the rest */
+} ab_gate_track;
+AB_MUST_CHECK ab_status ab_gate_track_create(const cJSON *base, const cJSON *other, int rounds,
+                                             ab_gate_track *track);
+void ab_gate_track_free(ab_gate_track *track);
+
+/* x to `digits` significant digits: for numbers that no decision rests on. */
+double ab_gate_rounded(double x, int digits);
+
+AB_END_DECLS
+
+#endif

@@ -1,0 +1,201 @@
+/* Which documents and cells may be compared at all. Decides nothing about numbers. */
+#include "reports/gate/gate_case.h"
+#include "reports/record/json.h"
+#include "reports/record/settings.h"
+#include "reports/record/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { FIELD = 96, SHOWN = 64 };
+
+/* The same machine and the same toolchain. Two builds that were measured in one session may differ in the second. */
+static const char *const machine_fields[] = {"os",    "kernel",   "cpu_model",    "isa",
+                                             "cores", "affinity", "hostname_hash"};
+static const char *const build_fields[] = {"compiler", "flags", "build_type", "onednn_version"};
+
+bool ab_gate_ignored(const ab_gate_case *c, const char *field) {
+    const char *list = c->options->ignore;
+    size_t length = strlen(field);
+    while (list && *list) {
+        size_t word = strcspn(list, ",");
+        if (word == length && strncmp(list, field, word) == 0) return true;
+        list += word + (list[word] == ',');
+    }
+    return false;
+}
+
+static void show(char *text, size_t size, const cJSON *value) {
+    if (cJSON_IsString(value))
+        ab_text_clean(text, size, value->valuestring);
+    else if (cJSON_IsNumber(value))
+        snprintf(text, size, "%.9g", value->valuedouble);
+    else
+        snprintf(text, size, "%s", ab_json_type_text(value));
+}
+
+static bool equal(const cJSON *a, const cJSON *b) {
+    bool none_a = !a || cJSON_IsNull(a), none_b = !b || cJSON_IsNull(b);
+    return none_a || none_b ? none_a && none_b : cJSON_Compare(a, b, 1);
+}
+
+static void differ(ab_gate_case *c, const char *whose, const char *field, const cJSON *a, const cJSON *b) {
+    char left[SHOWN], right[SHOWN];
+    cJSON *entry = cJSON_CreateObject();
+    bool ignored = ab_gate_ignored(c, field);
+    show(left, sizeof left, a);
+    show(right, sizeof right, b);
+    cJSON_AddStringToObject(entry, "field", field);
+    cJSON_AddStringToObject(entry, "against", whose);
+    cJSON_AddItemToObject(entry, "base", a ? cJSON_Duplicate(a, 1) : cJSON_CreateNull());
+    cJSON_AddItemToObject(entry, "new", b ? cJSON_Duplicate(b, 1) : cJSON_CreateNull());
+    cJSON_AddBoolToObject(entry, "ignored", ignored);
+    cJSON_AddItemToArray(c->differences, entry);
+    ab_gate_find(c, "comparable", ignored ? AB_GATE_NOTE : AB_GATE_INCOMPARABLE, NULL, field, a, b,
+                 "%s differs: %s has %s, new has %s", field, whose, left, right);
+}
+
+static bool compare_field(ab_gate_case *c, ab_gate_side base, ab_gate_side other, const char *field) {
+    const cJSON *a = ab_json_at(base.document, field), *b = ab_json_at(other.document, field);
+    if (equal(a, b)) return false;
+    differ(c, base.document == c->pinned.document ? "pinned" : "base", field, a, b);
+    return true;
+}
+
+static int compare_fields(ab_gate_case *c, ab_gate_side base, ab_gate_side other, const char *part,
+                          const char *const *list, size_t count) {
+    int differences = 0;
+    for (size_t i = 0; i < count; i++) {
+        char field[FIELD];
+        snprintf(field, sizeof field, "%s.%s", part, list[i]);
+        differences += compare_field(c, base, other, field);
+    }
+    return differences;
+}
+
+/* Keys that only one of the documents knows are of a later minor version of the schema and say nothing here. */
+static void compare_config(ab_gate_case *c, ab_gate_side base, ab_gate_side other) {
+    const cJSON *item, *theirs = ab_json_at(other.document, "config");
+    cJSON_ArrayForEach(item, ab_json_at(base.document, "config")) {
+        char field[FIELD];
+        if (!ab_setting_counts(item->string)) continue;
+        if (!cJSON_GetObjectItemCaseSensitive(theirs, item->string)) continue;
+        snprintf(field, sizeof field, "config.%.80s", item->string);
+        compare_field(c, base, other, field);
+    }
+}
+
+void ab_gate_match_documents(ab_gate_case *c, ab_gate_side base, ab_gate_side other, bool session) {
+    static const char *const data_fields[] = {"train_count", "test_count", "mean", "std"};
+    int machine;
+    if (!session) compare_field(c, base, other, "schema_version");
+    compare_config(c, base, other);
+    compare_fields(c, base, other, "data", data_fields, AB_COUNT_OF(data_fields));
+    compare_field(c, base, other, "network.parameters_count");
+    machine = compare_fields(c, base, other, "environment", machine_fields, AB_COUNT_OF(machine_fields));
+    if (session) return;
+    machine += compare_fields(c, base, other, "generator", build_fields, AB_COUNT_OF(build_fields));
+    if (machine == 0) compare_field(c, base, other, "comparability_key");
+}
+
+/* ---- cells ----------------------------------------------------------------------------------------------- */
+
+static const cJSON *cell_of(const cJSON *document, const char *id) {
+    const cJSON *cell;
+    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
+        if (strcmp(ab_json_text(cell, "id", ""), id) == 0) return cell;
+    }
+    return NULL;
+}
+
+/* Alike in everything an id is made of but the loss scale. */
+static bool alike(const cJSON *a, const cJSON *b) {
+    static const char *const keys[] = {"model", "level", "half_format", "device", "seed", "twin"};
+    for (size_t i = 0; i < AB_COUNT_OF(keys); i++)
+        if (!equal(ab_json_at(a, keys[i]), ab_json_at(b, keys[i]))) return false;
+    return true;
+}
+
+/* The one cell of `document` that is like `cell` and whose id `without` does not have; NULL if there is none or several. */
+static const cJSON *only_alike(const cJSON *cell, const cJSON *document, const cJSON *without) {
+    const cJSON *other, *found = NULL;
+    cJSON_ArrayForEach(other, ab_json_at(document, "cells")) {
+        if (!alike(cell, other) || cell_of(without, ab_json_text(other, "id", ""))) continue;
+        if (found) return NULL;
+        found = other;
+    }
+    return found;
+}
+
+const cJSON *ab_gate_partner(const cJSON *cell, const cJSON *from, const cJSON *document) {
+    const cJSON *same = cell_of(document, ab_json_text(cell, "id", ""));
+    if (same) return same;
+    const cJSON *candidate = only_alike(cell, document, from);
+    return candidate && only_alike(candidate, from, document) == cell ? candidate : NULL;
+}
+
+static bool ended_well(const cJSON *cell) { return strcmp(ab_json_text(cell, "status", ""), "ok") == 0; }
+
+static bool same_policy(const cJSON *a, const cJSON *b) {
+    const cJSON *item, *theirs = ab_json_at(b, "policy");
+    cJSON_ArrayForEach(item, ab_json_at(a, "policy")) {
+        if (strcmp(item->string, "loss_scale") == 0) continue;
+        if (!equal(item, cJSON_GetObjectItemCaseSensitive(theirs, item->string))) return false;
+    }
+    return true;
+}
+
+bool ab_gate_cells_agree(const cJSON *base, const cJSON *other) {
+    return ended_well(base) && ended_well(other) && same_policy(base, other) &&
+           equal(ab_json_at(base, "math_mode"), ab_json_at(other, "math_mode")) &&
+           equal(ab_json_at(base, "accumulate"), ab_json_at(other, "accumulate"));
+}
+
+static void check_end(ab_gate_case *c, const cJSON *cell) {
+    const char *status = ab_json_text(cell, "status", ""),
+               *reason = ab_json_text(cell, "reason", "no reason recorded");
+    if (strcmp(status, "failed") == 0)
+        ab_gate_find(c, "cells", AB_GATE_BROKEN, cell, "status", NULL, ab_json_at(cell, "status"),
+                     "failed: %.160s", reason);
+    else if (!ended_well(cell))
+        ab_gate_find(c, "cells", AB_GATE_INCOMPARABLE, cell, "status", NULL, ab_json_at(cell, "status"),
+                     "%.20s: the run is not complete", status);
+}
+
+static void check_pair(ab_gate_case *c, const cJSON *base, const cJSON *other) {
+    static const char *const keys[] = {"math_mode", "accumulate"};
+    check_end(c, other);
+    if (!ended_well(base))
+        ab_gate_find(c, "cells", AB_GATE_INCOMPARABLE, other, "status", ab_json_at(base, "status"), NULL,
+                     "the base's cell is %.20s", ab_json_text(base, "status", "?"));
+    if (!ended_well(base) || !ended_well(other)) return;
+    for (size_t i = 0; i < AB_COUNT_OF(keys); i++) {
+        const cJSON *a = ab_json_at(base, keys[i]), *b = ab_json_at(other, keys[i]);
+        if (equal(a, b)) continue;
+        ab_gate_find(c, "cells", AB_GATE_INCOMPARABLE, other, keys[i], a, b,
+                     "%s differs: %.40s and %.40s are different series", keys[i],
+                     ab_json_text(base, keys[i], "?"), ab_json_text(other, keys[i], "?"));
+    }
+    if (!same_policy(base, other))
+        ab_gate_find(c, "cells", AB_GATE_INCOMPARABLE, other, "policy", ab_json_at(base, "policy"),
+                     ab_json_at(other, "policy"), "the policies differ: these are different levels");
+}
+
+void ab_gate_match_cells(ab_gate_case *c) {
+    const cJSON *cell;
+    ab_gate_weight orphan = c->options->lenient ? AB_GATE_NOTE : AB_GATE_INCOMPARABLE;
+    cJSON_ArrayForEach(cell, ab_json_at(c->base.document, "cells")) {
+        if (!ab_gate_partner(cell, c->base.document, c->other.document))
+            ab_gate_find(c, "cells", orphan, cell, "missing", NULL, NULL,
+                         "missing: the base has this cell, the new document has not");
+    }
+    cJSON_ArrayForEach(cell, ab_json_at(c->other.document, "cells")) {
+        const cJSON *base = ab_gate_partner(cell, c->other.document, c->base.document);
+        if (base)
+            check_pair(c, base, cell);
+        else
+            ab_gate_find(c, "cells", orphan, cell, "new", NULL, NULL,
+                         "new: the base has no such cell; record a new baseline");
+        if (!base) check_end(c, cell);
+    }
+}

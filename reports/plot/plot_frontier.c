@@ -1,0 +1,170 @@
+/* Accuracy against speed, a point a cell, with intervals: the range of the timing rounds and Wilson's 95 % interval of the accuracy
+ * (E. B. Wilson 1927). The frontier joins the cells that no other one beats in both; only cells with a certificate can be on it.
+ * Where nothing was tested on a test set, the final loss takes the accuracy's place, with the noise floor around it. */
+#include "reports/plot/plot.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { PER_PAGE = 40, HEIGHT = 470, ROW = 20 };
+
+static double figure(const cJSON *cell, const char *key) {
+    return ab_json_number(ab_json_at(cell, "summary"), key, (double)NAN);
+}
+
+static bool is_timed(const cJSON *cell) {
+    return !ab_plot_is_twin(cell) && isfinite(figure(cell, "samples_per_s"));
+}
+
+static bool has_accuracy(const cJSON *cell) {
+    return is_timed(cell) && cJSON_IsNumber(ab_json_at(cell, "test_accuracy"));
+}
+
+static bool has_loss(const cJSON *cell) { return is_timed(cell) && isfinite(figure(cell, "loss_final")); }
+
+typedef bool (*filter)(const cJSON *cell);
+
+static filter choose(const cJSON *document) {
+    return ab_plot_page_count(document, has_accuracy, PER_PAGE) > 0 ? has_accuracy : has_loss;
+}
+
+static int pages(const cJSON *document) { return ab_plot_page_count(document, choose(document), PER_PAGE); }
+
+/* ---- points ---------------------------------------------------------------------------------------------- */
+
+typedef struct point {
+    double rate, rate_low, rate_high, value, low, high;
+    bool certified, on_frontier;
+} point;
+
+/* Wilson's interval at 95 % of a share p of n. */
+static void wilson(double p, double n, double *low, double *high) {
+    const double z = 1.959963984540054;
+    double centre = (p + z * z / (2 * n)) / (1 + z * z / n);
+    double half = z / (1 + z * z / n) * sqrt(p * (1 - p) / n + z * z / (4 * n * n));
+    *low = fmax(centre - half, 0);
+    *high = fmin(centre + half, 1);
+}
+
+static point point_of(const cJSON *document, const cJSON *cell, bool accuracy) {
+    double rate = figure(cell, "samples_per_s"), time = figure(cell, "step_time_ns");
+    point p = {.rate = rate,
+               .rate_low = rate * time / figure(cell, "step_time_ns_high"),
+               .rate_high = rate * time / figure(cell, "step_time_ns_low"),
+               .certified = ab_json_is_true(cell, "summary.certificate.passed")};
+    if (accuracy) {
+        double share = ab_json_number(cell, "test_accuracy", 0);
+        wilson(share, fmax(ab_json_number(cell, "test_count", 1), 1), &p.low, &p.high);
+        p.value = 100 * share;
+        p.low *= 100;
+        p.high *= 100;
+    } else {
+        double floor = ab_json_number(document, "noise_floor.loss_gap", 0);
+        p.value = figure(cell, "loss_final");
+        p.low = p.value - floor;
+        p.high = p.value + floor;
+    }
+    return p;
+}
+
+/* At least as good in both and better in one. */
+static bool beats(const point *a, const point *b, double sign) {
+    double more = sign * (a->value - b->value), faster = a->rate - b->rate;
+    return more >= 0 && faster >= 0 && (more > 0 || faster > 0);
+}
+
+static void find_frontier(point *p, int count, double sign) {
+    for (int i = 0; i < count; i++) {
+        p[i].on_frontier = p[i].certified;
+        for (int k = 0; k < count; k++)
+            if (p[k].certified && beats(&p[k], &p[i], sign)) p[i].on_frontier = false;
+    }
+}
+
+/* ---- page ------------------------------------------------------------------------------------------------ */
+
+/* A block of the data: the points for which certified == `certified`; or, in order of speed, the frontier. */
+static void write_points(const point *p, int count, bool certified, FILE *data) {
+    int written = 0;
+    fprintf(data, "# %s\n# row  rate  lowest  highest  value  low  high\n", certified ? "certified" : "void");
+    for (int i = 0; i < count; i++) {
+        if (p[i].certified != certified) continue;
+        const double numbers[] = {p[i].rate, p[i].rate_low, p[i].rate_high, p[i].value, p[i].low, p[i].high};
+        fprintf(data, "%d", i + 1);
+        for (size_t k = 0; k < AB_COUNT_OF(numbers); k++) ab_plot_number(data, numbers[k]);
+        fputc('\n', data);
+        written++;
+    }
+    if (written == 0) fputs("0 ? ? ? ? ? ?\n", data); /* an empty block would shift the next ones */
+    fputs("\n\n", data);
+}
+
+static void write_frontier(const point *p, int count, FILE *data) {
+    double last = -1;
+    int written = 0;
+    fputs("# frontier, by speed\n# rate  value\n", data);
+    for (;;) {
+        const point *next = NULL;
+        for (int i = 0; i < count; i++)
+            if (p[i].on_frontier && p[i].rate > last && (!next || p[i].rate < next->rate)) next = &p[i];
+        if (!next) break;
+        ab_plot_number(data, next->rate);
+        ab_plot_number(data, next->value);
+        fputc('\n', data);
+        last = next->rate;
+        written++;
+    }
+    if (written == 0) fputs("? ?\n", data);
+}
+
+static void write_range(const point *p, int count, FILE *script) {
+    double left = (double)INFINITY, right = 0, bottom = (double)INFINITY, top = (double)-INFINITY;
+    for (int i = 0; i < count; i++) {
+        left = fmin(left, fmin(p[i].rate_low, p[i].rate));
+        right = fmax(right, fmax(p[i].rate_high, p[i].rate));
+        bottom = fmin(bottom, p[i].low);
+        top = fmax(top, p[i].high);
+    }
+    double x = right - left > 0 ? 0.08 * (right - left) : fmax(0.1 * right, 1);
+    double y = top - bottom > 0 ? 0.08 * (top - bottom) : 1;
+    ab_plot_set_number(script, "left", fmax(left - x, 0));
+    ab_plot_set_number(script, "right", right + x);
+    ab_plot_set_number(script, "bottom", bottom - y);
+    ab_plot_set_number(script, "top", top + y);
+}
+
+static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *script) {
+    const cJSON *cell[PER_PAGE];
+    point p[PER_PAGE];
+    char text[AB_PLOT_LABEL], line[AB_PLOT_LABEL + 16];
+    filter accept = choose(document);
+    bool accuracy = accept == has_accuracy;
+    int count = ab_plot_cells(document, accept, page, PER_PAGE, cell);
+    for (int i = 0; i < count; i++) p[i] = point_of(document, cell[i], accuracy);
+    find_frontier(p, count, accuracy ? 1 : -1);
+    ab_plot_set_text(script, "subject", ab_plot_subject(document, text));
+    ab_plot_set_number(script, "accuracy", accuracy);
+    ab_plot_set_number(script, "rows", count);
+    ab_plot_set_number(script, "width", 1100);
+    ab_plot_set_number(script, "height", fmax(HEIGHT, 150 + ROW * count));
+    write_range(p, count, script);
+    fprintf(script, "array cell[%d]\narray tone[%d]\n", count, count);
+    for (int i = 0; i < count; i++) {
+        ab_plot_label(document, cell[i], text);
+        ab_text_elide(text, 34);
+        snprintf(line, sizeof line, "%d  %s%s", i + 1, text, p[i].certified ? "" : " (void)");
+        fprintf(script, "cell[%d] = ", i + 1);
+        ab_plot_quote(script, line);
+        fprintf(script, "; tone[%d] = %d\n", i + 1, p[i].certified);
+    }
+    write_points(p, count, true, data);
+    write_points(p, count, false, data);
+    write_frontier(p, count, data);
+    return AB_OK;
+}
+
+extern const char ab_embedded_gp_frontier[];
+extern const ab_plot ab_plot_frontier;
+const ab_plot ab_plot_frontier = {"frontier", ab_embedded_gp_frontier, pages, write_plot};

@@ -1,0 +1,131 @@
+/* The loss scale over the steps, one panel per cell whose scale can move or that skipped a step; skipped steps are marked. */
+#include "reports/plot/plot.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { PER_PAGE = 6, PANEL_HEIGHT = 130, MARGINS = 102 };
+
+static bool has_scale(const cJSON *cell) {
+    const cJSON *runs = ab_json_at(cell, "scale");
+    return runs && runs->child && !ab_plot_is_twin(cell);
+}
+
+static bool is_moving(const cJSON *cell) {
+    bool dynamic = strcmp(ab_json_text(cell, "policy.loss_scale", ""), "dynamic") == 0;
+    return has_scale(cell) && (dynamic || ab_json_number(cell, "steps_skipped", 0) > 0);
+}
+
+typedef bool (*filter)(const cJSON *cell);
+
+/* Where nothing moves, the constant scales are what there is to see. */
+static filter choose(const cJSON *document) {
+    return ab_plot_page_count(document, is_moving, PER_PAGE) > 0 ? is_moving : has_scale;
+}
+
+static int pages(const cJSON *document) { return ab_plot_page_count(document, choose(document), PER_PAGE); }
+
+/* ---- data ------------------------------------------------------------------------------------------------ */
+
+/* The scale in force at a step. */
+static double scale_at(const cJSON *cell, double step) {
+    double end = 0;
+    const cJSON *run, *runs = ab_json_at(cell, "scale");
+    cJSON_ArrayForEach(run, runs) {
+        end += run->child->next->valuedouble;
+        if (step < end) return run->child->valuedouble;
+    }
+    return (double)NAN;
+}
+
+static void write_blocks(const cJSON *cell, const char *label, FILE *data) {
+    double step = 0;
+    const cJSON *run, *skip, *runs = ab_json_at(cell, "scale"), *skips = ab_json_at(cell, "skipped_steps");
+    fprintf(data, "# %s: scale\n# step  log2_scale\n", label);
+    cJSON_ArrayForEach(run, runs) {
+        double scale = log2(run->child->valuedouble);
+        fprintf(data, "%.0f", step);
+        ab_plot_number(data, scale);
+        step += run->child->next->valuedouble;
+        fprintf(data, "\n%.0f", step);
+        ab_plot_number(data, scale);
+        fputc('\n', data);
+    }
+    fprintf(data, "\n\n# %s: skipped steps\n# step  log2_scale\n", label);
+    cJSON_ArrayForEach(skip, skips) {
+        fprintf(data, "%.0f", skip->valuedouble);
+        ab_plot_number(data, log2(scale_at(cell, skip->valuedouble)));
+        fputc('\n', data);
+    }
+    if (!skips || !skips->child)
+        fputs("-1 ?\n", data); /* an empty block would shift the numbers of the next ones */
+    fputs("\n\n", data);
+}
+
+/* ---- page ------------------------------------------------------------------------------------------------ */
+
+typedef struct range {
+    double low, high;
+} range;
+
+/* Of log2(scale) over the cells of the page, with an octave to spare. */
+static range find_range(const cJSON *const *cell, int count) {
+    range r = {(double)INFINITY, (double)-INFINITY};
+    for (int i = 0; i < count; i++) {
+        const cJSON *run, *runs = ab_json_at(cell[i], "scale");
+        cJSON_ArrayForEach(run, runs) {
+            double scale = log2(run->child->valuedouble);
+            if (!isfinite(scale)) continue;
+            r.low = fmin(r.low, scale);
+            r.high = fmax(r.high, scale);
+        }
+    }
+    if (r.low > r.high) return (range){-1, 1};
+    return (range){floor(r.low) - 1, ceil(r.high) + 1};
+}
+
+static double most_steps(const cJSON *const *cell, int count) {
+    double most = 1;
+    for (int i = 0; i < count; i++) most = fmax(most, ab_json_number(cell[i], "steps_total", 0));
+    return most;
+}
+
+static void write_texts(const cJSON *document, const cJSON *cell, int panel, FILE *script) {
+    char text[AB_PLOT_LABEL], final[AB_TEXT_NUMBER];
+    fprintf(script, "title[%d] = ", panel + 1);
+    ab_plot_quote(script, ab_plot_label(document, cell, text));
+    const cJSON *runs = ab_json_at(cell, "scale"),
+                *last = cJSON_GetArrayItem(runs, cJSON_GetArraySize(runs) - 1);
+    snprintf(text, sizeof text, "%.0f of %.0f steps skipped; scale at the end %s",
+             ab_json_number(cell, "steps_skipped", 0), ab_json_number(cell, "steps_total", 0),
+             ab_text_scale(final, last->child->valuedouble));
+    fprintf(script, "; note[%d] = ", panel + 1);
+    ab_plot_quote(script, text);
+    fputc('\n', script);
+}
+
+static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *script) {
+    const cJSON *cell[PER_PAGE];
+    char label[AB_PLOT_LABEL];
+    int panels = ab_plot_cells(document, choose(document), page, PER_PAGE, cell);
+    range r = find_range(cell, panels);
+    ab_plot_set_text(script, "subject", ab_plot_subject(document, label));
+    ab_plot_set_number(script, "panels", panels);
+    ab_plot_set_number(script, "width", 1100);
+    ab_plot_set_number(script, "height", PANEL_HEIGHT * panels + MARGINS);
+    ab_plot_set_number(script, "steps", most_steps(cell, panels));
+    ab_plot_set_number(script, "low", r.low);
+    ab_plot_set_number(script, "high", r.high);
+    fprintf(script, "array title[%d]\narray note[%d]\n", panels, panels);
+    for (int i = 0; i < panels; i++) {
+        write_texts(document, cell[i], i, script);
+        write_blocks(cell[i], ab_plot_label(document, cell[i], label), data);
+    }
+    return AB_OK;
+}
+
+extern const char ab_embedded_gp_scale[];
+extern const ab_plot ab_plot_scale;
+const ab_plot ab_plot_scale = {"scale", ab_embedded_gp_scale, pages, write_plot};

@@ -1,0 +1,310 @@
+/* Writes the plots' files and lets gnuplot draw them. Files are complete whether or not gnuplot is there. */
+#define _POSIX_C_SOURCE 200809L /* fork, mkdir */
+#include "reports/plot/plot.h"
+#include "reports/record/json.h"
+#include "reports/record/result.h"
+#include "reports/record/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define AB_PLOT(name, heading, text) extern const ab_plot ab_plot_##name;
+#include "reports/plot/plots.def"
+#undef AB_PLOT
+
+static const ab_plot *const plots[] = {
+#define AB_PLOT(name, heading, text) &ab_plot_##name,
+#include "reports/plot/plots.def"
+#undef AB_PLOT
+};
+
+static const ab_plot_words words[] = {
+#define AB_PLOT(name, heading, text) {heading, text},
+#include "reports/plot/plots.def"
+#undef AB_PLOT
+};
+
+extern const char ab_embedded_gp_style[];
+
+enum { FILE_NAME = AB_PLOT_FILE, NOT_FOUND = 127 };
+
+int ab_plots_count(void) { return (int)AB_COUNT_OF(plots); }
+const ab_plot *ab_plots_at(int i) { return plots[i]; }
+const ab_plot_words *ab_plots_words(int i) { return &words[i]; }
+
+/* ---- helpers of the plots -------------------------------------------------------------------------------- */
+
+bool ab_plot_is_twin(const cJSON *cell) { return cJSON_IsString(ab_json_at(cell, "twin")); }
+
+int ab_plot_cells(const cJSON *document, bool (*accept)(const cJSON *cell), int page, int per_page,
+                  const cJSON **cell) {
+    int seen = 0, count = 0;
+    const cJSON *item, *cells = ab_json_at(document, "cells");
+    cJSON_ArrayForEach(item, cells) {
+        if (accept && !accept(item)) continue;
+        if (seen++ / per_page == page) cell[count++] = item;
+    }
+    return count;
+}
+
+int ab_plot_page_count(const cJSON *document, bool (*accept)(const cJSON *cell), int per_page) {
+    int count = 0;
+    const cJSON *item, *cells = ab_json_at(document, "cells");
+    cJSON_ArrayForEach(item, cells) count += !accept || accept(item);
+    return (count + per_page - 1) / per_page;
+}
+
+static bool varies(const cJSON *document, const char *key) {
+    const cJSON *cell, *cells = ab_json_at(document, "cells"),
+                       *first = cells ? ab_json_at(cells->child, key) : NULL;
+    cJSON_ArrayForEach(cell, cells) {
+        if (!cJSON_Compare(first, ab_json_at(cell, key), 1)) return true;
+    }
+    return false;
+}
+
+static void scale_label(const cJSON *cell, char *label, size_t size) {
+    char text[AB_TEXT_NUMBER];
+    const cJSON *scale = ab_json_at(cell, "policy.loss_scale");
+    if (cJSON_IsNumber(scale))
+        snprintf(label, size, "scale %s", ab_text_scale(text, scale->valuedouble));
+    else
+        snprintf(
+            label, size, "%s scale",
+            ab_text_clean(text, sizeof text,
+                          ab_json_text(cell, "policy.loss_scale", ab_json_text(cell, "scale_policy", "?"))));
+}
+
+const char *ab_plot_label(const cJSON *document, const cJSON *cell, char *label) {
+    static const char *const keys[] = {"half_format", "device", "model"};
+    char level[24], scale[48], text[24];
+    ab_text_clean(level, sizeof level, ab_json_text(cell, "level", "?"));
+    scale_label(cell, scale, sizeof scale);
+    int used =
+        snprintf(label, AB_PLOT_LABEL, "%s%s, %s", level, ab_plot_is_twin(cell) ? " + 1 ulp" : "", scale);
+    for (size_t i = 0; i < AB_COUNT_OF(keys); i++) {
+        if (!varies(document, keys[i]) || used >= AB_PLOT_LABEL) continue;
+        ab_text_clean(text, sizeof text, ab_json_text(cell, keys[i], "?"));
+        used += snprintf(label + used, (size_t)(AB_PLOT_LABEL - used), ", %s", text);
+    }
+    double seed = ab_json_number(cell, "seed", 0);
+    if (varies(document, "seed") && used < AB_PLOT_LABEL)
+        snprintf(label + used, (size_t)(AB_PLOT_LABEL - used), ", seed %.0f", seed);
+    return label;
+}
+
+const char *ab_plot_subject(const cJSON *document, char *label) {
+    char net[40], data[40];
+    ab_text_clean(net, sizeof net, ab_json_text(document, "config.net", "?"));
+    ab_text_clean(data, sizeof data, ab_json_text(document, "config.data", "?"));
+    snprintf(label, AB_PLOT_LABEL, "%s on %s", net, data);
+    return label;
+}
+
+void ab_plot_quote(FILE *script, const char *text) {
+    char clean[256];
+    fputc('\'', script);
+    for (const char *c = ab_text_clean(clean, sizeof clean, text); *c; c++) {
+        if (*c == '\'')
+            fputs("\xe2\x80\x99", script);
+        else
+            fputc(*c, script);
+    }
+    fputc('\'', script);
+}
+
+void ab_plot_set_text(FILE *script, const char *name, const char *text) {
+    fprintf(script, "%s = ", name);
+    ab_plot_quote(script, text);
+    fputc('\n', script);
+}
+
+void ab_plot_set_number(FILE *script, const char *name, double value) {
+    if (isfinite(value))
+        fprintf(script, "%s = %.10g\n", name, value);
+    else
+        fprintf(script, "%s = NaN\n", name);
+}
+
+void ab_plot_number(FILE *data, double value) {
+    if (isfinite(value))
+        fprintf(data, " %.9g", value);
+    else
+        fputs(" ?", data);
+}
+
+/* ---- files ----------------------------------------------------------------------------------------------- */
+
+/* Every missing folder on the way; the last error counts, and opening the first file repeats it. */
+static ab_status make_folder(const char *folder) {
+    char *path = strdup(folder);
+    if (!path) return ab_fail(AB_NO_MEMORY, "out of memory while writing plots");
+    for (char *slash = path + 1; *path && (slash = strchr(slash, '/')); *slash++ = '/') {
+        *slash = '\0';
+        mkdir(path, 0777);
+    }
+    struct stat info;
+    bool made = mkdir(path, 0777) == 0 || (stat(path, &info) == 0 && S_ISDIR(info.st_mode));
+    free(path);
+    return made ? AB_OK : ab_fail(AB_OUTPUT, "%s: cannot create the folder: %s", folder, strerror(errno));
+}
+
+char *ab_plot_page_name(const ab_plot *plot, int page, char *name) {
+    if (page == 0)
+        snprintf(name, FILE_NAME, "%s", plot->name);
+    else
+        snprintf(name, FILE_NAME, "%s-%d", plot->name, page + 1);
+    return name;
+}
+
+static char *join_path(const char *folder, const char *name, const char *suffix) {
+    size_t size = strlen(folder) + strlen(name) + strlen(suffix) + 2;
+    char *path = malloc(size);
+    if (path) snprintf(path, size, "%s/%s%s", folder, name, suffix);
+    return path;
+}
+
+static ab_status open_file(const char *folder, const char *name, const char *suffix, FILE **file) {
+    char *path = join_path(folder, name, suffix);
+    if (!path) return ab_fail(AB_NO_MEMORY, "out of memory while writing plots");
+    *file = fopen(path, "w");
+    ab_status status = *file ? AB_OK : ab_fail(AB_OUTPUT, "%s: cannot write: %s", path, strerror(errno));
+    free(path);
+    return status;
+}
+
+static ab_status close_file(FILE *file, const char *folder, const char *name) {
+    if (!file) return AB_OK;
+    bool failed = ferror(file) != 0;
+    failed |= fclose(file) != 0;
+    return failed ? ab_fail(AB_OUTPUT, "%s/%s: cannot write: %s", folder, name, strerror(errno)) : AB_OK;
+}
+
+static void begin_script(const ab_plot *plot, int page, int pages, FILE *script) {
+    char name[FILE_NAME], note[32] = "";
+    ab_plot_page_name(plot, page, name);
+    if (pages > 1) snprintf(note, sizeof note, " (%d of %d)", page + 1, pages);
+    fprintf(script,
+            "# Draws %s.png from %s.dat: gnuplot %s.gp   (%s.svg: gnuplot -e \"format='svg'\" %s.gp)\n"
+            "# Written by ampbench from a result document; the values of this document come first.\n",
+            name, name, name, name, name);
+    ab_plot_set_text(script, "name", name);
+    ab_plot_set_text(script, "page_note", note);
+}
+
+/* A picture of an earlier run must not stand beside the data of this one. */
+static void drop_picture(const char *folder, const char *name) {
+    char *path = join_path(folder, name, ".png");
+    if (path) unlink(path);
+    free(path);
+}
+
+static ab_status write_page(const cJSON *document, const ab_plot *plot, int page, const char *folder) {
+    char name[FILE_NAME];
+    FILE *data = NULL, *script = NULL;
+    ab_status status, closed;
+    ab_plot_page_name(plot, page, name);
+    drop_picture(folder, name);
+    AB_TRY_GOTO(open_file(folder, name, ".dat", &data));
+    AB_TRY_GOTO(open_file(folder, name, ".gp", &script));
+    begin_script(plot, page, plot->pages(document), script);
+    AB_TRY_GOTO(plot->write(document, page, data, script));
+    fprintf(script, "\n%s\n%s", ab_embedded_gp_style, plot->drawing);
+out:
+    closed = close_file(data, folder, name);
+    if (status == AB_OK) status = closed;
+    closed = close_file(script, folder, name);
+    return status == AB_OK ? closed : status;
+}
+
+/* ---- gnuplot --------------------------------------------------------------------------------------------- */
+
+/* The child: only calls that are safe after fork. gnuplot's own messages go to gnuplot.log in the folder. */
+static void draw_in_child(const char *folder, char *const *argv) {
+    int null = -1, log = -1;
+    if (chdir(folder) != 0) _exit(1);
+    null = open("/dev/null", O_RDWR);
+    log = open("gnuplot.log", O_WRONLY | O_CREAT | O_APPEND, 0666);
+    if (null < 0 || log < 0) _exit(1);
+    dup2(null, STDIN_FILENO);
+    dup2(log, STDOUT_FILENO);
+    dup2(log, STDERR_FILENO);
+    execvp(argv[0], argv);
+    _exit(NOT_FOUND);
+}
+
+/* gnuplot's exit status; NOT_FOUND when there is no gnuplot, -1 when it could not be started or was killed. */
+static int draw(const char *folder, const char *name, const char *format) {
+    char script[FILE_NAME + 4], program[] = "gnuplot", defaults[] = "-d", option[] = "-e", choice[32];
+    snprintf(script, sizeof script, "%s.gp", name);
+    snprintf(choice, sizeof choice, "format='%s'", format);
+    char *const argv[] = {program, defaults, option, choice, script, NULL};
+    int state = 0;
+    pid_t child = fork();
+    if (child < 0) return -1;
+    if (child == 0) draw_in_child(folder, argv);
+    while (waitpid(child, &state, 0) < 0)
+        if (errno != EINTR) return -1;
+    return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+}
+
+static void drop_log(const char *folder) {
+    char *path = join_path(folder, "gnuplot", ".log");
+    if (path) unlink(path);
+    free(path);
+}
+
+static void draw_all(const ab_plot *const *list, size_t count, const cJSON *document, const char *folder,
+                     const char *format, int *rendered, const char **note) {
+    char name[FILE_NAME];
+    for (size_t i = 0; i < count; i++) {
+        int pages = list[i]->pages(document);
+        for (int page = 0; page < pages; page++) {
+            ab_plot_page_name(list[i], page, name);
+            int status = draw(folder, name, format);
+            if (status == NOT_FOUND) {
+                *note =
+                    "gnuplot was not found: the data and scripts were written, draw them with gnuplot later";
+                return;
+            }
+            if (status == 0)
+                ++*rendered;
+            else
+                *note = "gnuplot failed on at least one plot: see gnuplot.log beside the plots";
+        }
+    }
+}
+
+static ab_status write_list(const ab_plot *const *list, size_t count, const cJSON *document,
+                            const char *folder, const char *format, int *rendered, const char **note) {
+    *rendered = 0;
+    *note = NULL;
+    AB_TRY(make_folder(folder));
+    for (size_t i = 0; i < count; i++) {
+        int pages = list[i]->pages(document);
+        for (int page = 0; page < pages; page++) AB_TRY(write_page(document, list[i], page, folder));
+    }
+    drop_log(folder);
+    draw_all(list, count, document, folder, format, rendered, note);
+    if (!*note) drop_log(folder); /* nothing failed: it holds warnings at most */
+    return AB_OK;
+}
+
+ab_status ab_plots_write(const cJSON *document, const char *folder, int *rendered, const char **note) {
+    return write_list(plots, AB_COUNT_OF(plots), document, folder, "png", rendered, note);
+}
+
+ab_status ab_plots_write_svg(const cJSON *document, const char *folder, int *rendered, const char **note) {
+    return write_list(plots, AB_COUNT_OF(plots), document, folder, "svg", rendered, note);
+}
+
+ab_status ab_plot_write(const ab_plot *plot, const cJSON *document, const char *folder, int *rendered,
+                        const char **note) {
+    return write_list(&plot, 1, document, folder, "png", rendered, note);
+}

@@ -1,0 +1,152 @@
+/* JSON look-ups and exact output. cJSON's own printer is not used: it accepts 15 digits when they come within one part in
+ * 2^52 of the value, so a number need not survive a round trip. */
+#include "reports/record/json.h"
+
+#include "reports/record/text.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const cJSON *ab_json_at(const cJSON *root, const char *path) {
+    char key[64];
+    while (root && *path) {
+        size_t length = strcspn(path, ".");
+        if (length >= sizeof key) return NULL;
+        memcpy(key, path, length);
+        key[length] = '\0';
+        root = cJSON_GetObjectItemCaseSensitive(root, key);
+        path += length + (path[length] == '.');
+    }
+    return root;
+}
+
+const char *ab_json_text(const cJSON *root, const char *path, const char *fallback) {
+    const cJSON *value = ab_json_at(root, path);
+    return cJSON_IsString(value) && value->valuestring ? value->valuestring : fallback;
+}
+
+double ab_json_number(const cJSON *root, const char *path, double fallback) {
+    const cJSON *value = ab_json_at(root, path);
+    return cJSON_IsNumber(value) ? value->valuedouble : fallback;
+}
+
+bool ab_json_is_true(const cJSON *root, const char *path) { return cJSON_IsTrue(ab_json_at(root, path)); }
+
+const char *ab_json_type_text(const cJSON *value) {
+    static const struct {
+        int type;
+        const char *text;
+    } types[] = {{cJSON_False, "false"},     {cJSON_True, "true"},       {cJSON_NULL, "null"},
+                 {cJSON_Number, "a number"}, {cJSON_String, "a string"}, {cJSON_Array, "an array"},
+                 {cJSON_Object, "an object"}};
+    if (!value) return "nothing";
+    for (size_t i = 0; i < AB_COUNT_OF(types); i++)
+        if ((value->type & 0xff) == types[i].type) return types[i].text;
+    return "something else";
+}
+
+void ab_json_print_number(double x, FILE *out) {
+    char text[32];
+    if (!isfinite(x)) {
+        fputs("null", out);
+        return;
+    }
+    if (x == trunc(x) && fabs(x) <= AB_JSON_MAX_INTEGER) {
+        fprintf(out, "%.0f", x);
+        return;
+    }
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, x);
+        if (strtod(text, NULL) == x) break;
+    }
+    fputs(text, out);
+}
+
+static void print_escaped(unsigned char c, FILE *out) {
+    static const char plain[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";
+    const char *at = c ? strchr(plain, c) : NULL;
+    if (at)
+        fprintf(out, "\\%c", letter[at - plain]);
+    else if (c < 0x20 || c == 0x7f)
+        fprintf(out, "\\u%04x", c);
+    else
+        fputc(c, out);
+}
+
+static void print_string(const char *text, FILE *out) {
+    fputc('"', out);
+    while (*text) {
+        unsigned point;
+        int length = ab_text_decode(text, &point);
+        if (length == 1)
+            print_escaped((unsigned char)*text, out);
+        else if (length > 1)
+            fwrite(text, 1, (size_t)length, out);
+        else
+            fputs("\xef\xbf\xbd", out);
+        text += length > 0 ? length : 1;
+    }
+    fputc('"', out);
+}
+
+/* One line is easier to read and to compare for arrays of numbers, however long. */
+static bool fits_one_line(const cJSON *array) {
+    const cJSON *item;
+    cJSON_ArrayForEach(item, array) {
+        if (cJSON_IsObject(item)) return false;
+    }
+    return true;
+}
+
+static void new_line(int depth, FILE *out) { fprintf(out, "\n%*s", 2 * depth, ""); }
+
+static void print_value(const cJSON *value, int depth, FILE *out);
+
+static void print_members(const cJSON *value, bool spread, int depth, FILE *out) {
+    const cJSON *item;
+    cJSON_ArrayForEach(item, value) {
+        if (spread) new_line(depth + 1, out);
+        if (cJSON_IsObject(value)) {
+            print_string(item->string ? item->string : "", out);
+            fputs(": ", out);
+        }
+        print_value(item, depth + 1, out);
+        if (item->next) fputs(spread ? "," : ", ", out);
+    }
+    if (spread) new_line(depth, out);
+}
+
+static void print_value(const cJSON *value, int depth, FILE *out) {
+    if (cJSON_IsObject(value)) {
+        fputc('{', out);
+        print_members(value, value->child != NULL, depth, out);
+        fputc('}', out);
+    } else if (cJSON_IsArray(value)) {
+        fputc('[', out);
+        print_members(value, !fits_one_line(value), depth, out);
+        fputc(']', out);
+    } else if (cJSON_IsString(value)) {
+        print_string(value->valuestring ? value->valuestring : "", out);
+    } else if (cJSON_IsNumber(value)) {
+        ab_json_print_number(value->valuedouble, out);
+    } else {
+        fputs(cJSON_IsTrue(value) ? "true" : cJSON_IsFalse(value) ? "false" : "null", out);
+    }
+}
+
+void ab_json_print(const cJSON *value, FILE *out) {
+    print_value(value, 0, out);
+    fputc('\n', out);
+}
+
+ab_status ab_json_write_file(const cJSON *value, const char *path) {
+    const bool to_stdout = strcmp(path, "-") == 0;
+    FILE *out = to_stdout ? stdout : fopen(path, "wb");
+    if (!out) return ab_fail(AB_OUTPUT, "--json: %s: cannot write: %s", path, strerror(errno));
+    ab_json_print(value, out);
+    bool failed = ferror(out) != 0;
+    if (!to_stdout) failed |= fclose(out) != 0;
+    return failed ? ab_fail(AB_OUTPUT, "--json: %s: cannot write", path) : AB_OK;
+}

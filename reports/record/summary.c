@@ -1,0 +1,450 @@
+/* The numbers of the table, computed from the raw record and from nothing else. A pure function of the document: it adds
+ * cells[].summary and noise_floor and touches nothing besides.
+ *
+ * Definitions
+ *   loss_final      mean of the last min(20, n) losses of a cell that ran all config.steps steps
+ *   loss_gap        loss_final minus that of the O0 cell of ab_summary_baseline
+ *   noise floor     the largest |loss_gap| of the twins
+ *   step_time_ns    median over processes of each process's median; low and high are the extremes of those medians
+ *   samples_per_s   batch x accumulation x (steps_applied / steps_total) / step time: a skipped step trains nothing
+ *   flushed_share   flushed / nonzero, summed over the tensors that were cast; over all of them where none was
+ *   certificate     see certify() */
+#include "reports/record/summary.h"
+
+#include "reports/record/json.h"
+#include "reports/record/result.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { REASON_TEXT = 200, MAX_REASONS = 4 };
+
+static const double applied_share_needed = 0.95, floor_multiple = 10, baseline_share = 0.05;
+
+static const char no_baseline[] = "there is no O0 cell to compare with";
+
+/* A number, or why there is none. */
+typedef struct figure {
+    double value; /* meaningful when `reason` is empty */
+    char reason[REASON_TEXT];
+} figure;
+
+typedef struct reasons {
+    int count;
+    char text[MAX_REASONS][REASON_TEXT];
+} reasons;
+
+typedef struct facts {
+    const cJSON *cell;
+    const struct facts *baseline; /* NULL: none; an O0 cell is its own */
+    figure loss_final, loss_gap, step_time, step_time_low, step_time_high, rate, rate_ratio, peak, peak_ratio;
+    figure skipped_share, flushed_share, overflowed, worst_share;
+    const char *worst_layer; /* borrowed from the document */
+    bool flushed_modelled;
+    reasons failed; /* of the certificate */
+} facts;
+
+/* ---- figures --------------------------------------------------------------------------------------------- */
+
+static figure known(double value) { return (figure){value, ""}; }
+
+static figure unknown(const char *format, ...) AB_PRINTF(1, 2);
+
+static figure unknown(const char *format, ...) {
+    figure none = {0, ""};
+    va_list args;
+    va_start(args, format);
+    vsnprintf(none.reason, sizeof none.reason, format, args);
+    va_end(args);
+    return none;
+}
+
+static bool is_known(const figure *f) { return f->reason[0] == '\0'; }
+
+static figure ratio(const figure *a, const figure *b, const char *whose) {
+    if (!is_known(a)) return *a;
+    if (!is_known(b)) return unknown("%s: %.150s", whose, b->reason);
+    if (b->value == 0) return unknown("%s is 0", whose);
+    return known(a->value / b->value);
+}
+
+static void add_reason(reasons *list, const char *format, ...) AB_PRINTF(2, 3);
+
+static void add_reason(reasons *list, const char *format, ...) {
+    va_list args;
+    if (list->count == MAX_REASONS) return;
+    va_start(args, format);
+    vsnprintf(list->text[list->count++], REASON_TEXT, format, args);
+    va_end(args);
+}
+
+/* ---- loss ------------------------------------------------------------------------------------------------ */
+
+static figure final_loss(const cJSON *document, const cJSON *cell) {
+    const cJSON *losses = ab_json_at(cell, "loss"), *loss = losses ? losses->child : NULL;
+    int n = cJSON_GetArraySize(losses), used = n < AB_SUMMARY_FINAL_LOSSES ? n : AB_SUMMARY_FINAL_LOSSES,
+        step = 0;
+    double total = ab_json_number(document, "config.steps", n), sum = 0;
+    if (n == 0) return unknown("no step was trained");
+    if (n < total) return unknown("stopped after %d of %.0f steps", n, total);
+    for (; loss && step < n - used; loss = loss->next) step++;
+    for (; loss; loss = loss->next, step++) {
+        if (!cJSON_IsNumber(loss)) return unknown("the loss of step %d is not finite", step);
+        sum += loss->valuedouble;
+    }
+    return known(sum / used);
+}
+
+static figure loss_gap(const facts *f) {
+    if (!is_known(&f->loss_final)) return f->loss_final;
+    if (!f->baseline) return unknown("%s", no_baseline);
+    if (!is_known(&f->baseline->loss_final)) return unknown("O0: %.150s", f->baseline->loss_final.reason);
+    return known(f->loss_final.value - f->baseline->loss_final.value);
+}
+
+/* ---- time ------------------------------------------------------------------------------------------------ */
+
+static int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Of n >= 1 values, which it sorts. */
+static double median(double *value, int n) {
+    qsort(value, (size_t)n, sizeof *value, compare_doubles);
+    return n % 2 ? value[n / 2] : (value[n / 2 - 1] + value[n / 2]) / 2;
+}
+
+/* Numbers of an array into value[]; how many. */
+static int read_numbers(const cJSON *array, double *value) {
+    int n = 0;
+    const cJSON *item;
+    cJSON_ArrayForEach(item, array) {
+        if (cJSON_IsNumber(item)) value[n++] = item->valuedouble;
+    }
+    return n;
+}
+
+static int most_step_times(const cJSON *processes) {
+    int most = 0;
+    const cJSON *process;
+    cJSON_ArrayForEach(process, processes) {
+        int n = cJSON_GetArraySize(ab_json_at(process, "step_time_ns"));
+        if (n > most) most = n;
+    }
+    return most;
+}
+
+static ab_status time_steps(facts *f) {
+    const cJSON *process, *processes = ab_json_at(f->cell, "processes");
+    int n = 0, room = most_step_times(processes);
+    f->step_time = f->step_time_low = f->step_time_high = unknown("no unprobed step was timed");
+    if (room == 0) return AB_OK;
+    double *value = malloc((size_t)room * sizeof *value);
+    double *medians = malloc((size_t)cJSON_GetArraySize(processes) * sizeof *medians);
+    if (value && medians) {
+        cJSON_ArrayForEach(process, processes) {
+            int count = read_numbers(ab_json_at(process, "step_time_ns"), value);
+            if (count > 0) medians[n++] = median(value, count);
+        }
+    }
+    if (n > 0) {
+        f->step_time = known(median(medians, n)); /* sorts: the extremes are at the ends */
+        f->step_time_low = known(medians[0]);
+        f->step_time_high = known(medians[n - 1]);
+    }
+    bool failed = !value || !medians;
+    free(value);
+    free(medians);
+    return failed ? ab_fail(AB_NO_MEMORY, "out of memory while summarising step times") : AB_OK;
+}
+
+static figure sample_rate(const cJSON *document, const facts *f) {
+    double batch = ab_json_number(document, "config.batch", 0) *
+                   ab_json_number(document, "config.gradient_accumulation_steps", 1);
+    double total = ab_json_number(f->cell, "steps_total", 0);
+    double applied = ab_json_number(f->cell, "steps_applied", 0);
+    if (!is_known(&f->step_time)) return f->step_time;
+    if (f->step_time.value <= 0 || total <= 0 || batch <= 0) return unknown("no step took any time");
+    return known(batch * (applied / total) / f->step_time.value * 1e9);
+}
+
+/* ---- memory, skips, casts -------------------------------------------------------------------------------- */
+
+static figure number_at(const cJSON *cell, const char *path) {
+    const cJSON *value = ab_json_at(cell, path);
+    return cJSON_IsNumber(value) ? known(value->valuedouble) : unknown("not recorded");
+}
+
+static figure skipped_share(const cJSON *cell) {
+    double total = ab_json_number(cell, "steps_total", 0);
+    return total > 0 ? known(ab_json_number(cell, "steps_skipped", 0) / total)
+                     : unknown("no step was trained");
+}
+
+static bool any_cast(const cJSON *tensors) {
+    const cJSON *tensor;
+    cJSON_ArrayForEach(tensor, tensors) {
+        if (ab_json_is_true(tensor, "cast")) return true;
+    }
+    return false;
+}
+
+/* Counts over the tensors that matter: of one layer, or of all when `layer` is NULL. */
+typedef struct tally {
+    double nonzero, flushed, overflowed;
+} tally;
+
+static tally tally_tensors(const cJSON *tensors, bool cast_only, const char *layer) {
+    tally sum = {0, 0, 0};
+    const cJSON *tensor;
+    cJSON_ArrayForEach(tensor, tensors) {
+        if (cast_only && !ab_json_is_true(tensor, "cast")) continue;
+        if (layer && strcmp(layer, ab_json_text(tensor, "layer", "")) != 0) continue;
+        sum.nonzero += ab_json_number(tensor, "nonzero", 0);
+        sum.flushed += ab_json_number(tensor, "flushed", 0);
+        sum.overflowed += ab_json_number(tensor, "overflowed", 0);
+    }
+    return sum;
+}
+
+static void find_worst_layer(facts *f, const cJSON *tensors) {
+    double worst = 0;
+    const cJSON *tensor;
+    cJSON_ArrayForEach(tensor, tensors) {
+        const char *layer = ab_json_text(tensor, "layer", "");
+        tally sum = tally_tensors(tensors, !f->flushed_modelled, layer);
+        if (sum.nonzero <= 0 || sum.flushed / sum.nonzero <= worst) continue;
+        worst = sum.flushed / sum.nonzero;
+        f->worst_layer = layer;
+    }
+    f->worst_share = f->worst_layer ? known(worst) : unknown("nothing was flushed");
+}
+
+static void count_casts(facts *f) {
+    const cJSON *tensors = ab_json_at(f->cell, "probes.tensors");
+    if (!tensors || !tensors->child) {
+        f->flushed_share = f->overflowed = f->worst_share = unknown("gradients were not probed");
+        return;
+    }
+    f->flushed_modelled = !any_cast(tensors);
+    tally sum = tally_tensors(tensors, !f->flushed_modelled, NULL);
+    f->overflowed = known(sum.overflowed);
+    f->flushed_share = sum.nonzero > 0 ? known(sum.flushed / sum.nonzero)
+                                       : unknown("no gradient value was finite and not zero");
+    find_worst_layer(f, tensors);
+}
+
+/* ---- comparing with O0 ----------------------------------------------------------------------------------- */
+
+static bool same(const cJSON *a, const cJSON *b, const char *key) {
+    return cJSON_Compare(ab_json_at(a, key), ab_json_at(b, key), 1);
+}
+
+static bool is_twin(const cJSON *cell) { return cJSON_IsString(ab_json_at(cell, "twin")); }
+
+/* How well `other` serves as the O0 that `cell` is compared with; 0: not at all. */
+static int baseline_fit(const cJSON *cell, const cJSON *other) {
+    if (strcmp(ab_json_text(other, "level", ""), "O0") != 0 || is_twin(other)) return 0;
+    if (!same(cell, other, "model") || !same(cell, other, "seed") || !same(cell, other, "device")) return 0;
+    return 1 + (ab_json_number(other, "policy.loss_scale", 0) == 1) + 2 * same(cell, other, "half_format");
+}
+
+const cJSON *ab_summary_baseline(const cJSON *document, const cJSON *cell) {
+    int best = 0;
+    const cJSON *found = NULL, *other, *cells = ab_json_at(document, "cells");
+    cJSON_ArrayForEach(other, cells) {
+        int fit = baseline_fit(cell, other);
+        if (fit <= best) continue;
+        best = fit;
+        found = other;
+    }
+    return found;
+}
+
+static const facts *facts_of(const facts *all, int count, const cJSON *cell) {
+    for (int i = 0; i < count; i++)
+        if (all[i].cell == cell) return &all[i];
+    return NULL;
+}
+
+/* The twin with the largest gap; NULL without one. */
+static const facts *find_floor(const facts *all, int count) {
+    const facts *found = NULL;
+    for (int i = 0; i < count; i++) {
+        if (!is_twin(all[i].cell) || !is_known(&all[i].loss_gap)) continue;
+        if (!found || fabs(all[i].loss_gap.value) > fabs(found->loss_gap.value)) found = &all[i];
+    }
+    return found;
+}
+
+/* A cell's speed counts only if its training is as good as O0's: it ended well, every loss is finite, at least 95 % of the
+ * steps were applied, and the final loss is above O0's by no more than 10 noise floors or 5 % of O0's, whichever is more. */
+double ab_summary_allowed_gap(double noise_floor, double baseline_loss) {
+    return fmax(floor_multiple * noise_floor, baseline_share * fabs(baseline_loss));
+}
+
+static void certify(facts *f, double floor) {
+    const cJSON *cell = f->cell;
+    double total = ab_json_number(cell, "steps_total", 0), applied = ab_json_number(cell, "steps_applied", 0);
+    double nonfinite = ab_json_number(cell, "nonfinite_losses", 0);
+    const char *status = ab_json_text(cell, "status", "");
+    if (strcmp(status, "ok") != 0)
+        add_reason(&f->failed, "%.20s: %.150s", status, ab_json_text(cell, "reason", "no reason recorded"));
+    if (nonfinite > 0) add_reason(&f->failed, "%.0f of %.0f losses are not finite", nonfinite, total);
+    if (total > 0 && applied < applied_share_needed * total)
+        add_reason(&f->failed, "%.1f %% of the steps were applied, 95 %% are needed", 100 * applied / total);
+    if (!is_known(&f->loss_gap)) {
+        add_reason(&f->failed, "no loss gap: %.150s", f->loss_gap.reason);
+        return;
+    }
+    double allowed = ab_summary_allowed_gap(floor, f->baseline->loss_final.value);
+    if (f->loss_gap.value > allowed)
+        add_reason(&f->failed,
+                   "loss gap %+.4g is above %.4g, the larger of 10 noise floors and 5 %% of O0's loss",
+                   f->loss_gap.value, allowed);
+}
+
+static figure speed_ratio(const facts *f) {
+    if (f->failed.count > 0) return unknown("%s", f->failed.text[0]);
+    if (f->baseline->failed.count > 0) return unknown("O0: %.150s", f->baseline->failed.text[0]);
+    double steps = ab_json_number(f->cell, "steps_total", 0);
+    double o0_steps = ab_json_number(f->baseline->cell, "steps_total", 0);
+    if (steps != o0_steps) return unknown("unequal work: %.0f steps, O0 trained %.0f", steps, o0_steps);
+    return ratio(&f->rate, &f->baseline->rate, "O0");
+}
+
+/* ---- into the document ----------------------------------------------------------------------------------- */
+
+/* cJSON says of each addition whether there was memory for it; asked once, at the end. */
+typedef struct builder {
+    cJSON *object;
+    bool failed;
+} builder;
+
+static void put(builder *b, const char *key, cJSON *value) {
+    if (value && cJSON_AddItemToObject(b->object, key, value)) return;
+    cJSON_Delete(value);
+    b->failed = true;
+}
+
+static void put_reason(builder *b, const char *key, const char *reason) {
+    char name[64];
+    snprintf(name, sizeof name, "%s_reason", key);
+    put(b, name, cJSON_CreateString(reason));
+}
+
+static void put_figure(builder *b, const char *key, const figure *f) {
+    put(b, key, is_known(f) ? cJSON_CreateNumber(f->value) : cJSON_CreateNull());
+    if (!is_known(f)) put_reason(b, key, f->reason);
+}
+
+static void put_certificate(builder *b, const reasons *failed) {
+    builder certificate = {cJSON_CreateObject(), false};
+    cJSON *list = cJSON_CreateArray();
+    for (int i = 0; i < failed->count; i++) {
+        cJSON *text = cJSON_CreateString(failed->text[i]);
+        if (!cJSON_AddItemToArray(list, text)) b->failed = true;
+    }
+    put(&certificate, "passed", cJSON_CreateBool(failed->count == 0));
+    put(&certificate, "reasons", list);
+    put(b, "certificate", certificate.object);
+    b->failed |= certificate.failed;
+}
+
+static cJSON *summary_object(const facts *f) {
+    const struct {
+        const char *key;
+        const figure *figure;
+    } rows[] = {{"loss_final", &f->loss_final},
+                {"loss_gap", &f->loss_gap},
+                {"step_time_ns", &f->step_time},
+                {"step_time_ns_low", &f->step_time_low},
+                {"step_time_ns_high", &f->step_time_high},
+                {"samples_per_s", &f->rate},
+                {"ratio_samples_to_o0", &f->rate_ratio},
+                {"peak_bytes", &f->peak},
+                {"ratio_bytes_to_o0", &f->peak_ratio},
+                {"skipped_share", &f->skipped_share},
+                {"flushed_share", &f->flushed_share},
+                {"overflowed", &f->overflowed},
+                {"worst_layer_flushed_share", &f->worst_share}};
+    builder b = {cJSON_CreateObject(), false};
+    for (size_t i = 0; i < AB_COUNT_OF(rows); i++) put_figure(&b, rows[i].key, rows[i].figure);
+    put(&b, "flushed_modelled", cJSON_CreateBool(f->flushed_modelled));
+    put(&b, "worst_layer", f->worst_layer ? cJSON_CreateString(f->worst_layer) : cJSON_CreateNull());
+    if (!f->worst_layer) put_reason(&b, "worst_layer", f->worst_share.reason);
+    put_certificate(&b, &f->failed);
+    if (!b.failed) return b.object;
+    cJSON_Delete(b.object);
+    return NULL;
+}
+
+static cJSON *floor_object(const facts *twin) {
+    if (!twin) return cJSON_CreateNull();
+    builder b = {cJSON_CreateObject(), false};
+    put(&b, "cell", cJSON_CreateString(ab_json_text(twin->cell, "id", "")));
+    put(&b, "loss_gap", cJSON_CreateNumber(fabs(twin->loss_gap.value)));
+    put(&b, "text", cJSON_CreateString("O0 again with every initial weight moved by one ulp"));
+    if (!b.failed) return b.object;
+    cJSON_Delete(b.object);
+    return NULL;
+}
+
+/* Replaces or adds; takes `value`, which may be NULL after a failed allocation. */
+static ab_status set(cJSON *object, const char *key, cJSON *value) {
+    bool exists = ab_json_at(object, key) != NULL;
+    bool done = value && (exists ? cJSON_ReplaceItemInObjectCaseSensitive(object, key, value)
+                                 : cJSON_AddItemToObject(object, key, value));
+    if (done) return AB_OK;
+    cJSON_Delete(value);
+    return ab_fail(AB_NO_MEMORY, "out of memory while summarising the result");
+}
+
+/* ---- the whole ------------------------------------------------------------------------------------------- */
+
+static ab_status measure(const cJSON *document, facts *f) {
+    f->loss_final = final_loss(document, f->cell);
+    AB_TRY(time_steps(f));
+    f->rate = sample_rate(document, f);
+    f->peak = number_at(f->cell, "memory_bytes.total");
+    f->skipped_share = skipped_share(f->cell);
+    count_casts(f);
+    return AB_OK;
+}
+
+static void compare(const cJSON *document, facts *all, int count, const facts **floor_twin) {
+    for (int i = 0; i < count; i++) {
+        all[i].baseline = facts_of(all, count, ab_summary_baseline(document, all[i].cell));
+        all[i].loss_gap = loss_gap(&all[i]);
+    }
+    *floor_twin = find_floor(all, count);
+    double floor = *floor_twin ? fabs((*floor_twin)->loss_gap.value) : 0;
+    for (int i = 0; i < count; i++) certify(&all[i], floor);
+    for (int i = 0; i < count; i++) {
+        const facts *o0 = all[i].baseline;
+        all[i].rate_ratio = speed_ratio(&all[i]);
+        all[i].peak_ratio = o0 ? ratio(&all[i].peak, &o0->peak, "O0") : unknown("%s", no_baseline);
+    }
+}
+
+ab_status ab_result_summarise(cJSON *document) {
+    cJSON *cell, *cells = cJSON_GetObjectItemCaseSensitive(document, "cells");
+    int count = cJSON_GetArraySize(cells), i = 0;
+    const facts *floor_twin = NULL;
+    ab_status status = AB_OK;
+    facts *all = calloc((size_t)count + 1, sizeof *all);
+    if (!all) return ab_fail(AB_NO_MEMORY, "out of memory while summarising %d cells", count);
+    cJSON_ArrayForEach(cell, cells) all[i++].cell = cell;
+    for (i = 0; i < count; i++) AB_TRY_GOTO(measure(document, &all[i]));
+    compare(document, all, count, &floor_twin);
+    AB_TRY_GOTO(set(document, "noise_floor", floor_object(floor_twin)));
+    i = 0;
+    cJSON_ArrayForEach(cell, cells) AB_TRY_GOTO(set(cell, "summary", summary_object(&all[i++])));
+out:
+    free(all);
+    return status;
+}

@@ -1,0 +1,174 @@
+/* Harmless strings and fixed-look numbers. Knows nothing of documents or layouts. */
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Bytes a sequence starting with `lead` must have, and the smallest code point that needs so many; 0: not a lead byte. */
+static int sequence_length(unsigned char lead, unsigned *smallest) {
+    static const struct {
+        unsigned char mask, value;
+        int length;
+        unsigned smallest;
+    } forms[] = {{0x80, 0x00, 1, 0}, {0xe0, 0xc0, 2, 0x80}, {0xf0, 0xe0, 3, 0x800}, {0xf8, 0xf0, 4, 0x10000}};
+    for (size_t i = 0; i < AB_COUNT_OF(forms); i++)
+        if ((lead & forms[i].mask) == forms[i].value) {
+            *smallest = forms[i].smallest;
+            return forms[i].length;
+        }
+    return 0;
+}
+
+int ab_text_decode(const char *text, unsigned *point) {
+    const unsigned char *byte = (const unsigned char *)text;
+    unsigned smallest;
+    int length = sequence_length(byte[0], &smallest);
+    if (length == 0 || byte[0] == 0) return 0;
+    unsigned value = length == 1 ? byte[0] : byte[0] & (0x7fu >> length);
+    for (int i = 1; i < length; i++) {
+        if ((byte[i] & 0xc0) != 0x80) return 0;
+        value = value << 6 | (byte[i] & 0x3f);
+    }
+    bool surrogate = value >= 0xd800 && value <= 0xdfff;
+    if (value < smallest || value > 0x10ffff || surrogate) return 0;
+    *point = value;
+    return length;
+}
+
+/* Characters that show nothing or change how others show: controls, zero-width, direction marks, byte-order mark,
+ * line separators, tags and private use. */
+static bool is_hidden(unsigned point) {
+    static const unsigned ranges[][2] = {
+        {0x00, 0x1f},     {0x7f, 0x9f},     {0xad, 0xad},     {0x34f, 0x34f},
+        {0x61c, 0x61c},   {0x115f, 0x1160}, {0x180b, 0x180f}, {0x200b, 0x200f},
+        {0x2028, 0x202e}, {0x2060, 0x206f}, {0x3164, 0x3164}, {0xe000, 0xf8ff},
+        {0xfe00, 0xfe0f}, {0xfeff, 0xfeff}, {0xfff0, 0xffff}, {0xe0000, 0x10ffff}};
+    for (size_t i = 0; i < AB_COUNT_OF(ranges); i++)
+        if (point >= ranges[i][0] && point <= ranges[i][1]) return true;
+    return false;
+}
+
+/* What CI runners take for a command of theirs when it stands in a log: "::word" at the start of a line (or of a word, which
+ * wrapping may put there) and "##[word" anywhere. */
+static bool is_runner_command(const char *source, const char *line, size_t used) {
+    bool starts_word = used == 0 || line[used - 1] == ' ';
+    return (starts_word && strncmp(source, "::", 2) == 0) || strncmp(source, "##[", 3) == 0;
+}
+
+char *ab_text_clean(char *line, size_t size, const char *source) {
+    size_t used = 0;
+    while (*source && used + 1 < size) {
+        unsigned point = 0;
+        int length = ab_text_decode(source, &point);
+        if (length == 0 || is_hidden(point) || is_runner_command(source, line, used)) {
+            line[used++] = '?';
+        } else {
+            if (used + (size_t)length >= size) break;
+            memcpy(line + used, source, (size_t)length);
+            used += (size_t)length;
+        }
+        source += length > 0 ? length : 1;
+    }
+    line[used] = '\0';
+    return line;
+}
+
+static bool starts_character(char c) { return ((unsigned char)c & 0xc0) != 0x80; }
+
+int ab_text_width(const char *line) {
+    int width = 0;
+    for (; *line; line++) width += starts_character(*line);
+    return width;
+}
+
+/* Where the character in column `column` starts. */
+static char *column_start(char *line, int column) {
+    for (; *line; line++)
+        if (starts_character(*line) && column-- == 0) break;
+    return line;
+}
+
+void ab_text_elide(char *line, int width) {
+    int have = ab_text_width(line);
+    if (have <= width) return;
+    if (width < 5) {
+        *column_start(line, width > 0 ? width : 0) = '\0';
+        return;
+    }
+    int head = (width - 2) / 2, tail = width - 2 - head;
+    char *gap = column_start(line, head), *rest = column_start(line, have - tail);
+    memmove(gap + 2, rest, strlen(rest) + 1); /* rest lies at least two columns behind gap */
+    gap[0] = gap[1] = '.';
+}
+
+/* `suffix` is a literal of ours. */
+static char *fixed(char *text, double value, int decimals, const char *suffix) {
+    if (isfinite(value))
+        snprintf(text, AB_TEXT_NUMBER, "%.*f%s", decimals, value, suffix);
+    else
+        memcpy(text, "-", 2);
+    return text;
+}
+
+static char *rounded(char *text, double value, const char *suffix) {
+    if (isfinite(value))
+        snprintf(text, AB_TEXT_NUMBER, "%.1e%s", value, suffix);
+    else
+        memcpy(text, "-", 2);
+    return text;
+}
+
+char *ab_text_loss(char *text, double loss) {
+    if (fabs(loss) >= 1e5) return rounded(text, loss, "");
+    return fixed(text, loss, fabs(loss) < 100 ? 4 : 2, "");
+}
+
+char *ab_text_gap(char *text, double gap) {
+    double size = fabs(gap);
+    if (!isfinite(gap)) return fixed(text, gap, 0, "");
+    bool is_short = gap == 0 || (size >= 9.5e-4 && size < 1e4);
+    snprintf(text, AB_TEXT_NUMBER, is_short ? "%+.4f" : "%+.1e", gap == 0 ? 0.0 : gap);
+    return text;
+}
+
+char *ab_text_percent(char *text, double share) {
+    double percent = 100 * share;
+    if (percent > 0 && percent < 0.01) {
+        snprintf(text, AB_TEXT_NUMBER, "<0.01");
+        return text;
+    }
+    return fixed(text, percent, percent == 0 ? 0 : percent < 9.995 ? 2 : 1, "");
+}
+
+char *ab_text_rate(char *text, double rate) {
+    if (rate >= 1e9) return rounded(text, rate, "");
+    return fixed(text, rate, rate < 999.5 ? 1 : 0, "");
+}
+
+char *ab_text_factor(char *text, double factor) {
+    if (factor >= 1e5) return rounded(text, factor, "x");
+    return fixed(text, factor, factor < 99.995 ? 2 : 0, "x");
+}
+
+char *ab_text_mib(char *text, double bytes) {
+    double mib = bytes / (1024 * 1024);
+    if (mib >= 1e9) return rounded(text, mib, "");
+    return fixed(text, mib, mib < 99.995 ? 2 : mib < 999.95 ? 1 : 0, "");
+}
+
+char *ab_text_count(char *text, double count) {
+    return count < 1e7 ? fixed(text, count, 0, "") : rounded(text, count, "");
+}
+
+char *ab_text_scale(char *text, double scale) {
+    int exponent;
+    if (!isfinite(scale)) return fixed(text, scale, 0, "");
+    bool is_power = scale >= 131072 && frexp(scale, &exponent) == 0.5;
+    if (is_power)
+        snprintf(text, AB_TEXT_NUMBER, "2^%d", exponent - 1);
+    else
+        snprintf(text, AB_TEXT_NUMBER, "%g", scale);
+    return text;
+}

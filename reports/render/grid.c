@@ -1,0 +1,573 @@
+/* From the document to the cells of the table. Layout, escaping and colour are the reports' matter. */
+#include "reports/render/grid.h"
+
+#include "reports/record/json.h"
+#include "reports/record/summary.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LABEL_TEXT = 160, LONG_MESSAGE = 80 };
+
+/* ---- lines ----------------------------------------------------------------------------------------------- */
+
+static ab_status append_line(ab_grid_lines *lines, ab_tone tone, const char *text) {
+    if (lines->count == lines->room) {
+        int room = 2 * lines->room + 8;
+        ab_grid_line *line = realloc(lines->line, (size_t)room * sizeof *line);
+        if (!line) return ab_fail(AB_NO_MEMORY, "out of memory while laying out the table");
+        lines->line = line;
+        lines->room = room;
+    }
+    ab_grid_line *line = &lines->line[lines->count++];
+    line->tone = tone;
+    snprintf(line->text, sizeof line->text, "%s", text);
+    return AB_OK;
+}
+
+static ab_status add_line(ab_grid_lines *lines, ab_tone tone, const char *format, ...) AB_PRINTF(3, 4);
+
+/* The arguments must be clean. */
+static ab_status add_line(ab_grid_lines *lines, ab_tone tone, const char *format, ...) {
+    char text[AB_GRID_LINE];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return append_line(lines, tone, text);
+}
+
+/* A cleaned copy of a string of the document in a buffer of the caller. */
+static const char *clean(const cJSON *root, const char *path, const char *fallback, char *text, size_t size) {
+    return ab_text_clean(text, size, ab_json_text(root, path, fallback));
+}
+
+/* ---- columns --------------------------------------------------------------------------------------------- */
+
+static double figure(const cJSON *cell, const char *key) {
+    return ab_json_number(ab_json_at(cell, "summary"), key, (double)NAN);
+}
+
+/* What a cast would have done, where nothing is cast, stands in parentheses. */
+static void bracket(const cJSON *cell, ab_grid_text *out) {
+    char text[AB_GRID_TEXT - 2];
+    if (!ab_json_is_true(cell, "summary.flushed_modelled") || strcmp(out->text, "-") == 0) return;
+    snprintf(text, sizeof text, "%.*s", (int)sizeof text - 1, out->text);
+    snprintf(out->text, sizeof out->text, "(%s)", text);
+    out->tone = AB_TONE_FAINT;
+}
+
+static void write_level(const cJSON *cell, ab_grid_text *out) {
+    char level[40];
+    const char *suffix = cJSON_IsString(ab_json_at(cell, "twin")) ? "+ulp" : "";
+    snprintf(out->text, sizeof out->text, "%s%s", clean(cell, "level", "?", level, sizeof level), suffix);
+}
+
+static void write_scale(const cJSON *cell, ab_grid_text *out) {
+    const cJSON *scale = ab_json_at(cell, "policy.loss_scale");
+    if (cJSON_IsNumber(scale))
+        ab_text_scale(out->text, scale->valuedouble);
+    else
+        clean(cell, cJSON_IsString(scale) ? "policy.loss_scale" : "scale_policy", "?", out->text, 24);
+    ab_text_elide(out->text, 10);
+}
+
+static void write_half(const cJSON *cell, ab_grid_text *out) {
+    clean(cell, "half_format", "?", out->text, 16);
+}
+static void write_model(const cJSON *cell, ab_grid_text *out) { clean(cell, "model", "?", out->text, 24); }
+static void write_device(const cJSON *cell, ab_grid_text *out) { clean(cell, "device", "?", out->text, 16); }
+
+static void write_seed(const cJSON *cell, ab_grid_text *out) {
+    double seed = ab_json_number(cell, "seed", (double)NAN);
+    if (isfinite(seed))
+        ab_text_count(out->text, seed);
+    else
+        clean(cell, "seed", "?", out->text, 24);
+}
+
+static void write_loss(const cJSON *cell, ab_grid_text *out) {
+    ab_text_loss(out->text, figure(cell, "loss_final"));
+    if (ab_json_number(cell, "nonfinite_losses", 0) == 0 || isfinite(figure(cell, "loss_final"))) return;
+    snprintf(out->text, sizeof out->text, "nan/inf");
+    out->tone = AB_TONE_BAD;
+}
+
+static void write_gap(const cJSON *cell, ab_grid_text *out) {
+    double gap = figure(cell, "loss_gap");
+    if (gap == 0)
+        memcpy(out->text, "0", 2);
+    else
+        ab_text_gap(out->text, gap);
+}
+
+static void write_accuracy(const cJSON *cell, ab_grid_text *out) {
+    ab_text_percent(out->text, ab_json_number(cell, "test_accuracy", (double)NAN));
+}
+
+static void write_rate(const cJSON *cell, ab_grid_text *out) {
+    ab_text_rate(out->text, figure(cell, "samples_per_s"));
+}
+
+static void write_ratio(const cJSON *cell, const char *key, ab_grid_text *out) {
+    double ratio = figure(cell, key);
+    ab_text_factor(out->text, ratio);
+    if (isfinite(ratio)) return;
+    memcpy(out->text, "void", 5);
+    out->tone = AB_TONE_WARN;
+}
+
+static void write_speed_ratio(const cJSON *cell, ab_grid_text *out) {
+    write_ratio(cell, "ratio_samples_to_o0", out);
+}
+
+static void write_peak(const cJSON *cell, ab_grid_text *out) {
+    ab_text_mib(out->text, figure(cell, "peak_bytes"));
+}
+static void write_peak_ratio(const cJSON *cell, ab_grid_text *out) {
+    write_ratio(cell, "ratio_bytes_to_o0", out);
+}
+
+static void write_skipped(const cJSON *cell, ab_grid_text *out) {
+    char skipped[AB_TEXT_NUMBER], total[AB_TEXT_NUMBER];
+    ab_text_count(skipped, ab_json_number(cell, "steps_skipped", (double)NAN));
+    ab_text_count(total, ab_json_number(cell, "steps_total", (double)NAN));
+    snprintf(out->text, sizeof out->text, "%s/%s", skipped, total);
+}
+
+static void write_flushed(const cJSON *cell, ab_grid_text *out) {
+    ab_text_percent(out->text, figure(cell, "flushed_share"));
+    bracket(cell, out);
+}
+
+static void write_overflowed(const cJSON *cell, ab_grid_text *out) {
+    ab_text_count(out->text, figure(cell, "overflowed"));
+    bracket(cell, out);
+}
+
+static void write_worst(const cJSON *cell, ab_grid_text *out) {
+    char layer[48], share[AB_TEXT_NUMBER];
+    double worst = figure(cell, "worst_layer_flushed_share");
+    memcpy(out->text, "-", 2);
+    if (!isfinite(worst)) return;
+    clean(cell, "summary.worst_layer", "?", layer, sizeof layer);
+    ab_text_elide(layer, 16);
+    snprintf(out->text, sizeof out->text, "%s %.8s", layer, ab_text_percent(share, worst));
+    bracket(cell, out);
+}
+
+typedef struct rule {
+    ab_grid_column look;
+    bool label;
+    const char *varies; /* shown only when cells differ in this key; NULL: always */
+    void (*write)(const cJSON *cell, ab_grid_text *out);
+} rule;
+
+static const rule rules[] = {
+    {{{"", "model"}, "model", true}, true, "model", write_model},
+    {{{"", "level"}, "level", true}, true, NULL, write_level},
+    {{{"", "half"}, "half", true}, true, "half_format", write_half},
+    {{{"loss", "scale"}, "loss scale", true}, true, NULL, write_scale},
+    {{{"", "device"}, "device", true}, true, "device", write_device},
+    {{{"", "seed"}, "seed", true}, true, "seed", write_seed},
+    {{{"final", "loss"}, "final loss", false}, false, NULL, write_loss},
+    {{{"gap to O0", NULL}, "gap to O0", false}, false, NULL, write_gap},
+    {{{"test", "acc. %"}, "test acc. %", false}, false, NULL, write_accuracy},
+    {{{"", "samples/s"}, "samples/s", false}, false, NULL, write_rate},
+    {{{"speed", "vs O0"}, "speed vs O0", false}, false, NULL, write_speed_ratio},
+    {{{"peak", "MiB"}, "peak MiB", false}, false, NULL, write_peak},
+    {{{"peak", "vs O0"}, "peak vs O0", false}, false, NULL, write_peak_ratio},
+    {{{"steps", "skipped"}, "skipped steps", false}, false, NULL, write_skipped},
+    {{{"flushed", "%"}, "flushed %", false}, false, NULL, write_flushed},
+    {{{"over-", "flowed"}, "overflowed", false}, false, NULL, write_overflowed},
+    {{{"worst", "layer %"}, "worst layer %", true}, false, NULL, write_worst},
+};
+
+_Static_assert(AB_COUNT_OF(rules) <= AB_GRID_COLUMNS, "the grid has room for every column");
+
+static bool varies(const cJSON *cells, const char *key) {
+    const cJSON *cell, *first = cells ? ab_json_at(cells->child, key) : NULL;
+    cJSON_ArrayForEach(cell, cells) {
+        if (!cJSON_Compare(first, ab_json_at(cell, key), 1)) return true;
+    }
+    return false;
+}
+
+static void choose_columns(const cJSON *cells, ab_grid *grid, const rule **chosen) {
+    for (size_t i = 0; i < AB_COUNT_OF(rules); i++) {
+        if (rules[i].varies && !varies(cells, rules[i].varies)) continue;
+        chosen[grid->columns] = &rules[i];
+        grid->column[grid->columns++] = &rules[i].look;
+        grid->labels += rules[i].label;
+    }
+}
+
+const char *ab_grid_head(const ab_grid *grid, int i, int line) {
+    const char *head = grid->column[i]->head[line];
+    return head ? head : grid->gap_head;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------------------ */
+
+static void write_row(const cJSON *cell, const ab_grid *grid, const rule *const *chosen, ab_grid_row *row) {
+    char reason[AB_GRID_LINE - 32];
+    const char *status = ab_json_text(cell, "status", "?");
+    for (int i = 0; i < grid->columns; i++) chosen[i]->write(cell, &row->at[i]);
+    if (strcmp(status, "ok") == 0) return;
+    char word[16];
+    ab_text_clean(word, sizeof word, status);
+    clean(cell, "reason", "", reason, sizeof reason);
+    bool says_it = strncmp(reason, word, strlen(word)) == 0; /* "interrupted at step 12" */
+    if (reason[0] && !says_it)
+        snprintf(row->message.text, sizeof row->message.text, "%s: %s", word, reason);
+    else
+        snprintf(row->message.text, sizeof row->message.text, "%s", reason[0] ? reason : word);
+    row->message.tone = strcmp(status, "failed") == 0 ? AB_TONE_BAD : AB_TONE_WARN;
+}
+
+/* "O2 dynamic": the label columns of a row. */
+static const char *label_text(const ab_grid *grid, int row, char *text) {
+    int used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < grid->labels && used < LABEL_TEXT; i++)
+        used +=
+            snprintf(text + used, (size_t)(LABEL_TEXT - used), i ? " %s" : "%s", grid->row[row].at[i].text);
+    return text;
+}
+
+/* ---- above the table ------------------------------------------------------------------------------------- */
+
+static ab_status add_title(const cJSON *document, ab_grid_lines *lines) {
+    char net[40], data[40], optimizer[24], lr[AB_TEXT_NUMBER], seed[32], epochs[48] = "";
+    const cJSON *config = ab_json_at(document, "config");
+    double number = ab_json_number(config, "seed", (double)NAN), count = ab_json_number(config, "epochs", 0);
+    if (count > 0) snprintf(epochs, sizeof epochs, " (%g epoch%s)", count, count == 1 ? "" : "s");
+    snprintf(lr, sizeof lr, "%g", ab_json_number(config, "lr", (double)NAN));
+    if (isfinite(number))
+        ab_text_count(seed, number);
+    else
+        clean(config, "seed", "?", seed, sizeof seed);
+    return add_line(lines, AB_TONE_HEAD, "%s on %s: batch %.0f, %.0f steps%s, %s with lr %s, seed %s",
+                    clean(config, "net", "?", net, sizeof net), clean(config, "data", "?", data, sizeof data),
+                    ab_json_number(config, "batch", 0), ab_json_number(config, "steps", 0), epochs,
+                    clean(config, "optimizer", "?", optimizer, sizeof optimizer), lr, seed);
+}
+
+/* "fp16, bf16" from an array of strings. */
+static const char *join(const cJSON *array, char *text, size_t size) {
+    char word[32];
+    size_t used = 0;
+    const cJSON *item;
+    text[0] = '\0';
+    cJSON_ArrayForEach(item, array) {
+        ab_text_clean(word, sizeof word, cJSON_IsString(item) ? item->valuestring : "?");
+        int more = snprintf(text + used, size - used, used ? ", %s" : "%s", word);
+        if (more < 0 || (size_t)more >= size - used) break;
+        used += (size_t)more;
+    }
+    return text;
+}
+
+/* What else there is to a step, if anything; one line. */
+static ab_status add_recipe(const cJSON *document, ab_grid_lines *lines) {
+    const cJSON *config = ab_json_at(document, "config");
+    const double micro = ab_json_number(config, "gradient_accumulation_steps", 1);
+    const struct {
+        const char *before, *after;
+        double value;
+    } rows[] = {{", from step ", " on", ab_json_number(config, "first_step", 0)},
+                {", ", " batches a step", micro > 1 ? micro : 0},
+                {", gradient norm clipped at ", "", ab_json_number(config, "clip_norm", 0)},
+                {", gradients clipped at ", "", ab_json_number(config, "clip_value", 0)},
+                {", weights averaged with ", "", ab_json_number(config, "ema", 0)}};
+    char schedule[80], faults[200], text[480] = "";
+    clean(config, "schedule", "constant", schedule, sizeof schedule);
+    if (strcmp(schedule, "constant") != 0) snprintf(text, sizeof text, ", schedule %s", schedule);
+    for (size_t i = 0; i < AB_COUNT_OF(rows); i++) {
+        size_t used = strlen(text);
+        if (rows[i].value > 0)
+            snprintf(text + used, sizeof text - used, "%s%g%s", rows[i].before, rows[i].value, rows[i].after);
+    }
+    join(ab_json_at(config, "faults"), faults, sizeof faults);
+    if (text[0]) AB_TRY(add_line(lines, AB_TONE_HEAD, "%s", text + 2));
+    return faults[0] ? add_line(lines, AB_TONE_BAD, "mistakes made on purpose: %s", faults) : AB_OK;
+}
+
+static ab_status add_setting(const cJSON *document, ab_grid_lines *lines) {
+    char device[24], isa[24], half[64], cpu[80];
+    const cJSON *config = ab_json_at(document, "config");
+    double threads = ab_json_number(config, "threads", 0), rounds = ab_json_number(config, "rounds", 0);
+    return add_line(lines, AB_TONE_PLAIN, "%s (%s, %s), %.0f thread%s; half format %s; %.0f timing round%s",
+                    clean(config, "device", "?", device, sizeof device),
+                    clean(document, "environment.cpu_model", "unknown CPU", cpu, sizeof cpu),
+                    clean(document, "environment.isa", "?", isa, sizeof isa), threads,
+                    threads == 1 ? "" : "s", join(ab_json_at(config, "half"), half, sizeof half), rounds,
+                    rounds == 1 ? "" : "s");
+}
+
+static ab_status add_completeness(const cJSON *document, ab_grid_lines *lines) {
+    const cJSON *cell, *cells = ab_json_at(document, "cells");
+    int done = 0, count = cJSON_GetArraySize(cells);
+    cJSON_ArrayForEach(cell, cells) done += strcmp(ab_json_text(cell, "status", ""), "ok") == 0;
+    if (ab_json_is_true(document, "run.complete")) return AB_OK;
+    return add_line(lines, AB_TONE_BAD, "INCOMPLETE: the run has not finished; %d of %d cells are done", done,
+                    count);
+}
+
+/* Which cells a line is about. */
+typedef struct question {
+    bool (*applies)(const struct question *self, const cJSON *cell);
+    const char *path, *value; /* what `applies` may need */
+    const cJSON *document;
+} question;
+
+static bool has_value(const question *q, const cJSON *cell) {
+    const char *value = ab_json_text(cell, q->path, NULL);
+    return value && strcmp(value, q->value) == 0;
+}
+
+static bool is_converted(const question *q, const cJSON *cell) {
+    (void)q;
+    const cJSON *op, *ops = ab_json_at(cell, "implementations");
+    cJSON_ArrayForEach(op, ops) {
+        if (strncmp(ab_json_text(op, "forward", ""), "convert", 7) == 0) return true;
+    }
+    return false;
+}
+
+static bool is_nondeterministic(const question *q, const cJSON *cell) {
+    (void)q;
+    return cJSON_IsFalse(ab_json_at(cell, "deterministic"));
+}
+
+/* Both this cell and its O0 were timed at least twice, and the ranges of their rounds overlap. */
+static bool is_within_spread(const question *q, const cJSON *cell) {
+    const cJSON *o0 = ab_summary_baseline(q->document, cell);
+    double low = figure(cell, "step_time_ns_low"), high = figure(cell, "step_time_ns_high");
+    double o0_low = figure(o0, "step_time_ns_low"), o0_high = figure(o0, "step_time_ns_high");
+    bool compared = o0 && o0 != cell && !cJSON_IsString(ab_json_at(cell, "twin")) &&
+                    isfinite(figure(cell, "ratio_samples_to_o0"));
+    return compared && low < high && o0_low < o0_high && low <= o0_high && o0_low <= high;
+}
+
+/* "O1 dynamic, O2 dynamic": the cells with numbers to which it applies; "" when there is none. */
+static const char *list_cells(const ab_grid *grid, const cJSON *cells, const question *q, char *labels) {
+    char label[LABEL_TEXT];
+    int row = 0, used = 0;
+    const cJSON *cell;
+    labels[0] = '\0';
+    cJSON_ArrayForEach(cell, cells) {
+        const ab_grid_row *shown = &grid->row[row];
+        label_text(grid, row++, label);
+        if (shown->message.text[0] || !q->applies(q, cell)) continue;
+        if (used + (int)strlen(label) + 8 > LABEL_TEXT) {
+            memcpy(labels + used, ", ...", 6);
+            break;
+        }
+        used += snprintf(labels + used, (size_t)(LABEL_TEXT - used), used ? ", %s" : "%s", label);
+    }
+    return labels;
+}
+
+static bool is_first(const question *q, const cJSON *cells, const cJSON *cell) {
+    for (const cJSON *other = cells->child; other != cell; other = other->next)
+        if (q->applies(q, other)) return false;
+    return true;
+}
+
+/* Each text found at `path` in the cells, once, with the cells that share it. */
+static ab_status add_grouped(const cJSON *document, const ab_grid *grid, const char *path, ab_tone tone,
+                             const char *what, ab_grid_lines *lines) {
+    char labels[LABEL_TEXT], text[200];
+    const cJSON *cell, *cells = ab_json_at(document, "cells");
+    cJSON_ArrayForEach(cell, cells) {
+        question q = {has_value, path, ab_json_text(cell, path, NULL), NULL};
+        if (!q.value || !is_first(&q, cells, cell) || !list_cells(grid, cells, &q, labels)[0]) continue;
+        ab_text_clean(text, sizeof text, q.value);
+        AB_TRY(add_line(lines, tone, "%s: %s: %s", labels, what, text));
+    }
+    return AB_OK;
+}
+
+static ab_status add_about(const cJSON *document, const ab_grid *grid, const question *q, ab_tone tone,
+                           const char *what, ab_grid_lines *lines) {
+    char labels[LABEL_TEXT];
+    list_cells(grid, ab_json_at(document, "cells"), q, labels);
+    return labels[0] ? add_line(lines, tone, "%s: %s", labels, what) : AB_OK;
+}
+
+static ab_status add_intro(const cJSON *document, ab_grid *grid) {
+    AB_TRY(add_title(document, &grid->intro));
+    AB_TRY(add_recipe(document, &grid->intro));
+    AB_TRY(add_setting(document, &grid->intro));
+    const question converted = {is_converted, NULL, NULL, NULL};
+    AB_TRY(add_about(
+        document, grid, &converted, AB_TONE_PLAIN,
+        "half products are computed in fp32 and rounded once, with conversions around them; these speeds "
+        "are not those of half hardware",
+        &grid->intro));
+    AB_TRY(add_grouped(document, grid, "emulated_text", AB_TONE_PLAIN, "emulated", &grid->intro));
+    return add_completeness(document, &grid->intro);
+}
+
+/* ---- below the table ------------------------------------------------------------------------------------- */
+
+static ab_status add_warnings(const cJSON *document, ab_grid *grid) {
+    char text[AB_GRID_LINE - 16];
+    const cJSON *warning, *warnings = ab_json_at(document, "warnings");
+    cJSON_ArrayForEach(warning, warnings) {
+        if (!cJSON_IsString(warning)) continue;
+        ab_text_clean(text, sizeof text, warning->valuestring);
+        AB_TRY(add_line(&grid->notes, AB_TONE_WARN, "warning: %s", text));
+    }
+    return AB_OK;
+}
+
+/* A message that the table has to shorten is there in full. */
+static ab_status add_long_messages(ab_grid *grid) {
+    char label[LABEL_TEXT];
+    for (int row = 0; row < grid->rows; row++) {
+        const ab_grid_line *message = &grid->row[row].message;
+        if (ab_text_width(message->text) > LONG_MESSAGE)
+            AB_TRY(
+                add_line(&grid->notes, message->tone, "%s: %s", label_text(grid, row, label), message->text));
+    }
+    return AB_OK;
+}
+
+static ab_status add_timing_notes(const cJSON *document, ab_grid *grid) {
+    const question spread = {is_within_spread, NULL, NULL, document};
+    if (ab_json_number(document, "config.rounds", 2) == 1)
+        return add_line(&grid->notes, AB_TONE_PLAIN,
+                        "one timing round: how far the speeds scatter is not known");
+    return add_about(document, grid, &spread, AB_TONE_WARN,
+                     "the timing rounds overlap those of O0: the difference in speed may be noise",
+                     &grid->notes);
+}
+
+/* "ce 65536 to 1024 (6 overflows)", "fc1 1 to 16" */
+static int write_own_scale(const cJSON *scaler, char *text, size_t size) {
+    char name[120], first[AB_TEXT_NUMBER], last[AB_TEXT_NUMBER], count[AB_TEXT_NUMBER];
+    const cJSON *runs = ab_json_at(scaler, "scale"), *end = runs ? runs->child : NULL;
+    const double overflows = ab_json_number(scaler, "overflows", (double)NAN);
+    if (!end) return 0;
+    ab_text_scale(first, end->child->valuedouble);
+    while (end->next) end = end->next;
+    ab_text_scale(last, end->child->valuedouble);
+    if (!isfinite(overflows))
+        return snprintf(text, size, "%s %s to %s", clean(scaler, "layer", "?", name, sizeof name), first,
+                        last);
+    return snprintf(text, size, "%s %s to %s (%s overflow%s)",
+                    join(ab_json_at(scaler, "losses"), name, sizeof name), first, last,
+                    ab_text_count(count, overflows), overflows == 1 ? "" : "s");
+}
+
+/* A line for every cell whose losses or layers have their own scales, if these can move. */
+static ab_status add_own_scales(const cJSON *document, ab_grid *grid) {
+    const cJSON *cell, *scaler;
+    int row = 0;
+    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
+        char label[LABEL_TEXT], text[640] = "";
+        const char *kind = ab_json_at(cell, "layer_scales") ? "layer_scales" : "loss_scales";
+        int used = 0;
+        label_text(grid, row++, label);
+        if (cJSON_IsNumber(ab_json_at(cell, "policy.loss_scale"))) continue;
+        cJSON_ArrayForEach(scaler, ab_json_at(cell, kind)) {
+            if (used > 0) used += snprintf(text + used, sizeof text - (size_t)used, "; ");
+            if (used > (int)sizeof text - 240) {
+                snprintf(text + used, sizeof text - (size_t)used, "...");
+                break;
+            }
+            used += write_own_scale(scaler, text + used, sizeof text - (size_t)used);
+        }
+        if (used > 0)
+            AB_TRY(add_line(&grid->notes, AB_TONE_PLAIN, "%s: %s scales: %s", label,
+                            kind[1] == 'a' ? "layer" : "loss", text));
+    }
+    return AB_OK;
+}
+
+static ab_status add_notes(const cJSON *document, ab_grid *grid) {
+    AB_TRY(add_own_scales(document, grid));
+    AB_TRY(add_grouped(document, grid, "summary.ratio_samples_to_o0_reason", AB_TONE_WARN, "speed ratio void",
+                       &grid->notes));
+    AB_TRY(add_grouped(document, grid, "summary.ratio_bytes_to_o0_reason", AB_TONE_WARN, "memory ratio void",
+                       &grid->notes));
+    AB_TRY(
+        add_grouped(document, grid, "test_accuracy_reason", AB_TONE_WARN, "no test accuracy", &grid->notes));
+    const question nondeterministic = {is_nondeterministic, NULL, NULL, NULL};
+    AB_TRY(add_long_messages(grid));
+    AB_TRY(add_timing_notes(document, grid));
+    AB_TRY(add_about(document, grid, &nondeterministic, AB_TONE_BAD,
+                     "not deterministic: the losses differ between rounds", &grid->notes));
+    return add_warnings(document, grid);
+}
+
+/* The noise floor without its sign. */
+static const char *floor_text(const cJSON *document, char *text) {
+    double floor = ab_json_number(document, "noise_floor.loss_gap", (double)NAN);
+    if (floor == 0) return "0";
+    ab_text_gap(text, floor);
+    return text + (text[0] == '+');
+}
+
+static ab_status add_legend(const cJSON *document, ab_grid *grid) {
+    static const char *const lines[] = {
+        "final loss: mean of the last 20 training losses; acc.: accuracy on the test set",
+        "speed vs O0: samples/s over O0's; void unless the work was equal and the training as good as O0's",
+        "peak: bytes of all tensors and workspaces the cell held; skipped: steps without an update, because "
+        "of an overflow",
+        "flushed: of the gradients that are cast to the half format, the share of non-zero values that "
+        "became 0",
+        "overflowed: values among them beyond the half format's range; worst layer: the one with the largest "
+        "flushed share",
+        "( ): modelled: nothing is cast in this cell; what a cast to the half format would have done",
+    };
+    char floor[AB_TEXT_NUMBER], text[160];
+    const cJSON *noise = ab_json_at(document, "noise_floor");
+    if (cJSON_IsObject(noise)) {
+        AB_TRY(add_line(&grid->legend, AB_TONE_PLAIN,
+                        "gap to O0, floor ±%s: %s; gaps of a few floors are noise",
+                        floor_text(document, floor), clean(noise, "text", "?", text, sizeof text)));
+    } else {
+        AB_TRY(add_line(&grid->legend, AB_TONE_PLAIN,
+                        "gap to O0: final loss minus O0's; no noise floor was measured"));
+    }
+    for (size_t i = 0; i < AB_COUNT_OF(lines); i++)
+        AB_TRY(add_line(&grid->legend, AB_TONE_FAINT, "%s", lines[i]));
+    return AB_OK;
+}
+
+static void write_gap_head(const cJSON *document, ab_grid *grid) {
+    char floor[AB_TEXT_NUMBER];
+    if (!cJSON_IsObject(ab_json_at(document, "noise_floor"))) return;
+    snprintf(grid->gap_head, sizeof grid->gap_head, "±%s", floor_text(document, floor));
+}
+
+/* ---- public ---------------------------------------------------------------------------------------------- */
+
+ab_status ab_grid_create(const cJSON *document, ab_grid *grid) {
+    const rule *chosen[AB_GRID_COLUMNS];
+    const cJSON *cell, *cells = ab_json_at(document, "cells");
+    *grid = (ab_grid){0};
+    choose_columns(cells, grid, chosen);
+    write_gap_head(document, grid);
+    grid->row = calloc((size_t)cJSON_GetArraySize(cells) + 1, sizeof *grid->row);
+    if (!grid->row) return ab_fail(AB_NO_MEMORY, "out of memory while laying out the table");
+    cJSON_ArrayForEach(cell, cells) write_row(cell, grid, chosen, &grid->row[grid->rows++]);
+    AB_TRY(add_intro(document, grid));
+    AB_TRY(add_notes(document, grid));
+    return add_legend(document, grid);
+}
+
+void ab_grid_free(ab_grid *grid) {
+    free(grid->row);
+    free(grid->intro.line);
+    free(grid->notes.line);
+    free(grid->legend.line);
+    *grid = (ab_grid){0};
+}

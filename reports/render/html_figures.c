@@ -1,0 +1,111 @@
+/* The pictures of the page: the plots' own scripts, drawn as SVG into a folder that lives for a moment, put into the page through
+ * the sieve of markup.h. Without gnuplot a note stands in their place. */
+#define _POSIX_C_SOURCE 200809L /* mkdtemp */
+#include "kernels/core/log.h"
+#include "reports/plot/plot.h"
+#include "reports/render/html.h"
+#include "reports/render/markup.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PATH = 1024, LARGEST = 64 << 20 };
+
+/* The whole file with a NUL; NULL when there is none or it is no picture of ours. The caller frees. */
+static char *read_file(const char *folder, const char *name) {
+    char path[PATH];
+    char *text = NULL;
+    snprintf(path, sizeof path, "%s/%s.svg", folder, name);
+    FILE *file = fopen(path, "rb");
+    if (!file) return NULL;
+    long size = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
+    if (size > 0 && size < LARGEST) text = malloc((size_t)size + 1);
+    if (text) {
+        rewind(file);
+        text[fread(text, 1, (size_t)size, file)] = '\0';
+    }
+    fclose(file);
+    return text;
+}
+
+static void remove_folder(const char *folder) {
+    char path[PATH];
+    DIR *open_folder = opendir(folder);
+    if (!open_folder) return;
+    for (const struct dirent *entry; (entry = readdir(open_folder));) {
+        if (entry->d_name[0] == '.') continue;
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        unlink(path);
+    }
+    closedir(open_folder);
+    rmdir(folder);
+}
+
+static ab_status write_picture(const ab_html *h, const char *name, char *svg) {
+    char *copy = NULL;
+    size_t size = 0;
+    FILE *memory = open_memstream(&copy, &size);
+    const char *refused = memory ? ab_markup_svg(memory, svg, name) : "no memory";
+    bool failed = memory && fclose(memory) != 0;
+    if (refused || failed)
+        fprintf(h->out, "<p class=\"note\">This picture was left out: %s.</p>\n",
+                refused ? refused : "no memory");
+    else
+        fwrite(copy, 1, size, h->out);
+    free(copy);
+    return AB_OK;
+}
+
+static ab_status write_page(const ab_html *h, int plot, int page, const char *folder) {
+    char name[AB_PLOT_FILE];
+    const ab_plot *p = ab_plots_at(plot);
+    const ab_plot_words *words = ab_plots_words(plot);
+    int pages = p->pages(h->document);
+    ab_plot_page_name(p, page, name);
+    char *svg = read_file(folder, name);
+    if (!svg) return AB_OK;
+    fprintf(h->out, "<figure id=\"%s\">\n<h3 id=\"%s-title\">%s", name, name, words->heading);
+    if (pages > 1) fprintf(h->out, " (%d of %d)", page + 1, pages);
+    fprintf(h->out, "</h3>\n<figcaption>%s</figcaption>\n", words->text);
+    fprintf(h->out, "<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-labelledby=\"%s-title\">\n",
+            name);
+    ab_status status = write_picture(h, name, svg);
+    free(svg);
+    fputs("</div>\n</figure>\n", h->out);
+    return status;
+}
+
+static ab_status write_all(const ab_html *h, const char *folder) {
+    for (int plot = 0; plot < ab_plots_count(); plot++) {
+        int pages = ab_plots_at(plot)->pages(h->document);
+        for (int page = 0; page < pages; page++) AB_TRY(write_page(h, plot, page, folder));
+    }
+    return AB_OK;
+}
+
+static const char missing[] = "<p class=\"note\">There are no pictures: gnuplot was not found, or failed, "
+                              "where this page was made. Their numbers are in "
+                              "the <a href=\"#numbers\">tables below</a>; <code>ampbench report RESULT.json "
+                              "--plots DIR</code> writes data and "
+                              "scripts to draw them with.</p>\n";
+
+ab_status ab_html_figures(const ab_html *h) {
+    char folder[PATH];
+    const char *base = getenv("TMPDIR"), *note = NULL;
+    int rendered = 0;
+    snprintf(folder, sizeof folder, "%s/ampbench-html-XXXXXX", base && base[0] ? base : "/tmp");
+    if (!mkdtemp(folder))
+        return ab_fail(AB_OUTPUT, "%s: cannot make a folder for the pictures: %s", folder, strerror(errno));
+    ab_status status = ab_plots_write_svg(h->document, folder, &rendered, &note);
+    if (status == AB_OK && rendered == 0) fputs(missing, h->out);
+    if (status == AB_OK && rendered == 0 && note)
+        ab_warn("the page has no pictures: gnuplot was not found or failed");
+    if (status == AB_OK && rendered > 0 && note)
+        ab_warn("the page lacks a picture: gnuplot failed on at least one plot");
+    if (status == AB_OK) status = write_all(h, folder);
+    remove_folder(folder);
+    return status;
+}

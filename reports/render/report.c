@@ -1,0 +1,35 @@
+/* The list of reports. Each is one file; this one only finds them. */
+#include "kernels/core/nearest.h"
+#include "reports/record/result.h"
+#include "reports/record/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define AB_REPORT(name) extern const ab_report ab_report_##name;
+#include "reports/render/reports.def"
+#undef AB_REPORT
+
+static const ab_report *const reports[] = {
+#define AB_REPORT(name) &ab_report_##name,
+#include "reports/render/reports.def"
+#undef AB_REPORT
+};
+
+int ab_report_count(void) { return (int)AB_COUNT_OF(reports); }
+const ab_report *ab_report_at(int i) { return reports[i]; }
+
+ab_status ab_report_find(const char *name, const ab_report **report) {
+    const char *names[AB_COUNT_OF(reports)];
+    char clean[64];
+    for (size_t i = 0; i < AB_COUNT_OF(reports); i++) {
+        names[i] = reports[i]->name;
+        if (strcmp(name, names[i]) == 0) {
+            *report = reports[i];
+            return AB_OK;
+        }
+    }
+    const char *near = ab_nearest(name, names, ab_report_count());
+    return ab_fail(AB_USAGE, "unknown report format \"%s\": expected table, markdown or csv%s%s",
+                   ab_text_clean(clean, sizeof clean, name), near ? "; did you mean " : "", near ? near : "");
+}

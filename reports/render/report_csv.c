@@ -1,0 +1,147 @@
+/* One row per cell as CSV (RFC 4180: CRLF, quotes doubled) under machine names: the keys of the document. Numbers are exact.
+ * Text that a spreadsheet would take for a formula gets an apostrophe in front. */
+#include "kernels/core/mem.h"
+#include "reports/record/json.h"
+#include "reports/record/result.h"
+#include "reports/record/text.h"
+
+#include <string.h>
+
+/* A column: where its value is. The heading is the path's last part, or `name`. */
+typedef struct column {
+    const char *path;
+    const char *name; /* NULL: the path's last part */
+    bool of_document; /* the path starts at the document, not at the cell */
+} column;
+
+static const column columns[] = {
+    {"run.id", "run_id", true},
+    {"run.complete", "run_complete", true},
+    {"comparability_key", NULL, true},
+    {"id", NULL, false},
+    {"model", NULL, false},
+    {"config.data", "data", true},
+    {"level", NULL, false},
+    {"scale_policy", NULL, false},
+    {"policy.loss_scale", NULL, false},
+    {"half_format", NULL, false},
+    {"device", NULL, false},
+    {"seed", NULL, false},
+    {"twin", NULL, false},
+    {"status", NULL, false},
+    {"reason", NULL, false},
+    {"math_mode", NULL, false},
+    {"accumulate", NULL, false},
+    {"emulated", NULL, false},
+    {"config.batch", "batch", true},
+    {"config.threads", "threads", true},
+    {"steps_total", NULL, false},
+    {"steps_applied", NULL, false},
+    {"steps_skipped", NULL, false},
+    {"first_skipped_step", NULL, false},
+    {"nonfinite_losses", NULL, false},
+    {"deterministic", NULL, false},
+    {"loss_digest", NULL, false},
+    {"test_accuracy", NULL, false},
+    {"test_loss", NULL, false},
+    {"test_count", NULL, false},
+    {"summary.loss_final", NULL, false},
+    {"summary.loss_gap", NULL, false},
+    {"noise_floor.loss_gap", "noise_floor_loss_gap", true},
+    {"summary.step_time_ns", NULL, false},
+    {"summary.step_time_ns_low", NULL, false},
+    {"summary.step_time_ns_high", NULL, false},
+    {"summary.samples_per_s", NULL, false},
+    {"summary.ratio_samples_to_o0", NULL, false},
+    {"summary.ratio_samples_to_o0_reason", NULL, false},
+    {"summary.peak_bytes", NULL, false},
+    {"summary.ratio_bytes_to_o0", NULL, false},
+    {"summary.skipped_share", NULL, false},
+    {"summary.flushed_share", NULL, false},
+    {"summary.flushed_modelled", NULL, false},
+    {"summary.overflowed", NULL, false},
+    {"summary.worst_layer", NULL, false},
+    {"summary.worst_layer_flushed_share", NULL, false},
+    {"summary.certificate.passed", "certificate_passed", false},
+    {"summary.certificate.reasons", "certificate_reasons", false},
+};
+
+static bool is_formula(const char *text) { return *text && strchr("=+-@", *text); }
+
+static void print_text(const char *text, FILE *out) {
+    bool quoted = strpbrk(text, "\",") || is_formula(text);
+    if (quoted) fputc('"', out);
+    if (is_formula(text)) fputc('\'', out);
+    for (; *text; text++) {
+        if (*text == '"') fputc('"', out);
+        fputc(*text, out);
+    }
+    if (quoted) fputc('"', out);
+}
+
+/* Cleaning leaves no line breaks in a field: many readers of CSV take lines one by one. */
+static void print_clean(const char *text, FILE *out) {
+    char clean[1024];
+    print_text(ab_text_clean(clean, sizeof clean, text), out);
+}
+
+static void print_list(const cJSON *list, FILE *out) {
+    char joined[1024];
+    size_t used = 0;
+    const cJSON *item;
+    cJSON_ArrayForEach(item, list) {
+        const char *text = cJSON_IsString(item) ? item->valuestring : "?";
+        int more = snprintf(joined + used, sizeof joined - used, used ? "; %s" : "%s", text);
+        if (more < 0 || (size_t)more >= sizeof joined - used) break;
+        used += (size_t)more;
+    }
+    joined[used] = '\0';
+    print_clean(joined, out);
+}
+
+static void print_value(const cJSON *value, FILE *out) {
+    if (cJSON_IsNumber(value))
+        ab_json_print_number(value->valuedouble, out);
+    else if (cJSON_IsBool(value))
+        fputs(cJSON_IsTrue(value) ? "true" : "false", out);
+    else if (cJSON_IsString(value))
+        print_clean(value->valuestring, out);
+    else if (cJSON_IsArray(value))
+        print_list(value, out);
+}
+
+static const char *heading(const column *c) {
+    const char *dot = strrchr(c->path, '.');
+    return c->name ? c->name : dot ? dot + 1 : c->path;
+}
+
+static void print_head(FILE *out) {
+    for (size_t i = 0; i < AB_COUNT_OF(columns); i++) fprintf(out, i ? ",%s" : "%s", heading(&columns[i]));
+    for (int i = 0; i < AB_MEM_CATEGORY_COUNT; i++)
+        fprintf(out, ",%s_bytes", ab_mem_category_name((ab_mem_category)i));
+    fputs("\r\n", out);
+}
+
+static void print_row(const cJSON *document, const cJSON *cell, FILE *out) {
+    const cJSON *memory = ab_json_at(cell, "memory_bytes");
+    for (size_t i = 0; i < AB_COUNT_OF(columns); i++) {
+        if (i > 0) fputc(',', out);
+        print_value(ab_json_at(columns[i].of_document ? document : cell, columns[i].path), out);
+    }
+    for (int i = 0; i < AB_MEM_CATEGORY_COUNT; i++) {
+        fputc(',', out);
+        print_value(ab_json_at(memory, ab_mem_category_name((ab_mem_category)i)), out);
+    }
+    fputs("\r\n", out);
+}
+
+static ab_status write_csv(const cJSON *document, FILE *out, int color) {
+    (void)color;
+    const cJSON *cell, *cells = ab_json_at(document, "cells");
+    print_head(out);
+    cJSON_ArrayForEach(cell, cells) print_row(document, cell, out);
+    return AB_OK;
+}
+
+extern const ab_report ab_report_csv;
+const ab_report ab_report_csv = {"csv", "one row per cell, machine names (RFC 4180)", write_csv};

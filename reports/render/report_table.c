@@ -1,0 +1,154 @@
+/* The table for a terminal: aligned columns within 120 characters, a legend, colour when asked. */
+#include "reports/record/result.h"
+#include "reports/record/text.h"
+#include "reports/render/grid.h"
+
+#include <string.h>
+
+enum { WIDTH = 120, INDENT = 4, NARROWEST = 14 };
+
+typedef struct page {
+    FILE *out;
+    int color;
+    int gap; /* spaces between columns */
+    int width[AB_GRID_COLUMNS];
+} page;
+
+static void begin_tone(const page *p, ab_tone tone) {
+    static const char *const codes[] = {[AB_TONE_PLAIN] = "",
+                                        [AB_TONE_FAINT] = "\033[2m",
+                                        [AB_TONE_WARN] = "\033[33m",
+                                        [AB_TONE_BAD] = "\033[31m",
+                                        [AB_TONE_HEAD] = "\033[1m"};
+    if (p->color) fputs(codes[tone], p->out);
+}
+
+static void end_tone(const page *p, ab_tone tone) {
+    if (p->color && tone != AB_TONE_PLAIN) fputs("\033[0m", p->out);
+}
+
+static void print_toned(const page *p, ab_tone tone, const char *text) {
+    begin_tone(p, tone);
+    fputs(text, p->out);
+    end_tone(p, tone);
+}
+
+/* `last`: no spaces at the end of a line. */
+static void print_text(const page *p, const ab_grid *grid, int i, ab_tone tone, const char *text) {
+    char shown[AB_GRID_TEXT];
+    snprintf(shown, sizeof shown, "%s", text);
+    ab_text_elide(shown, p->width[i]);
+    int pad = p->width[i] - ab_text_width(shown);
+    bool left = grid->column[i]->left, last = i == grid->columns - 1;
+    if (i > 0) fprintf(p->out, "%*s", p->gap, "");
+    if (!left) fprintf(p->out, "%*s", pad, "");
+    print_toned(p, tone, shown);
+    if (left && !last) fprintf(p->out, "%*s", pad, "");
+}
+
+/* ---- layout ---------------------------------------------------------------------------------------------- */
+
+static void widen(page *p, int i, const char *text) {
+    int width = ab_text_width(text);
+    if (width > p->width[i]) p->width[i] = width;
+}
+
+static int total_width(const page *p, const ab_grid *grid) {
+    int total = p->gap * (grid->columns - 1);
+    for (int i = 0; i < grid->columns; i++) total += p->width[i];
+    return total;
+}
+
+/* The last column, a layer's name, gives way first, then the space between columns. */
+static void fit(page *p, const ab_grid *grid) {
+    int *last = &p->width[grid->columns - 1], excess = total_width(p, grid) - WIDTH;
+    if (excess > 0 && *last > NARROWEST) *last = *last - excess > NARROWEST ? *last - excess : NARROWEST;
+    if (total_width(p, grid) > WIDTH) p->gap = 1;
+}
+
+static void measure(page *p, const ab_grid *grid) {
+    for (int i = 0; i < grid->columns; i++) {
+        widen(p, i, ab_grid_head(grid, i, 0));
+        widen(p, i, ab_grid_head(grid, i, 1));
+        for (int r = 0; r < grid->rows; r++)
+            if (i < grid->labels || !grid->row[r].message.text[0]) widen(p, i, grid->row[r].at[i].text);
+    }
+    fit(p, grid);
+}
+
+/* Wraps at spaces; lines after the first are indented. */
+static void print_wrapped(const page *p, ab_tone tone, const char *text) {
+    int column = 0;
+    begin_tone(p, tone);
+    while (*text) {
+        size_t length = strcspn(text, " ");
+        char word[AB_GRID_LINE];
+        memcpy(word, text, length);
+        word[length] = '\0';
+        int width = ab_text_width(word);
+        if (column > 0 && column + 1 + width > WIDTH)
+            column = fprintf(p->out, "\n%*s", INDENT, "") - 1;
+        else if (column > 0)
+            column += fprintf(p->out, " ");
+        fputs(word, p->out);
+        column += width;
+        text += length + (text[length] == ' ');
+    }
+    end_tone(p, tone);
+    fputc('\n', p->out);
+}
+
+static void print_lines(const page *p, const ab_grid_lines *lines) {
+    for (int i = 0; i < lines->count; i++) print_wrapped(p, lines->line[i].tone, lines->line[i].text);
+}
+
+/* ---- the table ------------------------------------------------------------------------------------------- */
+
+static void print_head(const page *p, const ab_grid *grid) {
+    for (int line = 0; line < 2; line++) {
+        for (int i = 0; i < grid->columns; i++)
+            print_text(p, grid, i, AB_TONE_HEAD, ab_grid_head(grid, i, line));
+        fputc('\n', p->out);
+    }
+}
+
+static void print_row(const page *p, const ab_grid *grid, const ab_grid_row *row) {
+    bool empty = row->message.text[0] != '\0';
+    int columns = empty ? grid->labels : grid->columns, used = 0;
+    for (int i = 0; i < columns; i++) {
+        print_text(p, grid, i, row->at[i].tone, row->at[i].text);
+        used += p->width[i] + p->gap;
+    }
+    if (empty) {
+        char message[AB_GRID_LINE];
+        memcpy(message, row->message.text, sizeof message);
+        ab_text_elide(message, WIDTH > used ? WIDTH - used : 0);
+        fprintf(p->out, "%*s", p->gap, "");
+        print_toned(p, row->message.tone, message);
+    }
+    fputc('\n', p->out);
+}
+
+static void print_grid(page *p, const ab_grid *grid) {
+    measure(p, grid);
+    print_lines(p, &grid->intro);
+    fputc('\n', p->out);
+    print_head(p, grid);
+    for (int i = 0; i < grid->rows; i++) print_row(p, grid, &grid->row[i]);
+    fputc('\n', p->out);
+    print_lines(p, &grid->notes);
+    if (grid->notes.count > 0) fputc('\n', p->out);
+    print_lines(p, &grid->legend);
+}
+
+static ab_status write_table(const cJSON *document, FILE *out, int color) {
+    ab_grid grid;
+    page p = {out, color, 2, {0}};
+    ab_status status = ab_grid_create(document, &grid);
+    if (status == AB_OK) print_grid(&p, &grid);
+    ab_grid_free(&grid);
+    return status;
+}
+
+extern const ab_report ab_report_table;
+const ab_report ab_report_table = {"table", "aligned columns for a terminal", write_table};

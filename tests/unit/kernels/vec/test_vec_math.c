@@ -1,0 +1,88 @@
+/* The vector exponential against libm in double over all magnitudes, and row maxima and sums against plain loops: every CPU
+ * level gives the same bits. */
+#include "oracle/op_run.h"
+
+#include "kernels/vec/vec_math.h"
+#include "oracle/doubles.h"
+
+enum { CHUNK = 1000 };
+
+static float float_of(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static double ulp_of(double y) {
+    int exponent;
+    frexp(y, &exponent);
+    return ldexp(1.0, (exponent < -125 ? -125 : exponent) - 24);
+}
+
+/* Every 6,007th fp32 number: 715,000 of them, all exponents and both signs. */
+static void exp_is_within_one_ulp_at_every_level(void **state) {
+    (void)state;
+    uint64_t bits = 0;
+    double worst = 0.0;
+    while (bits <= UINT32_MAX) {
+        float x[CHUNK], y[CHUNK], same[CHUNK];
+        for (int i = 0; i < CHUNK; i++, bits += 6007) x[i] = float_of((uint32_t)bits);
+        ab_vec_math_get()->exp(y, x, NULL, CHUNK);
+        for (int i = 0; i < CHUNK; i++) {
+            double exact = exp((double)x[i]);
+            if (isnan(x[i]))
+                assert_true(isnan(y[i]));
+            else if (exact >= 0x1.ffffffp127)
+                assert_true(isinf(y[i]));
+            else
+                worst = fmax(worst, fabs((double)y[i] - exact) / ulp_of(exact));
+        }
+        for (int isa = AB_ISA_PLAIN; isa <= AB_ISA_AVX512; isa++) {
+            if (ab_isa_force((ab_isa)isa) != AB_OK) continue;
+            ab_vec_math_get()->exp(same, x, NULL, CHUNK);
+            for (int i = 0; i < CHUNK; i++)
+                assert_true(isnan(y[i]) ? isnan(same[i]) : memcmp(&y[i], &same[i], sizeof y[i]) == 0);
+        }
+        assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);
+    }
+    assert_true(worst < 1.0);
+}
+
+static void rows_are_summed_alike_at_every_level(void **state) {
+    (void)state;
+    static const int64_t sizes[] = {1, 3, 7, 8, 15, 16, 17, 31, 1023, 1024, 1029, 3333};
+    static float x[3333], y[3333];
+    for (int i = 0; i < 3333; i++) {
+        x[i] = (float)oracle_random(1, i);
+        y[i] = (float)oracle_random(2, i);
+    }
+    for (size_t k = 0; k < AB_COUNT_OF(sizes); k++) {
+        double sum = 0.0, dot = 0.0, size = 0.0;
+        float best = -INFINITY;
+        for (int64_t i = 0; i < sizes[k]; i++) {
+            sum += (double)x[i];
+            dot += (double)x[i] * (double)y[i];
+            size += fabs((double)x[i]);
+            best = fmaxf(best, x[i]);
+        }
+        double first_sum = ab_vec_math_get()->row_sum(x, sizes[k]),
+               first_dot = ab_vec_math_get()->row_dot(x, y, sizes[k]);
+        assert_true(fabs(first_sum - sum) <= 70.0 * ORACLE_U32 * size);
+        assert_true(fabs(first_dot - dot) <= 70.0 * ORACLE_U32 * size);
+        for (int isa = AB_ISA_PLAIN; isa <= AB_ISA_AVX512; isa++) {
+            if (ab_isa_force((ab_isa)isa) != AB_OK) continue;
+            assert_true(ab_vec_math_get()->row_sum(x, sizes[k]) == first_sum);
+            assert_true(ab_vec_math_get()->row_dot(x, y, sizes[k]) == first_dot);
+            assert_true(ab_vec_math_get()->row_max(x, sizes[k]) == best);
+        }
+        assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exp_is_within_one_ulp_at_every_level),
+        cmocka_unit_test(rows_are_summed_alike_at_every_level),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,1202 @@
+/* Verdicts from records made here: every cause is named from the numbers that show it, with no word of which fault was planted, and
+ * the same record without those numbers gives no verdict. And the audits of skips and of where a loss went. */
+#include "reports/diagnose/diagnose.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { STEPS = 80, TEXT = 1 << 16 };
+
+/* A loss at every step: from `first` to `last` in a straight line, but `peak` (0: none) in steps 5 to 14; null from step `bad` on. */
+static void losses(char *text, size_t size, double first, double last, int bad, double peak) {
+    size_t n = (size_t)snprintf(text, size, "[");
+    for (int i = 0; i < STEPS; i++) {
+        const char *comma = i ? "," : "";
+        if (bad >= 0 && i >= bad)
+            n += (size_t)snprintf(text + n, size - n, "%snull", comma);
+        else
+            n += (size_t)snprintf(text + n, size - n, "%s%.6f", comma,
+                                  peak > 0 && i >= 5 && i < 15 ? peak
+                                                               : first + (last - first) * i / (STEPS - 1));
+    }
+    snprintf(text + n, size - n, "]");
+}
+
+/* What is said of a run: its configuration, the O0 cell's and the other cell's own keys (JSON, each with a comma in front). */
+typedef struct record {
+    const char *config, *o0, *cell;
+    double o0_last, cell_last;
+    int o0_bad, cell_bad; /* first step whose loss is no number; -1: none */
+    double peak;          /* of both losses; 0: none */
+    double o0_first;      /* 0: as the cell's */
+} record;
+
+static const record sound = {"", "", "", 0.3, 0.3, -1, -1, 0, 0};
+
+static ab_diagnosis diagnosis;
+
+/* Diagnoses the second cell. */
+static const ab_diagnosis *diagnose(const record *r) {
+    static char text[TEXT], o0[TEXT / 8], cell[TEXT / 8];
+    losses(o0, sizeof o0, r->o0_first > 0 ? r->o0_first : 2.3, r->o0_last, r->o0_bad, r->peak);
+    losses(cell, sizeof cell, 2.3, r->cell_last, r->cell_bad, r->peak);
+    const int written =
+        snprintf(text, sizeof text,
+                 "{\"config\": {\"batch\": 64, \"lr\": 0.1, \"scale_window\": 2000%s}, \"data\": "
+                 "{\"classes\": 10}, \"cells\": ["
+                 "{\"id\": \"n/O0/1\", \"model\": \"n\", \"level\": \"O0\", \"half_format\": \"fp16\", "
+                 "\"device\": \"cpu\", "
+                 "\"seed\": 1, \"twin\": null, \"scale_policy\": \"1\", \"policy\": {\"cast_model_type\": "
+                 "\"fp32\", \"loss_scale\": 1}, "
+                 "\"loss\": %s, %s\"summary\": {\"loss_gap\": 0}%s}, "
+                 "{\"id\": \"n/O2/dynamic\", \"model\": \"n\", \"level\": \"O2\", \"half_format\": \"fp16\", "
+                 "\"device\": \"cpu\", "
+                 "\"seed\": 1, \"twin\": null, \"scale_policy\": \"dynamic\", \"loss\": %s, "
+                 "\"summary\": {\"loss_gap\": %.6f}%s%s}]}",
+                 r->config, o0, strstr(r->o0, "\"scale\"") ? "" : "\"scale\": [[1, 80]], ", r->o0, cell,
+                 r->cell_last - r->o0_last,
+                 strstr(r->cell, "\"policy\"") ? ""
+                                               : ", \"policy\": {\"cast_model_type\": \"fp16\", "
+                                                 "\"master_weights\": true, \"loss_scale\": \"dynamic\"}, "
+                                                 "\"scale\": [[65536, 80]]",
+                 r->cell);
+    assert_true(written > 0 && written < TEXT);
+    cJSON *document = cJSON_Parse(text);
+    if (!document) fail_msg("no JSON: %s", text);
+    assert_int_equal(ab_diagnose(document, 1, &diagnosis), AB_OK);
+    cJSON_Delete(document);
+    return &diagnosis;
+}
+
+static void expect(const record *r, const char *id, const char *layer) {
+    const ab_diagnosis *d = diagnose(r);
+    if (d->verdicts == 0) fail_msg("no verdict where %s was expected", id);
+    assert_string_equal(d->verdict[0].rule->id, id);
+    if (layer) assert_string_equal(d->verdict[0].layer, layer);
+    assert_true(d->facts.sick);
+    assert_true(d->verdict[0].evidences > 0 && d->verdict[0].remedy[0]);
+}
+
+static void expect_no(const record *r, const char *id) {
+    const ab_diagnosis *d = diagnose(r);
+    for (int i = 0; i < d->verdicts; i++)
+        if (strcmp(d->verdict[i].rule->id, id) == 0) fail_msg("%s is not in this record", id);
+}
+
+/* ---- health ---------------------------------------------------------------------------------------------- */
+
+static void a_cell_like_o0_is_healthy(void **state) {
+    (void)state;
+    const ab_diagnosis *d = diagnose(&sound);
+    assert_false(d->facts.sick || d->facts.undecided);
+    assert_int_equal(d->verdicts, 0);
+}
+
+static void a_run_that_is_too_short_is_undecided_not_sick(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_last = r.cell_last = 2.299;
+    const ab_diagnosis *d = diagnose(&r);
+    assert_false(d->facts.sick);
+    assert_true(d->facts.undecided);
+    assert_non_null(strstr(d->healthy.missing, "run longer"));
+}
+
+/* Of next tokens the data have no classes; the decoder's width tells what knowing nothing costs. */
+static void a_language_model_that_knows_nothing_has_not_learned(void **state) {
+    (void)state;
+    record r = sound;
+    r.config = "}, \"data\": {\"classes\": 0}, \"unused\": {\"x\": 0";
+    r.o0_last = r.cell_last = 2.1; /* from 2.3 */
+    assert_false(diagnose(&r)->facts.unlearned);
+    r.o0 = ", \"implementations\": [{\"op\": \"loss\", \"type\": \"cross_entropy\"}], \"probes\": "
+           "{\"signals\": [{\"op\": "
+           "\"decoder\", \"units\": 8}], \"tensors\": [{\"kind\": \"activation_gradient\", \"layer\": "
+           "\"decoder\"}]}";
+    assert_true(diagnose(&r)->facts.unlearned); /* log(8) = 2.08 */
+}
+
+/* ---- not precision ----------------------------------------------------------------------------------------- */
+
+static void data_and_weights_that_are_no_numbers_are_named(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_bad = r.cell_bad = 3;
+    r.o0 = ", \"vitals\": {\"nonfinite_inputs\": {\"batches\": 2, \"first_step\": 3, \"samples\": 1, "
+           "\"batch\": 64, "
+           "\"features\": 1, \"features_in_every_sample\": 0}}";
+    expect(&r, "nonfinite_data", NULL);
+    r.o0 = ", \"vitals\": {\"nonfinite_inputs\": {\"batches\": 77, \"first_step\": 3, \"samples\": 64, "
+           "\"batch\": 64, "
+           "\"features\": 28, \"features_in_every_sample\": 28}}";
+    expect(&r, "data_normalization_division_by_zero", NULL);
+    r.o0 = ", \"vitals\": {\"initial_weights\": {\"nonfinite\": 1, \"nonfinite_name\": \"h.0.fc.weight\"}}";
+    expect(&r, "nonfinite_initial_weight", "h.0.fc");
+    r.o0 = "";
+    expect_no(&r, "nonfinite_data");
+    expect_no(&r, "nonfinite_initial_weight");
+}
+
+#define EVENT(op, type, pass, by, cause, format)                                                             \
+    ", \"probes\": {\"origin\": {\"events\": [{\"step\": 0, \"expected\": false, \"op\": \"" op              \
+    "\", \"type\": \"" type "\", \"pass\": \"" pass "\", \"by\": \"" by "\", \"format\": \"" format          \
+    "\", \"read_largest\": 700, "                                                                            \
+    "\"cause\": {\"id\": \"" cause "\"}}]}}"
+
+static void a_formula_without_a_value_is_no_matter_of_formats(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_bad = r.cell_bad = 0;
+    r.o0 = EVENT("log", "log", "forward", "op", "mathematics", "fp32");
+    expect(&r, "math_singularity", "log");
+    r.o0 = EVENT("fc", "linear", "backward", "op", "range_overflow", "fp32");
+    expect_no(&r, "math_singularity");
+}
+
+static void a_flat_o0_is_told_apart_by_its_cause(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_last = r.cell_last = 2.302;
+    r.o0 = ", \"vitals\": {\"labels\": {\"samples\": 4096, \"between_class_ratio\": 1.1, \"control_ratio\": "
+           "0.9}}";
+    expect(&r, "label_corruption", NULL);
+    r.o0 = ", \"vitals\": {\"labels\": {\"samples\": 4096, \"between_class_ratio\": 40, \"control_ratio\": "
+           "0.9}}";
+    expect_no(&r, "label_corruption");
+    r.o0 = ", \"vitals\": {\"initial_weights\": {\"count\": 10000, \"rms\": 0.02}}, \"probes\": "
+           "{\"steps_probed\": 2, "
+           "\"lost_updates\": [{\"update\": {\"energy\": 2e-12}}]}";
+    expect(&r, "learning_rate_too_low", NULL); /* norm 1e-6 of 2 a step, 80 steps: 4e-5 */
+    r.o0 = ", \"vitals\": {\"initial_weights\": {\"count\": 10000, \"rms\": 0.02}}, \"probes\": "
+           "{\"steps_probed\": 2, "
+           "\"lost_updates\": [{\"update\": {\"energy\": 2e-4}}]}";
+    expect_no(&r, "learning_rate_too_low");
+    r.o0 = ", \"probes\": {\"signals\": [{\"op\": \"relu2\", \"type\": \"relu\", \"silent_first\": 1, "
+           "\"silent_last\": 1}]}";
+    expect(&r, "dead_activation", "relu2");
+    r.o0 = ", \"probes\": {\"signals\": [{\"op\": \"relu2\", \"type\": \"relu\", \"silent_first\": 0, "
+           "\"silent_last\": 0.6}]}";
+    expect_no(&r, "dead_activation");
+    r.o0 = ", \"probes\": {\"signals\": [{\"op\": \"relu2\", \"type\": \"relu\", \"silent_first\": 0.2, "
+           "\"silent_last\": 1}]}";
+    expect(&r, "learning_rate_too_high", NULL); /* it was alive: large steps silenced it */
+    r.o0 = ", \"probes\": {\"unscaled_gradients\": [{\"name\": \"a.weight.grad\", \"layer\": \"a\", "
+           "\"count\": 100, "
+           "\"steps\": {\"energy\": [1e-12]}}, {\"name\": \"b.weight.grad\", \"layer\": \"b\", \"count\": "
+           "100, \"steps\": "
+           "{\"energy\": [1]}}]}";
+    expect(&r, "vanishing_gradient", "a");
+    r.o0 = ", \"probes\": {\"unscaled_gradients\": [{\"name\": \"e.weight.grad\", \"layer\": \"e\", "
+           "\"count\": 100, "
+           "\"steps\": {\"energy\": [0.1]}}, {\"name\": \"a.weight.grad\", \"layer\": \"a\", "
+           "\"count\": 100, \"steps\": {\"energy\": [1e-12]}}, {\"name\": \"b.weight.grad\", \"layer\": "
+           "\"b\", \"count\": "
+           "100, \"steps\": {\"energy\": [1]}}]}";
+    expect_no(&r, "vanishing_gradient"); /* it gets through to the first layer */
+    r.o0 = ", \"probes\": {\"unscaled_gradients\": [{\"name\": \"e.weight.grad\", \"layer\": \"e\", "
+           "\"count\": 100, "
+           "\"steps\": {\"energy\": [2e-12]}}, {\"name\": \"a.weight.grad\", \"layer\": \"a\", "
+           "\"count\": 100, \"steps\": {\"energy\": [1e-12]}}, {\"name\": \"b.weight.grad\", \"layer\": "
+           "\"b\", \"count\": "
+           "100, \"steps\": {\"energy\": [1]}}]}";
+    expect(&r, "vanishing_gradient", "e"); /* the end of the way, though another one's are smaller yet */
+    r.o0 = ", \"probes\": {\"unscaled_gradients\": [{\"name\": \"r.weight_ih_l0.grad\", \"layer\": \"r\", "
+           "\"count\": 100, \"steps\": {\"energy\": [1e-12]}}, {\"name\": \"out.weight.grad\", \"layer\": "
+           "\"out\", \"count\": 100, \"steps\": {\"energy\": [1]}}]}";
+    expect(&r, "vanishing_gradient", "r"); /* a recurrence */
+}
+
+static void a_divergence_in_o0_is_the_rate_or_the_initial_weights(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_bad = r.cell_bad = 10;
+    r.o0_last = r.cell_last = 400;
+    expect(&r, "learning_rate_too_high", NULL);
+    r.o0 = ", \"probes\": {\"signals\": [{\"op\": \"a\", \"rms_first\": 1}, {\"op\": \"b\", \"rms_first\": "
+           "500}, {\"op\": \"c\", "
+           "\"rms_first\": 90000}]}";
+    expect(&r, "exploding_signal", "b");
+}
+
+/* An O0 that begins a million times above chance: that the half format overflows is no news. */
+static void an_overflow_of_a_signal_that_explodes_in_o0_too_is_its_consequence(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_first = 1e7;
+    r.o0_last = 1e6;
+    r.cell_bad = 0;
+    r.o0 = ", \"probes\": {\"signals\": [{\"op\": \"a\", \"rms_first\": 1}, {\"op\": \"b\", \"rms_first\": "
+           "500}, {\"op\": \"c\", \"rms_first\": 90000}]}";
+    r.cell = ", \"probes\": {\"origin\": {\"events\": [{\"step\": 0, \"expected\": false, \"op\": \"c\", "
+             "\"type\": \"linear\", \"pass\": \"forward\", \"by\": \"op\", \"format\": \"fp16\", \"cause\": "
+             "{\"id\": \"range_overflow\"}}]}}";
+    expect(&r, "exploding_signal", "b");
+    r.o0_first = 2.4; /* merely not learning: the overflow is the cell's own */
+    r.o0_last = 2.4;
+    r.o0 = "";
+    expect(&r, "activation_overflow", "c");
+}
+
+static void a_schedule_that_takes_the_rate_away_stops_o0(void **state) {
+    (void)state;
+#define STOPPED(step)                                                                                        \
+    ", \"probes\": {\"lost_updates\": [{\"name\": \"fc.weight\", \"update\": {\"energy\": 1}, \"freeze\": "  \
+    "{\"lr\": 1e-20, \"stopped_since_step\": " step "}}]}"
+    record r = sound;
+    r.o0_last = r.cell_last = 1.8;
+    r.o0 = STOPPED("20");
+    expect(&r, "learning_rate_too_low", NULL);
+    assert_string_equal(diagnosis.verdict[0].option[0], "--schedule");
+    r.o0 = STOPPED("70"); /* as a cosine ends */
+    assert_false(diagnose(&r)->facts.sick);
+    r.o0 = STOPPED("null");
+    assert_false(diagnose(&r)->facts.sick);
+    r.o0_last = r.cell_last = 0.3; /* it had learned by then */
+    r.o0 = STOPPED("20");
+    assert_false(diagnose(&r)->facts.sick);
+}
+
+static void a_rate_that_throws_weights_about_need_not_raise_the_loss_threefold(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_last = r.cell_last = 2.6;
+#define GROWN(size)                                                                                          \
+    ", \"vitals\": {\"initial_weights\": {\"count\": 100, \"rms\": 0.1}, \"final_weights\": {\"rms\": " size \
+    "}}"
+    r.o0 = GROWN("1.1");
+    expect(&r, "learning_rate_too_high", NULL);
+    r.o0 = GROWN("0.13");
+    expect_no(&r, "learning_rate_too_high");
+}
+
+static void a_net_that_learns_little_is_thrown_about_by_its_steps(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_last = r.cell_last = 1.5;
+    r.peak = 2.5;
+#define STEPPING(size, energy)                                                                               \
+    ", \"vitals\": {\"initial_weights\": {\"count\": 100, \"rms\": 0.1}, \"final_weights\": {\"rms\": " size \
+    "}}, \"probes\": {\"steps_probed\": 2, \"lost_updates\": [{\"update\": {\"energy\": " energy "}}]}"
+    r.o0 = STEPPING("0.4", "0.18"); /* sqrt(0.18 / 2) is 0.3 of the norm of the weights, 1 */
+    expect(&r, "learning_rate_too_high", NULL);
+    assert_true(diagnosis.facts.mistaken);
+    r.o0 = STEPPING("0.4", "0.01");
+    assert_false(diagnose(&r)->facts.sick);
+    r.o0 = STEPPING("0.2", "0.18");
+    assert_false(diagnose(&r)->facts.sick);
+    r.peak = 0; /* small weights that are normalized grow like this, and learn */
+    r.o0 = STEPPING("24", "180");
+    assert_false(diagnose(&r)->facts.sick);
+    r.o0_last = r.cell_last = 2; /* but these did not */
+    expect(&r, "learning_rate_too_high", NULL);
+    r.peak = 2.5;
+    r.o0_last = r.cell_last = 0.2; /* it learned */
+    r.o0 = STEPPING("0.4", "0.18");
+    assert_false(diagnose(&r)->facts.sick);
+    r.peak = 9;
+    r.o0 = STEPPING("0.4", "2.2"); /* after it had quadrupled, by steps as large as its weights */
+    expect(&r, "learning_rate_too_high", NULL);
+}
+
+static void a_loss_that_rose_and_stayed_high_is_the_rate(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_last = r.cell_last = 2;
+    r.peak = 3;
+    expect(&r, "learning_rate_too_high", NULL);
+    r.peak = 2.6; /* noise of small batches */
+    assert_false(diagnose(&r)->facts.sick);
+    r.peak = 3;
+    r.o0_last = r.cell_last = 1.3; /* a language model that began with a jump */
+    assert_false(diagnose(&r)->facts.sick);
+    r.peak = 8;
+    expect(&r, "learning_rate_too_high", NULL);
+    r.o0_last = r.cell_last = 0.5; /* a spike that was made good */
+    assert_false(diagnose(&r)->facts.sick);
+}
+
+/* The gradient of a mean of 256 rows cannot have more energy than 2 / 256. */
+static void summed_micro_batches_break_a_bound(void **state) {
+    (void)state;
+    record r = sound;
+    r.config = ", \"gradient_accumulation_steps\": 4";
+    r.o0_bad = r.cell_bad = 5;
+#define LOGITS(energy)                                                                                       \
+    ", \"implementations\": [{\"op\": \"loss\", \"type\": \"cross_entropy\"}], \"probes\": "                 \
+    "{\"steps_probed\": 1, \"tensors\": "                                                                    \
+    "[{\"kind\": \"activation_gradient\", \"count\": 2560, \"steps\": {\"energy\": [" energy                 \
+    "], \"nonzero\": [2560]}}]}"
+    r.o0 = LOGITS("0.056"); /* 0.9 / 256 x 16 */
+    expect(&r, "accumulation_not_averaged", NULL);
+    r.o0 = LOGITS("0.0035");
+    expect_no(&r, "accumulation_not_averaged");
+    r.o0_bad = r.cell_bad = -1; /* it trains: nothing else makes such a gradient */
+    r.o0 = LOGITS("0.056");
+    expect(&r, "accumulation_not_averaged", NULL);
+    assert_true(diagnosis.facts.mistaken);
+    r.o0 = LOGITS("0.0035");
+    assert_false(diagnose(&r)->facts.sick);
+    r.o0 = ", \"scale\": [[1024, 80]]" LOGITS("3670"); /* 0.0035 at a fixed scale, which is O0's too */
+    assert_false(diagnose(&r)->facts.sick);
+    r.o0_bad = r.cell_bad = 5;
+    /* of next tokens the data have no classes: the decoder is 256 wide, so these are 10 rows */
+    r.config = ", \"gradient_accumulation_steps\": 4}, \"data\": {\"classes\": 0}, \"unused\": {\"x\": 0";
+#define TOKENS(energy)                                                                                       \
+    ", \"implementations\": [{\"op\": \"loss\", \"type\": \"cross_entropy\"}], \"probes\": "                 \
+    "{\"steps_probed\": 1, \"signals\": [{\"op\": \"decoder\", \"units\": 256}], \"tensors\": "              \
+    "[{\"kind\": \"activation_gradient\", \"layer\": \"decoder\", \"count\": 2560, \"steps\": "              \
+    "{\"energy\": [" energy "], \"nonzero\": [2560]}}]}"
+    r.o0 = TOKENS("0.7");
+    expect(&r, "accumulation_not_averaged", NULL);
+    r.o0 = TOKENS("0.1");
+    expect_no(&r, "accumulation_not_averaged");
+}
+
+/* ---- precision --------------------------------------------------------------------------------------------- */
+
+static void the_op_that_overflows_says_what_kind_of_overflow_it_is(void **state) {
+    static const struct {
+        const char *event, *ops, *id, *layer;
+    } known[] = {
+        {EVENT("s", "matmul", "forward", "op", "range_overflow", "fp16"),
+         "{\"op\": \"s\", \"type\": \"matmul\"}, {\"op\": \"l\", \"type\": \"scale\"}, {\"op\": \"p\", "
+         "\"type\": \"softmax\"}",
+         "attention_logit_overflow", "s"},
+        {EVENT("q", "square", "forward", "op", "", "fp16"),
+         "{\"op\": \"q\", \"type\": \"square\"}, {\"op\": \"m\", \"type\": \"mean\"}, {\"op\": \"r\", "
+         "\"type\": \"rsqrt\"}",
+         "norm_statistics_in_half", "q"},
+        {EVENT("r", "rsqrt", "forward", "op", "mathematics", "fp16"),
+         "{\"op\": \"q\", \"type\": \"square\"}, {\"op\": \"m\", \"type\": \"mean\"}, {\"op\": \"r\", "
+         "\"type\": \"rsqrt\"}",
+         "norm_statistics_in_half", "r"},
+        {EVENT("d", "div", "forward", "op", "mathematics", "fp16"),
+         "{\"op\": \"q\", \"type\": \"square\"}, {\"op\": \"m\", \"type\": \"mean\"}, {\"op\": \"r\", "
+         "\"type\": \"sqrt\"}, {\"op\": \"d\", \"type\": \"div\"}",
+         "norm_statistics_in_half", "d"},
+        {EVENT("d", "div", "forward", "op", "mathematics", "fp16"),
+         "{\"op\": \"e\", \"type\": \"exp\"}, {\"op\": \"t\", \"type\": \"sum\"}, {\"op\": \"d\", \"type\": "
+         "\"div\"}",
+         "exp_log_in_half", "d"},
+        {EVENT("d", "div", "forward", "op", "range_overflow", "fp16"),
+         "{\"op\": \"a\", \"type\": \"linear\"}, {\"op\": \"d\", \"type\": \"div\"}", "activation_overflow",
+         "d"},
+        {EVENT("p", "softmax", "forward", "op", "mathematics", "fp16"),
+         "{\"op\": \"k\", \"type\": \"masked_fill\"}, {\"op\": \"p\", \"type\": \"softmax\"}",
+         "attention_logit_overflow", "p"},
+        {EVENT("e", "exp", "forward", "op", "", "fp16"), "{\"op\": \"e\", \"type\": \"exp\"}",
+         "exp_log_in_half", "e"},
+        {EVENT("t", "sum", "forward", "op", "", "fp16"), "{\"op\": \"t\", \"type\": \"sum\"}",
+         "reduction_overflow", "t"},
+        {EVENT("q", "square", "forward", "op", "", "fp16"),
+         "{\"op\": \"q\", \"type\": \"square\"}, {\"op\": \"t\", \"type\": \"sum\"}", "reduction_overflow",
+         "q"},
+        {EVENT("q", "square", "forward", "op", "", "fp16"),
+         "{\"op\": \"q\", \"type\": \"square\"}, {\"op\": \"t\", \"type\": \"relu\"}", "activation_overflow",
+         "q"},
+        {EVENT("q", "square", "forward", "op", "", "fp16"), /* the sum is of the other squares */
+         "{\"op\": \"q\", \"type\": \"square\"}, {\"op\": \"r\", \"type\": \"square\"}, {\"op\": \"t\", "
+         "\"type\": \"sum\"}",
+         "activation_overflow", "q"},
+        {EVENT("f", "linear", "forward", "op", "range_overflow", "fp16"),
+         "{\"op\": \"f\", \"type\": \"linear\"}", "activation_overflow", "f"},
+        {EVENT("f", "linear", "forward", "weight_cast", "", "fp16"), "{\"op\": \"f\", \"type\": \"linear\"}",
+         "weight_overflow", "f"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        char cell[2048];
+        snprintf(cell, sizeof cell, "%s, \"implementations\": [%s]", known[i].event, known[i].ops);
+        record r = sound;
+        r.cell = cell;
+        r.cell_bad = 0;
+        expect(&r, known[i].id, known[i].layer);
+        r.cell_bad = -1;
+        r.cell_last = 2.3; /* 1/inf is 0: no loss is lost, nothing is learned */
+        expect(&r, known[i].id, known[i].layer);
+        r.cell_last = 0.3; /* and where it does no harm nothing is said */
+        assert_false(diagnose(&r)->facts.sick);
+    }
+}
+
+static void an_average_that_does_not_move_is_sick_only_in_half(void **state) {
+    (void)state;
+    record r = sound;
+    r.config = ", \"ema\": 0.999, \"ema_format\": \"half\"";
+    r.cell = ", \"test_loss\": 0.3, \"ema_test_loss\": 1.9, \"vitals\": {\"average\": {\"differing\": 100, "
+             "\"stuck\": 93, "
+             "\"distance_rms_share\": 0.6}}";
+    expect(&r, "ema_in_half", NULL);
+    r.cell = ", \"test_loss\": 0.3, \"ema_test_loss\": 1.9, \"vitals\": {\"average\": {\"differing\": 100, "
+             "\"stuck\": 2, "
+             "\"distance_rms_share\": 0.6}}";
+    assert_false(diagnose(&r)->facts.sick);
+}
+
+#define ENERGIES(scaled, given)                                                                              \
+    ", \"probes\": {\"steps_probed\": 1, \"tensors\": [{\"kind\": \"weight_gradient\", \"count\": 100, "     \
+    "\"steps\": {\"energy\": [" scaled                                                                       \
+    "]}}], \"unscaled_gradients\": [{\"count\": 100, \"steps\": {\"energy\": [" given                        \
+    "], \"nonzero\": [100]}}]}"
+
+static void clipping_before_unscaling_shows_in_the_sizes_of_gradients(void **state) {
+    (void)state;
+    record r = sound;
+    r.config = ", \"clip_norm\": 1";
+    r.cell_last = 2.3;
+    r.cell = ENERGIES("4294967296", "2.3e-10"); /* norm 65536 before, 1/65536 after */
+    expect(&r, "clip_before_unscale", NULL);
+    r.cell = ENERGIES("4294967296", "1");
+    expect_no(&r, "clip_before_unscale");
+    r.config = ", \"clip_norm\": 0.01"; /* a norm of 1 that ends as 0.01 was clipped as it should be */
+    r.cell = ENERGIES("4294967296", "0.0001");
+    expect_no(&r, "clip_before_unscale");
+    r.config = "";
+    r.cell = ENERGIES("4294967296", "2.3e-10");
+    expect_no(&r, "clip_before_unscale");
+}
+
+/* Of four probed steps at scale 16. */
+#define FOUR(scaled, given)                                                                                  \
+    ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": \"dynamic\"}, \"scale\": [[16, 80]], "    \
+    "\"probes\": {\"steps_probed\": 4, \"tensors\": [{\"kind\": \"weight_gradient\", \"count\": 400, "       \
+    "\"steps\": {\"first\": 0, \"stride\": 20, \"nonzero\": [100, 100, 100, 100], \"energy\": [" scaled      \
+    "]}}], \"unscaled_gradients\": [{\"kind\": \"unscaled_gradient\", \"count\": 400, \"steps\": "           \
+    "{\"first\": "                                                                                           \
+    "0, \"stride\": 20, \"nonzero\": [100, 100, 0, 100], \"energy\": [" given "]}}]}"
+
+/* A limit of 5 at a scale of 16 acts as one of 0.31: gradients of norm 1 (energy 256) end at 0.0977, those of 0.25 (16) escape. */
+static void clipping_before_unscaling_at_a_small_scale_shows_step_by_step(void **state) {
+    (void)state;
+    record r = sound;
+    r.config = ", \"clip_norm\": 5";
+    r.cell = FOUR("256, 256, 256, 16", "0.0977, 0.0977, 0, 0.0625"); /* the third step was skipped */
+    expect(&r, "clip_before_unscale", NULL);
+    r.cell = FOUR("256, 256, 256, 16", "1, 1, 0, 0.0625");
+    assert_false(diagnose(&r)->facts.sick);
+    r.config = ", \"clip_norm\": 0.3125"; /* asked for */
+    r.cell = FOUR("256, 256, 256, 16", "0.0977, 0.0977, 0, 0.0625");
+    assert_false(diagnose(&r)->facts.sick);
+}
+
+#define MICRO(scaled, given, times)                                                                          \
+    ", \"probes\": {\"steps_probed\": 1, \"tensors\": [{\"kind\": \"weight_gradient\", \"count\": 400, "     \
+    "\"steps\": {\"energy\": [" scaled "]}}], \"unscaled_gradients\": [{\"count\": " times                   \
+    "00, \"steps\": {\"energy\": [" given "], \"nonzero\": [100]}}]}"
+
+static void unscaling_every_micro_batch_shows_in_the_first_gradient(void **state) {
+    (void)state;
+    record r = sound;
+    r.config = ", \"gradient_accumulation_steps\": 4";
+    r.cell_last = 2.3;
+    r.o0 = MICRO("0.25", "1", "1");
+    r.cell = MICRO("1073741824", "0.08", "1"); /* one of four shares */
+    expect(&r, "unscale_order_in_accumulation", NULL);
+    r.cell = MICRO("1073741824", "0.97", "1");
+    expect_no(&r, "unscale_order_in_accumulation");
+    r.cell = MICRO("1073741824", "0.97", "4"); /* each element written four times */
+    expect(&r, "unscale_order_in_accumulation", NULL);
+}
+
+/* A mistake that no sound run could have left in the record is said of a cell that trains as O0 does, too. */
+static void a_mistake_that_shows_is_said_of_a_cell_that_trains(void **state) {
+    (void)state;
+    record r = sound;
+    r.config = ", \"clip_norm\": 1";
+    r.cell = ENERGIES("4294967296", "2.3e-10");
+    expect(&r, "clip_before_unscale", NULL);
+    assert_true(diagnosis.facts.mistaken);
+    r.cell = ENERGIES("4294967296", "1");
+    assert_false(diagnose(&r)->facts.sick);
+    r.cell = ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": \"dynamic\"}, \"scale\": "
+             "[[65536, 40], "
+             "[1024, 40]]" ENERGIES("4294967296", "2.3e-10");
+    assert_false(diagnose(&r)->facts.sick); /* scales of several sizes: what belongs to which is not known */
+    r.config = ", \"gradient_accumulation_steps\": 4";
+    r.o0 = MICRO("0.25", "1", "1");
+    r.cell = MICRO("1073741824", "0.97", "4");
+    expect(&r, "unscale_order_in_accumulation", NULL);
+    r.cell =
+        MICRO("1073741824", "0.08", "1"); /* smaller than O0's: not certain enough where nothing came of it */
+    assert_false(diagnose(&r)->facts.sick);
+}
+
+#define SIZES(raw, given)                                                                                    \
+    ", \"probes\": {\"steps_probed\": 1, \"tensors\": [{\"kind\": \"weight_gradient\", \"count\": 100, "     \
+    "\"max_abs\": " raw                                                                                      \
+    ", \"steps\": {\"energy\": [1e10]}}], \"unscaled_gradients\": [{\"kind\": \"unscaled_gradient\", "       \
+    "\"count\": 100, \"max_abs\": " given ", \"steps\": {\"energy\": [1], \"nonzero\": [100]}}]}"
+
+/* Values that were cut at limit / scale (0.5 / 65536 = 7.63e-6), where the limit would have let them pass. */
+static void values_that_end_at_the_limit_over_the_scale_were_clipped_too_early(void **state) {
+    (void)state;
+    record r = sound;
+    r.config = ", \"clip_value\": 0.5";
+    r.cell = SIZES("655.36", "7.62e-6"); /* 0.01 before */
+    expect(&r, "clip_before_unscale", NULL);
+    r.cell = SIZES("655.36", "0.01");
+    assert_false(diagnose(&r)->facts.sick);
+    r.cell = SIZES("0.5", "7.62e-6"); /* they never were larger */
+    assert_false(diagnose(&r)->facts.sick);
+}
+
+/* A model that is cast whole keeps running statistics in half without being asked to. */
+static void running_statistics_of_a_model_that_is_cast_whole_are_half(void **state) {
+    (void)state;
+    record r = sound;
+    static const char cell[] = ", \"policy\": {\"cast_model_type\": \"fp16\", \"keep_batchnorm_fp32\": %s, "
+                               "\"master_weights\": false, \"loss_scale\": 1}, \"scale\": [[1, 80]], "
+                               "\"test_loss\": %s, \"implementations\": [{\"op\": \"bn\", \"type\": "
+                               "\"batch_norm2d\", \"format\": \"fp16\"}]";
+    char text[sizeof cell + 16];
+    r.o0 = ", \"test_loss\": 0.4";
+    r.cell = text;
+    snprintf(text, sizeof text, cell, "false", "2.5");
+    expect(&r, "batch_norm_statistics_in_half", "bn");
+    snprintf(text, sizeof text, cell, "true", "2.5"); /* kept in fp32: then it has another reason */
+    assert_false(diagnose(&r)->facts.sick);
+    r.o0 = ", \"test_loss\": 2.2"; /* O0 tests as badly */
+    snprintf(text, sizeof text, cell, "false", "2.5");
+    assert_false(diagnose(&r)->facts.sick);
+}
+
+static void a_scaler_at_its_floor_is_told_from_one_that_falls(void **state) {
+    char cell[4096];
+    size_t n = (size_t)snprintf(
+        cell, sizeof cell,
+        ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": \"dynamic\"}, \"scale\": [[8, 1], [4, "
+        "79]], \"steps_skipped\": 80, \"probes\": {\"tensors\": [{\"name\": \"fc.out.grad\", \"layer\": "
+        "\"fc\", "
+        "\"kind\": \"activation_gradient\", \"cast\": true, \"overflowed\": 3}]}, \"skipped_steps\": [");
+    (void)state;
+    for (int i = 0; i < STEPS; i++) n += (size_t)snprintf(cell + n, sizeof cell - n, "%s%d", i ? "," : "", i);
+    snprintf(cell + n, sizeof cell - n, "]");
+    record r = sound;
+    r.cell = cell;
+    r.cell_last = 2.3;
+    expect(&r, "scale_too_high", "fc");
+    assert_string_equal(diagnose(&r)->verdict[0].option[0], "--scales"); /* one that never moves */
+    r.config = ", \"min_loss_scale\": 4";
+    assert_string_equal(diagnose(&r)->verdict[0].option[0], "--min-loss-scale");
+    r.cell =
+        ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": \"dynamic\"}, \"scale\": [[8, 80]]";
+    expect_no(&r, "scale_too_high");
+}
+
+/* 8 of the last 60 steps overflow at a scale that never falls. */
+static void a_floor_that_costs_a_tenth_of_the_steps_is_too_high(void **state) {
+    (void)state;
+#define FLOOR(scales)                                                                                        \
+    ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": \"dynamic\"}, \"scale\": " scales         \
+    ", \"steps_skipped\": 8, \"skipped_steps\": [22, 28, 34, 40, 46, 52, 58, 64], \"probes\": "              \
+    "{\"tensors\": "                                                                                         \
+    "[{\"name\": \"fc.out.grad\", \"layer\": \"fc\", \"kind\": \"activation_gradient\", \"cast\": true, "    \
+    "\"overflowed\": 3}]}"
+    record r = sound;
+    r.cell = FLOOR("[[8, 10], [4, 70]]");
+    expect(&r, "scale_too_high", "fc");
+    r.cell =
+        ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": \"dynamic\"}, \"scale\": [[4, 80]], "
+        "\"steps_skipped\": 8, \"skipped_steps\": [22, 28, 34, 40, 46, 52, 58, 64]";
+    expect(&r, "scale_too_high", NULL);   /* no probed step was one of them */
+    r.cell = FLOOR("[[8, 30], [4, 50]]"); /* it fell in their course */
+    assert_false(diagnose(&r)->facts.sick);
+    r.cell = FLOOR("[[4, 80]], \"scale_window\": 8"); /* it may have been raised in between */
+    assert_false(diagnose(&r)->facts.sick);
+}
+
+/* The variance became 0 on its way from the product: keeping the root alone wide would find it 0. */
+static void what_became_zero_before_a_root_is_kept_wide_with_it(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_bad = 0;
+    r.o0 = ", \"probes\": {\"signals\": [{\"op\": \"fc\", \"type\": \"linear\"}, {\"op\": \"q\", \"type\": "
+           "\"square\"}, {\"op\": \"m\", \"type\": \"mean\"}, {\"op\": \"r\", \"type\": \"rsqrt\"}, {\"op\": "
+           "\"x\", "
+           "\"type\": \"mul\"}, {\"op\": \"out\", \"type\": \"linear\"}]}";
+    r.cell = EVENT(
+        "r", "rsqrt", "forward", "op", "mathematics",
+        "fp16") ", \"implementations\": [{\"op\": \"fc\", \"type\": \"linear\"}, {\"op\": \"q\", "
+                "\"type\": \"square\"}, {\"op\": \"m\", \"type\": \"mean\"}, {\"op\": \"r\", \"type\": "
+                "\"rsqrt\"}, {\"op\": \"x\", \"type\": \"mul\"}, {\"op\": \"out\", \"type\": \"linear\"}]";
+    expect(&r, "norm_statistics_in_half", "r");
+    assert_string_equal(diagnosis.verdict[0].option[1], "q=fp32,m=fp32,r=fp32,x=fp32");
+}
+
+/* ---- several causes ---------------------------------------------------------------------------------------- */
+
+#define EVENT_AT(step, op, type, pass, cause)                                                                \
+    "\"origin\": {\"events\": [{\"step\": " step ", \"expected\": false, \"op\": \"" op                      \
+    "\", \"type\": \"" type "\", \"pass\": \"" pass                                                          \
+    "\", \"by\": \"op\", \"format\": \"fp16\", \"read_largest\": 700, \"cause\": {\"id\": \"" cause "\"}}]}"
+#define ADAM(format, stale)                                                                                  \
+    "\"adam_warning\": {\"applies\": true, \"constants\": [{\"name\": \"eps\", \"value\": 1e-8, \"lost\": "  \
+    "true}], "                                                                                               \
+    "\"params\": [{\"name\": \"fc1.weight\", \"layer\": \"fc1\", \"state_format\": \"" format                \
+    "\", \"zero_share\": 0, \"stale_share\": " stale "}]}"
+#define PROBES(what) ", \"probes\": {\"steps_probed\": 1, " what "}"
+#define LARGEST(size) PROBES("\"signals\": [{\"op\": \"fc2\", \"type\": \"linear\", \"largest\": " size "}]")
+
+static bool has_option(const ab_verdict *v, const char *name, const char *value) {
+    for (int i = 0; i + 1 < v->options; i += 2)
+        if (strcmp(v->option[i], name) == 0 && strcmp(v->option[i + 1], value) == 0) return true;
+    return false;
+}
+
+/* Huge updates make weights, and with them outputs, huge: O0's outputs tell which came first. */
+static void an_overflow_that_fp32_is_far_from_is_a_consequence(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_bad = 4;
+    r.o0 = LARGEST("12");
+    r.cell = PROBES(EVENT_AT("3", "fc2", "linear", "forward", "range_overflow") ", " ADAM("fp16", "0.99"));
+    expect(&r, "optimizer_state_underflow", "fc1");
+    assert_string_equal(diagnosis.verdict[1].rule->id, "activation_overflow");
+    r.cell = PROBES(EVENT_AT("3", "fc2", "linear", "forward", "range_overflow") ", " ADAM("fp32", "0"));
+    expect(&r, "activation_overflow", "fc2");
+    r.cell = PROBES(EVENT_AT("3", "fc2", "linear", "forward", "range_overflow") ", " ADAM("fp16", "0.001"));
+    expect(&r, "activation_overflow", "fc2");
+}
+
+static void an_overflow_of_the_first_step_is_nobodys_consequence(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_bad = 0;
+    r.o0 = LARGEST("70000");
+    r.cell = PROBES(EVENT_AT("0", "fc2", "linear", "forward", "range_overflow") ", " ADAM("fp16", "0"));
+    expect(&r, "activation_overflow", "fc2");
+    /* and what would come next is healed at once */
+    assert_true(has_option(&diagnosis.verdict[0], "--to", "fc2=fp32"));
+    assert_true(has_option(&diagnosis.verdict[0], "--optimizer-state", "fp32"));
+    r.cell = PROBES(EVENT_AT("0", "fc2", "linear", "forward", "range_overflow") ", " ADAM("fp32", "0"));
+    expect(&r, "activation_overflow", "fc2");
+    assert_false(has_option(&diagnosis.verdict[0], "--optimizer-state", "fp32"));
+}
+
+static void state_that_o0_keeps_in_half_too_is_not_the_learning_rate(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_bad = r.cell_bad = 10;
+    r.o0_last = r.cell_last = 400;
+    r.o0 = PROBES(ADAM("fp16", "0.9"));
+    expect(&r, "optimizer_state_underflow", "fc1");
+    r.o0 = PROBES(ADAM("fp32", "0"));
+    expect(&r, "learning_rate_too_high", NULL);
+    r.o0_bad =
+        -1; /* O0 merely does not learn, and keeps its state in fp32: what the cell's does is the cell's own */
+    r.o0_last = 2.3;
+    r.cell = PROBES(ADAM("fp16", "0.9"));
+    expect(&r, "optimizer_state_underflow", "fc1");
+    r.cell = "";
+    r.o0_bad = r.cell_bad = -1; /* it learns, thrown about */
+    r.o0_last = r.cell_last = 2;
+    r.peak = 3;
+    r.o0 = PROBES(ADAM("fp16", "0.9"));
+    expect(&r, "optimizer_state_underflow", "fc1");
+}
+
+/* The gradient of a bias whose layer is normalized is a sum that cancels: what fp32's rounding leaves of it is nothing to lose. */
+static void the_rounding_of_a_bias_without_gradient_is_not_flushed(void **state) {
+    (void)state;
+#define BIAS(largest)                                                                                        \
+    PROBES("\"tensors\": [{\"name\": \"fc.bias.grad\", \"layer\": \"fc\", \"kind\": \"weight_gradient\", "   \
+           "\"max_abs\": " largest ", \"exponents\": {\"first\": -28, \"counts\": [100]}}, {\"name\": "      \
+           "\"fc.out.grad\", \"layer\": \"fc\", \"kind\": \"activation_gradient\", \"max_abs\": 0.0026}]")
+    record r = sound;
+    r.cell_last = 0.5;
+    r.cell = ", \"policy\": {\"cast_model_type\": \"fp16\", \"master_weights\": true, \"loss_scale\": 1}, "
+             "\"scale\": [[1, 80]], \"probes\": {\"steps_probed\": 1, \"tensors\": [{\"name\": "
+             "\"fc.bias.grad\", \"layer\": \"fc\", \"kind\": \"weight_gradient\", \"cast\": true, \"count\": "
+             "100, \"nonzero\": 100, \"flushed\": 100, \"max_abs\": 2e-9}]}";
+    r.o0 = BIAS("7e-9");
+    expect_no(&r, "gradient_underflow");
+    r.o0 = BIAS("7e-7");
+    expect(&r, "gradient_underflow", "fc");
+}
+
+/* Of O0: 1000 values of 2^-12 to 2^-11. */
+#define HISTOGRAM                                                                                            \
+    PROBES("\"tensors\": [{\"name\": \"out.grad\", \"layer\": \"out\", \"kind\": \"activation_gradient\", "  \
+           "\"max_abs\": 0.0004, \"exponents\": {\"first\": -12, \"counts\": [1000]}}]")
+#define ZEROS(scale)                                                                                         \
+    ", \"policy\": {\"cast_model_type\": \"fp16\", \"master_weights\": true, \"loss_scale\": 1}, "           \
+    "\"scale\": [[" scale                                                                                    \
+    ", 80]], \"probes\": {\"steps_probed\": 1, \"tensors\": [{\"name\": \"out.grad\", \"layer\": \"out\", "  \
+    "\"kind\": \"activation_gradient\", \"cast\": true, \"count\": 1000, \"nonzero\": 0, \"flushed\": 0, "   \
+    "\"margin_octaves\": null}]"
+
+static void gradients_that_all_went_to_zero_are_seen_in_those_of_o0(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_last = 2.3;
+    r.o0 = HISTOGRAM;
+    r.cell = ZEROS("0.000030517578125") "}"; /* 2^-15: 2^-27 is below half of 2^-24 */
+    expect(&r, "gradient_underflow", "out");
+    assert_true(has_option(&diagnosis.verdict[0], "--scales", "dynamic"));
+    r.cell = ZEROS("1") "}";
+    expect_no(&r, "gradient_underflow");
+}
+
+/* Half of the values, and none that is left is a normal number: their energy is not what is lost. */
+static void gradients_of_few_bits_explain_a_gap_that_nothing_surer_does(void **state) {
+    (void)state;
+#define FAINT(largest, flushed)                                                                              \
+    ", \"policy\": {\"cast_model_type\": \"fp16\", \"master_weights\": true, \"loss_scale\": 1}, "           \
+    "\"scale\": [[1, 80]], \"probes\": {\"steps_probed\": 1, \"tensors\": [{\"name\": \"out.grad\", "        \
+    "\"layer\": \"out\", \"kind\": \"activation_gradient\", \"cast\": true, \"count\": 1000, "               \
+    "\"nonzero\": 1000, \"flushed\": " flushed ", \"max_abs\": " largest "}]}"
+    record r = sound;
+    r.cell_last = 0.5;
+    r.cell = FAINT("3e-6", "600");
+    expect(&r, "gradient_underflow", "out");
+    r.cell = FAINT("3e-6", "400");
+    assert_true(diagnose(&r)->facts.undecided);
+    r.cell = FAINT("3e-4", "600");
+    assert_true(diagnose(&r)->facts.undecided);
+    r.cell_last = 1; /* more than twice what is allowed */
+    r.cell = FAINT("3e-6", "150");
+    expect(&r, "gradient_underflow", "out");
+    r.cell = FAINT("3e-4", "600");
+    expect(&r, "gradient_underflow", "out");
+    r.cell = FAINT("3e-4", "150");
+    assert_true(diagnose(&r)->facts.undecided);
+    r.cell = FAINT("3e-6", "50");
+    assert_true(diagnose(&r)->facts.undecided);
+    r.cell_last = 0.3;
+    r.cell = FAINT("3e-6", "600"); /* harmless */
+    assert_false(diagnose(&r)->facts.sick);
+}
+
+/* The casts of the probed steps flushed nothing, the twin's steps say otherwise. */
+static void an_fp32_twin_is_believed_about_flushed_gradients(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_last = 2.3;
+#define TWIN(share)                                                                                          \
+    PROBES("\"tensors\": [{\"name\": \"w\", \"layer\": \"a\", \"cast\": true, \"nonzero\": 100, "            \
+           "\"flushed\": 1}]")                                                                               \
+    ", \"shadow\": {\"reference\": \"fp32\", \"tensors\": [{\"op\": \"a\", \"flushed_energy_share\": " share \
+    "}]}"
+    r.cell = TWIN("0.6");
+    expect(&r, "gradient_underflow", "a");
+    assert_string_equal(diagnosis.verdict[0].evidence[1].pointer,
+                        "/cells/1/shadow/tensors/0/flushed_energy_share");
+    r.cell = TWIN("0.01");
+    expect_no(&r, "gradient_underflow");
+}
+
+/* Nothing overflowed because nothing was trained; O0 shows what comes once it is. */
+static void what_comes_after_the_first_cause_is_healed_with_it(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_last = 2.3;
+#define ALSO(largest) "\"signals\": [{\"op\": \"fc2\", \"type\": \"linear\", \"largest\": " largest "}]"
+    r.o0 = PROBES(
+        "\"tensors\": [{\"name\": \"out.grad\", \"layer\": \"out\", \"max_abs\": 0.0004, \"exponents\": "
+        "{\"first\": -12, \"counts\": [1000]}}], " ALSO("990000"));
+    r.cell = ZEROS("0.000030517578125") ", " ALSO("20000") "}";
+    expect(&r, "gradient_underflow", "out");
+    assert_true(has_option(&diagnosis.verdict[0], "--to", "fc2=fp32"));
+    r.cell = ZEROS("0.000030517578125") ", " ALSO("900000") "}"; /* it is not in half here */
+    expect(&r, "gradient_underflow", "out");
+    assert_false(has_option(&diagnosis.verdict[0], "--to", "fc2=fp32"));
+    r.cell = ZEROS("1") ", " ALSO("20000") "}"; /* and alone it is no cause */
+    assert_int_equal(diagnose(&r)->verdicts, 0);
+}
+
+static void half_trained_weights_that_overflow_lacked_their_gradients(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_bad = 40;
+    r.o0 = HISTOGRAM;
+    r.cell = ZEROS("0.000030517578125") ", " EVENT_AT("39", "fc2", "linear", "forward", "range_overflow") "}";
+    expect(&r, "gradient_underflow", "out");
+    r.cell = ZEROS("1") ", " EVENT_AT("39", "fc2", "linear", "forward", "range_overflow") "}";
+    expect(&r, "activation_overflow", "fc2");
+}
+
+/* Zeros make no infinities, and fp32's outputs come near the limit as well. */
+static void an_overflow_of_its_own_is_no_consequence_of_flushed_gradients(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_bad = 40;
+#define BIG_AND_SMALL(largest)                                                                               \
+    PROBES(                                                                                                  \
+        "\"signals\": [{\"op\": \"fc2\", \"type\": \"linear\", \"largest\": " largest "}], \"tensors\": [{"  \
+        "\"name\": \"out.grad\", \"layer\": \"out\", \"max_abs\": 0.0004, \"exponents\": {\"first\": -12, "  \
+        "\"counts\": [1000]}}]")
+    r.o0 = BIG_AND_SMALL("60000");
+    r.cell = ZEROS("0.000030517578125") ", " EVENT_AT("39", "fc2", "linear", "forward", "range_overflow") "}";
+    expect(&r, "activation_overflow", "fc2");
+    r.o0 = BIG_AND_SMALL("60");
+    expect(&r, "gradient_underflow", "out");
+}
+
+/* A scaler that falls to 2^-80 because the forward pass overflows flushes everything in the end. */
+static void a_scale_that_fell_is_not_why_gradients_are_zero(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_bad = 0;
+    r.o0 = HISTOGRAM;
+    r.cell = ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": \"dynamic\"}, \"scale\": "
+             "[[65536, 1], [1e-24, "
+             "79]], \"probes\": {\"tensors\": [{\"name\": \"out.grad\", \"cast\": true, \"count\": 1000, "
+             "\"nonzero\": 0}], " EVENT_AT("0", "fc2", "linear", "forward", "range_overflow") "}";
+    expect(&r, "activation_overflow", "fc2");
+    expect_no(&r, "gradient_underflow");
+}
+
+/* What overflowed has no energy: weight gradients that lack half of O0's lost it at the other end. */
+static void gradients_that_overflowed_were_not_flushed(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_bad = 1;
+#define GRADIENT(energy, overflowed, flushed)                                                                \
+    PROBES("\"tensors\": [{\"name\": \"w\", \"layer\": \"fc2\", \"kind\": \"weight_gradient\", \"cast\": "   \
+           "true, "                                                                                          \
+           "\"count\": 10, \"nonzero\": 10, \"flushed\": " flushed ", \"overflowed\": " overflowed           \
+           ", \"max_abs\": 0.02, \"steps\": {\"nonzero\": [10], \"overflowed\": [" overflowed                \
+           "], \"energy\": [" energy "]}}]")
+#define FIXED                                                                                                \
+    ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": 16777216}, \"scale\": [[16777216, 80]]"
+    r.o0 = GRADIENT("4", "0", "0");
+    r.cell = FIXED GRADIENT("5e14", "5", "1");
+    expect(&r, "scale_too_high", "fc2");
+    expect_no(&r, "gradient_underflow");
+    r.cell = FIXED GRADIENT("5e14", "0", "1");
+    expect(&r, "gradient_underflow", "fc2");
+}
+
+/* The probed steps lie behind the overflow: only the origin saw it. */
+static void a_scale_too_high_is_known_from_the_origin_alone(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_bad = 12;
+    r.o0 = PROBES("\"tensors\": [{\"name\": \"fc2.out.grad\", \"layer\": \"fc2\", \"max_abs\": 0.02}]");
+    r.cell = ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": 8388608}, \"scale\": [[8388608, "
+             "80]]" PROBES(EVENT_AT("11", "fc2", "linear", "backward", "scale_induced"));
+    expect(&r, "scale_too_high", "fc2");
+    r.cell = ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": 8388608}, \"scale\": [[8388608, "
+             "80]]" PROBES(EVENT_AT("11", "fc2", "linear", "backward", "mathematics"));
+    expect_no(&r, "scale_too_high");
+}
+
+static void a_partial_sum_that_overflows_is_the_accumulators(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_bad = 0;
+    r.cell = ", \"accumulate\": \"half\"" PROBES(
+        EVENT_AT("0", "fc2", "linear", "forward", "accumulator_overflow"));
+    expect(&r, "accumulator_in_half", "fc2");
+    expect_no(&r, "activation_overflow");
+    r.cell = ", \"accumulate\": \"half\"" PROBES(EVENT_AT("0", "fc2", "linear", "forward", "range_overflow"));
+    expect(&r, "activation_overflow", "fc2");
+}
+
+static void repaired_data_are_given_more_steps_in_a_short_run(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_bad = r.cell_bad = 3;
+    r.o0 = ", \"vitals\": {\"initial_weights\": {\"nonfinite\": 1, \"nonfinite_name\": \"a.weight\"}}";
+    expect(&r, "nonfinite_initial_weight", "a");
+    assert_true(has_option(&diagnosis.verdict[0], "--fault", "none"));
+    assert_true(has_option(&diagnosis.verdict[0], "--steps", "160"));
+}
+
+#define O3_CELL(probes)                                                                                      \
+    ", \"policy\": {\"cast_model_type\": \"fp16\", \"master_weights\": false, \"loss_scale\": 1}, "          \
+    "\"scale\": [[1, 80]], \"probes\": {\"steps_probed\": 8" probes "}"
+
+#define LEDGER(decay, gradient)                                                                              \
+    ", \"policy\": {\"cast_model_type\": \"fp16\", \"master_weights\": false, \"loss_scale\": 1}, "          \
+    "\"scale\": [[1, 80]]" PROBES(                                                                           \
+        "\"lost_updates\": [{\"name\": \"fc.weight\", \"layer\": \"fc\", \"update\": {\"nonzero\": 100, "    \
+        "\"lost\": 80, \"energy\": 1, \"lost_energy\": 0.4, \"lost_energy_share\": 0.4}, \"weight_decay\": " \
+        "{\"nonzero\": 100, \"lost\": 100, \"lost_energy\": " decay                                          \
+        "}, \"gradient\": {\"nonzero\": 100, \"lost\": 80, \"lost_energy\": " gradient "}}]")
+
+/* Of a cell that is behind and has no surer cause, less than what is enough by itself. */
+static void a_gap_that_nothing_else_explains_is_believed_of_fewer_lost_updates(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_last = 1.5;
+    r.cell = O3_CELL(", \"lost_updates\": [{\"name\": \"fc.weight\", \"layer\": \"fc\", \"update\": "
+                     "{\"nonzero\": 100, \"lost\": 62, \"energy\": 1, \"lost_energy\": 0.04, "
+                     "\"lost_energy_share\": 0.04}}]");
+    expect(&r, "weight_update_lost", "fc");
+    assert_true(diagnosis.verdict[0].confidence <= 0.5);
+    r.cell = O3_CELL(", \"lost_updates\": [{\"name\": \"fc.weight\", \"layer\": \"fc\", \"update\": "
+                     "{\"nonzero\": 100, \"lost\": 52, \"energy\": 1, \"lost_energy\": 0.01, "
+                     "\"lost_energy_share\": 0.01}}]");
+    expect(&r, "weight_update_lost", "fc"); /* it is behind by ten times what is allowed */
+    r.cell_last = 0.5;
+    expect_no(&r, "weight_update_lost");
+    r.cell_last = 1.5;
+    r.cell = O3_CELL(", \"lost_updates\": [{\"name\": \"fc.weight\", \"layer\": \"fc\", \"update\": "
+                     "{\"nonzero\": 100, \"lost\": 45, \"energy\": 1, \"lost_energy\": 0.01, "
+                     "\"lost_energy_share\": 0.01}}]");
+    expect_no(&r, "weight_update_lost");
+}
+
+/* Both are lost; the ledger says which of them is most of it. */
+static void lost_decay_is_told_from_lost_gradients(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_last = 1.5;
+    r.config = ", \"weight_decay\": 0.02";
+    r.cell = LEDGER("0.4", "0.01");
+    expect(&r, "weight_decay_lost", NULL);
+    r.cell = LEDGER("0.01", "0.4");
+    expect(&r, "weight_update_lost", "fc");
+    r.config = ", \"weight_decay\": 0.0001"; /* 0.1 x 0.0001 x 80 would not have shrunk anything */
+    r.cell = LEDGER("0.4", "0.01");
+    expect(&r, "weight_update_lost", "fc");
+    expect_no(&r, "weight_decay_lost");
+}
+
+/* ---- gaps -------------------------------------------------------------------------------------------------- */
+
+static void a_gap_of_what_chance_makes_is_no_gap(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_last = 0.01;
+    r.cell_last = 0.05; /* five times O0's, and 98 % of the way */
+    assert_false(diagnose(&r)->facts.sick);
+    r.cell_last = 0.5;
+    const ab_diagnosis *d = diagnose(&r); /* nobody measured a noise floor, nothing explains it */
+    assert_true(d->facts.undecided && !d->facts.sick);
+    assert_non_null(strstr(d->healthy.missing, "noise floor"));
+    r.cell_last = 2;
+    assert_true(diagnose(&r)->facts.sick); /* but this is too much for chance */
+}
+
+/* Within what is allowed, but more than half of it: enough to believe what is proved, not what is a mere hint. */
+static void a_gap_that_may_be_chance_is_believed_where_its_cause_shows(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_last = 0.39; /* 0.068 above 0.53, of the 0.096 that a twentieth of the steps are worth */
+    r.cell = ZEROS("0.000030517578125") "}";
+    assert_false(diagnose(&r)->facts.sick);
+    r.o0 = HISTOGRAM;
+    expect(&r, "gradient_underflow", "out");
+    assert_true(diagnosis.facts.suspect && diagnosis.facts.gap < diagnosis.facts.gap_limit);
+    r.cell_last = 0.33; /* too little to ask about */
+    assert_false(diagnose(&r)->facts.sick);
+    r.cell_last = 0.39;
+    r.o0 = "";
+    r.cell = FAINT("3e-6", "600"); /* a hint */
+    assert_false(diagnose(&r)->facts.sick);
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------- */
+
+static void skips_of_a_warm_up_are_those_of_this_scaler(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell = ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": \"dynamic\"}, \"scale\": "
+             "[[16777216, 1], [8388608, "
+             "1], [4194304, 78]], \"steps_skipped\": 2, \"skipped_steps\": [0, 1]";
+    const ab_skip_audit *audit = &diagnose(&r)->skips;
+    assert_int_equal(audit->warm_up, 2);
+    assert_true(audit->expected_warm_up == 2);
+    assert_int_equal(audit->later, 0);
+    assert_true(audit->healthy);
+    assert_true(audit->samples_lost == 128);
+}
+
+/* Skipping whenever the loss is high is no random sample: the ranks say so. */
+/* 10 of the last 60 steps, for a window of 5: less than a fifth, but O0 would be as far behind without those steps. */
+static void skips_that_explain_the_gap_are_the_windows(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_last = 0.55;
+    r.cell = ", \"scale_window\": 5, \"steps_skipped\": 10, \"skipped_steps\": [22, 28, 34, 40, 46, 52, 58, "
+             "64, 70, "
+             "76]";
+    expect(&r, "scaler_window_too_short", NULL);
+    r.cell_last = 0.35; /* they did no harm */
+    assert_false(diagnose(&r)->facts.sick);
+}
+
+static void skips_that_choose_their_samples_are_found(void **state) {
+    char cell[2048];
+    size_t n = (size_t)snprintf(
+        cell, sizeof cell,
+        ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": \"dynamic\"}, \"scale\": [[4, 80]], "
+        "\"steps_skipped\": 12, \"skipped_steps\": [");
+    (void)state;
+    for (int i = 0; i < 12; i++)
+        n += (size_t)snprintf(cell + n, sizeof cell - n, "%s%d", i ? "," : "", 8 + 6 * i);
+    snprintf(cell + n, sizeof cell - n, "]");
+    record r = sound;
+    r.cell = cell; /* the losses fall in a straight line: each is the median of its neighbours */
+    const ab_skip_audit *audit = &diagnose(&r)->skips;
+    assert_int_equal(audit->ranked, 10); /* those of the first quarter are the warm-up's */
+    assert_true(audit->mean_rank > 0.45 && audit->mean_rank < 0.55 && audit->p_value > 0.5);
+    cJSON *document = cJSON_Parse(
+        "{\"config\": {\"scale_window\": 2000}, \"cells\": [{\"level\": \"O2\", \"half_format\": \"fp16\", "
+        "\"policy\": {\"loss_scale\": \"dynamic\"}, \"scale\": [[4, 80]]}]}");
+    cJSON *item = cJSON_GetArrayItem(cJSON_GetObjectItem(document, "cells"), 0);
+    cJSON *loss = cJSON_AddArrayToObject(item, "loss"),
+          *skipped = cJSON_AddArrayToObject(item, "skipped_steps");
+    for (int i = 0; i < STEPS; i++) {
+        const bool high = i % 10 == 9;
+        cJSON_AddItemToArray(loss, cJSON_CreateNumber(high ? 2 : 1 + 0.001 * i));
+        if (high) cJSON_AddItemToArray(skipped, cJSON_CreateNumber(i));
+    }
+    assert_int_equal(ab_diagnose(document, 0, &diagnosis), AB_OK);
+    assert_true(diagnosis.skips.mean_rank > 0.9 && diagnosis.skips.p_value < 0.001);
+    cJSON_Delete(document);
+}
+
+/* A window that the text of the scale sets, and that --scale-window would not reach. */
+static void a_scalers_own_window_counts(void **state) {
+    (void)state;
+    for (int own = 0; own < 2; own++) {
+        char text[128];
+        snprintf(text, sizeof text,
+                 "{\"config\": {\"scale_window\": 2000}, \"cells\": [{\"level\": \"O2\"%s}]}",
+                 own ? ", \"scale_window\": 2" : "");
+        cJSON *document = cJSON_Parse(text);
+        assert_non_null(document);
+        cJSON *cell = cJSON_GetArrayItem(cJSON_GetObjectItem(document, "cells"), 0);
+        cJSON_AddStringToObject(cell, "half_format", "fp16");
+        cJSON_AddStringToObject(cJSON_AddObjectToObject(cell, "policy"), "loss_scale", "apex:window=2");
+        cJSON_AddNumberToObject(cell, "steps_skipped", STEPS / 3);
+        cJSON *loss = cJSON_AddArrayToObject(cell, "loss"),
+              *skipped = cJSON_AddArrayToObject(cell, "skipped_steps");
+        for (int i = 0; i < STEPS; i++) {
+            cJSON_AddItemToArray(loss, cJSON_CreateNumber(2 - 0.01 * i));
+            if (i % 3 == 2) cJSON_AddItemToArray(skipped, cJSON_CreateNumber(i));
+        }
+        assert_int_equal(ab_diagnose(document, 0, &diagnosis), AB_OK);
+        assert_true(diagnosis.facts.skip.window == (own ? 2 : 2000));
+        const bool named =
+            diagnosis.verdicts > 0 && strcmp(diagnosis.verdict[0].rule->id, "scaler_window_too_short") == 0;
+        assert_int_equal(named, own);
+        if (own) assert_true(has_option(&diagnosis.verdict[0], "--scales", "dynamic"));
+        cJSON_Delete(document);
+    }
+}
+
+/* The labels of skipped steps beside those of all; the p-values are SciPy's (chi2_contingency, fisher_exact). */
+static void skips_that_choose_their_labels_are_found(void **state) {
+    (void)state;
+    static const struct {
+        const char *counts, *skipped;
+        double p;
+        int label;
+    } rows[] = {{"[1000, 1010, 990]", "[20, 22, 22]", 0.935961594648566, 2},
+                {"[1000, 1010, 990]", "[60, 2, 2]", 4.7291548337894224e-24, 0},
+                {"[300, 260]", "[12, 20]", 0.0688651485222716, 1}};
+    for (size_t i = 0; i < AB_COUNT_OF(rows); i++) {
+        char text[512];
+        snprintf(
+            text, sizeof text,
+            "{\"cells\": [{\"level\": \"O2\", \"half_format\": \"fp16\", \"policy\": "
+            "{\"loss_scale\": \"dynamic\"}, \"scale\": [[4, 80]], \"vitals\": {\"labels\": {\"counts\": %s, "
+            "\"skipped_counts\": %s}}}]}",
+            rows[i].counts, rows[i].skipped);
+        cJSON *document = cJSON_Parse(text);
+        assert_non_null(document);
+        assert_int_equal(ab_diagnose(document, 0, &diagnosis), AB_OK);
+        const ab_skip_audit *audit = &diagnosis.skips;
+        if (!(fabs(audit->label_p - rows[i].p) <= 1e-6 * rows[i].p)) fail_msg("p %.17g", audit->label_p);
+        assert_int_equal(audit->label, rows[i].label);
+        cJSON_Delete(document);
+    }
+}
+
+static void the_first_symptom_is_where_it_began(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_bad = 17;
+    assert_int_equal(ab_first_symptom(&diagnose(&r)->facts), -1 + 18);
+    r.cell_bad = -1;
+    assert_int_equal(ab_first_symptom(&diagnose(&r)->facts), -1);
+}
+
+static void a_flat_loss_is_told_from_a_falling_one(void **state) {
+    (void)state;
+    record r = sound;
+    assert_int_equal(diagnose(&r)->trend, AB_TREND_FALLING);
+    r.cell_last = r.o0_last = 2.302;
+    assert_int_equal(diagnose(&r)->trend, AB_TREND_UNLEARNED);
+    r.cell_bad = 3;
+    assert_int_equal(diagnose(&r)->trend, AB_TREND_NONFINITE);
+}
+
+/* A record without what a rule needs: nothing is guessed. */
+static void an_empty_record_gives_no_verdict(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_last = 2.3;
+    const ab_diagnosis *d = diagnose(&r);
+    assert_true(d->facts.sick);
+    assert_int_equal(d->verdicts, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_cell_like_o0_is_healthy),
+        cmocka_unit_test(a_run_that_is_too_short_is_undecided_not_sick),
+        cmocka_unit_test(a_language_model_that_knows_nothing_has_not_learned),
+        cmocka_unit_test(data_and_weights_that_are_no_numbers_are_named),
+        cmocka_unit_test(a_formula_without_a_value_is_no_matter_of_formats),
+        cmocka_unit_test(a_flat_o0_is_told_apart_by_its_cause),
+        cmocka_unit_test(a_divergence_in_o0_is_the_rate_or_the_initial_weights),
+        cmocka_unit_test(a_rate_that_throws_weights_about_need_not_raise_the_loss_threefold),
+        cmocka_unit_test(summed_micro_batches_break_a_bound),
+        cmocka_unit_test(the_op_that_overflows_says_what_kind_of_overflow_it_is),
+        cmocka_unit_test(an_average_that_does_not_move_is_sick_only_in_half),
+        cmocka_unit_test(clipping_before_unscaling_shows_in_the_sizes_of_gradients),
+        cmocka_unit_test(unscaling_every_micro_batch_shows_in_the_first_gradient),
+        cmocka_unit_test(a_gap_that_nothing_else_explains_is_believed_of_fewer_lost_updates),
+        cmocka_unit_test(a_net_that_learns_little_is_thrown_about_by_its_steps),
+        cmocka_unit_test(a_loss_that_rose_and_stayed_high_is_the_rate),
+        cmocka_unit_test(gradients_of_few_bits_explain_a_gap_that_nothing_surer_does),
+        cmocka_unit_test(clipping_before_unscaling_at_a_small_scale_shows_step_by_step),
+        cmocka_unit_test(the_rounding_of_a_bias_without_gradient_is_not_flushed),
+        cmocka_unit_test(skips_that_explain_the_gap_are_the_windows),
+        cmocka_unit_test(a_floor_that_costs_a_tenth_of_the_steps_is_too_high),
+        cmocka_unit_test(an_overflow_of_a_signal_that_explodes_in_o0_too_is_its_consequence),
+        cmocka_unit_test(a_schedule_that_takes_the_rate_away_stops_o0),
+        cmocka_unit_test(a_gap_that_may_be_chance_is_believed_where_its_cause_shows),
+        cmocka_unit_test(what_became_zero_before_a_root_is_kept_wide_with_it),
+        cmocka_unit_test(a_mistake_that_shows_is_said_of_a_cell_that_trains),
+        cmocka_unit_test(values_that_end_at_the_limit_over_the_scale_were_clipped_too_early),
+        cmocka_unit_test(running_statistics_of_a_model_that_is_cast_whole_are_half),
+        cmocka_unit_test(a_scaler_at_its_floor_is_told_from_one_that_falls),
+        cmocka_unit_test(an_overflow_that_fp32_is_far_from_is_a_consequence),
+        cmocka_unit_test(an_overflow_of_the_first_step_is_nobodys_consequence),
+        cmocka_unit_test(state_that_o0_keeps_in_half_too_is_not_the_learning_rate),
+        cmocka_unit_test(gradients_that_all_went_to_zero_are_seen_in_those_of_o0),
+        cmocka_unit_test(an_fp32_twin_is_believed_about_flushed_gradients),
+        cmocka_unit_test(what_comes_after_the_first_cause_is_healed_with_it),
+        cmocka_unit_test(half_trained_weights_that_overflow_lacked_their_gradients),
+        cmocka_unit_test(an_overflow_of_its_own_is_no_consequence_of_flushed_gradients),
+        cmocka_unit_test(a_scale_that_fell_is_not_why_gradients_are_zero),
+        cmocka_unit_test(gradients_that_overflowed_were_not_flushed),
+        cmocka_unit_test(a_scale_too_high_is_known_from_the_origin_alone),
+        cmocka_unit_test(a_partial_sum_that_overflows_is_the_accumulators),
+        cmocka_unit_test(repaired_data_are_given_more_steps_in_a_short_run),
+        cmocka_unit_test(lost_decay_is_told_from_lost_gradients),
+        cmocka_unit_test(a_gap_of_what_chance_makes_is_no_gap),
+        cmocka_unit_test(skips_of_a_warm_up_are_those_of_this_scaler),
+        cmocka_unit_test(skips_that_choose_their_samples_are_found),
+        cmocka_unit_test(skips_that_choose_their_labels_are_found),
+        cmocka_unit_test(a_scalers_own_window_counts),
+        cmocka_unit_test(the_first_symptom_is_where_it_began),
+        cmocka_unit_test(a_flat_loss_is_told_from_a_falling_one),
+        cmocka_unit_test(an_empty_record_gives_no_verdict),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,5 +1,6 @@
 /* The program: finds the subcommand, runs it, turns its status into an exit status. The only place that exits. */
 #include "bench/cmd/cmd.h"
+#include "bench/help/command.h"
 #include "bench/run/worker.h"
 #include "build_info.h"
 #include "kernels/core/nearest.h"
@@ -7,21 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct command {
-    const char *name, *text;
-    ab_status (*run)(int argc, char **argv);
-} command;
-
-static const command commands[] = {
-#define AB_COMMAND(name, text) {#name, text, ab_cmd_##name},
-#include "bench/cmd/commands.def"
-#undef AB_COMMAND
-};
-
 static ab_status unknown_command(const char *word) {
-    const char *names[AB_COUNT_OF(commands)];
-    for (size_t i = 0; i < AB_COUNT_OF(commands); i++) names[i] = commands[i].name;
-    const char *near = ab_nearest(word, names, (int)AB_COUNT_OF(names));
+    const char *near = ab_nearest(word, ab_command_names, ab_command_count);
     return ab_fail(AB_USAGE, "unknown command '%s'%s%s%s (see `ampbench help`)", word,
                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
@@ -35,8 +23,8 @@ static ab_status dispatch(int argc, char **argv) {
     }
     if (strcmp(word, "worker") == 0) return ab_worker_main(argc - 1, argv + 1);
     if (word[0] == '-') return ab_cmd_run(argc, argv); /* options without a command: the main job */
-    for (size_t i = 0; i < AB_COUNT_OF(commands); i++)
-        if (strcmp(word, commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1);
+    for (int i = 0; i < ab_command_count; i++)
+        if (strcmp(word, ab_commands[i].name) == 0) return ab_commands[i].run(argc - 1, argv + 1);
     return unknown_command(word);
 }
 

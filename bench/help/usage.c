@@ -2,7 +2,7 @@
 #define _POSIX_C_SOURCE 200809L /* dup2, fileno */
 #include "bench/help/usage.h"
 
-#include "bench/cmd/cmd.h"
+#include "bench/help/command.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -11,20 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct {
-    const char *name, *text;
-    ab_status (*run)(int argc, char **argv);
-} commands[] = {
-#define AB_COMMAND(name, text) {#name, text, ab_cmd_##name},
-#include "bench/cmd/commands.def"
-#undef AB_COMMAND
-};
-
 enum { MAX_ARGUMENTS = 4 };
 
-int ab_usage_count(void) { return (int)AB_COUNT_OF(commands); }
-const char *ab_usage_name(int command) { return commands[command].name; }
-const char *ab_usage_text(int command) { return commands[command].text; }
+int ab_usage_count(void) { return ab_command_count; }
+const char *ab_usage_name(int command) { return ab_commands[command].name; }
+const char *ab_usage_text(int command) { return ab_commands[command].text; }
 
 /* ---- capturing ------------------------------------------------------------------------------------------- */
 
@@ -41,10 +32,10 @@ static ab_status run_command(int number, const char *const *arguments, int count
     char *argv[MAX_ARGUMENTS + 2] = {0};
     ab_status status = AB_OK;
     for (int i = 0; i <= count && status == AB_OK; i++) {
-        argv[i] = strdup(i == 0 ? commands[number].name : arguments[i - 1]);
+        argv[i] = strdup(i == 0 ? ab_commands[number].name : arguments[i - 1]);
         if (!argv[i]) status = ab_fail(AB_NO_MEMORY, "help: out of memory");
     }
-    if (status == AB_OK) status = commands[number].run(count + 1, argv);
+    if (status == AB_OK) status = ab_commands[number].run(count + 1, argv);
     for (int i = 0; i <= count; i++) free(argv[i]);
     return status;
 }
@@ -137,7 +128,7 @@ static ab_status add_options_of_run(ab_usage *usage) {
     static const char *const arguments[] = {"--help"};
     char *help;
     int run = 0;
-    while (strcmp(commands[run].name, "run") != 0) run++;
+    while (strcmp(ab_commands[run].name, "run") != 0) run++;
     AB_TRY(ab_usage_capture(run, arguments, 1, &help));
     ab_status status = find_options(usage, help);
     free(help);
@@ -146,7 +137,7 @@ static ab_status add_options_of_run(ab_usage *usage) {
 
 ab_status ab_usage_read(int number, ab_usage *usage) {
     static const char *const arguments[] = {"--help"};
-    *usage = (ab_usage){commands[number].name, commands[number].text, NULL, 0, NULL};
+    *usage = (ab_usage){ab_commands[number].name, ab_commands[number].text, NULL, 0, NULL};
     AB_TRY(ab_usage_capture(number, arguments, 1, &usage->help));
     AB_TRY(find_options(usage, usage->help));
     return strstr(usage->help, "Takes the options of `ampbench run`") ? add_options_of_run(usage) : AB_OK;

@@ -2,9 +2,15 @@
 #ifndef AB_CORE_PHILOX_H
 #define AB_CORE_PHILOX_H
 
-#include "kernels/core/rng.h"
+#include "kernels/core/compiler.h"
+
+#include <stdint.h>
 
 AB_BEGIN_DECLS
+
+typedef struct ab_rng_block {
+    uint32_t word[4];
+} ab_rng_block;
 
 static inline AB_HOST_DEVICE ab_rng_block ab_philox(ab_rng_block counter, uint32_t key0, uint32_t key1) {
     enum { ROUNDS = 10 };

@@ -1,8 +1,6 @@
 /* Philox4x32-10 and the few distributions training needs. */
 #include "kernels/core/rng.h"
 
-#include "kernels/core/philox.h"
-
 #include <math.h>
 
 ab_rng_block ab_philox4x32_10(ab_rng_block counter, uint32_t key0, uint32_t key1) {

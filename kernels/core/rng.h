@@ -4,7 +4,7 @@
 #ifndef AB_CORE_RNG_H
 #define AB_CORE_RNG_H
 
-#include "kernels/core/compiler.h"
+#include "kernels/core/philox.h"
 
 #include <stdint.h>
 
@@ -20,10 +20,6 @@ typedef enum ab_rng_stream {
     AB_RNG_SAMPLE = 6,    /* which elements a probe looks at */
     AB_RNG_DESIGN = 7     /* order of the cells in a round */
 } ab_rng_stream;
-
-typedef struct ab_rng_block {
-    uint32_t word[4];
-} ab_rng_block;
 
 /* Four words for counter (index, step, stream) under key `seed`. */
 ab_rng_block ab_rng_at(uint64_t seed, ab_rng_stream stream, uint32_t step, uint64_t index);

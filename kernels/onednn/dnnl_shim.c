@@ -9,6 +9,8 @@
  * backward data, where it is measurably faster. */
 #include "kernels/ops/product/dnnl_shim.h"
 
+#include "kernels/ops/product/gemm.h"
+
 #include "kernels/ops/blocks.h"
 
 #include <omp.h>

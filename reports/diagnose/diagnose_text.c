@@ -1,4 +1,4 @@
-/* Diagnoses for people and for programs. Arranges what diagnose.c found, decides nothing. */
+/* Diagnoses for people and for programs. Arranges what diagnose_cells.c found, decides nothing. */
 #include "reports/diagnose/diagnose.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/diagnose/known_issues.h"

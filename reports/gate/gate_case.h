@@ -6,7 +6,7 @@
 
 AB_BEGIN_DECLS
 
-/* How bad a finding is. What it makes of the verdict depends on its lane too (gate.c). */
+/* How bad a finding is. What it makes of the verdict depends on its lane too (gate_document.c). */
 typedef enum ab_gate_weight {
     AB_GATE_NOTE,
     AB_GATE_WIN,

@@ -3,7 +3,7 @@
 #ifndef AB_KERNELS_OPS_ELEMENTWISE_DROPOUT_MASK_CUH
 #define AB_KERNELS_OPS_ELEMENTWISE_DROPOUT_MASK_CUH
 
-#include "kernels/core/philox.h"
+#include "kernels/core/rng.h"
 #include "kernels/cuda/cuda_ops.cuh"
 
 #include <cmath>

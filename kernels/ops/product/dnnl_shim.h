@@ -8,18 +8,18 @@
 #ifndef AB_KERNELS_OPS_PRODUCT_DNNL_SHIM_H
 #define AB_KERNELS_OPS_PRODUCT_DNNL_SHIM_H
 
-#include "kernels/ops/product/gemm.h"
-#include "kernels/ops/product/product.h"
+#include "kernels/ops/product/pass.h"
 
 AB_BEGIN_DECLS
 
-/* Makers (product.h): operands fp32, bf16 or fp16, results fp32; *pass stays NULL if the library has nothing fast. */
+/* Makers (pass.h): operands fp32, bf16 or fp16, results fp32; *pass stays NULL if the library has nothing fast. */
 AB_MUST_CHECK ab_status ab_dnnl_conv_pass(const ab_pass_spec *spec, ab_pass **pass);
 AB_MUST_CHECK ab_status ab_dnnl_matmul_pass(const ab_pass_spec *spec,
                                             ab_pass **pass); /* 1x1 images and kernel */
 
 /* The product on this thread; false if the library does not do it (nothing is written then). */
-bool ab_dnnl_gemm(const ab_gemm *gemm);
+struct ab_gemm; /* gemm.h */
+bool ab_dnnl_gemm(const struct ab_gemm *gemm);
 
 /* "oneDNN 2.6.3", or NULL in a build without it. */
 const char *ab_dnnl_version(void);

@@ -5,7 +5,7 @@
 #ifndef AB_KERNELS_OPS_PRODUCT_NARROW_H
 #define AB_KERNELS_OPS_PRODUCT_NARROW_H
 
-#include "kernels/ops/product/product.h"
+#include "kernels/ops/product/pass.h"
 
 AB_BEGIN_DECLS
 

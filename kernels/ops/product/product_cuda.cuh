@@ -4,7 +4,7 @@
 #define AB_KERNELS_OPS_PRODUCT_PRODUCT_CUDA_CUH
 
 #include "kernels/cuda/cuda_ops.cuh"
-#include "kernels/ops/product/product.h"
+#include "kernels/ops/product/pass.h"
 
 // Operands of a pass; which are read and written depends on its kind.
 struct ab_cuda_operands {

@@ -1,6 +1,6 @@
 /* The probe of rows: planted updates in any cut, and a training whose weights it must find. */
 #define _POSIX_C_SOURCE 200809L
-#include "probe_testing.h"
+#include "tests/unit/probe_testing.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* The device's facts in the record of a process. The device is a table of three functions; no GPU. */
 #define _GNU_SOURCE
-#include "probe_testing.h"
+#include "tests/unit/probe_testing.h"
 
 #include "bench/run/device_facts.h"
 

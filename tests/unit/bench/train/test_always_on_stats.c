@@ -2,7 +2,7 @@
  * something, weights beyond a format are named, and an average that cannot move is counted; against closed forms. And the signals
  * probe against a network whose outputs are known. */
 #define _GNU_SOURCE
-#include "probe_testing.h"
+#include "tests/unit/probe_testing.h"
 
 #include "bench/train/cell/always_on_stats.h"
 

@@ -4,7 +4,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "bench/tensorfile/safetensors.h"
 #include "support/json_file.h"
-#include "unit/probe_testing.h"
+#include "tests/unit/probe_testing.h"
 
 #include <math.h>
 #include <signal.h>

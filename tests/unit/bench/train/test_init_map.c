@@ -4,7 +4,7 @@
 #include "bench/train/cell/init_map.h"
 
 #include "bench/tensorfile/safetensors.h"
-#include "unit/probe_testing.h"
+#include "tests/unit/probe_testing.h"
 
 #include <unistd.h>
 

@@ -4,7 +4,7 @@
 #include "bench/train/recipe.h"
 
 #include "kernels/core/parallel.h"
-#include "unit/probe_testing.h"
+#include "tests/unit/probe_testing.h"
 
 #include <math.h>
 

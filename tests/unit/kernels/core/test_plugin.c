@@ -30,7 +30,7 @@ static void unfit_plugins_are_refused_with_the_reason(void **state) {
     char text[64];
     snprintf(text, sizeof text, "interface %d, expected %d", AB_DEVICE_ABI + 1, AB_DEVICE_ABI);
     load_fails(AB_PLUGIN_DIR "/none.so", "cannot open shared object file");
-    load_fails(AB_SOURCE_DIR "/tests/unit/test_plugin.c", "invalid ELF header");
+    load_fails(AB_SOURCE_DIR "/tests/unit/kernels/core/test_plugin.c", "invalid ELF header");
     load_fails(FIXTURE("plugin_no_entry"), "has no function ab_backend_v1");
     load_fails(FIXTURE("plugin_abi"), text);
     load_fails(FIXTURE("plugin_size"), "another version of ampbench");

@@ -10,12 +10,12 @@
 
 enum { BLOCK = AB_UPDATE_BLOCK, BLOCKS_PER_CHUNK = 32 };
 
-#define AB_OPTIMIZER(name, file) extern const ab_optimizer ab_optimizer_##name;
+#define AB_OPTIMIZER(name) extern const ab_optimizer ab_optimizer_##name;
 #include "bench/train/optim/optimizers.def"
 #undef AB_OPTIMIZER
 
 static const ab_optimizer *const optimizers[] = {
-#define AB_OPTIMIZER(name, file) &ab_optimizer_##name,
+#define AB_OPTIMIZER(name) &ab_optimizer_##name,
 #include "bench/train/optim/optimizers.def"
 #undef AB_OPTIMIZER
 };

@@ -40,11 +40,11 @@ static int32_t largest16(const char *data, int64_t n) {
     return most;
 }
 
-static void scan_chunk(void *argument, int64_t chunk, int lane) {
+static void scan_chunk(void *argument, int64_t chunk, int thread) {
     scan *s = argument;
     int64_t first = chunk * s->chunk, n = s->count - first < s->chunk ? s->count - first : s->chunk;
     const char *data = (const char *)s->tensor->data + first * s->bytes;
-    (void)lane;
+    (void)thread;
     s->largest[chunk] = s->bytes == 4 ? largest32(data, n) : largest16(data, n);
 }
 

@@ -27,7 +27,7 @@ typedef struct account {
     double energy, lost_energy;
 } account;
 
-/* Of one block of a parameter in the step under way. Sums in double are folded in the order of the blocks, whichever lane
+/* Of one block of a parameter in the step under way. Sums in double are folded in the order of the blocks, whichever thread
  * made them. */
 typedef struct block_sums {
     account cause[CAUSES];
@@ -105,9 +105,9 @@ static ab_status create(const ab_probe_setup *setup, void **state) {
 
 static double finite_or_zero(double x) { return x - x == 0 ? x : 0; }
 
-static double sum_lanes(const double *lane) {
+static double sum_lanes(const double *thread) {
     double sum = 0;
-    for (int j = 0; j < LANES; j++) sum += lane[j];
+    for (int j = 0; j < LANES; j++) sum += thread[j];
     return sum;
 }
 
@@ -125,28 +125,28 @@ static int count_lost(const double *part, const float *kept, const float *before
     return count;
 }
 
-/* Sums of squares: element i goes into lane i % LANES, a fixed order. */
+/* Sums of squares: element i goes into thread i % LANES, a fixed order. */
 static double energy_of(const double *part, int64_t n) {
-    double lane[LANES] = {0};
+    double thread[LANES] = {0};
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
-        for (int j = 0; j < LANES; j++) lane[j] += part[i + j] * part[i + j];
-    for (; i < n; i++) lane[i % LANES] += part[i] * part[i];
-    return sum_lanes(lane);
+        for (int j = 0; j < LANES; j++) thread[j] += part[i + j] * part[i + j];
+    for (; i < n; i++) thread[i % LANES] += part[i] * part[i];
+    return sum_lanes(thread);
 }
 
 /* Most stretches of a block have lost nothing and are passed over. */
 static double lost_energy_of(const double *part, const float *kept, const float *before, int64_t n) {
-    double lane[LANES] = {0};
+    double thread[LANES] = {0};
     int64_t i = 0;
     for (; i + STRETCH <= n; i += STRETCH) {
         if (count_lost(part + i, kept + i, before + i, STRETCH) == 0) continue;
         for (int64_t k = i; k < i + STRETCH; k += LANES)
             for (int j = 0; j < LANES; j++)
-                lane[j] += (double)kept[k + j] == (double)before[k + j] ? part[k + j] * part[k + j] : 0;
+                thread[j] += (double)kept[k + j] == (double)before[k + j] ? part[k + j] * part[k + j] : 0;
     }
-    for (; i < n; i++) lane[i % LANES] += kept[i] == before[i] ? part[i] * part[i] : 0;
-    return sum_lanes(lane);
+    for (; i < n; i++) thread[i % LANES] += kept[i] == before[i] ? part[i] * part[i] : 0;
+    return sum_lanes(thread);
 }
 
 static account settle(const double *part, const float *kept, const float *before, int64_t n) {
@@ -169,13 +169,13 @@ static void add_alone(const ab_format *format, const double *part, const float *
 
 /* Sum of (stored - before) * update. A weight that overflowed did not move anywhere. */
 static double moved(const double *change, const float *stored, const float *before, int64_t n) {
-    double lane[LANES] = {0};
+    double thread[LANES] = {0};
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
         for (int j = 0; j < LANES; j++)
-            lane[j] += ((double)stored[i + j] - (double)before[i + j]) * change[i + j];
-    for (; i < n; i++) lane[i % LANES] += ((double)stored[i] - (double)before[i]) * change[i];
-    double sum = sum_lanes(lane);
+            thread[j] += ((double)stored[i + j] - (double)before[i + j]) * change[i + j];
+    for (; i < n; i++) thread[i % LANES] += ((double)stored[i] - (double)before[i]) * change[i];
+    double sum = sum_lanes(thread);
     if (sum - sum == 0) return sum;
     sum = 0;
     for (i = 0; i < n; i++) sum += finite_or_zero((double)stored[i] - (double)before[i]) * change[i];
@@ -221,7 +221,7 @@ static void update(void *state, const ab_update_block *block) {
     *sums = (block_sums){
         .causes = 1u << TOTAL, .moved = moved(change, block->stored, block->before, n), .lr = block->lr};
     sums->cause[TOTAL] = settle(change, block->stored, block->before, n);
-    int place = block->param * l->setup.threads + block->lane;
+    int place = block->param * l->setup.threads + block->thread;
     int64_t stride = l->setup.param[block->param].count < LARGE ? 1 : LARGE_STRIDE;
     count_ratios(format, change, block->before, n, stride, l->lane_ratio + (size_t)place * RATIOS);
     for (int t = 0; t < AB_TERM_COUNT; t++) {
@@ -259,12 +259,12 @@ static account take_blocks(lost_updates *l, int p) {
 }
 
 static void take_ratios(lost_updates *l, int p) {
-    uint32_t *lane = l->lane_ratio + (size_t)(p * l->setup.threads) * RATIOS;
+    uint32_t *thread = l->lane_ratio + (size_t)(p * l->setup.threads) * RATIOS;
     int64_t *ratio = l->param[p].ratio;
     memset(ratio, 0, sizeof l->param[p].ratio);
-    for (int i = 0; i < l->setup.threads; i++, lane += RATIOS)
-        for (int bin = 0; bin < RATIOS; bin++) ratio[bin] += lane[bin];
-    memset(lane - (size_t)l->setup.threads * RATIOS, 0, (size_t)l->setup.threads * RATIOS * sizeof *lane);
+    for (int i = 0; i < l->setup.threads; i++, thread += RATIOS)
+        for (int bin = 0; bin < RATIOS; bin++) ratio[bin] += thread[bin];
+    memset(thread - (size_t)l->setup.threads * RATIOS, 0, (size_t)l->setup.threads * RATIOS * sizeof *thread);
 }
 
 static bool has_stopped(const account *step) {

@@ -100,7 +100,7 @@ static void see(void *state, int tensor, int thread, const float *values, int64_
 static void update(void *state, const ab_update_block *block) {
     rounding_bias *r = state;
     int subject = r->setup.tensors + block->param;
-    errors *e = &r->step[subject * r->setup.threads + block->lane];
+    errors *e = &r->step[subject * r->setup.threads + block->thread];
     const ab_format *format = r->setup.param[block->param].format;
     for (int64_t i = 0; i < block->n; i++)
         if (block->update[i] != 0)

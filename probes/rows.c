@@ -50,7 +50,7 @@ static void raise_to(_Atomic uint32_t *largest, uint32_t bits) {
     }
 }
 
-/* Blocks of one weight come on any lane, and a row may lie in several. */
+/* Blocks of one weight come on any thread, and a row may lie in several. */
 static void update(void *state, const ab_update_block *block) {
     rows *r = state;
     const ab_probe_param *about = &r->setup.param[block->param];

@@ -1,4 +1,4 @@
-/* Handing on what a step shows, and timing it. Costs are kept by lane, so that lanes do not wait for each other. */
+/* Handing on what a step shows, and timing it. Costs are kept by thread, so that threads do not wait for each other. */
 #include "probes/set.h"
 
 #include <stdlib.h>
@@ -36,8 +36,8 @@ void ab_probe_set_destroy(ab_probe_set *set) {
     free(set);
 }
 
-static int64_t *cost_of(const ab_probe_set *set, int lane, int p) {
-    return &set->cost_ns[lane * AB_MAX_PROBES + p];
+static int64_t *cost_of(const ab_probe_set *set, int thread, int p) {
+    return &set->cost_ns[thread * AB_MAX_PROBES + p];
 }
 
 /* ---- handing on -------------------------------------------------------------------------------------------- */
@@ -86,7 +86,7 @@ static void update(void *context, const ab_update_block *block) {
         if (!set->kind[p]->update) continue;
         set->kind[p]->update(set->state[p], block);
         int64_t to = set->now_ns();
-        *cost_of(set, block->lane, p) += to - from;
+        *cost_of(set, block->thread, p) += to - from;
         from = to;
     }
 }
@@ -176,7 +176,7 @@ int64_t ab_probe_set_steps(const ab_probe_set *set) { return set->steps; }
 
 static int64_t cost_on_all_lanes(const ab_probe_set *set, int p) {
     int64_t sum = 0;
-    for (int lane = 0; lane < set->setup.threads; lane++) sum += *cost_of(set, lane, p);
+    for (int thread = 0; thread < set->setup.threads; thread++) sum += *cost_of(set, thread, p);
     return sum;
 }
 

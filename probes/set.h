@@ -26,11 +26,11 @@ void ab_probe_set_step_end(ab_probe_set *set, int64_t step);
 
 int64_t ab_probe_set_steps(const ab_probe_set *set); /* probed so far */
 
-/* Nanoseconds spent in probes so far, all lanes together divided by their number: an estimate of how much longer the probed
+/* Nanoseconds spent in probes so far, all threads together divided by their number: an estimate of how much longer the probed
  * steps took. */
 int64_t ab_probe_set_cost_ns(const ab_probe_set *set);
 
-/* Writes every probe's keys, and "costs": what each has cost, on all lanes together. steps_probed, format and tensors are
+/* Writes every probe's keys, and "costs": what each has cost, on all threads together. steps_probed, format and tensors are
  * there whether or not gradients are probed. */
 void ab_probe_set_report(const ab_probe_set *set, ab_probe_sink *sink);
 

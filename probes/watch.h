@@ -47,10 +47,10 @@ typedef enum ab_update_term {
 enum { AB_UPDATE_BLOCK = 1024, AB_UPDATE_STATES = 3 };
 
 /* One block of an optimizer update: elements [first, first + n) of a parameter. Blocks start at multiples of AB_UPDATE_BLOCK
- * and are that long, but for the last one. Blocks of a parameter come in any order, on any lane. */
+ * and are that long, but for the last one. Blocks of a parameter come in any order, on any thread. */
 typedef struct ab_update_block {
     int param; /* place in the setup's list of parameters */
-    int lane;
+    int thread;
     int64_t first, n;
     int64_t taken;       /* 1 for the first update of the run */
     double lr;           /* in force for this parameter; 0: the setup's */

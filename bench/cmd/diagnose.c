@@ -182,7 +182,7 @@ static ab_status diagnose(const request *r, const cJSON *document, trials *t, in
     if (text) {
         AB_TRY(ab_diagnose_print(document, stdout, sick));
         ab_origin_print(document, stdout);
-        if (r->run) ab_shadow_print(document, stdout);
+        if (r->run) ab_gradient_reference_print(document, stdout);
     }
     fflush(stdout);
     if (r->twins) {

@@ -22,7 +22,7 @@ typedef struct request {
     ab_inspect_request inspect; /* file[] and pattern[] point into `word` */
     const char **word;          /* owned; room for all arguments twice */
     const char *scale, *ftz, *json, *plot, *color, *threads;
-    int lanes;
+    int workers;
     bool help;
 } request;
 
@@ -154,8 +154,8 @@ static ab_status parse_ftz(const char *text, ab_ftz *ftz) {
 static ab_status parse_threads(const char *text, int *threads) {
     char *end = NULL;
     long value = strtol(text, &end, 10);
-    if (end == text || *end || value < 1 || value > AB_PARALLEL_MAX_LANES)
-        return ab_fail(AB_USAGE, "--threads: expected 1..%d, found '%.60s'", AB_PARALLEL_MAX_LANES, text);
+    if (end == text || *end || value < 1 || value > AB_PARALLEL_MAX_THREADS)
+        return ab_fail(AB_USAGE, "--threads: expected 1..%d, found '%.60s'", AB_PARALLEL_MAX_THREADS, text);
     *threads = (int)value;
     return AB_OK;
 }
@@ -180,8 +180,9 @@ static ab_status finish_request(request *r, bool *color) {
     inspect->goal = (ab_scale_goal){MAX_FLUSHED, 1, AB_FTZ_NONE, AB_INSPECT_MIN, AB_INSPECT_MAX};
     AB_TRY(parse_ftz(r->ftz, &inspect->goal.ftz));
     AB_TRY(parse_color(r->color, color));
-    r->lanes = omp_get_max_threads() < AB_PARALLEL_MAX_LANES ? omp_get_max_threads() : AB_PARALLEL_MAX_LANES;
-    if (r->threads) AB_TRY(parse_threads(r->threads, &r->lanes));
+    r->workers =
+        omp_get_max_threads() < AB_PARALLEL_MAX_THREADS ? omp_get_max_threads() : AB_PARALLEL_MAX_THREADS;
+    if (r->threads) AB_TRY(parse_threads(r->threads, &r->workers));
     if (r->json && !r->json[0]) return ab_fail(AB_USAGE, "--json: expected a file name or -, found ''");
     if (r->plot && !r->plot[0]) return ab_fail(AB_USAGE, "--plot: expected a folder, found ''");
     for (size_t i = 0; i < AB_COUNT_OF(usual) && (i > 0 || inspect->formats == 0); i++)
@@ -271,7 +272,7 @@ ab_status ab_cmd_inspect(int argc, char **argv) {
     }
     AB_TRY_GOTO(finish_request(&r, &color));
     AB_TRY_GOTO(ab_inspect_select(&r.inspect, &selection));
-    AB_TRY_GOTO(ab_parallel_start(r.lanes));
+    AB_TRY_GOTO(ab_parallel_start(r.workers));
     status = inspect(&r, &selection, color);
 out:
     ab_parallel_stop();

@@ -13,11 +13,11 @@
 enum { MOST_CLASSES = 256, TEST_EVERY = 10 };
 
 /* One file of images; opened twice, so that no more than one is mapped at a time. */
-typedef struct album {
+typedef struct image_file {
     ab_tensorfile *file;
     const ab_tensor_entry *entry;
     int64_t count; /* images */
-} album;
+} image_file;
 
 typedef struct reading {
     ab_data *data;
@@ -36,7 +36,7 @@ static ab_status wrong(const reading *r, const char *path, const ab_tensor_entry
 }
 
 /* Grey images may lack their last dimension. */
-static ab_status open_album(const reading *r, const char *path, album *a) {
+static ab_status open_image_file(const reading *r, const char *path, image_file *a) {
     const ab_shape *want = &r->request->shape->x;
     const bool grey = want->dim[2] == 1;
     AB_TRY(ab_tensorfile_open(path, &a->file));
@@ -64,9 +64,9 @@ static void take_image(reading *r, const uint8_t *pixel, int label, int64_t in_c
     split->label[n] = (uint8_t)label;
 }
 
-static ab_status read_album(reading *r, const char *path, int label, int64_t *in_class) {
-    album a = {NULL, NULL, 0};
-    ab_status status = open_album(r, path, &a);
+static ab_status read_image_file(reading *r, const char *path, int label, int64_t *in_class) {
+    image_file a = {NULL, NULL, 0};
+    ab_status status = open_image_file(r, path, &a);
     const int64_t bytes = ab_shape_count(&r->request->shape->x);
     for (int64_t i = 0; status == AB_OK && i < a.count; i++)
         take_image(r, a.file->map + a.entry->offset + i * bytes, label, (*in_class)++);
@@ -79,7 +79,7 @@ static ab_status read_class(reading *r, const char *path, int label) {
     int64_t in_class = 0;
     ab_status status = ab_folder_list(path, false, &files);
     for (int i = 0; status == AB_OK && i < files.count; i++)
-        status = read_album(r, files.name[i], label, &in_class);
+        status = read_image_file(r, files.name[i], label, &in_class);
     if (status == AB_OK && in_class == 0)
         status = ab_fail(AB_INPUT, "--data: expected .npy files in %s, found none", path);
     ab_names_free(&files);

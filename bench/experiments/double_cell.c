@@ -289,7 +289,7 @@ static void moved(void *context, const ab_move *move) {
 
 /* ---- steps ------------------------------------------------------------------------------------------------- */
 
-/* On any lane. States are the guide's at the first step. */
+/* On any thread. States are the guide's at the first step. */
 static void update(void *context, const ab_update_block *block) {
     ab_double *d = context;
     const trained *t = &d->trained[block->param];

@@ -63,7 +63,7 @@ typedef struct ab_inspect_count {
     int64_t load_overflowed; /* infinities among them that are finite in the file */
 } ab_inspect_count;
 
-/* Counts one tensor, on the lanes of ab_parallel_start. */
+/* Counts one tensor, on the threads of ab_parallel_start. */
 AB_MUST_CHECK ab_status ab_inspect_tensor(const ab_inspect_pick *pick, ab_inspect_count *count);
 
 /* into += from. */

@@ -22,8 +22,8 @@ typedef struct entry {
     ab_gradient_error sums;
 } entry;
 
-struct ab_twin {
-    ab_twin_kind kind;
+struct ab_fp32_reference {
+    ab_reference_kind kind;
     int octaves;
     ab_cell_config config; /* of the fp32 cell */
     ab_cell *cell;         /* NULL: de-censoring */
@@ -41,9 +41,9 @@ struct ab_twin {
 
 /* ---- entries ----------------------------------------------------------------------------------------------- */
 
-static entry *find_entry(ab_twin *twin, int number, int slot) {
-    for (int i = 0; i < twin->entries; i++)
-        if (twin->entry[i].number == number && twin->entry[i].slot == slot) return &twin->entry[i];
+static entry *find_entry(ab_fp32_reference *fp32, int number, int slot) {
+    for (int i = 0; i < fp32->entries; i++)
+        if (fp32->entry[i].number == number && fp32->entry[i].slot == slot) return &fp32->entry[i];
     return NULL;
 }
 
@@ -59,17 +59,17 @@ static void name_tensor(const ab_op_run *run, int slot, char name[NAME]) {
         snprintf(name, NAME, "in%d.grad", slot);
 }
 
-static entry *new_entry(ab_twin *twin, const ab_op_run *run, int slot, int64_t count) {
-    if (twin->entries == twin->room) {
-        const int room = 2 * twin->room + 64;
-        entry *more = realloc(twin->entry, (size_t)room * sizeof *more);
+static entry *new_entry(ab_fp32_reference *fp32, const ab_op_run *run, int slot, int64_t count) {
+    if (fp32->entries == fp32->room) {
+        const int room = 2 * fp32->room + 64;
+        entry *more = realloc(fp32->entry, (size_t)room * sizeof *more);
         if (!more) return NULL;
-        twin->entry = more;
-        twin->room = room;
+        fp32->entry = more;
+        fp32->room = room;
     }
     float *reference = malloc((size_t)count * sizeof *reference);
     if (!reference) return NULL;
-    entry *made = &twin->entry[twin->entries++];
+    entry *made = &fp32->entry[fp32->entries++];
     *made = (entry){.number = run->number, .slot = slot, .count = count, .reference = reference};
     snprintf(made->op, NAME, "%.90s", run->name);
     name_tensor(run, slot, made->tensor);
@@ -78,22 +78,22 @@ static entry *new_entry(ab_twin *twin, const ab_op_run *run, int slot, int64_t c
 
 /* ---- listening --------------------------------------------------------------------------------------------- */
 
-static void store(ab_twin *twin, const ab_op_run *run, int slot, const ab_tensor *tensor) {
+static void store(ab_fp32_reference *fp32, const ab_op_run *run, int slot, const ab_tensor *tensor) {
     const int64_t count = ab_tensor_count(tensor);
-    entry *to = find_entry(twin, run->number, slot);
-    if (!to) to = new_entry(twin, run, slot, count);
+    entry *to = find_entry(fp32, run->number, slot);
+    if (!to) to = new_entry(fp32, run, slot, count);
     if (!to) {
-        twin->failed = ab_fail(AB_NO_MEMORY, "shadow gradients: out of memory");
+        fp32->failed = ab_fail(AB_NO_MEMORY, "shadow gradients: out of memory");
         return;
     }
     ab_widen(to->reference, tensor->data, tensor->format, count);
-    for (int64_t i = 0; i < count; i++) to->reference[i] = (float)((double)to->reference[i] / twin->scale);
+    for (int64_t i = 0; i < count; i++) to->reference[i] = (float)((double)to->reference[i] / fp32->scale);
     to->fresh = true;
 }
 
-static void compare(ab_twin *twin, const ab_op_run *run, int slot, const ab_tensor *tensor) {
+static void compare(ab_fp32_reference *fp32, const ab_op_run *run, int slot, const ab_tensor *tensor) {
     float values[WIDEN];
-    entry *with = find_entry(twin, run->number, slot);
+    entry *with = find_entry(fp32, run->number, slot);
     if (!with || !with->fresh || with->count != ab_tensor_count(tensor)) return;
     with->format = tensor->format;
     with->fresh = false;
@@ -101,98 +101,99 @@ static void compare(ab_twin *twin, const ab_op_run *run, int slot, const ab_tens
         n = with->count - first < WIDEN ? with->count - first : WIDEN;
         ab_widen(values, (const char *)tensor->data + ab_format_bytes(tensor->format, first), tensor->format,
                  n);
-        ab_gradient_error_add(&with->sums, with->reference + first, values, tensor->format, twin->scale, n);
+        ab_gradient_error_add(&with->sums, with->reference + first, values, tensor->format, fp32->scale, n);
     }
     ab_gradient_error_close(&with->sums);
 }
 
 static void ran(void *context, const ab_op_run *run) {
-    ab_twin *twin = context;
-    if (!run->backward && run->number <= twin->last_forward) twin->micro++;
-    if (!run->backward) twin->last_forward = run->number;
-    if (!run->backward || twin->micro > 0) return;
+    ab_fp32_reference *fp32 = context;
+    if (!run->backward && run->number <= fp32->last_forward) fp32->micro++;
+    if (!run->backward) fp32->last_forward = run->number;
+    if (!run->backward || fp32->micro > 0) return;
     for (int slot = 0; slot < SLOTS; slot++) {
         const ab_tensor *tensor =
             slot < AB_MAX_INPUTS ? run->io->din[slot] : run->io->dparam[slot - AB_MAX_INPUTS];
-        if (tensor && tensor->format) (twin->storing ? store : compare)(twin, run, slot, tensor);
+        if (tensor && tensor->format) (fp32->storing ? store : compare)(fp32, run, slot, tensor);
     }
 }
 
-static void listen_to(ab_twin *twin, bool storing, double scale) {
-    twin->storing = storing;
-    twin->scale = scale;
-    twin->last_forward = -1;
-    twin->micro = 0;
+static void listen_to(ab_fp32_reference *fp32, bool storing, double scale) {
+    fp32->storing = storing;
+    fp32->scale = scale;
+    fp32->last_forward = -1;
+    fp32->micro = 0;
 }
 
 /* ---- interface --------------------------------------------------------------------------------------------- */
 
-static ab_status create_cell(ab_twin *twin, const ab_cell_config *config) {
+static ab_status create_cell(ab_fp32_reference *fp32, const ab_cell_config *config) {
     const ab_level *o0;
-    twin->config = *config;
+    fp32->config = *config;
     AB_TRY(ab_level_find("O0", &o0));
-    AB_TRY(ab_policy_resolve(o0, config->policy.half, NULL, 0, &twin->config.policy));
-    twin->config.accumulate_half = twin->config.ulp_twin = false;
-    return ab_cell_create(&twin->config, &twin->cell);
+    AB_TRY(ab_policy_resolve(o0, config->policy.half, NULL, 0, &fp32->config.policy));
+    fp32->config.accumulate_half = fp32->config.perturbed_baseline = false;
+    return ab_cell_create(&fp32->config, &fp32->cell);
 }
 
-ab_status ab_twin_create(const ab_cell_config *config, ab_twin_kind kind, int octaves, ab_twin **result) {
-    ab_twin *twin = calloc(1, sizeof *twin);
-    if (!twin) return ab_fail(AB_NO_MEMORY, "shadow gradients: out of memory");
-    twin->kind = kind;
-    twin->octaves = octaves;
-    twin->config = *config;
-    twin->watch = (ab_watch){.context = twin, .ran = ran};
+ab_status ab_fp32_reference_create(const ab_cell_config *config, ab_reference_kind kind, int octaves,
+                                   ab_fp32_reference **result) {
+    ab_fp32_reference *fp32 = calloc(1, sizeof *fp32);
+    if (!fp32) return ab_fail(AB_NO_MEMORY, "shadow gradients: out of memory");
+    fp32->kind = kind;
+    fp32->octaves = octaves;
+    fp32->config = *config;
+    fp32->watch = (ab_watch){.context = fp32, .ran = ran};
     ab_status status =
         config->policy.num_losses > 1 || config->policy.loss_scale.scaler.kind->sees & AB_SEES_LAYER
             ? ab_fail(
                   AB_CONFIG,
                   "--shadow-every: not where losses or layers have their own scales (num_losses, adaloss)")
-        : kind == AB_TWIN_FP32 ? create_cell(twin, config)
-                               : AB_OK;
+        : kind == AB_REFERENCE_FP32 ? create_cell(fp32, config)
+                                    : AB_OK;
     if (status == AB_OK)
-        *result = twin;
+        *result = fp32;
     else
-        ab_twin_destroy(twin);
+        ab_fp32_reference_destroy(fp32);
     return status;
 }
 
-void ab_twin_destroy(ab_twin *twin) {
-    if (!twin) return;
-    for (int i = 0; i < twin->entries; i++) free(twin->entry[i].reference);
-    free(twin->entry);
-    ab_cell_destroy(twin->cell);
-    free(twin);
+void ab_fp32_reference_destroy(ab_fp32_reference *fp32) {
+    if (!fp32) return;
+    for (int i = 0; i < fp32->entries; i++) free(fp32->entry[i].reference);
+    free(fp32->entry);
+    ab_cell_destroy(fp32->cell);
+    free(fp32);
 }
 
-ab_status ab_twin_before(ab_twin *twin, ab_cell *cell) {
-    ab_cell *reference = twin->cell ? twin->cell : cell;
-    const double factor = twin->cell ? 1 : ldexp(1, twin->octaves);
-    for (int i = 0; i < twin->entries; i++) twin->entry[i].fresh = false;
-    if (twin->cell) AB_TRY(ab_cell_mirror(twin->cell, cell));
-    listen_to(twin, true, factor * ab_cell_scaler(reference)->scale);
-    ab_cell_follow(reference, &twin->watch);
-    ab_status status = ab_cell_rehearse(reference, factor, &twin->reference_loss);
+ab_status ab_fp32_reference_before(ab_fp32_reference *fp32, ab_cell *cell) {
+    ab_cell *reference = fp32->cell ? fp32->cell : cell;
+    const double factor = fp32->cell ? 1 : ldexp(1, fp32->octaves);
+    for (int i = 0; i < fp32->entries; i++) fp32->entry[i].fresh = false;
+    if (fp32->cell) AB_TRY(ab_cell_mirror(fp32->cell, cell));
+    listen_to(fp32, true, factor * ab_cell_scaler(reference)->scale);
+    ab_cell_follow(reference, &fp32->watch);
+    ab_status status = ab_cell_dry_run(reference, factor, &fp32->reference_loss);
     ab_cell_follow(reference, NULL);
-    if (status == AB_OK) status = twin->failed;
+    if (status == AB_OK) status = fp32->failed;
     if (status != AB_OK) return status;
-    listen_to(twin, false, ab_cell_scaler(cell)->scale);
-    ab_cell_follow(cell, &twin->watch);
+    listen_to(fp32, false, ab_cell_scaler(cell)->scale);
+    ab_cell_follow(cell, &fp32->watch);
     return AB_OK;
 }
 
-ab_status ab_twin_after(ab_twin *twin, ab_cell *cell, const ab_step_result *result) {
+ab_status ab_fp32_reference_after(ab_fp32_reference *fp32, ab_cell *cell, const ab_step_result *result) {
     ab_cell_follow(cell, NULL);
-    twin->looks++;
-    const double reference = (double)twin->reference_loss, error = fabs((double)result->loss - reference);
+    fp32->looks++;
+    const double reference = (double)fp32->reference_loss, error = fabs((double)result->loss - reference);
     if (isfinite(error) && reference != 0) {
-        twin->loss_error += error / fabs(reference);
-        twin->compared_losses++;
+        fp32->loss_error += error / fabs(reference);
+        fp32->compared_losses++;
     }
-    return twin->failed;
+    return fp32->failed;
 }
 
-int64_t ab_twin_looks(const ab_twin *twin) { return twin->looks; }
+int64_t ab_fp32_reference_looks(const ab_fp32_reference *fp32) { return fp32->looks; }
 
 /* ---- report ------------------------------------------------------------------------------------------------ */
 
@@ -222,14 +223,14 @@ static void report_entry(const entry *e, double eps, ab_probe_sink *sink) {
     sink->end(sink);
 }
 
-void ab_twin_report(const ab_twin *twin, ab_probe_sink *sink) {
-    sink->text(sink, "reference", twin->cell ? "fp32" : "decensor");
-    sink->integer(sink, "octaves", twin->cell ? 0 : twin->octaves);
-    sink->integer(sink, "looks", twin->looks);
-    sink->number(sink, "loss_error", share(twin->loss_error, (double)twin->compared_losses));
-    const double eps = ab_format_eps(twin->config.policy.half);
+void ab_fp32_reference_report(const ab_fp32_reference *fp32, ab_probe_sink *sink) {
+    sink->text(sink, "reference", fp32->cell ? "fp32" : "decensor");
+    sink->integer(sink, "octaves", fp32->cell ? 0 : fp32->octaves);
+    sink->integer(sink, "looks", fp32->looks);
+    sink->number(sink, "loss_error", share(fp32->loss_error, (double)fp32->compared_losses));
+    const double eps = ab_format_eps(fp32->config.policy.half);
     sink->begin_array(sink, "tensors");
-    for (int i = 0; i < twin->entries; i++)
-        if (twin->entry[i].format) report_entry(&twin->entry[i], eps, sink);
+    for (int i = 0; i < fp32->entries; i++)
+        if (fp32->entry[i].format) report_entry(&fp32->entry[i], eps, sink);
     sink->end(sink);
 }

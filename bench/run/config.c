@@ -326,7 +326,7 @@ static ab_status take_shadow(const ab_options *options, ab_run_config *config) {
     if (strcmp(text, kinds[0]) != 0 && strcmp(text, kinds[1]) != 0)
         return ab_fail(AB_USAGE, "--shadow: expected fp32 or decensor, found '%s'%s%s%s", text,
                        near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
-    config->shadow = strcmp(text, kinds[0]) == 0 ? AB_TWIN_FP32 : AB_TWIN_DECENSOR;
+    config->shadow = strcmp(text, kinds[0]) == 0 ? AB_REFERENCE_FP32 : AB_REFERENCE_DECENSOR;
     return parse_integer(options, AB_OPTION_shadow_every, 0, INT64_MAX, &config->shadow_every);
 }
 
@@ -553,12 +553,12 @@ static void name_cell(const ab_run_config *config, ab_cell_spec *cell) {
     char scale[AB_SCALER_TEXT];
     snprintf(cell->id, sizeof cell->id, "%.64s/%s/%s/%s/%s/seed%llu%s", config->net->name, cell->level->name,
              ab_loss_scale_text(&cell->policy.loss_scale, scale), cell->half->name, config->device->name,
-             (unsigned long long)cell->seed, cell->ulp_twin ? "/ulp" : "");
+             (unsigned long long)cell->seed, cell->perturbed_baseline ? "/ulp" : "");
 }
 
 static ab_status make_cell(const ab_run_config *config, const ab_level *level, const ab_format *half,
                            const ab_scale_choice *choice, bool twin, ab_cell_spec *cell) {
-    *cell = (ab_cell_spec){.level = level, .half = half, .ulp_twin = twin, .seed = config->seed};
+    *cell = (ab_cell_spec){.level = level, .half = half, .perturbed_baseline = twin, .seed = config->seed};
     AB_TRY(ab_policy_resolve(level, half, config->override, config->overrides, &cell->policy));
     cell->policy.layers = config->layers;
     if (!choice->preset) cell->policy.loss_scale = choice->scale;
@@ -599,7 +599,7 @@ static void append_seeds(const ab_run_config *config, ab_cell_spec *cells, int *
     int first = *count;
     for (int64_t seed = 1; seed < config->seeds; seed++) {
         for (int i = 0; i < first; i++) {
-            if (cells[i].ulp_twin) continue;
+            if (cells[i].perturbed_baseline) continue;
             ab_cell_spec cell = cells[i];
             cell.seed = config->seed + (uint64_t)seed;
             name_cell(config, &cell);
@@ -674,7 +674,7 @@ ab_cell_config ab_cell_config_of(const ab_run_config *config, const ab_cell_spec
                             .path = config->path,
                             .init_file = config->init_file,
                             .init_map = config->init_map,
-                            .ulp_twin = spec->ulp_twin,
+                            .perturbed_baseline = spec->perturbed_baseline,
                             .no_graph = config->no_graph,
                             .tf32 = config->tf32,
                             .device = config->device,

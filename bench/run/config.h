@@ -53,7 +53,7 @@ typedef struct ab_run_config {
     int64_t probe_every;  /* 0: never */
     double probe_budget;  /* share of the run that probing may cost; 0: no governor */
     int64_t shadow_every; /* 0: never */
-    ab_twin_kind shadow;
+    ab_reference_kind shadow;
     bool floor; /* run the ulp twin */
 } ab_run_config;
 
@@ -70,7 +70,7 @@ typedef struct ab_cell_spec {
     const ab_level *level;
     ab_policy policy;
     const ab_format *half;
-    bool ulp_twin;
+    bool perturbed_baseline;
     uint64_t seed;
 } ab_cell_spec;
 

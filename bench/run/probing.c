@@ -27,7 +27,7 @@ static ab_probe_setup setup_of(const ab_probing *probing, const ab_run_config *c
     return (ab_probe_setup){
         .tensor = probing->tensor,
         .tensors = ab_cell_observed_count(cell),
-        .threads = ab_parallel_lanes(),
+        .threads = ab_parallel_threads(),
         .half = half,
         .param = probing->param,
         .params = ab_cell_trained_count(cell),

@@ -286,7 +286,7 @@ static cJSON *new_cell(const ab_run_config *config, const ab_cell_spec *spec) {
     cJSON_AddStringToObject(cell, "half_format", spec->half->name);
     cJSON_AddStringToObject(cell, "device", config->device->name);
     cJSON_AddNumberToObject(cell, "seed", (double)spec->seed);
-    add_text(cell, "twin", spec->ulp_twin ? "ulp" : NULL);
+    add_text(cell, "twin", spec->perturbed_baseline ? "ulp" : NULL);
     cJSON_AddStringToObject(cell, "status", "pending");
     cJSON_AddNullToObject(cell, "reason");
     cJSON_AddItemToObject(cell, "policy", policy_part(policy));

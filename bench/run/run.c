@@ -47,7 +47,7 @@ typedef struct run {
 
 /* The noise floor and further seeds are there for their losses: one round is enough. */
 static bool is_timed(const run *r, int cell) {
-    return !r->cells[cell].ulp_twin && r->cells[cell].seed == r->config.seed;
+    return !r->cells[cell].perturbed_baseline && r->cells[cell].seed == r->config.seed;
 }
 
 /* Each round runs every timed cell once, in an order drawn for the round. */
@@ -83,7 +83,7 @@ static ab_status check_files(const run *r, const char *option, const char *patte
 }
 
 /* What can only fail in a worker otherwise: plans of all cells, initial weights that do not fit. */
-static ab_status rehearse(const run *r) {
+static ab_status dry_run(const run *r) {
     for (int i = 0; i < r->count; i++) {
         ab_plan *plan;
         AB_TRY(ab_plan_create(r->config.net, &r->cells[i].policy, r->config.batch,
@@ -146,7 +146,7 @@ static ab_status prepare(run *r, int argc, char *const *argv) {
     AB_TRY(ab_run_config_create(&r->options, true, &r->config));
     AB_TRY(place_checkpoints(r));
     AB_TRY(ab_run_cells(&r->config, &r->cells, &r->count));
-    AB_TRY(rehearse(r));
+    AB_TRY(dry_run(r));
     AB_TRY(check_outputs(r));
     AB_TRY(draw_order(r));
     ab_environment_prepare_workers();

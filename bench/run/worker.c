@@ -5,9 +5,9 @@
 #include "bench/run/config.h"
 #include "bench/run/device_facts.h"
 #include "bench/run/json_lines.h"
-#include "bench/run/lanes.h"
 #include "bench/run/probing.h"
 #include "bench/run/shared_data.h"
+#include "bench/run/thread_governor.h"
 #include "bench/run/timer.h"
 #include "kernels/core/parallel.h"
 
@@ -140,7 +140,7 @@ static ab_status evaluation_event(ab_cell *cell, int64_t limit) {
     if (!scored) line.sink.text(&line.sink, "test_accuracy_reason", "the network's loss compares no classes");
     line.sink.number(&line.sink, "test_loss", result.loss);
     ab_status status = ema_evaluation(cell, limit, &line.sink);
-    if (status == AB_OK) status = ab_cell_report_vitals(cell, &line.sink);
+    if (status == AB_OK) status = ab_cell_report_always_on_stats(cell, &line.sink);
     ab_json_line_end(&line);
     return status;
 }
@@ -210,39 +210,40 @@ static bool lowers(const ab_plan *plan) {
 }
 
 /* NULL if there is nothing to compare. */
-static ab_status start_twin(const ab_run_config *config, const ab_cell_config *settings, const ab_cell *cell,
-                            ab_twin **twin) {
+static ab_status start_reference(const ab_run_config *config, const ab_cell_config *settings,
+                                 const ab_cell *cell, ab_fp32_reference **reference) {
     if (config->shadow_every == 0 || !lowers(ab_cell_plan(cell))) return AB_OK;
-    return ab_twin_create(settings, config->shadow, AB_TWIN_OCTAVES, twin);
+    return ab_fp32_reference_create(settings, config->shadow, AB_REFERENCE_OCTAVES, reference);
 }
 
-static ab_status step_looked_at(ab_cell *cell, ab_observer *observer, ab_twin *twin, ab_step_result *result) {
-    AB_TRY(ab_twin_before(twin, cell));
+static ab_status step_looked_at(ab_cell *cell, ab_observer *observer, ab_fp32_reference *reference,
+                                ab_step_result *result) {
+    AB_TRY(ab_fp32_reference_before(reference, cell));
     AB_TRY(ab_cell_step(cell, observer, result));
     result->again = true; /* its time is not a step's */
-    return ab_twin_after(twin, cell, result);
+    return ab_fp32_reference_after(reference, cell, result);
 }
 
-static void shadow_event(const ab_twin *twin, const ab_run_config *config) {
-    if (!twin) return;
+static void shadow_event(const ab_fp32_reference *reference, const ab_run_config *config) {
+    if (!reference) return;
     ab_json_line line;
     ab_json_line_begin(&line, stdout, "shadow");
     line.sink.integer(&line.sink, "every", config->shadow_every);
-    ab_twin_report(twin, &line.sink);
+    ab_fp32_reference_report(reference, &line.sink);
     ab_json_line_end(&line);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------------------- */
 
 /* All steps. The times of probed ones are marked. */
-static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probing *probing, ab_twin *twin,
-                           const char *checkpoint, int64_t *first_step_at) {
+static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probing *probing,
+                           ab_fp32_reference *reference, const char *checkpoint, int64_t *first_step_at) {
     int64_t flushed_at = ab_monotonic_ns(), extra = extra_work();
-    ab_lane_governor lanes;
-    ab_lane_governor_start(&lanes, config->threads);
+    ab_thread_governor threads;
+    ab_thread_governor_start(&threads, config->threads);
     for (int64_t step = 0; step < config->steps; step++) {
         int ran = 0;
-        if (step > 0 && !twin) AB_TRY(run_window(cell, config, probing, step, &ran));
+        if (step > 0 && !reference) AB_TRY(run_window(cell, config, probing, step, &ran));
         if (step > 0 && ran > 0) {
             step += ran - 1;
             AB_TRY(checkpoint_if_due(cell, config, checkpoint, step + 1));
@@ -251,8 +252,9 @@ static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probin
         ab_observer *observer = ab_probing_next(probing);
         ab_step_result result;
         int64_t before = ab_monotonic_ns(), waited_before = ab_parallel_waited_ns();
-        AB_TRY(twin && step % config->shadow_every == 0 ? step_looked_at(cell, observer, twin, &result)
-                                                        : ab_cell_step(cell, observer, &result));
+        AB_TRY(reference && step % config->shadow_every == 0
+                   ? step_looked_at(cell, observer, reference, &result)
+                   : ab_cell_step(cell, observer, &result));
         if (extra > 0) ab_spin(extra);
         int64_t time = ab_probing_step_end(probing, step, observer, result.again, before),
                 now = before + time;
@@ -260,7 +262,7 @@ static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probin
         AB_TRY(checkpoint_if_due(cell, config, checkpoint, step + 1));
         if (step == 0) *first_step_at = now;
         if (!observer && !result.again)
-            ab_parallel_use(ab_lane_governor_step(&lanes, time, ab_parallel_waited_ns() - waited_before));
+            ab_parallel_use(ab_thread_governor_step(&threads, time, ab_parallel_waited_ns() - waited_before));
         if (now - flushed_at < FLUSH_NS) continue;
         fflush(stdout);
         flushed_at = now;
@@ -272,7 +274,7 @@ static ab_status run_cell(const ab_worker_task *task, const ab_run_config *confi
                           const ab_options *options) {
     ab_status status = AB_OK;
     ab_cell *cell = NULL;
-    ab_twin *twin = NULL;
+    ab_fp32_reference *reference = NULL;
     ab_probing probing = {.active = false};
     int64_t first_step_at = 0, energy_before;
     const char *save_path = options->text[AB_OPTION_save_weights];
@@ -283,16 +285,16 @@ static ab_status run_cell(const ab_worker_task *task, const ab_run_config *confi
     start_event(cell);
     energy_before = ab_device_energy_mj(config->device);
     if (task->full) AB_TRY_GOTO(ab_probing_start(&probing, config, cell, spec->half));
-    if (task->full) AB_TRY_GOTO(start_twin(config, &settings, cell, &twin));
-    AB_TRY_GOTO(run_steps(cell, config, &probing, twin, checkpoint, &first_step_at));
+    if (task->full) AB_TRY_GOTO(start_reference(config, &settings, cell, &reference));
+    AB_TRY_GOTO(run_steps(cell, config, &probing, reference, checkpoint, &first_step_at));
     ab_probing_event(&probing);
-    shadow_event(twin, config);
+    shadow_event(reference, config);
     if (task->full) AB_TRY_GOTO(evaluation_event(cell, config->eval_limit));
     if (task->full && save_path) AB_TRY_GOTO(ab_cell_save(cell, save_path));
     end_event(first_step_at, task, config, energy_before);
 out:
     ab_probing_clear(&probing);
-    ab_twin_destroy(twin);
+    ab_fp32_reference_destroy(reference);
     ab_cell_destroy(cell);
     return status;
 }

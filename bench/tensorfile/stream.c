@@ -129,7 +129,7 @@ typedef struct walk {
     int64_t blocks;
     int chunks;
     int64_t room;     /* elements of the largest block, rounded up to keep the stages aligned */
-    uint8_t *scratch; /* lanes * SCRATCH_BYTES * room, or NULL when nothing needs decoding */
+    uint8_t *scratch; /* threads * SCRATCH_BYTES * room, or NULL when nothing needs decoding */
 } walk;
 
 static ab_tensor_block block_at(const walk *w, int64_t index) {
@@ -152,10 +152,10 @@ static void release_pages(const ab_tensorfile *file, int64_t from, int64_t to) {
     madvise((uint8_t *)file->mapping + start, (size_t)(to - start), MADV_DONTNEED);
 }
 
-static void walk_chunk(void *argument, int64_t chunk, int lane) {
+static void walk_chunk(void *argument, int64_t chunk, int thread) {
     const walk *w = argument;
     int64_t bytes = w->decoder.item_bytes, end = first_block(w, (int)chunk + 1);
-    uint8_t *scratch = w->scratch ? w->scratch + lane * SCRATCH_BYTES * w->room : NULL;
+    uint8_t *scratch = w->scratch ? w->scratch + thread * SCRATCH_BYTES * w->room : NULL;
     for (int64_t b = first_block(w, (int)chunk); b < end; b++) {
         ab_tensor_block block = block_at(w, b);
         int64_t from = w->decoder.entry->offset + block.first * bytes;
@@ -202,8 +202,8 @@ ab_status ab_tensorfile_stream(const ab_tensorfile *file, const ab_tensor_entry 
     w.blocks = block_count(entry);
     w.room = (entry->count < AB_TENSORFILE_BLOCK ? entry->count + 7 : AB_TENSORFILE_BLOCK) / 8 * 8;
     w.chunks = ab_tensorfile_chunks(entry);
-    int lanes = entry->packed ? 1 : ab_parallel_lanes();
-    size_t bytes = (size_t)w.room * SCRATCH_BYTES * (size_t)lanes;
+    int threads = entry->packed ? 1 : ab_parallel_threads();
+    size_t bytes = (size_t)w.room * SCRATCH_BYTES * (size_t)threads;
     if (bytes > 0 && needs_scratch(&w)) {
         w.scratch = aligned_alloc(64, (bytes + 63) / 64 * 64);
         if (!w.scratch)

@@ -121,8 +121,8 @@ typedef struct ab_block_visitor {
 /* Chunks that the blocks of `entry` are divided into. */
 int ab_tensorfile_chunks(const ab_tensor_entry *entry);
 
-/* Shows every block of `entry` to `visitor`, on the lanes of ab_parallel_start. AB_INPUT when its element type has no format
- * or packed data is damaged; AB_NO_MEMORY. Needs at most 20 bytes * AB_TENSORFILE_BLOCK a lane, whatever the file's size. */
+/* Shows every block of `entry` to `visitor`, on the threads of ab_parallel_start. AB_INPUT when its element type has no format
+ * or packed data is damaged; AB_NO_MEMORY. Needs at most 20 bytes * AB_TENSORFILE_BLOCK a thread, whatever the file's size. */
 AB_MUST_CHECK ab_status ab_tensorfile_stream(const ab_tensorfile *file, const ab_tensor_entry *entry,
                                              const ab_block_visitor *visitor);
 

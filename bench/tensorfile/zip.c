@@ -263,8 +263,8 @@ ab_status ab_zip_list(const uint8_t *bytes, int64_t size, ab_zip_member **member
 struct ab_zip_stream {
     z_stream zlib;
     const uint8_t *next;
-    int64_t left;  /* packed bytes not yet given to zlib */
-    int64_t owing; /* declared bytes not yet produced */
+    int64_t left;       /* packed bytes not yet given to zlib */
+    int64_t bytes_left; /* declared bytes not yet produced */
     uint32_t crc, expected_crc;
     bool ended;
 };
@@ -294,12 +294,12 @@ ab_status ab_zip_read(ab_zip_stream *u, uint8_t *dst, int64_t bytes) {
     while (bytes > 0) {
         int64_t made = 0;
         if (u->ended)
-            return ab_fail(AB_INPUT, "zip: expected %" PRId64 " more bytes, found the end", u->owing);
+            return ab_fail(AB_INPUT, "zip: expected %" PRId64 " more bytes, found the end", u->bytes_left);
         AB_TRY(inflate_some(u, dst, bytes, &made));
         u->crc = (uint32_t)crc32(u->crc, dst, (uInt)made);
         dst += made;
         bytes -= made;
-        u->owing -= made;
+        u->bytes_left -= made;
     }
     return AB_OK;
 }
@@ -320,7 +320,7 @@ ab_status ab_zip_open(const uint8_t *bytes, const ab_zip_member *member, ab_zip_
     if (!u) return ab_fail(AB_NO_MEMORY, "out of memory for zlib");
     u->next = bytes + member->data;
     u->left = member->packed;
-    u->owing = member->size;
+    u->bytes_left = member->size;
     u->crc = (uint32_t)crc32(0, NULL, 0);
     u->expected_crc = member->crc;
     if (inflateInit2(&u->zlib, -MAX_WBITS) == Z_OK) {

@@ -44,8 +44,8 @@ static void shuffle(const ab_data *data, uint64_t seed, const int64_t *index, in
     }
 }
 
-void ab_spoil(unsigned faults, const ab_data *data, uint64_t seed, const int64_t *index, int64_t n,
-              int64_t each, void *samples, void *targets) {
+void ab_inject_data_fault(unsigned faults, const ab_data *data, uint64_t seed, const int64_t *index,
+                          int64_t n, int64_t each, void *samples, void *targets) {
     const bool numbers = !ab_data_ids_in(&data->shape);
     if (faults & AB_FAULT_nan_inputs && numbers) put_nan(samples, index, n, each);
     if (faults & AB_FAULT_normalize_by_zero && numbers) divide_by_zero(samples, n, each);

@@ -7,8 +7,8 @@
 AB_BEGIN_DECLS
 
 /* Spoils n samples of `each` inputs in place as `faults` says (fault.h: AB_FAULTS_OF_DATA). Token ids have no NaN. */
-void ab_spoil(unsigned faults, const ab_data *data, uint64_t seed, const int64_t *index, int64_t n,
-              int64_t each, void *samples, void *targets);
+void ab_inject_data_fault(unsigned faults, const ab_data *data, uint64_t seed, const int64_t *index,
+                          int64_t n, int64_t each, void *samples, void *targets);
 
 AB_END_DECLS
 

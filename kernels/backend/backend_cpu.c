@@ -35,7 +35,7 @@ static void add_block(const ab_tensor *to, int64_t first, int64_t n, float *valu
     for (int64_t i = 0; i < n; i++) values[i] += held[i];
 }
 
-static void unscale_block(void *argument, int64_t block, int lane) {
+static void unscale_block(void *argument, int64_t block, int thread) {
     unscale_job *job = argument;
     ab_tensor *to = job->item->to;
     const ab_tensor *from = job->item->from;
@@ -51,7 +51,7 @@ static void unscale_block(void *argument, int64_t block, int lane) {
     }
     if (job->item->adds) add_block(to, first, n, values);
     if (job->observer && job->item->id >= 0)
-        job->observer->see(job->observer, job->item->id, lane, values, n);
+        job->observer->see(job->observer, job->item->id, thread, values, n);
     ab_narrow(ab_element(to, first), to->format, values, n);
     if (found) job->found = 1;
 }

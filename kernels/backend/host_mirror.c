@@ -8,7 +8,7 @@
 
 enum { MOST = 3 * AB_MAX_INPUTS + 2 * AB_MAX_PARAMS + AB_MAX_SAVED + 2 };
 
-struct ab_shadow {
+struct ab_host_mirror {
     ab_op_io io;
     ab_tensor tensor[MOST];
 };
@@ -17,31 +17,31 @@ struct ab_shadow {
 typedef struct member {
     const ab_tensor *tensor;
     unsigned set;
-    int input; /* which, for AB_SHADOW_IN; else -1 */
+    int input; /* which, for AB_MIRROR_IN; else -1 */
 } member;
 
 /* Every tensor there may be, present or not. Returns their number, which is always the same. */
 static int members(const ab_op_io *io, member *list) {
     int n = 0;
     for (int i = 0; i < AB_MAX_INPUTS; i++) {
-        list[n++] = (member){io->in[i], AB_SHADOW_IN, i};
-        list[n++] = (member){io->din[i], AB_SHADOW_DIN, -1};
+        list[n++] = (member){io->in[i], AB_MIRROR_IN, i};
+        list[n++] = (member){io->din[i], AB_MIRROR_DIN, -1};
     }
     for (int i = 0; i < AB_MAX_PARAMS; i++) {
-        unsigned buffer = io->dparam[i] ? 0u : (unsigned)AB_SHADOW_BUFFERS;
-        list[n++] = (member){io->param[i], AB_SHADOW_PARAM | buffer, -1};
-        list[n++] = (member){io->dparam[i], AB_SHADOW_DPARAM, -1};
+        unsigned buffer = io->dparam[i] ? 0u : (unsigned)AB_MIRROR_BUFFERS;
+        list[n++] = (member){io->param[i], AB_MIRROR_PARAM | buffer, -1};
+        list[n++] = (member){io->dparam[i], AB_MIRROR_DPARAM, -1};
     }
-    for (int i = 0; i < AB_MAX_SAVED; i++) list[n++] = (member){io->saved[i], AB_SHADOW_SAVED, -1};
-    list[n++] = (member){io->out, AB_SHADOW_OUT, -1};
-    list[n++] = (member){io->dout, AB_SHADOW_DOUT, -1};
+    for (int i = 0; i < AB_MAX_SAVED; i++) list[n++] = (member){io->saved[i], AB_MIRROR_SAVED, -1};
+    list[n++] = (member){io->out, AB_MIRROR_OUT, -1};
+    list[n++] = (member){io->dout, AB_MIRROR_DOUT, -1};
     return n;
 }
 
 static ab_tensor *copy_or_null(ab_tensor *copy) { return copy->data ? copy : NULL; }
 
 /* The same walk, over the copies. */
-static void wire(ab_shadow *shadow) {
+static void wire(ab_host_mirror *shadow) {
     ab_tensor *t = shadow->tensor;
     ab_op_io *io = &shadow->io;
     for (int i = 0; i < AB_MAX_INPUTS; i++) {
@@ -57,9 +57,9 @@ static void wire(ab_shadow *shadow) {
     io->dout = copy_or_null(t);
 }
 
-ab_status ab_shadow_create(const ab_op_io *io, ab_shadow **result) {
+ab_status ab_host_mirror_create(const ab_op_io *io, ab_host_mirror **result) {
     member list[MOST];
-    ab_shadow *shadow = calloc(1, sizeof *shadow);
+    ab_host_mirror *shadow = calloc(1, sizeof *shadow);
     if (!shadow) return ab_fail(AB_NO_MEMORY, "host copies: out of memory");
     int n = members(io, list);
     for (int i = 0; i < n; i++) {
@@ -70,7 +70,7 @@ ab_status ab_shadow_create(const ab_op_io *io, ab_shadow **result) {
         size_t bytes = (size_t)ab_tensor_count(copy) * ab_element_bytes(copy);
         if (ab_device_cpu.alloc(bytes, &copy->data) == AB_OK) continue;
         copy->data = NULL;
-        ab_shadow_destroy(shadow);
+        ab_host_mirror_destroy(shadow);
         return ab_fail(AB_NO_MEMORY, "host copies: out of memory");
     }
     wire(shadow);
@@ -78,14 +78,14 @@ ab_status ab_shadow_create(const ab_op_io *io, ab_shadow **result) {
     return AB_OK;
 }
 
-void ab_shadow_destroy(ab_shadow *shadow) {
+void ab_host_mirror_destroy(ab_host_mirror *shadow) {
     if (!shadow) return;
     for (int i = 0; i < MOST; i++)
         if (shadow->tensor[i].data) ab_device_cpu.free(shadow->tensor[i].data);
     free(shadow);
 }
 
-ab_op_io *ab_shadow_io(ab_shadow *shadow, const ab_op_io *io) {
+ab_op_io *ab_host_mirror_io(ab_host_mirror *shadow, const ab_op_io *io) {
     member list[MOST];
     int n = members(io, list);
     for (int i = 0; i < n; i++)
@@ -97,7 +97,7 @@ ab_op_io *ab_shadow_io(ab_shadow *shadow, const ab_op_io *io) {
     return &shadow->io;
 }
 
-ab_status ab_shadow_pull(ab_shadow *shadow, const ab_op_io *io, unsigned sets, unsigned inputs) {
+ab_status ab_host_mirror_pull(ab_host_mirror *shadow, const ab_op_io *io, unsigned sets, unsigned inputs) {
     member list[MOST];
     int n = members(io, list);
     for (int i = 0; i < n; i++) {
@@ -108,7 +108,7 @@ ab_status ab_shadow_pull(ab_shadow *shadow, const ab_op_io *io, unsigned sets, u
     return AB_OK;
 }
 
-ab_status ab_shadow_push(ab_shadow *shadow, const ab_op_io *io, unsigned sets) {
+ab_status ab_host_mirror_push(ab_host_mirror *shadow, const ab_op_io *io, unsigned sets) {
     member list[MOST];
     int n = members(io, list);
     for (int i = 0; i < n; i++) {

@@ -7,30 +7,31 @@
 
 AB_BEGIN_DECLS
 
-typedef struct ab_shadow ab_shadow;
+typedef struct ab_host_mirror ab_host_mirror;
 
 /* Sets of an op's tensors. */
 enum {
-    AB_SHADOW_IN = 1,
-    AB_SHADOW_PARAM = 2,
-    AB_SHADOW_OUT = 4,
-    AB_SHADOW_SAVED = 8,
-    AB_SHADOW_DOUT = 16,
-    AB_SHADOW_DIN = 32,
-    AB_SHADOW_DPARAM = 64,
-    AB_SHADOW_BUFFERS = 128 /* parameters without a gradient */
+    AB_MIRROR_IN = 1,
+    AB_MIRROR_PARAM = 2,
+    AB_MIRROR_OUT = 4,
+    AB_MIRROR_SAVED = 8,
+    AB_MIRROR_DOUT = 16,
+    AB_MIRROR_DIN = 32,
+    AB_MIRROR_DPARAM = 64,
+    AB_MIRROR_BUFFERS = 128 /* parameters without a gradient */
 };
 
 /* Room for a copy of every tensor of `io` (whose data need not be there yet). AB_NO_MEMORY. */
-AB_MUST_CHECK ab_status ab_shadow_create(const ab_op_io *io, ab_shadow **shadow);
-void ab_shadow_destroy(ab_shadow *shadow); /* NULL is a no-op */
+AB_MUST_CHECK ab_status ab_host_mirror_create(const ab_op_io *io, ab_host_mirror **shadow);
+void ab_host_mirror_destroy(ab_host_mirror *shadow); /* NULL is a no-op */
 
 /* The copy, with the attributes, numbers and version that `io` has now. Borrowed. */
-ab_op_io *ab_shadow_io(ab_shadow *shadow, const ab_op_io *io);
+ab_op_io *ab_host_mirror_io(ab_host_mirror *shadow, const ab_op_io *io);
 
 /* Copies the sets of tensors from, or to, the device. `inputs`: which of the inputs, a bit each. */
-AB_MUST_CHECK ab_status ab_shadow_pull(ab_shadow *shadow, const ab_op_io *io, unsigned sets, unsigned inputs);
-AB_MUST_CHECK ab_status ab_shadow_push(ab_shadow *shadow, const ab_op_io *io, unsigned sets);
+AB_MUST_CHECK ab_status ab_host_mirror_pull(ab_host_mirror *shadow, const ab_op_io *io, unsigned sets,
+                                            unsigned inputs);
+AB_MUST_CHECK ab_status ab_host_mirror_push(ab_host_mirror *shadow, const ab_op_io *io, unsigned sets);
 
 AB_END_DECLS
 

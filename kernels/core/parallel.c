@@ -1,4 +1,4 @@
-/* The lanes. One word holds the job's number and the next chunk, so that a claim by a late thread can only succeed for the job
+/* The threads. One word holds the job's number and the next chunk, so that a claim by a late thread can only succeed for the job
  * whose fields it has read. */
 #define _POSIX_C_SOURCE 200809L
 #include "kernels/core/parallel.h"
@@ -21,19 +21,19 @@ static _Atomic int64_t finished; /* chunks of the job that are done */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t work_there = PTHREAD_COND_INITIALIZER, work_done = PTHREAD_COND_INITIALIZER;
-static _Atomic int sleeping;         /* lanes that wait for work */
+static _Atomic int sleeping;         /* threads that wait for work */
 static _Atomic bool caller_sleeping; /* the caller waits for the last chunk */
 static _Atomic bool stopping;
 
-static pthread_t thread[AB_PARALLEL_MAX_LANES];
-static int lane_count = 1, lanes_used = 1;
+static pthread_t handle[AB_PARALLEL_MAX_THREADS];
+static int thread_count = 1, lanes_used = 1;
 static int64_t waited_ns;
-static _Thread_local int current_lane = -1; /* of the chunk that runs on this thread; -1 outside chunks */
+static _Thread_local int current_thread = -1; /* of the chunk that runs on this thread; -1 outside chunks */
 
-int ab_parallel_lanes(void) { return lane_count; }
-void ab_parallel_use(int lanes) { lanes_used = lanes < lane_count ? lanes : lane_count; }
+int ab_parallel_threads(void) { return thread_count; }
+void ab_parallel_use(int threads) { lanes_used = threads < thread_count ? threads : thread_count; }
 int64_t ab_parallel_waited_ns(void) { return waited_ns; }
-int ab_parallel_lane(void) { return current_lane >= 0 ? current_lane : 0; }
+int ab_parallel_thread(void) { return current_thread >= 0 ? current_thread : 0; }
 
 static inline void relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -49,7 +49,7 @@ static void finish_chunk(int64_t chunks) {
 }
 
 /* Claims and runs one chunk of the job in hand. False if there is none left. */
-static bool run_one(int lane) {
+static bool run_one(int thread) {
     uint64_t seen = atomic_load(&ticket);
     int64_t chunks = atomic_load(&job_chunks);
     ab_work work = atomic_load(&job_work);
@@ -57,9 +57,9 @@ static bool run_one(int lane) {
     int64_t chunk = (int64_t)(seen & chunk_mask);
     if (chunk >= chunks) return atomic_load(&ticket) != seen; /* a new job may have come between the loads */
     if (!atomic_compare_exchange_strong(&ticket, &seen, seen + 1)) return true;
-    current_lane = lane;
-    work(argument, chunk, lane);
-    current_lane = -1;
+    current_thread = thread;
+    work(argument, chunk, thread);
+    current_thread = -1;
     finish_chunk(chunks);
     return true;
 }
@@ -81,9 +81,9 @@ static void sleep_until_work(void) {
 }
 
 static void *lane_main(void *argument) {
-    int lane = (int)(intptr_t)argument;
+    int thread = (int)(intptr_t)argument;
     while (!atomic_load(&stopping)) {
-        while (run_one(lane)) continue;
+        while (run_one(thread)) continue;
         sleep_until_work();
     }
     return NULL;
@@ -101,22 +101,22 @@ void ab_parallel_stop(void) {
     pthread_mutex_lock(&lock);
     pthread_cond_broadcast(&work_there);
     pthread_mutex_unlock(&lock);
-    for (int i = 1; i < lane_count; i++) pthread_join(thread[i], NULL);
-    lane_count = lanes_used = 1;
+    for (int i = 1; i < thread_count; i++) pthread_join(handle[i], NULL);
+    thread_count = lanes_used = 1;
     atomic_store(&stopping, false);
 }
 
-ab_status ab_parallel_start(int lanes) {
-    if (lanes < 1 || lanes > AB_PARALLEL_MAX_LANES)
-        return ab_fail(AB_USAGE, "threads: expected 1 to %d, found %d", AB_PARALLEL_MAX_LANES, lanes);
+ab_status ab_parallel_start(int threads) {
+    if (threads < 1 || threads > AB_PARALLEL_MAX_THREADS)
+        return ab_fail(AB_USAGE, "threads: expected 1 to %d, found %d", AB_PARALLEL_MAX_THREADS, threads);
     ab_parallel_stop();
-    for (; lane_count < lanes; lane_count++) {
-        int error = pthread_create(&thread[lane_count], NULL, lane_main, (void *)(intptr_t)lane_count);
+    for (; thread_count < threads; thread_count++) {
+        int error = pthread_create(&handle[thread_count], NULL, lane_main, (void *)(intptr_t)thread_count);
         if (error)
-            return ab_fail(AB_SYSTEM, "cannot start thread %d of %d: %s", lane_count + 1, lanes,
+            return ab_fail(AB_SYSTEM, "cannot start thread %d of %d: %s", thread_count + 1, threads,
                            strerror(error));
     }
-    lanes_used = lanes;
+    lanes_used = threads;
     return AB_OK;
 }
 
@@ -141,9 +141,9 @@ static void wait_for_claimed(int64_t chunks) {
 }
 
 void ab_parallel_for(int64_t chunks, ab_work work, void *argument) {
-    if (lanes_used == 1 || chunks <= 1 || current_lane >= 0) {
-        int lane = current_lane >= 0 ? current_lane : 0;
-        for (int64_t i = 0; i < chunks; i++) work(argument, i, lane);
+    if (lanes_used == 1 || chunks <= 1 || current_thread >= 0) {
+        int thread = current_thread >= 0 ? current_thread : 0;
+        for (int64_t i = 0; i < chunks; i++) work(argument, i, thread);
         return;
     }
     /* nobody can claim while the fields change: the last job's chunks are all claimed, and job_chunks is 0 until the end */

@@ -33,30 +33,31 @@ typedef struct group_job {
     int64_t chunks, per_group;
 } group_job;
 
-static void run_group(void *argument, int64_t group, int lane) {
+static void run_group(void *argument, int64_t group, int thread) {
     const group_job *job = argument;
     int64_t end = ab_min64((group + 1) * job->per_group, job->chunks);
-    for (int64_t chunk = group * job->per_group; chunk < end; chunk++) job->work(job->argument, chunk, lane);
+    for (int64_t chunk = group * job->per_group; chunk < end; chunk++)
+        job->work(job->argument, chunk, thread);
 }
 
 void ab_for_chunks(int64_t elements, int64_t chunks, ab_work work, void *argument) {
     group_job job = {work, argument, chunks, chunks};
     if (elements >= AB_PARALLEL_MIN) job.per_group = ab_max64(1, chunks * CLAIM_ELEMENTS / elements);
     if (job.per_group >= chunks)
-        for (int64_t chunk = 0; chunk < chunks; chunk++) work(argument, chunk, ab_parallel_lane());
+        for (int64_t chunk = 0; chunk < chunks; chunk++) work(argument, chunk, ab_parallel_thread());
     else
         ab_parallel_for(ab_div_up(chunks, job.per_group), run_group, &job);
 }
 
-void ab_for_prepared(int lanes, int64_t chunks, ab_work work, void *argument) {
-    if (ab_parallel_lanes() <= lanes)
+void ab_for_prepared(int threads, int64_t chunks, ab_work work, void *argument) {
+    if (ab_parallel_threads() <= threads)
         ab_parallel_for(chunks, work, argument);
     else
-        for (int64_t chunk = 0; chunk < chunks; chunk++) work(argument, chunk, ab_parallel_lane());
+        for (int64_t chunk = 0; chunk < chunks; chunk++) work(argument, chunk, ab_parallel_thread());
 }
 
-bool ab_lanes_fit(const ab_exec *exec, size_t fixed_bytes, size_t lane_bytes) {
-    return exec->workspace_bytes >= fixed_bytes + (size_t)ab_parallel_lanes() * lane_bytes;
+bool ab_threads_fit(const ab_exec *exec, size_t fixed_bytes, size_t thread_bytes) {
+    return exec->workspace_bytes >= fixed_bytes + (size_t)ab_parallel_threads() * thread_bytes;
 }
 
 typedef struct map_job {
@@ -66,9 +67,9 @@ typedef struct map_job {
     const ab_tensor *a, *b;
 } map_job;
 
-static void map_block(void *argument, int64_t chunk, int lane) {
+static void map_block(void *argument, int64_t chunk, int thread) {
     const map_job *job = argument;
-    (void)lane;
+    (void)thread;
     float buffer_a[AB_BLOCK], buffer_b[AB_BLOCK], buffer_out[AB_BLOCK];
     int64_t at = chunk * AB_BLOCK, block = ab_min64(AB_BLOCK, ab_tensor_count(job->dst) - at);
     float *out = ab_target(job->dst, at, buffer_out);
@@ -94,7 +95,7 @@ static size_t image_bytes(const ab_tensor *tensor) {
 }
 
 size_t ab_images_workspace(const ab_tensor *dst, const ab_tensor *a, const ab_tensor *b) {
-    return (image_bytes(dst) + image_bytes(a) + image_bytes(b)) * (size_t)ab_parallel_lanes();
+    return (image_bytes(dst) + image_bytes(a) + image_bytes(b)) * (size_t)ab_parallel_threads();
 }
 
 static const float *read_image(const ab_tensor *tensor, int64_t i, char *buffer) {
@@ -108,13 +109,13 @@ typedef struct image_job {
     ab_map_image f;
     const void *self;
     const ab_tensor *a, *b;
-    size_t a_bytes, b_bytes, lane_bytes;
+    size_t a_bytes, b_bytes, thread_bytes;
 } image_job;
 
-static void map_image(void *argument, int64_t image, int lane) {
+static void map_image(void *argument, int64_t image, int thread) {
     const image_job *job = argument;
     int64_t count = image_count(job->dst);
-    char *buffer = (char *)job->exec->workspace + (size_t)lane * job->lane_bytes;
+    char *buffer = (char *)job->exec->workspace + (size_t)thread * job->thread_bytes;
     float *out = ab_target(job->dst, image * count, (float *)(void *)(buffer + job->a_bytes + job->b_bytes));
     job->f(job->self, out, read_image(job->a, image, buffer),
            read_image(job->b, image, buffer + job->a_bytes));
@@ -124,8 +125,8 @@ static void map_image(void *argument, int64_t image, int lane) {
 void ab_map_images(const ab_exec *exec, ab_tensor *dst, ab_map_image f, const void *self, const ab_tensor *a,
                    const ab_tensor *b) {
     image_job job = {exec, dst, f, self, a, b, image_bytes(a), image_bytes(b), 0};
-    job.lane_bytes = job.a_bytes + job.b_bytes + image_bytes(dst);
-    int64_t elements = ab_lanes_fit(exec, 0, job.lane_bytes) ? ab_tensor_count(a) : 0;
+    job.thread_bytes = job.a_bytes + job.b_bytes + image_bytes(dst);
+    int64_t elements = ab_threads_fit(exec, 0, job.thread_bytes) ? ab_tensor_count(a) : 0;
     ab_for_chunks(elements, dst->shape.dim[0], map_image, &job);
 }
 

@@ -45,12 +45,12 @@ size_t ab_images_workspace(const ab_tensor *dst, const ab_tensor *a, const ab_te
 /* ab_parallel_for over work of `elements` elements in all: small work stays on this thread. */
 void ab_for_chunks(int64_t elements, int64_t chunks, ab_work work, void *argument);
 
-/* The same for work that was given buffers for `lanes` lanes: on this thread alone if there are more by now. */
-void ab_for_prepared(int lanes, int64_t chunks, ab_work work, void *argument);
+/* The same for work that was given buffers for `threads` threads: on this thread alone if there are more by now. */
+void ab_for_prepared(int threads, int64_t chunks, ab_work work, void *argument);
 
-/* Whether every lane has a buffer of lane_bytes in the workspace behind its first fixed_bytes. False when lanes were added
+/* Whether every thread has a buffer of thread_bytes in the workspace behind its first fixed_bytes. False when threads were added
  * after the op was prepared: the work then runs on this thread alone. */
-bool ab_lanes_fit(const ab_exec *exec, size_t fixed_bytes, size_t lane_bytes);
+bool ab_threads_fit(const ab_exec *exec, size_t fixed_bytes, size_t thread_bytes);
 
 /* Address of element `offset`. */
 char *ab_element(const ab_tensor *tensor, int64_t offset);

@@ -72,7 +72,7 @@ typedef struct ab_param_spec {
 /* ---- running --------------------------------------------------------------------------------------------- */
 
 /* Sees half values as they are in fp32 before the cast (a probe). Called from several threads at once with distinct
- * `thread` in [0, ab_parallel_lanes()); `id` is the tensor's id. NULL on unprobed steps. It must not change values. */
+ * `thread` in [0, ab_parallel_threads()); `id` is the tensor's id. NULL on unprobed steps. It must not change values. */
 struct ab_census; /* kernels/census/census.h */
 
 typedef struct ab_observer {

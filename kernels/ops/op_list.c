@@ -54,7 +54,7 @@ unsigned ab_io_needs(const ab_op *op, const ab_op_io *io) {
 
 void ab_emit(const ab_exec *exec, ab_tensor *dst, int64_t offset, const float *values, int64_t n) {
     if (exec->observer && !ab_is_f32(dst))
-        exec->observer->see(exec->observer, dst->id, ab_parallel_lane(), values, n);
+        exec->observer->see(exec->observer, dst->id, ab_parallel_thread(), values, n);
     ab_narrow(ab_element(dst, offset), dst->format, values, n);
 }
 
@@ -66,9 +66,9 @@ typedef struct whole_job {
     float *scratch;
 } whole_job;
 
-static void emit_block(void *argument, int64_t chunk, int lane) {
+static void emit_block(void *argument, int64_t chunk, int thread) {
     const whole_job *job = argument;
-    (void)lane;
+    (void)thread;
     int64_t at = chunk * AB_WIDE_BLOCK;
     ab_emit(job->exec, job->dst, at, job->values + at,
             ab_min64(AB_WIDE_BLOCK, ab_tensor_count(job->dst) - at));
@@ -80,9 +80,9 @@ void ab_emit_all(const ab_exec *exec, ab_tensor *dst, const float *values) {
     if (values != dst->data) ab_for_chunks(n, ab_div_up(n, AB_WIDE_BLOCK), emit_block, &job);
 }
 
-static void widen_block(void *argument, int64_t chunk, int lane) {
+static void widen_block(void *argument, int64_t chunk, int thread) {
     const whole_job *job = argument;
-    (void)lane;
+    (void)thread;
     int64_t at = chunk * AB_WIDE_BLOCK, n = ab_min64(AB_WIDE_BLOCK, ab_tensor_count(job->src) - at);
     ab_widen(job->scratch + at, ab_element(job->src, at), job->src->format, n);
 }
@@ -95,9 +95,9 @@ const float *ab_view_f32(const ab_tensor *tensor, float *scratch) {
     return scratch;
 }
 
-static void cast_block(void *argument, int64_t chunk, int lane) {
+static void cast_block(void *argument, int64_t chunk, int thread) {
     const whole_job *job = argument;
-    (void)lane;
+    (void)thread;
     float buffer[AB_BLOCK];
     int64_t at = chunk * AB_BLOCK, n = ab_min64(AB_BLOCK, ab_tensor_count(job->dst) - at);
     ab_emit(job->exec, job->dst, at, ab_read(job->src, at, n, buffer), n);

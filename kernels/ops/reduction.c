@@ -135,7 +135,7 @@ static void reduce_tile(const reduce_job *job, int64_t width, int64_t start, int
     }
 }
 
-static void reduce_piece(void *argument, int64_t chunk, int lane) {
+static void reduce_piece(void *argument, int64_t chunk, int thread) {
     const reduce_job *job = argument;
     const ab_reduction *r = job->r;
     const int64_t per_row = ab_div_up(r->row, r->tile), tile = chunk / r->pieces, piece = chunk % r->pieces;
@@ -143,7 +143,7 @@ static void reduce_piece(void *argument, int64_t chunk, int lane) {
     const int64_t column = tile % per_row * r->tile, result = tile / per_row * r->row + column;
     const int64_t width = ab_min64(r->tile, r->row - column), start = offset_of(r, false, result);
     double *total = job->total + piece * r->kept + result;
-    (void)lane;
+    (void)thread;
     for (int64_t i = 0; i < width; i++) total[i] = job->fold->start;
     if (r->row == 1)
         reduce_runs(job, start, first, end, total);

@@ -11,16 +11,16 @@ ab_row_split ab_row_split_of(const ab_shape *shape) {
     return s;
 }
 
-static size_t lane_bytes(int64_t n) { return ROWS_A_LANE * ab_floats_bytes(n); }
+static size_t thread_bytes(int64_t n) { return ROWS_A_LANE * ab_floats_bytes(n); }
 
 size_t ab_row_pass_bytes(const ab_shape *shape) {
-    return (size_t)ab_parallel_lanes() * lane_bytes(ab_row_split_of(shape).n);
+    return (size_t)ab_parallel_threads() * thread_bytes(ab_row_split_of(shape).n);
 }
 
-static void run_chunk(void *argument, int64_t chunk, int lane) {
+static void run_chunk(void *argument, int64_t chunk, int thread) {
     const ab_row_pass *p = argument;
     const ab_row_split *s = &p->split;
-    char *memory = (char *)p->exec->workspace + p->fixed_bytes + (size_t)lane * lane_bytes(s->n);
+    char *memory = (char *)p->exec->workspace + p->fixed_bytes + (size_t)thread * thread_bytes(s->n);
     float *row_a = (float *)(void *)memory, *row_b = row_a + ab_floats_bytes(s->n) / sizeof(float),
           *row_out = row_b + ab_floats_bytes(s->n) / sizeof(float);
     for (int64_t row = chunk * s->chunk_rows; row < ab_min64((chunk + 1) * s->chunk_rows, s->rows); row++) {
@@ -33,7 +33,7 @@ static void run_chunk(void *argument, int64_t chunk, int lane) {
 }
 
 void ab_row_pass_run(const ab_row_pass *pass) {
-    bool fits = ab_lanes_fit(pass->exec, pass->fixed_bytes, lane_bytes(pass->split.n));
+    bool fits = ab_threads_fit(pass->exec, pass->fixed_bytes, thread_bytes(pass->split.n));
     ab_row_pass p = *pass;
     ab_for_chunks(fits ? p.split.rows * p.split.n : 0, p.split.chunks, run_chunk, &p);
 }

@@ -1,5 +1,5 @@
 /* A tensor row by row (a row is the last dimension): how softmax and the normalisations split their work, by shape alone, and
- * read and write stored formats through one fp32 row a lane.
+ * read and write stored formats through one fp32 row a thread.
  *
  * Internal to kernels/. */
 #ifndef AB_KERNELS_OPS_ROW_MAP_H
@@ -31,7 +31,7 @@ struct ab_row_pass {
     ab_row_split split;
     const ab_tensor *a, *b;
     ab_tensor *dst;
-    size_t fixed_bytes; /* of workspace before the lanes' rows */
+    size_t fixed_bytes; /* of workspace before the threads' rows */
     const void *self;   /* of f */
     ab_row_function f;
 };
@@ -39,7 +39,7 @@ struct ab_row_pass {
 /* Bytes of workspace behind fixed_bytes. */
 size_t ab_row_pass_bytes(const ab_shape *shape);
 
-/* Runs f over all rows: a chunk's rows in order on one lane. */
+/* Runs f over all rows: a chunk's rows in order on one thread. */
 void ab_row_pass_run(const ab_row_pass *pass);
 
 AB_END_DECLS

@@ -51,13 +51,13 @@ typedef struct sum_job {
     char *memory; /* scratch.bytes for each chunk */
 } sum_job;
 
-static void sum_chunk(void *argument, int64_t chunk, int lane) {
+static void sum_chunk(void *argument, int64_t chunk, int thread) {
     const sum_job *job = argument;
     const ab_rows *r = &job->rows;
     const chunk_scratch *s = &job->scratch;
     const ab_tensor *tensor = job->tensor;
     char *scratch = job->memory + (size_t)chunk * s->bytes;
-    (void)lane;
+    (void)thread;
     double *total = (double *)(void *)scratch;
     float *group = (float *)(void *)(scratch + s->group), *widened = (float *)(void *)(scratch + s->widened);
     for (int64_t c = 0; c < r->channels; c++) total[c] = 0.0;

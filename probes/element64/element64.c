@@ -89,7 +89,7 @@ int64_t ab_broadcast64(const ab_shape *from, const ab_shape *to, int64_t i) {
 }
 
 /* The coin as vec_math.h defines it: the upper 24 bits of word i % 4 of block i / 4. */
-double ab_coin64(const ab_op_run *run, double p, int64_t i) {
+double ab_dropout_mask64(const ab_op_run *run, double p, int64_t i) {
     const ab_exec *exec = run->exec;
     if (p == 0 || !ab_trains64(run)) return 1;
     const double kept = p < 1 ? 1 / (1 - p) : 0;

@@ -67,7 +67,7 @@ static inline bool ab_trains64(const ab_op_run *run) { return !run->exec || run-
 
 /* What dropout at rate p multiplies element i by: 0 or 1 / (1 - p). Where the host does not know the step (steps that a device
  * counts) elements count as kept: those that are no numbers were. */
-double ab_coin64(const ab_op_run *run, double p, int64_t i);
+double ab_dropout_mask64(const ab_op_run *run, double p, int64_t i);
 
 /* Element of `from` that element i of `to` reads: shapes are aligned at the end, ones repeated. */
 int64_t ab_broadcast64(const ab_shape *from, const ab_shape *to, int64_t i);

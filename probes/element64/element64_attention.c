@@ -138,8 +138,8 @@ static void make_probabilities(const attention *t, int64_t i, ab_element64 *e) {
     for (int64_t j = 0; j < t->of[K].rows; j++) p[j] = sum > 0 || isnan(sum) ? p[j] / sum : 0;
 }
 
-static double coin(const attention *t, int64_t i, int64_t j) {
-    return ab_coin64(t->run, t->dropout, score_index(t, i, j));
+static double mask_factor(const attention *t, int64_t i, int64_t j) {
+    return ab_dropout_mask64(t->run, t->dropout, score_index(t, i, j));
 }
 
 /* Gradients of a query's scores, in the place of DPROBABILITY: p (dp - sum of p dp) scale. */
@@ -147,7 +147,7 @@ static void make_score_gradients(const attention *t, int64_t i, ab_element64 *e)
     const double *p = t->array[PROBABILITY];
     double *d = t->array[DPROBABILITY], delta = 0;
     for (int64_t j = 0; j < t->of[K].rows; j++) {
-        d[j] = product(t, DOUT, i, V, j, e) * coin(t, i, j);
+        d[j] = product(t, DOUT, i, V, j, e) * mask_factor(t, i, j);
         delta += p[j] * d[j];
     }
     for (int64_t j = 0; j < t->of[K].rows; j++) d[j] = p[j] * (d[j] - delta) * t->scale;
@@ -166,7 +166,7 @@ static bool forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
     if (!open_head(&t, &s)) return false;
     make_probabilities(&t, s.row, e);
     for (int64_t j = 0; j < t.of[K].rows; j++)
-        ab_add64(e, t.array[PROBABILITY][j] * coin(&t, s.row, j) * at(&t, V, j, s.d));
+        ab_add64(e, t.array[PROBABILITY][j] * mask_factor(&t, s.row, j) * at(&t, V, j, s.d));
     free(t.array[Q]);
     return true;
 }
@@ -175,7 +175,7 @@ static bool forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
 static void add_query(const attention *t, int64_t part, const spot *s, int64_t q, ab_element64 *e) {
     make_probabilities(t, q, e);
     if (part == V) {
-        ab_add64(e, t->array[PROBABILITY][s->row] * coin(t, q, s->row) * at(t, DOUT, q, s->d));
+        ab_add64(e, t->array[PROBABILITY][s->row] * mask_factor(t, q, s->row) * at(t, DOUT, q, s->d));
         return;
     }
     make_score_gradients(t, q, e);
@@ -213,7 +213,7 @@ static void forward_query(const attention *t, int64_t q, ab_element64 *result) {
     ab_element64 seen = {.value = 0};
     make_probabilities(t, q, &seen);
     for (int64_t j = 0; j < t->of[K].rows; j++) {
-        const double p = t->array[PROBABILITY][j] * coin(t, q, j);
+        const double p = t->array[PROBABILITY][j] * mask_factor(t, q, j);
         for (int64_t d = 0; d < t->of[V].width; d++)
             ab_add64(&result[index_of(t, DOUT, q, d)], p * at(t, V, j, d));
     }
@@ -226,7 +226,7 @@ static void backward_query(const attention *t, int64_t q, const bool wanted[3], 
     for (int64_t j = 0; wanted[V] && j < t->of[K].rows; j++)
         for (int64_t d = 0; d < t->of[V].width; d++)
             ab_add64(&result[index_of(t, V, j, d)],
-                     t->array[PROBABILITY][j] * coin(t, q, j) * at(t, DOUT, q, d));
+                     t->array[PROBABILITY][j] * mask_factor(t, q, j) * at(t, DOUT, q, d));
     make_score_gradients(t, q, &seen);
     for (int64_t j = 0; j < t->of[K].rows; j++)
         for (int64_t d = 0; d < t->of[Q].width; d++) {

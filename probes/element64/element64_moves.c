@@ -179,7 +179,7 @@ const ab_element64_kind ab_element64_masked_fill = {.op = &ab_op_masked_fill, .s
 /* ---- dropout ----------------------------------------------------------------------------------------------- */
 
 static bool dropped(const ab_op_run *run, const ab_tensor *from, int64_t i, ab_element64 *e) {
-    const double factor = ab_coin64(run, ab_number64(run, "p"), i);
+    const double factor = ab_dropout_mask64(run, ab_number64(run, "p"), i);
     ab_add64(e, factor == 0 ? 0 : factor * ab_read64(from, i));
     return true;
 }

@@ -464,10 +464,10 @@ static void moved(void *state, const ab_move *move) {
 
 /* ---- updates ----------------------------------------------------------------------------------------------- */
 
-/* On any lane: the first of a lane is kept until the step ends. */
+/* On any thread: the first of a thread is kept until the step ends. */
 static void update(void *state, const ab_update_block *block) {
     const ab_origin *o = state;
-    ab_origin_update *found = &o->update[block->lane];
+    ab_origin_update *found = &o->update[block->thread];
     for (int64_t i = 0; i < block->n && !found->found; i++) {
         bool ill = !isfinite(block->stored[i]) && isfinite(block->before[i]) && isfinite(block->grad[i]);
         if (ill)

@@ -99,7 +99,7 @@ typedef struct ab_origin_known {
     bool intended; /* its infinities are a mask's */
 } ab_origin_known;
 
-/* A lane's first update of a step that made no number of numbers. */
+/* A thread's first update of a step that made no number of numbers. */
 typedef struct ab_origin_update {
     bool found;
     int param;

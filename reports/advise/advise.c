@@ -19,7 +19,7 @@ static bool constant_scale(const cJSON *cell) {
     return cJSON_GetArraySize(ab_json_at(cell, "scale")) == 1 && (!many || fp32);
 }
 
-static bool is_twin(const cJSON *cell) { return cJSON_IsString(ab_json_at(cell, "twin")); }
+static bool is_perturbed_baseline(const cJSON *cell) { return cJSON_IsString(ab_json_at(cell, "twin")); }
 
 static bool has_gradients(const cJSON *cell) {
     return cJSON_GetArraySize(ab_json_at(cell, "probes.tensors")) > 0;
@@ -52,7 +52,7 @@ static bool is_clean(const cJSON *cell) {
 static const cJSON *gradients_of(const cJSON *document, const char *level) {
     const cJSON *cell, *o0 = NULL, *own = NULL;
     cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
-        if (is_twin(cell) || !has_gradients(cell) || !constant_scale(cell)) continue;
+        if (is_perturbed_baseline(cell) || !has_gradients(cell) || !constant_scale(cell)) continue;
         const char *name = ab_json_text(cell, "level", "");
         if (strcmp(name, "O0") == 0 && !o0) o0 = cell;
         if (strcmp(name, level) != 0) continue;
@@ -65,7 +65,8 @@ static const cJSON *gradients_of(const cJSON *document, const char *level) {
 static const cJSON *cell_of_level(const cJSON *document, const char *level) {
     const cJSON *cell;
     cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
-        if (!is_twin(cell) && has_gradients(cell) && strcmp(ab_json_text(cell, "level", ""), level) == 0)
+        if (!is_perturbed_baseline(cell) && has_gradients(cell) &&
+            strcmp(ab_json_text(cell, "level", ""), level) == 0)
             return cell;
     }
     return NULL;

@@ -12,7 +12,7 @@
 
 enum { TEXT = 500, CLEAN = 256, MAX_PARAMS = 1024, NAME = 128 };
 
-static const double safety = 4, limit = 0.5, twin_roundoff = 0x1p-24;
+static const double safety = 4, limit = 0.5, baseline_roundoff = 0x1p-24;
 
 /* ---- traces ---------------------------------------------------------------------------------------------- */
 
@@ -112,7 +112,7 @@ static double growth(const floor_traces *f, const cJSON *like, double step) {
     if (!f->plain) return ldexp(1, step < 60 ? (int)step : 60);
     sight a = look(f->plain, like, step), b = look(f->moved, like, step);
     if (!a.digest || !b.digest) return ldexp(1, step < 60 ? (int)step : 60);
-    return distance(&a, &b, &same) / twin_roundoff;
+    return distance(&a, &b, &same) / baseline_roundoff;
 }
 
 /* A parameter on the way: what rounding explains of its gradient in the last step, and of itself. */

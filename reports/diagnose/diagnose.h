@@ -60,12 +60,12 @@ typedef struct ab_case {
     bool unlearned; /* O0 itself ended no better than it began, or not finite */
     bool diverged;  /* O0's losses: some not finite, or far above the first */
     bool
-        thrown; /* O0 learns a little, thrown about by steps that are large beside its weights, or after its loss had risen */
-    bool stuck;     /* an average of the weights is kept that cannot follow them, and is worse */
-    bool evaluates; /* badly, though it trains: its running statistics are kept in the half format */
-    bool suspect;   /* the gap alone may be chance, but its cause shows in the record */
-    bool mistaken;  /* a mistake of the recipe shows in what was recorded, whatever came of it */
-    bool sick;      /* any of these */
+        lr_unstable; /* O0 learns a little, thrown about by steps that are large beside its weights, or after its loss had risen */
+    bool stuck;         /* an average of the weights is kept that cannot follow them, and is worse */
+    bool eval_degraded; /* badly, though it trains: its running statistics are kept in the half format */
+    bool suspect;       /* the gap alone may be chance, but its cause shows in the record */
+    bool misconfigured; /* a mistake of the recipe shows in what was recorded, whatever came of it */
+    bool sick;          /* any of these */
     bool undecided; /* O0 has not learned, and no cause is known: the run may be too short. Then not sick */
 } ab_case;
 

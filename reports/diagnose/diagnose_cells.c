@@ -159,7 +159,7 @@ const char *ab_case_statistics_format(const ab_case *facts) {
 
 /* Only where running statistics are kept in a half format, for a test loss far above the training loss has other causes too; so it has
  * to be far above O0's, unless O0 was asked to keep them so as well. */
-static bool evaluates_badly(const ab_case *c) {
+static bool is_eval_degraded(const ab_case *c) {
     static const double times = 2, more = 0.5;
     const double test = ab_json_number(c->cell, "test_loss", (double)NAN),
                  o0 = ab_json_number(c->baseline, "test_loss", 0);
@@ -200,7 +200,7 @@ static double unlearned_share(const ab_case *c) {
 /* Steps a tenth as large as the weights, which grow, and a loss that had been above its first; or a loss that rose and stayed high. Either
  * is found in sound runs too: weights that begin small and are normalized grow a hundredfold, and a language model that begins with a jump ends
  * well with two thirds of its first loss. So the surer the sign, the more may be learned in spite of it. */
-static bool is_thrown_about(const ab_case *c) {
+static bool is_lr_unstable(const ab_case *c) {
     static const double large = 0.1, huge = 1, far = 2.5, higher = 1.05, above = 1.2, far_above = 3;
     const ab_loss_facts *o0 = &c->baseline_loss;
     if (!c->baseline || c->unlearned || o0->nonfinite > 0) return false;
@@ -222,10 +222,10 @@ static void find_symptoms(ab_case *c) {
     const double chance = classes > 1 ? log(classes) : (double)INFINITY;
     c->unlearned = c->baseline && !(o0->final < unlearned_share(c) * fmin(o0->first, chance));
     c->diverged = c->baseline && (o0->nonfinite > 0 || o0->largest > far_above * o0->first);
-    c->thrown = is_thrown_about(c);
+    c->lr_unstable = is_lr_unstable(c);
     c->stuck = average_is_stuck(c->cell);
-    c->evaluates = evaluates_badly(c);
-    c->sick = c->nonfinite || c->skipping || c->behind || c->unlearned || c->stuck || c->evaluates;
+    c->eval_degraded = is_eval_degraded(c);
+    c->sick = c->nonfinite || c->skipping || c->behind || c->unlearned || c->stuck || c->eval_degraded;
 }
 
 /* O0's loss some steps before its end, minus its final one; 0 where it was not above. */
@@ -343,7 +343,7 @@ void ab_verdict_option(ab_verdict *verdict, const char *name, const char *format
     va_end(args);
 }
 
-static void speak_for_health(const ab_case *c, const ab_skip_audit *skips, ab_verdict *v) {
+static void explain_healthy(const ab_case *c, const ab_skip_audit *skips, ab_verdict *v) {
     *v = (ab_verdict){.confidence = 1};
     if (isfinite(c->gap) && isfinite(c->gap_limit)) {
         ab_verdict_say(v, "loss gap to O0 %+.4g, within %.4g", c->gap, c->gap_limit);
@@ -362,7 +362,7 @@ static void speak_for_health(const ab_case *c, const ab_skip_audit *skips, ab_ve
     ab_verdict_point(c, v, "/steps_skipped");
 }
 
-static void speak_of_chance(const ab_case *c, ab_verdict *v) {
+static void explain_noise(const ab_case *c, ab_verdict *v) {
     ab_verdict_say(v, "loss gap to O0 %+.4g, %.4g is allowed, and nothing in the record explains it", c->gap,
                    c->gap_limit);
     ab_verdict_point(c, v, "/summary/loss_gap");
@@ -375,7 +375,7 @@ static void speak_of_chance(const ab_case *c, ab_verdict *v) {
 static void speak_of_doubt(const ab_case *c, ab_verdict *v) {
     *v = (ab_verdict){.confidence = 0};
     if (c->behind) {
-        speak_of_chance(c, v);
+        explain_noise(c, v);
         return;
     }
     ab_verdict_say(v, "O0's loss was %.4g at step 0 and is %.4g at the end of %d steps",
@@ -423,7 +423,7 @@ static bool may_be_chance(const ab_case *c) {
 /* Only that O0 has not learned, and nothing says why: more steps would tell. Or a gap that nothing explains. */
 static bool is_undecided(const ab_diagnosis *d) {
     const ab_case *c = &d->facts;
-    if (d->verdicts > 0 || c->diverged || c->nonfinite || c->skipping || c->stuck || c->evaluates)
+    if (d->verdicts > 0 || c->diverged || c->nonfinite || c->skipping || c->stuck || c->eval_degraded)
         return false;
     return c->behind ? may_be_chance(c) : c->unlearned;
 }
@@ -434,16 +434,16 @@ ab_status ab_diagnose(const cJSON *document, int index, ab_diagnosis *diagnosis)
     ab_case *facts = &diagnosis->facts;
     diagnosis->skips = ab_audit_skips(facts);
     judge_all(diagnosis);
-    facts->mistaken = !facts->sick && diagnosis->verdicts > 0;
-    if (!facts->sick && !facts->mistaken) judge_suspect(diagnosis);
-    facts->sick = facts->sick || facts->mistaken;
+    facts->misconfigured = !facts->sick && diagnosis->verdicts > 0;
+    if (!facts->sick && !facts->misconfigured) judge_suspect(diagnosis);
+    facts->sick = facts->sick || facts->misconfigured;
     facts->undecided = facts->sick && is_undecided(diagnosis);
     if (facts->undecided) facts->sick = false;
     diagnosis->trend = ab_trend_of(diagnosis);
     if (facts->undecided)
         speak_of_doubt(facts, &diagnosis->healthy);
     else if (!facts->sick)
-        speak_for_health(facts, &diagnosis->skips, &diagnosis->healthy);
+        explain_healthy(facts, &diagnosis->skips, &diagnosis->healthy);
     return AB_OK;
 }
 

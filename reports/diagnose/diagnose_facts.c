@@ -251,7 +251,7 @@ ab_overflow_kind ab_overflow_of(const ab_case *facts, ab_first_nonfinite *first)
     if (facts->unlearned && (facts->diverged || !facts->nonfinite)) return AB_OVERFLOW_NONE;
     if (facts->nonfinite && weights_overflow(facts, first)) return AB_OVERFLOW_WEIGHT;
     *first = ab_first_nonfinite_of(facts->cell, facts->half->name, false);
-    if (facts->thrown && first->step > 0)
+    if (facts->lr_unstable && first->step > 0)
         return AB_OVERFLOW_NONE; /* in fp32 its weights grow as they do here */
     first->own = first->known && is_own(facts, first);
     const bool forward = first->known && strcmp(first->pass, "forward") == 0 &&

@@ -31,9 +31,9 @@ static void symptoms(const ab_case *c, char *text, size_t size) {
                       c->undecided ? "has not learned yet" : "does not learn");
     if (c->stuck && n < (int)size)
         n += snprintf(text + n, size - (size_t)n, "%sthe averaged weights do not follow", n ? "; " : "");
-    if (c->evaluates && n < (int)size)
+    if (c->eval_degraded && n < (int)size)
         n += snprintf(text + n, size - (size_t)n, "%sit evaluates far worse than it trains", n ? "; " : "");
-    if (c->mistaken && n < (int)size)
+    if (c->misconfigured && n < (int)size)
         snprintf(text + n, size - (size_t)n, "it trains, and the record shows a mistake");
 }
 
@@ -183,7 +183,7 @@ static ab_status add_one(const ab_diagnosis *d, void *array) {
     for (int i = 0; i < d->verdicts; i++)
         cJSON_AddItemToArray(verdicts, verdict_json(&d->verdict[i], d->verdict[i].rule->id,
                                                     ab_verdict_family_name(d->verdict[i].rule->family)));
-    cJSON_AddItemToObject(object, "known_problems", ab_recurrent_json(d));
+    cJSON_AddItemToObject(object, "known_problems", ab_known_issue_json(d));
     return cJSON_AddItemToArray(array, object) ? AB_OK : ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
 }
 

@@ -191,14 +191,14 @@ static bool here_lost_on_resume(const ab_diagnosis *d, char *text, size_t size) 
     return true;
 }
 
-static const ab_recurrent problems[] = {
-#define AB_RECURRENT(id, title, threads) {#id, title, threads, here_##id},
+static const ab_known_issue problems[] = {
+#define AB_KNOWN_ISSUE(id, title, threads) {#id, title, threads, here_##id},
 #include "reports/diagnose/known_issues.def"
-#undef AB_RECURRENT
+#undef AB_KNOWN_ISSUE
 };
 
-int ab_recurrent_count(void) { return (int)AB_COUNT_OF(problems); }
-const ab_recurrent *ab_recurrent_at(int i) { return &problems[i]; }
+int ab_known_issue_count(void) { return (int)AB_COUNT_OF(problems); }
+const ab_known_issue *ab_known_issue_at(int i) { return &problems[i]; }
 
 /* ---- telling ----------------------------------------------------------------------------------------------- */
 
@@ -211,7 +211,7 @@ void ab_recurrent_print(const ab_diagnosis *diagnosis, FILE *out) {
     }
 }
 
-cJSON *ab_recurrent_json(const ab_diagnosis *diagnosis) {
+cJSON *ab_known_issue_json(const ab_diagnosis *diagnosis) {
     char text[AB_VERDICT_TEXT];
     cJSON *list = cJSON_CreateArray();
     for (size_t i = 0; i < AB_COUNT_OF(problems); i++) {

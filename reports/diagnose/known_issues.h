@@ -7,18 +7,18 @@
 
 AB_BEGIN_DECLS
 
-typedef struct ab_recurrent {
+typedef struct ab_known_issue {
     const char *id, *title, *threads; /* id: stable; threads: "owner/name#number, ..." */
     /* True if it is here; `text`: what this record says of it, for people. */
     bool (*here)(const ab_diagnosis *diagnosis, char *text, size_t size);
-} ab_recurrent;
+} ab_known_issue;
 
-int ab_recurrent_count(void);
-const ab_recurrent *ab_recurrent_at(int i);
+int ab_known_issue_count(void);
+const ab_known_issue *ab_known_issue_at(int i);
 
 /* Those of a diagnosis whose verdicts are there: lines for people (nothing where there is none), and an array. */
 void ab_recurrent_print(const ab_diagnosis *diagnosis, FILE *out);
-cJSON *ab_recurrent_json(const ab_diagnosis *diagnosis); /* owned by the caller */
+cJSON *ab_known_issue_json(const ab_diagnosis *diagnosis); /* owned by the caller */
 
 AB_END_DECLS
 

@@ -48,7 +48,7 @@ int ab_plot_cells(const cJSON *document, bool (*accept)(const cJSON *cell), int 
 int ab_plot_page_count(const cJSON *document, bool (*accept)(const cJSON *cell), int per_page);
 
 /* Filters. */
-bool ab_plot_is_twin(const cJSON *cell);
+bool ab_plot_is_perturbed_baseline(const cJSON *cell);
 
 /* "O2, dynamic scale": what tells a cell from the others of its document; clean. At least AB_PLOT_LABEL bytes. */
 const char *ab_plot_label(const cJSON *document, const cJSON *cell, char *label);

@@ -10,7 +10,7 @@
 enum { PER_PAGE = 12, ROW_HEIGHT = 34, MARGINS = 176 };
 
 static bool accept(const cJSON *cell) {
-    return !ab_plot_is_twin(cell) && cJSON_IsNumber(ab_json_at(cell, "memory_bytes.total"));
+    return !ab_plot_is_perturbed_baseline(cell) && cJSON_IsNumber(ab_json_at(cell, "memory_bytes.total"));
 }
 
 static int pages(const cJSON *document) { return ab_plot_page_count(document, accept, PER_PAGE); }

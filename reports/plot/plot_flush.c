@@ -10,7 +10,7 @@ enum { MAX_PANELS = 6, MAX_ROWS = 72, ROW_HEIGHT = 17, TITLE_HEIGHT = 42, MARGIN
 
 static bool accept(const cJSON *cell) {
     const cJSON *tensors = ab_json_at(cell, "probes.tensors");
-    return tensors && tensors->child && !ab_plot_is_twin(cell);
+    return tensors && tensors->child && !ab_plot_is_perturbed_baseline(cell);
 }
 
 /* ---- layers ---------------------------------------------------------------------------------------------- */

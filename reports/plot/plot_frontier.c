@@ -15,7 +15,7 @@ static double figure(const cJSON *cell, const char *key) {
 }
 
 static bool is_timed(const cJSON *cell) {
-    return !ab_plot_is_twin(cell) && isfinite(figure(cell, "samples_per_s"));
+    return !ab_plot_is_perturbed_baseline(cell) && isfinite(figure(cell, "samples_per_s"));
 }
 
 static bool has_accuracy(const cJSON *cell) {

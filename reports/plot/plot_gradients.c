@@ -27,7 +27,7 @@ typedef struct range {
 
 static bool accept(const cJSON *cell) {
     const cJSON *tensors = ab_json_at(cell, "probes.tensors");
-    return tensors && tensors->child && !ab_plot_is_twin(cell);
+    return tensors && tensors->child && !ab_plot_is_perturbed_baseline(cell);
 }
 
 static int pages(const cJSON *document) { return ab_plot_page_count(document, accept, PER_PAGE); }

@@ -18,9 +18,9 @@ static bool has_losses(const cJSON *cell) {
 
 static bool is_candidate(const cJSON *cell) { return has_losses(cell) && !is_o0(cell); }
 static bool is_baseline(const cJSON *cell) {
-    return has_losses(cell) && is_o0(cell) && !ab_plot_is_twin(cell);
+    return has_losses(cell) && is_o0(cell) && !ab_plot_is_perturbed_baseline(cell);
 }
-static bool is_floor(const cJSON *cell) { return has_losses(cell) && ab_plot_is_twin(cell); }
+static bool is_floor(const cJSON *cell) { return has_losses(cell) && ab_plot_is_perturbed_baseline(cell); }
 
 static int pages(const cJSON *document) {
     int count = ab_plot_page_count(document, is_candidate, PER_PAGE);
@@ -109,7 +109,7 @@ static int longest(const series *s, int count) {
 static int color_of(const cJSON *document, const cJSON *cell) {
     const char *level = ab_json_text(cell, "level", "");
     int color = 2;
-    if (is_o0(cell)) return ab_plot_is_twin(cell);
+    if (is_o0(cell)) return ab_plot_is_perturbed_baseline(cell);
     for (const cJSON *other = ab_json_at(document, "cells")->child; other; other = other->next) {
         bool first = !is_o0(other);
         for (const cJSON *before = ab_json_at(document, "cells")->child; before != other;
@@ -136,7 +136,7 @@ static void write_variables(const cJSON *document, const cJSON *const *cell, con
     ab_plot_set_number(script, "width", 1100);
     ab_plot_set_number(script, "height", 800);
     ab_plot_set_number(script, "series", count);
-    ab_plot_set_number(script, "floor_shown", count > 1 && ab_plot_is_twin(cell[1]));
+    ab_plot_set_number(script, "floor_shown", count > 1 && ab_plot_is_perturbed_baseline(cell[1]));
     ab_plot_set_number(script, "steps", longest(s, count));
     ab_plot_set_number(script, "top_loss", find_top(s, count));
     ab_plot_set_number(script, "window", 2 * reach + 1);

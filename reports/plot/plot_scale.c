@@ -10,7 +10,7 @@ enum { PER_PAGE = 6, PANEL_HEIGHT = 130, MARGINS = 102 };
 
 static bool has_scale(const cJSON *cell) {
     const cJSON *runs = ab_json_at(cell, "scale");
-    return runs && runs->child && !ab_plot_is_twin(cell);
+    return runs && runs->child && !ab_plot_is_perturbed_baseline(cell);
 }
 
 static bool is_moving(const cJSON *cell) {

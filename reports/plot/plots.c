@@ -40,7 +40,7 @@ const ab_plot_words *ab_plots_words(int i) { return &words[i]; }
 
 /* ---- helpers of the plots -------------------------------------------------------------------------------- */
 
-bool ab_plot_is_twin(const cJSON *cell) { return cJSON_IsString(ab_json_at(cell, "twin")); }
+bool ab_plot_is_perturbed_baseline(const cJSON *cell) { return cJSON_IsString(ab_json_at(cell, "twin")); }
 
 int ab_plot_cells(const cJSON *document, bool (*accept)(const cJSON *cell), int page, int per_page,
                   const cJSON **cell) {
@@ -86,8 +86,8 @@ const char *ab_plot_label(const cJSON *document, const cJSON *cell, char *label)
     char level[24], scale[48], text[24];
     ab_text_clean(level, sizeof level, ab_json_text(cell, "level", "?"));
     scale_label(cell, scale, sizeof scale);
-    int used =
-        snprintf(label, AB_PLOT_LABEL, "%s%s, %s", level, ab_plot_is_twin(cell) ? " + 1 ulp" : "", scale);
+    int used = snprintf(label, AB_PLOT_LABEL, "%s%s, %s", level,
+                        ab_plot_is_perturbed_baseline(cell) ? " + 1 ulp" : "", scale);
     for (size_t i = 0; i < AB_COUNT_OF(keys); i++) {
         if (!varies(document, keys[i]) || used >= AB_PLOT_LABEL) continue;
         ab_text_clean(text, sizeof text, ab_json_text(cell, keys[i], "?"));

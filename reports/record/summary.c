@@ -244,11 +244,11 @@ static bool same(const cJSON *a, const cJSON *b, const char *key) {
     return cJSON_Compare(ab_json_at(a, key), ab_json_at(b, key), 1);
 }
 
-static bool is_twin(const cJSON *cell) { return cJSON_IsString(ab_json_at(cell, "twin")); }
+static bool is_perturbed_baseline(const cJSON *cell) { return cJSON_IsString(ab_json_at(cell, "twin")); }
 
 /* How well `other` serves as the O0 that `cell` is compared with; 0: not at all. */
 static int baseline_fit(const cJSON *cell, const cJSON *other) {
-    if (strcmp(ab_json_text(other, "level", ""), "O0") != 0 || is_twin(other)) return 0;
+    if (strcmp(ab_json_text(other, "level", ""), "O0") != 0 || is_perturbed_baseline(other)) return 0;
     if (!same(cell, other, "model") || !same(cell, other, "seed") || !same(cell, other, "device")) return 0;
     return 1 + (ab_json_number(other, "policy.loss_scale", 0) == 1) + 2 * same(cell, other, "half_format");
 }
@@ -275,7 +275,7 @@ static const facts *facts_of(const facts *all, int count, const cJSON *cell) {
 static const facts *find_floor(const facts *all, int count) {
     const facts *found = NULL;
     for (int i = 0; i < count; i++) {
-        if (!is_twin(all[i].cell) || !is_known(&all[i].loss_gap)) continue;
+        if (!is_perturbed_baseline(all[i].cell) || !is_known(&all[i].loss_gap)) continue;
         if (!found || fabs(all[i].loss_gap.value) > fabs(found->loss_gap.value)) found = &all[i];
     }
     return found;
@@ -416,13 +416,13 @@ static ab_status measure(const cJSON *document, facts *f) {
     return AB_OK;
 }
 
-static void compare(const cJSON *document, facts *all, int count, const facts **floor_twin) {
+static void compare(const cJSON *document, facts *all, int count, const facts **noise_floor_cell) {
     for (int i = 0; i < count; i++) {
         all[i].baseline = facts_of(all, count, ab_summary_baseline(document, all[i].cell));
         all[i].loss_gap = loss_gap(&all[i]);
     }
-    *floor_twin = find_floor(all, count);
-    double floor = *floor_twin ? fabs((*floor_twin)->loss_gap.value) : 0;
+    *noise_floor_cell = find_floor(all, count);
+    double floor = *noise_floor_cell ? fabs((*noise_floor_cell)->loss_gap.value) : 0;
     for (int i = 0; i < count; i++) certify(&all[i], floor);
     for (int i = 0; i < count; i++) {
         const facts *o0 = all[i].baseline;
@@ -434,14 +434,14 @@ static void compare(const cJSON *document, facts *all, int count, const facts **
 ab_status ab_result_summarise(cJSON *document) {
     cJSON *cell, *cells = cJSON_GetObjectItemCaseSensitive(document, "cells");
     int count = cJSON_GetArraySize(cells), i = 0;
-    const facts *floor_twin = NULL;
+    const facts *noise_floor_cell = NULL;
     ab_status status = AB_OK;
     facts *all = calloc((size_t)count + 1, sizeof *all);
     if (!all) return ab_fail(AB_NO_MEMORY, "out of memory while summarising %d cells", count);
     cJSON_ArrayForEach(cell, cells) all[i++].cell = cell;
     for (i = 0; i < count; i++) AB_TRY_GOTO(measure(document, &all[i]));
-    compare(document, all, count, &floor_twin);
-    AB_TRY_GOTO(set(document, "noise_floor", floor_object(floor_twin)));
+    compare(document, all, count, &noise_floor_cell);
+    AB_TRY_GOTO(set(document, "noise_floor", floor_object(noise_floor_cell)));
     i = 0;
     cJSON_ArrayForEach(cell, cells) AB_TRY_GOTO(set(cell, "summary", summary_object(&all[i++])));
 out:

@@ -77,7 +77,7 @@ static void print_worst(const cJSON *shadow, FILE *out) {
                 ab_json_number(over, "overflowed", 0), ab_json_number(over, "count", 0));
 }
 
-void ab_shadow_print(const cJSON *document, FILE *out) {
+void ab_gradient_reference_print(const cJSON *document, FILE *out) {
     const cJSON *cell;
     cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
         char id[288];

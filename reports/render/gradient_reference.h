@@ -6,6 +6,6 @@
 #include <stdio.h>
 
 /* A few lines for every cell that has them: the loss, the tensor with the largest error, the one that lost most. */
-void ab_shadow_print(const cJSON *document, FILE *out);
+void ab_gradient_reference_print(const cJSON *document, FILE *out);
 
 #endif

@@ -43,8 +43,8 @@ static void write_verdict(const ab_html *h, const ab_verdict *v) {
 
 static void write_known(const ab_html *h, const ab_diagnosis *diagnosis) {
     char text[AB_VERDICT_TEXT];
-    for (int i = 0; i < ab_recurrent_count(); i++) {
-        const ab_recurrent *problem = ab_recurrent_at(i);
+    for (int i = 0; i < ab_known_issue_count(); i++) {
+        const ab_known_issue *problem = ab_known_issue_at(i);
         if (!problem->here(diagnosis, text, sizeof text)) continue;
         fputs("<p>Known problem: ", h->out);
         ab_markup_text(h->out, problem->title);

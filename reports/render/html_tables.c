@@ -81,7 +81,8 @@ static const cJSON *best_cell(const ab_html *h, const char *key, double sign) {
     const cJSON *cell, *best = NULL;
     cJSON_ArrayForEach(cell, cells_of(h)) {
         double value = sign * figure(cell, key);
-        bool compared = strcmp(ab_json_text(cell, "level", "O0"), "O0") != 0 && !ab_plot_is_twin(cell);
+        bool compared =
+            strcmp(ab_json_text(cell, "level", "O0"), "O0") != 0 && !ab_plot_is_perturbed_baseline(cell);
         if (!compared || !is_certified(cell) || !isfinite(value)) continue;
         if (!best || value > sign * figure(best, key)) best = cell;
     }
@@ -332,7 +333,7 @@ static void gradient_table(const ab_html *h) {
     ab_html_table(h, "gradient-table",
                   "Gradient values at the cast to the half format, by tensor, at the probed steps", headings);
     cJSON_ArrayForEach(cell, cells_of(h)) {
-        if (ab_plot_is_twin(cell)) continue;
+        if (ab_plot_is_perturbed_baseline(cell)) continue;
         cJSON_ArrayForEach(tensor, ab_json_at(cell, "probes.tensors")) tensor_row(h, cell, tensor);
     }
     ab_html_end_table(h);

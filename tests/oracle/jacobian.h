@@ -105,7 +105,7 @@ static inline void oracle_jacobian_check_gradients(const op_run *r, const oracle
     }
 }
 
-/* ---- running an op over formats, lanes and CPU levels ------------------------------------------------------- */
+/* ---- running an op over formats, threads and CPU levels ------------------------------------------------------- */
 
 /* One case of an op, filled and prepared by `open`; `check` gets the run after both passes. */
 typedef struct oracle_run {
@@ -124,7 +124,7 @@ static inline void oracle_run_once(const void *argument) {
     op_run_close(&r);
 }
 
-/* On this machine's level in every format, and that all lane counts and CPU levels store the same bits. */
+/* On this machine's level in every format, and that all thread counts and CPU levels store the same bits. */
 static inline void oracle_run_all(oracle_run s) {
     static const op_formats all[] = {{&ab_format_fp32, &ab_format_fp32, NULL},
                                      {&ab_format_fp16, &ab_format_fp16, NULL},
@@ -136,9 +136,9 @@ static inline void oracle_run_all(oracle_run s) {
         s.open(&first, s.self, s.formats);
         op_run_both(&first);
         for (int isa = AB_ISA_PLAIN; isa <= AB_ISA_AVX512; isa++)
-            for (int lanes = 3; lanes >= 1; lanes--) {
+            for (int threads = 3; threads >= 1; threads--) {
                 if (ab_isa_force((ab_isa)isa) != AB_OK) continue;
-                assert_int_equal(ab_parallel_start(lanes), AB_OK);
+                assert_int_equal(ab_parallel_start(threads), AB_OK);
                 s.open(&r, s.self, s.formats);
                 op_run_both(&r);
                 op_run_same_results(&first, &r);

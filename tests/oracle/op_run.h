@@ -224,10 +224,10 @@ static inline const op_formats *op_all_formats(int *count) {
     return all;
 }
 
-/* Calls `body` with one lane and with two. */
+/* Calls `body` with one thread and with two. */
 static inline void op_each_lane_count(void (*body)(const void *), const void *argument) {
-    for (int lanes = 2; lanes >= 1; lanes--) {
-        assert_int_equal(ab_parallel_start(lanes), AB_OK);
+    for (int threads = 2; threads >= 1; threads--) {
+        assert_int_equal(ab_parallel_start(threads), AB_OK);
         body(argument);
     }
 }
@@ -253,7 +253,7 @@ typedef struct op_probe {
 
 static inline void op_probe_see(ab_observer *self, int id, int thread, const float *values, int64_t n) {
     op_probe *probe = (op_probe *)self;
-    bool valid = id >= 0 && id < OP_PROBE_IDS && thread >= 0 && thread < ab_parallel_lanes();
+    bool valid = id >= 0 && id < OP_PROBE_IDS && thread >= 0 && thread < ab_parallel_threads();
     pthread_mutex_lock(&probe->lock);
     probe->invalid = probe->invalid || !valid;
     if (valid) {

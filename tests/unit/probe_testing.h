@@ -112,7 +112,7 @@ static inline void pt_start(pt_probing *p, uint64_t chosen, ab_cell *cell, const
     ab_cell_watch(cell, &watch);
     p->setup = (ab_probe_setup){.tensor = p->tensor,
                                 .tensors = ab_cell_observed_count(cell),
-                                .threads = ab_parallel_lanes(),
+                                .threads = ab_parallel_threads(),
                                 .half = half,
                                 .param = p->param,
                                 .params = ab_cell_trained_count(cell),

@@ -44,11 +44,11 @@ typedef struct ab_plan_node {
     int params, first_param; /* into plan->param */
     bool frozen;             /* runs as it does when evaluating */
     int out_grad;
-    int in_grad[AB_MAX_INPUTS];   /* what backward writes for input i */
-    int in_sum[AB_MAX_INPUTS];    /* then added into this gradient (a value used more than once) */
-    bool in_opens[AB_MAX_INPUTS]; /* ... which holds nothing before: it is cast, not added */
-    bool in_final[AB_MAX_INPUTS]; /* after this node the gradient of input i is complete */
-    bool again;                   /* its forward pass runs a second time, at again_at */
+    int in_grad[AB_MAX_INPUTS];          /* what backward writes for input i */
+    int in_sum[AB_MAX_INPUTS];           /* then added into this gradient (a value used more than once) */
+    bool starts_grad_sum[AB_MAX_INPUTS]; /* ... which holds nothing before: it is cast, not added */
+    bool in_final[AB_MAX_INPUTS];        /* after this node the gradient of input i is complete */
+    bool again;                          /* its forward pass runs a second time, at again_at */
     int again_first; /* of the last node of a block: before its backward pass, nodes from here on run again */
     unsigned passes,
         again_passes; /* bit k: the backward pass of scaler k's losses comes here; to a node of the block */

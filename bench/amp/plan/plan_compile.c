@@ -534,7 +534,7 @@ static ab_status wire_input_grad(compiler *c, ab_plan_node *node, int i, int *se
         AB_TRY(add_named(c, value.shape, made, AB_MEM_activation_gradients, true, &node->in_grad[i],
                          "%.*s.grad.%d", AB_PLAN_NAME - 24, value.name, seen[t]));
         node->in_sum[i] = c->grad[t];
-        node->in_opens[i] = first;
+        node->starts_grad_sum[i] = first;
     }
     share_gradient(c, node, i);
     seen[t]++;

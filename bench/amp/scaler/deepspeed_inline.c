@@ -21,7 +21,7 @@ ab_scaler_outcome ab_deepspeed_inline_update(ab_scaler *scaler, const ab_scaler_
     return (ab_scaler_outcome){.skip = seen->overflow};
 }
 
-int64_t ab_deepspeed_inline_quiet(const ab_scaler *scaler) {
+int64_t ab_deepspeed_inline_steps_until_change(const ab_scaler *scaler) {
     double window = scaler->config.value[AB_INLINE_WINDOW], stable = scaler->state[AB_INLINE_SINCE] - 1;
     double phase = fmod(stable, window);
     return (int64_t)(phase != 0 ? window - phase : stable == 0 ? 1 : 0);

@@ -18,7 +18,7 @@ extern const char *const ab_deepspeed_inline_states[AB_INLINE_STATES];
 
 void ab_deepspeed_inline_start(ab_scaler *scaler);
 ab_scaler_outcome ab_deepspeed_inline_update(ab_scaler *scaler, const ab_scaler_seen *seen);
-int64_t ab_deepspeed_inline_quiet(const ab_scaler *scaler);
+int64_t ab_deepspeed_inline_steps_until_change(const ab_scaler *scaler);
 
 AB_END_DECLS
 

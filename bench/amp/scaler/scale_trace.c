@@ -98,9 +98,9 @@ static ab_status take(ab_scaler_trace *t, source *s) {
     bool alike = next.overflow == seen.overflow && next.upper == seen.upper;
     if (most > 1 && alike && !(outcome.fault && outcome.fault->raises)) {
         double scale = t->scaler.scale;
-        int64_t leapt = ab_scaler_leap(&t->scaler, &before, &seen, most - 1);
-        if (leapt > 0) AB_TRY(tally(t, scale, seen.overflow, outcome, leapt));
-        taken += leapt;
+        int64_t forwarded = ab_scaler_fast_forward(&t->scaler, &before, &seen, most - 1);
+        if (forwarded > 0) AB_TRY(tally(t, scale, seen.overflow, outcome, forwarded));
+        taken += forwarded;
     }
     advance(&s->overflow, taken);
     advance(&s->amax, taken);

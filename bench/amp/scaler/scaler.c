@@ -254,16 +254,17 @@ bool ab_scaler_same(const ab_scaler *a, const ab_scaler *b) {
     return equal;
 }
 
-int64_t ab_scaler_leap(ab_scaler *scaler, const ab_scaler *before, const ab_scaler_seen *seen, int64_t most) {
+int64_t ab_scaler_fast_forward(ab_scaler *scaler, const ab_scaler *before, const ab_scaler_seen *seen,
+                               int64_t most) {
     if (ab_scaler_same(scaler, before))
         return most; /* the last step changed nothing, so neither will the next */
-    if (seen->overflow || !scaler->kind->quiet) return 0;
-    int64_t quiet = scaler->kind->quiet(scaler);
-    if (quiet > most) quiet = most;
-    if (quiet <= 0) return 0;
+    if (seen->overflow || !scaler->kind->steps_until_change) return 0;
+    int64_t steps_until_change = scaler->kind->steps_until_change(scaler);
+    if (steps_until_change > most) steps_until_change = most;
+    if (steps_until_change <= 0) return 0;
     for (int i = 0; i < scaler->kind->states; i++)
-        if (scaler->kind->counters >> i & 1u) scaler->state[i] += (double)quiet;
-    return quiet;
+        if (scaler->kind->counters >> i & 1u) scaler->state[i] += (double)steps_until_change;
+    return steps_until_change;
 }
 
 /* ---- state ----------------------------------------------------------------------------------------------- */

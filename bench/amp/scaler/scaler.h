@@ -94,7 +94,7 @@ typedef struct ab_scaler_kind {
     void (*start)(ab_scaler *scaler);
     ab_scaler_outcome (*update)(ab_scaler *scaler, const ab_scaler_seen *seen);
     /* How many clean steps to come do nothing but add 1 to the states whose bits are in `counters`; NULL: never any. */
-    int64_t (*quiet)(const ab_scaler *scaler);
+    int64_t (*steps_until_change)(const ab_scaler *scaler);
     unsigned counters;
     /* Looks at the gradients at all; NULL: yes. */
     bool (*checks)(const ab_scaler *scaler);
@@ -131,7 +131,8 @@ bool ab_scaler_same(const ab_scaler *a, const ab_scaler *b);
 
 /* Up to `most` further steps that see what the last one saw and change nothing but counters; returns how many were taken.
  * `before` is the machine before the last step. */
-int64_t ab_scaler_leap(ab_scaler *scaler, const ab_scaler *before, const ab_scaler_seen *seen, int64_t most);
+int64_t ab_scaler_fast_forward(ab_scaler *scaler, const ab_scaler *before, const ab_scaler_seen *seen,
+                               int64_t most);
 
 /* The numbers a checkpoint keeps: "scale", then the dialect's own. */
 int ab_scaler_state_count(const ab_scaler_kind *kind);

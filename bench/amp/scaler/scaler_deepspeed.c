@@ -71,7 +71,7 @@ static ab_scaler_outcome update(ab_scaler *scaler, const ab_scaler_seen *seen) {
     return outcome;
 }
 
-static int64_t quiet(const ab_scaler *scaler) {
+static int64_t steps_until_change(const ab_scaler *scaler) {
     double window = scaler->config.value[WINDOW], stable = scaler->state[SINCE] - 1;
     double phase = fmod(stable, window);
     return (int64_t)(phase != 0 ? window - phase : stable == 0 ? 1 : 0);
@@ -89,6 +89,6 @@ const ab_scaler_kind ab_scaler_deepspeed = {
     .updates_first = true,
     .start = start,
     .update = update,
-    .quiet = quiet,
+    .steps_until_change = steps_until_change,
     .counters = 1u << SINCE,
 };

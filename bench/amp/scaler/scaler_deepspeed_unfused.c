@@ -22,6 +22,6 @@ const ab_scaler_kind ab_scaler_deepspeed_unfused = {
     .updates_first = true,
     .start = ab_deepspeed_inline_start,
     .update = ab_deepspeed_inline_update,
-    .quiet = ab_deepspeed_inline_quiet,
+    .steps_until_change = ab_deepspeed_inline_steps_until_change,
     .counters = 1u << AB_INLINE_SINCE,
 };

@@ -78,6 +78,6 @@ const ab_scaler_kind ab_scaler_fairseq = {
     .states = AB_COUNT_OF(states),
     .start = start,
     .update = update,
-    .quiet = ab_since_quiet,
+    .steps_until_change = ab_since_steps_until_change,
     .counters = 1u << AB_SINCE_COUNT | 1u << SINCE_RESCALE,
 };

@@ -19,7 +19,7 @@ static ab_scaler_outcome update(ab_scaler *scaler, const ab_scaler_seen *seen) {
     return (ab_scaler_outcome){.skip = false};
 }
 
-static int64_t quiet(const ab_scaler *scaler) {
+static int64_t steps_until_change(const ab_scaler *scaler) {
     (void)scaler;
     return INT64_MAX;
 }
@@ -40,7 +40,7 @@ const ab_scaler_kind ab_scaler_fixed = {
     .states = AB_COUNT_OF(states),
     .start = start,
     .update = update,
-    .quiet = quiet,
+    .steps_until_change = steps_until_change,
     .counters = 1u << UNSKIPPED,
     .checks = checks,
 };

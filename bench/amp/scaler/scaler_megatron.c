@@ -56,7 +56,7 @@ static ab_scaler_outcome update(ab_scaler *scaler, const ab_scaler_seen *seen) {
     return (ab_scaler_outcome){.skip = seen->overflow};
 }
 
-static int64_t quiet(const ab_scaler *scaler) {
+static int64_t steps_until_change(const ab_scaler *scaler) {
     double left = scaler->config.value[WINDOW] - scaler->state[TRACKER] - 1;
     return left >= 0 && left == floor(left) ? (int64_t)left : INT64_MAX;
 }
@@ -74,6 +74,6 @@ const ab_scaler_kind ab_scaler_megatron = {
     .check = check,
     .start = start,
     .update = update,
-    .quiet = quiet,
+    .steps_until_change = steps_until_change,
     .counters = 1u << TRACKER,
 };

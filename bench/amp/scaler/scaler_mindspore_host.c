@@ -52,6 +52,6 @@ const ab_scaler_kind ab_scaler_mindspore_host = {
     .states = AB_COUNT_OF(states),
     .start = ab_since_start,
     .update = update,
-    .quiet = ab_since_quiet,
+    .steps_until_change = ab_since_steps_until_change,
     .counters = 1u << AB_SINCE_COUNT,
 };

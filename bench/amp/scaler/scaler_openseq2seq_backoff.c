@@ -45,7 +45,7 @@ static ab_scaler_outcome update(ab_scaler *scaler, const ab_scaler_seen *seen) {
     return (ab_scaler_outcome){.skip = seen->overflow};
 }
 
-static int64_t quiet(const ab_scaler *scaler) {
+static int64_t steps_until_change(const ab_scaler *scaler) {
     double window = scaler->config.value[WINDOW], phase = fmod(scaler->state[SINCE], window);
     return (int64_t)(phase == 0 ? 0 : window - phase);
 }
@@ -63,6 +63,6 @@ const ab_scaler_kind ab_scaler_openseq2seq_backoff = {
     .check = check,
     .start = start,
     .update = update,
-    .quiet = quiet,
+    .steps_until_change = steps_until_change,
     .counters = 1u << SINCE,
 };

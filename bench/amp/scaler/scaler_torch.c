@@ -40,7 +40,7 @@ static ab_scaler_outcome update(ab_scaler *scaler, const ab_scaler_seen *seen) {
     return (ab_scaler_outcome){.skip = seen->overflow};
 }
 
-static int64_t quiet(const ab_scaler *scaler) {
+static int64_t steps_until_change(const ab_scaler *scaler) {
     double left = scaler->config.value[WINDOW] - scaler->state[TRACKER] - 1;
     return left >= 0 ? (int64_t)left : INT64_MAX;
 }
@@ -57,6 +57,6 @@ const ab_scaler_kind ab_scaler_torch = {
     .fp32 = true,
     .start = start,
     .update = update,
-    .quiet = quiet,
+    .steps_until_change = steps_until_change,
     .counters = 1u << TRACKER,
 };

@@ -9,7 +9,7 @@ bool ab_since_window_ends(const ab_scaler *scaler) {
     return fmod(scaler->state[AB_SINCE_COUNT], scaler->config.value[AB_SINCE_WINDOW]) == 0;
 }
 
-int64_t ab_since_quiet(const ab_scaler *scaler) {
+int64_t ab_since_steps_until_change(const ab_scaler *scaler) {
     const double window = scaler->config.value[AB_SINCE_WINDOW];
     const double phase = fmod(scaler->state[AB_SINCE_COUNT], window);
     return (int64_t)(phase == 0 ? 0 : window - phase);

@@ -18,7 +18,7 @@ enum { AB_SINCE_COUNT, AB_SINCE_BASE, AB_SINCE_POWER, AB_SINCE_STATES };
 
 /* Whether this clean step ends a window; how many clean steps to come do not. */
 bool ab_since_window_ends(const ab_scaler *scaler);
-int64_t ab_since_quiet(const ab_scaler *scaler);
+int64_t ab_since_steps_until_change(const ab_scaler *scaler);
 
 /* Of Python numbers: the first scale; growth by the factor; `reduced` in its place, with the floor of 1 (max(reduced, 1) gives the
  * int 1); whether it is an int that no float holds, so that a division raises OverflowError. */

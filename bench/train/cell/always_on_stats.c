@@ -10,9 +10,9 @@
 
 enum { SOME_BAD = 1, SOME_GOOD = 2 };
 
-void ab_vitals_clear(ab_vitals *vitals) {
-    free(vitals->places);
-    *vitals = (ab_vitals){.places = NULL};
+void ab_always_on_clear(ab_always_on_stats *always_on) {
+    free(always_on->places);
+    *always_on = (ab_always_on_stats){.places = NULL};
 }
 
 /* ---- inputs ---------------------------------------------------------------------------------------------- */
@@ -33,7 +33,7 @@ static bool all_finite(const float *values, int64_t n) {
     return most < 0x7f800000u;
 }
 
-static void describe_bad(ab_vitals *v, const float *values, int64_t n, int64_t each) {
+static void describe_bad(ab_always_on_stats *v, const float *values, int64_t n, int64_t each) {
     for (int64_t i = 0; i < n; i++) {
         bool bad = false;
         for (int64_t j = 0; j < each; j++) {
@@ -49,7 +49,8 @@ static void describe_bad(ab_vitals *v, const float *values, int64_t n, int64_t e
     }
 }
 
-static ab_status look_at_inputs(ab_vitals *v, int64_t step, const float *values, int64_t n, int64_t each) {
+static ab_status look_at_inputs(ab_always_on_stats *v, int64_t step, const float *values, int64_t n,
+                                int64_t each) {
     if (all_finite(values, n * each)) return AB_OK;
     if (v->inputs.batches++ > 0) return AB_OK;
     v->inputs.step = step;
@@ -75,14 +76,14 @@ static int64_t channels_of(const ab_data_shape *shape) {
 
 /* Number j of a sample of `each`: runs of numbers, of every channel apart, because classes may differ in colour alone. */
 static int64_t bin_of_number(int64_t j, int64_t each, int64_t channels) {
-    const int64_t bins = AB_VITALS_BINS / channels;
+    const int64_t bins = AB_ALWAYS_ON_BINS / channels;
     return j % channels * bins + j / channels * bins / (each / channels);
 }
 
-/* One sample's inputs as AB_VITALS_BINS numbers: sums of runs of numbers, or how often tokens of a bin occur. */
+/* One sample's inputs as AB_ALWAYS_ON_BINS numbers: sums of runs of numbers, or how often tokens of a bin occur. */
 static void pool(const ab_data_shape *shape, const void *samples, int64_t i, int64_t each, double *bin) {
     const int64_t channels = channels_of(shape);
-    memset(bin, 0, AB_VITALS_BINS * sizeof *bin);
+    memset(bin, 0, AB_ALWAYS_ON_BINS * sizeof *bin);
     for (int64_t j = 0; j < each; j++) {
         if (ab_data_ids_in(shape))
             bin[bin_of_token(((const int32_t *)samples)[i * each + j])] += 1;
@@ -93,7 +94,7 @@ static void pool(const ab_data_shape *shape, const void *samples, int64_t i, int
 
 static int label_of(const ab_data_shape *shape, const void *targets, int64_t i, int classes) {
     if (shape->targets == AB_TARGETS_TOKENS)
-        return bin_of_token(((const int32_t *)targets)[i]) % AB_VITALS_CLASSES;
+        return bin_of_token(((const int32_t *)targets)[i]) % AB_ALWAYS_ON_CLASSES;
     if (shape->targets == AB_TARGETS_CLASSES) return ((const int32_t *)targets)[i];
     const float *share = (const float *)targets + i * classes;
     int best = 0;
@@ -101,36 +102,36 @@ static int label_of(const ab_data_shape *shape, const void *targets, int64_t i, 
     return best;
 }
 
-static void add_sample(ab_vitals_labels *l, const double *bin, int label, int other) {
+static void add_sample(ab_always_on_labels *l, const double *bin, int label, int other) {
     const int chosen[2] = {label, other};
-    for (int b = 0; b < AB_VITALS_BINS; b++) {
+    for (int b = 0; b < AB_ALWAYS_ON_BINS; b++) {
         l->total[b] += bin[b];
         l->squares[b] += bin[b] * bin[b];
     }
     for (int k = 0; k < 2; k++) {
         l->count[k][chosen[k]] += 1;
-        for (int b = 0; b < AB_VITALS_BINS; b++) l->sum[k][chosen[k]][b] += bin[b];
+        for (int b = 0; b < AB_ALWAYS_ON_BINS; b++) l->sum[k][chosen[k]][b] += bin[b];
     }
     l->seen++;
 }
 
 static int classes_of(const ab_data_shape *shape) {
     if (shape->targets == AB_TARGETS_VALUES) return 0;
-    if (shape->targets == AB_TARGETS_TOKENS) return AB_VITALS_CLASSES;
+    if (shape->targets == AB_TARGETS_TOKENS) return AB_ALWAYS_ON_CLASSES;
     if (shape->targets == AB_TARGETS_CLASSES && ab_shape_count(&shape->y) != 1) return 0;
     const int64_t classes = shape->targets == AB_TARGETS_ONE_HOT ? shape->y.dim[0] : shape->classes;
-    return classes >= 2 && classes <= AB_VITALS_CLASSES ? (int)classes : 0;
+    return classes >= 2 && classes <= AB_ALWAYS_ON_CLASSES ? (int)classes : 0;
 }
 
 /* Of next tokens every place is a sample with one input. */
-static void look_at_labels(ab_vitals *v, const ab_data_shape *shape, const void *samples, const void *targets,
-                           int64_t n, int64_t each) {
-    ab_vitals_labels *l = &v->labels;
-    double bin[AB_VITALS_BINS];
+static void look_at_labels(ab_always_on_stats *v, const ab_data_shape *shape, const void *samples,
+                           const void *targets, int64_t n, int64_t each) {
+    ab_always_on_labels *l = &v->labels;
+    double bin[AB_ALWAYS_ON_BINS];
     const bool places = shape->targets == AB_TARGETS_TOKENS;
     const int64_t count = places ? n * each : n, width = places ? 1 : each;
     l->classes = classes_of(shape);
-    for (int64_t i = 0; i < count && l->classes > 0 && l->seen < AB_VITALS_SAMPLES; i++) {
+    for (int64_t i = 0; i < count && l->classes > 0 && l->seen < AB_ALWAYS_ON_SAMPLES; i++) {
         const int label = label_of(shape, targets, i, l->classes);
         const int other = label_of(shape, targets, (i + count / 2) % count, l->classes);
         if (label < 0 || label >= l->classes || other < 0 || other >= l->classes) continue;
@@ -140,33 +141,33 @@ static void look_at_labels(ab_vitals *v, const ab_data_shape *shape, const void 
 }
 
 /* Of every batch, by step: whether it will be skipped is not known yet. */
-static void count_classes(ab_vitals *v, const ab_data_shape *shape, int64_t step, const void *targets,
-                          int64_t n, int64_t each) {
+static void count_classes(ab_always_on_stats *v, const ab_data_shape *shape, int64_t step,
+                          const void *targets, int64_t n, int64_t each) {
     const int classes = classes_of(shape);
     const int64_t count = shape->targets == AB_TARGETS_TOKENS ? n * each : n;
-    int32_t *pending = v->classes.pending[step % AB_VITALS_STEPS];
+    int32_t *pending = v->classes.pending[step % AB_ALWAYS_ON_STEPS];
     for (int64_t i = 0; i < count && classes > 0; i++) {
         const int label = label_of(shape, targets, i, classes);
         if (label >= 0 && label < classes) pending[label]++;
     }
 }
 
-void ab_vitals_step_end(ab_vitals *v, int64_t step, bool skipped) {
-    int32_t *pending = v->classes.pending[step % AB_VITALS_STEPS];
+void ab_always_on_step_end(ab_always_on_stats *v, int64_t step, bool skipped) {
+    int32_t *pending = v->classes.pending[step % AB_ALWAYS_ON_STEPS];
     v->classes.skips += skipped;
-    for (int c = 0; c < AB_VITALS_CLASSES; c++) {
+    for (int c = 0; c < AB_ALWAYS_ON_CLASSES; c++) {
         v->classes.all[c] += pending[c];
         if (skipped) v->classes.skipped[c] += pending[c];
         pending[c] = 0;
     }
 }
 
-double ab_vitals_label_ratio(const ab_vitals_labels *l, bool control) {
+double ab_always_on_label_ratio(const ab_always_on_labels *l, bool control) {
     double between = 0, all = 0, n = (double)l->seen;
     int met = 0;
     if (l->seen < 2) return (double)NAN;
     for (int c = 0; c < l->classes; c++) met += l->count[control][c] > 0;
-    for (int b = 0; b < AB_VITALS_BINS; b++) {
+    for (int b = 0; b < AB_ALWAYS_ON_BINS; b++) {
         const double mean = l->total[b] / n;
         for (int c = 0; c < l->classes; c++)
             if (l->count[control][c] > 0)
@@ -177,19 +178,19 @@ double ab_vitals_label_ratio(const ab_vitals_labels *l, bool control) {
     return met > 1 && all > 0 ? between / all * (n - 1) / (met - 1) : (double)NAN;
 }
 
-ab_status ab_vitals_batch(ab_vitals *v, const ab_data_shape *shape, int64_t step, const void *samples,
-                          const void *targets, int64_t n, int64_t each) {
+ab_status ab_always_on_batch(ab_always_on_stats *v, const ab_data_shape *shape, int64_t step,
+                             const void *samples, const void *targets, int64_t n, int64_t each) {
     count_classes(v, shape, step, targets, n, each);
     if (!ab_data_ids_in(shape)) AB_TRY(look_at_inputs(v, step, samples, n, each));
-    if (v->labels.seen < AB_VITALS_SAMPLES && v->inputs.batches == 0)
+    if (v->labels.seen < AB_ALWAYS_ON_SAMPLES && v->inputs.batches == 0)
         look_at_labels(v, shape, samples, targets, n, each);
     return AB_OK;
 }
 
 /* ---- weights --------------------------------------------------------------------------------------------- */
 
-void ab_vitals_weigh(ab_vitals_weights *w, const char *name, const float *values, int64_t n,
-                     const ab_format *half) {
+void ab_always_on_weigh(ab_always_on_weights *w, const char *name, const float *values, int64_t n,
+                        const ab_format *half) {
     const double limit = ab_format_overflow_limit(half);
     for (int64_t i = 0; i < n; i++) {
         const double size = fabs((double)values[i]);
@@ -207,8 +208,8 @@ void ab_vitals_weigh(ab_vitals_weights *w, const char *name, const float *values
     }
 }
 
-void ab_vitals_average_of(ab_vitals_average *a, const float *weight, const float *mean, int64_t n,
-                          const ab_format *format, double decay) {
+void ab_always_on_average_of(ab_always_on_average *a, const float *weight, const float *mean, int64_t n,
+                             const ab_format *format, double decay) {
     const float fresh = (float)(1.0 - decay);
     static const ab_rounding nearest = {.mode = AB_ROUND_NEAREST_EVEN};
     for (int64_t i = 0; i < n; i++) {
@@ -225,7 +226,7 @@ void ab_vitals_average_of(ab_vitals_average *a, const float *weight, const float
 
 /* ---- report ---------------------------------------------------------------------------------------------- */
 
-static void report_inputs(const ab_vitals_inputs *inputs, ab_probe_sink *sink) {
+static void report_inputs(const ab_always_on_inputs *inputs, ab_probe_sink *sink) {
     sink->begin_object(sink, "nonfinite_inputs");
     sink->integer(sink, "batches", inputs->batches);
     sink->number(sink, "first_step", inputs->batches ? (double)inputs->step : (double)NAN);
@@ -236,13 +237,13 @@ static void report_inputs(const ab_vitals_inputs *inputs, ab_probe_sink *sink) {
     sink->end(sink);
 }
 
-static void report_labels(const ab_vitals *v, ab_probe_sink *sink) {
-    const ab_vitals_labels *labels = &v->labels;
+static void report_labels(const ab_always_on_stats *v, ab_probe_sink *sink) {
+    const ab_always_on_labels *labels = &v->labels;
     sink->begin_object(sink, "labels");
     sink->integer(sink, "samples", labels->seen);
     sink->integer(sink, "classes", labels->classes);
-    sink->number(sink, "between_class_ratio", ab_vitals_label_ratio(labels, false));
-    sink->number(sink, "control_ratio", ab_vitals_label_ratio(labels, true));
+    sink->number(sink, "between_class_ratio", ab_always_on_label_ratio(labels, false));
+    sink->number(sink, "control_ratio", ab_always_on_label_ratio(labels, true));
     if (v->classes.skips > 0 && labels->classes > 0) {
         sink->integers(sink, "counts", v->classes.all, labels->classes);
         sink->integers(sink, "skipped_counts", v->classes.skipped, labels->classes);
@@ -254,7 +255,7 @@ static void report_name(const char *key, const char *name, ab_probe_sink *sink) 
     sink->text(sink, key, name[0] ? name : NULL);
 }
 
-static void report_weights(const char *key, const ab_vitals_weights *w, ab_probe_sink *sink) {
+static void report_weights(const char *key, const ab_always_on_weights *w, ab_probe_sink *sink) {
     const double finite = (double)(w->count - w->nonfinite);
     sink->begin_object(sink, key);
     sink->integer(sink, "count", w->count);
@@ -268,7 +269,7 @@ static void report_weights(const char *key, const ab_vitals_weights *w, ab_probe
     sink->end(sink);
 }
 
-static void report_resume(const ab_vitals_resume *r, ab_probe_sink *sink) {
+static void report_resume(const ab_always_on_resume *r, ab_probe_sink *sink) {
     if (!r->resumed) return;
     sink->begin_object(sink, "resumed");
     sink->integer(sink, "tensors", r->tensors);
@@ -277,7 +278,7 @@ static void report_resume(const ab_vitals_resume *r, ab_probe_sink *sink) {
     sink->integer(sink, "states", r->states);
     sink->integer(sink, "states_differing", r->states_differing);
     sink->begin_array(sink, "differing_states");
-    for (int i = 0; i < r->states_differing && i < AB_VITALS_STATES; i++) {
+    for (int i = 0; i < r->states_differing && i < AB_ALWAYS_ON_STATES; i++) {
         sink->begin_object(sink, NULL);
         sink->text(sink, "name", r->state[i].name);
         sink->number(sink, "saved", r->state[i].saved);
@@ -288,7 +289,7 @@ static void report_resume(const ab_vitals_resume *r, ab_probe_sink *sink) {
     sink->end(sink);
 }
 
-void ab_vitals_report(const ab_vitals *v, bool averaged, ab_probe_sink *sink) {
+void ab_always_on_report(const ab_always_on_stats *v, bool averaged, ab_probe_sink *sink) {
     sink->begin_object(sink, "vitals");
     report_inputs(&v->inputs, sink);
     report_labels(v, sink);

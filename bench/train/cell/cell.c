@@ -195,7 +195,7 @@ static ab_status build(ab_cell *cell) {
                                     config->shuffled, config->seed));
     AB_TRY(ab_cell_set_initial(cell));
     AB_TRY(ab_cell_layers_start(cell));
-    AB_TRY(ab_cell_weigh(cell, &cell->vitals.first));
+    AB_TRY(ab_cell_weigh(cell, &cell->always_on.first));
     return config->data ? ab_cell_window_start(cell) : AB_OK;
 }
 
@@ -219,7 +219,7 @@ void ab_cell_destroy(ab_cell *cell) {
     ab_cell_layers_stop(cell);
     for (int n = 0; cell->plan && cell->io && cell->run && n < cell->plan->nodes; n++) {
         if (cell->run[n] && cell->run[n]->release) cell->run[n]->release(&cell->io[n]);
-        if (cell->shadow) ab_shadow_destroy(cell->shadow[n]);
+        if (cell->shadow) ab_host_mirror_destroy(cell->shadow[n]);
     }
     if (!cell->backend->host_memory) {
         free(cell->batch);
@@ -239,7 +239,7 @@ void ab_cell_destroy(ab_cell *cell) {
     free(cell->update);
     free(cell->optim);
     free(cell->grad);
-    ab_vitals_clear(&cell->vitals);
+    ab_always_on_clear(&cell->always_on);
     ab_plan_destroy(cell->plan);
     free(cell);
 }

@@ -27,9 +27,9 @@ typedef struct ab_cell_config {
     bool shuffled;
     bool accumulate_half;
     ab_cpu_path path;
-    const char *init_file; /* safetensors or npz, or NULL for the net's own initialisation */
-    const char *init_map;  /* table of names (init_map.h), or NULL */
-    bool ulp_twin;         /* every initial weight moved by one ulp */
+    const char *init_file;   /* safetensors or npz, or NULL for the net's own initialisation */
+    const char *init_map;    /* table of names (init_map.h), or NULL */
+    bool perturbed_baseline; /* every initial weight moved by one ulp */
     const ab_device *device;
     bool tf32;            /* fp32 products may round their operands to TF32, where the device has it */
     bool no_graph;        /* the host decides every step, also on a device that could itself */
@@ -88,7 +88,7 @@ AB_MUST_CHECK ab_status ab_cell_round_weights(ab_cell *cell, uint64_t seed, bool
 
 /* The forward and backward pass of the next step, at `factor` times the loss scale, heard by the follower; then the cell is as it was
  * but for its gradients, which the step itself makes anew. */
-AB_MUST_CHECK ab_status ab_cell_rehearse(ab_cell *cell, double factor, float *loss);
+AB_MUST_CHECK ab_status ab_cell_dry_run(ab_cell *cell, double factor, float *loss);
 
 /* Tensors an observer sees: the roles that the watch asks for. */
 typedef struct ab_observed {
@@ -119,8 +119,8 @@ AB_MUST_CHECK ab_status ab_cell_evaluate(ab_cell *cell, ab_split split, int64_t 
 AB_MUST_CHECK ab_status ab_cell_evaluate_ema(ab_cell *cell, ab_split split, int64_t limit,
                                              ab_eval_result *result);
 
-/* Writes the object "vitals" (vitals.h): what was noticed at every step, and the weights as they were and are. */
-AB_MUST_CHECK ab_status ab_cell_report_vitals(ab_cell *cell, ab_probe_sink *sink);
+/* Writes the object "vitals" (always_on.h): what was noticed at every step, and the weights as they were and are. */
+AB_MUST_CHECK ab_status ab_cell_report_always_on_stats(ab_cell *cell, ab_probe_sink *sink);
 
 /* Reads a tensor as fp32 by the plan's name: "conv1.weight" (the master if there is one), "bn1.running_mean",
  * "conv1.weight.grad" (unscaled, as the optimizer got it). *shape and values (ab_shape_count floats) are written;

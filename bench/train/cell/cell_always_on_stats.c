@@ -1,4 +1,4 @@
-/* A cell's vitals: batches as they are written, weights at both ends. */
+/* A cell's always_on: batches as they are written, weights at both ends. */
 #include "bench/train/cell/cell_state.h"
 #include "bench/train/inject_data_fault.h"
 
@@ -14,9 +14,10 @@ ab_status ab_cell_fill(ab_cell *cell, ab_split split, void *samples, void *targe
     const unsigned faults = cell->config.recipe.faults & AB_FAULTS_OF_DATA;
     ab_data_fill(data, split, cell->config.normalize, cell->index, n, samples, targets);
     if (split != AB_SPLIT_TRAIN) return AB_OK;
-    if (faults) ab_spoil(faults, data, cell->config.seed, cell->index, n, each, samples, targets);
+    if (faults) ab_inject_data_fault(faults, data, cell->config.seed, cell->index, n, each, samples, targets);
     if (cell->again || cell->rehearses) return AB_OK; /* noted once */
-    return ab_vitals_batch(&cell->vitals, &data->shape, cell->steps + cell->ahead, samples, targets, n, each);
+    return ab_always_on_batch(&cell->always_on, &data->shape, cell->steps + cell->ahead, samples, targets, n,
+                              each);
 }
 
 static int weight_of(const ab_plan_param *param) {
@@ -37,30 +38,30 @@ static const ab_format *half_of(const ab_cell *cell) {
     return half ? half : &ab_format_fp16;
 }
 
-ab_status ab_cell_weigh(const ab_cell *cell, ab_vitals_weights *weights) {
+ab_status ab_cell_weigh(const ab_cell *cell, ab_always_on_weights *weights) {
     ab_status status = AB_OK;
     float *values = malloc((size_t)most_values(cell) * sizeof *values);
     if (!values) return ab_fail(AB_NO_MEMORY, "looking at weights: out of memory");
-    *weights = (ab_vitals_weights){.count = 0};
+    *weights = (ab_always_on_weights){.count = 0};
     for (int p = 0; p < cell->plan->params; p++) {
         const ab_plan_param *param = &cell->plan->param[p];
         char name[AB_PLAN_NAME];
         if (param->grad == AB_NONE || param->owner != AB_NONE) continue;
         const ab_tensor *tensor = &cell->tensor[weight_of(param)];
         AB_TRY_GOTO(ab_tensor_read(tensor, values));
-        ab_vitals_weigh(weights, ab_cell_param_name(cell, param, name), values, ab_tensor_count(tensor),
-                        half_of(cell));
+        ab_always_on_weigh(weights, ab_cell_param_name(cell, param, name), values, ab_tensor_count(tensor),
+                           half_of(cell));
     }
 out:
     free(values);
     return status;
 }
 
-static ab_status weigh_averages(const ab_cell *cell, ab_vitals_average *average) {
+static ab_status weigh_averages(const ab_cell *cell, ab_always_on_average *average) {
     const size_t bytes = (size_t)most_values(cell) * sizeof(float);
     ab_status status = AB_OK;
     float *weight = malloc(bytes), *mean = malloc(bytes);
-    *average = (ab_vitals_average){.differing = 0};
+    *average = (ab_always_on_average){.differing = 0};
     if (!weight || !mean) status = ab_fail(AB_NO_MEMORY, "looking at averaged weights: out of memory");
     for (int p = 0; p < cell->plan->params && status == AB_OK; p++) {
         const ab_plan_param *param = &cell->plan->param[p];
@@ -68,8 +69,8 @@ static ab_status weigh_averages(const ab_cell *cell, ab_vitals_average *average)
         const ab_tensor *tensor = &cell->tensor[param->ema];
         AB_TRY_GOTO(ab_tensor_read(&cell->tensor[weight_of(param)], weight));
         AB_TRY_GOTO(ab_tensor_read(tensor, mean));
-        ab_vitals_average_of(average, weight, mean, ab_tensor_count(tensor), tensor->format,
-                             cell->config.recipe.ema_decay);
+        ab_always_on_average_of(average, weight, mean, ab_tensor_count(tensor), tensor->format,
+                                cell->config.recipe.ema_decay);
     }
 out:
     free(weight);
@@ -77,10 +78,10 @@ out:
     return status;
 }
 
-ab_status ab_cell_report_vitals(ab_cell *cell, ab_probe_sink *sink) {
+ab_status ab_cell_report_always_on_stats(ab_cell *cell, ab_probe_sink *sink) {
     const bool averaged = cell->config.policy.keep.ema_format != NULL;
-    AB_TRY(ab_cell_weigh(cell, &cell->vitals.last));
-    if (averaged) AB_TRY(weigh_averages(cell, &cell->vitals.average));
-    ab_vitals_report(&cell->vitals, averaged, sink);
+    AB_TRY(ab_cell_weigh(cell, &cell->always_on.last));
+    if (averaged) AB_TRY(weigh_averages(cell, &cell->always_on.average));
+    ab_always_on_report(&cell->always_on, averaged, sink);
     return AB_OK;
 }

@@ -359,7 +359,7 @@ static ab_status read_tensor(ab_cell *cell, const kept *item, const ab_tensorfil
 /* ---- what was taken over ----------------------------------------------------------------------------------- */
 
 /* Bits, not what was meant to be done. */
-static ab_status audit_tensor(const kept *item, const ab_tensorfile *file, ab_vitals_resume *found) {
+static ab_status audit_tensor(const kept *item, const ab_tensorfile *file, ab_always_on_resume *found) {
     const size_t bytes = (size_t)ab_tensor_count(item->tensor) * sizeof(float);
     float *saved = malloc(bytes), *used = malloc(bytes);
     ab_status status = saved && used ? AB_OK : no_memory();
@@ -374,7 +374,7 @@ static ab_status audit_tensor(const kept *item, const ab_tensorfile *file, ab_vi
 }
 
 /* What the cell would write now beside what the file says. */
-static ab_status audit_position(const ab_cell *cell, const ab_tensorfile *file, ab_vitals_resume *found) {
+static ab_status audit_position(const ab_cell *cell, const ab_tensorfile *file, ab_always_on_resume *found) {
     notes here = {0};
     ab_status status = make_notes(cell, &here);
     if (status == AB_OK) note_position(cell, &here);
@@ -385,9 +385,9 @@ static ab_status audit_position(const ab_cell *cell, const ab_tensorfile *file, 
         const double used = strtod(line->text, NULL);
         found->states++;
         if (saved == used) continue;
-        if (found->states_differing < AB_VITALS_STATES) {
-            ab_vitals_state *state = &found->state[found->states_differing];
-            snprintf(state->name, sizeof state->name, "%.*s", AB_VITALS_NAME - 1, line->key);
+        if (found->states_differing < AB_ALWAYS_ON_STATES) {
+            ab_always_on_state *state = &found->state[found->states_differing];
+            snprintf(state->name, sizeof state->name, "%.*s", AB_ALWAYS_ON_NAME - 1, line->key);
             state->saved = saved, state->used = used;
         }
         found->states_differing++;
@@ -398,8 +398,8 @@ out:
 }
 
 static ab_status audit(ab_cell *cell, const kept_list *list, const ab_tensorfile *file) {
-    ab_vitals_resume *found = &cell->vitals.resume;
-    *found = (ab_vitals_resume){.resumed = true};
+    ab_always_on_resume *found = &cell->always_on.resume;
+    *found = (ab_always_on_resume){.resumed = true};
     for (int i = 0; i < list->count; i++) AB_TRY(audit_tensor(&list->item[i], file, found));
     return audit_position(cell, file, found);
 }

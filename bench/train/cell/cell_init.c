@@ -141,7 +141,7 @@ static ab_status set_param(ab_cell *cell, const ab_plan_param *param, const sour
     const int last = cell->plan->param[cell->plan->params - 1].net_op;
     if (cell->config.recipe.faults & AB_FAULT_nan_initial_weight && param->net_op == last && n > 1)
         values[n / 2] = NAN;
-    if (cell->config.ulp_twin && spec->kind == AB_PARAM_WEIGHT)
+    if (cell->config.perturbed_baseline && spec->kind == AB_PARAM_WEIGHT)
         move_one_ulp(values, n, cell->config.seed, name);
     return store(cell, param, values);
 }

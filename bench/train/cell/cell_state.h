@@ -23,7 +23,7 @@ struct ab_cell {
     ab_tensor *tensor; /* [plan->tensors] */
     ab_op_io *io;      /* [plan->nodes]; unused for casts */
     const ab_op **run; /* [plan->nodes]: what runs the op on this device; NULL for casts */
-    ab_shadow *
+    ab_host_mirror *
         *shadow;   /* [plan->nodes]: host copies for those who read operands; NULL until they are wanted */
     int fallbacks; /* ops that run on the host because the device has none */
     void *batch;   /* where the host writes the samples and labels of a batch: the input tensors, or */
@@ -52,7 +52,7 @@ struct ab_cell {
     int64_t micro;                          /* micro-batch of the step under way */
     int pass;                               /* scaler whose losses' backward pass is under way */
     uint64_t params_version, casts_version; /* of the weights, and of their half copies */
-    ab_vitals vitals;
+    ab_always_on_stats always_on;
 };
 
 /* Lists what is unscaled and updated. */
@@ -90,7 +90,7 @@ AB_MUST_CHECK ab_status ab_cell_unscale_pass(ab_cell *cell, bool *overflow);
 static inline bool ab_cell_own_scales(const ab_cell *cell) { return cell->plan->scalers > 1; }
 
 /* What a backward pass writes where it does not come: nothing, or zeros where another one's gradient would stay. */
-AB_MUST_CHECK ab_status ab_cell_pass_by(ab_cell *cell, int node);
+AB_MUST_CHECK ab_status ab_cell_zero_unreached_grads(ab_cell *cell, int node);
 
 /* Clips the gradients as they are now. */
 AB_MUST_CHECK ab_status ab_cell_clip(ab_cell *cell, bool scaled, double *norm);
@@ -132,7 +132,7 @@ AB_MUST_CHECK ab_status ab_cell_update(ab_cell *cell);
 AB_MUST_CHECK ab_status ab_cell_fill(ab_cell *cell, ab_split split, void *samples, void *targets);
 
 /* Notes the weights as they are now. */
-AB_MUST_CHECK ab_status ab_cell_weigh(const ab_cell *cell, ab_vitals_weights *weights);
+AB_MUST_CHECK ab_status ab_cell_weigh(const ab_cell *cell, ab_always_on_weights *weights);
 
 /* Shows a stored tensor under a number, if the step is probed and id >= 0. */
 AB_MUST_CHECK ab_status ab_cell_observe(ab_cell *cell, const ab_tensor *tensor, int id);

@@ -21,25 +21,25 @@ typedef struct observe_job {
 } observe_job;
 
 /* Half values are widened piece by piece. */
-static void observe_half(const observe_job *job, int64_t first, int64_t end, int lane) {
+static void observe_half(const observe_job *job, int64_t first, int64_t end, int thread) {
     float values[WIDEN_BLOCK];
     for (int64_t n; first < end; first += n) {
         const char *data = (const char *)job->tensor->data + ab_format_bytes(job->tensor->format, first);
         n = end - first < WIDEN_BLOCK ? end - first : WIDEN_BLOCK;
         ab_widen(values, data, job->tensor->format, n);
-        job->observer->see(job->observer, job->id, lane, values, n);
+        job->observer->see(job->observer, job->id, thread, values, n);
     }
 }
 
-static void observe_block(void *argument, int64_t block, int lane) {
+static void observe_block(void *argument, int64_t block, int thread) {
     const observe_job *job = argument;
     int64_t first = block * OBSERVE_BLOCK, count = ab_tensor_count(job->tensor);
     int64_t end = count - first < OBSERVE_BLOCK ? count : first + OBSERVE_BLOCK;
     if (job->tensor->format == &ab_format_fp32)
-        job->observer->see(job->observer, job->id, lane, (const float *)job->tensor->data + first,
+        job->observer->see(job->observer, job->id, thread, (const float *)job->tensor->data + first,
                            end - first);
     else
-        observe_half(job, first, end, lane);
+        observe_half(job, first, end, thread);
 }
 
 /* By a census that the device takes, if that is all the observer wants. *done: it did. */
@@ -62,7 +62,8 @@ static ab_status observe_downloaded(ab_cell *cell, const ab_tensor *tensor, int 
     float *values = malloc((size_t)count * sizeof *values);
     if (!values) return ab_fail(AB_NO_MEMORY, "showing a tensor to probes: out of memory");
     ab_status status = ab_tensor_read(tensor, values);
-    if (status == AB_OK) cell->exec.observer->see(cell->exec.observer, id, ab_parallel_lane(), values, count);
+    if (status == AB_OK)
+        cell->exec.observer->see(cell->exec.observer, id, ab_parallel_thread(), values, count);
     free(values);
     return status;
 }
@@ -85,11 +86,11 @@ static ab_status observe_fp32(ab_cell *cell, int number) {
 static ab_status readable(ab_cell *cell, int n, bool backward, const ab_op_io **io) {
     *io = &cell->io[n];
     if (cell->backend->host_memory) return AB_OK;
-    if (!cell->shadow[n]) AB_TRY(ab_shadow_create(*io, &cell->shadow[n]));
-    unsigned sets = AB_SHADOW_IN | AB_SHADOW_PARAM | AB_SHADOW_OUT | AB_SHADOW_SAVED;
-    if (backward) sets |= AB_SHADOW_DOUT | AB_SHADOW_DIN | AB_SHADOW_DPARAM;
-    AB_TRY(ab_shadow_pull(cell->shadow[n], *io, sets, ~0u));
-    *io = ab_shadow_io(cell->shadow[n], *io);
+    if (!cell->shadow[n]) AB_TRY(ab_host_mirror_create(*io, &cell->shadow[n]));
+    unsigned sets = AB_MIRROR_IN | AB_MIRROR_PARAM | AB_MIRROR_OUT | AB_MIRROR_SAVED;
+    if (backward) sets |= AB_MIRROR_DOUT | AB_MIRROR_DIN | AB_MIRROR_DPARAM;
+    AB_TRY(ab_host_mirror_pull(cell->shadow[n], *io, sets, ~0u));
+    *io = ab_host_mirror_io(cell->shadow[n], *io);
     return AB_OK;
 }
 
@@ -197,11 +198,11 @@ static ab_status zero(ab_cell *cell, int tensor) {
 
 static bool goes_on(const ab_cell *cell, const ab_plan_param *param);
 
-ab_status ab_cell_pass_by(ab_cell *cell, int n) {
+ab_status ab_cell_zero_unreached_grads(ab_cell *cell, int n) {
     const ab_plan_node *node = &cell->plan->node[n];
     for (int i = 0; i < node->inputs; i++)
-        if (node->in_sum[i] == AB_NONE || node->in_opens[i])
-            AB_TRY(zero(cell, node->in_opens[i] ? node->in_sum[i] : node->in_grad[i]));
+        if (node->in_sum[i] == AB_NONE || node->starts_grad_sum[i])
+            AB_TRY(zero(cell, node->starts_grad_sum[i] ? node->in_sum[i] : node->in_grad[i]));
     for (int i = 0; i < node->params; i++) {
         const ab_plan_param *param = &cell->plan->param[node->first_param + i];
         if (!goes_on(cell, param)) AB_TRY(zero(cell, param->sum));
@@ -239,7 +240,7 @@ static bool goes_on(const ab_cell *cell, const ab_plan_param *param) {
 static ab_status finish_gradients(ab_cell *cell, const ab_plan_node *node) {
     for (int i = 0; i < node->inputs; i++) {
         int sum = node->in_sum[i];
-        if (sum != AB_NONE && node->in_opens[i]) {
+        if (sum != AB_NONE && node->starts_grad_sum[i]) {
             ab_cell_layers_cast(cell, sum, node->in_grad[i]);
             AB_TRY(cast_shown(cell, AB_MOVE_CAST, node->net_op, true, sum, node->in_grad[i]));
         } else if (sum != AB_NONE) {
@@ -310,7 +311,7 @@ ab_status ab_cell_backward(ab_cell *cell) {
         if (node->again_passes >> cell->pass & 1u) AB_TRY(run_block_again(cell, n));
         if (node->out_grad == AB_NONE) continue; /* nothing trained below */
         if (!(node->passes >> cell->pass & 1u)) {
-            AB_TRY(ab_cell_pass_by(cell, n));
+            AB_TRY(ab_cell_zero_unreached_grads(cell, n));
             continue;
         }
         AB_TRY(node_backward(cell, n));
@@ -437,7 +438,7 @@ static ab_status rehearse(ab_cell *cell, float *loss) {
     return run_batches(cell, loss, &overflows);
 }
 
-ab_status ab_cell_rehearse(ab_cell *cell, double factor, float *loss) {
+ab_status ab_cell_dry_run(ab_cell *cell, double factor, float *loss) {
     double scale[AB_NET_LOSSES] = {0};
     void *buffers;
     AB_TRY(ab_cell_keep_buffers(cell, &buffers));
@@ -458,7 +459,7 @@ static ab_status finish_step(ab_cell *cell, ab_step_result *result) {
     if (!result->skipped) AB_TRY(ab_cell_update(cell));
     if (!result->skipped || cell->config.recipe.schedule_on_skip) cell->advanced++;
     cell->exec.observer = NULL;
-    ab_vitals_step_end(&cell->vitals, cell->steps, result->skipped);
+    ab_always_on_step_end(&cell->always_on, cell->steps, result->skipped);
     cell->steps++;
     return AB_OK;
 }

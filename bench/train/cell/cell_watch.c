@@ -60,7 +60,7 @@ static void number_activation_gradient(ab_cell *cell, const ab_plan_node *node, 
     const ab_plan *plan = cell->plan;
     int grad = node->in_grad[i];
     if (grad == AB_NONE) return;
-    if (node->in_sum[i] != AB_NONE && !node->in_opens[i])
+    if (node->in_sum[i] != AB_NONE && !node->starts_grad_sum[i])
         cell->tensor[grad].id = cell->tensor[node->in_sum[i]].id;
     else if (!(is_fp32(cell, grad) && is_cast_output(plan, node->in[i])))
         cell->tensor[grad].id = observe(cell, plan->tensor[grad].name, producer(plan, node->in[i]),

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WINDOW = AB_VITALS_STEPS, GROUPS = 8 };
+enum { WINDOW = AB_ALWAYS_ON_STEPS, GROUPS = 8 };
 
 /* Recorded apart: the batches of a step differ in what is done before and behind them. */
 enum { FIRST_BATCH, MIDDLE_BATCH, LAST_BATCH, BATCH_KINDS };
@@ -267,7 +267,7 @@ static ab_status follow(ab_cell *cell, const ab_step_record *record, ab_step_res
     if (record->scale != result->scale || (record->skipped != 0) != result->skipped)
         return ab_fail(AB_INTERNAL, "step %lld: the device's loss scale is %g, the host's %g",
                        (long long)cell->steps, record->scale, result->scale);
-    ab_vitals_step_end(&cell->vitals, cell->steps, result->skipped);
+    ab_always_on_step_end(&cell->always_on, cell->steps, result->skipped);
     cell->steps++;
     if (result->skipped) return AB_OK;
     cell->taken++;

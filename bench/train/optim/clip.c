@@ -26,12 +26,12 @@ static int64_t block_size(const clip_job *job, int64_t first) {
     return left < BLOCK ? left : BLOCK;
 }
 
-static void square_part(void *argument, int64_t part, int lane) {
+static void square_part(void *argument, int64_t part, int thread) {
     clip_job *job = argument;
     float values[BLOCK];
     int64_t first = part * job->blocks * BLOCK, count = ab_tensor_count(job->tensor);
     double sum = 0;
-    (void)lane;
+    (void)thread;
     for (int64_t b = 0; b < job->blocks && first < count; b++, first += BLOCK) {
         int64_t n = block_size(job, first);
         ab_widen(values, element(job->tensor, first), job->tensor->format, n);
@@ -40,11 +40,11 @@ static void square_part(void *argument, int64_t part, int lane) {
     job->part[part] = sum;
 }
 
-static void limit_part(void *argument, int64_t part, int lane) {
+static void limit_part(void *argument, int64_t part, int thread) {
     clip_job *job = argument;
     float values[BLOCK];
     int64_t first = part * job->blocks * BLOCK, count = ab_tensor_count(job->tensor);
-    (void)lane;
+    (void)thread;
     for (int64_t b = 0; b < job->blocks && first < count; b++, first += BLOCK) {
         int64_t n = block_size(job, first);
         ab_widen(values, element(job->tensor, first), job->tensor->format, n);

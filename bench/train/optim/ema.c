@@ -17,12 +17,12 @@ static char *element(const ab_tensor *tensor, int64_t i) {
     return (char *)tensor->data + ab_format_bytes(tensor->format, i);
 }
 
-static void average_block(void *argument, int64_t block, int lane) {
+static void average_block(void *argument, int64_t block, int thread) {
     const ema_job *job = argument;
     float average[BLOCK], weight[BLOCK];
     int64_t first = block * BLOCK, left = ab_tensor_count(job->average) - first,
             n = left < BLOCK ? left : BLOCK;
-    (void)lane;
+    (void)thread;
     ab_widen(average, element(job->average, first), job->average->format, n);
     ab_widen(weight, element(job->weight, first), job->weight->format, n);
     for (int64_t i = 0; i < n; i++)

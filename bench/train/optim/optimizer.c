@@ -85,9 +85,9 @@ static void update_block(const update_args *u, int64_t first, int64_t n) {
 
 /* ---- with an audience -------------------------------------------------------------------------------------- */
 
-static void show(const ab_optimizer_audience *audience, int id, int lane, const float *values_seen,
+static void show(const ab_optimizer_audience *audience, int id, int thread, const float *values_seen,
                  int64_t n) {
-    if (id >= 0) audience->observer->see(audience->observer, id, lane, values_seen, n);
+    if (id >= 0) audience->observer->see(audience->observer, id, thread, values_seen, n);
 }
 
 /* eps is in the others already. */
@@ -106,14 +106,14 @@ static const float *read_back(const ab_tensor *tensor, int64_t first, int64_t n,
 }
 
 /* Tells the watch of a block that has been stored. */
-static void tell(const update_args *u, int64_t first, int64_t n, int lane, const values *before,
+static void tell(const update_args *u, int64_t first, int64_t n, int thread, const values *before,
                  const values *after) {
     const ab_optimizer_audience *audience = u->audience;
     double term[AB_TERM_COUNT][BLOCK], sum[BLOCK];
     double *const room[AB_TERM_COUNT] = {term[0], term[1], term[2], term[3]};
     values stored;
     ab_update_block block = {.param = audience->param,
-                             .lane = lane,
+                             .thread = thread,
                              .first = first,
                              .n = n,
                              .taken = u->taken,
@@ -135,7 +135,7 @@ static void tell(const update_args *u, int64_t first, int64_t n, int lane, const
     audience->watch->update(audience->watch->context, &block);
 }
 
-static void update_block_shown(const update_args *u, int64_t first, int64_t n, int lane) {
+static void update_block_shown(const update_args *u, int64_t first, int64_t n, int thread) {
     const ab_optimizer_audience *audience = u->audience;
     values before, after;
     load_block(u, first, n, &before);
@@ -145,22 +145,22 @@ static void update_block_shown(const update_args *u, int64_t first, int64_t n, i
         memcpy(after.memory[i], before.memory[i], (size_t)n * sizeof *after.memory[i]);
     }
     u->optimizer->update(u->config, u->taken, after.weight, before.grad, after.state, n);
-    show(audience, audience->weight_id, lane, after.weight, n);
+    show(audience, audience->weight_id, thread, after.weight, n);
     for (int i = 0; i < u->optimizer->states; i++)
-        show(audience, audience->state_id[i], lane, after.state[i], n);
+        show(audience, audience->state_id[i], thread, after.state[i], n);
     store_block(u, first, n, &after);
-    if (audience->watch->update) tell(u, first, n, lane, &before, &after);
+    if (audience->watch->update) tell(u, first, n, thread, &before, &after);
 }
 
 /* ---- a parameter ------------------------------------------------------------------------------------------- */
 
-static void update_chunk(void *argument, int64_t chunk, int lane) {
+static void update_chunk(void *argument, int64_t chunk, int thread) {
     const update_args *u = argument;
     int64_t count = ab_tensor_count(u->weight), first = chunk * BLOCK * BLOCKS_PER_CHUNK;
     for (int b = 0; b < BLOCKS_PER_CHUNK && first < count; b++, first += BLOCK) {
         int64_t n = count - first < BLOCK ? count - first : BLOCK;
         if (u->audience)
-            update_block_shown(u, first, n, lane);
+            update_block_shown(u, first, n, thread);
         else
             update_block(u, first, n);
     }
@@ -181,11 +181,11 @@ typedef struct measure_args {
     ab_optimizer_sums part[MEASURE_PARTS];
 } measure_args;
 
-static void measure_part(void *argument, int64_t part, int lane) {
+static void measure_part(void *argument, int64_t part, int thread) {
     measure_args *m = argument;
     const update_args *u = m->update;
     int64_t count = ab_tensor_count(u->weight), first = part * m->blocks * BLOCK;
-    (void)lane;
+    (void)thread;
     for (int64_t b = 0; b < m->blocks && first < count; b++, first += BLOCK) {
         int64_t n = count - first < BLOCK ? count - first : BLOCK;
         values v;

@@ -11,7 +11,7 @@
 
 enum { BLOCK_SCORES = 64 * 1024, MIN_QUERIES = 16, OPERANDS = 4, RESULTS = 3 };
 
-/* A lane's scratch: score blocks, a mask row, fp32 copies of half operands (q, k, v, dout), results before rounding. */
+/* A thread's scratch: score blocks, a mask row, fp32 copies of half operands (q, k, v, dout), results before rounding. */
 typedef struct scratch {
     float *p, *dp, *dropped, *mask;
     float *operand[OPERANDS], *result[RESULTS];
@@ -72,9 +72,9 @@ size_t ab_attention_lane_bytes(const ab_attention *t) {
     return scratch_floats(t, size);
 }
 
-static scratch scratch_of(const ab_attention *t, int lane) {
+static scratch scratch_of(const ab_attention *t, int thread) {
     int64_t size[4 + OPERANDS + RESULTS];
-    char *memory = (char *)t->exec->workspace + (size_t)lane * scratch_floats(t, size);
+    char *memory = (char *)t->exec->workspace + (size_t)thread * scratch_floats(t, size);
     scratch s = {take(&memory, size[0]), take(&memory, size[1]), NULL, NULL, {NULL}, {NULL}};
     s.dropped = take(&memory, size[2]);
     s.mask = take(&memory, size[3]);
@@ -225,21 +225,21 @@ static const float *weights_of_values(const head *x, int64_t first, int64_t n, i
 
 /* ---- forward ---------------------------------------------------------------------------------------------- */
 
-static head open_head(const ab_attention *t, int64_t chunk, int lane) {
+static head open_head(const ab_attention *t, int64_t chunk, int thread) {
     head x = {.t = t,
               .batch = chunk / t->heads,
               .head = chunk % t->heads,
               .block = block_queries(t),
-              .s = scratch_of(t, lane)};
+              .s = scratch_of(t, thread)};
     x.q = read_head(&t->in[0], x.batch, x.head, x.s.operand[0]);
     x.k = read_head(&t->in[1], x.batch, x.head, x.s.operand[1]);
     x.v = read_head(&t->in[2], x.batch, x.head, x.s.operand[2]);
     return x;
 }
 
-static void forward_head(void *argument, int64_t chunk, int lane) {
+static void forward_head(void *argument, int64_t chunk, int thread) {
     const ab_attention *t = argument;
-    head x = open_head(t, chunk, lane);
+    head x = open_head(t, chunk, thread);
     place_result(&x, 0, &t->out);
     for (int64_t first = 0; first < t->in[0].rows; first += x.block) {
         int64_t n = ab_min64(x.block, t->in[0].rows - first), keys = keys_of_block(t, first, n);
@@ -262,7 +262,7 @@ static void forward_head(void *argument, int64_t chunk, int lane) {
 static void for_heads(const ab_attention *t, ab_work work) {
     ab_attention copy = *t;
     int64_t heads = t->batch * t->heads, scores = t->in[0].rows * t->in[1].rows;
-    bool fits = ab_lanes_fit(t->exec, 0, ab_attention_lane_bytes(t));
+    bool fits = ab_threads_fit(t->exec, 0, ab_attention_lane_bytes(t));
     ab_for_chunks(fits ? heads * scores : 0, heads, work, &copy);
 }
 
@@ -334,9 +334,9 @@ static void clear_result(const head *x, int i) {
         memset(x->result[i] + row * x->result_step[i], 0, (size_t)h->width * sizeof(float));
 }
 
-static void backward_head(void *argument, int64_t chunk, int lane) {
+static void backward_head(void *argument, int64_t chunk, int thread) {
     const ab_attention *t = argument;
-    head x = open_head(t, chunk, lane);
+    head x = open_head(t, chunk, thread);
     x.dout = read_head(&t->dout, x.batch, x.head, x.s.operand[3]);
     for (int i = 0; i < RESULTS; i++) place_result(&x, i, &t->din[i]);
     clear_result(&x, 1);

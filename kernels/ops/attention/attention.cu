@@ -1,6 +1,6 @@
 // scaled_dot_product_attention on CUDA: as many heads at a time as fit a limit of scores. Heads are packed as fp32, products of
 // packed heads go through cuBLASLt or our own tiles, and everything between them is one block a query: mask, softmax, dropout's
-// coins, the gradient of the scores. fp32 inside, one rounding, as on the CPU (attention.c has the formulas).
+// dropout, the gradient of the scores. fp32 inside, one rounding, as on the CPU (attention.c has the formulas).
 #include "kernels/ops/elementwise/dropout_mask.cuh"
 #include "kernels/cuda/cuda_fold.cuh"
 #include "kernels/cuda/cuda_gemm.cuh"
@@ -33,7 +33,7 @@ struct attention {
     bool causal;
     float scale, masked;
     float *log_sum;
-    ab_coins coins;
+    ab_dropout_mask dropout;
 };
 
 struct attention_state {
@@ -121,7 +121,7 @@ static attention attention_of(const ab_exec *exec, const ab_op_io *io) {
     t.scale = static_cast<float>(scale == 0.0 ? 1.0 / std::sqrt(static_cast<double>(t.in[Q].width)) : scale);
     t.masked = mask_value_of(io);
     t.log_sum = io->saved[0] ? static_cast<float *>(io->saved[0]->data) : nullptr;
-    t.coins = ab_cuda_coins(exec, io, ab_cuda_float(io, "dropout_p", 0.0));
+    t.dropout = ab_cuda_dropout_mask(exec, io, ab_cuda_float(io, "dropout_p", 0.0));
     return t;
 }
 
@@ -297,7 +297,7 @@ __device__ static float log_sum_of(const float *score, int64_t seen, float *shif
     return static_cast<float>(best + log(sum));
 }
 
-// Scores in p become probabilities: from log_sum or, forward (`fresh`), leaving it there. dropped (may be p): with the coins.
+// Scores in p become probabilities: from log_sum or, forward (`fresh`), leaving it there. dropped (may be p): with the dropout.
 __global__ static void probabilities(attention t, int64_t first, bool fresh, float *p, float *dropped) {
     for (int64_t r = blockIdx.x; r < t.chunk * t.in[Q].rows; r += gridDim.x) {
         query q = query_at(t, first, r);
@@ -313,13 +313,13 @@ __global__ static void probabilities(attention t, int64_t first, bool fresh, flo
             bool nobody = j >= q.seen || log_sum == -INFINITY;
             float value = nobody ? 0.0f : isnan(log_sum) ? log_sum : expf(row[j] - shift) * factor;
             row[j] = value;
-            if (t.coins.threshold) dropped[r * q.keys + j] = t.coins.drop(all * q.keys + j, value);
+            if (t.dropout.threshold) dropped[r * q.keys + j] = t.dropout.drop(all * q.keys + j, value);
         }
         __syncthreads();
     }
 }
 
-// dp becomes the gradient of the scores: P (dP - sum of P dP), dP with the coins.
+// dp becomes the gradient of the scores: P (dP - sum of P dP), dP with the dropout.
 __global__ static void score_gradients(attention t, int64_t first, const float *p, float *dp) {
     for (int64_t r = blockIdx.x; r < t.chunk * t.in[Q].rows; r += gridDim.x) {
         query q = query_at(t, first, r);
@@ -328,7 +328,7 @@ __global__ static void score_gradients(attention t, int64_t first, const float *
         int64_t all = q.head * t.in[Q].rows + q.row;
         double dot = 0.0;
         for (int64_t j = threadIdx.x; j < q.keys; j += ROW_THREADS) {
-            if (t.coins.threshold) gradient[j] = t.coins.drop(all * q.keys + j, gradient[j]);
+            if (t.dropout.threshold) gradient[j] = t.dropout.drop(all * q.keys + j, gradient[j]);
             dot += static_cast<double>(row[j]) * static_cast<double>(gradient[j]);
         }
         float sum = static_cast<float>(ab_block_fold<ROW_THREADS>(ab_plus(), dot));
@@ -392,7 +392,7 @@ static ab_status backward_chunk(const pass &x, int64_t first, const head_view to
     const chunk_memory &m = x.m;
     AB_TRY(make_probabilities(x, first, false, m.dp));
     AB_TRY(pack(x.t, x.t.dout, first, m.dout));
-    float *dropped = x.t.coins.threshold ? m.dp : m.p;
+    float *dropped = x.t.dropout.threshold ? m.dp : m.p;
     if (to[V].span.data) AB_TRY(multiply(x, BY_V, dropped, m.dout, m.result[V], 1.0f));
     AB_TRY(multiply(x, BY_P, m.dout, m.part[V], m.dp, 1.0f));
     score_gradients<<<query_blocks(x.t), ROW_THREADS, 0, ab_cuda_get()->stream>>>(x.t, first, m.p, m.dp);

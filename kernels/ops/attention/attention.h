@@ -1,5 +1,5 @@
 /* The arithmetic of scaled_dot_product_attention on strided heads: forward and backward of all heads, one head at a time on each
- * lane, a block of queries at a time in its scratch.
+ * thread, a block of queries at a time in its scratch.
  *
  * Internal to kernels/. */
 #ifndef AB_KERNELS_OPS_ATTENTION_ATTENTION_H

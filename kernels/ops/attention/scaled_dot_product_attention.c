@@ -1,5 +1,5 @@
 /* scaled_dot_product_attention: softmax(scale q k^T + mask) v for every head, as torch.nn.functional's. One op instead of two
- * products and a softmax: the probabilities live in a lane's scratch, a block of queries at a time, and backward makes them
+ * products and a softmax: the probabilities live in a thread's scratch, a block of queries at a time, and backward makes them
  * again from the logarithm of each row's sum (Dao et al. 2022, algorithm 2), which is all that is kept besides the inputs.
  *
  * Inputs: {q, k, v} or {qkv}, and a mask behind them. [batch, tokens, features] is num_heads heads side by side (q, k and v side
@@ -203,7 +203,7 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
         void *state;
     } describes = {.text = text_of(exec, io, t.half)};
     io->state = describes.state; /* constant text: nothing to release */
-    *workspace_bytes = (size_t)ab_parallel_lanes() * ab_attention_lane_bytes(&t);
+    *workspace_bytes = (size_t)ab_parallel_threads() * ab_attention_lane_bytes(&t);
     *state_bytes = 0;
     return AB_OK;
 }

@@ -84,10 +84,10 @@ static bool is_plain_sum(const ab_op_io *io, const binary *f) {
 
 /* ---- forward ---------------------------------------------------------------------------------------------- */
 
-static void forward_block(void *argument, int64_t chunk, int lane) {
+static void forward_block(void *argument, int64_t chunk, int thread) {
     const binary_job *job = argument;
     float a[AB_BLOCK], b[AB_BLOCK], result[AB_BLOCK];
-    (void)lane;
+    (void)thread;
     int64_t at = chunk * AB_BLOCK, n = ab_min64(AB_BLOCK, ab_tensor_count(job->dst) - at);
     float *out = ab_target(job->dst, at, result);
     job->f->value(out, read_operand(&job->of[0], at, n, a), read_operand(&job->of[1], at, n, b), n);

@@ -32,12 +32,12 @@ typedef struct mask_job {
     ab_dropout dropout;
 } mask_job;
 
-static void mask_block(void *argument, int64_t chunk, int lane) {
+static void mask_block(void *argument, int64_t chunk, int thread) {
     const mask_job *job = argument;
     float buffer_in[AB_BLOCK], buffer_out[AB_BLOCK];
     int64_t at = chunk * AB_BLOCK, n = ab_min64(AB_BLOCK, ab_tensor_count(job->dst) - at);
     float *out = ab_target(job->dst, at, buffer_out);
-    (void)lane;
+    (void)thread;
     ab_vec_math_get()->dropout(out, ab_read(job->src, at, n, buffer_in), &job->dropout, at, n);
     ab_emit(job->exec, job->dst, at, out, n);
 }

@@ -1,4 +1,4 @@
-// Dropout's coins on CUDA: the same function of (seed, step, op, element) as the CPU's (vec_math.h), so masks are equal bit for
+// Dropout's mask on CUDA: the same function of (seed, step, op, element) as the CPU's (vec_math.h), so masks are equal bit for
 // bit. Internal to the plugin.
 #ifndef AB_KERNELS_OPS_ELEMENTWISE_DROPOUT_MASK_CUH
 #define AB_KERNELS_OPS_ELEMENTWISE_DROPOUT_MASK_CUH
@@ -8,7 +8,7 @@
 
 #include <cmath>
 
-struct ab_coins {
+struct ab_dropout_mask {
     uint64_t seed;
     const int64_t *step_there; // as in ab_exec
     uint32_t step, instance, threshold;
@@ -27,8 +27,8 @@ struct ab_coins {
 };
 
 // threshold 0: nothing is dropped.
-static inline ab_coins ab_cuda_coins(const ab_exec *exec, const ab_op_io *io, double p) {
-    ab_coins c = {exec->seed, exec->step_there,
+static inline ab_dropout_mask ab_cuda_dropout_mask(const ab_exec *exec, const ab_op_io *io, double p) {
+    ab_dropout_mask c = {exec->seed, exec->step_there,
                   exec->step, io->instance,
                   0,          p < 1.0 ? static_cast<float>(1.0 / (1.0 - p)) : 0.0f};
     if (exec->training && p > 0.0) c.threshold = static_cast<uint32_t>(std::ceil(p * 0x1p24));

@@ -11,10 +11,10 @@ typedef struct gradient_job {
     const void *self;
 } gradient_job;
 
-static void gradient_block(void *argument, int64_t chunk, int lane) {
+static void gradient_block(void *argument, int64_t chunk, int thread) {
     const gradient_job *job = argument;
     float buffer[AB_REDUCE_RUN];
-    (void)lane;
+    (void)thread;
     int64_t at = chunk * AB_REDUCE_RUN, n = ab_min64(AB_REDUCE_RUN, ab_tensor_count(job->dst) - at);
     ab_emit(job->exec, job->dst, at, job->source(job->self, at, n, buffer), n);
 }

@@ -19,9 +19,9 @@ typedef struct bits_job {
     uint16_t infinity;
 } bits_job;
 
-static void bits_block(void *argument, int64_t chunk, int lane) {
+static void bits_block(void *argument, int64_t chunk, int thread) {
     const bits_job *job = argument;
-    (void)lane;
+    (void)thread;
     int64_t at = chunk * AB_WIDE_BLOCK, n = ab_min64(AB_WIDE_BLOCK, ab_tensor_count(job->dst) - at);
     const uint16_t *a = job->a->data, *b = job->b->data;
     job->f((uint16_t *)job->dst->data + at, a + at, b + at, job->infinity, n);

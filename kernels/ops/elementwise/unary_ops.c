@@ -35,14 +35,14 @@ typedef struct unary_job {
     ab_scalars s;
 } unary_job;
 
-static void unary_block(void *argument, int64_t chunk, int lane) {
+static void unary_block(void *argument, int64_t chunk, int thread) {
     const unary_job *job = argument;
     float buffer[AB_BLOCK], dout_buffer[AB_BLOCK], result_buffer[AB_BLOCK];
     int64_t at = chunk * AB_BLOCK, n = ab_min64(AB_BLOCK, ab_tensor_count(job->dst) - at);
     float *result = ab_target(job->dst, at, result_buffer);
     const float *dout = job->dout ? ab_read(job->dout, at, n, dout_buffer) : NULL;
     const float *of = job->of ? ab_read(job->of, at, n, buffer) : dout;
-    (void)lane;
+    (void)thread;
     if (dout)
         job->slope(result, of, dout, job->s, n);
     else

@@ -96,11 +96,11 @@ static const float *read_side(const choice *c, int side, int64_t at, int64_t n, 
     return buffer;
 }
 
-static void choose_block(void *argument, int64_t chunk, int lane) {
+static void choose_block(void *argument, int64_t chunk, int thread) {
     const choice *c = argument;
     float one_buffer[AB_REDUCE_RUN], other_buffer[AB_REDUCE_RUN], result[AB_REDUCE_RUN];
     bool hit[AB_REDUCE_RUN];
-    (void)lane;
+    (void)thread;
     int64_t at = chunk * AB_REDUCE_RUN, n = ab_min64(AB_REDUCE_RUN, ab_tensor_count(c->dst) - at);
     const float *one = read_side(c, 0, at, n, one_buffer), *other = read_side(c, 1, at, n, other_buffer);
     read_mask(&c->mask, at, n, hit);

@@ -59,7 +59,7 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
     const ab_shape *logits = &io->in[0]->shape;
     const int64_t classes = logits->dim[logits->ndim - 1];
     *workspace_bytes =
-        fixed_bytes(ab_shape_count(logits) / classes) + (size_t)ab_parallel_lanes() * thread_bytes(classes);
+        fixed_bytes(ab_shape_count(logits) / classes) + (size_t)ab_parallel_threads() * thread_bytes(classes);
     *state_bytes = 0;
     if (!io->in[1]->format == one_id_a_row(logits, &io->in[1]->shape)) return AB_OK;
     return ab_fail(AB_CONFIG,
@@ -109,7 +109,7 @@ static ab_status start(const ab_exec *exec, const ab_op_io *io, batch *b) {
 
 static float *thread_row(const batch *b, int i) {
     char *rows = (char *)b->exec->workspace + fixed_bytes(b->rows);
-    return (float *)(void *)(rows + (size_t)ab_parallel_lane() * thread_bytes(b->classes) +
+    return (float *)(void *)(rows + (size_t)ab_parallel_thread() * thread_bytes(b->classes) +
                              (size_t)i * ab_floats_bytes(b->classes));
 }
 
@@ -167,7 +167,7 @@ static double row_loss(const batch *b, int64_t row) {
 
 /* ---- rows ------------------------------------------------------------------------------------------------- */
 
-/* Rows in chunks of ROWS, so that a chunk is worth a lane's while. */
+/* Rows in chunks of ROWS, so that a chunk is worth a thread's while. */
 enum { ROWS = 64 };
 
 typedef struct row_job {
@@ -179,13 +179,13 @@ typedef struct row_job {
 
 static void for_rows(ab_work work, row_job *job) {
     const batch *b = job->b;
-    bool fits = ab_lanes_fit(b->exec, fixed_bytes(b->rows), thread_bytes(b->classes));
+    bool fits = ab_threads_fit(b->exec, fixed_bytes(b->rows), thread_bytes(b->classes));
     ab_for_chunks(fits ? b->rows * b->classes : 0, ab_div_up(b->rows, ROWS), work, job);
 }
 
-static void loss_row(void *argument, int64_t chunk, int lane) {
+static void loss_row(void *argument, int64_t chunk, int thread) {
     const row_job *job = argument;
-    (void)lane;
+    (void)thread;
     for (int64_t row = chunk * ROWS; row < ab_min64((chunk + 1) * ROWS, job->b->rows); row++)
         job->loss[row] = row_loss(job->b, row);
 }
@@ -221,9 +221,9 @@ static void row_gradient(const batch *b, int64_t row, double scale, ab_tensor *d
     ab_emit(b->exec, dlogits, row * b->classes, gradient, b->classes);
 }
 
-static void gradient_row(void *argument, int64_t chunk, int lane) {
+static void gradient_row(void *argument, int64_t chunk, int thread) {
     const row_job *job = argument;
-    (void)lane;
+    (void)thread;
     for (int64_t row = chunk * ROWS; row < ab_min64((chunk + 1) * ROWS, job->b->rows); row++)
         row_gradient(job->b, row, job->scale, job->dlogits);
 }

@@ -47,11 +47,11 @@ typedef struct copy_job {
 } copy_job;
 
 /* A block of the part's elements, in the order of the part. */
-static void copy_block(void *argument, int64_t chunk, int lane) {
+static void copy_block(void *argument, int64_t chunk, int thread) {
     const copy_job *job = argument;
     const int64_t rows = ab_tensor_count(job->dst) / job->dst_run;
     float buffer[AB_BLOCK];
-    (void)lane;
+    (void)thread;
     int64_t at = chunk * AB_BLOCK, end = ab_min64(at + AB_BLOCK, rows * job->run);
     while (at < end) {
         int64_t row = at / job->run, column = at % job->run, n = ab_min64(job->run - column, end - at);

@@ -43,15 +43,15 @@ static int params(const void *attrs, const ab_shape *in, ab_param_spec *spec) {
     return 1;
 }
 
-/* Workspace: where each id's positions begin in the list of positions sorted by id, that list; of each lane a row that is
+/* Workspace: where each id's positions begin in the list of positions sorted by id, that list; of each thread a row that is
  * summed and one that is read. */
 typedef struct lookup {
     const ab_exec *exec;
     const int32_t *ids;
     int64_t positions, rows, dim, padding, chunk_rows;
     int32_t *begin, *position;
-    char *lanes;
-    size_t fixed_bytes, lane_bytes;
+    char *threads;
+    size_t fixed_bytes, thread_bytes;
     ab_tensor *to;
     const ab_tensor *from;
 } lookup;
@@ -67,7 +67,7 @@ static lookup measure(const ab_exec *exec, const ab_op_io *io) {
     size_t begin = ab_aligned((size_t)(l.rows + 1) * sizeof(int32_t));
     l.chunk_rows = ab_div_up(CHUNK_ELEMENTS, l.dim);
     l.fixed_bytes = begin + ab_aligned((size_t)l.positions * sizeof(int32_t));
-    l.lane_bytes = 2 * ab_floats_bytes(l.dim);
+    l.thread_bytes = 2 * ab_floats_bytes(l.dim);
     return l;
 }
 
@@ -75,23 +75,23 @@ static lookup start(const ab_exec *exec, const ab_op_io *io) {
     lookup l = measure(exec, io);
     l.begin = exec->workspace;
     l.position = l.begin + ab_aligned((size_t)(l.rows + 1) * sizeof(int32_t)) / sizeof(int32_t);
-    l.lanes = (char *)exec->workspace + l.fixed_bytes;
+    l.threads = (char *)exec->workspace + l.fixed_bytes;
     return l;
 }
 
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
     lookup l = measure(exec, io);
-    *workspace_bytes = l.fixed_bytes + (size_t)ab_parallel_lanes() * l.lane_bytes;
+    *workspace_bytes = l.fixed_bytes + (size_t)ab_parallel_threads() * l.thread_bytes;
     *state_bytes = 0;
     return AB_OK;
 }
 
-static float *lane_row(const lookup *l, int lane, size_t i) {
-    return (float *)(void *)(l->lanes + (size_t)lane * l->lane_bytes + i * ab_floats_bytes(l->dim));
+static float *thread_row(const lookup *l, int thread, size_t i) {
+    return (float *)(void *)(l->threads + (size_t)thread * l->thread_bytes + i * ab_floats_bytes(l->dim));
 }
 
 static int64_t parallel_elements(const lookup *l, int64_t rows) {
-    return ab_lanes_fit(l->exec, l->fixed_bytes, l->lane_bytes) ? rows * l->dim : 0;
+    return ab_threads_fit(l->exec, l->fixed_bytes, l->thread_bytes) ? rows * l->dim : 0;
 }
 
 /* ---- forward ---------------------------------------------------------------------------------------------- */
@@ -104,11 +104,11 @@ static ab_status check(const lookup *l) {
     return AB_OK;
 }
 
-static void look_up(void *argument, int64_t chunk, int lane) {
+static void look_up(void *argument, int64_t chunk, int thread) {
     const lookup *l = argument;
     for (int64_t i = chunk * l->chunk_rows; i < ab_min64((chunk + 1) * l->chunk_rows, l->positions); i++)
         ab_emit(l->exec, l->to, i * l->dim,
-                ab_read(l->from, l->ids[i] * l->dim, l->dim, lane_row(l, lane, 0)), l->dim);
+                ab_read(l->from, l->ids[i] * l->dim, l->dim, thread_row(l, thread, 0)), l->dim);
 }
 
 static ab_status forward(const ab_exec *exec, ab_op_io *io) {
@@ -132,13 +132,13 @@ static void sort_positions(const lookup *l) {
     l->begin[0] = 0;
 }
 
-static void sum_rows(void *argument, int64_t chunk, int lane) {
+static void sum_rows(void *argument, int64_t chunk, int thread) {
     const lookup *l = argument;
     for (int64_t row = chunk * l->chunk_rows; row < ab_min64((chunk + 1) * l->chunk_rows, l->rows); row++) {
-        float *sum = ab_target(l->to, row * l->dim, lane_row(l, lane, 0));
+        float *sum = ab_target(l->to, row * l->dim, thread_row(l, thread, 0));
         memset(sum, 0, (size_t)l->dim * sizeof *sum);
         for (int32_t i = l->begin[row]; row != l->padding && i < l->begin[row + 1]; i++) {
-            const float *from = ab_read(l->from, l->position[i] * l->dim, l->dim, lane_row(l, lane, 1));
+            const float *from = ab_read(l->from, l->position[i] * l->dim, l->dim, thread_row(l, thread, 1));
             for (int64_t c = 0; c < l->dim; c++) sum[c] += from[c];
         }
         ab_emit(l->exec, l->to, row * l->dim, sum, l->dim);

@@ -68,9 +68,9 @@ typedef struct move_job {
     ab_strided view;
 } move_job;
 
-static void move_block(void *argument, int64_t chunk, int lane) {
+static void move_block(void *argument, int64_t chunk, int thread) {
     const move_job *job = argument;
-    (void)lane;
+    (void)thread;
     float buffer[AB_BLOCK];
     int64_t at = chunk * AB_BLOCK, n = ab_min64(AB_BLOCK, ab_tensor_count(job->dst) - at);
     ab_emit(job->exec, job->dst, at, ab_strided_read(&job->view, job->src, at, n, buffer), n);

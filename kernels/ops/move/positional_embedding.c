@@ -47,12 +47,12 @@ static int params(const void *attrs, const ab_shape *in, ab_param_spec *spec) {
     return a->class_token ? 2 : 1;
 }
 
-/* Of each lane: three rows. */
-static size_t lane_bytes(int64_t dim) { return 3 * ab_floats_bytes(dim); }
+/* Of each thread: three rows. */
+static size_t thread_bytes(int64_t dim) { return 3 * ab_floats_bytes(dim); }
 
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
     (void)exec;
-    *workspace_bytes = (size_t)ab_parallel_lanes() * lane_bytes(io->in[0]->shape.dim[2]);
+    *workspace_bytes = (size_t)ab_parallel_threads() * thread_bytes(io->in[0]->shape.dim[2]);
     *state_bytes = 0;
     return AB_OK;
 }
@@ -70,13 +70,13 @@ static pass start(const ab_exec *exec, const ab_op_io *io) {
     return (pass){exec, io, in->dim[0], in->dim[1], in->dim[2], a->class_token, table_rows(a, in)};
 }
 
-static float *lane_row(const pass *p, int lane, size_t i) {
-    char *memory = (char *)p->exec->workspace + (size_t)lane * lane_bytes(p->dim);
+static float *thread_row(const pass *p, int thread, size_t i) {
+    char *memory = (char *)p->exec->workspace + (size_t)thread * thread_bytes(p->dim);
     return (float *)(void *)(memory + i * ab_floats_bytes(p->dim));
 }
 
 static void run(pass *p, ab_work work, int64_t chunks) {
-    bool fits = ab_lanes_fit(p->exec, 0, lane_bytes(p->dim));
+    bool fits = ab_threads_fit(p->exec, 0, thread_bytes(p->dim));
     ab_for_chunks(fits ? p->batch * p->tokens * p->dim : 0, chunks, work, p);
 }
 
@@ -89,13 +89,13 @@ static const float *token_of(const pass *p, int64_t image, int64_t position, flo
     return ab_read(p->io->in[0], (image * p->tokens + position - p->extra) * p->dim, p->dim, buffer);
 }
 
-static void add_position(void *argument, int64_t position, int lane) {
+static void add_position(void *argument, int64_t position, int thread) {
     const pass *p = argument;
-    const float *row = ab_read(p->io->param[0], position * p->dim, p->dim, lane_row(p, lane, 0));
+    const float *row = ab_read(p->io->param[0], position * p->dim, p->dim, thread_row(p, thread, 0));
     for (int64_t image = 0; image < p->batch; image++) {
         int64_t at = out_row(p, image, position);
-        const float *token = token_of(p, image, position, lane_row(p, lane, 1));
-        float *out = ab_target(p->io->out, at, lane_row(p, lane, 2));
+        const float *token = token_of(p, image, position, thread_row(p, thread, 1));
+        float *out = ab_target(p->io->out, at, thread_row(p, thread, 2));
         for (int64_t c = 0; c < p->dim; c++) out[c] = token[c] + row[c];
         ab_emit(p->exec, p->io->out, at, out, p->dim);
     }
@@ -108,13 +108,13 @@ static ab_status forward(const ab_exec *exec, ab_op_io *io) {
 }
 
 /* One position of the table: the sum over the images; also the gradients of its tokens. */
-static void position_gradient(void *argument, int64_t position, int lane) {
+static void position_gradient(void *argument, int64_t position, int thread) {
     const pass *p = argument;
     const ab_op_io *io = p->io;
-    float *sum = lane_row(p, lane, 0);
+    float *sum = thread_row(p, thread, 0);
     memset(sum, 0, (size_t)p->dim * sizeof *sum);
     for (int64_t image = 0; image < p->batch && position < p->tokens + p->extra; image++) {
-        const float *dout = ab_read(io->dout, out_row(p, image, position), p->dim, lane_row(p, lane, 1));
+        const float *dout = ab_read(io->dout, out_row(p, image, position), p->dim, thread_row(p, thread, 1));
         for (int64_t c = 0; c < p->dim; c++) sum[c] += dout[c];
         if (io->din[0] && position >= p->extra)
             ab_emit(p->exec, io->din[0], (image * p->tokens + position - p->extra) * p->dim, dout, p->dim);

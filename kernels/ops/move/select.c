@@ -53,17 +53,17 @@ static void move(const ab_exec *exec, ab_tensor *dst, int64_t to, const ab_tenso
     }
 }
 
-static void take(void *argument, int64_t outer, int lane) {
+static void take(void *argument, int64_t outer, int thread) {
     const pass *p = argument;
-    (void)lane;
+    (void)thread;
     move(p->exec, p->io->out, outer * p->inner, p->io->in[0], (outer * p->size + p->index) * p->inner,
          p->inner);
 }
 
-static void give_back(void *argument, int64_t outer, int lane) {
+static void give_back(void *argument, int64_t outer, int thread) {
     const pass *p = argument;
     int64_t begin = outer * p->size * p->inner, chosen = begin + p->index * p->inner;
-    (void)lane;
+    (void)thread;
     move(p->exec, p->io->din[0], begin, NULL, 0, p->index * p->inner);
     move(p->exec, p->io->din[0], chosen, p->io->dout, outer * p->inner, p->inner);
     move(p->exec, p->io->din[0], chosen + p->inner, NULL, 0, (p->size - 1 - p->index) * p->inner);

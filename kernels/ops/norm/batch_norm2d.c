@@ -110,17 +110,17 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
     (void)exec;
     ab_rows s = ab_rows_of(&io->in[0]->shape);
     workspace w = measure(&s, buffers_of(io));
-    *workspace_bytes = w.fixed_bytes + (size_t)ab_parallel_lanes() * w.thread_bytes;
+    *workspace_bytes = w.fixed_bytes + (size_t)ab_parallel_threads() * w.thread_bytes;
     *state_bytes = 0;
     return AB_OK;
 }
 
 static float *thread_sums(const workspace *w) {
-    return (float *)(void *)(w->thread + (size_t)ab_parallel_lane() * w->thread_bytes);
+    return (float *)(void *)(w->thread + (size_t)ab_parallel_thread() * w->thread_bytes);
 }
 
 static float *thread_group(const workspace *w, int i) {
-    return (float *)(void *)(w->thread + (size_t)ab_parallel_lane() * w->thread_bytes + w->sums_bytes +
+    return (float *)(void *)(w->thread + (size_t)ab_parallel_thread() * w->thread_bytes + w->sums_bytes +
                              (size_t)i * w->group_bytes);
 }
 
@@ -179,15 +179,15 @@ typedef struct chunk_job {
     void (*f)(const pass *, int64_t);
 } chunk_job;
 
-static void run_chunk(void *argument, int64_t chunk, int lane) {
+static void run_chunk(void *argument, int64_t chunk, int thread) {
     const chunk_job *job = argument;
-    (void)lane;
+    (void)thread;
     job->f(job->p, chunk);
 }
 
-/* Elements to work on, 0 if some lane has no buffer. */
+/* Elements to work on, 0 if some thread has no buffer. */
 static int64_t parallel_elements(const pass *p) {
-    return ab_lanes_fit(p->exec, p->w.fixed_bytes, p->w.thread_bytes) ? p->s.rows * p->s.channels : 0;
+    return ab_threads_fit(p->exec, p->w.fixed_bytes, p->w.thread_bytes) ? p->s.rows * p->s.channels : 0;
 }
 
 static void for_chunks(const pass *p, void (*f)(const pass *, int64_t)) {
@@ -276,10 +276,10 @@ typedef struct group_job {
     group_function f;
 } group_job;
 
-static void emit_group(void *argument, int64_t g, int lane) {
+static void emit_group(void *argument, int64_t g, int thread) {
     const group_job *job = argument;
     const pass *p = job->p;
-    (void)lane;
+    (void)thread;
     int64_t rows = ab_rows_in_group(&p->s, g), at = ab_rows_offset(&p->s, g), n = rows * p->s.channels;
     const float *x = ab_read(p->x, at, n, thread_group(&p->w, 0));
     const float *dy = p->dy ? ab_read(p->dy, at, n, thread_group(&p->w, 1)) : NULL;

@@ -2,7 +2,7 @@
  * normalised by its own mean and biased variance; weight and bias a channel.
  *
  * Moments: two passes over blocks of pixels in fp32, blocks and channels joined in double (Chan, Golub, LeVeque 1983). An
- * image is one lane's work; the parameters' gradients are summed over the images in order, in double. */
+ * image is one thread's work; the parameters' gradients are summed over the images in order, in double. */
 #include "kernels/ops/blocks.h"
 #include "kernels/vec/vec_math.h"
 #include "kernels/vec/vec_ops.h"
@@ -62,7 +62,7 @@ static int saved(const void *attrs, const ab_shape *in, const ab_shape *out, ab_
 
 enum { FACTORS = 4, LANE_IMAGES = 3 };
 
-/* Workspace: weight and bias as fp32; of each image double sums of both gradients; of each lane factors a channel, fp32 sums
+/* Workspace: weight and bias as fp32; of each image double sums of both gradients; of each thread factors a channel, fp32 sums
  * of a block, double moments, and fp32 copies of half images. */
 typedef struct pass {
     const ab_exec *exec;
@@ -70,14 +70,14 @@ typedef struct pass {
     int64_t images, pixels, channels, groups, block;
     float *weight, *bias;
     double *sums; /* [image][2][channels] */
-    char *lanes;
-    size_t fixed_bytes, lane_bytes, image_bytes;
+    char *threads;
+    size_t fixed_bytes, thread_bytes, image_bytes;
 } pass;
 
-typedef struct lane_memory {
+typedef struct thread_memory {
     float *factor[FACTORS], *few[2], *image[LANE_IMAGES];
     double *all[2];
-} lane_memory;
+} thread_memory;
 
 static pass start(const ab_exec *exec, const ab_op_io *io) {
     const ab_shape *in = &io->in[0]->shape;
@@ -94,7 +94,7 @@ static pass start(const ab_exec *exec, const ab_op_io *io) {
     p.block = ab_max64(1, BLOCK_ELEMENTS / p.channels);
     p.image_bytes = half ? ab_floats_bytes(p.pixels * p.channels) : 0;
     p.fixed_bytes = 2 * row + 2 * (size_t)p.images * wide;
-    p.lane_bytes = (FACTORS + 2) * row + 2 * wide + LANE_IMAGES * p.image_bytes;
+    p.thread_bytes = (FACTORS + 2) * row + 2 * wide + LANE_IMAGES * p.image_bytes;
     return p;
 }
 
@@ -104,7 +104,7 @@ static void place(pass *p) {
     p->weight = p->exec->workspace;
     p->bias = p->weight + row / sizeof(float);
     p->sums = (double *)(void *)((char *)p->exec->workspace + 2 * row);
-    p->lanes = (char *)p->exec->workspace + p->fixed_bytes;
+    p->threads = (char *)p->exec->workspace + p->fixed_bytes;
     float *to[] = {p->weight, p->bias};
     for (int i = 0; i < 2; i++) {
         const float *view = param[i] ? ab_view_f32(param[i], to[i]) : NULL;
@@ -112,10 +112,10 @@ static void place(pass *p) {
     }
 }
 
-static lane_memory memory_of(const pass *p, int lane) {
-    char *memory = p->lanes + (size_t)lane * p->lane_bytes;
+static thread_memory memory_of(const pass *p, int thread) {
+    char *memory = p->threads + (size_t)thread * p->thread_bytes;
     size_t row = ab_floats_bytes(p->channels), wide = ab_aligned((size_t)p->channels * sizeof(double));
-    lane_memory m;
+    thread_memory m;
     for (int i = 0; i < FACTORS; i++, memory += row) m.factor[i] = (float *)(void *)memory;
     for (int i = 0; i < 2; i++, memory += row) m.few[i] = (float *)(void *)memory;
     for (int i = 0; i < 2; i++, memory += wide) m.all[i] = (double *)(void *)memory;
@@ -125,13 +125,13 @@ static lane_memory memory_of(const pass *p, int lane) {
 
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
     pass p = start(exec, io);
-    *workspace_bytes = p.fixed_bytes + (size_t)ab_parallel_lanes() * p.lane_bytes;
+    *workspace_bytes = p.fixed_bytes + (size_t)ab_parallel_threads() * p.thread_bytes;
     *state_bytes = 0;
     return AB_OK;
 }
 
 static void for_images(pass *p, ab_work work) {
-    bool fits = ab_lanes_fit(p->exec, p->fixed_bytes, p->lane_bytes);
+    bool fits = ab_threads_fit(p->exec, p->fixed_bytes, p->thread_bytes);
     ab_for_chunks(fits ? p->images * p->pixels * p->channels : 0, p->images, work, p);
 }
 
@@ -145,7 +145,7 @@ static void join(double *mean, double *m2, double done, double more_mean, double
 }
 
 /* all[0], all[1]: mean and m2 of every channel of an image. */
-static void channel_moments(const pass *p, const float *x, const lane_memory *m) {
+static void channel_moments(const pass *p, const float *x, const thread_memory *m) {
     memset(m->all[0], 0, (size_t)p->channels * sizeof(double));
     memset(m->all[1], 0, (size_t)p->channels * sizeof(double));
     for (int64_t first = 0; first < p->pixels; first += p->block) {
@@ -158,7 +158,7 @@ static void channel_moments(const pass *p, const float *x, const lane_memory *m)
 }
 
 /* Statistics of group g from those of its channels. */
-static void group_statistics(const pass *p, const lane_memory *m, int64_t g, float *mean, float *rstd) {
+static void group_statistics(const pass *p, const thread_memory *m, int64_t g, float *mean, float *rstd) {
     int64_t width = p->channels / p->groups;
     double of[2] = {0.0, 0.0}, count = (double)(p->pixels * width);
     for (int64_t i = 0; i < width; i++)
@@ -168,9 +168,9 @@ static void group_statistics(const pass *p, const lane_memory *m, int64_t g, flo
     *rstd = (float)(1.0 / sqrt(of[1] / count + ((const gn_attrs *)p->io->attrs)->eps));
 }
 
-static void forward_image(void *argument, int64_t image, int lane) {
+static void forward_image(void *argument, int64_t image, int thread) {
     const pass *p = argument;
-    lane_memory m = memory_of(p, lane);
+    thread_memory m = memory_of(p, thread);
     int64_t n = p->pixels * p->channels, width = p->channels / p->groups;
     const float *x = ab_read(p->io->in[0], image * n, n, m.image[0]);
     float *out = ab_target(p->io->out, image * n, m.image[1]);
@@ -200,7 +200,7 @@ static ab_status forward(const ab_exec *exec, ab_op_io *io) {
 /* ---- backward --------------------------------------------------------------------------------------------- */
 
 /* sum[c] = sum of dy, dot[c] = sum of dy (x - mean) over the pixels of an image. */
-static void channel_sums(const pass *p, const float *dy, const float *x, const lane_memory *m, double *sum,
+static void channel_sums(const pass *p, const float *dy, const float *x, const thread_memory *m, double *sum,
                          double *dot) {
     memset(sum, 0, (size_t)p->channels * sizeof *sum);
     memset(dot, 0, (size_t)p->channels * sizeof *dot);
@@ -215,7 +215,7 @@ static void channel_sums(const pass *p, const float *dy, const float *x, const l
 }
 
 /* dx = rstd (weight dy - mean of weight dy - (x - mean) rstd^2 mean of weight dy (x - mean)): the factors a channel. */
-static void group_factors(const pass *p, const lane_memory *m, int64_t g, double rstd, const double *sum,
+static void group_factors(const pass *p, const thread_memory *m, int64_t g, double rstd, const double *sum,
                           const double *dot) {
     int64_t width = p->channels / p->groups;
     double count = (double)(p->pixels * width), all = 0.0, along = 0.0;
@@ -230,9 +230,9 @@ static void group_factors(const pass *p, const lane_memory *m, int64_t g, double
     }
 }
 
-static void backward_image(void *argument, int64_t image, int lane) {
+static void backward_image(void *argument, int64_t image, int thread) {
     const pass *p = argument;
-    lane_memory m = memory_of(p, lane);
+    thread_memory m = memory_of(p, thread);
     int64_t n = p->pixels * p->channels, width = p->channels / p->groups;
     const float *mean = (const float *)p->io->saved[0]->data + image * p->groups,
                 *rstd = (const float *)p->io->saved[1]->data + image * p->groups;

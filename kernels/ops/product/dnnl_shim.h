@@ -4,7 +4,7 @@
  * Implementation choice is a fixed rule, not a timing, so that runs reproduce (dnnl_shim.c). Implementations called "ref" are
  * never taken. A build without the library has the same functions; they make nothing.
  *
- * Internal to kernels/. A pass runs on the calling thread alone; sliced.h spreads it over the lanes. */
+ * Internal to kernels/. A pass runs on the calling thread alone; sliced.h spreads it over the threads. */
 #ifndef AB_KERNELS_OPS_PRODUCT_DNNL_SHIM_H
 #define AB_KERNELS_OPS_PRODUCT_DNNL_SHIM_H
 

@@ -1,5 +1,5 @@
 /* matmul: the matrix product of the last two dimensions, [..., m, k] by [..., k, n], as torch.matmul; the dimensions before them
- * broadcast. Products are made in fp32 by one lane each, a block of rows at a time; the gradient of a matrix that several
+ * broadcast. Products are made in fp32 by one thread each, a block of rows at a time; the gradient of a matrix that several
  * products share adds them up in order. No vectors: they have one dimension. */
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/product/gemm.h"
@@ -76,7 +76,7 @@ typedef struct product_job {
     ab_tensor *dst;
     int64_t rows, columns, inner, blocks;
     const ab_format *half; /* accumulate in it, or NULL */
-    size_t left_bytes, right_bytes, lane_bytes;
+    size_t left_bytes, right_bytes, thread_bytes;
 } product_job;
 
 static int64_t matrices(const product_job *job) {
@@ -91,7 +91,7 @@ static void size_up(product_job *job) {
     job->blocks = matrices(job) >= MANY ? 1 : ab_max64(1, ab_min64(BLOCKS, job->rows / FEW_ROWS));
     job->left_bytes = matrix_bytes(job->left.tensor, job->left.rows * job->left.columns);
     job->right_bytes = matrix_bytes(job->right.tensor, job->right.rows * job->right.columns);
-    job->lane_bytes = job->left_bytes + job->right_bytes + matrix_bytes(job->dst, job->rows * job->columns);
+    job->thread_bytes = job->left_bytes + job->right_bytes + matrix_bytes(job->dst, job->rows * job->columns);
 }
 
 static const float *read_matrix(const factor *f, const geometry *g, int64_t item, char *buffer) {
@@ -120,9 +120,9 @@ static void multiply(const product_job *job, int64_t item, int64_t first, int64_
     ab_gemm_run(&gemm, job->exec->path, job->half);
 }
 
-static void product_block(void *argument, int64_t chunk, int lane) {
+static void product_block(void *argument, int64_t chunk, int thread) {
     const product_job *job = argument;
-    char *buffer = (char *)job->exec->workspace + (size_t)lane * job->lane_bytes;
+    char *buffer = (char *)job->exec->workspace + (size_t)thread * job->thread_bytes;
     const int64_t matrix = chunk / job->blocks, block = chunk % job->blocks, all = matrices(job);
     const int64_t first = job->rows * block / job->blocks, end = job->rows * (block + 1) / job->blocks;
     const int64_t at = (matrix * job->rows + first) * job->columns;
@@ -139,7 +139,7 @@ static void product_block(void *argument, int64_t chunk, int lane) {
 
 static void run(product_job *job) {
     int64_t chunks = matrices(job) * job->blocks;
-    if (ab_lanes_fit(job->exec, 0, job->lane_bytes))
+    if (ab_threads_fit(job->exec, 0, job->thread_bytes))
         ab_parallel_for(chunks, product_block, job);
     else
         ab_for_chunks(0, chunks, product_block, job);
@@ -193,7 +193,7 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
     open_products(exec, io, &g, job);
     io->state = describes(exec, io, job[RESULT].half).state;
     for (int i = 0; i < PRODUCTS; i++) {
-        size_t bytes = job[i].dst ? (size_t)ab_parallel_lanes() * job[i].lane_bytes : 0;
+        size_t bytes = job[i].dst ? (size_t)ab_parallel_threads() * job[i].thread_bytes : 0;
         if (bytes > *workspace_bytes) *workspace_bytes = bytes;
     }
     return AB_OK;

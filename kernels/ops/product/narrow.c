@@ -27,7 +27,7 @@ typedef struct narrow {
 static int64_t taps_of(const ab_conv *conv) { return conv->window.kernel[0] * conv->window.kernel[1]; }
 
 static float *thread_image(const narrow *p, void *scratch) {
-    return (float *)scratch + (size_t)ab_parallel_lane() * (p->image_bytes / sizeof(float));
+    return (float *)scratch + (size_t)ab_parallel_thread() * (p->image_bytes / sizeof(float));
 }
 
 /* ---- weights ---------------------------------------------------------------------------------------------- */
@@ -109,11 +109,11 @@ typedef struct narrow_job {
     const float *bias;
 } narrow_job;
 
-static void forward_image(void *argument, int64_t image, int lane) {
+static void forward_image(void *argument, int64_t image, int thread) {
     const narrow_job *n = argument;
     const narrow *p = n->p;
     const ab_pass_args *args = n->args;
-    (void)lane;
+    (void)thread;
     const ab_window *w = &p->conv.window;
     const float *in = planar(p, (const float *)args->src + image * w->in[0] * w->in[1] * w->channels,
                              thread_image(p, args->scratch));
@@ -144,10 +144,10 @@ static ab_status run_forward(ab_pass *base, const ab_pass_args *args) {
 /* ---- backward data ---------------------------------------------------------------------------------------- */
 
 /* Adds every gradient row into the padded image, then keeps the part inside. */
-static void data_image(void *argument, int64_t image, int lane) {
+static void data_image(void *argument, int64_t image, int thread) {
     const narrow *p = ((const narrow_job *)argument)->p;
     const ab_pass_args *args = ((const narrow_job *)argument)->args;
-    (void)lane;
+    (void)thread;
     const ab_window *w = &p->conv.window;
     int64_t channels = p->conv.out_channels, kernel_row = w->kernel[1] * channels * AB_NARROW;
     const float *dout = (const float *)args->src + image * w->out[0] * w->out[1] * channels;
@@ -224,15 +224,15 @@ static void join_blocks(const narrow *p, const float *blocks, float *dweight) {
             }
 }
 
-/* Partial weight gradients, behind the lanes' images. */
+/* Partial weight gradients, behind the threads' images. */
 static float *blocks_of(const narrow *p, const ab_pass_args *args) {
     return (float *)args->scratch + (size_t)p->threads * (p->image_bytes / sizeof(float));
 }
 
-static void weights_block(void *argument, int64_t b, int lane) {
+static void weights_block(void *argument, int64_t b, int thread) {
     const narrow_job *job = argument;
     const narrow *p = job->p;
-    (void)lane;
+    (void)thread;
     int64_t images = ab_div_up(p->conv.batch, p->blocks);
     float *dweight = blocks_of(p, job->args) + (size_t)b * (p->block_bytes / sizeof(float));
     memset(dweight, 0, p->block_bytes);
@@ -255,7 +255,7 @@ static void destroy(ab_pass *pass) {
     free(pass);
 }
 
-/* Channels delivered, the lanes of the vectors. */
+/* Channels delivered, one per vector element. */
 static int64_t delivered(const ab_pass_spec *spec) {
     return spec->kind == AB_PASS_BACKWARD_DATA ? spec->conv.window.channels : spec->conv.out_channels;
 }
@@ -310,7 +310,7 @@ ab_status ab_narrow_pass(const ab_pass_spec *spec, ab_pass **pass) {
     }
     p->conv = spec->conv;
     p->offset = offset;
-    p->threads = ab_parallel_lanes();
+    p->threads = ab_parallel_threads();
     p->base.pack = kinds[spec->kind].pack;
     p->base.run = kinds[spec->kind].run;
     p->base.destroy = destroy;

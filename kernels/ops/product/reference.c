@@ -27,16 +27,16 @@ typedef struct reference_job {
 } reference_job;
 
 /* One row of images, all groups. */
-static void run_row(void *argument, int64_t row, int lane) {
+static void run_row(void *argument, int64_t row, int thread) {
     const reference_job *job = argument;
-    (void)lane;
+    (void)thread;
     for (int64_t g = 0; g < job->r->spec.conv.groups; g++) job->row(job->r, job->args, row, g);
 }
 
 static float *buffer_of(const reference *r, void *scratch, int which) {
     size_t bytes = ab_floats_bytes(r->buffer);
     return (float *)scratch +
-           ((size_t)ab_parallel_lane() * BUFFERS + (size_t)which) * (bytes / sizeof(float));
+           ((size_t)ab_parallel_thread() * BUFFERS + (size_t)which) * (bytes / sizeof(float));
 }
 
 static void round_to(const ab_format *format, float *values, int64_t n) {
@@ -262,10 +262,10 @@ static void bias_gradient(const reference *r, const ab_pass_args *args) {
     }
 }
 
-static void run_share(void *argument, int64_t k, int lane) {
+static void run_share(void *argument, int64_t k, int thread) {
     const reference_job *job = argument;
     const reference *r = job->r;
-    (void)lane;
+    (void)thread;
     int64_t tiles = ab_div_up(r->in_group, CHANNEL_TILE), kernel_rows = r->spec.conv.window.kernel[0];
     int64_t first = k % tiles * CHANNEL_TILE;
     share s = {.ky = k / tiles % kernel_rows,
@@ -307,7 +307,7 @@ ab_status ab_reference_pass(const ab_pass_spec *spec, ab_pass **pass) {
     reference *r = calloc(1, sizeof *r);
     if (!r) return ab_fail(AB_NO_MEMORY, "cannot allocate a reference convolution");
     r->spec = *spec;
-    r->threads = ab_parallel_lanes();
+    r->threads = ab_parallel_threads();
     r->in_group = conv->window.channels / conv->groups;
     r->out_group = conv->out_channels / conv->groups;
     r->buffer = buffer_floats(r);

@@ -57,12 +57,12 @@ static void *kept(const sliced *s, const ab_pass_args *args, int64_t i) {
     return (char *)args->scratch + (size_t)i * s->scratch_step + s->scratch_bytes;
 }
 
-static void run_slice(void *argument, int64_t i, int lane) {
+static void run_slice(void *argument, int64_t i, int thread) {
     slice_job *job = argument;
     const sliced *s = job->s;
     ab_pass_args args = *job->args;
     size_t n = (size_t)i;
-    (void)lane;
+    (void)thread;
     args.src = (const char *)args.src + n * s->src_step;
     args.dst = (float *)(void *)((char *)args.dst + n * s->dst_step);
     if (s->kind == AB_PASS_BACKWARD_WEIGHTS) {
@@ -73,10 +73,10 @@ static void run_slice(void *argument, int64_t i, int lane) {
     job->status[i] = s->slice[i]->run(s->slice[i], &args);
 }
 
-static void sum_block(void *argument, int64_t block, int lane) {
+static void sum_block(void *argument, int64_t block, int thread) {
     const slice_job *job = argument;
     const sliced *s = job->s;
-    (void)lane;
+    (void)thread;
     int64_t first = block * SUM_BLOCK, n = ab_min64(SUM_BLOCK, s->weights - first);
     ab_vec_ops_get()->sum_parts(job->args->dst + first, (const float *)kept(s, job->args, 0) + first,
                                 (int64_t)(s->scratch_step / sizeof(float)), s->slices, n);

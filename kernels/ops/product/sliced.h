@@ -1,4 +1,4 @@
-/* A product cut into slices of the batch or of the outputs, so that a library that is called with one thread works on all lanes, and so that
+/* A product cut into slices of the batch or of the outputs, so that a library that is called with one thread works on all threads, and so that
  * its results do not depend on their number.
  *
  * Internal to kernels/. */

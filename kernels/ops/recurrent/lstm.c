@@ -3,7 +3,7 @@
  * several ops; one direction.
  *
  * Half tensors: a hidden state is rounded once, when it is stored, and the next step reads what was stored; cell states and gates
- * are fp32. Samples are independent, so groups of them are shared among the lanes. */
+ * are fp32. Samples are independent, so groups of them are shared among the threads. */
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/product/gemm.h"
 #include "kernels/ops/recurrent/recurrent.h"
@@ -177,11 +177,11 @@ static void hidden_gates(const recurrence *r, int64_t first, int64_t samples, in
     ab_gemm_run(&g, r->exec->path, r->half);
 }
 
-static void forward_group(void *argument, int64_t group, int lane) {
+static void forward_group(void *argument, int64_t group, int thread) {
     const recurrence *r = argument;
     int64_t samples, first = ab_recurrent_group(r->batch, group, &samples), h = r->hidden;
     float *cell = r->array[CELL] + first * h;
-    (void)lane;
+    (void)thread;
     memset(cell, 0, (size_t)(samples * h) * sizeof(float));
     input_gates(r, first, samples);
     for (int64_t t = 0; t < r->steps; t++) {
@@ -260,11 +260,11 @@ static void states_before(const recurrence *r, int64_t first, int64_t samples) {
     }
 }
 
-static void backward_group(void *argument, int64_t group, int lane) {
+static void backward_group(void *argument, int64_t group, int thread) {
     const recurrence *r = argument;
     int64_t samples, first = ab_recurrent_group(r->batch, group, &samples), h = r->hidden;
     float *dc = r->array[CELL] + first * h, *zero = r->array[BEFORE] + first * r->steps * h;
-    (void)lane;
+    (void)thread;
     states_before(r, first, samples); /* begins with zeros: also the cell state before the first step */
     memset(dc, 0, (size_t)(samples * h) * sizeof(float));
     for (int64_t t = r->steps - 1; t >= 0; t--) {

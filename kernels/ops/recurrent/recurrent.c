@@ -1,4 +1,4 @@
-/* Parameters of recurrent ops and their gradients; outputs are shared among the lanes. */
+/* Parameters of recurrent ops and their gradients; outputs are shared among the threads. */
 #include "kernels/ops/recurrent/recurrent.h"
 
 #include "kernels/ops/blocks.h"
@@ -64,10 +64,10 @@ static void weight_rows(const ab_recurrent_gradients *r, int64_t first, int64_t 
     ab_gemm_run(&g, r->exec->path, r->half);
 }
 
-static void some_outputs(void *argument, int64_t chunk, int lane) {
+static void some_outputs(void *argument, int64_t chunk, int thread) {
     const ab_recurrent_gradients *r = argument;
     const int64_t first = chunk * GROUP_OUTPUTS, n = ab_min64(GROUP_OUTPUTS, r->width - first);
-    (void)lane;
+    (void)thread;
     weight_rows(r, first, n, r->x, r->features, r->dw_in);
     weight_rows(r, first, n, r->before, r->hidden, r->dw_hidden);
     for (int64_t k = first; k < first + n; k++) {

@@ -10,7 +10,7 @@ AB_BEGIN_DECLS
 enum { AB_W_IH, AB_W_HH, AB_B_IH, AB_B_HH, AB_RECURRENT_PARAMS };
 enum {
     AB_RECURRENT_HIDDEN = 1 << 20 /* at most */,
-    AB_RECURRENT_SAMPLES = 16 /* of a group that a lane takes */
+    AB_RECURRENT_SAMPLES = 16 /* of a group that a thread takes */
 };
 
 /* [batch, steps, features] to [batch, steps, hidden]; `name` is in the message. */

@@ -3,7 +3,7 @@
  * direction.
  *
  * Half tensors: a hidden state is rounded once, when it is stored, and the next step reads what was stored; the backward pass
- * takes the slope from it. Samples are independent, so groups of them are shared among the lanes. */
+ * takes the slope from it. Samples are independent, so groups of them are shared among the threads. */
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/product/gemm.h"
 #include "kernels/ops/recurrent/recurrent.h"
@@ -158,13 +158,13 @@ static void finish_step(const recurrence *r, int64_t first, int64_t samples, int
     }
 }
 
-static void forward_group(void *argument, int64_t group, int lane) {
+static void forward_group(void *argument, int64_t group, int thread) {
     const recurrence *r = argument;
     const int64_t h = r->hidden;
     int64_t samples, first = ab_recurrent_group(r->batch, group, &samples), at = first * r->steps,
                      rows = samples * r->steps;
     float *sums = r->array[SUMS] + at * h;
-    (void)lane;
+    (void)thread;
     for (int64_t row = 0; row < rows; row++)
         memcpy(sums + row * h, r->array[BIAS], (size_t)h * sizeof(float));
     add_product(r, r->x + at * r->features, r->features, r->w_in, r->features, rows, sums, h);
@@ -213,12 +213,12 @@ static void states_before(const recurrence *r, int64_t first, int64_t samples) {
     }
 }
 
-static void backward_group(void *argument, int64_t group, int lane) {
+static void backward_group(void *argument, int64_t group, int thread) {
     const recurrence *r = argument;
     const int64_t h = r->hidden;
     int64_t samples, first = ab_recurrent_group(r->batch, group, &samples), start_row = first * r->steps;
     float *d = r->array[SUMS] + start_row * h;
-    (void)lane;
+    (void)thread;
     states_before(r, first, samples);
     memcpy(d, r->dout + start_row * h, (size_t)(samples * r->steps * h) * sizeof(float));
     for (int64_t t = r->steps - 1; t >= 0; t--) {

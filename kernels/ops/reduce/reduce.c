@@ -106,10 +106,10 @@ typedef struct spread_job {
     float factor;
 } spread_job;
 
-static void spread_block(void *argument, int64_t chunk, int lane) {
+static void spread_block(void *argument, int64_t chunk, int thread) {
     const spread_job *job = argument;
     float buffer[AB_BLOCK], scaled[AB_BLOCK];
-    (void)lane;
+    (void)thread;
     int64_t at = chunk * AB_BLOCK, n = ab_min64(AB_BLOCK, ab_tensor_count(job->din) - at);
     const float *dout = ab_strided_read(&job->view, job->dout, at, n, buffer);
     for (int64_t i = 0; i < n; i++) scaled[i] = dout[i] * job->factor;
@@ -145,10 +145,10 @@ static const float *read_hits(const void *self, int64_t at, int64_t n, float *bu
     return buffer;
 }
 
-static void share_block(void *argument, int64_t chunk, int lane) {
+static void share_block(void *argument, int64_t chunk, int thread) {
     const spread_job *job = argument;
     float buffer[AB_REDUCE_RUN], dout_buffer[AB_REDUCE_RUN], share_buffer[AB_REDUCE_RUN];
-    (void)lane;
+    (void)thread;
     int64_t at = chunk * AB_REDUCE_RUN, n = ab_min64(AB_REDUCE_RUN, ab_tensor_count(job->din) - at);
     const float *dout = ab_strided_read(&job->view, job->dout, at, n, dout_buffer);
     const float *hits = ab_strided_read(&job->view, &job->share, at, n, share_buffer);

@@ -32,7 +32,7 @@ static bool judge_running(const ab_case *facts, const char *layer, ab_verdict *v
 static bool judge(const ab_case *facts, ab_verdict *verdict) {
     const char *model = ab_json_text(facts->cell, "policy.cast_model_type", "fp32");
     const char *layer = first_batch_norm(facts);
-    if (facts->evaluates && layer) return judge_running(facts, layer, verdict);
+    if (facts->eval_degraded && layer) return judge_running(facts, layer, verdict);
     if (strcmp(model, facts->half->name) != 0 || ab_json_is_true(facts->cell, "policy.keep_batchnorm_fp32"))
         return false;
     if (!layer || facts->unlearned) return false;

@@ -93,7 +93,7 @@ static double room(const ab_case *facts) {
 }
 
 /* The op whose gradients lost most of their energy to zeros beside those of the twin; NULL if none lost `least`. */
-static const cJSON *flushed_beside_twin(const ab_case *facts, double least, int *place) {
+static const cJSON *flushed_beside_reference(const ab_case *facts, double least, int *place) {
     const cJSON *tensor, *most = NULL;
     int i = 0;
     cJSON_ArrayForEach(tensor, ab_json_at(facts->cell, "shadow.tensors")) {
@@ -108,7 +108,7 @@ static const cJSON *flushed_beside_twin(const ab_case *facts, double least, int 
     return most;
 }
 
-static void say_twin(const ab_case *facts, const cJSON *tensor, int place, ab_verdict *verdict) {
+static void say_reference(const ab_case *facts, const cJSON *tensor, int place, ab_verdict *verdict) {
     char share[AB_TEXT_NUMBER];
     ab_verdict_say(verdict, "beside the fp32 twin's, gradients of %.60s lost %s %% of their energy to zeros",
                    ab_json_text(tensor, "op", ""),
@@ -165,7 +165,7 @@ static double flushed_share(const cJSON *tensor) {
 
 /* A tensor half of whose values are gone, and with no normal number in it. Of a cell that is behind by twice what is allowed either of them
  * will do: any with half of its values gone, or a tenth of one without a normal number. */
-static const cJSON *faint_tensor(const ab_case *facts, int *place) {
+static const cJSON *mostly_subnormal_tensor(const ab_case *facts, int *place) {
     const bool far_behind = ab_case_far_behind(facts);
     const cJSON *tensor;
     int i = -1;
@@ -184,9 +184,9 @@ static const cJSON *faint_tensor(const ab_case *facts, int *place) {
     return NULL;
 }
 
-static bool judge_faint(const ab_case *facts, ab_verdict *verdict) {
+static bool judge_mostly_subnormal(const ab_case *facts, ab_verdict *verdict) {
     int place = 0;
-    const cJSON *tensor = facts->behind && !facts->nonfinite ? faint_tensor(facts, &place) : NULL;
+    const cJSON *tensor = facts->behind && !facts->nonfinite ? mostly_subnormal_tensor(facts, &place) : NULL;
     char share[AB_TEXT_NUMBER];
     if (!tensor) return false;
     verdict->confidence = 0.5;
@@ -209,11 +209,11 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     if (!w.tensor) return false;
     const double deficit = ab_gradient_deficit(facts);
     int place = 0;
-    const cJSON *twin = flushed_beside_twin(facts, much_energy, &place);
+    const cJSON *twin = flushed_beside_reference(facts, much_energy, &place);
     const bool proved = w.expected >= much_energy || deficit > large_deficit || twin;
     /* what a diverging run flushes at its end says nothing */
     const bool counted = facts->behind && (w.energy >= much_energy || w.share >= most_values);
-    if (!proved && !counted) return judge_faint(facts, verdict);
+    if (!proved && !counted) return judge_mostly_subnormal(facts, verdict);
     const double most = fmax(fmax(w.energy, w.expected),
                              fmax(fmax(w.share, deficit), ab_json_number(twin, "flushed_energy_share", 0)));
     verdict->confidence = 0.6 + 0.35 * fmin(1, most);
@@ -224,7 +224,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     verdict->since = proved ? 0 : ab_first_step_with(w.tensor, "flushed");
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(w.tensor, "layer", ""));
     say_evidence(facts, &w, deficit, verdict);
-    if (twin) say_twin(facts, twin, place, verdict);
+    if (twin) say_reference(facts, twin, place, verdict);
     say_remedy(facts, verdict);
     return true;
 }

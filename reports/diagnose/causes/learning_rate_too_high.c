@@ -22,7 +22,7 @@ static double better_rate(const ab_case *facts, double lr, double *share) {
 
 static void say_losses(const ab_case *facts, ab_verdict *verdict) {
     const ab_loss_facts *o0 = &facts->baseline_loss;
-    if (!facts->thrown) {
+    if (!facts->lr_unstable) {
         ab_say_baseline_fails(facts, verdict);
     } else {
         ab_verdict_say(verdict, "O0 learns little: its loss was %.4g at step 0 and is %.4g at the end",
@@ -86,7 +86,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     const bool risen = o0->highest > above * o0->first;
     const bool silenced = was_silenced(facts, verdict);
     const bool fails = facts->unlearned && (facts->diverged || grew || risen || silenced);
-    if (!(fails || facts->thrown) || !isfinite(o0->first)) return false;
+    if (!(fails || facts->lr_unstable) || !isfinite(o0->first)) return false;
     const bool lost = o0->nonfinite > 0 && o0->largest > far * o0->first;
     verdict->confidence = lost || grew ? 0.85 : facts->diverged || silenced ? 0.75 : 0.6;
     verdict->since = 1; /* after the first update */
@@ -98,7 +98,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
 
 /* Nothing that trains well takes such steps, though it may learn something. */
 static bool shows(const ab_case *facts, ab_verdict *verdict) {
-    return facts->thrown && judge(facts, verdict);
+    return facts->lr_unstable && judge(facts, verdict);
 }
 
 const ab_verdict_rule ab_verdict_rule_learning_rate_too_high = {

@@ -92,7 +92,7 @@ static bool judge_cell(const ab_case *facts, bool o0, ab_verdict *verdict) {
 
 /* O0 learns little for the same reason: its steps are too large. */
 static bool shows(const ab_case *facts, ab_verdict *verdict) {
-    return facts->thrown && judge_cell(facts, true, verdict);
+    return facts->lr_unstable && judge_cell(facts, true, verdict);
 }
 
 static bool judge(const ab_case *facts, ab_verdict *verdict) {

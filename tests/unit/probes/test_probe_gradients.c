@@ -368,7 +368,7 @@ static void cell_is_counted(const ab_net *net, const ab_data *data, const char *
     }
     both b = {.observer = {.see = see_both}, .expected = expected, .half = &ab_format_fp16};
     const ab_probe_setup setup = {
-        .tensor = about, .tensors = count, .threads = ab_parallel_lanes(), .half = &ab_format_fp16};
+        .tensor = about, .tensors = count, .threads = ab_parallel_threads(), .half = &ab_format_fp16};
     assert_int_equal(gradients()->create(&setup, &b.probe), AB_OK);
     for (int k = 0; k < 6; k++) {
         ab_step_result result;

@@ -442,7 +442,7 @@ static void a_parameter_that_stops_is_named_with_the_step(void **state) {
 
 /* ---- blocks ------------------------------------------------------------------------------------------------ */
 
-/* The same update in any order of blocks, on any lanes. */
+/* The same update in any order of blocks, on any threads. */
 static cJSON *report_in_order(int seed) {
     enum { N = 5 * AB_UPDATE_BLOCK + 100, BLOCKS = 6 };
     static float before[N], after[N], grad[N];
@@ -462,7 +462,7 @@ static cJSON *report_in_order(int seed) {
     }
     for (int k = 0; k < BLOCKS; k++) {
         int64_t first = (int64_t)((k * seed) % BLOCKS) * AB_UPDATE_BLOCK;
-        ab_update_block block = {.lane = k % 3 * (seed > 1),
+        ab_update_block block = {.thread = k % 3 * (seed > 1),
                                  .first = first,
                                  .n = N - first < AB_UPDATE_BLOCK ? N - first : AB_UPDATE_BLOCK,
                                  .taken = 1,

@@ -241,7 +241,7 @@ static void an_update_of_finite_numbers_that_is_none_is_the_optimizers(void **st
     assert_int_equal(origin()->create(&setup, &probe), AB_OK);
     origin()->begin(probe, 5, 1);
     const ab_update_block block = {
-        .param = 0, .lane = 1, .n = 4, .before = before, .after = ill, .stored = ill, .grad = grad};
+        .param = 0, .thread = 1, .n = 4, .before = before, .after = ill, .stored = ill, .grad = grad};
     origin()->update(probe, &block);
     origin()->step_end(probe, 5);
     cJSON *report = pt_report(origin()->report, probe);

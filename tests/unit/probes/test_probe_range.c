@@ -11,7 +11,7 @@ enum { STEPS = 4, ROOM = 1 << 14 };
 
 /* ---- everything a step shows ------------------------------------------------------------------------------- */
 
-/* The values of one tensor in one step, in the order they came (one lane). */
+/* The values of one tensor in one step, in the order they came (one thread). */
 typedef struct seen {
     int64_t n;
     float value[ROOM];

@@ -36,7 +36,7 @@ static cJSON *weights_rounded(const ab_format *format, ab_round_mode mode, int s
         stored[i] = (float)ab_format_round(format, &rounding, exact);
     }
     for (int64_t first = 0; first < N; first += AB_UPDATE_BLOCK) {
-        const ab_update_block block = {.lane = (int)(first / AB_UPDATE_BLOCK % 2),
+        const ab_update_block block = {.thread = (int)(first / AB_UPDATE_BLOCK % 2),
                                        .first = first,
                                        .n = N - first < AB_UPDATE_BLOCK ? N - first : AB_UPDATE_BLOCK,
                                        .taken = 1,

@@ -19,7 +19,7 @@ static void rows_are_found_however_blocks_are_cut(void **state) {
         assert_int_equal(pt_probe("rows")->create(&setup, &probe), AB_OK);
         for (int first = 12 - (12 - 1) % cut - 1; first >= 0; first -= cut) { /* last block first */
             const ab_update_block block = {.param = 0,
-                                           .lane = first / cut % 2,
+                                           .thread = first / cut % 2,
                                            .first = first,
                                            .n = first + cut > 12 ? 12 - first : cut,
                                            .grad = grad + first};

@@ -90,8 +90,8 @@ static void the_lanes_change_no_report(void **state) {
     (void)state;
     ab_net *net = pt_net(pt_ops);
     cJSON *report[2];
-    for (int lanes = 1; lanes <= 2; lanes++) {
-        assert_int_equal(ab_parallel_start(lanes), AB_OK);
+    for (int threads = 1; threads <= 2; threads++) {
+        assert_int_equal(ab_parallel_start(threads), AB_OK);
         ab_cell_config config = pt_config(net, "O2", &ab_format_fp16, "adam", NULL);
         config.path = AB_PATH_REFERENCE;
         ab_cell *cell = pt_cell(&config);
@@ -99,7 +99,7 @@ static void the_lanes_change_no_report(void **state) {
         assert_non_null(p);
         pt_start(p, ab_probes_all(), cell, &config, &ab_format_fp16);
         for (int i = 0; i < STEPS; i++) pt_step(p, cell);
-        report[lanes - 1] = pt_set_report(p);
+        report[threads - 1] = pt_set_report(p);
         ab_probe_set_destroy(p->set);
         free(p);
         ab_cell_destroy(cell);

@@ -392,7 +392,7 @@ static void simulate_backward(pools *p) {
         if (node->out_grad == AB_NONE) continue;
         for (int i = 0; i < node->inputs; i++) {
             pool_write(p, node->in_grad[i]);
-            if (node->in_opens[i]) pool_write(p, node->in_sum[i]);
+            if (node->starts_grad_sum[i]) pool_write(p, node->in_sum[i]);
         }
         for (int i = 0; i < node->params; i++) pool_write(p, p->plan->param[node->first_param + i].used_grad);
         pool_read(p, node->out_grad);
@@ -454,7 +454,7 @@ static void nor_where_roles_have_formats_of_their_own(void **state) {
             fixture f = plan_of("resnet8", levels[l], fp16, 1, NULL);
             simulate(f.plan);
             for (int n = 0; n < f.plan->nodes; n++)
-                for (int i = 0; i < f.plan->node[n].inputs; i++) opened += f.plan->node[n].in_opens[i];
+                for (int i = 0; i < f.plan->node[n].inputs; i++) opened += f.plan->node[n].starts_grad_sum[i];
             drop(&f);
         }
     layers_to = NULL;

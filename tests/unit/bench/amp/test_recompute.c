@@ -128,9 +128,9 @@ static void probes_see_every_value_once(void **state) {
 static void lanes_do_not_matter(void **state) {
     (void)state;
     outcome runs[2];
-    for (int lanes = 2; lanes >= 1; lanes--) {
-        assert_int_equal(ab_parallel_start(lanes), AB_OK);
-        runs[lanes - 1] = train("all", "O1", false);
+    for (int threads = 2; threads >= 1; threads--) {
+        assert_int_equal(ab_parallel_start(threads), AB_OK);
+        runs[threads - 1] = train("all", "O1", false);
     }
     expect_same(&runs[0], &runs[1]);
 }

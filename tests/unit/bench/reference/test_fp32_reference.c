@@ -1,4 +1,4 @@
-/* Shadow gradients: sums of known differences; a twin that equals an fp32 cell exactly and changes no bit of any cell; and
+/* Shadow gradients: sums of known differences; a fp32 that equals an fp32 cell exactly and changes no bit of any cell; and
  * de-censoring that finds exactly the zeros of a known mask. */
 #define _POSIX_C_SOURCE 200809L
 #include "tests/unit/every_op_testing.h"
@@ -65,31 +65,31 @@ static void rounding_energy_is_that_of_a_cast(void **state) {
     assert_true(fabs(sums.error - expected) <= 1e-12 * expected); /* nothing but the cast happened */
 }
 
-/* ---- twins ------------------------------------------------------------------------------------------------- */
+/* ---- references ------------------------------------------------------------------------------------------------- */
 
-static void write_twin(void *state, ab_probe_sink *sink) { ab_twin_report(state, sink); }
+static void write_reference(void *state, ab_probe_sink *sink) { ab_fp32_reference_report(state, sink); }
 
 enum { STEPS = 6 };
 
-/* Losses of a run with a twin that looks at every second step; without one if `kind` is negative. */
+/* Losses of a run with a fp32 that looks at every second step; without one if `kind` is negative. */
 static cJSON *train(const ab_cell_config *config, int kind, int octaves, float loss[STEPS], float *weights) {
     ab_cell *cell = pt_cell(config);
-    ab_twin *twin = NULL;
+    ab_fp32_reference *fp32 = NULL;
     ab_shape shape;
     cJSON *report = NULL;
-    if (kind >= 0 && ab_twin_create(config, (ab_twin_kind)kind, octaves, &twin) != AB_OK)
+    if (kind >= 0 && ab_fp32_reference_create(config, (ab_reference_kind)kind, octaves, &fp32) != AB_OK)
         fail_msg("%s", ab_error_message());
     for (int i = 0; i < STEPS; i++) {
         ab_step_result result;
-        const bool looks = twin && i % 2 == 0;
-        if (looks && ab_twin_before(twin, cell) != AB_OK) fail_msg("%s", ab_error_message());
+        const bool looks = fp32 && i % 2 == 0;
+        if (looks && ab_fp32_reference_before(fp32, cell) != AB_OK) fail_msg("%s", ab_error_message());
         assert_int_equal(ab_cell_step(cell, NULL, &result), AB_OK);
-        if (looks) assert_int_equal(ab_twin_after(twin, cell, &result), AB_OK);
+        if (looks) assert_int_equal(ab_fp32_reference_after(fp32, cell, &result), AB_OK);
         loss[i] = result.loss;
     }
     if (weights) assert_int_equal(ab_cell_read(cell, "bn.running_mean", &shape, weights), AB_OK);
-    if (twin) report = pt_report(write_twin, twin);
-    ab_twin_destroy(twin);
+    if (fp32) report = pt_report(write_reference, fp32);
+    ab_fp32_reference_destroy(fp32);
     ab_cell_destroy(cell);
     return report;
 }
@@ -115,7 +115,7 @@ static void a_twin_changes_no_bit(void **state) {
         }
 }
 
-/* The same weights, batch and dropout masks: an fp32 cell's twin finds no difference at all. */
+/* The same weights, batch and dropout masks: an fp32 cell's fp32 finds no difference at all. */
 static void an_fp32_cell_equals_its_twin(void **state) {
     (void)state;
     for (size_t n = 0; n < EO_NETS; n++)
@@ -127,7 +127,7 @@ static void an_fp32_cell_equals_its_twin(void **state) {
             const cJSON *tensor;
             config.data = eo_data(net);
             config.recipe.micro_batches = micro;
-            cJSON *report = train(&config, AB_TWIN_FP32, 0, loss, NULL);
+            cJSON *report = train(&config, AB_REFERENCE_FP32, 0, loss, NULL);
             cJSON_ArrayForEach(tensor, pt_get(report, "tensors")) {
                 const cJSON *error = pt_get(tensor, "relative_error");
                 if (cJSON_IsNumber(error) && error->valuedouble != 0)
@@ -148,7 +148,7 @@ static void half_gradients_are_off_by_rounding(void **state) {
     ab_net *net = pt_net(pt_ops);
     ab_cell_config config = pt_config(net, "O2", &ab_format_fp16, "momentum", "loss_scale=1024");
     float loss[STEPS];
-    cJSON *report = train(&config, AB_TWIN_FP32, 0, loss, NULL);
+    cJSON *report = train(&config, AB_REFERENCE_FP32, 0, loss, NULL);
     const cJSON *tensor;
     cJSON_ArrayForEach(tensor, pt_get(report, "tensors")) {
         const double error = pt_number(tensor, "relative_error");
@@ -197,18 +197,18 @@ static void decensoring_finds_the_zeros_of_a_known_mask(void **state) {
     /* so low that most gradients are flushed, and one that its pass at 2^20 times as much loses nothing of */
     ab_cell_config config = pt_config(net, "O3", &ab_format_fp16, "sgd", "loss_scale=0.0000019073486328125");
     ab_cell *cell = pt_cell(&config);
-    ab_twin *twin = NULL;
+    ab_fp32_reference *fp32 = NULL;
     mask m = {.observer = {.see = ignore}};
     const ab_watch watch = {.context = &m, .ran = count_zeros};
-    assert_int_equal(ab_twin_create(&config, AB_TWIN_DECENSOR, 20, &twin), AB_OK);
+    assert_int_equal(ab_fp32_reference_create(&config, AB_REFERENCE_DECENSOR, 20, &fp32), AB_OK);
     ab_cell_watch(cell, &watch);
     for (int i = 0; i < 2; i++) {
         ab_step_result result;
-        assert_int_equal(ab_twin_before(twin, cell), AB_OK);
+        assert_int_equal(ab_fp32_reference_before(fp32, cell), AB_OK);
         assert_int_equal(ab_cell_step(cell, &m.observer, &result), AB_OK);
-        assert_int_equal(ab_twin_after(twin, cell, &result), AB_OK);
+        assert_int_equal(ab_fp32_reference_after(fp32, cell, &result), AB_OK);
     }
-    cJSON *report = pt_report(write_twin, twin);
+    cJSON *report = pt_report(write_reference, fp32);
     const cJSON *tensor = pt_find(pt_get(report, "tensors"), "op", "relu");
     assert_string_equal(pt_text(tensor, "tensor"), "in0.grad");
     assert_int_equal(pt_integer(tensor, "count"), m.elements);
@@ -216,7 +216,7 @@ static void decensoring_finds_the_zeros_of_a_known_mask(void **state) {
     assert_true(m.zeros > m.elements / 4 && m.zeros < m.elements * 3 / 4);
     assert_true(pt_integer(tensor, "flushed") > (m.elements - m.zeros) / 4);
     cJSON_Delete(report);
-    ab_twin_destroy(twin);
+    ab_fp32_reference_destroy(fp32);
     ab_cell_destroy(cell);
     ab_net_free(net);
 }
@@ -321,18 +321,18 @@ static void tally_of(const char *level, const ab_format *half, uint64_t seed, bo
     ab_cell_config config = pt_config(net, level, half, "momentum", "loss_scale=1024");
     config.seed = seed;
     ab_cell *cell = pt_cell(&config);
-    ab_twin *twin = NULL;
+    ab_fp32_reference *fp32 = NULL;
     mask m = {.observer = {.see = ignore}};
     const ab_watch watch = {.ran = shorten};
     if (planted) ab_cell_watch(cell, &watch);
-    assert_int_equal(ab_twin_create(&config, AB_TWIN_FP32, 0, &twin), AB_OK);
+    assert_int_equal(ab_fp32_reference_create(&config, AB_REFERENCE_FP32, 0, &fp32), AB_OK);
     for (int i = 0; i < 24; i++) {
         ab_step_result result;
-        if (i % 2 == 0) assert_int_equal(ab_twin_before(twin, cell), AB_OK);
+        if (i % 2 == 0) assert_int_equal(ab_fp32_reference_before(fp32, cell), AB_OK);
         assert_int_equal(ab_cell_step(cell, planted ? &m.observer : NULL, &result), AB_OK);
-        if (i % 2 == 0) assert_int_equal(ab_twin_after(twin, cell, &result), AB_OK);
+        if (i % 2 == 0) assert_int_equal(ab_fp32_reference_after(fp32, cell, &result), AB_OK);
     }
-    cJSON *report = pt_report(write_twin, twin);
+    cJSON *report = pt_report(write_reference, fp32);
     const cJSON *tensor;
     cJSON_ArrayForEach(tensor, pt_get(report, "tensors")) {
         const double z = pt_number(tensor, "bias_z");
@@ -341,7 +341,7 @@ static void tally_of(const char *level, const ab_format *half, uint64_t seed, bo
         t->shrinking += z < -3;
     }
     cJSON_Delete(report);
-    ab_twin_destroy(twin);
+    ab_fp32_reference_destroy(fp32);
     ab_cell_destroy(cell);
     ab_net_free(net);
 }
@@ -362,9 +362,9 @@ static void losses_with_their_own_scales_are_refused(void **state) {
     (void)state;
     ab_net *net = pt_net(pt_ops);
     ab_cell_config config = pt_config(net, "O2", &ab_format_fp16, "sgd", NULL);
-    ab_twin *twin = NULL;
+    ab_fp32_reference *fp32 = NULL;
     config.policy.num_losses = 2;
-    assert_int_equal(ab_twin_create(&config, AB_TWIN_FP32, 0, &twin), AB_CONFIG);
+    assert_int_equal(ab_fp32_reference_create(&config, AB_REFERENCE_FP32, 0, &fp32), AB_CONFIG);
     assert_non_null(strstr(ab_error_message(), "--shadow-every"));
     ab_net_free(net);
 }

@@ -20,44 +20,44 @@ static float noise(int64_t i) { return (float)ab_rng_normal(5, AB_RNG_SAMPLE, 1,
 static void nonfinite_inputs_are_counted_where_they_are(void **state) {
     static float x[N * EACH];
     static int32_t y[N];
-    ab_vitals v = {0};
+    ab_always_on_stats v = {0};
     const ab_data_shape shape = images(4);
     (void)state;
     for (int i = 0; i < N * EACH; i++) x[i] = noise(i);
-    assert_int_equal(ab_vitals_batch(&v, &shape, 0, x, y, N, EACH), AB_OK);
+    assert_int_equal(ab_always_on_batch(&v, &shape, 0, x, y, N, EACH), AB_OK);
     assert_int_equal(v.inputs.batches, 0);
-    ab_vitals_clear(&v);
+    ab_always_on_clear(&v);
     x[EACH] = -INFINITY; /* alone */
-    assert_int_equal(ab_vitals_batch(&v, &shape, 2, x, y, N, EACH), AB_OK);
+    assert_int_equal(ab_always_on_batch(&v, &shape, 2, x, y, N, EACH), AB_OK);
     assert_int_equal(v.inputs.batches, 1);
     assert_int_equal(v.inputs.samples, 1);
-    ab_vitals_clear(&v);
+    ab_always_on_clear(&v);
     x[EACH] = 0;
     for (int i = 0; i < N; i++) x[i * EACH + 7] = NAN; /* a place in every sample */
     x[3 * EACH + 50] = INFINITY;                       /* and one in one */
-    assert_int_equal(ab_vitals_batch(&v, &shape, 5, x, y, N, EACH), AB_OK);
-    assert_int_equal(ab_vitals_batch(&v, &shape, 6, x, y, N, EACH), AB_OK);
+    assert_int_equal(ab_always_on_batch(&v, &shape, 5, x, y, N, EACH), AB_OK);
+    assert_int_equal(ab_always_on_batch(&v, &shape, 6, x, y, N, EACH), AB_OK);
     assert_int_equal(v.inputs.batches, 2);
     assert_int_equal(v.inputs.step, 5);
     assert_int_equal(v.inputs.samples, N);
     assert_int_equal(v.inputs.features, 2);
     assert_int_equal(v.inputs.common, 1);
-    ab_vitals_clear(&v);
+    ab_always_on_clear(&v);
 }
 
 /* x = noise + shift * label in every place: the expected ratio follows from the variances. */
 static double ratio_with(double shift, bool control) {
     static float x[4 * N * EACH];
     static int32_t y[4 * N];
-    ab_vitals v = {0};
+    ab_always_on_stats v = {0};
     const ab_data_shape shape = images(2);
     for (int i = 0; i < 4 * N; i++) {
         y[i] = (int32_t)ab_rng_below(9, AB_RNG_SAMPLE, 2, (uint64_t)i, 2);
         for (int j = 0; j < EACH; j++) x[i * EACH + j] = noise(i * EACH + j) + (float)(shift * y[i]);
     }
-    assert_int_equal(ab_vitals_batch(&v, &shape, 0, x, y, 4 * N, EACH), AB_OK);
-    const double ratio = ab_vitals_label_ratio(&v.labels, control);
-    ab_vitals_clear(&v);
+    assert_int_equal(ab_always_on_batch(&v, &shape, 0, x, y, 4 * N, EACH), AB_OK);
+    const double ratio = ab_always_on_label_ratio(&v.labels, control);
+    ab_always_on_clear(&v);
     return ratio;
 }
 
@@ -80,24 +80,24 @@ static void classes_that_differ_in_colour_alone_are_told_from_labels_of_chance(v
                                  .x = {3, {SIDE, SIDE, CHANNELS}},
                                  .targets = AB_TARGETS_CLASSES,
                                  .classes = CHANNELS};
-    ab_vitals v = {0};
+    ab_always_on_stats v = {0};
     (void)state;
     for (int i = 0; i < N; i++) {
         y[i] = (int32_t)ab_rng_below(9, AB_RNG_SAMPLE, 3, (uint64_t)i, CHANNELS);
         for (int j = 0; j < IMAGE; j++)
             x[i * IMAGE + j] = noise(i * IMAGE + j) + (j % CHANNELS == y[i] ? 1.0f : 0.0f);
     }
-    assert_int_equal(ab_vitals_batch(&v, &shape, 0, x, y, N, IMAGE), AB_OK);
-    assert_true(ab_vitals_label_ratio(&v.labels, false) > 20); /* all channels in one: about 1 */
-    assert_true(ab_vitals_label_ratio(&v.labels, true) < 5);   /* of few bins that differ, chance is wide */
-    ab_vitals_clear(&v);
+    assert_int_equal(ab_always_on_batch(&v, &shape, 0, x, y, N, IMAGE), AB_OK);
+    assert_true(ab_always_on_label_ratio(&v.labels, false) > 20); /* all channels in one: about 1 */
+    assert_true(ab_always_on_label_ratio(&v.labels, true) < 5); /* of few bins that differ, chance is wide */
+    ab_always_on_clear(&v);
 }
 
 /* Batches of steps that are under way at once, as in a window, each with its own labels; every third is skipped. */
 static void labels_are_counted_by_what_became_of_their_step(void **state) {
     enum { STEPS = 12, BATCH = 10, AHEAD = 4 };
     static float x[BATCH * EACH];
-    ab_vitals v = {0};
+    ab_always_on_stats v = {0};
     const ab_data_shape shape = images(3);
     int64_t all[3] = {0}, skipped[3] = {0};
     (void)state;
@@ -109,19 +109,19 @@ static void labels_are_counted_by_what_became_of_their_step(void **state) {
                 all[y[i]]++;
                 if (begun % 3 == 0) skipped[y[i]]++;
             }
-            assert_int_equal(ab_vitals_batch(&v, &shape, begun, x, y, BATCH, EACH), AB_OK);
+            assert_int_equal(ab_always_on_batch(&v, &shape, begun, x, y, BATCH, EACH), AB_OK);
         }
-        for (const int end = begun; ended < end; ended++) ab_vitals_step_end(&v, ended, ended % 3 == 0);
+        for (const int end = begun; ended < end; ended++) ab_always_on_step_end(&v, ended, ended % 3 == 0);
     }
     assert_int_equal(v.classes.skips, STEPS / 3);
     assert_memory_equal(v.classes.all, all, sizeof all);
     assert_memory_equal(v.classes.skipped, skipped, sizeof skipped);
     assert_int_equal(all[0] + all[1] + all[2], STEPS * BATCH);
-    ab_vitals_clear(&v);
+    ab_always_on_clear(&v);
 }
 
 static void write_vitals(void *cell, ab_probe_sink *sink) {
-    assert_int_equal(ab_cell_report_vitals(cell, sink), AB_OK);
+    assert_int_equal(ab_cell_report_always_on_stats(cell, sink), AB_OK);
 }
 
 static void counts_are(const cJSON *list, const int64_t *expected) {
@@ -164,11 +164,11 @@ static void a_cell_counts_the_labels_of_its_skipped_steps(void **state) {
 
 static void weights_that_are_no_numbers_or_too_large_are_named(void **state) {
     const float a[] = {1, -2, 3}, b[] = {NAN, 65504, 65520}, c[] = {INFINITY, -1e6f};
-    ab_vitals_weights w = {.count = 0};
+    ab_always_on_weights w = {.count = 0};
     (void)state;
-    ab_vitals_weigh(&w, "a", a, 3, &ab_format_fp16);
-    ab_vitals_weigh(&w, "b", b, 3, &ab_format_fp16);
-    ab_vitals_weigh(&w, "c", c, 2, &ab_format_fp16);
+    ab_always_on_weigh(&w, "a", a, 3, &ab_format_fp16);
+    ab_always_on_weigh(&w, "b", b, 3, &ab_format_fp16);
+    ab_always_on_weigh(&w, "c", c, 2, &ab_format_fp16);
     assert_int_equal(w.nonfinite, 2);
     assert_string_equal(w.nonfinite_name, "b");
     assert_int_equal(w.beyond_half, 2); /* 65520 is the first that rounds to infinity */
@@ -180,11 +180,11 @@ static void weights_that_are_no_numbers_or_too_large_are_named(void **state) {
 /* From 1 towards w by 0.001 (w - 1): in fp16 half an ulp at 1 is 2^-11, so w - 1 below 0.488 is lost; bf16's is 2^-8. */
 static void an_average_that_cannot_move_is_counted(void **state) {
     const float weight[] = {1.0f, 1.2f, 1.4f, 1.6f, 9.0f}, mean[] = {1, 1, 1, 1, 1};
-    ab_vitals_average fp16 = {0}, bf16 = {0}, fp32 = {0};
+    ab_always_on_average fp16 = {0}, bf16 = {0}, fp32 = {0};
     (void)state;
-    ab_vitals_average_of(&fp16, weight, mean, 5, &ab_format_fp16, 0.999);
-    ab_vitals_average_of(&bf16, weight, mean, 5, &ab_format_bf16, 0.999);
-    ab_vitals_average_of(&fp32, weight, mean, 5, &ab_format_fp32, 0.999);
+    ab_always_on_average_of(&fp16, weight, mean, 5, &ab_format_fp16, 0.999);
+    ab_always_on_average_of(&bf16, weight, mean, 5, &ab_format_bf16, 0.999);
+    ab_always_on_average_of(&fp32, weight, mean, 5, &ab_format_fp32, 0.999);
     assert_int_equal(fp16.differing, 4);
     assert_int_equal(fp16.stuck, 2);
     assert_int_equal(bf16.stuck, 3);

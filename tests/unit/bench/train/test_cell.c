@@ -712,7 +712,7 @@ static void the_twin_differs_by_one_ulp_in_every_weight_and_in_nothing_else(void
     ab_net *net = net_of(conv_ops);
     ab_cell_config config = config_of(net, "O0", fp16, NULL);
     ab_cell *cell = cell_of(&config);
-    config.ulp_twin = true;
+    config.perturbed_baseline = true;
     ab_cell *twin = cell_of(&config);
     const ab_plan *plan = ab_cell_plan(cell);
     int up = 0, down = 0;

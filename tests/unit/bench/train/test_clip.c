@@ -81,19 +81,19 @@ static void gradients_are_clipped_as_torch_does(void **state) {
     cJSON_Delete(document);
 }
 
-/* Whatever the size and the lanes: the norm is of all elements, and afterwards it is the limit. */
+/* Whatever the size and the threads: the norm is of all elements, and afterwards it is the limit. */
 static void the_norm_covers_all_elements_on_any_number_of_lanes(void **state) {
     (void)state;
     static const int64_t sizes[] = {1, 4096, 4097, 300001};
     for (size_t s = 0; s < AB_COUNT_OF(sizes); s++)
-        for (int lanes = 1; lanes <= 3; lanes++) {
+        for (int threads = 1; threads <= 3; threads++) {
             double first = 0, total = 0, sum = 0, after = 0;
-            assert_int_equal(ab_parallel_start(lanes), AB_OK);
+            assert_int_equal(ab_parallel_start(threads), AB_OK);
             ab_tensor grad = grad_new(&ab_format_fp32, sizes[s], 7, 1.0), *list[] = {&grad};
             for (int64_t i = 0; i < sizes[s]; i++) sum += value_at(&grad, i) * value_at(&grad, i);
             assert_int_equal(ab_clip(&(ab_clip_config){.norm = 0.01}, list, 1, &total), AB_OK);
-            if (lanes == 1) first = total;
-            assert_true(lanes > 1 || total == first);
+            if (threads == 1) first = total;
+            assert_true(threads > 1 || total == first);
             assert_true(fabs(total - sqrt(sum)) <= 1e-7 * total);
             for (int64_t i = 0; i < sizes[s]; i++) after += value_at(&grad, i) * value_at(&grad, i);
             assert_true(fabs(sqrt(after) - 0.01) <= 1e-3 * 0.01);

@@ -345,15 +345,15 @@ static void half_weights_and_states_are_rounded_once(void **state) {
 
 /* ---- norms ----------------------------------------------------------------------------------------------- */
 
-/* The norms are of the whole parameter, also when it is cut into parts, and the same on any number of lanes. */
+/* The norms are of the whole parameter, also when it is cut into parts, and the same on any number of threads. */
 static void norms_cover_the_parameter_on_any_number_of_lanes(void **state) {
     (void)state;
     static const int64_t sizes[] = {1, 1024, 1025, 64 * 1024 + 1, MOST};
     static float first[MOST];
     const oracle_case *lamb = &oracles[1];
     for (size_t s = 0; s < AB_COUNT_OF(sizes); s++)
-        for (int lanes = 1; lanes <= 3; lanes++) {
-            assert_int_equal(ab_parallel_start(lanes), AB_OK);
+        for (int threads = 1; threads <= 3; threads++) {
+            assert_int_equal(ab_parallel_start(threads), AB_OK);
             parameter *p = parameter_new(&ab_format_fp32, sizes[s]);
             fill(&p->weight, 1000, 0.5f);
             fill(&p->grad, 1, 0.25f);
@@ -362,7 +362,7 @@ static void norms_cover_the_parameter_on_any_number_of_lanes(void **state) {
             step(optimizer_called("lamb"), &lamb->config, 1, p);
             lamb->step(&lamb->config, 1, p->n);
             for (int64_t i = 0; i < p->n; i++) assert_true(fabs(value_at(&p->weight, i) - w[i]) < 2e-7);
-            if (lanes == 1) memcpy(first, p->weight.data, (size_t)p->n * sizeof *first);
+            if (threads == 1) memcpy(first, p->weight.data, (size_t)p->n * sizeof *first);
             assert_memory_equal(first, p->weight.data, (size_t)p->n * sizeof *first);
             parameter_free(p);
         }

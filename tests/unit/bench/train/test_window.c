@@ -369,7 +369,7 @@ typedef struct trace {
     ab_step_result step[STEPS];
     int64_t time_ns[STEPS];
     float weight[WEIGHTS];
-    char vitals[8192];
+    char always_on[8192];
 } trace;
 
 typedef struct choice {
@@ -449,11 +449,11 @@ static void read_weight(const made *m, trace *t) {
 
 /* What the cell noticed of its steps: whose labels were skipped, among other things. */
 static void read_vitals(const made *m, trace *t) {
-    FILE *out = fmemopen(t->vitals, sizeof t->vitals, "w");
+    FILE *out = fmemopen(t->always_on, sizeof t->always_on, "w");
     ab_json_line line;
     assert_non_null(out);
     ab_json_line_begin(&line, out, "vitals");
-    assert_int_equal(ab_cell_report_vitals(m->cell, &line.sink), AB_OK);
+    assert_int_equal(ab_cell_report_always_on_stats(m->cell, &line.sink), AB_OK);
     ab_json_line_end(&line);
     fclose(out);
 }
@@ -479,7 +479,7 @@ static void same(const trace *a, const trace *b) {
         assert_int_equal(a->step[i].overflow, b->step[i].overflow);
     }
     assert_memory_equal(a->weight, b->weight, sizeof a->weight);
-    assert_string_equal(a->vitals, b->vitals);
+    assert_string_equal(a->always_on, b->always_on);
 }
 
 static int skips_of(const trace *t) {

@@ -1,4 +1,4 @@
-/* Lanes and chunks: every chunk runs once whatever the number of lanes, late lanes and nested loops included. */
+/* Threads and chunks: every chunk runs once whatever the number of threads, late threads and nested loops included. */
 #define _POSIX_C_SOURCE 200809L
 #include "kernels/core/parallel.h"
 
@@ -21,13 +21,13 @@ typedef struct tally {
     _Atomic bool shared_lane, wrong_lane;
 } tally;
 
-static void count(void *argument, int64_t chunk, int lane) {
+static void count(void *argument, int64_t chunk, int thread) {
     tally *t = argument;
-    if (lane < 0 || lane >= ab_parallel_lanes() || lane != ab_parallel_lane())
+    if (thread < 0 || thread >= ab_parallel_threads() || thread != ab_parallel_thread())
         atomic_store(&t->wrong_lane, true);
-    if (atomic_fetch_add(&t->in_lane[lane], 1) != 0) atomic_store(&t->shared_lane, true);
+    if (atomic_fetch_add(&t->in_lane[thread], 1) != 0) atomic_store(&t->shared_lane, true);
     atomic_fetch_add(&t->runs[chunk], 1);
-    atomic_fetch_sub(&t->in_lane[lane], 1);
+    atomic_fetch_sub(&t->in_lane[thread], 1);
 }
 
 static void expect_each_once(tally *t, int64_t chunks, int times) {
@@ -39,9 +39,9 @@ static void expect_each_once(tally *t, int64_t chunks, int times) {
 static void every_chunk_runs_once_for_any_number_of_lanes(void **state) {
     (void)state;
     static const int64_t sizes[] = {0, 1, 2, 3, 7, 64, CHUNKS};
-    for (int lanes = 1; lanes <= LANES; lanes++) {
-        assert_int_equal(ab_parallel_start(lanes), AB_OK);
-        assert_int_equal(ab_parallel_lanes(), lanes);
+    for (int threads = 1; threads <= LANES; threads++) {
+        assert_int_equal(ab_parallel_start(threads), AB_OK);
+        assert_int_equal(ab_parallel_threads(), threads);
         for (size_t s = 0; s < AB_COUNT_OF(sizes); s++) {
             tally t = {.shared_lane = false};
             for (int i = 0; i < 50; i++) ab_parallel_for(sizes[s], count, &t);
@@ -49,10 +49,10 @@ static void every_chunk_runs_once_for_any_number_of_lanes(void **state) {
         }
     }
     ab_parallel_stop();
-    assert_int_equal(ab_parallel_lanes(), 1);
+    assert_int_equal(ab_parallel_threads(), 1);
 }
 
-/* Loops follow each other at once, so that lanes which wake up late meet the next loop's chunks. */
+/* Loops follow each other at once, so that threads which wake up late meet the next loop's chunks. */
 static void loops_in_a_row_do_not_mix_their_chunks(void **state) {
     (void)state;
     assert_int_equal(ab_parallel_start(LANES), AB_OK);
@@ -65,15 +65,15 @@ static void loops_in_a_row_do_not_mix_their_chunks(void **state) {
     ab_parallel_stop();
 }
 
-static void inner(void *argument, int64_t chunk, int lane) {
+static void inner(void *argument, int64_t chunk, int thread) {
     tally *t = argument;
-    assert_int_equal(lane, ab_parallel_lane());
+    assert_int_equal(thread, ab_parallel_thread());
     atomic_fetch_add(&t->runs[chunk], 1);
 }
 
-static void outer(void *argument, int64_t chunk, int lane) {
+static void outer(void *argument, int64_t chunk, int thread) {
     (void)chunk;
-    (void)lane;
+    (void)thread;
     ab_parallel_for(10, inner, argument);
 }
 
@@ -86,11 +86,11 @@ static void loops_inside_chunks_run_on_their_lane(void **state) {
     expect_each_once(&t, 10, 20);
 }
 
-static void note_thread(void *argument, int64_t chunk, int lane) {
+static void note_thread(void *argument, int64_t chunk, int thread) {
     pthread_t *threads = argument;
     threads[chunk] = pthread_self();
-    assert_int_equal(lane, 0);
-    const struct timespec moment = {0, 200000}; /* time for another lane to come */
+    assert_int_equal(thread, 0);
+    const struct timespec moment = {0, 200000}; /* time for another thread to come */
     nanosleep(&moment, NULL);
 }
 
@@ -99,7 +99,7 @@ static void one_lane_in_use_is_the_callers(void **state) {
     pthread_t threads[20];
     assert_int_equal(ab_parallel_start(LANES), AB_OK);
     ab_parallel_use(1);
-    assert_int_equal(ab_parallel_lanes(), LANES);
+    assert_int_equal(ab_parallel_threads(), LANES);
     ab_parallel_for(20, note_thread, threads);
     for (int i = 0; i < 20; i++) assert_true(pthread_equal(threads[i], pthread_self()));
     ab_parallel_use(LANES + 7); /* no more than there are */
@@ -109,11 +109,11 @@ static void one_lane_in_use_is_the_callers(void **state) {
     ab_parallel_stop();
 }
 
-static void late(void *argument, int64_t chunk, int lane) {
+static void late(void *argument, int64_t chunk, int thread) {
     (void)argument;
     (void)chunk;
     const struct timespec moment = {0, 1000000}, long_moment = {0, 30000000};
-    nanosleep(lane == 0 ? &moment : &long_moment, NULL);
+    nanosleep(thread == 0 ? &moment : &long_moment, NULL);
 }
 
 static void waiting_for_another_lane_is_counted(void **state) {
@@ -132,8 +132,8 @@ static void waiting_for_another_lane_is_counted(void **state) {
 static void numbers_of_lanes_out_of_range_are_refused(void **state) {
     (void)state;
     assert_int_equal(ab_parallel_start(0), AB_USAGE);
-    assert_int_equal(ab_parallel_start(AB_PARALLEL_MAX_LANES + 1), AB_USAGE);
-    assert_int_equal(ab_parallel_lanes(), 1);
+    assert_int_equal(ab_parallel_start(AB_PARALLEL_MAX_THREADS + 1), AB_USAGE);
+    assert_int_equal(ab_parallel_threads(), 1);
 }
 
 int main(void) {

@@ -1,5 +1,5 @@
 /* relu, add and flatten, and the helpers all kernels store with: element by element in every format, on every CPU level and
- * lane count, in small and large tensors. */
+ * thread count, in small and large tensors. */
 #include "oracle/op_run.h"
 
 #include "oracle/doubles.h"

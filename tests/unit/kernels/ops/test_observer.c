@@ -64,7 +64,7 @@ static int written(const op_run *r, const ab_tensor **list) {
     return count;
 }
 
-/* With one lane the calls come in the order of the elements. */
+/* With one thread the calls come in the order of the elements. */
 static void check_seen(const op_probe *probe, const ab_tensor *tensor, const ab_tensor *exact) {
     if (tensor->format == &ab_format_fp32) {
         assert_int_equal(probe->count[tensor->id], 0); /* not cast */
@@ -123,7 +123,7 @@ static void fp32_results_are_not_shown(void **state) {
     }
 }
 
-/* With several lanes only the order of the calls differs. */
+/* With several threads only the order of the calls differs. */
 static void lanes_show_the_same_number_of_values(void **state) {
     (void)state;
     assert_int_equal(ab_parallel_start(3), AB_OK);

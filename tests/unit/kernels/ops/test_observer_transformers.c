@@ -51,7 +51,7 @@ static int compare_numbers(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* Both lists in order, so that lanes and heads may come as they like. */
+/* Both lists in order, so that threads and heads may come as they like. */
 static void check_seen(const op_probe *probe, const ab_tensor *tensor) {
     int64_t n = ab_tensor_count(tensor);
     if (probe->count[tensor->id] != n)
@@ -89,8 +89,8 @@ static void observe(const op_case *k, const ab_format *format, bool accumulate_h
 static void every_half_value_is_seen_once(void **state) {
     (void)state;
     const ab_format *halves[] = {&ab_format_fp16, &ab_format_bf16};
-    for (int lanes = 3; lanes >= 1; lanes -= 2) {
-        assert_int_equal(ab_parallel_start(lanes), AB_OK);
+    for (int threads = 3; threads >= 1; threads -= 2) {
+        assert_int_equal(ab_parallel_start(threads), AB_OK);
         for (size_t k = 0; k < AB_COUNT_OF(cases); k++)
             for (size_t f = 0; f < AB_COUNT_OF(halves); f++) {
                 observe(&cases[k], halves[f], false);

@@ -1,5 +1,5 @@
 /* gelu (both forms), silu, tanh, sigmoid against libm in double: over their whole range, in every format, on every CPU level
- * and lane count with the same bits; what NaN and infinities give. */
+ * and thread count with the same bits; what NaN and infinities give. */
 #include "oracle/op_run.h"
 
 #include "oracle/jacobian.h"

@@ -50,10 +50,10 @@ static double mask_at(const attention_case *k, const double *mask, int64_t b, in
     return mask[offset];
 }
 
-/* exec of every run here: the coins of dropout follow from it. */
+/* exec of every run here: the mask of dropout follow from it. */
 enum { SEED = 11, STEP = 3, INSTANCE = 4 };
 
-static double coin(const attention_case *k, int64_t b, int64_t h, int64_t i, int64_t j) {
+static double mask_factor(const attention_case *k, int64_t b, int64_t h, int64_t i, int64_t j) {
     int64_t at = ((b * k->heads + h) * k->queries + i) * k->keys + j;
     if (k->dropout == 0.0) return 1.0;
     ab_rng_block block = ab_rng_at(SEED, AB_RNG_DROPOUT, STEP, (uint64_t)INSTANCE << 32 | (uint64_t)(at / 4));
@@ -82,7 +82,7 @@ static void attend_row(const attention_case *k, double *const *x, double *out, i
     for (int64_t c = 0; c < k->value_width; c++) {
         double sum = 0.0;
         for (int64_t j = 0; j < k->keys && !isinf(best); j++)
-            sum += exp(score(k, x, b, h, i, j) - best) / total * coin(k, b, h, i, j) *
+            sum += exp(score(k, x, b, h, i, j) - best) / total * mask_factor(k, b, h, i, j) *
                    values[place(k, 2, b, h, j, c)];
         out[place(k, 3, b, h, i, c)] = sum;
     }
@@ -218,10 +218,10 @@ static void blocks_of_queries_are_joined_with_the_same_bits_on_any_lanes(void **
                 .open = open_case, .check = check_blocks, .self = &large[k], .formats = format[f]};
             op_run r[2];
             oracle_run_once(&s);
-            for (int lanes = 2; lanes >= 1; lanes--) {
-                assert_int_equal(ab_parallel_start(lanes), AB_OK);
-                open_case(&r[lanes - 1], &large[k], format[f]);
-                op_run_both(&r[lanes - 1]);
+            for (int threads = 2; threads >= 1; threads--) {
+                assert_int_equal(ab_parallel_start(threads), AB_OK);
+                open_case(&r[threads - 1], &large[k], format[f]);
+                op_run_both(&r[threads - 1]);
             }
             op_run_same_results(&r[0], &r[1]);
             op_run_close(&r[0]);

@@ -269,9 +269,9 @@ static void bits_depend_neither_on_the_lanes_nor_on_the_cpu_level(void **state) 
     open_case(&first, &cases[4], &attrs, mixes[0], true);
     op_run_both(&first);
     for (int isa = AB_ISA_PLAIN; isa <= AB_ISA_AVX512; isa++)
-        for (int lanes = 3; lanes >= 1; lanes--) {
+        for (int threads = 3; threads >= 1; threads--) {
             if (ab_isa_force((ab_isa)isa) != AB_OK) continue;
-            assert_int_equal(ab_parallel_start(lanes), AB_OK);
+            assert_int_equal(ab_parallel_start(threads), AB_OK);
             open_case(&r, &cases[4], &attrs, mixes[0], true);
             op_run_both(&r);
             op_run_same_results(&first, &r);

@@ -150,7 +150,7 @@ static void each_tensor_may_have_its_own_format(void **state) {
     each_case((op_formats){&ab_format_fp16, &ab_format_bf16, &ab_format_fp32}, every_path);
 }
 
-/* Large enough for the library's passes to be cut into slices of the batch: same sums, same bits with any number of lanes. */
+/* Large enough for the library's passes to be cut into slices of the batch: same sums, same bits with any number of threads. */
 static void a_large_batch_gives_the_same_bits_on_any_number_of_lanes(void **state) {
     (void)state;
     static const conv_case large = {8, 14, 15, 12, 24, 3, 3, 1, 1, 1, 1, 1, 1, 1, true};
@@ -319,22 +319,22 @@ static void infinities_stay_where_they_belong(void **state) {
 static void bits_depend_neither_on_the_lanes_nor_on_the_run(void **state) {
     (void)state;
     static const size_t which[] = {0, 3, 4, 9, 12};
-    static const int lanes[] = {2, 2, 1, 3};
+    static const int threads[] = {2, 2, 1, 3};
     for (size_t k = 0; k < AB_COUNT_OF(which); k++)
         for (int path = AB_PATH_AUTO; path <= AB_PATH_REFERENCE; path++) {
             op_attrs attrs = attrs_of(&cases[which[k]]);
-            op_run r[AB_COUNT_OF(lanes)];
+            op_run r[AB_COUNT_OF(threads)];
             bool ready = true;
-            for (size_t i = 0; i < AB_COUNT_OF(lanes); i++) {
+            for (size_t i = 0; i < AB_COUNT_OF(threads); i++) {
                 ab_exec exec = {.training = true, .path = (ab_cpu_path)path};
-                assert_int_equal(ab_parallel_start(lanes[i]), AB_OK);
+                assert_int_equal(ab_parallel_start(threads[i]), AB_OK);
                 open_case(&r[i], &cases[which[k]], &attrs,
                           (op_formats){&ab_format_bf16, &ab_format_bf16, NULL}, &exec);
                 ready = ready && op_run_prepare(&r[i]) == AB_OK;
                 if (ready) op_run_both(&r[i]);
                 if (ready && i > 0) op_run_same_results(&r[0], &r[i]);
             }
-            for (size_t i = 0; i < AB_COUNT_OF(lanes); i++) op_run_close(&r[i]);
+            for (size_t i = 0; i < AB_COUNT_OF(threads); i++) op_run_close(&r[i]);
         }
     assert_int_equal(ab_parallel_start(1), AB_OK);
 }

@@ -1,4 +1,4 @@
-/* dropout: masks are Philox's coins by (seed, step, op, element), the same forward and backward, on every level, lane count and
+/* dropout: masks are Philox's coins by (seed, step, op, element), the same forward and backward, on every level, thread count and
  * however the tensor is split; the share of zeros is p; nothing happens outside training. */
 #include "oracle/op_run.h"
 

@@ -341,13 +341,13 @@ static void gradients_that_are_sums_do_not_depend_on_the_lanes(void **state) {
     op_attrs attrs = op_attrs_default(&ab_op_div);
     ab_exec exec = {.training = true};
     op_run r[3];
-    for (int lanes = 3; lanes >= 1; lanes--) {
-        assert_int_equal(ab_parallel_start(lanes), AB_OK);
-        op_run_open(&r[lanes - 1], &ab_op_div, &attrs, in, 2,
+    for (int threads = 3; threads >= 1; threads--) {
+        assert_int_equal(ab_parallel_start(threads), AB_OK);
+        op_run_open(&r[threads - 1], &ab_op_div, &attrs, in, 2,
                     (op_formats){&ab_format_fp32, &ab_format_fp32, NULL}, &exec);
-        op_run_fill_all(&r[lanes - 1], 3);
-        assert_int_equal(op_run_prepare(&r[lanes - 1]), AB_OK);
-        op_run_both(&r[lanes - 1]);
+        op_run_fill_all(&r[threads - 1], 3);
+        assert_int_equal(op_run_prepare(&r[threads - 1]), AB_OK);
+        op_run_both(&r[threads - 1]);
     }
     for (int k = 1; k < 3; k++) op_run_same_results(&r[0], &r[k]);
     for (int k = 0; k < 3; k++) op_run_close(&r[k]);

@@ -1,4 +1,4 @@
-/* linear against the double-precision oracle (a 1x1 convolution of 1x1 images), in every format, path, lane count and CPU
+/* linear against the double-precision oracle (a 1x1 convolution of 1x1 images), in every format, path, thread count and CPU
  * level, and behind three-dimensional inputs. */
 #include "oracle/op_run.h"
 

@@ -104,10 +104,10 @@ static void bits_do_not_depend_on_the_lanes(void **state) {
     const op_formats *format = op_all_formats(&formats);
     for (int f = 0; f < formats; f++) {
         op_run r[3];
-        for (int lanes = 3; lanes >= 1; lanes--) {
-            assert_int_equal(ab_parallel_start(lanes), AB_OK);
-            open_case(&r[lanes - 1], &large, format[f]);
-            op_run_both(&r[lanes - 1]);
+        for (int threads = 3; threads >= 1; threads--) {
+            assert_int_equal(ab_parallel_start(threads), AB_OK);
+            open_case(&r[threads - 1], &large, format[f]);
+            op_run_both(&r[threads - 1]);
         }
         op_run_same_results(&r[0], &r[1]);
         op_run_same_results(&r[0], &r[2]);

@@ -95,10 +95,10 @@ static void bits_do_not_depend_on_the_lanes(void **state) {
     for (size_t i = 0; i < AB_COUNT_OF(cases); i++) {
         ab_exec exec = {.training = true};
         op_run r[3];
-        for (int lanes = 3; lanes >= 1; lanes--) {
-            assert_int_equal(ab_parallel_start(lanes), AB_OK);
-            open_case(&r[lanes - 1], cases[i], (op_formats){&ab_format_bf16, &ab_format_bf16, NULL}, &exec);
-            op_run_both(&r[lanes - 1]);
+        for (int threads = 3; threads >= 1; threads--) {
+            assert_int_equal(ab_parallel_start(threads), AB_OK);
+            open_case(&r[threads - 1], cases[i], (op_formats){&ab_format_bf16, &ab_format_bf16, NULL}, &exec);
+            op_run_both(&r[threads - 1]);
         }
         for (int k = 1; k < 3; k++) op_run_same_results(&r[0], &r[k]);
         for (int k = 0; k < 3; k++) op_run_close(&r[k]);

@@ -1,4 +1,4 @@
-/* max_pool2d, avg_pool2d and global_avg_pool against their definitions in double: every format, lane count and CPU level,
+/* max_pool2d, avg_pool2d and global_avg_pool against their definitions in double: every format, thread count and CPU level,
  * overlapping, gapped and padded windows, ties and NaN. */
 #include "oracle/op_run.h"
 

@@ -172,10 +172,10 @@ static void bits_do_not_depend_on_the_lanes(void **state) {
     (void)state;
     op_attrs attrs = attrs_of(&cases[2]);
     op_run r[3];
-    for (int lanes = 3; lanes >= 1; lanes--) {
-        assert_int_equal(ab_parallel_start(lanes), AB_OK);
-        open_case(&r[lanes - 1], &cases[2], &attrs, (op_formats){&ab_format_bf16, &ab_format_bf16, NULL});
-        op_run_both(&r[lanes - 1]);
+    for (int threads = 3; threads >= 1; threads--) {
+        assert_int_equal(ab_parallel_start(threads), AB_OK);
+        open_case(&r[threads - 1], &cases[2], &attrs, (op_formats){&ab_format_bf16, &ab_format_bf16, NULL});
+        op_run_both(&r[threads - 1]);
     }
     for (int i = 1; i < 3; i++) op_run_same_results(&r[0], &r[i]);
     for (int i = 0; i < 3; i++) op_run_close(&r[i]);

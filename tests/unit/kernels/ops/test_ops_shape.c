@@ -1,5 +1,5 @@
 /* reshape, permute, transpose, concat, sum, mean, max: against index arithmetic and sums in double, in every format, on every CPU
- * level and lane count. */
+ * level and thread count. */
 #include "oracle/doubles.h"
 #include "oracle/gradient.h"
 #include "oracle/op_run.h"
@@ -219,9 +219,9 @@ static void bits_do_not_depend_on_the_lanes(void **state) {
         op_attrs attrs = attrs_of(&cases[i]);
         ab_exec exec = {.training = true};
         op_run r[3];
-        for (int lanes = 3; lanes >= 1; lanes--) {
-            op_run *run = &r[lanes - 1];
-            assert_int_equal(ab_parallel_start(lanes), AB_OK);
+        for (int threads = 3; threads >= 1; threads--) {
+            op_run *run = &r[threads - 1];
+            assert_int_equal(ab_parallel_start(threads), AB_OK);
             op_run_open(run, cases[i].op, &attrs, cases[i].in, cases[i].inputs,
                         (op_formats){&ab_format_fp16, &ab_format_fp16, NULL}, &exec);
             op_run_fill_all(run, 9);

@@ -287,7 +287,7 @@ static void a_net_that_learns_little_is_thrown_about_by_its_steps(void **state) 
     "}}, \"probes\": {\"steps_probed\": 2, \"lost_updates\": [{\"update\": {\"energy\": " energy "}}]}"
     r.o0 = STEPPING("0.4", "0.18"); /* sqrt(0.18 / 2) is 0.3 of the norm of the weights, 1 */
     expect(&r, "learning_rate_too_high", NULL);
-    assert_true(diagnosis.facts.mistaken);
+    assert_true(diagnosis.facts.misconfigured);
     r.o0 = STEPPING("0.4", "0.01");
     assert_false(diagnose(&r)->facts.sick);
     r.o0 = STEPPING("0.2", "0.18");
@@ -341,7 +341,7 @@ static void summed_micro_batches_break_a_bound(void **state) {
     r.o0_bad = r.cell_bad = -1; /* it trains: nothing else makes such a gradient */
     r.o0 = LOGITS("0.056");
     expect(&r, "accumulation_not_averaged", NULL);
-    assert_true(diagnosis.facts.mistaken);
+    assert_true(diagnosis.facts.misconfigured);
     r.o0 = LOGITS("0.0035");
     assert_false(diagnose(&r)->facts.sick);
     r.o0 = ", \"scale\": [[1024, 80]]" LOGITS("3670"); /* 0.0035 at a fixed scale, which is O0's too */
@@ -513,7 +513,7 @@ static void a_mistake_that_shows_is_said_of_a_cell_that_trains(void **state) {
     r.config = ", \"clip_norm\": 1";
     r.cell = ENERGIES("4294967296", "2.3e-10");
     expect(&r, "clip_before_unscale", NULL);
-    assert_true(diagnosis.facts.mistaken);
+    assert_true(diagnosis.facts.misconfigured);
     r.cell = ENERGIES("4294967296", "1");
     assert_false(diagnose(&r)->facts.sick);
     r.cell = ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": \"dynamic\"}, \"scale\": "

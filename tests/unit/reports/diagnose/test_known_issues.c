@@ -56,7 +56,7 @@ static cJSON *problems_of(const record *r) {
     cJSON *document = cJSON_Parse(text);
     if (!document) fail_msg("no JSON: %s", text);
     assert_int_equal(ab_diagnose(document, 1, &diagnosis), AB_OK);
-    cJSON *list = ab_recurrent_json(&diagnosis);
+    cJSON *list = ab_known_issue_json(&diagnosis);
     cJSON_Delete(document);
     return list;
 }
@@ -88,7 +88,7 @@ static void expect_no(const record *r, const char *id) {
 
 static void there_are_fifteen_and_a_sound_record_has_none(void **state) {
     (void)state;
-    assert_int_equal(ab_recurrent_count(), 15);
+    assert_int_equal(ab_known_issue_count(), 15);
     cJSON *list = problems_of(&sound);
     if (cJSON_GetArraySize(list) != 0)
         fail_msg("found %s", cJSON_GetObjectItem(cJSON_GetArrayItem(list, 0), "id")->valuestring);
@@ -211,12 +211,12 @@ static void verdicts_carry_the_names_people_know(void **state) {
                 d.verdict[0].rule = ab_verdict_rule_at(k);
         assert_non_null(d.verdict[0].rule);
         ab_verdict_say(&d.verdict[0], "the number %d", 42);
-        for (int k = 0; k < ab_recurrent_count(); k++) {
-            if (strcmp(ab_recurrent_at(k)->id, pairs[i].problem) != 0) continue;
-            assert_true(ab_recurrent_at(k)->here(&d, text, sizeof text));
+        for (int k = 0; k < ab_known_issue_count(); k++) {
+            if (strcmp(ab_known_issue_at(k)->id, pairs[i].problem) != 0) continue;
+            assert_true(ab_known_issue_at(k)->here(&d, text, sizeof text));
             assert_non_null(strstr(text, "the number 42"));
             d.verdicts = 0;
-            assert_false(ab_recurrent_at(k)->here(&d, text, sizeof text));
+            assert_false(ab_known_issue_at(k)->here(&d, text, sizeof text));
             found++;
         }
         assert_int_equal(found, 1);

@@ -1,5 +1,5 @@
-/* The lane governor on machines made of two numbers: a step's time with all lanes and with one. */
-#include "bench/run/lanes.h"
+/* The thread governor on machines made of two numbers: a step's time with all threads and with one. */
+#include "bench/run/thread_governor.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,18 +9,18 @@
 #include <cmocka.h>
 
 typedef struct machine {
-    int64_t all_ns, one_ns, waited_ns; /* of a step; waited: of one with all lanes */
+    int64_t all_ns, one_ns, waited_ns; /* of a step; waited: of one with all threads */
 } machine;
 
-/* Time of n steps; *ones counts those on one lane. */
-static int64_t run(ab_lane_governor *governor, int *lanes, machine m, int n, int *ones) {
+/* Time of n steps; *ones counts those on one thread. */
+static int64_t run(ab_thread_governor *governor, int *threads, machine m, int n, int *ones) {
     int64_t total = 0;
     *ones = 0;
     for (int i = 0; i < n; i++) {
-        int64_t time = *lanes == 1 ? m.one_ns : m.all_ns;
-        *ones += *lanes == 1;
+        int64_t time = *threads == 1 ? m.one_ns : m.all_ns;
+        *ones += *threads == 1;
         total += time;
-        *lanes = ab_lane_governor_step(governor, time, *lanes == 1 ? 0 : m.waited_ns);
+        *threads = ab_thread_governor_step(governor, time, *threads == 1 ? 0 : m.waited_ns);
     }
     return total;
 }
@@ -30,50 +30,50 @@ static const machine quiet = {1000000, 1600000, 0}, busy = {3000000, 2000000, 15
 
 static void a_quiet_machine_always_uses_all_lanes(void **state) {
     (void)state;
-    ab_lane_governor g;
-    int lanes = 2, ones;
-    ab_lane_governor_start(&g, 2);
-    run(&g, &lanes, quiet, 5000, &ones);
+    ab_thread_governor g;
+    int threads = 2, ones;
+    ab_thread_governor_start(&g, 2);
+    run(&g, &threads, quiet, 5000, &ones);
     assert_int_equal(ones, 0);
 }
 
 static void a_busy_machine_costs_hardly_more_than_one_lane(void **state) {
     (void)state;
-    ab_lane_governor g;
-    int lanes = 2, ones;
-    ab_lane_governor_start(&g, 2);
-    int64_t time = run(&g, &lanes, busy, 5000, &ones);
+    ab_thread_governor g;
+    int threads = 2, ones;
+    ab_thread_governor_start(&g, 2);
+    int64_t time = run(&g, &threads, busy, 5000, &ones);
     assert_true(time < 5000 * busy.one_ns * 103 / 100);
     assert_true(ones > 4800);
 }
 
 static void waiting_alone_does_not_end_a_gain(void **state) {
     (void)state;
-    ab_lane_governor g;
-    int lanes = 2, ones;
-    ab_lane_governor_start(&g, 2);
-    int64_t time = run(&g, &lanes, shared, 5000, &ones);
+    ab_thread_governor g;
+    int threads = 2, ones;
+    ab_thread_governor_start(&g, 2);
+    int64_t time = run(&g, &threads, shared, 5000, &ones);
     assert_true(time < 5000 * shared.all_ns * 102 / 100);
     assert_true(ones > 0); /* it did look */
 }
 
 static void all_lanes_come_back_when_the_machine_is_quiet_again(void **state) {
     (void)state;
-    ab_lane_governor g;
-    int lanes = 2, ones;
-    ab_lane_governor_start(&g, 2);
-    run(&g, &lanes, busy, 5000, &ones);
-    run(&g, &lanes, quiet, 64 * 14, &ones); /* within the longest distance between trials */
-    run(&g, &lanes, quiet, 1000, &ones);
+    ab_thread_governor g;
+    int threads = 2, ones;
+    ab_thread_governor_start(&g, 2);
+    run(&g, &threads, busy, 5000, &ones);
+    run(&g, &threads, quiet, 64 * 14, &ones); /* within the longest distance between trials */
+    run(&g, &threads, quiet, 1000, &ones);
     assert_int_equal(ones, 0);
 }
 
 static void one_lane_has_no_choice(void **state) {
     (void)state;
-    ab_lane_governor g;
-    int lanes = 1, ones;
-    ab_lane_governor_start(&g, 1);
-    run(&g, &lanes, busy, 100, &ones);
+    ab_thread_governor g;
+    int threads = 1, ones;
+    ab_thread_governor_start(&g, 1);
+    run(&g, &threads, busy, 100, &ones);
     assert_int_equal(ones, 100);
 }
 

@@ -52,7 +52,7 @@ train clip --levels O0,O2 --scales 65536 --clip-norm 1 --fault clip_before_unsca
 expect clip O2 clip_before_unscale
 
 # Found in the numbers: the first overflow of a forward pass that loses no loss, data, labels; and a run that is too short.
-train norm --net "$AMPBENCH_SOURCE/bench/faults/nets/hand_norm.json" --levels O0,O2 --steps 100
+train norm --net "$AMPBENCH_SOURCE/tests/fixtures/hand_norm.json" --levels O0,O2 --steps 100
 expect norm O2 norm_statistics_in_half squares
 train labels --levels O0,O2 --lr 0.05 --steps 100 --fault shuffled_labels
 expect labels O2 label_corruption
@@ -70,11 +70,11 @@ done
 # A remedy is given as options too, and makes the run well.
 "$AMPBENCH" diagnose "$work/norm.json" --json - --exit-zero | tr -d '\n' |
     sed -n 's/.*"remedy_options": *\["--to", *"\([^"]*\)"\].*/\1/p' >"$work/remedy"
-train cured --net "$AMPBENCH_SOURCE/bench/faults/nets/hand_norm.json" --levels O0,O2 --steps 100 --to "$(cat "$work/remedy")"
+train cured --net "$AMPBENCH_SOURCE/tests/fixtures/hand_norm.json" --levels O0,O2 --steps 100 --to "$(cat "$work/remedy")"
 expect cured O2 healthy
 
 # A record without the probes that would tell: what is missing is said, nothing is guessed.
-train bare --net "$AMPBENCH_SOURCE/bench/faults/nets/hand_norm.json" --levels O0,O2 --steps 60 --probe-every 0
+train bare --net "$AMPBENCH_SOURCE/tests/fixtures/hand_norm.json" --levels O0,O2 --steps 60 --probe-every 0
 expect bare O2 unknown
 run diagnose "$work/bare.json"
 expect_text "$work/out" "cannot tell" "what is missing"

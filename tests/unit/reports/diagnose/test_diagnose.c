@@ -362,66 +362,65 @@ static void summed_micro_batches_break_a_bound(void **state) {
 
 /* ---- precision --------------------------------------------------------------------------------------------- */
 
+static const struct {
+    const char *event, *ops, *id, *layer;
+} overflows[] = {
+    {EVENT("s", "matmul", "forward", "op", "range_overflow", "fp16"),
+     "{\"op\": \"s\", \"type\": \"matmul\"}, {\"op\": \"l\", \"type\": \"scale\"}, {\"op\": \"p\", "
+     "\"type\": \"softmax\"}",
+     "attention_logit_overflow", "s"},
+    {EVENT("q", "square", "forward", "op", "", "fp16"),
+     "{\"op\": \"q\", \"type\": \"square\"}, {\"op\": \"m\", \"type\": \"mean\"}, {\"op\": \"r\", "
+     "\"type\": \"rsqrt\"}",
+     "norm_statistics_in_half", "q"},
+    {EVENT("r", "rsqrt", "forward", "op", "mathematics", "fp16"),
+     "{\"op\": \"q\", \"type\": \"square\"}, {\"op\": \"m\", \"type\": \"mean\"}, {\"op\": \"r\", "
+     "\"type\": \"rsqrt\"}",
+     "norm_statistics_in_half", "r"},
+    {EVENT("d", "div", "forward", "op", "mathematics", "fp16"),
+     "{\"op\": \"q\", \"type\": \"square\"}, {\"op\": \"m\", \"type\": \"mean\"}, {\"op\": \"r\", "
+     "\"type\": \"sqrt\"}, {\"op\": \"d\", \"type\": \"div\"}",
+     "norm_statistics_in_half", "d"},
+    {EVENT("d", "div", "forward", "op", "mathematics", "fp16"),
+     "{\"op\": \"e\", \"type\": \"exp\"}, {\"op\": \"t\", \"type\": \"sum\"}, {\"op\": \"d\", \"type\": "
+     "\"div\"}",
+     "exp_log_in_half", "d"},
+    {EVENT("d", "div", "forward", "op", "range_overflow", "fp16"),
+     "{\"op\": \"a\", \"type\": \"linear\"}, {\"op\": \"d\", \"type\": \"div\"}", "activation_overflow", "d"},
+    {EVENT("p", "softmax", "forward", "op", "mathematics", "fp16"),
+     "{\"op\": \"k\", \"type\": \"masked_fill\"}, {\"op\": \"p\", \"type\": \"softmax\"}",
+     "attention_logit_overflow", "p"},
+    {EVENT("e", "exp", "forward", "op", "", "fp16"), "{\"op\": \"e\", \"type\": \"exp\"}", "exp_log_in_half",
+     "e"},
+    {EVENT("t", "sum", "forward", "op", "", "fp16"), "{\"op\": \"t\", \"type\": \"sum\"}",
+     "reduction_overflow", "t"},
+    {EVENT("q", "square", "forward", "op", "", "fp16"),
+     "{\"op\": \"q\", \"type\": \"square\"}, {\"op\": \"t\", \"type\": \"sum\"}", "reduction_overflow", "q"},
+    {EVENT("q", "square", "forward", "op", "", "fp16"),
+     "{\"op\": \"q\", \"type\": \"square\"}, {\"op\": \"t\", \"type\": \"relu\"}", "activation_overflow",
+     "q"},
+    {EVENT("q", "square", "forward", "op", "", "fp16"), /* the sum is of the other squares */
+     "{\"op\": \"q\", \"type\": \"square\"}, {\"op\": \"r\", \"type\": \"square\"}, {\"op\": \"t\", "
+     "\"type\": \"sum\"}",
+     "activation_overflow", "q"},
+    {EVENT("f", "linear", "forward", "op", "range_overflow", "fp16"), "{\"op\": \"f\", \"type\": \"linear\"}",
+     "activation_overflow", "f"},
+    {EVENT("f", "linear", "forward", "weight_cast", "", "fp16"), "{\"op\": \"f\", \"type\": \"linear\"}",
+     "weight_overflow", "f"},
+};
+
 static void the_op_that_overflows_says_what_kind_of_overflow_it_is(void **state) {
-    static const struct {
-        const char *event, *ops, *id, *layer;
-    } known[] = {
-        {EVENT("s", "matmul", "forward", "op", "range_overflow", "fp16"),
-         "{\"op\": \"s\", \"type\": \"matmul\"}, {\"op\": \"l\", \"type\": \"scale\"}, {\"op\": \"p\", "
-         "\"type\": \"softmax\"}",
-         "attention_logit_overflow", "s"},
-        {EVENT("q", "square", "forward", "op", "", "fp16"),
-         "{\"op\": \"q\", \"type\": \"square\"}, {\"op\": \"m\", \"type\": \"mean\"}, {\"op\": \"r\", "
-         "\"type\": \"rsqrt\"}",
-         "norm_statistics_in_half", "q"},
-        {EVENT("r", "rsqrt", "forward", "op", "mathematics", "fp16"),
-         "{\"op\": \"q\", \"type\": \"square\"}, {\"op\": \"m\", \"type\": \"mean\"}, {\"op\": \"r\", "
-         "\"type\": \"rsqrt\"}",
-         "norm_statistics_in_half", "r"},
-        {EVENT("d", "div", "forward", "op", "mathematics", "fp16"),
-         "{\"op\": \"q\", \"type\": \"square\"}, {\"op\": \"m\", \"type\": \"mean\"}, {\"op\": \"r\", "
-         "\"type\": \"sqrt\"}, {\"op\": \"d\", \"type\": \"div\"}",
-         "norm_statistics_in_half", "d"},
-        {EVENT("d", "div", "forward", "op", "mathematics", "fp16"),
-         "{\"op\": \"e\", \"type\": \"exp\"}, {\"op\": \"t\", \"type\": \"sum\"}, {\"op\": \"d\", \"type\": "
-         "\"div\"}",
-         "exp_log_in_half", "d"},
-        {EVENT("d", "div", "forward", "op", "range_overflow", "fp16"),
-         "{\"op\": \"a\", \"type\": \"linear\"}, {\"op\": \"d\", \"type\": \"div\"}", "activation_overflow",
-         "d"},
-        {EVENT("p", "softmax", "forward", "op", "mathematics", "fp16"),
-         "{\"op\": \"k\", \"type\": \"masked_fill\"}, {\"op\": \"p\", \"type\": \"softmax\"}",
-         "attention_logit_overflow", "p"},
-        {EVENT("e", "exp", "forward", "op", "", "fp16"), "{\"op\": \"e\", \"type\": \"exp\"}",
-         "exp_log_in_half", "e"},
-        {EVENT("t", "sum", "forward", "op", "", "fp16"), "{\"op\": \"t\", \"type\": \"sum\"}",
-         "reduction_overflow", "t"},
-        {EVENT("q", "square", "forward", "op", "", "fp16"),
-         "{\"op\": \"q\", \"type\": \"square\"}, {\"op\": \"t\", \"type\": \"sum\"}", "reduction_overflow",
-         "q"},
-        {EVENT("q", "square", "forward", "op", "", "fp16"),
-         "{\"op\": \"q\", \"type\": \"square\"}, {\"op\": \"t\", \"type\": \"relu\"}", "activation_overflow",
-         "q"},
-        {EVENT("q", "square", "forward", "op", "", "fp16"), /* the sum is of the other squares */
-         "{\"op\": \"q\", \"type\": \"square\"}, {\"op\": \"r\", \"type\": \"square\"}, {\"op\": \"t\", "
-         "\"type\": \"sum\"}",
-         "activation_overflow", "q"},
-        {EVENT("f", "linear", "forward", "op", "range_overflow", "fp16"),
-         "{\"op\": \"f\", \"type\": \"linear\"}", "activation_overflow", "f"},
-        {EVENT("f", "linear", "forward", "weight_cast", "", "fp16"), "{\"op\": \"f\", \"type\": \"linear\"}",
-         "weight_overflow", "f"},
-    };
     (void)state;
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+    for (size_t i = 0; i < sizeof overflows / sizeof overflows[0]; i++) {
         char cell[2048];
-        snprintf(cell, sizeof cell, "%s, \"implementations\": [%s]", known[i].event, known[i].ops);
+        snprintf(cell, sizeof cell, "%s, \"implementations\": [%s]", overflows[i].event, overflows[i].ops);
         record r = sound;
         r.cell = cell;
         r.cell_bad = 0;
-        expect(&r, known[i].id, known[i].layer);
+        expect(&r, overflows[i].id, overflows[i].layer);
         r.cell_bad = -1;
         r.cell_last = 2.3; /* 1/inf is 0: no loss is lost, nothing is learned */
-        expect(&r, known[i].id, known[i].layer);
+        expect(&r, overflows[i].id, overflows[i].layer);
         r.cell_last = 0.3; /* and where it does no harm nothing is said */
         assert_false(diagnose(&r)->facts.sick);
     }

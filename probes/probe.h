@@ -79,6 +79,7 @@ typedef struct ab_probe_kind {
     void (*report)(void *state, ab_probe_sink *sink); /* writes keys into the object that is open */
 } ab_probe_kind;
 
+/* The rows of probes.def, in order: i in [0, count). */
 int ab_probe_count(void);
 const ab_probe_kind *ab_probe_at(int i);
 

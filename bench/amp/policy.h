@@ -59,6 +59,7 @@ typedef struct ab_level {
     const char *origin, *text;
 } ab_level;
 
+/* The rows of levels.def, in order: i in [0, count). */
 int ab_level_count(void);
 const ab_level *ab_level_at(int i);
 

@@ -23,6 +23,7 @@ typedef enum ab_normalize {
 } ab_normalize;
 
 AB_MUST_CHECK ab_status ab_normalize_find(const char *name, ab_normalize *mode); /* none, unit, standard */
+/* "none", "unit" or "standard". */
 const char *ab_normalize_name(ab_normalize mode);
 
 /* How a source keeps targets. */
@@ -86,6 +87,7 @@ typedef struct ab_data_source {
     ab_status (*load)(ab_data *data, const ab_data_request *request);
 } ab_data_source;
 
+/* The rows of data.def, in order: i in [0, count). */
 int ab_data_source_count(void);
 const ab_data_source *ab_data_source_at(int i);
 
@@ -104,6 +106,7 @@ typedef struct ab_data_order {
     int64_t *permutation; /* owned; NULL for file order */
 } ab_data_order;
 
+/* create: AB_CONFIG as said above. at: the samples of a step into index[batch]. */
 AB_MUST_CHECK ab_status ab_data_order_create(ab_data_order *order, int64_t count, int64_t batch,
                                              bool shuffled, uint64_t seed);
 void ab_data_order_destroy(ab_data_order *order);

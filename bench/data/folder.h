@@ -15,6 +15,7 @@ typedef struct ab_names {
     int count;
 } ab_names;
 
+/* Whether `path` exists and is a folder. */
 bool ab_is_folder(const char *path);
 
 /* Files (or folders) of a folder, in the order of their names; those that begin with a dot are left out. AB_INPUT if it cannot be

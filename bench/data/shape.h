@@ -34,6 +34,7 @@ typedef struct ab_data_shape {
 
 const char *ab_input_kind_text(ab_input_kind kind); /* "images", "numbers", "tokens" */
 
+/* Whether samples, or targets, are int32 ids; else they are fp32 numbers. */
 static inline bool ab_data_ids_in(const ab_data_shape *shape) { return shape->input == AB_INPUT_TOKENS; }
 static inline bool ab_data_ids_out(const ab_data_shape *shape) {
     return shape->targets == AB_TARGETS_CLASSES || shape->targets == AB_TARGETS_TOKENS;

@@ -11,6 +11,7 @@ typedef struct ab_command {
     ab_status (*run)(int argc, char **argv); /* argv[0] is the command's name */
 } ab_command;
 
+/* The rows of commands.def, in order. */
 extern const ab_command ab_commands[];
 extern const char *const ab_command_names[]; /* the same order */
 extern const int ab_command_count;

@@ -22,6 +22,7 @@ typedef struct ab_usage {
     ab_usage_option *option; /* in order, each name once */
 } ab_usage;
 
+/* The commands by number in [0, count): name, and the line of `ampbench help`. */
 int ab_usage_count(void);
 const char *ab_usage_name(int command);
 const char *ab_usage_text(int command);

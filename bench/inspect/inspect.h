@@ -77,6 +77,7 @@ typedef struct ab_inspect_limits {
     ab_whatif_limits scale[AB_INSPECT_FORMATS];
 } ab_inspect_limits;
 
+/* The limits of every format and scale of the request. Errors: those of ab_whatif_limits_of. */
 AB_MUST_CHECK ab_status ab_inspect_find_limits(const ab_inspect_request *request, ab_inspect_limits *limits);
 
 /* ---- results --------------------------------------------------------------------------------------------- */

@@ -57,6 +57,7 @@ AB_MUST_CHECK ab_status ab_prove_subject(const ab_subject *subject, const ab_for
 AB_MUST_CHECK ab_status ab_prove(const ab_format *format, const ab_rounding *rounding, bool every_level,
                                  ab_proof *proof);
 
+/* Inputs whose conversion differs from the definition, over all subjects. */
 uint64_t ab_proof_mismatches(const ab_proof *proof);
 
 AB_END_DECLS

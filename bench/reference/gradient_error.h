@@ -51,6 +51,7 @@ typedef struct ab_gradient_bias {
     double growth, allowed, z; /* negative: gradients shrink */
 } ab_gradient_bias;
 
+/* The bias of the gradients summed so far; eps: of the format that stores them. */
 ab_gradient_bias ab_gradient_error_bias(const ab_gradient_error *sums, double eps);
 
 AB_END_DECLS

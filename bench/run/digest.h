@@ -13,6 +13,7 @@ typedef struct ab_digest {
     uint64_t state;
 } ab_digest;
 
+/* start, then add as often as needed: equal bytes in equal order give equal digests, however they are cut. */
 ab_digest ab_digest_start(void);
 ab_digest ab_digest_add(ab_digest digest, const void *bytes, size_t count);
 /* 16 hex digits into text[17]; returns text. */

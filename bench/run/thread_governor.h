@@ -18,6 +18,7 @@ typedef struct ab_thread_governor {
     int hold, left;    /* windows between trials; until the next one */
 } ab_thread_governor;
 
+/* Begins with all `threads` in use. */
 void ab_thread_governor_start(ab_thread_governor *governor, int threads);
 
 /* A step took time_ns, and waited_ns of it for other threads. Returns how many threads the next step is to use. */

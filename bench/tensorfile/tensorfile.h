@@ -38,6 +38,7 @@ typedef enum ab_element_id {
     AB_ELEMENT_COUNT
 } ab_element_id;
 
+/* The row of elements.def. */
 const ab_element *ab_element_at(ab_element_id id);
 
 /* ---- files and their tensors ----------------------------------------------------------------------------- */
@@ -146,6 +147,7 @@ typedef struct ab_tensor_reader {
 #include "bench/tensorfile/readers.def"
 #undef AB_TENSOR_READER
 
+/* The rows of readers.def, in order: i in [0, count). */
 int ab_tensor_reader_count(void);
 const ab_tensor_reader *ab_tensor_reader_at(int i);
 

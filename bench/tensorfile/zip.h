@@ -36,6 +36,7 @@ AB_MUST_CHECK ab_status ab_zip_list(const uint8_t *bytes, int64_t size, ab_zip_m
 /* Unpacking a deflated member: open, read its bytes in order, check that they were all of it, close. */
 typedef struct ab_zip_stream ab_zip_stream;
 
+/* Unpacks a member as a stream: open, read all of it piece by piece, close. AB_INPUT says what is wrong with the member. */
 AB_MUST_CHECK ab_status ab_zip_open(const uint8_t *bytes, const ab_zip_member *member,
                                     ab_zip_stream **stream);
 AB_MUST_CHECK ab_status ab_zip_read(ab_zip_stream *stream, uint8_t *dst, int64_t bytes);

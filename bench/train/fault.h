@@ -32,6 +32,7 @@ enum {
 /* Those that are in the data. */
 enum { AB_FAULTS_OF_DATA = AB_FAULT_nan_inputs | AB_FAULT_normalize_by_zero | AB_FAULT_shuffled_labels };
 
+/* The rows of faults.def by number in [0, AB_FAULT_COUNT). */
 const char *ab_fault_name(int number);
 const char *ab_fault_text(int number);
 

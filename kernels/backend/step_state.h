@@ -38,6 +38,7 @@ typedef struct ab_step_record {
     int32_t overflow, skipped;
 } ab_step_record;
 
+/* The start of a step, before its first micro-batch. */
 static inline AB_HOST_DEVICE void ab_step_begin(ab_step_state *s) {
     s->found = s->skip = 0;
     s->loss_sum = s->grad_norm = 0;
@@ -49,6 +50,7 @@ static inline AB_HOST_DEVICE float ab_step_seed(const ab_step_state *s, int batc
     return (float)(s->scale * (1.0 / (double)batches));
 }
 
+/* Counts a micro-batch and adds its unscaled loss. */
 static inline AB_HOST_DEVICE void ab_step_batch(ab_step_state *s, float loss) {
     s->loss_sum += (double)loss;
     s->batches++;

@@ -17,6 +17,7 @@
 
 AB_BEGIN_DECLS
 
+/* An empty census. */
 void ab_census_clear(ab_census *census);
 
 /* Adds n fp32 values. Not thread-safe for one census: give each thread its own and merge. The sum of

@@ -42,6 +42,7 @@ typedef struct ab_vec_census {
     void (*add_squares)(ab_census *census, const float *values, int64_t n);
 } ab_vec_census;
 
+/* The loops of the CPU level in force (vec/isa.h). */
 const ab_vec_census *ab_vec_census_get(void);
 
 /* Counts one value: everything but count, extremes and sum of squares. */

@@ -35,6 +35,7 @@ typedef struct ab_census_totals {
     double energy[AB_CENSUS_EXPONENTS + 1]; /* their sum of squares, estimated: see ab_whatif_range */
 } ab_census_totals;
 
+/* Sums over the bins of a census that predictions need again and again. */
 void ab_census_total(const ab_census *census, ab_census_totals *totals);
 
 /* Lower and upper bounds of the counts; the same numbers if `exact`, which holds when no limit lies
@@ -46,6 +47,7 @@ typedef struct ab_whatif_range {
     bool exact;
 } ab_whatif_range;
 
+/* The prediction for one format and scale, from limits that were found before. */
 void ab_whatif_evaluate(const ab_census *census, const ab_census_totals *totals,
                         const ab_whatif_limits *limits, ab_whatif_range *range);
 

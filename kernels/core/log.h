@@ -14,6 +14,7 @@ typedef enum ab_log_level { AB_LOG_QUIET, AB_LOG_WARN, AB_LOG_INFO, AB_LOG_DEBUG
 void ab_log_set_level(ab_log_level level);
 ab_log_level ab_log_get_level(void);
 
+/* One line to stderr, as printf; each is silent below its level. */
 void ab_warn(const char *format, ...) AB_PRINTF(1, 2);
 void ab_info(const char *format, ...) AB_PRINTF(1, 2);
 void ab_debug(const char *format, ...) AB_PRINTF(1, 2);

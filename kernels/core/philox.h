@@ -12,6 +12,7 @@ typedef struct ab_rng_block {
     uint32_t word[4];
 } ab_rng_block;
 
+/* The four words of `counter` under a key of two words. */
 static inline AB_HOST_DEVICE ab_rng_block ab_philox(ab_rng_block counter, uint32_t key0, uint32_t key1) {
     enum { ROUNDS = 10 };
     uint32_t *c = counter.word;

@@ -46,6 +46,7 @@ struct ab_fold {
     int way;
 };
 
+// x within 1..most.
 static inline int64_t ab_fold_clamp(int64_t x, int64_t most) { return x < 1 ? 1 : x < most ? x : most; }
 
 // Over the dimensions in `axes` of something of this shape.
@@ -64,6 +65,7 @@ static inline ab_fold ab_fold_of(const ab_shape *shape, unsigned axes) {
     return f;
 }
 
+// Bytes of workspace for the partial results of a fold.
 static inline size_t ab_fold_bytes(const ab_fold *f) {
     return ab_cuda_aligned(static_cast<size_t>(f->kept * f->pieces) * sizeof(double));
 }

@@ -45,6 +45,7 @@ struct ab_cuda_tiles {
     float alpha, beta;
 };
 
+// c = alpha op(a) op(b) + beta c by our own tiles: set up, then run on the plugin's stream.
 ab_cuda_tiles ab_cuda_tiles_of(const ab_cuda_gemm *shape, ab_span a, ab_span b, ab_span c, float alpha,
                                float beta);
 ab_status ab_cuda_tiles_run(const ab_cuda_tiles *tiles);

@@ -11,6 +11,7 @@
 
 int ab_cuda_type(
     const ab_format *format); // ab_element_type; AB_ELEMENT_NONE for formats without a kernel here
+// A tensor's values with their element type; its number of elements; whether two shapes are equal.
 ab_span ab_cuda_span(const ab_tensor *tensor);
 int64_t ab_cuda_count(const ab_tensor *tensor);
 bool ab_cuda_same_shape(const ab_shape *a, const ab_shape *b);
@@ -18,15 +19,18 @@ bool ab_cuda_same_shape(const ab_shape *a, const ab_shape *b);
 // AB_UNAVAILABLE unless every floating tensor of io has an element type. Ids (no format) are passed over.
 ab_status ab_cuda_check_types(const ab_op_io *io);
 
+// The same of bare memory; of nothing; of a tensor that may be null; bytes rounded up to the alignment of workspaces.
 static inline ab_span ab_cuda_span_of(void *data, int type) {
     ab_span span = {data, type};
     return span;
 }
 
+// No memory: for an operand that a kernel does not read.
 static inline ab_span ab_cuda_nothing() { return ab_cuda_span_of(nullptr, AB_ELEMENT_F32); }
 static inline ab_span ab_cuda_optional(const ab_tensor *tensor) {
     return tensor ? ab_cuda_span(tensor) : ab_cuda_nothing();
 }
+// Bytes rounded up to the alignment of workspaces.
 static inline size_t ab_cuda_aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 // ---- attributes: the op's own table says where they are ----------------------------------------------------------
@@ -35,6 +39,7 @@ static inline size_t ab_cuda_aligned(size_t bytes) { return (bytes + 255) / 256 
 // what it means.
 ab_status ab_cuda_only(const ab_op_io *io);
 
+// Attributes of an op by name; `otherwise` where the op has none of that name.
 int64_t ab_cuda_int(const ab_op_io *io, const char *name, int64_t otherwise);
 double ab_cuda_float(const ab_op_io *io, const char *name, double otherwise);
 bool ab_cuda_bool(const ab_op_io *io, const char *name, bool otherwise);
@@ -61,6 +66,7 @@ template <typename F> ab_status ab_launch_each(F f, ab_span out, int64_t n, cons
 
 enum { AB_PACK = 8 }; // elements a thread handles at once: one or two 16-byte accesses
 
+// Eight elements from index i on as fp32, in one access of 16 bytes of halves or two of fp32.
 __device__ inline void ab_unpack(ab_span span, int64_t i, float *v) {
     if (span.type == AB_ELEMENT_F32) {
         const float4 *p = reinterpret_cast<const float4 *>(static_cast<const float *>(span.data) + i);
@@ -76,6 +82,7 @@ __device__ inline void ab_unpack(ab_span span, int64_t i, float *v) {
     }
 }
 
+// Eight fp32 values stored from index i on, rounded to nearest even.
 __device__ inline void ab_pack(ab_span span, int64_t i, const float *v) {
     if (span.type == AB_ELEMENT_F32) {
         float4 *p = reinterpret_cast<float4 *>(static_cast<float *>(span.data) + i);
@@ -114,6 +121,7 @@ template <typename F> __global__ void ab_map_single(F f, ab_span out, ab_span a,
         ab_store(out.data, out.type, i, f(ab_span_at(a, i), b.data ? ab_span_at(b, i) : 0.0f));
 }
 
+// Whether ab_unpack and ab_pack may be used: the memory is aligned.
 static inline bool ab_cuda_packable(ab_span span) { return reinterpret_cast<uintptr_t>(span.data) % 16 == 0; }
 
 // out = f(a, b) element by element; b.data may be null. out may be a or b.
@@ -139,6 +147,7 @@ struct ab_identity {
 // Hands n fp32 values on the device to the observer, under a number that is wanted.
 ab_status ab_cuda_show(const ab_exec *exec, int id, const float *values, int64_t n);
 
+// Whether a probe wants to see what is stored in `dst`.
 static inline bool ab_cuda_shown(const ab_exec *exec, const ab_tensor *dst) {
     return exec->observer && dst->id >= 0 && ab_cuda_type(dst->format) != AB_ELEMENT_F32;
 }

@@ -16,6 +16,7 @@ struct ab_cuda_rows {
     int64_t rows, n;
 };
 
+// The rows of a shape.
 static inline ab_cuda_rows ab_cuda_rows_of(const ab_shape *shape) {
     ab_cuda_rows s = {1, shape->dim[shape->ndim - 1]};
     for (int i = 0; i < shape->ndim - 1; i++) s.rows *= shape->dim[i];

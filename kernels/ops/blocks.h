@@ -17,6 +17,7 @@ enum {
     AB_ALIGN = 64                /* bytes; of everything that is carved out of workspace and state memory */
 };
 
+/* Integer helpers: div_up rounds a / b up (b > 0), aligned rounds bytes up to AB_ALIGN. */
 static inline int64_t ab_min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t ab_max64(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t ab_div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }

@@ -184,6 +184,7 @@ enum { AB_NEEDS_OUT = 1 << AB_MAX_INPUTS };
 #include "kernels/ops/ops.def"
 #undef AB_OP
 
+/* The rows of ops.def, in order: i in [0, count). */
 int ab_op_count(void);
 const ab_op *ab_op_at(int i);
 ab_op_class ab_op_class_at(int i); /* the i-th row's class */

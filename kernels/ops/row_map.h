@@ -17,6 +17,7 @@ typedef struct ab_row_split {
     int64_t chunk_rows, chunks;
 } ab_row_split;
 
+/* How a tensor of this shape is cut into chunks of rows. */
 ab_row_split ab_row_split_of(const ab_shape *shape);
 
 /* Tensors of one pass; absent ones are NULL. */

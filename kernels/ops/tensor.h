@@ -16,6 +16,7 @@ typedef struct ab_tensor {
     int id;                  /* the plan's value number, for observers; -1 if nobody cares */
 } ab_tensor;
 
+/* Number of elements. */
 static inline int64_t ab_tensor_count(const ab_tensor *tensor) { return ab_shape_count(&tensor->shape); }
 
 AB_END_DECLS

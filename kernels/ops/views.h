@@ -36,6 +36,7 @@ static inline AB_HOST_DEVICE int64_t ab_strided_offset(const ab_strided *view, i
     return offset + i * view->stride[0];
 }
 
+/* Elements from one index of each dimension to the next, row-major: stride[ndim]. */
 static inline void ab_contiguous_strides(const ab_shape *shape, int64_t *stride) {
     int64_t step = 1;
     for (int i = shape->ndim - 1; i >= 0; i--) {

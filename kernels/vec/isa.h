@@ -24,6 +24,7 @@ ab_isa ab_isa_best(void);
 /* For tests: use `isa` from now on. AB_UNAVAILABLE if the CPU lacks it. */
 AB_MUST_CHECK ab_status ab_isa_force(ab_isa isa);
 
+/* "plain", "avx2", ...; find: AB_USAGE with the nearest name for an unknown one. */
 const char *ab_isa_name(ab_isa isa);
 AB_MUST_CHECK ab_status ab_isa_find(const char *name, ab_isa *isa);
 

@@ -57,6 +57,7 @@ typedef struct ab_vec_conv {
     void (*weights)(const ab_narrow_image *job);
 } ab_vec_conv;
 
+/* The loops of the CPU level in force (isa.h). */
 const ab_vec_conv *ab_vec_conv_get(void);
 
 AB_END_DECLS

@@ -85,6 +85,7 @@ typedef struct ab_vec_math {
     void (*dropout)(float *out, const float *x, const ab_dropout *dropout, int64_t first, int64_t n);
 } ab_vec_math;
 
+/* The functions of the CPU level in force (isa.h). */
 const ab_vec_math *ab_vec_math_get(void);
 
 AB_END_DECLS

@@ -53,6 +53,7 @@ typedef struct ab_vec_ops {
     void (*transpose)(float *dst, const float *src, int64_t rows, int64_t columns);
 } ab_vec_ops;
 
+/* The loops of the CPU level in force (isa.h). */
 const ab_vec_ops *ab_vec_ops_get(void);
 
 AB_END_DECLS

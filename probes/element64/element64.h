@@ -72,16 +72,19 @@ double ab_dropout_mask64(const ab_op_run *run, double p, int64_t i);
 /* Element of `from` that element i of `to` reads: shapes are aligned at the end, ones repeated. */
 int64_t ab_broadcast64(const ab_shape *from, const ab_shape *to, int64_t i);
 
+/* Notes a number on the way to the result: the largest magnitude is kept. */
 static inline void ab_see64(ab_element64 *e, double x) {
     if (fabs(x) > e->largest) e->largest = fabs(x);
 }
 
+/* Adds a term to the value, and notes the partial sum. */
 static inline void ab_add64(ab_element64 *e, double term) {
     e->value += term;
     ab_see64(e, term);
     ab_see64(e, e->value);
 }
 
+/* Size of the last dimension. */
 static inline int64_t ab_last64(const ab_tensor *tensor) { return tensor->shape.dim[tensor->shape.ndim - 1]; }
 
 AB_END_DECLS

@@ -137,6 +137,7 @@ void ab_origin_explain_cast(const ab_origin *o, const ab_move *move, ab_origin_c
 void ab_origin_explain_sum(const ab_origin *o, const ab_move *move, double part, double other,
                            ab_origin_cause *cause);
 
+/* Writes the record of the probe. */
 void ab_origin_report(const ab_origin *o, ab_probe_sink *sink);
 
 AB_END_DECLS

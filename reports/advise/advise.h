@@ -101,6 +101,7 @@ typedef struct ab_advise {
 AB_MUST_CHECK ab_status ab_advise_make(const cJSON *document, const char *level, const ab_advise_goal *goal,
                                        ab_advise *advise);
 
+/* The advice for people, and as keys of `object`. */
 void ab_advise_print(const ab_advise *advise, const ab_advise_goal *goal, FILE *out);
 void ab_advise_json(const ab_advise *advise, const ab_advise_goal *goal, cJSON *object);
 
@@ -143,6 +144,7 @@ typedef struct ab_receipt {
     double loss_gap; /* NAN if not known */
 } ab_receipt;
 
+/* The receipt of a confirming run's document, for people, and as keys of `object`. make: AB_INPUT if the document lacks what is compared. */
 AB_MUST_CHECK ab_status ab_receipt_make(const cJSON *document, const ab_advise *advise, ab_receipt *receipt);
 void ab_receipt_print(const ab_receipt *receipt, FILE *out);
 void ab_receipt_json(const ab_receipt *receipt, cJSON *object);

@@ -41,6 +41,7 @@ ab_gumbel ab_gumbel_fit_censored(const double *value, const bool *censored, int 
 /* Positive excesses, at least one of them uncensored. */
 ab_pareto_law ab_pareto_fit(const double *excess, const bool *censored, int n);
 
+/* The probability that a draw lies above x. */
 double ab_normal_exceeds(const ab_normal_law *law, double x);
 double ab_gumbel_exceeds(const ab_gumbel *law, double x);
 double ab_pareto_exceeds(const ab_pareto_law *law, double excess);

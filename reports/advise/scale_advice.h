@@ -25,6 +25,7 @@ typedef struct ab_scale_range {
     int k_hi;     /* k_min - 1 if none is low enough */
 } ab_scale_range;
 
+/* Whether any scale meets the goal. */
 bool ab_scale_feasible(const ab_scale_range *range);
 
 /* AB_CONFIG if the goal's scales are not ordered and within limits. Where a census can only bound a count
@@ -42,6 +43,7 @@ typedef struct ab_scale_advice {
     int k;           /* if feasible: one octave below every.k_hi where every.k_lo allows it */
 } ab_scale_advice;
 
+/* The range of each of `count` tensors, and of all together. */
 AB_MUST_CHECK ab_status ab_scale_advise(const ab_census *tensors, int count, const ab_format *format,
                                         const ab_scale_goal *goal, ab_scale_advice *advice);
 

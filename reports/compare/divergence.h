@@ -27,6 +27,7 @@ AB_BEGIN_DECLS
  * identical, rounding, diverged or not_traced. AB_INPUT if no cell was traced. */
 AB_MUST_CHECK ab_status ab_divergence(const cJSON *base, const cJSON *other, cJSON **result);
 
+/* The result for people. */
 void ab_divergence_print(const cJSON *result, FILE *out);
 
 AB_END_DECLS

@@ -16,6 +16,7 @@ typedef struct ab_equivalence_options {
     double alpha;
 } ab_equivalence_options;
 
+/* The defaults of `ampbench compare`. */
 ab_equivalence_options ab_equivalence_options_standard(void);
 
 /* With other NULL: every cell of `base` against the O0 cell of the same seed. Else: every cell of `other` against the cell of

@@ -16,6 +16,7 @@ AB_BEGIN_DECLS
 
 typedef struct ab_history ab_history;
 
+/* An empty history; destroy(NULL) is a no-op. */
 AB_MUST_CHECK ab_status ab_history_create(ab_history **history);
 void ab_history_destroy(ab_history *history);
 

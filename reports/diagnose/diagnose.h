@@ -184,6 +184,7 @@ typedef struct ab_verdict_rule {
     bool (*shows)(const ab_case *facts, ab_verdict *verdict);
 } ab_verdict_rule;
 
+/* The rows of verdicts.def, in order: i in [0, count). family: its word in JSON. */
 int ab_verdict_rule_count(void);
 const ab_verdict_rule *ab_verdict_rule_at(int i);
 const char *ab_verdict_family_name(ab_verdict_family family);

@@ -13,6 +13,7 @@ typedef struct ab_known_issue {
     bool (*here)(const ab_diagnosis *diagnosis, char *text, size_t size);
 } ab_known_issue;
 
+/* The rows of known_issues.def, in order: i in [0, count). */
 int ab_known_issue_count(void);
 const ab_known_issue *ab_known_issue_at(int i);
 

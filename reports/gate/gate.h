@@ -23,6 +23,7 @@ typedef struct ab_gate_options {
     const char *calibration_ref; /* its file name */
 } ab_gate_options;
 
+/* The defaults of `ampbench gate`. */
 ab_gate_options ab_gate_options_standard(void);
 
 /* A document and what to call it. */

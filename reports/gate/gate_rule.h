@@ -59,6 +59,7 @@ typedef struct ab_gate_decision {
 AB_MUST_CHECK ab_status ab_gate_decide(const ab_gate_rule *rule, const ab_gate_series *series, int count,
                                        ab_gate_decision *decision);
 
+/* "PASS", "FAIL" or "INCONCLUSIVE". */
 const char *ab_gate_outcome_name(ab_gate_outcome outcome);
 
 AB_END_DECLS

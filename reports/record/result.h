@@ -35,6 +35,7 @@ typedef struct ab_report {
     ab_status (*write)(const cJSON *document, FILE *out, int color);
 } ab_report;
 
+/* The rows of reports.def, in order: i in [0, count). find: AB_USAGE with the nearest name for an unknown one. */
 int ab_report_count(void);
 const ab_report *ab_report_at(int i);
 AB_MUST_CHECK ab_status ab_report_find(const char *name, const ab_report **report);

@@ -105,6 +105,7 @@ double ab_detectable(const ab_ratio *ratio, double alpha, double test_alpha, dou
 typedef struct ab_robust {
     double centre, sigma; /* median; 1.4826 MAD, or IQR / 1.349 where that is 0, or `tick` */
 } ab_robust;
+/* Median, spread and range of value[n]; tick: the resolution of the clock behind them. AB_NO_MEMORY. */
 AB_MUST_CHECK ab_status ab_stats_robust(const double *value, int n, double tick, ab_robust *result);
 
 /* Leading values that are warm-up: from there on the median of 5 stays within 2 robust sigma of the last half; at most 3 in

@@ -14,8 +14,10 @@ enum { AB_INLINE_SINCE, AB_INLINE_STATES };
     "the scale doubles when this many steps and one, or a multiple and one, have passed since the last "     \
     "overflow"
 
+/* Names of the states, and the functions of ab_scaler_kind that both kinds use. */
 extern const char *const ab_deepspeed_inline_states[AB_INLINE_STATES];
 
+/* start, update and steps_until_change of ab_scaler_kind (scaler.h). */
 void ab_deepspeed_inline_start(ab_scaler *scaler);
 ab_scaler_outcome ab_deepspeed_inline_update(ab_scaler *scaler, const ab_scaler_seen *seen);
 int64_t ab_deepspeed_inline_steps_until_change(const ab_scaler *scaler);

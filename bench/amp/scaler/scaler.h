@@ -102,6 +102,7 @@ typedef struct ab_scaler_kind {
     double (*divisor)(const ab_scaler *scaler);
 } ab_scaler_kind;
 
+/* The rows of scalers.def, in order: i in [0, count). find: AB_USAGE with the nearest name for an unknown one. */
 int ab_scaler_count(void);
 const ab_scaler_kind *ab_scaler_at(int i);
 AB_MUST_CHECK ab_status ab_scaler_find(const char *name, const ab_scaler_kind **kind);
@@ -118,6 +119,7 @@ int ab_scaler_key_index(const ab_scaler_kind *kind, const char *name);
 /* What ab_scaler_parse reads back: the keys that were set, in their order. Cut at AB_SCALER_TEXT. */
 const char *ab_scaler_text(const ab_scaler_config *config, char *text);
 
+/* A scaler before its first step. checks: whether it looks at the gradients; divisor: what gradients are divided by. */
 void ab_scaler_start(ab_scaler *scaler, const ab_scaler_config *config);
 bool ab_scaler_checks(const ab_scaler *scaler);
 double ab_scaler_divisor(const ab_scaler *scaler);

@@ -71,6 +71,7 @@ typedef struct ab_optimizer {
                       double *const *term, int64_t n);
 } ab_optimizer;
 
+/* The rows of optimizers.def, in order: i in [0, count). find: AB_USAGE with the nearest name for an unknown one. */
 int ab_optimizer_count(void);
 const ab_optimizer *ab_optimizer_at(int i);
 AB_MUST_CHECK ab_status ab_optimizer_find(const char *name, const ab_optimizer **optimizer);

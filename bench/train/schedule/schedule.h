@@ -40,6 +40,7 @@ typedef struct ab_schedule {
     ab_schedule_point (*at)(const ab_schedule_config *config, int64_t t, int64_t total);
 } ab_schedule;
 
+/* The rows of schedules.def, in order: i in [0, count). */
 int ab_schedule_count(void);
 const ab_schedule *ab_schedule_at(int i);
 

@@ -35,6 +35,7 @@ typedef struct ab_attention {
     ab_dropout dropout;    /* threshold 0: none */
 } ab_attention;
 
+/* Bytes of scratch that each thread needs; then the two passes over all heads. Sizes and layouts are those of ab_attention. */
 size_t ab_attention_lane_bytes(const ab_attention *attention);
 void ab_attention_forward(const ab_attention *attention);
 void ab_attention_backward(const ab_attention *attention);

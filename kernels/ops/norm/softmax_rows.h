@@ -13,6 +13,7 @@ typedef struct ab_softmax_attrs {
     int64_t dim;
 } ab_softmax_attrs;
 
+/* The attribute "dim", for both ops. */
 extern const ab_attr ab_softmax_attrs_table[];
 
 /* The input's shape; AB_CONFIG, in the name of op `what`, for another dimension than the last. */

@@ -41,6 +41,7 @@ typedef struct ab_recurrent_gradients {
 /* Gradients of weights and biases, into io->dparam where they are wanted. */
 void ab_recurrent_weight_gradients(const ab_recurrent_gradients *g, ab_op_io *io);
 
+/* Which product runs the op, for the record. */
 const char *ab_recurrent_describe(const ab_op_io *io, const char *pass);
 
 AB_END_DECLS

@@ -42,7 +42,8 @@ endfunction()
 
 # ampbench_isa_variants(<room> <levels> <file.c> ...): compiles each file once per CPU level of kernels/vec/isa.h, with
 # AB_ISA_SUFFIX (plain, avx2, avx512, avx512bitalg) to name its one exported symbol. Only these objects may contain such
-# instructions. Elsewhere than on x86-64 there is the plain level only.
+# instructions. Elsewhere than on x86-64 there is the plain level only. Nobody reads floating-point exceptions, and only without them does
+# gcc turn the selections in elementary functions into vector code; no result changes.
 function(ampbench_isa_variants room levels)
   set(flags_plain "")
   set(flags_avx2 -mavx2 -mf16c -mfma -mbmi -mbmi2 -mpopcnt)
@@ -58,7 +59,7 @@ function(ampbench_isa_variants room levels)
     add_library(${objects} OBJECT ${ARGN})
     target_link_libraries(${objects} PRIVATE ampbench_flags)
     target_compile_definitions(${objects} PRIVATE AB_ISA_SUFFIX=${level})
-    target_compile_options(${objects} PRIVATE -O3 ${flags_${level}})
+    target_compile_options(${objects} PRIVATE -O3 -fno-trapping-math ${flags_${level}})
     target_sources(${room} PRIVATE $<TARGET_OBJECTS:${objects}>)
   endforeach()
 endfunction()

@@ -1,6 +1,8 @@
 /* Philox4x32-10 and the few distributions training needs. */
 #include "kernels/core/rng.h"
 
+#include "kernels/core/elementary64.h"
+
 #include <math.h>
 
 ab_rng_block ab_philox4x32_10(ab_rng_block counter, uint32_t key0, uint32_t key1) {
@@ -17,11 +19,10 @@ float ab_rng_uniform(uint64_t seed, ab_rng_stream stream, uint32_t step, uint64_
 }
 
 float ab_rng_normal(uint64_t seed, ab_rng_stream stream, uint32_t step, uint64_t index) {
-    static const double two_pi = 6.283185307179586476925;
     ab_rng_block block = ab_rng_at(seed, stream, step, index);
     double u = ((double)block.word[0] + 0.5) * 0x1p-32; /* never 0 */
     double v = (double)block.word[1] * 0x1p-32;
-    return (float)(sqrt(-2.0 * log(u)) * cos(two_pi * v));
+    return (float)(sqrt(-2.0 * ab_log(u)) * ab_cospi(2.0 * v));
 }
 
 uint64_t ab_rng_below(uint64_t seed, ab_rng_stream stream, uint32_t step, uint64_t index, uint64_t bound) {

@@ -5,7 +5,7 @@
 #ifndef AB_KERNELS_OPS_ELEMENT_H
 #define AB_KERNELS_OPS_ELEMENT_H
 
-#include "kernels/core/compiler.h"
+#include "kernels/core/elementary.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -29,26 +29,6 @@ typedef struct ab_span {
     void *data;
     int type; /* ab_element_type */
 } ab_span;
-
-static inline AB_HOST_DEVICE uint32_t ab_bits_of(float x) {
-#if defined(__CUDA_ARCH__)
-    return __float_as_uint(x);
-#else
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-#endif
-}
-
-static inline AB_HOST_DEVICE float ab_float_of(uint32_t bits) {
-#if defined(__CUDA_ARCH__)
-    return __uint_as_float(bits);
-#else
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-#endif
-}
 
 static inline AB_HOST_DEVICE float ab_bf16_value(uint16_t code) { return ab_float_of((uint32_t)code << 16); }
 

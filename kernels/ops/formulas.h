@@ -21,32 +21,6 @@ static inline AB_HOST_DEVICE float ab_f_relu_backward(float out, float dout) {
     return out <= 0.0f ? 0.0f : dout;
 }
 
-/* By the C library's functions, not the CPU kernels' polynomials: a few ulps apart. */
-static inline AB_HOST_DEVICE float ab_f_sigmoid(float x) {
-    float e = expf(-fabsf(x)); /* neither side loses digits */
-    return (x < 0.0f ? e : 1.0f) / (1.0f + e);
-}
-static inline AB_HOST_DEVICE float ab_f_sigmoid_slope(float x) {
-    float e = expf(-fabsf(x));
-    return e / ((1.0f + e) * (1.0f + e));
-}
-static inline AB_HOST_DEVICE float ab_f_silu(float x) { return x * ab_f_sigmoid(x); }
-static inline AB_HOST_DEVICE float ab_f_silu_slope(float x) {
-    return ab_f_sigmoid(x) + x * ab_f_sigmoid_slope(x);
-}
-static inline AB_HOST_DEVICE float ab_f_gelu(float x) { return x * (0.5f * erfcf(-0.70710678f * x)); }
-static inline AB_HOST_DEVICE float ab_f_gelu_slope(float x) {
-    return 0.5f * erfcf(-0.70710678f * x) + x * (0.3989423f * expf(-0.5f * (x * x)));
-}
-/* x (1 + tanh(u / 2)) / 2 = x sigmoid(u) */
-static inline AB_HOST_DEVICE float ab_f_gelu_tanh(float x) {
-    return x * ab_f_sigmoid(1.5957691f * (x + 0.044715f * (x * x * x)));
-}
-static inline AB_HOST_DEVICE float ab_f_gelu_tanh_slope(float x) {
-    float u = 1.5957691f * (x + 0.044715f * (x * x * x)), inner = 1.5957691f * (1.0f + 0.134145f * (x * x));
-    return ab_f_sigmoid(u) + x * ab_f_sigmoid_slope(u) * inner;
-}
-
 static inline AB_HOST_DEVICE bool ab_f_finite(float x) {
     return (ab_bits_of(x) & 0x7f800000u) != 0x7f800000u;
 }

@@ -1,88 +1,12 @@
 /* The loops of vec_math.h, compiled once per CPU level. Nothing is fused and every sum has a fixed order, so that all
- * levels give the same bits.
- *
- * Polynomials were fitted for this file (Lawson's weighted least squares on Chebyshev points, double precision). */
+ * levels give the same bits. Elementary functions: kernels/core/elementary.h. */
 #include "kernels/vec/vec_math.h"
 
+#include "kernels/core/elementary.h"
 #include "kernels/vec/vec.h"
 
 #define PASTE_TOKENS(a, b) a##b
 #define PASTE(a, b) PASTE_TOKENS(a, b)
-
-/* ---- elementary functions --------------------------------------------------------------------------------- */
-
-static inline float float_of(uint32_t bits) {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-static inline uint32_t bits_of(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-/* exp(x) = 2^k exp(r), |r| <= ln 2 / 2: ln 2 in two parts, the first short enough for k times it to be exact; exp(r) = 1 + r +
- * r^2 q(r). 2^k is applied in two halves, so that results round once into the subnormal range and overflow to inf. */
-static inline float exp_of(float x) {
-    const float shifter = 0x1.8p23f, ln2_high = 0x1.63p-1f, ln2_low = -2.12194440054717e-4f;
-    x = x < -105.0f ? -105.0f : x;
-    x = x > 89.0f ? 89.0f : x;
-    float shifted = x * 0x1.715476p0f + shifter, k = shifted - shifter;
-    float r = (x - k * ln2_high) - k * ln2_low;
-    float q = 0.0013814467f;
-    q = q * r + 0.008368781f;
-    q = q * r + 0.041668393f;
-    q = q * r + 0.1666652f;
-    q = q * r + 0.49999994f;
-    float y = 1.0f + (r + r * r * q);
-    uint32_t power = bits_of(shifted) - bits_of(shifter);
-    uint32_t half = (power + 1024u) / 2u - 512u; /* rounded down for negative ones too */
-    return y * float_of((half + 127u) << 23) * float_of((power - half + 127u) << 23);
-}
-
-static inline float magnitude(float x) { return float_of(bits_of(x) & 0x7fffffffu); }
-
-static inline float with_sign_of(float size, float x) {
-    return float_of(bits_of(size) | (bits_of(x) & 0x80000000u));
-}
-
-/* Odd polynomial near 0, elsewhere 1 - 2 / (exp(2|x|) + 1). */
-static inline float tanh_of(float x) {
-    float a = magnitude(x), s = x * x, q = -0.0057170447f;
-    q = q * s + 0.020650586f;
-    q = q * s - 0.053743497f;
-    q = q * s + 0.13331491f;
-    q = q * s - 0.33333284f;
-    float near = x + x * (s * q), far = with_sign_of(1.0f - 2.0f / (exp_of(2.0f * a) + 1.0f), x);
-    return a < 0.625f ? near : far; /* a NaN takes the far way */
-}
-
-/* e = exp(-|x|): neither side loses digits. */
-static inline float sigmoid_from(float x, float e) { return (x < 0.0f ? e : 1.0f) / (1.0f + e); }
-
-static inline float sigmoid_of(float x) { return sigmoid_from(x, exp_of(-magnitude(x))); }
-
-/* Half of erfcx(|x| / sqrt 2) times z = exp(-x^2 / 2) is the normal distribution's tail beyond |x|; erfcx by a polynomial in
- * 1 / (1 + 0.3 |x| / sqrt 2). */
-static inline float normal_below(float x, float z) {
-    float w = 1.0f / (1.0f + 0.21213203f * magnitude(x)), p = -0.008272605f;
-    p = p * w - 0.08424921f;
-    p = p * w + 0.37820035f;
-    p = p * w - 0.36776608f;
-    p = p * w + 0.4262988f;
-    p = p * w - 0.02874745f;
-    p = p * w + 0.19186677f;
-    p = p * w + 0.1533451f;
-    p = p * w + 0.17010441f;
-    p = p * w + 0.16921988f;
-    float tail = 0.5f * z * (p * w);
-    return x < 0.0f ? tail : 1.0f - tail;
-}
-
-/* The argument of gelu's tanh form, doubled: x sigmoid(this) = x (1 + tanh(this / 2)) / 2. */
-static inline float gelu_argument(float x) { return 1.5957691f * (x + 0.044715f * (x * x * x)); }
 
 /* ---- element by element ----------------------------------------------------------------------------------- */
 
@@ -93,35 +17,17 @@ static inline float gelu_argument(float x) { return 1.5957691f * (x + 0.044715f 
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] = (expression);                           \
     }
 
-static inline float silu_slope(float x) {
-    float e = exp_of(-magnitude(x)), s = sigmoid_from(x, e);
-    return s + x * (e / ((1.0f + e) * (1.0f + e)));
-}
-
-static inline float gelu_of(float x) { return x * normal_below(x, exp_of(-0.5f * (x * x))); }
-
-static inline float gelu_slope(float x) {
-    float z = exp_of(-0.5f * (x * x));
-    return normal_below(x, z) + x * (z * 0.3989423f);
-}
-
-static inline float gelu_tanh_slope(float x) {
-    float u = gelu_argument(x), e = exp_of(-magnitude(u)), s = sigmoid_from(u, e);
-    float inner = 1.5957691f * (1.0f + 0.134145f * (x * x));
-    return s + x * (e / ((1.0f + e) * (1.0f + e))) * inner;
-}
-
-MAP(exp_map, unused, exp_of(a[i]))
-MAP(tanh_map, unused, tanh_of(a[i]))
+MAP(exp_map, unused, ab_expf(a[i]))
+MAP(tanh_map, unused, ab_tanhf(a[i]))
 MAP(tanh_backward, b, b[i] * ((1.0f - a[i]) * (1.0f + a[i])))
-MAP(sigmoid_map, unused, sigmoid_of(a[i]))
+MAP(sigmoid_map, unused, ab_f_sigmoid(a[i]))
 MAP(sigmoid_backward, b, b[i] * (a[i] * (1.0f - a[i])))
-MAP(silu, unused, a[i] * sigmoid_of(a[i]))
-MAP(silu_backward, b, b[i] * silu_slope(a[i]))
-MAP(gelu, unused, gelu_of(a[i]))
-MAP(gelu_backward, b, b[i] * gelu_slope(a[i]))
-MAP(gelu_tanh, unused, a[i] * sigmoid_of(gelu_argument(a[i])))
-MAP(gelu_tanh_backward, b, b[i] * gelu_tanh_slope(a[i]))
+MAP(silu, unused, ab_f_silu(a[i]))
+MAP(silu_backward, b, b[i] * ab_f_silu_slope(a[i]))
+MAP(gelu, unused, ab_f_gelu(a[i]))
+MAP(gelu_backward, b, b[i] * ab_f_gelu_slope(a[i]))
+MAP(gelu_tanh, unused, ab_f_gelu_tanh(a[i]))
+MAP(gelu_tanh_backward, b, b[i] * ab_f_gelu_tanh_slope(a[i]))
 
 static void affine(float *out, const float *a, float factor, float shift, int64_t n) {
 #pragma omp simd
@@ -227,12 +133,16 @@ static float row_max(const float *x, int64_t n) {
     return best;
 }
 
+static void exp_shifted(float *out, const float *x, float shift, int64_t n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) out[i] = ab_expf(x[i] - shift);
+}
+
 static double exp_sum(float *out, const float *x, float shift, int64_t n) {
     double total = 0.0;
     for (int64_t first = 0; first < n; first += SPAN) {
         int64_t end = smaller(first + SPAN, n);
-#pragma omp simd
-        for (int64_t i = first; i < end; i++) out[i] = exp_of(x[i] - shift);
+        exp_shifted(out + first, x + first, shift, end - first);
         total += row_sum(out + first, end - first);
     }
     return total;
@@ -245,7 +155,7 @@ static void softmax_backward(float *dx, const float *y, const float *dy, float d
 
 static void log_softmax_backward(float *dx, const float *y, const float *dy, float sum, int64_t n) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) dx[i] = dy[i] - exp_of(y[i]) * sum;
+    for (int64_t i = 0; i < n; i++) dx[i] = dy[i] - ab_expf(y[i]) * sum;
 }
 
 /* ---- normalisation of rows -------------------------------------------------------------------------------- */
@@ -305,9 +215,9 @@ static void lstm_step(float *gates, const float *before, float *c, float *h, int
     float *gi = gates, *gf = gates + n, *gg = gates + 2 * n, *go = gates + 3 * n;
 #pragma omp simd
     for (int64_t k = 0; k < n; k++) {
-        float i = sigmoid_of(gi[k]), f = sigmoid_of(gf[k]), g = tanh_of(gg[k]), o = sigmoid_of(go[k]);
+        float i = ab_f_sigmoid(gi[k]), f = ab_f_sigmoid(gf[k]), g = ab_tanhf(gg[k]), o = ab_f_sigmoid(go[k]);
         c[k] = f * before[k] + i * g;
-        h[k] = o * tanh_of(c[k]);
+        h[k] = o * ab_tanhf(c[k]);
         gi[k] = i;
         gf[k] = f;
         gg[k] = g;
@@ -320,7 +230,7 @@ static void lstm_step_backward(float *dgates, float *dc, const float *dh, const 
     const float *gi = gates, *gf = gates + n, *gg = gates + 2 * n, *go = gates + 3 * n;
 #pragma omp simd
     for (int64_t k = 0; k < n; k++) {
-        float t = tanh_of(c[k]), d = dc[k] + dh[k] * go[k] * ((1.0f - t) * (1.0f + t));
+        float t = ab_tanhf(c[k]), d = dc[k] + dh[k] * go[k] * ((1.0f - t) * (1.0f + t));
         dgates[k] = d * gg[k] * (gi[k] * (1.0f - gi[k]));
         dgates[n + k] = d * before[k] * (gf[k] * (1.0f - gf[k]));
         dgates[2 * n + k] = d * gi[k] * ((1.0f - gg[k]) * (1.0f + gg[k]));
@@ -388,6 +298,7 @@ const ab_vec_math PASTE(ab_vec_math_, AB_ISA_SUFFIX) = {.exp = exp_map,
                                                         .row_max = row_max,
                                                         .row_sum = row_sum,
                                                         .row_dot = row_dot,
+                                                        .exp_shifted = exp_shifted,
                                                         .exp_sum = exp_sum,
                                                         .softmax_backward = softmax_backward,
                                                         .log_softmax_backward = log_softmax_backward,

@@ -1,9 +1,8 @@
 /* Functions and row sums for the ops of transformers: fp32 arrays, compiled once per CPU level (vec_math.c) and chosen at each
- * call by ab_isa_get(). Every level gives the same bits: elementary functions are written out in additions and
- * multiplications, sums run in 16 lanes that are joined in a fixed order, blocks of them in double.
+ * call by ab_isa_get(). Every level gives the same bits: elementary functions are those of kernels/core/elementary.h, sums
+ * run in 16 lanes that are joined in a fixed order, blocks of them in double.
  *
- * Internal to kernels/. No threads and no stored formats here. Not for use where 1 ulp matters: exp is within 1 ulp, the
- * others within 5. */
+ * Internal to kernels/. No threads and no stored formats here. */
 #ifndef AB_KERNELS_VEC_VEC_MATH_H
 #define AB_KERNELS_VEC_VEC_MATH_H
 
@@ -51,7 +50,9 @@ typedef struct ab_vec_math {
     float (*row_max)(const float *x, int64_t n); /* NaNs are passed over; -inf of none */
     double (*row_sum)(const float *x, int64_t n);
     double (*row_dot)(const float *a, const float *b, int64_t n);
-    /* out = exp(x - shift), returns its sum; out may be x */
+    /* out = exp(x - shift); out may be x */
+    void (*exp_shifted)(float *out, const float *x, float shift, int64_t n);
+    /* the same, and returns the sum of out */
     double (*exp_sum)(float *out, const float *x, float shift, int64_t n);
     /* dx = y * (dy - dot), where y = softmax(x) and dot = sum of y dy; dx may be dy */
     void (*softmax_backward)(float *dx, const float *y, const float *dy, float dot, int64_t n);

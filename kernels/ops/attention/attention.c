@@ -4,6 +4,7 @@
  * of P dP); dq = scale dS k; dk = scale dS^T q. Dropout multiplies P where it meets v, and dP. */
 #include "kernels/ops/attention/attention.h"
 
+#include "kernels/core/elementary64.h"
 #include "kernels/ops/blocks.h"
 
 #include <math.h>
@@ -163,7 +164,7 @@ static float normalise_row(float *row, int64_t seen) {
     }
     double sum = vec->exp_sum(row, row, shift, seen);
     vec->affine(row, row, (float)(1.0 / sum), 0.0f, seen);
-    return (float)((double)shift + log(sum));
+    return (float)((double)shift + ab_log(sum));
 }
 
 /* The same from the logarithm that forward kept. */

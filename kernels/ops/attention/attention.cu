@@ -2,6 +2,7 @@
 // packed heads go through cuBLASLt or our own tiles, and everything between them is one block a query: mask, softmax, dropout's
 // dropout, the gradient of the scores. fp32 inside, one rounding, as on the CPU (attention.c has the formulas).
 #include "kernels/ops/elementwise/dropout_mask.cuh"
+#include "kernels/core/elementary64.h"
 #include "kernels/cuda/cuda_fold.cuh"
 #include "kernels/cuda/cuda_gemm.cuh"
 
@@ -291,10 +292,10 @@ __device__ static float log_sum_of(const float *score, int64_t seen, float *shif
     if (best == -INFINITY) return isnan(sum) ? static_cast<float>(sum) : -INFINITY;
     *shift = static_cast<float>(best);
     for (int64_t j = threadIdx.x; j < seen; j += ROW_THREADS)
-        sum += static_cast<double>(expf(score[j] - *shift));
+        sum += static_cast<double>(ab_expf(score[j] - *shift));
     sum = ab_block_fold<ROW_THREADS>(ab_plus(), sum);
     *factor = static_cast<float>(1.0 / sum);
-    return static_cast<float>(best + log(sum));
+    return static_cast<float>(best + ab_log(sum));
 }
 
 // Scores in p become probabilities: from log_sum or, forward (`fresh`), leaving it there. dropped (may be p): with the dropout.
@@ -311,7 +312,7 @@ __global__ static void probabilities(attention t, int64_t first, bool fresh, flo
         if (fresh && t.log_sum && threadIdx.x == 0) t.log_sum[all] = log_sum;
         for (int64_t j = threadIdx.x; j < q.keys; j += ROW_THREADS) {
             bool nobody = j >= q.seen || log_sum == -INFINITY;
-            float value = nobody ? 0.0f : isnan(log_sum) ? log_sum : expf(row[j] - shift) * factor;
+            float value = nobody ? 0.0f : isnan(log_sum) ? log_sum : ab_expf(row[j] - shift) * factor;
             row[j] = value;
             if (t.dropout.threshold) dropped[r * q.keys + j] = t.dropout.drop(all * q.keys + j, value);
         }

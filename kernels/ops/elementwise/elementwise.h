@@ -1,12 +1,12 @@
 /* The formulas of the element-by-element ops, once for every device: a value and its derivatives in fp32. Rows of
- * elementwise.def say which there are; elementwise.c makes ops of them.
+ * unary.def and binary.def say which there are; unary_ops.c and binary.c make ops of them.
  *
  * Derivatives of functions of one number get the number or the result, as the row says. Functions that people write losses and
  * norms with overflow where half arithmetic makes them: nothing here saves them from it. */
 #ifndef AB_KERNELS_OPS_ELEMENTWISE_ELEMENTWISE_H
 #define AB_KERNELS_OPS_ELEMENTWISE_ELEMENTWISE_H
 
-#include <math.h>
+#include "kernels/core/elementary.h"
 
 #if defined(__CUDACC__)
 #define AB_FORMULA static __host__ __device__ __forceinline__
@@ -24,10 +24,10 @@ typedef struct ab_scalars {
 AB_FORMULA float ab_neg_value(float x, ab_scalars s) { return (void)s, -x; }
 AB_FORMULA float ab_neg_slope(float x, ab_scalars s) { return (void)s, (void)x, -1.0f; }
 
-AB_FORMULA float ab_exp_value(float x, ab_scalars s) { return (void)s, expf(x); }
+AB_FORMULA float ab_exp_value(float x, ab_scalars s) { return (void)s, ab_expf(x); }
 AB_FORMULA float ab_exp_slope(float y, ab_scalars s) { return (void)s, y; }
 
-AB_FORMULA float ab_log_value(float x, ab_scalars s) { return (void)s, logf(x); }
+AB_FORMULA float ab_log_value(float x, ab_scalars s) { return (void)s, ab_logf(x); }
 AB_FORMULA float ab_log_slope(float x, ab_scalars s) { return (void)s, 1.0f / x; }
 
 AB_FORMULA float ab_sqrt_value(float x, ab_scalars s) { return (void)s, sqrtf(x); }

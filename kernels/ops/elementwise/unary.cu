@@ -22,7 +22,7 @@ struct silu {
     static __device__ float slope(float x) { return ab_f_silu_slope(x); }
 };
 struct hyperbolic {
-    static __device__ float value(float x) { return tanhf(x); }
+    static __device__ float value(float x) { return ab_tanhf(x); }
     static __device__ float slope(float y) { return (1.0f - y) * (1.0f + y); }
 };
 struct logistic {

@@ -1,7 +1,7 @@
 /* Ops of the functions of one number in unary.def: fp32 inside, one rounding. */
-#include "kernels/ops/elementwise/elementwise.h"
-
 #include "kernels/ops/elementwise/unary.h"
+#include "kernels/ops/elementwise/vec_unary.h"
+#include "kernels/vec/isa.h"
 
 typedef struct scalar_attrs {
     double a, b;
@@ -22,16 +22,13 @@ static const ab_attr attrs_scale[] = {{"factor", AB_ATTR_FLOAT, offsetof(scalar_
 
 enum { NEEDS_none = 0, NEEDS_in = 1, NEEDS_out = AB_NEEDS_OUT };
 
-/* n values: out = value(x), din = dout * slope(x or y). */
-typedef void (*value_loop)(float *out, const float *x, ab_scalars s, int64_t n);
-typedef void (*slope_loop)(float *din, const float *v, const float *dout, ab_scalars s, int64_t n);
+AB_BY_ISA(ab_vec_unary, ab_vec_unary)
 
 typedef struct unary_job {
     const ab_exec *exec;
     ab_tensor *dst;
     const ab_tensor *of, *dout; /* of: the number or the result; NULL if the slope reads neither */
-    value_loop value;
-    slope_loop slope;
+    const ab_unary_loops *loops;
     ab_scalars s;
 } unary_job;
 
@@ -44,9 +41,9 @@ static void unary_block(void *argument, int64_t chunk, int thread) {
     const float *of = job->of ? ab_read(job->of, at, n, buffer) : dout;
     (void)thread;
     if (dout)
-        job->slope(result, of, dout, job->s, n);
+        job->loops->slope(result, of, dout, job->s, n);
     else
-        job->value(result, of, job->s, n);
+        job->loops->value(result, of, job->s, n);
     ab_emit(job->exec, job->dst, at, result, n);
 }
 
@@ -62,14 +59,8 @@ static void run(unary_job *job, const ab_op_io *io) {
 }
 
 #define AB_UNARY(id, reads, attributes)                                                                      \
-    static void id##_values(float *out, const float *x, ab_scalars s, int64_t n) {                           \
-        for (int64_t i = 0; i < n; i++) out[i] = ab_##id##_value(x[i], s);                                   \
-    }                                                                                                        \
-    static void id##_slopes(float *din, const float *v, const float *dout, ab_scalars s, int64_t n) {        \
-        for (int64_t i = 0; i < n; i++) din[i] = dout[i] * ab_##id##_slope(v[i], s);                         \
-    }                                                                                                        \
     static ab_status id##_forward(const ab_exec *exec, ab_op_io *io) {                                       \
-        unary_job job = {.exec = exec, .dst = io->out, .of = io->in[0], .value = id##_values};               \
+        unary_job job = {.exec = exec, .dst = io->out, .of = io->in[0], .loops = &ab_vec_unary_get()->id};   \
         run(&job, io);                                                                                       \
         return AB_OK;                                                                                        \
     }                                                                                                        \
@@ -80,7 +71,7 @@ static void run(unary_job *job, const ab_op_io *io) {
                                : NEEDS_##reads == NEEDS_out ? io->out                                        \
                                                             : NULL,                                          \
                          .dout = io->dout,                                                                   \
-                         .slope = id##_slopes};                                                              \
+                         .loops = &ab_vec_unary_get()->id};                                                  \
         if (io->din[0]) run(&job, io);                                                                       \
         return AB_OK;                                                                                        \
     }                                                                                                        \

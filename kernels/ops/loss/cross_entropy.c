@@ -6,9 +6,9 @@
  * targets with e / classes for every class, each weighted by its class (torch 2.11, aten/src/ATen/native/LossNLL.cpp).
  * The logarithm of the softmax is taken after subtracting the row's maximum; exponentials are fp32, all sums double and in
  * order. */
+#include "kernels/core/elementary64.h"
 #include "kernels/ops/blocks.h"
-
-#include <math.h>
+#include "kernels/vec/vec_math.h"
 
 typedef struct loss_attrs {
     ab_floats weight;
@@ -50,7 +50,7 @@ static ab_status infer(const void *attrs, const ab_shape *in, int inputs, ab_sha
     return AB_OK;
 }
 
-/* One double per row, then per thread a row of logits, one of gradients and one of probabilities. */
+/* One double per row, then per thread a row of logits, one of exponentials or gradients and one of probabilities. */
 static size_t fixed_bytes(int64_t rows) { return ab_aligned((size_t)rows * sizeof(double)); }
 static size_t thread_bytes(int64_t classes) { return 3 * ab_floats_bytes(classes); }
 
@@ -119,9 +119,11 @@ static float maximum(const float *x, int64_t n) {
     return best;
 }
 
-static double sum_of_exponentials(const float *x, int64_t n, float shift) {
+/* out = exp(x - shift), and their sum; out may be x. */
+static double exponentials(float *out, const float *x, int64_t n, float shift) {
     double sum = 0.0;
-    for (int64_t i = 0; i < n; i++) sum += (double)expf(x[i] - shift);
+    ab_vec_math_get()->exp_shifted(out, x, shift, n);
+    for (int64_t i = 0; i < n; i++) sum += (double)out[i];
     return sum;
 }
 
@@ -156,7 +158,7 @@ static double row_loss(const batch *b, int64_t row) {
     const row_target t = target_of(b, row);
     const float *x = ab_read(b->logits, row * b->classes, b->classes, thread_row(b, 0));
     float shift = maximum(x, b->classes);
-    double log_sum = log(sum_of_exponentials(x, b->classes, shift)), loss = 0.0;
+    double log_sum = ab_log(exponentials(thread_row(b, 1), x, b->classes, shift)), loss = 0.0;
     if (!t.share && t.smoothing == 0.0) return class_weight(b, t.id) * (log_sum - (double)(x[t.id] - shift));
     for (int64_t c = 0; c < b->classes; c++) {
         double factor = factor_of(b, &t, c);
@@ -210,11 +212,11 @@ static void row_gradient(const batch *b, int64_t row, double scale, ab_tensor *d
     const row_target t = target_of(b, row);
     const bool plain = !t.share && t.smoothing == 0.0;
     float shift = maximum(x, b->classes);
-    double sum = sum_of_exponentials(x, b->classes, shift), factors = 0.0;
+    double sum = exponentials(gradient, x, b->classes, shift), factors = 0.0;
     for (int64_t c = 0; c < b->classes && counted && !plain; c++) factors += factor_of(b, &t, c);
     double factor = scale * (counted && plain ? class_weight(b, t.id) : 1.0) / b->weight_sum;
     for (int64_t c = 0; c < b->classes; c++) {
-        double softmax = (double)expf(x[c] - shift) / sum;
+        double softmax = (double)gradient[c] / sum;
         double part = plain ? softmax - (c == t.id ? 1.0 : 0.0) : softmax * factors - factor_of(b, &t, c);
         gradient[c] = counted ? (float)(factor * part) : 0.0f;
     }

@@ -1,5 +1,6 @@
 // cross_entropy on CUDA: one block a row. Maximum, then the sum of exponentials in double, in a fixed tree; row losses are added
 // in order by one block. A target outside the classes (the CPU refuses it) makes the loss NaN.
+#include "kernels/core/elementary64.h"
 #include "kernels/cuda/cuda_fold.cuh"
 
 enum { ROW_THREADS = 128 };
@@ -51,9 +52,9 @@ __global__ static void row_losses(loss_rows l, row_result *result) {
         float shift = row_maximum(l, at);
         double sum = 0.0, loss = 0.0, factors = 0.0;
         for (int64_t c = threadIdx.x; c < l.classes; c += ROW_THREADS)
-            sum += static_cast<double>(expf(ab_span_at(l.logits, at + c) - shift));
+            sum += static_cast<double>(ab_expf(ab_span_at(l.logits, at + c) - shift));
         sum = block_sum(sum);
-        const double log_sum = log(sum);
+        const double log_sum = ab_log(sum);
         for (int64_t c = threadIdx.x; l.counts(row) && c < l.classes; c += ROW_THREADS) {
             double factor = l.factor(row, c);
             factors += factor;
@@ -96,7 +97,7 @@ struct loss_gradient {
         const row_result &r = result[row];
         if (!l.counts(row)) return 0.0f;
         double scale = static_cast<double>(ab_span_at(dout, 0)) / totals[1];
-        double softmax = static_cast<double>(expf(ab_span_at(l.logits, i) - r.shift)) / r.sum;
+        double softmax = static_cast<double>(ab_expf(ab_span_at(l.logits, i) - r.shift)) / r.sum;
         return static_cast<float>(scale * (softmax * r.factors - l.factor(row, c)));
     }
 };

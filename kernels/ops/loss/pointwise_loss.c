@@ -1,10 +1,10 @@
 /* mse, bce and bce_with_logits, as torch's mse_loss, binary_cross_entropy and binary_cross_entropy_with_logits: the mean (or
  * sum) of a formula over an input and a target of one shape. The target may be computed, too, and then gets a gradient. No
  * weights. */
-#include "kernels/ops/loss/pointwise_loss.h"
-
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/elementwise/operand_gradient.h"
+#include "kernels/ops/loss/vec_pointwise.h"
+#include "kernels/vec/isa.h"
 
 typedef struct loss_attrs {
     int64_t reduction;
@@ -15,11 +15,7 @@ enum { MEAN, SUM };
 static const ab_attr attrs_table[] = {
     {"reduction", AB_ATTR_CHOICE, offsetof(loss_attrs, reduction), false, MEAN, MEAN, SUM, "mean|sum"}, {0}};
 
-typedef void (*loss_loop)(float *out, const float *x, const float *t, int64_t n);
-
-typedef struct formulas {
-    loss_loop value, by[2];
-} formulas;
+AB_BY_ISA(ab_vec_pointwise, ab_vec_pointwise)
 
 static ab_status infer_named(const char *name, const ab_shape *in, ab_shape *out) {
     char x[AB_SHAPE_TEXT], t[AB_SHAPE_TEXT];
@@ -44,7 +40,7 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
 
 typedef struct loss_job {
     const ab_tensor *x, *t;
-    loss_loop f;
+    ab_loss_loop f;
     float factor;
 } loss_job;
 
@@ -60,7 +56,7 @@ static const float *read_losses(const void *self, int64_t at, int64_t n, float *
     return buffer;
 }
 
-static ab_status forward_of(const ab_exec *exec, ab_op_io *io, const formulas *f) {
+static ab_status forward_of(const ab_exec *exec, ab_op_io *io, const ab_loss_loops *f) {
     ab_reduction r = over_all(io);
     loss_job job = {.x = io->in[0], .t = io->in[1], .f = f->value};
     float loss;
@@ -76,7 +72,7 @@ static const float *read_gradient(const void *self, int64_t at, int64_t n, float
     return buffer;
 }
 
-static ab_status backward_of(const ab_exec *exec, ab_op_io *io, const formulas *f) {
+static ab_status backward_of(const ab_exec *exec, ab_op_io *io, const ab_loss_loops *f) {
     float buffer, dout = *ab_read(io->dout, 0, 1, &buffer);
     for (int i = 0; i < 2; i++) {
         const loss_job job = {io->in[0], io->in[1], f->by[i], (float)((double)dout * factor_of(io))};
@@ -92,26 +88,16 @@ static double flops(const void *attrs, const ab_shape *in, const ab_shape *out) 
 }
 
 #define AB_POINTWISE(id)                                                                                     \
-    static void id##_values(float *out, const float *x, const float *t, int64_t n) {                         \
-        for (int64_t i = 0; i < n; i++) out[i] = ab_##id##_value(x[i], t[i]);                                \
-    }                                                                                                        \
-    static void id##_by_x(float *out, const float *x, const float *t, int64_t n) {                           \
-        for (int64_t i = 0; i < n; i++) out[i] = ab_##id##_by_x(x[i], t[i]);                                 \
-    }                                                                                                        \
-    static void id##_by_t(float *out, const float *x, const float *t, int64_t n) {                           \
-        for (int64_t i = 0; i < n; i++) out[i] = ab_##id##_by_t(x[i], t[i]);                                 \
-    }                                                                                                        \
-    static const formulas id##_formulas = {id##_values, {id##_by_x, id##_by_t}};                             \
     static ab_status id##_infer(const void *attrs, const ab_shape *in, int inputs, ab_shape *out) {          \
         (void)attrs;                                                                                         \
         (void)inputs;                                                                                        \
         return infer_named(#id, in, out);                                                                    \
     }                                                                                                        \
     static ab_status id##_forward(const ab_exec *exec, ab_op_io *io) {                                       \
-        return forward_of(exec, io, &id##_formulas);                                                         \
+        return forward_of(exec, io, &ab_vec_pointwise_get()->id);                                            \
     }                                                                                                        \
     static ab_status id##_backward(const ab_exec *exec, ab_op_io *io) {                                      \
-        return backward_of(exec, io, &id##_formulas);                                                        \
+        return backward_of(exec, io, &ab_vec_pointwise_get()->id);                                           \
     }                                                                                                        \
     const ab_op ab_op_##id = {.name = #id,                                                                   \
                               .inputs = 2,                                                                   \

@@ -10,7 +10,10 @@ AB_FORMULA float ab_mse_by_x(float x, float t) { return 2.0f * (x - t); }
 AB_FORMULA float ab_mse_by_t(float x, float t) { return 2.0f * (t - x); }
 
 /* torch: logarithms are at least -100, the derivative's denominator at least 1e-12. A probability outside [0, 1] gives NaN. */
-AB_FORMULA float ab_bce_log(float p) { return logf(p) < -100.0f ? -100.0f : logf(p); }
+AB_FORMULA float ab_bce_log(float p) {
+    float y = ab_logf(p);
+    return y < -100.0f ? -100.0f : y;
+}
 AB_FORMULA float ab_bce_value(float x, float t) {
     return (t - 1.0f) * ab_bce_log(1.0f - x) - t * ab_bce_log(x);
 }
@@ -22,10 +25,10 @@ AB_FORMULA float ab_bce_by_t(float x, float t) { return (void)t, ab_bce_log(1.0f
 
 /* max(x, 0) - x t + log(1 + exp(-|x|)): no overflow for any x */
 AB_FORMULA float ab_bce_with_logits_value(float x, float t) {
-    return (x > 0.0f ? x : 0.0f) - x * t + log1pf(expf(-fabsf(x)));
+    return (x > 0.0f ? x : 0.0f) - x * t + ab_log1pf(ab_expf(-fabsf(x)));
 }
 AB_FORMULA float ab_bce_with_logits_by_x(float x, float t) {
-    float e = expf(-fabsf(x)), small = e / (1.0f + e);
+    float e = ab_expf(-fabsf(x)), small = e / (1.0f + e);
     return (x > 0.0f ? 1.0f / (1.0f + e) : small) - t;
 }
 AB_FORMULA float ab_bce_with_logits_by_t(float x, float t) { return (void)t, -x; }

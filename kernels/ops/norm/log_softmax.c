@@ -3,7 +3,7 @@
  * The row's maximum is subtracted first; a row of -inf alone gives NaN, as in torch. Backward reads the output. */
 #include "kernels/ops/norm/softmax_rows.h"
 
-#include <math.h>
+#include "kernels/core/elementary64.h"
 
 static ab_status infer(const void *attrs, const ab_shape *in, int inputs, ab_shape *out) {
     (void)inputs;
@@ -18,7 +18,7 @@ static void forward_row(const ab_row_pass *p, int64_t chunk, int64_t row, float 
     (void)unused;
     float shift = vec->row_max(x, p->split.n);
     double sum = vec->exp_sum(out, x, shift, p->split.n);
-    const float lead = (float)log(sum);
+    const float lead = (float)ab_log(sum);
     for (int64_t i = 0; i < p->split.n; i++) out[i] = x[i] - shift - lead;
 }
 

@@ -1,4 +1,5 @@
 // softmax and log_softmax on CUDA: one block a row.
+#include "kernels/core/elementary64.h"
 #include "kernels/cuda/cuda_rows.cuh"
 
 struct softmax_row {
@@ -12,11 +13,11 @@ __global__ static void softmax_sums(ab_cuda_rows s, ab_span x, bool logarithm, s
             best = ab_larger()(best, static_cast<double>(ab_span_at(x, row * s.n + c)));
         float shift = static_cast<float>(ab_block_fold<AB_CUDA_ROW_THREADS>(ab_larger(), best));
         for (int64_t c = threadIdx.x; c < s.n; c += AB_CUDA_ROW_THREADS)
-            sum += static_cast<double>(expf(ab_span_at(x, row * s.n + c) - shift));
+            sum += static_cast<double>(ab_expf(ab_span_at(x, row * s.n + c) - shift));
         sum = ab_cuda_row_sum(sum);
         if (threadIdx.x != 0) continue;
         result[row].shift = shift;
-        result[row].factor = static_cast<float>(logarithm ? log(sum) : 1.0 / sum);
+        result[row].factor = static_cast<float>(logarithm ? ab_log(sum) : 1.0 / sum);
     }
 }
 
@@ -29,7 +30,7 @@ struct softmax_value {
         int64_t c;
         const softmax_row &r = row[ab_divide(i, n, &c)];
         float d = ab_span_at(x, i) - r.shift;
-        return logarithm ? d - r.factor : expf(d) * r.factor;
+        return logarithm ? d - r.factor : ab_expf(d) * r.factor;
     }
 };
 
@@ -54,7 +55,7 @@ struct softmax_gradient {
     __device__ float operator()(int64_t i) const {
         int64_t c, row = ab_divide(i, n, &c);
         float out = ab_span_at(y, i), d = ab_span_at(dy, i);
-        return logarithm ? d - expf(out) * dot[row] : out * (d - dot[row]);
+        return logarithm ? d - ab_expf(out) * dot[row] : out * (d - dot[row]);
     }
 };
 

@@ -184,14 +184,14 @@ struct bias_of {
 // ---- forward -------------------------------------------------------------------------------------------------
 
 __device__ static float lstm_forward(float *gate, int64_t h, float before, float *cell) {
-    float i = ab_f_sigmoid(gate[0]), f = ab_f_sigmoid(gate[h]), g = tanhf(gate[2 * h]),
+    float i = ab_f_sigmoid(gate[0]), f = ab_f_sigmoid(gate[h]), g = ab_tanhf(gate[2 * h]),
           o = ab_f_sigmoid(gate[3 * h]);
     *cell = f * before + i * g;
     gate[0] = i;
     gate[h] = f;
     gate[2 * h] = g;
     gate[3 * h] = o;
-    return o * tanhf(*cell);
+    return o * ab_tanhf(*cell);
 }
 
 // The states of step t of all samples, from the sums in GATES.
@@ -203,7 +203,7 @@ __global__ static void forward_step(recurrence r, ab_span out, int type, int64_t
         if (r.gates > 1)
             state = lstm_forward(gate, h, t > 0 ? r.cells[(at - 1) * h + k] : 0.0f, &r.cells[at * h + k]);
         else
-            state = r.relu ? (*gate > 0.0f || isnan(*gate) ? *gate : 0.0f) : tanhf(*gate);
+            state = r.relu ? (*gate > 0.0f || isnan(*gate) ? *gate : 0.0f) : ab_tanhf(*gate);
         uint32_t room = 0; // the state as it is stored
         ab_store(&room, type, 0, state);
         r.array[STATE][i] = ab_load(&room, type, 0);
@@ -262,7 +262,7 @@ __device__ static void lstm_backward(const recurrence &r, int64_t i, int64_t at,
     const float *gate = r.array[GATES] + at * 4 * h + k;
     float *d = r.array[DGATES] + at * 4 * h + k, *dc = &r.array[CELL][i];
     float gi = gate[0], gf = gate[h], gg = gate[2 * h], go = gate[3 * h], dh = r.array[STATE][i];
-    float before = t > 0 ? r.cells[(at - 1) * h + k] : 0.0f, c = tanhf(r.cells[at * h + k]);
+    float before = t > 0 ? r.cells[(at - 1) * h + k] : 0.0f, c = ab_tanhf(r.cells[at * h + k]);
     float sum = *dc + dh * go * ((1.0f - c) * (1.0f + c));
     d[0] = sum * gg * (gi * (1.0f - gi));
     d[h] = sum * before * (gf * (1.0f - gf));

@@ -1,0 +1,22 @@
+/* The loops of vec_unary.h, compiled once per CPU level; formulas: elementwise.h. Nothing is fused. */
+#include "kernels/ops/elementwise/vec_unary.h"
+
+#define PASTE_TOKENS(a, b) a##b
+#define PASTE(a, b) PASTE_TOKENS(a, b)
+
+#define AB_UNARY(id, reads, attributes)                                                                      \
+    static void id##_values(float *out, const float *x, ab_scalars s, int64_t n) {                           \
+        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] = ab_##id##_value(x[i], s);               \
+    }                                                                                                        \
+    static void id##_slopes(float *din, const float *v, const float *dout, ab_scalars s, int64_t n) {        \
+        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) din[i] = dout[i] * ab_##id##_slope(v[i], s);     \
+    }
+#include "kernels/ops/elementwise/unary.def"
+#undef AB_UNARY
+
+extern const ab_vec_unary PASTE(ab_vec_unary_, AB_ISA_SUFFIX);
+const ab_vec_unary PASTE(ab_vec_unary_, AB_ISA_SUFFIX) = {
+#define AB_UNARY(id, reads, attributes) .id = {id##_values, id##_slopes},
+#include "kernels/ops/elementwise/unary.def"
+#undef AB_UNARY
+};

@@ -1,0 +1,20 @@
+/* The loops of vec_pointwise.h, compiled once per CPU level; formulas: pointwise_loss.h. Nothing is fused. */
+#include "kernels/ops/loss/vec_pointwise.h"
+
+#define PASTE_TOKENS(a, b) a##b
+#define PASTE(a, b) PASTE_TOKENS(a, b)
+
+#define LOOP(name)                                                                                           \
+    static void name(float *out, const float *x, const float *t, int64_t n) {                                \
+        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] = PASTE(ab_, name)(x[i], t[i]);           \
+    }
+#define AB_POINTWISE(id) LOOP(id##_value) LOOP(id##_by_x) LOOP(id##_by_t)
+#include "kernels/ops/loss/pointwise.def"
+#undef AB_POINTWISE
+
+extern const ab_vec_pointwise PASTE(ab_vec_pointwise_, AB_ISA_SUFFIX);
+const ab_vec_pointwise PASTE(ab_vec_pointwise_, AB_ISA_SUFFIX) = {
+#define AB_POINTWISE(id) .id = {id##_value, {id##_by_x, id##_by_t}},
+#include "kernels/ops/loss/pointwise.def"
+#undef AB_POINTWISE
+};

@@ -1,6 +1,8 @@
 /* Patterns of steps as text. */
 #include "bench/amp/scaler/scale_trace.h"
 
+#include "kernels/core/elementary64.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -85,7 +87,7 @@ static const char *read_number(const char *at, double *value) {
     if (!power) return end;
     const char *exponent = end + (*end == '^' ? 1 : 2);
     double n = strtod(exponent, &end);
-    *value = pow(*value, n);
+    *value = ab_pow(*value, n);
     return end == exponent ? NULL : end;
 }
 

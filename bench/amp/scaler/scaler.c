@@ -1,6 +1,7 @@
 /* The list of loss scalers, their configuration as text, and what all machines share. */
 #include "bench/amp/scaler/scaler.h"
 
+#include "kernels/core/elementary64.h"
 #include "kernels/core/nearest.h"
 
 #include <float.h>
@@ -78,7 +79,7 @@ static bool parse_number(const char *text, double *value) {
     if (!power) return *end == '\0';
     const char *exponent = end + (*end == '^' ? 1 : 2);
     double n = strtod(exponent, &end);
-    *value = pow(*value, n);
+    *value = ab_pow(*value, n);
     return end != exponent && *end == '\0';
 }
 

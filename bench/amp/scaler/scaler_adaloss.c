@@ -4,6 +4,7 @@
  *   sigma^2 = (g_std^2 + g_mean^2) (W_std^2 + W_mean^2), then at most accum / chain and at most bound.
  * One machine is one layer. It skips no step, and the loss itself is not scaled; bench/train/cell/cell_layers.c walks the layers. */
 #include "bench/amp/scaler/scaler.h"
+#include "kernels/core/elementary64.h"
 
 #include <math.h>
 
@@ -31,12 +32,35 @@ static const ab_scaler_fault bad_statistics = {
 
 static void start(ab_scaler *scaler) { scaler->scale = scaler->state[STORED] = 1; }
 
+static const double root_pi = 1.7724538509055160273;
+
+/* erf(x) for 0 <= x < 6, by its series of positive terms: 2 x exp(-x^2) / sqrt(pi) times the sum of (2 x^2)^n / (1 3 5 ... 2n+1)
+ * (Abramowitz and Stegun, 7.1.6). */
+static double error_function(double x) {
+    double term = 1, sum = 1;
+    for (int n = 1; term > 0x1p-60 * sum; n++) {
+        term *= 2 * x * x / (2 * n + 1);
+        sum += term;
+    }
+    return 2 * x / root_pi * ab_exp(-x * x) * sum;
+}
+
 /* The x whose erf is y, 0 < y < 1: Newton's method, whose slope 2/sqrt(pi) exp(-x^2) never vanishes here. */
 static double inverse_erf(double y) {
-    const double root_pi = 1.7724538509055160273;
-    double x = 0;
-    for (int i = 0; i < 60; i++) x += (y - erf(x)) * root_pi / 2 * exp(x * x);
+    double x = 0, before = -1;
+    for (int i = 0; i < 60 && x != before; i++) {
+        before = x;
+        x += (y - error_function(x)) * root_pi / 2 * ab_exp(x * x);
+    }
     return x;
+}
+
+/* The largest power of two that is not above x > 0; 0 and NaN stay. */
+static double power_of_two_below(double x) {
+    int exponent;
+    if (!(x > 0)) return x;
+    frexp(x, &exponent);
+    return ldexp(1, exponent - 1);
 }
 
 static double from_statistics(const double *value, const ab_scaler_layer *layer) {
@@ -59,7 +83,7 @@ static ab_scaler_outcome update(ab_scaler *scaler, const ab_scaler_seen *seen) {
     state[STEP] = fmod(state[STEP] + 1, value[EVERY]);
     if (!isfinite(state[STORED])) return (ab_scaler_outcome){true, &bad_statistics};
     double scale = fmin(fmin(state[STORED], value[ACCUM] / seen->layer->chain), value[BOUND]);
-    scaler->scale = value[POWER_OF_TWO] != 0 ? exp2(floor(log2(scale))) : scale;
+    scaler->scale = value[POWER_OF_TWO] != 0 ? power_of_two_below(scale) : scale;
     return (ab_scaler_outcome){.skip = false};
 }
 

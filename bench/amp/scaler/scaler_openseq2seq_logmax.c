@@ -3,6 +3,7 @@
  * all in fp32. On an overflow the original feeds 2^log_max, where log_max was meant, into a mean of logarithms: one overflow
  * ruins the estimate for a long time. A largest gradient of 0 has the logarithm -infinity, and the scale is a NaN for good. */
 #include "bench/amp/scaler/scaler.h"
+#include "kernels/core/elementary64.h"
 
 #include <math.h>
 
@@ -55,11 +56,15 @@ static double cutoff(ab_scaler *scaler, double x) {
     return (double)(free + mean);
 }
 
+/* fp32 functions from fp64 ones: right to the last bit but for near ties. */
+static float logarithm(float x) { return (float)ab_log((double)x); }
+static float power_of_two(float x) { return (float)ab_pow(2, (double)x); }
+
 static ab_scaler_outcome update(ab_scaler *scaler, const ab_scaler_seen *seen) {
     const double *value = scaler->config.value;
     bool bad = seen->overflow || !isfinite(seen->amax);
-    float x = bad ? powf(2, (float)value[LOG_MAX]) : logf((float)seen->amax) / logf(2);
-    double proposed = (double)powf(2, (float)(16 - cutoff(scaler, (double)x)));
+    float x = bad ? power_of_two((float)value[LOG_MAX]) : logarithm((float)seen->amax) / logarithm(2);
+    double proposed = (double)power_of_two((float)(16 - cutoff(scaler, (double)x)));
     if (proposed > value[MAX]) proposed = ab_fp32(value[MAX]);
     if (proposed < value[MIN]) proposed = ab_fp32(value[MIN]);
     scaler->scale = proposed;

@@ -2,6 +2,7 @@
 #include "bench/train/cell/cell_state.h"
 
 #include "kernels/census/census.h"
+#include "kernels/core/elementary64.h"
 #include "kernels/core/parallel.h"
 #include "kernels/format/convert.h"
 
@@ -508,8 +509,8 @@ static void score(const float *logits, int64_t target, int64_t classes, ab_eval_
     double sum = 0;
     for (int64_t k = 1; k < classes; k++)
         if (logits[k] > logits[best]) best = k;
-    for (int64_t k = 0; k < classes; k++) sum += exp((double)logits[k] - (double)logits[best]);
-    result->loss += (double)logits[best] + log(sum) - (double)logits[target];
+    for (int64_t k = 0; k < classes; k++) sum += ab_exp((double)logits[k] - (double)logits[best]);
+    result->loss += (double)logits[best] + ab_log(sum) - (double)logits[target];
     result->correct += best == target;
     result->count++;
 }

@@ -27,8 +27,8 @@ ab_update_kind ab_optimizer_device_kind(const ab_optimizer *optimizer) {
 }
 
 static ab_update_row adam_row(ab_update_kind kind, const ab_optimizer_config *config, int64_t taken) {
-    const double correction1 = 1.0 - pow(config->beta1, (double)taken);
-    const double correction2 = 1.0 - pow(config->beta2, (double)taken);
+    const double correction1 = ab_optimizer_correction(config->beta1, taken);
+    const double correction2 = ab_optimizer_correction(config->beta2, taken);
     const double decay =
         kind == AB_UPDATE_ADAMW ? 1.0 - config->lr * config->weight_decay : config->weight_decay;
     return (ab_update_row){.value = {(float)(config->lr / correction1), (float)decay,
@@ -47,9 +47,9 @@ static ab_update_row rmsprop_row(const ab_optimizer_config *config) {
 static ab_update_row lamb_row(const ab_optimizer_config *config, int64_t taken) {
     return (ab_update_row){.value = {0, (float)config->beta1, (float)(1.0 - config->beta1),
                                      (float)config->beta2, (float)(1.0 - config->beta2),
-                                     (float)(1.0 - pow(config->beta1, (double)taken)),
-                                     (float)(1.0 - pow(config->beta2, (double)taken)), (float)config->eps,
-                                     (float)config->weight_decay},
+                                     (float)(ab_optimizer_correction(config->beta1, taken)),
+                                     (float)(ab_optimizer_correction(config->beta2, taken)),
+                                     (float)config->eps, (float)config->weight_decay},
                            .lr = config->lr,
                            .decay = config->weight_decay,
                            .eps = config->eps};

@@ -7,10 +7,10 @@
 
 static void adamw(const ab_optimizer_config *config, int64_t taken, float *weight, const float *grad,
                   float *const *state, int64_t n) {
+    (void)taken;
     float *m = state[0], *v = state[1];
-    const double correction1 = 1.0 - pow(config->beta1, (double)taken);
-    const double correction2 = 1.0 - pow(config->beta2, (double)taken);
-    const float step_size = (float)(config->lr / correction1), root2 = (float)sqrt(correction2);
+    const float step_size = (float)(config->lr / config->correction1),
+                root2 = (float)sqrt(config->correction2);
     const float fresh1 = (float)(1.0 - config->beta1), keep2 = (float)config->beta2,
                 fresh2 = (float)(1.0 - config->beta2);
     const float eps = (float)config->eps, shrink = (float)(1.0 - config->lr * config->weight_decay);
@@ -24,8 +24,9 @@ static void adamw(const ab_optimizer_config *config, int64_t taken, float *weigh
 
 static unsigned terms(const ab_optimizer_config *config, int64_t taken, const ab_optimizer_values *before,
                       double *const *term, int64_t n) {
-    const double step_size = (double)(float)(config->lr / (1.0 - pow(config->beta1, (double)taken)));
-    const double root2 = (double)(float)sqrt(1.0 - pow(config->beta2, (double)taken));
+    (void)taken;
+    const double step_size = (double)(float)(config->lr / config->correction1);
+    const double root2 = (double)(float)sqrt(config->correction2);
     const double fresh1 = (double)(float)(1.0 - config->beta1), keep2 = (double)(float)config->beta2;
     const double fresh2 = (double)(float)(1.0 - config->beta2), eps = (double)(float)config->eps;
     const double shrink = (double)(float)(1.0 - config->lr * config->weight_decay);

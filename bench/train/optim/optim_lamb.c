@@ -10,13 +10,13 @@ typedef struct constants {
     float keep1, fresh1, keep2, fresh2, correction1, correction2, eps, decay;
 } constants;
 
-static constants constants_of(const ab_optimizer_config *config, int64_t taken) {
+static constants constants_of(const ab_optimizer_config *config) {
     return (constants){.keep1 = (float)config->beta1,
                        .fresh1 = (float)(1.0 - config->beta1),
                        .keep2 = (float)config->beta2,
                        .fresh2 = (float)(1.0 - config->beta2),
-                       .correction1 = (float)(1.0 - pow(config->beta1, (double)taken)),
-                       .correction2 = (float)(1.0 - pow(config->beta2, (double)taken)),
+                       .correction1 = (float)config->correction1,
+                       .correction2 = (float)config->correction2,
                        .eps = (float)config->eps,
                        .decay = (float)config->weight_decay};
 }
@@ -30,7 +30,8 @@ static inline float direction(const constants *c, float weight, float g, float *
 
 static void measure(const ab_optimizer_config *config, int64_t taken, const float *weight, const float *grad,
                     float *const *state, int64_t n, ab_optimizer_sums *sums) {
-    const constants c = constants_of(config, taken);
+    (void)taken;
+    const constants c = constants_of(config);
     for (int64_t i = 0; i < n; i++) {
         double d = (double)direction(&c, weight[i], grad[i], &state[0][i], &state[1][i]);
         sums->weight += (double)weight[i] * (double)weight[i];
@@ -45,7 +46,8 @@ static double trust(const ab_optimizer_config *config, const ab_optimizer_sums *
 
 static void lamb(const ab_optimizer_config *config, int64_t taken, float *weight, const float *grad,
                  float *const *state, int64_t n) {
-    const constants c = constants_of(config, taken);
+    (void)taken;
+    const constants c = constants_of(config);
     const float rate = (float)(config->lr * config->trust);
     for (int64_t i = 0; i < n; i++)
         weight[i] -= rate * direction(&c, weight[i], grad[i], &state[0][i], &state[1][i]);
@@ -54,7 +56,8 @@ static void lamb(const ab_optimizer_config *config, int64_t taken, float *weight
 /* The factor of the step is taken as given: what eps changes in it is not counted. */
 static unsigned terms(const ab_optimizer_config *config, int64_t taken, const ab_optimizer_values *before,
                       double *const *term, int64_t n) {
-    const constants c = constants_of(config, taken);
+    (void)taken;
+    const constants c = constants_of(config);
     const double rate = (double)(float)(config->lr * config->trust), eps = (double)c.eps;
     for (int64_t i = 0; i < n; i++) {
         double g = (double)before->grad[i], m = (double)before->state[0][i];

@@ -1,6 +1,7 @@
 /* The list of optimizers, and the loop that brings stored tensors to their fp32 formulas block by block. */
 #include "bench/train/optim/optimizer.h"
 
+#include "kernels/core/elementary64.h"
 #include "kernels/core/nearest.h"
 #include "kernels/core/parallel.h"
 #include "kernels/format/convert.h"
@@ -207,12 +208,18 @@ static double trust_of(const update_args *u) {
     return u->optimizer->trust(u->config, &sums);
 }
 
+double ab_optimizer_correction(double beta, int64_t taken) { return 1.0 - ab_pow(beta, (double)taken); }
+
+void ab_optimizer_correct(ab_optimizer_config *config, int64_t taken) {
+    config->correction1 = ab_optimizer_correction(config->beta1, taken);
+    config->correction2 = ab_optimizer_correction(config->beta2, taken);
+}
+
 static void step(update_args *args) {
     ab_optimizer_config config = *args->config;
-    if (args->optimizer->measure) {
-        config.trust = trust_of(args);
-        args->config = &config;
-    }
+    args->config = &config;
+    ab_optimizer_correct(&config, args->taken);
+    if (args->optimizer->measure) config.trust = trust_of(args);
     update_all(args);
 }
 

@@ -20,6 +20,7 @@ typedef struct ab_optimizer_config {
     double lr_decay;          /* adagrad's */
     double trust_coefficient; /* lars' */
     double trust; /* set by ab_optimizer_step where the optimizer measures norms: factor of the step */
+    double correction1, correction2; /* 1 - beta^taken of both betas: set by ab_optimizer_correct */
 } ab_optimizer_config;
 
 /* How weight decay acts: added to the gradient, or to the update beside it (and then not seen by the moments). */
@@ -77,6 +78,12 @@ const ab_optimizer *ab_optimizer_at(int i);
 AB_MUST_CHECK ab_status ab_optimizer_find(const char *name, const ab_optimizer **optimizer);
 /* "L2", "decoupled" */
 const char *ab_decay_name(ab_decay decay);
+
+/* 1 - beta^taken: what divides a running mean that began at 0 (Kingma and Ba, algorithm 1). */
+double ab_optimizer_correction(double beta, int64_t taken);
+
+/* Sets both corrections of *config, which measure, update and terms read; ab_optimizer_step does it on its own copy. */
+void ab_optimizer_correct(ab_optimizer_config *config, int64_t taken);
 
 /* Updates one parameter: weight, gradient and states in their stored formats, same shape. */
 void ab_optimizer_step(const ab_optimizer *optimizer, const ab_optimizer_config *config, int64_t taken,

@@ -1,12 +1,12 @@
 /* one_cycle: torch's OneCycleLR with cosine annealing in two phases (Smith and Topin, "Super-convergence"): lr / div_factor up
  * to lr at pct_start * total - 1, down to the first rate / final_div_factor at total - 1; momentum goes the other way. */
 #include "bench/train/schedule/schedule.h"
+#include "kernels/core/elementary64.h"
 
 #include <math.h>
 
 static double anneal(double from, double to, double share) {
-    const double pi = 3.14159265358979323846;
-    return to + (from - to) / 2.0 * (1.0 + cos(pi * share));
+    return to + (from - to) / 2.0 * (1.0 + ab_cospi(share));
 }
 
 static ab_schedule_point at(const ab_schedule_config *config, int64_t t, int64_t total) {

@@ -9,6 +9,7 @@
 #include "kernels/backend/step_state.h"
 #include "kernels/format/convert.h"
 #include "kernels/ops/formulas.h"
+#include "kernels/ops/loss/pointwise_loss.h"
 
 static int type_of(const ab_format *format) {
     return format == &ab_format_fp32   ? AB_ELEMENT_F32
@@ -291,6 +292,94 @@ static void activations_are_the_double_formulas(void **state) {
     }
 }
 
+/* Derivatives from the output, or where no other name is. */
+static float tanh_slope(float y) { return (1.0f - y) * (1.0f + y); }
+static float sigmoid_slope(float y) { return y * (1.0f - y); }
+static float exp_slope(float y) { return y; }
+static float log_slope(float x) { return 1.0f / x; }
+
+/* The gradient of bce and of bce_with_logits summed, so that no mean hides a bit; 1 is the gradient of the loss. */
+static void same_loss_terms(const void *argument) {
+    static const struct {
+        const ab_op *op;
+        float (*by[2])(float, float);
+    } loss[] = {{&ab_op_bce, {ab_bce_by_x, ab_bce_by_t}},
+                {&ab_op_bce_with_logits, {ab_bce_with_logits_by_x, ab_bce_with_logits_by_t}}};
+    (void)argument;
+    for (size_t k = 0; k < AB_COUNT_OF(loss); k++) {
+        op_run r;
+        ab_shape in[] = {{1, {1031}}, {1, {1031}}};
+        op_attrs attrs = op_attrs_default(loss[k].op);
+        op_attrs_set(loss[k].op, &attrs, "reduction", 1, 0);
+        op_run_open(&r, loss[k].op, attrs.bytes, in, 2, (op_formats){&ab_format_fp32, &ab_format_fp32, NULL},
+                    &(ab_exec){.training = true});
+        op_run_fill_all(&r, 8);
+        float *x = r.in[0].data, *t = r.in[1].data;
+        for (int i = 0; i < 1031; i++) x[i] = k == 0 ? fabsf(x[i]) : 30.0f * x[i];
+        *(float *)r.dout.data = 1.0f;
+        assert_int_equal(op_run_prepare(&r), AB_OK);
+        op_run_both(&r);
+        for (int which = 0; which < 2; which++)
+            for (int64_t i = 0; i < 1031; i++)
+                assert_int_equal(ab_bits_of(((float *)r.din[which].data)[i]),
+                                 ab_bits_of(loss[k].by[which](x[i], t[i])));
+        op_run_close(&r);
+    }
+}
+
+/* Ops of one number, by the formula of its value and of its slope from what backward reads. */
+static const struct {
+    const char *op;
+    double approximate; /* of gelu */
+    float (*value)(float);
+    float (*slope)(float);
+    bool reads_out;
+} pointwise[] = {{"gelu", 0, ab_f_gelu, ab_f_gelu_slope, false},
+                 {"gelu", 1, ab_f_gelu_tanh, ab_f_gelu_tanh_slope, false},
+                 {"silu", 0, ab_f_silu, ab_f_silu_slope, false},
+                 {"tanh", 0, ab_tanhf, tanh_slope, true},
+                 {"sigmoid", 0, ab_f_sigmoid, sigmoid_slope, true},
+                 {"exp", 0, ab_expf, exp_slope, true},
+                 {"log", 0, ab_logf, log_slope, false}};
+
+static void same_as_the_formula(const void *argument) {
+    const size_t k = *(const size_t *)argument;
+    const ab_op *op;
+    op_run r;
+    ab_shape shape = {1, {2099}};
+    assert_int_equal(ab_op_find(pointwise[k].op, &op, NULL), AB_OK);
+    op_attrs attrs = op_attrs_default(op);
+    if (strcmp(op->name, "gelu") == 0) op_attrs_set(op, &attrs, "approximate", pointwise[k].approximate, 0);
+    op_run_open(&r, op, attrs.bytes, &shape, 1, (op_formats){&ab_format_fp32, &ab_format_fp32, NULL},
+                &(ab_exec){.training = true});
+    op_run_fill_all(&r, 3);
+    float *x = r.in[0].data, *y = r.out.data, *dy = r.dout.data;
+    for (int i = 0; i < 2048; i++) x[i] = ab_float_of((uint32_t)i << 21 | (uint32_t)i * 1009u);
+    for (int i = 2048; i < 2099; i++) x[i] = ldexpf(x[i], i % 5);
+    assert_int_equal(op_run_prepare(&r), AB_OK);
+    op_run_both(&r);
+    for (int64_t i = 0; i < 2099; i++) {
+        float out = pointwise[k].value(x[i]),
+              din = dy[i] * pointwise[k].slope(pointwise[k].reads_out ? y[i] : x[i]);
+        const float found[] = {y[i], ((float *)r.din[0].data)[i]}, expected[] = {out, din};
+        for (int n = 0; n < 2; n++)
+            if (isnan(expected[n]) ? !isnan(found[n]) : ab_bits_of(found[n]) != ab_bits_of(expected[n]))
+                fail_msg("%s, %s at %a: %a, formula %a", op->name, n ? "gradient" : "value", (double)x[i],
+                         (double)found[n], (double)expected[n]);
+    }
+    op_run_close(&r);
+}
+
+static void ops_of_one_number_have_the_formulas_bits_at_every_level(void **state) {
+    (void)state;
+    for (size_t k = 0; k < AB_COUNT_OF(pointwise); k++) op_each_machine(same_as_the_formula, &k);
+}
+
+static void losses_have_the_formulas_bits_at_every_level(void **state) {
+    (void)state;
+    op_each_machine(same_loss_terms, NULL);
+}
+
 /* ---- the list of CUDA ops ---------------------------------------------------------------------------------- */
 
 /* An op that learns an attribute goes back to the host on every GPU until its row names it. */
@@ -392,6 +481,7 @@ static void same_updates(const ab_optimizer *optimizer, ab_optimizer_config conf
     for (int64_t taken = 1; taken <= UPDATES; taken++) {
         for (int i = 0; i < UPDATED; i++) grad[i] = (float)(oracle_random((uint64_t)taken + 1, i) * 0.01);
         ab_update_row row = ab_optimizer_device_row(kind, &config, taken);
+        ab_optimizer_correct(&config, taken);
         if (optimizer->measure)
             same_trust(optimizer, &config, taken, (int)kind, weight[0], grad,
                        (const float(*)[UPDATED])state[0], &row);
@@ -440,17 +530,20 @@ static void doubles_round_once_to_every_type(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_half_loads_as_the_cpu_widens_it),
-                                       cmocka_unit_test(floats_store_as_the_cpu_narrows_them),
-                                       cmocka_unit_test(pools_give_the_cpus_bits),
-                                       cmocka_unit_test(relu_and_flatten_give_the_cpus_bits),
-                                       cmocka_unit_test(convolutions_agree_with_the_double_oracle),
-                                       cmocka_unit_test(weights_come_back_from_the_librarys_layout),
-                                       cmocka_unit_test(batch_norm_normalises_as_the_cpu_does),
-                                       cmocka_unit_test(activations_are_the_double_formulas),
-                                       cmocka_unit_test(cuda_ops_know_every_attribute_of_their_op),
-                                       cmocka_unit_test(the_devices_scale_follows_the_scalers),
-                                       cmocka_unit_test(the_devices_updates_are_the_optimizers_bits),
-                                       cmocka_unit_test(doubles_round_once_to_every_type)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_half_loads_as_the_cpu_widens_it),
+        cmocka_unit_test(floats_store_as_the_cpu_narrows_them),
+        cmocka_unit_test(pools_give_the_cpus_bits),
+        cmocka_unit_test(relu_and_flatten_give_the_cpus_bits),
+        cmocka_unit_test(convolutions_agree_with_the_double_oracle),
+        cmocka_unit_test(weights_come_back_from_the_librarys_layout),
+        cmocka_unit_test(batch_norm_normalises_as_the_cpu_does),
+        cmocka_unit_test(activations_are_the_double_formulas),
+        cmocka_unit_test(ops_of_one_number_have_the_formulas_bits_at_every_level),
+        cmocka_unit_test(losses_have_the_formulas_bits_at_every_level),
+        cmocka_unit_test(cuda_ops_know_every_attribute_of_their_op),
+        cmocka_unit_test(the_devices_scale_follows_the_scalers),
+        cmocka_unit_test(the_devices_updates_are_the_optimizers_bits),
+        cmocka_unit_test(doubles_round_once_to_every_type)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

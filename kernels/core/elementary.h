@@ -5,7 +5,8 @@
  * may differ in sign and payload. Needs round to nearest and subnormals (no -ffast-math, no flush to zero).
  *
  * Largest errors, found by trying every fp32 number (tests/slow/test_elementary_all.c), in units in the last place:
- *   ab_expf 1.00, ab_logf 1.00, ab_log1pf 1.00, ab_tanhf 5.00, ab_f_sigmoid 5.00
+ *   ab_expf 0.99, ab_logf 0.85, ab_log1pf 0.86, ab_tanhf 1.34, ab_f_sigmoid 2.41
+ * gelu multiplies the error of its exponential's argument by x^2 / 2: up to 10 where its size is above 0.001, 65 at 1e-30.
  * Infinities, zeros, subnormals and NaN as C11 Annex F has them, floating-point exceptions apart.
  *
  * Polynomials were fitted for this project: Lawson's weighted least squares on Chebyshev points. */

@@ -33,4 +33,24 @@ AB_FORMULA float ab_bce_with_logits_by_x(float x, float t) {
 }
 AB_FORMULA float ab_bce_with_logits_by_t(float x, float t) { return (void)t, -x; }
 
+/* ---- loops over them, compiled once per CPU level (vec_pointwise.c); every level gives the same bits --------- */
+
+AB_BEGIN_DECLS
+
+/* out = f(x, t), n values; out must be neither. */
+typedef void (*ab_loss_loop)(float *out, const float *x, const float *t, int64_t n);
+
+/* The value, and its derivatives by x and by t. */
+typedef struct ab_loss_loops {
+    ab_loss_loop value, by[2];
+} ab_loss_loops;
+
+typedef struct ab_vec_pointwise {
+#define AB_POINTWISE(id) ab_loss_loops id;
+#include "kernels/ops/loss/pointwise.def"
+#undef AB_POINTWISE
+} ab_vec_pointwise;
+
+AB_END_DECLS
+
 #endif

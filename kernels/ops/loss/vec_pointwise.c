@@ -1,5 +1,5 @@
-/* The loops of vec_pointwise.h, compiled once per CPU level; formulas: pointwise_loss.h. Nothing is fused. */
-#include "kernels/ops/loss/vec_pointwise.h"
+/* The loops of pointwise_loss.h, compiled once per CPU level; formulas: there, too. Nothing is fused. */
+#include "kernels/ops/loss/pointwise_loss.h"
 
 #define PASTE_TOKENS(a, b) a##b
 #define PASTE(a, b) PASTE_TOKENS(a, b)

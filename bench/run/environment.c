@@ -14,6 +14,10 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#if defined(__GLIBC__)
+#include <gnu/libc-version.h>
+#endif
+
 #ifdef AB_HAVE_DNNL
 #include <oneapi/dnnl/dnnl.h>
 #endif
@@ -123,6 +127,15 @@ static void add_host(cJSON *machine) {
     cJSON_AddStringToObject(machine, "hostname_hash", ab_digest_text(digest, hash));
 }
 
+/* Recorded for information: nothing that a loss is made of comes from it (kernels/core/elementary.h). */
+static void add_c_library(cJSON *machine) {
+    char name[48] = "";
+#if defined(__GLIBC__)
+    snprintf(name, sizeof name, "glibc %.32s", gnu_get_libc_version());
+#endif
+    add_text(machine, "c_library", name);
+}
+
 static void add_load(cJSON *machine) {
     double load[3];
     cJSON *list = cJSON_AddArrayToObject(machine, "load_average");
@@ -149,6 +162,7 @@ static void add_processor(cJSON *machine) {
 cJSON *ab_environment_machine(void) {
     cJSON *machine = cJSON_CreateObject();
     add_host(machine);
+    add_c_library(machine);
     add_processor(machine);
     cJSON_AddNumberToObject(machine, "memory_bytes",
                             (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGE_SIZE));

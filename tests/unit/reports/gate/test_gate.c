@@ -311,6 +311,19 @@ static void other_conditions_are_not_comparable_and_named(void **state) {
     assert_int_equal(cJSON_GetArraySize(at(result.gate, "differences")), 2);
 }
 
+/* No function of the C library reaches a loss; the records before this one did not name it. */
+static void another_c_library_is_comparable(void **state) {
+    (void)state;
+    cJSON *base = tiny(), *other = tiny();
+    cJSON_AddStringToObject(at(base, "environment"), "c_library", "glibc 2.31");
+    cJSON_AddStringToObject(at(other, "environment"), "c_library", "glibc 2.41");
+    expect(compare(base, other), 0, "");
+    assert_int_equal(cJSON_GetArraySize(at(result.gate, "differences")), 0);
+    other = tiny();
+    cJSON_AddStringToObject(at(other, "environment"), "c_library", "glibc 2.41");
+    expect(compare(tiny(), other), 0, "");
+}
+
 static void missing_and_new_cells_are_named(void **state) {
     (void)state;
     char id[200];
@@ -584,6 +597,7 @@ int main(void) {
         cmocka_unit_test(a_byte_more_exits_3_and_a_byte_less_asks_for_a_baseline),
         cmocka_unit_test(losses_that_are_not_finite_void_the_speed_up_and_exit_4_even_in_both),
         cmocka_unit_test(other_conditions_are_not_comparable_and_named),
+        cmocka_unit_test(another_c_library_is_comparable),
         cmocka_unit_test(missing_and_new_cells_are_named),
         cmocka_unit_test(fp32_and_tf32_are_never_compared_as_one),
         cmocka_unit_test(a_cell_whose_loss_scale_changed_is_compared_with_what_it_was),

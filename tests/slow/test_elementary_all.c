@@ -53,9 +53,9 @@ static void try_part(search *s, int64_t chunk, uint32_t first) {
     }
 }
 
-static void try_chunk(void *argument, int64_t chunk, int lane) {
+static void try_chunk(void *argument, int64_t chunk, int thread) {
     const uint64_t size = (UINT64_C(1) << 32) / CHUNKS;
-    (void)lane;
+    (void)thread;
     for (uint64_t i = 0; i < size; i += PART)
         try_part(argument, chunk, (uint32_t)((uint64_t)chunk * size + i));
 }

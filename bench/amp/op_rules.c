@@ -45,11 +45,3 @@ ab_op_rule ab_op_rule_of(ab_op_list list, int op_row) {
         if (strcmp(lists[list].row[i].op, name) == 0) return lists[list].row[i].rule;
     return AB_RULE_follow;
 }
-
-const char *ab_op_rule_name(ab_op_rule rule) {
-    static const char *const names[] = {
-        [AB_RULE_low] = "half",       [AB_RULE_fp32] = "fp32",     [AB_RULE_fp32_out] = "fp32 result",
-        [AB_RULE_promote] = "widest", [AB_RULE_follow] = "follow", [AB_RULE_banned] = "banned",
-        [AB_RULE_keep] = "keep fp32"};
-    return names[rule];
-}

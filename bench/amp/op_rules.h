@@ -28,7 +28,6 @@ typedef enum ab_op_rule {
 
 /* `op_row`: the op's row of kernels/ops/ops.def. */
 ab_op_rule ab_op_rule_of(ab_op_list list, int op_row);
-const char *ab_op_rule_name(ab_op_rule rule);
 
 AB_END_DECLS
 

@@ -23,8 +23,6 @@ typedef enum ab_normalize {
 } ab_normalize;
 
 AB_MUST_CHECK ab_status ab_normalize_find(const char *name, ab_normalize *mode); /* none, unit, standard */
-/* "none", "unit" or "standard". */
-const char *ab_normalize_name(ab_normalize mode);
 
 /* How a source keeps targets. */
 typedef enum ab_label_kind {

@@ -27,7 +27,6 @@ static const char *const normalize_names[] = {
 
 int ab_data_source_count(void) { return (int)AB_COUNT_OF(sources); }
 const ab_data_source *ab_data_source_at(int i) { return sources[i]; }
-const char *ab_normalize_name(ab_normalize mode) { return normalize_names[mode]; }
 
 ab_status ab_normalize_find(const char *name, ab_normalize *mode) {
     const int count = (int)AB_COUNT_OF(normalize_names);

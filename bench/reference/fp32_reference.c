@@ -193,8 +193,6 @@ ab_status ab_fp32_reference_after(ab_fp32_reference *fp32, ab_cell *cell, const 
     return fp32->failed;
 }
 
-int64_t ab_fp32_reference_looks(const ab_fp32_reference *fp32) { return fp32->looks; }
-
 /* ---- report ------------------------------------------------------------------------------------------------ */
 
 static double share(double part, double whole) { return whole > 0 ? part / whole : (double)NAN; }

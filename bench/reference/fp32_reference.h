@@ -25,8 +25,6 @@ AB_MUST_CHECK ab_status ab_fp32_reference_before(ab_fp32_reference *fp32, ab_cel
 AB_MUST_CHECK ab_status ab_fp32_reference_after(ab_fp32_reference *fp32, ab_cell *cell,
                                                 const ab_step_result *result);
 
-int64_t ab_fp32_reference_looks(const ab_fp32_reference *fp32);
-
 /* Writes "reference", "octaves", "looks", "loss_error" and "tensors" into the object that is open. */
 void ab_fp32_reference_report(const ab_fp32_reference *fp32, ab_probe_sink *sink);
 

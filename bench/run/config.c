@@ -140,11 +140,6 @@ static ab_status take_probe(ab_run_config *config, const char *item) {
 
 /* ---- groups of options ----------------------------------------------------------------------------------- */
 
-const char *ab_cpu_path_name(ab_cpu_path path) {
-    static const char *const names[] = {"auto", "native", "convert", "reference"};
-    return names[path];
-}
-
 static ab_status take_choices(const ab_options *options, ab_run_config *config) {
     static const char *const orders[] = {"sequential", "shuffled"};
     static const char *const maths[] = {"ieee", "tf32"};

@@ -88,9 +88,6 @@ AB_MUST_CHECK ab_status ab_cell_continue(const ab_run_config *config, const ab_c
 /* What a cell is created with. */
 ab_cell_config ab_cell_config_of(const ab_run_config *config, const ab_cell_spec *spec);
 
-/* The word of --cpu-path. */
-const char *ab_cpu_path_name(ab_cpu_path path);
-
 AB_END_DECLS
 
 #endif

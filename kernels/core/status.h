@@ -20,7 +20,7 @@ typedef enum ab_status {
 /* Text of a code, e.g. "bad input file". Static storage. */
 const char *ab_status_text(ab_status status);
 
-/* The process exit status for a code (DESIGN section 8). */
+/* The process exit status for a code: the third column of status.def. */
 int ab_status_exit(ab_status status);
 
 /* Stores the thread's message (at most 1,023 bytes) and returns `status`, so that `return ab_fail(...)`

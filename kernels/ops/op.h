@@ -1,7 +1,7 @@
 /* What an operator is: one const descriptor per op, defined in the op's own file, found through ops.def.
  *
  * Ops know nothing of networks, levels or policies. They get tensors with formats and do: widen to fp32, compute in
- * fp32, round once (RNE) to the output's format (DESIGN section 5). Layout is NHWC; weights keep torch's layout.
+ * fp32, round once (RNE) to the output's format. Layout is NHWC; weights keep torch's layout.
  * Kernels never allocate: sizes are asked for beforehand, memory is handed in. */
 #ifndef AB_KERNELS_OPS_OP_H
 #define AB_KERNELS_OPS_OP_H

@@ -105,20 +105,6 @@ ab_status ab_scale_advice_finish(ab_scale_advice *advice, const ab_census *pool,
     return AB_OK;
 }
 
-ab_status ab_scale_advise(const ab_census *tensors, int count, const ab_format *format,
-                          const ab_scale_goal *goal, ab_scale_advice *advice) {
-    ab_census pool;
-    ab_census_clear(&pool);
-    ab_scale_advice_begin(advice, goal);
-    for (int i = 0; i < count; i++) {
-        ab_scale_range range;
-        AB_TRY(ab_scale_range_of(&tensors[i], format, goal, &range));
-        ab_scale_advice_add(advice, i, &range);
-        ab_census_merge(&pool, &tensors[i]);
-    }
-    return ab_scale_advice_finish(advice, &pool, format, goal);
-}
-
 /* ---- expected extremes --------------------------------------------------------------------------------- */
 
 ab_gumbel ab_gumbel_fit(const double *log2_max, int steps) {
@@ -134,23 +120,4 @@ ab_gumbel ab_gumbel_fit(const double *log2_max, int steps) {
 
 double ab_gumbel_quantile(const ab_gumbel *law, double alpha) {
     return law->mu - law->beta * log(-log1p(-alpha));
-}
-
-double ab_scale_quantile_gumbel(const double *log2_max, int steps, double alpha) {
-    const ab_gumbel law = ab_gumbel_fit(log2_max, steps);
-    return ab_gumbel_quantile(&law, alpha);
-}
-
-double ab_scale_quantile_normal(const double *log2_max, int steps, double z) {
-    double mean = 0.0, squares = 0.0;
-    for (int i = 0; i < steps; i++) mean += log2_max[i] / steps;
-    for (int i = 0; i < steps; i++) squares += (log2_max[i] - mean) * (log2_max[i] - mean);
-    return mean + z * sqrt(squares / (steps - 1));
-}
-
-int ab_scale_k_hi(const ab_format *format, const ab_scale_goal *goal, double log2_magnitude) {
-    double limit = ab_format_overflow_limit(format);
-    int k = goal->k_max;
-    while (k >= goal->k_min && exp2(log2_magnitude + k) >= limit) k--;
-    return k;
 }

@@ -43,12 +43,8 @@ typedef struct ab_scale_advice {
     int k;           /* if feasible: one octave below every.k_hi where every.k_lo allows it */
 } ab_scale_advice;
 
-/* The range of each of `count` tensors, and of all together. */
-AB_MUST_CHECK ab_status ab_scale_advise(const ab_census *tensors, int count, const ab_format *format,
-                                        const ab_scale_goal *goal, ab_scale_advice *advice);
-
-/* The same for censuses that are not there all at once: begin, add the range of every tensor, finish with
- * what all of them merged into. */
+/* The censuses need not be there all at once: begin, add the range of every tensor, finish with what all of
+ * them merged into. */
 void ab_scale_advice_begin(ab_scale_advice *advice, const ab_scale_goal *goal);
 void ab_scale_advice_add(ab_scale_advice *advice, int tensor, const ab_scale_range *range);
 AB_MUST_CHECK ab_status ab_scale_advice_finish(ab_scale_advice *advice, const ab_census *pool,
@@ -56,26 +52,19 @@ AB_MUST_CHECK ab_status ab_scale_advice_finish(ab_scale_advice *advice, const ab
 
 /* ---- expected extremes --------------------------------------------------------------------------------- */
 
-/* The largest magnitude differs from step to step, and one observed maximum says little. `log2_max` holds
- * the log2 of the largest magnitude of each of `steps` steps (or blocks of steps), in ascending order; at
- * least two. The result is the log2 that a step exceeds with probability alpha, 0 < alpha < 1: with a
- * dynamic scale that doubles every 2000 steps, 1/2000. */
-
-/* Gumbel distribution fitted by L-moments: beta = lambda_2 / ln 2, mu = lambda_1 - 0.5772 beta (Hosking,
- * L-moments, 1990). */
 typedef struct ab_gumbel {
     double mu, beta; /* beta 0: all steps are equal */
 } ab_gumbel;
+
+/* Gumbel distribution fitted by L-moments: beta = lambda_2 / ln 2, mu = lambda_1 - 0.5772 beta (Hosking,
+ * L-moments, 1990). The largest magnitude differs from step to step, and one observed maximum says little.
+ * `log2_max` holds the log2 of the largest magnitude of each of `steps` steps (or blocks of steps), in
+ * ascending order; at least two. */
 ab_gumbel ab_gumbel_fit(const double *log2_max, int steps);
+
+/* What a step exceeds with probability alpha, 0 < alpha < 1: with a dynamic scale that doubles every 2000
+ * steps, 1/2000. */
 double ab_gumbel_quantile(const ab_gumbel *law, double alpha);
-double ab_scale_quantile_gumbel(const double *log2_max, int steps, double alpha);
-
-/* Normal distribution: mean + z * standard deviation, as LogMax scaling takes it; z = 3.09 leaves 0.1 %. */
-double ab_scale_quantile_normal(const double *log2_max, int steps, double z);
-
-/* The largest k of the goal's scales with 2^(log2_magnitude + k) below overflow; k_min - 1 if there is
- * none. A magnitude that meets the overflow limit exactly overflows. */
-int ab_scale_k_hi(const ab_format *format, const ab_scale_goal *goal, double log2_magnitude);
 
 AB_END_DECLS
 

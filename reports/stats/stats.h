@@ -26,8 +26,8 @@ AB_MUST_CHECK ab_status ab_signed_rank_tail(int n, double w, double *p);
 /* Largest k with P(W <= k) <= alpha; -1: no k. */
 AB_MUST_CHECK ab_status ab_signed_rank_critical(int n, double alpha, int *k);
 
-/* P(U >= u) for the rank sum of m against n values (each at most AB_STATS_MAX_UNPAIRED); largest k with P(U <= k) <= alpha. */
-AB_MUST_CHECK ab_status ab_rank_sum_tail(int m, int n, double u, double *p);
+/* Largest k with P(U <= k) <= alpha for the rank sum U of m against n values, each at most AB_STATS_MAX_UNPAIRED;
+ * -1: no k. */
 AB_MUST_CHECK ab_status ab_rank_sum_critical(int m, int n, double alpha, int *k);
 
 /* How many times as large `other` is as `base`. */

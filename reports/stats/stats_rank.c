@@ -106,14 +106,6 @@ ab_status ab_signed_rank_critical(int n, double alpha, int *k) {
     return AB_OK;
 }
 
-ab_status ab_rank_sum_tail(int m, int n, double u, double *p) {
-    density d = rank_sum_density(m, n);
-    if (!d.p) return d.status;
-    *p = tail_of(&d, u);
-    free(d.p);
-    return AB_OK;
-}
-
 ab_status ab_rank_sum_critical(int m, int n, double alpha, int *k) {
     density d = rank_sum_density(m, n);
     if (!d.p) return d.status;

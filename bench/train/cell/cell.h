@@ -1,5 +1,5 @@
 /* A cell: one network under one policy on one device, ready to be stepped. It owns the plan's memory, walks the plan, and
- * keeps the order of a step (DESIGN section 5): forward, loss x scale, backward, finite check on the scaled gradients while
+ * keeps the order of a step: forward, loss x scale, backward, finite check on the scaled gradients while
  * unscaling, optimizer step or skip, scaler update. It knows nothing of processes, files or records. */
 #ifndef AB_BENCH_TRAIN_CELL_CELL_H
 #define AB_BENCH_TRAIN_CELL_CELL_H
@@ -145,7 +145,6 @@ AB_MUST_CHECK ab_status ab_checkpoint_steps(const char *path, int64_t *steps);
 
 const ab_plan *ab_cell_plan(const ab_cell *cell);
 const ab_scaler *ab_cell_scaler(const ab_cell *cell); /* the first */
-const ab_scaler *ab_cell_scaler_at(const ab_cell *cell, int i);
 /* Layers that scale the gradient they pass back (AdaLoss), in the order of the forward pass, and their scales in the last step. */
 int ab_cell_layers(const ab_cell *cell);
 const char *ab_cell_layer_name(const ab_cell *cell, int i);

@@ -9,7 +9,6 @@
 
 const ab_plan *ab_cell_plan(const ab_cell *cell) { return cell->plan; }
 const ab_scaler *ab_cell_scaler(const ab_cell *cell) { return &cell->scaler[0]; }
-const ab_scaler *ab_cell_scaler_at(const ab_cell *cell, int i) { return &cell->scaler[i]; }
 int64_t ab_cell_steps(const ab_cell *cell) { return cell->steps; }
 int64_t ab_cell_advanced(const ab_cell *cell) { return cell->advanced; }
 int64_t ab_cell_bytes(const ab_cell *cell, ab_mem_category category) {

@@ -18,7 +18,7 @@ static ab_status dispatch(int argc, char **argv) {
     if (argc < 2 || ab_is_help(argv[1])) return ab_cmd_help(0, NULL);
     const char *word = argv[1];
     if (strcmp(word, "--version") == 0 || strcmp(word, "version") == 0) {
-        puts("ampbench " AB_VERSION);
+        puts("ampbench " AB_VERSION "\n" AB_COPYRIGHT "\nLicense: " AB_LICENSE);
         return AB_OK;
     }
     if (strcmp(word, "worker") == 0) return ab_worker_main(argc - 1, argv + 1);

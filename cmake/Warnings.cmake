@@ -1,5 +1,5 @@
 # ampbench_flags: what every C file of the project is compiled with. Floating point is never contracted or relaxed:
-# the same source must give the same bits on every compiler (DESIGN, section 5).
+# the same source must give the same bits on every compiler.
 add_library(ampbench_flags INTERFACE)
 target_compile_features(ampbench_flags INTERFACE c_std_11)
 set(ab_warnings

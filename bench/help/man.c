@@ -40,6 +40,12 @@ static void write_title(FILE *out, const char *suffix, const char *text) {
     write_line(out, text);
 }
 
+/* The last section of every page. */
+static void write_copyright(FILE *out) {
+    fputs(".SH COPYRIGHT\n" AB_COPYRIGHT ".\n", out);
+    write_line(out, "License: " AB_LICENSE " (Apache License, Version 2.0).");
+}
+
 /* ---- a command ------------------------------------------------------------------------------------------- */
 
 typedef enum mode { SYNOPSIS, PROSE, OPTION, LITERAL } mode;
@@ -117,6 +123,7 @@ static ab_status write_command(int command, FILE *out) {
         if (p.mode == SYNOPSIS) fputs(".fi\n", out);
         enter(&p, PROSE);
         fputs(".SH SEE ALSO\n.BR ampbench (1)\n", out);
+        write_copyright(out);
     }
     ab_usage_clear(&usage);
     return status;
@@ -171,7 +178,9 @@ static ab_status write_program(FILE *out) {
     AB_TRY(write_topic("scales", "LOSS SCALES", out));
     AB_TRY(write_topic("exit", "EXIT STATUS", out));
     AB_TRY(write_topic("files", "FILES", out));
-    return write_topic("environment", "ENVIRONMENT", out);
+    AB_TRY(write_topic("environment", "ENVIRONMENT", out));
+    write_copyright(out);
+    return AB_OK;
 }
 
 ab_status ab_man_write(int command, FILE *out) {

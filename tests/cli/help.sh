@@ -36,6 +36,7 @@ run help --man
 expect_rc 0 "the manual page"
 cp out page
 expect_text page ".SH \"EXIT STATUS\"" "the manual page"
+expect_text page "License: Apache\\-2.0" "the manual page"
 check_page page "the manual page"
 for command in $(names Commands); do
     run help "$command"
@@ -43,6 +44,7 @@ for command in $(names Commands); do
     run help --man "$command"
     expect_rc 0 "help --man $command"
     cp out page
+    expect_text page "License: Apache\\-2.0" "$command's page"
     check_page page "$command's page"
     for option in $("$AMPBENCH" "$command" --help | grep -oE '^ +--[a-z][a-z0-9-]+' | sort -u); do
         expect_text page ".B ${option//-/\\-}" "$command's page"

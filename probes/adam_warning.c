@@ -56,6 +56,7 @@ static ab_status create(const ab_probe_setup *setup, void **state) {
     if (!a) return ab_fail(AB_NO_MEMORY, "probe adam_warning: out of memory");
     size_t blocks = 0;
     a->setup = *setup;
+    a->columns.every = setup->every;
     if (!applies(a)) a->setup.params = 0;
     a->param = calloc((size_t)a->setup.params + 1, sizeof *a->param);
     for (int p = 0; p < a->setup.params && a->param; p++) {

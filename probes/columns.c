@@ -6,10 +6,10 @@
 int ab_columns_at(ab_columns *columns, int64_t step, int *halvings) {
     *halvings = 0;
     if (!columns->started) {
-        *columns = (ab_columns){.first = step, .count = 1, .started = true};
+        *columns = (ab_columns){.first = step, .count = 1, .every = columns->every, .started = true};
         return 0;
     }
-    if (columns->stride == 0) columns->stride = step - columns->first;
+    if (columns->stride == 0) columns->stride = columns->every > 0 ? columns->every : step - columns->first;
     int64_t column = (step - columns->first) / columns->stride;
     while (column >= AB_COLUMNS || column > columns->count) {
         columns->stride *= 2;

@@ -1,6 +1,9 @@
-/* A time axis of bounded length for what probes count: at most AB_COLUMNS columns of `stride` training steps each. When a step
- * would lie beyond the last column, or leave an empty one between, neighbours are merged and the stride doubles. So a run of
- * a million steps makes no larger a record than one of a thousand, and every column has a probed step. */
+/* A time axis of bounded length for what probes count: at most AB_COLUMNS columns of `stride` training steps each. When a
+ * step would lie beyond the last column, or leave an empty one between, neighbours are merged and the stride doubles. So a
+ * run of a million steps makes no larger a record than one of a thousand, and every column has a probed step.
+ *
+ * The first stride is `every` where that is known, so that strides are `every` times a power of two. Where at least every
+ * 2^k-th of those steps is probed, the stride grows to 2^k times `every` and no further. */
 #ifndef AB_PROBES_COLUMNS_H
 #define AB_PROBES_COLUMNS_H
 
@@ -12,7 +15,8 @@ enum { AB_COLUMNS = 128 };
 
 typedef struct ab_columns {
     int64_t first,
-        stride; /* of the first column, in training steps; the stride is 0 until the second probed step */
+        stride;    /* of the first column, in training steps; the stride is 0 until the second probed step */
+    int64_t every; /* set by the probe: probed steps are multiples of it; 0: not known */
     int count;
     bool started;
 } ab_columns;

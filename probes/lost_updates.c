@@ -84,6 +84,7 @@ static ab_status create(const ab_probe_setup *setup, void **state) {
     if (!l) return ab_fail(AB_NO_MEMORY, "probe lost_updates: out of memory");
     size_t params = (size_t)setup->params, blocks = 0;
     l->setup = *setup;
+    l->columns.every = setup->every;
     l->param = calloc(params + 1, sizeof *l->param);
     l->lane_ratio = calloc(params * (size_t)setup->threads * RATIOS + 1, sizeof *l->lane_ratio);
     for (size_t p = 0; p < params && l->param; p++) {

@@ -42,6 +42,7 @@ typedef struct ab_probe_setup {
     int params;
     ab_probe_optimizer optimizer;
     int64_t steps;               /* of the whole run, probed or not; 0: unknown */
+    int64_t every;               /* probed steps are multiples of this; 0: unknown */
     uint64_t seed;               /* of what a probe samples */
     bool governed;               /* probed steps are rationed by what they cost */
     bool scale_reacts;           /* the loss scaler looks for overflows and skips such steps */

@@ -102,6 +102,7 @@ ab_status ab_ranges_create(const char *probe, const ab_probe_setup *setup, unsig
     ab_ranges *r = calloc(1, sizeof *r);
     if (!r) return ab_fail(AB_NO_MEMORY, "probe %s: out of memory", probe);
     r->setup = *setup;
+    r->columns.every = setup->every;
     ab_status status = find_bins(r);
     if (status == AB_OK && allocate(r, roles) != AB_OK)
         status = ab_fail(AB_NO_MEMORY, "probe %s: out of memory for %d tensors", probe, setup->tensors);

@@ -5,7 +5,8 @@
 
 #include <math.h>
 
-static const double planned = 0.8; /* of the budget */
+static const double planned = 0.8;     /* of the budget */
+static const double floor_budgets = 4; /* the floor may take as many times the budget */
 
 static void keep(ab_recent *recent, int64_t value) {
     recent->value[recent->next] = value;
@@ -19,10 +20,21 @@ static double median(const ab_recent *recent) {
     return ab_median(values, recent->count);
 }
 
+/* What probing adds to a step that is not interrupted. 0 before the first probed step. */
+static double lowest_cost(const ab_governor *governor) {
+    double lowest = governor->cost.count > 0 ? (double)governor->cost.value[0] : 0;
+    for (int i = 1; i < governor->cost.count; i++) lowest = fmin(lowest, (double)governor->cost.value[i]);
+    return lowest;
+}
+
+/* Steps of the run that are multiples of `apart`. */
+static int64_t multiples(const ab_governor *governor, int64_t apart) {
+    return (governor->total + apart - 1) / apart;
+}
+
 void ab_governor_start(ab_governor *governor, double budget, int64_t every, int64_t steps) {
-    const int64_t apart = (steps + AB_GOVERNOR_LEAST - 1) / AB_GOVERNOR_LEAST;
-    *governor = (ab_governor){.budget = budget, .every = every};
-    governor->least = apart > every ? (apart + every - 1) / every * every : every;
+    *governor = (ab_governor){.budget = budget, .every = every, .total = steps, .apart = every};
+    while (multiples(governor, 2 * governor->apart) >= AB_GOVERNOR_FLOOR) governor->apart *= 2;
 }
 
 /* Time the run would have taken so far without probes. */
@@ -35,14 +47,19 @@ static double cost_after(const ab_governor *governor) {
     return (double)(governor->probed + 1) * median(&governor->cost);
 }
 
-static bool is_free(const ab_governor *governor) {
-    return governor->budget > 0 && cost_after(governor) <= AB_GOVERNOR_FREE_NS;
+/* Whether the next step belongs to the floor. Steps of a floor that is too dear are taken out every other one. */
+static bool is_floor(const ab_governor *governor) {
+    const double cost = lowest_cost(governor), run = (double)governor->total * median(&governor->usual),
+                 most = fmax(AB_GOVERNOR_FREE_NS, floor_budgets * governor->budget * run);
+    int64_t apart = governor->apart;
+    while (apart < governor->total && (double)multiples(governor, apart) * cost > most) apart *= 2;
+    return governor->steps % apart == 0;
 }
 
 bool ab_governor_due(const ab_governor *governor) {
     if (governor->steps % governor->every != 0) return false;
     if (governor->budget <= 0 || governor->probed == 0) return true;
-    if (governor->steps % governor->least == 0 && is_free(governor)) return true;
+    if (is_floor(governor)) return true;
     if (governor->usual.count == 0) return false; /* nothing to compare with yet */
     double after = cost_after(governor);
     return after <= planned * governor->budget * (work_ns(governor) + median(&governor->usual));

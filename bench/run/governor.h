@@ -2,8 +2,10 @@
  * time of a run. The governor measures what probed steps cost beyond the others and lets the next one happen only when all
  * of them together stay within four fifths of the budget; the rest is for what it cannot see, caches left cold.
  *
- * A run may be short or its machine busy: the first step is always probed, and so are AB_GOVERNOR_LEAST steps at equal distances as long
- * as all probing together takes no more than AB_GOVERNOR_FREE_NS, whatever share of the run that is.
+ * A run may be short, or its machine busy, and reports need gradients from all of it. So there is a floor: the first step, and at
+ * least AB_GOVERNOR_FLOOR steps at equal distances (every `every`-th where the run has fewer of those). The floor is kept as long as it
+ * takes no more than AB_GOVERNOR_FREE_NS or four times the budget, judged by the probed step that cost least of the last few, so that
+ * other processes do not matter. Where it would take more, its distance is doubled until it does not.
  * Pure arithmetic on times it is told. */
 #ifndef AB_BENCH_RUN_GOVERNOR_H
 #define AB_BENCH_RUN_GOVERNOR_H
@@ -15,7 +17,7 @@
 
 AB_BEGIN_DECLS
 
-enum { AB_GOVERNOR_RECENT = 9, AB_GOVERNOR_LEAST = 8, AB_GOVERNOR_FREE_NS = 100000000 };
+enum { AB_GOVERNOR_RECENT = 9, AB_GOVERNOR_FLOOR = 16, AB_GOVERNOR_FREE_NS = 100000000 };
 
 /* The last few times, for a median that one interrupted step does not move. */
 typedef struct ab_recent {
@@ -26,7 +28,8 @@ typedef struct ab_recent {
 typedef struct ab_governor {
     double budget; /* share of the run; 0: no governor */
     int64_t every; /* steps that are multiples of this may be probed */
-    int64_t least; /* those that are multiples of this are, while it is free: a multiple of `every` */
+    int64_t apart; /* steps of the floor are multiples of this: `every` times a power of two */
+    int64_t total; /* steps of the run */
     int64_t probed, steps;
     ab_recent usual, cost; /* ns of unprobed steps; ns that probing added to a step */
 } ab_governor;

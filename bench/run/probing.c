@@ -38,6 +38,7 @@ static ab_probe_setup setup_of(const ab_probing *probing, const ab_run_config *c
                       .eps = optim->eps,
                       .second_moment = config->optimizer->second_moment},
         .steps = config->steps,
+        .every = config->probe_every,
         .seed = config->seed,
         .governed = config->probe_budget > 0,
         .scale_reacts = ab_scaler_checks(ab_cell_scaler(cell)),

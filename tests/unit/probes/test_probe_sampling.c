@@ -47,6 +47,23 @@ static void is_sound(const axis *a, int64_t steps, int64_t last) {
     assert_true((int64_t)a->latest[a->columns.count - 1] == last + 1);
 }
 
+/* Step 0 and every 40th are probed, and others (multiples of 10) by chance, none for long stretches. */
+static void steps_at_a_power_of_two_times_every_keep_their_own_columns(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < 50; seed++) {
+        axis a = {.columns = {.every = 10}};
+        int64_t steps = 0, last = 0;
+        for (int64_t k = 0; k < 94; k++) {
+            const bool burst = k / 16 % 2 == 1 && ab_rng_below(seed, AB_RNG_SAMPLE, 0, (uint64_t)k, 2) == 0;
+            if (k % 4 != 0 && !burst) continue;
+            add(&a, last = 10 * k);
+            steps++;
+        }
+        is_sound(&a, steps, last);
+        assert_true(a.columns.count >= 24 && stride(&a) <= 40);
+    }
+}
+
 static void every_column_holds_the_steps_of_its_range(void **state) {
     (void)state;
     static const int64_t every[] = {1, 7, 10};
@@ -170,6 +187,7 @@ static void intervals_hold_the_truth_in_95_of_100_runs(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_column_holds_the_steps_of_its_range),
+        cmocka_unit_test(steps_at_a_power_of_two_times_every_keep_their_own_columns),
         cmocka_unit_test(gaps_leave_no_empty_column),
         cmocka_unit_test(when_all_steps_were_probed_nothing_is_open),
         cmocka_unit_test(little_was_seen_little_is_known),

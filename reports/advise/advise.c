@@ -213,7 +213,7 @@ bool ab_advise_series_of(const ab_advise *a, const cJSON *level_cell, const char
         add_to_series(a, tensor, casts, s);
     }
     fill_gaps(s);
-    if (s->columns < AB_ADVISE_STEPS || !isfinite(s->largest[0])) return false;
+    if (s->columns < AB_SERIES_FEWEST || !isfinite(s->largest[0])) return false;
     for (int i = 0; i < s->columns && !isfinite(s->top); i++) s->top = fmax(s->top, s->largest[i]);
     s->block = fmax(ab_json_number(a->cell, "probes.steps_probed", s->columns) / s->columns, 1);
     ab_series_fit(s);
@@ -354,7 +354,7 @@ static ab_status read_record(const cJSON *document, const char *level, const cJS
         AB_INPUT,
         "advise: expected gradients of %d steps or more, found %d; run with --probe-every 5 or more "
         "steps",
-        AB_ADVISE_STEPS, a->series.columns);
+        AB_SERIES_FEWEST, a->series.columns);
 }
 
 ab_status ab_advise_make(const cJSON *document, const char *level, const ab_advise_goal *goal, ab_advise *a) {

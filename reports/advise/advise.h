@@ -20,7 +20,6 @@
 AB_BEGIN_DECLS
 
 enum {
-    AB_ADVISE_STEPS = 16 /* at least */,
     AB_ADVISE_TENSORS = 512,
     AB_ADVISE_LAYERS = 256,
     AB_ADVISE_RULES = 5,

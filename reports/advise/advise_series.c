@@ -1,10 +1,13 @@
 /* Trend, residuals, and the clock that stands still while steps are skipped. */
 #include "reports/advise/advise_series.h"
 
+#include "reports/stats.h"
+
 #include <math.h>
 #include <string.h>
 
-static const double held = 0.1; /* of the steps of a stretch: then the run stays there */
+static const double sure = 0.95; /* of what few columns are said to show */
+static const double held = 0.1;  /* of the steps of a stretch: then the run stays there */
 
 /* ---- trend ----------------------------------------------------------------------------------------------- */
 
@@ -28,7 +31,25 @@ static double line_at(const ab_series *s, int i, double *leverage) {
     return y - sxy / sxx * x;
 }
 
-/* Least squares over the last three quarters, with the residuals' own spread. */
+/* Where chi-squared with df degrees of freedom is below with probability 1 - sure (bisection). */
+static double chi_squared_low(int df) {
+    double low = 0, high = df;
+    for (int i = 0; i < 60; i++) {
+        const double middle = (low + high) / 2;
+        if (ab_chi_squared_tail(df, middle) > sure)
+            low = middle;
+        else
+            high = middle;
+    }
+    return (low + high) / 2;
+}
+
+static double widening(int columns) {
+    const int df = columns - 3;
+    return columns < AB_SERIES_ENOUGH ? sqrt(df / chi_squared_low(df)) : 1;
+}
+
+/* Least squares over the last three quarters, with the residuals' own spread. Twice the error is 95 %: of few columns, too. */
 static void find_drift(ab_series *s) {
     const int first = s->columns / 4, n = s->columns - first;
     double x = 0, y = 0, xx = 0, xy = 0, left = 0;
@@ -46,11 +67,13 @@ static void find_drift(ab_series *s) {
     }
     s->drift = xy / xx / s->steps_a_column * 1000;
     s->drift_error = sqrt(left / (n - 2) / xx) / s->steps_a_column * 1000;
+    if (s->columns < AB_SERIES_ENOUGH) s->drift_error *= ab_student_point(n - 2, (1 - sure) / 2) / 2;
 }
 
 void ab_series_fit(ab_series *s) {
     double low = s->largest[0], high = s->largest[0];
     s->censored = 0;
+    s->widened = widening(s->columns);
     for (int i = 0; i < s->columns; i++) {
         low = fmin(low, s->largest[i]);
         high = fmax(high, s->largest[i]);
@@ -75,7 +98,7 @@ void ab_series_fit(ab_series *s) {
 /* ---- forecast -------------------------------------------------------------------------------------------- */
 
 static double exceeds(const ab_series *s, ab_extreme_kind kind, int column, double limit) {
-    const double x = limit - s->trend[column];
+    const double above = limit - s->trend[column], x = above > 0 ? above / s->widened : above;
     if (s->law.spread <= 0) return x <= 0 ? 1 : 0; /* meeting the limit overflows */
     const double p = ab_extremes_exceeds(&s->law, kind, x);
     return p >= 1 ? 1 : -expm1(log1p(-p) / s->block);

@@ -5,6 +5,10 @@
  * the weights stay where they were: the run dwells 1 / (1 - p) times as long where it overflows with probability p. A
  * column of the record holds the largest of several probed steps, which is told apart from the largest of one.
  *
+ * A spread that few columns show may be much too small. Below AB_SERIES_ENOUGH columns residuals above the trend are taken to be
+ * wider by sqrt(df / q), where q is the 5 % point of chi-squared with df = columns - 3 degrees of freedom: the upper 95 % bound of a
+ * standard deviation, two degrees less for the trend.
+ *
  * Assumed: the later run visits the sizes of gradients that the recorded one visited, in that order. Where many steps in a row overflow
  * the run is held there and the forecast is a lower bound; `worst` tells. */
 #ifndef AB_REPORTS_ADVISE_ADVISE_SERIES_H
@@ -16,7 +20,12 @@
 
 AB_BEGIN_DECLS
 
-enum { AB_SERIES_COLUMNS = 256, AB_SERIES_REACH = 4 /* columns, of the trend */ };
+enum {
+    AB_SERIES_COLUMNS = 256,
+    AB_SERIES_REACH = 4, /* columns, of the trend */
+    AB_SERIES_FEWEST = 6,
+    AB_SERIES_ENOUGH = 16 /* columns; with fewer the spread is widened */
+};
 
 typedef struct ab_series {
     int columns, censored;
@@ -29,11 +38,13 @@ typedef struct ab_series {
     double residual[AB_SERIES_COLUMNS]; /* ascending */
     bool residual_cut[AB_SERIES_COLUMNS];
     ab_extremes law; /* of the residuals */
+    double
+        widened; /* how many times wider than found their spread is taken to be: 1 from AB_SERIES_ENOUGH columns on */
     double drift,
         drift_error; /* octaves per 1000 steps over the last three quarters, and its standard error */
 } ab_series;
 
-/* `series` has columns (16 or more), steps_a_column, block, largest, cut and top; the rest is made. */
+/* `series` has columns (AB_SERIES_FEWEST or more), steps_a_column, block, largest, cut and top; the rest is made. */
 void ab_series_fit(ab_series *series);
 
 typedef struct ab_forecast {

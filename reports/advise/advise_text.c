@@ -65,6 +65,12 @@ static void print_laws(const ab_advise *a, FILE *out) {
         fputs("peaks over threshold - (too few steps)", out);
     fprintf(out, "; best: %s\n  weighted %.2f, %.2f, %.2f: 2^%d\n", ab_extreme_name(s->law.chosen),
             s->law.weight[0], s->law.weight[1], s->law.weight[2], a->k_hi);
+    if (s->widened > 1)
+        fprintf(out,
+                "  few steps: their spread may be larger than they show, so limits are for %.2g times the "
+                "spread (an upper "
+                "95 %% bound; found exact enough from %d columns on: --probe-every 5 or more steps)\n",
+                s->widened, AB_SERIES_ENOUGH);
     if (s->law.has_pareto && s->law.pareto.shape > 0)
         fputs(
             "  warning: xi is above 0, a tail without an end: whatever the scale, some step will overflow\n",
@@ -186,6 +192,7 @@ static void laws_json(const ab_advise *a, cJSON *object) {
     const ab_series *s = &a->series;
     cJSON *list = cJSON_AddObjectToObject(object, "extremes"), *law;
     cJSON_AddNumberToObject(list, "columns", s->columns);
+    if (s->widened > 1) cJSON_AddNumberToObject(list, "spread_widened", s->widened);
     cJSON_AddItemToObject(list, "weights", cJSON_CreateDoubleArray(s->law.weight, AB_EXTREME_KINDS));
     cJSON_AddNumberToObject(list, "steps_a_column", s->steps_a_column);
     cJSON_AddNumberToObject(list, "censored", s->censored);

@@ -158,6 +158,87 @@ static void chance_is_forecast_as_it_was_drawn(void **state) {
             fail_msg("forecast / truth = %g at p = 0.01 * 4^%d", mean[i], i);
 }
 
+/* Largest values of `columns` steps around 2^level; `draw` is the generator's state. */
+static ab_series wobbling(int columns, double level, double beta, uint64_t *draw) {
+    ab_series s = {.columns = columns, .steps_a_column = 1, .block = 1};
+    for (int i = 0; i < columns; i++) {
+        *draw = *draw * 6364136223846793005u + 1442695040888963407u;
+        s.largest[i] = level - beta * log(-log(((double)(*draw >> 11) + 0.5) * 0x1p-53));
+        s.top = i == 0 ? s.largest[i] : fmax(s.top, s.largest[i]);
+    }
+    ab_series_fit(&s);
+    return s;
+}
+
+/* sqrt(df / q): 5 % points of chi-squared are 0.3518 (3), 1.1455 (5), 5.2260 (12). */
+static void few_columns_are_taken_to_spread_wider(void **state) {
+    (void)state;
+    uint64_t draw = 3;
+    const struct {
+        int columns;
+        double widened;
+    } cases[] = {{6, 2.9202}, {8, 2.0892}, {15, 1.5153}, {16, 1}, {128, 1}};
+    for (size_t i = 0; i < AB_COUNT_OF(cases); i++) {
+        const ab_series s = wobbling(cases[i].columns, 3, 0.4, &draw);
+        if (fabs(s.widened - cases[i].widened) > 1e-3)
+            fail_msg("%d columns: %g times, expected %g", cases[i].columns, s.widened, cases[i].widened);
+    }
+}
+
+/* Of 200 samples: how many give a limit below what the law exceeds once in 200 steps. */
+static int too_low(int columns, bool widen) {
+    uint64_t draw = 11;
+    int below = 0;
+    const double alpha = 1.0 / 200, truth = 3 - 0.4 * log(-log1p(-alpha));
+    for (int sample = 0; sample < 200; sample++) {
+        ab_series s = wobbling(columns, 3, 0.4, &draw);
+        if (!widen) s.widened = 1;
+        below += ab_series_quantile(&s, AB_EXTREME_WEIGHTED, alpha, columns) < truth;
+    }
+    return below;
+}
+
+static void a_limit_from_few_columns_is_less_often_too_low(void **state) {
+    (void)state;
+    for (int columns = AB_SERIES_FEWEST; columns < AB_SERIES_ENOUGH; columns++) {
+        const int wide = too_low(columns, true), found = too_low(columns, false);
+        if (wide > 70 || 2 * wide > found)
+            fail_msg("%d columns: %d of 200 too low, %d without widening", columns, wide, found);
+    }
+}
+
+/* The planted tensor's record of steps becomes `columns` steps that wobble by an octave. */
+static void wobble(cJSON *document, int columns) {
+    const cJSON *probes =
+        cJSON_GetObjectItem(cJSON_GetArrayItem(cJSON_GetObjectItem(document, "cells"), 0), "probes");
+    cJSON *steps =
+              cJSON_GetObjectItem(cJSON_GetArrayItem(cJSON_GetObjectItem(probes, "tensors"), 0), "steps"),
+          *margins = cJSON_CreateArray();
+    for (int i = 0; i < columns; i++)
+        cJSON_AddItemToArray(margins, cJSON_CreateNumber(20 + (i * 7 % 5) / 4.0));
+    cJSON_ReplaceItemInObject(steps, "margin_octaves", margins);
+}
+
+static void fewer_steps_are_answered_with_a_narrower_range(void **state) {
+    (void)state;
+    int k_hi[STEPS + 1];
+    for (int columns = AB_SERIES_FEWEST - 1; columns <= STEPS; columns++) {
+        ab_advise advise;
+        cJSON *document = new_record("fp16");
+        plant(document, "top", -5, VALUES, 1);
+        wobble(document, columns);
+        const ab_status status = ab_advise_make(document, "O2", &ab_advise_usual, &advise);
+        assert_int_equal(status, columns < AB_SERIES_FEWEST ? AB_INPUT : AB_OK);
+        if (status == AB_OK) assert_int_equal(advise.steps, columns);
+        if (status != AB_OK)
+            assert_non_null(strstr(ab_error_message(), "expected gradients of 6 steps or more, found 5"));
+        k_hi[columns] = advise.k_hi;
+        cJSON_Delete(document);
+    }
+    assert_true(k_hi[6] < k_hi[10] && k_hi[10] < k_hi[STEPS]);
+    assert_true(k_hi[STEPS] - k_hi[6] < 8); /* and still an answer */
+}
+
 /* A column that holds the largest of 8 steps exceeds a limit with probability 1 - (1 - p)^8. */
 static void columns_of_several_steps_are_told_from_steps(void **state) {
     (void)state;
@@ -314,6 +395,9 @@ int main(void) {
         cmocka_unit_test(a_few_small_values_do_not_decide),
         cmocka_unit_test(growing_gradients_are_a_trend_and_no_chance),
         cmocka_unit_test(chance_is_forecast_as_it_was_drawn),
+        cmocka_unit_test(few_columns_are_taken_to_spread_wider),
+        cmocka_unit_test(a_limit_from_few_columns_is_less_often_too_low),
+        cmocka_unit_test(fewer_steps_are_answered_with_a_narrower_range),
         cmocka_unit_test(columns_of_several_steps_are_told_from_steps),
         cmocka_unit_test(skipping_holds_the_clock),
         cmocka_unit_test(layers_are_told_apart_where_no_scale_fits_all),

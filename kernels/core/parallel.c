@@ -15,23 +15,25 @@ enum { SPIN = 2000 }; /* looks at the word before a thread goes to sleep: some t
 static const uint64_t chunk_mask = 0xFFFFFFFFu;
 static _Atomic uint64_t ticket;
 static _Atomic int64_t job_chunks;
+static _Atomic int job_threads; /* threads below this may work on the job */
 static _Atomic(ab_work) job_work;
 static void *_Atomic job_argument;
 static _Atomic int64_t finished; /* chunks of the job that are done */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t work_there = PTHREAD_COND_INITIALIZER, work_done = PTHREAD_COND_INITIALIZER;
-static _Atomic int sleeping;         /* threads that wait for work */
-static _Atomic bool caller_sleeping; /* the caller waits for the last chunk */
+static pthread_cond_t more_in_use = PTHREAD_COND_INITIALIZER; /* threads that are not in use wait for this */
+static _Atomic int sleeping;                                  /* threads in use that wait for work */
+static _Atomic bool caller_sleeping;                          /* the caller waits for the last chunk */
 static _Atomic bool stopping;
 
 static pthread_t handle[AB_PARALLEL_MAX_THREADS];
-static int thread_count = 1, lanes_used = 1;
+static int thread_count = 1;
+static _Atomic int threads_used = 1; /* changed under the lock */
 static int64_t waited_ns;
 static _Thread_local int current_thread = -1; /* of the chunk that runs on this thread; -1 outside chunks */
 
 int ab_parallel_threads(void) { return thread_count; }
-void ab_parallel_use(int threads) { lanes_used = threads < thread_count ? threads : thread_count; }
 int64_t ab_parallel_waited_ns(void) { return waited_ns; }
 int ab_parallel_thread(void) { return current_thread >= 0 ? current_thread : 0; }
 
@@ -48,14 +50,16 @@ static void finish_chunk(int64_t chunks) {
     pthread_mutex_unlock(&lock);
 }
 
-/* Claims and runs one chunk of the job in hand. False if there is none left. */
+/* Claims and runs one chunk of the job in hand. False if there is none left for this thread. */
 static bool run_one(int thread) {
     uint64_t seen = atomic_load(&ticket);
     int64_t chunks = atomic_load(&job_chunks);
+    int threads = atomic_load(&job_threads);
     ab_work work = atomic_load(&job_work);
     void *argument = atomic_load(&job_argument);
     int64_t chunk = (int64_t)(seen & chunk_mask);
-    if (chunk >= chunks) return atomic_load(&ticket) != seen; /* a new job may have come between the loads */
+    if (chunk >= chunks || thread >= threads)
+        return atomic_load(&ticket) != seen; /* a new job may have come between the loads */
     if (!atomic_compare_exchange_strong(&ticket, &seen, seen + 1)) return true;
     current_thread = thread;
     work(argument, chunk, thread);
@@ -68,41 +72,61 @@ static bool work_left(void) {
     return (int64_t)(atomic_load(&ticket) & chunk_mask) < atomic_load(&job_chunks) || atomic_load(&stopping);
 }
 
-static void sleep_until_work(void) {
-    for (int i = 0; i < SPIN; i++) {
+static bool in_use(int thread) { return thread < atomic_load(&threads_used); }
+
+/* Sleeps until there may be work for this thread, or everything stops. */
+static void sleep_until_work(int thread) {
+    for (int i = 0; i < SPIN && in_use(thread); i++) {
         if (work_left()) return;
         relax();
     }
     pthread_mutex_lock(&lock);
+    while (!in_use(thread) && !atomic_load(&stopping)) pthread_cond_wait(&more_in_use, &lock);
     atomic_fetch_add(&sleeping, 1);
-    while (!work_left()) pthread_cond_wait(&work_there, &lock);
+    while (!work_left() && in_use(thread)) pthread_cond_wait(&work_there, &lock);
     atomic_fetch_sub(&sleeping, 1);
     pthread_mutex_unlock(&lock);
 }
 
-static void *lane_main(void *argument) {
+static void *thread_main(void *argument) {
     int thread = (int)(intptr_t)argument;
     while (!atomic_load(&stopping)) {
         while (run_one(thread)) continue;
-        sleep_until_work();
+        sleep_until_work(thread);
     }
     return NULL;
 }
 
-static void wake_lanes(void) {
+static void wake_threads(void) {
     if (atomic_load(&sleeping) == 0) return;
     pthread_mutex_lock(&lock);
     pthread_cond_broadcast(&work_there);
     pthread_mutex_unlock(&lock);
 }
 
-void ab_parallel_stop(void) {
-    atomic_store(&stopping, true);
-    pthread_mutex_lock(&lock);
+/* Wakes every thread that sleeps, in use or not; under the lock. */
+static void wake_all(void) {
     pthread_cond_broadcast(&work_there);
+    pthread_cond_broadcast(&more_in_use);
+}
+
+void ab_parallel_use(int threads) {
+    threads = threads < 1 ? 1 : threads < thread_count ? threads : thread_count;
+    if (threads == atomic_load(&threads_used)) return;
+    pthread_mutex_lock(&lock);
+    atomic_store(&threads_used, threads);
+    wake_all();
+    pthread_mutex_unlock(&lock);
+}
+
+void ab_parallel_stop(void) {
+    pthread_mutex_lock(&lock);
+    atomic_store(&stopping, true);
+    wake_all();
     pthread_mutex_unlock(&lock);
     for (int i = 1; i < thread_count; i++) pthread_join(handle[i], NULL);
-    thread_count = lanes_used = 1;
+    thread_count = 1;
+    atomic_store(&threads_used, 1);
     atomic_store(&stopping, false);
 }
 
@@ -111,12 +135,12 @@ ab_status ab_parallel_start(int threads) {
         return ab_fail(AB_USAGE, "threads: expected 1 to %d, found %d", AB_PARALLEL_MAX_THREADS, threads);
     ab_parallel_stop();
     for (; thread_count < threads; thread_count++) {
-        int error = pthread_create(&handle[thread_count], NULL, lane_main, (void *)(intptr_t)thread_count);
+        int error = pthread_create(&handle[thread_count], NULL, thread_main, (void *)(intptr_t)thread_count);
         if (error)
             return ab_fail(AB_SYSTEM, "cannot start thread %d of %d: %s", thread_count + 1, threads,
                            strerror(error));
     }
-    lanes_used = threads;
+    ab_parallel_use(threads);
     return AB_OK;
 }
 
@@ -141,19 +165,21 @@ static void wait_for_claimed(int64_t chunks) {
 }
 
 void ab_parallel_for(int64_t chunks, ab_work work, void *argument) {
-    if (lanes_used == 1 || chunks <= 1 || current_thread >= 0) {
+    const int threads = atomic_load(&threads_used);
+    if (threads == 1 || chunks <= 1 || current_thread >= 0) {
         int thread = current_thread >= 0 ? current_thread : 0;
         for (int64_t i = 0; i < chunks; i++) work(argument, i, thread);
         return;
     }
     /* nobody can claim while the fields change: the last job's chunks are all claimed, and job_chunks is 0 until the end */
     atomic_store(&job_chunks, 0);
+    atomic_store(&job_threads, threads);
     atomic_store(&job_work, work);
     atomic_store(&job_argument, argument);
     atomic_store(&finished, 0);
     atomic_store(&ticket, ((atomic_load(&ticket) >> 32) + 1) << 32);
     atomic_store(&job_chunks, chunks);
-    wake_lanes();
+    wake_threads();
     while (run_one(0)) continue;
     wait_for_claimed(chunks);
 }

@@ -25,7 +25,8 @@ void ab_parallel_stop(void);
 /* Threads there are: thread numbers are below this. */
 int ab_parallel_threads(void);
 
-/* Loops use no more than `threads` of them from now on; not while a loop runs. */
+/* Loops use no more than `threads` of them from now on, those with the lowest numbers; less than 1 means 1. Threads that are
+ * not in use sleep. Not while a loop runs. */
 void ab_parallel_use(int threads);
 
 /* Nanoseconds the caller has slept so far because a chunk that another thread had claimed was not done. */

@@ -109,6 +109,60 @@ static void one_lane_in_use_is_the_callers(void **state) {
     ab_parallel_stop();
 }
 
+/* Which threads work, and how many at the same time; a chunk waits for `wanted` threads to be in the loop. */
+typedef struct crowd {
+    pthread_mutex_t lock;
+    pthread_t thread[LANES];
+    int threads, wanted;
+    bool high_number; /* a thread number that is not below `wanted` */
+} crowd;
+
+static void join_crowd(void *argument, int64_t chunk, int thread) {
+    crowd *c = argument;
+    const struct timespec moment = {0, 500000};
+    (void)chunk;
+    for (bool all = false; !all;) {
+        pthread_mutex_lock(&c->lock);
+        int i = 0;
+        while (i < c->threads && !pthread_equal(c->thread[i], pthread_self())) i++;
+        if (i == c->threads && i < LANES) c->thread[c->threads++] = pthread_self();
+        c->high_number |= thread >= c->wanted;
+        all = c->threads >= c->wanted;
+        pthread_mutex_unlock(&c->lock);
+        nanosleep(&moment, NULL); /* time for one thread too many to come */
+    }
+}
+
+/* As many as are in use do come: every chunk waits for them. None more do, in loops with many chunks for each. */
+static void as_many_threads_work_as_are_in_use(void **state) {
+    (void)state;
+    static const int used[] = {2, 4, 3, 2, 1, 3, 4};
+    assert_int_equal(ab_parallel_start(LANES), AB_OK);
+    for (size_t u = 0; u < AB_COUNT_OF(used); u++) {
+        ab_parallel_use(used[u]);
+        for (int loop = 0; loop < 5; loop++) {
+            crowd c = {.lock = PTHREAD_MUTEX_INITIALIZER, .wanted = used[u]};
+            ab_parallel_for(5 * LANES, join_crowd, &c);
+            assert_int_equal(c.threads, used[u]);
+            assert_false(c.high_number);
+        }
+    }
+    ab_parallel_stop();
+}
+
+/* The number changes between short loops: no loop hangs, no chunk is lost. */
+static void the_number_in_use_may_change_between_any_two_loops(void **state) {
+    (void)state;
+    assert_int_equal(ab_parallel_start(LANES), AB_OK);
+    for (int i = 0; i < 3000; i++) {
+        tally t = {.shared_lane = false};
+        ab_parallel_use(i * 7 % 5);
+        ab_parallel_for(i % 50, count, &t);
+        expect_each_once(&t, i % 50, 1);
+    }
+    ab_parallel_stop();
+}
+
 static void late(void *argument, int64_t chunk, int thread) {
     (void)argument;
     (void)chunk;
@@ -142,6 +196,8 @@ int main(void) {
         cmocka_unit_test(loops_in_a_row_do_not_mix_their_chunks),
         cmocka_unit_test(loops_inside_chunks_run_on_their_lane),
         cmocka_unit_test(one_lane_in_use_is_the_callers),
+        cmocka_unit_test(as_many_threads_work_as_are_in_use),
+        cmocka_unit_test(the_number_in_use_may_change_between_any_two_loops),
         cmocka_unit_test(waiting_for_another_lane_is_counted),
         cmocka_unit_test(numbers_of_lanes_out_of_range_are_refused),
     };

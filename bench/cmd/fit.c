@@ -128,13 +128,16 @@ static void no_tick(void *context, const ab_process *process) {
 
 /* Trains a few steps with a batch. *fits is false if the memory did not suffice; other failures are errors. */
 static ab_status try_batch(fit *f, int64_t batch, bool *fits) {
-    char size[32], steps[8], full[] = "0", spawned[32], fd[16], program[] = "ampbench", command[] = "worker";
+    char size[32], steps[8], full[] = "0", spawned[32], fd[16], parent[32], program[] = "ampbench",
+                             command[] = "worker";
     char batch_name[] = "--batch", steps_name[] = "--steps";
     snprintf(size, sizeof size, "%" PRId64, batch);
     snprintf(steps, sizeof steps, "%d", (int)STEPS);
     snprintf(spawned, sizeof spawned, "%" PRId64, ab_monotonic_ns());
     snprintf(fd, sizeof fd, "%d", f->data_fd);
-    char *task[AB_WORKER_ARGS] = {program, command, (char *)(uintptr_t)f->cell->id, full, spawned, fd};
+    snprintf(parent, sizeof parent, "%" PRId64, (int64_t)getpid());
+    char *task[AB_WORKER_ARGS] = {program, command, (char *)(uintptr_t)f->cell->id, full, spawned,
+                                  fd,      parent};
     memcpy(f->argv, task, sizeof task);
     char *last[] = {batch_name, size, steps_name, steps, NULL};
     memcpy(f->argv + f->words, last, sizeof last);

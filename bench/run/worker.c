@@ -11,6 +11,7 @@
 #include "bench/run/timer.h"
 #include "kernels/core/parallel.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
@@ -18,6 +19,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 enum { FLUSH_NS = 50 * 1000 * 1000 };
 
@@ -333,11 +335,21 @@ static ab_status run_task(const ab_worker_task *task, int argc, char **argv) {
     return status;
 }
 
+/* A worker does not outlive its parent: the kernel kills it then. The request says nothing about a parent that has ended
+ * before it was made; then the worker has another parent already. */
+static ab_status die_with(int64_t parent) {
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
+        return ab_fail(AB_SYSTEM, "worker: cannot ask to end with its parent: %s", strerror(errno));
+    if (getppid() != parent)
+        return ab_fail(AB_SYSTEM, "worker: its parent, process %" PRId64 ", has ended", parent);
+    return AB_OK;
+}
+
 ab_status ab_worker_main(int argc, char **argv) {
     if (argc < AB_WORKER_ARGS - 1) return ab_fail(AB_USAGE, "worker: started by `ampbench run`, not by hand");
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a worker does not outlive its parent */
-    ab_worker_task task = {argv[1], atoll(argv[2]), atoll(argv[3]), atoll(argv[4])};
-    ab_status status = run_task(&task, argc - 4, argv + 4);
+    ab_worker_task task = {argv[1], atoll(argv[2]), atoll(argv[3]), atoll(argv[4]), atoll(argv[5])};
+    AB_TRY(die_with(task.parent));
+    ab_status status = run_task(&task, argc - 5, argv + 5);
     if (status != AB_OK) {
         ab_json_line line;
         ab_json_line_begin(&line, stdout, "error");

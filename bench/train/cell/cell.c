@@ -233,6 +233,7 @@ void ab_cell_destroy(ab_cell *cell) {
     free(cell->shadow);
     free(cell->index);
     free(cell->observed);
+    free(cell->census);
     free(cell->shown);
     free(cell->trained);
     free(cell->unscale);

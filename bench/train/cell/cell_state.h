@@ -40,6 +40,7 @@ struct ab_cell {
     const ab_watch *follower; /* its `ran` hears of all ops, probed or not; NULL: nobody */
     ab_observed *observed;
     int observed_count;
+    struct ab_census *census;   /* room for one that the device takes; NULL until one is wanted */
     ab_shown *shown;            /* [plan->params] */
     ab_unscale_item *unscale;   /* [trained_count] */
     ab_update_item *update;     /* [trained_count] */

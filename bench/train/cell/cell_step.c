@@ -45,13 +45,14 @@ static void observe_block(void *argument, int64_t block, int thread) {
 
 /* By a census that the device takes, if that is all the observer wants. *done: it did. */
 static ab_status observe_counted(ab_cell *cell, const ab_tensor *tensor, int id, bool *done) {
-    static ab_census census; /* 28 KiB; one cell a process */
     ab_observer *observer = cell->exec.observer;
     *done = cell->backend->census && observer->counts && observer->counts(observer, id);
     if (!*done) return AB_OK;
-    ab_status status = cell->backend->census(tensor, &census);
+    if (!cell->census) cell->census = malloc(sizeof *cell->census);
+    if (!cell->census) return ab_fail(AB_NO_MEMORY, "showing a tensor to probes: out of memory");
+    ab_status status = cell->backend->census(tensor, cell->census);
     *done = status == AB_OK;
-    if (*done) observer->count(observer, id, &census);
+    if (*done) observer->count(observer, id, cell->census);
     return status == AB_UNAVAILABLE ? AB_OK : status;
 }
 

@@ -28,6 +28,26 @@ expect_text "$work/out" "remedy: --half bf16" "the remedy"
 "$AMPBENCH_BUILD/ampbench_schema_check" "$AMPBENCH_SOURCE/reports/schema/advice-2.schema.json" "$work/none.json" 2>"$work/why" ||
     fail "advice without a scale does not follow its schema: $(cat "$work/why")"
 
+# Fewer than 16 columns of steps: a wider spread, and the advice says so; below 6 none. A default record has enough.
+options="--net mlp --data synthetic --levels O0 --lr 0.05 --rounds 1 --threads 1 --no-floor --no-plots --quiet --eval-limit 10"
+# shellcheck disable=SC2086 # a list of options
+run run $options --steps 100 --probe-every 10 --out "$work/few.json"
+run advise "$work/few.json" --json "$work/few-advice.json"
+expect_rc 0 "advice from 10 columns"
+expect_text "$work/out" "few steps: their spread may be larger" "advice from 10 columns"
+expect_text "$work/few-advice.json" '"spread_widened"' "advice from 10 columns"
+"$AMPBENCH_BUILD/ampbench_schema_check" "$AMPBENCH_SOURCE/reports/schema/advice-2.schema.json" "$work/few-advice.json" 2>"$work/why" ||
+    fail "advice from 10 columns does not follow its schema: $(cat "$work/why")"
+# shellcheck disable=SC2086
+run run $options --steps 40 --probe-every 10 --out "$work/fewer.json"
+run advise "$work/fewer.json"
+expect_rc 2 "advice from 4 columns"
+expect_text "$work/err" "expected gradients of 6 steps or more, found 4" "advice from 4 columns"
+# shellcheck disable=SC2086
+run run $options --steps 640 --out "$work/usual.json"
+run advise "$work/usual.json"
+expect_rc 0 "advice from a default record"
+
 # A scale of one's own: what it flushes is predicted and found again.
 run advise "$work/result.json" --scale 1 --confirm
 expect_rc 0 "a receipt for a scale of one's own"

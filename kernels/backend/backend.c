@@ -10,11 +10,6 @@ const ab_backend *ab_backend_of(const ab_device *device) {
     return device && device->backend ? device->backend : &ab_backend_cpu;
 }
 
-ab_status ab_backend_check(const ab_backend *backend) {
-    if (backend->layout == AB_BACKEND_LAYOUT) return AB_OK;
-    return ab_fail(AB_UNAVAILABLE, "the %s backend was built for another version of ampbench", backend->kind);
-}
-
 static bool on_host(const ab_tensor *tensor) { return ab_backend_of(tensor->device)->host_memory; }
 
 static size_t tensor_bytes(const ab_tensor *tensor) {

@@ -95,16 +95,12 @@ typedef struct ab_resident_ops {
 
 /* ---- the table --------------------------------------------------------------------------------------------- */
 
-/* Structs that both sides of a plugin must see alike. */
-#define AB_BACKEND_LAYOUT                                                                                    \
-    (sizeof(ab_backend) + 3 * sizeof(ab_op_io) + 5 * sizeof(ab_exec) + 7 * sizeof(ab_op) +                   \
-     11 * sizeof(ab_tensor) + 13 * sizeof(ab_resident_config) + 17 * sizeof(ab_resident_ops) +               \
-     19 * sizeof(ab_step_state) + 23 * sizeof(ab_unscale_item))
-
 typedef struct ab_backend {
-    const char *kind; /* "cpu", "cuda" */
-    size_t layout;    /* AB_BACKEND_LAYOUT of the table's maker */
-    bool host_memory; /* tensors may be read and written by the host */
+    /* These three never move, so that a table of another version can be told. */
+    int abi;                  /* AB_DEVICE_ABI of the table's maker */
+    uint64_t (*layout)(void); /* ab_backend_layout (backend_layout.h) of the table's maker */
+    const char *kind;         /* "cpu", "cuda" */
+    bool host_memory;         /* tensors may be read and written by the host */
 
     /* The descriptor whose prepare, bind, release, forward, backward and describe run `op` here; NULL: not here. Its prepare
      * may still return AB_UNAVAILABLE for tensors that it does not do. */

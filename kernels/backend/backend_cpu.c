@@ -1,5 +1,5 @@
 /* The CPU's table: the functions of this room, called directly. */
-#include "kernels/backend/backend.h"
+#include "kernels/backend/backend_layout.h"
 
 #include "kernels/format/convert.h"
 #include "kernels/ops/blocks.h"
@@ -66,8 +66,9 @@ static ab_status unscale(const ab_exec *exec, const ab_unscale_item *item, int i
     return AB_OK;
 }
 
-const ab_backend ab_backend_cpu = {.kind = "cpu",
-                                   .layout = AB_BACKEND_LAYOUT,
+const ab_backend ab_backend_cpu = {.abi = AB_DEVICE_ABI,
+                                   .layout = ab_backend_layout,
+                                   .kind = "cpu",
                                    .host_memory = true,
                                    .op = same_op,
                                    .cast = cast,

@@ -13,7 +13,7 @@
 AB_BEGIN_DECLS
 
 enum {
-    AB_DEVICE_ABI = 4
+    AB_DEVICE_ABI = 5
 }; /* changes whenever this struct, kernels/backend/backend.h or what they point to changes */
 
 /* One fact about a device, for the record: "driver_version", "13.0". text is NULL for what could not be found out. */

@@ -297,8 +297,8 @@ static ab_status open_device(int index, const ab_device **device) {
 }
 
 const ab_plugin *ab_backend_v1(const ab_plugin_host *host) {
-    static const ab_plugin plugin = {AB_DEVICE_ABI, sizeof(ab_device), open_device};
-    if (host->abi != AB_DEVICE_ABI || host->device_bytes != sizeof(ab_device)) return nullptr;
+    static const ab_plugin plugin = {AB_DEVICE_ABI, ab_device_layout(), open_device};
+    if (host->abi != AB_DEVICE_ABI || host->device_layout != ab_device_layout()) return nullptr;
     program = host;
     return &plugin;
 }

@@ -56,7 +56,7 @@ static void store_message(ab_status status, const char *message) { (void)ab_fail
 
 static ab_status check_fit(const char *path, const ab_plugin *plugin) {
     if (!plugin) return ab_fail(AB_UNAVAILABLE, "%s was built for another version of ampbench", path);
-    if (plugin->abi != AB_DEVICE_ABI || plugin->device_bytes != sizeof(ab_device))
+    if (plugin->abi != AB_DEVICE_ABI || plugin->device_layout != ab_device_layout())
         return ab_fail(AB_UNAVAILABLE,
                        "%s was built for another version of ampbench (interface %d, expected %d)", path,
                        plugin->abi, (int)AB_DEVICE_ABI);
@@ -64,8 +64,9 @@ static ab_status check_fit(const char *path, const ab_plugin *plugin) {
 }
 
 ab_status ab_plugin_load(const char *path, const ab_plugin **plugin) {
-    static const ab_plugin_host host = {AB_DEVICE_ABI, sizeof(ab_device), store_message};
+    static ab_plugin_host host = {.abi = AB_DEVICE_ABI, .fail = store_message};
     ab_plugin_entry entry;
+    host.device_layout = ab_device_layout();
     *plugin = NULL;
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!handle) return ab_fail(AB_UNAVAILABLE, "%s", dlerror());

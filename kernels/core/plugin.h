@@ -6,20 +6,20 @@
 #ifndef AB_CORE_PLUGIN_H
 #define AB_CORE_PLUGIN_H
 
-#include "kernels/core/device.h"
+#include "kernels/core/layout.h"
 
 AB_BEGIN_DECLS
 
 /* What the program offers to a plugin, which cannot see the program's own symbols. */
 typedef struct ab_plugin_host {
     int abi;                                             /* AB_DEVICE_ABI */
-    size_t device_bytes;                                 /* sizeof(ab_device) */
+    uint64_t device_layout;                              /* ab_device_layout */
     void (*fail)(ab_status status, const char *message); /* stores the user's message */
 } ab_plugin_host;
 
 typedef struct ab_plugin {
-    int abi;             /* AB_DEVICE_ABI */
-    size_t device_bytes; /* sizeof(ab_device) */
+    int abi;                /* AB_DEVICE_ABI */
+    uint64_t device_layout; /* ab_device_layout */
     /* The index-th device, or AB_UNAVAILABLE with the reason. Uses no device memory yet. */
     ab_status (*open)(int index, const ab_device **device);
 } ab_plugin;

@@ -1,7 +1,7 @@
 /* Trend, residuals, and the clock that stands still while steps are skipped. */
 #include "reports/advise/advise_series.h"
 
-#include "reports/stats.h"
+#include "reports/stats/stats.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 // The CUDA device's table: casts, sums, unscaling and updates of tensors, and what all CUDA ops share. The ops are beside their
 // CPU versions; steps that the device decides itself are in resident_cuda.cu.
+#include "kernels/backend/backend_layout.h"
 #include "kernels/census/census.h"
 #include "kernels/cuda/cuda_ops.cuh"
 
@@ -346,5 +347,6 @@ static const ab_op *find_op(const ab_op *op) {
 extern const ab_resident_ops ab_cuda_resident;
 extern "C" const ab_backend ab_backend_cuda;
 
-const ab_backend ab_backend_cuda = {"cuda",     AB_BACKEND_LAYOUT, false,  find_op,        cast,
-                                    accumulate, unscale,           update, ab_cuda_census, &ab_cuda_resident};
+const ab_backend ab_backend_cuda = {
+    AB_DEVICE_ABI, ab_backend_layout, "cuda", false,          find_op,          cast,
+    accumulate,    unscale,           update, ab_cuda_census, &ab_cuda_resident};

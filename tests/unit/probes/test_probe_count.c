@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "tests/unit/probe_testing.h"
 
+#include "kernels/backend/backend_layout.h"
 #include "kernels/backend/fallback.h"
 #include "kernels/census/census.h"
 #include "support/far_memory.h"
@@ -20,8 +21,9 @@ static ab_status far_census(const ab_tensor *tensor, ab_census *census) {
 
 static const ab_op *no_op(const ab_op *op) { return op == NULL ? op : NULL; }
 
-static const ab_backend backend = {.kind = "far",
-                                   .layout = AB_BACKEND_LAYOUT,
+static const ab_backend backend = {.abi = AB_DEVICE_ABI,
+                                   .layout = ab_backend_layout,
+                                   .kind = "far",
                                    .op = no_op,
                                    .cast = ab_fallback_cast,
                                    .accumulate = ab_fallback_accumulate,

@@ -12,7 +12,7 @@
 
 #include "bench/run/json_lines.h"
 #include "bench/train/cell/cell.h"
-#include "kernels/backend/backend.h"
+#include "kernels/backend/backend_layout.h"
 #include "support/far_memory.h"
 
 #include <math.h>
@@ -343,8 +343,9 @@ static const ab_resident_ops resident_ops = {.create = create,
                                              .stage_buffers = stage_buffers,
                                              .stage_send = stage_send};
 
-static const ab_backend backend = {.kind = "test",
-                                   .layout = AB_BACKEND_LAYOUT,
+static const ab_backend backend = {.abi = AB_DEVICE_ABI,
+                                   .layout = ab_backend_layout,
+                                   .kind = "test",
                                    .op = every_op,
                                    .cast = cast,
                                    .accumulate = accumulate,

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "bench/train/cell/cell.h"
+#include "kernels/backend/backend_layout.h"
 #include "kernels/backend/fallback.h"
 #include "probes/set.h"
 #include "support/far_memory.h"
@@ -39,8 +40,9 @@ static ab_status decline(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
 static const ab_op picky = {.name = "picky", .prepare = decline};
 static const ab_op *picky_op(const ab_op *op) { return op ? &picky : op; }
 
-static const ab_backend far_backend = {.kind = "far",
-                                       .layout = AB_BACKEND_LAYOUT,
+static const ab_backend far_backend = {.abi = AB_DEVICE_ABI,
+                                       .layout = ab_backend_layout,
+                                       .kind = "far",
                                        .op = picky_op,
                                        .cast = ab_fallback_cast,
                                        .accumulate = ab_fallback_accumulate,
@@ -220,20 +222,29 @@ static void probes_see_device_tensors_as_copies(void **state) {
     both(&(choice){"lenet5", "O2", "momentum", 0, true});
 }
 
-static void a_table_of_another_version_is_refused(void **state) {
-    (void)state;
-    ab_backend other = far_backend;
+static uint64_t other_layout(void) { return ab_backend_layout() + 1; }
+
+static void is_refused(const ab_backend *backend) {
     ab_device device = far_device;
     ab_net *net = NULL;
     ab_cell *cell = NULL;
     ab_cell_config config;
-    device.backend = &other;
-    other.layout++;
+    device.backend = backend;
     assert_int_equal(ab_net_load("lenet5", &net), AB_OK);
     configure(&(choice){"lenet5", "O0", "sgd", 0, false}, net, &device, &config);
     assert_int_equal(ab_cell_create(&config, &cell), AB_UNAVAILABLE);
     assert_non_null(strstr(ab_error_message(), "another version of ampbench"));
     ab_net_free(net);
+}
+
+static void a_table_of_another_version_is_refused(void **state) {
+    (void)state;
+    ab_backend other = far_backend;
+    other.layout = other_layout;
+    is_refused(&other);
+    other = far_backend;
+    other.abi++;
+    is_refused(&other);
 }
 
 int main(void) {

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "kernels/backend/backend.h"
 #include "kernels/core/plugin.h"
 
 #include <stdio.h>
@@ -33,7 +34,7 @@ static void unfit_plugins_are_refused_with_the_reason(void **state) {
     load_fails(AB_SOURCE_DIR "/tests/unit/kernels/core/test_plugin.c", "invalid ELF header");
     load_fails(FIXTURE("plugin_no_entry"), "has no function ab_backend_v1");
     load_fails(FIXTURE("plugin_abi"), text);
-    load_fails(FIXTURE("plugin_size"), "another version of ampbench");
+    load_fails(FIXTURE("plugin_swapped_device"), "another version of ampbench");
     load_fails(FIXTURE("plugin_declines"), "another version of ampbench");
 }
 
@@ -44,6 +45,20 @@ static void a_plugins_own_reason_reaches_the_user(void **state) {
     assert_int_equal(ab_plugin_load(FIXTURE("plugin_no_device"), &plugin), AB_OK);
     assert_int_equal(plugin->open(0, &device), AB_UNAVAILABLE);
     assert_string_equal(ab_error_message(), "the fixture has no device");
+}
+
+/* The sizes of all structs are those of this program. */
+static void a_backend_with_two_fields_swapped_is_refused(void **state) {
+    (void)state;
+    const ab_plugin *plugin;
+    const ab_device *device = NULL;
+    assert_int_equal(ab_plugin_load(FIXTURE("plugin_backend"), &plugin), AB_OK);
+    assert_int_equal(plugin->open(0, &device), AB_OK);
+    assert_int_equal(ab_backend_check(device->backend), AB_OK);
+    assert_int_equal(ab_plugin_load(FIXTURE("plugin_swapped_backend"), &plugin), AB_OK);
+    assert_int_equal(plugin->open(0, &device), AB_OK);
+    assert_int_equal(ab_backend_check(device->backend), AB_UNAVAILABLE);
+    assert_string_equal(ab_error_message(), "the fixture backend was built for another version of ampbench");
 }
 
 static void driver_fails(const char *library, const char *words) {
@@ -116,6 +131,7 @@ static void the_built_plugin_loads_and_gives_its_reason(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(unfit_plugins_are_refused_with_the_reason),
                                        cmocka_unit_test(a_plugins_own_reason_reaches_the_user),
+                                       cmocka_unit_test(a_backend_with_two_fields_swapped_is_refused),
                                        cmocka_unit_test(a_driver_that_finds_no_gpu_says_so),
                                        cmocka_unit_test(plugins_are_looked_for_where_the_user_says),
                                        cmocka_unit_test(without_a_plugin_auto_takes_the_cpu_and_says_why),

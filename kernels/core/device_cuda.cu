@@ -1,6 +1,6 @@
 // The plugin's entry and the CUDA device's table: memory, copies, facts. Computing is kernels/cuda/backend/backend_cuda.cu's matter.
 //
-// Host code only. No kernel of this backend has run on a GPU yet: it was written on machines that have none (CONVENTIONS.md).
+// Host code only. No kernel of this backend has run on a GPU yet: it was written on machines that have none (docs/decisions).
 #include "kernels/core/cuda.cuh"
 #include "kernels/core/plugin.h"
 

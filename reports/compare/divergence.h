@@ -9,7 +9,7 @@
  *     the kink, a share of about d of them, and each flips a whole gradient value;
  *   for a parameter, what rounding explained of its last gradients times how far they moved it (a bias that started at 0 is all
  *     update).
- * C = 4; sound pairs of levels stay below 0.5 of the bound (CONVENTIONS.md). A tensor whose bound exceeds 1/2 is judged
+ * C = 4; sound pairs of levels stay below 0.5 of the bound (docs/decisions). A tensor whose bound exceeds 1/2 is judged
  * only if it differs by more than that. */
 #ifndef AB_REPORTS_COMPARE_DIVERGENCE_H
 #define AB_REPORTS_COMPARE_DIVERGENCE_H

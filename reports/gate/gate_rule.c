@@ -138,7 +138,7 @@ static bool judge(const ab_gate_rule *rule, const ab_gate_series *s, int family,
 }
 
 /* Half the half-width of the interval, on the scale of logarithms: that of a ratio is sqrt(high / low). Rounds of a busy machine
- * are not independent, so that an interval at alpha misses more often than alpha; see CONVENTIONS.md for how often. */
+ * are not independent, so that an interval at alpha misses more often than alpha; docs/decisions says how often. */
 static double noise_of(const ab_ratio *ratio) {
     return ratio->low > 0 ? sqrt(sqrt(ratio->high / ratio->low)) - 1 : 0;
 }

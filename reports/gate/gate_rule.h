@@ -1,5 +1,5 @@
 /* The gate's decision on times: PASS, FAIL or INCONCLUSIVE for a family of metrics measured in rounds, each round giving one
- * value of either arm. Knows numbers only; documents are gate_document.c's matter. Why each threshold is what it is: CONVENTIONS.md. */
+ * value of either arm. Knows numbers only; documents are gate_document.c's matter. Why each threshold is what it is: docs/decisions. */
 #ifndef AB_REPORTS_GATE_GATE_RULE_H
 #define AB_REPORTS_GATE_GATE_RULE_H
 

@@ -1,4 +1,4 @@
-# Every ampbench command that the README and the pages of docs/ show is understood by the program, so that no option, name or
+# Every ampbench command that README.md and the pages of docs/ show is understood by the program, so that no option, name or
 # command of the text is out of date. Commands are run as written; a run is only planned, and what needs the reader's files is
 # looked up in the command's help.
 # shellcheck source=lib/cli.sh
@@ -62,12 +62,14 @@ is_option() {
     "$AMPBENCH" run --help | grep -q -- "^  $3 " || fail "$1: no option $3: $2"
 }
 
-# Commands that read files of the example: the command and each of its --options must be in its help.
+# Commands that read files of the example: the command and each of its --options must be in its help, or in that of a run if
+# it trains first (--run).
 command_known() {
     local word
     run "$3" --help
     expect_rc 0 "$1: $2"
     cp "$work/out" "$work/help"
+    case " ${arguments[*]} " in *" --run "*) "$AMPBENCH" run --help >>"$work/help" ;; esac
     for word in "${arguments[@]:1}"; do
         [ "$word" = -- ] && break # what follows is a run's
         case $word in --*) expect_text "$work/help" "${word%%=*}" "$1: $2" ;; esac

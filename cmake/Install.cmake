@@ -36,7 +36,7 @@ if(TARGET ampbench_cuda) # where the program looks for it (kernels/core/plugin.c
   install(TARGETS ampbench_cuda LIBRARY DESTINATION lib/ampbench)
 endif()
 install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN measured EXCLUDE)
 install(FILES cmake/debian/copyright DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 find_program(GZIP_PROGRAM gzip)

@@ -2,6 +2,7 @@
 #include "bench/amp/policy.h"
 
 #include "kernels/core/nearest.h"
+#include "kernels/core/text.h"
 
 #include <ctype.h>
 #include <float.h>
@@ -55,17 +56,17 @@ ab_status ab_level_find(const char *name, const ab_level **level) {
 
 /* "dynamic" is apex's. */
 static ab_status parse_dialect(const char *what, const char *text, ab_loss_scale *scale) {
-    char name[32], full[2 * AB_SCALER_TEXT];
+    char name[32];
     size_t length = strcspn(text, ":");
-    const ab_scaler_kind *kind;
-    snprintf(name, sizeof name, "%.*s", (int)(length < 31 ? length : 31), text);
-    bool alias = strcmp(name, "dynamic") == 0;
-    snprintf(full, sizeof full, "%s%.200s", alias ? "apex" : name, text + length);
-    if (!alias && ab_scaler_find(name, &kind) != AB_OK)
+    const ab_scaler_kind *kind = NULL;
+    ab_text_show(name, sizeof name, "%.*s", (int)length, text);
+    if (ab_scaler_find(strcmp(name, "dynamic") == 0 ? "apex" : name, &kind) != AB_OK)
         return ab_fail_prefix(AB_USAGE, "%s: expected default, dynamic or a number, found '%.80s'", what,
                               text);
     *scale = (ab_loss_scale){.dynamic = true};
-    return ab_scaler_parse(full, &scale->scaler) == AB_OK ? AB_OK : ab_fail_prefix(AB_USAGE, "%s", what);
+    const char *keys = text[length] ? text + length + 1 : NULL;
+    if (ab_scaler_parse_keys(kind, keys, &scale->scaler) == AB_OK) return AB_OK;
+    return ab_fail_prefix(AB_USAGE, "%s", what);
 }
 
 ab_loss_scale ab_loss_scale_fixed(double value) {
@@ -95,11 +96,17 @@ ab_status ab_loss_scale_parse(const char *what, const char *text, ab_loss_scale 
     return word ? parse_dialect(what, text, scale) : parse_fixed(what, text, scale);
 }
 
+/* At least 9 digits, and as many as it takes to read the same number back. */
+static void fixed_text(double value, char *text) {
+    for (int digits = 9; digits <= 17; digits++)
+        if (strtod(ab_text_exact(text, AB_SCALER_TEXT, "%.*g", digits, value), NULL) == value) break;
+}
+
 const char *ab_loss_scale_text(const ab_loss_scale *scale, char *text) {
     if (!scale->dynamic)
-        snprintf(text, 32, "%.9g", scale->value);
+        fixed_text(scale->value, text);
     else if (scale->scaler.given == 0 && strcmp(scale->scaler.kind->name, "apex") == 0)
-        strcpy(text, "dynamic");
+        ab_text_exact(text, AB_SCALER_TEXT, "dynamic");
     else
         ab_scaler_text(&scale->scaler, text);
     return text;

@@ -222,7 +222,7 @@ static ab_status fit_all(fit *f) {
     for (int i = 0; i < count && status == AB_OK; i++)
         if (!cells[i].perturbed_baseline && cells[i].seed == f->config.seed)
             status = fit_cell(f, &cells[i], &reference);
-    free(cells);
+    ab_run_cells_free(cells, count);
     if (status == AB_OK && f->fitted == 0)
         return ab_fail(AB_CONFIG, "--memory-limit: %.1f MiB hold no batch of %s",
                        (double)f->config.memory_limit / mib, f->config.net->name);

@@ -98,7 +98,7 @@ static ab_status print_all(const ab_run_config *config, bool verbose) {
     ab_status status = AB_OK;
     for (int i = 0; i < count && status == AB_OK; i++)
         if (!cells[i].perturbed_baseline) status = print_cell(config, &cells[i], verbose);
-    free(cells);
+    ab_run_cells_free(cells, count);
     return status;
 }
 

@@ -164,7 +164,7 @@ static ab_status make_plan(promote *p, ab_plan **plan) {
     AB_TRY(ab_run_cells(&p->config, &cells, &count));
     ab_status status =
         ab_plan_create(p->config.net, &cells[0].policy, p->config.batch, p->config.optimizer->states, plan);
-    free(cells);
+    ab_run_cells_free(cells, count);
     return status;
 }
 

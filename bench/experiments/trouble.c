@@ -39,11 +39,15 @@ static ab_status open_run(const cJSON *document, recorded *r) {
 }
 
 static void close_run(recorded *r) {
-    free(r->cells);
+    ab_run_cells_free(r->cells, r->count);
     if (r->open) ab_run_config_clear(&r->config);
 }
 
-static const ab_cell_spec *spec_of(const recorded *r, const char *id) {
+/* By its digest; by its name where the document has no digest, or one of another build. */
+static const ab_cell_spec *spec_of(const recorded *r, const cJSON *cell) {
+    const char *digest = ab_json_text(cell, "config_digest", ""), *id = ab_json_text(cell, "id", "");
+    for (int i = 0; i < r->count; i++)
+        if (strcmp(r->cells[i].digest, digest) == 0) return &r->cells[i];
     for (int i = 0; i < r->count; i++)
         if (strcmp(r->cells[i].id, id) == 0) return &r->cells[i];
     return NULL;
@@ -102,7 +106,7 @@ static void add_arms(const char *id, const ab_arms *arms, cJSON *list) {
 
 static ab_status judge_cell(const recorded *r, const ab_diagnosis *sick, FILE *text, cJSON *list) {
     const char *id = ab_json_text(sick->facts.cell, "id", "");
-    const ab_cell_spec *spec = spec_of(r, id);
+    const ab_cell_spec *spec = spec_of(r, sick->facts.cell);
     ab_arms arms;
     if (!spec) return ab_fail(AB_INPUT, "diagnose: --twins: the recorded command line has no cell '%s'", id);
     fprintf(stderr, "diagnose: --twins: %d restarts of three arms for %s\n", AB_ARMS_RESTARTS, id);

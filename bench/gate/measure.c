@@ -7,6 +7,7 @@
 #include "bench/run/options.h"
 #include "bench/run/timer.h"
 #include "kernels/core/rng.h"
+#include "reports/record/cells.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
 
@@ -113,19 +114,11 @@ ab_status ab_gate_run_arms(ab_gate_plan *plan) {
 
 /* ---- one process of a round ------------------------------------------------------------------------------ */
 
-static const cJSON *cell_of(const cJSON *document, const char *id) {
-    const cJSON *cell;
-    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
-        if (strcmp(ab_json_text(cell, "id", ""), id) == 0) return cell;
-    }
-    return NULL;
-}
-
 /* Puts the process of a short run of one cell into the arm's document as `round`. */
 static ab_status adopt(ab_gate_arm *arm, const cJSON *cell, const cJSON *found, int round, int position,
                        int64_t clock_ns, double other_load) {
     cJSON *mutable_cell = (cJSON *)(uintptr_t)cell;
-    const cJSON *theirs = cell_of(found, ab_json_text(cell, "id", ""));
+    const cJSON *theirs = ab_cell_like(found, cell);
     cJSON *process = cJSON_Duplicate(cJSON_GetArrayItem(ab_json_at(theirs, "processes"), 0), 1);
     if (!process)
         return ab_fail(AB_INTERNAL, "gate: %s did not run the cell %s that it was asked to run", arm->name,
@@ -182,7 +175,7 @@ static int common_cells(const ab_gate_plan *plan, const cJSON **cell, int most) 
     cJSON_ArrayForEach(candidate, ab_json_at(plan->arm[0].document, "cells")) {
         bool everywhere = is_timed(candidate) && n < most;
         for (int a = 1; a < plan->arms; a++) {
-            const cJSON *theirs = cell_of(plan->arm[a].document, ab_json_text(candidate, "id", ""));
+            const cJSON *theirs = ab_cell_like(plan->arm[a].document, candidate);
             everywhere = everywhere && theirs && is_timed(theirs);
         }
         if (everywhere) cell[n++] = candidate;
@@ -206,7 +199,7 @@ static ab_status run_round(const ab_gate_plan *plan, ab_gate_arm *arm, const cJS
     for (int i = 0; i < cells; i++) {
         for (int p = 0; p < plan->arms; p++) {
             int a = arm_at(plan, round, i, p);
-            const cJSON *own = cell_of(arm[a].document, ab_json_text(cell[i], "id", ""));
+            const cJSON *own = ab_cell_like(arm[a].document, cell[i]);
             cJSON_AddItemToArray(row, cJSON_CreateNumber(i * plan->arms + a));
             AB_TRY(run_short(plan, &arm[a], own, round, i * plan->arms + p));
         }
@@ -265,7 +258,7 @@ static void announce(const ab_gate_plan *plan, const cJSON *const *cell, int cel
     double seconds = 0;
     for (int i = 0; i < cells; i++)
         for (int a = 0; a < plan->arms; a++) {
-            const cJSON *own = cell_of(plan->arm[a].document, ab_json_text(cell[i], "id", ""));
+            const cJSON *own = ab_cell_like(plan->arm[a].document, cell[i]);
             const cJSON *first = cJSON_GetArrayItem(ab_json_at(own, "processes"), 0);
             seconds += 1e-9 * ab_json_number(first, "elapsed_ns", 0);
         }

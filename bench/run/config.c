@@ -4,6 +4,7 @@
 
 #include "bench/amp/layer_formats.h"
 #include "kernels/core/nearest.h"
+#include "kernels/core/text.h"
 #include "probes/probe.h"
 
 #include <ctype.h>
@@ -74,7 +75,9 @@ static ab_status parse_list(const ab_options *options, ab_option_id id, ab_run_c
             return ab_fail(AB_USAGE, "%s: expected a comma-separated list, found an empty item in '%s'", name,
                            options->text[id]);
         if (length >= sizeof item)
-            return ab_fail(AB_USAGE, "%s: item too long in '%s'", name, options->text[id]);
+            return ab_fail(AB_USAGE,
+                           "%s: item too long: expected at most %d characters, found '%.40s...' of %zu", name,
+                           (int)sizeof item - 1, text, length);
         memcpy(item, text, length);
         item[length] = '\0';
         AB_TRY(take(config, item));
@@ -92,7 +95,7 @@ static ab_status take_level(ab_run_config *config, const char *item) {
     const ab_level *level;
     AB_TRY(ab_level_find(item, &level));
     for (int i = 0; i < config->levels; i++)
-        if (config->level[i] == level) return ab_fail(AB_USAGE, "--levels: %s is there twice", item);
+        if (config->level[i] == level) return ab_fail(AB_USAGE, "--levels: duplicate level %s", item);
     config->level[config->levels++] = level;
     return AB_OK;
 }
@@ -104,9 +107,11 @@ static ab_status take_scale(ab_run_config *config, const char *item) {
         return ab_fail(AB_USAGE, "--scales: expected a dialect before '%s', e.g. torch:%s", item, item);
     if (!more && config->scales == AB_MAX_LIST) return list_full("--scales");
     ab_scale_choice *choice = &config->scale[more ? config->scales - 1 : config->scales++];
-    size_t used = more ? strlen(choice->text) : 0;
-    char separator[2] = {more && strchr(choice->text, ':') ? ',' : ':', '\0'};
-    snprintf(choice->text + used, sizeof choice->text - used, "%s%s", more ? separator : "", item);
+    const char *separator = !more ? "" : strchr(choice->text, ':') ? "," : ":";
+    char *text = ab_text_new("%s%s%s", more ? choice->text : "", separator, item);
+    if (!text) return ab_fail(AB_NO_MEMORY, "--scales: out of memory");
+    free(choice->text);
+    choice->text = text;
     choice->preset = strcmp(choice->text, "default") == 0;
     if (choice->preset) return AB_OK;
     return ab_loss_scale_parse("--scales", choice->text, &choice->scale);
@@ -120,7 +125,7 @@ static ab_status take_half(ab_run_config *config, const char *item) {
         if (strcmp(item, names[i]) == 0) AB_TRY(ab_format_find(item, &format));
     if (!format) return ab_fail(AB_USAGE, "--half: expected fp16 or bf16, found '%s'", item);
     for (int i = 0; i < config->halves; i++)
-        if (config->half[i] == format) return ab_fail(AB_USAGE, "--half: %s is there twice", item);
+        if (config->half[i] == format) return ab_fail(AB_USAGE, "--half: duplicate format %s", item);
     config->half[config->halves++] = format;
     return AB_OK;
 }
@@ -378,8 +383,11 @@ static ab_status go_on(ab_run_config *config) {
     int count = 0;
     if (!config->resume_file) return AB_OK;
     AB_TRY(ab_run_cells(config, &cells, &count));
-    if (count > 0) ab_cell_file(config->resume_file, cells[0].id, path, sizeof path);
-    free(cells);
+    ab_status status = AB_OK;
+    if (count > 0)
+        status = ab_cell_file("--resume-from", config->resume_file, cells[0].id, path, sizeof path);
+    ab_run_cells_free(cells, count);
+    AB_TRY(status);
     AB_TRY(ab_checkpoint_steps(path, &config->first_step));
     if (config->first_step >= config->steps)
         return ab_fail(AB_USAGE, "--resume-from: %s has done %lld steps, and --steps asks for %lld in all",
@@ -466,11 +474,15 @@ void ab_run_config_clear(ab_run_config *config) {
     ab_data_close(config->data);
     config->net = NULL;
     config->data = NULL;
+    for (int i = 0; i < config->scales; i++) free(config->scale[i].text);
+    config->scales = 0;
 }
 
 /* ---- cells ----------------------------------------------------------------------------------------------- */
 
-static bool same_cell(const ab_cell_spec *a, const ab_cell_spec *b) { return strcmp(a->id, b->id) == 0; }
+static bool same_cell(const ab_cell_spec *a, const ab_cell_spec *b) {
+    return strcmp(a->digest, b->digest) == 0;
+}
 
 /* --min-loss-scale and its kin must mean something to every dynamic scaler. */
 static ab_status check_limits(const ab_run_config *config, const ab_loss_scale *scale) {
@@ -544,11 +556,14 @@ static ab_status check_shadow(const ab_run_config *config, const ab_policy *poli
                           : "losses have scales of their own (num_losses)");
 }
 
-static void name_cell(const ab_run_config *config, ab_cell_spec *cell) {
+static ab_status name_cell(const ab_run_config *config, ab_cell_spec *cell) {
     char scale[AB_SCALER_TEXT];
-    snprintf(cell->id, sizeof cell->id, "%.64s/%s/%s/%s/%s/seed%llu%s", config->net->name, cell->level->name,
-             ab_loss_scale_text(&cell->policy.loss_scale, scale), cell->half->name, config->device->name,
-             (unsigned long long)cell->seed, cell->perturbed_baseline ? "/ulp" : "");
+    AB_TRY(ab_cell_digest(config, cell, cell->digest));
+    cell->id = ab_text_new("%s/%s/%s/%s/%s/seed%llu%s", config->net->name, cell->level->name,
+                           ab_loss_scale_text(&cell->policy.loss_scale, scale), cell->half->name,
+                           config->device->name, (unsigned long long)cell->seed,
+                           cell->perturbed_baseline ? "/ulp" : "");
+    return cell->id ? AB_OK : ab_fail(AB_NO_MEMORY, "cells: out of memory");
 }
 
 static ab_status make_cell(const ab_run_config *config, const ab_level *level, const ab_format *half,
@@ -566,13 +581,16 @@ static ab_status make_cell(const ab_run_config *config, const ab_level *level, c
     AB_TRY(check_own_scales(config, &cell->policy));
     AB_TRY(check_layered(config, half, &cell->policy));
     AB_TRY(check_shadow(config, &cell->policy));
-    name_cell(config, cell);
-    return AB_OK;
+    return name_cell(config, cell);
 }
 
-static void append_cell(ab_cell_spec *cells, int *count, const ab_cell_spec *cell) {
-    for (int i = 0; i < *count; i++)
-        if (same_cell(&cells[i], cell)) return;
+/* Takes the cell, unless it is there already. */
+static void append_cell(ab_cell_spec *cells, int *count, ab_cell_spec *cell) {
+    for (int i = 0; i < *count; i++) {
+        if (!same_cell(&cells[i], cell)) continue;
+        free(cell->id);
+        return;
+    }
     cells[(*count)++] = *cell;
 }
 
@@ -590,17 +608,23 @@ static ab_status append_floor(const ab_run_config *config, const ab_format *half
 }
 
 /* The cells again from the other seeds; one noise floor is enough. */
-static void append_seeds(const ab_run_config *config, ab_cell_spec *cells, int *count) {
+static ab_status append_seeds(const ab_run_config *config, ab_cell_spec *cells, int *count) {
     int first = *count;
     for (int64_t seed = 1; seed < config->seeds; seed++) {
         for (int i = 0; i < first; i++) {
             if (cells[i].perturbed_baseline) continue;
             ab_cell_spec cell = cells[i];
             cell.seed = config->seed + (uint64_t)seed;
-            name_cell(config, &cell);
+            AB_TRY(name_cell(config, &cell));
             append_cell(cells, count, &cell);
         }
     }
+    return AB_OK;
+}
+
+void ab_run_cells_free(ab_cell_spec *cells, int count) {
+    for (int i = 0; cells && i < count; i++) free(cells[i].id);
+    free(cells);
 }
 
 ab_status ab_run_cells(const ab_run_config *config, ab_cell_spec **result, int *count) {
@@ -620,30 +644,31 @@ ab_status ab_run_cells(const ab_run_config *config, ab_cell_spec **result, int *
         }
         AB_TRY_GOTO(append_floor(config, config->half[h], cells, count));
     }
-    append_seeds(config, cells, count);
+    AB_TRY_GOTO(append_seeds(config, cells, count));
     *result = cells;
     cells = NULL;
 out:
-    free(cells);
+    ab_run_cells_free(cells, *count);
     return status;
 }
 
-const char *ab_cell_file(const char *pattern, const char *id, char *path, size_t size) {
+ab_status ab_cell_file(const char *option, const char *pattern, const char *id, char *path, size_t size) {
     const char *mark = strstr(pattern, "%c");
-    char safe[sizeof((ab_cell_spec *)0)->id];
-    snprintf(safe, sizeof safe, "%s", id);
-    for (char *c = safe; *c; c++)
-        if (*c == '/') *c = '-';
-    snprintf(path, size, "%.*s%s%s", mark ? (int)(mark - pattern) : (int)strlen(pattern), pattern,
-             mark ? safe : "", mark ? mark + 2 : "");
-    return path;
+    const size_t before = mark ? (size_t)(mark - pattern) : strlen(pattern), length = strlen(id);
+    if (!ab_text_fits(path, size, "%.*s%s%s", (int)before, pattern, mark ? id : "", mark ? mark + 2 : ""))
+        return ab_fail(AB_USAGE,
+                       "%s: expected a path of less than %zu bytes, found '%.40s...' with %%c for %s", option,
+                       size, pattern, id);
+    for (size_t i = 0; mark && i < length; i++)
+        if (path[before + i] == '/') path[before + i] = '-';
+    return AB_OK;
 }
 
 ab_status ab_cell_continue(const ab_run_config *config, const ab_cell_spec *spec, ab_cell *cell) {
     char path[4096];
     int64_t steps = 0;
     if (!config->resume_file) return AB_OK;
-    ab_cell_file(config->resume_file, spec->id, path, sizeof path);
+    AB_TRY(ab_cell_file("--resume-from", config->resume_file, spec->id, path, sizeof path));
     AB_TRY(ab_cell_resume(cell, path));
     AB_TRY(ab_checkpoint_steps(path, &steps));
     if (steps == config->first_step) return AB_OK;

@@ -12,7 +12,7 @@ enum { AB_MAX_LIST = 32 };
 
 typedef struct ab_scale_choice {
     bool preset; /* the level's own */
-    char text[AB_SCALER_TEXT];
+    char *text;  /* as typed; owned */
     ab_loss_scale scale;
 } ab_scale_choice;
 
@@ -66,7 +66,8 @@ void ab_run_config_clear(ab_run_config *config);
 
 /* One cell of the cross product. */
 typedef struct ab_cell_spec {
-    char id[288]; /* "lenet5/O2/dynamic/fp16/cpu/seed1", "lenet5/O0/1/fp16/cpu/seed1/ulp" */
+    char *id; /* for people: "lenet5/O2/dynamic/fp16/cpu/seed1", "lenet5/O0/1/fp16/cpu/seed1/ulp"; owned */
+    char digest[17]; /* which cell it is: ab_cell_digest of the resolved configuration */
     const ab_level *level;
     ab_policy policy;
     const ab_format *half;
@@ -75,11 +76,21 @@ typedef struct ab_cell_spec {
 } ab_cell_spec;
 
 /* All cells in the order of the table: for each half format, each level, each scale; then the noise floor. A cell whose policy
- * repeats an earlier one (default and an equal explicit scale) is left out. *cells is owned by the caller (free). */
+ * repeats an earlier one (default and an equal explicit scale) is left out. *cells is owned by the caller (ab_run_cells_free). */
 AB_MUST_CHECK ab_status ab_run_cells(const ab_run_config *config, ab_cell_spec **cells, int *count);
+void ab_run_cells_free(ab_cell_spec *cells, int count); /* NULL is a no-op */
 
-/* `pattern` with %c replaced by the cell's id, slashes turned into dashes; returns `path`. */
-const char *ab_cell_file(const char *pattern, const char *id, char *path, size_t size);
+/* Writes 16 hex digits into digest[17]: a digest of everything that changes what the cell computes, after defaults, overrides and
+ * options were resolved: network, policy, loss scaler, optimizer, recipe, data, batch, steps, seed, formats, device. Two spellings
+ * of one configuration have one digest; threads, probes, rounds and paths of outputs are no part of it. The digests of one build
+ * are comparable; a later build may resolve more. */
+AB_MUST_CHECK ab_status ab_cell_digest(const ab_run_config *config, const ab_cell_spec *cell,
+                                       char digest[17]);
+
+/* Writes `pattern` with %c replaced by the cell's id, slashes turned into dashes, into path[size]. AB_USAGE if that is too long;
+ * `option` is named in the error. */
+AB_MUST_CHECK ab_status ab_cell_file(const char *option, const char *pattern, const char *id, char *path,
+                                     size_t size);
 
 /* Goes on from the cell's checkpoint, if the configuration says so. */
 AB_MUST_CHECK ab_status ab_cell_continue(const ab_run_config *config, const ab_cell_spec *spec,

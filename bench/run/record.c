@@ -279,6 +279,7 @@ static cJSON *new_cell(const ab_run_config *config, const ab_cell_spec *spec) {
     bool half = policy->cast_model_type == AB_CAST_half || policy->patch_torch_functions;
     bool emulated = config->accumulate_half && half;
     cJSON_AddStringToObject(cell, "id", spec->id);
+    cJSON_AddStringToObject(cell, "config_digest", spec->digest);
     cJSON_AddStringToObject(cell, "model", config->net->name);
     cJSON_AddStringToObject(cell, "level", spec->level->name);
     cJSON_AddStringToObject(cell, "scale_policy", ab_loss_scale_text(&policy->loss_scale, scale));

@@ -3,6 +3,7 @@
 #include "bench/run/record.h"
 #include "bench/run/run.h"
 
+#include "reports/record/json.h"
 #include "reports/record/result.h"
 
 #include <stdlib.h>
@@ -68,10 +69,16 @@ static const char *first_difference(const cJSON *a, const cJSON *b) {
 static ab_status check_cells(const cJSON *document, const ab_cell_spec *cells, int count) {
     const cJSON *list = cJSON_GetObjectItem(document, "cells");
     for (int i = 0; i < count; i++) {
-        const char *id = cJSON_GetStringValue(cJSON_GetObjectItem(cJSON_GetArrayItem(list, i), "id"));
-        if (!id || strcmp(id, cells[i].id) != 0)
+        const cJSON *cell = cJSON_GetArrayItem(list, i);
+        const char *id = ab_json_text(cell, "id", "missing"),
+                   *digest = ab_json_text(cell, "config_digest", NULL);
+        if (strcmp(id, cells[i].id) != 0)
             return ab_fail(AB_NOT_COMPARABLE, "--resume: cell %d is '%s' in the document and '%s' here", i,
-                           id ? id : "missing", cells[i].id);
+                           id, cells[i].id);
+        if (digest && strcmp(digest, cells[i].digest) != 0)
+            return ab_fail(AB_NOT_COMPARABLE,
+                           "--resume: cell %d, '%s', has config_digest %.20s in the document and %s here", i,
+                           id, digest, cells[i].digest);
     }
     return AB_OK;
 }

@@ -10,6 +10,7 @@
 #include "bench/run/worker.h"
 #include "kernels/core/log.h"
 #include "kernels/core/rng.h"
+#include "kernels/core/text.h"
 #include "reports/record/result.h"
 
 #include <inttypes.h>
@@ -77,8 +78,10 @@ static ab_status check_files(const run *r, const char *option, const char *patte
     if (r->count > 1 && !strstr(pattern, "%c"))
         return ab_fail(AB_USAGE, "%s: %d cells would %s the same file; put %%c (the cell's id) into '%s'",
                        option, r->count, written ? "write" : "go on from", pattern);
-    for (int i = 0; i < r->count && written; i++)
-        AB_TRY(ab_output_prove(option, ab_cell_file(pattern, r->cells[i].id, path, sizeof path)));
+    for (int i = 0; i < r->count; i++) {
+        AB_TRY(ab_cell_file(option, pattern, r->cells[i].id, path, sizeof path));
+        if (written) AB_TRY(ab_output_prove(option, path));
+    }
     return AB_OK;
 }
 
@@ -130,10 +133,11 @@ static ab_status place_checkpoints(run *r) {
     const char *slash = strrchr(out, '/');
     if (given && r->config.checkpoint_every == 0)
         return ab_fail(AB_USAGE, "--checkpoint: say how often with --checkpoint-every N");
-    if (r->config.checkpoint_every > 0)
-        snprintf(r->checkpoints, sizeof r->checkpoints, "%.*s%s",
-                 slash && !given ? (int)(slash + 1 - out) : 0, out,
-                 given ? given : "checkpoint-%c.safetensors");
+    if (r->config.checkpoint_every > 0 && !ab_text_fits(r->checkpoints, sizeof r->checkpoints, "%.*s%s",
+                                                        slash && !given ? (int)(slash + 1 - out) : 0, out,
+                                                        given ? given : "checkpoint-%c.safetensors"))
+        return ab_fail(AB_USAGE, "%s: expected a path of less than %zu bytes, found '%.40s...'",
+                       given ? "--checkpoint" : "--out", sizeof r->checkpoints, given ? given : out);
     const char *from = r->config.resume_file;
     if (from && strcmp(from, r->checkpoints) == 0)
         return ab_fail(
@@ -171,12 +175,14 @@ static void tick(void *context, const ab_process *process) {
 }
 
 /* Adds "option path" to a worker's words if there is a pattern; `words` counts them. */
-static void add_file(run *r, ab_option_id id, const char *pattern, const ab_cell_spec *cell, char *path,
-                     size_t size, int *words) {
+static ab_status add_file(run *r, ab_option_id id, const char *pattern, const ab_cell_spec *cell, char *path,
+                          size_t size, int *words) {
     static char names[AB_OPTION_COUNT][AB_OPTION_NAME];
-    if (!pattern || !pattern[0]) return;
-    r->worker_argv[(*words)++] = (char *)(uintptr_t)ab_option_name(id, names[id]);
-    r->worker_argv[(*words)++] = (char *)(uintptr_t)ab_cell_file(pattern, cell->id, path, size);
+    if (!pattern || !pattern[0]) return AB_OK;
+    AB_TRY(ab_cell_file(ab_option_name(id, names[id]), pattern, cell->id, path, size));
+    r->worker_argv[(*words)++] = names[id];
+    r->worker_argv[(*words)++] = path;
+    return AB_OK;
 }
 
 static ab_status run_process(run *r, int round, int position) {
@@ -194,9 +200,9 @@ static ab_status run_process(run *r, int round, int position) {
     while (r->worker_argv[n]) n++;
     const int words = n;
     if (round == 0) {
-        add_file(r, AB_OPTION_save_weights, r->options.text[AB_OPTION_save_weights], cell, weights,
-                 sizeof weights, &n);
-        add_file(r, AB_OPTION_checkpoint, r->checkpoints, cell, checkpoint, sizeof checkpoint, &n);
+        AB_TRY(add_file(r, AB_OPTION_save_weights, r->options.text[AB_OPTION_save_weights], cell, weights,
+                        sizeof weights, &n));
+        AB_TRY(add_file(r, AB_OPTION_checkpoint, r->checkpoints, cell, checkpoint, sizeof checkpoint, &n));
     }
     ab_process_watch watch = {tick, r, r->config.cell_timeout_s, &stop_requested};
     ab_process process;
@@ -285,7 +291,7 @@ ab_status ab_run(int argc, char *const *argv) {
     if (r.data_fd >= 0) close(r.data_fd);
     ab_run_config_clear(&r.config);
     cJSON_Delete(r.document);
-    free(r.cells);
+    ab_run_cells_free(r.cells, r.count);
     free(r.order);
     free(r.worker_argv);
     return status;

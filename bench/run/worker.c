@@ -309,9 +309,11 @@ static ab_status find_spec(const ab_run_config *config, const char *id, ab_cell_
     for (int i = 0; i < count; i++) {
         if (strcmp(cells[i].id, id) != 0) continue;
         *spec = cells[i];
+        cells[i].id = NULL; /* spec's now */
         status = AB_OK;
+        break;
     }
-    free(cells);
+    ab_run_cells_free(cells, count);
     return status;
 }
 
@@ -330,6 +332,7 @@ static ab_status run_task(const ab_worker_task *task, int argc, char **argv) {
     AB_TRY(ab_run_config_steps(&options, &config));
     AB_TRY(find_spec(&config, task->cell, &spec));
     ab_status status = run_cell(task, &config, &spec, &options);
+    free(spec.id);
     if (task->data_fd >= 0) config.data = NULL;
     ab_run_config_clear(&config);
     return status;

@@ -1,6 +1,7 @@
 /* Aligns traces by step and tensor and walks them in the order of execution. */
 #include "reports/compare/divergence.h"
 
+#include "reports/record/cells.h"
 #include "reports/record/json.h"
 #include "reports/record/summary.h"
 #include "reports/record/text.h"
@@ -305,13 +306,14 @@ static bool is_candidate(const cJSON *cell) {
     return is_traced(cell) && !cJSON_IsString(ab_json_at(cell, "twin"));
 }
 
-/* The same id, else the only traced cell, else an O0 cell of the same seed. */
+/* The same cell, else the only traced cell, else an O0 cell of the same seed. */
 static const cJSON *partner(const cJSON *document, const cJSON *cell) {
     const cJSON *other, *only = NULL, *o0 = NULL;
     int count = 0;
+    const cJSON *same = ab_cell_like(document, cell);
+    if (same && is_candidate(same)) return same;
     cJSON_ArrayForEach(other, ab_json_at(document, "cells")) {
         if (!is_candidate(other)) continue;
-        if (strcmp(ab_json_text(other, "id", ""), ab_json_text(cell, "id", "?")) == 0) return other;
         only = other;
         count++;
         if (strcmp(ab_json_text(other, "level", ""), "O0") == 0 &&

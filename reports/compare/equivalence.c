@@ -1,15 +1,18 @@
 /* Pairs of cells by seed, their differences, and what can be said of them. */
 #include "reports/compare/equivalence.h"
 
+#include "kernels/core/text.h"
+#include "reports/record/cells.h"
 #include "reports/record/json.h"
 #include "reports/record/summary.h"
 #include "reports/record/text.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { MAX_SEEDS = 1000, NAME = 256, TEXT = 500, MAX_SERIES = 256 };
+enum { MAX_SEEDS = 1000, TEXT = 500 };
 
 ab_equivalence_options ab_equivalence_options_standard(void) {
     return (ab_equivalence_options){.loss_margin = 0.05, .accuracy_margin = 0.01, .alpha = 0.05};
@@ -21,24 +24,25 @@ typedef struct pairs {
     double base[MAX_SEEDS], difference[MAX_SEEDS];
 } pairs;
 
-/* An id without its seed: what the cells of a series share. */
-static void series_name(const cJSON *cell, char name[NAME]) {
-    snprintf(name, NAME, "%.60s/%.40s/%.60s/%.20s/%.20s", ab_json_text(cell, "model", ""),
-             ab_json_text(cell, "level", ""), ab_json_text(cell, "scale_policy", ""),
-             ab_json_text(cell, "half_format", ""), ab_json_text(cell, "device", ""));
+/* What the cells of a series share: all that their ids are made of but the seed. */
+static const char *const series_keys[] = {"model", "level", "scale_policy", "half_format", "device"};
+
+static bool same_series(const cJSON *a, const cJSON *b) {
+    for (size_t i = 0; i < AB_COUNT_OF(series_keys); i++)
+        if (strcmp(ab_json_text(a, series_keys[i], ""), ab_json_text(b, series_keys[i], "")) != 0)
+            return false;
+    return true;
 }
 
-static const cJSON *cell_of(const cJSON *document, const char *id) {
-    const cJSON *cell;
-    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
-        if (strcmp(ab_json_text(cell, "id", ""), id) == 0) return cell;
-    }
-    return NULL;
+/* Allocated; NULL: out of memory. */
+static char *series_name(const cJSON *cell) {
+    return ab_text_new("%s/%s/%s/%s/%s", ab_json_text(cell, "model", ""), ab_json_text(cell, "level", ""),
+                       ab_json_text(cell, "scale_policy", ""), ab_json_text(cell, "half_format", ""),
+                       ab_json_text(cell, "device", ""));
 }
 
 static const cJSON *base_of(const cJSON *base, const cJSON *other, const cJSON *cell) {
-    const cJSON *found =
-        other ? cell_of(base, ab_json_text(cell, "id", "")) : ab_summary_baseline(base, cell);
+    const cJSON *found = other ? ab_cell_like(base, cell) : ab_summary_baseline(base, cell);
     return found == cell || cJSON_IsString(ab_json_at(cell, "twin")) ? NULL : found;
 }
 
@@ -52,14 +56,13 @@ static void add_pair(pairs *p, const cJSON *a, const cJSON *b) {
     p->difference[p->n++] = b->valuedouble - a->valuedouble;
 }
 
-static void collect(pairs *p, const cJSON *base, const cJSON *other, const char *series, const char *metric) {
+/* Of the cells of the series that `of` belongs to. */
+static void collect(pairs *p, const cJSON *base, const cJSON *other, const cJSON *of, const char *metric) {
     const cJSON *cell;
     p->n = p->lost = 0;
     cJSON_ArrayForEach(cell, ab_json_at(other ? other : base, "cells")) {
-        char name[NAME];
         const cJSON *reference = base_of(base, other, cell);
-        series_name(cell, name);
-        if (reference && strcmp(name, series) == 0)
+        if (reference && same_series(cell, of))
             add_pair(p, ab_json_at(reference, metric), ab_json_at(cell, metric));
     }
 }
@@ -147,38 +150,36 @@ static void add_entry(cJSON *result, const char *series, const measure *m, const
     cJSON_AddStringToObject(entry, "text", text);
 }
 
-static void judge_series(cJSON *result, const cJSON *base, const cJSON *other, const char *series, pairs *p,
-                         const ab_equivalence_options *options) {
+static ab_status judge_series(cJSON *result, const cJSON *base, const cJSON *other, const cJSON *of, pairs *p,
+                              const ab_equivalence_options *options) {
     double sum = 0;
-    collect(p, base, other, series, loss.metric);
+    char *series = series_name(of);
+    if (!series) return ab_fail(AB_NO_MEMORY, "compare: out of memory");
+    collect(p, base, other, of, loss.metric);
     for (int i = 0; i < p->n; i++) sum += fabs(p->base[i]);
     add_entry(result, series, &loss, p, p->n ? options->loss_margin * (sum / p->n) : 0, options);
-    collect(p, base, other, series, accuracy.metric);
+    collect(p, base, other, of, accuracy.metric);
     if (p->n + p->lost > 0) add_entry(result, series, &accuracy, p, options->accuracy_margin, options);
+    free(series);
+    return AB_OK;
 }
 
-static bool seen(const char names[][NAME], int count, const char *name) {
-    for (int i = 0; i < count; i++)
-        if (strcmp(names[i], name) == 0) return true;
+/* Whether a cell before this one is of its series. */
+static bool is_judged(const cJSON *base, const cJSON *other, const cJSON *cells, const cJSON *cell) {
+    for (const cJSON *earlier = cells->child; earlier != cell; earlier = earlier->next)
+        if (same_series(earlier, cell) && base_of(base, other, earlier)) return true;
     return false;
 }
 
 ab_status ab_equivalence(const cJSON *base, const cJSON *other, const ab_equivalence_options *options,
                          cJSON **result) {
-    static _Thread_local char names[MAX_SERIES][NAME];
     static _Thread_local pairs p;
-    int count = 0;
-    const cJSON *cell;
+    const cJSON *cell, *cells = ab_json_at(other ? other : base, "cells");
     *result = cJSON_CreateArray();
     if (!*result) return ab_fail(AB_NO_MEMORY, "compare: out of memory");
-    cJSON_ArrayForEach(cell, ab_json_at(other ? other : base, "cells")) {
-        char name[NAME];
-        series_name(cell, name);
-        if (!base_of(base, other, cell) || seen((const char(*)[NAME])names, count, name) ||
-            count == MAX_SERIES)
-            continue;
-        memcpy(names[count++], name, NAME);
-        judge_series(*result, base, other, name, &p, options);
+    cJSON_ArrayForEach(cell, cells) {
+        if (!base_of(base, other, cell) || is_judged(base, other, cells, cell)) continue;
+        AB_TRY(judge_series(*result, base, other, cell, &p, options));
     }
     return AB_OK;
 }

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SETTINGS = 200, NAME = 160, TIME = 40, SHA = 64, KEY = 40 };
+enum { SETTINGS = 200 };
 
 typedef struct metric {
     const char *name, *path; /* path: in a cell */
@@ -26,9 +26,10 @@ static const metric metrics[] = {
 
 enum { METRICS = sizeof metrics / sizeof *metrics };
 
-/* One cell of one run; texts are cleaned. */
+/* One cell of one run; texts are cleaned, whole, and owned. */
+enum { CELL, KEY, STARTED, RUN, SHA, SETTINGS_OF_RUN, TEXTS };
 typedef struct entry {
-    char cell[NAME], key[KEY], settings[SETTINGS], started[TIME], run[KEY], sha[SHA];
+    char *text[TEXTS];
     uint64_t settings_digest; /* of all of them; the text has a few */
     double value[METRICS];    /* NAN: not there */
 } entry;
@@ -38,12 +39,17 @@ struct ab_history {
     entry *entry;
 };
 
+static void clear(entry *e) {
+    for (int i = 0; i < TEXTS; i++) free(e->text[i]);
+}
+
 ab_status ab_history_create(ab_history **history) {
     *history = calloc(1, sizeof **history);
     return *history ? AB_OK : ab_fail(AB_NO_MEMORY, "out of memory for the history");
 }
 
 void ab_history_destroy(ab_history *history) {
+    for (int i = 0; history && i < history->count; i++) clear(&history->entry[i]);
     if (history) free(history->entry);
     free(history);
 }
@@ -61,15 +67,24 @@ static void describe(const cJSON *document, char *text) {
              ab_json_number(config, "threads", 0), ab_json_number(config, "threads", 0) == 1 ? "" : "s");
 }
 
-static void fill(const cJSON *document, const cJSON *cell, entry *e) {
-    ab_text_clean(e->cell, sizeof e->cell, ab_json_text(cell, "id", "?"));
-    ab_text_clean(e->key, sizeof e->key, ab_json_text(document, "comparability_key", "?"));
-    ab_text_clean(e->started, sizeof e->started, ab_json_text(document, "run.started_utc", "?"));
-    ab_text_clean(e->run, sizeof e->run, ab_json_text(document, "run.id", "?"));
-    ab_text_clean(e->sha, sizeof e->sha, ab_json_text(document, "generator.git_sha", ""));
-    describe(document, e->settings);
+static ab_status fill(const cJSON *document, const cJSON *cell, entry *e) {
+    char settings[SETTINGS];
+    describe(document, settings);
+    const char *const texts[TEXTS] = {[CELL] = ab_json_text(cell, "id", "?"),
+                                      [KEY] = ab_json_text(document, "comparability_key", "?"),
+                                      [STARTED] = ab_json_text(document, "run.started_utc", "?"),
+                                      [RUN] = ab_json_text(document, "run.id", "?"),
+                                      [SHA] = ab_json_text(document, "generator.git_sha", ""),
+                                      [SETTINGS_OF_RUN] = settings};
+    for (int i = 0; i < TEXTS; i++) {
+        const size_t size = strlen(texts[i]) + 1; /* cleaning makes nothing longer */
+        e->text[i] = malloc(size);
+        if (!e->text[i]) return ab_fail(AB_NO_MEMORY, "out of memory for the history");
+        ab_text_clean(e->text[i], size, texts[i]);
+    }
     e->settings_digest = ab_settings_digest(ab_json_at(document, "config"));
     for (int i = 0; i < METRICS; i++) e->value[i] = ab_json_number(cell, metrics[i].path, (double)NAN);
+    return AB_OK;
 }
 
 static ab_status append(ab_history *h, const entry *e) {
@@ -86,7 +101,9 @@ static ab_status append(ab_history *h, const entry *e) {
 
 static bool is_known(const ab_history *h, const entry *e) {
     for (int i = 0; i < h->count; i++)
-        if (strcmp(h->entry[i].run, e->run) == 0 && strcmp(h->entry[i].started, e->started) == 0) return true;
+        if (strcmp(h->entry[i].text[RUN], e->text[RUN]) == 0 &&
+            strcmp(h->entry[i].text[STARTED], e->text[STARTED]) == 0)
+            return true;
     return false;
 }
 
@@ -96,13 +113,16 @@ ab_status ab_history_add(ab_history *history, const cJSON *document, int *added)
     bool known = false;
     *added = 0;
     cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
-        entry e;
+        entry e = {{NULL}, 0, {0}};
         bool done = strcmp(ab_json_text(cell, "status", ""), "ok") == 0;
         if (!done || cJSON_IsString(ab_json_at(cell, "twin"))) continue;
-        fill(document, cell, &e);
-        if (history->count == before) known = is_known(history, &e);
-        if (known) return AB_OK;
-        AB_TRY(append(history, &e));
+        ab_status status = fill(document, cell, &e);
+        if (status == AB_OK && history->count == before) known = is_known(history, &e);
+        if (status == AB_OK && !known) status = append(history, &e);
+        if (status != AB_OK || known) {
+            clear(&e);
+            return status;
+        }
     }
     *added = history->count - before;
     history->runs += *added > 0;
@@ -112,18 +132,18 @@ ab_status ab_history_add(ab_history *history, const cJSON *document, int *added)
 /* ---- series ---------------------------------------------------------------------------------------------- */
 
 static int compare_series(const entry *a, const entry *b) {
-    int order = strcmp(a->key, b->key);
-    if (order == 0) order = strcmp(a->settings, b->settings);
+    int order = strcmp(a->text[KEY], b->text[KEY]);
+    if (order == 0) order = strcmp(a->text[SETTINGS_OF_RUN], b->text[SETTINGS_OF_RUN]);
     if (order == 0)
         order = (a->settings_digest > b->settings_digest) - (a->settings_digest < b->settings_digest);
-    return order ? order : strcmp(a->cell, b->cell);
+    return order ? order : strcmp(a->text[CELL], b->text[CELL]);
 }
 
 static int compare_entries(const void *x, const void *y) {
     const entry *a = x, *b = y;
     int order = compare_series(a, b);
-    if (order == 0) order = strcmp(a->started, b->started);
-    return order ? order : strcmp(a->run, b->run);
+    if (order == 0) order = strcmp(a->text[STARTED], b->text[STARTED]);
+    return order ? order : strcmp(a->text[RUN], b->text[RUN]);
 }
 
 /* The points of one metric of one series, without gaps. */
@@ -162,10 +182,10 @@ static cJSON *points_json(const series *s) {
     cJSON *list = cJSON_CreateArray();
     for (int i = 0; i < s->count; i++) {
         cJSON *point = cJSON_CreateObject();
-        cJSON_AddStringToObject(point, "started_utc", s->at[i]->started);
-        cJSON_AddStringToObject(point, "run", s->at[i]->run);
-        if (s->at[i]->sha[0])
-            cJSON_AddStringToObject(point, "git_sha", s->at[i]->sha);
+        cJSON_AddStringToObject(point, "started_utc", s->at[i]->text[STARTED]);
+        cJSON_AddStringToObject(point, "run", s->at[i]->text[RUN]);
+        if (s->at[i]->text[SHA][0])
+            cJSON_AddStringToObject(point, "git_sha", s->at[i]->text[SHA]);
         else
             cJSON_AddNullToObject(point, "git_sha");
         cJSON_AddNumberToObject(point, "value", s->value[i]);
@@ -193,8 +213,8 @@ static cJSON *changes_json(const series *s) {
         cJSON *change = cJSON_CreateObject();
         const entry *at = s->at[s->segment[i].first];
         cJSON_AddNumberToObject(change, "index", s->segment[i].first);
-        cJSON_AddStringToObject(change, "started_utc", at->started);
-        cJSON_AddStringToObject(change, "run", at->run);
+        cJSON_AddStringToObject(change, "started_utc", at->text[STARTED]);
+        cJSON_AddStringToObject(change, "run", at->text[RUN]);
         cJSON_AddNumberToObject(change, "before", before);
         cJSON_AddNumberToObject(change, "after", after);
         if (before != 0)
@@ -209,9 +229,9 @@ static cJSON *changes_json(const series *s) {
 
 static cJSON *series_json(const series *s) {
     cJSON *object = cJSON_CreateObject();
-    cJSON_AddStringToObject(object, "cell", s->at[0]->cell);
-    cJSON_AddStringToObject(object, "settings", s->at[0]->settings);
-    cJSON_AddStringToObject(object, "comparability_key", s->at[0]->key);
+    cJSON_AddStringToObject(object, "cell", s->at[0]->text[CELL]);
+    cJSON_AddStringToObject(object, "settings", s->at[0]->text[SETTINGS_OF_RUN]);
+    cJSON_AddStringToObject(object, "comparability_key", s->at[0]->text[KEY]);
     cJSON_AddStringToObject(object, "metric", s->metric->name);
     cJSON_AddBoolToObject(object, "exact", s->metric->exact);
     cJSON_AddItemToObject(object, "points", points_json(s));

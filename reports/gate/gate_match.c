@@ -1,5 +1,6 @@
 /* Which documents and cells may be compared at all. Decides nothing about numbers. */
 #include "reports/gate/gate_case.h"
+#include "reports/record/cells.h"
 #include "reports/record/json.h"
 #include "reports/record/settings.h"
 #include "reports/record/text.h"
@@ -100,14 +101,6 @@ void ab_gate_match_documents(ab_gate_case *c, ab_gate_side base, ab_gate_side ot
 
 /* ---- cells ----------------------------------------------------------------------------------------------- */
 
-static const cJSON *cell_of(const cJSON *document, const char *id) {
-    const cJSON *cell;
-    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
-        if (strcmp(ab_json_text(cell, "id", ""), id) == 0) return cell;
-    }
-    return NULL;
-}
-
 /* Alike in everything an id is made of but the loss scale. */
 static bool alike(const cJSON *a, const cJSON *b) {
     static const char *const keys[] = {"model", "level", "half_format", "device", "seed", "twin"};
@@ -116,11 +109,11 @@ static bool alike(const cJSON *a, const cJSON *b) {
     return true;
 }
 
-/* The one cell of `document` that is like `cell` and whose id `without` does not have; NULL if there is none or several. */
+/* The one cell of `document` that is like `cell` and that `without` does not have; NULL if there is none or several. */
 static const cJSON *only_alike(const cJSON *cell, const cJSON *document, const cJSON *without) {
     const cJSON *other, *found = NULL;
     cJSON_ArrayForEach(other, ab_json_at(document, "cells")) {
-        if (!alike(cell, other) || cell_of(without, ab_json_text(other, "id", ""))) continue;
+        if (!alike(cell, other) || ab_cell_like(without, other)) continue;
         if (found) return NULL;
         found = other;
     }
@@ -128,7 +121,7 @@ static const cJSON *only_alike(const cJSON *cell, const cJSON *document, const c
 }
 
 const cJSON *ab_gate_partner(const cJSON *cell, const cJSON *from, const cJSON *document) {
-    const cJSON *same = cell_of(document, ab_json_text(cell, "id", ""));
+    const cJSON *same = ab_cell_like(document, cell);
     if (same) return same;
     const cJSON *candidate = only_alike(cell, document, from);
     return candidate && only_alike(candidate, from, document) == cell ? candidate : NULL;

@@ -198,16 +198,23 @@ static ab_status check_cells(const cJSON *cells, const char *origin) {
     return AB_OK;
 }
 
-static ab_status check_ids(const cJSON *cells, const char *origin) {
+/* No two cells have one value of `key`, which is there or not. */
+static ab_status check_distinct(const cJSON *cells, const char *key, const char *what, const char *origin) {
     char clean[NAME_TEXT];
     for (const cJSON *cell = cells->child; cell; cell = cell->next) {
-        const char *id = ab_json_text(cell, "id", "");
-        for (const cJSON *other = cell->next; other; other = other->next)
-            if (strcmp(id, ab_json_text(other, "id", "")) == 0)
-                return ab_fail(AB_INPUT, "%s: cells: two cells have the id \"%s\"", origin,
-                               ab_text_clean(clean, sizeof clean, id));
+        const char *text = ab_json_text(cell, key, NULL);
+        for (const cJSON *other = text ? cell->next : NULL; other; other = other->next)
+            if (strcmp(text, ab_json_text(other, key, "")) == 0)
+                return ab_fail(AB_INPUT, "%s: cells: two cells have the %s \"%s\"", origin, what,
+                               ab_text_clean(clean, sizeof clean, text));
     }
     return AB_OK;
+}
+
+/* Names and digests tell cells apart. */
+static ab_status check_ids(const cJSON *cells, const char *origin) {
+    AB_TRY(check_distinct(cells, "id", "id", origin));
+    return check_distinct(cells, "config_digest", "config_digest", origin);
 }
 
 static ab_status check_order(const cJSON *order, int cells, const char *origin) {

@@ -27,7 +27,7 @@ refused() {
 bad "the first character is the letter O, not a digit: 'O0'" --levels 0
 bad "letter O" --levels O1,02
 bad "expected O0, O1, O2 or O3, found 'O4'" --levels O4
-bad "O1 is there twice" --levels O1,O1
+bad "duplicate level O1" --levels O1,O1
 bad "empty item" --levels O0,
 bad "unknown option '--level'; did you mean '--levels'?" --level O1
 bad "did you mean '--batch'?" --bach 3

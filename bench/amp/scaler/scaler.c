@@ -3,6 +3,7 @@
 
 #include "kernels/core/elementary64.h"
 #include "kernels/core/nearest.h"
+#include "kernels/core/text.h"
 
 #include <float.h>
 #include <math.h>
@@ -142,7 +143,9 @@ ab_status ab_scaler_set(ab_scaler_config *config, const char *name, const char *
 static ab_status set_pair(ab_scaler_config *config, const char *text, size_t length) {
     char pair[96];
     if (length >= sizeof pair)
-        return ab_fail(AB_USAGE, "loss scaler %s: '%.40s...' is too long", config->kind->name, text);
+        return ab_fail(AB_USAGE,
+                       "loss scaler %s: expected key=value of at most %d characters, found '%.40s...' of %zu",
+                       config->kind->name, (int)sizeof pair - 1, text, length);
     memcpy(pair, text, length);
     pair[length] = '\0';
     char *equals = strchr(pair, '=');
@@ -152,20 +155,24 @@ static ab_status set_pair(ab_scaler_config *config, const char *text, size_t len
     return ab_scaler_set(config, pair, equals + 1);
 }
 
+ab_status ab_scaler_parse_keys(const ab_scaler_kind *kind, const char *keys, ab_scaler_config *config) {
+    *config = ab_scaler_defaults(kind);
+    for (const char *rest = keys; rest;) {
+        size_t n = strcspn(rest, ",");
+        AB_TRY(set_pair(config, rest, n));
+        rest = rest[n] ? rest + n + 1 : NULL;
+    }
+    return kind->check ? kind->check(config) : AB_OK;
+}
+
 ab_status ab_scaler_parse(const char *text, ab_scaler_config *config) {
     char name[64];
     size_t length = strcspn(text, ":");
-    snprintf(name, sizeof name, "%.*s", (int)(length < 63 ? length : 63), text);
+    ab_text_show(name, sizeof name, "%.*s", (int)length, text);
     const ab_scaler_kind *kind = NULL;
     AB_TRY(ab_scaler_find(name, &kind));
-    *config = ab_scaler_defaults(kind);
-    for (const char *rest = text[length] ? text + length : NULL; rest;) {
-        rest++;
-        size_t n = strcspn(rest, ",");
-        AB_TRY(set_pair(config, rest, n));
-        rest = rest[n] ? rest + n : NULL;
-    }
-    return kind->check ? kind->check(config) : AB_OK;
+    if (!text[length]) return ab_scaler_parse_keys(kind, NULL, config);
+    return ab_scaler_parse_keys(kind, text + length + 1, config);
 }
 
 /* The shortest text that reads back as x. */
@@ -183,21 +190,34 @@ static const char *value_text(const ab_scaler_config *config, int i, char text[4
     number_text(value, text);
     bool whole = !strpbrk(text, ".en");
     bool python = config->kind->key[i].type == AB_SCALER_REAL && !(config->integral >> i & 1u);
-    if (whole && python) strcat(text, ".0");
+    if (whole && python) ab_text_exact(text + strlen(text), 40 - strlen(text), ".0");
     return text;
 }
 
 const char *ab_scaler_text(const ab_scaler_config *config, char *text) {
-    size_t used = (size_t)snprintf(text, AB_SCALER_TEXT, "%s", config->kind->name);
+    size_t used = strlen(ab_text_exact(text, AB_SCALER_TEXT, "%s", config->kind->name));
     char separator = ':';
     for (int i = 0; i < config->kind->keys; i++) {
         char number[40];
-        if (!(config->given >> i & 1u) || used >= AB_SCALER_TEXT) continue;
-        used += (size_t)snprintf(text + used, AB_SCALER_TEXT - used, "%c%s=%s", separator,
-                                 config->kind->key[i].name, value_text(config, i, number));
+        if (!(config->given >> i & 1u)) continue;
+        used += strlen(ab_text_exact(text + used, AB_SCALER_TEXT - used, "%c%s=%s", separator,
+                                     config->kind->key[i].name, value_text(config, i, number)));
         separator = ',';
     }
     return text;
+}
+
+static void limit(ab_scaler_config *config, const char *key, double value) {
+    int i = ab_scaler_key_index(config->kind, key);
+    if (value != 0 && i >= 0 && !(config->given >> i & 1u)) config->value[i] = value;
+}
+
+ab_scaler_config ab_scaler_limited(const ab_scaler_config *config, double min, double max, double window) {
+    ab_scaler_config limited = *config;
+    limit(&limited, "min", min);
+    limit(&limited, "max", max);
+    limit(&limited, "window", window);
+    return limited;
 }
 
 /* ---- machines -------------------------------------------------------------------------------------------- */

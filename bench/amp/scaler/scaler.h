@@ -14,7 +14,8 @@
 
 AB_BEGIN_DECLS
 
-enum { AB_SCALER_KEYS = 8, AB_SCALER_STATES = 8, AB_SCALER_TEXT = 160 };
+/* AB_SCALER_TEXT: more than the longest text of ab_scaler_text, a name and eight keys with their values. */
+enum { AB_SCALER_KEYS = 8, AB_SCALER_STATES = 8, AB_SCALER_TEXT = 512 };
 
 /* ---- configuration --------------------------------------------------------------------------------------- */
 
@@ -86,7 +87,8 @@ typedef struct ab_scaler_kind {
     const char *const *state; /* names of ab_scaler.state */
     int states;
     unsigned sees;
-    bool fp32; /* the scale is an fp32 number, and so is its reciprocal */
+    unsigned python; /* bit i: whether key i is written as a Python int changes the arithmetic */
+    bool fp32;       /* the scale is an fp32 number, and so is its reciprocal */
     bool
         updates_first; /* gradients are divided by the scale after the update: too much on a step that grows */
     /* Relations between keys; NULL: none. */
@@ -112,12 +114,19 @@ ab_scaler_config ab_scaler_defaults(const ab_scaler_kind *kind);
 /* "torch", "deepspeed:init=65536,window=500". Numbers may be written 2^16 or, as in Python, 2**16. AB_USAGE names the dialect,
  * the key, what was expected and the nearest name. */
 AB_MUST_CHECK ab_status ab_scaler_parse(const char *text, ab_scaler_config *config);
+/* The same of the keys alone: "init=65536,window=500", or "" for none. */
+AB_MUST_CHECK ab_status ab_scaler_parse_keys(const ab_scaler_kind *kind, const char *keys,
+                                             ab_scaler_config *config);
 /* Sets one key from text. */
 AB_MUST_CHECK ab_status ab_scaler_set(ab_scaler_config *config, const char *key, const char *value);
 /* Index of a key by either of its names, or -1. */
 int ab_scaler_key_index(const ab_scaler_kind *kind, const char *name);
-/* What ab_scaler_parse reads back: the keys that were set, in their order. Cut at AB_SCALER_TEXT. */
+/* What ab_scaler_parse reads back: the keys that were set, in their order. Writes text[AB_SCALER_TEXT]; returns it. */
 const char *ab_scaler_text(const ab_scaler_config *config, char *text);
+
+/* The configuration that training uses: --min-loss-scale, --max-loss-scale and --scale-window (0: not given) where the dialect has
+ * such a key and its own text does not set it. */
+ab_scaler_config ab_scaler_limited(const ab_scaler_config *config, double min, double max, double window);
 
 /* A scaler before its first step. checks: whether it looks at the gradients; divisor: what gradients are divided by. */
 void ab_scaler_start(ab_scaler *scaler, const ab_scaler_config *config);

@@ -37,6 +37,7 @@ const ab_scaler_kind ab_scaler_apex_legacy = {
     .keys = AB_COUNT_OF(keys),
     .state = states,
     .states = AB_COUNT_OF(states),
+    .python = 1u << AB_SINCE_INIT | 1u << AB_SINCE_FACTOR,
     .start = ab_since_start,
     .update = update,
     .steps_until_change = ab_since_steps_until_change,

@@ -150,18 +150,11 @@ static ab_status prepare_ops(ab_cell *cell) {
 
 /* ---- life ------------------------------------------------------------------------------------------------ */
 
-/* Options of the run, where the dialect has such a key and its own text does not set it. */
-static void limit_scaler(ab_scaler_config *scaler, const char *key, double value) {
-    int i = ab_scaler_key_index(scaler->kind, key);
-    if (value != 0 && i >= 0 && !(scaler->given >> i & 1u)) scaler->value[i] = value;
-}
-
 static void start_scaler(ab_cell *cell) {
     const ab_cell_config *config = &cell->config;
-    ab_scaler_config settings = config->policy.loss_scale.scaler;
-    limit_scaler(&settings, "min", config->min_loss_scale);
-    limit_scaler(&settings, "max", config->max_loss_scale);
-    limit_scaler(&settings, "window", (double)config->scale_window);
+    const ab_scaler_config settings =
+        ab_scaler_limited(&config->policy.loss_scale.scaler, config->min_loss_scale, config->max_loss_scale,
+                          (double)config->scale_window);
     for (int k = 0; k < cell->plan->scalers; k++) ab_scaler_start(&cell->scaler[k], &settings);
 }
 

@@ -23,7 +23,7 @@ static ab_status parse(char *line, ab_options *options) {
     return ab_options_parse(argc, argv, options);
 }
 
-static char line[1024]; /* of the case under test */
+static char line[4096]; /* of the case under test */
 
 static ab_options parsed(const char *text) {
     ab_options options;
@@ -191,8 +191,8 @@ static void bad_lists_are_refused(void **state) {
     is_misconfigured("--levels O0,,O1", "empty item");
     is_misconfigured("--levels O0,", "empty item");
     is_misconfigured("--levels=", "empty item");
-    is_misconfigured("--levels O1,O0,O1", "O1 is there twice");
-    is_misconfigured("--half fp16,fp16", "fp16 is there twice");
+    is_misconfigured("--levels O1,O0,O1", "duplicate level O1");
+    is_misconfigured("--half fp16,fp16", "duplicate format fp16");
     is_misconfigured("--half fp8_e4m3", "expected fp16 or bf16, found 'fp8_e4m3'");
     is_misconfigured("--scales 1,0", "above 0");
     is_misconfigured("--scales 1111111111111111111111111111111111111111111111111111111111111111", "too long");
@@ -273,7 +273,7 @@ static void crosses_to(const char *text, const char *const *ids, int expected) {
     assert_int_equal(ab_run_cells(&config, &cells, &count), AB_OK);
     for (int i = 0; i < count && i < expected; i++) assert_string_equal(cells[i].id, ids[i]);
     assert_int_equal(count, expected);
-    free(cells);
+    ab_run_cells_free(cells, count);
     ab_run_config_clear(&config);
 }
 
@@ -318,7 +318,7 @@ static void an_override_reaches_every_cell_and_an_explicit_scale_beats_it(void *
         assert_int_equal(cell.batch, config.batch);
         assert_true(cell.policy.loss_scale.value == cells[i].policy.loss_scale.value);
     }
-    free(cells);
+    ab_run_cells_free(cells, count);
     ab_run_config_clear(&config);
 }
 
@@ -333,8 +333,141 @@ static void an_override_that_a_level_refuses_refuses_the_run(void **state) {
     ab_run_config_clear(&config);
 }
 
+/* Texts far longer than any name; the last key decides. */
+static void scale_texts_of_any_length_are_taken_whole(void **state) {
+    (void)state;
+    static const size_t lengths[] = {160, 300, 3000};
+    for (size_t i = 0; i < AB_COUNT_OF(lengths); i++) {
+        char text[3200] = "--net mlp --levels O2 --no-floor --scales deepspeed:init=1024";
+        while (strlen(text) < lengths[i]) strcat(text, ",min_loss_scale=0.5");
+        strcat(text, ",loss_scale_window=2000");
+        ab_run_config config;
+        assert_int_equal(configure(text, &config), AB_OK);
+        const ab_scaler_config *scaler = &config.scale[0].scale.scaler;
+        assert_true(scaler->value[ab_scaler_key_index(scaler->kind, "window")] == 2000);
+        ab_run_config_clear(&config);
+    }
+}
+
+/* Every key set, with the longest numbers: more than 160 bytes, and read back to the same numbers. */
+static void a_scaler_text_holds_every_key(void **state) {
+    (void)state;
+    for (int k = 0; k < ab_scaler_count(); k++) {
+        ab_scaler_config config = ab_scaler_defaults(ab_scaler_at(k)), back;
+        for (int i = 0; i < config.kind->keys; i++) {
+            config.given |= 1u << i;
+            if (config.kind->key[i].type == AB_SCALER_REAL && config.value[i] != 0)
+                config.value[i] *= 1.0000000000000002;
+        }
+        char text[AB_SCALER_TEXT];
+        ab_scaler_text(&config, text);
+        if (ab_scaler_parse(text, &back) != AB_OK) continue; /* a default at the end of its range */
+        for (int i = 0; i < config.kind->keys; i++) assert_true(back.value[i] == config.value[i]);
+    }
+}
+
+/* What the user typed for these two differs in the last key alone, behind byte 160. */
+static void cells_that_differ_late_stay_two(void **state) {
+    (void)state;
+    const char *const same =
+        "deepspeed:init=1.00000000000000022,window=1000000000000001,min=0.10000000000000001,"
+        "hysteresis=1000000001,consecutive_hysteresis=False,consecutive_hysteresis=True,"
+        "raise_error_at_min_scale=";
+    assert_true(strlen(same) > 160);
+    char text[800];
+    snprintf(text, sizeof text, "--net mlp --levels O2 --no-floor --scales %sTrue,%sFalse", same, same);
+    ab_run_config config;
+    ab_cell_spec *cells;
+    int count;
+    assert_int_equal(configure(text, &config), AB_OK);
+    assert_int_equal(ab_run_cells(&config, &cells, &count), AB_OK);
+    assert_int_equal(count, 2);
+    assert_string_not_equal(cells[0].digest, cells[1].digest);
+    assert_string_not_equal(cells[0].id, cells[1].id);
+    assert_non_null(strstr(cells[1].id, "raises=False/fp16/cpu/seed1"));
+    ab_run_cells_free(cells, count);
+    ab_run_config_clear(&config);
+}
+
+/* What is set to its default is not set; the first spelling names the cell. */
+static void two_spellings_of_one_configuration_are_one_cell(void **state) {
+    (void)state;
+    static const char *const torch[] = {"mlp/O2/torch/fp16/cpu/seed1"};
+    crosses_to("--net mlp --levels O2 --scales torch,torch:init=65536,torch:init=65536.0 --no-floor", torch,
+               1);
+    static const char *const dynamic[] = {"mlp/O2/dynamic/fp16/cpu/seed1", "mlp/O2/torch/fp16/cpu/seed1"};
+    crosses_to("--net mlp --levels O2 --scales default,dynamic,apex:init=2^16,torch --no-floor", dynamic, 2);
+    static const char *const numbers[] = {"mlp/O2/1/fp16/cpu/seed1", "mlp/O2/1.0000000001/fp16/cpu/seed1"};
+    crosses_to("--net mlp --levels O2 --scales 1,1.0,1.0000000001 --no-floor", numbers, 2);
+}
+
+/* An int and a float are two numbers to a scaler that counts as Python does. */
+static void a_python_int_is_not_a_float(void **state) {
+    (void)state;
+    static const char *const ids[] = {"mlp/O2/mindspore-host:init=65536/fp16/cpu/seed1",
+                                      "mlp/O2/mindspore-host:init=65536.0/fp16/cpu/seed1"};
+    crosses_to(
+        "--net mlp --levels O2 --scales mindspore-host:init=65536,mindspore-host:init=65536.0 --no-floor",
+        ids, 2);
+}
+
+static void digest_of(const char *text, char digest[17]) {
+    ab_run_config config;
+    ab_cell_spec *cells;
+    int count;
+    if (configure(text, &config) != AB_OK) fail_msg("%s: %s", text, ab_error_message());
+    assert_int_equal(ab_run_cells(&config, &cells, &count), AB_OK);
+    memcpy(digest, cells[0].digest, 17);
+    ab_run_cells_free(cells, count);
+    ab_run_config_clear(&config);
+}
+
+static void a_digest_follows_what_changes_training_and_nothing_else(void **state) {
+    (void)state;
+    static const char *const other[] = {
+        "--lr 0.02",         "--momentum 0.8",   "--batch 32",         "--seed 2",
+        "--half bf16",       "--levels O3",      "--scales 64",        "--scale-window 500",
+        "--ema 0.9",         "--clip-norm 1",    "--schedule linear",  "--order shuffled",
+        "--accumulate half", "--normalize unit", "--cpu-path convert", "--to fc1=fp32",
+        "--optimizer adam",  "--no-decay bias",  "--net lenet5",       "--set master_weights=False",
+        "--init w.npz"};
+    static const char *const same[] = {"--threads 1",        "--rounds 7",         "--probe-every 0",
+                                       "--levels O2,O3",     "--scales dynamic",   "--out other.json",
+                                       "--memory-limit 1GB", "--schedule constant"};
+    char base[17], digest[17], text[200];
+    digest_of("--net mlp --levels O2 --scales default --no-floor", base);
+    for (size_t i = 0; i < AB_COUNT_OF(other); i++) {
+        snprintf(text, sizeof text, "--net mlp --levels O2 --scales default --no-floor %s", other[i]);
+        digest_of(text, digest);
+        if (strcmp(base, digest) == 0) fail_msg("%s: the same digest", other[i]);
+    }
+    for (size_t i = 0; i < AB_COUNT_OF(same); i++) {
+        snprintf(text, sizeof text, "--net mlp --levels O2 --scales default --no-floor %s", same[i]);
+        digest_of(text, digest);
+        if (strcmp(base, digest) != 0) fail_msg("%s: another digest", same[i]);
+    }
+}
+
+static void a_path_that_does_not_fit_is_refused(void **state) {
+    (void)state;
+    char path[64], pattern[64];
+    assert_int_equal(ab_cell_file("--checkpoint", "a/%c.st", "mlp/O2/1", path, sizeof path), AB_OK);
+    assert_string_equal(path, "a/mlp-O2-1.st");
+    memset(pattern, 'x', 60);
+    strcpy(pattern + 60, "%c");
+    assert_int_equal(ab_cell_file("--checkpoint", pattern, "mlp/O2/1", path, sizeof path), AB_USAGE);
+    assert_non_null(strstr(ab_error_message(), "--checkpoint: expected a path of less than 64 bytes"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scale_texts_of_any_length_are_taken_whole),
+        cmocka_unit_test(a_scaler_text_holds_every_key),
+        cmocka_unit_test(cells_that_differ_late_stay_two),
+        cmocka_unit_test(two_spellings_of_one_configuration_are_one_cell),
+        cmocka_unit_test(a_python_int_is_not_a_float),
+        cmocka_unit_test(a_digest_follows_what_changes_training_and_nothing_else),
+        cmocka_unit_test(a_path_that_does_not_fit_is_refused),
         cmocka_unit_test(nothing_given_is_all_defaults),
         cmocka_unit_test(values_follow_a_space_or_an_equals_sign),
         cmocka_unit_test(the_last_of_two_wins_but_overrides_add_up),

@@ -6,7 +6,7 @@ set(ab_warnings
     -Wall -Wextra -Wpedantic -Wconversion -Wdouble-promotion -Wshadow -Wstrict-prototypes -Wmissing-prototypes
     -Wundef -Wwrite-strings -Wformat=2 -Wvla -Wswitch-enum -Wno-unknown-pragmas)
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
-  list(APPEND ab_warnings -Wlogical-op -Wduplicated-cond -Wduplicated-branches -Wno-format-truncation)
+  list(APPEND ab_warnings -Wlogical-op -Wduplicated-cond -Wduplicated-branches)
 endif()
 if(AMPBENCH_WERROR)
   list(APPEND ab_warnings -Werror)

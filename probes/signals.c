@@ -3,6 +3,7 @@
  * A sample of rows is looked at (a row is the last dimension: channels or features), at most SAMPLED numbers an output, at evenly
  * spaced places: sizes are estimates, and a unit counts as silent if it is 0 in every row looked at. Whether an output
  * has an infinity somewhere is not for this probe to say. */
+#include "kernels/core/text.h"
 #include "kernels/format/convert.h"
 #include "probes/probe.h"
 
@@ -42,19 +43,14 @@ static ab_status create(const ab_probe_setup *setup, void **state) {
 
 /* ---- a step ------------------------------------------------------------------------------------------------ */
 
-static void copy_name(char *to, size_t size, const char *from) {
-    strncpy(to, from, size - 1);
-    to[size - 1] = '\0';
-}
-
 static signal *signal_of(signals *s, const ab_op_run *run) {
     for (int i = 0; i < s->signals; i++)
         if (s->signal[i].number == run->number) return &s->signal[i];
     if (s->signals == MAX_OPS) return NULL;
     signal *fresh = &s->signal[s->signals++];
     fresh->number = run->number;
-    copy_name(fresh->name, sizeof fresh->name, run->name);
-    copy_name(fresh->type, sizeof fresh->type, run->op->name);
+    ab_text_exact(fresh->name, sizeof fresh->name, "%s", run->name);
+    ab_text_exact(fresh->type, sizeof fresh->type, "%s", run->op->name);
     return fresh;
 }
 

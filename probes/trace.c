@@ -3,6 +3,7 @@
  * within a factor of two (Johnson and Lindenstrauss 1984), the norm, what is not finite, and a checksum of the fp32 bits. It
  * compares nothing itself. Bounded: 16 steps and 8192 digests; gradients are as they are, times the
  * loss scale, which is recorded beside them. */
+#include "kernels/core/text.h"
 #include "probes/probe.h"
 
 #include <inttypes.h>
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = 16, DIGESTS = 8192, SIGNS = 8, NAME = 112 };
+enum { STEPS = 16, DIGESTS = 8192, SIGNS = 8, NAME = 144 };
 
 typedef struct digest {
     double projection[SIGNS], norm;
@@ -98,13 +99,13 @@ static bool grow(trace *t) {
 /* The slot of the next tensor of this step; NULL if it is not what the first step showed here, or there is no room. */
 static digest *slot_for(trace *t, const ab_op_run *run, const char *what, int64_t count) {
     char name[NAME];
-    snprintf(name, sizeof name, "%.60s.%.40s", run->name, what);
+    ab_text_exact(name, sizeof name, "%s.%s", run->name, what);
     if (t->steps == 1) {
         if (!grow(t)) return NULL;
         traced *about = &t->tensor[t->tensors++];
         *about = (traced){.backward = run->backward, .count = count, .type = run->op->name};
         memcpy(about->name, name, sizeof name);
-        snprintf(about->op, sizeof about->op, "%.100s", run->name);
+        ab_text_exact(about->op, sizeof about->op, "%s", run->name);
     } else if (t->next >= t->tensors || strcmp(t->tensor[t->next].name, name) != 0) {
         return NULL;
     }
@@ -167,7 +168,7 @@ static void show_params(trace *t, const ab_op_run *run, ab_tensor *const *param,
         if (run->io->in[i]) in[i] = run->io->in[i]->shape;
     int count = run->op->params ? run->op->params(run->io->attrs, in, spec) : 0;
     for (int i = 0; i < count; i++) {
-        snprintf(name, sizeof name, "%.60s%s", spec[i].name, suffix);
+        ab_text_exact(name, sizeof name, "%s%s", spec[i].name, suffix);
         show(t, run, name, param[i]);
     }
 }
@@ -179,7 +180,7 @@ static void ran(void *state, const ab_op_run *run) {
     if (run->backward) {
         show_params(t, run, run->io->dparam, ".grad");
         for (int i = 0; i < AB_MAX_INPUTS; i++) {
-            snprintf(name, sizeof name, i ? "in%d.grad" : "in.grad", i);
+            ab_text_exact(name, sizeof name, i ? "in%d.grad" : "in.grad", i);
             show(t, run, name, run->io->din[i]);
         }
         return;
@@ -201,7 +202,7 @@ static void step_end(void *state, int64_t step) {
 
 static void report_digest(const digest *d, ab_probe_sink *sink) {
     char bits[24];
-    snprintf(bits, sizeof bits, "%016" PRIx64, d->bits);
+    ab_text_exact(bits, sizeof bits, "%016" PRIx64, d->bits);
     sink->begin_object(sink, NULL);
     sink->text(sink, "bits", bits);
     sink->integer(sink, "nonfinite", d->nonfinite);

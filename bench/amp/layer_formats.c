@@ -3,6 +3,7 @@
 #include "bench/amp/layer_formats.h"
 
 #include "kernels/core/nearest.h"
+#include "kernels/core/text.h"
 
 #include <fnmatch.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@ static bool matches(const char *pattern, const char *name) {
     if (fnmatch(pattern, name, FNM_NOESCAPE) == 0) return true;
     for (size_t n = 0; name[n] && n < sizeof block; n++) {
         if (name[n] != '.') continue;
-        snprintf(block, sizeof block, "%.*s", (int)n, name);
+        ab_text_exact(block, sizeof block, "%.*s", (int)n, name);
         if (fnmatch(pattern, block, FNM_NOESCAPE) == 0) return true;
     }
     return false;
@@ -33,9 +34,8 @@ static ab_status no_match(const char *pattern, const ab_net *net) {
         if (*p != '*' && *p != '?') plain[kept++] = *p;
     plain[kept] = '\0';
     for (int i = 0; names && i < net->ops; i++) {
-        size_t used = strlen(list);
         names[i] = net->op[i].name;
-        if (i < SHOWN) snprintf(list + used, sizeof list - used, "%s%.30s", i ? ", " : "", names[i]);
+        if (i < SHOWN) ab_text_append(list, sizeof list, "%s%s", i ? ", " : "", ab_text_brief(names[i], 30));
     }
     const char *near = names ? ab_nearest(plain, names, net->ops) : NULL;
     ab_status status = ab_fail(AB_USAGE, "--to: no layer of %s matches '%s'%s%s%s (its layers: %s%s)",
@@ -137,7 +137,7 @@ static ab_status take(const reading *r, const char *item) {
     bool found = false;
     if (!equals || equals == item)
         return ab_fail(AB_USAGE, "--to: expected LAYER=FORMAT such as conv1=fp32, found '%s'", item);
-    snprintf(pattern, sizeof pattern, "%.*s", (int)(equals - item), item);
+    ab_text_exact(pattern, sizeof pattern, "%.*s", (int)(equals - item), item);
     AB_TRY(find_format(pattern, equals + 1, r->half, &wanted));
     AB_TRY(take_role(item, pattern, &role));
     for (int i = 0; i < r->net->ops; i++) {
@@ -157,8 +157,12 @@ static ab_status take_all(const reading *r, const char *text) {
     while (text) {
         char item[ITEM];
         size_t length = strcspn(text, ",");
-        if (length >= sizeof item) return ab_fail(AB_USAGE, "--to: '%.40s...' is too long", text);
-        snprintf(item, sizeof item, "%.*s", (int)length, text);
+        if (length >= sizeof item)
+            return ab_fail(AB_USAGE,
+                           "--to: expected LAYER=FORMAT of at most %d characters, found '%s...' of %zu, "
+                           "which is too long",
+                           ITEM - 1, ab_text_brief(text, 40), length);
+        ab_text_exact(item, sizeof item, "%.*s", (int)length, text);
         AB_TRY(take(r, item));
         text = text[length] ? text + length + 1 : NULL;
     }

@@ -61,8 +61,8 @@ static ab_status parse_dialect(const char *what, const char *text, ab_loss_scale
     const ab_scaler_kind *kind = NULL;
     ab_text_show(name, sizeof name, "%.*s", (int)length, text);
     if (ab_scaler_find(strcmp(name, "dynamic") == 0 ? "apex" : name, &kind) != AB_OK)
-        return ab_fail_prefix(AB_USAGE, "%s: expected default, dynamic or a number, found '%.80s'", what,
-                              text);
+        return ab_fail_prefix(AB_USAGE, "%s: expected default, dynamic or a number, found '%s'", what,
+                              ab_text_brief(text, 80));
     *scale = (ab_loss_scale){.dynamic = true};
     const char *keys = text[length] ? text + length + 1 : NULL;
     if (ab_scaler_parse_keys(kind, keys, &scale->scaler) == AB_OK) return AB_OK;
@@ -289,7 +289,7 @@ static ab_status apply_override(ab_policy *policy, const char *text) {
     const char *equals = strchr(text, '=');
     const char *names[AB_COUNT_OF(properties)];
     char name[64];
-    snprintf(name, sizeof name, "%.*s", equals ? (int)(equals - text) : (int)strlen(text), text);
+    ab_text_show(name, sizeof name, "%.*s", equals ? (int)(equals - text) : (int)strlen(text), text);
     if (!equals) return ab_fail(AB_USAGE, "--set: expected property=value, found '%s'", text);
     for (size_t i = 0; i < AB_COUNT_OF(properties); i++) {
         names[i] = properties[i].name;
@@ -328,7 +328,7 @@ ab_status ab_policy_resolve(const ab_level *level, const ab_format *half, const 
         .enabled = true,
         .num_losses = 1,
     };
-    snprintf(policy->level, sizeof policy->level, "%s", level->name);
+    ab_text_exact(policy->level, sizeof policy->level, "%s", level->name);
     AB_TRY(ab_loss_scale_parse("levels.def", level->loss_scale, &policy->loss_scale));
     for (int i = 0; i < count; i++) AB_TRY(apply_override(policy, overrides[i]));
     if (!policy->enabled) disable(policy);

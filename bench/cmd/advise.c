@@ -3,6 +3,8 @@
 #include "reports/advise/advise.h"
 #include "bench/cmd/cmd.h"
 #include "bench/run/self.h"
+#include "kernels/core/text.h"
+#include "kernels/core/text_path.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
 
@@ -148,9 +150,12 @@ static ab_status confirm(const cJSON *document, const request *r, const ab_advis
     cJSON *confirmed = NULL;
     ab_status status = AB_OK;
     const char *slash = r->document ? strrchr(r->document, '/') : NULL;
-    snprintf(scale, sizeof scale, "apex:init=%.17g,min=%.17g,max=%.17g", value, value, value);
-    snprintf(out, sizeof out, "%.*sadvise.json", slash ? (int)(slash - r->document + 1) : 0, r->document);
-    if (r->out) snprintf(out, sizeof out, "%s", r->out);
+    ab_text_exact(scale, sizeof scale, "apex:init=%.17g,min=%.17g,max=%.17g", value, value, value);
+    if (r->out)
+        AB_TRY(ab_text_path("--out", out, sizeof out, "%s", r->out));
+    else
+        AB_TRY(ab_text_path("advise", out, sizeof out, "%.*sadvise.json",
+                            slash ? (int)(slash - r->document + 1) : 0, r->document));
     char **argv = confirming_argv(document, r, scale, out);
     if (!argv) return ab_fail(AB_NO_MEMORY, "advise: out of memory");
     fprintf(stderr, "advise: training at level %s and scale %.17g to confirm, into %s\n", r->level, value,

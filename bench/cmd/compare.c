@@ -2,6 +2,7 @@
  * says whether it could be compared; `ampbench gate` is what fails a build. */
 #include "bench/cmd/cmd.h"
 #include "kernels/core/nearest.h"
+#include "kernels/core/text.h"
 #include "reports/compare/divergence.h"
 #include "reports/compare/equivalence.h"
 #include "reports/record/result.h"
@@ -55,7 +56,7 @@ static ab_status take_option(int argc, char **argv, int *i, const option *option
         *options[k].value = argv[++*i];
         return AB_OK;
     }
-    snprintf(name, sizeof name, "%.*s", (int)(length < 39 ? length : 39), word);
+    ab_text_show(name, sizeof name, "%.*s", (int)length, word);
     const char *near = ab_nearest(name, names, count);
     return ab_fail(AB_USAGE, "compare: unknown option '%s'%s%s%s", name, near ? "; did you mean '" : "",
                    near ? near : "", near ? "'?" : "");

@@ -5,6 +5,8 @@
 #include "bench/experiments/confirm.h"
 #include "bench/experiments/trouble.h"
 #include "bench/run/self.h"
+#include "kernels/core/text.h"
+#include "kernels/core/text_path.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
 #include "reports/render/gradient_reference.h"
@@ -130,7 +132,7 @@ static ab_status run(request *r) {
     char **argv = calloc((size_t)r->options + MOST, sizeof *argv);
     if (!argv) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
     int n = 0;
-    snprintf(file, sizeof file, "%s", result_of_run);
+    ab_text_exact(file, sizeof file, "%s", result_of_run);
     argv[n++] = program;
     argv[n++] = command;
     for (int i = 0; i < r->options; i++) argv[n++] = r->option[i];
@@ -170,10 +172,10 @@ static ab_status write_json(const cJSON *document, const request *r, trials *t, 
 }
 
 /* Beside the document: result.json is confirmed by result.confirm.json. */
-static void confirming_path(const char *document, char *path, size_t size) {
+static ab_status confirming_path(const char *document, char *path, size_t size) {
     const char *dot = strrchr(document, '.'), *slash = strrchr(document, '/');
     const int length = (int)(dot && (!slash || dot > slash) ? (size_t)(dot - document) : strlen(document));
-    snprintf(path, size, "%.*s.confirm.json", length, document);
+    return ab_text_path("diagnose: --confirm", path, size, "%.*s.confirm.json", length, document);
 }
 
 static ab_status diagnose(const request *r, const cJSON *document, trials *t, int *sick) {
@@ -191,7 +193,7 @@ static ab_status diagnose(const request *r, const cJSON *document, trials *t, in
         fflush(stdout);
     }
     if (r->confirm) {
-        confirming_path(r->document ? r->document : result_of_run, path, sizeof path);
+        AB_TRY(confirming_path(r->document ? r->document : result_of_run, path, sizeof path));
         t->confirmations = cJSON_CreateArray();
         AB_TRY(ab_confirm(document, path, text ? stdout : NULL, t->confirmations));
     }

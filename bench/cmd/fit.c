@@ -8,6 +8,7 @@
 #include "bench/run/shared_data.h"
 #include "bench/run/timer.h"
 #include "bench/run/worker.h"
+#include "kernels/core/text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -131,11 +132,11 @@ static ab_status try_batch(fit *f, int64_t batch, bool *fits) {
     char size[32], steps[8], full[] = "0", spawned[32], fd[16], parent[32], program[] = "ampbench",
                              command[] = "worker";
     char batch_name[] = "--batch", steps_name[] = "--steps";
-    snprintf(size, sizeof size, "%" PRId64, batch);
-    snprintf(steps, sizeof steps, "%d", (int)STEPS);
-    snprintf(spawned, sizeof spawned, "%" PRId64, ab_monotonic_ns());
-    snprintf(fd, sizeof fd, "%d", f->data_fd);
-    snprintf(parent, sizeof parent, "%" PRId64, (int64_t)getpid());
+    ab_text_exact(size, sizeof size, "%" PRId64, batch);
+    ab_text_exact(steps, sizeof steps, "%d", (int)STEPS);
+    ab_text_exact(spawned, sizeof spawned, "%" PRId64, ab_monotonic_ns());
+    ab_text_exact(fd, sizeof fd, "%d", f->data_fd);
+    ab_text_exact(parent, sizeof parent, "%" PRId64, (int64_t)getpid());
     char *task[AB_WORKER_ARGS] = {program, command, (char *)(uintptr_t)f->cell->id, full, spawned,
                                   fd,      parent};
     memcpy(f->argv, task, sizeof task);
@@ -179,9 +180,9 @@ static ab_status confirm(fit *f, int64_t batch) {
 
 static void print_row(const fit *f, int64_t by_plan, int64_t reference) {
     char against[32] = "-";
-    if (reference > 0) snprintf(against, sizeof against, "%.2fx", (double)f->batch / (double)reference);
+    if (reference > 0) ab_text_show(against, sizeof against, "%.2fx", (double)f->batch / (double)reference);
     char level[48];
-    snprintf(level, sizeof level, "%s %s", f->cell->level->name, f->cell->half->name);
+    ab_text_show(level, sizeof level, "%s %s", f->cell->level->name, f->cell->half->name);
     printf("  %-20s %9" PRId64 " %8s %9" PRId64 " %10.1f %10.1f %11.0f%s\n", level, f->batch, against,
            by_plan, (double)f->held / mib, (double)f->resident / mib, f->samples_per_s,
            f->batch == f->most ? "  all samples: the limit was not reached" : "");
@@ -189,7 +190,7 @@ static void print_row(const fit *f, int64_t by_plan, int64_t reference) {
 
 static void print_too_large(const fit *f) {
     char level[48];
-    snprintf(level, sizeof level, "%s %s", f->cell->level->name, f->cell->half->name);
+    ab_text_show(level, sizeof level, "%s %s", f->cell->level->name, f->cell->half->name);
     printf("  %-20s %9s  not even a batch of 1: %s\n", level, "-", ab_error_message());
 }
 

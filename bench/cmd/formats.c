@@ -3,6 +3,7 @@
 #include "bench/cmd/cmd.h"
 #include "bench/prove/prove.h"
 #include "kernels/core/nearest.h"
+#include "kernels/core/text.h"
 #include "kernels/format/block_format.h"
 
 #include <cjson/cJSON.h>
@@ -59,8 +60,8 @@ static ab_status set_flag(const char *word, ab_rounding *rounding) {
         return AB_OK;
     }
     return ab_fail(AB_USAGE,
-                   "--prove: expected saturate, ftz_before or ftz_after after the mode, found \"%.60s\"",
-                   word);
+                   "--prove: expected saturate, ftz_before or ftz_after after the mode, found \"%s\"",
+                   ab_text_brief(word, 60));
 }
 
 /* The next comma-separated word of *text, copied to `word`; *text moves behind it, or becomes NULL after the
@@ -68,7 +69,7 @@ static ab_status set_flag(const char *word, ab_rounding *rounding) {
 static bool next_word(const char **text, char word[64]) {
     if (*text == NULL) return false;
     size_t length = strcspn(*text, ",");
-    snprintf(word, 64, "%.*s", (int)(length < 63 ? length : 63), *text);
+    ab_text_show(word, 64, "%.*s", (int)length, *text);
     *text = (*text)[length] == ',' ? *text + length + 1 : NULL;
     return true;
 }
@@ -79,7 +80,8 @@ static ab_status parse_proof(const char *text, proof_request *proof) {
     const char *rest = text;
     memset(proof, 0, sizeof *proof);
     if (!next_word(&rest, name) || !next_word(&rest, mode))
-        return ab_fail(AB_USAGE, "--prove: expected FORMAT,MODE such as fp16,rne, found \"%.60s\"", text);
+        return ab_fail(AB_USAGE, "--prove: expected FORMAT,MODE such as fp16,rne, found \"%s\"",
+                       ab_text_brief(text, 60));
     if (ab_format_find(name, &proof->format) != AB_OK ||
         ab_round_mode_find(mode, &proof->rounding.mode) != AB_OK)
         return ab_fail_prefix(AB_USAGE, "--prove");
@@ -91,7 +93,7 @@ static ab_status parse_proof(const char *text, proof_request *proof) {
 static ab_status unknown_option(const char *word) {
     static const char *const options[] = {"--prove", "--every-level", "--json", "--help"};
     const char *near = ab_nearest(word, options, (int)AB_COUNT_OF(options));
-    return ab_fail(AB_USAGE, "formats: unknown option %.60s; %s%s", word,
+    return ab_fail(AB_USAGE, "formats: unknown option %s; %s%s", ab_text_brief(word, 60),
                    near != NULL ? "nearest: " : "see --help", near != NULL ? near : "");
 }
 
@@ -102,7 +104,8 @@ static ab_status nearest_block(const char *name, ab_status otherwise) {
     int count = ab_block_format_count();
     for (int i = 0; i < count && i < MOST; i++) names[i] = ab_block_format_at(i)->name;
     const char *near = ab_nearest(name, names, count < MOST ? count : MOST);
-    return near ? ab_fail(AB_CONFIG, "unknown format \"%.60s\"; nearest: %s", name, near) : otherwise;
+    return near ? ab_fail(AB_CONFIG, "unknown format \"%s\"; nearest: %s", ab_text_brief(name, 60), near)
+                : otherwise;
 }
 
 static ab_status add_format(request *r, const char *name) {
@@ -164,7 +167,7 @@ static ab_status parse(int argc, char **argv, request *r) {
 static const char *power_text(double x, char text[48]) {
     int exponent = 0;
     frexp(x, &exponent);
-    snprintf(text, 48, "%-12.6g 2^%d", x, exponent - 1);
+    ab_text_show(text, 48, "%-12.6g 2^%d", x, exponent - 1);
     return text;
 }
 
@@ -184,7 +187,7 @@ static void print_ranges(const request *r) {
 /* All 17 digits: cJSON's own numbers stop at 15 when that is close. */
 static void add_exact(cJSON *object, const char *key, double x) {
     char text[40];
-    snprintf(text, sizeof text, "%.17g", x);
+    ab_text_show(text, sizeof text, "%.17g", x);
     cJSON_AddRawToObject(object, key, text);
 }
 
@@ -250,9 +253,9 @@ static cJSON *range_json(const ab_format *f) {
 /* ---- proofs -------------------------------------------------------------------------------------------- */
 
 static void pair_text(const proof_request *proof, char text[128]) {
-    snprintf(text, 128, "%s,%s%s%s%s", proof->format->name, ab_round_mode_name(proof->rounding.mode),
-             proof->rounding.saturate ? ",saturate" : "", proof->rounding.ftz != AB_FTZ_NONE ? "," : "",
-             proof->rounding.ftz != AB_FTZ_NONE ? ftz_names[proof->rounding.ftz] : "");
+    ab_text_show(text, 128, "%s,%s%s%s%s", proof->format->name, ab_round_mode_name(proof->rounding.mode),
+                 proof->rounding.saturate ? ",saturate" : "", proof->rounding.ftz != AB_FTZ_NONE ? "," : "",
+                 proof->rounding.ftz != AB_FTZ_NONE ? ftz_names[proof->rounding.ftz] : "");
 }
 
 static void print_proof(const char *pair, const ab_proof *proof) {
@@ -279,7 +282,7 @@ static cJSON *verdict_json(const ab_verdict *v) {
     cJSON_AddNumberToObject(object, "inputs", (double)v->inputs);
     cJSON_AddNumberToObject(object, "mismatches", (double)v->mismatches);
     if (v->mismatches == 0) return object;
-    snprintf(bits, sizeof bits, "0x%08" PRIx32, v->input);
+    ab_text_exact(bits, sizeof bits, "0x%08" PRIx32, v->input);
     cJSON_AddStringToObject(object, "first_input", bits);
     return object;
 }
@@ -299,7 +302,7 @@ static cJSON *proof_json(const char *pair, const ab_proof *proof) {
     cJSON_AddNumberToObject(results, "normal", (double)t->normal);
     cJSON_AddNumberToObject(results, "inf", (double)t->infinite);
     cJSON_AddNumberToObject(results, "nan", (double)t->nan);
-    snprintf(checksum, sizeof checksum, "%016" PRIx64, t->checksum);
+    ab_text_exact(checksum, sizeof checksum, "%016" PRIx64, t->checksum);
     cJSON_AddStringToObject(object, "checksum", checksum);
     cJSON_AddNumberToObject(object, "time_s", proof->seconds);
     return object;

@@ -5,6 +5,7 @@
 #include "bench/gate/measure.h"
 #include "bench/gate/selftest.h"
 #include "kernels/core/nearest.h"
+#include "kernels/core/text.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
 
@@ -85,7 +86,7 @@ static ab_status unknown_option(const char *word, const option *options, int cou
     const char *names[32];
     char name[40];
     for (int i = 0; i < count; i++) names[i] = options[i].name;
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
+    ab_text_show(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
     const char *near = ab_nearest(name, names, count);
     return ab_fail(AB_USAGE, "gate: unknown option '%s'%s%s%s; options of a run go after --", name,
                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
@@ -167,7 +168,7 @@ static ab_status parse(int argc, char **argv, request *r) {
 /* "3%" or "0.03", up to `most`. */
 static ab_status parse_share(const char *name, const char *text, size_t length, double most, double *share) {
     char copy[32], *end;
-    snprintf(copy, sizeof copy, "%.*s", (int)(length < 31 ? length : 31), text);
+    ab_text_show(copy, sizeof copy, "%.*s", (int)length, text);
     double value = strtod(copy, &end);
     bool percent = strcmp(end, "%") == 0;
     if (percent) value /= 100;

@@ -2,6 +2,7 @@
 #include "bench/cmd/cmd.h"
 #include "bench/help/usage.h"
 #include "kernels/core/nearest.h"
+#include "kernels/core/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,8 +100,9 @@ static ab_status unknown_word(const char *word) {
     for (size_t i = 0; i < AB_COUNT_OF(topics); i++) names[count++] = topics[i].name;
     for (int i = 0; i < ab_usage_count() && count < 64; i++) names[count++] = ab_usage_name(i);
     const char *near = ab_nearest(word, names, count);
-    return ab_fail(AB_USAGE, "help: there is no topic or command '%.60s'%s%s%s (see `ampbench help`)", word,
-                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return ab_fail(AB_USAGE, "help: there is no topic or command '%s'%s%s%s (see `ampbench help`)",
+                   ab_text_brief(word, 60), near ? "; did you mean '" : "", near ? near : "",
+                   near ? "'?" : "");
 }
 
 static ab_status explain(const char *word) {
@@ -126,7 +128,8 @@ ab_status ab_cmd_help(int argc, char **argv) {
     }
     if (strcmp(argv[1], "--man") == 0) return print_manual(argc, argv);
     if (argv[1][0] == '-')
-        return ab_fail(AB_USAGE, "help: unknown option '%.60s' (see `ampbench help --help`)", argv[1]);
+        return ab_fail(AB_USAGE, "help: unknown option '%s' (see `ampbench help --help`)",
+                       ab_text_brief(argv[1], 60));
     if (argc > 2)
         return ab_fail(AB_USAGE, "help: expected one topic or command, found '%s' and '%s'", argv[1],
                        argv[2]);

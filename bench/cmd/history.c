@@ -4,6 +4,7 @@
 #include "bench/cmd/cmd.h"
 #include "kernels/core/log.h"
 #include "kernels/core/nearest.h"
+#include "kernels/core/text.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
 
@@ -45,8 +46,8 @@ typedef struct option {
 static ab_status unknown_option(const char *word) {
     static const char *const names[] = {"--guard", "--json", "--plots", "--help"};
     const char *near = ab_nearest(word, names, (int)AB_COUNT_OF(names));
-    return ab_fail(AB_USAGE, "history: unknown option '%.60s'%s%s%s", word, near ? "; did you mean '" : "",
-                   near ? near : "", near ? "'?" : "");
+    return ab_fail(AB_USAGE, "history: unknown option '%s'%s%s%s", ab_text_brief(word, 60),
+                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 /* Takes options out of argv; what is left are paths. */
@@ -144,8 +145,11 @@ static ab_status add_folder(ab_history *history, const char *folder, int depth) 
     int count;
     ab_status status = list_folder(folder, &names, &count);
     for (int i = 0; i < count; i++) {
-        if (status == AB_OK && snprintf(path, sizeof path, "%s/%s", folder, names[i]) < (int)sizeof path)
-            status = add_path(history, path, depth + 1);
+        if (status == AB_OK && !ab_text_fits(path, sizeof path, "%s/%s", folder, names[i]))
+            status =
+                ab_fail(AB_INPUT, "history: the path of %s in %s is too long: expected less than %d bytes",
+                        names[i], folder, (int)sizeof path);
+        if (status == AB_OK) status = add_path(history, path, depth + 1);
         free(names[i]);
     }
     free(names);

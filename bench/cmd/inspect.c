@@ -6,6 +6,7 @@
 #include "kernels/core/log.h"
 #include "kernels/core/nearest.h"
 #include "kernels/core/parallel.h"
+#include "kernels/core/text.h"
 
 #include <errno.h>
 #include <math.h>
@@ -98,8 +99,8 @@ static ab_status unknown_option(const char *word) {
     for (size_t i = 0; i < AB_COUNT_OF(options); i++) names[i] = options[i].name;
     names[AB_COUNT_OF(options)] = "--help";
     const char *near = ab_nearest(word, names, (int)AB_COUNT_OF(names));
-    return ab_fail(AB_USAGE, "inspect: unknown option '%.60s'%s%s%s", word, near ? "; did you mean '" : "",
-                   near ? near : "", near ? "'?" : "");
+    return ab_fail(AB_USAGE, "inspect: unknown option '%s'%s%s%s", ab_text_brief(word, 60),
+                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 /* "--name VALUE" or "--name=VALUE"; moves *i over what it used. */
@@ -138,7 +139,8 @@ static ab_status parse_scale(const char *text, float *scale) {
     if (power && number) value = exp2(value);
     *scale = (float)value;
     if (number && *scale > 0 && isnormal(*scale)) return AB_OK;
-    return ab_fail(AB_USAGE, "--scale: expected a number or 2^K in 2^-126..2^127, found '%.60s'", text);
+    return ab_fail(AB_USAGE, "--scale: expected a number or 2^K in 2^-126..2^127, found '%s'",
+                   ab_text_brief(text, 60));
 }
 
 static ab_status parse_ftz(const char *text, ab_ftz *ftz) {
@@ -148,14 +150,15 @@ static ab_status parse_ftz(const char *text, ab_ftz *ftz) {
             *ftz = (ab_ftz)i;
             return AB_OK;
         }
-    return ab_fail(AB_USAGE, "--ftz: expected none, before or after, found '%.60s'", text);
+    return ab_fail(AB_USAGE, "--ftz: expected none, before or after, found '%s'", ab_text_brief(text, 60));
 }
 
 static ab_status parse_threads(const char *text, int *threads) {
     char *end = NULL;
     long value = strtol(text, &end, 10);
     if (end == text || *end || value < 1 || value > AB_PARALLEL_MAX_THREADS)
-        return ab_fail(AB_USAGE, "--threads: expected 1..%d, found '%.60s'", AB_PARALLEL_MAX_THREADS, text);
+        return ab_fail(AB_USAGE, "--threads: expected 1..%d, found '%s'", AB_PARALLEL_MAX_THREADS,
+                       ab_text_brief(text, 60));
     *threads = (int)value;
     return AB_OK;
 }
@@ -165,7 +168,8 @@ static ab_status parse_color(const char *when, bool *color) {
     const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
     bool automatic = strcmp(when, "auto") == 0;
     if (!automatic && strcmp(when, "always") != 0 && strcmp(when, "never") != 0)
-        return ab_fail(AB_USAGE, "--color: expected auto, always or never, found '%.60s'", when);
+        return ab_fail(AB_USAGE, "--color: expected auto, always or never, found '%s'",
+                       ab_text_brief(when, 60));
     *color = strcmp(when, "always") == 0;
     if (automatic && !(no_color && no_color[0]))
         *color = isatty(STDOUT_FILENO) && !(term && strcmp(term, "dumb") == 0);

@@ -2,6 +2,7 @@
  * category. Takes the options of a run. */
 #include "bench/cmd/cmd.h"
 #include "bench/run/config.h"
+#include "kernels/core/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,13 +25,12 @@ static void gradients_text(const ab_plan *plan, const ab_plan_node *node, char *
     const ab_plan_tensor *tensor = plan->tensor;
     const int grad = node->in_grad[0],
               used_grad = node->params ? plan->param[node->first_param].used_grad : AB_NONE;
-    size_t n = 0;
     text[0] = '\0';
     if (grad != AB_NONE && tensor[grad].format != tensor[node->in[0]].format)
-        n = (size_t)snprintf(text, size, ", input gradient %s", format_name(tensor[grad].format));
+        ab_text_append(text, size, ", input gradient %s", format_name(tensor[grad].format));
     if (used_grad != AB_NONE &&
         tensor[used_grad].format != tensor[plan->param[node->first_param].used].format)
-        snprintf(text + n, size - n, ", weight gradient %s", format_name(tensor[used_grad].format));
+        ab_text_append(text, size, ", weight gradient %s", format_name(tensor[used_grad].format));
 }
 
 static void print_node(const ab_plan *plan, int n) {
@@ -40,12 +40,13 @@ static void print_node(const ab_plan *plan, int n) {
     char shape[AB_SHAPE_TEXT], formats[64], gradients[96], weights[64] = "";
     if (node->params) {
         const ab_plan_param *param = &plan->param[node->first_param];
-        snprintf(weights, sizeof weights, ", weights %s%s%s", format_name(plan->tensor[param->used].format),
-                 param->used != param->stored ? " cast once a step from " : "",
-                 param->used != param->stored ? format_name(plan->tensor[param->stored].format) : "");
+        ab_text_show(weights, sizeof weights, ", weights %s%s%s",
+                     format_name(plan->tensor[param->used].format),
+                     param->used != param->stored ? " cast once a step from " : "",
+                     param->used != param->stored ? format_name(plan->tensor[param->stored].format) : "");
     }
-    snprintf(formats, sizeof formats, "%s -> %s", format_name(plan->tensor[node->in[0]].format),
-             format_name(out->format));
+    ab_text_show(formats, sizeof formats, "%s -> %s", format_name(plan->tensor[node->in[0]].format),
+                 format_name(out->format));
     gradients_text(plan, node, gradients, sizeof gradients);
     printf("  %3d  %-14s %-16s %-14s %-20s%s%s\n", n, op ? op->op->name : "cast",
            op ? op->name : plan->tensor[node->in[0]].name, formats, ab_shape_text(&out->shape, shape),

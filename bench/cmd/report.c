@@ -4,6 +4,7 @@
 #include "bench/cmd/cmd.h"
 #include "kernels/core/log.h"
 #include "kernels/core/nearest.h"
+#include "kernels/core/text.h"
 #include "reports/record/result.h"
 
 #include <errno.h>
@@ -44,7 +45,7 @@ static ab_status unknown_option(const char *word, size_t length, const option *o
     const char *names[16];
     char name[40];
     for (int i = 0; i < count; i++) names[i] = options[i].name;
-    snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), word);
+    ab_text_show(name, sizeof name, "%.*s", (int)length, word);
     const char *near = ab_nearest(name, names, count);
     return ab_fail(AB_USAGE, "report: unknown option '%s'%s%s%s", name, near ? "; did you mean '" : "",
                    near ? near : "", near ? "'?" : "");

@@ -2,13 +2,14 @@
 #include "bench/amp/scaler/scale_trace.h"
 #include "bench/cmd/cmd.h"
 #include "kernels/core/nearest.h"
+#include "kernels/core/text.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MAX_DIALECTS = 16, MAX_LAYERS = 4096, NAME = 48 };
+enum { MAX_DIALECTS = 16, MAX_LAYERS = 4096, NAME = 48, LINE = 512 };
 
 typedef struct request {
     ab_scaler_config config[MAX_DIALECTS];
@@ -65,7 +66,7 @@ static void print_help(void) {
 
 static const char *number(double x, char text[40]) {
     for (int digits = 15; digits <= 17; digits++) {
-        snprintf(text, 40, "%.*g", digits, x);
+        ab_text_show(text, 40, "%.*g", digits, x);
         if (strtod(text, NULL) == x) break;
     }
     return text;
@@ -76,9 +77,9 @@ static const char *scale_text(double x, char text[40]) {
     int exponent = 0;
     bool power = isfinite(x) && x > 0 && frexp(x, &exponent) == 0.5;
     if (power && (x >= 4096 || x < 0.01))
-        snprintf(text, 40, "2^%d", exponent - 1);
+        ab_text_show(text, 40, "2^%d", exponent - 1);
     else
-        snprintf(text, 40, "%.6g", x);
+        ab_text_show(text, 40, "%.6g", x);
     return text;
 }
 
@@ -88,8 +89,8 @@ static void print_dialect_help(const ab_scaler_kind *kind) {
     if (kind->keys) puts("\nkeys (the framework's own name in brackets):");
     for (int i = 0; i < kind->keys; i++) {
         const ab_scaler_key *key = &kind->key[i];
-        snprintf(names, sizeof names, "%s%s%s%s", key->name, key->own ? " (" : "", key->own ? key->own : "",
-                 key->own ? ")" : "");
+        ab_text_show(names, sizeof names, "%s%s%s%s", key->name, key->own ? " (" : "",
+                     key->own ? key->own : "", key->own ? ")" : "");
         bool flag = key->type == AB_SCALER_BOOL;
         printf("  %-42s %s (default %s)\n", names, key->text,
                flag ? key->fallback != 0 ? "True" : "False" : scale_text(key->fallback, value));
@@ -105,8 +106,8 @@ static ab_status unknown_option(const char *word) {
     static const char *const options[] = {"--overflow", "--amax", "--half", "--elements",
                                           "--layers",   "--rows", "--json", "--help"};
     const char *near = ab_nearest(word, options, (int)AB_COUNT_OF(options));
-    return ab_fail(AB_USAGE, "scaler: unknown option %.60s; %s%s", word, near ? "nearest: " : "see --help",
-                   near ? near : "");
+    return ab_fail(AB_USAGE, "scaler: unknown option %s; %s%s", ab_text_brief(word, 60),
+                   near ? "nearest: " : "see --help", near ? near : "");
 }
 
 /* Whether argv[*i] is option `name`, as "name=VALUE" or followed by VALUE. */
@@ -125,7 +126,8 @@ static ab_status parse_positive(const char *name, const char *text, double most,
     char *end;
     *value = strtod(text, &end);
     if (end == text || *end || !(*value >= 0) || *value > most)
-        return ab_fail(AB_USAGE, "%s: expected a number from 0 to %.9g, found '%.40s'", name, most, text);
+        return ab_fail(AB_USAGE, "%s: expected a number from 0 to %.9g, found '%s'", name, most,
+                       ab_text_brief(text, 40));
     return AB_OK;
 }
 
@@ -300,11 +302,11 @@ static const ab_trace_run *run_at(const ab_scaler_trace *t, int *at, int64_t ste
 static void print_cell(const ab_scaler_trace *t, const ab_trace_run *run, int width) {
     char scale[40], text[64] = "";
     if (run)
-        snprintf(text, sizeof text, "%s%s", scale_text(run->scale, scale), run->skipped ? " skip" : "");
+        ab_text_show(text, sizeof text, "%s%s", scale_text(run->scale, scale), run->skipped ? " skip" : "");
     else if (t->fault && t->fault->raises)
-        snprintf(text, sizeof text, "stopped");
+        ab_text_show(text, sizeof text, "stopped");
     else
-        snprintf(text, sizeof text, "...");
+        ab_text_show(text, sizeof text, "...");
     printf("  %-*s", width, text);
 }
 
@@ -318,7 +320,7 @@ static int64_t print_row(const request *r, const ab_scaler_trace *trace, int *at
         run[i] = run_at(&trace[i], &at[i], step);
         if (run[i] && run[i]->first + run[i]->count < next) next = run[i]->first + run[i]->count;
     }
-    snprintf(range, sizeof range, next - step > 1 ? "%" PRId64 "..%" PRId64 : "%" PRId64, step, next - 1);
+    ab_text_show(range, sizeof range, next - step > 1 ? "%" PRId64 "..%" PRId64 : "%" PRId64, step, next - 1);
     printf("%-22s", range);
     for (int i = 0; i < r->dialects; i++) print_cell(&trace[i], run[i], heading(r, trace, text, i));
     putchar('\n');
@@ -343,12 +345,12 @@ static void print_rows(const request *r, const ab_scaler_trace *trace, int64_t s
 static const char *summary_text(const ab_scaler_trace *t, int line, char text[64]) {
     char number_of[40];
     double n = (double)t->steps;
-    if (line == 0) snprintf(text, 64, "%" PRId64, t->skipped);
-    if (line == 1) snprintf(text, 64, "%" PRId64, t->warm_up);
-    if (line == 2) snprintf(text, 64, "%s", scale_text(t->sum_scale / n, number_of));
-    if (line == 3) snprintf(text, 64, isfinite(t->sum_log2) ? "2^%.4g" : "-", t->sum_log2 / n);
-    if (line == 4) snprintf(text, 64, "%s", scale_text(t->scaler.scale, number_of));
-    if (line == 5) snprintf(text, 64, "%s", t->fault ? t->fault->name : "-");
+    if (line == 0) ab_text_show(text, 64, "%" PRId64, t->skipped);
+    if (line == 1) ab_text_show(text, 64, "%" PRId64, t->warm_up);
+    if (line == 2) ab_text_show(text, 64, "%s", scale_text(t->sum_scale / n, number_of));
+    if (line == 3) ab_text_show(text, 64, isfinite(t->sum_log2) ? "2^%.4g" : "-", t->sum_log2 / n);
+    if (line == 4) ab_text_show(text, 64, "%s", scale_text(t->scaler.scale, number_of));
+    if (line == 5) ab_text_show(text, 64, "%s", t->fault ? t->fault->name : "-");
     return text;
 }
 
@@ -409,7 +411,14 @@ typedef struct layer_row {
 /* A line of --layers; *blank where there is none to read. */
 static ab_status parse_layer(const char *path, int line, char *text, char name[NAME], ab_scaler_layer *layer,
                              bool *blank) {
+    const size_t length = strlen(text);
+    if (length + 1 == LINE && text[length - 1] != '\n')
+        return ab_fail(AB_INPUT, "%s:%d: expected lines of at most %d characters", path, line, LINE - 2);
     text[strcspn(text, "#\r\n")] = '\0';
+    const size_t named = strcspn(text + strspn(text, " \t"), " \t");
+    if (named >= NAME)
+        return ab_fail(AB_INPUT, "%s:%d: expected a name of at most %d characters, found %zu", path, line,
+                       NAME - 1, named);
     int read = sscanf(text, " %47s %lf %lf %lf %lf %lf %lf %lf", name, &layer->g_mean, &layer->g_std,
                       &layer->g_max, &layer->w_mean, &layer->w_std, &layer->w_max, &layer->fan_in);
     *blank = read <= 0;
@@ -433,7 +442,7 @@ static ab_status find_layer(const request *r, layer_row *rows, int *count, const
     }
     if (*count == MAX_LAYERS) return ab_fail(AB_INPUT, "--layers: at most %d layers", MAX_LAYERS);
     *row = &rows[(*count)++];
-    snprintf((*row)->name, NAME, "%s", name);
+    ab_text_exact((*row)->name, NAME, "%s", name);
     ab_scaler_start(&(*row)->machine, &r->config[0]);
     return AB_OK;
 }
@@ -460,8 +469,8 @@ static void print_layer(FILE *out, sink to, int64_t step, const char *name, doub
 
 static ab_status walk_layers(const request *r, FILE *file, FILE *out, sink to, layer_row *rows,
                              const ab_scaler_fault **fault, int64_t *step) {
-    char text[512], name[NAME];
-    bool first = true, blank, open = false;
+    char text[LINE], name[NAME];
+    bool first = true, blank = false, open = false;
     double chain = 1;
     int count = 0;
     *step = 0;

@@ -6,6 +6,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include "bench/data/data.h"
 #include "bench/tensorfile/tensorfile.h"
+#include "kernels/core/text.h"
+#include "kernels/core/text_path.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,7 +99,7 @@ static ab_status read_entry(const ab_tensorfile *file, const ab_tensor_entry *en
 static ab_status read_array(const char *path, const char *name, bool folder, bool required, array *a) {
     char inside[PATH_BYTES];
     struct stat about;
-    snprintf(inside, sizeof inside, folder ? "%s/%s.npy" : "%s", path, name);
+    AB_TRY(ab_text_path("--data", inside, sizeof inside, folder ? "%s/%s.npy" : "%s", path, name));
     if (folder && !required && stat(inside, &about) != 0) return AB_OK;
     ab_tensorfile *file = NULL;
     const ab_tensor_entry *entry = NULL;
@@ -211,7 +213,7 @@ static ab_status load(ab_data *data, const ab_data_request *request) {
     for (int i = 0; i < ARRAYS && status == AB_OK; i++)
         status = read_array(request->path, names[i], folder,
                             i == X || (i == Y_TEST && a[X_TEST].word && a[Y].word), &a[i]);
-    snprintf(data->origin, sizeof data->origin, "%s", request->path);
+    ab_text_show(data->origin, sizeof data->origin, "%s", request->path);
     if (status == AB_OK) status = split_up(data, request, a);
     for (int i = 0; i < ARRAYS; i++) free(a[i].word);
     return status;

@@ -42,7 +42,7 @@ typedef struct ab_images {
 
 typedef struct ab_data {
     const char *name;    /* "fashion_mnist", "synthetic", "idx" */
-    char origin[512];    /* where it came from: directory, or "procedural, seed 1" */
+    char origin[4096];   /* where it came from: directory, or "procedural, seed 1" */
     char adapted[128];   /* what was done to fit the net's input, "" if nothing */
     ab_data_shape shape; /* what ab_data_fill writes */
     ab_label_kind labels;

@@ -5,6 +5,7 @@
 #include "bench/data/idx.h"
 #include "kernels/core/nearest.h"
 #include "kernels/core/rng.h"
+#include "kernels/core/text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -44,7 +45,7 @@ static ab_status unknown_source(const char *name) {
     const char *names[AB_COUNT_OF(sources)];
     for (size_t i = 0; i < AB_COUNT_OF(sources); i++) names[i] = sources[i]->name;
     char word[64];
-    snprintf(word, sizeof word, "%.*s", (int)strcspn(name, ":"), name);
+    ab_text_show(word, sizeof word, "%.*s", (int)strcspn(name, ":"), name);
     const char *near = ab_nearest(word, names, (int)AB_COUNT_OF(names));
     return ab_fail(AB_CONFIG, "--data: expected a data source or a directory, found '%s'%s%s%s", name,
                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
@@ -133,8 +134,8 @@ static ab_status fit(ab_data *data) {
     data->height = height;
     data->width = width;
     if (height != rows || width != columns)
-        snprintf(data->adapted, sizeof data->adapted, "%lldx%lld zero-padded to %lldx%lld", (long long)rows,
-                 (long long)columns, (long long)height, (long long)width);
+        ab_text_show(data->adapted, sizeof data->adapted, "%lldx%lld zero-padded to %lldx%lld",
+                     (long long)rows, (long long)columns, (long long)height, (long long)width);
     return AB_OK;
 }
 

@@ -2,6 +2,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include "bench/data/folder.h"
 
+#include "kernels/core/text_path.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -40,8 +42,9 @@ ab_status ab_folder_list(const char *path, bool folders, ab_names *list) {
     if (!folder) return ab_fail(AB_INPUT, "--data: cannot open %s: %s", path, strerror(errno));
     ab_status status = AB_OK;
     for (struct dirent *entry; status == AB_OK && (entry = readdir(folder));) {
-        snprintf(inside, sizeof inside, "%s/%s", path, entry->d_name);
-        if (entry->d_name[0] != '.' && ab_is_folder(inside) == folders) status = add_name(list, inside);
+        status = ab_text_path("--data", inside, sizeof inside, "%s/%s", path, entry->d_name);
+        if (status == AB_OK && entry->d_name[0] != '.' && ab_is_folder(inside) == folders)
+            status = add_name(list, inside);
     }
     closedir(folder);
     if (status == AB_OK && list->count > 1)

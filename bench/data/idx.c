@@ -3,6 +3,7 @@
 #include "bench/data/idx.h"
 
 #include "bench/data/gunzip.h"
+#include "kernels/core/text.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -41,9 +42,10 @@ static bool find_file(const char *directory, ab_split split, const char *kind, i
     for (size_t p = 0; p < 2; p++)
         for (size_t j = 0; j < AB_COUNT_OF(joints); j++)
             for (size_t e = 0; e < AB_COUNT_OF(endings); e++) {
-                int length = snprintf(path, PATH_BYTES, "%s/%s-%s%sidx%d-ubyte%s", directory,
-                                      prefixes[split][p], kind, joints[j], dims, endings[e]);
-                if (length < PATH_BYTES && exists(path)) return true;
+                if (ab_text_fits(path, PATH_BYTES, "%s/%s-%s%sidx%d-ubyte%s", directory, prefixes[split][p],
+                                 kind, joints[j], dims, endings[e]) &&
+                    exists(path))
+                    return true;
             }
     return false;
 }
@@ -244,7 +246,7 @@ out:
 ab_status ab_idx_load(ab_data *data, const char *directory, int64_t classes) {
     data->classes = classes;
     data->channels = 1;
-    snprintf(data->origin, sizeof data->origin, "%s", directory);
+    ab_text_show(data->origin, sizeof data->origin, "%s", directory);
     AB_TRY(load_split(data, directory, AB_SPLIT_TRAIN));
     return load_split(data, directory, AB_SPLIT_TEST);
 }

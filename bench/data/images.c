@@ -5,6 +5,7 @@
 #include "bench/data/data.h"
 #include "bench/data/folder.h"
 #include "bench/tensorfile/tensorfile.h"
+#include "kernels/core/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,7 +128,7 @@ static ab_status load(ab_data *data, const ab_data_request *request) {
     data->stored_width = want->dim[1];
     data->channels = want->dim[2];
     data->classes = folders.count;
-    snprintf(data->origin, sizeof data->origin, "%s", request->path);
+    ab_text_show(data->origin, sizeof data->origin, "%s", request->path);
     ab_names_free(&folders);
     return status;
 }

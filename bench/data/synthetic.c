@@ -7,6 +7,7 @@
 #include "bench/data/procedural.h"
 
 #include "kernels/core/rng.h"
+#include "kernels/core/text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -103,7 +104,7 @@ static ab_status load(ab_data *data, const ab_data_request *request) {
     data->stored_height = data->stored_width = SIDE;
     data->channels = 1;
     data->classes = CLASSES;
-    snprintf(data->origin, sizeof data->origin, "procedural, seed %llu", (unsigned long long)seed);
+    ab_text_show(data->origin, sizeof data->origin, "procedural, seed %llu", (unsigned long long)seed);
     AB_TRY(make_split(&data->split[AB_SPLIT_TRAIN], seed, 0, TRAIN));
     return make_split(&data->split[AB_SPLIT_TEST], seed, TRAIN, TEST);
 }

@@ -7,6 +7,7 @@
 #include "bench/data/procedural.h"
 
 #include "kernels/core/rng.h"
+#include "kernels/core/text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -96,7 +97,8 @@ static ab_status load(ab_data *data, const ab_data_request *request) {
     data->stored_width = z.width;
     data->channels = z.channels;
     data->classes = CLASSES;
-    snprintf(data->origin, sizeof data->origin, "procedural, seed %llu", (unsigned long long)request->seed);
+    ab_text_show(data->origin, sizeof data->origin, "procedural, seed %llu",
+                 (unsigned long long)request->seed);
     AB_TRY(make_split(&data->split[AB_SPLIT_TRAIN], request->seed, 0, count, &z));
     return make_split(&data->split[AB_SPLIT_TEST], request->seed, (uint32_t)count, count / 4, &z);
 }

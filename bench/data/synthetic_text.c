@@ -8,6 +8,7 @@
 #include "bench/data/data.h"
 
 #include "kernels/core/rng.h"
+#include "kernels/core/text.h"
 
 #include <stdio.h>
 
@@ -117,7 +118,8 @@ static ab_status load(ab_data *data, const ab_data_request *request) {
     test.stream += TRAIN;
     data->labels = shape->targets == AB_TARGETS_TOKENS ? AB_LABELS_NEXT : AB_LABELS_BYTES;
     data->classes = data->labels == AB_LABELS_NEXT ? 0 : most;
-    snprintf(data->origin, sizeof data->origin, "procedural, seed %llu", (unsigned long long)request->seed);
+    ab_text_show(data->origin, sizeof data->origin, "procedural, seed %llu",
+                 (unsigned long long)request->seed);
     AB_TRY(make_split(data, AB_SPLIT_TRAIN, TRAIN, &train));
     return make_split(data, AB_SPLIT_TEST, TEST, &test);
 }

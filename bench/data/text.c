@@ -3,6 +3,7 @@
 #include "bench/data/text.h"
 
 #include "bench/data/folder.h"
+#include "kernels/core/text.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -176,7 +177,7 @@ ab_status ab_text_cut(ab_data *data, const ab_data_request *request, const ab_te
     const cutter c = {data, request, text, tokenise, self};
     data->classes = text->classes;
     data->labels = text->classes ? AB_LABELS_BYTES : AB_LABELS_NEXT;
-    snprintf(data->origin, sizeof data->origin, "%s", request->path);
+    ab_text_show(data->origin, sizeof data->origin, "%s", request->path);
     if (text->classes) {
         AB_TRY(cut_samples(&c, AB_SPLIT_TRAIN));
         return cut_samples(&c, AB_SPLIT_TEST);

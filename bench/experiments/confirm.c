@@ -3,6 +3,7 @@
 #include "bench/experiments/confirm.h"
 
 #include "bench/run/self.h"
+#include "kernels/core/text.h"
 #include "reports/diagnose/diagnose.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
@@ -59,14 +60,15 @@ static ab_status add_recorded(words *list, const cJSON *argv, const char **layer
     return AB_OK;
 }
 
-/* Of equal options the last one counts; --to wants the earlier layers too, which `both` has room for. */
-static ab_status add_remedy(words *list, const ab_verdict *verdict, const char *layers,
-                            char both[AB_CONFIRM_TEXT]) {
+/* Of equal options the last one counts; --to wants the earlier layers too: *both, which the caller frees. */
+static ab_status add_remedy(words *list, const ab_verdict *verdict, const char *layers, char **both) {
     for (int i = 0; i < verdict->options; i++) {
         const char *word = verdict->option[i];
         if (layers && i % 2 == 1 && strcmp(verdict->option[i - 1], "--to") == 0) {
-            snprintf(both, AB_CONFIRM_TEXT, "%s,%s", layers, word);
-            word = both;
+            free(*both);
+            *both = ab_text_new("%s,%s", layers, word);
+            if (!*both) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
+            word = *both;
         }
         AB_TRY(add(list, word));
     }
@@ -74,7 +76,7 @@ static ab_status add_remedy(words *list, const ab_verdict *verdict, const char *
 }
 
 static ab_status confirming_argv(const cJSON *document, const ab_diagnosis *sick, const char *levels,
-                                 const char *out, char both[AB_CONFIRM_TEXT], words *list) {
+                                 const char *out, char **both, words *list) {
     const ab_verdict *verdict = &sick->verdict[0];
     const cJSON *cell = sick->facts.cell;
     const char *layers;
@@ -111,9 +113,8 @@ typedef struct trial {
 } trial;
 
 static void join(const ab_verdict *verdict, char *text, size_t size) {
-    size_t used = (size_t)snprintf(text, size, "with");
-    for (int i = 0; i < verdict->options && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, " %s", verdict->option[i]);
+    ab_text_show(text, size, "with");
+    for (int i = 0; i < verdict->options; i++) ab_text_append(text, size, " %s", verdict->option[i]);
 }
 
 static ab_status judge(const char *out, const char *level, trial *t) {
@@ -135,19 +136,22 @@ out:
 }
 
 static ab_status try_remedy(const cJSON *document, const ab_diagnosis *sick, const char *out, trial *t) {
-    char levels[80], both[AB_CONFIRM_TEXT];
+    char *levels = NULL, *both = NULL;
     words list = {.word = NULL};
     const char *level = ab_json_text(sick->facts.cell, "level", "O0");
     *t = (trial){.ran = false};
     if (sick->verdict[0].options == 0) return AB_OK;
     join(&sick->verdict[0], t->options, sizeof t->options);
-    snprintf(levels, sizeof levels, "%s%.60s", strcmp(level, "O0") == 0 ? "" : "O0,", level);
-    ab_status status = confirming_argv(document, sick, levels, out, both, &list);
+    levels = ab_text_new("%s%s", strcmp(level, "O0") == 0 ? "" : "O0,", level);
+    if (!levels) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
+    ab_status status = confirming_argv(document, sick, levels, out, &both, &list);
     if (status == AB_OK) {
         fprintf(stderr, "diagnose: training %s at level %s to confirm, into %s\n", t->options, level, out);
         status = ab_run_self("diagnose", "a run", list.word, 1);
     }
     free(list.word);
+    free(levels);
+    free(both);
     return status == AB_OK ? judge(out, level, t) : status;
 }
 

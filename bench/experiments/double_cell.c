@@ -1,6 +1,7 @@
 /* Tensors of doubles behind the guide's, found by its own; ops by element64; four optimizers from their papers' formulas. */
 #include "bench/experiments/double_cell.h"
 
+#include "kernels/core/text.h"
 #include "kernels/format/convert.h"
 #include "probes/element64/element64.h"
 
@@ -225,7 +226,7 @@ static trained *trained_of(ab_double *d, const ab_op_run *run, int i) {
     for (int k = 0; k < AB_MAX_INPUTS; k++)
         if (run->io->in[k]) in[k] = run->io->in[k]->shape;
     run->op->params(run->io->attrs, in, spec);
-    snprintf(name, sizeof name, "%s.%s", run->name, spec[i].name);
+    ab_text_exact(name, sizeof name, "%s.%s", run->name, spec[i].name);
     for (int k = 0; k < ab_cell_trained_count(d->guide); k++)
         if (strcmp(ab_cell_trained_at(d->guide, k)->name, name) == 0) {
             d->trained[k].of = run->io->param[i];

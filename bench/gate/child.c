@@ -3,6 +3,8 @@
 #include "bench/gate/child.h"
 
 #include "bench/run/timer.h"
+#include "kernels/core/text.h"
+#include "kernels/core/text_path.h"
 #include "reports/record/text.h"
 
 #include <errno.h>
@@ -81,7 +83,7 @@ ab_status ab_child_run(char *const *argv, const char *output, const char *variab
     int how = 0;
     struct rusage usage;
     memset(child, 0, sizeof *child);
-    snprintf(errors, sizeof errors, "%s.err", output);
+    AB_TRY(ab_text_path("gate", errors, sizeof errors, "%s.err", output));
     double busy = busy_s();
     int64_t begun = ab_monotonic_ns();
     AB_TRY(start(argv, output, errors, variable, &pid));
@@ -106,9 +108,9 @@ ab_status ab_child_require(const char *what, char *const *argv, const char *outp
     AB_TRY(ab_child_run(argv, output, variable, child));
     if (child->signal == 0 && child->exit_status == 0) return AB_OK;
     if (child->signal != 0)
-        snprintf(how, sizeof how, "killed by signal %d (%s)", child->signal, strsignal(child->signal));
+        ab_text_show(how, sizeof how, "killed by signal %d (%s)", child->signal, strsignal(child->signal));
     else
-        snprintf(how, sizeof how, "ended with status %d", child->exit_status);
+        ab_text_show(how, sizeof how, "ended with status %d", child->exit_status);
     ab_status status = child->exit_status == 130 ? AB_INTERRUPTED
                        : child->exit_status == 2 ? AB_USAGE
                                                  : AB_INTERNAL;

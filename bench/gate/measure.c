@@ -7,6 +7,8 @@
 #include "bench/run/options.h"
 #include "bench/run/timer.h"
 #include "kernels/core/rng.h"
+#include "kernels/core/text.h"
+#include "kernels/core/text_path.h"
 #include "reports/record/cells.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
@@ -75,9 +77,9 @@ static bool gives(const ab_gate_plan *plan, const char *option) {
 static ab_status run_command(const ab_gate_plan *plan, const ab_gate_arm *arm, command *c, cJSON **document,
                              ab_child *child) {
     char output[PATH_BYTES], work[64], what[96];
-    snprintf(output, sizeof output, "%.4000s/%s.stdout", plan->folder, arm->name);
-    snprintf(work, sizeof work, "AMPBENCH_EXTRA_WORK=%" PRId64, arm->extra_work);
-    snprintf(what, sizeof what, "gate: %.64s", arm->name);
+    AB_TRY(ab_text_path("gate: --work", output, sizeof output, "%s/%s.stdout", plan->folder, arm->name));
+    ab_text_exact(work, sizeof work, "AMPBENCH_EXTRA_WORK=%" PRId64, arm->extra_work);
+    ab_text_show(what, sizeof what, "gate: %s", arm->name);
     AB_TRY(ab_child_require(what, (char *const *)(uintptr_t)c->word, output, arm->extra_work ? work : NULL,
                             child));
     ab_status status = ab_result_load(output, document);
@@ -93,7 +95,7 @@ static ab_status run_full(const ab_gate_plan *plan, ab_gate_arm *arm) {
     command c = begin(plan, arm);
     if (!gives(plan, "--probe-every")) add_all(&c, (const char *const[]){"--probe-every", "10", NULL});
     add_all(&c, tail);
-    snprintf(document, sizeof document, "%.4000s/%s.json", plan->folder, arm->name);
+    AB_TRY(ab_text_path("gate: --work", document, sizeof document, "%s/%s.json", plan->folder, arm->name));
     add(&c, document);
     if (!plan->quiet) fprintf(stderr, "ampbench: gate: %s: the full run\n", arm->name);
     AB_TRY(run_command(plan, arm, &c, &arm->document, &child));
@@ -145,8 +147,8 @@ static ab_status run_short(const ab_gate_plan *plan, ab_gate_arm *arm, const cJS
     ab_child child;
     cJSON *found = NULL;
     command c = begin(plan, arm);
-    snprintf(seed, sizeof seed, "%.0f", ab_json_number(cell, "seed", 1));
-    snprintf(path, sizeof path, "%.4000s/%s-round.json", plan->folder, arm->name);
+    ab_text_exact(seed, sizeof seed, "%.0f", ab_json_number(cell, "seed", 1));
+    AB_TRY(ab_text_path("gate: --work", path, sizeof path, "%s/%s-round.json", plan->folder, arm->name));
     add_all(&c, (const char *const[]){"--levels", ab_json_text(cell, "level", ""), "--scales",
                                       ab_json_text(cell, "scale_policy", ""), "--half",
                                       ab_json_text(cell, "half_format", ""), "--seed", seed, NULL});
@@ -227,7 +229,8 @@ static ab_status save_all(const ab_gate_plan *plan, const char *id, int rounds, 
         char path[PATH_BYTES];
         put_session(plan, &plan->arm[a], id, rounds, order);
         AB_TRY(ab_result_summarise(plan->arm[a].document));
-        snprintf(path, sizeof path, "%.4000s/%s.json", plan->folder, plan->arm[a].name);
+        AB_TRY(
+            ab_text_path("gate: --work", path, sizeof path, "%s/%s.json", plan->folder, plan->arm[a].name));
         AB_TRY(ab_result_write(plan->arm[a].document, path));
     }
     return AB_OK;

@@ -2,6 +2,7 @@
 #include "bench/gate/selftest.h"
 
 #include "bench/run/timer.h"
+#include "kernels/core/text_path.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
 
@@ -47,7 +48,7 @@ static ab_status size_the_work(ab_gate_plan *plan, const double *effects) {
 
 static ab_status write_calibration(const ab_gate_plan *plan, const cJSON *calibration, const char *json) {
     char path[PATH_BYTES];
-    snprintf(path, sizeof path, "%.4000s/calibration.json", plan->folder);
+    AB_TRY(ab_text_path("gate: --work", path, sizeof path, "%s/calibration.json", plan->folder));
     AB_TRY(ab_result_write(calibration, json ? json : path));
     if (json && strcmp(json, "-") == 0) return AB_OK;
     ab_gate_calibration_print(calibration, stdout);

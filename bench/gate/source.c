@@ -4,6 +4,8 @@
 #include "bench/gate/child.h"
 #include "bench/gate/measure.h"
 #include "build_info.h"
+#include "kernels/core/text.h"
+#include "kernels/core/text_path.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -35,26 +37,30 @@ static ab_status call(const char *what, const char *const *argv, const char *log
 
 static ab_status find_commit(const char *ref, const char *folder, char *top, char *sha) {
     char file[PATH_BYTES], commit[256];
-    snprintf(file, sizeof file, "%.4000s/git.stdout", folder);
-    snprintf(commit, sizeof commit, "%.200s^{commit}", ref);
+    AB_TRY(ab_text_path("gate: --work", file, sizeof file, "%s/git.stdout", folder));
+    if (!ab_text_fits(commit, sizeof commit, "%s^{commit}", ref))
+        return ab_fail(AB_USAGE,
+                       "--base-ref: expected a commit, tag or branch of at most %d characters, found %zu",
+                       (int)sizeof commit - 10, strlen(ref));
     const char *show[] = {"git", "rev-parse", "--show-toplevel", NULL};
     const char *parse[] = {"git", "rev-parse", "--verify", "--end-of-options", commit, NULL};
     if (ask("--base-ref", (char *const *)(uintptr_t)show, file, top, PATH_BYTES) != AB_OK)
         return ab_fail(AB_USAGE, "--base-ref: the working directory is in no git repository");
     if (ask("--base-ref", (char *const *)(uintptr_t)parse, file, sha, 80) != AB_OK)
-        return ab_fail(AB_USAGE, "--base-ref: expected a commit, tag or branch, found '%.100s'", ref);
+        return ab_fail(AB_USAGE, "--base-ref: expected a commit, tag or branch, found '%s'",
+                       ab_text_brief(ref, 100));
     return AB_OK;
 }
 
 ab_status ab_gate_build_ref(const char *ref, const char *folder, char *program, size_t size) {
     char top[PATH_BYTES], sha[80], tree[PATH_BYTES], build[PATH_BYTES], log[PATH_BYTES];
     AB_TRY(find_commit(ref, folder, top, sha));
-    snprintf(tree, sizeof tree, "%.3900s/%.64s", folder, sha);
-    snprintf(build, sizeof build, "%.4000s/build", tree);
-    snprintf(log, sizeof log, "%.4000s.log", tree);
-    snprintf(program, size, "%.4000s/ampbench", build);
+    AB_TRY(ab_text_path("gate: --work", tree, sizeof tree, "%s/%s", folder, sha));
+    AB_TRY(ab_text_path("gate: --work", build, sizeof build, "%s/build", tree));
+    AB_TRY(ab_text_path("gate: --work", log, sizeof log, "%s.log", tree));
+    AB_TRY(ab_text_path("gate: --work", program, size, "%s/ampbench", build));
     if (access(program, X_OK) == 0) return AB_OK;
-    fprintf(stderr, "ampbench: gate: building %.12s (%s); log in %s\n", sha, ref, log);
+    fprintf(stderr, "ampbench: gate: building %s (%s); log in %s\n", ab_text_brief(sha, 12), ref, log);
     const char *clone[] = {"git", "clone", "--quiet", "--shared", "--no-checkout", top, tree, NULL};
     const char *checkout[] = {"git", "-C", tree, "checkout", "--quiet", "--detach", sha, NULL};
     const char *configure[] = {"cmake", "-S", tree, "-B", build, build_type, "-DAMPBENCH_TESTS=OFF", NULL};

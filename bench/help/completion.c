@@ -3,6 +3,7 @@
 #include "bench/help/usage.h"
 
 #include "kernels/core/nearest.h"
+#include "kernels/core/text.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -43,7 +44,6 @@ static const char topic_words[] = ""
 static ab_status list_words(const char *kind, char *words) {
     char *text;
     int list = 0;
-    size_t used = strlen(words);
     for (int i = 0; i < ab_usage_count(); i++)
         if (strcmp(ab_usage_name(i), "list") == 0) list = i;
     AB_TRY(ab_usage_capture(list, &kind, 1, &text));
@@ -51,9 +51,9 @@ static ab_status list_words(const char *kind, char *words) {
         size_t indent = strspn(at, " "), length = strcspn(at + indent, " \n");
         bool name = indent == 2 && at[2] >= 'A' &&
                     (at[2] >= 'a' || strcspn(at + 2, "abcdefghijklmnopqrstuvwxyz0123456789") < length);
-        if (name && used + length + 2 < WORDS)
-            used += (size_t)snprintf(words + used, WORDS - used, "%s%.*s", used ? " " : "", (int)length,
-                                     at + indent);
+        const size_t used = strlen(words);
+        if (name)
+            ab_text_exact(words + used, WORDS - used, "%s%.*s", used ? " " : "", (int)length, at + indent);
     }
     free(text);
     return AB_OK;
@@ -64,7 +64,7 @@ static ab_status value_words(const ab_usage_option *option, char *words) {
     words[0] = '\0';
     for (size_t i = 0; i < AB_COUNT_OF(values); i++) {
         if (strcmp(values[i].option, option->name) != 0) continue;
-        snprintf(words, WORDS, "%s", values[i].words);
+        ab_text_exact(words, WORDS, "%s", values[i].words);
         return values[i].kind ? list_words(values[i].kind, words) : AB_OK;
     }
     return AB_OK;
@@ -80,15 +80,15 @@ static bool takes_file(const ab_usage_option *option) {
 /* Words that a command takes: help's topics, or the choice in its usage line, "ampbench list [a|b]...". words[WORDS]. */
 static const char *command_words(const ab_usage *usage, char *words) {
     char start[64];
-    snprintf(start, sizeof start, "usage: ampbench %s", usage->command);
+    ab_text_exact(start, sizeof start, "usage: ampbench %s", usage->command);
     const char *at = usage->help + strlen(start);
     words[0] = '\0';
-    if (strcmp(usage->command, "help") == 0) snprintf(words, WORDS, "%s", topic_words);
+    if (strcmp(usage->command, "help") == 0) ab_text_exact(words, WORDS, "%s", topic_words);
     if (words[0] || strncmp(usage->help, start, strlen(start)) != 0) return words;
     at += strspn(at, " [");
     size_t length = strcspn(at, " ]\n");
     if (!memchr(at, '|', length) || strspn(at, "abcdefghijklmnopqrstuvwxyz|") < length) return words;
-    snprintf(words, WORDS, "%.*s", (int)length, at);
+    ab_text_exact(words, WORDS, "%.*s", (int)length, at);
     for (char *c = words; *c; c++)
         if (*c == '|') *c = ' ';
     return words;
@@ -280,8 +280,9 @@ static ab_status write_shell(const char *shell, FILE *out, const ab_usage *usage
         if (strcmp(shells[i].name, shell) == 0) return shells[i].write(out, usages);
     }
     const char *near = ab_nearest(shell, names, (int)AB_COUNT_OF(names));
-    return ab_fail(AB_USAGE, "completion: expected bash, zsh or fish, found '%.60s'%s%s%s", shell,
-                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return ab_fail(AB_USAGE, "completion: expected bash, zsh or fish, found '%s'%s%s%s",
+                   ab_text_brief(shell, 60), near ? "; did you mean '" : "", near ? near : "",
+                   near ? "'?" : "");
 }
 
 ab_status ab_completion_write(const char *shell, FILE *out) {

@@ -2,6 +2,7 @@
 #include "bench/help/usage.h"
 
 #include "build_info.h"
+#include "kernels/core/text.h"
 
 #include <ctype.h>
 #include <stdbool.h>
@@ -111,12 +112,12 @@ static ab_status write_command(int command, FILE *out) {
     page p = {out, SYNOPSIS};
     ab_status status = ab_usage_read(command, &usage);
     if (status == AB_OK) {
-        snprintf(suffix, sizeof suffix, "-%s", usage.command);
+        ab_text_show(suffix, sizeof suffix, "-%s", usage.command);
         write_title(out, suffix, usage.text);
         fputs(".SH SYNOPSIS\n.nf\n", out);
         for (const char *at = usage.help; *at;) {
             size_t length = strcspn(at, "\n");
-            snprintf(line, sizeof line, "%.*s", (int)length, at);
+            ab_text_show(line, sizeof line, "%.*s", (int)length, at);
             at += length + (at[length] == '\n');
             write_help_line(&p, line, at);
         }
@@ -152,7 +153,7 @@ static ab_status write_topic(const char *topic, const char *heading, FILE *out) 
     fprintf(out, ".SH \"%s\"\n.nf\n", heading);
     for (const char *at = text; *at;) {
         size_t length = strcspn(at, "\n");
-        snprintf(line, sizeof line, "%.*s", (int)length, at);
+        ab_text_show(line, sizeof line, "%.*s", (int)length, at);
         write_line(out, line);
         at += length + (at[length] == '\n');
     }

@@ -3,6 +3,7 @@
 #include "bench/help/usage.h"
 
 #include "bench/help/command.h"
+#include "kernels/core/text.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -72,7 +73,7 @@ static const char *read_argument(const char *at, ab_usage_option *option) {
     bool capitals = isupper((unsigned char)at[1]) && length > 0;
     bool apart = (end[0] == ' ' && end[1] == ' ') || end[0] == '\0';
     if (!capitals && !apart) return at;
-    snprintf(option->argument, sizeof option->argument, "%.*s", (int)length, at + 1);
+    ab_text_show(option->argument, sizeof option->argument, "%.*s", (int)length, at + 1);
     return end;
 }
 
@@ -83,15 +84,14 @@ int ab_usage_parse(const char *line, ab_usage_option *option) {
     const char *at = line + indent;
     size_t length = strspn(at, "-abcdefghijklmnopqrstuvwxyz0123456789");
     if (length < 3 || (at[length] != ' ' && at[length] != '\0')) return 0;
-    snprintf(option->name, sizeof option->name, "%.*s", (int)length, at);
+    ab_text_show(option->name, sizeof option->name, "%.*s", (int)length, at);
     at = read_argument(at + length, option);
-    snprintf(option->text, sizeof option->text, "%s", at + strspn(at, " "));
+    ab_text_show(option->text, sizeof option->text, "%s", at + strspn(at, " "));
     return 1;
 }
 
 static void append_text(ab_usage_option *option, const char *line) {
-    size_t used = strlen(option->text);
-    snprintf(option->text + used, sizeof option->text - used, " %s", line + strspn(line, " "));
+    ab_text_append(option->text, sizeof option->text, " %s", line + strspn(line, " "));
 }
 
 static bool is_known(const ab_usage *usage, const char *name) {
@@ -113,7 +113,7 @@ static ab_status find_options(ab_usage *usage, const char *help) {
     ab_usage_option option;
     bool last = false; /* the line before belongs to the last option */
     for (const char *at = help; *at; at += strcspn(at, "\n"), at += *at == '\n') {
-        snprintf(line, sizeof line, "%.*s", (int)strcspn(at, "\n"), at);
+        ab_text_show(line, sizeof line, "%.*s", (int)strcspn(at, "\n"), at);
         bool is_option = ab_usage_parse(line, &option) != 0;
         if (is_option && !is_known(usage, option.name))
             AB_TRY(add_option(usage, &option));

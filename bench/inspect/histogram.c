@@ -1,6 +1,7 @@
 /* A histogram for the terminal: one line a factor of two, largest magnitudes on top, with the limits of one format drawn
  * between the lines. Colour only marks what the words in the lines say already. */
 #include "bench/inspect/print.h"
+#include "kernels/core/text.h"
 #include "reports/record/text.h"
 
 #include <math.h>
@@ -45,9 +46,9 @@ static void print_rule(FILE *out, const ab_whatif_limits *limits, region below) 
     double value = (double)float_of(limit), power = log2(value);
     char number[64];
     if (power == floor(power))
-        snprintf(number, sizeof number, "2^%.0f", power);
+        ab_text_show(number, sizeof number, "2^%.0f", power);
     else
-        snprintf(number, sizeof number, "%.6g", value);
+        ab_text_show(number, sizeof number, "%.6g", value);
     int used = fprintf(out, "  ------- %s %s ", number, words[below]);
     for (; used < RULE; used++) fputc('-', out);
     fputc('\n', out);

@@ -1,6 +1,7 @@
 /* The histogram as a picture: data and script through reports/plot/plot.h, drawn by plots/inspect.gp. */
 #include "reports/plot/plot.h"
 #include "bench/inspect/inspect.h"
+#include "kernels/core/text.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
@@ -28,22 +29,22 @@ static void add_text(cJSON *document, const ab_inspect_result *result) {
     const ab_scale_range *every = &result->advice[0].every;
     const ab_census *census = &result->pooled.census;
     if (result->selection->files == 1)
-        snprintf(text, sizeof text, "%s", slash ? slash + 1 : path);
+        ab_text_show(text, sizeof text, "%s", slash ? slash + 1 : path);
     else
-        snprintf(text, sizeof text, "%d files", result->selection->files);
+        ab_text_show(text, sizeof text, "%d files", result->selection->files);
     cJSON_AddStringToObject(document, "subject", text);
-    snprintf(text, sizeof text,
-             "%d tensor%s, share of the finite non-zero values per factor of 2; %s %% of all are zeros; "
-             "limits of %s at scale %s",
-             result->selection->picks, result->selection->picks == 1 ? "" : "s",
-             ab_text_percent(share, census->count ? (double)census->zero / (double)census->count : 0), format,
-             ab_text_scale(scale, (double)result->request->scale));
+    ab_text_show(text, sizeof text,
+                 "%d tensor%s, share of the finite non-zero values per factor of 2; %s %% of all are zeros; "
+                 "limits of %s at scale %s",
+                 result->selection->picks, result->selection->picks == 1 ? "" : "s",
+                 ab_text_percent(share, census->count ? (double)census->zero / (double)census->count : 0),
+                 format, ab_text_scale(scale, (double)result->request->scale));
     cJSON_AddStringToObject(document, "detail", text);
     if (ab_scale_feasible(every))
-        snprintf(text, sizeof text, "loss scales that suit every tensor: 2^%d to 2^%d", every->k_lo,
-                 every->k_hi);
+        ab_text_show(text, sizeof text, "loss scales that suit every tensor: 2^%d to 2^%d", every->k_lo,
+                     every->k_hi);
     else
-        snprintf(text, sizeof text, "no loss scale suits every tensor");
+        ab_text_show(text, sizeof text, "no loss scale suits every tensor");
     cJSON_AddStringToObject(document, "advice", text);
     cJSON_AddStringToObject(document, "format_name", format);
 }

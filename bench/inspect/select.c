@@ -3,6 +3,7 @@
 
 #include "bench/inspect/inspect.h"
 #include "kernels/core/nearest.h"
+#include "kernels/core/text.h"
 
 #include <fnmatch.h>
 #include <stdlib.h>
@@ -29,14 +30,12 @@ static int total(const ab_inspect_selection *s) {
 /* Up to three names near to `word`, as "; nearest: a, b, c"; removes them from `names`. */
 static void list_near(const char *word, const char **names, int count, char *text, size_t size) {
     enum { NEAR_NAMES = 3 };
-    size_t used = 0;
     text[0] = '\0';
     for (int n = 0; n < NEAR_NAMES; n++) {
         const char *near = ab_nearest(word, names, count);
         if (!near) break;
         char shown[AB_TENSORFILE_TEXT];
-        used += (size_t)snprintf(text + used, size - used, "%s%s", n == 0 ? "; nearest: " : ", ",
-                                 ab_tensor_printable(near, shown));
+        ab_text_append(text, size, "%s%s", n == 0 ? "; nearest: " : ", ", ab_tensor_printable(near, shown));
         for (int i = 0; i < count; i++)
             if (names[i] && strcmp(names[i], near) == 0) names[i] = NULL;
     }

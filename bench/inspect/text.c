@@ -1,6 +1,7 @@
 /* The form for people: what was read, where the values lie, which scales would do and which tensors decide that. */
 #include "reports/record/text.h"
 #include "bench/inspect/print.h"
+#include "kernels/core/text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -12,7 +13,7 @@ enum { NAME_WIDTH = 36, SHAPE_WIDTH = 18, MOST_ROWS = 40, NUMBER = 32 };
 /* 11,173,962 */
 static const char *grouped(int64_t number, char text[NUMBER]) {
     char digits[NUMBER];
-    int n = snprintf(digits, sizeof digits, "%" PRId64, number), used = 0;
+    int n = (int)strlen(ab_text_exact(digits, sizeof digits, "%" PRId64, number)), used = 0;
     for (int i = 0; i < n; i++) {
         if (i > 0 && (n - i) % 3 == 0) text[used++] = ',';
         text[used++] = digits[i];
@@ -26,10 +27,10 @@ const char *ab_inspect_label(const ab_inspect_result *result, int row, char *lab
     const char *slash = strrchr(pick->file->path, '/'), *file = slash ? slash + 1 : pick->file->path;
     char joined[2 * AB_TENSORFILE_TEXT];
     if (result->request->files > 1 && strncmp(file, pick->entry->name, strlen(pick->entry->name)) != 0)
-        snprintf(joined, sizeof joined, "%.*s:%.*s", AB_TENSORFILE_TEXT - 8, file, AB_TENSORFILE_TEXT,
-                 pick->entry->name);
+        ab_text_show(joined, sizeof joined, "%.*s:%.*s", AB_TENSORFILE_TEXT - 8, file, AB_TENSORFILE_TEXT,
+                     pick->entry->name);
     else
-        snprintf(joined, sizeof joined, "%s", pick->entry->name);
+        ab_text_show(joined, sizeof joined, "%s", pick->entry->name);
     ab_text_clean(label, AB_TENSORFILE_TEXT, joined);
     ab_text_elide(label, NAME_WIDTH);
     return label;
@@ -77,24 +78,25 @@ static void print_values(FILE *out, const ab_inspect_result *result, bool color)
 
 /* "2^3 .. 2^17", "2^17 or less" where the search ended first, "none". */
 static const char *range_text(const ab_scale_range *a, char text[NUMBER]) {
-    if (a->vacuous || (a->k_lo == AB_INSPECT_MIN && a->k_hi == AB_INSPECT_MAX)) return strcpy(text, "any");
-    if (!ab_scale_feasible(a)) return strcpy(text, "none");
+    if (a->vacuous || (a->k_lo == AB_INSPECT_MIN && a->k_hi == AB_INSPECT_MAX))
+        return ab_text_exact(text, NUMBER, "any");
+    if (!ab_scale_feasible(a)) return ab_text_exact(text, NUMBER, "none");
     if (a->k_lo == AB_INSPECT_MIN)
-        snprintf(text, NUMBER, "2^%d or less", a->k_hi);
+        ab_text_show(text, NUMBER, "2^%d or less", a->k_hi);
     else if (a->k_hi == AB_INSPECT_MAX)
-        snprintf(text, NUMBER, "2^%d or more", a->k_lo);
+        ab_text_show(text, NUMBER, "2^%d or more", a->k_lo);
     else if (a->k_lo == a->k_hi)
-        snprintf(text, NUMBER, "2^%d", a->k_lo);
+        ab_text_show(text, NUMBER, "2^%d", a->k_lo);
     else
-        snprintf(text, NUMBER, "2^%d .. 2^%d", a->k_lo, a->k_hi);
+        ab_text_show(text, NUMBER, "2^%d .. 2^%d", a->k_lo, a->k_hi);
     return text;
 }
 
 /* "2^12"; "-" where there is no scale, or nothing that would speak for one more than for another. */
 static const char *best_text(const ab_scale_advice *advice, char text[NUMBER]) {
     bool decided = advice->feasible && !advice->every.vacuous && advice->every.k_hi < AB_INSPECT_MAX;
-    if (!decided) return strcpy(text, "-");
-    snprintf(text, NUMBER, "2^%d", advice->k);
+    if (!decided) return ab_text_exact(text, NUMBER, "-");
+    ab_text_show(text, NUMBER, "2^%d", advice->k);
     return text;
 }
 
@@ -147,10 +149,8 @@ static const char *share_text(int64_t low, int64_t high, int64_t all, char text[
     char other[AB_TEXT_NUMBER];
     double of = all > 0 ? (double)all : 1.0;
     ab_text_percent(text, (double)low / of);
-    if (low != high) {
-        strcat(text, "-");
-        strcat(text, ab_text_percent(other, (double)high / of));
-    }
+    if (low != high)
+        ab_text_append(text, 2 * AB_TEXT_NUMBER, "-%s", ab_text_percent(other, (double)high / of));
     return text;
 }
 

@@ -1,5 +1,6 @@
 /* Attributes of an op: from JSON into the op's own struct, driven by its attribute table. */
 #include "bench/nets/net_build.h"
+#include "kernels/core/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@ typedef void attr_filler(const ab_attr *attr, void *field);
 static ab_net_json_range range_of(const ab_attr *attr) { return (ab_net_json_range){attr->low, attr->high}; }
 
 static const char *label_of(const ab_attr *attr, char *label) {
-    snprintf(label, LABEL_TEXT, "'%s'", attr->name);
+    ab_text_show(label, LABEL_TEXT, "'%s'", attr->name);
     return label;
 }
 

@@ -3,6 +3,7 @@
 #include "bench/nets/net_json.h"
 
 #include "kernels/core/nearest.h"
+#include "kernels/core/text.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -26,7 +27,7 @@ static ab_status unexpected(const scanner *s, const char *expected) {
     char found[32] = "the end of the file";
     unsigned char byte = s->at < s->end ? (unsigned char)*s->at : 0;
     if (s->at < s->end)
-        snprintf(found, sizeof found, byte > 0x20 && byte < 0x7F ? "'%c'" : "byte 0x%02x", byte);
+        ab_text_show(found, sizeof found, byte > 0x20 && byte < 0x7F ? "'%c'" : "byte 0x%02x", byte);
     return ab_fail(AB_CONFIG, "%s:%d:%d: malformed JSON: expected %s, found %s", s->path, s->line,
                    (int)(s->at - s->line_start) + 1, expected, found);
 }
@@ -217,7 +218,7 @@ ab_status ab_net_json_fail(const ab_net_json_place *place, const cJSON *at, cons
     char text[512];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    ab_text_show_args(text, sizeof text, format, args);
     va_end(args);
     if (!place->op) return ab_fail(AB_CONFIG, "%s:%d: %s", place->path, ab_net_json_line(at), text);
     return ab_fail(AB_CONFIG, "%s:%d: op '%s': %s", place->path, ab_net_json_line(at), place->op, text);
@@ -231,7 +232,8 @@ const char *ab_net_json_quote(const char *string, char *text) {
         unsigned char byte = (unsigned char)*string;
         text[used++] = (char)(byte < 0x20 || byte > 0x7E ? '?' : byte);
     }
-    snprintf(text + used, AB_NET_JSON_TEXT - used, *string ? "...\"" : "\"");
+    text[used] = '\0';
+    ab_text_append(text, AB_NET_JSON_TEXT, *string ? "...\"" : "\"");
     return text;
 }
 
@@ -244,16 +246,16 @@ const char *ab_net_json_found(const cJSON *value, char *text) {
                        : cJSON_IsNumber(value) ? NULL
                                                : "null";
     if (kind)
-        snprintf(text, AB_NET_JSON_TEXT, "%s", kind);
+        ab_text_show(text, AB_NET_JSON_TEXT, "%s", kind);
     else
-        snprintf(text, AB_NET_JSON_TEXT, "%.15g", value->valuedouble);
+        ab_text_show(text, AB_NET_JSON_TEXT, "%.15g", value->valuedouble);
     return text;
 }
 
 const char *ab_net_json_hint(const char *word, const char *const *names, int count, char *text) {
     const char *near = ab_nearest(word, names, count);
     text[0] = '\0';
-    if (near) snprintf(text, AB_NET_JSON_TEXT, "; did you mean '%s'?", near);
+    if (near) ab_text_show(text, AB_NET_JSON_TEXT, "; did you mean '%s'?", near);
     return text;
 }
 
@@ -294,9 +296,9 @@ ab_status ab_net_json_member(const ab_net_json_place *place, const cJSON *object
 static const char *range_text(ab_net_json_range range, char *text, size_t bytes) {
     bool low = isfinite(range.low), high = isfinite(range.high);
     if (low && high)
-        snprintf(text, bytes, " from %.15g to %.15g", range.low, range.high);
+        ab_text_show(text, bytes, " from %.15g to %.15g", range.low, range.high);
     else if (low || high)
-        snprintf(text, bytes, low ? " >= %.15g" : " <= %.15g", low ? range.low : range.high);
+        ab_text_show(text, bytes, low ? " >= %.15g" : " <= %.15g", low ? range.low : range.high);
     else
         text[0] = '\0';
     return text;

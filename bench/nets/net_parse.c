@@ -1,6 +1,7 @@
 /* Reads the document: head, ops and their inputs. Checks what concerns the network as a whole: names, references, the
  * loss at the end, nothing computed in vain. */
 #include "bench/nets/net_build.h"
+#include "kernels/core/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +29,7 @@ static ab_status copy_text(const char *text, char **copy) {
 static void set_digest(ab_net *net, const char *text, size_t length) {
     uint64_t hash = 14695981039346656037u;
     for (size_t i = 0; i < length; i++) hash = (hash ^ (uint8_t)text[i]) * 1099511628211u;
-    snprintf(net->digest, sizeof net->digest, "%016llx", (unsigned long long)hash);
+    ab_text_exact(net->digest, sizeof net->digest, "%016llx", (unsigned long long)hash);
 }
 
 /* ---- head ------------------------------------------------------------------------------------------------- */
@@ -167,7 +168,7 @@ static ab_status read_optimizer(const parser *p, const cJSON *value) {
         return ab_net_json_fail(&p->place, value,
                                 "'optimizer': expected a name of at most %d characters, found \"%s\"",
                                 (int)sizeof defaults->optimizer - 1, name);
-    snprintf(defaults->optimizer, sizeof defaults->optimizer, "%s", name);
+    ab_text_exact(defaults->optimizer, sizeof defaults->optimizer, "%s", name);
     return AB_OK;
 }
 

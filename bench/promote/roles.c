@@ -1,6 +1,8 @@
 /* Looking through a plan for what is half. */
 #include "bench/promote/roles.h"
 
+#include "kernels/core/text.h"
+
 #include <stdio.h>
 
 static bool is_half(const ab_plan *plan, int tensor) {
@@ -48,8 +50,8 @@ static void append(ab_promote_item *item, int *count, const ab_plan *plan, int n
     ab_promote_item *added = &item[(*count)++];
     *added = (ab_promote_item){.net_op = net_op, .role = role, .bytes = bytes};
     const bool whole = role == AB_LAYER_ROLES;
-    snprintf(added->name, sizeof added->name, "%.64s%s%s", plan->net->op[net_op].name, whole ? "" : ":",
-             whole ? "" : ab_layer_role_name((ab_layer_role)role));
+    ab_text_exact(added->name, sizeof added->name, "%s%s%s", plan->net->op[net_op].name, whole ? "" : ":",
+                  whole ? "" : ab_layer_role_name((ab_layer_role)role));
 }
 
 void ab_promote_layers(const ab_plan *plan, ab_promote_item *item, int *count) {

@@ -3,6 +3,8 @@
 #include "bench/promote/trial.h"
 
 #include "bench/run/self.h"
+#include "kernels/core/text.h"
+#include "kernels/core/text_path.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
 
@@ -31,8 +33,8 @@ static ab_status run_into(const ab_trial_setup *setup, const run_words *words, c
     int n = 0;
     char **argv = calloc((size_t)setup->word_count + OWN_WORDS, sizeof *argv);
     if (!argv) return ab_fail(AB_NO_MEMORY, "promote: out of memory");
-    snprintf(first, sizeof first, "%" PRId64, setup->first_seed);
-    snprintf(seeds, sizeof seeds, "%d", words->seeds);
+    ab_text_exact(first, sizeof first, "%" PRId64, setup->first_seed);
+    ab_text_exact(seeds, sizeof seeds, "%d", words->seeds);
     const char *const own[] = {"--levels",   words->levels, "--seed",      first,
                                "--seeds",    seeds,         "--rounds",    "1",
                                "--no-floor", "--no-plots",  "--quiet",     "--eval-limit",
@@ -51,7 +53,7 @@ static ab_status run_into(const ab_trial_setup *setup, const run_words *words, c
 static ab_status train_in(const char *folder, const ab_trial_setup *setup, const run_words *words,
                           cJSON **document) {
     char path[PATH_BYTES + 16];
-    snprintf(path, sizeof path, "%s/result.json", folder);
+    ab_text_exact(path, sizeof path, "%s/result.json", folder);
     AB_TRY(run_into(setup, words, path));
     AB_TRY(ab_result_load(path, document));
     return ab_result_summarise(*document);
@@ -62,7 +64,7 @@ static void remove_folder(const char *folder) {
     char path[PATH_BYTES + 280];
     DIR *listing = opendir(folder);
     for (const struct dirent *entry; listing && (entry = readdir(listing));) {
-        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        if (!ab_text_fits(path, sizeof path, "%s/%s", folder, entry->d_name)) continue;
         if (entry->d_name[0] != '.') unlink(path);
     }
     if (listing) closedir(listing);
@@ -73,7 +75,8 @@ static void remove_folder(const char *folder) {
 static ab_status train(const ab_trial_setup *setup, const run_words *words, cJSON **document) {
     char folder[PATH_BYTES];
     const char *base = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%s/ampbench-promote.XXXXXX", base && base[0] ? base : "/tmp");
+    AB_TRY(ab_text_path("promote: TMPDIR", folder, sizeof folder, "%s/ampbench-promote.XXXXXX",
+                        base && base[0] ? base : "/tmp"));
     ab_run_hold_signals();
     if (!mkdtemp(folder)) {
         ab_run_release_signals();
@@ -104,7 +107,7 @@ static void read_losses(const ab_trial_setup *setup, const cJSON *document, cons
 ab_status ab_trial_base(const ab_trial_setup *setup, ab_trial_losses *o0, ab_trial_losses *level) {
     char levels[96];
     cJSON *document = NULL;
-    snprintf(levels, sizeof levels, "O0,%s", setup->level);
+    ab_text_exact(levels, sizeof levels, "O0,%s", setup->level);
     const run_words words = {levels, NULL, "default", "0", setup->seeds};
     ab_status status = train(setup, &words, &document);
     if (status == AB_OK) {
@@ -116,11 +119,11 @@ ab_status ab_trial_base(const ab_trial_setup *setup, ab_trial_losses *o0, ab_tri
 }
 
 void ab_trial_words(const ab_trial_setup *setup, const int *item, int count, char words[AB_TRIAL_WORDS]) {
-    int used = 0;
+    size_t used = 0;
     words[0] = '\0';
-    for (int i = 0; i < count && used < AB_TRIAL_WORDS; i++)
-        used += snprintf(words + used, (size_t)(AB_TRIAL_WORDS - used), "%s%s=fp32", i ? "," : "",
-                         setup->item[item[i]].name);
+    for (int i = 0; i < count; i++)
+        used += strlen(ab_text_exact(words + used, AB_TRIAL_WORDS - used, "%s%s=fp32", i ? "," : "",
+                                     setup->item[item[i]].name));
 }
 
 ab_status ab_trial_run(const ab_trial_setup *setup, const int *item, int count, ab_trial_losses *losses) {

@@ -4,6 +4,7 @@
 
 #include "bench/amp/policy.h"
 #include "bench/reference/gradient_error.h"
+#include "kernels/core/text.h"
 #include "kernels/format/convert.h"
 
 #include <math.h>
@@ -54,9 +55,9 @@ static void name_tensor(const ab_op_run *run, int slot, char name[NAME]) {
         if (run->io->in[i]) in[i] = run->io->in[i]->shape;
     const int param = slot - AB_MAX_INPUTS;
     if (param >= 0 && run->op->params && param < run->op->params(run->io->attrs, in, spec))
-        snprintf(name, NAME, "%.80s.grad", spec[param].name);
+        ab_text_exact(name, NAME, "%s.grad", spec[param].name);
     else
-        snprintf(name, NAME, "in%d.grad", slot);
+        ab_text_exact(name, NAME, "in%d.grad", slot);
 }
 
 static entry *new_entry(ab_fp32_reference *fp32, const ab_op_run *run, int slot, int64_t count) {
@@ -71,7 +72,7 @@ static entry *new_entry(ab_fp32_reference *fp32, const ab_op_run *run, int slot,
     if (!reference) return NULL;
     entry *made = &fp32->entry[fp32->entries++];
     *made = (entry){.number = run->number, .slot = slot, .count = count, .reference = reference};
-    snprintf(made->op, NAME, "%.90s", run->name);
+    ab_text_exact(made->op, NAME, "%s", run->name);
     name_tensor(run, slot, made->tensor);
     return made;
 }

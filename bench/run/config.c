@@ -5,6 +5,7 @@
 #include "bench/amp/layer_formats.h"
 #include "kernels/core/nearest.h"
 #include "kernels/core/text.h"
+#include "kernels/core/text_path.h"
 #include "probes/probe.h"
 
 #include <ctype.h>
@@ -54,8 +55,7 @@ static ab_status parse_choice(const ab_options *options, ab_option_id id, const 
             *choice = i;
             return AB_OK;
         }
-        size_t used = strlen(list);
-        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
+        ab_text_append(list, sizeof list, "%s%s", i ? ", " : "", names[i]);
     }
     const char *near = ab_nearest(text, names, count);
     return ab_fail(AB_USAGE, "%s: expected one of %s, found '%s'%s%s%s", ab_option_name(id, name), list, text,
@@ -76,8 +76,8 @@ static ab_status parse_list(const ab_options *options, ab_option_id id, ab_run_c
                            options->text[id]);
         if (length >= sizeof item)
             return ab_fail(AB_USAGE,
-                           "%s: item too long: expected at most %d characters, found '%.40s...' of %zu", name,
-                           (int)sizeof item - 1, text, length);
+                           "%s: item too long: expected at most %d characters, found '%s...' of %zu", name,
+                           (int)sizeof item - 1, ab_text_brief(text, 40), length);
         memcpy(item, text, length);
         item[length] = '\0';
         AB_TRY(take(config, item));
@@ -179,8 +179,7 @@ static ab_status check_knobs(const ab_options *options, const ab_optimizer *opti
     char name[AB_OPTION_NAME], list[256] = "--lr, --weight-decay";
     for (size_t i = 0; i < AB_COUNT_OF(rows); i++) {
         if (!(optimizer->knobs & rows[i].knob)) continue;
-        size_t used = strlen(list);
-        snprintf(list + used, sizeof list - used, ", %s", ab_option_name(rows[i].id, name));
+        ab_text_append(list, sizeof list, ", %s", ab_option_name(rows[i].id, name));
     }
     for (size_t i = 0; i < AB_COUNT_OF(rows); i++)
         if (options->given[rows[i].id] && !(optimizer->knobs & rows[i].knob))
@@ -655,10 +654,8 @@ out:
 ab_status ab_cell_file(const char *option, const char *pattern, const char *id, char *path, size_t size) {
     const char *mark = strstr(pattern, "%c");
     const size_t before = mark ? (size_t)(mark - pattern) : strlen(pattern), length = strlen(id);
-    if (!ab_text_fits(path, size, "%.*s%s%s", (int)before, pattern, mark ? id : "", mark ? mark + 2 : ""))
-        return ab_fail(AB_USAGE,
-                       "%s: expected a path of less than %zu bytes, found '%.40s...' with %%c for %s", option,
-                       size, pattern, id);
+    AB_TRY(ab_text_path(option, path, size, "%.*s%s%s", (int)before, pattern, mark ? id : "",
+                        mark ? mark + 2 : ""));
     for (size_t i = 0; mark && i < length; i++)
         if (path[before + i] == '/') path[before + i] = '-';
     return AB_OK;

@@ -1,6 +1,8 @@
 /* FNV-1a 64 (Fowler, Noll, Vo; RFC 9923). */
 #include "bench/run/digest.h"
 
+#include "kernels/core/text.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -13,6 +15,6 @@ ab_digest ab_digest_add(ab_digest digest, const void *bytes, size_t count) {
 }
 
 const char *ab_digest_text(ab_digest digest, char text[17]) {
-    snprintf(text, 17, "%016" PRIx64, digest.state);
+    ab_text_exact(text, 17, "%016" PRIx64, digest.state);
     return text;
 }

@@ -4,6 +4,7 @@
 
 #include "bench/run/digest.h"
 #include "build_info.h"
+#include "kernels/core/text.h"
 #include "kernels/vec/isa.h"
 
 #include <sched.h>
@@ -60,7 +61,7 @@ cJSON *ab_environment_generator(void) {
     char onednn[48] = "";
 #ifdef AB_HAVE_DNNL
     const dnnl_version_t *version = dnnl_version();
-    snprintf(onednn, sizeof onednn, "%d.%d.%d", version->major, version->minor, version->patch);
+    ab_text_show(onednn, sizeof onednn, "%d.%d.%d", version->major, version->minor, version->patch);
 #endif
     add_text(generator, "onednn_version", onednn);
     return generator;
@@ -76,7 +77,7 @@ static const char *cpuinfo(const char *key, char *value, size_t size) {
         const char *colon = strchr(line, ':');
         if (!colon || strncmp(line, key, length) != 0 || (line[length] != '\t' && line[length] != ' '))
             continue;
-        snprintf(value, size, "%s", colon + 1 + (colon[1] == ' '));
+        ab_text_show(value, size, "%s", colon + 1 + (colon[1] == ' '));
         value[strcspn(value, "\n")] = '\0';
     }
     free(line);
@@ -113,7 +114,7 @@ static void add_host(cJSON *machine) {
     struct utsname name;
     char kernel[256] = "", os[256] = "", hash[17];
     if (uname(&name) == 0)
-        snprintf(kernel, sizeof kernel, "%s %s %s", name.sysname, name.release, name.machine);
+        ab_text_show(kernel, sizeof kernel, "%s %s %s", name.sysname, name.release, name.machine);
     FILE *release = fopen("/etc/os-release", "r");
     char line[256];
     while (release && fgets(line, sizeof line, release))
@@ -185,7 +186,7 @@ void ab_environment_key(const cJSON *generator, const cJSON *machine, char key[1
         char number[32];
         const char *text = cJSON_GetStringValue(item);
         if (!text) {
-            snprintf(number, sizeof number, "%.17g", cJSON_IsNumber(item) ? item->valuedouble : 0.0);
+            ab_text_exact(number, sizeof number, "%.17g", cJSON_IsNumber(item) ? item->valuedouble : 0.0);
             text = number;
         }
         digest = ab_digest_add(digest, text, strlen(text) + 1);

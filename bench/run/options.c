@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include "kernels/core/nearest.h"
+#include "kernels/core/text.h"
 
 #include <string.h>
 
@@ -20,7 +21,7 @@ static const option_row rows[] = {
 };
 
 const char *ab_option_name(ab_option_id id, char *text) {
-    snprintf(text, AB_OPTION_NAME, "--%s", rows[id].id);
+    ab_text_exact(text, AB_OPTION_NAME, "--%s", rows[id].id);
     for (char *c = text; *c; c++)
         if (*c == '_') *c = '-';
     return text;
@@ -51,7 +52,7 @@ static ab_status find_option(const char *word, ab_option_id *id, const char **va
         return AB_OK;
     }
     char shown[AB_OPTION_NAME];
-    snprintf(shown, sizeof shown, "%.*s", (int)length, word);
+    ab_text_show(shown, sizeof shown, "%.*s", (int)length, word);
     return unknown_option(shown);
 }
 
@@ -99,8 +100,8 @@ void ab_options_help(FILE *out) {
         if (strcmp(group, row->group) != 0) fprintf(out, "\n%s:\n", row->group);
         group = row->group;
         ab_option_name((ab_option_id)i, name);
-        snprintf(left, sizeof left, "%s%s%s", name, row->argument ? " " : "",
-                 row->argument ? row->argument : "");
+        ab_text_exact(left, sizeof left, "%s%s%s", name, row->argument ? " " : "",
+                      row->argument ? row->argument : "");
         fprintf(out, "  %-24s %s", left, row->text);
         if (row->argument && row->fallback) fprintf(out, " (default %s)", row->fallback);
         fputc('\n', out);

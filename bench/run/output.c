@@ -3,6 +3,8 @@
 #include "bench/run/run.h"
 
 #include "kernels/core/log.h"
+#include "kernels/core/text.h"
+#include "kernels/core/text_path.h"
 #include "reports/record/result.h"
 
 #include <errno.h>
@@ -13,19 +15,16 @@
 
 enum { PATH_BYTES = 4096 };
 
-/* Folder part of `path` into folder[PATH_BYTES]: "." if there is none. */
-static const char *folder_of(const char *path, char *folder) {
+/* Folder part of --out's path into folder[PATH_BYTES]: "." if there is none. */
+static ab_status folder_of(const char *path, char *folder) {
     const char *slash = strrchr(path, '/');
-    if (!slash)
-        strcpy(folder, ".");
-    else
-        snprintf(folder, PATH_BYTES, "%.*s", slash == path ? 1 : (int)(slash - path), path);
-    return folder;
+    const int length = slash == path ? 1 : slash ? (int)(slash - path) : 0;
+    return ab_text_path("--out", folder, PATH_BYTES, "%.*s", slash ? length : 1, slash ? path : ".");
 }
 
 static ab_status make_folders(const char *folder) {
     char part[PATH_BYTES];
-    snprintf(part, sizeof part, "%s", folder);
+    ab_text_exact(part, sizeof part, "%s", folder);
     for (char *slash = strchr(part + 1, '/');; slash = strchr(slash + 1, '/')) {
         if (slash) *slash = '\0';
         if (mkdir(part, 0777) != 0 && errno != EEXIST)
@@ -50,7 +49,8 @@ ab_status ab_output_prove(const char *option, const char *path) {
 ab_status ab_output_prepare(const ab_options *options) {
     static const ab_option_id files[] = {AB_OPTION_out, AB_OPTION_csv, AB_OPTION_markdown, AB_OPTION_html};
     char folder[PATH_BYTES], name[AB_OPTION_NAME];
-    AB_TRY(make_folders(folder_of(options->text[AB_OPTION_out], folder)));
+    AB_TRY(folder_of(options->text[AB_OPTION_out], folder));
+    AB_TRY(make_folders(folder));
     for (size_t i = 0; i < AB_COUNT_OF(files); i++)
         if (options->text[files[i]])
             AB_TRY(ab_output_prove(ab_option_name(files[i], name), options->text[files[i]]));
@@ -80,7 +80,8 @@ static ab_status plots(const ab_options *options, const cJSON *document) {
     char folder[PATH_BYTES], plots_folder[PATH_BYTES + 8];
     const char *note = NULL;
     int rendered = 0;
-    snprintf(plots_folder, sizeof plots_folder, "%s/plots", folder_of(options->text[AB_OPTION_out], folder));
+    AB_TRY(folder_of(options->text[AB_OPTION_out], folder));
+    ab_text_exact(plots_folder, sizeof plots_folder, "%s/plots", folder);
     AB_TRY(ab_plots_write(document, plots_folder, &rendered, &note));
     if (note) ab_warn("plots: %s", note);
     if (!options->given[AB_OPTION_quiet]) fprintf(stderr, "%d plots in %s\n", rendered, plots_folder);

@@ -3,6 +3,7 @@
 #include "bench/run/process.h"
 
 #include "bench/run/timer.h"
+#include "kernels/core/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -96,7 +97,7 @@ static ab_status take_event(ab_process *process, cJSON *event) {
         status = add_step(process, event);
     } else if (name && strcmp(name, "error") == 0) {
         const char *message = cJSON_GetStringValue(cJSON_GetObjectItem(event, "message"));
-        snprintf(process->reason, sizeof process->reason, "%s", message ? message : "unknown error");
+        ab_text_show(process->reason, sizeof process->reason, "%s", message ? message : "unknown error");
     } else {
         status = ab_fail(AB_INTERNAL, "a worker sent an unknown event");
     }
@@ -176,9 +177,9 @@ static void enforce(pid_t pid, const ab_process_watch *watch, int64_t started, a
     if (!late && !*watch->stop) return;
     process->interrupted = *watch->stop != 0;
     if (!process->reason[0])
-        snprintf(process->reason, sizeof process->reason, "%s at step %lld",
-                 process->interrupted ? "interrupted" : "longer than --cell-timeout",
-                 (long long)process->steps);
+        ab_text_show(process->reason, sizeof process->reason, "%s at step %lld",
+                     process->interrupted ? "interrupted" : "longer than --cell-timeout",
+                     (long long)process->steps);
     kill(pid, SIGKILL);
 }
 
@@ -201,11 +202,11 @@ static void explain_end(int how, ab_process *process) {
     long long step = (long long)process->steps;
     if (process->reason[0]) return;
     if (WIFSIGNALED(how))
-        snprintf(process->reason, sizeof process->reason, "killed by signal %d (%s) at step %lld",
-                 WTERMSIG(how), strsignal(WTERMSIG(how)), step);
+        ab_text_show(process->reason, sizeof process->reason, "killed by signal %d (%s) at step %lld",
+                     WTERMSIG(how), strsignal(WTERMSIG(how)), step);
     else if (WEXITSTATUS(how) != 0 || !process->end)
-        snprintf(process->reason, sizeof process->reason, "ended with status %d at step %lld",
-                 WEXITSTATUS(how), step);
+        ab_text_show(process->reason, sizeof process->reason, "ended with status %d at step %lld",
+                     WEXITSTATUS(how), step);
 }
 
 ab_status ab_process_run(char *const *argv, const ab_process_watch *watch, ab_process *process) {

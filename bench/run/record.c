@@ -6,6 +6,7 @@
 #include "bench/run/environment.h"
 #include "bench/run/timer.h"
 #include "bench/run/worker.h"
+#include "kernels/core/text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -86,8 +87,8 @@ static void add_lists(cJSON *object, const ab_run_config *config) {
     for (int i = 0; i < config->overrides; i++) {
         char name[64];
         const char *equals = strchr(config->override[i], '=');
-        snprintf(name, sizeof name, "%.*s", equals ? (int)(equals - config->override[i]) : 0,
-                 config->override[i]);
+        ab_text_show(name, sizeof name, "%.*s", equals ? (int)(equals - config->override[i]) : 0,
+                     config->override[i]);
         put(overrides, name, cJSON_CreateString(equals ? equals + 1 : ""));
     }
     if (config->layers) put(overrides, "to", cJSON_CreateString(config->layers));

@@ -2,6 +2,7 @@
 #include "bench/run/environment.h"
 #include "bench/run/record.h"
 #include "bench/run/run.h"
+#include "kernels/core/text.h"
 
 #include "reports/record/json.h"
 #include "reports/record/result.h"
@@ -77,8 +78,8 @@ static ab_status check_cells(const cJSON *document, const ab_cell_spec *cells, i
                            id, cells[i].id);
         if (digest && strcmp(digest, cells[i].digest) != 0)
             return ab_fail(AB_NOT_COMPARABLE,
-                           "--resume: cell %d, '%s', has config_digest %.20s in the document and %s here", i,
-                           id, digest, cells[i].digest);
+                           "--resume: cell %d, '%s', has config_digest %s in the document and %s here", i, id,
+                           ab_text_brief(digest, 20), cells[i].digest);
     }
     return AB_OK;
 }

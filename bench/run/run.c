@@ -11,6 +11,7 @@
 #include "kernels/core/log.h"
 #include "kernels/core/rng.h"
 #include "kernels/core/text.h"
+#include "kernels/core/text_path.h"
 #include "reports/record/result.h"
 
 #include <inttypes.h>
@@ -133,11 +134,10 @@ static ab_status place_checkpoints(run *r) {
     const char *slash = strrchr(out, '/');
     if (given && r->config.checkpoint_every == 0)
         return ab_fail(AB_USAGE, "--checkpoint: say how often with --checkpoint-every N");
-    if (r->config.checkpoint_every > 0 && !ab_text_fits(r->checkpoints, sizeof r->checkpoints, "%.*s%s",
-                                                        slash && !given ? (int)(slash + 1 - out) : 0, out,
-                                                        given ? given : "checkpoint-%c.safetensors"))
-        return ab_fail(AB_USAGE, "%s: expected a path of less than %zu bytes, found '%.40s...'",
-                       given ? "--checkpoint" : "--out", sizeof r->checkpoints, given ? given : out);
+    if (r->config.checkpoint_every > 0)
+        AB_TRY(ab_text_path(given ? "--checkpoint" : "--out", r->checkpoints, sizeof r->checkpoints, "%.*s%s",
+                            slash && !given ? (int)(slash + 1 - out) : 0, out,
+                            given ? given : "checkpoint-%c.safetensors"));
     const char *from = r->config.resume_file;
     if (from && strcmp(from, r->checkpoints) == 0)
         return ab_fail(
@@ -190,10 +190,10 @@ static ab_status run_process(run *r, int round, int position) {
     const ab_cell_spec *cell = &r->cells[index];
     char program[] = "ampbench", command[] = "worker";
     char full[2], spawned[32], fd[16], parent[32], weights[4096], checkpoint[4096];
-    snprintf(full, sizeof full, "%d", round == 0);
-    snprintf(spawned, sizeof spawned, "%" PRId64, ab_monotonic_ns());
-    snprintf(fd, sizeof fd, "%d", r->data_fd);
-    snprintf(parent, sizeof parent, "%" PRId64, (int64_t)getpid());
+    ab_text_exact(full, sizeof full, "%d", round == 0);
+    ab_text_exact(spawned, sizeof spawned, "%" PRId64, ab_monotonic_ns());
+    ab_text_exact(fd, sizeof fd, "%d", r->data_fd);
+    ab_text_exact(parent, sizeof parent, "%" PRId64, (int64_t)getpid());
     char *task[AB_WORKER_ARGS] = {program, command, (char *)(uintptr_t)cell->id, full, spawned, fd, parent};
     memcpy(r->worker_argv, task, sizeof task);
     int n = AB_WORKER_ARGS;

@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "bench/run/timer.h"
 
+#include "kernels/core/text.h"
 #include "reports/stats/stats.h"
 
 #include <dirent.h>
@@ -65,7 +66,7 @@ int64_t ab_run_delay_ns(void) {
     for (const struct dirent *entry; tasks && (entry = readdir(tasks));) {
         char path[320];
         long long ran, waited;
-        snprintf(path, sizeof path, "/proc/self/task/%.255s/schedstat", entry->d_name);
+        ab_text_exact(path, sizeof path, "/proc/self/task/%s/schedstat", entry->d_name);
         FILE *file = entry->d_name[0] == '.' ? NULL : fopen(path, "r");
         if (file && fscanf(file, "%lld %lld", &ran, &waited) == 2) {
             sum += waited;

@@ -1,6 +1,8 @@
 /* Strict JSON, one pass, no tree. See json_scan.h. */
 #include "bench/tensorfile/json_scan.h"
 
+#include "kernels/core/text.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,7 +68,7 @@ static bool is_word(int c) {
 /* A few characters of what stands at the current position, for messages. */
 static const char *found(ab_json_scan *scan, char text[TOKEN_TEXT]) {
     int c = peek(scan);
-    if (c < 0) return strcpy(text, "the end");
+    if (c < 0) return ab_text_exact(text, TOKEN_TEXT, "the end");
     size_t n = 0;
     text[n++] = '\'';
     if (is_word(c))

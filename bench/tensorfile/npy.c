@@ -5,6 +5,7 @@
 #include "bench/tensorfile/npy.h"
 
 #include "bench/tensorfile/json_scan.h"
+#include "kernels/core/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -130,7 +131,7 @@ static ab_status read_descr(literal *text, draft *d) {
     if (!d->entry->element && strchr("fciub", *kind)) return unknown_dtype(descr);
     if (!d->entry->element) d->entry->element = ab_element_at(AB_ELEMENT_other);
     d->entry->big_endian = descr[0] == '>';
-    snprintf(d->entry->dtype, sizeof d->entry->dtype, "%s", descr);
+    ab_text_show(d->entry->dtype, sizeof d->entry->dtype, "%s", descr);
     return AB_OK;
 }
 

@@ -2,6 +2,7 @@
 #include "bench/tensorfile/safetensors.h"
 
 #include "bench/tensorfile/json_scan.h"
+#include "kernels/core/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -69,7 +70,7 @@ static ab_status read_dtype(ab_json_scan *scan, draft *d) {
     for (size_t i = 0; i < AB_COUNT_OF(dtypes); i++)
         if (strcmp(dtypes[i].name, text) == 0) {
             d->entry.element = ab_element_at(dtypes[i].element);
-            snprintf(d->entry.dtype, sizeof d->entry.dtype, "%s", text);
+            ab_text_show(d->entry.dtype, sizeof d->entry.dtype, "%s", text);
             d->has_dtype = true;
         }
     ab_status status = AB_OK;

@@ -4,6 +4,7 @@
 #include "bench/tensorfile/json_scan.h"
 #include "bench/tensorfile/json_text.h"
 #include "bench/tensorfile/safetensors.h"
+#include "kernels/core/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -124,7 +125,7 @@ ab_status ab_safetensors_write(const char *path, const ab_safetensor_item *items
     char *header = NULL, *temporary = malloc(strlen(path) + SUFFIX_BYTES);
     size_t length = 0;
     if (!temporary) return ab_fail(AB_NO_MEMORY, "%s: out of memory", path);
-    snprintf(temporary, strlen(path) + SUFFIX_BYTES, "%s.%ld.tmp", path, (long)getpid());
+    ab_text_exact(temporary, strlen(path) + SUFFIX_BYTES, "%s.%ld.tmp", path, (long)getpid());
     ab_status status = make_header(items, count, metadata, &header, &length);
     if (status == AB_OK) status = replace_file(path, temporary, header, length, items, count);
     free(header);

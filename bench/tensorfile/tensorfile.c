@@ -4,6 +4,7 @@
 
 #include "bench/tensorfile/tensorfile.h"
 #include "kernels/core/nearest.h"
+#include "kernels/core/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -56,17 +57,15 @@ const char *ab_tensor_printable(const char *name, char text[AB_TENSORFILE_TEXT])
 }
 
 const char *ab_tensor_shape_text(const ab_tensor_entry *entry, char text[AB_TENSORFILE_TEXT]) {
-    size_t n = 0;
-    text[n++] = '[';
+    ab_text_show(text, AB_TENSORFILE_TEXT, "[");
     for (int i = 0; i < entry->ndim; i++) {
-        if (n > AB_TENSORFILE_TEXT - 32) {
-            n += (size_t)snprintf(text + n, AB_TENSORFILE_TEXT - n, ", ...");
+        if (strlen(text) > AB_TENSORFILE_TEXT - 32) {
+            ab_text_append(text, AB_TENSORFILE_TEXT, ", ...");
             break;
         }
-        n += (size_t)snprintf(text + n, AB_TENSORFILE_TEXT - n, i ? ", %lld" : "%lld",
-                              (long long)entry->dim[i]);
+        ab_text_append(text, AB_TENSORFILE_TEXT, i ? ", %lld" : "%lld", (long long)entry->dim[i]);
     }
-    snprintf(text + n, AB_TENSORFILE_TEXT - n, "]");
+    ab_text_append(text, AB_TENSORFILE_TEXT, "]");
     return text;
 }
 
@@ -176,14 +175,14 @@ out:
 
 static ab_status create(const char *path, ab_tensorfile **result) {
     ab_tensorfile *file = calloc(1, sizeof *file);
-    char *copy = malloc(strlen(path) + 1);
+    char *copy = ab_text_new("%s", path);
     if (!file || !copy) {
         free(file);
         free(copy);
         ab_fail(AB_NO_MEMORY, "%s: out of memory", path);
         return AB_NO_MEMORY;
     }
-    file->path = strcpy(copy, path);
+    file->path = copy;
     *result = file;
     return AB_OK;
 }

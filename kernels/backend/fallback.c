@@ -2,6 +2,7 @@
 #include "kernels/backend/fallback.h"
 
 #include "kernels/backend/host_mirror.h"
+#include "kernels/core/text.h"
 #include "kernels/ops/blocks.h"
 
 #include <stdio.h>
@@ -96,7 +97,7 @@ static const char *describe(const ab_op_io *io, const char *pass) {
     const char *own = f->op->describe ? f->op->describe(f->io, pass) : NULL;
     if (!own) return NULL;
     char *text = f->text[strcmp(pass, "forward") == 0 ? 0 : strcmp(pass, "backward_data") == 0 ? 1 : 2];
-    snprintf(text, TEXT, "host:%s", own);
+    ab_text_show(text, TEXT, "host:%s", own);
     return text;
 }
 

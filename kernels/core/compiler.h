@@ -20,10 +20,12 @@
 
 #if defined(__cplusplus)
 #define AB_RESTRICT __restrict__
+#define AB_THREAD_LOCAL thread_local
 #define AB_BEGIN_DECLS extern "C" {
 #define AB_END_DECLS }
 #else
 #define AB_RESTRICT restrict
+#define AB_THREAD_LOCAL _Thread_local
 #define AB_BEGIN_DECLS
 #define AB_END_DECLS
 #endif

@@ -3,6 +3,7 @@
 // Host code only. No kernel of this backend has run on a GPU yet: it was written on machines that have none (docs/decisions).
 #include "kernels/core/cuda.cuh"
 #include "kernels/core/plugin.h"
+#include "kernels/core/text.h"
 
 #include <dlfcn.h>
 
@@ -20,12 +21,14 @@ ab_cuda *ab_cuda_get() { return &context; }
 
 // ---- messages: the plugin's own copies of core's functions, which hand on to the program -------------------------
 
+#include "kernels/core/text.c"
+
 static char last_message[1024];
 
 ab_status ab_fail(ab_status status, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    vsnprintf(last_message, sizeof last_message, format, args);
+    ab_text_show_args(last_message, sizeof last_message, format, args);
     va_end(args);
     program->fail(status, last_message);
     return status;
@@ -160,7 +163,7 @@ static void tell(const teller &to, const char *key, const char *format, ...) {
     char text[256];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    ab_text_show_args(text, sizeof text, format, args);
     va_end(args);
     to.fact(to.context, key, text);
 }
@@ -279,7 +282,7 @@ static ab_status open_device(int index, const ab_device **device) {
         return ab_fail(AB_UNAVAILABLE, "CUDA does not start: %s (%s)", cudaGetErrorString(code),
                        cudaGetErrorName(code));
     if (index >= count) return ab_fail(AB_UNAVAILABLE, "there is no GPU %d, CUDA finds %d", index, count);
-    snprintf(name, sizeof name, "cuda:%d", index);
+    ab_text_exact(name, sizeof name, "cuda:%d", index);
     context.index = index;
     table.abi = AB_DEVICE_ABI;
     table.name = name;
@@ -302,3 +305,4 @@ const ab_plugin *ab_backend_v1(const ab_plugin_host *host) {
     program = host;
     return &plugin;
 }
+

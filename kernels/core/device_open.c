@@ -2,6 +2,7 @@
 #include "kernels/core/device.h"
 
 #include "kernels/core/plugin.h"
+#include "kernels/core/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +25,7 @@ static ab_status open_cuda(const char *name, int index, const ab_device **device
 static ab_status open_auto(const ab_device **device, const char **why) {
     static char reason[512];
     if (ab_cuda_open(0, device) == AB_OK) return AB_OK;
-    snprintf(reason, sizeof reason, "%s", ab_error_message());
+    ab_text_show(reason, sizeof reason, "%s", ab_error_message());
     if (why) *why = reason;
     *device = &ab_device_cpu;
     return AB_OK;

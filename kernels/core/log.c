@@ -1,6 +1,8 @@
 /* Diagnostics on stderr, one write per line so that lines of several processes never mix. */
 #include "kernels/core/log.h"
 
+#include "kernels/core/text.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -15,7 +17,7 @@ static void write_line(ab_log_level level, const char *name, const char *format,
 static void write_line(ab_log_level level, const char *name, const char *format, va_list args) {
     if (level > threshold) return;
     char text[1024];
-    vsnprintf(text, sizeof text, format, args);
+    ab_text_show_args(text, sizeof text, format, args);
     fprintf(stderr, "ampbench: %s: %s\n", name, text);
 }
 

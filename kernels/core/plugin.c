@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "kernels/core/plugin.h"
 
+#include "kernels/core/text_path.h"
+
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
@@ -99,14 +101,14 @@ ab_status ab_plugin_find(const char *file, const char **path) {
     const char *chosen = getenv("AMPBENCH_PLUGIN_DIR");
     *path = found;
     if (chosen) {
-        snprintf(found, sizeof found, "%s/%s", chosen, file);
+        AB_TRY(ab_text_path("AMPBENCH_PLUGIN_DIR", found, sizeof found, "%s/%s", chosen, file));
         if (access(found, R_OK) == 0) return AB_OK;
         return ab_fail(AB_UNAVAILABLE, "there is no %s in AMPBENCH_PLUGIN_DIR %s", file, chosen);
     }
     if (!program_folder(folder, sizeof folder)) return ab_fail(AB_UNAVAILABLE, "/proc/self/exe: unreadable");
     static const char *const places[] = {"", "/../lib/ampbench"};
     for (size_t i = 0; i < AB_COUNT_OF(places); i++) {
-        snprintf(found, sizeof found, "%s%s/%s", folder, places[i], file);
+        AB_TRY(ab_text_path("/proc/self/exe", found, sizeof found, "%s%s/%s", folder, places[i], file));
         if (access(found, R_OK) == 0) return AB_OK;
     }
     return ab_fail(AB_UNAVAILABLE, "this build has no CUDA backend (no %s in %s or ../lib/ampbench)", file,

@@ -1,6 +1,8 @@
 /* Shapes: counting, comparing, printing. */
 #include "kernels/core/shape.h"
 
+#include "kernels/core/text.h"
+
 #include <stdio.h>
 
 int64_t ab_shape_count(const ab_shape *shape) {
@@ -27,12 +29,9 @@ int ab_shape_check(const ab_shape *shape) {
 }
 
 const char *ab_shape_text(const ab_shape *shape, char *text) {
-    size_t used = 0;
-    text[used++] = '[';
-    for (int i = 0; i < shape->ndim && used < AB_SHAPE_TEXT - 24; i++) {
-        int n = snprintf(text + used, AB_SHAPE_TEXT - used, i ? ", %lld" : "%lld", (long long)shape->dim[i]);
-        if (n > 0) used += (size_t)n;
-    }
-    snprintf(text + used, AB_SHAPE_TEXT - used, "]");
+    ab_text_show(text, AB_SHAPE_TEXT, "[");
+    for (int i = 0; i < shape->ndim; i++)
+        ab_text_append(text, AB_SHAPE_TEXT, i ? ", %lld" : "%lld", (long long)shape->dim[i]);
+    ab_text_append(text, AB_SHAPE_TEXT, "]");
     return text;
 }

@@ -12,7 +12,8 @@
 
 AB_BEGIN_DECLS
 
-enum { AB_MAX_DIMS = 6, AB_SHAPE_TEXT = 96 };
+/* AB_SHAPE_TEXT: room for the longest shape, six numbers of 19 digits. */
+enum { AB_MAX_DIMS = 6, AB_SHAPE_TEXT = 128 };
 
 typedef struct ab_shape {
     int ndim;

@@ -2,6 +2,8 @@
  * matter. */
 #include "kernels/core/status.h"
 
+#include "kernels/core/text.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,7 +34,7 @@ ab_status ab_fail(ab_status status, const char *format, ...) {
     char text[MESSAGE_BYTES]; /* arguments may point into `message` */
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    ab_text_show_args(text, sizeof text, format, args);
     va_end(args);
     memcpy(message, text, sizeof text);
     return status;
@@ -42,9 +44,9 @@ ab_status ab_fail_prefix(ab_status status, const char *format, ...) {
     char prefix[MESSAGE_BYTES];
     va_list args;
     va_start(args, format);
-    vsnprintf(prefix, sizeof prefix, format, args);
+    ab_text_show_args(prefix, sizeof prefix, format, args);
     va_end(args);
-    return ab_fail(status, "%.500s: %.500s", prefix, message);
+    return ab_fail(status, "%s: %s", ab_text_brief(prefix, 500), message);
 }
 
 const char *ab_error_message(void) { return message; }

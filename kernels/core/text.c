@@ -40,6 +40,17 @@ size_t ab_text_append(char *text, size_t size, const char *format, ...) {
     return mark_cut(text, size);
 }
 
+const char *ab_text_brief(const char *text, int most) {
+    static AB_THREAD_LOCAL char slots[8][AB_TEXT_BRIEF + 1];
+    static AB_THREAD_LOCAL unsigned next;
+    if (!text || memchr(text, '\0', (size_t)most + 1)) return text;
+    char *slot = slots[next++ % AB_COUNT_OF(slots)];
+    memcpy(slot, text, (size_t)most);
+    slot[most] = '\0';
+    mark_cut(slot, (size_t)most + 1);
+    return slot;
+}
+
 char *ab_text_exact(char *text, size_t size, const char *format, ...) {
     va_list args;
     va_start(args, format);
@@ -51,24 +62,35 @@ char *ab_text_exact(char *text, size_t size, const char *format, ...) {
     abort();
 }
 
-bool ab_text_fits(char *text, size_t size, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
+bool ab_text_fits_args(char *text, size_t size, const char *format, va_list args) {
     const int needed = vsnprintf(text, size, format, args);
-    va_end(args);
     if (needed >= 0 && (size_t)needed < size) return true;
     text[0] = '\0';
     return false;
 }
 
-char *ab_text_new(const char *format, ...) {
-    va_list args, again;
+bool ab_text_fits(char *text, size_t size, const char *format, ...) {
+    va_list args;
     va_start(args, format);
+    const bool whole = ab_text_fits_args(text, size, format, args);
+    va_end(args);
+    return whole;
+}
+
+char *ab_text_new_args(const char *format, va_list args) {
+    va_list again;
     va_copy(again, args);
     const int needed = vsnprintf(NULL, 0, format, args);
     char *text = needed < 0 ? NULL : (char *)malloc((size_t)needed + 1);
     if (text) vsnprintf(text, (size_t)needed + 1, format, again);
     va_end(again);
+    return text;
+}
+
+char *ab_text_new(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    char *text = ab_text_new_args(format, args);
     va_end(args);
     return text;
 }

@@ -3,6 +3,7 @@
 // The library's algorithm is the first that the heuristics name for the shape, so that a shape always gives the same bits; partial
 // sums of split products are fp32, never the output's format. fp32 products are IEEE unless the run asked for TF32.
 #include "kernels/cuda/cuda_gemm.cuh"
+#include "kernels/core/text.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -129,8 +130,8 @@ static void describe_algorithm(ab_cuda_gemm_plan *p) {
                                                sizeof stages, &written);
     (void)cublasLtMatmulAlgoConfigGetAttribute(&p->algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split,
                                                sizeof split, &written);
-    snprintf(p->text, sizeof p->text, "cublaslt:algo%d,tile%d,stages%d,split%d%s%s", id, tile, stages, split,
-             p->shape.bias ? ",bias" : "", p->shape.tf32 ? ",tf32" : "");
+    ab_text_show(p->text, sizeof p->text, "cublaslt:algo%d,tile%d,stages%d,split%d%s%s", id, tile, stages,
+                 split, p->shape.bias ? ",bias" : "", p->shape.tf32 ? ",tf32" : "");
 }
 
 // Shapes that were asked for before: equal layers ask once.
@@ -294,3 +295,4 @@ ab_status ab_cuda_multiply(ab_cuda_gemm_plan *plan, const ab_cuda_gemm *shape, v
                          ab_cuda_span_of(c, shape->type_c), alpha, beta);
     return ab_cuda_tiles_run(&tiles);
 }
+

@@ -1,6 +1,7 @@
 /* Scalar block quantisation. Quotients are taken in double: with operands of at most 28 bits they are either
  * exact ties or clearly to one side, so the one rounding to the element's format is right. */
 #include "kernels/format/block_format.h"
+#include "kernels/core/text.h"
 
 #include "kernels/core/nearest.h"
 
@@ -29,8 +30,8 @@ ab_status ab_block_format_find(const char *name, const ab_block_format **format)
     }
     if (*format != NULL) return AB_OK;
     const char *near = ab_nearest(name, names, (int)AB_COUNT_OF(names));
-    return ab_fail(AB_CONFIG, "unknown block format \"%.60s\"; expected mxfp8, mxfp4 or nvfp4%s%s", name,
-                   near != NULL ? "; nearest: " : "", near != NULL ? near : "");
+    return ab_fail(AB_CONFIG, "unknown block format \"%s\"; expected mxfp8, mxfp4 or nvfp4%s%s",
+                   ab_text_brief(name, 60), near != NULL ? "; nearest: " : "", near != NULL ? near : "");
 }
 
 int64_t ab_block_count(const ab_block_format *format, int64_t n) {

@@ -3,6 +3,7 @@
 #include "kernels/format/format.h"
 
 #include "kernels/core/nearest.h"
+#include "kernels/core/text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -61,7 +62,7 @@ static void fill_user_formats(void) {
             int emax = (1 << (x - 1)) - 1;
             ab_format format = {
                 name, 1 + x + y, y + 1, 1 - emax, emax, true, true, 0, "user format, IEEE encoding"};
-            snprintf(name, USER_NAME, "e%dm%d", x, y);
+            ab_text_exact(name, USER_NAME, "e%dm%d", x, y);
             user_formats[x - X_MIN][y - Y_MIN] = format;
         }
     }
@@ -83,12 +84,13 @@ static ab_status unknown_format(const char *name) {
     for (size_t i = 0; i < AB_COUNT_OF(rows); i++) names[count++] = rows[i]->name;
     for (size_t i = 0; i < AB_COUNT_OF(aliases); i++) names[count++] = aliases[i].name;
     if (sscanf(name, "e%4dm%4d%c", &x, &y, &rest) == 2)
-        return ab_fail(AB_CONFIG, "format \"%.60s\": expected eXmY with X in %d..%d and Y in %d..%d", name,
-                       X_MIN, X_MAX, Y_MIN, Y_MAX);
+        return ab_fail(AB_CONFIG, "format \"%s\": expected eXmY with X in %d..%d and Y in %d..%d",
+                       ab_text_brief(name, 60), X_MIN, X_MAX, Y_MIN, Y_MAX);
     const char *near = ab_nearest(name, names, count);
-    if (near != NULL) return ab_fail(AB_CONFIG, "unknown format \"%.60s\"; nearest: %s", name, near);
-    return ab_fail(AB_CONFIG,
-                   "unknown format \"%.60s\"; expected fp16, bf16, fp32, tf32, fp8_e4m3, ... or eXmY", name);
+    if (near != NULL)
+        return ab_fail(AB_CONFIG, "unknown format \"%s\"; nearest: %s", ab_text_brief(name, 60), near);
+    return ab_fail(AB_CONFIG, "unknown format \"%s\"; expected fp16, bf16, fp32, tf32, fp8_e4m3, ... or eXmY",
+                   ab_text_brief(name, 60));
 }
 
 ab_status ab_format_find(const char *name, const ab_format **format) {
@@ -147,7 +149,8 @@ ab_status ab_round_mode_find(const char *name, ab_round_mode *mode) {
         *mode = (ab_round_mode)i;
         return AB_OK;
     }
-    return ab_fail(AB_CONFIG, "unknown rounding mode \"%.60s\"; expected rne, rna, rz, ru, rd or sr", name);
+    return ab_fail(AB_CONFIG, "unknown rounding mode \"%s\"; expected rne, rna, rz, ru, rd or sr",
+                   ab_text_brief(name, 60));
 }
 
 const char *ab_round_mode_name(ab_round_mode mode) {

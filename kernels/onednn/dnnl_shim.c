@@ -11,6 +11,7 @@
 
 #include "kernels/ops/product/gemm.h"
 
+#include "kernels/core/text.h"
 #include "kernels/ops/blocks.h"
 
 #include <omp.h>
@@ -205,7 +206,7 @@ static ab_status start_library(void) {
 const char *ab_dnnl_version(void) {
     static char text[32];
     const dnnl_version_t *version = dnnl_version();
-    snprintf(text, sizeof text, "oneDNN %d.%d.%d", version->major, version->minor, version->patch);
+    ab_text_show(text, sizeof text, "oneDNN %d.%d.%d", version->major, version->minor, version->patch);
     return text;
 }
 
@@ -362,7 +363,7 @@ static ab_status build(library_pass *p, const_dnnl_primitive_desc_t pd, const sl
     desc_ref scratch = arg_desc(pd, DNNL_ARG_SCRATCHPAD);
     p->base.scratch_bytes = p->result_bytes + (scratch ? dnnl_memory_desc_get_size(scratch) : 0);
     p->base.pack = p->base.packed_bytes ? pack : NULL;
-    snprintf(p->base.text, sizeof p->base.text, "%s", name_of(pd));
+    ab_text_show(p->base.text, sizeof p->base.text, "%s", name_of(pd));
     AB_TRY(
         check(dnnl_stream_create(&p->stream, engine, dnnl_stream_default_flags), "cannot create a stream"));
     return check(dnnl_primitive_create(&p->primitive, pd), "cannot create a primitive");

@@ -1,5 +1,6 @@
 /* Reads the CPU once and remembers the level in force. Decides nothing about oneDNN. */
 #include "kernels/vec/isa.h"
+#include "kernels/core/text.h"
 
 #include "kernels/core/log.h"
 #include "kernels/core/nearest.h"
@@ -81,6 +82,6 @@ ab_status ab_isa_find(const char *name, ab_isa *isa) {
         return AB_OK;
     }
     const char *near = ab_nearest(name, names, (int)AB_COUNT_OF(names));
-    return ab_fail(AB_CONFIG, "unknown CPU level \"%.60s\"; expected plain, avx2, avx512 or avx512bitalg%s%s",
-                   name, near != NULL ? "; nearest: " : "", near != NULL ? near : "");
+    return ab_fail(AB_CONFIG, "unknown CPU level \"%s\"; expected plain, avx2, avx512 or avx512bitalg%s%s",
+                   ab_text_brief(name, 60), near != NULL ? "; nearest: " : "", near != NULL ? near : "");
 }

@@ -8,6 +8,8 @@
  * flows and histories have fixed sizes. */
 #include "probes/origin/origin.h"
 
+#include "kernels/core/text.h"
+
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -160,7 +162,7 @@ static void copy_history(ab_origin *o, ab_origin_event *event) {
 /* ---- events ------------------------------------------------------------------------------------------------ */
 
 static void copy_name(char to[AB_ORIGIN_NAME], const char *from) {
-    snprintf(to, AB_ORIGIN_NAME, "%s", from ? from : "");
+    ab_text_exact(to, AB_ORIGIN_NAME, "%s", from ? from : "");
 }
 
 /* The event of a place, made if it is new; NULL if there is no room for one more. */
@@ -267,11 +269,11 @@ static void name_tensor(const ab_op_run *run, int slot, char text[AB_ORIGIN_NAME
             if (run->io->in[i]) in[i] = run->io->in[i]->shape;
         int i = slot - (grad ? AB_ORIGIN_DPARAM : AB_ORIGIN_PARAM),
             count = run->op->params(run->io->attrs, in, spec);
-        snprintf(text, AB_ORIGIN_NAME, "%.40s%s", i < count ? spec[i].name : "parameter",
-                 grad ? ".grad" : "");
+        ab_text_exact(text, AB_ORIGIN_NAME, "%s%s", i < count ? spec[i].name : "parameter",
+                      grad ? ".grad" : "");
     } else {
-        snprintf(text, AB_ORIGIN_NAME, "in%d%s", slot - (grad ? AB_ORIGIN_DIN : AB_ORIGIN_IN),
-                 grad ? ".grad" : "");
+        ab_text_exact(text, AB_ORIGIN_NAME, "in%d%s", slot - (grad ? AB_ORIGIN_DIN : AB_ORIGIN_IN),
+                      grad ? ".grad" : "");
     }
 }
 

@@ -9,7 +9,7 @@
 
 AB_BEGIN_DECLS
 
-enum { AB_ORIGIN_EVENTS = 12, AB_ORIGIN_FLOW = 24, AB_ORIGIN_HISTORY = 8, AB_ORIGIN_NAME = 64 };
+enum { AB_ORIGIN_EVENTS = 12, AB_ORIGIN_FLOW = 24, AB_ORIGIN_HISTORY = 8, AB_ORIGIN_NAME = 96 };
 
 /* What wrote a tensor. Two to a kind of move: forward, backward. */
 enum {

@@ -1,4 +1,5 @@
 /* Advice and receipts for people and for programs. Decides nothing. */
+#include "kernels/core/text.h"
 #include "reports/advise/advise.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -12,7 +13,7 @@ static int binades_of(const ab_format *half) { return half->emax - half->emin + 
 
 /* "2^12", "2^12.34" */
 static const char *power(char *text, double octaves) {
-    snprintf(text, AB_TEXT_NUMBER, octaves == floor(octaves) ? "2^%.0f" : "2^%.2f", octaves);
+    ab_text_show(text, AB_TEXT_NUMBER, octaves == floor(octaves) ? "2^%.0f" : "2^%.2f", octaves);
     return text;
 }
 

@@ -1,6 +1,7 @@
 /* Aligns traces by step and tensor and walks them in the order of execution. */
 #include "reports/compare/divergence.h"
 
+#include "kernels/core/text.h"
 #include "reports/record/cells.h"
 #include "reports/record/json.h"
 #include "reports/record/summary.h"
@@ -9,9 +10,10 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { TEXT = 500, CLEAN = 256, MAX_PARAMS = 1024, NAME = 128 };
+enum { TEXT = 500, CLEAN = 256, MAX_PARAMS = 1024 };
 
 static const double safety = 4, limit = 0.5, baseline_roundoff = 0x1p-24;
 
@@ -168,13 +170,13 @@ static double moved(const walk *w, const cJSON *tensor, double step) {
 
 /* A relu or max pool that the backward pass goes through: its outputs' distance, once. */
 static void pass_kink(walk *w, const cJSON *tensor, double step) {
-    char name[NAME];
     bool same;
     const char *type = ab_json_text(tensor, "type", "");
     if (!is_backward(tensor) || (strcmp(type, "relu") != 0 && strcmp(type, "max_pool2d") != 0)) return;
-    snprintf(name, sizeof name, "%.100s.out", ab_json_text(tensor, "op", ""));
     cJSON *like = cJSON_CreateObject();
-    cJSON_AddStringToObject(like, "name", name);
+    char *name = ab_text_new("%s.out", ab_json_text(tensor, "op", ""));
+    cJSON_AddStringToObject(like, "name", name ? name : "");
+    free(name);
     sight a = look(trace_of(w->base), like, step), b = look(trace_of(w->other), like, step);
     cJSON_Delete(like);
     if (a.digest && b.digest) w->kinks += distance(&a, &b, &same);
@@ -231,30 +233,35 @@ static void walk_step(walk *w, double step) {
 static void explain(const walk *w, char text[TEXT]) {
     const char *calibrated = w->floor.plain ? "" : " (no traced noise floor: the bound is a guess)";
     if (w->compared == 0) {
-        snprintf(text, TEXT, "nothing to compare: no traced step in common");
+        ab_text_show(text, TEXT, "nothing to compare: no traced step in common");
     } else if (w->tensor && !isfinite(w->difference)) {
-        snprintf(text, TEXT,
-                 "diverged at step %.0f in %.100s (%s of %.60s): values that are finite in one and not in "
-                 "the other",
-                 w->step, ab_json_text(w->tensor, "name", ""), ab_json_text(w->tensor, "pass", ""),
-                 ab_json_text(w->tensor, "op", ""));
+        ab_text_show(text, TEXT,
+                     "diverged at step %.0f in %s (%s of %s): values that are finite in one and not in "
+                     "the other",
+                     w->step, ab_text_brief(ab_json_text(w->tensor, "name", ""), 100),
+                     ab_json_text(w->tensor, "pass", ""),
+                     ab_text_brief(ab_json_text(w->tensor, "op", ""), 60));
     } else if (w->tensor) {
-        snprintf(text, TEXT,
-                 "diverged at step %.0f in %.100s (%s of %.60s): the values differ by %.2g of their size, "
-                 "rounding explains at "
-                 "most %.2g%s; %d tensors before it agree",
-                 w->step, ab_json_text(w->tensor, "name", ""), ab_json_text(w->tensor, "pass", ""),
-                 ab_json_text(w->tensor, "op", ""), w->difference, w->bound, calibrated, w->compared - 1);
+        ab_text_show(text, TEXT,
+                     "diverged at step %.0f in %s (%s of %s): the values differ by %.2g of their size, "
+                     "rounding explains at "
+                     "most %.2g%s; %d tensors before it agree",
+                     w->step, ab_text_brief(ab_json_text(w->tensor, "name", ""), 100),
+                     ab_json_text(w->tensor, "pass", ""),
+                     ab_text_brief(ab_json_text(w->tensor, "op", ""), 60), w->difference, w->bound,
+                     calibrated, w->compared - 1);
     } else if (w->identical == w->compared) {
-        snprintf(text, TEXT, "identical: all %d tensors of the traced steps have the same bits", w->compared);
+        ab_text_show(text, TEXT, "identical: all %d tensors of the traced steps have the same bits",
+                     w->compared);
     } else {
         char left_out[80] = "";
         if (w->unjudged)
-            snprintf(left_out, sizeof left_out, "; %d were not judged, there rounding explains anything",
-                     w->unjudged);
-        snprintf(text, TEXT,
-                 "only rounding: %d of %d tensors differ, the largest by %.2g of what rounding explains%s%s",
-                 w->compared - w->identical, w->compared, w->largest, calibrated, left_out);
+            ab_text_show(left_out, sizeof left_out, "; %d were not judged, there rounding explains anything",
+                         w->unjudged);
+        ab_text_show(
+            text, TEXT,
+            "only rounding: %d of %d tensors differ, the largest by %.2g of what rounding explains%s%s",
+            w->compared - w->identical, w->compared, w->largest, calibrated, left_out);
     }
 }
 

@@ -90,33 +90,34 @@ static void describe(char text[TEXT], const measure *m, const pairs *p, const ab
     char advice[160] = "";
     const char *verdict = verdict_of(p, t, margin);
     if (p->lost > 0) {
-        snprintf(text, TEXT, "not equivalent: %d of %d seeds have no %s where the base has one", p->lost,
-                 p->lost + p->n, m->what);
+        ab_text_show(text, TEXT, "not equivalent: %d of %d seeds have no %s where the base has one", p->lost,
+                     p->lost + p->n, m->what);
         return;
     }
     if (p->n < 2) {
-        snprintf(text, TEXT, "%d seed says nothing about others: train with --seeds 5", p->n);
+        ab_text_show(text, TEXT, "%d seed says nothing about others: train with --seeds 5", p->n);
         return;
     }
     bool unclear = strcmp(verdict, "unclear") == 0;
     if (unclear && t->n_needed > p->n)
-        snprintf(advice, sizeof advice, "; about %d seeds would show it with a power of 80 %%", t->n_needed);
-    snprintf(text, TEXT,
-             "%s: over %d seeds the %s changes by %+.4g%s on average, %.0f %% interval %+.4g to %+.4g, "
-             "margin %.4g (p = %.2g); "
-             "the power to find equivalence is %.0f %%%s%s",
-             unclear                             ? "cannot tell"
-             : strcmp(verdict, "different") == 0 ? "not equivalent"
-             : t->different                      ? "equivalent, with a small but real difference"
-                                                 : "equivalent",
-             p->n, m->what, s * t->mean, m->unit, confidence, s * t->low, s * t->high, s * margin, t->p,
-             100 * t->power, advice,
-             unclear && t->n_needed == 0 ? "; no number of seeds up to 1000 would show it" : "");
+        ab_text_show(advice, sizeof advice, "; about %d seeds would show it with a power of 80 %%",
+                     t->n_needed);
+    ab_text_show(text, TEXT,
+                 "%s: over %d seeds the %s changes by %+.4g%s on average, %.0f %% interval %+.4g to %+.4g, "
+                 "margin %.4g (p = %.2g); "
+                 "the power to find equivalence is %.0f %%%s%s",
+                 unclear                             ? "cannot tell"
+                 : strcmp(verdict, "different") == 0 ? "not equivalent"
+                 : t->different                      ? "equivalent, with a small but real difference"
+                                                     : "equivalent",
+                 p->n, m->what, s * t->mean, m->unit, confidence, s * t->low, s * t->high, s * margin, t->p,
+                 100 * t->power, advice,
+                 unclear && t->n_needed == 0 ? "; no number of seeds up to 1000 would show it" : "");
 }
 
 static double shown(double x) {
     char text[40];
-    snprintf(text, sizeof text, "%.4g", x);
+    ab_text_show(text, sizeof text, "%.4g", x);
     double value = 0;
     return sscanf(text, "%lf", &value) == 1 ? value : 0;
 }

@@ -1,6 +1,7 @@
 /* Collects, sorts, cuts into series, looks for changes. */
 #include "reports/compare/history.h"
 
+#include "kernels/core/text.h"
 #include "reports/record/json.h"
 #include "reports/record/settings.h"
 #include "reports/record/text.h"
@@ -59,12 +60,12 @@ void ab_history_destroy(ab_history *history) {
 static void describe(const cJSON *document, char *text) {
     char data[40], optimizer[24];
     const cJSON *config = ab_json_at(document, "config");
-    snprintf(text, SETTINGS, "%s, batch %.0f, %.0f steps, %s lr %g, seed %.0f, %.0f thread%s",
-             ab_text_clean(data, sizeof data, ab_json_text(config, "data", "?")),
-             ab_json_number(config, "batch", 0), ab_json_number(config, "steps", 0),
-             ab_text_clean(optimizer, sizeof optimizer, ab_json_text(config, "optimizer", "?")),
-             ab_json_number(config, "lr", 0), ab_json_number(config, "seed", 0),
-             ab_json_number(config, "threads", 0), ab_json_number(config, "threads", 0) == 1 ? "" : "s");
+    ab_text_show(text, SETTINGS, "%s, batch %.0f, %.0f steps, %s lr %g, seed %.0f, %.0f thread%s",
+                 ab_text_clean(data, sizeof data, ab_json_text(config, "data", "?")),
+                 ab_json_number(config, "batch", 0), ab_json_number(config, "steps", 0),
+                 ab_text_clean(optimizer, sizeof optimizer, ab_json_text(config, "optimizer", "?")),
+                 ab_json_number(config, "lr", 0), ab_json_number(config, "seed", 0),
+                 ab_json_number(config, "threads", 0), ab_json_number(config, "threads", 0) == 1 ? "" : "s");
 }
 
 static ab_status fill(const cJSON *document, const cJSON *cell, entry *e) {

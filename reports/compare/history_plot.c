@@ -1,6 +1,7 @@
 /* Series over runs, a panel each: points, the medians between changes, changes marked. */
 #include "reports/compare/history.h"
 
+#include "kernels/core/text.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
@@ -81,7 +82,7 @@ static void write_title(const cJSON *series, int panel, FILE *script) {
     fprintf(script, "title[%d] = ", panel);
     ab_plot_quote(script, text);
     int changes = cJSON_GetArraySize(ab_json_at(series, "changes"));
-    snprintf(text, sizeof text, "%s; %d change%s", unit_name(series), changes, changes == 1 ? "" : "s");
+    ab_text_show(text, sizeof text, "%s; %d change%s", unit_name(series), changes, changes == 1 ? "" : "s");
     fprintf(script, "; note[%d] = ", panel);
     ab_plot_quote(script, text);
     fputc('\n', script);

@@ -1,6 +1,7 @@
 /* The history for people: series that changed in full, the others in one line each. */
 #include "reports/compare/history.h"
 
+#include "kernels/core/text.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
@@ -10,18 +11,18 @@
 
 static const char *value_text(const char *metric, double value, char *text) {
     if (strcmp(metric, "step_time_ns") == 0)
-        snprintf(text, AB_TEXT_NUMBER, "%.4g ms", value * 1e-6);
+        ab_text_show(text, AB_TEXT_NUMBER, "%.4g ms", value * 1e-6);
     else if (strcmp(metric, "peak_bytes") == 0)
-        snprintf(text, AB_TEXT_NUMBER, "%.4f MiB", value / (1024 * 1024));
+        ab_text_show(text, AB_TEXT_NUMBER, "%.4f MiB", value / (1024 * 1024));
     else
-        snprintf(text, AB_TEXT_NUMBER, "%.7g", value);
+        ab_text_show(text, AB_TEXT_NUMBER, "%.7g", value);
     return text;
 }
 
 static void print_change(const cJSON *change, const char *metric, FILE *out) {
     char before[AB_TEXT_NUMBER], after[AB_TEXT_NUMBER], percent[AB_TEXT_NUMBER] = "";
     double share = ab_json_number(change, "percent", (double)NAN);
-    if (isfinite(share)) snprintf(percent, sizeof percent, " (%+.3g %%)", share);
+    if (isfinite(share)) ab_text_show(percent, sizeof percent, " (%+.3g %%)", share);
     fprintf(out, "      %s  run %s: %s -> %s%s, %s\n", ab_json_text(change, "started_utc", "?"),
             ab_json_text(change, "run", "?"), value_text(metric, ab_json_number(change, "before", 0), before),
             value_text(metric, ab_json_number(change, "after", 0), after), percent,

@@ -3,6 +3,7 @@
 
 #include "reports/diagnose/diagnose_facts.h"
 
+#include "kernels/core/text.h"
 #include "reports/record/exponents.h"
 #include "reports/record/json.h"
 #include "reports/record/summary.h"
@@ -301,17 +302,17 @@ void ab_verdict_say(ab_verdict *verdict, const char *format, ...) {
     if (!evidence) return;
     va_list args;
     va_start(args, format);
-    vsnprintf(raw, sizeof raw, format, args);
+    ab_text_show_args(raw, sizeof raw, format, args);
     va_end(args);
     ab_text_clean(evidence->text, sizeof evidence->text, raw);
 }
 
 static AB_PRINTF(3, 0) void point_into(int cell, ab_verdict *verdict, const char *format, va_list args) {
-    char place[AB_VERDICT_POINTER];
     if (verdict->evidences == 0) return;
     ab_evidence *evidence = &verdict->evidence[verdict->evidences - 1];
-    vsnprintf(place, sizeof place, format, args);
-    snprintf(evidence->pointer, sizeof evidence->pointer, "/cells/%d%.*s", cell, 100, place);
+    const size_t used = strlen(ab_text_exact(evidence->pointer, sizeof evidence->pointer, "/cells/%d", cell));
+    if (!ab_text_fits_args(evidence->pointer + used, sizeof evidence->pointer - used, format, args))
+        evidence->pointer[0] = '\0'; /* none rather than half of one */
 }
 
 void ab_verdict_point(const ab_case *facts, ab_verdict *verdict, const char *format, ...) {
@@ -336,10 +337,11 @@ void ab_verdict_point_baseline(const ab_case *facts, ab_verdict *verdict, const 
 
 void ab_verdict_option(ab_verdict *verdict, const char *name, const char *format, ...) {
     if (verdict->options + 2 > AB_VERDICT_OPTIONS) return;
-    snprintf(verdict->option[verdict->options++], AB_VERDICT_TEXT, "%s", name);
+    char(*option)[AB_VERDICT_TEXT] = &verdict->option[verdict->options];
+    ab_text_exact(option[0], AB_VERDICT_TEXT, "%s", name);
     va_list args;
     va_start(args, format);
-    vsnprintf(verdict->option[verdict->options++], AB_VERDICT_TEXT, format, args);
+    if (ab_text_fits_args(option[1], AB_VERDICT_TEXT, format, args)) verdict->options += 2;
     va_end(args);
 }
 
@@ -349,9 +351,9 @@ static void explain_healthy(const ab_case *c, const ab_skip_audit *skips, ab_ver
         ab_verdict_say(v, "loss gap to O0 %+.4g, within %.4g", c->gap, c->gap_limit);
         ab_verdict_point(c, v, "/summary/loss_gap");
     } else {
-        snprintf(v->missing, sizeof v->missing,
-                 "there is no O0 cell to compare with: run with --levels O0,%.20s",
-                 ab_json_text(c->cell, "level", "O2"));
+        ab_text_show(v->missing, sizeof v->missing,
+                     "there is no O0 cell to compare with: run with --levels O0,%s",
+                     ab_text_brief(ab_json_text(c->cell, "level", "O2"), 20));
     }
     if (!c->skip.dynamic) return;
     ab_verdict_say(v,
@@ -366,7 +368,7 @@ static void explain_noise(const ab_case *c, ab_verdict *v) {
     ab_verdict_say(v, "loss gap to O0 %+.4g, %.4g is allowed, and nothing in the record explains it", c->gap,
                    c->gap_limit);
     ab_verdict_point(c, v, "/summary/loss_gap");
-    snprintf(
+    ab_text_show(
         v->missing, sizeof v->missing,
         "whether that is more than two runs of O0 differ by: measure the noise floor (no --no-floor), or run "
         "with --seeds 5 and `ampbench compare`");
@@ -381,9 +383,10 @@ static void speak_of_doubt(const ab_case *c, ab_verdict *v) {
     ab_verdict_say(v, "O0's loss was %.4g at step 0 and is %.4g at the end of %d steps",
                    c->baseline_loss.first, c->baseline_loss.final, c->baseline_loss.steps);
     ab_verdict_point_baseline(c, v, "/summary/loss_final");
-    snprintf(v->missing, sizeof v->missing,
-             "O0 has not learned yet, so a level cannot be told from it: run longer, e.g. with --steps %d",
-             4 * (c->loss.steps > 0 ? c->loss.steps : 1));
+    ab_text_show(
+        v->missing, sizeof v->missing,
+        "O0 has not learned yet, so a level cannot be told from it: run longer, e.g. with --steps %d",
+        4 * (c->loss.steps > 0 ? c->loss.steps : 1));
     ab_verdict_option(v, "--steps", "%d", 4 * (c->loss.steps > 0 ? c->loss.steps : 1));
 }
 

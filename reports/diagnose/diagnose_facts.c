@@ -1,6 +1,7 @@
 /* What several rules ask of a record. */
 #include "reports/diagnose/diagnose_facts.h"
 
+#include "kernels/core/text.h"
 #include "reports/record/exponents.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -32,7 +33,7 @@ static bool from_origin(const cJSON *cell, bool expected, ab_first_nonfinite *fi
                                       .format = ab_json_text(event, "format", ""),
                                       .step = (int)ab_json_number(event, "step", 0),
                                       .read_largest = ab_json_number(event, "read_largest", (double)NAN)};
-        snprintf(first->pointer, sizeof first->pointer, "/probes/origin/events/%d", here);
+        ab_text_exact(first->pointer, sizeof first->pointer, "/probes/origin/events/%d", here);
         return true;
     }
     return false;
@@ -64,7 +65,7 @@ static bool from_activations(const cJSON *cell, const char *half, ab_first_nonfi
                                       .format = half,
                                       .step = AB_SINCE_UNKNOWN,
                                       .read_largest = (double)NAN};
-        snprintf(first->pointer, sizeof first->pointer, "/probes/activations/%d/overflowed", here);
+        ab_text_exact(first->pointer, sizeof first->pointer, "/probes/activations/%d/overflowed", here);
         return true;
     }
     return false;
@@ -100,15 +101,15 @@ void ab_say_first_nonfinite(const ab_case *facts, const ab_first_nonfinite *firs
     ab_text_clean(cause, sizeof cause, first->cause);
     memcpy(verdict->layer, op, sizeof op);
     if (isfinite(first->read_largest))
-        ab_verdict_say(
-            verdict,
-            "%.60s%s%.24s%s is the first to make no number of finite ones: step %d, %.10s pass, from "
-            "values up to %.4g%s%.24s",
-            op, first->type[0] ? " (" : "", first->type, first->type[0] ? ")" : "", first->step, first->pass,
-            first->read_largest, cause[0] ? "; " : "", cause);
+        ab_verdict_say(verdict,
+                       "%s%s%s%s is the first to make no number of finite ones: step %d, %s pass, from "
+                       "values up to %.4g%s%s",
+                       ab_text_brief(op, 60), first->type[0] ? " (" : "", ab_text_brief(first->type, 24),
+                       first->type[0] ? ")" : "", first->step, ab_text_brief(first->pass, 10),
+                       first->read_largest, cause[0] ? "; " : "", ab_text_brief(cause, 24));
     else
-        ab_verdict_say(verdict, "%.60s (%.24s) is the first with values that are no numbers: %.10s pass", op,
-                       first->type, first->pass);
+        ab_verdict_say(verdict, "%s (%s) is the first with values that are no numbers: %s pass",
+                       ab_text_brief(op, 60), ab_text_brief(first->type, 24), ab_text_brief(first->pass, 10));
     ab_verdict_point(facts, verdict, "%s", first->pointer);
 }
 
@@ -238,7 +239,7 @@ static bool is_to_come(const ab_case *facts, ab_first_nonfinite *first) {
                                       .own = true,
                                       .to_come = true,
                                       .read_largest = ab_json_number(op, "largest", 0)};
-        snprintf(first->pointer, sizeof first->pointer, "/probes/signals/%d/largest", here);
+        ab_text_exact(first->pointer, sizeof first->pointer, "/probes/signals/%d/largest", here);
         return true;
     }
     return false;
@@ -295,7 +296,6 @@ static bool layers_to_keep(const ab_case *facts, const char *op, char *list, siz
     const int at = place_of(signals, op), from = made_zero_from(signals, at);
     bool going = false;
     int kept = 0, place = 0;
-    size_t used = 0;
     list[0] = '\0';
     cJSON_ArrayForEach(entry, signals) {
         const char *name = ab_json_text(entry, "op", "");
@@ -303,25 +303,24 @@ static bool layers_to_keep(const ab_case *facts, const char *op, char *list, siz
         const bool starts = ab_json_number(entry, "largest", 0) > limit || (here >= from && here <= at);
         going = starts || (going && !is_product(ab_json_text(entry, "type", "")));
         if (!going) continue;
-        const int n = snprintf(list + used, size - used, "%s%s=fp32", used ? "," : "", name);
-        if (n < 0 || (size_t)n >= size - used || ++kept > MOST) return false;
-        used += (size_t)n;
+        const size_t used = strlen(list);
+        if (!ab_text_fits(list + used, size - used, "%s%s=fp32", used ? "," : "", name) || ++kept > MOST)
+            return false;
     }
-    if (kept == 0) snprintf(list, size, "%s=fp32", op);
-    return true;
+    return kept > 0 || ab_text_fits(list, size, "%s=fp32", op);
 }
 
 static void say_remedy(const ab_case *facts, const char *op, ab_verdict *verdict) {
     char list[AB_VERDICT_TEXT - 80], clean[AB_VERDICT_TEXT - 80];
     if (op[0] && layers_to_keep(facts, op, list, sizeof list)) {
         ab_text_clean(clean, sizeof clean, list);
-        snprintf(verdict->remedy, sizeof verdict->remedy, "--to '%s', or --half bf16; no loss scale helps",
-                 clean);
+        ab_text_show(verdict->remedy, sizeof verdict->remedy,
+                     "--to '%s', or --half bf16; no loss scale helps", clean);
         ab_verdict_option(verdict, "--to", "%s", clean);
         return;
     }
-    snprintf(verdict->remedy, sizeof verdict->remedy,
-             "--half bf16, or the layer in fp32; no loss scale helps");
+    ab_text_show(verdict->remedy, sizeof verdict->remedy,
+                 "--half bf16, or the layer in fp32; no loss scale helps");
     ab_verdict_option(verdict, "--half", "bf16");
 }
 
@@ -349,9 +348,10 @@ static void say_weight(const ab_case *facts, ab_verdict *verdict) {
                                     ab_json_text(facts->cell, "vitals.initial_weights.beyond_half_name", ""));
     const char *dot = strrchr(name, '.');
     char layer[AB_VERDICT_LAYER];
-    snprintf(layer, sizeof layer, "%.*s", dot ? (int)(dot - name) : 60, name);
+    ab_text_show(layer, sizeof layer, "%.*s", dot ? (int)(dot - name) : (int)strlen(name), name);
     ab_text_clean(verdict->layer, sizeof verdict->layer, layer);
-    ab_verdict_say(verdict, "%.60s has weights up to %.4g in fp32; the largest number of %s is %.4g", name,
+    ab_verdict_say(verdict, "%s has weights up to %.4g in fp32; the largest number of %s is %.4g",
+                   ab_text_brief(name, 60),
                    ab_json_number(facts->baseline, "vitals.initial_weights.largest", 0), facts->half->name,
                    ab_format_max(facts->half));
     ab_verdict_point_baseline(facts, verdict, "/vitals/initial_weights");
@@ -361,8 +361,9 @@ static void say_what_comes(const ab_case *facts, const ab_first_nonfinite *first
     verdict->confidence = 0.3;
     verdict->next = verdict->with_others = true;
     ab_text_clean(verdict->layer, sizeof verdict->layer, first->op);
-    ab_verdict_say(verdict, "outputs of %.60s reach %.4g in O0; the largest number of %s is %.4g",
-                   verdict->layer, first->read_largest, facts->half->name, ab_format_max(facts->half));
+    ab_verdict_say(verdict, "outputs of %s reach %.4g in O0; the largest number of %s is %.4g",
+                   ab_text_brief(verdict->layer, 60), first->read_largest, facts->half->name,
+                   ab_format_max(facts->half));
     ab_verdict_point_baseline(facts, verdict, "%s", first->pointer);
     say_remedy(facts, verdict->layer, verdict);
     if (verdict->options > 0 && strcmp(verdict->option[0], "--half") == 0) verdict->with_others = false;
@@ -386,7 +387,7 @@ bool ab_judge_overflow(const ab_case *facts, ab_overflow_kind kind, ab_verdict *
     else if (first.known)
         ab_say_first_nonfinite(facts, &first, verdict);
     else
-        snprintf(
+        ab_text_show(
             verdict->missing, sizeof verdict->missing,
             "which layer: the record does not say where the first value that is no number was made; run with "
             "--probes all --probe-every 1");
@@ -425,7 +426,7 @@ int ab_first_step_with(const cJSON *tensor, const char *key) {
     char path[64];
     const cJSON *count;
     double step = ab_json_number(tensor, "steps.first", 0);
-    snprintf(path, sizeof path, "steps.%.48s", key);
+    ab_text_exact(path, sizeof path, "steps.%s", key);
     cJSON_ArrayForEach(count, ab_json_at(tensor, path)) {
         if (cJSON_IsNumber(count) && count->valuedouble > 0) return (int)step;
         step += ab_json_number(tensor, "steps.stride", 1);
@@ -460,7 +461,7 @@ ab_tensor_sums ab_tensor_sums_of(const cJSON *cell, const char *list, const char
     const double probed = fmax(1, ab_json_number(cell, "probes.steps_probed", 1));
     const cJSON *tensor;
     char path[64];
-    snprintf(path, sizeof path, "probes.%.48s", list);
+    ab_text_exact(path, sizeof path, "probes.%s", list);
     cJSON_ArrayForEach(tensor, ab_json_at(cell, path)) {
         if (kind[0] && strcmp(ab_json_text(tensor, "kind", ""), kind) != 0) continue;
         sums.values += ab_json_number(tensor, "count", 0) / (all ? 1 : probed);
@@ -607,5 +608,5 @@ void ab_missing_evidence(const ab_case *facts, char *text, size_t size) {
         what = "whether signals die or grow on their way: run with the probe signals (a default one)";
     else if (!ab_json_at(cell, "vitals"))
         what = "whether data, labels and weights are sound: this record is of an earlier version; run again";
-    snprintf(text, size, "%s", what);
+    ab_text_show(text, size, "%s", what);
 }

@@ -3,6 +3,7 @@
  * A rule looks at one cause and does not know of the others: huge updates end in an overflow, and both rules are right about what they
  * see. What was seen later, and is not in fp32's numbers too, may be the consequence of what was seen before: then it is no more
  * certain than its cause, and comes after it. Within one step the order is that of a step: forward, backward, update. */
+#include "kernels/core/text.h"
 #include "reports/diagnose/diagnose.h"
 
 #include <math.h>
@@ -61,19 +62,15 @@ static bool may_join(const ab_verdict *first, const ab_verdict *other) {
 }
 
 static void join(ab_verdict *first, const ab_verdict *other) {
-    size_t used = strlen(first->remedy);
     const char *between = first->remedy[0] ? "; also" : "also";
     for (int i = 0; i < other->options; i += 2) {
         memcpy(first->option[first->options++], other->option[i], AB_VERDICT_TEXT);
         memcpy(first->option[first->options++], other->option[i + 1], AB_VERDICT_TEXT);
-        if (used >= sizeof first->remedy) continue;
-        snprintf(first->remedy + used, sizeof first->remedy - used, "%s %s %s", between, other->option[i],
-                 other->option[i + 1]);
-        used = strlen(first->remedy);
+        ab_text_append(first->remedy, sizeof first->remedy, "%s %s %s", between, other->option[i],
+                       other->option[i + 1]);
         between = "";
     }
-    if (used < sizeof first->remedy)
-        snprintf(first->remedy + used, sizeof first->remedy - used, " (%s)", other->rule->id);
+    ab_text_append(first->remedy, sizeof first->remedy, " (%s)", other->rule->id);
 }
 
 void ab_order_verdicts(ab_diagnosis *d) {

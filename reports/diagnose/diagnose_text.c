@@ -1,4 +1,5 @@
 /* Diagnoses for people and for programs. Arranges what diagnose_cells.c found, decides nothing. */
+#include "kernels/core/text.h"
 #include "reports/diagnose/diagnose.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/diagnose/known_issues.h"
@@ -16,25 +17,22 @@ static const char *state_of(const ab_diagnosis *d) {
 
 /* What is wrong, in words; "" if nothing. */
 static void symptoms(const ab_case *c, char *text, size_t size) {
-    int n = 0;
     text[0] = '\0';
     if (c->nonfinite)
-        n += snprintf(text, size, "%d of %d losses are not numbers", c->loss.nonfinite, c->loss.steps);
-    if (c->skipping && n < (int)size)
-        n += snprintf(text + n, size - (size_t)n, "%s%d of the last %d steps skipped", n ? "; " : "",
-                      c->skip.late, c->skip.late_steps);
-    if (c->behind && n < (int)size)
-        n += snprintf(text + n, size - (size_t)n, "%sloss %+.4g above O0's, %.4g is allowed%s", n ? "; " : "",
-                      c->gap, c->gap_limit, c->suspect ? ", but its cause shows" : "");
-    if (c->unlearned && n < (int)size)
-        n += snprintf(text + n, size - (size_t)n, "%sO0 itself %s", n ? "; " : "",
-                      c->undecided ? "has not learned yet" : "does not learn");
-    if (c->stuck && n < (int)size)
-        n += snprintf(text + n, size - (size_t)n, "%sthe averaged weights do not follow", n ? "; " : "");
-    if (c->eval_degraded && n < (int)size)
-        n += snprintf(text + n, size - (size_t)n, "%sit evaluates far worse than it trains", n ? "; " : "");
-    if (c->misconfigured && n < (int)size)
-        snprintf(text + n, size - (size_t)n, "it trains, and the record shows a mistake");
+        ab_text_append(text, size, "%d of %d losses are not numbers", c->loss.nonfinite, c->loss.steps);
+    if (c->skipping)
+        ab_text_append(text, size, "%s%d of the last %d steps skipped", text[0] ? "; " : "", c->skip.late,
+                       c->skip.late_steps);
+    if (c->behind)
+        ab_text_append(text, size, "%sloss %+.4g above O0's, %.4g is allowed%s", text[0] ? "; " : "", c->gap,
+                       c->gap_limit, c->suspect ? ", but its cause shows" : "");
+    if (c->unlearned)
+        ab_text_append(text, size, "%sO0 itself %s", text[0] ? "; " : "",
+                       c->undecided ? "has not learned yet" : "does not learn");
+    if (c->stuck) ab_text_append(text, size, "%sthe averaged weights do not follow", text[0] ? "; " : "");
+    if (c->eval_degraded)
+        ab_text_append(text, size, "%sit evaluates far worse than it trains", text[0] ? "; " : "");
+    if (c->misconfigured) ab_text_append(text, size, "it trains, and the record shows a mistake");
 }
 
 static void print_verdict(const ab_verdict *v, FILE *out) {

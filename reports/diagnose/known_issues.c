@@ -1,6 +1,7 @@
 /* Names for what a diagnosis found. Reads verdicts and the record, judges nothing anew. */
 #include "reports/diagnose/known_issues.h"
 
+#include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -20,8 +21,8 @@ static const ab_verdict *find_verdict(const ab_diagnosis *d, const char *id) {
 static bool tell_verdict(const ab_diagnosis *d, const char *id, char *text, size_t size) {
     const ab_verdict *v = find_verdict(d, id);
     if (!v) return false;
-    snprintf(text, size, "%s%s%s; see %s", v->evidences > 0 ? v->evidence[0].text : v->rule->text,
-             v->layer[0] ? ", in " : "", v->layer, id);
+    ab_text_show(text, size, "%s%s%s; see %s", v->evidences > 0 ? v->evidence[0].text : v->rule->text,
+                 v->layer[0] ? ", in " : "", v->layer, id);
     return true;
 }
 
@@ -39,8 +40,8 @@ static void tell_first_nonfinite(const ab_diagnosis *d, char *text, size_t size)
     const ab_first_nonfinite first = ab_first_nonfinite_of(d->facts.cell, d->facts.half->name, false);
     text[0] = '\0';
     if (first.known)
-        snprintf(text, size, "; the first value that is no number: %s, %s pass, step %d", first.op,
-                 first.pass, first.step);
+        ab_text_show(text, size, "; the first value that is no number: %s, %s pass, step %d", first.op,
+                     first.pass, first.step);
 }
 
 /* ---- the fifteen, in the order of recurrent.def ------------------------------------------------------------ */
@@ -50,10 +51,10 @@ static bool here_endless_skipping(const ab_diagnosis *d, char *text, size_t size
     if (!skips_whatever_the_scale(d) || !(d->facts.skip.least_scale < d->facts.skip.first_scale))
         return false;
     tell_first_nonfinite(d, where, sizeof where);
-    snprintf(text, size,
-             "%d of %d steps skipped while the scale fell from %g to %g: not a matter of the scale%s",
-             d->facts.skip.skipped, d->facts.loss.steps, d->facts.skip.first_scale, d->facts.skip.least_scale,
-             where);
+    ab_text_show(text, size,
+                 "%d of %d steps skipped while the scale fell from %g to %g: not a matter of the scale%s",
+                 d->facts.skip.skipped, d->facts.loss.steps, d->facts.skip.first_scale,
+                 d->facts.skip.least_scale, where);
     return true;
 }
 
@@ -68,15 +69,15 @@ static int last_applied(const ab_case *c) {
 static bool here_scale_at_minimum(const ab_diagnosis *d, char *text, size_t size) {
     const double least = ab_json_number(d->facts.document, "config.min_loss_scale", 0);
     if (!skips_whatever_the_scale(d) || !(least > 0) || d->facts.skip.least_scale > least) return false;
-    snprintf(text, size, "the scale is at its minimum of %g; the last step that was applied is %d", least,
-             last_applied(&d->facts));
+    ab_text_show(text, size, "the scale is at its minimum of %g; the last step that was applied is %d", least,
+                 last_applied(&d->facts));
     return true;
 }
 
 static bool here_expected_skips(const ab_diagnosis *d, char *text, size_t size) {
     if (!d->facts.skip.dynamic || d->facts.skip.skipped == 0 || d->facts.sick || !d->skips.healthy)
         return false;
-    snprintf(text, size, "%d skipped, as this scaler is meant to: nothing to do", d->facts.skip.skipped);
+    ab_text_show(text, size, "%d skipped, as this scaler is meant to: nothing to do", d->facts.skip.skipped);
     return true;
 }
 
@@ -84,7 +85,7 @@ static bool here_schedule_ahead(const ab_diagnosis *d, char *text, size_t size) 
     const char *schedule = ab_json_text(d->facts.document, "config.schedule", "constant");
     if (d->facts.skip.skipped == 0 || strcmp(schedule, "constant") == 0) return false;
     if (!ab_json_is_true(d->facts.document, "config.schedule_on_skip")) return false;
-    snprintf(
+    ab_text_show(
         text, size,
         "the schedule advanced at %d steps that the optimizer did not take: leave --schedule-on-skip out",
         d->facts.skip.skipped);
@@ -97,9 +98,9 @@ static bool here_clipped_while_scaled(const ab_diagnosis *d, char *text, size_t 
 
 static bool here_half_parameters(const ab_diagnosis *d, char *text, size_t size) {
     if (!ab_case_half_weights(&d->facts) || !is_scaled(d)) return false;
-    snprintf(text, size,
-             "the parameters themselves are %s: torch.amp.GradScaler refuses them; O2 keeps fp32 masters",
-             d->facts.half->name);
+    ab_text_show(text, size,
+                 "the parameters themselves are %s: torch.amp.GradScaler refuses them; O2 keeps fp32 masters",
+                 d->facts.half->name);
     return true;
 }
 
@@ -118,15 +119,15 @@ static bool here_no_gradients(const ab_diagnosis *d, char *text, size_t size) {
     }
     if (without == 0) return false;
     ab_text_clean(name, sizeof name, first);
-    snprintf(text, size, "%d of %d parameters had no gradient but zeros in O0, the first is %s", without, all,
-             name);
+    ab_text_show(text, size, "%d of %d parameters had no gradient but zeros in O0, the first is %s", without,
+                 all, name);
     return true;
 }
 
 static bool here_scaled_bf16(const ab_diagnosis *d, char *text, size_t size) {
     if (strcmp(d->facts.half->name, "bf16") != 0 || !ab_case_uses_half(&d->facts) || !is_scaled(d))
         return false;
-    snprintf(text, size, "bf16 has the range of fp32 and needs no loss scale: --scales 1");
+    ab_text_show(text, size, "bf16 has the range of fp32 and needs no loss scale: --scales 1");
     return true;
 }
 
@@ -143,9 +144,9 @@ static bool here_batch_norm_types(const ab_diagnosis *d, char *text, size_t size
                  strcmp(ab_json_text(op, "format", ""), d->facts.half->name) == 0;
     }
     if (norms == 0) return false;
-    snprintf(text, size, "%d batch norm%s in %s, statistics in %s: --to keeps them in fp32", norms,
-             norms == 1 ? " runs" : "s run", d->facts.half->name,
-             ab_json_text(d->facts.cell, "policy.batch_norm_statistics", "fp32"));
+    ab_text_show(text, size, "%d batch norm%s in %s, statistics in %s: --to keeps them in fp32", norms,
+                 norms == 1 ? " runs" : "s run", d->facts.half->name,
+                 ab_json_text(d->facts.cell, "policy.batch_norm_statistics", "fp32"));
     return true;
 }
 
@@ -167,9 +168,9 @@ static bool here_not_faster(const ab_diagnosis *d, char *text, size_t size) {
     static const double slower = 0.95;
     const double ratio = ab_json_number(d->facts.cell, "summary.ratio_samples_to_o0", (double)NAN);
     if (!ab_case_uses_half(&d->facts) || !(ratio < slower)) return false;
-    snprintf(text, size, "%.2fx of O0's samples a second; %.0f casts a step%s", ratio,
-             ab_json_number(d->facts.cell, "casts_per_step", 0),
-             ab_json_is_true(d->facts.cell, "emulated") ? "; this device only emulates the format" : "");
+    ab_text_show(text, size, "%.2fx of O0's samples a second; %.0f casts a step%s", ratio,
+                 ab_json_number(d->facts.cell, "casts_per_step", 0),
+                 ab_json_is_true(d->facts.cell, "emulated") ? "; this device only emulates the format" : "");
     return true;
 }
 
@@ -182,12 +183,12 @@ static bool here_lost_on_resume(const ab_diagnosis *d, char *text, size_t size) 
     if (tensors == 0 && states == 0) return false;
     ab_text_clean(name, sizeof name, ab_json_text(resumed, "first_differing", "-"));
     ab_text_clean(state, sizeof state, ab_json_text(first, "name", "-"));
-    snprintf(text, size,
-             "not as the checkpoint has it: %d of %.0f tensors (first %s), %d of %.0f states (first %s: %g "
-             "saved, %g used)",
-             tensors, ab_json_number(resumed, "tensors", 0), name, states,
-             ab_json_number(resumed, "states", 0), state, ab_json_number(first, "saved", 0),
-             ab_json_number(first, "used", 0));
+    ab_text_show(
+        text, size,
+        "not as the checkpoint has it: %d of %.0f tensors (first %s), %d of %.0f states (first %s: %g "
+        "saved, %g used)",
+        tensors, ab_json_number(resumed, "tensors", 0), name, states, ab_json_number(resumed, "states", 0),
+        state, ab_json_number(first, "saved", 0), ab_json_number(first, "used", 0));
     return true;
 }
 

@@ -1,4 +1,5 @@
 /* How often the gate fires where the truth is known: false alarms and power, with exact intervals. */
+#include "kernels/core/text.h"
 #include "reports/gate/gate_case.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
@@ -131,7 +132,6 @@ out:
 
 static void add_summary(cJSON *calibration, const cJSON *rows, double noise) {
     char text[TEXT];
-    size_t used = 0;
     const cJSON *row;
     cJSON *summary = cJSON_AddObjectToObject(calibration, "summary");
     text[0] = '\0';
@@ -140,10 +140,9 @@ static void add_summary(cJSON *calibration, const cJSON *rows, double noise) {
         double fail = ab_json_number(row, "windows.fail", 0),
                windows = ab_json_number(row, "windows.windows", 0);
         char name[32] = "identical builds";
-        if (effect > 0) snprintf(name, sizeof name, "+%.3g %%", effect);
-        if (used < sizeof text)
-            used += (size_t)snprintf(text + used, sizeof text - used, "%s%s: %.0f of %.0f failed",
-                                     used ? "; " : "", name, fail, windows);
+        if (effect > 0) ab_text_show(name, sizeof name, "+%.3g %%", effect);
+        ab_text_append(text, sizeof text, "%s%s: %.0f of %.0f failed", text[0] ? "; " : "", name, fail,
+                       windows);
     }
     cJSON_AddStringToObject(summary, "text", text);
     cJSON_AddNumberToObject(summary, "noise_p99_percent", ab_gate_rounded(100 * noise, 4));

@@ -1,6 +1,7 @@
 /* The gate's document: findings of all lanes, and what they amount to. Measures nothing and reads no clock. */
 #include "reports/gate/gate.h"
 
+#include "kernels/core/text.h"
 #include "reports/gate/gate_case.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -61,7 +62,7 @@ void ab_gate_find(ab_gate_case *c, const char *lane, ab_gate_weight weight, cons
     char text[TEXT];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    ab_text_show_args(text, sizeof text, format, args);
     va_end(args);
     cJSON *entry = cJSON_CreateObject();
     cJSON_AddStringToObject(entry, "lane", lane);
@@ -117,7 +118,8 @@ static void add_verdict(cJSON *gate, const ab_gate_case *c) {
             if (!applies(&verdicts[i], entry)) continue;
             char text[2 * TEXT];
             const char *cell = ab_json_text(entry, "cell", "");
-            snprintf(text, sizeof text, "%s%s%s", cell, *cell ? ": " : "", ab_json_text(entry, "text", ""));
+            ab_text_show(text, sizeof text, "%s%s%s", cell, *cell ? ": " : "",
+                         ab_json_text(entry, "text", ""));
             cJSON_AddItemToArray(reasons, cJSON_CreateString(text));
             worst = &verdicts[i];
         }
@@ -141,7 +143,7 @@ ab_status ab_gate_status(const cJSON *gate) {
     const char *reason = cJSON_GetStringValue(cJSON_GetArrayItem(ab_json_at(gate, "gate.reasons"), 0));
     int more = cJSON_GetArraySize(ab_json_at(gate, "gate.reasons")) - 1;
     char clean[CLEAN], rest[32] = "";
-    if (more > 0) snprintf(rest, sizeof rest, " (and %d more)", more);
+    if (more > 0) ab_text_show(rest, sizeof rest, " (and %d more)", more);
     for (size_t i = 0; i < AB_COUNT_OF(verdicts); i++) {
         if (strcmp(verdict, verdicts[i].verdict) != 0 || ab_status_exit(verdicts[i].status) != exit_status)
             continue;
@@ -293,9 +295,9 @@ static void print_findings(const cJSON *gate, const char *outcome, const char *h
 
 static void percent_text(char text[32], const cJSON *value) {
     if (cJSON_IsNumber(value))
-        snprintf(text, 32, "%+.1f %%", value->valuedouble);
+        ab_text_show(text, 32, "%+.1f %%", value->valuedouble);
     else
-        snprintf(text, 32, "-");
+        ab_text_show(text, 32, "-");
 }
 
 static void print_comparisons(const cJSON *gate, FILE *out) {
@@ -311,8 +313,9 @@ static void print_comparisons(const cJSON *gate, FILE *out) {
         percent_text(change, ab_json_at(entry, "estimate_percent"));
         percent_text(low, ab_json_at(entry, "ci_low_percent"));
         percent_text(high, ab_json_at(entry, "ci_high_percent"));
-        snprintf(interval, sizeof interval, "%s to %s", low, high);
-        if (ab_json_at(entry, "p_holm")) snprintf(p, sizeof p, "%.3g", ab_json_number(entry, "p_holm", 1));
+        ab_text_show(interval, sizeof interval, "%s to %s", low, high);
+        if (ab_json_at(entry, "p_holm"))
+            ab_text_show(p, sizeof p, "%.3g", ab_json_number(entry, "p_holm", 1));
         fprintf(out, "  %-40s %9s  %19s %7.0f %9s  %s%s\n", id, change, interval,
                 ab_json_number(entry, "n", 0), p,
                 is(entry, "metric", "step_time_ns") ? "" : "drift: ", ab_json_text(entry, "verdict", ""));

@@ -2,6 +2,7 @@
  * the gate document alone. */
 #include "reports/gate/gate.h"
 
+#include "kernels/core/text.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 #include "reports/render/junit.h"
@@ -147,9 +148,8 @@ static void add_finding(suite *s, const cJSON *finding) {
     int i = case_of(s, cell, ab_json_text(finding, "lane", ""));
     ab_junit_outcome outcome = outcome_of(finding);
     if (outcome == AB_JUNIT_PASSED) return;
-    size_t used = strlen(s->message[i]);
-    snprintf(s->message[i] + used, MESSAGE - used, "%s%s", used ? "; " : "",
-             ab_json_text(finding, "text", ""));
+    ab_text_append(s->message[i], MESSAGE, "%s%s", s->message[i][0] ? "; " : "",
+                   ab_json_text(finding, "text", ""));
     bool worse = s->test[i].outcome == AB_JUNIT_PASSED || s->test[i].outcome == AB_JUNIT_SKIPPED;
     if (worse) s->test[i].outcome = outcome;
 }
@@ -192,10 +192,11 @@ void ab_gate_github(const cJSON *gate, FILE *out) {
             char title[MESSAGE], message[MESSAGE];
             const char *action = ab_json_text(entry, "action", "");
             if (!is(entry, "outcome", levels[i][0])) continue;
-            snprintf(title, sizeof title, "ampbench gate: %s: %.300s", ab_json_text(entry, "lane", ""),
-                     ab_json_text(entry, "cell", "the documents"));
-            snprintf(message, sizeof message, "%.600s%s%.300s", ab_json_text(entry, "text", ""),
-                     *action ? ". " : "", action);
+            ab_text_show(title, sizeof title, "ampbench gate: %s: %s", ab_json_text(entry, "lane", ""),
+                         ab_text_brief(ab_json_text(entry, "cell", "the documents"), 300));
+            ab_text_show(message, sizeof message, "%s%s%s",
+                         ab_text_brief(ab_json_text(entry, "text", ""), 600), *action ? ". " : "",
+                         ab_text_brief(action, 300));
             ab_github_annotation(out, levels[i][1], title, message);
         }
     }

@@ -1,4 +1,5 @@
 /* Which documents and cells may be compared at all. Decides nothing about numbers. */
+#include "kernels/core/text.h"
 #include "reports/gate/gate_case.h"
 #include "reports/record/cells.h"
 #include "reports/record/json.h"
@@ -6,6 +7,7 @@
 #include "reports/record/text.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { FIELD = 96, SHOWN = 64 };
@@ -30,9 +32,9 @@ static void show(char *text, size_t size, const cJSON *value) {
     if (cJSON_IsString(value))
         ab_text_clean(text, size, value->valuestring);
     else if (cJSON_IsNumber(value))
-        snprintf(text, size, "%.9g", value->valuedouble);
+        ab_text_show(text, size, "%.9g", value->valuedouble);
     else
-        snprintf(text, size, "%s", ab_json_type_text(value));
+        ab_text_show(text, size, "%s", ab_json_type_text(value));
 }
 
 static bool equal(const cJSON *a, const cJSON *b) {
@@ -68,7 +70,7 @@ static int compare_fields(ab_gate_case *c, ab_gate_side base, ab_gate_side other
     int differences = 0;
     for (size_t i = 0; i < count; i++) {
         char field[FIELD];
-        snprintf(field, sizeof field, "%s.%s", part, list[i]);
+        ab_text_exact(field, sizeof field, "%s.%s", part, list[i]);
         differences += compare_field(c, base, other, field);
     }
     return differences;
@@ -78,11 +80,11 @@ static int compare_fields(ab_gate_case *c, ab_gate_side base, ab_gate_side other
 static void compare_config(ab_gate_case *c, ab_gate_side base, ab_gate_side other) {
     const cJSON *item, *theirs = ab_json_at(other.document, "config");
     cJSON_ArrayForEach(item, ab_json_at(base.document, "config")) {
-        char field[FIELD];
         if (!ab_setting_counts(item->string)) continue;
         if (!cJSON_GetObjectItemCaseSensitive(theirs, item->string)) continue;
-        snprintf(field, sizeof field, "config.%.80s", item->string);
-        compare_field(c, base, other, field);
+        char *field = ab_text_new("config.%s", item->string);
+        if (field) compare_field(c, base, other, field);
+        free(field);
     }
 }
 
@@ -149,10 +151,10 @@ static void check_end(ab_gate_case *c, const cJSON *cell) {
                *reason = ab_json_text(cell, "reason", "no reason recorded");
     if (strcmp(status, "failed") == 0)
         ab_gate_find(c, "cells", AB_GATE_BROKEN, cell, "status", NULL, ab_json_at(cell, "status"),
-                     "failed: %.160s", reason);
+                     "failed: %s", ab_text_brief(reason, 160));
     else if (!ended_well(cell))
         ab_gate_find(c, "cells", AB_GATE_INCOMPARABLE, cell, "status", NULL, ab_json_at(cell, "status"),
-                     "%.20s: the run is not complete", status);
+                     "%s: the run is not complete", ab_text_brief(status, 20));
 }
 
 static void check_pair(ab_gate_case *c, const cJSON *base, const cJSON *other) {
@@ -160,14 +162,15 @@ static void check_pair(ab_gate_case *c, const cJSON *base, const cJSON *other) {
     check_end(c, other);
     if (!ended_well(base))
         ab_gate_find(c, "cells", AB_GATE_INCOMPARABLE, other, "status", ab_json_at(base, "status"), NULL,
-                     "the base's cell is %.20s", ab_json_text(base, "status", "?"));
+                     "the base's cell is %s", ab_text_brief(ab_json_text(base, "status", "?"), 20));
     if (!ended_well(base) || !ended_well(other)) return;
     for (size_t i = 0; i < AB_COUNT_OF(keys); i++) {
         const cJSON *a = ab_json_at(base, keys[i]), *b = ab_json_at(other, keys[i]);
         if (equal(a, b)) continue;
         ab_gate_find(c, "cells", AB_GATE_INCOMPARABLE, other, keys[i], a, b,
-                     "%s differs: %.40s and %.40s are different series", keys[i],
-                     ab_json_text(base, keys[i], "?"), ab_json_text(other, keys[i], "?"));
+                     "%s differs: %s and %s are different series", keys[i],
+                     ab_text_brief(ab_json_text(base, keys[i], "?"), 40),
+                     ab_text_brief(ab_json_text(other, keys[i], "?"), 40));
     }
     if (!same_policy(base, other))
         ab_gate_find(c, "cells", AB_GATE_INCOMPARABLE, other, "policy", ab_json_at(base, "policy"),

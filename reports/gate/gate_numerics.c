@@ -1,4 +1,5 @@
 /* The deterministic lane: what training found, and what it cost in bytes and operations. Exact: no statistics. */
+#include "kernels/core/text.h"
 #include "reports/gate/gate_case.h"
 #include "reports/record/json.h"
 #include "reports/record/summary.h"
@@ -6,6 +7,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { NAME = 64 };
@@ -25,9 +27,9 @@ static bool within_bound(const cJSON *a, const cJSON *b, double bound) {
 
 static void loss_text(char *text, const cJSON *loss) {
     if (cJSON_IsNumber(loss))
-        snprintf(text, NAME, "%.9g", loss->valuedouble);
+        ab_text_show(text, NAME, "%.9g", loss->valuedouble);
     else
-        snprintf(text, NAME, "not finite");
+        ab_text_show(text, NAME, "not finite");
 }
 
 /* The first step whose loss is outside the bound, and how many are. */
@@ -170,8 +172,8 @@ static void compare_tensor(ab_gate_case *c, const cJSON *cell, const cJSON *base
     for (size_t i = 0; i < count; i++) {
         const cJSON *a = ab_json_at(base, keys[i]), *b = ab_json_at(other, keys[i]);
         if (equal(a, b)) continue;
-        ab_gate_find(c, "numerics", AB_GATE_BAD, cell, keys[i], a, b, "%.64s: %.0f values %s, was %.0f", name,
-                     cJSON_IsNumber(b) ? b->valuedouble : 0.0, keys[i],
+        ab_gate_find(c, "numerics", AB_GATE_BAD, cell, keys[i], a, b, "%s: %.0f values %s, was %.0f",
+                     ab_text_brief(name, 64), cJSON_IsNumber(b) ? b->valuedouble : 0.0, keys[i],
                      cJSON_IsNumber(a) ? a->valuedouble : 0.0);
         return; /* one finding a tensor: the rest follows from it */
     }
@@ -205,8 +207,8 @@ static void check_certificate(ab_gate_case *c, const cJSON *base, const cJSON *o
         return;
     const char *reason = cJSON_GetStringValue(cJSON_GetArrayItem(reasons, 0));
     ab_gate_find(c, "numerics", broke || passed_before || !base ? AB_GATE_BAD : AB_GATE_NOTE, other,
-                 "certificate", NULL, NULL, "no certificate, its speed-up is void: %.180s",
-                 reason ? reason : "not computed");
+                 "certificate", NULL, NULL, "no certificate, its speed-up is void: %s",
+                 ab_text_brief(reason ? reason : "not computed", 180));
 }
 
 void ab_gate_numerics(ab_gate_case *c, const cJSON *base, const cJSON *other) {
@@ -233,18 +235,18 @@ static void compare_amount(ab_gate_case *c, const cJSON *base, const cJSON *othe
                             : now <= before * (1 + tolerance) ? AB_GATE_NOTE
                                                               : AB_GATE_BAD;
     char share[NAME] = "";
-    if (before > 0) snprintf(share, sizeof share, " (%+.2f %%)", 100 * (now / before - 1));
+    if (before > 0) ab_text_show(share, sizeof share, " (%+.2f %%)", 100 * (now / before - 1));
     ab_gate_find(c, "work", weight, other, path, a, b, "%s: %.0f, was %.0f%s", what, now, before, share);
 }
 
 void ab_gate_work(ab_gate_case *c, const cJSON *base, const cJSON *other) {
     const cJSON *item;
     cJSON_ArrayForEach(item, ab_json_at(other, "memory_bytes")) {
-        char path[NAME], what[NAME];
-        snprintf(path, sizeof path, "memory_bytes.%.40s", item->string);
-        snprintf(what, sizeof what, "bytes of %.40s",
-                 strcmp(item->string, "total") == 0 ? "everything" : item->string);
-        compare_amount(c, base, other, path, what, c->options->memory_tolerance);
+        char what[NAME], *path = ab_text_new("memory_bytes.%s", item->string);
+        ab_text_show(what, sizeof what, "bytes of %s",
+                     ab_text_brief(strcmp(item->string, "total") == 0 ? "everything" : item->string, 40));
+        if (path) compare_amount(c, base, other, path, what, c->options->memory_tolerance);
+        free(path);
     }
     compare_amount(c, base, other, "casts_per_step", "casts a step", 0);
     compare_amount(c, base, other, "flops_per_step", "FLOPs a step", 0);

@@ -1,6 +1,8 @@
 /* The decision rule. It compares numbers made of + - * / sqrt alone, so that a verdict is the same on every compiler. */
 #include "reports/gate/gate_rule.h"
 
+#include "kernels/core/text.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,22 +74,24 @@ static const char *obstacle(const ab_gate_series *s, int n, bool slower, ab_gate
     const size_t size = AB_GATE_REASON;
     int missing = missing_rounds(s, n);
     if (d->clock > 0 && fabs(d->clock - 1) > clock_limit)
-        snprintf(text, size,
-                 "the clock differed between the arms: the same loop took %+.1f %% in the new one",
-                 100 * (d->clock - 1));
+        ab_text_show(text, size,
+                     "the clock differed between the arms: the same loop took %+.1f %% in the new one",
+                     100 * (d->clock - 1));
     else if (slower && d->load > 0)
-        snprintf(text, size, "others kept %.2f more processors busy while the new arm ran", d->load);
+        ab_text_show(text, size, "others kept %.2f more processors busy while the new arm ran", d->load);
     else if (slower && d->wait > 0)
-        snprintf(text, size, "the new arm waited for a processor during %.1f %% more of its time",
-                 100 * d->wait);
+        ab_text_show(text, size, "the new arm waited for a processor during %.1f %% more of its time",
+                     100 * d->wait);
     else if (d->bimodal)
-        snprintf(text, size, "the ratios of the rounds fall into two groups: measure on a quieter machine");
+        ab_text_show(text, size,
+                     "the ratios of the rounds fall into two groups: measure on a quieter machine");
     else if (5 * d->outliers > n)
-        snprintf(text, size, "%d of %d rounds are outliers: measure on a quieter machine", d->outliers, n);
+        ab_text_show(text, size, "%d of %d rounds are outliers: measure on a quieter machine", d->outliers,
+                     n);
     else if (d->unsteady > n)
-        snprintf(text, size, "%d of %d processes never got steady: train more steps", d->unsteady, 2 * n);
+        ab_text_show(text, size, "%d of %d processes never got steady: train more steps", d->unsteady, 2 * n);
     else if (5 * missing > n + missing)
-        snprintf(text, size, "%d of %d rounds lack a time", missing, n + missing);
+        ab_text_show(text, size, "%d of %d rounds lack a time", missing, n + missing);
     else
         return NULL;
     return text;
@@ -100,13 +104,13 @@ static void tell(const ab_gate_rule *rule, ab_gate_decision *d) {
            high = 100 * (d->ratio.high - 1);
     const char *what = d->outcome == AB_GATE_FAIL ? "slower" : d->win ? "faster" : "time";
     if (d->outcome == AB_GATE_INCONCLUSIVE)
-        snprintf(d->reason, sizeof d->reason,
-                 "%+.1f %% [%+.1f, %+.1f] over %d rounds: cannot tell; a slow-down of %.1f %% would have "
-                 "been found",
-                 percent, low, high, d->rounds, 100 * d->detectable);
+        ab_text_show(d->reason, sizeof d->reason,
+                     "%+.1f %% [%+.1f, %+.1f] over %d rounds: cannot tell; a slow-down of %.1f %% would have "
+                     "been found",
+                     percent, low, high, d->rounds, 100 * d->detectable);
     else
-        snprintf(d->reason, sizeof d->reason, "%s: %+.1f %% [%+.1f, %+.1f] over %d rounds, limit %.3g %%",
-                 what, percent, low, high, d->rounds, 100 * rule->tolerance);
+        ab_text_show(d->reason, sizeof d->reason, "%s: %+.1f %% [%+.1f, %+.1f] over %d rounds, limit %.3g %%",
+                     what, percent, low, high, d->rounds, 100 * rule->tolerance);
 }
 
 /* d->ratio and p_holm are those of this look. True: decided. */
@@ -120,12 +124,13 @@ static bool judge(const ab_gate_rule *rule, const ab_gate_series *s, int family,
     d->win = within && ab_reaches(d->ratio.p_below, d->alpha) && d->ratio.ratio * (1 + rule->tolerance) < 1;
     if (!ab_reaches(d->ratio.p_least * family, d->alpha)) {
         d->outcome = AB_GATE_INCONCLUSIVE;
-        snprintf(d->reason, sizeof d->reason,
-                 "%d round%s cannot reach alpha %.3g with %d metric%s: their smallest p is %.3g; at least %d "
-                 "rounds "
-                 "are needed",
-                 d->rounds, d->rounds == 1 ? "" : "s", d->alpha, family, family == 1 ? "" : "s",
-                 d->ratio.p_least, ab_pairs_needed(d->alpha / family));
+        ab_text_show(
+            d->reason, sizeof d->reason,
+            "%d round%s cannot reach alpha %.3g with %d metric%s: their smallest p is %.3g; at least %d "
+            "rounds "
+            "are needed",
+            d->rounds, d->rounds == 1 ? "" : "s", d->alpha, family, family == 1 ? "" : "s", d->ratio.p_least,
+            ab_pairs_needed(d->alpha / family));
         return false;
     }
     tell(rule, d);
@@ -133,7 +138,7 @@ static bool judge(const ab_gate_rule *rule, const ab_gate_series *s, int family,
     if (!why) return d->outcome != AB_GATE_INCONCLUSIVE;
     d->outcome = AB_GATE_INCONCLUSIVE;
     d->win = false;
-    snprintf(d->reason, sizeof d->reason, "%s", why);
+    ab_text_show(d->reason, sizeof d->reason, "%s", why);
     return false;
 }
 

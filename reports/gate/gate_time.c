@@ -1,4 +1,5 @@
 /* The lane of times: documents of one session are judged, others are only described. Drift: the sum of small steps. */
+#include "kernels/core/text.h"
 #include "reports/gate/gate_case.h"
 #include "reports/record/json.h"
 
@@ -19,7 +20,7 @@ bool ab_gate_same_session(const cJSON *a, const cJSON *b) {
 double ab_gate_rounded(double x, int digits) {
     char text[40];
     if (!isfinite(x)) return x;
-    snprintf(text, sizeof text, "%.*g", digits, x);
+    ab_text_show(text, sizeof text, "%.*g", digits, x);
     return strtod(text, NULL);
 }
 

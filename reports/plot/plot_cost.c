@@ -1,5 +1,6 @@
 /* What a cell costs: samples per second with the range over the timing rounds, and memory by category. */
 #include "kernels/core/mem.h"
+#include "kernels/core/text.h"
 #include "reports/plot/plot.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -43,16 +44,16 @@ static void write_row(const cJSON *document, const cJSON *cell, int row, FILE *d
 static void rate_text(const cJSON *cell, char *text) {
     char rate[AB_TEXT_NUMBER], ratio[AB_TEXT_NUMBER];
     double factor = figure(cell, "ratio_samples_to_o0");
-    snprintf(text, AB_PLOT_LABEL, "%s (%s)", ab_text_rate(rate, figure(cell, "samples_per_s")),
-             isfinite(factor) ? ab_text_factor(ratio, factor) : "void");
-    if (!isfinite(figure(cell, "samples_per_s"))) snprintf(text, AB_PLOT_LABEL, "not timed");
+    ab_text_show(text, AB_PLOT_LABEL, "%s (%s)", ab_text_rate(rate, figure(cell, "samples_per_s")),
+                 isfinite(factor) ? ab_text_factor(ratio, factor) : "void");
+    if (!isfinite(figure(cell, "samples_per_s"))) ab_text_show(text, AB_PLOT_LABEL, "not timed");
 }
 
 static void memory_text(const cJSON *cell, char *text) {
     char peak[AB_TEXT_NUMBER], ratio[AB_TEXT_NUMBER];
     double factor = figure(cell, "ratio_bytes_to_o0");
-    snprintf(text, AB_PLOT_LABEL, "%s (%s)", ab_text_mib(peak, figure(cell, "peak_bytes")),
-             isfinite(factor) ? ab_text_factor(ratio, factor) : "void");
+    ab_text_show(text, AB_PLOT_LABEL, "%s (%s)", ab_text_mib(peak, figure(cell, "peak_bytes")),
+                 isfinite(factor) ? ab_text_factor(ratio, factor) : "void");
 }
 
 static void write_label(FILE *script, const char *array, int row, const char *text) {
@@ -97,7 +98,7 @@ static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *s
     ab_plot_set_number(script, "top_memory", top_memory > 0 ? top_memory : 1);
     fprintf(script, "categories = %d\narray category[%d]\n", AB_MEM_CATEGORY_COUNT, AB_MEM_CATEGORY_COUNT);
     for (int i = 0; i < AB_MEM_CATEGORY_COUNT; i++) {
-        snprintf(text, sizeof text, "%s", ab_mem_category_name((ab_mem_category)i));
+        ab_text_show(text, sizeof text, "%s", ab_mem_category_name((ab_mem_category)i));
         for (char *c = text; (c = strchr(c, '_'));) *c = ' ';
         write_label(script, "category", i + 1, text);
     }

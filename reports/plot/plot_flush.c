@@ -1,4 +1,5 @@
 /* Where and when gradient values are flushed: share by layer and step as a heat map, one panel per cell. */
+#include "kernels/core/text.h"
 #include "reports/plot/plot.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -130,8 +131,8 @@ static void write_texts(const cJSON *document, const cJSON *cell, int panel, FIL
     fprintf(script, "title[%d] = ", panel + 1);
     ab_plot_quote(script, ab_plot_label(document, cell, text));
     ab_text_percent(share, ab_json_number(cell, "summary.flushed_share", (double)NAN));
-    snprintf(text, sizeof text,
-             modelled ? "nothing is cast; a cast would flush %s %%" : "%s %% flushed in all", share);
+    ab_text_show(text, sizeof text,
+                 modelled ? "nothing is cast; a cast would flush %s %%" : "%s %% flushed in all", share);
     fprintf(script, "; note[%d] = ", panel + 1);
     ab_plot_quote(script, text);
 }

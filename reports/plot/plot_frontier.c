@@ -1,6 +1,7 @@
 /* Accuracy against speed, a point a cell, with intervals: the range of the timing rounds and Wilson's 95 % interval of the accuracy
  * (E. B. Wilson 1927). The frontier joins the cells that no other one beats in both; only cells with a certificate can be on it.
  * Where nothing was tested on a test set, the final loss takes the accuracy's place, with the noise floor around it. */
+#include "kernels/core/text.h"
 #include "reports/plot/plot.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -154,7 +155,7 @@ static ab_status write_plot(const cJSON *document, int page, FILE *data, FILE *s
     for (int i = 0; i < count; i++) {
         ab_plot_label(document, cell[i], text);
         ab_text_elide(text, 34);
-        snprintf(line, sizeof line, "%d  %s%s", i + 1, text, p[i].certified ? "" : " (void)");
+        ab_text_show(line, sizeof line, "%d  %s%s", i + 1, text, p[i].certified ? "" : " (void)");
         fprintf(script, "cell[%d] = ", i + 1);
         ab_plot_quote(script, line);
         fprintf(script, "; tone[%d] = %d\n", i + 1, p[i].certified);

@@ -1,5 +1,6 @@
 /* Distribution of gradient magnitudes on a log2 axis with the half format's limits: one panel per cell, weight gradients and
  * activation gradients as two curves, as they were before the cast and under the loss scale in force. */
+#include "kernels/core/text.h"
 #include "kernels/format/format.h"
 #include "reports/plot/plot.h"
 #include "reports/record/json.h"
@@ -151,15 +152,14 @@ static void share_text(char *text, const spectrum *s, int kind) {
     char zero[AB_TEXT_NUMBER], flushed[AB_TEXT_NUMBER], more[AB_TEXT_NUMBER];
     ab_text_percent(zero, share(s->zero, s->count));
     ab_text_percent(flushed, share(s->flushed, s->nonzero));
-    int used = snprintf(text, AB_PLOT_LABEL, "%s: %s %% zero, %s %% %s", kind_names[kind], zero, flushed,
-                        s->any_cast ? "flushed" : "would flush");
-    if (used >= AB_PLOT_LABEL) return;
+    ab_text_show(text, AB_PLOT_LABEL, "%s: %s %% zero, %s %% %s", kind_names[kind], zero, flushed,
+                 s->any_cast ? "flushed" : "would flush");
     if (s->nonfinite > 0)
-        snprintf(text + used, (size_t)(AB_PLOT_LABEL - used), ", %s %% nan or inf",
-                 ab_text_percent(more, share(s->nonfinite, s->count)));
+        ab_text_append(text, AB_PLOT_LABEL, ", %s %% nan or inf",
+                       ab_text_percent(more, share(s->nonfinite, s->count)));
     else if (s->overflowed > 0)
-        snprintf(text + used, (size_t)(AB_PLOT_LABEL - used), ", %s %% overflow",
-                 ab_text_percent(more, share(s->overflowed, s->nonzero)));
+        ab_text_append(text, AB_PLOT_LABEL, ", %s %% overflow",
+                       ab_text_percent(more, share(s->overflowed, s->nonzero)));
 }
 
 static void write_panel(const cJSON *document, const cJSON *cell, int panel, FILE *data, FILE *script) {

@@ -1,4 +1,5 @@
 /* The loss scale over the steps, one panel per cell whose scale can move or that skipped a step; skipped steps are marked. */
+#include "kernels/core/text.h"
 #include "reports/plot/plot.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -98,9 +99,9 @@ static void write_texts(const cJSON *document, const cJSON *cell, int panel, FIL
     ab_plot_quote(script, ab_plot_label(document, cell, text));
     const cJSON *runs = ab_json_at(cell, "scale"),
                 *last = cJSON_GetArrayItem(runs, cJSON_GetArraySize(runs) - 1);
-    snprintf(text, sizeof text, "%.0f of %.0f steps skipped; scale at the end %s",
-             ab_json_number(cell, "steps_skipped", 0), ab_json_number(cell, "steps_total", 0),
-             ab_text_scale(final, last->child->valuedouble));
+    ab_text_show(text, sizeof text, "%.0f of %.0f steps skipped; scale at the end %s",
+                 ab_json_number(cell, "steps_skipped", 0), ab_json_number(cell, "steps_total", 0),
+                 ab_text_scale(final, last->child->valuedouble));
     fprintf(script, "; note[%d] = ", panel + 1);
     ab_plot_quote(script, text);
     fputc('\n', script);

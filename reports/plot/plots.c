@@ -1,5 +1,6 @@
 /* Writes the plots' files and lets gnuplot draw them. Files are complete whether or not gnuplot is there. */
 #define _POSIX_C_SOURCE 200809L /* fork, mkdir */
+#include "kernels/core/text.h"
 #include "reports/plot/plot.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
@@ -73,9 +74,9 @@ static void scale_label(const cJSON *cell, char *label, size_t size) {
     char text[AB_TEXT_NUMBER];
     const cJSON *scale = ab_json_at(cell, "policy.loss_scale");
     if (cJSON_IsNumber(scale))
-        snprintf(label, size, "scale %s", ab_text_scale(text, scale->valuedouble));
+        ab_text_show(label, size, "scale %s", ab_text_scale(text, scale->valuedouble));
     else
-        snprintf(
+        ab_text_show(
             label, size, "%s scale",
             ab_text_clean(text, sizeof text,
                           ab_json_text(cell, "policy.loss_scale", ab_json_text(cell, "scale_policy", "?"))));
@@ -86,16 +87,15 @@ const char *ab_plot_label(const cJSON *document, const cJSON *cell, char *label)
     char level[24], scale[48], text[24];
     ab_text_clean(level, sizeof level, ab_json_text(cell, "level", "?"));
     scale_label(cell, scale, sizeof scale);
-    int used = snprintf(label, AB_PLOT_LABEL, "%s%s, %s", level,
-                        ab_plot_is_perturbed_baseline(cell) ? " + 1 ulp" : "", scale);
+    ab_text_show(label, AB_PLOT_LABEL, "%s%s, %s", level,
+                 ab_plot_is_perturbed_baseline(cell) ? " + 1 ulp" : "", scale);
     for (size_t i = 0; i < AB_COUNT_OF(keys); i++) {
-        if (!varies(document, keys[i]) || used >= AB_PLOT_LABEL) continue;
+        if (!varies(document, keys[i])) continue;
         ab_text_clean(text, sizeof text, ab_json_text(cell, keys[i], "?"));
-        used += snprintf(label + used, (size_t)(AB_PLOT_LABEL - used), ", %s", text);
+        ab_text_append(label, AB_PLOT_LABEL, ", %s", text);
     }
     double seed = ab_json_number(cell, "seed", 0);
-    if (varies(document, "seed") && used < AB_PLOT_LABEL)
-        snprintf(label + used, (size_t)(AB_PLOT_LABEL - used), ", seed %.0f", seed);
+    if (varies(document, "seed")) ab_text_append(label, AB_PLOT_LABEL, ", seed %.0f", seed);
     return label;
 }
 
@@ -103,7 +103,7 @@ const char *ab_plot_subject(const cJSON *document, char *label) {
     char net[40], data[40];
     ab_text_clean(net, sizeof net, ab_json_text(document, "config.net", "?"));
     ab_text_clean(data, sizeof data, ab_json_text(document, "config.data", "?"));
-    snprintf(label, AB_PLOT_LABEL, "%s on %s", net, data);
+    ab_text_show(label, AB_PLOT_LABEL, "%s on %s", net, data);
     return label;
 }
 
@@ -157,16 +157,16 @@ static ab_status make_folder(const char *folder) {
 
 char *ab_plot_page_name(const ab_plot *plot, int page, char *name) {
     if (page == 0)
-        snprintf(name, FILE_NAME, "%s", plot->name);
+        ab_text_exact(name, FILE_NAME, "%s", plot->name);
     else
-        snprintf(name, FILE_NAME, "%s-%d", plot->name, page + 1);
+        ab_text_exact(name, FILE_NAME, "%s-%d", plot->name, page + 1);
     return name;
 }
 
 static char *join_path(const char *folder, const char *name, const char *suffix) {
     size_t size = strlen(folder) + strlen(name) + strlen(suffix) + 2;
     char *path = malloc(size);
-    if (path) snprintf(path, size, "%s/%s%s", folder, name, suffix);
+    if (path) ab_text_exact(path, size, "%s/%s%s", folder, name, suffix);
     return path;
 }
 
@@ -189,7 +189,7 @@ static ab_status close_file(FILE *file, const char *folder, const char *name) {
 static void begin_script(const ab_plot *plot, int page, int pages, FILE *script) {
     char name[FILE_NAME], note[32] = "";
     ab_plot_page_name(plot, page, name);
-    if (pages > 1) snprintf(note, sizeof note, " (%d of %d)", page + 1, pages);
+    if (pages > 1) ab_text_show(note, sizeof note, " (%d of %d)", page + 1, pages);
     fprintf(script,
             "# Draws %s.png from %s.dat: gnuplot %s.gp   (%s.svg: gnuplot -e \"format='svg'\" %s.gp)\n"
             "# Written by ampbench from a result document; the values of this document come first.\n",
@@ -242,8 +242,8 @@ static void draw_in_child(const char *folder, char *const *argv) {
 /* gnuplot's exit status; NOT_FOUND when there is no gnuplot, -1 when it could not be started or was killed. */
 static int draw(const char *folder, const char *name, const char *format) {
     char script[FILE_NAME + 4], program[] = "gnuplot", defaults[] = "-d", option[] = "-e", choice[32];
-    snprintf(script, sizeof script, "%s.gp", name);
-    snprintf(choice, sizeof choice, "format='%s'", format);
+    ab_text_exact(script, sizeof script, "%s.gp", name);
+    ab_text_exact(choice, sizeof choice, "format='%s'", format);
     char *const argv[] = {program, defaults, option, choice, script, NULL};
     int state = 0;
     pid_t child = fork();

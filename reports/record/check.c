@@ -3,6 +3,7 @@
 #include "reports/record/check.h"
 
 #include "kernels/core/mem.h"
+#include "kernels/core/text.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
 #include "reports/record/schema.h"
@@ -55,7 +56,7 @@ typedef struct spot {
 
 static ab_status unequal(const spot *at, const char *what, double found, const char *as, double expected) {
     char tensor[64] = "";
-    if (at->tensor >= 0) snprintf(tensor, sizeof tensor, ".%s[%d]", at->list, at->tensor);
+    if (at->tensor >= 0) ab_text_show(tensor, sizeof tensor, ".%s[%d]", at->list, at->tensor);
     return ab_fail(AB_INPUT, "%s: cells[%d]%s: %s is %.17g, but %s is %.17g", at->origin, at->cell, tensor,
                    what, found, as, expected);
 }

@@ -2,6 +2,7 @@
  * 2^52 of the value, so a number need not survive a round trip. */
 #include "reports/record/json.h"
 
+#include "kernels/core/text.h"
 #include "reports/record/text.h"
 
 #include <errno.h>
@@ -58,7 +59,7 @@ void ab_json_print_number(double x, FILE *out) {
         return;
     }
     for (int digits = 15; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, x);
+        ab_text_exact(text, sizeof text, "%.*g", digits, x);
         if (strtod(text, NULL) == x) break;
     }
     fputs(text, out);

@@ -1,6 +1,7 @@
 /* JSON Schema, the part we use. One small function per keyword; no formats, no patterns, no remote references. */
 #include "reports/record/schema.h"
 
+#include "kernels/core/text.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
@@ -45,7 +46,7 @@ static size_t path_text(const place *at, char *text, size_t used) {
         ab_text_clean(key, sizeof key, at->key);
         if (used > 0) used = append(text, used, PATH_TEXT, ".");
     } else {
-        snprintf(key, sizeof key, "[%d]", at->index);
+        ab_text_show(key, sizeof key, "[%d]", at->index);
     }
     return append(text, used, PATH_TEXT, key);
 }
@@ -54,11 +55,11 @@ static size_t path_text(const place *at, char *text, size_t used) {
 static const char *found_text(const cJSON *value, char *text) {
     char clean[32];
     if (value && cJSON_IsString(value))
-        snprintf(text, FOUND_TEXT, "\"%s\"", ab_text_clean(clean, sizeof clean, value->valuestring));
+        ab_text_show(text, FOUND_TEXT, "\"%s\"", ab_text_clean(clean, sizeof clean, value->valuestring));
     else if (value && cJSON_IsNumber(value))
-        snprintf(text, FOUND_TEXT, "%.10g", value->valuedouble);
+        ab_text_show(text, FOUND_TEXT, "%.10g", value->valuedouble);
     else
-        snprintf(text, FOUND_TEXT, "%s", ab_json_type_text(value));
+        ab_text_show(text, FOUND_TEXT, "%s", ab_json_type_text(value));
     return text;
 }
 
@@ -131,7 +132,7 @@ static ab_status check_enum(const check *c, const cJSON *schema, const cJSON *wo
 static ab_status check_limit(const check *c, const place *at, const cJSON *value, bool holds,
                              const char *relation, double limit) {
     char text[64];
-    snprintf(text, sizeof text, "a number %s %.10g", relation, limit);
+    ab_text_show(text, sizeof text, "a number %s %.10g", relation, limit);
     return !cJSON_IsNumber(value) || holds ? AB_OK : wrong(c, at, text, value);
 }
 
@@ -214,8 +215,8 @@ static ab_status check_length(const check *c, const place *at, const cJSON *valu
     if (!cJSON_IsArray(value)) return AB_OK;
     int count = cJSON_GetArraySize(value);
     if (count >= low && count <= high) return AB_OK;
-    snprintf(text, sizeof text, "%s %d elements instead of %d", count < low ? "at least" : "at most",
-             count < low ? low : high, count);
+    ab_text_show(text, sizeof text, "%s %d elements instead of %d", count < low ? "at least" : "at most",
+                 count < low ? low : high, count);
     return wrong(c, at, text, value);
 }
 
@@ -238,7 +239,7 @@ static ab_status check_ref(const check *c, const cJSON *schema, const cJSON *ref
     const char *text = cJSON_IsString(ref) ? ref->valuestring : "";
     const cJSON *target = NULL;
     if (strncmp(text, "#/", 2) == 0 && strlen(text) < sizeof path) {
-        snprintf(path, sizeof path, "%s", text + 2);
+        ab_text_show(path, sizeof path, "%s", text + 2);
         for (char *slash = path; (slash = strchr(slash, '/'));) *slash = '.';
         target = ab_json_at(c->root, path);
     }

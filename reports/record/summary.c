@@ -11,6 +11,7 @@
  *   certificate     see certify() */
 #include "reports/record/summary.h"
 
+#include "kernels/core/text.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
 
@@ -57,7 +58,7 @@ static figure unknown(const char *format, ...) {
     figure none = {0, ""};
     va_list args;
     va_start(args, format);
-    vsnprintf(none.reason, sizeof none.reason, format, args);
+    ab_text_show_args(none.reason, sizeof none.reason, format, args);
     va_end(args);
     return none;
 }
@@ -66,7 +67,7 @@ static bool is_known(const figure *f) { return f->reason[0] == '\0'; }
 
 static figure ratio(const figure *a, const figure *b, const char *whose) {
     if (!is_known(a)) return *a;
-    if (!is_known(b)) return unknown("%s: %.150s", whose, b->reason);
+    if (!is_known(b)) return unknown("%s: %s", whose, ab_text_brief(b->reason, 150));
     if (b->value == 0) return unknown("%s is 0", whose);
     return known(a->value / b->value);
 }
@@ -77,7 +78,7 @@ static void add_reason(reasons *list, const char *format, ...) {
     va_list args;
     if (list->count == MAX_REASONS) return;
     va_start(args, format);
-    vsnprintf(list->text[list->count++], REASON_TEXT, format, args);
+    ab_text_show_args(list->text[list->count++], REASON_TEXT, format, args);
     va_end(args);
 }
 
@@ -101,7 +102,8 @@ static figure final_loss(const cJSON *document, const cJSON *cell) {
 static figure loss_gap(const facts *f) {
     if (!is_known(&f->loss_final)) return f->loss_final;
     if (!f->baseline) return unknown("%s", no_baseline);
-    if (!is_known(&f->baseline->loss_final)) return unknown("O0: %.150s", f->baseline->loss_final.reason);
+    if (!is_known(&f->baseline->loss_final))
+        return unknown("O0: %s", ab_text_brief(f->baseline->loss_final.reason, 150));
     return known(f->loss_final.value - f->baseline->loss_final.value);
 }
 
@@ -293,12 +295,13 @@ static void certify(facts *f, double floor) {
     double nonfinite = ab_json_number(cell, "nonfinite_losses", 0);
     const char *status = ab_json_text(cell, "status", "");
     if (strcmp(status, "ok") != 0)
-        add_reason(&f->failed, "%.20s: %.150s", status, ab_json_text(cell, "reason", "no reason recorded"));
+        add_reason(&f->failed, "%s: %s", ab_text_brief(status, 20),
+                   ab_text_brief(ab_json_text(cell, "reason", "no reason recorded"), 150));
     if (nonfinite > 0) add_reason(&f->failed, "%.0f of %.0f losses are not finite", nonfinite, total);
     if (total > 0 && applied < applied_share_needed * total)
         add_reason(&f->failed, "%.1f %% of the steps were applied, 95 %% are needed", 100 * applied / total);
     if (!is_known(&f->loss_gap)) {
-        add_reason(&f->failed, "no loss gap: %.150s", f->loss_gap.reason);
+        add_reason(&f->failed, "no loss gap: %s", ab_text_brief(f->loss_gap.reason, 150));
         return;
     }
     double allowed = ab_summary_allowed_gap(floor, f->baseline->loss_final.value);
@@ -310,7 +313,8 @@ static void certify(facts *f, double floor) {
 
 static figure speed_ratio(const facts *f) {
     if (f->failed.count > 0) return unknown("%s", f->failed.text[0]);
-    if (f->baseline->failed.count > 0) return unknown("O0: %.150s", f->baseline->failed.text[0]);
+    if (f->baseline->failed.count > 0)
+        return unknown("O0: %s", ab_text_brief(f->baseline->failed.text[0], 150));
     double steps = ab_json_number(f->cell, "steps_total", 0);
     double o0_steps = ab_json_number(f->baseline->cell, "steps_total", 0);
     if (steps != o0_steps) return unknown("unequal work: %.0f steps, O0 trained %.0f", steps, o0_steps);
@@ -333,7 +337,7 @@ static void put(builder *b, const char *key, cJSON *value) {
 
 static void put_reason(builder *b, const char *key, const char *reason) {
     char name[64];
-    snprintf(name, sizeof name, "%s_reason", key);
+    ab_text_exact(name, sizeof name, "%s_reason", key);
     put(b, name, cJSON_CreateString(reason));
 }
 

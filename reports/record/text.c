@@ -1,6 +1,8 @@
 /* Harmless strings and fixed-look numbers. Knows nothing of documents or layouts. */
 #include "reports/record/text.h"
 
+#include "kernels/core/text.h"
+
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -57,6 +59,17 @@ static bool is_runner_command(const char *source, const char *line, size_t used)
     return (starts_word && strncmp(source, "::", 2) == 0) || strncmp(source, "##[", 3) == 0;
 }
 
+static bool starts_character(char c) { return ((unsigned char)c & 0xc0) != 0x80; }
+
+/* Something is missing behind the `used` bytes of line[size]: it ends in "..." as far as there is room. */
+static void mark_cut(char *line, size_t used, size_t size) {
+    const size_t dots = size - 1 < 3 ? size - 1 : 3;
+    if (used + dots > size - 1) used = size - 1 - dots;
+    while (used > 0 && !starts_character(line[used])) used--;
+    memset(line + used, '.', dots);
+    line[used + dots] = '\0';
+}
+
 char *ab_text_clean(char *line, size_t size, const char *source) {
     size_t used = 0;
     while (*source && used + 1 < size) {
@@ -72,10 +85,9 @@ char *ab_text_clean(char *line, size_t size, const char *source) {
         source += length > 0 ? length : 1;
     }
     line[used] = '\0';
+    if (*source) mark_cut(line, used, size);
     return line;
 }
-
-static bool starts_character(char c) { return ((unsigned char)c & 0xc0) != 0x80; }
 
 int ab_text_width(const char *line) {
     int width = 0;
@@ -106,7 +118,7 @@ void ab_text_elide(char *line, int width) {
 /* `suffix` is a literal of ours. */
 static char *fixed(char *text, double value, int decimals, const char *suffix) {
     if (isfinite(value))
-        snprintf(text, AB_TEXT_NUMBER, "%.*f%s", decimals, value, suffix);
+        ab_text_show(text, AB_TEXT_NUMBER, "%.*f%s", decimals, value, suffix);
     else
         memcpy(text, "-", 2);
     return text;
@@ -114,7 +126,7 @@ static char *fixed(char *text, double value, int decimals, const char *suffix) {
 
 static char *rounded(char *text, double value, const char *suffix) {
     if (isfinite(value))
-        snprintf(text, AB_TEXT_NUMBER, "%.1e%s", value, suffix);
+        ab_text_show(text, AB_TEXT_NUMBER, "%.1e%s", value, suffix);
     else
         memcpy(text, "-", 2);
     return text;
@@ -129,14 +141,14 @@ char *ab_text_gap(char *text, double gap) {
     double size = fabs(gap);
     if (!isfinite(gap)) return fixed(text, gap, 0, "");
     bool is_short = gap == 0 || (size >= 9.5e-4 && size < 1e4);
-    snprintf(text, AB_TEXT_NUMBER, is_short ? "%+.4f" : "%+.1e", gap == 0 ? 0.0 : gap);
+    ab_text_show(text, AB_TEXT_NUMBER, is_short ? "%+.4f" : "%+.1e", gap == 0 ? 0.0 : gap);
     return text;
 }
 
 char *ab_text_percent(char *text, double share) {
     double percent = 100 * share;
     if (percent > 0 && percent < 0.01) {
-        snprintf(text, AB_TEXT_NUMBER, "<0.01");
+        ab_text_show(text, AB_TEXT_NUMBER, "<0.01");
         return text;
     }
     return fixed(text, percent, percent == 0 ? 0 : percent < 9.995 ? 2 : 1, "");
@@ -167,8 +179,8 @@ char *ab_text_scale(char *text, double scale) {
     if (!isfinite(scale)) return fixed(text, scale, 0, "");
     bool is_power = scale >= 131072 && frexp(scale, &exponent) == 0.5;
     if (is_power)
-        snprintf(text, AB_TEXT_NUMBER, "2^%d", exponent - 1);
+        ab_text_show(text, AB_TEXT_NUMBER, "2^%d", exponent - 1);
     else
-        snprintf(text, AB_TEXT_NUMBER, "%g", scale);
+        ab_text_show(text, AB_TEXT_NUMBER, "%g", scale);
     return text;
 }

@@ -16,7 +16,7 @@ enum { AB_TEXT_NUMBER = 40 };
 int ab_text_decode(const char *text, unsigned *point);
 
 /* Copies `source` as one line: control characters, invisible and direction-changing ones and bytes that are not UTF-8 become
- * '?', and so does what starts a command of a CI runner's log ("::" before a word, "##["). Cut, at a whole character, to `size` - 1 bytes. Returns `line`. */
+ * '?', and so does what starts a command of a CI runner's log ("::" before a word, "##["). What does not fit into `size` - 1 bytes is cut at a whole character and ends in "...". Returns `line`. */
 char *ab_text_clean(char *line, size_t size, const char *source);
 
 /* Columns a cleaned line takes on a terminal (one a code point; no wide characters are told apart). */

@@ -1,6 +1,7 @@
 /* Shadow gradients for people: the worst of each kind. */
 #include "reports/render/gradient_reference.h"
 
+#include "kernels/core/text.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
@@ -26,7 +27,7 @@ static const char *name_of(const cJSON *tensor, char name[NAME]) {
     char op[NAME / 2], part[NAME / 2];
     ab_text_clean(op, sizeof op, ab_json_text(tensor, "op", ""));
     ab_text_clean(part, sizeof part, ab_json_text(tensor, "tensor", ""));
-    snprintf(name, NAME, "%s.%s", op, part);
+    ab_text_show(name, NAME, "%s.%s", op, part);
     return name;
 }
 

@@ -1,6 +1,7 @@
 /* From the document to the cells of the table. Layout, escaping and colour are the reports' matter. */
 #include "reports/render/grid.h"
 
+#include "kernels/core/text.h"
 #include "reports/record/json.h"
 #include "reports/record/summary.h"
 #include "reports/record/text.h"
@@ -25,7 +26,7 @@ static ab_status append_line(ab_grid_lines *lines, ab_tone tone, const char *tex
     }
     ab_grid_line *line = &lines->line[lines->count++];
     line->tone = tone;
-    snprintf(line->text, sizeof line->text, "%s", text);
+    ab_text_show(line->text, sizeof line->text, "%s", text);
     return AB_OK;
 }
 
@@ -36,7 +37,7 @@ static ab_status add_line(ab_grid_lines *lines, ab_tone tone, const char *format
     char text[AB_GRID_LINE];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    ab_text_show_args(text, sizeof text, format, args);
     va_end(args);
     return append_line(lines, tone, text);
 }
@@ -56,15 +57,15 @@ static double figure(const cJSON *cell, const char *key) {
 static void bracket(const cJSON *cell, ab_grid_text *out) {
     char text[AB_GRID_TEXT - 2];
     if (!ab_json_is_true(cell, "summary.flushed_modelled") || strcmp(out->text, "-") == 0) return;
-    snprintf(text, sizeof text, "%.*s", (int)sizeof text - 1, out->text);
-    snprintf(out->text, sizeof out->text, "(%s)", text);
+    ab_text_show(text, sizeof text, "%.*s", (int)sizeof text - 1, out->text);
+    ab_text_show(out->text, sizeof out->text, "(%s)", text);
     out->tone = AB_TONE_FAINT;
 }
 
 static void write_level(const cJSON *cell, ab_grid_text *out) {
     char level[40];
     const char *suffix = cJSON_IsString(ab_json_at(cell, "twin")) ? "+ulp" : "";
-    snprintf(out->text, sizeof out->text, "%s%s", clean(cell, "level", "?", level, sizeof level), suffix);
+    ab_text_show(out->text, sizeof out->text, "%s%s", clean(cell, "level", "?", level, sizeof level), suffix);
 }
 
 static void write_scale(const cJSON *cell, ab_grid_text *out) {
@@ -93,7 +94,7 @@ static void write_seed(const cJSON *cell, ab_grid_text *out) {
 static void write_loss(const cJSON *cell, ab_grid_text *out) {
     ab_text_loss(out->text, figure(cell, "loss_final"));
     if (ab_json_number(cell, "nonfinite_losses", 0) == 0 || isfinite(figure(cell, "loss_final"))) return;
-    snprintf(out->text, sizeof out->text, "nan/inf");
+    ab_text_show(out->text, sizeof out->text, "nan/inf");
     out->tone = AB_TONE_BAD;
 }
 
@@ -136,7 +137,7 @@ static void write_skipped(const cJSON *cell, ab_grid_text *out) {
     char skipped[AB_TEXT_NUMBER], total[AB_TEXT_NUMBER];
     ab_text_count(skipped, ab_json_number(cell, "steps_skipped", (double)NAN));
     ab_text_count(total, ab_json_number(cell, "steps_total", (double)NAN));
-    snprintf(out->text, sizeof out->text, "%s/%s", skipped, total);
+    ab_text_show(out->text, sizeof out->text, "%s/%s", skipped, total);
 }
 
 static void write_flushed(const cJSON *cell, ab_grid_text *out) {
@@ -156,7 +157,8 @@ static void write_worst(const cJSON *cell, ab_grid_text *out) {
     if (!isfinite(worst)) return;
     clean(cell, "summary.worst_layer", "?", layer, sizeof layer);
     ab_text_elide(layer, 16);
-    snprintf(out->text, sizeof out->text, "%s %.8s", layer, ab_text_percent(share, worst));
+    ab_text_show(out->text, sizeof out->text, "%s %s", layer,
+                 ab_text_brief(ab_text_percent(share, worst), 8));
     bracket(cell, out);
 }
 
@@ -223,19 +225,17 @@ static void write_row(const cJSON *cell, const ab_grid *grid, const rule *const 
     clean(cell, "reason", "", reason, sizeof reason);
     bool says_it = strncmp(reason, word, strlen(word)) == 0; /* "interrupted at step 12" */
     if (reason[0] && !says_it)
-        snprintf(row->message.text, sizeof row->message.text, "%s: %s", word, reason);
+        ab_text_show(row->message.text, sizeof row->message.text, "%s: %s", word, reason);
     else
-        snprintf(row->message.text, sizeof row->message.text, "%s", reason[0] ? reason : word);
+        ab_text_show(row->message.text, sizeof row->message.text, "%s", reason[0] ? reason : word);
     row->message.tone = strcmp(status, "failed") == 0 ? AB_TONE_BAD : AB_TONE_WARN;
 }
 
 /* "O2 dynamic": the label columns of a row. */
 static const char *label_text(const ab_grid *grid, int row, char *text) {
-    int used = 0;
     text[0] = '\0';
-    for (int i = 0; i < grid->labels && used < LABEL_TEXT; i++)
-        used +=
-            snprintf(text + used, (size_t)(LABEL_TEXT - used), i ? " %s" : "%s", grid->row[row].at[i].text);
+    for (int i = 0; i < grid->labels; i++)
+        ab_text_append(text, LABEL_TEXT, i ? " %s" : "%s", grid->row[row].at[i].text);
     return text;
 }
 
@@ -245,8 +245,8 @@ static ab_status add_title(const cJSON *document, ab_grid_lines *lines) {
     char net[40], data[40], optimizer[24], lr[AB_TEXT_NUMBER], seed[32], epochs[48] = "";
     const cJSON *config = ab_json_at(document, "config");
     double number = ab_json_number(config, "seed", (double)NAN), count = ab_json_number(config, "epochs", 0);
-    if (count > 0) snprintf(epochs, sizeof epochs, " (%g epoch%s)", count, count == 1 ? "" : "s");
-    snprintf(lr, sizeof lr, "%g", ab_json_number(config, "lr", (double)NAN));
+    if (count > 0) ab_text_show(epochs, sizeof epochs, " (%g epoch%s)", count, count == 1 ? "" : "s");
+    ab_text_show(lr, sizeof lr, "%g", ab_json_number(config, "lr", (double)NAN));
     if (isfinite(number))
         ab_text_count(seed, number);
     else
@@ -260,14 +260,11 @@ static ab_status add_title(const cJSON *document, ab_grid_lines *lines) {
 /* "fp16, bf16" from an array of strings. */
 static const char *join(const cJSON *array, char *text, size_t size) {
     char word[32];
-    size_t used = 0;
     const cJSON *item;
     text[0] = '\0';
     cJSON_ArrayForEach(item, array) {
         ab_text_clean(word, sizeof word, cJSON_IsString(item) ? item->valuestring : "?");
-        int more = snprintf(text + used, size - used, used ? ", %s" : "%s", word);
-        if (more < 0 || (size_t)more >= size - used) break;
-        used += (size_t)more;
+        ab_text_append(text, size, text[0] ? ", %s" : "%s", word);
     }
     return text;
 }
@@ -286,11 +283,10 @@ static ab_status add_recipe(const cJSON *document, ab_grid_lines *lines) {
                 {", weights averaged with ", "", ab_json_number(config, "ema", 0)}};
     char schedule[80], faults[200], text[480] = "";
     clean(config, "schedule", "constant", schedule, sizeof schedule);
-    if (strcmp(schedule, "constant") != 0) snprintf(text, sizeof text, ", schedule %s", schedule);
+    if (strcmp(schedule, "constant") != 0) ab_text_show(text, sizeof text, ", schedule %s", schedule);
     for (size_t i = 0; i < AB_COUNT_OF(rows); i++) {
-        size_t used = strlen(text);
         if (rows[i].value > 0)
-            snprintf(text + used, sizeof text - used, "%s%g%s", rows[i].before, rows[i].value, rows[i].after);
+            ab_text_append(text, sizeof text, "%s%g%s", rows[i].before, rows[i].value, rows[i].after);
     }
     join(ab_json_at(config, "faults"), faults, sizeof faults);
     if (text[0]) AB_TRY(add_line(lines, AB_TONE_HEAD, "%s", text + 2));
@@ -357,18 +353,18 @@ static bool is_within_spread(const question *q, const cJSON *cell) {
 /* "O1 dynamic, O2 dynamic": the cells with numbers to which it applies; "" when there is none. */
 static const char *list_cells(const ab_grid *grid, const cJSON *cells, const question *q, char *labels) {
     char label[LABEL_TEXT];
-    int row = 0, used = 0;
+    int row = 0;
     const cJSON *cell;
     labels[0] = '\0';
     cJSON_ArrayForEach(cell, cells) {
         const ab_grid_row *shown = &grid->row[row];
         label_text(grid, row++, label);
         if (shown->message.text[0] || !q->applies(q, cell)) continue;
-        if (used + (int)strlen(label) + 8 > LABEL_TEXT) {
-            memcpy(labels + used, ", ...", 6);
+        if (strlen(labels) + strlen(label) + 8 > LABEL_TEXT) {
+            ab_text_append(labels, LABEL_TEXT, ", ...");
             break;
         }
-        used += snprintf(labels + used, (size_t)(LABEL_TEXT - used), used ? ", %s" : "%s", label);
+        ab_text_append(labels, LABEL_TEXT, labels[0] ? ", %s" : "%s", label);
     }
     return labels;
 }
@@ -450,20 +446,21 @@ static ab_status add_timing_notes(const cJSON *document, ab_grid *grid) {
 }
 
 /* "ce 65536 to 1024 (6 overflows)", "fc1 1 to 16" */
-static int write_own_scale(const cJSON *scaler, char *text, size_t size) {
+static void append_own_scale(const cJSON *scaler, char *text, size_t size) {
     char name[120], first[AB_TEXT_NUMBER], last[AB_TEXT_NUMBER], count[AB_TEXT_NUMBER];
     const cJSON *runs = ab_json_at(scaler, "scale"), *end = runs ? runs->child : NULL;
     const double overflows = ab_json_number(scaler, "overflows", (double)NAN);
-    if (!end) return 0;
+    if (!end) return;
     ab_text_scale(first, end->child->valuedouble);
     while (end->next) end = end->next;
     ab_text_scale(last, end->child->valuedouble);
     if (!isfinite(overflows))
-        return snprintf(text, size, "%s %s to %s", clean(scaler, "layer", "?", name, sizeof name), first,
-                        last);
-    return snprintf(text, size, "%s %s to %s (%s overflow%s)",
-                    join(ab_json_at(scaler, "losses"), name, sizeof name), first, last,
-                    ab_text_count(count, overflows), overflows == 1 ? "" : "s");
+        ab_text_append(text, size, "%s %s to %s", clean(scaler, "layer", "?", name, sizeof name), first,
+                       last);
+    else
+        ab_text_append(text, size, "%s %s to %s (%s overflow%s)",
+                       join(ab_json_at(scaler, "losses"), name, sizeof name), first, last,
+                       ab_text_count(count, overflows), overflows == 1 ? "" : "s");
 }
 
 /* A line for every cell whose losses or layers have their own scales, if these can move. */
@@ -473,18 +470,17 @@ static ab_status add_own_scales(const cJSON *document, ab_grid *grid) {
     cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
         char label[LABEL_TEXT], text[640] = "";
         const char *kind = ab_json_at(cell, "layer_scales") ? "layer_scales" : "loss_scales";
-        int used = 0;
         label_text(grid, row++, label);
         if (cJSON_IsNumber(ab_json_at(cell, "policy.loss_scale"))) continue;
         cJSON_ArrayForEach(scaler, ab_json_at(cell, kind)) {
-            if (used > 0) used += snprintf(text + used, sizeof text - (size_t)used, "; ");
-            if (used > (int)sizeof text - 240) {
-                snprintf(text + used, sizeof text - (size_t)used, "...");
+            if (text[0]) ab_text_append(text, sizeof text, "; ");
+            if (strlen(text) > sizeof text - 240) {
+                ab_text_append(text, sizeof text, "...");
                 break;
             }
-            used += write_own_scale(scaler, text + used, sizeof text - (size_t)used);
+            append_own_scale(scaler, text, sizeof text);
         }
-        if (used > 0)
+        if (text[0])
             AB_TRY(add_line(&grid->notes, AB_TONE_PLAIN, "%s: %s scales: %s", label,
                             kind[1] == 'a' ? "layer" : "loss", text));
     }
@@ -545,7 +541,7 @@ static ab_status add_legend(const cJSON *document, ab_grid *grid) {
 static void write_gap_head(const cJSON *document, ab_grid *grid) {
     char floor[AB_TEXT_NUMBER];
     if (!cJSON_IsObject(ab_json_at(document, "noise_floor"))) return;
-    snprintf(grid->gap_head, sizeof grid->gap_head, "±%s", floor_text(document, floor));
+    ab_text_show(grid->gap_head, sizeof grid->gap_head, "±%s", floor_text(document, floor));
 }
 
 /* ---- public ---------------------------------------------------------------------------------------------- */

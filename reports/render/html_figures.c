@@ -2,6 +2,8 @@
  * the sieve of markup.h. Without gnuplot a note stands in their place. */
 #define _POSIX_C_SOURCE 200809L /* mkdtemp */
 #include "kernels/core/log.h"
+#include "kernels/core/text.h"
+#include "kernels/core/text_path.h"
 #include "reports/plot/plot.h"
 #include "reports/render/html.h"
 #include "reports/render/markup.h"
@@ -12,13 +14,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PATH = 1024, LARGEST = 64 << 20 };
+enum { PATH = 4096, LARGEST = 64 << 20 };
 
 /* The whole file with a NUL; NULL when there is none or it is no picture of ours. The caller frees. */
 static char *read_file(const char *folder, const char *name) {
     char path[PATH];
     char *text = NULL;
-    snprintf(path, sizeof path, "%s/%s.svg", folder, name);
+    if (!ab_text_fits(path, sizeof path, "%s/%s.svg", folder, name)) return NULL;
     FILE *file = fopen(path, "rb");
     if (!file) return NULL;
     long size = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
@@ -37,8 +39,7 @@ static void remove_folder(const char *folder) {
     if (!open_folder) return;
     for (const struct dirent *entry; (entry = readdir(open_folder));) {
         if (entry->d_name[0] == '.') continue;
-        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        unlink(path);
+        if (ab_text_fits(path, sizeof path, "%s/%s", folder, entry->d_name)) unlink(path);
     }
     closedir(open_folder);
     rmdir(folder);
@@ -96,7 +97,8 @@ ab_status ab_html_figures(const ab_html *h) {
     char folder[PATH];
     const char *base = getenv("TMPDIR"), *note = NULL;
     int rendered = 0;
-    snprintf(folder, sizeof folder, "%s/ampbench-html-XXXXXX", base && base[0] ? base : "/tmp");
+    AB_TRY(ab_text_path("TMPDIR", folder, sizeof folder, "%s/ampbench-html-XXXXXX",
+                        base && base[0] ? base : "/tmp"));
     if (!mkdtemp(folder))
         return ab_fail(AB_OUTPUT, "%s: cannot make a folder for the pictures: %s", folder, strerror(errno));
     ab_status status = ab_plots_write_svg(h->document, folder, &rendered, &note);

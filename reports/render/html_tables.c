@@ -1,5 +1,6 @@
 /* The tables and texts of the page. Numbers are those of the table for terminals (grid.h) or come straight from the document. */
 #include "kernels/core/mem.h"
+#include "kernels/core/text.h"
 #include "reports/plot/plot.h"
 #include "reports/record/json.h"
 #include "reports/record/summary.h"
@@ -69,7 +70,7 @@ static void fact(const ab_html *h, const char *what, const char *format, ...) {
     char text[AB_GRID_LINE];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    ab_text_show_args(text, sizeof text, format, args);
     va_end(args);
     fprintf(h->out, "<div><dt>%s</dt><dd>", what);
     ab_markup_text(h->out, text);
@@ -217,8 +218,8 @@ ab_status ab_html_levels(const ab_html *h) {
     char head[AB_GRID_COLUMNS][40];
     const char *headings[AB_GRID_COLUMNS + 1];
     for (int i = 0; i < h->grid->columns; i++) {
-        snprintf(head[i], sizeof head[i], "%s%s", h->grid->column[i]->left ? "" : "#",
-                 h->grid->column[i]->title);
+        ab_text_show(head[i], sizeof head[i], "%s%s", h->grid->column[i]->left ? "" : "#",
+                     h->grid->column[i]->title);
         headings[i] = head[i];
     }
     headings[h->grid->columns] = NULL;
@@ -242,7 +243,7 @@ static void memory_table(const ab_html *h) {
     const char *headings[AB_MEM_CATEGORY_COUNT + 3] = {"level"};
     const cJSON *cell;
     for (int i = 0; i < AB_MEM_CATEGORY_COUNT; i++) {
-        snprintf(head[i], sizeof head[i], "#%s", ab_mem_category_name((ab_mem_category)i));
+        ab_text_show(head[i], sizeof head[i], "#%s", ab_mem_category_name((ab_mem_category)i));
         for (char *c = head[i]; (c = strchr(c, '_'));) *c = ' ';
         headings[i + 1] = head[i];
     }
@@ -318,7 +319,7 @@ static void tensor_row(const ab_html *h, const cJSON *cell, const cJSON *tensor)
         ab_html_cell(h, "number",
                      ab_text_percent(text, nonzero > 0 ? ab_json_number(tensor, shares[i], 0) / nonzero
                                                        : (double)NAN));
-    snprintf(range, sizeof range, "2^%.0f to 2^%.0f", first, first + binades);
+    ab_text_show(range, sizeof range, "2^%.0f to 2^%.0f", first, first + binades);
     ab_html_cell(h, "number", isfinite(first) && binades > 0 ? range : "-");
     ab_html_cell(h, NULL, ab_json_is_true(tensor, "cast") ? "cast" : "modelled");
     end_row(h);

@@ -1,6 +1,7 @@
 /* Escaping, and the sieve for pictures. It trusts nobody: gnuplot escapes the texts it gets, and whatever it let through ends here. */
 #include "reports/render/markup.h"
 
+#include "kernels/core/text.h"
 #include "reports/record/text.h"
 
 #include <stdbool.h>
@@ -184,7 +185,7 @@ static void copy_attribute(sieve *s) {
 /* Past the end of the element that has just been opened and may not contain its like. */
 static void skip_element(sieve *s, piece element) {
     char end[24];
-    snprintf(end, sizeof end, "</%.*s>", (int)element.length, element.at);
+    ab_text_show(end, sizeof end, "</%.*s>", (int)element.length, element.at);
     const char *found = strstr(s->at, end);
     if (found)
         s->at = found + strlen(end);

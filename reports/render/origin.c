@@ -1,6 +1,7 @@
 /* Origins for people: the first event that a reacting loss scale does not explain. */
 #include "reports/render/origin.h"
 
+#include "kernels/core/text.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
@@ -30,9 +31,9 @@ static const char *why_of(const char *cause) {
 /* 62.7k, 1.2e-05 */
 static const char *size_text(double x, char text[AB_TEXT_NUMBER]) {
     if (x >= 1e3 && x < 1e6)
-        snprintf(text, AB_TEXT_NUMBER, "%.1fk", x / 1e3);
+        ab_text_show(text, AB_TEXT_NUMBER, "%.1fk", x / 1e3);
     else
-        snprintf(text, AB_TEXT_NUMBER, "%.3g", x);
+        ab_text_show(text, AB_TEXT_NUMBER, "%.3g", x);
     return text;
 }
 

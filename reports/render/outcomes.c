@@ -1,6 +1,7 @@
 /* Three outcomes a cell. */
 #include "reports/render/outcomes.h"
 
+#include "kernels/core/text.h"
 #include "reports/record/json.h"
 
 #include <stdbool.h>
@@ -28,19 +29,17 @@ static void judge_training(const cJSON *cell, ab_outcome *o) {
     o->test.outcome = has_status(cell, "failed") ? AB_JUNIT_ERROR : AB_JUNIT_SKIPPED;
     const char *word = ab_json_text(cell, "status", "?"), *reason = ab_json_text(cell, "reason", "");
     bool says_it = strncmp(reason, word, strlen(word)) == 0; /* "interrupted at step 12" */
-    snprintf(o->message, sizeof o->message, "%s%s%s", says_it ? "" : word, says_it || !reason[0] ? "" : ": ",
-             reason);
+    ab_text_show(o->message, sizeof o->message, "%s%s%s", says_it ? "" : word,
+                 says_it || !reason[0] ? "" : ": ", reason);
 }
 
 static void judge_numerics(const cJSON *cell, ab_outcome *o) {
     const cJSON *reason, *reasons = ab_json_at(cell, "summary.certificate.reasons");
-    size_t used = 0;
     if (ab_json_is_true(cell, "summary.certificate.passed")) return;
     o->test.outcome = has_status(cell, "ok") ? AB_JUNIT_FAILED : AB_JUNIT_SKIPPED;
     cJSON_ArrayForEach(reason, reasons) {
-        if (!cJSON_IsString(reason) || used >= sizeof o->message) continue;
-        used += (size_t)snprintf(o->message + used, sizeof o->message - used, used ? "; %s" : "%s",
-                                 reason->valuestring);
+        if (cJSON_IsString(reason))
+            ab_text_append(o->message, sizeof o->message, o->message[0] ? "; %s" : "%s", reason->valuestring);
     }
 }
 
@@ -48,8 +47,9 @@ static void judge_determinism(const cJSON *cell, ab_outcome *o) {
     const cJSON *same = ab_json_at(cell, "deterministic");
     if (cJSON_IsTrue(same)) return;
     o->test.outcome = cJSON_IsFalse(same) ? AB_JUNIT_FAILED : AB_JUNIT_SKIPPED;
-    snprintf(o->message, sizeof o->message, "%s",
-             cJSON_IsFalse(same) ? "the losses differ between rounds" : "fewer than two rounds to compare");
+    ab_text_show(o->message, sizeof o->message, "%s",
+                 cJSON_IsFalse(same) ? "the losses differ between rounds"
+                                     : "fewer than two rounds to compare");
 }
 
 ab_status ab_outcomes_create(const cJSON *document, ab_outcome **outcomes, int *count) {

@@ -1,10 +1,12 @@
 /* One row per cell as CSV (RFC 4180: CRLF, quotes doubled) under machine names: the keys of the document. Numbers are exact.
  * Text that a spreadsheet would take for a formula gets an apostrophe in front. */
 #include "kernels/core/mem.h"
+#include "kernels/core/text.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
 #include "reports/record/text.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* A column: where its value is. The heading is the path's last part, or `name`. */
@@ -79,35 +81,40 @@ static void print_text(const char *text, FILE *out) {
     if (quoted) fputc('"', out);
 }
 
-/* Cleaning leaves no line breaks in a field: many readers of CSV take lines one by one. */
-static void print_clean(const char *text, FILE *out) {
-    char clean[1024];
-    print_text(ab_text_clean(clean, sizeof clean, text), out);
+/* Cleaning leaves no line breaks in a field: many readers of CSV take lines one by one. It makes no text longer. */
+static ab_status print_clean(const char *text, FILE *out) {
+    const size_t size = strlen(text) + 1;
+    char *clean = malloc(size);
+    if (!clean) return ab_fail(AB_NO_MEMORY, "csv: out of memory");
+    print_text(ab_text_clean(clean, size, text), out);
+    free(clean);
+    return AB_OK;
 }
 
-static void print_list(const cJSON *list, FILE *out) {
-    char joined[1024];
-    size_t used = 0;
+static ab_status print_list(const cJSON *list, FILE *out) {
     const cJSON *item;
+    char *joined = ab_text_new("%s", "");
     cJSON_ArrayForEach(item, list) {
         const char *text = cJSON_IsString(item) ? item->valuestring : "?";
-        int more = snprintf(joined + used, sizeof joined - used, used ? "; %s" : "%s", text);
-        if (more < 0 || (size_t)more >= sizeof joined - used) break;
-        used += (size_t)more;
+        char *more = joined ? ab_text_new("%s%s%s", joined, item == list->child ? "" : "; ", text) : NULL;
+        free(joined);
+        joined = more;
     }
-    joined[used] = '\0';
-    print_clean(joined, out);
+    ab_status status = joined ? print_clean(joined, out) : ab_fail(AB_NO_MEMORY, "csv: out of memory");
+    free(joined);
+    return status;
 }
 
-static void print_value(const cJSON *value, FILE *out) {
+static ab_status print_value(const cJSON *value, FILE *out) {
     if (cJSON_IsNumber(value))
         ab_json_print_number(value->valuedouble, out);
     else if (cJSON_IsBool(value))
         fputs(cJSON_IsTrue(value) ? "true" : "false", out);
     else if (cJSON_IsString(value))
-        print_clean(value->valuestring, out);
+        return print_clean(value->valuestring, out);
     else if (cJSON_IsArray(value))
-        print_list(value, out);
+        return print_list(value, out);
+    return AB_OK;
 }
 
 static const char *heading(const column *c) {
@@ -122,24 +129,25 @@ static void print_head(FILE *out) {
     fputs("\r\n", out);
 }
 
-static void print_row(const cJSON *document, const cJSON *cell, FILE *out) {
+static ab_status print_row(const cJSON *document, const cJSON *cell, FILE *out) {
     const cJSON *memory = ab_json_at(cell, "memory_bytes");
     for (size_t i = 0; i < AB_COUNT_OF(columns); i++) {
         if (i > 0) fputc(',', out);
-        print_value(ab_json_at(columns[i].of_document ? document : cell, columns[i].path), out);
+        AB_TRY(print_value(ab_json_at(columns[i].of_document ? document : cell, columns[i].path), out));
     }
     for (int i = 0; i < AB_MEM_CATEGORY_COUNT; i++) {
         fputc(',', out);
-        print_value(ab_json_at(memory, ab_mem_category_name((ab_mem_category)i)), out);
+        AB_TRY(print_value(ab_json_at(memory, ab_mem_category_name((ab_mem_category)i)), out));
     }
     fputs("\r\n", out);
+    return AB_OK;
 }
 
 static ab_status write_csv(const cJSON *document, FILE *out, int color) {
     (void)color;
     const cJSON *cell, *cells = ab_json_at(document, "cells");
     print_head(out);
-    cJSON_ArrayForEach(cell, cells) print_row(document, cell, out);
+    cJSON_ArrayForEach(cell, cells) AB_TRY(print_row(document, cell, out));
     return AB_OK;
 }
 

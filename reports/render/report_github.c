@@ -1,5 +1,6 @@
 /* What is wrong with a run as annotations of a GitHub workflow: an error a failed or nondeterministic cell, a warning a cell whose
  * training is not as good as O0's, the document's own warnings, and one notice with the sum. */
+#include "kernels/core/text.h"
 #include "reports/plot/plot.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
@@ -14,8 +15,8 @@ static void write_outcome(FILE *out, const ab_outcome *o, const char *id) {
     char title[AB_OUTCOME_TEXT];
     bool is_bad = o->test.outcome == AB_JUNIT_FAILED || o->test.outcome == AB_JUNIT_ERROR;
     if (!is_bad) return;
-    snprintf(title, sizeof title, "ampbench: %s: %s", id,
-             is_numerics(o) ? "training is not as good as O0's" : o->test.name);
+    ab_text_show(title, sizeof title, "ampbench: %s: %s", id,
+                 is_numerics(o) ? "training is not as good as O0's" : o->test.name);
     ab_github_annotation(out, is_numerics(o) ? "warning" : "error", title, o->message);
 }
 
@@ -24,9 +25,9 @@ static void write_sum(const cJSON *document, const ab_outcome *outcomes, int cou
     int passed = 0;
     for (int i = 0; i < count; i++)
         passed += is_numerics(&outcomes[i]) && outcomes[i].test.outcome == AB_JUNIT_PASSED;
-    snprintf(sum, sizeof sum, "%d of %d cells trained as well as O0; %s", passed,
-             count / AB_OUTCOMES_PER_CELL,
-             ab_json_is_true(document, "run.complete") ? "complete" : "the run has not finished");
+    ab_text_show(sum, sizeof sum, "%d of %d cells trained as well as O0; %s", passed,
+                 count / AB_OUTCOMES_PER_CELL,
+                 ab_json_is_true(document, "run.complete") ? "complete" : "the run has not finished");
     ab_github_annotation(out, "notice", ab_plot_subject(document, subject), sum);
 }
 

@@ -1,4 +1,5 @@
 /* The table for a terminal: aligned columns within 120 characters, a legend, colour when asked. */
+#include "kernels/core/text.h"
 #include "reports/record/result.h"
 #include "reports/record/text.h"
 #include "reports/render/grid.h"
@@ -36,7 +37,7 @@ static void print_toned(const page *p, ab_tone tone, const char *text) {
 /* `last`: no spaces at the end of a line. */
 static void print_text(const page *p, const ab_grid *grid, int i, ab_tone tone, const char *text) {
     char shown[AB_GRID_TEXT];
-    snprintf(shown, sizeof shown, "%s", text);
+    ab_text_show(shown, sizeof shown, "%s", text);
     ab_text_elide(shown, p->width[i]);
     int pad = p->width[i] - ab_text_width(shown);
     bool left = grid->column[i]->left, last = i == grid->columns - 1;

@@ -2,6 +2,7 @@
 #include "bench/amp/plan/plan.h"
 
 #include "bench/amp/layer_formats.h"
+#include "kernels/core/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -60,7 +61,7 @@ static ab_status add_named(compiler *c, ab_shape shape, const ab_format *format,
         .shape = shape, .format = format, .category = category, .transient = transient, .shares = AB_NONE};
     va_list args;
     va_start(args, name);
-    vsnprintf(tensor.name, sizeof tensor.name, name, args);
+    ab_text_show_args(tensor.name, sizeof tensor.name, name, args);
     va_end(args);
     return add_tensor(c, tensor, number);
 }
@@ -236,7 +237,7 @@ static ab_status add_param(compiler *c, int net_op, int index) {
                            .state = {AB_NONE, AB_NONE, AB_NONE},
                            .ema = AB_NONE};
     char name[AB_PLAN_NAME];
-    snprintf(name, sizeof name, "%s.%s", op->name, spec->name);
+    ab_text_exact(name, sizeof name, "%s.%s", op->name, spec->name);
     if (op->shared[index].op >= 0) {
         AB_TRY(borrow(c, &param, param_of(plan, &op->shared[index]), name));
         plan->param[plan->params++] = param;

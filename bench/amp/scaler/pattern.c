@@ -1,5 +1,6 @@
 /* Patterns of steps as text. */
 #include "bench/amp/scaler/scale_trace.h"
+#include "kernels/core/text.h"
 
 #include "kernels/core/elementary64.h"
 
@@ -22,8 +23,8 @@ typedef struct reader {
 static ab_status bad(const reader *r, const char *at, const char *expected) {
     char shown[16] = "the end";
     if (*at)
-        snprintf(shown, sizeof shown, isprint((unsigned char)*at) ? "'%c'" : "byte 0x%02x",
-                 (unsigned char)*at);
+        ab_text_show(shown, sizeof shown, isprint((unsigned char)*at) ? "'%c'" : "byte 0x%02x",
+                     (unsigned char)*at);
     return ab_fail(r->file ? AB_INPUT : AB_USAGE, "%s%s%s: expected %s, found %s at position %lld", r->option,
                    r->file ? " " : "", r->file ? r->file : "", expected, shown,
                    (long long)(at - r->text) + 1);

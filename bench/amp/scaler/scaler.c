@@ -33,8 +33,8 @@ ab_status ab_scaler_find(const char *name, const ab_scaler_kind **kind) {
         return AB_OK;
     }
     const char *near = ab_nearest(name, names, (int)AB_COUNT_OF(names));
-    return ab_fail(AB_USAGE, "unknown loss scaler '%.40s'%s%s%s", name, near ? "; nearest: " : "",
-                   near ? near : "", near ? "" : " (see `ampbench list scalers`)");
+    return ab_fail(AB_USAGE, "unknown loss scaler '%s'%s%s%s", ab_text_brief(name, 40),
+                   near ? "; nearest: " : "", near ? near : "", near ? "" : " (see `ampbench list scalers`)");
 }
 
 /* ---- configuration --------------------------------------------------------------------------------------- */
@@ -63,12 +63,12 @@ static ab_status unknown_key(const ab_scaler_kind *kind, const char *word) {
     for (int i = 0; i < kind->keys; i++) {
         names[count++] = kind->key[i].name;
         if (kind->key[i].own) names[count++] = kind->key[i].own;
-        size_t used = strlen(list);
-        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", kind->key[i].name);
+        ab_text_append(list, sizeof list, "%s%s", i ? ", " : "", kind->key[i].name);
     }
     const char *near = ab_nearest(word, names, count);
-    return ab_fail(AB_USAGE, "loss scaler %s has no key '%.40s'%s%s (keys: %s)", kind->name, word,
-                   near ? "; nearest: " : "", near ? near : "", list[0] ? list : "none");
+    return ab_fail(AB_USAGE, "loss scaler %s has no key '%s'%s%s (keys: %s)", kind->name,
+                   ab_text_brief(word, 40), near ? "; nearest: " : "", near ? near : "",
+                   list[0] ? list : "none");
 }
 
 /* A number as people write it: 65536, 1e-3, 2^16, 2**16. */
@@ -109,14 +109,14 @@ static const char *range_text(const ab_scaler_key *key, char text[96]) {
     const char *what = key->type == AB_SCALER_INTEGER ? "an integer" : "a number";
     bool low = isfinite(key->low), high = isfinite(key->high);
     if (low && high)
-        snprintf(text, 96, "%s %s %.17g %s %.17g", what, key->open ? "above" : "from", key->low,
-                 key->open ? "and below" : "to", key->high);
+        ab_text_show(text, 96, "%s %s %.17g %s %.17g", what, key->open ? "above" : "from", key->low,
+                     key->open ? "and below" : "to", key->high);
     else if (low)
-        snprintf(text, 96, "%s %s %.17g", what, key->open ? "above" : "of at least", key->low);
+        ab_text_show(text, 96, "%s %s %.17g", what, key->open ? "above" : "of at least", key->low);
     else if (high)
-        snprintf(text, 96, "%s %s %.17g", what, key->open ? "below" : "of at most", key->high);
+        ab_text_show(text, 96, "%s %s %.17g", what, key->open ? "below" : "of at most", key->high);
     else
-        snprintf(text, 96, "%s", what);
+        ab_text_show(text, 96, "%s", what);
     return text;
 }
 
@@ -130,8 +130,8 @@ ab_status ab_scaler_set(ab_scaler_config *config, const char *name, const char *
     bool flag = key->type == AB_SCALER_BOOL;
     bool read = flag ? parse_bool(value, &number) : parse_number(value, &number);
     if (!read || !(flag || in_range(key, number)))
-        return ab_fail(AB_USAGE, "loss scaler %s: %s: expected %s, found '%.40s'", kind->name, key->name,
-                       flag ? "True or False" : range_text(key, expected), value);
+        return ab_fail(AB_USAGE, "loss scaler %s: %s: expected %s, found '%s'", kind->name, key->name,
+                       flag ? "True or False" : range_text(key, expected), ab_text_brief(value, 40));
     config->value[i] = number;
     config->given |= 1u << i;
     config->integral &= ~(1u << i);
@@ -144,8 +144,8 @@ static ab_status set_pair(ab_scaler_config *config, const char *text, size_t len
     char pair[96];
     if (length >= sizeof pair)
         return ab_fail(AB_USAGE,
-                       "loss scaler %s: expected key=value of at most %d characters, found '%.40s...' of %zu",
-                       config->kind->name, (int)sizeof pair - 1, text, length);
+                       "loss scaler %s: expected key=value of at most %d characters, found '%s...' of %zu",
+                       config->kind->name, (int)sizeof pair - 1, ab_text_brief(text, 40), length);
     memcpy(pair, text, length);
     pair[length] = '\0';
     char *equals = strchr(pair, '=');
@@ -178,7 +178,7 @@ ab_status ab_scaler_parse(const char *text, ab_scaler_config *config) {
 /* The shortest text that reads back as x. */
 static const char *number_text(double x, char text[40]) {
     for (int digits = 15; digits <= 17; digits++) {
-        snprintf(text, 40, "%.*g", digits, x);
+        ab_text_show(text, 40, "%.*g", digits, x);
         if (strtod(text, NULL) == x) break;
     }
     return text;
@@ -306,5 +306,5 @@ ab_status ab_scaler_set_state(ab_scaler *scaler, const char *name, double value)
         *(i == 0 ? &scaler->scale : &scaler->state[i - 1]) = value;
         return AB_OK;
     }
-    return ab_fail(AB_INPUT, "loss scaler %s has no state '%.40s'", scaler->kind->name, name);
+    return ab_fail(AB_INPUT, "loss scaler %s has no state '%s'", scaler->kind->name, ab_text_brief(name, 40));
 }

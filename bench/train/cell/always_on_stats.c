@@ -1,6 +1,7 @@
 /* Sums over batches and weights. Everything is a few passes over arrays that were just written. */
 #include "bench/train/cell/always_on_stats.h"
 
+#include "kernels/core/text.h"
 #include "kernels/format/convert.h"
 
 #include <math.h>
@@ -196,15 +197,15 @@ void ab_always_on_weigh(ab_always_on_weights *w, const char *name, const float *
         const double size = fabs((double)values[i]);
         w->count++;
         if (!isfinite(size)) {
-            if (w->nonfinite++ == 0) snprintf(w->nonfinite_name, sizeof w->nonfinite_name, "%s", name);
+            if (w->nonfinite++ == 0) ab_text_show(w->nonfinite_name, sizeof w->nonfinite_name, "%s", name);
             continue;
         }
         w->squares += size * size;
         if (size >= limit && w->beyond_half++ == 0)
-            snprintf(w->beyond_name, sizeof w->beyond_name, "%s", name);
+            ab_text_show(w->beyond_name, sizeof w->beyond_name, "%s", name);
         if (size <= w->largest) continue;
         w->largest = size;
-        snprintf(w->largest_name, sizeof w->largest_name, "%s", name);
+        ab_text_show(w->largest_name, sizeof w->largest_name, "%s", name);
     }
 }
 

@@ -5,6 +5,7 @@
 
 #include "bench/tensorfile/safetensors.h"
 #include "bench/train/cell/differences.h"
+#include "kernels/core/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -35,8 +36,8 @@ static void add(ab_cell *cell, kept_list *list, const ab_plan_param *param, part
                 const char *suffix) {
     if (tensor == AB_NONE) return;
     kept *item = &list->item[list->count++];
-    snprintf(item->name, sizeof item->name, "%s%s%s", cell->plan->tensor[param->stored].name,
-             suffix ? "." : "", suffix ? suffix : "");
+    ab_text_exact(item->name, sizeof item->name, "%s%s%s", cell->plan->tensor[param->stored].name,
+                  suffix ? "." : "", suffix ? suffix : "");
     item->tensor = &cell->tensor[tensor];
     item->param = param;
     item->part = what;
@@ -63,14 +64,16 @@ static ab_status list_kept(ab_cell *cell, kept_list *list) {
 
 /* ---- metadata ---------------------------------------------------------------------------------------------- */
 
-enum { NOTE_KEY = 112, NOTE_TEXT = 160 };
+enum { NOTE_KEY = 112, NUMBER = 40 };
 
 typedef struct note_line {
-    char key[NOTE_KEY], text[NOTE_TEXT];
+    char key[NOTE_KEY];
+    char *text; /* owned */
 } note_line;
 
 typedef struct notes {
     int count, room;
+    bool failed;       /* a text found no memory */
     note_line *line;   /* [room]; owned */
     const char **list; /* as ab_safetensors_write takes them: [2 * room + 1]; owned */
 } notes;
@@ -85,34 +88,38 @@ static ab_status make_notes(const ab_cell *cell, notes *n) {
 }
 
 static void free_notes(notes *n) {
+    for (int i = 0; i < n->count; i++) free(n->line[i].text);
     free(n->line);
     free((void *)(uintptr_t)n->list);
 }
 
-static char *note(notes *n, const char *key) {
+static void note_text(notes *n, const char *key, const char *text) {
     note_line *line = &n->line[n->count];
-    snprintf(line->key, NOTE_KEY, "%s", key);
+    ab_text_exact(line->key, NOTE_KEY, "%s", key);
+    line->text = ab_text_new("%s", text);
+    n->failed = n->failed || !line->text;
     n->list[2 * n->count] = line->key;
     n->list[2 * n->count + 1] = line->text;
     n->count++;
-    return line->text;
 }
 
-static void note_text(notes *n, const char *key, const char *text) {
-    snprintf(note(n, key), NOTE_TEXT, "%s", text);
-}
 static void note_integer(notes *n, const char *key, int64_t value) {
-    snprintf(note(n, key), NOTE_TEXT, "%" PRId64, value);
+    char text[NUMBER];
+    note_text(n, key, ab_text_exact(text, NUMBER, "%" PRId64, value));
 }
+
 static void note_real(notes *n, const char *key, double value) {
-    snprintf(note(n, key), NOTE_TEXT, "%a", value); /* exact */
+    char text[NUMBER];
+    note_text(n, key, ab_text_exact(text, NUMBER, "%a", value)); /* exact */
 }
+
+enum { PROPERTIES = 200 };
 
 /* The level's properties after overrides. */
-static const char *properties_text(const ab_policy *policy, char text[NOTE_TEXT]) {
+static const char *properties_text(const ab_policy *policy, char text[PROPERTIES]) {
     const char *cast = ab_policy_cast_text(policy);
-    snprintf(
-        text, NOTE_TEXT,
+    ab_text_exact(
+        text, PROPERTIES,
         "cast_model_type=%s,patch_torch_functions=%d,keep_batchnorm_fp32=%s,master_weights=%s,enabled=%d",
         cast ? cast : "None", policy->patch_torch_functions, ab_tri_text(policy->keep_batchnorm_fp32),
         ab_tri_text(policy->master_weights), policy->enabled);
@@ -122,7 +129,7 @@ static const char *properties_text(const ab_policy *policy, char text[NOTE_TEXT]
 /* What must be the same here and there. */
 static void note_identity(const ab_cell *cell, notes *n) {
     const ab_cell_config *config = &cell->config;
-    char scale[AB_SCALER_TEXT], properties[NOTE_TEXT];
+    char scale[AB_SCALER_TEXT], properties[PROPERTIES];
     note_text(n, "network", cell->plan->net->name);
     note_text(n, "network_digest", cell->plan->net->digest);
     note_text(n, "level", config->policy.level);
@@ -153,12 +160,12 @@ static const ab_scaler *machine_at(const ab_cell *cell, int k) {
 static const char *scaler_key(const ab_cell *cell, int k, int i, char key[NOTE_KEY]) {
     const char *name = ab_scaler_state_name(machine_at(cell, k)->kind, i);
     if (k >= cell->plan->scalers)
-        snprintf(key, NOTE_KEY, "layer_scaler.%.64s.%s", ab_cell_layer_name(cell, k - cell->plan->scalers),
-                 name);
+        ab_text_exact(key, NOTE_KEY, "layer_scaler.%s.%s", ab_cell_layer_name(cell, k - cell->plan->scalers),
+                      name);
     else if (ab_cell_own_scales(cell))
-        snprintf(key, NOTE_KEY, "loss_scaler%d.%s", k, name);
+        ab_text_exact(key, NOTE_KEY, "loss_scaler%d.%s", k, name);
     else
-        snprintf(key, NOTE_KEY, "scaler.%s", name);
+        ab_text_exact(key, NOTE_KEY, "scaler.%s", name);
     return key;
 }
 
@@ -204,6 +211,7 @@ ab_status ab_cell_checkpoint(const ab_cell *cell, const char *path) {
     note_identity(cell, &n);
     if (ab_cell_own_scales(cell)) note_integer(&n, "num_losses", cell->plan->scalers);
     note_position(cell, &n);
+    if (n.failed) AB_TRY_GOTO(no_memory());
     AB_TRY_GOTO(read_items(&list, items));
     AB_TRY_GOTO(ab_safetensors_write(path, items, list.count, n.list));
 out:
@@ -244,34 +252,46 @@ static ab_status check_all(const kept_list *list, const ab_tensorfile *file, con
     return ab_differences_status(&found, net);
 }
 
-/* The file's text under `key`, into text[NOTE_TEXT]. */
-static ab_status text_of(const ab_tensorfile *file, const char *key, char *text) {
-    char *value = NULL;
-    AB_TRY(ab_safetensors_metadata(file, key, &value));
-    if (!value) return ab_fail(AB_INPUT, "expected a checkpoint of this program, found no '%s' in it", key);
-    snprintf(text, NOTE_TEXT, "%s", value);
-    free(value);
-    return AB_OK;
+/* The file's text under `key`; *text is owned by the caller. */
+static ab_status text_of(const ab_tensorfile *file, const char *key, char **text) {
+    AB_TRY(ab_safetensors_metadata(file, key, text));
+    if (*text) return AB_OK;
+    return ab_fail(AB_INPUT, "expected a checkpoint of this program, found no '%s' in it", key);
 }
 
 static ab_status check_format(const ab_tensorfile *file) {
-    char found[NOTE_TEXT];
-    AB_TRY(text_of(file, "format", found));
-    if (strcmp(found, format_name) == 0) return AB_OK;
-    return ab_fail(AB_INPUT, "expected a checkpoint (%s), found '%.40s'; weights alone are read by --init",
-                   format_name, found);
+    char *found = NULL;
+    AB_TRY(text_of(file, "format", &found));
+    ab_status status = AB_OK;
+    if (strcmp(found, format_name) != 0)
+        status = ab_fail(AB_INPUT, "expected a checkpoint (%s), found '%s'; weights alone are read by --init",
+                         format_name, ab_text_brief(found, 40));
+    free(found);
+    return status;
 }
 
 /* Written only where losses have their own scalers. */
 static ab_status check_scalers(const ab_cell *cell, const ab_tensorfile *file) {
     char *there = NULL, here[16];
     AB_TRY(ab_safetensors_metadata(file, "num_losses", &there));
-    snprintf(here, sizeof here, "%d", cell->plan->scalers);
+    ab_text_exact(here, sizeof here, "%d", cell->plan->scalers);
     ab_status status = AB_OK;
     if (strcmp(there ? there : "1", here) != 0)
-        status = ab_fail(AB_INPUT, "num_losses is %.16s there and %s here", there ? there : "1", here);
+        status = ab_fail(AB_INPUT, "num_losses is %s there and %s here",
+                         ab_text_brief(there ? there : "1", 16), here);
     free(there);
     return status;
+}
+
+/* Long texts are shown from shortly before their difference. */
+static ab_status differing(const char *key, const char *there, const char *here) {
+    enum { KEPT = 16 };
+    size_t same = 0;
+    while (there[same] && there[same] == here[same]) same++;
+    const size_t skip = same > 2 * KEPT ? same - KEPT : 0;
+    const char *gap = skip ? "..." : "";
+    return ab_fail(AB_INPUT, "%s is %s%s there and %s%s here", key, gap, ab_text_brief(there + skip, 60), gap,
+                   ab_text_brief(here + skip, 60));
 }
 
 static ab_status check_identity(const ab_cell *cell, const ab_tensorfile *file) {
@@ -279,12 +299,14 @@ static ab_status check_identity(const ab_cell *cell, const ab_tensorfile *file) 
     ab_status status = make_notes(cell, &here);
     if (status == AB_OK) status = check_scalers(cell, file);
     if (status == AB_OK) note_identity(cell, &here);
+    if (here.failed) status = no_memory();
     for (int i = 0; i < here.count && status == AB_OK; i++) {
-        char there[NOTE_TEXT];
+        char *there = NULL;
         const note_line *line = &here.line[i];
-        status = text_of(file, line->key, there);
+        status = text_of(file, line->key, &there);
         if (status == AB_OK && strcmp(there, line->text) != 0)
-            status = ab_fail(AB_INPUT, "%s is %.60s there and %.60s here", line->key, there, line->text);
+            status = differing(line->key, there, line->text);
+        free(there);
     }
     free_notes(&here);
     return status;
@@ -293,19 +315,25 @@ static ab_status check_identity(const ab_cell *cell, const ab_tensorfile *file) 
 /* ---- reading ----------------------------------------------------------------------------------------------- */
 
 static ab_status integer_of(const ab_tensorfile *file, const char *key, int64_t *value) {
-    char text[NOTE_TEXT], *end;
-    AB_TRY(text_of(file, key, text));
+    char *text = NULL, *end;
+    AB_TRY(text_of(file, key, &text));
     *value = strtoll(text, &end, 10);
-    if (end != text && *end == '\0' && *value >= 0) return AB_OK;
-    return ab_fail(AB_INPUT, "%s: expected a count, found '%.40s'", key, text);
+    ab_status status = AB_OK;
+    if (end == text || *end != '\0' || *value < 0)
+        status = ab_fail(AB_INPUT, "%s: expected a count, found '%s'", key, ab_text_brief(text, 40));
+    free(text);
+    return status;
 }
 
 static ab_status real_of(const ab_tensorfile *file, const char *key, double *value) {
-    char text[NOTE_TEXT], *end;
-    AB_TRY(text_of(file, key, text));
+    char *text = NULL, *end;
+    AB_TRY(text_of(file, key, &text));
     *value = strtod(text, &end);
-    if (end != text && *end == '\0') return AB_OK;
-    return ab_fail(AB_INPUT, "%s: expected a number, found '%.40s'", key, text);
+    ab_status status = AB_OK;
+    if (end == text || *end != '\0')
+        status = ab_fail(AB_INPUT, "%s: expected a number, found '%s'", key, ab_text_brief(text, 40));
+    free(text);
+    return status;
 }
 
 static ab_status read_scaler(ab_cell *cell, int k, const ab_tensorfile *file) {
@@ -366,7 +394,7 @@ static ab_status audit_tensor(const kept *item, const ab_tensorfile *file, ab_al
     if (status == AB_OK) status = ab_tensorfile_read_as(file, item->name, &item->tensor->shape, saved);
     if (status == AB_OK) status = ab_tensor_read(item->tensor, used);
     if (status == AB_OK && memcmp(saved, used, bytes) != 0 && found->tensors_differing++ == 0)
-        snprintf(found->tensor, sizeof found->tensor, "%s", item->name);
+        ab_text_show(found->tensor, sizeof found->tensor, "%s", item->name);
     found->tensors++;
     free(saved);
     free(used);
@@ -378,6 +406,7 @@ static ab_status audit_position(const ab_cell *cell, const ab_tensorfile *file, 
     notes here = {0};
     ab_status status = make_notes(cell, &here);
     if (status == AB_OK) note_position(cell, &here);
+    if (here.failed) status = no_memory();
     for (int i = 0; i < here.count && status == AB_OK; i++) {
         const note_line *line = &here.line[i];
         double saved;
@@ -387,7 +416,7 @@ static ab_status audit_position(const ab_cell *cell, const ab_tensorfile *file, 
         if (saved == used) continue;
         if (found->states_differing < AB_ALWAYS_ON_STATES) {
             ab_always_on_state *state = &found->state[found->states_differing];
-            snprintf(state->name, sizeof state->name, "%.*s", AB_ALWAYS_ON_NAME - 1, line->key);
+            ab_text_show(state->name, sizeof state->name, "%.*s", AB_ALWAYS_ON_NAME - 1, line->key);
             state->saved = saved, state->used = used;
         }
         found->states_differing++;

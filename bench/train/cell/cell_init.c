@@ -5,6 +5,7 @@
 #include "bench/train/cell/differences.h"
 #include "bench/train/cell/init_map.h"
 #include "kernels/core/rng.h"
+#include "kernels/core/text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,8 +13,8 @@
 #include <string.h>
 
 const char *ab_cell_param_name(const ab_cell *cell, const ab_plan_param *param, char *name) {
-    snprintf(name, AB_PLAN_NAME, "%s.%s", cell->plan->net->op[param->net_op].name,
-             ab_cell_param_spec(cell, param)->name);
+    ab_text_exact(name, AB_PLAN_NAME, "%s.%s", cell->plan->net->op[param->net_op].name,
+                  ab_cell_param_spec(cell, param)->name);
     return name;
 }
 

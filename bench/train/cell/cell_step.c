@@ -4,6 +4,7 @@
 #include "kernels/census/census.h"
 #include "kernels/core/elementary64.h"
 #include "kernels/core/parallel.h"
+#include "kernels/core/text.h"
 #include "kernels/format/convert.h"
 
 #include <math.h>
@@ -394,7 +395,7 @@ static ab_status update_scale(ab_cell *cell, int k, const ab_scaler_seen *seen, 
     char which[32] = "";
     result->skipped = result->skipped || outcome.skip;
     if (!outcome.fault || (!outcome.fault->raises && isfinite(scaler->scale))) return AB_OK;
-    if (ab_cell_own_scales(cell)) snprintf(which, sizeof which, " of loss_id %d", k);
+    if (ab_cell_own_scales(cell)) ab_text_show(which, sizeof which, " of loss_id %d", k);
     return ab_fail(AB_CONFIG, "step %lld: loss scaler %s%s%s (%s): %s", (long long)cell->steps,
                    scaler->kind->name, which, outcome.fault->raises ? " raises" : "", outcome.fault->name,
                    outcome.fault->text);

@@ -1,5 +1,6 @@
 /* Who sees what: numbers for the tensors that a probed step shows, by the roles that are asked for. */
 #include "bench/train/cell/cell_state.h"
+#include "kernels/core/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@ static bool is_fp32(const ab_cell *cell, int tensor) {
 /* The next number, for what is described. */
 static int observe(ab_cell *cell, const char *name, int net_op, ab_probe_role role, bool cast) {
     ab_observed *about = &cell->observed[cell->observed_count];
-    snprintf(about->name, sizeof about->name, "%s", name);
+    ab_text_exact(about->name, sizeof about->name, "%s", name);
     about->layer = cell->plan->net->op[net_op].name;
     about->role = role;
     about->cast = cast;
@@ -48,7 +49,7 @@ static void number_weight_gradients(ab_cell *cell) {
         const ab_plan_param *param = &plan->param[p];
         char own[AB_PLAN_NAME], name[AB_PLAN_NAME + 8];
         if (param->used_grad == AB_NONE) continue;
-        snprintf(name, sizeof name, "%s.grad", ab_cell_param_name(cell, param, own));
+        ab_text_exact(name, sizeof name, "%s.grad", ab_cell_param_name(cell, param, own));
         cell->tensor[param->used_grad].id =
             observe(cell, name, param->net_op, AB_ROLE_WEIGHT_GRADIENT, !is_fp32(cell, param->used_grad));
     }
@@ -84,7 +85,7 @@ static void number_activation(ab_cell *cell, const ab_plan_node *node) {
     bool fp32 = is_fp32(cell, node->out), cast_node = node->kind == AB_NODE_CAST;
     if (cast_node && (fp32 || !is_fp32(cell, node->in[0]))) return;
     if (!cast_node && fp32 && is_cast_to_half(plan, node->out)) return;
-    snprintf(name, sizeof name, "%.80s.out", plan->net->op[op].name);
+    ab_text_exact(name, sizeof name, "%s.out", plan->net->op[op].name);
     cell->tensor[node->out].id = observe(cell, name, op, AB_ROLE_ACTIVATION, !fp32);
 }
 
@@ -94,8 +95,8 @@ static int number_param(ab_cell *cell, int p, ab_probe_role role, const char *su
     const ab_plan_param *param = &cell->plan->param[p];
     char name[AB_PLAN_NAME];
     if (!wanted(cell, role) || param->grad == AB_NONE) return -1;
-    snprintf(name, sizeof name, "%.64s%s%.24s", cell->plan->tensor[param->stored].name, suffix[0] ? "." : "",
-             suffix);
+    ab_text_exact(name, sizeof name, "%s%s%s", cell->plan->tensor[param->stored].name, suffix[0] ? "." : "",
+                  suffix);
     return observe(cell, name, param->net_op, role, cast);
 }
 

@@ -1,17 +1,18 @@
 /* Differences of tensors between a file and a network. */
 #include "bench/train/cell/differences.h"
 
+#include "kernels/core/text.h"
+
 #include <stdio.h>
 #include <string.h>
 
 enum { SHOWN = 6 };
 
 void ab_differ(ab_differences *found, const char *name, const char *how) {
-    size_t used = strlen(found->text);
     char shown[AB_TENSORFILE_TEXT];
     if (found->count++ < SHOWN)
-        snprintf(found->text + used, sizeof found->text - used, "%s'%.60s' %s", used ? ", " : "",
-                 ab_tensor_printable(name, shown), how);
+        ab_text_append(found->text, sizeof found->text, "%s'%s' %s", found->text[0] ? ", " : "",
+                       ab_text_brief(ab_tensor_printable(name, shown), 60), how);
 }
 
 const ab_tensor_entry *ab_entry_of(const ab_tensorfile *file, const char *name) {
@@ -34,8 +35,10 @@ void ab_differ_from(ab_differences *found, const ab_tensorfile *file, const char
     if (!entry) {
         ab_differ(found, name, "is missing");
     } else if (!same_shape(entry, shape, axis)) {
-        snprintf(how, sizeof how, "is %.80s there%s and %.80s here", ab_tensor_shape_text(entry, there),
-                 axis ? " before its axes are permuted" : "", ab_shape_text(shape, here));
+        ab_text_show(how, sizeof how, "is %s there%s and %s here",
+                     ab_text_brief(ab_tensor_shape_text(entry, there), 80),
+                     axis ? " before its axes are permuted" : "",
+                     ab_text_brief(ab_shape_text(shape, here), 80));
         ab_differ(found, name, how);
     }
 }

@@ -1,6 +1,8 @@
 /* The table of names: reading it, and finding the line that fits. */
 #include "bench/train/cell/init_map.h"
 
+#include "kernels/core/text.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,19 +39,24 @@ static bool fits(const char *pattern, const char *name, const char **star, size_
     return true;
 }
 
-static void put(const char *pattern, const char *star, size_t length, char *text, size_t size) {
+static ab_status put(const char *pattern, const char *star, size_t length, char *text, size_t size) {
     const char *mark = strchr(pattern, '*');
+    bool fits_there;
     if (mark)
-        snprintf(text, size, "%.*s%.*s%s", (int)(mark - pattern), pattern, (int)length, star, mark + 1);
+        fits_there = ab_text_fits(text, size, "%.*s%.*s%s", (int)(mark - pattern), pattern, (int)length, star,
+                                  mark + 1);
     else
-        snprintf(text, size, "%s", pattern);
+        fits_there = ab_text_fits(text, size, "%s", pattern);
+    if (fits_there) return AB_OK;
+    return ab_fail(AB_INPUT, "--init-map: '%s' becomes a name of more than %zu characters", pattern,
+                   size - 1);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------- */
 
 static ab_status bad(const ab_init_map *map, int number, const char *expected, const char *found) {
-    return ab_fail(AB_INPUT, "--init-map %s:%d: expected %s, found '%.60s'", map->path, number, expected,
-                   found);
+    return ab_fail(AB_INPUT, "--init-map %s:%d: expected %s, found '%s'", map->path, number, expected,
+                   ab_text_brief(found, 60));
 }
 
 /* "2,3,1,0": each of 0 to n - 1 once. */
@@ -103,8 +110,8 @@ static ab_status parse_line(ab_init_map *map, char *text, int number) {
     map->line = lines;
     map_line *line = &lines[map->count++];
     *line = (map_line){.number = number};
-    snprintf(line->here, NAME, "%s", word[0]);
-    snprintf(line->there, NAME, "%s", word[1]);
+    ab_text_exact(line->here, NAME, "%s", word[0]);
+    ab_text_exact(line->there, NAME, "%s", word[1]);
     if (words == 3) AB_TRY(parse_order(map, line, word[2]));
     return check_stars(map, line);
 }
@@ -124,7 +131,7 @@ ab_status ab_init_map_load(const char *path, ab_init_map **result) {
     *result = map;
     if (!map) return ab_fail(AB_NO_MEMORY, "--init-map: out of memory");
     if (!path) return AB_OK;
-    snprintf(map->path, sizeof map->path, "%s", path);
+    ab_text_show(map->path, sizeof map->path, "%s", path);
     FILE *file = fopen(path, "r");
     ab_status status =
         file ? read_lines(map, file) : ab_fail(AB_INPUT, "--init-map %s: cannot be opened", path);
@@ -146,13 +153,13 @@ void ab_init_map_free(ab_init_map *map) {
 ab_status ab_init_map_find(ab_init_map *map, const char *here, int ndim, char *there, size_t size,
                            const int **axis) {
     *axis = NULL;
-    snprintf(there, size, "%s", here);
+    ab_text_exact(there, size, "%s", here);
     for (int i = 0; i < map->count; i++) {
         map_line *line = &map->line[i];
         const char *star;
         size_t length;
         if (strcmp(line->here, "-") == 0 || !fits(line->here, here, &star, &length)) continue;
-        put(line->there, star, length, there, size);
+        AB_TRY(put(line->there, star, length, there, size));
         line->used = true;
         if (line->axes == 0) return AB_OK;
         *axis = line->axis;

@@ -2,6 +2,7 @@
 #include "bench/train/optim/groups.h"
 
 #include "kernels/core/nearest.h"
+#include "kernels/core/text.h"
 
 #include <fnmatch.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@ enum { NAME = 192 };
 /* ---- matching ---------------------------------------------------------------------------------------------- */
 
 static const char *full_name(const ab_net_op *op, const ab_param_spec *param, char name[NAME]) {
-    snprintf(name, NAME, "%.120s.%.60s", op->name, param->name);
+    ab_text_exact(name, NAME, "%s.%s", op->name, param->name);
     return name;
 }
 
@@ -101,7 +102,9 @@ ab_status ab_param_groups_no_decay(const char *text, ab_param_groups *groups) {
 static ab_status set_key(ab_param_group *group, const char *text, size_t length) {
     static const char *const keys[] = {"lr_factor", "weight_decay"};
     char item[64], *end;
-    snprintf(item, sizeof item, "%.*s", (int)(length < 63 ? length : 63), text);
+    if (!ab_text_fits(item, sizeof item, "%.*s", (int)length, text))
+        return ab_fail(AB_USAGE, "--param-groups: expected KEY=VALUE of at most %d characters, found %zu",
+                       (int)sizeof item - 1, length);
     char *equals = strchr(item, '=');
     if (!equals) return ab_fail(AB_USAGE, "--param-groups: expected KEY=VALUE, found '%s'", item);
     *equals = '\0';

@@ -4,6 +4,7 @@
 #include "kernels/core/elementary64.h"
 #include "kernels/core/nearest.h"
 #include "kernels/core/parallel.h"
+#include "kernels/core/text.h"
 #include "kernels/format/convert.h"
 
 #include <stdio.h>
@@ -33,8 +34,8 @@ ab_status ab_optimizer_find(const char *name, const ab_optimizer **optimizer) {
         return AB_OK;
     }
     char list[256] = "";
-    for (size_t i = 0, used = 0; i < AB_COUNT_OF(optimizers); i++, used = strlen(list))
-        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
+    for (size_t i = 0; i < AB_COUNT_OF(optimizers); i++)
+        ab_text_append(list, sizeof list, "%s%s", i ? ", " : "", names[i]);
     const char *near = ab_nearest(name, names, (int)AB_COUNT_OF(names));
     return ab_fail(AB_USAGE, "--optimizer: expected one of %s, found '%s'%s%s%s", list, name,
                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");

@@ -2,6 +2,7 @@
 #include "bench/train/schedule/schedule.h"
 
 #include "kernels/core/nearest.h"
+#include "kernels/core/text.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -44,16 +45,16 @@ static const key_row keys[] = {
 
 static bool reads(const ab_schedule *schedule, const char *key) {
     char padded[64];
-    snprintf(padded, sizeof padded, " %s ", key);
+    ab_text_exact(padded, sizeof padded, " %s ", key);
     return strstr(schedule->keys, padded) != NULL;
 }
 
 static ab_status find(const char *name, const ab_schedule **schedule) {
     const char *names[AB_COUNT_OF(schedules)];
     char list[128] = "";
-    for (size_t i = 0, used = 0; i < AB_COUNT_OF(schedules); i++, used = strlen(list)) {
+    for (size_t i = 0; i < AB_COUNT_OF(schedules); i++) {
         names[i] = schedules[i]->name;
-        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
+        ab_text_append(list, sizeof list, "%s%s", i ? ", " : "", names[i]);
         if (strcmp(name, names[i]) != 0) continue;
         *schedule = schedules[i];
         return AB_OK;
@@ -69,8 +70,7 @@ static ab_status unknown_key(const ab_schedule *schedule, const char *key) {
     int count = 0;
     for (size_t i = 0; i < AB_COUNT_OF(keys); i++) {
         if (!reads(schedule, keys[i].name)) continue;
-        size_t used = strlen(list);
-        snprintf(list + used, sizeof list - used, "%s%s", count ? ", " : "", keys[i].name);
+        ab_text_append(list, sizeof list, "%s%s", count ? ", " : "", keys[i].name);
         names[count++] = keys[i].name;
     }
     const char *near = ab_nearest(key, names, count);
@@ -118,8 +118,9 @@ static ab_status set_keys(const ab_schedule *schedule, char *text, ab_schedule_c
 
 ab_status ab_schedule_parse(const char *text, const ab_schedule **schedule, ab_schedule_config *config) {
     char copy[512];
-    if (strlen(text) >= sizeof copy) return ab_fail(AB_USAGE, "--schedule: too long: '%.40s...'", text);
-    snprintf(copy, sizeof copy, "%s", text);
+    if (strlen(text) >= sizeof copy)
+        return ab_fail(AB_USAGE, "--schedule: too long: '%s...'", ab_text_brief(text, 40));
+    ab_text_exact(copy, sizeof copy, "%s", text);
     char *colon = strchr(copy, ':');
     if (colon) *colon = '\0';
     AB_TRY(find(copy, schedule));

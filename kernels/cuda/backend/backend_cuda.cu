@@ -2,6 +2,7 @@
 // CPU versions; steps that the device decides itself are in resident_cuda.cu.
 #include "kernels/backend/backend_layout.h"
 #include "kernels/census/census.h"
+#include "kernels/core/text.h"
 #include "kernels/cuda/cuda_ops.cuh"
 
 #include <cstdio>
@@ -73,9 +74,9 @@ static const char *known_attributes(const char *op) {
 
 ab_status ab_cuda_only(const ab_op_io *io) {
     char list[256], wanted[64];
-    snprintf(list, sizeof list, " %s ", known_attributes(io->op->name));
+    ab_text_exact(list, sizeof list, " %s ", known_attributes(io->op->name));
     for (const ab_attr *a = io->op->attrs; a && a->name; a++) {
-        snprintf(wanted, sizeof wanted, " %s ", a->name);
+        ab_text_exact(wanted, sizeof wanted, " %s ", a->name);
         if (!strstr(list, wanted))
             return ab_fail(AB_UNAVAILABLE, "%s: no CUDA kernel that knows '%s'", io->op->name, a->name);
     }

@@ -1,6 +1,7 @@
 /* Narrow convolutions, image by image; see narrow.h. Each thread works on a zero-padded copy of its image. */
 #include "kernels/ops/product/narrow.h"
 
+#include "kernels/core/text.h"
 #include "kernels/ops/blocks.h"
 #include "kernels/vec/isa.h"
 #include "kernels/vec/vec_conv.h"
@@ -316,7 +317,7 @@ ab_status ab_narrow_pass(const ab_pass_spec *spec, ab_pass **pass) {
     p->base.destroy = destroy;
     size_buffers(p, spec->kind);
     set_offsets(p);
-    snprintf(p->base.text, sizeof p->base.text, "narrow:%s", ab_isa_name(ab_isa_get()));
+    ab_text_show(p->base.text, sizeof p->base.text, "narrow:%s", ab_isa_name(ab_isa_get()));
     *pass = &p->base;
     return AB_OK;
 }

@@ -1,6 +1,7 @@
 /* Choosing and running the three products of conv2d and linear; see product.h. */
 #include "kernels/ops/product/product.h"
 
+#include "kernels/core/text.h"
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/product/reference.h"
 #include "kernels/ops/product/sliced.h"
@@ -79,7 +80,7 @@ static ab_status choose(const ab_exec *exec, product *p, ab_pass_spec spec, cons
         AB_TRY(try_fp32(exec, p->kind, &spec, &q->pass));
     }
     q->operands = spec.operands;
-    snprintf(q->text, sizeof q->text, "%s%s", prefix, q->pass->text);
+    ab_text_show(q->text, sizeof q->text, "%s%s", prefix, q->pass->text);
     return AB_OK;
 }
 

@@ -1,6 +1,7 @@
 // The products of linear through cuBLASLt (cuda_gemm.cuh), the bias added before the one rounding.
 #include "kernels/cuda/cuda_gemm.cuh"
 #include "kernels/ops/product/product_cuda.cuh"
+#include "kernels/core/text.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -60,7 +61,8 @@ ab_status ab_cuda_blas_product(const ab_cuda_product_spec *spec, ab_cuda_product
         return status;
     }
     p->base.workspace_bytes = p->plan->workspace_bytes;
-    snprintf(p->base.text, sizeof p->base.text, "%s", p->plan->text);
+    ab_text_show(p->base.text, sizeof p->base.text, "%s", p->plan->text);
     *product = &p->base;
     return AB_OK;
 }
+

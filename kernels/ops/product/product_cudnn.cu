@@ -4,6 +4,7 @@
 // The algorithm is the first deterministic one that the heuristics name; it is tried once on scratch memory, because what cuDNN
 // supports shows only when it runs. What it does not do is left to our own kernels.
 #include "kernels/ops/product/product_cuda.cuh"
+#include "kernels/core/text.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -247,10 +248,11 @@ ab_status ab_cuda_dnn_product(const ab_cuda_product_spec *spec, ab_cuda_product 
         destroy(&p->base);
         return status == AB_UNAVAILABLE ? AB_OK : status;
     }
-    snprintf(p->base.text, sizeof p->base.text, "cudnn:%s%d%s", names[spec->kind], p->algorithm,
-             p->fused                                         ? "+bias"
-             : p->spec.tf32 && p->spec.type == AB_ELEMENT_F32 ? ",tf32"
-                                                              : "");
+    ab_text_show(p->base.text, sizeof p->base.text, "cudnn:%s%d%s", names[spec->kind], p->algorithm,
+                 p->fused                                         ? "+bias"
+                 : p->spec.tf32 && p->spec.type == AB_ELEMENT_F32 ? ",tf32"
+                                                                  : "");
     *product = &p->base;
     return AB_OK;
 }
+

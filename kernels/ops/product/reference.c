@@ -2,6 +2,7 @@
  * and input channels (backward weights); every output element is summed by one thread in the documented order. */
 #include "kernels/ops/product/reference.h"
 
+#include "kernels/core/text.h"
 #include "kernels/format/convert.h"
 #include "kernels/ops/blocks.h"
 
@@ -319,7 +320,8 @@ ab_status ab_reference_pass(const ab_pass_spec *spec, ab_pass **pass) {
     if (spec->kind != AB_PASS_BACKWARD_WEIGHTS)
         r->base.packed_bytes = ab_floats_bytes(conv->out_channels * r->in_group * conv->window.kernel[0] *
                                                conv->window.kernel[1]);
-    strcpy(r->base.text, spec->accumulate ? "reference, half accumulation" : "reference");
+    ab_text_exact(r->base.text, sizeof r->base.text,
+                  spec->accumulate ? "reference, half accumulation" : "reference");
     *pass = &r->base;
     return AB_OK;
 }

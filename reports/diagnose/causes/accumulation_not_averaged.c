@@ -1,5 +1,6 @@
 /* Gradients of micro-batches are summed as if each were the whole batch. The gradient of a mean cross entropy with respect to its
  * logits has at most the norm sqrt(2) a row, divided by the rows of the whole step; a larger one was not averaged. */
+#include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -43,7 +44,7 @@ static bool shows(const ab_case *facts, ab_verdict *verdict) {
                    "micro-batches cannot have more than %.3g",
                    sqrt(energy), micro, sqrt(bound));
     ab_verdict_point_baseline(facts, verdict, "/probes/tensors");
-    snprintf(
+    ab_text_show(
         verdict->remedy, sizeof verdict->remedy,
         "divide each loss by the %.0f micro-batches, or the learning rate (a planted fault: --fault none)",
         micro);

@@ -1,4 +1,5 @@
 /* Sums of products rounded to the half format at every step, as the run was asked to: long sums lose their small addends. */
+#include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
 
@@ -24,7 +25,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
         ab_verdict_say(verdict, "loss gap to O0 %+.4g, allowed %.4g", facts->gap, facts->gap_limit);
         ab_verdict_point(facts, verdict, "/summary/loss_gap");
     }
-    snprintf(verdict->remedy, sizeof verdict->remedy, "--accumulate fp32");
+    ab_text_show(verdict->remedy, sizeof verdict->remedy, "--accumulate fp32");
     ab_verdict_option(verdict, "--accumulate", "fp32");
     return true;
 }

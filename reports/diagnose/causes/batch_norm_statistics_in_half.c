@@ -1,5 +1,6 @@
 /* Batch norm in the half format: its statistics and affine parameters lose what keep_batchnorm_fp32 would keep. Circumstantial, so
  * it ranks below causes that were counted. */
+#include "kernels/core/text.h"
 #include "reports/diagnose/diagnose.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -21,10 +22,10 @@ static bool judge_running(const ab_case *facts, const char *layer, ab_verdict *v
     ab_verdict_say(verdict, "test loss %.4g beside a training loss of %.4g",
                    ab_json_number(facts->cell, "test_loss", 0), facts->loss.final);
     ab_verdict_point(facts, verdict, "/test_loss");
-    ab_verdict_say(verdict, "running means and variances, which only evaluation reads, are kept in %.12s",
-                   ab_case_statistics_format(facts));
+    ab_verdict_say(verdict, "running means and variances, which only evaluation reads, are kept in %s",
+                   ab_text_brief(ab_case_statistics_format(facts), 12));
     ab_verdict_point(facts, verdict, "/policy");
-    snprintf(verdict->remedy, sizeof verdict->remedy, "--set batch_norm_statistics=fp32");
+    ab_text_show(verdict->remedy, sizeof verdict->remedy, "--set batch_norm_statistics=fp32");
     ab_verdict_option(verdict, "--set", "batch_norm_statistics=fp32");
     return true;
 }
@@ -37,10 +38,10 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
         return false;
     if (!layer || facts->unlearned) return false;
     verdict->confidence = 0.45;
-    ab_verdict_say(verdict, "keep_batchnorm_fp32 is off and the network has batch norm (%.80s is the first)",
-                   layer);
+    ab_verdict_say(verdict, "keep_batchnorm_fp32 is off and the network has batch norm (%s is the first)",
+                   ab_text_brief(layer, 80));
     ab_verdict_point(facts, verdict, "/policy/keep_batchnorm_fp32");
-    snprintf(verdict->remedy, sizeof verdict->remedy, "--set keep_batchnorm_fp32=True");
+    ab_text_show(verdict->remedy, sizeof verdict->remedy, "--set keep_batchnorm_fp32=True");
     ab_verdict_option(verdict, "--set", "keep_batchnorm_fp32=True");
     return true;
 }

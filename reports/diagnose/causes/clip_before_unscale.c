@@ -1,5 +1,6 @@
 /* Gradients clipped while they still carry the loss scale: the limit is too tight by the scale. Seen in the record as gradients that
  * lose more than the scale between the backward pass and the optimizer. */
+#include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -131,7 +132,8 @@ static void say_limit(const ab_case *facts, double limit, ab_verdict *verdict) {
     ab_verdict_say(verdict, "at scale %s a limit of %.3g acts as one of %.3g",
                    ab_text_scale(scale, facts->skip.last_scale), limit, limit / facts->skip.last_scale);
     ab_verdict_point(facts, verdict, "/scale");
-    snprintf(verdict->remedy, sizeof verdict->remedy, "unscale, then clip (a planted fault: --fault none)");
+    ab_text_show(verdict->remedy, sizeof verdict->remedy,
+                 "unscale, then clip (a planted fault: --fault none)");
     ab_verdict_option(verdict, "--fault", "none");
 }
 

@@ -1,4 +1,5 @@
 /* The same inputs are not finite in every sample: they were divided by a spread that is 0 because they never change. */
+#include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -18,8 +19,8 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
         "a spread of 0, not a few bad samples",
         common, ab_json_number(inputs, "first_step", 0), ab_json_number(inputs, "features", 0));
     ab_verdict_point_baseline(facts, verdict, "/vitals/nonfinite_inputs/features_in_every_sample");
-    snprintf(verdict->remedy, sizeof verdict->remedy,
-             "divide by max(spread, epsilon), or leave such inputs out (a planted fault: --fault none)");
+    ab_text_show(verdict->remedy, sizeof verdict->remedy,
+                 "divide by max(spread, epsilon), or leave such inputs out (a planted fault: --fault none)");
     ab_verdict_option(verdict, "--fault", "none");
     ab_ask_for_more_steps(facts, verdict);
     return true;

@@ -1,4 +1,5 @@
 /* A relu that is 0 for every sample of a batch, in O0: nothing gets through it, forward or backward. */
+#include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -17,15 +18,16 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     verdict->confidence = first > most ? 0.9 : 0.6; /* silenced on the way: the rate's doing */
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(dead, "op", ""));
     ab_say_baseline_fails(facts, verdict);
-    ab_verdict_say(verdict,
-                   "%s %% of the units of %.60s are 0 for a whole batch in O0 (%s %% at the first step)",
-                   ab_text_percent(now, last), verdict->layer, ab_text_percent(then, first));
+    ab_verdict_say(
+        verdict, "%s %% of the units of %s are 0 for a whole batch in O0 (%s %% at the first step)",
+        ab_text_percent(now, last), ab_text_brief(verdict->layer, 60), ab_text_percent(then, first));
     ab_verdict_point_baseline(facts, verdict, "/probes/signals/%d/silent_last", place);
-    snprintf(verdict->remedy, sizeof verdict->remedy,
-             first > most
-                 ? "look at what shifts its inputs (biases, constants, --normalize), or use a leaky function"
-                 : "--lr %.3g: large steps silenced it; or a leaky function",
-             ab_json_number(facts->document, "config.lr", 0) / 10);
+    ab_text_show(
+        verdict->remedy, sizeof verdict->remedy,
+        first > most
+            ? "look at what shifts its inputs (biases, constants, --normalize), or use a leaky function"
+            : "--lr %.3g: large steps silenced it; or a leaky function",
+        ab_json_number(facts->document, "config.lr", 0) / 10);
     if (first <= most)
         ab_verdict_option(verdict, "--lr", "%.3g", ab_json_number(facts->document, "config.lr", 0) / 10);
     return true;

@@ -1,4 +1,5 @@
 /* Averaged weights kept in the half format: what a step adds to them, (1 - decay) of a difference, is below half an ulp. */
+#include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -25,7 +26,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
                    ab_json_number(facts->cell, "ema_test_loss", 0),
                    ab_json_number(facts->cell, "test_loss", 0));
     ab_verdict_point(facts, verdict, "/ema_test_loss");
-    snprintf(verdict->remedy, sizeof verdict->remedy, "--ema-format fp32");
+    ab_text_show(verdict->remedy, sizeof verdict->remedy, "--ema-format fp32");
     ab_verdict_option(verdict, "--ema-format", "fp32");
     return true;
 }

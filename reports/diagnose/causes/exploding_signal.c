@@ -1,4 +1,5 @@
 /* Outputs grow from layer to layer before anything was learned, in O0 too: initial weights are too large. */
+#include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -38,12 +39,12 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     verdict->since = 0;
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(op, "op", ""));
     ab_say_baseline_fails(facts, verdict);
-    ab_verdict_say(verdict, "at the first step the output of %.60s is %.3g times as large as the first op's",
-                   verdict->layer, growth);
+    ab_verdict_say(verdict, "at the first step the output of %s is %.3g times as large as the first op's",
+                   ab_text_brief(verdict->layer, 60), growth);
     ab_verdict_point_baseline(facts, verdict, "/probes/signals/%d/rms_first", place);
     ab_verdict_say(verdict, "the first loss is %.4g; that of knowing nothing is %.3g", first_loss, chance);
-    snprintf(verdict->remedy, sizeof verdict->remedy,
-             "smaller initial weights (\"init\" in the network's file), or norms between the layers");
+    ab_text_show(verdict->remedy, sizeof verdict->remedy,
+                 "smaller initial weights (\"init\" in the network's file), or norms between the layers");
     return true;
 }
 

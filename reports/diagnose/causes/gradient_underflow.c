@@ -3,6 +3,7 @@
  * cell's own casts flushed; what its weight gradients lack at the first step, of the same weights and batch as O0's; and what O0's
  * own gradients would lose at this scale. The last two hold where everything is flushed and nothing is left to count. Where the record has
  * the gradients of an fp32 twin, from the same weights and batch, these say it element by element. */
+#include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -110,8 +111,8 @@ static const cJSON *flushed_beside_reference(const ab_case *facts, double least,
 
 static void say_reference(const ab_case *facts, const cJSON *tensor, int place, ab_verdict *verdict) {
     char share[AB_TEXT_NUMBER];
-    ab_verdict_say(verdict, "beside the fp32 twin's, gradients of %.60s lost %s %% of their energy to zeros",
-                   ab_json_text(tensor, "op", ""),
+    ab_verdict_say(verdict, "beside the fp32 twin's, gradients of %s lost %s %% of their energy to zeros",
+                   ab_text_brief(ab_json_text(tensor, "op", ""), 60),
                    ab_text_percent(share, ab_json_number(tensor, "flushed_energy_share", 0)));
     ab_verdict_point(facts, verdict, "/shadow/tensors/%d/flushed_energy_share", place);
 }
@@ -121,9 +122,8 @@ static void say_evidence(const ab_case *facts, const worst *w, double deficit, a
     const char *name = ab_json_text(w->tensor, "name", "");
     if (w->share > 0) {
         ab_verdict_say(
-            verdict,
-            "%s %% of the non-zero values of %.80s are flushed to zero, with about %s %% of its energy",
-            ab_text_percent(share, w->share), name, ab_text_percent(energy, w->energy));
+            verdict, "%s %% of the non-zero values of %s are flushed to zero, with about %s %% of its energy",
+            ab_text_percent(share, w->share), ab_text_brief(name, 80), ab_text_percent(energy, w->energy));
         ab_verdict_point(facts, verdict, "/probes/tensors/%d/flushed", w->place);
     }
     if (deficit > much_energy) {
@@ -133,8 +133,9 @@ static void say_evidence(const ab_case *facts, const worst *w, double deficit, a
         ab_verdict_point(facts, verdict, "/probes/tensors");
     }
     if (w->expected > much_energy) {
-        ab_verdict_say(verdict, "O0's own %.80s would lose about %s %% of its energy at scale %s", name,
-                       ab_text_percent(energy, w->expected), ab_text_scale(share, facts->skip.last_scale));
+        ab_verdict_say(verdict, "O0's own %s would lose about %s %% of its energy at scale %s",
+                       ab_text_brief(name, 80), ab_text_percent(energy, w->expected),
+                       ab_text_scale(share, facts->skip.last_scale));
         ab_verdict_point(facts, verdict, "/probes/tensors/%d/exponents", w->place);
     }
 }
@@ -146,15 +147,15 @@ static void say_remedy(const ab_case *facts, ab_verdict *verdict) {
                    facts->half->name);
     verdict->with_others = true;
     if (octaves < 1) {
-        snprintf(verdict->remedy, sizeof verdict->remedy,
-                 "no higher scale fits under the limit of %s: --half bf16, or this layer in fp32",
-                 facts->half->name);
+        ab_text_show(verdict->remedy, sizeof verdict->remedy,
+                     "no higher scale fits under the limit of %s: --half bf16, or this layer in fp32",
+                     facts->half->name);
         ab_verdict_option(verdict, "--half", "bf16");
         verdict->with_others = false;
         return;
     }
-    snprintf(verdict->remedy, sizeof verdict->remedy, "--scales %s (now %s), or --scales dynamic",
-             ab_text_scale(wanted, scale), ab_text_scale(now, facts->skip.last_scale));
+    ab_text_show(verdict->remedy, sizeof verdict->remedy, "--scales %s (now %s), or --scales dynamic",
+                 ab_text_scale(wanted, scale), ab_text_scale(now, facts->skip.last_scale));
     ab_verdict_option(verdict, "--scales", "dynamic");
     if (facts->skip.dynamic) ab_verdict_option(verdict, "--max-loss-scale", "16777216");
 }
@@ -192,8 +193,9 @@ static bool judge_mostly_subnormal(const ab_case *facts, ab_verdict *verdict) {
     verdict->confidence = 0.5;
     verdict->since = ab_first_step_with(tensor, "flushed");
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(tensor, "layer", ""));
-    ab_verdict_say(verdict, "%s %% of the non-zero values of %.80s are flushed to zero",
-                   ab_text_percent(share, flushed_share(tensor)), ab_json_text(tensor, "name", ""));
+    ab_verdict_say(verdict, "%s %% of the non-zero values of %s are flushed to zero",
+                   ab_text_percent(share, flushed_share(tensor)),
+                   ab_text_brief(ab_json_text(tensor, "name", ""), 80));
     ab_verdict_point(facts, verdict, "/probes/tensors/%d/flushed", place);
     ab_verdict_say(verdict, "its largest is %.3g; below %.3g %s keeps fewer and fewer bits",
                    ab_json_number(tensor, "max_abs", 0), ab_format_min_normal(facts->half),

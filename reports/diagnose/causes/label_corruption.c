@@ -1,4 +1,5 @@
 /* Labels that have nothing to do with the inputs, as far as class means show: then nothing can be learned, in any format. */
+#include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -20,9 +21,9 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
         "of other samples it is %.2g (%.0f samples)",
         ratio, control, ab_json_number(labels, "samples", 0));
     ab_verdict_point_baseline(facts, verdict, "/vitals/labels/between_class_ratio");
-    snprintf(verdict->remedy, sizeof verdict->remedy,
-             "look how samples and labels are paired: order, shuffling, file versions (a planted fault: "
-             "--fault none)");
+    ab_text_show(verdict->remedy, sizeof verdict->remedy,
+                 "look how samples and labels are paired: order, shuffling, file versions (a planted fault: "
+                 "--fault none)");
     ab_verdict_option(verdict, "--fault", "none");
     ab_ask_for_more_steps(facts, verdict);
     return true;

@@ -1,6 +1,7 @@
 /* O0 itself diverges: its losses pass all bounds or rise above the first one, from a first one that is sound; or it does not learn,
  * and all the while its weights become several times what they were. Or it learns a little, thrown about by steps that are large beside its
  * weights. Then nothing half is to blame. */
+#include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -54,9 +55,9 @@ static bool was_silenced(const ab_case *facts, ab_verdict *verdict) {
     if (!relu || first > alive) return false;
     char now[AB_TEXT_NUMBER], then[AB_TEXT_NUMBER];
     ab_verdict_say(
-        verdict,
-        "%s %% of the units of %.60s are 0 for a whole batch at the end of O0, %s %% at the first step",
-        ab_text_percent(now, last), ab_json_text(relu, "op", ""), ab_text_percent(then, first));
+        verdict, "%s %% of the units of %s are 0 for a whole batch at the end of O0, %s %% at the first step",
+        ab_text_percent(now, last), ab_text_brief(ab_json_text(relu, "op", ""), 60),
+        ab_text_percent(then, first));
     ab_verdict_point_baseline(facts, verdict, "/probes/signals/%d/silent_last", place);
     return true;
 }
@@ -70,11 +71,11 @@ static void say_remedy(const ab_case *facts, ab_verdict *verdict) {
                        lr, share);
     else
         ab_verdict_say(verdict, "the learning rate is %.3g", lr);
-    snprintf(verdict->missing, sizeof verdict->missing,
-             "whether the rate or the data is at fault: run O0 with --lr %.3g, and look at --normalize",
-             lr / 10);
-    snprintf(verdict->remedy, sizeof verdict->remedy, "--lr %.2g (or less), or a schedule with warm-up",
-             better);
+    ab_text_show(verdict->missing, sizeof verdict->missing,
+                 "whether the rate or the data is at fault: run O0 with --lr %.3g, and look at --normalize",
+                 lr / 10);
+    ab_text_show(verdict->remedy, sizeof verdict->remedy, "--lr %.2g (or less), or a schedule with warm-up",
+                 better);
     ab_verdict_option(verdict, "--lr", "%.2g", better);
     ab_ask_for_more_steps(facts, verdict);
 }

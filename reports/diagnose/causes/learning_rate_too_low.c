@@ -1,4 +1,5 @@
 /* O0 does not learn because its weights hardly move: all updates of the run together could not change them by a few percent. */
+#include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -24,7 +25,7 @@ static bool judge_steps(const ab_case *facts, ab_verdict *verdict) {
         "%.2g %%",
         step, facts->baseline_loss.steps, 100 * step * facts->baseline_loss.steps);
     ab_verdict_point_baseline(facts, verdict, "/probes/lost_updates");
-    snprintf(verdict->remedy, sizeof verdict->remedy, "--lr %.2g (now %.3g)", lr * factor, lr);
+    ab_text_show(verdict->remedy, sizeof verdict->remedy, "--lr %.2g (now %.3g)", lr * factor, lr);
     ab_verdict_option(verdict, "--lr", "%.2g", lr * factor);
     return true;
 }
@@ -57,7 +58,7 @@ static bool shows(const ab_case *facts, ab_verdict *verdict) {
     ab_verdict_point_baseline(facts, verdict, "/probes/lost_updates/0/freeze");
     ab_verdict_say(verdict, "O0's loss was %.4g at step 0 and is %.4g at the end", o0->first, o0->final);
     ab_verdict_point_baseline(facts, verdict, "/loss");
-    snprintf(verdict->remedy, sizeof verdict->remedy, "--schedule constant, or one that falls later");
+    ab_text_show(verdict->remedy, sizeof verdict->remedy, "--schedule constant, or one that falls later");
     ab_verdict_option(verdict, "--schedule", "constant");
     return true;
 }

@@ -1,4 +1,5 @@
 /* A formula that has no finite value where the net takes it: the logarithm or root of 0, 0/0, in fp32 as in any format. */
+#include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -36,11 +37,11 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     ab_say_baseline_fails(facts, verdict);
     ab_say_first_nonfinite(facts, &first, verdict);
     ab_verdict_point_baseline(facts, verdict, "%s", first.pointer);
-    snprintf(
+    ab_text_show(
         verdict->remedy, sizeof verdict->remedy,
-        "change the formula of %.60s in the network: add an epsilon, or use the fused form (log_softmax, "
+        "change the formula of %s in the network: add an epsilon, or use the fused form (log_softmax, "
         "cross_entropy, layer_norm)",
-        verdict->layer);
+        ab_text_brief(verdict->layer, 60));
     return true;
 }
 

@@ -1,4 +1,5 @@
 /* Inputs that are NaN or infinite in some samples: one such batch spoils every weight, in any format. */
+#include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -18,8 +19,8 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
         ab_json_number(inputs, "batches", 0), ab_json_number(inputs, "first_step", 0),
         ab_json_number(inputs, "samples", 0), ab_json_number(inputs, "batch", 0));
     ab_verdict_point_baseline(facts, verdict, "/vitals/nonfinite_inputs");
-    snprintf(verdict->remedy, sizeof verdict->remedy,
-             "clean the data: leave such samples out (a planted fault: --fault none)");
+    ab_text_show(verdict->remedy, sizeof verdict->remedy,
+                 "clean the data: leave such samples out (a planted fault: --fault none)");
     ab_verdict_option(verdict, "--fault", "none");
     ab_ask_for_more_steps(facts, verdict);
     return true;

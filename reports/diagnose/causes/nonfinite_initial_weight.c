@@ -1,4 +1,5 @@
 /* A weight that is no finite number before the first step, in fp32 too. */
+#include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -12,14 +13,15 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     if (!ab_baseline_fails(facts) || bad <= 0) return false;
     const char *name = ab_json_text(weights, "nonfinite_name", ""), *dot = strrchr(name, '.');
     char layer[AB_VERDICT_LAYER];
-    snprintf(layer, sizeof layer, "%.*s", dot ? (int)(dot - name) : 60, name);
+    ab_text_show(layer, sizeof layer, "%.*s", dot ? (int)(dot - name) : (int)strlen(name), name);
     ab_text_clean(verdict->layer, sizeof verdict->layer, layer);
     verdict->confidence = 0.98;
     ab_say_baseline_fails(facts, verdict);
-    ab_verdict_say(verdict, "%.0f initial weights are not finite in fp32, the first in %.60s", bad, name);
+    ab_verdict_say(verdict, "%.0f initial weights are not finite in fp32, the first in %s", bad,
+                   ab_text_brief(name, 60));
     ab_verdict_point_baseline(facts, verdict, "/vitals/initial_weights/nonfinite");
-    snprintf(verdict->remedy, sizeof verdict->remedy,
-             "another --init file, or none (a planted fault: --fault none)");
+    ab_text_show(verdict->remedy, sizeof verdict->remedy,
+                 "another --init file, or none (a planted fault: --fault none)");
     ab_verdict_option(verdict, "--fault", "none");
     ab_ask_for_more_steps(facts, verdict);
     return true;

@@ -3,6 +3,7 @@
  * about one learning rate. The probe counts moments that stayed although their formula moves them by more than rounding in double
  * explains; in fp32 none do. O0 may keep such state too, if all levels were asked to: then it fails as well, and the rate is not
  * to blame. Epsilon itself is 0 in fp16 below 3e-8, which tells what to expect where no update could be looked at. */
+#include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -73,10 +74,10 @@ static bool judge_cell(const ab_case *facts, bool o0, ab_verdict *verdict) {
     if (o0) ab_say_baseline_fails(facts, verdict);
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(param, "layer", ""));
     if (share > 0) {
-        ab_verdict_say(
-            verdict, "%s %% of the second moments of %.80s are zero although there is a gradient%s",
-            ab_text_percent(text, share), ab_json_text(param, "name", ""), o0 ? ", in O0 too" : "");
-        snprintf(where, sizeof where, "/probes/adam_warning/params/%d/zero_share", place);
+        ab_verdict_say(verdict, "%s %% of the second moments of %s are zero although there is a gradient%s",
+                       ab_text_percent(text, share), ab_text_brief(ab_json_text(param, "name", ""), 80),
+                       o0 ? ", in O0 too" : "");
+        ab_text_show(where, sizeof where, "/probes/adam_warning/params/%d/zero_share", place);
         point(facts, o0, verdict, where);
     }
     if (no_eps) {
@@ -84,8 +85,8 @@ static bool judge_cell(const ab_case *facts, bool o0, ab_verdict *verdict) {
                        facts->half->name);
         point(facts, o0, verdict, "/probes/adam_warning/constants");
     }
-    snprintf(verdict->remedy, sizeof verdict->remedy,
-             "--optimizer-state fp32, or an epsilon of 1e-4 or more (--eps 1e-4)");
+    ab_text_show(verdict->remedy, sizeof verdict->remedy,
+                 "--optimizer-state fp32, or an epsilon of 1e-4 or more (--eps 1e-4)");
     ab_verdict_option(verdict, "--optimizer-state", "fp32");
     return true;
 }

@@ -1,5 +1,6 @@
 /* A loss scale so high that scaled gradients pass the half format's largest number: a fixed one, where infinities reach the weights
  * because nobody checks; or a scaler at a floor that is too high, which skips for ever. */
+#include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -50,12 +51,13 @@ static bool at_its_floor(const ab_case *facts, double share) {
 
 static void say_remedy(const ab_case *facts, ab_verdict *verdict) {
     if (facts->skip.dynamic && ab_json_number(facts->document, "config.min_loss_scale", 0) > 0) {
-        snprintf(verdict->remedy, sizeof verdict->remedy, "--min-loss-scale 1: let the scale fall further");
+        ab_text_show(verdict->remedy, sizeof verdict->remedy,
+                     "--min-loss-scale 1: let the scale fall further");
         ab_verdict_option(verdict, "--min-loss-scale", "1");
         return;
     }
-    snprintf(verdict->remedy, sizeof verdict->remedy,
-             "--scales dynamic: a scaler that checks and skips; or a lower fixed scale");
+    ab_text_show(verdict->remedy, sizeof verdict->remedy,
+                 "--scales dynamic: a scaler that checks and skips; or a lower fixed scale");
     ab_verdict_option(verdict, "--scales", "dynamic");
 }
 
@@ -68,9 +70,10 @@ static bool made_by_scale(const ab_case *facts, ab_first_nonfinite *first) {
 
 static void say_overflow(const ab_case *facts, const cJSON *tensor, int place, ab_verdict *verdict) {
     char scale[AB_TEXT_NUMBER];
-    ab_verdict_say(verdict, "%.0f of %.0f values of %.80s are beyond %s at the %s scale %s", beyond(tensor),
-                   ab_json_number(tensor, "count", 0), ab_json_text(tensor, "name", ""), facts->half->name,
-                   facts->skip.dynamic ? "last" : "fixed", ab_text_scale(scale, facts->skip.last_scale));
+    ab_verdict_say(verdict, "%.0f of %.0f values of %s are beyond %s at the %s scale %s", beyond(tensor),
+                   ab_json_number(tensor, "count", 0), ab_text_brief(ab_json_text(tensor, "name", ""), 80),
+                   facts->half->name, facts->skip.dynamic ? "last" : "fixed",
+                   ab_text_scale(scale, facts->skip.last_scale));
     ab_verdict_point(facts, verdict, "/probes/tensors/%d/overflowed", place);
 }
 
@@ -112,8 +115,8 @@ static void say_floor(const ab_case *facts, ab_verdict *verdict) {
     ab_verdict_say(verdict, "%d of the last %d steps were skipped, at scale %s at last, and it does not fall",
                    skip->late, skip->late_steps, ab_text_scale(scale, skip->last_scale));
     ab_verdict_point(facts, verdict, "/skipped_steps");
-    snprintf(verdict->missing, sizeof verdict->missing,
-             "which gradients overflow: no probed step did; run with --probe-every 1");
+    ab_text_show(verdict->missing, sizeof verdict->missing,
+                 "which gradients overflow: no probed step did; run with --probe-every 1");
 }
 
 static bool find(const ab_case *facts, double share, ab_verdict *verdict) {

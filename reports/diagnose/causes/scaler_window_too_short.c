@@ -1,5 +1,6 @@
 /* The scale doubles again before the steps that paid for the last doubling are many: a large share of the run is skipped although
  * the forward pass is sound. One skip in window + 1 steps is what a scaler costs; this is far more. */
+#include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -20,8 +21,9 @@ static bool find(const ab_case *facts, ab_verdict *verdict) {
                    ab_text_scale(most, skip->largest_scale));
     ab_verdict_point(facts, verdict, "/scale");
     const bool own = ab_json_at(facts->cell, "scale_window") != NULL; /* the option may not reach it */
-    snprintf(verdict->remedy, sizeof verdict->remedy, "%s--scale-window %d, or a fixed scale: --scales %s",
-             own ? "--scales dynamic " : "", WINDOW, ab_text_scale(least, skip->least_scale));
+    ab_text_show(verdict->remedy, sizeof verdict->remedy,
+                 "%s--scale-window %d, or a fixed scale: --scales %s", own ? "--scales dynamic " : "", WINDOW,
+                 ab_text_scale(least, skip->least_scale));
     if (own) ab_verdict_option(verdict, "--scales", "dynamic");
     ab_verdict_option(verdict, "--scale-window", "%d", WINDOW);
     return true;

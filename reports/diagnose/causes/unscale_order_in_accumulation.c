@@ -1,6 +1,7 @@
 /* Micro-batches divided by the loss scale one after the other: what was accumulated first is divided more than once, so that the
  * last micro-batch is all that is left. Seen in the record as gradients that were unscaled more than once a step, or as a first
  * gradient smaller than O0's of the same batch. */
+#include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -37,8 +38,8 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
             share, micro);
         ab_verdict_point(facts, verdict, "/probes/unscaled_gradients");
     }
-    snprintf(verdict->remedy, sizeof verdict->remedy,
-             "unscale once, before the step (a planted fault: --fault none)");
+    ab_text_show(verdict->remedy, sizeof verdict->remedy,
+                 "unscale once, before the step (a planted fault: --fault none)");
     ab_verdict_option(verdict, "--fault", "none");
     return true;
 }

@@ -1,5 +1,6 @@
 /* Gradients of the first layers are far smaller than those of the last, in O0, and the loss is flat. It is the first layer that must lack
  * them: attention weights that start near 0 have small gradients in the middle of a net through which the others pass. */
+#include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -58,11 +59,10 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     verdict->confidence = 0.84;
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(least, "layer", ""));
     ab_say_baseline_fails(facts, verdict);
-    ab_verdict_say(verdict,
-                   "O0's gradient of %.60s is %.2g of the largest weight gradient (root mean squares)",
-                   ab_json_text(least, "name", ""), ratio);
+    ab_verdict_say(verdict, "O0's gradient of %s is %.2g of the largest weight gradient (root mean squares)",
+                   ab_text_brief(ab_json_text(least, "name", ""), 60), ratio);
     ab_verdict_point_baseline(facts, verdict, "/probes/unscaled_gradients/%d/steps/energy", place);
-    snprintf(
+    ab_text_show(
         verdict->remedy, sizeof verdict->remedy,
         "relu in the place of saturating functions, norms, residual connections or larger initial weights");
     return true;

@@ -2,6 +2,7 @@
  * ledger, where each term of an update is also stored alone: if most of the energy that was lost is the decay's, the decay is what is
  * missing; if the gradients lose more, weight_update_lost is the name for it, and this is a remark. A decay that would not have shrunk the
  * weights by a tenth over the whole run, lr x decay x steps, is no cause of anything. */
+#include "kernels/core/text.h"
 #include "reports/diagnose/diagnose.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -48,7 +49,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
                        ab_text_percent(share, l.decay_lost / (l.decay_lost + l.rest_lost)), shrink);
         ab_verdict_point(facts, verdict, "/probes/lost_updates");
     }
-    snprintf(verdict->remedy, sizeof verdict->remedy, "--set master_weights=True (fp32 masters)");
+    ab_text_show(verdict->remedy, sizeof verdict->remedy, "--set master_weights=True (fp32 masters)");
     ab_verdict_option(verdict, "--set", "master_weights=True");
     return true;
 }

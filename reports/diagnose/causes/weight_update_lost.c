@@ -1,6 +1,7 @@
 /* Half weights without fp32 masters: updates below half an ulp of the weight change nothing. Judged over all layers by the energy of
  * the updates that storing lost, or by how many were lost: on a plateau the many small ones matter. The layer named is the one that
  * lost the largest share of its energy. */
+#include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -47,12 +48,12 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
                    facts->half->name, ab_text_percent(most, count / nonzero),
                    ab_text_percent(all, lost / energy));
     ab_verdict_point(facts, verdict, "/probes/lost_updates");
-    ab_verdict_say(verdict, "%.80s lost most: %s %% (and %s %% of its updates)",
-                   ab_json_text(worst, "name", ""), ab_text_percent(most, worst_share),
+    ab_verdict_say(verdict, "%s lost most: %s %% (and %s %% of its updates)",
+                   ab_text_brief(ab_json_text(worst, "name", ""), 80), ab_text_percent(most, worst_share),
                    ab_text_percent(all, ab_json_number(worst, "update.lost_share", 0)));
     ab_verdict_point(facts, verdict, "/probes/lost_updates/%d/update/lost_energy_share", worst_place);
-    snprintf(verdict->remedy, sizeof verdict->remedy,
-             "--set master_weights=True (fp32 masters), or --levels O2");
+    ab_text_show(verdict->remedy, sizeof verdict->remedy,
+                 "--set master_weights=True (fp32 masters), or --levels O2");
     ab_verdict_option(verdict, "--set", "master_weights=True");
     return true;
 }

@@ -144,6 +144,7 @@ static void the_longest_shape_fits_its_text(void **state) {
     ab_shape shape = {AB_MAX_DIMS, {INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX}};
     assert_ptr_equal(ab_shape_text(&shape, text), text);
     assert_true(strlen(text) < AB_SHAPE_TEXT);
+    assert_int_equal(strlen(text), 2 + 6 * 19 + 5 * 2); /* nothing is left out */
     assert_int_equal(text[strlen(text) - 1], ']');
     assert_int_equal(text[AB_SHAPE_TEXT], '#');
 }

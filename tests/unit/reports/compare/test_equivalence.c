@@ -93,8 +93,31 @@ static void two_results_are_paired_by_cell(void **state) {
     cJSON_Delete(other);
 }
 
+/* Loss scales whose texts differ behind byte 60 alone. */
+static void series_that_differ_late_stay_two(void **state) {
+    (void)state;
+    static const char *const ends[] = {"True", "False"};
+    cJSON *document = run_of(3, 0.001, 0.002), *result;
+    for (int i = 0, n = 0; i < cJSON_GetArraySize(cJSON_GetObjectItem(document, "cells")); i++) {
+        cJSON *cell = cJSON_GetArrayItem(cJSON_GetObjectItem(document, "cells"), i);
+        if (strcmp(ab_json_text(cell, "level", ""), "O2") != 0) continue;
+        char scale[200];
+        snprintf(scale, sizeof scale, "deepspeed:init=1.0000000000000002,window=1000000000000001,raises=%s",
+                 ends[n++ % 2]);
+        cJSON_ReplaceItemInObject(cell, "scale_policy", cJSON_CreateString(scale));
+    }
+    const ab_equivalence_options options = ab_equivalence_options_standard();
+    assert_int_equal(ab_equivalence(document, NULL, &options, &result), AB_OK);
+    assert_int_equal(cJSON_GetArraySize(result), 2);
+    assert_non_null(strstr(ab_json_text(result->child, "series", ""), "raises=True/fp16/cpu"));
+    assert_non_null(strstr(ab_json_text(result->child->next, "series", ""), "raises=False/fp16/cpu"));
+    cJSON_Delete(result);
+    cJSON_Delete(document);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(series_that_differ_late_stay_two),
         cmocka_unit_test(the_scatter_of_seeds_cancels_in_pairs),
         cmocka_unit_test(noise_beyond_the_margin_is_unclear_and_says_how_many_seeds_would_do),
         cmocka_unit_test(a_seed_that_broke_is_not_equivalent),

@@ -242,8 +242,38 @@ static void test_other_settings_are_another_series(void **state) {
     ab_history_destroy(history);
 }
 
+/* Cells whose names differ behind byte 160 alone. */
+static void test_cells_that_differ_late_have_series_of_their_own(void **state) {
+    (void)state;
+    cJSON *document = ab_test_fixture("tiny"), *cell, *json;
+    ab_history *history;
+    char name[260];
+    int cells = 0, added;
+    memset(name, 'x', 200);
+    cJSON_ArrayForEach(cell, cJSON_GetObjectItem(document, "cells")) {
+        snprintf(name + 200, sizeof name - 200, "%d", cells++);
+        cJSON_ReplaceItemInObject(cell, "id", cJSON_CreateString(name));
+    }
+    assert_int_equal(ab_result_summarise(document), AB_OK);
+    assert_int_equal(ab_history_create(&history), AB_OK);
+    assert_int_equal(ab_history_add(history, document, &added), AB_OK);
+    assert_true(added > 1);
+    assert_int_equal(ab_history_json(history, 0.03, &json), AB_OK);
+    int series = 0;
+    const cJSON *item;
+    cJSON_ArrayForEach(item, cJSON_GetObjectItem(json, "series")) {
+        assert_int_equal(strlen(cJSON_GetObjectItem(item, "cell")->valuestring), 201);
+        series += strcmp(cJSON_GetObjectItem(item, "metric")->valuestring, "step_time_ns") == 0;
+    }
+    assert_int_equal(series, added);
+    cJSON_Delete(json);
+    cJSON_Delete(document);
+    ab_history_destroy(history);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cells_that_differ_late_have_series_of_their_own),
         cmocka_unit_test(test_the_best_cut_of_all_is_found),
         cmocka_unit_test(test_a_step_is_found_where_it_is_and_outliers_are_not),
         cmocka_unit_test(test_a_step_below_the_guard_is_merged_away),

@@ -248,8 +248,10 @@ static void test_strings_are_cleaned_cut_and_measured(void **state) {
     assert_string_equal(ab_text_clean(line, sizeof line, "a\x1b[0m\nb"), "a?[0m?b");
     assert_string_equal(ab_text_clean(line, sizeof line, "J\u00fcrgen\xc2\x9b"), "J\u00fcrgen?");
     assert_string_equal(ab_text_clean(line, sizeof line, "\xff\xc3 \xe2\x82"), "?? ??");
-    assert_string_equal(ab_text_clean(line, 5, "abc\u00fcd"), "abc"); /* the u-umlaut does not fit whole */
-    assert_string_equal(ab_text_clean(line, 5, "ab\u00fcd"), "ab\u00fc");
+    assert_string_equal(ab_text_clean(line, 5, "ab\u00fc"), "ab\u00fc");
+    assert_string_equal(ab_text_clean(line, 5, "ab\u00fcd"), "a..."); /* a cut is seen */
+    assert_string_equal(ab_text_clean(line, 7, "ab\u00fc\u00fc\u00fc"),
+                        "ab..."); /* and at a whole character */
     assert_int_equal(ab_text_width("J\u00fcrgen"), 6);
     strcpy(line, "abcdefgh\u00fcj");
     ab_text_elide(line, 10);

@@ -132,7 +132,7 @@ static void add_host(cJSON *machine) {
 static void add_c_library(cJSON *machine) {
     char name[48] = "";
 #if defined(__GLIBC__)
-    snprintf(name, sizeof name, "glibc %.32s", gnu_get_libc_version());
+    ab_text_show(name, sizeof name, "glibc %s", gnu_get_libc_version());
 #endif
     add_text(machine, "c_library", name);
 }

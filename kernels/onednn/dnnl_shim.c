@@ -69,6 +69,10 @@ typedef struct walk {
     dnnl_primitive_desc_t pd; /* the current one; NULL at the end */
 #if DNNL_VERSION_MAJOR < 3
     dnnl_primitive_desc_iterator_t iterator;
+    union {
+        dnnl_convolution_desc_t conv;
+        dnnl_matmul_desc_t matmul;
+    } op; /* the iterator reads it at every step: it lives as long as the walk, which is not copied */
 #endif
 } walk;
 
@@ -139,6 +143,7 @@ static desc_ref desc_of(const descs *d, int slot) { return d->present[slot] ? &d
 
 static void drop_descs(descs *d) { memset(d, 0, sizeof *d); }
 
+/* `op`: a member of w->op. */
 static dnnl_status_t open_walk(walk *w, const_dnnl_op_desc_t op, const_dnnl_primitive_desc_t hint) {
     dnnl_status_t status =
         dnnl_primitive_desc_iterator_create(&w->iterator, op, user_scratchpad, engine, hint);
@@ -150,26 +155,26 @@ static dnnl_status_t open_conv(walk *w, ab_pass_kind kind, const descs *d, const
                                const_dnnl_primitive_desc_t hint) {
     desc_ref a = desc_of(d, SLOT_A), b = desc_of(d, SLOT_B), result = desc_of(d, SLOT_RESULT);
     const dnnl_alg_kind_t direct = dnnl_convolution_direct;
-    dnnl_convolution_desc_t op;
+    dnnl_convolution_desc_t *op = &w->op.conv;
     dnnl_status_t status;
     if (kind == AB_PASS_FORWARD)
-        status = dnnl_dilated_convolution_forward_desc_init(&op, dnnl_forward_training, direct, a, b,
+        status = dnnl_dilated_convolution_forward_desc_init(op, dnnl_forward_training, direct, a, b,
                                                             desc_of(d, SLOT_BIAS), result, n->stride,
                                                             n->dilation, n->padding, n->padding);
     else if (kind == AB_PASS_BACKWARD_DATA)
-        status = dnnl_dilated_convolution_backward_data_desc_init(&op, direct, result, b, a, n->stride,
+        status = dnnl_dilated_convolution_backward_data_desc_init(op, direct, result, b, a, n->stride,
                                                                   n->dilation, n->padding, n->padding);
     else
         status = dnnl_dilated_convolution_backward_weights_desc_init(
-            &op, direct, a, result, NULL, b, n->stride, n->dilation, n->padding, n->padding);
-    return status == dnnl_success ? open_walk(w, &op, hint) : status;
+            op, direct, a, result, NULL, b, n->stride, n->dilation, n->padding, n->padding);
+    return status == dnnl_success ? open_walk(w, op, hint) : status;
 }
 
 static dnnl_status_t open_matmul(walk *w, const descs *d) {
-    dnnl_matmul_desc_t op;
-    dnnl_status_t status = dnnl_matmul_desc_init(&op, desc_of(d, SLOT_A), desc_of(d, SLOT_B),
+    dnnl_matmul_desc_t *op = &w->op.matmul;
+    dnnl_status_t status = dnnl_matmul_desc_init(op, desc_of(d, SLOT_A), desc_of(d, SLOT_B),
                                                  desc_of(d, SLOT_BIAS), desc_of(d, SLOT_RESULT));
-    return status == dnnl_success ? open_walk(w, &op, NULL) : status;
+    return status == dnnl_success ? open_walk(w, op, NULL) : status;
 }
 
 static bool next(walk *w) {
@@ -224,10 +229,21 @@ static const char *name_of(const_dnnl_primitive_desc_t pd) {
 
 static bool begins(const char *text, const char *with) { return strncmp(text, with, strlen(with)) == 0; }
 
-/* The implementation to use, or NULL; see the rule at the top. */
-static dnnl_primitive_desc_t pick(walk *w, bool prefer_jit) {
+/* Which implementation to take: by the rule at the top, or the n-th that the library offers. */
+enum { BY_RULE = -1 };
+
+static dnnl_primitive_desc_t nth(walk *w, int n) {
+    dnnl_primitive_desc_t pd = NULL;
+    bool more = w->pd != NULL;
+    while (more && n-- > 0) more = next(w);
+    return more && dnnl_primitive_desc_clone(&pd, w->pd) == dnnl_success ? pd : NULL;
+}
+
+/* The implementation to use, or NULL. */
+static dnnl_primitive_desc_t pick(walk *w, bool prefer_jit, int which) {
     dnnl_primitive_desc_t best = NULL;
     bool more = w->pd != NULL;
+    if (which != BY_RULE) return nth(w, which);
     while (more) {
         const char *name = name_of(w->pd);
         bool wanted = !best ? !begins(name, "ref") : begins(name, "jit:");
@@ -441,7 +457,7 @@ static dnnl_status_t conv_descs(const ab_pass_spec *spec, ab_pass_kind kind, des
 
 /* The implementation to use for one pass, or NULL. */
 static dnnl_primitive_desc_t find_conv(const ab_pass_spec *spec, ab_pass_kind kind,
-                                       const_dnnl_primitive_desc_t hint) {
+                                       const_dnnl_primitive_desc_t hint, int which) {
     const ab_window *w = &spec->conv.window;
     bool few = kind == AB_PASS_FORWARD && w->channels / spec->conv.groups <= FEW_CHANNELS;
     bool strided = kind == AB_PASS_BACKWARD_DATA && (w->stride[0] > 1 || w->stride[1] > 1);
@@ -450,7 +466,7 @@ static dnnl_primitive_desc_t find_conv(const ab_pass_spec *spec, ab_pass_kind ki
     walk list = {0};
     dnnl_primitive_desc_t pd = NULL;
     if (conv_descs(spec, kind, &d) == dnnl_success && open_conv(&list, kind, &d, &n, hint) == dnnl_success)
-        pd = pick(&list, few || strided);
+        pd = pick(&list, few || strided, which);
     close_walk(&list);
     drop_descs(&d);
     return pd;
@@ -464,16 +480,16 @@ static bool spreads_infinities(const ab_pass_spec *spec, const_dnnl_primitive_de
            begins(name_of(pd), "brg");
 }
 
-static ab_status make_conv(const ab_pass_spec *spec, ab_pass **pass) {
+static ab_status make_conv(const ab_pass_spec *spec, int which, ab_pass **pass) {
     *pass = NULL;
     AB_TRY(start_library());
     bool backward = spec->kind != AB_PASS_FORWARD, weights_pass = spec->kind == AB_PASS_BACKWARD_WEIGHTS;
     descs plain = {0};
     ab_status status = AB_OK;
-    dnnl_primitive_desc_t pd = NULL, hint = backward ? find_conv(spec, AB_PASS_FORWARD, NULL) : NULL;
+    dnnl_primitive_desc_t pd = NULL, hint = backward ? find_conv(spec, AB_PASS_FORWARD, NULL, BY_RULE) : NULL;
     if (backward && !hint) return AB_OK;
-    pd = find_conv(spec, spec->kind, hint);
-    if (!pd || spreads_infinities(spec, pd)) goto out;
+    pd = find_conv(spec, spec->kind, hint, which);
+    if (!pd || (which == BY_RULE && spreads_infinities(spec, pd))) goto out;
     AB_TRY_GOTO(check(
         weights_desc(&plain, SLOT_B, &spec->conv, weights_pass ? dnnl_f32 : type_of(spec->operands), true),
         "cannot describe weights"));
@@ -521,7 +537,7 @@ static dnnl_status_t matmul_descs(const ab_pass_spec *spec, descs *d, descs *pla
     return status;
 }
 
-static ab_status make_matmul(const ab_pass_spec *spec, ab_pass **pass) {
+static ab_status make_matmul(const ab_pass_spec *spec, int which, ab_pass **pass) {
     static const slot_args args = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST,
                                    DNNL_ARG_SCRATCHPAD};
     bool weights_pass = spec->kind == AB_PASS_BACKWARD_WEIGHTS;
@@ -532,7 +548,7 @@ static ab_status make_matmul(const ab_pass_spec *spec, ab_pass **pass) {
     *pass = NULL;
     AB_TRY_GOTO(start_library());
     if (matmul_descs(spec, &d, &plain) == dnnl_success && open_matmul(&list, &d) == dnnl_success)
-        pd = pick(&list, false);
+        pd = pick(&list, false, which);
     if (pd)
         status = build_pass(spec, pd, args, desc_of(&plain, weights_pass ? SLOT_RESULT : SLOT_B),
                             weights_pass, pass);
@@ -547,20 +563,25 @@ out:
 /* ---- one thread ------------------------------------------------------------------------------------------- */
 
 /* The library bakes the number of threads into a primitive when it is made. */
-static ab_status make_for_one_thread(ab_pass_maker maker, const ab_pass_spec *spec, ab_pass **pass) {
+static ab_status make_for_one_thread(ab_status (*make)(const ab_pass_spec *, int, ab_pass **),
+                                     const ab_pass_spec *spec, int which, ab_pass **pass) {
     int threads = omp_get_max_threads();
     omp_set_num_threads(1);
-    ab_status status = maker(spec, pass);
+    ab_status status = make(spec, which, pass);
     omp_set_num_threads(threads);
     return status;
 }
 
 ab_status ab_dnnl_conv_pass(const ab_pass_spec *spec, ab_pass **pass) {
-    return make_for_one_thread(make_conv, spec, pass);
+    return make_for_one_thread(make_conv, spec, BY_RULE, pass);
 }
 
 ab_status ab_dnnl_matmul_pass(const ab_pass_spec *spec, ab_pass **pass) {
-    return make_for_one_thread(make_matmul, spec, pass);
+    return make_for_one_thread(make_matmul, spec, BY_RULE, pass);
+}
+
+ab_status ab_dnnl_nth_pass(const ab_pass_spec *spec, bool matmul, int n, ab_pass **pass) {
+    return make_for_one_thread(matmul ? make_matmul : make_conv, spec, n, pass);
 }
 
 /* ---- one matrix product ----------------------------------------------------------------------------------- */

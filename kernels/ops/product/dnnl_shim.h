@@ -17,6 +17,10 @@ AB_MUST_CHECK ab_status ab_dnnl_conv_pass(const ab_pass_spec *spec, ab_pass **pa
 AB_MUST_CHECK ab_status ab_dnnl_matmul_pass(const ab_pass_spec *spec,
                                             ab_pass **pass); /* 1x1 images and kernel */
 
+/* The n-th implementation that the library offers, from 0, whatever it is: "ref" ones too. For tests, which look at all of
+ * them. *pass stays NULL behind the last. */
+AB_MUST_CHECK ab_status ab_dnnl_nth_pass(const ab_pass_spec *spec, bool matmul, int n, ab_pass **pass);
+
 /* The product on this thread; false if the library does not do it (nothing is written then). */
 struct ab_gemm; /* gemm.h */
 bool ab_dnnl_gemm(const struct ab_gemm *gemm);

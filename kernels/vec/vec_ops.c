@@ -7,7 +7,7 @@
 #define PASTE_TOKENS(a, b) a##b
 #define PASTE(a, b) PASTE_TOKENS(a, b)
 
-enum { ROW_SUMS = 4, TILE = 16 };
+enum { ROW_SUMS = 4, TILE = 16, FINITE_BLOCK = 4096 };
 
 static int lanes_left(int64_t left) { return left < VEC_LANES ? (int)left : VEC_LANES; }
 
@@ -53,6 +53,37 @@ static void relu_backward_bits(uint16_t *din, const uint16_t *out, const uint16_
         bool drop = out[i] == 0 || (out[i] >= 0x8000 && out[i] <= (0x8000 | infinity));
         din[i] = drop ? 0 : quieten(dout[i], infinity);
     }
+}
+
+/* The largest magnitude of a block, as a bit pattern: no branch inside, an exit between blocks. */
+static bool finite(const float *x, int64_t n) {
+    for (int64_t first = 0; first < n; first += FINITE_BLOCK) {
+        const int64_t end = n - first < FINITE_BLOCK ? n : first + FINITE_BLOCK;
+        int32_t most = 0;
+#pragma omp simd reduction(max : most)
+        for (int64_t i = first; i < end; i++) {
+            int32_t bits;
+            memcpy(&bits, &x[i], sizeof bits);
+            bits &= INT32_MAX;
+            most = bits > most ? bits : most;
+        }
+        if (most >= 0x7f800000) return false;
+    }
+    return true;
+}
+
+static bool finite_bits(const uint16_t *x, uint16_t infinity, int64_t n) {
+    for (int64_t first = 0; first < n; first += FINITE_BLOCK) {
+        const int64_t end = n - first < FINITE_BLOCK ? n : first + FINITE_BLOCK;
+        int16_t most = 0;
+#pragma omp simd reduction(max : most)
+        for (int64_t i = first; i < end; i++) {
+            const int16_t bits = (int16_t)(x[i] & 0x7fff);
+            most = bits > most ? bits : most;
+        }
+        if (most >= (int16_t)infinity) return false;
+    }
+    return true;
 }
 
 static void sum_parts(float *out, const float *parts, int64_t step, int count, int64_t n) {
@@ -348,6 +379,8 @@ const ab_vec_ops PASTE(ab_vec_ops_, AB_ISA_SUFFIX) = {.relu = relu,
                                                       .add = add,
                                                       .relu_bits = relu_bits,
                                                       .relu_backward_bits = relu_backward_bits,
+                                                      .finite = finite,
+                                                      .finite_bits = finite_bits,
                                                       .sum_parts = sum_parts,
                                                       .column_sums = column_sums,
                                                       .bn_moments = bn_moments,

@@ -26,6 +26,10 @@ typedef struct ab_vec_ops {
     void (*relu_backward_bits)(uint16_t *din, const uint16_t *out, const uint16_t *dout, uint16_t infinity,
                                int64_t n);
 
+    /* Whether all n values are finite; the second of stored halves whose infinity is `infinity`. */
+    bool (*finite)(const float *x, int64_t n);
+    bool (*finite_bits)(const uint16_t *x, uint16_t infinity, int64_t n);
+
     /* out[k] = parts[k] + parts[step + k] + ..., `count` of them, added in order in double. */
     void (*sum_parts)(float *out, const float *parts, int64_t step, int count, int64_t n);
 

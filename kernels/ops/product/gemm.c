@@ -2,8 +2,11 @@
 #include "kernels/ops/product/gemm.h"
 
 #include "kernels/format/convert.h"
+#include "kernels/ops/blocks.h"
 #include "kernels/ops/product/dnnl_shim.h"
+#include "kernels/ops/product/nonfinite.h"
 
+enum { PART_ROWS = 16, PART_COLUMNS = 128 };
 enum { TILE = 256 }; /* columns at once: rounding wants many values, the stack is small */
 
 static float element(const float *m, bool transposed, int64_t step, int64_t row, int64_t column) {
@@ -48,8 +51,64 @@ static void run_portable(const ab_gemm *g, const ab_format *half) {
         }
 }
 
+/* ---- the library's product -------------------------------------------------------------------------------- */
+
+static bool matrix_finite(const float *m, int64_t rows, int64_t columns, int64_t step) {
+    if (step == columns) return ab_values_finite(m, &ab_format_fp32, rows * columns);
+    for (int64_t row = 0; row < rows; row++)
+        if (!ab_values_finite(m + row * step, &ab_format_fp32, columns)) return false;
+    return true;
+}
+
+static bool operands_finite(const ab_gemm *g) {
+    const bool ta = g->transpose_a, tb = g->transpose_b;
+    return matrix_finite(g->a, ta ? g->inner : g->rows, ta ? g->rows : g->inner, g->lda) &&
+           matrix_finite(g->b, tb ? g->columns : g->inner, tb ? g->inner : g->columns, g->ldb) &&
+           (g->beta == 0.0f || matrix_finite(g->c, g->rows, g->columns, g->ldc));
+}
+
+/* The part of a product that gives c[row..][column..], without what c held. */
+static ab_gemm part_of(const ab_gemm *g, int64_t row, int64_t column, float *c) {
+    ab_gemm part = *g;
+    part.rows = ab_min64(PART_ROWS, g->rows - row);
+    part.columns = ab_min64(PART_COLUMNS, g->columns - column);
+    part.a += g->transpose_a ? row : row * g->lda;
+    part.b += g->transpose_b ? column * g->ldb : column;
+    part.beta = 0.0f;
+    part.c = c;
+    part.ldc = PART_COLUMNS;
+    return part;
+}
+
+/* Checked in parts, before they are added to what c held. */
+static bool add_checked(const ab_gemm *g) {
+    float sum[PART_ROWS * PART_COLUMNS];
+    for (int64_t row = 0; row < g->rows; row += PART_ROWS)
+        for (int64_t column = 0; column < g->columns; column += PART_COLUMNS) {
+            const ab_gemm part = part_of(g, row, column, sum);
+            if (!ab_dnnl_gemm(&part)) return false;
+            ab_repair_gemm(&part);
+            for (int64_t i = 0; i < part.rows; i++)
+                for (int64_t j = 0; j < part.columns; j++) {
+                    float *c = &g->c[(row + i) * g->ldc + column + j];
+                    *c = sum[i * PART_COLUMNS + j] + g->beta * *c;
+                }
+        }
+    return true;
+}
+
+/* False if the library does not do it; nothing is written then. */
+static bool run_library(const ab_gemm *g) {
+    if (!ab_dnnl_version()) return false;
+    const bool finite = operands_finite(g);
+    if (!finite && g->beta != 0.0f) return add_checked(g);
+    if (!ab_dnnl_gemm(g)) return false;
+    if (!finite) ab_repair_gemm(g);
+    return true;
+}
+
 void ab_gemm_run(const ab_gemm *gemm, ab_cpu_path path, const ab_format *half) {
-    if (half || path == AB_PATH_REFERENCE || !ab_dnnl_gemm(gemm)) run_portable(gemm, half);
+    if (half || path == AB_PATH_REFERENCE || !run_library(gemm)) run_portable(gemm, half);
 }
 
 const char *ab_gemm_text(ab_cpu_path path, const ab_format *half) {

@@ -3,6 +3,7 @@
 
 #include "kernels/core/text.h"
 #include "kernels/ops/blocks.h"
+#include "kernels/ops/product/nonfinite.h"
 #include "kernels/vec/isa.h"
 #include "kernels/vec/vec_conv.h"
 
@@ -246,6 +247,10 @@ static ab_status run_backward_weights(ab_pass *base, const ab_pass_args *args) {
     narrow_job job = {p, args, NULL};
     ab_for_prepared(p->threads, p->blocks, weights_block, &job);
     join_blocks(p, blocks_of(p, args), args->dst);
+    const ab_window *w = &p->conv.window; /* padding is multiplied: 0 * inf */
+    const int64_t n = p->conv.batch * w->out[0] * w->out[1] * p->conv.out_channels;
+    if (has_padding(w) && args->nonfinite && !ab_array_finite(args->dout, &ab_format_fp32, n))
+        *args->nonfinite = true;
     return AB_OK;
 }
 

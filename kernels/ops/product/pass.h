@@ -34,12 +34,14 @@ typedef struct ab_pass_args {
     float *dst;          /* out, din, or dweight in torch's layout */
     float *dbias;        /* backward weights of a pass that sums_bias; NULL if the op has no bias */
     void *scratch;       /* scratch_bytes, 64-byte aligned */
+    bool *nonfinite; /* set by a pass that asks to be checked (nonfinite.h): src or dout is not all finite */
 } ab_pass_args;
 
 typedef struct ab_pass ab_pass;
 struct ab_pass {
     size_t packed_bytes;     /* of the weights in this pass's own layout; 0: plain weights will do */
     size_t scratch_bytes;    /* for run and pack */
+    bool is_reference;       /* infinities and NaNs are where they belong: never checked */
     bool sums_bias;          /* backward weights computes the bias gradient too; else the caller sums dout */
     char text[AB_PASS_TEXT]; /* which implementation, for the record */
     /* packed = weights (torch's layout, in the spec's operand format) rearranged. NULL if packed_bytes is 0. */

@@ -3,6 +3,7 @@
 
 #include "kernels/core/text.h"
 #include "kernels/ops/blocks.h"
+#include "kernels/ops/product/nonfinite.h"
 #include "kernels/ops/product/reference.h"
 #include "kernels/ops/product/sliced.h"
 #include "kernels/ops/rows.h"
@@ -26,6 +27,9 @@ typedef struct product {
     prepared of[AB_PASSES];
     prepared wide; /* fp32 copy of half weights in torch's layout, for passes that read them plain */
     bool keep_wide;
+    ab_conv conv;
+    prepared seen; /* of the weights: were they finite? */
+    bool weights_finite;
 } product;
 
 /* ---- choice ----------------------------------------------------------------------------------------------- */
@@ -200,6 +204,7 @@ ab_status ab_product_prepare(const ab_exec *exec, ab_op_io *io, const ab_product
     product *p = calloc(1, sizeof *p);
     if (!p) return ab_fail(AB_NO_MEMORY, "%s: cannot allocate its state", kind->what);
     p->kind = kind;
+    p->conv = *conv;
     io->state = p;
     ab_status status = choose_all(exec, io, p, conv);
     if (status != AB_OK) {
@@ -265,6 +270,37 @@ static ab_status pass_weights(product *p, prepared *q, const ab_op_io *io, const
     return AB_OK;
 }
 
+/* Looked at once per version. */
+static bool weights_finite(product *p, const ab_op_io *io) {
+    const ab_tensor *weights = io->param[0];
+    if (stale(&p->seen, io->params_version)) {
+        p->weights_finite = ab_array_finite(weights->data, weights->format, ab_tensor_count(weights));
+        freshen(&p->seen, io->params_version);
+    }
+    return p->weights_finite;
+}
+
+/* Runs the pass and, where an operand is not finite, checks what it made (nonfinite.h). */
+static ab_status run_checked(product *p, ab_pass_kind kind, const ab_op_io *io, ab_pass_args *args) {
+    ab_pass *pass = p->of[kind].pass;
+    const bool reads_weights = kind != AB_PASS_BACKWARD_WEIGHTS;
+    bool nonfinite = false;
+    args->nonfinite = &nonfinite;
+    AB_TRY(pass->run(pass, args));
+    if (pass->is_reference) return AB_OK;
+    ab_product_data data = {.kind = kind,
+                            .conv = &p->conv,
+                            .in = io->in[0],
+                            .weights = io->param[0],
+                            .dout = io->dout,
+                            .bias = args->bias,
+                            .weights_finite = reads_weights && weights_finite(p, io),
+                            .dst = args->dst};
+    const bool bias = !args->bias || ab_values_finite(args->bias, &ab_format_fp32, p->conv.out_channels);
+    if (nonfinite || (reads_weights && !data.weights_finite) || !bias) ab_repair_product(&data);
+    return AB_OK;
+}
+
 ab_status ab_product_forward(const ab_exec *exec, ab_op_io *io) {
     product *p = io->state;
     prepared *q = &p->of[AB_PASS_FORWARD];
@@ -275,7 +311,7 @@ ab_status ab_product_forward(const ab_exec *exec, ab_op_io *io) {
                          .dst = ab_target(io->out, 0, b.dst),
                          .scratch = b.scratch};
     AB_TRY(pass_weights(p, q, io, &b, &args.weights));
-    AB_TRY(q->pass->run(q->pass, &args));
+    AB_TRY(run_checked(p, AB_PASS_FORWARD, io, &args));
     ab_emit_all(exec, io->out, args.dst);
     return AB_OK;
 }
@@ -288,7 +324,7 @@ static ab_status backward_data(const ab_exec *exec, ab_op_io *io, float *dout_co
                          .dst = ab_target(io->din[0], 0, b.dst),
                          .scratch = b.scratch};
     AB_TRY(pass_weights(p, q, io, &b, &args.weights));
-    AB_TRY(q->pass->run(q->pass, &args));
+    AB_TRY(run_checked(p, AB_PASS_BACKWARD_DATA, io, &args));
     ab_emit_all(exec, io->din[0], args.dst);
     return AB_OK;
 }
@@ -306,7 +342,7 @@ static ab_status backward_weights(const ab_exec *exec, ab_op_io *io, float *dout
                          .dst = result_place(io->dparam[0], b.dst),
                          .dbias = io->param[1] ? result_place(io->dparam[1], b.bias) : NULL,
                          .scratch = b.scratch};
-    AB_TRY(q->pass->run(q->pass, &args));
+    AB_TRY(run_checked(p, AB_PASS_BACKWARD_WEIGHTS, io, &args));
     if (io->dparam[0]) ab_emit_all(exec, io->dparam[0], args.dst);
     if (io->dparam[1]) {
         if (!q->pass->sums_bias) ab_rows_sum(io->dout, args.dbias, b.scratch);

@@ -3,6 +3,7 @@
 
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/product/dnnl_shim.h"
+#include "kernels/ops/product/nonfinite.h"
 #include "kernels/vec/vec_ops.h"
 
 #include <stdlib.h>
@@ -16,7 +17,9 @@ typedef struct sliced {
     ab_pass base;
     ab_pass_kind kind;
     int slices;
-    int64_t weights;                      /* elements */
+    int64_t weights; /* elements */
+    const ab_format *operands;
+    int64_t src_count, dout_count;        /* elements of the whole operands; 0: not there */
     size_t src_step, dout_step, dst_step; /* bytes from one slice to the next */
     size_t scratch_step, scratch_bytes;   /* of a slice: with and without what it keeps behind it */
     bool
@@ -50,11 +53,19 @@ typedef struct slice_job {
     const sliced *s;
     const ab_pass_args *args;
     ab_status status[MAX_SLICES];
+    bool finite[MAX_SLICES];
 } slice_job;
 
 /* Behind the scratch of slice i: its weight gradient. */
 static void *kept(const sliced *s, const ab_pass_args *args, int64_t i) {
     return (char *)args->scratch + (size_t)i * s->scratch_step + s->scratch_bytes;
+}
+
+/* Slice i's share of an operand of n elements. */
+static bool share_finite(const sliced *s, const void *values, int64_t n, int64_t i) {
+    const int64_t first = n * i / s->slices, end = n * (i + 1) / s->slices;
+    return ab_values_finite((const char *)values + ab_format_bytes(s->operands, first), s->operands,
+                            end - first);
 }
 
 static void run_slice(void *argument, int64_t i, int thread) {
@@ -67,10 +78,12 @@ static void run_slice(void *argument, int64_t i, int thread) {
     args.dst = (float *)(void *)((char *)args.dst + n * s->dst_step);
     if (s->kind == AB_PASS_BACKWARD_WEIGHTS) {
         args.dout = (const char *)args.dout + n * s->dout_step;
-        if (!s->by_outputs) args.dst = kept(s, job->args, i);
+        if (s->slices > 1 && !s->by_outputs) args.dst = kept(s, job->args, i);
     }
     args.scratch = (char *)args.scratch + n * s->scratch_step;
     job->status[i] = s->slice[i]->run(s->slice[i], &args);
+    job->finite[i] = share_finite(s, job->args->src, s->src_count, i) &&
+                     share_finite(s, job->args->dout, s->dout_count, i);
 }
 
 static void sum_block(void *argument, int64_t block, int thread) {
@@ -86,10 +99,12 @@ static ab_status run(ab_pass *base, const ab_pass_args *args) {
     const sliced *s = (const sliced *)base;
     slice_job job = {.s = s, .args = args};
     ab_parallel_for(s->slices, run_slice, &job);
-    for (int i = 0; i < s->slices; i++)
+    for (int i = 0; i < s->slices; i++) {
         if (job.status[i] != AB_OK)
             return ab_fail(job.status[i], "%s: slice %d of the batch failed", s->base.text, i);
-    if (s->kind == AB_PASS_BACKWARD_WEIGHTS && !s->by_outputs)
+        if (!job.finite[i] && args->nonfinite) *args->nonfinite = true;
+    }
+    if (s->slices > 1 && s->kind == AB_PASS_BACKWARD_WEIGHTS && !s->by_outputs)
         ab_for_chunks(s->weights * s->slices, ab_div_up(s->weights, SUM_BLOCK), sum_block, &job);
     return AB_OK;
 }
@@ -106,8 +121,12 @@ static void measure(sliced *s, const ab_pass_spec *spec) {
     s->src_step = (data ? out : in) * operand;
     s->dout_step = out * operand;
     s->dst_step = (weights ? 0 : data ? in : out) * sizeof(float);
-    size_t keep = weights ? ab_floats_bytes(s->weights) : 0;
+    s->operands = spec->operands;
+    s->src_count = (int64_t)(data ? out : in) * s->slices;
+    s->dout_count = weights ? (int64_t)out * s->slices : 0;
+    size_t keep = weights && s->slices > 1 ? ab_floats_bytes(s->weights) : 0;
     if (s->by_outputs) {
+        s->src_count = (int64_t)in;
         s->src_step = 0;
         s->dout_step = (size_t)conv->out_channels * operand;
         s->dst_step = (size_t)s->weights * sizeof(float);
@@ -141,7 +160,6 @@ static ab_pass_spec part_of(const ab_pass_spec *spec, int slices, bool by_output
 ab_status ab_sliced_pass(ab_pass_maker maker, const ab_pass_spec *spec, ab_pass **pass) {
     bool by_outputs = spec->kind == AB_PASS_BACKWARD_WEIGHTS && maker == ab_dnnl_matmul_pass;
     int slices = slices_of(&spec->conv, by_outputs ? spec->conv.out_channels : spec->conv.batch), made = 0;
-    if (slices <= 1) return maker(spec, pass);
     sliced *s = calloc(1, sizeof *s);
     if (!s) return ab_fail(AB_NO_MEMORY, "cannot allocate a sliced product");
     s->base.run = run;
@@ -149,7 +167,7 @@ ab_status ab_sliced_pass(ab_pass_maker maker, const ab_pass_spec *spec, ab_pass 
     s->kind = spec->kind;
     s->slices = slices;
     s->by_outputs = by_outputs;
-    ab_pass_spec one = part_of(spec, slices, by_outputs);
+    ab_pass_spec one = slices > 1 ? part_of(spec, slices, by_outputs) : *spec;
     ab_status status = AB_OK;
     for (; made < slices && status == AB_OK; made++) {
         status = maker(&one, &s->slice[made]);

@@ -10,6 +10,7 @@
 #include "bench/run/thread_governor.h"
 #include "bench/run/timer.h"
 #include "kernels/core/parallel.h"
+#include "kernels/ops/product/nonfinite.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -147,6 +148,17 @@ static ab_status evaluation_event(ab_cell *cell, int64_t limit) {
     return status;
 }
 
+/* Where results of a library were corrected. */
+static void repairs(ab_probe_sink *sink) {
+    const ab_repair_counts counts = ab_repair_totals();
+    if (counts.products == 0) return;
+    sink->begin_object(sink, "library_repairs");
+    sink->integer(sink, "products", counts.products);
+    sink->integer(sink, "cleared", counts.cleared);
+    sink->integer(sink, "restored", counts.restored);
+    sink->end(sink);
+}
+
 static void end_event(int64_t first_step_at, const ab_worker_task *task, const ab_run_config *config,
                       int64_t energy_before) {
     struct rusage usage;
@@ -159,6 +171,7 @@ static void end_event(int64_t first_step_at, const ab_worker_task *task, const a
     line.sink.integer(&line.sink, "elapsed_ns", ab_monotonic_ns() - task->spawned_ns);
     int64_t delay = ab_run_delay_ns();
     line.sink.number(&line.sink, "run_delay_ns", delay < 0 ? (double)NAN : (double)delay);
+    repairs(&line.sink);
     ab_device_facts_write(&line.sink, config->device, energy_before, config->steps * config->batch);
     ab_json_line_end(&line);
 }

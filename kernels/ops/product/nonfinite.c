@@ -9,8 +9,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* BLOCK: values read at once. TILE: channels whose flags are kept at once. */
-enum { BLOCK = 256, TILE = 256 };
+/* BLOCK: values read at once. TILE: channels whose flags are kept at once. CHANNELS: those whose weights are looked at beforehand. */
+enum { BLOCK = 256, TILE = 256, CHANNELS = 4096 };
 
 static _Atomic int64_t total_products, total_cleared, total_restored;
 
@@ -83,9 +83,13 @@ static void mark(uint8_t *bad, const ab_tensor *tensor, int64_t offset, int64_t 
     for (int64_t i = 0; i < n; i++) bad[i] = (uint8_t)(bad[i] | !isfinite(values[i]));
 }
 
-static float value_at(const ab_tensor *tensor, int64_t offset) {
-    float buffer;
-    return *ab_read(tensor, offset, 1, &buffer);
+static inline float value_at(const ab_tensor *tensor, int64_t offset) {
+    float value;
+    if (tensor->format == &ab_format_fp32) return ((const float *)tensor->data)[offset];
+    if (tensor->format != &ab_format_bf16) return *ab_read(tensor, offset, 1, &value);
+    const uint32_t bits = (uint32_t)((const uint16_t *)tensor->data)[offset] << 16;
+    memcpy(&value, &bits, sizeof value);
+    return value;
 }
 
 /* ---- forward and backward data ---------------------------------------------------------------------------- */
@@ -97,8 +101,14 @@ typedef struct gather {
     const int64_t *from, *to;         /* heights and widths of source and result */
     int64_t read_group, result_group; /* channels of a group */
     bool bias_finite;
+    bool all_read; /* a non-finite weight: every result does, wherever its window lies */
+    uint8_t
+        weights[CHANNELS]; /* what is known of each result channel's weights; 0 for channels behind these */
     tally tally;
 } gather;
+
+/* Of a result channel's weights: none is bad; one is, at every tap. */
+enum { ALL_GOOD = 1, ALL_TAPS_BAD = 2 };
 
 /* One result pixel. */
 typedef struct pixel {
@@ -145,43 +155,88 @@ static bool any_tap(const gather *g, const pixel *p, tap *t, bool (*f)(tap *)) {
 
 static bool bad_source(tap *t) { return !piece_finite(t->g->source, t->at, t->g->read_group); }
 
-/* The weight between source channel j and the result channel. */
-static float weight_of(const tap *t, int64_t j) {
+/* Offset of the weight between source channel j and the result channel: first + j * step. */
+typedef struct weight_run {
+    int64_t first, step;
+} weight_run;
+
+static weight_run weights_of(const tap *t) {
     const gather *g = t->g;
     const ab_conv *conv = g->d->conv;
-    const bool forward = g->d->kind == AB_PASS_FORWARD;
-    const int64_t out = forward ? t->channel : j, in = forward ? j : t->channel,
-                  ins = conv->window.channels / conv->groups, outs = conv->out_channels / conv->groups;
-    const int64_t taps = conv->window.kernel[0] * conv->window.kernel[1];
-    return value_at(g->d->weights, ((t->group * outs + out) * ins + in) * taps + t->place);
+    const int64_t ins = conv->window.channels / conv->groups, outs = conv->out_channels / conv->groups;
+    const int64_t taps = conv->window.kernel[0] * conv->window.kernel[1], base = t->group * outs * ins * taps;
+    if (g->d->kind == AB_PASS_FORWARD) return (weight_run){base + t->channel * ins * taps + t->place, taps};
+    return (weight_run){base + t->channel * taps + t->place, ins * taps};
 }
 
 static bool bad_weight(tap *t) {
+    const weight_run w = weights_of(t);
     for (int64_t j = 0; j < t->g->read_group; j++)
-        if (!isfinite(weight_of(t, j))) return true;
+        if (!isfinite(value_at(t->g->d->weights, w.first + j * w.step))) return true;
     return false;
 }
 
 static bool add_tap(tap *t) {
-    float buffer[BLOCK];
-    for (int64_t first = 0; first < t->g->read_group; first += BLOCK) {
-        const int64_t n = ab_min64(BLOCK, t->g->read_group - first);
-        const float *x = ab_read(t->g->source, t->at + first, n, buffer);
-        for (int64_t j = 0; j < n; j++) t->sum += x[j] * weight_of(t, first + j);
-    }
+    const gather *g = t->g;
+    const weight_run w = weights_of(t);
+    for (int64_t j = 0; j < g->read_group; j++)
+        t->sum += value_at(g->source, t->at + j) * value_at(g->d->weights, w.first + j * w.step);
     return false;
 }
 
-static void check_pixel(gather *g, const pixel *p, float *result) {
+static bool any(tap *t) {
+    (void)t;
+    return true;
+}
+
+static uint8_t look_at_weights(const gather *g, int64_t group, int64_t channel) {
+    const int64_t *kernel = g->d->conv->window.kernel, taps = kernel[0] * kernel[1];
+    tap t = {.g = g, .group = group, .channel = channel};
+    int64_t found = 0;
+    for (; t.place < taps; t.place++) found += bad_weight(&t);
+    return found == 0 ? ALL_GOOD : found == taps ? ALL_TAPS_BAD : 0;
+}
+
+/* Whether every row or column of the result reads one of the source. */
+static bool all_reach(const gather *g, int axis) {
+    for (int64_t at = 0; at < g->to[axis]; at++) {
+        int64_t k = 0;
+        while (k < g->d->conv->window.kernel[axis] && source_of(g, axis, at, k) < 0) k++;
+        if (k == g->d->conv->window.kernel[axis]) return false;
+    }
+    return true;
+}
+
+static void look_at_all_weights(gather *g) {
+    const int64_t channels = g->result_group * g->d->conv->groups;
+    int64_t bad = 0;
+    for (int64_t c = 0; c < channels && c < CHANNELS; c++) {
+        g->weights[c] =
+            g->d->weights_finite ? ALL_GOOD : look_at_weights(g, c / g->result_group, c % g->result_group);
+        bad += g->weights[c] == ALL_TAPS_BAD;
+    }
+    g->all_read = bad == channels && all_reach(g, 0) && all_reach(g, 1);
+}
+
+/* Whether a result channel of a pixel reads a non-finite weight. */
+static bool reads_weight(const gather *g, const pixel *p, tap *t) {
+    const int64_t channel = p->group * g->result_group + t->channel;
+    const uint8_t known = channel < CHANNELS ? g->weights[channel] : 0;
+    if (g->d->weights_finite || known == ALL_GOOD) return false;
+    return any_tap(g, p, t, known == ALL_TAPS_BAD ? any : bad_weight);
+}
+
+/* `source`: a row that the pixel may read is not finite. */
+static void check_pixel(gather *g, const pixel *p, bool source, float *result) {
     const ab_product_data *d = g->d;
     tap t = {.g = g, .group = p->group};
-    const bool source = any_tap(g, p, &t, bad_source);
+    source = source && any_tap(g, p, &t, bad_source);
     if (!source && d->weights_finite && g->bias_finite &&
         ab_values_finite(result, &ab_format_fp32, g->result_group))
         return;
     for (t.channel = 0; t.channel < g->result_group; t.channel++) {
         const float bias = d->bias ? d->bias[p->group * g->result_group + t.channel] : 0.0f;
-        const bool reads = source || !isfinite(bias) || (!d->weights_finite && any_tap(g, p, &t, bad_weight));
+        const bool reads = source || !isfinite(bias) || reads_weight(g, p, &t);
         if (!is_wrong(result[t.channel], reads)) continue;
         t.sum = 0.0f;
         any_tap(g, p, &t, add_tap);
@@ -189,14 +244,36 @@ static void check_pixel(gather *g, const pixel *p, float *result) {
     }
 }
 
+/* Whether a row of the source that a row of the result may read is not finite. */
+static bool bad_rows(const gather *g, int64_t image, int64_t row) {
+    const int64_t n = g->from[1] * g->d->conv->groups * g->read_group;
+    for (int64_t ky = 0; ky < g->d->conv->window.kernel[0]; ky++) {
+        const int64_t y = source_of(g, 0, row, ky);
+        if (y >= 0 && !piece_finite(g->source, (image * g->from[0] + y) * n, n)) return true;
+    }
+    return false;
+}
+
+static bool none_finite(const float *values, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if (isfinite(values[i])) return false;
+    return true;
+}
+
 static void check_row(void *argument, int64_t row, int lane) {
     gather *g = argument;
-    const int64_t groups = g->d->conv->groups;
+    const int64_t groups = g->d->conv->groups, n = groups * g->result_group;
+    float *result = g->d->dst + row * g->to[1] * n;
     (void)lane;
+    if (g->all_read && none_finite(result, g->to[1] * n)) return;
     pixel p = {.image = row / g->to[0], .y = row % g->to[0]};
+    const bool source = bad_rows(g, p.image, p.y);
+    if (!source && g->d->weights_finite && g->bias_finite &&
+        ab_values_finite(result, &ab_format_fp32, g->to[1] * n))
+        return;
     for (p.x = 0; p.x < g->to[1]; p.x++)
         for (p.group = 0; p.group < groups; p.group++)
-            check_pixel(g, &p, g->d->dst + ((row * g->to[1] + p.x) * groups + p.group) * g->result_group);
+            check_pixel(g, &p, source, result + p.x * n + p.group * g->result_group);
 }
 
 static void repair_gathered(const ab_product_data *d) {
@@ -211,6 +288,7 @@ static void repair_gathered(const ab_product_data *d) {
                 .read_group = forward ? in : out,
                 .result_group = forward ? out : in,
                 .bias_finite = !d->bias || ab_values_finite(d->bias, &ab_format_fp32, conv->out_channels)};
+    look_at_all_weights(&g);
     ab_parallel_for(conv->batch * g.to[0], check_row, &g);
     add_to_totals(&g.tally);
 }
@@ -229,22 +307,30 @@ typedef struct share {
     int64_t ky, kx, group, first, count;
 } share;
 
-/* Calls f with the offsets of the group's channels in `in` and `dout` for every pair of pixels that the tap joins, in order. */
-typedef void (*pair_visitor)(void *self, int64_t image, int64_t in, int64_t dout);
+/* Calls f with the offsets of the group's channels in `in` and `dout` for every pair of pixels that the tap joins, in order, until
+ * it returns true. `in_rows` and `out_rows`: rows of `in`, of `dout` that are finite are left out. */
+typedef bool (*pair_visitor)(void *self, int64_t image, int64_t in, int64_t dout);
 
-static void each_pair(const share *s, pair_visitor f, void *self) {
+static bool row_finite(const ab_tensor *tensor, int64_t row, int64_t n) {
+    return piece_finite(tensor, row * n, n);
+}
+
+static void each_pair(const share *s, bool in_rows, bool out_rows, pair_visitor f, void *self) {
     const ab_conv *conv = s->job->d->conv;
     const ab_window *w = &conv->window;
     const int64_t dy = s->ky * w->dilation[0] - w->padding[0], dx = s->kx * w->dilation[1] - w->padding[1];
     for (int64_t row = 0; row < conv->batch * w->out[0]; row++) {
         const int64_t image = row / w->out[0], y = row % w->out[0] * w->stride[0] + dy;
         if (y < 0 || y >= w->in[0]) continue;
+        if (in_rows && row_finite(s->job->d->in, image * w->in[0] + y, w->in[1] * w->channels)) continue;
+        if (out_rows && row_finite(s->job->d->dout, row, w->out[1] * conv->out_channels)) continue;
         for (int64_t ox = 0; ox < w->out[1]; ox++) {
             const int64_t x = ox * w->stride[1] + dx;
             if (x < 0 || x >= w->in[1]) continue;
             const int64_t in = (image * w->in[0] + y) * w->in[1] + x, out = row * w->out[1] + ox;
-            f(self, image, (in * conv->groups + s->group) * s->job->ins,
-              (out * conv->groups + s->group) * s->job->outs);
+            if (f(self, image, (in * conv->groups + s->group) * s->job->ins,
+                  (out * conv->groups + s->group) * s->job->outs))
+                return;
         }
     }
 }
@@ -256,18 +342,22 @@ typedef struct flags {
     uint8_t in[TILE], out[TILE];
 } flags;
 
-static void mark_in(void *self, int64_t image, int64_t in, int64_t dout) {
+static bool all_set(const uint8_t *flag, int64_t n) { return memchr(flag, 0, (size_t)n) == NULL; }
+
+static bool mark_in(void *self, int64_t image, int64_t in, int64_t dout) {
     flags *f = self;
     (void)image;
     (void)dout;
     mark(f->in, f->s->job->d->in, in + f->first, f->count);
+    return all_set(f->in, f->count);
 }
 
-static void mark_out(void *self, int64_t image, int64_t in, int64_t dout) {
+static bool mark_out(void *self, int64_t image, int64_t in, int64_t dout) {
     flags *f = self;
     (void)image;
     (void)in;
     mark(f->out, f->s->job->d->dout, dout + f->s->first, f->s->count);
+    return all_set(f->out, f->s->count);
 }
 
 /* One weight gradient: images are summed, then added up. */
@@ -277,7 +367,7 @@ typedef struct weight_sum {
     float sum, total;
 } weight_sum;
 
-static void add_pair(void *self, int64_t image, int64_t in, int64_t dout) {
+static bool add_pair(void *self, int64_t image, int64_t in, int64_t dout) {
     weight_sum *w = self;
     if (image != w->image) {
         w->total += w->sum;
@@ -285,11 +375,12 @@ static void add_pair(void *self, int64_t image, int64_t in, int64_t dout) {
         w->image = image;
     }
     w->sum += value_at(w->d->in, in + w->i) * value_at(w->d->dout, dout + w->o);
+    return false;
 }
 
 static float weight_gradient(const share *s, int64_t i, int64_t o) {
     weight_sum sum = {.d = s->job->d, .i = i, .o = o};
-    each_pair(s, add_pair, &sum);
+    each_pair(s, false, false, add_pair, &sum);
     return sum.total + sum.sum;
 }
 
@@ -317,11 +408,12 @@ static void check_share(void *argument, int64_t k, int lane) {
                .first = k % job->tiles * TILE};
     s.count = ab_min64(TILE, job->outs - s.first);
     flags f = {.s = &s};
-    each_pair(&s, mark_out, &f);
+    each_pair(&s, false, true, mark_out, &f);
+    const bool all = all_set(f.out, s.count); /* whatever the input is */
     for (f.first = 0; f.first < job->ins; f.first += TILE) {
         f.count = ab_min64(TILE, job->ins - f.first);
         memset(f.in, 0, sizeof f.in);
-        each_pair(&s, mark_in, &f);
+        if (!all) each_pair(&s, true, false, mark_in, &f);
         check_weights(&f, &job->tally);
     }
 }

@@ -62,10 +62,10 @@ typedef struct finite_job {
     _Atomic bool found;
 } finite_job;
 
-static void finite_block(void *argument, int64_t block, int lane) {
+static void finite_block(void *argument, int64_t block, int thread) {
     finite_job *job = argument;
     const int64_t first = block * AB_WIDE_BLOCK, n = ab_min64(job->n - first, AB_WIDE_BLOCK);
-    (void)lane;
+    (void)thread;
     if (!ab_values_finite(job->values + ab_format_bytes(job->format, first), job->format, n))
         atomic_store(&job->found, true);
 }
@@ -260,11 +260,11 @@ static bool none_finite(const float *values, int64_t n) {
     return true;
 }
 
-static void check_row(void *argument, int64_t row, int lane) {
+static void check_row(void *argument, int64_t row, int thread) {
     gather *g = argument;
     const int64_t groups = g->d->conv->groups, n = groups * g->result_group;
     float *result = g->d->dst + row * g->to[1] * n;
-    (void)lane;
+    (void)thread;
     if (g->all_read && none_finite(result, g->to[1] * n)) return;
     pixel p = {.image = row / g->to[0], .y = row % g->to[0]};
     const bool source = bad_rows(g, p.image, p.y);
@@ -397,10 +397,10 @@ static void check_weights(const flags *f, tally *t) {
         }
 }
 
-static void check_share(void *argument, int64_t k, int lane) {
+static void check_share(void *argument, int64_t k, int thread) {
     weights_job *job = argument;
     const int64_t *kernel = job->d->conv->window.kernel, place = k / job->tiles % (kernel[0] * kernel[1]);
-    (void)lane;
+    (void)thread;
     share s = {.job = job,
                .ky = place / kernel[1],
                .kx = place % kernel[1],

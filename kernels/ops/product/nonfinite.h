@@ -12,7 +12,7 @@
 #define AB_KERNELS_OPS_PRODUCT_NONFINITE_H
 
 #include "kernels/ops/product/gemm.h"
-#include "kernels/ops/product/product.h"
+#include "kernels/ops/product/pass.h"
 
 AB_BEGIN_DECLS
 
@@ -37,7 +37,7 @@ typedef struct ab_product_data {
     float *dst;               /* the result, checked and corrected in place */
 } ab_product_data;
 
-/* Checks a product whose operands are not all finite. Uses all lanes; results do not depend on their number. */
+/* Checks a product whose operands are not all finite. Uses all threads; results do not depend on their number. */
 void ab_repair_product(const ab_product_data *data);
 
 /* The same for a matrix product with beta = 0, on this thread. */
@@ -46,7 +46,7 @@ void ab_repair_gemm(const ab_gemm *gemm);
 /* Whether n stored values of `format` (fp32, fp16 or bf16) are all finite. */
 bool ab_values_finite(const void *values, const ab_format *format, int64_t n);
 
-/* The same on all lanes. */
+/* The same on all threads. */
 bool ab_array_finite(const void *values, const ab_format *format, int64_t n);
 
 AB_END_DECLS

@@ -5,6 +5,7 @@
 
 #include "kernels/ops/product/gemm.h"
 #include "kernels/ops/product/nonfinite.h"
+#include "kernels/ops/product/product.h"
 #include "kernels/ops/product/reference.h"
 #include "oracle/conv.h"
 

@@ -7,6 +7,7 @@
 #include "bench/run/timer.h"
 #include "bench/run/worker.h"
 #include "kernels/core/text.h"
+#include "kernels/ops/op_traits.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -222,6 +223,36 @@ static cJSON *network_part(const ab_net *net) {
     cJSON_AddStringToObject(object, "text", net->text ? net->text : "");
     cJSON_AddNumberToObject(object, "parameters_count", (double)ab_net_parameters(net));
     return object;
+}
+
+static const char *input_name(const ab_net *net, int input) {
+    if (input >= 0) return net->op[input].name;
+    return input == AB_NET_TARGETS ? "targets" : "input";
+}
+
+static cJSON *traits_part(const char *type) {
+    cJSON *traits = cJSON_CreateArray();
+    for (int bit = 0; bit < AB_TRAIT_COUNT; bit++)
+        if (ab_op_traits(type) & (1u << bit))
+            cJSON_AddItemToArray(traits, cJSON_CreateString(ab_trait_name(bit)));
+    return traits;
+}
+
+/* Ops in order of execution with what they read, for reports/record/graph.h. */
+static cJSON *graph_part(const ab_net *net) {
+    cJSON *graph = cJSON_CreateObject(), *ops = cJSON_AddArrayToObject(graph, "ops");
+    for (int i = 0; i < net->ops; i++) {
+        const ab_net_op *op = &net->op[i];
+        cJSON *entry = cJSON_CreateObject();
+        cJSON_AddStringToObject(entry, "op", op->name);
+        cJSON_AddStringToObject(entry, "type", op->op->name);
+        cJSON *inputs = cJSON_AddArrayToObject(entry, "inputs");
+        for (int k = 0; k < op->inputs; k++)
+            cJSON_AddItemToArray(inputs, cJSON_CreateString(input_name(net, op->input[k])));
+        cJSON_AddItemToObject(entry, "traits", traits_part(op->op->name));
+        cJSON_AddItemToArray(ops, entry);
+    }
+    return graph;
 }
 
 static cJSON *design_part(const ab_run_config *config, int count, const int *order) {
@@ -508,6 +539,7 @@ ab_status ab_record_create(const ab_run_config *config, const ab_options *option
     cJSON_AddItemToObject(document, "design", design_part(config, count, order));
     cJSON_AddItemToObject(document, "data", data_part(config->data));
     cJSON_AddItemToObject(document, "network", network_part(config->net));
+    cJSON_AddItemToObject(document, "graph", graph_part(config->net));
     cJSON *list = cJSON_AddArrayToObject(document, "cells");
     for (int i = 0; i < count; i++) cJSON_AddItemToArray(list, new_cell(config, &cells[i]));
     cJSON_AddNullToObject(document, "noise_floor");

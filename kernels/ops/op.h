@@ -180,7 +180,7 @@ typedef struct ab_op {
 enum { AB_NEEDS_OUT = 1 << AB_MAX_INPUTS };
 
 /* Descriptors by identifier: ab_op_conv2d. */
-#define AB_OP(name, op_class) extern const ab_op ab_op_##name;
+#define AB_OP(name, op_class, traits) extern const ab_op ab_op_##name;
 #include "kernels/ops/ops.def"
 #undef AB_OP
 

@@ -9,13 +9,13 @@
 #include <string.h>
 
 static const ab_op *const ops[] = {
-#define AB_OP(name, op_class) &ab_op_##name,
+#define AB_OP(name, op_class, traits) &ab_op_##name,
 #include "kernels/ops/ops.def"
 #undef AB_OP
 };
 
 static const ab_op_class classes[] = {
-#define AB_OP(name, op_class) AB_CLASS_##op_class,
+#define AB_OP(name, op_class, traits) AB_CLASS_##op_class,
 #include "kernels/ops/ops.def"
 #undef AB_OP
 };

@@ -3,6 +3,7 @@
 
 #include "kernels/core/text.h"
 #include "reports/record/cells.h"
+#include "reports/record/graph.h"
 #include "reports/record/json.h"
 #include "reports/record/summary.h"
 #include "reports/record/text.h"
@@ -128,6 +129,7 @@ typedef struct carried {
 
 typedef struct walk {
     const cJSON *base, *other; /* cells */
+    ab_graph graph;
     floor_traces floor;
     double u, kinks, last_step;                     /* kinks: squared, of this step */
     int compared, identical, unjudged, ops, params; /* unjudged: rounding explains anything there */
@@ -171,10 +173,10 @@ static double moved(const walk *w, const cJSON *tensor, double step) {
 /* A relu or max pool that the backward pass goes through: its outputs' distance, once. */
 static void pass_kink(walk *w, const cJSON *tensor, double step) {
     bool same;
-    const char *type = ab_json_text(tensor, "type", "");
-    if (!is_backward(tensor) || (strcmp(type, "relu") != 0 && strcmp(type, "max_pool2d") != 0)) return;
+    const char *op = ab_json_text(tensor, "op", ""), *type = ab_json_text(tensor, "type", "");
+    if (!is_backward(tensor) || !(ab_graph_traits_of(&w->graph, op, type) & AB_TRAIT_kink)) return;
     cJSON *like = cJSON_CreateObject();
-    char *name = ab_text_new("%s.out", ab_json_text(tensor, "op", ""));
+    char *name = ab_text_new("%s.out", op);
     cJSON_AddStringToObject(like, "name", name ? name : "");
     free(name);
     sight a = look(trace_of(w->base), like, step), b = look(trace_of(w->other), like, step);
@@ -295,10 +297,11 @@ static void add_entry(cJSON *result, const walk *w) {
     cJSON_AddItemToArray(result, entry);
 }
 
-static void compare_cells(cJSON *result, const cJSON *base, const cJSON *other, floor_traces floor) {
+static void compare_cells(cJSON *result, ab_graph graph, const cJSON *base, const cJSON *other,
+                          floor_traces floor) {
     double coarser = roundoff(base) > roundoff(other) ? roundoff(base) : roundoff(other);
     static _Thread_local walk w; /* its list of parameters is no matter for the stack */
-    w = (walk){.base = base, .other = other, .floor = floor, .u = coarser, .last_step = -1};
+    w = (walk){.base = base, .other = other, .graph = graph, .floor = floor, .u = coarser, .last_step = -1};
     const cJSON *step;
     cJSON_ArrayForEach(step, ab_json_at(trace_of(other), "steps")) {
         walk_step(&w, step->valuedouble);
@@ -339,7 +342,7 @@ ab_status ab_divergence(const cJSON *base, const cJSON *other, cJSON **result) {
         if (!is_candidate(cell)) continue;
         const cJSON *reference = other ? partner(base, cell) : ab_summary_baseline(base, cell);
         if (reference && reference != cell && is_traced(reference))
-            compare_cells(list, reference, cell, floor);
+            compare_cells(list, ab_graph_of(other ? other : base, NULL), reference, cell, floor);
     }
     *result = list;
     if (list && list->child) return AB_OK;

@@ -75,8 +75,10 @@ AB_MUST_CHECK ab_status ab_case_of(const cJSON *document, int index, ab_case *fa
 /* True if the weights, and the updates stored into them, are in the half format: no fp32 masters. */
 bool ab_case_half_weights(const ab_case *facts);
 
-/* Classes of the data; of next tokens the width of O0's logits, the output whose gradient the backward pass meets first, if its only
- * loss is a cross entropy. 0: neither. */
+/* The gradient of O0's logits in its probes.tensors, if its only loss of classes reads them; NULL without. */
+const cJSON *ab_case_logits(const ab_case *facts);
+
+/* Classes of the data; of next tokens the width of O0's logits. 0: neither. */
 double ab_case_classes(const ab_case *facts);
 
 /* The format that batch norms keep their running statistics in: asked for, or that of a model that is cast whole. */

@@ -5,6 +5,7 @@
 
 #include "kernels/core/text.h"
 #include "reports/record/exponents.h"
+#include "reports/record/graph.h"
 #include "reports/record/json.h"
 #include "reports/record/summary.h"
 #include "reports/record/text.h"
@@ -169,21 +170,29 @@ static bool is_eval_degraded(const ab_case *c) {
     return !(test < times * c->loss.final + more) && (asked || !(test < times * o0 + more));
 }
 
-static bool has_one_cross_entropy(const cJSON *cell) {
-    const cJSON *op;
-    int losses = 0;
-    cJSON_ArrayForEach(op, ab_json_at(cell, "implementations")) losses +=
-        strcmp(ab_json_text(op, "type", ""), "cross_entropy") == 0;
-    return losses == 1;
+/* The op whose output the loss of classes reads; "": the record has no edges. */
+static const char *logits_op(const ab_graph *graph, const cJSON *loss) {
+    const cJSON *first = cJSON_GetArrayItem(ab_json_at(loss, "inputs"), 0);
+    return !graph->by_position && cJSON_IsString(first) ? first->valuestring : "";
+}
+
+const cJSON *ab_case_logits(const ab_case *c) {
+    const ab_graph graph = ab_graph_of(c->document, ab_json_at(c->baseline, "implementations"));
+    const cJSON *tensor, *loss = ab_graph_only(&graph, AB_TRAIT_class_loss);
+    const char *op = logits_op(&graph, loss);
+    if (!c->baseline || !loss) return NULL;
+    cJSON_ArrayForEach(tensor, ab_json_at(c->baseline, "probes.tensors")) {
+        if (strcmp(ab_json_text(tensor, "kind", ""), "activation_gradient") != 0) continue;
+        /* without edges: the first gradient that the backward pass meets */
+        if (!op[0] || strcmp(ab_json_text(tensor, "layer", ""), op) == 0) return tensor;
+    }
+    return NULL;
 }
 
 double ab_case_classes(const ab_case *c) {
     const double classes = ab_json_number(c->document, "data.classes", 0);
-    const cJSON *tensor, *op;
-    if (classes >= 2 || !has_one_cross_entropy(c->baseline)) return classes;
-    cJSON_ArrayForEach(tensor, ab_json_at(c->baseline, "probes.tensors")) {
-        if (strcmp(ab_json_text(tensor, "kind", ""), "activation_gradient") == 0) break;
-    }
+    const cJSON *op, *tensor = classes < 2 ? ab_case_logits(c) : NULL;
+    if (!tensor) return classes >= 2 ? classes : 0;
     cJSON_ArrayForEach(op, ab_json_at(c->baseline, "probes.signals")) {
         if (strcmp(ab_json_text(op, "op", ""), ab_json_text(tensor, "layer", "-")) == 0)
             return ab_json_number(op, "units", 0);

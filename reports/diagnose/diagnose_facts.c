@@ -3,18 +3,13 @@
 
 #include "kernels/core/text.h"
 #include "reports/record/exponents.h"
+#include "reports/record/graph.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-static bool is_one_of(const char *word, const char *const *list) {
-    for (; *list; list++)
-        if (strcmp(word, *list) == 0) return true;
-    return false;
-}
 
 /* ---- the first that is not finite ------------------------------------------------------------------------ */
 
@@ -115,70 +110,84 @@ void ab_say_first_nonfinite(const ab_case *facts, const ab_first_nonfinite *firs
 
 /* ---- kinds of overflow ------------------------------------------------------------------------------------- */
 
-/* The op's place in the network, -1 if it is not there. */
-static int place_of(const cJSON *ops, const char *op) {
-    const cJSON *entry;
-    int i = 0;
-    cJSON_ArrayForEach(entry, ops) {
-        if (strcmp(ab_json_text(entry, "op", ""), op) == 0) return i;
-        i++;
-    }
-    return -1;
+static ab_graph graph_of(const ab_case *facts) {
+    return ab_graph_of(facts->document, ab_json_at(facts->cell, "implementations"));
 }
 
-static bool near(const cJSON *ops, int from, int to, const char *const *types) {
-    for (int i = from < 0 ? 0 : from; i <= to; i++) {
-        const cJSON *entry = cJSON_GetArrayItem(ops, i);
-        if (entry && is_one_of(ab_json_text(entry, "type", ""), types)) return true;
-    }
-    return false;
+static bool is_sum(ab_traits t) { return t & AB_TRAIT_sum; }
+static bool is_root(ab_traits t) { return t & AB_TRAIT_root; }
+static bool is_mask(ab_traits t) { return t & AB_TRAIT_mask; }
+static bool is_exponential(ab_traits t) { return t & AB_TRAIT_exponential; }
+static bool is_activation_product(ab_traits t) { return t & AB_TRAIT_activation_product; }
+static bool is_softmax(ab_traits t) { return t & (AB_TRAIT_softmax | AB_TRAIT_exponential); }
+
+/* What the scores of attention written in single ops pass through. */
+static bool is_score(ab_traits t) {
+    return t & (AB_TRAIT_activation_product | AB_TRAIT_arithmetic | AB_TRAIT_scaling | AB_TRAIT_quotient |
+                AB_TRAIT_mask);
 }
 
-static ab_overflow_kind kind_of(const cJSON *cell, const ab_first_nonfinite *first) {
-    static const char *const
-        attention[] = {"scaled_dot_product_attention", NULL},
-        *const norms[] = {"layer_norm", "rms_norm", "group_norm", "batch_norm2d", NULL},
-        *const exp_log[] = {"exp", "log", "softmax", "log_softmax", "bce", "sigmoid", NULL},
-        *const sums[] = {"sum", "mean", "mse", "global_avg_pool", "avg_pool2d", NULL},
-        *const softmax[] = {"softmax", "log_softmax", "exp", NULL}, *const product[] = {"matmul", NULL},
-        *const squares[] = {"square", NULL}, *const roots[] = {"rsqrt", "sqrt", NULL},
-        *const scores[] = {"matmul", "scale", "add", "sub", "mul", "div", "masked_fill", "where", NULL},
-        *const moments[] = {"square", "mean", "sum", "mul", "add", "sub", NULL},
-        *const rows[] = {"softmax", "log_softmax", NULL}, *const masks[] = {"masked_fill", "where", NULL},
-        *const quotients[] = {"div", NULL}, *const exponentials[] = {"exp", NULL};
-    const cJSON *ops = ab_json_at(cell, "implementations");
-    const int at = place_of(ops, first->op);
+/* What a mean or a mean square of a norm written in single ops is made of. */
+static bool is_moment(ab_traits t) {
+    const bool reduces = t & AB_TRAIT_sum && !(t & (AB_TRAIT_loss | AB_TRAIT_pool));
+    return reduces || t & (AB_TRAIT_square | AB_TRAIT_arithmetic);
+}
+
+static bool is_attention(const ab_graph *graph, const cJSON *op, ab_traits t) {
+    if (t & AB_TRAIT_attention) return true;
+    if (is_score(t) && ab_graph_is_read_by(graph, op, 5, is_softmax) &&
+        (is_activation_product(t) || ab_graph_reads(graph, op, 4, is_activation_product)))
+        return true;
+    /* rows with nothing but the mask's infinity: a softmax of finite values is finite */
+    return t & AB_TRAIT_softmax && ab_graph_reads(graph, op, 3, is_mask);
+}
+
+static bool is_norm(const ab_graph *graph, const cJSON *op, ab_traits t) {
+    if (t & AB_TRAIT_normalization) return true;
+    if (is_moment(t) && ab_graph_is_read_by(graph, op, 5, is_root)) return true;
+    if (is_root(t)) return ab_graph_reads(graph, op, 4, is_moment); /* squares that became 0 */
+    return t & AB_TRAIT_quotient && ab_graph_reads(graph, op, 3, is_root) &&
+           ab_graph_reads(graph, op, 6, is_moment); /* the root of such */
+}
+
+static bool is_exp_log(const ab_graph *graph, const cJSON *op, ab_traits t) {
+    if (t & (AB_TRAIT_exponential | AB_TRAIT_logarithm | AB_TRAIT_softmax | AB_TRAIT_logistic)) return true;
+    /* a softmax by hand whose terms all became 0 */
+    return t & AB_TRAIT_quotient && ab_graph_reads(graph, op, 4, is_exponential);
+}
+
+static bool is_reduction(const ab_graph *graph, const cJSON *op, ab_traits t) {
+    /* or a square of which a sum is made */
+    return is_sum(t) || (t & AB_TRAIT_square && ab_graph_is_read_by(graph, op, 1, is_sum));
+}
+
+static ab_overflow_kind kind_of(const ab_case *facts, const ab_first_nonfinite *first) {
+    const ab_graph graph = graph_of(facts);
+    const cJSON *op = ab_graph_op(&graph, first->op);
+    const ab_traits t = ab_graph_traits_of(&graph, first->op, first->type);
     if (strcmp(first->by, "weight_cast") == 0 || strcmp(first->cause, "bad_weights") == 0)
         return AB_OVERFLOW_WEIGHT;
-    if (is_one_of(first->type, attention)) return AB_OVERFLOW_ATTENTION;
-    if (is_one_of(first->type, norms)) return AB_OVERFLOW_NORM;
-    if (at >= 0 && is_one_of(first->type, scores) && near(ops, at + 1, at + 5, softmax) &&
-        near(ops, at - 4, at, product))
-        return AB_OVERFLOW_ATTENTION;
-    if (at >= 0 && is_one_of(first->type, moments) && near(ops, at + 1, at + 5, roots))
-        return AB_OVERFLOW_NORM;
-    if (is_one_of(first->type, roots) && near(ops, at - 4, at - 1, moments))
-        return AB_OVERFLOW_NORM; /* squares that became 0 */
-    if (is_one_of(first->type, quotients) && near(ops, at - 3, at - 1, roots) &&
-        near(ops, at - 6, at - 1, moments))
-        return AB_OVERFLOW_NORM; /* the root of such */
-    if (is_one_of(first->type, quotients) && near(ops, at - 4, at - 1, exponentials))
-        return AB_OVERFLOW_EXP_LOG; /* a softmax by hand whose terms all became 0 */
-    if (is_one_of(first->type, rows) && near(ops, at - 3, at - 1, masks))
-        return AB_OVERFLOW_ATTENTION; /* rows with nothing but the mask's infinity: a softmax of finite values is finite */
-    if (is_one_of(first->type, exp_log)) return AB_OVERFLOW_EXP_LOG;
-    if (is_one_of(first->type, sums) ||
-        (at >= 0 && is_one_of(first->type, squares) && near(ops, at + 1, at + 1, sums)))
-        return AB_OVERFLOW_REDUCTION; /* a sum of squares */
-    return AB_OVERFLOW_ACTIVATION;
+    if (is_attention(&graph, op, t)) return AB_OVERFLOW_ATTENTION;
+    if (is_norm(&graph, op, t)) return AB_OVERFLOW_NORM;
+    if (is_exp_log(&graph, op, t)) return AB_OVERFLOW_EXP_LOG;
+    return is_reduction(&graph, op, t) ? AB_OVERFLOW_REDUCTION : AB_OVERFLOW_ACTIVATION;
+}
+
+ab_traits ab_first_traits(const ab_case *facts, const ab_first_nonfinite *first) {
+    const ab_graph graph = graph_of(facts);
+    return ab_graph_traits_of(&graph, first->op, first->type);
+}
+
+static const cJSON *signal_of(const cJSON *cell, const char *op) {
+    const cJSON *entry;
+    cJSON_ArrayForEach(entry, ab_json_at(cell, "probes.signals")) {
+        if (strcmp(ab_json_text(entry, "op", ""), op) == 0) return entry;
+    }
+    return NULL;
 }
 
 static double largest_signal(const cJSON *cell, const char *op) {
-    const cJSON *entry;
-    cJSON_ArrayForEach(entry, ab_json_at(cell, "probes.signals")) {
-        if (strcmp(ab_json_text(entry, "op", ""), op) == 0) return ab_json_number(entry, "largest", 0);
-    }
-    return 0;
+    return ab_json_number(signal_of(cell, op), "largest", 0);
 }
 
 /* Samples of rows and of steps miss the largest value, and O0 goes its own way: four octaves are allowed for all of it. Weights that
@@ -186,9 +195,8 @@ static double largest_signal(const cJSON *cell, const char *op) {
 static double near_limit(const ab_format *half) { return ab_format_overflow_limit(half) / 16; }
 
 static bool is_own(const ab_case *facts, const ab_first_nonfinite *first) {
-    static const char *const of_zero[] = {"log", "log_softmax", "bce", "div", "rsqrt", "sqrt", NULL};
     const double near = near_limit(facts->half);
-    if (first->step == 0 || is_one_of(first->type, of_zero)) return true;
+    if (first->step == 0 || ab_first_traits(facts, first) & AB_TRAITS_OF_ZERO) return true;
     if (strcmp(first->by, "weight_cast") == 0 || strcmp(first->cause, "bad_weights") == 0)
         return ab_json_number(facts->baseline, "vitals.final_weights.largest", 0) > near;
     return largest_signal(facts->baseline, first->op) > near;
@@ -259,52 +267,59 @@ ab_overflow_kind ab_overflow_of(const ab_case *facts, ab_first_nonfinite *first)
                          (!first->format[0] || strcmp(first->format, facts->half->name) == 0);
     if (strcmp(first->cause, "accumulator_overflow") == 0 && ab_case_accumulates_in_half(facts))
         return AB_OVERFLOW_NONE; /* the result fits: accumulator_in_half says so */
-    if (forward) return kind_of(facts->cell, first);
+    if (forward) return kind_of(facts, first);
     if (first->known && strcmp(first->pass, "backward") == 0 && facts->skip.dynamic) {
-        const ab_overflow_kind kind = kind_of(facts->cell, first);
+        const ab_overflow_kind kind = kind_of(facts, first);
         return kind == AB_OVERFLOW_EXP_LOG && facts->skipping ? kind : AB_OVERFLOW_NONE;
     }
-    if (!first->known && !facts->nonfinite && is_to_come(facts, first)) return kind_of(facts->cell, first);
+    if (!first->known && !facts->nonfinite && is_to_come(facts, first)) return kind_of(facts, first);
     if (first->known || !facts->nonfinite) return AB_OVERFLOW_NONE;
     return facts->loss.first_nonfinite == 0 || whatever_the_scale(facts) ? AB_OVERFLOW_ACTIVATION
                                                                          : AB_OVERFLOW_NONE;
 }
 
-static bool is_product(const char *type) {
-    static const char *const types[] = {"linear", "conv2d", "matmul",    "scaled_dot_product_attention",
-                                        "lstm",   "rnn",    "embedding", "cross_entropy",
-                                        "mse",    NULL};
-    return is_one_of(type, types);
+/* Reads its operands in the half format again, whatever the op before wrote. */
+static bool reads_anew(ab_traits t) {
+    return t & (AB_TRAIT_product | AB_TRAIT_table_lookup | AB_TRAIT_class_loss) ||
+           (t & AB_TRAIT_loss && t & AB_TRAIT_sum);
+}
+
+static ab_traits traits_of_signal(const ab_graph *graph, const cJSON *signal) {
+    return ab_graph_traits_of(graph, ab_json_text(signal, "op", ""), ab_json_text(signal, "type", ""));
 }
 
 /* What a root, a logarithm or a quotient reads became 0 on its way from the last product before it: all of that has to stay wide. Of any
- * other op its own place. */
-static int made_zero_from(const cJSON *signals, int at) {
-    static const char *const of_zero[] = {"log", "rsqrt", "sqrt", "div", NULL};
-    if (at < 0 || !is_one_of(ab_json_text(cJSON_GetArrayItem(signals, at), "type", ""), of_zero)) return at;
-    int from = at;
-    while (from > 0 && !is_product(ab_json_text(cJSON_GetArrayItem(signals, from - 1), "type", ""))) from--;
-    return from;
+ * other op its own place. Returns the first one of them. */
+static const cJSON *made_zero_from(const ab_graph *graph, const cJSON *signals, const cJSON *at) {
+    const ab_traits t = traits_of_signal(graph, at);
+    if (!at || !(t & AB_TRAITS_OF_ZERO) || t & (AB_TRAIT_softmax | AB_TRAIT_loss)) return at;
+    while (at != signals->child && !reads_anew(traits_of_signal(graph, at->prev))) at = at->prev;
+    return at;
 }
 
-/* Layers to keep in fp32: the one that overflowed and what follows it up to the next product, whose operands are read in the half
- * format again; and wherever outputs come near the limit in O0, with what follows. False if they are too many for a list. */
+/* Layers to keep in fp32: the one that overflowed and what runs after it up to the next product, whose
+ * operands are read in the half format again; and wherever outputs come near the limit in O0, with what runs
+ * after them. Not only what reads them: branches that run in between, as keys beside queries, mostly have
+ * numbers like theirs. False if they are too many for a list. */
 static bool layers_to_keep(const ab_case *facts, const char *op, char *list, size_t size) {
     enum { MOST = 12 };
     const double limit = ab_format_overflow_limit(facts->half) / 4;
-    const cJSON *entry, *signals = ab_json_at(facts->baseline, "probes.signals");
-    const int at = place_of(signals, op), from = made_zero_from(signals, at);
-    bool going = false;
-    int kept = 0, place = 0;
+    const cJSON *entry, *signals = ab_json_at(facts->baseline, "probes.signals"),
+                        *at = signal_of(facts->baseline, op);
+    const ab_graph graph = ab_graph_of(facts->document, signals);
+    const cJSON *from = made_zero_from(&graph, signals, at);
+    bool going = false, inside = false;
+    int kept = 0;
     list[0] = '\0';
     cJSON_ArrayForEach(entry, signals) {
-        const char *name = ab_json_text(entry, "op", "");
-        const int here = place++;
-        const bool starts = ab_json_number(entry, "largest", 0) > limit || (here >= from && here <= at);
-        going = starts || (going && !is_product(ab_json_text(entry, "type", "")));
+        inside = inside || entry == from;
+        going = inside || ab_json_number(entry, "largest", 0) > limit ||
+                (going && !reads_anew(traits_of_signal(&graph, entry)));
+        inside = inside && entry != at;
         if (!going) continue;
         const size_t used = strlen(list);
-        if (!ab_text_fits(list + used, size - used, "%s%s=fp32", used ? "," : "", name) || ++kept > MOST)
+        if (!ab_text_fits(list + used, size - used, "%s%s=fp32", used ? "," : "", ab_json_text(entry, "op", "")) ||
+            ++kept > MOST)
             return false;
     }
     return kept > 0 || ab_text_fits(list, size, "%s=fp32", op);
@@ -562,12 +577,14 @@ void ab_say_baseline_fails(const ab_case *facts, ab_verdict *verdict) {
     ab_verdict_point_baseline(facts, verdict, "/loss");
 }
 
-const cJSON *ab_silent_relu(const cJSON *cell, double share, int *place) {
-    const cJSON *op;
+const cJSON *ab_silent_relu(const ab_case *facts, double share, int *place) {
+    const cJSON *op, *signals = ab_json_at(facts->baseline, "probes.signals");
+    const ab_graph graph = ab_graph_of(facts->document, signals);
     *place = 0;
-    cJSON_ArrayForEach(op, ab_json_at(cell, "probes.signals")) {
-        if (strcmp(ab_json_text(op, "type", ""), "relu") == 0 &&
-            ab_json_number(op, "silent_last", 0) >= share)
+    cJSON_ArrayForEach(op, signals) {
+        if (ab_json_number(op, "silent_last", 0) >= share &&
+            ab_graph_traits_of(&graph, ab_json_text(op, "op", ""), ab_json_text(op, "type", "")) &
+                AB_TRAIT_rectifier)
             return op;
         ++*place;
     }

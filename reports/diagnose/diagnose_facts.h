@@ -2,6 +2,7 @@
 #ifndef AB_REPORTS_DIAGNOSE_DIAGNOSE_FACTS_H
 #define AB_REPORTS_DIAGNOSE_DIAGNOSE_FACTS_H
 
+#include "kernels/ops/op_traits.h"
 #include "reports/diagnose/diagnose.h"
 
 AB_BEGIN_DECLS
@@ -26,6 +27,12 @@ typedef struct ab_first_nonfinite {
 /* From probes.origin, else the census of activations, else nan_provenance. Overflows that a reacting loss scale is expected to
  * make are left out, unless nothing else is there and `expected` asks for them. */
 ab_first_nonfinite ab_first_nonfinite_of(const cJSON *cell, const char *half, bool expected);
+
+/* Traits of the op that it names; 0 where the record does not say. */
+ab_traits ab_first_traits(const ab_case *facts, const ab_first_nonfinite *first);
+
+/* Ops that have no finite value at 0. */
+enum { AB_TRAITS_OF_ZERO = AB_TRAIT_logarithm | AB_TRAIT_quotient | AB_TRAIT_root };
 
 /* Adds it to a verdict as evidence, with the layer. */
 void ab_say_first_nonfinite(const ab_case *facts, const ab_first_nonfinite *first, ab_verdict *verdict);
@@ -106,9 +113,9 @@ bool ab_baseline_fails(const ab_case *facts);
 bool ab_baseline_is_flat(const ab_case *facts);
 void ab_say_baseline_fails(const ab_case *facts, ab_verdict *verdict);
 
-/* The first relu of probes.signals with at least such a share of units that are 0 for a whole batch at the end, and its place there; NULL:
- * none. */
-const cJSON *ab_silent_relu(const cJSON *cell, double share, int *place);
+/* The first relu of O0's probes.signals with at least such a share of units that are 0 for a whole batch at
+ * the end, and its place there; NULL: none. */
+const cJSON *ab_silent_relu(const ab_case *facts, double share, int *place);
 
 /* Adds --steps to a remedy after which O0 itself should learn: nothing in the record shows that a short run's steps are enough. */
 void ab_ask_for_more_steps(const ab_case *facts, ab_verdict *verdict);

@@ -3,6 +3,7 @@
 
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
+#include "reports/record/graph.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
@@ -136,11 +137,14 @@ static bool here_log_of_half(const ab_diagnosis *d, char *text, size_t size) {
 }
 
 static bool here_batch_norm_types(const ab_diagnosis *d, char *text, size_t size) {
-    const cJSON *op;
+    const cJSON *op, *list = ab_json_at(d->facts.cell, "implementations");
+    const ab_graph graph = ab_graph_of(d->facts.document, list);
     int norms = 0;
     if (!d->facts.sick) return false;
-    cJSON_ArrayForEach(op, ab_json_at(d->facts.cell, "implementations")) {
-        norms += strncmp(ab_json_text(op, "type", ""), "batch_norm", 10) == 0 &&
+    cJSON_ArrayForEach(op, list) {
+        const ab_traits traits =
+            ab_graph_traits_of(&graph, ab_json_text(op, "op", ""), ab_json_text(op, "type", ""));
+        norms += traits & AB_TRAIT_running_statistics &&
                  strcmp(ab_json_text(op, "format", ""), d->facts.half->name) == 0;
     }
     if (norms == 0) return false;

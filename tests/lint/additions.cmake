@@ -44,7 +44,7 @@ endfunction()
 
 file(REMOVE_RECURSE ${root}/tree)
 copy_tree()
-add(op kernels/ops/elementwise/added_op.c kernels/ops/ops.def "AB_OP(added_op, follow)")
+add(op kernels/ops/elementwise/added_op.c kernels/ops/ops.def "AB_OP(added_op, follow, no_trait)")
 add(op kernels/ops/elementwise/added_op.cu kernels/cuda/cuda_ops.def "AB_CUDA_OP(added_op, \"\")")
 add(format "" kernels/format/formats.def "AB_FORMAT(added_format, 12, 6, -14, 15, 1, 1, 0, \"twelve bits\")")
 add(probe probes/added_probe.c probes/probes.def "AB_PROBE(added_probe)")

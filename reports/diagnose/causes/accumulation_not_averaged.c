@@ -11,18 +11,12 @@
 /* Of O0's logits at the first step, all micro-batches together, and the most it can be if they are averaged. NAN where the net's
  * loss is not one cross entropy, or the record has no energies. */
 static double logit_energy(const ab_case *facts, double *bound) {
-    const cJSON *tensor = NULL, *entry, *cell = facts->baseline;
-    int losses = 0;
-    cJSON_ArrayForEach(entry, ab_json_at(cell, "implementations")) losses +=
-        strcmp(ab_json_text(entry, "type", ""), "cross_entropy") == 0;
-    cJSON_ArrayForEach(entry, ab_json_at(cell, "probes.tensors")) {
-        if (!tensor && strcmp(ab_json_text(entry, "kind", ""), "activation_gradient") == 0) tensor = entry;
-    }
+    const cJSON *tensor = ab_case_logits(facts), *cell = facts->baseline;
     const cJSON *energy = cJSON_GetArrayItem(ab_json_at(tensor, "steps.energy"), 0),
                 *nonzero = cJSON_GetArrayItem(ab_json_at(tensor, "steps.nonzero"), 0);
     const double classes = ab_case_classes(facts);
     const double a_step = ab_json_number(tensor, "count", 0) / ab_json_number(cell, "probes.steps_probed", 1);
-    if (losses != 1 || classes < 2 || !cJSON_IsNumber(energy) || !cJSON_IsNumber(nonzero)) return (double)NAN;
+    if (!tensor || classes < 2 || !cJSON_IsNumber(energy) || !cJSON_IsNumber(nonzero)) return (double)NAN;
     const double steps = fmax(1, round(nonzero->valuedouble / a_step)), rows = a_step / classes;
     const double scale = ab_first_scale(cell);
     *bound = 2 / rows; /* rows: of the whole step */

@@ -2,6 +2,7 @@
  * it ranks below causes that were counted. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose.h"
+#include "reports/record/graph.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
@@ -9,8 +10,9 @@
 
 static const char *first_batch_norm(const ab_case *facts) {
     const cJSON *op;
-    cJSON_ArrayForEach(op, ab_json_at(facts->cell, "implementations")) {
-        if (strncmp(ab_json_text(op, "type", ""), "batch_norm", 10) == 0) return ab_json_text(op, "op", "");
+    const ab_graph graph = ab_graph_of(facts->document, ab_json_at(facts->cell, "implementations"));
+    cJSON_ArrayForEach(op, graph.ops) {
+        if (ab_graph_traits(&graph, op) & AB_TRAIT_running_statistics) return ab_json_text(op, "op", "");
     }
     return NULL;
 }

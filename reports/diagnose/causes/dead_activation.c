@@ -10,7 +10,7 @@
 static bool judge(const ab_case *facts, ab_verdict *verdict) {
     static const double most = 0.9;
     int place = 0;
-    const cJSON *dead = ab_silent_relu(facts->baseline, most, &place);
+    const cJSON *dead = ab_silent_relu(facts, most, &place);
     if (!ab_baseline_is_flat(facts) || !dead) return false;
     const double first = ab_json_number(dead, "silent_first", 0),
                  last = ab_json_number(dead, "silent_last", 0);

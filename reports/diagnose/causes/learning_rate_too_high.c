@@ -49,7 +49,7 @@ static void say_weights(const ab_case *facts, ab_verdict *verdict) {
 static bool was_silenced(const ab_case *facts, ab_verdict *verdict) {
     static const double dead = 0.9, alive = 0.5;
     int place = 0;
-    const cJSON *relu = facts->unlearned ? ab_silent_relu(facts->baseline, dead, &place) : NULL;
+    const cJSON *relu = facts->unlearned ? ab_silent_relu(facts, dead, &place) : NULL;
     const double first = ab_json_number(relu, "silent_first", 1),
                  last = ab_json_number(relu, "silent_last", 0);
     if (!relu || first > alive) return false;

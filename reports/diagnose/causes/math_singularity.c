@@ -13,13 +13,6 @@ static bool spoiled(const cJSON *cell) {
            ab_json_number(cell, "vitals.initial_weights.nonfinite", 0) > 0;
 }
 
-static bool is_singular(const char *type) {
-    static const char *const types[] = {"log", "div", "sqrt", "rsqrt", "softmax", "log_softmax", "bce"};
-    for (size_t i = 0; i < AB_COUNT_OF(types); i++)
-        if (strcmp(type, types[i]) == 0) return true;
-    return false;
-}
-
 /* The losses rose before they were lost: training diverged first. */
 static bool grew(const ab_loss_facts *loss) {
     return loss->first_nonfinite > 0 && loss->largest > 3 * loss->first;
@@ -31,8 +24,9 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     first = ab_first_nonfinite_of(facts->baseline, "fp32", false);
     if (!first.known || strcmp(first.pass, "update") == 0) return false;
     const bool proved = strcmp(first.cause, "mathematics") == 0;
-    if (!proved && (!is_singular(first.type) || grew(&facts->baseline_loss))) return false;
-    if (proved && grew(&facts->baseline_loss) && !is_singular(first.type)) return false;
+    const bool singular = ab_first_traits(facts, &first) & (AB_TRAITS_OF_ZERO | AB_TRAIT_softmax);
+    if (!proved && (!singular || grew(&facts->baseline_loss))) return false;
+    if (proved && grew(&facts->baseline_loss) && !singular) return false;
     verdict->confidence = proved ? 0.93 : 0.85;
     ab_say_baseline_fails(facts, verdict);
     ab_say_first_nonfinite(facts, &first, verdict);

@@ -426,6 +426,30 @@ static void the_op_that_overflows_says_what_kind_of_overflow_it_is(void **state)
     }
 }
 
+#define OP(op, type, inputs, traits)                                                                         \
+    "{\"op\": \"" op "\", \"type\": \"" type "\", \"inputs\": [" inputs "], \"traits\": [" traits "]}"
+
+/* The same list of ops, with other edges. */
+static void what_kind_of_overflow_it_is_follows_the_edges_of_the_graph(void **state) {
+    static const char scores[] =
+        OP("s", "matmul", "\"input\", \"input\"", "\"product\", \"activation_product\"");
+    static const char scale[] = OP("l", "my_scale", "\"s\"", "\"scaling\"");
+    static const struct {
+        const char *soft, *id;
+    } known[] = {{OP("p", "softmax", "\"l\"", "\"softmax\""), "attention_logit_overflow"},
+                 {OP("p", "softmax", "\"s\"", "\"softmax\""), "activation_overflow"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        char config[1024];
+        record r = sound;
+        snprintf(config, sizeof config, "}, \"graph\": {\"ops\": [%s, %s, %s]", scores, scale, known[i].soft);
+        r.config = config;
+        r.cell = EVENT("l", "my_scale", "forward", "op", "range_overflow", "fp16");
+        r.cell_bad = 0;
+        expect(&r, known[i].id, "l");
+    }
+}
+
 static void an_average_that_does_not_move_is_sick_only_in_half(void **state) {
     (void)state;
     record r = sound;
@@ -1155,6 +1179,7 @@ int main(void) {
         cmocka_unit_test(a_rate_that_throws_weights_about_need_not_raise_the_loss_threefold),
         cmocka_unit_test(summed_micro_batches_break_a_bound),
         cmocka_unit_test(the_op_that_overflows_says_what_kind_of_overflow_it_is),
+        cmocka_unit_test(what_kind_of_overflow_it_is_follows_the_edges_of_the_graph),
         cmocka_unit_test(an_average_that_does_not_move_is_sick_only_in_half),
         cmocka_unit_test(clipping_before_unscaling_shows_in_the_sizes_of_gradients),
         cmocka_unit_test(unscaling_every_micro_batch_shows_in_the_first_gradient),

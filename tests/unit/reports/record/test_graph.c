@@ -1,0 +1,111 @@
+/* The network's graph in a record: edges and traits, and the reading of records that have none. */
+#include "reports/record/graph.h"
+
+#include "reports/record/json.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* A residual branch: stem -> {q -> scores -> soft -> mix, add}; in execution order `aside` lies between
+ * scores and soft. */
+static const char document_text[] =
+    "{\"graph\": {\"ops\": ["
+    "{\"op\": \"stem\", \"type\": \"add\", \"inputs\": [\"input\", \"input\"], \"traits\": [\"arithmetic\"]},"
+    "{\"op\": \"q\", \"type\": \"linear\", \"inputs\": [\"stem\"], \"traits\": [\"product\"]},"
+    "{\"op\": \"scores\", \"type\": \"matmul\", \"inputs\": [\"q\", \"q\"], \"traits\": [\"product\", "
+    "\"activation_product\"]},"
+    "{\"op\": \"aside\", \"type\": \"scale\", \"inputs\": [\"stem\"], \"traits\": [\"scaling\", \"later\"]},"
+    "{\"op\": \"soft\", \"type\": \"softmax\", \"inputs\": [\"scores\"], \"traits\": [\"softmax\"]},"
+    "{\"op\": \"add\", \"type\": \"add\", \"inputs\": [\"stem\", \"soft\"], \"traits\": [\"arithmetic\"]}]}}";
+
+static const char list_text[] =
+    "[{\"op\": \"stem\", \"type\": \"add\"}, {\"op\": \"q\", \"type\": \"linear\"}, {\"op\": \"scores\", "
+    "\"type\": \"matmul\"}, {\"op\": \"aside\", \"type\": \"scale\"}, {\"op\": \"soft\", \"type\": "
+    "\"softmax\"}, "
+    "{\"op\": \"add\", \"type\": \"add\"}]";
+
+static cJSON *document, *list;
+
+static int set_up(void **state) {
+    (void)state;
+    document = cJSON_Parse(document_text);
+    list = cJSON_Parse(list_text);
+    return document && list ? 0 : -1;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    cJSON_Delete(document);
+    cJSON_Delete(list);
+    return 0;
+}
+
+static bool is_softmax(ab_traits t) { return t & AB_TRAIT_softmax; }
+static bool is_scaling(ab_traits t) { return t & AB_TRAIT_scaling; }
+static bool is_arithmetic(ab_traits t) { return t & AB_TRAIT_arithmetic; }
+
+static void paths_follow_edges(void **state) {
+    (void)state;
+    const ab_graph g = ab_graph_of(document, list);
+    const cJSON *aside = ab_graph_op(&g, "aside"), *scores = ab_graph_op(&g, "scores");
+    assert_false(g.by_position);
+    assert_false(
+        ab_graph_is_read_by(&g, aside, 5, is_softmax)); /* the next in the list, but nothing reads it */
+    assert_true(ab_graph_is_read_by(&g, scores, 1, is_softmax));
+    assert_true(ab_graph_reads(&g, aside, 1, is_arithmetic));
+    assert_false(ab_graph_reads(&g, scores, 5, is_arithmetic)); /* behind another product */
+    assert_true(ab_graph_is_read_by(&g, scores, 2, is_arithmetic));
+    assert_false(ab_graph_is_read_by(&g, scores, 1, is_arithmetic));
+    assert_false(ab_graph_reads(&g, NULL, 5, is_arithmetic));
+}
+
+static void records_without_a_graph_are_read_by_position(void **state) {
+    (void)state;
+    cJSON *old = cJSON_Parse("{}");
+    const ab_graph g = ab_graph_of(old, list), none = ab_graph_of(old, NULL);
+    const cJSON *aside = ab_graph_op(&g, "aside");
+    assert_true(g.by_position);
+    assert_true(ab_graph_is_read_by(&g, aside, 1, is_softmax));
+    assert_true(ab_graph_reads(&g, ab_graph_op(&g, "soft"), 1, is_scaling));
+    assert_false(ab_graph_reads(&g, ab_graph_op(&g, "stem"), 5, is_arithmetic)); /* the first reads nothing */
+    assert_int_equal(ab_graph_traits(&g, aside), AB_TRAIT_scaling);
+    assert_null(none.ops);
+    assert_null(ab_graph_op(&none, "stem"));
+    cJSON_Delete(old);
+}
+
+static void traits_come_from_the_record(void **state) {
+    (void)state;
+    const ab_graph g = ab_graph_of(document, list);
+    assert_int_equal(ab_graph_traits(&g, ab_graph_op(&g, "aside")),
+                     AB_TRAIT_scaling); /* "later": not known */
+    cJSON_ReplaceItemInObject(
+        cJSON_GetArrayItem(cJSON_GetObjectItem(cJSON_GetObjectItem(document, "graph"), "ops"), 3), "type",
+        cJSON_CreateString("somebody::scale"));
+    assert_int_equal(ab_graph_traits_of(&g, "aside", "somebody::scale"), AB_TRAIT_scaling);
+    assert_int_equal(ab_graph_traits_of(&g, "gone", "exp"), AB_TRAIT_exponential);
+    assert_int_equal(ab_graph_traits_of(&g, "aside", ""), 0);
+}
+
+static void an_only_op_has_no_other_of_its_trait(void **state) {
+    (void)state;
+    const ab_graph g = ab_graph_of(document, list);
+    assert_ptr_equal(ab_graph_only(&g, AB_TRAIT_softmax), ab_graph_op(&g, "soft"));
+    assert_null(ab_graph_only(&g, AB_TRAIT_arithmetic));
+    assert_null(ab_graph_only(&g, AB_TRAIT_mask));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(paths_follow_edges, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(records_without_a_graph_are_read_by_position, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(traits_come_from_the_record, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_only_op_has_no_other_of_its_trait, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -438,11 +438,9 @@ bool ab_expected_overflow(const ab_case *facts, const cJSON *tensor, double scal
 }
 
 int ab_first_step_with(const cJSON *tensor, const char *key) {
-    char path[64];
     const cJSON *count;
     double step = ab_json_number(tensor, "steps.first", 0);
-    ab_text_exact(path, sizeof path, "steps.%s", key);
-    cJSON_ArrayForEach(count, ab_json_at(tensor, path)) {
+    cJSON_ArrayForEach(count, ab_json_at(ab_json_at(tensor, "steps"), key)) {
         if (cJSON_IsNumber(count) && count->valuedouble > 0) return (int)step;
         step += ab_json_number(tensor, "steps.stride", 1);
     }
@@ -475,9 +473,7 @@ ab_tensor_sums ab_tensor_sums_of(const cJSON *cell, const char *list, const char
     ab_tensor_sums sums = {0, 0};
     const double probed = fmax(1, ab_json_number(cell, "probes.steps_probed", 1));
     const cJSON *tensor;
-    char path[64];
-    ab_text_exact(path, sizeof path, "probes.%s", list);
-    cJSON_ArrayForEach(tensor, ab_json_at(cell, path)) {
+    cJSON_ArrayForEach(tensor, ab_json_at(ab_json_at(cell, "probes"), list)) {
         if (kind[0] && strcmp(ab_json_text(tensor, "kind", ""), kind) != 0) continue;
         sums.values += ab_json_number(tensor, "count", 0) / (all ? 1 : probed);
         sums.energy += all ? whole_energy(tensor) : first_energy(tensor, probed);

@@ -58,20 +58,26 @@ static void differ(ab_gate_case *c, const char *whose, const char *field, const 
                  "%s differs: %s has %s, new has %s", field, whose, left, right);
 }
 
-static bool compare_field(ab_gate_case *c, ab_gate_side base, ab_gate_side other, const char *field) {
-    const cJSON *a = ab_json_at(base.document, field), *b = ab_json_at(other.document, field);
+static bool compare_values(ab_gate_case *c, ab_gate_side base, const char *field, const cJSON *a,
+                           const cJSON *b) {
     if (equal(a, b)) return false;
     differ(c, base.document == c->pinned.document ? "pinned" : "base", field, a, b);
     return true;
 }
 
+static bool compare_field(ab_gate_case *c, ab_gate_side base, ab_gate_side other, const char *field) {
+    return compare_values(c, base, field, ab_json_at(base.document, field),
+                          ab_json_at(other.document, field));
+}
+
 static int compare_fields(ab_gate_case *c, ab_gate_side base, ab_gate_side other, const char *part,
                           const char *const *list, size_t count) {
     int differences = 0;
+    const cJSON *ours = ab_json_at(base.document, part), *theirs = ab_json_at(other.document, part);
     for (size_t i = 0; i < count; i++) {
         char field[FIELD];
         ab_text_exact(field, sizeof field, "%s.%s", part, list[i]);
-        differences += compare_field(c, base, other, field);
+        differences += compare_values(c, base, field, ab_json_at(ours, list[i]), ab_json_at(theirs, list[i]));
     }
     return differences;
 }
@@ -80,10 +86,10 @@ static int compare_fields(ab_gate_case *c, ab_gate_side base, ab_gate_side other
 static void compare_config(ab_gate_case *c, ab_gate_side base, ab_gate_side other) {
     const cJSON *item, *theirs = ab_json_at(other.document, "config");
     cJSON_ArrayForEach(item, ab_json_at(base.document, "config")) {
-        if (!ab_setting_counts(item->string)) continue;
-        if (!cJSON_GetObjectItemCaseSensitive(theirs, item->string)) continue;
+        const cJSON *other_item = cJSON_GetObjectItemCaseSensitive(theirs, item->string);
+        if (!other_item || !ab_setting_counts(item->string)) continue;
         char *field = ab_text_new("config.%s", item->string);
-        if (field) compare_field(c, base, other, field);
+        if (field) compare_values(c, base, field, item, other_item);
         free(field);
     }
 }

@@ -226,9 +226,8 @@ void ab_gate_numerics(ab_gate_case *c, const cJSON *base, const cJSON *other) {
 
 /* ---- work ------------------------------------------------------------------------------------------------ */
 
-static void compare_amount(ab_gate_case *c, const cJSON *base, const cJSON *other, const char *path,
-                           const char *what, double tolerance) {
-    const cJSON *a = ab_json_at(base, path), *b = ab_json_at(other, path);
+static void compare_values(ab_gate_case *c, const cJSON *other, const char *path, const cJSON *a,
+                           const cJSON *b, const char *what, double tolerance) {
     if (!cJSON_IsNumber(a) || !cJSON_IsNumber(b) || a->valuedouble == b->valuedouble) return;
     double before = a->valuedouble, now = b->valuedouble;
     ab_gate_weight weight = now < before                      ? AB_GATE_WIN
@@ -239,18 +238,25 @@ static void compare_amount(ab_gate_case *c, const cJSON *base, const cJSON *othe
     ab_gate_find(c, "work", weight, other, path, a, b, "%s: %.0f, was %.0f%s", what, now, before, share);
 }
 
+static void compare_amount(ab_gate_case *c, const cJSON *base, const cJSON *other, const char *path,
+                           const char *what) {
+    compare_values(c, other, path, ab_json_at(base, path), ab_json_at(other, path), what, 0);
+}
+
 void ab_gate_work(ab_gate_case *c, const cJSON *base, const cJSON *other) {
-    const cJSON *item;
+    const cJSON *item, *before = ab_json_at(base, "memory_bytes");
     cJSON_ArrayForEach(item, ab_json_at(other, "memory_bytes")) {
         char what[NAME], *path = ab_text_new("memory_bytes.%s", item->string);
         ab_text_show(what, sizeof what, "bytes of %s",
                      ab_text_brief(strcmp(item->string, "total") == 0 ? "everything" : item->string, 40));
-        if (path) compare_amount(c, base, other, path, what, c->options->memory_tolerance);
+        if (path)
+            compare_values(c, other, path, ab_json_at(before, item->string), item, what,
+                           c->options->memory_tolerance);
         free(path);
     }
-    compare_amount(c, base, other, "casts_per_step", "casts a step", 0);
-    compare_amount(c, base, other, "flops_per_step", "FLOPs a step", 0);
-    compare_amount(c, base, other, "kernel_launches_per_step", "kernel launches a step", 0);
+    compare_amount(c, base, other, "casts_per_step", "casts a step");
+    compare_amount(c, base, other, "flops_per_step", "FLOPs a step");
+    compare_amount(c, base, other, "kernel_launches_per_step", "kernel launches a step");
 }
 
 /* ---- speed-ups ------------------------------------------------------------------------------------------- */

@@ -315,7 +315,7 @@ static void print_comparisons(const cJSON *gate, FILE *out) {
         percent_text(high, ab_json_at(entry, "ci_high_percent"));
         ab_text_show(interval, sizeof interval, "%s to %s", low, high);
         if (ab_json_at(entry, "p_holm"))
-            ab_text_show(p, sizeof p, "%.3g", ab_json_number(entry, "p_holm", 1));
+            ab_text_show(p, sizeof p, "%.3g", ab_json_number(entry, "p_holm", 0));
         fprintf(out, "  %-40s %9s  %19s %7.0f %9s  %s%s\n", id, change, interval,
                 ab_json_number(entry, "n", 0), p,
                 is(entry, "metric", "step_time_ns") ? "" : "drift: ", ab_json_text(entry, "verdict", ""));

@@ -280,6 +280,7 @@ static const keyword keywords[] = {
     {"$schema", NULL},
     {"$id", NULL},
     {"$defs", NULL},
+    {"default", NULL}, /* what a missing key means */
     {"title", NULL},
     {"description", NULL},
 };

@@ -3,7 +3,8 @@
  * A look-up is a call of ab_json_at, ab_json_number, ab_json_text, ab_json_is_true or cJSON_GetObjectItem*. Its path is a
  * literal, or comes from literals through variables, tables and parameters of functions in the same sources. Where its root
  * comes from is followed the same way, through assignments, cJSON_ArrayForEach, parameters and returned values; a root that
- * is not known may be any object of any schema. Then the path must exist there, with the type that is asked for.
+ * is not known may be any object of any schema. Then the path must exist there, with the type that is asked for. A
+ * fallback that is a literal says nothing (0, "", "?"), or what the schema says that a missing key means ("default").
  *
  * For a lint: memory is freed by the end of the process. */
 #ifndef AB_TESTS_SUPPORT_RECORD_PATHS_H
@@ -41,7 +42,7 @@ typedef struct rp_lint {
     cJSON *schema[RP_SCHEMAS];
     c_source source[RP_SOURCES];
     rp_set objects; /* all of them */
-    int lookups, paths, rooted, dynamic, violations;
+    int lookups, paths, rooted, fallbacks, dynamic, violations;
     char message[RP_MESSAGE]; /* the last violation */
     bool quiet;
 } rp_lint;
@@ -575,6 +576,75 @@ static inline bool rp_walk(const rp_lint *l, const rp_set *from, const char *pat
     return to->count > 0;
 }
 
+/* Texts that people see where there is none, and numbers that say nothing: 0, -1. */
+static inline bool rp_is_neutral(const c_source *s, int begin, int end) {
+    static const char *const texts[] = {
+        "\"\"", "\"?\"", "\"-\"", "\"documents\"", "\"void\"", "\"the documents\"", "\"no reason recorded\""};
+    char text[80];
+    if (c_is(s, end - 1, "0") || (c_is(s, begin, "-") && c_is(s, begin + 1, "1"))) return true;
+    snprintf(text, sizeof text, "%.*s", s->token[begin].length, s->token[begin].text);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (strcmp(text, texts[i]) == 0) return true;
+    return false;
+}
+
+/* Whether a literal fallback is what the schema says that a missing key means ("default"). */
+static inline bool rp_is_default(const c_source *s, int begin, int end, const cJSON *meaning) {
+    if (cJSON_IsNumber(meaning))
+        return end == begin + 1 && atof(s->token[begin].text) == meaning->valuedouble;
+    return cJSON_IsString(meaning) && (size_t)s->token[begin].length == strlen(meaning->valuestring) + 2 &&
+           strncmp(s->token[begin].text + 1, meaning->valuestring, strlen(meaning->valuestring)) == 0;
+}
+
+/* A key that every document has is never missing. */
+static inline bool rp_is_always_there(const cJSON *object, const char *key, const cJSON *value) {
+    const cJSON *name, *type = rp_key(value, "type"), *word;
+    cJSON_ArrayForEach(word, type) {
+        if (strcmp(word->valuestring, "null") == 0) return false;
+    }
+    cJSON_ArrayForEach(name, rp_key(object, "required")) {
+        if (strcmp(name->valuestring, key) == 0) return true;
+    }
+    return false;
+}
+
+/* A literal fallback says nothing, or what the schema says. Fallbacks that are computed, NAN and NULL are the reader's. */
+static inline bool rp_fallback_agrees(rp_lint *l, const c_source *s, int begin, int end,
+                                      const rp_set *parents, const char *key) {
+    for (int i = 0; i < parents->count; i++) {
+        const int document = parents->node[i].document;
+        const cJSON *object = rp_resolve(l, parents->node[i].schema, document),
+                    *member = rp_key(rp_key(object, "properties"), key);
+        if (!member) continue;
+        const cJSON *meaning = rp_key(member, "default");
+        const bool says_nothing = rp_is_neutral(s, begin, end) && (!meaning || s->token[begin].kind == '"');
+        if (says_nothing || rp_is_default(s, begin, end, meaning)) return true;
+        if (rp_is_always_there(object, key, rp_resolve(l, member, document))) return true;
+    }
+    return false;
+}
+
+static inline void rp_check_fallback(rp_lint *l, const c_source *s, int at, const rp_set *root,
+                                     const char *path) {
+    char parent[256];
+    int begin, end;
+    const char *dot = strrchr(path, '.'), *key = dot ? dot + 1 : path;
+    if (!c_argument(s, at, 2, &begin, &end)) return;
+    const int literal = c_is(s, begin, "-") ? begin + 1 : begin;
+    if (end != literal + 1 || (s->token[literal].kind != '0' && s->token[literal].kind != '"')) return;
+    rp_set *parents = malloc(sizeof *parents);
+    snprintf(parent, sizeof parent, "%.*s", dot ? (int)(dot - path) : 0, path);
+    if (dot)
+        rp_walk(l, root, parent, parents);
+    else
+        rp_copy(parents, root->any ? &l->objects : root);
+    l->fallbacks++;
+    if (!rp_fallback_agrees(l, s, begin, end, parents, key))
+        rp_violation(l, s, at, "\"%s\": the fallback is not what the schema says that a missing value means",
+                     path);
+    free(parents);
+}
+
 static inline void rp_check_path(rp_lint *l, const c_source *s, int at, const rp_set *root, const char *path,
                                  const char *type) {
     rp_set *found = malloc(sizeof *found);
@@ -585,6 +655,8 @@ static inline void rp_check_path(rp_lint *l, const c_source *s, int at, const rp
                      root->any ? "" : " below what it is looked up in");
     else if (type && !rp_some_has_type(l, found, type))
         rp_violation(l, s, at, "\"%s\" is no %s in the schema", path, type);
+    else
+        rp_check_fallback(l, s, at, root, path);
     free(found);
 }
 

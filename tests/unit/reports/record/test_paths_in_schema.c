@@ -1,5 +1,6 @@
 /* The record's contract: every path that reports, and the commands that read documents, look up exists in a schema of
  * reports/schema, with the type that is asked for. */
+#include "kernels/core/mem.h"
 #include "support/json_file.h"
 #include "support/record_paths.h"
 
@@ -83,20 +84,108 @@ static void start(void) {
     each_file("reports/schema", take_schema);
 }
 
+/* ---- the lint itself ------------------------------------------------------------------------------------------ */
+
+static const char planted_schema[] =
+    "{\"type\": \"object\", \"required\": [\"name\"], \"properties\": {\"name\": {\"type\": \"string\"}, "
+    "\"level\": {\"enum\": [\"O0\", \"O1\"], \"default\": \"O0\"}, \"steps\": {\"type\": \"integer\", "
+    "\"default\": 2}, \"size\": {\"type\": [\"number\", \"null\"]}, \"list\": {\"type\": \"array\", "
+    "\"items\": "
+    "{\"$ref\": \"#/$defs/item\"}}}, \"$defs\": {\"item\": {\"properties\": {\"ok\": {\"type\": "
+    "\"boolean\"}, "
+    "\"deep\": {\"properties\": {\"count\": {\"type\": \"number\"}}}}}}}";
+
+/* The violations of a function body; `document` is a parameter of it. */
+static int violations_in(const char *before, const char *body) {
+    char *text = malloc(4096);
+    memset(&lint, 0, sizeof lint);
+    lint.quiet = true;
+    rp_add_schema(&lint, cJSON_Parse(planted_schema));
+    snprintf(text, 4096, "%s\nstatic void f(const cJSON *document) {\n%s\n}\n", before, body);
+    c_read(&lint.source[lint.sources++], "planted.c", text);
+    rp_check_source(&lint, &lint.source[0]);
+    return lint.violations;
+}
+
+static void wrong_paths_types_and_fallbacks_are_found(void **state) {
+    static const struct {
+        const char *before, *body, *message; /* NULL: fine */
+    } planted[] = {
+        {"", "use(ab_json_text(document, \"name\", \"x y\"));", NULL}, /* always there */
+        {"", "use(ab_json_text(document, \"nome\", \"\"));", "nome"},
+        {"", "/* ab_json_text(document, \"nome\", \"\") */", NULL},
+        {"", "use(ab_json_number(document, \"name\", 0));", "no number"},
+        {"", "use(cJSON_IsString(ab_json_at(document, \"size\")));", "no string"},
+        {"", "use(ab_json_text(document, \"level\", \"O0\"));", NULL},
+        {"", "use(ab_json_text(document, \"level\", \"O1\"));", "fallback"},
+        {"", "use(ab_json_number(document, \"steps\", 1));", "fallback"},
+        {"", "use(ab_json_number(document, \"steps\", 0));", "fallback"},
+        {"", "use(ab_json_number(document, \"steps\", 2));", NULL},
+        {"", "use(ab_json_number(document, \"size\", (double)NAN));", NULL},
+        {"", "use(ab_json_number(document, \"size\", 3));", "fallback"},
+        {"", "use(ab_json_is_true(document, \"list.ok\"));", "list.ok"}, /* of an element */
+        {"",
+         "const cJSON *i;\ncJSON_ArrayForEach(i, ab_json_at(document, \"list\")) use(ab_json_is_true(i, "
+         "\"ok\"));",
+         NULL},
+        {"",
+         "const cJSON *i;\ncJSON_ArrayForEach(i, ab_json_at(document, \"list\")) use(ab_json_at(i, "
+         "\"name\"));",
+         "below what it is looked up in"},
+        {"",
+         "const cJSON *i = cJSON_GetArrayItem(ab_json_at(document, \"list\"), 0), *d = ab_json_at(i, "
+         "\"deep\");\nuse(ab_json_number(d, \"count\", 0), ab_json_number(d, \"cuont\", 0));",
+         "cuont"},
+        {"static double g(const cJSON *x, const char *key) { return ab_json_number(x, key, 0); }",
+         "use(g(document, \"size\"));", NULL},
+        {"static double g(const cJSON *x, const char *key) { return ab_json_number(x, key, 0); }",
+         "use(g(document, \"sise\"));", "sise"},
+        {"static const char *const keys[] = {\"size\", \"sise\"};", "use(ab_json_at(document, keys[i]));",
+         "sise"},
+        {"typedef struct row { int n; const char *path; } row;\nstatic const row rows[] = {{1, \"name\"}, "
+         "{2, \"x\"}};",
+         "use(ab_json_at(document, rows[i].path));", "\"x\""},
+        {"", "use(ab_json_at(document, a ? \"name\" : \"x\"));", "\"x\""},
+        {"", "char path[9];\nmake(path);\nuse(ab_json_at(document, path));", "literals"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof planted / sizeof *planted; i++) {
+        const int found = violations_in(planted[i].before, planted[i].body);
+        if (found != (planted[i].message != NULL))
+            fail_msg("%s: %d violations (%s)", planted[i].body, found, lint.message);
+        if (found && !strstr(lint.message, planted[i].message))
+            fail_msg("%s: expected %s, found %s", planted[i].body, planted[i].message, lint.message);
+    }
+}
+
+/* ---- the tree ------------------------------------------------------------------------------------------------- */
+
+static void memory_has_the_categories_of_the_schema(void **state) {
+    (void)state;
+    start();
+    const cJSON *memory = rp_key(rp_key(lint.schema[0], "$defs"), "memory_bytes");
+    for (int i = 0; i < AB_MEM_CATEGORY_COUNT; i++)
+        assert_non_null(rp_key(rp_key(memory, "properties"), ab_mem_category_name((ab_mem_category)i)));
+    assert_int_equal(cJSON_GetArraySize(rp_key(memory, "properties")), AB_MEM_CATEGORY_COUNT + 1); /* total */
+}
+
 static void every_path_that_is_looked_up_is_in_a_schema(void **state) {
     (void)state;
     start();
     each_file("reports", take_source);
     each_file("bench", take_source);
     for (int i = 0; i < lint.sources; i++) rp_check_source(&lint, &lint.source[i]);
-    printf("%d look-ups, %d with keys of the document; %d paths, %d of them from a known root\n",
-           lint.lookups, lint.dynamic, lint.paths, lint.rooted);
+    printf(
+        "%d look-ups, %d with keys of the document; %d paths, %d of them from a known root, %d fallbacks\n",
+        lint.lookups, lint.dynamic, lint.paths, lint.rooted, lint.fallbacks);
     assert_int_equal(lint.violations, 0);
     assert_true(lint.lookups > 1000 && lint.rooted > lint.paths / 2);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wrong_paths_types_and_fallbacks_are_found),
+        cmocka_unit_test(memory_has_the_categories_of_the_schema),
         cmocka_unit_test(every_path_that_is_looked_up_is_in_a_schema),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

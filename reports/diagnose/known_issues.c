@@ -149,8 +149,7 @@ static bool here_batch_norm_types(const ab_diagnosis *d, char *text, size_t size
     }
     if (norms == 0) return false;
     ab_text_show(text, size, "%d batch norm%s in %s, statistics in %s: --to keeps them in fp32", norms,
-                 norms == 1 ? " runs" : "s run", d->facts.half->name,
-                 ab_json_text(d->facts.cell, "policy.batch_norm_statistics", "fp32"));
+                 norms == 1 ? " runs" : "s run", d->facts.half->name, ab_case_statistics_format(&d->facts));
     return true;
 }
 

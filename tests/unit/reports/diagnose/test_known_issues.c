@@ -189,6 +189,11 @@ static void batch_norms_of_a_sick_cell_are_named_by_their_formats(void **state) 
     r.cell = "\"implementations\": [{\"op\": \"bn\", \"type\": \"batch_norm2d\", \"format\": \"fp16\"}],";
     expect_no(&r, "batch_norm_types");
     r.cell_last = 1.5;
+    expect(&r, "batch_norm_types",
+           "1 batch norm runs in fp16, statistics in fp16"); /* the model is cast whole */
+    r.cell = "\"implementations\": [{\"op\": \"bn\", \"type\": \"batch_norm2d\", \"format\": \"fp16\"}],"
+             "\"policy\": {\"cast_model_type\": \"fp16\", \"keep_batchnorm_fp32\": true, \"loss_scale\": "
+             "\"dynamic\"},";
     expect(&r, "batch_norm_types", "1 batch norm runs in fp16, statistics in fp32");
 }
 

@@ -14,6 +14,7 @@ typedef struct c_token {
     char kind;
     const char *text;
     int length, line;
+    unsigned hash; /* of the text */
 } c_token;
 
 enum { C_PARAMS = 24 };
@@ -40,7 +41,7 @@ static inline bool c_is(const c_source *s, int at, const char *text) {
 
 static inline bool c_same(const c_source *a, int i, const c_source *b, int j) {
     const c_token *x = &a->token[i], *y = &b->token[j];
-    return x->length == y->length && memcmp(x->text, y->text, (size_t)x->length) == 0;
+    return x->hash == y->hash && x->length == y->length && memcmp(x->text, y->text, (size_t)x->length) == 0;
 }
 
 /* The token behind a comment or a line of the preprocessor; where `at` is if there is neither. */
@@ -85,7 +86,9 @@ static inline void c_tokenize(c_source *s) {
         if (next == at && !isspace((unsigned char)*at)) {
             char kind;
             const int n = c_token_length(at, &kind);
-            s->token[s->tokens++] = (c_token){kind, at, n, line};
+            unsigned hash = 2166136261u;
+            for (int i = 0; i < n; i++) hash = (hash ^ (unsigned char)at[i]) * 16777619u;
+            s->token[s->tokens++] = (c_token){kind, at, n, line, hash};
             next = at + n;
             line_starts = false;
         } else if (next == at) {

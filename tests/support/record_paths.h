@@ -37,8 +37,15 @@ typedef struct rp_set {
     } node[RP_NODES];
 } rp_set;
 
+/* A name with arguments inside a function, sorted by the name's hash. */
+typedef struct rp_call {
+    unsigned hash;
+    int source, token;
+} rp_call;
+
 typedef struct rp_lint {
-    int schemas, sources;
+    int schemas, sources, calls;
+    rp_call *call; /* NULL: not yet sought */
     cJSON *schema[RP_SCHEMAS];
     c_source source[RP_SOURCES];
     rp_set objects; /* all of them */
@@ -194,19 +201,50 @@ static inline void rp_eval(rp_lint *l, const c_source *s, int begin, int end, in
 
 typedef void (*rp_visit)(rp_lint *l, const c_source *s, int begin, int end, int depth, void *argument);
 
+static inline int rp_compare_calls(const void *left, const void *right) {
+    const rp_call *a = left, *b = right;
+    if (a->hash != b->hash) return a->hash < b->hash ? -1 : 1;
+    return a->source != b->source ? a->source - b->source : a->token - b->token;
+}
+
+static inline void rp_find_calls(rp_lint *l) {
+    int room = 1;
+    for (int k = 0; k < l->sources; k++) room += l->source[k].tokens;
+    l->call = malloc((size_t)room * sizeof *l->call);
+    for (int k = 0; k < l->sources; k++) {
+        const c_source *s = &l->source[k];
+        for (int i = 0; i + 1 < s->tokens; i++)
+            if (s->token[i].kind == 'a' && c_is(s, i + 1, "(") && c_function_at(s, i))
+                l->call[l->calls++] = (rp_call){s->token[i].hash, k, i};
+    }
+    qsort(l->call, (size_t)l->calls, sizeof *l->call, rp_compare_calls);
+}
+
+static inline int rp_first_call(const rp_lint *l, unsigned hash) {
+    int low = 0, high = l->calls;
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (l->call[middle].hash < hash)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 /* Expressions that are passed for parameter `index` of f, in the file or, if f is not static, anywhere. */
 static inline int rp_each_argument(rp_lint *l, const c_source *of, const c_function *f, int index, int depth,
                                    rp_visit visit, void *argument) {
+    const unsigned hash = of->token[f->name].hash;
     int calls = 0, begin, end;
-    for (int k = 0; k < l->sources; k++) {
-        const c_source *s = &l->source[k];
-        if (f->is_static && s != of) continue;
-        for (int i = 0; i + 1 < s->tokens; i++) {
-            if (s->token[i].kind != 'a' || !c_same(s, i, of, f->name) || !c_is(s, i + 1, "(")) continue;
-            if (!c_function_at(s, i) || !c_argument(s, i, index, &begin, &end)) continue;
-            calls++;
-            visit(l, s, begin, end, depth, argument);
-        }
+    if (!l->call) rp_find_calls(l);
+    for (int i = rp_first_call(l, hash); i < l->calls && l->call[i].hash == hash; i++) {
+        const c_source *s = &l->source[l->call[i].source];
+        const int at = l->call[i].token;
+        if ((f->is_static && s != of) || !c_same(s, at, of, f->name)) continue;
+        if (!c_argument(s, at, index, &begin, &end)) continue;
+        calls++;
+        visit(l, s, begin, end, depth, argument);
     }
     return calls;
 }

@@ -7,7 +7,7 @@
 #include "bench/run/timer.h"
 #include "bench/run/worker.h"
 #include "kernels/core/text.h"
-#include "kernels/ops/op_traits.h"
+#include "kernels/ops/traits/op_traits.h"
 
 #include <math.h>
 #include <stdlib.h>

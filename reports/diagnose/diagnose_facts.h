@@ -2,7 +2,7 @@
 #ifndef AB_REPORTS_DIAGNOSE_DIAGNOSE_FACTS_H
 #define AB_REPORTS_DIAGNOSE_DIAGNOSE_FACTS_H
 
-#include "kernels/ops/op_traits.h"
+#include "kernels/ops/traits/op_traits.h"
 #include "reports/diagnose/diagnose.h"
 
 AB_BEGIN_DECLS

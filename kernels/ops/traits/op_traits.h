@@ -1,8 +1,8 @@
 /* Traits of ops: what reports ask of an op instead of its name. Rows of ops.def name the traits of each
  * op, the record carries them beside the network's edges (reports/record/graph.h). Nothing here reads a
  * network or a tensor. */
-#ifndef AB_KERNELS_OPS_OP_TRAITS_H
-#define AB_KERNELS_OPS_OP_TRAITS_H
+#ifndef AB_KERNELS_OPS_TRAITS_OP_TRAITS_H
+#define AB_KERNELS_OPS_TRAITS_OP_TRAITS_H
 
 #include "kernels/core/status.h"
 
@@ -10,14 +10,14 @@ AB_BEGIN_DECLS
 
 enum {
 #define AB_OP_TRAIT(name, text) AB_TRAIT_BIT_##name,
-#include "kernels/ops/op_traits.def"
+#include "kernels/ops/traits/op_traits.def"
 #undef AB_OP_TRAIT
     AB_TRAIT_COUNT
 };
 
 enum {
 #define AB_OP_TRAIT(name, text) AB_TRAIT_##name = 1 << AB_TRAIT_BIT_##name,
-#include "kernels/ops/op_traits.def"
+#include "kernels/ops/traits/op_traits.def"
 #undef AB_OP_TRAIT
 };
 

@@ -1,6 +1,6 @@
 /* Traits of ops: names lead back to their bit, and traits that a descriptor states too agree with it. */
 #include "kernels/ops/op.h"
-#include "kernels/ops/op_traits.h"
+#include "kernels/ops/traits/op_traits.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* Traits of ops, from the columns of ops.def. */
-#include "kernels/ops/op_traits.h"
+#include "kernels/ops/traits/op_traits.h"
 
 #include <string.h>
 
@@ -7,7 +7,7 @@
 enum {
     no_trait = 0,
 #define AB_OP_TRAIT(name, text) name = AB_TRAIT_##name,
-#include "kernels/ops/op_traits.def"
+#include "kernels/ops/traits/op_traits.def"
 #undef AB_OP_TRAIT
 };
 
@@ -24,7 +24,7 @@ static const struct {
     const char *name, *text;
 } known[] = {
 #define AB_OP_TRAIT(name, text) {#name, text},
-#include "kernels/ops/op_traits.def"
+#include "kernels/ops/traits/op_traits.def"
 #undef AB_OP_TRAIT
 };
 

@@ -19,10 +19,11 @@ const cJSON *ab_json_at(const cJSON *root, const char *path);
 
 /* The string, number or boolean at a path; the fallback when it is missing or of another type.
  *
- * Documents that were loaded follow their schema (result.h), so only keys that it does not require can be missing.
- * What a missing one means is said in one place, the schema: "default", where it means a value; else it is not
- * known, and the fallback is one that no reader takes for a value: NAN, NULL, an empty or placeholder text, or 0 of
- * what is counted or summed. tests/unit/reports/record/test_paths_in_schema.c checks paths, types and fallbacks. */
+ * Documents that were loaded follow their schema (result.h), so only keys that it does not require can be
+ * missing. What a missing one means is said in one place, the schema: "default", where it means a value; else
+ * it is not known, and the fallback is one that no reader takes for a value: NAN, NULL, an empty or placeholder
+ * text, or 0 of what is counted or summed. tests/unit/reports/record/test_paths_in_schema.c checks paths, types
+ * and fallbacks. */
 const char *ab_json_text(const cJSON *root, const char *path, const char *fallback);
 double ab_json_number(const cJSON *root, const char *path, double fallback);
 bool ab_json_is_true(const cJSON *root, const char *path);

@@ -1,5 +1,5 @@
-/* C source as tokens and functions: enough to find calls and what is assigned to a variable. No preprocessor, no types. For
- * lints. */
+/* C source as tokens and functions: enough to find calls and what is assigned to a variable. No
+ * preprocessor, no types. For lints. */
 #ifndef AB_TESTS_SUPPORT_C_SOURCE_H
 #define AB_TESTS_SUPPORT_C_SOURCE_H
 
@@ -114,7 +114,8 @@ static inline int c_close(const c_source *s, int open) {
     return s->tokens - 1;
 }
 
-/* The end of the expression that begins at `at`: a comma, semicolon or closing bracket outside of brackets, or `end`. */
+/* The end of the expression that begins at `at`: a comma, semicolon or closing bracket outside of
+ * brackets, or `end`. */
 static inline int c_expression_end(const c_source *s, int at, int end) {
     while (at < end) {
         const char k = s->token[at].kind;

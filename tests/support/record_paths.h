@@ -1,10 +1,11 @@
 /* What look-ups in JSON documents ask for, found in the source, beside what the schemas say.
  *
- * A look-up is a call of ab_json_at, ab_json_number, ab_json_text, ab_json_is_true or cJSON_GetObjectItem*. Its path is a
- * literal, or comes from literals through variables, tables and parameters of functions in the same sources. Where its root
- * comes from is followed the same way, through assignments, cJSON_ArrayForEach, parameters and returned values; a root that
- * is not known may be any object of any schema. Then the path must exist there, with the type that is asked for. A
- * fallback that is a literal says nothing (0, "", "?"), or what the schema says that a missing key means ("default").
+ * A look-up is a call of ab_json_at, ab_json_number, ab_json_text, ab_json_is_true or
+ * cJSON_GetObjectItem*. Its path is a literal, or comes from literals through variables, tables and
+ * parameters of functions in the same sources. Where its root comes from is followed the same way, through
+ * assignments, cJSON_ArrayForEach, parameters and returned values; a root that is not known may be any
+ * object of any schema. Then the path must exist there, with the type that is asked for. A fallback that
+ * is a literal says nothing (0, "", "?"), or what the schema says that a missing key means ("default").
  *
  * For a lint: memory is freed by the end of the process. */
 #ifndef AB_TESTS_SUPPORT_RECORD_PATHS_H
@@ -73,7 +74,7 @@ static inline void rp_copy(rp_set *to, const rp_set *from) {
     memcpy(to->node, from->node, (size_t)from->count * sizeof *from->node);
 }
 
-/* ---- schemas ---------------------------------------------------------------------------------------------- */
+/* ---- schemas ------------------------------------------------------------------------------------------ */
 
 static inline void rp_add(rp_set *set, const cJSON *schema, int document) {
     for (int i = 0; i < set->count; i++)
@@ -165,7 +166,7 @@ static inline bool rp_some_has_type(const rp_lint *l, const rp_set *set, const c
     return false;
 }
 
-/* ---- look-ups ----------------------------------------------------------------------------------------------- */
+/* ---- look-ups ----------------------------------------------------------------------------------------- */
 
 /* What a call of the name asks for; type NULL: anything. */
 static inline bool rp_is_lookup(const c_source *s, int at, const char **type) {
@@ -195,7 +196,7 @@ static inline const char *rp_outer_type(const c_source *s, int at) {
     return NULL;
 }
 
-/* ---- where a value comes from ----------------------------------------------------------------------------- */
+/* ---- where a value comes from ------------------------------------------------------------------------- */
 
 static inline void rp_eval(rp_lint *l, const c_source *s, int begin, int end, int depth, rp_set *set);
 
@@ -249,7 +250,8 @@ static inline int rp_each_argument(rp_lint *l, const c_source *of, const c_funct
     return calls;
 }
 
-/* Expressions that are assigned to the identifier at `name` in its function, and what it iterates over (ends negated). */
+/* Expressions that are assigned to the identifier at `name` in its function, and what it iterates over
+ * (ends negated). */
 static inline int rp_each_assignment(rp_lint *l, const c_source *s, int name, int depth, rp_visit assigned,
                                      rp_visit iterated, void *argument) {
     const c_function *f = c_function_at(s, name);
@@ -284,7 +286,8 @@ static inline void rp_visit_elements(rp_lint *l, const c_source *s, int begin, i
     free(value);
 }
 
-/* Members of structs, and variables that get their value otherwise than by an assignment: known by their names. */
+/* Members of structs, and variables that get their value otherwise than by an assignment: known by their
+ * names. */
 static inline void rp_by_name(const rp_lint *l, const c_source *s, int at, rp_set *set) {
     if (c_is(s, at, "cell") || c_is(s, at, "baseline"))
         rp_add(set, rp_key(rp_key(l->schema[0], "$defs"), "cell"), 0);
@@ -396,7 +399,7 @@ static inline void rp_eval(rp_lint *l, const c_source *s, int begin, int end, in
     }
 }
 
-/* ---- which paths ------------------------------------------------------------------------------------------ */
+/* ---- which paths -------------------------------------------------------------------------------------- */
 
 typedef struct rp_list {
     char **path;
@@ -464,8 +467,8 @@ static inline void rp_table(const c_source *s, int open, int wanted, rp_list *li
     }
 }
 
-/* The table that the file calls like the identifier at `name`: the last before it, in its function or outside of all; the
- * token of its name, and *open: its first bracket. -1: none. */
+/* The table that the file calls like the identifier at `name`: the last before it, in its function or
+ * outside of all; the token of its name, and *open: its first bracket. -1: none. */
 static inline int rp_find_table(const c_source *s, int name, int *open) {
     int found = -1;
     for (int i = 1; i < name; i++) {
@@ -586,7 +589,8 @@ static inline void rp_visit_path(rp_lint *l, const c_source *s, int begin, int e
     }
 }
 
-/* All paths that an expression may be (from malloc), or -1: not only literals; RP_DYNAMIC: keys that a document itself has. */
+/* All paths that an expression may be (from malloc), or -1: not only literals; RP_DYNAMIC: keys that a
+ * document itself has. */
 static inline int rp_paths(rp_lint *l, const c_source *s, int begin, int end, int depth, char **path,
                            int most) {
     rp_list list = {.path = path, .most = most};
@@ -596,7 +600,7 @@ static inline int rp_paths(rp_lint *l, const c_source *s, int begin, int end, in
     return list.unknown ? -1 : RP_DYNAMIC;
 }
 
-/* ---- the lint ----------------------------------------------------------------------------------------------- */
+/* ---- the lint ----------------------------------------------------------------------------------------- */
 
 /* Walks a path; false if it does not exist below `from`. */
 static inline bool rp_walk(const rp_lint *l, const rp_set *from, const char *path, rp_set *to) {
@@ -646,7 +650,8 @@ static inline bool rp_is_always_there(const cJSON *object, const char *key, cons
     return false;
 }
 
-/* A literal fallback says nothing, or what the schema says. Fallbacks that are computed, NAN and NULL are the reader's. */
+/* A literal fallback says nothing, or what the schema says. Fallbacks that are computed, NAN and NULL are
+ * the reader's. */
 static inline bool rp_fallback_agrees(rp_lint *l, const c_source *s, int begin, int end,
                                       const rp_set *parents, const char *key) {
     for (int i = 0; i < parents->count; i++) {

@@ -122,7 +122,7 @@ static ab_status run_arm(const bench *b, int arm, int restart, int64_t horizon, 
     ab_status status = AB_OK;
     AB_TRY(settings_of(b, arm, &settings));
     AB_TRY(ab_cell_create(&settings, &cell));
-    AB_TRY_GOTO(ab_cell_inherit(cell, b->good));
+    AB_TRY_GOTO(ab_cell_copy_state(cell, b->good));
     ab_cell_seek(cell, ab_cell_steps(b->good) + restart * horizon);
     for (int64_t i = 0; i < horizon; i++) b->loss[arm][i] = NAN;
     for (int64_t i = 0; i < horizon; i++) {
@@ -171,7 +171,7 @@ static ab_status run_double(const bench *b, int restart, int64_t steps, ab_arms 
     float *loss = b->loss[AB_ARM_LOW];
     AB_TRY(settings_of(b, AB_ARM_FP32, &settings));
     AB_TRY(ab_cell_create(&settings, &guide));
-    AB_TRY_GOTO(ab_cell_inherit(guide, b->good));
+    AB_TRY_GOTO(ab_cell_copy_state(guide, b->good));
     ab_cell_seek(guide, ab_cell_steps(b->good) + restart * arms->horizon);
     arms->double_refused = ab_double_refusal(&settings, ab_cell_plan(guide));
     if (!arms->double_refused &&

@@ -171,7 +171,7 @@ ab_status ab_fp32_reference_before(ab_fp32_reference *fp32, ab_cell *cell) {
     ab_cell *reference = fp32->cell ? fp32->cell : cell;
     const double factor = fp32->cell ? 1 : ldexp(1, fp32->octaves);
     for (int i = 0; i < fp32->entries; i++) fp32->entry[i].fresh = false;
-    if (fp32->cell) AB_TRY(ab_cell_mirror(fp32->cell, cell));
+    if (fp32->cell) AB_TRY(ab_cell_copy_weights(fp32->cell, cell));
     listen_to(fp32, true, factor * ab_cell_scaler(reference)->scale);
     ab_cell_follow(reference, &fp32->watch);
     ab_status status = ab_cell_dry_run(reference, factor, &fp32->reference_loss);

@@ -235,7 +235,7 @@ static ab_status step_looked_at(ab_cell *cell, ab_observer *observer, ab_fp32_re
                                 ab_step_result *result) {
     AB_TRY(ab_fp32_reference_before(reference, cell));
     AB_TRY(ab_cell_step(cell, observer, result));
-    result->again = true; /* its time is not a step's */
+    result->replayed = true; /* its time is not a step's */
     return ab_fp32_reference_after(reference, cell, result);
 }
 
@@ -271,12 +271,12 @@ static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probin
                    ? step_looked_at(cell, observer, reference, &result)
                    : ab_cell_step(cell, observer, &result));
         if (extra > 0) ab_spin(extra);
-        int64_t time = ab_probing_step_end(probing, step, observer, result.again, before),
+        int64_t time = ab_probing_step_end(probing, step, observer, result.replayed, before),
                 now = before + time;
-        many_event(cell, step, &result, observer || result.again, time);
+        many_event(cell, step, &result, observer || result.replayed, time);
         AB_TRY(checkpoint_if_due(cell, config, checkpoint, step + 1));
         if (step == 0) *first_step_at = now;
-        if (!observer && !result.again)
+        if (!observer && !result.replayed)
             ab_parallel_use(ab_thread_governor_step(&threads, time, ab_parallel_waited_ns() - waited_before));
         if (now - flushed_at < FLUSH_NS) continue;
         fflush(stdout);

@@ -2,7 +2,7 @@
  * back by a power of two of its own, from the statistics of its gradient and its weights:
  *   s = u_min / (sqrt(2) erfinv(underflow) sigma), at least 1, at most u_max / (fan_in max|g| max|W|),
  *   sigma^2 = (g_std^2 + g_mean^2) (W_std^2 + W_mean^2), then at most accum / chain and at most bound.
- * One machine is one layer. It skips no step, and the loss itself is not scaled; bench/train/cell/cell_layers.c walks the layers. */
+ * One machine is one layer. It skips no step, and the loss itself is not scaled; bench/train/pass/layer_scales.c walks the layers. */
 #include "bench/amp/scaler/scaler.h"
 #include "kernels/core/elementary64.h"
 

@@ -7,6 +7,7 @@
 #include "bench/amp/plan/plan.h"
 #include "bench/amp/scaler/scaler.h"
 #include "bench/data/data.h"
+#include "bench/train/observe/observed.h"
 #include "bench/train/recipe.h"
 #include "probes/probe.h"
 
@@ -52,7 +53,7 @@ typedef struct ab_step_result {
     /* Where losses have their own scalers (plan->scalers of them); of the first alone otherwise. */
     double scales[AB_NET_LOSSES]; /* in force during the step; scale is the first */
     unsigned overflows;           /* bit k: with scaler k a scaled gradient was not finite */
-    bool again; /* it ended in no numbers and was run a second time for the watch: its time says nothing */
+    bool replayed; /* it ended in no numbers and was run a second time for the watch: its time says nothing */
 } ab_step_result;
 
 /* One training step. With `observer` (NULL: none) the step is probed: `observer->see` gets the tensors of ab_cell_observed by
@@ -73,11 +74,11 @@ void ab_cell_follow(ab_cell *cell, const ab_watch *follower);
 
 /* Gives a cell of the same network the parameters that the ops of another one will read in its next step (rounded as they read
  * them), its running statistics, and its place among the batches. Optimizer and loss scale stay. */
-AB_MUST_CHECK ab_status ab_cell_mirror(ab_cell *cell, const ab_cell *of);
+AB_MUST_CHECK ab_status ab_cell_copy_weights(ab_cell *cell, const ab_cell *from);
 
 /* The same of everything that training goes on from: parameters as exactly as both can hold them, optimizer state, running statistics,
  * counters, and the loss scale where the two have one scaler. Averages of weights stay. */
-AB_MUST_CHECK ab_status ab_cell_inherit(ab_cell *cell, const ab_cell *from);
+AB_MUST_CHECK ab_status ab_cell_copy_state(ab_cell *cell, const ab_cell *from);
 
 /* Goes on with the batches of another step. */
 void ab_cell_seek(ab_cell *cell, int64_t step);
@@ -91,12 +92,6 @@ AB_MUST_CHECK ab_status ab_cell_round_weights(ab_cell *cell, uint64_t seed, bool
 AB_MUST_CHECK ab_status ab_cell_dry_run(ab_cell *cell, double factor, float *loss);
 
 /* Tensors an observer sees: the roles that the watch asks for. */
-typedef struct ab_observed {
-    char name[AB_PLAN_NAME]; /* the same at every level */
-    const char *layer;       /* borrowed from the net */
-    ab_probe_role role;
-    bool cast; /* stored in the half format, or cast to it for the ops */
-} ab_observed;
 int ab_cell_observed_count(const ab_cell *cell);
 const ab_observed *ab_cell_observed_at(const ab_cell *cell, int i);
 
@@ -119,7 +114,7 @@ AB_MUST_CHECK ab_status ab_cell_evaluate(ab_cell *cell, ab_split split, int64_t 
 AB_MUST_CHECK ab_status ab_cell_evaluate_ema(ab_cell *cell, ab_split split, int64_t limit,
                                              ab_eval_result *result);
 
-/* Writes the object "vitals" (always_on.h): what was noticed at every step, and the weights as they were and are. */
+/* Writes the object "vitals" (always_on_stats.h): what was noticed at every step, and the weights as they were and are. */
 AB_MUST_CHECK ab_status ab_cell_report_always_on_stats(ab_cell *cell, ab_probe_sink *sink);
 
 /* Reads a tensor as fp32 by the plan's name: "conv1.weight" (the master if there is one), "bn1.running_mean",

@@ -431,7 +431,7 @@ static cJSON *train(const ab_cell_config *config, bool probes, float loss[STEPS]
         ab_step_result result;
         assert_int_equal(ab_cell_step(cell, NULL, &result), AB_OK);
         loss[i] = result.loss;
-        *again += result.again;
+        *again += result.replayed;
     }
     assert_int_equal(ab_cell_read(cell, "bn1.running_mean", &shape, mean), AB_OK);
     if (probes) {
@@ -491,7 +491,7 @@ static void rationed_steps_are_looked_at_when_they_must_be(void **state) {
         assert_int_equal(ab_cell_step(cell, ab_probe_set_observer(p.set), &result), AB_OK);
         ab_probe_set_step_end(p.set, i);
         assert_true(result.overflow);
-        assert_int_equal(result.again, i == 1); /* the first one was looked at */
+        assert_int_equal(result.replayed, i == 1); /* the first one was looked at */
     }
     cJSON *report = pt_set_report(&p);
     const cJSON *found = pt_get(report, "origin"), *event = cJSON_GetArrayItem(pt_get(found, "events"), 0);

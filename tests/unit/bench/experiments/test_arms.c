@@ -114,7 +114,7 @@ static void a_cell_that_inherits_goes_on_bit_by_bit(void **state) {
             ab_cell *first = pt_cell(&config), *second = pt_cell(&config);
             float loss[2][6];
             steps_of(first, 5, NULL);
-            assert_int_equal(ab_cell_inherit(second, first), AB_OK);
+            assert_int_equal(ab_cell_copy_state(second, first), AB_OK);
             steps_of(first, 6, loss[0]);
             steps_of(second, 6, loss[1]);
             assert_memory_equal(loss[0], loss[1], sizeof loss[0]);
@@ -141,7 +141,7 @@ static void rounding_by_chance_is_right_on_average(void **state) {
     ab_cell *copy = pt_cell(&config);
     for (int t = 0; t < TIMES; t++) {
         bool any = false;
-        assert_int_equal(ab_cell_inherit(copy, cell), AB_OK);
+        assert_int_equal(ab_cell_copy_state(copy, cell), AB_OK);
         assert_int_equal(ab_cell_round_weights(copy, (uint64_t)t, true, &any), AB_OK);
         assert_true(any);
         assert_int_equal(ab_cell_read(copy, "conv1.weight", &shape, values), AB_OK);
@@ -162,7 +162,7 @@ static void rounding_by_chance_is_right_on_average(void **state) {
     assert_true(z < 6);
     /* without `masters` these stay */
     bool any = false;
-    assert_int_equal(ab_cell_inherit(copy, cell), AB_OK);
+    assert_int_equal(ab_cell_copy_state(copy, cell), AB_OK);
     assert_int_equal(ab_cell_round_weights(copy, 1, false, &any), AB_OK);
     assert_int_equal(ab_cell_read(copy, "conv1.weight", &shape, master), AB_OK);
     assert_memory_equal(master, before, (size_t)n * sizeof *before);

@@ -4,7 +4,7 @@
 #define _GNU_SOURCE
 #include "tests/unit/probe_testing.h"
 
-#include "bench/train/cell/always_on_stats.h"
+#include "bench/train/observe/always_on_stats.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* Weights of another framework: other names, other orders of axes, tensors nobody wants; and what is said of a table or a file
  * that does not fit. */
 #define _POSIX_C_SOURCE 200809L
-#include "bench/train/cell/init_map.h"
+#include "bench/train/init/init_map.h"
 
 #include "bench/tensorfile/safetensors.h"
 #include "tests/unit/probe_testing.h"

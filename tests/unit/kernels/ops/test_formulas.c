@@ -5,7 +5,7 @@
 #include "oracle/op_run.h"
 
 #include "bench/amp/scaler/scaler.h"
-#include "bench/train/cell/optim_device.h"
+#include "bench/train/update/optim_device.h"
 #include "kernels/backend/step_state.h"
 #include "kernels/format/convert.h"
 #include "kernels/ops/formulas.h"

@@ -1,0 +1,61 @@
+/* Filling batches. */
+#include "bench/train/cell/batches.h"
+
+#include "bench/train/fault.h"
+#include "bench/train/inject_data_fault.h"
+
+#include <stdlib.h>
+
+static ab_status no_memory(void) { return ab_fail(AB_NO_MEMORY, "cell: out of memory"); }
+
+ab_status ab_batches_init(ab_batches *b) {
+    const ab_plan *plan = b->memory->plan;
+    const bool host = b->memory->backend->host_memory;
+    const ab_tensor *tensor = b->memory->tensor;
+    b->index = calloc((size_t)plan->batch, sizeof *b->index);
+    b->samples = host ? tensor[plan->input].data : calloc(1, (size_t)plan->tensor[plan->input].bytes);
+    b->targets = host ? tensor[plan->targets].data : calloc(1, (size_t)plan->tensor[plan->targets].bytes);
+    if (!b->index || (!host && (!b->samples || !b->targets))) return no_memory();
+    if (!b->data) return AB_OK;
+    return ab_data_order_create(&b->order, b->data->split[AB_SPLIT_TRAIN].count, plan->batch, b->shuffled,
+                                b->seed);
+}
+
+void ab_batches_fini(ab_batches *b) {
+    if (b->memory && b->memory->backend && !b->memory->backend->host_memory) {
+        free(b->samples);
+        free(b->targets);
+    }
+    ab_data_order_destroy(&b->order);
+    free(b->index);
+    *b = (ab_batches){.index = NULL};
+}
+
+void ab_batches_choose(ab_batches *b, int64_t number) { ab_data_order_at(&b->order, number, b->index); }
+
+void ab_batches_choose_range(ab_batches *b, int64_t first, int64_t n) {
+    for (int64_t i = 0; i < b->memory->plan->batch; i++) b->index[i] = i < n ? first + i : first;
+}
+
+static int64_t inputs_of_sample(const ab_data *data) {
+    return data->stored_height ? data->height * data->width * data->channels : ab_shape_count(&data->shape.x);
+}
+
+ab_status ab_batches_write(ab_batches *b, ab_split split, int64_t step, void *samples, void *targets) {
+    const ab_data *data = b->data;
+    const int64_t n = b->memory->plan->batch, each = inputs_of_sample(data);
+    const unsigned faults = b->faults & AB_FAULTS_OF_DATA;
+    ab_data_fill(data, split, b->normalize, b->index, n, samples, targets);
+    if (split != AB_SPLIT_TRAIN) return AB_OK;
+    if (faults) ab_inject_data_fault(faults, data, b->seed, b->index, n, each, samples, targets);
+    if (step < 0) return AB_OK;
+    return ab_always_on_batch(b->stats, &data->shape, step, samples, targets, n, each);
+}
+
+ab_status ab_batches_load(ab_batches *b, ab_split split, int64_t step) {
+    const ab_plan *plan = b->memory->plan;
+    AB_TRY(ab_batches_write(b, split, step, b->samples, b->targets));
+    if (b->memory->backend->host_memory) return AB_OK;
+    AB_TRY(ab_tensor_upload(&b->memory->tensor[plan->input], b->samples));
+    return ab_tensor_upload(&b->memory->tensor[plan->targets], b->targets);
+}

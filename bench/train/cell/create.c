@@ -1,0 +1,114 @@
+/* A cell's parts are made, in the order in which they need each other, and freed. */
+#include "bench/train/cell/parts.h"
+
+#include "bench/train/cell/window.h"
+#include "bench/train/init/initial_weights.h"
+#include "bench/train/observe/weight_stats.h"
+
+#include <stdlib.h>
+
+static ab_status compile(ab_cell *cell) {
+    const ab_cell_config *config = &cell->config;
+    ab_policy policy = config->policy;
+    policy.keep.micro_batches = config->recipe.micro_batches > 1;
+    return ab_plan_create(config->net, &policy, config->batch, config->optimizer->states, &cell->plan);
+}
+
+static ab_status make_batches(ab_cell *cell) {
+    const ab_cell_config *config = &cell->config;
+    cell->batches = (ab_batches){.memory = &cell->memory,
+                                 .data = config->data,
+                                 .stats = &cell->always_on,
+                                 .normalize = config->normalize,
+                                 .faults = config->recipe.faults,
+                                 .shuffled = config->shuffled,
+                                 .seed = config->seed};
+    return ab_batches_init(&cell->batches);
+}
+
+static ab_status make_update(ab_cell *cell) {
+    const ab_cell_config *config = &cell->config;
+    AB_TRY(ab_gradients_init(&cell->gradients, &cell->memory, &cell->observation, &cell->trained,
+                             &cell->position));
+    cell->update = (ab_weight_update){.memory = &cell->memory,
+                                      .observation = &cell->observation,
+                                      .trained = &cell->trained,
+                                      .optimizer = config->optimizer,
+                                      .recipe = &config->recipe,
+                                      .common = config->optim};
+    return ab_weight_update_init(&cell->update, &cell->gradients);
+}
+
+static ab_status make_walk(ab_cell *cell) {
+    const ab_cell_config *config = &cell->config;
+    const ab_exec exec = {.training = true,
+                          .accumulate_half = config->accumulate_half,
+                          .tf32 = config->tf32,
+                          .path = config->path,
+                          .seed = config->seed};
+    return ab_walk_init(&cell->walk, &cell->memory, &cell->observation, &exec);
+}
+
+static void start_scalers(ab_cell *cell) {
+    const ab_cell_config *config = &cell->config;
+    const ab_scale_limits limits = {config->min_loss_scale, config->max_loss_scale, config->scale_window};
+    ab_loss_scalers_start(&cell->scalers, cell->plan->scalers, &config->policy.loss_scale.scaler, &limits);
+}
+
+static ab_status set_initial_weights(ab_cell *cell) {
+    const ab_cell_config *config = &cell->config;
+    const ab_initial_weights initial = {.file = config->init_file,
+                                        .map = config->init_map,
+                                        .seed = config->seed,
+                                        .one_ulp = config->perturbed_baseline,
+                                        .nan_weight = config->recipe.faults & AB_FAULT_nan_initial_weight};
+    return ab_initial_weights_set(&initial, &cell->memory);
+}
+
+static ab_status build(ab_cell *cell) {
+    const ab_cell_config *config = &cell->config;
+    const int64_t micro_batches = config->recipe.micro_batches;
+    AB_TRY(ab_backend_check(ab_backend_of(config->device)));
+    AB_TRY(compile(cell));
+    AB_TRY(ab_cell_memory_init(&cell->memory, cell->plan, config->device, config->memory_limit));
+    AB_TRY(ab_trained_params_init(&cell->trained, cell->plan, config->optimizer->states > 0));
+    cell->position.micro_batches = micro_batches > 1 ? micro_batches : 1;
+    AB_TRY(make_batches(cell));
+    AB_TRY(ab_observation_init(&cell->observation, &cell->memory, config->optimizer));
+    AB_TRY(make_update(cell));
+    AB_TRY(make_walk(cell));
+    start_scalers(cell);
+    AB_TRY(set_initial_weights(cell));
+    AB_TRY(ab_layer_scales_create(&cell->memory, &cell->position, &cell->scalers.scaler[0].config,
+                                  &cell->layers));
+    AB_TRY(ab_weight_stats_take(&cell->memory, config->policy.half, &cell->always_on.first));
+    return config->data ? ab_step_window_start(cell) : AB_OK;
+}
+
+ab_status ab_cell_create(const ab_cell_config *config, ab_cell **result) {
+    ab_cell *cell = calloc(1, sizeof *cell);
+    if (!cell) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
+    cell->config = *config;
+    ab_status status = build(cell);
+    if (status == AB_OK)
+        *result = cell;
+    else
+        ab_cell_destroy(cell);
+    return status;
+}
+
+void ab_cell_destroy(ab_cell *cell) {
+    if (!cell) return;
+    ab_step_window_stop(cell);
+    ab_layer_scales_destroy(cell->layers);
+    ab_walk_fini(&cell->walk);
+    ab_weight_update_fini(&cell->update);
+    ab_gradients_fini(&cell->gradients);
+    ab_observation_fini(&cell->observation);
+    ab_batches_fini(&cell->batches);
+    ab_trained_params_fini(&cell->trained);
+    ab_cell_memory_fini(&cell->memory);
+    ab_always_on_clear(&cell->always_on);
+    ab_plan_destroy(cell->plan);
+    free(cell);
+}

@@ -1,0 +1,158 @@
+/* Forward passes that train nothing: accuracy and loss, of the trained weights or of the averaged ones in their places. */
+#include "bench/train/cell/parts.h"
+#include "bench/train/pass/forward.h"
+#include "kernels/core/elementary64.h"
+
+#include <stdlib.h>
+
+/* ---- trained weights --------------------------------------------------------------------------------------- */
+
+static void score(const float *logits, int64_t target, int64_t classes, ab_eval_result *result) {
+    int64_t best = 0;
+    double sum = 0;
+    for (int64_t k = 1; k < classes; k++)
+        if (logits[k] > logits[best]) best = k;
+    for (int64_t k = 0; k < classes; k++) sum += ab_exp((double)logits[k] - (double)logits[best]);
+    result->loss += (double)logits[best] + ab_log(sum) - (double)logits[target];
+    result->correct += best == target;
+    result->count++;
+}
+
+/* Class of row i of the logits; -1: it does not count. */
+static int64_t class_of(const ab_batches *batches, int64_t i, int64_t classes) {
+    const ab_cell_memory *memory = batches->memory;
+    if (!memory->tensor[memory->plan->targets].format) {
+        int32_t id = ((const int32_t *)batches->targets)[i];
+        return id >= 0 && id < classes ? id : -1;
+    }
+    const float *share = (const float *)batches->targets + i * classes;
+    int64_t best = 0;
+    for (int64_t k = 1; k < classes; k++)
+        if (share[k] > share[best]) best = k;
+    return best;
+}
+
+/* What evaluation reads and writes of a cell. */
+typedef struct evaluation {
+    ab_batches *batches;
+    ab_walk *walk;
+    ab_split split;
+    int64_t total; /* samples */
+} evaluation;
+
+/* Samples that are left over in the last batch are not scored. */
+static ab_status run_batch(const evaluation *e, int64_t first, int64_t n) {
+    ab_batches_choose_range(e->batches, first, n);
+    AB_TRY(ab_batches_load(e->batches, e->split, -1));
+    return ab_forward(e->walk);
+}
+
+/* A network without classes has only its loss, which is a mean over a batch: a short one at the end is left out, if there are
+ * others. */
+static ab_status evaluate_loss(const evaluation *e, ab_eval_result *result) {
+    const int64_t batch = e->walk->memory->plan->batch;
+    result->correct = -1;
+    for (int64_t first = 0; first == 0 || first + batch <= e->total; first += batch) {
+        float loss;
+        AB_TRY(run_batch(e, first, e->total - first));
+        AB_TRY(ab_forward_loss(e->walk, &loss));
+        result->loss += (double)loss * (double)batch;
+        result->count += batch;
+    }
+    return AB_OK;
+}
+
+/* logits: room for those of a batch. */
+static ab_status evaluate_classes(const evaluation *e, float *logits, ab_eval_result *result) {
+    const ab_plan *plan = e->walk->memory->plan;
+    const ab_tensor *tensor = &e->walk->memory->tensor[plan->logits];
+    const int64_t batch = plan->batch, classes = plan->net->classes;
+    const int64_t rows = ab_tensor_count(tensor) / classes / batch; /* of a sample */
+    for (int64_t first = 0; first < e->total; first += batch) {
+        int64_t n = e->total - first < batch ? e->total - first : batch;
+        AB_TRY(run_batch(e, first, n));
+        AB_TRY(ab_tensor_read(tensor, logits));
+        for (int64_t i = 0; i < n * rows; i++) {
+            int64_t target = class_of(e->batches, i, classes);
+            if (target >= 0) score(logits + i * classes, target, classes, result);
+        }
+    }
+    return AB_OK;
+}
+
+static ab_status evaluate(const evaluation *e, ab_eval_result *result) {
+    const ab_cell_memory *memory = e->walk->memory;
+    if (memory->plan->logits == AB_NONE) return evaluate_loss(e, result);
+    float *logits = malloc((size_t)ab_tensor_count(&memory->tensor[memory->plan->logits]) * sizeof *logits);
+    if (!logits) return ab_fail(AB_NO_MEMORY, "evaluation: out of memory");
+    ab_status status = evaluate_classes(e, logits, result);
+    free(logits);
+    return status;
+}
+
+ab_status ab_cell_evaluate(ab_cell *cell, ab_split split, int64_t limit, ab_eval_result *result) {
+    int64_t total = cell->config.data->split[split].count;
+    if (limit > 0 && limit < total) total = limit;
+    const evaluation e = {&cell->batches, &cell->walk, split, total};
+    *result = (ab_eval_result){0};
+    cell->walk.exec.training = false;
+    cell->observation.observer = NULL;
+    AB_TRY(evaluate(&e, result));
+    if (result->count) result->loss /= (double)result->count;
+    return AB_OK;
+}
+
+/* ---- averaged weights -------------------------------------------------------------------------------------- */
+
+/* The trained weights' bytes, parameter by parameter. */
+static ab_status put_aside(const ab_cell_memory *memory, void **kept) {
+    for (int p = 0; p < memory->plan->params; p++) {
+        const ab_plan_param *param = &memory->plan->param[p];
+        if (param->ema == AB_NONE) continue;
+        const ab_tensor *stored = &memory->tensor[param->stored];
+        kept[p] = malloc(ab_cell_memory_bytes(stored) + 1);
+        if (!kept[p]) return ab_fail(AB_NO_MEMORY, "averaged weights: out of memory");
+        AB_TRY(ab_tensor_download(stored, kept[p]));
+    }
+    return AB_OK;
+}
+
+static ab_status put_average(const ab_cell_memory *memory, const ab_plan_param *param) {
+    const ab_tensor *average = &memory->tensor[param->ema];
+    float *values = malloc((size_t)ab_tensor_count(average) * sizeof *values);
+    if (!values) return ab_fail(AB_NO_MEMORY, "averaged weights: out of memory");
+    ab_status status = ab_tensor_read(average, values);
+    if (status == AB_OK) status = ab_tensor_write(&memory->tensor[param->stored], values);
+    free(values);
+    return status;
+}
+
+static ab_status put_averages(const ab_cell_memory *memory) {
+    for (int p = 0; p < memory->plan->params; p++)
+        if (memory->plan->param[p].ema != AB_NONE) AB_TRY(put_average(memory, &memory->plan->param[p]));
+    return AB_OK;
+}
+
+static ab_status put_back(const ab_cell_memory *memory, void *const *kept) {
+    for (int p = 0; p < memory->plan->params; p++)
+        if (kept[p]) AB_TRY(ab_tensor_upload(&memory->tensor[memory->plan->param[p].stored], kept[p]));
+    return AB_OK;
+}
+
+ab_status ab_cell_evaluate_ema(ab_cell *cell, ab_split split, int64_t limit, ab_eval_result *result) {
+    if (!cell->config.policy.keep.ema_format) return ab_fail(AB_CONFIG, "no averaged weights are kept");
+    void **kept = calloc((size_t)cell->plan->params + 1, sizeof *kept);
+    if (!kept) return ab_fail(AB_NO_MEMORY, "averaged weights: out of memory");
+    ab_status status = put_aside(&cell->memory, kept);
+    if (status == AB_OK) {
+        status = put_averages(&cell->memory);
+        ab_walk_weights_changed(&cell->walk);
+        if (status == AB_OK) status = ab_cell_evaluate(cell, split, limit, result);
+        ab_status back = put_back(&cell->memory, kept);
+        ab_walk_weights_changed(&cell->walk);
+        if (status == AB_OK) status = back;
+    }
+    for (int p = 0; p < cell->plan->params; p++) free(kept[p]);
+    free(kept);
+    return status;
+}

@@ -1,0 +1,106 @@
+/* What callers ask of a cell's parts: who observes it, tensors by name, weights to a file, memory, implementations. */
+#include "bench/tensorfile/safetensors.h"
+#include "bench/train/cell/parts.h"
+#include "bench/train/observe/weight_stats.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- parts ------------------------------------------------------------------------------------------------- */
+
+const ab_plan *ab_cell_plan(const ab_cell *cell) { return cell->plan; }
+const ab_scaler *ab_cell_scaler(const ab_cell *cell) { return &cell->scalers.scaler[0]; }
+int ab_cell_layers(const ab_cell *cell) { return ab_layer_scales_count(cell->layers); }
+const char *ab_cell_layer_name(const ab_cell *cell, int i) { return ab_layer_scales_name(cell->layers, i); }
+const double *ab_cell_layer_scales(const ab_cell *cell) { return ab_layer_scales_values(cell->layers); }
+int64_t ab_cell_steps(const ab_cell *cell) { return cell->position.steps; }
+int64_t ab_cell_advanced(const ab_cell *cell) { return cell->position.advanced; }
+int64_t ab_cell_bytes(const ab_cell *cell, ab_mem_category category) {
+    return ab_mem_bytes(cell->memory.mem, category);
+}
+int64_t ab_cell_bytes_total(const ab_cell *cell) { return ab_mem_total(cell->memory.mem); }
+
+const char *ab_cell_describe(const ab_cell *cell, int node, const char *pass) {
+    const ab_net_op *op = ab_plan_node_op(cell->plan, &cell->plan->node[node]);
+    const ab_op *run = cell->walk.run[node];
+    return op && run->describe ? run->describe(&cell->walk.io[node], pass) : NULL;
+}
+
+/* ---- observation ------------------------------------------------------------------------------------------- */
+
+void ab_cell_watch(ab_cell *cell, const ab_watch *watch) { ab_observation_watch(&cell->observation, watch); }
+void ab_cell_follow(ab_cell *cell, const ab_watch *follower) { cell->observation.follower = follower; }
+int ab_cell_observed_count(const ab_cell *cell) { return cell->observation.count; }
+const ab_observed *ab_cell_observed_at(const ab_cell *cell, int i) { return &cell->observation.observed[i]; }
+int ab_cell_trained_count(const ab_cell *cell) { return cell->trained.count; }
+const ab_probe_param *ab_cell_trained_at(const ab_cell *cell, int i) { return &cell->trained.about[i]; }
+
+ab_status ab_cell_report_always_on_stats(ab_cell *cell, ab_probe_sink *sink) {
+    const ab_cell_config *config = &cell->config;
+    ab_always_on_stats *stats = &cell->always_on;
+    const bool averaged = config->policy.keep.ema_format != NULL;
+    AB_TRY(ab_weight_stats_take(&cell->memory, config->policy.half, &stats->last));
+    if (averaged)
+        AB_TRY(ab_weight_stats_take_average(&cell->memory, config->recipe.ema_decay, &stats->average));
+    ab_always_on_report(stats, averaged, sink);
+    return AB_OK;
+}
+
+/* ---- values ------------------------------------------------------------------------------------------------ */
+
+/* The fp32 master where there is one: what the optimizer works on. */
+static int best_copy(const ab_plan *plan, int tensor) {
+    for (int p = 0; p < plan->params; p++) {
+        const ab_plan_param *param = &plan->param[p];
+        if (param->stored == tensor && param->master != AB_NONE) return param->master;
+        if (param->grad == tensor && param->master_grad != AB_NONE) return param->master_grad;
+        if (param->grad == tensor && param->total != AB_NONE) return param->total;
+    }
+    return tensor;
+}
+
+ab_status ab_cell_read(const ab_cell *cell, const char *name, ab_shape *shape, float *values) {
+    int found = ab_plan_find(cell->plan, name);
+    if (found == AB_NONE || cell->plan->tensor[found].transient || !cell->plan->tensor[found].format)
+        return ab_fail(AB_CONFIG, "no tensor '%s' is kept between steps", name);
+    const ab_tensor *tensor = &cell->memory.tensor[best_copy(cell->plan, found)];
+    *shape = tensor->shape;
+    return values ? ab_tensor_read(tensor, values) : AB_OK;
+}
+
+static void free_items(ab_safetensor_item *items, char (*names)[AB_PLAN_NAME], int count) {
+    for (int i = 0; items && i < count; i++) free((void *)(uintptr_t)items[i].data);
+    free(items);
+    free(names);
+}
+
+ab_status ab_cell_save(const ab_cell *cell, const char *path) {
+    ab_status status = AB_OK;
+    int count = 0;
+    const int params = cell->plan->params;
+    ab_safetensor_item *items = calloc((size_t)params + 1, sizeof *items);
+    char(*names)[AB_PLAN_NAME] = calloc((size_t)params + 1, sizeof *names);
+    if (!items || !names) {
+        status = ab_fail(AB_NO_MEMORY, "saving weights: out of memory");
+        goto out;
+    }
+    for (int p = 0; p < params; p++) {
+        if (cell->plan->param[p].owner != AB_NONE) continue; /* saved as its owner's */
+        ab_safetensor_item *item = &items[count++];
+        item->name = ab_params_name(cell->plan, &cell->plan->param[p], names[p]);
+        int64_t n = ab_shape_count(&ab_params_spec(cell->plan, &cell->plan->param[p])->shape);
+        float *values = malloc((size_t)n * sizeof *values);
+        item->data = values;
+        if (!values) {
+            status = ab_fail(AB_NO_MEMORY, "saving weights: out of memory");
+            goto out;
+        }
+        AB_TRY_GOTO(ab_cell_read(cell, item->name, &item->shape, values));
+    }
+    const char *metadata[] = {"format", "pt", "network", cell->plan->net->name, NULL};
+    AB_TRY_GOTO(ab_safetensors_write(path, items, count, metadata));
+out:
+    free_items(items, names, count);
+    return status;
+}

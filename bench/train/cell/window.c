@@ -1,0 +1,337 @@
+/* Several steps are launched, then the host reads what happened and checks it against its own
+ * loss scaler. The step is recorded as a graph the second time and launched as such from then on.
+ *
+ * Only what the device's tables cover: one loss, apex's or a fixed scale, few groups of parameters, no op on the host. */
+#include "bench/train/cell/window.h"
+
+#include "bench/train/cell/parts.h"
+#include "bench/train/pass/backward.h"
+#include "bench/train/pass/forward.h"
+#include "bench/train/update/optim_device.h"
+#include "kernels/core/log.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WINDOW = AB_ALWAYS_ON_STEPS, GROUPS = 8 };
+
+/* Recorded apart: the batches of a step differ in what is done before and behind them. */
+enum { FIRST_BATCH, MIDDLE_BATCH, LAST_BATCH, BATCH_KINDS };
+
+struct ab_step_window {
+    const ab_resident_ops *ops;
+    ab_resident *resident;
+    ab_graph *graph[BATCH_KINDS];
+    ab_stage *stage;
+    ab_update_kind kind;
+    bool warm;                  /* a step ran here; nothing is recorded before */
+    int *group;                 /* [trained_count]: of parameters of one rate and decay */
+    ab_tensor **ema;            /* [trained_count]: averages, or NULL */
+    int member[GROUPS], groups; /* a parameter of each */
+    ab_update_row row[WINDOW * GROUPS];
+    ab_step_record record[WINDOW];
+    int64_t time_ns[WINDOW];
+};
+
+/* ---- whether ----------------------------------------------------------------------------------------------- */
+
+/* Numbers the groups: they change these two (groups.h). False: there are too many. */
+static bool find_groups(const ab_weight_update *update, int *group, int *member, int *groups) {
+    *groups = 0;
+    for (int i = 0, g; i < update->trained->count; i++) {
+        const ab_optimizer_config *own = &update->own[i];
+        for (g = 0; g < *groups; g++) {
+            const ab_optimizer_config *other = &update->own[member[g]];
+            if (own->lr == other->lr && own->weight_decay == other->weight_decay) break;
+        }
+        if (g == GROUPS) return false;
+        if (g == *groups) member[(*groups)++] = i;
+        if (group) group[i] = g;
+    }
+    return *groups > 0;
+}
+
+static bool few_groups(const ab_weight_update *update) {
+    int member[GROUPS], groups;
+    return find_groups(update, NULL, member, &groups);
+}
+
+static bool plain_recipe(const ab_recipe *recipe) { return recipe->faults == 0 && !recipe->schedule_on_skip; }
+
+/* Their first state counts clean steps, as ab_step_state.unskipped does. */
+static bool known_scaler(const ab_scaler_kind *kind) {
+    return strcmp(kind->name, "fixed") == 0 || strcmp(kind->name, "apex") == 0;
+}
+
+/* Why the host has to decide; NULL if it need not. */
+static const char *why_not(const ab_cell *cell) {
+    const ab_plan *plan = cell->plan;
+    const ab_backend *backend = cell->memory.backend;
+    if (backend->host_memory) return "the CPU needs no windows";
+    if (cell->config.no_graph) return "--no-graph";
+    if (!backend->resident) return "the device cannot";
+    if (cell->walk.fallbacks > 0) return "an op runs on the host";
+    if (ab_optimizer_device_kind(cell->config.optimizer) == AB_UPDATE_NONE)
+        return "the device has no such optimizer";
+    if (!few_groups(&cell->update)) return "parameters have too many different rates";
+    if (!plain_recipe(&cell->config.recipe)) return "of a fault";
+    if (!known_scaler(cell->scalers.scaler[0].kind)) return "the device has no such loss scaler";
+    if (ab_backward_by_loss(plan)) return "losses have their own scales";
+    if (plan->losses != 1 || plan->net->loss[0].weight != 1.0) return "the loss is a sum";
+    return NULL;
+}
+
+/* ---- set-up ------------------------------------------------------------------------------------------------ */
+
+static double key_of(const ab_scaler *scaler, const char *name) {
+    int i = ab_scaler_key_index(scaler->kind, name);
+    return i >= 0 ? scaler->config.value[i] : 0;
+}
+
+static ab_scale_rule rule_of(const ab_scaler *scaler) {
+    return (ab_scale_rule){.dynamic = ab_scaler_checks(scaler),
+                           .min_scale = key_of(scaler, "min"),
+                           .max_scale = key_of(scaler, "max"),
+                           .window = (int64_t)key_of(scaler, "window")};
+}
+
+static ab_status make_stage(ab_cell *cell) {
+    const ab_plan *plan = cell->plan;
+    const int tensor[2] = {plan->input, plan->targets};
+    size_t bytes[2];
+    void *room[2][2];
+    for (int i = 0; i < 2; i++) {
+        bytes[i] = (size_t)plan->tensor[tensor[i]].bytes;
+        for (int slot = 0; slot < 2; slot++)
+            AB_TRY(ab_mem_alloc(cell->memory.mem, AB_MEM_input, (int64_t)bytes[i], &room[slot][i]));
+    }
+    return cell->window->ops->stage_create(bytes, (void *const(*)[2])room, &cell->window->stage);
+}
+
+/* Groups of the trained parameters, and their averages. */
+static ab_status list_items(ab_cell *cell) {
+    struct ab_step_window *w = cell->window;
+    const ab_plan *plan = cell->plan;
+    w->group = calloc((size_t)cell->trained.count + 1, sizeof *w->group);
+    w->ema = calloc((size_t)cell->trained.count + 1, sizeof *w->ema);
+    if (!w->group || !w->ema) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
+    find_groups(&cell->update, w->group, w->member, &w->groups);
+    for (int p = 0; p < plan->params; p++) {
+        int i = cell->trained.place[p];
+        if (i >= 0 && plan->param[p].ema != AB_NONE) w->ema[i] = &cell->memory.tensor[plan->param[p].ema];
+    }
+    return AB_OK;
+}
+
+static ab_status make_resident(ab_cell *cell) {
+    const ab_plan *plan = cell->plan;
+    const ab_scaler *scaler = &cell->scalers.scaler[0];
+    const ab_recipe *recipe = &cell->config.recipe;
+    struct ab_step_window *w = cell->window;
+    AB_TRY(list_items(cell));
+    ab_resident_config config = {.loss = &cell->memory.tensor[plan->loss[0]],
+                                 .loss_grad = &cell->memory.tensor[plan->loss_grad[0]],
+                                 .unscale = cell->gradients.item,
+                                 .update = cell->update.item,
+                                 .ema = recipe->ema_decay > 0 ? w->ema : NULL,
+                                 .group = w->group,
+                                 .items = cell->trained.count,
+                                 .groups = w->groups,
+                                 .batches = (int)cell->position.micro_batches,
+                                 .leave_gradients = !ab_scaler_checks(scaler) && scaler->scale == 1.0 &&
+                                                    !cell->gradients.masters,
+                                 .update_kind = (int)w->kind,
+                                 .clip_norm = recipe->clip.norm,
+                                 .clip_value = recipe->clip.value,
+                                 .ema_decay = recipe->ema_decay,
+                                 .rule = rule_of(scaler),
+                                 .window = WINDOW};
+    return w->ops->create(&config, &w->resident);
+}
+
+ab_status ab_step_window_start(ab_cell *cell) {
+    const char *why = why_not(cell);
+    if (why) {
+        if (!cell->memory.backend->host_memory) ab_debug("every step waits for the device: %s", why);
+        return AB_OK;
+    }
+    cell->window = calloc(1, sizeof *cell->window);
+    if (!cell->window) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
+    cell->window->ops = cell->memory.backend->resident;
+    cell->window->kind = ab_optimizer_device_kind(cell->config.optimizer);
+    AB_TRY(make_stage(cell));
+    ab_status status = make_resident(cell);
+    if (status != AB_UNAVAILABLE) return status;
+    ab_step_window_stop(cell);
+    return AB_OK;
+}
+
+void ab_step_window_stop(ab_cell *cell) {
+    struct ab_step_window *w = cell->window;
+    if (!w) return;
+    for (int i = 0; i < BATCH_KINDS; i++) w->ops->graph_destroy(w->graph[i]);
+    w->ops->destroy(w->resident);
+    w->ops->stage_destroy(w->stage);
+    free(w->group);
+    free(w->ema);
+    free(w);
+    cell->window = NULL;
+}
+
+int ab_cell_window(const ab_cell *cell) { return cell->window ? WINDOW : 1; }
+
+/* ---- steps ------------------------------------------------------------------------------------------------- */
+
+/* Batch `number` of the run, which is of step `step`. */
+static ab_status send_batch(ab_cell *cell, int64_t number, int64_t step) {
+    const ab_plan *plan = cell->plan;
+    const struct ab_step_window *w = cell->window;
+    const ab_tensor *tensor = cell->memory.tensor;
+    void *buffer[2], *const to[2] = {tensor[plan->input].data, tensor[plan->targets].data};
+    AB_TRY(w->ops->stage_buffers(w->stage, buffer));
+    ab_batches_choose(&cell->batches, number);
+    AB_TRY(ab_batches_write(&cell->batches, AB_SPLIT_TRAIN, step, buffer[0], buffer[1]));
+    return w->ops->stage_send(w->stage, to);
+}
+
+static bool is_last_batch(const ab_step_position *position) {
+    return position->micro + 1 == position->micro_batches;
+}
+
+/* Everything of a batch but its data, and of the step what belongs before its first or behind its last. Half copies of the weights
+ * are made anew: the host does not know if they changed. */
+static ab_status one_batch(ab_cell *cell) {
+    const struct ab_step_window *w = cell->window;
+    const ab_exec exec = ab_walk_exec(&cell->walk);
+    if (cell->position.micro == 0) {
+        cell->walk.casts_version = 0;
+        AB_TRY(w->ops->begin(w->resident));
+    }
+    AB_TRY(ab_forward(&cell->walk));
+    AB_TRY(ab_backward(&cell->walk, &cell->position, cell->layers));
+    AB_TRY(ab_gradients_sum(&cell->gradients, &exec));
+    AB_TRY(w->ops->batch(w->resident));
+    return is_last_batch(&cell->position) ? w->ops->finish(w->resident) : AB_OK;
+}
+
+static ab_status record(ab_cell *cell, ab_graph **graph) {
+    struct ab_step_window *w = cell->window;
+    AB_TRY(w->ops->record_begin());
+    ab_status status = one_batch(cell), ended = w->ops->record_end(graph);
+    return status == AB_OK ? ended : status;
+}
+
+/* The first step here runs as it is asked for: libraries load what they need then. */
+static ab_status launch(ab_cell *cell) {
+    struct ab_step_window *w = cell->window;
+    const bool last = is_last_batch(&cell->position);
+    ab_graph **graph = &w->graph[cell->position.micro == 0 ? FIRST_BATCH : last ? LAST_BATCH : MIDDLE_BATCH];
+    if (!w->warm) return one_batch(cell);
+    if (!*graph) AB_TRY(record(cell, graph));
+    return w->ops->launch(*graph);
+}
+
+static ab_status run_step(ab_cell *cell, int64_t step) {
+    ab_step_position *at = &cell->position;
+    for (at->micro = 0; at->micro < at->micro_batches; at->micro++) {
+        AB_TRY(send_batch(cell, step * at->micro_batches + at->micro, step));
+        AB_TRY(launch(cell));
+    }
+    cell->window->warm = true;
+    return AB_OK;
+}
+
+static ab_status set_state(ab_cell *cell) {
+    struct ab_step_window *w = cell->window;
+    const ab_step_position *at = &cell->position;
+    const ab_scaler *scaler = &cell->scalers.scaler[0];
+    const ab_step_state state = {.scale = scaler->scale,
+                                 .unskipped = (int64_t)scaler->state[0],
+                                 .taken = at->taken,
+                                 .step = at->steps,
+                                 .batches = at->steps * at->micro_batches};
+    for (int i = 0; i < WINDOW * w->groups; i++) {
+        const int step = i / w->groups, group = i % w->groups;
+        const ab_optimizer_config config =
+            ab_weight_update_config(&cell->update, w->member[group], at->advanced + step);
+        w->row[i] = ab_optimizer_device_row(w->kind, &config, at->taken + 1 + step);
+    }
+    return w->ops->set(w->resident, &state, w->row);
+}
+
+/* The host's scaler takes the same step; the two must agree. */
+static ab_status follow_scaler(const ab_step_position *at, ab_scaler *scaler, const ab_step_record *record,
+                               ab_step_result *result) {
+    const ab_scaler_seen seen = {.overflow = result->overflow};
+    const ab_scaler_outcome outcome = ab_scaler_update(scaler, &seen);
+    if (outcome.fault && outcome.fault->raises)
+        return ab_fail(AB_CONFIG, "step %lld: loss scaler %s raises (%s): %s", (long long)at->steps,
+                       scaler->kind->name, outcome.fault->name, outcome.fault->text);
+    result->skipped = outcome.skip;
+    if (record->scale != result->scale || (record->skipped != 0) != result->skipped)
+        return ab_fail(AB_INTERNAL, "step %lld: the device's loss scale is %g, the host's %g",
+                       (long long)at->steps, record->scale, result->scale);
+    return AB_OK;
+}
+
+static ab_status follow(ab_cell *cell, const ab_step_record *record, ab_step_result *result) {
+    ab_step_position *at = &cell->position;
+    ab_scaler *scaler = &cell->scalers.scaler[0];
+    *result = (ab_step_result){.loss = isnan(record->loss) ? NAN : record->loss,
+                               .scale = scaler->scale,
+                               .scales = {scaler->scale},
+                               .overflows = record->overflow != 0,
+                               .lr = ab_weight_update_rate(&cell->update, at->advanced).lr,
+                               .grad_norm = record->grad_norm,
+                               .overflow = record->overflow != 0};
+    AB_TRY(follow_scaler(at, scaler, record, result));
+    ab_always_on_step_end(&cell->always_on, at->steps, result->skipped);
+    at->steps++;
+    if (result->skipped) return AB_OK;
+    at->taken++;
+    at->advanced++;
+    return AB_OK;
+}
+
+static ab_status run_steps(ab_cell *cell, int count, ab_step_result *result) {
+    struct ab_step_window *w = cell->window;
+    ab_step_state state;
+    AB_TRY(set_state(cell));
+    AB_TRY(w->ops->mark(w->resident, 0));
+    for (int i = 0; i < count; i++) {
+        AB_TRY(run_step(cell, cell->position.steps + i));
+        AB_TRY(w->ops->mark(w->resident, i + 1));
+    }
+    AB_TRY(w->ops->collect(w->resident, count, w->record, w->time_ns, &state));
+    for (int i = 0; i < count; i++) AB_TRY(follow(cell, &w->record[i], &result[i]));
+    return AB_OK;
+}
+
+static ab_status run_window(ab_cell *cell, int count, ab_step_result *result) {
+    struct ab_step_window *w = cell->window;
+    cell->observation.observer = NULL;
+    cell->walk.exec.training = true;
+    cell->walk.exec.step_there = w->ops->counter(w->resident);
+    ab_status status = run_steps(cell, count, result);
+    cell->walk.exec.step_there = NULL;
+    ab_walk_weights_changed(&cell->walk);
+    return status;
+}
+
+ab_status ab_cell_take(ab_cell *cell, int count, ab_step_result *result, int64_t *time_ns) {
+    if (!cell->window) {
+        for (int i = 0; i < count; i++) {
+            AB_TRY(ab_cell_step(cell, NULL, &result[i]));
+            time_ns[i] = 0;
+        }
+        return AB_OK;
+    }
+    for (int done = 0; done < count;) {
+        int n = count - done < WINDOW ? count - done : WINDOW;
+        AB_TRY(run_window(cell, n, result + done));
+        memcpy(time_ns + done, cell->window->time_ns, (size_t)n * sizeof *time_ns);
+        done += n;
+    }
+    return AB_OK;
+}

@@ -1,0 +1,157 @@
+/* One parameter after the other; nothing is kept. */
+#include "bench/train/init/initial_weights.h"
+
+#include "bench/train/init/differences.h"
+#include "bench/train/init/init_map.h"
+#include "bench/train/memory/params.h"
+#include "kernels/core/rng.h"
+#include "kernels/core/text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One value of U(-bound, bound) or N(0, bound^2), computed in double and rounded once. */
+static float draw(const ab_param_spec *spec, uint64_t seed, uint32_t name, int64_t i) {
+    if (spec->init == AB_INIT_UNIFORM) {
+        double u = (double)ab_rng_uniform(seed, AB_RNG_INIT, name, (uint64_t)i);
+        return (float)(spec->init_bound * (2.0 * u - 1.0));
+    }
+    return (float)(spec->init_bound * (double)ab_rng_normal(seed, AB_RNG_INIT, name, (uint64_t)i));
+}
+
+static void draw_all(const ab_param_spec *spec, uint64_t seed, const char *name, float *values, int64_t n) {
+    bool constant = spec->init == AB_INIT_ZEROS || spec->init == AB_INIT_ONES;
+    uint32_t stream_step = ab_rng_name(name);
+    for (int64_t i = 0; i < n; i++)
+        values[i] = constant ? (spec->init == AB_INIT_ONES ? 1.0f : 0.0f) : draw(spec, seed, stream_step, i);
+}
+
+/* The smallest disturbance there is: each weight moves to a neighbouring fp32 number, up or down by chance. */
+static void move_one_ulp(float *values, int64_t n, uint64_t seed, const char *name) {
+    uint32_t stream_step = ab_rng_name(name);
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t up = ab_rng_at(seed, AB_RNG_INIT, stream_step, (uint64_t)i).word[3] & 1u;
+        values[i] = nextafterf(values[i], up ? INFINITY : -INFINITY);
+    }
+}
+
+/* `values` become what was stored. */
+static ab_status store(const ab_cell_memory *memory, const ab_plan_param *param, float *values) {
+    ab_tensor *stored = &memory->tensor[param->stored];
+    AB_TRY(ab_tensor_write(stored, values));
+    if (param->master == AB_NONE) return AB_OK;
+    AB_TRY(ab_tensor_read(stored, values));
+    return ab_tensor_write(&memory->tensor[param->master], values);
+}
+
+/* ---- from a file ------------------------------------------------------------------------------------------- */
+
+typedef struct source {
+    ab_tensorfile *file; /* NULL: drawn */
+    ab_init_map *map;
+} source;
+
+/* dst[element in the order of `shape`] = src, whose axis axis[d] is axis d here. */
+static void reorder(const float *src, const ab_shape *shape, const int *axis, float *dst) {
+    int64_t stride[AB_MAX_DIMS] = {0}, step[AB_MAX_DIMS] = {0}, there = 1;
+    for (int a = shape->ndim - 1; a >= 0; a--) /* strides of the file's axes, by the sizes they have here */
+        for (int d = 0; d < shape->ndim; d++)
+            if (axis[d] == a) {
+                stride[d] = there;
+                there *= shape->dim[d];
+            }
+    for (int64_t i = 0; i < ab_shape_count(shape); i++) {
+        int64_t at = 0;
+        for (int d = 0; d < shape->ndim; d++) at += step[d] * stride[d];
+        dst[i] = src[at];
+        for (int d = shape->ndim - 1; d >= 0 && ++step[d] == shape->dim[d]; d--) step[d] = 0;
+    }
+}
+
+static ab_status read_param(const source *from, const char *name, const ab_shape *shape, float *values) {
+    char there[AB_TENSORFILE_TEXT];
+    const int *axis;
+    ab_shape stored = *shape;
+    AB_TRY(ab_init_map_find(from->map, name, shape->ndim, there, sizeof there, &axis));
+    if (!axis) return ab_tensorfile_read_as(from->file, there, shape, values);
+    for (int d = 0; d < shape->ndim; d++) stored.dim[axis[d]] = shape->dim[d];
+    float *room = malloc((size_t)ab_shape_count(shape) * sizeof *room);
+    if (!room) return ab_fail(AB_NO_MEMORY, "initial weights: out of memory");
+    ab_status status = ab_tensorfile_read_as(from->file, there, &stored, room);
+    if (status == AB_OK) reorder(room, shape, axis, values);
+    free(room);
+    return status;
+}
+
+/* Tensors that parameters lack, and such as no parameter is read from: the file belongs to another network. */
+static ab_status check_tensors(const ab_plan *plan, const source *from) {
+    ab_differences found = {0, ""};
+    char(*asked)[AB_TENSORFILE_TEXT] = calloc((size_t)plan->params + 1, sizeof *asked);
+    if (!asked) return ab_fail(AB_NO_MEMORY, "initial weights: out of memory");
+    ab_status status = AB_OK;
+    for (int p = 0; p < plan->params; p++) {
+        const ab_shape *shape = &ab_params_spec(plan, &plan->param[p])->shape;
+        char name[AB_PLAN_NAME];
+        const int *axis;
+        if (plan->param[p].owner != AB_NONE) continue; /* it is read as its owner's */
+        ab_params_name(plan, &plan->param[p], name);
+        AB_TRY_GOTO(ab_init_map_find(from->map, name, shape->ndim, asked[p], sizeof asked[p], &axis));
+        ab_differ_from(&found, from->file, asked[p], shape, axis);
+    }
+    for (int i = 0; i < from->file->count; i++) {
+        const char *name = from->file->tensor[i].name;
+        int p = 0;
+        while (p < plan->params && strcmp(asked[p], name) != 0) p++;
+        if (p == plan->params && !ab_init_map_ignores(from->map, name))
+            ab_differ(&found, name, "is unknown here");
+    }
+    status = ab_differences_status(&found, plan->net->name);
+    if (status == AB_OK) status = ab_init_map_check_used(from->map);
+out:
+    free(asked);
+    return status;
+}
+
+static ab_status open_source(const ab_initial_weights *initial, const ab_plan *plan, source *from) {
+    if (!initial->file) return AB_OK;
+    AB_TRY(ab_tensorfile_open(initial->file, &from->file));
+    AB_TRY(ab_init_map_load(initial->map, &from->map));
+    ab_status status = check_tensors(plan, from);
+    return status == AB_OK ? AB_OK : ab_fail_prefix(status, "--init %s", initial->file);
+}
+
+static ab_status set_param(const ab_initial_weights *initial, const ab_cell_memory *memory,
+                           const ab_plan_param *param, const source *from, float *values) {
+    const ab_plan *plan = memory->plan;
+    const ab_param_spec *spec = ab_params_spec(plan, param);
+    const int64_t n = ab_shape_count(&spec->shape);
+    char name[AB_PLAN_NAME];
+    ab_params_name(plan, param, name);
+    if (from->file)
+        AB_TRY(read_param(from, name, &spec->shape, values));
+    else
+        draw_all(spec, initial->seed, name, values, n);
+    const int last = plan->param[plan->params - 1].net_op;
+    if (initial->nan_weight && param->net_op == last && n > 1) values[n / 2] = NAN;
+    if (initial->one_ulp && spec->kind == AB_PARAM_WEIGHT) move_one_ulp(values, n, initial->seed, name);
+    return store(memory, param, values);
+}
+
+ab_status ab_initial_weights_set(const ab_initial_weights *initial, const ab_cell_memory *memory) {
+    const ab_plan *plan = memory->plan;
+    ab_status status = AB_OK;
+    source from = {NULL, NULL};
+    float *values = ab_params_room(plan);
+    if (!values) return ab_fail(AB_NO_MEMORY, "initial weights: out of memory");
+    AB_TRY_GOTO(open_source(initial, plan, &from));
+    for (int p = 0; p < plan->params; p++)
+        if (plan->param[p].owner == AB_NONE)
+            AB_TRY_GOTO(set_param(initial, memory, &plan->param[p], &from, values));
+out:
+    ab_tensorfile_close(from.file);
+    ab_init_map_free(from.map);
+    free(values);
+    return status;
+}

@@ -1,0 +1,309 @@
+/* Sums over batches and weights. Everything is a few passes over arrays that were just written. */
+#include "bench/train/observe/always_on_stats.h"
+
+#include "kernels/core/text.h"
+#include "kernels/format/convert.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SOME_BAD = 1, SOME_GOOD = 2 };
+
+void ab_always_on_clear(ab_always_on_stats *stats) {
+    free(stats->places);
+    *stats = (ab_always_on_stats){.places = NULL};
+}
+
+/* ---- inputs ---------------------------------------------------------------------------------------------- */
+
+static uint32_t magnitude(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits & 0x7fffffffu;
+}
+
+/* In a loop that can be vectorised. */
+static bool all_finite(const float *values, int64_t n) {
+    uint32_t most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits = magnitude(values[i]);
+        most = bits > most ? bits : most;
+    }
+    return most < 0x7f800000u;
+}
+
+static void describe_bad(ab_always_on_stats *v, const float *values, int64_t n, int64_t each) {
+    for (int64_t i = 0; i < n; i++) {
+        bool bad = false;
+        for (int64_t j = 0; j < each; j++) {
+            const bool finite = isfinite(values[i * each + j]);
+            v->places[j] |= finite ? SOME_GOOD : SOME_BAD;
+            bad = bad || !finite;
+        }
+        v->inputs.samples += bad;
+    }
+    for (int64_t j = 0; j < each; j++) {
+        v->inputs.features += (v->places[j] & SOME_BAD) != 0;
+        v->inputs.common += v->places[j] == SOME_BAD;
+    }
+}
+
+static ab_status look_at_inputs(ab_always_on_stats *v, int64_t step, const float *values, int64_t n,
+                                int64_t each) {
+    if (all_finite(values, n * each)) return AB_OK;
+    if (v->inputs.batches++ > 0) return AB_OK;
+    v->inputs.step = step;
+    v->inputs.size = n;
+    v->places = calloc((size_t)each, 1);
+    if (!v->places) return ab_fail(AB_NO_MEMORY, "looking at inputs: out of memory");
+    describe_bad(v, values, n, each);
+    return AB_OK;
+}
+
+/* ---- labels ---------------------------------------------------------------------------------------------- */
+
+static int bin_of_token(int32_t token) {
+    return (int)((uint32_t)token * 2654435761u >> 26); /* Fibonacci hashing (Knuth, volume 3, 6.4) */
+}
+
+/* Of images, the last dimension; else, and of more than there is room for, all numbers are of one kind. */
+static int64_t channels_of(const ab_data_shape *shape) {
+    enum { MOST = 8 };
+    const int64_t channels = shape->x.ndim > 0 ? shape->x.dim[shape->x.ndim - 1] : 1;
+    return shape->input == AB_INPUT_IMAGES && channels > 0 && channels <= MOST ? channels : 1;
+}
+
+/* Number j of a sample of `each`: runs of numbers, of every channel apart, because classes may differ in colour alone. */
+static int64_t bin_of_number(int64_t j, int64_t each, int64_t channels) {
+    const int64_t bins = AB_ALWAYS_ON_BINS / channels;
+    return j % channels * bins + j / channels * bins / (each / channels);
+}
+
+/* One sample's inputs as AB_ALWAYS_ON_BINS numbers: sums of runs of numbers, or how often tokens of a bin occur. */
+static void pool(const ab_data_shape *shape, const void *samples, int64_t i, int64_t each, double *bin) {
+    const int64_t channels = channels_of(shape);
+    memset(bin, 0, AB_ALWAYS_ON_BINS * sizeof *bin);
+    for (int64_t j = 0; j < each; j++) {
+        if (ab_data_ids_in(shape))
+            bin[bin_of_token(((const int32_t *)samples)[i * each + j])] += 1;
+        else
+            bin[bin_of_number(j, each, channels)] += (double)((const float *)samples)[i * each + j];
+    }
+}
+
+static int label_of(const ab_data_shape *shape, const void *targets, int64_t i, int classes) {
+    if (shape->targets == AB_TARGETS_TOKENS)
+        return bin_of_token(((const int32_t *)targets)[i]) % AB_ALWAYS_ON_CLASSES;
+    if (shape->targets == AB_TARGETS_CLASSES) return ((const int32_t *)targets)[i];
+    const float *share = (const float *)targets + i * classes;
+    int best = 0;
+    for (int c = 1; c < classes; c++) best = share[c] > share[best] ? c : best;
+    return best;
+}
+
+static void add_sample(ab_always_on_labels *l, const double *bin, int label, int other) {
+    const int chosen[2] = {label, other};
+    for (int b = 0; b < AB_ALWAYS_ON_BINS; b++) {
+        l->total[b] += bin[b];
+        l->squares[b] += bin[b] * bin[b];
+    }
+    for (int k = 0; k < 2; k++) {
+        l->count[k][chosen[k]] += 1;
+        for (int b = 0; b < AB_ALWAYS_ON_BINS; b++) l->sum[k][chosen[k]][b] += bin[b];
+    }
+    l->seen++;
+}
+
+static int classes_of(const ab_data_shape *shape) {
+    if (shape->targets == AB_TARGETS_VALUES) return 0;
+    if (shape->targets == AB_TARGETS_TOKENS) return AB_ALWAYS_ON_CLASSES;
+    if (shape->targets == AB_TARGETS_CLASSES && ab_shape_count(&shape->y) != 1) return 0;
+    const int64_t classes = shape->targets == AB_TARGETS_ONE_HOT ? shape->y.dim[0] : shape->classes;
+    return classes >= 2 && classes <= AB_ALWAYS_ON_CLASSES ? (int)classes : 0;
+}
+
+/* Of next tokens every place is a sample with one input. */
+static void look_at_labels(ab_always_on_stats *v, const ab_data_shape *shape, const void *samples,
+                           const void *targets, int64_t n, int64_t each) {
+    ab_always_on_labels *l = &v->labels;
+    double bin[AB_ALWAYS_ON_BINS];
+    const bool places = shape->targets == AB_TARGETS_TOKENS;
+    const int64_t count = places ? n * each : n, width = places ? 1 : each;
+    l->classes = classes_of(shape);
+    for (int64_t i = 0; i < count && l->classes > 0 && l->seen < AB_ALWAYS_ON_SAMPLES; i++) {
+        const int label = label_of(shape, targets, i, l->classes);
+        const int other = label_of(shape, targets, (i + count / 2) % count, l->classes);
+        if (label < 0 || label >= l->classes || other < 0 || other >= l->classes) continue;
+        pool(shape, samples, i, width, bin);
+        add_sample(l, bin, label, other);
+    }
+}
+
+/* Of every batch, by step: whether it will be skipped is not known yet. */
+static void count_classes(ab_always_on_stats *v, const ab_data_shape *shape, int64_t step,
+                          const void *targets, int64_t n, int64_t each) {
+    const int classes = classes_of(shape);
+    const int64_t count = shape->targets == AB_TARGETS_TOKENS ? n * each : n;
+    int32_t *pending = v->classes.pending[step % AB_ALWAYS_ON_STEPS];
+    for (int64_t i = 0; i < count && classes > 0; i++) {
+        const int label = label_of(shape, targets, i, classes);
+        if (label >= 0 && label < classes) pending[label]++;
+    }
+}
+
+void ab_always_on_step_end(ab_always_on_stats *v, int64_t step, bool skipped) {
+    int32_t *pending = v->classes.pending[step % AB_ALWAYS_ON_STEPS];
+    v->classes.skips += skipped;
+    for (int c = 0; c < AB_ALWAYS_ON_CLASSES; c++) {
+        v->classes.all[c] += pending[c];
+        if (skipped) v->classes.skipped[c] += pending[c];
+        pending[c] = 0;
+    }
+}
+
+double ab_always_on_label_ratio(const ab_always_on_labels *l, bool control) {
+    double between = 0, all = 0, n = (double)l->seen;
+    int met = 0;
+    if (l->seen < 2) return (double)NAN;
+    for (int c = 0; c < l->classes; c++) met += l->count[control][c] > 0;
+    for (int b = 0; b < AB_ALWAYS_ON_BINS; b++) {
+        const double mean = l->total[b] / n;
+        for (int c = 0; c < l->classes; c++)
+            if (l->count[control][c] > 0)
+                between += l->sum[control][c][b] * l->sum[control][c][b] / l->count[control][c];
+        between -= n * mean * mean;
+        all += l->squares[b] - n * mean * mean;
+    }
+    return met > 1 && all > 0 ? between / all * (n - 1) / (met - 1) : (double)NAN;
+}
+
+ab_status ab_always_on_batch(ab_always_on_stats *v, const ab_data_shape *shape, int64_t step,
+                             const void *samples, const void *targets, int64_t n, int64_t each) {
+    count_classes(v, shape, step, targets, n, each);
+    if (!ab_data_ids_in(shape)) AB_TRY(look_at_inputs(v, step, samples, n, each));
+    if (v->labels.seen < AB_ALWAYS_ON_SAMPLES && v->inputs.batches == 0)
+        look_at_labels(v, shape, samples, targets, n, each);
+    return AB_OK;
+}
+
+/* ---- weights --------------------------------------------------------------------------------------------- */
+
+void ab_always_on_weigh(ab_always_on_weights *w, const char *name, const float *values, int64_t n,
+                        const ab_format *half) {
+    const double limit = ab_format_overflow_limit(half);
+    for (int64_t i = 0; i < n; i++) {
+        const double size = fabs((double)values[i]);
+        w->count++;
+        if (!isfinite(size)) {
+            if (w->nonfinite++ == 0) ab_text_show(w->nonfinite_name, sizeof w->nonfinite_name, "%s", name);
+            continue;
+        }
+        w->squares += size * size;
+        if (size >= limit && w->beyond_half++ == 0)
+            ab_text_show(w->beyond_name, sizeof w->beyond_name, "%s", name);
+        if (size <= w->largest) continue;
+        w->largest = size;
+        ab_text_show(w->largest_name, sizeof w->largest_name, "%s", name);
+    }
+}
+
+void ab_always_on_average_of(ab_always_on_average *a, const float *weight, const float *mean, int64_t n,
+                             const ab_format *format, double decay) {
+    const float fresh = (float)(1.0 - decay);
+    static const ab_rounding nearest = {.mode = AB_ROUND_NEAREST_EVEN};
+    for (int64_t i = 0; i < n; i++) {
+        float next = mean[i] + fresh * (weight[i] - mean[i]);
+        const double gap = (double)weight[i] - (double)mean[i];
+        a->weights += (double)weight[i] * (double)weight[i];
+        if (gap == 0) continue;
+        a->distance += gap * gap;
+        a->differing++;
+        ab_round_array(&next, format, &nearest, 1);
+        a->stuck += next == mean[i];
+    }
+}
+
+/* ---- report ---------------------------------------------------------------------------------------------- */
+
+static void report_inputs(const ab_always_on_inputs *inputs, ab_probe_sink *sink) {
+    sink->begin_object(sink, "nonfinite_inputs");
+    sink->integer(sink, "batches", inputs->batches);
+    sink->number(sink, "first_step", inputs->batches ? (double)inputs->step : (double)NAN);
+    sink->integer(sink, "samples", inputs->samples);
+    sink->integer(sink, "batch", inputs->size);
+    sink->integer(sink, "features", inputs->features);
+    sink->integer(sink, "features_in_every_sample", inputs->common);
+    sink->end(sink);
+}
+
+static void report_labels(const ab_always_on_stats *v, ab_probe_sink *sink) {
+    const ab_always_on_labels *labels = &v->labels;
+    sink->begin_object(sink, "labels");
+    sink->integer(sink, "samples", labels->seen);
+    sink->integer(sink, "classes", labels->classes);
+    sink->number(sink, "between_class_ratio", ab_always_on_label_ratio(labels, false));
+    sink->number(sink, "control_ratio", ab_always_on_label_ratio(labels, true));
+    if (v->classes.skips > 0 && labels->classes > 0) {
+        sink->integers(sink, "counts", v->classes.all, labels->classes);
+        sink->integers(sink, "skipped_counts", v->classes.skipped, labels->classes);
+    }
+    sink->end(sink);
+}
+
+static void report_name(const char *key, const char *name, ab_probe_sink *sink) {
+    sink->text(sink, key, name[0] ? name : NULL);
+}
+
+static void report_weights(const char *key, const ab_always_on_weights *w, ab_probe_sink *sink) {
+    const double finite = (double)(w->count - w->nonfinite);
+    sink->begin_object(sink, key);
+    sink->integer(sink, "count", w->count);
+    sink->integer(sink, "nonfinite", w->nonfinite);
+    report_name("nonfinite_name", w->nonfinite_name, sink);
+    sink->integer(sink, "beyond_half", w->beyond_half);
+    report_name("beyond_half_name", w->beyond_name, sink);
+    sink->number(sink, "rms", finite > 0 ? sqrt(w->squares / finite) : (double)NAN);
+    sink->number(sink, "largest", w->largest);
+    report_name("largest_name", w->largest_name, sink);
+    sink->end(sink);
+}
+
+static void report_resume(const ab_always_on_resume *r, ab_probe_sink *sink) {
+    if (!r->resumed) return;
+    sink->begin_object(sink, "resumed");
+    sink->integer(sink, "tensors", r->tensors);
+    sink->integer(sink, "tensors_differing", r->tensors_differing);
+    sink->text(sink, "first_differing", r->tensors_differing > 0 ? r->tensor : NULL);
+    sink->integer(sink, "states", r->states);
+    sink->integer(sink, "states_differing", r->states_differing);
+    sink->begin_array(sink, "differing_states");
+    for (int i = 0; i < r->states_differing && i < AB_ALWAYS_ON_STATES; i++) {
+        sink->begin_object(sink, NULL);
+        sink->text(sink, "name", r->state[i].name);
+        sink->number(sink, "saved", r->state[i].saved);
+        sink->number(sink, "used", r->state[i].used);
+        sink->end(sink);
+    }
+    sink->end(sink);
+    sink->end(sink);
+}
+
+void ab_always_on_report(const ab_always_on_stats *v, bool averaged, ab_probe_sink *sink) {
+    sink->begin_object(sink, "vitals");
+    report_inputs(&v->inputs, sink);
+    report_labels(v, sink);
+    report_weights("initial_weights", &v->first, sink);
+    report_weights("final_weights", &v->last, sink);
+    if (averaged) {
+        sink->begin_object(sink, "average");
+        sink->integer(sink, "differing", v->average.differing);
+        sink->integer(sink, "stuck", v->average.stuck);
+        sink->number(sink, "distance_rms_share",
+                     v->average.weights > 0 ? sqrt(v->average.distance / v->average.weights) : (double)NAN);
+        sink->end(sink);
+    }
+    report_resume(&v->resume, sink);
+    sink->end(sink);
+}

@@ -1,0 +1,103 @@
+/* One pass over the plan's nodes, last to first. */
+#include "bench/train/pass/backward.h"
+
+#include "bench/train/observe/observe.h"
+#include "bench/train/pass/recompute.h"
+
+/* Whether a parameter's gradient is added to what `sum` holds already: another op's share, or earlier micro-batches that no master's
+ * gradient took over. */
+static bool accumulates_into(const ab_plan *plan, const ab_step_position *position,
+                             const ab_plan_param *param) {
+    const ab_plan_param *owner = param->owner == AB_NONE ? param : &plan->param[param->owner];
+    return param->adds ||
+           (position->micro > 0 && owner->master_grad == AB_NONE && !ab_backward_by_loss(plan));
+}
+
+/* Of a node that this pass does not reach: zeros where another pass's gradients would stay. */
+static ab_status zero_unreached_grads(const ab_walk *walk, const ab_step_position *position,
+                                      const ab_plan_node *node) {
+    const ab_cell_memory *memory = walk->memory;
+    for (int i = 0; i < node->inputs; i++)
+        if (node->in_sum[i] == AB_NONE || node->starts_grad_sum[i])
+            AB_TRY(
+                ab_cell_memory_zero(memory, node->starts_grad_sum[i] ? node->in_sum[i] : node->in_grad[i]));
+    for (int i = 0; i < node->params; i++) {
+        const ab_plan_param *param = &memory->plan->param[node->first_param + i];
+        if (!accumulates_into(memory->plan, position, param)) AB_TRY(ab_cell_memory_zero(memory, param->sum));
+    }
+    return AB_OK;
+}
+
+static ab_status node_backward(const ab_walk *walk, int n, ab_layer_scales *layers) {
+    const ab_plan_node *node = &walk->memory->plan->node[n];
+    const ab_net_op *op = ab_plan_node_op(walk->memory->plan, node);
+    if (op) {
+        const ab_exec exec = ab_walk_node_exec(walk, n);
+        AB_TRY(ab_walk_in_op(op, layers ? ab_layer_scales_backward(layers, walk, n, &exec)
+                                        : walk->run[n]->backward(&exec, &walk->io[n])));
+        return ab_observe_ran(walk->observation, n, &walk->io[n], &exec, true);
+    }
+    if (node->in_grad[0] == AB_NONE) return AB_OK;
+    ab_layer_scales_cast(layers, node->in_grad[0], node->out_grad);
+    return ab_walk_cast(walk, AB_MOVE_CAST, node->net_op, true, node->in_grad[0], node->out_grad);
+}
+
+static ab_status sum_input_grads(const ab_walk *walk, const ab_plan_node *node, ab_layer_scales *layers) {
+    for (int i = 0; i < node->inputs; i++) {
+        const int sum = node->in_sum[i];
+        if (sum != AB_NONE && node->starts_grad_sum[i]) {
+            ab_layer_scales_cast(layers, sum, node->in_grad[i]);
+            AB_TRY(ab_walk_cast(walk, AB_MOVE_CAST, node->net_op, true, sum, node->in_grad[i]));
+        } else if (sum != AB_NONE) {
+            AB_TRY(ab_layer_scales_meet(layers, walk, sum, node->in_grad[i]));
+            AB_TRY(ab_walk_add(walk, node->net_op, sum, node->in_grad[i]));
+        }
+        if (node->in_final[i])
+            AB_TRY(ab_observe_fp32(walk->observation, sum != AB_NONE ? sum : node->in_grad[i]));
+    }
+    return AB_OK;
+}
+
+static ab_status sum_param_grads(const ab_walk *walk, const ab_step_position *position,
+                                 const ab_plan_node *node) {
+    const ab_plan *plan = walk->memory->plan;
+    for (int i = 0; i < node->params; i++) {
+        const ab_plan_param *param = &plan->param[node->first_param + i];
+        AB_TRY(ab_observe_fp32(walk->observation, param->used_grad));
+        if (param->used_grad == param->sum) continue;
+        AB_TRY(accumulates_into(plan, position, param)
+                   ? ab_walk_add(walk, param->net_op, param->sum, param->used_grad)
+                   : ab_walk_cast(walk, AB_MOVE_GRADIENT_CAST, param->net_op, true, param->sum,
+                                  param->used_grad));
+    }
+    return AB_OK;
+}
+
+ab_status ab_backward_start(const ab_walk *walk, const ab_step_position *position, double scale,
+                            double share) {
+    const ab_plan *plan = walk->memory->plan;
+    for (int i = 0; i < plan->losses; i++) {
+        const double own = plan->loss_id[i] == position->loss_id ? scale : 0;
+        const float grad = (float)(own * plan->net->loss[i].weight * share);
+        AB_TRY(ab_tensor_write(&walk->memory->tensor[plan->loss_grad[i]], &grad));
+    }
+    return AB_OK;
+}
+
+ab_status ab_backward(const ab_walk *walk, const ab_step_position *position, ab_layer_scales *layers) {
+    const ab_plan *plan = walk->memory->plan;
+    ab_layer_scales_begin(layers, walk->observation->is_replay);
+    for (int n = plan->nodes - 1; n >= 0; n--) {
+        const ab_plan_node *node = &plan->node[n];
+        if (node->again_passes >> position->loss_id & 1u) AB_TRY(ab_recompute_block(walk, n));
+        if (node->out_grad == AB_NONE) continue; /* nothing trained below */
+        if (!(node->passes >> position->loss_id & 1u)) {
+            AB_TRY(zero_unreached_grads(walk, position, node));
+            continue;
+        }
+        AB_TRY(node_backward(walk, n, layers));
+        AB_TRY(sum_input_grads(walk, node, layers));
+        AB_TRY(sum_param_grads(walk, position, node));
+    }
+    return AB_OK;
+}

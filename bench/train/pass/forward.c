@@ -1,0 +1,69 @@
+/* One pass over the plan's nodes, first to last. */
+#include "bench/train/pass/forward.h"
+
+#include "bench/train/observe/observe.h"
+
+#include <math.h>
+
+/* Shows what rounding has made of the weights: copies of masters and half copies of fp32 weights, made now or earlier. */
+static void show_weights(const ab_walk *walk) {
+    const ab_plan *plan = walk->memory->plan;
+    for (int p = 0; p < plan->params; p++) {
+        const ab_plan_param *param = &plan->param[p];
+        if (param->master != AB_NONE)
+            ab_observe_moved(walk->observation, AB_MOVE_WEIGHT_CAST, param->net_op, false, param->stored,
+                             param->master);
+        if (param->used != param->stored)
+            ab_observe_moved(walk->observation, AB_MOVE_WEIGHT_CAST, param->net_op, false, param->used,
+                             param->stored);
+    }
+}
+
+/* Half copies of fp32 weights, once per change of the weights. */
+static ab_status cast_weights(ab_walk *walk) {
+    const ab_cell_memory *memory = walk->memory;
+    const ab_exec exec = ab_walk_exec(walk);
+    const bool stale = walk->casts_version != walk->params_version;
+    for (int p = 0; p < memory->plan->params && stale; p++) {
+        const ab_plan_param *param = &memory->plan->param[p];
+        if (param->used != param->stored)
+            AB_TRY(ab_cell_memory_cast(memory, &exec, &memory->tensor[param->used],
+                                       &memory->tensor[param->stored]));
+    }
+    walk->casts_version = walk->params_version;
+    if (ab_observation_is_observed(walk->observation)) show_weights(walk);
+    return AB_OK;
+}
+
+static ab_status op_forward(ab_walk *walk, int n, const ab_net_op *op) {
+    const ab_exec exec = ab_walk_node_exec(walk, n);
+    walk->io[n].params_version = walk->params_version;
+    AB_TRY(ab_walk_in_op(op, walk->run[n]->forward(&exec, &walk->io[n])));
+    AB_TRY(ab_observe_fp32(walk->observation, walk->memory->plan->node[n].out));
+    return ab_observe_ran(walk->observation, n, &walk->io[n], &exec, false);
+}
+
+ab_status ab_forward(ab_walk *walk) {
+    const ab_plan *plan = walk->memory->plan;
+    AB_TRY(cast_weights(walk));
+    for (int n = 0; n < plan->nodes; n++) {
+        const ab_plan_node *node = &plan->node[n];
+        const ab_net_op *op = ab_plan_node_op(plan, node);
+        AB_TRY(op ? op_forward(walk, n, op)
+                  : ab_walk_cast(walk, AB_MOVE_CAST, node->net_op, false, node->out, node->in[0]));
+    }
+    return AB_OK;
+}
+
+/* A NaN's bits depend on the instructions that carried it, and a probe may have written into them: all are reported as one. */
+ab_status ab_forward_loss(const ab_walk *walk, float *loss) {
+    const ab_plan *plan = walk->memory->plan;
+    double sum = 0;
+    for (int i = 0; i < plan->losses; i++) {
+        float value;
+        AB_TRY(ab_tensor_read(&walk->memory->tensor[plan->loss[i]], &value));
+        sum += plan->net->loss[i].weight * (double)value;
+    }
+    *loss = isnan((float)sum) ? NAN : (float)sum;
+    return AB_OK;
+}

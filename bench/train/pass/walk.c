@@ -1,0 +1,148 @@
+/* Wiring operands, choosing implementations, preparing them. */
+#include "bench/train/pass/walk.h"
+
+#include "bench/train/observe/observe.h"
+#include "kernels/backend/fallback.h"
+
+#include <stdlib.h>
+
+/* ---- operands -------------------------------------------------------------------------------------------- */
+
+static void wire_node(ab_walk *walk, int n) {
+    const ab_cell_memory *memory = walk->memory;
+    const ab_plan *plan = memory->plan;
+    const ab_plan_node *node = &plan->node[n];
+    ab_op_io *io = &walk->io[n];
+    if (node->kind != AB_NODE_OP) return;
+    io->op = ab_plan_node_op(plan, node)->op;
+    io->attrs = ab_plan_node_op(plan, node)->attrs;
+    io->instance = (uint32_t)node->net_op;
+    for (int i = 0; i < node->inputs; i++) {
+        io->in[i] = &memory->tensor[node->in[i]];
+        io->din[i] = ab_cell_memory_tensor(memory, node->in_grad[i]);
+    }
+    for (int i = 0; i < node->saves; i++) io->saved[i] = &memory->tensor[node->saved[i]];
+    for (int i = 0; i < node->params; i++) {
+        const ab_plan_param *param = &plan->param[node->first_param + i];
+        io->param[i] = &memory->tensor[param->used];
+        io->dparam[i] = ab_cell_memory_tensor(memory, param->used_grad);
+    }
+    io->out = &memory->tensor[node->out];
+    io->dout = ab_cell_memory_tensor(memory, node->out_grad);
+}
+
+static bool differ(const ab_tensor *a, const ab_tensor *b) { return a && b && a->format != b->format; }
+
+/* What decides the format of the result where no user does: the first input of numbers, else the weights. */
+static const ab_tensor *leading(const ab_op_io *io) {
+    for (int i = 0; i < AB_MAX_INPUTS && io->in[i]; i++)
+        if (io->in[i]->format) return io->in[i];
+    return io->param[0];
+}
+
+/* Whether a result has another format than what it is of, or weights than what they meet: the ops of the host take any. */
+static bool formats_mixed(const ab_op_io *io) {
+    const ab_tensor *lead = leading(io);
+    bool mixed = differ(io->dout, io->out) || (!io->op->is_loss && differ(io->out, lead)) ||
+                 (!io->op->norm && differ(io->param[0], lead));
+    for (int i = 0; i < AB_MAX_INPUTS; i++) mixed = mixed || differ(io->din[i], io->in[i]);
+    for (int i = 0; i < AB_MAX_PARAMS; i++) mixed = mixed || differ(io->dparam[i], io->param[i]);
+    return mixed;
+}
+
+/* ---- implementations ------------------------------------------------------------------------------------- */
+
+static ab_status prepare_with(ab_walk *walk, int n, const ab_op *run, size_t *workspace, size_t *state) {
+    walk->run[n] = run;
+    *workspace = *state = 0;
+    return run->prepare ? run->prepare(&walk->exec, &walk->io[n], workspace, state) : AB_OK;
+}
+
+/* By the device's own op, or by the host's where the device has none for these tensors. */
+static ab_status choose_op(ab_walk *walk, int n, const ab_op *op, size_t *workspace, size_t *state) {
+    const ab_backend *backend = walk->memory->backend;
+    const ab_op *own = backend->host_memory || !formats_mixed(&walk->io[n]) ? backend->op(op) : NULL;
+    if (own) {
+        ab_status status = prepare_with(walk, n, own, workspace, state);
+        if (status != AB_UNAVAILABLE || backend->host_memory) return status;
+        if (own->release) own->release(&walk->io[n]);
+    }
+    walk->fallbacks++;
+    return prepare_with(walk, n, &ab_op_fallback, workspace, state);
+}
+
+static ab_status prepare_node(ab_walk *walk, int n) {
+    const ab_plan *plan = walk->memory->plan;
+    const ab_net_op *op = ab_plan_node_op(plan, &plan->node[n]);
+    size_t workspace, state;
+    void *memory;
+    if (!op) return AB_OK;
+    if (choose_op(walk, n, op->op, &workspace, &state) != AB_OK)
+        return ab_fail_prefix(AB_INTERNAL, "op '%s'", op->name);
+    AB_TRY(ab_mem_alloc(walk->memory->mem, AB_MEM_workspace, (int64_t)state, &memory));
+    if (walk->run[n]->bind) walk->run[n]->bind(&walk->io[n], memory);
+    if (workspace > walk->exec.workspace_bytes) walk->exec.workspace_bytes = workspace;
+    return AB_OK;
+}
+
+ab_status ab_walk_init(ab_walk *walk, const ab_cell_memory *memory, ab_observation *observation,
+                       const ab_exec *exec) {
+    const ab_plan *plan = memory->plan;
+    walk->memory = memory;
+    walk->observation = observation;
+    walk->exec = *exec;
+    walk->params_version = 1;
+    walk->io = calloc((size_t)plan->nodes, sizeof *walk->io);
+    walk->run = calloc((size_t)plan->nodes, sizeof *walk->run);
+    if (!walk->io || !walk->run) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
+    for (int n = 0; n < plan->nodes; n++) {
+        wire_node(walk, n);
+        AB_TRY(prepare_node(walk, n));
+    }
+    return ab_mem_alloc(memory->mem, AB_MEM_workspace, (int64_t)walk->exec.workspace_bytes,
+                        &walk->exec.workspace);
+}
+
+void ab_walk_fini(ab_walk *walk) {
+    for (int n = 0; walk->io && walk->run && n < walk->memory->plan->nodes; n++)
+        if (walk->run[n] && walk->run[n]->release) walk->run[n]->release(&walk->io[n]);
+    free(walk->io);
+    free(walk->run);
+    *walk = (ab_walk){.io = NULL};
+}
+
+/* ---- what both passes do --------------------------------------------------------------------------------- */
+
+ab_exec ab_walk_unobserved(const ab_walk *walk) { return walk->exec; }
+
+ab_exec ab_walk_exec(const ab_walk *walk) {
+    ab_exec exec = walk->exec;
+    exec.observer = walk->observation->observer;
+    return exec;
+}
+
+ab_exec ab_walk_node_exec(const ab_walk *walk, int node) {
+    ab_exec exec = ab_walk_exec(walk);
+    exec.training = exec.training && !walk->memory->plan->node[node].frozen;
+    return exec;
+}
+
+ab_status ab_walk_cast(const ab_walk *walk, ab_move_kind kind, int net_op, bool backward, int to, int from) {
+    const ab_cell_memory *memory = walk->memory;
+    const ab_exec exec = ab_walk_exec(walk);
+    AB_TRY(ab_cell_memory_cast(memory, &exec, &memory->tensor[to], &memory->tensor[from]));
+    ab_observe_moved(walk->observation, kind, net_op, backward, to, from);
+    return AB_OK;
+}
+
+ab_status ab_walk_add(const ab_walk *walk, int net_op, int to, int from) {
+    const ab_cell_memory *memory = walk->memory;
+    const ab_exec exec = ab_walk_exec(walk);
+    AB_TRY(ab_cell_memory_add(memory, &exec, &memory->tensor[to], &memory->tensor[from]));
+    ab_observe_moved(walk->observation, AB_MOVE_GRADIENT_SUM, net_op, true, to, from);
+    return AB_OK;
+}
+
+ab_status ab_walk_in_op(const ab_net_op *op, ab_status status) {
+    return status == AB_OK ? AB_OK : ab_fail_prefix(status, "op '%s'", op->name);
+}

@@ -1,0 +1,187 @@
+/* The backend unscales; where it does not do so for these formats the host does. */
+#include "bench/train/update/gradients.h"
+
+#include "bench/train/observe/observe.h"
+#include "bench/train/pass/backward.h"
+#include "kernels/backend/fallback.h"
+#include "probes/extremes.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- lists ------------------------------------------------------------------------------------------------- */
+
+static void list_param(ab_gradients *g, const ab_plan_param *param, ab_unscale_item *item) {
+    ab_tensor *tensor = g->memory->tensor;
+    const int own = param->total != AB_NONE ? param->total : param->grad;
+    const bool summed = g->position->micro_batches > 1 && !ab_backward_by_loss(g->memory->plan);
+    item->to = &tensor[param->master_grad != AB_NONE ? param->master_grad : own];
+    item->from = summed ? item->to : &tensor[param->grad];
+    g->masters = g->masters || param->master != AB_NONE;
+}
+
+ab_status ab_gradients_init(ab_gradients *g, const ab_cell_memory *memory, const ab_observation *observation,
+                            const ab_trained_params *trained, const ab_step_position *position) {
+    const size_t room = (size_t)trained->count + 1;
+    *g = (ab_gradients){.memory = memory,
+                        .observation = observation,
+                        .trained = trained,
+                        .position = position,
+                        .item = calloc(room, sizeof *g->item),
+                        .clipped = calloc(room, sizeof(ab_tensor *))};
+    if (!g->item || !g->clipped) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
+    for (int p = 0; p < memory->plan->params; p++)
+        if (trained->place[p] >= 0) list_param(g, &memory->plan->param[p], &g->item[trained->place[p]]);
+    return AB_OK;
+}
+
+void ab_gradients_fini(ab_gradients *g) {
+    free(g->item);
+    free(g->clipped);
+    *g = (ab_gradients){.item = NULL};
+}
+
+/* ---- accumulation ------------------------------------------------------------------------------------------ */
+
+/* With masters the sum is kept in fp32, as apex and Megatron keep it; else backward has added it up. Scaled gradients are
+ * summed, and the scale is the same for the whole step. */
+ab_status ab_gradients_sum(const ab_gradients *g, const ab_exec *exec) {
+    const ab_cell_memory *memory = g->memory;
+    const ab_plan *plan = memory->plan;
+    if (g->position->micro_batches == 1 || ab_backward_by_loss(plan)) return AB_OK;
+    for (int p = 0; p < plan->params; p++) {
+        const ab_plan_param *param = &plan->param[p];
+        if (param->grad == AB_NONE || param->master_grad == AB_NONE) continue;
+        ab_tensor *sum = &memory->tensor[param->master_grad];
+        const ab_tensor *fresh = &memory->tensor[param->grad];
+        AB_TRY(g->position->micro > 0 ? ab_cell_memory_add(memory, exec, sum, fresh)
+                                      : ab_cell_memory_cast(memory, exec, sum, fresh));
+    }
+    return AB_OK;
+}
+
+static ab_status unscale(const ab_gradients *g, const ab_exec *exec, const ab_scaler *scaler, bool *found) {
+    const float inverse = (float)(1.0 / ab_scaler_divisor(scaler));
+    const int count = g->trained->count;
+    ab_status status = g->memory->backend->unscale(exec, g->item, count, inverse, found);
+    return status == AB_UNAVAILABLE ? ab_fallback_unscale(exec, g->item, count, inverse, found) : status;
+}
+
+ab_status ab_gradients_unscale_sums(const ab_gradients *g, const ab_exec *exec, const ab_scaler *scaler) {
+    bool found = false;
+    return g->position->micro + 1 < g->position->micro_batches ? unscale(g, exec, scaler, &found) : AB_OK;
+}
+
+/* ---- unscaling --------------------------------------------------------------------------------------------- */
+
+/* Numbers change with the watch. */
+static void number_items(ab_gradients *g) {
+    for (int p = 0; p < g->memory->plan->params; p++)
+        if (g->trained->place[p] >= 0) g->item[g->trained->place[p]].id = g->observation->ids[p].unscaled;
+}
+
+/* Looks at gradients of at most so many elements: what goes wrong in a backward pass reaches a bias of some layer below. */
+static bool small_ones_finite(const ab_gradients *g) {
+    enum { SMALL = 4096 };
+    for (int i = 0; i < g->trained->count; i++) {
+        const ab_tensor *grad = g->item[i].from;
+        if (ab_tensor_count(grad) <= SMALL && !ab_extremes_finite(grad)) return false;
+    }
+    return true;
+}
+
+/* Each gradient by the scales of the layers above it. */
+static ab_status unscale_layers(const ab_gradients *g, const ab_exec *exec, const ab_layer_scales *layers,
+                                bool *found) {
+    for (int p = 0; p < g->memory->plan->params; p++) {
+        const int i = g->trained->place[p];
+        const float inverse = i < 0 ? 0 : (float)(1.0 / ab_layer_scales_of_param(layers, p));
+        if (i >= 0) AB_TRY(g->memory->backend->unscale(exec, &g->item[i], 1, inverse, found));
+    }
+    return AB_OK;
+}
+
+static ab_status leave_alone(const ab_gradients *g, bool *found) {
+    if (g->observation->watch.again && g->memory->backend->host_memory) *found = !small_ones_finite(g);
+    for (int i = 0; i < g->trained->count; i++)
+        AB_TRY(ab_observe_tensor(g->observation, g->item[i].from, g->item[i].id));
+    return AB_OK;
+}
+
+/* apex leaves the gradients alone when the scale is a fixed 1 and there are no masters to copy to. */
+ab_status ab_gradients_unscale(ab_gradients *g, const ab_exec *exec, const ab_scaler *scaler,
+                               const ab_layer_scales *layers, bool *nonfinite, bool *overflow) {
+    const bool alone = !ab_scaler_checks(scaler) && ab_scaler_divisor(scaler) == 1.0 && !g->masters;
+    bool found = false;
+    number_items(g);
+    if (alone)
+        AB_TRY(leave_alone(g, &found));
+    else
+        AB_TRY(layers ? unscale_layers(g, exec, layers, &found) : unscale(g, exec, scaler, &found));
+    *nonfinite = found;
+    *overflow = found && ab_scaler_checks(scaler);
+    return AB_OK;
+}
+
+/* apex (_process_optimizer.py): the first gradients are multiplied into place, later ones added there (axpby); of these only what
+ * comes in is checked. A fixed scale of 1 without masters leaves it to autograd, which adds too. The last pass shows the sums. */
+ab_status ab_gradients_unscale_loss(ab_gradients *g, const ab_exec *exec, const ab_scaler *scaler,
+                                    bool *overflow) {
+    const ab_step_position *at = g->position;
+    const bool first = at->micro == 0 && at->loss_id == 0;
+    const bool last = at->micro + 1 == at->micro_batches && at->loss_id + 1 == g->memory->plan->scalers;
+    bool found = false;
+    number_items(g);
+    for (int i = 0; i < g->trained->count; i++) {
+        g->item[i].adds = !first;
+        if (!last) g->item[i].id = -1;
+    }
+    AB_TRY(unscale(g, exec, scaler, &found));
+    *overflow = found && ab_scaler_checks(scaler);
+    return AB_OK;
+}
+
+ab_status ab_gradients_rescale(const ab_gradients *g, const ab_exec *unobserved, double factor) {
+    bool found;
+    for (int i = 0; i < g->trained->count; i++) {
+        ab_unscale_item item = g->item[i];
+        item.from = item.to;
+        AB_TRY(g->memory->backend->unscale(unobserved, &item, 1, (float)factor, &found));
+    }
+    return AB_OK;
+}
+
+/* ---- clipping and measuring -------------------------------------------------------------------------------- */
+
+ab_status ab_gradients_clip(const ab_gradients *g, const ab_clip_config *clip, bool scaled, double *norm) {
+    *norm = 0;
+    if (clip->norm <= 0 && clip->value <= 0) return AB_OK;
+    for (int i = 0; i < g->trained->count; i++) /* `from` is the cell's own tensor; its item only reads it */
+        g->clipped[i] = scaled ? (ab_tensor *)(uintptr_t)g->item[i].from : g->item[i].to;
+    return ab_clip(clip, g->clipped, g->trained->count, norm);
+}
+
+static void measure_values(const float *values, int64_t n, double edge, ab_scaler_seen *seen) {
+    for (int64_t i = 0; i < n; i++) {
+        double size = fabs((double)values[i]);
+        if (!(size <= seen->amax)) seen->amax = size; /* of a NaN `overflow` tells */
+        if (size <= edge)
+            seen->lower++;
+        else
+            seen->upper++;
+    }
+}
+
+ab_status ab_gradients_measure(const ab_gradients *g, const ab_scaler *scaler, ab_scaler_seen *seen) {
+    const int key = ab_scaler_key_index(scaler->kind, "edge");
+    const double edge =
+        key < 0 ? 0 : scaler->config.value[key] * ab_format_max(&ab_format_fp16) / scaler->scale;
+    float *values = ab_params_room(g->memory->plan);
+    ab_status status = values ? AB_OK : ab_fail(AB_NO_MEMORY, "cell: out of memory");
+    for (int i = 0; i < g->trained->count && status == AB_OK; i++) {
+        status = ab_tensor_read(g->item[i].to, values);
+        if (status == AB_OK) measure_values(values, ab_tensor_count(g->item[i].to), edge, seen);
+    }
+    free(values);
+    return status;
+}

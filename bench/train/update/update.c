@@ -1,0 +1,165 @@
+/* By the device's own formula where it has one and nobody watches, else by the host's, on copies where it must. */
+#include "bench/train/update/update.h"
+
+#include "bench/train/optim/ema.h"
+#include "bench/train/update/optim_device.h"
+#include "kernels/backend/fallback.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- lists ------------------------------------------------------------------------------------------------- */
+
+static void list_param(ab_weight_update *u, const ab_gradients *gradients, const ab_plan_param *param,
+                       int i) {
+    const ab_plan *plan = u->memory->plan;
+    ab_tensor *tensor = u->memory->tensor;
+    ab_update_item *item = &u->item[i];
+    item->grad = gradients->item[i].to;
+    item->weight = &tensor[ab_params_weight(param)];
+    item->model = param->master != AB_NONE ? &tensor[param->stored] : NULL;
+    for (int s = 0; s < u->optimizer->states; s++) item->state[s] = &tensor[param->state[s]];
+    u->own[i] = u->common;
+    ab_param_groups_apply(&u->recipe->groups, &plan->net->op[param->net_op], ab_params_spec(plan, param),
+                          &u->own[i]);
+}
+
+ab_status ab_weight_update_init(ab_weight_update *u, const ab_gradients *gradients) {
+    const ab_plan *plan = u->memory->plan;
+    const size_t room = (size_t)u->trained->count + 1;
+    u->item = calloc(room, sizeof *u->item);
+    u->own = calloc(room, sizeof *u->own);
+    if (!u->item || !u->own) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
+    for (int p = 0; p < plan->params; p++)
+        if (u->trained->place[p] >= 0) list_param(u, gradients, &plan->param[p], u->trained->place[p]);
+    return AB_OK;
+}
+
+void ab_weight_update_fini(ab_weight_update *u) {
+    free(u->item);
+    free(u->own);
+    *u = (ab_weight_update){.item = NULL};
+}
+
+/* ---- rates ------------------------------------------------------------------------------------------------- */
+
+ab_schedule_point ab_weight_update_rate(const ab_weight_update *u, int64_t advanced) {
+    const ab_recipe *recipe = u->recipe;
+    if (!recipe->schedule) return (ab_schedule_point){u->common.lr, -1};
+    return ab_schedule_rate(recipe->schedule, &recipe->rates, advanced);
+}
+
+/* A parameter's configuration at a point of the schedule: groups scale the rate. */
+static ab_optimizer_config config_at(const ab_weight_update *u, int i, ab_schedule_point point) {
+    ab_optimizer_config config = u->own[i];
+    const unsigned knobs = u->optimizer->knobs;
+    if (!u->recipe->schedule) return config;
+    config.lr = u->common.lr > 0 ? point.lr * (config.lr / u->common.lr) : 0;
+    if (point.momentum >= 0 && knobs & AB_KNOB_MOMENTUM) config.momentum = point.momentum;
+    if (point.momentum >= 0 && knobs & AB_KNOB_BETA1) config.beta1 = point.momentum;
+    return config;
+}
+
+ab_optimizer_config ab_weight_update_config(const ab_weight_update *u, int i, int64_t advanced) {
+    return config_at(u, i, ab_weight_update_rate(u, advanced));
+}
+
+/* ---- one parameter ----------------------------------------------------------------------------------------- */
+
+/* A parameter at one step. */
+typedef struct param_step {
+    const ab_update_item *item;
+    const ab_param_ids *ids; /* under which it is shown */
+    int place;               /* among the trained ones */
+    int64_t taken;
+    ab_optimizer_config config;
+} param_step;
+
+/* Whether the audience of a probed step wants to see the update. */
+static bool is_update_observed(const ab_observation *o) {
+    return o->observer && (o->watch.update || o->watch.roles & (AB_SEES_WEIGHTS | AB_SEES_OPTIMIZER_STATE));
+}
+
+/* The host's formula, shown if the step is probed and somebody wants to see it. `item`: tensors that the host can touch. */
+static void run_optimizer(const ab_weight_update *u, const param_step *step, const ab_update_item *item) {
+    const ab_observation *o = u->observation;
+    ab_optimizer_audience audience = {o->observer, step->ids->weight, {0}, &o->watch, step->place};
+    memcpy(audience.state_id, step->ids->state, sizeof step->ids->state);
+    if (is_update_observed(o))
+        ab_optimizer_step_shown(u->optimizer, &step->config, step->taken, item->weight, item->grad,
+                                item->state, &audience);
+    else
+        ab_optimizer_step(u->optimizer, &step->config, step->taken, item->weight, item->grad, item->state);
+}
+
+/* The same for tensors that the host cannot touch: the formulas run on copies. */
+static ab_status run_on_copies(const ab_weight_update *u, const param_step *step) {
+    const ab_update_item *item = step->item;
+    const int states = u->optimizer->states;
+    ab_tensor weight = {.data = NULL}, grad = {.data = NULL}, state[AB_UPDATE_MAX_STATES] = {{.data = NULL}};
+    ab_update_item copy = {.weight = &weight, .grad = &grad};
+    ab_status status = AB_OK;
+    AB_TRY_GOTO(ab_host_copy(item->weight, &weight));
+    AB_TRY_GOTO(ab_host_copy(item->grad, &grad));
+    for (int i = 0; i < states; i++) {
+        copy.state[i] = &state[i];
+        AB_TRY_GOTO(ab_host_copy(item->state[i], &state[i]));
+    }
+    run_optimizer(u, step, &copy);
+    AB_TRY_GOTO(ab_tensor_upload(item->weight, weight.data));
+    for (int i = 0; i < states; i++) AB_TRY_GOTO(ab_tensor_upload(item->state[i], state[i].data));
+out:
+    ab_host_copy_free(&weight);
+    ab_host_copy_free(&grad);
+    for (int i = 0; i < states; i++) ab_host_copy_free(&state[i]);
+    return status;
+}
+
+static ab_status run_on_host(const ab_weight_update *u, const param_step *step) {
+    if (!u->memory->backend->host_memory) return run_on_copies(u, step);
+    run_optimizer(u, step, step->item);
+    return AB_OK;
+}
+
+/* By the device's own formula, where it has one and nobody wants to watch. *done: it did, the model's copy included. */
+static ab_status run_on_device(const ab_weight_update *u, const param_step *step, bool *done) {
+    const ab_backend *backend = u->memory->backend;
+    const ab_update_kind kind = ab_optimizer_device_kind(u->optimizer);
+    *done = false;
+    if (!backend->update || kind == AB_UPDATE_NONE || is_update_observed(u->observation)) return AB_OK;
+    ab_update_row row = ab_optimizer_device_row(kind, &step->config, step->taken);
+    ab_status status = backend->update(step->item, 1, (int)kind, &row);
+    *done = status == AB_OK;
+    return status == AB_UNAVAILABLE ? AB_OK : status;
+}
+
+/* What is rounded to the model's copy was shown before. */
+static ab_status update_param(const ab_weight_update *u, const ab_exec *unobserved, const param_step *step) {
+    const ab_update_item *item = step->item;
+    bool done;
+    AB_TRY(run_on_device(u, step, &done));
+    if (done) return AB_OK;
+    AB_TRY(run_on_host(u, step));
+    return item->model ? ab_cell_memory_cast(u->memory, unobserved, item->model, item->weight) : AB_OK;
+}
+
+static ab_status update_average(const ab_weight_update *u, const ab_plan_param *param,
+                                const param_step *step) {
+    if (param->ema == AB_NONE) return AB_OK;
+    return ab_ema_update(&u->memory->tensor[param->ema], step->item->weight, u->recipe->ema_decay,
+                         step->taken - 1);
+}
+
+ab_status ab_weight_update_run(const ab_weight_update *u, const ab_exec *unobserved, int64_t taken,
+                               int64_t advanced) {
+    const ab_plan *plan = u->memory->plan;
+    const ab_schedule_point point = ab_weight_update_rate(u, advanced);
+    for (int p = 0; p < plan->params; p++) {
+        const int i = u->trained->place[p];
+        if (i < 0) continue;
+        const param_step step = {&u->item[i], &u->observation->ids[p], i, taken, config_at(u, i, point)};
+        AB_TRY(update_param(u, unobserved, &step));
+        AB_TRY(update_average(u, &plan->param[p], &step));
+    }
+    return AB_OK;
+}

@@ -74,7 +74,7 @@ typedef struct ab_probe_kind {
     void (*count)(void *state, int tensor, const struct ab_census *census);
     void (*ran)(void *state, const ab_op_run *run);
     void (*moved)(void *state, const ab_move *move);
-    bool (*again)(void *state, int64_t step, double loss_scale); /* see ab_watch */
+    bool (*wants_replay)(void *state, int64_t step, double loss_scale); /* see ab_watch */
     void (*update)(void *state, const ab_update_block *block);
     void (*step_end)(void *state, int64_t step);      /* all of this probed step has been seen */
     void (*report)(void *state, ab_probe_sink *sink); /* writes keys into the object that is open */

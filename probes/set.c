@@ -14,7 +14,7 @@ struct ab_probe_set {
     int64_t *cost_ns; /* [threads][AB_MAX_PROBES] */
     int64_t steps;
     uint64_t asked; /* probes that want to see the step under way although it is not probed: bits by place */
-    bool again;     /* it runs again for them */
+    bool is_replay; /* it is replayed for them */
 };
 
 static int64_t no_clock(void) { return 0; }
@@ -91,8 +91,8 @@ static void update(void *context, const ab_update_block *block) {
     }
 }
 
-/* Whether a step is shown to probe p: one that runs again, to those who asked for it. */
-static bool shown(const ab_probe_set *set, int p) { return !set->again || (set->asked >> p & 1u); }
+/* Whether a step is shown to probe p: one that is replayed, to those who asked for it. */
+static bool shown(const ab_probe_set *set, int p) { return !set->is_replay || (set->asked >> p & 1u); }
 
 static void ran(void *context, const ab_op_run *run) {
     ab_probe_set *set = context;
@@ -118,19 +118,19 @@ static void moved(void *context, const ab_move *move) {
     }
 }
 
-static bool again(void *context, int64_t step, double loss_scale) {
+static bool wants_replay(void *context, int64_t step, double loss_scale) {
     ab_probe_set *set = context;
     set->asked = 0;
     for (int p = 0; p < set->count; p++)
-        if (set->kind[p]->again && set->kind[p]->again(set->state[p], step, loss_scale))
+        if (set->kind[p]->wants_replay && set->kind[p]->wants_replay(set->state[p], step, loss_scale))
             set->asked |= (uint64_t)1 << p;
-    set->again = set->asked != 0;
-    return set->again;
+    set->is_replay = set->asked != 0;
+    return set->is_replay;
 }
 
 static void begin(void *context, int64_t step, double loss_scale) {
     ab_probe_set *set = context;
-    set->again = false;
+    set->is_replay = false;
     for (int p = 0; p < set->count; p++)
         if (set->kind[p]->begin) set->kind[p]->begin(set->state[p], step, loss_scale);
 }
@@ -141,7 +141,7 @@ ab_watch ab_probe_set_watch(ab_probe_set *set) {
         watch.roles |= set->kind[p]->roles;
         if (set->kind[p]->ran) watch.ran = ran;
         if (set->kind[p]->moved) watch.moved = moved;
-        if (set->kind[p]->again) watch.again = again;
+        if (set->kind[p]->wants_replay) watch.wants_replay = wants_replay;
         if (set->kind[p]->update) watch.update = update;
     }
     return watch;

@@ -101,9 +101,9 @@ typedef struct ab_watch {
     void (*begin)(void *context, int64_t step, double loss_scale);
     void (*ran)(void *context, const ab_op_run *run);
     void (*moved)(void *context, const ab_move *move);
-    /* A step whose loss or gradients are not finite has just been through its backward pass. True: run it again, from the same bits,
+    /* A step whose loss or gradients are not finite has just been through its backward pass. True: replay it, from the same bits,
      * and show it to `ran` and `moved` only. */
-    bool (*again)(void *context, int64_t step, double loss_scale);
+    bool (*wants_replay)(void *context, int64_t step, double loss_scale);
     void (*update)(void *context, const ab_update_block *block);
 } ab_watch;
 

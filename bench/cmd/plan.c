@@ -65,7 +65,8 @@ static void print_buffers(const ab_plan *plan) {
             continue;
         }
         if (t->transient) printf("  %d..%d", t->first, t->last);
-        if (t->transient && t->again_first != AB_NONE) printf(" and %d..%d", t->again_first, t->again_last);
+        if (t->transient && t->recompute_first != AB_NONE)
+            printf(" and %d..%d", t->recompute_first, t->recompute_last);
         if (t->transient) printf(" at %lld", (long long)t->offset);
         putchar('\n');
     }

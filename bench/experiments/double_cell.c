@@ -207,12 +207,12 @@ static void forget(const held *out) {
 
 static void forward(ab_double *d, const ab_op_run *run, ab_op_io *io) {
     held *out = hold(d, run->io->out);
-    ab_op_run again = *run;
+    ab_op_run in_double = *run;
     if (!out) return;
-    again.io = io;
+    in_double.io = io;
     io->out = &out->tensor;
     forget(out);
-    make(d, &again, AB_WROTE_OUT, out);
+    make(d, &in_double, AB_WROTE_OUT, out);
     add_loss(d, run, out);
 }
 
@@ -247,17 +247,17 @@ static void add_gradient(ab_double *d, const ab_op_run *run, int i, const held *
 }
 
 static void backward(ab_double *d, const ab_op_run *run, ab_op_io *io) {
-    ab_op_run again = *run;
-    again.io = io;
+    ab_op_run in_double = *run;
+    in_double.io = io;
     io->dout = read_of(d, run->io->dout);
     io->out = run->io->out ? &hold(d, run->io->out)->tensor : NULL;
     for (int i = 0; i < AB_MAX_INPUTS && d->failed == AB_OK; i++) {
         held *din = run->io->din[i] ? hold(d, run->io->din[i]) : NULL;
-        if (din) make(d, &again, AB_WROTE_DIN + i, din);
+        if (din) make(d, &in_double, AB_WROTE_DIN + i, din);
     }
     for (int i = 0; i < AB_MAX_PARAMS && d->failed == AB_OK; i++) {
         held *dparam = run->io->dparam[i] ? hold(d, run->io->dparam[i]) : NULL;
-        if (dparam) make(d, &again, AB_WROTE_DPARAM + i, dparam);
+        if (dparam) make(d, &in_double, AB_WROTE_DPARAM + i, dparam);
         if (dparam && d->failed == AB_OK) add_gradient(d, run, i, dparam);
     }
 }

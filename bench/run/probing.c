@@ -82,11 +82,11 @@ void ab_probing_note(ab_probing *probing, int64_t time_ns) {
     if (probing->active) ab_governor_note(&probing->governor, false, time_ns, 0);
 }
 
-int64_t ab_probing_step_end(ab_probing *probing, int64_t step, const ab_observer *observer, bool again,
+int64_t ab_probing_step_end(ab_probing *probing, int64_t step, const ab_observer *observer, bool replayed,
                             int64_t begun_ns) {
     if (observer) ab_probe_set_step_end(probing->set, step);
     int64_t time = ab_monotonic_ns() - begun_ns;
-    if (again)
+    if (replayed)
         ab_governor_skip(&probing->governor);
     else if (probing->active)
         ab_governor_note(&probing->governor, observer != NULL, time,

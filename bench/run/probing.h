@@ -30,9 +30,9 @@ ab_observer *ab_probing_next(ab_probing *probing);
 int64_t ab_probing_unprobed(const ab_probing *probing, int64_t most);
 void ab_probing_note(ab_probing *probing, int64_t time_ns);
 
-/* The step that ab_probing_next was asked for has run, a second time if `again`. begun_ns: when it began (ab_monotonic_ns).
+/* The step that ab_probing_next was asked for has run, a second time if `replayed`. begun_ns: when it began (ab_monotonic_ns).
  * Returns its time, that of the probes included. */
-int64_t ab_probing_step_end(ab_probing *probing, int64_t step, const ab_observer *observer, bool again,
+int64_t ab_probing_step_end(ab_probing *probing, int64_t step, const ab_observer *observer, bool replayed,
                             int64_t begun_ns);
 
 /* Writes {"event": "probes", ...} to stdout. */

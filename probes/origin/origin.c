@@ -3,7 +3,7 @@
  * a mask).
  *
  * Listens to what ops and casts of a probed step write. A step that it has not looked at and that ends in a loss or gradients that
- * are not finite is asked for again, the 1st, 2nd, 4th, 8th ... of them. Overflows that a reacting loss scale makes are expected.
+ * are not finite is replayed, the 1st, 2nd, 4th, 8th ... of them. Overflows that a reacting loss scale makes are expected.
  * Infinities that a mask writes on purpose are not events. Why it happened is origin_cause.c's matter. Memory: events,
  * flows and histories have fixed sizes. */
 #include "probes/origin/origin.h"
@@ -181,7 +181,7 @@ static ab_origin_event *event_of(ab_origin *o, const ab_origin_place *place) {
     ab_origin_event *made = &o->event[o->events++];
     *made = (ab_origin_event){.place = *place, .step = o->step, .last_step = o->step, .times = 1};
     made->scale = o->scale;
-    made->again = o->again;
+    made->replayed = o->is_replay;
     o->flow_open = true;
     copy_history(o, made);
     return made;
@@ -309,11 +309,11 @@ static void next_step(ab_origin *o, int64_t step, double loss_scale) {
     o->step = step;
     o->scale = loss_scale;
     o->current = NULL;
-    o->event_seen = o->flow_open = o->again = false;
+    o->event_seen = o->flow_open = o->is_replay = false;
 }
 
-/* Where steps are rationed every fourth probed one is looked at, for the histories: one that ends in no numbers can still be asked for
- * again. */
+/* Where steps are rationed every fourth probed one is looked at, for the histories: one that ends in no numbers can still
+ * be replayed. */
 static void begin(void *state, int64_t step, double loss_scale) {
     ab_origin *o = state;
     enum { EVERY = 4 };
@@ -322,14 +322,14 @@ static void begin(void *state, int64_t step, double loss_scale) {
     o->probed++;
 }
 
-static bool again(void *state, int64_t step, double loss_scale) {
+static bool wants_replay(void *state, int64_t step, double loss_scale) {
     ab_origin *o = state;
     if (o->looks && o->step == step && o->probed > 0) return false; /* it was seen */
     o->nonfinite++;
     if ((o->nonfinite & (o->nonfinite - 1)) != 0) return false;
     next_step(o, step, loss_scale);
-    o->again = o->looks = true;
-    o->run_again++;
+    o->is_replay = o->looks = true;
+    o->replays++;
     return true;
 }
 
@@ -501,7 +501,7 @@ static void report_update(ab_origin *o, const ab_origin_update *found) {
 static void step_end(void *state, int64_t step) {
     ab_origin *o = state;
     (void)step;
-    if (o->event_seen && !o->again) o->nonfinite++;
+    if (o->event_seen && !o->is_replay) o->nonfinite++;
     for (int i = 0; i < o->threads; i++) {
         if (o->update[i].found) report_update(o, &o->update[i]);
         o->update[i].found = false;
@@ -520,7 +520,7 @@ const ab_probe_kind ab_probe_origin = {
     .begin = begin,
     .ran = ran,
     .moved = moved,
-    .again = again,
+    .wants_replay = wants_replay,
     .update = update,
     .step_end = step_end,
     .report = report,

@@ -81,7 +81,7 @@ typedef struct ab_origin_event {
     char name[AB_ORIGIN_NAME], type[AB_ORIGIN_NAME], tensor[AB_ORIGIN_NAME];
     int64_t step, last_step, times, count;
     double scale, read_largest;
-    bool again, expected;
+    bool replayed, expected;
     ab_extremes found;
     const ab_format *format;
     ab_origin_cause cause;
@@ -113,10 +113,10 @@ typedef struct ab_origin {
     bool looks; /* at the tensors of this step */
     int threads;
     int64_t probed; /* steps */
-    int64_t step, sweep, nonfinite, run_again, left_out;
+    int64_t step, sweep, nonfinite, replays, left_out;
     int64_t last_forward; /* number of the op that ran last in a forward pass */
     double scale;
-    bool again;
+    bool is_replay;
     ab_origin_event *current; /* of this step; NULL: nothing yet, or none to be had */
     bool event_seen;          /* in this step */
     bool flow_open;           /* `current` is new: what comes after it is its flow */

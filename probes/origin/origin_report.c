@@ -90,7 +90,7 @@ static void report_event(const ab_origin_event *event, ab_probe_sink *sink) {
     sink->integer(sink, "last_step", event->last_step);
     sink->integer(sink, "times", event->times);
     sink->number(sink, "loss_scale", event->scale);
-    sink->boolean(sink, "ran_again", event->again);
+    sink->boolean(sink, "ran_again", event->replayed);
     sink->boolean(sink, "expected", event->expected);
     sink->text(sink, "op", event->name);
     sink->text(sink, "type", event->type[0] ? event->type : NULL);
@@ -111,7 +111,7 @@ static void report_event(const ab_origin_event *event, ab_probe_sink *sink) {
 void ab_origin_report(const ab_origin *o, ab_probe_sink *sink) {
     sink->begin_object(sink, "origin");
     sink->integer(sink, "nonfinite_steps", o->nonfinite);
-    sink->integer(sink, "steps_run_again", o->run_again);
+    sink->integer(sink, "steps_run_again", o->replays);
     sink->integer(sink, "events_left_out", o->left_out);
     sink->begin_array(sink, "events");
     for (int i = 0; i < o->events; i++) report_event(&o->event[i], sink);

@@ -23,11 +23,11 @@ typedef struct ab_plan_tensor {
     ab_shape shape;
     const ab_format *format; /* NULL: int32 class ids */
     ab_mem_category category;
-    int64_t bytes;               /* as allocated */
-    bool transient;              /* lives from `first` to `last`; otherwise as long as the cell */
-    int first, last;             /* schedule positions, inclusive */
-    int again_first, again_last; /* of a value that is computed again; else AB_NONE */
-    int64_t offset;              /* in the pool of its category; 0 for blocks of their own */
+    int64_t bytes;                       /* as allocated */
+    bool transient;                      /* lives from `first` to `last`; otherwise as long as the cell */
+    int first, last;                     /* schedule positions, inclusive */
+    int recompute_first, recompute_last; /* of a value that is recomputed; else AB_NONE */
+    int64_t offset;                      /* in the pool of its category; 0 for blocks of their own */
     int shares; /* the tensor whose memory this one is, or AB_NONE; then offset and lifetime are those of that one */
 } ab_plan_tensor;
 
@@ -48,11 +48,11 @@ typedef struct ab_plan_node {
     int in_sum[AB_MAX_INPUTS];           /* then added into this gradient (a value used more than once) */
     bool starts_grad_sum[AB_MAX_INPUTS]; /* ... which holds nothing before: it is cast, not added */
     bool in_final[AB_MAX_INPUTS];        /* after this node the gradient of input i is complete */
-    bool again;                          /* its forward pass runs a second time, at again_at */
-    int again_first; /* of the last node of a block: before its backward pass, nodes from here on run again */
+    bool recomputed;                     /* its forward pass runs a second time, at recompute_at */
+    int recompute_first; /* of the last node of a block: before its backward pass, nodes from here on are recomputed */
     unsigned passes,
-        again_passes; /* bit k: the backward pass of scaler k's losses comes here; to a node of the block */
-    int again_at, backward_at; /* schedule positions; its forward pass is at its own number */
+        recompute_passes; /* bit k: the backward pass of scaler k's losses comes here; to a node of the block */
+    int recompute_at, backward_at; /* schedule positions; its forward pass is at its own number */
 } ab_plan_node;
 
 /* A parameter or buffer of the network. */
@@ -87,8 +87,8 @@ typedef struct ab_plan {
     int losses, loss[AB_NET_LOSSES], loss_grad[AB_NET_LOSSES];
     int scalers,
         loss_id[AB_NET_LOSSES]; /* loss scalers, and which each loss has; 1: one backward pass for all */
-    int second_buffer
-        [AB_MAX_PARAMS]; /* written instead of an op's i-th parameter when it runs again; AB_NONE */
+    int recompute_buffer
+        [AB_MAX_PARAMS]; /* written instead of an op's i-th parameter when it is recomputed; AB_NONE */
     int64_t pool_bytes[AB_MEM_CATEGORY_COUNT]; /* of transient tensors */
     int64_t bytes[AB_MEM_CATEGORY_COUNT];      /* in all, without the ops' workspace */
     int activation_casts, weight_casts;        /* per step, forward */
@@ -105,7 +105,7 @@ void ab_plan_destroy(ab_plan *plan); /* NULL is a no-op */
 AB_MUST_CHECK ab_status ab_plan_scalers(ab_plan *plan);
 void ab_plan_passes(ab_plan *plan);
 
-/* Which nodes run again and the positions of the schedule; called by ab_plan_create. */
+/* Which nodes are recomputed and the positions of the schedule; called by ab_plan_create. */
 void ab_plan_schedule(ab_plan *plan);
 
 /* What the backward pass of a node reads (op.h, backward_needs); 0 for casts and nodes without one. */

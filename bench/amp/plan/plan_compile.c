@@ -421,16 +421,16 @@ static int bits(unsigned set) {
     return count;
 }
 
-/* Forward, and once for each backward pass that comes here the gradients of weights and input and what is computed again. */
+/* Forward, and once for each backward pass that comes here the gradients of weights and input and what is recomputed. */
 static void add_flops(compiler *c) {
     ab_plan *plan = c->plan;
-    unsigned again = 0;
+    unsigned recompute_passes = 0;
     for (int n = plan->nodes - 1; n >= 0; n--) {
         const ab_plan_node *node = &plan->node[n];
         const double forward = op_flops(c, node);
-        if (node->again_first != AB_NONE) again = node->again_passes;
+        if (node->recompute_first != AB_NONE) recompute_passes = node->recompute_passes;
         plan->flops += forward * (1 + bits(node->passes) * ((node->params > 0) + c->needs_grad[node->in[0]]));
-        if (node->again) plan->flops += forward * bits(again);
+        if (node->recomputed) plan->flops += forward * bits(recompute_passes);
     }
 }
 
@@ -577,7 +577,7 @@ static int node_of(const ab_plan *plan, int net_op) {
 }
 
 /* A second forward pass must not move running statistics a second time: it gets copies to write to, shared by all ops. */
-static ab_status add_second_buffers(compiler *c) {
+static ab_status add_recompute_buffers(compiler *c) {
     ab_plan *plan = c->plan;
     ab_shape largest[AB_MAX_PARAMS] = {{0}};
     for (int p = 0; p < plan->params; p++) {
@@ -589,9 +589,9 @@ static ab_status add_second_buffers(compiler *c) {
             *most = spec->shape;
     }
     for (int i = 0; i < AB_MAX_PARAMS; i++) {
-        plan->second_buffer[i] = AB_NONE;
+        plan->recompute_buffer[i] = AB_NONE;
         if (largest[i].ndim)
-            AB_TRY(add_named(c, largest[i], fp32, AB_MEM_workspace, false, &plan->second_buffer[i],
+            AB_TRY(add_named(c, largest[i], fp32, AB_MEM_workspace, false, &plan->recompute_buffer[i],
                              "recompute.buffer%d", i));
     }
     return AB_OK;
@@ -616,7 +616,7 @@ static ab_status compile(compiler *c) {
     ab_plan_schedule(plan);
     ab_plan_passes(plan);
     add_flops(c);
-    AB_TRY(add_second_buffers(c));
+    AB_TRY(add_recompute_buffers(c));
     return ab_plan_place(plan);
 }
 

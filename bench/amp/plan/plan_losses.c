@@ -47,7 +47,8 @@ static unsigned reached_through(const ab_plan *plan, int n) {
 
 static unsigned passes_of_block(const ab_plan *plan, int last) {
     unsigned passes = 0;
-    for (int n = plan->node[last].again_first; n != AB_NONE && n <= last; n++) passes |= plan->node[n].passes;
+    for (int n = plan->node[last].recompute_first; n != AB_NONE && n <= last; n++)
+        passes |= plan->node[n].passes;
     return passes;
 }
 
@@ -60,5 +61,5 @@ void ab_plan_passes(ab_plan *plan) {
             if (plan->loss[i] == node->out) node->passes |= 1u << plan->loss_id[i];
         node->passes |= reached_through(plan, n);
     }
-    for (int n = 0; n < plan->nodes; n++) plan->node[n].again_passes = passes_of_block(plan, n);
+    for (int n = 0; n < plan->nodes; n++) plan->node[n].recompute_passes = passes_of_block(plan, n);
 }

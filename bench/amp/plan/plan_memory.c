@@ -4,13 +4,13 @@
 
 #include <stdlib.h>
 
-/* A value that is computed again is dead between its last use before that and then. */
+/* A value that is recomputed is dead between its last use before that and then. */
 static void live_at(ab_plan *plan, int tensor, int position) {
     if (tensor == AB_NONE) return;
     while (plan->tensor[tensor].shares != AB_NONE) tensor = plan->tensor[tensor].shares;
     ab_plan_tensor *t = &plan->tensor[tensor];
-    if (t->again_first != AB_NONE && position >= t->again_first) {
-        if (position > t->again_last) t->again_last = position;
+    if (t->recompute_first != AB_NONE && position >= t->recompute_first) {
+        if (position > t->recompute_last) t->recompute_last = position;
         return;
     }
     if (t->first < 0) t->first = t->last = position;
@@ -39,9 +39,9 @@ static void backward_lifetimes(ab_plan *plan, const ab_plan_node *node, int posi
         live_at(plan, plan->param[node->first_param + i].used_grad, position);
 }
 
-static void start_again(ab_plan *plan, int tensor, int position) {
+static void start_recomputed(ab_plan *plan, int tensor, int position) {
     if (plan->tensor[tensor].shares != AB_NONE) return; /* the tensor itself says when it lives */
-    plan->tensor[tensor].again_first = plan->tensor[tensor].again_last = position;
+    plan->tensor[tensor].recompute_first = plan->tensor[tensor].recompute_last = position;
 }
 
 /* What the forward pass leaves for a backward pass stays for the later ones too (torch: retain_graph=True). */
@@ -55,18 +55,18 @@ static void keep_for_every_pass(ab_plan *plan) {
 static void lifetimes(ab_plan *plan) {
     for (int i = 0; i < plan->tensors; i++) {
         plan->tensor[i].first = plan->tensor[i].last = -1;
-        plan->tensor[i].again_first = plan->tensor[i].again_last = AB_NONE;
+        plan->tensor[i].recompute_first = plan->tensor[i].recompute_last = AB_NONE;
     }
     for (int n = 0; n < plan->nodes; n++) {
         const ab_plan_node *node = &plan->node[n];
-        if (!node->again) continue;
-        start_again(plan, node->out, node->again_at);
-        for (int i = 0; i < node->saves; i++) start_again(plan, node->saved[i], node->again_at);
+        if (!node->recomputed) continue;
+        start_recomputed(plan, node->out, node->recompute_at);
+        for (int i = 0; i < node->saves; i++) start_recomputed(plan, node->saved[i], node->recompute_at);
     }
     for (int n = 0; n < plan->nodes; n++) {
         const ab_plan_node *node = &plan->node[n];
         forward_lifetimes(plan, node, n);
-        if (node->again) forward_lifetimes(plan, node, node->again_at);
+        if (node->recomputed) forward_lifetimes(plan, node, node->recompute_at);
         backward_lifetimes(plan, node, node->backward_at);
     }
     /* the step loop reads these between the passes */
@@ -90,9 +90,10 @@ static bool meet(interval a, interval b) {
 }
 
 static bool overlap_in_time(const ab_plan_tensor *a, const ab_plan_tensor *b) {
-    const interval once_a = {a->first, a->last}, again_a = {a->again_first, a->again_last};
-    const interval once_b = {b->first, b->last}, again_b = {b->again_first, b->again_last};
-    return meet(once_a, once_b) || meet(once_a, again_b) || meet(again_a, once_b) || meet(again_a, again_b);
+    const interval first_a = {a->first, a->last}, second_a = {a->recompute_first, a->recompute_last};
+    const interval first_b = {b->first, b->last}, second_b = {b->recompute_first, b->recompute_last};
+    return meet(first_a, first_b) || meet(first_a, second_b) || meet(second_a, first_b) ||
+           meet(second_a, second_b);
 }
 
 /* Lowest offset at which `tensor` meets none of the placed ones that live at the same time. */
@@ -121,8 +122,8 @@ static void follow_shared(ab_plan *plan) {
         t->offset = root->offset;
         t->first = root->first;
         t->last = root->last;
-        t->again_first = root->again_first;
-        t->again_last = root->again_last;
+        t->recompute_first = root->recompute_first;
+        t->recompute_last = root->recompute_last;
     }
 }
 

@@ -21,11 +21,11 @@ static int maker_of(const ab_plan *plan, int first, int end, int tensor) {
     return AB_NONE;
 }
 
-static void run_again(ab_plan *plan, int first, int end, int tensor) {
+static void mark_recomputed(ab_plan *plan, int first, int end, int tensor) {
     int n = maker_of(plan, first, end, tensor);
-    if (n == AB_NONE || plan->node[n].again) return;
-    plan->node[n].again = true;
-    for (int i = 0; i < plan->node[n].inputs; i++) run_again(plan, first, end, plan->node[n].in[i]);
+    if (n == AB_NONE || plan->node[n].recomputed) return;
+    plan->node[n].recomputed = true;
+    for (int i = 0; i < plan->node[n].inputs; i++) mark_recomputed(plan, first, end, plan->node[n].in[i]);
 }
 
 unsigned ab_plan_node_needs(const ab_plan *plan, const ab_plan_node *node) {
@@ -41,21 +41,21 @@ static void mark_block(ab_plan *plan, int first, int end) {
         const ab_plan_node *node = &plan->node[n];
         const unsigned needs = ab_plan_node_needs(plan, node);
         for (int i = 0; i < node->inputs; i++)
-            if (needs >> i & 1u) run_again(plan, first, end, node->in[i]);
-        if (needs & AB_NEEDS_OUT) run_again(plan, first, end, node->out);
+            if (needs >> i & 1u) mark_recomputed(plan, first, end, node->in[i]);
+        if (needs & AB_NEEDS_OUT) mark_recomputed(plan, first, end, node->out);
         for (int i = 0; i < node->saves && node->out_grad != AB_NONE; i++)
-            run_again(plan, first, end, node->saved[i]);
+            mark_recomputed(plan, first, end, node->saved[i]);
     }
     for (int n = first; n < end; n++)
-        if (plan->node[n].again) plan->node[end - 1].again_first = first;
+        if (plan->node[n].recomputed) plan->node[end - 1].recompute_first = first;
 }
 
 /* Positions: forward, then for each node from the last its second run, if its block ends there, and its backward pass. */
 static void number_positions(ab_plan *plan) {
     int position = plan->nodes;
     for (int n = plan->nodes - 1; n >= 0; n--) {
-        for (int m = plan->node[n].again_first; m != AB_NONE && m <= n; m++)
-            if (plan->node[m].again) plan->node[m].again_at = position++;
+        for (int m = plan->node[n].recompute_first; m != AB_NONE && m <= n; m++)
+            if (plan->node[m].recomputed) plan->node[m].recompute_at = position++;
         plan->node[n].backward_at = position++;
     }
     plan->positions = position;
@@ -63,8 +63,8 @@ static void number_positions(ab_plan *plan) {
 
 void ab_plan_schedule(ab_plan *plan) {
     for (int n = 0; n < plan->nodes; n++) {
-        plan->node[n].again = false;
-        plan->node[n].again_first = plan->node[n].again_at = AB_NONE;
+        plan->node[n].recomputed = false;
+        plan->node[n].recompute_first = plan->node[n].recompute_at = AB_NONE;
     }
     for (int first = 0, end; first < plan->nodes; first = end) {
         const int block = block_of(plan, first);

@@ -10,8 +10,8 @@
 
 static bool is_asked(const ab_cell *cell, bool nonfinite, const ab_step_result *result) {
     const ab_watch *watch = &cell->observation.watch;
-    if (!watch->again || (!nonfinite && isfinite(result->loss))) return false;
-    return watch->again(watch->context, cell->position.steps, result->scale);
+    if (!watch->wants_replay || (!nonfinite && isfinite(result->loss))) return false;
+    return watch->wants_replay(watch->context, cell->position.steps, result->scale);
 }
 
 /* The observer counted what the step showed the first time: it sees nothing of the second. */

@@ -89,7 +89,7 @@ ab_status ab_backward(const ab_walk *walk, const ab_step_position *position, ab_
     ab_layer_scales_begin(layers, walk->observation->is_replay);
     for (int n = plan->nodes - 1; n >= 0; n--) {
         const ab_plan_node *node = &plan->node[n];
-        if (node->again_passes >> position->loss_id & 1u) AB_TRY(ab_recompute_block(walk, n));
+        if (node->recompute_passes >> position->loss_id & 1u) AB_TRY(ab_recompute_block(walk, n));
         if (node->out_grad == AB_NONE) continue; /* nothing trained below */
         if (!(node->passes >> position->loss_id & 1u)) {
             AB_TRY(zero_unreached_grads(walk, position, node));

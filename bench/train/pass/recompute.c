@@ -17,7 +17,7 @@ static ab_status recompute_node(const ab_walk *walk, int n) {
     for (int i = 0; i < node->params; i++) {
         if (op->param[i].kind != AB_PARAM_BUFFER || node->frozen) continue;
         second[i] = *io.param[i];
-        second[i].data = walk->memory->tensor[plan->second_buffer[i]].data;
+        second[i].data = walk->memory->tensor[plan->recompute_buffer[i]].data;
         io.param[i] = &second[i];
     }
     ab_exec exec = ab_walk_node_exec(walk, n);
@@ -27,7 +27,7 @@ static ab_status recompute_node(const ab_walk *walk, int n) {
 
 ab_status ab_recompute_block(const ab_walk *walk, int last) {
     const ab_plan_node *node = walk->memory->plan->node;
-    for (int n = node[last].again_first; n <= last; n++)
-        if (node[n].again) AB_TRY(recompute_node(walk, n));
+    for (int n = node[last].recompute_first; n <= last; n++)
+        if (node[n].recomputed) AB_TRY(recompute_node(walk, n));
     return AB_OK;
 }

@@ -102,7 +102,7 @@ static ab_status unscale_layers(const ab_gradients *g, const ab_exec *exec, cons
 }
 
 static ab_status leave_alone(const ab_gradients *g, bool *found) {
-    if (g->observation->watch.again && g->memory->backend->host_memory) *found = !small_ones_finite(g);
+    if (g->observation->watch.wants_replay && g->memory->backend->host_memory) *found = !small_ones_finite(g);
     for (int i = 0; i < g->trained->count; i++)
         AB_TRY(ab_observe_tensor(g->observation, g->item[i].from, g->item[i].id));
     return AB_OK;

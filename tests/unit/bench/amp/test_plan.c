@@ -385,8 +385,8 @@ static unsigned needs_of(const ab_net_op *op, const ab_plan_node *node) {
 static void simulate_backward(pools *p) {
     for (int n = p->plan->nodes - 1; n >= 0; n--) {
         const ab_plan_node *node = &p->plan->node[n];
-        for (int m = node->again_first; m != AB_NONE && m <= n; m++)
-            if (p->plan->node[m].again) simulate_node(p, &p->plan->node[m]);
+        for (int m = node->recompute_first; m != AB_NONE && m <= n; m++)
+            if (p->plan->node[m].recomputed) simulate_node(p, &p->plan->node[m]);
         const ab_net_op *op = ab_plan_node_op(p->plan, node);
         unsigned needs = op ? needs_of(op, node) : 0;
         if (node->out_grad == AB_NONE) continue;
@@ -470,7 +470,7 @@ static fixture recomputed(const char *net, const char *level, const char *blocks
     return f;
 }
 
-/* What a block needs from outside is kept until it has run again; what it makes is not. */
+/* What a block needs from outside is kept until it is recomputed; what it makes is not. */
 static void blocks_that_run_again_find_what_they_read(void **state) {
     (void)state;
     static const char *const levels[] = {"O0", "O1", "O2", "O3"}, *const nets[] = {"resnet8", "gpt",
@@ -479,11 +479,11 @@ static void blocks_that_run_again_find_what_they_read(void **state) {
         for (size_t n = 0; n < AB_COUNT_OF(nets); n++) {
             fixture none = recomputed(nets[n], levels[l], "none"),
                     all = recomputed(nets[n], levels[l], "all");
-            int again = 0;
+            int recomputed = 0;
             simulate(all.plan);
-            for (int i = 0; i < all.plan->nodes; i++) again += all.plan->node[i].again;
-            assert_true(again > 0 && again < all.plan->nodes);
-            assert_int_equal(all.plan->positions, 2 * all.plan->nodes + again);
+            for (int i = 0; i < all.plan->nodes; i++) recomputed += all.plan->node[i].recomputed;
+            assert_true(recomputed > 0 && recomputed < all.plan->nodes);
+            assert_int_equal(all.plan->positions, 2 * all.plan->nodes + recomputed);
             assert_int_equal(none.plan->positions, 2 * none.plan->nodes);
             assert_true(all.plan->flops > none.plan->flops && all.plan->flops < 1.4 * none.plan->flops);
             /* three quarters at most; a third is usual where blocks are many */

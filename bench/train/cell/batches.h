@@ -1,4 +1,5 @@
-/* Batches on their way to the input tensors: which samples, with which faults, and what is noticed of them. */
+/* Batches on their way to the input tensors: which samples, with which faults, and what is noticed of
+ * them. */
 #ifndef AB_BENCH_TRAIN_CELL_BATCHES_H
 #define AB_BENCH_TRAIN_CELL_BATCHES_H
 
@@ -22,18 +23,18 @@ typedef struct ab_batches {
     void *targets;  /* memory of its own that is uploaded */
 } ab_batches;
 
-/* `batches` must be all zero but for the borrowed pointers and the settings, which the caller sets. Free with ab_batches_fini, also
- * after an error and before `memory`. */
+/* `batches` must be all zero but for the borrowed pointers and the settings, which the caller sets. Free with
+ * ab_batches_fini, also after an error and before `memory`. */
 AB_MUST_CHECK ab_status ab_batches_init(ab_batches *batches);
 void ab_batches_fini(ab_batches *batches);
 
-/* Chooses the samples of training batch `number` of the run; of a batch of n samples from `first` on, in file order, with the
- * first one in the places that are left. */
+/* Chooses the samples of training batch `number` of the run; of a batch of n samples from `first` on, in file
+ * order, with the first one in the places that are left. */
 void ab_batches_choose(ab_batches *batches, int64_t number);
 void ab_batches_choose_range(ab_batches *batches, int64_t first, int64_t n);
 
-/* Writes the samples that were chosen, with the data faults if they are for training. `step`: notes them as that step's; -1: not noted
- * (once is enough). AB_NO_MEMORY. */
+/* Writes the samples that were chosen, with the data faults if they are for training. `step`: notes them as
+ * that step's; -1: not noted (once is enough). AB_NO_MEMORY. */
 AB_MUST_CHECK ab_status ab_batches_write(ab_batches *batches, ab_split split, int64_t step, void *samples,
                                          void *targets);
 

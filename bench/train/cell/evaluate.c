@@ -1,11 +1,12 @@
-/* Forward passes that train nothing: accuracy and loss, of the trained weights or of the averaged ones in their places. */
+/* Forward passes that train nothing: accuracy and loss, of the trained weights or of the averaged ones in
+ * their places. */
 #include "bench/train/cell/parts.h"
 #include "bench/train/pass/forward.h"
 #include "kernels/core/elementary64.h"
 
 #include <stdlib.h>
 
-/* ---- trained weights --------------------------------------------------------------------------------------- */
+/* ---- trained weights ----------------------------------------------------------------------------------- */
 
 static void score(const float *logits, int64_t target, int64_t classes, ab_eval_result *result) {
     int64_t best = 0;
@@ -47,8 +48,8 @@ static ab_status run_batch(const evaluation *e, int64_t first, int64_t n) {
     return ab_forward(e->walk);
 }
 
-/* A network without classes has only its loss, which is a mean over a batch: a short one at the end is left out, if there are
- * others. */
+/* A network without classes has only its loss, which is a mean over a batch: a short one at the end is left
+ * out, if there are others. */
 static ab_status evaluate_loss(const evaluation *e, ab_eval_result *result) {
     const int64_t batch = e->walk->memory->plan->batch;
     result->correct = -1;
@@ -102,7 +103,7 @@ ab_status ab_cell_evaluate(ab_cell *cell, ab_split split, int64_t limit, ab_eval
     return AB_OK;
 }
 
-/* ---- averaged weights -------------------------------------------------------------------------------------- */
+/* ---- averaged weights ---------------------------------------------------------------------------------- */
 
 /* The trained weights' bytes, parameter by parameter. */
 static ab_status put_aside(const ab_cell_memory *memory, void **kept) {

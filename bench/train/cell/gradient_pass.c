@@ -19,7 +19,8 @@ static ab_status backward(ab_cell *cell) {
     return ab_backward(&cell->walk, &cell->position, cell->layers);
 }
 
-/* apex: with amp.scale_loss(loss[k], optimizer, loss_id=k) as scaled: scaled.backward(), one after the other. */
+/* apex: with amp.scale_loss(loss[k], optimizer, loss_id=k) as scaled: scaled.backward(), one after the
+ * other. */
 static ab_status backward_by_loss(ab_cell *cell, unsigned *overflows) {
     int *k = &cell->position.loss_id;
     for (*k = 0; *k < cell->scalers.count; ++*k) {

@@ -1,6 +1,7 @@
-/* What a cell is made of. Each part is a struct of its own with the functions that may touch it; parts that need others borrow them.
- * Files of this folder put the parts together (create.c), take steps with them (step.c, replay.c, dry_run.c, window.c), evaluate,
- * copy and read them; they alone, and checkpoints, see the whole. */
+/* What a cell is made of. Each part is a struct of its own with the functions that may touch it; parts that
+ * need others borrow them. Files of this folder put the parts together (create.c), take steps with them
+ * (step.c, replay.c, dry_run.c, window.c), evaluate, copy and read them; they alone, and checkpoints, see the
+ * whole. */
 #ifndef AB_BENCH_TRAIN_CELL_PARTS_H
 #define AB_BENCH_TRAIN_CELL_PARTS_H
 

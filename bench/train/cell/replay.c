@@ -1,4 +1,5 @@
-/* Nothing that a step reads has changed since it ran, but running statistics, which a training step only writes; they are restored. */
+/* Nothing that a step reads has changed since it ran, but running statistics, which a training step only
+ * writes; they are restored. */
 #include "bench/train/cell/replay.h"
 
 #include "bench/train/cell/gradient_pass.h"

@@ -6,8 +6,8 @@
 
 AB_BEGIN_DECLS
 
-/* Replays a step that ended in no numbers (`nonfinite`, or its loss) for the watch, if that asks for it; result->replayed says so. The
- * gradients and the result have the same bits as before. AB_NO_MEMORY. */
+/* Replays a step that ended in no numbers (`nonfinite`, or its loss) for the watch, if that asks for it;
+ * result->replayed says so. The gradients and the result have the same bits as before. AB_NO_MEMORY. */
 AB_MUST_CHECK ab_status ab_replay_if_asked(ab_cell *cell, bool nonfinite, ab_step_result *result);
 
 AB_END_DECLS

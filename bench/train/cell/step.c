@@ -28,7 +28,8 @@ static ab_status update_scale(ab_cell *cell, int k, const ab_scaler_seen *seen, 
     return ab_loss_scalers_update(&cell->scalers, k, cell->position.steps, seen, &result->skipped);
 }
 
-/* Losses with their own scales: gradients are unscaled already, each by its loss's scale; one loss's overflow skips the step. */
+/* Losses with their own scales: gradients are unscaled already, each by its loss's scale; one loss's overflow
+ * skips the step. */
 static ab_status decide_by_loss(ab_cell *cell, ab_step_result *result) {
     AB_TRY(clip(cell, result));
     for (int k = 0; k < cell->scalers.count; k++) {
@@ -39,7 +40,8 @@ static ab_status decide_by_loss(ab_cell *cell, ab_step_result *result) {
     return AB_OK;
 }
 
-/* Gradients were divided by the scale before the update; a scaler that updates first divides by the one after it. */
+/* Gradients were divided by the scale before the update; a scaler that updates first divides by the one after
+ * it. */
 static ab_status rescale(ab_cell *cell, double factor) {
     const ab_exec unobserved = ab_walk_unobserved(&cell->walk);
     return ab_gradients_rescale(&cell->gradients, &unobserved, factor);

@@ -1,7 +1,8 @@
-/* Several steps are launched, then the host reads what happened and checks it against its own
- * loss scaler. The step is recorded as a graph the second time and launched as such from then on.
+/* Several steps are launched, then the host reads what happened and checks it against its own loss scaler.
+ * The step is recorded as a graph the second time and launched as such from then on.
  *
- * Only what the device's tables cover: one loss, apex's or a fixed scale, few groups of parameters, no op on the host. */
+ * Only what the device's tables cover: one loss, apex's or a fixed scale, few groups of parameters, no op on
+ * the host. */
 #include "bench/train/cell/window.h"
 
 #include "bench/train/cell/parts.h"
@@ -34,7 +35,7 @@ struct ab_step_window {
     int64_t time_ns[WINDOW];
 };
 
-/* ---- whether ----------------------------------------------------------------------------------------------- */
+/* ---- whether ------------------------------------------------------------------------------------------- */
 
 /* Numbers the groups: they change these two (groups.h). False: there are too many. */
 static bool find_groups(const ab_weight_update *update, int *group, int *member, int *groups) {
@@ -82,7 +83,7 @@ static const char *why_not(const ab_cell *cell) {
     return NULL;
 }
 
-/* ---- set-up ------------------------------------------------------------------------------------------------ */
+/* ---- set-up -------------------------------------------------------------------------------------------- */
 
 static double key_of(const ab_scaler *scaler, const char *name) {
     int i = ab_scaler_key_index(scaler->kind, name);
@@ -181,7 +182,7 @@ void ab_step_window_stop(ab_cell *cell) {
 
 int ab_cell_window(const ab_cell *cell) { return cell->window ? WINDOW : 1; }
 
-/* ---- steps ------------------------------------------------------------------------------------------------- */
+/* ---- steps --------------------------------------------------------------------------------------------- */
 
 /* Batch `number` of the run, which is of step `step`. */
 static ab_status send_batch(ab_cell *cell, int64_t number, int64_t step) {
@@ -199,8 +200,8 @@ static bool is_last_batch(const ab_step_position *position) {
     return position->micro + 1 == position->micro_batches;
 }
 
-/* Everything of a batch but its data, and of the step what belongs before its first or behind its last. Half copies of the weights
- * are made anew: the host does not know if they changed. */
+/* Everything of a batch but its data, and of the step what belongs before its first or behind its last. Half
+ * copies of the weights are made anew: the host does not know if they changed. */
 static ab_status one_batch(ab_cell *cell) {
     const struct ab_step_window *w = cell->window;
     const ab_exec exec = ab_walk_exec(&cell->walk);

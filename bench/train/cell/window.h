@@ -6,8 +6,8 @@
 
 AB_BEGIN_DECLS
 
-/* Makes cell->window where the device can decide steps like the cell's; the log says why not. After everything else of the cell was
- * made. */
+/* Makes cell->window where the device can decide steps like the cell's; the log says why not. After
+ * everything else of the cell was made. */
 AB_MUST_CHECK ab_status ab_step_window_start(ab_cell *cell);
 
 /* Frees it; nothing where there is none. */

@@ -28,7 +28,8 @@ static void draw_all(const ab_param_spec *spec, uint64_t seed, const char *name,
         values[i] = constant ? (spec->init == AB_INIT_ONES ? 1.0f : 0.0f) : draw(spec, seed, stream_step, i);
 }
 
-/* The smallest disturbance there is: each weight moves to a neighbouring fp32 number, up or down by chance. */
+/* The smallest disturbance there is: each weight moves to a neighbouring fp32 number, up or down by
+ * chance. */
 static void move_one_ulp(float *values, int64_t n, uint64_t seed, const char *name) {
     uint32_t stream_step = ab_rng_name(name);
     for (int64_t i = 0; i < n; i++) {
@@ -46,7 +47,7 @@ static ab_status store(const ab_cell_memory *memory, const ab_plan_param *param,
     return ab_tensor_write(&memory->tensor[param->master], values);
 }
 
-/* ---- from a file ------------------------------------------------------------------------------------------- */
+/* ---- from a file --------------------------------------------------------------------------------------- */
 
 typedef struct source {
     ab_tensorfile *file; /* NULL: drawn */
@@ -85,7 +86,8 @@ static ab_status read_param(const source *from, const char *name, const ab_shape
     return status;
 }
 
-/* Tensors that parameters lack, and such as no parameter is read from: the file belongs to another network. */
+/* Tensors that parameters lack, and such as no parameter is read from: the file belongs to another
+ * network. */
 static ab_status check_tensors(const ab_plan *plan, const source *from) {
     ab_differences found = {0, ""};
     char(*asked)[AB_TENSORFILE_TEXT] = calloc((size_t)plan->params + 1, sizeof *asked);

@@ -1,5 +1,5 @@
-/* Initial weights: drawn from Philox by the parameter's name, or read from a file; then rounded to the model's format. Masters start as
- * fp32 copies of the rounded weights, as apex makes them. */
+/* Initial weights: drawn from Philox by the parameter's name, or read from a file; then rounded to the
+ * model's format. Masters start as fp32 copies of the rounded weights, as apex makes them. */
 #ifndef AB_BENCH_TRAIN_INIT_INITIAL_WEIGHTS_H
 #define AB_BENCH_TRAIN_INIT_INITIAL_WEIGHTS_H
 
@@ -15,7 +15,8 @@ typedef struct ab_initial_weights {
     bool nan_weight; /* a fault: one weight of the last op is NaN */
 } ab_initial_weights;
 
-/* Sets every parameter, buffer and master. AB_INPUT names the file and the tensors that differ from the network's. */
+/* Sets every parameter, buffer and master. AB_INPUT names the file and the tensors that differ from the
+ * network's. */
 AB_MUST_CHECK ab_status ab_initial_weights_set(const ab_initial_weights *initial,
                                                const ab_cell_memory *memory);
 

@@ -1,4 +1,5 @@
-/* The parameters of a plan: what the network says of them, and which are trained. Counts and names; no values. */
+/* The parameters of a plan: what the network says of them, and which are trained. Counts and names; no
+ * values. */
 #ifndef AB_BENCH_TRAIN_MEMORY_PARAMS_H
 #define AB_BENCH_TRAIN_MEMORY_PARAMS_H
 
@@ -33,7 +34,8 @@ typedef struct ab_trained_params {
     int *place;            /* [plan->params]: place among the trained ones, or -1; owned */
 } ab_trained_params;
 
-/* Lists them. `states`: the optimizer keeps state. AB_NO_MEMORY. Free with ab_trained_params_fini, also after an error. */
+/* Lists them. `states`: the optimizer keeps state. AB_NO_MEMORY. ab_trained_params_fini frees it, also after
+ * an error. */
 AB_MUST_CHECK ab_status ab_trained_params_init(ab_trained_params *trained, const ab_plan *plan, bool states);
 void ab_trained_params_fini(ab_trained_params *trained);
 

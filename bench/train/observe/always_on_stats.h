@@ -1,6 +1,7 @@
-/* What a cell notices of itself at every step or at the ends of a run, because probed steps alone would miss it: inputs that are no
- * finite numbers, whether labels have anything to do with inputs, weights at the start and at the end, and how much of an
- * average of the weights can still move, and which labels were in steps without an update. Bounded in size; looks, changes nothing, judges nothing. */
+/* What a cell notices of itself at every step or at the ends of a run, because probed steps alone would miss
+ * it: inputs that are no finite numbers, whether labels have anything to do with inputs, weights at the start
+ * and at the end, and how much of an average of the weights can still move, and which labels were in steps
+ * without an update. Bounded in size; looks, changes nothing, judges nothing. */
 #ifndef AB_BENCH_TRAIN_OBSERVE_ALWAYS_ON_STATS_H
 #define AB_BENCH_TRAIN_OBSERVE_ALWAYS_ON_STATS_H
 
@@ -28,8 +29,8 @@ typedef struct ab_always_on_inputs {
     int64_t size;     /* samples in a batch */
 } ab_always_on_inputs;
 
-/* Class means of inputs, pooled to AB_ALWAYS_ON_BINS numbers a sample (channels of images apart): [0] with the samples' labels, [1] with the labels of other
- * samples of the batch, which shows what chance gives. */
+/* Class means of inputs, pooled to AB_ALWAYS_ON_BINS numbers a sample (channels of images apart): [0] with
+ * the samples' labels, [1] with the labels of other samples of the batch, which shows what chance gives. */
 typedef struct ab_always_on_labels {
     int64_t seen;
     int classes; /* 0: there are none */
@@ -51,8 +52,8 @@ typedef struct ab_always_on_weights {
     char nonfinite_name[AB_ALWAYS_ON_NAME], beyond_name[AB_ALWAYS_ON_NAME], largest_name[AB_ALWAYS_ON_NAME];
 } ab_always_on_weights;
 
-/* The average of the weights at the end: elements that differ from their weight, those of them that one more update would leave
- * as they are, and sums of squares of the differences and of the weights. */
+/* The average of the weights at the end: elements that differ from their weight, those of them that one more
+ * update would leave as they are, and sums of squares of the differences and of the weights. */
 typedef struct ab_always_on_average {
     int64_t differing, stuck;
     double distance, weights;
@@ -68,8 +69,7 @@ typedef struct ab_always_on_resume {
     bool resumed;
     int tensors, tensors_differing; /* of the checkpoint; those that have other bits in the cell */
     char tensor[AB_ALWAYS_ON_NAME]; /* the first of them */
-    int states,
-        states_differing; /* numbers: position, schedule, loss scaler; the first AB_ALWAYS_ON_STATES that differ: */
+    int states, states_differing;   /* numbers: position, schedule, loss scaler; the first that differ: */
     ab_always_on_state state[AB_ALWAYS_ON_STATES];
 } ab_always_on_resume;
 
@@ -85,8 +85,8 @@ typedef struct ab_always_on_stats {
 
 void ab_always_on_clear(ab_always_on_stats *stats);
 
-/* A batch of n samples as ab_data_fill wrote it, of `each` elements and `labels` targets a sample. The labels of the first
- * AB_ALWAYS_ON_SAMPLES are looked at, inputs always. AB_NO_MEMORY. */
+/* A batch of n samples as ab_data_fill wrote it, of `each` elements and `labels` targets a sample. The labels
+ * of the first AB_ALWAYS_ON_SAMPLES are looked at, inputs always. AB_NO_MEMORY. */
 AB_MUST_CHECK ab_status ab_always_on_batch(ab_always_on_stats *stats, const ab_data_shape *shape,
                                            int64_t step, const void *samples, const void *targets, int64_t n,
                                            int64_t each);
@@ -102,9 +102,9 @@ void ab_always_on_weigh(ab_always_on_weights *weights, const char *name, const f
 void ab_always_on_average_of(ab_always_on_average *average, const float *weight, const float *mean, int64_t n,
                              const ab_format *format, double decay);
 
-/* Between-class share of the variance of inputs over what independent labels would give on average, (classes - 1) /
- * (samples - 1): about 1 if labels say nothing of inputs (one-way analysis of variance, Fisher 1925). NAN if nothing
- * was seen. `control`: with the labels of other samples. */
+/* Between-class share of the variance of inputs over what independent labels would give on average, (classes
+ * - 1) / (samples - 1): about 1 if labels say nothing of inputs (one-way analysis of variance, Fisher 1925).
+ * NAN if nothing was seen. `control`: with the labels of other samples. */
 double ab_always_on_label_ratio(const ab_always_on_labels *labels, bool control);
 
 /* Writes the object "vitals". */

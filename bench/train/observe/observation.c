@@ -25,7 +25,7 @@ static int number(ab_observation *o, const char *name, int net_op, ab_probe_role
     return o->count++;
 }
 
-/* ---- tensors of the plan ----------------------------------------------------------------------------------- */
+/* ---- tensors of the plan ------------------------------------------------------------------------------- */
 
 /* Net op whose value a tensor holds (itself or a cast of it), or AB_NONE for the network's input. */
 static int producer(const ab_plan *plan, int tensor) {
@@ -42,8 +42,8 @@ static bool is_cast_output(const ab_plan *plan, int tensor) {
     return false;
 }
 
-/* The gradient of a half copy of a weight goes by the name it has at the other levels, an op's share of a shared weight's by the
- * op's. */
+/* The gradient of a half copy of a weight goes by the name it has at the other levels, an op's share of a
+ * shared weight's by the op's. */
 static void number_weight_gradients(ab_observation *o) {
     const ab_plan *plan = o->memory->plan;
     for (int p = 0; p < plan->params; p++) {
@@ -56,8 +56,8 @@ static void number_weight_gradients(ab_observation *o) {
     }
 }
 
-/* Every gradient is seen where it is first written. The fp32 gradient of a cast value is left out: the cast shows the same
- * values when it rounds them. Partial sums of a gradient share its number. */
+/* Every gradient is seen where it is first written. The fp32 gradient of a cast value is left out: the cast
+ * shows the same values when it rounds them. Partial sums of a gradient share its number. */
 static void number_activation_gradient(ab_observation *o, const ab_plan_node *node, int i) {
     const ab_plan *plan = o->memory->plan;
     int grad = node->in_grad[i];
@@ -77,7 +77,8 @@ static bool is_cast_to_half(const ab_plan *plan, int tensor) {
     return false;
 }
 
-/* An output is seen where it is rounded: in its op, or in the cast that follows; fp32 that stays fp32 where it is made. */
+/* An output is seen where it is rounded: in its op, or in the cast that follows; fp32 that stays fp32 where
+ * it is made. */
 static void number_activation(ab_observation *o, const ab_plan_node *node) {
     const ab_plan *plan = o->memory->plan;
     int op = producer(plan, node->out);
@@ -90,7 +91,7 @@ static void number_activation(ab_observation *o, const ab_plan_node *node) {
     o->memory->tensor[node->out].id = number(o, name, op, AB_ROLE_ACTIVATION, !fp32);
 }
 
-/* ---- parameters -------------------------------------------------------------------------------------------- */
+/* ---- parameters ---------------------------------------------------------------------------------------- */
 
 static int number_param(ab_observation *o, int p, ab_probe_role role, const char *suffix, bool cast) {
     const ab_plan_param *param = &o->memory->plan->param[p];
@@ -119,7 +120,7 @@ static void number_params(ab_observation *o) {
     }
 }
 
-/* ---- interface --------------------------------------------------------------------------------------------- */
+/* ---- interface ----------------------------------------------------------------------------------------- */
 
 void ab_observation_watch(ab_observation *o, const ab_watch *watch) {
     const ab_plan *plan = o->memory->plan;

@@ -1,5 +1,5 @@
-/* Who sees what of a cell: the watch of the probed steps, the follower of all steps, and the numbers under which tensors are shown.
- * observe.h shows them. Nothing here changes a value. */
+/* Who sees what of a cell: the watch of the probed steps, the follower of all steps, and the numbers under
+ * which tensors are shown. observe.h shows them. Nothing here changes a value. */
 #ifndef AB_BENCH_TRAIN_OBSERVE_OBSERVATION_H
 #define AB_BENCH_TRAIN_OBSERVE_OBSERVATION_H
 
@@ -29,13 +29,14 @@ typedef struct ab_observation {
         *op_mirror; /* [plan->nodes]: host copies of an op's tensors; NULL until they are wanted */
 } ab_observation;
 
-/* Shows gradients, as ab_observation_watch(NULL) does. `observation` must be all zero. AB_NO_MEMORY. Free with
- * ab_observation_fini, also after an error. */
+/* Shows gradients, as ab_observation_watch(NULL) does. `observation` must be all zero. AB_NO_MEMORY. Free
+ * with ab_observation_fini, also after an error. */
 AB_MUST_CHECK ab_status ab_observation_init(ab_observation *observation, const ab_cell_memory *memory,
                                             const ab_optimizer *optimizer);
 void ab_observation_fini(ab_observation *observation);
 
-/* What probed steps show from now on; NULL: gradients. Numbers the observed tensors anew: their ids are places in `observed`. */
+/* What probed steps show from now on; NULL: gradients. Numbers the observed tensors anew: their ids are
+ * places in `observed`. */
 void ab_observation_watch(ab_observation *observation, const ab_watch *watch);
 
 /* Whether the step under way is shown to the watch. */

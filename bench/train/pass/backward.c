@@ -4,8 +4,8 @@
 #include "bench/train/observe/observe.h"
 #include "bench/train/pass/recompute.h"
 
-/* Whether a parameter's gradient is added to what `sum` holds already: another op's share, or earlier micro-batches that no master's
- * gradient took over. */
+/* Whether a parameter's gradient is added to what `sum` holds already: another op's share, or earlier
+ * micro-batches that no master's gradient took over. */
 static bool accumulates_into(const ab_plan *plan, const ab_step_position *position,
                              const ab_plan_param *param) {
     const ab_plan_param *owner = param->owner == AB_NONE ? param : &plan->param[param->owner];

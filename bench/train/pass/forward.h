@@ -1,4 +1,5 @@
-/* The forward pass: half copies of the weights where they are out of date, then every op and cast in order. */
+/* The forward pass: half copies of the weights where they are out of date, then every op and cast in
+ * order. */
 #ifndef AB_BENCH_TRAIN_PASS_FORWARD_H
 #define AB_BENCH_TRAIN_PASS_FORWARD_H
 

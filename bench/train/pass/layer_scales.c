@@ -23,7 +23,7 @@ struct ab_layer_scales {
     float *values;      /* room for the largest gradient or weight */
 };
 
-/* ---- life -------------------------------------------------------------------------------------------------- */
+/* ---- life ---------------------------------------------------------------------------------------------- */
 
 /* A layer whose gradient is a product with its weights; the original has these two. */
 static bool is_layer(const ab_plan *plan, const ab_plan_node *node) {
@@ -131,7 +131,7 @@ ab_scaler *ab_layer_scales_scaler(ab_layer_scales *l, int i) { return &l->machin
 const double *ab_layer_scales_values(const ab_layer_scales *l) { return l ? l->scale : NULL; }
 double ab_layer_scales_of_param(const ab_layer_scales *l, int param) { return l->of_param[param]; }
 
-/* ---- statistics -------------------------------------------------------------------------------------------- */
+/* ---- statistics ---------------------------------------------------------------------------------------- */
 
 typedef struct moments {
     double mean, std, max;
@@ -152,7 +152,8 @@ static ab_status measure(const ab_layer_scales *l, const ab_tensor *tensor, mome
     return AB_OK;
 }
 
-/* Terms of a sum that makes an element of the input's gradient, as the original counts them: without strides and groups. */
+/* Terms of a sum that makes an element of the input's gradient, as the original counts them: without strides
+ * and groups. */
 static double fan_in(const ab_shape *weight) {
     double fan = (double)weight->dim[0];
     for (int d = 2; d < weight->ndim; d++) fan *= (double)weight->dim[d];
@@ -186,7 +187,7 @@ static ab_status choose(ab_layer_scales *l, int layer, double chain) {
     return fault ? fail(l, ab_layer_scales_name(l, layer), fault) : AB_OK;
 }
 
-/* ---- backward ---------------------------------------------------------------------------------------------- */
+/* ---- backward ------------------------------------------------------------------------------------------ */
 
 void ab_layer_scales_begin(ab_layer_scales *l, bool is_replay) {
     if (!l) return;
@@ -240,8 +241,8 @@ void ab_layer_scales_cast(ab_layer_scales *l, int to, int from) {
     if (l) l->chain[to] = l->chain[from];
 }
 
-/* The chain that both get. The original multiplies gradients that are scaled already by the candidate and asks if fp16 holds that; so
- * it may choose less than either has. */
+/* The chain that both get. The original multiplies gradients that are scaled already by the candidate and
+ * asks if fp16 holds that; so it may choose less than either has. */
 static bool find_target(double a, double b, double max, double *target) {
     const double high = fmax(a, b), low = fmin(a, b);
     *target = high;

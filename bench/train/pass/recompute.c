@@ -1,4 +1,5 @@
-/* Forward passes of single nodes. What would update running statistics updates a copy of them that nobody reads. */
+/* Forward passes of single nodes. What would update running statistics updates a copy of them that nobody
+ * reads. */
 #include "bench/train/pass/recompute.h"
 
 static ab_status recompute_cast(const ab_walk *walk, const ab_plan_node *node) {

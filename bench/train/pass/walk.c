@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* ---- operands -------------------------------------------------------------------------------------------- */
+/* ---- operands ------------------------------------------------------------------------------------------ */
 
 static void wire_node(ab_walk *walk, int n) {
     const ab_cell_memory *memory = walk->memory;
@@ -40,7 +40,8 @@ static const ab_tensor *leading(const ab_op_io *io) {
     return io->param[0];
 }
 
-/* Whether a result has another format than what it is of, or weights than what they meet: the ops of the host take any. */
+/* Whether a result has another format than what it is of, or weights than what they meet: the ops of the host
+ * take any. */
 static bool formats_mixed(const ab_op_io *io) {
     const ab_tensor *lead = leading(io);
     bool mixed = differ(io->dout, io->out) || (!io->op->is_loss && differ(io->out, lead)) ||
@@ -50,7 +51,7 @@ static bool formats_mixed(const ab_op_io *io) {
     return mixed;
 }
 
-/* ---- implementations ------------------------------------------------------------------------------------- */
+/* ---- implementations ----------------------------------------------------------------------------------- */
 
 static ab_status prepare_with(ab_walk *walk, int n, const ab_op *run, size_t *workspace, size_t *state) {
     walk->run[n] = run;
@@ -111,7 +112,7 @@ void ab_walk_fini(ab_walk *walk) {
     *walk = (ab_walk){.io = NULL};
 }
 
-/* ---- what both passes do --------------------------------------------------------------------------------- */
+/* ---- what both passes do ------------------------------------------------------------------------------- */
 
 ab_exec ab_walk_unobserved(const ab_walk *walk) { return walk->exec; }
 

@@ -1,5 +1,5 @@
-/* The ops of a plan made ready to run: operands, implementations, workspace. forward.h, recompute.h and backward.h walk them.
- * Nothing here knows of optimizers, scalers or the order of a step. */
+/* The ops of a plan made ready to run: operands, implementations, workspace. forward.h, recompute.h and
+ * backward.h walk them. Nothing here knows of optimizers, scalers or the order of a step. */
 #ifndef AB_BENCH_TRAIN_PASS_WALK_H
 #define AB_BENCH_TRAIN_PASS_WALK_H
 
@@ -19,8 +19,8 @@ typedef struct ab_walk {
     uint64_t casts_version;       /* of the weights that the half copies were made from */
 } ab_walk;
 
-/* Prepares every op; `exec`: how they run, without workspace and observer. `walk` must be all zero. Errors name the op. Free with
- * ab_walk_fini, also after an error and before `memory`. */
+/* Prepares every op; `exec`: how they run, without workspace and observer. `walk` must be all zero. Errors
+ * name the op. Free with ab_walk_fini, also after an error and before `memory`. */
 AB_MUST_CHECK ab_status ab_walk_init(ab_walk *walk, const ab_cell_memory *memory, ab_observation *observation,
                                      const ab_exec *exec);
 void ab_walk_fini(ab_walk *walk);
@@ -28,14 +28,16 @@ void ab_walk_fini(ab_walk *walk);
 /* Prepared copies of weights are out of date from now on. */
 static inline void ab_walk_weights_changed(ab_walk *walk) { walk->params_version++; }
 
-/* How an op runs now, shown to the step's observer; the same for node `node`, where a frozen op is evaluated, not trained. */
+/* How an op runs now, shown to the step's observer; the same for node `node`, where a frozen op is evaluated,
+ * not trained. */
 ab_exec ab_walk_exec(const ab_walk *walk);
 ab_exec ab_walk_node_exec(const ab_walk *walk, int node);
 
 /* The same, but nobody sees it. */
 ab_exec ab_walk_unobserved(const ab_walk *walk);
 
-/* Casts tensor `from` to tensor `to`; adds it. Half results are shown to the observer, the move to the watch as `kind` of op `net_op`. */
+/* Casts tensor `from` to tensor `to`; adds it. Half results are shown to the observer, the move to the watch
+ * as `kind` of op `net_op`. */
 AB_MUST_CHECK ab_status ab_walk_cast(const ab_walk *walk, ab_move_kind kind, int net_op, bool backward,
                                      int to, int from);
 AB_MUST_CHECK ab_status ab_walk_add(const ab_walk *walk, int net_op, int to, int from);

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- lists ------------------------------------------------------------------------------------------------- */
+/* ---- lists --------------------------------------------------------------------------------------------- */
 
 static void list_param(ab_gradients *g, const ab_plan_param *param, ab_unscale_item *item) {
     ab_tensor *tensor = g->memory->tensor;
@@ -41,10 +41,10 @@ void ab_gradients_fini(ab_gradients *g) {
     *g = (ab_gradients){.item = NULL};
 }
 
-/* ---- accumulation ------------------------------------------------------------------------------------------ */
+/* ---- accumulation -------------------------------------------------------------------------------------- */
 
-/* With masters the sum is kept in fp32, as apex and Megatron keep it; else backward has added it up. Scaled gradients are
- * summed, and the scale is the same for the whole step. */
+/* With masters the sum is kept in fp32, as apex and Megatron keep it; else backward has added it up. Scaled
+ * gradients are summed, and the scale is the same for the whole step. */
 ab_status ab_gradients_sum(const ab_gradients *g, const ab_exec *exec) {
     const ab_cell_memory *memory = g->memory;
     const ab_plan *plan = memory->plan;
@@ -72,7 +72,7 @@ ab_status ab_gradients_unscale_sums(const ab_gradients *g, const ab_exec *exec, 
     return g->position->micro + 1 < g->position->micro_batches ? unscale(g, exec, scaler, &found) : AB_OK;
 }
 
-/* ---- unscaling --------------------------------------------------------------------------------------------- */
+/* ---- unscaling ----------------------------------------------------------------------------------------- */
 
 /* Numbers change with the watch. */
 static void number_items(ab_gradients *g) {
@@ -80,7 +80,8 @@ static void number_items(ab_gradients *g) {
         if (g->trained->place[p] >= 0) g->item[g->trained->place[p]].id = g->observation->ids[p].unscaled;
 }
 
-/* Looks at gradients of at most so many elements: what goes wrong in a backward pass reaches a bias of some layer below. */
+/* Looks at gradients of at most so many elements: what goes wrong in a backward pass reaches a bias of some
+ * layer below. */
 static bool small_ones_finite(const ab_gradients *g) {
     enum { SMALL = 4096 };
     for (int i = 0; i < g->trained->count; i++) {
@@ -123,8 +124,9 @@ ab_status ab_gradients_unscale(ab_gradients *g, const ab_exec *exec, const ab_sc
     return AB_OK;
 }
 
-/* apex (_process_optimizer.py): the first gradients are multiplied into place, later ones added there (axpby); of these only what
- * comes in is checked. A fixed scale of 1 without masters leaves it to autograd, which adds too. The last pass shows the sums. */
+/* apex (_process_optimizer.py): the first gradients are multiplied into place, later ones added there
+ * (axpby); of these only what comes in is checked. A fixed scale of 1 without masters leaves it to autograd,
+ * which adds too. The last pass shows the sums. */
 ab_status ab_gradients_unscale_loss(ab_gradients *g, const ab_exec *exec, const ab_scaler *scaler,
                                     bool *overflow) {
     const ab_step_position *at = g->position;
@@ -151,7 +153,7 @@ ab_status ab_gradients_rescale(const ab_gradients *g, const ab_exec *unobserved,
     return AB_OK;
 }
 
-/* ---- clipping and measuring -------------------------------------------------------------------------------- */
+/* ---- clipping and measuring ---------------------------------------------------------------------------- */
 
 ab_status ab_gradients_clip(const ab_gradients *g, const ab_clip_config *clip, bool scaled, double *norm) {
     *norm = 0;

@@ -1,5 +1,6 @@
-/* The trained parameters' gradients between the backward pass and the optimizer: summed over micro-batches, unscaled with the finite
- * check, clipped, measured. Decides nothing: whether a step is skipped is the scaler's matter. */
+/* The trained parameters' gradients between the backward pass and the optimizer: summed over micro-batches,
+ * unscaled with the finite check, clipped, measured. Decides nothing: whether a step is skipped is the
+ * scaler's matter. */
 #ifndef AB_BENCH_TRAIN_UPDATE_GRADIENTS_H
 #define AB_BENCH_TRAIN_UPDATE_GRADIENTS_H
 
@@ -23,7 +24,7 @@ typedef struct ab_gradients {
     bool masters;          /* some weight has one */
 } ab_gradients;
 
-/* `gradients` must be all zero. AB_NO_MEMORY. Free with ab_gradients_fini, also after an error. */
+/* `gradients` must be all zero. AB_NO_MEMORY. ab_gradients_fini frees it, also after an error. */
 AB_MUST_CHECK ab_status ab_gradients_init(ab_gradients *gradients, const ab_cell_memory *memory,
                                           const ab_observation *observation, const ab_trained_params *trained,
                                           const ab_step_position *position);
@@ -38,15 +39,16 @@ AB_MUST_CHECK ab_status ab_gradients_sum(const ab_gradients *gradients, const ab
 AB_MUST_CHECK ab_status ab_gradients_unscale_sums(const ab_gradients *gradients, const ab_exec *exec,
                                                   const ab_scaler *scaler);
 
-/* After the last backward pass: unscales every gradient; *nonfinite: a scaled one was not finite; *overflow: and the scaler looks at
- * that. Where gradients are left alone (a fixed scale of 1 without masters) only the small ones are looked at, and only if
- * the watch may ask for a replay of the step: *nonfinite is a hint then. `layers`: their own scales, or NULL. */
+/* After the last backward pass: unscales every gradient; *nonfinite: a scaled one was not finite; *overflow:
+ * and the scaler looks at that. Where gradients are left alone (a fixed scale of 1 without masters) only the
+ * small ones are looked at, and only if the watch may ask for a replay of the step: *nonfinite is a hint
+ * then. `layers`: their own scales, or NULL. */
 AB_MUST_CHECK ab_status ab_gradients_unscale(ab_gradients *gradients, const ab_exec *exec,
                                              const ab_scaler *scaler, const ab_layer_scales *layers,
                                              bool *nonfinite, bool *overflow);
 
-/* Losses with their own scales: after the backward pass of loss position->loss_id its gradients are unscaled and added to those of the
- * passes before. */
+/* Losses with their own scales: after the backward pass of loss position->loss_id its gradients are unscaled
+ * and added to those of the passes before. */
 AB_MUST_CHECK ab_status ab_gradients_unscale_loss(ab_gradients *gradients, const ab_exec *exec,
                                                   const ab_scaler *scaler, bool *overflow);
 
@@ -54,13 +56,14 @@ AB_MUST_CHECK ab_status ab_gradients_unscale_loss(ab_gradients *gradients, const
 AB_MUST_CHECK ab_status ab_gradients_rescale(const ab_gradients *gradients, const ab_exec *unobserved,
                                              double factor);
 
-/* Clips the gradients as they are now: those that are still scaled, or those that were unscaled. *norm: before, of all; 0
- * without clipping by norm. */
+/* Clips the gradients as they are now: those that are still scaled, or those that were unscaled. *norm:
+ * before, of all; 0 without clipping by norm. */
 AB_MUST_CHECK ab_status ab_gradients_clip(const ab_gradients *gradients, const ab_clip_config *clip,
                                           bool scaled, double *norm);
 
-/* For scalers that follow the size of the gradients: the largest magnitude of the unscaled ones, and how many elements lie above the
- * scaler's edge (a share of fp16's largest number) when scaled. Before clipping. AB_NO_MEMORY. */
+/* For scalers that follow the size of the gradients: the largest magnitude of the unscaled ones, and how many
+ * elements lie above the scaler's edge (a share of fp16's largest number) when scaled. Before clipping.
+ * AB_NO_MEMORY. */
 AB_MUST_CHECK ab_status ab_gradients_measure(const ab_gradients *gradients, const ab_scaler *scaler,
                                              ab_scaler_seen *seen);
 

@@ -1,4 +1,5 @@
-/* Optimizers as a device runs them: which formula of kernels/ops/formulas.h, and its fp32 constants at a step. */
+/* Optimizers as a device runs them: which formula of kernels/ops/formulas.h, and its fp32 constants at a
+ * step. */
 #ifndef AB_BENCH_TRAIN_UPDATE_OPTIM_DEVICE_H
 #define AB_BENCH_TRAIN_UPDATE_OPTIM_DEVICE_H
 

@@ -1,4 +1,5 @@
-/* By the device's own formula where it has one and nobody watches, else by the host's, on copies where it must. */
+/* By the device's own formula where it has one and nobody watches, else by the host's, on copies where it
+ * must. */
 #include "bench/train/update/update.h"
 
 #include "bench/train/optim/ema.h"
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- lists ------------------------------------------------------------------------------------------------- */
+/* ---- lists --------------------------------------------------------------------------------------------- */
 
 static void list_param(ab_weight_update *u, const ab_gradients *gradients, const ab_plan_param *param,
                        int i) {
@@ -41,7 +42,7 @@ void ab_weight_update_fini(ab_weight_update *u) {
     *u = (ab_weight_update){.item = NULL};
 }
 
-/* ---- rates ------------------------------------------------------------------------------------------------- */
+/* ---- rates --------------------------------------------------------------------------------------------- */
 
 ab_schedule_point ab_weight_update_rate(const ab_weight_update *u, int64_t advanced) {
     const ab_recipe *recipe = u->recipe;
@@ -64,7 +65,7 @@ ab_optimizer_config ab_weight_update_config(const ab_weight_update *u, int i, in
     return config_at(u, i, ab_weight_update_rate(u, advanced));
 }
 
-/* ---- one parameter ----------------------------------------------------------------------------------------- */
+/* ---- one parameter ------------------------------------------------------------------------------------- */
 
 /* A parameter at one step. */
 typedef struct param_step {
@@ -80,7 +81,8 @@ static bool is_update_observed(const ab_observation *o) {
     return o->observer && (o->watch.update || o->watch.roles & (AB_SEES_WEIGHTS | AB_SEES_OPTIMIZER_STATE));
 }
 
-/* The host's formula, shown if the step is probed and somebody wants to see it. `item`: tensors that the host can touch. */
+/* The host's formula, shown if the step is probed and somebody wants to see it. `item`: tensors that the host
+ * can touch. */
 static void run_optimizer(const ab_weight_update *u, const param_step *step, const ab_update_item *item) {
     const ab_observation *o = u->observation;
     ab_optimizer_audience audience = {o->observer, step->ids->weight, {0}, &o->watch, step->place};
@@ -121,7 +123,8 @@ static ab_status run_on_host(const ab_weight_update *u, const param_step *step) 
     return AB_OK;
 }
 
-/* By the device's own formula, where it has one and nobody wants to watch. *done: it did, the model's copy included. */
+/* By the device's own formula, where it has one and nobody wants to watch. *done: it did, the model's copy
+ * included. */
 static ab_status run_on_device(const ab_weight_update *u, const param_step *step, bool *done) {
     const ab_backend *backend = u->memory->backend;
     const ab_update_kind kind = ab_optimizer_device_kind(u->optimizer);

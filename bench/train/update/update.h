@@ -1,4 +1,5 @@
-/* The optimizer step: trained weights, their copies in the model's format, their averages. Gradients are read as they are. */
+/* The optimizer step: trained weights, their copies in the model's format, their averages. Gradients are read
+ * as they are. */
 #ifndef AB_BENCH_TRAIN_UPDATE_UPDATE_H
 #define AB_BENCH_TRAIN_UPDATE_UPDATE_H
 
@@ -21,8 +22,8 @@ typedef struct ab_weight_update {
     ab_update_item *item;       /* [trained->count]; owned */
 } ab_weight_update;
 
-/* `update` must be all zero but for the borrowed pointers and `common`, which the caller sets. AB_NO_MEMORY. Free with
- * ab_weight_update_fini, also after an error. */
+/* `update` must be all zero but for the borrowed pointers and `common`, which the caller sets. AB_NO_MEMORY.
+ * Free with ab_weight_update_fini, also after an error. */
 AB_MUST_CHECK ab_status ab_weight_update_init(ab_weight_update *update, const ab_gradients *gradients);
 void ab_weight_update_fini(ab_weight_update *update);
 
@@ -32,7 +33,8 @@ ab_schedule_point ab_weight_update_rate(const ab_weight_update *update, int64_t 
 /* Trained parameter i's configuration then. */
 ab_optimizer_config ab_weight_update_config(const ab_weight_update *update, int i, int64_t advanced);
 
-/* Step number `taken` (1: the first) on every trained parameter. `unobserved`: how casts run that nobody sees. */
+/* Step number `taken` (1: the first) on every trained parameter. `unobserved`: how casts run that nobody
+ * sees. */
 AB_MUST_CHECK ab_status ab_weight_update_run(const ab_weight_update *update, const ab_exec *unobserved,
                                              int64_t taken, int64_t advanced);
 

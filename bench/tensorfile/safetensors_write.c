@@ -2,8 +2,8 @@
 #define _XOPEN_SOURCE 700
 
 #include "bench/tensorfile/json_scan.h"
-#include "bench/tensorfile/json_text.h"
 #include "bench/tensorfile/safetensors.h"
+#include "kernels/core/json_text.h"
 #include "kernels/core/text.h"
 
 #include <errno.h>

@@ -57,16 +57,7 @@ const char *ab_tensor_printable(const char *name, char text[AB_TENSORFILE_TEXT])
 }
 
 const char *ab_tensor_shape_text(const ab_tensor_entry *entry, char text[AB_TENSORFILE_TEXT]) {
-    ab_text_show(text, AB_TENSORFILE_TEXT, "[");
-    for (int i = 0; i < entry->ndim; i++) {
-        if (strlen(text) > AB_TENSORFILE_TEXT - 32) {
-            ab_text_append(text, AB_TENSORFILE_TEXT, ", ...");
-            break;
-        }
-        ab_text_append(text, AB_TENSORFILE_TEXT, i ? ", %lld" : "%lld", (long long)entry->dim[i]);
-    }
-    ab_text_append(text, AB_TENSORFILE_TEXT, "]");
-    return text;
+    return ab_dims_text(entry->dim, entry->ndim, text, AB_TENSORFILE_TEXT);
 }
 
 /* ---- entries --------------------------------------------------------------------------------------------- */

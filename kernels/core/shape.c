@@ -3,7 +3,7 @@
 
 #include "kernels/core/text.h"
 
-#include <stdio.h>
+#include <string.h>
 
 int64_t ab_shape_count(const ab_shape *shape) {
     int64_t count = 1;
@@ -26,6 +26,19 @@ int ab_shape_check(const ab_shape *shape) {
         count *= shape->dim[i];
     }
     return 1;
+}
+
+const char *ab_dims_text(const int64_t *dim, int ndim, char *text, size_t size) {
+    ab_text_show(text, size, "[");
+    for (int i = 0; i < ndim; i++) {
+        if (strlen(text) > size - 32) {
+            ab_text_append(text, size, ", ...");
+            break;
+        }
+        ab_text_append(text, size, i ? ", %lld" : "%lld", (long long)dim[i]);
+    }
+    ab_text_append(text, size, "]");
+    return text;
 }
 
 const char *ab_shape_text(const ab_shape *shape, char *text) {

@@ -77,6 +77,14 @@ bool ab_text_fits(char *text, size_t size, const char *format, ...) {
     return whole;
 }
 
+char *ab_text_round_trip(char *text, double x) {
+    for (int digits = 15; digits <= 17; digits++) {
+        ab_text_exact(text, AB_TEXT_ROUND_TRIP, "%.*g", digits, x);
+        if (strtod(text, NULL) == x) break;
+    }
+    return text;
+}
+
 char *ab_text_new_args(const char *format, va_list args) {
     va_list again;
     va_copy(again, args);

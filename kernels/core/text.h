@@ -6,6 +6,7 @@
  *   ab_text_fits                   text of any length that must be whole: names, paths, keys; the caller refuses what is too long
  *   ab_text_path (text_path.h)     the same of paths, and it says itself what is too long
  *   ab_text_new                    text of any length, allocated
+ *   ab_text_round_trip             a number, exactly
  *
  * Nothing else in the product calls snprintf, strncpy or their kin (tests/lint/text.cmake). */
 #ifndef AB_CORE_TEXT_H
@@ -40,6 +41,11 @@ char *ab_text_exact(char *text, size_t size, const char *format, ...) AB_PRINTF(
 AB_MUST_CHECK bool ab_text_fits(char *text, size_t size, const char *format, ...) AB_PRINTF(3, 4);
 AB_MUST_CHECK bool ab_text_fits_args(char *text, size_t size, const char *format, va_list args)
     AB_PRINTF(3, 0);
+
+/* The fewest of 15, 16 or 17 significant digits that read back as the same double: 0.1, 65536, 1e+15, inf. text[AB_TEXT_ROUND_TRIP].
+ * Returns `text`. */
+enum { AB_TEXT_ROUND_TRIP = 32 };
+char *ab_text_round_trip(char *text, double x);
 
 /* Allocates (free). NULL: out of memory. */
 AB_MUST_CHECK char *ab_text_new(const char *format, ...) AB_PRINTF(1, 2);

@@ -3,6 +3,7 @@
 #include "reports/record/json.h"
 
 #include "kernels/core/text.h"
+#include "reports/record/output.h"
 #include "reports/record/text.h"
 
 #include <errno.h>
@@ -49,7 +50,7 @@ const char *ab_json_type_text(const cJSON *value) {
 }
 
 void ab_json_print_number(double x, FILE *out) {
-    char text[32];
+    char text[AB_TEXT_ROUND_TRIP];
     if (!isfinite(x)) {
         fputs("null", out);
         return;
@@ -58,11 +59,7 @@ void ab_json_print_number(double x, FILE *out) {
         fprintf(out, "%.0f", x);
         return;
     }
-    for (int digits = 15; digits <= 17; digits++) {
-        ab_text_exact(text, sizeof text, "%.*g", digits, x);
-        if (strtod(text, NULL) == x) break;
-    }
-    fputs(text, out);
+    fputs(ab_text_round_trip(text, x), out);
 }
 
 static void print_escaped(unsigned char c, FILE *out) {
@@ -143,11 +140,8 @@ void ab_json_print(const cJSON *value, FILE *out) {
 }
 
 ab_status ab_json_write_file(const cJSON *value, const char *path) {
-    const bool to_stdout = strcmp(path, "-") == 0;
-    FILE *out = to_stdout ? stdout : fopen(path, "wb");
+    FILE *out = ab_output_open(path);
     if (!out) return ab_fail(AB_OUTPUT, "--json: %s: cannot write: %s", path, strerror(errno));
     ab_json_print(value, out);
-    bool failed = ferror(out) != 0;
-    if (!to_stdout) failed |= fclose(out) != 0;
-    return failed ? ab_fail(AB_OUTPUT, "--json: %s: cannot write", path) : AB_OK;
+    return ab_output_close(out) ? AB_OK : ab_fail(AB_OUTPUT, "--json: %s: cannot write", path);
 }

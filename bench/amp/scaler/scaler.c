@@ -175,19 +175,10 @@ ab_status ab_scaler_parse(const char *text, ab_scaler_config *config) {
     return ab_scaler_parse_keys(kind, text + length + 1, config);
 }
 
-/* The shortest text that reads back as x. */
-static const char *number_text(double x, char text[40]) {
-    for (int digits = 15; digits <= 17; digits++) {
-        ab_text_show(text, 40, "%.*g", digits, x);
-        if (strtod(text, NULL) == x) break;
-    }
-    return text;
-}
-
 static const char *value_text(const ab_scaler_config *config, int i, char text[40]) {
     double value = config->value[i];
     if (config->kind->key[i].type == AB_SCALER_BOOL) return value != 0 ? "True" : "False";
-    number_text(value, text);
+    ab_text_round_trip(text, value);
     bool whole = !strpbrk(text, ".en");
     bool python = config->kind->key[i].type == AB_SCALER_REAL && !(config->integral >> i & 1u);
     if (whole && python) ab_text_exact(text + strlen(text), 40 - strlen(text), ".0");

@@ -1,5 +1,5 @@
 /* Writing one JSON string. */
-#include "bench/tensorfile/json_text.h"
+#include "kernels/core/json_text.h"
 
 void ab_json_put_text(FILE *out, const char *text) {
     fputc('"', out);

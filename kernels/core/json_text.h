@@ -1,6 +1,6 @@
 /* Writing one JSON string. Only that: documents are written by those who know their shape. */
-#ifndef AB_BENCH_TENSORFILE_JSON_TEXT_H
-#define AB_BENCH_TENSORFILE_JSON_TEXT_H
+#ifndef AB_CORE_JSON_TEXT_H
+#define AB_CORE_JSON_TEXT_H
 
 #include "kernels/core/compiler.h"
 

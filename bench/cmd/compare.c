@@ -1,8 +1,7 @@
 /* `ampbench compare`: are levels equivalent over seeds; where do two traced runs diverge. Only describes: the exit status
  * says whether it could be compared; `ampbench gate` is what fails a build. */
+#include "bench/cmd/arguments.h"
 #include "bench/cmd/cmd.h"
-#include "kernels/core/nearest.h"
-#include "kernels/core/text.h"
 #include "reports/compare/divergence.h"
 #include "reports/compare/equivalence.h"
 #include "reports/record/result.h"
@@ -34,34 +33,6 @@ typedef struct request {
     ab_equivalence_options options;
 } request;
 
-typedef struct option {
-    const char *name;
-    const char **value;
-} option;
-
-static ab_status take_option(int argc, char **argv, int *i, const option *options, int count) {
-    const char *word = argv[*i], *names[8];
-    char name[40];
-    size_t length = strcspn(word, "=");
-    for (int k = 0; k < count; k++) {
-        names[k] = options[k].name;
-        if (!options[k].value || strlen(options[k].name) != length ||
-            strncmp(options[k].name, word, length) != 0)
-            continue;
-        if (word[length] == '=') {
-            *options[k].value = word + length + 1;
-            return AB_OK;
-        }
-        if (*i + 1 >= argc) return ab_fail(AB_USAGE, "compare: %s expects a value", word);
-        *options[k].value = argv[++*i];
-        return AB_OK;
-    }
-    ab_text_show(name, sizeof name, "%.*s", (int)length, word);
-    const char *near = ab_nearest(name, names, count);
-    return ab_fail(AB_USAGE, "compare: unknown option '%s'%s%s%s", name, near ? "; did you mean '" : "",
-                   near ? near : "", near ? "'?" : "");
-}
-
 static ab_status parse_number(const char *name, const char *text, double most, double *value) {
     char *end;
     if (!text) return AB_OK;
@@ -78,18 +49,21 @@ static ab_status parse_number(const char *name, const char *text, double most, d
 }
 
 static ab_status parse(int argc, char **argv, request *r) {
-    const option options[] = {{"--margin", &r->margin},
-                              {"--accuracy-margin", &r->accuracy_margin},
-                              {"--alpha", &r->alpha},
-                              {"--json", &r->json},
-                              {"--trace", NULL}};
+    const ab_argument arguments[] = {
+        {.name = "--margin", .value = &r->margin},
+        {.name = "--accuracy-margin", .value = &r->accuracy_margin},
+        {.name = "--alpha", .value = &r->alpha},
+        {.name = "--json", .value = &r->json},
+        {.name = "--trace"},
+    };
+    const ab_argument_list list = {"compare", arguments, (int)AB_COUNT_OF(arguments), NULL, false};
     for (int i = 1; i < argc; i++) {
         if (ab_is_help(argv[i]))
             r->help = true;
         else if (strcmp(argv[i], "--trace") == 0)
             r->trace = true;
         else if (argv[i][0] == '-' && argv[i][1])
-            AB_TRY(take_option(argc, argv, &i, options, (int)AB_COUNT_OF(options)));
+            AB_TRY(ab_take_option(&list, argc, argv, &i));
         else if (!r->base)
             r->base = argv[i];
         else if (!r->other)

@@ -1,6 +1,7 @@
 /* `ampbench gate`: compares two results, or measures two builds in turns and compares those. The verdict is made by
  * reports/gate/gate.h; this file only parses, fetches and prints. */
 #define _GNU_SOURCE
+#include "bench/cmd/arguments.h"
 #include "bench/cmd/cmd.h"
 #include "bench/gate/measure.h"
 #include "bench/gate/selftest.h"
@@ -76,42 +77,6 @@ typedef struct request {
 
 /* ---- options --------------------------------------------------------------------------------------------- */
 
-typedef struct option {
-    const char *name;
-    const char **value; /* NULL: a flag */
-    bool *flag;
-} option;
-
-static ab_status unknown_option(const char *word, const option *options, int count) {
-    const char *names[32];
-    char name[40];
-    for (int i = 0; i < count; i++) names[i] = options[i].name;
-    ab_text_show(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
-    const char *near = ab_nearest(name, names, count);
-    return ab_fail(AB_USAGE, "gate: unknown option '%s'%s%s%s; options of a run go after --", name,
-                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
-}
-
-static ab_status take_option(int argc, char **argv, int *i, const option *options, int count) {
-    const char *word = argv[*i];
-    size_t length = strcspn(word, "=");
-    for (int k = 0; k < count; k++) {
-        if (strlen(options[k].name) != length || strncmp(options[k].name, word, length) != 0) continue;
-        if (options[k].flag && word[length] == '=')
-            return ab_fail(AB_USAGE, "gate: %s takes no value", options[k].name);
-        if (options[k].flag) {
-            *options[k].flag = true;
-        } else if (word[length] == '=') {
-            *options[k].value = word + length + 1;
-        } else {
-            if (*i + 1 >= argc) return ab_fail(AB_USAGE, "gate: %s expects a value", word);
-            *options[k].value = argv[++*i];
-        }
-        return AB_OK;
-    }
-    return unknown_option(word, options, count);
-}
-
 static ab_status take_document(request *r, const char *word) {
     if (!r->base)
         r->base = word;
@@ -123,40 +88,44 @@ static ab_status take_document(request *r, const char *word) {
 }
 
 static ab_status parse(int argc, char **argv, request *r) {
-    const option options[] = {{"--base-exe", &r->base_exe, NULL},
-                              {"--base-ref", &r->base_ref, NULL},
-                              {"--new-exe", &r->new_exe, NULL},
-                              {"--pinned", &r->pinned, NULL},
-                              {"--pinned-exe", &r->pinned_exe, NULL},
-                              {"--rounds", &r->rounds, NULL},
-                              {"--out", &r->out, NULL},
-                              {"--seed", &r->seed, NULL},
-                              {"--tolerance", &r->tolerance, NULL},
-                              {"--guard", &r->guard, NULL},
-                              {"--loss-bound", &r->loss_bound, NULL},
-                              {"--drift-budget", &r->drift_budget, NULL},
-                              {"--ignore", &r->ignore, NULL},
-                              {"--calibration", &r->calibration, NULL},
-                              {"--effects", &r->effects, NULL},
-                              {"--format", &r->format, NULL},
-                              {"--markdown", &r->markdown, NULL},
-                              {"--junit", &r->junit, NULL},
-                              {"--inconclusive", &r->inconclusive, NULL},
-                              {"--save-baseline", &r->save, NULL},
-                              {"--json", &r->json, NULL},
-                              {"--lenient", NULL, &r->lenient},
-                              {"--exit-zero", NULL, &r->exit_zero},
-                              {"--quiet", NULL, &r->quiet},
-                              {"--selftest", NULL, &r->selftest},
-                              {"--help", NULL, &r->help},
-                              {"-h", NULL, &r->help}};
+    const ab_argument arguments[] = {
+        {.name = "--base-exe", .value = &r->base_exe},
+        {.name = "--base-ref", .value = &r->base_ref},
+        {.name = "--new-exe", .value = &r->new_exe},
+        {.name = "--pinned", .value = &r->pinned},
+        {.name = "--pinned-exe", .value = &r->pinned_exe},
+        {.name = "--rounds", .value = &r->rounds},
+        {.name = "--out", .value = &r->out},
+        {.name = "--seed", .value = &r->seed},
+        {.name = "--tolerance", .value = &r->tolerance},
+        {.name = "--guard", .value = &r->guard},
+        {.name = "--loss-bound", .value = &r->loss_bound},
+        {.name = "--drift-budget", .value = &r->drift_budget},
+        {.name = "--ignore", .value = &r->ignore},
+        {.name = "--calibration", .value = &r->calibration},
+        {.name = "--effects", .value = &r->effects},
+        {.name = "--format", .value = &r->format},
+        {.name = "--markdown", .value = &r->markdown},
+        {.name = "--junit", .value = &r->junit},
+        {.name = "--inconclusive", .value = &r->inconclusive},
+        {.name = "--save-baseline", .value = &r->save},
+        {.name = "--json", .value = &r->json},
+        {.name = "--lenient", .flag = &r->lenient},
+        {.name = "--exit-zero", .flag = &r->exit_zero},
+        {.name = "--quiet", .flag = &r->quiet},
+        {.name = "--selftest", .flag = &r->selftest},
+        {.name = "--help", .flag = &r->help},
+        {.name = "-h", .flag = &r->help},
+    };
+    const ab_argument_list list = {"gate", arguments, (int)AB_COUNT_OF(arguments),
+                                   "; options of a run go after --", false};
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--") == 0) {
             r->run_options = argv + i + 1;
             break;
         }
         if (argv[i][0] == '-' && argv[i][1])
-            AB_TRY(take_option(argc, argv, &i, options, (int)AB_COUNT_OF(options)));
+            AB_TRY(ab_take_option(&list, argc, argv, &i));
         else
             AB_TRY(take_document(r, argv[i]));
     }

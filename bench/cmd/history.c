@@ -1,9 +1,9 @@
 /* `ampbench history`: results over time. Finds the files; reports/compare/history.h does the rest. */
 #define _POSIX_C_SOURCE 200809L /* lstat */
 #include "reports/compare/history.h"
+#include "bench/cmd/arguments.h"
 #include "bench/cmd/cmd.h"
 #include "kernels/core/log.h"
-#include "kernels/core/nearest.h"
 #include "kernels/core/text.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
@@ -38,38 +38,21 @@ typedef struct request {
 
 /* ---- arguments ------------------------------------------------------------------------------------------- */
 
-typedef struct option {
-    const char *name;
-    const char **value;
-} option;
-
-static ab_status unknown_option(const char *word) {
-    static const char *const names[] = {"--guard", "--json", "--plots", "--help"};
-    const char *near = ab_nearest(word, names, (int)AB_COUNT_OF(names));
-    return ab_fail(AB_USAGE, "history: unknown option '%s'%s%s%s", ab_text_brief(word, 60),
-                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
-}
-
 /* Takes options out of argv; what is left are paths. */
 static ab_status parse(int *argc, char **argv, request *r) {
-    const option options[] = {{"--guard", &r->guard_text}, {"--json", &r->json}, {"--plots", &r->plots}};
+    const ab_argument arguments[] = {
+        {.name = "--guard", .value = &r->guard_text},
+        {.name = "--json", .value = &r->json},
+        {.name = "--plots", .value = &r->plots},
+        {.name = "--help"},
+    };
+    const ab_argument_list list = {"history", arguments, (int)AB_COUNT_OF(arguments), NULL, true};
     int kept = 1;
     for (int i = 1; i < *argc; i++) {
-        const option *found = NULL;
-        size_t length = strcspn(argv[i], "=");
-        for (size_t k = 0; k < AB_COUNT_OF(options); k++)
-            if (strlen(options[k].name) == length && strncmp(options[k].name, argv[i], length) == 0)
-                found = &options[k];
-        if (found && argv[i][length] == '=') {
-            *found->value = argv[i] + length + 1;
-        } else if (found) {
-            if (i + 1 == *argc) return ab_fail(AB_USAGE, "history: %s expects a value", argv[i]);
-            *found->value = argv[++i];
-        } else if (argv[i][0] == '-') {
-            return unknown_option(argv[i]);
-        } else {
+        if (argv[i][0] == '-')
+            AB_TRY(ab_take_option(&list, *argc, argv, &i));
+        else
             argv[kept++] = argv[i];
-        }
     }
     *argc = kept;
     return kept > 1 ? AB_OK

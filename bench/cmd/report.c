@@ -1,10 +1,9 @@
 /* `ampbench report RESULT.json`: the table that the run printed, again or in another form, from the document alone. The
  * summaries are computed anew, so that the table always follows from the raw record. */
 #define _POSIX_C_SOURCE 200809L /* isatty */
+#include "bench/cmd/arguments.h"
 #include "bench/cmd/cmd.h"
 #include "kernels/core/log.h"
-#include "kernels/core/nearest.h"
-#include "kernels/core/text.h"
 #include "reports/record/result.h"
 
 #include <errno.h>
@@ -17,11 +16,6 @@
 typedef struct request {
     const char *document, *format, *csv, *markdown, *html, *junit, *plots, *color;
 } request;
-
-typedef struct option {
-    const char *name;
-    const char **value;
-} option;
 
 static void print_help(void) {
     puts("usage: ampbench report RESULT.json [OPTION]...\n\n"
@@ -41,40 +35,17 @@ static void print_help(void) {
 
 /* ---- options --------------------------------------------------------------------------------------------- */
 
-static ab_status unknown_option(const char *word, size_t length, const option *options, int count) {
-    const char *names[16];
-    char name[40];
-    for (int i = 0; i < count; i++) names[i] = options[i].name;
-    ab_text_show(name, sizeof name, "%.*s", (int)length, word);
-    const char *near = ab_nearest(name, names, count);
-    return ab_fail(AB_USAGE, "report: unknown option '%s'%s%s%s", name, near ? "; did you mean '" : "",
-                   near ? near : "", near ? "'?" : "");
-}
-
-/* "--name VALUE" or "--name=VALUE"; advances *i over what it used. */
-static ab_status parse_option(int argc, char **argv, int *i, const option *options, int count) {
-    const char *word = argv[*i];
-    size_t length = strcspn(word, "=");
-    for (int k = 0; k < count; k++) {
-        if (strlen(options[k].name) != length || strncmp(options[k].name, word, length) != 0) continue;
-        if (word[length] == '=') {
-            *options[k].value = word + length + 1;
-            return AB_OK;
-        }
-        if (*i + 1 >= argc) return ab_fail(AB_USAGE, "report: %s expects a value", word);
-        *options[k].value = argv[++*i];
-        return AB_OK;
-    }
-    return unknown_option(word, length, options, count);
-}
-
 static ab_status parse(int argc, char **argv, request *r) {
-    const option options[] = {{"--format", &r->format}, {"--csv", &r->csv},     {"--markdown", &r->markdown},
-                              {"--html", &r->html},     {"--junit", &r->junit}, {"--plots", &r->plots},
-                              {"--color", &r->color}};
+    const ab_argument arguments[] = {
+        {.name = "--format", .value = &r->format},     {.name = "--csv", .value = &r->csv},
+        {.name = "--markdown", .value = &r->markdown}, {.name = "--html", .value = &r->html},
+        {.name = "--junit", .value = &r->junit},       {.name = "--plots", .value = &r->plots},
+        {.name = "--color", .value = &r->color},
+    };
+    const ab_argument_list list = {"report", arguments, (int)AB_COUNT_OF(arguments), NULL, false};
     for (int i = 1; i < argc; i++) {
         if (argv[i][0] == '-' && argv[i][1]) {
-            AB_TRY(parse_option(argc, argv, &i, options, (int)AB_COUNT_OF(options)));
+            AB_TRY(ab_take_option(&list, argc, argv, &i));
         } else if (r->document) {
             return ab_fail(AB_USAGE, "report: expected one result document, found '%s' and '%s'", r->document,
                            argv[i]);

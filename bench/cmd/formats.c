@@ -1,14 +1,15 @@
 /* `ampbench formats`: the ranges of number formats, computed from their rows, and proofs of their
  * conversions. */
+#include "bench/cmd/arguments.h"
 #include "bench/cmd/cmd.h"
 #include "bench/prove/prove.h"
 #include "kernels/core/nearest.h"
 #include "kernels/core/text.h"
-#include "kernels/format/block_format.h"
+#include "reports/record/output.h"
+#include "reports/render/format_ranges.h"
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -90,13 +91,6 @@ static ab_status parse_proof(const char *text, proof_request *proof) {
     return AB_OK;
 }
 
-static ab_status unknown_option(const char *word) {
-    static const char *const options[] = {"--prove", "--every-level", "--json", "--help"};
-    const char *near = ab_nearest(word, options, (int)AB_COUNT_OF(options));
-    return ab_fail(AB_USAGE, "formats: unknown option %s; %s%s", ab_text_brief(word, 60),
-                   near != NULL ? "nearest: " : "see --help", near != NULL ? near : "");
-}
-
 /* The error of a name that is no format: a block format may be what was meant. */
 static ab_status nearest_block(const char *name, ab_status otherwise) {
     enum { MOST = 16 };
@@ -123,31 +117,20 @@ static ab_status add_proof(request *r, const char *text) {
     return parse_proof(text, &r->proof[r->proofs++]);
 }
 
-/* Whether argv[*i] is option `name`, as "name=VALUE" or followed by VALUE; then *value is the value, "" if it is missing. */
-static bool is_option(const char *name, int argc, char **argv, int *i, const char **value) {
-    const char *word = argv[*i];
-    size_t length = strlen(name);
-    if (strncmp(word, name, length) != 0 || (word[length] != '=' && word[length] != '\0')) return false;
-    if (word[length] == '=')
-        *value = word + length + 1;
-    else
-        *value = *i + 1 < argc ? argv[++*i] : "";
-    return true;
-}
-
 static ab_status parse(int argc, char **argv, request *r) {
+    static const char *const options[] = {"--prove", "--every-level", "--json", "--help"};
     for (int i = 1; i < argc; i++) {
         const char *value = "";
         if (ab_is_help(argv[i]))
             r->help = true;
         else if (strcmp(argv[i], "--every-level") == 0)
             r->every_level = true;
-        else if (is_option("--prove", argc, argv, &i, &value))
+        else if (ab_is_option("--prove", argc, argv, &i, &value))
             AB_TRY(add_proof(r, value));
-        else if (is_option("--json", argc, argv, &i, &value))
+        else if (ab_is_option("--json", argc, argv, &i, &value))
             r->json = value;
         else if (argv[i][0] == '-')
-            return unknown_option(argv[i]);
+            return ab_unknown_option("formats", argv[i], options, (int)AB_COUNT_OF(options));
         else
             AB_TRY(add_format(r, argv[i]));
     }
@@ -161,151 +144,12 @@ static ab_status parse(int argc, char **argv, request *r) {
     return AB_OK;
 }
 
-/* ---- ranges -------------------------------------------------------------------------------------------- */
-
-/* "6.10352e-05 2^-14": a power of two of any size, exact and readable. */
-static const char *power_text(double x, char text[48]) {
-    int exponent = 0;
-    frexp(x, &exponent);
-    ab_text_show(text, 48, "%-12.6g 2^%d", x, exponent - 1);
-    return text;
-}
-
-static void print_ranges(const request *r) {
-    char normal[48], subnormal[48], eps[48];
-    printf("%-10s %4s %9s  %-12s  %-21s %-21s %-20s %s\n", "format", "bits", "precision", "max", "min normal",
-           "smallest subnormal", "eps", "binades");
-    for (int i = 0; i < r->formats; i++) {
-        const ab_format *f = r->format[i];
-        printf("%-10s %4d %9d  %-12.6g  %-21s %-21s %-20s %7d\n", f->name, f->bits, f->precision,
-               ab_format_max(f), power_text(ab_format_min_normal(f), normal),
-               power_text(ab_format_min_subnormal(f), subnormal), power_text(ab_format_eps(f), eps),
-               ab_format_binades(f));
-    }
-}
-
-/* All 17 digits: cJSON's own numbers stop at 15 when that is close. */
-static void add_exact(cJSON *object, const char *key, double x) {
-    char text[40];
-    ab_text_show(text, sizeof text, "%.17g", x);
-    cJSON_AddRawToObject(object, key, text);
-}
-
-/* The largest magnitude that may still round to max and whether it does: 464 and false for e4m3. */
-static void add_overflow(cJSON *object, const ab_format *f) {
-    bool tie_stays = (ab_format_max_code(f) & 1) == 0;
-    double limit = ab_format_overflow_limit(f);
-    if (isfinite(limit)) {
-        add_exact(object, "overflow_limit", tie_stays ? nextafter(limit, 0) : limit);
-        cJSON_AddBoolToObject(object, "overflow_at_limit", !tie_stays);
-    } else {
-        cJSON_AddNullToObject(object, "overflow_limit");
-        cJSON_AddStringToObject(object, "overflow_limit_reason", "above the largest double");
-    }
-}
-
-/* What an element costs with its share of the block's scale. */
-static double bits_per_element(const ab_block_format *f) { return f->element->bits + 8.0 / f->block; }
-
-static const char *scale_name(const ab_block_format *f) { return f->scale != NULL ? f->scale->name : "e8m0"; }
-
-static void print_blocks(const request *r) {
-    printf("%s%-10s %5s  %-10s %-10s %s\n", r->formats > 0 ? "\n" : "", "format", "block", "element", "scale",
-           "bits per element");
-    for (int i = 0; i < r->blocks; i++) {
-        const ab_block_format *f = r->block[i];
-        printf("%-10s %5d  %-10s %-10s %-16.4g  %s\n", f->name, f->block, f->element->name, scale_name(f),
-               bits_per_element(f), f->text);
-    }
-}
-
-static cJSON *block_json(const ab_block_format *f) {
-    cJSON *object = cJSON_CreateObject();
-    cJSON_AddStringToObject(object, "name", f->name);
-    cJSON_AddNumberToObject(object, "block", f->block);
-    cJSON_AddStringToObject(object, "element", f->element->name);
-    cJSON_AddStringToObject(object, "scale", scale_name(f));
-    cJSON_AddBoolToObject(object, "tensor_scale", f->scale != NULL);
-    cJSON_AddNumberToObject(object, "bits_per_element", bits_per_element(f));
-    return object;
-}
-
-static cJSON *range_json(const ab_format *f) {
-    cJSON *object = cJSON_CreateObject();
-    cJSON_AddStringToObject(object, "name", f->name);
-    cJSON_AddNumberToObject(object, "bits", f->bits);
-    cJSON_AddNumberToObject(object, "precision", f->precision);
-    cJSON_AddNumberToObject(object, "emin", f->emin);
-    cJSON_AddNumberToObject(object, "emax", f->emax);
-    cJSON_AddBoolToObject(object, "infinity", f->infinity);
-    cJSON_AddBoolToObject(object, "nan", f->nan);
-    cJSON_AddNumberToObject(object, "storage_bytes", f->storage_bytes);
-    add_exact(object, "max", ab_format_max(f));
-    add_exact(object, "min_normal", ab_format_min_normal(f));
-    add_exact(object, "min_subnormal", ab_format_min_subnormal(f));
-    add_exact(object, "eps", ab_format_eps(f));
-    cJSON_AddNumberToObject(object, "binades", ab_format_binades(f));
-    add_exact(object, "flush_limit", ab_format_flush_limit(f));
-    add_overflow(object, f);
-    return object;
-}
-
 /* ---- proofs -------------------------------------------------------------------------------------------- */
 
 static void pair_text(const proof_request *proof, char text[128]) {
     ab_text_show(text, 128, "%s,%s%s%s%s", proof->format->name, ab_round_mode_name(proof->rounding.mode),
                  proof->rounding.saturate ? ",saturate" : "", proof->rounding.ftz != AB_FTZ_NONE ? "," : "",
                  proof->rounding.ftz != AB_FTZ_NONE ? ftz_names[proof->rounding.ftz] : "");
-}
-
-static void print_proof(const char *pair, const ab_proof *proof) {
-    const ab_tally *t = &proof->tally;
-    printf("%s: %s\n", pair, ab_proof_mismatches(proof) == 0 ? "proved" : "DIFFERS FROM THE DEFINITION");
-    for (int i = 0; i < proof->verdicts; i++) {
-        const ab_verdict *v = &proof->verdict[i];
-        printf("  %-14s %10" PRIu64 " inputs  %" PRIu64 " mismatches", v->subject, v->inputs, v->mismatches);
-        if (v->mismatches > 0)
-            printf(", first at input 0x%08" PRIx32 ": expected 0x%" PRIx32 ", got 0x%" PRIx32, v->input,
-                   v->expected, v->got);
-        putchar('\n');
-    }
-    printf("  results        %" PRIu64 " zero, %" PRIu64 " subnormal, %" PRIu64 " normal, %" PRIu64
-           " inf, %" PRIu64 " nan\n",
-           t->zero, t->subnormal, t->normal, t->infinite, t->nan);
-    printf("  checksum       %016" PRIx64 "\n  time           %.1f s\n", t->checksum, proof->seconds);
-}
-
-static cJSON *verdict_json(const ab_verdict *v) {
-    char bits[16];
-    cJSON *object = cJSON_CreateObject();
-    cJSON_AddStringToObject(object, "subject", v->subject);
-    cJSON_AddNumberToObject(object, "inputs", (double)v->inputs);
-    cJSON_AddNumberToObject(object, "mismatches", (double)v->mismatches);
-    if (v->mismatches == 0) return object;
-    ab_text_exact(bits, sizeof bits, "0x%08" PRIx32, v->input);
-    cJSON_AddStringToObject(object, "first_input", bits);
-    return object;
-}
-
-static cJSON *proof_json(const char *pair, const ab_proof *proof) {
-    char checksum[24];
-    const ab_tally *t = &proof->tally;
-    cJSON *object = cJSON_CreateObject();
-    cJSON_AddStringToObject(object, "pair", pair);
-    cJSON_AddBoolToObject(object, "proved", ab_proof_mismatches(proof) == 0);
-    cJSON *subjects = cJSON_AddArrayToObject(object, "subjects");
-    for (int i = 0; i < proof->verdicts; i++)
-        cJSON_AddItemToArray(subjects, verdict_json(&proof->verdict[i]));
-    cJSON *results = cJSON_AddObjectToObject(object, "results");
-    cJSON_AddNumberToObject(results, "zero", (double)t->zero);
-    cJSON_AddNumberToObject(results, "subnormal", (double)t->subnormal);
-    cJSON_AddNumberToObject(results, "normal", (double)t->normal);
-    cJSON_AddNumberToObject(results, "inf", (double)t->infinite);
-    cJSON_AddNumberToObject(results, "nan", (double)t->nan);
-    ab_text_exact(checksum, sizeof checksum, "%016" PRIx64, t->checksum);
-    cJSON_AddStringToObject(object, "checksum", checksum);
-    cJSON_AddNumberToObject(object, "time_s", proof->seconds);
-    return object;
 }
 
 /* Proves the pairs in turn, printing each when it is done (or adding it to `list`). */
@@ -318,8 +162,8 @@ static ab_status prove_all(const request *r, cJSON *list) {
         fprintf(stderr, "ampbench: proving %s on all 2^32 inputs; about a minute on one core\n", pair);
         AB_TRY(ab_prove(r->proof[i].format, &r->proof[i].rounding, r->every_level, &proof));
         mismatches += ab_proof_mismatches(&proof);
-        if (list != NULL) cJSON_AddItemToArray(list, proof_json(pair, &proof));
-        if (list == NULL) print_proof(pair, &proof);
+        if (list != NULL) cJSON_AddItemToArray(list, ab_proof_json(pair, &proof));
+        if (list == NULL) ab_proof_print(stdout, pair, &proof);
         fflush(stdout);
     }
     if (mismatches > 0)
@@ -332,9 +176,9 @@ static ab_status prove_all(const request *r, cJSON *list) {
 static cJSON *document(const request *r, ab_status *proved) {
     cJSON *root = cJSON_CreateObject();
     cJSON *list = cJSON_AddArrayToObject(root, r->proofs > 0 ? "proofs" : "formats");
-    for (int i = 0; i < r->formats; i++) cJSON_AddItemToArray(list, range_json(r->format[i]));
+    for (int i = 0; i < r->formats; i++) cJSON_AddItemToArray(list, ab_format_range_json(r->format[i]));
     if (r->blocks > 0) list = cJSON_AddArrayToObject(root, "block_formats");
-    for (int i = 0; i < r->blocks; i++) cJSON_AddItemToArray(list, block_json(r->block[i]));
+    for (int i = 0; i < r->blocks; i++) cJSON_AddItemToArray(list, ab_block_format_range_json(r->block[i]));
     *proved = r->proofs > 0 ? prove_all(r, list) : AB_OK;
     return root;
 }
@@ -343,14 +187,14 @@ static cJSON *document(const request *r, ab_status *proved) {
  * its failure is what is returned. */
 static ab_status write_json(const request *r) {
     ab_status status = AB_OK;
-    FILE *file = strcmp(r->json, "-") == 0 ? stdout : fopen(r->json, "w");
+    FILE *file = ab_output_open(r->json);
     if (file == NULL) return ab_fail(AB_OUTPUT, "--json %s: cannot open it for writing", r->json);
     cJSON *root = document(r, &status);
     char *text = cJSON_Print(root);
     bool written = text != NULL && fprintf(file, "%s\n", text) > 0 && fflush(file) == 0;
     cJSON_Delete(root);
     cJSON_free(text);
-    if (file != stdout) written = fclose(file) == 0 && written;
+    written = ab_output_close(file) && written;
     return written ? status : ab_fail(AB_OUTPUT, "--json %s: cannot write", r->json);
 }
 
@@ -363,7 +207,8 @@ ab_status ab_cmd_formats(int argc, char **argv) {
     }
     if (r.json != NULL) return write_json(&r);
     if (r.proofs > 0) return prove_all(&r, NULL);
-    if (r.formats > 0) print_ranges(&r);
-    if (r.blocks > 0) print_blocks(&r);
+    if (r.formats > 0) ab_format_ranges_print(stdout, r.format, r.formats);
+    if (r.formats > 0 && r.blocks > 0) putchar('\n');
+    if (r.blocks > 0) ab_block_format_ranges_print(stdout, r.block, r.blocks);
     return AB_OK;
 }

@@ -2,9 +2,9 @@
 #define _POSIX_C_SOURCE 200809L /* isatty, strdup */
 
 #include "bench/inspect/inspect.h"
+#include "bench/cmd/arguments.h"
 #include "bench/cmd/cmd.h"
 #include "kernels/core/log.h"
-#include "kernels/core/nearest.h"
 #include "kernels/core/parallel.h"
 #include "kernels/core/text.h"
 
@@ -52,76 +52,49 @@ static void print_help(void) {
 
 /* ---- arguments ------------------------------------------------------------------------------------------- */
 
-static ab_status set_text(const char **text, const char *value) {
-    *text = value;
-    return AB_OK;
-}
-
-static ab_status take_scale(request *r, const char *value) { return set_text(&r->scale, value); }
-static ab_status take_ftz(request *r, const char *value) { return set_text(&r->ftz, value); }
-static ab_status take_json(request *r, const char *value) { return set_text(&r->json, value); }
-static ab_status take_plot(request *r, const char *value) { return set_text(&r->plot, value); }
-static ab_status take_color(request *r, const char *value) { return set_text(&r->color, value); }
-static ab_status take_threads(request *r, const char *value) { return set_text(&r->threads, value); }
-
-static ab_status take_tensor(request *r, const char *value) {
+static ab_status take_tensor(void *context, const char *value) {
+    request *r = context;
     r->inspect.pattern[r->inspect.patterns++] = value;
     return AB_OK;
 }
 
-static ab_status take_format(request *r, const char *value) {
+static ab_status take_format(void *context, const char *value) {
+    ab_inspect_question *question = context;
     char *copy = strdup(value), *rest = NULL;
     if (!copy) return ab_fail(AB_NO_MEMORY, "inspect: out of memory");
     ab_status status = AB_OK;
     for (char *name = strtok_r(copy, ",", &rest); name && status == AB_OK;
          name = strtok_r(NULL, ",", &rest)) {
-        if (r->inspect.formats == AB_INSPECT_FORMATS)
+        if (question->formats == AB_INSPECT_FORMATS)
             status =
                 ab_fail(AB_USAGE, "--format: expected at most %d formats, found more", AB_INSPECT_FORMATS);
-        else if (ab_format_find(name, &r->inspect.format[r->inspect.formats]) != AB_OK)
+        else if (ab_format_find(name, &question->format[question->formats]) != AB_OK)
             status = ab_fail_prefix(AB_USAGE, "--format");
         else
-            r->inspect.formats++;
+            question->formats++;
     }
     free(copy);
     return status;
 }
 
-static const struct option {
-    const char *name;
-    ab_status (*take)(request *r, const char *value);
-} options[] = {{"--tensor", take_tensor}, {"--format", take_format},  {"--scale", take_scale},
-               {"--ftz", take_ftz},       {"--json", take_json},      {"--plot", take_plot},
-               {"--color", take_color},   {"--threads", take_threads}};
-
-static ab_status unknown_option(const char *word) {
-    const char *names[AB_COUNT_OF(options) + 1];
-    for (size_t i = 0; i < AB_COUNT_OF(options); i++) names[i] = options[i].name;
-    names[AB_COUNT_OF(options)] = "--help";
-    const char *near = ab_nearest(word, names, (int)AB_COUNT_OF(names));
-    return ab_fail(AB_USAGE, "inspect: unknown option '%s'%s%s%s", ab_text_brief(word, 60),
-                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
-}
-
-/* "--name VALUE" or "--name=VALUE"; moves *i over what it used. */
-static ab_status take_option(request *r, int argc, char **argv, int *i) {
-    const char *word = argv[*i];
-    size_t length = strcspn(word, "=");
-    for (size_t k = 0; k < AB_COUNT_OF(options); k++) {
-        if (strlen(options[k].name) != length || strncmp(options[k].name, word, length) != 0) continue;
-        if (word[length] == '=') return options[k].take(r, word + length + 1);
-        if (*i + 1 >= argc) return ab_fail(AB_USAGE, "inspect: %s expects a value", word);
-        return options[k].take(r, argv[++*i]);
-    }
-    return unknown_option(word);
-}
-
 static ab_status parse_words(int argc, char **argv, request *r) {
+    const ab_argument arguments[] = {
+        {.name = "--tensor", .take = take_tensor, .context = r},
+        {.name = "--format", .take = take_format, .context = &r->inspect.question},
+        {.name = "--scale", .value = &r->scale},
+        {.name = "--ftz", .value = &r->ftz},
+        {.name = "--json", .value = &r->json},
+        {.name = "--plot", .value = &r->plot},
+        {.name = "--color", .value = &r->color},
+        {.name = "--threads", .value = &r->threads},
+        {.name = "--help"},
+    };
+    const ab_argument_list list = {"inspect", arguments, (int)AB_COUNT_OF(arguments), NULL, true};
     for (int i = 1; i < argc; i++) {
         if (ab_is_help(argv[i]))
             r->help = true;
         else if (argv[i][0] == '-')
-            AB_TRY(take_option(r, argc, argv, &i));
+            AB_TRY(ab_take_option(&list, argc, argv, &i));
         else
             r->inspect.file[r->inspect.files++] = argv[i];
     }
@@ -179,18 +152,18 @@ static ab_status parse_color(const char *when, bool *color) {
 static ab_status finish_request(request *r, bool *color) {
     static const ab_format *const usual[] = {&ab_format_fp16, &ab_format_bf16, &ab_format_fp8_e4m3,
                                              &ab_format_fp8_e5m2};
-    ab_inspect_request *inspect = &r->inspect;
-    AB_TRY(parse_scale(r->scale, &inspect->scale));
-    inspect->goal = (ab_scale_goal){MAX_FLUSHED, 1, AB_FTZ_NONE, AB_INSPECT_MIN, AB_INSPECT_MAX};
-    AB_TRY(parse_ftz(r->ftz, &inspect->goal.ftz));
+    ab_inspect_question *question = &r->inspect.question;
+    AB_TRY(parse_scale(r->scale, &question->scale));
+    question->goal = (ab_scale_goal){MAX_FLUSHED, 1, AB_FTZ_NONE, AB_INSPECT_MIN, AB_INSPECT_MAX};
+    AB_TRY(parse_ftz(r->ftz, &question->goal.ftz));
     AB_TRY(parse_color(r->color, color));
     r->workers =
         omp_get_max_threads() < AB_PARALLEL_MAX_THREADS ? omp_get_max_threads() : AB_PARALLEL_MAX_THREADS;
     if (r->threads) AB_TRY(parse_threads(r->threads, &r->workers));
     if (r->json && !r->json[0]) return ab_fail(AB_USAGE, "--json: expected a file name or -, found ''");
     if (r->plot && !r->plot[0]) return ab_fail(AB_USAGE, "--plot: expected a folder, found ''");
-    for (size_t i = 0; i < AB_COUNT_OF(usual) && (i > 0 || inspect->formats == 0); i++)
-        inspect->format[inspect->formats++] = usual[i];
+    for (size_t i = 0; i < AB_COUNT_OF(usual) && (i > 0 || question->formats == 0); i++)
+        question->format[question->formats++] = usual[i];
     return AB_OK;
 }
 

@@ -23,7 +23,7 @@ void ab_inspect_merge(ab_inspect_count *into, const ab_inspect_count *from) {
     into->load_overflowed += from->load_overflowed;
 }
 
-ab_status ab_inspect_tensor(const ab_inspect_pick *pick, ab_inspect_count *count) {
+ab_status ab_inspect_tensor_count(const ab_inspect_pick *pick, ab_inspect_count *count) {
     int chunks = ab_tensorfile_chunks(pick->entry);
     ab_inspect_count *chunk = malloc((size_t)(chunks > 0 ? chunks : 1) * sizeof *chunk);
     if (!chunk) return ab_fail(AB_NO_MEMORY, "out of memory for counts");

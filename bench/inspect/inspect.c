@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-ab_status ab_inspect_find_limits(const ab_inspect_request *request, ab_inspect_limits *limits) {
-    ab_ftz ftz = request->goal.ftz;
-    for (int f = 0; f < request->formats; f++) {
+ab_status ab_inspect_find_limits(const ab_inspect_question *question, ab_inspect_limits *limits) {
+    ab_ftz ftz = question->goal.ftz;
+    for (int f = 0; f < question->formats; f++) {
         for (int k = AB_INSPECT_LOW; k <= AB_INSPECT_HIGH; k++)
-            AB_TRY(ab_whatif_find_limits(request->format[f], ldexpf(1.0F, k), ftz,
+            AB_TRY(ab_whatif_find_limits(question->format[f], ldexpf(1.0F, k), ftz,
                                          &limits->power[f][k - AB_INSPECT_LOW]));
-        AB_TRY(ab_whatif_find_limits(request->format[f], request->scale, ftz, &limits->scale[f]));
+        AB_TRY(ab_whatif_find_limits(question->format[f], question->scale, ftz, &limits->scale[f]));
     }
     return AB_OK;
 }
@@ -19,7 +19,7 @@ ab_status ab_inspect_find_limits(const ab_inspect_request *request, ab_inspect_l
 /* Fills the row and lets the tensor narrow the advice. */
 static ab_status predict(ab_inspect_result *result, int i, const ab_inspect_count *count,
                          const ab_census_totals *totals) {
-    const ab_inspect_request *request = result->request;
+    const ab_inspect_question *question = result->question;
     const ab_census *census = &count->census;
     ab_inspect_row *row = &result->row[i];
     row->zero = census->zero;
@@ -28,22 +28,32 @@ static ab_status predict(ab_inspect_result *result, int i, const ab_inspect_coun
     row->nonzero = ab_census_nonzero(census);
     row->min_abs = census->min_abs;
     row->max_abs = census->max_abs;
-    for (int f = 0; f < request->formats; f++) {
+    for (int f = 0; f < question->formats; f++) {
         ab_whatif_evaluate(census, totals, &result->limits.scale[f], &row->at_scale[f]);
-        AB_TRY(ab_scale_range_of(census, request->format[f], &request->goal, &row->advice[f]));
+        AB_TRY(ab_scale_range_of(census, question->format[f], &question->goal, &row->advice[f]));
         ab_scale_advice_add(&result->advice[f], i, &row->advice[f]);
     }
     return AB_OK;
 }
 
-static ab_status count_all(ab_inspect_result *result, FILE *json) {
+static ab_inspect_tensor describe(const ab_inspect_pick *pick) {
+    const ab_tensor_entry *entry = pick->entry;
+    return (ab_inspect_tensor){.name = entry->name,
+                               .path = pick->file->path,
+                               .element = entry->element->name,
+                               .dtype = entry->dtype,
+                               .ndim = entry->ndim,
+                               .dim = entry->dim,
+                               .count = entry->count};
+}
+
+static ab_status count_all(const ab_inspect_selection *selection, ab_inspect_result *result, FILE *json) {
     ab_inspect_count *count = malloc(sizeof *count);
     if (!count) return ab_fail(AB_NO_MEMORY, "out of memory for counts");
     ab_status status = AB_OK;
-    for (int i = 0; i < result->selection->picks && status == AB_OK; i++) {
+    for (int i = 0; i < result->rows && status == AB_OK; i++) {
         ab_census_totals totals;
-        result->row[i].pick = result->selection->pick[i];
-        status = ab_inspect_tensor(&result->row[i].pick, count);
+        status = ab_inspect_tensor_count(&selection->pick[i], count);
         if (status != AB_OK) break;
         ab_census_total(&count->census, &totals);
         status = predict(result, i, count, &totals);
@@ -54,26 +64,41 @@ static ab_status count_all(ab_inspect_result *result, FILE *json) {
     return status;
 }
 
+/* Names all tensors, before any is counted. */
+static ab_status begin(const ab_inspect_request *request, const ab_inspect_selection *selection,
+                       ab_inspect_result *result) {
+    memset(result, 0, sizeof *result);
+    result->question = &request->question;
+    result->files = selection->files;
+    result->rows = selection->picks;
+    result->skips = selection->skipped;
+    ab_census_clear(&result->pooled.census);
+    AB_TRY(ab_inspect_find_limits(result->question, &result->limits));
+    result->row = calloc((size_t)result->rows, sizeof *result->row);
+    result->skipped = calloc((size_t)result->skips + 1, sizeof *result->skipped);
+    if (!result->row || !result->skipped)
+        return ab_fail(AB_NO_MEMORY, "out of memory for %d rows", selection->picks);
+    for (int i = 0; i < result->rows; i++) result->row[i].tensor = describe(&selection->pick[i]);
+    for (int i = 0; i < result->skips; i++) result->skipped[i] = describe(&selection->pick[result->rows + i]);
+    return AB_OK;
+}
+
 ab_status ab_inspect_run(const ab_inspect_request *request, const ab_inspect_selection *selection, FILE *json,
                          ab_inspect_result *result) {
-    memset(result, 0, sizeof *result);
-    result->request = request;
-    result->selection = selection;
-    ab_census_clear(&result->pooled.census);
-    AB_TRY(ab_inspect_find_limits(request, &result->limits));
-    result->row = calloc((size_t)selection->picks, sizeof *result->row);
-    if (!result->row) return ab_fail(AB_NO_MEMORY, "out of memory for %d rows", selection->picks);
-    for (int f = 0; f < request->formats; f++) ab_scale_advice_begin(&result->advice[f], &request->goal);
+    const ab_inspect_question *question = &request->question;
+    AB_TRY(begin(request, selection, result));
+    for (int f = 0; f < question->formats; f++) ab_scale_advice_begin(&result->advice[f], &question->goal);
     if (json) ab_inspect_json_begin(json);
-    AB_TRY(count_all(result, json));
-    for (int f = 0; f < request->formats; f++)
-        AB_TRY(ab_scale_advice_finish(&result->advice[f], &result->pooled.census, request->format[f],
-                                      &request->goal));
+    AB_TRY(count_all(selection, result, json));
+    for (int f = 0; f < question->formats; f++)
+        AB_TRY(ab_scale_advice_finish(&result->advice[f], &result->pooled.census, question->format[f],
+                                      &question->goal));
     if (json) ab_inspect_json_end(json, result);
     return AB_OK;
 }
 
 void ab_inspect_result_free(ab_inspect_result *result) {
     free(result->row);
+    free(result->skipped);
     memset(result, 0, sizeof *result);
 }

@@ -91,13 +91,13 @@ typedef struct job {
 } job;
 
 typedef struct partial {
-    ab_verdict verdict;
-    ab_tally tally;
+    ab_proof_verdict verdict;
+    ab_proof_tally tally;
 } partial;
 
 static const uint64_t fnv_start = UINT64_C(0xcbf29ce484222325), fnv_prime = UINT64_C(0x100000001b3);
 
-static void compare(ab_verdict *verdict, uint32_t first, const uint32_t *expected,
+static void compare(ab_proof_verdict *verdict, uint32_t first, const uint32_t *expected,
                     const uint32_t *expected_values, const uint32_t *got, const uint32_t *got_values) {
     size_t bytes = CHUNK * sizeof *got;
     verdict->inputs += CHUNK;
@@ -111,7 +111,7 @@ static void compare(ab_verdict *verdict, uint32_t first, const uint32_t *expecte
     }
 }
 
-static void tally_codes(ab_tally *tally, const ab_format *format, const uint32_t *codes) {
+static void tally_codes(ab_proof_tally *tally, const ab_format *format, const uint32_t *codes) {
     uint32_t magnitudes = (1U << (format->bits - 1)) - 1, min_normal = 1U << (format->precision - 1);
     uint32_t last = (uint32_t)ab_format_max_code(format);
     uint32_t infinity = format->infinity ? last + 1 : UINT32_MAX;
@@ -151,7 +151,7 @@ static void try_block(const job *work, uint32_t block, partial *result) {
 
 /* ---- all blocks ---------------------------------------------------------------------------------------- */
 
-static void add_partial(ab_verdict *verdict, ab_tally *tally, const partial *part) {
+static void add_partial(ab_proof_verdict *verdict, ab_proof_tally *tally, const partial *part) {
     if (verdict->mismatches == 0) {
         verdict->input = part->verdict.input;
         verdict->expected = part->verdict.expected;
@@ -180,10 +180,10 @@ ab_status ab_prove_check(const ab_format *format, const ab_rounding *rounding) {
 }
 
 ab_status ab_prove_subject(const ab_subject *subject, const ab_format *format, const ab_rounding *rounding,
-                           int first_block, int blocks, ab_verdict *verdict, ab_tally *tally) {
+                           int first_block, int blocks, ab_proof_verdict *verdict, ab_proof_tally *tally) {
     partial parts[AB_PROVE_BLOCKS] = {0};
     job work = {subject, format, rounding, tally != NULL};
-    ab_tally sum = {0};
+    ab_proof_tally sum = {0};
     AB_TRY(ab_prove_check(format, rounding));
 #pragma omp parallel for schedule(dynamic, 1)
     for (int i = 0; i < blocks; i++) try_block(&work, (uint32_t)(first_block + i), &parts[i]);
@@ -198,8 +198,8 @@ ab_status ab_prove_subject(const ab_subject *subject, const ab_format *format, c
 /* ---- everything ---------------------------------------------------------------------------------------- */
 
 static ab_status try_subject(const ab_subject *subject, const ab_format *format, const ab_rounding *rounding,
-                             ab_proof *proof, ab_tally *tally) {
-    ab_verdict *verdict = &proof->verdict[proof->verdicts++];
+                             ab_proof *proof, ab_proof_tally *tally) {
+    ab_proof_verdict *verdict = &proof->verdict[proof->verdicts++];
     return ab_prove_subject(subject, format, rounding, 0, AB_PROVE_BLOCKS, verdict, tally);
 }
 
@@ -232,10 +232,4 @@ ab_status ab_prove(const ab_format *format, const ab_rounding *rounding, bool ev
     }
     proof->seconds = omp_get_wtime() - start;
     return AB_OK;
-}
-
-uint64_t ab_proof_mismatches(const ab_proof *proof) {
-    uint64_t sum = 0;
-    for (int i = 0; i < proof->verdicts; i++) sum += proof->verdict[i].mismatches;
-    return sum;
 }

@@ -37,7 +37,7 @@ static void prove_pair(const ab_format *format, ab_round_mode mode) {
     snprintf(pair, sizeof pair, "%s,%s", format->name, ab_round_mode_name(mode));
     assert_int_equal(ab_prove(format, &rounding, true, &proof), AB_OK);
     for (int i = 0; i < proof.verdicts; i++) {
-        const ab_verdict *v = &proof.verdict[i];
+        const ab_proof_verdict *v = &proof.verdict[i];
         print_message("%-14s %-14s %10" PRIu64 " inputs %" PRIu64 " mismatches\n", pair, v->subject,
                       v->inputs, v->mismatches);
     }

@@ -1,6 +1,6 @@
 #define _POSIX_C_SOURCE 200809L
 /* Traces: runs of steps taken at once end where single steps end, and patterns are read as people write them. */
-#include "bench/amp/scaler/scale_trace.h"
+#include "bench/amp/trace/scale_trace.h"
 
 #include <math.h>
 #include <setjmp.h>

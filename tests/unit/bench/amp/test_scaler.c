@@ -2,7 +2,7 @@
  * have no package) is proved against the documented state machines, written here a second time as functions of the whole
  * history and not as machines, and against trajectories that apex's classes gave before their removal. The others are compared
  * with their packages in test_scaler_golden.c. Then what all must obey: bounds, windows, configuration, state. */
-#include "bench/amp/scaler/scale_trace.h"
+#include "bench/amp/trace/scale_trace.h"
 
 #include <math.h>
 #include <setjmp.h>

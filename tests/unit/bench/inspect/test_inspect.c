@@ -4,8 +4,8 @@
 
 #include "bench/inspect/inspect.h"
 
-#include "bench/inspect/print.h"
 #include "kernels/core/parallel.h"
+#include "reports/inspect/histogram.h"
 #include "tests/unit/tensorfile_testing.h"
 
 #include <cjson/cJSON.h>
@@ -119,10 +119,10 @@ static ab_inspect_request usual_request(void) {
     return (ab_inspect_request){
         .file = file_list,
         .files = 1,
-        .format = {&ab_format_fp16, &ab_format_bf16, &ab_format_fp8_e4m3, &ab_format_fp8_e5m2},
-        .formats = 4,
-        .scale = 1,
-        .goal = {0.001, 1, AB_FTZ_NONE, AB_INSPECT_MIN, AB_INSPECT_MAX},
+        .question = {.format = {&ab_format_fp16, &ab_format_bf16, &ab_format_fp8_e4m3, &ab_format_fp8_e5m2},
+                     .formats = 4,
+                     .scale = 1,
+                     .goal = {0.001, 1, AB_FTZ_NONE, AB_INSPECT_MIN, AB_INSPECT_MAX}},
     };
 }
 
@@ -319,7 +319,7 @@ static void a_scale_that_is_no_power_of_two_gives_bounds_that_hold(void **state)
     static const float scales[] = {3, 1000, 0.1F, 65504};
     for (size_t s = 0; s < AB_COUNT_OF(scales); s++) {
         ab_inspect_request request = usual_request();
-        request.scale = scales[s];
+        request.question.scale = scales[s];
         cJSON *document = run_parsed(&request);
         const cJSON *at_scale = member(member(document, "tensors")->child, "at_scale");
         for (size_t f = 0; f < AB_COUNT_OF(oracles); f++) {
@@ -512,8 +512,8 @@ static void extreme_histograms_are_printed_in_good_order(void **state) {
     write_values(values, 4);
     for (size_t i = 0; i < AB_COUNT_OF(formats); i++) {
         ab_inspect_request request = usual_request();
-        request.format[0] = formats[i];
-        request.formats = 1;
+        request.question.format[0] = formats[i];
+        request.question.formats = 1;
         char *text = printed(&request, false);
         assert_non_null(strstr(text, "2^127"));
         assert_non_null(strstr(text, "2^-149"));

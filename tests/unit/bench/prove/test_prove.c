@@ -70,11 +70,11 @@ static void convert_wrong_value(const ab_format *format, const ab_rounding *roun
     if (x[0] == 1) values[5] ^= 1;
 }
 
-static ab_verdict verdict_on(void (*convert)(const ab_format *, const ab_rounding *, const float *, int64_t,
-                                             uint32_t *, uint32_t *),
-                             int block) {
+static ab_proof_verdict verdict_on(void (*convert)(const ab_format *, const ab_rounding *, const float *,
+                                                   int64_t, uint32_t *, uint32_t *),
+                                   int block) {
     const ab_subject subject = {"planted", convert, false};
-    ab_verdict verdict;
+    ab_proof_verdict verdict;
     assert_int_equal(ab_prove_subject(&subject, &ab_format_fp16, &rne, block, 1, &verdict, NULL), AB_OK);
     assert_int_equal(verdict.inputs, 1 << 24);
     return verdict;
@@ -91,7 +91,7 @@ static void planted_mistakes_are_counted_exactly(void **state) {
 }
 
 static void planted_flushing_shows_where_results_are_subnormal(void **state) {
-    ab_verdict verdict = verdict_on(convert_flushing, FLUSHED);
+    ab_proof_verdict verdict = verdict_on(convert_flushing, FLUSHED);
     (void)state;
     assert_int_equal(verdict.input, 0x33000001); /* the first above 2^-25 */
     assert_int_equal(verdict.expected, 1);
@@ -102,8 +102,8 @@ static void planted_flushing_shows_where_results_are_subnormal(void **state) {
 
 static void tallies_count_results_by_kind(void **state) {
     const ab_subject subject = {"right", convert_right, false};
-    ab_verdict verdict;
-    ab_tally tally;
+    ab_proof_verdict verdict;
+    ab_proof_tally tally;
     (void)state;
     assert_int_equal(ab_prove_subject(&subject, &ab_format_fp16, &rne, OVERFLOWING, 1, &verdict, &tally),
                      AB_OK);
@@ -118,8 +118,8 @@ static void tallies_count_results_by_kind(void **state) {
 static void outcomes_do_not_depend_on_the_number_of_threads(void **state) {
     const ab_subject subject = {"planted", convert_ties_away, false};
     const int before = omp_get_max_threads();
-    ab_verdict verdict[2];
-    ab_tally tally[2];
+    ab_proof_verdict verdict[2];
+    ab_proof_tally tally[2];
     (void)state;
     for (int i = 0; i < 2; i++) {
         omp_set_num_threads(i == 0 ? 1 : 3);

@@ -1,7 +1,7 @@
 /* The histogram as a picture: data and script through reports/plot/plot.h, drawn by plots/inspect.gp. */
-#include "reports/plot/plot.h"
-#include "bench/inspect/inspect.h"
 #include "kernels/core/text.h"
+#include "reports/inspect/inspection.h"
+#include "reports/plot/plot.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
@@ -24,21 +24,21 @@ static double limit_log2(uint32_t bits, double never) {
 
 static void add_text(cJSON *document, const ab_inspect_result *result) {
     char text[TITLE], scale[AB_TEXT_NUMBER], share[AB_TEXT_NUMBER];
-    const char *path = result->selection->file[0]->path, *slash = strrchr(path, '/'),
-               *format = result->request->format[0]->name;
+    const char *path = result->row[0].tensor.path, *slash = strrchr(path, '/'),
+               *format = result->question->format[0]->name;
     const ab_scale_range *every = &result->advice[0].every;
     const ab_census *census = &result->pooled.census;
-    if (result->selection->files == 1)
+    if (result->files == 1)
         ab_text_show(text, sizeof text, "%s", slash ? slash + 1 : path);
     else
-        ab_text_show(text, sizeof text, "%d files", result->selection->files);
+        ab_text_show(text, sizeof text, "%d files", result->files);
     cJSON_AddStringToObject(document, "subject", text);
     ab_text_show(text, sizeof text,
                  "%d tensor%s, share of the finite non-zero values per factor of 2; %s %% of all are zeros; "
                  "limits of %s at scale %s",
-                 result->selection->picks, result->selection->picks == 1 ? "" : "s",
+                 result->rows, result->rows == 1 ? "" : "s",
                  ab_text_percent(share, census->count ? (double)census->zero / (double)census->count : 0),
-                 format, ab_text_scale(scale, (double)result->request->scale));
+                 format, ab_text_scale(scale, (double)result->question->scale));
     cJSON_AddStringToObject(document, "detail", text);
     if (ab_scale_feasible(every))
         ab_text_show(text, sizeof text, "loss scales that suit every tensor: 2^%d to 2^%d", every->k_lo,

@@ -1,15 +1,17 @@
-/* Parts of the form for people that are files of their own. */
-#ifndef AB_BENCH_INSPECT_PRINT_H
-#define AB_BENCH_INSPECT_PRINT_H
+/* A histogram of magnitudes for the terminal. */
+#ifndef AB_REPORTS_INSPECT_HISTOGRAM_H
+#define AB_REPORTS_INSPECT_HISTOGRAM_H
 
-#include "bench/inspect/inspect.h"
+#include "kernels/census/whatif.h"
+
+#include <stdio.h>
 
 AB_BEGIN_DECLS
 
 typedef struct ab_inspect_histogram {
-    const ab_census *census;
+    const ab_census *census;        /* borrowed, like the next */
     const ab_whatif_limits *limits; /* drawn between the lines */
-    bool color;
+    bool color;                     /* ANSI colours */
 } ab_inspect_histogram;
 
 /* One line a factor of two; nothing when there is no finite non-zero value. */

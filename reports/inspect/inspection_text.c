@@ -1,7 +1,9 @@
 /* The form for people: what was read, where the values lie, which scales would do and which tensors decide that. */
-#include "reports/record/text.h"
-#include "bench/inspect/print.h"
+#include "kernels/core/shape.h"
 #include "kernels/core/text.h"
+#include "reports/inspect/histogram.h"
+#include "reports/inspect/inspection.h"
+#include "reports/record/text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -23,15 +25,15 @@ static const char *grouped(int64_t number, char text[NUMBER]) {
 }
 
 const char *ab_inspect_label(const ab_inspect_result *result, int row, char *label) {
-    const ab_inspect_pick *pick = &result->row[row].pick;
-    const char *slash = strrchr(pick->file->path, '/'), *file = slash ? slash + 1 : pick->file->path;
-    char joined[2 * AB_TENSORFILE_TEXT];
-    if (result->request->files > 1 && strncmp(file, pick->entry->name, strlen(pick->entry->name)) != 0)
-        ab_text_show(joined, sizeof joined, "%.*s:%.*s", AB_TENSORFILE_TEXT - 8, file, AB_TENSORFILE_TEXT,
-                     pick->entry->name);
+    const ab_inspect_tensor *tensor = &result->row[row].tensor;
+    const char *slash = strrchr(tensor->path, '/'), *file = slash ? slash + 1 : tensor->path;
+    char joined[2 * AB_INSPECT_TEXT];
+    if (result->files > 1 && strncmp(file, tensor->name, strlen(tensor->name)) != 0)
+        ab_text_show(joined, sizeof joined, "%.*s:%.*s", AB_INSPECT_TEXT - 8, file, AB_INSPECT_TEXT,
+                     tensor->name);
     else
-        ab_text_show(joined, sizeof joined, "%s", pick->entry->name);
-    ab_text_clean(label, AB_TENSORFILE_TEXT, joined);
+        ab_text_show(joined, sizeof joined, "%s", tensor->name);
+    ab_text_clean(label, AB_INSPECT_TEXT, joined);
     ab_text_elide(label, NAME_WIDTH);
     return label;
 }
@@ -40,12 +42,11 @@ const char *ab_inspect_label(const ab_inspect_result *result, int row, char *lab
 
 static void print_head(FILE *out, const ab_inspect_result *result) {
     const ab_census *census = &result->pooled.census;
-    const ab_inspect_selection *s = result->selection;
     char number[NUMBER], share[AB_TEXT_NUMBER];
     double all = census->count > 0 ? (double)census->count : 1.0;
-    fprintf(out, "%d tensor%s in %d file%s: %s values, %s %% zero", s->picks, s->picks == 1 ? "" : "s",
-            s->files, s->files == 1 ? "" : "s", grouped(census->count, number),
-            ab_text_percent(share, (double)census->zero / all));
+    fprintf(out, "%d tensor%s in %d file%s: %s values, %s %% zero", result->rows,
+            result->rows == 1 ? "" : "s", result->files, result->files == 1 ? "" : "s",
+            grouped(census->count, number), ab_text_percent(share, (double)census->zero / all));
     fprintf(out, ", %s nan", grouped(census->nan, number));
     fprintf(out, ", %s inf\n", grouped(census->pos_inf + census->neg_inf, number));
     if (result->pooled.load_flushed + result->pooled.load_overflowed > 0) {
@@ -53,12 +54,12 @@ static void print_head(FILE *out, const ab_inspect_result *result) {
                 grouped(result->pooled.load_flushed, number));
         fprintf(out, ", %s infinite\n", grouped(result->pooled.load_overflowed, number));
     }
-    if (s->skipped > 0) {
-        char name[AB_TENSORFILE_TEXT];
-        const ab_tensor_entry *first = s->pick[s->picks].entry;
-        fprintf(out, "not read, no floating-point numbers: %d tensor%s (%s is %s%s)\n", s->skipped,
-                s->skipped == 1 ? "" : "s", ab_text_clean(name, sizeof name, first->name), first->dtype,
-                s->skipped == 1 ? "" : ", ...");
+    if (result->skips > 0) {
+        char name[AB_INSPECT_TEXT];
+        const ab_inspect_tensor *first = &result->skipped[0];
+        fprintf(out, "not read, no floating-point numbers: %d tensor%s (%s is %s%s)\n", result->skips,
+                result->skips == 1 ? "" : "s", ab_text_clean(name, sizeof name, first->name), first->dtype,
+                result->skips == 1 ? "" : ", ...");
     }
 }
 
@@ -69,8 +70,8 @@ static void print_values(FILE *out, const ab_inspect_result *result, bool color)
     char scale[AB_TEXT_NUMBER];
     fprintf(out,
             "\nFinite non-zero values per factor of 2, all tensors together; limits of %s at scale %s%s\n\n",
-            result->request->format[0]->name, ab_text_scale(scale, (double)result->request->scale),
-            ftz[result->request->goal.ftz]);
+            result->question->format[0]->name, ab_text_scale(scale, (double)result->question->scale),
+            ftz[result->question->goal.ftz]);
     ab_inspect_print_histogram(out, &histogram);
 }
 
@@ -103,7 +104,7 @@ static const char *best_text(const ab_scale_advice *advice, char text[NUMBER]) {
 /* Which tensors set the ends of the range, or why there is none. */
 static void print_deciding(FILE *out, const ab_inspect_result *result, const ab_scale_advice *advice,
                            int pad) {
-    char label[AB_TENSORFILE_TEXT];
+    char label[AB_INSPECT_TEXT];
     const ab_scale_range *a = &advice->every;
     bool low = advice->low_tensor >= 0 && a->k_lo > AB_INSPECT_MIN;
     bool high = advice->high_tensor >= 0 && a->k_hi < AB_INSPECT_MAX;
@@ -125,11 +126,11 @@ static void print_advice(FILE *out, const ab_inspect_result *result) {
         out,
         "\nLoss scales 2^k with at most %g %% of the non-zero values flushed to zero and none overflowing\n\n"
         "  %-10s %-12s %-16s  %-16s  %s\n",
-        100 * result->request->goal.flushed_share, "format", "recommended", "for every tensor",
+        100 * result->question->goal.flushed_share, "format", "recommended", "for every tensor",
         "for all pooled", "decided by");
-    for (int f = 0; f < result->request->formats; f++) {
+    for (int f = 0; f < result->question->formats; f++) {
         char best[NUMBER], every[NUMBER], pooled[NUMBER];
-        fprintf(out, "  %-10s %-12s %-16s  %s", result->request->format[f]->name,
+        fprintf(out, "  %-10s %-12s %-16s  %s", result->question->format[f]->name,
                 best_text(&result->advice[f], best), range_text(&result->advice[f].every, every),
                 range_text(&result->advice[f].pooled, pooled));
         print_deciding(out, result, &result->advice[f], 16 - (int)strlen(pooled));
@@ -159,15 +160,15 @@ typedef struct layout {
     int name, shape;
 } layout;
 
-static const char *shape_text(const ab_inspect_row *row, char text[AB_TENSORFILE_TEXT]) {
-    ab_tensor_shape_text(row->pick.entry, text);
+static const char *shape_text(const ab_inspect_row *row, char text[AB_INSPECT_TEXT]) {
+    ab_dims_text(row->tensor.dim, row->tensor.ndim, text, AB_INSPECT_TEXT);
     ab_text_elide(text, SHAPE_WIDTH);
     return text;
 }
 
 static layout find_layout(const ab_inspect_result *result, int rows) {
     layout widths = {(int)strlen("tensor"), (int)strlen("shape")};
-    char text[AB_TENSORFILE_TEXT];
+    char text[AB_INSPECT_TEXT];
     for (int i = 0; i < rows; i++) {
         int name = ab_text_width(ab_inspect_label(result, i, text)),
             shape = ab_text_width(shape_text(&result->row[i], text));
@@ -186,11 +187,11 @@ static void print_not_finite(FILE *out, const ab_inspect_row *row) {
 static void print_row(FILE *out, const ab_inspect_result *result, int row, const layout *widths) {
     const ab_inspect_row *r = &result->row[row];
     const ab_whatif *low = &r->at_scale[0].low, *high = &r->at_scale[0].high;
-    char label[AB_TENSORFILE_TEXT], text[2 * AB_TEXT_NUMBER], shape[AB_TENSORFILE_TEXT], range[NUMBER];
+    char label[AB_INSPECT_TEXT], text[2 * AB_TEXT_NUMBER], shape[AB_INSPECT_TEXT], range[NUMBER];
     fputs("  ", out);
     put_padded(out, ab_inspect_label(result, row, label), widths->name);
-    fprintf(out, " %-8s %-*s", r->pick.entry->element->name, widths->shape, shape_text(r, shape));
-    fprintf(out, " %6s", share_text(r->zero, r->zero, r->pick.entry->count, text));
+    fprintf(out, " %-8s %-*s", r->tensor.element, widths->shape, shape_text(r, shape));
+    fprintf(out, " %6s", share_text(r->zero, r->zero, r->tensor.count, text));
     if (r->nonzero > 0)
         fprintf(out, " %6.1f %6.1f", log2((double)r->min_abs), log2((double)r->max_abs));
     else
@@ -204,13 +205,13 @@ static void print_row(FILE *out, const ab_inspect_result *result, int row, const
 }
 
 static void print_tensors(FILE *out, const ab_inspect_result *result) {
-    int count = result->selection->picks, rows = count < MOST_ROWS ? count : MOST_ROWS;
+    int count = result->rows, rows = count < MOST_ROWS ? count : MOST_ROWS;
     layout widths = find_layout(result, rows);
-    const char *format = result->request->format[0]->name;
+    const char *format = result->question->format[0]->name;
     char scale[AB_TEXT_NUMBER];
     fprintf(out, "\n  %-*s %-8s %-*s %6s %13s  %% of non-zero in %s at scale %s\n", widths.name, "tensor",
             "dtype", widths.shape, "shape", "zero %", "log2 of", format,
-            ab_text_scale(scale, (double)result->request->scale));
+            ab_text_scale(scale, (double)result->question->scale));
     fprintf(out, "  %-*s %-8s %-*s %6s %6s %6s %8s %8s %8s  %s\n", widths.name, "", "", widths.shape, "", "",
             "min", "max", "flushed", "subnorm.", "overfl.", "scales that suit");
     for (int i = 0; i < rows; i++) print_row(out, result, i, &widths);

@@ -1,30 +1,36 @@
 /* The JSON form of an inspection, written as it is computed: a document of many tensors is never held. Counts are
  * integers; a count that a scale or format leaves open is a pair [lowest, highest], and "exact" says so. */
-#include "bench/inspect/inspect.h"
-#include "bench/tensorfile/json_scan.h"
-#include "bench/tensorfile/json_text.h"
+#include "kernels/core/json_text.h"
+#include "reports/inspect/inspection.h"
 #include "reports/record/text.h"
 
 #include <inttypes.h>
 #include <string.h>
 
+static bool is_utf8(const char *text) {
+    unsigned point;
+    for (int length; *text; text += length) {
+        length = ab_text_decode(text, &point);
+        if (length == 0) return false;
+    }
+    return true;
+}
+
 /* A path need not be UTF-8. */
 static void put_path(FILE *out, const char *path) {
     char clean[1024];
-    bool valid = ab_utf8_valid(path, strlen(path), NULL);
-    ab_json_put_text(out, valid ? path : ab_text_clean(clean, sizeof clean, path));
+    ab_json_put_text(out, is_utf8(path) ? path : ab_text_clean(clean, sizeof clean, path));
 }
 
-static void put_identity(FILE *out, const ab_inspect_pick *pick) {
-    const ab_tensor_entry *entry = pick->entry;
+static void put_identity(FILE *out, const ab_inspect_tensor *tensor) {
     fputs("{\"name\":", out);
-    ab_json_put_text(out, entry->name);
+    ab_json_put_text(out, tensor->name);
     fputs(",\"file\":", out);
-    put_path(out, pick->file->path);
-    fprintf(out, ",\"dtype\":\"%s\",\"stored_as\":", entry->element->name);
-    ab_json_put_text(out, entry->dtype);
+    put_path(out, tensor->path);
+    fprintf(out, ",\"dtype\":\"%s\",\"stored_as\":", tensor->element);
+    ab_json_put_text(out, tensor->dtype);
     fputs(",\"shape\":[", out);
-    for (int i = 0; i < entry->ndim; i++) fprintf(out, "%s%" PRId64, i ? "," : "", entry->dim[i]);
+    for (int i = 0; i < tensor->ndim; i++) fprintf(out, "%s%" PRId64, i ? "," : "", tensor->dim[i]);
     fputc(']', out);
 }
 
@@ -48,8 +54,8 @@ static void put_whatif(FILE *out, const ab_inspect_result *result, const ab_cens
                        const ab_census_totals *totals) {
     ab_whatif_range range;
     fputs(",\"whatif\":{", out);
-    for (int f = 0; f < result->request->formats; f++) {
-        fprintf(out, "%s\"%s\":[", f ? "," : "", result->request->format[f]->name);
+    for (int f = 0; f < result->question->formats; f++) {
+        fprintf(out, "%s\"%s\":[", f ? "," : "", result->question->format[f]->name);
         for (int k = AB_INSPECT_LOW; k <= AB_INSPECT_HIGH; k++) {
             ab_whatif_evaluate(census, totals, &result->limits.power[f][k - AB_INSPECT_LOW], &range);
             fprintf(out, "%s{\"scale_log2\":%d", k > AB_INSPECT_LOW ? "," : "", k);
@@ -62,9 +68,9 @@ static void put_whatif(FILE *out, const ab_inspect_result *result, const ab_cens
 
 static void put_at_scale(FILE *out, const ab_inspect_result *result, const ab_whatif_range *at_scale) {
     fprintf(out, ",\"at_scale\":{");
-    for (int f = 0; f < result->request->formats; f++) {
-        fprintf(out, "%s\"%s\":{\"scale\":%.9g", f ? "," : "", result->request->format[f]->name,
-                (double)result->request->scale);
+    for (int f = 0; f < result->question->formats; f++) {
+        fprintf(out, "%s\"%s\":{\"scale\":%.9g", f ? "," : "", result->question->format[f]->name,
+                (double)result->question->scale);
         put_outcome(out, &at_scale[f]);
     }
     fputc('}', out);
@@ -109,15 +115,15 @@ static void put_deciding(FILE *out, const ab_inspect_result *result, const char 
     if (row < 0)
         fputs("null", out);
     else
-        ab_json_put_text(out, result->row[row].pick.entry->name);
+        ab_json_put_text(out, result->row[row].tensor.name);
 }
 
 static void put_summary(FILE *out, const ab_inspect_result *result) {
-    const ab_scale_goal *goal = &result->request->goal;
+    const ab_scale_goal *goal = &result->question->goal;
     fputs("\n],\"advice\":{", out);
-    for (int f = 0; f < result->request->formats; f++) {
+    for (int f = 0; f < result->question->formats; f++) {
         const ab_scale_advice *advice = &result->advice[f];
-        fprintf(out, "%s\n\"%s\":", f ? "," : "", result->request->format[f]->name);
+        fprintf(out, "%s\n\"%s\":", f ? "," : "", result->question->format[f]->name);
         put_advice(out, &advice->every);
         if (advice->feasible && !advice->every.vacuous)
             fprintf(out, ",\"k\":%d", advice->k);
@@ -144,13 +150,13 @@ void ab_inspect_json_tensor(FILE *out, const ab_inspect_result *result, int row,
                             const ab_inspect_count *count, const ab_census_totals *totals) {
     const ab_inspect_row *r = &result->row[row];
     fputs(row ? ",\n" : "\n", out);
-    put_identity(out, &r->pick);
+    put_identity(out, &r->tensor);
     put_counts(out, count);
     put_whatif(out, result, &count->census, totals);
     put_at_scale(out, result, r->at_scale);
     fputs(",\"advice\":{", out);
-    for (int f = 0; f < result->request->formats; f++) {
-        fprintf(out, "%s\"%s\":", f ? "," : "", result->request->format[f]->name);
+    for (int f = 0; f < result->question->formats; f++) {
+        fprintf(out, "%s\"%s\":", f ? "," : "", result->question->format[f]->name);
         put_advice(out, &r->advice[f]);
         fputc('}', out);
     }
@@ -161,10 +167,10 @@ void ab_inspect_json_end(FILE *out, const ab_inspect_result *result) {
     static const char *const ftz[] = {"none", "before", "after"}; /* by ab_ftz */
     put_summary(out, result);
     fputs(",\n\"skipped\":[", out);
-    for (int i = 0; i < result->selection->skipped; i++) {
+    for (int i = 0; i < result->skips; i++) {
         if (i > 0) fputc(',', out);
-        put_identity(out, &result->selection->pick[result->selection->picks + i]);
+        put_identity(out, &result->skipped[i]);
         fputc('}', out);
     }
-    fprintf(out, "],\"flush_to_zero\":\"%s\"}\n", ftz[result->request->goal.ftz]);
+    fprintf(out, "],\"flush_to_zero\":\"%s\"}\n", ftz[result->question->goal.ftz]);
 }

@@ -1,11 +1,12 @@
 /* A loss scaler run over a pattern of steps without training: what was the scale in each step, which were skipped, where did
  * the original misbehave. Runs of equal steps cost as much as their changes of scale, so that 1e9 steps are a matter of
  * milliseconds; memory grows with the changes recorded, of which there is a most. */
-#ifndef AB_BENCH_AMP_SCALER_SCALE_TRACE_H
-#define AB_BENCH_AMP_SCALER_SCALE_TRACE_H
+#ifndef AB_BENCH_AMP_TRACE_SCALE_TRACE_H
+#define AB_BENCH_AMP_TRACE_SCALE_TRACE_H
 
 #include "bench/amp/scaler/scaler.h"
 #include "kernels/format/format.h"
+#include "reports/render/scaler_trace.h"
 
 AB_BEGIN_DECLS
 
@@ -30,13 +31,6 @@ void ab_pattern_clear(ab_pattern *pattern);
 
 /* ---- traces ---------------------------------------------------------------------------------------------- */
 
-/* Steps with one scale, all skipped or all taken. */
-typedef struct ab_trace_run {
-    double scale; /* in force during the steps */
-    bool skipped;
-    int64_t first, count;
-} ab_trace_run;
-
 enum { AB_TRACE_MOST = 1 << 20 };
 
 typedef struct ab_scaler_trace {
@@ -59,6 +53,14 @@ AB_MUST_CHECK ab_status ab_scaler_trace_run(const ab_scaler_config *config, cons
                                             const ab_pattern *amax, const ab_format *half, double elements,
                                             ab_scaler_trace *trace);
 void ab_scaler_trace_clear(ab_scaler_trace *trace);
+
+/* ---- for reports ----------------------------------------------------------------------------------------- */
+
+/* What reports/render/scaler_trace.h prints. `heading`, which the column borrows like the trace's runs, receives
+ * ab_scaler_text. */
+ab_trace_config ab_scaler_trace_config(const ab_scaler_config *config);
+ab_trace_error ab_scaler_trace_error(const ab_scaler_fault *fault, int64_t step);
+ab_trace_column ab_scaler_trace_column(const ab_scaler_trace *trace, char heading[AB_SCALER_TEXT]);
 
 AB_END_DECLS
 

@@ -1,6 +1,6 @@
 /* A histogram for the terminal: one line a factor of two, largest magnitudes on top, with the limits of one format drawn
  * between the lines. Colour only marks what the words in the lines say already. */
-#include "bench/inspect/print.h"
+#include "reports/inspect/histogram.h"
 #include "kernels/core/text.h"
 #include "reports/record/text.h"
 

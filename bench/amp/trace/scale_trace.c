@@ -1,5 +1,5 @@
 /* Driving a machine over patterns. */
-#include "bench/amp/scaler/scale_trace.h"
+#include "bench/amp/trace/scale_trace.h"
 
 #include <math.h>
 #include <stdlib.h>

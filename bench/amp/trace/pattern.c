@@ -1,5 +1,5 @@
 /* Patterns of steps as text. */
-#include "bench/amp/scaler/scale_trace.h"
+#include "bench/amp/trace/scale_trace.h"
 #include "kernels/core/text.h"
 
 #include "kernels/core/elementary64.h"

@@ -1,5 +1,5 @@
-/* Options of a command: finding them among its arguments, and what is said of one that the command does not have. Texts are borrowed
- * throughout. */
+/* Options of a command: finding them among its arguments, and what is said of one that the command does
+ * not have. Texts are borrowed throughout. */
 #ifndef AB_BENCH_CMD_ARGUMENTS_H
 #define AB_BENCH_CMD_ARGUMENTS_H
 
@@ -9,19 +9,20 @@
 
 AB_BEGIN_DECLS
 
-/* ---- one by one ------------------------------------------------------------------------------------------ */
+/* ---- one by one ---------------------------------------------------------------------------------------- */
 
-/* Whether argv[*i] is option `name`, as "name=VALUE" or followed by VALUE, and moves *i to the value then; *value is "" if it is
- * missing. */
+/* Whether argv[*i] is option `name`, as "name=VALUE" or followed by VALUE, and moves *i to the value then;
+ * *value is "" if it is missing. */
 bool ab_is_option(const char *name, int argc, char **argv, int *i, const char **value);
 
-/* AB_USAGE: "scaler: unknown option --jsn; nearest: --json". `word` is the whole argument; option[count]: the command's options. */
+/* AB_USAGE: "scaler: unknown option --jsn; nearest: --json". `word` is the whole argument; option[count]:
+ * the command's options. */
 ab_status ab_unknown_option(const char *command, const char *word, const char *const *option, int count);
 
-/* ---- by a list ------------------------------------------------------------------------------------------- */
+/* ---- by a list ----------------------------------------------------------------------------------------- */
 
-/* An option and where it goes: one of value, flag and take. None of them: an option that the command finds by itself, named here
- * as a suggestion only. */
+/* An option and where it goes: one of value, flag and take. None of them: an option that the command finds
+ * by itself, named here as a suggestion only. */
 typedef struct ab_argument {
     const char *name; /* "--json" */
     const char **value;
@@ -40,9 +41,9 @@ typedef struct ab_argument_list {
 
 enum { AB_ARGUMENTS = 32 };
 
-/* Takes the option argv[*i], "--name", "--name VALUE" or "--name=VALUE", and moves *i to the last word of it. AB_USAGE names the
- * command and the option if it is unknown (with the nearest one), lacks its value or has one that it must not have; otherwise
- * what `take` returns. */
+/* Takes the option argv[*i], "--name", "--name VALUE" or "--name=VALUE", and moves *i to the last word of
+ * it. AB_USAGE names the command and the option if it is unknown (with the nearest one), lacks its value
+ * or has one that it must not have; otherwise what `take` returns. */
 AB_MUST_CHECK ab_status ab_take_option(const ab_argument_list *list, int argc, char **argv, int *i);
 
 AB_END_DECLS

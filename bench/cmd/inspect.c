@@ -50,7 +50,7 @@ static void print_help(void) {
          "  --help              this text");
 }
 
-/* ---- arguments ------------------------------------------------------------------------------------------- */
+/* ---- arguments ----------------------------------------------------------------------------------------- */
 
 static ab_status take_tensor(void *context, const char *value) {
     request *r = context;
@@ -167,9 +167,10 @@ static ab_status finish_request(request *r, bool *color) {
     return AB_OK;
 }
 
-/* ---- running --------------------------------------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------------------------------------- */
 
-/* The JSON document grows in a file without a name; its destination gets the whole of it or stays as it was. */
+/* The JSON document grows in a file without a name; its destination gets the whole of it or stays as it
+ * was. */
 typedef struct spool {
     FILE *growing, *out;
     bool created; /* by us: to be removed when nothing comes of it */
@@ -179,7 +180,8 @@ static ab_status cannot_write(const request *r) {
     return ab_fail(AB_OUTPUT, "--json: %s: cannot write: %s", r->json, strerror(errno));
 }
 
-/* Opens the destination first, so that one that cannot be written is known before the work and not after it. */
+/* Opens the destination first, so that one that cannot be written is known before the work and not after
+ * it. */
 static ab_status open_spool(const request *r, spool *json) {
     if (!r->json) return AB_OK;
     bool to_stdout = strcmp(r->json, "-") == 0;

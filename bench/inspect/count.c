@@ -1,5 +1,6 @@
-/* Counting a tensor: every chunk of its blocks has a census of its own, and they are added up in the order of the chunks, so that the sums
- * come out the same on any number of threads. Predictions are left to whatif.h. */
+/* Counting a tensor: every chunk of its blocks has a census of its own, and they are added up in the order
+ * of the chunks, so that the sums come out the same on any number of threads. Predictions are left to
+ * whatif.h. */
 #include "bench/inspect/inspect.h"
 
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* Census and what-if of the tensors in files: what `ampbench inspect` computes. Forms: reports/inspect.
  *
- * A tensor is counted in one pass and its census is then used and forgotten: what is kept of it is one small row, so
- * memory does not grow with the size of the tensors. Results do not depend on the number of threads. */
+ * A tensor is counted in one pass and its census is then used and forgotten: what is kept of it is one
+ * small row, so memory does not grow with the size of the tensors. Results do not depend on the number of
+ * threads. */
 #ifndef AB_BENCH_INSPECT_INSPECT_H
 #define AB_BENCH_INSPECT_INSPECT_H
 
@@ -12,7 +13,7 @@
 
 AB_BEGIN_DECLS
 
-/* ---- what to do ------------------------------------------------------------------------------------------ */
+/* ---- what to do ---------------------------------------------------------------------------------------- */
 
 typedef struct ab_inspect_request {
     const char **file; /* borrowed, like all texts here */
@@ -22,14 +23,15 @@ typedef struct ab_inspect_request {
     ab_inspect_question question;
 } ab_inspect_request;
 
-/* ---- which tensors --------------------------------------------------------------------------------------- */
+/* ---- which tensors ------------------------------------------------------------------------------------- */
 
 typedef struct ab_inspect_pick {
     const ab_tensorfile *file; /* borrowed */
     const ab_tensor_entry *entry;
 } ab_inspect_pick;
 
-/* The tensors asked for: readable ones in pick[0 .. picks), those that are no floating-point numbers in the rest. */
+/* The tensors asked for: readable ones in pick[0 .. picks), those that are no floating-point numbers in
+ * the rest. */
 typedef struct ab_inspect_selection {
     ab_tensorfile **file; /* owned */
     int files;
@@ -37,12 +39,13 @@ typedef struct ab_inspect_selection {
     int picks, skipped;
 } ab_inspect_selection;
 
-/* Opens the request's files and applies its patterns. AB_INPUT for a bad file or when nothing is left to read, AB_CONFIG
- * with near names for a pattern that matches nothing. The caller frees the selection, also after a failure. */
+/* Opens the request's files and applies its patterns. AB_INPUT for a bad file or when nothing is left to
+ * read, AB_CONFIG with near names for a pattern that matches nothing. The caller frees the selection, also
+ * after a failure. */
 AB_MUST_CHECK ab_status ab_inspect_select(const ab_inspect_request *request, ab_inspect_selection *selection);
 void ab_inspect_selection_free(ab_inspect_selection *selection);
 
-/* ---- counting -------------------------------------------------------------------------------------------- */
+/* ---- counting ------------------------------------------------------------------------------------------ */
 
 /* Counts one tensor, on the threads of ab_parallel_start. */
 AB_MUST_CHECK ab_status ab_inspect_tensor_count(const ab_inspect_pick *pick, ab_inspect_count *count);
@@ -50,16 +53,18 @@ AB_MUST_CHECK ab_status ab_inspect_tensor_count(const ab_inspect_pick *pick, ab_
 /* into += from. */
 void ab_inspect_merge(ab_inspect_count *into, const ab_inspect_count *from);
 
-/* ---- predicting ------------------------------------------------------------------------------------------ */
+/* ---- predicting ---------------------------------------------------------------------------------------- */
 
-/* The limits of every format asked for, at every scale that reports list. Errors: those of ab_whatif_find_limits. */
+/* The limits of every format asked for, at every scale that reports list. Errors: those of
+ * ab_whatif_find_limits. */
 AB_MUST_CHECK ab_status ab_inspect_find_limits(const ab_inspect_question *question,
                                                ab_inspect_limits *limits);
 
-/* ---- results --------------------------------------------------------------------------------------------- */
+/* ---- results ------------------------------------------------------------------------------------------- */
 
-/* Counts all picks and fills `result`, which borrows from both and which the caller frees with ab_inspect_result_free, also after a failure. If `json`
- * is not NULL, the JSON form is written to it on the way. */
+/* Counts all picks and fills `result`, which borrows from request and selection and which the caller frees
+ * with ab_inspect_result_free, also after a failure. If `json` is not NULL, the JSON form is written to it
+ * on the way. */
 AB_MUST_CHECK ab_status ab_inspect_run(const ab_inspect_request *request,
                                        const ab_inspect_selection *selection, FILE *json,
                                        ab_inspect_result *result);

@@ -1,8 +1,8 @@
 /* Proofs of conversions: all 2^32 fp32 inputs of a (format, rounding) pair against the oracle. Nothing is
  * sampled.
  *
- * What is proven: the scalar definition (kernels/format/format.c), the array kernels (kernels/format/convert.c) and, for
- * comparison, the CPU's own convert instruction. */
+ * What is proven: the scalar definition (kernels/format/format.c), the array kernels
+ * (kernels/format/convert.c) and, for comparison, the CPU's own convert instruction. */
 #ifndef AB_BENCH_PROVE_PROVE_H
 #define AB_BENCH_PROVE_PROVE_H
 

@@ -1,5 +1,5 @@
-/* A histogram for the terminal: one line a factor of two, largest magnitudes on top, with the limits of one format drawn
- * between the lines. Colour only marks what the words in the lines say already. */
+/* A histogram for the terminal: one line a factor of two, largest magnitudes on top, with the limits of
+ * one format drawn between the lines. Colour only marks what the words in the lines say already. */
 #include "reports/inspect/histogram.h"
 #include "kernels/core/text.h"
 #include "reports/record/text.h"
@@ -35,7 +35,8 @@ static region region_at(const ab_whatif_limits *limits, int exponent) {
     return middle >= limits->kept ? SUBNORMAL : FLUSHED;
 }
 
-/* The rule between two regions, e.g. "---- 65520 and more overflow ----". A limit that is never reached has none. */
+/* The rule between two regions, e.g. "---- 65520 and more overflow ----". A limit that is never reached
+ * has none. */
 static void print_rule(FILE *out, const ab_whatif_limits *limits, region below) {
     static const char *const words[] = {"", "and more overflow", "and more are normal",
                                         "and less are flushed to zero"};

@@ -1,5 +1,5 @@
-/* What became known of tensors in files: counts, what a cast would do to them, loss-scale advice; and the forms in which it is printed.
- * The structs are plain; who counts fills them (bench/inspect). */
+/* What became known of tensors in files: counts, what a cast would do to them, loss-scale advice; and the
+ * forms in which it is printed. The structs are plain; who counts fills them (bench/inspect). */
 #ifndef AB_REPORTS_INSPECT_INSPECTION_H
 #define AB_REPORTS_INSPECT_INSPECTION_H
 
@@ -10,7 +10,8 @@
 
 AB_BEGIN_DECLS
 
-/* Scales 2^MIN .. 2^MAX are searched for advice, 2^LOW .. 2^HIGH are listed in JSON. AB_INSPECT_TEXT: room for a label. */
+/* Scales 2^MIN .. 2^MAX are searched for advice, 2^LOW .. 2^HIGH are listed in JSON. AB_INSPECT_TEXT: room
+ * for a label. */
 enum {
     AB_INSPECT_FORMATS = 8,
     AB_INSPECT_MIN = -60,
@@ -20,7 +21,7 @@ enum {
     AB_INSPECT_TEXT = 256
 };
 
-/* ---- what was asked -------------------------------------------------------------------------------------- */
+/* ---- what was asked ------------------------------------------------------------------------------------ */
 
 typedef struct ab_inspect_question {
     const ab_format *format[AB_INSPECT_FORMATS]; /* the first is drawn and stands in the table */
@@ -29,7 +30,7 @@ typedef struct ab_inspect_question {
     ab_scale_goal goal; /* what a scale must do to be recommended; its ftz is that of all predictions */
 } ab_inspect_question;
 
-/* ---- what was found -------------------------------------------------------------------------------------- */
+/* ---- what was found ------------------------------------------------------------------------------------ */
 
 /* One tensor of a file. All texts are borrowed. */
 typedef struct ab_inspect_tensor {
@@ -75,7 +76,7 @@ typedef struct ab_inspect_result {
     ab_scale_advice advice[AB_INSPECT_FORMATS]; /* its tensor numbers are rows */
 } ab_inspect_result;
 
-/* ---- forms ----------------------------------------------------------------------------------------------- */
+/* ---- forms --------------------------------------------------------------------------------------------- */
 
 /* JSON, piece by piece as the tensors are counted: begin, every tensor, end. Errors show in ferror(out). */
 void ab_inspect_json_begin(FILE *out);
@@ -83,14 +84,16 @@ void ab_inspect_json_tensor(FILE *out, const ab_inspect_result *result, int row,
                             const ab_inspect_count *count, const ab_census_totals *totals);
 void ab_inspect_json_end(FILE *out, const ab_inspect_result *result);
 
-/* For people: histogram, recommended scales and what decides them, a table of tensors. color: ANSI colours. */
+/* For people: histogram, recommended scales and what decides them, a table of tensors. color: ANSI
+ * colours. */
 void ab_inspect_print(FILE *out, const ab_inspect_result *result, bool color);
 
-/* Name for people: cleaned, with its file's name in front when there are several. label[AB_INSPECT_TEXT]. Returns `label`. */
+/* Name for people: cleaned, with its file's name in front when there are several. label[AB_INSPECT_TEXT].
+ * Returns `label`. */
 const char *ab_inspect_label(const ab_inspect_result *result, int row, char *label);
 
-/* Writes the histogram's data and a gnuplot script to `folder`, and the picture if gnuplot is there; `note` receives a
- * static text when it could not be drawn, else NULL. */
+/* Writes the histogram's data and a gnuplot script to `folder`, and the picture if gnuplot is there;
+ * `note` receives a static text when it could not be drawn, else NULL. */
 AB_MUST_CHECK ab_status ab_inspect_plot(const ab_inspect_result *result, const char *folder,
                                         const char **note);
 

@@ -1,5 +1,6 @@
-/* The JSON form of an inspection, written as it is computed: a document of many tensors is never held. Counts are
- * integers; a count that a scale or format leaves open is a pair [lowest, highest], and "exact" says so. */
+/* The JSON form of an inspection, written as it is computed: a document of many tensors is never held.
+ * Counts are integers; a count that a scale or format leaves open is a pair [lowest, highest], and "exact"
+ * says so. */
 #include "kernels/core/json_text.h"
 #include "reports/inspect/inspection.h"
 #include "reports/record/text.h"
@@ -91,7 +92,7 @@ static void put_counts(FILE *out, const ab_inspect_count *count) {
             count->load_overflowed);
 }
 
-/* ---- advice ---------------------------------------------------------------------------------------------- */
+/* ---- advice -------------------------------------------------------------------------------------------- */
 
 static void put_bound(FILE *out, const char *key, int k) {
     if (k < AB_INSPECT_MIN || k > AB_INSPECT_MAX)
@@ -140,7 +141,7 @@ static void put_summary(FILE *out, const ab_inspect_result *result) {
     fputc('}', out);
 }
 
-/* ---- the document ---------------------------------------------------------------------------------------- */
+/* ---- the document -------------------------------------------------------------------------------------- */
 
 void ab_inspect_json_begin(FILE *out) {
     fputs("{\"kind\":\"ampbench-inspect\",\"version\":1,\"tensors\":[", out);

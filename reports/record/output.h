@@ -9,10 +9,12 @@
 
 AB_BEGIN_DECLS
 
-/* The file `path`, emptied; standard output for "-". NULL with errno set if it cannot be opened. Ends with ab_output_close. */
+/* The file `path`, emptied; standard output for "-". NULL with errno set if it cannot be opened. Ends with
+ * ab_output_close. */
 AB_MUST_CHECK FILE *ab_output_open(const char *path);
 
-/* Closes `out`, but leaves standard output open. False if anything written to it so far is known to be lost. */
+/* Closes `out`, but leaves standard output open. False if anything written to it so far is known to be
+ * lost. */
 AB_MUST_CHECK bool ab_output_close(FILE *out);
 
 AB_END_DECLS

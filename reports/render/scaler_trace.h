@@ -1,6 +1,7 @@
-/* What loss scalers did over a pattern of steps, without training: steps side by side as a table, a summary, JSON; and for scalers
- * that scale layer by layer, one line a layer and step. The structs are plain; who ran the scalers fills them
- * (bench/amp/trace). All texts and arrays are borrowed. Scales are factors, without a unit. */
+/* What loss scalers did over a pattern of steps, without training: steps side by side as a table, a
+ * summary, JSON; and for scalers that scale layer by layer, one line a layer and step. The structs are
+ * plain; who ran the scalers fills them (bench/amp/trace). All texts and arrays are borrowed. Scales are
+ * factors, without a unit. */
 #ifndef AB_REPORTS_RENDER_SCALER_TRACE_H
 #define AB_REPORTS_RENDER_SCALER_TRACE_H
 
@@ -14,7 +15,7 @@ AB_BEGIN_DECLS
 
 enum { AB_TRACE_COLUMNS = 16, AB_TRACE_VALUES = 16, AB_TRACE_SCALE_TEXT = 40 };
 
-/* ---- what was run ---------------------------------------------------------------------------------------- */
+/* ---- what was run -------------------------------------------------------------------------------------- */
 
 /* A key of a configuration, or a number of a scaler's state. */
 typedef struct ab_trace_value {
@@ -58,19 +59,20 @@ typedef struct ab_trace_column {
     ab_trace_error error;
 } ab_trace_column;
 
-/* ---- forms ----------------------------------------------------------------------------------------------- */
+/* ---- forms --------------------------------------------------------------------------------------------- */
 
-/* 2^16 where that is exact and shorter to read, else six digits. text[AB_TRACE_SCALE_TEXT]. Returns `text`. */
+/* 2^16 where that is exact and shorter to read, else six digits. text[AB_TRACE_SCALE_TEXT]. Returns
+ * `text`. */
 const char *ab_trace_scale_text(double scale, char *text);
 
-/* column[columns], at most AB_TRACE_COLUMNS, side by side: a row for all steps in which none of them changes, `rows` rows at most
- * (0: all) of `steps` steps; then a summary and errors. */
+/* column[columns], at most AB_TRACE_COLUMNS, side by side: a row for all steps in which none of them
+ * changes, `rows` rows at most (0: all) of `steps` steps; then a summary and errors. */
 void ab_trace_print(FILE *out, const ab_trace_column *column, int columns, int64_t steps, int64_t rows);
 
 /* An object, or an array of them if there are several columns. Scales that are not finite are null. */
 void ab_trace_json(FILE *out, const ab_trace_column *column, int columns);
 
-/* ---- layer by layer -------------------------------------------------------------------------------------- */
+/* ---- layer by layer ------------------------------------------------------------------------------------ */
 
 /* One layer in one step. */
 typedef struct ab_trace_layer {

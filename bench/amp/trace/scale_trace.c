@@ -107,8 +107,8 @@ static ab_status take(ab_scaler_trace *t, source *s) {
     return AB_OK;
 }
 
-/* A machine that comes back to where it was repeats itself for as long as the pattern does. Brent's search for a cycle, used
- * only where so many steps are left that nobody reads them one by one. */
+/* A machine that comes back to where it was repeats itself for as long as the pattern does. Brent's search
+ * for a cycle, used only where so many steps are left that nobody reads them one by one. */
 enum { MANY_STEPS = 1 << 17 };
 
 typedef struct cycle {

@@ -1,4 +1,5 @@
 /* Formatting into fixed buffers: whole, marked as cut, or refused; never cut without a word. */
+#include "kernels/core/shape.h"
 #include "kernels/core/status.h"
 #include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
@@ -129,6 +130,32 @@ static void long_error_messages_are_marked(void **state) {
     assert_non_null(strstr(ab_error_message(), "x...: the reason"));
 }
 
+static void exact_numbers_have_the_fewest_digits_that_read_back(void **state) {
+    (void)state;
+    static const struct {
+        double x;
+        const char *text;
+    } rows[] = {{0.1, "0.1"},
+                {65536, "65536"},
+                {1e15, "1e+15"},
+                {0x1p50, "1125899906842624"},
+                {0.1 + 0.2, "0.30000000000000004"},
+                {-0.0, "-0"}};
+    char text[AB_TEXT_ROUND_TRIP];
+    for (size_t i = 0; i < AB_COUNT_OF(rows); i++)
+        assert_string_equal(ab_text_round_trip(text, rows[i].x), rows[i].text);
+}
+
+static void many_dims_are_shown_in_part(void **state) {
+    (void)state;
+    const int64_t dim[] = {INT64_MAX, 2, 3, 4, INT64_MAX, INT64_MAX};
+    char text[64];
+    assert_string_equal(ab_dims_text(dim, 0, text, sizeof text), "[]");
+    assert_string_equal(ab_dims_text(dim + 1, 3, text, sizeof text), "[2, 3, 4]");
+    assert_string_equal(ab_dims_text(dim, 6, text, sizeof text),
+                        "[9223372036854775807, 2, 3, 4, 9223372036854775807, ...]");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_fits_is_written_whole),
@@ -141,6 +168,8 @@ int main(void) {
         cmocka_unit_test(an_allocated_text_has_any_length),
         cmocka_unit_test(a_text_that_cannot_be_too_long_ends_the_program_if_it_is),
         cmocka_unit_test(long_error_messages_are_marked),
+        cmocka_unit_test(exact_numbers_have_the_fewest_digits_that_read_back),
+        cmocka_unit_test(many_dims_are_shown_in_part),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

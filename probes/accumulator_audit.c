@@ -1,10 +1,11 @@
-/* The accumulator audit: some dot products of every conv2d and linear, forward and backward, are added up again in the
- * accumulators of dot.h and compared with the exact sum. Operands are the values the op read, in its own formats; the order
- * is that of memory (kernel row, column, channel), and zeros of the padding are not added.
+/* The accumulator audit: some dot products of every conv2d and linear, forward and backward, are added up
+ * again in the accumulators of dot.h and compared with the exact sum. Operands are the values the op read, in
+ * its own formats; the order is that of memory (kernel row, column, channel), and zeros of the padding are
+ * not added.
  *
- * Errors are in units of u * sum |a b|, u being half the spacing at 1 of the accumulator: the worst case grows with the
- * number of products k, rounding that behaves like chance with its root. Which products are looked at follows from the seed and
- * the step. What the ops themselves do is not touched. */
+ * Errors are in units of u * sum |a b|, u being half the spacing at 1 of the accumulator: the worst case
+ * grows with the number of products k, rounding that behaves like chance with its root. Which products are
+ * looked at follows from the seed and the step. What the ops themselves do is not touched. */
 #include "kernels/core/rng.h"
 #include "probes/dot.h"
 #include "probes/operands.h"
@@ -59,7 +60,7 @@ static ab_status create(const ab_probe_setup *setup, void **state) {
     return AB_OK;
 }
 
-/* ---- auditing ---------------------------------------------------------------------------------------------- */
+/* ---- auditing -------------------------------------------------------------------------------- */
 
 /* One dot product and what it is, without error. */
 typedef struct sample {
@@ -153,7 +154,7 @@ static void ran(void *state, const ab_op_run *run) {
     for (int pass = 0; pass < AB_DOT_PASSES; pass++) audit_pass(state, run, (ab_dot_pass)pass);
 }
 
-/* ---- report ------------------------------------------------------------------------------------------------ */
+/* ---- report ---------------------------------------------------------------------------------- */
 
 static void report_audit(const audit *found, const ab_accumulator *accumulator, ab_probe_sink *sink) {
     bool any = found->errors > 0;

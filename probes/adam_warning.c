@@ -1,11 +1,12 @@
-/* Adam's early warnings. A loss spike is often announced by a second moment v that is too small for the gradients that arrive:
- * RMS = sqrt(mean(g^2 / v^)) of a parameter is about 1 when v has followed, and large when it has not (Wortsman et al., arXiv
- * 2304.13013; v^ is v / (1 - beta2^t), the gradient of this step included).
+/* Adam's early warnings. A loss spike is often announced by a second moment v that is too small for the
+ * gradients that arrive: RMS = sqrt(mean(g^2 / v^)) of a parameter is about 1 when v has followed, and large
+ * when it has not (Wortsman et al., arXiv 2304.13013; v^ is v / (1 - beta2^t), the gradient of this step
+ * included).
  *
- * Besides: elements whose stored v did not move although the formula moves it (v is stale: its format is too narrow for
- * beta2), v^ below eps^2 (eps decides the step), v^ = 0 although there is a gradient, and what eps and the betas become in
- * a half format. RMSprop's average of squares is such a v without the correction, which makes v^ an estimate of the same thing. Silent for
- * optimizers without one. */
+ * Besides: elements whose stored v did not move although the formula moves it (v is stale: its format is too
+ * narrow for beta2), v^ below eps^2 (eps decides the step), v^ = 0 although there is a gradient, and what eps
+ * and the betas become in a half format. RMSprop's average of squares is such a v without the correction,
+ * which makes v^ an estimate of the same thing. Silent for optimizers without one. */
 #include "probes/columns.h"
 
 #include <math.h>
@@ -72,7 +73,7 @@ static ab_status create(const ab_probe_setup *setup, void **state) {
     return AB_OK;
 }
 
-/* ---- one block --------------------------------------------------------------------------------------------- */
+/* ---- one block ------------------------------------------------------------------------------- */
 
 /* Whether v stayed where it was although the formula moves it by more than rounding in double explains. */
 static bool is_stale(double beta2, double old, double g, double kept) {
@@ -103,7 +104,7 @@ static void update(void *state, const ab_update_block *block) {
     a->block[a->param[block->param].first_block + block->first / AB_UPDATE_BLOCK] = sums;
 }
 
-/* ---- a step ------------------------------------------------------------------------------------------------ */
+/* ---- a step ---------------------------------------------------------------------------------- */
 
 static void add_signs(signs *into, const signs *from) {
     into->n += from->n;
@@ -145,7 +146,7 @@ static void step_end(void *state, int64_t step) {
     }
 }
 
-/* ---- report ------------------------------------------------------------------------------------------------ */
+/* ---- report ---------------------------------------------------------------------------------- */
 
 static double share(int64_t part, int64_t whole) {
     return whole > 0 ? (double)part / (double)whole : (double)NAN;
@@ -174,7 +175,8 @@ static void report_param(const adam_warning *a, int p, ab_probe_sink *sink) {
     sink->end(sink);
 }
 
-/* One hyper-parameter as the format would hold it. eps is lost as 0, a beta as 1: its average never forgets. */
+/* One hyper-parameter as the format would hold it. eps is lost as 0, a beta as 1: its average never forgets.
+ */
 static void report_constant(const ab_format *format, const char *name, double value, double lost_as,
                             ab_probe_sink *sink) {
     const ab_rounding nearest = {.mode = AB_ROUND_NEAREST_EVEN};

@@ -1,9 +1,10 @@
-/* A time axis of bounded length for what probes count: at most AB_COLUMNS columns of `stride` training steps each. When a
- * step would lie beyond the last column, or leave an empty one between, neighbours are merged and the stride doubles. So a
- * run of a million steps makes no larger a record than one of a thousand, and every column has a probed step.
+/* A time axis of bounded length for what probes count: at most AB_COLUMNS columns of `stride` training steps
+ * each. When a step would lie beyond the last column, or leave an empty one between, neighbours are merged
+ * and the stride doubles. So a run of a million steps makes no larger a record than one of a thousand, and
+ * every column has a probed step.
  *
- * The first stride is `every` where that is known, so that strides are `every` times a power of two. Where at least every
- * 2^k-th of those steps is probed, the stride grows to 2^k times `every` and no further. */
+ * The first stride is `every` where that is known, so that strides are `every` times a power of two. Where at
+ * least every 2^k-th of those steps is probed, the stride grows to 2^k times `every` and no further. */
 #ifndef AB_PROBES_COLUMNS_H
 #define AB_PROBES_COLUMNS_H
 
@@ -21,7 +22,8 @@ typedef struct ab_columns {
     bool started;
 } ab_columns;
 
-/* The column of a probed step (steps only rise). Before it is used, values by column must be halved *halvings times. */
+/* The column of a probed step (steps only rise). Before it is used, values by column must be halved *halvings
+ * times. */
 int ab_columns_at(ab_columns *columns, int64_t step, int *halvings);
 
 /* Merges neighbours: sums, or the larger of two. */

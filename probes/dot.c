@@ -1,4 +1,5 @@
-/* Accumulators, rounded and exact. Rounding goes through the scalar definition of a format: slow, and the same everywhere. */
+/* Accumulators, rounded and exact. Rounding goes through the scalar definition of a format: slow, and the
+ * same everywhere. */
 #include "probes/dot.h"
 
 #include <math.h>
@@ -19,7 +20,8 @@ ab_dot ab_dot_in(const ab_accumulator *accumulator, const float *a, const float 
     ab_dot dot = {0};
     float promoted = 0;
     for (int64_t i = 0; i < n; i++) {
-        /* fp32 products are exact in double; the sum is rounded to 53 bits before it is rounded to the accumulator's */
+        /* fp32 products are exact in double; the sum is rounded to 53 bits before it is rounded to the
+         * accumulator's */
         double product = (double)a[i] * (double)b[i];
         double next = ab_format_round(&accumulator->format, &nearest, dot.sum + product);
         dot.addends += product != 0;
@@ -33,10 +35,10 @@ ab_dot ab_dot_in(const ab_accumulator *accumulator, const float *a, const float 
     return dot;
 }
 
-/* ---- exact ------------------------------------------------------------------------------------------------- */
+/* ---- exact ----------------------------------------------------------------------------------- */
 
-/* A fixed-point number wide enough for every product of two fp32 numbers (Kulisch's long accumulator): limb i counts units of
- * 2^(32 i + LOWEST). Limbs hold 32 bits; what is above them carries. */
+/* A fixed-point number wide enough for every product of two fp32 numbers (Kulisch's long accumulator): limb i
+ * counts units of 2^(32 i + LOWEST). Limbs hold 32 bits; what is above them carries. */
 enum { LOWEST = -352, LIMBS = 21 };
 
 typedef struct long_sum {

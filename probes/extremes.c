@@ -1,5 +1,6 @@
-/* Extremes by bits: of non-negative numbers of a format the larger has the larger code, infinity is above all finite ones, and
- * NaNs are above infinity. Only where something is not finite the values are looked at one by one. */
+/* Extremes by bits: of non-negative numbers of a format the larger has the larger code, infinity is above all
+ * finite ones, and NaNs are above infinity. Only where something is not finite the values are looked at one
+ * by one. */
 #include "probes/extremes.h"
 
 #include "kernels/core/parallel.h"
@@ -66,7 +67,7 @@ static double value_of(const ab_tensor *tensor, int bytes, int32_t code) {
     return (double)value;
 }
 
-/* ---- one by one -------------------------------------------------------------------------------------------- */
+/* ---- one by one ------------------------------------------------------------------------------ */
 
 static int64_t widen(const ab_tensor *tensor, int64_t first, float values[WIDEN]) {
     int64_t left = ab_tensor_count(tensor) - first, n = left < WIDEN ? left : WIDEN;
@@ -100,7 +101,7 @@ int ab_extremes_places(const ab_tensor *tensor, int64_t *place, int most) {
     return found;
 }
 
-/* ---- interface --------------------------------------------------------------------------------------------- */
+/* ---- interface ------------------------------------------------------------------------------- */
 
 ab_extremes ab_extremes_of(const ab_tensor *tensor) {
     scan s = {.tensor = tensor, .count = tensor->format ? ab_tensor_count(tensor) : 0, .chunk = CHUNK};

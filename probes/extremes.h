@@ -1,5 +1,6 @@
-/* The largest finite magnitude of a stored tensor, and how many values are infinite or no numbers: one pass over bits, memory
- * bound where everything is finite. A census (kernels/census/census.h) says more and costs more. */
+/* The largest finite magnitude of a stored tensor, and how many values are infinite or no numbers: one pass
+ * over bits, memory bound where everything is finite. A census (kernels/census/census.h) says more and costs
+ * more. */
 #ifndef AB_PROBES_EXTREMES_H
 #define AB_PROBES_EXTREMES_H
 

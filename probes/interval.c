@@ -5,7 +5,8 @@
 
 static const double z = 1.959963984540054; /* 97.5 % point of the normal distribution */
 
-/* 97.5 % point of Student's t; Cornish-Fisher expansion (Abramowitz and Stegun 26.7.5) from 3 degrees of freedom on. */
+/* 97.5 % point of Student's t; Cornish-Fisher expansion (Abramowitz and Stegun 26.7.5) from 3 degrees of
+ * freedom on. */
 static double student(int64_t freedom) {
     if (freedom == 1) return 12.706204736432095;
     if (freedom == 2) return 4.302652729911275;

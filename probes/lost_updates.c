@@ -1,13 +1,15 @@
-/* The ledger of lost updates: which changes of a weight were gone once the weight was stored, and what caused them.
+/* The ledger of lost updates: which changes of a weight were gone once the weight was stored, and what caused
+ * them.
  *
- * An update is lost if it is not zero and the stored weight equals the one from before. A cause (gradient step, weight
- * decay, momentum, eps) is lost if the weight plus that part alone, added in fp32 and stored, equals the weight from before:
- * decay far below half a spacing reads 100 % even where a large gradient step carries it along. Energy is the sum of
- * squares, in double. Updates that are not finite are left out, and skipped steps have none.
+ * An update is lost if it is not zero and the stored weight equals the one from before. A cause (gradient
+ * step, weight decay, momentum, eps) is lost if the weight plus that part alone, added in fp32 and stored,
+ * equals the weight from before: decay far below half a spacing reads 100 % even where a large gradient step
+ * carries it along. Energy is the sum of squares, in double. Updates that are not finite are left out, and
+ * skipped steps have none.
  *
- * Forecast: an update that moves a weight by r half spacings survives while r >= 1 and shrinks with the learning rate, so
- * the learning rate at which 90 % of a parameter's updates are lost is lr / (the 90 % point of r). It is taken from the last
- * probed step that had updates: gradients change. */
+ * Forecast: an update that moves a weight by r half spacings survives while r >= 1 and shrinks with the
+ * learning rate, so the learning rate at which 90 % of a parameter's updates are lost is lr / (the 90 % point
+ * of r). It is taken from the last probed step that had updates: gradients change. */
 #include "kernels/format/convert.h"
 #include "probes/columns.h"
 
@@ -27,8 +29,8 @@ typedef struct account {
     double energy, lost_energy;
 } account;
 
-/* Of one block of a parameter in the step under way. Sums in double are folded in the order of the blocks, whichever thread
- * made them. */
+/* Of one block of a parameter in the step under way. Sums in double are folded in the order of the blocks,
+ * whichever thread made them. */
 typedef struct block_sums {
     account cause[CAUSES];
     unsigned causes; /* bit per cause that the optimizer has */
@@ -102,7 +104,7 @@ static ab_status create(const ab_probe_setup *setup, void **state) {
     return AB_OK;
 }
 
-/* ---- one block --------------------------------------------------------------------------------------------- */
+/* ---- one block ------------------------------------------------------------------------------- */
 
 static double finite_or_zero(double x) { return x - x == 0 ? x : 0; }
 
@@ -189,8 +191,8 @@ static uint32_t bits_of(float x) {
     return bits;
 }
 
-/* Counts |update| / half spacing at the weight, of every `stride`-th element. Dividing by a power of two is a subtraction
- * of exponents. */
+/* Counts |update| / half spacing at the weight, of every `stride`-th element. Dividing by a power of two is a
+ * subtraction of exponents. */
 static void count_ratios(const ab_format *format, const double *change, const float *before, int64_t n,
                          int64_t stride, uint32_t *ratio) {
     const int smallest = format->emin + 127;
@@ -234,7 +236,7 @@ static void update(void *state, const ab_update_block *block) {
     }
 }
 
-/* ---- a step ------------------------------------------------------------------------------------------------ */
+/* ---- a step ---------------------------------------------------------------------------------- */
 
 static void add_account(account *into, const account *from) {
     into->nonzero += from->nonzero;
@@ -292,7 +294,7 @@ static void step_end(void *state, int64_t step) {
     }
 }
 
-/* ---- report ------------------------------------------------------------------------------------------------ */
+/* ---- report ---------------------------------------------------------------------------------- */
 
 static double share(double part, double whole) { return whole > 0 ? part / whole : (double)NAN; }
 

@@ -1,13 +1,14 @@
 /* NaN provenance: which op made the first NaN, read back at the loss from the NaN itself.
  *
- * Where an op's output holds a NaN and nothing it read does, the op is an origin: its number and the step are written into
- * the payload of the NaNs it made. Arithmetic and casts carry payloads along, so a NaN at the loss says where it came
- * from, even steps later by way of a weight. Where the NaN was already in what the op read (a parameter, an input) and nobody
- * has marked it, that is said instead. This is the one probe that writes, and it writes payload bits of values that are
- * NaN already; which values are NaN does not change.
+ * Where an op's output holds a NaN and nothing it read does, the op is an origin: its number and the step are
+ * written into the payload of the NaNs it made. Arithmetic and casts carry payloads along, so a NaN at the
+ * loss says where it came from, even steps later by way of a weight. Where the NaN was already in what the op
+ * read (a parameter, an input) and nobody has marked it, that is said instead. This is the one probe that
+ * writes, and it writes payload bits of values that are NaN already; which values are NaN does not change.
  *
- * Payload, from its first bit: number of the op modulo 63 plus 1 (6 bits, all that bf16 keeps), number / 63 (3 bits, as far as
- * fp16 goes), step modulo 8191 plus 1 (13 bits, fp32 only). Only probed steps are looked at. */
+ * Payload, from its first bit: number of the op modulo 63 plus 1 (6 bits, all that bf16 keeps), number / 63
+ * (3 bits, as far as fp16 goes), step modulo 8191 plus 1 (13 bits, fp32 only). Only probed steps are looked
+ * at. */
 #include "kernels/format/format.h"
 #include "probes/extremes.h"
 #include "probes/probe.h"
@@ -54,7 +55,7 @@ static ab_status create(const ab_probe_setup *setup, void **state) {
     return AB_OK;
 }
 
-/* ---- bits -------------------------------------------------------------------------------------------------- */
+/* ---- bits ------------------------------------------------------------------------------------ */
 
 /* How a stored format lays out a NaN. Formats of other widths are not looked at. */
 typedef struct layout {
@@ -107,7 +108,7 @@ static uint32_t tag_in(const layout *l, uint32_t bits) {
                                       : payload >> (l->payload_bits - TAG_BITS);
 }
 
-/* ---- looking at tensors ------------------------------------------------------------------------------------ */
+/* ---- looking at tensors ---------------------------------------------------------------------- */
 
 static bool has_nan(const ab_tensor *tensor) {
     layout l;
@@ -158,7 +159,7 @@ static void mark(const nan_provenance *p, const ab_tensor *tensor, uint32_t tag,
     }
 }
 
-/* ---- an op's tensors --------------------------------------------------------------------------------------- */
+/* ---- an op's tensors ------------------------------------------------------------------------- */
 
 enum { MOST = AB_MAX_INPUTS + AB_MAX_PARAMS + 2 };
 
@@ -210,7 +211,7 @@ static uint32_t any_tag(const nan_provenance *p, const tensors *list) {
     return tag;
 }
 
-/* ---- origins ----------------------------------------------------------------------------------------------- */
+/* ---- origins --------------------------------------------------------------------------------- */
 
 static void copy_name(char to[NAME], const char *from) {
     size_t length = strlen(from) < NAME - 1 ? strlen(from) : NAME - 1;
@@ -237,8 +238,8 @@ static void add_origin(nan_provenance *p, const ab_op_run *run, place where, boo
     found->times++;
 }
 
-/* The op wrote NaNs. Either it made them, or it read them: then marks go along, or a new origin is named for what no op
- * that was looked at has made. */
+/* The op wrote NaNs. Either it made them, or it read them: then marks go along, or a new origin is named for
+ * what no op that was looked at has made. */
 static void trace(nan_provenance *p, const ab_op_run *run, const tensors *outputs) {
     tensors in = inputs(run), params = parameters(run);
     bool in_input = any(&in, has_nan), in_parameter = any(&params, has_nan);
@@ -285,7 +286,7 @@ static void ran(void *state, const ab_op_run *run) {
     if (run->op->is_loss && !run->backward) read_loss(p, run->io->out);
 }
 
-/* ---- report ------------------------------------------------------------------------------------------------ */
+/* ---- report ---------------------------------------------------------------------------------- */
 
 static void report_origin(const origin *o, ab_probe_sink *sink) {
     sink->begin_object(sink, NULL);

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* ---- geometry ---------------------------------------------------------------------------------------------- */
+/* ---- geometry -------------------------------------------------------------------------------- */
 
 /* Copies `count` numbers of an attribute by its name. */
 static void read_attr(const ab_op_run *run, const char *name, int count, int64_t *value) {
@@ -44,7 +44,7 @@ static ab_dot_geometry linear_geometry(const ab_op_run *run) {
                              .dilation = {1, 1}};
 }
 
-/* ---- operands ---------------------------------------------------------------------------------------------- */
+/* ---- operands -------------------------------------------------------------------------------- */
 
 /* The dot product under way: pairs are appended. */
 typedef struct gather {
@@ -146,7 +146,7 @@ static void gather_backward_weights(gather *to, int64_t i) {
             }
 }
 
-/* ---- interface --------------------------------------------------------------------------------------------- */
+/* ---- interface ------------------------------------------------------------------------------- */
 
 static void (*const gatherers[AB_DOT_PASSES])(gather *to, int64_t i) = {gather_forward, gather_backward_data,
                                                                         gather_backward_weights};

@@ -1,5 +1,6 @@
-/* The dot products behind conv2d and linear: which numbers are multiplied and added for one element of an output, an input
- * gradient or a weight gradient. Reads the op's tensors in their own formats; does no sums. */
+/* The dot products behind conv2d and linear: which numbers are multiplied and added for one element of an
+ * output, an input gradient or a weight gradient. Reads the op's tensors in their own formats; does no sums.
+ */
 #ifndef AB_PROBES_OPERANDS_H
 #define AB_PROBES_OPERANDS_H
 
@@ -31,9 +32,9 @@ typedef struct ab_operands {
 /* The dot products of a pass that has just run. False if it is no conv2d or linear, or had no such pass. */
 bool ab_operands_of(const ab_op_run *run, ab_dot_pass pass, ab_operands *operands);
 
-/* Writes the factors of result `i` (an element of out, din or dweight, in memory order) to a and b, which have room for
- * `products` each, in the order of kernel row, column, channel or image, row, column. Zeros of the padding are left out.
- * Returns how many there are. */
+/* Writes the factors of result `i` (an element of out, din or dweight, in memory order) to a and b, which
+ * have room for `products` each, in the order of kernel row, column, channel or image, row, column. Zeros of
+ * the padding are left out. Returns how many there are. */
 int64_t ab_operands_gather(const ab_operands *operands, int64_t i, float *a, float *b);
 
 /* The same as places: a in x (forward) or dout, b in the weight or, of a weight's gradient, in x. */

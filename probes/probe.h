@@ -1,9 +1,9 @@
 /* What a probe is: something that listens to the values of a step, counts them, and reports what it counted.
  *
- * A probe is one file with a const ab_probe_kind and one line in probes.def. It sees values as they are in fp32 before they
- * are cast to the half format (or as they are stored, where nothing is cast), at the loss scale in force. It never changes a
- * value: with probes off every loss bit is the same. Networks, files and output formats are unknown here; a report goes
- * to a sink that the caller provides. */
+ * A probe is one file with a const ab_probe_kind and one line in probes.def. It sees values as they are in
+ * fp32 before they are cast to the half format (or as they are stored, where nothing is cast), at the loss
+ * scale in force. It never changes a value: with probes off every loss bit is the same. Networks, files and
+ * output formats are unknown here; a report goes to a sink that the caller provides. */
 #ifndef AB_PROBES_PROBE_H
 #define AB_PROBES_PROBE_H
 

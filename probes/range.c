@@ -1,4 +1,5 @@
-/* Counting is the census's work (kernels/census/census.h): here the censuses of a step are folded into the histories of a run. */
+/* Counting is the census's work (kernels/census/census.h): here the censuses of a step are folded into the
+ * histories of a run. */
 #include "probes/range.h"
 
 #include "kernels/census/whatif.h"
@@ -59,7 +60,7 @@ void ab_ranges_destroy(void *ranges) {
     free(r);
 }
 
-/* ---- birth ------------------------------------------------------------------------------------------------- */
+/* ---- birth ----------------------------------------------------------------------------------- */
 
 static int64_t bin_index(uint32_t magnitude) {
     if (magnitude >= AB_WHATIF_NEVER) return (int64_t)AB_CENSUS_EXPONENTS * AB_CENSUS_CLASSES;
@@ -67,7 +68,8 @@ static int64_t bin_index(uint32_t magnitude) {
     return (int64_t)place.row * AB_CENSUS_CLASSES + place.column;
 }
 
-/* The bin that starts at a limit. Bins are cut so that the limits of the half formats lie between two of them. */
+/* The bin that starts at a limit. Bins are cut so that the limits of the half formats lie between two of
+ * them. */
 static ab_status first_bin(const ab_format *half, uint32_t limit, int64_t *bin) {
     *bin = bin_index(limit);
     if (bin_index(limit - 1) != *bin) return AB_OK;
@@ -113,7 +115,7 @@ ab_status ab_ranges_create(const char *probe, const ab_probe_setup *setup, unsig
     return status;
 }
 
-/* ---- a step ------------------------------------------------------------------------------------------------ */
+/* ---- a step ---------------------------------------------------------------------------------- */
 
 static void count_waiting(ab_ranges *r, int thread) {
     waiting_room *room = &r->room[thread];
@@ -214,7 +216,7 @@ void ab_ranges_step_end(void *ranges, int64_t step) {
     }
 }
 
-/* ---- report ------------------------------------------------------------------------------------------------ */
+/* ---- report ---------------------------------------------------------------------------------- */
 
 void ab_ranges_report_head(const ab_ranges *ranges, ab_probe_sink *sink) {
     sink->integer(sink, "steps_probed", ranges->steps);
@@ -231,7 +233,8 @@ static void report_exponents(const history *tensor, ab_probe_sink *sink) {
     sink->end(sink);
 }
 
-/* Octaves from the largest magnitude to the first that overflows; negative once it has. In sixteenths: a plot needs no more. */
+/* Octaves from the largest magnitude to the first that overflows; negative once it has. In sixteenths: a plot
+ * needs no more. */
 static double margin_octaves(const ab_ranges *r, float largest) {
     if (largest == 0) return (double)NAN;
     return floor(16 * log2(ab_format_overflow_limit(r->setup.half) / (double)largest)) / 16;

@@ -1,6 +1,7 @@
-/* Tensors against the range of a half format: what the probes of gradients, activations, weights and optimizer states have in
- * common. Per tensor an exponent histogram; counts of zero, flushed, subnormal, normal, overflowed, inf and nan, in all and
- * over the steps; the margin to the limit. The size does not depend on the length of the run. */
+/* Tensors against the range of a half format: what the probes of gradients, activations, weights and
+ * optimizer states have in common. Per tensor an exponent histogram; counts of zero, flushed, subnormal,
+ * normal, overflowed, inf and nan, in all and over the steps; the margin to the limit. The size does not
+ * depend on the length of the run. */
 #ifndef AB_PROBES_RANGE_H
 #define AB_PROBES_RANGE_H
 
@@ -10,7 +11,8 @@ AB_BEGIN_DECLS
 
 typedef struct ab_ranges ab_ranges;
 
-/* For the setup's tensors of the given roles; *ranges becomes an ab_ranges. The messages of errors name `probe`. */
+/* For the setup's tensors of the given roles; *ranges becomes an ab_ranges. The messages of errors name
+ * `probe`. */
 AB_MUST_CHECK ab_status ab_ranges_create(const char *probe, const ab_probe_setup *setup, unsigned roles,
                                          void **ranges);
 void ab_ranges_destroy(void *ranges); /* NULL is a no-op */

@@ -1,11 +1,11 @@
-/* Rounding bias: the mean signed rounding error of a tensor in units of the last place, and how many standard errors it is
- * away from zero. Rounding to nearest has none; truncation pulls every magnitude down by half a unit; bias, not size, is what
- * lets small errors add up over steps (Qiu and Yao, arXiv 2510.04212).
+/* Rounding bias: the mean signed rounding error of a tensor in units of the last place, and how many standard
+ * errors it is away from zero. Rounding to nearest has none; truncation pulls every magnitude down by half a
+ * unit; bias, not size, is what lets small errors add up over steps (Qiu and Yao, arXiv 2510.04212).
  *
- * Looked at are the casts of gradients and activations to the half format, rounded once more here as the cast does, and the
- * storing of weights, where the error is against before + update in double. "Outward" counts an error as positive where it
- * makes the magnitude larger. Errors are kept as integers of 2^-20 units, so sums do not depend on the order; only values
- * that are finite and not zero before, and finite after, count. */
+ * Looked at are the casts of gradients and activations to the half format, rounded once more here as the cast
+ * does, and the storing of weights, where the error is against before + update in double. "Outward" counts an
+ * error as positive where it makes the magnitude larger. Errors are kept as integers of 2^-20 units, so sums
+ * do not depend on the order; only values that are finite and not zero before, and finite after, count. */
 #include "kernels/format/convert.h"
 #include "probes/probe.h"
 
@@ -55,7 +55,7 @@ static ab_status create(const ab_probe_setup *setup, void **state) {
     return AB_OK;
 }
 
-/* ---- errors ------------------------------------------------------------------------------------------------ */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 static double power_of_two(int exponent) {
     uint64_t bits = (uint64_t)(1023 + exponent) << 52;
@@ -107,7 +107,7 @@ static void update(void *state, const ab_update_block *block) {
             add_error(e, format, (double)block->before[i] + block->update[i], (double)block->stored[i]);
 }
 
-/* ---- a step, and the report -------------------------------------------------------------------------------- */
+/* ---- a step, and the report ------------------------------------------------------------------ */
 
 static void step_end(void *state, int64_t step) {
     rounding_bias *r = state;

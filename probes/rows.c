@@ -1,6 +1,7 @@
-/* Rows of weights (output channels, output features, words) that a flush would leave without any gradient. Per weight a histogram of
- * the rows' largest gradients over the run, by exponent, unscaled and before the optimizer: a row whose largest is flushed at a scale
- * learns nothing there. A number a row, an array of exponents a weight, whatever the length of the run. Vectors have no rows. */
+/* Rows of weights (output channels, output features, words) that a flush would leave without any gradient.
+ * Per weight a histogram of the rows' largest gradients over the run, by exponent, unscaled and before the
+ * optimizer: a row whose largest is flushed at a scale learns nothing there. A number a row, an array of
+ * exponents a weight, whatever the length of the run. Vectors have no rows. */
 #include "kernels/census/census.h"
 #include "probes/probe.h"
 

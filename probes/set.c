@@ -1,4 +1,5 @@
-/* Handing on what a step shows, and timing it. Costs are kept by thread, so that threads do not wait for each other. */
+/* Handing on what a step shows, and timing it. Costs are kept by thread, so that threads do not wait for each
+ * other. */
 #include "probes/set.h"
 
 #include <stdlib.h>
@@ -40,7 +41,7 @@ static int64_t *cost_of(const ab_probe_set *set, int thread, int p) {
     return &set->cost_ns[thread * AB_MAX_PROBES + p];
 }
 
-/* ---- handing on -------------------------------------------------------------------------------------------- */
+/* ---- handing on ------------------------------------------------------------------------------ */
 
 static void see(ab_observer *self, int id, int thread, const float *values, int64_t n) {
     ab_probe_set *set = (ab_probe_set *)(void *)self;
@@ -170,7 +171,7 @@ void ab_probe_set_step_end(ab_probe_set *set, int64_t step) {
     set->steps++;
 }
 
-/* ---- report ------------------------------------------------------------------------------------------------ */
+/* ---- report ---------------------------------------------------------------------------------- */
 
 int64_t ab_probe_set_steps(const ab_probe_set *set) { return set->steps; }
 

@@ -1,8 +1,9 @@
-/* How a signal travels: the size of every op's output, and how many of its units are silent for a whole batch.
+/* How a signal travels: the size of every op's output, and how many of its units are silent for a whole
+ * batch.
  *
- * A sample of rows is looked at (a row is the last dimension: channels or features), at most SAMPLED numbers an output, at evenly
- * spaced places: sizes are estimates, and a unit counts as silent if it is 0 in every row looked at. Whether an output
- * has an infinity somewhere is not for this probe to say. */
+ * A sample of rows is looked at (a row is the last dimension: channels or features), at most SAMPLED numbers
+ * an output, at evenly spaced places: sizes are estimates, and a unit counts as silent if it is 0 in every
+ * row looked at. Whether an output has an infinity somewhere is not for this probe to say. */
 #include "kernels/core/text.h"
 #include "kernels/format/convert.h"
 #include "probes/probe.h"
@@ -41,7 +42,7 @@ static ab_status create(const ab_probe_setup *setup, void **state) {
     return AB_OK;
 }
 
-/* ---- a step ------------------------------------------------------------------------------------------------ */
+/* ---- a step ---------------------------------------------------------------------------------- */
 
 static signal *signal_of(signals *s, const ab_op_run *run) {
     for (int i = 0; i < s->signals; i++)
@@ -107,7 +108,7 @@ static void ran(void *state, const ab_op_run *run) {
     note(to, &sum, (double)silent / (double)units);
 }
 
-/* ---- report ------------------------------------------------------------------------------------------------ */
+/* ---- report ---------------------------------------------------------------------------------- */
 
 static void report(void *state, ab_probe_sink *sink) {
     const signals *s = state;

@@ -1,8 +1,9 @@
-/* A trace: a digest of every tensor that the ops read and wrote in the first probed steps, so that two runs can be compared
- * tensor by tensor (reports/compare/divergence.h). A digest is 8 projections on fixed random signs, from which the distance of two tensors follows
- * within a factor of two (Johnson and Lindenstrauss 1984), the norm, what is not finite, and a checksum of the fp32 bits. It
- * compares nothing itself. Bounded: 16 steps and 8192 digests; gradients are as they are, times the
- * loss scale, which is recorded beside them. */
+/* A trace: a digest of every tensor that the ops read and wrote in the first probed steps, so that two runs
+ * can be compared tensor by tensor (reports/compare/divergence.h). A digest is 8 projections on fixed random
+ * signs, from which the distance of two tensors follows within a factor of two (Johnson and Lindenstrauss
+ * 1984), the norm, what is not finite, and a checksum of the fp32 bits. It compares nothing itself. Bounded:
+ * 16 steps and 8192 digests; gradients are as they are, times the loss scale, which is recorded beside them.
+ */
 #include "kernels/core/text.h"
 #include "probes/probe.h"
 
@@ -38,7 +39,7 @@ typedef struct trace {
     bool active, failed; /* failed: out of memory; nothing is reported */
 } trace;
 
-/* ---- a tensor -------------------------------------------------------------------------------------------- */
+/* ---- a tensor -------------------------------------------------------------------------------- */
 
 /* Eight signs for element i, the same in every run: splitmix64. */
 static unsigned signs_of(uint64_t i) {
@@ -78,7 +79,7 @@ static const float *widen(trace *t, const ab_tensor *tensor, int64_t n) {
     return ab_view_f32(tensor, t->scratch);
 }
 
-/* ---- the list of tensors --------------------------------------------------------------------------------- */
+/* ---- the list of tensors --------------------------------------------------------------------- */
 
 static bool grow(trace *t) {
     if (t->tensors < t->capacity) return true;
@@ -96,7 +97,8 @@ static bool grow(trace *t) {
     return true;
 }
 
-/* The slot of the next tensor of this step; NULL if it is not what the first step showed here, or there is no room. */
+/* The slot of the next tensor of this step; NULL if it is not what the first step showed here, or there is no
+ * room. */
 static digest *slot_for(trace *t, const ab_op_run *run, const char *what, int64_t count) {
     char name[NAME];
     ab_text_exact(name, sizeof name, "%s.%s", run->name, what);
@@ -123,7 +125,7 @@ static void show(trace *t, const ab_op_run *run, const char *what, const ab_tens
         t->failed = true;
 }
 
-/* ---- listening ------------------------------------------------------------------------------------------- */
+/* ---- listening ------------------------------------------------------------------------------- */
 
 static ab_status create(const ab_probe_setup *setup, void **state) {
     (void)setup;
@@ -198,7 +200,7 @@ static void step_end(void *state, int64_t step) {
     t->active = false;
 }
 
-/* ---- report ---------------------------------------------------------------------------------------------- */
+/* ---- report ---------------------------------------------------------------------------------- */
 
 static void report_digest(const digest *d, ab_probe_sink *sink) {
     char bits[24];

@@ -1,9 +1,9 @@
-/* What a training step can show to those who listen, in the words both sides use: the step loop fills these structs, probes
- * read them. Nothing here computes anything.
+/* What a training step can show to those who listen, in the words both sides use: the step loop fills these
+ * structs, probes read them. Nothing here computes anything.
  *
- * A step that is probed hands tensors to an ab_observer (kernels/ops/op.h) under the numbers of their roles, and calls the
- * functions of an ab_watch at the events below. Listeners never change a value; the one freedom they have is the
- * payload of a NaN that is already there. */
+ * A step that is probed hands tensors to an ab_observer (kernels/ops/op.h) under the numbers of their roles,
+ * and calls the functions of an ab_watch at the events below. Listeners never change a value; the one freedom
+ * they have is the payload of a NaN that is already there. */
 #ifndef AB_PROBES_WATCH_H
 #define AB_PROBES_WATCH_H
 
@@ -34,8 +34,8 @@ enum {
 /* "weight_gradient", "activation", ...: what the record calls it. */
 const char *ab_probe_role_name(ab_probe_role role);
 
-/* What moves a weight. The first three add up to the update; eps is what that term changed in it (the update minus the
- * update without eps). */
+/* What moves a weight. The first three add up to the update; eps is what that term changed in it (the update
+ * minus the update without eps). */
 typedef enum ab_update_term {
     AB_TERM_GRADIENT,
     AB_TERM_WEIGHT_DECAY,
@@ -46,28 +46,29 @@ typedef enum ab_update_term {
 
 enum { AB_UPDATE_BLOCK = 1024, AB_UPDATE_STATES = 3 };
 
-/* One block of an optimizer update: elements [first, first + n) of a parameter. Blocks start at multiples of AB_UPDATE_BLOCK
- * and are that long, but for the last one. Blocks of a parameter come in any order, on any thread. */
+/* One block of an optimizer update: elements [first, first + n) of a parameter. Blocks start at multiples of
+ * AB_UPDATE_BLOCK and are that long, but for the last one. Blocks of a parameter come in any order, on any
+ * thread. */
 typedef struct ab_update_block {
     int param; /* place in the setup's list of parameters */
     int thread;
     int64_t first, n;
-    int64_t taken;       /* 1 for the first update of the run */
-    double lr;           /* in force for this parameter; 0: the setup's */
-    const float *before; /* the stored weight */
-    const float *after;  /* the fp32 result of the update */
-    const float *stored; /* `after` as it was stored, widened again */
-    const float *grad;   /* unscaled */
-    const double
-        *update; /* what the formula adds to the weight, computed in double from the stored values; the
-                             hyper-parameters are the fp32 numbers of the formula */
+    int64_t taken;        /* 1 for the first update of the run */
+    double lr;            /* in force for this parameter; 0: the setup's */
+    const float *before;  /* the stored weight */
+    const float *after;   /* the fp32 result of the update */
+    const float *stored;  /* `after` as it was stored, widened again */
+    const float *grad;    /* unscaled */
+    const double *update; /* what the formula adds to the weight, computed in double from the stored values;
+                             the hyper-parameters are the fp32 numbers of the formula */
     const double
         *term[AB_TERM_COUNT]; /* its parts; NULL where the optimizer, as configured, has no such term */
     const float *state_before[AB_UPDATE_STATES], *state_after[AB_UPDATE_STATES],
         *state_stored[AB_UPDATE_STATES];
 } ab_update_block;
 
-/* An op has just run. The tensors of `io` hold what it read and wrote; forward: out, backward: din and dparam. */
+/* An op has just run. The tensors of `io` hold what it read and wrote; forward: out, backward: din and
+ * dparam. */
 typedef struct ab_op_run {
     int number; /* place of the op in the network */
     const char *name;
@@ -94,15 +95,16 @@ typedef struct ab_move {
     const ab_tensor *to, *from;
 } ab_move;
 
-/* What somebody wants of the probed steps. Functions may be NULL; all but `update` are called on one thread. */
+/* What somebody wants of the probed steps. Functions may be NULL; all but `update` are called on one thread.
+ */
 typedef struct ab_watch {
     void *context;
     unsigned roles; /* AB_SEES_...: which tensors the step's observer is shown */
     void (*begin)(void *context, int64_t step, double loss_scale);
     void (*ran)(void *context, const ab_op_run *run);
     void (*moved)(void *context, const ab_move *move);
-    /* A step whose loss or gradients are not finite has just been through its backward pass. True: replay it, from the same bits,
-     * and show it to `ran` and `moved` only. */
+    /* A step whose loss or gradients are not finite has just been through its backward pass. True: replay it,
+     * from the same bits, and show it to `ran` and `moved` only. */
     bool (*wants_replay)(void *context, int64_t step, double loss_scale);
     void (*update)(void *context, const ab_update_block *block);
 } ab_watch;

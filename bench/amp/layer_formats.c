@@ -55,7 +55,7 @@ static ab_status find_format(const char *pattern, const char *name, const ab_for
     return AB_OK;
 }
 
-/* ---- roles ----------------------------------------------------------------------------------------------- */
+/* ---- roles ----------------------------------------------------------------------------------- */
 
 static const char *const role_names[AB_LAYER_ROLES] = {"forward", "dgrad", "wgrad", "weights"};
 
@@ -90,7 +90,8 @@ static bool has_weights(const ab_net_op *op, bool own) {
     return false;
 }
 
-/* Whether something that op i reads is computed from weights; trained[k] tells of the ops before it whether they are. */
+/* Whether something that op i reads is computed from weights; trained[k] tells of the ops before it whether
+ * they are. */
 static bool reads_trained(const ab_net *net, int i, const bool *trained) {
     for (int k = 0; k < net->op[i].inputs; k++)
         if (net->op[i].input[k] >= 0 && trained[net->op[i].input[k]]) return true;
@@ -113,7 +114,7 @@ static bool has_role(const ab_net *net, int i, int role, const bool *trained) {
     }
 }
 
-/* ---- the list -------------------------------------------------------------------------------------------- */
+/* ---- the list -------------------------------------------------------------------------------- */
 
 typedef struct reading {
     const ab_net *net;

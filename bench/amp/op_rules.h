@@ -1,6 +1,7 @@
-/* Which ops run in which format where functions are cast rather than models: apex's O1 lists (the class column of
- * kernels/ops/ops.def), torch autocast's for CUDA and for CPU, and MindSpore's blacklist of cells. Lists name ops as ops.def does; an
- * op that a list does not name follows its inputs, as an unlisted function falls through torch's dispatcher. */
+/* Which ops run in which format where functions are cast rather than models: apex's O1 lists (the class
+ * column of kernels/ops/ops.def), torch autocast's for CUDA and for CPU, and MindSpore's blacklist of cells.
+ * Lists name ops as ops.def does; an op that a list does not name follows its inputs, as an unlisted function
+ * falls through torch's dispatcher. */
 #ifndef AB_BENCH_AMP_OP_RULES_H
 #define AB_BENCH_AMP_OP_RULES_H
 

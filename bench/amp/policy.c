@@ -1,4 +1,5 @@
-/* Presets, overrides and their rules. Each property has one setter, which knows at which levels it may be given. */
+/* Presets, overrides and their rules. Each property has one setter, which knows at which levels it may be
+ * given. */
 #include "bench/amp/policy.h"
 
 #include "kernels/core/nearest.h"

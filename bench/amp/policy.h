@@ -63,21 +63,22 @@ typedef struct ab_level {
 int ab_level_count(void);
 const ab_level *ab_level_at(int i);
 
-/* The level called `name`; AB_USAGE otherwise, and says so when the letter O was typed as a zero or left out. */
+/* The level called `name`; AB_USAGE otherwise, and says so when the letter O was typed as a zero or left out.
+ */
 AB_MUST_CHECK ab_status ab_level_find(const char *name, const ab_level **level);
 
-/* "dynamic", a positive finite number that fp32 holds, or a dialect ("torch", "deepspeed:init=65536"). `what` names the option
- * in messages. */
+/* "dynamic", a positive finite number that fp32 holds, or a dialect ("torch", "deepspeed:init=65536"). `what`
+ * names the option in messages. */
 AB_MUST_CHECK ab_status ab_loss_scale_parse(const char *what, const char *text, ab_loss_scale *scale);
 /* A number: greater than 0, and what fp32 holds. */
 ab_loss_scale ab_loss_scale_fixed(double value);
 /* "dynamic", "1", "128", "torch", "apex:window=100"; text[AB_SCALER_TEXT]. */
 const char *ab_loss_scale_text(const ab_loss_scale *scale, char *text);
 
-/* Level's preset, then `overrides` ("keep_batchnorm_fp32=True", ...) through one validating setter each, in order. enabled=False
- * turns all of it into plain fp32 training. num_losses (apex's) gives each loss of the network a backward pass and a loss scaler of
- * its own. A value
- * of None means "not given". Errors (AB_USAGE) say what apex says of the combination, and the remedy. */
+/* Level's preset, then `overrides` ("keep_batchnorm_fp32=True", ...) through one validating setter each, in
+ * order. enabled=False turns all of it into plain fp32 training. num_losses (apex's) gives each loss of the
+ * network a backward pass and a loss scaler of its own. A value of None means "not given". Errors (AB_USAGE)
+ * say what apex says of the combination, and the remedy. */
 AB_MUST_CHECK ab_status ab_policy_resolve(const ab_level *level, const ab_format *half,
                                           const char *const *overrides, int count, ab_policy *policy);
 

@@ -1,4 +1,5 @@
-/* `ampbench advise RESULT.json`: the loss scale that suits a run, predicted from its record, and confirmed by a run. */
+/* `ampbench advise RESULT.json`: the loss scale that suits a run, predicted from its record, and confirmed by
+ * a run. */
 #define _POSIX_C_SOURCE 200809L
 #include "reports/advise/advise.h"
 #include "bench/cmd/cmd.h"
@@ -58,7 +59,7 @@ typedef struct request {
     ab_advise_goal goal;
 } request;
 
-/* ---- options --------------------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 static ab_status parse_share(const char *name, const char *text, double *share) {
     char *end;
@@ -121,7 +122,7 @@ static ab_status parse(int argc, char **argv, request *r) {
                : ab_fail(AB_USAGE, "advise: expected a result document (see `ampbench advise --help`)");
 }
 
-/* ---- the confirming run ---------------------------------------------------------------------------------- */
+/* ---- the confirming run ---------------------------------------------------------------------- */
 
 /* Ends with a NULL; strings are borrowed. The last of equal options counts. */
 static char **confirming_argv(const cJSON *document, const request *r, char *scale, char *out) {
@@ -170,7 +171,7 @@ out:
     return status;
 }
 
-/* ---- output ---------------------------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 static ab_status write_json(const request *r, const ab_advise *advise, const ab_receipt *receipt) {
     cJSON *object = cJSON_CreateObject();

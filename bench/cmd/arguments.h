@@ -9,7 +9,7 @@
 
 AB_BEGIN_DECLS
 
-/* ---- one by one ---------------------------------------------------------------------------------------- */
+/* ---- one by one ------------------------------------------------------------------------------ */
 
 /* Whether argv[*i] is option `name`, as "name=VALUE" or followed by VALUE, and moves *i to the value then;
  * *value is "" if it is missing. */
@@ -19,7 +19,7 @@ bool ab_is_option(const char *name, int argc, char **argv, int *i, const char **
  * the command's options. */
 ab_status ab_unknown_option(const char *command, const char *word, const char *const *option, int count);
 
-/* ---- by a list ----------------------------------------------------------------------------------------- */
+/* ---- by a list ------------------------------------------------------------------------------- */
 
 /* An option and where it goes: one of value, flag and take. None of them: an option that the command finds
  * by itself, named here as a suggestion only. */

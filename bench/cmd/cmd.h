@@ -1,5 +1,5 @@
-/* The subcommands. Each is one file; main.c only dispatches. argv[0] is the subcommand's name. Results go to stdout,
- * everything else to stderr; a failure is returned with its message in ab_error_message(). */
+/* The subcommands. Each is one file; main.c only dispatches. argv[0] is the subcommand's name. Results go to
+ * stdout, everything else to stderr; a failure is returned with its message in ab_error_message(). */
 #ifndef AB_BENCH_CMD_CMD_H
 #define AB_BENCH_CMD_CMD_H
 

@@ -1,5 +1,5 @@
-/* `ampbench diagnose`: why cells do not train as O0 does, from a record alone or from a run made for it; and whether the remedy
- * helps. */
+/* `ampbench diagnose`: why cells do not train as O0 does, from a record alone or from a run made for it; and
+ * whether the remedy helps. */
 #include "reports/diagnose/diagnose.h"
 #include "bench/cmd/cmd.h"
 #include "bench/experiments/confirm.h"
@@ -65,7 +65,7 @@ typedef struct request {
     int options;
 } request;
 
-/* ---- options --------------------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 static bool has(int argc, char *const *argv, const char *word) {
     for (int i = 0; i < argc; i++)
@@ -108,7 +108,7 @@ static ab_status parse(int argc, char **argv, request *r) {
                          "diagnose: expected a result document, or --run (see `ampbench diagnose --help`)");
 }
 
-/* ---- the run --------------------------------------------------------------------------------------------- */
+/* ---- the run --------------------------------------------------------------------------------- */
 
 /* Adds "name value" (value may be NULL) to a run's words unless the user gave the option. */
 static int add_default(char **argv, int n, const request *r, char *name, char *value) {
@@ -147,7 +147,7 @@ static ab_status run(request *r) {
     return status;
 }
 
-/* ---- output ---------------------------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 /* What was run besides the diagnosis, for the JSON: NULL where nobody asked. */
 typedef struct trials {

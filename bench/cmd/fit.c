@@ -1,6 +1,7 @@
-/* `ampbench fit`: the largest batch that fits a memory limit, for every level: found on plans, then confirmed by training steps in
- * a process of its own that may not hold more. What counts is every tensor and workspace a cell holds, as in the record; the
- * resident set, which has the libraries and the program too, is shown beside it. */
+/* `ampbench fit`: the largest batch that fits a memory limit, for every level: found on plans, then confirmed
+ * by training steps in a process of its own that may not hold more. What counts is every tensor and workspace
+ * a cell holds, as in the record; the resident set, which has the libraries and the program too, is shown
+ * beside it. */
 #define _GNU_SOURCE
 #include "bench/cmd/cmd.h"
 #include "bench/run/config.h"
@@ -35,7 +36,7 @@ typedef struct fit {
     double samples_per_s;
 } fit;
 
-/* ---- by the plan ------------------------------------------------------------------------------------------ */
+/* ---- by the plan ----------------------------------------------------------------------------- */
 
 static int64_t sum(const int64_t *bytes) {
     int64_t total = 0;
@@ -89,8 +90,8 @@ static ab_status search_plans(const fit *f, int64_t *batch) {
     return AB_OK;
 }
 
-/* Workspace is taken to grow in proportion between a batch of 1 and the batch that this finds, which is corrected by what a cell
- * of that batch asks for. */
+/* Workspace is taken to grow in proportion between a batch of 1 and the batch that this finds, which is
+ * corrected by what a cell of that batch asks for. */
 static ab_status find_by_plan(fit *f, int64_t *batch) {
     enum { CORRECTIONS = 3 };
     f->workspace_step = 0;
@@ -106,7 +107,7 @@ static ab_status find_by_plan(fit *f, int64_t *batch) {
     return AB_OK;
 }
 
-/* ---- by a run --------------------------------------------------------------------------------------------- */
+/* ---- by a run -------------------------------------------------------------------------------- */
 
 static double number_in(const cJSON *object, const char *key) {
     const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, key);
@@ -127,7 +128,8 @@ static void no_tick(void *context, const ab_process *process) {
     (void)process;
 }
 
-/* Trains a few steps with a batch. *fits is false if the memory did not suffice; other failures are errors. */
+/* Trains a few steps with a batch. *fits is false if the memory did not suffice; other failures are errors.
+ */
 static ab_status try_batch(fit *f, int64_t batch, bool *fits) {
     char size[32], steps[8], full[] = "0", spawned[32], fd[16], parent[32], program[] = "ampbench",
                              command[] = "worker";
@@ -176,7 +178,7 @@ static ab_status confirm(fit *f, int64_t batch) {
     return AB_OK;
 }
 
-/* ---- levels ----------------------------------------------------------------------------------------------- */
+/* ---- levels ---------------------------------------------------------------------------------- */
 
 static void print_row(const fit *f, int64_t by_plan, int64_t reference) {
     char against[32] = "-";
@@ -233,7 +235,7 @@ static ab_status fit_all(fit *f) {
     return status;
 }
 
-/* ---- command line ----------------------------------------------------------------------------------------- */
+/* ---- command line ---------------------------------------------------------------------------- */
 
 static const char help[] =
     "usage: ampbench fit --memory-limit BYTES [--net NAME|FILE] [--level LIST] [OPTION]...\n\n"

@@ -46,7 +46,7 @@ typedef struct request {
     bool every_level, help;
 } request;
 
-/* ---- arguments ----------------------------------------------------------------------------------------- */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
 static const char *const ftz_names[] = {"none", "ftz_before", "ftz_after"}; /* by ab_ftz */
 
@@ -144,7 +144,7 @@ static ab_status parse(int argc, char **argv, request *r) {
     return AB_OK;
 }
 
-/* ---- proofs -------------------------------------------------------------------------------------------- */
+/* ---- proofs ---------------------------------------------------------------------------------- */
 
 static void pair_text(const proof_request *proof, char text[128]) {
     ab_text_show(text, 128, "%s,%s%s%s%s", proof->format->name, ab_round_mode_name(proof->rounding.mode),
@@ -171,7 +171,7 @@ static ab_status prove_all(const request *r, cJSON *list) {
     return AB_OK;
 }
 
-/* ---- the command --------------------------------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
 static cJSON *document(const request *r, ab_status *proved) {
     cJSON *root = cJSON_CreateObject();

@@ -1,5 +1,5 @@
-/* `ampbench gate`: compares two results, or measures two builds in turns and compares those. The verdict is made by
- * reports/gate/gate.h; this file only parses, fetches and prints. */
+/* `ampbench gate`: compares two results, or measures two builds in turns and compares those. The verdict is
+ * made by reports/gate/gate.h; this file only parses, fetches and prints. */
 #define _GNU_SOURCE
 #include "bench/cmd/arguments.h"
 #include "bench/cmd/cmd.h"
@@ -75,7 +75,7 @@ typedef struct request {
     long long rounds_count, seed_number;
 } request;
 
-/* ---- options --------------------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 static ab_status take_document(request *r, const char *word) {
     if (!r->base)
@@ -132,7 +132,7 @@ static ab_status parse(int argc, char **argv, request *r) {
     return AB_OK;
 }
 
-/* ---- values ---------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 /* "3%" or "0.03", up to `most`. */
 static ab_status parse_share(const char *name, const char *text, size_t length, double most, double *share) {
@@ -238,7 +238,7 @@ static ab_status check(request *r) {
     return AB_OK;
 }
 
-/* ---- sides ----------------------------------------------------------------------------------------------- */
+/* ---- sides ----------------------------------------------------------------------------------- */
 
 static ab_status load(const char *path, cJSON **document) {
     AB_TRY(ab_result_load(path, document));
@@ -269,7 +269,7 @@ static ab_status measure(const request *r, ab_gate_plan *plan, char *program, si
     return ab_gate_measure(plan);
 }
 
-/* ---- outcome --------------------------------------------------------------------------------------------- */
+/* ---- outcome --------------------------------------------------------------------------------- */
 
 /* What the exit status is made of, after --inconclusive and --exit-zero. */
 static ab_status outcome(const request *r, const cJSON *gate) {

@@ -1,4 +1,5 @@
-/* `ampbench help`: the commands, a command, a topic, and the manual pages. Texts of topics are files; tables come from the program. */
+/* `ampbench help`: the commands, a command, a topic, and the manual pages. Texts of topics are files; tables
+ * come from the program. */
 #include "bench/cmd/cmd.h"
 #include "bench/help/usage.h"
 #include "kernels/core/nearest.h"
@@ -46,7 +47,7 @@ static ab_status print_overview(void) {
     return AB_OK;
 }
 
-/* ---- tables under a topic -------------------------------------------------------------------------------- */
+/* ---- tables under a topic -------------------------------------------------------------------- */
 
 static void print_statuses(void) {
     static const struct {
@@ -92,7 +93,7 @@ static ab_status print_topic(const topic *t) {
     return kind ? print_command(find_command("list"), &kind, 1) : AB_OK;
 }
 
-/* ---- words ----------------------------------------------------------------------------------------------- */
+/* ---- words ----------------------------------------------------------------------------------- */
 
 static ab_status unknown_word(const char *word) {
     const char *names[64];

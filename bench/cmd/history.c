@@ -36,7 +36,7 @@ typedef struct request {
     double guard;
 } request;
 
-/* ---- arguments ------------------------------------------------------------------------------------------- */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
 /* Takes options out of argv; what is left are paths. */
 static ab_status parse(int *argc, char **argv, request *r) {
@@ -72,7 +72,7 @@ static ab_status parse_guard(request *r) {
                           r->guard_text);
 }
 
-/* ---- files ----------------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 /* In a folder, what is no result is passed over with a word; a file that was named must be one. */
 static ab_status add_file(ab_history *history, const char *path, bool named) {
@@ -149,7 +149,7 @@ static ab_status add_path(ab_history *history, const char *path, int depth) {
     return add_file(history, path, depth == 0);
 }
 
-/* ---- output ---------------------------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 static ab_status draw(const cJSON *json, const char *folder) {
     int rendered;

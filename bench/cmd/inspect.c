@@ -50,7 +50,7 @@ static void print_help(void) {
          "  --help              this text");
 }
 
-/* ---- arguments ----------------------------------------------------------------------------------------- */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
 static ab_status take_tensor(void *context, const char *value) {
     request *r = context;
@@ -167,7 +167,7 @@ static ab_status finish_request(request *r, bool *color) {
     return AB_OK;
 }
 
-/* ---- running ------------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 /* The JSON document grows in a file without a name; its destination gets the whole of it or stays as it
  * was. */

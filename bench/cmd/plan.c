@@ -1,5 +1,5 @@
-/* `ampbench plan`: what a run would do, without doing it: every op with its formats, every inserted cast, every buffer, bytes by
- * category. Takes the options of a run. */
+/* `ampbench plan`: what a run would do, without doing it: every op with its formats, every inserted cast,
+ * every buffer, bytes by category. Takes the options of a run. */
 #include "bench/cmd/cmd.h"
 #include "bench/run/config.h"
 #include "kernels/core/text.h"

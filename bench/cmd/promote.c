@@ -1,5 +1,6 @@
-/* `ampbench promote`: the fewest layers that must stay fp32 for a level to train as O0 does, found by training, printed as the --to
- * option to paste; with --roles, which of their outputs, gradients and weights. */
+/* `ampbench promote`: the fewest layers that must stay fp32 for a level to train as O0 does, found by
+ * training, printed as the --to option to paste; with --roles, which of their outputs, gradients and weights.
+ */
 #include "bench/cmd/cmd.h"
 #include "bench/promote/trial.h"
 #include "bench/run/config.h"
@@ -71,7 +72,7 @@ typedef struct promote {
     bool ended;                           /* by max_runs */
 } promote;
 
-/* ---- command line ---------------------------------------------------------------------------------------- */
+/* ---- command line ---------------------------------------------------------------------------- */
 
 static ab_status parse_count(const char *name, const char *text, int64_t low, int64_t high, int64_t *count) {
     char *end;
@@ -156,7 +157,7 @@ static ab_status parse(promote *p, int argc, char **argv, char **words) {
     return AB_OK;
 }
 
-/* ---- layers ---------------------------------------------------------------------------------------------- */
+/* ---- layers ---------------------------------------------------------------------------------- */
 
 static ab_status make_plan(promote *p, ab_plan **plan) {
     ab_cell_spec *cells = NULL;
@@ -180,7 +181,7 @@ static ab_status find_layers(promote *p) {
                    p->config.half[0]->name);
 }
 
-/* ---- search ---------------------------------------------------------------------------------------------- */
+/* ---- search ---------------------------------------------------------------------------------- */
 
 static void say(const promote *p, int count, double gap, bool does) {
     if (p->setup.quiet) return;
@@ -256,7 +257,7 @@ static ab_status search(promote *p) {
     return ab_ddmin(&test, item, &count);
 }
 
-/* ---- roles ----------------------------------------------------------------------------------------------- */
+/* ---- roles ----------------------------------------------------------------------------------- */
 
 /* `set` with layer `whole` replaced by its roles. */
 static int with_roles(const promote *p, const int *set, int count, int whole, int *split) {
@@ -268,8 +269,8 @@ static int with_roles(const promote *p, const int *set, int count, int whole, in
     return n;
 }
 
-/* Takes apart one layer after the other, as long as all the roles of one do what it does whole (they do not where its inputs have to
- * be fp32). */
+/* Takes apart one layer after the other, as long as all the roles of one do what it does whole (they do not
+ * where its inputs have to be fp32). */
 static ab_status split_layers(promote *p, int *set, int *count) {
     int split[AB_DDMIN_ITEMS];
     for (int i = 0; i < p->found_count; i++) {
@@ -283,7 +284,8 @@ static ab_status split_layers(promote *p, int *set, int *count) {
     return AB_OK;
 }
 
-/* Those that are given up first, first: roles that mend little for their bytes. Layers that stay whole are last. */
+/* Those that are given up first, first: roles that mend little for their bytes. Layers that stay whole are
+ * last. */
 static int worst_first(const void *a, const void *b) {
     const int x = *(const int *)a, y = *(const int *)b;
     return (x < y) - (x > y);
@@ -339,7 +341,7 @@ static ab_status confirm(promote *p, double *gap) {
     return AB_OK;
 }
 
-/* ---- output ---------------------------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 static int layers_found(const promote *p) { return p->found_count > 0 ? p->found_count : p->best_count; }
 

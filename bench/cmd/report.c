@@ -1,5 +1,5 @@
-/* `ampbench report RESULT.json`: the table that the run printed, again or in another form, from the document alone. The
- * summaries are computed anew, so that the table always follows from the raw record. */
+/* `ampbench report RESULT.json`: the table that the run printed, again or in another form, from the document
+ * alone. The summaries are computed anew, so that the table always follows from the raw record. */
 #define _POSIX_C_SOURCE 200809L /* isatty */
 #include "bench/cmd/arguments.h"
 #include "bench/cmd/cmd.h"
@@ -33,7 +33,7 @@ static void print_help(void) {
          "  --help            this text");
 }
 
-/* ---- options --------------------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 static ab_status parse(int argc, char **argv, request *r) {
     const ab_argument arguments[] = {
@@ -58,7 +58,8 @@ static ab_status parse(int argc, char **argv, request *r) {
     return AB_OK;
 }
 
-/* auto: a terminal that is not dumb, unless NO_COLOR says otherwise; CLICOLOR_FORCE also without a terminal. */
+/* auto: a terminal that is not dumb, unless NO_COLOR says otherwise; CLICOLOR_FORCE also without a terminal.
+ */
 static ab_status choose_color(const char *when, int *color) {
     const char *no_color = getenv("NO_COLOR"), *force = getenv("CLICOLOR_FORCE"), *term = getenv("TERM");
     bool dumb = term && strcmp(term, "dumb") == 0, forced = force && force[0] && strcmp(force, "0") != 0;
@@ -70,7 +71,7 @@ static ab_status choose_color(const char *when, int *color) {
     return AB_OK;
 }
 
-/* ---- output ---------------------------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 static ab_status write_file(const cJSON *document, const char *name, const char *path) {
     const ab_report *report;

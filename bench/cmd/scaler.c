@@ -22,7 +22,7 @@ typedef struct request {
     bool help;
 } request;
 
-/* ---- help ---------------------------------------------------------------------------------------------- */
+/* ---- help ------------------------------------------------------------------------------------ */
 
 static const char usage[] =
     "usage: ampbench scaler DIALECT[:key=value,...]... --overflow PATTERN|@FILE [--amax PATTERN|@FILE] "
@@ -82,7 +82,7 @@ static void print_dialect_help(const ab_scaler_kind *kind) {
     putchar('\n');
 }
 
-/* ---- arguments ----------------------------------------------------------------------------------------- */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
 static const char *const options[] = {"--overflow", "--amax", "--half", "--elements",
                                       "--layers",   "--rows", "--json", "--help"};
@@ -170,7 +170,7 @@ static ab_status parse(int argc, char **argv, request *r) {
     return AB_OK;
 }
 
-/* ---- output -------------------------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 static ab_status open_json(const request *r, FILE **out) {
     *out = ab_output_open(r->json);
@@ -192,7 +192,7 @@ static ab_status report(const request *r, const ab_trace_column *column, int64_t
     return AB_OK;
 }
 
-/* ---- patterns ------------------------------------------------------------------------------------------ */
+/* ---- patterns -------------------------------------------------------------------------------- */
 
 /* Both patterns, of equal length if both are given. */
 static ab_status read_patterns(const request *r, ab_pattern *overflow, ab_pattern *amax) {
@@ -224,7 +224,7 @@ out:
     return status;
 }
 
-/* ---- layers -------------------------------------------------------------------------------------------- */
+/* ---- layers ---------------------------------------------------------------------------------- */
 
 /* Where layers go. */
 typedef struct layer_sink {

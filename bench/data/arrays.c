@@ -1,8 +1,9 @@
-/* Arrays of numbers as samples: an .npz (or .safetensors) with x and y and, if there are, x_test and y_test; or a directory with
- * x.npy, y.npy, ... The first dimension counts samples; without test arrays the last tenth of the samples is the test split.
+/* Arrays of numbers as samples: an .npz (or .safetensors) with x and y and, if there are, x_test and y_test;
+ * or a directory with x.npy, y.npy, ... The first dimension counts samples; without test arrays the last
+ * tenth of the samples is the test split.
  *
- * x is taken as it is, whatever the net's input is: numbers as fp32, token ids as int32, images as numbers without scaling.
- * Integers in y are class ids, other numbers are values. */
+ * x is taken as it is, whatever the net's input is: numbers as fp32, token ids as int32, images as numbers
+ * without scaling. Integers in y are class ids, other numbers are values. */
 #define _POSIX_C_SOURCE 200809L
 #include "bench/data/data.h"
 #include "bench/tensorfile/tensorfile.h"
@@ -23,7 +24,7 @@ typedef struct array {
     int32_t *word; /* owned; bits of fp32 or int32 */
 } array;
 
-/* ---- reading ---------------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static bool is_integer(const ab_tensor_entry *entry) {
     return strstr(entry->element->name, "int") != NULL || strcmp(entry->element->name, "bool") == 0;
@@ -113,7 +114,7 @@ static ab_status read_array(const char *path, const char *name, bool folder, boo
     return status;
 }
 
-/* ---- fitting ---------------------------------------------------------------------------------------------- */
+/* ---- fitting --------------------------------------------------------------------------------- */
 
 static int64_t each(const array *a) { return ab_shape_count(&a->shape) / a->shape.dim[0]; }
 

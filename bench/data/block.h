@@ -1,4 +1,5 @@
-/* Memory that another process can map: where a data set's samples live, so that workers see them without a copy. */
+/* Memory that another process can map: where a data set's samples live, so that workers see them without a
+ * copy. */
 #ifndef AB_BENCH_DATA_BLOCK_H
 #define AB_BENCH_DATA_BLOCK_H
 
@@ -15,7 +16,8 @@ typedef struct ab_block {
     int fd; /* of the anonymous file behind it; survives exec */
 } ab_block;
 
-/* `size` bytes (1 or more) that read as zero and take memory only where they are written. `what` is for the error. */
+/* `size` bytes (1 or more) that read as zero and take memory only where they are written. `what` is for the
+ * error. */
 AB_MUST_CHECK ab_status ab_block_create(ab_block *block, size_t size, const char *what);
 
 /* Maps a block of the parent process: fd and size are given, bytes is set. Read only. */

@@ -1,7 +1,8 @@
-/* Data sources: images, text or arrays with their targets, train and test, in memory, the same bytes on every run.
+/* Data sources: images, text or arrays with their targets, train and test, in memory, the same bytes on every
+ * run.
  *
- * A source is one file with a const ab_data_source and one line in data.def. Nothing here shuffles or batches over time:
- * ab_data_order says which samples a step uses, ab_data_fill writes them. */
+ * A source is one file with a const ab_data_source and one line in data.def. Nothing here shuffles or batches
+ * over time: ab_data_order says which samples a step uses, ab_data_fill writes them. */
 #ifndef AB_BENCH_DATA_DATA_H
 #define AB_BENCH_DATA_DATA_H
 
@@ -17,9 +18,10 @@ AB_BEGIN_DECLS
 typedef enum ab_split { AB_SPLIT_TRAIN, AB_SPLIT_TEST } ab_split;
 
 typedef enum ab_normalize {
-    AB_NORMALIZE_NONE, /* bytes 0..255 as they are */
-    AB_NORMALIZE_UNIT, /* x / 255 */
-    AB_NORMALIZE_STANDARD /* (x / 255 - mean) / std of the whole training split as the net sees it: padding counts */
+    AB_NORMALIZE_NONE,    /* bytes 0..255 as they are */
+    AB_NORMALIZE_UNIT,    /* x / 255 */
+    AB_NORMALIZE_STANDARD /* (x / 255 - mean) / std of the whole training split as the net sees it: padding
+                             counts */
 } ab_normalize;
 
 AB_MUST_CHECK ab_status ab_normalize_find(const char *name, ab_normalize *mode); /* none, unit, standard */
@@ -33,8 +35,9 @@ typedef enum ab_label_kind {
 } ab_label_kind;
 
 typedef struct ab_images {
-    int64_t count;  /* samples */
-    uint8_t *pixel; /* images: bytes, NHWC, count * stored_height * stored_width * channels; tokens: int32_t,
+    int64_t count; /* samples */
+    uint8_t
+        *pixel;     /* images: bytes, NHWC, count * stored_height * stored_width * channels; tokens: int32_t,
                                 count * length and, for AB_LABELS_NEXT, one more; numbers: float; in `pixels` */
     uint8_t *label; /* as data->labels says; class ids are below the data's classes; in `labels` */
     ab_block pixels, labels; /* owned */
@@ -55,12 +58,13 @@ typedef struct ab_data {
         std; /* of the training pixels / 255, padding included; population, in double; else 0 and 1 */
 } ab_data;
 
-/* Opens what --data names for a net that wants `shape`: a source of data.def, those that read a path as "bytes:PATH", or a
- * path alone: a directory with MNIST-style IDX files (plain or .gz; one that has a source's name is given as "./name"). Images are
- * adapted to height x width by centred zero padding, the odd
- * row and column at the bottom and right; anything else is a mismatch and an AB_CONFIG error with both shapes.
- * `seed` matters to procedural sources only. Errors (AB_INPUT) name the file and what was expected and found; when the
- * Fashion-MNIST package is missing the message offers `--data synthetic` and `--data DIR`. */
+/* Opens what --data names for a net that wants `shape`: a source of data.def, those that read a path as
+ * "bytes:PATH", or a path alone: a directory with MNIST-style IDX files (plain or .gz; one that has a
+ * source's name is given as "./name"). Images are adapted to height x width by centred zero padding, the odd
+ * row and column at the bottom and right; anything else is a mismatch and an AB_CONFIG error with both
+ * shapes. `seed` matters to procedural sources only. Errors (AB_INPUT) name the file and what was expected
+ * and found; when the Fashion-MNIST package is missing the message offers `--data synthetic` and `--data
+ * DIR`. */
 AB_MUST_CHECK ab_status ab_data_open(const char *name_or_path, const ab_data_shape *shape, uint64_t seed,
                                      ab_data **data);
 /* The same for images with one class id each. */
@@ -80,8 +84,8 @@ typedef struct ab_data_source {
     ab_input_kind kind;
     bool reads_path;  /* --data NAME:PATH */
     int64_t channels; /* of its images; 0: what the net wants */
-    /* Fills split[], origin, labels, classes; of images stored_height, stored_width and channels. What it leaves after an
-     * error is freed by the caller. */
+    /* Fills split[], origin, labels, classes; of images stored_height, stored_width and channels. What it
+     * leaves after an error is freed by the caller. */
     ab_status (*load)(ab_data *data, const ab_data_request *request);
 } ab_data_source;
 
@@ -89,13 +93,14 @@ typedef struct ab_data_source {
 int ab_data_source_count(void);
 const ab_data_source *ab_data_source_at(int i);
 
-/* The source that is used when --data is not given: the first row of data.def that has what the net wants, images of as many
- * channels, and needs no path, or NULL. */
+/* The source that is used when --data is not given: the first row of data.def that has what the net wants,
+ * images of as many channels, and needs no path, or NULL. */
 const char *ab_data_default(const ab_data_shape *shape);
 
-/* Which samples step `step` (0-based) uses: index[batch]. An epoch is floor(count / batch) batches, the rest is dropped.
- * shuffled: a permutation that depends on (seed, epoch) alone, by Fisher-Yates; else file order. Steps may be asked for
- * in any order. create fails (AB_CONFIG) when the batch is larger than the data set. */
+/* Which samples step `step` (0-based) uses: index[batch]. An epoch is floor(count / batch) batches, the rest
+ * is dropped. shuffled: a permutation that depends on (seed, epoch) alone, by Fisher-Yates; else file order.
+ * Steps may be asked for in any order. create fails (AB_CONFIG) when the batch is larger than the data set.
+ */
 typedef struct ab_data_order {
     int64_t count, batch;
     bool shuffled;

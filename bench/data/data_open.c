@@ -39,7 +39,7 @@ ab_status ab_normalize_find(const char *name, ab_normalize *mode) {
     return ab_fail(AB_CONFIG, "--normalize: expected none, unit or standard, found '%s'", name);
 }
 
-/* ---- opening ---------------------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static ab_status unknown_source(const char *name) {
     const char *names[AB_COUNT_OF(sources)];
@@ -233,7 +233,7 @@ void ab_data_close(ab_data *data) {
     free(data);
 }
 
-/* ---- order ------------------------------------------------------------------------------------------------ */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 ab_status ab_data_order_create(ab_data_order *order, int64_t count, int64_t batch, bool shuffled,
                                uint64_t seed) {
@@ -253,7 +253,8 @@ void ab_data_order_destroy(ab_data_order *order) {
     order->permutation = NULL;
 }
 
-/* Fisher and Yates, from the last place down (Knuth, The Art of Computer Programming 2, algorithm 3.4.2 P). */
+/* Fisher and Yates, from the last place down (Knuth, The Art of Computer Programming 2, algorithm 3.4.2 P).
+ */
 static void shuffle(ab_data_order *order, int64_t epoch) {
     int64_t *permutation = order->permutation;
     for (int64_t i = 0; i < order->count; i++) permutation[i] = i;

@@ -1,11 +1,12 @@
-/* Writing a batch: images scaled and padded, tokens, numbers, and targets as the net wants them. Chooses no samples. */
+/* Writing a batch: images scaled and padded, tokens, numbers, and targets as the net wants them. Chooses no
+ * samples. */
 #include "bench/data/data.h"
 
 #include <string.h>
 
 enum { GREYS = 256 };
 
-/* ---- samples ---------------------------------------------------------------------------------------------- */
+/* ---- samples --------------------------------------------------------------------------------- */
 
 /* The fp32 value of every grey, each rounded once. */
 static void make_values(const ab_data *data, ab_normalize mode, float *value) {
@@ -57,7 +58,7 @@ static void copy_words(const uint8_t *source, int64_t each, const int64_t *index
         memcpy((char *)to + (size_t)i * bytes, source + (size_t)index[i] * bytes, bytes);
 }
 
-/* ---- targets ---------------------------------------------------------------------------------------------- */
+/* ---- targets --------------------------------------------------------------------------------- */
 
 static int32_t class_of(const ab_data *data, const ab_images *source, int64_t sample) {
     int32_t id;

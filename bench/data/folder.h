@@ -1,4 +1,5 @@
-/* The names in a folder, sorted: for sources that read one file a sample or one folder a class. Opens nothing. */
+/* The names in a folder, sorted: for sources that read one file a sample or one folder a class. Opens
+ * nothing. */
 #ifndef AB_BENCH_DATA_FOLDER_H
 #define AB_BENCH_DATA_FOLDER_H
 
@@ -18,8 +19,8 @@ typedef struct ab_names {
 /* Whether `path` exists and is a folder. */
 bool ab_is_folder(const char *path);
 
-/* Files (or folders) of a folder, in the order of their names; those that begin with a dot are left out. AB_INPUT if it cannot be
- * opened. What is listed after an error is freed by the caller too. */
+/* Files (or folders) of a folder, in the order of their names; those that begin with a dot are left out.
+ * AB_INPUT if it cannot be opened. What is listed after an error is freed by the caller too. */
 AB_MUST_CHECK ab_status ab_folder_list(const char *path, bool folders, ab_names *list);
 void ab_names_free(ab_names *list);
 

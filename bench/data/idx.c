@@ -1,4 +1,5 @@
-/* The IDX reader. Trusts nothing in a file: every count is bounded before it is used, every byte is accounted for. */
+/* The IDX reader. Trusts nothing in a file: every count is bounded before it is used, every byte is accounted
+ * for. */
 #define _POSIX_C_SOURCE 200809L
 #include "bench/data/idx.h"
 
@@ -26,7 +27,7 @@ typedef struct idx_file {
     uint8_t *bytes; /* the elements, in it */
 } idx_file;
 
-/* ---- which file ------------------------------------------------------------------------------------------- */
+/* ---- which file ------------------------------------------------------------------------------ */
 
 static const char *const prefixes[2][2] = {{"train", "train"}, {"t10k", "test"}};
 static const char *const joints[] = {"-", "."}; /* "train-images-idx3-ubyte" and "train-images.idx3-ubyte" */
@@ -55,7 +56,7 @@ bool ab_idx_present(const char *directory) {
     return find_file(directory, AB_SPLIT_TRAIN, "images", 3, path);
 }
 
-/* ---- bytes ------------------------------------------------------------------------------------------------ */
+/* ---- bytes ----------------------------------------------------------------------------------- */
 
 static ab_status read_error(const idx_file *file) {
     int code = Z_OK;
@@ -94,7 +95,7 @@ static uint32_t big_endian(const uint8_t *byte) {
     return (uint32_t)byte[0] << 24 | (uint32_t)byte[1] << 16 | (uint32_t)byte[2] << 8 | byte[3];
 }
 
-/* ---- header ----------------------------------------------------------------------------------------------- */
+/* ---- header ---------------------------------------------------------------------------------- */
 
 static ab_status check_dims(const idx_file *file) {
     int64_t bytes = file->dim[0];
@@ -128,9 +129,10 @@ static ab_status read_header(idx_file *file) {
     return check_dims(file);
 }
 
-/* ---- elements --------------------------------------------------------------------------------------------- */
+/* ---- elements -------------------------------------------------------------------------------- */
 
-/* One byte more than the header says proves that the file ends there, and lets zlib check the sum of a gzip file. */
+/* One byte more than the header says proves that the file ends there, and lets zlib check the sum of a gzip
+ * file. */
 static ab_status check_end(idx_file *file, int64_t total) {
     uint8_t extra;
     size_t got = 0;
@@ -194,7 +196,7 @@ static ab_block take_block(idx_file *file) {
     return block;
 }
 
-/* ---- a split ---------------------------------------------------------------------------------------------- */
+/* ---- a split --------------------------------------------------------------------------------- */
 
 /* The training split sets the shape, the test split must have it. */
 static ab_status check_shape(ab_data *data, const idx_file *images) {

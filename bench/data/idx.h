@@ -1,5 +1,6 @@
-/* Image sets in the four IDX files of MNIST and its relatives (yann.lecun.com/exdb/mnist, "file formats"): big-endian
- * header {magic, count[, rows, columns]}, then unsigned bytes. Plain or gzip. One channel; no other element types. */
+/* Image sets in the four IDX files of MNIST and its relatives (yann.lecun.com/exdb/mnist, "file formats"):
+ * big-endian header {magic, count[, rows, columns]}, then unsigned bytes. Plain or gzip. One channel; no
+ * other element types. */
 #ifndef AB_BENCH_DATA_IDX_H
 #define AB_BENCH_DATA_IDX_H
 
@@ -7,10 +8,10 @@
 
 AB_BEGIN_DECLS
 
-/* Loads {train,t10k or test}-{images-idx3,labels-idx1}-ubyte[.gz] of a directory into data->split, sets the stored
- * shape, channels, classes and origin. `classes`: how many there are, or 0: as many as the training labels use; a label
- * beyond is an error. Memory grows with the bytes read, never with what a header claims. AB_INPUT names file, expected,
- * found. */
+/* Loads {train,t10k or test}-{images-idx3,labels-idx1}-ubyte[.gz] of a directory into data->split, sets the
+ * stored shape, channels, classes and origin. `classes`: how many there are, or 0: as many as the training
+ * labels use; a label beyond is an error. Memory grows with the bytes read, never with what a header claims.
+ * AB_INPUT names file, expected, found. */
 AB_MUST_CHECK ab_status ab_idx_load(ab_data *data, const char *directory, int64_t classes);
 
 /* True if the directory has a file with training images, whatever is in it. */

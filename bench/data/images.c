@@ -1,7 +1,8 @@
-/* Images of your own as arrays: a directory with a directory for each class, in the order of their names, and in these .npy files of
- * bytes (uint8), each one image [height, width, channels] (or [height, width]) or several [n, height, width, channels]. Every tenth
- * image of a class is a test sample. Pixels are normalised as those of other sources. Decodes no JPEG or PNG:
- * numpy.save("cats/1.npy", numpy.asarray(PIL.Image.open("1.jpg").resize((224, 224)))) makes such a file. */
+/* Images of your own as arrays: a directory with a directory for each class, in the order of their names, and
+ * in these .npy files of bytes (uint8), each one image [height, width, channels] (or [height, width]) or
+ * several [n, height, width, channels]. Every tenth image of a class is a test sample. Pixels are normalised
+ * as those of other sources. Decodes no JPEG or PNG: numpy.save("cats/1.npy",
+ * numpy.asarray(PIL.Image.open("1.jpg").resize((224, 224)))) makes such a file. */
 #include "bench/data/data.h"
 #include "bench/data/folder.h"
 #include "bench/tensorfile/tensorfile.h"

@@ -1,5 +1,5 @@
-/* Pieces of the procedural image sources: only +, -, *, / and truncation of doubles, so that results do not depend on a
- * mathematics library. */
+/* Pieces of the procedural image sources: only +, -, *, / and truncation of doubles, so that results do not
+ * depend on a mathematics library. */
 #ifndef AB_BENCH_DATA_PROCEDURAL_H
 #define AB_BENCH_DATA_PROCEDURAL_H
 

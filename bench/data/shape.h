@@ -1,5 +1,5 @@
-/* What a network wants of a data source: the shape of a sample and of its target. Filled from the network file; a source
- * adapts its samples to it or says why it cannot. */
+/* What a network wants of a data source: the shape of a sample and of its target. Filled from the network
+ * file; a source adapts its samples to it or says why it cannot. */
 #ifndef AB_BENCH_DATA_SHAPE_H
 #define AB_BENCH_DATA_SHAPE_H
 

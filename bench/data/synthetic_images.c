@@ -1,7 +1,8 @@
-/* Procedural images of the size and channels that the net asks for: no files, the same bytes on every machine. A class is one of
- * ten combinations of a colour (which channel is bright), a direction of stripes and how fine they are; a sample has them under a soft
- * spot, moved and dimmed, with noise, by random numbers of (seed, sample). As many samples as fit 64 MiB, at most 4,096, and a
- * quarter as many to test. It stands in for a data set where there is none and says nothing about any real task.
+/* Procedural images of the size and channels that the net asks for: no files, the same bytes on every
+ * machine. A class is one of ten combinations of a colour (which channel is bright), a direction of stripes
+ * and how fine they are; a sample has them under a soft spot, moved and dimmed, with noise, by random numbers
+ * of (seed, sample). As many samples as fit 64 MiB, at most 4,096, and a quarter as many to test. It stands
+ * in for a data set where there is none and says nothing about any real task.
  */
 #include "bench/data/data.h"
 #include "bench/data/procedural.h"

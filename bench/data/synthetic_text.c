@@ -1,10 +1,10 @@
-/* Procedural text: no files, the same tokens on every machine. A made-up language of words, each with four likely followers that
- * depend on the topic; the topic is the class of a sample, or changes from sentence to sentence where the target is the next
- * token. A model of word pairs can reach 1.75 bits a word; nothing reaches less. It stands in for text where there is none
- * and says nothing about any language.
+/* Procedural text: no files, the same tokens on every machine. A made-up language of words, each with four
+ * likely followers that depend on the topic; the topic is the class of a sample, or changes from sentence to
+ * sentence where the target is the next token. A model of word pairs can reach 1.75 bits a word; nothing
+ * reaches less. It stands in for text where there is none and says nothing about any language.
  *
- * Tokens follow the net's vocabulary: words from 1,024 on, ASCII letters from 128 on, letters numbered from 1 below that; 0 or a
- * space lies between words that are spelled. */
+ * Tokens follow the net's vocabulary: words from 1,024 on, ASCII letters from 128 on, letters numbered from 1
+ * below that; 0 or a space lies between words that are spelled. */
 #include "bench/data/data.h"
 
 #include "kernels/core/rng.h"
@@ -26,7 +26,8 @@ typedef struct speaker {
     int length, next;
 } speaker;
 
-/* A number in [0, bound) that depends on (what, which) alone: the language itself, the same for every seed. */
+/* A number in [0, bound) that depends on (what, which) alone: the language itself, the same for every seed.
+ */
 static uint32_t of_language(uint32_t what, uint64_t which, uint32_t bound) {
     return (uint32_t)ab_rng_below(0, AB_RNG_SYNTHETIC, what, which, bound);
 }

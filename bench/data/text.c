@@ -13,7 +13,7 @@
 enum { MOST_CLASSES = 256, TEST_EVERY = 10 };
 static const int64_t most_bytes = (int64_t)1 << 30;
 
-/* ---- bytes ------------------------------------------------------------------------------------------------ */
+/* ---- bytes ----------------------------------------------------------------------------------- */
 
 static ab_status append_stream(ab_text *text, FILE *file, const char *path) {
     enum { BLOCK = 1 << 16 };
@@ -118,7 +118,7 @@ void ab_text_free(ab_text *text) {
     *text = (ab_text){.byte = NULL};
 }
 
-/* ---- samples ---------------------------------------------------------------------------------------------- */
+/* ---- samples --------------------------------------------------------------------------------- */
 
 typedef struct cutter {
     ab_data *data;

@@ -1,9 +1,9 @@
-/* Text from files that the user names: reading them, and cutting tokens into samples. What a token is, the sources say (bytes.c,
- * words.c).
+/* Text from files that the user names: reading them, and cutting tokens into samples. What a token is, the
+ * sources say (bytes.c, words.c).
  *
- * For next tokens: the files of a directory one behind the other in the order of their names (or one file); the last tenth is
- * the test split. For classes: a directory of directories, one for each class in the order of their names, one sample a file;
- * every tenth file is a test sample. Nothing is decoded: text is bytes. */
+ * For next tokens: the files of a directory one behind the other in the order of their names (or one file);
+ * the last tenth is the test split. For classes: a directory of directories, one for each class in the order
+ * of their names, one sample a file; every tenth file is a test sample. Nothing is decoded: text is bytes. */
 #ifndef AB_BENCH_DATA_TEXT_H
 #define AB_BENCH_DATA_TEXT_H
 

@@ -1,6 +1,6 @@
-/* Text as words: a token is a word, a number or a punctuation mark. The most frequent ones of the training text get the ids from 2
- * on, as many as the net's vocabulary has room for; 1 is any other, 0 fills up samples that are short. Upper and lower case
- * differ; bytes beyond ASCII are letters. */
+/* Text as words: a token is a word, a number or a punctuation mark. The most frequent ones of the training
+ * text get the ids from 2 on, as many as the net's vocabulary has room for; 1 is any other, 0 fills up
+ * samples that are short. Upper and lower case differ; bytes beyond ASCII are letters. */
 #include "bench/data/text.h"
 
 #include <stdlib.h>

@@ -19,7 +19,7 @@ static const char *const texts[] = {
 const char *ab_trouble_name(ab_trouble trouble) { return names[trouble]; }
 const char *ab_trouble_text(ab_trouble trouble) { return texts[trouble]; }
 
-/* ---- arithmetic -------------------------------------------------------------------------------------------- */
+/* ---- arithmetic ------------------------------------------------------------------------------ */
 
 /* Mean of the window that ends at step t. */
 static double window(const float *loss, int64_t t, int64_t width) {
@@ -91,7 +91,7 @@ void ab_arms_judge_double(ab_arms *arms) {
         arms->trouble = AB_TROUBLE_fp32;
 }
 
-/* ---- running ----------------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 typedef struct bench {
     const ab_cell_config *config;
@@ -115,7 +115,8 @@ static ab_status settings_of(const bench *b, int arm, ab_cell_config *settings) 
     return AB_OK;
 }
 
-/* One arm of one restart: `horizon` steps on other batches. A scaler that gives up ends an arm as a loss that is no number does. */
+/* One arm of one restart: `horizon` steps on other batches. A scaler that gives up ends an arm as a loss that
+ * is no number does. */
 static ab_status run_arm(const bench *b, int arm, int restart, int64_t horizon, bool *any) {
     ab_cell_config settings;
     ab_cell *cell = NULL;
@@ -151,9 +152,10 @@ static ab_status run_restart(const bench *b, int restart, ab_arms *arms) {
     return AB_OK;
 }
 
-/* ---- in double --------------------------------------------------------------------------------------------- */
+/* ---- in double ------------------------------------------------------------------------------- */
 
-/* By the rule of fp32, or if it has ended 1.5 times above its first loss: a first window may hold the divergence already. */
+/* By the rule of fp32, or if it has ended 1.5 times above its first loss: a first window may hold the
+ * divergence already. */
 static bool has_left(const float *loss, int64_t steps) {
     const int64_t width = steps < AB_ARMS_WINDOW ? steps : AB_ARMS_WINDOW;
     if (ab_arms_time(loss, NULL, steps) < steps) return true;
@@ -162,7 +164,8 @@ static bool has_left(const float *loss, int64_t steps) {
 
 static const double most_in_double = 5e10; /* floating-point operations of all restarts: about a minute */
 
-/* What fp32 did until it left, once more in double. A step that is too large for it ends the arm as refused. */
+/* What fp32 did until it left, once more in double. A step that is too large for it ends the arm as refused.
+ */
 static ab_status run_double(const bench *b, int restart, int64_t steps, ab_arms *arms) {
     ab_cell_config settings;
     ab_cell *guide = NULL;
@@ -223,7 +226,8 @@ static bool has_masters(const ab_plan *plan) {
     return false;
 }
 
-/* Trains to the good state: a sixteenth of the run before the first loss that is no number; the beginning if there is none. */
+/* Trains to the good state: a sixteenth of the run before the first loss that is no number; the beginning if
+ * there is none. */
 static ab_status find_good(bench *b, int64_t first_bad, int64_t steps, ab_arms *arms) {
     enum { LEAST = 20, MOST = 300 };
     const int64_t margin = steps / 16 + 1;

@@ -1,10 +1,12 @@
-/* Numerical or optimisation? From the last good state of a sick cell, the same batches go through three arms: fp32; the cell's own
- * formats; and these with the weights rounded by chance when they are stored, which is right on average. Eight restarts on
- * different batches; when each arm leaves fp32's way, and a sign test of who left sooner.
+/* Numerical or optimisation? From the last good state of a sick cell, the same batches go through three arms:
+ * fp32; the cell's own formats; and these with the weights rounded by chance when they are stored, which is
+ * right on average. Eight restarts on different batches; when each arm leaves fp32's way, and a sign test of
+ * who left sooner.
  *
- * All leave, fp32 too: optimisation or data, and the restarts that left soonest are done again in fp64 (double_cell.h: emulated, element by
- * element), so that fp32 itself is not acquitted unheard. The half arm alone: rounding to nearest loses updates. With chance too, but not fp32: range
- * or magnitude. (Divergence times rather than outcomes: Higham and Mary 2022 on stochastic rounding; Dodge's sign test.) */
+ * All leave, fp32 too: optimisation or data, and the restarts that left soonest are done again in fp64
+ * (double_cell.h: emulated, element by element), so that fp32 itself is not acquitted unheard. The half arm
+ * alone: rounding to nearest loses updates. With chance too, but not fp32: range or magnitude. (Divergence
+ * times rather than outcomes: Higham and Mary 2022 on stochastic rounding; Dodge's sign test.) */
 #ifndef AB_BENCH_EXPERIMENTS_ARMS_H
 #define AB_BENCH_EXPERIMENTS_ARMS_H
 
@@ -42,13 +44,15 @@ typedef struct ab_arms {
 const char *ab_trouble_name(ab_trouble trouble); /* "rounding" */
 const char *ab_trouble_text(ab_trouble trouble); /* one line for people */
 
-/* Runs the arms. `config`: of the cell; first_bad: step of its first loss that is no number, -1 if all are; steps: of its run. */
+/* Runs the arms. `config`: of the cell; first_bad: step of its first loss that is no number, -1 if all are;
+ * steps: of its run. */
 AB_MUST_CHECK ab_status ab_arms_run(const ab_cell_config *config, int64_t first_bad, int64_t steps,
                                     ab_arms *arms);
 
-/* The parts that are arithmetic. When `loss` left the way of `reference` for good: the first step with a loss that is no number, or
- * whose window mean is more than 5 % (and 2 % of where the reference began) above the reference's and stays there; `steps` if it
- * did not. Without a reference, or where that is no number before: when its window mean exceeds 1.5 times the first one, for good. */
+/* The parts that are arithmetic. When `loss` left the way of `reference` for good: the first step with a loss
+ * that is no number, or whose window mean is more than 5 % (and 2 % of where the reference began) above the
+ * reference's and stays there; `steps` if it did not. Without a reference, or where that is no number before:
+ * when its window mean exceeds 1.5 times the first one, for good. */
 int64_t ab_arms_time(const float *loss, const float *reference, int64_t steps);
 
 /* P(at least `wins` of `wins + losses` fair coins). 1 without any. */

@@ -1,4 +1,5 @@
-/* Tensors of doubles behind the guide's, found by its own; ops by element64; four optimizers from their papers' formulas. */
+/* Tensors of doubles behind the guide's, found by its own; ops by element64; four optimizers from their
+ * papers' formulas. */
 #include "bench/experiments/double_cell.h"
 
 #include "kernels/core/text.h"
@@ -45,7 +46,7 @@ struct ab_double {
     ab_status failed;
 };
 
-/* ---- optimizers -------------------------------------------------------------------------------------------- */
+/* ---- optimizers ------------------------------------------------------------------------------ */
 
 static void sgd(const ab_optimizer_config *c, int64_t taken, double *w, const double *g, double *const *state,
                 int64_t n) {
@@ -103,7 +104,7 @@ static formula formula_of(const char *name) {
     return NULL;
 }
 
-/* ---- tensors ----------------------------------------------------------------------------------------------- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 static void fail_memory(ab_double *d) {
     d->failed = ab_fail(AB_NO_MEMORY, "training in double: out of memory");
@@ -148,7 +149,8 @@ static void take_over(held *to) {
     for (int64_t i = 0; i < ab_tensor_count(to->of); i++) data[i] = ab_read64(to->of, i);
 }
 
-/* What an op reads: as it was written in this step, or the guide's (batches, gradients of losses). Ids are the guide's own. */
+/* What an op reads: as it was written in this step, or the guide's (batches, gradients of losses). Ids are
+ * the guide's own. */
 static const ab_tensor *read_of(ab_double *d, const ab_tensor *of) {
     if (!of || !of->format) return of;
     held *h = hold(d, of);
@@ -159,7 +161,8 @@ static const ab_tensor *read_of(ab_double *d, const ab_tensor *of) {
     return h ? &h->tensor : NULL;
 }
 
-/* Parameters are the double's own from the first step on. Running statistics matter to frozen ops only, where they stay. */
+/* Parameters are the double's own from the first step on. Running statistics matter to frozen ops only, where
+ * they stay. */
 static ab_tensor *param_of(ab_double *d, const ab_tensor *of) {
     held *h = hold(d, of);
     if (h && h->sweep < 0) take_over(h);
@@ -167,7 +170,7 @@ static ab_tensor *param_of(ab_double *d, const ab_tensor *of) {
     return h ? &h->tensor : NULL;
 }
 
-/* ---- ops --------------------------------------------------------------------------------------------------- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 static bool make_room(ab_double *d, int64_t n) {
     if (n <= d->room) return true;
@@ -288,7 +291,7 @@ static void moved(void *context, const ab_move *move) {
         ((double *)to->tensor.data)[i] += ((const double *)from->tensor.data)[i];
 }
 
-/* ---- steps ------------------------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 /* On any thread. States are the guide's at the first step. */
 static void update(void *context, const ab_update_block *block) {
@@ -368,7 +371,7 @@ ab_status ab_double_step(ab_double *d, double *loss) {
     return d->failed;
 }
 
-/* ---- what is refused --------------------------------------------------------------------------------------- */
+/* ---- what is refused ------------------------------------------------------------------------- */
 
 const char *ab_double_refusal(const ab_cell_config *config, const ab_plan *plan) {
     const ab_recipe *recipe = &config->recipe;

@@ -7,7 +7,8 @@
 #include <cjson/cJSON.h>
 #include <stdio.h>
 
-/* Of a summarised document. Prints a few lines each to `text` (NULL: nothing) and adds an object each to `list`. */
+/* Of a summarised document. Prints a few lines each to `text` (NULL: nothing) and adds an object each to
+ * `list`. */
 AB_MUST_CHECK ab_status ab_trouble_of(const cJSON *document, FILE *text, cJSON *list);
 
 #endif

@@ -21,7 +21,8 @@ extern char **environ;
 
 enum { PATH_BYTES = 4096 };
 
-/* Processor seconds that this machine spent busy, the hypervisor's theft included; -1 if /proc does not say. */
+/* Processor seconds that this machine spent busy, the hypervisor's theft included; -1 if /proc does not say.
+ */
 static double busy_s(void) {
     long long user, nice, system, idle, wait, irq, softirq, steal = 0;
     FILE *file = fopen("/proc/stat", "r");

@@ -20,7 +20,7 @@
 
 enum { PATH_BYTES = 4096, MAX_WORDS = 256, STANDARD_ROUNDS = 30 };
 
-/* ---- command lines --------------------------------------------------------------------------------------- */
+/* ---- command lines --------------------------------------------------------------------------- */
 
 ab_status ab_gate_check_run_options(char *const *run_options) {
     static const ab_option_id ours[] = {AB_OPTION_out,    AB_OPTION_json,         AB_OPTION_resume,
@@ -72,7 +72,7 @@ static bool gives(const ab_gate_plan *plan, const char *option) {
     return false;
 }
 
-/* ---- running an arm -------------------------------------------------------------------------------------- */
+/* ---- running an arm -------------------------------------------------------------------------- */
 
 static ab_status run_command(const ab_gate_plan *plan, const ab_gate_arm *arm, command *c, cJSON **document,
                              ab_child *child) {
@@ -114,7 +114,7 @@ ab_status ab_gate_run_arms(ab_gate_plan *plan) {
     return AB_OK;
 }
 
-/* ---- one process of a round ------------------------------------------------------------------------------ */
+/* ---- one process of a round ------------------------------------------------------------------ */
 
 /* Puts the process of a short run of one cell into the arm's document as `round`. */
 static ab_status adopt(ab_gate_arm *arm, const cJSON *cell, const cJSON *found, int round, int position,
@@ -164,7 +164,7 @@ static ab_status run_short(const ab_gate_plan *plan, ab_gate_arm *arm, const cJS
     return status;
 }
 
-/* ---- rounds ---------------------------------------------------------------------------------------------- */
+/* ---- rounds ---------------------------------------------------------------------------------- */
 
 static bool is_timed(const cJSON *cell) {
     return strcmp(ab_json_text(cell, "status", ""), "ok") == 0 && !cJSON_IsString(ab_json_at(cell, "twin"));
@@ -185,8 +185,8 @@ static int common_cells(const ab_gate_plan *plan, const cJSON **cell, int most) 
     return n;
 }
 
-/* The arm at a position: rows of a Latin square, so that every arm is first, second, ... equally often; the square's row and
- * direction are drawn for each cell and turn with the round. */
+/* The arm at a position: rows of a Latin square, so that every arm is first, second, ... equally often; the
+ * square's row and direction are drawn for each cell and turn with the round. */
 static int arm_at(const ab_gate_plan *plan, int round, int cell, int position) {
     int arms = plan->arms;
     int offset = (int)ab_rng_below(plan->seed, AB_RNG_DESIGN, 0, (uint64_t)cell, (uint64_t)arms);

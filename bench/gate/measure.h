@@ -1,5 +1,6 @@
-/* Measuring builds against each other: every arm is a program that is run as `PROGRAM run ...`; in each round every cell is
- * run once by every arm, in turns, each time in fresh processes. The outcome is one result document an arm. */
+/* Measuring builds against each other: every arm is a program that is run as `PROGRAM run ...`; in each round
+ * every cell is run once by every arm, in turns, each time in fresh processes. The outcome is one result
+ * document an arm. */
 #ifndef AB_BENCH_GATE_MEASURE_H
 #define AB_BENCH_GATE_MEASURE_H
 
@@ -38,8 +39,8 @@ AB_MUST_CHECK ab_status ab_gate_run_arms(ab_gate_plan *plan);
 AB_MUST_CHECK ab_status ab_gate_measure(ab_gate_plan *plan);
 void ab_gate_plan_clear(ab_gate_plan *plan);
 
-/* Builds the commit `ref` of the repository that the working directory is in, into folder/<sha>; program[size] names the
- * program. A commit that was built before is not built again. */
+/* Builds the commit `ref` of the repository that the working directory is in, into folder/<sha>;
+ * program[size] names the program. A commit that was built before is not built again. */
 AB_MUST_CHECK ab_status ab_gate_build_ref(const char *ref, const char *folder, char *program, size_t size);
 
 AB_END_DECLS

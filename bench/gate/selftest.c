@@ -1,4 +1,5 @@
-/* A/A and A/B with injected work. How much work is a per cent is measured once, so that all processes of an arm do the same. */
+/* A/A and A/B with injected work. How much work is a per cent is measured once, so that all processes of an
+ * arm do the same. */
 #include "bench/gate/selftest.h"
 
 #include "bench/run/timer.h"

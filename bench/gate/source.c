@@ -1,5 +1,5 @@
-/* --base-ref: another commit of this repository, built as this program was. The user's tree and index are not touched: the
- * commit is checked out in a clone of its own. */
+/* --base-ref: another commit of this repository, built as this program was. The user's tree and index are not
+ * touched: the commit is checked out in a clone of its own. */
 #define _GNU_SOURCE
 #include "bench/gate/child.h"
 #include "bench/gate/measure.h"

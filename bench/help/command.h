@@ -1,4 +1,5 @@
-/* The program's commands as a table, for what dispatches, lists or documents them. bench/cmd/cmd.c defines it from commands.def. */
+/* The program's commands as a table, for what dispatches, lists or documents them. bench/cmd/cmd.c defines it
+ * from commands.def. */
 #ifndef AB_BENCH_HELP_COMMAND_H
 #define AB_BENCH_HELP_COMMAND_H
 

@@ -1,5 +1,5 @@
-/* The three shells' completions. What an option takes is read from its argument's name in the help: FILE and DIR are paths; names of things
- * that exist come from `ampbench list`. */
+/* The three shells' completions. What an option takes is read from its argument's name in the help: FILE and
+ * DIR are paths; names of things that exist come from `ampbench list`. */
 #include "bench/help/usage.h"
 
 #include "kernels/core/nearest.h"
@@ -77,7 +77,8 @@ static bool takes_file(const ab_usage_option *option) {
     return false;
 }
 
-/* Words that a command takes: help's topics, or the choice in its usage line, "ampbench list [a|b]...". words[WORDS]. */
+/* Words that a command takes: help's topics, or the choice in its usage line, "ampbench list [a|b]...".
+ * words[WORDS]. */
 static const char *command_words(const ab_usage *usage, char *words) {
     char start[64];
     ab_text_exact(start, sizeof start, "usage: ampbench %s", usage->command);
@@ -100,7 +101,7 @@ static void write_plain(FILE *out, const char *text, const char *without) {
         if (!strchr("'\\", *text) && !strchr(without, *text)) fputc(*text, out);
 }
 
-/* ---- bash ------------------------------------------------------------------------------------------------ */
+/* ---- bash ------------------------------------------------------------------------------------ */
 
 static ab_status bash_values(FILE *out, const ab_usage *usage) {
     char words[WORDS];
@@ -169,7 +170,7 @@ static ab_status write_bash(FILE *out, const ab_usage *usages) {
     return AB_OK;
 }
 
-/* ---- zsh ------------------------------------------------------------------------------------------------- */
+/* ---- zsh ------------------------------------------------------------------------------------- */
 
 static ab_status zsh_option(FILE *out, const ab_usage_option *option) {
     char words[WORDS];
@@ -224,7 +225,7 @@ static ab_status write_zsh(FILE *out, const ab_usage *usages) {
     return AB_OK;
 }
 
-/* ---- fish ------------------------------------------------------------------------------------------------ */
+/* ---- fish ------------------------------------------------------------------------------------ */
 
 static ab_status fish_option(FILE *out, const char *command, const ab_usage_option *option) {
     char words[WORDS];
@@ -266,7 +267,7 @@ static ab_status write_fish(FILE *out, const ab_usage *usages) {
     return AB_OK;
 }
 
-/* ---- all ------------------------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;

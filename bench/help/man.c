@@ -1,4 +1,5 @@
-/* Manual pages out of the commands' help: paragraphs, headings and options are told apart by their indentation. */
+/* Manual pages out of the commands' help: paragraphs, headings and options are told apart by their
+ * indentation. */
 #include "bench/help/usage.h"
 
 #include "build_info.h"
@@ -9,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* man(7) gives backslashes, and dots and quotes at the start of a line, a meaning; a bare dash is a hyphen. */
+/* man(7) gives backslashes, and dots and quotes at the start of a line, a meaning; a bare dash is a hyphen.
+ */
 static void write_text(FILE *out, const char *text, bool starts_line) {
     if (starts_line && (text[0] == '.' || text[0] == '\'')) fputs("\\&", out);
     for (; *text; text++) {
@@ -47,7 +49,7 @@ static void write_copyright(FILE *out) {
     write_line(out, "License: " AB_LICENSE " (Apache License, Version 2.0).");
 }
 
-/* ---- a command ------------------------------------------------------------------------------------------- */
+/* ---- a command ------------------------------------------------------------------------------- */
 
 typedef enum mode { SYNOPSIS, PROSE, OPTION, LITERAL } mode;
 
@@ -130,7 +132,7 @@ static ab_status write_command(int command, FILE *out) {
     return status;
 }
 
-/* ---- the program ----------------------------------------------------------------------------------------- */
+/* ---- the program ----------------------------------------------------------------------------- */
 
 static void write_commands(FILE *out) {
     fputs(".SH COMMANDS\n", out);

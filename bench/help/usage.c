@@ -18,7 +18,7 @@ int ab_usage_count(void) { return ab_command_count; }
 const char *ab_usage_name(int command) { return ab_commands[command].name; }
 const char *ab_usage_text(int command) { return ab_commands[command].text; }
 
-/* ---- capturing ------------------------------------------------------------------------------------------- */
+/* ---- capturing ------------------------------------------------------------------------------- */
 
 static char *read_back(FILE *file) {
     long size = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
@@ -61,7 +61,7 @@ ab_status ab_usage_capture(int number, const char *const *arguments, int count, 
     return status;
 }
 
-/* ---- options --------------------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 static size_t word_length(const char *text) { return strcspn(text, " "); }
 

@@ -1,5 +1,5 @@
-/* What the program's commands say of themselves. Every command explains its options in `--help`; the manual pages and the shells'
- * completions are made from that text, so that an option is written down once. */
+/* What the program's commands say of themselves. Every command explains its options in `--help`; the manual
+ * pages and the shells' completions are made from that text, so that an option is written down once. */
 #ifndef AB_BENCH_HELP_USAGE_H
 #define AB_BENCH_HELP_USAGE_H
 
@@ -27,8 +27,8 @@ int ab_usage_count(void);
 const char *ab_usage_name(int command);
 const char *ab_usage_text(int command);
 
-/* Runs a command with arguments[0..count) (after its name) and returns what it printed; the caller frees. For commands that only
- * print: nothing else may write to standard output meanwhile. */
+/* Runs a command with arguments[0..count) (after its name) and returns what it printed; the caller frees. For
+ * commands that only print: nothing else may write to standard output meanwhile. */
 AB_MUST_CHECK ab_status ab_usage_capture(int command, const char *const *arguments, int count, char **text);
 
 /* The command's help and its options. The caller clears, also after a failure. */

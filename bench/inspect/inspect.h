@@ -13,7 +13,7 @@
 
 AB_BEGIN_DECLS
 
-/* ---- what to do ---------------------------------------------------------------------------------------- */
+/* ---- what to do ------------------------------------------------------------------------------ */
 
 typedef struct ab_inspect_request {
     const char **file; /* borrowed, like all texts here */
@@ -23,7 +23,7 @@ typedef struct ab_inspect_request {
     ab_inspect_question question;
 } ab_inspect_request;
 
-/* ---- which tensors ------------------------------------------------------------------------------------- */
+/* ---- which tensors --------------------------------------------------------------------------- */
 
 typedef struct ab_inspect_pick {
     const ab_tensorfile *file; /* borrowed */
@@ -45,7 +45,7 @@ typedef struct ab_inspect_selection {
 AB_MUST_CHECK ab_status ab_inspect_select(const ab_inspect_request *request, ab_inspect_selection *selection);
 void ab_inspect_selection_free(ab_inspect_selection *selection);
 
-/* ---- counting ------------------------------------------------------------------------------------------ */
+/* ---- counting -------------------------------------------------------------------------------- */
 
 /* Counts one tensor, on the threads of ab_parallel_start. */
 AB_MUST_CHECK ab_status ab_inspect_tensor_count(const ab_inspect_pick *pick, ab_inspect_count *count);
@@ -53,14 +53,14 @@ AB_MUST_CHECK ab_status ab_inspect_tensor_count(const ab_inspect_pick *pick, ab_
 /* into += from. */
 void ab_inspect_merge(ab_inspect_count *into, const ab_inspect_count *from);
 
-/* ---- predicting ---------------------------------------------------------------------------------------- */
+/* ---- predicting ------------------------------------------------------------------------------ */
 
 /* The limits of every format asked for, at every scale that reports list. Errors: those of
  * ab_whatif_find_limits. */
 AB_MUST_CHECK ab_status ab_inspect_find_limits(const ab_inspect_question *question,
                                                ab_inspect_limits *limits);
 
-/* ---- results ------------------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 /* Counts all picks and fills `result`, which borrows from request and selection and which the caller frees
  * with ab_inspect_result_free, also after a failure. If `json` is not NULL, the JSON form is written to it

@@ -25,7 +25,7 @@ static int total(const ab_inspect_selection *s) {
     return count;
 }
 
-/* ---- a pattern that matches nothing -------------------------------------------------------------------- */
+/* ---- a pattern that matches nothing ---------------------------------------------------------- */
 
 /* Up to three names near to `word`, as "; nearest: a, b, c"; removes them from `names`. */
 static void list_near(const char *word, const char **names, int count, char *text, size_t size) {
@@ -65,7 +65,7 @@ static ab_status check_patterns(const ab_inspect_request *request, const ab_insp
     return AB_OK;
 }
 
-/* ---- the selection ------------------------------------------------------------------------------------- */
+/* ---- the selection --------------------------------------------------------------------------- */
 
 static ab_status open_files(const ab_inspect_request *request, ab_inspect_selection *s) {
     if (request->files < 1) {

@@ -29,7 +29,7 @@ static const char usage[] =
     "  --data    gradients, rectified (both by default), wide, bf16, constant\n"
     "  --format  fp32, fp16, bf16 (all by default)\n";
 
-/* ---- data ---------------------------------------------------------------------------------------------- */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 static double normal(uint64_t i) {
     ab_rng_block b = ab_rng_at(1, AB_RNG_SAMPLE, 0, i);
@@ -72,7 +72,7 @@ static void fill(unsigned char *memory, size_t bytes, const kind *k, const ab_fo
         memcpy(memory + done, memory, bytes - done < length ? bytes - done : length);
 }
 
-/* ---- measuring ----------------------------------------------------------------------------------------- */
+/* ---- measuring ------------------------------------------------------------------------------- */
 
 static volatile uint64_t sink;
 static ab_census census;
@@ -162,7 +162,7 @@ static void print_heading(int rounds) {
     printf("\n");
 }
 
-/* ---- the program --------------------------------------------------------------------------------------- */
+/* ---- the program ----------------------------------------------------------------------------- */
 
 typedef struct request {
     int mib, rounds;

@@ -1,5 +1,6 @@
-/* Rates of the GPU's matrix products and convolutions as ampbench runs them (cuBLASLt, cuDNN behind the device's own ops), as JSON:
- * forward passes, many in a row, one wait at the end. Ends with 77 where there is no GPU. Not a test; decides nothing. */
+/* Rates of the GPU's matrix products and convolutions as ampbench runs them (cuBLASLt, cuDNN behind the
+ * device's own ops), as JSON: forward passes, many in a row, one wait at the end. Ends with 77 where there is
+ * no GPU. Not a test; decides nothing. */
 #include "bench/run/timer.h"
 #include "kernels/backend/backend.h"
 #include "kernels/ops/op.h"
@@ -97,8 +98,8 @@ static product matmul(int64_t n) {
                      .flop = 2.0 * (double)n * (double)n * (double)n};
 }
 
-/* 64 images, 3x3 with padding 1. The attributes in the order of conv2d's table: out_channels, kernel, stride, padding, dilation,
- * groups, bias. */
+/* 64 images, 3x3 with padding 1. The attributes in the order of conv2d's table: out_channels, kernel, stride,
+ * padding, dilation, groups, bias. */
 static product conv(int64_t channels, int64_t size) {
     return (product){.op = "conv2d",
                      .in = {4, {64, size, size, channels}},

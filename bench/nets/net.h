@@ -1,29 +1,32 @@
-/* Networks as data: a JSON file of ops, parsed, checked and shape-inferred. Ours (bench/nets/<name>.json) and a user's
- * file go through the same code.
+/* Networks as data: a JSON file of ops, parsed, checked and shape-inferred. Ours (bench/nets/<name>.json) and
+ * a user's file go through the same code.
  *
- * File: {"format": "ampbench-net-1", "name", "text", "input": {...}, "targets": {...}, "defaults": {...}, "init": {...},
- * "ops": [{"name", "op", "in", <torch's keywords>, "init"}], "losses": [...], "recompute"}; "text", "targets", "defaults",
- * "init", "losses" and "recompute" may be absent.
+ * File: {"format": "ampbench-net-1", "name", "text", "input": {...}, "targets": {...}, "defaults": {...},
+ * "init": {...}, "ops": [{"name", "op", "in", <torch's keywords>, "init"}], "losses": [...], "recompute"};
+ * "text", "targets", "defaults", "init", "losses" and "recompute" may be absent.
  *
- * - "input": the data the network wants, without the batch: {"height", "width", "channels"} images, {"shape": [5, 3]}
- *   numbers, {"tokens": 64, "vocabulary": 256} token ids below the vocabulary, int32 [batch, 64].
+ * - "input": the data the network wants, without the batch: {"height", "width", "channels"} images, {"shape":
+ * [5, 3]} numbers, {"tokens": 64, "vocabulary": 256} token ids below the vocabulary, int32 [batch, 64].
  * - "targets": {"kind": "classes"} (the default) class ids, int32 [batch], or [batch, ...] with a "shape";
- *   {"kind": "one_hot", "classes": 10} fp32 [batch, 10] made from class ids; {"kind": "tokens"} the token after each token of
- *   the input, int32 [batch, tokens]; {"kind": "values", "shape": [3]} fp32 numbers.
+ *   {"kind": "one_hot", "classes": 10} fp32 [batch, 10] made from class ids; {"kind": "tokens"} the token
+ * after each token of the input, int32 [batch, tokens]; {"kind": "values", "shape": [3]} fp32 numbers.
  * - "name": 1 to 64 of A-Z a-z 0-9 _ . -, different for every op and not "input" or "targets".
- * - "in": the name of an earlier op or "input", or an array of such names; absent: the op before (the first op: "input").
- *   "targets" is an input like another, for ops that take what it holds; a loss that lacks one name gets it as its last
- *   required input. Every op that is not a loss of the network is read by a later one.
- * - "losses": names of the ops that are minimised, or {"op": name, "weight": w, "loss_id": i}: tensors of one element, the loss
- *   is the weighted sum. Absent: the last op. Under num_losses of 2 or more (policy.h) losses of one id share a loss scale.
+ * - "in": the name of an earlier op or "input", or an array of such names; absent: the op before (the first
+ * op: "input"). "targets" is an input like another, for ops that take what it holds; a loss that lacks one
+ * name gets it as its last required input. Every op that is not a loss of the network is read by a later one.
+ * - "losses": names of the ops that are minimised, or {"op": name, "weight": w, "loss_id": i}: tensors of one
+ * element, the loss is the weighted sum. Absent: the last op. Under num_losses of 2 or more (policy.h) losses
+ * of one id share a loss scale.
  * - "recompute": patterns of blocks, as of ab_net_recompute.
  * - "share" of an op: {"weight": "embedding.weight"}: its weight is that of an earlier op, of the same shape.
  * - "defaults": {"optimizer", "lr", "batch", "epochs"}, each optional: momentum, 0.01, 64, 1.
- * - "init": {"weight": {"kind": "normal", "std": 0.02}, "bias": {"kind": "zeros"}} by parameter name; kinds zeros, ones,
- *   uniform (with "bound") and normal (with "std"). An op's own "init" comes first, then the file's, then torch's default.
- *   The file's does not reach normalisations: a rule for weights is not meant for their scale.
+ * - "init": {"weight": {"kind": "normal", "std": 0.02}, "bias": {"kind": "zeros"}} by parameter name; kinds
+ * zeros, ones, uniform (with "bound") and normal (with "std"). An op's own "init" comes first, then the
+ * file's, then torch's default. The file's does not reach normalisations: a rule for weights is not meant for
+ * their scale.
  *
- * Files are strict JSON in UTF-8, at most 1 MiB, 32 levels deep, 4,096 ops; no value has more than 2^40 elements. */
+ * Files are strict JSON in UTF-8, at most 1 MiB, 32 levels deep, 4,096 ops; no value has more than 2^40
+ * elements. */
 #ifndef AB_BENCH_NETS_NET_H
 #define AB_BENCH_NETS_NET_H
 
@@ -40,7 +43,8 @@ enum { AB_NET_LOSSES = 8 }; /* at most */
 typedef struct ab_net_loss {
     int op;
     double weight;
-    int id; /* of its loss scaler, where losses have their own (apex's loss_id); its place in the list, if not given */
+    int id; /* of its loss scaler, where losses have their own (apex's loss_id); its place in the list, if not
+               given */
 } ab_net_loss;
 
 /* A parameter of another op; op -1: none. */
@@ -87,8 +91,8 @@ typedef struct ab_net {
 } ab_net;
 
 /* Loads a net: a built-in name ("lenet5") or a path. Built-in files are compiled in (generated by CMake from
- * nets/nets.def), so that the program needs no data directory. Errors (AB_CONFIG) name file, line, op, what was expected
- * and found, and the nearest valid name. */
+ * nets/nets.def), so that the program needs no data directory. Errors (AB_CONFIG) name file, line, op, what
+ * was expected and found, and the nearest valid name. */
 AB_MUST_CHECK ab_status ab_net_load(const char *name_or_path, ab_net **net);
 
 /* The same from memory; `path` is used in messages. For tests and fuzzing. */
@@ -96,7 +100,8 @@ AB_MUST_CHECK ab_status ab_net_parse(const char *text, size_t length, const char
 
 void ab_net_free(ab_net *net); /* NULL is a no-op */
 
-/* Which blocks are recomputed: patterns of their names ("h*,stage1.0"), "all" or "none". AB_CONFIG if one names no block. */
+/* Which blocks are recomputed: patterns of their names ("h*,stage1.0"), "all" or "none". AB_CONFIG if one
+ * names no block. */
 AB_MUST_CHECK ab_status ab_net_recompute(ab_net *net, const char *patterns);
 
 /* Shapes of "input" and "targets" for a batch, and whether they are int32 ids. */
@@ -106,7 +111,8 @@ ab_shape ab_net_targets_shape(const ab_net *net, int64_t batch);
 /* Output shape of every op for a batch: shape[net->ops]. */
 AB_MUST_CHECK ab_status ab_net_infer(const ab_net *net, int64_t batch, ab_shape *shape);
 
-/* Frozen batch norms ("mode": "eval") normalise with their running statistics and leave them alone while training. */
+/* Frozen batch norms ("mode": "eval") normalise with their running statistics and leave them alone while
+ * training. */
 bool ab_net_op_frozen(const ab_net_op *op);
 /* Freezes all there are (torch: module.eval() on every one). Returns how many. */
 int ab_net_freeze(ab_net *net);

@@ -178,7 +178,7 @@ void ab_net_free_attrs(ab_net_op *op) {
     free(op->attrs);
 }
 
-/* ---- frozen batch norms ---------------------------------------------------------------------------------- */
+/* ---- frozen batch norms ---------------------------------------------------------------------- */
 
 /* The op's field "mode"; NULL if it has none. */
 static int64_t *mode_of(const ab_net_op *op) {

@@ -1,6 +1,6 @@
-/* The stages that turn a parsed network file into an ab_net, in order: net_parse.c reads the document and the inputs of
- * every op, net_attrs.c its attributes, net_infer.c its shapes and parameters, net_init.c the initialisation.
- * Private to bench/nets. */
+/* The stages that turn a parsed network file into an ab_net, in order: net_parse.c reads the document and the
+ * inputs of every op, net_attrs.c its attributes, net_infer.c its shapes and parameters, net_init.c the
+ * initialisation. Private to bench/nets. */
 #ifndef AB_BENCH_NETS_NET_BUILD_H
 #define AB_BENCH_NETS_NET_BUILD_H
 
@@ -9,18 +9,20 @@
 
 AB_BEGIN_DECLS
 
-/* Allocates op->attrs (freed by ab_net_free) and fills it from the op's object by the table op->op->attrs: given
- * values checked against type and range, the rest torch's defaults. Unknown keys are errors. */
+/* Allocates op->attrs (freed by ab_net_free) and fills it from the op's object by the table op->op->attrs:
+ * given values checked against type and range, the rest torch's defaults. Unknown keys are errors. */
 AB_MUST_CHECK ab_status ab_net_read_attrs(const ab_net_json_place *place, const cJSON *object, ab_net_op *op);
 void ab_net_free_attrs(ab_net_op *op);
 
-/* Infers shapes for the default batch and asks every op for its parameters, with torch's own initialisation. */
+/* Infers shapes for the default batch and asks every op for its parameters, with torch's own initialisation.
+ */
 AB_MUST_CHECK ab_status ab_net_make_params(ab_net *net);
 
 /* Reads every op's "share". ops: the array. */
 AB_MUST_CHECK ab_status ab_net_read_share(const cJSON *ops, ab_net *net);
 
-/* Replaces the initialisation by what the file says: the document's "init", then each op's own. ops: the array. */
+/* Replaces the initialisation by what the file says: the document's "init", then each op's own. ops: the
+ * array. */
 AB_MUST_CHECK ab_status ab_net_read_init(const cJSON *document, const cJSON *ops, ab_net *net);
 
 /* Numbers the blocks by the names of the ops. */

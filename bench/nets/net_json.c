@@ -1,5 +1,5 @@
-/* The scanner, the typed reads and their messages. Numbers and strings are cJSON's work; cJSON's own error position,
- * a global variable, is not used. */
+/* The scanner, the typed reads and their messages. Numbers and strings are cJSON's work; cJSON's own error
+ * position, a global variable, is not used. */
 #include "bench/nets/net_json.h"
 
 #include "kernels/core/nearest.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- scanner: grammar of RFC 8259 ------------------------------------------------------------------------- */
+/* ---- scanner: grammar of RFC 8259 ------------------------------------------------------------ */
 
 typedef struct scanner {
     const char *at, *end, *line_start, *path;
@@ -183,7 +183,8 @@ static ab_status scan_document(scanner *s) {
     return s->at == s->end ? AB_OK : unexpected(s, "nothing after the document");
 }
 
-/* cJSON has no field for a position; valueint, which only numbers use and nothing here reads, holds the line. */
+/* cJSON has no field for a position; valueint, which only numbers use and nothing here reads, holds the line.
+ */
 static const int *assign_lines(cJSON *value, const int *line) {
     value->valueint = *line++;
     for (cJSON *child = value->child; child; child = child->next) line = assign_lines(child, line);
@@ -212,7 +213,7 @@ out:
 
 int ab_net_json_line(const cJSON *value) { return value->valueint; }
 
-/* ---- messages --------------------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 ab_status ab_net_json_fail(const ab_net_json_place *place, const cJSON *at, const char *format, ...) {
     char text[512];
@@ -259,7 +260,7 @@ const char *ab_net_json_hint(const char *word, const char *const *names, int cou
     return text;
 }
 
-/* ---- typed reads ------------------------------------------------------------------------------------------ */
+/* ---- typed reads ----------------------------------------------------------------------------- */
 
 static bool among(const char *key, const char *const *names, int count) {
     for (int i = 0; i < count; i++)

@@ -1,8 +1,9 @@
 /* Strict JSON for network files, with line numbers, and the checks every value of such a file goes through.
  *
- * cJSON builds the tree. It keeps no positions and accepts more than JSON (trailing text, control characters), so a
- * scanner goes over the bytes first: it reports the first error of the grammar by line and column and notes the line of
- * every value. Private to bench/nets; knows nothing of ops. All errors are AB_CONFIG unless said otherwise. */
+ * cJSON builds the tree. It keeps no positions and accepts more than JSON (trailing text, control
+ * characters), so a scanner goes over the bytes first: it reports the first error of the grammar by line and
+ * column and notes the line of every value. Private to bench/nets; knows nothing of ops. All errors are
+ * AB_CONFIG unless said otherwise. */
 #ifndef AB_BENCH_NETS_NET_JSON_H
 #define AB_BENCH_NETS_NET_JSON_H
 
@@ -41,14 +42,15 @@ int ab_net_json_line(const cJSON *value);
 ab_status ab_net_json_fail(const ab_net_json_place *place, const cJSON *at, const char *format, ...)
     AB_PRINTF(3, 4);
 
-/* A value for a message: `"relu"`, `42`, `an object`; printable ASCII only, at most AB_NET_JSON_TEXT bytes. Returns
- * `text`. */
+/* A value for a message: `"relu"`, `42`, `an object`; printable ASCII only, at most AB_NET_JSON_TEXT bytes.
+ * Returns `text`. */
 const char *ab_net_json_found(const cJSON *value, char *text);
 
 /* The same for a string that has no tree: a key, a name from the command line. */
 const char *ab_net_json_quote(const char *string, char *text);
 
-/* "; did you mean 'x'?" with the one of names[count] nearest to `word`, or "". Returns `text` (AB_NET_JSON_TEXT bytes). */
+/* "; did you mean 'x'?" with the one of names[count] nearest to `word`, or "". Returns `text`
+ * (AB_NET_JSON_TEXT bytes). */
 const char *ab_net_json_hint(const char *word, const char *const *names, int count, char *text);
 
 /* Checks that `object` is an object whose keys are among names[count], each at most once. `what` names it for
@@ -68,7 +70,8 @@ AB_MUST_CHECK ab_status ab_net_json_integer(const ab_net_json_place *place, cons
 AB_MUST_CHECK ab_status ab_net_json_bool(const ab_net_json_place *place, const cJSON *value,
                                          const char *label, bool *flag);
 
-/* A name: 1 to 64 characters of [A-Za-z0-9_.-], so that it is safe in file names, tables and terminals. Borrowed. */
+/* A name: 1 to 64 characters of [A-Za-z0-9_.-], so that it is safe in file names, tables and terminals.
+ * Borrowed. */
 AB_MUST_CHECK ab_status ab_net_json_name(const ab_net_json_place *place, const cJSON *value,
                                          const char *label, const char **name);
 

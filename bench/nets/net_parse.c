@@ -1,5 +1,5 @@
-/* Reads the document: head, ops and their inputs. Checks what concerns the network as a whole: names, references, the
- * loss at the end, nothing computed in vain. */
+/* Reads the document: head, ops and their inputs. Checks what concerns the network as a whole: names,
+ * references, the loss at the end, nothing computed in vain. */
 #include "bench/nets/net_build.h"
 #include "kernels/core/text.h"
 
@@ -32,7 +32,7 @@ static void set_digest(ab_net *net, const char *text, size_t length) {
     ab_text_exact(net->digest, sizeof net->digest, "%016llx", (unsigned long long)hash);
 }
 
-/* ---- head ------------------------------------------------------------------------------------------------- */
+/* ---- head ------------------------------------------------------------------------------------ */
 
 static ab_status check_format(const parser *p) {
     const cJSON *value = NULL;
@@ -201,7 +201,7 @@ static ab_status read_head(const parser *p) {
     return read_defaults(p);
 }
 
-/* ---- ops -------------------------------------------------------------------------------------------------- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 static ab_status open_ops(parser *p) {
     char found[AB_NET_JSON_TEXT];
@@ -260,7 +260,7 @@ static ab_status read_op_kind(const parser *p, const cJSON *object, ab_net_op *o
     return ab_fail_prefix(status, "%s:%d: op '%s'", p->place.path, ab_net_json_line(value), op->name);
 }
 
-/* ---- inputs of an op -------------------------------------------------------------------------------------- */
+/* ---- inputs of an op ------------------------------------------------------------------------- */
 
 static ab_status unknown_input(const parser *p, const cJSON *value, const char *name, int i) {
     char quoted[AB_NET_JSON_TEXT], hint[AB_NET_JSON_TEXT];
@@ -385,7 +385,7 @@ static ab_status read_ops(parser *p) {
     return AB_OK;
 }
 
-/* ---- losses ----------------------------------------------------------------------------------------------- */
+/* ---- losses ---------------------------------------------------------------------------------- */
 
 static ab_status find_loss(const parser *p, const cJSON *value, const char *name, int *op) {
     char quoted[AB_NET_JSON_TEXT], hint[AB_NET_JSON_TEXT];
@@ -451,7 +451,7 @@ static ab_status read_losses(const parser *p) {
     return AB_OK;
 }
 
-/* ---- the network as a whole ------------------------------------------------------------------------------- */
+/* ---- the network as a whole ------------------------------------------------------------------ */
 
 static bool is_used(const ab_net *net, int i) {
     for (int l = 0; l < net->losses; l++)

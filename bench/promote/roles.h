@@ -1,5 +1,5 @@
-/* What of a plan's layers is in the half format, as things that --to can name: whole layers, and single roles of a layer. Trains
- * nothing. */
+/* What of a plan's layers is in the half format, as things that --to can name: whole layers, and single roles
+ * of a layer. Trains nothing. */
 #ifndef AB_BENCH_PROMOTE_ROLES_H
 #define AB_BENCH_PROMOTE_ROLES_H
 
@@ -17,8 +17,8 @@ typedef struct ab_promote_item {
     double error;            /* of the record: flushed and lost shares, overflow far above both */
 } ab_promote_item;
 
-/* Appends the plan's layers that are half in some role, in the order of the plan: output and weights count as bytes. At most
- * AB_DDMIN_ITEMS items in all, as below. */
+/* Appends the plan's layers that are half in some role, in the order of the plan: output and weights count as
+ * bytes. At most AB_DDMIN_ITEMS items in all, as below. */
 void ab_promote_layers(const ab_plan *plan, ab_promote_item *item, int *count);
 
 /* Appends the roles of a layer that are half. */

@@ -18,7 +18,7 @@
 
 enum { PATH_BYTES = 512, OWN_WORDS = 32 };
 
-/* ---- one run --------------------------------------------------------------------------------------------- */
+/* ---- one run --------------------------------------------------------------------------------- */
 
 /* Options of one run beside the user's; the last of equal options counts. */
 typedef struct run_words {
@@ -102,7 +102,7 @@ static void read_losses(const ab_trial_setup *setup, const cJSON *document, cons
     }
 }
 
-/* ---- trials ---------------------------------------------------------------------------------------------- */
+/* ---- trials ---------------------------------------------------------------------------------- */
 
 ab_status ab_trial_base(const ab_trial_setup *setup, ab_trial_losses *o0, ab_trial_losses *level) {
     char levels[96];
@@ -139,15 +139,15 @@ ab_status ab_trial_run(const ab_trial_setup *setup, const int *item, int count, 
     return status;
 }
 
-/* ---- ranking --------------------------------------------------------------------------------------------- */
+/* ---- ranking --------------------------------------------------------------------------------- */
 
 ab_status ab_trial_record(const ab_trial_setup *setup, cJSON **record) {
     const run_words words = {setup->level, NULL, "gradients,activations,weights,lost_updates", "5", 1};
     return train(setup, &words, record);
 }
 
-/* Whether what the record says of a layer's tensors of one kind is about the item. The gradient of an output is what the ops that
- * read it make. */
+/* Whether what the record says of a layer's tensors of one kind is about the item. The gradient of an output
+ * is what the ops that read it make. */
 static bool is_about(const ab_promote_item *item, const ab_net *net, const char *layer, int role) {
     const ab_net_op *op = &net->op[item->net_op];
     if (item->role == AB_LAYER_ROLES) return strcmp(op->name, layer) == 0;
@@ -217,7 +217,7 @@ void ab_trial_rank(const cJSON *record, const ab_net *net, ab_promote_item *item
     add_lost_updates(&r, ab_json_at(probes, "lost_updates"));
 }
 
-/* ---- comparison ------------------------------------------------------------------------------------------ */
+/* ---- comparison ------------------------------------------------------------------------------ */
 
 double ab_trial_range(const ab_trial_losses *losses, int seeds) {
     double low = losses->final[0], high = losses->final[0];

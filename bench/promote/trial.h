@@ -1,5 +1,5 @@
-/* Trainings of one level with some layers in fp32, each a run of its own process; how their losses compare with O0's, and which layers look
- * worst in a record. Keeps no result files. */
+/* Trainings of one level with some layers in fp32, each a run of its own process; how their losses compare
+ * with O0's, and which layers look worst in a record. Keeps no result files. */
 #ifndef AB_BENCH_PROMOTE_TRIAL_H
 #define AB_BENCH_PROMOTE_TRIAL_H
 

@@ -13,7 +13,7 @@ bool ab_oracle_covers(const ab_format *format) {
     return format->precision <= FP32_FRACTION + 1 && format->emin >= FP32_EMIN && format->emax <= 127;
 }
 
-/* ---- the numbers of a format --------------------------------------------------------------------------- */
+/* ---- the numbers of a format ----------------------------------------------------------------- */
 
 /* A magnitude m * 2^q, m < 2^25. */
 typedef struct number {
@@ -65,7 +65,7 @@ static uint64_t last_code(const ab_format *format) {
     return format->nan ? code - 1 : code;
 }
 
-/* ---- the answer at each place -------------------------------------------------------------------------- */
+/* ---- the answer at each place ---------------------------------------------------------------- */
 
 typedef enum place { ON, BELOW_MIDDLE, MIDDLE, ABOVE_MIDDLE } place;
 
@@ -127,7 +127,7 @@ static answer nan_answer(const ab_format *format, uint32_t bits, bool negative) 
     return with_sign(format, last_code(format) + 1 + payload, fp32_infinity + payload * worth, negative);
 }
 
-/* ---- filling runs -------------------------------------------------------------------------------------- */
+/* ---- filling runs ---------------------------------------------------------------------------- */
 
 /* The output arrays and how far they are filled; `at` is the magnitude of the next input. */
 typedef struct writer {

@@ -1,6 +1,6 @@
 /* What rounding fp32 to a format must give, by walking along the format's numbers in order: an independent
- * second opinion on kernels/format/format.c, with which it shares the rows of formats.def and no code. It knows
- * neighbours, midpoints and comparisons of integers; it never shifts a significand to round it. */
+ * second opinion on kernels/format/format.c, with which it shares the rows of formats.def and no code. It
+ * knows neighbours, midpoints and comparisons of integers; it never shifts a significand to round it. */
 #ifndef AB_BENCH_PROVE_ORACLE_H
 #define AB_BENCH_PROVE_ORACLE_H
 

@@ -12,7 +12,7 @@
 
 enum { CHUNK = 2048, BLOCK_BITS = 24 };
 
-/* ---- subjects ------------------------------------------------------------------------------------------ */
+/* ---- subjects -------------------------------------------------------------------------------- */
 
 static uint32_t fp32_bits(double x) {
     float value = (float)x;
@@ -81,7 +81,7 @@ static void convert_hardware(const ab_format *format, const ab_rounding *roundin
     memcpy(values, widened, (size_t)n * sizeof *values);
 }
 
-/* ---- one block ----------------------------------------------------------------------------------------- */
+/* ---- one block ------------------------------------------------------------------------------- */
 
 typedef struct job {
     const ab_subject *subject;
@@ -149,7 +149,7 @@ static void try_block(const job *work, uint32_t block, partial *result) {
     }
 }
 
-/* ---- all blocks ---------------------------------------------------------------------------------------- */
+/* ---- all blocks ------------------------------------------------------------------------------ */
 
 static void add_partial(ab_proof_verdict *verdict, ab_proof_tally *tally, const partial *part) {
     if (verdict->mismatches == 0) {
@@ -195,7 +195,7 @@ ab_status ab_prove_subject(const ab_subject *subject, const ab_format *format, c
     return AB_OK;
 }
 
-/* ---- everything ---------------------------------------------------------------------------------------- */
+/* ---- everything ------------------------------------------------------------------------------ */
 
 static ab_status try_subject(const ab_subject *subject, const ab_format *format, const ab_rounding *rounding,
                              ab_proof *proof, ab_proof_tally *tally) {

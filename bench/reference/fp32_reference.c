@@ -1,5 +1,6 @@
-/* The reference is made first and kept, one array for each gradient that an op writes; then the cell's step is compared with it op
- * by op, while its gradients are there. Of a step's micro-batches the first is looked at. */
+/* The reference is made first and kept, one array for each gradient that an op writes; then the cell's step
+ * is compared with it op by op, while its gradients are there. Of a step's micro-batches the first is looked
+ * at. */
 #include "bench/reference/fp32_reference.h"
 
 #include "bench/amp/policy.h"
@@ -40,7 +41,7 @@ struct ab_fp32_reference {
     ab_status failed;  /* of what happened inside a step */
 };
 
-/* ---- entries ----------------------------------------------------------------------------------------------- */
+/* ---- entries --------------------------------------------------------------------------------- */
 
 static entry *find_entry(ab_fp32_reference *fp32, int number, int slot) {
     for (int i = 0; i < fp32->entries; i++)
@@ -77,7 +78,7 @@ static entry *new_entry(ab_fp32_reference *fp32, const ab_op_run *run, int slot,
     return made;
 }
 
-/* ---- listening --------------------------------------------------------------------------------------------- */
+/* ---- listening ------------------------------------------------------------------------------- */
 
 static void store(ab_fp32_reference *fp32, const ab_op_run *run, int slot, const ab_tensor *tensor) {
     const int64_t count = ab_tensor_count(tensor);
@@ -126,7 +127,7 @@ static void listen_to(ab_fp32_reference *fp32, bool storing, double scale) {
     fp32->micro = 0;
 }
 
-/* ---- interface --------------------------------------------------------------------------------------------- */
+/* ---- interface ------------------------------------------------------------------------------- */
 
 static ab_status create_cell(ab_fp32_reference *fp32, const ab_cell_config *config) {
     const ab_level *o0;
@@ -194,7 +195,7 @@ ab_status ab_fp32_reference_after(ab_fp32_reference *fp32, ab_cell *cell, const 
     return fp32->failed;
 }
 
-/* ---- report ------------------------------------------------------------------------------------------------ */
+/* ---- report ---------------------------------------------------------------------------------- */
 
 static double share(double part, double whole) { return whole > 0 ? part / whole : (double)NAN; }
 

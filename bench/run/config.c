@@ -1,4 +1,5 @@
-/* From option texts to checked values. Every check that needs no training happens here, before anything is written. */
+/* From option texts to checked values. Every check that needs no training happens here, before anything is
+ * written. */
 #define _GNU_SOURCE
 #include "bench/run/config.h"
 
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- numbers and lists ----------------------------------------------------------------------------------- */
+/* ---- numbers and lists ----------------------------------------------------------------------- */
 
 static ab_status parse_integer(const ab_options *options, ab_option_id id, int64_t low, int64_t high,
                                int64_t *value) {
@@ -143,7 +144,7 @@ static ab_status take_probe(ab_run_config *config, const char *item) {
     return AB_OK;
 }
 
-/* ---- groups of options ----------------------------------------------------------------------------------- */
+/* ---- groups of options ----------------------------------------------------------------------- */
 
 static ab_status take_choices(const ab_options *options, ab_run_config *config) {
     static const char *const orders[] = {"sequential", "shuffled"};
@@ -477,7 +478,7 @@ void ab_run_config_clear(ab_run_config *config) {
     config->scales = 0;
 }
 
-/* ---- cells ----------------------------------------------------------------------------------------------- */
+/* ---- cells ----------------------------------------------------------------------------------- */
 
 static bool same_cell(const ab_cell_spec *a, const ab_cell_spec *b) {
     return strcmp(a->digest, b->digest) == 0;

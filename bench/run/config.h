@@ -75,20 +75,22 @@ typedef struct ab_cell_spec {
     uint64_t seed;
 } ab_cell_spec;
 
-/* All cells in the order of the table: for each half format, each level, each scale; then the noise floor. A cell whose policy
- * repeats an earlier one (default and an equal explicit scale) is left out. *cells is owned by the caller (ab_run_cells_free). */
+/* All cells in the order of the table: for each half format, each level, each scale; then the noise floor. A
+ * cell whose policy repeats an earlier one (default and an equal explicit scale) is left out. *cells is owned
+ * by the caller (ab_run_cells_free). */
 AB_MUST_CHECK ab_status ab_run_cells(const ab_run_config *config, ab_cell_spec **cells, int *count);
 void ab_run_cells_free(ab_cell_spec *cells, int count); /* NULL is a no-op */
 
-/* Writes 16 hex digits into digest[17]: a digest of everything that changes what the cell computes, after defaults, overrides and
- * options were resolved: network, policy, loss scaler, optimizer, recipe, data, batch, steps, seed, formats, device. Two spellings
- * of one configuration have one digest; threads, probes, rounds and paths of outputs are no part of it. The digests of one build
- * are comparable; a later build may resolve more. */
+/* Writes 16 hex digits into digest[17]: a digest of everything that changes what the cell computes, after
+ * defaults, overrides and options were resolved: network, policy, loss scaler, optimizer, recipe, data,
+ * batch, steps, seed, formats, device. Two spellings of one configuration have one digest; threads, probes,
+ * rounds and paths of outputs are no part of it. The digests of one build are comparable; a later build may
+ * resolve more. */
 AB_MUST_CHECK ab_status ab_cell_digest(const ab_run_config *config, const ab_cell_spec *cell,
                                        char digest[17]);
 
-/* Writes `pattern` with %c replaced by the cell's id, slashes turned into dashes, into path[size]. AB_USAGE if that is too long;
- * `option` is named in the error. */
+/* Writes `pattern` with %c replaced by the cell's id, slashes turned into dashes, into path[size]. AB_USAGE
+ * if that is too long; `option` is named in the error. */
 AB_MUST_CHECK ab_status ab_cell_file(const char *option, const char *pattern, const char *id, char *path,
                                      size_t size);
 

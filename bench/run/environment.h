@@ -15,8 +15,8 @@ cJSON *ab_environment_machine(void);
 /* FNV-1a 64 of the fields of both that must match for two records to be comparable, as 16 hex digits. */
 void ab_environment_key(const cJSON *generator, const cJSON *machine, char key[17]);
 
-/* Sets GOMP_SPINCOUNT=1000 for the workers unless the user chose a waiting policy: spinning threads of libgomp cost a busy
- * machine more than they save a quiet one. */
+/* Sets GOMP_SPINCOUNT=1000 for the workers unless the user chose a waiting policy: spinning threads of
+ * libgomp cost a busy machine more than they save a quiet one. */
 void ab_environment_prepare_workers(void);
 
 AB_END_DECLS

@@ -47,7 +47,8 @@ static double cost_after(const ab_governor *governor) {
     return (double)(governor->probed + 1) * median(&governor->cost);
 }
 
-/* Whether the next step belongs to the floor. Steps of a floor that is too dear are taken out every other one. */
+/* Whether the next step belongs to the floor. Steps of a floor that is too dear are taken out every other
+ * one. */
 static bool is_floor(const ab_governor *governor) {
     const double cost = lowest_cost(governor), run = (double)governor->total * median(&governor->usual),
                  most = fmax(AB_GOVERNOR_FREE_NS, floor_budgets * governor->budget * run);
@@ -71,7 +72,8 @@ void ab_governor_note(ab_governor *governor, bool probed, int64_t time_ns, int64
         keep(&governor->usual, time_ns);
         return;
     }
-    /* Caches that a probe emptied cost time outside it; a step that was not disturbed can be faster than usual. */
+    /* Caches that a probe emptied cost time outside it; a step that was not disturbed can be faster than
+     * usual. */
     int64_t beyond = governor->usual.count > 0 ? time_ns - (int64_t)median(&governor->usual) : 0;
     keep(&governor->cost, beyond > probes_ns ? beyond : probes_ns);
     governor->probed++;

@@ -1,12 +1,14 @@
-/* How often to probe: either every n-th step, or as often as a budget allows. A budget is the most that probing may add to the
- * time of a run. The governor measures what probed steps cost beyond the others and lets the next one happen only when all
- * of them together stay within four fifths of the budget; the rest is for what it cannot see, caches left cold.
+/* How often to probe: either every n-th step, or as often as a budget allows. A budget is the most that
+ * probing may add to the time of a run. The governor measures what probed steps cost beyond the others and
+ * lets the next one happen only when all of them together stay within four fifths of the budget; the rest is
+ * for what it cannot see, caches left cold.
  *
- * A run may be short, or its machine busy, and reports need gradients from all of it. So there is a floor: the first step, and at
- * least AB_GOVERNOR_FLOOR steps at equal distances (every `every`-th where the run has fewer of those). The floor is kept as long as it
- * takes no more than AB_GOVERNOR_FREE_NS or four times the budget, judged by the probed step that cost least of the last few, so that
- * other processes do not matter. Where it would take more, its distance is doubled until it does not.
- * Pure arithmetic on times it is told. */
+ * A run may be short, or its machine busy, and reports need gradients from all of it. So there is a floor:
+ * the first step, and at least AB_GOVERNOR_FLOOR steps at equal distances (every `every`-th where the run has
+ * fewer of those). The floor is kept as long as it takes no more than AB_GOVERNOR_FREE_NS or four times the
+ * budget, judged by the probed step that cost least of the last few, so that other processes do not matter.
+ * Where it would take more, its distance is doubled until it does not. Pure arithmetic on times it is told.
+ */
 #ifndef AB_BENCH_RUN_GOVERNOR_H
 #define AB_BENCH_RUN_GOVERNOR_H
 
@@ -46,7 +48,8 @@ void ab_governor_note(ab_governor *governor, bool probed, int64_t time_ns, int64
 /* Tells of a step whose time says nothing: it ran twice. */
 void ab_governor_skip(ab_governor *governor);
 
-/* What probing has added so far, in ns, and as a share of the run without it (NAN while no step went unprobed). */
+/* What probing has added so far, in ns, and as a share of the run without it (NAN while no step went
+ * unprobed). */
 int64_t ab_governor_cost_ns(const ab_governor *governor);
 double ab_governor_cost_share(const ab_governor *governor);
 

@@ -16,7 +16,8 @@ typedef struct ab_json_line {
     char closing[16];
 } ab_json_line;
 
-/* Starts {"event": "<event>" on `out`. Keys follow through line->sink; ab_json_line_end closes everything and ends the line. */
+/* Starts {"event": "<event>" on `out`. Keys follow through line->sink; ab_json_line_end closes everything and
+ * ends the line. */
 void ab_json_line_begin(ab_json_line *line, FILE *out, const char *event);
 void ab_json_line_end(ab_json_line *line);
 

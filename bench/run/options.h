@@ -1,5 +1,5 @@
-/* The command line of a run as text: one table (options.def) parses, explains and hands on the options. What the texts mean
- * is config.c's matter. */
+/* The command line of a run as text: one table (options.def) parses, explains and hands on the options. What
+ * the texts mean is config.c's matter. */
 #ifndef AB_BENCH_RUN_OPTIONS_H
 #define AB_BENCH_RUN_OPTIONS_H
 
@@ -37,8 +37,9 @@ const char *ab_option_name(ab_option_id id, char *text);
 bool ab_option_is_config(ab_option_id id);
 bool ab_option_is_flag(ab_option_id id);
 
-/* The given options that are part of the configuration, as words for another process: writes at most AB_OPTIONS_WORDS to argv and
- * returns how many. The words are borrowed; one call's names are overwritten by none. */
+/* The given options that are part of the configuration, as words for another process: writes at most
+ * AB_OPTIONS_WORDS to argv and returns how many. The words are borrowed; one call's names are overwritten by
+ * none. */
 enum { AB_OPTIONS_WORDS = 2 * (AB_OPTION_COUNT + AB_MAX_OVERRIDES) };
 int ab_options_words(const ab_options *options, char **argv);
 

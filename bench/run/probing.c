@@ -94,7 +94,7 @@ int64_t ab_probing_step_end(ab_probing *probing, int64_t step, const ab_observer
     return time;
 }
 
-/* ---- report ------------------------------------------------------------------------------------------------ */
+/* ---- report ---------------------------------------------------------------------------------- */
 
 static void report_sampling(const ab_probing *probing, ab_probe_sink *sink) {
     const ab_governor *governor = &probing->governor;

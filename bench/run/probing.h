@@ -25,13 +25,13 @@ void ab_probing_clear(ab_probing *probing);
 /* The observer of the next step, or NULL if it is not to be probed. */
 ab_observer *ab_probing_next(ab_probing *probing);
 
-/* How many of the next `most` steps are not to be probed whatever they cost; and that such a step has run in time_ns. For callers
- * that take several at once, in the place of ab_probing_next. */
+/* How many of the next `most` steps are not to be probed whatever they cost; and that such a step has run in
+ * time_ns. For callers that take several at once, in the place of ab_probing_next. */
 int64_t ab_probing_unprobed(const ab_probing *probing, int64_t most);
 void ab_probing_note(ab_probing *probing, int64_t time_ns);
 
-/* The step that ab_probing_next was asked for has run, a second time if `replayed`. begun_ns: when it began (ab_monotonic_ns).
- * Returns its time, that of the probes included. */
+/* The step that ab_probing_next was asked for has run, a second time if `replayed`. begun_ns: when it began
+ * (ab_monotonic_ns). Returns its time, that of the probes included. */
 int64_t ab_probing_step_end(ab_probing *probing, int64_t step, const ab_observer *observer, bool replayed,
                             int64_t begun_ns);
 

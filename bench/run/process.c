@@ -19,7 +19,7 @@ extern char **environ;
 
 enum { READ_BYTES = 1 << 16, TICK_MS = 200 };
 
-/* ---- lines ----------------------------------------------------------------------------------------------- */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 static ab_status grow(ab_process *process) {
     const int64_t capacity = process->capacity ? 2 * process->capacity : 1024;
@@ -143,7 +143,7 @@ static ab_status read_some(int fd, ab_process *process, line_buffer *buffer, boo
     return take_lines(process, buffer);
 }
 
-/* ---- the process ----------------------------------------------------------------------------------------- */
+/* ---- the process ----------------------------------------------------------------------------- */
 
 static ab_status spawn(char *const *argv, pid_t *pid, int *events) {
     int ends[2];

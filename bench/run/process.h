@@ -37,8 +37,8 @@ typedef struct ab_process_watch {
     const volatile sig_atomic_t *stop; /* set: end the process */
 } ab_process_watch;
 
-/* Runs argv (argv[0] is this program; argv ends with NULL) to its end. *process is filled in any case and needs
- * ab_process_clear. A worker that fails is not an error of this function: process->reason says why. */
+/* Runs argv (argv[0] is this program; argv ends with NULL) to its end. *process is filled in any case and
+ * needs ab_process_clear. A worker that fails is not an error of this function: process->reason says why. */
 AB_MUST_CHECK ab_status ab_process_run(char *const *argv, const ab_process_watch *watch, ab_process *process);
 void ab_process_clear(ab_process *process);
 

@@ -49,7 +49,7 @@ static const char *utc_now(char text[32]) {
     return text;
 }
 
-/* ---- head ------------------------------------------------------------------------------------------------ */
+/* ---- head ------------------------------------------------------------------------------------ */
 
 static cJSON *run_part(int argc, char *const *argv) {
     cJSON *run = cJSON_CreateObject(), *list;
@@ -270,7 +270,7 @@ static cJSON *design_part(const ab_run_config *config, int count, const int *ord
     return design;
 }
 
-/* ---- cells ----------------------------------------------------------------------------------------------- */
+/* ---- cells ----------------------------------------------------------------------------------- */
 
 static cJSON *tri(ab_tri value) {
     if (value == AB_TRI_none) return cJSON_CreateNull();
@@ -514,7 +514,7 @@ void ab_record_reopen(cJSON *document) {
     }
 }
 
-/* ---- whole ----------------------------------------------------------------------------------------------- */
+/* ---- whole ----------------------------------------------------------------------------------- */
 
 ab_status ab_record_create(const ab_run_config *config, const ab_options *options, int argc,
                            char *const *argv, const ab_cell_spec *cells, int count, const int *order,

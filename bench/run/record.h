@@ -1,5 +1,5 @@
-/* Building the result document from a configuration and what workers said. Reading, checking, summing up and writing it is the
- * matter of reports/record/result.h. */
+/* Building the result document from a configuration and what workers said. Reading, checking, summing up and
+ * writing it is the matter of reports/record/result.h. */
 #ifndef AB_BENCH_RUN_RECORD_H
 #define AB_BENCH_RUN_RECORD_H
 
@@ -8,8 +8,8 @@
 
 AB_BEGIN_DECLS
 
-/* A document with every cell pending and `order` for the rounds: order[r * cells + p] is the cell at position p of round r,
- * or -1. Owned by the caller. */
+/* A document with every cell pending and `order` for the rounds: order[r * cells + p] is the cell at position
+ * p of round r, or -1. Owned by the caller. */
 AB_MUST_CHECK ab_status ab_record_create(const ab_run_config *config, const ab_options *options, int argc,
                                          char *const *argv, const ab_cell_spec *cells, int count,
                                          const int *order, cJSON **document);
@@ -17,8 +17,8 @@ AB_MUST_CHECK ab_status ab_record_create(const ab_run_config *config, const ab_o
 /* "config" of a document for this configuration: what a resumed run must agree with. Owned by the caller. */
 cJSON *ab_record_config(const ab_run_config *config, const ab_options *options);
 
-/* Adds what a process of cell `index` said. `full`: the process that has probes and evaluation (round 0). A process with a
- * reason makes the cell failed (or interrupted) and keeps what was there. */
+/* Adds what a process of cell `index` said. `full`: the process that has probes and evaluation (round 0). A
+ * process with a reason makes the cell failed (or interrupted) and keeps what was there. */
 AB_MUST_CHECK ab_status ab_record_process(cJSON *document, int index, int round, int position, bool full,
                                           const ab_process *process);
 
@@ -27,7 +27,8 @@ bool ab_record_has(const cJSON *document, int index, int round);
 /* "ok", "failed", ... */
 const char *ab_record_status(const cJSON *document, int index);
 
-/* For a resumed run: cells that failed or were interrupted become ok if their first process is there, else pending. */
+/* For a resumed run: cells that failed or were interrupted become ok if their first process is there, else
+ * pending. */
 void ab_record_reopen(cJSON *document);
 
 /* Sets run.finished_utc, elapsed_s, complete, exit_status and determinism.all_cells_deterministic. */

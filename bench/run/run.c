@@ -45,7 +45,7 @@ typedef struct run {
     ab_progress progress;
 } run;
 
-/* ---- before ---------------------------------------------------------------------------------------------- */
+/* ---- before ---------------------------------------------------------------------------------- */
 
 /* The noise floor and further seeds are there for their losses: one round is enough. */
 static bool is_timed(const run *r, int cell) {
@@ -160,7 +160,7 @@ static ab_status prepare(run *r, int argc, char *const *argv) {
     return ab_record_create(&r->config, &r->options, argc, argv, r->cells, r->count, r->order, &r->document);
 }
 
-/* ---- during ---------------------------------------------------------------------------------------------- */
+/* ---- during ---------------------------------------------------------------------------------- */
 
 static ab_status save(run *r) {
     AB_TRY(ab_result_summarise(r->document));
@@ -247,7 +247,7 @@ static ab_status run_rounds(run *r) {
     return AB_OK;
 }
 
-/* ---- after ----------------------------------------------------------------------------------------------- */
+/* ---- after ----------------------------------------------------------------------------------- */
 
 static ab_status verdict(const run *r) {
     int failed = 0;

@@ -48,7 +48,8 @@ static ab_status start(const char *who, const char *what, char *const *argv, pid
     return error ? ab_fail(AB_SYSTEM, "%s: cannot start %s: %s", who, what, strerror(error)) : AB_OK;
 }
 
-/* Waits for the child; a signal that would end this program is sent to the child instead. SIGCHLD and these are blocked. */
+/* Waits for the child; a signal that would end this program is sent to the child instead. SIGCHLD and these
+ * are blocked. */
 static ab_status wait_for(const char *who, pid_t child, int *state, bool *interrupted) {
     sigset_t set = ending_signals();
     sigaddset(&set, SIGCHLD);

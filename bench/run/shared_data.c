@@ -1,5 +1,5 @@
-/* The anonymous file holds an ab_data, whose blocks are anonymous files themselves. Parent and worker are the same binary,
- * so its layout is theirs alone. */
+/* The anonymous file holds an ab_data, whose blocks are anonymous files themselves. Parent and worker are the
+ * same binary, so its layout is theirs alone. */
 #define _GNU_SOURCE
 #include "bench/run/shared_data.h"
 

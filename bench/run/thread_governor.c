@@ -1,6 +1,6 @@
-/* Windows of some steps are compared: the last ones with all threads, the last ones with one. All threads are left only after a window
- * with much waiting. A trial lasts one window, and failed trials double the distance to the next, so that what trials
- * cost goes to a small share of the run. */
+/* Windows of some steps are compared: the last ones with all threads, the last ones with one. All threads are
+ * left only after a window with much waiting. A trial lasts one window, and failed trials double the distance
+ * to the next, so that what trials cost goes to a small share of the run. */
 #include "bench/run/thread_governor.h"
 
 enum { WINDOW_NS = 20000000, WINDOW_STEPS = 2, FIRST_HOLD = 4, LAST_HOLD = 64 };

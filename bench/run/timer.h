@@ -14,19 +14,22 @@ int64_t ab_monotonic_ns(void);
 /* Median of n values (mean of the middle two); 0 for n = 0. Reorders `values`. */
 double ab_median(double *values, int64_t n);
 
-/* How many of the first step times are warm-up: the smallest k after which the medians of a sliding window of 5 stay within 2
- * robust standard deviations (1.4826 MAD) of the median of the last half; at most 30 % of n. */
+/* How many of the first step times are warm-up: the smallest k after which the medians of a sliding window of
+ * 5 stay within 2 robust standard deviations (1.4826 MAD) of the median of the last half; at most 30 % of n.
+ */
 int64_t ab_warmup_steps(const int64_t *time_ns, int64_t n);
 
-/* A fixed chain of dependent integer operations: work that takes the same number of cycles everywhere in a program's life. */
+/* A fixed chain of dependent integer operations: work that takes the same number of cycles everywhere in a
+ * program's life. */
 void ab_spin(int64_t loops);
 
-/* Nanoseconds of AB_CLOCK_LOOPS loops of ab_spin, the least of several attempts: the processor's clock, as far as a program can see
- * it (a virtual machine hides it). A few milliseconds. */
+/* Nanoseconds of AB_CLOCK_LOOPS loops of ab_spin, the least of several attempts: the processor's clock, as
+ * far as a program can see it (a virtual machine hides it). A few milliseconds. */
 enum { AB_CLOCK_LOOPS = 100000 };
 int64_t ab_clock_loop_ns(void);
 
-/* Nanoseconds that the threads of this process could have run and waited for a processor, together; -1 if the system does not say. */
+/* Nanoseconds that the threads of this process could have run and waited for a processor, together; -1 if the
+ * system does not say. */
 int64_t ab_run_delay_ns(void);
 
 AB_END_DECLS

@@ -24,7 +24,7 @@
 
 enum { FLUSH_NS = 50 * 1000 * 1000 };
 
-/* ---- events ---------------------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static void implementations(ab_probe_sink *sink, const ab_cell *cell) {
     static const char *const passes[] = {"forward", "backward_data", "backward_weights"};
@@ -176,7 +176,7 @@ static void end_event(int64_t first_step_at, const ab_worker_task *task, const a
     ab_json_line_end(&line);
 }
 
-/* ---- running --------------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 /* Loops that the gate's self-test adds to every step, to see whether it finds them. */
 static int64_t extra_work(void) {
@@ -184,7 +184,8 @@ static int64_t extra_work(void) {
     return text ? atoll(text) : 0;
 }
 
-/* Unprobed steps that the device takes in one go, if it takes several; their times are the device's. Returns how many. */
+/* Unprobed steps that the device takes in one go, if it takes several; their times are the device's. Returns
+ * how many. */
 static ab_status run_window(ab_cell *cell, const ab_run_config *config, ab_probing *probing, int64_t step,
                             int *ran) {
     enum { MOST = 64 };
@@ -215,7 +216,7 @@ static ab_status checkpoint_if_due(const ab_cell *cell, const ab_run_config *con
     return ab_cell_checkpoint(cell, checkpoint);
 }
 
-/* ---- shadow gradients ------------------------------------------------------------------------------------ */
+/* ---- shadow gradients ------------------------------------------------------------------------ */
 
 /* Whether anything of the cell is in another format than fp32. */
 static bool lowers(const ab_plan *plan) {
@@ -248,7 +249,7 @@ static void shadow_event(const ab_fp32_reference *reference, const ab_run_config
     ab_json_line_end(&line);
 }
 
-/* ---- steps ----------------------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 /* All steps. The times of probed ones are marked. */
 static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probing *probing,
@@ -351,8 +352,8 @@ static ab_status run_task(const ab_worker_task *task, int argc, char **argv) {
     return status;
 }
 
-/* A worker does not outlive its parent: the kernel kills it then. The request says nothing about a parent that has ended
- * before it was made; then the worker has another parent already. */
+/* A worker does not outlive its parent: the kernel kills it then. The request says nothing about a parent
+ * that has ended before it was made; then the worker has another parent already. */
 static ab_status die_with(int64_t parent) {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
         return ab_fail(AB_SYSTEM, "worker: cannot ask to end with its parent: %s", strerror(errno));

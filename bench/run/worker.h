@@ -1,7 +1,9 @@
-/* A worker: the process that runs one cell once and tells its parent about it, one JSON object per line on stdout.
+/* A worker: the process that runs one cell once and tells its parent about it, one JSON object per line on
+ * stdout.
  *
- * Lines: {"event": "start", ...} what was compiled and allocated; {"event": "step", ...} one per step; {"event":
- * "evaluation", ...}, {"event": "probes", ...}, {"event": "end", ...}; or {"event": "error", "message"} and no more. */
+ * Lines: {"event": "start", ...} what was compiled and allocated; {"event": "step", ...} one per step;
+ * {"event": "evaluation", ...}, {"event": "probes", ...}, {"event": "end", ...}; or {"event": "error",
+ * "message"} and no more. */
 #ifndef AB_BENCH_RUN_WORKER_H
 #define AB_BENCH_RUN_WORKER_H
 

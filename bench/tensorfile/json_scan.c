@@ -8,8 +8,8 @@
 
 enum { TOKEN_TEXT = 24 };
 
-/* Bytes of the UTF-8 sequence at text[0..left), 0 when it is malformed. The second byte's range excludes overlong
- * forms, surrogates and code points above U+10FFFF (RFC 3629, section 4). */
+/* Bytes of the UTF-8 sequence at text[0..left), 0 when it is malformed. The second byte's range excludes
+ * overlong forms, surrogates and code points above U+10FFFF (RFC 3629, section 4). */
 static size_t utf8_sequence(const unsigned char *text, size_t left) {
     static const struct {
         unsigned char lead_low, lead_high, second_low, second_high, length;
@@ -108,7 +108,7 @@ ab_status ab_json_more(ab_json_scan *scan, char close, int64_t *index, bool *mor
     return AB_OK;
 }
 
-/* ---- strings --------------------------------------------------------------------------------------------- */
+/* ---- strings --------------------------------------------------------------------------------- */
 
 /* Four hex digits at the current position, or -1. */
 static long hex4(const ab_json_scan *scan, size_t at) {
@@ -215,7 +215,7 @@ ab_status ab_json_key(ab_json_scan *scan, char **key) {
     return expected(scan, "':'");
 }
 
-/* ---- numbers and everything else ------------------------------------------------------------------------- */
+/* ---- numbers and everything else ------------------------------------------------------------- */
 
 static bool is_digit(const ab_json_scan *scan, size_t at) {
     return at < scan->length && scan->text[at] >= '0' && scan->text[at] <= '9';
@@ -278,7 +278,8 @@ static ab_status skip_scalar(ab_json_scan *scan) {
     return AB_OK;
 }
 
-/* The open brackets of a value that is being skipped: one level each, the kind of bracket and members so far. */
+/* The open brackets of a value that is being skipped: one level each, the kind of bracket and members so far.
+ */
 typedef struct nesting {
     int depth;
     char close[AB_JSON_MAX_DEPTH];

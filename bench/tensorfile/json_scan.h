@@ -1,8 +1,9 @@
-/* A strict JSON reader that walks the text once and builds no tree: for headers of untrusted files, where what is
- * allocated must not exceed what the text holds. Integers are exact; strings are valid UTF-8 without NUL; nesting is
- * limited, and no depth of it reaches the stack.
+/* A strict JSON reader that walks the text once and builds no tree: for headers of untrusted files, where
+ * what is allocated must not exceed what the text holds. Integers are exact; strings are valid UTF-8 without
+ * NUL; nesting is limited, and no depth of it reaches the stack.
  *
- * Not a general parser: values are taken in the order of the text. Errors are AB_INPUT with the byte's position. */
+ * Not a general parser: values are taken in the order of the text. Errors are AB_INPUT with the byte's
+ * position. */
 #ifndef AB_BENCH_TENSORFILE_JSON_SCAN_H
 #define AB_BENCH_TENSORFILE_JSON_SCAN_H
 
@@ -21,8 +22,8 @@ typedef struct ab_json_scan {
     size_t length, at;
 } ab_json_scan;
 
-/* Non-zero when the bytes are well-formed UTF-8 (RFC 3629: no surrogates, no overlong forms); `at` (may be NULL)
- * receives the position of the first bad byte. */
+/* Non-zero when the bytes are well-formed UTF-8 (RFC 3629: no surrogates, no overlong forms); `at` (may be
+ * NULL) receives the position of the first bad byte. */
 bool ab_utf8_valid(const char *text, size_t length, size_t *at);
 
 /* Starts at the first byte; fails when the text is not UTF-8. */
@@ -31,8 +32,8 @@ AB_MUST_CHECK ab_status ab_json_begin(ab_json_scan *scan, const char *text, size
 /* Takes `bracket` ('{' or '['). */
 AB_MUST_CHECK ab_status ab_json_open(ab_json_scan *scan, char bracket);
 
-/* Before each member or element: takes the comma (not before the first: *index 0) or the closing bracket, and sets
- * *more. Counts *index up. */
+/* Before each member or element: takes the comma (not before the first: *index 0) or the closing bracket, and
+ * sets *more. Counts *index up. */
 AB_MUST_CHECK ab_status ab_json_more(ab_json_scan *scan, char close, int64_t *index, bool *more);
 
 /* Takes a string (owned by the caller afterwards); ab_json_key takes the colon after it, too. */

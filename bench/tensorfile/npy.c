@@ -1,5 +1,6 @@
-/* .npy: one array after a header that is a Python literal, e.g. {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }.
- * The literal is parsed here and by nothing that could run it; object arrays (pickles) are refused. */
+/* .npy: one array after a header that is a Python literal, e.g. {'descr': '<f4', 'fortran_order': False,
+ * 'shape': (3, 4), }. The literal is parsed here and by nothing that could run it; object arrays (pickles)
+ * are refused. */
 #define _POSIX_C_SOURCE 200809L /* strndup */
 
 #include "bench/tensorfile/npy.h"
@@ -16,7 +17,7 @@ enum { MAGIC_BYTES = 6, DESCR_TEXT = 16, ITEM_LIMIT = 1 << 30 };
 
 static const uint8_t magic[MAGIC_BYTES] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
 
-/* ---- the Python literal ---------------------------------------------------------------------------------- */
+/* ---- the Python literal ---------------------------------------------------------------------- */
 
 typedef struct literal {
     const char *at, *end;
@@ -77,7 +78,7 @@ static ab_status take_natural(literal *text, int64_t *number) {
     return AB_OK;
 }
 
-/* ---- its three members ----------------------------------------------------------------------------------- */
+/* ---- its three members ----------------------------------------------------------------------- */
 
 /* kind and size as numpy writes them; what is not here is listed as `other` */
 static const struct {
@@ -189,7 +190,7 @@ static ab_status read_literal(literal *text, draft *d) {
     return next(text) < 0 ? AB_OK : expected(text, "its end");
 }
 
-/* ---- the header ------------------------------------------------------------------------------------------ */
+/* ---- the header ------------------------------------------------------------------------------ */
 
 /* Bytes before the literal: magic, version, length. */
 static int64_t prefix_bytes(const uint8_t *bytes) { return bytes[MAGIC_BYTES] == 1 ? 10 : 12; }
@@ -224,9 +225,10 @@ ab_status ab_npy_header(const uint8_t *bytes, int64_t header_bytes, int64_t data
     return AB_OK;
 }
 
-/* ---- the file -------------------------------------------------------------------------------------------- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
-/* The file's name without folders and without ".npy", as valid UTF-8; owned by the caller, NULL without memory. */
+/* The file's name without folders and without ".npy", as valid UTF-8; owned by the caller, NULL without
+ * memory. */
 static char *stem(const char *path) {
     const char *slash = strrchr(path, '/'), *start = slash ? slash + 1 : path;
     size_t n = strlen(start), bad = 0;

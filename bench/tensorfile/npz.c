@@ -1,5 +1,5 @@
-/* .npz: a zip archive of .npy members, stored or deflated. Stored members are read where they lie, their checksums are not
- * checked; those of deflated ones are. Members that are no arrays are left alone. */
+/* .npz: a zip archive of .npy members, stored or deflated. Stored members are read where they lie, their
+ * checksums are not checked; those of deflated ones are. Members that are no arrays are left alone. */
 #include "bench/tensorfile/npy.h"
 #include "bench/tensorfile/zip.h"
 
@@ -13,7 +13,7 @@ typedef struct member {
     int64_t npy_header; /* bytes of the .npy header among zip.size */
 } member;
 
-/* ---- unpacking ------------------------------------------------------------------------------------------- */
+/* ---- unpacking ------------------------------------------------------------------------------- */
 
 static ab_status unpack(void *state, uint8_t *dst, int64_t bytes) { return ab_zip_read(state, dst, bytes); }
 
@@ -39,7 +39,7 @@ static ab_status unpack_begin(const ab_tensorfile *file, const ab_tensor_entry *
     return status;
 }
 
-/* ---- members as tensors ---------------------------------------------------------------------------------- */
+/* ---- members as tensors ---------------------------------------------------------------------- */
 
 /* The header's `bytes` bytes, of which the first n are in `prefix`. */
 static ab_status unpack_rest(ab_zip_stream *stream, const uint8_t *prefix, int64_t n, int64_t bytes,
@@ -50,7 +50,8 @@ static ab_status unpack_rest(ab_zip_stream *stream, const uint8_t *prefix, int64
     return ab_zip_read(stream, *header + n, bytes - n);
 }
 
-/* The member's first bytes, unpacked into memory that grows only to the length that a .npy header may have. */
+/* The member's first bytes, unpacked into memory that grows only to the length that a .npy header may have.
+ */
 static ab_status deflated_header(const ab_tensorfile *file, const ab_zip_member *m, uint8_t **header,
                                  int64_t *bytes) {
     ab_zip_stream *stream = NULL;
@@ -101,7 +102,7 @@ static ab_status add_tensor(ab_tensorfile *file, const ab_zip_member *m, int64_t
     return status;
 }
 
-/* ---- the archive ----------------------------------------------------------------------------------------- */
+/* ---- the archive ----------------------------------------------------------------------------- */
 
 /* And has something before it. */
 static bool ends_with(const ab_zip_member *m, const char *suffix) {

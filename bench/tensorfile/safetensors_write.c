@@ -31,7 +31,8 @@ static void write_metadata(FILE *out, const char *const *pairs) {
 
 static int64_t item_bytes(const ab_safetensor_item *item) { return 4 * ab_shape_count(&item->shape); }
 
-/* The header's JSON, padded with spaces to a multiple of 8 bytes. The caller frees *text, also after a failure. */
+/* The header's JSON, padded with spaces to a multiple of 8 bytes. The caller frees *text, also after a
+ * failure. */
 static ab_status make_header(const ab_safetensor_item *items, int count, const char *const *metadata,
                              char **text, size_t *length) {
     *text = NULL;

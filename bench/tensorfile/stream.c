@@ -1,5 +1,6 @@
-/* Streaming a tensor's elements block by block, decoded where they do not lie in the file ready for use. Mapped tensors
- * are shared out to threads; packed ones are unpacked in order on one. Blocks and chunks are the same either way. */
+/* Streaming a tensor's elements block by block, decoded where they do not lie in the file ready for use.
+ * Mapped tensors are shared out to threads; packed ones are unpacked in order on one. Blocks and chunks are
+ * the same either way. */
 #define _DEFAULT_SOURCE /* madvise */
 
 #include "bench/tensorfile/tensorfile.h"
@@ -11,7 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* ---- decoding one block ---------------------------------------------------------------------------------- */
+/* ---- decoding one block ---------------------------------------------------------------------- */
 
 /* How blocks of one tensor become blocks that a visitor sees. */
 typedef struct decoder {
@@ -40,7 +41,8 @@ static void decoder_init(decoder *d, const ab_tensor_entry *entry) {
         for (unsigned code = 0; code < 256; code++) d->table[code] = (float)ab_format_decode(d->format, code);
 }
 
-/* Copies n elements and turns every one around, one function a width: compilers make byte-swap instructions of these. */
+/* Copies n elements and turns every one around, one function a width: compilers make byte-swap instructions
+ * of these. */
 static void copy_swapped2(uint8_t *dst, const uint8_t *src, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         uint16_t x;
@@ -111,7 +113,7 @@ static void decode(const decoder *d, const uint8_t *raw, uint8_t *scratch, int64
     block->data = wide;
 }
 
-/* ---- walking the blocks ---------------------------------------------------------------------------------- */
+/* ---- walking the blocks ---------------------------------------------------------------------- */
 
 static int64_t block_count(const ab_tensor_entry *entry) {
     return entry->count / AB_TENSORFILE_BLOCK + (entry->count % AB_TENSORFILE_BLOCK > 0);
@@ -143,8 +145,8 @@ static int64_t first_block(const walk *w, int chunk) {
     return chunk * each + (chunk < rest ? chunk : rest);
 }
 
-/* Gives mapped pages back once the walk has crossed into another stretch of the file, so that the resident set stays
- * small. A page that a neighbouring block still wants is simply mapped again. */
+/* Gives mapped pages back once the walk has crossed into another stretch of the file, so that the resident
+ * set stays small. A page that a neighbouring block still wants is simply mapped again. */
 static void release_pages(const ab_tensorfile *file, int64_t from, int64_t to) {
     enum { STRETCH = 4 << 20 };
     if (!file->mapping || from / STRETCH == to / STRETCH) return;
@@ -218,7 +220,7 @@ ab_status ab_tensorfile_stream(const ab_tensorfile *file, const ab_tensor_entry 
     return status == AB_OK ? AB_OK : ab_fail_prefix(status, "%s: tensor \"%s\"", file->path, name);
 }
 
-/* ---- a whole tensor -------------------------------------------------------------------------------------- */
+/* ---- a whole tensor -------------------------------------------------------------------------- */
 
 static void copy_block(void *context, int chunk, const ab_tensor_block *block) {
     (void)chunk;

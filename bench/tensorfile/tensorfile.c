@@ -1,5 +1,5 @@
-/* Opening, listing and finding: what all kinds of tensor file share. The bytes of a format are the readers' matter,
- * blocks are stream.c's. */
+/* Opening, listing and finding: what all kinds of tensor file share. The bytes of a format are the readers'
+ * matter, blocks are stream.c's. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "bench/tensorfile/tensorfile.h"
@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- tables ---------------------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 const ab_element *ab_element_at(ab_element_id id) {
     static const ab_element elements[] = {
@@ -36,7 +36,7 @@ int ab_tensor_reader_count(void) { return (int)AB_COUNT_OF(readers); }
 
 const ab_tensor_reader *ab_tensor_reader_at(int i) { return readers[i]; }
 
-/* ---- text ------------------------------------------------------------------------------------------------ */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 const char *ab_tensor_printable(const char *name, char text[AB_TENSORFILE_TEXT]) {
     size_t n = 0, limit = AB_TENSORFILE_TEXT - 4, length = strlen(name);
@@ -60,7 +60,7 @@ const char *ab_tensor_shape_text(const ab_tensor_entry *entry, char text[AB_TENS
     return ab_dims_text(entry->dim, entry->ndim, text, AB_TENSORFILE_TEXT);
 }
 
-/* ---- entries --------------------------------------------------------------------------------------------- */
+/* ---- entries --------------------------------------------------------------------------------- */
 
 void ab_tensor_entry_clear(ab_tensor_entry *entry) {
     free(entry->name);
@@ -114,7 +114,7 @@ const char *ab_tensor_duplicate(const char **names, int count) {
     return NULL;
 }
 
-/* ---- open and close -------------------------------------------------------------------------------------- */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 static bool has_suffix(const char *path, const char *suffix) {
     size_t n = strlen(path), m = strlen(suffix);
@@ -215,7 +215,7 @@ void ab_tensorfile_close(ab_tensorfile *file) {
     free(file);
 }
 
-/* ---- find ------------------------------------------------------------------------------------------------ */
+/* ---- find ------------------------------------------------------------------------------------ */
 
 /* Always AB_INPUT: the message is what takes some work. */
 static ab_status no_such_tensor(const ab_tensorfile *file, const char *name) {

@@ -1,9 +1,9 @@
 /* Tensor files of any framework behind one interface: open, list, find, stream.
  *
- * The file is memory-mapped and read in blocks, so files larger than memory are fine; it must not be truncated while
- * it is open. What is allocated is proportional to the file's header, never to a number that the header states.
- * Nothing is extracted, executed or unpickled. A kind of file is one .c file with an ab_tensor_reader and one line in
- * readers.def.
+ * The file is memory-mapped and read in blocks, so files larger than memory are fine; it must not be
+ * truncated while it is open. What is allocated is proportional to the file's header, never to a number that
+ * the header states. Nothing is extracted, executed or unpickled. A kind of file is one .c file with an
+ * ab_tensor_reader and one line in readers.def.
  *
  * Every error is AB_INPUT and names the file (and the tensor), what was expected and what was found. */
 #ifndef AB_BENCH_TENSORFILE_TENSORFILE_H
@@ -14,8 +14,9 @@
 
 AB_BEGIN_DECLS
 
-/* AB_TENSORFILE_BLOCK: elements of one block; AB_TENSORFILE_CHUNKS: into how many stretches a tensor's blocks are divided at
- * most. Fixed, so that whatever is summed by chunks does not depend on the number of threads. */
+/* AB_TENSORFILE_BLOCK: elements of one block; AB_TENSORFILE_CHUNKS: into how many stretches a tensor's blocks
+ * are divided at most. Fixed, so that whatever is summed by chunks does not depend on the number of threads.
+ */
 enum {
     AB_TENSORFILE_MAX_DIMS = 64,
     AB_TENSORFILE_TEXT = 256,
@@ -23,7 +24,7 @@ enum {
     AB_TENSORFILE_CHUNKS = 32
 };
 
-/* ---- elements -------------------------------------------------------------------------------------------- */
+/* ---- elements -------------------------------------------------------------------------------- */
 
 typedef struct ab_element {
     const char *name;        /* "fp32", "int64" */
@@ -41,19 +42,19 @@ typedef enum ab_element_id {
 /* The row of elements.def. */
 const ab_element *ab_element_at(ab_element_id id);
 
-/* ---- files and their tensors ----------------------------------------------------------------------------- */
+/* ---- files and their tensors ----------------------------------------------------------------- */
 
 typedef struct ab_tensor_entry {
     char *name; /* owned; valid UTF-8, may hold control characters: print ab_tensor_printable of it */
     const ab_element *element;
-    char dtype[16]; /* as the file spells it: "F32", ">f4" */
-    int ndim;       /* 0 .. AB_TENSORFILE_MAX_DIMS */
-    int64_t *dim;   /* owned; [ndim]; a dim may be 0 */
-    int64_t count;  /* elements */
-    int64_t bytes;  /* of the elements, unpacked */
-    int64_t offset; /* of the first stored byte in the file; packed tensors: of the packed bytes */
-    int64_t
-        packed; /* bytes of its compressed form, which only the reader's unpacker understands; 0: lies there as is */
+    char dtype[16];  /* as the file spells it: "F32", ">f4" */
+    int ndim;        /* 0 .. AB_TENSORFILE_MAX_DIMS */
+    int64_t *dim;    /* owned; [ndim]; a dim may be 0 */
+    int64_t count;   /* elements */
+    int64_t bytes;   /* of the elements, unpacked */
+    int64_t offset;  /* of the first stored byte in the file; packed tensors: of the packed bytes */
+    int64_t packed;  /* bytes of its compressed form, which only the reader's unpacker understands; 0: lies
+                        there as is */
     bool big_endian; /* byte order of the elements */
     bool fortran;    /* column-major: elements come in that order */
 } ab_tensor_entry;
@@ -71,12 +72,12 @@ typedef struct ab_tensorfile {
     void *reader_data;       /* owned by the reader */
 } ab_tensorfile;
 
-/* Opens `path` with the reader that recognises its first bytes, else the one that its suffix names, and checks the
- * whole directory of tensors. */
+/* Opens `path` with the reader that recognises its first bytes, else the one that its suffix names, and
+ * checks the whole directory of tensors. */
 AB_MUST_CHECK ab_status ab_tensorfile_open(const char *path, ab_tensorfile **file);
 
-/* The same for a file that is already in memory (tests, fuzzing); `bytes` is borrowed until close. `path` is used in
- * messages and for the suffix. */
+/* The same for a file that is already in memory (tests, fuzzing); `bytes` is borrowed until close. `path` is
+ * used in messages and for the suffix. */
 AB_MUST_CHECK ab_status ab_tensorfile_open_memory(const char *path, const void *bytes, int64_t size,
                                                   ab_tensorfile **file);
 
@@ -90,7 +91,8 @@ AB_MUST_CHECK ab_status ab_tensorfile_find(const ab_tensorfile *file, const char
 AB_MUST_CHECK ab_status ab_tensorfile_read(const ab_tensorfile *file, const ab_tensor_entry *entry,
                                            float *dst);
 
-/* Finds `name`, checks its shape against `shape` (both are in the error) and that it is row-major, and reads it. */
+/* Finds `name`, checks its shape against `shape` (both are in the error) and that it is row-major, and reads
+ * it. */
 AB_MUST_CHECK ab_status ab_tensorfile_read_as(const ab_tensorfile *file, const char *name,
                                               const ab_shape *shape, float *dst);
 
@@ -100,7 +102,7 @@ const char *ab_tensor_printable(const char *name, char text[AB_TENSORFILE_TEXT])
 /* Shape as "[64, 1, 5, 5]", shortened with "..." to fit; returns `text`. */
 const char *ab_tensor_shape_text(const ab_tensor_entry *entry, char text[AB_TENSORFILE_TEXT]);
 
-/* ---- streaming ------------------------------------------------------------------------------------------- */
+/* ---- streaming ------------------------------------------------------------------------------- */
 
 typedef struct ab_tensor_block {
     const ab_format
@@ -111,9 +113,10 @@ typedef struct ab_tensor_block {
     int64_t load_overflowed; /* finite fp64 values that rounding to fp32 made infinite */
 } ab_tensor_block;
 
-/* Listens to the blocks of one tensor. A chunk is a stretch of consecutive blocks; which, depends on the tensor's size
- * alone. see() is called for the blocks of a chunk in order, and for different chunks from different threads at once. What
- * it adds up by chunks, and the caller then in their order, is the same on any number of threads. */
+/* Listens to the blocks of one tensor. A chunk is a stretch of consecutive blocks; which, depends on the
+ * tensor's size alone. see() is called for the blocks of a chunk in order, and for different chunks from
+ * different threads at once. What it adds up by chunks, and the caller then in their order, is the same on
+ * any number of threads. */
 typedef struct ab_block_visitor {
     void *context;
     void (*see)(void *context, int chunk, const ab_tensor_block *block);
@@ -122,12 +125,13 @@ typedef struct ab_block_visitor {
 /* Chunks that the blocks of `entry` are divided into. */
 int ab_tensorfile_chunks(const ab_tensor_entry *entry);
 
-/* Shows every block of `entry` to `visitor`, on the threads of ab_parallel_start. AB_INPUT when its element type has no format
- * or packed data is damaged; AB_NO_MEMORY. Needs at most 20 bytes * AB_TENSORFILE_BLOCK a thread, whatever the file's size. */
+/* Shows every block of `entry` to `visitor`, on the threads of ab_parallel_start. AB_INPUT when its element
+ * type has no format or packed data is damaged; AB_NO_MEMORY. Needs at most 20 bytes * AB_TENSORFILE_BLOCK a
+ * thread, whatever the file's size. */
 AB_MUST_CHECK ab_status ab_tensorfile_stream(const ab_tensorfile *file, const ab_tensor_entry *entry,
                                              const ab_block_visitor *visitor);
 
-/* ---- readers --------------------------------------------------------------------------------------------- */
+/* ---- readers --------------------------------------------------------------------------------- */
 
 typedef struct ab_tensor_reader {
     const char *name, *suffix; /* "npy", ".npy" */
@@ -135,8 +139,8 @@ typedef struct ab_tensor_reader {
     bool (*recognise)(const uint8_t *bytes, int64_t size);
     /* Fills file->tensor and file->count with ab_tensorfile_add; messages need not name the file. */
     ab_status (*list)(ab_tensorfile *file);
-    /* Packed tensors, NULL if the kind has none: begin, then fill dst in order, then end, which checks that all of it
-     * was there. end frees `state` also after a failure. */
+    /* Packed tensors, NULL if the kind has none: begin, then fill dst in order, then end, which checks that
+     * all of it was there. end frees `state` also after a failure. */
     ab_status (*unpack_begin)(const ab_tensorfile *file, const ab_tensor_entry *entry, void **state);
     ab_status (*unpack)(void *state, uint8_t *dst, int64_t bytes);
     ab_status (*unpack_end)(void *state, bool complete);
@@ -160,8 +164,8 @@ const char *ab_tensor_duplicate(const char **names, int count);
 /* For readers: frees what an entry that was not added owns. */
 void ab_tensor_entry_clear(ab_tensor_entry *entry);
 
-/* For readers: computes entry->count and entry->bytes (`item_bits` a element) from its dims; AB_INPUT when a dim is negative
- * or the product does not fit. */
+/* For readers: computes entry->count and entry->bytes (`item_bits` a element) from its dims; AB_INPUT when a
+ * dim is negative or the product does not fit. */
 AB_MUST_CHECK ab_status ab_tensor_entry_measure(ab_tensor_entry *entry, int64_t item_bits);
 
 AB_END_DECLS

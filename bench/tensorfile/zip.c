@@ -32,7 +32,7 @@ typedef struct archive {
     int64_t size;
 } archive;
 
-/* ---- the directory at the end ---------------------------------------------------------------------------- */
+/* ---- the directory at the end ---------------------------------------------------------------- */
 
 static uint64_t get(const uint8_t *bytes, int width) {
     uint64_t value = 0;
@@ -86,9 +86,10 @@ static ab_status find_directory(const archive *file, directory *d) {
     return AB_OK;
 }
 
-/* ---- one entry of the directory -------------------------------------------------------------------------- */
+/* ---- one entry of the directory -------------------------------------------------------------- */
 
-/* Members are never written anywhere, yet a name that would climb out of a folder marks a file made to harm. */
+/* Members are never written anywhere, yet a name that would climb out of a folder marks a file made to harm.
+ */
 static const char *unsafe_name(const char *name, size_t n) {
     if (n == 0) return "an empty name";
     if (!ab_utf8_valid(name, n, NULL)) return "a name that is not UTF-8";
@@ -103,7 +104,8 @@ static const char *unsafe_name(const char *name, size_t n) {
     return NULL;
 }
 
-/* The 64-bit numbers of the extra field with id 1, in the order of those that the plain entry marks as too large. */
+/* The 64-bit numbers of the extra field with id 1, in the order of those that the plain entry marks as too
+ * large. */
 static ab_status read_zip64(const uint8_t *extra, size_t bytes, int64_t *const fields[], int count) {
     while (bytes >= 4) {
         uint64_t id = get(extra, 2), length = get(extra + 2, 2);
@@ -183,7 +185,7 @@ static ab_status read_central(const archive *file, const directory *d, int64_t a
     return check_sizes(m);
 }
 
-/* ---- all entries ----------------------------------------------------------------------------------------- */
+/* ---- all entries ----------------------------------------------------------------------------- */
 
 static int by_local(const void *a, const void *b) {
     const ab_zip_member *x = a, *y = b;
@@ -258,7 +260,7 @@ ab_status ab_zip_list(const uint8_t *bytes, int64_t size, ab_zip_member **member
     return AB_OK;
 }
 
-/* ---- unpacking ------------------------------------------------------------------------------------------- */
+/* ---- unpacking ------------------------------------------------------------------------------- */
 
 struct ab_zip_stream {
     z_stream zlib;

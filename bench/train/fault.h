@@ -1,5 +1,5 @@
-/* Known mistakes of training scripts, each of which a run can be told to make (--fault). The step loop asks for its bit where
- * the mistake would be made; this file only knows their names. */
+/* Known mistakes of training scripts, each of which a run can be told to make (--fault). The step loop asks
+ * for its bit where the mistake would be made; this file only knows their names. */
 #ifndef AB_BENCH_TRAIN_FAULT_H
 #define AB_BENCH_TRAIN_FAULT_H
 

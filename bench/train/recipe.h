@@ -1,6 +1,6 @@
-/* How steps are taken beside the network, the level and the optimizer's formula: schedule, clipping, accumulation, parameter
- * groups, averaged weights, and the mistakes that are made on purpose. All zero: one batch a step, a constant rate,
- * nothing clipped. Plain data. */
+/* How steps are taken beside the network, the level and the optimizer's formula: schedule, clipping,
+ * accumulation, parameter groups, averaged weights, and the mistakes that are made on purpose. All zero: one
+ * batch a step, a constant rate, nothing clipped. Plain data. */
 #ifndef AB_BENCH_TRAIN_RECIPE_H
 #define AB_BENCH_TRAIN_RECIPE_H
 

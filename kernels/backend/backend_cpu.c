@@ -20,7 +20,7 @@ static ab_status accumulate(const ab_exec *exec, ab_tensor *dst, const ab_tensor
     return AB_OK;
 }
 
-/* ---- unscaling --------------------------------------------------------------------------------------------- */
+/* ---- unscaling ------------------------------------------------------------------------------- */
 
 typedef struct unscale_job {
     const ab_unscale_item *item;

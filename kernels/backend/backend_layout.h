@@ -1,6 +1,6 @@
-/* Every field of the structs that the program and a device's backend share, in the order of their declarations
- * (kernels/core/layout.h). The program and the plugin compare the digests of this table. ab_census is not in it (its room is
- * above this one): AB_DEVICE_ABI changes with it. */
+/* Every field of the structs that the program and a device's backend share, in the order of their
+ * declarations (kernels/core/layout.h). The program and the plugin compare the digests of this table.
+ * ab_census is not in it (its room is above this one): AB_DEVICE_ABI changes with it. */
 #ifndef AB_KERNELS_BACKEND_BACKEND_LAYOUT_H
 #define AB_KERNELS_BACKEND_BACKEND_LAYOUT_H
 

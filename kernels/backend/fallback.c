@@ -108,7 +108,7 @@ const ab_op ab_op_fallback = {.name = "fallback",
                               .backward = backward,
                               .describe = describe};
 
-/* ---- single tensors ---------------------------------------------------------------------------------------- */
+/* ---- single tensors -------------------------------------------------------------------------- */
 
 ab_status ab_host_copy(const ab_tensor *tensor, ab_tensor *copy) {
     *copy = *tensor;

@@ -1,5 +1,5 @@
-/* An op that a device lacks: downloaded operands, the CPU's op, uploaded results. Also what a table of backend.h may leave out.
- * The same bits as on the CPU; the record says that it ran there. */
+/* An op that a device lacks: downloaded operands, the CPU's op, uploaded results. Also what a table of
+ * backend.h may leave out. The same bits as on the CPU; the record says that it ran there. */
 #ifndef AB_KERNELS_BACKEND_FALLBACK_H
 #define AB_KERNELS_BACKEND_FALLBACK_H
 
@@ -7,7 +7,8 @@
 
 AB_BEGIN_DECLS
 
-/* Runs io->op on the host, for tensors of any device. Its workspace and state are host memory of its own: it asks for none. */
+/* Runs io->op on the host, for tensors of any device. Its workspace and state are host memory of its own: it
+ * asks for none. */
 extern const ab_op ab_op_fallback;
 
 /* backend->cast and accumulate for tables that have none. */

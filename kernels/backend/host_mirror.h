@@ -1,5 +1,5 @@
-/* A host copy of one op's tensors, for whoever must look at what lives on a device: the CPU's op that stands in for a missing
- * one, and probes that read operands. Costs a transfer each way; exact. */
+/* A host copy of one op's tensors, for whoever must look at what lives on a device: the CPU's op that stands
+ * in for a missing one, and probes that read operands. Costs a transfer each way; exact. */
 #ifndef AB_KERNELS_BACKEND_HOST_MIRROR_H
 #define AB_KERNELS_BACKEND_HOST_MIRROR_H
 

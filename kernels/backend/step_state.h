@@ -1,8 +1,8 @@
-/* What a training step decides, as data that lives where the tensors live: loss scale, skip or not, how many steps were taken. A
- * device steps it itself, so that the host need not wait for every step.
+/* What a training step decides, as data that lives where the tensors live: loss scale, skip or not, how many
+ * steps were taken. A device steps it itself, so that the host need not wait for every step.
  *
- * The rule covers fixed scales and apex's dynamic one (bench/amp/scaler/scaler_apex.c, _fixed.c; a test holds the two together). Other
- * dialects are decided on the host. */
+ * The rule covers fixed scales and apex's dynamic one (bench/amp/scaler/scaler_apex.c, _fixed.c; a test holds
+ * the two together). Other dialects are decided on the host. */
 #ifndef AB_KERNELS_BACKEND_STEP_STATE_H
 #define AB_KERNELS_BACKEND_STEP_STATE_H
 
@@ -14,8 +14,8 @@
 AB_BEGIN_DECLS
 
 typedef struct ab_scale_rule {
-    bool
-        dynamic; /* looks at the gradients: halves and skips on overflow, doubles after `window` clean steps */
+    bool dynamic; /* looks at the gradients: halves and skips on overflow, doubles after `window` clean steps
+                   */
     double min_scale, max_scale; /* 0: no floor */
     int64_t window;
 } ab_scale_rule;

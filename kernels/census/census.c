@@ -26,7 +26,7 @@ static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 void ab_census_clear(ab_census *census) { memset(census, 0, sizeof *census); }
 
-/* ---- the definition ------------------------------------------------------------------------------------ */
+/* ---- the definition -------------------------------------------------------------------------- */
 
 void ab_census_count_value(ab_census *census, float value) {
     uint32_t bits = bits_of(value), magnitude = bits & 0x7fffffffu;
@@ -50,7 +50,7 @@ static void add_part(ab_census *census, const ab_vec_census *loops, const float 
     census->count += n;
 }
 
-/* ---- arrays -------------------------------------------------------------------------------------------- */
+/* ---- arrays ---------------------------------------------------------------------------------- */
 
 /* Where the next values come from; widened and gathered into `values` if they are not fp32 in a row. */
 typedef struct source {
@@ -151,7 +151,7 @@ void ab_census_add(ab_census *census, const float *values, int64_t n) {
     ab_census_add_strided(census, values, &ab_format_fp32, n, 1);
 }
 
-/* ---- totals -------------------------------------------------------------------------------------------- */
+/* ---- totals ---------------------------------------------------------------------------------- */
 
 void ab_census_merge(ab_census *into, const ab_census *from) {
     into->count += from->count;
@@ -179,7 +179,7 @@ int64_t ab_census_at(const ab_census *census, int exponent) {
     return sum;
 }
 
-/* ---- CPU levels ---------------------------------------------------------------------------------------- */
+/* ---- CPU levels ------------------------------------------------------------------------------ */
 
 #if defined(__x86_64__)
 

@@ -1,5 +1,6 @@
-// The census on a GPU: every block counts into a table in shared memory, then adds it to the device's. All counters are integers, so
-// the order of the additions does not show; where a value is counted is census_bin.h's definition, the CPU's own.
+// The census on a GPU: every block counts into a table in shared memory, then adds it to the device's. All
+// counters are integers, so the order of the additions does not show; where a value is counted is
+// census_bin.h's definition, the CPU's own.
 #include "kernels/census/census.h"
 #include "kernels/cuda/cuda_ops.cuh"
 

@@ -1,4 +1,5 @@
-/* What a census holds. census.h says how it is taken and read, census_bin.h where a value is counted. Plain numbers, no functions. */
+/* What a census holds. census.h says how it is taken and read, census_bin.h where a value is counted. Plain
+ * numbers, no functions. */
 #ifndef AB_KERNELS_CENSUS_CENSUS_COUNTS_H
 #define AB_KERNELS_CENSUS_CENSUS_COUNTS_H
 

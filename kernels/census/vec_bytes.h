@@ -153,7 +153,7 @@ static inline bytes floats_bits(floats v) { return _mm256_castps_si256(v); }
 
 #endif
 
-/* ---- operations that more than the width decides ------------------------------------------------------- */
+/* ---- operations that more than the width decides --------------------------------------------- */
 
 /* The upper 16 bits of the fp32 values of a and b, one 16-bit word each. */
 static inline bytes bytes_high_words(bytes a, bytes b) {
@@ -270,7 +270,8 @@ static inline uint64_t window_mask_outside(const window *w, bytes place) {
 #endif
 }
 
-/* Group `group` of a window of `groups`: places number 8 * group + b of the window become 1 << b, others 0. */
+/* Group `group` of a window of `groups`: places number 8 * group + b of the window become 1 << b, others 0.
+ */
 typedef struct one_hot {
     bytes table, start;
 } one_hot;
@@ -308,8 +309,8 @@ static inline bytes one_hot_of(const one_hot *h, bytes place, bool few) {
 #endif
 }
 
-/* Appends first + i for every bit i set in mask to `list`, of which 64 more entries may be overwritten. Returns how
- * many. */
+/* Appends first + i for every bit i set in mask to `list`, of which 64 more entries may be overwritten.
+ * Returns how many. */
 static inline int bytes_list(uint16_t *list, uint64_t mask, int first) {
 #if defined(__AVX512VBMI2__)
     const bytes places =
@@ -322,7 +323,8 @@ static inline int bytes_list(uint16_t *list, uint64_t mask, int first) {
         bytes_store(list + 32, bytes_add16(_mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(set, 1)), start));
 #else
     int n = (int)_mm_popcnt_u64(mask);
-    /* Three are stored always, which is cheaper than a branch nobody can predict: one mask in thirty has more. */
+    /* Three are stored always, which is cheaper than a branch nobody can predict: one mask in thirty has
+     * more. */
     uint64_t second = mask & (mask - 1), third = second & (second - 1);
     uint64_t entries = _tzcnt_u64(mask) | _tzcnt_u64(second) << 16 | _tzcnt_u64(third) << 32;
     entries += (uint64_t)first * 0x000100010001;

@@ -4,8 +4,8 @@
  * AVX2 and AVX-512. Most values of a tensor lie in a window of a few times 8 exponents and in four
  * mantissa classes that the top seven mantissa bits tell apart. Those are counted without a histogram in
  * memory:
- *   - the exponents and mantissas of a chunk (one vector's worth of bytes) are packed into two bytes per value,
- *     its place in the window and its top seven mantissa bits;
+ *   - the exponents and mantissas of a chunk (one vector's worth of bytes) are packed into two bytes per
+ * value, its place in the window and its top seven mantissa bits;
  *   - per group of 8 exponents a table look-up turns places into one bit per exponent; this and what is left
  *     of it from each class limit upwards are four bit planes;
  *   - bit planes are added with full adders, so that only one plane in 512 or 1024 has to be counted bit by
@@ -14,9 +14,9 @@
  * counted one by one. Whether there can be ties shows in the low halves of the values (see `halves`), so a
  * tile without any is packed without looking for them.
  * bf16 values are packed as they are stored, they are upper halves of fp32 values; fp16 values are widened in
- * registers. Only what a block seldom needs (squares in double, new extremes, a new window) looks at a widened copy.
- * Adding is arithmetic on what the first-level cache holds. So that memory does not rest meanwhile, packing
- * prefetches some kilobytes ahead.
+ * registers. Only what a block seldom needs (squares in double, new extremes, a new window) looks at a
+ * widened copy. Adding is arithmetic on what the first-level cache holds. So that memory does not rest
+ * meanwhile, packing prefetches some kilobytes ahead.
  *
  * Plain C: one histogram by exponent and top four mantissa bits, in two copies so that equal neighbours do
  * not wait for each other; values whose class those bits do not decide are counted one by one. */
@@ -43,7 +43,7 @@ enum {
     ROW_OF_FIELD = -127 - AB_CENSUS_EMIN /* row = exponent field + this */
 };
 
-/* ---- extremes and squares ------------------------------------------------------------------------------ */
+/* ---- extremes and squares -------------------------------------------------------------------- */
 
 static float float_of(uint32_t bits) {
     float x = 0.0f;
@@ -170,8 +170,8 @@ enum {
     BELOW_2 = 0xfe
 };
 
-/* Two bit planes, one bit per value and exponent of a group: pair 0 is of all values and of those from 1.75, pair 1 of
- * those above 1.8125 and of those from 1.875. Not all four at once, for want of registers. */
+/* Two bit planes, one bit per value and exponent of a group: pair 0 is of all values and of those from 1.75,
+ * pair 1 of those above 1.8125 and of those from 1.875. Not all four at once, for want of registers. */
 typedef struct planes {
     bytes more, less;
 } planes;
@@ -184,7 +184,8 @@ typedef enum halves {
     SOME_ZERO,
     ALL_ZERO,  /* seven bits are all there is: values that were bf16 before */
     NO_HALVES, /* the same, and stored as bf16 */
-    STICKY /* fp16: whether bits follow is an eighth bit, so that only values next to 2 and at 1 are undecided */
+    STICKY /* fp16: whether bits follow is an eighth bit, so that only values next to 2 and at 1 are undecided
+            */
 } halves;
 
 /* What one pass over a block finds besides counts. */
@@ -219,7 +220,7 @@ typedef struct state {
 
 _Static_assert(sizeof(state) <= AB_CENSUS_STATE, "AB_CENSUS_STATE");
 
-/* ---- packing ------------------------------------------------------------------------------------------- */
+/* ---- packing --------------------------------------------------------------------------------- */
 
 /* Puts the values whose class the bits at hand do not decide outside of the window: next to 2, at 1, and at
  * 1.8125. */
@@ -240,16 +241,17 @@ typedef struct packed {
     const char *ahead;      /* TILE values to prefetch, or NULL */
 } packed;
 
-/* Prefetches chunk i, of values of `size` bytes, into the second-level cache: few lines can be on their way to the
- * first at once. In the order of addresses, which memory serves fastest. */
+/* Prefetches chunk i, of values of `size` bytes, into the second-level cache: few lines can be on their way
+ * to the first at once. In the order of addresses, which memory serves fastest. */
 static AB_FORCE_INLINE void prefetch_chunk(const packed *to, int i, int size) {
     if (to->ahead == NULL) return;
     for (int line = 0; line < size * CHUNK; line += 64)
         _mm_prefetch(to->ahead + i * size + line, _MM_HINT_T1);
 }
 
-/* Chunk i of a tile, from the words that are exponent << 8 | mantissa >> 16 << 1; see STICKY for the last bit.
- * With ALL_ZERO halves, values at 1.8125 are lowered: in the class above are only those with further bits. */
+/* Chunk i of a tile, from the words that are exponent << 8 | mantissa >> 16 << 1; see STICKY for the last
+ * bit. With ALL_ZERO halves, values at 1.8125 are lowered: in the class above are only those with further
+ * bits. */
 static AB_FORCE_INLINE void pack_words(summary *s, bytes first, bytes second, const window *w, halves low,
                                        const packed *to, int i) {
     bytes exponent, mantissa;
@@ -304,8 +306,8 @@ static AB_FORCE_INLINE void pack_chunk(summary *s, const float *x, const window 
     pack_words(s, bytes_add16(first, first), bytes_add16(second, second), w, low, to, i);
 }
 
-/* The words of two vectors of what were fp16 values: the low halves hold three bits of the mantissa, which become
- * one. */
+/* The words of two vectors of what were fp16 values: the low halves hold three bits of the mantissa, which
+ * become one. */
 static AB_FORCE_INLINE bytes sticky_words(bytes a, bytes b) {
     bytes high = bytes_high_words(a, b);
     return words_add_where_set(bytes_add16(high, high), bytes_low_words(a, b));
@@ -378,7 +380,7 @@ static AB_NOINLINE void pack_fp16(const summary *before, summary *after, const v
     pack_chunks(before, after, x, AB_CENSUS_FP16, w, STICKY, to);
 }
 
-/* ---- adding bit planes --------------------------------------------------------------------------------- */
+/* ---- adding bit planes ----------------------------------------------------------------------- */
 
 /* A group of exponents, and the class limits as bytes_keep_above wants them. */
 typedef struct exponents {
@@ -502,7 +504,7 @@ static AB_NOINLINE void add_sixteens(state *s, int group, int pair) {
     add_block(s, group, pair, part[0]);
 }
 
-/* ---- the window ---------------------------------------------------------------------------------------- */
+/* ---- the window ------------------------------------------------------------------------------ */
 
 static void clear_trees(state *s) {
     for (int g = 0; g < s->groups; g++) {
@@ -572,7 +574,7 @@ static void choose_window(state *s, const float *x) {
     clear_trees(s);
 }
 
-/* ---- one block ----------------------------------------------------------------------------------------- */
+/* ---- one block ------------------------------------------------------------------------------- */
 
 /* A block as it is stored. Loops over 16-bit values that are seldom needed look at a widened copy. */
 typedef ab_census_values stored_block;
@@ -605,8 +607,8 @@ static AB_FORCE_INLINE void gather(float value[PART], const void *x, ab_census_s
     for (int i = 0; i < n; i += VEC_FLOATS) floats_store(value + i, load_stored(half + i, stored));
 }
 
-/* Counts the values at n places, at most PART, one by one. The compiler vectorises the second loop, which reads
- * what gather() has stored singly: the processor waits for that, so it is done for many values at once.
+/* Counts the values at n places, at most PART, one by one. The compiler vectorises the second loop, which
+ * reads what gather() has stored singly: the processor waits for that, so it is done for many values at once.
  * Values of uncommon exponents, and those past n, go to cells that nobody reads. The former are then counted
  * properly. */
 static AB_FORCE_INLINE void count_places(state *s, const void *x, ab_census_stored stored,
@@ -703,9 +705,9 @@ static void pack_tile(state *s, summary *found, const stored_block *from, const 
     }
 }
 
-/* Begins the list where no load follows its stores at the same distance from the start of a page: processors take
- * such a load for one of what was stored, and wait. Tiles begin at x and maybe half a page further; packed ones at
- * s->place and s->mantissa, a quarter apart. */
+/* Begins the list where no load follows its stores at the same distance from the start of a page: processors
+ * take such a load for one of what was stored, and wait. Tiles begin at x and maybe half a page further;
+ * packed ones at s->place and s->mantissa, a quarter apart. */
 static void place_list(state *s, const void *x) {
     enum { HALF = PAGE / 2, QUARTER = PAGE / 4, NEAR = 320 };
     uintptr_t room = (uintptr_t)s->list_room, at = ((uintptr_t)x + QUARTER - room) % PAGE;

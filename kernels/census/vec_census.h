@@ -22,8 +22,8 @@ typedef enum ab_census_stored {
     AB_CENSUS_STORED
 } ab_census_stored;
 
-/* A block, aligned as its values are, and as many values of the same kind that will be read soon, to be prefetched while it is
- * counted; ahead NULL: none. */
+/* A block, aligned as its values are, and as many values of the same kind that will be read soon, to be
+ * prefetched while it is counted; ahead NULL: none. */
 typedef struct ab_census_values {
     const void *data, *ahead;
     ab_census_stored stored;

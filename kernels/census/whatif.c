@@ -12,7 +12,7 @@ static float float_of(uint32_t bits) {
     return x;
 }
 
-/* ---- limits -------------------------------------------------------------------------------------------- */
+/* ---- limits ---------------------------------------------------------------------------------- */
 
 /* A threshold on the fp32 product. */
 typedef struct threshold {
@@ -55,7 +55,7 @@ ab_status ab_whatif_find_limits(const ab_format *format, float scale, ab_ftz ftz
     return AB_OK;
 }
 
-/* ---- counts -------------------------------------------------------------------------------------------- */
+/* ---- counts ---------------------------------------------------------------------------------- */
 
 /* First mantissas of the classes at common exponents and at the others; the last entry closes the last
  * class. */

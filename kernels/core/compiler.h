@@ -7,7 +7,8 @@
 #define AB_MUST_CHECK __attribute__((warn_unused_result))
 #define AB_PRINTF(fmt_index, first_arg) __attribute__((format(printf, fmt_index, first_arg)))
 #define AB_UNUSED __attribute__((unused))
-/* For kernels: loops that must be specialised by a constant argument, and loops that must not share registers. */
+/* For kernels: loops that must be specialised by a constant argument, and loops that must not share
+ * registers. */
 #define AB_NOINLINE __attribute__((noinline))
 #define AB_FORCE_INLINE __attribute__((always_inline)) inline
 #else

@@ -1,7 +1,8 @@
-/* The device seam: one table of functions. Buffers carry their device; nothing else in the project asks which it is.
+/* The device seam: one table of functions. Buffers carry their device; nothing else in the project asks which
+ * it is.
  *
- * The CPU's table is built in. A CUDA device's table comes from a plugin that is opened at run time (plugin.h): the program
- * itself links nothing of CUDA and starts the same on a machine that has none. */
+ * The CPU's table is built in. A CUDA device's table comes from a plugin that is opened at run time
+ * (plugin.h): the program itself links nothing of CUDA and starts the same on a machine that has none. */
 #ifndef AB_CORE_DEVICE_H
 #define AB_CORE_DEVICE_H
 
@@ -16,7 +17,8 @@ enum {
     AB_DEVICE_ABI = 5
 }; /* changes whenever this struct, kernels/backend/backend.h or what they point to changes */
 
-/* One fact about a device, for the record: "driver_version", "13.0". text is NULL for what could not be found out. */
+/* One fact about a device, for the record: "driver_version", "13.0". text is NULL for what could not be found
+ * out. */
 typedef void (*ab_device_fact)(void *context, const char *key, const char *text);
 
 typedef struct ab_device {
@@ -39,8 +41,9 @@ typedef struct ab_device {
 
 extern const ab_device ab_device_cpu;
 
-/* The device for "cpu", "cuda", "cuda:1" or "auto". `why` (may be NULL) receives a static text that says why auto
- * did not choose the GPU, or NULL. Errors: AB_CONFIG for an unknown name, AB_UNAVAILABLE with the reason. */
+/* The device for "cpu", "cuda", "cuda:1" or "auto". `why` (may be NULL) receives a static text that says why
+ * auto did not choose the GPU, or NULL. Errors: AB_CONFIG for an unknown name, AB_UNAVAILABLE with the
+ * reason. */
 AB_MUST_CHECK ab_status ab_device_open(const char *name, const ab_device **device, const char **why);
 
 AB_END_DECLS

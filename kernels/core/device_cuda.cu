@@ -1,6 +1,8 @@
-// The plugin's entry and the CUDA device's table: memory, copies, facts. Computing is kernels/cuda/backend/backend_cuda.cu's matter.
+// The plugin's entry and the CUDA device's table: memory, copies, facts. Computing is
+// kernels/cuda/backend/backend_cuda.cu's matter.
 //
-// Host code only. No kernel of this backend has run on a GPU yet: it was written on machines that have none (docs/decisions).
+// Host code only. No kernel of this backend has run on a GPU yet: it was written on machines that have none
+// (docs/decisions).
 #include "kernels/core/cuda.cuh"
 #include "kernels/core/plugin.h"
 #include "kernels/core/text.h"
@@ -19,7 +21,7 @@ static ab_cuda context;
 
 ab_cuda *ab_cuda_get() { return &context; }
 
-// ---- messages: the plugin's own copies of core's functions, which hand on to the program -------------------------
+// ---- messages: the plugin's own copies of core's functions, which hand on to the program --------
 
 #include "kernels/core/text.c"
 
@@ -63,7 +65,7 @@ ab_status ab_cuda_check_dnn(cudnnStatus_t code, const char *what) {
 
 ab_status ab_cuda_launched(const char *kernel) { return ab_cuda_check(cudaGetLastError(), kernel); }
 
-// ---- start ---------------------------------------------------------------------------------------------------
+// ---- start --------------------------------------------------------------------------------------
 
 ab_status ab_cuda_start() {
     if (context.started) {
@@ -102,7 +104,7 @@ ab_status ab_cuda_probe_scratch(size_t bytes, float **scratch) {
     return AB_OK;
 }
 
-// ---- memory --------------------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 static ab_status cuda_alloc(size_t bytes, void **block) {
     *block = nullptr;
@@ -152,7 +154,7 @@ static ab_status cuda_memory(int64_t *free_bytes, int64_t *total_bytes) {
     return AB_OK;
 }
 
-// ---- facts ---------------------------------------------------------------------------------------------------
+// ---- facts --------------------------------------------------------------------------------------
 
 struct teller {
     ab_device_fact fact;
@@ -271,7 +273,7 @@ static void cuda_facts(ab_device_fact fact, void *whose) {
     tell_state(to);
 }
 
-// ---- entry ---------------------------------------------------------------------------------------------------
+// ---- entry --------------------------------------------------------------------------------------
 
 static ab_status open_device(int index, const ab_device **device) {
     static char name[24];
@@ -305,4 +307,3 @@ const ab_plugin *ab_backend_v1(const ab_plugin_host *host) {
     program = host;
     return &plugin;
 }
-

@@ -1,12 +1,14 @@
-/* Elementary functions in fp32 and the activations made of them: the only ones that ops may use, on the CPU and on a GPU.
+/* Elementary functions in fp32 and the activations made of them: the only ones that ops may use, on the CPU
+ * and on a GPU.
  *
- * Each function is a fixed order of additions, multiplications and divisions, without a table, a branch or a fused operation.
- * So it gives the same bits on every CPU, compiler and C library, in a vector loop (kernels/vec) and in a scalar one. NaNs
- * may differ in sign and payload. Needs round to nearest and subnormals (no -ffast-math, no flush to zero).
+ * Each function is a fixed order of additions, multiplications and divisions, without a table, a branch or a
+ * fused operation. So it gives the same bits on every CPU, compiler and C library, in a vector loop
+ * (kernels/vec) and in a scalar one. NaNs may differ in sign and payload. Needs round to nearest and
+ * subnormals (no -ffast-math, no flush to zero).
  *
- * Largest errors, found by trying every fp32 number (tests/slow/test_elementary_all.c), in units in the last place:
- *   ab_expf 0.99, ab_logf 0.85, ab_log1pf 0.86, ab_tanhf 1.34, ab_f_sigmoid 2.41
- * gelu multiplies the error of its exponential's argument by x^2 / 2: up to 10 where its size is above 0.001, 65 at 1e-30.
+ * Largest errors, found by trying every fp32 number (tests/slow/test_elementary_all.c), in units in the last
+ * place: ab_expf 0.99, ab_logf 0.85, ab_log1pf 0.86, ab_tanhf 1.34, ab_f_sigmoid 2.41 gelu multiplies the
+ * error of its exponential's argument by x^2 / 2: up to 10 where its size is above 0.001, 65 at 1e-30.
  * Infinities, zeros, subnormals and NaN as C11 Annex F has them, floating-point exceptions apart.
  *
  * Polynomials were fitted for this project: Lawson's weighted least squares on Chebyshev points. */
@@ -22,8 +24,9 @@
 
 AB_BEGIN_DECLS
 
-/* ---- bits -------------------------------------------------------------------------------------------------- */
+/* ---- bits ------------------------------------------------------------------------------------ */
 
+/* The bits of a number. */
 static inline AB_HOST_DEVICE uint32_t ab_bits_of(float x) {
 #if defined(__CUDA_ARCH__)
     return __float_as_uint(x);
@@ -34,6 +37,7 @@ static inline AB_HOST_DEVICE uint32_t ab_bits_of(float x) {
 #endif
 }
 
+/* The number with these bits. */
 static inline AB_HOST_DEVICE float ab_float_of(uint32_t bits) {
 #if defined(__CUDA_ARCH__)
     return __uint_as_float(bits);
@@ -52,10 +56,11 @@ static inline AB_HOST_DEVICE float ab_with_sign_of(float size, float x) {
     return ab_float_of(ab_bits_of(size) | (ab_bits_of(x) & 0x80000000u));
 }
 
-/* ---- exp, log, log1p, tanh --------------------------------------------------------------------------------- */
+/* ---- exp, log, log1p, tanh ------------------------------------------------------------------- */
 
-/* exp(x) = 2^k exp(r), |r| <= ln 2 / 2: ln 2 in two parts, the first short enough for k times it to be exact; exp(r) = 1 + r +
- * r^2 q(r). 2^k is applied in two halves, so that results round once into the subnormal range and overflow to inf. */
+/* exp(x) = 2^k exp(r), |r| <= ln 2 / 2: ln 2 in two parts, the first short enough for k times it to be exact;
+ * exp(r) = 1 + r + r^2 q(r). 2^k is applied in two halves, so that results round once into the subnormal
+ * range and overflow to inf. */
 static inline AB_HOST_DEVICE float ab_expf(float x) {
     const float shifter = 0x1.8p23f, ln2_high = 0x1.63p-1f, ln2_low = -2.12194440054717e-4f;
     x = x < -105.0f ? -105.0f : x;
@@ -94,6 +99,7 @@ static inline AB_HOST_DEVICE float ab_log_of_normal(float u, float low, float k)
     return k * ln2_high + (f - (0.5f * square - (f * square * p + low)));
 }
 
+/* Natural logarithm; -inf at 0, NaN below. */
 static inline AB_HOST_DEVICE float ab_logf(float x) {
     float u = x < FLT_MIN ? x * 0x1p23f : x, k = x < FLT_MIN ? -23.0f : 0.0f;
     float y = ab_log_of_normal(u, 0.0f, k), pole = x == 0.0f ? -INFINITY : NAN;
@@ -121,26 +127,28 @@ static inline AB_HOST_DEVICE float ab_tanhf(float x) {
     return ab_with_sign_of(a < 0.625f ? near : far, x); /* a NaN takes the far way */
 }
 
-/* ---- activations and their derivatives --------------------------------------------------------------------- */
+/* ---- activations and their derivatives ------------------------------------------------------- */
 
 /* 1 / (1 + exp(-x)) from e = exp(-|x|): neither side loses digits. */
 static inline AB_HOST_DEVICE float ab_f_sigmoid_from(float x, float e) {
     return (x < 0.0f ? e : 1.0f) / (1.0f + e);
 }
 
+/* 1 / (1 + exp(-x)). */
 static inline AB_HOST_DEVICE float ab_f_sigmoid(float x) {
     return ab_f_sigmoid_from(x, ab_expf(-ab_magnitude(x)));
 }
 
 static inline AB_HOST_DEVICE float ab_f_silu(float x) { return x * ab_f_sigmoid(x); }
 
+/* The derivative of silu at x. */
 static inline AB_HOST_DEVICE float ab_f_silu_slope(float x) {
     float e = ab_expf(-ab_magnitude(x)), s = ab_f_sigmoid_from(x, e);
     return s + x * (e / ((1.0f + e) * (1.0f + e)));
 }
 
-/* The normal distribution function at x from z = exp(-x^2 / 2): half of erfcx(|x| / sqrt 2) times z is the tail beyond |x|;
- * erfcx by a polynomial in 1 / (1 + 0.3 |x| / sqrt 2). */
+/* The normal distribution function at x from z = exp(-x^2 / 2): half of erfcx(|x| / sqrt 2) times z is the
+ * tail beyond |x|; erfcx by a polynomial in 1 / (1 + 0.3 |x| / sqrt 2). */
 static inline AB_HOST_DEVICE float ab_f_normal_below(float x, float z) {
     float w = 1.0f / (1.0f + 0.21213203f * ab_magnitude(x)), p = -0.008272605f;
     p = p * w - 0.08424921f;
@@ -156,10 +164,12 @@ static inline AB_HOST_DEVICE float ab_f_normal_below(float x, float z) {
     return x < 0.0f ? tail : 1.0f - tail;
 }
 
+/* x times the normal distribution function of x. */
 static inline AB_HOST_DEVICE float ab_f_gelu(float x) {
     return x * ab_f_normal_below(x, ab_expf(-0.5f * (x * x)));
 }
 
+/* The derivative of gelu at x. */
 static inline AB_HOST_DEVICE float ab_f_gelu_slope(float x) {
     float z = ab_expf(-0.5f * (x * x));
     return ab_f_normal_below(x, z) + x * (z * 0.3989423f);
@@ -172,6 +182,7 @@ static inline AB_HOST_DEVICE float ab_f_gelu_argument(float x) {
 
 static inline AB_HOST_DEVICE float ab_f_gelu_tanh(float x) { return x * ab_f_sigmoid(ab_f_gelu_argument(x)); }
 
+/* The derivative of gelu by tanh at x. */
 static inline AB_HOST_DEVICE float ab_f_gelu_tanh_slope(float x) {
     float u = ab_f_gelu_argument(x), e = ab_expf(-ab_magnitude(u)), s = ab_f_sigmoid_from(u, e);
     float inner = 1.5957691f * (1.0f + 0.134145f * (x * x));

@@ -1,13 +1,13 @@
-/* Elementary functions in fp64, on the CPU and on a GPU: sums of softmax rows, random weights, learning-rate schedules,
- * corrections of optimizers, loss scalers. The same promise as elementary.h: a fixed order of additions, multiplications and
- * divisions, so the same bits on every CPU, compiler and C library.
+/* Elementary functions in fp64, on the CPU and on a GPU: sums of softmax rows, random weights, learning-rate
+ * schedules, corrections of optimizers, loss scalers. The same promise as elementary.h: a fixed order of
+ * additions, multiplications and divisions, so the same bits on every CPU, compiler and C library.
  *
  * Largest errors in units in the last place, against long double (tests/unit/kernels/core/test_elementary.c):
  *   ab_exp 0.65, ab_log 0.95, ab_cospi 0.90, ab_pow 0.70 (subnormal results of ab_exp and ab_pow: 1)
  * Infinities, zeros, subnormals and NaN as C11 Annex F has them, floating-point exceptions apart.
  *
- * Sums of two doubles that stand for one number of twice the digits: Dekker, "A floating-point technique for extending the
- * available precision", 1971. */
+ * Sums of two doubles that stand for one number of twice the digits: Dekker, "A floating-point technique for
+ * extending the available precision", 1971. */
 #ifndef AB_CORE_ELEMENTARY64_H
 #define AB_CORE_ELEMENTARY64_H
 
@@ -21,19 +21,21 @@
 
 AB_BEGIN_DECLS
 
+/* The bits of a number. */
 static inline AB_HOST_DEVICE uint64_t ab_bits64_of(double x) {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
     return bits;
 }
 
+/* The number with these bits. */
 static inline AB_HOST_DEVICE double ab_double_of(uint64_t bits) {
     double x;
     memcpy(&x, &bits, sizeof x);
     return x;
 }
 
-/* ---- pairs ------------------------------------------------------------------------------------------------- */
+/* ---- pairs ----------------------------------------------------------------------------------- */
 
 /* high + low, |low| at most half a unit in the last place of high. */
 typedef struct ab_pair {
@@ -73,9 +75,10 @@ static inline AB_HOST_DEVICE ab_pair ab_pair_plus(ab_pair a, ab_pair b) {
     return ab_pair_sum(sum.high, sum.low + (a.low + b.low));
 }
 
-/* ---- exp --------------------------------------------------------------------------------------------------- */
+/* ---- exp ------------------------------------------------------------------------------------- */
 
-/* exp(high + low): 2^k exp(r), |r| <= ln 2 / 2, as ab_expf; exp(r) = 1 + r + r^2 q(r), q the Taylor polynomial. */
+/* exp(high + low): 2^k exp(r), |r| <= ln 2 / 2, as ab_expf; exp(r) = 1 + r + r^2 q(r), q the Taylor
+ * polynomial. */
 static inline AB_HOST_DEVICE double ab_exp_of_pair(double high, double low) {
     const double shifter = 0x1.8p52, ln2_high = 0x1.62e42fefa3p-1, ln2_low = 0x1.3de6af278ece6p-42;
     double x = high < -746.0 ? -746.0 : high;
@@ -103,13 +106,14 @@ static inline AB_HOST_DEVICE double ab_exp_of_pair(double high, double low) {
 
 static inline AB_HOST_DEVICE double ab_exp(double x) { return ab_exp_of_pair(x, 0.0); }
 
-/* ---- log --------------------------------------------------------------------------------------------------- */
+/* ---- log ------------------------------------------------------------------------------------- */
 
 /* x = 2^k (1 + f), 1 + f from sqrt(1/2) to sqrt(2); x > 0 and finite. */
 typedef struct ab_binary64 {
     double k, f;
 } ab_binary64;
 
+/* The two parts of x. */
 static inline AB_HOST_DEVICE ab_binary64 ab_split64(double x) {
     const uint64_t one = UINT64_C(0x3ff0000000000000), root = UINT64_C(0x3fe6a09e667f3bcd);
     const bool small = x < DBL_MIN;
@@ -120,7 +124,8 @@ static inline AB_HOST_DEVICE ab_binary64 ab_split64(double x) {
     return parts;
 }
 
-/* log(1 + f) = 2 s + s z q(z), s = f / (2 + f), z = s^2: written f - (f^2 / 2 - s (f^2 / 2 + z q)), which rounds less. */
+/* log(1 + f) = 2 s + s z q(z), s = f / (2 + f), z = s^2: written f - (f^2 / 2 - s (f^2 / 2 + z q)), which
+ * rounds less. */
 static inline AB_HOST_DEVICE double ab_log(double x) {
     const double ln2_high = 0x1.62e42fefa3p-1, ln2_low = 0x1.3de6af278ece6p-42;
     if (!(x > 0.0)) return x == 0.0 ? -(double)INFINITY : (double)NAN;
@@ -134,7 +139,8 @@ static inline AB_HOST_DEVICE double ab_log(double x) {
     return v.k * ln2_high + (v.f - ((half_square - v.k * ln2_low) - s * (half_square + z * q)));
 }
 
-/* log(x) as a pair, right to about 68 bits, for finite x > 0: log(1 + f) = 2 s (1 + z / 3 + z^2 / 5 + ...). */
+/* log(x) as a pair, right to about 68 bits, for finite x > 0: log(1 + f) = 2 s (1 + z / 3 + z^2 / 5 + ...).
+ */
 static inline AB_HOST_DEVICE ab_pair ab_log_pair(double x) {
     const double ln2_high = 0x1.62e42fefa3p-1, ln2_low = 0x1.3de6af278ece6p-42;
     ab_binary64 v = ab_split64(x);
@@ -156,7 +162,7 @@ static inline AB_HOST_DEVICE ab_pair ab_log_pair(double x) {
     return ab_pair_plus(ab_pair_sum(v.k * ln2_high, v.k * ln2_low), rest);
 }
 
-/* ---- pow --------------------------------------------------------------------------------------------------- */
+/* ---- pow ------------------------------------------------------------------------------------- */
 
 /* |x|^y for a finite |x| > 0 and a finite y. */
 static inline AB_HOST_DEVICE double ab_pow_of_positive(double x, double y) {
@@ -181,7 +187,7 @@ static inline AB_HOST_DEVICE double ab_pow(double x, double y) {
     return odd ? copysign(power, x) : power;
 }
 
-/* ---- cos --------------------------------------------------------------------------------------------------- */
+/* ---- cos ------------------------------------------------------------------------------------- */
 
 /* sin(pi t) = pi t + t^3 s(t^2) for 0 <= t <= 1/4 */
 static inline AB_HOST_DEVICE double ab_sinpi_of_quarter(double t) {

@@ -1,10 +1,11 @@
-/* Digests of how structs lie in memory. Files that were built apart (the program and a plugin) compare them before one reads
- * what the other wrote: two builds with the same digest have the same fields, in the same places. What fields mean is not
- * covered: AB_DEVICE_ABI is for that.
+/* Digests of how structs lie in memory. Files that were built apart (the program and a plugin) compare them
+ * before one reads what the other wrote: two builds with the same digest have the same fields, in the same
+ * places. What fields mean is not covered: AB_DEVICE_ABI is for that.
  *
- * A table names every field of a struct: FIRST(struct, its first field); FIELD(struct, a field, the next one) for each field
- * but the last; LAST(struct, its last field). AB_LAYOUT_IS_WHOLE makes the compiler refuse a table that leaves one out, or has
- * them in another order. (A field that is small enough to hide in padding is found by tests/lint/layout.cmake.) */
+ * A table names every field of a struct: FIRST(struct, its first field); FIELD(struct, a field, the next one)
+ * for each field but the last; LAST(struct, its last field). AB_LAYOUT_IS_WHOLE makes the compiler refuse a
+ * table that leaves one out, or has them in another order. (A field that is small enough to hide in padding
+ * is found by tests/lint/layout.cmake.) */
 #ifndef AB_CORE_LAYOUT_H
 #define AB_CORE_LAYOUT_H
 
@@ -14,7 +15,8 @@ AB_BEGIN_DECLS
 
 #define AB_LAYOUT_END_OF(type, field) (offsetof(type, field) + sizeof(((type *)0)->field))
 
-/* For C files, at file scope: AB_DEVICE_FIELDS(AB_LAYOUT_IS_WHOLE_FIRST, AB_LAYOUT_IS_WHOLE, AB_LAYOUT_IS_WHOLE_LAST) */
+/* For C files, at file scope: AB_DEVICE_FIELDS(AB_LAYOUT_IS_WHOLE_FIRST, AB_LAYOUT_IS_WHOLE,
+ * AB_LAYOUT_IS_WHOLE_LAST) */
 #define AB_LAYOUT_IS_WHOLE_FIRST(type, field)                                                                \
     _Static_assert(offsetof(type, field) == 0, #field " is not the first field of " #type);
 #define AB_LAYOUT_IS_WHOLE(type, field, next)                                                                \
@@ -31,6 +33,7 @@ static inline uint64_t ab_layout_bytes(uint64_t digest, const void *data, size_t
     return digest;
 }
 
+/* The digest with a field added: its type, name, offset and size in bytes. */
 static inline uint64_t ab_layout_field(uint64_t digest, const char *type, const char *field, size_t offset,
                                        size_t bytes) {
     const uint64_t place[2] = {offset, bytes};

@@ -1,8 +1,9 @@
 /* The allocator of a cell: blocks counted by category, so that "memory" in the record is exact.
  *
- * A plan is static: every block is allocated before the first step and freed with the pool; kernels never allocate.
- * Each block is rounded up to AB_MEM_ALIGN bytes and counted at that size, so that the categories sum to the peak to
- * the byte. What libraries allocate for themselves is not counted here (the record has the resident set beside it). */
+ * A plan is static: every block is allocated before the first step and freed with the pool; kernels never
+ * allocate. Each block is rounded up to AB_MEM_ALIGN bytes and counted at that size, so that the categories
+ * sum to the peak to the byte. What libraries allocate for themselves is not counted here (the record has the
+ * resident set beside it). */
 #ifndef AB_CORE_MEM_H
 #define AB_CORE_MEM_H
 
@@ -43,8 +44,8 @@ void ab_mem_destroy(ab_mem *mem);
  * AB_NO_MEMORY names category and bytes. */
 AB_MUST_CHECK ab_status ab_mem_alloc(ab_mem *mem, ab_mem_category category, int64_t bytes, void **block);
 
-/* One allocation that the category's next blocks are cut from, until `bytes` (already rounded block by block) are used up: far
- * memory is slow to allocate. Counted as it is cut. AB_NO_MEMORY as above. */
+/* One allocation that the category's next blocks are cut from, until `bytes` (already rounded block by block)
+ * are used up: far memory is slow to allocate. Counted as it is cut. AB_NO_MEMORY as above. */
 AB_MUST_CHECK ab_status ab_mem_reserve(ab_mem *mem, ab_mem_category category, int64_t bytes);
 
 /* Bytes held, by category and in all. Blocks live as long as the pool, so this is also the peak. */

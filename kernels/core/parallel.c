@@ -1,5 +1,5 @@
-/* The threads. One word holds the job's number and the next chunk, so that a claim by a late thread can only succeed for the job
- * whose fields it has read. */
+/* The threads. One word holds the job's number and the next chunk, so that a claim by a late thread can only
+ * succeed for the job whose fields it has read. */
 #define _POSIX_C_SOURCE 200809L
 #include "kernels/core/parallel.h"
 
@@ -171,7 +171,8 @@ void ab_parallel_for(int64_t chunks, ab_work work, void *argument) {
         for (int64_t i = 0; i < chunks; i++) work(argument, i, thread);
         return;
     }
-    /* nobody can claim while the fields change: the last job's chunks are all claimed, and job_chunks is 0 until the end */
+    /* nobody can claim while the fields change: the last job's chunks are all claimed, and job_chunks is 0
+     * until the end */
     atomic_store(&job_chunks, 0);
     atomic_store(&job_threads, threads);
     atomic_store(&job_work, work);

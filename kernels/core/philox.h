@@ -1,4 +1,5 @@
-/* Philox4x32-10 as one inline function, for kernels of every device; rng.h says what it is and where it comes from. */
+/* Philox4x32-10 as one inline function, for kernels of every device; rng.h says what it is and where it comes
+ * from. */
 #ifndef AB_CORE_PHILOX_H
 #define AB_CORE_PHILOX_H
 

@@ -13,7 +13,7 @@
 
 enum { CUDA_NO_DEVICE = 100, CUDA_STUB = 34 };
 
-/* ---- the driver -------------------------------------------------------------------------------------------- */
+/* ---- the driver ------------------------------------------------------------------------------ */
 
 typedef struct driver {
     int (*init)(unsigned flags);
@@ -52,7 +52,7 @@ ab_status ab_cuda_driver_check(const char *library, int *devices) {
     return ask(&cuda, devices); /* stays open: the runtime will want it */
 }
 
-/* ---- the plugin -------------------------------------------------------------------------------------------- */
+/* ---- the plugin ------------------------------------------------------------------------------ */
 
 static void store_message(ab_status status, const char *message) { (void)ab_fail(status, "%s", message); }
 

@@ -1,8 +1,9 @@
-/* Opening devices that live in a shared object: finding it, checking that it fits this program, asking it for a device.
+/* Opening devices that live in a shared object: finding it, checking that it fits this program, asking it for
+ * a device.
  *
- * The object exports one function, ab_backend_v1, which gets what the program offers and returns a table. Nothing is opened
- * before the driver has been seen, because the libraries behind the plugin take tens of milliseconds and two hundred
- * megabytes. An object that was opened stays open until the process ends. */
+ * The object exports one function, ab_backend_v1, which gets what the program offers and returns a table.
+ * Nothing is opened before the driver has been seen, because the libraries behind the plugin take tens of
+ * milliseconds and two hundred megabytes. An object that was opened stays open until the process ends. */
 #ifndef AB_CORE_PLUGIN_H
 #define AB_CORE_PLUGIN_H
 
@@ -28,14 +29,16 @@ typedef struct ab_plugin {
 typedef const ab_plugin *(*ab_plugin_entry)(const ab_plugin_host *host);
 #define AB_PLUGIN_ENTRY "ab_backend_v1"
 
-/* Opens `path` and checks the table. Errors are AB_UNAVAILABLE: the loader's reason, no such function, another version. */
+/* Opens `path` and checks the table. Errors are AB_UNAVAILABLE: the loader's reason, no such function,
+ * another version. */
 AB_MUST_CHECK ab_status ab_plugin_load(const char *path, const ab_plugin **plugin);
 
-/* Asks the driver called `library` ("libcuda.so.1") how many devices it has. AB_UNAVAILABLE says what is missing: the
- * library, one of its functions, a device. Creates nothing on any device. */
+/* Asks the driver called `library` ("libcuda.so.1") how many devices it has. AB_UNAVAILABLE says what is
+ * missing: the library, one of its functions, a device. Creates nothing on any device. */
 AB_MUST_CHECK ab_status ab_cuda_driver_check(const char *library, int *devices);
 
-/* The path of the plugin `file`: in the folder AMPBENCH_PLUGIN_DIR if that is set, else beside the program, else in
+/* The path of the plugin `file`: in the folder AMPBENCH_PLUGIN_DIR if that is set, else beside the program,
+ * else in
  * ../lib/ampbench from there. Static text. AB_UNAVAILABLE names the folders that were searched. */
 AB_MUST_CHECK ab_status ab_plugin_find(const char *file, const char **path);
 

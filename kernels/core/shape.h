@@ -29,7 +29,8 @@ int ab_shape_equal(const ab_shape *a, const ab_shape *b);
 /* Non-zero when every dim is >= 1 and the count fits in int64_t with room for 8-byte elements. */
 int ab_shape_check(const ab_shape *shape);
 
-/* Writes "[64, 28, 28, 1]" to text[size] and returns it; of many dims the first ones and ", ...". size: 64 or more. */
+/* Writes "[64, 28, 28, 1]" to text[size] and returns it; of many dims the first ones and ", ...". size: 64 or
+ * more. */
 const char *ab_dims_text(const int64_t *dim, int ndim, char *text, size_t size);
 
 /* Writes "[64, 28, 28, 1]" to `text` (at least AB_SHAPE_TEXT bytes) and returns it. */

@@ -1,4 +1,5 @@
-/* Checked formatting. The only file of the product that calls vsnprintf. Also compiled into the CUDA plugin (device_cuda.cu). */
+/* Checked formatting. The only file of the product that calls vsnprintf. Also compiled into the CUDA plugin
+ * (device_cuda.cu). */
 #include "kernels/core/text.h"
 
 #include <stdio.h>

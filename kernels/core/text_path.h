@@ -8,8 +8,8 @@
 
 AB_BEGIN_DECLS
 
-/* Formats a path that the user chose, or that lies in a folder of theirs. AB_USAGE names `what` (an option, a variable), the room
- * and what was found. */
+/* Formats a path that the user chose, or that lies in a folder of theirs. AB_USAGE names `what` (an option, a
+ * variable), the room and what was found. */
 AB_MUST_CHECK ab_status ab_text_path(const char *what, char *path, size_t size, const char *format, ...)
     AB_PRINTF(4, 5);
 

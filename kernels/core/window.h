@@ -18,17 +18,19 @@ typedef struct ab_window {
     int64_t channels;
 } ab_window;
 
-/* A convolution of `batch` images: window.channels in, out_channels out. Weights are {out, in / groups, kh, kw}. */
+/* A convolution of `batch` images: window.channels in, out_channels out. Weights are {out, in / groups, kh,
+ * kw}. */
 typedef struct ab_conv {
     ab_window window;
     int64_t batch, out_channels, groups;
 } ab_conv;
 
-/* floor((in + 2 padding - dilation (kernel - 1) - 1) / stride) + 1, torch's rule; less than 1 if the kernel does not fit. */
+/* floor((in + 2 padding - dilation (kernel - 1) - 1) / stride) + 1, torch's rule; less than 1 if the kernel
+ * does not fit. */
 int64_t ab_window_out(int64_t in, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation);
 
-/* Fills out_shape for images `in`, or AB_CONFIG with shapes and sizes if `in` is no image or the kernel does not fit. `what`
- * is the op's name for the message. */
+/* Fills out_shape for images `in`, or AB_CONFIG with shapes and sizes if `in` is no image or the kernel does
+ * not fit. `what` is the op's name for the message. */
 AB_MUST_CHECK ab_status ab_window_infer(const char *what, const ab_window *window, const ab_shape *in,
                                         int64_t out_channels, ab_shape *out);
 

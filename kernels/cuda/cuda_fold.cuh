@@ -1,5 +1,6 @@
-// Sums and maxima on CUDA in a fixed order: within a block by a tree, and over any dimensions of anything that is computed from
-// linear indices. Values are combined in double; how work is cut depends on the shape alone. Internal to the plugin.
+// Sums and maxima on CUDA in a fixed order: within a block by a tree, and over any dimensions of anything
+// that is computed from linear indices. Values are combined in double; how work is cut depends on the shape
+// alone. Internal to the plugin.
 #ifndef AB_KERNELS_CUDA_CUDA_FOLD_CUH
 #define AB_KERNELS_CUDA_CUDA_FOLD_CUH
 
@@ -30,7 +31,7 @@ template <int THREADS, typename O> __device__ double ab_block_fold(O op, double 
     return x;
 }
 
-// ---- over dimensions -------------------------------------------------------------------------------------------
+// ---- over dimensions ----------------------------------------------------------------------------
 
 enum { AB_FOLD_THREADS = 128, AB_FOLD_COLUMNS = 32, AB_FOLD_LANES = 8, AB_FOLD_SHORT = 32 };
 

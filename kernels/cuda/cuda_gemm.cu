@@ -1,9 +1,10 @@
 // Products: see cuda_gemm.cuh. Row-major matrices are column-major ones transposed: c^T = op(b)^T op(a)^T.
 //
-// The library's algorithm is the first that the heuristics name for the shape, so that a shape always gives the same bits; partial
-// sums of split products are fp32, never the output's format. fp32 products are IEEE unless the run asked for TF32.
-#include "kernels/cuda/cuda_gemm.cuh"
+// The library's algorithm is the first that the heuristics name for the shape, so that a shape always gives
+// the same bits; partial sums of split products are fp32, never the output's format. fp32 products are IEEE
+// unless the run asked for TF32.
 #include "kernels/core/text.h"
+#include "kernels/cuda/cuda_gemm.cuh"
 
 #include <cstdio>
 #include <cstdlib>
@@ -24,7 +25,7 @@ ab_cuda_gemm ab_cuda_gemm_of(int64_t rows, int64_t columns, int64_t inner, int t
     return g;
 }
 
-// ---- the library's -------------------------------------------------------------------------------------------
+// ---- the library's ------------------------------------------------------------------------------
 
 static cudaDataType_t data_type(int type) {
     return type == AB_ELEMENT_F32 ? CUDA_R_32F : type == AB_ELEMENT_F16 ? CUDA_R_16F : CUDA_R_16BF;
@@ -188,14 +189,14 @@ ab_status ab_cuda_gemm_run(ab_cuda_gemm_plan *p, const void *a, const void *b, v
                               "cublasLtMatmul");
 }
 
-// ---- our own tiles ---------------------------------------------------------------------------------------------
+// ---- our own tiles ------------------------------------------------------------------------------
 
 struct tile {
     float at[DEPTH][TILE + 1];
 };
 
-// 64 rows (or columns) by 16 of the inner dimension of an operand; what is outside is 0. Neighbouring threads read along the
-// dimension whose step is smaller.
+// 64 rows (or columns) by 16 of the inner dimension of an operand; what is outside is 0. Neighbouring threads
+// read along the dimension whose step is smaller.
 __device__ static void load_tile(tile *t, ab_span from, int64_t base, int64_t first, int64_t end,
                                  int64_t step, int64_t k0, int64_t inner, int64_t inner_step) {
     for (int e = threadIdx.x; e < TILE * DEPTH; e += TILE_THREADS) {
@@ -295,4 +296,3 @@ ab_status ab_cuda_multiply(ab_cuda_gemm_plan *plan, const ab_cuda_gemm *shape, v
                          ab_cuda_span_of(c, shape->type_c), alpha, beta);
     return ab_cuda_tiles_run(&tiles);
 }
-

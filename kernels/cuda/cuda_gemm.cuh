@@ -1,12 +1,13 @@
-// Matrix products on CUDA for every op: through cuBLASLt where it has one, else by our own tiles, which do every shape, format and
-// kind of broadcasting. fp32 sums, one rounding. Internal to the plugin.
+// Matrix products on CUDA for every op: through cuBLASLt where it has one, else by our own tiles, which do
+// every shape, format and kind of broadcasting. fp32 sums, one rounding. Internal to the plugin.
 #ifndef AB_KERNELS_CUDA_CUDA_GEMM_CUH
 #define AB_KERNELS_CUDA_CUDA_GEMM_CUH
 
 #include "kernels/cuda/cuda_ops.cuh"
 
-// c [rows, columns] = alpha op(a) op(b) + beta c for `batch` items, row-major; a transposed operand is stored as its transpose.
-// Steps are elements from one item to the next. Operands have one type, the result one of its own.
+// c [rows, columns] = alpha op(a) op(b) + beta c for `batch` items, row-major; a transposed operand is stored
+// as its transpose. Steps are elements from one item to the next. Operands have one type, the result one of
+// its own.
 struct ab_cuda_gemm {
     bool transpose_a, transpose_b;
     int64_t rows, columns, inner, lda, ldb, ldc;
@@ -34,8 +35,8 @@ void ab_cuda_gemm_destroy(ab_cuda_gemm_plan *plan); // null is a no-op
 ab_status ab_cuda_gemm_run(ab_cuda_gemm_plan *plan, const void *a, const void *b, void *c, float alpha,
                            float beta, const void *bias, void *workspace);
 
-// By our own tiles. Item i of the result is the sum over j of products: where the operands lie is said by views of i and of j, in
-// elements. Any element types.
+// By our own tiles. Item i of the result is the sum over j of products: where the operands lie is said by
+// views of i and of j, in elements. Any element types.
 struct ab_cuda_tiles {
     ab_span a, b, c;
     int64_t rows, columns, inner;

@@ -1,5 +1,5 @@
-// What the CUDA ops share: element types of tensors, attributes by name, launching element-wise kernels, and what probed steps
-// show. Internal to the plugin.
+// What the CUDA ops share: element types of tensors, attributes by name, launching element-wise kernels, and
+// what probed steps show. Internal to the plugin.
 #ifndef AB_KERNELS_CUDA_CUDA_OPS_CUH
 #define AB_KERNELS_CUDA_CUDA_OPS_CUH
 
@@ -7,7 +7,7 @@
 #include "kernels/core/cuda.cuh"
 #include "kernels/ops/views.h"
 
-// ---- tensors -------------------------------------------------------------------------------------------------
+// ---- tensors ------------------------------------------------------------------------------------
 
 int ab_cuda_type(
     const ab_format *format); // ab_element_type; AB_ELEMENT_NONE for formats without a kernel here
@@ -19,7 +19,8 @@ bool ab_cuda_same_shape(const ab_shape *a, const ab_shape *b);
 // AB_UNAVAILABLE unless every floating tensor of io has an element type. Ids (no format) are passed over.
 ab_status ab_cuda_check_types(const ab_op_io *io);
 
-// The same of bare memory; of nothing; of a tensor that may be null; bytes rounded up to the alignment of workspaces.
+// The same of bare memory; of nothing; of a tensor that may be null; bytes rounded up to the alignment of
+// workspaces.
 static inline ab_span ab_cuda_span_of(void *data, int type) {
     ab_span span = {data, type};
     return span;
@@ -33,10 +34,10 @@ static inline ab_span ab_cuda_optional(const ab_tensor *tensor) {
 // Bytes rounded up to the alignment of workspaces.
 static inline size_t ab_cuda_aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-// ---- attributes: the op's own table says where they are ----------------------------------------------------------
+// ---- attributes: the op's own table says where they are -----------------------------------------
 
-// AB_UNAVAILABLE if the op has an attribute that is not in its row of cuda_ops.def: a kernel written before it came does not know
-// what it means.
+// AB_UNAVAILABLE if the op has an attribute that is not in its row of cuda_ops.def: a kernel written before
+// it came does not know what it means.
 ab_status ab_cuda_only(const ab_op_io *io);
 
 // Attributes of an op by name; `otherwise` where the op has none of that name.
@@ -49,7 +50,7 @@ ab_floats ab_cuda_floats(const ab_op_io *io, const char *name);
 // The window of a pool or convolution, placed on in[0] and out.
 ab_window ab_cuda_window(const ab_op_io *io, const ab_shape *in, const ab_shape *out);
 
-// ---- element-wise kernels -----------------------------------------------------------------------------------------
+// ---- element-wise kernels -----------------------------------------------------------------------
 
 // out[i] = f(i)
 template <typename F> __global__ void ab_each(F f, ab_span out, int64_t n) {
@@ -100,7 +101,8 @@ __device__ inline void ab_pack(ab_span span, int64_t i, const float *v) {
         make_uint4(word[0], word[1], word[2], word[3]);
 }
 
-// out = f(a, b), eight elements a thread; all arrays 16-byte aligned. The last elements go one by one. b.data may be null.
+// out = f(a, b), eight elements a thread; all arrays 16-byte aligned. The last elements go one by one. b.data
+// may be null.
 template <typename F> __global__ void ab_map_packed(F f, ab_span out, ab_span a, ab_span b, int64_t n) {
     int64_t packs = n / AB_PACK, step = static_cast<int64_t>(gridDim.x) * blockDim.x;
     int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -142,7 +144,7 @@ struct ab_identity {
     __device__ float operator()(float x, float) const { return x; }
 };
 
-// ---- what probed steps show ------------------------------------------------------------------------------------------
+// ---- what probed steps show ---------------------------------------------------------------------
 
 // Hands n fp32 values on the device to the observer, under a number that is wanted.
 ab_status ab_cuda_show(const ab_exec *exec, int id, const float *values, int64_t n);
@@ -152,8 +154,9 @@ static inline bool ab_cuda_shown(const ab_exec *exec, const ab_tensor *dst) {
     return exec->observer && dst->id >= 0 && ab_cuda_type(dst->format) != AB_ELEMENT_F32;
 }
 
-// Runs write(span), which writes every element of dst's shape to the span it is given. A half dst that is watched is written as
-// fp32 first, shown, and rounded then: the same bits, since every write rounds an fp32 value once.
+// Runs write(span), which writes every element of dst's shape to the span it is given. A half dst that is
+// watched is written as fp32 first, shown, and rounded then: the same bits, since every write rounds an fp32
+// value once.
 template <typename W> ab_status ab_cuda_emit(const ab_exec *exec, ab_tensor *dst, W write) {
     if (!ab_cuda_shown(exec, dst)) return write(ab_cuda_span(dst));
     int64_t n = ab_cuda_count(dst);
@@ -181,13 +184,14 @@ ab_status ab_cuda_store_and_show(const ab_exec *exec, ab_tensor *dst, S store, W
 ab_status ab_cuda_count_values(ab_span values, int64_t n, struct ab_census *census);
 ab_status ab_cuda_census(const ab_tensor *tensor, struct ab_census *census);
 
-// ---- sums ------------------------------------------------------------------------------------------------------------
+// ---- sums ---------------------------------------------------------------------------------------
 
-// sum[c] = sum over rows of x[row * columns + c], in double and a fixed order; partial: ab_cuda_column_bytes of workspace.
+// sum[c] = sum over rows of x[row * columns + c], in double and a fixed order; partial: ab_cuda_column_bytes
+// of workspace.
 size_t ab_cuda_column_bytes(int64_t rows, int64_t columns);
 ab_status ab_cuda_column_sums(ab_span x, int64_t rows, int64_t columns, double *partial, ab_span sum);
 
-// ---- the ops ---------------------------------------------------------------------------------------------------------
+// ---- the ops ------------------------------------------------------------------------------------
 
 // What runs a forward or backward pass; text for the record.
 const char *ab_cuda_describe_own(const ab_op_io *io, const char *pass);

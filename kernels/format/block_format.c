@@ -43,7 +43,7 @@ size_t ab_block_format_bytes(const ab_block_format *format, int64_t n) {
     return elements + (size_t)ab_block_count(format, n) + (format->scale != NULL ? sizeof(float) : 0);
 }
 
-/* ---- scales -------------------------------------------------------------------------------------------- */
+/* ---- scales ---------------------------------------------------------------------------------- */
 
 static float finite_amax(const float *x, int64_t n) {
     float amax = 0;
@@ -89,7 +89,7 @@ static uint8_t nan_scale(const ab_block_format *format) {
                                  : (uint8_t)ab_format_encode(format->scale, &rne, (double)NAN);
 }
 
-/* ---- blocks -------------------------------------------------------------------------------------------- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* Codes of one block, and its scale's. */
 static uint8_t encode_block(const ab_block_format *format, const ab_rounding *rounding, float tensor_scale,

@@ -19,7 +19,7 @@ static const ab_vec_convert *kernels(void) {
 #endif
 }
 
-/* ---- preparing a lane format --------------------------------------------------------------------------- */
+/* ---- preparing a lane format ----------------------------------------------------------------- */
 
 static bool fits_lanes(const ab_format *format) {
     bool same_range = format->emin == -126 && format->precision <= 24;
@@ -86,7 +86,7 @@ static ab_lane_format lane_rounding(const ab_format *format, const ab_rounding *
     return lane;
 }
 
-/* ---- stored formats ------------------------------------------------------------------------------------ */
+/* ---- stored formats -------------------------------------------------------------------------- */
 
 static void copy_fp32(float *dst, const float *src, int64_t n) {
     if (dst != src && n > 0) memcpy(dst, src, (size_t)n * sizeof *dst);
@@ -140,7 +140,7 @@ void ab_narrow(void *dst, const ab_format *format, const float *src, int64_t n) 
     ab_round_array(dst, format, &rne, n);
 }
 
-/* ---- any format ---------------------------------------------------------------------------------------- */
+/* ---- any format ------------------------------------------------------------------------------ */
 
 void ab_round_array(float *values, const ab_format *format, const ab_rounding *rounding, int64_t n) {
     if (fits_lanes(format)) {
@@ -163,7 +163,7 @@ void ab_round_array_stochastic(float *values, const ab_format *format, const ab_
     }
 }
 
-/* ---- packed encodings ---------------------------------------------------------------------------------- */
+/* ---- packed encodings ------------------------------------------------------------------------ */
 
 size_t ab_code_bytes(const ab_format *format) {
     size_t bytes = 1;

@@ -46,7 +46,7 @@ int ab_format_count(void) { return (int)AB_COUNT_OF(rows); }
 
 const ab_format *ab_format_at(int i) { return rows[i]; }
 
-/* ---- formats made from a name -------------------------------------------------------------------------- */
+/* ---- formats made from a name ---------------------------------------------------------------- */
 
 enum { X_MIN = 2, X_MAX = 11, Y_MIN = 1, Y_MAX = 52, USER_NAME = 32 };
 
@@ -103,7 +103,7 @@ ab_status ab_format_find(const char *name, const ab_format **format) {
     return *format != NULL ? AB_OK : unknown_format(name);
 }
 
-/* ---- range --------------------------------------------------------------------------------------------- */
+/* ---- range ----------------------------------------------------------------------------------- */
 
 size_t ab_format_bytes(const ab_format *format, int64_t n) {
     size_t each = format->storage_bytes > 0 ? (size_t)format->storage_bytes : sizeof(float);
@@ -139,7 +139,7 @@ double ab_format_overflow_limit(const ab_format *format) {
     return tie_stays ? nextafter(tie, HUGE_VAL) : tie;
 }
 
-/* ---- encode -------------------------------------------------------------------------------------------- */
+/* ---- encode ---------------------------------------------------------------------------------- */
 
 static const char *const mode_names[] = {"rne", "rna", "rz", "ru", "rd", "sr"}; /* by ab_round_mode */
 
@@ -240,7 +240,7 @@ uint64_t ab_format_encode(const ab_format *format, const ab_rounding *rounding, 
     return code | (uint64_t)p.negative << (format->bits - 1);
 }
 
-/* ---- decode -------------------------------------------------------------------------------------------- */
+/* ---- decode ---------------------------------------------------------------------------------- */
 
 static double from_bits(uint64_t bits) {
     double x;

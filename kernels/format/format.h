@@ -83,8 +83,9 @@ typedef struct ab_rounding {
     ab_round_mode mode;
     bool saturate; /* finite overflow and inf go to +-max instead of inf (or nan for finite-only formats) */
     ab_ftz ftz;
-    int random_bits; /* stochastic: 1..32, the leading bits r of `random`. Against as many leading bits t of the
-                        discarded fraction: away from zero if r < t, so with probability t / 2^random_bits */
+    int random_bits; /* stochastic: 1..32, the leading bits r of `random`. Against as many leading bits t of
+                        the discarded fraction: away from zero if r < t, so with probability t / 2^random_bits
+                      */
     uint32_t random; /* stochastic: the random word of this element */
 } ab_rounding;
 

@@ -41,7 +41,7 @@ static inline int32_t pick(int condition, int32_t a, int32_t b) {
     return (a & mask) | (b & ~mask);
 }
 
-/* ---- any format ---------------------------------------------------------------------------------------- */
+/* ---- any format ------------------------------------------------------------------------------ */
 
 /* The spread code of a finite magnitude `u` (fp32 bits, so comparing integers compares values). Below the
  * smallest normal the significand is shifted down by multiplying and converting; whatever falls off leaves a
@@ -206,7 +206,7 @@ static void decode8(const ab_lane_format *lane, float *AB_RESTRICT dst, const ui
     }
 }
 
-/* ---- fp16 and bf16, plain C ---------------------------------------------------------------------------- */
+/* ---- fp16 and bf16, plain C ------------------------------------------------------------------ */
 
 enum { FP16_DROP = 13, FP16_REBIAS = 112, BF16_DROP = 16 };
 
@@ -267,7 +267,7 @@ static void narrow_bf16_plain(uint16_t *AB_RESTRICT dst, const float *AB_RESTRIC
 }
 #endif
 
-/* ---- fp16 and bf16, AVX-512 ---------------------------------------------------------------------------- */
+/* ---- fp16 and bf16, AVX-512 ------------------------------------------------------------------ */
 
 #if defined(__AVX512F__)
 
@@ -326,7 +326,7 @@ static void narrow_bf16(uint16_t *dst, const float *src, int64_t n) {
     }
 }
 
-/* ---- fp16 and bf16, AVX2 and F16C ---------------------------------------------------------------------- */
+/* ---- fp16 and bf16, AVX2 and F16C ------------------------------------------------------------ */
 
 #elif defined(__AVX2__)
 
@@ -396,7 +396,7 @@ static void narrow_bf16(uint16_t *dst, const float *src, int64_t n) { narrow_bf1
 
 #endif
 
-/* ---- the table ----------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 #define JOIN2(a, b) a##b
 #define JOIN(a, b) JOIN2(a, b)

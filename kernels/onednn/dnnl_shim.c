@@ -1,12 +1,12 @@
 /* oneDNN 2.6 and 3.x behind product.h's passes.
  *
- * Layouts: activations are plain NHWC; weights take the layout the implementation asks for, one reorder per params_version
- * (plain weights would select a reference implementation); weight gradients come back to torch's layout. Scratchpads are the
- * caller's memory.
+ * Layouts: activations are plain NHWC; weights take the layout the implementation asks for, one reorder per
+ * params_version (plain weights would select a reference implementation); weight gradients come back to
+ * torch's layout. Scratchpads are the caller's memory.
  *
- * Choice: the library's own order, except that nothing called "ref" is taken and that, where the first acceptable one is a
- * "brg" (batch-reduce) kernel, a later "jit:" one is preferred for forward convolutions of few channels and for strided
- * backward data, where it is measurably faster. */
+ * Choice: the library's own order, except that nothing called "ref" is taken and that, where the first
+ * acceptable one is a "brg" (batch-reduce) kernel, a later "jit:" one is preferred for forward convolutions
+ * of few channels and for strided backward data, where it is measurably faster. */
 #include "kernels/ops/product/dnnl_shim.h"
 
 #include "kernels/ops/product/gemm.h"
@@ -46,7 +46,7 @@ typedef struct library_pass {
 static dnnl_engine_t engine;
 static dnnl_primitive_attr_t user_scratchpad;
 
-/* ---- what 3.0 changed ------------------------------------------------------------------------------------- */
+/* ---- what 3.0 changed ------------------------------------------------------------------------ */
 
 #if DNNL_VERSION_MAJOR >= 3
 typedef const_dnnl_memory_desc_t desc_ref;
@@ -192,7 +192,7 @@ static void close_walk(walk *w) {
 
 #endif
 
-/* ---- the library's objects -------------------------------------------------------------------------------- */
+/* ---- the library's objects ------------------------------------------------------------------- */
 
 static ab_status check(dnnl_status_t status, const char *what) {
     if (status == dnnl_success) return AB_OK;
@@ -262,7 +262,7 @@ static desc_ref arg_desc(const_dnnl_primitive_desc_t pd, int arg) {
     return dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, arg);
 }
 
-/* ---- running ---------------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 /* Points an argument at data; the library takes what it reads and what it writes through one type. */
 static void bind_slot(library_pass *p, int slot, void *data) {
@@ -323,7 +323,7 @@ static ab_status run(ab_pass *base, const ab_pass_args *args) {
     return p->result_bytes ? run_reorder(p, SLOT_RESULT, args->dst, true) : AB_OK;
 }
 
-/* ---- set-up ----------------------------------------------------------------------------------------------- */
+/* ---- set-up ---------------------------------------------------------------------------------- */
 
 static void destroy(ab_pass *base) {
     library_pass *p = (library_pass *)base;
@@ -364,7 +364,8 @@ out:
     return status;
 }
 
-/* Everything the chosen implementation needs to run. `plain` describes weights (or their gradient) in torch's layout. */
+/* Everything the chosen implementation needs to run. `plain` describes weights (or their gradient) in torch's
+ * layout. */
 static ab_status build(library_pass *p, const_dnnl_primitive_desc_t pd, const slot_args arg, desc_ref plain) {
     bool weights_pass = p->kind == AB_PASS_BACKWARD_WEIGHTS;
     int slot = weights_pass ? SLOT_RESULT : SLOT_B;
@@ -401,7 +402,7 @@ static ab_status build_pass(const ab_pass_spec *spec, const_dnnl_primitive_desc_
     return status;
 }
 
-/* ---- convolution ------------------------------------------------------------------------------------------ */
+/* ---- convolution ----------------------------------------------------------------------------- */
 
 static const slot_args conv_args[AB_PASSES] = {
     [AB_PASS_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD},
@@ -472,8 +473,8 @@ static dnnl_primitive_desc_t find_conv(const ab_pass_spec *spec, ab_pass_kind ki
     return pd;
 }
 
-/* Half "brg" kernels multiply channels in pairs; of an odd number they multiply a neighbour's value by zero, which turns
- * an infinity there into NaN here. */
+/* Half "brg" kernels multiply channels in pairs; of an odd number they multiply a neighbour's value by zero,
+ * which turns an infinity there into NaN here. */
 static bool spreads_infinities(const ab_pass_spec *spec, const_dnnl_primitive_desc_t pd) {
     int64_t summed = spec->kind == AB_PASS_FORWARD ? spec->conv.window.channels : spec->conv.out_channels;
     return spec->operands != &ab_format_fp32 && summed / spec->conv.groups % 2 != 0 &&
@@ -501,7 +502,7 @@ out:
     return status;
 }
 
-/* ---- matrix product --------------------------------------------------------------------------------------- */
+/* ---- matrix product -------------------------------------------------------------------------- */
 
 /* A row-major matrix or, with `transposed`, the transpose of one. */
 static dnnl_status_t matrix_desc(descs *d, int slot, int64_t rows, int64_t columns, dnnl_data_type_t type,
@@ -560,7 +561,7 @@ out:
     return status;
 }
 
-/* ---- one thread ------------------------------------------------------------------------------------------- */
+/* ---- one thread ------------------------------------------------------------------------------ */
 
 /* The library bakes the number of threads into a primitive when it is made. */
 static ab_status make_for_one_thread(ab_status (*make)(const ab_pass_spec *, int, ab_pass **),
@@ -584,7 +585,7 @@ ab_status ab_dnnl_nth_pass(const ab_pass_spec *spec, bool matmul, int n, ab_pass
     return make_for_one_thread(matmul ? make_matmul : make_conv, spec, n, pass);
 }
 
-/* ---- one matrix product ----------------------------------------------------------------------------------- */
+/* ---- one matrix product ---------------------------------------------------------------------- */
 
 bool ab_dnnl_gemm(const ab_gemm *g) {
     int threads = omp_get_max_threads();

@@ -84,7 +84,7 @@ void ab_map_tensors(const ab_exec *exec, ab_tensor *dst, ab_map f, const ab_tens
     ab_for_chunks(n, ab_div_up(n, AB_BLOCK), map_block, &job);
 }
 
-/* ---- images ----------------------------------------------------------------------------------------------- */
+/* ---- images ---------------------------------------------------------------------------------- */
 
 static int64_t image_count(const ab_tensor *tensor) {
     return tensor ? ab_tensor_count(tensor) / tensor->shape.dim[0] : 0;

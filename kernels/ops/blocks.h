@@ -1,5 +1,6 @@
-/* Work in fixed blocks: how the element-wise kernels split a tensor, so that results never depend on the number of
- * threads, and how they read and write stored formats through small fp32 buffers that stay in the first-level cache.
+/* Work in fixed blocks: how the element-wise kernels split a tensor, so that results never depend on the
+ * number of threads, and how they read and write stored formats through small fp32 buffers that stay in the
+ * first-level cache.
  *
  * Internal to kernels/. */
 #ifndef AB_KERNELS_OPS_BLOCKS_H
@@ -32,12 +33,13 @@ const float *ab_read(const ab_tensor *tensor, int64_t offset, int64_t n, float *
 /* Where to compute those values before ab_emit: the tensor's own memory if it is fp32, else buffer. */
 float *ab_target(const ab_tensor *tensor, int64_t offset, float *buffer);
 
-/* dst = f(a, b) element by element, in parallel, computed in fp32 and rounded once. b may be NULL. dst may be a or b. */
+/* dst = f(a, b) element by element, in parallel, computed in fp32 and rounded once. b may be NULL. dst may be
+ * a or b. */
 typedef void (*ab_map)(float *out, const float *a, const float *b, int64_t n);
 void ab_map_tensors(const ab_exec *exec, ab_tensor *dst, ab_map f, const ab_tensor *a, const ab_tensor *b);
 
-/* The same image by image (dim[0]), for ops that work on a whole image: f gets fp32 images of dst, a and b (b may be NULL).
- * Needs ab_images_workspace() bytes of workspace. */
+/* The same image by image (dim[0]), for ops that work on a whole image: f gets fp32 images of dst, a and b (b
+ * may be NULL). Needs ab_images_workspace() bytes of workspace. */
 typedef void (*ab_map_image)(const void *self, float *out, const float *a, const float *b);
 void ab_map_images(const ab_exec *exec, ab_tensor *dst, ab_map_image f, const void *self, const ab_tensor *a,
                    const ab_tensor *b);
@@ -46,11 +48,12 @@ size_t ab_images_workspace(const ab_tensor *dst, const ab_tensor *a, const ab_te
 /* ab_parallel_for over work of `elements` elements in all: small work stays on this thread. */
 void ab_for_chunks(int64_t elements, int64_t chunks, ab_work work, void *argument);
 
-/* The same for work that was given buffers for `threads` threads: on this thread alone if there are more by now. */
+/* The same for work that was given buffers for `threads` threads: on this thread alone if there are more by
+ * now. */
 void ab_for_prepared(int threads, int64_t chunks, ab_work work, void *argument);
 
-/* Whether every thread has a buffer of thread_bytes in the workspace behind its first fixed_bytes. False when threads were added
- * after the op was prepared: the work then runs on this thread alone. */
+/* Whether every thread has a buffer of thread_bytes in the workspace behind its first fixed_bytes. False when
+ * threads were added after the op was prepared: the work then runs on this thread alone. */
 bool ab_threads_fit(const ab_exec *exec, size_t fixed_bytes, size_t thread_bytes);
 
 /* Address of element `offset`. */

@@ -1,7 +1,9 @@
-/* Single stored elements as fp32 and back, for kernels that must be the same on the CPU and on a GPU: every function here is
- * compiled for both, and the CPU's tests run what the GPU runs, but for the two conversion instructions.
+/* Single stored elements as fp32 and back, for kernels that must be the same on the CPU and on a GPU: every
+ * function here is compiled for both, and the CPU's tests run what the GPU runs, but for the two conversion
+ * instructions.
  *
- * For arrays on the CPU use convert.h, which is faster. Formats without a storage type have no element type. */
+ * For arrays on the CPU use convert.h, which is faster. Formats without a storage type have no element type.
+ */
 #ifndef AB_KERNELS_OPS_ELEMENT_H
 #define AB_KERNELS_OPS_ELEMENT_H
 
@@ -39,6 +41,7 @@ static inline AB_HOST_DEVICE uint16_t ab_bf16_code(float x) {
     return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
+/* The value of an fp16 code; exact. */
 static inline AB_HOST_DEVICE float ab_f16_value(uint16_t code) {
 #if defined(__CUDA_ARCH__)
     return __half2float(__ushort_as_half(code));
@@ -72,12 +75,14 @@ static inline AB_HOST_DEVICE uint16_t ab_f16_code(float x) {
 #endif
 }
 
+/* Element i of an array of `type`, as fp32. */
 static inline AB_HOST_DEVICE float ab_load(const void *data, int type, int64_t i) {
     if (type == AB_ELEMENT_F32) return ((const float *)data)[i];
     uint16_t code = ((const uint16_t *)data)[i];
     return type == AB_ELEMENT_F16 ? ab_f16_value(code) : ab_bf16_value(code);
 }
 
+/* Element i of an array of `type` becomes x, rounded to nearest even. */
 static inline AB_HOST_DEVICE void ab_store(void *data, int type, int64_t i, float x) {
     if (type == AB_ELEMENT_F32)
         ((float *)data)[i] = x;
@@ -85,6 +90,7 @@ static inline AB_HOST_DEVICE void ab_store(void *data, int type, int64_t i, floa
         ((uint16_t *)data)[i] = type == AB_ELEMENT_F16 ? ab_f16_code(x) : ab_bf16_code(x);
 }
 
+/* Element i of a span, as fp32. */
 static inline AB_HOST_DEVICE float ab_span_at(ab_span span, int64_t i) {
     return ab_load(span.data, span.type, i);
 }

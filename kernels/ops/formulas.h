@@ -1,7 +1,8 @@
 /* The arithmetic of single elements, shared by the CUDA kernels and the tests that prove it on the CPU.
  *
- * fp32 throughout, no fused operations, so that element-wise results are the CPU kernels' bits. Sums over many elements say
- * in what order they add. Layout is NHWC, weights {out, in / groups, kh, kw}. Formulas and sources: the files of the ops. */
+ * fp32 throughout, no fused operations, so that element-wise results are the CPU kernels' bits. Sums over
+ * many elements say in what order they add. Layout is NHWC, weights {out, in / groups, kh, kw}. Formulas and
+ * sources: the files of the ops. */
 #ifndef AB_KERNELS_OPS_FORMULAS_H
 #define AB_KERNELS_OPS_FORMULAS_H
 
@@ -13,7 +14,7 @@
 
 AB_BEGIN_DECLS
 
-/* ---- element by element ------------------------------------------------------------------------------------ */
+/* ---- element by element ---------------------------------------------------------------------- */
 
 /* NaN passes through. */
 static inline AB_HOST_DEVICE float ab_f_relu(float x) { return x <= 0.0f ? 0.0f : x; }
@@ -21,17 +22,19 @@ static inline AB_HOST_DEVICE float ab_f_relu_backward(float out, float dout) {
     return out <= 0.0f ? 0.0f : dout;
 }
 
+/* Neither infinite nor NaN. */
 static inline AB_HOST_DEVICE bool ab_f_finite(float x) {
     return (ab_bits_of(x) & 0x7f800000u) != 0x7f800000u;
 }
 
-/* ---- pixels ------------------------------------------------------------------------------------------------ */
+/* ---- pixels ---------------------------------------------------------------------------------- */
 
 /* An element of a tensor of images. */
 typedef struct ab_pixel {
     int64_t image, y, x, channel;
 } ab_pixel;
 
+/* The place of element i of an NHWC array. */
 static inline AB_HOST_DEVICE ab_pixel ab_pixel_at(int64_t i, int64_t height, int64_t width,
                                                   int64_t channels) {
     ab_pixel p;
@@ -44,6 +47,7 @@ static inline AB_HOST_DEVICE ab_pixel ab_pixel_at(int64_t i, int64_t height, int
     return p;
 }
 
+/* The element of a place in an NHWC array. */
 static inline AB_HOST_DEVICE int64_t ab_pixel_index(ab_pixel p, int64_t height, int64_t width,
                                                     int64_t channels) {
     return ((p.image * height + p.y) * width + p.x) * channels + p.channel;
@@ -73,7 +77,7 @@ static inline AB_HOST_DEVICE ab_range ab_windows_over(const ab_window *w, int ax
     return r;
 }
 
-/* ---- pooling ----------------------------------------------------------------------------------------------- */
+/* ---- pooling --------------------------------------------------------------------------------- */
 
 /* torch's scan: larger replaces, and so does NaN. Returns where the scan ends. */
 static inline AB_HOST_DEVICE int64_t ab_f_window_winner(const ab_window *w, ab_span in, ab_pixel out) {
@@ -92,6 +96,7 @@ static inline AB_HOST_DEVICE int64_t ab_f_window_winner(const ab_window *w, ab_s
     return winner;
 }
 
+/* Element i of the output of a max pool. */
 static inline AB_HOST_DEVICE float ab_f_max_pool(const ab_window *w, ab_span in, int64_t i) {
     ab_pixel out = ab_pixel_at(i, w->out[0], w->out[1], w->channels);
     return ab_span_at(in, ab_f_window_winner(w, in, out));
@@ -110,6 +115,7 @@ static inline AB_HOST_DEVICE float ab_f_max_pool_backward(const ab_window *w, ab
     return sum;
 }
 
+/* By what an average pool divides. */
 static inline AB_HOST_DEVICE float ab_f_pool_size(const ab_window *w, bool count_pad, ab_range rows,
                                                   ab_range columns) {
     int64_t inside = (rows.end - rows.first) * (columns.end - columns.first);
@@ -130,6 +136,7 @@ static inline AB_HOST_DEVICE float ab_f_avg_pool(const ab_window *w, bool count_
     return sum / ab_f_pool_size(w, count_pad, rows, columns);
 }
 
+/* Element i of the input gradient of an average pool. */
 static inline AB_HOST_DEVICE float ab_f_avg_pool_backward(const ab_window *w, bool count_pad, ab_span dout,
                                                           int64_t i) {
     ab_pixel here = ab_pixel_at(i, w->in[0], w->in[1], w->channels), out = here;
@@ -144,7 +151,7 @@ static inline AB_HOST_DEVICE float ab_f_avg_pool_backward(const ab_window *w, bo
     return sum;
 }
 
-/* ---- convolution from the definition ------------------------------------------------------------------------ */
+/* ---- convolution from the definition --------------------------------------------------------- */
 
 /* fp32 sums: over input channels within a tap, then over taps. */
 static inline AB_HOST_DEVICE float ab_f_conv(const ab_conv *c, ab_span in, ab_span weights, int64_t i) {
@@ -176,6 +183,7 @@ static inline AB_HOST_DEVICE int64_t ab_conv_output(const ab_window *w, int axis
     return at < w->out[axis] ? at : -1;
 }
 
+/* Element i of the input gradient of a convolution. */
 static inline AB_HOST_DEVICE float ab_f_conv_backward_data(const ab_conv *c, ab_span dout, ab_span weights,
                                                            int64_t i) {
     const ab_window *w = &c->window;
@@ -200,7 +208,8 @@ static inline AB_HOST_DEVICE float ab_f_conv_backward_data(const ab_conv *c, ab_
     return sum;
 }
 
-/* fp32 along a row of outputs, double across rows [first, end) of all images' outputs (image * out[0] + y). */
+/* fp32 along a row of outputs, double across rows [first, end) of all images' outputs (image * out[0] + y).
+ */
 static inline AB_HOST_DEVICE double ab_f_conv_backward_weights(const ab_conv *c, ab_span in, ab_span dout,
                                                                int64_t i, int64_t first, int64_t end) {
     const ab_window *w = &c->window;
@@ -225,7 +234,7 @@ static inline AB_HOST_DEVICE double ab_f_conv_backward_weights(const ab_conv *c,
     return sum;
 }
 
-/* ---- layouts ----------------------------------------------------------------------------------------------- */
+/* ---- layouts --------------------------------------------------------------------------------- */
 
 /* Weights {out, in, kh, kw} as {out, kh, kw, in}: where element i of the second comes from in the first. */
 static inline AB_HOST_DEVICE int64_t ab_krsc_source(int64_t i, int64_t in, int64_t taps) {
@@ -239,18 +248,20 @@ static inline AB_HOST_DEVICE int64_t ab_flatten_source(int64_t i, int64_t pixels
     return (image * pixels + pixel) * channels + channel;
 }
 
-/* ---- batch norm -------------------------------------------------------------------------------------------- */
+/* ---- batch norm ------------------------------------------------------------------------------ */
 
+/* (x - mean) scale + shift. */
 static inline AB_HOST_DEVICE float ab_f_bn_apply(float x, float mean, float scale, float shift) {
     return (x - mean) * scale + shift;
 }
 
+/* The input gradient of batch norm at one element. */
 static inline AB_HOST_DEVICE float ab_f_bn_backward(float dy, float x, float mean, float scale, float shift,
                                                     float slope) {
     return ((dy - shift) - (x - mean) * slope) * scale;
 }
 
-/* ---- optimizers -------------------------------------------------------------------------------------------- */
+/* ---- optimizers ------------------------------------------------------------------------------ */
 
 /* Which formula; the order of an update's constants is said beside it. */
 typedef enum ab_update_kind {
@@ -264,7 +275,8 @@ typedef enum ab_update_kind {
     AB_UPDATE_RMSPROP_MOMENTUM, /* the same, momentum */
     AB_UPDATE_RMSPROP_CENTERED, /* as rmsprop */
     AB_UPDATE_ADAGRAD,          /* rate, decay, eps */
-    AB_UPDATE_LAMB, /* rate, keep1, fresh1, keep2, fresh2, correction1, correction2, eps, decay; norms first */
+    AB_UPDATE_LAMB, /* rate, keep1, fresh1, keep2, fresh2, correction1, correction2, eps, decay; norms first
+                     */
     AB_UPDATE_LARS, /* lr, momentum, rate, decay; norms first */
     AB_UPDATE_LARC  /* the same, never longer than SGD's step */
 } ab_update_kind;
@@ -294,7 +306,8 @@ static inline AB_HOST_DEVICE float ab_f_measured(int kind, const float *c, float
     return kind == AB_UPDATE_LAMB ? ab_f_lamb_direction(c, g, w, state) : g;
 }
 
-/* The factor of the step from the sums of squares of the weights and of the other, as optim_lamb.c and optim_lars.c have it. */
+/* The factor of the step from the sums of squares of the weights and of the other, as optim_lamb.c and
+ * optim_lars.c have it. */
 static inline AB_HOST_DEVICE double ab_f_trust(int kind, const ab_update_row *row, double weights,
                                                double other) {
     if (kind == AB_UPDATE_LAMB)
@@ -316,6 +329,7 @@ static inline AB_HOST_DEVICE void ab_f_set_trust(int kind, ab_update_row *row, d
     row->value[3] = trust == 0 ? 0.0f : (float)row->decay;
 }
 
+/* One weight's update by RMSprop, Adam or SGD of `kind`; c: the constants of the step. state: its buffers. */
 static inline AB_HOST_DEVICE void ab_f_rmsprop(int kind, const float *c, float g, float *weight,
                                                float *state) {
     const float d = g + c[1] * *weight;
@@ -331,6 +345,7 @@ static inline AB_HOST_DEVICE void ab_f_rmsprop(int kind, const float *c, float g
     }
 }
 
+/* As above, for Adam. */
 static inline AB_HOST_DEVICE void ab_f_adam(int kind, const float *c, float g, float *weight, float *state) {
     const float w = *weight, d = kind == AB_UPDATE_ADAM ? g + c[1] * w : g;
     state[0] += c[2] * (d - state[0]);
@@ -338,6 +353,7 @@ static inline AB_HOST_DEVICE void ab_f_adam(int kind, const float *c, float g, f
     *weight = (kind == AB_UPDATE_ADAM ? w : w * c[1]) - c[0] * (state[0] / (sqrtf(state[1]) / c[5] + c[6]));
 }
 
+/* As above, for SGD. */
 static inline AB_HOST_DEVICE void ab_f_sgd(int kind, const float *c, float g, float *weight, float *state) {
     const float w = *weight, d = g + c[1] * w;
     if (kind == AB_UPDATE_SGD) {
@@ -374,9 +390,10 @@ static inline AB_HOST_DEVICE float ab_f_average(float average, float weight, flo
     return fresh == 1.0f ? weight : average + fresh * (weight - average);
 }
 
-/* ---- clipping (bench/train/optim/clip.h) ------------------------------------------------------------------------- */
+/* ---- clipping (bench/train/optim/clip.h) ----------------------------------------------------- */
 
-/* A double as a number of an element type, rounded once: through fp32 to odd, which keeps what the second rounding needs. */
+/* A double as a number of an element type, rounded once: through fp32 to odd, which keeps what the second
+ * rounding needs. */
 static inline AB_HOST_DEVICE double ab_f_rounded(double x, int type) {
     float f = (float)x;
     if (type == AB_ELEMENT_F32 || x != x) return (double)f;

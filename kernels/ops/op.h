@@ -1,7 +1,7 @@
 /* What an operator is: one const descriptor per op, defined in the op's own file, found through ops.def.
  *
- * Ops know nothing of networks, levels or policies. They get tensors with formats and do: widen to fp32, compute in
- * fp32, round once (RNE) to the output's format. Layout is NHWC; weights keep torch's layout.
+ * Ops know nothing of networks, levels or policies. They get tensors with formats and do: widen to fp32,
+ * compute in fp32, round once (RNE) to the output's format. Layout is NHWC; weights keep torch's layout.
  * Kernels never allocate: sizes are asked for beforehand, memory is handed in. */
 #ifndef AB_KERNELS_OPS_OP_H
 #define AB_KERNELS_OPS_OP_H
@@ -20,7 +20,7 @@ typedef enum ab_op_class {
     AB_CLASS_banned
 } ab_op_class;
 
-/* ---- attributes: what a network file may say about an op ------------------------------------------------- */
+/* ---- attributes: what a network file may say about an op ------------------------------------- */
 
 typedef enum ab_attr_kind {
     AB_ATTR_INT,    /* int64_t field */
@@ -29,7 +29,8 @@ typedef enum ab_attr_kind {
     AB_ATTR_BOOL,   /* bool field */
     AB_ATTR_FLOATS, /* ab_floats field; the file gives an array of numbers */
     AB_ATTR_INTS,   /* ab_ints field; the file gives one integer or an array of at most AB_MAX_DIMS */
-    AB_ATTR_CHOICE /* int64_t field: which of the names that `text` lists as "none|tanh"; the file gives the name */
+    AB_ATTR_CHOICE  /* int64_t field: which of the names that `text` lists as "none|tanh"; the file gives the
+                       name */
 } ab_attr_kind;
 
 typedef struct ab_floats {
@@ -52,7 +53,7 @@ typedef struct ab_attr {
     const char *text; /* one line for people */
 } ab_attr;
 
-/* ---- parameters: what an op owns between steps ----------------------------------------------------------- */
+/* ---- parameters: what an op owns between steps ----------------------------------------------- */
 
 typedef enum ab_param_kind {
     AB_PARAM_WEIGHT, /* trained */
@@ -69,16 +70,17 @@ typedef struct ab_param_spec {
     double init_bound; /* UNIFORM: U(-bound, bound); NORMAL: standard deviation */
 } ab_param_spec;
 
-/* ---- running --------------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
-/* Sees half values as they are in fp32 before the cast (a probe). Called from several threads at once with distinct
- * `thread` in [0, ab_parallel_threads()); `id` is the tensor's id. NULL on unprobed steps. It must not change values. */
+/* Sees half values as they are in fp32 before the cast (a probe). Called from several threads at once with
+ * distinct `thread` in [0, ab_parallel_threads()); `id` is the tensor's id. NULL on unprobed steps. It must
+ * not change values. */
 struct ab_census; /* kernels/census/census.h */
 
 typedef struct ab_observer {
     void (*see)(struct ab_observer *self, int id, int thread, const float *values, int64_t n);
-    /* For tensors whose values are far away: whether a census of all of them will do, and handing it over (thread 0). Both may
-     * be NULL: it will not. */
+    /* For tensors whose values are far away: whether a census of all of them will do, and handing it over
+     * (thread 0). Both may be NULL: it will not. */
     bool (*counts)(const struct ab_observer *self, int id);
     void (*count)(struct ab_observer *self, int id, const struct ab_census *census);
 } ab_observer;
@@ -90,7 +92,8 @@ typedef enum ab_cpu_path {
     AB_PATH_REFERENCE /* portable C, no library */
 } ab_cpu_path;
 
-/* What a kernel may use besides its tensors. One per cell; the step loop changes training, observer and step. */
+/* What a kernel may use besides its tensors. One per cell; the step loop changes training, observer and step.
+ */
 typedef struct ab_exec {
     void *workspace; /* fp32 scratch shared by all ops of the plan, 64-byte aligned */
     size_t workspace_bytes;
@@ -138,8 +141,8 @@ typedef struct ab_op {
     /* Completes attrs that default to other attrs and checks what ranges cannot say. May be NULL. */
     ab_status (*finish_attrs)(void *attrs);
 
-    /* Whether the output is in[0] as it lies in memory, so that both may share it (in place, forward and backward do nothing).
-     * NULL: never. */
+    /* Whether the output is in[0] as it lies in memory, so that both may share it (in place, forward and
+     * backward do nothing). NULL: never. */
     bool (*is_view)(const void *attrs, const ab_shape *in);
 
     /* Output shape from input shapes (batch included). Errors name both shapes. */
@@ -152,16 +155,18 @@ typedef struct ab_op {
     int (*saved)(const void *attrs, const ab_shape *in, const ab_shape *out, ab_shape *shape,
                  const ab_format **format);
 
-    /* What backward reads: bit i = in[i], AB_NEEDS_OUT = out. The plan frees the rest after the forward pass. */
+    /* What backward reads: bit i = in[i], AB_NEEDS_OUT = out. The plan frees the rest after the forward pass.
+     */
     unsigned backward_needs;
 
-    /* The same where it depends on how many inputs there are and which of them (bit i of `wanted`) get a gradient; NULL:
-     * backward_needs. Never more than that. */
+    /* The same where it depends on how many inputs there are and which of them (bit i of `wanted`) get a
+     * gradient; NULL: backward_needs. Never more than that. */
     unsigned (*needs)(const void *attrs, int inputs, unsigned wanted);
 
-    /* Creates the per-instance state (library primitives, prepared weights) for the tensors' shapes and formats in `io`
-     * (data pointers are not set yet) and says how many bytes of workspace fwd and bwd need at most, and how many
-     * bytes the state keeps for itself between steps (allocated by the caller, handed over by bind). May be NULL. */
+    /* Creates the per-instance state (library primitives, prepared weights) for the tensors' shapes and
+     * formats in `io` (data pointers are not set yet) and says how many bytes of workspace fwd and bwd need
+     * at most, and how many bytes the state keeps for itself between steps (allocated by the caller, handed
+     * over by bind). May be NULL. */
     ab_status (*prepare)(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes);
     void (*bind)(ab_op_io *io, void *state_memory);
     void (*release)(ab_op_io *io);
@@ -169,10 +174,12 @@ typedef struct ab_op {
     ab_status (*forward)(const ab_exec *exec, ab_op_io *io);
     ab_status (*backward)(const ab_exec *exec, ab_op_io *io);
 
-    /* Floating-point operations of a forward pass (multiply and add count 2); backward is about twice that. */
+    /* Floating-point operations of a forward pass (multiply and add count 2); backward is about twice that.
+     */
     double (*flops)(const void *attrs, const ab_shape *in, const ab_shape *out);
 
-    /* Which implementation runs, for the record: "convert+jit:avx512_core", "reference", ... Valid while `io` is. */
+    /* Which implementation runs, for the record: "convert+jit:avx512_core", "reference", ... Valid while `io`
+     * is. */
     const char *(*describe)(const ab_op_io *io, const char *pass); /* pass: "forward", "backward_data",
                                                                       "backward_weights" */
 } ab_op;
@@ -189,17 +196,19 @@ int ab_op_count(void);
 const ab_op *ab_op_at(int i);
 ab_op_class ab_op_class_at(int i); /* the i-th row's class */
 
-/* The op called `name`, or AB_CONFIG with the nearest names. `index` (may be NULL) receives the row's number. */
+/* The op called `name`, or AB_CONFIG with the nearest names. `index` (may be NULL) receives the row's number.
+ */
 AB_MUST_CHECK ab_status ab_op_find(const char *name, const ab_op **op, int *index);
 
 /* What the backward pass of an instance reads, as backward_needs. */
 unsigned ab_op_needs(const ab_op *op, const void *attrs, int inputs, unsigned wanted);
 unsigned ab_io_needs(const ab_op *op, const ab_op_io *io);
 
-/* ---- helpers shared by the kernels ----------------------------------------------------------------------- */
+/* ---- helpers shared by the kernels ----------------------------------------------------------- */
 
-/* Stores n fp32 values at element `offset` of dst with one rounding and, if a probe listens and dst is not fp32, lets it
- * see them first. (What is stored as fp32 is not cast: probes read such tensors themselves.) Serial; callers split. */
+/* Stores n fp32 values at element `offset` of dst with one rounding and, if a probe listens and dst is not
+ * fp32, lets it see them first. (What is stored as fp32 is not cast: probes read such tensors themselves.)
+ * Serial; callers split. */
 void ab_emit(const ab_exec *exec, ab_tensor *dst, int64_t offset, const float *values, int64_t n);
 
 /* The same for a whole tensor, in parallel. */
@@ -208,8 +217,8 @@ void ab_emit_all(const ab_exec *exec, ab_tensor *dst, const float *values);
 /* fp32 view of a whole tensor: its own data if it is fp32, else widened (in parallel) into scratch. */
 const float *ab_view_f32(const ab_tensor *tensor, float *scratch);
 
-/* Casting one tensor into another of the same shape, in parallel; and dst = round(dst + src), the way gradients of a
- * value that is used twice are summed. Both observe like ab_emit. */
+/* Casting one tensor into another of the same shape, in parallel; and dst = round(dst + src), the way
+ * gradients of a value that is used twice are summed. Both observe like ab_emit. */
 void ab_cast(const ab_exec *exec, ab_tensor *dst, const ab_tensor *src);
 void ab_accumulate(const ab_exec *exec, ab_tensor *dst, const ab_tensor *src);
 

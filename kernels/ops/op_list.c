@@ -1,4 +1,5 @@
-/* The list of operators and the helpers every kernel uses to read stored formats and to store with one rounding. */
+/* The list of operators and the helpers every kernel uses to read stored formats and to store with one
+ * rounding. */
 #include "kernels/ops/op.h"
 
 #include "kernels/core/nearest.h"
@@ -50,7 +51,7 @@ unsigned ab_io_needs(const ab_op *op, const ab_op_io *io) {
     return ab_op_needs(op, io->attrs, inputs, wanted);
 }
 
-/* ---- reading and storing ---------------------------------------------------------------------------------- */
+/* ---- reading and storing --------------------------------------------------------------------- */
 
 void ab_emit(const ab_exec *exec, ab_tensor *dst, int64_t offset, const float *values, int64_t n) {
     if (exec->observer && !ab_is_f32(dst))

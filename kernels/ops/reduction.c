@@ -7,7 +7,7 @@
 
 enum { PIECE = 16 * 1024, MOST_PIECES = 64, LANES = 8 };
 
-/* ---- geometry --------------------------------------------------------------------------------------------- */
+/* ---- geometry -------------------------------------------------------------------------------- */
 
 /* Pieces are cut where there are too few results to share out. */
 static int64_t pieces_of(const ab_reduction *r) {
@@ -64,7 +64,7 @@ static int64_t offset_of(const ab_reduction *r, bool gone, int64_t number) {
     return offset;
 }
 
-/* ---- combining -------------------------------------------------------------------------------------------- */
+/* ---- combining ------------------------------------------------------------------------------- */
 
 typedef struct fold {
     double start;
@@ -101,7 +101,7 @@ static void max_each(double *total, const float *x, int64_t n) {
 static const fold sum_fold = {0.0, sum_run, sum_each, plus};
 static const fold max_fold = {-(double)INFINITY, max_run, max_each, larger};
 
-/* ---- running ---------------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 typedef struct reduce_job {
     const ab_reduction *r;

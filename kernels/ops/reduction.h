@@ -1,7 +1,8 @@
-/* Sums and maxima over some dimensions of a tensor or of something computed from tensors, one fp32 value at a time.
+/* Sums and maxima over some dimensions of a tensor or of something computed from tensors, one fp32 value at a
+ * time.
  *
- * Values are combined in double in an order that depends on the shape alone: pieces of a result's elements are added up in
- * order, then the pieces. Internal to kernels/. */
+ * Values are combined in double in an order that depends on the shape alone: pieces of a result's elements
+ * are added up in order, then the pieces. Internal to kernels/. */
 #ifndef AB_KERNELS_OPS_REDUCTION_H
 #define AB_KERNELS_OPS_REDUCTION_H
 

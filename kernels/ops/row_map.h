@@ -1,5 +1,5 @@
-/* A tensor row by row (a row is the last dimension): how softmax and the normalisations split their work, by shape alone, and
- * read and write stored formats through one fp32 row a thread.
+/* A tensor row by row (a row is the last dimension): how softmax and the normalisations split their work, by
+ * shape alone, and read and write stored formats through one fp32 row a thread.
  *
  * Internal to kernels/. */
 #ifndef AB_KERNELS_OPS_ROW_MAP_H

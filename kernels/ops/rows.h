@@ -1,6 +1,6 @@
-/* A tensor as rows of channels, split by its shape alone: groups of rows small enough for the cache, chunks of groups that
- * threads take. Sums over rows are fp32 within a group and double across groups, chunks joined in order, so that they
- * do not depend on the number of threads.
+/* A tensor as rows of channels, split by its shape alone: groups of rows small enough for the cache, chunks
+ * of groups that threads take. Sums over rows are fp32 within a group and double across groups, chunks joined
+ * in order, so that they do not depend on the number of threads.
  *
  * Internal to kernels/. */
 #ifndef AB_KERNELS_OPS_ROWS_H

@@ -1,4 +1,5 @@
-/* Reads runs of elements of a tensor that is seen through another shape (views.h), in the order of that shape, as fp32.
+/* Reads runs of elements of a tensor that is seen through another shape (views.h), in the order of that
+ * shape, as fp32.
  *
  * Internal to kernels/. Knows nothing of threads. */
 #ifndef AB_KERNELS_OPS_STRIDED_H

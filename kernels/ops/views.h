@@ -1,6 +1,6 @@
-/* Where the elements of a tensor lie that is seen through another shape: broadcast (a stride of zero), permuted, with dimensions
- * left out, or split into those that stay and those that go in a reduction. Geometry alone, the same for the CPU's kernels
- * (strided.h, which reads through it) and a GPU's. */
+/* Where the elements of a tensor lie that is seen through another shape: broadcast (a stride of zero),
+ * permuted, with dimensions left out, or split into those that stay and those that go in a reduction.
+ * Geometry alone, the same for the CPU's kernels (strided.h, which reads through it) and a GPU's. */
 #ifndef AB_KERNELS_OPS_VIEWS_H
 #define AB_KERNELS_OPS_VIEWS_H
 
@@ -15,7 +15,8 @@ typedef struct ab_strided {
     int64_t dim[AB_MAX_DIMS], stride[AB_MAX_DIMS];
 } ab_strided;
 
-/* i / d, the remainder in *rest; neither is negative. Short where both fit in 32 bits, which is several times faster on a GPU. */
+/* i / d, the remainder in *rest; neither is negative. Short where both fit in 32 bits, which is several times
+ * faster on a GPU. */
 static inline AB_HOST_DEVICE int64_t ab_divide(int64_t i, int64_t d, int64_t *rest) {
     if (((uint64_t)(i | d) >> 32) == 0) {
         uint32_t q = (uint32_t)i / (uint32_t)d;
@@ -111,8 +112,8 @@ static inline ab_strided ab_strided_along(const ab_shape *whole, unsigned axes) 
     return ab_strided_merged(&view);
 }
 
-/* The dimensions of an unmerged view that are in `axes`, or with `gone` false those that are not: which of its elements belong to
- * number i of a reduction's terms, or of its results. */
+/* The dimensions of an unmerged view that are in `axes`, or with `gone` false those that are not: which of
+ * its elements belong to number i of a reduction's terms, or of its results. */
 static inline ab_strided ab_strided_part(const ab_strided *whole, unsigned axes, bool gone) {
     ab_strided part = {0, {1}, {1}};
     for (int i = 0; i < whole->ndim; i++) {

@@ -28,8 +28,8 @@ AB_MUST_CHECK ab_status ab_isa_force(ab_isa isa);
 const char *ab_isa_name(ab_isa isa);
 AB_MUST_CHECK ab_status ab_isa_find(const char *name, ab_isa *isa);
 
-/* AB_BY_ISA(type, name): declares the tables name_plain, name_avx2 and name_avx512, which a vec_*.c file defines once per
- * level, and defines the function name_get(), which returns that of the level in force. */
+/* AB_BY_ISA(type, name): declares the tables name_plain, name_avx2 and name_avx512, which a vec_*.c file
+ * defines once per level, and defines the function name_get(), which returns that of the level in force. */
 #if defined(__x86_64__)
 #define AB_BY_ISA(type, name)                                                                                \
     extern const type name##_plain, name##_avx2, name##_avx512;                                              \

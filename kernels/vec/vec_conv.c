@@ -1,5 +1,5 @@
-/* The loops of vec_conv.h. Each tile function is inlined once per size, so that its accumulators are registers. Products and sums
- * are fused where the CPU level has it. */
+/* The loops of vec_conv.h. Each tile function is inlined once per size, so that its accumulators are
+ * registers. Products and sums are fused where the CPU level has it. */
 #include "kernels/vec/vec_conv.h"
 
 #define PASTE_TOKENS(a, b) a##b
@@ -64,9 +64,10 @@ static inline void store_pixel(float *p, oct v, int64_t channels, int64_t room) 
     for (int64_t i = 0; i < channels; i++) p[i] = lanes[i];
 }
 
-/* ---- forward ---------------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
-/* Pixels [x, x + count). Lanes behind a pixel's channels belong to later pixels, which are stored after it. */
+/* Pixels [x, x + count). Lanes behind a pixel's channels belong to later pixels, which are stored after it.
+ */
 static AB_FORCE_INLINE void row_tile(const ab_narrow_row *job, int64_t x, const int count) {
     oct sum[WIDE_ROW], bias = oct_load(job->bias);
     const float *weights = job->weights, *base = job->in + x;
@@ -88,8 +89,8 @@ static void row_half(const ab_narrow_row *job, int64_t x) { row_tile(job, x, WID
 static void row_3(const ab_narrow_row *job, int64_t x) { row_tile(job, x, 3); }
 static void row_1(const ab_narrow_row *job, int64_t x) { row_tile(job, x, 1); }
 
-/* The widest tile that fits, except that two narrower ones may cover the row with less overlap. The last tile of a
- * row starts early enough to end with it, and stores some sums a second time. */
+/* The widest tile that fits, except that two narrower ones may cover the row with less overlap. The last tile
+ * of a row starts early enough to end with it, and stores some sums a second time. */
 static void row(const ab_narrow_row *job) {
     static const struct {
         int64_t pixels;
@@ -103,10 +104,10 @@ static void row(const ab_narrow_row *job) {
         tiles[best].run(job, x + count <= job->pixels ? x : job->pixels - count);
 }
 
-/* ---- backward data ---------------------------------------------------------------------------------------- */
+/* ---- backward data --------------------------------------------------------------------------- */
 
-/* `pixels` from x on, kernel columns [k, k + columns). Pixel q and column c meet in position q * step + c: with step 1 those
- * that coincide are added in registers (columns is 1 with larger steps). */
+/* `pixels` from x on, kernel columns [k, k + columns). Pixel q and column c meet in position q * step + c:
+ * with step 1 those that coincide are added in registers (columns is 1 with larger steps). */
 static AB_FORCE_INLINE void scatter_tile(const ab_narrow_scatter *job, int64_t x, int64_t k, const int pixels,
                                          const int columns) {
     oct sum[10][5];
@@ -168,7 +169,7 @@ static void keep(float *out, const float *from, int64_t pixels, int64_t channels
         store_pixel(out + x * channels, oct_load(from + x * AB_NARROW), channels, room - x * channels);
 }
 
-/* ---- backward weights ------------------------------------------------------------------------------------- */
+/* ---- backward weights ------------------------------------------------------------------------ */
 
 /* Kernel rows [r0, r0 + rows) and, of each, taps [j0, j0 + run). */
 static AB_FORCE_INLINE void weights_tile(const ab_narrow_image *job, int64_t r0, int64_t j0, const int rows,

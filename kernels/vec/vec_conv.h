@@ -1,6 +1,6 @@
-/* Inner loops of convolutions that deliver few channels: the channels of one pixel are the lanes of one 8-lane vector,
- * whatever the width of the machine's vectors, which is where library kernels made for 16 channels and more waste lanes.
- * Compiled once per CPU level (vec_conv.c).
+/* Inner loops of convolutions that deliver few channels: the channels of one pixel are the lanes of one
+ * 8-lane vector, whatever the width of the machine's vectors, which is where library kernels made for 16
+ * channels and more waste lanes. Compiled once per CPU level (vec_conv.c).
  *
  * Internal to kernels/; narrow.c is the only caller. */
 #ifndef AB_KERNELS_VEC_VEC_CONV_H
@@ -20,13 +20,13 @@ typedef struct ab_narrow_row {
     const int64_t *offset;
     float *out;
     int64_t taps, pixels, channels;
-    int64_t
-        room; /* floats from out to the end of its image: up to there lanes behind a pixel's channels may be written */
+    int64_t room; /* floats from out to the end of its image: up to there lanes behind a pixel's channels may
+                     be written */
 } ab_narrow_row;
 
-/* One row of output gradients against one kernel row: sum[x * step + k][0..8) += sum over j < run of dout[x][j] *
- * weight(k, j)[0..8) for every kernel column k < columns. Kernel columns are taken in chunks of ab_narrow_chunk(); weights are
- * [chunk][j][column of the chunk][8]. */
+/* One row of output gradients against one kernel row: sum[x * step + k][0..8) += sum over j < run of
+ * dout[x][j] * weight(k, j)[0..8) for every kernel column k < columns. Kernel columns are taken in chunks of
+ * ab_narrow_chunk(); weights are [chunk][j][column of the chunk][8]. */
 typedef struct ab_narrow_scatter {
     const float *dout, *weights;
     float *sum;
@@ -40,7 +40,8 @@ static inline int64_t ab_narrow_chunk(int64_t left, int64_t step) {
 }
 
 /* Weight gradients of one image: dweight[r][j][0..8) += sum over pixels (y, x) of
- * in[(y * stride) * row + r * row_step + x * step + j] * dout[y][x][0..8). Lanes behind `channels` hold garbage. */
+ * in[(y * stride) * row + r * row_step + x * step + j] * dout[y][x][0..8). Lanes behind `channels` hold
+ * garbage. */
 typedef struct ab_narrow_image {
     const float *in, *dout;
     float *dweight;

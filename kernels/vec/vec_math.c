@@ -1,5 +1,5 @@
-/* The loops of vec_math.h, compiled once per CPU level. Nothing is fused and every sum has a fixed order, so that all
- * levels give the same bits. Elementary functions: kernels/core/elementary.h. */
+/* The loops of vec_math.h, compiled once per CPU level. Nothing is fused and every sum has a fixed order, so
+ * that all levels give the same bits. Elementary functions: kernels/core/elementary.h. */
 #include "kernels/vec/vec_math.h"
 
 #include "kernels/core/elementary.h"
@@ -8,7 +8,7 @@
 #define PASTE_TOKENS(a, b) a##b
 #define PASTE(a, b) PASTE_TOKENS(a, b)
 
-/* ---- element by element ----------------------------------------------------------------------------------- */
+/* ---- element by element ---------------------------------------------------------------------- */
 
 /* A function of one array (`a`) or of two (`a`, `b`). */
 #define MAP(name, parameter, expression)                                                                     \
@@ -39,7 +39,7 @@ static void add_scaled(float *sum, const float *a, float factor, int64_t n) {
     for (int64_t i = 0; i < n; i++) sum[i] += factor * a[i];
 }
 
-/* ---- sums ------------------------------------------------------------------------------------------------- */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
 /* Lanes of a sum at every level, and how many values are added in fp32 before the sum goes on in double. */
 enum { LANES = 16, VECS = LANES / VEC_LANES, SPAN = 1024 };
@@ -65,7 +65,8 @@ static inline void clear(vec *sums) {
     for (int v = 0; v < VECS; v++) sums[v] = vec_set(0.0f);
 }
 
-/* Sum of `term`(vector at i, of n values) over `count` values: adds spans in double. `vec term` may use `at` and `n`. */
+/* Sum of `term`(vector at i, of n values) over `count` values: adds spans in double. `vec term` may use `at`
+ * and `n`. */
 #define SUM_ROW(total, count, term)                                                                          \
     do {                                                                                                     \
         for (int64_t first = 0; first < (count); first += SPAN) {                                            \
@@ -104,7 +105,8 @@ static inline vec square_of_distance(const float *x, vec mean, int n) {
     return vec_mul(d, d);
 }
 
-/* Lanes behind the end of a row load 0 and would add mean^2, so the last few values are added by themselves. */
+/* Lanes behind the end of a row load 0 and would add mean^2, so the last few values are added by themselves.
+ */
 static double row_m2(const float *x, float mean, int64_t count) {
     double total = 0.0;
     int64_t whole = count - count % LANES;
@@ -158,7 +160,7 @@ static void log_softmax_backward(float *dx, const float *y, const float *dy, flo
     for (int64_t i = 0; i < n; i++) dx[i] = dy[i] - ab_expf(y[i]) * sum;
 }
 
-/* ---- normalisation of rows -------------------------------------------------------------------------------- */
+/* ---- normalisation of rows ------------------------------------------------------------------- */
 
 static void row_normalise(float *y, const float *x, const ab_row_norm *norm, const float *gamma,
                           const float *beta, int64_t n) {
@@ -209,7 +211,7 @@ static void channel_gradient(float *dx, const float *dy, const float *x, int64_t
             dx[at + c] = dy[at + c] * slope[c] - (x[at + c] - mean[c]) * pull[c] - shift[c];
 }
 
-/* ---- lstm ------------------------------------------------------------------------------------------------- */
+/* ---- lstm ------------------------------------------------------------------------------------ */
 
 static void lstm_step(float *gates, const float *before, float *c, float *h, int64_t n) {
     float *gi = gates, *gf = gates + n, *gg = gates + 2 * n, *go = gates + 3 * n;
@@ -239,11 +241,12 @@ static void lstm_step_backward(float *dgates, float *dc, const float *dh, const 
     }
 }
 
-/* ---- dropout ---------------------------------------------------------------------------------------------- */
+/* ---- dropout --------------------------------------------------------------------------------- */
 
 enum { COINS = 64 }; /* Philox blocks made at a time */
 
-/* word[4 k + j] = word j of block `first` + k: Philox4x32-10 as in kernels/core/rng.c, many counters side by side. */
+/* word[4 k + j] = word j of block `first` + k: Philox4x32-10 as in kernels/core/rng.c, many counters side by
+ * side. */
 static void flip(const ab_dropout *d, uint32_t first, uint32_t *word) {
     uint32_t c[4][COINS], key0 = (uint32_t)d->seed, key1 = (uint32_t)(d->seed >> 32);
     for (int k = 0; k < COINS; k++) {

@@ -1,6 +1,6 @@
-/* Functions and row sums for the ops of transformers: fp32 arrays, compiled once per CPU level (vec_math.c) and chosen at each
- * call by ab_isa_get(). Every level gives the same bits: elementary functions are those of kernels/core/elementary.h, sums
- * run in 16 lanes that are joined in a fixed order, blocks of them in double.
+/* Functions and row sums for the ops of transformers: fp32 arrays, compiled once per CPU level (vec_math.c)
+ * and chosen at each call by ab_isa_get(). Every level gives the same bits: elementary functions are those of
+ * kernels/core/elementary.h, sums run in 16 lanes that are joined in a fixed order, blocks of them in double.
  *
  * Internal to kernels/. No threads and no stored formats here. */
 #ifndef AB_KERNELS_VEC_VEC_MATH_H
@@ -10,8 +10,9 @@
 
 AB_BEGIN_DECLS
 
-/* What dropout needs to make element i's coin: word i % 4 of ab_rng_at(seed, AB_RNG_DROPOUT, step, instance << 32 | i / 4).
- * It is kept if the coin's upper 24 bits are at least `threshold`, and then multiplied by `scale`. */
+/* What dropout needs to make element i's coin: word i % 4 of ab_rng_at(seed, AB_RNG_DROPOUT, step, instance
+ * << 32 | i / 4). It is kept if the coin's upper 24 bits are at least `threshold`, and then multiplied by
+ * `scale`. */
 typedef struct ab_dropout {
     uint64_t seed;
     uint32_t step, instance, threshold;
@@ -27,8 +28,8 @@ typedef struct ab_row_norm {
 } ab_row_norm;
 
 typedef struct ab_vec_math {
-    /* Element by element, n values; out may be an input. Those that end in _backward get the input or, for tanh and sigmoid,
-     * the output of the function in `a` and the gradient of its output in `b`. */
+    /* Element by element, n values; out may be an input. Those that end in _backward get the input or, for
+     * tanh and sigmoid, the output of the function in `a` and the gradient of its output in `b`. */
     void (*exp)(float *out, const float *a, const float *unused, int64_t n);
     void (*tanh)(float *out, const float *a, const float *unused, int64_t n);
     void (*tanh_backward)(float *din, const float *a, const float *b, int64_t n);
@@ -64,7 +65,8 @@ typedef struct ab_vec_math {
     /* y = (x - mean) * rstd * gamma + beta; beta may be NULL */
     void (*row_normalise)(float *y, const float *x, const ab_row_norm *norm, const float *gamma,
                           const float *beta, int64_t n);
-    /* sum[0] = sum of dy gamma, sum[1] = sum of dy gamma xhat; dgamma += dy xhat, dbeta += dy (NULL: not wanted) */
+    /* sum[0] = sum of dy gamma, sum[1] = sum of dy gamma xhat; dgamma += dy xhat, dbeta += dy (NULL: not
+     * wanted) */
     void (*row_gradient_sums)(const float *dy, const float *x, const ab_row_norm *norm, const float *gamma,
                               float *dgamma, float *dbeta, double sum[2], int64_t n);
     /* dx = rstd * (dy gamma - mean_dy - xhat mean_dot) */
@@ -75,8 +77,8 @@ typedef struct ab_vec_math {
     void (*channel_gradient)(float *dx, const float *dy, const float *x, int64_t rows, int64_t channels,
                              const float *const factors[4]);
 
-    /* One step of an lstm for one sample: gates [4, n] in torch's order i, f, g, o before their functions, afterwards behind
-     * them; c = f before + i g, h = o tanh(c). */
+    /* One step of an lstm for one sample: gates [4, n] in torch's order i, f, g, o before their functions,
+     * afterwards behind them; c = f before + i g, h = o tanh(c). */
     void (*lstm_step)(float *gates, const float *before, float *c, float *h, int64_t n);
     /* dgates [4, n] before the gates' functions and dc of the step before, from dh and dc (in and out). */
     void (*lstm_step_backward)(float *dgates, float *dc, const float *dh, const float *gates,

@@ -1,5 +1,5 @@
-/* The loops of vec_ops.h, compiled once per CPU level. Every sum has a fixed order that does not depend on the vector
- * length and nothing is fused, so that all levels give the same bits. */
+/* The loops of vec_ops.h, compiled once per CPU level. Every sum has a fixed order that does not depend on
+ * the vector length and nothing is fused, so that all levels give the same bits. */
 #include "kernels/vec/vec_ops.h"
 
 #include "kernels/vec/vec.h"
@@ -11,7 +11,7 @@ enum { ROW_SUMS = 4, TILE = 16, FINITE_BLOCK = 4096 };
 
 static int lanes_left(int64_t left) { return left < VEC_LANES ? (int)left : VEC_LANES; }
 
-/* ---- element by element ---------------------------------------------------------------------------------- */
+/* ---- element by element ---------------------------------------------------------------------- */
 
 /* NaN passes through, as in torch. */
 static void relu(float *out, const float *a, const float *unused, int64_t n) {
@@ -97,7 +97,7 @@ static void sum_parts(float *out, const float *parts, int64_t step, int count, i
     }
 }
 
-/* ---- sums over rows, batch normalisation ------------------------------------------------------------------ */
+/* ---- sums over rows, batch normalisation ----------------------------------------------------- */
 
 static inline vec total(const vec sums[ROW_SUMS]) {
     return vec_add(vec_add(sums[0], sums[1]), vec_add(sums[2], sums[3]));
@@ -201,7 +201,7 @@ static void bn_backward(float *dx, const float *dy, const float *x, int64_t rows
     }
 }
 
-/* ---- pooling ---------------------------------------------------------------------------------------------- */
+/* ---- pooling --------------------------------------------------------------------------------- */
 
 /* The part of a window that lies in the image: rows [y0, y1), columns [x0, x1). */
 typedef struct span {
@@ -261,7 +261,8 @@ static void max_pool(const ab_window *w, const float *in, float *out) {
     }
 }
 
-/* For each lane, which position of the window (counted row by row inside the image) torch's scan ends with. */
+/* For each lane, which position of the window (counted row by row inside the image) torch's scan ends with.
+ */
 static inline vec winners(const float *in, const span *s, int64_t row, int64_t channels, int n) {
     vec best = vec_set(-INFINITY), winner = vec_set(0.0f);
     float position = 0.0f;
@@ -362,7 +363,7 @@ static void avg_pool_backward(const ab_window *w, bool count_pad, const float *d
     }
 }
 
-/* ---- moving ----------------------------------------------------------------------------------------------- */
+/* ---- moving ---------------------------------------------------------------------------------- */
 
 /* Row tiles keep the lines that are written in the cache until they are full. */
 static void transpose(float *dst, const float *src, int64_t rows, int64_t columns) {

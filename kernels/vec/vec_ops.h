@@ -1,5 +1,5 @@
-/* Loops over fp32 arrays, compiled once per CPU level (vec_ops.c, vec_conv.c) and chosen at each call by ab_isa_get().
- * Element-wise results are the same bits at every level; sums may differ in the last place.
+/* Loops over fp32 arrays, compiled once per CPU level (vec_ops.c, vec_conv.c) and chosen at each call by
+ * ab_isa_get(). Element-wise results are the same bits at every level; sums may differ in the last place.
  *
  * Internal to kernels/. No threads and no stored formats here: callers split the work and convert. */
 #ifndef AB_KERNELS_VEC_VEC_OPS_H
@@ -20,8 +20,8 @@ typedef struct ab_vec_ops {
     void (*relu_backward)(float *din, const float *out, const float *dout, int64_t n);
     void (*add)(float *out, const float *a, const float *b, int64_t n);
 
-    /* The same on stored halves, when nobody watches: bit patterns whose infinity is `infinity`; what they give is what widening,
-     * computing and narrowing gives, quietened NaNs included. */
+    /* The same on stored halves, when nobody watches: bit patterns whose infinity is `infinity`; what they
+     * give is what widening, computing and narrowing gives, quietened NaNs included. */
     void (*relu_bits)(uint16_t *out, const uint16_t *a, const uint16_t *unused, uint16_t infinity, int64_t n);
     void (*relu_backward_bits)(uint16_t *din, const uint16_t *out, const uint16_t *dout, uint16_t infinity,
                                int64_t n);

@@ -44,7 +44,7 @@ double ab_read64(const ab_tensor *tensor, int64_t i) {
     return (double)value;
 }
 
-/* ---- attributes -------------------------------------------------------------------------------------------- */
+/* ---- attributes ------------------------------------------------------------------------------ */
 
 const void *ab_attr64(const ab_op_run *run, const char *name) {
     for (const ab_attr *attr = run->op->attrs; attr && attr->name; attr++)
@@ -75,7 +75,7 @@ bool ab_truth64(const ab_op_run *run, const char *name) {
     return truth;
 }
 
-/* ---- shapes and coins -------------------------------------------------------------------------------------- */
+/* ---- shapes and coins ------------------------------------------------------------------------ */
 
 int64_t ab_broadcast64(const ab_shape *from, const ab_shape *to, int64_t i) {
     int64_t index = 0, step = 1;

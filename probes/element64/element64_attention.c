@@ -1,10 +1,10 @@
-/* Second opinion on attention: a query's row of scores and probabilities in double, made again for each element; a key's or value's
- * gradient makes those of all queries of its head. */
+/* Second opinion on attention: a query's row of scores and probabilities in double, made again for each
+ * element; a key's or value's gradient makes those of all queries of its head. */
 #include "probes/element64/element64.h"
 
 #include <stdlib.h>
 
-/* ---- tensors of heads -------------------------------------------------------------------------------------- */
+/* ---- tensors of heads ------------------------------------------------------------------------ */
 
 /* [batch, tokens, parts x heads x width] or [batch, heads, tokens, width]. */
 typedef struct heads {
@@ -44,7 +44,7 @@ static spot spot_of(const heads *h, int64_t count, int64_t i) {
     return s;
 }
 
-/* ---- the op ------------------------------------------------------------------------------------------------ */
+/* ---- the op ---------------------------------------------------------------------------------- */
 
 enum { Q, K, V, DOUT, PROBABILITY, DPROBABILITY, ARRAYS };
 
@@ -157,7 +157,7 @@ static double at(const attention *t, int which, int64_t row, int64_t d) {
     return t->array[which][row * t->of[which].width + d];
 }
 
-/* ---- elements ---------------------------------------------------------------------------------------------- */
+/* ---- elements -------------------------------------------------------------------------------- */
 
 static bool forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
     attention t;
@@ -201,7 +201,7 @@ static bool backward(const ab_op_run *run, int wrote, int64_t i, ab_element64 *e
     return true;
 }
 
-/* ---- all elements ------------------------------------------------------------------------------------------ */
+/* ---- all elements ---------------------------------------------------------------------------- */
 
 static int64_t index_of(const attention *t, int which, int64_t row, int64_t d) {
     const heads *h = &t->of[which];

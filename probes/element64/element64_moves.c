@@ -1,6 +1,7 @@
-/* Second opinions on ops whose results are copies: every element of the output is at most one element of an input, and the gradient
- * of an input's element is the sum over its copies. Which one it is follows from shapes, attributes, a mask or a maximum; searched
- * for anew at each question. Also dropout, whose copies have a factor. */
+/* Second opinions on ops whose results are copies: every element of the output is at most one element of an
+ * input, and the gradient of an input's element is the sum over its copies. Which one it is follows from
+ * shapes, attributes, a mask or a maximum; searched for anew at each question. Also dropout, whose copies
+ * have a factor. */
 #include "probes/element64/element64.h"
 
 /* Element of in[which] that element k of the output is a copy of; -1: none. */
@@ -53,7 +54,7 @@ static bool several_copies(const ab_op_run *run, int wrote, const int64_t *place
     }                                                                                                        \
     const ab_element64_kind ab_element64_##id = {.op = &ab_op_##id, .several = id##_several};
 
-/* ---- the same values in another order ---------------------------------------------------------------------- */
+/* ---- the same values in another order -------------------------------------------------------- */
 
 /* {N, H, W, C} read as {N, C, H, W}. */
 static int64_t flatten_source(const ab_op_run *run, int which, int64_t k) {
@@ -103,7 +104,7 @@ COPIES(reshape)
 COPIES(permute)
 COPIES(transpose)
 
-/* ---- parts of tensors -------------------------------------------------------------------------------------- */
+/* ---- parts of tensors ------------------------------------------------------------------------ */
 
 /* Elements of one index of dimension `dim`. */
 static int64_t inner_of(const ab_shape *shape, int64_t dim) {
@@ -143,7 +144,7 @@ COPIES(concat)
 COPIES(select)
 COPIES(upsample)
 
-/* ---- what a mask chooses ----------------------------------------------------------------------------------- */
+/* ---- what a mask chooses --------------------------------------------------------------------- */
 
 static bool hit(const ab_op_run *run, const ab_tensor *mask, int64_t k) {
     const ab_shape *out = result_shape(run);
@@ -176,7 +177,7 @@ static bool masked_fill_several(const ab_op_run *run, int wrote, const int64_t *
 
 const ab_element64_kind ab_element64_masked_fill = {.op = &ab_op_masked_fill, .several = masked_fill_several};
 
-/* ---- dropout ----------------------------------------------------------------------------------------------- */
+/* ---- dropout --------------------------------------------------------------------------------- */
 
 static bool dropped(const ab_op_run *run, const ab_tensor *from, int64_t i, ab_element64 *e) {
     const double factor = ab_dropout_mask64(run, ab_number64(run, "p"), i);

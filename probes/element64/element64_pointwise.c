@@ -3,7 +3,7 @@
 
 #include <float.h>
 
-/* ---- functions of one number ------------------------------------------------------------------------------- */
+/* ---- functions of one number ----------------------------------------------------------------- */
 
 /* What a formula gets; x and y are NAN where the backward pass does not have them. */
 typedef struct point {
@@ -96,7 +96,7 @@ UNARY(sigmoid)
 UNARY(silu)
 UNARY(gelu)
 
-/* ---- functions of two numbers ------------------------------------------------------------------------------ */
+/* ---- functions of two numbers ---------------------------------------------------------------- */
 
 typedef double (*of_two)(double a, double b);
 
@@ -178,7 +178,7 @@ BINARY(sub, one, minus_one)
 BINARY(mul, second, first)
 BINARY(div, div_by_a, div_by_b)
 
-/* ---- losses ------------------------------------------------------------------------------------------------ */
+/* ---- losses ---------------------------------------------------------------------------------- */
 
 static double mse_value(double x, double t) { return (x - t) * (x - t); }
 static double mse_by_x(double x, double t) { return 2 * (x - t); }

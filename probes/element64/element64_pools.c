@@ -50,7 +50,8 @@ static int64_t input_of(const pool *p, int64_t k, int64_t y, int64_t x) {
     return ((image * p->height + y) * p->width + x) * p->channels + k % p->channels;
 }
 
-/* The input that output element k takes: of equal ones the first, of those that are no numbers the last (torch's scan). */
+/* The input that output element k takes: of equal ones the first, of those that are no numbers the last
+ * (torch's scan). */
 static int64_t winner(const ab_op_run *run, const pool *p, int64_t k) {
     const span s = span_of(p, k);
     int64_t best = input_of(p, k, s.y0, s.x0);
@@ -87,7 +88,7 @@ static void add_windows(const ab_op_run *run, const pool *p, int64_t i, bool win
         }
 }
 
-/* ---- the largest ------------------------------------------------------------------------------------------- */
+/* ---- the largest ----------------------------------------------------------------------------- */
 
 static bool max_pool2d_forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
     const pool p = pool_of(run);
@@ -105,7 +106,7 @@ static bool max_pool2d_backward(const ab_op_run *run, int wrote, int64_t i, ab_e
 const ab_element64_kind ab_element64_max_pool2d = {
     .op = &ab_op_max_pool2d, .forward = max_pool2d_forward, .backward = max_pool2d_backward};
 
-/* ---- means ------------------------------------------------------------------------------------------------- */
+/* ---- means ----------------------------------------------------------------------------------- */
 
 static bool mean_forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
     const pool p = pool_of(run);

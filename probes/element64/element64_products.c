@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* ---- linear and conv2d ------------------------------------------------------------------------------------- */
+/* ---- linear and conv2d ----------------------------------------------------------------------- */
 
 /* A factor's elements: in place where they are doubles. */
 typedef struct factor {
@@ -66,7 +66,7 @@ static bool product_several(const ab_op_run *run, int wrote, const int64_t *plac
 const ab_element64_kind ab_element64_linear = {.op = &ab_op_linear, .several = product_several};
 const ab_element64_kind ab_element64_conv2d = {.op = &ab_op_conv2d, .several = product_several};
 
-/* ---- matmul ------------------------------------------------------------------------------------------------ */
+/* ---- matmul ---------------------------------------------------------------------------------- */
 
 typedef struct product {
     ab_shape batch; /* of the result */
@@ -125,7 +125,7 @@ static bool matmul_backward(const ab_op_run *run, int wrote, int64_t i, ab_eleme
 const ab_element64_kind ab_element64_matmul = {
     .op = &ab_op_matmul, .forward = matmul_forward, .backward = matmul_backward};
 
-/* ---- embedding --------------------------------------------------------------------------------------------- */
+/* ---- embedding ------------------------------------------------------------------------------- */
 
 static bool embedding_forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
     const int64_t width = ab_last64(run->io->out), id = (int64_t)ab_read64(run->io->in[0], i / width);
@@ -145,7 +145,8 @@ static bool embedding_backward(const ab_op_run *run, int wrote, int64_t i, ab_el
 const ab_element64_kind ab_element64_embedding = {
     .op = &ab_op_embedding, .forward = embedding_forward, .backward = embedding_backward};
 
-/* Row of the table that token t of the result has added, and the token of the input that it was; -1: the class token. */
+/* Row of the table that token t of the result has added, and the token of the input that it was; -1: the
+ * class token. */
 static int64_t input_token(const ab_op_run *run, const ab_shape *out, int64_t t) {
     const int64_t position = t % out->dim[1] - ab_truth64(run, "class_token"),
                   tokens = run->io->in[0]->shape.dim[1];

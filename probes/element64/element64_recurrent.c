@@ -1,8 +1,10 @@
-/* Second opinions on recurrent ops: a sample's whole recurrence in double, for all elements that are asked for at once. As the kernels do, a
- * step reads the hidden state that the step before has stored; where that is no number any more, the one that it would
- * have been. Gates and cell states are made again, not read. Numbers beyond HUGE_STATE count as that: products with them stay finite.
+/* Second opinions on recurrent ops: a sample's whole recurrence in double, for all elements that are asked
+ * for at once. As the kernels do, a step reads the hidden state that the step before has stored; where that
+ * is no number any more, the one that it would have been. Gates and cell states are made again, not read.
+ * Numbers beyond HUGE_STATE count as that: products with them stay finite.
  *
- * gates = W_ih x + W_hh h + biases. rnn: h = f(gates). lstm, gates i f g o: c = s(f) c' + s(i) tanh(g), h = s(o) tanh(c). */
+ * gates = W_ih x + W_hh h + biases. rnn: h = f(gates). lstm, gates i f g o: c = s(f) c' + s(i) tanh(g), h =
+ * s(o) tanh(c). */
 #include "probes/element64/element64.h"
 
 #include <stdlib.h>
@@ -21,7 +23,7 @@ typedef struct recurrence {
     double *largest;       /* [steps]: of what was added up in a step, or in those that it depends on */
 } recurrence;
 
-/* ---- memory ------------------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static recurrence recurrence_of(const ab_op_run *run) {
     const ab_shape *in = &run->io->in[0]->shape;
@@ -67,7 +69,7 @@ static bool open_recurrence(recurrence *r) {
     return true;
 }
 
-/* ---- forward ----------------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 static double bounded(double x) { return x > HUGE_STATE ? HUGE_STATE : x < -HUGE_STATE ? -HUGE_STATE : x; }
 
@@ -119,9 +121,10 @@ static void run_sample(const recurrence *r, int64_t sample, int64_t last) {
     }
 }
 
-/* ---- backward ---------------------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
-/* Gradients of the gates of one step before their functions, from DHIDDEN and DCELL, which becomes that of the step before. */
+/* Gradients of the gates of one step before their functions, from DHIDDEN and DCELL, which becomes that of
+ * the step before. */
 static void gate_gradients(const recurrence *r, int64_t t) {
     const int64_t h = r->hidden;
     const double *g = r->array[GATES] + t * r->width, *cell = r->array[CELLS] + t * h;
@@ -160,7 +163,7 @@ static void run_back(const recurrence *r, int64_t sample) {
     }
 }
 
-/* ---- elements ---------------------------------------------------------------------------------------------- */
+/* ---- elements -------------------------------------------------------------------------------- */
 
 static void input_gradient(const recurrence *r, int64_t i, ab_element64 *e) {
     const int64_t t = i / r->features % r->steps;

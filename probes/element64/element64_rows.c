@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* ---- sums -------------------------------------------------------------------------------------------------- */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
 /* Result that input element i is added to. */
 static int64_t result_of(const ab_op_run *run, const ab_shape *in, int64_t i) {
@@ -70,7 +70,7 @@ static bool mean_several(const ab_op_run *run, int wrote, const int64_t *place, 
 const ab_element64_kind ab_element64_sum = {.op = &ab_op_sum, .several = sum_several};
 const ab_element64_kind ab_element64_mean = {.op = &ab_op_mean, .several = mean_several};
 
-/* ---- maxima ------------------------------------------------------------------------------------------------ */
+/* ---- maxima ---------------------------------------------------------------------------------- */
 
 /* Of all results in one walk over the input: the maximum, and how many elements are equal to it. */
 static void find_maxima(const ab_op_run *run, int64_t results, double *most, double *equal) {
@@ -111,7 +111,7 @@ static bool max_several(const ab_op_run *run, int wrote, const int64_t *place, i
 
 const ab_element64_kind ab_element64_max = {.op = &ab_op_max, .several = max_several};
 
-/* ---- softmax ----------------------------------------------------------------------------------------------- */
+/* ---- softmax --------------------------------------------------------------------------------- */
 
 /* Logarithm of the sum of exponentials of n values from `first` on. */
 static double log_sum(const ab_tensor *x, int64_t begin, int64_t n) {
@@ -157,7 +157,7 @@ const ab_element64_kind ab_element64_softmax = {
 const ab_element64_kind ab_element64_log_softmax = {
     .op = &ab_op_log_softmax, .forward = log_softmax_forward, .backward = log_softmax_backward};
 
-/* ---- norms ------------------------------------------------------------------------------------------------- */
+/* ---- norms ----------------------------------------------------------------------------------- */
 
 /* Elements that are normalised together: number k is at begin + k / run x step + k % run. */
 typedef struct family {
@@ -323,7 +323,7 @@ const ab_element64_kind ab_element64_rms_norm = {.op = &ab_op_rms_norm, .several
 const ab_element64_kind ab_element64_group_norm = {.op = &ab_op_group_norm, .several = norm_several};
 const ab_element64_kind ab_element64_batch_norm2d = {.op = &ab_op_batch_norm2d, .several = norm_several};
 
-/* ---- cross entropy ----------------------------------------------------------------------------------------- */
+/* ---- cross entropy --------------------------------------------------------------------------- */
 
 typedef struct classes {
     const ab_tensor *logits, *targets;

@@ -1,11 +1,11 @@
-/* The origin of a value that is no number: the first op of a step that made one of finite inputs, what its tensor's sizes had been in
- * the steps before, and the way it took from there: which ops passed it on, and which made it vanish again (a maximum, relu,
- * a mask).
+/* The origin of a value that is no number: the first op of a step that made one of finite inputs, what its
+ * tensor's sizes had been in the steps before, and the way it took from there: which ops passed it on, and
+ * which made it vanish again (a maximum, relu, a mask).
  *
- * Listens to what ops and casts of a probed step write. A step that it has not looked at and that ends in a loss or gradients that
- * are not finite is replayed, the 1st, 2nd, 4th, 8th ... of them. Overflows that a reacting loss scale makes are expected.
- * Infinities that a mask writes on purpose are not events. Why it happened is origin_cause.c's matter. Memory: events,
- * flows and histories have fixed sizes. */
+ * Listens to what ops and casts of a probed step write. A step that it has not looked at and that ends in a
+ * loss or gradients that are not finite is replayed, the 1st, 2nd, 4th, 8th ... of them. Overflows that a
+ * reacting loss scale makes are expected. Infinities that a mask writes on purpose are not events. Why it
+ * happened is origin_cause.c's matter. Memory: events, flows and histories have fixed sizes. */
 #include "probes/origin/origin.h"
 
 #include "kernels/core/text.h"
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- life -------------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static void destroy(void *state) {
     ab_origin *o = state;
@@ -43,7 +43,7 @@ static ab_status create(const ab_probe_setup *setup, void **state) {
     return AB_OK;
 }
 
-/* ---- what is known of tensors ------------------------------------------------------------------------------ */
+/* ---- what is known of tensors ---------------------------------------------------------------- */
 
 static size_t hash_of(uint64_t key) {
     key ^= key >> 31;
@@ -106,7 +106,7 @@ static bool is_bad(const ab_origin_known *about) {
     return about->extremes.nan > 0 || (about->extremes.infinite > 0 && !about->intended);
 }
 
-/* ---- histories --------------------------------------------------------------------------------------------- */
+/* ---- histories ------------------------------------------------------------------------------- */
 
 static bool same_place(const ab_origin_place *a, const ab_origin_place *b) {
     return a->number == b->number && a->stage == b->stage && a->slot == b->slot;
@@ -159,7 +159,7 @@ static void copy_history(ab_origin *o, ab_origin_event *event) {
         event->past[i] = site->past[(site->seen - event->pasts + i) % AB_ORIGIN_HISTORY];
 }
 
-/* ---- events ------------------------------------------------------------------------------------------------ */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static void copy_name(char to[AB_ORIGIN_NAME], const char *from) {
     ab_text_exact(to, AB_ORIGIN_NAME, "%s", from ? from : "");
@@ -217,7 +217,7 @@ static bool is_expected(const ab_origin *o, const ab_origin_event *event, bool b
     return o->scale_reacts && backward && possible;
 }
 
-/* ---- an op's tensors --------------------------------------------------------------------------------------- */
+/* ---- an op's tensors ------------------------------------------------------------------------- */
 
 enum { MOST = 2 * (AB_MAX_INPUTS + AB_MAX_PARAMS) + 2 };
 
@@ -242,8 +242,8 @@ static tensors written(const ab_op_run *run) {
     return list;
 }
 
-/* Parameters (running statistics are written, not read, unless the op is frozen); of inputs, in the backward pass, those that
- * are still there. */
+/* Parameters (running statistics are written, not read, unless the op is frozen); of inputs, in the backward
+ * pass, those that are still there. */
 static tensors read_by(const ab_op_run *run) {
     tensors list = {.count = 0};
     unsigned needs = run->backward ? ab_io_needs(run->op, run->io) : (1u << AB_MAX_INPUTS) - 1;
@@ -297,7 +297,7 @@ static bool carries(const ab_op *op) {
     return false;
 }
 
-/* ---- listening --------------------------------------------------------------------------------------------- */
+/* ---- listening ------------------------------------------------------------------------------- */
 
 static void next_sweep(ab_origin *o) {
     o->sweep++;
@@ -312,8 +312,8 @@ static void next_step(ab_origin *o, int64_t step, double loss_scale) {
     o->event_seen = o->flow_open = o->is_replay = false;
 }
 
-/* Where steps are rationed every fourth probed one is looked at, for the histories: one that ends in no numbers can still
- * be replayed. */
+/* Where steps are rationed every fourth probed one is looked at, for the histories: one that ends in no
+ * numbers can still be replayed. */
 static void begin(void *state, int64_t step, double loss_scale) {
     ab_origin *o = state;
     enum { EVERY = 4 };
@@ -423,7 +423,7 @@ static void ran(void *state, const ab_op_run *run) {
     follow(o, run, &in, &r, &out, found, bad_out);
 }
 
-/* ---- casts and sums ---------------------------------------------------------------------------------------- */
+/* ---- casts and sums -------------------------------------------------------------------------- */
 
 static void move_appears(ab_origin *o, const ab_move *move, const ab_origin_place *place,
                          const ab_extremes *found, double part, double other) {
@@ -464,7 +464,7 @@ static void moved(void *state, const ab_move *move) {
                  &to.extremes);
 }
 
-/* ---- updates ----------------------------------------------------------------------------------------------- */
+/* ---- updates --------------------------------------------------------------------------------- */
 
 /* On any thread: the first of a thread is kept until the step ends. */
 static void update(void *state, const ab_update_block *block) {

@@ -1,5 +1,6 @@
-/* What the origin probe keeps: shared by origin.c (listening), origin_cause.c (why) and origin_report.c (the record). Nobody else
- * includes this. Everything has a fixed size but two tables that grow with the network. */
+/* What the origin probe keeps: shared by origin.c (listening), origin_cause.c (why) and origin_report.c (the
+ * record). Nobody else includes this. Everything has a fixed size but two tables that grow with the network.
+ */
 #ifndef AB_PROBES_ORIGIN_ORIGIN_H
 #define AB_PROBES_ORIGIN_ORIGIN_H
 
@@ -53,7 +54,8 @@ typedef struct ab_origin_flow {
     int64_t infinite, nan;
 } ab_origin_flow;
 
-/* Why a value is not finite. What its op should have made of it is computed in double from the same inputs. */
+/* Why a value is not finite. What its op should have made of it is computed in double from the same inputs.
+ */
 typedef enum ab_origin_cause_id {
     AB_CAUSE_cannot_tell,          /* too much to compute again, or no memory */
     AB_CAUSE_range_overflow,       /* finite, beyond the format */
@@ -69,11 +71,10 @@ typedef enum ab_origin_cause_id {
 
 typedef struct ab_origin_cause {
     ab_origin_cause_id id;
-    int samples; /* elements that were computed again */
-    double value, unscaled,
-        partial;  /* of the first one with this cause: what it is in double, without the loss
-                                        scale, and the largest partial result; NAN if not known */
-    double limit; /* smallest magnitude that overflows where the value is stored */
+    int samples;                     /* elements that were computed again */
+    double value, unscaled, partial; /* of the first one with this cause: what it is in double, without the
+                                        loss scale, and the largest partial result; NAN if not known */
+    double limit;                    /* smallest magnitude that overflows where the value is stored */
 } ab_origin_cause;
 
 typedef struct ab_origin_event {

@@ -1,5 +1,6 @@
-/* Why a value is not finite: some of the elements in question computed again in double from the inputs of their op. Every backward
- * pass is linear in the loss scale, so what it would be without one is a division away. */
+/* Why a value is not finite: some of the elements in question computed again in double from the inputs of
+ * their op. Every backward pass is linear in the loss scale, so what it would be without one is a division
+ * away. */
 #include "probes/element64/element64.h"
 #include "probes/origin/origin.h"
 

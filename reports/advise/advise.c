@@ -10,7 +10,7 @@
 
 const ab_advise_goal ab_advise_usual = {1, 1e-6, 1.0 / 2000, 0, 0};
 
-/* ---- which cell ------------------------------------------------------------------------------------------ */
+/* ---- which cell ------------------------------------------------------------------------------ */
 
 /* One that never moved, and that all gradients have. */
 static bool constant_scale(const cJSON *cell) {
@@ -30,7 +30,8 @@ static double scale_of(const cJSON *cell) {
     return cJSON_IsNumber(scale) && scale->valuedouble > 0 ? scale->valuedouble : 1;
 }
 
-/* Whether the casts of a cell, at its own scale, lost nothing to speak of: what it recorded is then what any good scale would see. */
+/* Whether the casts of a cell, at its own scale, lost nothing to speak of: what it recorded is then what any
+ * good scale would see. */
 static bool is_clean(const cJSON *cell) {
     const ab_format *half;
     const cJSON *tensor;
@@ -47,8 +48,9 @@ static bool is_clean(const cJSON *cell) {
     return true;
 }
 
-/* The level's own cell if its scale never changed and lost nothing: a run at another good scale takes the same way. Else O0, whose
- * gradients lost nothing but which trains a little differently; else the level's own as it is. */
+/* The level's own cell if its scale never changed and lost nothing: a run at another good scale takes the
+ * same way. Else O0, whose gradients lost nothing but which trains a little differently; else the level's own
+ * as it is. */
 static const cJSON *gradients_of(const cJSON *document, const char *level) {
     const cJSON *cell, *o0 = NULL, *own = NULL;
     cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
@@ -85,7 +87,7 @@ static bool is_used(const cJSON *level_cell, const cJSON *tensor) {
            ab_exponents_all(tensor).count > 0;
 }
 
-/* ---- lower limit ----------------------------------------------------------------------------------------- */
+/* ---- lower limit ----------------------------------------------------------------------------- */
 
 void ab_advise_flushed(const ab_advise *a, const cJSON *tensor, double octaves, double *count,
                        double *energy) {
@@ -160,11 +162,12 @@ static void add_tensor(ab_advise *a, const cJSON *tensor, const ab_advise_goal *
     a->tensors++;
 }
 
-/* ---- upper limit ----------------------------------------------------------------------------------------- */
+/* ---- upper limit ----------------------------------------------------------------------------- */
 
 static double limit_log2(const ab_advise *a) { return log2(ab_format_overflow_limit(a->half)); }
 
-/* Margins are recorded in sixteenths, rounded down: the middle of what they may have been, where they are sixteenths. */
+/* Margins are recorded in sixteenths, rounded down: the middle of what they may have been, where they are
+ * sixteenths. */
 static double largest_of_margin(const ab_advise *a, double margin) {
     const double middle = margin * 16 == floor(margin * 16) ? margin + 1.0 / 32 : margin;
     return limit_log2(a) - middle - a->base_log2;
@@ -233,7 +236,7 @@ static int highest_k(const ab_advise *a, const ab_series *series, ab_extreme_kin
     return k;
 }
 
-/* ---- layers ---------------------------------------------------------------------------------------------- */
+/* ---- layers ---------------------------------------------------------------------------------- */
 
 /* A range without an end needs no scale. */
 static int between(int k_lo, int k_hi) {
@@ -260,7 +263,7 @@ static void judge_layers(ab_advise *a, const cJSON *level_cell, const ab_advise_
     }
 }
 
-/* ---- prediction ------------------------------------------------------------------------------------------ */
+/* ---- prediction ------------------------------------------------------------------------------ */
 
 void ab_advise_flush_at(const ab_advise *a, const cJSON *level_cell, double octaves, double *share,
                         double *energy) {
@@ -311,7 +314,8 @@ static void predict_tensors(ab_advise *a, const cJSON *level_cell) {
     a->whole_share = whole > 0 ? whole_lost / whole : 0;
 }
 
-/* A fixed scale lasts as long as the drift leaves the largest gradients below the limit; what is surely no drift is none. */
+/* A fixed scale lasts as long as the drift leaves the largest gradients below the limit; what is surely no
+ * drift is none. */
 static void fixed_or_dynamic(ab_advise *a, const ab_advise_goal *goal) {
     const ab_series *s = &a->series;
     const double horizon = goal->horizon > 0 ? goal->horizon : a->run_steps,
@@ -328,7 +332,7 @@ static void fixed_or_dynamic(ab_advise *a, const ab_advise_goal *goal) {
     if (down > 0) a->window = (int)fmax(fmin(a->window, 1000 / down), 20);
 }
 
-/* ---- advice ---------------------------------------------------------------------------------------------- */
+/* ---- advice ---------------------------------------------------------------------------------- */
 
 static ab_status read_record(const cJSON *document, const char *level, const cJSON *level_cell,
                              const ab_advise_goal *goal, ab_advise *a) {

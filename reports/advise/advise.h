@@ -1,12 +1,14 @@
-/* Which loss scale suits a run, predicted from the gradients of its record, and what a run at that scale then showed.
+/* Which loss scale suits a run, predicted from the gradients of its record, and what a run at that scale then
+ * showed.
  *
- * The prediction needs the gradients as no cast has changed them: the level's own cell if its scale never changed and lost nothing,
- * else an O0 cell, with its
- * histograms of exponents (powers of two; a tie at half the smallest subnormal and mantissas next to 2 are not told apart, so
- * shares are exact up to values with those exponents). High enough: in every tensor at most `flushed_share` of the non-zero values,
- * and `flushed_energy` of the sum of squares, becomes zero, and no row of a weight (probe `rows`, where it ran) loses all of its gradient
- * that it had in the record. Low enough: at most a share `alpha` of the steps overflows, and nowhere
- * more than one step in ten, nor more did, by laws of largest values weighted by how well they fit (advise_series.h). */
+ * The prediction needs the gradients as no cast has changed them: the level's own cell if its scale never
+ * changed and lost nothing, else an O0 cell, with its histograms of exponents (powers of two; a tie at half
+ * the smallest subnormal and mantissas next to 2 are not told apart, so shares are exact up to values with
+ * those exponents). High enough: in every tensor at most `flushed_share` of the non-zero values, and
+ * `flushed_energy` of the sum of squares, becomes zero, and no row of a weight (probe `rows`, where it ran)
+ * loses all of its gradient that it had in the record. Low enough: at most a share `alpha` of the steps
+ * overflows, and nowhere more than one step in ten, nor more did, by laws of largest values weighted by how
+ * well they fit (advise_series.h). */
 #ifndef AB_REPORTS_ADVISE_ADVISE_H
 #define AB_REPORTS_ADVISE_ADVISE_H
 
@@ -40,8 +42,8 @@ extern const ab_advise_goal
 typedef struct ab_advise_tensor {
     char name[AB_ADVISE_NAME], layer[AB_ADVISE_NAME]; /* cleaned */
     int k_lo;                                         /* lowest 2^k that is high enough for it */
-    bool
-        by_rows; /* the one below which a whole row of it would have no gradient; its other limits are lower */
+    bool by_rows; /* the one below which a whole row of it would have no gradient; its other limits are lower
+                   */
     double share, energy; /* flushed at the predicted scale */
     double a_step;        /* values */
     bool whole;           /* no zeros in the record: what a run makes zero of it was flushed */
@@ -95,8 +97,9 @@ typedef struct ab_advise {
     ab_advise_rule rule[AB_ADVISE_RULES];
 } ab_advise;
 
-/* `document` is summarised; `level` names the level the advice is for, and with that which tensors are cast (those of its cell; all
- * if the document has no such cell). AB_INPUT if nothing usable was recorded: says what to run. */
+/* `document` is summarised; `level` names the level the advice is for, and with that which tensors are cast
+ * (those of its cell; all if the document has no such cell). AB_INPUT if nothing usable was recorded: says
+ * what to run. */
 AB_MUST_CHECK ab_status ab_advise_make(const cJSON *document, const char *level, const ab_advise_goal *goal,
                                        ab_advise *advise);
 
@@ -107,11 +110,12 @@ void ab_advise_json(const ab_advise *advise, const ab_advise_goal *goal, cJSON *
 /* What others' rules say (advise_rules.c). */
 void ab_advise_rules(ab_advise *advise, const cJSON *level_cell);
 
-/* ---- shared by the files of the advice ---------------------------------------------------------------------- */
+/* ---- shared by the files of the advice ------------------------------------------------------- */
 
 /* Whether the level casts the tensor of this name; yes if its cell is not there to say. */
 bool ab_advise_is_cast(const cJSON *level_cell, const char *name);
-/* Flushed of one tensor of the record at 2^octaves; between powers of two values are taken to be spread evenly in a binade. */
+/* Flushed of one tensor of the record at 2^octaves; between powers of two values are taken to be spread
+ * evenly in a binade. */
 void ab_advise_flushed(const ab_advise *advise, const cJSON *tensor, double octaves, double *count,
                        double *energy);
 /* Of all cast tensors, as shares. */
@@ -123,15 +127,16 @@ ab_forecast ab_advise_overflow_at(const ab_advise *advise, const ab_series *seri
 bool ab_advise_series_of(const ab_advise *advise, const cJSON *level_cell, const char *layer,
                          ab_series *series);
 
-/* ---- receipt ------------------------------------------------------------------------------------------------ */
+/* ---- receipt --------------------------------------------------------------------------------- */
 
-/* What a run at the predicted scale showed: the only cell but O0 of `document`, at a scale that stays and skips what overflows, all of
- * whose steps were probed.
+/* What a run at the predicted scale showed: the only cell but O0 of `document`, at a scale that stays and
+ * skips what overflows, all of whose steps were probed.
  *
- * Skips: a binomial interval (Clopper and Pearson) of the steps. Flushes: values of one step rise and fall together, so the
- * interval is that of as many values as would vary as much as the steps' shares do, neighbours together (Korn and Graubard 1998). Compared are
- * the tensors without zeros of their own, in which a zero after the cast was flushed there or, being a product of
- * flushed values, before: elsewhere the zeros of a mask cannot be told from flushed ones. */
+ * Skips: a binomial interval (Clopper and Pearson) of the steps. Flushes: values of one step rise and fall
+ * together, so the interval is that of as many values as would vary as much as the steps' shares do,
+ * neighbours together (Korn and Graubard 1998). Compared are the tensors without zeros of their own, in which
+ * a zero after the cast was flushed there or, being a product of flushed values, before: elsewhere the zeros
+ * of a mask cannot be told from flushed ones. */
 typedef struct ab_receipt {
     int steps, skipped;
     double expected;      /* skipped, of as many steps */
@@ -143,7 +148,8 @@ typedef struct ab_receipt {
     double loss_gap; /* NAN if not known */
 } ab_receipt;
 
-/* The receipt of a confirming run's document, for people, and as keys of `object`. make: AB_INPUT if the document lacks what is compared. */
+/* The receipt of a confirming run's document, for people, and as keys of `object`. make: AB_INPUT if the
+ * document lacks what is compared. */
 AB_MUST_CHECK ab_status ab_receipt_make(const cJSON *document, const ab_advise *advise, ab_receipt *receipt);
 void ab_receipt_print(const ab_receipt *receipt, FILE *out);
 void ab_receipt_json(const ab_receipt *receipt, cJSON *object);

@@ -20,8 +20,9 @@ static const cJSON *confirming_cell(const cJSON *document) {
     return NULL;
 }
 
-/* The predicted tensor of this name, if it can be compared: without zeros of its own, and as many values a step as in the record (where a
- * level adds up a gradient in parts, parts are counted, and a part may have zeros that the sum has not). */
+/* The predicted tensor of this name, if it can be compared: without zeros of its own, and as many values a
+ * step as in the record (where a level adds up a gradient in parts, parts are counted, and a part may have
+ * zeros that the sum has not). */
 static const ab_advise_tensor *comparable(const ab_advise *a, const cJSON *tensor, double steps) {
     char clean[AB_ADVISE_NAME];
     ab_text_clean(clean, sizeof clean, ab_json_text(tensor, "name", ""));
@@ -33,7 +34,8 @@ static const ab_advise_tensor *comparable(const ab_advise *a, const cJSON *tenso
     return NULL;
 }
 
-/* Values and lost values by column of steps. Steps that overflowed have values that are not numbers, and say nothing of flushes. */
+/* Values and lost values by column of steps. Steps that overflowed have values that are not numbers, and say
+ * nothing of flushes. */
 typedef struct columns {
     int n;
     double steps, values[AB_SERIES_COLUMNS], lost[AB_SERIES_COLUMNS];
@@ -79,7 +81,8 @@ static void straighten(double *off, int n) {
     for (int i = 0; i < n && xx > 0; i++) off[i] -= mean + xy / xx * (i - middle);
 }
 
-/* Variance of the share, with products of neighbours, less the farther apart they are (Bartlett's weights). */
+/* Variance of the share, with products of neighbours, less the farther apart they are (Bartlett's weights).
+ */
 static double variance_of(double *off, int n, double values) {
     const int reach = reach_of(n);
     double sum = 0;
@@ -91,8 +94,8 @@ static double variance_of(double *off, int n, double values) {
     return n > 2 ? fmax(sum, 0) * n / (n - 2) / (values * values) : 1;
 }
 
-/* Korn and Graubard: the interval of a share of as many independent values as would make the observed variance, fewer for how
- * little is known of that (Student's t for the number of stretches of the run). */
+/* Korn and Graubard: the interval of a share of as many independent values as would make the observed
+ * variance, fewer for how little is known of that (Student's t for the number of stretches of the run). */
 static void judge_flushes(const columns *c, ab_receipt *r) {
     double off[AB_SERIES_COLUMNS];
     int n = 0;

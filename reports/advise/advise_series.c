@@ -9,7 +9,7 @@
 static const double sure = 0.95; /* of what few columns are said to show */
 static const double held = 0.1;  /* of the steps of a stretch: then the run stays there */
 
-/* ---- trend ----------------------------------------------------------------------------------------------- */
+/* ---- trend ----------------------------------------------------------------------------------- */
 
 /* The line through the neighbours of column i, at i; *leverage is the weight of value i itself in it. */
 static double line_at(const ab_series *s, int i, double *leverage) {
@@ -49,7 +49,8 @@ static double widening(int columns) {
     return columns < AB_SERIES_ENOUGH ? sqrt(df / chi_squared_low(df)) : 1;
 }
 
-/* Least squares over the last three quarters, with the residuals' own spread. Twice the error is 95 %: of few columns, too. */
+/* Least squares over the last three quarters, with the residuals' own spread. Twice the error is 95 %: of few
+ * columns, too. */
 static void find_drift(ab_series *s) {
     const int first = s->columns / 4, n = s->columns - first;
     double x = 0, y = 0, xx = 0, xy = 0, left = 0;
@@ -82,9 +83,10 @@ void ab_series_fit(ab_series *s) {
     for (int i = 0; i < s->columns; i++) {
         double leverage;
         s->trend[i] = line_at(s, i, &leverage);
-        /* A value pulls the trend to itself, which makes residuals too small by the root of 1 - leverage; the forecast adds
-         * the trend's own wobble again, which makes up for it in the middle of the law and not in its tail. With half of the
-         * correction, forecasts of drawn samples are within 0.8 to 1.3 of the truth from 1 % to 16 %. */
+        /* A value pulls the trend to itself, which makes residuals too small by the root of 1 - leverage; the
+         * forecast adds the trend's own wobble again, which makes up for it in the middle of the law and not
+         * in its tail. With half of the correction, forecasts of drawn samples are within 0.8 to 1.3 of the
+         * truth from 1 % to 16 %. */
         s->residual[i] = (s->largest[i] - s->trend[i]) / pow(fmax(1 - leverage, 0.05), 0.25);
         s->residual_cut[i] = s->cut[i];
         if (high > low) continue;
@@ -95,7 +97,7 @@ void ab_series_fit(ab_series *s) {
     find_drift(s);
 }
 
-/* ---- forecast -------------------------------------------------------------------------------------------- */
+/* ---- forecast -------------------------------------------------------------------------------- */
 
 static double exceeds(const ab_series *s, ab_extreme_kind kind, int column, double limit) {
     const double above = limit - s->trend[column], x = above > 0 ? above / s->widened : above;

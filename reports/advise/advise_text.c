@@ -17,7 +17,7 @@ static const char *power(char *text, double octaves) {
     return text;
 }
 
-/* ---- for people ------------------------------------------------------------------------------------------ */
+/* ---- for people ------------------------------------------------------------------------------ */
 
 static void print_layers(const ab_advise *a, FILE *out) {
     char share[AB_TEXT_NUMBER], energy[AB_TEXT_NUMBER];
@@ -179,7 +179,7 @@ void ab_advise_print(const ab_advise *a, const ab_advise_goal *goal, FILE *out) 
     print_rules(a, out);
 }
 
-/* ---- for programs ---------------------------------------------------------------------------------------- */
+/* ---- for programs ---------------------------------------------------------------------------- */
 
 /* null where there is no number */
 static void add_number(cJSON *object, const char *key, double x) {
@@ -309,7 +309,7 @@ void ab_advise_json(const ab_advise *a, const ab_advise_goal *goal, cJSON *objec
     layers_json(a, object);
 }
 
-/* ---- receipt --------------------------------------------------------------------------------------------- */
+/* ---- receipt --------------------------------------------------------------------------------- */
 
 void ab_receipt_print(const ab_receipt *r, FILE *out) {
     char share[AB_TEXT_NUMBER], predicted[AB_TEXT_NUMBER], low[AB_TEXT_NUMBER], high[AB_TEXT_NUMBER];

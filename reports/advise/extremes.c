@@ -20,7 +20,7 @@ const char *ab_extreme_name(ab_extreme_kind kind) {
     return name[kind];
 }
 
-/* ---- normal ---------------------------------------------------------------------------------------------- */
+/* ---- normal ---------------------------------------------------------------------------------- */
 
 /* phi(z) / P(Z > z), by its asymptotic series where both vanish. */
 static double hazard(double z) {
@@ -67,15 +67,16 @@ double ab_normal_exceeds(const ab_normal_law *law, double x) {
     return erfc((x - law->mu) / law->sigma / sqrt2) / 2;
 }
 
-/* ---- Gumbel ---------------------------------------------------------------------------------------------- */
+/* ---- Gumbel ---------------------------------------------------------------------------------- */
 
 double ab_gumbel_exceeds(const ab_gumbel *law, double x) {
     if (law->beta <= 0) return x < law->mu ? 1 : 0;
     return -expm1(-exp(-(x - law->mu) / law->beta));
 }
 
-/* The derivative by beta of the log likelihood, at the mu that maximises it without censoring, has one zero; with it, mu has no closed
- * form. So: mu by bisection on the score for a given beta, beta by golden section on what is left. */
+/* The derivative by beta of the log likelihood, at the mu that maximises it without censoring, has one zero;
+ * with it, mu has no closed form. So: mu by bisection on the score for a given beta, beta by golden section
+ * on what is left. */
 typedef struct gumbel_sample {
     const double *value;
     const bool *censored;
@@ -177,7 +178,7 @@ ab_gumbel ab_gumbel_fit_censored(const double *value, const bool *censored, int 
     return (ab_gumbel){best_mu(&sample, beta), beta};
 }
 
-/* ---- Pareto ---------------------------------------------------------------------------------------------- */
+/* ---- Pareto ---------------------------------------------------------------------------------- */
 
 typedef struct pareto_sample {
     const double *excess;
@@ -186,7 +187,8 @@ typedef struct pareto_sample {
     double mean, largest;
 } pareto_sample;
 
-/* theta = shape / scale; for a given theta the best shape is a mean of logarithms (Grimshaw 1993, with censoring). */
+/* theta = shape / scale; for a given theta the best shape is a mean of logarithms (Grimshaw 1993, with
+ * censoring). */
 static ab_pareto_law pareto_of(const pareto_sample *s, double theta) {
     double sum = 0;
     if (fabs(theta) * s->largest < 1e-9) return (ab_pareto_law){s->mean * s->n / s->exact, 0};
@@ -239,7 +241,7 @@ double ab_pareto_exceeds(const ab_pareto_law *law, double excess) {
     return grown <= 0 ? 0 : pow(grown, -1 / law->shape);
 }
 
-/* ---- side by side ---------------------------------------------------------------------------------------- */
+/* ---- side by side ---------------------------------------------------------------------------- */
 
 static double exceeds_by_all(const ab_extremes *e, double x) {
     double p = 0;

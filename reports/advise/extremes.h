@@ -1,13 +1,15 @@
-/* What the largest values of some steps say of the largest values of others: three laws, fitted side by side, and which of them
- * describes the tail best. Arithmetic on numbers; reads no document and knows no scale.
+/* What the largest values of some steps say of the largest values of others: three laws, fitted side by side,
+ * and which of them describes the tail best. Arithmetic on numbers; reads no document and knows no scale.
  *
  *   normal   maximum likelihood (Tobin 1958 where values are censored, by expectation-maximisation)
  *   Gumbel   L-moments (Hosking 1990); maximum likelihood where values are censored
- *   Pareto   peaks over a threshold: the share above it times a generalised Pareto law of the excess, maximum likelihood with the
- *            shape at -1/2 or more (Pickands 1975, Smith 1985); below the threshold the share of the values themselves
+ *   Pareto   peaks over a threshold: the share above it times a generalised Pareto law of the excess, maximum
+ * likelihood with the shape at -1/2 or more (Pickands 1975, Smith 1985); below the threshold the share of the
+ * values themselves
  *
- * A censored value is one of which only a lower bound is known: a step that overflowed says that its largest value was at least
- * this. Counting it as this would make every law too narrow; counting it as infinite, none would fit. */
+ * A censored value is one of which only a lower bound is known: a step that overflowed says that its largest
+ * value was at least this. Counting it as this would make every law too narrow; counting it as infinite, none
+ * would fit. */
 #ifndef AB_REPORTS_ADVISE_EXTREMES_H
 #define AB_REPORTS_ADVISE_EXTREMES_H
 
@@ -54,10 +56,10 @@ typedef struct ab_extremes {
     ab_pareto_law pareto;
     bool has_pareto; /* enough peaks */
     double threshold;
-    double score
-        [AB_EXTREME_KINDS]; /* log likelihood of the peaks, given that they are above the threshold; the Pareto law,
-                                       which was fitted to them alone, pays 2 for its parameters */
-    ab_extreme_kind chosen;          /* the highest score */
+    double
+        score[AB_EXTREME_KINDS]; /* log likelihood of the peaks, given that they are above the threshold; the
+                                    Pareto law, which was fitted to them alone, pays 2 for its parameters */
+    ab_extreme_kind chosen;      /* the highest score */
     double weight[AB_EXTREME_KINDS]; /* by score (Akaike weights); they add up to 1 */
     const double *sorted;            /* borrowed */
 } ab_extremes;

@@ -5,7 +5,7 @@
 
 bool ab_scale_feasible(const ab_scale_range *range) { return range->vacuous || range->k_lo <= range->k_hi; }
 
-/* ---- one tensor ---------------------------------------------------------------------------------------- */
+/* ---- one tensor ------------------------------------------------------------------------------ */
 
 /* What is asked at each scale. */
 typedef struct inquiry {
@@ -76,7 +76,7 @@ ab_status ab_scale_range_of(const ab_census *census, const ab_format *format, co
     return AB_OK;
 }
 
-/* ---- many tensors -------------------------------------------------------------------------------------- */
+/* ---- many tensors ---------------------------------------------------------------------------- */
 
 void ab_scale_advice_begin(ab_scale_advice *advice, const ab_scale_goal *goal) {
     advice->low_tensor = advice->high_tensor = -1;
@@ -105,7 +105,7 @@ ab_status ab_scale_advice_finish(ab_scale_advice *advice, const ab_census *pool,
     return AB_OK;
 }
 
-/* ---- expected extremes --------------------------------------------------------------------------------- */
+/* ---- expected extremes ----------------------------------------------------------------------- */
 
 ab_gumbel ab_gumbel_fit(const double *log2_max, int steps) {
     const double euler = 0.57721566490153286, ln2 = 0.69314718055994531;

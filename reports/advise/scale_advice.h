@@ -50,7 +50,7 @@ void ab_scale_advice_add(ab_scale_advice *advice, int tensor, const ab_scale_ran
 AB_MUST_CHECK ab_status ab_scale_advice_finish(ab_scale_advice *advice, const ab_census *pool,
                                                const ab_format *format, const ab_scale_goal *goal);
 
-/* ---- expected extremes --------------------------------------------------------------------------------- */
+/* ---- expected extremes ----------------------------------------------------------------------- */
 
 typedef struct ab_gumbel {
     double mu, beta; /* beta 0: all steps are equal */

@@ -18,7 +18,7 @@ enum { TEXT = 500, CLEAN = 256, MAX_PARAMS = 1024 };
 
 static const double safety = 4, limit = 0.5, baseline_roundoff = 0x1p-24;
 
-/* ---- traces ---------------------------------------------------------------------------------------------- */
+/* ---- traces ---------------------------------------------------------------------------------- */
 
 static const cJSON *trace_of(const cJSON *cell) { return ab_json_at(cell, "probes.trace"); }
 
@@ -94,7 +94,7 @@ static double roundoff(const cJSON *cell) {
     return 0x1p-8;
 }
 
-/* ---- what rounding explains ------------------------------------------------------------------------------ */
+/* ---- what rounding explains ------------------------------------------------------------------ */
 
 typedef struct floor_traces {
     const cJSON *plain, *moved; /* O0 and its twin; NULL: not recorded */
@@ -125,7 +125,7 @@ typedef struct carried {
     double of_gradient, of_itself;
 } carried;
 
-/* ---- walking --------------------------------------------------------------------------------------------- */
+/* ---- walking --------------------------------------------------------------------------------- */
 
 typedef struct walk {
     const cJSON *base, *other; /* cells */
@@ -310,7 +310,7 @@ static void compare_cells(cJSON *result, ab_graph graph, const cJSON *base, cons
     add_entry(result, &w);
 }
 
-/* ---- which cells ----------------------------------------------------------------------------------------- */
+/* ---- which cells ----------------------------------------------------------------------------- */
 
 static bool is_candidate(const cJSON *cell) {
     return is_traced(cell) && !cJSON_IsString(ab_json_at(cell, "twin"));

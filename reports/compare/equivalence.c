@@ -67,7 +67,7 @@ static void collect(pairs *p, const cJSON *base, const cJSON *other, const cJSON
     }
 }
 
-/* ---- what can be said ------------------------------------------------------------------------------------ */
+/* ---- what can be said ------------------------------------------------------------------------ */
 
 typedef struct measure {
     const char *metric, *what, *unit;

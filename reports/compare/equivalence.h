@@ -1,5 +1,6 @@
-/* Is a level as good as O0, or one result as good as another? Over several seeds, by two one-sided tests: not "no difference
- * was seen" but "a difference beyond the margin is ruled out". A pure function of summarised documents. */
+/* Is a level as good as O0, or one result as good as another? Over several seeds, by two one-sided tests: not
+ * "no difference was seen" but "a difference beyond the margin is ruled out". A pure function of summarised
+ * documents. */
 #ifndef AB_REPORTS_COMPARE_EQUIVALENCE_H
 #define AB_REPORTS_COMPARE_EQUIVALENCE_H
 
@@ -19,10 +20,11 @@ typedef struct ab_equivalence_options {
 /* The defaults of `ampbench compare`. */
 ab_equivalence_options ab_equivalence_options_standard(void);
 
-/* With other NULL: every cell of `base` against the O0 cell of the same seed. Else: every cell of `other` against the cell of
- * `base` with the same id. Series of fewer than two seeds say so. *result: array of objects {metric, series, n, seeds, mean,
- * sd, low, high, margin, p, power, n_needed, verdict, text}; owned by the caller. verdict: equivalent, different (the interval
- * is beyond the margin), unclear or failed (a seed of the candidate has no final loss though the base's has). */
+/* With other NULL: every cell of `base` against the O0 cell of the same seed. Else: every cell of `other`
+ * against the cell of `base` with the same id. Series of fewer than two seeds say so. *result: array of
+ * objects {metric, series, n, seeds, mean, sd, low, high, margin, p, power, n_needed, verdict, text}; owned
+ * by the caller. verdict: equivalent, different (the interval is beyond the margin), unclear or failed (a
+ * seed of the candidate has no final loss though the base's has). */
 AB_MUST_CHECK ab_status ab_equivalence(const cJSON *base, const cJSON *other,
                                        const ab_equivalence_options *options, cJSON **result);
 

@@ -55,7 +55,7 @@ void ab_history_destroy(ab_history *history) {
     free(history);
 }
 
-/* ---- collecting ------------------------------------------------------------------------------------------ */
+/* ---- collecting ------------------------------------------------------------------------------ */
 
 static void describe(const cJSON *document, char *text) {
     char data[40], optimizer[24];
@@ -130,7 +130,7 @@ ab_status ab_history_add(ab_history *history, const cJSON *document, int *added)
     return AB_OK;
 }
 
-/* ---- series ---------------------------------------------------------------------------------------------- */
+/* ---- series ---------------------------------------------------------------------------------- */
 
 static int compare_series(const entry *a, const entry *b) {
     int order = strcmp(a->text[KEY], b->text[KEY]);
@@ -177,7 +177,7 @@ static ab_status search(series *s, double guard) {
     return AB_OK;
 }
 
-/* ---- as JSON --------------------------------------------------------------------------------------------- */
+/* ---- as JSON --------------------------------------------------------------------------------- */
 
 static cJSON *points_json(const series *s) {
     cJSON *list = cJSON_CreateArray();

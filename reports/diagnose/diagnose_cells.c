@@ -34,7 +34,7 @@ const char *ab_verdict_family_name(ab_verdict_family family) {
     return names[family];
 }
 
-/* ---- losses ---------------------------------------------------------------------------------------------- */
+/* ---- losses ---------------------------------------------------------------------------------- */
 
 /* Of the last losses of the first `steps`. */
 static double mean_of_last(const cJSON *losses, int steps) {
@@ -83,7 +83,8 @@ static ab_loss_facts losses_of(const cJSON *cell) {
     return facts;
 }
 
-/* Standard error of the mean difference between the last losses of two cells, batch by batch; but no more than if both scattered as O0
+/* Standard error of the mean difference between the last losses of two cells, batch by batch; but no more
+ * than if both scattered as O0
  * (`b`) does: losses that are thrown about are no excuse. */
 static double gap_error(const cJSON *a, const cJSON *b) {
     const int n = cJSON_GetArraySize(a), used = n < AB_SUMMARY_FINAL_LOSSES ? n : AB_SUMMARY_FINAL_LOSSES;
@@ -103,7 +104,7 @@ static double gap_error(const cJSON *a, const cJSON *b) {
     return sqrt(fmax(0, fmin(variance, most)) / used);
 }
 
-/* ---- skips ----------------------------------------------------------------------------------------------- */
+/* ---- skips ----------------------------------------------------------------------------------- */
 
 /* cells[].scale is a run-length list of [scale, steps]. */
 static void read_scales(const cJSON *cell, ab_skip_facts *skip) {
@@ -140,7 +141,7 @@ static ab_skip_facts skips_of(const cJSON *document, const cJSON *cell, int step
     return facts;
 }
 
-/* ---- cases ----------------------------------------------------------------------------------------------- */
+/* ---- cases ----------------------------------------------------------------------------------- */
 
 /* Most of the averaged weights no longer move, are far from the weights, and score worse. */
 static bool average_is_stuck(const cJSON *cell) {
@@ -159,8 +160,8 @@ const char *ab_case_statistics_format(const ab_case *facts) {
     return ab_json_text(facts->cell, "policy.batch_norm_statistics", kept ? "fp32" : model);
 }
 
-/* Only where running statistics are kept in a half format, for a test loss far above the training loss has other causes too; so it has
- * to be far above O0's, unless O0 was asked to keep them so as well. */
+/* Only where running statistics are kept in a half format, for a test loss far above the training loss has
+ * other causes too; so it has to be far above O0's, unless O0 was asked to keep them so as well. */
 static bool is_eval_degraded(const ab_case *c) {
     static const double times = 2, more = 0.5;
     const double test = ab_json_number(c->cell, "test_loss", (double)NAN),
@@ -200,16 +201,17 @@ double ab_case_classes(const ab_case *c) {
     return 0;
 }
 
-/* How much of its first loss O0 must have lost to count as learning: less than a hundredth says nothing, and where its weights became
- * several times as large, less than a twentieth. */
+/* How much of its first loss O0 must have lost to count as learning: less than a hundredth says nothing, and
+ * where its weights became several times as large, less than a twentieth. */
 static double unlearned_share(const ab_case *c) {
     static const double far = 3;
     return ab_weight_growth(c->baseline) > far ? 0.95 : 0.99;
 }
 
-/* Steps a tenth as large as the weights, which grow, and a loss that had been above its first; or a loss that rose and stayed high. Either
- * is found in sound runs too: weights that begin small and are normalized grow a hundredfold, and a language model that begins with a jump ends
- * well with two thirds of its first loss. So the surer the sign, the more may be learned in spite of it. */
+/* Steps a tenth as large as the weights, which grow, and a loss that had been above its first; or a loss that
+ * rose and stayed high. Either is found in sound runs too: weights that begin small and are normalized grow a
+ * hundredfold, and a language model that begins with a jump ends well with two thirds of its first loss. So
+ * the surer the sign, the more may be learned in spite of it. */
 static bool is_lr_unstable(const ab_case *c) {
     static const double large = 0.1, huge = 1, far = 2.5, higher = 1.05, above = 1.2, far_above = 3;
     const ab_loss_facts *o0 = &c->baseline_loss;
@@ -244,9 +246,10 @@ static double cost_of_steps(const ab_case *c, int steps) {
     return fmax(0, mean_of_last(ab_json_at(c->baseline, "loss"), o0->steps - steps) - o0->final);
 }
 
-/* What a certificate allows; or, where it is more, a hundredth of what O0 learned (99 % of the way to a loss of almost 0 is no gap) or
- * a twentieth of the run's steps (when a net leaves a plateau is decided by the last bits, and on the slope behind it a few steps are a
- * large difference). And what the cell is behind because it took fewer steps, and two standard errors of the gap itself. */
+/* What a certificate allows; or, where it is more, a hundredth of what O0 learned (99 % of the way to a loss
+ * of almost 0 is no gap) or a twentieth of the run's steps (when a net leaves a plateau is decided by the
+ * last bits, and on the slope behind it a few steps are a large difference). And what the cell is behind
+ * because it took fewer steps, and two standard errors of the gap itself. */
 static double gap_limit(const ab_case *c) {
     static const double part_learned = 0.01;
     enum { LATER = 20 };
@@ -296,7 +299,7 @@ double ab_case_flushed_energy(const ab_case *facts, const cJSON *tensor) {
     return all.energy > 0 ? ab_exponents_flushed(tensor, facts->half, 0).energy / all.energy : (double)NAN;
 }
 
-/* ---- verdicts -------------------------------------------------------------------------------------------- */
+/* ---- verdicts -------------------------------------------------------------------------------- */
 
 static ab_evidence *next_evidence(ab_verdict *verdict) {
     if (verdict->evidences == AB_VERDICT_EVIDENCE) return NULL;
@@ -410,8 +413,8 @@ static void judge_all(ab_diagnosis *diagnosis) {
     ab_order_verdicts(diagnosis);
 }
 
-/* A gap that is more than half of what is allowed, and a tenth of O0's loss: no reason to call a cell sick by itself, but one to
- * believe what explains it, if that is sure enough. */
+/* A gap that is more than half of what is allowed, and a tenth of O0's loss: no reason to call a cell sick by
+ * itself, but one to believe what explains it, if that is sure enough. */
 static void judge_suspect(ab_diagnosis *d) {
     static const double half_of_limit = 0.5, tenth_of_loss = 0.1, sure = 0.65;
     ab_case *c = &d->facts;
@@ -425,14 +428,16 @@ static void judge_suspect(ab_diagnosis *d) {
     d->verdicts = 0;
 }
 
-/* It learns, though less than O0, and nobody measured how much two runs of O0 differ: the gap may be chance. */
+/* It learns, though less than O0, and nobody measured how much two runs of O0 differ: the gap may be chance.
+ */
 static bool may_be_chance(const ab_case *c) {
     const double learned = c->baseline_loss.first - c->baseline_loss.final;
     return c->behind && !c->unlearned && c->gap < learned / 2 &&
            !ab_json_at(c->document, "noise_floor.loss_gap");
 }
 
-/* Only that O0 has not learned, and nothing says why: more steps would tell. Or a gap that nothing explains. */
+/* Only that O0 has not learned, and nothing says why: more steps would tell. Or a gap that nothing explains.
+ */
 static bool is_undecided(const ab_diagnosis *d) {
     const ab_case *c = &d->facts;
     if (d->verdicts > 0 || c->diverged || c->nonfinite || c->skipping || c->stuck || c->eval_degraded)

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- the first that is not finite ------------------------------------------------------------------------ */
+/* ---- the first that is not finite ------------------------------------------------------------ */
 
 static bool from_origin(const cJSON *cell, bool expected, ab_first_nonfinite *first) {
     const cJSON *event;
@@ -108,7 +108,7 @@ void ab_say_first_nonfinite(const ab_case *facts, const ab_first_nonfinite *firs
     ab_verdict_point(facts, verdict, "%s", first->pointer);
 }
 
-/* ---- kinds of overflow ------------------------------------------------------------------------------------- */
+/* ---- kinds of overflow ----------------------------------------------------------------------- */
 
 static ab_graph graph_of(const ab_case *facts) {
     return ab_graph_of(facts->document, ab_json_at(facts->cell, "implementations"));
@@ -190,8 +190,8 @@ static double largest_signal(const cJSON *cell, const char *op) {
     return ab_json_number(signal_of(cell, op), "largest", 0);
 }
 
-/* Samples of rows and of steps miss the largest value, and O0 goes its own way: four octaves are allowed for all of it. Weights that
- * explode pass them within a few steps. */
+/* Samples of rows and of steps miss the largest value, and O0 goes its own way: four octaves are allowed for
+ * all of it. Weights that explode pass them within a few steps. */
 static double near_limit(const ab_format *half) { return ab_format_overflow_limit(half) / 16; }
 
 static bool is_own(const ab_case *facts, const ab_first_nonfinite *first) {
@@ -288,8 +288,8 @@ static ab_traits traits_of_signal(const ab_graph *graph, const cJSON *signal) {
     return ab_graph_traits_of(graph, ab_json_text(signal, "op", ""), ab_json_text(signal, "type", ""));
 }
 
-/* What a root, a logarithm or a quotient reads became 0 on its way from the last product before it: all of that has to stay wide. Of any
- * other op its own place. Returns the first one of them. */
+/* What a root, a logarithm or a quotient reads became 0 on its way from the last product before it: all of
+ * that has to stay wide. Of any other op its own place. Returns the first one of them. */
 static const cJSON *made_zero_from(const ab_graph *graph, const cJSON *signals, const cJSON *at) {
     const ab_traits t = traits_of_signal(graph, at);
     if (!at || !(t & AB_TRAITS_OF_ZERO) || t & (AB_TRAIT_softmax | AB_TRAIT_loss)) return at;
@@ -318,7 +318,8 @@ static bool layers_to_keep(const ab_case *facts, const char *op, char *list, siz
         inside = inside && entry != at;
         if (!going) continue;
         const size_t used = strlen(list);
-        if (!ab_text_fits(list + used, size - used, "%s%s=fp32", used ? "," : "", ab_json_text(entry, "op", "")) ||
+        if (!ab_text_fits(list + used, size - used, "%s%s=fp32", used ? "," : "",
+                          ab_json_text(entry, "op", "")) ||
             ++kept > MOST)
             return false;
     }
@@ -410,7 +411,7 @@ bool ab_judge_overflow(const ab_case *facts, ab_overflow_kind kind, ab_verdict *
     return true;
 }
 
-/* ---- tensors that are cast --------------------------------------------------------------------------------- */
+/* ---- tensors that are cast ------------------------------------------------------------------- */
 
 const cJSON *ab_baseline_tensor(const ab_case *facts, const cJSON *tensor) {
     const char *name = ab_json_text(tensor, "name", "");
@@ -447,7 +448,7 @@ int ab_first_step_with(const cJSON *tensor, const char *key) {
     return AB_SINCE_UNKNOWN;
 }
 
-/* ---- sizes ------------------------------------------------------------------------------------------------- */
+/* ---- sizes ----------------------------------------------------------------------------------- */
 
 /* Sum of squares at the first probed step, if its column holds that step alone. */
 static double first_energy(const cJSON *tensor, double probed) {
@@ -534,7 +535,7 @@ double ab_weight_growth(const cJSON *cell) {
     return first > 0 ? ab_json_number(cell, "vitals.final_weights.rms", (double)NAN) / first : (double)NAN;
 }
 
-/* ---- symptoms ---------------------------------------------------------------------------------------------- */
+/* ---- symptoms -------------------------------------------------------------------------------- */
 
 bool ab_case_fails_alone(const ab_case *facts) {
     return facts->nonfinite || facts->behind || facts->skipping;
@@ -547,7 +548,7 @@ bool ab_case_short_window(const ab_case *facts) {
     return facts->skip.window < SHORT;
 }
 
-/* ---- training ---------------------------------------------------------------------------------------------- */
+/* ---- training -------------------------------------------------------------------------------- */
 
 bool ab_baseline_fails(const ab_case *facts) {
     return facts->baseline && (facts->unlearned || facts->diverged);

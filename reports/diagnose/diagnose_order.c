@@ -1,8 +1,9 @@
 /* Which of several verdicts is the cause of the others. Judges no record; works on verdicts alone.
  *
- * A rule looks at one cause and does not know of the others: huge updates end in an overflow, and both rules are right about what they
- * see. What was seen later, and is not in fp32's numbers too, may be the consequence of what was seen before: then it is no more
- * certain than its cause, and comes after it. Within one step the order is that of a step: forward, backward, update. */
+ * A rule looks at one cause and does not know of the others: huge updates end in an overflow, and both rules
+ * are right about what they see. What was seen later, and is not in fp32's numbers too, may be the
+ * consequence of what was seen before: then it is no more certain than its cause, and comes after it. Within
+ * one step the order is that of a step: forward, backward, update. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose.h"
 
@@ -37,7 +38,7 @@ static int by_confidence(const void *a, const void *b) {
     return strcmp(x->rule->id, y->rule->id);
 }
 
-/* ---- remedies ---------------------------------------------------------------------------------------------- */
+/* ---- remedies -------------------------------------------------------------------------------- */
 
 /* Of equal options the last one counts, but --set takes several properties. */
 static bool sets(const ab_verdict *verdict, const char *const *option) {

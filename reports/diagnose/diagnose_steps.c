@@ -1,5 +1,5 @@
-/* What the steps of a cell say as a series: where the loss went, and whether a scaler skipped as it should. Reads the record,
- * decides no verdict. */
+/* What the steps of a cell say as a series: where the loss went, and whether a scaler skipped as it should.
+ * Reads the record, decides no verdict. */
 #include "reports/diagnose/diagnose.h"
 #include "reports/record/json.h"
 #include "reports/stats/stats.h"
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- trend ----------------------------------------------------------------------------------------------- */
+/* ---- trend ----------------------------------------------------------------------------------- */
 
 static const char *const trend_names[] = {"falling",
                                           "flat: converged",
@@ -81,7 +81,7 @@ ab_trend ab_trend_of(const ab_diagnosis *d) {
     return flat_because(d);
 }
 
-/* ---- first symptom --------------------------------------------------------------------------------------- */
+/* ---- first symptom --------------------------------------------------------------------------- */
 
 /* The last step at which the trailing mean of the gap was allowed, plus one; -1 if it still is at the end. */
 static int behind_from(const ab_case *c) {
@@ -115,9 +115,10 @@ int ab_first_symptom(const ab_case *c) {
     return first;
 }
 
-/* ---- skips ----------------------------------------------------------------------------------------------- */
+/* ---- skips ----------------------------------------------------------------------------------- */
 
-/* The step at which the scale first rises, and the largest scale that works until then; steps if it never does. */
+/* The step at which the scale first rises, and the largest scale that works until then; steps if it never
+ * does. */
 static int first_rise(const ab_case *c, double *settled) {
     const cJSON *run;
     int step = 0;

@@ -90,7 +90,7 @@ static void print_diagnosis(const ab_diagnosis *d, FILE *out) {
     ab_recurrent_print(d, out);
 }
 
-/* ---- all cells ------------------------------------------------------------------------------------------- */
+/* ---- all cells ------------------------------------------------------------------------------- */
 
 static ab_status print_one(const ab_diagnosis *diagnosis, void *out) {
     print_diagnosis(diagnosis, out);
@@ -101,7 +101,7 @@ ab_status ab_diagnose_print(const cJSON *document, FILE *out, int *sick) {
     return ab_diagnose_each(document, print_one, out, sick);
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------------------ */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static void add_text(cJSON *object, const char *name, const char *text) {
     if (text[0])

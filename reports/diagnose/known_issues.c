@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- what several ask -------------------------------------------------------------------------------------- */
+/* ---- what several ask ------------------------------------------------------------------------ */
 
 static const ab_verdict *find_verdict(const ab_diagnosis *d, const char *id) {
     for (int i = 0; i < d->verdicts; i++)
@@ -45,7 +45,7 @@ static void tell_first_nonfinite(const ab_diagnosis *d, char *text, size_t size)
                      first.pass, first.step);
 }
 
-/* ---- the fifteen, in the order of recurrent.def ------------------------------------------------------------ */
+/* ---- the fifteen, in the order of recurrent.def ---------------------------------------------- */
 
 static bool here_endless_skipping(const ab_diagnosis *d, char *text, size_t size) {
     char where[AB_VERDICT_TEXT];
@@ -204,7 +204,7 @@ static const ab_known_issue problems[] = {
 int ab_known_issue_count(void) { return (int)AB_COUNT_OF(problems); }
 const ab_known_issue *ab_known_issue_at(int i) { return &problems[i]; }
 
-/* ---- telling ----------------------------------------------------------------------------------------------- */
+/* ---- telling --------------------------------------------------------------------------------- */
 
 void ab_recurrent_print(const ab_diagnosis *diagnosis, FILE *out) {
     char text[AB_VERDICT_TEXT];

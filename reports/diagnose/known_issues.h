@@ -1,5 +1,6 @@
-/* Fifteen problems that people report again and again, recognised by name in a diagnosis and its record. A name beside a verdict, not
- * a verdict: whether a cell is sick, and why, is diagnose.h's matter; some of these are harmless and say so. */
+/* Fifteen problems that people report again and again, recognised by name in a diagnosis and its record. A
+ * name beside a verdict, not a verdict: whether a cell is sick, and why, is diagnose.h's matter; some of
+ * these are harmless and say so. */
 #ifndef AB_REPORTS_DIAGNOSE_KNOWN_ISSUES_H
 #define AB_REPORTS_DIAGNOSE_KNOWN_ISSUES_H
 
@@ -17,7 +18,8 @@ typedef struct ab_known_issue {
 int ab_known_issue_count(void);
 const ab_known_issue *ab_known_issue_at(int i);
 
-/* Those of a diagnosis whose verdicts are there: lines for people (nothing where there is none), and an array. */
+/* Those of a diagnosis whose verdicts are there: lines for people (nothing where there is none), and an
+ * array. */
 void ab_recurrent_print(const ab_diagnosis *diagnosis, FILE *out);
 cJSON *ab_known_issue_json(const ab_diagnosis *diagnosis); /* owned by the caller */
 

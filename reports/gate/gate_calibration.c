@@ -67,7 +67,8 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* 99th percentile of |estimate| over all windows of 12 rounds of identical arms: what the guard should be at least. */
+/* 99th percentile of |estimate| over all windows of 12 rounds of identical arms: what the guard should be at
+ * least. */
 static ab_status largest_noise(const ab_gate_series *s, double *noise) {
     int n = 0, most = s->rounds - FIRST_LOOK + 1;
     *noise = 0;

@@ -33,9 +33,11 @@ bool ab_gate_is_bad(const ab_gate_case *c, const char *lane, const cJSON *cell);
 /* Whether a field is in --ignore. */
 bool ab_gate_ignored(const ab_gate_case *c, const char *field);
 
-/* Compares what must be equal for two documents to be compared; a difference is a finding of lane `comparable`. */
+/* Compares what must be equal for two documents to be compared; a difference is a finding of lane
+ * `comparable`. */
 void ab_gate_match_documents(ab_gate_case *c, ab_gate_side base, ab_gate_side other, bool session);
-/* The cell of `document` that `cell` is compared with: the same id, or the one cell that differs in its loss scale only. */
+/* The cell of `document` that `cell` is compared with: the same id, or the one cell that differs in its loss
+ * scale only. */
 const cJSON *ab_gate_partner(const cJSON *cell, const cJSON *from, const cJSON *document);
 /* Names missing, new, failed and incomparable cells. */
 void ab_gate_match_cells(ab_gate_case *c);
@@ -54,7 +56,8 @@ AB_MUST_CHECK ab_status ab_gate_drift(ab_gate_case *c);
 /* Both documents come from one session. */
 bool ab_gate_same_session(const cJSON *a, const cJSON *b);
 
-/* The rounds of two cells that were measured in turns: times, clocks and loads of both arms, and the series made of them. */
+/* The rounds of two cells that were measured in turns: times, clocks and loads of both arms, and the series
+ * made of them. */
 typedef struct ab_gate_track {
     double *value[2], *clock[2], *load[2], *wait[2], *columns; /* columns holds the others */
     int *unsteady, *round;

@@ -1,4 +1,5 @@
-/* The gate's document: findings of all lanes, and what they amount to. Measures nothing and reads no clock. */
+/* The gate's document: findings of all lanes, and what they amount to. Measures nothing and reads no clock.
+ */
 #include "reports/gate/gate.h"
 
 #include "kernels/core/text.h"
@@ -16,7 +17,7 @@ ab_gate_options ab_gate_options_standard(void) {
     return (ab_gate_options){.time_tolerance = 0.03, .guard = 0.01, .drift_budget = 0.05};
 }
 
-/* ---- findings -------------------------------------------------------------------------------------------- */
+/* ---- findings -------------------------------------------------------------------------------- */
 
 static const char *weight_name(ab_gate_weight weight) {
     static const char *const names[] = {"note", "win", "inconclusive", "fail", "not_comparable", "error"};
@@ -91,7 +92,7 @@ bool ab_gate_is_bad(const ab_gate_case *c, const char *lane, const cJSON *cell) 
     return false;
 }
 
-/* ---- what it amounts to ---------------------------------------------------------------------------------- */
+/* ---- what it amounts to ---------------------------------------------------------------------- */
 
 /* The first that applies decides. */
 static const struct verdict_row {
@@ -153,7 +154,7 @@ ab_status ab_gate_status(const cJSON *gate) {
     return AB_OK;
 }
 
-/* ---- the document ---------------------------------------------------------------------------------------- */
+/* ---- the document ---------------------------------------------------------------------------- */
 
 static cJSON *side_part(ab_gate_side side) {
     static const char *const paths[][2] = {{"run_id", "run.id"},
@@ -263,7 +264,7 @@ ab_status ab_gate_compare(ab_gate_side base, ab_gate_side other, ab_gate_side pi
     return status;
 }
 
-/* ---- for people ------------------------------------------------------------------------------------------ */
+/* ---- for people ------------------------------------------------------------------------------ */
 
 static const char *clean(char text[CLEAN], const char *source) { return ab_text_clean(text, CLEAN, source); }
 

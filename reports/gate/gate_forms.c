@@ -1,5 +1,5 @@
-/* The gate's verdict in the forms that CI systems show: Markdown for a job's summary, JUnit, annotation lines of GitHub. From
- * the gate document alone. */
+/* The gate's verdict in the forms that CI systems show: Markdown for a job's summary, JUnit, annotation lines
+ * of GitHub. From the gate document alone. */
 #include "reports/gate/gate.h"
 
 #include "kernels/core/text.h"
@@ -16,7 +16,7 @@ static bool is(const cJSON *entry, const char *key, const char *value) {
     return strcmp(ab_json_text(entry, key, ""), value) == 0;
 }
 
-/* ---- Markdown -------------------------------------------------------------------------------------------- */
+/* ---- Markdown -------------------------------------------------------------------------------- */
 
 /* One line that no Markdown, and no HTML in it, reads as anything but text. */
 static void put_plain(FILE *out, const char *text) {
@@ -119,7 +119,7 @@ void ab_gate_markdown(const cJSON *gate, FILE *out) {
     put_speedups(gate, out);
 }
 
-/* ---- JUnit ----------------------------------------------------------------------------------------------- */
+/* ---- JUnit ----------------------------------------------------------------------------------- */
 
 static const char *const lanes[] = {"comparable", "cells", "numerics", "work", "time", "drift"};
 
@@ -178,7 +178,7 @@ ab_status ab_gate_junit(const cJSON *gate, FILE *out) {
     return ready ? AB_OK : ab_fail(AB_NO_MEMORY, "gate: out of memory");
 }
 
-/* ---- GitHub ---------------------------------------------------------------------------------------------- */
+/* ---- GitHub ---------------------------------------------------------------------------------- */
 
 void ab_gate_github(const cJSON *gate, FILE *out) {
     static const char *const levels[][2] = {{"error", "error"},

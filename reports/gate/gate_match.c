@@ -12,7 +12,8 @@
 
 enum { FIELD = 96, SHOWN = 64 };
 
-/* The same machine and the same toolchain. Two builds that were measured in one session may differ in the second. */
+/* The same machine and the same toolchain. Two builds that were measured in one session may differ in the
+ * second. */
 static const char *const machine_fields[] = {"os",    "kernel",   "cpu_model",    "isa",
                                              "cores", "affinity", "hostname_hash"};
 static const char *const build_fields[] = {"compiler", "flags", "build_type", "onednn_version"};
@@ -82,7 +83,8 @@ static int compare_fields(ab_gate_case *c, ab_gate_side base, ab_gate_side other
     return differences;
 }
 
-/* Keys that only one of the documents knows are of a later minor version of the schema and say nothing here. */
+/* Keys that only one of the documents knows are of a later minor version of the schema and say nothing here.
+ */
 static void compare_config(ab_gate_case *c, ab_gate_side base, ab_gate_side other) {
     const cJSON *item, *theirs = ab_json_at(other.document, "config");
     cJSON_ArrayForEach(item, ab_json_at(base.document, "config")) {
@@ -107,7 +109,7 @@ void ab_gate_match_documents(ab_gate_case *c, ab_gate_side base, ab_gate_side ot
     if (machine == 0) compare_field(c, base, other, "comparability_key");
 }
 
-/* ---- cells ----------------------------------------------------------------------------------------------- */
+/* ---- cells ----------------------------------------------------------------------------------- */
 
 /* Alike in everything an id is made of but the loss scale. */
 static bool alike(const cJSON *a, const cJSON *b) {
@@ -117,7 +119,8 @@ static bool alike(const cJSON *a, const cJSON *b) {
     return true;
 }
 
-/* The one cell of `document` that is like `cell` and that `without` does not have; NULL if there is none or several. */
+/* The one cell of `document` that is like `cell` and that `without` does not have; NULL if there is none or
+ * several. */
 static const cJSON *only_alike(const cJSON *cell, const cJSON *document, const cJSON *without) {
     const cJSON *other, *found = NULL;
     cJSON_ArrayForEach(other, ab_json_at(document, "cells")) {

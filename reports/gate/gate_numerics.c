@@ -1,4 +1,5 @@
-/* The deterministic lane: what training found, and what it cost in bytes and operations. Exact: no statistics. */
+/* The deterministic lane: what training found, and what it cost in bytes and operations. Exact: no
+ * statistics. */
 #include "kernels/core/text.h"
 #include "reports/gate/gate_case.h"
 #include "reports/record/json.h"
@@ -17,7 +18,7 @@ static bool equal(const cJSON *a, const cJSON *b) {
     return none_a || none_b ? none_a && none_b : cJSON_Compare(a, b, 1);
 }
 
-/* ---- losses ---------------------------------------------------------------------------------------------- */
+/* ---- losses ---------------------------------------------------------------------------------- */
 
 static bool within_bound(const cJSON *a, const cJSON *b, double bound) {
     if (!cJSON_IsNumber(a) || !cJSON_IsNumber(b)) return cJSON_IsNull(a) && cJSON_IsNull(b);
@@ -73,7 +74,7 @@ static void compare_test(ab_gate_case *c, const cJSON *base, const cJSON *other)
                  left);
 }
 
-/* ---- counts ---------------------------------------------------------------------------------------------- */
+/* ---- counts ---------------------------------------------------------------------------------- */
 
 static void compare_count(ab_gate_case *c, const cJSON *base, const cJSON *other, const char *key,
                           const char *what) {
@@ -141,7 +142,7 @@ static void compare_scales(ab_gate_case *c, const cJSON *base, const cJSON *othe
     for (a = a->child, b = b->child; a && b; a = a->next, b = b->next) compare_scale(c, other, a, b);
 }
 
-/* ---- flushed and non-finite values ----------------------------------------------------------------------- */
+/* ---- flushed and non-finite values ----------------------------------------------------------- */
 
 /* Counts say something only if the same steps were probed. */
 static const char *sampled_alike(const cJSON *base, const cJSON *other) {
@@ -194,9 +195,10 @@ static void compare_tensors(ab_gate_case *c, const cJSON *base, const cJSON *oth
     }
 }
 
-/* ---- certificates ---------------------------------------------------------------------------------------- */
+/* ---- certificates ---------------------------------------------------------------------------- */
 
-/* Training that broke fails whatever the base did. A loss gap that the base had too is its author's decision. */
+/* Training that broke fails whatever the base did. A loss gap that the base had too is its author's decision.
+ */
 static void check_certificate(ab_gate_case *c, const cJSON *base, const cJSON *other) {
     const cJSON *reasons = ab_json_at(other, "summary.certificate.reasons");
     double total = ab_json_number(other, "steps_total", 0),
@@ -224,7 +226,7 @@ void ab_gate_numerics(ab_gate_case *c, const cJSON *base, const cJSON *other) {
     compare_tensors(c, base, other);
 }
 
-/* ---- work ------------------------------------------------------------------------------------------------ */
+/* ---- work ------------------------------------------------------------------------------------ */
 
 static void compare_values(ab_gate_case *c, const cJSON *other, const char *path, const cJSON *a,
                            const cJSON *b, const char *what, double tolerance) {
@@ -259,7 +261,7 @@ void ab_gate_work(ab_gate_case *c, const cJSON *base, const cJSON *other) {
     compare_amount(c, base, other, "kernel_launches_per_step", "kernel launches a step");
 }
 
-/* ---- speed-ups ------------------------------------------------------------------------------------------- */
+/* ---- speed-ups ------------------------------------------------------------------------------- */
 
 static void add_speedup(ab_gate_case *c, const cJSON *cell, const cJSON *o0) {
     const cJSON *ratio = ab_json_at(cell, "summary.ratio_samples_to_o0");

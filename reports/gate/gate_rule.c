@@ -1,4 +1,5 @@
-/* The decision rule. It compares numbers made of + - * / sqrt alone, so that a verdict is the same on every compiler. */
+/* The decision rule. It compares numbers made of + - * / sqrt alone, so that a verdict is the same on every
+ * compiler. */
 #include "reports/gate/gate_rule.h"
 
 #include "kernels/core/text.h"
@@ -23,7 +24,7 @@ const char *ab_gate_outcome_name(ab_gate_outcome outcome) {
     return names[outcome];
 }
 
-/* ---- what else could explain it -------------------------------------------------------------------------- */
+/* ---- what else could explain it -------------------------------------------------------------- */
 
 static ab_status judge_clock(const ab_gate_series *s, int n, double alpha, ab_gate_decision *d) {
     ab_ratio clock;
@@ -97,7 +98,7 @@ static const char *obstacle(const ab_gate_series *s, int n, bool slower, ab_gate
     return text;
 }
 
-/* ---- one look -------------------------------------------------------------------------------------------- */
+/* ---- one look -------------------------------------------------------------------------------- */
 
 static void tell(const ab_gate_rule *rule, ab_gate_decision *d) {
     double percent = 100 * (d->ratio.ratio - 1), low = 100 * (d->ratio.low - 1),
@@ -142,8 +143,9 @@ static bool judge(const ab_gate_rule *rule, const ab_gate_series *s, int family,
     return false;
 }
 
-/* Half the half-width of the interval, on the scale of logarithms: that of a ratio is sqrt(high / low). Rounds of a busy machine
- * are not independent, so that an interval at alpha misses more often than alpha; docs/decisions says how often. */
+/* Half the half-width of the interval, on the scale of logarithms: that of a ratio is sqrt(high / low).
+ * Rounds of a busy machine are not independent, so that an interval at alpha misses more often than alpha;
+ * docs/decisions says how often. */
 static double noise_of(const ab_ratio *ratio) {
     return ratio->low > 0 ? sqrt(sqrt(ratio->high / ratio->low)) - 1 : 0;
 }

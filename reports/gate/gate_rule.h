@@ -1,5 +1,6 @@
-/* The gate's decision on times: PASS, FAIL or INCONCLUSIVE for a family of metrics measured in rounds, each round giving one
- * value of either arm. Knows numbers only; documents are gate_document.c's matter. Why each threshold is what it is: docs/decisions. */
+/* The gate's decision on times: PASS, FAIL or INCONCLUSIVE for a family of metrics measured in rounds, each
+ * round giving one value of either arm. Knows numbers only; documents are gate_document.c's matter. Why each
+ * threshold is what it is: docs/decisions. */
 #ifndef AB_REPORTS_GATE_GATE_RULE_H
 #define AB_REPORTS_GATE_GATE_RULE_H
 
@@ -11,8 +12,8 @@ typedef enum ab_gate_outcome { AB_GATE_PASS, AB_GATE_FAIL, AB_GATE_INCONCLUSIVE 
 
 enum { AB_GATE_LOOKS = 3, AB_GATE_REASON = 256 };
 
-/* When to look, and what to accept. At each look the family is judged at that look's alpha; the sum of the alphas bounds the
- * error of all looks together. */
+/* When to look, and what to accept. At each look the family is judged at that look's alpha; the sum of the
+ * alphas bounds the error of all looks together. */
 typedef struct ab_gate_rule {
     int looks, look[AB_GATE_LOOKS]; /* rounds */
     double alpha[AB_GATE_LOOKS];
@@ -20,12 +21,13 @@ typedef struct ab_gate_rule {
     double guard;     /* a shift up to this share is noise that no test can tell from a change: calibration */
 } ab_gate_rule;
 
-/* Looks at 12, 20 and 30 rounds at 0.02, 0.02 and 0.01; tolerance 3 %, guard 1 %. With rounds > 0: one look, at 0.05. */
+/* Looks at 12, 20 and 30 rounds at 0.02, 0.02 and 0.01; tolerance 3 %, guard 1 %. With rounds > 0: one look,
+ * at 0.05. */
 ab_gate_rule ab_gate_rule_standard(int rounds);
 
-/* Element r of each array belongs to round r. Times are positive and finite. Clocks: time of a fixed loop beside the process;
- * loads: processors kept busy by others meanwhile; waits: how much of its time the process waited for a processor; NULL where
- * not recorded. */
+/* Element r of each array belongs to round r. Times are positive and finite. Clocks: time of a fixed loop
+ * beside the process; loads: processors kept busy by others meanwhile; waits: how much of its time the
+ * process waited for a processor; NULL where not recorded. */
 typedef struct ab_gate_series {
     int rounds;
     const double *base, *other;
@@ -52,10 +54,11 @@ typedef struct ab_gate_decision {
     char reason[AB_GATE_REASON]; /* one sentence */
 } ab_gate_decision;
 
-/* FAIL: Holm's p of "the ratio is at most 1 + guard" reaches alpha and the estimate exceeds the tolerance; the guard is at least
- * half the half-width of the interval, so that a slow-down must stand out by three halves of its uncertainty. PASS: the upper
- * bound is within the tolerance. Otherwise the next look. What a clock, a load, two modes, outliers or unsteady processes could
- * explain is INCONCLUSIVE. A metric that is decided stays so. */
+/* FAIL: Holm's p of "the ratio is at most 1 + guard" reaches alpha and the estimate exceeds the tolerance;
+ * the guard is at least half the half-width of the interval, so that a slow-down must stand out by three
+ * halves of its uncertainty. PASS: the upper bound is within the tolerance. Otherwise the next look. What a
+ * clock, a load, two modes, outliers or unsteady processes could explain is INCONCLUSIVE. A metric that is
+ * decided stays so. */
 AB_MUST_CHECK ab_status ab_gate_decide(const ab_gate_rule *rule, const ab_gate_series *series, int count,
                                        ab_gate_decision *decision);
 

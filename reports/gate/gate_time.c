@@ -1,4 +1,5 @@
-/* The lane of times: documents of one session are judged, others are only described. Drift: the sum of small steps. */
+/* The lane of times: documents of one session are judged, others are only described. Drift: the sum of small
+ * steps. */
 #include "kernels/core/text.h"
 #include "reports/gate/gate_case.h"
 #include "reports/record/json.h"
@@ -24,7 +25,7 @@ double ab_gate_rounded(double x, int digits) {
     return strtod(text, NULL);
 }
 
-/* ---- values of rounds ------------------------------------------------------------------------------------ */
+/* ---- values of rounds ------------------------------------------------------------------------ */
 
 /* A process as one number: the median of its steps after the warm-up; 0 if it has none. */
 static ab_status process_time(const cJSON *process, double *median, int *unsteady) {
@@ -139,7 +140,7 @@ out:
     return status;
 }
 
-/* ---- a family of metrics --------------------------------------------------------------------------------- */
+/* ---- a family of metrics --------------------------------------------------------------------- */
 
 typedef struct family {
     int count;
@@ -195,7 +196,7 @@ static ab_status family_create(family *f, const cJSON *base, const cJSON *other,
     return ab_gate_decide(&f->rule, f->series, f->count, f->decision);
 }
 
-/* ---- verdicts -------------------------------------------------------------------------------------------- */
+/* ---- verdicts -------------------------------------------------------------------------------- */
 
 static void add_percent(cJSON *entry, const char *key, double ratio) {
     if (isfinite(ratio) && ratio > 0)
@@ -282,7 +283,7 @@ ab_status ab_gate_undecided(const cJSON *base, const cJSON *other, const ab_gate
     return status;
 }
 
-/* ---- stored documents ------------------------------------------------------------------------------------ */
+/* ---- stored documents ------------------------------------------------------------------------ */
 
 /* One value a process. *count: at most `room`. */
 static ab_status process_times(const cJSON *cell, double *value, int room, int *count) {
@@ -336,7 +337,7 @@ static ab_status describe_stored(ab_gate_case *c) {
 
 ab_status ab_gate_times(ab_gate_case *c) { return c->session ? judge_session(c) : describe_stored(c); }
 
-/* ---- drift ----------------------------------------------------------------------------------------------- */
+/* ---- drift ----------------------------------------------------------------------------------- */
 
 /* Rounds in turns are pairs; stored times are two samples. */
 static ab_status drift_ratio(const ab_gate_case *c, const cJSON *pinned, const cJSON *cell, double alpha,

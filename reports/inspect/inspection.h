@@ -21,7 +21,7 @@ enum {
     AB_INSPECT_TEXT = 256
 };
 
-/* ---- what was asked ------------------------------------------------------------------------------------ */
+/* ---- what was asked -------------------------------------------------------------------------- */
 
 typedef struct ab_inspect_question {
     const ab_format *format[AB_INSPECT_FORMATS]; /* the first is drawn and stands in the table */
@@ -30,7 +30,7 @@ typedef struct ab_inspect_question {
     ab_scale_goal goal; /* what a scale must do to be recommended; its ftz is that of all predictions */
 } ab_inspect_question;
 
-/* ---- what was found ------------------------------------------------------------------------------------ */
+/* ---- what was found -------------------------------------------------------------------------- */
 
 /* One tensor of a file. All texts are borrowed. */
 typedef struct ab_inspect_tensor {
@@ -76,7 +76,7 @@ typedef struct ab_inspect_result {
     ab_scale_advice advice[AB_INSPECT_FORMATS]; /* its tensor numbers are rows */
 } ab_inspect_result;
 
-/* ---- forms --------------------------------------------------------------------------------------------- */
+/* ---- forms ----------------------------------------------------------------------------------- */
 
 /* JSON, piece by piece as the tensors are counted: begin, every tensor, end. Errors show in ferror(out). */
 void ab_inspect_json_begin(FILE *out);

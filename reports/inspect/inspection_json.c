@@ -92,7 +92,7 @@ static void put_counts(FILE *out, const ab_inspect_count *count) {
             count->load_overflowed);
 }
 
-/* ---- advice -------------------------------------------------------------------------------------------- */
+/* ---- advice ---------------------------------------------------------------------------------- */
 
 static void put_bound(FILE *out, const char *key, int k) {
     if (k < AB_INSPECT_MIN || k > AB_INSPECT_MAX)
@@ -141,7 +141,7 @@ static void put_summary(FILE *out, const ab_inspect_result *result) {
     fputc('}', out);
 }
 
-/* ---- the document -------------------------------------------------------------------------------------- */
+/* ---- the document ---------------------------------------------------------------------------- */
 
 void ab_inspect_json_begin(FILE *out) {
     fputs("{\"kind\":\"ampbench-inspect\",\"version\":1,\"tensors\":[", out);

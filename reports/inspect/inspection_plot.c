@@ -12,7 +12,7 @@ enum { WIDTH = 960, HEIGHT = 420, MARGIN_OCTAVES = 4, TITLE = 512 };
 
 extern const char ab_embedded_gp_inspect[];
 
-/* ---- the numbers as a document ------------------------------------------------------------------------- */
+/* ---- the numbers as a document --------------------------------------------------------------- */
 
 /* log2 of a limit, or a place beyond the picture where it is never reached. */
 static double limit_log2(uint32_t bits, double never) {
@@ -77,7 +77,7 @@ static void add_bins(cJSON *document, const ab_census *census) {
                                                       (double)ab_census_nonzero(census)));
 }
 
-/* ---- the plot ------------------------------------------------------------------------------------------ */
+/* ---- the plot -------------------------------------------------------------------------------- */
 
 static int pages(const cJSON *document) { return cJSON_GetArraySize(ab_json_at(document, "percent")) > 0; }
 

@@ -39,7 +39,7 @@ const char *ab_inspect_label(const ab_inspect_result *result, int row, char *lab
     return label;
 }
 
-/* ---- what was read ------------------------------------------------------------------------------------- */
+/* ---- what was read --------------------------------------------------------------------------- */
 
 static void print_head(FILE *out, const ab_inspect_result *result) {
     const ab_census *census = &result->pooled.census;
@@ -76,7 +76,7 @@ static void print_values(FILE *out, const ab_inspect_result *result, bool color)
     ab_inspect_print_histogram(out, &histogram);
 }
 
-/* ---- which scales would do ----------------------------------------------------------------------------- */
+/* ---- which scales would do ------------------------------------------------------------------- */
 
 /* "2^3 .. 2^17", "2^17 or less" where the search ended first, "none". */
 static const char *range_text(const ab_scale_range *a, char text[NUMBER]) {
@@ -139,7 +139,7 @@ static void print_advice(FILE *out, const ab_inspect_result *result) {
     }
 }
 
-/* ---- tensors ------------------------------------------------------------------------------------------- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 static void put_padded(FILE *out, const char *text, int width) {
     fputs(text, out);

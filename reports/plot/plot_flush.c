@@ -14,7 +14,7 @@ static bool accept(const cJSON *cell) {
     return tensors && tensors->child && !ab_plot_is_perturbed_baseline(cell);
 }
 
-/* ---- layers ---------------------------------------------------------------------------------------------- */
+/* ---- layers ---------------------------------------------------------------------------------- */
 
 static bool first_of_layer(const cJSON *tensors, const cJSON *tensor) {
     for (const cJSON *before = tensors->child; before != tensor; before = before->next)
@@ -38,8 +38,8 @@ static bool is_op(const cJSON *ops, const char *layer) {
     return false;
 }
 
-/* How many layers were probed; *name becomes that of number `wanted` (-1: none). Their order is the network's as far as the
- * record tells it: that of the ops, then the rest. */
+/* How many layers were probed; *name becomes that of number `wanted` (-1: none). Their order is the network's
+ * as far as the record tells it: that of the ops, then the rest. */
 static int find_layer(const cJSON *cell, int wanted, const char **name) {
     int count = 0;
     const cJSON *op, *ops = ab_json_at(cell, "implementations");
@@ -82,7 +82,7 @@ static int per_page(const cJSON *document) {
 
 static int pages(const cJSON *document) { return ab_plot_page_count(document, accept, per_page(document)); }
 
-/* ---- data ------------------------------------------------------------------------------------------------ */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 typedef struct strip {
     double first, stride;
@@ -123,7 +123,7 @@ static void write_strip(const strip *s, int row, FILE *data) {
     }
 }
 
-/* ---- page ------------------------------------------------------------------------------------------------ */
+/* ---- page ------------------------------------------------------------------------------------ */
 
 static void write_texts(const cJSON *document, const cJSON *cell, int panel, FILE *script) {
     char text[AB_PLOT_LABEL], share[AB_TEXT_NUMBER];

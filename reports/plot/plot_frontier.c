@@ -1,6 +1,7 @@
-/* Accuracy against speed, a point a cell, with intervals: the range of the timing rounds and Wilson's 95 % interval of the accuracy
- * (E. B. Wilson 1927). The frontier joins the cells that no other one beats in both; only cells with a certificate can be on it.
- * Where nothing was tested on a test set, the final loss takes the accuracy's place, with the noise floor around it. */
+/* Accuracy against speed, a point a cell, with intervals: the range of the timing rounds and Wilson's 95 %
+ * interval of the accuracy (E. B. Wilson 1927). The frontier joins the cells that no other one beats in both;
+ * only cells with a certificate can be on it. Where nothing was tested on a test set, the final loss takes
+ * the accuracy's place, with the noise floor around it. */
 #include "kernels/core/text.h"
 #include "reports/plot/plot.h"
 #include "reports/record/json.h"
@@ -33,7 +34,7 @@ static filter choose(const cJSON *document) {
 
 static int pages(const cJSON *document) { return ab_plot_page_count(document, choose(document), PER_PAGE); }
 
-/* ---- points ---------------------------------------------------------------------------------------------- */
+/* ---- points ---------------------------------------------------------------------------------- */
 
 typedef struct point {
     double rate, rate_low, rate_high, value, low, high;
@@ -84,7 +85,7 @@ static void find_frontier(point *p, int count, double sign) {
     }
 }
 
-/* ---- page ------------------------------------------------------------------------------------------------ */
+/* ---- page ------------------------------------------------------------------------------------ */
 
 /* A block of the data: the points for which certified == `certified`; or, in order of speed, the frontier. */
 static void write_points(const point *p, int count, bool certified, FILE *data) {

@@ -1,5 +1,6 @@
-/* Distribution of gradient magnitudes on a log2 axis with the half format's limits: one panel per cell, weight gradients and
- * activation gradients as two curves, as they were before the cast and under the loss scale in force. */
+/* Distribution of gradient magnitudes on a log2 axis with the half format's limits: one panel per cell,
+ * weight gradients and activation gradients as two curves, as they were before the cast and under the loss
+ * scale in force. */
 #include "kernels/core/text.h"
 #include "kernels/format/format.h"
 #include "reports/plot/plot.h"
@@ -58,7 +59,7 @@ static spectrum collect(const cJSON *cell, const char *kind) {
     return sum;
 }
 
-/* ---- axes ------------------------------------------------------------------------------------------------ */
+/* ---- axes ------------------------------------------------------------------------------------ */
 
 static const ab_format *format_of(const cJSON *cell) {
     const ab_format *format = &ab_format_fp16;
@@ -97,7 +98,7 @@ static double highest_share(const cJSON *document) {
     return highest;
 }
 
-/* ---- panels ---------------------------------------------------------------------------------------------- */
+/* ---- panels ---------------------------------------------------------------------------------- */
 
 /* The bins of a curve: its non-zero ones and one on each side, so that it starts and ends on the axis. */
 static range find_extent(const spectrum *s) {

@@ -1,5 +1,5 @@
-/* Training losses with a running mean, and how far each cell's losses are from O0's. O0 and its twin, moved by one ulp, are on
- * every page: what the twin does is noise. */
+/* Training losses with a running mean, and how far each cell's losses are from O0's. O0 and its twin, moved
+ * by one ulp, are on every page: what the twin does is noise. */
 #include "reports/plot/plot.h"
 #include "reports/record/json.h"
 
@@ -34,7 +34,7 @@ static int choose(const cJSON *document, int page, const cJSON **cell) {
     return count + ab_plot_cells(document, is_candidate, page, PER_PAGE, cell + count);
 }
 
-/* ---- series ---------------------------------------------------------------------------------------------- */
+/* ---- series ---------------------------------------------------------------------------------- */
 
 typedef struct series {
     double *loss; /* NAN where not finite */
@@ -87,7 +87,8 @@ static bool write_block(const series *s, const series *o0, int reach, const char
     return differs;
 }
 
-/* Top of the loss axis: somewhat above all O0 reached, so that a diverging level leaves the picture and not the rest. */
+/* Top of the loss axis: somewhat above all O0 reached, so that a diverging level leaves the picture and not
+ * the rest. */
 static double find_top(const series *s, int count) {
     double top = 0;
     for (int i = 0; i < s[0].count; i++)
@@ -96,7 +97,7 @@ static double find_top(const series *s, int count) {
     return 1;
 }
 
-/* ---- page ------------------------------------------------------------------------------------------------ */
+/* ---- page ------------------------------------------------------------------------------------ */
 
 static int longest(const series *s, int count) {
     int most = 0;
@@ -105,7 +106,8 @@ static int longest(const series *s, int count) {
     return most;
 }
 
-/* Which colour: the levels of the document other than O0 in order of appearance; O0 and its twin have their own (0, 1). */
+/* Which colour: the levels of the document other than O0 in order of appearance; O0 and its twin have their
+ * own (0, 1). */
 static int color_of(const cJSON *document, const cJSON *cell) {
     const char *level = ab_json_text(cell, "level", "");
     int color = 2;

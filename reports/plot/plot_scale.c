@@ -1,4 +1,5 @@
-/* The loss scale over the steps, one panel per cell whose scale can move or that skipped a step; skipped steps are marked. */
+/* The loss scale over the steps, one panel per cell whose scale can move or that skipped a step; skipped
+ * steps are marked. */
 #include "kernels/core/text.h"
 #include "reports/plot/plot.h"
 #include "reports/record/json.h"
@@ -28,7 +29,7 @@ static filter choose(const cJSON *document) {
 
 static int pages(const cJSON *document) { return ab_plot_page_count(document, choose(document), PER_PAGE); }
 
-/* ---- data ------------------------------------------------------------------------------------------------ */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 /* The scale in force at a step. */
 static double scale_at(const cJSON *cell, double step) {
@@ -65,7 +66,7 @@ static void write_blocks(const cJSON *cell, const char *label, FILE *data) {
     fputs("\n\n", data);
 }
 
-/* ---- page ------------------------------------------------------------------------------------------------ */
+/* ---- page ------------------------------------------------------------------------------------ */
 
 typedef struct range {
     double low, high;

@@ -39,7 +39,7 @@ int ab_plots_count(void) { return (int)AB_COUNT_OF(plots); }
 const ab_plot *ab_plots_at(int i) { return plots[i]; }
 const ab_plot_words *ab_plots_words(int i) { return &words[i]; }
 
-/* ---- helpers of the plots -------------------------------------------------------------------------------- */
+/* ---- helpers of the plots -------------------------------------------------------------------- */
 
 bool ab_plot_is_perturbed_baseline(const cJSON *cell) { return cJSON_IsString(ab_json_at(cell, "twin")); }
 
@@ -139,7 +139,7 @@ void ab_plot_number(FILE *data, double value) {
         fputs(" ?", data);
 }
 
-/* ---- files ----------------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 /* Every missing folder on the way; the last error counts, and opening the first file repeats it. */
 static ab_status make_folder(const char *folder) {
@@ -223,7 +223,7 @@ out:
     return status == AB_OK ? closed : status;
 }
 
-/* ---- gnuplot --------------------------------------------------------------------------------------------- */
+/* ---- gnuplot --------------------------------------------------------------------------------- */
 
 /* The child: only calls that are safe after fork. gnuplot's own messages go to gnuplot.log in the folder. */
 static void draw_in_child(const char *folder, char *const *argv) {
@@ -239,7 +239,8 @@ static void draw_in_child(const char *folder, char *const *argv) {
     _exit(NOT_FOUND);
 }
 
-/* gnuplot's exit status; NOT_FOUND when there is no gnuplot, -1 when it could not be started or was killed. */
+/* gnuplot's exit status; NOT_FOUND when there is no gnuplot, -1 when it could not be started or was killed.
+ */
 static int draw(const char *folder, const char *name, const char *format) {
     char script[FILE_NAME + 4], program[] = "gnuplot", defaults[] = "-d", option[] = "-e", choice[32];
     ab_text_exact(script, sizeof script, "%s.gp", name);

@@ -1,5 +1,5 @@
-/* Is this a result document that the reports can rely on? The shape is checked against the schema itself, so that schema
- * and program cannot disagree; what a schema cannot say is here. */
+/* Is this a result document that the reports can rely on? The shape is checked against the schema itself, so
+ * that schema and program cannot disagree; what a schema cannot say is here. */
 #include "reports/record/check.h"
 
 #include "kernels/core/mem.h"
@@ -16,7 +16,7 @@
 
 enum { NAME_TEXT = 96 };
 
-/* ---- which document -------------------------------------------------------------------------------------- */
+/* ---- which document -------------------------------------------------------------------------- */
 
 static ab_status check_identity(const cJSON *document, const char *origin) {
     char found[NAME_TEXT];
@@ -45,7 +45,7 @@ out:
     return status;
 }
 
-/* ---- what must add up ------------------------------------------------------------------------------------ */
+/* ---- what must add up ------------------------------------------------------------------------ */
 
 /* A place in the document, for messages. */
 typedef struct spot {

@@ -8,12 +8,12 @@
 
 AB_BEGIN_DECLS
 
-/* Keys, types, ranges and allowed words: exactly what reports/schema/result-1.schema.json says, except that unknown keys
- * pass (a later minor version may add some). */
+/* Keys, types, ranges and allowed words: exactly what reports/schema/result-1.schema.json says, except that
+ * unknown keys pass (a later minor version may add some). */
 AB_MUST_CHECK ab_status ab_result_check_shape(const cJSON *document, const char *origin);
 
-/* What a schema cannot say: counts that must add up, lengths that must agree, indices in range, unique ids. For a document
- * whose shape has been checked. */
+/* What a schema cannot say: counts that must add up, lengths that must agree, indices in range, unique ids.
+ * For a document whose shape has been checked. */
 AB_MUST_CHECK ab_status ab_result_check_sums(const cJSON *document, const char *origin);
 
 AB_END_DECLS

@@ -8,7 +8,8 @@
 
 AB_BEGIN_DECLS
 
-/* Non-zero values, and about their sum of squares: those of one exponent count as equal, so only ratios mean anything. */
+/* Non-zero values, and about their sum of squares: those of one exponent count as equal, so only ratios mean
+ * anything. */
 typedef struct ab_exponent_mass {
     double count, energy;
 } ab_exponent_mass;
@@ -16,8 +17,8 @@ typedef struct ab_exponent_mass {
 /* Of all values of a tensor of probes.tensors. */
 ab_exponent_mass ab_exponents_all(const cJSON *tensor);
 
-/* Of those that a cast to `format` flushes to zero when all are first scaled by 2^octaves. Ties at half the smallest subnormal, which
- * the histogram does not tell apart, count as kept. */
+/* Of those that a cast to `format` flushes to zero when all are first scaled by 2^octaves. Ties at half the
+ * smallest subnormal, which the histogram does not tell apart, count as kept. */
 ab_exponent_mass ab_exponents_flushed(const cJSON *tensor, const ab_format *format, double octaves);
 
 AB_END_DECLS

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* ---- records without a graph -------------------------------------------------------------------------- */
+/* ---- records without a graph ----------------------------------------------------------------- */
 
 ab_graph ab_graph_by_position(const cJSON *list) {
     return (ab_graph){.ops = cJSON_IsArray(list) ? list : NULL, .by_position = true};
@@ -17,7 +17,7 @@ static const cJSON *neighbour_by_position(const ab_graph *graph, const cJSON *op
     return op == graph->ops->child ? NULL : op->prev; /* cJSON: the first one's prev is the last */
 }
 
-/* ---- ops ---------------------------------------------------------------------------------------------- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 ab_graph ab_graph_of(const cJSON *document, const cJSON *list) {
     const cJSON *ops = ab_json_at(document, "graph.ops");
@@ -34,7 +34,7 @@ const cJSON *ab_graph_op(const ab_graph *graph, const char *name) {
     return NULL;
 }
 
-/* ---- traits ------------------------------------------------------------------------------------------- */
+/* ---- traits ---------------------------------------------------------------------------------- */
 
 ab_traits ab_graph_traits(const ab_graph *graph, const cJSON *op) {
     const cJSON *name;
@@ -62,7 +62,7 @@ const cJSON *ab_graph_only(const ab_graph *graph, ab_traits trait) {
     return found;
 }
 
-/* ---- along edges -------------------------------------------------------------------------------------- */
+/* ---- along edges ----------------------------------------------------------------------------- */
 
 typedef struct search {
     const ab_graph *graph;

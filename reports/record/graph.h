@@ -2,8 +2,8 @@
  * (kernels/ops/traits/op_traits.def). Reports ask it instead of naming ops or counting places in lists.
  *
  * Views of a document; nothing here owns memory. A record without the key "graph" (written before
- * 2026-11-22) is read through ab_graph_by_position alone: each op of a list is taken to read the one before it,
- * and traits come from the names of types. */
+ * 2026-11-22) is read through ab_graph_by_position alone: each op of a list is taken to read the one before
+ * it, and traits come from the names of types. */
 #ifndef AB_REPORTS_RECORD_GRAPH_H
 #define AB_REPORTS_RECORD_GRAPH_H
 

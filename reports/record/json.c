@@ -1,5 +1,5 @@
-/* JSON look-ups and exact output. cJSON's own printer is not used: it accepts 15 digits when they come within one part in
- * 2^52 of the value, so a number need not survive a round trip. */
+/* JSON look-ups and exact output. cJSON's own printer is not used: it accepts 15 digits when they come within
+ * one part in 2^52 of the value, so a number need not survive a round trip. */
 #include "reports/record/json.h"
 
 #include "kernels/core/text.h"

@@ -15,7 +15,7 @@
 
 enum { CHUNK = 1 << 16 };
 
-/* ---- reading --------------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 typedef struct bytes {
     char *data;
@@ -91,7 +91,7 @@ ab_status ab_result_load(const char *path, cJSON **document) {
     return status;
 }
 
-/* ---- writing --------------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static ab_status write_failed(const char *path) {
     return ab_fail(AB_OUTPUT, "%s: cannot write: %s", path, strerror(errno));
@@ -111,7 +111,8 @@ static ab_status write_in_place(const cJSON *document, const char *path) {
     return status;
 }
 
-/* A fixed name, so that kills leave at most one stale file; O_EXCL after unlink, so that a planted link is not followed. */
+/* A fixed name, so that kills leave at most one stale file; O_EXCL after unlink, so that a planted link is
+ * not followed. */
 static ab_status write_temporary(const cJSON *document, const char *temporary) {
     FILE *out = NULL;
     ab_status status = AB_OK;
@@ -132,7 +133,8 @@ out:
     return status;
 }
 
-/* Makes a rename in the folder of `path` survive a power cut. Some file systems cannot; that is not an error. */
+/* Makes a rename in the folder of `path` survive a power cut. Some file systems cannot; that is not an error.
+ */
 static void sync_folder(char *path) {
     char *slash = strrchr(path, '/');
     if (slash) slash[slash == path] = '\0';

@@ -1,4 +1,5 @@
-/* JSON Schema, the part we use. One small function per keyword; no formats, no patterns, no remote references. */
+/* JSON Schema, the part we use. One small function per keyword; no formats, no patterns, no remote
+ * references. */
 #include "reports/record/schema.h"
 
 #include "kernels/core/text.h"
@@ -29,7 +30,7 @@ typedef struct check {
 
 static ab_status check_value(const check *c, const cJSON *schema, const cJSON *value, const place *at);
 
-/* ---- messages -------------------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static size_t append(char *text, size_t used, size_t size, const char *more) {
     size_t length = strlen(more);
@@ -83,9 +84,10 @@ static const char *list_text(const cJSON *list, char *text) {
     return text;
 }
 
-/* ---- keywords -------------------------------------------------------------------------------------------- */
+/* ---- keywords -------------------------------------------------------------------------------- */
 
-/* Whole numbers up to 2^53 - 1 only: a larger one has been rounded on the way in and is a string in our documents. */
+/* Whole numbers up to 2^53 - 1 only: a larger one has been rounded on the way in and is a string in our
+ * documents. */
 static bool is_integer(double x) { return x == trunc(x) && fabs(x) <= AB_JSON_MAX_INTEGER; }
 
 static bool has_type(const cJSON *value, const char *type) {
@@ -301,7 +303,7 @@ static ab_status check_value(const check *c, const cJSON *schema, const cJSON *v
     return AB_OK;
 }
 
-/* ---- public ---------------------------------------------------------------------------------------------- */
+/* ---- public ---------------------------------------------------------------------------------- */
 
 ab_status ab_schema_check(const cJSON *schema, const cJSON *value, bool strict, const char *origin) {
     const check c = {schema, strict, origin};

@@ -10,12 +10,12 @@
 
 AB_BEGIN_DECLS
 
-/* All but these: lists that make cells (cells are matched one by one), how long was measured, and the scaler's constants, whose
- * effect is judged in the losses and scales. */
+/* All but these: lists that make cells (cells are matched one by one), how long was measured, and the
+ * scaler's constants, whose effect is judged in the losses and scales. */
 bool ab_setting_counts(const char *key);
 
-/* A number (FNV-1a) of all settings that count, in any order. What is null, false or empty is left out, so that a setting that
- * a later version adds and nobody uses changes nothing. */
+/* A number (FNV-1a) of all settings that count, in any order. What is null, false or empty is left out, so
+ * that a setting that a later version adds and nobody uses changes nothing. */
 uint64_t ab_settings_digest(const cJSON *config);
 
 AB_END_DECLS

@@ -1,14 +1,14 @@
-/* The numbers of the table, computed from the raw record and from nothing else. A pure function of the document: it adds
- * cells[].summary and noise_floor and touches nothing besides.
+/* The numbers of the table, computed from the raw record and from nothing else. A pure function of the
+ * document: it adds cells[].summary and noise_floor and touches nothing besides.
  *
  * Definitions
  *   loss_final      mean of the last min(20, n) losses of a cell that ran all config.steps steps
  *   loss_gap        loss_final minus that of the O0 cell of ab_summary_baseline
  *   noise floor     the largest |loss_gap| of the twins
- *   step_time_ns    median over processes of each process's median; low and high are the extremes of those medians
- *   samples_per_s   batch x accumulation x (steps_applied / steps_total) / step time: a skipped step trains nothing
- *   flushed_share   flushed / nonzero, summed over the tensors that were cast; over all of them where none was
- *   certificate     see certify() */
+ *   step_time_ns    median over processes of each process's median; low and high are the extremes of those
+ * medians samples_per_s   batch x accumulation x (steps_applied / steps_total) / step time: a skipped step
+ * trains nothing flushed_share   flushed / nonzero, summed over the tensors that were cast; over all of them
+ * where none was certificate     see certify() */
 #include "reports/record/summary.h"
 
 #include "kernels/core/text.h"
@@ -48,7 +48,7 @@ typedef struct facts {
     reasons failed; /* of the certificate */
 } facts;
 
-/* ---- figures --------------------------------------------------------------------------------------------- */
+/* ---- figures --------------------------------------------------------------------------------- */
 
 static figure known(double value) { return (figure){value, ""}; }
 
@@ -82,7 +82,7 @@ static void add_reason(reasons *list, const char *format, ...) {
     va_end(args);
 }
 
-/* ---- loss ------------------------------------------------------------------------------------------------ */
+/* ---- loss ------------------------------------------------------------------------------------ */
 
 static figure final_loss(const cJSON *document, const cJSON *cell) {
     const cJSON *losses = ab_json_at(cell, "loss"), *loss = losses ? losses->child : NULL;
@@ -107,7 +107,7 @@ static figure loss_gap(const facts *f) {
     return known(f->loss_final.value - f->baseline->loss_final.value);
 }
 
-/* ---- time ------------------------------------------------------------------------------------------------ */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 static int compare_doubles(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -174,7 +174,7 @@ static figure sample_rate(const cJSON *document, const facts *f) {
     return known(batch * (applied / total) / f->step_time.value * 1e9);
 }
 
-/* ---- memory, skips, casts -------------------------------------------------------------------------------- */
+/* ---- memory, skips, casts -------------------------------------------------------------------- */
 
 static figure number_at(const cJSON *cell, const char *path) {
     const cJSON *value = ab_json_at(cell, path);
@@ -240,7 +240,7 @@ static void count_casts(facts *f) {
     find_worst_layer(f, tensors);
 }
 
-/* ---- comparing with O0 ----------------------------------------------------------------------------------- */
+/* ---- comparing with O0 ----------------------------------------------------------------------- */
 
 static bool same(const cJSON *a, const cJSON *b, const char *key) {
     return cJSON_Compare(ab_json_at(a, key), ab_json_at(b, key), 1);
@@ -283,8 +283,9 @@ static const facts *find_floor(const facts *all, int count) {
     return found;
 }
 
-/* A cell's speed counts only if its training is as good as O0's: it ended well, every loss is finite, at least 95 % of the
- * steps were applied, and the final loss is above O0's by no more than 10 noise floors or 5 % of O0's, whichever is more. */
+/* A cell's speed counts only if its training is as good as O0's: it ended well, every loss is finite, at
+ * least 95 % of the steps were applied, and the final loss is above O0's by no more than 10 noise floors or 5
+ * % of O0's, whichever is more. */
 double ab_summary_allowed_gap(double noise_floor, double baseline_loss) {
     return fmax(floor_multiple * noise_floor, baseline_share * fabs(baseline_loss));
 }
@@ -321,7 +322,7 @@ static figure speed_ratio(const facts *f) {
     return ratio(&f->rate, &f->baseline->rate, "O0");
 }
 
-/* ---- into the document ----------------------------------------------------------------------------------- */
+/* ---- into the document ----------------------------------------------------------------------- */
 
 /* cJSON says of each addition whether there was memory for it; asked once, at the end. */
 typedef struct builder {
@@ -408,7 +409,7 @@ static ab_status set(cJSON *object, const char *key, cJSON *value) {
     return ab_fail(AB_NO_MEMORY, "out of memory while summarising the result");
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static ab_status measure(const cJSON *document, facts *f) {
     f->loss_final = final_loss(document, f->cell);

@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes a sequence starting with `lead` must have, and the smallest code point that needs so many; 0: not a lead byte. */
+/* Bytes a sequence starting with `lead` must have, and the smallest code point that needs so many; 0: not a
+ * lead byte. */
 static int sequence_length(unsigned char lead, unsigned *smallest) {
     static const struct {
         unsigned char mask, value;
@@ -39,8 +40,8 @@ int ab_text_decode(const char *text, unsigned *point) {
     return length;
 }
 
-/* Characters that show nothing or change how others show: controls, zero-width, direction marks, byte-order mark,
- * line separators, tags and private use. */
+/* Characters that show nothing or change how others show: controls, zero-width, direction marks, byte-order
+ * mark, line separators, tags and private use. */
 static bool is_hidden(unsigned point) {
     static const unsigned ranges[][2] = {
         {0x00, 0x1f},     {0x7f, 0x9f},     {0xad, 0xad},     {0x34f, 0x34f},
@@ -52,8 +53,8 @@ static bool is_hidden(unsigned point) {
     return false;
 }
 
-/* What CI runners take for a command of theirs when it stands in a log: "::word" at the start of a line (or of a word, which
- * wrapping may put there) and "##[word" anywhere. */
+/* What CI runners take for a command of theirs when it stands in a log: "::word" at the start of a line (or
+ * of a word, which wrapping may put there) and "##[word" anywhere. */
 static bool is_runner_command(const char *source, const char *line, size_t used) {
     bool starts_word = used == 0 || line[used - 1] == ' ';
     return (starts_word && strncmp(source, "::", 2) == 0) || strncmp(source, "##[", 3) == 0;

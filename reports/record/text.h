@@ -1,5 +1,5 @@
-/* Text for people: strings from a document made harmless, numbers with a fixed look. A document may come from anywhere, so
- * nothing of it reaches a terminal, a page or a script before it went through here. */
+/* Text for people: strings from a document made harmless, numbers with a fixed look. A document may come from
+ * anywhere, so nothing of it reaches a terminal, a page or a script before it went through here. */
 #ifndef AB_REPORTS_RECORD_TEXT_H
 #define AB_REPORTS_RECORD_TEXT_H
 
@@ -11,12 +11,14 @@ AB_BEGIN_DECLS
 
 enum { AB_TEXT_NUMBER = 40 };
 
-/* Length of the UTF-8 sequence at `text` (1 to 4) and its code point; 0 when the bytes are not UTF-8 (overlong forms,
- * surrogates and values above U+10FFFF included) or `text` is "". */
+/* Length of the UTF-8 sequence at `text` (1 to 4) and its code point; 0 when the bytes are not UTF-8
+ * (overlong forms, surrogates and values above U+10FFFF included) or `text` is "". */
 int ab_text_decode(const char *text, unsigned *point);
 
-/* Copies `source` as one line: control characters, invisible and direction-changing ones and bytes that are not UTF-8 become
- * '?', and so does what starts a command of a CI runner's log ("::" before a word, "##["). What does not fit into `size` - 1 bytes is cut at a whole character and ends in "...". Returns `line`. */
+/* Copies `source` as one line: control characters, invisible and direction-changing ones and bytes that are
+ * not UTF-8 become
+ * '?', and so does what starts a command of a CI runner's log ("::" before a word, "##["). What does not fit
+ * into `size` - 1 bytes is cut at a whole character and ends in "...". Returns `line`. */
 char *ab_text_clean(char *line, size_t size, const char *source);
 
 /* Columns a cleaned line takes on a terminal (one a code point; no wide characters are told apart). */

@@ -5,7 +5,8 @@
 #include <cjson/cJSON.h>
 #include <stdio.h>
 
-/* A few lines for every cell that has them: the loss, the tensor with the largest error, the one that lost most. */
+/* A few lines for every cell that has them: the loss, the tensor with the largest error, the one that lost
+ * most. */
 void ab_gradient_reference_print(const cJSON *document, FILE *out);
 
 #endif

@@ -14,7 +14,7 @@
 
 enum { LABEL_TEXT = 160, LONG_MESSAGE = 80 };
 
-/* ---- lines ----------------------------------------------------------------------------------------------- */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 static ab_status append_line(ab_grid_lines *lines, ab_tone tone, const char *text) {
     if (lines->count == lines->room) {
@@ -47,7 +47,7 @@ static const char *clean(const cJSON *root, const char *path, const char *fallba
     return ab_text_clean(text, size, ab_json_text(root, path, fallback));
 }
 
-/* ---- columns --------------------------------------------------------------------------------------------- */
+/* ---- columns --------------------------------------------------------------------------------- */
 
 static double figure(const cJSON *cell, const char *key) {
     return ab_json_number(ab_json_at(cell, "summary"), key, (double)NAN);
@@ -213,7 +213,7 @@ const char *ab_grid_head(const ab_grid *grid, int i, int line) {
     return head ? head : grid->gap_head;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------------ */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static void write_row(const cJSON *cell, const ab_grid *grid, const rule *const *chosen, ab_grid_row *row) {
     char reason[AB_GRID_LINE - 32];
@@ -239,7 +239,7 @@ static const char *label_text(const ab_grid *grid, int row, char *text) {
     return text;
 }
 
-/* ---- above the table ------------------------------------------------------------------------------------- */
+/* ---- above the table ------------------------------------------------------------------------- */
 
 static ab_status add_title(const cJSON *document, ab_grid_lines *lines) {
     char net[40], data[40], optimizer[24], lr[AB_TEXT_NUMBER], seed[32], epochs[48] = "";
@@ -410,7 +410,7 @@ static ab_status add_intro(const cJSON *document, ab_grid *grid) {
     return add_completeness(document, &grid->intro);
 }
 
-/* ---- below the table ------------------------------------------------------------------------------------- */
+/* ---- below the table ------------------------------------------------------------------------- */
 
 static ab_status add_warnings(const cJSON *document, ab_grid *grid) {
     char text[AB_GRID_LINE - 16];
@@ -544,7 +544,7 @@ static void write_gap_head(const cJSON *document, ab_grid *grid) {
     ab_text_show(grid->gap_head, sizeof grid->gap_head, "±%s", floor_text(document, floor));
 }
 
-/* ---- public ---------------------------------------------------------------------------------------------- */
+/* ---- public ---------------------------------------------------------------------------------- */
 
 ab_status ab_grid_create(const cJSON *document, ab_grid *grid) {
     const rule *chosen[AB_GRID_COLUMNS];

@@ -1,5 +1,5 @@
-/* The table for people as text in cells, before any layout: report_table.c and report_markdown.c only arrange it, so that
- * they cannot disagree. Every string in it is clean (text.h). */
+/* The table for people as text in cells, before any layout: report_table.c and report_markdown.c only arrange
+ * it, so that they cannot disagree. Every string in it is clean (text.h). */
 #ifndef AB_REPORTS_RENDER_GRID_H
 #define AB_REPORTS_RENDER_GRID_H
 

@@ -1,5 +1,6 @@
-/* The parts of the HTML report. report_html.c makes the page and calls them in order; html_tables.c has what needs no picture,
- * html_figures.c the pictures, html_diagnosis.c the causes. Text of the document goes through markup.h, every one. */
+/* The parts of the HTML report. report_html.c makes the page and calls them in order; html_tables.c has what
+ * needs no picture, html_figures.c the pictures, html_diagnosis.c the causes. Text of the document goes
+ * through markup.h, every one. */
 #ifndef AB_REPORTS_RENDER_HTML_H
 #define AB_REPORTS_RENDER_HTML_H
 
@@ -16,8 +17,8 @@ typedef struct ab_html {
     const ab_grid *grid;
 } ab_html;
 
-/* A table's frame. Captions and headings are literals of ours. `id` names the table; headings[i] that start with '#' are of
- * numbers (without the '#' in the page); NULL ends the list. */
+/* A table's frame. Captions and headings are literals of ours. `id` names the table; headings[i] that start
+ * with '#' are of numbers (without the '#' in the page); NULL ends the list. */
 void ab_html_table(const ab_html *h, const char *id, const char *caption, const char *const *headings);
 void ab_html_end_table(const ab_html *h);
 

@@ -1,5 +1,5 @@
-/* The pictures of the page: the plots' own scripts, drawn as SVG into a folder that lives for a moment, put into the page through
- * the sieve of markup.h. Without gnuplot a note stands in their place. */
+/* The pictures of the page: the plots' own scripts, drawn as SVG into a folder that lives for a moment, put
+ * into the page through the sieve of markup.h. Without gnuplot a note stands in their place. */
 #define _POSIX_C_SOURCE 200809L /* mkdtemp */
 #include "kernels/core/log.h"
 #include "kernels/core/text.h"

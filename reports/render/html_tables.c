@@ -1,4 +1,5 @@
-/* The tables and texts of the page. Numbers are those of the table for terminals (grid.h) or come straight from the document. */
+/* The tables and texts of the page. Numbers are those of the table for terminals (grid.h) or come straight
+ * from the document. */
 #include "kernels/core/mem.h"
 #include "kernels/core/text.h"
 #include "reports/plot/plot.h"
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- parts ----------------------------------------------------------------------------------------------- */
+/* ---- parts ----------------------------------------------------------------------------------- */
 
 void ab_html_table(const ab_html *h, const char *id, const char *caption, const char *const *headings) {
     fprintf(h->out,
@@ -62,7 +63,7 @@ static bool is_ok(const cJSON *cell) { return strcmp(ab_json_text(cell, "status"
 static bool is_certified(const cJSON *cell) { return ab_json_is_true(cell, "summary.certificate.passed"); }
 static const cJSON *cells_of(const ab_html *h) { return ab_json_at(h->document, "cells"); }
 
-/* ---- summary --------------------------------------------------------------------------------------------- */
+/* ---- summary --------------------------------------------------------------------------------- */
 
 static void fact(const ab_html *h, const char *what, const char *format, ...) AB_PRINTF(3, 4);
 
@@ -77,7 +78,8 @@ static void fact(const ab_html *h, const char *what, const char *format, ...) {
     fputs("</dd></div>\n", h->out);
 }
 
-/* The certified cell of another level than O0 with the largest (sign 1) or smallest (-1) `key`; NULL: none has it. */
+/* The certified cell of another level than O0 with the largest (sign 1) or smallest (-1) `key`; NULL: none
+ * has it. */
 static const cJSON *best_cell(const ab_html *h, const char *key, double sign) {
     const cJSON *cell, *best = NULL;
     cJSON_ArrayForEach(cell, cells_of(h)) {
@@ -130,7 +132,7 @@ ab_status ab_html_summary(const ab_html *h) {
     return AB_OK;
 }
 
-/* ---- verdicts -------------------------------------------------------------------------------------------- */
+/* ---- verdicts -------------------------------------------------------------------------------- */
 
 static void verdict(const ab_html *h, const char *class_name, const char *word) {
     fprintf(h->out, "<td><span class=\"verdict %s\">%s</span></td>", class_name, word);
@@ -189,7 +191,7 @@ ab_status ab_html_verdicts(const ab_html *h) {
     return AB_OK;
 }
 
-/* ---- levels ---------------------------------------------------------------------------------------------- */
+/* ---- levels ---------------------------------------------------------------------------------- */
 
 static const char *tone_class(ab_tone tone, bool number) {
     static const char *const of_text[] = {"word", "word faint", "word warn", "word bad", "word"};
@@ -236,7 +238,7 @@ ab_status ab_html_levels(const ab_html *h) {
     return AB_OK;
 }
 
-/* ---- numbers behind the figures -------------------------------------------------------------------------- */
+/* ---- numbers behind the figures -------------------------------------------------------------- */
 
 static void memory_table(const ab_html *h) {
     char head[AB_MEM_CATEGORY_COUNT][40], text[AB_TEXT_NUMBER];
@@ -348,7 +350,7 @@ ab_status ab_html_numbers(const ab_html *h) {
     return AB_OK;
 }
 
-/* ---- environment ----------------------------------------------------------------------------------------- */
+/* ---- environment ----------------------------------------------------------------------------- */
 
 static void write_plain_value(const ab_html *h, const cJSON *value) {
     const cJSON *item;
@@ -398,14 +400,15 @@ ab_status ab_html_environment(const ab_html *h) {
     return AB_OK;
 }
 
-/* ---- how to reproduce ------------------------------------------------------------------------------------ */
+/* ---- how to reproduce ------------------------------------------------------------------------ */
 
 static bool is_plain_word(const char *text) {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,+@%";
     return *text && strspn(text, plain) == strlen(text);
 }
 
-/* A word of a shell command, in single quotes unless it needs none. Returns whether it is exactly the argument. */
+/* A word of a shell command, in single quotes unless it needs none. Returns whether it is exactly the
+ * argument. */
 static bool write_word(const ab_html *h, const char *text) {
     char clean[AB_MARKUP_TEXT];
     ab_text_clean(clean, sizeof clean, text);

@@ -1,4 +1,5 @@
-/* Writes JUnit's XML (the form that Jenkins, GitLab and GitHub's actions share) and GitHub's annotations. Decides nothing. */
+/* Writes JUnit's XML (the form that Jenkins, GitLab and GitHub's actions share) and GitHub's annotations.
+ * Decides nothing. */
 #include "reports/render/junit.h"
 
 #include "reports/record/text.h"

@@ -1,5 +1,5 @@
-/* Test results in the two forms that CI systems read: JUnit's XML and GitHub's annotation lines. For reports and for the gate; texts
- * may be anything. */
+/* Test results in the two forms that CI systems read: JUnit's XML and GitHub's annotation lines. For reports
+ * and for the gate; texts may be anything. */
 #ifndef AB_REPORTS_RENDER_JUNIT_H
 #define AB_REPORTS_RENDER_JUNIT_H
 

@@ -1,4 +1,5 @@
-/* Escaping, and the sieve for pictures. It trusts nobody: gnuplot escapes the texts it gets, and whatever it let through ends here. */
+/* Escaping, and the sieve for pictures. It trusts nobody: gnuplot escapes the texts it gets, and whatever it
+ * let through ends here. */
 #include "reports/render/markup.h"
 
 #include "kernels/core/text.h"
@@ -35,7 +36,7 @@ void ab_markup_text(FILE *out, const char *text) {
     }
 }
 
-/* ---- pictures -------------------------------------------------------------------------------------------- */
+/* ---- pictures -------------------------------------------------------------------------------- */
 
 /* A piece of the source. */
 typedef struct piece {
@@ -75,7 +76,8 @@ static piece read_name(sieve *s) {
     return p;
 }
 
-/* Colours that mean "the page's": the ones of plots/style.gp that are neutral, and those too dark for a dark page. */
+/* Colours that mean "the page's": the ones of plots/style.gp that are neutral, and those too dark for a dark
+ * page. */
 static const struct {
     int red, green, blue;
     const char *variable;

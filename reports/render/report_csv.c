@@ -1,5 +1,5 @@
-/* One row per cell as CSV (RFC 4180: CRLF, quotes doubled) under machine names: the keys of the document. Numbers are exact.
- * Text that a spreadsheet would take for a formula gets an apostrophe in front. */
+/* One row per cell as CSV (RFC 4180: CRLF, quotes doubled) under machine names: the keys of the document.
+ * Numbers are exact. Text that a spreadsheet would take for a formula gets an apostrophe in front. */
 #include "kernels/core/mem.h"
 #include "kernels/core/text.h"
 #include "reports/record/json.h"
@@ -81,7 +81,8 @@ static void print_text(const char *text, FILE *out) {
     if (quoted) fputc('"', out);
 }
 
-/* Cleaning leaves no line breaks in a field: many readers of CSV take lines one by one. It makes no text longer. */
+/* Cleaning leaves no line breaks in a field: many readers of CSV take lines one by one. It makes no text
+ * longer. */
 static ab_status print_clean(const char *text, FILE *out) {
     const size_t size = strlen(text) + 1;
     char *clean = malloc(size);

@@ -1,11 +1,12 @@
-/* The table as GitHub-flavoured Markdown, for a README or a CI summary. Text of the document cannot become markup. */
+/* The table as GitHub-flavoured Markdown, for a README or a CI summary. Text of the document cannot become
+ * markup. */
 #include "reports/record/result.h"
 #include "reports/render/grid.h"
 
 #include <string.h>
 
-/* Backslashes before what Markdown could read as markup, character references for what HTML or GitHub could (tags,
- * entities, @mentions, #numbers). */
+/* Backslashes before what Markdown could read as markup, character references for what HTML or GitHub could
+ * (tags, entities, @mentions, #numbers). */
 static void print_escaped(const char *text, FILE *out) {
     static const struct {
         char c;

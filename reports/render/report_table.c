@@ -47,7 +47,7 @@ static void print_text(const page *p, const ab_grid *grid, int i, ab_tone tone, 
     if (left && !last) fprintf(p->out, "%*s", pad, "");
 }
 
-/* ---- layout ---------------------------------------------------------------------------------------------- */
+/* ---- layout ---------------------------------------------------------------------------------- */
 
 static void widen(page *p, int i, const char *text) {
     int width = ab_text_width(text);
@@ -103,7 +103,7 @@ static void print_lines(const page *p, const ab_grid_lines *lines) {
     for (int i = 0; i < lines->count; i++) print_wrapped(p, lines->line[i].tone, lines->line[i].text);
 }
 
-/* ---- the table ------------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static void print_head(const page *p, const ab_grid *grid) {
     for (int line = 0; line < 2; line++) {

@@ -19,7 +19,7 @@ const char *ab_trace_scale_text(double scale, char *text) {
     return text;
 }
 
-/* ---- steps --------------------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static int width_of(const ab_trace_column *column) {
     size_t length = strlen(column->heading);
@@ -72,7 +72,7 @@ static void print_rows(FILE *out, const ab_trace_column *column, int columns, in
         fprintf(out, "(%" PRId64 " more steps; --rows 0 shows all, --json - too)\n", steps - step);
 }
 
-/* ---- the summary --------------------------------------------------------------------------------------- */
+/* ---- the summary ----------------------------------------------------------------------------- */
 
 static const char *const summary[] = {"skipped",      "skipped at the start", "average scale",
                                       "average, log", "scale after",          "error"};
@@ -111,7 +111,7 @@ void ab_trace_print(FILE *out, const ab_trace_column *column, int columns, int64
     print_summary(out, column, columns);
 }
 
-/* ---- layer by layer ------------------------------------------------------------------------------------ */
+/* ---- layer by layer -------------------------------------------------------------------------- */
 
 void ab_trace_layers_heading(FILE *out) {
     fprintf(out, "%6s  %-24s %10s %12s\n", "step", "layer", "scale", "together");

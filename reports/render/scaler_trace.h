@@ -15,7 +15,7 @@ AB_BEGIN_DECLS
 
 enum { AB_TRACE_COLUMNS = 16, AB_TRACE_VALUES = 16, AB_TRACE_SCALE_TEXT = 40 };
 
-/* ---- what was run -------------------------------------------------------------------------------------- */
+/* ---- what was run ---------------------------------------------------------------------------- */
 
 /* A key of a configuration, or a number of a scaler's state. */
 typedef struct ab_trace_value {
@@ -59,7 +59,7 @@ typedef struct ab_trace_column {
     ab_trace_error error;
 } ab_trace_column;
 
-/* ---- forms --------------------------------------------------------------------------------------------- */
+/* ---- forms ----------------------------------------------------------------------------------- */
 
 /* 2^16 where that is exact and shorter to read, else six digits. text[AB_TRACE_SCALE_TEXT]. Returns
  * `text`. */
@@ -72,7 +72,7 @@ void ab_trace_print(FILE *out, const ab_trace_column *column, int columns, int64
 /* An object, or an array of them if there are several columns. Scales that are not finite are null. */
 void ab_trace_json(FILE *out, const ab_trace_column *column, int columns);
 
-/* ---- layer by layer ------------------------------------------------------------------------------------ */
+/* ---- layer by layer -------------------------------------------------------------------------- */
 
 /* One layer in one step. */
 typedef struct ab_trace_layer {

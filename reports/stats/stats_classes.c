@@ -1,13 +1,14 @@
-/* Whether a part of classified things is a random sample of them. Uses libm: no verdict of the gate rests on it. */
+/* Whether a part of classified things is a random sample of them. Uses libm: no verdict of the gate rests on
+ * it. */
 #include "reports/stats/stats.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- chi-squared ----------------------------------------------------------------------------------------- */
+/* ---- chi-squared ----------------------------------------------------------------------------- */
 
-/* Regularised upper incomplete gamma function Q(a, x): the series of Abramowitz and Stegun 6.5.29 for P below a + 1, the continued
- * fraction 6.5.31 by Lentz's method above. */
+/* Regularised upper incomplete gamma function Q(a, x): the series of Abramowitz and Stegun 6.5.29 for P below
+ * a + 1, the continued fraction 6.5.31 by Lentz's method above. */
 static double upper_gamma(double a, double x) {
     const double tiny = 1e-300, front = exp(a * log(x) - x - lgamma(a));
     if (x < a + 1) {
@@ -31,7 +32,7 @@ static double upper_gamma(double a, double x) {
 
 double ab_chi_squared_tail(int df, double x) { return x > 0 ? upper_gamma(0.5 * df, 0.5 * x) : 1; }
 
-/* ---- tables ---------------------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 enum { MOST_CLASSES = 256 };
 

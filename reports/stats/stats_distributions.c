@@ -1,12 +1,12 @@
-/* Binomial, Student's t, equivalence, power. Decisions rest on the first two, which use + - * / sqrt only; power and
- * detectable effects are for people and use libm. */
+/* Binomial, Student's t, equivalence, power. Decisions rest on the first two, which use + - * / sqrt only;
+ * power and detectable effects are for people and use libm. */
 #include "reports/stats/stats.h"
 
 #include <math.h>
 
 static const double pi = 3.141592653589793;
 
-/* ---- binomial -------------------------------------------------------------------------------------------- */
+/* ---- binomial -------------------------------------------------------------------------------- */
 
 double ab_binomial_tail(int n, int k, double p) {
     if (k <= 0) return 1;
@@ -52,7 +52,7 @@ void ab_clopper_pearson(int k, int n, double confidence, double *low, double *hi
     *high = k == n ? 1 : solve_tail(n, k + 1, 1 - side);
 }
 
-/* ---- Student's t ----------------------------------------------------------------------------------------- */
+/* ---- Student's t ----------------------------------------------------------------------------- */
 
 /* Of x >= 0: halving the angle four times leaves a series that 12 terms exhaust. */
 static double arc_tangent(double x) {
@@ -92,7 +92,7 @@ double ab_student_point(int df, double alpha) {
     return (low + high) / 2;
 }
 
-/* ---- normal, for people ---------------------------------------------------------------------------------- */
+/* ---- normal, for people ---------------------------------------------------------------------- */
 
 static double normal_below(double z) { return erfc(-z / sqrt(2.0)) / 2; }
 
@@ -118,10 +118,10 @@ double ab_detectable(const ab_ratio *ratio, double alpha, double test_alpha, dou
     return expm1(by_test > by_size ? by_test : by_size);
 }
 
-/* ---- equivalence ----------------------------------------------------------------------------------------- */
+/* ---- equivalence ----------------------------------------------------------------------------- */
 
-/* Integral over the sample's sd s of P(|mean| < margin - t s / sqrt(n)) at a true difference of 0. With x = s / sd, nu x^2 is
- * chi-squared; Simpson's rule. */
+/* Integral over the sample's sd s of P(|mean| < margin - t s / sqrt(n)) at a true difference of 0. With x = s
+ * / sd, nu x^2 is chi-squared; Simpson's rule. */
 double ab_tost_power(int n, double sd, double margin, double alpha) {
     enum { STEPS = 400 };
     if (n < 2 || !(margin > 0)) return 0;

@@ -1,4 +1,5 @@
-/* Rank statistics on ratios: Hodges-Lehmann estimates, exact tests, Holm. Only + - * / sqrt and comparisons. */
+/* Rank statistics on ratios: Hodges-Lehmann estimates, exact tests, Holm. Only + - * / sqrt and comparisons.
+ */
 #include "reports/stats/stats.h"
 
 #include <math.h>
@@ -17,7 +18,7 @@ double ab_stats_median(double *value, int n) {
 
 static ab_status no_memory(void) { return ab_fail(AB_NO_MEMORY, "statistics: out of memory"); }
 
-/* ---- exact null distributions ---------------------------------------------------------------------------- */
+/* ---- exact null distributions ---------------------------------------------------------------- */
 
 /* p[v] for v = 0 .. most, symmetric; p NULL: `status` says why. */
 typedef struct density {
@@ -28,7 +29,8 @@ typedef struct density {
 
 static density no_density(ab_status status) { return (density){NULL, 0, status}; }
 
-/* P(W = w) for w = 0 .. n (n + 1) / 2, one pair after the other: each rank counts or not, with probability 1/2. */
+/* P(W = w) for w = 0 .. n (n + 1) / 2, one pair after the other: each rank counts or not, with probability
+ * 1/2. */
 static density signed_rank_density(int n) {
     if (n < 1 || n > AB_STATS_MAX_PAIRS)
         return no_density(
@@ -44,8 +46,8 @@ static density signed_rank_density(int n) {
     return (density){f, top, AB_OK};
 }
 
-/* P(U = u) for u = 0 .. m n: the largest of all values belongs to the first side with probability m / (m + n), and then
- * counts n; row j holds the distribution for i and j values. */
+/* P(U = u) for u = 0 .. m n: the largest of all values belongs to the first side with probability m / (m +
+ * n), and then counts n; row j holds the distribution for i and j values. */
 static density rank_sum_density(int m, int n) {
     if (m < 1 || n < 1 || m > AB_STATS_MAX_UNPAIRED || n > AB_STATS_MAX_UNPAIRED)
         return no_density(ab_fail(AB_INTERNAL, "statistics: expected 1 to %d values a side, found %d and %d",
@@ -114,9 +116,10 @@ ab_status ab_rank_sum_critical(int m, int n, double alpha, int *k) {
     return AB_OK;
 }
 
-/* ---- ratios ---------------------------------------------------------------------------------------------- */
+/* ---- ratios ---------------------------------------------------------------------------------- */
 
-/* From the sorted comparisons (squares of ratios when `squared`) and the null distribution of how many of them exceed a limit. */
+/* From the sorted comparisons (squares of ratios when `squared`) and the null distribution of how many of
+ * them exceed a limit. */
 static void conclude(double *sorted, int count, bool squared, const density *d, double alpha, double guard,
                      ab_ratio *result) {
     double limit = squared ? (1 + guard) * (1 + guard) : 1 + guard;
@@ -183,7 +186,7 @@ ab_status ab_shift_paired(const double *difference, int n, double guard, double 
     return status;
 }
 
-/* ---- many tests ------------------------------------------------------------------------------------------ */
+/* ---- many tests ------------------------------------------------------------------------------ */
 
 ab_status ab_holm(const double *p, int n, double *adjusted) {
     bool *done = calloc((size_t)n + 1, sizeof *done);

@@ -15,7 +15,8 @@ struct twice {
 static ab_status pass(const ab_exec *exec, const ab_tensor *from, ab_tensor *to) {
     ab_span in = ab_cuda_span(from), nothing = ab_cuda_span_of(nullptr, AB_ELEMENT_F32);
     int64_t n = ab_cuda_count(to);
-    return ab_cuda_emit(exec, to, [=](ab_span out) { return ab_launch_map(twice(), out, in, nothing, n, "added_op"); });
+    return ab_cuda_emit(exec, to,
+                        [=](ab_span out) { return ab_launch_map(twice(), out, in, nothing, n, "added_op"); });
 }
 
 static ab_status forward(const ab_exec *exec, ab_op_io *io) { return pass(exec, io->in[0], io->out); }

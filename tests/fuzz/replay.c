@@ -1,5 +1,5 @@
-/* Runs a fuzz target over the files of folders, in the order of their names: the seed corpus as an ordinary test, for
- * compilers without libFuzzer. Usage: replay FOLDER... Fails when there is nothing to run. */
+/* Runs a fuzz target over the files of folders, in the order of their names: the seed corpus as an ordinary
+ * test, for compilers without libFuzzer. Usage: replay FOLDER... Fails when there is nothing to run. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "tests/fuzz/fuzz.h"

@@ -1,4 +1,5 @@
-/* Reads whatever an accepted file promises and checks the promises: extents lie in the file, every element comes once. */
+/* Reads whatever an accepted file promises and checks the promises: extents lie in the file, every element
+ * comes once. */
 #include "tests/fuzz/tensorfile.h"
 
 #include "bench/tensorfile/json_scan.h"

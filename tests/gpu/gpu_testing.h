@@ -1,5 +1,5 @@
-/* For tests that need a GPU: opening it, or leaving with 77 and the reason, which CTest reports as skipped. Nothing here pretends to
- * be a GPU. A test's main begins with gpu_or_skip(). */
+/* For tests that need a GPU: opening it, or leaving with 77 and the reason, which CTest reports as skipped.
+ * Nothing here pretends to be a GPU. A test's main begins with gpu_or_skip(). */
 #ifndef AB_TESTS_GPU_TESTING_H
 #define AB_TESTS_GPU_TESTING_H
 
@@ -18,7 +18,7 @@ static inline void gpu_or_skip(void) {
     exit(77);
 }
 
-/* ---- one op on the GPU, over the tensors of an op_run -------------------------------------------------------- */
+/* ---- one op on the GPU, over the tensors of an op_run ---------------------------------------- */
 
 enum { GPU_BLOCKS = 40 };
 

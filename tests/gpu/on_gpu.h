@@ -1,6 +1,7 @@
-/* Included before a test of an op (tests/unit/test_ops_*.c): runs its cases on the GPU, so that the same oracles, formats and shapes
- * judge the GPU's kernels. What a test asks of the host's op directly (errors, lanes) stays there. Tensors that the GPU does not
- * take run on the host, as in the program; a test in which nothing ran on the GPU fails. Ends with 77 without a GPU. */
+/* Included before a test of an op (tests/unit/test_ops_*.c): runs its cases on the GPU, so that the same
+ * oracles, formats and shapes judge the GPU's kernels. What a test asks of the host's op directly (errors,
+ * lanes) stays there. Tensors that the GPU does not take run on the host, as in the program; a test in which
+ * nothing ran on the GPU fails. Ends with 77 without a GPU. */
 #ifndef AB_TESTS_GPU_ON_GPU_H
 #define AB_TESTS_GPU_ON_GPU_H
 

@@ -1,4 +1,5 @@
-/* The CUDA device's memory, facts and errors, and its casts, sums, unscaling and updates, against the CPU's. */
+/* The CUDA device's memory, facts and errors, and its casts, sums, unscaling and updates, against the CPU's.
+ */
 #include "gpu/gpu_testing.h"
 
 #include "kernels/census/census.h"

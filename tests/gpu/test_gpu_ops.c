@@ -1,8 +1,9 @@
 /* Parity: every op that the GPU has x fp32, fp16, bf16 x odd and even shapes, forward and backward.
  *
- * Element-wise ops and pools must give the CPU's bits. Products, batch norm and the loss are compared with double-precision
- * oracles, within a bound that follows from the number of terms K and the format: (K + 2) u sum |terms|, and one rounding. An op
- * that the GPU should have and lacks for these tensors is a failure, not a skip. */
+ * Element-wise ops and pools must give the CPU's bits. Products, batch norm and the loss are compared with
+ * double-precision oracles, within a bound that follows from the number of terms K and the format: (K + 2) u
+ * sum |terms|, and one rounding. An op that the GPU should have and lacks for these tensors is a failure, not
+ * a skip. */
 #include "gpu/gpu_testing.h"
 
 #include "oracle/conv.h"
@@ -20,7 +21,7 @@ static void must_have(gpu_run *g, const op_run *r) {
         fail_msg("the GPU has no %s for %s: %s", r->op->name, r->in[0].format->name, ab_error_message());
 }
 
-/* ---- the CPU's bits ------------------------------------------------------------------------------------------ */
+/* ---- the CPU's bits -------------------------------------------------------------------------- */
 
 static void same_bits(const op_run *r, const char *what, const ab_tensor *host, const ab_tensor *device) {
     if (!host || !device) return;
@@ -87,7 +88,7 @@ static void elementwise_ops_and_pools_give_the_cpus_bits(void **state) {
             for (int f = 0; f < formats; f++) elementwise(ops[o].name, shapes[s], ops[o].inputs, format[f]);
 }
 
-/* ---- products ------------------------------------------------------------------------------------------------ */
+/* ---- products -------------------------------------------------------------------------------- */
 
 typedef struct product_oracle {
     oracle_sums out, din, dweight, dbias;
@@ -208,7 +209,7 @@ static void matrix_products_are_within_the_bound_of_their_terms(void **state) {
                     linear_case(shapes[s][0], shapes[s][1], shapes[s][2], format[f], paths[p], bias);
 }
 
-/* ---- batch norm ---------------------------------------------------------------------------------------------- */
+/* ---- batch norm ------------------------------------------------------------------------------ */
 
 typedef struct bn_oracle {
     double *x, *dy, mean, var, sum, dot, scale; /* of one channel */
@@ -228,7 +229,8 @@ static void bn_channel(bn_oracle *b, int64_t c, double gamma) {
     b->scale = gamma / sqrt(b->var + 1e-5);
 }
 
-/* Statistics are double; the element-wise pass does four fp32 operations on values of the size of the terms. */
+/* Statistics are double; the element-wise pass does four fp32 operations on values of the size of the terms.
+ */
 static void check_bn_channel(const op_run *r, const bn_oracle *b, int64_t c, double beta,
                              const ab_tensor *out, const ab_tensor *din) {
     const double n = (double)b->rows, invstd2 = 1.0 / (b->var + 1e-5);
@@ -281,7 +283,7 @@ static void batch_norm_is_the_double_formula(void **state) {
         for (int f = 0; f < formats; f++) bn_case(shapes[s], format[f]);
 }
 
-/* ---- loss ---------------------------------------------------------------------------------------------------- */
+/* ---- loss ------------------------------------------------------------------------------------ */
 
 static void loss_case(int64_t rows, int64_t classes) {
     const ab_op *op = op_called("cross_entropy");
@@ -325,10 +327,11 @@ static void the_loss_is_the_double_formula(void **state) {
     loss_case(130, 1000);
 }
 
-/* ---- transformer ops ----------------------------------------------------------------------------------------- */
+/* ---- transformer ops ------------------------------------------------------------------------- */
 
-/* Against the CPU's op in fp32, which tests of its own hold to double oracles: both are within a few ulps of the exact value, K
- * being the length of a row (or the number of rows for sums over them); then one rounding to the format. */
+/* Against the CPU's op in fp32, which tests of its own hold to double oracles: both are within a few ulps of
+ * the exact value, K being the length of a row (or the number of rows for sums over them); then one rounding
+ * to the format. */
 static void near_the_cpus(const op_run *r, const char *what, const ab_tensor *host, const ab_tensor *device,
                           double terms) {
     if (!host || !device) return;
@@ -372,7 +375,7 @@ static void transformer_ops_are_near_the_cpus(void **state) {
             for (int f = 0; f < formats; f++) transformer_case(names[o], shapes[s], format[f]);
 }
 
-/* ---- the same again ------------------------------------------------------------------------------------------ */
+/* ---- the same again -------------------------------------------------------------------------- */
 
 static void results_repeat_bit_for_bit(void **state) {
     (void)state;

@@ -1,5 +1,6 @@
-/* Training on the GPU: graphs on and off and run after run give the same bits; the CPU's losses are followed as closely as two fp32
- * implementations do; every op of these networks runs on the GPU itself; probes change nothing. */
+/* Training on the GPU: graphs on and off and run after run give the same bits; the CPU's losses are followed
+ * as closely as two fp32 implementations do; every op of these networks runs on the GPU itself; probes change
+ * nothing. */
 #include "gpu/gpu_testing.h"
 
 #include "bench/train/cell/cell.h"
@@ -86,8 +87,9 @@ static void graphs_probes_and_repeats_change_no_bit(void **state) {
     }
 }
 
-/* Two fp32 implementations drift apart by rounding: at first by the roundings of one step, then by what training makes of them.
- * The bound is what moving every initial weight by one ulp of the level's format does within so few steps, with room. */
+/* Two fp32 implementations drift apart by rounding: at first by the roundings of one step, then by what
+ * training makes of them. The bound is what moving every initial weight by one ulp of the level's format does
+ * within so few steps, with room. */
 static void losses_follow_the_cpus(void **state) {
     (void)state;
     static const char *const nets[] = {"lenet5", "resnet20"};

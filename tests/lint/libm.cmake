@@ -7,7 +7,7 @@ include(${CMAKE_CURRENT_LIST_DIR}/lib/lint.cmake)
 set(folders kernels bench/amp bench/data bench/nets bench/train)
 
 # Statistics that are shown and never read by a step.
-set(excepted bench/amp/scaler/scale_trace.c)
+set(excepted bench/amp/trace/scale_trace.c)
 
 string(CONCAT functions "exp|exp2|exp10|expm1|log|log2|log10|log1p|logb|pow|cbrt|hypot|sin|cos|tan|sincos|asin|acos|atan|atan2|"
                         "sinpi|cospi|sinh|cosh|tanh|asinh|acosh|atanh|erf|erfc|tgamma|lgamma|rsqrt|rcbrt|normcdf|erfcx|erfinv|"
@@ -50,7 +50,7 @@ function(self_test)
   file(REMOVE_RECURSE ${root})
   plant(${root} kernels/good.c "float f(float x) { return ab_expf(x) + sqrtf(x) + fmodf(x, 2) + p->log(x); } // log(x)\n/* pow(x,\n y) */")
   plant(${root} bench/train/good.c "const char *t = \"cos(x) \\\" exp(x)\"; static double ab_log_of(double); int exp_map, y = x.exp;")
-  plant(${root} bench/amp/scaler/scale_trace.c "double f(double x) { return log2(x); }")
+  plant(${root} bench/amp/trace/scale_trace.c "double f(double x) { return log2(x); }")
   plant(${root} reports/good.c "double f(double x) { return log2(x); }")
   check_tree(${root})
   lint_self_test("own and exact functions" 0)

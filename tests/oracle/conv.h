@@ -1,5 +1,6 @@
-/* Convolution and its gradients from the definition, in double. All three are one trilinear form: the sum over
- * (image, output pixel, output channel, tap, input channel) of in * weight * dout, differentiated by one of its factors. */
+/* Convolution and its gradients from the definition, in double. All three are one trilinear form: the sum
+ * over (image, output pixel, output channel, tap, input channel) of in * weight * dout, differentiated by one
+ * of its factors. */
 #ifndef AB_TESTS_ORACLE_CONV_H
 #define AB_TESTS_ORACLE_CONV_H
 

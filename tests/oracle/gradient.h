@@ -1,5 +1,5 @@
-/* Central differences: checks a gradient that an oracle claims against the oracle's own forward function, so that a wrong
- * oracle cannot agree with a wrong kernel by design. */
+/* Central differences: checks a gradient that an oracle claims against the oracle's own forward function, so
+ * that a wrong oracle cannot agree with a wrong kernel by design. */
 #ifndef AB_TESTS_ORACLE_GRADIENT_H
 #define AB_TESTS_ORACLE_GRADIENT_H
 
@@ -9,8 +9,8 @@
 /* A scalar function of a vector; `self` holds everything else. */
 typedef double (*oracle_scalar)(const void *self);
 
-/* Largest difference between claimed[i] and (f(x + h e_i) - f(x - h e_i)) / 2h, relative to the largest gradient. The
- * function reads x through `self`. */
+/* Largest difference between claimed[i] and (f(x + h e_i) - f(x - h e_i)) / 2h, relative to the largest
+ * gradient. The function reads x through `self`. */
 static inline double oracle_gradient_error(oracle_scalar f, const void *self, double *x,
                                            const double *claimed, int64_t count) {
     double worst = 0.0, largest = 1e-30, h = 1e-5;

@@ -1,8 +1,8 @@
-/* An op against a forward function in double and nothing else: its derivatives are fourth-order central differences of that
- * function (good to about 1e-11), so no gradient is written down twice.
+/* An op against a forward function in double and nothing else: its derivatives are fourth-order central
+ * differences of that function (good to about 1e-11), so no gradient is written down twice.
  *
- * Bounds: an output may be off by what `factor` roundings of the inputs and of itself move it (its condition); a gradient by
- * `factor` roundings of the terms dout_j * d out_j / d x_i it is the sum of. */
+ * Bounds: an output may be off by what `factor` roundings of the inputs and of itself move it (its
+ * condition); a gradient by `factor` roundings of the terms dout_j * d out_j / d x_i it is the sum of. */
 #ifndef AB_TESTS_ORACLE_JACOBIAN_H
 #define AB_TESTS_ORACLE_JACOBIAN_H
 
@@ -91,8 +91,8 @@ static inline void oracle_jacobian_check_out(const op_run *r, const oracle_jacob
                     factor * ORACLE_U32 * (fabs(o->out[j]) + o->condition[j]) + 1e-44);
 }
 
-/* 1e-10: what the differences themselves are off by. An eighth of the tensor's largest term covers what cancels inside a
- * derivative, such as a softmax's. */
+/* 1e-10: what the differences themselves are off by. An eighth of the tensor's largest term covers what
+ * cancels inside a derivative, such as a softmax's. */
 static inline void oracle_jacobian_check_gradients(const op_run *r, const oracle_jacobian *o, double factor) {
     static const char *const names[] = {"din", "dparam"};
     for (int t = 0; t < o->tensors; t++) {
@@ -105,7 +105,7 @@ static inline void oracle_jacobian_check_gradients(const op_run *r, const oracle
     }
 }
 
-/* ---- running an op over formats, threads and CPU levels ------------------------------------------------------- */
+/* ---- running an op over formats, threads and CPU levels -------------------------------------- */
 
 /* One case of an op, filled and prepared by `open`; `check` gets the run after both passes. */
 typedef struct oracle_run {

@@ -1,5 +1,6 @@
-/* Runs one operator by itself, the way a plan's executor does: shapes inferred, tensors, workspace and state allocated to
- * the byte (so that a sanitizer sees every overrun), prepare, bind, forward, backward, release. For tests only. */
+/* Runs one operator by itself, the way a plan's executor does: shapes inferred, tensors, workspace and state
+ * allocated to the byte (so that a sanitizer sees every overrun), prepare, bind, forward, backward, release.
+ * For tests only. */
 #ifndef AB_TESTS_ORACLE_OP_RUN_H
 #define AB_TESTS_ORACLE_OP_RUN_H
 
@@ -98,8 +99,9 @@ static inline ab_tensor op_run_tensor(op_run *r, ab_shape shape, const ab_format
     return t;
 }
 
-/* Sets up tensors; bit i of `floats`: in[i] is floating though the op would take ids. in[i] of format NULL (ids) if integer_inputs says so. The run's own exec comes from `exec` (no
- * workspace yet). What is not wanted can be set NULL in io before op_run_prepare. */
+/* Sets up tensors; bit i of `floats`: in[i] is floating though the op would take ids. in[i] of format NULL
+ * (ids) if integer_inputs says so. The run's own exec comes from `exec` (no workspace yet). What is not
+ * wanted can be set NULL in io before op_run_prepare. */
 static inline void op_run_open_floats(op_run *r, const ab_op *op, const void *attrs, const ab_shape *in,
                                       int inputs, op_formats formats, const ab_exec *exec, unsigned floats) {
     const ab_format *saved_format[AB_MAX_SAVED];
@@ -168,8 +170,8 @@ static inline ab_status op_run_prepare(op_run *r) {
     return AB_OK;
 }
 
-/* Runs both passes in the place of the host's op, results in r's tensors; false: not this one. Tests of ops are built a second time
- * for a GPU, with such a function (tests/gpu/on_gpu.h). */
+/* Runs both passes in the place of the host's op, results in r's tensors; false: not this one. Tests of ops
+ * are built a second time for a GPU, with such a function (tests/gpu/on_gpu.h). */
 typedef bool (*op_run_elsewhere)(op_run *r);
 static AB_UNUSED op_run_elsewhere op_run_device; /* NULL: none */
 
@@ -186,7 +188,8 @@ static inline void op_run_close(op_run *r) {
     r->blocks = 0;
 }
 
-/* Fails unless the stored value is the exact one up to `error` (of the fp32 computation) and one rounding to the format. */
+/* Fails unless the stored value is the exact one up to `error` (of the fp32 computation) and one rounding to
+ * the format. */
 static inline void op_run_near(const op_run *r, const char *what, const ab_tensor *tensor, int64_t i,
                                double exact, double error) {
     double stored = oracle_get(tensor, i), bound = error * (1.0 + 0x1p-20);
@@ -214,7 +217,7 @@ static inline void op_run_same_results(const op_run *a, const op_run *b) {
     }
 }
 
-/* ---- the axes every op is tested along --------------------------------------------------------------------- */
+/* ---- the axes every op is tested along ------------------------------------------------------- */
 
 static inline const op_formats *op_all_formats(int *count) {
     static const op_formats all[] = {{&ab_format_fp32, &ab_format_fp32, NULL},
@@ -232,14 +235,15 @@ static inline void op_each_lane_count(void (*body)(const void *), const void *ar
     }
 }
 
-/* The same on every CPU level this machine has (the highest two run the same code here); restores the level. */
+/* The same on every CPU level this machine has (the highest two run the same code here); restores the level.
+ */
 static inline void op_each_machine(void (*body)(const void *), const void *argument) {
     for (int isa = AB_ISA_PLAIN; isa <= AB_ISA_AVX512; isa++)
         if (ab_isa_force((ab_isa)isa) == AB_OK) op_each_lane_count(body, argument);
     assert_int_equal(ab_isa_force(ab_isa_best()), AB_OK);
 }
 
-/* ---- an observer that keeps what it sees ------------------------------------------------------------------- */
+/* ---- an observer that keeps what it sees ----------------------------------------------------- */
 
 enum { OP_PROBE_IDS = 160 };
 

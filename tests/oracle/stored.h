@@ -1,4 +1,5 @@
-/* Stored formats for tests, from the definition of IEEE 754 binary formats and in double: shares no code with kernels/. */
+/* Stored formats for tests, from the definition of IEEE 754 binary formats and in double: shares no code with
+ * kernels/. */
 #ifndef AB_TESTS_ORACLE_STORED_H
 #define AB_TESTS_ORACLE_STORED_H
 

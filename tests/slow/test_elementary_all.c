@@ -1,5 +1,5 @@
-/* All 2^32 fp32 numbers through the functions of one number in elementary.h: their largest errors against libm in double, and the
- * same bits from the vector loops of the best CPU level. */
+/* All 2^32 fp32 numbers through the functions of one number in elementary.h: their largest errors against
+ * libm in double, and the same bits from the vector loops of the best CPU level. */
 #include "oracle/op_run.h"
 
 #include "kernels/core/elementary.h"

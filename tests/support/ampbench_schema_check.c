@@ -1,4 +1,5 @@
-/* ampbench_schema_check SCHEMA DOCUMENT: exit status 0 if the document follows the schema, 1 if not, 2 if a file is unreadable. */
+/* ampbench_schema_check SCHEMA DOCUMENT: exit status 0 if the document follows the schema, 1 if not, 2 if a
+ * file is unreadable. */
 #include "support/json_file.h"
 #include "support/schema_check.h"
 

@@ -1,5 +1,5 @@
-/* Checksums of the bits of elementary.h and elementary64.h over fixed samples, compiled in several ways (CMakeLists.txt), each with a
- * name of its own. No way may change a bit. */
+/* Checksums of the bits of elementary.h and elementary64.h over fixed samples, compiled in several ways
+ * (CMakeLists.txt), each with a name of its own. No way may change a bit. */
 #ifndef AB_TESTS_SUPPORT_ELEMENTARY_BITS_H
 #define AB_TESTS_SUPPORT_ELEMENTARY_BITS_H
 

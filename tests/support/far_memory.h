@@ -1,6 +1,6 @@
-/* Memory that the host cannot touch: it has no access rights outside the calls of its table, so anything that reads or writes a
- * tensor behind the table's back ends the test. For tests of the device seam; no GPU, and it stands in for none. The including
- * file defines _GNU_SOURCE and includes cmocka.h. */
+/* Memory that the host cannot touch: it has no access rights outside the calls of its table, so anything that
+ * reads or writes a tensor behind the table's back ends the test. For tests of the device seam; no GPU, and
+ * it stands in for none. The including file defines _GNU_SOURCE and includes cmocka.h. */
 #ifndef AB_TESTS_SUPPORT_FAR_MEMORY_H
 #define AB_TESTS_SUPPORT_FAR_MEMORY_H
 
@@ -10,7 +10,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* One region, so that opening and closing it is one call. Blocks are given back all at once: far_blocks = 0. */
+/* One region, so that opening and closing it is one call. Blocks are given back all at once: far_blocks = 0.
+ */
 enum { FAR_PAGE = 4096 };
 static const size_t far_bytes = (size_t)1 << 30;
 static char *far_region;

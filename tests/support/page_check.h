@@ -1,6 +1,6 @@
-/* A checker of XML and of pages: tags balance, attributes are quoted, entities are known, ids are unique, every reference finds its id,
- * nothing is loaded from elsewhere and nothing can run. Written against the standards, without a line of the program. Returns NULL
- * or what is wrong. */
+/* A checker of XML and of pages: tags balance, attributes are quoted, entities are known, ids are unique,
+ * every reference finds its id, nothing is loaded from elsewhere and nothing can run. Written against the
+ * standards, without a line of the program. Returns NULL or what is wrong. */
 #ifndef AB_TESTS_SUPPORT_PAGE_CHECK_H
 #define AB_TESTS_SUPPORT_PAGE_CHECK_H
 

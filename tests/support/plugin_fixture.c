@@ -1,5 +1,5 @@
-/* Shared objects that are wrong in one way each, for the loader's tests. CMake compiles this file once for each FIXTURE_...; none
- * of them is a device, and none of them can be opened as one. */
+/* Shared objects that are wrong in one way each, for the loader's tests. CMake compiles this file once for
+ * each FIXTURE_...; none of them is a device, and none of them can be opened as one. */
 #include "kernels/backend/backend_layout.h"
 #include "kernels/core/plugin.h"
 

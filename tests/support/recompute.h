@@ -1,5 +1,5 @@
-/* The numbers of a summary, recomputed from the raw record of a document whose baseline is its first O0 cell. Shares no code
- * with reports/: what both find is right or wrong twice. */
+/* The numbers of a summary, recomputed from the raw record of a document whose baseline is its first O0 cell.
+ * Shares no code with reports/: what both find is right or wrong twice. */
 #ifndef AB_TESTS_SUPPORT_RECOMPUTE_H
 #define AB_TESTS_SUPPORT_RECOMPUTE_H
 
@@ -88,7 +88,8 @@ static inline double expected_rate(const cJSON *document, const cJSON *cell) {
     return batch * number_of(cell, "steps_applied") / number_of(cell, "steps_total") / seconds;
 }
 
-/* Sum of a count over the tensors that were cast; over all when `all`; of one layer, or of every layer when NULL. */
+/* Sum of a count over the tensors that were cast; over all when `all`; of one layer, or of every layer when
+ * NULL. */
 static inline double count_of(const cJSON *cell, const char *key, const char *layer, bool all) {
     double sum = 0;
     const cJSON *tensor;

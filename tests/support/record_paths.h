@@ -74,7 +74,7 @@ static inline void rp_copy(rp_set *to, const rp_set *from) {
     memcpy(to->node, from->node, (size_t)from->count * sizeof *from->node);
 }
 
-/* ---- schemas ------------------------------------------------------------------------------------------ */
+/* ---- schemas --------------------------------------------------------------------------------- */
 
 static inline void rp_add(rp_set *set, const cJSON *schema, int document) {
     for (int i = 0; i < set->count; i++)
@@ -166,7 +166,7 @@ static inline bool rp_some_has_type(const rp_lint *l, const rp_set *set, const c
     return false;
 }
 
-/* ---- look-ups ----------------------------------------------------------------------------------------- */
+/* ---- look-ups -------------------------------------------------------------------------------- */
 
 /* What a call of the name asks for; type NULL: anything. */
 static inline bool rp_is_lookup(const c_source *s, int at, const char **type) {
@@ -196,7 +196,7 @@ static inline const char *rp_outer_type(const c_source *s, int at) {
     return NULL;
 }
 
-/* ---- where a value comes from ------------------------------------------------------------------------- */
+/* ---- where a value comes from ---------------------------------------------------------------- */
 
 static inline void rp_eval(rp_lint *l, const c_source *s, int begin, int end, int depth, rp_set *set);
 
@@ -399,7 +399,7 @@ static inline void rp_eval(rp_lint *l, const c_source *s, int begin, int end, in
     }
 }
 
-/* ---- which paths -------------------------------------------------------------------------------------- */
+/* ---- which paths ----------------------------------------------------------------------------- */
 
 typedef struct rp_list {
     char **path;
@@ -600,7 +600,7 @@ static inline int rp_paths(rp_lint *l, const c_source *s, int begin, int end, in
     return list.unknown ? -1 : RP_DYNAMIC;
 }
 
-/* ---- the lint ----------------------------------------------------------------------------------------- */
+/* ---- the lint -------------------------------------------------------------------------------- */
 
 /* Walks a path; false if it does not exist below `from`. */
 static inline bool rp_walk(const rp_lint *l, const rp_set *from, const char *path, rp_set *to) {

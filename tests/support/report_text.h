@@ -1,4 +1,5 @@
-/* A report of a fixture as text, for the tests of the reports. They define _POSIX_C_SOURCE 200809L (fmemopen). */
+/* A report of a fixture as text, for the tests of the reports. They define _POSIX_C_SOURCE 200809L
+ * (fmemopen). */
 #ifndef AB_TESTS_SUPPORT_REPORT_TEXT_H
 #define AB_TESTS_SUPPORT_REPORT_TEXT_H
 

@@ -6,7 +6,8 @@
 
 #include <stdio.h>
 
-/* True if it does. Else `why` (size bytes) says where it does not, or which keyword of the schema is not supported. */
+/* True if it does. Else `why` (size bytes) says where it does not, or which keyword of the schema is not
+ * supported. */
 static inline bool ab_test_schema_validate(const cJSON *schema, const cJSON *document, char *why,
                                            size_t size) {
     if (ab_schema_check(schema, document, true, "document") == AB_OK) return true;

@@ -1,5 +1,5 @@
-/* The assertion of tests that train beside a golden trace: nothing is further apart than golden_limits_of allows. Include it
- * behind cmocka.h. */
+/* The assertion of tests that train beside a golden trace: nothing is further apart than golden_limits_of
+ * allows. Include it behind cmocka.h. */
 #ifndef AB_TESTS_UNIT_GOLDEN_CHECK_H
 #define AB_TESTS_UNIT_GOLDEN_CHECK_H
 

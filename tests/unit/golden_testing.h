@@ -1,9 +1,10 @@
-/* Golden traces: what PyTorch computed (tests/golden, made by scripts/peer_pytorch.py) beside what a cell computes, and how
- * far apart the two are. Shared by test_golden.c and test_golden_fashion_mnist.c; asserts nothing by itself.
+/* Golden traces: what PyTorch computed (tests/golden, made by scripts/peer_pytorch.py) beside what a cell
+ * computes, and how far apart the two are. Shared by test_golden.c and test_golden_fashion_mnist.c; asserts
+ * nothing by itself.
  *
- * Needs POSIX 2008. A tensor is kept as its norm and eight sums of its elements under random signs. The mean square of the differences of two
- * tensors' sums estimates the squared norm of their difference (Alon, Matias, Szegedy, STOC 1996), so every element counts
- * and a trace stays small. */
+ * Needs POSIX 2008. A tensor is kept as its norm and eight sums of its elements under random signs. The mean
+ * square of the differences of two tensors' sums estimates the squared norm of their difference (Alon,
+ * Matias, Szegedy, STOC 1996), so every element counts and a trace stays small. */
 #ifndef AB_TESTS_UNIT_GOLDEN_TESTING_H
 #define AB_TESTS_UNIT_GOLDEN_TESTING_H
 
@@ -42,7 +43,7 @@ typedef struct golden_trace {
     golden_tensor tensor[GOLDEN_TENSORS];
 } golden_trace;
 
-/* ---- distances and their limits -------------------------------------------------------------------------- */
+/* ---- distances and their limits -------------------------------------------------------------- */
 
 typedef enum golden_quantity {
     GOLDEN_SCALE,       /* steps whose loss scale or skip differs */
@@ -66,8 +67,8 @@ typedef struct golden_distances {
     const char *where[GOLDEN_QUANTITIES];
 } golden_distances;
 
-/* Losses and gradient norms: the project's promise. The rest: three to ten times what honest PyTorch runs of the same trace
- * differ by ("drift" in each file), which is far below what any planted mistake does. */
+/* Losses and gradient norms: the project's promise. The rest: three to ten times what honest PyTorch runs of
+ * the same trace differ by ("drift" in each file), which is far below what any planted mistake does. */
 static const struct golden_limits {
     const char *net;
     bool half;
@@ -114,8 +115,8 @@ static double golden_difference(const golden_stats *a, const golden_stats *b) {
     return sqrt(sum / GOLDEN_SKETCHES);
 }
 
-/* What rounding the stored weight explains is taken off first: one ulp of every element in fp32, where an update can be
- * smaller than that; four elements' in a half format, where few fall on the other side. */
+/* What rounding the stored weight explains is taken off first: one ulp of every element in fp32, where an
+ * update can be smaller than that; four elements' in a half format, where few fall on the other side. */
 static double golden_weight_difference(const golden_tensor *a, const golden_tensor *b) {
     double slack = ldexp(1.0, -23) + ldexp(1.0, 3 - a->precision) / sqrt((double)a->count);
     return fmax(0.0, golden_difference(&a->value, &b->value) - slack * b->value.l2);
@@ -186,7 +187,7 @@ static int golden_count_beyond(const golden_distances *d, const struct golden_li
     return beyond;
 }
 
-/* ---- recorded traces ------------------------------------------------------------------------------------- */
+/* ---- recorded traces ------------------------------------------------------------------------- */
 
 static const cJSON *golden_get(const cJSON *object, const char *key) {
     return cJSON_GetObjectItemCaseSensitive(object, key);
@@ -250,7 +251,7 @@ static void golden_read(const cJSON *document, golden_trace *trace) {
     }
 }
 
-/* ---- measured traces ------------------------------------------------------------------------------------- */
+/* ---- measured traces ------------------------------------------------------------------------- */
 
 /* What a recorded configuration is made of here. */
 typedef struct golden_setup {
@@ -347,7 +348,8 @@ static golden_stats golden_describe(const char *name, const float *values, int64
     return stats;
 }
 
-/* The tensor called `name` (with `suffix`) of a cell; values are the caller's to free, NULL after a failure. */
+/* The tensor called `name` (with `suffix`) of a cell; values are the caller's to free, NULL after a failure.
+ */
 static float *golden_values(const ab_cell *cell, const char *name, const char *suffix, int64_t count) {
     char full[AB_PLAN_NAME + 8];
     ab_shape shape;
@@ -426,8 +428,8 @@ static int golden_precision(const ab_plan *plan, const char *name) {
     return found == AB_NONE ? 0 : plan->tensor[found].format->precision;
 }
 
-/* Trains `cell`, which has not taken a step, as far as `recorded` goes, and describes the tensors that it names.
- * golden_free also after a failure. */
+/* Trains `cell`, which has not taken a step, as far as `recorded` goes, and describes the tensors that it
+ * names. golden_free also after a failure. */
 static ab_status golden_measure(ab_cell *cell, const golden_trace *recorded, golden_trace *measured) {
     *measured = (golden_trace){.steps = recorded->steps, .tensors = recorded->tensors};
     for (int t = 0; t < recorded->tensors; t++) {
@@ -456,15 +458,15 @@ static ab_status golden_run(const cJSON *document, golden_trace *measured, golde
     return status;
 }
 
-/* ---- the committed traces -------------------------------------------------------------------------------- */
+/* ---- the committed traces -------------------------------------------------------------------- */
 
 static int golden_is_json(const struct dirent *entry) {
     size_t length = strlen(entry->d_name);
     return length > 5 && strcmp(entry->d_name + length - 5, ".json") == 0;
 }
 
-/* Calls `see` for each trace of `folder` (below the project's root) whose data is `data`, in the order of their names.
- * Returns how many there are; -1 when a file cannot be read. */
+/* Calls `see` for each trace of `folder` (below the project's root) whose data is `data`, in the order of
+ * their names. Returns how many there are; -1 when a file cannot be read. */
 static int golden_for_each(const char *folder, const char *data,
                            void (*see)(const char *path, const cJSON *document)) {
     char full[GOLDEN_PATH], path[GOLDEN_PATH];

@@ -1,4 +1,5 @@
-/* The procedural images of 28 x 28 that tests of training share: made once by a group's set-up, for that takes longest. */
+/* The procedural images of 28 x 28 that tests of training share: made once by a group's set-up, for that
+ * takes longest. */
 #ifndef AB_TESTS_UNIT_IMAGES_TESTING_H
 #define AB_TESTS_UNIT_IMAGES_TESTING_H
 

@@ -1,5 +1,5 @@
-/* Every op of ops.def as the small networks of every_op_testing.h have it, and a few more with other attributes: for tests that run ops
- * one by one on numbers of their own. */
+/* Every op of ops.def as the small networks of every_op_testing.h have it, and a few more with other
+ * attributes: for tests that run ops one by one on numbers of their own. */
 #ifndef AB_TESTS_UNIT_OP_INSTANCES_TESTING_H
 #define AB_TESTS_UNIT_OP_INSTANCES_TESTING_H
 

@@ -1,5 +1,5 @@
-/* What the tests of probes share: a small network on data made here, cells at every level, probes by name, and reports as
- * trees. */
+/* What the tests of probes share: a small network on data made here, cells at every level, probes by name,
+ * and reports as trees. */
 #ifndef AB_TESTS_UNIT_PROBE_TESTING_H
 #define AB_TESTS_UNIT_PROBE_TESTING_H
 
@@ -23,7 +23,7 @@ enum { PT_SIDE = 8, PT_SAMPLES = 24, PT_BATCH = 8, PT_MOST = 128 };
 
 static const char *const pt_levels[] = {"O0", "O1", "O2", "O3"};
 
-/* ---- network and data -------------------------------------------------------------------------------------- */
+/* ---- network and data ------------------------------------------------------------------------ */
 
 static const char pt_ops[] =
     "{\"name\": \"conv1\", \"op\": \"conv2d\", \"out_channels\": 4, \"kernel_size\": 3, \"padding\": 1}, "
@@ -89,7 +89,7 @@ static inline ab_cell *pt_cell(const ab_cell_config *config) {
     return cell;
 }
 
-/* ---- probes ------------------------------------------------------------------------------------------------ */
+/* ---- probes ---------------------------------------------------------------------------------- */
 
 static inline const ab_probe_kind *pt_probe(const char *name) {
     int index = -1;
@@ -141,7 +141,7 @@ static inline float pt_step(pt_probing *p, ab_cell *cell) {
     return result.loss;
 }
 
-/* ---- reports ----------------------------------------------------------------------------------------------- */
+/* ---- reports --------------------------------------------------------------------------------- */
 
 typedef void (*pt_writer)(void *state, ab_probe_sink *sink);
 

@@ -45,7 +45,8 @@ static inline void bytes_free(bytes *b) {
     *b = (bytes){0};
 }
 
-/* The file in a block of exactly its size, so that the address sanitizer sees every byte read past its end. */
+/* The file in a block of exactly its size, so that the address sanitizer sees every byte read past its end.
+ */
 static inline ab_status open_exact(const char *path, const bytes *b, void **block, ab_tensorfile **file) {
     *block = malloc(b->size > 0 ? b->size : 1);
     assert_non_null(*block);
@@ -74,7 +75,8 @@ static inline void assert_refused(const char *path, const bytes *b, const char *
     free(block);
 }
 
-/* Reads everything readable of a file that may be damaged. Any answer will do but a crash or a wrong element count. */
+/* Reads everything readable of a file that may be damaged. Any answer will do but a crash or a wrong element
+ * count. */
 static inline void count_block(void *context, int chunk, const ab_tensor_block *block) {
     (void)chunk;
     volatile uint8_t last = 0; /* touch every page */

@@ -1,11 +1,12 @@
-/* Plans: a network compiled under a policy. Every op with its formats, every cast, every buffer with its lifetime and place,
- * bytes by category. Compilation is a pure function of its inputs; the step loop (bench/train) only walks the plan.
+/* Plans: a network compiled under a policy. Every op with its formats, every cast, every buffer with its
+ * lifetime and place, bytes by category. Compilation is a pure function of its inputs; the step loop
+ * (bench/train) only walks the plan.
  *
- * Schedule: forward pass of node i at position i, then backward passes from the last node to the first; a block that is recomputed
- * runs a second time before its own (plan_recompute.c). Transient tensors of a category
- * share one pool; a tensor's lifetime decides its offset (first fit). Gradients have the format of what they are the
- * gradient of, as in torch's autograd, but where the user gave them one of their own (layer_formats.h); what an op that follows its
- * input's format gets in another one, it hands on in that. */
+ * Schedule: forward pass of node i at position i, then backward passes from the last node to the first; a
+ * block that is recomputed runs a second time before its own (plan_recompute.c). Transient tensors of a
+ * category share one pool; a tensor's lifetime decides its offset (first fit). Gradients have the format of
+ * what they are the gradient of, as in torch's autograd, but where the user gave them one of their own
+ * (layer_formats.h); what an op that follows its input's format gets in another one, it hands on in that. */
 #ifndef AB_BENCH_AMP_PLAN_PLAN_H
 #define AB_BENCH_AMP_PLAN_PLAN_H
 
@@ -28,13 +29,14 @@ typedef struct ab_plan_tensor {
     int first, last;                     /* schedule positions, inclusive */
     int recompute_first, recompute_last; /* of a value that is recomputed; else AB_NONE */
     int64_t offset;                      /* in the pool of its category; 0 for blocks of their own */
-    int shares; /* the tensor whose memory this one is, or AB_NONE; then offset and lifetime are those of that one */
+    int shares; /* the tensor whose memory this one is, or AB_NONE; then offset and lifetime are those of that
+                   one */
 } ab_plan_tensor;
 
 typedef enum ab_node_kind { AB_NODE_OP, AB_NODE_CAST } ab_node_kind;
 
-/* One step of the forward pass and its mirror image in the backward pass. All ints but the first are tensor numbers, or
- * AB_NONE. */
+/* One step of the forward pass and its mirror image in the backward pass. All ints but the first are tensor
+ * numbers, or AB_NONE. */
 typedef struct ab_plan_node {
     ab_node_kind kind;
     int net_op; /* of the op; for a cast: of the op that asked for it, or AB_NONE for the network's input */
@@ -49,10 +51,11 @@ typedef struct ab_plan_node {
     bool starts_grad_sum[AB_MAX_INPUTS]; /* ... which holds nothing before: it is cast, not added */
     bool in_final[AB_MAX_INPUTS];        /* after this node the gradient of input i is complete */
     bool recomputed;                     /* its forward pass runs a second time, at recompute_at */
-    int recompute_first; /* of the last node of a block: before its backward pass, nodes from here on are recomputed */
-    unsigned passes,
-        recompute_passes; /* bit k: the backward pass of scaler k's losses comes here; to a node of the block */
-    int recompute_at, backward_at; /* schedule positions; its forward pass is at its own number */
+    int recompute_first; /* of the last node of a block: before its backward pass, nodes from here on are
+                            recomputed */
+    unsigned passes, recompute_passes; /* bit k: the backward pass of scaler k's losses comes here; to a node
+                                          of the block */
+    int recompute_at, backward_at;     /* schedule positions; its forward pass is at its own number */
 } ab_plan_node;
 
 /* A parameter or buffer of the network. */
@@ -87,8 +90,8 @@ typedef struct ab_plan {
     int losses, loss[AB_NET_LOSSES], loss_grad[AB_NET_LOSSES];
     int scalers,
         loss_id[AB_NET_LOSSES]; /* loss scalers, and which each loss has; 1: one backward pass for all */
-    int recompute_buffer
-        [AB_MAX_PARAMS]; /* written instead of an op's i-th parameter when it is recomputed; AB_NONE */
+    int recompute_buffer[AB_MAX_PARAMS]; /* written instead of an op's i-th parameter when it is recomputed;
+                                            AB_NONE */
     int64_t pool_bytes[AB_MEM_CATEGORY_COUNT]; /* of transient tensors */
     int64_t bytes[AB_MEM_CATEGORY_COUNT];      /* in all, without the ops' workspace */
     int activation_casts, weight_casts;        /* per step, forward */
@@ -100,8 +103,8 @@ AB_MUST_CHECK ab_status ab_plan_create(const ab_net *net, const ab_policy *polic
                                        ab_plan **plan);
 void ab_plan_destroy(ab_plan *plan); /* NULL is a no-op */
 
-/* Which loss has which scaler (before anything else is known), and which nodes each scaler's backward pass walks (after everything
- * is wired); called by ab_plan_create. */
+/* Which loss has which scaler (before anything else is known), and which nodes each scaler's backward pass
+ * walks (after everything is wired); called by ab_plan_create. */
 AB_MUST_CHECK ab_status ab_plan_scalers(ab_plan *plan);
 void ab_plan_passes(ab_plan *plan);
 

@@ -1,4 +1,5 @@
-/* The plan compiler: decides formats, inserts casts, wires gradients. Where buffers go is plan_memory.c's matter. */
+/* The plan compiler: decides formats, inserts casts, wires gradients. Where buffers go is plan_memory.c's
+ * matter. */
 #include "bench/amp/plan/plan.h"
 
 #include "bench/amp/layer_formats.h"
@@ -78,7 +79,7 @@ static ab_status add_node(compiler *c, ab_plan_node node) {
     return AB_OK;
 }
 
-/* ---- parameters ------------------------------------------------------------------------------------------ */
+/* ---- parameters ------------------------------------------------------------------------------ */
 
 static bool has_weights(const ab_net_op *op) {
     for (int i = 0; i < op->params; i++)
@@ -116,14 +117,15 @@ static const ab_format *model_format(const compiler *c, const ab_net_op *op, ab_
     return half && own_format(c, op) != fp32 && !keeps_fp32(c, op) ? policy->half : fp32;
 }
 
-/* Weights that are to be fp32 are kept so; those that are to be half, where the model has no half weights, are rounded once a step. */
+/* Weights that are to be fp32 are kept so; those that are to be half, where the model has no half weights,
+ * are rounded once a step. */
 static const ab_format *stored_format(const compiler *c, const ab_net_op *op, ab_param_kind kind) {
     const bool own = kind == AB_PARAM_WEIGHT && role_format(c, op, AB_LAYER_WEIGHTS) == fp32;
     return own ? fp32 : model_format(c, op, kind);
 }
 
-/* What the op reads a parameter as, roles aside. Running statistics are read as they are stored, if they move; batch norms mix
- * formats, so a format of their own leaves their parameters alone. */
+/* What the op reads a parameter as, roles aside. Running statistics are read as they are stored, if they
+ * move; batch norms mix formats, so a format of their own leaves their parameters alone. */
 static const ab_format *op_format(const compiler *c, const ab_net_op *op, ab_param_kind kind) {
     const ab_policy *policy = &c->plan->policy;
     const ab_format *stored = model_format(c, op, kind);
@@ -153,7 +155,8 @@ static const ab_format *state_format(const compiler *c, const ab_format *weight)
 /* Each loss's gradients are unscaled on their own and added up unscaled. */
 static bool own_scales(const compiler *c) { return c->plan->scalers > 1; }
 
-/* The gradient: in the format of what is stored, or in fp32 if it is to be made so; and where the backward pass writes it. */
+/* The gradient: in the format of what is stored, or in fp32 if it is to be made so; and where the backward
+ * pass writes it. */
 static ab_status add_gradients(compiler *c, ab_plan_param *param, const char *name, bool apart) {
     const ab_net_op *op = &c->plan->net->op[param->net_op];
     const ab_plan_tensor stored = c->plan->tensor[param->stored];
@@ -199,7 +202,8 @@ static int param_of(const ab_plan *plan, const ab_net_share *share) {
     return p;
 }
 
-/* The parameter of an op that reads another op's: its gradient goes into the owner's, before those of the ops between. */
+/* The parameter of an op that reads another op's: its gradient goes into the owner's, before those of the ops
+ * between. */
 static ab_status borrow(compiler *c, ab_plan_param *param, int owner, const char *name) {
     ab_plan *plan = c->plan;
     ab_shape shape = plan->tensor[plan->param[owner].stored].shape;
@@ -256,7 +260,7 @@ static ab_status add_param(compiler *c, int net_op, int index) {
     return AB_OK;
 }
 
-/* ---- forward --------------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 static ab_status add_cast(compiler *c, int net_op, int from, const ab_format *format, int *to) {
     ab_plan_tensor source = c->plan->tensor[from];
@@ -280,8 +284,8 @@ static bool formats_differ(const compiler *c, const ab_net_op *op, const int *in
     return false;
 }
 
-/* MindSpore's and Keras's layers cast what comes in to their own format; so does every layer once some have a format of their
- * own. apex's and torch's are left to fail (check_formats). */
+/* MindSpore's and Keras's layers cast what comes in to their own format; so does every layer once some have a
+ * format of their own. apex's and torch's are left to fail (check_formats). */
 static bool layers_cast(const ab_policy *policy) { return policy->layers || policy->weights_read_as_half; }
 
 /* The format that op's floating inputs are cast to, or NULL to leave each as it is. */
@@ -300,8 +304,8 @@ static const ab_format *input_format(const compiler *c, const ab_net_op *op, con
     return formats_differ(c, op, in) ? fp32 : NULL;
 }
 
-/* apex refuses the cross entropy of half probabilities: one that is rounded to 1 has the loss of a certainty. torch's autocast
- * on CUDA refuses it whatever comes in; on the CPU it runs in fp32. */
+/* apex refuses the cross entropy of half probabilities: one that is rounded to 1 has the loss of a certainty.
+ * torch's autocast on CUDA refuses it whatever comes in; on the CPU it runs in fp32. */
 static ab_status check_banned(const compiler *c, const ab_net_op *op, const int *in) {
     const ab_plan *plan = c->plan;
     if (rule_of(c, op) != AB_RULE_banned || own_format(c, op) == fp32) return AB_OK;
@@ -376,7 +380,8 @@ static ab_status check_formats(const compiler *c, const ab_net_op *op, const ab_
     return AB_OK;
 }
 
-/* apex's known failure: cuDNN has no backward pass for a batch norm in eval mode, and torch's own kernel wants one format. */
+/* apex's known failure: cuDNN has no backward pass for a batch norm in eval mode, and torch's own kernel
+ * wants one format. */
 static ab_status check_frozen(const compiler *c, const ab_net_op *op, const ab_plan_node *node) {
     const ab_plan *plan = c->plan;
     const ab_format *input = plan->tensor[node->in[0]].format;
@@ -421,7 +426,8 @@ static int bits(unsigned set) {
     return count;
 }
 
-/* Forward, and once for each backward pass that comes here the gradients of weights and input and what is recomputed. */
+/* Forward, and once for each backward pass that comes here the gradients of weights and input and what is
+ * recomputed. */
 static void add_flops(compiler *c) {
     ab_plan *plan = c->plan;
     unsigned recompute_passes = 0;
@@ -480,7 +486,7 @@ static ab_status add_model_input(compiler *c) {
     return add_cast(c, AB_NONE, plan->input, plan->policy.half, &c->model_input);
 }
 
-/* ---- backward -------------------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 /* And the gradient of its input the memory of its output's. */
 static void share_gradient(compiler *c, const ab_plan_node *node, int i) {
@@ -492,12 +498,14 @@ static void share_gradient(compiler *c, const ab_plan_node *node, int i) {
         tensor[node->in_grad[0]].shares = node->out_grad;
 }
 
-/* The format of its own that the user gave the gradients of what a node reads; a cast belongs to the op that asked for it. */
+/* The format of its own that the user gave the gradients of what a node reads; a cast belongs to the op that
+ * asked for it. */
 static const ab_format *own_gradient_format(const compiler *c, const ab_plan_node *node) {
     return node->net_op == AB_NONE ? NULL : role_format(c, &c->plan->net->op[node->net_op], AB_LAYER_DGRAD);
 }
 
-/* What a node writes the gradient of its input i in: that of the input, unless it has a format of its own, or follows what comes in. */
+/* What a node writes the gradient of its input i in: that of the input, unless it has a format of its own, or
+ * follows what comes in. */
 static const ab_format *gradient_format(const compiler *c, const ab_plan_node *node, int i) {
     const ab_plan_tensor *tensor = c->plan->tensor;
     const ab_format *own = own_gradient_format(c, node);
@@ -508,7 +516,8 @@ static const ab_format *gradient_format(const compiler *c, const ab_plan_node *n
     return follows ? comes : tensor[node->in[i]].format;
 }
 
-/* The format that the gradients of a value that is used more than once are added up in: fp32 if any of them is to be. */
+/* The format that the gradients of a value that is used more than once are added up in: fp32 if any of them
+ * is to be. */
 static const ab_format *sum_format(const compiler *c, int value) {
     const ab_plan *plan = c->plan;
     for (int n = 0; n < plan->nodes; n++)
@@ -517,8 +526,9 @@ static const ab_format *sum_format(const compiler *c, int value) {
     return plan->tensor[value].format;
 }
 
-/* Gives input i of a node the tensor its backward pass writes. The consumer that runs first in the backward pass writes the
- * gradient itself; every later one, or one that writes another format, writes a temporary that is added to it. */
+/* Gives input i of a node the tensor its backward pass writes. The consumer that runs first in the backward
+ * pass writes the gradient itself; every later one, or one that writes another format, writes a temporary
+ * that is added to it. */
 static ab_status wire_input_grad(compiler *c, ab_plan_node *node, int i, int *seen) {
     const int t = node->in[i];
     if (!c->needs_grad[t]) return AB_OK;
@@ -576,7 +586,8 @@ static int node_of(const ab_plan *plan, int net_op) {
     return n;
 }
 
-/* A second forward pass must not move running statistics a second time: it gets copies to write to, shared by all ops. */
+/* A second forward pass must not move running statistics a second time: it gets copies to write to, shared by
+ * all ops. */
 static ab_status add_recompute_buffers(compiler *c) {
     ab_plan *plan = c->plan;
     ab_shape largest[AB_MAX_PARAMS] = {{0}};

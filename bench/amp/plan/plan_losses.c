@@ -1,5 +1,6 @@
-/* Losses with a loss scale of their own (apex's num_losses and loss_id): which scaler each has, and which nodes the backward pass
- * of each walks. Losses of one id are one weighted sum with one backward pass. With one scaler there is one pass. */
+/* Losses with a loss scale of their own (apex's num_losses and loss_id): which scaler each has, and which
+ * nodes the backward pass of each walks. Losses of one id are one weighted sum with one backward pass. With
+ * one scaler there is one pass. */
 #include "bench/amp/plan/plan.h"
 
 _Static_assert((int)AB_POLICY_LOSSES == (int)AB_NET_LOSSES, "a scaler for every loss there may be");
@@ -32,9 +33,10 @@ ab_status ab_plan_scalers(ab_plan *plan) {
     return AB_OK;
 }
 
-/* ---- which nodes ------------------------------------------------------------------------------------------- */
+/* ---- which nodes ----------------------------------------------------------------------------- */
 
-/* Gradients come to a node from the nodes after it that read its output; views of a tensor are tensors of their own. */
+/* Gradients come to a node from the nodes after it that read its output; views of a tensor are tensors of
+ * their own. */
 static unsigned reached_through(const ab_plan *plan, int n) {
     unsigned losses = 0;
     for (int m = n + 1; m < plan->nodes; m++) {

@@ -1,5 +1,5 @@
-/* Lifetimes of a plan's transient tensors and their places in the pools. Two tensors of a category share memory only if
- * their lifetimes do not overlap; first fit in order of size, largest first. */
+/* Lifetimes of a plan's transient tensors and their places in the pools. Two tensors of a category share
+ * memory only if their lifetimes do not overlap; first fit in order of size, largest first. */
 #include "bench/amp/plan/plan.h"
 
 #include <stdlib.h>
@@ -44,7 +44,8 @@ static void start_recomputed(ab_plan *plan, int tensor, int position) {
     plan->tensor[tensor].recompute_first = plan->tensor[tensor].recompute_last = position;
 }
 
-/* What the forward pass leaves for a backward pass stays for the later ones too (torch: retain_graph=True). */
+/* What the forward pass leaves for a backward pass stays for the later ones too (torch: retain_graph=True).
+ */
 static void keep_for_every_pass(ab_plan *plan) {
     for (int i = 0; i < plan->tensors; i++) {
         ab_plan_tensor *t = &plan->tensor[i];

@@ -1,5 +1,6 @@
-/* Which nodes of a block run a second time, before its backward pass: those that make what its backward passes read, and what
- * these need. Values from outside the block are kept until then; values made inside are not. */
+/* Which nodes of a block run a second time, before its backward pass: those that make what its backward
+ * passes read, and what these need. Values from outside the block are kept until then; values made inside are
+ * not. */
 #include "bench/amp/plan/plan.h"
 
 #include <stdlib.h>
@@ -50,7 +51,8 @@ static void mark_block(ab_plan *plan, int first, int end) {
         if (plan->node[n].recomputed) plan->node[end - 1].recompute_first = first;
 }
 
-/* Positions: forward, then for each node from the last its second run, if its block ends there, and its backward pass. */
+/* Positions: forward, then for each node from the last its second run, if its block ends there, and its
+ * backward pass. */
 static void number_positions(ab_plan *plan) {
     int position = plan->nodes;
     for (int n = plan->nodes - 1; n >= 0; n--) {

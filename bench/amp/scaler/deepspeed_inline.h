@@ -1,5 +1,7 @@
-/* The loss scale that DeepSpeed's fused and unfused fp16 optimizers (runtime/fp16/{fused,unfused}_optimizer.py) keep themselves
- * without ZeRO: the window of the class, no hysteresis, no exception at the floor; the order of update and unscaling of the class, too. The two differ in their defaults. */
+/* The loss scale that DeepSpeed's fused and unfused fp16 optimizers
+ * (runtime/fp16/{fused,unfused}_optimizer.py) keep themselves without ZeRO: the window of the class, no
+ * hysteresis, no exception at the floor; the order of update and unscaling of the class, too. The two differ
+ * in their defaults. */
 #ifndef AB_BENCH_AMP_SCALER_DEEPSPEED_INLINE_H
 #define AB_BENCH_AMP_SCALER_DEEPSPEED_INLINE_H
 

@@ -37,7 +37,7 @@ ab_status ab_scaler_find(const char *name, const ab_scaler_kind **kind) {
                    near ? "; nearest: " : "", near ? near : "", near ? "" : " (see `ampbench list scalers`)");
 }
 
-/* ---- configuration --------------------------------------------------------------------------------------- */
+/* ---- configuration --------------------------------------------------------------------------- */
 
 ab_scaler_config ab_scaler_defaults(const ab_scaler_kind *kind) {
     ab_scaler_config config = {.kind = kind};
@@ -211,7 +211,7 @@ ab_scaler_config ab_scaler_limited(const ab_scaler_config *config, double min, d
     return limited;
 }
 
-/* ---- machines -------------------------------------------------------------------------------------------- */
+/* ---- machines -------------------------------------------------------------------------------- */
 
 void ab_scaler_start(ab_scaler *scaler, const ab_scaler_config *config) {
     memset(scaler, 0, sizeof *scaler);
@@ -279,7 +279,7 @@ int64_t ab_scaler_fast_forward(ab_scaler *scaler, const ab_scaler *before, const
     return steps_until_change;
 }
 
-/* ---- state ----------------------------------------------------------------------------------------------- */
+/* ---- state ----------------------------------------------------------------------------------- */
 
 int ab_scaler_state_count(const ab_scaler_kind *kind) { return 1 + kind->states; }
 

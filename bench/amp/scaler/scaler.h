@@ -1,8 +1,10 @@
-/* Loss scalers as state machines, each the exact arithmetic of one framework's: given what a step's scaled gradients looked
- * like, is the step skipped, what is the next scale, and does the original stop here with an error?
+/* Loss scalers as state machines, each the exact arithmetic of one framework's: given what a step's scaled
+ * gradients looked like, is the step skipped, what is the next scale, and does the original stop here with an
+ * error?
  *
- * A dialect is one file with a const ab_scaler_kind and one line in scalers.def. It keeps the scale and a few named numbers;
- * it never looks at tensors, and what a step does with the scale is the caller's matter (bench/train). */
+ * A dialect is one file with a const ab_scaler_kind and one line in scalers.def. It keeps the scale and a few
+ * named numbers; it never looks at tensors, and what a step does with the scale is the caller's matter
+ * (bench/train). */
 #ifndef AB_BENCH_AMP_SCALER_SCALER_H
 #define AB_BENCH_AMP_SCALER_SCALER_H
 
@@ -17,12 +19,13 @@ AB_BEGIN_DECLS
 /* AB_SCALER_TEXT: more than the longest text of ab_scaler_text, a name and eight keys with their values. */
 enum { AB_SCALER_KEYS = 8, AB_SCALER_STATES = 8, AB_SCALER_TEXT = 512 };
 
-/* ---- configuration --------------------------------------------------------------------------------------- */
+/* ---- configuration --------------------------------------------------------------------------- */
 
 typedef enum ab_scaler_type { AB_SCALER_REAL, AB_SCALER_INTEGER, AB_SCALER_BOOL } ab_scaler_type;
 
-/* A value that DIALECT:name=value sets. It must be finite, and from `low` to `high`; `open` leaves the ends out where they
- * are not infinite. Ranges are what the original accepts, or what makes sense where it checks nothing. */
+/* A value that DIALECT:name=value sets. It must be finite, and from `low` to `high`; `open` leaves the ends
+ * out where they are not infinite. Ranges are what the original accepts, or what makes sense where it checks
+ * nothing. */
 typedef struct ab_scaler_key {
     const char *name, *own; /* `own`: what the framework calls it; NULL: the same */
     const char *text;
@@ -39,7 +42,7 @@ typedef struct ab_scaler_config {
     unsigned integral;            /* bit i: written as Python writes an int (65536, not 65536.0) */
 } ab_scaler_config;
 
-/* ---- a machine ------------------------------------------------------------------------------------------- */
+/* ---- a machine ------------------------------------------------------------------------------- */
 
 typedef struct ab_scaler {
     const struct ab_scaler_kind *kind;
@@ -87,15 +90,16 @@ typedef struct ab_scaler_kind {
     const char *const *state; /* names of ab_scaler.state */
     int states;
     unsigned sees;
-    unsigned python; /* bit i: whether key i is written as a Python int changes the arithmetic */
-    bool fp32;       /* the scale is an fp32 number, and so is its reciprocal */
-    bool
-        updates_first; /* gradients are divided by the scale after the update: too much on a step that grows */
+    unsigned python;    /* bit i: whether key i is written as a Python int changes the arithmetic */
+    bool fp32;          /* the scale is an fp32 number, and so is its reciprocal */
+    bool updates_first; /* gradients are divided by the scale after the update: too much on a step that grows
+                         */
     /* Relations between keys; NULL: none. */
     ab_status (*check)(const ab_scaler_config *config);
     void (*start)(ab_scaler *scaler);
     ab_scaler_outcome (*update)(ab_scaler *scaler, const ab_scaler_seen *seen);
-    /* How many clean steps to come do nothing but add 1 to the states whose bits are in `counters`; NULL: never any. */
+    /* How many clean steps to come do nothing but add 1 to the states whose bits are in `counters`; NULL:
+     * never any. */
     int64_t (*steps_until_change)(const ab_scaler *scaler);
     unsigned counters;
     /* Looks at the gradients at all; NULL: yes. */
@@ -104,15 +108,16 @@ typedef struct ab_scaler_kind {
     double (*divisor)(const ab_scaler *scaler);
 } ab_scaler_kind;
 
-/* The rows of scalers.def, in order: i in [0, count). find: AB_USAGE with the nearest name for an unknown one. */
+/* The rows of scalers.def, in order: i in [0, count). find: AB_USAGE with the nearest name for an unknown
+ * one. */
 int ab_scaler_count(void);
 const ab_scaler_kind *ab_scaler_at(int i);
 AB_MUST_CHECK ab_status ab_scaler_find(const char *name, const ab_scaler_kind **kind);
 
 /* The dialect with its defaults. */
 ab_scaler_config ab_scaler_defaults(const ab_scaler_kind *kind);
-/* "torch", "deepspeed:init=65536,window=500". Numbers may be written 2^16 or, as in Python, 2**16. AB_USAGE names the dialect,
- * the key, what was expected and the nearest name. */
+/* "torch", "deepspeed:init=65536,window=500". Numbers may be written 2^16 or, as in Python, 2**16. AB_USAGE
+ * names the dialect, the key, what was expected and the nearest name. */
 AB_MUST_CHECK ab_status ab_scaler_parse(const char *text, ab_scaler_config *config);
 /* The same of the keys alone: "init=65536,window=500", or "" for none. */
 AB_MUST_CHECK ab_status ab_scaler_parse_keys(const ab_scaler_kind *kind, const char *keys,
@@ -121,27 +126,29 @@ AB_MUST_CHECK ab_status ab_scaler_parse_keys(const ab_scaler_kind *kind, const c
 AB_MUST_CHECK ab_status ab_scaler_set(ab_scaler_config *config, const char *key, const char *value);
 /* Index of a key by either of its names, or -1. */
 int ab_scaler_key_index(const ab_scaler_kind *kind, const char *name);
-/* What ab_scaler_parse reads back: the keys that were set, in their order. Writes text[AB_SCALER_TEXT]; returns it. */
+/* What ab_scaler_parse reads back: the keys that were set, in their order. Writes text[AB_SCALER_TEXT];
+ * returns it. */
 const char *ab_scaler_text(const ab_scaler_config *config, char *text);
 
-/* The configuration that training uses: --min-loss-scale, --max-loss-scale and --scale-window (0: not given) where the dialect has
- * such a key and its own text does not set it. */
+/* The configuration that training uses: --min-loss-scale, --max-loss-scale and --scale-window (0: not given)
+ * where the dialect has such a key and its own text does not set it. */
 ab_scaler_config ab_scaler_limited(const ab_scaler_config *config, double min, double max, double window);
 
-/* A scaler before its first step. checks: whether it looks at the gradients; divisor: what gradients are divided by. */
+/* A scaler before its first step. checks: whether it looks at the gradients; divisor: what gradients are
+ * divided by. */
 void ab_scaler_start(ab_scaler *scaler, const ab_scaler_config *config);
 bool ab_scaler_checks(const ab_scaler *scaler);
 double ab_scaler_divisor(const ab_scaler *scaler);
 
-/* One step. After a fault that raises, the machine must not be used again. Faults that every dialect can have (a scale of 0,
- * infinity or no number, a reciprocal that fp32 cannot hold) are named here. */
+/* One step. After a fault that raises, the machine must not be used again. Faults that every dialect can have
+ * (a scale of 0, infinity or no number, a reciprocal that fp32 cannot hold) are named here. */
 AB_MUST_CHECK ab_scaler_outcome ab_scaler_update(ab_scaler *scaler, const ab_scaler_seen *seen);
 
 /* Whether two machines of one configuration will do the same from here on. */
 bool ab_scaler_same(const ab_scaler *a, const ab_scaler *b);
 
-/* Up to `most` further steps that see what the last one saw and change nothing but counters; returns how many were taken.
- * `before` is the machine before the last step. */
+/* Up to `most` further steps that see what the last one saw and change nothing but counters; returns how many
+ * were taken. `before` is the machine before the last step. */
 int64_t ab_scaler_fast_forward(ab_scaler *scaler, const ab_scaler *before, const ab_scaler_seen *seen,
                                int64_t most);
 

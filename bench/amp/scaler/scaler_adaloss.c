@@ -1,8 +1,9 @@
-/* AdaLoss (Zhao, Vogel, Ahmed, arXiv:1910.12385; kumasento/gradient-scaling, ada_loss/): each layer multiplies the gradient it passes
- * back by a power of two of its own, from the statistics of its gradient and its weights:
- *   s = u_min / (sqrt(2) erfinv(underflow) sigma), at least 1, at most u_max / (fan_in max|g| max|W|),
- *   sigma^2 = (g_std^2 + g_mean^2) (W_std^2 + W_mean^2), then at most accum / chain and at most bound.
- * One machine is one layer. It skips no step, and the loss itself is not scaled; bench/train/pass/layer_scales.c walks the layers. */
+/* AdaLoss (Zhao, Vogel, Ahmed, arXiv:1910.12385; kumasento/gradient-scaling, ada_loss/): each layer
+ * multiplies the gradient it passes back by a power of two of its own, from the statistics of its gradient
+ * and its weights: s = u_min / (sqrt(2) erfinv(underflow) sigma), at least 1, at most u_max / (fan_in max|g|
+ * max|W|), sigma^2 = (g_std^2 + g_mean^2) (W_std^2 + W_mean^2), then at most accum / chain and at most bound.
+ * One machine is one layer. It skips no step, and the loss itself is not scaled;
+ * bench/train/pass/layer_scales.c walks the layers. */
 #include "bench/amp/scaler/scaler.h"
 #include "kernels/core/elementary64.h"
 
@@ -34,8 +35,8 @@ static void start(ab_scaler *scaler) { scaler->scale = scaler->state[STORED] = 1
 
 static const double root_pi = 1.7724538509055160273;
 
-/* erf(x) for 0 <= x < 6, by its series of positive terms: 2 x exp(-x^2) / sqrt(pi) times the sum of (2 x^2)^n / (1 3 5 ... 2n+1)
- * (Abramowitz and Stegun, 7.1.6). */
+/* erf(x) for 0 <= x < 6, by its series of positive terms: 2 x exp(-x^2) / sqrt(pi) times the sum of (2 x^2)^n
+ * / (1 3 5 ... 2n+1) (Abramowitz and Stegun, 7.1.6). */
 static double error_function(double x) {
     double term = 1, sum = 1;
     for (int n = 1; term > 0x1p-60 * sum; n++) {

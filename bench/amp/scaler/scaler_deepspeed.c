@@ -1,7 +1,8 @@
-/* DeepSpeed's DynamicLossScaler (runtime/fp16/loss_scaler.py), which the ZeRO optimizers use: a credit of overflows that only
- * growth refills (or every clean step, if consecutive), a window counted from the last overflow with one step too many, and an
- * exception when the scale is at its floor. The original also unscales with the scale after the update, so that on a step that
- * grows gradients are halved, unless they are clipped by their norm; so does a run here. */
+/* DeepSpeed's DynamicLossScaler (runtime/fp16/loss_scaler.py), which the ZeRO optimizers use: a credit of
+ * overflows that only growth refills (or every clean step, if consecutive), a window counted from the last
+ * overflow with one step too many, and an exception when the scale is at its floor. The original also
+ * unscales with the scale after the update, so that on a step that grows gradients are halved, unless they
+ * are clipped by their norm; so does a run here. */
 #include "bench/amp/scaler/scaler.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* The loss scale of DeepSpeed's unfused fp16 optimizer, without ZeRO: deepspeed_inline.h with its defaults. */
+/* The loss scale of DeepSpeed's unfused fp16 optimizer, without ZeRO: deepspeed_inline.h with its defaults.
+ */
 #include "bench/amp/scaler/deepspeed_inline.h"
 
 #include <math.h>

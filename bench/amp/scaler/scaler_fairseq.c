@@ -1,6 +1,6 @@
-/* fairseq's DynamicLossScaler (fairseq/optim/dynamic_loss_scaler.py): the window counts from the last overflow; the scale falls
- * only if overflows make up at least `tolerance` of the steps since it last changed; at min_loss_scale the original restores
- * the scale and raises. */
+/* fairseq's DynamicLossScaler (fairseq/optim/dynamic_loss_scaler.py): the window counts from the last
+ * overflow; the scale falls only if overflows make up at least `tolerance` of the steps since it last
+ * changed; at min_loss_scale the original restores the scale and raises. */
 #include "bench/amp/scaler/since_overflow.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Keras 3's LossScaleOptimizer (keras/src/optimizers/loss_scale_optimizer.py): fp32, doubles and halves, no floor, no cap and no
- * guard. (The optimizer of TensorFlow 2's own Keras had a floor of 1.) */
+/* Keras 3's LossScaleOptimizer (keras/src/optimizers/loss_scale_optimizer.py): fp32, doubles and halves, no
+ * floor, no cap and no guard. (The optimizer of TensorFlow 2's own Keras had a floor of 1.) */
 #include "bench/amp/scaler/scaler.h"
 
 #include <math.h>

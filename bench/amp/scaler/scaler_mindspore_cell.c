@@ -1,5 +1,6 @@
-/* MindSpore's DynamicLossScaleUpdateCell (nn/wrap/loss_scale.py), which is what training runs: fp32, a backoff multiplies by
- * the fp32 reciprocal of the factor, floor 1, no cap and no guard, so that growth can reach infinity, for good. */
+/* MindSpore's DynamicLossScaleUpdateCell (nn/wrap/loss_scale.py), which is what training runs: fp32, a
+ * backoff multiplies by the fp32 reciprocal of the factor, floor 1, no cap and no guard, so that growth can
+ * reach infinity, for good. */
 #include "bench/amp/scaler/scaler.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
-/* MindSpore's DynamicLossScaleManager.update_loss_scale (train/loss_scale_manager.py): Python numbers, a backoff multiplies by
- * 1/factor, floor 1, no cap; more than 1,000 overflows in a row raise. With int arguments, which are the default, the scale
- * is an int until the first overflow. */
+/* MindSpore's DynamicLossScaleManager.update_loss_scale (train/loss_scale_manager.py): Python numbers, a
+ * backoff multiplies by 1/factor, floor 1, no cap; more than 1,000 overflows in a row raise. With int
+ * arguments, which are the default, the scale is an int until the first overflow. */
 #include "bench/amp/scaler/since_overflow.h"
 
 enum { BAD = AB_SINCE_STATES };

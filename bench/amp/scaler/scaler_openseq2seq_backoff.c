@@ -1,5 +1,5 @@
-/* OpenSeq2Seq's BackoffScaler (open_seq2seq/optimizers/automatic_loss_scaler.py): fp32, starts at its cap, the window counts from
- * the last overflow, every change is clipped to floor and cap. */
+/* OpenSeq2Seq's BackoffScaler (open_seq2seq/optimizers/automatic_loss_scaler.py): fp32, starts at its cap,
+ * the window counts from the last overflow, every change is clipped to floor and cap. */
 #include "bench/amp/scaler/scaler.h"
 
 #include <math.h>

@@ -1,7 +1,8 @@
-/* OpenSeq2Seq's LogMaxScaler (open_seq2seq/optimizers/automatic_loss_scaler.py): takes log2 of each step's largest gradient for
- * normally distributed and sets the scale so that it overflows with a chosen probability. Running means with bias correction,
- * all in fp32. On an overflow the original feeds 2^log_max, where log_max was meant, into a mean of logarithms: one overflow
- * ruins the estimate for a long time. A largest gradient of 0 has the logarithm -infinity, and the scale is a NaN for good. */
+/* OpenSeq2Seq's LogMaxScaler (open_seq2seq/optimizers/automatic_loss_scaler.py): takes log2 of each step's
+ * largest gradient for normally distributed and sets the scale so that it overflows with a chosen
+ * probability. Running means with bias correction, all in fp32. On an overflow the original feeds 2^log_max,
+ * where log_max was meant, into a mean of logarithms: one overflow ruins the estimate for a long time. A
+ * largest gradient of 0 has the logarithm -infinity, and the scale is a NaN for good. */
 #include "bench/amp/scaler/scaler.h"
 #include "kernels/core/elementary64.h"
 

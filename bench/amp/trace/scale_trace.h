@@ -11,7 +11,7 @@
 
 AB_BEGIN_DECLS
 
-/* ---- patterns ------------------------------------------------------------------------------------------ */
+/* ---- patterns -------------------------------------------------------------------------------- */
 
 typedef struct ab_pattern_run {
     int64_t count;
@@ -31,7 +31,7 @@ AB_MUST_CHECK ab_status ab_pattern_flags(const char *option, const char *text, a
 AB_MUST_CHECK ab_status ab_pattern_numbers(const char *option, const char *text, ab_pattern *pattern);
 void ab_pattern_clear(ab_pattern *pattern);
 
-/* ---- traces -------------------------------------------------------------------------------------------- */
+/* ---- traces ---------------------------------------------------------------------------------- */
 
 enum { AB_TRACE_MOST = 1 << 20 };
 
@@ -39,8 +39,8 @@ typedef struct ab_scaler_trace {
     ab_scaler scaler; /* after the last step */
     ab_trace_run *run;
     int runs;
-    int64_t
-        unlisted; /* steps after the last of `run`: a long repetition, or beyond AB_TRACE_MOST; counted below */
+    int64_t unlisted; /* steps after the last of `run`: a long repetition, or beyond AB_TRACE_MOST; counted
+                         below */
     int64_t steps, skipped, overflows;
     int64_t warm_up;              /* steps skipped before the first that was taken */
     double sum_scale, sum_log2;   /* over the steps */
@@ -57,7 +57,7 @@ AB_MUST_CHECK ab_status ab_scaler_trace_run(const ab_scaler_config *config, cons
                                             ab_scaler_trace *trace);
 void ab_scaler_trace_clear(ab_scaler_trace *trace);
 
-/* ---- for reports --------------------------------------------------------------------------------------- */
+/* ---- for reports ----------------------------------------------------------------------------- */
 
 /* What reports/render/scaler_trace.h prints. `heading`, which the column borrows like the trace's runs,
  * receives ab_scaler_text. */

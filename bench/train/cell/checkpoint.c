@@ -1,6 +1,6 @@
-/* A cell's state to a file and back. What is kept is what a step reads and a step before it wrote; the rest (half copies of fp32
- * weights, gradients, activations) is made anew. Random numbers are a function of seed and step, so that their position
- * is the number of steps. */
+/* A cell's state to a file and back. What is kept is what a step reads and a step before it wrote; the rest
+ * (half copies of fp32 weights, gradients, activations) is made anew. Random numbers are a function of seed
+ * and step, so that their position is the number of steps. */
 #include "bench/train/cell/parts.h"
 
 #include "bench/tensorfile/safetensors.h"
@@ -17,7 +17,7 @@ static const char format_name[] = "ampbench-checkpoint-1";
 
 static ab_status no_memory(void) { return ab_fail(AB_NO_MEMORY, "checkpoint: out of memory"); }
 
-/* ---- what is kept ------------------------------------------------------------------------------------------ */
+/* ---- what is kept ---------------------------------------------------------------------------- */
 
 typedef enum part { PART_WEIGHT, PART_BUFFER, PART_MASTER, PART_STATE, PART_EMA } part;
 
@@ -63,7 +63,7 @@ static ab_status list_kept(ab_cell *cell, kept_list *list) {
     return AB_OK;
 }
 
-/* ---- metadata ---------------------------------------------------------------------------------------------- */
+/* ---- metadata -------------------------------------------------------------------------------- */
 
 enum { NOTE_KEY = 112, NUMBER = 40 };
 
@@ -156,8 +156,8 @@ static const ab_scaler *machine_at(const ab_cell *cell, int k) {
     return k < losses ? &cell->scalers.scaler[k] : ab_layer_scales_scaler(cell->layers, k - losses);
 }
 
-/* "scaler.scale", "scaler.unskipped": the dialect's names; "loss_scaler1.scale" where losses have their own (apex's key);
- * "layer_scaler.fc1.scale" of layers. */
+/* "scaler.scale", "scaler.unskipped": the dialect's names; "loss_scaler1.scale" where losses have their own
+ * (apex's key); "layer_scaler.fc1.scale" of layers. */
 static const char *scaler_key(const ab_cell *cell, int k, int i, char key[NOTE_KEY]) {
     const char *name = ab_scaler_state_name(machine_at(cell, k)->kind, i);
     if (k >= cell->plan->scalers)
@@ -183,7 +183,7 @@ static void note_position(const ab_cell *cell, notes *n) {
     }
 }
 
-/* ---- writing ----------------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static ab_status read_items(const kept_list *list, ab_safetensor_item *items) {
     for (int i = 0; i < list->count; i++) {
@@ -223,7 +223,7 @@ out:
     return status;
 }
 
-/* ---- comparing --------------------------------------------------------------------------------------------- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
 static void compare(const kept *item, const ab_tensorfile *file, ab_differences *found) {
     ab_differ_from(found, file, item->name, &item->tensor->shape, NULL);
@@ -313,7 +313,7 @@ static ab_status check_identity(const ab_cell *cell, const ab_tensorfile *file) 
     return status;
 }
 
-/* ---- reading ----------------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static ab_status integer_of(const ab_tensorfile *file, const char *key, int64_t *value) {
     char *text = NULL, *end;
@@ -386,7 +386,7 @@ static ab_status read_tensor(ab_cell *cell, const kept *item, const ab_tensorfil
     return status;
 }
 
-/* ---- what was taken over ----------------------------------------------------------------------------------- */
+/* ---- what was taken over --------------------------------------------------------------------- */
 
 /* Bits, not what was meant to be done. */
 static ab_status audit_tensor(const kept *item, const ab_tensorfile *file, ab_always_on_resume *found) {

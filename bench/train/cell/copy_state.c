@@ -28,7 +28,7 @@ static ab_status write_weight(const ab_cell_memory *to, const ab_plan_param *par
     return ab_tensor_write(&to->tensor[param->stored], values);
 }
 
-/* ---- weights ------------------------------------------------------------------------------------------- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
 static ab_status copy_weight(const ab_cell_memory *to, const ab_cell_memory *from, const ab_plan_param *param,
                              float *values) {
@@ -50,7 +50,7 @@ ab_status ab_cell_copy_weights(ab_cell *cell, const ab_cell *from) {
     return status;
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static ab_status copy_optimizer_state(const ab_cell_memory *to, const ab_plan_param *own,
                                       const ab_cell_memory *from, const ab_plan_param *param, int states,

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* ---- trained weights ----------------------------------------------------------------------------------- */
+/* ---- trained weights ------------------------------------------------------------------------- */
 
 static void score(const float *logits, int64_t target, int64_t classes, ab_eval_result *result) {
     int64_t best = 0;
@@ -103,7 +103,7 @@ ab_status ab_cell_evaluate(ab_cell *cell, ab_split split, int64_t limit, ab_eval
     return AB_OK;
 }
 
-/* ---- averaged weights ---------------------------------------------------------------------------------- */
+/* ---- averaged weights ------------------------------------------------------------------------ */
 
 /* The trained weights' bytes, parameter by parameter. */
 static ab_status put_aside(const ab_cell_memory *memory, void **kept) {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- parts --------------------------------------------------------------------------------------------- */
+/* ---- parts ----------------------------------------------------------------------------------- */
 
 const ab_plan *ab_cell_plan(const ab_cell *cell) { return cell->plan; }
 const ab_scaler *ab_cell_scaler(const ab_cell *cell) { return &cell->scalers.scaler[0]; }
@@ -28,7 +28,7 @@ const char *ab_cell_describe(const ab_cell *cell, int node, const char *pass) {
     return op && run->describe ? run->describe(&cell->walk.io[node], pass) : NULL;
 }
 
-/* ---- observation --------------------------------------------------------------------------------------- */
+/* ---- observation ----------------------------------------------------------------------------- */
 
 void ab_cell_watch(ab_cell *cell, const ab_watch *watch) { ab_observation_watch(&cell->observation, watch); }
 void ab_cell_follow(ab_cell *cell, const ab_watch *follower) { cell->observation.follower = follower; }
@@ -48,7 +48,7 @@ ab_status ab_cell_report_always_on_stats(ab_cell *cell, ab_probe_sink *sink) {
     return AB_OK;
 }
 
-/* ---- values -------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 /* The fp32 master where there is one: what the optimizer works on. */
 static int best_copy(const ab_plan *plan, int tensor) {

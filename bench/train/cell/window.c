@@ -35,7 +35,7 @@ struct ab_step_window {
     int64_t time_ns[WINDOW];
 };
 
-/* ---- whether ------------------------------------------------------------------------------------------- */
+/* ---- whether --------------------------------------------------------------------------------- */
 
 /* Numbers the groups: they change these two (groups.h). False: there are too many. */
 static bool find_groups(const ab_weight_update *update, int *group, int *member, int *groups) {
@@ -83,7 +83,7 @@ static const char *why_not(const ab_cell *cell) {
     return NULL;
 }
 
-/* ---- set-up -------------------------------------------------------------------------------------------- */
+/* ---- set-up ---------------------------------------------------------------------------------- */
 
 static double key_of(const ab_scaler *scaler, const char *name) {
     int i = ab_scaler_key_index(scaler->kind, name);
@@ -182,7 +182,7 @@ void ab_step_window_stop(ab_cell *cell) {
 
 int ab_cell_window(const ab_cell *cell) { return cell->window ? WINDOW : 1; }
 
-/* ---- steps --------------------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 /* Batch `number` of the run, which is of step `step`. */
 static ab_status send_batch(ab_cell *cell, int64_t number, int64_t step) {

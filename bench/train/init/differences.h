@@ -1,4 +1,5 @@
-/* What a file of tensors lacks, has too much or has in other shapes, as text for one line: the first few by name. */
+/* What a file of tensors lacks, has too much or has in other shapes, as text for one line: the first few by
+ * name. */
 #ifndef AB_BENCH_TRAIN_INIT_DIFFERENCES_H
 #define AB_BENCH_TRAIN_INIT_DIFFERENCES_H
 
@@ -20,7 +21,8 @@ void ab_differ(ab_differences *found, const char *name, const char *how);
 /* The tensor called `name` in the file, or NULL. */
 const ab_tensor_entry *ab_entry_of(const ab_tensorfile *file, const char *name);
 
-/* Notes a missing tensor, or one whose dims, taken in the order `axis` (NULL: as they are), are not `shape`. */
+/* Notes a missing tensor, or one whose dims, taken in the order `axis` (NULL: as they are), are not `shape`.
+ */
 void ab_differ_from(ab_differences *found, const ab_tensorfile *file, const char *name, const ab_shape *shape,
                     const int *axis);
 

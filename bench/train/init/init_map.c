@@ -22,7 +22,7 @@ struct ab_init_map {
     map_line *line;
 };
 
-/* ---- patterns ---------------------------------------------------------------------------------------------- */
+/* ---- patterns -------------------------------------------------------------------------------- */
 
 /* Whether `name` fits `pattern`; *star and *length: what the * stands for. */
 static bool fits(const char *pattern, const char *name, const char **star, size_t *length) {
@@ -52,7 +52,7 @@ static ab_status put(const char *pattern, const char *star, size_t length, char 
                    size - 1);
 }
 
-/* ---- reading ----------------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static ab_status bad(const ab_init_map *map, int number, const char *expected, const char *found) {
     return ab_fail(AB_INPUT, "--init-map %s:%d: expected %s, found '%s'", map->path, number, expected,
@@ -148,7 +148,7 @@ void ab_init_map_free(ab_init_map *map) {
     free(map);
 }
 
-/* ---- asking ------------------------------------------------------------------------------------------------ */
+/* ---- asking ---------------------------------------------------------------------------------- */
 
 ab_status ab_init_map_find(ab_init_map *map, const char *here, int ndim, char *there, size_t size,
                            const int **axis) {

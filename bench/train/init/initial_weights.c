@@ -47,7 +47,7 @@ static ab_status store(const ab_cell_memory *memory, const ab_plan_param *param,
     return ab_tensor_write(&memory->tensor[param->master], values);
 }
 
-/* ---- from a file --------------------------------------------------------------------------------------- */
+/* ---- from a file ----------------------------------------------------------------------------- */
 
 typedef struct source {
     ab_tensorfile *file; /* NULL: drawn */

@@ -16,7 +16,7 @@ void ab_always_on_clear(ab_always_on_stats *stats) {
     *stats = (ab_always_on_stats){.places = NULL};
 }
 
-/* ---- inputs ---------------------------------------------------------------------------------------------- */
+/* ---- inputs ---------------------------------------------------------------------------------- */
 
 static uint32_t magnitude(float x) {
     uint32_t bits;
@@ -62,7 +62,7 @@ static ab_status look_at_inputs(ab_always_on_stats *v, int64_t step, const float
     return AB_OK;
 }
 
-/* ---- labels ---------------------------------------------------------------------------------------------- */
+/* ---- labels ---------------------------------------------------------------------------------- */
 
 static int bin_of_token(int32_t token) {
     return (int)((uint32_t)token * 2654435761u >> 26); /* Fibonacci hashing (Knuth, volume 3, 6.4) */
@@ -75,13 +75,15 @@ static int64_t channels_of(const ab_data_shape *shape) {
     return shape->input == AB_INPUT_IMAGES && channels > 0 && channels <= MOST ? channels : 1;
 }
 
-/* Number j of a sample of `each`: runs of numbers, of every channel apart, because classes may differ in colour alone. */
+/* Number j of a sample of `each`: runs of numbers, of every channel apart, because classes may differ in
+ * colour alone. */
 static int64_t bin_of_number(int64_t j, int64_t each, int64_t channels) {
     const int64_t bins = AB_ALWAYS_ON_BINS / channels;
     return j % channels * bins + j / channels * bins / (each / channels);
 }
 
-/* One sample's inputs as AB_ALWAYS_ON_BINS numbers: sums of runs of numbers, or how often tokens of a bin occur. */
+/* One sample's inputs as AB_ALWAYS_ON_BINS numbers: sums of runs of numbers, or how often tokens of a bin
+ * occur. */
 static void pool(const ab_data_shape *shape, const void *samples, int64_t i, int64_t each, double *bin) {
     const int64_t channels = channels_of(shape);
     memset(bin, 0, AB_ALWAYS_ON_BINS * sizeof *bin);
@@ -188,7 +190,7 @@ ab_status ab_always_on_batch(ab_always_on_stats *v, const ab_data_shape *shape, 
     return AB_OK;
 }
 
-/* ---- weights --------------------------------------------------------------------------------------------- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
 void ab_always_on_weigh(ab_always_on_weights *w, const char *name, const float *values, int64_t n,
                         const ab_format *half) {
@@ -225,7 +227,7 @@ void ab_always_on_average_of(ab_always_on_average *a, const float *weight, const
     }
 }
 
-/* ---- report ---------------------------------------------------------------------------------------------- */
+/* ---- report ---------------------------------------------------------------------------------- */
 
 static void report_inputs(const ab_always_on_inputs *inputs, ab_probe_sink *sink) {
     sink->begin_object(sink, "nonfinite_inputs");

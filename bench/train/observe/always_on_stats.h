@@ -83,6 +83,7 @@ typedef struct ab_always_on_stats {
     uint8_t *places; /* [each]: bit 0: bad in some sample, bit 1: good in some; owned */
 } ab_always_on_stats;
 
+/* Nothing seen yet. */
 void ab_always_on_clear(ab_always_on_stats *stats);
 
 /* A batch of n samples as ab_data_fill wrote it, of `each` elements and `labels` targets a sample. The labels

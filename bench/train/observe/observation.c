@@ -25,7 +25,7 @@ static int number(ab_observation *o, const char *name, int net_op, ab_probe_role
     return o->count++;
 }
 
-/* ---- tensors of the plan ------------------------------------------------------------------------------- */
+/* ---- tensors of the plan --------------------------------------------------------------------- */
 
 /* Net op whose value a tensor holds (itself or a cast of it), or AB_NONE for the network's input. */
 static int producer(const ab_plan *plan, int tensor) {
@@ -91,7 +91,7 @@ static void number_activation(ab_observation *o, const ab_plan_node *node) {
     o->memory->tensor[node->out].id = number(o, name, op, AB_ROLE_ACTIVATION, !fp32);
 }
 
-/* ---- parameters ---------------------------------------------------------------------------------------- */
+/* ---- parameters ------------------------------------------------------------------------------ */
 
 static int number_param(ab_observation *o, int p, ab_probe_role role, const char *suffix, bool cast) {
     const ab_plan_param *param = &o->memory->plan->param[p];
@@ -120,7 +120,7 @@ static void number_params(ab_observation *o) {
     }
 }
 
-/* ---- interface ----------------------------------------------------------------------------------------- */
+/* ---- interface ------------------------------------------------------------------------------- */
 
 void ab_observation_watch(ab_observation *o, const ab_watch *watch) {
     const ab_plan *plan = o->memory->plan;

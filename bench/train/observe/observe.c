@@ -9,7 +9,7 @@
 
 enum { OBSERVE_BLOCK = 1 << 16, WIDEN_BLOCK = 1 << 12 };
 
-/* ---- values -------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 typedef struct observe_job {
     ab_observer *observer;
@@ -79,7 +79,7 @@ ab_status ab_observe_fp32(const ab_observation *o, int number) {
     return tensor && tensor->format == &ab_format_fp32 ? ab_observe_tensor(o, tensor, tensor->id) : AB_OK;
 }
 
-/* ---- ops and moves ------------------------------------------------------------------------------------- */
+/* ---- ops and moves --------------------------------------------------------------------------- */
 
 /* The op's tensors where the host can read them. */
 static ab_status readable(ab_observation *o, int node, bool backward, const ab_op_io **io) {

@@ -82,7 +82,7 @@ static void limit(const ab_tensor *grad, float factor, float bound) {
     ab_parallel_for(PARTS, limit_part, &job);
 }
 
-/* ---- other devices ----------------------------------------------------------------------------------------- */
+/* ---- other devices --------------------------------------------------------------------------- */
 
 static bool on_host(const ab_tensor *tensor) { return ab_backend_of(tensor->device)->host_memory; }
 
@@ -104,7 +104,7 @@ static ab_status put_back(ab_tensor *grad, ab_tensor *here, bool changed) {
     return status;
 }
 
-/* ---- interface --------------------------------------------------------------------------------------------- */
+/* ---- interface ------------------------------------------------------------------------------- */
 
 /* fp32 as soon as one gradient is. */
 static const ab_format *common_format(ab_tensor *const *grad, int count) {

@@ -1,6 +1,6 @@
-/* Averaged weights: torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn(decay): a copy at the first update, then
- * average += (1 - decay) (weight - average), in fp32, rounded once to the average's format. Half averages stop moving when the
- * increment is below half an ulp, which is what they are there to show. */
+/* Averaged weights: torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn(decay): a copy at the first
+ * update, then average += (1 - decay) (weight - average), in fp32, rounded once to the average's format. Half
+ * averages stop moving when the increment is below half an ulp, which is what they are there to show. */
 #ifndef AB_BENCH_TRAIN_OPTIM_EMA_H
 #define AB_BENCH_TRAIN_OPTIM_EMA_H
 

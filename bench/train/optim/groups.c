@@ -11,7 +11,7 @@
 
 enum { NAME = 192 };
 
-/* ---- matching ---------------------------------------------------------------------------------------------- */
+/* ---- matching -------------------------------------------------------------------------------- */
 
 static const char *full_name(const ab_net_op *op, const ab_param_spec *param, char name[NAME]) {
     ab_text_exact(name, NAME, "%s.%s", op->name, param->name);
@@ -74,7 +74,7 @@ ab_status ab_param_groups_check(const ab_param_groups *groups, const ab_net *net
     return AB_OK;
 }
 
-/* ---- text -------------------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 /* The group is then the last one. */
 static ab_status append(ab_param_groups *groups, const char *option, const char *pattern, size_t length) {

@@ -1,4 +1,5 @@
-/* Parameter groups: which parameters have a learning rate or weight decay of their own, as text and applied to a network. */
+/* Parameter groups: which parameters have a learning rate or weight decay of their own, as text and applied
+ * to a network. */
 #ifndef AB_BENCH_TRAIN_OPTIM_GROUPS_H
 #define AB_BENCH_TRAIN_OPTIM_GROUPS_H
 
@@ -9,8 +10,8 @@ AB_BEGIN_DECLS
 
 enum { AB_MAX_GROUPS = 16, AB_GROUP_PATTERN = 96 };
 
-/* `pattern` is a shell pattern of parameter names ("fc*.weight"); "bias": every bias; "norm": all parameters of ops that
- * normalise. */
+/* `pattern` is a shell pattern of parameter names ("fc*.weight"); "bias": every bias; "norm": all parameters
+ * of ops that normalise. */
 typedef struct ab_param_group {
     char pattern[AB_GROUP_PATTERN];
     double lr_factor;

@@ -1,5 +1,6 @@
-/* adagrad: torch.optim.Adagrad (Duchi, Hazan and Singer) with an initial accumulator of 0; apex's FusedAdagrad is the same with
- * lr_decay 0. g += wd w; s += g g; w -= lr / (1 + (t - 1) lr_decay) * g / (sqrt(s) + eps). */
+/* adagrad: torch.optim.Adagrad (Duchi, Hazan and Singer) with an initial accumulator of 0; apex's
+ * FusedAdagrad is the same with lr_decay 0. g += wd w; s += g g; w -= lr / (1 + (t - 1) lr_decay) * g /
+ * (sqrt(s) + eps). */
 #include "bench/train/optim/optimizer.h"
 
 #include <math.h>

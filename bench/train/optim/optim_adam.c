@@ -1,6 +1,6 @@
-/* adam: torch.optim.Adam (Kingma and Ba, "Adam: a method for stochastic optimization", algorithm 1, with torch's grouping):
- * m += (1 - b1)(g - m); v = b2 v + (1 - b2) g g; w -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps).
- * Weight decay is L2: g + wd w. */
+/* adam: torch.optim.Adam (Kingma and Ba, "Adam: a method for stochastic optimization", algorithm 1, with
+ * torch's grouping): m += (1 - b1)(g - m); v = b2 v + (1 - b2) g g; w -= lr / (1 - b1^t) * m / (sqrt(v) /
+ * sqrt(1 - b2^t) + eps). Weight decay is L2: g + wd w. */
 #include "bench/train/optim/optimizer.h"
 
 #include <math.h>

@@ -1,7 +1,8 @@
-/* lamb: apex's FusedLAMB (csrc/multi_tensor_lamb.cu; You et al., "Large batch optimization for deep learning", algorithm 2)
- * with its defaults adam_w_mode, grad_averaging and bias_correction: d = m^ / (sqrt(v^) + eps) + wd w;
- * w -= lr * |w| / |d| * d. As there, a parameter without decay, or with a norm of 0, takes the plain step lr d. apex also
- * clips the global gradient norm to 1 by default; here that is --clip-norm's matter. */
+/* lamb: apex's FusedLAMB (csrc/multi_tensor_lamb.cu; You et al., "Large batch optimization for deep
+ * learning", algorithm 2) with its defaults adam_w_mode, grad_averaging and bias_correction: d = m^ /
+ * (sqrt(v^) + eps) + wd w; w -= lr * |w| / |d| * d. As there, a parameter without decay, or with a norm of 0,
+ * takes the plain step lr d. apex also clips the global gradient norm to 1 by default; here that is
+ * --clip-norm's matter. */
 #include "bench/train/optim/optimizer.h"
 
 #include <math.h>

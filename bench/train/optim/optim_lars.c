@@ -1,7 +1,7 @@
-/* lars and larc: apex's LARC around torch.optim.SGD with momentum (apex/parallel/LARC.py; You, Gitman and Ginsburg, "Large batch
- * training of convolutional networks"): r = tc |w| / (|g| + wd |w| + eps); larc limits r to 1 / lr, so that the step is never
- * longer than SGD's. d = r (g + wd w); b = m b + d; w -= lr b. A parameter whose weights or gradients are all 0
- * takes SGD's step without decay, as there: r = 1, wd = 0. */
+/* lars and larc: apex's LARC around torch.optim.SGD with momentum (apex/parallel/LARC.py; You, Gitman and
+ * Ginsburg, "Large batch training of convolutional networks"): r = tc |w| / (|g| + wd |w| + eps); larc limits
+ * r to 1 / lr, so that the step is never longer than SGD's. d = r (g + wd w); b = m b + d; w -= lr b. A
+ * parameter whose weights or gradients are all 0 takes SGD's step without decay, as there: r = 1, wd = 0. */
 #include "bench/train/optim/optimizer.h"
 
 #include <math.h>

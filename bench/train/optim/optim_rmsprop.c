@@ -1,5 +1,6 @@
-/* rmsprop, plain, with momentum and centered: torch.optim.RMSprop. g += wd w; s = a s + (1 - a) g g; centered: c += (1 - a)(g - c)
- * and s - c c in place of s; r = sqrt(s) + eps; w -= lr g / r, or with momentum b = m b + g / r; w -= lr b. */
+/* rmsprop, plain, with momentum and centered: torch.optim.RMSprop. g += wd w; s = a s + (1 - a) g g;
+ * centered: c += (1 - a)(g - c) and s - c c in place of s; r = sqrt(s) + eps; w -= lr g / r, or with momentum
+ * b = m b + g / r; w -= lr b. */
 #include "bench/train/optim/optimizer.h"
 
 #include <math.h>
@@ -52,7 +53,7 @@ static void centered(const ab_optimizer_config *config, int64_t taken, float *we
     }
 }
 
-/* ---- terms ------------------------------------------------------------------------------------------------- */
+/* ---- terms ----------------------------------------------------------------------------------- */
 
 /* mean, buffer: states, or NULL. */
 static unsigned split(const constants *c, const ab_optimizer_values *before, const float *mean,

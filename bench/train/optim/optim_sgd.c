@@ -1,5 +1,5 @@
-/* sgd, momentum and nesterov: torch.optim.SGD. d = g + wd w; b = m b + (1 - dampening) d, and b = d at the first step;
- * w -= lr (d, b, or d + m b). */
+/* sgd, momentum and nesterov: torch.optim.SGD. d = g + wd w; b = m b + (1 - dampening) d, and b = d at the
+ * first step; w -= lr (d, b, or d + m b). */
 #include "bench/train/optim/optimizer.h"
 
 static void sgd(const ab_optimizer_config *config, int64_t taken, float *weight, const float *grad,
@@ -34,7 +34,7 @@ static void nesterov_update(const ab_optimizer_config *config, int64_t taken, fl
         weight[i] -= lr * ((grad[i] + decay * weight[i]) + momentum * state[0][i]);
 }
 
-/* ---- terms ------------------------------------------------------------------------------------------------- */
+/* ---- terms ----------------------------------------------------------------------------------- */
 
 /* -lr * (fresh * (g + wd w) + keep * b); keep 0: no momentum. */
 static unsigned split(const ab_optimizer_config *config, const ab_optimizer_values *before, double fresh,

@@ -85,7 +85,7 @@ static void update_block(const update_args *u, int64_t first, int64_t n) {
     store_block(u, first, n, &v);
 }
 
-/* ---- with an audience -------------------------------------------------------------------------------------- */
+/* ---- with an audience ------------------------------------------------------------------------ */
 
 static void show(const ab_optimizer_audience *audience, int id, int thread, const float *values_seen,
                  int64_t n) {
@@ -154,7 +154,7 @@ static void update_block_shown(const update_args *u, int64_t first, int64_t n, i
     if (audience->watch->update) tell(u, first, n, thread, &before, &after);
 }
 
-/* ---- a parameter ------------------------------------------------------------------------------------------- */
+/* ---- a parameter ----------------------------------------------------------------------------- */
 
 static void update_chunk(void *argument, int64_t chunk, int thread) {
     const update_args *u = argument;
@@ -173,7 +173,7 @@ static void update_all(update_args *args) {
     ab_parallel_for((ab_tensor_count(args->weight) + chunk - 1) / chunk, update_chunk, args);
 }
 
-/* ---- norms of a parameter ---------------------------------------------------------------------------------- */
+/* ---- norms of a parameter -------------------------------------------------------------------- */
 
 enum { MEASURE_PARTS = 64 };
 

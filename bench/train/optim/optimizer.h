@@ -1,8 +1,10 @@
-/* Optimizers with torch's formulas (torch/optim, single tensor, not capturable) and apex's where torch has none (lamb, lars).
+/* Optimizers with torch's formulas (torch/optim, single tensor, not capturable) and apex's where torch has
+ * none (lamb, lars).
  *
- * An update is computed in fp32 from the stored weight, gradient and state; each of state and weight is rounded once when it
- * is stored, and the weight uses the unrounded state (as fused optimizers do). With fp32 storage that is torch's
- * arithmetic exactly; torch's unfused half optimizers round after every elementary operation instead. */
+ * An update is computed in fp32 from the stored weight, gradient and state; each of state and weight is
+ * rounded once when it is stored, and the weight uses the unrounded state (as fused optimizers do). With fp32
+ * storage that is torch's arithmetic exactly; torch's unfused half optimizers round after every elementary
+ * operation instead. */
 #ifndef AB_BENCH_TRAIN_OPTIM_OPTIMIZER_H
 #define AB_BENCH_TRAIN_OPTIM_OPTIMIZER_H
 
@@ -23,7 +25,8 @@ typedef struct ab_optimizer_config {
     double correction1, correction2; /* 1 - beta^taken of both betas: set by ab_optimizer_correct */
 } ab_optimizer_config;
 
-/* How weight decay acts: added to the gradient, or to the update beside it (and then not seen by the moments). */
+/* How weight decay acts: added to the gradient, or to the update beside it (and then not seen by the
+ * moments). */
 typedef enum ab_decay { AB_DECAY_L2, AB_DECAY_DECOUPLED } ab_decay;
 
 /* Numbers of the configuration that a formula reads, a bit each; all read lr and weight_decay. */
@@ -57,22 +60,24 @@ typedef struct ab_optimizer {
     ab_decay decay;
     unsigned knobs;
     ab_optimizer_config defaults;
-    /* Both NULL unless the step's size depends on norms of the whole parameter. measure: adds n elements' squares; state[i]
-     * may be overwritten. trust: the factor of the step from the sums over all elements. */
+    /* Both NULL unless the step's size depends on norms of the whole parameter. measure: adds n elements'
+     * squares; state[i] may be overwritten. trust: the factor of the step from the sums over all elements. */
     void (*measure)(const ab_optimizer_config *config, int64_t taken, const float *weight, const float *grad,
                     float *const *state, int64_t n, ab_optimizer_sums *sums);
     double (*trust)(const ab_optimizer_config *config, const ab_optimizer_sums *sums);
-    /* One update of n elements in place. taken: 1 for the first step that was not skipped. state[i]: n values. */
+    /* One update of n elements in place. taken: 1 for the first step that was not skipped. state[i]: n
+     * values. */
     void (*update)(const ab_optimizer_config *config, int64_t taken, float *weight, const float *grad,
                    float *const *state, int64_t n);
-    /* What each term of the formula adds to the weight (probes/watch.h says what they are), in double from the values
-     * before; constants are the formula's fp32 ones. term[i]: room for n values. Returns which terms there are, a bit
-     * each; the others are not written. */
+    /* What each term of the formula adds to the weight (probes/watch.h says what they are), in double from
+     * the values before; constants are the formula's fp32 ones. term[i]: room for n values. Returns which
+     * terms there are, a bit each; the others are not written. */
     unsigned (*terms)(const ab_optimizer_config *config, int64_t taken, const ab_optimizer_values *before,
                       double *const *term, int64_t n);
 } ab_optimizer;
 
-/* The rows of optimizers.def, in order: i in [0, count). find: AB_USAGE with the nearest name for an unknown one. */
+/* The rows of optimizers.def, in order: i in [0, count). find: AB_USAGE with the nearest name for an unknown
+ * one. */
 int ab_optimizer_count(void);
 const ab_optimizer *ab_optimizer_at(int i);
 AB_MUST_CHECK ab_status ab_optimizer_find(const char *name, const ab_optimizer **optimizer);
@@ -82,7 +87,8 @@ const char *ab_decay_name(ab_decay decay);
 /* 1 - beta^taken: what divides a running mean that began at 0 (Kingma and Ba, algorithm 1). */
 double ab_optimizer_correction(double beta, int64_t taken);
 
-/* Sets both corrections of *config, which measure, update and terms read; ab_optimizer_step does it on its own copy. */
+/* Sets both corrections of *config, which measure, update and terms read; ab_optimizer_step does it on its
+ * own copy. */
 void ab_optimizer_correct(ab_optimizer_config *config, int64_t taken);
 
 /* Updates one parameter: weight, gradient and states in their stored formats, same shape. */

@@ -23,7 +23,7 @@ struct ab_layer_scales {
     float *values;      /* room for the largest gradient or weight */
 };
 
-/* ---- life ---------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 /* A layer whose gradient is a product with its weights; the original has these two. */
 static bool is_layer(const ab_plan *plan, const ab_plan_node *node) {
@@ -131,7 +131,7 @@ ab_scaler *ab_layer_scales_scaler(ab_layer_scales *l, int i) { return &l->machin
 const double *ab_layer_scales_values(const ab_layer_scales *l) { return l ? l->scale : NULL; }
 double ab_layer_scales_of_param(const ab_layer_scales *l, int param) { return l->of_param[param]; }
 
-/* ---- statistics ---------------------------------------------------------------------------------------- */
+/* ---- statistics ------------------------------------------------------------------------------ */
 
 typedef struct moments {
     double mean, std, max;
@@ -187,7 +187,7 @@ static ab_status choose(ab_layer_scales *l, int layer, double chain) {
     return fault ? fail(l, ab_layer_scales_name(l, layer), fault) : AB_OK;
 }
 
-/* ---- backward ------------------------------------------------------------------------------------------ */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 void ab_layer_scales_begin(ab_layer_scales *l, bool is_replay) {
     if (!l) return;

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* ---- operands ------------------------------------------------------------------------------------------ */
+/* ---- operands -------------------------------------------------------------------------------- */
 
 static void wire_node(ab_walk *walk, int n) {
     const ab_cell_memory *memory = walk->memory;
@@ -51,7 +51,7 @@ static bool formats_mixed(const ab_op_io *io) {
     return mixed;
 }
 
-/* ---- implementations ----------------------------------------------------------------------------------- */
+/* ---- implementations ------------------------------------------------------------------------- */
 
 static ab_status prepare_with(ab_walk *walk, int n, const ab_op *run, size_t *workspace, size_t *state) {
     walk->run[n] = run;
@@ -112,7 +112,7 @@ void ab_walk_fini(ab_walk *walk) {
     *walk = (ab_walk){.io = NULL};
 }
 
-/* ---- what both passes do ------------------------------------------------------------------------------- */
+/* ---- what both passes do --------------------------------------------------------------------- */
 
 ab_exec ab_walk_unobserved(const ab_walk *walk) { return walk->exec; }
 

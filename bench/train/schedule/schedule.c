@@ -22,7 +22,7 @@ static const ab_schedule *const schedules[] = {
 int ab_schedule_count(void) { return (int)AB_COUNT_OF(schedules); }
 const ab_schedule *ab_schedule_at(int i) { return schedules[i]; }
 
-/* ---- text -------------------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 typedef struct key_row {
     const char *name;
@@ -146,7 +146,7 @@ ab_status ab_schedule_check(const ab_schedule *schedule, const ab_schedule_confi
     return AB_OK;
 }
 
-/* ---- rates ------------------------------------------------------------------------------------------------- */
+/* ---- rates ----------------------------------------------------------------------------------- */
 
 ab_schedule_point ab_schedule_rate(const ab_schedule *schedule, const ab_schedule_config *config,
                                    int64_t advanced) {

@@ -1,7 +1,8 @@
-/* Learning-rate schedules: the rate as a pure function of how often the schedule has advanced, so that a resumed run needs
- * one number to go on. A schedule is one file with a const ab_schedule and one line in schedules.def. Formulas are those of
- * torch.optim.lr_scheduler and, with warm-up, of transformers.optimization (get_*_schedule_with_warmup): the file
- * of each names its own. When it advances is the step loop's matter. */
+/* Learning-rate schedules: the rate as a pure function of how often the schedule has advanced, so that a
+ * resumed run needs one number to go on. A schedule is one file with a const ab_schedule and one line in
+ * schedules.def. Formulas are those of torch.optim.lr_scheduler and, with warm-up, of
+ * transformers.optimization (get_*_schedule_with_warmup): the file of each names its own. When it advances is
+ * the step loop's matter. */
 #ifndef AB_BENCH_TRAIN_SCHEDULE_SCHEDULE_H
 #define AB_BENCH_TRAIN_SCHEDULE_SCHEDULE_H
 
@@ -44,8 +45,8 @@ typedef struct ab_schedule {
 int ab_schedule_count(void);
 const ab_schedule *ab_schedule_at(int i);
 
-/* "cosine:warmup=100,final=1e-5": fills *config but for lr; what is not given takes its default, total 0. AB_USAGE names
- * the option, the keys there are and the nearest. */
+/* "cosine:warmup=100,final=1e-5": fills *config but for lr; what is not given takes its default, total 0.
+ * AB_USAGE names the option, the keys there are and the nearest. */
 AB_MUST_CHECK ab_status ab_schedule_parse(const char *text, const ab_schedule **schedule,
                                           ab_schedule_config *config);
 

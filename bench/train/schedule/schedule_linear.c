@@ -1,4 +1,5 @@
-/* linear: from lr to `final` in a straight line: transformers' get_linear_schedule_with_warmup (final 0), torch's LinearLR. */
+/* linear: from lr to `final` in a straight line: transformers' get_linear_schedule_with_warmup (final 0),
+ * torch's LinearLR. */
 #include "bench/train/schedule/schedule.h"
 
 static ab_schedule_point at(const ab_schedule_config *config, int64_t t, int64_t total) {

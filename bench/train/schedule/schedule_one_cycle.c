@@ -1,5 +1,6 @@
-/* one_cycle: torch's OneCycleLR with cosine annealing in two phases (Smith and Topin, "Super-convergence"): lr / div_factor up
- * to lr at pct_start * total - 1, down to the first rate / final_div_factor at total - 1; momentum goes the other way. */
+/* one_cycle: torch's OneCycleLR with cosine annealing in two phases (Smith and Topin, "Super-convergence"):
+ * lr / div_factor up to lr at pct_start * total - 1, down to the first rate / final_div_factor at total - 1;
+ * momentum goes the other way. */
 #include "bench/train/schedule/schedule.h"
 #include "kernels/core/elementary64.h"
 

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- lists --------------------------------------------------------------------------------------------- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 static void list_param(ab_gradients *g, const ab_plan_param *param, ab_unscale_item *item) {
     ab_tensor *tensor = g->memory->tensor;
@@ -41,7 +41,7 @@ void ab_gradients_fini(ab_gradients *g) {
     *g = (ab_gradients){.item = NULL};
 }
 
-/* ---- accumulation -------------------------------------------------------------------------------------- */
+/* ---- accumulation ---------------------------------------------------------------------------- */
 
 /* With masters the sum is kept in fp32, as apex and Megatron keep it; else backward has added it up. Scaled
  * gradients are summed, and the scale is the same for the whole step. */
@@ -72,7 +72,7 @@ ab_status ab_gradients_unscale_sums(const ab_gradients *g, const ab_exec *exec, 
     return g->position->micro + 1 < g->position->micro_batches ? unscale(g, exec, scaler, &found) : AB_OK;
 }
 
-/* ---- unscaling ----------------------------------------------------------------------------------------- */
+/* ---- unscaling ------------------------------------------------------------------------------- */
 
 /* Numbers change with the watch. */
 static void number_items(ab_gradients *g) {
@@ -153,7 +153,7 @@ ab_status ab_gradients_rescale(const ab_gradients *g, const ab_exec *unobserved,
     return AB_OK;
 }
 
-/* ---- clipping and measuring ---------------------------------------------------------------------------- */
+/* ---- clipping and measuring ------------------------------------------------------------------ */
 
 ab_status ab_gradients_clip(const ab_gradients *g, const ab_clip_config *clip, bool scaled, double *norm) {
     *norm = 0;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- lists --------------------------------------------------------------------------------------------- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 static void list_param(ab_weight_update *u, const ab_gradients *gradients, const ab_plan_param *param,
                        int i) {
@@ -42,7 +42,7 @@ void ab_weight_update_fini(ab_weight_update *u) {
     *u = (ab_weight_update){.item = NULL};
 }
 
-/* ---- rates --------------------------------------------------------------------------------------------- */
+/* ---- rates ----------------------------------------------------------------------------------- */
 
 ab_schedule_point ab_weight_update_rate(const ab_weight_update *u, int64_t advanced) {
     const ab_recipe *recipe = u->recipe;
@@ -65,7 +65,7 @@ ab_optimizer_config ab_weight_update_config(const ab_weight_update *u, int i, in
     return config_at(u, i, ab_weight_update_rate(u, advanced));
 }
 
-/* ---- one parameter ------------------------------------------------------------------------------------- */
+/* ---- one parameter --------------------------------------------------------------------------- */
 
 /* A parameter at one step. */
 typedef struct param_step {

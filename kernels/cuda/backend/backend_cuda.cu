@@ -1,5 +1,5 @@
-// The CUDA device's table: casts, sums, unscaling and updates of tensors, and what all CUDA ops share. The ops are beside their
-// CPU versions; steps that the device decides itself are in resident_cuda.cu.
+// The CUDA device's table: casts, sums, unscaling and updates of tensors, and what all CUDA ops share. The
+// ops are beside their CPU versions; steps that the device decides itself are in resident_cuda.cu.
 #include "kernels/backend/backend_layout.h"
 #include "kernels/census/census.h"
 #include "kernels/core/text.h"
@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
-// ---- tensors -------------------------------------------------------------------------------------------------
+// ---- tensors ------------------------------------------------------------------------------------
 
 // By its numbers: the plugin has its own copies of the format table.
 int ab_cuda_type(const ab_format *format) {
@@ -42,7 +42,7 @@ ab_status ab_cuda_check_types(const ab_op_io *io) {
     return all ? AB_OK : ab_fail(AB_UNAVAILABLE, "no CUDA kernel for this number format");
 }
 
-// ---- attributes ----------------------------------------------------------------------------------------------
+// ---- attributes ---------------------------------------------------------------------------------
 
 ab_status ab_cuda_prepare_plain(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes,
                                 size_t *state_bytes) {
@@ -130,7 +130,7 @@ ab_window ab_cuda_window(const ab_op_io *io, const ab_shape *in, const ab_shape 
     return w;
 }
 
-// ---- what probed steps show ----------------------------------------------------------------------------------
+// ---- what probed steps show ---------------------------------------------------------------------
 
 static const int64_t show_values = 1 << 16;
 
@@ -164,7 +164,7 @@ const char *ab_cuda_describe_own(const ab_op_io *io, const char *pass) {
     return "cuda:own";
 }
 
-// ---- casts and sums ------------------------------------------------------------------------------------------
+// ---- casts and sums -----------------------------------------------------------------------------
 
 struct add_values {
     __device__ float operator()(float a, float b) const { return a + b; }
@@ -200,7 +200,7 @@ static ab_status accumulate(const ab_exec *exec, ab_tensor *dst, const ab_tensor
         exec, dst, [=](ab_span out) { return ab_launch_map(add_values(), out, old, from, n, "accumulate"); });
 }
 
-// ---- unscaling -----------------------------------------------------------------------------------------------
+// ---- unscaling ----------------------------------------------------------------------------------
 
 // Blocks all write the same 1: no order to depend on.
 __global__ static void find_nonfinite(ab_span from, int64_t n, int32_t *found) {
@@ -249,7 +249,7 @@ static ab_status unscale(const ab_exec *exec, const ab_unscale_item *item, int i
     return AB_OK;
 }
 
-// ---- update --------------------------------------------------------------------------------------------------
+// ---- update -------------------------------------------------------------------------------------
 
 struct update_spans {
     ab_span weight, grad, state[AB_UPDATE_MAX_STATES], model; // data null where there is none
@@ -288,9 +288,10 @@ static ab_status update(const ab_update_item *item, int items, int kind, const a
     return AB_OK;
 }
 
-// ---- sums over rows --------------------------------------------------------------------------------------------
+// ---- sums over rows -----------------------------------------------------------------------------
 
-// Every block sums SUM_ROWS rows of 32 columns: eight threads a column take every eighth row, and their sums are added in order.
+// Every block sums SUM_ROWS rows of 32 columns: eight threads a column take every eighth row, and their sums
+// are added in order.
 enum { SUM_ROWS = 512, SUM_COLUMNS = 32, SUM_LANES = 8 };
 
 __global__ static void partial_sums(ab_span x, int64_t rows, int64_t columns, double *partial) {
@@ -332,7 +333,7 @@ ab_status ab_cuda_column_sums(ab_span x, int64_t rows, int64_t columns, double *
     return ab_launch_each(join, sum, columns, "join_sums");
 }
 
-// ---- the table -----------------------------------------------------------------------------------------------
+// ---- the table ----------------------------------------------------------------------------------
 
 static const ab_op *find_op(const ab_op *op) {
     static const ab_op *const ops[] = {

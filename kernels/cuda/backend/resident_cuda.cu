@@ -1,6 +1,6 @@
-// Steps that the GPU decides itself: scale, overflow, skip and the number of updates are device values; the host launches whole
-// windows of steps and reads what happened afterwards. Also graphs, which replay a step that was recorded once, and batches that
-// are sent by a second stream while the step before them runs.
+// Steps that the GPU decides itself: scale, overflow, skip and the number of updates are device values; the
+// host launches whole windows of steps and reads what happened afterwards. Also graphs, which replay a step
+// that was recorded once, and batches that are sent by a second stream while the step before them runs.
 #include "kernels/cuda/cuda_fold.cuh"
 
 #include <cstdlib>
@@ -35,7 +35,7 @@ struct ab_resident {
     int64_t collected;       // steps the host knows of
 };
 
-// ---- kernels -------------------------------------------------------------------------------------------------
+// ---- kernels ------------------------------------------------------------------------------------
 
 __global__ static void begin_step(ab_step_state *state, ab_span loss_grad, int batches) {
     ab_step_begin(state);
@@ -64,7 +64,7 @@ __global__ static void unscale_chunks(const chunk *list, const update_target *ta
     if (__syncthreads_or(found) && threadIdx.x == 0) state->found = 1; // all write the same
 }
 
-// ---- clipping ------------------------------------------------------------------------------------------------
+// ---- clipping -----------------------------------------------------------------------------------
 
 __global__ static void square_chunks(const chunk *list, const update_target *targets, double *sums) {
     const chunk c = list[blockIdx.x];
@@ -110,7 +110,7 @@ __global__ static void limit_chunks(const chunk *list, const update_target *targ
         ab_store(t.grad.data, t.grad.type, i, ab_f_limited(ab_span_at(t.grad, i), state->clip_factor, limit));
 }
 
-// ---- updates -------------------------------------------------------------------------------------------------
+// ---- updates ------------------------------------------------------------------------------------
 
 // One thread. The record is of the step that ends; the state, of the next one.
 __global__ static void decide_step(ab_scale_rule rule, ab_step_state *state, ab_span loss, int batches,
@@ -196,7 +196,7 @@ __global__ static void update_chunks(const chunk *list, const update_target *tar
     }
 }
 
-// ---- life ----------------------------------------------------------------------------------------------------
+// ---- life ---------------------------------------------------------------------------------------
 
 static void resident_destroy(ab_resident *r) {
     if (!r) return;
@@ -241,7 +241,8 @@ static bool all_known(const update_target &t) {
     return known;
 }
 
-// Through the stream, which does not wait for the default one, and done when it returns: the source is the caller's.
+// Through the stream, which does not wait for the default one, and done when it returns: the source is the
+// caller's.
 template <typename T> static ab_status on_device(T **block, const T *values, int count) {
     cudaStream_t stream = ab_cuda_get()->stream;
     size_t bytes = sizeof(T) * static_cast<size_t>(count > 0 ? count : 1);
@@ -306,7 +307,7 @@ static ab_status resident_create(const ab_resident_config *config, ab_resident *
     return status;
 }
 
-// ---- steps ---------------------------------------------------------------------------------------------------
+// ---- steps --------------------------------------------------------------------------------------
 
 static ab_status resident_set(ab_resident *r, const ab_step_state *state, const ab_update_row *row) {
     cudaStream_t stream = ab_cuda_get()->stream;
@@ -413,7 +414,7 @@ static ab_status resident_collect(ab_resident *r, int steps, ab_step_record *rec
     return AB_OK;
 }
 
-// ---- graphs --------------------------------------------------------------------------------------------------
+// ---- graphs -------------------------------------------------------------------------------------
 
 struct ab_graph {
     cudaGraphExec_t exec;
@@ -456,7 +457,7 @@ static void graph_destroy(ab_graph *graph) {
     free(graph);
 }
 
-// ---- batches -------------------------------------------------------------------------------------------------
+// ---- batches ------------------------------------------------------------------------------------
 
 struct ab_stage {
     size_t bytes[2];

@@ -1,7 +1,8 @@
 /* Attention by blocks of queries; see attention.h.
  *
- * With scores S = scale q k^T + mask, P = exp(S - log_sum): out = P v; dv = P^T dout; dP = dout v^T; dS = P (dP - sum over keys
- * of P dP); dq = scale dS k; dk = scale dS^T q. Dropout multiplies P where it meets v, and dP. */
+ * With scores S = scale q k^T + mask, P = exp(S - log_sum): out = P v; dv = P^T dout; dP = dout v^T; dS = P
+ * (dP - sum over keys of P dP); dq = scale dS k; dk = scale dS^T q. Dropout multiplies P where it meets v,
+ * and dP. */
 #include "kernels/ops/attention/attention.h"
 
 #include "kernels/core/elementary64.h"
@@ -12,7 +13,8 @@
 
 enum { BLOCK_SCORES = 64 * 1024, MIN_QUERIES = 16, OPERANDS = 4, RESULTS = 3 };
 
-/* A thread's scratch: score blocks, a mask row, fp32 copies of half operands (q, k, v, dout), results before rounding. */
+/* A thread's scratch: score blocks, a mask row, fp32 copies of half operands (q, k, v, dout), results before
+ * rounding. */
 typedef struct scratch {
     float *p, *dp, *dropped, *mask;
     float *operand[OPERANDS], *result[RESULTS];
@@ -84,7 +86,7 @@ static scratch scratch_of(const ab_attention *t, int thread) {
     return s;
 }
 
-/* ---- heads in tensors ------------------------------------------------------------------------------------- */
+/* ---- heads in tensors ------------------------------------------------------------------------ */
 
 static int64_t first_of(const ab_heads *h, int64_t batch, int64_t number) {
     return h->offset + batch * h->batch_step + number * h->head_step;
@@ -114,7 +116,7 @@ static void store_result(const head *x, int i, const ab_heads *h) {
         ab_emit(x->t->exec, &to, at + row * h->row_step, x->result[i] + row * h->width, h->width);
 }
 
-/* ---- probabilities ---------------------------------------------------------------------------------------- */
+/* ---- probabilities --------------------------------------------------------------------------- */
 
 /* Adds the mask to the scores of one query. */
 static void add_mask(const head *x, int64_t query, float *score, int64_t keys) {
@@ -191,7 +193,8 @@ static void scores(const head *x, int64_t first, int64_t n, int64_t keys) {
     ab_gemm_run(&g, t->exec->path, t->half);
 }
 
-/* The probabilities of a block of queries, from `log_sum` or, in the forward pass (`fresh`), leaving it there. */
+/* The probabilities of a block of queries, from `log_sum` or, in the forward pass (`fresh`), leaving it
+ * there. */
 static void block_probabilities(const head *x, int64_t first, int64_t n, int64_t keys, bool fresh) {
     const ab_attention *t = x->t;
     int64_t at = (x->batch * t->heads + x->head) * t->in[0].rows;
@@ -224,7 +227,7 @@ static const float *weights_of_values(const head *x, int64_t first, int64_t n, i
     return x->s.dropped;
 }
 
-/* ---- forward ---------------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 static head open_head(const ab_attention *t, int64_t chunk, int thread) {
     head x = {.t = t,
@@ -269,7 +272,7 @@ static void for_heads(const ab_attention *t, ab_work work) {
 
 void ab_attention_forward(const ab_attention *t) { for_heads(t, forward_head); }
 
-/* ---- backward --------------------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 /* c (+)= alpha a^T b over the n queries of a block: how dk and dv gather. */
 static void gather(const head *x, int i, const float *a, int64_t keys, int64_t n, const matrix *b,

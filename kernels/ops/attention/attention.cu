@@ -1,10 +1,11 @@
-// scaled_dot_product_attention on CUDA: as many heads at a time as fit a limit of scores. Heads are packed as fp32, products of
-// packed heads go through cuBLASLt or our own tiles, and everything between them is one block a query: mask, softmax, dropout's
-// dropout, the gradient of the scores. fp32 inside, one rounding, as on the CPU (attention.c has the formulas).
-#include "kernels/ops/elementwise/dropout_mask.cuh"
+// scaled_dot_product_attention on CUDA: as many heads at a time as fit a limit of scores. Heads are packed as
+// fp32, products of packed heads go through cuBLASLt or our own tiles, and everything between them is one
+// block a query: mask, softmax, dropout's dropout, the gradient of the scores. fp32 inside, one rounding, as
+// on the CPU (attention.c has the formulas).
 #include "kernels/core/elementary64.h"
 #include "kernels/cuda/cuda_fold.cuh"
 #include "kernels/cuda/cuda_gemm.cuh"
+#include "kernels/ops/elementwise/dropout_mask.cuh"
 
 #include <cmath>
 #include <cstdlib>
@@ -49,7 +50,7 @@ struct chunk_memory {
     float *part[PARTS], *dout, *result[PARTS], *p, *dp; // result[0] is out's, too
 };
 
-// ---- geometry ------------------------------------------------------------------------------------------------
+// ---- geometry -----------------------------------------------------------------------------------
 
 static int inputs_of(const ab_op_io *io) {
     if (!io->in[1]) return 1;
@@ -126,7 +127,7 @@ static attention attention_of(const ab_exec *exec, const ab_op_io *io) {
     return t;
 }
 
-// ---- set-up --------------------------------------------------------------------------------------------------
+// ---- set-up -------------------------------------------------------------------------------------
 
 static void shape_products(const attention &t, bool tf32, ab_cuda_gemm shape[PRODUCTS]) {
     int64_t queries = t.in[Q].rows, keys = t.in[K].rows, width = t.in[Q].width, values = t.in[V].width;
@@ -215,7 +216,7 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
     return status;
 }
 
-// ---- packing -------------------------------------------------------------------------------------------------
+// ---- packing ------------------------------------------------------------------------------------
 
 // Element i of a chunk's packed heads, `first` being the chunk's first head, in the tensor.
 __device__ static int64_t place_of(const head_view &h, int64_t heads, int64_t first, int64_t i) {
@@ -250,7 +251,7 @@ static ab_status unpack(const attention &t, const head_view &h, int64_t first, c
     return ab_cuda_launched("attention_unpack");
 }
 
-// ---- one query a block -----------------------------------------------------------------------------------------
+// ---- one query a block --------------------------------------------------------------------------
 
 struct query {
     int64_t head, row, keys, seen; // head of all; keys that are not hidden
@@ -298,7 +299,8 @@ __device__ static float log_sum_of(const float *score, int64_t seen, float *shif
     return static_cast<float>(best + ab_log(sum));
 }
 
-// Scores in p become probabilities: from log_sum or, forward (`fresh`), leaving it there. dropped (may be p): with the dropout.
+// Scores in p become probabilities: from log_sum or, forward (`fresh`), leaving it there. dropped (may be p):
+// with the dropout.
 __global__ static void probabilities(attention t, int64_t first, bool fresh, float *p, float *dropped) {
     for (int64_t r = blockIdx.x; r < t.chunk * t.in[Q].rows; r += gridDim.x) {
         query q = query_at(t, first, r);
@@ -343,7 +345,7 @@ static unsigned query_blocks(const attention &t) {
     return static_cast<unsigned>(rows < 1 << 20 ? rows : 1 << 20);
 }
 
-// ---- passes --------------------------------------------------------------------------------------------------
+// ---- passes -------------------------------------------------------------------------------------
 
 struct pass {
     attention t;

@@ -1,5 +1,5 @@
-/* The arithmetic of scaled_dot_product_attention on strided heads: forward and backward of all heads, one head at a time on each
- * thread, a block of queries at a time in its scratch.
+/* The arithmetic of scaled_dot_product_attention on strided heads: forward and backward of all heads, one
+ * head at a time on each thread, a block of queries at a time in its scratch.
  *
  * Internal to kernels/. */
 #ifndef AB_KERNELS_OPS_ATTENTION_ATTENTION_H
@@ -35,7 +35,8 @@ typedef struct ab_attention {
     ab_dropout dropout;    /* threshold 0: none */
 } ab_attention;
 
-/* Bytes of scratch that each thread needs; then the two passes over all heads. Sizes and layouts are those of ab_attention. */
+/* Bytes of scratch that each thread needs; then the two passes over all heads. Sizes and layouts are those of
+ * ab_attention. */
 size_t ab_attention_lane_bytes(const ab_attention *attention);
 void ab_attention_forward(const ab_attention *attention);
 void ab_attention_backward(const ab_attention *attention);

@@ -1,14 +1,17 @@
-/* scaled_dot_product_attention: softmax(scale q k^T + mask) v for every head, as torch.nn.functional's. One op instead of two
- * products and a softmax: the probabilities live in a thread's scratch, a block of queries at a time, and backward makes them
- * again from the logarithm of each row's sum (Dao et al. 2022, algorithm 2), which is all that is kept besides the inputs.
+/* scaled_dot_product_attention: softmax(scale q k^T + mask) v for every head, as torch.nn.functional's. One
+ * op instead of two products and a softmax: the probabilities live in a thread's scratch, a block of queries
+ * at a time, and backward makes them again from the logarithm of each row's sum (Dao et al. 2022, algorithm
+ * 2), which is all that is kept besides the inputs.
  *
- * Inputs: {q, k, v} or {qkv}, and a mask behind them. [batch, tokens, features] is num_heads heads side by side (q, k and v side
- * by side in qkv); [batch, heads, tokens, features] is torch's own layout. A mask's shape is broadcast to [batch, heads, queries,
- * keys] from the right; integers say who takes part (0: not), numbers are added. Who does not take part gets -inf or, with
- * mask_value, that number added after rounding it to q's format, the way models build masks by hand. A row in which nobody
- * takes part is 0, as in torch. To probe the logits, write the same with matmul, softmax and matmul.
+ * Inputs: {q, k, v} or {qkv}, and a mask behind them. [batch, tokens, features] is num_heads heads side by
+ * side (q, k and v side by side in qkv); [batch, heads, tokens, features] is torch's own layout. A mask's
+ * shape is broadcast to [batch, heads, queries, keys] from the right; integers say who takes part (0: not),
+ * numbers are added. Who does not take part gets -inf or, with mask_value, that number added after rounding
+ * it to q's format, the way models build masks by hand. A row in which nobody takes part is 0, as in torch.
+ * To probe the logits, write the same with matmul, softmax and matmul.
  *
- * Everything inside is fp32; q, k, v, the result and the gradients are rounded once. No gradient of the mask. */
+ * Everything inside is fp32; q, k, v, the result and the gradients are rounded once. No gradient of the mask.
+ */
 #include "kernels/format/convert.h"
 #include "kernels/ops/attention/attention.h"
 #include "kernels/ops/blocks.h"
@@ -38,7 +41,7 @@ static const ab_attr attrs_table[] = {
      "share of the probabilities that become 0 in training"},
     {0}};
 
-/* ---- shapes ----------------------------------------------------------------------------------------------- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 static bool is_packed(int inputs) { return inputs <= 2; }
 
@@ -113,7 +116,7 @@ static int saved(const void *attrs, const ab_shape *in, const ab_shape *out, ab_
     return 1;
 }
 
-/* ---- geometry --------------------------------------------------------------------------------------------- */
+/* ---- geometry -------------------------------------------------------------------------------- */
 
 /* How part `part` of `parts` lies in a tensor. */
 static ab_heads heads_of(const ab_tensor *tensor, int64_t heads, int64_t part, int64_t parts) {
@@ -176,7 +179,7 @@ static ab_attention attention_of(const ab_exec *exec, const ab_op_io *io) {
     return t;
 }
 
-/* ---- the op ----------------------------------------------------------------------------------------------- */
+/* ---- the op ---------------------------------------------------------------------------------- */
 
 /* For describe: which product runs, and whether operands are widened. */
 static const char *text_of(const ab_exec *exec, const ab_op_io *io, const ab_format *half) {
@@ -222,7 +225,8 @@ static ab_status backward(const ab_exec *exec, ab_op_io *io) {
 
 static double flops(const void *attrs, const ab_shape *in, const ab_shape *out) {
     (void)attrs;
-    /* 2 products of queries x keys x features; keys are in's tokens unless k has others, which costs are blind to */
+    /* 2 products of queries x keys x features; keys are in's tokens unless k has others, which costs are
+     * blind to */
     return 4.0 * (double)ab_shape_count(out) * (double)in->dim[in->ndim - 2];
 }
 

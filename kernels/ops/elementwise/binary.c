@@ -1,5 +1,6 @@
-/* Ops of the functions of two numbers in binary.def: two tensors that broadcast as torch's do, or one tensor and the number
- * "value" (with "reverse": the number first). The gradient of a repeated operand is summed in a fixed order. */
+/* Ops of the functions of two numbers in binary.def: two tensors that broadcast as torch's do, or one tensor
+ * and the number "value" (with "reverse": the number first). The gradient of a repeated operand is summed in
+ * a fixed order. */
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/elementwise/elementwise.h"
 #include "kernels/ops/elementwise/operand_gradient.h"
@@ -40,7 +41,7 @@ static ab_status infer_named(const char *name, const void *attrs, const ab_shape
                    name, ab_shape_text(&in[0], a), ab_shape_text(&in[1], b));
 }
 
-/* ---- operands --------------------------------------------------------------------------------------------- */
+/* ---- operands -------------------------------------------------------------------------------- */
 
 /* An operand as the result's shape; a number has no tensor. */
 typedef struct operand {
@@ -75,14 +76,15 @@ static binary_job open_job(const ab_exec *exec, const ab_op_io *io, const binary
     return job;
 }
 
-/* The sum of two tensors of one shape, a residual connection, has its own vector loop, and its gradient is a copy. */
+/* The sum of two tensors of one shape, a residual connection, has its own vector loop, and its gradient is a
+ * copy. */
 static const binary add_formulas;
 
 static bool is_plain_sum(const ab_op_io *io, const binary *f) {
     return f == &add_formulas && io->in[1] && ab_shape_equal(&io->in[0]->shape, &io->in[1]->shape);
 }
 
-/* ---- forward ---------------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 static void forward_block(void *argument, int64_t chunk, int thread) {
     const binary_job *job = argument;
@@ -106,7 +108,7 @@ static ab_status forward_of(const ab_exec *exec, ab_op_io *io, const binary *f) 
     return AB_OK;
 }
 
-/* ---- backward --------------------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 /* dout times the derivative; reads only what the derivative needs, the rest is gone. */
 static const float *read_gradient(const void *self, int64_t at, int64_t n, float *buffer) {
@@ -162,7 +164,7 @@ static double flops(const void *attrs, const ab_shape *in, const ab_shape *out) 
     return (double)ab_shape_count(out);
 }
 
-/* ---- descriptors ------------------------------------------------------------------------------------------ */
+/* ---- descriptors ----------------------------------------------------------------------------- */
 
 #define AB_BINARY(id, reads_by_a, reads_by_b)                                                                \
     static void id##_values(float *out, const float *a, const float *b, int64_t n) {                         \

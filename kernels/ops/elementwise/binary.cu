@@ -1,5 +1,5 @@
-// Ops of the functions of two numbers in binary.def on CUDA: tensors that broadcast, or one tensor and a number. Gradients of
-// repeated operands are folded in a fixed order.
+// Ops of the functions of two numbers in binary.def on CUDA: tensors that broadcast, or one tensor and a
+// number. Gradients of repeated operands are folded in a fixed order.
 #include "kernels/ops/elementwise/elementwise.h"
 
 #include "kernels/cuda/cuda_fold.cuh"
@@ -43,7 +43,7 @@ static operands operands_of(const ab_op_io *io) {
     return o;
 }
 
-// ---- forward -------------------------------------------------------------------------------------------------
+// ---- forward ------------------------------------------------------------------------------------
 
 template <typename F> struct value_each {
     operands o;
@@ -65,7 +65,7 @@ template <typename F> static ab_status forward(const ab_exec *exec, ab_op_io *io
     });
 }
 
-// ---- backward ------------------------------------------------------------------------------------------------
+// ---- backward -----------------------------------------------------------------------------------
 
 // dout times the derivative by operand BY; what the derivative does not read may be gone.
 template <typename F, int BY>
@@ -138,7 +138,7 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
     return AB_OK;
 }
 
-// ---- descriptors ---------------------------------------------------------------------------------------------
+// ---- descriptors --------------------------------------------------------------------------------
 
 #define AB_BINARY(id, needs_by_a, needs_by_b)                                                                \
     const ab_op ab_cuda_##id = ab_cuda_op(#id, prepare, forward<id##_formulas>, backward<id##_formulas>);

@@ -1,7 +1,9 @@
-/* dropout: zeroes each element with probability p and divides the others by 1 - p, in training only, as torch.nn.Dropout.
+/* dropout: zeroes each element with probability p and divides the others by 1 - p, in training only, as
+ * torch.nn.Dropout.
  *
- * The mask is not stored: element i's coin is a pure function of (seed, step, op, i) (vec_math.h), so backward flips it
- * again, and it is the same on every device and for every number of threads. torch keeps a byte an element. */
+ * The mask is not stored: element i's coin is a pure function of (seed, step, op, i) (vec_math.h), so
+ * backward flips it again, and it is the same on every device and for every number of threads. torch keeps a
+ * byte an element. */
 #include "kernels/ops/elementwise/unary.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-// dropout on CUDA: four elements a thread share one block of random words. The mask is not kept: backward flips the mask again.
+// dropout on CUDA: four elements a thread share one block of random words. The mask is not kept: backward
+// flips the mask again.
 #include "kernels/ops/elementwise/dropout_mask.cuh"
 
 __global__ static void drop_kernel(ab_dropout_mask mask, ab_span out, ab_span in, int64_t n) {
@@ -25,7 +26,7 @@ static ab_status mask(const ab_exec *exec, const ab_op_io *io, ab_tensor *dst, c
     int64_t n = ab_cuda_count(dst);
     return ab_cuda_emit(exec, dst, [=](ab_span out) {
         return mask.threshold ? drop(mask, out, in, n)
-                               : ab_launch_map(ab_identity(), out, in, ab_cuda_nothing(), n, "dropout");
+                              : ab_launch_map(ab_identity(), out, in, ab_cuda_nothing(), n, "dropout");
     });
 }
 

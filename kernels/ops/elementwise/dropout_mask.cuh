@@ -1,5 +1,5 @@
-// Dropout's mask on CUDA: the same function of (seed, step, op, element) as the CPU's (vec_math.h), so masks are equal bit for
-// bit. Internal to the plugin.
+// Dropout's mask on CUDA: the same function of (seed, step, op, element) as the CPU's (vec_math.h), so masks
+// are equal bit for bit. Internal to the plugin.
 #ifndef AB_KERNELS_OPS_ELEMENTWISE_DROPOUT_MASK_CUH
 #define AB_KERNELS_OPS_ELEMENTWISE_DROPOUT_MASK_CUH
 
@@ -29,8 +29,8 @@ struct ab_dropout_mask {
 // threshold 0: nothing is dropped.
 static inline ab_dropout_mask ab_cuda_dropout_mask(const ab_exec *exec, const ab_op_io *io, double p) {
     ab_dropout_mask c = {exec->seed, exec->step_there,
-                  exec->step, io->instance,
-                  0,          p < 1.0 ? static_cast<float>(1.0 / (1.0 - p)) : 0.0f};
+                         exec->step, io->instance,
+                         0,          p < 1.0 ? static_cast<float>(1.0 / (1.0 - p)) : 0.0f};
     if (exec->training && p > 0.0) c.threshold = static_cast<uint32_t>(std::ceil(p * 0x1p24));
     return c;
 }

@@ -1,8 +1,8 @@
-/* The formulas of the element-by-element ops, once for every device: a value and its derivatives in fp32. Rows of
- * unary.def and binary.def say which there are; unary_ops.c and binary.c make ops of them.
+/* The formulas of the element-by-element ops, once for every device: a value and its derivatives in fp32.
+ * Rows of unary.def and binary.def say which there are; unary_ops.c and binary.c make ops of them.
  *
- * Derivatives of functions of one number get the number or the result, as the row says. Functions that people write losses and
- * norms with overflow where half arithmetic makes them: nothing here saves them from it. */
+ * Derivatives of functions of one number get the number or the result, as the row says. Functions that people
+ * write losses and norms with overflow where half arithmetic makes them: nothing here saves them from it. */
 #ifndef AB_KERNELS_OPS_ELEMENTWISE_ELEMENTWISE_H
 #define AB_KERNELS_OPS_ELEMENTWISE_ELEMENTWISE_H
 
@@ -19,7 +19,7 @@ typedef struct ab_scalars {
     float a, b;
 } ab_scalars;
 
-/* ---- functions of one number: value(x, s), slope(x or y, s) ------------------------------------------------ */
+/* ---- functions of one number: value(x, s), slope(x or y, s) ---------------------------------- */
 
 AB_FORMULA float ab_neg_value(float x, ab_scalars s) { return (void)s, -x; }
 AB_FORMULA float ab_neg_slope(float x, ab_scalars s) { return (void)s, (void)x, -1.0f; }
@@ -52,7 +52,7 @@ AB_FORMULA float ab_clamp_slope(float x, ab_scalars s) { return x >= s.a && x <=
 AB_FORMULA float ab_scale_value(float x, ab_scalars s) { return x * s.a; }
 AB_FORMULA float ab_scale_slope(float x, ab_scalars s) { return (void)x, s.a; }
 
-/* ---- functions of two numbers: value(a, b), the derivative by a and by b ----------------------------------- */
+/* ---- functions of two numbers: value(a, b), the derivative by a and by b --------------------- */
 
 AB_FORMULA float ab_add_value(float a, float b) { return a + b; }
 AB_FORMULA float ab_add_by_a(float a, float b) { return (void)a, (void)b, 1.0f; }

@@ -1,4 +1,5 @@
-// Ops of the functions of one number in unary.def on CUDA: the formulas of elementwise.h, eight elements a thread.
+// Ops of the functions of one number in unary.def on CUDA: the formulas of elementwise.h, eight elements a
+// thread.
 #include "kernels/ops/elementwise/elementwise.h"
 
 #include "kernels/cuda/cuda_ops.cuh"

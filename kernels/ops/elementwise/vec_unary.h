@@ -1,4 +1,5 @@
-/* Loops over the formulas of unary.def, compiled once per CPU level (vec_unary.c). Every level gives the same bits.
+/* Loops over the formulas of unary.def, compiled once per CPU level (vec_unary.c). Every level gives the same
+ * bits.
  *
  * Internal to unary_ops.c. No threads and no stored formats here. */
 #ifndef AB_OPS_ELEMENTWISE_VEC_UNARY_H

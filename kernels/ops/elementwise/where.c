@@ -1,6 +1,7 @@
-/* where and masked_fill, as torch's. A condition or mask is true where it is not zero or, with "equals", where it is that
- * number (the id of a padding token); it may be floating or ids, broadcasts, and has no gradient. masked_fill without a mask
- * and with "causal" covers what lies above the diagonal of the last two dimensions. */
+/* where and masked_fill, as torch's. A condition or mask is true where it is not zero or, with "equals",
+ * where it is that number (the id of a padding token); it may be floating or ids, broadcasts, and has no
+ * gradient. masked_fill without a mask and with "causal" covers what lies above the diagonal of the last two
+ * dimensions. */
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/elementwise/operand_gradient.h"
 #include "kernels/ops/strided.h"
@@ -29,7 +30,7 @@ static const ab_attr fill_table[] = {EQUALS,
                                       "mask what lies above the diagonal of the last two dimensions"},
                                      {0}};
 
-/* ---- masks ------------------------------------------------------------------------------------------------ */
+/* ---- masks ----------------------------------------------------------------------------------- */
 
 typedef struct mask {
     const ab_tensor *tensor; /* NULL: causal */
@@ -76,9 +77,10 @@ static void read_mask(const mask *m, int64_t at, int64_t n, bool *hit) {
     }
 }
 
-/* ---- choosing --------------------------------------------------------------------------------------------- */
+/* ---- choosing -------------------------------------------------------------------------------- */
 
-/* out = mask ? one : other, where a tensor that is absent is a number. The gradient of `one` or `other` is dout or 0. */
+/* out = mask ? one : other, where a tensor that is absent is a number. The gradient of `one` or `other` is
+ * dout or 0. */
 typedef struct choice {
     const ab_exec *exec;
     mask mask;
@@ -142,7 +144,7 @@ static double flops(const void *attrs, const ab_shape *in, const ab_shape *out) 
     return 0.0;
 }
 
-/* ---- where ------------------------------------------------------------------------------------------------ */
+/* ---- where ----------------------------------------------------------------------------------- */
 
 static ab_status where_infer(const void *attrs, const ab_shape *in, int inputs, ab_shape *out) {
     char a[AB_SHAPE_TEXT], b[AB_SHAPE_TEXT], c[AB_SHAPE_TEXT];
@@ -191,7 +193,7 @@ const ab_op ab_op_where = {.name = "where",
                            .flops = flops,
                            .describe = ab_describe_own};
 
-/* ---- masked_fill ------------------------------------------------------------------------------------------ */
+/* ---- masked_fill ----------------------------------------------------------------------------- */
 
 static ab_status fill_infer(const void *attrs, const ab_shape *in, int inputs, ab_shape *out) {
     char a[AB_SHAPE_TEXT], b[AB_SHAPE_TEXT];

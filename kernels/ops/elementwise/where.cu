@@ -1,4 +1,5 @@
-// where and masked_fill on CUDA. A mask is ids or numbers, broadcast, or what lies above the diagonal; it has no gradient.
+// where and masked_fill on CUDA. A mask is ids or numbers, broadcast, or what lies above the diagonal; it has
+// no gradient.
 #include "kernels/cuda/cuda_fold.cuh"
 
 #include <cmath>
@@ -40,7 +41,7 @@ static mask mask_of(const ab_op_io *io, const ab_tensor *tensor, const ab_shape 
     return m;
 }
 
-// ---- choosing ------------------------------------------------------------------------------------------------
+// ---- choosing -----------------------------------------------------------------------------------
 
 struct side {
     ab_span span;
@@ -105,7 +106,7 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
     return AB_OK;
 }
 
-// ---- the ops -------------------------------------------------------------------------------------------------
+// ---- the ops ------------------------------------------------------------------------------------
 
 static ab_status where_forward(const ab_exec *exec, ab_op_io *io) {
     const ab_shape *shape = &io->out->shape;

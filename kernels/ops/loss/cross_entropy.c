@@ -1,11 +1,12 @@
-/* cross_entropy: log-softmax and negative log-likelihood, averaged, as torch's cross_entropy(reduction="mean") with class weights,
- * ignore_index and label_smoothing. Classes are the last dimension of the logits; targets are class ids, one for each row
- * of logits, or numbers of the logits' shape: probabilities or one-hot rows, which get no gradient.
+/* cross_entropy: log-softmax and negative log-likelihood, averaged, as torch's
+ * cross_entropy(reduction="mean") with class weights, ignore_index and label_smoothing. Classes are the last
+ * dimension of the logits; targets are class ids, one for each row of logits, or numbers of the logits'
+ * shape: probabilities or one-hot rows, which get no gradient.
  *
- * With class ids the mean is over the weights of the targets, with probabilities over the rows; label smoothing e mixes the
- * targets with e / classes for every class, each weighted by its class (torch 2.11, aten/src/ATen/native/LossNLL.cpp).
- * The logarithm of the softmax is taken after subtracting the row's maximum; exponentials are fp32, all sums double and in
- * order. */
+ * With class ids the mean is over the weights of the targets, with probabilities over the rows; label
+ * smoothing e mixes the targets with e / classes for every class, each weighted by its class (torch 2.11,
+ * aten/src/ATen/native/LossNLL.cpp). The logarithm of the softmax is taken after subtracting the row's
+ * maximum; exponentials are fp32, all sums double and in order. */
 #include "kernels/core/elementary64.h"
 #include "kernels/ops/blocks.h"
 #include "kernels/vec/vec_math.h"
@@ -50,7 +51,8 @@ static ab_status infer(const void *attrs, const ab_shape *in, int inputs, ab_sha
     return AB_OK;
 }
 
-/* One double per row, then per thread a row of logits, one of exponentials or gradients and one of probabilities. */
+/* One double per row, then per thread a row of logits, one of exponentials or gradients and one of
+ * probabilities. */
 static size_t fixed_bytes(int64_t rows) { return ab_aligned((size_t)rows * sizeof(double)); }
 static size_t thread_bytes(int64_t classes) { return 3 * ab_floats_bytes(classes); }
 
@@ -127,7 +129,7 @@ static double exponentials(float *out, const float *x, int64_t n, float shift) {
     return sum;
 }
 
-/* ---- targets ---------------------------------------------------------------------------------------------- */
+/* ---- targets --------------------------------------------------------------------------------- */
 
 /* A row of targets: an id, or a share of each class. */
 typedef struct row_target {
@@ -167,7 +169,7 @@ static double row_loss(const batch *b, int64_t row) {
     return loss;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 /* Rows in chunks of ROWS, so that a chunk is worth a thread's while. */
 enum { ROWS = 64 };

@@ -1,5 +1,6 @@
-// cross_entropy on CUDA: one block a row. Maximum, then the sum of exponentials in double, in a fixed tree; row losses are added
-// in order by one block. A target outside the classes (the CPU refuses it) makes the loss NaN.
+// cross_entropy on CUDA: one block a row. Maximum, then the sum of exponentials in double, in a fixed tree;
+// row losses are added in order by one block. A target outside the classes (the CPU refuses it) makes the
+// loss NaN.
 #include "kernels/core/elementary64.h"
 #include "kernels/cuda/cuda_fold.cuh"
 
@@ -102,7 +103,7 @@ struct loss_gradient {
     }
 };
 
-// ---- passes --------------------------------------------------------------------------------------------------
+// ---- passes -------------------------------------------------------------------------------------
 
 // State: the class weights. Workspace: a result a row, two totals.
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
@@ -118,7 +119,8 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
     return ab_cuda_check_types(io);
 }
 
-// bind cannot fail: what does not arrive shows in the next call's status, because CUDA errors of this kind stay.
+// bind cannot fail: what does not arrive shows in the next call's status, because CUDA errors of this kind
+// stay.
 static void bind(ab_op_io *io, void *state_memory) {
     ab_floats weight = ab_cuda_floats(io, "weight");
     io->state = weight.value ? state_memory : nullptr;

@@ -1,5 +1,6 @@
-/* The formulas of losses that compare an input x and a target t number by number: value and derivatives in fp32, once for every
- * device. Rows of pointwise.def say which there are; pointwise_loss.c makes ops of them. */
+/* The formulas of losses that compare an input x and a target t number by number: value and derivatives in
+ * fp32, once for every device. Rows of pointwise.def say which there are; pointwise_loss.c makes ops of them.
+ */
 #ifndef AB_KERNELS_OPS_LOSS_POINTWISE_LOSS_H
 #define AB_KERNELS_OPS_LOSS_POINTWISE_LOSS_H
 
@@ -9,7 +10,8 @@ AB_FORMULA float ab_mse_value(float x, float t) { return (x - t) * (x - t); }
 AB_FORMULA float ab_mse_by_x(float x, float t) { return 2.0f * (x - t); }
 AB_FORMULA float ab_mse_by_t(float x, float t) { return 2.0f * (t - x); }
 
-/* torch: logarithms are at least -100, the derivative's denominator at least 1e-12. A probability outside [0, 1] gives NaN. */
+/* torch: logarithms are at least -100, the derivative's denominator at least 1e-12. A probability outside [0,
+ * 1] gives NaN. */
 AB_FORMULA float ab_bce_log(float p) {
     float y = ab_logf(p);
     return y < -100.0f ? -100.0f : y;
@@ -33,7 +35,7 @@ AB_FORMULA float ab_bce_with_logits_by_x(float x, float t) {
 }
 AB_FORMULA float ab_bce_with_logits_by_t(float x, float t) { return (void)t, -x; }
 
-/* ---- loops over them, compiled once per CPU level (vec_pointwise.c); every level gives the same bits --------- */
+/* ---- loops over them, compiled once per CPU level (vec_pointwise.c); every level gives the same bits  */
 
 AB_BEGIN_DECLS
 

@@ -1,4 +1,5 @@
-/* concat: inputs behind each other along one dimension, as torch.cat. Images are NHWC: their channels are dimension -1. */
+/* concat: inputs behind each other along one dimension, as torch.cat. Images are NHWC: their channels are
+ * dimension -1. */
 #include "kernels/ops/blocks.h"
 
 typedef struct concat_attrs {

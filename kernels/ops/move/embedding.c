@@ -1,6 +1,6 @@
-/* embedding: the rows of a table that the ids name, as torch.nn.Embedding. The gradient is dense; rows that occur several times
- * are summed in fp32 in the order of their positions and rounded once. With padding_idx that row gets no gradient (its
- * initial value is not set to 0). */
+/* embedding: the rows of a table that the ids name, as torch.nn.Embedding. The gradient is dense; rows that
+ * occur several times are summed in fp32 in the order of their positions and rounded once. With padding_idx
+ * that row gets no gradient (its initial value is not set to 0). */
 #include "kernels/ops/blocks.h"
 
 #include <string.h>
@@ -43,8 +43,8 @@ static int params(const void *attrs, const ab_shape *in, ab_param_spec *spec) {
     return 1;
 }
 
-/* Workspace: where each id's positions begin in the list of positions sorted by id, that list; of each thread a row that is
- * summed and one that is read. */
+/* Workspace: where each id's positions begin in the list of positions sorted by id, that list; of each thread
+ * a row that is summed and one that is read. */
 typedef struct lookup {
     const ab_exec *exec;
     const int32_t *ids;
@@ -94,7 +94,7 @@ static int64_t parallel_elements(const lookup *l, int64_t rows) {
     return ab_threads_fit(l->exec, l->fixed_bytes, l->thread_bytes) ? rows * l->dim : 0;
 }
 
-/* ---- forward ---------------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 static ab_status check(const lookup *l) {
     for (int64_t i = 0; i < l->positions; i++)
@@ -120,7 +120,7 @@ static ab_status forward(const ab_exec *exec, ab_op_io *io) {
     return AB_OK;
 }
 
-/* ---- backward --------------------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 /* Counting sort: begin[id] .. begin[id + 1] of position[] are id's positions, in order. */
 static void sort_positions(const lookup *l) {

@@ -1,6 +1,6 @@
 // embedding on CUDA. The table's gradient is summed row by row in the order of the positions: each position
-// counts the earlier ones of its id, which is its place in a list sorted by id. An id outside the table (the CPU refuses it) gives
-// NaN and no gradient.
+// counts the earlier ones of its id, which is its place in a list sorted by id. An id outside the table (the
+// CPU refuses it) gives NaN and no gradient.
 #include "kernels/cuda/cuda_fold.cuh"
 
 enum { RANK_THREADS = 256, SCAN_THREADS = 1024, ROW_THREADS = 128 };
@@ -37,7 +37,7 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
     return AB_OK;
 }
 
-// ---- forward -------------------------------------------------------------------------------------------------
+// ---- forward ------------------------------------------------------------------------------------
 
 struct looked_up {
     lookup l;
@@ -55,10 +55,10 @@ static ab_status forward(const ab_exec *exec, ab_op_io *io) {
     return ab_cuda_emit(exec, io->out, [=](ab_span out) { return ab_launch_each(f, out, n, "embedding"); });
 }
 
-// ---- backward ------------------------------------------------------------------------------------------------
+// ---- backward -----------------------------------------------------------------------------------
 
-// rank[i]: positions before i with i's id. Blocks compare with a tile of ids at a time. Counts are integers: their order of
-// additions does not show.
+// rank[i]: positions before i with i's id. Blocks compare with a tile of ids at a time. Counts are integers:
+// their order of additions does not show.
 __global__ static void rank_positions(lookup l) {
     __shared__ int32_t tile[RANK_THREADS];
     int64_t first = static_cast<int64_t>(blockIdx.x) * RANK_THREADS, i = first + threadIdx.x;

@@ -1,5 +1,5 @@
-/* flatten: {N, H, W, C} to {N, C*H*W} in torch's order (channels first), so that torch's linear weights fit behind it. The
- * memory is NHWC, so values move; features {N, F} pass through. */
+/* flatten: {N, H, W, C} to {N, C*H*W} in torch's order (channels first), so that torch's linear weights fit
+ * behind it. The memory is NHWC, so values move; features {N, F} pass through. */
 #include "kernels/ops/blocks.h"
 #include "kernels/vec/vec_ops.h"
 

@@ -1,5 +1,5 @@
-/* permute and transpose: dimensions in another order, as torch.permute and torch.transpose; the values move. Images are NHWC
- * here: their dimensions are counted in that order. */
+/* permute and transpose: dimensions in another order, as torch.permute and torch.transpose; the values move.
+ * Images are NHWC here: their dimensions are counted in that order. */
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/strided.h"
 
@@ -26,7 +26,7 @@ typedef struct order {
     int64_t of[AB_MAX_DIMS];
 } order;
 
-/* ---- orders ----------------------------------------------------------------------------------------------- */
+/* ---- orders ---------------------------------------------------------------------------------- */
 
 static ab_status permute_order(const permute_attrs *a, const ab_shape *in, order *o) {
     char text[AB_SHAPE_TEXT];
@@ -59,7 +59,7 @@ static order inverse(const order *o, int ndim) {
     return back;
 }
 
-/* ---- moving ----------------------------------------------------------------------------------------------- */
+/* ---- moving ---------------------------------------------------------------------------------- */
 
 typedef struct move_job {
     const ab_exec *exec;
@@ -94,7 +94,7 @@ static double no_flops(const void *attrs, const ab_shape *in, const ab_shape *ou
     return 0.0;
 }
 
-/* ---- permute ---------------------------------------------------------------------------------------------- */
+/* ---- permute --------------------------------------------------------------------------------- */
 
 static ab_status permute_infer(const void *attrs, const ab_shape *in, int inputs, ab_shape *out) {
     order o = {{0}};
@@ -130,7 +130,7 @@ const ab_op ab_op_permute = {.name = "permute",
                              .flops = no_flops,
                              .describe = ab_describe_own};
 
-/* ---- transpose -------------------------------------------------------------------------------------------- */
+/* ---- transpose ------------------------------------------------------------------------------- */
 
 static ab_status transpose_infer(const void *attrs, const ab_shape *in, int inputs, ab_shape *out) {
     order o = {{0}};

@@ -1,5 +1,6 @@
-/* positional_embedding: adds a trained row to each position of [batch, tokens, features]; with class_token a trained token is put
- * before the others first, as vision transformers do (Dosovitskiy et al. 2021). Sums over the batch are fp32, in order. */
+/* positional_embedding: adds a trained row to each position of [batch, tokens, features]; with class_token a
+ * trained token is put before the others first, as vision transformers do (Dosovitskiy et al. 2021). Sums
+ * over the batch are fp32, in order. */
 #include "kernels/ops/blocks.h"
 
 #include <string.h>

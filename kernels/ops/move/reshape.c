@@ -1,5 +1,5 @@
-/* reshape: the same values in the same order under another shape, as torch.reshape. In "shape", 0 keeps the input's dimension at
- * that place (the batch) and one -1 is what is left. */
+/* reshape: the same values in the same order under another shape, as torch.reshape. In "shape", 0 keeps the
+ * input's dimension at that place (the batch) and one -1 is what is left. */
 #include "kernels/ops/blocks.h"
 
 typedef struct reshape_attrs {

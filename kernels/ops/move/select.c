@@ -1,5 +1,5 @@
-/* select: one index of one dimension, which goes away, as torch.select: the class token of a transformer, the last step of a
- * recurrence. The gradient is 0 everywhere else. */
+/* select: one index of one dimension, which goes away, as torch.select: the class token of a transformer, the
+ * last step of a recurrence. The gradient is 0 everywhere else. */
 #include "kernels/ops/blocks.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* upsample: images made larger by repeating each pixel, as torch.nn.Upsample(mode="nearest"). The gradient of a pixel is the sum
- * over its copies, in fp32, row by row. No interpolation between pixels. */
+/* upsample: images made larger by repeating each pixel, as torch.nn.Upsample(mode="nearest"). The gradient of
+ * a pixel is the sum over its copies, in fp32, row by row. No interpolation between pixels. */
 #include "kernels/ops/blocks.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-// upsample on CUDA: one thread an element of the result; the gradient is a sum over copies in fp32, row by row.
+// upsample on CUDA: one thread an element of the result; the gradient is a sum over copies in fp32, row by
+// row.
 #include "kernels/cuda/cuda_ops.cuh"
 
 struct enlarged {

@@ -1,9 +1,11 @@
-/* batch_norm2d over the channels of NHWC images (Ioffe and Szegedy 2015, algorithm 1; torch's conventions): a training
- * forward normalises with the biased variance of the batch and moves the running statistics towards mean and *unbiased*
- * variance; otherwise the running statistics normalise. eps is added to the variance, inside the root.
+/* batch_norm2d over the channels of NHWC images (Ioffe and Szegedy 2015, algorithm 1; torch's conventions): a
+ * training forward normalises with the biased variance of the batch and moves the running statistics towards
+ * mean and *unbiased* variance; otherwise the running statistics normalise. eps is added to the variance,
+ * inside the root.
  *
- * Moments: each group of rows (small enough for the cache) is measured in two passes, groups are merged in double (Chan,
- * Golub, LeVeque 1983) in a fixed order, so that neither cancellation nor the thread count shows. */
+ * Moments: each group of rows (small enough for the cache) is measured in two passes, groups are merged in
+ * double (Chan, Golub, LeVeque 1983) in a fixed order, so that neither cancellation nor the thread count
+ * shows. */
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/rows.h"
 #include "kernels/vec/vec_ops.h"
@@ -24,7 +26,7 @@ static const ab_attr attrs_table[] = {
     {"mode", AB_ATTR_CHOICE, offsetof(bn_attrs, mode), false, 0, 0, 1, "train|eval"},
     {0}};
 
-/* ---- shapes ----------------------------------------------------------------------------------------------- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 static ab_status infer(const void *attrs, const ab_shape *in, int inputs, ab_shape *out) {
     (void)attrs;
@@ -66,12 +68,12 @@ static int saved(const void *attrs, const ab_shape *in, const ab_shape *out, ab_
     return SAVED_COUNT;
 }
 
-/* ---- workspace -------------------------------------------------------------------------------------------- */
+/* ---- workspace ------------------------------------------------------------------------------- */
 
 enum { F_MEAN, F_SCALE, F_SHIFT, F_SLOPE, F_GAMMA, F_COUNT };
 
-/* Per chunk two double sums a channel, F_COUNT factors a channel; per thread two fp32 sums a channel and room for up to
- * three widened groups. */
+/* Per chunk two double sums a channel, F_COUNT factors a channel; per thread two fp32 sums a channel and room
+ * for up to three widened groups. */
 typedef struct workspace {
     double *partial;
     float *factor[F_COUNT];
@@ -124,7 +126,7 @@ static float *thread_group(const workspace *w, int i) {
                              (size_t)i * w->group_bytes);
 }
 
-/* ---- statistics ------------------------------------------------------------------------------------------- */
+/* ---- statistics ------------------------------------------------------------------------------ */
 
 /* Everything a pass over the rows needs. */
 typedef struct pass {
@@ -217,7 +219,7 @@ static void add_chunks(const pass *p) {
             p->w.partial[c] += p->w.partial[2 * chunk * p->s.channels + c];
 }
 
-/* ---- forward ---------------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 static void fill(float *values, int64_t n, float x) {
     for (int64_t i = 0; i < n; i++) values[i] = x;
@@ -335,7 +337,7 @@ static ab_status forward(const ab_exec *exec, ab_op_io *io) {
     return AB_OK;
 }
 
-/* ---- backward --------------------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 static void training_gradient(const pass *p, float *dx, const float *x, const float *dy, int64_t rows) {
     ab_bn_factors factors = factors_of(p);
@@ -358,7 +360,8 @@ static void emit_param_gradients(const pass *p, ab_op_io *io) {
     }
 }
 
-/* dx = gamma invstd ((dy - mean(dy)) - (x - mean) invstd^2 mean(dy (x - mean))) in training; gamma invstd dy otherwise. */
+/* dx = gamma invstd ((dy - mean(dy)) - (x - mean) invstd^2 mean(dy (x - mean))) in training; gamma invstd dy
+ * otherwise. */
 static void input_gradient_factors(const pass *p, bool training) {
     const double *sum = p->w.partial, *dot = sum + p->s.channels;
     double n = (double)p->s.rows;

@@ -1,5 +1,6 @@
-// batch_norm2d on CUDA: two sums a channel in double and a fixed order (blocks of rows, joined in order), then one element-wise
-// pass. Mean and variance come from sums of x and x * x: in double they lose no more than fp32 would show.
+// batch_norm2d on CUDA: two sums a channel in double and a fixed order (blocks of rows, joined in order),
+// then one element-wise pass. Mean and variance come from sums of x and x * x: in double they lose no more
+// than fp32 would show.
 #include "kernels/cuda/cuda_ops.cuh"
 
 // A block sums BN_ROWS rows of 32 channels, eight threads a channel.
@@ -42,7 +43,7 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
     return ab_cuda_check_types(io);
 }
 
-// ---- two sums a channel ----------------------------------------------------------------------------------------
+// ---- two sums a channel -------------------------------------------------------------------------
 
 // dy.data null: sums of x and of x * x. Else: of dy and of dy * (x - mean).
 __global__ static void partial_pairs(ab_span x, ab_span dy, const float *mean, int64_t rows, int64_t channels,
@@ -96,7 +97,7 @@ __device__ static pair_of_sums join_pairs(const double *partial, int64_t parts, 
     return sum;
 }
 
-// ---- what a channel's sums become ------------------------------------------------------------------------------
+// ---- what a channel's sums become ---------------------------------------------------------------
 
 struct bn_channel {
     bn_sizes s;
@@ -167,7 +168,7 @@ __global__ static void backward_factors(bn_channel k) {
     k.f.scale[c] *= value_or(k.gamma, c, 1.0f);
 }
 
-// ---- element-wise ----------------------------------------------------------------------------------------------
+// ---- element-wise -------------------------------------------------------------------------------
 
 struct bn_apply {
     ab_span x;
@@ -197,7 +198,7 @@ struct bn_scale {
     __device__ float operator()(int64_t i) const { return ab_span_at(dy, i) * f.scale[i % channels]; }
 };
 
-// ---- passes ----------------------------------------------------------------------------------------------------
+// ---- passes -------------------------------------------------------------------------------------
 
 static ab_span span_or_nothing(const ab_tensor *tensor) {
     return tensor ? ab_cuda_span(tensor) : ab_cuda_span_of(nullptr, AB_ELEMENT_F32);

@@ -1,8 +1,9 @@
-/* group_norm over groups of channels of NHWC images (Wu and He 2018), as torch.nn.GroupNorm: each group of each image is
- * normalised by its own mean and biased variance; weight and bias a channel.
+/* group_norm over groups of channels of NHWC images (Wu and He 2018), as torch.nn.GroupNorm: each group of
+ * each image is normalised by its own mean and biased variance; weight and bias a channel.
  *
- * Moments: two passes over blocks of pixels in fp32, blocks and channels joined in double (Chan, Golub, LeVeque 1983). An
- * image is one thread's work; the parameters' gradients are summed over the images in order, in double. */
+ * Moments: two passes over blocks of pixels in fp32, blocks and channels joined in double (Chan, Golub,
+ * LeVeque 1983). An image is one thread's work; the parameters' gradients are summed over the images in
+ * order, in double. */
 #include "kernels/ops/blocks.h"
 #include "kernels/vec/vec_math.h"
 #include "kernels/vec/vec_ops.h"
@@ -24,7 +25,7 @@ static const ab_attr attrs_table[] = {
     {"affine", AB_ATTR_BOOL, offsetof(gn_attrs, affine), false, 1, 0, 1, "trained weight and bias"},
     {0}};
 
-/* ---- shapes ----------------------------------------------------------------------------------------------- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 static ab_status infer(const void *attrs, const ab_shape *in, int inputs, ab_shape *out) {
     const gn_attrs *a = attrs;
@@ -58,12 +59,12 @@ static int saved(const void *attrs, const ab_shape *in, const ab_shape *out, ab_
     return 2;
 }
 
-/* ---- memory ----------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 enum { FACTORS = 4, LANE_IMAGES = 3 };
 
-/* Workspace: weight and bias as fp32; of each image double sums of both gradients; of each thread factors a channel, fp32 sums
- * of a block, double moments, and fp32 copies of half images. */
+/* Workspace: weight and bias as fp32; of each image double sums of both gradients; of each thread factors a
+ * channel, fp32 sums of a block, double moments, and fp32 copies of half images. */
 typedef struct pass {
     const ab_exec *exec;
     const ab_op_io *io;
@@ -135,7 +136,7 @@ static void for_images(pass *p, ab_work work) {
     ab_for_chunks(fits ? p->images * p->pixels * p->channels : 0, p->images, work, p);
 }
 
-/* ---- forward ---------------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 /* (mean, m2) of `done` values joined with those of n more. */
 static void join(double *mean, double *m2, double done, double more_mean, double more_m2, double n) {
@@ -197,7 +198,7 @@ static ab_status forward(const ab_exec *exec, ab_op_io *io) {
     return AB_OK;
 }
 
-/* ---- backward --------------------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 /* sum[c] = sum of dy, dot[c] = sum of dy (x - mean) over the pixels of an image. */
 static void channel_sums(const pass *p, const float *dy, const float *x, const thread_memory *m, double *sum,
@@ -214,7 +215,8 @@ static void channel_sums(const pass *p, const float *dy, const float *x, const t
     }
 }
 
-/* dx = rstd (weight dy - mean of weight dy - (x - mean) rstd^2 mean of weight dy (x - mean)): the factors a channel. */
+/* dx = rstd (weight dy - mean of weight dy - (x - mean) rstd^2 mean of weight dy (x - mean)): the factors a
+ * channel. */
 static void group_factors(const pass *p, const thread_memory *m, int64_t g, double rstd, const double *sum,
                           const double *dot) {
     int64_t width = p->channels / p->groups;

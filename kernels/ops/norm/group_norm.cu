@@ -1,5 +1,5 @@
-// group_norm on CUDA: a block a group of an image for mean and variance (two passes, double), folds over the pixels for the sums
-// that the gradients need.
+// group_norm on CUDA: a block a group of an image for mean and variance (two passes, double), folds over the
+// pixels for the sums that the gradients need.
 #include "kernels/cuda/cuda_fold.cuh"
 
 enum { GROUP_THREADS = 256 };
@@ -59,7 +59,7 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
     return AB_OK;
 }
 
-// ---- forward -------------------------------------------------------------------------------------------------
+// ---- forward ------------------------------------------------------------------------------------
 
 __device__ static double block_sum(double x) { return ab_block_fold<GROUP_THREADS>(ab_plus(), x); }
 
@@ -108,7 +108,7 @@ static ab_status forward(const ab_exec *exec, ab_op_io *io) {
     return ab_cuda_emit(exec, io->out, [=](ab_span out) { return ab_launch_each(f, out, n, "group_norm"); });
 }
 
-// ---- backward ------------------------------------------------------------------------------------------------
+// ---- backward -----------------------------------------------------------------------------------
 
 struct sum_term {
     gn_args a;

@@ -1,4 +1,5 @@
-/* layer_norm over the last dimension (Ba, Kiros, Hinton 2016), as torch.nn.LayerNorm: biased variance, eps inside the root. */
+/* layer_norm over the last dimension (Ba, Kiros, Hinton 2016), as torch.nn.LayerNorm: biased variance, eps
+ * inside the root. */
 #include "kernels/ops/norm/norm_rows.h"
 
 typedef struct ln_attrs {

@@ -1,6 +1,7 @@
 /* log_softmax over the last dimension: x - log(sum of exp(x)), as torch.log_softmax.
  *
- * The row's maximum is subtracted first; a row of -inf alone gives NaN, as in torch. Backward reads the output. */
+ * The row's maximum is subtracted first; a row of -inf alone gives NaN, as in torch. Backward reads the
+ * output. */
 #include "kernels/ops/norm/softmax_rows.h"
 
 #include "kernels/core/elementary64.h"

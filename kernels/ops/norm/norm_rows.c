@@ -1,5 +1,5 @@
-/* Normalising rows; see norm_rows.h. Statistics: mean first, then squared distances from it (two passes over a row that is in
- * the cache), so that a large mean does not cancel the variance. */
+/* Normalising rows; see norm_rows.h. Statistics: mean first, then squared distances from it (two passes over
+ * a row that is in the cache), so that a large mean does not cancel the variance. */
 #include "kernels/ops/norm/norm_rows.h"
 
 #include <math.h>
@@ -51,7 +51,7 @@ static shared start(const ab_exec *exec, const ab_row_split *s, const ab_norm_ro
     return w;
 }
 
-/* ---- forward ---------------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 static ab_row_norm measure(const ab_norm_rows *norm, const float *x, int64_t n) {
     const ab_vec_math *vec = ab_vec_math_get();
@@ -86,7 +86,7 @@ void ab_norm_rows_forward(const ab_exec *exec, const ab_op_io *io, const ab_norm
     ab_row_pass_run(&p);
 }
 
-/* ---- backward --------------------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 /* One chunk's sums of the parameters' gradients: [0] of the weight, [1] of the bias. */
 typedef struct chunk_sums {
@@ -150,7 +150,7 @@ void ab_norm_rows_backward(const ab_exec *exec, const ab_op_io *io, const ab_nor
     }
 }
 
-/* ---- shapes ----------------------------------------------------------------------------------------------- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 ab_status ab_norm_rows_infer(const char *what, int64_t size, const ab_shape *in, ab_shape *out) {
     char text[AB_SHAPE_TEXT];

@@ -90,7 +90,8 @@ static ab_fold over_rows(const ab_cuda_rows &s) {
     return ab_fold_of(&shape, 1u);
 }
 
-// Workspace: two floats a row for the sums, two for the statistics where nobody saves them, and the parts of a fold.
+// Workspace: two floats a row for the sums, two for the statistics where nobody saves them, and the parts of
+// a fold.
 static size_t float_bytes(const ab_cuda_rows &s) {
     return ab_cuda_aligned(static_cast<size_t>(4 * s.rows) * sizeof(float));
 }

@@ -1,7 +1,8 @@
-/* What layer_norm and rms_norm share: statistics of each row (the last dimension), one pass forward, one backward that also
- * sums the parameters' gradients.
+/* What layer_norm and rms_norm share: statistics of each row (the last dimension), one pass forward, one
+ * backward that also sums the parameters' gradients.
  *
- * Internal to kernels/. Sums over rows are fp32 for a few rows, then double, chunks of rows joined in order. */
+ * Internal to kernels/. Sums over rows are fp32 for a few rows, then double, chunks of rows joined in order.
+ */
 #ifndef AB_KERNELS_OPS_NORM_NORM_ROWS_H
 #define AB_KERNELS_OPS_NORM_NORM_ROWS_H
 
@@ -9,7 +10,8 @@
 
 AB_BEGIN_DECLS
 
-/* y = (x - mean) / sqrt(var + eps) * weight + bias; mean 0 and var = mean of x^2 unless centred. Absent tensors are NULL. */
+/* y = (x - mean) / sqrt(var + eps) * weight + bias; mean 0 and var = mean of x^2 unless centred. Absent
+ * tensors are NULL. */
 typedef struct ab_norm_rows {
     bool centred;
     double eps;

@@ -1,5 +1,6 @@
-/* rms_norm over the last dimension (Zhang and Sennrich 2019), as torch.nn.RMSNorm: x / sqrt(mean of x^2 + eps) * weight. Without
- * an eps it is fp32's distance from 1 to the next number for every format, as in torch. */
+/* rms_norm over the last dimension (Zhang and Sennrich 2019), as torch.nn.RMSNorm: x / sqrt(mean of x^2 +
+ * eps) * weight. Without an eps it is fp32's distance from 1 to the next number for every format, as in
+ * torch. */
 #include "kernels/ops/norm/norm_rows.h"
 
 typedef struct rms_attrs {

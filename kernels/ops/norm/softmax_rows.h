@@ -1,5 +1,5 @@
-/* What softmax and log_softmax share: the one attribute, shapes, and passes over rows (the last dimension). An op brings the
- * formula of a row.
+/* What softmax and log_softmax share: the one attribute, shapes, and passes over rows (the last dimension).
+ * An op brings the formula of a row.
  *
  * Internal to kernels/. */
 #ifndef AB_KERNELS_OPS_NORM_SOFTMAX_ROWS_H
@@ -22,7 +22,8 @@ AB_MUST_CHECK ab_status ab_softmax_infer(const char *what, const void *attrs, co
 ab_status ab_softmax_prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes);
 double ab_softmax_flops(const void *attrs, const ab_shape *in, const ab_shape *out);
 
-/* forward: a row of the output from one of the input; backward: a row of din from one of the output and one of dout. */
+/* forward: a row of the output from one of the input; backward: a row of din from one of the output and one
+ * of dout. */
 void ab_softmax_forward(const ab_exec *exec, ab_op_io *io, ab_row_function row);
 void ab_softmax_backward(const ab_exec *exec, ab_op_io *io, ab_row_function row);
 

@@ -1,7 +1,7 @@
 /* One fp32 matrix product on the calling thread, for ops that make many small ones (attention, recurrences).
  *
- * Internal to kernels/. Row-major with row strides; no packing is kept. oneDNN's product where it is built in and wanted, else
- * portable loops; half accumulation always in the loops. */
+ * Internal to kernels/. Row-major with row strides; no packing is kept. oneDNN's product where it is built in
+ * and wanted, else portable loops; half accumulation always in the loops. */
 #ifndef AB_KERNELS_OPS_PRODUCT_GEMM_H
 #define AB_KERNELS_OPS_PRODUCT_GEMM_H
 
@@ -9,7 +9,8 @@
 
 AB_BEGIN_DECLS
 
-/* c [rows, columns] = alpha a [rows, inner] b [inner, columns] + beta c. A transposed operand is stored as its transpose. */
+/* c [rows, columns] = alpha a [rows, inner] b [inner, columns] + beta c. A transposed operand is stored as
+ * its transpose. */
 typedef struct ab_gemm {
     bool transpose_a, transpose_b;
     int64_t rows, columns, inner;

@@ -1,6 +1,7 @@
-/* matmul: the matrix product of the last two dimensions, [..., m, k] by [..., k, n], as torch.matmul; the dimensions before them
- * broadcast. Products are made in fp32 by one thread each, a block of rows at a time; the gradient of a matrix that several
- * products share adds them up in order. No vectors: they have one dimension. */
+/* matmul: the matrix product of the last two dimensions, [..., m, k] by [..., k, n], as torch.matmul; the
+ * dimensions before them broadcast. Products are made in fp32 by one thread each, a block of rows at a time;
+ * the gradient of a matrix that several products share adds them up in order. No vectors: they have one
+ * dimension. */
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/product/gemm.h"
 #include "kernels/ops/strided.h"
@@ -59,7 +60,7 @@ static int64_t matrix_of(const geometry *g, const ab_shape *operand, int64_t ite
     return index;
 }
 
-/* ---- a product -------------------------------------------------------------------------------------------- */
+/* ---- a product ------------------------------------------------------------------------------- */
 
 /* One operand of a product: a matrix of a tensor, and rows of it. */
 typedef struct factor {
@@ -169,7 +170,7 @@ static void open_products(const ab_exec *exec, const ab_op_io *io, geometry *g, 
     }
 }
 
-/* ---- the op ----------------------------------------------------------------------------------------------- */
+/* ---- the op ---------------------------------------------------------------------------------- */
 
 /* For describe: which product runs, and whether operands are widened. */
 typedef union description {

@@ -1,5 +1,6 @@
-// matmul on CUDA: batches that fit one strided product go to cuBLASLt; what broadcasts otherwise, or is watched by a probe, is made
-// by our own tiles. The gradient of a matrix that several products share sums over them in order.
+// matmul on CUDA: batches that fit one strided product go to cuBLASLt; what broadcasts otherwise, or is
+// watched by a probe, is made by our own tiles. The gradient of a matrix that several products share sums
+// over them in order.
 #include "kernels/cuda/cuda_gemm.cuh"
 
 #include <cstdlib>
@@ -42,7 +43,7 @@ static geometry measure(const ab_op_io *io) {
     return g;
 }
 
-// ---- our own -------------------------------------------------------------------------------------------------
+// ---- our own ------------------------------------------------------------------------------------
 
 // Which matrix of an operand an item of the result is, split into what `axes` sums over and what stays.
 static ab_strided matrices(const ab_shape *operand, const ab_shape *batch, int64_t size, unsigned axes,
@@ -52,7 +53,8 @@ static ab_strided matrices(const ab_shape *operand, const ab_shape *batch, int64
     return ab_strided_part(&whole, axes, gone);
 }
 
-// A factor of a product: a tensor of matrices, and the steps from row to row and column to column of the matrix that multiplies.
+// A factor of a product: a tensor of matrices, and the steps from row to row and column to column of the
+// matrix that multiplies.
 struct factor {
     ab_span span;
     const ab_shape *batch;
@@ -97,9 +99,10 @@ static ab_cuda_tiles own_product(const ab_op_io *io, int which, ab_span dst) {
                          : tiles_of(g, a_transposed, dout, dst, &g.of_b, g.k, g.n, g.m);
 }
 
-// ---- the library's -------------------------------------------------------------------------------------------
+// ---- the library's ------------------------------------------------------------------------------
 
-// Matrices of b of which there is one for all items: the products are one, with the items' rows behind each other.
+// Matrices of b of which there is one for all items: the products are one, with the items' rows behind each
+// other.
 static ab_cuda_gemm one_matrix(const geometry &g, int which, int type) {
     int64_t rows = g.items * g.m;
     ab_cuda_gemm s = which == RESULT ? ab_cuda_gemm_of(rows, g.n, g.k, type)
@@ -145,7 +148,7 @@ static ab_status plan_product(const ab_exec *exec, const ab_op_io *io, matmul_st
     return ab_cuda_gemm_make(&s->shape[which], &s->plan[which]);
 }
 
-// ---- the op --------------------------------------------------------------------------------------------------
+// ---- the op -------------------------------------------------------------------------------------
 
 static void release(ab_op_io *io) {
     matmul_state *s = static_cast<matmul_state *>(io->state);

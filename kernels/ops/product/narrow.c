@@ -32,7 +32,7 @@ static float *thread_image(const narrow *p, void *scratch) {
     return (float *)scratch + (size_t)ab_parallel_thread() * (p->image_bytes / sizeof(float));
 }
 
-/* ---- weights ---------------------------------------------------------------------------------------------- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
 /* Packed: [kernel row][kernel column][input channel][8 output channels, zeros behind them]. */
 static ab_status pack_forward(ab_pass *base, const void *weights, void *packed, void *scratch) {
@@ -49,7 +49,8 @@ static ab_status pack_forward(ab_pass *base, const void *weights, void *packed, 
     return AB_OK;
 }
 
-/* Packed: [kernel row][chunk of kernel columns][output channel][column of the chunk][8 input channels, zeros behind]. */
+/* Packed: [kernel row][chunk of kernel columns][output channel][column of the chunk][8 input channels, zeros
+ * behind]. */
 static ab_status pack_backward(ab_pass *base, const void *weights, void *packed, void *scratch) {
     const ab_conv *conv = &((const narrow *)base)->conv;
     const ab_window *w = &conv->window;
@@ -69,12 +70,12 @@ static ab_status pack_backward(ab_pass *base, const void *weights, void *packed,
     return AB_OK;
 }
 
-/* ---- forward ---------------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 static bool has_padding(const ab_window *w) { return w->padding[0] > 0 || w->padding[1] > 0; }
 
-/* Forward reads planes: [channel][column modulo stride][row][column / stride], so that neighbouring output pixels read
- * neighbouring numbers. One channel, stride 1 and no padding is such a plane already. */
+/* Forward reads planes: [channel][column modulo stride][row][column / stride], so that neighbouring output
+ * pixels read neighbouring numbers. One channel, stride 1 and no padding is such a plane already. */
 static bool is_planar(const ab_window *w) { return w->channels == 1 && w->stride[1] == 1 && !has_padding(w); }
 
 static const float *planar(const narrow *p, const float *image, float *copy) {
@@ -143,7 +144,7 @@ static ab_status run_forward(ab_pass *base, const ab_pass_args *args) {
     return AB_OK;
 }
 
-/* ---- backward data ---------------------------------------------------------------------------------------- */
+/* ---- backward data --------------------------------------------------------------------------- */
 
 /* Adds every gradient row into the padded image, then keeps the part inside. */
 static void data_image(void *argument, int64_t image, int thread) {
@@ -180,7 +181,7 @@ static ab_status run_backward_data(ab_pass *base, const ab_pass_args *args) {
     return AB_OK;
 }
 
-/* ---- backward weights ------------------------------------------------------------------------------------- */
+/* ---- backward weights ------------------------------------------------------------------------ */
 
 /* The image with zeros around it: itself if there is no padding, else a copy. */
 static const float *padded(const narrow *p, const float *image, float *copy) {
@@ -254,7 +255,7 @@ static ab_status run_backward_weights(ab_pass *base, const ab_pass_args *args) {
     return AB_OK;
 }
 
-/* ---- set-up ----------------------------------------------------------------------------------------------- */
+/* ---- set-up ---------------------------------------------------------------------------------- */
 
 static void destroy(ab_pass *pass) {
     free(((narrow *)pass)->offset);

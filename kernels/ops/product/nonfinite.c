@@ -1,5 +1,6 @@
-/* Checking and correcting products whose operands are not all finite; see nonfinite.h. A result that is right is never written, so
- * that a diverged training, where every result reads NaN and is NaN, pays for looking only. */
+/* Checking and correcting products whose operands are not all finite; see nonfinite.h. A result that is right
+ * is never written, so that a diverged training, where every result reads NaN and is NaN, pays for looking
+ * only. */
 #include "kernels/ops/product/nonfinite.h"
 
 #include "kernels/ops/blocks.h"
@@ -9,7 +10,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* BLOCK: values read at once. TILE: channels whose flags are kept at once. CHANNELS: those whose weights are looked at beforehand. */
+/* BLOCK: values read at once. TILE: channels whose flags are kept at once. CHANNELS: those whose weights are
+ * looked at beforehand. */
 enum { BLOCK = 256, TILE = 256, CHANNELS = 4096 };
 
 static _Atomic int64_t total_products, total_cleared, total_restored;
@@ -36,14 +38,15 @@ static void add_to_totals(const tally *t) {
 /* Whether *result is wrong: `reads` says whether it reads a non-finite value. */
 static bool is_wrong(float result, bool reads) { return !isfinite(result) != reads; }
 
-/* Puts the value of our own sum. Where that overflows, the library's sum may have overflowed as well: it stays. */
+/* Puts the value of our own sum. Where that overflows, the library's sum may have overflowed as well: it
+ * stays. */
 static void correct(float *result, float own, bool reads, tally *t) {
     if (is_wrong(own, reads)) return;
     *result = own;
     atomic_fetch_add(reads ? &t->restored : &t->cleared, 1);
 }
 
-/* ---- looking ---------------------------------------------------------------------------------------------- */
+/* ---- looking --------------------------------------------------------------------------------- */
 
 bool ab_values_finite(const void *values, const ab_format *format, int64_t n) {
     const ab_vec_ops *ops = ab_vec_ops_get();
@@ -92,7 +95,7 @@ static inline float value_at(const ab_tensor *tensor, int64_t offset) {
     return value;
 }
 
-/* ---- forward and backward data ---------------------------------------------------------------------------- */
+/* ---- forward and backward data --------------------------------------------------------------- */
 
 /* Both gather: a result pixel reads source pixels through the kernel's taps. */
 typedef struct gather {
@@ -115,7 +118,8 @@ typedef struct pixel {
     int64_t image, y, x, group;
 } pixel;
 
-/* The row or column of the source that tap k of result row or column `at` reads; -1: padding, or between strides. */
+/* The row or column of the source that tap k of result row or column `at` reads; -1: padding, or between
+ * strides. */
 static int64_t source_of(const gather *g, int axis, int64_t at, int64_t k) {
     const ab_window *w = &g->d->conv->window;
     const int64_t reach = k * w->dilation[axis] - w->padding[axis], stride = w->stride[axis];
@@ -293,7 +297,7 @@ static void repair_gathered(const ab_product_data *d) {
     add_to_totals(&g.tally);
 }
 
-/* ---- backward weights ------------------------------------------------------------------------------------- */
+/* ---- backward weights ------------------------------------------------------------------------ */
 
 typedef struct weights_job {
     const ab_product_data *d;
@@ -307,8 +311,9 @@ typedef struct share {
     int64_t ky, kx, group, first, count;
 } share;
 
-/* Calls f with the offsets of the group's channels in `in` and `dout` for every pair of pixels that the tap joins, in order, until
- * it returns true. `in_rows` and `out_rows`: rows of `in`, of `dout` that are finite are left out. */
+/* Calls f with the offsets of the group's channels in `in` and `dout` for every pair of pixels that the tap
+ * joins, in order, until it returns true. `in_rows` and `out_rows`: rows of `in`, of `dout` that are finite
+ * are left out. */
 typedef bool (*pair_visitor)(void *self, int64_t image, int64_t in, int64_t dout);
 
 static bool row_finite(const ab_tensor *tensor, int64_t row, int64_t n) {
@@ -435,7 +440,7 @@ void ab_repair_product(const ab_product_data *data) {
         repair_gathered(data);
 }
 
-/* ---- matrix products -------------------------------------------------------------------------------------- */
+/* ---- matrix products ------------------------------------------------------------------------- */
 
 static float a_at(const ab_gemm *g, int64_t row, int64_t k) {
     return g->transpose_a ? g->a[k * g->lda + row] : g->a[row * g->lda + k];

@@ -1,8 +1,9 @@
-/* One of the three products (forward, backward data, backward weights) of one shape, done by one implementation: what it is made for, what it
- * is handed, what it can do. product.h chooses; narrow.h, reference.h, dnnl_shim.h make them.
+/* One of the three products (forward, backward data, backward weights) of one shape, done by one
+ * implementation: what it is made for, what it is handed, what it can do. product.h chooses; narrow.h,
+ * reference.h, dnnl_shim.h make them.
  *
- * Internal to kernels/. A pass always delivers fp32, so that a probe sees every value before its one rounding and probed and unprobed
- * steps have the same bits. */
+ * Internal to kernels/. A pass always delivers fp32, so that a probe sees every value before its one rounding
+ * and probed and unprobed steps have the same bits. */
 #ifndef AB_KERNELS_OPS_PRODUCT_PASS_H
 #define AB_KERNELS_OPS_PRODUCT_PASS_H
 
@@ -44,7 +45,8 @@ struct ab_pass {
     bool is_reference;       /* infinities and NaNs are where they belong: never checked */
     bool sums_bias;          /* backward weights computes the bias gradient too; else the caller sums dout */
     char text[AB_PASS_TEXT]; /* which implementation, for the record */
-    /* packed = weights (torch's layout, in the spec's operand format) rearranged. NULL if packed_bytes is 0. */
+    /* packed = weights (torch's layout, in the spec's operand format) rearranged. NULL if packed_bytes is 0.
+     */
     ab_status (*pack)(ab_pass *pass, const void *weights, void *packed, void *scratch);
     ab_status (*run)(ab_pass *pass, const ab_pass_args *args);
     void (*destroy)(ab_pass *pass);

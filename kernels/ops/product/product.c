@@ -32,7 +32,7 @@ typedef struct product {
     bool weights_finite;
 } product;
 
-/* ---- choice ----------------------------------------------------------------------------------------------- */
+/* ---- choice ---------------------------------------------------------------------------------- */
 
 /* The half format of both tensors, or NULL. */
 static const ab_format *common_half(const ab_tensor *a, const ab_tensor *b) {
@@ -100,7 +100,7 @@ static ab_status choose_all(const ab_exec *exec, const ab_op_io *io, product *p,
     return AB_OK;
 }
 
-/* ---- memory ----------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Hands out 64-byte aligned pieces of `base`; with base NULL only counts them. */
 typedef struct cursor {
@@ -120,7 +120,8 @@ static float *take_copy(cursor *c, const prepared *q, const ab_tensor *tensor) {
     return take(c, as_stored ? 0 : ab_floats_bytes(ab_tensor_count(tensor)));
 }
 
-/* Where fp32 results for `tensor` go: into it if it is fp32. A result nobody wants (NULL) still needs a place. */
+/* Where fp32 results for `tensor` go: into it if it is fp32. A result nobody wants (NULL) still needs a
+ * place. */
 static float *take_result(cursor *c, const ab_tensor *tensor, const ab_tensor *shaped) {
     return take(c, tensor && ab_is_f32(tensor) ? 0 : ab_floats_bytes(ab_tensor_count(shaped)));
 }
@@ -232,7 +233,7 @@ void ab_product_release(ab_op_io *io) {
     io->state = NULL;
 }
 
-/* ---- running ---------------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 /* The tensor as the pass reads it. */
 static const void *operand(const prepared *q, const ab_tensor *tensor, float *copy) {

@@ -1,8 +1,8 @@
-// linear and conv2d on CUDA: products by cuBLASLt and cuDNN where they have one, else by our own kernels, which follow the
-// definition (formulas.h). `--cpu-path reference` asks for our own everywhere.
+// linear and conv2d on CUDA: products by cuBLASLt and cuDNN where they have one, else by our own kernels,
+// which follow the definition (formulas.h). `--cpu-path reference` asks for our own everywhere.
 //
-// A probed step computes half results once more with our own kernel, in fp32, to show them before their rounding; what is stored
-// comes from the same product as on other steps.
+// A probed step computes half results once more with our own kernel, in fp32, to show them before their
+// rounding; what is stored comes from the same product as on other steps.
 #include "kernels/ops/product/product_cuda.cuh"
 
 #include <cstdio>
@@ -19,7 +19,7 @@ struct product_state {
     void *packed;                        // state memory
 };
 
-// ---- our own kernels -----------------------------------------------------------------------------------------
+// ---- our own kernels ----------------------------------------------------------------------------
 
 struct own_forward {
     ab_conv conv;
@@ -82,7 +82,7 @@ static ab_status own_weights(const ab_conv *c, ab_span in, ab_span dout, void *w
     return ab_launch_each(join, dweight, n, "conv_weight_join");
 }
 
-// ---- layouts -------------------------------------------------------------------------------------------------
+// ---- layouts ------------------------------------------------------------------------------------
 
 struct pack_weights {
     ab_span weights;
@@ -99,7 +99,7 @@ struct unpack_weights {
 
 static int64_t taps_of(const ab_conv *c) { return c->window.kernel[0] * c->window.kernel[1]; }
 
-// ---- set-up --------------------------------------------------------------------------------------------------
+// ---- set-up -------------------------------------------------------------------------------------
 
 static ab_conv geometry(const ab_op_io *io, bool linear) {
     const ab_shape *in = &io->in[0]->shape, *weights = &io->param[0]->shape;
@@ -211,7 +211,7 @@ static void bind(ab_op_io *io, void *state_memory) {
     s->packed = state_memory;
 }
 
-// ---- running -------------------------------------------------------------------------------------------------
+// ---- running ------------------------------------------------------------------------------------
 
 static ab_span span_or_nothing(const ab_tensor *tensor) {
     return tensor ? ab_cuda_span(tensor) : ab_cuda_span_of(nullptr, AB_ELEMENT_F32);

@@ -1,6 +1,6 @@
 /* What conv2d and linear share: three products (forward, backward data, backward weights), each done by one
- * implementation chosen when the op is prepared; copies of the weights in that implementation's layout, refreshed when
- * params_version changes; widening before, one rounding after.
+ * implementation chosen when the op is prepared; copies of the weights in that implementation's layout,
+ * refreshed when params_version changes; widening before, one rounding after.
  *
  * Internal to kernels/. An implementation is a pass (pass.h). */
 #ifndef AB_KERNELS_OPS_PRODUCT_PRODUCT_H
@@ -17,8 +17,8 @@ typedef struct ab_product_kind {
     ab_pass_maker library; /* oneDNN */
 } ab_product_kind;
 
-/* The prepare, bind, release, forward, backward and describe functions of conv2d and linear (op.h). in[0], param
- * {weight, bias}, out; conv is the op's geometry. What is NULL in io at prepare stays unwanted. */
+/* The prepare, bind, release, forward, backward and describe functions of conv2d and linear (op.h). in[0],
+ * param {weight, bias}, out; conv is the op's geometry. What is NULL in io at prepare stays unwanted. */
 AB_MUST_CHECK ab_status ab_product_prepare(const ab_exec *exec, ab_op_io *io, const ab_product_kind *kind,
                                            const ab_conv *conv, size_t *workspace_bytes, size_t *state_bytes);
 void ab_product_bind(ab_op_io *io, void *state_memory);

@@ -1,7 +1,7 @@
 // The products of linear through cuBLASLt (cuda_gemm.cuh), the bias added before the one rounding.
+#include "kernels/core/text.h"
 #include "kernels/cuda/cuda_gemm.cuh"
 #include "kernels/ops/product/product_cuda.cuh"
-#include "kernels/core/text.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -65,4 +65,3 @@ ab_status ab_cuda_blas_product(const ab_cuda_product_spec *spec, ab_cuda_product
     *product = &p->base;
     return AB_OK;
 }
-

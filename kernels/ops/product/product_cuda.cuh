@@ -1,5 +1,5 @@
-// The three products of linear and conv2d on CUDA and who does them: cuBLASLt, cuDNN, or our own kernels, which do every shape and
-// are what the libraries are compared with. Internal to the plugin.
+// The three products of linear and conv2d on CUDA and who does them: cuBLASLt, cuDNN, or our own kernels,
+// which do every shape and are what the libraries are compared with. Internal to the plugin.
 #ifndef AB_KERNELS_OPS_PRODUCT_PRODUCT_CUDA_CUH
 #define AB_KERNELS_OPS_PRODUCT_PRODUCT_CUDA_CUH
 
@@ -34,7 +34,8 @@ struct ab_cuda_product_spec {
 ab_status ab_cuda_blas_product(const ab_cuda_product_spec *spec, ab_cuda_product **product);
 ab_status ab_cuda_dnn_product(const ab_cuda_product_spec *spec, ab_cuda_product **product);
 
-// Whether the convolution library wants weights as {out, kh, kw, in}, which is another order than {out, in, kh, kw}.
+// Whether the convolution library wants weights as {out, kh, kw, in}, which is another order than {out, in,
+// kh, kw}.
 bool ab_cuda_dnn_packs(const ab_conv *conv);
 
 #endif

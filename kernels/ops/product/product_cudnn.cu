@@ -1,10 +1,11 @@
-// Convolutions through cuDNN's convolution calls, images and weights with channels last. fp32 sums; fp32 convolutions are IEEE
-// (FMA) unless the run asked for TF32; a half convolution with a bias uses the fused call, so that there is one rounding.
+// Convolutions through cuDNN's convolution calls, images and weights with channels last. fp32 sums; fp32
+// convolutions are IEEE (FMA) unless the run asked for TF32; a half convolution with a bias uses the fused
+// call, so that there is one rounding.
 //
-// The algorithm is the first deterministic one that the heuristics name; it is tried once on scratch memory, because what cuDNN
-// supports shows only when it runs. What it does not do is left to our own kernels.
-#include "kernels/ops/product/product_cuda.cuh"
+// The algorithm is the first deterministic one that the heuristics name; it is tried once on scratch memory,
+// because what cuDNN supports shows only when it runs. What it does not do is left to our own kernels.
 #include "kernels/core/text.h"
+#include "kernels/ops/product/product_cuda.cuh"
 
 #include <cstdio>
 #include <cstdlib>
@@ -47,7 +48,7 @@ static void destroy(ab_cuda_product *base) {
     free(p);
 }
 
-// ---- running -------------------------------------------------------------------------------------------------
+// ---- running ------------------------------------------------------------------------------------
 
 static ab_status run_forward(dnn_product *p, const ab_cuda_operands *o) {
     const float one = 1.0f, zero = 0.0f;
@@ -84,7 +85,7 @@ static ab_status run(ab_cuda_product *base, const ab_cuda_operands *o) {
         "cudnnConvolutionBackwardFilter");
 }
 
-// ---- descriptors ---------------------------------------------------------------------------------------------
+// ---- descriptors --------------------------------------------------------------------------------
 
 static bool fits_int(int64_t n) { return n >= 0 && n <= 0x7fffffff; }
 
@@ -124,7 +125,7 @@ static ab_status describe_convolution(dnn_product *p) {
         "cudnnSetActivationDescriptor");
 }
 
-// ---- choosing ------------------------------------------------------------------------------------------------
+// ---- choosing -----------------------------------------------------------------------------------
 
 // What the three heuristics say of one algorithm.
 struct candidate {
@@ -255,4 +256,3 @@ ab_status ab_cuda_dnn_product(const ab_cuda_product_spec *spec, ab_cuda_product 
     *product = &p->base;
     return AB_OK;
 }
-

@@ -1,5 +1,6 @@
-/* The portable convolution of reference.h. Work is split by output rows (forward, backward data) or by kernel rows
- * and input channels (backward weights); every output element is summed by one thread in the documented order. */
+/* The portable convolution of reference.h. Work is split by output rows (forward, backward data) or by kernel
+ * rows and input channels (backward weights); every output element is summed by one thread in the documented
+ * order. */
 #include "kernels/ops/product/reference.h"
 
 #include "kernels/core/text.h"
@@ -57,7 +58,7 @@ static void scale_row(float *term, float x, const float *row, int64_t n) {
     for (int64_t i = 0; i < n; i++) term[i] = x * row[i];
 }
 
-/* ---- weights ---------------------------------------------------------------------------------------------- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
 /* Packed: [group][kernel row][kernel column][summed channel][delivered channel]. */
 static ab_status pack(ab_pass *base, const void *weights, void *packed, void *scratch) {
@@ -78,7 +79,7 @@ static ab_status pack(ab_pass *base, const void *weights, void *packed, void *sc
     return AB_OK;
 }
 
-/* ---- forward ---------------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 /* Output columns [first, end) for which kernel column k reads inside the image. */
 static void valid_columns(const ab_window *w, int64_t k, int64_t *first, int64_t *end) {
@@ -132,10 +133,10 @@ static ab_status run_forward(ab_pass *base, const ab_pass_args *args) {
     return AB_OK;
 }
 
-/* ---- backward data ---------------------------------------------------------------------------------------- */
+/* ---- backward data --------------------------------------------------------------------------- */
 
-/* Terms of one tap and output channel: dout * weight row, at the input columns that the output row's pixels read. Two
- * output columns read different input columns, so each is one term of its own sum. */
+/* Terms of one tap and output channel: dout * weight row, at the input columns that the output row's pixels
+ * read. Two output columns read different input columns, so each is one term of its own sum. */
 static void data_tap(const reference *r, float *sum, float *term, const float *dout_row,
                      const float *weight_row, int64_t kx) {
     const ab_window *w = &r->spec.conv.window;
@@ -184,7 +185,7 @@ static ab_status run_backward_data(ab_pass *base, const ab_pass_args *args) {
     return AB_OK;
 }
 
-/* ---- backward weights ------------------------------------------------------------------------------------- */
+/* ---- backward weights ------------------------------------------------------------------------ */
 
 /* A share of the weights: one kernel row, one group, up to CHANNEL_TILE of its input channels. */
 typedef struct share {
@@ -285,7 +286,7 @@ static ab_status run_backward_weights(ab_pass *base, const ab_pass_args *args) {
     return AB_OK;
 }
 
-/* ---- set-up ----------------------------------------------------------------------------------------------- */
+/* ---- set-up ---------------------------------------------------------------------------------- */
 
 static void destroy(ab_pass *pass) { free(pass); }
 

@@ -1,12 +1,13 @@
-/* Convolution in portable C: the implementation of last resort, a second opinion for tests, and the only one that can
- * accumulate in a half format.
+/* Convolution in portable C: the implementation of last resort, a second opinion for tests, and the only one
+ * that can accumulate in a half format.
  *
  * Sums run in one documented order, term by term:
  *   forward            kernel row, kernel column, input channel
  *   backward data      kernel row, kernel column, output channel
  *   backward weights   image, output row, output column
- * With spec->accumulate every product and every partial sum is rounded to that format (RNE), which for operands of the same
- * format equals doing each operation in it. Without it sums are fp32; backward weights first sums each image.
+ * With spec->accumulate every product and every partial sum is rounded to that format (RNE), which for
+ * operands of the same format equals doing each operation in it. Without it sums are fp32; backward weights
+ * first sums each image.
  *
  * Internal to kernels/. Slow: no blocking for caches, plain loops. */
 #ifndef AB_KERNELS_OPS_PRODUCT_REFERENCE_H

@@ -22,8 +22,8 @@ typedef struct sliced {
     int64_t src_count, dout_count;        /* elements of the whole operands; 0: not there */
     size_t src_step, dout_step, dst_step; /* bytes from one slice to the next */
     size_t scratch_step, scratch_bytes;   /* of a slice: with and without what it keeps behind it */
-    bool
-        by_outputs; /* weight gradient of a matrix product: slices of its rows, the outputs, not of the batch */
+    bool by_outputs; /* weight gradient of a matrix product: slices of its rows, the outputs, not of the batch
+                      */
     ab_pass *slice[MAX_SLICES];
 } sliced;
 

@@ -1,9 +1,9 @@
-/* lstm: one layer over [batch, steps, features] from zero states (Hochreiter and Schmidhuber 1997), as torch.nn.LSTM with
- * batch_first: gates in the order i, f, g, o, two biases, the hidden states of all steps as output. Layers are stacked by
- * several ops; one direction.
+/* lstm: one layer over [batch, steps, features] from zero states (Hochreiter and Schmidhuber 1997), as
+ * torch.nn.LSTM with batch_first: gates in the order i, f, g, o, two biases, the hidden states of all steps
+ * as output. Layers are stacked by several ops; one direction.
  *
- * Half tensors: a hidden state is rounded once, when it is stored, and the next step reads what was stored; cell states and gates
- * are fp32. Samples are independent, so groups of them are shared among the threads. */
+ * Half tensors: a hidden state is rounded once, when it is stored, and the next step reads what was stored;
+ * cell states and gates are fp32. Samples are independent, so groups of them are shared among the threads. */
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/product/gemm.h"
 #include "kernels/ops/recurrent/recurrent.h"
@@ -25,7 +25,7 @@ static const ab_attr attrs_table[] = {
     {"bias", AB_ATTR_BOOL, offsetof(lstm_attrs, bias), false, 1, 0, 1, "two trained numbers added per gate"},
     {0}};
 
-/* ---- shapes ----------------------------------------------------------------------------------------------- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 static ab_status infer(const void *attrs, const ab_shape *in, int inputs, ab_shape *out) {
     (void)inputs;
@@ -48,7 +48,7 @@ static int saved(const void *attrs, const ab_shape *in, const ab_shape *out, ab_
     return 2;
 }
 
-/* ---- memory ----------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* fp32 arrays. Those of a group's samples lie in the whole batch's. */
 enum {
@@ -137,7 +137,7 @@ static void for_groups(recurrence *r, ab_work work) {
     ab_for_chunks(elements, ab_div_up(r->batch, AB_RECURRENT_SAMPLES), work, r);
 }
 
-/* ---- forward ---------------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 /* gates = x W_ih^T + biases for all steps of a group. */
 static void input_gates(const recurrence *r, int64_t first, int64_t samples) {
@@ -206,7 +206,7 @@ static ab_status forward(const ab_exec *exec, ab_op_io *io) {
     return AB_OK;
 }
 
-/* ---- backward --------------------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 /* dh of a step = dout + dgates of the step behind it W_hh. */
 static void hidden_gradient(const recurrence *r, int64_t first, int64_t samples, int64_t step) {
@@ -301,7 +301,7 @@ static ab_status backward(const ab_exec *exec, ab_op_io *io) {
     return AB_OK;
 }
 
-/* ---- the op ----------------------------------------------------------------------------------------------- */
+/* ---- the op ---------------------------------------------------------------------------------- */
 
 static double flops(const void *attrs, const ab_shape *in, const ab_shape *out) {
     double hidden = (double)((const lstm_attrs *)attrs)->hidden, steps = (double)(in->dim[0] * in->dim[1]);

@@ -1,5 +1,6 @@
-// lstm and rnn on CUDA: the products of all steps with the input are one, those with the state one a step, the rest of a step is a
-// kernel. fp32 inside; a hidden state is rounded when it is stored and the next step reads what was stored (lstm.c, rnn.c).
+// lstm and rnn on CUDA: the products of all steps with the input are one, those with the state one a step,
+// the rest of a step is a kernel. fp32 inside; a hidden state is rounded when it is stored and the next step
+// reads what was stored (lstm.c, rnn.c).
 #include "kernels/cuda/cuda_fold.cuh"
 #include "kernels/cuda/cuda_gemm.cuh"
 
@@ -26,7 +27,7 @@ struct recurrent_state {
     size_t library_bytes;
 };
 
-// ---- set-up --------------------------------------------------------------------------------------------------
+// ---- set-up -------------------------------------------------------------------------------------
 
 static recurrence recurrence_of(const ab_op_io *io, bool lstm) {
     const ab_shape *in = &io->in[0]->shape;
@@ -102,7 +103,8 @@ static void release(ab_op_io *io) {
     io->state = nullptr;
 }
 
-// The library is told that matrices are aligned: those of a step are where a row of gates is a multiple of 64 bytes.
+// The library is told that matrices are aligned: those of a step are where a row of gates is a multiple of 64
+// bytes.
 static ab_status make_plans(const recurrence &r, recurrent_state *s) {
     bool aligned = r.gates * r.hidden % 16 == 0;
     for (int i = 0; i < PRODUCTS; i++) {
@@ -131,7 +133,7 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
     return status;
 }
 
-// ---- helpers -------------------------------------------------------------------------------------------------
+// ---- helpers ------------------------------------------------------------------------------------
 
 struct run {
     recurrence r;
@@ -181,7 +183,7 @@ struct bias_of {
     }
 };
 
-// ---- forward -------------------------------------------------------------------------------------------------
+// ---- forward ------------------------------------------------------------------------------------
 
 __device__ static float lstm_forward(float *gate, int64_t h, float before, float *cell) {
     float i = ab_f_sigmoid(gate[0]), f = ab_f_sigmoid(gate[h]), g = ab_tanhf(gate[2 * h]),
@@ -234,7 +236,7 @@ template <bool LSTM> static ab_status forward(const ab_exec *exec, ab_op_io *io)
     return ab_cuda_emit(exec, io->out, [&](ab_span out) { return forward_into(x, io, out); });
 }
 
-// ---- backward ------------------------------------------------------------------------------------------------
+// ---- backward -----------------------------------------------------------------------------------
 
 struct dout_at {
     recurrence r;

@@ -1,5 +1,6 @@
-/* What rnn and lstm share: parameters as torch names them, the sum of the two biases, and the gradients of weights and biases from those
- * of the sums (or gates) of all steps. A step itself is the op's. Internal to kernels/. */
+/* What rnn and lstm share: parameters as torch names them, the sum of the two biases, and the gradients of
+ * weights and biases from those of the sums (or gates) of all steps. A step itself is the op's. Internal to
+ * kernels/. */
 #ifndef AB_KERNELS_OPS_RECURRENT_RECURRENT_H
 #define AB_KERNELS_OPS_RECURRENT_RECURRENT_H
 

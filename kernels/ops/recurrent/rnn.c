@@ -1,9 +1,10 @@
-/* rnn: one Elman layer over [batch, steps, features] from zero states, as torch.nn.RNN with batch_first: h_t = f(W_ih x_t + b_ih +
- * W_hh h_(t-1) + b_hh) with f tanh or relu, the hidden states of all steps as output. Layers are stacked by several ops; one
- * direction.
+/* rnn: one Elman layer over [batch, steps, features] from zero states, as torch.nn.RNN with batch_first: h_t
+ * = f(W_ih x_t + b_ih + W_hh h_(t-1) + b_hh) with f tanh or relu, the hidden states of all steps as output.
+ * Layers are stacked by several ops; one direction.
  *
- * Half tensors: a hidden state is rounded once, when it is stored, and the next step reads what was stored; the backward pass
- * takes the slope from it. Samples are independent, so groups of them are shared among the threads. */
+ * Half tensors: a hidden state is rounded once, when it is stored, and the next step reads what was stored;
+ * the backward pass takes the slope from it. Samples are independent, so groups of them are shared among the
+ * threads. */
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/product/gemm.h"
 #include "kernels/ops/recurrent/recurrent.h"
@@ -25,7 +26,7 @@ static const ab_attr attrs_table[] = {
     {"bias", AB_ATTR_BOOL, offsetof(rnn_attrs, bias), false, 1, 0, 1, "two trained numbers added per state"},
     {0}};
 
-/* ---- shapes ----------------------------------------------------------------------------------------------- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 static ab_status infer(const void *attrs, const ab_shape *in, int inputs, ab_shape *out) {
     (void)inputs;
@@ -37,7 +38,7 @@ static int params(const void *attrs, const ab_shape *in, ab_param_spec *spec) {
     return ab_recurrent_params(1, a->hidden, a->bias, in, spec);
 }
 
-/* ---- memory ----------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* fp32 arrays in the workspace; what is stored in fp32 is read where it is. */
 enum {
@@ -123,7 +124,7 @@ static void for_groups(recurrence *r, ab_work work) {
     ab_for_chunks(r->batch * r->steps * r->hidden, ab_div_up(r->batch, AB_RECURRENT_SAMPLES), work, r);
 }
 
-/* ---- forward ---------------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 /* sums += a W^T for `rows` rows of a. */
 static void add_product(const recurrence *r, const float *a, int64_t lda, const float *w, int64_t inner,
@@ -184,7 +185,7 @@ static ab_status forward(const ab_exec *exec, ab_op_io *io) {
     return AB_OK;
 }
 
-/* ---- backward --------------------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 /* c (+)= d W for `rows` rows of d, the gradients of the sums. */
 static void back_product(const recurrence *r, const float *d, int64_t lda, const float *w, int64_t columns,
@@ -262,7 +263,7 @@ static ab_status backward(const ab_exec *exec, ab_op_io *io) {
     return AB_OK;
 }
 
-/* ---- the op ----------------------------------------------------------------------------------------------- */
+/* ---- the op ---------------------------------------------------------------------------------- */
 
 static double flops(const void *attrs, const ab_shape *in, const ab_shape *out) {
     double hidden = (double)((const rnn_attrs *)attrs)->hidden, steps = (double)(in->dim[0] * in->dim[1]);

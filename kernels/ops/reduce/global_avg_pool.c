@@ -1,4 +1,5 @@
-/* global_avg_pool: the mean over height and width, {N, H, W, C} to {N, C} (torch's AdaptiveAvgPool2d(1) and flatten). */
+/* global_avg_pool: the mean over height and width, {N, H, W, C} to {N, C} (torch's AdaptiveAvgPool2d(1) and
+ * flatten). */
 #include "kernels/ops/reduce/pool.h"
 
 static ab_status infer(const void *attrs, const ab_shape *in, int inputs, ab_shape *out) {

@@ -1,4 +1,5 @@
-// max_pool2d, avg_pool2d and global_avg_pool on CUDA: one thread an element, forward and backward, so that sums have one order.
+// max_pool2d, avg_pool2d and global_avg_pool on CUDA: one thread an element, forward and backward, so that
+// sums have one order.
 #include "kernels/cuda/cuda_ops.cuh"
 
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
@@ -9,7 +10,7 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
     return ab_cuda_check_types(io);
 }
 
-// ---- max -----------------------------------------------------------------------------------------------------
+// ---- max ----------------------------------------------------------------------------------------
 
 struct max_value {
     ab_window window;
@@ -38,7 +39,7 @@ static ab_status max_backward(const ab_exec *exec, ab_op_io *io) {
                         [=](ab_span din) { return ab_launch_each(f, din, n, "max_pool_backward"); });
 }
 
-// ---- average -------------------------------------------------------------------------------------------------
+// ---- average ------------------------------------------------------------------------------------
 
 struct average_value {
     ab_window window;

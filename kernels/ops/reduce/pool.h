@@ -32,7 +32,8 @@ typedef struct ab_pool {
 /* The window placed on images `in` and `out`. */
 ab_pool ab_pool_of(const ab_pool_attrs *attrs, const ab_shape *in, const ab_shape *out);
 
-/* The prepare function of an op whose forward maps in[0] and whose backward maps (in[0] and) dout image by image. */
+/* The prepare function of an op whose forward maps in[0] and whose backward maps (in[0] and) dout image by
+ * image. */
 ab_status ab_pool_prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes);
 
 /* out = means of in[0]'s windows; din[0] = each gradient shared equally among its window. */

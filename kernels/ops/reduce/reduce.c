@@ -1,5 +1,6 @@
-/* sum, mean and max over dimensions, as torch.sum, torch.mean and torch.amax: all of them if "dim" is absent. Images are NHWC:
- * their dimensions are counted in that order. The gradient of a maximum is shared by equal elements, as amax shares it. */
+/* sum, mean and max over dimensions, as torch.sum, torch.mean and torch.amax: all of them if "dim" is absent.
+ * Images are NHWC: their dimensions are counted in that order. The gradient of a maximum is shared by equal
+ * elements, as amax shares it. */
 #include "kernels/ops/reduction.h"
 
 #include "kernels/ops/blocks.h"
@@ -16,7 +17,7 @@ static const ab_attr attrs_table[] = {{"dim", AB_ATTR_INTS, offsetof(reduce_attr
                                        1, "whether reduced dimensions stay, with one element"},
                                       {0}};
 
-/* ---- shapes ----------------------------------------------------------------------------------------------- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 /* Bit i: dimension i is reduced; 0 if "dim" names one that is not there. */
 static unsigned axes_of(const void *attrs, int ndim) {
@@ -70,7 +71,7 @@ static float *results(const ab_exec *exec, const ab_reduction *r) {
     return (float *)(void *)((char *)exec->workspace + ab_reduction_bytes(r));
 }
 
-/* ---- forward ---------------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 static const float *read_input(const void *self, int64_t at, int64_t n, float *buffer) {
     return ab_read(self, at, n, buffer);
@@ -95,7 +96,7 @@ static ab_status max_forward(const ab_exec *exec, ab_op_io *io) {
     return AB_OK;
 }
 
-/* ---- backward --------------------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 typedef struct spread_job {
     const ab_exec *exec;
@@ -170,7 +171,7 @@ static ab_status max_backward(const ab_exec *exec, ab_op_io *io) {
     return AB_OK;
 }
 
-/* ---- descriptors ------------------------------------------------------------------------------------------ */
+/* ---- descriptors ----------------------------------------------------------------------------- */
 
 #define REDUCE(which, needs)                                                                                 \
     const ab_op ab_op_##which = {.name = #which,                                                             \

@@ -24,7 +24,7 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
     return AB_OK;
 }
 
-// ---- forward -------------------------------------------------------------------------------------------------
+// ---- forward ------------------------------------------------------------------------------------
 
 static ab_status sum_forward(const ab_exec *exec, ab_op_io *io) {
     element_of f = {ab_cuda_span(io->in[0])};
@@ -42,7 +42,7 @@ static ab_status max_forward(const ab_exec *exec, ab_op_io *io) {
     return ab_fold_emit(exec, io->out, ab_larger(), f, fold_of(io), 1.0);
 }
 
-// ---- backward ------------------------------------------------------------------------------------------------
+// ---- backward -----------------------------------------------------------------------------------
 
 struct spread {
     ab_span dout;

@@ -1,4 +1,5 @@
-/* Sums of products rounded to the half format at every step, as the run was asked to: long sums lose their small addends. */
+/* Sums of products rounded to the half format at every step, as the run was asked to: long sums lose their
+ * small addends. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"

@@ -1,5 +1,6 @@
-/* The forward pass itself leaves the half format's range while fp32 does not: no loss scale can help. Seen as losses that are not
- * numbers whatever the scale is, or as an output with infinities where the losses stay numbers, where O0 is sound. */
+/* The forward pass itself leaves the half format's range while fp32 does not: no loss scale can help. Seen as
+ * losses that are not numbers whatever the scale is, or as an output with infinities where the losses stay
+ * numbers, where O0 is sound. */
 #include "reports/diagnose/diagnose_facts.h"
 
 static bool judge(const ab_case *facts, ab_verdict *verdict) {

@@ -1,5 +1,5 @@
-/* Batch norm in the half format: its statistics and affine parameters lose what keep_batchnorm_fp32 would keep. Circumstantial, so
- * it ranks below causes that were counted. */
+/* Batch norm in the half format: its statistics and affine parameters lose what keep_batchnorm_fp32 would
+ * keep. Circumstantial, so it ranks below causes that were counted. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose.h"
 #include "reports/record/graph.h"

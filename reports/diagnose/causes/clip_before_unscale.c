@@ -1,5 +1,5 @@
-/* Gradients clipped while they still carry the loss scale: the limit is too tight by the scale. Seen in the record as gradients that
- * lose more than the scale between the backward pass and the optimizer. */
+/* Gradients clipped while they still carry the loss scale: the limit is too tight by the scale. Seen in the
+ * record as gradients that lose more than the scale between the backward pass and the optimizer. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
@@ -28,7 +28,8 @@ static double largest_gradient(const ab_case *facts) {
     return largest_of(facts, "probes.tensors", "weight_gradient") / facts->skip.least_scale;
 }
 
-/* Values that end at the limit over the scale, far below where they came from: the limit itself would have let them pass. */
+/* Values that end at the limit over the scale, far below where they came from: the limit itself would have
+ * let them pass. */
 static bool ends_at_scaled_limit(const ab_case *facts, double value) {
     static const double rounding = 1.01, far = 2;
     const double end = value / facts->skip.least_scale;
@@ -37,15 +38,15 @@ static bool ends_at_scaled_limit(const ab_case *facts, double value) {
            largest_of(facts, "probes.tensors", "weight_gradient") / facts->skip.largest_scale > far * end;
 }
 
-/* The least that clipping in the right order can leave of gradients of norm `raw`: of several steps' at least one step's limit; of
- * values clipped one by one as if all were as large as the largest. */
+/* The least that clipping in the right order can leave of gradients of norm `raw`: of several steps' at least
+ * one step's limit; of values clipped one by one as if all were as large as the largest. */
 static double rightly_clipped(const ab_case *facts, double raw, double norm, double value) {
     double left = raw;
     if (value > 0) left = raw * fmin(1, value / largest_gradient(facts));
     return norm > 0 ? fmin(left, norm) : left;
 }
 
-/* ---- step by step ------------------------------------------------------------------------------------------ */
+/* ---- step by step ---------------------------------------------------------------------------- */
 
 /* Sums over tensors of one kind in one column of their step series. */
 typedef struct column {
@@ -82,8 +83,9 @@ static double scale_of_steps(const cJSON *cell, double first, double last) {
     return scale;
 }
 
-/* Steps whose gradients have a smaller norm than the limit leaves: what they carried it was clipped with. Sums of squares over several
- * steps in a column: each of them keeps the smaller of its norm and the limit, so all keep at least that of their sum. */
+/* Steps whose gradients have a smaller norm than the limit leaves: what they carried it was clipped with.
+ * Sums of squares over several steps in a column: each of them keeps the smaller of its norm and the limit,
+ * so all keep at least that of their sum. */
 typedef struct norms {
     int columns, low;
     double least; /* share of what the limit leaves */
@@ -114,9 +116,10 @@ static norms compare_norms(const ab_case *facts, double limit) {
 /* Correct clipping leaves no step below; gradients that shrink escape a limit that is too tight. */
 static bool are_low(const norms *found) { return found->low > 0 && 4 * found->low >= found->columns; }
 
-/* ---- over all steps ------------------------------------------------------------------------------------------ */
+/* ---- over all steps -------------------------------------------------------------------------- */
 
-/* How much gradients shrink between the backward pass and the optimizer, of what the scale and the limit leave; 1 where that is not known. */
+/* How much gradients shrink between the backward pass and the optimizer, of what the scale and the limit
+ * leave; 1 where that is not known. */
 static double kept_of(const ab_case *facts, double micro, double norm, double value, bool *clipped) {
     const ab_tensor_sums scaled = ab_tensor_sums_of(facts->cell, "tensors", "weight_gradient", true),
                          given = ab_tensor_sums_of(facts->cell, "unscaled_gradients", "", true);
@@ -173,7 +176,8 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     return is_affected(facts) && find(facts, false, verdict);
 }
 
-/* Of sums over all steps only at one scale: then what was scaled and what was given are sums over the same steps by the same factor. */
+/* Of sums over all steps only at one scale: then what was scaled and what was given are sums over the same
+ * steps by the same factor. */
 static bool shows(const ab_case *facts, ab_verdict *verdict) {
     return find(facts, facts->skip.least_scale != facts->skip.largest_scale, verdict);
 }

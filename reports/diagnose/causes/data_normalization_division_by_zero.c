@@ -1,4 +1,5 @@
-/* The same inputs are not finite in every sample: they were divided by a spread that is 0 because they never change. */
+/* The same inputs are not finite in every sample: they were divided by a spread that is 0 because they never
+ * change. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"

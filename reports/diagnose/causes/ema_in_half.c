@@ -1,4 +1,5 @@
-/* Averaged weights kept in the half format: what a step adds to them, (1 - decay) of a difference, is below half an ulp. */
+/* Averaged weights kept in the half format: what a step adds to them, (1 - decay) of a difference, is below
+ * half an ulp. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"

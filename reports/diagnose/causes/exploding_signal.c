@@ -7,7 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-/* The first op whose output is `far` times as large as the first op's, if the last ones are too; the growth it reaches at most. */
+/* The first op whose output is `far` times as large as the first op's, if the last ones are too; the growth
+ * it reaches at most. */
 static const cJSON *first_above(const cJSON *cell, double far, int *place, double *growth) {
     const cJSON *list = ab_json_at(cell, "probes.signals"), *op, *found = NULL;
     const double start = ab_json_number(cJSON_GetArrayItem(list, 0), "rms_first", 0);

@@ -1,8 +1,9 @@
-/* Gradients too small for the half format at the scale in force: the cast makes them zero. What counts is the energy (sum of
- * squares) that goes, not how many values do: many tiny values may vanish harmlessly. Seen in three ways, any of which does: what the
- * cell's own casts flushed; what its weight gradients lack at the first step, of the same weights and batch as O0's; and what O0's
- * own gradients would lose at this scale. The last two hold where everything is flushed and nothing is left to count. Where the record has
- * the gradients of an fp32 twin, from the same weights and batch, these say it element by element. */
+/* Gradients too small for the half format at the scale in force: the cast makes them zero. What counts is the
+ * energy (sum of squares) that goes, not how many values do: many tiny values may vanish harmlessly. Seen in
+ * three ways, any of which does: what the cell's own casts flushed; what its weight gradients lack at the
+ * first step, of the same weights and batch as O0's; and what O0's own gradients would lose at this scale.
+ * The last two hold where everything is flushed and nothing is left to count. Where the record has the
+ * gradients of an fp32 twin, from the same weights and batch, these say it element by element. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
@@ -17,8 +18,8 @@ static const double large_deficit = 0.3; /* of the energy of O0's weight gradien
 static const double most_values =
     0.9; /* flushed: with the rest at the edge, the energy of the bins says too little */
 
-/* Of a cell that is behind: less than that, of a tensor whose largest value is subnormal, so that what is left of it has few bits. Said if
- * nothing surer is. */
+/* Of a cell that is behind: less than that, of a tensor whose largest value is subnormal, so that what is
+ * left of it has few bits. Said if nothing surer is. */
 static const double half_of_values = 0.5, tenth_of_values = 0.1;
 
 typedef struct worst {
@@ -28,7 +29,8 @@ typedef struct worst {
     double expected;      /* of O0's energy at this scale */
 } worst;
 
-/* A bias before a norm or a softmax has no gradient but fp32's rounding: the sum of its output's, which cancel. Nothing is lost with it. */
+/* A bias before a norm or a softmax has no gradient but fp32's rounding: the sum of its output's, which
+ * cancel. Nothing is lost with it. */
 static bool is_rounding(const ab_case *facts, const cJSON *tensor) {
     static const double sums_to = 0x1p-16;
     const char *name = ab_json_text(tensor, "name", ""), *bias = strstr(name, ".bias.grad");
@@ -75,8 +77,8 @@ static worst find_worst(const ab_case *facts) {
     return w;
 }
 
-/* From a tensor's largest gradient to the limit, at the scale in force: what it was here, or what O0's is where that is larger, because
- * here it may be what flushing left. */
+/* From a tensor's largest gradient to the limit, at the scale in force: what it was here, or what O0's is
+ * where that is larger, because here it may be what flushing left. */
 static double margin(const ab_case *facts, const cJSON *tensor) {
     const double largest = ab_json_number(ab_baseline_tensor(facts, tensor), "max_abs", 0);
     const double expected = log2(ab_format_overflow_limit(facts->half) / (largest * facts->skip.last_scale));
@@ -93,7 +95,8 @@ static double room(const ab_case *facts) {
     return isfinite(least) ? floor(least) - 1 : 0;
 }
 
-/* The op whose gradients lost most of their energy to zeros beside those of the twin; NULL if none lost `least`. */
+/* The op whose gradients lost most of their energy to zeros beside those of the twin; NULL if none lost
+ * `least`. */
 static const cJSON *flushed_beside_reference(const ab_case *facts, double least, int *place) {
     const cJSON *tensor, *most = NULL;
     int i = 0;
@@ -164,8 +167,9 @@ static double flushed_share(const cJSON *tensor) {
     return ab_json_number(tensor, "flushed", 0) / ab_json_number(tensor, "nonzero", 1);
 }
 
-/* A tensor half of whose values are gone, and with no normal number in it. Of a cell that is behind by twice what is allowed either of them
- * will do: any with half of its values gone, or a tenth of one without a normal number. */
+/* A tensor half of whose values are gone, and with no normal number in it. Of a cell that is behind by twice
+ * what is allowed either of them will do: any with half of its values gone, or a tenth of one without a
+ * normal number. */
 static const cJSON *mostly_subnormal_tensor(const ab_case *facts, int *place) {
     const bool far_behind = ab_case_far_behind(facts);
     const cJSON *tensor;

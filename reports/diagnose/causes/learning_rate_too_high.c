@@ -1,6 +1,6 @@
-/* O0 itself diverges: its losses pass all bounds or rise above the first one, from a first one that is sound; or it does not learn,
- * and all the while its weights become several times what they were. Or it learns a little, thrown about by steps that are large beside its
- * weights. Then nothing half is to blame. */
+/* O0 itself diverges: its losses pass all bounds or rise above the first one, from a first one that is sound;
+ * or it does not learn, and all the while its weights become several times what they were. Or it learns a
+ * little, thrown about by steps that are large beside its weights. Then nothing half is to blame. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
@@ -9,8 +9,9 @@
 #include <math.h>
 #include <string.h>
 
-/* The rate at which the first step of O0 would be a hundredth of its weights (norms), or with momentum, which makes ten of one, a
- * thousandth; Adam and its kin step by the rate itself. Where the record does not say, a hundredth of the rate in force. */
+/* The rate at which the first step of O0 would be a hundredth of its weights (norms), or with momentum, which
+ * makes ten of one, a thousandth; Adam and its kin step by the rate itself. Where the record does not say, a
+ * hundredth of the rate in force. */
 static double better_rate(const ab_case *facts, double lr, double *share) {
     static const double least = 1e-12;
     const char *optimizer = ab_json_text(facts->document, "config.optimizer", "");

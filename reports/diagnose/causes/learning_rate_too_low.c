@@ -1,4 +1,5 @@
-/* O0 does not learn because its weights hardly move: all updates of the run together could not change them by a few percent. */
+/* O0 does not learn because its weights hardly move: all updates of the run together could not change them by
+ * a few percent. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
@@ -8,7 +9,8 @@
 #include <string.h>
 
 static bool judge_steps(const ab_case *facts, ab_verdict *verdict) {
-    /* usual steps are around 1e-3 of the weights; at 3e-5 one percent takes 300 steps that all point the same way */
+    /* usual steps are around 1e-3 of the weights; at 3e-5 one percent takes 300 steps that all point the same
+     * way */
     static const double least = 0.005, least_step = 3e-5;
     const double lr = ab_json_number(facts->document, "config.lr", 0),
                  step = ab_relative_update(facts->baseline);
@@ -30,7 +32,8 @@ static bool judge_steps(const ab_case *facts, ab_verdict *verdict) {
     return true;
 }
 
-/* The step from which on no update changes any weight of O0, because the schedule took the rate away; -1: some still move. */
+/* The step from which on no update changes any weight of O0, because the schedule took the rate away; -1:
+ * some still move. */
 static int stopped_since(const cJSON *baseline, double *lr) {
     const cJSON *param;
     int since = -1;

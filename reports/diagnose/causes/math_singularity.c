@@ -1,4 +1,5 @@
-/* A formula that has no finite value where the net takes it: the logarithm or root of 0, 0/0, in fp32 as in any format. */
+/* A formula that has no finite value where the net takes it: the logarithm or root of 0, 0/0, in fp32 as in
+ * any format. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"

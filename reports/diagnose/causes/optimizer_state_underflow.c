@@ -1,8 +1,9 @@
-/* Adam and its kin with state in the half format: what a step adds to a second moment is below half an ulp of it, or below the
- * smallest number, so that it stays what it was: 0 in fp16, and an update is then the first moment over epsilon in the place of
- * about one learning rate. The probe counts moments that stayed although their formula moves them by more than rounding in double
- * explains; in fp32 none do. O0 may keep such state too, if all levels were asked to: then it fails as well, and the rate is not
- * to blame. Epsilon itself is 0 in fp16 below 3e-8, which tells what to expect where no update could be looked at. */
+/* Adam and its kin with state in the half format: what a step adds to a second moment is below half an ulp of
+ * it, or below the smallest number, so that it stays what it was: 0 in fp16, and an update is then the first
+ * moment over epsilon in the place of about one learning rate. The probe counts moments that stayed although
+ * their formula moves them by more than rounding in double explains; in fp32 none do. O0 may keep such state
+ * too, if all levels were asked to: then it fails as well, and the rate is not to blame. Epsilon itself is 0
+ * in fp16 below 3e-8, which tells what to expect where no update could be looked at. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
@@ -11,7 +12,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Of a parameter's elements: hundreds of times too large an update for one weight in fifty is more than all the others' together. */
+/* Of a parameter's elements: hundreds of times too large an update for one weight in fifty is more than all
+ * the others' together. */
 static const double enough = 0.02;
 
 /* The parameter with the largest share of second moments that do not follow. */
@@ -43,8 +45,8 @@ static bool epsilon_lost(const cJSON *cell, double *value) {
     return false;
 }
 
-/* Squares of ordinary gradients go to 0. In a format as wide as fp32 they stay where they are: averages that lag, not divisions by
- * nothing. */
+/* Squares of ordinary gradients go to 0. In a format as wide as fp32 they stay where they are: averages that
+ * lag, not divisions by nothing. */
 static bool has_few_binades(const ab_format *half) { return ab_format_flush_limit(half) > 1e-20; }
 
 static void point(const ab_case *facts, bool o0, ab_verdict *verdict, const char *place) {

@@ -1,5 +1,6 @@
-/* A loss scale so high that scaled gradients pass the half format's largest number: a fixed one, where infinities reach the weights
- * because nobody checks; or a scaler at a floor that is too high, which skips for ever. */
+/* A loss scale so high that scaled gradients pass the half format's largest number: a fixed one, where
+ * infinities reach the weights because nobody checks; or a scaler at a floor that is too high, which skips
+ * for ever. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
@@ -13,7 +14,8 @@ static double beyond(const cJSON *tensor) {
     return ab_json_number(tensor, "overflowed", 0) + ab_json_number(tensor, "inf", 0);
 }
 
-/* The backward pass meets activation gradients in the order recorded: the first with a value beyond the range made it. */
+/* The backward pass meets activation gradients in the order recorded: the first with a value beyond the range
+ * made it. */
 static const cJSON *first_overflow(const ab_case *facts, const char *kind, int *place) {
     const cJSON *tensor;
     *place = 0;
@@ -38,8 +40,9 @@ static int skipped_at_last_scale(const ab_case *facts) {
     return count;
 }
 
-/* A scaler that cannot go lower: such a share of the steps overflows at its last scale, each with a finite loss, and it does not fall. (A
- * floor may be above the first scale: then the first overflow raises it.) A window that raises it again and again is another matter. */
+/* A scaler that cannot go lower: such a share of the steps overflows at its last scale, each with a finite
+ * loss, and it does not fall. (A floor may be above the first scale: then the first overflow raises it.) A
+ * window that raises it again and again is another matter. */
 static bool at_its_floor(const ab_case *facts, double share) {
     static const double nearly_all = 0.9;
     const ab_skip_facts *skip = &facts->skip;
@@ -61,7 +64,8 @@ static void say_remedy(const ab_case *facts, ab_verdict *verdict) {
     ab_verdict_option(verdict, "--scales", "dynamic");
 }
 
-/* The first value that is no number was made in the backward pass and is one without the scale, as far as can be told. */
+/* The first value that is no number was made in the backward pass and is one without the scale, as far as can
+ * be told. */
 static bool made_by_scale(const ab_case *facts, ab_first_nonfinite *first) {
     *first = ab_first_nonfinite_of(facts->cell, facts->half->name, facts->skip.dynamic);
     return first->known && strcmp(first->pass, "backward") == 0 &&

@@ -1,5 +1,6 @@
-/* The scale doubles again before the steps that paid for the last doubling are many: a large share of the run is skipped although
- * the forward pass is sound. One skip in window + 1 steps is what a scaler costs; this is far more. */
+/* The scale doubles again before the steps that paid for the last doubling are many: a large share of the run
+ * is skipped although the forward pass is sound. One skip in window + 1 steps is what a scaler costs; this is
+ * far more. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"

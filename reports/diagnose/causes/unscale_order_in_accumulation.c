@@ -1,6 +1,6 @@
-/* Micro-batches divided by the loss scale one after the other: what was accumulated first is divided more than once, so that the
- * last micro-batch is all that is left. Seen in the record as gradients that were unscaled more than once a step, or as a first
- * gradient smaller than O0's of the same batch. */
+/* Micro-batches divided by the loss scale one after the other: what was accumulated first is divided more
+ * than once, so that the last micro-batch is all that is left. Seen in the record as gradients that were
+ * unscaled more than once a step, or as a first gradient smaller than O0's of the same batch. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"

@@ -1,7 +1,8 @@
-/* Weight decay that storing half weights loses entirely: lr x decay is below half an ulp of one. Whether it matters is told by the
- * ledger, where each term of an update is also stored alone: if most of the energy that was lost is the decay's, the decay is what is
- * missing; if the gradients lose more, weight_update_lost is the name for it, and this is a remark. A decay that would not have shrunk the
- * weights by a tenth over the whole run, lr x decay x steps, is no cause of anything. */
+/* Weight decay that storing half weights loses entirely: lr x decay is below half an ulp of one. Whether it
+ * matters is told by the ledger, where each term of an update is also stored alone: if most of the energy
+ * that was lost is the decay's, the decay is what is missing; if the gradients lose more, weight_update_lost
+ * is the name for it, and this is a remark. A decay that would not have shrunk the weights by a tenth over
+ * the whole run, lr x decay x steps, is no cause of anything. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose.h"
 #include "reports/record/json.h"

@@ -1,6 +1,6 @@
-/* Half weights without fp32 masters: updates below half an ulp of the weight change nothing. Judged over all layers by the energy of
- * the updates that storing lost, or by how many were lost: on a plateau the many small ones matter. The layer named is the one that
- * lost the largest share of its energy. */
+/* Half weights without fp32 masters: updates below half an ulp of the weight change nothing. Judged over all
+ * layers by the energy of the updates that storing lost, or by how many were lost: on a plateau the many
+ * small ones matter. The layer named is the one that lost the largest share of its energy. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"

@@ -1,6 +1,7 @@
-/* Second opinions in double agree with what the ops wrote: for every op of ops.def, forward and backward, in fp32 and in halves,
- * sampled elements differ by no more than rounding. The ops are proved against an oracle of their own; neither shares code with
- * these. And their gradients are the slopes of their own forward opinions, by differences. */
+/* Second opinions in double agree with what the ops wrote: for every op of ops.def, forward and backward, in
+ * fp32 and in halves, sampled elements differ by no more than rounding. The ops are proved against an oracle
+ * of their own; neither shares code with these. And their gradients are the slopes of their own forward
+ * opinions, by differences. */
 #define _POSIX_C_SOURCE 200809L
 #include "tests/unit/op_instances_testing.h"
 
@@ -80,7 +81,7 @@ static void every_op_has_a_second_opinion_that_agrees(void **state) {
     assert_true(s.worst > 0.01); /* the bound is not a formality */
 }
 
-/* ---- one by one -------------------------------------------------------------------------------------------- */
+/* ---- one by one ------------------------------------------------------------------------------ */
 
 /* Inputs where the op is defined and smooth; of masks every second element is 0. */
 static void tame(op_run *r) {
@@ -130,7 +131,7 @@ static void other_attributes_and_numbers_agree_too(void **state) {
     assert_true(s.worst > 0.01);
 }
 
-/* ---- differences ------------------------------------------------------------------------------------------- */
+/* ---- differences ----------------------------------------------------------------------------- */
 
 /* Sum of dout times what the op makes, in double. */
 static double objective(const ab_op_run *run, ab_element64 *room, int64_t *place) {
@@ -151,7 +152,8 @@ typedef struct slope_check {
     int checked;
 } slope_check;
 
-/* A few elements of x, whose gradient is `wrote`: the slope claimed and the one that a step of 2^-9 to both sides shows. */
+/* A few elements of x, whose gradient is `wrote`: the slope claimed and the one that a step of 2^-9 to both
+ * sides shows. */
 static void check_slopes(slope_check *c, const ab_tensor *x, int wrote) {
     const ab_op_run forward = run_of(c->r, c->name, false), backward = run_of(c->r, c->name, true);
     const int64_t n = ab_tensor_count(x);
@@ -181,7 +183,8 @@ static bool is_mask(const op_run *r, int input) {
     return (r->op == &ab_op_where && input == 0) || (r->op == &ab_op_masked_fill && input == 1);
 }
 
-/* Recurrent ops read the states that they have stored; here nothing is stored, so that all of them follow from the inputs. */
+/* Recurrent ops read the states that they have stored; here nothing is stored, so that all of them follow
+ * from the inputs. */
 static void forget_states(op_run *r) {
     for (int64_t i = 0; i < ab_tensor_count(&r->out) && (r->op == &ab_op_lstm || r->op == &ab_op_rnn); i++)
         oracle_put(&r->out, i, (double)NAN);

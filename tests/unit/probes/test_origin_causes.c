@@ -1,6 +1,7 @@
-/* Why values are no numbers, at every op of ops.def, forward and backward: each cause is planted in what the op reads, the op's own kernel
- * makes the infinities or NaNs of it, and the origin probe must name that op, that tensor and that cause; and where the cause is one of
- * size, the value that the same kernel finds in fp32. */
+/* Why values are no numbers, at every op of ops.def, forward and backward: each cause is planted in what the
+ * op reads, the op's own kernel makes the infinities or NaNs of it, and the origin probe must name that op,
+ * that tensor and that cause; and where the cause is one of size, the value that the same kernel finds in
+ * fp32. */
 #define _POSIX_C_SOURCE 200809L
 #include "tests/unit/op_instances_testing.h"
 
@@ -50,7 +51,7 @@ static ab_op_run run_of(const op_run *r, const char *name, bool backward) {
     return (ab_op_run){.name = name, .op = r->op, .io = &r->io, .backward = backward, .exec = &r->exec};
 }
 
-/* ---- sizes ------------------------------------------------------------------------------------------------- */
+/* ---- sizes ----------------------------------------------------------------------------------- */
 
 static bool is_any_of(const ab_op *op, const ab_op *const *list, size_t count) {
     for (size_t i = 0; i < count; i++)
@@ -201,7 +202,7 @@ static void a_gradient_beyond_the_format_is_told_at_every_op(void **state) {
     oi_close(&all);
 }
 
-/* ---- what was read ----------------------------------------------------------------------------------------- */
+/* ---- what was read --------------------------------------------------------------------------- */
 
 static void poison(const oi_instance *instance, float value) {
     for (int which = 0; which <= AB_MAX_INPUTS + AB_MAX_PARAMS; which++) {
@@ -235,7 +236,7 @@ static void what_was_no_number_when_it_was_read_is_told_at_every_op(void **state
     oi_close(&all);
 }
 
-/* ---- nobody's fault but the kernel's ----------------------------------------------------------------------- */
+/* ---- nobody's fault but the kernel's --------------------------------------------------------- */
 
 /* Written over what an op has made of harmless numbers. */
 static void overwrite(const oi_instance *instance, double value) {
@@ -267,7 +268,7 @@ static void what_no_arithmetic_makes_is_told_at_every_op(void **state) {
     oi_close(&all);
 }
 
-/* ---- mathematics ------------------------------------------------------------------------------------------- */
+/* ---- mathematics ----------------------------------------------------------------------------- */
 
 typedef struct singular {
     const ab_op *op;
@@ -314,9 +315,10 @@ static void genuine_singularities_are_mathematics(void **state) {
     for (size_t i = 0; i < AB_COUNT_OF(planted); i++) plant_singularity(&planted[i]);
 }
 
-/* ---- accumulators ------------------------------------------------------------------------------------------ */
+/* ---- accumulators ---------------------------------------------------------------------------- */
 
-/* First half of what is summed 200 x 200, the rest -200 x 200: a half accumulator overflows on the way to a small sum. */
+/* First half of what is summed 200 x 200, the rest -200 x 200: a half accumulator overflows on the way to a
+ * small sum. */
 static void plant_partial_sum(const ab_op *op, const ab_shape *in, int inputs, const char *attr,
                               double value) {
     static const op_formats half = {&ab_format_fp16, &ab_format_fp16, NULL};

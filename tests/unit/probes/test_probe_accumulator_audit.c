@@ -1,5 +1,5 @@
-/* The accumulator audit: accumulators with known limits, an exact sum checked by whole numbers, and dot products that are really
- * those of the ops. */
+/* The accumulator audit: accumulators with known limits, an exact sum checked by whole numbers, and dot
+ * products that are really those of the ops. */
 #define _POSIX_C_SOURCE 200809L
 #include "tests/unit/probe_testing.h"
 
@@ -16,7 +16,7 @@ static const ab_accumulator *called(const char *name) {
     return NULL;
 }
 
-/* ---- accumulators ------------------------------------------------------------------------------------------ */
+/* ---- accumulators ---------------------------------------------------------------------------- */
 
 enum { MANY = 20000 };
 static float ones[MANY], twos[MANY];
@@ -102,7 +102,7 @@ static void a_rounded_sum_is_rounded_at_every_product(void **state) {
     assert_true(ab_dot_in(called("chunk128"), a, b, N).sum == (double)(promoted + (float)part));
 }
 
-/* ---- in cells ---------------------------------------------------------------------------------------------- */
+/* ---- in cells -------------------------------------------------------------------------------- */
 
 static const ab_probe_kind *audit(void) { return pt_probe("accumulator_audit"); }
 
@@ -213,7 +213,7 @@ static void a_layer_of_ones_sticks_in_the_report(void **state) {
     audit()->destroy(probe);
 }
 
-/* ---- the right dot products -------------------------------------------------------------------------------- */
+/* ---- the right dot products ------------------------------------------------------------------ */
 
 /* A convolution of square images: stride, padding, dilation and groups. */
 typedef struct shape {

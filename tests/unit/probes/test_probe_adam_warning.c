@@ -105,8 +105,8 @@ static void the_first_rms_is_one(void **state) {
     subject_free(s);
 }
 
-/* Gradients of constant size for 200 steps, then ten times as large: v follows by 1 part in 1000 a step, so that the RMS
- * leaps to sqrt(100 / (1 + 99 * share of the new gradient in v^)) in that very step. */
+/* Gradients of constant size for 200 steps, then ten times as large: v follows by 1 part in 1000 a step, so
+ * that the RMS leaps to sqrt(100 / (1 + 99 * share of the new gradient in v^)) in that very step. */
 static void a_leap_of_the_gradients_is_seen_in_the_same_step(void **state) {
     (void)state;
     enum { LEAP = 200 };
@@ -130,7 +130,8 @@ static void a_leap_of_the_gradients_is_seen_in_the_same_step(void **state) {
     subject_free(s);
 }
 
-/* beta2 = 0.999 moves v by a thousandth at most when gradients vanish; bf16 has spacings of 1/256: v never forgets. fp32 does. */
+/* beta2 = 0.999 moves v by a thousandth at most when gradients vanish; bf16 has spacings of 1/256: v never
+ * forgets. fp32 does. */
 static void a_second_moment_that_cannot_move_is_stale(void **state) {
     (void)state;
     static const struct {
@@ -164,7 +165,7 @@ static void second_moments_below_eps_squared_are_counted(void **state) {
     subject_free(s);
 }
 
-/* ---- constants --------------------------------------------------------------------------------------------- */
+/* ---- constants ------------------------------------------------------------------------------- */
 
 static bool lost(const cJSON *report, const char *name, double stored) {
     const cJSON *constant = pt_find(pt_get(pt_get(report, "adam_warning"), "constants"), "name", name);

@@ -1,5 +1,6 @@
-/* Probes that count get a census in the place of values that are far away: their reports are the same, to the digit. The device is
- * tests/support/far_memory.h's, whose census is the CPU's; no GPU, and it stands in for none. */
+/* Probes that count get a census in the place of values that are far away: their reports are the same, to the
+ * digit. The device is tests/support/far_memory.h's, whose census is the CPU's; no GPU, and it stands in for
+ * none. */
 #define _GNU_SOURCE
 #include "tests/unit/probe_testing.h"
 

@@ -1,4 +1,5 @@
-/* The gradients probe against a brute-force cast of the very values it was shown, by the scalar definition of the format. */
+/* The gradients probe against a brute-force cast of the very values it was shown, by the scalar definition of
+ * the format. */
 #define _POSIX_C_SOURCE 200809L
 #include "bench/run/json_lines.h"
 #include "bench/train/cell/cell.h"
@@ -19,7 +20,7 @@
 
 enum { TENSORS = 3, THREADS = 2, COLUMNS = 128, EXPONENT_MIN = -149, EXPONENTS = 277 };
 
-/* ---- brute force ----------------------------------------------------------------------------------------- */
+/* ---- brute force ----------------------------------------------------------------------------- */
 
 /* What a tensor's report must say. */
 typedef struct counts {
@@ -50,7 +51,7 @@ static void count_value(counts *c, float value, const ab_format *half) {
     }
 }
 
-/* ---- the probe and its report ---------------------------------------------------------------------------- */
+/* ---- the probe and its report ---------------------------------------------------------------- */
 
 static const ab_probe_kind *gradients(void) {
     for (int i = 0; i < ab_probe_count(); i++)
@@ -155,7 +156,7 @@ static void report_is(const cJSON *tensor, const counts *c) {
     assert_int_equal(sum_of(get(steps, "overflowed")), c->overflowed);
 }
 
-/* ---- values ---------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 /* Any bits at all for a third of the values; magnitudes around the edges of fp16 for the rest. */
 static float wild(uint32_t step, uint64_t i) {
@@ -240,7 +241,7 @@ static void tensors_are_described(void **state) {
     gradients()->destroy(NULL);
 }
 
-/* ---- steps ----------------------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 /* Step k of a run probed every `every` steps shows k + 1 flushed values, one overflowed and one normal. */
 static cJSON *run_steps(int64_t steps, int64_t every) {
@@ -297,7 +298,7 @@ static void beyond_128_neighbours_are_merged(void **state) {
     columns_are(1000, 10, 8);
 }
 
-/* ---- in a cell ------------------------------------------------------------------------------------------- */
+/* ---- in a cell ------------------------------------------------------------------------------- */
 
 /* Shows the probe and the brute force the same values. */
 typedef struct both {

@@ -1,5 +1,5 @@
-/* The lost-update ledger against a bookkeeping in double that shares no code with it: every update of every weight, and what
- * each cause contributed. */
+/* The lost-update ledger against a bookkeeping in double that shares no code with it: every update of every
+ * weight, and what each cause contributed. */
 #define _POSIX_C_SOURCE 200809L
 #include "tests/unit/probe_testing.h"
 
@@ -12,7 +12,7 @@ enum { GRADIENT, DECAY, MOMENTUM, EPS, UPDATE, CAUSES };
 
 static const ab_probe_kind *ledger(void) { return pt_probe("lost_updates"); }
 
-/* ---- bookkeeping in double --------------------------------------------------------------------------------- */
+/* ---- bookkeeping in double ------------------------------------------------------------------- */
 
 typedef struct account {
     int64_t nonzero, lost;
@@ -107,7 +107,7 @@ static void ledger_is(const cJSON *param, const books *b) {
     }
 }
 
-/* ---- in cells ---------------------------------------------------------------------------------------------- */
+/* ---- in cells -------------------------------------------------------------------------------- */
 
 enum { STEPS = 8, ROOM = 1024 };
 
@@ -191,7 +191,7 @@ static void every_update_of_a_cell_is_in_the_books(void **state) {
     ab_net_free(net);
 }
 
-/* ---- one parameter ----------------------------------------------------------------------------------------- */
+/* ---- one parameter --------------------------------------------------------------------------- */
 
 /* A parameter in a format, updated by an optimizer with the ledger listening. */
 typedef struct subject {
@@ -263,7 +263,8 @@ static double share_of(const cJSON *param, const char *cause, const char *key) {
     return pt_number(pt_get(param, cause), key);
 }
 
-/* Dyadic numbers: every product and every sum in double is exact, in any order, so the energies must be equal to the bit. */
+/* Dyadic numbers: every product and every sum in double is exact, in any order, so the energies must be equal
+ * to the bit. */
 static void energies_are_exact(void **state) {
     (void)state;
     enum { N = 3000 };
@@ -304,7 +305,8 @@ static void energies_are_exact(void **state) {
     cJSON_Delete(report);
 }
 
-/* All mantissas of a half format, a gradient step that carries every weight along, and decay far below half a spacing. */
+/* All mantissas of a half format, a gradient step that carries every weight along, and decay far below half a
+ * spacing. */
 static void decay_below_half_a_spacing_is_all_lost(void **state) {
     (void)state;
     static const struct {
@@ -339,8 +341,8 @@ static void decay_below_half_a_spacing_is_all_lost(void **state) {
         }
 }
 
-/* |update / weight| log-uniform in an octave, mantissas uniform: nothing survives below half the smallest relative spacing,
- * everything above the largest, and between the two 1 - (1 / ln 2 - 1) = 56 %. */
+/* |update / weight| log-uniform in an octave, mantissas uniform: nothing survives below half the smallest
+ * relative spacing, everything above the largest, and between the two 1 - (1 / ln 2 - 1) = 56 %. */
 static void the_octave_of_the_ratio_decides(void **state) {
     (void)state;
     static const struct {
@@ -384,7 +386,7 @@ static void the_octave_of_the_ratio_decides(void **state) {
     }
 }
 
-/* ---- forecast ---------------------------------------------------------------------------------------------- */
+/* ---- forecast -------------------------------------------------------------------------------- */
 
 static double lost_share_at(double lr, double *stops) {
     enum { N = 20000 };
@@ -440,7 +442,7 @@ static void a_parameter_that_stops_is_named_with_the_step(void **state) {
     cJSON_Delete(report);
 }
 
-/* ---- blocks ------------------------------------------------------------------------------------------------ */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* The same update in any order of blocks, on any threads. */
 static cJSON *report_in_order(int seed) {

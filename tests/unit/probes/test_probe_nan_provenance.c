@@ -1,5 +1,5 @@
-/* NaN provenance: a NaN planted in the output of every op in turn, at every level, is traced back to that op at the loss; and
- * marking changes neither whether nor where values are NaN. */
+/* NaN provenance: a NaN planted in the output of every op in turn, at every level, is traced back to that op
+ * at the loss; and marking changes neither whether nor where values are NaN. */
 #define _POSIX_C_SOURCE 200809L
 #include "tests/unit/probe_testing.h"
 
@@ -9,7 +9,7 @@
 
 static const ab_probe_kind *provenance(void) { return pt_probe("nan_provenance"); }
 
-/* ---- planting ---------------------------------------------------------------------------------------------- */
+/* ---- planting -------------------------------------------------------------------------------- */
 
 /* Stands between the cell and the probe: after op `target` has run it puts NaNs into what it wrote. */
 typedef struct planter {
@@ -132,7 +132,8 @@ static void a_clean_run_has_nothing_to_tell(void **state) {
     ab_net_free(net);
 }
 
-/* Weights that no op has made NaN (a file, an unprobed step): the first op that reads them is named, and what it read. */
+/* Weights that no op has made NaN (a file, an unprobed step): the first op that reads them is named, and what
+ * it read. */
 static void a_nan_that_was_there_before_is_said_to_be_in_the_parameter(void **state) {
     (void)state;
     ab_net *net = pt_net(pt_ops);
@@ -159,7 +160,7 @@ static void a_nan_that_was_there_before_is_said_to_be_in_the_parameter(void **st
     ab_net_free(net);
 }
 
-/* ---- one op by hand ---------------------------------------------------------------------------------------- */
+/* ---- one op by hand -------------------------------------------------------------------------- */
 
 static uint32_t bits_of(const ab_tensor *tensor, int i) {
     uint32_t bits = 0;

@@ -1,5 +1,6 @@
-/* The origin probe: a value that is no number, planted in what every op of ops.def writes, forward and backward, is located at that op;
- * its way is followed; records are bounded; and a step that runs again to be looked at changes no bit. */
+/* The origin probe: a value that is no number, planted in what every op of ops.def writes, forward and
+ * backward, is located at that op; its way is followed; records are bounded; and a step that runs again to be
+ * looked at changes no bit. */
 #define _POSIX_C_SOURCE 200809L
 #include "tests/unit/every_op_testing.h"
 
@@ -9,7 +10,7 @@
 
 static const ab_probe_kind *origin(void) { return pt_probe("origin"); }
 
-/* ---- planting ---------------------------------------------------------------------------------------------- */
+/* ---- planting -------------------------------------------------------------------------------- */
 
 /* Stands between the cell and the probe: after op `target` has run it puts `value` into what it wrote. */
 typedef struct planter {
@@ -144,7 +145,7 @@ static void a_value_planted_at_any_op_is_located_there(void **state) {
     }
 }
 
-/* ---- the way of a value ------------------------------------------------------------------------------------ */
+/* ---- the way of a value ---------------------------------------------------------------------- */
 
 static const cJSON *flow_at(const cJSON *event, const char *op, const char *pass) {
     const cJSON *item = NULL;
@@ -205,7 +206,7 @@ static void margins_of_earlier_steps_are_told(void **state) {
     origin()->destroy(p.probe);
 }
 
-/* ---- what is no op's fault --------------------------------------------------------------------------------- */
+/* ---- what is no op's fault ------------------------------------------------------------------- */
 
 static void weights_that_are_bad_already_are_said_to_be(void **state) {
     (void)state;
@@ -267,7 +268,7 @@ static void infinities_of_a_mask_are_intended(void **state) {
     ab_net_free(net);
 }
 
-/* ---- causes ------------------------------------------------------------------------------------------------ */
+/* ---- causes ---------------------------------------------------------------------------------- */
 
 /* One op by hand: what it read and wrote, in one format each. */
 typedef struct by_hand {
@@ -378,7 +379,7 @@ static void an_overflow_that_the_loss_scale_made_is_expected_of_a_scale_that_rea
     because(twice, 1.125, true, NULL, "range_overflow", 80000);
 }
 
-/* ---- limits ------------------------------------------------------------------------------------------------ */
+/* ---- limits ---------------------------------------------------------------------------------- */
 
 static void records_are_bounded(void **state) {
     (void)state;
@@ -409,7 +410,7 @@ static void records_are_bounded(void **state) {
     origin()->destroy(p.probe);
 }
 
-/* ---- steps that run again ---------------------------------------------------------------------------------- */
+/* ---- steps that run again -------------------------------------------------------------------- */
 
 static uint64_t bit_of(const char *name) {
     int index;
@@ -419,7 +420,8 @@ static uint64_t bit_of(const char *name) {
 
 enum { STEPS = 12 };
 
-/* Losses and the running mean of a cell whose steps are not probed; with a probe that may ask for them again, its report. */
+/* Losses and the running mean of a cell whose steps are not probed; with a probe that may ask for them again,
+ * its report. */
 static cJSON *train(const ab_cell_config *config, bool probes, float loss[STEPS], float mean[4], int *again) {
     ab_cell *cell = pt_cell(config);
     ab_shape shape;
@@ -471,7 +473,8 @@ static void a_step_that_runs_again_changes_no_bit(void **state) {
     ab_net_free(net);
 }
 
-/* Of governed probed steps every fourth is looked at; one of the others that ends in no numbers is run again, for this probe alone. */
+/* Of governed probed steps every fourth is looked at; one of the others that ends in no numbers is run again,
+ * for this probe alone. */
 static void rationed_steps_are_looked_at_when_they_must_be(void **state) {
     (void)state;
     ab_net *net = pt_net(pt_ops);

@@ -1,5 +1,5 @@
-/* The probes of activations, weights, optimizer states and gradients: what a cell shows them is what it stores, and what they
- * count is what a cast of every single value would have done. */
+/* The probes of activations, weights, optimizer states and gradients: what a cell shows them is what it
+ * stores, and what they count is what a cast of every single value would have done. */
 #define _POSIX_C_SOURCE 200809L
 #include "tests/unit/probe_testing.h"
 
@@ -9,7 +9,7 @@
 
 enum { STEPS = 4, ROOM = 1 << 14 };
 
-/* ---- everything a step shows ------------------------------------------------------------------------------- */
+/* ---- everything a step shows ----------------------------------------------------------------- */
 
 /* The values of one tensor in one step, in the order they came (one thread). */
 typedef struct seen {
@@ -37,7 +37,7 @@ static void see(ab_observer *self, int id, int thread, const float *values, int6
         if (w->kind[p]->roles >> w->about[id].role & 1u) w->kind[p]->see(w->state[p], id, thread, values, n);
 }
 
-/* ---- what a cast does -------------------------------------------------------------------------------------- */
+/* ---- what a cast does ------------------------------------------------------------------------ */
 
 typedef struct counts {
     int64_t count, zero, nan, inf, flushed, subnormal, normal, overflowed;
@@ -87,7 +87,7 @@ static void counts_are(const cJSON *entry, const counts *c, const ab_format *hal
     assert_int_equal(pt_number(entry, "margin_octaves") <= 0, c->overflowed > 0);
 }
 
-/* ---- in cells ---------------------------------------------------------------------------------------------- */
+/* ---- in cells -------------------------------------------------------------------------------- */
 
 /* Rounded to the format it is stored in, what was shown is what can be read from the cell. */
 static void is_stored(const ab_cell *cell, const seen *values, const char *name, bool present) {
@@ -213,7 +213,7 @@ static void tensors_have_the_same_names_at_every_level(void **state) {
     ab_net_free(net);
 }
 
-/* ---- known answers ----------------------------------------------------------------------------------------- */
+/* ---- known answers --------------------------------------------------------------------------- */
 
 static const ab_probe_tensor one[] = {{"a.out", "a", AB_ROLE_ACTIVATION, true}};
 

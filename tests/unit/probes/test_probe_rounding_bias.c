@@ -10,10 +10,10 @@ enum { N = 40000 };
 
 static const ab_probe_kind *bias(void) { return pt_probe("rounding_bias"); }
 
-/* ---- stored weights ---------------------------------------------------------------------------------------- */
+/* ---- stored weights -------------------------------------------------------------------------- */
 
-/* What the probe says of weights before + update that were stored with `rounding`. `spread`: exponents; `sign`: of the weights,
- * 0 for both; `grid`: multiples of 2^-grid spacings, 0 for any. */
+/* What the probe says of weights before + update that were stored with `rounding`. `spread`: exponents;
+ * `sign`: of the weights, 0 for both; `grid`: multiples of 2^-grid spacings, 0 for any. */
 static cJSON *weights_rounded(const ab_format *format, ab_round_mode mode, int spread, int sign, int grid) {
     static float before[N], stored[N];
     static double update[N];
@@ -106,7 +106,8 @@ static void nearest_and_stochastic_rounding_have_no_bias(void **state) {
     }
 }
 
-/* Quarters of a spacing: a fourth of all values are ties. To even they cancel; away from zero they push outwards by an eighth. */
+/* Quarters of a spacing: a fourth of all values are ties. To even they cancel; away from zero they push
+ * outwards by an eighth. */
 static void ties_cancel_to_even_and_not_away(void **state) {
     (void)state;
     cJSON *even = weights_rounded(&ab_format_bf16, AB_ROUND_NEAREST_EVEN, 0, 1, 2);
@@ -119,7 +120,7 @@ static void ties_cancel_to_even_and_not_away(void **state) {
     cJSON_Delete(away);
 }
 
-/* ---- casts ------------------------------------------------------------------------------------------------- */
+/* ---- casts ----------------------------------------------------------------------------------- */
 
 /* Small known errors, in units of 2^-10: fp16 between 1 and 2. */
 static void errors_are_in_units_of_the_last_place(void **state) {
@@ -129,8 +130,8 @@ static void errors_are_in_units_of_the_last_place(void **state) {
     const ab_probe_setup setup = {.tensor = tensors, .tensors = 2, .threads = 1, .half = &ab_format_fp16};
     void *probe = NULL;
     assert_int_equal(bias()->create(&setup, &probe), AB_OK);
-    /* rounds up by 1/4, down by 1/4, up by 1/4, exact, exact, and by nothing at all: zero, inf, nan, overflow, then a value
-     * that is flushed: 2^-26 is a quarter of the smallest subnormal */
+    /* rounds up by 1/4, down by 1/4, up by 1/4, exact, exact, and by nothing at all: zero, inf, nan,
+     * overflow, then a value that is flushed: 2^-26 is a quarter of the smallest subnormal */
     const float values[] = {1 + 0.75f * 0x1p-10f,
                             1 + 0.25f * 0x1p-10f,
                             -1 - 0.25f * 0x1p-10f,

@@ -6,7 +6,8 @@
 
 static void write_rows(void *state, ab_probe_sink *sink) { pt_probe("rows")->report(state, sink); }
 
-/* Three rows of four: largest magnitudes 2^-3, nothing, 2^-20, cut so that blocks end inside rows. inf and nan are no gradient. */
+/* Three rows of four: largest magnitudes 2^-3, nothing, 2^-20, cut so that blocks end inside rows. inf and
+ * nan are no gradient. */
 static void rows_are_found_however_blocks_are_cut(void **state) {
     (void)state;
     const float grad[12] = {0x1p-5f, -0x1p-3f,   0,        0x1p-4f,         0,         0,

@@ -1,4 +1,5 @@
-/* What keeps a record small and honest when only some steps are probed: the bounded time axis and the intervals of shares. */
+/* What keeps a record small and honest when only some steps are probed: the bounded time axis and the
+ * intervals of shares. */
 #define _POSIX_C_SOURCE 200809L
 #include "kernels/core/rng.h"
 #include "probes/columns.h"
@@ -13,7 +14,7 @@
 
 #include <cmocka.h>
 
-/* ---- columns ----------------------------------------------------------------------------------------------- */
+/* ---- columns --------------------------------------------------------------------------------- */
 
 /* Counts the steps of each column; `value` follows the axis. */
 typedef struct axis {
@@ -79,7 +80,8 @@ static void every_column_holds_the_steps_of_its_range(void **state) {
     }
 }
 
-/* A governor probes at irregular multiples of its interval. The axis gets no coarser than the largest gap asks for. */
+/* A governor probes at irregular multiples of its interval. The axis gets no coarser than the largest gap
+ * asks for. */
 static void gaps_leave_no_empty_column(void **state) {
     (void)state;
     axis a = {.columns = {.count = 0}};
@@ -95,7 +97,7 @@ static void gaps_leave_no_empty_column(void **state) {
     assert_true(stride(&a) < 2 * widest);
 }
 
-/* ---- intervals --------------------------------------------------------------------------------------------- */
+/* ---- intervals ------------------------------------------------------------------------------- */
 
 static ab_share_sums sums_of(const int64_t (*step)[2], int count) {
     ab_share_sums sums = {0};
@@ -125,7 +127,8 @@ static void little_was_seen_little_is_known(void **state) {
     assert_true(found.share == 0 && found.low == 0 && found.high == 1);
 }
 
-/* Four steps of 1000 values of an endless run: the mean of four shares, and Student's t for three degrees of freedom. */
+/* Four steps of 1000 values of an endless run: the mean of four shares, and Student's t for three degrees of
+ * freedom. */
 static void steps_that_differ_widen_the_interval(void **state) {
     (void)state;
     static const int64_t step[][2] = {{400, 1000}, {440, 1000}, {380, 1000}, {420, 1000}};
@@ -159,8 +162,8 @@ static void the_interval_is_never_narrower_than_wilsons(void **state) {
     close_to(found.high, z2 / (1000 + z2));
 }
 
-/* Runs whose flushed share wanders from step to step, probed at every 10th: the interval holds the true share of all steps in
- * at least 95 of 100 runs (here: of 2000 runs, less three standard errors). */
+/* Runs whose flushed share wanders from step to step, probed at every 10th: the interval holds the true share
+ * of all steps in at least 95 of 100 runs (here: of 2000 runs, less three standard errors). */
 static void intervals_hold_the_truth_in_95_of_100_runs(void **state) {
     (void)state;
     enum { RUNS = 2000, STEPS = 400, EVERY = 10, VALUES = 5000 };

@@ -1,4 +1,5 @@
-/* Probes listen and do not steer: with any of them the losses have the same bits, and so have the weights. Records stay small. */
+/* Probes listen and do not steer: with any of them the losses have the same bits, and so have the weights.
+ * Records stay small. */
 #define _POSIX_C_SOURCE 200809L
 #include "tests/unit/probe_testing.h"
 
@@ -6,7 +7,7 @@
 
 enum { STEPS = 12 };
 
-/* ---- sameness ---------------------------------------------------------------------------------------------- */
+/* ---- sameness -------------------------------------------------------------------------------- */
 
 typedef struct outcome {
     float loss[STEPS];
@@ -111,7 +112,7 @@ static void the_lanes_change_no_report(void **state) {
     ab_net_free(net);
 }
 
-/* ---- size -------------------------------------------------------------------------------------------------- */
+/* ---- size ------------------------------------------------------------------------------------ */
 
 /* The record of a run of `steps` steps, each of which shows a little of everything. */
 static size_t record_size(int64_t steps) {
@@ -169,7 +170,7 @@ static void a_long_run_makes_no_larger_a_record_than_a_short_one(void **state) {
     assert_true(large < small + small / 2); /* longer numbers, not more of them */
 }
 
-/* ---- parts ------------------------------------------------------------------------------------------------- */
+/* ---- parts ----------------------------------------------------------------------------------- */
 
 static int64_t ticks;
 static int64_t tick(void) { return ticks += 7; }

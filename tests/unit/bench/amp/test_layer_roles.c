@@ -1,5 +1,6 @@
-/* Roles of layers in formats of their own: what is in fp32 is the number that was rounded before, for every op and role; nothing else of
- * the first step moves; and gradients that half would flush equal sums made here in double. */
+/* Roles of layers in formats of their own: what is in fp32 is the number that was rounded before, for every
+ * op and role; nothing else of the first step moves; and gradients that half would flush equal sums made here
+ * in double. */
 #define _POSIX_C_SOURCE 200809L
 #include "tests/unit/every_op_testing.h"
 
@@ -11,7 +12,7 @@
 
 static const ab_format *const fp16 = &ab_format_fp16, *const fp32 = &ab_format_fp32;
 
-/* ---- what a step shows ------------------------------------------------------------------------------------- */
+/* ---- what a step shows ----------------------------------------------------------------------- */
 
 enum { MOST_SEEN = 1024, IN = 'i', PARAM = 'p', OUT = 'o', DOUT = 'y', DIN = 'x', DPARAM = 'w' };
 
@@ -103,7 +104,7 @@ static int number_of(const ab_net *net, const char *name) {
     return -1;
 }
 
-/* ---- what was rounded -------------------------------------------------------------------------------------- */
+/* ---- what was rounded ------------------------------------------------------------------------ */
 
 static bool same_bits(const seen *a, const seen *b) {
     return a->n == b->n && memcmp(a->value, b->value, (size_t)a->n * sizeof *a->value) == 0;
@@ -124,8 +125,8 @@ static void is_rounded(const ab_net *net, const seen *a, const seen *b, bool *fi
     }
 }
 
-/* Compares two first steps: where op `op` (-1: any) makes `what`, b is a unrounded; up to there, and for what does not read it, they are
- * the same. Returns how many values were compared as unrounded. */
+/* Compares two first steps: where op `op` (-1: any) makes `what`, b is a unrounded; up to there, and for what
+ * does not read it, they are the same. Returns how many values were compared as unrounded. */
 static int compare(const ab_net *net, const sight *a, const sight *b, int op, char what, bool *finer) {
     int unrounded = 0;
     assert_int_equal(a->count, b->count);
@@ -253,9 +254,10 @@ static void roles_in_half_are_rounded_once(void **state) {
     }
 }
 
-/* ---- by hand ----------------------------------------------------------------------------------------------- */
+/* ---- by hand --------------------------------------------------------------------------------- */
 
-/* Two linear layers between factors that make what reaches fc1's weights too small for fp16, and nothing else. */
+/* Two linear layers between factors that make what reaches fc1's weights too small for fp16, and nothing
+ * else. */
 static const char small_ops[] =
     "{\"name\": \"flat\", \"op\": \"flatten\"}, {\"name\": \"less\", \"op\": \"scale\", \"factor\": 0.001}, "
     "{\"name\": \"fc1\", \"op\": \"linear\", \"out_features\": 6}, "
@@ -368,7 +370,7 @@ static void gradients_of_two_formats_are_added_in_fp32(void **state) {
     ab_net_free(net);
 }
 
-/* ---- weights ----------------------------------------------------------------------------------------------- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
 static void weights_are_kept_and_read_as_they_are_asked_for(void **state) {
     (void)state;
@@ -393,14 +395,15 @@ static void weights_are_kept_and_read_as_they_are_asked_for(void **state) {
     ab_net_free(net);
 }
 
-/* ---- training ---------------------------------------------------------------------------------------------- */
+/* ---- training -------------------------------------------------------------------------------- */
 
 typedef struct recipe {
     const char *level, *set, *to;
     int64_t micro;
 } recipe;
 
-/* Several steps with masters, without, with summed micro-batches: finite, and the gradient as it is kept in fp32. */
+/* Several steps with masters, without, with summed micro-batches: finite, and the gradient as it is kept in
+ * fp32. */
 static void every_way_to_keep_gradients_takes_roles(void **state) {
     (void)state;
     static const recipe rows[] = {{"O1", NULL, "*:wgrad=fp32", 1},
@@ -430,7 +433,8 @@ static void every_way_to_keep_gradients_takes_roles(void **state) {
     ab_net_free(net);
 }
 
-/* A backward pass and a scale for each loss: gradients are unscaled and added one loss after the other, in fp32 where that is asked. */
+/* A backward pass and a scale for each loss: gradients are unscaled and added one loss after the other, in
+ * fp32 where that is asked. */
 static void losses_with_scales_of_their_own_take_roles(void **state) {
     (void)state;
     static const char *const to[] = {NULL, "*:wgrad=fp32,*:dgrad=fp32"};
@@ -455,7 +459,7 @@ static void losses_with_scales_of_their_own_take_roles(void **state) {
     ab_net_free(net);
 }
 
-/* ---- text -------------------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static void roles_are_read_with_patterns_and_later_items_win(void **state) {
     (void)state;

@@ -1,5 +1,6 @@
-/* Other frameworks' levels: torch's autocast op by op as torch 2.11 recorded it (tests/golden/autocast.json, made by
- * scripts/peer_autocast.py), the formats of the other levels on a small network, and layers with formats of their own. */
+/* Other frameworks' levels: torch's autocast op by op as torch 2.11 recorded it (tests/golden/autocast.json,
+ * made by scripts/peer_autocast.py), the formats of the other levels on a small network, and layers with
+ * formats of their own. */
 #include "bench/amp/layer_formats.h"
 #include "bench/amp/plan/plan.h"
 #include "tests/support/json_file.h"
@@ -56,7 +57,7 @@ static const ab_format *format_of(const ab_plan *plan, const char *tensor) {
     return plan->tensor[i].format;
 }
 
-/* ---- torch's autocast --------------------------------------------------------------------------------------- */
+/* ---- torch's autocast ------------------------------------------------------------------------ */
 
 static const char *short_name(const ab_format *format) { return format == fp32 ? "fp32" : "half"; }
 
@@ -121,7 +122,7 @@ static void autocast_on_cuda_has_the_rules_that_torch_ships(void **state) {
     assert_true(count >= 35);
 }
 
-/* ---- the other levels ------------------------------------------------------------------------------------------ */
+/* ---- the other levels ------------------------------------------------------------------------ */
 
 static const char small[] =
     "{\"format\": \"ampbench-net-1\", \"name\": \"small\", \"input\": {\"height\": 8, \"width\": 8, "
@@ -203,7 +204,7 @@ static void every_level_says_where_it_comes_from(void **state) {
     }
 }
 
-/* ---- properties -------------------------------------------------------------------------------------------------- */
+/* ---- properties ------------------------------------------------------------------------------ */
 
 static void enabled_false_is_plain_fp32(void **state) {
     (void)state;
@@ -260,7 +261,7 @@ static void contradictions_are_told_with_the_remedy(void **state) {
     }
 }
 
-/* ---- layers with formats of their own --------------------------------------------------------------------------------- */
+/* ---- layers with formats of their own -------------------------------------------------------- */
 
 static ab_status layers(const ab_net *net, const char *text, const ab_format **format) {
     ab_layer_format own[8];

@@ -1,5 +1,5 @@
-/* Plans: the format of every tensor at every level, the casts, and a memory layout that is proved by simulating who reads and
- * writes which bytes when. */
+/* Plans: the format of every tensor at every level, the casts, and a memory layout that is proved by
+ * simulating who reads and writes which bytes when. */
 #include "bench/amp/plan/plan.h"
 
 #include "bench/train/cell/cell.h"
@@ -19,7 +19,7 @@ static const ab_format *const fp32 = &ab_format_fp32, *const fp16 = &ab_format_f
 
 static const char *const net_names[] = {"lenet5", "mlp", "resnet8"};
 
-/* ---- cases ----------------------------------------------------------------------------------------------- */
+/* ---- cases ----------------------------------------------------------------------------------- */
 
 typedef struct fixture {
     ab_net *net;
@@ -87,9 +87,10 @@ static bool is_low(const ab_net_op *op) {
     return strcmp(op->op->name, "conv2d") == 0 || strcmp(op->op->name, "linear") == 0;
 }
 
-/* ---- formats --------------------------------------------------------------------------------------------- */
+/* ---- formats --------------------------------------------------------------------------------- */
 
-/* What one level must give, in the words of apex: how activations, weights of batch norms and other weights are stored. */
+/* What one level must give, in the words of apex: how activations, weights of batch norms and other weights
+ * are stored. */
 typedef struct expected {
     const char *level;
     const ab_format *activation, *weight, *batch_norm;
@@ -209,15 +210,15 @@ static void shapes_and_bytes_are_those_of_the_tensor(void **state) {
     drop(&f);
 }
 
-/* ---- casts ----------------------------------------------------------------------------------------------- */
+/* ---- casts ----------------------------------------------------------------------------------- */
 
 typedef struct casts {
     const char *net, *level;
     int activations, weights;
 } casts;
 
-/* lenet5 has five layers with weight and bias, mlp three, resnet8 nine bare convolutions and one linear. At O1 the first
- * layer's input and the logits are cast, at O2 and O3 the network's input and the logits. */
+/* lenet5 has five layers with weight and bias, mlp three, resnet8 nine bare convolutions and one linear. At
+ * O1 the first layer's input and the logits are cast, at O2 and O3 the network's input and the logits. */
 static void casts_are_inserted_where_formats_change_and_counted(void **state) {
     (void)state;
     static const casts rows[] = {{"lenet5", "O0", 0, 0},   {"lenet5", "O1", 2, 10}, {"lenet5", "O2", 2, 0},
@@ -256,10 +257,10 @@ static void every_cast_changes_a_format(void **state) {
     }
 }
 
-/* ---- gradients ------------------------------------------------------------------------------------------- */
+/* ---- gradients ------------------------------------------------------------------------------- */
 
-/* Each value that needs a gradient gets the contribution of each of its consumers exactly once, the first (in the order of
- * the backward pass) written, the others added; the last is marked final. */
+/* Each value that needs a gradient gets the contribution of each of its consumers exactly once, the first (in
+ * the order of the backward pass) written, the others added; the last is marked final. */
 static void gradients_of_shared_values_are_summed(const ab_plan *plan) {
     for (int t = 0; t < plan->tensors; t++) {
         int uses = 0, written = 0, added = 0, finals = 0, grad = AB_NONE;
@@ -322,7 +323,7 @@ static void nothing_above_the_first_trained_layer_gets_a_gradient(void **state) 
     drop(&f);
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 enum { GRANULE = AB_MEM_ALIGN };
 
@@ -542,7 +543,8 @@ static void tensors_that_live_at_the_same_time_do_not_overlap(void **state) {
     }
 }
 
-/* A pool holds at least what lives at its fullest moment; sharing must save something where values die early. */
+/* A pool holds at least what lives at its fullest moment; sharing must save something where values die early.
+ */
 static void pools_are_shared_but_never_too_small(void **state) {
     (void)state;
     fixture f = plan_of("resnet8", "O2", fp16, 1, NULL);
@@ -570,7 +572,8 @@ static void pools_are_shared_but_never_too_small(void **state) {
     drop(&f);
 }
 
-/* Rounded to 64 bytes each, by hand: conv1 150 + 6, conv2 2400 + 16, fc1 48000 + 120, fc2 10080 + 84, fc3 840 + 10 values. */
+/* Rounded to 64 bytes each, by hand: conv1 150 + 6, conv2 2400 + 16, fc1 48000 + 120, fc2 10080 + 84, fc3 840
+ * + 10 values. */
 static void bytes_of_lenet5_are_those_of_its_layers(void **state) {
     (void)state;
     enum { FP32 = 640 + 64 + 9600 + 64 + 192000 + 512 + 40320 + 384 + 3392 + 64 };
@@ -624,9 +627,10 @@ static void a_cell_holds_what_the_plan_predicts_to_the_byte(void **state) {
             cell_holds_what_was_predicted(net_names[n], levels[l], l % 2 ? "adam" : "momentum");
 }
 
-/* ---- errors and edges ------------------------------------------------------------------------------------ */
+/* ---- errors and edges ------------------------------------------------------------------------ */
 
-/* No op of today can get a half input beside fp32 weights at a level; a linear that O1 does not know would. */
+/* No op of today can get a half input beside fp32 weights at a level; a linear that O1 does not know would.
+ */
 static void an_op_with_half_input_and_fp32_weights_is_refused(void **state) {
     (void)state;
     ab_net *net = small_net("{\"name\": \"f\", \"op\": \"flatten\"}, "
@@ -674,7 +678,8 @@ static void compiling_is_a_pure_function(void **state) {
     drop(&b);
 }
 
-/* 2 multiply-adds a weight and sample forward, twice that backward, but no input gradient for the first layer. */
+/* 2 multiply-adds a weight and sample forward, twice that backward, but no input gradient for the first
+ * layer. */
 static void flops_of_an_mlp_are_counted(void **state) {
     (void)state;
     fixture f = plan_of("mlp", "O0", fp16, 1, NULL);

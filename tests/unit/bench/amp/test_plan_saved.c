@@ -1,5 +1,6 @@
-/* What ops keep for the backward pass is never more than what PyTorch keeps: the bytes of its column were counted by
- * scripts/golden_saved.py with PyTorch 2.11. The plan frees everything else at the end of the forward pass. */
+/* What ops keep for the backward pass is never more than what PyTorch keeps: the bytes of its column were
+ * counted by scripts/golden_saved.py with PyTorch 2.11. The plan frees everything else at the end of the
+ * forward pass. */
 #include "oracle/op_run.h"
 
 enum { BATCH = 6 };

@@ -32,7 +32,7 @@ static ab_policy resolved(const char *level, const ab_format *half, const char *
     return policy;
 }
 
-/* ---- presets --------------------------------------------------------------------------------------------- */
+/* ---- presets --------------------------------------------------------------------------------- */
 
 typedef struct preset {
     const char *level;
@@ -98,7 +98,7 @@ static void none_leaves_every_preset_as_it_is(void **state) {
         }
 }
 
-/* ---- overrides that are accepted ------------------------------------------------------------------------- */
+/* ---- overrides that are accepted ------------------------------------------------------------- */
 
 typedef enum field { CAST, PATCH, KEEP, MASTER } field;
 
@@ -160,7 +160,7 @@ static void overrides_apply_in_order_and_the_last_wins(void **state) {
     assert_int_equal(policy.keep_batchnorm_fp32, AB_TRI_false); /* the rest stays */
 }
 
-/* ---- overrides that are refused -------------------------------------------------------------------------- */
+/* ---- overrides that are refused -------------------------------------------------------------- */
 
 typedef struct refusal {
     const char *level, *override;
@@ -226,7 +226,7 @@ static void a_refused_override_is_refused_in_any_company(void **state) {
     assert_non_null(strstr(ab_error_message(), "master_weights"));
 }
 
-/* ---- level names ----------------------------------------------------------------------------------------- */
+/* ---- level names ----------------------------------------------------------------------------- */
 
 static void a_zero_typed_for_the_letter_is_told(void **state) {
     (void)state;
@@ -253,7 +253,7 @@ static void other_unknown_levels_get_the_list(void **state) {
     }
 }
 
-/* ---- loss scales ----------------------------------------------------------------------------------------- */
+/* ---- loss scales ----------------------------------------------------------------------------- */
 
 static void loss_scales_are_read_and_written_back(void **state) {
     (void)state;

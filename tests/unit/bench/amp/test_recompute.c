@@ -1,5 +1,6 @@
-/* Activation checkpointing: blocks that compute their activations again train bit by bit as those that keep them, at every level,
- * with dropout, batch norm's running statistics and probes; and they need less memory. */
+/* Activation checkpointing: blocks that compute their activations again train bit by bit as those that keep
+ * them, at every level, with dropout, batch norm's running statistics and probes; and they need less memory.
+ */
 #include "bench/train/cell/cell.h"
 #include "kernels/core/parallel.h"
 

@@ -1,5 +1,6 @@
 #define _POSIX_C_SOURCE 200809L
-/* Traces: runs of steps taken at once end where single steps end, and patterns are read as people write them. */
+/* Traces: runs of steps taken at once end where single steps end, and patterns are read as people write them.
+ */
 #include "bench/amp/trace/scale_trace.h"
 
 #include <math.h>
@@ -41,7 +42,7 @@ static const char *const machines[] = {"fixed",
                                        "keras:window=0",
                                        "openseq2seq-backoff:window=9"};
 
-/* ---- traces against single steps ----------------------------------------------------------------------------- */
+/* ---- traces against single steps ------------------------------------------------------------- */
 
 typedef struct single {
     ab_scaler scaler;
@@ -136,7 +137,8 @@ static void a_billion_steps_are_counted(void **state) {
     ab_pattern_clear(&amax);
 }
 
-/* With a constant gradient a scaler hunts for the largest scale that fits, and overflows once in a window after. */
+/* With a constant gradient a scaler hunts for the largest scale that fits, and overflows once in a window
+ * after. */
 static void gradients_overflow_at_the_scale_where_they_leave_the_format(void **state) {
     (void)state;
     ab_scaler_config config;
@@ -155,7 +157,7 @@ static void gradients_overflow_at_the_scale_where_they_leave_the_format(void **s
     ab_pattern_clear(&amax);
 }
 
-/* ---- patterns ----------------------------------------------------------------------------------------------------- */
+/* ---- patterns -------------------------------------------------------------------------------- */
 
 static void patterns_are_read(void **state) {
     (void)state;

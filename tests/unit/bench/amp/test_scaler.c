@@ -1,7 +1,8 @@
-/* Loss scalers: what their packages cannot be had for (apex is gone, MindSpore's fixed manager, OpenSeq2Seq, Graphcore and AdaLoss
- * have no package) is proved against the documented state machines, written here a second time as functions of the whole
- * history and not as machines, and against trajectories that apex's classes gave before their removal. The others are compared
- * with their packages in test_scaler_golden.c. Then what all must obey: bounds, windows, configuration, state. */
+/* Loss scalers: what their packages cannot be had for (apex is gone, MindSpore's fixed manager, OpenSeq2Seq,
+ * Graphcore and AdaLoss have no package) is proved against the documented state machines, written here a
+ * second time as functions of the whole history and not as machines, and against trajectories that apex's
+ * classes gave before their removal. The others are compared with their packages in test_scaler_golden.c.
+ * Then what all must obey: bounds, windows, configuration, state. */
 #include "bench/amp/trace/scale_trace.h"
 
 #include <math.h>
@@ -37,7 +38,7 @@ static ab_scaler_outcome step(ab_scaler *scaler, bool overflow) {
 static uint32_t next_random(uint32_t *seed) { return *seed = *seed * 1664525u + 1013904223u; }
 static bool chance(uint32_t *seed, int percent) { return (int)((next_random(seed) >> 8) % 100) < percent; }
 
-/* ---- recorded from apex's classes, scales as log2 ------------------------------------------------------------ */
+/* ---- recorded from apex's classes, scales as log2 -------------------------------------------- */
 
 static void follows(const char *config, const char *pattern, const int *log2_scale) {
     ab_scaler scaler = started(config);
@@ -111,7 +112,7 @@ static void apexs_floor_above_the_scale_raises_it(void **state) {
     follows("apex:min=2^14,window=4", "xxxxx....", (int[]){15, 14, 14, 14, 14, 14, 14, 14, 15});
 }
 
-/* ---- functions of the history -------------------------------------------------------------------------------- */
+/* ---- functions of the history ---------------------------------------------------------------- */
 
 enum { LONG = 400 };
 
@@ -122,8 +123,8 @@ static int clean_before(const bool *overflow, int k, int from) {
     return n;
 }
 
-/* apex-legacy and openseq2seq-backoff: a clean step grows when its distance from the last overflow (or from step -1) is a multiple
- * of the window. */
+/* apex-legacy and openseq2seq-backoff: a clean step grows when its distance from the last overflow (or from
+ * step -1) is a multiple of the window. */
 static double since_overflow(const bool *overflow, int k, double first, double factor, int window, double low,
                              double high) {
     double scale = first;
@@ -192,7 +193,7 @@ static void apex_hysteresis_is_its_rule(void **state) {
     check_history("apex-hysteresis:window=6,hysteresis=3,init=1024", credit_3);
 }
 
-/* ---- fixed scales ---------------------------------------------------------------------------------------------- */
+/* ---- fixed scales ---------------------------------------------------------------------------- */
 
 static void a_fixed_scale_neither_looks_nor_skips(void **state) {
     (void)state;
@@ -221,7 +222,7 @@ static void mindspore_fixed_skips_or_leaves_everything_to_the_optimizer(void **s
     assert_null(step(&scaler, true).fault);
 }
 
-/* ---- followers of gradient sizes -------------------------------------------------------------------------------- */
+/* ---- followers of gradient sizes ------------------------------------------------------------- */
 
 static ab_scaler_outcome step_amax(ab_scaler *scaler, double amax, bool overflow) {
     ab_scaler_seen seen = {.overflow = overflow, .amax = amax};
@@ -342,7 +343,7 @@ static void adaloss_looks_at_the_statistics_only_now_and_then(void **state) {
     assert_true(scaler.scale == 1);
 }
 
-/* ---- what all obey ----------------------------------------------------------------------------------------------- */
+/* ---- what all obey --------------------------------------------------------------------------- */
 
 static const char *const machines[] = {"apex:window=5",
                                        "apex-legacy:window=5",
@@ -448,7 +449,7 @@ static void a_counter_loaded_beyond_its_window_freezes_growth(void **state) {
     assert_true(scaler.scale == 65536);
 }
 
-/* ---- configuration -------------------------------------------------------------------------------------------------- */
+/* ---- configuration --------------------------------------------------------------------------- */
 
 static void dialects_are_found_by_name(void **state) {
     (void)state;

@@ -1,5 +1,6 @@
-/* Loss scalers against recorded trajectories of the packages they are named after (tests/golden/scalers, made by
- * scripts/peer_scalers.py): the scale after every step, which steps were taken, and the step that raised, bit for bit. */
+/* Loss scalers against recorded trajectories of the packages they are named after (tests/golden/scalers, made
+ * by scripts/peer_scalers.py): the scale after every step, which steps were taken, and the step that raised,
+ * bit for bit. */
 #include "bench/amp/scaler/scaler.h"
 #include "tests/support/json_file.h"
 
@@ -19,7 +20,7 @@ static const char *text_of(const cJSON *object, const char *key) {
     return cJSON_GetObjectItemCaseSensitive(object, key)->valuestring;
 }
 
-/* ---- one trace ------------------------------------------------------------------------------------------- */
+/* ---- one trace ------------------------------------------------------------------------------- */
 
 typedef struct place {
     const cJSON *run; /* of the expected steps; NULL behind the last */
@@ -66,7 +67,7 @@ static void check_trace(const cJSON *trace, const char *pattern) {
     assert_null(at.run);
 }
 
-/* ---- dialects -------------------------------------------------------------------------------------------- */
+/* ---- dialects -------------------------------------------------------------------------------- */
 
 static int check_dialect(const char *dialect) {
     char path[256];

@@ -12,7 +12,7 @@
 
 #define WORD(text) ((char *)(uintptr_t)(text)) /* an argument; nobody writes to it */
 
-/* ---- one by one ---------------------------------------------------------------------------------------- */
+/* ---- one by one ------------------------------------------------------------------------------ */
 
 static void options_are_found_with_their_values(void **state) {
     (void)state;
@@ -43,7 +43,7 @@ static void unknown_options_name_the_nearest(void **state) {
     assert_string_equal(ab_error_message(), "x: unknown option --quux; see --help");
 }
 
-/* ---- by a list ----------------------------------------------------------------------------------------- */
+/* ---- by a list ------------------------------------------------------------------------------- */
 
 typedef struct taken {
     const char *out;

@@ -1,5 +1,5 @@
-/* Data sources: the IDX reader against good and hostile files, the fit to a net's input, orders, batches, and the
- * procedural set. Files are made here; the real Fashion-MNIST is test_fashion_mnist.c's. */
+/* Data sources: the IDX reader against good and hostile files, the fit to a net's input, orders, batches, and
+ * the procedural set. Files are made here; the real Fashion-MNIST is test_fashion_mnist.c's. */
 #define _POSIX_C_SOURCE 200809L
 #include "bench/data/data.h"
 
@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-/* ---- a directory of IDX files ----------------------------------------------------------------------------- */
+/* ---- a directory of IDX files ---------------------------------------------------------------- */
 
 enum { TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS, FILES };
 enum { ROWS = 2, COLUMNS = 3, TRAIN = 5, TEST = 4, MAX_BYTES = 64 };
@@ -115,7 +115,8 @@ static ab_data *open_data(const char *name, int64_t height, int64_t width) {
     return data;
 }
 
-/* Expects ab_data_open of the folder to fail with AB_INPUT and a one-line message that has every text in it. */
+/* Expects ab_data_open of the folder to fail with AB_INPUT and a one-line message that has every text in it.
+ */
 static void expect_refused(const folder *f, const char *file, const char *expected, const char *found) {
     ab_data *data = NULL;
     assert_int_equal(ab_data_open_images(f->path, ROWS, COLUMNS, 1, 1, &data), AB_INPUT);
@@ -127,7 +128,7 @@ static void expect_refused(const folder *f, const char *file, const char *expect
     assert_null(strchr(message, '\n'));
 }
 
-/* ---- reading ---------------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static void expect_content(const ab_data *data) {
     assert_string_equal(data->name, "idx");
@@ -197,7 +198,7 @@ static void gzip_and_the_other_spellings_are_read(void **state) {
     ab_data_close(data);
 }
 
-/* ---- refusals --------------------------------------------------------------------------------------------- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 static void missing_file_is_named(void **state) {
     folder *f = *state;
@@ -378,7 +379,7 @@ static void fashion_mnist_has_ten_classes_and_no_more(void **state) {
     assert_int_equal(unsetenv("AMPBENCH_DATA_DIR"), 0);
 }
 
-/* ---- fitting and filling ---------------------------------------------------------------------------------- */
+/* ---- fitting and filling --------------------------------------------------------------------- */
 
 static void images_are_centred_and_padded_with_zeros(void **state) {
     folder *f = *state;
@@ -472,7 +473,7 @@ static void modes_are_found_by_name(void **state) {
     assert_non_null(strstr(ab_error_message(), "none, unit or standard, found 'units'"));
 }
 
-/* ---- order ------------------------------------------------------------------------------------------------ */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 static void file_order_drops_the_rest_of_an_epoch(void **state) {
     (void)state;
@@ -544,8 +545,8 @@ static void steps_may_be_asked_for_in_any_order(void **state) {
     ab_data_order_destroy(&backward);
 }
 
-/* All 24 orders of 4 samples over 4,800 epochs: chi squared with 23 degrees of freedom exceeds 49.7 once in 1,000. A
- * shuffle that swaps with any place instead of the remaining ones gives several hundred. */
+/* All 24 orders of 4 samples over 4,800 epochs: chi squared with 23 degrees of freedom exceeds 49.7 once in
+ * 1,000. A shuffle that swaps with any place instead of the remaining ones gives several hundred. */
 static void shuffles_are_uniform(void **state) {
     (void)state;
     enum { EPOCHS = 4800, ORDERS = 256 };
@@ -574,7 +575,7 @@ static void batch_larger_than_the_data_is_refused(void **state) {
     ab_data_order_destroy(&order);
 }
 
-/* ---- synthetic -------------------------------------------------------------------------------------------- */
+/* ---- synthetic ------------------------------------------------------------------------------- */
 
 static uint64_t digest(uint64_t hash, const uint8_t *byte, int64_t bytes) {
     for (int64_t i = 0; i < bytes; i++) hash = (hash ^ byte[i]) * 1099511628211u;

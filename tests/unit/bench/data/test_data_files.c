@@ -1,4 +1,5 @@
-/* Data from files that the user names: text as bytes and as words, one directory a class, and arrays. The files are written here. */
+/* Data from files that the user names: text as bytes and as words, one directory a class, and arrays. The
+ * files are written here. */
 #define _POSIX_C_SOURCE 200809L
 #include "bench/data/data.h"
 
@@ -77,7 +78,7 @@ static void sample(const ab_data *data, ab_split split, int64_t index, void *x, 
     ab_data_fill(data, split, AB_NORMALIZE_UNIT, &index, 1, x, y);
 }
 
-/* ---- text ------------------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static void bytes_are_the_files_of_a_directory_in_order(void **state) {
     (void)state;
@@ -164,7 +165,7 @@ static void text_that_does_not_fit_is_refused(void **state) {
     refused("bytes", "empty.txt", &shape, AB_INPUT, "expected text, found no bytes");
 }
 
-/* ---- arrays ----------------------------------------------------------------------------------------------- */
+/* ---- arrays ---------------------------------------------------------------------------------- */
 
 /* NumPy's format 1.0; shape as Python writes it. */
 static void write_npy(const char *name, const char *type, const char *shape, const void *data, size_t bytes) {

@@ -1,4 +1,5 @@
-/* Images in the size that the net asks for: the procedural source, and a directory of arrays for each class, good and hostile. */
+/* Images in the size that the net asks for: the procedural source, and a directory of arrays for each class,
+ * good and hostile. */
 #define _GNU_SOURCE
 #include "bench/data/data.h"
 
@@ -22,7 +23,7 @@ static ab_data *open_images(const char *name, int64_t height, int64_t width, int
     return data;
 }
 
-/* ---- procedural -------------------------------------------------------------------------------------------- */
+/* ---- procedural ------------------------------------------------------------------------------ */
 
 static void the_net_s_size_is_made(void **state) {
     (void)state;
@@ -79,7 +80,7 @@ static void nets_of_several_channels_get_it_by_default(void **state) {
     assert_string_equal(ab_data_default(&grey), "fashion_mnist");
 }
 
-/* ---- a directory of arrays --------------------------------------------------------------------------------- */
+/* ---- a directory of arrays ------------------------------------------------------------------- */
 
 enum { SIDE = 4, BYTES = SIDE * SIDE * 3 };
 

@@ -57,7 +57,8 @@ static void tokens_stay_below_the_vocabulary(void **state) {
     }
 }
 
-/* Bits a word under the best model of word pairs, and under none (word frequencies): what there is to learn. */
+/* Bits a word under the best model of word pairs, and under none (word frequencies): what there is to learn.
+ */
 static void there_is_something_to_learn_and_an_end_to_it(void **state) {
     (void)state;
     enum { WORDS = 513, LENGTH = 64, SAMPLES = 4096 };

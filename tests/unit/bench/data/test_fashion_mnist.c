@@ -1,5 +1,5 @@
-/* The installed Fashion-MNIST, read through our reader: known labels, pixels and statistics (recorded with numpy from
- * the same files). Skipped where the package dataset-fashion-mnist is missing. */
+/* The installed Fashion-MNIST, read through our reader: known labels, pixels and statistics (recorded with
+ * numpy from the same files). Skipped where the package dataset-fashion-mnist is missing. */
 #define _POSIX_C_SOURCE 200809L
 #include "bench/data/idx.h"
 
@@ -31,7 +31,8 @@ static void expect_split(const ab_images *images, int64_t count, const uint8_t *
     assert_int_equal(pixel_sum, 0);
 }
 
-/* The first ten labels; pixels 6 to 15 of row 14 of the first and the last image; sums of all pixels and labels. */
+/* The first ten labels; pixels 6 to 15 of row 14 of the first and the last image; sums of all pixels and
+ * labels. */
 static void contents_are_known(void **state) {
     (void)state;
     static const uint8_t train[10] = {9, 0, 0, 3, 0, 2, 7, 2, 5, 5},

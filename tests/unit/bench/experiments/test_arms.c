@@ -1,5 +1,6 @@
-/* Arms: divergence times and sign tests of made-up losses and times, a state that another cell goes on from bit by bit, rounding by
- * chance that is right on average, and the three kinds of trouble planted in real cells. */
+/* Arms: divergence times and sign tests of made-up losses and times, a state that another cell goes on from
+ * bit by bit, rounding by chance that is right on average, and the three kinds of trouble planted in real
+ * cells. */
 #define _POSIX_C_SOURCE 200809L
 #include "tests/unit/every_op_testing.h"
 
@@ -10,7 +11,7 @@
 
 enum { STEPS = 100 };
 
-/* ---- times ------------------------------------------------------------------------------------------------- */
+/* ---- times ----------------------------------------------------------------------------------- */
 
 static void curve(float loss[STEPS], float from, float to) {
     for (int i = 0; i < STEPS; i++) loss[i] = from + (to - from) * (float)i / (STEPS - 1);
@@ -94,7 +95,7 @@ static void troubles_follow_from_times(void **state) {
     assert_int_equal(arms.left[AB_ARM_LOW], 4);
 }
 
-/* ---- states ------------------------------------------------------------------------------------------------ */
+/* ---- states ---------------------------------------------------------------------------------- */
 
 static void steps_of(ab_cell *cell, int steps, float *loss) {
     for (int i = 0; i < steps; i++) {
@@ -171,7 +172,7 @@ static void rounding_by_chance_is_right_on_average(void **state) {
     ab_net_free(net);
 }
 
-/* ---- planted trouble --------------------------------------------------------------------------------------- */
+/* ---- planted trouble ------------------------------------------------------------------------- */
 
 static ab_arms arms_of(const char *level, const char *set, double lr, int64_t first_bad, int64_t steps) {
     ab_net *net =

@@ -1,5 +1,6 @@
-/* Training in double equals PyTorch's in float64 to thirteen digits, step by step: convolutions, batch norm, pools, a sum of two ways,
- * linear layers, cross entropy; attention, other norms and functions; five optimizers with weight decay (fp32 is off by 1e-7 in the same steps). */
+/* Training in double equals PyTorch's in float64 to thirteen digits, step by step: convolutions, batch norm,
+ * pools, a sum of two ways, linear layers, cross entropy; attention, other norms and functions; five
+ * optimizers with weight decay (fp32 is off by 1e-7 in the same steps). */
 #define _POSIX_C_SOURCE 200809L
 #include "tests/unit/every_op_testing.h"
 
@@ -9,7 +10,8 @@
 
 enum { STEPS = 6 };
 
-/* torch 2.11: scripts/peer_pytorch.py's Trainer with wide=torch.float64 on tests/golden/<net>.json, seed 1, batches of 8 (rms_norm with fp32's eps, as here). */
+/* torch 2.11: scripts/peer_pytorch.py's Trainer with wide=torch.float64 on tests/golden/<net>.json, seed 1,
+ * batches of 8 (rms_norm with fp32's eps, as here). */
 static const struct recorded {
     const char *net, *optimizer;
     double lr, weight_decay, loss[STEPS];
@@ -91,7 +93,8 @@ static void training_in_double_equals_float64_of_pytorch(void **state) {
     ab_net_free(net);
 }
 
-/* Every op, dropout, several losses and shared values: the first steps of an fp32 cell, within what fp32 rounds. */
+/* Every op, dropout, several losses and shared values: the first steps of an fp32 cell, within what fp32
+ * rounds. */
 static void every_op_can_be_trained_in_double(void **state) {
     (void)state;
     for (size_t n = 0; n < EO_NETS; n++) {

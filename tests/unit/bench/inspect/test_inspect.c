@@ -1,5 +1,5 @@
-/* Inspection of tensor files: every count in the JSON against casts done one by one, from the definition of rounding, in
- * double arithmetic; advice against those counts; and what may not change a result. */
+/* Inspection of tensor files: every count in the JSON against casts done one by one, from the definition of
+ * rounding, in double arithmetic; advice against those counts; and what may not change a result. */
 #define _POSIX_C_SOURCE 200809L /* open_memstream */
 
 #include "bench/inspect/inspect.h"
@@ -12,9 +12,10 @@
 #include <math.h>
 #include <unistd.h>
 
-/* ---- the oracle ------------------------------------------------------------------------------------------ */
+/* ---- the oracle ------------------------------------------------------------------------------ */
 
-/* A format by its numbers, not by our rows: significand bits, smallest and largest exponent, largest finite number. */
+/* A format by its numbers, not by our rows: significand bits, smallest and largest exponent, largest finite
+ * number. */
 typedef struct oracle_format {
     const char *name;
     int precision, emin;
@@ -30,8 +31,9 @@ typedef enum outcome { FLUSHED, SUBNORMAL, NORMAL, OVERFLOWED, OUTCOMES } outcom
 
 static const char *const outcome_keys[OUTCOMES] = {"flushed", "subnormal", "normal", "overflowed"};
 
-/* What becomes of a finite non-zero value: product in fp32, then one rounding to the spacing of its binade. rint() rounds
- * half to even. Beyond the largest number nothing more is asked than on which side of it the rounded value lies. */
+/* What becomes of a finite non-zero value: product in fp32, then one rounding to the spacing of its binade.
+ * rint() rounds half to even. Beyond the largest number nothing more is asked than on which side of it the
+ * rounded value lies. */
 static outcome cast(const oracle_format *f, float value, float scale) {
     float product = fabsf(value * scale);
     if (isinf(product)) return OVERFLOWED;
@@ -50,7 +52,7 @@ static void count_casts(const oracle_format *f, const float *values, int n, int 
         if (isfinite(values[i]) && values[i] != 0) counts[cast(f, values[i], ldexpf(1, k))]++;
 }
 
-/* ---- values and files ------------------------------------------------------------------------------------ */
+/* ---- values and files ------------------------------------------------------------------------ */
 
 enum { MOST_VALUES = 60000 };
 
@@ -62,8 +64,8 @@ static float from_bits(uint32_t bits) {
     return value;
 }
 
-/* Every binade with the mantissas at which some format changes its mind and their neighbours, both signs by turns, and
- * zeros, infinities, nans and random patterns. */
+/* Every binade with the mantissas at which some format changes its mind and their neighbours, both signs by
+ * turns, and zeros, infinities, nans and random patterns. */
 static int hostile_values(float *values) {
     static const uint32_t mantissas[] = {0,        1,        0x80,     0x81,     0x400,    0x401,
                                          0x400000, 0x5FFFFF, 0x600000, 0x680000, 0x680001, 0x6FFFFF,
@@ -164,9 +166,10 @@ static const cJSON *member(const cJSON *object, const char *key) {
     return item;
 }
 
-/* ---- counts ---------------------------------------------------------------------------------------------- */
+/* ---- counts ---------------------------------------------------------------------------------- */
 
-/* Every row of the tensor's what-if against casts one by one; also the advice, which the same casts decide. */
+/* Every row of the tensor's what-if against casts one by one; also the advice, which the same casts decide.
+ */
 static void assert_whatif(const cJSON *tensor, const float *values, int n) {
     for (size_t f = 0; f < AB_COUNT_OF(oracles); f++) {
         const cJSON *row = NULL, *advice = member(member(tensor, "advice"), oracles[f].name);
@@ -340,7 +343,7 @@ static void a_scale_that_is_no_power_of_two_gives_bounds_that_hold(void **state)
     free(values);
 }
 
-/* ---- what may not matter --------------------------------------------------------------------------------- */
+/* ---- what may not matter --------------------------------------------------------------------- */
 
 static void results_do_not_depend_on_the_number_of_threads(void **state) {
     (void)state;
@@ -388,7 +391,7 @@ static void byte_order_packing_and_container_do_not_matter(void **state) {
     free(expected);
 }
 
-/* ---- several tensors ------------------------------------------------------------------------------------- */
+/* ---- several tensors ------------------------------------------------------------------------- */
 
 /* small: 2^-30 .. 2^-28; large: 2^9; zeros: nothing; ids: integers; "a\"\n": a hostile name. */
 static void write_several(void) {
@@ -466,7 +469,7 @@ static void patterns_choose_and_a_wrong_one_gets_near_names(void **state) {
     ab_inspect_selection_free(&selection);
 }
 
-/* ---- for people ------------------------------------------------------------------------------------------ */
+/* ---- for people ------------------------------------------------------------------------------ */
 
 static char *printed(const ab_inspect_request *request, bool color) {
     ab_inspect_selection selection;

@@ -1,5 +1,5 @@
-/* Networks as data: the built-in ones against shapes and counts worked out by hand and with torch, the rules of the
- * file, and what every kind of bad file gets. Numbers that ops compute are the ops' tests' matter. */
+/* Networks as data: the built-in ones against shapes and counts worked out by hand and with torch, the rules
+ * of the file, and what every kind of bad file gets. Numbers that ops compute are the ops' tests' matter. */
 #define _POSIX_C_SOURCE 200809L
 #include "bench/nets/net.h"
 
@@ -68,7 +68,7 @@ static void expect_all_refused(const bad_file *bad, size_t count) {
         expect_refused(bad[i].text, strlen(bad[i].text), bad[i].start, bad[i].part);
 }
 
-/* ---- built-in networks ------------------------------------------------------------------------------------ */
+/* ---- built-in networks ----------------------------------------------------------------------- */
 
 static const ab_net_op *op_named(const ab_net *net, const char *name) {
     for (int i = 0; i < net->ops; i++)
@@ -187,7 +187,7 @@ static void lenet5_recommends_its_tutorials_settings(void **state) {
     ab_net_free(net);
 }
 
-/* ---- rules of the file ------------------------------------------------------------------------------------ */
+/* ---- rules of the file ----------------------------------------------------------------------- */
 
 static const void *attr_of(const ab_net *net, const char *op_name, const char *attr_name) {
     const ab_net_op *op = op_named(net, op_name);
@@ -314,7 +314,7 @@ static void absent_defaults_are_filled(void **state) {
     ab_net_free(net);
 }
 
-/* ---- files ------------------------------------------------------------------------------------------------ */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static void a_users_copy_is_the_built_in_network(void **state) {
     (void)state;
@@ -334,7 +334,8 @@ static void a_users_copy_is_the_built_in_network(void **state) {
     remove(path);
 }
 
-/* FNV-1a 64 of "a" is a published value; this file is not a network, so the digest is checked on one that is. */
+/* FNV-1a 64 of "a" is a published value; this file is not a network, so the digest is checked on one that is.
+ */
 static void digest_changes_with_any_byte(void **state) {
     (void)state;
     ab_net *one = parse(PLAIN), *same = parse(PLAIN), *spaced = parse(PLAIN " ");
@@ -374,7 +375,7 @@ static void unknown_or_unreadable_networks_are_refused(void **state) {
     }
 }
 
-/* ---- malformed JSON --------------------------------------------------------------------------------------- */
+/* ---- malformed JSON -------------------------------------------------------------------------- */
 
 static void grammar_errors_have_line_and_column(void **state) {
     (void)state;
@@ -481,7 +482,7 @@ static void random_damage_never_crashes(void **state) {
     }
 }
 
-/* ---- bad networks ----------------------------------------------------------------------------------------- */
+/* ---- bad networks ---------------------------------------------------------------------------- */
 
 #define TOP(rest)                                                                                            \
     "{\"format\": \"ampbench-net-1\", \"name\": \"t\",\n" rest "\n\"ops\": [" FLATTEN "," LINEAR "," LOSS "]}"

@@ -1,5 +1,5 @@
-/* Losses and targets of a network file: several losses, losses written by hand, targets of every kind, what is computed in which
- * format, and what is refused. */
+/* Losses and targets of a network file: several losses, losses written by hand, targets of every kind, what
+ * is computed in which format, and what is refused. */
 #include "bench/train/cell/cell.h"
 
 #include <math.h>
@@ -221,7 +221,8 @@ static void an_autoencoder_needs_no_targets(void **state) {
     ab_net_free(net);
 }
 
-/* A view shares its input's memory, and its gradient that of its output; the bits are those of a net without it. */
+/* A view shares its input's memory, and its gradient that of its output; the bits are those of a net without
+ * it. */
 static void views_share_memory_and_change_no_bit(void **state) {
     (void)state;
     static const char plain_ops[] =

@@ -1,6 +1,7 @@
-/* "share": ops on one weight train as one weight. The reference is the same network with a weight for each op, all with the same
- * values: the shared gradient is the sum of theirs, at every level and over micro-batches. Shared weights are counted, drawn
- * and saved once; names and shapes that do not fit are refused. */
+/* "share": ops on one weight train as one weight. The reference is the same network with a weight for each
+ * op, all with the same values: the shared gradient is the sum of theirs, at every level and over
+ * micro-batches. Shared weights are counted, drawn and saved once; names and shapes that do not fit are
+ * refused. */
 #include "bench/tensorfile/safetensors.h"
 #include "bench/train/cell/cell.h"
 

@@ -1,4 +1,5 @@
-/* The larger built-in networks have the parameters that the literature and PyTorch count, and the outputs their losses want. */
+/* The larger built-in networks have the parameters that the literature and PyTorch count, and the outputs
+ * their losses want. */
 #include "bench/nets/net.h"
 
 #include <setjmp.h>
@@ -16,8 +17,8 @@ typedef struct expected {
     ab_shape before_loss; /* of the last op but the loss */
 } expected;
 
-/* A transformer block of width d has 12 d^2 + 13 d parameters: qkv 3 d^2 + 3 d, projection d^2 + d, two layers of 4 d^2 with
- * 4 d and d biases, two norms of 2 d. */
+/* A transformer block of width d has 12 d^2 + 13 d parameters: qkv 3 d^2 + 3 d, projection d^2 + d, two
+ * layers of 4 d^2 with 4 d and d biases, two norms of 2 d. */
 static int64_t blocks(int64_t layers, int64_t d) { return layers * (12 * d * d + 13 * d); }
 
 /* A convolution without bias and its batch norm. */

@@ -1,4 +1,5 @@
-/* Delta debugging on planted sets: what is planted comes back, nothing more, and the number of trials stays small. */
+/* Delta debugging on planted sets: what is planted comes back, nothing more, and the number of trials stays
+ * small. */
 #include "bench/promote/ddmin.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* Shadow gradients: sums of known differences; a fp32 that equals an fp32 cell exactly and changes no bit of any cell; and
- * de-censoring that finds exactly the zeros of a known mask. */
+/* Shadow gradients: sums of known differences; a fp32 that equals an fp32 cell exactly and changes no bit of
+ * any cell; and de-censoring that finds exactly the zeros of a known mask. */
 #define _POSIX_C_SOURCE 200809L
 #include "tests/unit/every_op_testing.h"
 
@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-/* ---- sums -------------------------------------------------------------------------------------------------- */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
 static void planted_differences_are_summed(void **state) {
     (void)state;
@@ -65,7 +65,7 @@ static void rounding_energy_is_that_of_a_cast(void **state) {
     assert_true(fabs(sums.error - expected) <= 1e-12 * expected); /* nothing but the cast happened */
 }
 
-/* ---- references ------------------------------------------------------------------------------------------------- */
+/* ---- references ------------------------------------------------------------------------------ */
 
 static void write_reference(void *state, ab_probe_sink *sink) { ab_fp32_reference_report(state, sink); }
 
@@ -163,9 +163,10 @@ static void half_gradients_are_off_by_rounding(void **state) {
     ab_net_free(net);
 }
 
-/* ---- de-censoring ------------------------------------------------------------------------------------------ */
+/* ---- de-censoring ---------------------------------------------------------------------------- */
 
-/* Zeros of what a relu lets through, in the steps that are looked at: its gradient is 0 there and, but for the flush, nowhere else. */
+/* Zeros of what a relu lets through, in the steps that are looked at: its gradient is 0 there and, but for
+ * the flush, nowhere else. */
 typedef struct mask {
     ab_observer observer; /* first */
     int64_t zeros, elements;
@@ -221,7 +222,7 @@ static void decensoring_finds_the_zeros_of_a_known_mask(void **state) {
     ab_net_free(net);
 }
 
-/* ---- growth ------------------------------------------------------------------------------------------------ */
+/* ---- growth ---------------------------------------------------------------------------------- */
 
 /* One look at which a gradient has grown by `growth`. */
 static void look(ab_gradient_error *sums, double growth) {
@@ -275,7 +276,8 @@ static void the_deviate_has_the_tail_of_students_t(void **state) {
         }
 }
 
-/* Looks whose growth is normal around what is just allowed: the deviate exceeds its points as often as a normal one. */
+/* Looks whose growth is normal around what is just allowed: the deviate exceeds its points as often as a
+ * normal one. */
 static void the_deviate_is_calibrated(void **state) {
     enum { TENSORS = 4000 };
     static const int looks[] = {4, 8, 12};

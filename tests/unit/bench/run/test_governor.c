@@ -101,8 +101,8 @@ static void the_floor_of_a_short_run_costs_a_tenth_of_a_second_at_most(void **st
     assert_int_equal(run(&small, 0, 10, 150).probed, 15);  /* a fixed interval is kept */
 }
 
-/* The README's main job: 937 steps of lenet5, whose probes take as long as two steps. `slow`: how many times longer all of it
- * takes on another machine. */
+/* The README's main job: 937 steps of lenet5, whose probes take as long as two steps. `slow`: how many times
+ * longer all of it takes on another machine. */
 static int64_t probed_at_least(double slow, double noise, int64_t hiccup_ns, int64_t *widest) {
     ab_governor governor;
     int64_t last = 0, probed = 0;

@@ -1,4 +1,5 @@
-/* The command line of a run: parsing the options, turning them into checked values, crossing them to cells. */
+/* The command line of a run: parsing the options, turning them into checked values, crossing them to cells.
+ */
 #define _GNU_SOURCE
 #include "bench/run/config.h"
 
@@ -40,7 +41,7 @@ static void refused(const char *text, const char *expected) {
         fail_msg("%s: \"%s\" lacks \"%s\"", text, ab_error_message(), expected);
 }
 
-/* ---- parsing --------------------------------------------------------------------------------------------- */
+/* ---- parsing --------------------------------------------------------------------------------- */
 
 static void nothing_given_is_all_defaults(void **state) {
     (void)state;
@@ -151,7 +152,7 @@ static void outputs_are_no_part_of_the_configuration(void **state) {
     assert_false(ab_option_is_flag(AB_OPTION_out));
 }
 
-/* ---- configuration --------------------------------------------------------------------------------------- */
+/* ---- configuration --------------------------------------------------------------------------- */
 
 static ab_status configure(const char *text, ab_run_config *config) {
     static ab_options options; /* the configuration borrows its texts */
@@ -245,7 +246,8 @@ static void what_depends_on_the_data_is_checked_against_it(void **state) {
     ab_run_config_clear(&config);
 }
 
-/* The network's file recommends optimizer and learning rate; the rate goes with its optimizer, not with another one. */
+/* The network's file recommends optimizer and learning rate; the rate goes with its optimizer, not with
+ * another one. */
 static void the_network_recommends_and_the_user_decides(void **state) {
     (void)state;
     ab_run_config config;
@@ -263,7 +265,7 @@ static void the_network_recommends_and_the_user_decides(void **state) {
     ab_run_config_clear(&config);
 }
 
-/* ---- cells ----------------------------------------------------------------------------------------------- */
+/* ---- cells ----------------------------------------------------------------------------------- */
 
 static void crosses_to(const char *text, const char *const *ids, int expected) {
     ab_run_config config;

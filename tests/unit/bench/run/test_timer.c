@@ -31,7 +31,8 @@ static void steady_times_have_no_warmup(void **state) {
     assert_int_equal(warmup(0, 100, 20000), 0);
 }
 
-/* A window of five holds a steady median as soon as three of its steps are steady: two slow steps stay inside the first window. */
+/* A window of five holds a steady median as soon as three of its steps are steady: two slow steps stay inside
+ * the first window. */
 static void slow_first_steps_are_warmup(void **state) {
     (void)state;
     assert_int_equal(warmup(2, 100, 20000), 0);

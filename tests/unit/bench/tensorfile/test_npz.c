@@ -166,7 +166,7 @@ static void check_ramp(void *context, int chunk, const ab_tensor_block *block) {
     *(int64_t *)context += block->n;
 }
 
-/* ---- honest archives ------------------------------------------------------------------------------------- */
+/* ---- honest archives ------------------------------------------------------------------------- */
 
 static void files_that_numpy_wrote_are_read(void **state) {
     (void)state; /* made with numpy: tests/fuzz/make_seeds.py */
@@ -221,7 +221,7 @@ static void many_blocks_come_out_of_a_deflated_member(void **state) {
     bytes_free(&content);
 }
 
-/* ---- archives that lie ----------------------------------------------------------------------------------- */
+/* ---- archives that lie ----------------------------------------------------------------------- */
 
 static void names_that_climb_out_are_refused(void **state) {
     (void)state;
@@ -300,7 +300,8 @@ static void declared_sizes_are_not_believed(void **state) {
     for (size_t i = 0; i < AB_COUNT_OF(stored); i++) assert_lie_found(&stored[i], false);
 }
 
-/* The header of the array and the declared size agree with each other, the packed stream disagrees with both. */
+/* The header of the array and the declared size agree with each other, the packed stream disagrees with both.
+ */
 static void a_stream_longer_or_shorter_than_declared_is_refused(void **state) {
     (void)state;
     static const char *const reasons[] = {"found more than declared", "more bytes, found the end"};

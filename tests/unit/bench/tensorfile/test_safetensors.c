@@ -1,4 +1,5 @@
-/* The safetensors writer and reader: exact round trips, files of the reference package, and every way a header can lie. */
+/* The safetensors writer and reader: exact round trips, files of the reference package, and every way a
+ * header can lie. */
 #define _XOPEN_SOURCE 700
 
 #include "bench/tensorfile/safetensors.h"
@@ -54,7 +55,7 @@ static bytes file_of(const char *header, size_t data_bytes) {
     return b;
 }
 
-/* ---- writing --------------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static float from_bits(uint32_t bits) {
     float value;
@@ -152,7 +153,7 @@ static void a_place_that_cannot_be_written_is_named(void **state) {
     assert_true(S_ISCHR(info.st_mode));
 }
 
-/* ---- reading what others wrote --------------------------------------------------------------------------- */
+/* ---- reading what others wrote --------------------------------------------------------------- */
 
 static void assert_values(const ab_tensorfile *file, const char *name, const float *expected, int64_t n) {
     const ab_tensor_entry *entry = NULL;
@@ -245,7 +246,7 @@ static void errors_of_a_fit_name_tensor_and_both_shapes(void **state) {
     bytes_free(&b);
 }
 
-/* ---- bad headers ----------------------------------------------------------------------------------------- */
+/* ---- bad headers ----------------------------------------------------------------------------- */
 
 #define F32(name, shape, offsets)                                                                            \
     "\"" name "\":{\"dtype\":\"F32\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
@@ -427,7 +428,7 @@ static void what_is_no_regular_file_is_refused(void **state) {
     bytes_free(&noise);
 }
 
-/* ---- streaming ------------------------------------------------------------------------------------------- */
+/* ---- streaming ------------------------------------------------------------------------------- */
 
 static void a_file_larger_than_memory_opens_and_its_end_is_read(void **state) {
     (void)state;
@@ -492,7 +493,8 @@ static void streaming_gives_back_the_pages_it_has_read(void **state) {
     ab_tensorfile_close(file);
 }
 
-/* What a chunk saw: where its blocks began and ended, and whether each value was the one that belongs there. */
+/* What a chunk saw: where its blocks began and ended, and whether each value was the one that belongs there.
+ */
 typedef struct chunk_seen {
     int64_t begin, end;
     bool disordered, wrong;

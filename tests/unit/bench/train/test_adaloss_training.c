@@ -1,5 +1,6 @@
-/* AdaLoss in training: scales of every layer and weights as a PyTorch program has them that walks the backward pass as the original
- * does (tests/golden/adaloss, scripts/peer_adaloss.py); what it saves from the flush; where it does not apply. */
+/* AdaLoss in training: scales of every layer and weights as a PyTorch program has them that walks the
+ * backward pass as the original does (tests/golden/adaloss, scripts/peer_adaloss.py); what it saves from the
+ * flush; where it does not apply. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <setjmp.h>
@@ -12,7 +13,7 @@
 #include "tests/unit/golden_check.h"
 #include "tests/unit/images_testing.h"
 
-/* ---- against PyTorch --------------------------------------------------------------------------------------- */
+/* ---- against PyTorch ------------------------------------------------------------------------- */
 
 static int find_layer(const ab_cell *cell, const char *name) {
     for (int i = 0; i < ab_cell_layers(cell); i++)
@@ -49,7 +50,7 @@ static void scales_and_weights_are_the_original_s(void **state) {
     assert_int_equal(golden_for_each("tests/golden/adaloss", "tests/golden/data", check), 3);
 }
 
-/* ---- networks of this test --------------------------------------------------------------------------------- */
+/* ---- networks of this test ------------------------------------------------------------------- */
 
 static ab_net *net_of(const char *ops, double weight) {
     char text[2048];

@@ -1,6 +1,6 @@
-/* What a cell notices at every step: planted NaNs are counted where they are, labels of chance are told from labels that mean
- * something, weights beyond a format are named, and an average that cannot move is counted; against closed forms. And the signals
- * probe against a network whose outputs are known. */
+/* What a cell notices at every step: planted NaNs are counted where they are, labels of chance are told from
+ * labels that mean something, weights beyond a format are named, and an average that cannot move is counted;
+ * against closed forms. And the signals probe against a network whose outputs are known. */
 #define _GNU_SOURCE
 #include "tests/unit/probe_testing.h"
 
@@ -65,7 +65,8 @@ static void labels_of_chance_are_told_from_labels_that_mean_something(void **sta
     (void)state;
     assert_true(fabs(ratio_with(0, false) - 1) < 0.6);
     assert_true(fabs(ratio_with(0.5, true) - 1) < 0.9);
-    /* a bin is the sum of 1 or 2 places (100 in 64): its between-class variance m^2 s^2 / 4 beside m + m^2 s^2 / 4 in all */
+    /* a bin is the sum of 1 or 2 places (100 in 64): its between-class variance m^2 s^2 / 4 beside m + m^2
+     * s^2 / 4 in all */
     const double s = 0.5, between = (28 * 1 + 36 * 4) * s * s / 4, all = 28 + 36 * 2 + between;
     const double expected = between / all * (4 * N - 1);
     assert_true(fabs(ratio_with(s, false) / expected - 1) < 0.1);
@@ -93,7 +94,8 @@ static void classes_that_differ_in_colour_alone_are_told_from_labels_of_chance(v
     ab_always_on_clear(&v);
 }
 
-/* Batches of steps that are under way at once, as in a window, each with its own labels; every third is skipped. */
+/* Batches of steps that are under way at once, as in a window, each with its own labels; every third is
+ * skipped. */
 static void labels_are_counted_by_what_became_of_their_step(void **state) {
     enum { STEPS = 12, BATCH = 10, AHEAD = 4 };
     static float x[BATCH * EACH];
@@ -177,7 +179,8 @@ static void weights_that_are_no_numbers_or_too_large_are_named(void **state) {
     assert_true(w.largest == 1e6);
 }
 
-/* From 1 towards w by 0.001 (w - 1): in fp16 half an ulp at 1 is 2^-11, so w - 1 below 0.488 is lost; bf16's is 2^-8. */
+/* From 1 towards w by 0.001 (w - 1): in fp16 half an ulp at 1 is 2^-11, so w - 1 below 0.488 is lost; bf16's
+ * is 2^-8. */
 static void an_average_that_cannot_move_is_counted(void **state) {
     const float weight[] = {1.0f, 1.2f, 1.4f, 1.6f, 9.0f}, mean[] = {1, 1, 1, 1, 1};
     ab_always_on_average fp16 = {0}, bf16 = {0}, fp32 = {0};

@@ -1,4 +1,5 @@
-/* A cell: what a step does and does not change, at every level. The data and the networks are tiny and made here. */
+/* A cell: what a step does and does not change, at every level. The data and the networks are tiny and made
+ * here. */
 #define _POSIX_C_SOURCE 200809L
 #include "bench/train/cell/cell.h"
 
@@ -21,7 +22,7 @@ enum { SIDE = 8, CLASSES = 3, TRAIN = 24, TEST = 11, BATCH = 8 };
 static const ab_format *const fp16 = &ab_format_fp16, *const bf16 = &ab_format_bf16;
 static const char *const levels[] = {"O0", "O1", "O2", "O3"};
 
-/* ---- data and networks ----------------------------------------------------------------------------------- */
+/* ---- data and networks ----------------------------------------------------------------------- */
 
 static uint8_t train_pixels[TRAIN * SIDE * SIDE], test_pixels[TEST * SIDE * SIDE];
 static uint8_t train_labels[TRAIN], test_labels[TEST];
@@ -113,7 +114,7 @@ static ab_step_result step(ab_cell *cell, ab_observer *observer) {
     return result;
 }
 
-/* ---- snapshots ------------------------------------------------------------------------------------------- */
+/* ---- snapshots ------------------------------------------------------------------------------- */
 
 enum { MOST_VALUES = 8192 };
 
@@ -157,7 +158,7 @@ static int64_t read_values(const ab_cell *cell, const char *name, float *values,
     return ab_shape_count(&shape);
 }
 
-/* ---- sameness -------------------------------------------------------------------------------------------- */
+/* ---- sameness -------------------------------------------------------------------------------- */
 
 enum { RUN = 25 };
 
@@ -238,7 +239,7 @@ static void the_number_of_threads_changes_no_bit(void **state) {
     ab_net_free(net);
 }
 
-/* ---- initial weights ------------------------------------------------------------------------------------- */
+/* ---- initial weights ------------------------------------------------------------------------- */
 
 static void initial_weights_depend_on_seed_and_name_alone(void **state) {
     (void)state;
@@ -269,7 +270,7 @@ static void initial_weights_depend_on_seed_and_name_alone(void **state) {
     ab_net_free(net);
 }
 
-/* ---- gradients ------------------------------------------------------------------------------------------- */
+/* ---- gradients ------------------------------------------------------------------------------- */
 
 /* Smooth, with a value that three ops read: what each of them says about it must be summed. */
 static const char smooth_ops[] =
@@ -310,7 +311,8 @@ static double loss_beside(const ab_cell *cell, ab_cell_config config, const char
     return loss;
 }
 
-/* Central differences of the loss over the whole network: the wiring of the backward pass, not only its ops. */
+/* Central differences of the loss over the whole network: the wiring of the backward pass, not only its ops.
+ */
 static void gradients_are_the_slopes_of_the_loss(void **state) {
     (void)state;
     static const char *const names[] = {"conv1.weight", "conv1.weight", "bn1.weight", "bn1.bias",
@@ -337,7 +339,7 @@ static void gradients_are_the_slopes_of_the_loss(void **state) {
     ab_net_free(net);
 }
 
-/* ---- learning -------------------------------------------------------------------------------------------- */
+/* ---- learning -------------------------------------------------------------------------------- */
 
 static void overfits(const ab_net *net, const char *level, const ab_format *half, const char *set) {
     ab_cell_config config = config_of(net, level, half, set);
@@ -404,7 +406,7 @@ static void every_optimizer_overfits(void **state) {
     ab_net_free(net);
 }
 
-/* ---- the loss scale -------------------------------------------------------------------------------------- */
+/* ---- the loss scale -------------------------------------------------------------------------- */
 
 /* Raw pixels make weight gradients far above 1: at 2^16 they leave fp16. */
 static ab_cell_config overflowing(const ab_net *net, const char *level) {
@@ -437,7 +439,8 @@ static void a_skipped_step_changes_nothing_but_the_scale(void **state) {
     ab_net_free(net);
 }
 
-/* Adam's bias correction counts steps that were taken: the first one taken moves by lr, however many were skipped before. */
+/* Adam's bias correction counts steps that were taken: the first one taken moves by lr, however many were
+ * skipped before. */
 static void skipped_steps_do_not_count_for_the_optimizer(void **state) {
     (void)state;
     ab_net *net = net_of(linear_ops);
@@ -518,7 +521,8 @@ static void a_fixed_scale_that_overflows_is_not_skipped(void **state) {
     ab_net_free(net);
 }
 
-/* A power of two only shifts exponents: the gradients are those of scale 1, bit for bit, and so is what is learnt. */
+/* A power of two only shifts exponents: the gradients are those of scale 1, bit for bit, and so is what is
+ * learnt. */
 static void a_power_of_two_scale_changes_no_fp32_bit(void **state) {
     (void)state;
     static const char *const scales[] = {NULL, "loss_scale=1024", "loss_scale=0.0078125",
@@ -536,7 +540,7 @@ static void a_power_of_two_scale_changes_no_fp32_bit(void **state) {
     ab_net_free(net);
 }
 
-/* ---- looking inside -------------------------------------------------------------------------------------- */
+/* ---- looking inside -------------------------------------------------------------------------- */
 
 static void tensors_are_read_by_name(void **state) {
     (void)state;
@@ -563,7 +567,8 @@ static void tensors_are_read_by_name(void **state) {
     ab_net_free(net);
 }
 
-/* The gradient that is read is the one that the optimizer got: unscaled. With plain sgd, weight = before - lr * gradient. */
+/* The gradient that is read is the one that the optimizer got: unscaled. With plain sgd, weight = before - lr
+ * * gradient. */
 static void gradients_are_read_unscaled(void **state) {
     (void)state;
     static const char *const sets[] = {NULL, "loss_scale=4096"};
@@ -643,7 +648,7 @@ static void observed_gradients_have_names_that_do_not_depend_on_the_level(void *
     ab_net_free(net);
 }
 
-/* ---- files ----------------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static void weights_survive_a_file(void **state) {
     (void)state;
@@ -737,7 +742,7 @@ static void the_twin_differs_by_one_ulp_in_every_weight_and_in_nothing_else(void
     ab_net_free(net);
 }
 
-/* ---- evaluation ------------------------------------------------------------------------------------------ */
+/* ---- evaluation ------------------------------------------------------------------------------ */
 
 /* Class scores of one test image in double: fc2(relu(fc1(x))). */
 static void scores_of(const ab_cell *cell, int image, double score[CLASSES]) {
@@ -831,7 +836,7 @@ static void a_trained_cell_is_right_about_the_test_set(void **state) {
     ab_net_free(net);
 }
 
-/* ---- errors ---------------------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 static void what_does_not_fit_is_refused_whole(void **state) {
     (void)state;

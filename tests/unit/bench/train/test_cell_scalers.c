@@ -1,4 +1,5 @@
-/* Loss scalers inside training: a cell tells its scaler what the gradients were, and does what the scaler says. */
+/* Loss scalers inside training: a cell tells its scaler what the gradients were, and does what the scaler
+ * says. */
 #include "bench/train/cell/cell.h"
 #include "kernels/core/rng.h"
 

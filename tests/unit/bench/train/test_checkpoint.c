@@ -1,6 +1,6 @@
-/* Checkpoints: a resumed cell goes on with the bits of one that never stopped, at every level and in the middle of the loss
- * scale's window; leaving a part out shows; a file of something else is refused by name; a killed writer leaves a whole
- * file. */
+/* Checkpoints: a resumed cell goes on with the bits of one that never stopped, at every level and in the
+ * middle of the loss scale's window; leaving a part out shows; a file of something else is refused by name; a
+ * killed writer leaves a whole file. */
 #define _POSIX_C_SOURCE 200809L
 #include "bench/tensorfile/safetensors.h"
 #include "support/json_file.h"
@@ -44,8 +44,8 @@ static void resume(ab_cell *cell, const char *from) {
     if (ab_cell_resume(cell, from) != AB_OK) fail_msg("%s", ab_error_message());
 }
 
-/* Overflows at first, a window that is not over at the checkpoint, shuffled batches over several epochs, two micro-batches
- * a step, a schedule in its warm-up. Raw pixels, so that gradients leave fp16 at 2^16. */
+/* Overflows at first, a window that is not over at the checkpoint, shuffled batches over several epochs, two
+ * micro-batches a step, a schedule in its warm-up. Raw pixels, so that gradients leave fp16 at 2^16. */
 static ab_cell_config config_of(const ab_net *net, const char *level, const char *optimizer) {
     ab_cell_config config = pt_config(net, level, &ab_format_fp16, optimizer, "loss_scale=dynamic");
     config.normalize = AB_NORMALIZE_NONE;
@@ -90,7 +90,8 @@ static bool same_bytes(const char *a, const char *b) {
     return same;
 }
 
-/* Steps a cell, saves it, and steps it on; then a new cell resumed with `faults`. Losses and scales of both. */
+/* Steps a cell, saves it, and steps it on; then a new cell resumed with `faults`. Losses and scales of both.
+ */
 typedef struct two_runs {
     float loss[2][AFTER];
     double scale[2][AFTER];
@@ -257,8 +258,8 @@ static void what_is_left_out_shows(void **state) {
     ab_net_free(plain);
 }
 
-/* Adam with empty moments: the first updates are lr long for every weight, however flat the loss is, and a loss that had come
- * down jumps up. */
+/* Adam with empty moments: the first updates are lr long for every weight, however flat the loss is, and a
+ * loss that had come down jumps up. */
 static void adam_without_its_moments_spikes(void **state) {
     (void)state;
     ab_net *net = pt_net(poor_ops);
@@ -283,7 +284,7 @@ static void adam_without_its_moments_spikes(void **state) {
     ab_net_free(net);
 }
 
-/* ---- files of something else ------------------------------------------------------------------------------- */
+/* ---- files of something else ----------------------------------------------------------------- */
 
 static void refused(const ab_cell_config *config, const char *message) {
     ab_cell *cell = pt_cell(config);
@@ -332,7 +333,7 @@ static void files_of_something_else_are_refused(void **state) {
     ab_net_free(other);
 }
 
-/* ---- a killed writer --------------------------------------------------------------------------------------- */
+/* ---- a killed writer ------------------------------------------------------------------------- */
 
 /* Child: checkpoints after every step until it is killed; says when the second one is there. */
 static void checkpoint_for_ever(const ab_cell_config *config, int ready) {

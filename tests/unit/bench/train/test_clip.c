@@ -1,5 +1,5 @@
-/* Clipping against what torch's clip_grad_norm_ and clip_grad_value_ did to the same gradients (tests/golden/clipping.json, made by
- * scripts/golden_optimizers.py), and against a double-precision norm. */
+/* Clipping against what torch's clip_grad_norm_ and clip_grad_value_ did to the same gradients
+ * (tests/golden/clipping.json, made by scripts/golden_optimizers.py), and against a double-precision norm. */
 #include "bench/train/optim/clip.h"
 
 #include "kernels/core/parallel.h"

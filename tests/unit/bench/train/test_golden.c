@@ -1,5 +1,5 @@
-/* Training agrees with PyTorch on a small network at every level, and the comparison that says so finds each of eleven
- * planted mistakes. Needs no data package: images and network are in tests/golden. */
+/* Training agrees with PyTorch on a small network at every level, and the comparison that says so finds each
+ * of eleven planted mistakes. Needs no data package: images and network are in tests/golden. */
 #define _POSIX_C_SOURCE 200809L
 #include "tests/unit/golden_testing.h"
 
@@ -25,7 +25,7 @@ static void run(const cJSON *document, golden_trace *measured, golden_trace *rec
     if (status != AB_OK) fail_msg("%s", ab_error_message());
 }
 
-/* ---- honest traces --------------------------------------------------------------------------------------- */
+/* ---- honest traces --------------------------------------------------------------------------- */
 
 static void check_honest(const char *path, const cJSON *document) {
     static golden_trace measured, recorded;
@@ -42,7 +42,8 @@ static void losses_gradients_weights_and_statistics_match_pytorch_at_every_level
     assert_true(golden_for_each("tests/golden", data, check_honest) >= 14);
 }
 
-/* A trace in which the scaled gradients overflow at first: its file must say so, or the skips were not compared. */
+/* A trace in which the scaled gradients overflow at first: its file must say so, or the skips were not
+ * compared. */
 static void a_trace_with_skipped_steps_is_among_them(void **state) {
     (void)state;
     static golden_trace recorded;
@@ -54,7 +55,7 @@ static void a_trace_with_skipped_steps_is_among_them(void **state) {
     assert_true(recorded.scale[3] == 8192.0);
 }
 
-/* ---- the same bits --------------------------------------------------------------------------------------- */
+/* ---- the same bits --------------------------------------------------------------------------- */
 
 static ab_digest add_weights(ab_digest digest, const ab_cell *cell, const golden_trace *recorded) {
     for (int t = 0; t < recorded->tensors; t++) {
@@ -95,9 +96,10 @@ static void initial_weights_and_images_are_the_bits_that_pytorch_had(void **stat
     cJSON_Delete(document);
 }
 
-/* ---- planted mistakes ------------------------------------------------------------------------------------ */
+/* ---- planted mistakes ------------------------------------------------------------------------ */
 
-/* One run, two comparisons with the same limits: it passes against the honest trace and fails against the planted one. */
+/* One run, two comparisons with the same limits: it passes against the honest trace and fails against the
+ * planted one. */
 static void check_planted(const char *path, const cJSON *document) {
     static golden_trace measured, planted, honest;
     golden_distances distances;

@@ -1,5 +1,6 @@
-/* Training agrees with PyTorch on Fashion-MNIST: lenet5, mlp and resnet8 at every level, from the same initial weights and
- * file-order batches. Exits 77 (skipped) where the data package is not installed; test_golden.c always runs. */
+/* Training agrees with PyTorch on Fashion-MNIST: lenet5, mlp and resnet8 at every level, from the same
+ * initial weights and file-order batches. Exits 77 (skipped) where the data package is not installed;
+ * test_golden.c always runs. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <setjmp.h>

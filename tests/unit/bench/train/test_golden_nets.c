@@ -1,5 +1,6 @@
-/* Training of the larger networks agrees with PyTorch: attention with causal masks and dropout, embeddings, LSTMs, autoencoders, a
- * U-Net and ResNet-50; adamw and lamb with clipping, accumulation and schedules. Needs no data package: texts and images are in tests/golden. */
+/* Training of the larger networks agrees with PyTorch: attention with causal masks and dropout, embeddings,
+ * LSTMs, autoencoders, a U-Net and ResNet-50; adamw and lamb with clipping, accumulation and schedules. Needs
+ * no data package: texts and images are in tests/golden. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* Weights of another framework: other names, other orders of axes, tensors nobody wants; and what is said of a table or a file
- * that does not fit. */
+/* Weights of another framework: other names, other orders of axes, tensors nobody wants; and what is said of
+ * a table or a file that does not fit. */
 #define _POSIX_C_SOURCE 200809L
 #include "bench/train/init/init_map.h"
 
@@ -39,7 +39,8 @@ static void read_values(const ab_cell *cell, const char *name, ab_shape *shape, 
     assert_int_equal(ab_cell_read(cell, name, shape, values), AB_OK);
 }
 
-/* The cell's weights as another framework would write them: kernels height, width, in, out; matrices in, out. */
+/* The cell's weights as another framework would write them: kernels height, width, in, out; matrices in, out.
+ */
 static void write_foreign(const ab_cell *cell) {
     static const char *const names[][2] = {{"conv1.weight", "backbone/conv1/kernel"},
                                            {"conv1.bias", "backbone/conv1/bias"},

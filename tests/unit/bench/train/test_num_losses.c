@@ -1,5 +1,6 @@
-/* Losses with a loss scaler of their own (apex's num_losses and loss_id): the trajectories and weights of a PyTorch program that takes
- * apex's steps (tests/golden/losses, scripts/peer_losses.py), and what must hold besides. */
+/* Losses with a loss scaler of their own (apex's num_losses and loss_id): the trajectories and weights of a
+ * PyTorch program that takes apex's steps (tests/golden/losses, scripts/peer_losses.py), and what must hold
+ * besides. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <setjmp.h>
@@ -14,7 +15,7 @@
 
 enum { STEPS = 12, BATCH = 8 };
 
-/* ---- against PyTorch --------------------------------------------------------------------------------------- */
+/* ---- against PyTorch ------------------------------------------------------------------------- */
 
 static unsigned recorded_overflows(const cJSON *list) {
     const cJSON *item = NULL;
@@ -49,7 +50,7 @@ static void scales_and_weights_are_those_of_a_program_that_takes_apex_s_steps(vo
     assert_int_equal(golden_for_each("tests/golden/losses", "tests/golden/data", check), 5);
 }
 
-/* ---- networks of this test --------------------------------------------------------------------------------- */
+/* ---- networks of this test ------------------------------------------------------------------- */
 
 #define TRUNK                                                                                                \
     "{\"name\": \"flat\", \"op\": \"flatten\"}, {\"name\": \"fc1\", \"op\": \"linear\", \"out_features\": "  \
@@ -118,7 +119,7 @@ static void train(const ab_cell_config *config, ab_step_result *result) {
     ab_cell_destroy(cell);
 }
 
-/* ---- what must hold ---------------------------------------------------------------------------------------- */
+/* ---- what must hold -------------------------------------------------------------------------- */
 
 /* One backward pass of the sum and two passes differ by the order of additions. */
 static void two_passes_add_up_to_the_pass_of_the_sum(void **state) {
@@ -249,7 +250,7 @@ static void operations_of_every_pass_are_counted(void **state) {
     ab_net_free(net);
 }
 
-/* ---- what is refused --------------------------------------------------------------------------------------- */
+/* ---- what is refused ------------------------------------------------------------------------- */
 
 static void refused(ab_status status, const char *part) {
     assert_int_not_equal(status, AB_OK);

@@ -1,5 +1,5 @@
-/* Optimizers against double-precision oracles written from the formulas of torch.optim.SGD and torch.optim.Adam, and the rule
- * that stored state and weights are rounded once. */
+/* Optimizers against double-precision oracles written from the formulas of torch.optim.SGD and
+ * torch.optim.Adam, and the rule that stored state and weights are rounded once. */
 #include "bench/train/optim/optimizer.h"
 
 #include "kernels/core/rng.h"
@@ -26,7 +26,7 @@ static float some(uint32_t step, int64_t i, float scale) {
     return scale * ab_rng_normal(42, AB_RNG_SAMPLE, step, (uint64_t)i);
 }
 
-/* ---- storage --------------------------------------------------------------------------------------------- */
+/* ---- storage --------------------------------------------------------------------------------- */
 
 /* A tensor and its memory. */
 typedef struct owned {
@@ -81,14 +81,15 @@ static void step(const char *name, const ab_optimizer_config *config, int64_t ta
     ab_optimizer_step(optimizer_called(name), config, taken, &p->weight.tensor, &p->grad.tensor, p->state);
 }
 
-/* ---- oracles --------------------------------------------------------------------------------------------- */
+/* ---- oracles --------------------------------------------------------------------------------- */
 
 typedef struct oracle {
     double weight, buffer, m, v;
     bool has_buffer;
 } oracle;
 
-/* torch.optim.SGD, one element: first step copies the gradient into the buffer, dampening counts from the second on. */
+/* torch.optim.SGD, one element: first step copies the gradient into the buffer, dampening counts from the
+ * second on. */
 static void sgd_oracle(oracle *o, double grad, const ab_optimizer_config *c, bool nesterov) {
     double d = grad;
     if (c->weight_decay != 0) d += c->weight_decay * o->weight;
@@ -116,7 +117,8 @@ static void oracle_step(const char *name, oracle *o, double grad, const ab_optim
         sgd_oracle(o, grad, c, strcmp(name, "nesterov") == 0);
 }
 
-/* STEPS steps in fp32 against the oracle; the error is in units of the sum of all moves, the most that rounding can touch. */
+/* STEPS steps in fp32 against the oracle; the error is in units of the sum of all moves, the most that
+ * rounding can touch. */
 static void agrees_with_oracle(const char *name, const ab_optimizer_config *config, float grad_scale) {
     parameter *p = parameter_new(&ab_format_fp32, &ab_format_fp32, N);
     static oracle o[N];
@@ -167,7 +169,8 @@ static void nesterov_is_torchs(void **state) {
                        0.3f);
 }
 
-/* An eps of the size of the gradients tells eps outside the root from eps inside it; few steps tell the bias corrections. */
+/* An eps of the size of the gradients tells eps outside the root from eps inside it; few steps tell the bias
+ * corrections. */
 static void adam_is_torchs(void **state) {
     (void)state;
     ab_optimizer_config config = {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
@@ -209,7 +212,7 @@ static void a_zero_gradient_moves_nothing(void **state) {
     }
 }
 
-/* ---- half storage ---------------------------------------------------------------------------------------- */
+/* ---- half storage ---------------------------------------------------------------------------- */
 
 /* fp16 numbers next to 1 are 2^-11 (below) and 2^-10 (above) apart. */
 static void a_stored_weight_is_rounded_once_to_nearest_even(void **state) {
@@ -240,8 +243,8 @@ static void the_weight_moves_by_the_unrounded_state(void **state) {
     parameter_free(p);
 }
 
-/* One step from stored halves: the result is the half nearest to the exact one. A second rounding, or one in between, would
- * be off by up to a whole unit in the last place for some of the elements. */
+/* One step from stored halves: the result is the half nearest to the exact one. A second rounding, or one in
+ * between, would be off by up to a whole unit in the last place for some of the elements. */
 static void rounds_once(const char *name, const ab_format *format) {
     const ab_optimizer_config config = {
         .lr = 0.013, .momentum = 0.9, .weight_decay = 0.01, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-6};
@@ -279,7 +282,7 @@ static void half_weights_are_rounded_once(void **state) {
     }
 }
 
-/* ---- size and threads ------------------------------------------------------------------------------------ */
+/* ---- size and threads ------------------------------------------------------------------------ */
 
 static void fill_case(parameter *p, int64_t n) {
     float *values = malloc((size_t)n * sizeof *values);
@@ -316,7 +319,7 @@ static void results_do_not_depend_on_size_or_threads(void **state) {
     parameter_free(largest);
 }
 
-/* ---- the list -------------------------------------------------------------------------------------------- */
+/* ---- the list -------------------------------------------------------------------------------- */
 
 static void optimizers_are_found_and_have_torchs_defaults(void **state) {
     (void)state;

@@ -1,6 +1,6 @@
-/* adamw, lamb, lars, larc, rmsprop and adagrad: against what torch's optimizers computed (tests/golden/optimizers.json, made by
- * scripts/golden_optimizers.py), against double-precision oracles written from the formulas, and against the same
- * traces with a mistake in them, which must be told apart. */
+/* adamw, lamb, lars, larc, rmsprop and adagrad: against what torch's optimizers computed
+ * (tests/golden/optimizers.json, made by scripts/golden_optimizers.py), against double-precision oracles
+ * written from the formulas, and against the same traces with a mistake in them, which must be told apart. */
 #include "bench/train/optim/optimizer.h"
 
 #include "kernels/core/parallel.h"
@@ -22,7 +22,7 @@ static const ab_optimizer *optimizer_called(const char *name) {
     return optimizer;
 }
 
-/* ---- a parameter ----------------------------------------------------------------------------------------- */
+/* ---- a parameter ----------------------------------------------------------------------------- */
 
 enum { MOST = 70001 };
 
@@ -77,7 +77,7 @@ static void step(const ab_optimizer *optimizer, const ab_optimizer_config *confi
     ab_optimizer_step(optimizer, config, taken, &p->weight, &p->grad, p->state);
 }
 
-/* ---- traces of torch ------------------------------------------------------------------------------------- */
+/* ---- traces of torch ------------------------------------------------------------------------- */
 
 static cJSON *golden(void) {
     cJSON *document = ab_test_read_json(AB_SOURCE_DIR "/tests/golden/optimizers.json");
@@ -172,7 +172,7 @@ static void traces_with_a_mistake_are_told_apart(void **state) {
     cJSON_Delete(document);
 }
 
-/* ---- double-precision oracles ---------------------------------------------------------------------------- */
+/* ---- double-precision oracles ---------------------------------------------------------------- */
 
 /* Many elements: blocks, chunks and parts of the norms all come in. */
 static double w[MOST], g[MOST], s0[MOST], s1[MOST], d[MOST];
@@ -343,9 +343,10 @@ static void half_weights_and_states_are_rounded_once(void **state) {
     }
 }
 
-/* ---- norms ----------------------------------------------------------------------------------------------- */
+/* ---- norms ----------------------------------------------------------------------------------- */
 
-/* The norms are of the whole parameter, also when it is cut into parts, and the same on any number of threads. */
+/* The norms are of the whole parameter, also when it is cut into parts, and the same on any number of
+ * threads. */
 static void norms_cover_the_parameter_on_any_number_of_lanes(void **state) {
     (void)state;
     static const int64_t sizes[] = {1, 1024, 1025, 64 * 1024 + 1, MOST};
@@ -390,7 +391,7 @@ static void norms_of_zero_leave_the_plain_step(void **state) {
     }
 }
 
-/* ---- what is said of an update --------------------------------------------------------------------------- */
+/* ---- what is said of an update --------------------------------------------------------------- */
 
 typedef struct told {
     const parameter *p;

@@ -1,5 +1,6 @@
-/* How a step is taken: accumulation over micro-batches, clipping before and after unscaling, schedules that wait for taken
- * steps, parameter groups. Every property holds at the levels it is asserted for; the selectable mistakes break it. */
+/* How a step is taken: accumulation over micro-batches, clipping before and after unscaling, schedules that
+ * wait for taken steps, parameter groups. Every property holds at the levels it is asserted for; the
+ * selectable mistakes break it. */
 #define _POSIX_C_SOURCE 200809L
 #include "bench/train/recipe.h"
 
@@ -57,7 +58,7 @@ static double gradient_distance(const ab_cell *a, const ab_cell *b) {
     return worst;
 }
 
-/* ---- accumulation ------------------------------------------------------------------------------------------ */
+/* ---- accumulation ---------------------------------------------------------------------------- */
 
 static double accumulated_distance(const ab_net *net, const char *level, unsigned faults, const char *set) {
     ab_cell_config whole = config_of(net, level, set), parts = whole;
@@ -88,8 +89,8 @@ static void micro_batches_make_the_gradient_of_the_whole_batch(void **state) {
     ab_net_free(net);
 }
 
-/* With masters the sum is in fp32: it is the exact mean of the micro-batches' half gradients. Without, every addition is
- * rounded to half. */
+/* With masters the sum is in fp32: it is the exact mean of the micro-batches' half gradients. Without, every
+ * addition is rounded to half. */
 static void masters_sum_in_fp32(void **state) {
     (void)state;
     ab_net *net = pt_net(plain_ops);
@@ -161,7 +162,7 @@ static void memory_of_micro_batches_is_planned(void **state) {
     ab_net_free(net);
 }
 
-/* ---- clipping ---------------------------------------------------------------------------------------------- */
+/* ---- clipping -------------------------------------------------------------------------------- */
 
 static double norm_of_gradients(const ab_cell *cell) {
     double sum = 0;
@@ -192,7 +193,7 @@ static void clipping_before_unscaling_clips_by_the_scale(void **state) {
     ab_net_free(net);
 }
 
-/* ---- schedules --------------------------------------------------------------------------------------------- */
+/* ---- schedules ------------------------------------------------------------------------------- */
 
 static void schedules_wait_for_taken_steps(void **state) {
     (void)state;
@@ -274,7 +275,7 @@ static void the_ledger_of_lost_updates_knows_the_rate_in_force(void **state) {
     ab_net_free(net);
 }
 
-/* ---- optimizer state --------------------------------------------------------------------------------------- */
+/* ---- optimizer state ------------------------------------------------------------------------- */
 
 /* Adam's second moment of small gradients is 0 in fp16 and not in fp32, whatever the level. */
 static void half_state_loses_small_second_moments(void **state) {
@@ -303,7 +304,7 @@ static void half_state_loses_small_second_moments(void **state) {
     ab_net_free(net);
 }
 
-/* ---- averaged weights -------------------------------------------------------------------------------------- */
+/* ---- averaged weights ------------------------------------------------------------------------ */
 
 /* fp32: torch's recursion in double. In fp16 the average stops where its increment is below half an ulp. */
 static void averages_follow_the_weights_and_stop_in_half(void **state) {
@@ -368,7 +369,7 @@ static void averages_are_evaluated_and_put_back(void **state) {
     ab_net_free(net);
 }
 
-/* ---- groups ------------------------------------------------------------------------------------------------ */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 /* A gradient of 0 leaves decay alone to move a weight: lr 0.1, decay 0.5 shrink it by 0.95. */
 static void groups_choose_decay_and_rate(void **state) {

@@ -1,5 +1,5 @@
-/* Schedules against the rates that torch's and transformers' own schedulers set (tests/golden/schedules.json), against closed
- * forms, and their configuration as text. */
+/* Schedules against the rates that torch's and transformers' own schedulers set
+ * (tests/golden/schedules.json), against closed forms, and their configuration as text. */
 #include "bench/train/schedule/schedule.h"
 
 #include "support/json_file.h"

@@ -1,7 +1,8 @@
-/* Steps that a device decides itself (bench/train/cell/cell_window.c), on a device made for this test: far memory, the CPU's ops, and a
- * table of resident functions written from the shared formulas. Recording keeps the calls and does nothing; launching does them.
- * So what is proved is the program's side: that a step can be recorded whole, that nothing in it needs the host, that the host's
- * scaler follows, and that losses, scales, skips and weights are the ones of single steps on the CPU, bit for bit. */
+/* Steps that a device decides itself (bench/train/cell/cell_window.c), on a device made for this test: far
+ * memory, the CPU's ops, and a table of resident functions written from the shared formulas. Recording keeps
+ * the calls and does nothing; launching does them. So what is proved is the program's side: that a step can
+ * be recorded whole, that nothing in it needs the host, that the host's scaler follows, and that losses,
+ * scales, skips and weights are the ones of single steps on the CPU, bit for bit. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- calls, done or kept ----------------------------------------------------------------------------------- */
+/* ---- calls, done or kept --------------------------------------------------------------------- */
 
 typedef ab_status (*pass)(const ab_exec *exec, ab_op_io *io);
 
@@ -68,7 +69,7 @@ static ab_status ask(call c) {
     return AB_OK;
 }
 
-/* ---- ops and casts ----------------------------------------------------------------------------------------- */
+/* ---- ops and casts --------------------------------------------------------------------------- */
 
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace, size_t *state) {
     return io->op->prepare ? io->op->prepare(exec, io, workspace, state) : AB_OK;
@@ -115,7 +116,7 @@ static ab_status unscale(const ab_exec *exec, const ab_unscale_item *item, int i
     return status;
 }
 
-/* ---- resident steps ---------------------------------------------------------------------------------------- */
+/* ---- resident steps -------------------------------------------------------------------------- */
 
 struct ab_resident {
     ab_resident_config config;
@@ -283,7 +284,7 @@ static ab_status launch(ab_graph *graph) {
 
 static void graph_destroy(ab_graph *graph) { free(graph); }
 
-/* ---- batches ----------------------------------------------------------------------------------------------- */
+/* ---- batches --------------------------------------------------------------------------------- */
 
 struct ab_stage {
     size_t bytes[2];
@@ -362,7 +363,7 @@ static const ab_device device = {.abi = AB_DEVICE_ABI,
                                  .synchronize = far_synchronize,
                                  .backend = &backend};
 
-/* ---- cells ------------------------------------------------------------------------------------------------- */
+/* ---- cells ----------------------------------------------------------------------------------- */
 
 enum { STEPS = 40, BATCH = 2, WEIGHTS = 20000 };
 
@@ -536,7 +537,8 @@ static void dropouts_coins_are_new_at_every_step(void **state) {
     compare(&(choice){.net = net, .level = "O0", .optimizer = "adamw", .batches = 3});
 }
 
-/* adamw, warm-up, clipping, accumulation, decay for some: what transformers are trained with; dropout's coins are new each time. */
+/* adamw, warm-up, clipping, accumulation, decay for some: what transformers are trained with; dropout's coins
+ * are new each time. */
 static void a_transformers_recipe_needs_no_host(void **state) {
     (void)state;
     int skips = 0;
@@ -593,7 +595,8 @@ static void single_steps_and_windows_may_alternate(void **state) {
     same(&here, &there);
 }
 
-/* Blocks: one a category, the batches' four rooms, the ops' states and scratch. Bytes: the CPU's, but for rooms and scratch. */
+/* Blocks: one a category, the batches' four rooms, the ops' states and scratch. Bytes: the CPU's, but for
+ * rooms and scratch. */
 static void a_cell_allocates_once_a_category(void **state) {
     (void)state;
     const choice c = {.net = "lenet5", .level = "O2", .optimizer = "adam"};

@@ -1,6 +1,7 @@
-/* The device seam, on a device that the host cannot touch: its memory has no access rights outside the calls of its table, so
- * anything that reads or writes a tensor behind the table's back ends the test. It computes nothing itself (every op, cast and
- * update is done by the host in its place), and must therefore give the CPU's bits. This is no GPU and stands in for none. */
+/* The device seam, on a device that the host cannot touch: its memory has no access rights outside the calls
+ * of its table, so anything that reads or writes a tensor behind the table's back ends the test. It computes
+ * nothing itself (every op, cast and update is done by the host in its place), and must therefore give the
+ * CPU's bits. This is no GPU and stands in for none. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -58,7 +59,7 @@ static const ab_device far_device = {.abi = AB_DEVICE_ABI,
                                      .synchronize = far_synchronize,
                                      .backend = &far_backend};
 
-/* ---- cells on both devices --------------------------------------------------------------------------------- */
+/* ---- cells on both devices ------------------------------------------------------------------- */
 
 enum { STEPS = 4, BATCH = 4 };
 

@@ -40,7 +40,7 @@ static double normal(uint32_t seed, uint64_t i) {
     return sqrt(-2.0 * log(uniform(seed, 2 * i))) * cos(6.283185307179586 * uniform(seed, 2 * i + 1));
 }
 
-/* ---- the oracle ---------------------------------------------------------------------------------------- */
+/* ---- the oracle ------------------------------------------------------------------------------ */
 
 /* First significands, in 1 .. 2, of the classes after the first. */
 static const double common_limits[] = {1.0 + 0x1p-23, 1.75,          1.8125 + 0x1p-23,
@@ -87,7 +87,7 @@ static void assert_same_counts(const ab_census *got, const ab_census *want) {
     assert_memory_equal(got->bin, want->bin, sizeof got->bin);
 }
 
-/* ---- data ---------------------------------------------------------------------------------------------- */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 static const uint32_t specials[] = {
     0x00000000, 0x80000000, 0x7f800000, 0xff800000, 0x7f800001, 0xffffffff, 0x00000001, 0x807fffff,
@@ -144,7 +144,7 @@ static void fill(float *values, kind k, uint32_t seed, int64_t n) {
     for (int64_t i = 0; i < n; i++) values[i] = datum(k, seed, (uint64_t)i);
 }
 
-/* ---- tests --------------------------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 typedef struct fixture {
     ab_census want, got;
@@ -396,7 +396,8 @@ static void all_16_bit_patterns_are_counted_by_value(void **state) {
 
 enum { HALVES = 9 * AB_CENSUS_BLOCK + 77 };
 
-/* Subnormal is what the stored format calls so; all else, to the last bit of the sum of squares, is as of fp32. */
+/* Subnormal is what the stored format calls so; all else, to the last bit of the sum of squares, is as of
+ * fp32. */
 static void assert_halves_count_as_widened(fixture *f, const uint16_t *codes, const ab_format *format) {
     ab_widen(f->values, codes, format, HALVES);
     for (int level = 0; level <= (int)ab_isa_best(); level++) {
@@ -428,7 +429,8 @@ static void halves_count_as_their_fp32_values_do(void **state) {
     free(codes);
 }
 
-/* Codes of a few exponents and every mantissa: windows of one group, with and without zeros and subnormals. */
+/* Codes of a few exponents and every mantissa: windows of one group, with and without zeros and subnormals.
+ */
 static void halves_of_few_exponents_count_as_their_fp32_values_do(void **state) {
     fixture *f = *state;
     uint16_t *codes = malloc(HALVES * sizeof *codes);

@@ -39,7 +39,7 @@ static uint32_t magnitude_of(float x) {
     return bits & 0x7fffffffu;
 }
 
-/* ---- data ---------------------------------------------------------------------------------------------- */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 typedef struct data {
     float *value;
@@ -78,7 +78,7 @@ static int tear_down(void **state) {
     return 0;
 }
 
-/* ---- oracles ------------------------------------------------------------------------------------------- */
+/* ---- oracles --------------------------------------------------------------------------------- */
 
 static float product_of(float x, float scale) {
     volatile float product = x * scale; /* rounded to fp32, whatever the compiler computes in */
@@ -139,7 +139,7 @@ static ab_census *census_of(const data *all) {
     return census;
 }
 
-/* ---- tests --------------------------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 static void every_format_and_power_of_two_is_exact(void **state) {
     const data *all = *state;

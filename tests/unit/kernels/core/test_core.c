@@ -1,4 +1,5 @@
-/* kernels/core: statuses and messages, shapes, the counted pool, the CPU device, Philox against its published vectors. */
+/* kernels/core: statuses and messages, shapes, the counted pool, the CPU device, Philox against its published
+ * vectors. */
 #include "kernels/core/log.h"
 #include "kernels/core/mem.h"
 #include "kernels/core/rng.h"
@@ -16,7 +17,7 @@
 
 #include <cmocka.h>
 
-/* ---- status ---------------------------------------------------------------------------------------------- */
+/* ---- status ---------------------------------------------------------------------------------- */
 
 static void exit_statuses_are_those_of_the_manual(void **state) {
     (void)state;
@@ -103,7 +104,7 @@ static void try_passes_failures_on_and_nothing_else(void **state) {
     assert_int_equal(cleaned, 2);
 }
 
-/* ---- shapes ---------------------------------------------------------------------------------------------- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 static void shapes_count_compare_and_print(void **state) {
     (void)state;
@@ -149,7 +150,7 @@ static void the_longest_shape_fits_its_text(void **state) {
     assert_int_equal(text[AB_SHAPE_TEXT], '#');
 }
 
-/* ---- the pool -------------------------------------------------------------------------------------------- */
+/* ---- the pool -------------------------------------------------------------------------------- */
 
 static void blocks_are_zeroed_aligned_and_counted_as_rounded(void **state) {
     (void)state;
@@ -294,7 +295,7 @@ static void a_reservation_is_one_block_that_the_next_are_cut_from(void **state) 
     assert_int_equal(blocks_alive, 0);
 }
 
-/* ---- devices --------------------------------------------------------------------------------------------- */
+/* ---- devices --------------------------------------------------------------------------------- */
 
 static void devices_open_by_name_or_say_why_not(void **state) {
     (void)state;
@@ -331,7 +332,7 @@ static void the_cpu_moves_bytes(void **state) {
     assert_int_equal(ab_device_cpu.alloc(SIZE_MAX - 8, &block), AB_NO_MEMORY);
 }
 
-/* ---- random numbers -------------------------------------------------------------------------------------- */
+/* ---- random numbers -------------------------------------------------------------------------- */
 
 /* Salmon et al., Random123 1.14, kat_vectors, "philox4x32 10". */
 static void philox_gives_the_published_vectors(void **state) {
@@ -481,7 +482,7 @@ static void names_hash_to_the_published_values(void **state) {
     assert_true(ab_rng_name("conv1.weight") != ab_rng_name("conv2.weight"));
 }
 
-/* ---- log ------------------------------------------------------------------------------------------------- */
+/* ---- log ------------------------------------------------------------------------------------- */
 
 static void the_log_level_is_kept(void **state) {
     (void)state;

@@ -1,5 +1,6 @@
-/* The elementary functions of elementary.h and elementary64.h: errors against libm in double and in long double, special values as
- * C11 Annex F has them, and the same bits from every compiler, level of optimisation and instruction set. */
+/* The elementary functions of elementary.h and elementary64.h: errors against libm in double and in long
+ * double, special values as C11 Annex F has them, and the same bits from every compiler, level of
+ * optimisation and instruction set. */
 #include "oracle/op_run.h"
 
 #include "kernels/core/elementary.h"
@@ -9,7 +10,7 @@
 
 #include <float.h>
 
-/* ---- fp32 -------------------------------------------------------------------------------------------------- */
+/* ---- fp32 ------------------------------------------------------------------------------------ */
 
 static double sigmoid_exact(double x) { return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x)); }
 
@@ -92,7 +93,7 @@ static void fp32_functions_have_annex_fs_special_values(void **state) {
     expect_float("sigmoid(nan)", ab_f_sigmoid(NAN), NAN);
 }
 
-/* ---- fp64 -------------------------------------------------------------------------------------------------- */
+/* ---- fp64 ------------------------------------------------------------------------------------ */
 
 enum { SAMPLES = 200000 };
 
@@ -179,9 +180,10 @@ static void exp_and_log_have_annex_fs_special_values(void **state) {
     assert_true(ab_log(0x1p-1074) == log(0x1p-1074));
 }
 
-/* ---- bits -------------------------------------------------------------------------------------------------- */
+/* ---- bits ------------------------------------------------------------------------------------ */
 
-/* What all of them must be, in the order of elementary_bits.c. They change only where a formula is changed on purpose. */
+/* What all of them must be, in the order of elementary_bits.c. They change only where a formula is changed on
+ * purpose. */
 static const uint64_t expected_sum[ELEMENTARY_FUNCTIONS] = {
     UINT64_C(0xfcb5bc98da10fa0b), /* ab_expf */
     UINT64_C(0xb9a9be685b8fea2a), /* ab_logf */

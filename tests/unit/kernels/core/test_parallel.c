@@ -1,4 +1,5 @@
-/* Threads and chunks: every chunk runs once whatever the number of threads, late threads and nested loops included. */
+/* Threads and chunks: every chunk runs once whatever the number of threads, late threads and nested loops
+ * included. */
 #define _POSIX_C_SOURCE 200809L
 #include "kernels/core/parallel.h"
 
@@ -133,7 +134,8 @@ static void join_crowd(void *argument, int64_t chunk, int thread) {
     }
 }
 
-/* As many as are in use do come: every chunk waits for them. None more do, in loops with many chunks for each. */
+/* As many as are in use do come: every chunk waits for them. None more do, in loops with many chunks for
+ * each. */
 static void as_many_threads_work_as_are_in_use(void **state) {
     (void)state;
     static const int used[] = {2, 4, 3, 2, 1, 3, 4};

@@ -1,5 +1,5 @@
-/* Opening plugins: everything that can be wrong with one, or with the driver before it, ends in AB_UNAVAILABLE and one line that
- * says what. */
+/* Opening plugins: everything that can be wrong with one, or with the driver before it, ends in
+ * AB_UNAVAILABLE and one line that says what. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -108,7 +108,8 @@ static void without_a_plugin_auto_takes_the_cpu_and_says_why(void **state) {
     assert_int_equal(unsetenv("AMPBENCH_PLUGIN_DIR"), 0);
 }
 
-/* The real plugin, where this build has one: it loads with all its libraries, fits, and says why it has no device. */
+/* The real plugin, where this build has one: it loads with all its libraries, fits, and says why it has no
+ * device. */
 static void the_built_plugin_loads_and_gives_its_reason(void **state) {
     (void)state;
     const ab_plugin *plugin;

@@ -60,7 +60,7 @@ static double amax_of(const float *x, int n) {
     return amax;
 }
 
-/* ---- MX ------------------------------------------------------------------------------------------------ */
+/* ---- MX -------------------------------------------------------------------------------------- */
 
 static void check_mx(const ab_block_format *format, double (*value)(int), int values, uint32_t seed, int n) {
     float x[LONGEST], y[LONGEST];
@@ -122,7 +122,7 @@ static void mx_scales_stop_at_their_ends(void **state) {
     assert_true(isinf(back[0]) != 0); /* it rounds to 4 * 2^126, which fp32 lacks */
 }
 
-/* ---- NVFP4 --------------------------------------------------------------------------------------------- */
+/* ---- NVFP4 ----------------------------------------------------------------------------------- */
 
 static void check_nvfp4(uint32_t seed, int n) {
     const ab_block_format *format = find("nvfp4");
@@ -164,7 +164,7 @@ static void a_block_far_below_the_tensor_maximum_is_lost(void **state) {
     assert_true(x[0] == 2688 && x[16] == 0 && x[17] == 0 && signbit(x[17]) != 0);
 }
 
-/* ---- non-finite values --------------------------------------------------------------------------------- */
+/* ---- non-finite values ----------------------------------------------------------------------- */
 
 static void a_non_finite_value_never_becomes_a_number(void **state) {
     static const float bad[] = {(float)NAN, (float)INFINITY, -(float)INFINITY};

@@ -35,7 +35,7 @@ static uint32_t bits_of(float x) {
     return bits;
 }
 
-/* ---- data ---------------------------------------------------------------------------------------------- */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 static const uint32_t specials[] = {
     0x00000000, 0x80000000, 0x7f800000, 0xff800000, 0x7f800001, 0x7fffffff, 0xffc01234, 0x00000001,
@@ -82,7 +82,7 @@ static uint64_t code_at(const void *codes, size_t bytes, int64_t i) {
     return code;
 }
 
-/* ---- narrow and widen ---------------------------------------------------------------------------------- */
+/* ---- narrow and widen ------------------------------------------------------------------------ */
 
 static void check_narrow(const ab_format *format, int kind, int64_t n, int64_t start) {
     static uint8_t stored[ROOM * 8];
@@ -168,7 +168,7 @@ static void fp64_is_rounded_to_fp32_once(void **state) {
     assert_true(y[0] == 1 && y[1] == 1 + 0x1p-23F && bits_of(y[2]) == 0x7f800000);
 }
 
-/* ---- any format and rounding --------------------------------------------------------------------------- */
+/* ---- any format and rounding ----------------------------------------------------------------- */
 
 static void check_any(const ab_format *format, const ab_rounding *rounding, int kind, int64_t n,
                       int64_t start) {
@@ -225,7 +225,7 @@ static void code_bytes_hold_the_bits(void **state) {
         assert_int_equal(ab_code_bytes(find(expected[i].name)), expected[i].bytes);
 }
 
-/* ---- stochastic ---------------------------------------------------------------------------------------- */
+/* ---- stochastic ------------------------------------------------------------------------------ */
 
 static void stochastic_arrays_use_the_words_that_they_promise(void **state) {
     const ab_rounding rounding = {AB_ROUND_STOCHASTIC, false, AB_FTZ_NONE, 12, 0};
@@ -253,7 +253,7 @@ static void stochastic_rounding_does_not_depend_on_the_split(void **state) {
     assert_memory_equal(whole, parts, sizeof whole);
 }
 
-/* ---- CPU levels ---------------------------------------------------------------------------------------- */
+/* ---- CPU levels ------------------------------------------------------------------------------ */
 
 static void levels_are_found_by_name_and_never_raised(void **state) {
     ab_isa isa = AB_ISA_PLAIN;

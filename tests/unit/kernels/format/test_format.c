@@ -39,7 +39,7 @@ static uint64_t encode(const ab_format *format, double x) { return ab_format_enc
 
 static double rounded(const ab_format *format, double x) { return ab_format_round(format, &rne, x); }
 
-/* ---- rows ---------------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static void ranges_are_those_of_the_standards(void **state) {
     static const struct {
@@ -125,7 +125,7 @@ static void modes_have_names(void **state) {
     assert_int_equal(ab_round_mode_find("nearest", &mode), AB_CONFIG);
 }
 
-/* ---- known values -------------------------------------------------------------------------------------- */
+/* ---- known values ---------------------------------------------------------------------------- */
 
 static void known_values_round_as_published(void **state) {
     static const struct {
@@ -207,7 +207,7 @@ static void every_code_survives_decoding_and_encoding(void **state) {
     }
 }
 
-/* ---- nan, inf, zero ------------------------------------------------------------------------------------ */
+/* ---- nan, inf, zero -------------------------------------------------------------------------- */
 
 static void nan_stays_nan_with_sign_and_leading_payload(void **state) {
     static const struct {
@@ -279,7 +279,7 @@ static void zero_keeps_its_sign(void **state) {
     }
 }
 
-/* ---- flushing ------------------------------------------------------------------------------------------ */
+/* ---- flushing -------------------------------------------------------------------------------- */
 
 static void flushing_before_and_after_rounding_differ_just_below_the_smallest_normal(void **state) {
     const ab_rounding before = {AB_ROUND_NEAREST_EVEN, false, AB_FTZ_BEFORE, 0, 0};
@@ -295,7 +295,7 @@ static void flushing_before_and_after_rounding_differ_just_below_the_smallest_no
     assert_int_equal(ab_format_encode(&ab_format_fp16, &after, 0x1p-14), 0x400);
 }
 
-/* ---- every number, every midpoint, against the oracle -------------------------------------------------- */
+/* ---- every number, every midpoint, against the oracle ---------------------------------------- */
 
 /* The inputs whose position is the given one and its neighbours on both sides. */
 static void check_around(const ab_format *format, const ab_rounding *rounding, uint64_t position) {
@@ -350,7 +350,7 @@ static void saturation_and_flushing_hold_in_every_mode(void **state) {
     }
 }
 
-/* ---- stochastic rounding ------------------------------------------------------------------------------- */
+/* ---- stochastic rounding --------------------------------------------------------------------- */
 
 /* How many of the 2^bits random words give the upper of the two results. */
 static int count_up(const ab_format *format, double x, int bits) {

@@ -1,6 +1,6 @@
-/* accumulate_half: every product and every partial sum is rounded to the half format, in the documented order. Checked
- * bit for bit against a sequential sum in double with its own rounding, and in closed form: a sum of ones sticks at
- * 2^precision. */
+/* accumulate_half: every product and every partial sum is rounded to the half format, in the documented
+ * order. Checked bit for bit against a sequential sum in double with its own rounding, and in closed form: a
+ * sum of ones sticks at 2^precision. */
 #include "oracle/op_run.h"
 
 #include "oracle/doubles.h"
@@ -65,7 +65,7 @@ static void fp32_accumulation_does_not_stick(void **state) {
     }
 }
 
-/* ---- the documented order, step by step -------------------------------------------------------------------- */
+/* ---- the documented order, step by step ------------------------------------------------------ */
 
 typedef struct conv_case {
     int64_t n, h, w, c, oc, k, stride, padding, dilation, groups;

@@ -1,4 +1,5 @@
-/* Attention as one op and written out in single ops (whose logits a probe can see) train alike: the same losses and weights. */
+/* Attention as one op and written out in single ops (whose logits a probe can see) train alike: the same
+ * losses and weights. */
 #include "bench/train/cell/cell.h"
 
 #include <math.h>

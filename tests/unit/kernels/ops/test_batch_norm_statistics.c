@@ -1,5 +1,6 @@
-/* Running means and variances in a format of their own (--set batch_norm_statistics): training does not see it, evaluation does. What
- * is stored is what rounding every update to the half format gives, and updates below half an ulp are lost. */
+/* Running means and variances in a format of their own (--set batch_norm_statistics): training does not see
+ * it, evaluation does. What is stored is what rounding every update to the half format gives, and updates
+ * below half an ulp are lost. */
 #include "bench/train/cell/cell.h"
 
 #include <math.h>
@@ -58,7 +59,8 @@ static void read_buffer(const ab_cell *cell, int i, float *values) {
     assert_int_equal(ab_shape_count(&shape), CHANNELS);
 }
 
-/* Round to nearest even, written apart from the project's conversions: fp16 above its subnormals, and bf16. */
+/* Round to nearest even, written apart from the project's conversions: fp16 above its subnormals, and bf16.
+ */
 static double rounded(double x, int precision) {
     int exponent;
     frexp(x, &exponent);
@@ -88,7 +90,8 @@ static void stored_statistics_are_rounded_at_every_step(void **state) {
                 for (int c = 0; c < CHANNELS; c++) {
                     double batch = ((double)after[k][c] - 0.75 * (double)before[k][c]) / 0.25;
                     expected[k][c] = rounded(0.75 * expected[k][c] + 0.25 * batch, halves[h]->precision);
-                    /* a tie that fp32's own rounding has moved falls to the other side: the next step corrects it */
+                    /* a tie that fp32's own rounding has moved falls to the other side: the next step
+                     * corrects it */
                     assert_true(fabs((double)found[k][c] - expected[k][c]) <=
                                 ldexp(fabs(expected[k][c]), 1 - halves[h]->precision));
                     expected[k][c] = (double)found[k][c];
@@ -101,8 +104,9 @@ static void stored_statistics_are_rounded_at_every_step(void **state) {
     }
 }
 
-/* torch's momentum 0.001 in bf16: (batch - 1) / 1000 is below half an ulp of 1 (2^-8) until the batch's variance is above 2.95, or
- * below it (2^-9 below 1) while it is above -0.95. So a variance of 1 stays, while fp32 follows. */
+/* torch's momentum 0.001 in bf16: (batch - 1) / 1000 is below half an ulp of 1 (2^-8) until the batch's
+ * variance is above 2.95, or below it (2^-9 below 1) while it is above -0.95. So a variance of 1 stays, while
+ * fp32 follows. */
 static void a_small_momentum_leaves_a_bf16_variance_where_it_is(void **state) {
     (void)state;
     ab_net *net = net_of(0.001);
@@ -125,7 +129,8 @@ static void a_small_momentum_leaves_a_bf16_variance_where_it_is(void **state) {
     ab_net_free(net);
 }
 
-/* bf16 at torch's default of 0.1 stops while a tenth of the distance is still half an ulp: up to 4 % off, and the test loss shows it. */
+/* bf16 at torch's default of 0.1 stops while a tenth of the distance is still half an ulp: up to 4 % off, and
+ * the test loss shows it. */
 static void only_the_evaluation_of_a_trained_cell_differs(void **state) {
     (void)state;
     ab_net *net = net_of(0.1);

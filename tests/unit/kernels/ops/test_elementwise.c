@@ -1,5 +1,5 @@
-/* relu, add and flatten, and the helpers all kernels store with: element by element in every format, on every CPU level and
- * thread count, in small and large tensors. */
+/* relu, add and flatten, and the helpers all kernels store with: element by element in every format, on every
+ * CPU level and thread count, in small and large tensors. */
 #include "oracle/op_run.h"
 
 #include "oracle/doubles.h"
@@ -114,7 +114,8 @@ static void relu_lets_nan_and_infinity_through(void **state) {
     }
 }
 
-/* Every bit pattern of the format as an input, as an output and, shifted by `turn`, as a gradient; signalling NaNs too. */
+/* Every bit pattern of the format as an input, as an output and, shifted by `turn`, as a gradient; signalling
+ * NaNs too. */
 static void relu_of_all_patterns(op_run *r, const ab_format *format, int turn, ab_observer *observer) {
     ab_shape shape = {.ndim = 1, .dim = {65536}};
     ab_exec exec = {.training = true, .observer = observer};
@@ -161,7 +162,7 @@ static void add_refuses_two_shapes_and_names_them(void **state) {
     assert_non_null(strstr(ab_error_message(), "[3, 4, 5]"));
 }
 
-/* ---- casting and accumulating ------------------------------------------------------------------------------ */
+/* ---- casting and accumulating ---------------------------------------------------------------- */
 
 static ab_tensor stored(op_run *r, int64_t n, const ab_format *format, uint64_t seed) {
     ab_shape shape = {.ndim = 1, .dim = {n}};
@@ -213,7 +214,7 @@ static void an_fp32_view_is_the_tensor_itself_or_a_widened_copy(void **state) {
     op_run_close(&r);
 }
 
-/* ---- the list ---------------------------------------------------------------------------------------------- */
+/* ---- the list -------------------------------------------------------------------------------- */
 
 static void ops_are_found_by_name_and_unknown_names_get_the_nearest(void **state) {
     (void)state;

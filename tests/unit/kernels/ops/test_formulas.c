@@ -1,6 +1,7 @@
-/* The arithmetic that CPU and GPU kernels share (kernels/ops/element.h, formulas.h, step_state.h), run here element by element over
- * the inputs of the CPU's own ops: element-wise results are their bits, sums agree within the bound of their number of terms.
- * What a GPU would do around it (launches, block sums) is not tested here. */
+/* The arithmetic that CPU and GPU kernels share (kernels/ops/element.h, formulas.h, step_state.h), run here
+ * element by element over the inputs of the CPU's own ops: element-wise results are their bits, sums agree
+ * within the bound of their number of terms. What a GPU would do around it (launches, block sums) is not
+ * tested here. */
 #include "oracle/conv.h"
 #include "oracle/op_run.h"
 
@@ -19,7 +20,7 @@ static int type_of(const ab_format *format) {
 
 static ab_span span_of(const ab_tensor *tensor) { return (ab_span){tensor->data, type_of(tensor->format)}; }
 
-/* ---- stored elements --------------------------------------------------------------------------------------- */
+/* ---- stored elements ------------------------------------------------------------------------- */
 
 static void every_half_loads_as_the_cpu_widens_it(void **state) {
     (void)state;
@@ -57,7 +58,7 @@ static void floats_store_as_the_cpu_narrows_them(void **state) {
                 }
 }
 
-/* ---- ops --------------------------------------------------------------------------------------------------- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 typedef struct image_case {
     const char *op;
@@ -152,7 +153,7 @@ static void relu_and_flatten_give_the_cpus_bits(void **state) {
         }
 }
 
-/* ---- convolution against the double oracle ----------------------------------------------------------------- */
+/* ---- convolution against the double oracle --------------------------------------------------- */
 
 static const oracle_conv convolutions[] = {{2, 7, 6, 3, 4, 3, 3, 1, 1, 1, 1, 1, 1, 1, 0, 0},
                                            {1, 9, 8, 4, 6, 3, 2, 2, 3, 1, 0, 1, 1, 2, 0, 0},
@@ -236,7 +237,7 @@ static void weights_come_back_from_the_librarys_layout(void **state) {
     for (int i = 0; i < N; i++) assert_int_equal(packed[ab_krsc_source(i, TAPS, IN)], i);
 }
 
-/* ---- batch norm -------------------------------------------------------------------------------------------- */
+/* ---- batch norm ------------------------------------------------------------------------------ */
 
 static void batch_norm_normalises_as_the_cpu_does(void **state) {
     (void)state;
@@ -261,7 +262,7 @@ static void batch_norm_normalises_as_the_cpu_does(void **state) {
     op_run_close(&r);
 }
 
-/* ---- activations ------------------------------------------------------------------------------------------- */
+/* ---- activations ----------------------------------------------------------------------------- */
 
 /* Against double. */
 static void activations_are_the_double_formulas(void **state) {
@@ -298,7 +299,8 @@ static float sigmoid_slope(float y) { return y * (1.0f - y); }
 static float exp_slope(float y) { return y; }
 static float log_slope(float x) { return 1.0f / x; }
 
-/* The gradient of bce and of bce_with_logits summed, so that no mean hides a bit; 1 is the gradient of the loss. */
+/* The gradient of bce and of bce_with_logits summed, so that no mean hides a bit; 1 is the gradient of the
+ * loss. */
 static void same_loss_terms(const void *argument) {
     static const struct {
         const ab_op *op;
@@ -380,7 +382,7 @@ static void losses_have_the_formulas_bits_at_every_level(void **state) {
     op_each_machine(same_loss_terms, NULL);
 }
 
-/* ---- the list of CUDA ops ---------------------------------------------------------------------------------- */
+/* ---- the list of CUDA ops -------------------------------------------------------------------- */
 
 /* An op that learns an attribute goes back to the host on every GPU until its row names it. */
 static void cuda_ops_know_every_attribute_of_their_op(void **state) {
@@ -405,7 +407,7 @@ static void cuda_ops_know_every_attribute_of_their_op(void **state) {
     }
 }
 
-/* ---- decisions --------------------------------------------------------------------------------------------- */
+/* ---- decisions ------------------------------------------------------------------------------- */
 
 /* Both machines from the same text, over the same overflows. */
 static void follow(const char *text, ab_scale_rule rule, uint64_t seed) {
@@ -442,7 +444,7 @@ static void the_devices_scale_follows_the_scalers(void **state) {
            (ab_scale_rule){.dynamic = true, .max_scale = 0x1p24, .min_scale = 2, .window = 5}, 4);
 }
 
-/* ---- optimizers -------------------------------------------------------------------------------------------- */
+/* ---- optimizers ------------------------------------------------------------------------------ */
 
 enum { UPDATED = 500, UPDATES = 5 };
 

@@ -1,5 +1,6 @@
-/* Frozen batch norms: they normalise with running statistics that stay, their gradients are those of what they compute, and the
- * mixture of formats that fails in torch is refused by name, with remedies that work. */
+/* Frozen batch norms: they normalise with running statistics that stay, their gradients are those of what
+ * they compute, and the mixture of formats that fails in torch is refused by name, with remedies that work.
+ */
 #include "bench/train/cell/cell.h"
 #include "kernels/core/rng.h"
 
@@ -153,7 +154,8 @@ static double squared_gradients(const ab_cell *cell) {
     return sum;
 }
 
-/* A small step against the gradient lowers the loss by lr |gradient|^2, if the gradient is that of the loss. */
+/* A small step against the gradient lowers the loss by lr |gradient|^2, if the gradient is that of the loss.
+ */
 static void gradients_are_those_of_the_frozen_network(void **state) {
     (void)state;
     ab_net *net = net_of("");

@@ -1,6 +1,7 @@
-/* oneDNN before 3.0 reads the operation descriptor at every step of its iterator. A stand-in in front of the library overwrites the
- * stack below its caller, where a descriptor of a function that has returned would lie, and looks whether the descriptor still is
- * what it was. Inlining hides the mistake from it: it is caught in Debug builds. */
+/* oneDNN before 3.0 reads the operation descriptor at every step of its iterator. A stand-in in front of the
+ * library overwrites the stack below its caller, where a descriptor of a function that has returned would
+ * lie, and looks whether the descriptor still is what it was. Inlining hides the mistake from it: it is
+ * caught in Debug builds. */
 #define _GNU_SOURCE
 #include "oracle/op_run.h"
 

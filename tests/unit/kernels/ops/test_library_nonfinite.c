@@ -1,6 +1,7 @@
-/* Infinities and NaNs in every implementation that the library offers for a product, at every CPU level that it can be held down to:
- * after the check of nonfinite.h a result is non-finite exactly if it reads a non-finite value, and what was right has not changed.
- * With AB_SURVEY set it prints what each implementation does without the check. */
+/* Infinities and NaNs in every implementation that the library offers for a product, at every CPU level that
+ * it can be held down to: after the check of nonfinite.h a result is non-finite exactly if it reads a
+ * non-finite value, and what was right has not changed. With AB_SURVEY set it prints what each implementation
+ * does without the check. */
 #define _GNU_SOURCE
 #include "oracle/op_run.h"
 
@@ -45,7 +46,7 @@ typedef struct survey {
     int64_t plants, spread, lost;
 } survey;
 
-/* ---- a product of one implementation ----------------------------------------------------------------------- */
+/* ---- a product of one implementation --------------------------------------------------------- */
 
 static ab_conv geometry(const shape_case *k, const op_run *r) {
     ab_conv conv = {.window = {.kernel = {k->kh, k->kw},
@@ -237,7 +238,7 @@ static void try_plants(subject *s, op_run *r) {
     }
 }
 
-/* ---- all implementations ----------------------------------------------------------------------------------- */
+/* ---- all implementations --------------------------------------------------------------------- */
 
 static void report(const subject *s, const ab_format *format, const char *level) {
     if (getenv("AB_SURVEY"))

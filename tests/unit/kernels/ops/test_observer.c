@@ -1,5 +1,5 @@
-/* What a probe sees: for every op, every value that is stored in a half tensor, once, as it is in fp32 before the cast; and
- * looking changes no bit. */
+/* What a probe sees: for every op, every value that is stored in a half tensor, once, as it is in fp32 before
+ * the cast; and looking changes no bit. */
 #include "oracle/op_run.h"
 
 typedef struct op_case {

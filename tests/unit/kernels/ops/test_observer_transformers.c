@@ -1,5 +1,5 @@
-/* What a probe sees of the ops of transformers, recurrences and images: every value that is stored in a half tensor, once, as it is
- * in fp32 before the cast, in whatever order; looking changes no bit. */
+/* What a probe sees of the ops of transformers, recurrences and images: every value that is stored in a half
+ * tensor, once, as it is in fp32 before the cast, in whatever order; looking changes no bit. */
 #include "oracle/op_run.h"
 
 typedef struct op_case {

@@ -1,5 +1,5 @@
-/* gelu (both forms), silu, tanh, sigmoid against libm in double: over their whole range, in every format, on every CPU level
- * and thread count with the same bits; what NaN and infinities give. */
+/* gelu (both forms), silu, tanh, sigmoid against libm in double: over their whole range, in every format, on
+ * every CPU level and thread count with the same bits; what NaN and infinities give. */
 #include "oracle/op_run.h"
 
 #include "oracle/jacobian.h"
@@ -59,7 +59,8 @@ static void check_points(const op_run *r, const void *self) {
         op_run_near(r, "out", &r->out, i, y, a->ulps * ORACLE_U32 * (fabs(y) + fabs(x * d)) + 0x1p-140);
         double stored = oracle_get(&r->out, i), bound = 1e-10;
         if (reads_out) d = a->op == &ab_op_tanh ? 1.0 - stored * stored : stored * (1.0 - stored);
-        /* the slope is a sum of two terms that may cancel: 1 - y of a y near 1 is exact, x s (1 - s) + s is not */
+        /* the slope is a sum of two terms that may cancel: 1 - y of a y near 1 is exact, x s (1 - s) + s is
+         * not */
         bound += ORACLE_U32 * fabs(dy) * (reads_out ? 4.0 * fabs(d) : a->ulps * (fabs(d) + 1.0));
         op_run_near(r, "din", &r->din[0], i, dy * d, bound);
     }

@@ -1,5 +1,6 @@
-/* scaled_dot_product_attention against its definition in double, with derivatives by differences: packed and separate inputs,
- * both layouts, every kind of mask, several blocks of queries, dropout, half accumulation. */
+/* scaled_dot_product_attention against its definition in double, with derivatives by differences: packed and
+ * separate inputs, both layouts, every kind of mask, several blocks of queries, dropout, half accumulation.
+ */
 #include "oracle/op_run.h"
 
 #include "kernels/core/rng.h"
@@ -28,7 +29,7 @@ static const attention_case cases[] = {
     {2, 2, 5, 5, 2, 2, true, false, true, NO_MASK, {0}, 0, 0, 0.25},
 };
 
-/* ---- the definition --------------------------------------------------------------------------------------- */
+/* ---- the definition -------------------------------------------------------------------------- */
 
 /* Element (batch, head, row, column) of part 0, 1 or 2 of q, k, v; or 3: of the result. */
 static int64_t place(const attention_case *k, int part, int64_t b, int64_t h, int64_t row, int64_t column) {
@@ -95,7 +96,7 @@ static void attend(const void *self, double *const *x, double *out) {
             for (int64_t i = 0; i < k->queries; i++) attend_row(k, x, out, b, h, i);
 }
 
-/* ---- runs ------------------------------------------------------------------------------------------------- */
+/* ---- runs ------------------------------------------------------------------------------------ */
 
 static op_attrs attrs_of(const attention_case *k) {
     const ab_op *op = &ab_op_scaled_dot_product_attention;
@@ -173,8 +174,9 @@ static void the_portable_product_gives_the_same(void **state) {
     }
 }
 
-/* Too large for differences: heads, blocks of queries and masks must not be mixed up. The sum of dq q over the features is
- * that of dk k over everything (both are the sum of dS S), the sum of dv over the keys is that of dout. */
+/* Too large for differences: heads, blocks of queries and masks must not be mixed up. The sum of dq q over
+ * the features is that of dk k over everything (both are the sum of dS S), the sum of dv over the keys is
+ * that of dout. */
 static void check_blocks(const op_run *r, const void *self) {
     const attention_case *k = self;
     double *x[] = {oracle_values(&r->in[0])};
@@ -229,9 +231,10 @@ static void blocks_of_queries_are_joined_with_the_same_bits_on_any_lanes(void **
         }
 }
 
-/* ---- behaviour -------------------------------------------------------------------------------------------- */
+/* ---- behaviour ------------------------------------------------------------------------------- */
 
-/* -70000 is no fp16 number: rounded it is -inf, and a row it covers has nobody left; in fp32 it is a constant that cancels. */
+/* -70000 is no fp16 number: rounded it is -inf, and a row it covers has nobody left; in fp32 it is a constant
+ * that cancels. */
 static void a_mask_value_is_rounded_to_the_format_of_q(void **state) {
     (void)state;
     attention_case k = {1, 1, 2, 2, 1, 1, true, false, false, IDS, {2, {2, 2}}, 0, -70000.0, 0};

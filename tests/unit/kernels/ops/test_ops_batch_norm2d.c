@@ -1,6 +1,6 @@
-/* batch_norm2d against its definition in double: training (biased variance normalises, unbiased moves the running
- * statistics) and evaluation, forward and backward. Bounds follow from the roundings of the textbook computation with up
- * to `rows` terms in one fp32 sum. */
+/* batch_norm2d against its definition in double: training (biased variance normalises, unbiased moves the
+ * running statistics) and evaluation, forward and backward. Bounds follow from the roundings of the textbook
+ * computation with up to `rows` terms in one fp32 sum. */
 #include "oracle/op_run.h"
 
 #include "oracle/doubles.h"
@@ -116,7 +116,7 @@ static void forget(oracle_bn *b) {
     for (size_t i = 0; i < AB_COUNT_OF(all); i++) free(all[i]);
 }
 
-/* ---- comparison -------------------------------------------------------------------------------------------- */
+/* ---- comparison ------------------------------------------------------------------------------ */
 
 static void check_forward(const op_run *r, const oracle_bn *b) {
     double u = ORACLE_U32, terms = (double)b->rows;
@@ -225,7 +225,8 @@ static void without_affine_there_is_no_weight(void **state) {
     }
 }
 
-/* More rows than are measured at once, with a mean that moves: the parts must be joined with their distances. */
+/* More rows than are measured at once, with a mean that moves: the parts must be joined with their distances.
+ */
 static void parts_of_a_large_batch_are_joined_exactly(void **state) {
     (void)state;
     static const bn_case large = {5, 14, 14, 260, 0.1, 0.0, 9.0, 1e-5, 0.1};
@@ -233,7 +234,7 @@ static void parts_of_a_large_batch_are_joined_exactly(void **state) {
     run_case(&s, &large);
 }
 
-/* ---- the oracle itself ------------------------------------------------------------------------------------- */
+/* ---- the oracle itself ----------------------------------------------------------------------- */
 
 static double weighted_output(const void *self) {
     oracle_bn b = *(const oracle_bn *)self;
@@ -260,7 +261,7 @@ static void the_oracle_agrees_with_finite_differences(void **state) {
         }
 }
 
-/* ---- behaviour --------------------------------------------------------------------------------------------- */
+/* ---- behaviour ------------------------------------------------------------------------------- */
 
 static void bits_depend_neither_on_the_lanes_nor_on_the_cpu_level(void **state) {
     (void)state;

@@ -1,5 +1,6 @@
-/* conv2d against a double-precision oracle: every format, path, thread count and CPU level; odd sizes, strides, padding,
- * dilation, groups. The bound is (terms + 2) u times the sum of magnitudes plus half a unit of the stored format. */
+/* conv2d against a double-precision oracle: every format, path, thread count and CPU level; odd sizes,
+ * strides, padding, dilation, groups. The bound is (terms + 2) u times the sum of magnitudes plus half a unit
+ * of the stored format. */
 #include "oracle/op_run.h"
 
 #include "oracle/conv.h"
@@ -150,7 +151,8 @@ static void each_tensor_may_have_its_own_format(void **state) {
     each_case((op_formats){&ab_format_fp16, &ab_format_bf16, &ab_format_fp32}, every_path);
 }
 
-/* Large enough for the library's passes to be cut into slices of the batch: same sums, same bits with any number of threads. */
+/* Large enough for the library's passes to be cut into slices of the batch: same sums, same bits with any
+ * number of threads. */
 static void a_large_batch_gives_the_same_bits_on_any_number_of_lanes(void **state) {
     (void)state;
     static const conv_case large = {8, 14, 15, 12, 24, 3, 3, 1, 1, 1, 1, 1, 1, 1, true};
@@ -179,7 +181,7 @@ static void a_large_batch_gives_the_same_bits_on_any_number_of_lanes(void **stat
     assert_int_equal(ab_parallel_start(1), AB_OK);
 }
 
-/* ---- the oracle itself ------------------------------------------------------------------------------------- */
+/* ---- the oracle itself ----------------------------------------------------------------------- */
 
 static double weighted_output(const void *self) {
     const expected *e = self;
@@ -215,7 +217,7 @@ static void the_oracle_agrees_with_finite_differences(void **state) {
     each_case((op_formats){&ab_format_fp32, &ab_format_fp32, NULL}, finite_differences);
 }
 
-/* ---- behaviour --------------------------------------------------------------------------------------------- */
+/* ---- behaviour ------------------------------------------------------------------------------- */
 
 static void new_weights_are_used_when_the_version_changes(void **state) {
     (void)state;
@@ -262,7 +264,8 @@ static void unwanted_gradients_are_not_computed(void **state) {
     }
 }
 
-/* 683 * 3 = 2049 is a tie in fp16; with the bias 2049.5 it must become 2050. Rounding first would give 2048. */
+/* 683 * 3 = 2049 is a tie in fp16; with the bias 2049.5 it must become 2050. Rounding first would give 2048.
+ */
 static void the_bias_is_added_before_the_one_rounding(void **state) {
     (void)state;
     static const conv_case one = {1, 2, 2, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, true};

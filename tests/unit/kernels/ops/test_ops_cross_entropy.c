@@ -1,5 +1,5 @@
-/* cross_entropy against its definition in double: mean over samples, class weights, ignored targets, the loss scale in
- * backward, and what infinities and wrong class ids do. */
+/* cross_entropy against its definition in double: mean over samples, class weights, ignored targets, the loss
+ * scale in backward, and what infinities and wrong class ids do. */
 #include "oracle/op_run.h"
 
 #include "oracle/doubles.h"
@@ -261,7 +261,7 @@ static void bits_do_not_depend_on_the_lanes(void **state) {
     for (int i = 0; i < 3; i++) op_run_close(&r[i]);
 }
 
-/* ---- rows of classes, smoothing, probabilities: torch 2.11's own answers in double -------------------------- */
+/* ---- rows of classes, smoothing, probabilities: torch 2.11's own answers in double ----------- */
 
 typedef struct torch_case {
     bool shares, weighted;

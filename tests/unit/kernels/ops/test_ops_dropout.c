@@ -1,5 +1,6 @@
-/* dropout: masks are Philox's coins by (seed, step, op, element), the same forward and backward, on every level, thread count and
- * however the tensor is split; the share of zeros is p; nothing happens outside training. */
+/* dropout: masks are Philox's coins by (seed, step, op, element), the same forward and backward, on every
+ * level, thread count and however the tensor is split; the share of zeros is p; nothing happens outside
+ * training. */
 #include "oracle/op_run.h"
 
 #include "kernels/core/rng.h"

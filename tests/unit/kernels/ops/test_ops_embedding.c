@@ -1,9 +1,10 @@
-/* embedding, positional_embedding and select: rows moved exactly, gradients summed over every use of a row and rounded once. */
+/* embedding, positional_embedding and select: rows moved exactly, gradients summed over every use of a row
+ * and rounded once. */
 #include "oracle/op_run.h"
 
 #include "oracle/jacobian.h"
 
-/* ---- embedding -------------------------------------------------------------------------------------------- */
+/* ---- embedding ------------------------------------------------------------------------------- */
 
 typedef struct table_case {
     ab_shape ids;
@@ -66,7 +67,7 @@ static void an_id_beyond_the_table_is_named(void **state) {
     op_run_close(&r);
 }
 
-/* ---- positional_embedding --------------------------------------------------------------------------------- */
+/* ---- positional_embedding -------------------------------------------------------------------- */
 
 typedef struct position_case {
     int64_t batch, tokens, dim, rows;
@@ -124,7 +125,7 @@ static void too_many_positions_are_refused(void **state) {
     assert_non_null(strstr(ab_error_message(), "[2, 9]"));
 }
 
-/* ---- select ----------------------------------------------------------------------------------------------- */
+/* ---- select ---------------------------------------------------------------------------------- */
 
 typedef struct select_case {
     ab_shape in;

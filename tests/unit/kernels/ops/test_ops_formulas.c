@@ -1,9 +1,9 @@
-/* The ops of elementwise.h and where.c: every formula against its definition in double, gradients against finite differences, all
- * ways to broadcast, and what is masked. */
+/* The ops of elementwise.h and where.c: every formula against its definition in double, gradients against
+ * finite differences, all ways to broadcast, and what is masked. */
 #include "oracle/doubles.h"
 #include "oracle/op_run.h"
 
-/* ---- functions of one number ------------------------------------------------------------------------------ */
+/* ---- functions of one number ----------------------------------------------------------------- */
 
 typedef struct function {
     const ab_op *op;
@@ -116,7 +116,7 @@ static void half_results_overflow_and_vanish_as_torchs_do(void **state) {
     }
 }
 
-/* ---- functions of two numbers ----------------------------------------------------------------------------- */
+/* ---- functions of two numbers ---------------------------------------------------------------- */
 
 typedef struct pair {
     ab_shape a, b; /* b.ndim 0: a number */
@@ -255,7 +255,7 @@ static void only_what_a_wanted_gradient_reads_is_kept(void **state) {
     assert_int_equal(ab_op_needs(&ab_op_div, &reverse, 1, 1), 1);
 }
 
-/* ---- masks ------------------------------------------------------------------------------------------------ */
+/* ---- masks ----------------------------------------------------------------------------------- */
 
 static void run_where(const void *formats) {
     ab_shape in[] = {{3, {5, 1, 77}}, {3, {5, 41, 77}}, {2, {41, 1}}};
@@ -333,7 +333,7 @@ static void masks_cover_padding_or_the_future(void **state) {
     }
 }
 
-/* ---- bits and bad shapes ---------------------------------------------------------------------------------- */
+/* ---- bits and bad shapes --------------------------------------------------------------------- */
 
 static void gradients_that_are_sums_do_not_depend_on_the_lanes(void **state) {
     (void)state;

@@ -103,7 +103,7 @@ static void blocks_of_a_large_image_are_joined_exactly(void **state) {
     oracle_run_all((oracle_run){.open = open_large, .check = check_large, .self = &large});
 }
 
-/* ---- upsample --------------------------------------------------------------------------------------------- */
+/* ---- upsample -------------------------------------------------------------------------------- */
 
 static void open_upsample(op_run *r, const void *self, op_formats formats) {
     const image_case *k = self;

@@ -1,5 +1,5 @@
-/* linear against the double-precision oracle (a 1x1 convolution of 1x1 images), in every format, path, thread count and CPU
- * level, and behind three-dimensional inputs. */
+/* linear against the double-precision oracle (a 1x1 convolution of 1x1 images), in every format, path, thread
+ * count and CPU level, and behind three-dimensional inputs. */
 #include "oracle/op_run.h"
 
 #include "oracle/conv.h"

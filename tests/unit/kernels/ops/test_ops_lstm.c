@@ -1,5 +1,5 @@
-/* lstm against its definition in double, with derivatives by differences: odd sizes, with and without biases, several groups of
- * samples; half formats with the rounding of every hidden state in the definition too. */
+/* lstm against its definition in double, with derivatives by differences: odd sizes, with and without biases,
+ * several groups of samples; half formats with the rounding of every hidden state in the definition too. */
 #include "oracle/op_run.h"
 
 #include "oracle/jacobian.h"
@@ -54,8 +54,8 @@ static void open_case(op_run *r, const void *self, op_formats formats) {
     assert_int_equal(op_run_prepare(r), AB_OK);
 }
 
-/* In a half format each hidden state was rounded before the next step read it, so the definition is followed step by step from
- * the stored states; the difference that makes is part of the gradients' bound. */
+/* In a half format each hidden state was rounded before the next step read it, so the definition is followed
+ * step by step from the stored states; the difference that makes is part of the gradients' bound. */
 static void check_half(const op_run *r, const lstm_case *k, const oracle_jacobian *o) {
     double half_ulp = ldexp(1.0, -r->out.format->precision);
     for (int64_t b = 0; b < k->batch; b++) {

@@ -1,4 +1,5 @@
-/* matmul against sums in double: batches, operands that are shared by several products, blocks of rows, every format and path. */
+/* matmul against sums in double: batches, operands that are shared by several products, blocks of rows, every
+ * format and path. */
 #include "oracle/doubles.h"
 #include "oracle/op_run.h"
 

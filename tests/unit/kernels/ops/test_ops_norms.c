@@ -1,5 +1,5 @@
-/* layer_norm and rms_norm against their definitions in double, with derivatives by differences: odd sizes, with and without
- * weight and bias, rows longer than a span of sums, large means. */
+/* layer_norm and rms_norm against their definitions in double, with derivatives by differences: odd sizes,
+ * with and without weight and bias, rows longer than a span of sums, large means. */
 #include "oracle/op_run.h"
 
 #include "oracle/jacobian.h"
@@ -76,7 +76,8 @@ static void norms_match_their_definition_and_its_derivatives(void **state) {
         oracle_run_all((oracle_run){.open = open_case, .check = check_case, .self = &cases[k]});
 }
 
-/* Rows of several spans and parameter gradients over several chunks: too large for differences, so the sums are written down. */
+/* Rows of several spans and parameter gradients over several chunks: too large for differences, so the sums
+ * are written down. */
 static void check_large(const op_run *r, const void *self) {
     const norm_case *k = self;
     int64_t n = k->shape.dim[1], rows = k->shape.dim[0];
@@ -124,7 +125,8 @@ static void a_large_mean_does_not_cancel_the_variance(void **state) {
     op_run_close(&r);
 }
 
-/* Without an eps rms_norm takes 2^-23 in every format, which a row of 1e-4 shows (torch 2.11: 0.2783 in fp16). */
+/* Without an eps rms_norm takes 2^-23 in every format, which a row of 1e-4 shows (torch 2.11: 0.2783 in
+ * fp16). */
 static void rms_norm_has_torchs_default_eps(void **state) {
     (void)state;
     ab_shape shape = {.ndim = 2, .dim = {1, 4}};

@@ -1,5 +1,5 @@
-/* mse, bce and bce_with_logits: torch 2.11's values recorded in double, definitions and finite differences, half inputs, and where
- * probabilities saturate. */
+/* mse, bce and bce_with_logits: torch 2.11's values recorded in double, definitions and finite differences,
+ * half inputs, and where probabilities saturate. */
 #include "oracle/doubles.h"
 #include "oracle/gradient.h"
 #include "oracle/op_run.h"

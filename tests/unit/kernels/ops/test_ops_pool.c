@@ -1,5 +1,5 @@
-/* max_pool2d, avg_pool2d and global_avg_pool against their definitions in double: every format, thread count and CPU level,
- * overlapping, gapped and padded windows, ties and NaN. */
+/* max_pool2d, avg_pool2d and global_avg_pool against their definitions in double: every format, thread count
+ * and CPU level, overlapping, gapped and padded windows, ties and NaN. */
 #include "oracle/op_run.h"
 
 #include "oracle/doubles.h"
@@ -164,7 +164,7 @@ static void global_avg_pool_matches_the_definition(void **state) {
     check_op(&ab_op_global_avg_pool);
 }
 
-/* ---- the oracle itself ------------------------------------------------------------------------------------- */
+/* ---- the oracle itself ----------------------------------------------------------------------- */
 
 static double weighted_output(const void *self) {
     oracle_pool p = *(const oracle_pool *)self;
@@ -196,7 +196,7 @@ static void the_oracle_agrees_with_finite_differences(void **state) {
         }
 }
 
-/* ---- behaviour --------------------------------------------------------------------------------------------- */
+/* ---- behaviour ------------------------------------------------------------------------------- */
 
 /* A 2x2 window of one channel, all three ops' favourite size. */
 static void one_window(op_run *r, const double values[4]) {

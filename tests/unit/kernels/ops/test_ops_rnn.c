@@ -1,5 +1,5 @@
-/* rnn against the recurrence in double: states, gradients through time, half storage, both functions; the oracle against finite
- * differences. */
+/* rnn against the recurrence in double: states, gradients through time, half storage, both functions; the
+ * oracle against finite differences. */
 #include "oracle/doubles.h"
 #include "oracle/gradient.h"
 #include "oracle/op_run.h"

@@ -1,5 +1,5 @@
-/* reshape, permute, transpose, concat, sum, mean, max: against index arithmetic and sums in double, in every format, on every CPU
- * level and thread count. */
+/* reshape, permute, transpose, concat, sum, mean, max: against index arithmetic and sums in double, in every
+ * format, on every CPU level and thread count. */
 #include "oracle/doubles.h"
 #include "oracle/gradient.h"
 #include "oracle/op_run.h"
@@ -51,7 +51,7 @@ static op_attrs attrs_of(const op_case *k) {
     return a;
 }
 
-/* ---- moving values ---------------------------------------------------------------------------------------- */
+/* ---- moving values --------------------------------------------------------------------------- */
 
 static void check_reshape(const op_case *k, const op_run *r) {
     (void)k;
@@ -97,7 +97,7 @@ static void check_concat(const op_case *k, const op_run *r) {
     assert_int_equal(r->out.shape.dim[dim], start);
 }
 
-/* ---- reducing --------------------------------------------------------------------------------------------- */
+/* ---- reducing -------------------------------------------------------------------------------- */
 
 /* Which element of the result an element of the input belongs to. */
 static int64_t result_of(const op_case *k, const ab_shape *in, int64_t at) {
@@ -148,7 +148,7 @@ static void check_max(const op_case *k, const op_run *r) {
     free(hits);
 }
 
-/* ---- running ---------------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static const op_case cases[] = {
     {&ab_op_reshape, {{4, {2, 3, 5, 7}}}, 1, {0, -1, 7}, 3, false, check_reshape},

@@ -1,5 +1,6 @@
-/* softmax and log_softmax against their definitions in double, with derivatives by differences and, because backward reads
- * the stored output, from that output; rows longer than a span of sums; masked and spoilt rows. */
+/* softmax and log_softmax against their definitions in double, with derivatives by differences and, because
+ * backward reads the stored output, from that output; rows longer than a span of sums; masked and spoilt
+ * rows. */
 #include "oracle/op_run.h"
 
 #include "oracle/jacobian.h"
@@ -111,7 +112,8 @@ static void row_of(op_run *r, const ab_op *op, const double in[3]) {
     op_run_both(r);
 }
 
-/* -inf is what a mask leaves: probability 0. A row of nothing else, a NaN or +inf spoils the row, as in torch. */
+/* -inf is what a mask leaves: probability 0. A row of nothing else, a NaN or +inf spoils the row, as in
+ * torch. */
 static void infinities_mask_and_spoil_like_in_torch(void **state) {
     (void)state;
     const double minus = (double)-INFINITY, plus = (double)INFINITY;

@@ -1,5 +1,5 @@
-/* Stand-ins for a library that does not keep infinities and NaNs where they belong, behind conv2d and matmul: one spreads them over
- * neighbouring outputs, as oneDNN 2.6 does with AMX; one loses them. */
+/* Stand-ins for a library that does not keep infinities and NaNs where they belong, behind conv2d and matmul:
+ * one spreads them over neighbouring outputs, as oneDNN 2.6 does with AMX; one loses them. */
 #define _GNU_SOURCE
 #include "oracle/op_run.h"
 
@@ -32,7 +32,7 @@ static void spoil(float *result, int64_t n) {
     }
 }
 
-/* ---- convolution ------------------------------------------------------------------------------------------- */
+/* ---- convolution ----------------------------------------------------------------------------- */
 
 typedef struct stand_in {
     ab_pass base;
@@ -105,7 +105,8 @@ static ab_op planted_conv(op_attrs *attrs) {
     return op;
 }
 
-/* Where infinities are put: nowhere, in the input, in the gradient of the output, in a weight, in the bias. */
+/* Where infinities are put: nowhere, in the input, in the gradient of the output, in a weight, in the bias.
+ */
 enum { NOWHERE, IN_INPUT, IN_DOUT, IN_WEIGHT, IN_BIAS, PLACES };
 
 static void plant(const op_run *r, int place) {
@@ -219,7 +220,7 @@ static void overflows_of_finite_operands_stay(void **state) {
     op_run_close(&r);
 }
 
-/* ---- matrix products --------------------------------------------------------------------------------------- */
+/* ---- matrix products ------------------------------------------------------------------------- */
 
 #if AB_HAVE_DNNL
 

@@ -1,5 +1,5 @@
-/* The vector exponential against libm in double over all magnitudes, and row maxima and sums against plain loops: every CPU
- * level gives the same bits. */
+/* The vector exponential against libm in double over all magnitudes, and row maxima and sums against plain
+ * loops: every CPU level gives the same bits. */
 #include "oracle/op_run.h"
 
 #include "kernels/vec/vec_math.h"

@@ -28,7 +28,8 @@ static cJSON *new_record(const char *half) {
     return document;
 }
 
-/* A gradient with `values` values of exponent e and none else; its largest value in step i is 2^e * growth^i. */
+/* A gradient with `values` values of exponent e and none else; its largest value in step i is 2^e * growth^i.
+ */
 static void plant(cJSON *document, const char *name, int e, int values, double growth) {
     const ab_format *half;
     const cJSON *cell = cJSON_GetArrayItem(cJSON_GetObjectItem(document, "cells"), 0);
@@ -56,8 +57,9 @@ static ab_advise advise_on(const char *half, int top, int bottom) {
     return advise;
 }
 
-/* 2^e survives at 2^k from e + k = emin - precision on, if it is no tie, and 2^e overflows from e + k = emax + 1 on: one scale holds two
- * tensors that are emax - emin + precision octaves apart, 40 in fp16 and 261 in bf16, and no more. */
+/* 2^e survives at 2^k from e + k = emin - precision on, if it is no tie, and 2^e overflows from e + k = emax
+ * + 1 on: one scale holds two tensors that are emax - emin + precision octaves apart, 40 in fp16 and 261 in
+ * bf16, and no more. */
 static void infeasibility_flips_at_the_binades_of_the_format(void **state) {
     (void)state;
     const struct {
@@ -85,7 +87,8 @@ static void the_advised_scale_is_an_octave_below_the_limit(void **state) {
     assert_true(advise.share == 0 && advise.overflow == 0);
 }
 
-/* At most a millionth of the energy may go: 1 of 2^10 values at 2^-2 of the others' size holds 2^-14 of it, at 2^-6 less than 2^-21. */
+/* At most a millionth of the energy may go: 1 of 2^10 values at 2^-2 of the others' size holds 2^-14 of it,
+ * at 2^-6 less than 2^-21. */
 static void a_few_small_values_do_not_decide(void **state) {
     (void)state;
     for (int down = 2; down <= 6; down += 4) {
@@ -112,8 +115,8 @@ static void a_few_small_values_do_not_decide(void **state) {
     }
 }
 
-/* Steps are no independent draws: with the trend taken out nothing is left to chance here, and the last step, the largest, sets the limit.
- * The drift says how long a fixed scale lasts. */
+/* Steps are no independent draws: with the trend taken out nothing is left to chance here, and the last step,
+ * the largest, sets the limit. The drift says how long a fixed scale lasts. */
 static void growing_gradients_are_a_trend_and_no_chance(void **state) {
     (void)state;
     ab_advise advise;
@@ -132,8 +135,8 @@ static void growing_gradients_are_a_trend_and_no_chance(void **state) {
     cJSON_Delete(document);
 }
 
-/* Largest values that a Gumbel law drew around a level: of many samples, the mean forecast at the limit that such a law exceeds with
- * probability p is p. */
+/* Largest values that a Gumbel law drew around a level: of many samples, the mean forecast at the limit that
+ * such a law exceeds with probability p is p. */
 static void chance_is_forecast_as_it_was_drawn(void **state) {
     (void)state;
     enum { N = 128, SAMPLES = 60 };
@@ -255,7 +258,8 @@ static void columns_of_several_steps_are_told_from_steps(void **state) {
     assert_true(a.skipped > 0.001 && fabs(b.skipped - a.skipped / 8) < 0.1 * a.skipped / 8);
 }
 
-/* Half of the run overflows every second step. Skipped steps do not train: the run stays there twice as long. */
+/* Half of the run overflows every second step. Skipped steps do not train: the run stays there twice as long.
+ */
 static void skipping_holds_the_clock(void **state) {
     (void)state;
     enum { N = 64 };
@@ -269,7 +273,8 @@ static void skipping_holds_the_clock(void **state) {
     assert_true(f.worst > 0.4 && !ab_forecast_within(&f, 0.1));
 }
 
-/* All layers need no more than 30 binades of their own, the run 41: each layer can have a scale, all together none. */
+/* All layers need no more than 30 binades of their own, the run 41: each layer can have a scale, all together
+ * none. */
 static void layers_are_told_apart_where_no_scale_fits_all(void **state) {
     (void)state;
     ab_advise advise;
@@ -295,8 +300,9 @@ static const ab_advise_rule *rule(const ab_advise *a, const char *name) {
     return NULL;
 }
 
-/* 2^0 at most: 2^15 < 65504 <= 2^16; 2^13 at 2^k is just above 8188 from k = 13 on; equal steps leave LogMax no deviation; AdaLoss'
- * formula by hand for a root mean square of sqrt(7/3): 6e-8 / (1.2533e-3 * 1.5275) = 3.13e-5, about 2^-15. */
+/* 2^0 at most: 2^15 < 65504 <= 2^16; 2^13 at 2^k is just above 8188 from k = 13 on; equal steps leave LogMax
+ * no deviation; AdaLoss' formula by hand for a root mean square of sqrt(7/3): 6e-8 / (1.2533e-3 * 1.5275)
+ * = 3.13e-5, about 2^-15. */
 static void other_rules_are_their_formulas(void **state) {
     (void)state;
     ab_advise advise;
@@ -326,7 +332,8 @@ static void a_recorded_scale_is_taken_out(void **state) {
     cJSON_Delete(document);
 }
 
-/* Three rows whose largest gradients are 2^-3, 2^-9 and 2^-31: all but the last are safe at any scale from 2^-16 on, it from 2^6 on. */
+/* Three rows whose largest gradients are 2^-3, 2^-9 and 2^-31: all but the last are safe at any scale from
+ * 2^-16 on, it from 2^6 on. */
 static void no_row_may_lose_its_whole_gradient(void **state) {
     (void)state;
     for (int recorded = 0; recorded < 2; recorded++) {

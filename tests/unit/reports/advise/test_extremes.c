@@ -1,4 +1,5 @@
-/* Laws of largest values against SciPy's fits (scripts/peer_extremes.py) and closed forms; which law is chosen, on planted samples. */
+/* Laws of largest values against SciPy's fits (scripts/peer_extremes.py) and closed forms; which law is
+ * chosen, on planted samples. */
 #include "reports/advise/extremes.h"
 #include "support/json_file.h"
 

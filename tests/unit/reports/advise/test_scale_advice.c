@@ -39,7 +39,7 @@ static ab_scale_range range_of(const float *values, int n, const ab_format *form
     return range;
 }
 
-/* ---- tests --------------------------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 /* Casts everything at every scale; energy is summed exactly enough to tell the shares used here. */
 static void search(const float *values, int n, const ab_format *format, const ab_scale_goal *goal, int *k_lo,

@@ -1,5 +1,5 @@
-/* Traces and first divergence: a fault planted in what an op wrote is found in that very tensor, sound levels differ by rounding
- * only, and the projections tell distances. */
+/* Traces and first divergence: a fault planted in what an op wrote is found in that very tensor, sound levels
+ * differ by rounding only, and the projections tell distances. */
 #define _POSIX_C_SOURCE 200809L
 #include "tests/unit/probe_testing.h"
 
@@ -11,9 +11,10 @@
 
 static const ab_probe_kind *tracer(void) { return pt_probe("trace"); }
 
-/* ---- planting ---------------------------------------------------------------------------------------------- */
+/* ---- planting -------------------------------------------------------------------------------- */
 
-/* Stands between the cell and the probe: once `target` has run in step `at_step`, what it wrote is multiplied by `factor`. */
+/* Stands between the cell and the probe: once `target` has run in step `at_step`, what it wrote is multiplied
+ * by `factor`. */
 typedef struct planter {
     ab_observer observer; /* first */
     void *probe;

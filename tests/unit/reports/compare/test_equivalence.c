@@ -1,4 +1,5 @@
-/* Equivalence over seeds: what is paired with what, and what is said. The tests themselves are proved in test_stats.c. */
+/* Equivalence over seeds: what is paired with what, and what is said. The tests themselves are proved in
+ * test_stats.c. */
 #include "reports/compare/equivalence.h"
 #include "reports/record/json.h"
 

@@ -1,4 +1,5 @@
-/* Change points against an exhaustive search that shares no code with the program, and the history of made-up runs. */
+/* Change points against an exhaustive search that shares no code with the program, and the history of made-up
+ * runs. */
 #define _POSIX_C_SOURCE 200809L
 #include "reports/compare/history.h"
 #include "reports/stats/changes.h"
@@ -8,7 +9,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* ---- changes --------------------------------------------------------------------------------------------- */
+/* ---- changes --------------------------------------------------------------------------------- */
 
 static double noise(unsigned *state) { /* in (-1, 1), sum of four uniforms */
     double sum = 0;
@@ -130,7 +131,7 @@ static void test_numbers_that_do_not_scatter_change_with_every_difference(void *
     assert_int_equal(segment[2].count, 2);
 }
 
-/* ---- history --------------------------------------------------------------------------------------------- */
+/* ---- history --------------------------------------------------------------------------------- */
 
 static void scale_times(cJSON *value, double factor) {
     cJSON *child;

@@ -1,5 +1,6 @@
-/* Verdicts from records made here: every cause is named from the numbers that show it, with no word of which fault was planted, and
- * the same record without those numbers gives no verdict. And the audits of skips and of where a loss went. */
+/* Verdicts from records made here: every cause is named from the numbers that show it, with no word of which
+ * fault was planted, and the same record without those numbers gives no verdict. And the audits of skips and
+ * of where a loss went. */
 #include "reports/diagnose/diagnose.h"
 
 #include <math.h>
@@ -15,7 +16,8 @@
 
 enum { STEPS = 80, TEXT = 1 << 16 };
 
-/* A loss at every step: from `first` to `last` in a straight line, but `peak` (0: none) in steps 5 to 14; null from step `bad` on. */
+/* A loss at every step: from `first` to `last` in a straight line, but `peak` (0: none) in steps 5 to 14;
+ * null from step `bad` on. */
 static void losses(char *text, size_t size, double first, double last, int bad, double peak) {
     size_t n = (size_t)snprintf(text, size, "[");
     for (int i = 0; i < STEPS; i++) {
@@ -30,7 +32,8 @@ static void losses(char *text, size_t size, double first, double last, int bad, 
     snprintf(text + n, size - n, "]");
 }
 
-/* What is said of a run: its configuration, the O0 cell's and the other cell's own keys (JSON, each with a comma in front). */
+/* What is said of a run: its configuration, the O0 cell's and the other cell's own keys (JSON, each with a
+ * comma in front). */
 typedef struct record {
     const char *config, *o0, *cell;
     double o0_last, cell_last;
@@ -91,7 +94,7 @@ static void expect_no(const record *r, const char *id) {
         if (strcmp(d->verdict[i].rule->id, id) == 0) fail_msg("%s is not in this record", id);
 }
 
-/* ---- health ---------------------------------------------------------------------------------------------- */
+/* ---- health ---------------------------------------------------------------------------------- */
 
 static void a_cell_like_o0_is_healthy(void **state) {
     (void)state;
@@ -124,7 +127,7 @@ static void a_language_model_that_knows_nothing_has_not_learned(void **state) {
     assert_true(diagnose(&r)->facts.unlearned); /* log(8) = 2.08 */
 }
 
-/* ---- not precision ----------------------------------------------------------------------------------------- */
+/* ---- not precision --------------------------------------------------------------------------- */
 
 static void data_and_weights_that_are_no_numbers_are_named(void **state) {
     (void)state;
@@ -360,7 +363,7 @@ static void summed_micro_batches_break_a_bound(void **state) {
     expect_no(&r, "accumulation_not_averaged");
 }
 
-/* ---- precision --------------------------------------------------------------------------------------------- */
+/* ---- precision ------------------------------------------------------------------------------- */
 
 static const struct {
     const char *event, *ops, *id, *layer;
@@ -496,7 +499,8 @@ static void clipping_before_unscaling_shows_in_the_sizes_of_gradients(void **sta
     "{\"first\": "                                                                                           \
     "0, \"stride\": 20, \"nonzero\": [100, 100, 0, 100], \"energy\": [" given "]}}]}"
 
-/* A limit of 5 at a scale of 16 acts as one of 0.31: gradients of norm 1 (energy 256) end at 0.0977, those of 0.25 (16) escape. */
+/* A limit of 5 at a scale of 16 acts as one of 0.31: gradients of norm 1 (energy 256) end at 0.0977, those of
+ * 0.25 (16) escape. */
 static void clipping_before_unscaling_at_a_small_scale_shows_step_by_step(void **state) {
     (void)state;
     record r = sound;
@@ -654,7 +658,7 @@ static void what_became_zero_before_a_root_is_kept_wide_with_it(void **state) {
     assert_string_equal(diagnosis.verdict[0].option[1], "q=fp32,m=fp32,r=fp32,x=fp32");
 }
 
-/* ---- several causes ---------------------------------------------------------------------------------------- */
+/* ---- several causes -------------------------------------------------------------------------- */
 
 #define EVENT_AT(step, op, type, pass, cause)                                                                \
     "\"origin\": {\"events\": [{\"step\": " step ", \"expected\": false, \"op\": \"" op                      \
@@ -713,8 +717,8 @@ static void state_that_o0_keeps_in_half_too_is_not_the_learning_rate(void **stat
     expect(&r, "optimizer_state_underflow", "fc1");
     r.o0 = PROBES(ADAM("fp32", "0"));
     expect(&r, "learning_rate_too_high", NULL);
-    r.o0_bad =
-        -1; /* O0 merely does not learn, and keeps its state in fp32: what the cell's does is the cell's own */
+    r.o0_bad = -1; /* O0 merely does not learn, and keeps its state in fp32: what the cell's does is the
+                      cell's own */
     r.o0_last = 2.3;
     r.cell = PROBES(ADAM("fp16", "0.9"));
     expect(&r, "optimizer_state_underflow", "fc1");
@@ -726,7 +730,8 @@ static void state_that_o0_keeps_in_half_too_is_not_the_learning_rate(void **stat
     expect(&r, "optimizer_state_underflow", "fc1");
 }
 
-/* The gradient of a bias whose layer is normalized is a sum that cancels: what fp32's rounding leaves of it is nothing to lose. */
+/* The gradient of a bias whose layer is normalized is a sum that cancels: what fp32's rounding leaves of it
+ * is nothing to lose. */
 static void the_rounding_of_a_bias_without_gradient_is_not_flushed(void **state) {
     (void)state;
 #define BIAS(largest)                                                                                        \
@@ -985,7 +990,7 @@ static void lost_decay_is_told_from_lost_gradients(void **state) {
     expect_no(&r, "weight_decay_lost");
 }
 
-/* ---- gaps -------------------------------------------------------------------------------------------------- */
+/* ---- gaps ------------------------------------------------------------------------------------ */
 
 static void a_gap_of_what_chance_makes_is_no_gap(void **state) {
     (void)state;
@@ -1001,7 +1006,8 @@ static void a_gap_of_what_chance_makes_is_no_gap(void **state) {
     assert_true(diagnose(&r)->facts.sick); /* but this is too much for chance */
 }
 
-/* Within what is allowed, but more than half of it: enough to believe what is proved, not what is a mere hint. */
+/* Within what is allowed, but more than half of it: enough to believe what is proved, not what is a mere
+ * hint. */
 static void a_gap_that_may_be_chance_is_believed_where_its_cause_shows(void **state) {
     (void)state;
     record r = sound;
@@ -1019,7 +1025,7 @@ static void a_gap_that_may_be_chance_is_believed_where_its_cause_shows(void **st
     assert_false(diagnose(&r)->facts.sick);
 }
 
-/* ---- steps ------------------------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static void skips_of_a_warm_up_are_those_of_this_scaler(void **state) {
     (void)state;
@@ -1036,7 +1042,8 @@ static void skips_of_a_warm_up_are_those_of_this_scaler(void **state) {
 }
 
 /* Skipping whenever the loss is high is no random sample: the ranks say so. */
-/* 10 of the last 60 steps, for a window of 5: less than a fifth, but O0 would be as far behind without those steps. */
+/* 10 of the last 60 steps, for a window of 5: less than a fifth, but O0 would be as far behind without those
+ * steps. */
 static void skips_that_explain_the_gap_are_the_windows(void **state) {
     (void)state;
     record r = sound;
@@ -1110,7 +1117,8 @@ static void a_scalers_own_window_counts(void **state) {
     }
 }
 
-/* The labels of skipped steps beside those of all; the p-values are SciPy's (chi2_contingency, fisher_exact). */
+/* The labels of skipped steps beside those of all; the p-values are SciPy's (chi2_contingency, fisher_exact).
+ */
 static void skips_that_choose_their_labels_are_found(void **state) {
     (void)state;
     static const struct {

@@ -1,5 +1,5 @@
-/* Problems that people report again and again: each of the fifteen is recognised by name in a record that has it, and in no record
- * that has not. */
+/* Problems that people report again and again: each of the fifteen is recognised by name in a record that has
+ * it, and in no record that has not. */
 #include "reports/diagnose/known_issues.h"
 
 #include <setjmp.h>
@@ -14,8 +14,8 @@
 
 enum { STEPS = 80, TEXT = 1 << 14 };
 
-/* Keys (JSON, a comma behind each) of the configuration, the O0 cell and the cell; those that a sound record has come after
- * them, and the first of two equal keys counts. */
+/* Keys (JSON, a comma behind each) of the configuration, the O0 cell and the cell; those that a sound record
+ * has come after them, and the first of two equal keys counts. */
 typedef struct record {
     const char *config, *o0, *cell;
     double cell_last; /* its last loss; O0's is 0.3 */

@@ -28,7 +28,7 @@ static int load(void **state) {
     return read == ROUNDS * ARMS ? 0 : -1;
 }
 
-/* ---- documents ------------------------------------------------------------------------------------------- */
+/* ---- documents ------------------------------------------------------------------------------- */
 
 static cJSON *tiny(void) {
     cJSON *document = ab_test_read_json(AB_SOURCE_DIR "/tests/fixtures/result_tiny.json");
@@ -92,7 +92,7 @@ static void add_circumstances(cJSON *document, double clock, double others) {
     }
 }
 
-/* ---- comparing ------------------------------------------------------------------------------------------- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
 typedef struct outcome {
     int exit_status;
@@ -137,7 +137,7 @@ static void expect(const outcome *o, int exit_status, const char *text) {
     if (!strstr(o->text, text)) fail_msg("no \"%s\" in:\n%s", text, o->text);
 }
 
-/* ---- numerics and work ----------------------------------------------------------------------------------- */
+/* ---- numerics and work ----------------------------------------------------------------------- */
 
 static void the_same_result_passes(void **state) {
     (void)state;
@@ -280,7 +280,7 @@ static void losses_that_are_not_finite_void_the_speed_up_and_exit_4_even_in_both
     assert_true(voided >= 1);
 }
 
-/* ---- what may be compared -------------------------------------------------------------------------------- */
+/* ---- what may be compared -------------------------------------------------------------------- */
 
 static void other_conditions_are_not_comparable_and_named(void **state) {
     (void)state;
@@ -382,7 +382,7 @@ static void the_worst_outcome_decides(void **state) {
     expect(compare(tiny(), other), 6, "missing");
 }
 
-/* ---- times ----------------------------------------------------------------------------------------------- */
+/* ---- times ----------------------------------------------------------------------------------- */
 
 enum { A, P };
 
@@ -449,7 +449,7 @@ static void waiting_in_one_arm_is_inconclusive(void **state) {
     }
 }
 
-/* ---- the gate on itself ---------------------------------------------------------------------------------- */
+/* ---- the gate on itself ---------------------------------------------------------------------- */
 
 /* 400 recorded rounds hold 13 windows of 30 that share no round, and 33 of 12. */
 static void recorded_arms_give_the_known_calibration(void **state) {
@@ -486,7 +486,7 @@ static void recorded_arms_give_the_known_calibration(void **state) {
     cJSON_Delete(calibration);
 }
 
-/* ---- drift ----------------------------------------------------------------------------------------------- */
+/* ---- drift ----------------------------------------------------------------------------------- */
 
 static void ten_small_steps_are_caught_by_the_pinned_baseline(void **state) {
     (void)state;
@@ -528,7 +528,7 @@ static void drift_in_memory_is_caught_within_the_tolerance(void **state) {
            "memory grew by 9.4 % since the pinned baseline, budget 5 %");
 }
 
-/* ---- the same bits everywhere ---------------------------------------------------------------------------- */
+/* ---- the same bits everywhere ---------------------------------------------------------------- */
 
 /* The file was written by this test's own build with GCC; any compiler must write the same bytes. */
 static void a_verdict_is_the_committed_one_to_the_byte(void **state) {

@@ -33,7 +33,8 @@ typedef struct rates {
     int outcome[3], windows, undetectable;
 } rates;
 
-/* Every window of 30 rounds of two recorded arms, the second slowed down; `clock` and `load` of the second arm beside it. */
+/* Every window of 30 rounds of two recorded arms, the second slowed down; `clock` and `load` of the second
+ * arm beside it. */
 static rates replay(int base, int other, double factor, double clock, double load_shift) {
     rates result = {{0, 0, 0}, 0, 0};
     const ab_gate_rule rule = ab_gate_rule_standard(0);
@@ -129,8 +130,8 @@ static void load_in_one_arm_never_fails(void **state) {
     assert_true(share(&idle, AB_GATE_FAIL) > 0.95); /* it was the load that held it back */
 }
 
-/* Recorded: the same program, busy loops beside the second arm. What the others' load does not show on a machine that is full
- * anyway, the time spent waiting does. */
+/* Recorded: the same program, busy loops beside the second arm. What the others' load does not show on a
+ * machine that is full anyway, the time spent waiting does. */
 static void recorded_load_in_one_arm_does_not_fail(void **state) {
     (void)state;
     enum { N = 30 };
@@ -198,9 +199,9 @@ static rates replay_identical(int base, int length, int stride) {
     return result;
 }
 
-/* Recorded: the same program in both arms, while compilers and test suites kept the machine busy, and with nothing else on it.
- * An interval at alpha alone missed in up to 1.7 % of first looks and 2.9 % of overlapping windows; the guard that follows the
- * noise is for these. */
+/* Recorded: the same program in both arms, while compilers and test suites kept the machine busy, and with
+ * nothing else on it. An interval at alpha alone missed in up to 1.7 % of first looks and 2.9 % of
+ * overlapping windows; the guard that follows the noise is for these. */
 static void at_most_one_window_of_a_hundred_fails(const char *file) {
     load_identical_rounds(file);
     for (int base = 0; base < 2; base++) {

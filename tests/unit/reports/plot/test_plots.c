@@ -1,5 +1,5 @@
-/* Plots: data and scripts are complete without gnuplot, follow from the document alone, and nothing of a document is ever a
- * gnuplot command. Pictures are made where gnuplot is. */
+/* Plots: data and scripts are complete without gnuplot, follow from the document alone, and nothing of a
+ * document is ever a gnuplot command. Pictures are made where gnuplot is. */
 #define _XOPEN_SOURCE 700
 #include "support/recompute.h"
 #include "support/report_text.h"
@@ -121,7 +121,8 @@ static void test_the_same_document_gives_the_same_files(void **state) {
     clear_folder();
 }
 
-/* Without its quoted strings and comments a script of the hostile document is letter for letter that of a harmless one. */
+/* Without its quoted strings and comments a script of the hostile document is letter for letter that of a
+ * harmless one. */
 static void strip_strings(char *script) {
     char *to = script;
     bool inside = false, comment = false;

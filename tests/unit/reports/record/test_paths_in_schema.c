@@ -84,7 +84,7 @@ static void start(void) {
     each_file("reports/schema", take_schema);
 }
 
-/* ---- the lint itself ---------------------------------------------------------------------------------- */
+/* ---- the lint itself ------------------------------------------------------------------------- */
 
 static const char planted_schema[] =
     "{\"type\": \"object\", \"required\": [\"name\"], \"properties\": {\"name\": {\"type\": \"string\"}, "
@@ -158,7 +158,7 @@ static void wrong_paths_types_and_fallbacks_are_found(void **state) {
     }
 }
 
-/* ---- the tree ----------------------------------------------------------------------------------------- */
+/* ---- the tree -------------------------------------------------------------------------------- */
 
 static void memory_has_the_categories_of_the_schema(void **state) {
     (void)state;

@@ -1,4 +1,5 @@
-/* The result document: what is refused and how it is said, exact numbers, and files that are never half written. */
+/* The result document: what is refused and how it is said, exact numbers, and files that are never half
+ * written. */
 #define _XOPEN_SOURCE 700
 #include "reports/record/check.h"
 #include "reports/record/json.h"
@@ -58,7 +59,7 @@ static void write_text(const char *path, const char *text) {
     fclose(file);
 }
 
-/* ---- the schema ------------------------------------------------------------------------------------------ */
+/* ---- the schema ------------------------------------------------------------------------------ */
 
 static void test_the_fixtures_follow_the_schema_and_pass_the_check(void **state) {
     (void)state;
@@ -107,8 +108,8 @@ static void expect_refused(mutation *m, const char *key) {
     m->tried++;
 }
 
-/* Turns the value, for a moment, into what no value of the schema may be: an object whose one key is unknown or has the
- * wrong type wherever an object is expected. */
+/* Turns the value, for a moment, into what no value of the schema may be: an object whose one key is unknown
+ * or has the wrong type wherever an object is expected. */
 static void turn_into_stranger(cJSON *parent, cJSON *child, void *context) {
     (void)parent;
     const cJSON saved = *child;
@@ -195,7 +196,7 @@ static void test_a_cell_that_is_not_ok_needs_only_its_identity(void **state) {
     cJSON_Delete(document);
 }
 
-/* ---- schema keywords ------------------------------------------------------------------------------------- */
+/* ---- schema keywords ------------------------------------------------------------------------- */
 
 static void test_each_keyword_of_the_validator(void **state) {
     (void)state;
@@ -243,9 +244,10 @@ static void test_each_keyword_of_the_validator(void **state) {
     }
 }
 
-/* ---- what must add up ------------------------------------------------------------------------------------ */
+/* ---- what must add up ------------------------------------------------------------------------ */
 
-/* The tiny document with one number or array at `path` of its last cell replaced by `json`; a path goes through the first element of an array. */
+/* The tiny document with one number or array at `path` of its last cell replaced by `json`; a path goes
+ * through the first element of an array. */
 static ab_status check_with(const char *path, const char *json) {
     cJSON *document = tiny(), *cell = cJSON_GetArrayItem(cJSON_GetObjectItem(document, "cells"), 2);
     cJSON *parent = cell;
@@ -307,7 +309,7 @@ static void test_the_order_names_existing_cells(void **state) {
     cJSON_Delete(document);
 }
 
-/* ---- loading --------------------------------------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 static void expect_load(const char *text, ab_status expected, const char *message) {
     cJSON *document = NULL;
@@ -353,7 +355,7 @@ static void test_a_document_cut_anywhere_is_refused(void **state) {
     free(text);
 }
 
-/* ---- numbers --------------------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 static void print_number(double x, char *text, size_t size) {
     FILE *out = fmemopen(text, size, "w");
@@ -427,7 +429,7 @@ static void test_numbers_are_written_as_people_write_them(void **state) {
     assert_string_equal(text, "null");
 }
 
-/* ---- writing --------------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static void test_writing_and_reading_gives_the_same_document(void **state) {
     (void)state;

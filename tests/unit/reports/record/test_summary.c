@@ -1,5 +1,6 @@
-/* Every number of a summary, recomputed from the raw record by code that shares nothing with reports/record/summary.c, and compared
- * with what the fixtures' own generator (Python) found. Then the rules one by one, on small changes. */
+/* Every number of a summary, recomputed from the raw record by code that shares nothing with
+ * reports/record/summary.c, and compared with what the fixtures' own generator (Python) found. Then the rules
+ * one by one, on small changes. */
 #include "reports/record/json.h"
 #include "reports/record/result.h"
 #include "support/json_file.h"
@@ -33,7 +34,7 @@ static void set_number(cJSON *object, const char *key, double value) {
     assert_true(cJSON_ReplaceItemInObjectCaseSensitive(object, key, cJSON_CreateNumber(value)));
 }
 
-/* ---- comparing ------------------------------------------------------------------------------------------- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
 static void expect(const cJSON *cell, const char *key, double expected) {
     const cJSON *summary = member(cell, "summary");
@@ -159,7 +160,7 @@ static void test_summarising_twice_changes_nothing(void **state) {
     cJSON_Delete(document);
 }
 
-/* ---- rules ----------------------------------------------------------------------------------------------- */
+/* ---- rules ----------------------------------------------------------------------------------- */
 
 static const char *void_reason(const cJSON *document, int cell) {
     const cJSON *summary = summary_of(document, cell);

@@ -1,5 +1,6 @@
-/* A document may come from anywhere. Every string in it that is a name or a text is replaced by one hostile text after another, and
- * what each report writes must stay what it is: a table, a page, XML, CSV, annotations; no markup, no command, no formula. */
+/* A document may come from anywhere. Every string in it that is a name or a text is replaced by one hostile
+ * text after another, and what each report writes must stay what it is: a table, a page, XML, CSV,
+ * annotations; no markup, no command, no formula. */
 #define _POSIX_C_SOURCE 200809L
 #include "support/page_check.h"
 #include "support/report_text.h"
@@ -160,7 +161,8 @@ static void is_markdown(const char *text, const char *name) {
     }
 }
 
-/* RFC 4180, and no field starts as a formula does; text that does has an apostrophe. Numbers may start with a sign. */
+/* RFC 4180, and no field starts as a formula does; text that does has an apostrophe. Numbers may start with a
+ * sign. */
 static void is_csv(const char *text, const char *name) {
     int columns = 0, rows = 0, fields = 0;
     for (const char *c = text; *c; c++) {

@@ -1,5 +1,5 @@
-/* The CSV, read back by a strict reader: RFC 4180 to the letter, exact numbers under the document's own key names, and no
- * field that a spreadsheet would run. */
+/* The CSV, read back by a strict reader: RFC 4180 to the letter, exact numbers under the document's own key
+ * names, and no field that a spreadsheet would run. */
 #define _POSIX_C_SOURCE 200809L
 #include "support/recompute.h"
 #include "support/report_text.h"

@@ -1,5 +1,5 @@
-/* The HTML page: well-formed, every link and label finds its target, nothing is loaded from elsewhere, the same bytes for the same
- * document, complete without gnuplot; and the sieve that pictures go through. */
+/* The HTML page: well-formed, every link and label finds its target, nothing is loaded from elsewhere, the
+ * same bytes for the same document, complete without gnuplot; and the sieve that pictures go through. */
 #define _POSIX_C_SOURCE 200809L
 #include "reports/render/markup.h"
 #include "support/page_check.h"
@@ -123,7 +123,7 @@ static void test_a_command_is_quoted_for_a_shell(void **state) {
     show_gnuplot(search_path);
 }
 
-/* ---- the sieve ------------------------------------------------------------------------------------------- */
+/* ---- the sieve ------------------------------------------------------------------------------- */
 
 static const char *sieve(const char *svg, char *copy) {
     FILE *out = fmemopen(copy, 1024, "w");

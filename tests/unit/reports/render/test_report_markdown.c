@@ -1,4 +1,5 @@
-/* The Markdown table: the same numbers as the terminal's, in a shape GitHub renders, and nothing of a document as markup. */
+/* The Markdown table: the same numbers as the terminal's, in a shape GitHub renders, and nothing of a
+ * document as markup. */
 #define _POSIX_C_SOURCE 200809L
 #include "support/report_text.h"
 

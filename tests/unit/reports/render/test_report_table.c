@@ -1,5 +1,5 @@
-/* The table for people: every number in it follows from the raw record, it fits a terminal, and no string of a document gets
- * through as anything but text. */
+/* The table for people: every number in it follows from the raw record, it fits a terminal, and no string of
+ * a document gets through as anything but text. */
 #define _POSIX_C_SOURCE 200809L
 #include "reports/record/text.h"
 #include "support/recompute.h"
@@ -11,7 +11,7 @@ static const char *const fixtures[] = {"lenet5", "tiny", "broken", "hostile"};
 
 enum { FIELDS = 16, FIELD_TEXT = 64 };
 
-/* ---- reading a table ------------------------------------------------------------------------------------- */
+/* ---- reading a table ------------------------------------------------------------------------- */
 
 /* The line after the two heading lines, plus `row`. */
 static const char *row_start(const char *table, int row) {
@@ -58,7 +58,7 @@ static void expect_field(const char *name, const char *field, double expected) {
     fail_msg("%s: the table says %s, recomputed %.10g", name, field, expected);
 }
 
-/* ---- numbers --------------------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 static void expect_row(const cJSON *document, const cJSON *cell, const char *line) {
     char field[FIELDS][FIELD_TEXT] = {{0}}, skipped[32];
@@ -122,7 +122,7 @@ static void test_the_noise_floor_stands_beside_the_gaps(void **state) {
     cJSON_Delete(document);
 }
 
-/* ---- what is said ---------------------------------------------------------------------------------------- */
+/* ---- what is said ---------------------------------------------------------------------------- */
 
 static void expect_text(const char *fixture, const char *expected) {
     cJSON *document = ab_test_fixture(fixture);
@@ -161,7 +161,7 @@ static void test_columns_that_tell_cells_apart_appear_only_then(void **state) {
     cJSON_Delete(document);
 }
 
-/* ---- looks ----------------------------------------------------------------------------------------------- */
+/* ---- looks ----------------------------------------------------------------------------------- */
 
 static void test_the_table_fits_a_terminal_of_120_columns(void **state) {
     (void)state;
@@ -240,7 +240,7 @@ static void test_an_unknown_format_names_the_nearest(void **state) {
     }
 }
 
-/* ---- strings and numbers --------------------------------------------------------------------------------- */
+/* ---- strings and numbers --------------------------------------------------------------------- */
 
 static void test_strings_are_cleaned_cut_and_measured(void **state) {
     (void)state;

@@ -1,4 +1,5 @@
-/* The gate's statistics against SciPy's values (scripts/peer_stats.py), published tables, enumeration and recorded times. */
+/* The gate's statistics against SciPy's values (scripts/peer_stats.py), published tables, enumeration and
+ * recorded times. */
 #include "bench/run/timer.h"
 #include "reports/stats/stats.h"
 #include "support/json_file.h"
@@ -52,7 +53,7 @@ static void bound_close_to(double found, const cJSON *object, const char *key, d
         close_to(found, item->valuedouble, 1e-13, key);
 }
 
-/* ---- ranks ----------------------------------------------------------------------------------------------- */
+/* ---- ranks ----------------------------------------------------------------------------------- */
 
 static void compare_ratio(const cJSON *expected, bool paired) {
     double base[64], other[64];
@@ -169,7 +170,7 @@ static void holm_is_scipys_definition(void **state) {
     }
 }
 
-/* ---- distributions --------------------------------------------------------------------------------------- */
+/* ---- distributions --------------------------------------------------------------------------- */
 
 static void clopper_pearson_is_scipys(void **state) {
     (void)state;
@@ -214,7 +215,7 @@ static void equivalence_tests_are_scipys(void **state) {
     assert_true(same.equivalent && same.p == 0 && !same.different);
 }
 
-/* ---- series ---------------------------------------------------------------------------------------------- */
+/* ---- series ---------------------------------------------------------------------------------- */
 
 static void a_timer_with_ticks_has_a_spread(void **state) {
     (void)state;
@@ -278,7 +279,7 @@ static void recorded_processes_are_steady_after_few_steps(void **state) {
     assert_true(unsteady <= 8 && early >= 30);
 }
 
-/* ---- classes --------------------------------------------------------------------------------------------- */
+/* ---- classes --------------------------------------------------------------------------------- */
 
 static void chi_squared_tails_are_scipys(void **state) {
     (void)state;

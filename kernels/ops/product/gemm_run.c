@@ -51,7 +51,7 @@ static void run_portable(const ab_gemm *g, const ab_format *half) {
         }
 }
 
-/* ---- the library's product -------------------------------------------------------------------------------- */
+/* ---- the library's product ------------------------------------------------------------------- */
 
 static bool matrix_finite(const float *m, int64_t rows, int64_t columns, int64_t step) {
     if (step == columns) return ab_values_finite(m, &ab_format_fp32, rows * columns);

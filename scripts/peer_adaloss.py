@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """AdaLoss in PyTorch and numpy, layer by layer, as the original does it in Chainer (kumasento/gradient-scaling, ada_loss/).
 
-    peer_adaloss.py           writes tests/golden/adaloss/*.json
+    peer_adaloss.py           writes tests/golden/adaloss/traces.jsonl
 
 The backward pass is walked op by op: every op's gradients come from autograd on that op alone, with one rounding (peer_pytorch.py), and the
 chain of scales travels beside each gradient. The rule of a layer's scale, its bounds and what happens where branches meet are written

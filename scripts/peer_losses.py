@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch taking apex's steps for several losses, each under a loss scale of its own (num_losses, loss_id).
 
-    peer_losses.py            writes tests/golden/losses/*.json
+    peer_losses.py            writes tests/golden/losses/traces.jsonl
 
 What apex/amp/handle.py and _process_optimizer.py did, written out in their order for one optimizer: for every loss the
 gradients that are there are put aside, its scaled loss is backpropagated alone, what comes is unscaled and added to what was put

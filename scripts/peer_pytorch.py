@@ -29,6 +29,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+import golden_traces
 import peer_ops
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -823,8 +824,11 @@ def packed(document):
 
 
 def unpacked(path):
-    with open(path) as file:
-        document = json.load(file)
+    if os.path.exists(path):
+        with open(path) as file:
+            document = json.load(file)
+    else:
+        document = golden_traces.committed(path)
     document["steps"] = [{"loss": float.fromhex(loss), "scale": scale, "skipped": i in document["skipped"]}
                          for i, (loss, scale) in enumerate(zip(document["loss"], document["scale"]))]
     return document
@@ -926,9 +930,7 @@ def trace_name(config):
 
 
 def write_trace(path, document):
-    with open(path, "w") as file:
-        file.write(packed(document))
-    print(os.path.relpath(path, ROOT), os.path.getsize(path), "bytes")
+    golden_traces.put(path, packed(document))
 
 
 def regenerate(part):
@@ -1091,7 +1093,8 @@ def main(arguments):
         if options.out == "-":
             sys.stdout.write(packed(document))
         else:
-            write_trace(options.out, document)
+            with open(options.out, "w") as file:
+                file.write(packed(document))
     else:
         sys.exit("nothing to do: expected --out, --regenerate, --compare, --write-data or --bench; see --help")
 

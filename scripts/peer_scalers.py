@@ -3,7 +3,7 @@
 
 Each dialect of bench/amp/scaler_*.c that has a package is driven over fixed patterns of overflows by the package's own
 class, and the scale after every step, whether the optimizer ran, and the step at which it raised are written to
-tests/golden/scalers/<dialect>.json. Nothing of ampbench is used.
+tests/golden/scalers/traces.jsonl, a line a dialect. Nothing of ampbench is used.
 
   pip install torch==2.11.0 numpy
   pip download --no-deps megatron-core==0.16.1 keras==3.15.1 mindspore==2.10.0 deepspeed==0.19.8
@@ -18,6 +18,8 @@ their operators mapped to numpy's fp32 operators of the same name, because the p
 scales on the CPU in all 40 of these recordings that were repeated with it (1,160 steps).
 """
 import argparse, json, math, os, random, re, sys, types
+
+import golden_traces
 
 # ---- patterns: (name, text); every dialect runs each of its configurations over all of them ----------------------------
 
@@ -452,11 +454,9 @@ def main():
             for label, pattern in patterns().items():
                 runs, raised = record(driver(**kwargs), pattern)
                 traces.append({"config": text, "pattern": label, "runs": runs, "raised": raised})
-        with open(os.path.join(a.out, name + ".json"), "w") as f:
-            f.write('{"dialect": "%s", "made_by": "scripts/peer_scalers.py", "versions": %s,\n "patterns": %s,\n "traces": [\n'
-                    % (name, json.dumps(versions(a.packages)), json.dumps(patterns())))
-            f.write(",\n".join("  " + json.dumps(t) for t in traces))
-            f.write("\n]}\n")
+        document = {"dialect": name, "made_by": "scripts/peer_scalers.py", "versions": versions(a.packages),
+                    "patterns": patterns(), "traces": traces}
+        golden_traces.put(os.path.join(a.out, name + ".json"), json.dumps(document))
         print(name, len(traces))
 
 

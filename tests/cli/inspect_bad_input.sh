@@ -1,7 +1,7 @@
 # ampbench inspect: bad arguments and bad files give exit status 2, one line on stderr that names the culprit, no output.
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
-corpus=$AMPBENCH_SOURCE/tests/fuzz/corpus
+corpus=$AMPBENCH_BUILD/tests/fuzz/corpus
 good=$corpus/npy/v1.npy
 
 # refused "TEXT" ARGS...

@@ -1,7 +1,7 @@
 # ampbench inspect: results on stdout and nowhere else, JSON alone with --json -, the same whatever the number of threads.
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
-corpus=$AMPBENCH_SOURCE/tests/fuzz/corpus
+corpus=$AMPBENCH_BUILD/tests/fuzz/corpus
 
 # expect WHAT COMMAND...: the command must succeed.
 expect() {

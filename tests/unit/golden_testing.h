@@ -11,9 +11,9 @@
 #include "bench/run/digest.h"
 #include "bench/train/cell/cell.h"
 #include "kernels/core/rng.h"
+#include "tests/support/json_file.h"
 
 #include <cjson/cJSON.h>
-#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -201,16 +201,25 @@ static const char *golden_text(const cJSON *object, const char *key) {
     return cJSON_GetStringValue(golden_get(object, key));
 }
 
-/* The project's own file, parsed; NULL if it cannot be. The caller deletes it. */
-static cJSON *golden_open(const char *path) {
+/* ---- files of traces: FOLDER/traces.jsonl, a line each, which begins with {"file": "NAME", ----- */
+
+/* The traces of `folder` (below the project's root) as text; NULL without such a file. The caller frees. */
+static char *golden_lines(const char *folder) {
     char full[2 * GOLDEN_PATH];
-    snprintf(full, sizeof full, "%s/%s", AB_SOURCE_DIR, path);
-    FILE *file = fopen(full, "rb");
-    if (!file) return NULL;
-    char *text = calloc(1, 1 << 20);
-    size_t length = text ? fread(text, 1, (1 << 20) - 1, file) : 0;
-    fclose(file);
-    cJSON *document = cJSON_ParseWithLength(text, length);
+    snprintf(full, sizeof full, "%s/%s/traces.jsonl", AB_SOURCE_DIR, folder);
+    return ab_test_read(full);
+}
+
+/* The trace FOLDER/NAME, parsed; NULL if there is none. The caller deletes it. */
+static inline cJSON *golden_open(const char *path) {
+    char folder[GOLDEN_PATH], start[GOLDEN_PATH];
+    const char *slash = strrchr(path, '/');
+    snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
+    snprintf(start, sizeof start, "{\"file\": \"%s\",", slash + 1);
+    char *text = golden_lines(folder);
+    cJSON *document = NULL;
+    for (char *line = text ? strtok(text, "\n") : NULL; line && !document; line = strtok(NULL, "\n"))
+        if (strncmp(line, start, strlen(start)) == 0) document = cJSON_Parse(line);
     free(text);
     return document;
 }
@@ -460,32 +469,24 @@ static ab_status golden_run(const cJSON *document, golden_trace *measured, golde
 
 /* ---- the committed traces -------------------------------------------------------------------- */
 
-static int golden_is_json(const struct dirent *entry) {
-    size_t length = strlen(entry->d_name);
-    return length > 5 && strcmp(entry->d_name + length - 5, ".json") == 0;
-}
-
 /* Calls `see` for each trace of `folder` (below the project's root) whose data is `data`, in the order of
- * their names. Returns how many there are; -1 when a file cannot be read. */
+ * their names. Returns how many there are; -1 when the file or a line of it cannot be read. */
 static int golden_for_each(const char *folder, const char *data,
                            void (*see)(const char *path, const cJSON *document)) {
-    char full[GOLDEN_PATH], path[GOLDEN_PATH];
-    struct dirent **entry = NULL;
-    snprintf(full, sizeof full, "%s/%s", AB_SOURCE_DIR, folder);
-    int entries = scandir(full, &entry, golden_is_json, alphasort), seen = 0;
-    for (int i = 0; i < entries; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, entry[i]->d_name);
-        free(entry[i]);
-        cJSON *document = golden_open(path);
+    char path[GOLDEN_PATH], *text = golden_lines(folder), *rest = text;
+    int seen = text ? 0 : -1;
+    for (char *line = text ? strtok_r(text, "\n", &rest) : NULL; line; line = strtok_r(NULL, "\n", &rest)) {
+        cJSON *document = cJSON_Parse(line);
         const char *source = golden_text(golden_get(document, "config"), "data");
         if (!document) seen = -1;
         if (seen >= 0 && source && strcmp(source, data) == 0) {
+            snprintf(path, sizeof path, "%s/%s", folder, golden_text(document, "file"));
             see(path, document);
             seen++;
         }
         cJSON_Delete(document);
     }
-    free(entry);
+    free(text);
     return seen;
 }
 

@@ -373,7 +373,7 @@ static void byte_order_packing_and_container_do_not_matter(void **state) {
     char *expected = NULL;
     for (size_t i = 0; i < AB_COUNT_OF(files); i++) {
         char full[256];
-        snprintf(full, sizeof full, AB_SOURCE_DIR "/tests/fuzz/corpus/%s", files[i]);
+        snprintf(full, sizeof full, AB_CORPUS_DIR "/%s", files[i]);
         const char *list[] = {full}, *pattern[] = {"x"};
         ab_inspect_request request = usual_request();
         request.file = list;

@@ -125,7 +125,7 @@ static void files_that_numpy_wrote_are_read(void **state) {
         char path[256];
         float sum = 0, out[6];
         ab_tensorfile *file = NULL;
-        snprintf(path, sizeof path, AB_SOURCE_DIR "/tests/fuzz/corpus/npy/%s.npy", names[i]);
+        snprintf(path, sizeof path, AB_CORPUS_DIR "/npy/%s.npy", names[i]);
         assert_int_equal(ab_tensorfile_open(path, &file), AB_OK);
         assert_string_equal(file->tensor[0].name, names[i]);
         assert_int_equal(ab_tensorfile_read(file, &file->tensor[0], out), AB_OK);

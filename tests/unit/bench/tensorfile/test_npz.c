@@ -170,8 +170,7 @@ static void check_ramp(void *context, int chunk, const ab_tensor_block *block) {
 
 static void files_that_numpy_wrote_are_read(void **state) {
     (void)state; /* made with numpy: tests/fuzz/make_seeds.py */
-    static const char *const paths[] = {AB_SOURCE_DIR "/tests/fuzz/corpus/npz/stored.npz",
-                                        AB_SOURCE_DIR "/tests/fuzz/corpus/npz/deflated.npz"};
+    static const char *const paths[] = {AB_CORPUS_DIR "/npz/stored.npz", AB_CORPUS_DIR "/npz/deflated.npz"};
     static const char *const names[] = {"x", "layer.0/w", "b"};
     for (size_t p = 0; p < AB_COUNT_OF(paths); p++) {
         ab_tensorfile *file = NULL;
@@ -192,8 +191,7 @@ static void members_that_are_no_arrays_are_left_alone(void **state) {
     ab_tensorfile *file = NULL;
     float out[6];
     ab_shape shape = {2, {2, 3}};
-    assert_int_equal(ab_tensorfile_open(AB_SOURCE_DIR "/tests/fuzz/corpus/npz/extra_member.npz", &file),
-                     AB_OK);
+    assert_int_equal(ab_tensorfile_open(AB_CORPUS_DIR "/npz/extra_member.npz", &file), AB_OK);
     assert_int_equal(file->count, 1);
     assert_int_equal(ab_tensorfile_read_as(file, "x", &shape, out),
                      AB_OK); /* index 0, though the second member */

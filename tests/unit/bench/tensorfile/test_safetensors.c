@@ -169,8 +169,7 @@ static void assert_values(const ab_tensorfile *file, const char *name, const flo
 static void every_dtype_of_the_reference_package_is_read_or_listed(void **state) {
     (void)state; /* made with the Python package: tests/fuzz/make_seeds.py */
     ab_tensorfile *file = NULL;
-    assert_int_equal(
-        ab_tensorfile_open(AB_SOURCE_DIR "/tests/fuzz/corpus/safetensors/dtypes.safetensors", &file), AB_OK);
+    assert_int_equal(ab_tensorfile_open(AB_CORPUS_DIR "/safetensors/dtypes.safetensors", &file), AB_OK);
     assert_values(file, "f64", (const float[]){1.5f, 0, INFINITY}, 3);
     assert_values(file, "f32", (const float[]){1e-45f, -3}, 2);
     assert_values(file, "f16", (const float[]){65504, 0x1p-24f, -0.5f}, 3);

@@ -1,4 +1,4 @@
-/* What the files of the gate share: a comparison under way. Private to reports/gate*.c. */
+/* A comparison in progress, shared by the files of the gate. Private to reports/gate. */
 #ifndef AB_REPORTS_GATE_GATE_CASE_H
 #define AB_REPORTS_GATE_GATE_CASE_H
 
@@ -6,7 +6,7 @@
 
 AB_BEGIN_DECLS
 
-/* How bad a finding is. What it makes of the verdict depends on its lane too (gate_document.c). */
+/* Severity of a finding. Its effect on the verdict also depends on its lane (gate_document.c). */
 typedef enum ab_gate_weight {
     AB_GATE_NOTE,
     AB_GATE_WIN,
@@ -19,55 +19,55 @@ typedef enum ab_gate_weight {
 typedef struct ab_gate_case {
     const ab_gate_options *options;
     ab_gate_side base, other, pinned;
-    bool session; /* base and other were measured in turns */
+    bool session; /* base and other were measured in alternating rounds */
     cJSON *differences, *findings, *comparisons, *speedups;
 } ab_gate_case;
 
-/* Adds a finding. base and other may be NULL; else they are copied. */
+/* Adds a finding. base and other are copied and may be NULL. */
 void ab_gate_find(ab_gate_case *c, const char *lane, ab_gate_weight weight, const cJSON *cell,
                   const char *metric, const cJSON *base, const cJSON *other, const char *format, ...)
     AB_PRINTF(8, 9);
-/* Whether a cell has a BAD finding in a lane. */
+/* Returns whether a cell has a BAD finding in a lane. */
 bool ab_gate_is_bad(const ab_gate_case *c, const char *lane, const cJSON *cell);
 
-/* Whether a field is in --ignore. */
+/* Returns whether a field is in --ignore. */
 bool ab_gate_ignored(const ab_gate_case *c, const char *field);
 
-/* Compares what must be equal for two documents to be compared; a difference is a finding of lane
- * `comparable`. */
+/* Compares the fields that must be equal for two documents to be comparable; a difference is a finding in
+ * lane `comparable`. */
 void ab_gate_match_documents(ab_gate_case *c, ab_gate_side base, ab_gate_side other, bool session);
-/* The cell of `document` that `cell` is compared with: the same id, or the one cell that differs in its loss
- * scale only. */
+/* Returns the cell of `document` that `cell` is compared with: the same id, or the only cell that differs
+ * in its loss scale only. */
 const cJSON *ab_gate_partner(const cJSON *cell, const cJSON *from, const cJSON *document);
-/* Names missing, new, failed and incomparable cells. */
+/* Reports missing, new, failed and incomparable cells. */
 void ab_gate_match_cells(ab_gate_case *c);
-/* Both ended well, with the same mathematics. */
+/* Returns whether both cells completed with the same mathematics. */
 bool ab_gate_cells_agree(const cJSON *base, const cJSON *other);
 
-/* Losses, scales, counts, certificates, bytes, casts, ... of two cells. */
+/* Compare losses, scales, counts, certificates, bytes, casts, ... of two cells. */
 void ab_gate_numerics(ab_gate_case *c, const cJSON *base, const cJSON *other);
 void ab_gate_work(ab_gate_case *c, const cJSON *base, const cJSON *other);
 void ab_gate_speedups(ab_gate_case *c);
 
-/* Times of all cells; drift against the pinned document. */
+/* Compare the times of all cells, and the drift against the pinned document. */
 AB_MUST_CHECK ab_status ab_gate_times(ab_gate_case *c);
 AB_MUST_CHECK ab_status ab_gate_drift(ab_gate_case *c);
 
-/* Both documents come from one session. */
+/* Returns whether both documents come from one session. */
 bool ab_gate_same_session(const cJSON *a, const cJSON *b);
 
-/* The rounds of two cells that were measured in turns: times, clocks and loads of both arms, and the series
- * made of them. */
+/* Rounds of two cells measured in alternation: times, clocks and loads of both arms, and the series built
+ * from them. */
 typedef struct ab_gate_track {
-    double *value[2], *clock[2], *load[2], *wait[2], *columns; /* columns holds the others */
+    double *value[2], *clock[2], *load[2], *wait[2], *columns; /* columns owns the memory of the others */
     int *unsteady, *round;
-    ab_gate_series series; /* points into the rest */
+    ab_gate_series series; /* points into the other arrays */
 } ab_gate_track;
 AB_MUST_CHECK ab_status ab_gate_track_create(const cJSON *base, const cJSON *other, int rounds,
                                              ab_gate_track *track);
 void ab_gate_track_free(ab_gate_track *track);
 
-/* x to `digits` significant digits: for numbers that no decision rests on. */
+/* Rounds x to `digits` significant digits. Only for numbers that no decision depends on. */
 double ab_gate_rounded(double x, int digits);
 
 AB_END_DECLS

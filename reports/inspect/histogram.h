@@ -9,12 +9,12 @@
 AB_BEGIN_DECLS
 
 typedef struct ab_inspect_histogram {
-    const ab_census *census;        /* borrowed, like the next */
+    const ab_census *census;        /* both pointers are borrowed */
     const ab_whatif_limits *limits; /* drawn between the lines */
     bool color;                     /* ANSI colours */
 } ab_inspect_histogram;
 
-/* One line a factor of two; nothing when there is no finite non-zero value. */
+/* Prints one line per power of two; nothing if there is no finite non-zero value. */
 void ab_inspect_print_histogram(FILE *out, const ab_inspect_histogram *histogram);
 
 AB_END_DECLS

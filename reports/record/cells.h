@@ -1,4 +1,4 @@
-/* Which cells of documents are the same cell. Compares no measurements. */
+/* Matches cells between documents. Compares no measurements. */
 #ifndef AB_REPORTS_CELLS_H
 #define AB_REPORTS_CELLS_H
 
@@ -8,10 +8,10 @@
 
 AB_BEGIN_DECLS
 
-/* The cell of `document` that is `cell`, which may be of another document: the one with the same
- * config_digest (a digest of the resolved configuration); else the one with the same id, which is what
- * documents without digests have, and what a cell keeps when the run around it was configured in another way.
- * NULL: none. Borrowed from `document`. */
+/* Returns the cell of `document` that corresponds to `cell` (which may be from another document): the cell
+ * with the same config_digest (a digest of the resolved configuration), else the cell with the same id.
+ * Documents without digests have ids only; an id also survives changes to the run's configuration. NULL if
+ * there is none. Borrowed from `document`. */
 const cJSON *ab_cell_like(const cJSON *document, const cJSON *cell);
 
 AB_END_DECLS

@@ -1,4 +1,4 @@
-/* The two halves of ab_result_check, apart for tests. */
+/* The two parts of ab_result_check, declared separately for tests. */
 #ifndef AB_REPORTS_RECORD_CHECK_H
 #define AB_REPORTS_RECORD_CHECK_H
 
@@ -8,12 +8,12 @@
 
 AB_BEGIN_DECLS
 
-/* Keys, types, ranges and allowed words: exactly what reports/schema/result-1.schema.json says, except that
- * unknown keys pass (a later minor version may add some). */
+/* Keys, types, ranges and allowed values, exactly as in reports/schema/result-1.schema.json, except that
+ * unknown keys are accepted (a later minor version may add keys). */
 AB_MUST_CHECK ab_status ab_result_check_shape(const cJSON *document, const char *origin);
 
-/* What a schema cannot say: counts that must add up, lengths that must agree, indices in range, unique ids.
- * For a document whose shape has been checked. */
+/* Constraints that a schema cannot express: sums of counts, matching lengths, indices in range, unique
+ * ids. The shape must have been checked before. */
 AB_MUST_CHECK ab_status ab_result_check_sums(const cJSON *document, const char *origin);
 
 AB_END_DECLS

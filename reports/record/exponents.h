@@ -1,4 +1,4 @@
-/* Histograms of exponents as a record keeps them of a probed tensor: {"first", "counts"}, powers of two. */
+/* Exponent histograms of probed tensors as stored in a record: {"first", "counts"}, powers of two. */
 #ifndef AB_REPORTS_RECORD_EXPONENTS_H
 #define AB_REPORTS_RECORD_EXPONENTS_H
 
@@ -8,17 +8,17 @@
 
 AB_BEGIN_DECLS
 
-/* Non-zero values, and about their sum of squares: those of one exponent count as equal, so only ratios mean
- * anything. */
+/* Number of non-zero values and their approximate sum of squares. Values with the same exponent count as
+ * equal, so only ratios of energies are meaningful. */
 typedef struct ab_exponent_mass {
     double count, energy;
 } ab_exponent_mass;
 
-/* Of all values of a tensor of probes.tensors. */
+/* Mass of all values of a tensor of probes.tensors. */
 ab_exponent_mass ab_exponents_all(const cJSON *tensor);
 
-/* Of those that a cast to `format` flushes to zero when all are first scaled by 2^octaves. Ties at half the
- * smallest subnormal, which the histogram does not tell apart, count as kept. */
+/* Mass of the values that a cast to `format` flushes to zero after scaling by 2^octaves. Ties at half the
+ * smallest subnormal, which the histogram cannot distinguish, count as kept. */
 ab_exponent_mass ab_exponents_flushed(const cJSON *tensor, const ab_format *format, double octaves);
 
 AB_END_DECLS

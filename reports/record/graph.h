@@ -1,9 +1,9 @@
-/* The network's graph as the record has it: ops in order of execution, what each reads, and its traits
- * (kernels/ops/traits/op_traits.def). Reports ask it instead of naming ops or counting places in lists.
+/* The network's graph as stored in the record: ops in execution order, their inputs and their traits
+ * (kernels/ops/traits/op_traits.def). Reports use it instead of op names or list positions.
  *
  * Views of a document; nothing here owns memory. A record without the key "graph" (written before
- * 2026-11-22) is read through ab_graph_by_position alone: each op of a list is taken to read the one before
- * it, and traits come from the names of types. */
+ * 2026-11-22) is read with ab_graph_by_position only: each op is assumed to read the previous op of the
+ * list, and traits are derived from type names. */
 #ifndef AB_REPORTS_RECORD_GRAPH_H
 #define AB_REPORTS_RECORD_GRAPH_H
 
@@ -19,31 +19,31 @@ typedef struct ab_graph {
     bool by_position; /* the record has no edges */
 } ab_graph;
 
-/* The document's graph; without one that of `list`, cells[].implementations or cells[].probes.signals of
- * the cell in question (NULL: an empty graph). */
+/* Returns the document's graph. Without one, the graph of `list`: cells[].implementations or
+ * cells[].probes.signals of the cell (NULL: an empty graph). */
 ab_graph ab_graph_of(const cJSON *document, const cJSON *list);
 
-/* For records that have no graph: see above. */
+/* Returns the graph by list position, for records without a graph (see above). */
 ab_graph ab_graph_by_position(const cJSON *list);
 
-/* The op called `name`; NULL if there is none. */
+/* Returns the op named `name`; NULL if there is none. */
 const cJSON *ab_graph_op(const ab_graph *graph, const char *name);
 
-/* Traits of an op of the graph (NULL: 0). */
+/* Returns the traits of an op of the graph (NULL: 0). */
 ab_traits ab_graph_traits(const ab_graph *graph, const cJSON *op);
 
-/* Traits of what a list of the record calls `name` of type `type`: those of the graph's op of both; else
- * those of the type. 0 where the type is not known (""). */
+/* Returns the traits of the list entry `name` of type `type`: those of the graph's op with the same name
+ * and type, else those of the type. 0 for an unknown type (""). */
 ab_traits ab_graph_traits_of(const ab_graph *graph, const char *name, const char *type);
 
-/* Whether the op reads, or is read by, one whose traits pass the test, along at most `steps` edges. A path
- * ends at a product or a normalization: the values behind it are others. By position: among that many ops
- * of the list. False for NULL. */
+/* Returns whether the op reads (is_read_by: is read by) an op whose traits pass the test, along at most
+ * `steps` edges. A path ends at a product or a normalization, since the values beyond it are different
+ * values. Without edges: among that many neighbouring ops of the list. False for NULL. */
 typedef bool (*ab_trait_test)(ab_traits traits);
 bool ab_graph_reads(const ab_graph *graph, const cJSON *op, int steps, ab_trait_test test);
 bool ab_graph_is_read_by(const ab_graph *graph, const cJSON *op, int steps, ab_trait_test test);
 
-/* The only op with a trait; NULL if there is none, or several. */
+/* Returns the only op with a trait; NULL if there is none or more than one. */
 const cJSON *ab_graph_only(const ab_graph *graph, ab_traits trait);
 
 AB_END_DECLS

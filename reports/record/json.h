@@ -1,5 +1,5 @@
-/* What reports need of JSON beyond cJSON: look-ups that never fail on a missing key, and exact, repeatable
- * output. Trees stay cJSON's; nothing here owns memory. */
+/* JSON helpers for reports beyond cJSON: look-ups that do not fail on a missing key, and exact,
+ * reproducible output. Trees are cJSON's; nothing here owns memory. */
 #ifndef AB_REPORTS_RECORD_JSON_H
 #define AB_REPORTS_RECORD_JSON_H
 
@@ -11,35 +11,35 @@
 
 AB_BEGIN_DECLS
 
-/* Largest integer a JSON number may hold here (2^53 - 1): every reader, JavaScript's too, keeps it exact. */
+/* Largest integer allowed in a JSON number (2^53 - 1); every reader, including JavaScript, represents it
+ * exactly. */
 #define AB_JSON_MAX_INTEGER 9007199254740991.0
 
-/* The value at a dotted path ("config.batch") below `root`; NULL when a part is missing or `root` is NULL. */
+/* Returns the value at a dotted path ("config.batch") below `root`; NULL if a part is missing or `root` is
+ * NULL. */
 const cJSON *ab_json_at(const cJSON *root, const char *path);
 
-/* The string, number or boolean at a path; the fallback when it is missing or of another type.
+/* Returns the string, number or boolean at a path, or the fallback if it is missing or of another type.
  *
- * Documents that were loaded follow their schema (result.h), so only keys that it does not require can be
- * missing. What a missing one means is said in one place, the schema: "default", where it means a value; else
- * it is not known, and the fallback is one that no reader takes for a value: NAN, NULL, an empty or
- * placeholder text, or 0 of what is counted or summed. tests/unit/reports/record/test_paths_in_schema.c
- * checks paths, types and fallbacks. */
+ * Loaded documents conform to their schema (result.h), so only optional keys can be missing. The schema
+ * defines the meaning of a missing key: its "default" if there is one; otherwise the value is unknown, and
+ * the fallback must not be mistaken for a value: NAN, NULL, an empty or placeholder text, or 0 for counts
+ * and sums. tests/unit/reports/record/test_paths_in_schema.c checks paths, types and fallbacks. */
 const char *ab_json_text(const cJSON *root, const char *path, const char *fallback);
 double ab_json_number(const cJSON *root, const char *path, double fallback);
 bool ab_json_is_true(const cJSON *root, const char *path);
 
-/* "string", "number", "null", ... for messages; "nothing" for NULL. */
+/* Returns the type name for messages: "string", "number", "null", ...; "nothing" for NULL. */
 const char *ab_json_type_text(const cJSON *value);
 
 /* Prints a tree as UTF-8: two spaces of indentation, arrays without objects on one line, numbers with the
  * fewest of 15, 16 or 17 significant digits that read back as the same double (whole numbers below 2^53 as
- * integers), numbers that are not finite as null, bytes that are not UTF-8 as U+FFFD. The same tree always
- * gives the same bytes. The caller checks ferror(out). The locale must be "C", as it is in a program that
- * never calls setlocale. */
+ * integers), non-finite numbers as null, bytes that are not UTF-8 as U+FFFD. The same tree always gives
+ * the same bytes. The caller checks ferror(out). The locale must be "C" (the default without setlocale). */
 void ab_json_print(const cJSON *value, FILE *out);
 
-/* Prints a tree to what --json named: the file `path`, or standard output if that is "-". AB_OUTPUT names
- * option and file. */
+/* Prints a tree to the target of --json: the file `path`, or standard output for "-". AB_OUTPUT names the
+ * option and the file. */
 AB_MUST_CHECK ab_status ab_json_write_file(const cJSON *value, const char *path);
 
 /* One number as ab_json_print writes it. */

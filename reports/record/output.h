@@ -1,4 +1,4 @@
-/* Where a command writes a document: the file that an option names, or standard output. */
+/* Output target of a command: the file named by an option, or standard output. */
 #ifndef AB_REPORTS_RECORD_OUTPUT_H
 #define AB_REPORTS_RECORD_OUTPUT_H
 
@@ -9,12 +9,11 @@
 
 AB_BEGIN_DECLS
 
-/* The file `path`, emptied; standard output for "-". NULL with errno set if it cannot be opened. Ends with
- * ab_output_close. */
+/* Opens `path` for writing, truncated; returns standard output for "-". NULL with errno set on failure.
+ * Close with ab_output_close. */
 AB_MUST_CHECK FILE *ab_output_open(const char *path);
 
-/* Closes `out`, but leaves standard output open. False if anything written to it so far is known to be
- * lost. */
+/* Closes `out`, but leaves standard output open. Returns false if a write error has occurred on it. */
 AB_MUST_CHECK bool ab_output_close(FILE *out);
 
 AB_END_DECLS

@@ -1,4 +1,4 @@
-/* The result document: reading, checking, writing. Reports know a run only through this JSON.
+/* The result document: reading, checking, writing. Reports read a run only from this JSON.
  *
  * Documents are cJSON trees owned by the caller (cJSON_Delete). The JSON Schema of every key is
  * reports/schema/result-1.schema.json. */
@@ -12,40 +12,41 @@
 
 AB_BEGIN_DECLS
 
-/* Parses and checks a document: schema name, major version, required keys, types, array lengths that must
- * agree. Errors (AB_INPUT; AB_NOT_COMPARABLE for another schema or major version) name file, JSON path,
- * expected and found. */
+/* Parses and checks a document: schema name, major version, required keys, types, matching array lengths.
+ * Errors (AB_INPUT; AB_NOT_COMPARABLE for another schema or major version) name file, JSON path, expected
+ * and found. */
 AB_MUST_CHECK ab_status ab_result_load(const char *path, cJSON **document);
 
-/* Only parses: any JSON document. AB_INPUT names file and line. */
+/* Parses any JSON document without checking it. AB_INPUT names file and line. */
 AB_MUST_CHECK ab_status ab_json_load(const char *path, cJSON **document);
 
-/* The same check on a tree in memory. `origin` is used in messages. */
+/* Applies the checks of ab_result_load to a tree in memory. `origin` is used in messages. */
 AB_MUST_CHECK ab_status ab_result_check(const cJSON *document, const char *origin);
 
-/* Computes cells[].summary and noise_floor from the rest and puts them into the document (replacing older
- * ones). */
+/* Computes cells[].summary and noise_floor from the rest of the document and stores them in it (replacing
+ * existing ones). */
 AB_MUST_CHECK ab_status ab_result_summarise(cJSON *document);
 
-/* Writes the document as UTF-8 with shortest round-trip numbers: temporary file beside `path`, fsync, rename,
- * fsync of the directory. A kill at any instant leaves the old or the new document. "-" writes to stdout. */
+/* Writes the document as UTF-8 with shortest round-trip numbers: temporary file in the same directory,
+ * fsync, rename, fsync of the directory. A process killed at any time leaves either the old or the new
+ * document. "-" writes to stdout. */
 AB_MUST_CHECK ab_status ab_result_write(const cJSON *document, const char *path);
 
-/* A report turns a document into text. One file and one line of reports.def each. */
+/* A report renders a document as text. Each has one file and one line in reports.def. */
 typedef struct ab_report {
     const char *name, *text;
     ab_status (*write)(const cJSON *document, FILE *out, int color);
 } ab_report;
 
-/* The rows of reports.def, in order: i in [0, count). find: AB_USAGE with the nearest name for an unknown
- * one. */
+/* Number of rows of reports.def, and row i in [0, count), in order. ab_report_find: AB_USAGE with the
+ * nearest name if `name` is unknown. */
 int ab_report_count(void);
 const ab_report *ab_report_at(int i);
 AB_MUST_CHECK ab_status ab_report_find(const char *name, const ab_report **report);
 
-/* Writes data files and gnuplot scripts of all plots into `folder` (created if missing) and renders PNGs when
- * gnuplot is found. *rendered: number of PNGs; 0 without gnuplot (not an error; `note` receives a static text
- * why). */
+/* Writes data files and gnuplot scripts of all plots into `folder` (created if missing) and renders PNGs
+ * when gnuplot is found. *rendered: number of PNGs; 0 without gnuplot (not an error; `note` receives a
+ * static text with the reason). */
 AB_MUST_CHECK ab_status ab_plots_write(const cJSON *document, const char *folder, int *rendered,
                                        const char **note);
 

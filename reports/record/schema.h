@@ -1,7 +1,7 @@
-/* A validator for the part of JSON Schema 2020-12 that our schemas use: $ref to "#/...", type, const, enum,
- * minimum, maximum, exclusiveMinimum, required, properties, additionalProperties, items, minItems, maxItems,
- * if/then. A keyword it does not know is an error, never ignored, so that a schema cannot promise more than
- * is checked. */
+/* Validator for the subset of JSON Schema 2020-12 that our schemas use: $ref to "#/...", type, const,
+ * enum, minimum, maximum, exclusiveMinimum, required, properties, additionalProperties, items, minItems,
+ * maxItems, if/then. An unknown keyword is an error and never ignored, so that everything in a schema is
+ * checked. */
 #ifndef AB_REPORTS_RECORD_SCHEMA_H
 #define AB_REPORTS_RECORD_SCHEMA_H
 
@@ -12,8 +12,8 @@
 
 AB_BEGIN_DECLS
 
-/* Checks `value`. With strict false, additionalProperties false is not enforced (a reader ignores keys it
- * does not know). AB_INPUT names `origin`, the JSON path, what was expected and what was found; AB_INTERNAL
+/* Checks `value`. If strict is false, "additionalProperties": false is not enforced (a reader ignores
+ * unknown keys). AB_INPUT names `origin`, the JSON path, what was expected and what was found; AB_INTERNAL
  * names a keyword or reference of the schema that is not supported. */
 AB_MUST_CHECK ab_status ab_schema_check(const cJSON *schema, const cJSON *value, bool strict,
                                         const char *origin);

@@ -1,4 +1,4 @@
-/* Which settings of a run (keys of a result's `config`) two runs must share to be comparable. */
+/* Settings of a run (keys of a result's `config`) that two runs must share to be comparable. */
 #ifndef AB_REPORTS_RECORD_SETTINGS_H
 #define AB_REPORTS_RECORD_SETTINGS_H
 
@@ -10,12 +10,13 @@
 
 AB_BEGIN_DECLS
 
-/* All but these: lists that make cells (cells are matched one by one), how long was measured, and the
- * scaler's constants, whose effect is judged in the losses and scales. */
+/* Returns true for all keys except: lists that generate cells (cells are matched one by one), the
+ * measurement duration, and the scaler's constants, whose effect is judged in the losses and scales. */
 bool ab_setting_counts(const char *key);
 
-/* A number (FNV-1a) of all settings that count, in any order. What is null, false or empty is left out, so
- * that a setting that a later version adds and nobody uses changes nothing. */
+/* FNV-1a digest of all settings for which ab_setting_counts is true; independent of their order. Null,
+ * false and empty values are left out, so that a setting added by a later version changes the digest only
+ * where it is used. */
 uint64_t ab_settings_digest(const cJSON *config);
 
 AB_END_DECLS

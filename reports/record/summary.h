@@ -1,4 +1,4 @@
-/* What the summary and the reports both need to know of a run's cells. */
+/* Functions shared by the summary and the reports. */
 #ifndef AB_REPORTS_RECORD_SUMMARY_H
 #define AB_REPORTS_RECORD_SUMMARY_H
 
@@ -10,13 +10,14 @@ AB_BEGIN_DECLS
 
 enum {
     AB_SUMMARY_FINAL_LOSSES = 20
-}; /* a final loss is the mean of that many last ones, or of all if there are fewer */
+}; /* a final loss is the mean of this many last losses, or of all if there are fewer */
 
-/* The loss gap to O0 that a certificate allows: the larger of 10 noise floors and 5 % of O0's final loss. */
+/* Loss gap to O0 that a certificate allows: the larger of 10 noise floors and 5 % of O0's final loss. */
 double ab_summary_allowed_gap(double noise_floor, double baseline_loss);
 
-/* The O0 cell that `cell` is compared with: of the same model, seed and device and no twin; of several one
- * with the same half format, of those the one with loss scale 1, else the first. NULL when there is none. */
+/* Returns the O0 cell that `cell` is compared with: same model, seed and device, and not a perturbed
+ * baseline. Among several, one with the same half format is preferred, then one with loss scale 1, then
+ * the first. NULL if there is none. */
 const cJSON *ab_summary_baseline(const cJSON *document, const cJSON *cell);
 
 AB_END_DECLS

@@ -1,5 +1,5 @@
-/* Text for people: strings from a document made harmless, numbers with a fixed look. A document may come from
- * anywhere, so nothing of it reaches a terminal, a page or a script before it went through here. */
+/* Text for display: sanitised strings from a document, numbers in a fixed format. Documents are untrusted
+ * input; all their text passes through here before it is written to a terminal, a page or a script. */
 #ifndef AB_REPORTS_RECORD_TEXT_H
 #define AB_REPORTS_RECORD_TEXT_H
 
@@ -11,23 +11,23 @@ AB_BEGIN_DECLS
 
 enum { AB_TEXT_NUMBER = 40 };
 
-/* Length of the UTF-8 sequence at `text` (1 to 4) and its code point; 0 when the bytes are not UTF-8
- * (overlong forms, surrogates and values above U+10FFFF included) or `text` is "". */
+/* Returns the length of the UTF-8 sequence at `text` (1 to 4) and its code point; 0 if the bytes are not
+ * valid UTF-8 (including overlong forms, surrogates and values above U+10FFFF) or `text` is "". */
 int ab_text_decode(const char *text, unsigned *point);
 
-/* Copies `source` as one line: control characters, invisible and direction-changing ones and bytes that are
- * not UTF-8 become
- * '?', and so does what starts a command of a CI runner's log ("::" before a word, "##["). What does not fit
- * into `size` - 1 bytes is cut at a whole character and ends in "...". Returns `line`. */
+/* Copies `source` as one line. Control characters, invisible and direction-changing characters, invalid
+ * UTF-8 and the start of a CI log command ("::" before a word, "##[") become '?'. Text longer than `size`
+ * - 1 bytes is truncated at a character boundary and ends in "...". Returns `line`. */
 char *ab_text_clean(char *line, size_t size, const char *source);
 
-/* Columns a cleaned line takes on a terminal (one a code point; no wide characters are told apart). */
+/* Terminal columns of a cleaned line (one per code point; wide characters are not recognised). */
 int ab_text_width(const char *line);
 
-/* Shortens a cleaned line to `width` columns with ".." in its middle. */
+/* Shortens a cleaned line to `width` columns, with ".." in the middle. */
 void ab_text_elide(char *line, int width);
 
-/* Numbers. Each writes at most AB_TEXT_NUMBER bytes and returns `text`; what is not finite becomes "-". */
+/* Number formats. Each writes at most AB_TEXT_NUMBER bytes and returns `text`; non-finite values become
+ * "-". */
 char *ab_text_loss(char *text, double loss);     /* 0.4321, 12.35, 1.2e+06 */
 char *ab_text_gap(char *text, double gap);       /* +0.0213, -3.1e-05 */
 char *ab_text_percent(char *text, double share); /* 0.031 -> 3.10; 1e-6 -> <0.01; 0 -> 0 */

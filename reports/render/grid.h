@@ -1,5 +1,5 @@
-/* The table for people as text in cells, before any layout: report_table.c and report_markdown.c only arrange
- * it, so that they cannot disagree. Every string in it is clean (text.h). */
+/* The result table as text cells, without layout. report_table.c and report_markdown.c only arrange it, so
+ * they always agree. All strings in it are clean (text.h). */
 #ifndef AB_REPORTS_RENDER_GRID_H
 #define AB_REPORTS_RENDER_GRID_H
 
@@ -15,9 +15,9 @@ enum { AB_GRID_COLUMNS = 18, AB_GRID_TEXT = 80, AB_GRID_LINE = 320 };
 typedef enum ab_tone { AB_TONE_PLAIN, AB_TONE_FAINT, AB_TONE_WARN, AB_TONE_BAD, AB_TONE_HEAD } ab_tone;
 
 typedef struct ab_grid_column {
-    const char *head[2]; /* two lines of a narrow heading */
+    const char *head[2]; /* two lines for a narrow column */
     const char *title;   /* the same on one line */
-    bool left;           /* aligned left; numbers are aligned right */
+    bool left;           /* left-aligned; numbers are right-aligned */
 } ab_grid_column;
 
 typedef struct ab_grid_text {
@@ -37,19 +37,19 @@ typedef struct ab_grid_lines {
 
 typedef struct ab_grid_row {
     ab_grid_text at[AB_GRID_COLUMNS];
-    ab_grid_line message; /* not "": the cell has no numbers; this stands in their place */
+    ab_grid_line message; /* not "": the cell has no numbers; this is shown instead */
 } ab_grid_row;
 
 typedef struct ab_grid {
-    int columns, labels; /* the first `labels` columns say which cell it is */
+    int columns, labels; /* the first `labels` columns identify the cell */
     const ab_grid_column *column[AB_GRID_COLUMNS];
     int rows;
     ab_grid_row *row;
     char gap_head[AB_GRID_TEXT];        /* second heading line of the loss gap: the noise floor */
-    ab_grid_lines intro, notes, legend; /* above the table; below it; what the columns mean */
+    ab_grid_lines intro, notes, legend; /* above the table; below it; meaning of the columns */
 } ab_grid;
 
-/* Fills `grid` from a summarised document. The caller frees it with ab_grid_free, also after a failure. */
+/* Fills `grid` from a summarised document. The caller frees it with ab_grid_free, also on error. */
 AB_MUST_CHECK ab_status ab_grid_create(const cJSON *document, ab_grid *grid);
 void ab_grid_free(ab_grid *grid);
 

@@ -1,5 +1,5 @@
-/* What a run's cells have to show for themselves, as outcomes that a CI system can list. It judges nothing
- * anew: statuses, certificates and determinism are the document's. */
+/* Test outcomes of a run's cells for CI systems. Statuses, certificates and determinism are taken from the
+ * document; nothing is judged again. */
 #ifndef AB_REPORTS_RENDER_OUTCOMES_H
 #define AB_REPORTS_RENDER_OUTCOMES_H
 
@@ -16,7 +16,7 @@ typedef struct ab_outcome {
     char message[AB_OUTCOME_TEXT];
 } ab_outcome;
 
-/* Of a summarised document: for every cell "trained", "numerics" (as good as O0, the certificate) and
+/* Outcomes of a summarised document: per cell "trained", "numerics" (as good as O0, the certificate) and
  * "deterministic". The caller frees *outcomes; texts are borrowed from the document. */
 AB_MUST_CHECK ab_status ab_outcomes_create(const cJSON *document, ab_outcome **outcomes, int *count);
 

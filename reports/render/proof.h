@@ -1,4 +1,4 @@
-/* Outcomes of proofs of conversions: as text and as JSON. Who proves fills the structs (bench/prove). */
+/* Results of exhaustive conversion proofs as text and as JSON. bench/prove fills the structs. */
 #ifndef AB_REPORTS_RENDER_PROOF_H
 #define AB_REPORTS_RENDER_PROOF_H
 
@@ -12,16 +12,16 @@ AB_BEGIN_DECLS
 
 enum { AB_PROOF_SUBJECTS = 8 };
 
-/* What became of one implementation on trial. */
+/* Result for one implementation under test. */
 typedef struct ab_proof_verdict {
     const char *subject; /* its name; static */
     uint64_t inputs, mismatches;
-    uint32_t input, expected, got; /* the first mismatch: bits of the input, encodings; when there is one */
+    uint32_t input, expected, got; /* the first mismatch, if any: bits of the input, encodings */
 } ab_proof_verdict;
 
-/* The results by kind, and a checksum of all encodings: for each block of 2^24 inputs, in the order of their
- * bits, FNV-1a (64 bits) a word a round, a word being two encodings of 32 bits, the first in the low half;
- * then the same over the blocks' sums. */
+/* Counts of results by kind, and a checksum of all encodings: for each block of 2^24 inputs, in order of
+ * their bits, 64-bit FNV-1a over words of two 32-bit encodings, the first in the low half; then the same
+ * over the blocks' checksums. */
 typedef struct ab_proof_tally {
     uint64_t zero, subnormal, normal, infinite, nan;
     uint64_t checksum;
@@ -34,13 +34,13 @@ typedef struct ab_proof {
     double seconds;
 } ab_proof;
 
-/* Inputs whose conversion differs from the definition, over all subjects; 0: proved. */
+/* Number of inputs whose conversion differs from the definition, over all subjects; 0: proved. */
 uint64_t ab_proof_mismatches(const ab_proof *proof);
 
-/* One proof as text. pair: what was proved, as the user writes it ("fp16,rne,saturate"). */
+/* Prints one proof as text. pair: the conversion as the user writes it ("fp16,rne,saturate"). */
 void ab_proof_print(FILE *out, const char *pair, const ab_proof *proof);
 
-/* The same as an object, which the caller owns (cJSON_Delete). */
+/* Returns the same as an object owned by the caller (cJSON_Delete). */
 cJSON *ab_proof_json(const char *pair, const ab_proof *proof);
 
 AB_END_DECLS

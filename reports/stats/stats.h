@@ -1,11 +1,11 @@
-/* Statistics of the gate: ranks, exact distributions, what is wrong with a series of times.
+/* Statistics of the gate: ranks, exact distributions, quality of a series of times.
  *
- * Every number that a verdict compares is made from + - * / sqrt alone, in a fixed order, so that the same
- * data give the same bits whatever compiler built the program (-ffp-contract=off). Logarithms are avoided by
- * working on ratios: the median of (ln r_i + ln r_j) / 2 is that of sqrt(r_i r_j). Display-only numbers
- * (power, detectable effects) use libm. Sources: Hodges and Lehmann 1963; Wilcoxon 1945; Mann and Whitney
- * 1947; Holm 1979; Clopper and Pearson 1934; Schuirmann 1987 (two one-sided tests); Abramowitz and
- * Stegun 26.7.3-4 (Student's t). Nothing here reads a document. */
+ * Every number that a verdict compares is computed with + - * / sqrt only, in a fixed order, so that the
+ * same data give the same bits with every compiler (-ffp-contract=off). Logarithms are avoided by working
+ * on ratios: the median of (ln r_i + ln r_j) / 2 is that of sqrt(r_i r_j). Display-only numbers (power,
+ * detectable effects) use libm. Sources: Hodges and Lehmann 1963; Wilcoxon 1945; Mann and Whitney 1947;
+ * Holm 1979; Clopper and Pearson 1934; Schuirmann 1987 (two one-sided tests); Abramowitz and Stegun
+ * 26.7.3-4 (Student's t). Nothing here reads a document. */
 #ifndef AB_REPORTS_STATS_STATS_H
 #define AB_REPORTS_STATS_STATS_H
 
@@ -19,7 +19,7 @@ enum { AB_STATS_MAX_PAIRS = 1000, AB_STATS_MAX_UNPAIRED = 100 };
 
 /* ---- ranks ----------------------------------------------------------------------------------- */
 
-/* Median of n >= 1 values, which it sorts. */
+/* Median of n >= 1 values; sorts them in place. */
 double ab_stats_median(double *value, int n);
 
 /* P(W >= w) for Wilcoxon's signed-rank sum of n pairs without a shift; exact; 1 <= n <= AB_STATS_MAX_PAIRS.
@@ -32,33 +32,33 @@ AB_MUST_CHECK ab_status ab_signed_rank_critical(int n, double alpha, int *k);
  * AB_STATS_MAX_UNPAIRED; -1: no k. */
 AB_MUST_CHECK ab_status ab_rank_sum_critical(int m, int n, double alpha, int *k);
 
-/* How many times as large `other` is as `base`. */
+/* Ratio of `other` to `base`. */
 typedef struct ab_ratio {
     int n, n_other; /* pairs; unpaired: values of each side */
     double ratio;   /* Hodges-Lehmann */
     double low,
-        high; /* each a one-sided bound at confidence 1 - alpha; 0 and HUGE_VAL where n cannot reach alpha */
-    double p_above; /* of "the ratio is at most 1 + guard" */
-    double p_below; /* of "the ratio is at least 1 / (1 + guard)" */
+        high; /* one-sided bounds, each at confidence 1 - alpha; 0 and HUGE_VAL if n cannot reach alpha */
+    double p_above; /* p of "the ratio is at most 1 + guard" */
+    double p_below; /* p of "the ratio is at least 1 / (1 + guard)" */
     double p_least; /* the smallest p that n can give */
 } ab_ratio;
 
-/* All values positive and finite; pairs are (base[i], other[i]). Values that tie with the guard count against
+/* All values must be positive and finite; pairs are (base[i], other[i]). Ties with the guard count against
  * a change. */
 AB_MUST_CHECK ab_status ab_ratio_paired(const double *base, const double *other, int n, double alpha,
                                         double guard, ab_ratio *result);
 AB_MUST_CHECK ab_status ab_ratio_unpaired(const double *base, int n, const double *other, int n_other,
                                           double alpha, double guard, ab_ratio *result);
 
-/* The shift of n paired differences: Hodges-Lehmann, and p of "the shift is at most `guard`". */
+/* Hodges-Lehmann shift of n paired differences, and p of "the shift is at most `guard`". */
 AB_MUST_CHECK ab_status ab_shift_paired(const double *difference, int n, double guard, double *shift,
                                         double *p_above);
 
 /* Holm's adjusted p-values: adjusted[i] for p[i]. */
 AB_MUST_CHECK ab_status ab_holm(const double *p, int n, double *adjusted);
 
-/* p <= alpha. An alpha may be met exactly (2^-n, 1/20); the sum of a distribution misses it by a few units in
- * the last place, which counts as met. */
+/* Returns p <= alpha. An alpha may be reached exactly (2^-n, 1/20); a summed distribution misses it by a
+ * few ulps, which counts as reached. */
 bool ab_reaches(double p, double alpha);
 
 /* Fewest pairs whose smallest p (2^-n) is at most `alpha`. */
@@ -70,16 +70,16 @@ int ab_pairs_needed(double alpha);
 double ab_binomial_tail(int n, int k, double p);
 /* Clopper-Pearson interval of k / n at `confidence`. */
 void ab_clopper_pearson(int k, int n, double confidence, double *low, double *high);
-/* P(X <= x) of the beta distribution; the interval of Clopper and Pearson for a number of values that need
- * not be whole. */
+/* P(X <= x) of the beta distribution, and the Clopper-Pearson interval for a number of values that may be
+ * fractional. */
 double ab_beta_below(double a, double b, double x);
 void ab_binomial_interval(double share, double n, double confidence, double *low, double *high);
 /* P(X > x) of chi-squared with `df` >= 1 degrees of freedom. Display only. */
 double ab_chi_squared_tail(int df, double x);
-/* p-value of the classes of a part being those of a random sample of all: part[c] of all[c] members of class
- * c, c < classes <= 256. Classes of which fewer than 5 are expected in the part count as one. Two classes:
- * Fisher's exact test (1934), two-sided; more: Pearson's chi-squared (1900) of the table of part and rest.
- * NAN where fewer than two are left. Display only. */
+/* p-value of the hypothesis that the classes of a subset are those of a random sample of the whole:
+ * part[c] of all[c] members of class c, c < classes <= 256. Classes with fewer than 5 expected in the
+ * subset are pooled. Two classes: Fisher's exact test (1934), two-sided; more: Pearson's chi-squared
+ * (1900) of the table of subset and rest. NAN if fewer than two remain. Display only. */
 double ab_sample_of_classes_p(const double *part, const double *all, int classes);
 /* P(T > t) of Student's t with `df` >= 1 degrees of freedom, and its upper `alpha` point (0 < alpha <= 0.5).
  */
@@ -92,17 +92,17 @@ double ab_normal_point(double alpha);
 typedef struct ab_tost {
     int n;
     double mean, sd, low,
-        high; /* interval of the mean at confidence 1 - 2 alpha: inside +-margin = equivalent */
-    double p; /* of "the mean is outside +-margin" */
+        high; /* interval of the mean at confidence 1 - 2 alpha; inside +-margin: equivalent */
+    double p; /* p of "the mean is outside +-margin" */
     bool equivalent, different; /* p <= alpha; zero is outside the interval */
-    double power; /* of finding equivalence at a true difference of 0 with this sd; display only */
+    double power; /* power to show equivalence at a true difference of 0 with this sd; display only */
     int n_needed; /* for a power of 0.8; 0: more than 1000; display only */
 } ab_tost;
 void ab_tost_paired(const double *difference, int n, double margin, double alpha, ab_tost *result);
 double ab_tost_power(int n, double sd, double margin, double alpha);
 
-/* Smallest true slow-down that fires with probability `power`, given the bounds of a ratio at one-sided
- * `alpha` and a test at `test_alpha`; as a share (0.031 = 3.1 %); HUGE_VAL where n cannot reach alpha.
+/* Smallest true slow-down detected with probability `power`, given the bounds of a ratio at one-sided
+ * `alpha` and a test at `test_alpha`; as a fraction (0.031 = 3.1 %); HUGE_VAL if n cannot reach alpha.
  * Display only. */
 double ab_detectable(const ab_ratio *ratio, double alpha, double test_alpha, double guard, double tolerance,
                      double power);
@@ -110,21 +110,20 @@ double ab_detectable(const ab_ratio *ratio, double alpha, double test_alpha, dou
 /* ---- series ---------------------------------------------------------------------------------- */
 
 typedef struct ab_robust {
-    double centre, sigma; /* median; 1.4826 MAD, or IQR / 1.349 where that is 0, or `tick` */
+    double centre, sigma; /* median; 1.4826 MAD, or IQR / 1.349 if that is 0, or `tick` */
 } ab_robust;
-/* Median, spread and range of value[n]; tick: the resolution of the clock behind them. AB_NO_MEMORY. */
+/* Median and robust spread of value[n]; tick: the resolution of the clock. AB_NO_MEMORY. */
 AB_MUST_CHECK ab_status ab_stats_robust(const double *value, int n, double tick, ab_robust *result);
 
-/* Leading values that are warm-up: from there on the median of 5 stays within 2 robust sigma of the last
- * half; at most 3 in
- * 10. *never_steady: the limit was reached. Fewer than 10 values: 0. */
+/* Number of leading warm-up values: from there on, the median of 5 stays within 2 robust sigma of the last
+ * half. At most 3 in 10; *never_steady: the limit was reached. 0 for fewer than 10 values. */
 AB_MUST_CHECK ab_status ab_stats_warmup(const double *value, int n, int *warmup, bool *never_steady);
 
-/* Values more than 10 robust sigma from the median. */
+/* Number of values more than 10 robust sigma from the median. */
 AB_MUST_CHECK ab_status ab_stats_outliers(const double *value, int n, int *outliers);
 
-/* Two groups of at least 3 values and 20 % each: the widest gap between such groups in the sorted values
- * exceeds 5 robust sigma of the wider group. `mode` receives the groups' medians. */
+/* Detects two groups of at least 3 values and 20 % each: the widest gap between such groups in the sorted
+ * values exceeds 5 robust sigma of the wider group. `mode` receives the groups' medians. */
 AB_MUST_CHECK ab_status ab_stats_bimodal(const double *value, int n, bool *bimodal, double mode[2]);
 
 AB_END_DECLS

@@ -11,7 +11,7 @@ set border 1
 set grid xtics noytics
 set key off
 set label 1 'Speed and memory: '.subject.page_note at screen px(24), screen py(22) noenhanced font title_font textcolor rgb ink
-# left: throughput; room for the numbers to the right of the longest line
+# left: throughput; leaves space for the numbers right of the longest range
 set lmargin at screen px(left)
 set rmargin at screen px(left + 0.46 * (width - left))
 set xrange [0:top_rate * 1.42]

@@ -1,4 +1,4 @@
-# Training loss and its distance to O0's. Blocks of the data, one per cell: step, loss, running mean, running mean of |loss - O0's|.
+# Training loss and its distance from O0's. Blocks of the data, one per cell: step, loss, running mean, running mean of |loss - O0's|.
 array palette[8] = [black, '#999999', blue, green, vermillion, purple, orange, sky]
 color(i) = palette[color_of[i] < 8 ? color_of[i] + 1 : 8]
 thickness(i) = color_of[i] == 0 ? 4 : color_of[i] == 1 ? 3 : 1.6

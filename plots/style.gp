@@ -1,6 +1,6 @@
-# What all plots share: terminal, fonts, colours (Okabe and Ito's palette, which colour-blind readers tell apart too).
-# Set before: name, page_note, width, height (pixels). From outside: format = 'png' (default) or 'svg'.
-# Texts that come from the document are never 'enhanced': no character in them is a command.
+# Shared by all plots: terminal, fonts, colours (Okabe-Ito palette, safe for colour-blind readers).
+# Required variables: name, page_note, width, height (pixels). Optional: format = 'png' (default) or 'svg'.
+# Texts from the document are never 'enhanced': no character in them is interpreted as markup.
 if (!exists("format")) format = 'png'
 font_name = 'DejaVu Sans'
 if (format eq 'svg') {
@@ -20,6 +20,6 @@ ink = '#222222'; soft = '#666666'; pale = '#e6e6e6'
 set border 3 linecolor rgb '#888888' linewidth 1
 set tics nomirror out scale 0.5 textcolor rgb '#333333' font tiny_font
 set grid linecolor rgb pale linewidth 1 linetype 1
-# Positions in pixels, from the left and from the top.
+# Convert positions in pixels from the left and the top to screen coordinates.
 px(x) = x / real(width)
 py(y) = 1 - y / real(height)

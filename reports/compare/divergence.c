@@ -1,4 +1,4 @@
-/* Aligns traces by step and tensor and walks them in the order of execution. */
+/* Aligns traces by step and tensor and visits them in execution order. */
 #include "reports/compare/divergence.h"
 
 #include "kernels/core/text.h"
@@ -37,7 +37,7 @@ static int place_of_step(const cJSON *trace, double step) {
     return -1;
 }
 
-/* Both passes may use a name once; the trace lists tensors in the order of execution. */
+/* Both passes may use the same name once; the trace lists tensors in execution order. */
 static const cJSON *tensor_of(const cJSON *trace, const cJSON *like) {
     const cJSON *tensor;
     cJSON_ArrayForEach(tensor, ab_json_at(trace, "tensors")) {
@@ -51,22 +51,22 @@ static double element(const cJSON *array, int i) {
     return cJSON_IsNumber(item) ? item->valuedouble : 0;
 }
 
-/* A tensor of a step, ready to be compared. */
-typedef struct sight {
+/* A traced tensor at one step. */
+typedef struct tensor_sample {
     const cJSON *digest;
-    double scale; /* what its values were multiplied by */
-} sight;
+    double scale; /* factor that its values were multiplied by */
+} tensor_sample;
 
-static sight look(const cJSON *trace, const cJSON *like, double step) {
+static tensor_sample sample_tensor(const cJSON *trace, const cJSON *like, double step) {
     int place = place_of_step(trace, step);
     const cJSON *tensor = place >= 0 ? tensor_of(trace, like) : NULL;
     bool backward = strcmp(ab_json_text(tensor, "pass", ""), "backward") == 0;
     double scale = backward ? element(ab_json_at(trace, "scales"), place) : 1;
-    return (sight){cJSON_GetArrayItem(ab_json_at(tensor, "digests"), place), scale > 0 ? scale : 1};
+    return (tensor_sample){cJSON_GetArrayItem(ab_json_at(tensor, "digests"), place), scale > 0 ? scale : 1};
 }
 
-/* Relative distance; HUGE_VAL where one is finite and the other is not. *same: the bits are. */
-static double distance(const sight *a, const sight *b, bool *same) {
+/* Relative distance; HUGE_VAL if only one of them is finite. *same: the bits are equal. */
+static double distance(const tensor_sample *a, const tensor_sample *b, bool *same) {
     const cJSON *pa = ab_json_at(a->digest, "projections"), *pb = ab_json_at(b->digest, "projections");
     int n = cJSON_GetArraySize(pa);
     double sum = 0, norm_a = ab_json_number(a->digest, "norm", 0) / a->scale,
@@ -97,10 +97,10 @@ static double roundoff(const cJSON *cell) {
 /* ---- what rounding explains ------------------------------------------------------------------ */
 
 typedef struct floor_traces {
-    const cJSON *plain, *moved; /* O0 and its twin; NULL: not recorded */
+    const cJSON *plain, *perturbed; /* O0 and its perturbed baseline; NULL: not recorded */
 } floor_traces;
 
-static floor_traces find_floor(const cJSON *document) {
+static floor_traces find_noise_floor(const cJSON *document) {
     const cJSON *cell;
     cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
         const cJSON *plain = ab_summary_baseline(document, cell);
@@ -110,40 +110,41 @@ static floor_traces find_floor(const cJSON *document) {
     return (floor_traces){NULL, NULL};
 }
 
-/* How much one ulp in every weight has grown; without a twin: a factor of 2 a step. */
+/* Growth of a perturbation of one ulp in every weight; without a perturbed baseline: a factor of 2 per
+ * step. */
 static double growth(const floor_traces *f, const cJSON *like, double step) {
     bool same;
     if (!f->plain) return ldexp(1, step < 60 ? (int)step : 60);
-    sight a = look(f->plain, like, step), b = look(f->moved, like, step);
+    tensor_sample a = sample_tensor(f->plain, like, step), b = sample_tensor(f->perturbed, like, step);
     if (!a.digest || !b.digest) return ldexp(1, step < 60 ? (int)step : 60);
     return distance(&a, &b, &same) / baseline_roundoff;
 }
 
-/* A parameter on the way: what rounding explains of its gradient in the last step, and of itself. */
-typedef struct carried {
+/* A parameter: what rounding explains of its gradient in the last step, and of its value. */
+typedef struct param_bound {
     const char *name; /* of the parameter */
     double of_gradient, of_itself;
-} carried;
+} param_bound;
 
-/* ---- walking --------------------------------------------------------------------------------- */
+/* ---- traversal ------------------------------------------------------------------------------- */
 
 typedef struct walk {
     const cJSON *base, *other; /* cells */
     ab_graph graph;
     floor_traces floor;
-    double u, kinks, last_step;                     /* kinks: squared, of this step */
-    int compared, identical, unjudged, ops, params; /* unjudged: rounding explains anything there */
+    double u, kinks, last_step;                     /* kinks: sum of the distances d in this step */
+    int compared, identical, unjudged, ops, params; /* unjudged: the bound is too large there */
     double largest, step, difference, bound;
     const cJSON *tensor; /* the first that diverged */
-    carried param[MAX_PARAMS];
+    param_bound param[MAX_PARAMS];
 } walk;
 
 static bool is_backward(const cJSON *tensor) {
     return strcmp(ab_json_text(tensor, "pass", ""), "backward") == 0;
 }
 
-/* The slot of a parameter, by its name or by its gradient's; NULL: no parameter of the list. */
-static carried *param_of(walk *w, const char *name) {
+/* Returns the slot of a parameter, by its name or that of its gradient; NULL: not in the list. */
+static param_bound *param_of(walk *w, const char *name) {
     for (int i = 0; i < w->params; i++) {
         size_t length = strlen(w->param[i].name);
         if (strncmp(name, w->param[i].name, length) != 0) continue;
@@ -152,26 +153,27 @@ static carried *param_of(walk *w, const char *name) {
     return NULL;
 }
 
-/* Everything an op reads but its inputs is a parameter. */
-static carried *add_param(walk *w, const cJSON *tensor) {
+/* Every tensor that an op reads, except its inputs, is a parameter. */
+static param_bound *add_param(walk *w, const cJSON *tensor) {
     const char *name = ab_json_text(tensor, "name", ""), *dot = strrchr(name, '.');
-    carried *known = param_of(w, name);
+    param_bound *known = param_of(w, name);
     if (known) return known;
     if (is_backward(tensor) || !dot || strcmp(dot, ".out") == 0 || strcmp(dot, ".in") == 0) return NULL;
     if (w->params == MAX_PARAMS) return NULL;
-    w->param[w->params] = (carried){.name = name};
+    w->param[w->params] = (param_bound){.name = name};
     return &w->param[w->params++];
 }
 
-/* How far the base moved a tensor since the last traced step, as a share of it. */
-static double moved(const walk *w, const cJSON *tensor, double step) {
+/* Relative change of a tensor in the base since the last traced step. */
+static double relative_change(const walk *w, const cJSON *tensor, double step) {
     bool same;
-    sight before = look(trace_of(w->base), tensor, w->last_step), now = look(trace_of(w->base), tensor, step);
+    tensor_sample before = sample_tensor(trace_of(w->base), tensor, w->last_step),
+                  now = sample_tensor(trace_of(w->base), tensor, step);
     return before.digest && now.digest && w->last_step >= 0 ? distance(&before, &now, &same) : 0;
 }
 
-/* A relu or max pool that the backward pass goes through: its outputs' distance, once. */
-static void pass_kink(walk *w, const cJSON *tensor, double step) {
+/* Adds the distance of the outputs of a relu or max pool in the backward pass, once. */
+static void add_kink(walk *w, const cJSON *tensor, double step) {
     bool same;
     const char *op = ab_json_text(tensor, "op", ""), *type = ab_json_text(tensor, "type", "");
     if (!is_backward(tensor) || !(ab_graph_traits_of(&w->graph, op, type) & AB_TRAIT_kink)) return;
@@ -179,18 +181,19 @@ static void pass_kink(walk *w, const cJSON *tensor, double step) {
     char *name = ab_text_new("%s.out", op);
     cJSON_AddStringToObject(like, "name", name ? name : "");
     free(name);
-    sight a = look(trace_of(w->base), like, step), b = look(trace_of(w->other), like, step);
+    tensor_sample a = sample_tensor(trace_of(w->base), like, step),
+                  b = sample_tensor(trace_of(w->other), like, step);
     cJSON_Delete(like);
     if (a.digest && b.digest) w->kinks += distance(&a, &b, &same);
 }
 
-static double explained(walk *w, const cJSON *tensor, double step) {
+static double rounding_bound(walk *w, const cJSON *tensor, double step) {
     double grown = growth(&w->floor, tensor, step);
-    carried *param = add_param(w, tensor);
+    param_bound *param = add_param(w, tensor);
     double own =
         w->u * (grown > 1 ? grown : 1) * sqrt(1.0 + w->ops) + (is_backward(tensor) ? sqrt(w->kinks) : 0);
     if (param && !is_backward(tensor)) {
-        param->of_itself += param->of_gradient * moved(w, tensor, step);
+        param->of_itself += param->of_gradient * relative_change(w, tensor, step);
         own += param->of_itself;
     }
     if (param && is_backward(tensor)) param->of_gradient = own < 1 ? own : 1;
@@ -198,11 +201,12 @@ static double explained(walk *w, const cJSON *tensor, double step) {
 }
 
 static void compare_tensor(walk *w, const cJSON *tensor, double step) {
-    sight a = look(trace_of(w->base), tensor, step), b = look(trace_of(w->other), tensor, step);
+    tensor_sample a = sample_tensor(trace_of(w->base), tensor, step),
+                  b = sample_tensor(trace_of(w->other), tensor, step);
     bool same;
     if (!a.digest || !b.digest) return;
-    pass_kink(w, tensor, step);
-    double difference = distance(&a, &b, &same), bound = explained(w, tensor, step);
+    add_kink(w, tensor, step);
+    double difference = distance(&a, &b, &same), bound = rounding_bound(w, tensor, step);
     w->compared++;
     w->identical += same;
     w->step = step;
@@ -300,7 +304,7 @@ static void add_entry(cJSON *result, const walk *w) {
 static void compare_cells(cJSON *result, ab_graph graph, const cJSON *base, const cJSON *other,
                           floor_traces floor) {
     double coarser = roundoff(base) > roundoff(other) ? roundoff(base) : roundoff(other);
-    static _Thread_local walk w; /* its list of parameters is no matter for the stack */
+    static _Thread_local walk w; /* static: its list of parameters is too large for the stack */
     w = (walk){.base = base, .other = other, .graph = graph, .floor = floor, .u = coarser, .last_step = -1};
     const cJSON *step;
     cJSON_ArrayForEach(step, ab_json_at(trace_of(other), "steps")) {
@@ -310,7 +314,7 @@ static void compare_cells(cJSON *result, ab_graph graph, const cJSON *base, cons
     add_entry(result, &w);
 }
 
-/* ---- which cells ----------------------------------------------------------------------------- */
+/* ---- matching cells -------------------------------------------------------------------------- */
 
 static bool is_candidate(const cJSON *cell) {
     return is_traced(cell) && !cJSON_IsString(ab_json_at(cell, "twin"));
@@ -336,8 +340,8 @@ static const cJSON *partner(const cJSON *document, const cJSON *cell) {
 ab_status ab_divergence(const cJSON *base, const cJSON *other, cJSON **result) {
     const cJSON *cell;
     cJSON *list = cJSON_CreateArray();
-    floor_traces floor = find_floor(base);
-    if (!floor.plain && other) floor = find_floor(other);
+    floor_traces floor = find_noise_floor(base);
+    if (!floor.plain && other) floor = find_noise_floor(other);
     cJSON_ArrayForEach(cell, ab_json_at(other ? other : base, "cells")) {
         if (!is_candidate(cell)) continue;
         const cJSON *reference = other ? partner(base, cell) : ab_summary_baseline(base, cell);

@@ -1,4 +1,4 @@
-/* Pairs of cells by seed, their differences, and what can be said of them. */
+/* Pairs cells by seed and tests their differences. */
 #include "reports/compare/equivalence.h"
 
 #include "kernels/core/text.h"
@@ -18,13 +18,13 @@ ab_equivalence_options ab_equivalence_options_standard(void) {
     return (ab_equivalence_options){.loss_margin = 0.05, .accuracy_margin = 0.01, .alpha = 0.05};
 }
 
-/* Two values of a seed, or what is missing. */
+/* Paired values by seed, and the number of missing ones. */
 typedef struct pairs {
     int n, lost; /* lost: the base has a value and the candidate has none */
     double base[MAX_SEEDS], difference[MAX_SEEDS];
 } pairs;
 
-/* What the cells of a series share: all that their ids are made of but the seed. */
+/* Keys shared by the cells of a series: all parts of their ids except the seed. */
 static const char *const series_keys[] = {"model", "level", "scale_policy", "half_format", "device"};
 
 static bool same_series(const cJSON *a, const cJSON *b) {
@@ -34,7 +34,7 @@ static bool same_series(const cJSON *a, const cJSON *b) {
     return true;
 }
 
-/* Allocated; NULL: out of memory. */
+/* Returns an allocated string; NULL: out of memory. */
 static char *series_name(const cJSON *cell) {
     return ab_text_new("%s/%s/%s/%s/%s", ab_json_text(cell, "model", ""), ab_json_text(cell, "level", ""),
                        ab_json_text(cell, "scale_policy", ""), ab_json_text(cell, "half_format", ""),
@@ -56,7 +56,7 @@ static void add_pair(pairs *p, const cJSON *a, const cJSON *b) {
     p->difference[p->n++] = b->valuedouble - a->valuedouble;
 }
 
-/* Of the cells of the series that `of` belongs to. */
+/* Collects the cells of the series that `of` belongs to. */
 static void collect(pairs *p, const cJSON *base, const cJSON *other, const cJSON *of, const char *metric) {
     const cJSON *cell;
     p->n = p->lost = 0;
@@ -67,11 +67,11 @@ static void collect(pairs *p, const cJSON *base, const cJSON *other, const cJSON
     }
 }
 
-/* ---- what can be said ------------------------------------------------------------------------ */
+/* ---- results --------------------------------------------------------------------------------- */
 
 typedef struct measure {
     const char *metric, *what, *unit;
-    double scale; /* of the unit */
+    double scale; /* factor to the displayed unit */
 } measure;
 
 static const measure loss = {"summary.loss_final", "final loss", "", 1};
@@ -165,7 +165,7 @@ static ab_status judge_series(cJSON *result, const cJSON *base, const cJSON *oth
     return AB_OK;
 }
 
-/* Whether a cell before this one is of its series. */
+/* Returns whether an earlier cell belongs to the same series. */
 static bool is_judged(const cJSON *base, const cJSON *other, const cJSON *cells, const cJSON *cell) {
     for (const cJSON *earlier = cells->child; earlier != cell; earlier = earlier->next)
         if (same_series(earlier, cell) && base_of(base, other, earlier)) return true;

@@ -1,4 +1,4 @@
-/* Collects, sorts, cuts into series, looks for changes. */
+/* Collects and sorts runs, splits them into series and finds changes. */
 #include "reports/compare/history.h"
 
 #include "kernels/core/text.h"
@@ -27,12 +27,12 @@ static const metric metrics[] = {
 
 enum { METRICS = sizeof metrics / sizeof *metrics };
 
-/* One cell of one run; texts are cleaned, whole, and owned. */
+/* One cell of one run; texts are cleaned, not truncated, and owned. */
 enum { CELL, KEY, STARTED, RUN, SHA, SETTINGS_OF_RUN, TEXTS };
 typedef struct entry {
     char *text[TEXTS];
-    uint64_t settings_digest; /* of all of them; the text has a few */
-    double value[METRICS];    /* NAN: not there */
+    uint64_t settings_digest; /* of all settings; the text shows only a few */
+    double value[METRICS];    /* NAN: missing */
 } entry;
 
 struct ab_history {
@@ -78,7 +78,7 @@ static ab_status fill(const cJSON *document, const cJSON *cell, entry *e) {
                                       [SHA] = ab_json_text(document, "generator.git_sha", ""),
                                       [SETTINGS_OF_RUN] = settings};
     for (int i = 0; i < TEXTS; i++) {
-        const size_t size = strlen(texts[i]) + 1; /* cleaning makes nothing longer */
+        const size_t size = strlen(texts[i]) + 1; /* cleaning never lengthens a text */
         e->text[i] = malloc(size);
         if (!e->text[i]) return ab_fail(AB_NO_MEMORY, "out of memory for the history");
         ab_text_clean(e->text[i], size, texts[i]);
@@ -159,7 +159,7 @@ typedef struct series {
 static void collect(const entry *first, int count, int which, series *s) {
     s->metric = &metrics[which];
     s->count = s->segments = 0;
-    if (count > AB_CHANGES_MOST) { /* the latest */
+    if (count > AB_CHANGES_MOST) { /* keep the latest */
         first += count - AB_CHANGES_MOST;
         count = AB_CHANGES_MOST;
     }

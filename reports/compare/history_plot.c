@@ -1,4 +1,4 @@
-/* Series over runs, a panel each: points, the medians between changes, changes marked. */
+/* Series over runs, one panel each: points, the medians between changes, and the changes. */
 #include "reports/compare/history.h"
 
 #include "kernels/core/text.h"
@@ -10,7 +10,7 @@
 
 enum { PER_PAGE = 8, PANEL_HEIGHT = 146, MARGINS = 110 };
 
-/* Series with at least two runs that scatter, or changed. */
+/* Series with at least two runs that are noisy or have changed. */
 static bool is_shown(const cJSON *series) {
     bool scatters = !ab_json_is_true(series, "exact");
     return cJSON_GetArraySize(ab_json_at(series, "points")) > 1 &&

@@ -1,4 +1,4 @@
-/* The history for people: series that changed in full, the others in one line each. */
+/* Prints the history: changed series in full, the others in one line each. */
 #include "reports/compare/history.h"
 
 #include "kernels/core/text.h"

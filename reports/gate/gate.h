@@ -17,8 +17,7 @@
 AB_BEGIN_DECLS
 
 typedef struct ab_gate_options {
-    double time_tolerance, memory_tolerance, guard, loss_bound,
-        drift_budget;            /* fractions; loss_bound 0: bits */
+    double time_tolerance, memory_tolerance, guard, loss_bound, drift_budget; /* ratios; loss_bound 0: bits */
     const char *ignore;          /* fields that may differ, separated by commas; NULL: none */
     bool lenient;                /* missing and new cells are reported only */
     const cJSON *calibration;    /* of `gate --selftest`; NULL: none */

@@ -1,4 +1,4 @@
-/* How often the gate fires where the truth is known: false alarms and power, with exact intervals. */
+/* Measures false alarms and power of the gate on arms with a known difference, with exact intervals. */
 #include "kernels/core/text.h"
 #include "reports/gate/gate_case.h"
 #include "reports/record/json.h"
@@ -13,7 +13,7 @@ enum { WINDOW = 30, FIRST_LOOK = 12, TEXT = 300 };
 
 static const double confidence = 0.95;
 
-/* What became of windows. */
+/* Outcomes over windows. */
 typedef struct tally {
     int windows, outcome[3];
 } tally;
@@ -26,7 +26,7 @@ static const cJSON *timed_cell(const cJSON *document) {
     return NULL;
 }
 
-/* `length` rounds from `first` on. */
+/* Returns `length` rounds starting at `first`. */
 static ab_gate_series slice(const ab_gate_series *s, int first, int length) {
     ab_gate_series part = {.rounds = length, .base = s->base + first, .other = s->other + first};
     if (s->unsteady) part.unsteady = s->unsteady + first;
@@ -67,8 +67,8 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* 99th percentile of |estimate| over all windows of 12 rounds of identical arms: what the guard should be at
- * least. */
+/* 99th percentile of |estimate| over all windows of 12 rounds of identical arms: a lower limit for the
+ * guard. */
 static ab_status largest_noise(const ab_gate_series *s, double *noise) {
     int n = 0, most = s->rounds - FIRST_LOOK + 1;
     *noise = 0;
@@ -89,7 +89,7 @@ static ab_status largest_noise(const ab_gate_series *s, double *noise) {
     return status;
 }
 
-/* The median of the rounds' ratios; nan without rounds. */
+/* The median of the rounds' ratios; NaN without rounds. */
 static ab_status median_ratio(const ab_gate_series *s, double *median) {
     *median = (double)NAN;
     if (s->rounds == 0) return AB_OK;

@@ -1,5 +1,4 @@
-/* The gate's document: findings of all lanes, and what they amount to. Measures nothing and reads no clock.
- */
+/* The gate document: findings of all lanes, and the verdict. Measures nothing and reads no clock. */
 #include "reports/gate/gate.h"
 
 #include "kernels/core/text.h"
@@ -24,7 +23,7 @@ static const char *weight_name(ab_gate_weight weight) {
     return names[weight];
 }
 
-/* What to do about it; "" where nothing is to be done. */
+/* Recommended action; "" if none is needed. */
 static const char *action_of(const char *lane, ab_gate_weight weight) {
     static const struct {
         const char *lane;
@@ -92,11 +91,11 @@ bool ab_gate_is_bad(const ab_gate_case *c, const char *lane, const cJSON *cell) 
     return false;
 }
 
-/* ---- what it amounts to ---------------------------------------------------------------------- */
+/* ---- verdict --------------------------------------------------------------------------------- */
 
-/* The first that applies decides. */
+/* The first row that applies decides. */
 static const struct verdict_row {
-    const char *verdict, *outcome, *lane; /* lane NULL: any but numerics */
+    const char *verdict, *outcome, *lane; /* lane NULL: any except numerics */
     ab_status status;
 } verdicts[] = {{"ERROR", "error", NULL, AB_INTERNAL},
                 {"NOT_COMPARABLE", "not_comparable", NULL, AB_NOT_COMPARABLE},
@@ -225,7 +224,7 @@ static bool comparable(const ab_gate_case *c) {
 static ab_status compare_all(ab_gate_case *c) {
     ab_gate_match_documents(c, c->base, c->other, c->session);
     ab_gate_match_cells(c);
-    if (!comparable(c)) return AB_OK; /* numbers of other conditions are no evidence */
+    if (!comparable(c)) return AB_OK; /* numbers measured under other conditions are not evidence */
     compare_cells(c);
     ab_gate_speedups(c);
     AB_TRY(ab_gate_times(c));
@@ -264,11 +263,11 @@ ab_status ab_gate_compare(ab_gate_side base, ab_gate_side other, ab_gate_side pi
     return status;
 }
 
-/* ---- for people ------------------------------------------------------------------------------ */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static const char *clean(char text[CLEAN], const char *source) { return ab_text_clean(text, CLEAN, source); }
 
-/* Findings of one cell and lane follow each other: the first few say it. */
+/* Findings of one cell and lane are consecutive; only the first few are printed. */
 static void print_findings(const cJSON *gate, const char *outcome, const char *head, FILE *out) {
     char id[CLEAN], text[CLEAN];
     const char *last_cell = "", *last_lane = "", *last_action = "";

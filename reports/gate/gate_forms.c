@@ -1,5 +1,5 @@
-/* The gate's verdict in the forms that CI systems show: Markdown for a job's summary, JUnit, annotation lines
- * of GitHub. From the gate document alone. */
+/* Output formats of the verdict for CI systems: Markdown for a job's summary, JUnit, GitHub annotation
+ * lines. Uses the gate document only. */
 #include "reports/gate/gate.h"
 
 #include "kernels/core/text.h"
@@ -18,7 +18,7 @@ static bool is(const cJSON *entry, const char *key, const char *value) {
 
 /* ---- Markdown -------------------------------------------------------------------------------- */
 
-/* One line that no Markdown, and no HTML in it, reads as anything but text. */
+/* Writes one line with escapes, so that Markdown and embedded HTML read it as plain text. */
 static void put_plain(FILE *out, const char *text) {
     static const char *const markup[][2] = {{"<", "&lt;"}, {">", "&gt;"}, {"&", "&amp;"}};
     char clean[CLEAN];
@@ -135,7 +135,7 @@ static ab_junit_outcome outcome_of(const cJSON *finding) {
     return is(finding, "outcome", "inconclusive") ? AB_JUNIT_SKIPPED : AB_JUNIT_PASSED;
 }
 
-/* The case of a cell and lane, made if there is none. */
+/* Returns the case of a cell and lane, creating it if needed. */
 static int case_of(suite *s, const char *cell, const char *lane) {
     for (int i = 0; i < s->count; i++)
         if (strcmp(s->test[i].class_name, cell) == 0 && strcmp(s->test[i].name, lane) == 0) return i;

@@ -1,4 +1,4 @@
-/* Which documents and cells may be compared at all. Decides nothing about numbers. */
+/* Decides which documents and cells may be compared. Does not compare measurements. */
 #include "kernels/core/text.h"
 #include "reports/gate/gate_case.h"
 #include "reports/record/cells.h"
@@ -12,8 +12,8 @@
 
 enum { FIELD = 96, SHOWN = 64 };
 
-/* The same machine and the same toolchain. Two builds that were measured in one session may differ in the
- * second. */
+/* Fields that identify machine and toolchain. Two builds measured in one session may differ in the
+ * toolchain. */
 static const char *const machine_fields[] = {"os",    "kernel",   "cpu_model",    "isa",
                                              "cores", "affinity", "hostname_hash"};
 static const char *const build_fields[] = {"compiler", "flags", "build_type", "onednn_version"};
@@ -83,8 +83,7 @@ static int compare_fields(ab_gate_case *c, ab_gate_side base, ab_gate_side other
     return differences;
 }
 
-/* Keys that only one of the documents knows are of a later minor version of the schema and say nothing here.
- */
+/* Keys that only one of the documents has are from a later minor version of the schema and are ignored. */
 static void compare_config(ab_gate_case *c, ab_gate_side base, ab_gate_side other) {
     const cJSON *item, *theirs = ab_json_at(other.document, "config");
     cJSON_ArrayForEach(item, ab_json_at(base.document, "config")) {
@@ -111,20 +110,20 @@ void ab_gate_match_documents(ab_gate_case *c, ab_gate_side base, ab_gate_side ot
 
 /* ---- cells ----------------------------------------------------------------------------------- */
 
-/* Alike in everything an id is made of but the loss scale. */
-static bool alike(const cJSON *a, const cJSON *b) {
+/* Equal in all parts of an id except the loss scale. */
+static bool equal_but_scale(const cJSON *a, const cJSON *b) {
     static const char *const keys[] = {"model", "level", "half_format", "device", "seed", "twin"};
     for (size_t i = 0; i < AB_COUNT_OF(keys); i++)
         if (!equal(ab_json_at(a, keys[i]), ab_json_at(b, keys[i]))) return false;
     return true;
 }
 
-/* The one cell of `document` that is like `cell` and that `without` does not have; NULL if there is none or
- * several. */
-static const cJSON *only_alike(const cJSON *cell, const cJSON *document, const cJSON *without) {
+/* Returns the only cell of `document` that equals `cell` except for the loss scale and is missing in
+ * `without`; NULL if there is none or more than one. */
+static const cJSON *only_equal_but_scale(const cJSON *cell, const cJSON *document, const cJSON *without) {
     const cJSON *other, *found = NULL;
     cJSON_ArrayForEach(other, ab_json_at(document, "cells")) {
-        if (!alike(cell, other) || ab_cell_like(without, other)) continue;
+        if (!equal_but_scale(cell, other) || ab_cell_like(without, other)) continue;
         if (found) return NULL;
         found = other;
     }
@@ -134,8 +133,8 @@ static const cJSON *only_alike(const cJSON *cell, const cJSON *document, const c
 const cJSON *ab_gate_partner(const cJSON *cell, const cJSON *from, const cJSON *document) {
     const cJSON *same = ab_cell_like(document, cell);
     if (same) return same;
-    const cJSON *candidate = only_alike(cell, document, from);
-    return candidate && only_alike(candidate, from, document) == cell ? candidate : NULL;
+    const cJSON *candidate = only_equal_but_scale(cell, document, from);
+    return candidate && only_equal_but_scale(candidate, from, document) == cell ? candidate : NULL;
 }
 
 static bool ended_well(const cJSON *cell) { return strcmp(ab_json_text(cell, "status", ""), "ok") == 0; }

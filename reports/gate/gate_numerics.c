@@ -1,4 +1,4 @@
-/* The deterministic lane: what training found, and what it cost in bytes and operations. Exact: no
+/* The deterministic lanes: results of training, and its cost in bytes and operations. Exact comparison, no
  * statistics. */
 #include "kernels/core/text.h"
 #include "reports/gate/gate_case.h"
@@ -33,7 +33,7 @@ static void loss_text(char *text, const cJSON *loss) {
         ab_text_show(text, NAME, "not finite");
 }
 
-/* The first step whose loss is outside the bound, and how many are. */
+/* Reports the first step whose loss is outside the bound, and the number of such steps. */
 static void compare_losses(ab_gate_case *c, const cJSON *base, const cJSON *other) {
     const cJSON *a = ab_json_at(base, "loss"), *b = ab_json_at(other, "loss"), *x = a ? a->child : NULL,
                 *y = b ? b->child : NULL, *first_a = NULL, *first_b = NULL;
@@ -112,7 +112,7 @@ static void advance(trajectory *t, double steps) {
     if (t->run) t->left = t->run->child->next->valuedouble;
 }
 
-/* `base` and `other` hold the lists; `cell` is where a finding belongs. */
+/* `base` and `other` hold the lists; findings are attributed to `cell`. */
 static void compare_scale(ab_gate_case *c, const cJSON *cell, const cJSON *base, const cJSON *other) {
     trajectory a = begin(ab_json_at(base, "scale")), b = begin(ab_json_at(other, "scale"));
     double step = 0;
@@ -131,7 +131,7 @@ static void compare_scale(ab_gate_case *c, const cJSON *cell, const cJSON *base,
                  "the loss scale takes another way from step %.0f on: %s, was %s", step, right, left);
 }
 
-/* Where losses have their own, all of them; the first is the cell's. */
+/* Compares all scales if losses have their own; the first is the cell's. */
 static void compare_scales(ab_gate_case *c, const cJSON *base, const cJSON *other) {
     const char *many = ab_json_at(base, "layer_scales") ? "layer_scales" : "loss_scales";
     const cJSON *a = ab_json_at(base, many), *b = ab_json_at(other, many);
@@ -144,7 +144,7 @@ static void compare_scales(ab_gate_case *c, const cJSON *base, const cJSON *othe
 
 /* ---- flushed and non-finite values ----------------------------------------------------------- */
 
-/* Counts say something only if the same steps were probed. */
+/* Counts are comparable only if the same steps were probed. */
 static const char *sampled_alike(const cJSON *base, const cJSON *other) {
     static const char *const keys[] = {"every", "steps_probed", "format"};
     const cJSON *a = ab_json_at(base, "probes"), *b = ab_json_at(other, "probes");
@@ -169,14 +169,16 @@ static const cJSON *tensor_of(const cJSON *tensors, const cJSON *like) {
 static void compare_tensor(ab_gate_case *c, const cJSON *cell, const cJSON *base, const cJSON *other) {
     static const char *const keys[] = {"nan", "inf", "zero", "overflowed", "flushed"};
     const char *name = ab_json_text(other, "name", "?");
-    size_t count = ab_json_is_true(other, "cast") ? 5 : 3; /* what a cast would have done is no event */
+    size_t count = ab_json_is_true(other, "cast")
+                       ? 5
+                       : 3; /* predicted counts of a cast that was not made are not events */
     for (size_t i = 0; i < count; i++) {
         const cJSON *a = ab_json_at(base, keys[i]), *b = ab_json_at(other, keys[i]);
         if (equal(a, b)) continue;
         ab_gate_find(c, "numerics", AB_GATE_BAD, cell, keys[i], a, b, "%s: %.0f values %s, was %.0f",
                      ab_text_brief(name, 64), cJSON_IsNumber(b) ? b->valuedouble : 0.0, keys[i],
                      cJSON_IsNumber(a) ? a->valuedouble : 0.0);
-        return; /* one finding a tensor: the rest follows from it */
+        return; /* one finding per tensor: the others follow from it */
     }
 }
 
@@ -197,8 +199,8 @@ static void compare_tensors(ab_gate_case *c, const cJSON *base, const cJSON *oth
 
 /* ---- certificates ---------------------------------------------------------------------------- */
 
-/* Training that broke fails whatever the base did. A loss gap that the base had too is its author's decision.
- */
+/* Broken training fails regardless of the base. A loss gap that the base also had was accepted by its
+ * author. */
 static void check_certificate(ab_gate_case *c, const cJSON *base, const cJSON *other) {
     const cJSON *reasons = ab_json_at(other, "summary.certificate.reasons");
     double total = ab_json_number(other, "steps_total", 0),

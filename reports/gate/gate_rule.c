@@ -1,5 +1,5 @@
-/* The decision rule. It compares numbers made of + - * / sqrt alone, so that a verdict is the same on every
- * compiler. */
+/* The decision rule. It compares numbers computed with + - * / sqrt only, so that a verdict is the same
+ * with every compiler. */
 #include "reports/gate/gate_rule.h"
 
 #include "kernels/core/text.h"
@@ -24,7 +24,7 @@ const char *ab_gate_outcome_name(ab_gate_outcome outcome) {
     return names[outcome];
 }
 
-/* ---- what else could explain it -------------------------------------------------------------- */
+/* ---- other explanations ---------------------------------------------------------------------- */
 
 static ab_status judge_clock(const ab_gate_series *s, int n, double alpha, ab_gate_decision *d) {
     ab_ratio clock;
@@ -35,7 +35,7 @@ static ab_status judge_clock(const ab_gate_series *s, int n, double alpha, ab_ga
     return AB_OK;
 }
 
-/* How much more of it the new arm had; 0 unless it is beyond the limit and the rounds agree. */
+/* Increase of load or wait in the new arm; 0 unless it exceeds the limit and the rounds agree. */
 static ab_status judge_shift(const double *base, const double *other, int n, double least, double *shift) {
     double p, found, *difference;
     *shift = 0;
@@ -65,13 +65,14 @@ static int unsteady_processes(const ab_gate_series *s, int n) {
     return sum;
 }
 
-/* Up to the n-th round that has times. */
+/* Number of missing rounds up to the n-th round that has times. */
 static int missing_rounds(const ab_gate_series *s, int n) {
     return n < s->rounds && s->round ? s->round[n - 1] - n : s->missing;
 }
 
-/* Why neither PASS nor FAIL may be said of this series; NULL if they may. */
-static const char *obstacle(const ab_gate_series *s, int n, bool slower, ab_gate_decision *d, char *text) {
+/* Returns why this series can be neither PASS nor FAIL; NULL if it can. */
+static const char *inconclusive_reason(const ab_gate_series *s, int n, bool slower, ab_gate_decision *d,
+                                       char *text) {
     const size_t size = AB_GATE_REASON;
     int missing = missing_rounds(s, n);
     if (d->clock > 0 && fabs(d->clock - 1) > clock_limit)
@@ -114,7 +115,7 @@ static void tell(const ab_gate_rule *rule, ab_gate_decision *d) {
                      what, percent, low, high, d->rounds, 100 * rule->tolerance);
 }
 
-/* d->ratio and p_holm are those of this look. True: decided. */
+/* d->ratio and p_holm are those of this look. Returns true if decided. */
 static bool judge(const ab_gate_rule *rule, const ab_gate_series *s, int family, ab_gate_decision *d) {
     char text[AB_GATE_REASON];
     bool slower = ab_reaches(d->p_holm, d->alpha) && d->ratio.ratio > 1 + rule->tolerance;
@@ -135,7 +136,7 @@ static bool judge(const ab_gate_rule *rule, const ab_gate_series *s, int family,
         return false;
     }
     tell(rule, d);
-    const char *why = obstacle(s, d->rounds, slower, d, text);
+    const char *why = inconclusive_reason(s, d->rounds, slower, d, text);
     if (!why) return d->outcome != AB_GATE_INCONCLUSIVE;
     d->outcome = AB_GATE_INCONCLUSIVE;
     d->win = false;
@@ -143,9 +144,9 @@ static bool judge(const ab_gate_rule *rule, const ab_gate_series *s, int family,
     return false;
 }
 
-/* Half the half-width of the interval, on the scale of logarithms: that of a ratio is sqrt(high / low).
- * Rounds of a busy machine are not independent, so that an interval at alpha misses more often than alpha;
- * docs/decisions says how often. */
+/* Half the half-width of the interval, on a logarithmic scale: that of a ratio is sqrt(high / low). Rounds
+ * on a busy machine are not independent, so an interval at alpha misses more often than alpha;
+ * docs/decisions gives the rate. */
 static double noise_of(const ab_ratio *ratio) {
     return ratio->low > 0 ? sqrt(sqrt(ratio->high / ratio->low)) - 1 : 0;
 }
@@ -171,7 +172,8 @@ static ab_status measure(const ab_gate_rule *rule, int l, const ab_gate_series *
     return judge_shape(s, n, d);
 }
 
-/* Judges all series that are not decided and have the rounds, or fewer rounds than the first look wants. */
+/* Judges all undecided series that have enough rounds for this look, and at the first look also those with
+ * fewer rounds. */
 static ab_status look(const ab_gate_rule *rule, int l, const ab_gate_series *series, int count,
                       ab_gate_decision *now, double *p, bool *decided, ab_gate_decision *decision) {
     double *adjusted = p + count;

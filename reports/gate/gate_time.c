@@ -1,5 +1,5 @@
-/* The lane of times: documents of one session are judged, others are only described. Drift: the sum of small
- * steps. */
+/* The time lane: documents of one session are judged, others are only described. Drift: the accumulation
+ * of small changes. */
 #include "kernels/core/text.h"
 #include "reports/gate/gate_case.h"
 #include "reports/record/json.h"
@@ -27,7 +27,7 @@ double ab_gate_rounded(double x, int digits) {
 
 /* ---- values of rounds ------------------------------------------------------------------------ */
 
-/* A process as one number: the median of its steps after the warm-up; 0 if it has none. */
+/* Reduces a process to one number: the median of its steps after the warm-up; 0 if there are none. */
 static ab_status process_time(const cJSON *process, double *median, int *unsteady) {
     const cJSON *item, *times = ab_json_at(process, "step_time_ns");
     int n = 0, warmup;
@@ -54,7 +54,7 @@ void ab_gate_track_free(ab_gate_track *t) {
     *t = (ab_gate_track){.columns = NULL};
 }
 
-/* False without memory; the caller frees in any case. */
+/* Returns false if out of memory; the caller frees the track in either case. */
 static bool track_allocate(ab_gate_track *t, size_t rounds) {
     *t = (ab_gate_track){.columns = calloc(TRACK_COLUMNS * (rounds + 1), sizeof(double)),
                          .unsteady = calloc(rounds + 1, sizeof(int)),
@@ -78,31 +78,31 @@ static const cJSON *process_of_round(const cJSON *cell, double round) {
     return NULL;
 }
 
-/* What a process has to say; negative: not recorded. */
-typedef struct moment {
+/* Values of one process; negative: not recorded. */
+typedef struct process_values {
     double time, clock, load, wait;
-} moment;
+} process_values;
 
-static ab_status read_moment(const cJSON *process, moment *m, int *unsteady) {
+static ab_status read_process_values(const cJSON *process, process_values *m, int *unsteady) {
     double waited = ab_json_number(process, "run_delay_ns", -1),
            lasted = ab_json_number(process, "elapsed_ns", 0);
-    *m = (moment){.clock = ab_json_number(process, "clock_loop_ns", -1),
-                  .load = ab_json_number(process, "other_load", -1),
-                  .wait = lasted > 0 ? waited / lasted : -1};
+    *m = (process_values){.clock = ab_json_number(process, "clock_loop_ns", -1),
+                          .load = ab_json_number(process, "other_load", -1),
+                          .wait = lasted > 0 ? waited / lasted : -1};
     return process ? process_time(process, &m->time, unsteady) : AB_OK;
 }
 
-/* Rounds from 1 on: round 0 is the one with probes. */
+/* Rounds start at 1: round 0 is the probed round. */
 static ab_status fill_track(ab_gate_track *t, const cJSON *base, const cJSON *other, int rounds) {
     bool clocks = true, loads = true, waits = true;
     const cJSON *cell[2] = {base, other};
     ab_gate_series *s = &t->series;
     int n = 0;
     for (int round = 1; round <= rounds; round++) {
-        moment m[2];
+        process_values m[2];
         int unsteady = 0;
         for (int arm = 0; arm < 2; arm++)
-            AB_TRY(read_moment(process_of_round(cell[arm], round), &m[arm], &unsteady));
+            AB_TRY(read_process_values(process_of_round(cell[arm], round), &m[arm], &unsteady));
         if (!(m[0].time > 0) || !(m[1].time > 0)) {
             s->missing++;
             continue;
@@ -242,7 +242,7 @@ static cJSON *comparison(const family *f, int i) {
     return entry;
 }
 
-/* A speed-up counts only with sound numerics and equal work. */
+/* A speed-up counts only if numerics are sound and work is equal. */
 static void find_win(ab_gate_case *c, const family *f, int i) {
     bool unsound = ab_gate_is_bad(c, "numerics", f->other[i]);
     bool unequal =
@@ -285,7 +285,7 @@ ab_status ab_gate_undecided(const cJSON *base, const cJSON *other, const ab_gate
 
 /* ---- stored documents ------------------------------------------------------------------------ */
 
-/* One value a process. *count: at most `room`. */
+/* One value per process. *count: at most `room`. */
 static ab_status process_times(const cJSON *cell, double *value, int room, int *count) {
     const cJSON *process;
     int unsteady = 0;
@@ -339,7 +339,7 @@ ab_status ab_gate_times(ab_gate_case *c) { return c->session ? judge_session(c) 
 
 /* ---- drift ----------------------------------------------------------------------------------- */
 
-/* Rounds in turns are pairs; stored times are two samples. */
+/* Alternating rounds are pairs; stored times are two independent samples. */
 static ab_status drift_ratio(const ab_gate_case *c, const cJSON *pinned, const cJSON *cell, double alpha,
                              ab_ratio *r) {
     double budget = c->options->drift_budget;

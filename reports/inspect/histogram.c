@@ -1,5 +1,5 @@
-/* A histogram for the terminal: one line a factor of two, largest magnitudes on top, with the limits of
- * one format drawn between the lines. Colour only marks what the words in the lines say already. */
+/* A histogram for the terminal: one line per power of two, largest magnitudes first, with the limits of
+ * one format drawn between the lines. Colour only highlights what the text already states. */
 #include "reports/inspect/histogram.h"
 #include "kernels/core/text.h"
 #include "reports/record/text.h"
@@ -9,7 +9,7 @@
 
 enum { BAR = 46, LONGEST_GAP = 2, RULE = 74 };
 
-/* Where a line stands among the limits, from the top. */
+/* Region of a line relative to the limits, from the top. */
 typedef enum region { OVERFLOWED, NORMAL, SUBNORMAL, FLUSHED } region;
 
 static const char *const paints[] = {"\33[35m", "", "\33[33m", "\33[31m"}; /* by region */
@@ -36,7 +36,7 @@ static region region_at(const ab_whatif_limits *limits, int exponent) {
 }
 
 /* The rule between two regions, e.g. "---- 65520 and more overflow ----". A limit that is never reached
- * has none. */
+ * has no rule. */
 static void print_rule(FILE *out, const ab_whatif_limits *limits, region below) {
     static const char *const words[] = {"", "and more overflow", "and more are normal",
                                         "and less are flushed to zero"};
@@ -67,7 +67,7 @@ static void print_line(FILE *out, const ab_inspect_histogram *h, int exponent, i
     fputc('\n', out);
 }
 
-/* The first and last exponent worth a line: those of values, and those beside the limits. */
+/* First and last exponent to print: those of the values, and those next to the limits. */
 static void find_span(const ab_inspect_histogram *h, int *low, int *high) {
     *low = ilogbf(h->census->min_abs);
     *high = ilogbf(h->census->max_abs);

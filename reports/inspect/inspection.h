@@ -21,7 +21,7 @@ enum {
     AB_INSPECT_TEXT = 256
 };
 
-/* ---- options ------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 typedef struct ab_inspect_question {
     const ab_format *format[AB_INSPECT_FORMATS]; /* the first is used for the histogram and the table */
@@ -30,7 +30,7 @@ typedef struct ab_inspect_question {
     ab_scale_goal goal; /* criterion for a recommended scale; its ftz applies to all predictions */
 } ab_inspect_question;
 
-/* ---- results ------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 /* One tensor of a file. All texts are borrowed. */
 typedef struct ab_inspect_tensor {
@@ -76,7 +76,7 @@ typedef struct ab_inspect_result {
     ab_scale_advice advice[AB_INSPECT_FORMATS]; /* its tensor indices are rows */
 } ab_inspect_result;
 
-/* ---- output -------------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 /* JSON, streamed while tensors are counted: begin, every tensor, end. Errors are reported by ferror(out). */
 void ab_inspect_json_begin(FILE *out);

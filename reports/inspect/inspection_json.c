@@ -1,6 +1,5 @@
-/* The JSON form of an inspection, written as it is computed: a document of many tensors is never held.
- * Counts are integers; a count that a scale or format leaves open is a pair [lowest, highest], and "exact"
- * says so. */
+/* JSON output of an inspection, streamed: the document is never held in memory. Counts are integers; a
+ * count that is undetermined for a scale or format is a pair [lowest, highest], and "exact" is false. */
 #include "kernels/core/json_text.h"
 #include "reports/inspect/inspection.h"
 #include "reports/record/text.h"
@@ -17,7 +16,7 @@ static bool is_utf8(const char *text) {
     return true;
 }
 
-/* A path need not be UTF-8. */
+/* A path may not be UTF-8. */
 static void put_path(FILE *out, const char *path) {
     char clean[1024];
     ab_json_put_text(out, is_utf8(path) ? path : ab_text_clean(clean, sizeof clean, path));

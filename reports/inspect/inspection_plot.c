@@ -1,4 +1,4 @@
-/* The histogram as a picture: data and script through reports/plot/plot.h, drawn by plots/inspect.gp. */
+/* The histogram as an image: data and script through reports/plot/plot.h, drawn by plots/inspect.gp. */
 #include "kernels/core/text.h"
 #include "reports/inspect/inspection.h"
 #include "reports/plot/plot.h"
@@ -14,7 +14,7 @@ extern const char ab_embedded_gp_inspect[];
 
 /* ---- the numbers as a document --------------------------------------------------------------- */
 
-/* log2 of a limit, or a place beyond the picture where it is never reached. */
+/* log2 of a limit, or a position outside the image if it is never reached. */
 static double limit_log2(uint32_t bits, double never) {
     float value = 0;
     memcpy(&value, &bits, sizeof value);

@@ -1,5 +1,5 @@
-/* The form for people: what was read, where the values lie, which scales would do and which tensors decide
- * that. */
+/* Text output: what was read, the range of the values, suitable scales and the tensors that determine
+ * them. */
 #include "kernels/core/shape.h"
 #include "kernels/core/text.h"
 #include "reports/inspect/histogram.h"
@@ -76,9 +76,9 @@ static void print_values(FILE *out, const ab_inspect_result *result, bool color)
     ab_inspect_print_histogram(out, &histogram);
 }
 
-/* ---- which scales would do ------------------------------------------------------------------- */
+/* ---- suitable scales ------------------------------------------------------------------------- */
 
-/* "2^3 .. 2^17", "2^17 or less" where the search ended first, "none". */
+/* "2^3 .. 2^17", "2^17 or less" if the search ended first, "none". */
 static const char *range_text(const ab_scale_range *a, char text[NUMBER]) {
     if (a->vacuous || (a->k_lo == AB_INSPECT_MIN && a->k_hi == AB_INSPECT_MAX))
         return ab_text_exact(text, NUMBER, "any");
@@ -94,7 +94,7 @@ static const char *range_text(const ab_scale_range *a, char text[NUMBER]) {
     return text;
 }
 
-/* "2^12"; "-" where there is no scale, or nothing that would speak for one more than for another. */
+/* "2^12"; "-" if there is no scale, or no reason to prefer one. */
 static const char *best_text(const ab_scale_advice *advice, char text[NUMBER]) {
     bool decided = advice->feasible && !advice->every.vacuous && advice->every.k_hi < AB_INSPECT_MAX;
     if (!decided) return ab_text_exact(text, NUMBER, "-");
@@ -102,7 +102,7 @@ static const char *best_text(const ab_scale_advice *advice, char text[NUMBER]) {
     return text;
 }
 
-/* Which tensors set the ends of the range, or why there is none. */
+/* Prints the tensors that set the ends of the range, or why there is no range. */
 static void print_deciding(FILE *out, const ab_inspect_result *result, const ab_scale_advice *advice,
                            int pad) {
     char label[AB_INSPECT_TEXT];
@@ -146,7 +146,7 @@ static void put_padded(FILE *out, const char *text, int width) {
     for (int i = ab_text_width(text); i < width; i++) fputc(' ', out);
 }
 
-/* "12" or, where the format leaves it open, "12-15". */
+/* "12" or, if undetermined by the format, "12-15". */
 static const char *share_text(int64_t low, int64_t high, int64_t all, char text[2 * AB_TEXT_NUMBER]) {
     char other[AB_TEXT_NUMBER];
     double of = all > 0 ? (double)all : 1.0;

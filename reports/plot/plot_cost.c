@@ -1,4 +1,4 @@
-/* What a cell costs: samples per second with the range over the timing rounds, and memory by category. */
+/* Cost of a cell: samples per second with the range over the timing rounds, and memory by category. */
 #include "kernels/core/mem.h"
 #include "kernels/core/text.h"
 #include "reports/plot/plot.h"
@@ -20,7 +20,7 @@ static double figure(const cJSON *cell, const char *key) {
     return ab_json_number(ab_json_at(cell, "summary"), key, (double)NAN);
 }
 
-/* In the fastest of the timing rounds. */
+/* Rate in the fastest timing round. */
 static double highest_rate(const cJSON *cell) {
     return figure(cell, "samples_per_s") * figure(cell, "step_time_ns") / figure(cell, "step_time_ns_low");
 }

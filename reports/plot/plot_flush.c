@@ -1,4 +1,4 @@
-/* Where and when gradient values are flushed: share by layer and step as a heat map, one panel per cell. */
+/* Flushed gradient values: fraction by layer and step as a heat map, one panel per cell. */
 #include "kernels/core/text.h"
 #include "reports/plot/plot.h"
 #include "reports/record/json.h"
@@ -38,8 +38,8 @@ static bool is_op(const cJSON *ops, const char *layer) {
     return false;
 }
 
-/* How many layers were probed; *name becomes that of number `wanted` (-1: none). Their order is the network's
- * as far as the record tells it: that of the ops, then the rest. */
+/* Returns the number of probed layers; *name becomes the name of layer `wanted` (-1: none). Order: that of
+ * the record's ops, then the remaining layers. */
 static int find_layer(const cJSON *cell, int wanted, const char **name) {
     int count = 0;
     const cJSON *op, *ops = ab_json_at(cell, "implementations");
@@ -74,7 +74,7 @@ static int most_layers(const cJSON *document) {
     return most;
 }
 
-/* So many panels that a page has at most MAX_ROWS rows, and one at least. */
+/* Panels per page, such that a page has at most MAX_ROWS rows; at least one. */
 static int per_page(const cJSON *document) {
     int fit = MAX_ROWS / most_layers(document);
     return fit < 1 ? 1 : fit > MAX_PANELS ? MAX_PANELS : fit;
@@ -98,7 +98,7 @@ static void add_columns(const cJSON *array, double *sum) {
     }
 }
 
-/* Sums the tensors of a layer, the cast ones only where any is; they were probed at the same steps. */
+/* Sums the tensors of a layer (only the cast ones if there are any); all were probed at the same steps. */
 static strip collect(const cJSON *tensors, const char *layer, bool cast_only) {
     strip s = {0};
     const cJSON *tensor;
@@ -153,7 +153,7 @@ static void write_panel(const cJSON *document, const cJSON *cell, int panel, FIL
         ab_plot_quote(script, text);
         fputc('\n', script);
     }
-    fputs("0 -1 -1 0\n\n\n", data); /* a block is never empty */
+    fputs("0 -1 -1 0\n\n\n", data); /* a block must not be empty */
 }
 
 static double most_steps(const cJSON *const *cell, int count) {

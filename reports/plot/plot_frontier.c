@@ -1,7 +1,7 @@
-/* Accuracy against speed, a point a cell, with intervals: the range of the timing rounds and Wilson's 95 %
- * interval of the accuracy (E. B. Wilson 1927). The frontier joins the cells that no other one beats in both;
- * only cells with a certificate can be on it. Where nothing was tested on a test set, the final loss takes
- * the accuracy's place, with the noise floor around it. */
+/* Accuracy against speed, one point per cell, with intervals: the range of the timing rounds and Wilson's
+ * 95 % interval of the accuracy (E. B. Wilson 1927). The frontier joins the cells that no other cell beats
+ * in both; only certified cells can be on it. Without test accuracies the final loss is plotted instead,
+ * with the noise floor as its interval. */
 #include "kernels/core/text.h"
 #include "reports/plot/plot.h"
 #include "reports/record/json.h"
@@ -41,7 +41,7 @@ typedef struct point {
     bool certified, on_frontier;
 } point;
 
-/* Wilson's interval at 95 % of a share p of n. */
+/* Wilson's 95 % interval of a proportion p of n. */
 static void wilson(double p, double n, double *low, double *high) {
     const double z = 1.959963984540054;
     double centre = (p + z * z / (2 * n)) / (1 + z * z / n);
@@ -87,7 +87,8 @@ static void find_frontier(point *p, int count, double sign) {
 
 /* ---- page ------------------------------------------------------------------------------------ */
 
-/* A block of the data: the points for which certified == `certified`; or, in order of speed, the frontier. */
+/* Writes a block of the data: the points for which certified == `certified`; or the frontier, in order of
+ * speed. */
 static void write_points(const point *p, int count, bool certified, FILE *data) {
     int written = 0;
     fprintf(data, "# %s\n# row  rate  lowest  highest  value  low  high\n", certified ? "certified" : "void");

@@ -1,6 +1,6 @@
 /* Distribution of gradient magnitudes on a log2 axis with the half format's limits: one panel per cell,
- * weight gradients and activation gradients as two curves, as they were before the cast and under the loss
- * scale in force. */
+ * weight gradients and activation gradients as two curves, before the cast and with the current loss
+ * scale. */
 #include "kernels/core/text.h"
 #include "kernels/format/format.h"
 #include "reports/plot/plot.h"
@@ -20,7 +20,7 @@ enum { KINDS = 2 };
 typedef struct spectrum {
     double count, zero, nonfinite, nonzero, flushed, overflowed;
     bool any_cast;
-    double bin[BINS]; /* finite non-zero values by exponent, from FIRST on */
+    double bin[BINS]; /* finite non-zero values by exponent, starting at FIRST */
 } spectrum;
 
 typedef struct range {
@@ -67,7 +67,7 @@ static const ab_format *format_of(const cJSON *cell) {
     return ab_format_find(name, &format) == AB_OK ? format : &ab_format_fp16;
 }
 
-/* Exponents to show for a format: its limits and every value of the document counted against it. */
+/* Exponents to show for a format: its limits and every value of the document that was counted against it. */
 static range find_range(const cJSON *document, const ab_format *format) {
     range r = {(int)floor(log2(ab_format_flush_limit(format))) - 3, format->emax + 6};
     const cJSON *cell, *cells = ab_json_at(document, "cells");
@@ -76,7 +76,7 @@ static range find_range(const cJSON *document, const ab_format *format) {
         for (int k = 0; k < KINDS; k++) {
             spectrum s = collect(cell, kinds[k]);
             for (int i = 0; i < BINS; i++) {
-                if (s.bin[i] < 1e-5 * s.nonzero || s.bin[i] == 0) continue; /* too little to be seen */
+                if (s.bin[i] < 1e-5 * s.nonzero || s.bin[i] == 0) continue; /* too few to be visible */
                 if (FIRST + i < r.low) r.low = FIRST + i;
                 if (FIRST + i + 1 > r.high) r.high = FIRST + i + 1;
             }

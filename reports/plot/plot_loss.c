@@ -1,5 +1,6 @@
-/* Training losses with a running mean, and how far each cell's losses are from O0's. O0 and its twin, moved
- * by one ulp, are on every page: what the twin does is noise. */
+/* Training losses with a running mean, and the distance of each cell's losses from O0's. O0 and its
+ * perturbed baseline (moved by one ulp) are on every page: the distance of the perturbed baseline is
+ * noise. */
 #include "reports/plot/plot.h"
 #include "reports/record/json.h"
 
@@ -27,7 +28,7 @@ static int pages(const cJSON *document) {
     return count > 0 ? count : ab_plot_page_count(document, is_baseline, 1) > 0;
 }
 
-/* The page's cells: O0 and the twin first, where there are any. */
+/* Cells of the page: O0 and the perturbed baseline first, if present. */
 static int choose(const cJSON *document, int page, const cJSON **cell) {
     int count = ab_plot_cells(document, is_baseline, 0, 1, cell);
     count += ab_plot_cells(document, is_floor, 0, 1, cell + count);
@@ -51,7 +52,7 @@ static ab_status read_series(const cJSON *cell, series *s) {
     return AB_OK;
 }
 
-/* Mean over the window of `reach` values to each side, cut at the ends; NAN if one of them is. */
+/* Mean over `reach` values to each side, truncated at the ends; NAN if one of them is NAN. */
 static double running_mean(const double *value, int count, int at, int reach) {
     int from = at > reach ? at - reach : 0, to = at + reach < count ? at + reach : count - 1;
     double sum = 0;
@@ -73,22 +74,22 @@ static double running_distance(const series *s, const series *o0, int at, int re
 static bool write_block(const series *s, const series *o0, int reach, const char *label, FILE *data) {
     bool differs = false;
     fprintf(data, "# %s\n# step  loss  running_mean  running_distance_to_O0\n", label);
-    int every = 1 + (s->count - 1) / MAX_POINTS; /* of a long run not every step has its own pixel */
+    int every = 1 + (s->count - 1) / MAX_POINTS; /* in a long run, not every step has its own pixel */
     for (int i = 0; i < s->count; i += every) {
         double distance = o0 ? running_distance(s, o0, i, reach) : 0;
         differs |= distance > 0;
         fprintf(data, "%d", i);
         ab_plot_number(data, s->loss[i]);
         ab_plot_number(data, running_mean(s->loss, s->count, i, reach));
-        ab_plot_number(data, distance > 0 ? distance : (double)NAN); /* 0 has no place on a log axis */
+        ab_plot_number(data, distance > 0 ? distance : (double)NAN); /* 0 cannot be shown on a log axis */
         fputc('\n', data);
     }
     fputs("\n\n", data);
     return differs;
 }
 
-/* Top of the loss axis: somewhat above all O0 reached, so that a diverging level leaves the picture and not
- * the rest. */
+/* Upper end of the loss axis: slightly above all losses of O0, so that a diverging level is clipped and
+ * does not compress the others. */
 static double find_top(const series *s, int count) {
     double top = 0;
     for (int i = 0; i < s[0].count; i++)
@@ -106,8 +107,8 @@ static int longest(const series *s, int count) {
     return most;
 }
 
-/* Which colour: the levels of the document other than O0 in order of appearance; O0 and its twin have their
- * own (0, 1). */
+/* Colour index: the levels of the document other than O0, in order of appearance; O0 and its perturbed
+ * baseline have 0 and 1. */
 static int color_of(const cJSON *document, const cJSON *cell) {
     const char *level = ab_json_text(cell, "level", "");
     int color = 2;
@@ -123,7 +124,7 @@ static int color_of(const cJSON *document, const cJSON *cell) {
     return color;
 }
 
-/* Which dash: the cells of the page with the same colour, in order. */
+/* Dash index: the cells of the page with the same colour, in order. */
 static int dash_of(const cJSON *const *cell, int i) {
     int dash = 1;
     for (int k = 0; k < i; k++)

@@ -1,4 +1,4 @@
-/* The loss scale over the steps, one panel per cell whose scale can move or that skipped a step; skipped
+/* The loss scale over the steps, one panel per cell whose scale can change or that skipped a step; skipped
  * steps are marked. */
 #include "kernels/core/text.h"
 #include "reports/plot/plot.h"
@@ -22,7 +22,7 @@ static bool is_moving(const cJSON *cell) {
 
 typedef bool (*filter)(const cJSON *cell);
 
-/* Where nothing moves, the constant scales are what there is to see. */
+/* If no scale can change, shows the constant scales. */
 static filter choose(const cJSON *document) {
     return ab_plot_page_count(document, is_moving, PER_PAGE) > 0 ? is_moving : has_scale;
 }
@@ -72,7 +72,7 @@ typedef struct range {
     double low, high;
 } range;
 
-/* Of log2(scale) over the cells of the page, with an octave to spare. */
+/* Range of log2(scale) over the cells of the page, with a margin of one octave. */
 static range find_range(const cJSON *const *cell, int count) {
     range r = {(double)INFINITY, (double)-INFINITY};
     for (int i = 0; i < count; i++) {

@@ -1,4 +1,4 @@
-/* Writes the plots' files and lets gnuplot draw them. Files are complete whether or not gnuplot is there. */
+/* Writes the plots' files and runs gnuplot. The files are complete even without gnuplot. */
 #define _POSIX_C_SOURCE 200809L /* fork, mkdir */
 #include "kernels/core/text.h"
 #include "reports/plot/plot.h"
@@ -39,7 +39,7 @@ int ab_plots_count(void) { return (int)AB_COUNT_OF(plots); }
 const ab_plot *ab_plots_at(int i) { return plots[i]; }
 const ab_plot_words *ab_plots_words(int i) { return &words[i]; }
 
-/* ---- helpers of the plots -------------------------------------------------------------------- */
+/* ---- helpers for the plots ------------------------------------------------------------------- */
 
 bool ab_plot_is_perturbed_baseline(const cJSON *cell) { return cJSON_IsString(ab_json_at(cell, "twin")); }
 
@@ -141,7 +141,7 @@ void ab_plot_number(FILE *data, double value) {
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Every missing folder on the way; the last error counts, and opening the first file repeats it. */
+/* Creates the folder and its missing parents. Fails only if the folder itself cannot be created. */
 static ab_status make_folder(const char *folder) {
     char *path = strdup(folder);
     if (!path) return ab_fail(AB_NO_MEMORY, "out of memory while writing plots");
@@ -198,8 +198,8 @@ static void begin_script(const ab_plot *plot, int page, int pages, FILE *script)
     ab_plot_set_text(script, "page_note", note);
 }
 
-/* A picture of an earlier run must not stand beside the data of this one. */
-static void drop_picture(const char *folder, const char *name) {
+/* Removes the image of an earlier run, which would not match the new data. */
+static void remove_image(const char *folder, const char *name) {
     char *path = join_path(folder, name, ".png");
     if (path) unlink(path);
     free(path);
@@ -210,7 +210,7 @@ static ab_status write_page(const cJSON *document, const ab_plot *plot, int page
     FILE *data = NULL, *script = NULL;
     ab_status status, closed;
     ab_plot_page_name(plot, page, name);
-    drop_picture(folder, name);
+    remove_image(folder, name);
     AB_TRY_GOTO(open_file(folder, name, ".dat", &data));
     AB_TRY_GOTO(open_file(folder, name, ".gp", &script));
     begin_script(plot, page, plot->pages(document), script);
@@ -225,7 +225,8 @@ out:
 
 /* ---- gnuplot --------------------------------------------------------------------------------- */
 
-/* The child: only calls that are safe after fork. gnuplot's own messages go to gnuplot.log in the folder. */
+/* Runs in the child: only async-signal-safe calls after fork. gnuplot's messages go to gnuplot.log in the
+ * folder. */
 static void draw_in_child(const char *folder, char *const *argv) {
     int null = -1, log = -1;
     if (chdir(folder) != 0) _exit(1);
@@ -239,8 +240,8 @@ static void draw_in_child(const char *folder, char *const *argv) {
     _exit(NOT_FOUND);
 }
 
-/* gnuplot's exit status; NOT_FOUND when there is no gnuplot, -1 when it could not be started or was killed.
- */
+/* Returns gnuplot's exit status; NOT_FOUND if gnuplot is missing, -1 if it could not be started or was
+ * killed. */
 static int draw(const char *folder, const char *name, const char *format) {
     char script[FILE_NAME + 4], program[] = "gnuplot", defaults[] = "-d", option[] = "-e", choice[32];
     ab_text_exact(script, sizeof script, "%s.gp", name);
@@ -255,7 +256,7 @@ static int draw(const char *folder, const char *name, const char *format) {
     return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
 }
 
-static void drop_log(const char *folder) {
+static void remove_log(const char *folder) {
     char *path = join_path(folder, "gnuplot", ".log");
     if (path) unlink(path);
     free(path);
@@ -291,9 +292,9 @@ static ab_status write_list(const ab_plot *const *list, size_t count, const cJSO
         int pages = list[i]->pages(document);
         for (int page = 0; page < pages; page++) AB_TRY(write_page(document, list[i], page, folder));
     }
-    drop_log(folder);
+    remove_log(folder);
     draw_all(list, count, document, folder, format, rendered, note);
-    if (!*note) drop_log(folder); /* nothing failed: it holds warnings at most */
+    if (!*note) remove_log(folder); /* no error: the log holds warnings at most */
     return AB_OK;
 }
 

@@ -1,5 +1,5 @@
-/* Is this a result document that the reports can rely on? The shape is checked against the schema itself, so
- * that schema and program cannot disagree; what a schema cannot say is here. */
+/* Checks result documents. The shape is validated against the schema itself, so schema and program cannot
+ * disagree; this file checks what a schema cannot express. */
 #include "reports/record/check.h"
 
 #include "kernels/core/mem.h"
@@ -16,7 +16,7 @@
 
 enum { NAME_TEXT = 96 };
 
-/* ---- which document -------------------------------------------------------------------------- */
+/* ---- document kind --------------------------------------------------------------------------- */
 
 static ab_status check_identity(const cJSON *document, const char *origin) {
     char found[NAME_TEXT];
@@ -45,23 +45,24 @@ out:
     return status;
 }
 
-/* ---- what must add up ------------------------------------------------------------------------ */
+/* ---- consistency of values ------------------------------------------------------------------- */
 
-/* A place in the document, for messages. */
-typedef struct spot {
+/* Location in the document, for messages. */
+typedef struct location {
     const char *origin;
     int cell, tensor; /* tensor -1: the cell itself */
     const char *list; /* of the tensor, in the cell: "probes.tensors" */
-} spot;
+} location;
 
-static ab_status unequal(const spot *at, const char *what, double found, const char *as, double expected) {
+static ab_status unequal(const location *at, const char *what, double found, const char *as,
+                         double expected) {
     char tensor[64] = "";
     if (at->tensor >= 0) ab_text_show(tensor, sizeof tensor, ".%s[%d]", at->list, at->tensor);
     return ab_fail(AB_INPUT, "%s: cells[%d]%s: %s is %.17g, but %s is %.17g", at->origin, at->cell, tensor,
                    what, found, as, expected);
 }
 
-static ab_status check_equal(const spot *at, const char *what, double found, const char *as,
+static ab_status check_equal(const location *at, const char *what, double found, const char *as,
                              double expected) {
     return found == expected ? AB_OK : unequal(at, what, found, as, expected);
 }
@@ -80,7 +81,7 @@ static double null_count(const cJSON *array) {
     return count;
 }
 
-static ab_status check_memory(const spot *at, const cJSON *memory) {
+static ab_status check_memory(const location *at, const cJSON *memory) {
     double sum = 0;
     if (!memory) return AB_OK;
     for (int i = 0; i < AB_MEM_CATEGORY_COUNT; i++)
@@ -89,7 +90,7 @@ static ab_status check_memory(const spot *at, const cJSON *memory) {
                        "the sum of the categories", sum);
 }
 
-static ab_status check_scale(const spot *at, const cJSON *cell, double steps) {
+static ab_status check_scale(const location *at, const cJSON *cell, double steps) {
     double sum = 0;
     const cJSON *run, *runs = ab_json_at(cell, "scale");
     if (!runs) return AB_OK;
@@ -97,14 +98,14 @@ static ab_status check_scale(const spot *at, const cJSON *cell, double steps) {
     return check_equal(at, "the sum of the run lengths in scale", sum, "the number of losses", steps);
 }
 
-static ab_status check_own_scales(const spot *at, const cJSON *cell, double steps) {
+static ab_status check_own_scales(const location *at, const cJSON *cell, double steps) {
     const cJSON *scaler, *scalers = ab_json_at(cell, "loss_scales");
     cJSON_ArrayForEach(scaler, scalers) AB_TRY(check_scale(at, scaler, steps));
     cJSON_ArrayForEach(scaler, ab_json_at(cell, "layer_scales")) AB_TRY(check_scale(at, scaler, steps));
     return AB_OK;
 }
 
-static ab_status check_skips(const spot *at, const cJSON *cell, double steps) {
+static ab_status check_skips(const location *at, const cJSON *cell, double steps) {
     const cJSON *skip, *skips = ab_json_at(cell, "skipped_steps");
     double last = -1;
     if (!skips) return AB_OK;
@@ -119,7 +120,7 @@ static ab_status check_skips(const spot *at, const cJSON *cell, double steps) {
                        ab_json_number(cell, "steps_skipped", cJSON_GetArraySize(skips)));
 }
 
-static ab_status check_tensor(const spot *at, const cJSON *tensor) {
+static ab_status check_tensor(const location *at, const cJSON *tensor) {
     static const char *const columns[] = {"steps.nonzero", "steps.flushed", "steps.overflowed"};
     static const char *const totals[] = {"nonzero", "flushed", "overflowed"};
     double nonzero = ab_json_number(tensor, "nonzero", 0), length = ab_json_number(tensor, "steps.count", 0);
@@ -139,8 +140,8 @@ static ab_status check_tensor(const spot *at, const cJSON *tensor) {
     return AB_OK;
 }
 
-/* A parameter of the lost-update ledger. */
-static ab_status check_ledger(const spot *at, const cJSON *param) {
+/* Checks a parameter of the lost-update ledger. */
+static ab_status check_ledger(const location *at, const cJSON *param) {
     double nonzero = ab_json_number(param, "update.nonzero", 0),
            lost = ab_json_number(param, "update.lost", 0);
     double length = ab_json_number(param, "steps.count", 0);
@@ -153,8 +154,8 @@ static ab_status check_ledger(const spot *at, const cJSON *param) {
 }
 
 static ab_status check_list(const char *origin, int cell, const cJSON *holder, const char *list,
-                            ab_status (*check)(const spot *at, const cJSON *item)) {
-    spot at = {origin, cell, 0, list};
+                            ab_status (*check)(const location *at, const cJSON *item)) {
+    location at = {origin, cell, 0, list};
     const cJSON *item;
     cJSON_ArrayForEach(item, ab_json_at(holder, list)) {
         AB_TRY(check(&at, item));
@@ -171,7 +172,7 @@ static ab_status check_probes(const char *origin, int index, const cJSON *cell) 
     return check_list(origin, index, cell, "probes.lost_updates", check_ledger);
 }
 
-static ab_status check_steps(const spot *at, const cJSON *cell) {
+static ab_status check_steps(const location *at, const cJSON *cell) {
     const cJSON *losses = ab_json_at(cell, "loss");
     if (!losses) return AB_OK;
     double steps = cJSON_GetArraySize(losses), nulls = null_count(losses);
@@ -188,7 +189,7 @@ static ab_status check_steps(const spot *at, const cJSON *cell) {
 }
 
 static ab_status check_cells(const cJSON *cells, const char *origin) {
-    spot at = {origin, 0, -1, NULL};
+    location at = {origin, 0, -1, NULL};
     const cJSON *cell;
     cJSON_ArrayForEach(cell, cells) {
         AB_TRY(check_steps(&at, cell));
@@ -199,7 +200,7 @@ static ab_status check_cells(const cJSON *cells, const char *origin) {
     return AB_OK;
 }
 
-/* No two cells have one value of `key`, which is there or not. */
+/* Checks that no two cells have the same value of the optional key `key`. */
 static ab_status check_distinct(const cJSON *cells, const char *key, const char *what, const char *origin) {
     char clean[NAME_TEXT];
     for (const cJSON *cell = cells->child; cell; cell = cell->next) {
@@ -212,7 +213,7 @@ static ab_status check_distinct(const cJSON *cells, const char *key, const char 
     return AB_OK;
 }
 
-/* Names and digests tell cells apart. */
+/* Ids and digests must be unique per cell. */
 static ab_status check_ids(const cJSON *cells, const char *origin) {
     AB_TRY(check_distinct(cells, "id", "id", origin));
     return check_distinct(cells, "config_digest", "config_digest", origin);

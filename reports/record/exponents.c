@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* Of the values whose exponent is below `limit`. */
+/* Mass of the values whose exponent is below `limit`. */
 static ab_exponent_mass mass_below(const cJSON *tensor, double limit) {
     int exponent = (int)ab_json_number(tensor, "exponents.first", 0);
     ab_exponent_mass mass = {0, 0};

@@ -11,10 +11,10 @@ ab_graph ab_graph_by_position(const cJSON *list) {
     return (ab_graph){.ops = cJSON_IsArray(list) ? list : NULL, .by_position = true};
 }
 
-/* The op before (`back`) or after another in the list; NULL at its end. */
+/* Returns the op before (`back`) or after another in the list; NULL at either end. */
 static const cJSON *neighbour_by_position(const ab_graph *graph, const cJSON *op, bool back) {
     if (!back) return op->next;
-    return op == graph->ops->child ? NULL : op->prev; /* cJSON: the first one's prev is the last */
+    return op == graph->ops->child ? NULL : op->prev; /* cJSON: prev of the first item is the last */
 }
 
 /* ---- ops ------------------------------------------------------------------------------------- */
@@ -62,7 +62,7 @@ const cJSON *ab_graph_only(const ab_graph *graph, ab_traits trait) {
     return found;
 }
 
-/* ---- along edges ----------------------------------------------------------------------------- */
+/* ---- traversal ------------------------------------------------------------------------------- */
 
 typedef struct search {
     const ab_graph *graph;
@@ -80,7 +80,7 @@ static bool has_input(const cJSON *op, const char *name) {
 
 static bool finds(const search *s, const cJSON *op, int steps);
 
-/* Whether an op one edge further passes the test, or leads to one that does. */
+/* Returns whether an op one edge further passes the test or leads to one that does. */
 static bool finds_through(const search *s, const cJSON *op, int steps) {
     const ab_traits ends = AB_TRAIT_product | AB_TRAIT_normalization;
     const ab_traits traits = ab_graph_traits(s->graph, op);

@@ -1,5 +1,5 @@
-/* JSON look-ups and exact output. cJSON's own printer is not used: it accepts 15 digits when they come within
- * one part in 2^52 of the value, so a number need not survive a round trip. */
+/* JSON look-ups and exact output. cJSON's own printer is not used: it accepts 15 digits when they come
+ * within one part in 2^52 of the value, so a number may not survive a round trip. */
 #include "reports/record/json.h"
 
 #include "kernels/core/text.h"
@@ -89,7 +89,7 @@ static void print_string(const char *text, FILE *out) {
     fputc('"', out);
 }
 
-/* One line is easier to read and to compare for arrays of numbers, however long. */
+/* Arrays of numbers are printed on one line, which is easier to read and to diff. */
 static bool fits_one_line(const cJSON *array) {
     const cJSON *item;
     cJSON_ArrayForEach(item, array) {

@@ -1,4 +1,4 @@
-/* Opening and closing what a document is written to. */
+/* Opens and closes the output of a document. */
 #include "reports/record/output.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Reading and writing result documents. What a document must look like is check.c's matter. */
+/* Reading and writing result documents. check.c validates them. */
 #define _XOPEN_SOURCE 700 /* realpath, fdopen, fsync */
 #include "reports/record/result.h"
 
@@ -97,7 +97,7 @@ static ab_status write_failed(const char *path) {
     return ab_fail(AB_OUTPUT, "%s: cannot write: %s", path, strerror(errno));
 }
 
-/* For what cannot be replaced by a rename: standard output, pipes, devices. */
+/* For targets that a rename cannot replace: standard output, pipes, devices. */
 static ab_status write_stream(const cJSON *document, const char *path, FILE *out) {
     ab_json_print(document, out);
     return fflush(out) == 0 && !ferror(out) ? AB_OK : write_failed(path);
@@ -111,8 +111,8 @@ static ab_status write_in_place(const cJSON *document, const char *path) {
     return status;
 }
 
-/* A fixed name, so that kills leave at most one stale file; O_EXCL after unlink, so that a planted link is
- * not followed. */
+/* Fixed name, so that killed processes leave at most one stale file; O_EXCL after unlink, so that a
+ * planted symlink is not followed. */
 static ab_status write_temporary(const cJSON *document, const char *temporary) {
     FILE *out = NULL;
     ab_status status = AB_OK;
@@ -133,8 +133,8 @@ out:
     return status;
 }
 
-/* Makes a rename in the folder of `path` survive a power cut. Some file systems cannot; that is not an error.
- */
+/* Makes a rename in the folder of `path` durable. Some file systems do not support this; that is not an
+ * error. */
 static void sync_folder(char *path) {
     char *slash = strrchr(path, '/');
     if (slash) slash[slash == path] = '\0';
@@ -166,7 +166,7 @@ ab_status ab_result_write(const cJSON *document, const char *path) {
     bool exists = stat(path, &info) == 0;
     if (exists && !S_ISREG(info.st_mode)) return write_in_place(document, path);
     char *target =
-        exists ? realpath(path, NULL) : strdup(path); /* a link's target is replaced, not the link */
+        exists ? realpath(path, NULL) : strdup(path); /* replaces the link's target, not the link */
     if (!target) return write_failed(path);
     ab_status status = replace(document, target);
     free(target);

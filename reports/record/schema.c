@@ -1,4 +1,4 @@
-/* JSON Schema, the part we use. One small function per keyword; no formats, no patterns, no remote
+/* The subset of JSON Schema that we use. One function per keyword; no formats, no patterns, no remote
  * references. */
 #include "reports/record/schema.h"
 
@@ -15,7 +15,8 @@ extern const char ab_embedded_result_schema[];
 
 enum { PATH_TEXT = 256, LIST_TEXT = 200, FOUND_TEXT = 64 };
 
-/* Where in the document a value is: a chain on the stack, turned into text only when something is wrong. */
+/* Path to a value in the document: a linked list on the stack, converted to text only for an error
+ * message. */
 typedef struct place {
     const struct place *up;
     const char *key; /* NULL: an array element */
@@ -52,7 +53,7 @@ static size_t path_text(const place *at, char *text, size_t used) {
     return append(text, used, PATH_TEXT, key);
 }
 
-/* What was found, in a few words: the value itself where it is short. */
+/* Describes the value found: the value itself if it is short. */
 static const char *found_text(const cJSON *value, char *text) {
     char clean[32];
     if (value && cJSON_IsString(value))
@@ -86,7 +87,7 @@ static const char *list_text(const cJSON *list, char *text) {
 
 /* ---- keywords -------------------------------------------------------------------------------- */
 
-/* Whole numbers up to 2^53 - 1 only: a larger one has been rounded on the way in and is a string in our
+/* Integers up to 2^53 - 1 only: a larger one was rounded when parsed and is stored as a string in our
  * documents. */
 static bool is_integer(double x) { return x == trunc(x) && fabs(x) <= AB_JSON_MAX_INTEGER; }
 
@@ -260,7 +261,7 @@ static ab_status check_if(const check *c, const cJSON *schema, const cJSON *cond
 typedef struct keyword {
     const char *name;
     ab_status (*check)(const check *c, const cJSON *schema, const cJSON *argument, const cJSON *value,
-                       const place *at); /* NULL: an annotation, or read by another keyword */
+                       const place *at); /* NULL: an annotation, or handled by another keyword */
 } keyword;
 
 static const keyword keywords[] = {
@@ -282,7 +283,7 @@ static const keyword keywords[] = {
     {"$schema", NULL},
     {"$id", NULL},
     {"$defs", NULL},
-    {"default", NULL}, /* what a missing key means */
+    {"default", NULL}, /* meaning of a missing key */
     {"title", NULL},
     {"description", NULL},
 };

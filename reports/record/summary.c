@@ -1,14 +1,16 @@
-/* The numbers of the table, computed from the raw record and from nothing else. A pure function of the
- * document: it adds cells[].summary and noise_floor and touches nothing besides.
+/* Summary numbers of the table, computed from the raw record only. A pure function of the document: it adds
+ * cells[].summary and noise_floor and changes nothing else.
  *
  * Definitions
  *   loss_final      mean of the last min(20, n) losses of a cell that ran all config.steps steps
  *   loss_gap        loss_final minus that of the O0 cell of ab_summary_baseline
- *   noise floor     the largest |loss_gap| of the twins
+ *   noise floor     the largest |loss_gap| of the perturbed baselines
  *   step_time_ns    median over processes of each process's median; low and high are the extremes of those
- * medians samples_per_s   batch x accumulation x (steps_applied / steps_total) / step time: a skipped step
- * trains nothing flushed_share   flushed / nonzero, summed over the tensors that were cast; over all of them
- * where none was certificate     see certify() */
+ *                   medians
+ *   samples_per_s   batch x accumulation x (steps_applied / steps_total) / step time: a skipped step trains
+ *                   nothing
+ *   flushed_share   flushed / nonzero, summed over the tensors that were cast; over all tensors if none was
+ *   certificate     see certify() */
 #include "reports/record/summary.h"
 
 #include "kernels/core/text.h"
@@ -27,9 +29,9 @@ static const double applied_share_needed = 0.95, floor_multiple = 10, baseline_s
 
 static const char no_baseline[] = "there is no O0 cell to compare with";
 
-/* A number, or why there is none. */
+/* A number, or the reason why there is none. */
 typedef struct figure {
-    double value; /* meaningful when `reason` is empty */
+    double value; /* valid if `reason` is empty */
     char reason[REASON_TEXT];
 } figure;
 
@@ -114,13 +116,13 @@ static int compare_doubles(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Of n >= 1 values, which it sorts. */
+/* Median of n >= 1 values; sorts them in place. */
 static double median(double *value, int n) {
     qsort(value, (size_t)n, sizeof *value, compare_doubles);
     return n % 2 ? value[n / 2] : (value[n / 2 - 1] + value[n / 2]) / 2;
 }
 
-/* Numbers of an array into value[]; how many. */
+/* Copies the numbers of an array into value[]; returns their count. */
 static int read_numbers(const cJSON *array, double *value) {
     int n = 0;
     const cJSON *item;
@@ -154,7 +156,7 @@ static ab_status time_steps(facts *f) {
         }
     }
     if (n > 0) {
-        f->step_time = known(median(medians, n)); /* sorts: the extremes are at the ends */
+        f->step_time = known(median(medians, n)); /* median() sorts: the extremes are at the ends */
         f->step_time_low = known(medians[0]);
         f->step_time_high = known(medians[n - 1]);
     }
@@ -195,7 +197,7 @@ static bool any_cast(const cJSON *tensors) {
     return false;
 }
 
-/* Counts over the tensors that matter: of one layer, or of all when `layer` is NULL. */
+/* Counts summed over the tensors of one layer, or of all layers if `layer` is NULL. */
 typedef struct tally {
     double nonzero, flushed, overflowed;
 } tally;
@@ -248,7 +250,7 @@ static bool same(const cJSON *a, const cJSON *b, const char *key) {
 
 static bool is_perturbed_baseline(const cJSON *cell) { return cJSON_IsString(ab_json_at(cell, "twin")); }
 
-/* How well `other` serves as the O0 that `cell` is compared with; 0: not at all. */
+/* Score of `other` as the O0 baseline of `cell`; 0: unsuitable. */
 static int baseline_fit(const cJSON *cell, const cJSON *other) {
     if (strcmp(ab_json_text(other, "level", ""), "O0") != 0 || is_perturbed_baseline(other)) return 0;
     if (!same(cell, other, "model") || !same(cell, other, "seed") || !same(cell, other, "device")) return 0;
@@ -273,8 +275,8 @@ static const facts *facts_of(const facts *all, int count, const cJSON *cell) {
     return NULL;
 }
 
-/* The twin with the largest gap; NULL without one. */
-static const facts *find_floor(const facts *all, int count) {
+/* Returns the perturbed baseline with the largest gap; NULL if there is none. */
+static const facts *find_noise_floor(const facts *all, int count) {
     const facts *found = NULL;
     for (int i = 0; i < count; i++) {
         if (!is_perturbed_baseline(all[i].cell) || !is_known(&all[i].loss_gap)) continue;
@@ -284,8 +286,8 @@ static const facts *find_floor(const facts *all, int count) {
 }
 
 /* A cell's speed counts only if its training is as good as O0's: it ended well, every loss is finite, at
- * least 95 % of the steps were applied, and the final loss is above O0's by no more than 10 noise floors or 5
- * % of O0's, whichever is more. */
+ * least 95 % of the steps were applied, and the final loss is above O0's by no more than 10 noise floors
+ * or 5 % of O0's, whichever is larger. */
 double ab_summary_allowed_gap(double noise_floor, double baseline_loss) {
     return fmax(floor_multiple * noise_floor, baseline_share * fabs(baseline_loss));
 }
@@ -322,9 +324,9 @@ static figure speed_ratio(const facts *f) {
     return ratio(&f->rate, &f->baseline->rate, "O0");
 }
 
-/* ---- into the document ----------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
-/* cJSON says of each addition whether there was memory for it; asked once, at the end. */
+/* Collects allocation failures of cJSON additions; checked once, at the end. */
 typedef struct builder {
     cJSON *object;
     bool failed;
@@ -399,7 +401,7 @@ static cJSON *floor_object(const facts *twin) {
     return NULL;
 }
 
-/* Replaces or adds; takes `value`, which may be NULL after a failed allocation. */
+/* Replaces or adds a key; takes ownership of `value`, which may be NULL after a failed allocation. */
 static ab_status set(cJSON *object, const char *key, cJSON *value) {
     bool exists = ab_json_at(object, key) != NULL;
     bool done = value && (exists ? cJSON_ReplaceItemInObjectCaseSensitive(object, key, value)
@@ -409,7 +411,7 @@ static ab_status set(cJSON *object, const char *key, cJSON *value) {
     return ab_fail(AB_NO_MEMORY, "out of memory while summarising the result");
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- public ---------------------------------------------------------------------------------- */
 
 static ab_status measure(const cJSON *document, facts *f) {
     f->loss_final = final_loss(document, f->cell);
@@ -426,7 +428,7 @@ static void compare(const cJSON *document, facts *all, int count, const facts **
         all[i].baseline = facts_of(all, count, ab_summary_baseline(document, all[i].cell));
         all[i].loss_gap = loss_gap(&all[i]);
     }
-    *noise_floor_cell = find_floor(all, count);
+    *noise_floor_cell = find_noise_floor(all, count);
     double floor = *noise_floor_cell ? fabs((*noise_floor_cell)->loss_gap.value) : 0;
     for (int i = 0; i < count; i++) certify(&all[i], floor);
     for (int i = 0; i < count; i++) {

@@ -1,4 +1,4 @@
-/* Harmless strings and fixed-look numbers. Knows nothing of documents or layouts. */
+/* Sanitised strings and number formats. Independent of documents and layouts. */
 #include "reports/record/text.h"
 
 #include "kernels/core/text.h"
@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes a sequence starting with `lead` must have, and the smallest code point that needs so many; 0: not a
- * lead byte. */
+/* Length of a UTF-8 sequence starting with `lead`, and the smallest code point that needs this length; 0:
+ * not a lead byte. */
 static int sequence_length(unsigned char lead, unsigned *smallest) {
     static const struct {
         unsigned char mask, value;
@@ -40,8 +40,8 @@ int ab_text_decode(const char *text, unsigned *point) {
     return length;
 }
 
-/* Characters that show nothing or change how others show: controls, zero-width, direction marks, byte-order
- * mark, line separators, tags and private use. */
+/* Invisible characters and those that change how others are displayed: controls, zero-width, direction
+ * marks, byte-order mark, line separators, tags and private use. */
 static bool is_hidden(unsigned point) {
     static const unsigned ranges[][2] = {
         {0x00, 0x1f},     {0x7f, 0x9f},     {0xad, 0xad},     {0x34f, 0x34f},
@@ -53,8 +53,8 @@ static bool is_hidden(unsigned point) {
     return false;
 }
 
-/* What CI runners take for a command of theirs when it stands in a log: "::word" at the start of a line (or
- * of a word, which wrapping may put there) and "##[word" anywhere. */
+/* Log commands of CI runners: "::word" at the start of a line (or of a word, since wrapping may move it to
+ * a line start) and "##[word" anywhere. */
 static bool is_runner_command(const char *source, const char *line, size_t used) {
     bool starts_word = used == 0 || line[used - 1] == ' ';
     return (starts_word && strncmp(source, "::", 2) == 0) || strncmp(source, "##[", 3) == 0;
@@ -62,7 +62,7 @@ static bool is_runner_command(const char *source, const char *line, size_t used)
 
 static bool starts_character(char c) { return ((unsigned char)c & 0xc0) != 0x80; }
 
-/* Something is missing behind the `used` bytes of line[size]: it ends in "..." as far as there is room. */
+/* Marks truncated text: line[size], filled to `used` bytes, ends in "..." as far as there is room. */
 static void mark_cut(char *line, size_t used, size_t size) {
     const size_t dots = size - 1 < 3 ? size - 1 : 3;
     if (used + dots > size - 1) used = size - 1 - dots;
@@ -96,7 +96,7 @@ int ab_text_width(const char *line) {
     return width;
 }
 
-/* Where the character in column `column` starts. */
+/* Returns the start of the character in column `column`. */
 static char *column_start(char *line, int column) {
     for (; *line; line++)
         if (starts_character(*line) && column-- == 0) break;
@@ -112,11 +112,11 @@ void ab_text_elide(char *line, int width) {
     }
     int head = (width - 2) / 2, tail = width - 2 - head;
     char *gap = column_start(line, head), *rest = column_start(line, have - tail);
-    memmove(gap + 2, rest, strlen(rest) + 1); /* rest lies at least two columns behind gap */
+    memmove(gap + 2, rest, strlen(rest) + 1); /* rest is at least two columns after gap */
     gap[0] = gap[1] = '.';
 }
 
-/* `suffix` is a literal of ours. */
+/* `suffix` is a string literal. */
 static char *fixed(char *text, double value, int decimals, const char *suffix) {
     if (isfinite(value))
         ab_text_show(text, AB_TEXT_NUMBER, "%.*f%s", decimals, value, suffix);

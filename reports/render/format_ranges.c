@@ -1,11 +1,11 @@
-/* Ranges of formats: tables for people, objects for programs. */
+/* Ranges of formats: text tables and JSON objects. */
 #include "reports/render/format_ranges.h"
 
 #include "kernels/core/text.h"
 
 #include <math.h>
 
-/* "6.10352e-05 2^-14": a power of two of any size, exact and readable. */
+/* "6.10352e-05 2^-14": any power of two, exact and readable. */
 static const char *power_text(double x, char text[48]) {
     int exponent = 0;
     frexp(x, &exponent);
@@ -26,14 +26,14 @@ void ab_format_ranges_print(FILE *out, const ab_format *const *format, int count
     }
 }
 
-/* All 17 digits: cJSON's own numbers stop at 15 when that is close. */
+/* All 17 digits: cJSON prints 15 if the result is close. */
 static void add_exact(cJSON *object, const char *key, double x) {
     char text[40];
     ab_text_show(text, sizeof text, "%.17g", x);
     cJSON_AddRawToObject(object, key, text);
 }
 
-/* The largest magnitude that may still round to max and whether it does: 464 and false for e4m3. */
+/* The largest magnitude that may still round to max, and whether it overflows: 464 and false for e4m3. */
 static void add_overflow(cJSON *object, const ab_format *f) {
     bool tie_stays = (ab_format_max_code(f) & 1) == 0;
     double limit = ab_format_overflow_limit(f);
@@ -46,7 +46,7 @@ static void add_overflow(cJSON *object, const ab_format *f) {
     }
 }
 
-/* What an element costs with its share of the block's scale. */
+/* Bits per element including its share of the block's scale. */
 static double bits_per_element(const ab_block_format *f) { return f->element->bits + 8.0 / f->block; }
 
 static const char *scale_name(const ab_block_format *f) { return f->scale != NULL ? f->scale->name : "e8m0"; }

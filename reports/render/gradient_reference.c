@@ -1,4 +1,4 @@
-/* Shadow gradients for people: the worst of each kind. */
+/* Prints reference gradients: the worst tensor per metric. */
 #include "reports/render/gradient_reference.h"
 
 #include "kernels/core/text.h"
@@ -31,7 +31,7 @@ static const char *name_of(const cJSON *tensor, char name[NAME]) {
     return name;
 }
 
-/* Gradients that rounding makes grow or shrink by more than chance explains. */
+/* Prints gradients whose growth or shrinkage by rounding exceeds chance. */
 static void print_bias(const cJSON *shadow, FILE *out) {
     const cJSON *tensor, *worst = NULL;
     double most = 0;
@@ -85,9 +85,10 @@ void ab_gradient_reference_print(const cJSON *document, FILE *out) {
         const cJSON *shadow = ab_json_at(cell, "shadow");
         if (!shadow) continue;
         ab_text_clean(id, sizeof id, ab_json_text(cell, "id", ""));
-        const bool twin = strcmp(ab_json_text(shadow, "reference", ""), "fp32") == 0;
+        const bool fp32_reference = strcmp(ab_json_text(shadow, "reference", ""), "fp32") == 0;
         fprintf(out, "%s: gradients of %.0f steps beside %s; loss off by %.2g of itself\n", id,
-                ab_json_number(shadow, "looks", 0), twin ? "fp32's" : "those of a higher loss scale",
+                ab_json_number(shadow, "looks", 0),
+                fp32_reference ? "fp32's" : "those of a higher loss scale",
                 ab_json_number(shadow, "loss_error", (double)NAN));
         print_worst(shadow, out);
     }

@@ -1,4 +1,4 @@
-/* From the document to the cells of the table. Layout, escaping and colour are the reports' matter. */
+/* Converts the document to the cells of the table. The reports handle layout, escaping and colour. */
 #include "reports/render/grid.h"
 
 #include "kernels/core/text.h"
@@ -42,7 +42,7 @@ static ab_status add_line(ab_grid_lines *lines, ab_tone tone, const char *format
     return append_line(lines, tone, text);
 }
 
-/* A cleaned copy of a string of the document in a buffer of the caller. */
+/* Copies a cleaned string of the document into the caller's buffer. */
 static const char *clean(const cJSON *root, const char *path, const char *fallback, char *text, size_t size) {
     return ab_text_clean(text, size, ab_json_text(root, path, fallback));
 }
@@ -53,8 +53,8 @@ static double figure(const cJSON *cell, const char *key) {
     return ab_json_number(ab_json_at(cell, "summary"), key, (double)NAN);
 }
 
-/* What a cast would have done, where nothing is cast, stands in parentheses. */
-static void bracket(const cJSON *cell, ab_grid_text *out) {
+/* Values that were not cast (predicted counts) are shown in parentheses. */
+static void parenthesise(const cJSON *cell, ab_grid_text *out) {
     char text[AB_GRID_TEXT - 2];
     if (!ab_json_is_true(cell, "summary.flushed_modelled") || strcmp(out->text, "-") == 0) return;
     ab_text_show(text, sizeof text, "%.*s", (int)sizeof text - 1, out->text);
@@ -142,12 +142,12 @@ static void write_skipped(const cJSON *cell, ab_grid_text *out) {
 
 static void write_flushed(const cJSON *cell, ab_grid_text *out) {
     ab_text_percent(out->text, figure(cell, "flushed_share"));
-    bracket(cell, out);
+    parenthesise(cell, out);
 }
 
 static void write_overflowed(const cJSON *cell, ab_grid_text *out) {
     ab_text_count(out->text, figure(cell, "overflowed"));
-    bracket(cell, out);
+    parenthesise(cell, out);
 }
 
 static void write_worst(const cJSON *cell, ab_grid_text *out) {
@@ -159,7 +159,7 @@ static void write_worst(const cJSON *cell, ab_grid_text *out) {
     ab_text_elide(layer, 16);
     ab_text_show(out->text, sizeof out->text, "%s %s", layer,
                  ab_text_brief(ab_text_percent(share, worst), 8));
-    bracket(cell, out);
+    parenthesise(cell, out);
 }
 
 typedef struct rule {
@@ -223,8 +223,8 @@ static void write_row(const cJSON *cell, const ab_grid *grid, const rule *const 
     char word[16];
     ab_text_clean(word, sizeof word, status);
     clean(cell, "reason", "", reason, sizeof reason);
-    bool says_it = strncmp(reason, word, strlen(word)) == 0; /* "interrupted at step 12" */
-    if (reason[0] && !says_it)
+    bool has_status = strncmp(reason, word, strlen(word)) == 0; /* "interrupted at step 12" */
+    if (reason[0] && !has_status)
         ab_text_show(row->message.text, sizeof row->message.text, "%s: %s", word, reason);
     else
         ab_text_show(row->message.text, sizeof row->message.text, "%s", reason[0] ? reason : word);
@@ -269,8 +269,8 @@ static const char *join(const cJSON *array, char *text, size_t size) {
     return text;
 }
 
-/* What else there is to a step, if anything; one line. */
-static ab_status add_recipe(const cJSON *document, ab_grid_lines *lines) {
+/* Adds one line on further parts of the training step, if there are any. */
+static ab_status add_training_details(const cJSON *document, ab_grid_lines *lines) {
     const cJSON *config = ab_json_at(document, "config");
     const double micro = ab_json_number(config, "gradient_accumulation_steps", 1);
     const struct {
@@ -314,19 +314,19 @@ static ab_status add_completeness(const cJSON *document, ab_grid_lines *lines) {
                     count);
 }
 
-/* Which cells a line is about. */
-typedef struct question {
-    bool (*applies)(const struct question *self, const cJSON *cell);
-    const char *path, *value; /* what `applies` may need */
+/* Selects the cells that a line applies to. */
+typedef struct cell_filter {
+    bool (*applies)(const struct cell_filter *self, const cJSON *cell);
+    const char *path, *value; /* parameters of `applies` */
     const cJSON *document;
-} question;
+} cell_filter;
 
-static bool has_value(const question *q, const cJSON *cell) {
+static bool has_value(const cell_filter *q, const cJSON *cell) {
     const char *value = ab_json_text(cell, q->path, NULL);
     return value && strcmp(value, q->value) == 0;
 }
 
-static bool is_converted(const question *q, const cJSON *cell) {
+static bool is_converted(const cell_filter *q, const cJSON *cell) {
     (void)q;
     const cJSON *op, *ops = ab_json_at(cell, "implementations");
     cJSON_ArrayForEach(op, ops) {
@@ -335,13 +335,14 @@ static bool is_converted(const question *q, const cJSON *cell) {
     return false;
 }
 
-static bool is_nondeterministic(const question *q, const cJSON *cell) {
+static bool is_nondeterministic(const cell_filter *q, const cJSON *cell) {
     (void)q;
     return cJSON_IsFalse(ab_json_at(cell, "deterministic"));
 }
 
-/* Both this cell and its O0 were timed at least twice, and the ranges of their rounds overlap. */
-static bool is_within_spread(const question *q, const cJSON *cell) {
+/* Returns whether this cell and its O0 were both timed at least twice and the ranges of their rounds
+ * overlap. */
+static bool is_within_spread(const cell_filter *q, const cJSON *cell) {
     const cJSON *o0 = ab_summary_baseline(q->document, cell);
     double low = figure(cell, "step_time_ns_low"), high = figure(cell, "step_time_ns_high");
     double o0_low = figure(o0, "step_time_ns_low"), o0_high = figure(o0, "step_time_ns_high");
@@ -350,8 +351,8 @@ static bool is_within_spread(const question *q, const cJSON *cell) {
     return compared && low < high && o0_low < o0_high && low <= o0_high && o0_low <= high;
 }
 
-/* "O1 dynamic, O2 dynamic": the cells with numbers to which it applies; "" when there is none. */
-static const char *list_cells(const ab_grid *grid, const cJSON *cells, const question *q, char *labels) {
+/* "O1 dynamic, O2 dynamic": the cells with numbers that the query selects; "" if there is none. */
+static const char *list_cells(const ab_grid *grid, const cJSON *cells, const cell_filter *q, char *labels) {
     char label[LABEL_TEXT];
     int row = 0;
     const cJSON *cell;
@@ -369,19 +370,19 @@ static const char *list_cells(const ab_grid *grid, const cJSON *cells, const que
     return labels;
 }
 
-static bool is_first(const question *q, const cJSON *cells, const cJSON *cell) {
+static bool is_first(const cell_filter *q, const cJSON *cells, const cJSON *cell) {
     for (const cJSON *other = cells->child; other != cell; other = other->next)
         if (q->applies(q, other)) return false;
     return true;
 }
 
-/* Each text found at `path` in the cells, once, with the cells that share it. */
+/* Adds each distinct text at `path` once, with the cells that share it. */
 static ab_status add_grouped(const cJSON *document, const ab_grid *grid, const char *path, ab_tone tone,
                              const char *what, ab_grid_lines *lines) {
     char labels[LABEL_TEXT], text[200];
     const cJSON *cell, *cells = ab_json_at(document, "cells");
     cJSON_ArrayForEach(cell, cells) {
-        question q = {has_value, path, ab_json_text(cell, path, NULL), NULL};
+        cell_filter q = {has_value, path, ab_json_text(cell, path, NULL), NULL};
         if (!q.value || !is_first(&q, cells, cell) || !list_cells(grid, cells, &q, labels)[0]) continue;
         ab_text_clean(text, sizeof text, q.value);
         AB_TRY(add_line(lines, tone, "%s: %s: %s", labels, what, text));
@@ -389,7 +390,7 @@ static ab_status add_grouped(const cJSON *document, const ab_grid *grid, const c
     return AB_OK;
 }
 
-static ab_status add_about(const cJSON *document, const ab_grid *grid, const question *q, ab_tone tone,
+static ab_status add_about(const cJSON *document, const ab_grid *grid, const cell_filter *q, ab_tone tone,
                            const char *what, ab_grid_lines *lines) {
     char labels[LABEL_TEXT];
     list_cells(grid, ab_json_at(document, "cells"), q, labels);
@@ -398,9 +399,9 @@ static ab_status add_about(const cJSON *document, const ab_grid *grid, const que
 
 static ab_status add_intro(const cJSON *document, ab_grid *grid) {
     AB_TRY(add_title(document, &grid->intro));
-    AB_TRY(add_recipe(document, &grid->intro));
+    AB_TRY(add_training_details(document, &grid->intro));
     AB_TRY(add_setting(document, &grid->intro));
-    const question converted = {is_converted, NULL, NULL, NULL};
+    const cell_filter converted = {is_converted, NULL, NULL, NULL};
     AB_TRY(add_about(
         document, grid, &converted, AB_TONE_PLAIN,
         "half products are computed in fp32 and rounded once, with conversions around them; these speeds "
@@ -423,7 +424,7 @@ static ab_status add_warnings(const cJSON *document, ab_grid *grid) {
     return AB_OK;
 }
 
-/* A message that the table has to shorten is there in full. */
+/* Adds in full the messages that the table has to shorten. */
 static ab_status add_long_messages(ab_grid *grid) {
     char label[LABEL_TEXT];
     for (int row = 0; row < grid->rows; row++) {
@@ -436,7 +437,7 @@ static ab_status add_long_messages(ab_grid *grid) {
 }
 
 static ab_status add_timing_notes(const cJSON *document, ab_grid *grid) {
-    const question spread = {is_within_spread, NULL, NULL, document};
+    const cell_filter spread = {is_within_spread, NULL, NULL, document};
     if (ab_json_number(document, "config.rounds", 2) == 1)
         return add_line(&grid->notes, AB_TONE_PLAIN,
                         "one timing round: how far the speeds scatter is not known");
@@ -463,7 +464,7 @@ static void append_own_scale(const cJSON *scaler, char *text, size_t size) {
                        ab_text_count(count, overflows), overflows == 1 ? "" : "s");
 }
 
-/* A line for every cell whose losses or layers have their own scales, if these can move. */
+/* Adds a line for every cell with per-loss or per-layer scales, if these can change. */
 static ab_status add_own_scales(const cJSON *document, ab_grid *grid) {
     const cJSON *cell, *scaler;
     int row = 0;
@@ -495,7 +496,7 @@ static ab_status add_notes(const cJSON *document, ab_grid *grid) {
                        &grid->notes));
     AB_TRY(
         add_grouped(document, grid, "test_accuracy_reason", AB_TONE_WARN, "no test accuracy", &grid->notes));
-    const question nondeterministic = {is_nondeterministic, NULL, NULL, NULL};
+    const cell_filter nondeterministic = {is_nondeterministic, NULL, NULL, NULL};
     AB_TRY(add_long_messages(grid));
     AB_TRY(add_timing_notes(document, grid));
     AB_TRY(add_about(document, grid, &nondeterministic, AB_TONE_BAD,

@@ -1,4 +1,5 @@
-/* Why a cell does not train as O0 does, in the page: what diagnose.h finds, best explanation first. */
+/* Explains in the page why a cell does not train as O0 does: results of diagnose.h, best explanation
+ * first. */
 #include "reports/diagnose/diagnose.h"
 #include "reports/diagnose/known_issues.h"
 #include "reports/plot/plot.h"
@@ -66,7 +67,7 @@ static void write_cell(const ab_html *h, const cJSON *cell, const ab_diagnosis *
     write_known(h, diagnosis);
 }
 
-/* What is written into, and what has been seen so far. */
+/* Output and state of the page. */
 typedef struct page {
     const ab_html *h;
     int sick, unlearned;

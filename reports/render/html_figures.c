@@ -1,5 +1,5 @@
-/* The pictures of the page: the plots' own scripts, drawn as SVG into a folder that lives for a moment, put
- * into the page through the sieve of markup.h. Without gnuplot a note stands in their place. */
+/* Figures of the page: the plots' own scripts, drawn as SVG into a temporary folder and embedded through
+ * the SVG filter of markup.h. Without gnuplot a note is shown instead. */
 #define _POSIX_C_SOURCE 200809L /* mkdtemp */
 #include "kernels/core/log.h"
 #include "kernels/core/text.h"
@@ -16,7 +16,8 @@
 
 enum { PATH = 4096, LARGEST = 64 << 20 };
 
-/* The whole file with a NUL; NULL when there is none or it is no picture of ours. The caller frees. */
+/* Returns the whole file with a terminating NUL; NULL if it is missing or not one of our images. The
+ * caller frees it. */
 static char *read_file(const char *folder, const char *name) {
     char path[PATH];
     char *text = NULL;

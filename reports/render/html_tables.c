@@ -1,5 +1,5 @@
-/* The tables and texts of the page. Numbers are those of the table for terminals (grid.h) or come straight
- * from the document. */
+/* Tables and texts of the page. Numbers are those of the terminal table (grid.h) or come directly from the
+ * document. */
 #include "kernels/core/mem.h"
 #include "kernels/core/text.h"
 #include "reports/plot/plot.h"
@@ -78,8 +78,8 @@ static void fact(const ab_html *h, const char *what, const char *format, ...) {
     fputs("</dd></div>\n", h->out);
 }
 
-/* The certified cell of another level than O0 with the largest (sign 1) or smallest (-1) `key`; NULL: none
- * has it. */
+/* Returns the certified cell, other than O0, with the largest (sign 1) or smallest (-1) `key`; NULL if no
+ * cell has the key. */
 static const cJSON *best_cell(const ab_html *h, const char *key, double sign) {
     const cJSON *cell, *best = NULL;
     cJSON_ArrayForEach(cell, cells_of(h)) {
@@ -238,7 +238,7 @@ ab_status ab_html_levels(const ab_html *h) {
     return AB_OK;
 }
 
-/* ---- numbers behind the figures -------------------------------------------------------------- */
+/* ---- data of the figures --------------------------------------------------------------------- */
 
 static void memory_table(const ab_html *h) {
     char head[AB_MEM_CATEGORY_COUNT][40], text[AB_TEXT_NUMBER];
@@ -407,7 +407,7 @@ static bool is_plain_word(const char *text) {
     return *text && strspn(text, plain) == strlen(text);
 }
 
-/* A word of a shell command, in single quotes unless it needs none. Returns whether it is exactly the
+/* Writes a word of a shell command, in single quotes if needed. Returns whether it is exactly the
  * argument. */
 static bool write_word(const ab_html *h, const char *text) {
     char clean[AB_MARKUP_TEXT];

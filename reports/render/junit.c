@@ -1,5 +1,5 @@
-/* Writes JUnit's XML (the form that Jenkins, GitLab and GitHub's actions share) and GitHub's annotations.
- * Decides nothing. */
+/* Writes JUnit's XML (the dialect shared by Jenkins, GitLab and GitHub Actions) and GitHub annotations.
+ * Makes no decisions. */
 #include "reports/render/junit.h"
 
 #include "reports/record/text.h"
@@ -51,7 +51,7 @@ void ab_junit_write(FILE *out, const char *suite, const ab_junit_case *cases, in
     fputs("  </testsuite>\n</testsuites>\n", out);
 }
 
-/* GitHub's escapes: % CR LF everywhere, : and , in properties. Cleaning leaves no CR or LF. */
+/* GitHub's escapes: % CR LF everywhere, : and , in properties. Cleaned text has no CR or LF. */
 static void write_escaped(FILE *out, const char *text, const char *escaped) {
     char clean[AB_MARKUP_TEXT];
     for (const char *c = ab_text_clean(clean, sizeof clean, text); *c; c++) {

@@ -1,5 +1,5 @@
-/* Escaping, and the sieve for pictures. It trusts nobody: gnuplot escapes the texts it gets, and whatever it
- * let through ends here. */
+/* Escaping, and the SVG filter. gnuplot escapes its texts; the filter treats its output as untrusted all
+ * the same. */
 #include "reports/render/markup.h"
 
 #include "kernels/core/text.h"
@@ -36,7 +36,7 @@ void ab_markup_text(FILE *out, const char *text) {
     }
 }
 
-/* ---- pictures -------------------------------------------------------------------------------- */
+/* ---- SVG ------------------------------------------------------------------------------------- */
 
 /* A piece of the source. */
 typedef struct piece {
@@ -44,10 +44,10 @@ typedef struct piece {
     size_t length;
 } piece;
 
-typedef struct sieve {
+typedef struct svg_filter {
     FILE *out;
     const char *name, *at, *refused;
-} sieve;
+} svg_filter;
 
 static bool is(piece p, const char *word) {
     return strlen(word) == p.length && strncmp(p.at, word, p.length) == 0;
@@ -61,7 +61,7 @@ static bool is_one_of(piece p, const char *const *words) {
 
 static bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
-static void skip_blanks(sieve *s) {
+static void skip_blanks(svg_filter *s) {
     while (is_blank(*s->at)) s->at++;
 }
 
@@ -69,14 +69,14 @@ static bool is_name_character(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == ':' || c == '-';
 }
 
-static piece read_name(sieve *s) {
+static piece read_name(svg_filter *s) {
     piece p = {s->at, 0};
     while (is_name_character(s->at[p.length])) p.length++;
     s->at += p.length;
     return p;
 }
 
-/* Colours that mean "the page's": the ones of plots/style.gp that are neutral, and those too dark for a dark
+/* Colours that are mapped to the page's: the neutral ones of plots/style.gp, and those too dark for a dark
  * page. */
 static const struct {
     int red, green, blue;
@@ -102,7 +102,7 @@ static const char *page_color(piece value) {
     return NULL;
 }
 
-/* Inside an attribute: no quote, no angle, no bare ampersand, nothing that could be an address. */
+/* Attribute values may hold no quote, no angle bracket, no bare ampersand and nothing that could be a URL. */
 static bool is_harmless_value(piece value) {
     for (size_t i = 0; i < value.length; i++) {
         unsigned char c = (unsigned char)value.at[i];
@@ -111,7 +111,7 @@ static bool is_harmless_value(piece value) {
     return true;
 }
 
-static void write_value(sieve *s, piece attribute, piece value) {
+static void write_value(svg_filter *s, piece attribute, piece value) {
     static const char *const colors[] = {"fill", "stroke", "color", NULL};
     const char *variable = is_one_of(attribute, colors) ? page_color(value) : NULL;
     fprintf(s->out, " %.*s=\"", (int)attribute.length, attribute.at);
@@ -122,7 +122,7 @@ static void write_value(sieve *s, piece attribute, piece value) {
     fputc('"', s->out);
 }
 
-static void write_attribute(sieve *s, piece attribute, piece value) {
+static void write_attribute(svg_filter *s, piece attribute, piece value) {
     static const char *const kept[] = {"x",
                                        "y",
                                        "width",
@@ -166,7 +166,7 @@ static void write_attribute(sieve *s, piece attribute, piece value) {
         s->refused = "an attribute that no plot has";
 }
 
-static void copy_attribute(sieve *s) {
+static void copy_attribute(svg_filter *s) {
     piece attribute = read_name(s);
     skip_blanks(s);
     if (attribute.length == 0 || *s->at != '=') {
@@ -184,8 +184,8 @@ static void copy_attribute(sieve *s) {
     s->at = end + 1;
 }
 
-/* Past the end of the element that has just been opened and may not contain its like. */
-static void skip_element(sieve *s, piece element) {
+/* Skips to the end of the element just opened; it must not contain an element of the same name. */
+static void skip_element(svg_filter *s, piece element) {
     char end[24];
     ab_text_show(end, sizeof end, "</%.*s>", (int)element.length, element.at);
     const char *found = strstr(s->at, end);
@@ -195,12 +195,12 @@ static void skip_element(sieve *s, piece element) {
         s->refused = "an element without an end";
 }
 
-/* After "<". */
-static void copy_tag(sieve *s) {
+/* Copies a tag; called after "<". */
+static void copy_tag(svg_filter *s) {
     static const char *const kept[] = {"svg",  "g",    "path",  "rect", "circle", "polygon", "polyline",
                                        "line", "text", "tspan", "defs", "use",    NULL};
     static const char *const dropped[] = {"title", "desc", "filter",
-                                          NULL}; /* tool tips; boxes we never draw */
+                                          NULL}; /* tool tips; boxes that are never drawn */
     bool closes = *s->at == '/';
     s->at += closes;
     piece element = read_name(s);
@@ -222,8 +222,8 @@ static void copy_tag(sieve *s) {
     if (!s->refused) fputc(*s->at++, s->out);
 }
 
-/* Between tags: gnuplot's references stay, a bare ampersand becomes one. */
-static void copy_text(sieve *s) {
+/* Copies text between tags: gnuplot's character references are kept, a bare ampersand becomes one. */
+static void copy_text(svg_filter *s) {
     static const char *const references[] = {"&amp;", "&lt;", "&gt;", "&quot;", "&apos;"};
     if (*s->at == '&') {
         bool known = false;
@@ -239,7 +239,7 @@ static void copy_text(sieve *s) {
 }
 
 const char *ab_markup_svg(FILE *out, const char *svg, const char *name) {
-    sieve s = {out, name, strstr(svg, "<svg"), NULL};
+    svg_filter s = {out, name, strstr(svg, "<svg"), NULL};
     if (!s.at) return "no picture";
     while (*s.at && !s.refused) {
         if (strncmp(s.at, "<!--", 4) == 0) {

@@ -1,4 +1,4 @@
-/* Origins for people: the first event that a reacting loss scale does not explain. */
+/* Prints origins: the first event that an adapting loss scale does not explain. */
 #include "reports/render/origin.h"
 
 #include "kernels/core/text.h"
@@ -60,7 +60,7 @@ static void print_numbers(const cJSON *cause, FILE *out) {
     fputs(")", out);
 }
 
-/* The last sizes of the tensor, the latest first. */
+/* Prints the last magnitudes of the tensor, latest first. */
 static void print_history(const cJSON *event, FILE *out) {
     const cJSON *history = ab_json_at(event, "history");
     const int count = cJSON_GetArraySize(history);

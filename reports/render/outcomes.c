@@ -1,4 +1,4 @@
-/* Three outcomes a cell. */
+/* Three outcomes per cell. */
 #include "reports/render/outcomes.h"
 
 #include "kernels/core/text.h"
@@ -28,9 +28,9 @@ static void judge_training(const cJSON *cell, ab_outcome *o) {
     if (has_status(cell, "ok")) return;
     o->test.outcome = has_status(cell, "failed") ? AB_JUNIT_ERROR : AB_JUNIT_SKIPPED;
     const char *word = ab_json_text(cell, "status", "?"), *reason = ab_json_text(cell, "reason", "");
-    bool says_it = strncmp(reason, word, strlen(word)) == 0; /* "interrupted at step 12" */
-    ab_text_show(o->message, sizeof o->message, "%s%s%s", says_it ? "" : word,
-                 says_it || !reason[0] ? "" : ": ", reason);
+    bool reason_has_status = strncmp(reason, word, strlen(word)) == 0; /* "interrupted at step 12" */
+    ab_text_show(o->message, sizeof o->message, "%s%s%s", reason_has_status ? "" : word,
+                 reason_has_status || !reason[0] ? "" : ": ", reason);
 }
 
 static void judge_numerics(const cJSON *cell, ab_outcome *o) {

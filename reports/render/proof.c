@@ -1,4 +1,4 @@
-/* Outcomes of proofs: text for people, objects for programs. */
+/* Results of proofs as text and JSON objects. */
 #include "reports/render/proof.h"
 
 #include "kernels/core/text.h"

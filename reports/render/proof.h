@@ -20,8 +20,8 @@ typedef struct ab_proof_verdict {
 } ab_proof_verdict;
 
 /* Counts of results by kind, and a checksum of all encodings: for each block of 2^24 inputs, in order of
- * their bits, 64-bit FNV-1a over words of two 32-bit encodings, the first in the low half; then the same
- * over the blocks' checksums. */
+ * their bits, 64-bit FNV-1a with one word per round, a word being two 32-bit encodings, the first in the
+ * low half; then the same over the blocks' checksums. */
 typedef struct ab_proof_tally {
     uint64_t zero, subnormal, normal, infinite, nan;
     uint64_t checksum;

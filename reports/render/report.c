@@ -1,4 +1,4 @@
-/* The list of reports. Each is one file; this one only finds them. */
+/* The list of reports. Each report has its own file. */
 #include "kernels/core/nearest.h"
 #include "reports/record/result.h"
 #include "reports/record/text.h"

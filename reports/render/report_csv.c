@@ -1,5 +1,5 @@
-/* One row per cell as CSV (RFC 4180: CRLF, quotes doubled) under machine names: the keys of the document.
- * Numbers are exact. Text that a spreadsheet would take for a formula gets an apostrophe in front. */
+/* One row per cell as CSV (RFC 4180: CRLF, quotes doubled); column names are the keys of the document.
+ * Numbers are exact. Text that a spreadsheet would interpret as a formula is prefixed with an apostrophe. */
 #include "kernels/core/mem.h"
 #include "kernels/core/text.h"
 #include "reports/record/json.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A column: where its value is. The heading is the path's last part, or `name`. */
+/* A column: path of its value. The heading is the path's last part, or `name`. */
 typedef struct column {
     const char *path;
     const char *name; /* NULL: the path's last part */
@@ -81,8 +81,8 @@ static void print_text(const char *text, FILE *out) {
     if (quoted) fputc('"', out);
 }
 
-/* Cleaning leaves no line breaks in a field: many readers of CSV take lines one by one. It makes no text
- * longer. */
+/* Cleaning removes line breaks from a field, since many CSV readers work line by line. It never lengthens
+ * a text. */
 static ab_status print_clean(const char *text, FILE *out) {
     const size_t size = strlen(text) + 1;
     char *clean = malloc(size);

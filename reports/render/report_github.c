@@ -1,6 +1,6 @@
-/* What is wrong with a run as annotations of a GitHub workflow: an error a failed or nondeterministic cell, a
- * warning a cell whose training is not as good as O0's, the document's own warnings, and one notice with the
- * sum. */
+/* Reports problems of a run as GitHub workflow annotations: an error per failed or nondeterministic cell,
+ * a warning per cell whose training is not as good as O0's, the document's own warnings, and one notice
+ * with the total. */
 #include "kernels/core/text.h"
 #include "reports/plot/plot.h"
 #include "reports/record/json.h"

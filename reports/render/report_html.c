@@ -1,6 +1,6 @@
-/* The whole result as one HTML file: opens offline, has no script and loads nothing, follows the reader's
- * light or dark setting, prints. Pictures are gnuplot's; without gnuplot the page says so and keeps its
- * tables. The same document gives the same bytes. */
+/* The whole result as one HTML file: works offline, has no script and loads nothing, follows the light or
+ * dark setting of the browser, and can be printed. Figures are drawn by gnuplot; without gnuplot the page
+ * says so and keeps its tables. The same document gives the same bytes. */
 #include "reports/plot/plot.h"
 #include "reports/record/result.h"
 #include "reports/render/html.h"

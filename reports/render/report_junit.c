@@ -1,4 +1,5 @@
-/* A run as a JUnit test suite: did every cell train, as well as O0, with the same bits every round? */
+/* A run as a JUnit test suite: did every cell train, was it as good as O0, were the bits equal in every
+ * round? */
 #include "reports/plot/plot.h"
 #include "reports/record/result.h"
 #include "reports/render/outcomes.h"

@@ -1,12 +1,11 @@
-/* The table as GitHub-flavoured Markdown, for a README or a CI summary. Text of the document cannot become
- * markup. */
+/* The table as GitHub-flavoured Markdown, for a README or a CI summary. Text of the document is escaped. */
 #include "reports/record/result.h"
 #include "reports/render/grid.h"
 
 #include <string.h>
 
-/* Backslashes before what Markdown could read as markup, character references for what HTML or GitHub could
- * (tags, entities, @mentions, #numbers). */
+/* Puts backslashes before characters with a meaning in Markdown, and uses character references for those
+ * with a meaning in HTML or on GitHub (tags, entities, @mentions, #numbers). */
 static void print_escaped(const char *text, FILE *out) {
     static const struct {
         char c;

@@ -1,4 +1,4 @@
-/* The table for a terminal: aligned columns within 120 characters, a legend, colour when asked. */
+/* The table for a terminal: aligned columns within 120 characters, a legend, optional colour. */
 #include "kernels/core/text.h"
 #include "reports/record/result.h"
 #include "reports/record/text.h"
@@ -34,7 +34,7 @@ static void print_toned(const page *p, ab_tone tone, const char *text) {
     end_tone(p, tone);
 }
 
-/* `last`: no spaces at the end of a line. */
+/* `last`: no trailing spaces at the end of a line. */
 static void print_text(const page *p, const ab_grid *grid, int i, ab_tone tone, const char *text) {
     char shown[AB_GRID_TEXT];
     ab_text_show(shown, sizeof shown, "%s", text);
@@ -60,7 +60,7 @@ static int total_width(const page *p, const ab_grid *grid) {
     return total;
 }
 
-/* The last column, a layer's name, gives way first, then the space between columns. */
+/* Shrinks the last column, a layer's name, first, then the space between columns. */
 static void fit(page *p, const ab_grid *grid) {
     int *last = &p->width[grid->columns - 1], excess = total_width(p, grid) - WIDTH;
     if (excess > 0 && *last > NARROWEST) *last = *last - excess > NARROWEST ? *last - excess : NARROWEST;

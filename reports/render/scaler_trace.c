@@ -26,7 +26,7 @@ static int width_of(const ab_trace_column *column) {
     return (int)(length < NARROWEST ? NARROWEST : length);
 }
 
-/* The run that holds a step, or NULL where the scaler has stopped or the runs end. */
+/* Returns the run that contains a step; NULL if the scaler has stopped or the runs end. */
 static const ab_trace_run *run_at(const ab_trace_column *c, int *at, int64_t step) {
     while (*at < c->runs && c->run[*at].first + c->run[*at].count <= step) ++*at;
     return *at < c->runs && c->run[*at].first <= step ? &c->run[*at] : NULL;
@@ -42,7 +42,7 @@ static void print_cell(FILE *out, const ab_trace_column *c, const ab_trace_run *
     fprintf(out, "  %-*s", width_of(c), text);
 }
 
-/* One row for all steps in which no column changes. Returns the first step of the next row. */
+/* Prints one row for all steps in which no column changes. Returns the first step of the next row. */
 static int64_t print_row(FILE *out, const ab_trace_column *column, int columns, int *at, int64_t step,
                          int64_t steps) {
     char range[CELL];
@@ -111,7 +111,7 @@ void ab_trace_print(FILE *out, const ab_trace_column *column, int columns, int64
     print_summary(out, column, columns);
 }
 
-/* ---- layer by layer -------------------------------------------------------------------------- */
+/* ---- per layer ------------------------------------------------------------------------------- */
 
 void ab_trace_layers_heading(FILE *out) {
     fprintf(out, "%6s  %-24s %10s %12s\n", "step", "layer", "scale", "together");

@@ -14,7 +14,7 @@ AB_BEGIN_DECLS
 
 enum { AB_TRACE_COLUMNS = 16, AB_TRACE_VALUES = 16, AB_TRACE_SCALE_TEXT = 40 };
 
-/* ---- input --------------------------------------------------------------------------------- */
+/* ---- input ----------------------------------------------------------------------------------- */
 
 /* A configuration key or a number of a scaler's state. */
 typedef struct ab_trace_value {
@@ -58,7 +58,7 @@ typedef struct ab_trace_column {
     ab_trace_error error;
 } ab_trace_column;
 
-/* ---- output -------------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 /* Formats a scale: 2^16 if that is exact and shorter, else six digits. text[AB_TRACE_SCALE_TEXT]. Returns
  * `text`. */
@@ -71,7 +71,7 @@ void ab_trace_print(FILE *out, const ab_trace_column *column, int columns, int64
 /* Prints an object, or an array of objects if there are several columns. Non-finite scales are null. */
 void ab_trace_json(FILE *out, const ab_trace_column *column, int columns);
 
-/* ---- per layer ----------------------------------------------------------------------------- */
+/* ---- per layer ------------------------------------------------------------------------------- */
 
 /* One layer in one step. */
 typedef struct ab_trace_layer {

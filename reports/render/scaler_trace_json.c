@@ -1,4 +1,4 @@
-/* Traces of loss scalers as JSON, written run by run: a trace may have a million. */
+/* Traces of loss scalers as JSON, streamed run by run: a trace may have a million runs. */
 #include "kernels/core/text.h"
 #include "reports/render/scaler_trace.h"
 
@@ -27,7 +27,7 @@ static void put_config(FILE *out, const ab_trace_config *config) {
     put_values(out, config->key, config->keys);
 }
 
-/* With the closing brace of the object that it is in. */
+/* Also writes the closing brace of the enclosing object. */
 static void put_error(FILE *out, const ab_trace_error *error) {
     if (error->name)
         fprintf(out,

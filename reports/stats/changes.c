@@ -1,4 +1,4 @@
-/* Change points of a series. Knows nothing of documents. */
+/* Change points of a series. Independent of documents. */
 #include "reports/stats/changes.h"
 
 #include "reports/stats/stats.h"
@@ -12,17 +12,17 @@ typedef struct search {
     int n;
     double sigma, penalty;
     double *sorted, *best; /* best[t]: least cost of the first t values */
-    int *from;             /* from[t]: where the last segment of that best begins */
+    int *from;             /* from[t]: start of the last segment of that optimum */
 } search;
 
-/* Of y[0..n): robust, from neighbours. At least 0.01 %: times are not known better. */
+/* Robust sigma of y[0..n) from differences of neighbours. At least 0.01 %, the precision of times. */
 static double scatter(const double *y, int n, double *work) {
     if (n < 2) return 1e-4;
     for (int i = 0; i + 1 < n; i++) work[i] = fabs(y[i + 1] - y[i]);
     return fmax(ab_stats_median(work, n - 1) / (0.6745 * sqrt(2.0)), 1e-4);
 }
 
-/* Puts x into sorted[0..n). */
+/* Inserts x into sorted[0..n). */
 static void insert(double *sorted, int n, double x) {
     int i = n;
     while (i > 0 && sorted[i - 1] > x) i--;
@@ -37,7 +37,7 @@ static double spread(const double *sorted, int n) {
     return sum;
 }
 
-/* Every segment that begins at s. */
+/* Evaluates every segment that begins at s. */
 static void extend(search *p, int s) {
     for (int t = s + 1; t <= p->n; t++) {
         insert(p->sorted, t - s - 1, p->y[t - 1]);
@@ -54,7 +54,7 @@ static double median_of(const double *value, int first, int count, double *work)
     return ab_stats_median(work, count);
 }
 
-/* From the end backwards, then turned round. */
+/* Reads the segments from the end backwards, then reverses them. */
 static int read_segments(const search *p, ab_segment *segment) {
     int count = 0;
     for (int t = p->n; t > 0; t = p->from[t]) segment[count++] = (ab_segment){p->from[t], t - p->from[t], 0};
@@ -66,7 +66,7 @@ static int read_segments(const search *p, ab_segment *segment) {
     return count;
 }
 
-/* Joins the neighbours that differ least until all differ by the guard. */
+/* Merges the neighbours that differ least until all differ by the guard. */
 static void merge(const double *value, double guard, ab_segment *segment, int *count, double *work) {
     for (int i = 0; i < *count; i++)
         segment[i].median = median_of(value, segment[i].first, segment[i].count, work);

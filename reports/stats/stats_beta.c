@@ -1,5 +1,5 @@
-/* The incomplete beta function and the binomial interval of a share of a number of values that need not be
- * whole. Uses libm: no verdict of the gate rests on it. */
+/* The incomplete beta function and the binomial interval of a fraction of a possibly fractional number of
+ * values. Uses libm: no verdict of the gate depends on it. */
 #include "reports/stats/stats.h"
 
 #include <math.h>

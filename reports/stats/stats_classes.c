@@ -1,5 +1,5 @@
-/* Whether a part of classified things is a random sample of them. Uses libm: no verdict of the gate rests on
- * it. */
+/* Tests whether a subset of classified items is a random sample of them. Uses libm: no verdict of the gate
+ * depends on it. */
 #include "reports/stats/stats.h"
 
 #include <math.h>
@@ -45,7 +45,8 @@ static int fewest_first(const void *a, const void *b) {
     return (x->all > y->all) - (x->all < y->all);
 }
 
-/* Pools the rarest until each class has `least` in all; returns how many classes are left. */
+/* Pools the rarest classes until each has at least `least` in total; returns the number of remaining
+ * classes. */
 static int pool(counted *class, int n, double least) {
     int first = 0;
     qsort(class, (size_t)n, sizeof *class, fewest_first);
@@ -60,7 +61,7 @@ static int pool(counted *class, int n, double least) {
 
 static double log_choose(double n, double k) { return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1); }
 
-/* All tables with the same margins that are at most as likely. */
+/* Sum over all tables with the same margins that are at most as likely. */
 static double fisher(const counted *class, double part, double all) {
     const double slack = 1e-7, low = fmax(0, part - class[1].all), high = fmin(part, class[0].all);
     const double whole = log_choose(all, part);

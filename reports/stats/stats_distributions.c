@@ -1,5 +1,5 @@
-/* Binomial, Student's t, equivalence, power. Decisions rest on the first two, which use + - * / sqrt only;
- * power and detectable effects are for people and use libm. */
+/* Binomial, Student's t, equivalence, power. Decisions depend on the first two, which use + - * / sqrt
+ * only; power and detectable effects are display-only and use libm. */
 #include "reports/stats/stats.h"
 
 #include <math.h>
@@ -33,7 +33,7 @@ double ab_binomial_tail(int n, int k, double p) {
     return above / (above + below);
 }
 
-/* The p in (0, 1) at which a tail that grows with p reaches `wanted`. */
+/* Returns the p in (0, 1) at which a tail that increases with p reaches `wanted`. */
 static double solve_tail(int n, int k, double wanted) {
     double low = 0, high = 1;
     for (int i = 0; i < 80; i++) {
@@ -54,7 +54,7 @@ void ab_clopper_pearson(int k, int n, double confidence, double *low, double *hi
 
 /* ---- Student's t ----------------------------------------------------------------------------- */
 
-/* Of x >= 0: halving the angle four times leaves a series that 12 terms exhaust. */
+/* arctan of x >= 0: after halving the angle four times, 12 terms of the series suffice. */
 static double arc_tangent(double x) {
     for (int i = 0; i < 4; i++) x /= 1 + sqrt(1 + x * x);
     double square = x * x, power = x, sum = 0;
@@ -92,7 +92,7 @@ double ab_student_point(int df, double alpha) {
     return (low + high) / 2;
 }
 
-/* ---- normal, for people ---------------------------------------------------------------------- */
+/* ---- normal, display only -------------------------------------------------------------------- */
 
 static double normal_below(double z) { return erfc(-z / sqrt(2.0)) / 2; }
 

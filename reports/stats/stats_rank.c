@@ -20,7 +20,7 @@ static ab_status no_memory(void) { return ab_fail(AB_NO_MEMORY, "statistics: out
 
 /* ---- exact null distributions ---------------------------------------------------------------- */
 
-/* p[v] for v = 0 .. most, symmetric; p NULL: `status` says why. */
+/* p[v] for v = 0 .. most, symmetric; p NULL: `status` holds the error. */
 typedef struct density {
     double *p;
     int most;
@@ -29,8 +29,7 @@ typedef struct density {
 
 static density no_density(ab_status status) { return (density){NULL, 0, status}; }
 
-/* P(W = w) for w = 0 .. n (n + 1) / 2, one pair after the other: each rank counts or not, with probability
- * 1/2. */
+/* P(W = w) for w = 0 .. n (n + 1) / 2, adding one pair at a time: each rank counts with probability 1/2. */
 static density signed_rank_density(int n) {
     if (n < 1 || n > AB_STATS_MAX_PAIRS)
         return no_density(
@@ -62,7 +61,7 @@ static density rank_sum_density(int m, int n) {
     }
     for (int j = 0; j <= n; j++) rows[(size_t)j * width] = 1; /* no value on the first side */
     for (int i = 1; i <= m; i++) {
-        for (int j = 1; j <= n; j++) { /* row 0 stays: nothing on the second side */
+        for (int j = 1; j <= n; j++) { /* row 0 is unchanged: no value on the second side */
             double *row = rows + (size_t)j * width;
             const double *left = row - width;
             for (int u = i * j; u >= 0; u--) /* row still holds (i - 1, j), left already (i, j - 1) */
@@ -118,8 +117,8 @@ ab_status ab_rank_sum_critical(int m, int n, double alpha, int *k) {
 
 /* ---- ratios ---------------------------------------------------------------------------------- */
 
-/* From the sorted comparisons (squares of ratios when `squared`) and the null distribution of how many of
- * them exceed a limit. */
+/* Computes the result from the sorted comparisons (squares of ratios if `squared`) and the null
+ * distribution of the number that exceed a limit. */
 static void conclude(double *sorted, int count, bool squared, const density *d, double alpha, double guard,
                      ab_ratio *result) {
     double limit = squared ? (1 + guard) * (1 + guard) : 1 + guard;
@@ -186,7 +185,7 @@ ab_status ab_shift_paired(const double *difference, int n, double guard, double 
     return status;
 }
 
-/* ---- many tests ------------------------------------------------------------------------------ */
+/* ---- multiple tests -------------------------------------------------------------------------- */
 
 ab_status ab_holm(const double *p, int n, double *adjusted) {
     bool *done = calloc((size_t)n + 1, sizeof *done);

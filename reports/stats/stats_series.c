@@ -1,4 +1,4 @@
-/* What is wrong with a series of times: warm-up, outliers, two modes. Only + - * / and comparisons. */
+/* Quality of a series of times: warm-up, outliers, bimodality. Uses + - * / and comparisons only. */
 #include "reports/stats/stats.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ static double *sorted_copy(const double *value, int n) {
     return copy;
 }
 
-/* Of sorted values, by linear interpolation. */
+/* Quantile of sorted values, by linear interpolation. */
 static double quantile(const double *sorted, int n, double share) {
     double place = share * (n - 1);
     int low = (int)place;
@@ -30,7 +30,7 @@ static double quantile(const double *sorted, int n, double share) {
     return low + 1 < n ? sorted[low] + rest * (sorted[low + 1] - sorted[low]) : sorted[n - 1];
 }
 
-/* Of sorted values; `scratch` has room for n. */
+/* Robust estimates of sorted values; `scratch` has room for n. */
 static ab_robust robust_of(const double *sorted, int n, double tick, double *scratch) {
     ab_robust result = {quantile(sorted, n, 0.5), 0};
     for (int i = 0; i < n; i++) scratch[i] = fabs(sorted[i] - result.centre);

@@ -97,13 +97,13 @@ void ab_say_first_nonfinite(const ab_case *facts, const ab_first_nonfinite *firs
     memcpy(verdict->layer, op, sizeof op);
     if (isfinite(first->read_largest))
         ab_verdict_say(verdict,
-                       "%s%s%s%s is the first to make no number of finite ones: step %d, %s pass, from "
-                       "values up to %.4g%s%s",
+                       "%s%s%s%s is the first op to produce a non-finite value from finite inputs: step %d, "
+                       "%s pass, inputs up to %.4g%s%s",
                        ab_text_brief(op, 60), first->type[0] ? " (" : "", ab_text_brief(first->type, 24),
                        first->type[0] ? ")" : "", first->step, ab_text_brief(first->pass, 10),
                        first->read_largest, cause[0] ? "; " : "", ab_text_brief(cause, 24));
     else
-        ab_verdict_say(verdict, "%s (%s) is the first with values that are no numbers: %s pass",
+        ab_verdict_say(verdict, "%s (%s) is the first op with non-finite values: %s pass",
                        ab_text_brief(op, 60), ab_text_brief(first->type, 24), ab_text_brief(first->pass, 10));
     ab_verdict_point(facts, verdict, "%s", first->pointer);
 }
@@ -343,13 +343,13 @@ static void say_remedy(const ab_case *facts, const char *op, ab_verdict *verdict
 static void say_symptom(const ab_case *facts, ab_verdict *verdict) {
     if (!facts->nonfinite) {
         ab_verdict_say(verdict,
-                       "the losses are numbers, because what divides by an infinity is 0; loss gap to O0 "
+                       "the losses are finite, because dividing by an infinity gives 0; loss gap to O0 "
                        "%+.4g",
                        facts->gap);
         ab_verdict_point(facts, verdict, "/summary/loss_gap");
         return;
     }
-    ab_verdict_say(verdict, "%d of %d losses are not numbers, the first at step %d; all of O0's are",
+    ab_verdict_say(verdict, "%d of %d losses are NaN or inf, the first at step %d; all of O0's are finite",
                    facts->loss.nonfinite, facts->loss.steps, facts->loss.first_nonfinite);
     ab_verdict_point(facts, verdict, "/loss/%d", facts->loss.first_nonfinite);
     if (!whatever_the_scale(facts)) return;
@@ -405,7 +405,7 @@ bool ab_judge_overflow(const ab_case *facts, ab_overflow_kind kind, ab_verdict *
     else
         ab_text_show(
             verdict->missing, sizeof verdict->missing,
-            "which layer: the record does not say where the first value that is no number was made; run with "
+            "which layer: the record does not say where the first non-finite value was produced; run with "
             "--probes all --probe-every 1");
     say_remedy(facts, verdict->layer, verdict);
     return true;
@@ -563,7 +563,7 @@ void ab_say_baseline_fails(const ab_case *facts, ab_verdict *verdict) {
     const ab_loss_facts *o0 = &facts->baseline_loss;
     if (o0->nonfinite > 0)
         ab_verdict_say(verdict,
-                       "O0 fails too: %d of its %d losses are not numbers, the first at step %d; no format "
+                       "O0 fails too: %d of its %d losses are NaN or inf, the first at step %d; no format "
                        "is to blame",
                        o0->nonfinite, o0->steps, o0->first_nonfinite);
     else
@@ -613,7 +613,7 @@ void ab_missing_evidence(const ab_case *facts, char *text, size_t size) {
     if (!facts->baseline)
         what = "whether fp32 does better: run with an O0 cell, --levels O0,...";
     else if (facts->nonfinite && !ab_json_at(cell, "probes.origin"))
-        what = "where the first value that is no number was made: run with the probe origin (a default one)";
+        what = "where the first non-finite value was produced: run with the probe origin (a default one)";
     else if ((clips || micro > 1) && facts->skip.largest_scale > 1 && !energies)
         what = "whether gradients are clipped, or unscaled again, while they carry the scale: run with the "
                "probe gradients (a "

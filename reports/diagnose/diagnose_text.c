@@ -19,7 +19,7 @@ static const char *state_of(const ab_diagnosis *d) {
 static void symptoms(const ab_case *c, char *text, size_t size) {
     text[0] = '\0';
     if (c->nonfinite)
-        ab_text_append(text, size, "%d of %d losses are not numbers", c->loss.nonfinite, c->loss.steps);
+        ab_text_append(text, size, "%d of %d losses are NaN or inf", c->loss.nonfinite, c->loss.steps);
     if (c->skipping)
         ab_text_append(text, size, "%s%d of the last %d steps skipped", text[0] ? "; " : "", c->skip.late,
                        c->skip.late_steps);

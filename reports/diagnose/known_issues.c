@@ -41,8 +41,8 @@ static void tell_first_nonfinite(const ab_diagnosis *d, char *text, size_t size)
     const ab_first_nonfinite first = ab_first_nonfinite_of(d->facts.cell, d->facts.half->name, false);
     text[0] = '\0';
     if (first.known)
-        ab_text_show(text, size, "; the first value that is no number: %s, %s pass, step %d", first.op,
-                     first.pass, first.step);
+        ab_text_show(text, size, "; the first non-finite value: %s, %s pass, step %d", first.op, first.pass,
+                     first.step);
 }
 
 /* ---- the fifteen, in the order of recurrent.def ---------------------------------------------- */

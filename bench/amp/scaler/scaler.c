@@ -237,7 +237,7 @@ static const ab_scaler_fault *fault_of(const ab_scaler *scaler) {
         "scale_zero", "the scale has been halved to 0: gradients are 0 and unscaling divides by 0", false};
     static const ab_scaler_fault infinite = {
         "scale_inf", "the scale has grown to infinity: every gradient overflows from here on", false};
-    static const ab_scaler_fault nan = {"scale_nan", "the scale is not a number", false};
+    static const ab_scaler_fault nan = {"scale_nan", "the scale is NaN", false};
     static const ab_scaler_fault negative = {
         "scale_negative", "the scale is below 0: the optimizer climbs instead of descending", false};
     static const ab_scaler_fault tiny = {"inverse_inf",

@@ -29,7 +29,7 @@ static const ab_scaler_key keys[] = {
 static const char *const states[] = {[STEP] = "iteration_in_period", [STORED] = "stored_scale"};
 
 static const ab_scaler_fault bad_statistics = {
-    "scale_invalid", "the statistics give a scale that is infinite or no number: ValueError", true};
+    "scale_invalid", "the statistics give a scale that is NaN or inf: ValueError", true};
 
 static void start(ab_scaler *scaler) { scaler->scale = scaler->state[STORED] = 1; }
 

@@ -107,7 +107,7 @@ const ab_verdict_rule ab_verdict_rule_learning_rate_too_high = {
     .id = "learning_rate_too_high",
     .family = AB_FAMILY_TRAINING,
     .acts = AB_ACTS_UPDATE,
-    .text = "training diverges, or is thrown about, in fp32 too: the steps are too large",
+    .text = "training diverges, or is unstable, in fp32 too: the steps are too large",
     .judge = judge,
     .shows = shows,
 };

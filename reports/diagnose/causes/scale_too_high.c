@@ -135,7 +135,7 @@ static bool find(const ab_case *facts, double share, ab_verdict *verdict) {
     verdict->confidence = !seen ? 0.85 : facts->nonfinite || facts->skip.dynamic ? 0.95 : 0.6;
     if (facts->loss.first_nonfinite >= 0) {
         ab_verdict_say(verdict,
-                       "the first loss that is not a number is that of step %d; the one of step 0 was %.4g",
+                       "the first loss that is NaN or inf is that of step %d; the loss of step 0 was %.4g",
                        facts->loss.first_nonfinite, facts->loss.first);
         ab_verdict_point(facts, verdict, "/loss/%d", facts->loss.first_nonfinite);
     }

@@ -1,4 +1,4 @@
-/* The advice: arithmetic on histograms of exponents and on the largest values of steps. */
+/* Computes the advice from histograms of exponents and the largest values per step. */
 #include "reports/advise/advise.h"
 
 #include "reports/record/exponents.h"
@@ -12,7 +12,7 @@ const ab_advise_goal ab_advise_usual = {1, 1e-6, 1.0 / 2000, 0, 0};
 
 /* ---- which cell ------------------------------------------------------------------------------ */
 
-/* One that never moved, and that all gradients have. */
+/* True if the scale never changed and applies to all gradients. */
 static bool constant_scale(const cJSON *cell) {
     bool many = ab_json_at(cell, "layer_scales") || ab_json_at(cell, "loss_scales");
     bool fp32 = strcmp(ab_json_text(cell, "level", ""), "O0") == 0;
@@ -30,8 +30,8 @@ static double scale_of(const cJSON *cell) {
     return cJSON_IsNumber(scale) && scale->valuedouble > 0 ? scale->valuedouble : 1;
 }
 
-/* Whether the casts of a cell, at its own scale, lost nothing to speak of: what it recorded is then what any
- * good scale would see. */
+/* True if the casts of a cell at its own scale lost nothing relevant: then its gradients are valid for any
+ * good scale. */
 static bool is_clean(const cJSON *cell) {
     const ab_format *half;
     const cJSON *tensor;
@@ -48,9 +48,9 @@ static bool is_clean(const cJSON *cell) {
     return true;
 }
 
-/* The level's own cell if its scale never changed and lost nothing: a run at another good scale takes the
- * same way. Else O0, whose gradients lost nothing but which trains a little differently; else the level's own
- * as it is. */
+/* The level's own cell if its scale never changed and lost nothing: a run at another good scale follows the
+ * same trajectory. Else O0, whose gradients lost nothing but which trains slightly differently; else the
+ * level's own cell. */
 static const cJSON *gradients_of(const cJSON *document, const char *level) {
     const cJSON *cell, *o0 = NULL, *own = NULL;
     cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
@@ -121,7 +121,7 @@ static const cJSON *rows_of(const cJSON *cell, const char *gradient) {
     return NULL;
 }
 
-/* The lowest 2^k that leaves every row some gradient, of those that had any; the record has them unscaled. */
+/* The lowest 2^k at which every row with a recorded gradient keeps some of it; rows are recorded unscaled. */
 static int lowest_k_of_rows(const ab_advise *a, const cJSON *rows) {
     int k = AB_ADVISE_K_MIN;
     if (!rows || ab_exponents_all(rows).count <= 0) return k;
@@ -166,14 +166,14 @@ static void add_tensor(ab_advise *a, const cJSON *tensor, const ab_advise_goal *
 
 static double limit_log2(const ab_advise *a) { return log2(ab_format_overflow_limit(a->half)); }
 
-/* Margins are recorded in sixteenths, rounded down: the middle of what they may have been, where they are
- * sixteenths. */
+/* Margins are recorded rounded down to sixteenths: a multiple of 1/16 is moved to the middle of its interval.
+ */
 static double largest_of_margin(const ab_advise *a, double margin) {
     const double middle = margin * 16 == floor(margin * 16) ? margin + 1.0 / 32 : margin;
     return limit_log2(a) - middle - a->base_log2;
 }
 
-/* In a cell whose values were cast, what follows an overflow is not known. */
+/* If the cell's values were cast, the true values after an overflow are unknown: a lower bound. */
 static void add_to_series(const ab_advise *a, const cJSON *tensor, bool casts, ab_series *s) {
     const cJSON *margin = cJSON_GetArrayItem(ab_json_at(tensor, "steps.margin_octaves"), 0),
                 *over = cJSON_GetArrayItem(ab_json_at(tensor, "steps.overflowed"), 0);
@@ -189,7 +189,7 @@ static void add_to_series(const ab_advise *a, const cJSON *tensor, bool casts, a
     if (max_abs > 0) s->top = fmax(s->top, log2(max_abs) - a->base_log2);
 }
 
-/* Steps of which no value was recorded (all of it was zero or not a number) count as lower bounds. */
+/* Steps without a recorded value (all zero, NaN or inf) count as lower bounds. */
 static void fill_gaps(ab_series *s) {
     double lowest = (double)INFINITY;
     for (int i = 0; i < s->columns; i++)
@@ -238,7 +238,7 @@ static int highest_k(const ab_advise *a, const ab_series *series, ab_extreme_kin
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 
-/* A range without an end needs no scale. */
+/* The scale exponent within the limits; 0 if the range is unbounded above and contains 0. */
 static int between(int k_lo, int k_hi) {
     if (k_lo <= 0 && k_hi >= AB_ADVISE_K_MAX) return 0;
     return k_lo <= k_hi && k_hi - 1 >= k_lo ? k_hi - 1 : k_lo;
@@ -281,7 +281,7 @@ void ab_advise_flush_at(const ab_advise *a, const cJSON *level_cell, double octa
     *energy = all.energy > 0 ? lost.energy / all.energy : 0;
 }
 
-/* What the scale flushes of each tensor and of each layer, and of the tensors that have no zeros. */
+/* Shares flushed per tensor, per layer, and over the tensors without zeros. */
 static void predict_tensors(ab_advise *a, const cJSON *level_cell) {
     double whole = 0, whole_lost = 0, lost[AB_ADVISE_LAYERS][2] = {{0}}, all[AB_ADVISE_LAYERS][2] = {{0}};
     const cJSON *tensor;
@@ -314,8 +314,8 @@ static void predict_tensors(ab_advise *a, const cJSON *level_cell) {
     a->whole_share = whole > 0 ? whole_lost / whole : 0;
 }
 
-/* A fixed scale lasts as long as the drift leaves the largest gradients below the limit; what is surely no
- * drift is none. */
+/* A fixed scale lasts while the drift keeps the gradients within the limits. Only the part of the drift
+ * beyond two standard errors counts. */
 static void fixed_or_dynamic(ab_advise *a, const ab_advise_goal *goal) {
     const ab_series *s = &a->series;
     const double horizon = goal->horizon > 0 ? goal->horizon : a->run_steps,
@@ -346,7 +346,7 @@ static ab_status read_record(const cJSON *document, const char *level, const cJS
             level);
     a->own = strcmp(ab_json_text(a->cell, "level", ""), level) == 0;
     AB_TRY(ab_format_find(ab_json_text(a->cell, "half_format", ""), &a->half));
-    /* an O0 cell's gradients are recorded as a cast at its own scale would see them */
+    /* an O0 cell's gradients are recorded times its own scale */
     a->base_log2 = log2(scale_of(a->cell));
     cJSON_ArrayForEach(tensor, ab_json_at(a->cell, "probes.tensors")) {
         if (is_used(level_cell, tensor)) add_tensor(a, tensor, goal);

@@ -1,4 +1,4 @@
-/* What a confirming run showed, beside what was predicted. Judges only what advise.h says can be compared. */
+/* Compares a confirming run with the prediction, only where advise.h says that they are comparable. */
 #include "reports/advise/advise.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -7,9 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-static const double
-    confidence = 0.95,
-    resolved = 1e-6; /* a share below one value in a million is none: the few values in it come in bunches */
+static const double confidence = 0.95,
+                    resolved = 1e-6; /* a smaller share counts as 0: its few values are clustered */
 
 static const cJSON *confirming_cell(const cJSON *document) {
     const cJSON *cell;
@@ -20,9 +19,9 @@ static const cJSON *confirming_cell(const cJSON *document) {
     return NULL;
 }
 
-/* The predicted tensor of this name, if it can be compared: without zeros of its own, and as many values a
- * step as in the record (where a level adds up a gradient in parts, parts are counted, and a part may have
- * zeros that the sum has not). */
+/* The predicted tensor of this name, if comparable: no zeros of its own, and as many values per step as in
+ * the record (if a level accumulates a gradient in parts, each part is counted, and a part may have zeros
+ * where the sum has none). Else NULL. */
 static const ab_advise_tensor *comparable(const ab_advise *a, const cJSON *tensor, double steps) {
     char clean[AB_ADVISE_NAME];
     ab_text_clean(clean, sizeof clean, ab_json_text(tensor, "name", ""));
@@ -34,8 +33,8 @@ static const ab_advise_tensor *comparable(const ab_advise *a, const cJSON *tenso
     return NULL;
 }
 
-/* Values and lost values by column of steps. Steps that overflowed have values that are not numbers, and say
- * nothing of flushes. */
+/* Values and flushed values per column of steps. Steps that overflowed contain NaN or inf and are not used
+ * for flushes. */
 typedef struct columns {
     int n;
     double steps, values[AB_SERIES_COLUMNS], lost[AB_SERIES_COLUMNS];
@@ -66,11 +65,11 @@ static void add_losses(const cJSON *tensor, columns *c) {
     }
 }
 
-/* Columns near each other vary together: up to this many apart. */
+/* Largest lag, in columns, at which columns are taken to be correlated. */
 static int reach_of(int n) { return n / 20; }
 
-/* Takes a straight line out: the drift of the run is no chance. */
-static void straighten(double *off, int n) {
+/* Subtracts a least-squares line: the drift of the run is not random. */
+static void detrend(double *off, int n) {
     double mean = 0, xx = 0, xy = 0;
     const double middle = (n - 1) / 2.0;
     for (int i = 0; i < n; i++) {
@@ -81,12 +80,12 @@ static void straighten(double *off, int n) {
     for (int i = 0; i < n && xx > 0; i++) off[i] -= mean + xy / xx * (i - middle);
 }
 
-/* Variance of the share, with products of neighbours, less the farther apart they are (Bartlett's weights).
+/* Variance of the share with autocovariances, weighted down with the lag (Bartlett's weights).
  */
 static double variance_of(double *off, int n, double values) {
     const int reach = reach_of(n);
     double sum = 0;
-    straighten(off, n);
+    detrend(off, n);
     for (int lag = 0; lag <= reach; lag++) {
         const double weight = (lag == 0 ? 1 : 2) * (1 - lag / (reach + 1.0));
         for (int i = lag; i < n; i++) sum += weight * off[i] * off[i - lag];
@@ -94,8 +93,9 @@ static double variance_of(double *off, int n, double values) {
     return n > 2 ? fmax(sum, 0) * n / (n - 2) / (values * values) : 1;
 }
 
-/* Korn and Graubard: the interval of a share of as many independent values as would make the observed
- * variance, fewer for how little is known of that (Student's t for the number of stretches of the run). */
+/* Korn and Graubard: the interval of a share for the effective number of independent values that gives the
+ * observed variance, reduced for the uncertainty of that variance (Student's t, degrees of freedom from the
+ * number of independent stretches of the run). */
 static void judge_flushes(const columns *c, ab_receipt *r) {
     double off[AB_SERIES_COLUMNS];
     int n = 0;

@@ -1,13 +1,15 @@
-/* What other tools' rules make of the same gradients, and what their scales would do. They are shown, not
- * followed.
+/* Scales that other tools' rules choose for the same gradients, and their predicted effects. For information
+ * only.
  *
- *   max       below overflow by the largest value seen (Micikevicius et al. 2018, section 3.2)
- *   logmax    2^16 over the 99.9 % point of a normal law of log2 of the steps' largest values, with decaying
- * moments (OpenSeq2Seq, LogMax: decays 0.99 and 0.999, 3.09 deviations) als       the largest scale at which
- * at most 1e-7 of all gradient values lie above 65504 / 8 (Graphcore, automatic loss scaling) adaloss   per
- * layer u_min / (sqrt 2 erfinv(0.001) sigma), sigma the gradient's root mean square (Zhao et al. 2019); as
- * one scale: what the neediest layer asks for, at most what the largest value allows dynamic   where halving
- * on overflow and doubling after 2000 clean steps settles: at most one step in 2001 skipped */
+ *   max       below overflow by the largest recorded value (Micikevicius et al. 2018, section 3.2)
+ *   logmax    2^16 over the 99.9 % point of a normal distribution of log2 of the largest value per step, with
+ *             decaying moments (OpenSeq2Seq, LogMax: decays 0.99 and 0.999, 3.09 deviations)
+ *   als       the largest scale at which at most 1e-7 of all gradient values are above 65504 / 8
+ *             (Graphcore, automatic loss scaling)
+ *   adaloss   per layer u_min / (sqrt 2 erfinv(0.001) sigma), sigma the gradient's root mean square (Zhao et
+ *             al. 2019); as one scale: the highest of all layers, at most what the largest value allows
+ *   dynamic   where halving on overflow and doubling after 2000 clean steps settles: at most one step in 2001
+ *             skipped */
 #include "reports/advise/advise.h"
 #include "reports/record/exponents.h"
 #include "reports/record/json.h"
@@ -31,7 +33,7 @@ static double rule_logmax(const ab_advise *a) {
     return floor(16 - mean - z * sqrt(fmax(square - mean * mean, 0)));
 }
 
-/* Values of all cast tensors with an exponent of `exponent` and above, at scale 1, over all of them. */
+/* Share of the values of all cast tensors with an exponent >= `exponent` at scale 1. */
 static double share_above(const ab_advise *a, const cJSON *level_cell, double exponent) {
     const cJSON *tensor, *count;
     double all = 0, above = 0;

@@ -1,4 +1,4 @@
-/* Trend, residuals, and the clock that stands still while steps are skipped. */
+/* Trend, residuals and forecast, including repeated steps after skips. */
 #include "reports/advise/advise_series.h"
 
 #include "reports/stats/stats.h"
@@ -6,12 +6,12 @@
 #include <math.h>
 #include <string.h>
 
-static const double sure = 0.95; /* of what few columns are said to show */
-static const double held = 0.1;  /* of the steps of a stretch: then the run stays there */
+static const double sure = 0.95; /* confidence used with few columns */
+static const double held = 0.1;  /* share of steps that overflow at which a run is held */
 
 /* ---- trend ----------------------------------------------------------------------------------- */
 
-/* The line through the neighbours of column i, at i; *leverage is the weight of value i itself in it. */
+/* The local regression line at column i; *leverage: the weight of value i itself. */
 static double line_at(const ab_series *s, int i, double *leverage) {
     double weight = 0, x1 = 0, y1 = 0, xx = 0, xy = 0;
     int first = i - AB_SERIES_REACH, last = i + AB_SERIES_REACH;
@@ -31,7 +31,7 @@ static double line_at(const ab_series *s, int i, double *leverage) {
     return y - sxy / sxx * x;
 }
 
-/* Where chi-squared with df degrees of freedom is below with probability 1 - sure (bisection). */
+/* The 1 - sure quantile of chi-squared with df degrees of freedom (bisection). */
 static double chi_squared_low(int df) {
     double low = 0, high = df;
     for (int i = 0; i < 60; i++) {
@@ -49,8 +49,8 @@ static double widening(int columns) {
     return columns < AB_SERIES_ENOUGH ? sqrt(df / chi_squared_low(df)) : 1;
 }
 
-/* Least squares over the last three quarters, with the residuals' own spread. Twice the error is 95 %: of few
- * columns, too. */
+/* Least squares over the last three quarters; the error is from the residuals. Twice the error is a 95 %
+ * bound, with few columns too (Student's t). */
 static void find_drift(ab_series *s) {
     const int first = s->columns / 4, n = s->columns - first;
     double x = 0, y = 0, xx = 0, xy = 0, left = 0;
@@ -83,14 +83,14 @@ void ab_series_fit(ab_series *s) {
     for (int i = 0; i < s->columns; i++) {
         double leverage;
         s->trend[i] = line_at(s, i, &leverage);
-        /* A value pulls the trend to itself, which makes residuals too small by the root of 1 - leverage; the
-         * forecast adds the trend's own wobble again, which makes up for it in the middle of the law and not
-         * in its tail. With half of the correction, forecasts of drawn samples are within 0.8 to 1.3 of the
-         * truth from 1 % to 16 %. */
+        /* A value pulls the trend towards itself, which makes residuals too small by a factor sqrt(1 -
+         * leverage). The forecast adds the trend's own noise again, which compensates in the middle of the
+         * distribution but not in its tail. With half of the correction, forecasts for simulated samples are
+         * 0.8 to 1.3 times the truth from 1 % to 16 %. */
         s->residual[i] = (s->largest[i] - s->trend[i]) / pow(fmax(1 - leverage, 0.05), 0.25);
         s->residual_cut[i] = s->cut[i];
         if (high > low) continue;
-        s->trend[i] = s->top; /* the exact one */
+        s->trend[i] = s->top; /* exact */
         s->residual[i] = 0;
     }
     ab_extremes_fit(s->residual, s->residual_cut, s->columns, &s->law);
@@ -101,7 +101,7 @@ void ab_series_fit(ab_series *s) {
 
 static double exceeds(const ab_series *s, ab_extreme_kind kind, int column, double limit) {
     const double above = limit - s->trend[column], x = above > 0 ? above / s->widened : above;
-    if (s->law.spread <= 0) return x <= 0 ? 1 : 0; /* meeting the limit overflows */
+    if (s->law.spread <= 0) return x <= 0 ? 1 : 0; /* values at the limit overflow */
     const double p = ab_extremes_exceeds(&s->law, kind, x);
     return p >= 1 ? 1 : -expm1(log1p(-p) / s->block);
 }
@@ -117,7 +117,7 @@ ab_forecast ab_series_forecast(const ab_series *s, ab_extreme_kind kind, double 
         left -= stay;
     }
     for (int i = 0; i < s->columns; i++) forecast.seen += s->largest[i] >= limit ? 1 / steps : 0;
-    forecast.skipped = (skipped + fmax(left, 0) * p) / steps; /* beyond the record: as at its end */
+    forecast.skipped = (skipped + fmax(left, 0) * p) / steps; /* after the record: as at its end */
     return forecast;
 }
 

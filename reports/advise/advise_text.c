@@ -1,4 +1,4 @@
-/* Advice and receipts for people and for programs. Decides nothing. */
+/* Advice and receipts as text and as JSON. Decides nothing. */
 #include "kernels/core/text.h"
 #include "reports/advise/advise.h"
 #include "reports/record/json.h"
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { SHOWN = 5 }; /* layers that want the highest scales */
+enum { SHOWN = 5 }; /* layers with the highest k_lo */
 
 static int binades_of(const ab_format *half) { return half->emax - half->emin + half->precision; }
 
@@ -17,7 +17,7 @@ static const char *power(char *text, double octaves) {
     return text;
 }
 
-/* ---- for people ------------------------------------------------------------------------------ */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static void print_layers(const ab_advise *a, FILE *out) {
     char share[AB_TEXT_NUMBER], energy[AB_TEXT_NUMBER];
@@ -38,7 +38,7 @@ static void print_layers(const ab_advise *a, FILE *out) {
     }
 }
 
-/* Whether rows of weights had a say. */
+/* Says whether rows of weights were recorded or set the lower limit. */
 static void print_rows(const ab_advise *a, FILE *out) {
     if (!ab_json_at(a->cell, "probes.rows"))
         fputs("rows of weights that a flush would leave without a gradient were not recorded: --probes "
@@ -179,9 +179,9 @@ void ab_advise_print(const ab_advise *a, const ab_advise_goal *goal, FILE *out) 
     print_rules(a, out);
 }
 
-/* ---- for programs ---------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
-/* null where there is no number */
+/* null if not finite */
 static void add_number(cJSON *object, const char *key, double x) {
     if (isfinite(x))
         cJSON_AddNumberToObject(object, key, x);

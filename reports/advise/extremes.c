@@ -1,4 +1,4 @@
-/* Laws of largest values: fits by maximum likelihood and L-moments. Decides nothing. */
+/* Distributions of extreme values: fits by maximum likelihood and L-moments. */
 #include "reports/advise/extremes.h"
 
 #include <float.h>
@@ -22,7 +22,7 @@ const char *ab_extreme_name(ab_extreme_kind kind) {
 
 /* ---- normal ---------------------------------------------------------------------------------- */
 
-/* phi(z) / P(Z > z), by its asymptotic series where both vanish. */
+/* phi(z) / P(Z > z); by its asymptotic series where both underflow. */
 static double hazard(double z) {
     if (z > 25) return z + 1 / z - 2 / (z * z * z);
     return exp(-z * z / 2 - log_sqrt_2pi) / (erfc(z / sqrt2) / 2);
@@ -74,9 +74,9 @@ double ab_gumbel_exceeds(const ab_gumbel *law, double x) {
     return -expm1(-exp(-(x - law->mu) / law->beta));
 }
 
-/* The derivative by beta of the log likelihood, at the mu that maximises it without censoring, has one zero;
- * with it, mu has no closed form. So: mu by bisection on the score for a given beta, beta by golden section
- * on what is left. */
+/* Without censoring the likelihood has a closed form for the best mu, and its derivative by beta has one
+ * zero. With censoring mu has no closed form: mu is found by bisection on the score for a given beta, beta by
+ * golden-section search on the profile likelihood. */
 typedef struct gumbel_sample {
     const double *value;
     const bool *censored;
@@ -84,7 +84,7 @@ typedef struct gumbel_sample {
     double low, high; /* of the values */
 } gumbel_sample;
 
-/* d log L / d mu, times beta: falls in mu. */
+/* beta * d log L / d mu; decreasing in mu. */
 static double score_of_mu(const gumbel_sample *s, double mu, double beta) {
     double score = 0;
     for (int i = 0; i < s->n; i++) {
@@ -122,7 +122,7 @@ static double gumbel_likelihood(const gumbel_sample *s, double beta) {
     return sum;
 }
 
-/* Where `f` is largest in [low, high], if it has one hill there. */
+/* Golden-section search: the maximum of a unimodal `f` in [low, high]. */
 static double golden(double (*f)(const void *, double), const void *context, double low, double high) {
     const double ratio = 0.61803398874989485;
     double a = high - ratio * (high - low), b = low + ratio * (high - low), fa = f(context, a),
@@ -183,12 +183,12 @@ ab_gumbel ab_gumbel_fit_censored(const double *value, const bool *censored, int 
 typedef struct pareto_sample {
     const double *excess;
     const bool *censored;
-    int n, exact; /* values; of them not censored */
+    int n, exact; /* number of values, of uncensored ones */
     double mean, largest;
 } pareto_sample;
 
-/* theta = shape / scale; for a given theta the best shape is a mean of logarithms (Grimshaw 1993, with
- * censoring). */
+/* theta = shape / scale; for a given theta the maximum likelihood shape is a mean of logarithms (Grimshaw
+ * 1993, with censoring). */
 static ab_pareto_law pareto_of(const pareto_sample *s, double theta) {
     double sum = 0;
     if (fabs(theta) * s->largest < 1e-9) return (ab_pareto_law){s->mean * s->n / s->exact, 0};
@@ -212,7 +212,7 @@ static double pareto_likelihood(const void *context, double theta) {
     return sum;
 }
 
-/* The best of a grid of theta, then golden section between its neighbours. */
+/* The best theta of a grid, then golden-section search between its neighbours. */
 ab_pareto_law ab_pareto_fit(const double *excess, const bool *censored, int n) {
     enum { GRID = 160 };
     pareto_sample sample = {excess, censored, n, n - count_censored(censored, n), 0, 0};
@@ -241,7 +241,7 @@ double ab_pareto_exceeds(const ab_pareto_law *law, double excess) {
     return grown <= 0 ? 0 : pow(grown, -1 / law->shape);
 }
 
-/* ---- side by side ---------------------------------------------------------------------------- */
+/* ---- selection ------------------------------------------------------------------------------- */
 
 static double exceeds_by_all(const ab_extremes *e, double x) {
     double p = 0;
@@ -271,7 +271,7 @@ static double gumbel_density_log(const ab_gumbel *law, double x) {
     return -z - exp(-z) - log(law->beta);
 }
 
-/* Of the peaks from `first` on, given that they are above the threshold. */
+/* Scores the distributions on the peaks from `first` on, conditional on exceeding the threshold. */
 static void judge(ab_extremes *e, const bool *censored, int first) {
     const double u = e->threshold, normal = log(fmax(ab_normal_exceeds(&e->normal, u), DBL_MIN)),
                  gumbel = log(fmax(ab_gumbel_exceeds(&e->gumbel, u), DBL_MIN));

@@ -1,4 +1,4 @@
-/* Loss-scale advice from censuses. Looks at counts only; how a format rounds is whatif.h's business. */
+/* Loss-scale advice from censuses. Uses counts only; rounding is modelled in whatif.h. */
 #include "reports/advise/scale_advice.h"
 
 #include <math.h>
@@ -7,35 +7,35 @@ bool ab_scale_feasible(const ab_scale_range *range) { return range->vacuous || r
 
 /* ---- one tensor ------------------------------------------------------------------------------ */
 
-/* What is asked at each scale. */
-typedef struct inquiry {
+/* Input of the search over scales. */
+typedef struct scale_search {
     const ab_census *census;
     const ab_format *format;
     const ab_scale_goal *goal;
     ab_census_totals totals;
     int64_t nonzero;
-} inquiry;
+} scale_search;
 
-static ab_status range_at(const inquiry *q, int k, ab_whatif_range *range) {
+static ab_status range_at(const scale_search *q, int k, ab_whatif_range *range) {
     ab_whatif_limits limits;
     AB_TRY(ab_whatif_find_limits(q->format, ldexpf(1.0f, k), q->goal->ftz, &limits));
     ab_whatif_evaluate(q->census, &q->totals, &limits, range);
     return AB_OK;
 }
 
-static bool high_enough(const inquiry *q, const ab_whatif_range *range) {
+static bool high_enough(const scale_search *q, const ab_whatif_range *range) {
     return (double)range->high.flushed <= q->goal->flushed_share * (double)q->nonzero &&
            range->high.flushed_energy <= q->goal->flushed_energy;
 }
 
-static bool too_high(const inquiry *q, const ab_whatif_range *range) {
+static bool too_high(const scale_search *q, const ab_whatif_range *range) {
     (void)q;
     return range->high.overflowed > 0;
 }
 
 /* The smallest k at which a condition holds that, once true, stays true; k_max + 1 if it never does. */
-static ab_status first_scale(const inquiry *q, bool (*holds)(const inquiry *, const ab_whatif_range *),
-                             int *first) {
+static ab_status first_scale(const scale_search *q,
+                             bool (*holds)(const scale_search *, const ab_whatif_range *), int *first) {
     int low = q->goal->k_min, high = q->goal->k_max + 1;
     while (low < high) {
         int middle = low + (high - low) / 2;
@@ -59,7 +59,7 @@ static ab_status check_goal(const ab_scale_goal *goal) {
 
 ab_status ab_scale_range_of(const ab_census *census, const ab_format *format, const ab_scale_goal *goal,
                             ab_scale_range *range) {
-    inquiry q;
+    scale_search q;
     AB_TRY(check_goal(goal));
     q.census = census;
     q.format = format;

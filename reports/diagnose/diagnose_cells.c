@@ -1,4 +1,4 @@
-/* Cases and the order of verdicts. Reads the document, changes nothing. */
+/* Computes cases and calls the rules. Does not change the document. */
 #include "reports/diagnose/diagnose.h"
 
 #include "reports/diagnose/diagnose_facts.h"
@@ -36,7 +36,7 @@ const char *ab_verdict_family_name(ab_verdict_family family) {
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
-/* Of the last losses of the first `steps`. */
+/* Mean of the last losses of the first `steps`. */
 static double mean_of_last(const cJSON *losses, int steps) {
     const int used = steps < AB_SUMMARY_FINAL_LOSSES ? steps : AB_SUMMARY_FINAL_LOSSES;
     double sum = 0;
@@ -60,7 +60,7 @@ static double highest_of(const cJSON *losses) {
         double sum = 0;
         row[step % ROW] = cJSON_IsNumber(loss) ? loss->valuedouble : (double)NAN;
         for (int i = 0; i < ROW; i++) sum += row[i];
-        if (step++ >= ROW) highest = fmax(highest, sum / ROW); /* the first loss is in none of them */
+        if (step++ >= ROW) highest = fmax(highest, sum / ROW); /* no window contains the first loss */
     }
     return highest;
 }
@@ -83,9 +83,8 @@ static ab_loss_facts losses_of(const cJSON *cell) {
     return facts;
 }
 
-/* Standard error of the mean difference between the last losses of two cells, batch by batch; but no more
- * than if both scattered as O0
- * (`b`) does: losses that are thrown about are no excuse. */
+/* Standard error of the mean per-batch difference between the last losses of two cells; at most that of two
+ * cells with O0's (`b`) variance, so unstable losses do not raise the limit. */
 static double gap_error(const cJSON *a, const cJSON *b) {
     const int n = cJSON_GetArraySize(a), used = n < AB_SUMMARY_FINAL_LOSSES ? n : AB_SUMMARY_FINAL_LOSSES;
     double sum = 0, squares = 0, own = 0, own_squares = 0;
@@ -143,7 +142,7 @@ static ab_skip_facts skips_of(const cJSON *document, const cJSON *cell, int step
 
 /* ---- cases ----------------------------------------------------------------------------------- */
 
-/* Most of the averaged weights no longer move, are far from the weights, and score worse. */
+/* Most of the averaged weights no longer change, are far from the weights, and score worse. */
 static bool average_is_stuck(const cJSON *cell) {
     static const double most = 0.5, far = 0.02, worse = 1.05;
     const double differing = ab_json_number(cell, "vitals.average.differing", 0);
@@ -160,8 +159,8 @@ const char *ab_case_statistics_format(const ab_case *facts) {
     return ab_json_text(facts->cell, "policy.batch_norm_statistics", kept ? "fp32" : model);
 }
 
-/* Only where running statistics are kept in a half format, for a test loss far above the training loss has
- * other causes too; so it has to be far above O0's, unless O0 was asked to keep them so as well. */
+/* Only if running statistics are kept in a half format: a test loss far above the training loss has other
+ * causes too. So it must also be far above O0's, unless O0 was configured to keep them in half too. */
 static bool is_eval_degraded(const ab_case *c) {
     static const double times = 2, more = 0.5;
     const double test = ab_json_number(c->cell, "test_loss", (double)NAN),
@@ -171,7 +170,7 @@ static bool is_eval_degraded(const ab_case *c) {
     return !(test < times * c->loss.final + more) && (asked || !(test < times * o0 + more));
 }
 
-/* The op whose output the loss of classes reads; "": the record has no edges. */
+/* The op whose output the classification loss reads; "": the record has no edges. */
 static const char *logits_op(const ab_graph *graph, const cJSON *loss) {
     const cJSON *first = cJSON_GetArrayItem(ab_json_at(loss, "inputs"), 0);
     return !graph->by_position && cJSON_IsString(first) ? first->valuestring : "";
@@ -184,7 +183,7 @@ const cJSON *ab_case_logits(const ab_case *c) {
     if (!c->baseline || !loss) return NULL;
     cJSON_ArrayForEach(tensor, ab_json_at(c->baseline, "probes.tensors")) {
         if (strcmp(ab_json_text(tensor, "kind", ""), "activation_gradient") != 0) continue;
-        /* without edges: the first gradient that the backward pass meets */
+        /* without edges: the first gradient of the backward pass */
         if (!op[0] || strcmp(ab_json_text(tensor, "layer", ""), op) == 0) return tensor;
     }
     return NULL;
@@ -201,17 +200,17 @@ double ab_case_classes(const ab_case *c) {
     return 0;
 }
 
-/* How much of its first loss O0 must have lost to count as learning: less than a hundredth says nothing, and
- * where its weights became several times as large, less than a twentieth. */
+/* O0 counts as learning if its final loss is below this share of the first, or of log(classes) if that is
+ * less: 0.99, or 0.95 if its weights grew several times. */
 static double unlearned_share(const ab_case *c) {
     static const double far = 3;
     return ab_weight_growth(c->baseline) > far ? 0.95 : 0.99;
 }
 
-/* Steps a tenth as large as the weights, which grow, and a loss that had been above its first; or a loss that
- * rose and stayed high. Either is found in sound runs too: weights that begin small and are normalized grow a
- * hundredfold, and a language model that begins with a jump ends well with two thirds of its first loss. So
- * the surer the sign, the more may be learned in spite of it. */
+/* Updates a tenth as large as the weights, growing weights and a loss that was above its first; or a loss
+ * that rose and stayed high. Each occurs in healthy runs too: small initial weights before a norm grow a
+ * hundredfold, and a language model may jump at first and still end well at two thirds of its first loss. So
+ * the stronger the sign, the more O0 may have learned and still count as unstable. */
 static bool is_lr_unstable(const ab_case *c) {
     static const double large = 0.1, huge = 1, far = 2.5, higher = 1.05, above = 1.2, far_above = 3;
     const ab_loss_facts *o0 = &c->baseline_loss;
@@ -240,16 +239,16 @@ static void find_symptoms(ab_case *c) {
     c->sick = c->nonfinite || c->skipping || c->behind || c->unlearned || c->stuck || c->eval_degraded;
 }
 
-/* O0's loss some steps before its end, minus its final one; 0 where it was not above. */
+/* O0's loss `steps` before its end minus its final loss; at least 0. */
 static double cost_of_steps(const ab_case *c, int steps) {
     const ab_loss_facts *o0 = &c->baseline_loss;
     return fmax(0, mean_of_last(ab_json_at(c->baseline, "loss"), o0->steps - steps) - o0->final);
 }
 
-/* What a certificate allows; or, where it is more, a hundredth of what O0 learned (99 % of the way to a loss
- * of almost 0 is no gap) or a twentieth of the run's steps (when a net leaves a plateau is decided by the
- * last bits, and on the slope behind it a few steps are a large difference). And what the cell is behind
- * because it took fewer steps, and two standard errors of the gap itself. */
+/* The largest of: what a certificate allows; a hundredth of what O0 learned (99 % of the way to a loss near 0
+ * is no gap); what O0 gained in the last twentieth of the steps (rounding decides when a net leaves a
+ * plateau, and on the slope after it a few steps make a large difference). Plus the cost of skipped steps and
+ * two standard errors of the gap. */
 static double gap_limit(const ab_case *c) {
     static const double part_learned = 0.01;
     enum { LATER = 20 };
@@ -324,7 +323,7 @@ static AB_PRINTF(3, 0) void point_into(int cell, ab_verdict *verdict, const char
     ab_evidence *evidence = &verdict->evidence[verdict->evidences - 1];
     const size_t used = strlen(ab_text_exact(evidence->pointer, sizeof evidence->pointer, "/cells/%d", cell));
     if (!ab_text_fits_args(evidence->pointer + used, sizeof evidence->pointer - used, format, args))
-        evidence->pointer[0] = '\0'; /* none rather than half of one */
+        evidence->pointer[0] = '\0'; /* no pointer instead of a truncated one */
 }
 
 void ab_verdict_point(const ab_case *facts, ab_verdict *verdict, const char *format, ...) {
@@ -386,7 +385,7 @@ static void explain_noise(const ab_case *c, ab_verdict *v) {
         "with --seeds 5 and `ampbench compare`");
 }
 
-static void speak_of_doubt(const ab_case *c, ab_verdict *v) {
+static void explain_undecided(const ab_case *c, ab_verdict *v) {
     *v = (ab_verdict){.confidence = 0};
     if (c->behind) {
         explain_noise(c, v);
@@ -402,7 +401,7 @@ static void speak_of_doubt(const ab_case *c, ab_verdict *v) {
     ab_verdict_option(v, "--steps", "%d", 4 * (c->loss.steps > 0 ? c->loss.steps : 1));
 }
 
-/* Of a cell that is not sick, what shows nevertheless. */
+/* Calls `judge` of all rules for a sick cell, else `shows`. */
 static void judge_all(ab_diagnosis *diagnosis) {
     for (size_t i = 0; i < AB_COUNT_OF(rules); i++) {
         ab_verdict verdict = {.rule = rules[i], .since = AB_SINCE_UNKNOWN};
@@ -413,8 +412,8 @@ static void judge_all(ab_diagnosis *diagnosis) {
     ab_order_verdicts(diagnosis);
 }
 
-/* A gap that is more than half of what is allowed, and a tenth of O0's loss: no reason to call a cell sick by
- * itself, but one to believe what explains it, if that is sure enough. */
+/* A gap above half of the limit and a tenth of O0's loss does not make a cell sick by itself, but it does
+ * together with a verdict of sufficient confidence. */
 static void judge_suspect(ab_diagnosis *d) {
     static const double half_of_limit = 0.5, tenth_of_loss = 0.1, sure = 0.65;
     ab_case *c = &d->facts;
@@ -428,7 +427,7 @@ static void judge_suspect(ab_diagnosis *d) {
     d->verdicts = 0;
 }
 
-/* It learns, though less than O0, and nobody measured how much two runs of O0 differ: the gap may be chance.
+/* It learns, though less than O0, and there is no noise floor to compare with: the gap may be noise.
  */
 static bool may_be_chance(const ab_case *c) {
     const double learned = c->baseline_loss.first - c->baseline_loss.final;
@@ -436,7 +435,7 @@ static bool may_be_chance(const ab_case *c) {
            !ab_json_at(c->document, "noise_floor.loss_gap");
 }
 
-/* Only that O0 has not learned, and nothing says why: more steps would tell. Or a gap that nothing explains.
+/* The only symptom is that O0 has not learned (more steps may show why) or an unexplained gap.
  */
 static bool is_undecided(const ab_diagnosis *d) {
     const ab_case *c = &d->facts;
@@ -458,7 +457,7 @@ ab_status ab_diagnose(const cJSON *document, int index, ab_diagnosis *diagnosis)
     if (facts->undecided) facts->sick = false;
     diagnosis->trend = ab_trend_of(diagnosis);
     if (facts->undecided)
-        speak_of_doubt(facts, &diagnosis->healthy);
+        explain_undecided(facts, &diagnosis->healthy);
     else if (!facts->sick)
         explain_healthy(facts, &diagnosis->skips, &diagnosis->healthy);
     return AB_OK;

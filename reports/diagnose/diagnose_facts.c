@@ -1,4 +1,4 @@
-/* What several rules ask of a record. */
+/* Facts from the record that several rules use. */
 #include "reports/diagnose/diagnose_facts.h"
 
 #include "kernels/core/text.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- the first that is not finite ------------------------------------------------------------ */
+/* ---- first non-finite value ------------------------------------------------------------------ */
 
 static bool from_origin(const cJSON *cell, bool expected, ab_first_nonfinite *first) {
     const cJSON *event;
@@ -121,13 +121,13 @@ static bool is_exponential(ab_traits t) { return t & AB_TRAIT_exponential; }
 static bool is_activation_product(ab_traits t) { return t & AB_TRAIT_activation_product; }
 static bool is_softmax(ab_traits t) { return t & (AB_TRAIT_softmax | AB_TRAIT_exponential); }
 
-/* What the scores of attention written in single ops pass through. */
+/* Ops between the scores and the softmax of an attention built of single ops. */
 static bool is_score(ab_traits t) {
     return t & (AB_TRAIT_activation_product | AB_TRAIT_arithmetic | AB_TRAIT_scaling | AB_TRAIT_quotient |
                 AB_TRAIT_mask);
 }
 
-/* What a mean or a mean square of a norm written in single ops is made of. */
+/* Ops that compute the mean or the mean square of a norm built of single ops. */
 static bool is_moment(ab_traits t) {
     const bool reduces = t & AB_TRAIT_sum && !(t & (AB_TRAIT_loss | AB_TRAIT_pool));
     return reduces || t & (AB_TRAIT_square | AB_TRAIT_arithmetic);
@@ -138,26 +138,26 @@ static bool is_attention(const ab_graph *graph, const cJSON *op, ab_traits t) {
     if (is_score(t) && ab_graph_is_read_by(graph, op, 5, is_softmax) &&
         (is_activation_product(t) || ab_graph_reads(graph, op, 4, is_activation_product)))
         return true;
-    /* rows with nothing but the mask's infinity: a softmax of finite values is finite */
+    /* rows that are all -inf from the mask: a softmax of finite values is finite */
     return t & AB_TRAIT_softmax && ab_graph_reads(graph, op, 3, is_mask);
 }
 
 static bool is_norm(const ab_graph *graph, const cJSON *op, ab_traits t) {
     if (t & AB_TRAIT_normalization) return true;
     if (is_moment(t) && ab_graph_is_read_by(graph, op, 5, is_root)) return true;
-    if (is_root(t)) return ab_graph_reads(graph, op, 4, is_moment); /* squares that became 0 */
+    if (is_root(t)) return ab_graph_reads(graph, op, 4, is_moment); /* squares that underflowed to 0 */
     return t & AB_TRAIT_quotient && ab_graph_reads(graph, op, 3, is_root) &&
-           ab_graph_reads(graph, op, 6, is_moment); /* the root of such */
+           ab_graph_reads(graph, op, 6, is_moment); /* the root of such squares */
 }
 
 static bool is_exp_log(const ab_graph *graph, const cJSON *op, ab_traits t) {
     if (t & (AB_TRAIT_exponential | AB_TRAIT_logarithm | AB_TRAIT_softmax | AB_TRAIT_logistic)) return true;
-    /* a softmax by hand whose terms all became 0 */
+    /* a softmax built of single ops whose terms all became 0 */
     return t & AB_TRAIT_quotient && ab_graph_reads(graph, op, 4, is_exponential);
 }
 
 static bool is_reduction(const ab_graph *graph, const cJSON *op, ab_traits t) {
-    /* or a square of which a sum is made */
+    /* or a square that a sum reads */
     return is_sum(t) || (t & AB_TRAIT_square && ab_graph_is_read_by(graph, op, 1, is_sum));
 }
 
@@ -190,8 +190,8 @@ static double largest_signal(const cJSON *cell, const char *op) {
     return ab_json_number(signal_of(cell, op), "largest", 0);
 }
 
-/* Samples of rows and of steps miss the largest value, and O0 goes its own way: four octaves are allowed for
- * all of it. Weights that explode pass them within a few steps. */
+/* Samples of rows and steps miss the largest value, and O0's training differs: allow four octaves. Exploding
+ * weights cross them within a few steps. */
 static double near_limit(const ab_format *half) { return ab_format_overflow_limit(half) / 16; }
 
 static bool is_own(const ab_case *facts, const ab_first_nonfinite *first) {
@@ -202,8 +202,8 @@ static bool is_own(const ab_case *facts, const ab_first_nonfinite *first) {
     return largest_signal(facts->baseline, first->op) > near;
 }
 
-/* A scaler went all the way down and the losses stayed what they were. */
-static bool whatever_the_scale(const ab_case *facts) {
+/* The scaler lowered its scale below 1 and most skipped steps still had non-finite losses. */
+static bool nonfinite_at_any_scale(const ab_case *facts) {
     return facts->skip.dynamic && facts->skip.least_scale < 1 &&
            facts->skip.skipped > facts->skip.late_steps / 2 &&
            facts->skip.skipped - facts->skip.loss_finite > facts->skip.skipped / 2;
@@ -226,7 +226,7 @@ static bool weights_overflow(const ab_case *facts, ab_first_nonfinite *first) {
     return true;
 }
 
-/* An op whose output in O0 came to pass the limit, in a cell that has not come so far. */
+/* Finds an op whose output exceeded the limit in O0, but not yet in this cell. */
 static bool is_to_come(const ab_case *facts, ab_first_nonfinite *first) {
     const double limit = ab_format_overflow_limit(facts->half);
     const cJSON *op;
@@ -261,12 +261,12 @@ ab_overflow_kind ab_overflow_of(const ab_case *facts, ab_first_nonfinite *first)
     if (facts->nonfinite && weights_overflow(facts, first)) return AB_OVERFLOW_WEIGHT;
     *first = ab_first_nonfinite_of(facts->cell, facts->half->name, false);
     if (facts->lr_unstable && first->step > 0)
-        return AB_OVERFLOW_NONE; /* in fp32 its weights grow as they do here */
+        return AB_OVERFLOW_NONE; /* its weights grow in the same way in fp32 */
     first->own = first->known && is_own(facts, first);
     const bool forward = first->known && strcmp(first->pass, "forward") == 0 &&
                          (!first->format[0] || strcmp(first->format, facts->half->name) == 0);
     if (strcmp(first->cause, "accumulator_overflow") == 0 && ab_case_accumulates_in_half(facts))
-        return AB_OVERFLOW_NONE; /* the result fits: accumulator_in_half says so */
+        return AB_OVERFLOW_NONE; /* the result fits: that is accumulator_in_half */
     if (forward) return kind_of(facts, first);
     if (first->known && strcmp(first->pass, "backward") == 0 && facts->skip.dynamic) {
         const ab_overflow_kind kind = kind_of(facts, first);
@@ -274,12 +274,12 @@ ab_overflow_kind ab_overflow_of(const ab_case *facts, ab_first_nonfinite *first)
     }
     if (!first->known && !facts->nonfinite && is_to_come(facts, first)) return kind_of(facts, first);
     if (first->known || !facts->nonfinite) return AB_OVERFLOW_NONE;
-    return facts->loss.first_nonfinite == 0 || whatever_the_scale(facts) ? AB_OVERFLOW_ACTIVATION
-                                                                         : AB_OVERFLOW_NONE;
+    return facts->loss.first_nonfinite == 0 || nonfinite_at_any_scale(facts) ? AB_OVERFLOW_ACTIVATION
+                                                                             : AB_OVERFLOW_NONE;
 }
 
-/* Reads its operands in the half format again, whatever the op before wrote. */
-static bool reads_anew(ab_traits t) {
+/* The op casts its operands to the half format, whatever format they were written in. */
+static bool casts_operands(ab_traits t) {
     return t & (AB_TRAIT_product | AB_TRAIT_table_lookup | AB_TRAIT_class_loss) ||
            (t & AB_TRAIT_loss && t & AB_TRAIT_sum);
 }
@@ -288,19 +288,19 @@ static ab_traits traits_of_signal(const ab_graph *graph, const cJSON *signal) {
     return ab_graph_traits_of(graph, ab_json_text(signal, "op", ""), ab_json_text(signal, "type", ""));
 }
 
-/* What a root, a logarithm or a quotient reads became 0 on its way from the last product before it: all of
- * that has to stay wide. Of any other op its own place. Returns the first one of them. */
+/* The first op to keep in fp32. The input of a root, a logarithm or a quotient became 0 somewhere after the
+ * last product before it, so all ops from there must stay in fp32; for any other op, the op itself. */
 static const cJSON *made_zero_from(const ab_graph *graph, const cJSON *signals, const cJSON *at) {
     const ab_traits t = traits_of_signal(graph, at);
     if (!at || !(t & AB_TRAITS_OF_ZERO) || t & (AB_TRAIT_softmax | AB_TRAIT_loss)) return at;
-    while (at != signals->child && !reads_anew(traits_of_signal(graph, at->prev))) at = at->prev;
+    while (at != signals->child && !casts_operands(traits_of_signal(graph, at->prev))) at = at->prev;
     return at;
 }
 
-/* Layers to keep in fp32: the one that overflowed and what runs after it up to the next product, whose
- * operands are read in the half format again; and wherever outputs come near the limit in O0, with what runs
- * after them. Not only what reads them: branches that run in between, as keys beside queries, mostly have
- * numbers like theirs. False if they are too many for a list. */
+/* Layers to keep in fp32: the one that overflowed and those that run after it up to the next product, which
+ * casts its operands to half; the same for ops whose outputs are near the limit in O0. Includes layers that
+ * do not read these outputs: parallel branches, such as keys and queries, mostly have similar magnitudes.
+ * False if there are too many for a list. */
 static bool layers_to_keep(const ab_case *facts, const char *op, char *list, size_t size) {
     enum { MOST = 12 };
     const double limit = ab_format_overflow_limit(facts->half) / 4;
@@ -314,7 +314,7 @@ static bool layers_to_keep(const ab_case *facts, const char *op, char *list, siz
     cJSON_ArrayForEach(entry, signals) {
         inside = inside || entry == from;
         going = inside || ab_json_number(entry, "largest", 0) > limit ||
-                (going && !reads_anew(traits_of_signal(&graph, entry)));
+                (going && !casts_operands(traits_of_signal(&graph, entry)));
         inside = inside && entry != at;
         if (!going) continue;
         const size_t used = strlen(list);
@@ -352,7 +352,7 @@ static void say_symptom(const ab_case *facts, ab_verdict *verdict) {
     ab_verdict_say(verdict, "%d of %d losses are NaN or inf, the first at step %d; all of O0's are finite",
                    facts->loss.nonfinite, facts->loss.steps, facts->loss.first_nonfinite);
     ab_verdict_point(facts, verdict, "/loss/%d", facts->loss.first_nonfinite);
-    if (!whatever_the_scale(facts)) return;
+    if (!nonfinite_at_any_scale(facts)) return;
     char least[AB_TEXT_NUMBER];
     ab_verdict_say(verdict, "they stayed so while the scale fell to %s",
                    ab_text_scale(least, facts->skip.least_scale));
@@ -389,7 +389,7 @@ bool ab_judge_overflow(const ab_case *facts, ab_overflow_kind kind, ab_verdict *
     ab_first_nonfinite first = {.known = false};
     if (!ab_case_fails_alone(facts)) return false;
     if (ab_overflow_of(facts, &first) != kind) return false;
-    /* later than the first step something else may have made the values grow */
+    /* after the first step something else may have made the values grow */
     verdict->confidence = !first.known ? 0.7 : first.step == 0 ? 0.96 : first.own ? 0.92 : 0.8;
     verdict->own = first.own || (!first.known && facts->loss.first_nonfinite == 0);
     verdict->since = first.known ? first.step : facts->loss.first_nonfinite;
@@ -426,7 +426,7 @@ const cJSON *ab_baseline_tensor(const ab_case *facts, const cJSON *tensor) {
 double ab_expected_flush(const ab_case *facts, const cJSON *tensor) {
     const cJSON *reference = ab_baseline_tensor(facts, tensor);
     const ab_exponent_mass all = ab_exponents_all(reference);
-    /* a scaler that falls and falls is a consequence */
+    /* a dynamic scale that keeps falling is a consequence */
     const double scale = facts->skip.dynamic ? facts->skip.largest_scale : facts->skip.last_scale;
     const double octaves = log2(scale / ab_first_scale(facts->baseline));
     if (!(all.energy > 0) || !isfinite(octaves)) return (double)NAN;
@@ -450,7 +450,7 @@ int ab_first_step_with(const cJSON *tensor, const char *key) {
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-/* Sum of squares at the first probed step, if its column holds that step alone. */
+/* Sum of squares at the first probed step; NAN if its column holds several steps. */
 static double first_energy(const cJSON *tensor, double probed) {
     const cJSON *nonzero = cJSON_GetArrayItem(ab_json_at(tensor, "steps.nonzero"), 0),
                 *energy = cJSON_GetArrayItem(ab_json_at(tensor, "steps.energy"), 0);
@@ -493,7 +493,7 @@ static double unscaled_energy(const cJSON *cell) {
     return ab_tensor_sums_of(cell, "tensors", "weight_gradient", false).energy / (scale * scale);
 }
 
-/* Infinite values have no energy. */
+/* True if a tensor overflowed at the first probed step: infinite values have no energy. */
 static bool overflowed_first(const cJSON *cell) {
     const cJSON *tensor;
     cJSON_ArrayForEach(tensor, ab_json_at(cell, "probes.tensors")) {
@@ -507,7 +507,7 @@ double ab_gradient_deficit(const ab_case *facts) {
     if (!facts->baseline || facts->baseline == facts->cell) return (double)NAN;
     if (ab_json_number(facts->cell, "first_skipped_step", -1) == 0 || overflowed_first(facts->cell))
         return (double)NAN;
-    if (facts->loss.first_nonfinite == 0) return (double)NAN; /* gradients of no number have no energy */
+    if (facts->loss.first_nonfinite == 0) return (double)NAN; /* non-finite gradients have no energy */
     const double own = unscaled_energy(facts->cell), reference = unscaled_energy(facts->baseline);
     return reference > 0 ? 1 - own / reference : (double)NAN;
 }
@@ -555,7 +555,7 @@ bool ab_baseline_fails(const ab_case *facts) {
 }
 
 bool ab_baseline_is_flat(const ab_case *facts) {
-    const bool own = facts->nonfinite || facts->skipping; /* which a flat O0 does not explain */
+    const bool own = facts->nonfinite || facts->skipping; /* not explained by a flat O0 */
     return facts->unlearned && facts->baseline_loss.nonfinite == 0 && !own;
 }
 

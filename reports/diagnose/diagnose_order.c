@@ -1,9 +1,9 @@
-/* Which of several verdicts is the cause of the others. Judges no record; works on verdicts alone.
+/* Which of several verdicts is the cause of the others. Reads verdicts only, not the record.
  *
- * A rule looks at one cause and does not know of the others: huge updates end in an overflow, and both rules
- * are right about what they see. What was seen later, and is not in fp32's numbers too, may be the
- * consequence of what was seen before: then it is no more certain than its cause, and comes after it. Within
- * one step the order is that of a step: forward, backward, update. */
+ * Each rule checks one cause independently: huge updates end in an overflow, and both rules fire. A verdict
+ * that starts later, and that fp32's numbers do not show too, may be a consequence of an earlier one: its
+ * confidence is then capped below that of the cause, and it is sorted after it. Within one step the order is
+ * forward, backward, update. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose.h"
 
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A verdict that is little more than a hint explains nothing away. */
+/* A verdict below `sure` is too weak to explain another one. */
 static const double sure = 0.5, step_down = 0.01;
 
 static bool comes_before(const ab_verdict *a, const ab_verdict *b) {
@@ -40,7 +40,7 @@ static int by_confidence(const void *a, const void *b) {
 
 /* ---- remedies -------------------------------------------------------------------------------- */
 
-/* Of equal options the last one counts, but --set takes several properties. */
+/* Of repeated options the last one counts, except --set with different properties. */
 static bool sets(const ab_verdict *verdict, const char *const *option) {
     const bool property = strcmp(option[0], "--set") == 0;
     for (int i = 0; i < verdict->options; i += 2)
@@ -50,7 +50,7 @@ static bool sets(const ab_verdict *verdict, const char *const *option) {
     return false;
 }
 
-/* Not to a remedy in words alone: the options would look like all of it. */
+/* False if the first remedy has no options: the added ones would look complete. */
 static bool may_join(const ab_verdict *first, const ab_verdict *other) {
     if (first->options == 0 || !other->with_others || other->options == 0 ||
         first->options + other->options > AB_VERDICT_OPTIONS)

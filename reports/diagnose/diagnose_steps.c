@@ -1,5 +1,5 @@
-/* What the steps of a cell say as a series: where the loss went, and whether a scaler skipped as it should.
- * Reads the record, decides no verdict. */
+/* A cell's steps as a series: the trend of the loss, and whether the scaler skipped as expected. Reads the
+ * record, decides no verdict. */
 #include "reports/diagnose/diagnose.h"
 #include "reports/record/json.h"
 #include "reports/stats/stats.h"
@@ -27,7 +27,7 @@ typedef struct moments {
     double mean, variance;
 } moments;
 
-/* Of losses [first, end). */
+/* Over the losses [first, end). */
 static moments moments_of(const cJSON *losses, int first, int end) {
     moments m = {0, 0, 0};
     double sum = 0, squares = 0;
@@ -83,7 +83,8 @@ ab_trend ab_trend_of(const ab_diagnosis *d) {
 
 /* ---- first symptom --------------------------------------------------------------------------- */
 
-/* The last step at which the trailing mean of the gap was allowed, plus one; -1 if it still is at the end. */
+/* One after the last step at which the trailing mean of the gap is within the limit; -1 if it is at the end.
+ */
 static int behind_from(const ab_case *c) {
     enum { WINDOW = 20 };
     const cJSON *own = ab_json_at(c->cell, "loss"), *reference = ab_json_at(c->baseline, "loss");
@@ -117,8 +118,7 @@ int ab_first_symptom(const ab_case *c) {
 
 /* ---- skips ----------------------------------------------------------------------------------- */
 
-/* The step at which the scale first rises, and the largest scale that works until then; steps if it never
- * does. */
+/* The step at which the scale first rises (the number of steps if never); *settled: the scale before that. */
 static int first_rise(const ab_case *c, double *settled) {
     const cJSON *run;
     int step = 0;
@@ -134,7 +134,7 @@ static int first_rise(const ab_case *c, double *settled) {
     return c->loss.steps;
 }
 
-/* Where step's loss ranks among those around it: 0 lowest, 1 highest; NAN if it cannot be told. */
+/* Rank of a step's loss among those around it: 0 lowest, 1 highest; NAN if too few are finite. */
 static double rank_around(const cJSON *losses, int steps, int step) {
     enum { AROUND = 8, LEAST = 6 };
     const cJSON *own = cJSON_GetArrayItem(losses, step);
@@ -180,7 +180,7 @@ static int read_counts(const cJSON *list, double *count, double *sum) {
     return n;
 }
 
-/* The classes of the skipped batches beside those of all. */
+/* Compares the classes of the skipped batches with those of all. */
 static void compare_labels(const ab_case *c, ab_skip_audit *audit) {
     const cJSON *labels = ab_json_at(c->cell, "vitals.labels");
     double all[MOST_LABELS], skipped[MOST_LABELS], sum, most = 0;
@@ -200,7 +200,7 @@ static void compare_labels(const ab_case *c, ab_skip_audit *audit) {
 }
 
 ab_skip_audit ab_audit_skips(const ab_case *c) {
-    static const double spare = 2; /* skips that chance may add */
+    static const double spare = 2; /* extra skips tolerated as chance */
     ab_skip_audit audit = {
         .p_value = (double)NAN, .mean_rank = (double)NAN, .label_p = (double)NAN, .label = -1};
     const cJSON *skipped;

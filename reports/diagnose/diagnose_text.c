@@ -1,4 +1,4 @@
-/* Diagnoses for people and for programs. Arranges what diagnose_cells.c found, decides nothing. */
+/* Diagnoses as text and as JSON. Formats the results of diagnose_cells.c, decides nothing. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose.h"
 #include "reports/diagnose/diagnose_facts.h"
@@ -15,7 +15,7 @@ static const char *state_of(const ab_diagnosis *d) {
     return d->facts.sick ? "sick" : d->facts.undecided ? undecided_id : healthy_id;
 }
 
-/* What is wrong, in words; "" if nothing. */
+/* Writes the symptoms into text; "" if there are none. */
 static void symptoms(const ab_case *c, char *text, size_t size) {
     text[0] = '\0';
     if (c->nonfinite)
@@ -48,7 +48,7 @@ static void print_verdict(const ab_verdict *v, FILE *out) {
     if (v->missing[0]) fprintf(out, "    cannot tell %s\n", v->missing);
 }
 
-/* Only where something was skipped. */
+/* Prints nothing if no step was skipped. */
 static void print_skips(const ab_diagnosis *d, FILE *out) {
     const ab_skip_audit *a = &d->skips;
     if (!d->facts.skip.dynamic || d->facts.skip.skipped == 0) return;

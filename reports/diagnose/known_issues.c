@@ -1,4 +1,4 @@
-/* Names for what a diagnosis found. Reads verdicts and the record, judges nothing anew. */
+/* Recognises known problems in verdicts and the record. Adds no verdicts. */
 #include "reports/diagnose/known_issues.h"
 
 #include "kernels/core/text.h"
@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- what several ask ------------------------------------------------------------------------ */
+/* ---- shared ---------------------------------------------------------------------------------- */
 
 static const ab_verdict *find_verdict(const ab_diagnosis *d, const char *id) {
     for (int i = 0; i < d->verdicts; i++)
@@ -18,8 +18,8 @@ static const ab_verdict *find_verdict(const ab_diagnosis *d, const char *id) {
     return NULL;
 }
 
-/* The first evidence of the verdict, where there is one; true if there is. */
-static bool tell_verdict(const ab_diagnosis *d, const char *id, char *text, size_t size) {
+/* Writes the verdict's first evidence into text; false if the diagnosis has no such verdict. */
+static bool describe_verdict(const ab_diagnosis *d, const char *id, char *text, size_t size) {
     const ab_verdict *v = find_verdict(d, id);
     if (!v) return false;
     ab_text_show(text, size, "%s%s%s; see %s", v->evidences > 0 ? v->evidence[0].text : v->rule->text,
@@ -31,13 +31,13 @@ static bool is_scaled(const ab_diagnosis *d) {
     return d->facts.skip.dynamic || d->facts.skip.first_scale != 1;
 }
 
-/* Steps are skipped although the scale has come down: it is not the scale. */
+/* Steps are skipped although the scale was lowered, so the scale is not the cause. */
 static bool skips_whatever_the_scale(const ab_diagnosis *d) {
     return d->facts.skip.dynamic && d->facts.skipping && !find_verdict(d, "scaler_window_too_short");
 }
 
-/* Where the first value that is no number was made, into text; "" if the record does not say. */
-static void tell_first_nonfinite(const ab_diagnosis *d, char *text, size_t size) {
+/* Writes the op of the first non-finite value into text; "" if not recorded. */
+static void describe_first_nonfinite(const ab_diagnosis *d, char *text, size_t size) {
     const ab_first_nonfinite first = ab_first_nonfinite_of(d->facts.cell, d->facts.half->name, false);
     text[0] = '\0';
     if (first.known)
@@ -45,13 +45,13 @@ static void tell_first_nonfinite(const ab_diagnosis *d, char *text, size_t size)
                      first.step);
 }
 
-/* ---- the fifteen, in the order of recurrent.def ---------------------------------------------- */
+/* ---- the problems, in the order of known_issues.def ------------------------------------------ */
 
 static bool here_endless_skipping(const ab_diagnosis *d, char *text, size_t size) {
     char where[AB_VERDICT_TEXT];
     if (!skips_whatever_the_scale(d) || !(d->facts.skip.least_scale < d->facts.skip.first_scale))
         return false;
-    tell_first_nonfinite(d, where, sizeof where);
+    describe_first_nonfinite(d, where, sizeof where);
     ab_text_show(text, size,
                  "%d of %d steps skipped while the scale fell from %g to %g: not a matter of the scale%s",
                  d->facts.skip.skipped, d->facts.loss.steps, d->facts.skip.first_scale,
@@ -94,7 +94,7 @@ static bool here_schedule_ahead(const ab_diagnosis *d, char *text, size_t size) 
 }
 
 static bool here_clipped_while_scaled(const ab_diagnosis *d, char *text, size_t size) {
-    return tell_verdict(d, "clip_before_unscale", text, size);
+    return describe_verdict(d, "clip_before_unscale", text, size);
 }
 
 static bool here_half_parameters(const ab_diagnosis *d, char *text, size_t size) {
@@ -105,7 +105,7 @@ static bool here_half_parameters(const ab_diagnosis *d, char *text, size_t size)
     return true;
 }
 
-/* A parameter whose gradient was nothing but zeros at every probed step. */
+/* Parameters whose gradient was all zeros at every probed step. */
 static bool here_no_gradients(const ab_diagnosis *d, char *text, size_t size) {
     char name[AB_VERDICT_LAYER];
     const cJSON *tensor, *cell = d->facts.baseline ? d->facts.baseline : d->facts.cell;
@@ -133,7 +133,7 @@ static bool here_scaled_bf16(const ab_diagnosis *d, char *text, size_t size) {
 }
 
 static bool here_log_of_half(const ab_diagnosis *d, char *text, size_t size) {
-    return tell_verdict(d, "exp_log_in_half", text, size);
+    return describe_verdict(d, "exp_log_in_half", text, size);
 }
 
 static bool here_batch_norm_types(const ab_diagnosis *d, char *text, size_t size) {
@@ -154,17 +154,17 @@ static bool here_batch_norm_types(const ab_diagnosis *d, char *text, size_t size
 }
 
 static bool here_attention_nan(const ab_diagnosis *d, char *text, size_t size) {
-    return tell_verdict(d, "attention_logit_overflow", text, size);
+    return describe_verdict(d, "attention_logit_overflow", text, size);
 }
 
 static bool here_forward_overflow(const ab_diagnosis *d, char *text, size_t size) {
-    return tell_verdict(d, "activation_overflow", text, size) ||
-           tell_verdict(d, "reduction_overflow", text, size) ||
-           tell_verdict(d, "norm_statistics_in_half", text, size);
+    return describe_verdict(d, "activation_overflow", text, size) ||
+           describe_verdict(d, "reduction_overflow", text, size) ||
+           describe_verdict(d, "norm_statistics_in_half", text, size);
 }
 
 static bool here_epsilon_is_zero(const ab_diagnosis *d, char *text, size_t size) {
-    return tell_verdict(d, "optimizer_state_underflow", text, size);
+    return describe_verdict(d, "optimizer_state_underflow", text, size);
 }
 
 static bool here_not_faster(const ab_diagnosis *d, char *text, size_t size) {
@@ -204,7 +204,7 @@ static const ab_known_issue problems[] = {
 int ab_known_issue_count(void) { return (int)AB_COUNT_OF(problems); }
 const ab_known_issue *ab_known_issue_at(int i) { return &problems[i]; }
 
-/* ---- telling --------------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 void ab_recurrent_print(const ab_diagnosis *diagnosis, FILE *out) {
     char text[AB_VERDICT_TEXT];

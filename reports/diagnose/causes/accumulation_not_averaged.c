@@ -1,6 +1,6 @@
-/* Gradients of micro-batches are summed as if each were the whole batch. The gradient of a mean cross entropy
- * with respect to its logits has at most the norm sqrt(2) a row, divided by the rows of the whole step; a
- * larger one was not averaged. */
+/* Gradients of micro-batches are summed, not averaged. The gradient of a mean cross entropy with respect to
+ * its logits has a norm of at most sqrt(2) per row, divided by the rows of the whole step; a larger one was
+ * not averaged. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
@@ -9,8 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Of O0's logits at the first step, all micro-batches together, and the most it can be if they are averaged.
- * NAN where the net's loss is not one cross entropy, or the record has no energies. */
+/* Energy of the gradient of O0's logits at the first step over all micro-batches; *bound: its maximum if they
+ * are averaged. NAN if the loss is not a single cross entropy or the record has no energies. */
 static double logit_energy(const ab_case *facts, double *bound) {
     const cJSON *tensor = ab_case_logits(facts), *cell = facts->baseline;
     const cJSON *energy = cJSON_GetArrayItem(ab_json_at(tensor, "steps.energy"), 0),
@@ -24,7 +24,7 @@ static double logit_energy(const ab_case *facts, double *bound) {
     return energy->valuedouble / steps / (scale * scale);
 }
 
-/* Whatever came of it: no mean can be so large. */
+/* Independent of symptoms: no mean can exceed the bound. */
 static bool shows(const ab_case *facts, ab_verdict *verdict) {
     const double micro = ab_json_number(facts->document, "config.gradient_accumulation_steps", 1);
     double bound = 0;

@@ -1,12 +1,12 @@
-/* Sums of products rounded to the half format at every step, as the run was asked to: long sums lose their
- * small addends. */
+/* Sums of products rounded to the half format after every addition, as configured: long sums lose their small
+ * addends. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
 
 #include <string.h>
 
-/* The first value that is no number came of a partial sum: the result itself would fit. */
+/* The first non-finite value is a partial sum; the result itself would fit. */
 static bool overflowed(const ab_case *facts, ab_first_nonfinite *first) {
     *first = ab_first_nonfinite_of(facts->cell, facts->half->name, false);
     return first->known && strcmp(first->cause, "accumulator_overflow") == 0;

@@ -1,6 +1,5 @@
-/* The forward pass itself leaves the half format's range while fp32 does not: no loss scale can help. Seen as
- * losses that are not numbers whatever the scale is, or as an output with infinities where the losses stay
- * numbers, where O0 is sound. */
+/* The forward pass overflows the half format but not fp32, so no loss scale helps. Symptoms: losses that are
+ * NaN or inf at any scale, or infinite outputs with finite losses, while O0 is healthy. */
 #include "reports/diagnose/diagnose_facts.h"
 
 static bool judge(const ab_case *facts, ab_verdict *verdict) {

@@ -1,5 +1,5 @@
-/* The products of queries and keys, or a mask added to them, pass the half format's largest number before the
- * softmax. */
+/* The products of queries and keys, or a mask added to them, exceed the half format's largest number before
+ * the softmax. */
 #include "reports/diagnose/diagnose_facts.h"
 
 static bool judge(const ab_case *facts, ab_verdict *verdict) {

@@ -1,5 +1,5 @@
-/* Batch norm in the half format: its statistics and affine parameters lose what keep_batchnorm_fp32 would
- * keep. Circumstantial, so it ranks below causes that were counted. */
+/* Batch norm in the half format: its statistics and affine parameters lose precision that keep_batchnorm_fp32
+ * would keep. Indirect evidence, so it ranks below causes with counts. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose.h"
 #include "reports/record/graph.h"
@@ -17,7 +17,7 @@ static const char *first_batch_norm(const ab_case *facts) {
     return NULL;
 }
 
-/* The running statistics alone, which only evaluation reads. */
+/* Only the running statistics are in half; only evaluation reads them. */
 static bool judge_running(const ab_case *facts, const char *layer, ab_verdict *verdict) {
     verdict->confidence = 0.9;
     ab_text_clean(verdict->layer, sizeof verdict->layer, layer);

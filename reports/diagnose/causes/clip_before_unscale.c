@@ -1,5 +1,5 @@
-/* Gradients clipped while they still carry the loss scale: the limit is too tight by the scale. Seen in the
- * record as gradients that lose more than the scale between the backward pass and the optimizer. */
+/* Gradients clipped before they are unscaled: the limit is too tight by a factor of the loss scale. In the
+ * record, gradients shrink by more than the scale between the backward pass and the optimizer. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Or O0 is too, because it was given the same scale. */
+/* The cell fails, or O0 does and has a loss scale too. */
 static bool is_affected(const ab_case *facts) {
     return ab_case_fails_alone(facts) || (ab_baseline_fails(facts) && ab_first_scale(facts->baseline) > 1);
 }
@@ -23,13 +23,13 @@ static double largest_of(const ab_case *facts, const char *list, const char *kin
     return largest;
 }
 
-/* The largest weight gradient of the probed steps, without the scale. */
+/* The largest weight gradient of the probed steps, unscaled. */
 static double largest_gradient(const ab_case *facts) {
     return largest_of(facts, "probes.tensors", "weight_gradient") / facts->skip.least_scale;
 }
 
-/* Values that end at the limit over the scale, far below where they came from: the limit itself would have
- * let them pass. */
+/* Values end at limit / scale, far below their size before; the limit itself would not have clipped them so
+ * far. */
 static bool ends_at_scaled_limit(const ab_case *facts, double value) {
     static const double rounding = 1.01, far = 2;
     const double end = value / facts->skip.least_scale;
@@ -38,8 +38,8 @@ static bool ends_at_scaled_limit(const ab_case *facts, double value) {
            largest_of(facts, "probes.tensors", "weight_gradient") / facts->skip.largest_scale > far * end;
 }
 
-/* The least that clipping in the right order can leave of gradients of norm `raw`: of several steps' at least
- * one step's limit; of values clipped one by one as if all were as large as the largest. */
+/* Lower bound of the norm that correct clipping leaves of gradients of norm `raw`: for several steps, one
+ * step's limit; for clipping by value, as if all values were as large as the largest. */
 static double rightly_clipped(const ab_case *facts, double raw, double norm, double value) {
     double left = raw;
     if (value > 0) left = raw * fmin(1, value / largest_gradient(facts));
@@ -83,12 +83,12 @@ static double scale_of_steps(const cJSON *cell, double first, double last) {
     return scale;
 }
 
-/* Steps whose gradients have a smaller norm than the limit leaves: what they carried it was clipped with.
- * Sums of squares over several steps in a column: each of them keeps the smaller of its norm and the limit,
- * so all keep at least that of their sum. */
+/* Columns whose gradients have a smaller norm than the limit leaves: they were clipped while scaled. If a
+ * column sums the squares of several steps, each step keeps min(its norm, limit), so the column keeps at
+ * least min(norm of the sum, limit). */
 typedef struct norms {
     int columns, low;
-    double least; /* share of what the limit leaves */
+    double least; /* smallest ratio to what the limit leaves */
 } norms;
 
 static norms compare_norms(const ab_case *facts, double limit) {
@@ -113,20 +113,21 @@ static norms compare_norms(const ab_case *facts, double limit) {
     return found;
 }
 
-/* Correct clipping leaves no step below; gradients that shrink escape a limit that is too tight. */
+/* True if a quarter of the columns are low: correct clipping leaves none, and small gradients are not clipped
+ * at all. */
 static bool are_low(const norms *found) { return found->low > 0 && 4 * found->low >= found->columns; }
 
 /* ---- over all steps -------------------------------------------------------------------------- */
 
-/* How much gradients shrink between the backward pass and the optimizer, of what the scale and the limit
- * leave; 1 where that is not known. */
+/* Norm of the gradients at the optimizer over the norm expected from the backward pass, scale and limit; NAN
+ * if not recorded. *clipped: too small for correct clipping. */
 static double kept_of(const ab_case *facts, double micro, double norm, double value, bool *clipped) {
     const ab_tensor_sums scaled = ab_tensor_sums_of(facts->cell, "tensors", "weight_gradient", true),
                          given = ab_tensor_sums_of(facts->cell, "unscaled_gradients", "", true);
     const double raw = sqrt(scaled.energy) / facts->skip.least_scale;
     const double kept = sqrt(given.energy) / rightly_clipped(facts, raw, norm, value);
     const bool ends = micro == 1 && given.energy > 0 && ends_at_scaled_limit(facts, value);
-    *clipped = kept < 0.1 / micro || ends; /* not if there are no energies */
+    *clipped = kept < 0.1 / micro || ends; /* false if there are no energies */
     return kept;
 }
 
@@ -140,7 +141,7 @@ static void say_limit(const ab_case *facts, double limit, ab_verdict *verdict) {
     ab_verdict_option(verdict, "--fault", "none");
 }
 
-/* `steps` alone: only what is seen step by step, and so holds whatever the scale did. */
+/* `steps`: use only the comparison per step, which holds if the scale changed. */
 static bool find(const ab_case *facts, bool steps, ab_verdict *verdict) {
     const double norm = ab_json_number(facts->document, "config.clip_norm", 0),
                  value = ab_json_number(facts->document, "config.clip_value", 0);
@@ -176,8 +177,8 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     return is_affected(facts) && find(facts, false, verdict);
 }
 
-/* Of sums over all steps only at one scale: then what was scaled and what was given are sums over the same
- * steps by the same factor. */
+/* Sums over all steps are compared only if the scale never changed: then both are sums over the same steps
+ * with the same factor. */
 static bool shows(const ab_case *facts, ab_verdict *verdict) {
     return find(facts, facts->skip.least_scale != facts->skip.largest_scale, verdict);
 }

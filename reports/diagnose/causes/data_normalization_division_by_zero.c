@@ -1,5 +1,4 @@
-/* The same inputs are not finite in every sample: they were divided by a spread that is 0 because they never
- * change. */
+/* The same inputs are non-finite in every sample: they are constant and were divided by their spread of 0. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"

@@ -1,4 +1,4 @@
-/* A relu that is 0 for every sample of a batch, in O0: nothing gets through it, forward or backward. */
+/* A relu whose output is 0 for every sample of a batch, in O0: no signal and no gradient passes. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
@@ -15,7 +15,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     const double first = ab_json_number(dead, "silent_first", 0),
                  last = ab_json_number(dead, "silent_last", 0);
     char then[AB_TEXT_NUMBER], now[AB_TEXT_NUMBER];
-    verdict->confidence = first > most ? 0.9 : 0.6; /* silenced on the way: the rate's doing */
+    verdict->confidence = first > most ? 0.9 : 0.6; /* died in training: the learning rate may be the cause */
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(dead, "op", ""));
     ab_say_baseline_fails(facts, verdict);
     ab_verdict_say(

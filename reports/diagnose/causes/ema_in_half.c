@@ -1,4 +1,4 @@
-/* Averaged weights kept in the half format: what a step adds to them, (1 - decay) of a difference, is below
+/* Averaged weights in the half format: the increment per step, (1 - decay) times the difference, is below
  * half an ulp. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"

@@ -1,5 +1,5 @@
-/* exp above 11.1, or the logarithm of a probability that is 0 in the half format; taken apart, softmax and
- * logarithm overflow in the backward pass too. */
+/* exp above 11.1, or the logarithm of a probability that is 0 in the half format. As separate ops, softmax
+ * and logarithm overflow in the backward pass too. */
 #include "reports/diagnose/diagnose_facts.h"
 
 static bool judge(const ab_case *facts, ab_verdict *verdict) {

@@ -1,4 +1,4 @@
-/* Outputs grow from layer to layer before anything was learned, in O0 too: initial weights are too large. */
+/* Outputs grow from layer to layer at the first step, in O0 too: initial weights are too large. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
@@ -7,8 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-/* The first op whose output is `far` times as large as the first op's, if the last ones are too; the growth
- * it reaches at most. */
+/* The first op whose output is more than `far` times as large as the first op's, if the last one is too; else
+ * NULL. *growth: the largest ratio. */
 static const cJSON *first_above(const cJSON *cell, double far, int *place, double *growth) {
     const cJSON *list = ab_json_at(cell, "probes.signals"), *op, *found = NULL;
     const double start = ab_json_number(cJSON_GetArrayItem(list, 0), "rms_first", 0);
@@ -34,7 +34,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     double growth = 0;
     const cJSON *op = first_above(facts->baseline, far, &place, &growth);
     if (!ab_baseline_fails(facts) || !op) return false;
-    /* with such a first loss an overflow in the half format is its consequence */
+    /* with such a first loss, an overflow in the half format is a consequence */
     verdict->confidence = isfinite(chance) && first_loss > far * chance ? 0.97 : 0.88;
     verdict->own = true;
     verdict->since = 0;

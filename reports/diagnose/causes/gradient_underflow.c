@@ -1,9 +1,9 @@
-/* Gradients too small for the half format at the scale in force: the cast makes them zero. What counts is the
- * energy (sum of squares) that goes, not how many values do: many tiny values may vanish harmlessly. Seen in
- * three ways, any of which does: what the cell's own casts flushed; what its weight gradients lack at the
- * first step, of the same weights and batch as O0's; and what O0's own gradients would lose at this scale.
- * The last two hold where everything is flushed and nothing is left to count. Where the record has the
- * gradients of an fp32 twin, from the same weights and batch, these say it element by element. */
+/* Gradients too small for the half format at the current scale: the cast flushes them to zero. The criterion
+ * is the lost energy (sum of squares), not the number of values: many tiny values may vanish harmlessly. Any
+ * of three signs is enough: energy flushed by the cell's own casts; energy that its weight gradients lack at
+ * the first step relative to O0's (same weights and batch); energy that O0's gradients would lose at this
+ * scale. The last two work even if everything is flushed and nothing is left to count. If the record has
+ * gradients of the fp32 reference (same weights and batch), they are compared per element. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
@@ -13,24 +13,24 @@
 #include <string.h>
 
 static const double much_energy =
-    0.1; /* of a weight gradient's; 17 of 17 healthy runs stay below 4e-6 in all of them */
-static const double large_deficit = 0.3; /* of the energy of O0's weight gradients at the first step */
+    0.1; /* share of a tensor's energy; 17 of 17 healthy runs stay below 4e-6 in all tensors */
+static const double large_deficit = 0.3; /* share of the energy of O0's weight gradients at the first step */
 static const double most_values =
-    0.9; /* flushed: with the rest at the edge, the energy of the bins says too little */
+    0.9; /* flushed: the rest is near the flush limit, where the binned energy is inaccurate */
 
-/* Of a cell that is behind: less than that, of a tensor whose largest value is subnormal, so that what is
- * left of it has few bits. Said if nothing surer is. */
+/* Lower thresholds for a cell that is behind and a tensor whose largest value is subnormal, so that the
+ * remaining values have few bits. Used if nothing above applies. */
 static const double half_of_values = 0.5, tenth_of_values = 0.1;
 
 typedef struct worst {
     const cJSON *tensor;
     int place;
     double energy, share; /* flushed here */
-    double expected;      /* of O0's energy at this scale */
+    double expected;      /* share of O0's energy flushed at this scale */
 } worst;
 
-/* A bias before a norm or a softmax has no gradient but fp32's rounding: the sum of its output's, which
- * cancel. Nothing is lost with it. */
+/* The gradient of a bias before a norm or a softmax is only fp32 rounding error: the output gradients that it
+ * sums cancel. Flushing it loses nothing. */
 static bool is_rounding(const ab_case *facts, const cJSON *tensor) {
     static const double sums_to = 0x1p-16;
     const char *name = ab_json_text(tensor, "name", ""), *bias = strstr(name, ".bias.grad");
@@ -45,7 +45,7 @@ static bool is_rounding(const ab_case *facts, const cJSON *tensor) {
     return false;
 }
 
-static worst look(const ab_case *facts, const cJSON *tensor, int place) {
+static worst measure(const ab_case *facts, const cJSON *tensor, int place) {
     const double nonzero = ab_json_number(tensor, "nonzero", 0),
                  flushed = ab_json_number(tensor, "flushed", 0);
     const double expected = ab_expected_flush(facts, tensor);
@@ -62,7 +62,7 @@ static bool is_worse(const worst *a, const worst *b) {
     return x > y || (x == y && a->share > b->share);
 }
 
-/* The tensor that loses most; of equals the first that the backward pass meets: what follows gets zeros. */
+/* The tensor that loses most; of equals the first in the backward pass, since later ones receive zeros. */
 static worst find_worst(const ab_case *facts) {
     worst w = {NULL, 0, 0, 0, 0};
     const cJSON *tensor;
@@ -70,23 +70,24 @@ static worst find_worst(const ab_case *facts) {
     cJSON_ArrayForEach(tensor, ab_json_at(facts->cell, "probes.tensors")) {
         place++;
         if (!ab_json_is_true(tensor, "cast") || is_rounding(facts, tensor)) continue;
-        const worst here = look(facts, tensor, place);
+        const worst here = measure(facts, tensor, place);
         if (fmax(here.energy, fmax(here.share, here.expected)) > 0 && (!w.tensor || is_worse(&here, &w)))
             w = here;
     }
     return w;
 }
 
-/* From a tensor's largest gradient to the limit, at the scale in force: what it was here, or what O0's is
- * where that is larger, because here it may be what flushing left. */
+/* Octaves from a tensor's largest gradient to the overflow limit at the current scale: the smaller of this
+ * cell's and O0's, because flushing may have reduced this cell's. */
 static double margin(const ab_case *facts, const cJSON *tensor) {
     const double largest = ab_json_number(ab_baseline_tensor(facts, tensor), "max_abs", 0);
     const double expected = log2(ab_format_overflow_limit(facts->half) / (largest * facts->skip.last_scale));
     return fmin(ab_json_number(tensor, "margin_octaves", (double)INFINITY), expected);
 }
 
-/* Octaves that the scale may rise before the largest recorded gradient overflows, one kept spare. */
-static double room(const ab_case *facts) {
+/* Octaves by which the scale may rise before the largest recorded gradient overflows, minus one as a reserve.
+ */
+static double headroom(const ab_case *facts) {
     double least = (double)INFINITY;
     const cJSON *tensor;
     cJSON_ArrayForEach(tensor, ab_json_at(facts->cell, "probes.tensors")) {
@@ -95,8 +96,8 @@ static double room(const ab_case *facts) {
     return isfinite(least) ? floor(least) - 1 : 0;
 }
 
-/* The op whose gradients lost most of their energy to zeros beside those of the twin; NULL if none lost
- * `least`. */
+/* The op whose gradients lost the largest share of their energy to zeros relative to the fp32 reference; NULL
+ * if none lost `least`. */
 static const cJSON *flushed_beside_reference(const ab_case *facts, double least, int *place) {
     const cJSON *tensor, *most = NULL;
     int i = 0;
@@ -144,7 +145,7 @@ static void say_evidence(const ab_case *facts, const worst *w, double deficit, a
 }
 
 static void say_remedy(const ab_case *facts, ab_verdict *verdict) {
-    const double octaves = room(facts), scale = ldexp(facts->skip.last_scale, (int)octaves);
+    const double octaves = headroom(facts), scale = ldexp(facts->skip.last_scale, (int)octaves);
     char wanted[AB_TEXT_NUMBER], now[AB_TEXT_NUMBER];
     ab_verdict_say(verdict, "the largest gradients are %.0f octaves below the limit of %s", octaves + 1,
                    facts->half->name);
@@ -167,9 +168,8 @@ static double flushed_share(const cJSON *tensor) {
     return ab_json_number(tensor, "flushed", 0) / ab_json_number(tensor, "nonzero", 1);
 }
 
-/* A tensor half of whose values are gone, and with no normal number in it. Of a cell that is behind by twice
- * what is allowed either of them will do: any with half of its values gone, or a tenth of one without a
- * normal number. */
+/* A tensor with half of its values flushed and no normal number left. If the cell is behind by twice the
+ * limit, half of the values flushed is enough, or a tenth if no normal number is left. */
 static const cJSON *mostly_subnormal_tensor(const ab_case *facts, int *place) {
     const bool far_behind = ab_case_far_behind(facts);
     const cJSON *tensor;
@@ -215,22 +215,23 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     if (!w.tensor) return false;
     const double deficit = ab_gradient_deficit(facts);
     int place = 0;
-    const cJSON *twin = flushed_beside_reference(facts, much_energy, &place);
-    const bool proved = w.expected >= much_energy || deficit > large_deficit || twin;
-    /* what a diverging run flushes at its end says nothing */
+    const cJSON *reference = flushed_beside_reference(facts, much_energy, &place);
+    const bool proved = w.expected >= much_energy || deficit > large_deficit || reference;
+    /* values flushed at the end of a diverging run are not evidence */
     const bool counted = facts->behind && (w.energy >= much_energy || w.share >= most_values);
     if (!proved && !counted) return judge_mostly_subnormal(facts, verdict);
-    const double most = fmax(fmax(w.energy, w.expected),
-                             fmax(fmax(w.share, deficit), ab_json_number(twin, "flushed_energy_share", 0)));
+    const double most =
+        fmax(fmax(w.energy, w.expected),
+             fmax(fmax(w.share, deficit), ab_json_number(reference, "flushed_energy_share", 0)));
     verdict->confidence = 0.6 + 0.35 * fmin(1, most);
-    /* zeros make no infinities: an overflow that fp32 comes near, too, is the better reason */
+    /* zeros do not produce infinities: an overflow that fp32 comes near too explains more */
     if (facts->nonfinite) verdict->confidence = fmin(verdict->confidence, 0.9);
-    verdict->next = facts->loss.first_nonfinite == 0; /* no gradient was to blame for that */
+    verdict->next = facts->loss.first_nonfinite == 0; /* the first loss does not depend on gradients */
     verdict->own = w.expected >= much_energy;
     verdict->since = proved ? 0 : ab_first_step_with(w.tensor, "flushed");
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(w.tensor, "layer", ""));
     say_evidence(facts, &w, deficit, verdict);
-    if (twin) say_reference(facts, twin, place, verdict);
+    if (reference) say_reference(facts, reference, place, verdict);
     say_remedy(facts, verdict);
     return true;
 }

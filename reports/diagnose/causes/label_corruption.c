@@ -1,5 +1,4 @@
-/* Labels that have nothing to do with the inputs, as far as class means show: then nothing can be learned, in
- * any format. */
+/* Labels unrelated to the inputs, judged by the class means: nothing can be learned in any format. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"

@@ -1,6 +1,6 @@
-/* O0 itself diverges: its losses pass all bounds or rise above the first one, from a first one that is sound;
- * or it does not learn, and all the while its weights become several times what they were. Or it learns a
- * little, thrown about by steps that are large beside its weights. Then nothing half is to blame. */
+/* O0 itself diverges: its losses become non-finite or rise above a finite first one; or it does not learn
+ * while its weights grow several times. Or it learns little and is unstable because its updates are large
+ * relative to its weights. The half format is not the cause. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
@@ -9,9 +9,9 @@
 #include <math.h>
 #include <string.h>
 
-/* The rate at which the first step of O0 would be a hundredth of its weights (norms), or with momentum, which
- * makes ten of one, a thousandth; Adam and its kin step by the rate itself. Where the record does not say, a
- * hundredth of the rate in force. */
+/* The learning rate at which O0's first update would be a hundredth of its weights (norms), or a thousandth
+ * with momentum, which amplifies updates tenfold. Updates of Adam-like optimizers have the size of the rate
+ * itself. If not recorded: a hundredth of the current rate. */
 static double better_rate(const ab_case *facts, double lr, double *share) {
     static const double least = 1e-12;
     const char *optimizer = ab_json_text(facts->document, "config.optimizer", "");
@@ -46,8 +46,8 @@ static void say_weights(const ab_case *facts, ab_verdict *verdict) {
     ab_verdict_point_baseline(facts, verdict, "/probes/lost_updates");
 }
 
-/* A relu that most units of were alive in at first: large steps silence it. */
-static bool was_silenced(const ab_case *facts, ab_verdict *verdict) {
+/* A relu of which most units were active at first: large updates made them inactive. */
+static bool became_inactive(const ab_case *facts, ab_verdict *verdict) {
     static const double dead = 0.9, alive = 0.5;
     int place = 0;
     const cJSON *relu = facts->unlearned ? ab_silent_relu(facts, dead, &place) : NULL;
@@ -86,7 +86,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     const ab_loss_facts *o0 = &facts->baseline_loss;
     const bool grew = ab_weight_growth(facts->baseline) > far && o0->nonfinite == 0;
     const bool risen = o0->highest > above * o0->first;
-    const bool silenced = was_silenced(facts, verdict);
+    const bool silenced = became_inactive(facts, verdict);
     const bool fails = facts->unlearned && (facts->diverged || grew || risen || silenced);
     if (!(fails || facts->lr_unstable) || !isfinite(o0->first)) return false;
     const bool lost = o0->nonfinite > 0 && o0->largest > far * o0->first;
@@ -98,7 +98,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     return true;
 }
 
-/* Nothing that trains well takes such steps, though it may learn something. */
+/* No run that trains well takes such steps, though it may learn something. */
 static bool shows(const ab_case *facts, ab_verdict *verdict) {
     return facts->lr_unstable && judge(facts, verdict);
 }

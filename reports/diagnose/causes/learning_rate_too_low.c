@@ -1,5 +1,5 @@
-/* O0 does not learn because its weights hardly move: all updates of the run together could not change them by
- * a few percent. */
+/* O0 does not learn because its weights hardly change: all updates of the run together amount to less than a
+ * few percent. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
@@ -9,8 +9,8 @@
 #include <string.h>
 
 static bool judge_steps(const ab_case *facts, ab_verdict *verdict) {
-    /* usual steps are around 1e-3 of the weights; at 3e-5 one percent takes 300 steps that all point the same
-     * way */
+    /* typical updates are about 1e-3 of the weights; at 3e-5 a change of one percent takes 300 updates in the
+     * same direction */
     static const double least = 0.005, least_step = 3e-5;
     const double lr = ab_json_number(facts->document, "config.lr", 0),
                  step = ab_relative_update(facts->baseline);
@@ -32,8 +32,8 @@ static bool judge_steps(const ab_case *facts, ab_verdict *verdict) {
     return true;
 }
 
-/* The step from which on no update changes any weight of O0, because the schedule took the rate away; -1:
- * some still move. */
+/* The step after which no update changes any weight of O0, because the schedule lowered the rate; -1: some
+ * weights still change. */
 static int stopped_since(const cJSON *baseline, double *lr) {
     const cJSON *param;
     int since = -1;
@@ -46,7 +46,7 @@ static int stopped_since(const cJSON *baseline, double *lr) {
     return since;
 }
 
-/* Half of the first loss is left, and nothing has moved for most of the run. */
+/* More than half of the first loss is left, and no weight changed during the last 40 % of the run or more. */
 static bool shows(const ab_case *facts, ab_verdict *verdict) {
     static const double left = 0.5, early = 0.6;
     const ab_loss_facts *o0 = &facts->baseline_loss;

@@ -1,5 +1,5 @@
-/* A formula that has no finite value where the net takes it: the logarithm or root of 0, 0/0, in fp32 as in
- * any format. */
+/* A formula without a finite value at its input: the logarithm or root of 0, 0/0. Fails in fp32 as in any
+ * format. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
@@ -8,20 +8,21 @@
 #include <math.h>
 #include <string.h>
 
-/* Inputs or initial weights were not finite to begin with. */
-static bool spoiled(const cJSON *cell) {
+/* Inputs or initial weights were already non-finite. */
+static bool has_nonfinite_start(const cJSON *cell) {
     return ab_json_number(cell, "vitals.nonfinite_inputs.batches", 0) > 0 ||
            ab_json_number(cell, "vitals.initial_weights.nonfinite", 0) > 0;
 }
 
-/* The losses rose before they were lost: training diverged first. */
+/* The losses rose before they became non-finite: training diverged first. */
 static bool grew(const ab_loss_facts *loss) {
     return loss->first_nonfinite > 0 && loss->largest > 3 * loss->first;
 }
 
 static bool judge(const ab_case *facts, ab_verdict *verdict) {
     ab_first_nonfinite first;
-    if (!facts->baseline || facts->baseline_loss.nonfinite == 0 || spoiled(facts->baseline)) return false;
+    if (!facts->baseline || facts->baseline_loss.nonfinite == 0 || has_nonfinite_start(facts->baseline))
+        return false;
     first = ab_first_nonfinite_of(facts->baseline, "fp32", false);
     if (!first.known || strcmp(first.pass, "update") == 0) return false;
     const bool proved = strcmp(first.cause, "mathematics") == 0;

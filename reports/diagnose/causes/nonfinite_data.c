@@ -1,4 +1,4 @@
-/* Inputs that are NaN or infinite in some samples: one such batch spoils every weight, in any format. */
+/* Inputs that are NaN or inf in some samples: one such batch makes every weight non-finite, in any format. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"

@@ -1,4 +1,4 @@
-/* A weight that is no finite number before the first step, in fp32 too. */
+/* A weight that is NaN or inf before the first step, in fp32 too. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"

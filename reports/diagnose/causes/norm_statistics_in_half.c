@@ -1,4 +1,5 @@
-/* A norm whose squares, or their mean, pass the half format's largest number: inputs above 255 are enough. */
+/* A norm whose squares, or their mean, exceed the half format's largest number: inputs above 255 are enough.
+ */
 #include "reports/diagnose/diagnose_facts.h"
 
 static bool judge(const ab_case *facts, ab_verdict *verdict) {

@@ -1,9 +1,9 @@
-/* Adam and its kin with state in the half format: what a step adds to a second moment is below half an ulp of
- * it, or below the smallest number, so that it stays what it was: 0 in fp16, and an update is then the first
- * moment over epsilon in the place of about one learning rate. The probe counts moments that stayed although
- * their formula moves them by more than rounding in double explains; in fp32 none do. O0 may keep such state
- * too, if all levels were asked to: then it fails as well, and the rate is not to blame. Epsilon itself is 0
- * in fp16 below 3e-8, which tells what to expect where no update could be looked at. */
+/* Adam-like optimizers with state in the half format: the increment of a second moment is below half an ulp
+ * of it, or below the smallest number, so it does not change. In fp16 it stays 0, and the update is the first
+ * moment over epsilon instead of about one learning rate. The probe counts moments that did not change
+ * although their formula changes them by more than rounding in double; in fp32 there are none. O0 has such
+ * state too if all levels were configured so: then it also fails, and the rate is not the cause. Epsilon
+ * itself is 0 in fp16 below 3e-8; this is the evidence if no update could be probed. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
@@ -12,11 +12,11 @@
 #include <math.h>
 #include <string.h>
 
-/* Of a parameter's elements: hundreds of times too large an update for one weight in fifty is more than all
- * the others' together. */
+/* Share of a parameter's elements: an update hundreds of times too large for one weight in fifty outweighs
+ * all others together. */
 static const double enough = 0.02;
 
-/* The parameter with the largest share of second moments that do not follow. */
+/* The parameter with the largest share of zero or stale second moments. */
 static const cJSON *worst_param(const cJSON *cell, const char *half, int *place, double *most) {
     const cJSON *param, *worst = NULL;
     int i = 0;
@@ -45,8 +45,8 @@ static bool epsilon_lost(const cJSON *cell, double *value) {
     return false;
 }
 
-/* Squares of ordinary gradients go to 0. In a format as wide as fp32 they stay where they are: averages that
- * lag, not divisions by nothing. */
+/* True if squares of ordinary gradients underflow to 0. In a format with fp32's range they only become stale:
+ * averages that lag, not divisions by zero. */
 static bool has_few_binades(const ab_format *half) { return ab_format_flush_limit(half) > 1e-20; }
 
 static void point(const ab_case *facts, bool o0, ab_verdict *verdict, const char *place) {
@@ -56,7 +56,7 @@ static void point(const ab_case *facts, bool o0, ab_verdict *verdict, const char
         ab_verdict_point(facts, verdict, "%s", place);
 }
 
-/* Of the cell, or of O0, which was asked to keep such state too and fails. */
+/* Judges the cell, or O0 if it has such state too and fails. */
 static bool judge_cell(const ab_case *facts, bool o0, ab_verdict *verdict) {
     const cJSON *cell = o0 ? facts->baseline : facts->cell;
     int place = 0;
@@ -64,7 +64,7 @@ static bool judge_cell(const ab_case *facts, bool o0, ab_verdict *verdict) {
     if (!ab_json_is_true(cell, "probes.adam_warning.applies")) return false;
     const cJSON *param = worst_param(cell, facts->half->name, &place, &share);
     const bool no_eps = epsilon_lost(cell, &eps);
-    /* nothing could be counted: the first loss already was no number */
+    /* nothing could be counted: the first loss is already NaN or inf */
     const bool unseen = share == 0 && no_eps && facts->loss.first_nonfinite == 0 && !o0;
     if (!param || (!(share > enough) && !unseen)) return false;
     verdict->confidence = unseen ? 0.3 : facts->nonfinite || o0 ? 0.94 : 0.75 + 0.15 * fmin(1, share);
@@ -93,13 +93,13 @@ static bool judge_cell(const ab_case *facts, bool o0, ab_verdict *verdict) {
     return true;
 }
 
-/* O0 learns little for the same reason: its steps are too large. */
+/* O0 learns little for the same reason: its updates are too large. */
 static bool shows(const ab_case *facts, ab_verdict *verdict) {
     return facts->lr_unstable && judge_cell(facts, true, verdict);
 }
 
 static bool judge(const ab_case *facts, ab_verdict *verdict) {
-    /* an O0 that merely does not learn is not why the cell's losses are no numbers */
+    /* an O0 that only does not learn does not explain the cell's NaN or inf losses */
     const bool own = facts->nonfinite && !facts->diverged;
     if (ab_baseline_fails(facts))
         return judge_cell(facts, true, verdict) || (own && judge_cell(facts, false, verdict));

@@ -1,4 +1,4 @@
-/* A sum or mean over many values that passes the half format's largest number although its terms do not. */
+/* A sum or mean over many values that exceeds the half format's largest number although its terms do not. */
 #include "reports/diagnose/diagnose_facts.h"
 
 static bool judge(const ab_case *facts, ab_verdict *verdict) {

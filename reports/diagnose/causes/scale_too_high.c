@@ -1,6 +1,6 @@
-/* A loss scale so high that scaled gradients pass the half format's largest number: a fixed one, where
- * infinities reach the weights because nobody checks; or a scaler at a floor that is too high, which skips
- * for ever. */
+/* A loss scale so high that scaled gradients exceed the half format's largest number: a fixed one, where
+ * infinities reach the weights unchecked; or a dynamic one at a minimum that is too high, which keeps
+ * skipping. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
@@ -9,13 +9,13 @@
 #include <math.h>
 #include <string.h>
 
-/* Values of a gradient that the cast made infinite, or that already were when the probe saw them. */
+/* Number of a gradient's values that the cast made infinite or that were infinite before. */
 static double beyond(const cJSON *tensor) {
     return ab_json_number(tensor, "overflowed", 0) + ab_json_number(tensor, "inf", 0);
 }
 
-/* The backward pass meets activation gradients in the order recorded: the first with a value beyond the range
- * made it. */
+/* Activation gradients are recorded in the order of the backward pass: the first one with a value out of
+ * range is where the overflow happened. */
 static const cJSON *first_overflow(const ab_case *facts, const char *kind, int *place) {
     const cJSON *tensor;
     *place = 0;
@@ -28,7 +28,7 @@ static const cJSON *first_overflow(const ab_case *facts, const char *kind, int *
     return NULL;
 }
 
-/* Steps that were skipped at the last scale, from which on it did not change. */
+/* Number of steps skipped at the last scale. */
 static int skipped_at_last_scale(const ab_case *facts) {
     const cJSON *scales = ab_json_at(facts->cell, "scale"), *skipped,
                 *run = cJSON_GetArrayItem(scales, cJSON_GetArraySize(scales) - 1),
@@ -40,9 +40,9 @@ static int skipped_at_last_scale(const ab_case *facts) {
     return count;
 }
 
-/* A scaler that cannot go lower: such a share of the steps overflows at its last scale, each with a finite
- * loss, and it does not fall. (A floor may be above the first scale: then the first overflow raises it.) A
- * window that raises it again and again is another matter. */
+/* The scaler is at its minimum: more than `share` of the steps overflow at its last scale with finite losses,
+ * and the scale does not fall. (The minimum may be above the first scale: then the first overflow raises it.)
+ * A short window that keeps raising the scale is not meant. */
 static bool at_its_floor(const ab_case *facts, double share) {
     static const double nearly_all = 0.9;
     const ab_skip_facts *skip = &facts->skip;
@@ -64,8 +64,8 @@ static void say_remedy(const ab_case *facts, ab_verdict *verdict) {
     ab_verdict_option(verdict, "--scales", "dynamic");
 }
 
-/* The first value that is no number was made in the backward pass and is one without the scale, as far as can
- * be told. */
+/* The first non-finite value was produced in the backward pass and would be finite without the scale, as far
+ * as known. */
 static bool made_by_scale(const ab_case *facts, ab_first_nonfinite *first) {
     *first = ab_first_nonfinite_of(facts->cell, facts->half->name, facts->skip.dynamic);
     return first->known && strcmp(first->pass, "backward") == 0 &&
@@ -81,7 +81,7 @@ static void say_overflow(const ab_case *facts, const cJSON *tensor, int place, a
     ab_verdict_point(facts, verdict, "/probes/tensors/%d/overflowed", place);
 }
 
-/* Any gradient of the layer. */
+/* True if O0's largest value of any gradient of the layer, times the scale, is near the limit. */
 static bool near_in_baseline(const ab_case *facts, const ab_first_nonfinite *first, double scale) {
     const cJSON *tensor;
     cJSON_ArrayForEach(tensor, ab_json_at(facts->baseline, "probes.tensors")) {
@@ -92,7 +92,8 @@ static bool near_in_baseline(const ab_case *facts, const ab_first_nonfinite *fir
     return false;
 }
 
-/* The layer is the origin's where there is one: probed steps may all lie behind it. */
+/* Fills evidence and layer from the first tensor that overflowed, else from the origin probe: the probed
+ * steps may all be after the overflow. */
 static bool find_overflow(const ab_case *facts, ab_verdict *verdict) {
     int place;
     ab_first_nonfinite first;
@@ -111,7 +112,7 @@ static bool find_overflow(const ab_case *facts, ab_verdict *verdict) {
     return true;
 }
 
-/* No probed step was among those that overflowed. */
+/* For runs where no probed step overflowed. */
 static void say_floor(const ab_case *facts, ab_verdict *verdict) {
     const ab_skip_facts *skip = &facts->skip;
     char scale[AB_TEXT_NUMBER];
@@ -149,7 +150,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     return find(facts, facts->behind ? tenth : fifth, verdict);
 }
 
-/* Fewer skips, but at a scale that stays what it is there is no end of them. */
+/* Fewer skips, but they continue as the scale does not change. */
 static bool shows(const ab_case *facts, ab_verdict *verdict) {
     return facts->skip.dynamic && find(facts, tenth, verdict);
 }

@@ -1,6 +1,5 @@
-/* The scale doubles again before the steps that paid for the last doubling are many: a large share of the run
- * is skipped although the forward pass is sound. One skip in window + 1 steps is what a scaler costs; this is
- * far more. */
+/* The scale doubles again after few clean steps, so a large share of the steps is skipped although the
+ * forward pass is correct. A scaler normally skips one in window + 1 steps; this is far more. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
@@ -9,7 +8,7 @@
 static bool find(const ab_case *facts, ab_verdict *verdict) {
     enum { WINDOW = 2000 }; /* apex's, torch's and DeepSpeed's default order of magnitude */
     const ab_skip_facts *skip = &facts->skip;
-    /* a window as long as the run cannot be why: each doubling takes `window` clean steps */
+    /* a window as long as the run cannot be the cause: each doubling takes `window` clean steps */
     if (!skip->dynamic || !ab_case_short_window(facts)) return false;
     if (skip->loss_finite < 0.9 * skip->skipped) return false;
     char least[AB_TEXT_NUMBER], most[AB_TEXT_NUMBER];
@@ -30,7 +29,7 @@ static bool find(const ab_case *facts, ab_verdict *verdict) {
     return true;
 }
 
-/* A tenth of the steps, without which the cell would not be behind O0. */
+/* A tenth of the steps is skipped, and without these skips the cell would not be behind O0. */
 static bool shows(const ab_case *facts, ab_verdict *verdict) {
     static const double many = 0.1;
     return facts->skip.late > many * facts->skip.late_steps &&

@@ -1,6 +1,6 @@
-/* Micro-batches divided by the loss scale one after the other: what was accumulated first is divided more
- * than once, so that the last micro-batch is all that is left. Seen in the record as gradients that were
- * unscaled more than once a step, or as a first gradient smaller than O0's of the same batch. */
+/* Gradients unscaled after every micro-batch: what was accumulated first is divided more than once, so only
+ * the last micro-batch remains. In the record, gradients are unscaled more than once per step, or the first
+ * gradient is smaller than O0's of the same batch. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
@@ -44,7 +44,7 @@ static bool judge(const ab_case *facts, ab_verdict *verdict) {
     return true;
 }
 
-/* Written more than once a step: nothing else does that. */
+/* Gradients were written more than once per step, which has no other cause. */
 static bool shows(const ab_case *facts, ab_verdict *verdict) {
     return judge(facts, verdict) && verdict->confidence >= certain;
 }

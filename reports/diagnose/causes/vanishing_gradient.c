@@ -1,6 +1,6 @@
-/* Gradients of the first layers are far smaller than those of the last, in O0, and the loss is flat. It is
- * the first layer that must lack them: attention weights that start near 0 have small gradients in the middle
- * of a net through which the others pass. */
+/* Gradients of the first layers are far smaller than those of the last, in O0, and the loss is flat. The
+ * first layer must be affected: attention weights that start near 0 have small gradients in the middle of a
+ * net while the gradients of other layers pass. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
@@ -21,8 +21,8 @@ static double rms(const cJSON *tensor) {
 
 static const double far = 1e-3;
 
-/* Weights (not biases) by the size of their gradients; the smallest over the largest, and the first layer's
- * over the largest: that is where the way ends, and the one to name if its own are as small. */
+/* The weight (no biases) with the smallest gradient (root mean square). *ratio: smallest over largest;
+ * *first: the first layer's over the largest. Returns the first layer if its own ratio is below `far`. */
 static const cJSON *smallest(const cJSON *cell, int *place, double *ratio, double *first) {
     const cJSON *tensor, *least = NULL, *front_tensor = NULL;
     double most = 0, few = (double)INFINITY, front = (double)NAN;

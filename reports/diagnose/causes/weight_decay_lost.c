@@ -1,8 +1,8 @@
-/* Weight decay that storing half weights loses entirely: lr x decay is below half an ulp of one. Whether it
- * matters is told by the ledger, where each term of an update is also stored alone: if most of the energy
- * that was lost is the decay's, the decay is what is missing; if the gradients lose more, weight_update_lost
- * is the name for it, and this is a remark. A decay that would not have shrunk the weights by a tenth over
- * the whole run, lr x decay x steps, is no cause of anything. */
+/* Weight decay that is lost entirely when half weights are stored: lr x decay is below half an ulp of a
+ * weight. The ledger, which also stores each term of an update alone, shows whether it matters: if most of
+ * the lost energy is the decay's, the missing decay is the cause; if the gradients lose more,
+ * weight_update_lost is the cause and this is a remark. A decay with lr x decay x steps below a tenth is
+ * ignored: it would not have shrunk the weights by a tenth over the run. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose.h"
 #include "reports/record/json.h"
@@ -10,9 +10,9 @@
 
 /* Over all parameters. */
 typedef struct ledger {
-    double decays, lost; /* terms that are not 0, and those that changed nothing */
+    double decays, lost; /* nonzero terms, and those that changed no weight */
     double decay_lost;   /* energy of these */
-    double rest_lost;    /* of gradients' and momentum's terms, each alone */
+    double rest_lost;    /* lost energy of gradient and momentum terms, each stored alone */
 } ledger;
 
 static ledger read_ledger(const cJSON *cell) {

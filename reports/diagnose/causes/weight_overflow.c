@@ -1,4 +1,4 @@
-/* Weights too large for the half format: infinite once they are cast. */
+/* Weights too large for the half format: the cast makes them infinite. */
 #include "reports/diagnose/diagnose_facts.h"
 
 static bool judge(const ab_case *facts, ab_verdict *verdict) {

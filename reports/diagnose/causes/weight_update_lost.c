@@ -1,6 +1,6 @@
-/* Half weights without fp32 masters: updates below half an ulp of the weight change nothing. Judged over all
- * layers by the energy of the updates that storing lost, or by how many were lost: on a plateau the many
- * small ones matter. The layer named is the one that lost the largest share of its energy. */
+/* Half weights without fp32 masters: updates below half an ulp of the weight have no effect. Judged over all
+ * layers by the share of the update energy lost in storing, or by the share of updates lost: on a plateau the
+ * many small ones matter. The reported layer lost the largest share of its energy. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/json.h"
@@ -8,11 +8,10 @@
 
 #include <math.h>
 
-static const double much_energy = 0.1,
-                    most_updates = 0.7; /* 52 % are lost in healthy runs, 93 % in sick ones */
-/* Of a cell that is behind: less than that, and more than healthy ones lose. Said if nothing surer is. */
+static const double much_energy = 0.1, most_updates = 0.7; /* healthy runs lose 52 %, sick ones 93 % */
+/* Lower thresholds for a cell that is behind; still more than healthy runs lose. */
 static const double some_energy = 0.05, more_updates = 0.6;
-/* And less yet, if it is behind by twice what is allowed. */
+/* Lowest thresholds, for a cell behind by twice the limit. */
 static const double little_energy = 0.02, half_of_updates = 0.5;
 
 static bool judge(const ab_case *facts, ab_verdict *verdict) {

@@ -55,7 +55,7 @@ typedef struct ab_case {
     double skip_cost;      /* decrease of O0's loss over as many last steps as were skipped */
     /* what is wrong */
     bool nonfinite;     /* some losses are NaN or inf */
-    bool skipping;      /* more than a fifth of the steps after the first quarter */
+    bool skipping;      /* skipped more than a fifth of the steps after the first quarter */
     bool behind;        /* gap > gap_limit */
     bool unlearned;     /* O0 itself ended no better than it began, or non-finite */
     bool diverged;      /* O0's losses: some non-finite, or far above the first */

@@ -723,7 +723,7 @@ static void state_that_o0_keeps_in_half_too_is_not_the_learning_rate(void **stat
     r.cell = PROBES(ADAM("fp16", "0.9"));
     expect(&r, "optimizer_state_underflow", "fc1");
     r.cell = "";
-    r.o0_bad = r.cell_bad = -1; /* it learns, thrown about */
+    r.o0_bad = r.cell_bad = -1; /* it learns, but is unstable */
     r.o0_last = r.cell_last = 2;
     r.peak = 3;
     r.o0 = PROBES(ADAM("fp16", "0.9"));

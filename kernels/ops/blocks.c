@@ -26,7 +26,7 @@ float *ab_target(const ab_tensor *tensor, int64_t offset, float *buffer) {
     return ab_is_f32(tensor) ? (float *)tensor->data + offset : buffer;
 }
 
-/* Several chunks behind one claim, so that claiming costs little beside the work. */
+/* Several chunks per claim, so the cost of claiming is small. */
 typedef struct group_job {
     ab_work work;
     void *argument;

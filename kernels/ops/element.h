@@ -1,9 +1,9 @@
-/* Single stored elements as fp32 and back, for kernels that must be the same on the CPU and on a GPU: every
- * function here is compiled for both, and the CPU's tests run what the GPU runs, but for the two conversion
+/* Conversion of single stored elements to and from fp32, for kernels that must give the same bits on CPU and
+ * GPU. Every function is compiled for both, so CPU tests cover the GPU code except for the two conversion
  * instructions.
  *
- * For arrays on the CPU use convert.h, which is faster. Formats without a storage type have no element type.
- */
+ * For arrays on the CPU use convert.h, which is faster. Formats without a storage type have no element
+ * type. */
 #ifndef AB_KERNELS_OPS_ELEMENT_H
 #define AB_KERNELS_OPS_ELEMENT_H
 
@@ -26,7 +26,7 @@ typedef enum ab_element_type {
     AB_ELEMENT_NONE
 } ab_element_type;
 
-/* Array of elements of one type, anywhere. */
+/* Array of elements of one type, in host or device memory. */
 typedef struct ab_span {
     void *data;
     int type; /* ab_element_type */
@@ -34,7 +34,7 @@ typedef struct ab_span {
 
 static inline AB_HOST_DEVICE float ab_bf16_value(uint16_t code) { return ab_float_of((uint32_t)code << 16); }
 
-/* Round to nearest even; NaN keeps its sign and leading payload and is quietened. */
+/* Round to nearest even. A NaN keeps its sign and leading payload bits and becomes quiet. */
 static inline AB_HOST_DEVICE uint16_t ab_bf16_code(float x) {
     uint32_t bits = ab_bits_of(x);
     if ((bits & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(bits >> 16 | 0x40u);
@@ -47,7 +47,7 @@ static inline AB_HOST_DEVICE float ab_f16_value(uint16_t code) {
     return __half2float(__ushort_as_half(code));
 #else
     uint32_t sign = (uint32_t)(code & 0x8000u) << 16, magnitude = code & 0x7fffu;
-    if (magnitude >= 0x7c00u) { /* inf, nan (quietened) */
+    if (magnitude >= 0x7c00u) { /* inf, NaN (made quiet) */
         uint32_t quiet = magnitude > 0x7c00u ? 0x400000u : 0u;
         return ab_float_of(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13 | quiet);
     }
@@ -57,7 +57,7 @@ static inline AB_HOST_DEVICE float ab_f16_value(uint16_t code) {
 #endif
 }
 
-/* Round to nearest even. The GPU's instruction gives one NaN for all. */
+/* Round to nearest even. The GPU instruction returns one NaN for all NaNs. */
 static inline AB_HOST_DEVICE uint16_t ab_f16_code(float x) {
 #if defined(__CUDA_ARCH__)
     return __half_as_ushort(__float2half_rn(x));
@@ -82,7 +82,7 @@ static inline AB_HOST_DEVICE float ab_load(const void *data, int type, int64_t i
     return type == AB_ELEMENT_F16 ? ab_f16_value(code) : ab_bf16_value(code);
 }
 
-/* Element i of an array of `type` becomes x, rounded to nearest even. */
+/* Stores x as element i of an array of `type`, rounded to nearest even. */
 static inline AB_HOST_DEVICE void ab_store(void *data, int type, int64_t i, float x) {
     if (type == AB_ELEMENT_F32)
         ((float *)data)[i] = x;

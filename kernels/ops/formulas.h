@@ -1,7 +1,7 @@
-/* The arithmetic of single elements, shared by the CUDA kernels and the tests that prove it on the CPU.
+/* Per-element arithmetic shared by the CUDA kernels and the CPU tests that verify it.
  *
- * fp32 throughout, no fused operations, so that element-wise results are the CPU kernels' bits. Sums over
- * many elements say in what order they add. Layout is NHWC, weights {out, in / groups, kh, kw}. Formulas and
+ * fp32 throughout, no fused operations, so element-wise results are bit-identical to the CPU kernels. Sums
+ * over many elements document their order. Layout is NHWC, weights {out, in / groups, kh, kw}. Formulas and
  * sources: the files of the ops. */
 #ifndef AB_KERNELS_OPS_FORMULAS_H
 #define AB_KERNELS_OPS_FORMULAS_H
@@ -14,9 +14,9 @@
 
 AB_BEGIN_DECLS
 
-/* ---- element by element ---------------------------------------------------------------------- */
+/* ---- element-wise ---------------------------------------------------------------------------- */
 
-/* NaN passes through. */
+/* NaN propagates. */
 static inline AB_HOST_DEVICE float ab_f_relu(float x) { return x <= 0.0f ? 0.0f : x; }
 static inline AB_HOST_DEVICE float ab_f_relu_backward(float out, float dout) {
     return out <= 0.0f ? 0.0f : dout;
@@ -29,12 +29,12 @@ static inline AB_HOST_DEVICE bool ab_f_finite(float x) {
 
 /* ---- pixels ---------------------------------------------------------------------------------- */
 
-/* An element of a tensor of images. */
+/* Coordinates of an element of an NHWC tensor. */
 typedef struct ab_pixel {
     int64_t image, y, x, channel;
 } ab_pixel;
 
-/* The place of element i of an NHWC array. */
+/* Coordinates of element i of an NHWC array. */
 static inline AB_HOST_DEVICE ab_pixel ab_pixel_at(int64_t i, int64_t height, int64_t width,
                                                   int64_t channels) {
     ab_pixel p;
@@ -47,7 +47,7 @@ static inline AB_HOST_DEVICE ab_pixel ab_pixel_at(int64_t i, int64_t height, int
     return p;
 }
 
-/* The element of a place in an NHWC array. */
+/* Index of the element with these coordinates in an NHWC array. */
 static inline AB_HOST_DEVICE int64_t ab_pixel_index(ab_pixel p, int64_t height, int64_t width,
                                                     int64_t channels) {
     return ((p.image * height + p.y) * width + p.x) * channels + p.channel;
@@ -58,7 +58,7 @@ typedef struct ab_range {
     int64_t first, end;
 } ab_range;
 
-/* Input positions that output position `out` of an undilated window covers, padding left out. */
+/* Input positions covered by output position `out` of an undilated window, without padding. */
 static inline AB_HOST_DEVICE ab_range ab_window_covers(const ab_window *w, int axis, int64_t out) {
     int64_t first = out * w->stride[axis] - w->padding[axis], end = first + w->kernel[axis];
     ab_range r;
@@ -79,7 +79,7 @@ static inline AB_HOST_DEVICE ab_range ab_windows_over(const ab_window *w, int ax
 
 /* ---- pooling --------------------------------------------------------------------------------- */
 
-/* torch's scan: larger replaces, and so does NaN. Returns where the scan ends. */
+/* torch's scan: a larger value or NaN replaces the current maximum. Returns the position of the maximum. */
 static inline AB_HOST_DEVICE int64_t ab_f_window_winner(const ab_window *w, ab_span in, ab_pixel out) {
     ab_range rows = ab_window_covers(w, 0, out.y), columns = ab_window_covers(w, 1, out.x);
     ab_pixel p = out;
@@ -96,13 +96,13 @@ static inline AB_HOST_DEVICE int64_t ab_f_window_winner(const ab_window *w, ab_s
     return winner;
 }
 
-/* Element i of the output of a max pool. */
+/* Element i of the output of max pooling. */
 static inline AB_HOST_DEVICE float ab_f_max_pool(const ab_window *w, ab_span in, int64_t i) {
     ab_pixel out = ab_pixel_at(i, w->out[0], w->out[1], w->channels);
     return ab_span_at(in, ab_f_window_winner(w, in, out));
 }
 
-/* Sum, in order of the outputs, of the gradients of the windows that element i of the input won. */
+/* Gradient of input element i: sum of the gradients of the windows whose maximum it is, in output order. */
 static inline AB_HOST_DEVICE float ab_f_max_pool_backward(const ab_window *w, ab_span in, ab_span dout,
                                                           int64_t i) {
     ab_pixel here = ab_pixel_at(i, w->in[0], w->in[1], w->channels), out = here;
@@ -115,14 +115,14 @@ static inline AB_HOST_DEVICE float ab_f_max_pool_backward(const ab_window *w, ab
     return sum;
 }
 
-/* By what an average pool divides. */
+/* Divisor of average pooling. */
 static inline AB_HOST_DEVICE float ab_f_pool_size(const ab_window *w, bool count_pad, ab_range rows,
                                                   ab_range columns) {
     int64_t inside = (rows.end - rows.first) * (columns.end - columns.first);
     return (float)(count_pad ? w->kernel[0] * w->kernel[1] : inside);
 }
 
-/* Sums row by row, then the rows. */
+/* Element i of the output of average pooling. Sums each row, then the row sums. */
 static inline AB_HOST_DEVICE float ab_f_avg_pool(const ab_window *w, bool count_pad, ab_span in, int64_t i) {
     ab_pixel out = ab_pixel_at(i, w->out[0], w->out[1], w->channels), p = out;
     ab_range rows = ab_window_covers(w, 0, out.y), columns = ab_window_covers(w, 1, out.x);
@@ -136,7 +136,7 @@ static inline AB_HOST_DEVICE float ab_f_avg_pool(const ab_window *w, bool count_
     return sum / ab_f_pool_size(w, count_pad, rows, columns);
 }
 
-/* Element i of the input gradient of an average pool. */
+/* Element i of the input gradient of average pooling. */
 static inline AB_HOST_DEVICE float ab_f_avg_pool_backward(const ab_window *w, bool count_pad, ab_span dout,
                                                           int64_t i) {
     ab_pixel here = ab_pixel_at(i, w->in[0], w->in[1], w->channels), out = here;
@@ -151,9 +151,9 @@ static inline AB_HOST_DEVICE float ab_f_avg_pool_backward(const ab_window *w, bo
     return sum;
 }
 
-/* ---- convolution from the definition --------------------------------------------------------- */
+/* ---- direct convolution ---------------------------------------------------------------------- */
 
-/* fp32 sums: over input channels within a tap, then over taps. */
+/* Sums in fp32: over input channels within a tap, then over taps. */
 static inline AB_HOST_DEVICE float ab_f_conv(const ab_conv *c, ab_span in, ab_span weights, int64_t i) {
     const ab_window *w = &c->window;
     int64_t per_in = w->channels / c->groups, per_out = c->out_channels / c->groups;
@@ -175,7 +175,7 @@ static inline AB_HOST_DEVICE float ab_f_conv(const ab_conv *c, ab_span in, ab_sp
     return sum;
 }
 
-/* Position of the output whose tap k hits input position `in`, or -1. */
+/* Output position whose tap k reads input position `in`, or -1. */
 static inline AB_HOST_DEVICE int64_t ab_conv_output(const ab_window *w, int axis, int64_t in, int64_t k) {
     int64_t at = in + w->padding[axis] - k * w->dilation[axis];
     if (at < 0 || at % w->stride[axis] != 0) return -1;
@@ -208,8 +208,8 @@ static inline AB_HOST_DEVICE float ab_f_conv_backward_data(const ab_conv *c, ab_
     return sum;
 }
 
-/* fp32 along a row of outputs, double across rows [first, end) of all images' outputs (image * out[0] + y).
- */
+/* Sums in fp32 along an output row, in double over rows [first, end) of all images' outputs
+ * (row index: image * out[0] + y). */
 static inline AB_HOST_DEVICE double ab_f_conv_backward_weights(const ab_conv *c, ab_span in, ab_span dout,
                                                                int64_t i, int64_t first, int64_t end) {
     const ab_window *w = &c->window;
@@ -236,13 +236,13 @@ static inline AB_HOST_DEVICE double ab_f_conv_backward_weights(const ab_conv *c,
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-/* Weights {out, in, kh, kw} as {out, kh, kw, in}: where element i of the second comes from in the first. */
+/* Weights {out, in, kh, kw} as {out, kh, kw, in}: source index of destination element i. */
 static inline AB_HOST_DEVICE int64_t ab_krsc_source(int64_t i, int64_t in, int64_t taps) {
     int64_t channel = i % in, tap = i / in % taps, out = i / in / taps;
     return (out * in + channel) * taps + tap;
 }
 
-/* {N, pixels, channels} as {N, channels, pixels}: where element i of the second comes from in the first. */
+/* {N, pixels, channels} as {N, channels, pixels}: source index of destination element i. */
 static inline AB_HOST_DEVICE int64_t ab_flatten_source(int64_t i, int64_t pixels, int64_t channels) {
     int64_t pixel = i % pixels, channel = i / pixels % channels, image = i / pixels / channels;
     return (image * pixels + pixel) * channels + channel;
@@ -255,7 +255,7 @@ static inline AB_HOST_DEVICE float ab_f_bn_apply(float x, float mean, float scal
     return (x - mean) * scale + shift;
 }
 
-/* The input gradient of batch norm at one element. */
+/* Input gradient of batch norm, one element. */
 static inline AB_HOST_DEVICE float ab_f_bn_backward(float dy, float x, float mean, float scale, float shift,
                                                     float slope) {
     return ((dy - shift) - (x - mean) * slope) * scale;
@@ -263,22 +263,22 @@ static inline AB_HOST_DEVICE float ab_f_bn_backward(float dy, float x, float mea
 
 /* ---- optimizers ------------------------------------------------------------------------------ */
 
-/* Which formula; the order of an update's constants is said beside it. */
+/* Update formula; comments list its constants in order. */
 typedef enum ab_update_kind {
-    AB_UPDATE_NONE,             /* not here */
+    AB_UPDATE_NONE,             /* not implemented here */
     AB_UPDATE_SGD,              /* lr, decay */
     AB_UPDATE_MOMENTUM,         /* lr, decay, momentum, fresh */
-    AB_UPDATE_NESTEROV,         /* the same */
+    AB_UPDATE_NESTEROV,         /* same */
     AB_UPDATE_ADAM,             /* step size, decay, fresh1, keep2, fresh2, root2, eps */
-    AB_UPDATE_ADAMW,            /* the same, with shrink in the place of decay */
+    AB_UPDATE_ADAMW,            /* same, with shrink instead of decay */
     AB_UPDATE_RMSPROP,          /* lr, decay, keep, fresh, eps */
-    AB_UPDATE_RMSPROP_MOMENTUM, /* the same, momentum */
+    AB_UPDATE_RMSPROP_MOMENTUM, /* same, then momentum */
     AB_UPDATE_RMSPROP_CENTERED, /* as rmsprop */
     AB_UPDATE_ADAGRAD,          /* rate, decay, eps */
-    AB_UPDATE_LAMB, /* rate, keep1, fresh1, keep2, fresh2, correction1, correction2, eps, decay; norms first
+    AB_UPDATE_LAMB, /* rate, keep1, fresh1, keep2, fresh2, correction1, correction2, eps, decay; needs norms
                      */
-    AB_UPDATE_LARS, /* lr, momentum, rate, decay; norms first */
-    AB_UPDATE_LARC  /* the same, never longer than SGD's step */
+    AB_UPDATE_LARS, /* lr, momentum, rate, decay; needs norms */
+    AB_UPDATE_LARC  /* same, step never larger than SGD's */
 } ab_update_kind;
 
 enum { AB_UPDATE_CONSTANTS = 10, AB_UPDATE_VALUES = 3 };
@@ -286,28 +286,28 @@ enum { AB_UPDATE_CONSTANTS = 10, AB_UPDATE_VALUES = 3 };
 /* The constants of one optimizer step. */
 typedef struct ab_update_row {
     float value[AB_UPDATE_CONSTANTS];
-    double lr, decay, eps, coefficient; /* for those that need norms: what ab_f_trust reads */
+    double lr, decay, eps, coefficient; /* read by ab_f_trust, for optimizers that need norms */
 } ab_update_row;
 
-/* Whether the step's size depends on norms of the whole parameter. */
+/* Whether the step size depends on norms of the whole parameter. */
 static inline AB_HOST_DEVICE bool ab_f_measures(int kind) {
     return kind == AB_UPDATE_LAMB || kind == AB_UPDATE_LARS || kind == AB_UPDATE_LARC;
 }
 
-/* lamb's direction of one element; its moments advance. */
+/* LAMB update direction of one element; updates both moments in state. */
 static inline AB_HOST_DEVICE float ab_f_lamb_direction(const float *c, float g, float w, float *state) {
     state[0] = c[1] * state[0] + c[2] * g;
     state[1] = c[3] * state[1] + c[4] * g * g;
     return state[0] / c[5] / (sqrtf(state[1] / c[6]) + c[7]) + c[8] * w;
 }
 
-/* What an element adds to the second norm, before its square: `state` is a copy. */
+/* Term of the second norm for one element, before squaring. `state` is a copy. */
 static inline AB_HOST_DEVICE float ab_f_measured(int kind, const float *c, float g, float w, float *state) {
     return kind == AB_UPDATE_LAMB ? ab_f_lamb_direction(c, g, w, state) : g;
 }
 
-/* The factor of the step from the sums of squares of the weights and of the other, as optim_lamb.c and
- * optim_lars.c have it. */
+/* Trust ratio from the sums of squares of the weights and of the other tensor; formulas in optim_lamb.c and
+ * optim_lars.c. */
 static inline AB_HOST_DEVICE double ab_f_trust(int kind, const ab_update_row *row, double weights,
                                                double other) {
     if (kind == AB_UPDATE_LAMB)
@@ -319,7 +319,7 @@ static inline AB_HOST_DEVICE double ab_f_trust(int kind, const ab_update_row *ro
     return trust / row->lr < 1.0 ? trust / row->lr : 1.0;
 }
 
-/* Puts the factor into the constants. */
+/* Stores the trust ratio in the constants. */
 static inline AB_HOST_DEVICE void ab_f_set_trust(int kind, ab_update_row *row, double trust) {
     if (kind == AB_UPDATE_LAMB) {
         row->value[0] = (float)(row->lr * trust);
@@ -329,7 +329,8 @@ static inline AB_HOST_DEVICE void ab_f_set_trust(int kind, ab_update_row *row, d
     row->value[3] = trust == 0 ? 0.0f : (float)row->decay;
 }
 
-/* One weight's update by RMSprop, Adam or SGD of `kind`; c: the constants of the step. state: its buffers. */
+/* Updates one weight by RMSprop, Adam or SGD of `kind`. c: the constants of the step. state: the weight's
+ * optimizer state. */
 static inline AB_HOST_DEVICE void ab_f_rmsprop(int kind, const float *c, float g, float *weight,
                                                float *state) {
     const float d = g + c[1] * *weight;
@@ -364,7 +365,7 @@ static inline AB_HOST_DEVICE void ab_f_sgd(int kind, const float *c, float g, fl
     *weight = w - c[0] * (kind == AB_UPDATE_MOMENTUM ? state[0] : d + c[2] * state[0]);
 }
 
-/* One element: weight and states change in place. bench/train/optim_*.c says where the formulas come from. */
+/* Updates one weight and its state in place. Sources of the formulas: bench/train/optim_*.c. */
 static inline AB_HOST_DEVICE void ab_f_update(int kind, const float *c, float g, float *weight,
                                               float *state) {
     if (kind <= AB_UPDATE_NESTEROV) {
@@ -385,33 +386,33 @@ static inline AB_HOST_DEVICE void ab_f_update(int kind, const float *c, float g,
     }
 }
 
-/* The average of a weight that has been stored: fresh 1 takes it as it is (ema.h). */
+/* Moving average of a stored weight; fresh = 1 returns the weight (ema.h). */
 static inline AB_HOST_DEVICE float ab_f_average(float average, float weight, float fresh) {
     return fresh == 1.0f ? weight : average + fresh * (weight - average);
 }
 
 /* ---- clipping (bench/train/optim/clip.h) ----------------------------------------------------- */
 
-/* A double as a number of an element type, rounded once: through fp32 to odd, which keeps what the second
- * rounding needs. */
+/* x rounded once to an element type: through fp32 round-to-odd, which keeps the bits that the second rounding
+ * needs. */
 static inline AB_HOST_DEVICE double ab_f_rounded(double x, int type) {
     float f = (float)x;
     if (type == AB_ELEMENT_F32 || x != x) return (double)f;
     if ((double)f != x) {
         uint32_t bits = ab_bits_of(f);
-        if (fabs((double)f) > fabs(x)) bits--; /* towards zero */
+        if (fabs((double)f) > fabs(x)) bits--; /* round toward zero */
         f = ab_float_of(bits | 1u);
     }
     return (double)(type == AB_ELEMENT_F16 ? ab_f16_value(ab_f16_code(f)) : ab_bf16_value(ab_bf16_code(f)));
 }
 
-/* What every gradient is multiplied by; `type`: the gradients' common one. NaN stays. */
+/* Factor for all gradients; `type`: their common element type. NaN propagates. */
 static inline AB_HOST_DEVICE float ab_f_clip_factor(double limit, double norm, int type) {
     double factor = ab_f_rounded(limit / ab_f_rounded(norm + 1e-6, type), type);
     return (float)(factor > 1 ? 1.0 : factor);
 }
 
-/* limit: inf if there is none. */
+/* limit: inf if none. */
 static inline AB_HOST_DEVICE float ab_f_limited(float g, float factor, float limit) {
     float v = g * factor;
     return v < -limit ? -limit : v > limit ? limit : v;

@@ -1,8 +1,8 @@
-/* What an operator is: one const descriptor per op, defined in the op's own file, found through ops.def.
+/* Definition of an operator: one const descriptor per op, defined in the op's own file and listed in ops.def.
  *
- * Ops know nothing of networks, levels or policies. They get tensors with formats and do: widen to fp32,
- * compute in fp32, round once (RNE) to the output's format. Layout is NHWC; weights keep torch's layout.
- * Kernels never allocate: sizes are asked for beforehand, memory is handed in. */
+ * Ops do not depend on networks, levels or policies. They get tensors with formats: widen to fp32, compute in
+ * fp32, round once (RNE) to the output's format. Layout is NHWC; weights keep torch's layout. Kernels never
+ * allocate: they report sizes in prepare and use memory passed in. */
 #ifndef AB_KERNELS_OPS_OP_H
 #define AB_KERNELS_OPS_OP_H
 
@@ -20,17 +20,16 @@ typedef enum ab_op_class {
     AB_CLASS_banned
 } ab_op_class;
 
-/* ---- attributes: what a network file may say about an op ------------------------------------- */
+/* ---- attributes of an op in a network file --------------------------------------------------- */
 
 typedef enum ab_attr_kind {
     AB_ATTR_INT,    /* int64_t field */
-    AB_ATTR_PAIR,   /* int64_t[2] field; the file gives one number or [height, width] */
+    AB_ATTR_PAIR,   /* int64_t[2] field; in the file one number or [height, width] */
     AB_ATTR_FLOAT,  /* double field */
     AB_ATTR_BOOL,   /* bool field */
-    AB_ATTR_FLOATS, /* ab_floats field; the file gives an array of numbers */
-    AB_ATTR_INTS,   /* ab_ints field; the file gives one integer or an array of at most AB_MAX_DIMS */
-    AB_ATTR_CHOICE  /* int64_t field: which of the names that `text` lists as "none|tanh"; the file gives the
-                       name */
+    AB_ATTR_FLOATS, /* ab_floats field; in the file an array of numbers */
+    AB_ATTR_INTS,   /* ab_ints field; in the file one integer or an array of at most AB_MAX_DIMS */
+    AB_ATTR_CHOICE  /* int64_t field: index into the names in `text` ("none|tanh"); in the file the name */
 } ab_attr_kind;
 
 typedef struct ab_floats {
@@ -48,16 +47,16 @@ typedef struct ab_attr {
     ab_attr_kind kind;
     size_t offset; /* of the field in the op's attrs struct */
     bool required;
-    double fallback;  /* torch's default; pairs get it twice */
+    double fallback;  /* torch's default; used for both elements of a pair */
     double low, high; /* accepted range, inclusive */
-    const char *text; /* one line for people */
+    const char *text; /* one-line help text */
 } ab_attr;
 
-/* ---- parameters: what an op owns between steps ----------------------------------------------- */
+/* ---- parameters and buffers of an op --------------------------------------------------------- */
 
 typedef enum ab_param_kind {
     AB_PARAM_WEIGHT, /* trained */
-    AB_PARAM_BUFFER  /* kept, never trained: running statistics */
+    AB_PARAM_BUFFER  /* not trained: running statistics */
 } ab_param_kind;
 
 typedef enum ab_init_kind { AB_INIT_ZEROS, AB_INIT_ONES, AB_INIT_UNIFORM, AB_INIT_NORMAL } ab_init_kind;
@@ -72,86 +71,85 @@ typedef struct ab_param_spec {
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* Sees half values as they are in fp32 before the cast (a probe). Called from several threads at once with
- * distinct `thread` in [0, ab_parallel_threads()); `id` is the tensor's id. NULL on unprobed steps. It must
- * not change values. */
+/* A probe: observes half values in fp32 before the cast. `see` is called from several threads at once, with
+ * distinct `thread` in [0, ab_parallel_threads()); `id` is the tensor's id. NULL on unprobed steps. Must not
+ * change values. */
 struct ab_census; /* kernels/census/census.h */
 
 typedef struct ab_observer {
     void (*see)(struct ab_observer *self, int id, int thread, const float *values, int64_t n);
-    /* For tensors whose values are far away: whether a census of all of them will do, and handing it over
-     * (thread 0). Both may be NULL: it will not. */
+    /* For tensors in device memory. counts: whether a census of the whole tensor is sufficient; count:
+     * receives it (on thread 0). Both may be NULL: not sufficient. */
     bool (*counts)(const struct ab_observer *self, int id);
     void (*count)(struct ab_observer *self, int id, const struct ab_census *census);
 } ab_observer;
 
 typedef enum ab_cpu_path {
     AB_PATH_AUTO,     /* native where the library accelerates the type, else convert */
-    AB_PATH_NATIVE,   /* half operands straight into the library's primitive */
+    AB_PATH_NATIVE,   /* half operands passed directly to the library's primitive */
     AB_PATH_CONVERT,  /* widen, fp32 primitive, round once */
     AB_PATH_REFERENCE /* portable C, no library */
 } ab_cpu_path;
 
-/* What a kernel may use besides its tensors. One per cell; the step loop changes training, observer and step.
- */
+/* Execution context of a kernel. One per cell; the step loop changes training, observer and step. */
 typedef struct ab_exec {
     void *workspace; /* fp32 scratch shared by all ops of the plan, 64-byte aligned */
     size_t workspace_bytes;
-    bool training;        /* batch norm: batch statistics; dropout: on */
-    bool accumulate_half; /* products and sums of low ops rounded to the output's half format at every step */
-    bool tf32;            /* fp32 products of a GPU may round their operands to TF32 */
+    bool training;        /* batch norm uses batch statistics; dropout is active */
+    bool accumulate_half; /* round every product and partial sum of low ops to the output's half format */
+    bool tf32;            /* fp32 products on a GPU may round operands to TF32 */
     ab_cpu_path path;
     ab_observer *observer;
     uint64_t seed;
     uint32_t step;
-    const int64_t
-        *step_there; /* steps that a device decides itself: where it keeps the number; NULL: `step` */
+    const int64_t *step_there; /* device address of the step number; NULL: `step` */
 } ab_exec;
 
 /* One instance of an op in a plan. Absent tensors are NULL. */
 typedef struct ab_op_io {
     const struct ab_op
-        *op; /* the row of ops.def; set by the plan's executor, for whoever runs it elsewhere */
+        *op; /* row of ops.def; set by the plan's executor for backends that run the op elsewhere */
     const void *attrs;
     void *state; /* from prepare; owned by the plan's executor */
     const ab_tensor *in[AB_MAX_INPUTS];
-    ab_tensor *param[AB_MAX_PARAMS]; /* buffers among them are updated by a training forward */
+    ab_tensor *param[AB_MAX_PARAMS]; /* a training forward updates the buffers */
     ab_tensor *out;
     ab_tensor *saved[AB_MAX_SAVED]; /* written by a training forward, read by backward */
     const ab_tensor *dout;
     ab_tensor *din[AB_MAX_INPUTS];    /* overwritten, never accumulated; NULL if not wanted; in[i]'s shape */
     ab_tensor *dparam[AB_MAX_PARAMS]; /* overwritten; NULL if not wanted; param[i]'s shape */
-    uint32_t instance;                /* tells the plan's ops apart: part of the index of random numbers */
-    uint64_t params_version; /* changes whenever a parameter's values change: prepared copies of weights are
-                                refreshed then and only then */
+    uint32_t instance;                /* index of the op in the network: part of the random number counter */
+    uint64_t params_version; /* changes with every change of parameter values: prepared weights are refreshed
+                                then and only then */
 } ab_op_io;
 
 typedef struct ab_op {
     const char *name;
     int inputs;          /* fixed number of inputs, or -1: 2 or more */
-    int optional_inputs; /* how many more there may be behind them */
+    int optional_inputs; /* number of optional inputs after them */
     bool batch_norm;     /* parameters stay fp32 under keep_batchnorm_fp32 */
-    bool norm;           /* weight and bias are a scale and a shift: rules for weights do not mean them */
-    bool is_loss;        /* output: one fp32 number; "targets" may be left out as its last required input */
+    bool norm;           /* weight and bias are scale and shift: rules for weights do not apply */
+    bool is_loss;        /* output is one fp32 scalar; the last required input, "targets", may be omitted */
     unsigned integer_inputs; /* bit i: in[i] is int32 (class or token ids) and has no gradient */
     unsigned maybe_integer;  /* bit i: in[i] may be int32 or floating */
     size_t attrs_bytes;
-    const ab_attr *attrs; /* ends with a NULL name; NULL for none */
+    const ab_attr *attrs; /* terminated by a NULL name; NULL if none */
 
-    /* Completes attrs that default to other attrs and checks what ranges cannot say. May be NULL. */
+    /* Fills in attrs that default to other attrs and checks what ranges cannot express. May be NULL. */
     ab_status (*finish_attrs)(void *attrs);
 
-    /* Whether the output is in[0] as it lies in memory, so that both may share it (in place, forward and
+    /* Whether the output has the memory layout of in[0], so both may share memory (in place: forward and
      * backward do nothing). NULL: never. */
     bool (*is_view)(const void *attrs, const ab_shape *in);
 
-    /* Output shape from input shapes (batch included). Errors name both shapes. */
+    /* Output shape from input shapes (batch included). Error messages name both shapes. */
     ab_status (*infer)(const void *attrs, const ab_shape *in, int inputs, ab_shape *out);
 
-    /* Fills spec[] (at most AB_MAX_PARAMS) and returns how many. May be NULL: none. */
+    /* Fills spec[] (at most AB_MAX_PARAMS) and returns the count. NULL: no parameters. */
     int (*params)(const void *attrs, const ab_shape *in, ab_param_spec *spec);
 
-    /* Tensors that a training forward leaves for backward besides in/out: shapes and formats. May be NULL. */
+    /* Tensors besides in/out that a training forward saves for backward: shapes and formats. Returns the
+     * count. NULL: none. */
     int (*saved)(const void *attrs, const ab_shape *in, const ab_shape *out, ab_shape *shape,
                  const ab_format **format);
 
@@ -159,14 +157,13 @@ typedef struct ab_op {
      */
     unsigned backward_needs;
 
-    /* The same where it depends on how many inputs there are and which of them (bit i of `wanted`) get a
-     * gradient; NULL: backward_needs. Never more than that. */
+    /* backward_needs as a function of the number of inputs and of which of them (bit i of `wanted`) need a
+     * gradient: a subset of backward_needs. NULL: backward_needs. */
     unsigned (*needs)(const void *attrs, int inputs, unsigned wanted);
 
-    /* Creates the per-instance state (library primitives, prepared weights) for the tensors' shapes and
-     * formats in `io` (data pointers are not set yet) and says how many bytes of workspace fwd and bwd need
-     * at most, and how many bytes the state keeps for itself between steps (allocated by the caller, handed
-     * over by bind). May be NULL. */
+    /* Creates the per-instance state (library primitives, prepared weights) for the shapes and formats in
+     * `io` (data pointers are not set yet). Returns the maximum workspace bytes of forward and backward, and
+     * the bytes of persistent state memory (allocated by the caller, passed to bind). May be NULL. */
     ab_status (*prepare)(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes);
     void (*bind)(ab_op_io *io, void *state_memory);
     void (*release)(ab_op_io *io);
@@ -174,12 +171,11 @@ typedef struct ab_op {
     ab_status (*forward)(const ab_exec *exec, ab_op_io *io);
     ab_status (*backward)(const ab_exec *exec, ab_op_io *io);
 
-    /* Floating-point operations of a forward pass (multiply and add count 2); backward is about twice that.
-     */
+    /* FLOPs of a forward pass (multiply-add counts 2); backward is about twice that. */
     double (*flops)(const void *attrs, const ab_shape *in, const ab_shape *out);
 
-    /* Which implementation runs, for the record: "convert+jit:avx512_core", "reference", ... Valid while `io`
-     * is. */
+    /* Implementation in use, for the record: "convert+jit:avx512_core", "reference", ... Valid as long as
+     * `io`. */
     const char *(*describe)(const ab_op_io *io, const char *pass); /* pass: "forward", "backward_data",
                                                                       "backward_weights" */
 } ab_op;
@@ -191,24 +187,24 @@ enum { AB_NEEDS_OUT = 1 << AB_MAX_INPUTS };
 #include "kernels/ops/ops.def"
 #undef AB_OP
 
-/* The rows of ops.def, in order: i in [0, count). */
+/* Rows of ops.def, in order; i in [0, count). */
 int ab_op_count(void);
 const ab_op *ab_op_at(int i);
-ab_op_class ab_op_class_at(int i); /* the i-th row's class */
+ab_op_class ab_op_class_at(int i); /* class of row i */
 
-/* The op called `name`, or AB_CONFIG with the nearest names. `index` (may be NULL) receives the row's number.
- */
+/* Finds the op called `name`. Otherwise returns AB_CONFIG with the nearest names. `index` (may be NULL)
+ * receives the row number. */
 AB_MUST_CHECK ab_status ab_op_find(const char *name, const ab_op **op, int *index);
 
-/* What the backward pass of an instance reads, as backward_needs. */
+/* What backward of an instance reads, encoded as backward_needs. */
 unsigned ab_op_needs(const ab_op *op, const void *attrs, int inputs, unsigned wanted);
 unsigned ab_io_needs(const ab_op *op, const ab_op_io *io);
 
 /* ---- helpers shared by the kernels ----------------------------------------------------------- */
 
-/* Stores n fp32 values at element `offset` of dst with one rounding and, if a probe listens and dst is not
- * fp32, lets it see them first. (What is stored as fp32 is not cast: probes read such tensors themselves.)
- * Serial; callers split. */
+/* Stores n fp32 values at element `offset` of dst with one rounding. If an observer is set and dst is not
+ * fp32, it sees the values first. (fp32 stores are not cast; probes read such tensors themselves.)
+ * Single-threaded; callers split the work. */
 void ab_emit(const ab_exec *exec, ab_tensor *dst, int64_t offset, const float *values, int64_t n);
 
 /* The same for a whole tensor, in parallel. */
@@ -217,8 +213,8 @@ void ab_emit_all(const ab_exec *exec, ab_tensor *dst, const float *values);
 /* fp32 view of a whole tensor: its own data if it is fp32, else widened (in parallel) into scratch. */
 const float *ab_view_f32(const ab_tensor *tensor, float *scratch);
 
-/* Casting one tensor into another of the same shape, in parallel; and dst = round(dst + src), the way
- * gradients of a value that is used twice are summed. Both observe like ab_emit. */
+/* ab_cast: dst = src in dst's format, same shape, in parallel. ab_accumulate: dst = round(dst + src), for
+ * gradients of a value with several uses. Both call the observer like ab_emit. */
 void ab_cast(const ab_exec *exec, ab_tensor *dst, const ab_tensor *src);
 void ab_accumulate(const ab_exec *exec, ab_tensor *dst, const ab_tensor *src);
 

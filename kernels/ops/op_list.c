@@ -1,5 +1,4 @@
-/* The list of operators and the helpers every kernel uses to read stored formats and to store with one
- * rounding. */
+/* The list of operators, and helpers to read stored formats and to store with one rounding. */
 #include "kernels/ops/op.h"
 
 #include "kernels/core/nearest.h"

@@ -9,14 +9,14 @@ enum { PIECE = 16 * 1024, MOST_PIECES = 64, LANES = 8 };
 
 /* ---- geometry -------------------------------------------------------------------------------- */
 
-/* Pieces are cut where there are too few results to share out. */
+/* Results are split into pieces if there are too few of them to distribute over threads. */
 static int64_t pieces_of(const ab_reduction *r) {
     int64_t elements = r->kept * r->reduced;
     int64_t pieces = ab_min64(elements / PIECE / ab_max64(1, r->tiles / 16), MOST_PIECES);
     return ab_max64(1, ab_min64(pieces, r->reduced));
 }
 
-/* Neighbours in the last dimension are made together if it stays. */
+/* If the last dimension is kept, adjacent results are computed together. */
 static void cut_tiles(ab_reduction *r) {
     bool stays = r->groups > 0 && !r->gone[r->groups - 1];
     r->row = stays ? r->dim[r->groups - 1] : 1;
@@ -53,7 +53,7 @@ size_t ab_reduction_bytes(const ab_reduction *r) {
     return ab_aligned((size_t)(r->kept * r->pieces) * sizeof(double));
 }
 
-/* Offset in the input of element `number` of the groups that are gone (or stay). */
+/* Input offset of element `number` of the reduced (gone) or kept groups. */
 static int64_t offset_of(const ab_reduction *r, bool gone, int64_t number) {
     int64_t offset = 0;
     for (int i = r->groups - 1; i >= 0; i--) {
@@ -68,15 +68,15 @@ static int64_t offset_of(const ab_reduction *r, bool gone, int64_t number) {
 
 typedef struct fold {
     double start;
-    void (*run)(double *total, const float *x, int64_t n);  /* n values into one */
-    void (*each)(double *total, const float *x, int64_t n); /* each into its own */
+    void (*run)(double *total, const float *x, int64_t n);  /* reduces n values to one */
+    void (*each)(double *total, const float *x, int64_t n); /* combines each value into its own total */
     double (*join)(double a, double b);
 } fold;
 
 static double plus(double a, double b) { return a + b; }
-static double larger(double a, double b) { return isnan(a) || a >= b ? a : b; } /* b if it is NaN */
+static double larger(double a, double b) { return isnan(a) || a >= b ? a : b; } /* NaN if either is NaN */
 
-/* Several sums side by side, so that additions do not wait for each other. */
+/* Several partial sums, so additions do not depend on each other. */
 static void sum_run(double *total, const float *x, int64_t n) {
     double part[LANES] = {0};
     int64_t i = 0;
@@ -111,7 +111,7 @@ typedef struct reduce_job {
     double *total; /* [pieces][kept] */
 } reduce_job;
 
-/* Elements [first, end) of one result whose last dimension is gone: runs along it. */
+/* Elements [first, end) of one result whose last dimension is reduced: runs along it. */
 static void reduce_runs(const reduce_job *job, int64_t start, int64_t first, int64_t end, double *total) {
     const ab_reduction *r = job->r;
     const int64_t width = r->groups && r->gone[r->groups - 1] ? r->dim[r->groups - 1] : 1;
@@ -124,7 +124,7 @@ static void reduce_runs(const reduce_job *job, int64_t start, int64_t first, int
     }
 }
 
-/* The same for a tile of neighbouring results: a run of them at a time. */
+/* The same for a tile of adjacent results, one run at a time. */
 static void reduce_tile(const reduce_job *job, int64_t width, int64_t start, int64_t first, int64_t end,
                         double *total) {
     const ab_reduction *r = job->r;

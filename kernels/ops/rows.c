@@ -1,4 +1,4 @@
-/* Splitting rows and summing columns; see rows.h. */
+/* Row splitting and column sums; see rows.h. */
 #include "kernels/ops/rows.h"
 
 #include "kernels/ops/blocks.h"
@@ -26,7 +26,7 @@ int64_t ab_rows_chunk_end(const ab_rows *r, int64_t chunk) {
     return ab_min64((chunk + 1) * r->chunk_groups, r->groups);
 }
 
-/* Of one chunk's scratch: double sums, one group's fp32 sums, a widened group. */
+/* Scratch of one chunk: double sums, one group's fp32 sums, a widened group. */
 typedef struct chunk_scratch {
     size_t total, group, widened, bytes;
 } chunk_scratch;
@@ -48,7 +48,7 @@ typedef struct sum_job {
     ab_rows rows;
     const ab_tensor *tensor;
     chunk_scratch scratch;
-    char *memory; /* scratch.bytes for each chunk */
+    char *memory; /* scratch.bytes per chunk */
 } sum_job;
 
 static void sum_chunk(void *argument, int64_t chunk, int thread) {

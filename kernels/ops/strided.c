@@ -1,4 +1,4 @@
-/* Reading through views; see strided.h. */
+/* Reads strided views; see strided.h. */
 #include "kernels/ops/strided.h"
 
 #include "kernels/format/convert.h"
@@ -31,7 +31,7 @@ static void read_run(const ab_tensor *tensor, int64_t offset, int64_t stride, in
     }
 }
 
-/* Steps to the start of the next row: dimensions before the last count like digits. */
+/* Advances index to the next row, carrying over the dimensions before the last. */
 static int64_t next_row(const ab_strided *view, int64_t *index, int64_t offset) {
     for (int i = view->ndim - 2; i >= 0; i--) {
         offset += view->stride[i];

@@ -1,7 +1,6 @@
-/* Reads runs of elements of a tensor that is seen through another shape (views.h), in the order of that
- * shape, as fp32.
+/* Reads runs of elements of a strided view (views.h), in view order, as fp32.
  *
- * Internal to kernels/. Knows nothing of threads. */
+ * Internal to kernels/. Single-threaded. */
 #ifndef AB_KERNELS_OPS_STRIDED_H
 #define AB_KERNELS_OPS_STRIDED_H
 
@@ -10,7 +9,7 @@
 
 AB_BEGIN_DECLS
 
-/* fp32 values of the view's elements [at, at + n): the tensor's own memory or `buffer`. */
+/* Returns fp32 values of the view's elements [at, at + n): the tensor's own memory or `buffer`. */
 const float *ab_strided_read(const ab_strided *view, const ab_tensor *tensor, int64_t at, int64_t n,
                              float *buffer);
 

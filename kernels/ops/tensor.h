@@ -1,4 +1,4 @@
-/* A dense tensor: a view of memory somebody else owns (a plan's buffers, a test's array). */
+/* A dense tensor: a view of memory owned elsewhere (a plan's buffers, a test's array). */
 #ifndef AB_KERNELS_OPS_TENSOR_H
 #define AB_KERNELS_OPS_TENSOR_H
 
@@ -9,11 +9,11 @@
 AB_BEGIN_DECLS
 
 typedef struct ab_tensor {
-    void *data; /* borrowed; count * storage bytes, 64-byte aligned in plans, any alignment in tests */
+    void *data; /* borrowed; count * storage bytes; 64-byte aligned in plans, any alignment in tests */
     ab_shape shape;
     const ab_format *format; /* NULL: int32_t elements (class ids) */
-    const ab_device *device; /* where `data` lives */
-    int id;                  /* the plan's value number, for observers; -1 if nobody cares */
+    const ab_device *device; /* device that holds `data` */
+    int id;                  /* the plan's value number, for observers; -1 if unused */
 } ab_tensor;
 
 /* Number of elements. */

@@ -1,6 +1,6 @@
-/* Where the elements of a tensor lie that is seen through another shape: broadcast (a stride of zero),
- * permuted, with dimensions left out, or split into those that stay and those that go in a reduction.
- * Geometry alone, the same for the CPU's kernels (strided.h, which reads through it) and a GPU's. */
+/* Strided views of a tensor: broadcast (stride 0), permuted, with dimensions removed, or split into kept and
+ * reduced dimensions. Index arithmetic only, shared by the CPU kernels (strided.h reads through a view) and
+ * the GPU. */
 #ifndef AB_KERNELS_OPS_VIEWS_H
 #define AB_KERNELS_OPS_VIEWS_H
 
@@ -11,12 +11,12 @@
 AB_BEGIN_DECLS
 
 typedef struct ab_strided {
-    int ndim; /* of the view, neighbours merged where memory allows */
+    int ndim; /* of the view; adjacent dimensions are merged where the strides allow */
     int64_t dim[AB_MAX_DIMS], stride[AB_MAX_DIMS];
 } ab_strided;
 
-/* i / d, the remainder in *rest; neither is negative. Short where both fit in 32 bits, which is several times
- * faster on a GPU. */
+/* i / d, with the remainder in *rest; both must be non-negative. Uses 32-bit division where both fit, which
+ * is several times faster on a GPU. */
 static inline AB_HOST_DEVICE int64_t ab_divide(int64_t i, int64_t d, int64_t *rest) {
     if (((uint64_t)(i | d) >> 32) == 0) {
         uint32_t q = (uint32_t)i / (uint32_t)d;
@@ -27,7 +27,7 @@ static inline AB_HOST_DEVICE int64_t ab_divide(int64_t i, int64_t d, int64_t *re
     return i / d;
 }
 
-/* Offset of the view's element i. */
+/* Memory offset of the view's element i. */
 static inline AB_HOST_DEVICE int64_t ab_strided_offset(const ab_strided *view, int64_t i) {
     int64_t offset = 0, digit;
     for (int d = view->ndim - 1; d > 0; d--) {
@@ -37,7 +37,7 @@ static inline AB_HOST_DEVICE int64_t ab_strided_offset(const ab_strided *view, i
     return offset + i * view->stride[0];
 }
 
-/* Elements from one index of each dimension to the next, row-major: stride[ndim]. */
+/* Row-major strides in elements: stride[ndim]. */
 static inline void ab_contiguous_strides(const ab_shape *shape, int64_t *stride) {
     int64_t step = 1;
     for (int i = shape->ndim - 1; i >= 0; i--) {
@@ -46,7 +46,7 @@ static inline void ab_contiguous_strides(const ab_shape *shape, int64_t *stride)
     }
 }
 
-/* Drops dimensions of one element and joins neighbours that one stride walks. */
+/* Drops dimensions of size 1 and merges adjacent dimensions with compatible strides. */
 static inline ab_strided ab_strided_merged(const ab_strided *view) {
     ab_strided m = {0, {1}, {1}};
     for (int i = 0; i < view->ndim; i++) {
@@ -64,7 +64,7 @@ static inline ab_strided ab_strided_merged(const ab_strided *view) {
     return m;
 }
 
-/* `from` as `to`, dimension by dimension, nothing merged. */
+/* Broadcasts `from` to `to`, dimension by dimension, without merging. */
 static inline ab_strided ab_strided_repeated(const ab_shape *from, const ab_shape *to) {
     ab_strided view = {0, {1}, {1}};
     int64_t stride[AB_MAX_DIMS];
@@ -79,7 +79,8 @@ static inline ab_strided ab_strided_repeated(const ab_shape *from, const ab_shap
     return view;
 }
 
-/* `from` as `to`: dimensions are aligned at the end, those that are missing or 1 are repeated. */
+/* Broadcasts `from` to `to`: dimensions are aligned at the end; missing ones and those of size 1 are
+ * repeated. */
 static inline ab_strided ab_strided_broadcast(const ab_shape *from, const ab_shape *to) {
     ab_strided view = ab_strided_repeated(from, to);
     return ab_strided_merged(&view);
@@ -98,7 +99,7 @@ static inline ab_strided ab_strided_permute(const ab_shape *from, const int64_t 
     return ab_strided_merged(&view);
 }
 
-/* What is left of `whole` without the dimensions in `axes` (bit i), repeated along them. */
+/* View of `whole` for a tensor without the dimensions in `axes` (bit i), broadcast along them. */
 static inline ab_strided ab_strided_along(const ab_shape *whole, unsigned axes) {
     ab_strided view = {0, {1}, {1}};
     int64_t step = 1;
@@ -112,8 +113,8 @@ static inline ab_strided ab_strided_along(const ab_shape *whole, unsigned axes) 
     return ab_strided_merged(&view);
 }
 
-/* The dimensions of an unmerged view that are in `axes`, or with `gone` false those that are not: which of
- * its elements belong to number i of a reduction's terms, or of its results. */
+/* The dimensions of an unmerged view that are in `axes` or, with `gone` false, that are not: indexes the
+ * terms of a reduction, or its results. */
 static inline ab_strided ab_strided_part(const ab_strided *whole, unsigned axes, bool gone) {
     ab_strided part = {0, {1}, {1}};
     for (int i = 0; i < whole->ndim; i++) {
@@ -124,7 +125,7 @@ static inline ab_strided ab_strided_part(const ab_strided *whole, unsigned axes,
     return ab_strided_merged(&part);
 }
 
-/* The shape that `a` and `b` broadcast to, torch's rules; false if they do not go together. */
+/* Broadcast shape of `a` and `b` by torch's rules; false if they are incompatible. */
 static inline bool ab_broadcast_shape(const ab_shape *a, const ab_shape *b, ab_shape *out) {
     out->ndim = a->ndim > b->ndim ? a->ndim : b->ndim;
     for (int i = 1; i <= out->ndim; i++) {
@@ -135,7 +136,7 @@ static inline bool ab_broadcast_shape(const ab_shape *a, const ab_shape *b, ab_s
     return true;
 }
 
-/* Bit i: dimension i of `to` is repeated when `from` is broadcast to it. */
+/* Bit i: dimension i of `to` is repeated when broadcasting `from` to it. */
 static inline unsigned ab_broadcast_axes(const ab_shape *from, const ab_shape *to) {
     unsigned axes = 0;
     const int missing = to->ndim - from->ndim;

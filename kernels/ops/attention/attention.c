@@ -1,8 +1,8 @@
-/* Attention by blocks of queries; see attention.h.
+/* Attention in blocks of queries; see attention.h.
  *
  * With scores S = scale q k^T + mask, P = exp(S - log_sum): out = P v; dv = P^T dout; dP = dout v^T; dS = P
- * (dP - sum over keys of P dP); dq = scale dS k; dk = scale dS^T q. Dropout multiplies P where it meets v,
- * and dP. */
+ * (dP - sum over keys of P dP); dq = scale dS k; dk = scale dS^T q. Dropout multiplies dP, and P where it
+ * multiplies v. */
 #include "kernels/ops/attention/attention.h"
 
 #include "kernels/core/elementary64.h"
@@ -13,7 +13,7 @@
 
 enum { BLOCK_SCORES = 64 * 1024, MIN_QUERIES = 16, OPERANDS = 4, RESULTS = 3 };
 
-/* A thread's scratch: score blocks, a mask row, fp32 copies of half operands (q, k, v, dout), results before
+/* Scratch of a thread: score blocks, a mask row, fp32 copies of half operands (q, k, v, dout), results before
  * rounding. */
 typedef struct scratch {
     float *p, *dp, *dropped, *mask;
@@ -46,12 +46,12 @@ static float *take(char **memory, int64_t floats) {
     return piece;
 }
 
-/* Elements of one head if it needs a copy. */
+/* Elements of one head, if it needs a copy. */
 static int64_t copied(const ab_heads *h) {
     return h->tensor && !ab_is_f32(h->tensor) ? h->rows * h->width : 0;
 }
 
-/* Results that nobody wants need no place; in the forward pass out takes the first. */
+/* Results that are not wanted take no space. In the forward pass, out uses the first. */
 static int64_t result_floats(const ab_attention *t, int i) {
     int64_t of_out = i == 0 ? copied(&t->out) : 0;
     return ab_max64(of_out, copied(&t->din[i]));
@@ -133,13 +133,13 @@ static void add_mask(const head *x, int64_t query, float *score, int64_t keys) {
     for (int64_t j = 0; j < keys; j++) score[j] += bias[m->step[3] ? j : 0];
 }
 
-/* Keys that the queries [first, first + n) can see; with a finite mask_value all of them. */
+/* Number of keys visible to the queries [first, first + n); all of them with a finite mask_value. */
 static int64_t keys_of_block(const ab_attention *t, int64_t first, int64_t n) {
     bool hidden = t->causal && isinf(t->masked);
     return hidden ? ab_min64(t->in[1].rows, first + n) : t->in[1].rows;
 }
 
-/* Mask of one row of `keys` scores; returns how many of them count, the others are left alone. */
+/* Masks one row of `keys` scores. Returns how many scores are visible; the others are not written. */
 static int64_t mask_row(const head *x, int64_t query, float *score, int64_t keys) {
     const ab_attention *t = x->t;
     int64_t seen = t->causal ? ab_min64(keys, query + 1) : keys;
@@ -155,11 +155,12 @@ static void fill(float *row, int64_t from, int64_t to, float value) {
     for (int64_t j = from; j < to; j++) row[j] = value;
 }
 
-/* Scores of a row become probabilities; the logarithm of their sum is returned, -inf if nobody takes part. */
+/* Converts a row of scores to probabilities. Returns the log of the sum of exponentials, -inf if all keys are
+ * masked. */
 static float normalise_row(float *row, int64_t seen) {
     const ab_vec_math *vec = ab_vec_math_get();
     float shift = vec->row_max(row, seen);
-    if (shift == -INFINITY) { /* nobody, or NaNs */
+    if (shift == -INFINITY) { /* all masked, or NaN */
         float value = isnan(vec->row_sum(row, seen)) ? NAN : 0.0f;
         fill(row, 0, seen, value);
         return isnan(value) ? NAN : -INFINITY;
@@ -169,8 +170,8 @@ static float normalise_row(float *row, int64_t seen) {
     return (float)((double)shift + ab_log(sum));
 }
 
-/* The same from the logarithm that forward kept. */
-static void probabilities_again(float *row, int64_t seen, float log_sum) {
+/* The same, recomputed from the log-sum saved by forward. */
+static void recompute_probabilities(float *row, int64_t seen, float log_sum) {
     if (log_sum == -INFINITY)
         fill(row, 0, seen, 0.0f);
     else
@@ -193,8 +194,8 @@ static void scores(const head *x, int64_t first, int64_t n, int64_t keys) {
     ab_gemm_run(&g, t->exec->path, t->half);
 }
 
-/* The probabilities of a block of queries, from `log_sum` or, in the forward pass (`fresh`), leaving it
- * there. */
+/* Probabilities of a block of queries: from `log_sum` or, in the forward pass (`fresh`), computed and log_sum
+ * written. */
 static void block_probabilities(const head *x, int64_t first, int64_t n, int64_t keys, bool fresh) {
     const ab_attention *t = x->t;
     int64_t at = (x->batch * t->heads + x->head) * t->in[0].rows;
@@ -205,13 +206,13 @@ static void block_probabilities(const head *x, int64_t first, int64_t n, int64_t
         if (fresh)
             log_sum = normalise_row(row, seen);
         else
-            probabilities_again(row, seen, t->log_sum[at + first + i]);
+            recompute_probabilities(row, seen, t->log_sum[at + first + i]);
         if (fresh && t->log_sum) t->log_sum[at + first + i] = log_sum;
         fill(row, seen, keys, 0.0f);
     }
 }
 
-/* to = values with dropout's mask. */
+/* to = values with the dropout mask applied. */
 static void drop(const head *x, float *to, const float *values, int64_t first, int64_t n, int64_t keys) {
     const ab_attention *t = x->t;
     int64_t row = (x->batch * t->heads + x->head) * t->in[0].rows + first;
@@ -220,7 +221,7 @@ static void drop(const head *x, float *to, const float *values, int64_t first, i
                                    keys);
 }
 
-/* What multiplies v. */
+/* The factor of v: probabilities after dropout. */
 static const float *weights_of_values(const head *x, int64_t first, int64_t n, int64_t keys) {
     if (x->t->dropout.threshold == 0) return x->s.p;
     drop(x, x->s.dropped, x->s.p, first, n, keys);
@@ -274,7 +275,7 @@ void ab_attention_forward(const ab_attention *t) { for_heads(t, forward_head); }
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* c (+)= alpha a^T b over the n queries of a block: how dk and dv gather. */
+/* c (+)= alpha a^T b over the n queries of a block: accumulates dk and dv. */
 static void gather(const head *x, int i, const float *a, int64_t keys, int64_t n, const matrix *b,
                    int64_t first, float alpha) {
     ab_gemm g = {.transpose_a = true,
@@ -292,7 +293,7 @@ static void gather(const head *x, int i, const float *a, int64_t keys, int64_t n
     if (x->result[i]) ab_gemm_run(&g, x->t->exec->path, x->t->half);
 }
 
-/* dp = dout v^T, then dS in its place. */
+/* dp = dout v^T, then overwritten with dS. */
 static void score_gradients(const head *x, int64_t first, int64_t n, int64_t keys) {
     const ab_attention *t = x->t;
     const ab_vec_math *vec = ab_vec_math_get();

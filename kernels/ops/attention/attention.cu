@@ -1,7 +1,7 @@
-// scaled_dot_product_attention on CUDA: as many heads at a time as fit a limit of scores. Heads are packed as
-// fp32, products of packed heads go through cuBLASLt or our own tiles, and everything between them is one
-// block a query: mask, softmax, dropout's dropout, the gradient of the scores. fp32 inside, one rounding, as
-// on the CPU (attention.c has the formulas).
+// scaled_dot_product_attention on CUDA, in chunks of heads limited by the size of the scores. Heads are
+// packed as fp32; products of packed heads use cuBLASLt or own tiles. Mask, softmax, dropout and the gradient
+// of the scores run with one block per query. fp32 inside, one rounding, as on the CPU (formulas:
+// attention.c).
 #include "kernels/core/elementary64.h"
 #include "kernels/cuda/cuda_fold.cuh"
 #include "kernels/cuda/cuda_gemm.cuh"
@@ -16,7 +16,7 @@ enum { SCORES, OUT, BY_V, BY_P, BY_Q, BY_K, PRODUCTS };
 enum { ROW_THREADS = 128 };
 static const int64_t most_scores = 1 << 24;
 
-// A tensor seen as [batch, heads, rows, width]; steps in elements.
+// A tensor viewed as [batch, heads, rows, width]; strides in elements.
 struct head_view {
     ab_span span;
     int64_t offset, batch_step, head_step, row_step, rows, width;
@@ -24,12 +24,12 @@ struct head_view {
 
 struct attention_mask {
     const int32_t *takes_part;
-    ab_span bias; // where there are no integers; neither: no mask
+    ab_span bias; // floating mask; both NULL: no mask
     int64_t step[4];
 };
 
 struct attention {
-    int64_t batch, heads, chunk; // chunk: heads at a time, a divisor of batch * heads
+    int64_t batch, heads, chunk; // chunk: heads per chunk, a divisor of batch * heads
     head_view in[PARTS], out, dout;
     attention_mask mask;
     bool causal;
@@ -44,10 +44,10 @@ struct attention_state {
     size_t library_bytes;
 };
 
-// fp32 arrays of a chunk in the workspace, behind the library's.
+// fp32 arrays of a chunk in the workspace, after the library's workspace.
 struct chunk_memory {
     void *library;
-    float *part[PARTS], *dout, *result[PARTS], *p, *dp; // result[0] is out's, too
+    float *part[PARTS], *dout, *result[PARTS], *p, *dp; // result[0] is also used for out
 };
 
 // ---- geometry -----------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ static attention_mask mask_of(const ab_op_io *io) {
     return m;
 }
 
-// In q's format, the way models build masks by hand.
+// Rounded to q's format, as in models that build masks by hand.
 static float mask_value_of(const ab_op_io *io) {
     double value = ab_cuda_float(io, "mask_value", 0.0);
     float rounded = value == 0.0 ? -INFINITY : static_cast<float>(value);
@@ -160,7 +160,7 @@ static float *take(char **memory, int64_t floats) {
     return piece;
 }
 
-// Bytes in all; `first` null: to measure.
+// Returns the bytes needed; `first` null: only measures.
 static size_t place(const attention &t, size_t library_bytes, char *first, chunk_memory *m) {
     char *memory = first;
     m->library = memory;
@@ -218,7 +218,7 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
 
 // ---- packing ------------------------------------------------------------------------------------
 
-// Element i of a chunk's packed heads, `first` being the chunk's first head, in the tensor.
+// Memory offset in the tensor of element i of a chunk's packed heads; `first`: the chunk's first head.
 __device__ static int64_t place_of(const head_view &h, int64_t heads, int64_t first, int64_t i) {
     int64_t column, row, number, head = ab_divide(ab_divide(i, h.width, &column), h.rows, &row);
     int64_t batch = ab_divide(first + head, heads, &number);
@@ -251,10 +251,10 @@ static ab_status unpack(const attention &t, const head_view &h, int64_t first, c
     return ab_cuda_launched("attention_unpack");
 }
 
-// ---- one query a block --------------------------------------------------------------------------
+// ---- one block per query ------------------------------------------------------------------------
 
 struct query {
-    int64_t head, row, keys, seen; // head of all; keys that are not hidden
+    int64_t head, row, keys, seen; // head: index over batch * heads; seen: keys not hidden by the causal mask
 };
 
 __device__ static query query_at(const attention &t, int64_t first, int64_t number) {
@@ -275,12 +275,12 @@ __device__ static float masked_score(const attention &t, const query &q, int64_t
     return m.takes_part[at] ? score : score + t.masked;
 }
 
-// Passes over NaN, which the sum shows.
+// Ignores NaN, which the sum propagates.
 struct larger_number {
     __device__ double operator()(double a, double b) const { return b > a ? b : a; }
 };
 
-// The logarithm of the sum of the row's exponentials: -inf if nobody takes part, NaN if a score is.
+// The log of the sum of the row's exponentials: -inf if all keys are masked, NaN if a score is NaN.
 __device__ static float log_sum_of(const float *score, int64_t seen, float *shift, float *factor) {
     double best = -INFINITY, sum = 0.0;
     for (int64_t j = threadIdx.x; j < seen; j += ROW_THREADS) {
@@ -299,8 +299,8 @@ __device__ static float log_sum_of(const float *score, int64_t seen, float *shif
     return static_cast<float>(best + ab_log(sum));
 }
 
-// Scores in p become probabilities: from log_sum or, forward (`fresh`), leaving it there. dropped (may be p):
-// with the dropout.
+// Converts scores in p to probabilities: from log_sum or, forward (`fresh`), computing and writing it.
+// dropped (may alias p): after dropout.
 __global__ static void probabilities(attention t, int64_t first, bool fresh, float *p, float *dropped) {
     for (int64_t r = blockIdx.x; r < t.chunk * t.in[Q].rows; r += gridDim.x) {
         query q = query_at(t, first, r);
@@ -322,7 +322,7 @@ __global__ static void probabilities(attention t, int64_t first, bool fresh, flo
     }
 }
 
-// dp becomes the gradient of the scores: P (dP - sum of P dP), dP with the dropout.
+// Replaces dp with the gradient of the scores: P (dP - sum of P dP), dP with the dropout mask applied.
 __global__ static void score_gradients(attention t, int64_t first, const float *p, float *dp) {
     for (int64_t r = blockIdx.x; r < t.chunk * t.in[Q].rows; r += gridDim.x) {
         query q = query_at(t, first, r);
@@ -365,7 +365,7 @@ static ab_status multiply(const pass &x, int product, float *a, float *b, float 
     return ab_cuda_multiply(x.s->plan[product], &x.s->shape[product], a, b, c, alpha, 0.0f, x.m.library);
 }
 
-// p: probabilities of the chunk's heads, `dropped` beside them.
+// p: probabilities of the chunk's heads; `dropped`: after dropout.
 static ab_status make_probabilities(const pass &x, int64_t first, bool fresh, float *dropped) {
     for (int i = 0; i < PARTS; i++) AB_TRY(pack(x.t, x.t.in[i], first, x.m.part[i]));
     AB_TRY(multiply(x, SCORES, x.m.part[Q], x.m.part[K], x.m.p, x.t.scale));
@@ -390,7 +390,7 @@ static ab_status forward(const ab_exec *exec, ab_op_io *io) {
     return ab_cuda_emit(exec, io->out, [&](ab_span out) { return forward_into(x, out); });
 }
 
-// Gradients to where `to` says; data null: not wanted.
+// Writes gradients to the views in `to`; data null: not wanted.
 static ab_status backward_chunk(const pass &x, int64_t first, const head_view to[PARTS]) {
     const chunk_memory &m = x.m;
     AB_TRY(make_probabilities(x, first, false, m.dp));
@@ -406,7 +406,7 @@ static ab_status backward_chunk(const pass &x, int64_t first, const head_view to
     return AB_OK;
 }
 
-// Into the tensors of `wanted` (bit i: din[i]), the first of them being written to `span`.
+// Writes the gradients in `wanted` (bit i: din[i]); the first of them goes to `span`.
 static ab_status backward_into(const pass &x, const ab_op_io *io, unsigned wanted, ab_span span, int shown) {
     head_view to[PARTS];
     for (int i = 0; i < PARTS; i++) {
@@ -421,7 +421,7 @@ static ab_status backward_into(const pass &x, const ab_op_io *io, unsigned wante
     return AB_OK;
 }
 
-// Tensors that a probe watches are made one by one.
+// Gradients observed by a probe are computed one at a time.
 static ab_status backward(const ab_exec *exec, ab_op_io *io) {
     pass x = open_pass(exec, io);
     unsigned together = 0;

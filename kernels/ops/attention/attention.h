@@ -1,5 +1,5 @@
-/* The arithmetic of scaled_dot_product_attention on strided heads: forward and backward of all heads, one
- * head at a time on each thread, a block of queries at a time in its scratch.
+/* Forward and backward of scaled_dot_product_attention on strided heads. A thread processes one head at a
+ * time, one block of queries at a time, in its own scratch.
  *
  * Internal to kernels/. */
 #ifndef AB_KERNELS_OPS_ATTENTION_ATTENTION_H
@@ -10,15 +10,15 @@
 
 AB_BEGIN_DECLS
 
-/* A tensor seen as [batch, heads, rows, width]; steps in elements. tensor NULL: absent. */
+/* A tensor viewed as [batch, heads, rows, width]; strides in elements. tensor is NULL if absent. */
 typedef struct ab_heads {
     const ab_tensor *tensor;
     int64_t offset, batch_step, head_step, row_step, rows, width;
 } ab_heads;
 
-/* A mask seen as [batch, heads, queries, keys]; a step of 0 repeats it. */
+/* A mask viewed as [batch, heads, queries, keys]; a stride of 0 broadcasts it. */
 typedef struct ab_mask {
-    const ab_tensor *tensor; /* NULL: none; int32: 0 masks; else added */
+    const ab_tensor *tensor; /* NULL: no mask; int32: 0 masks out; else added to the scores */
     int64_t step[4], keys;
 } ab_mask;
 
@@ -28,15 +28,16 @@ typedef struct ab_attention {
     ab_heads in[3], din[3], out, dout; /* q, k, v */
     ab_mask mask;
     bool causal;
-    float scale, masked; /* masked: added to a score that does not take part; -inf */
-    float *log_sum; /* [batch, heads, queries]: of the scores' exponentials; written by forward if not NULL */
+    float scale, masked; /* masked: added to a masked-out score, or -inf */
+    float *log_sum; /* [batch, heads, queries]: log of the sum of the scores' exponentials; written by forward
+                       if not NULL */
     const ab_format *half; /* accumulate_half */
-    bool may_drop;         /* room for dropped probabilities */
-    ab_dropout dropout;    /* threshold 0: none */
+    bool may_drop;         /* reserve scratch for the probabilities after dropout */
+    ab_dropout dropout;    /* threshold 0: no dropout */
 } ab_attention;
 
-/* Bytes of scratch that each thread needs; then the two passes over all heads. Sizes and layouts are those of
- * ab_attention. */
+/* lane_bytes: bytes of scratch per thread. forward and backward: the two passes over all heads. Shapes and
+ * strides come from ab_attention. */
 size_t ab_attention_lane_bytes(const ab_attention *attention);
 void ab_attention_forward(const ab_attention *attention);
 void ab_attention_backward(const ab_attention *attention);

@@ -1,17 +1,16 @@
-/* scaled_dot_product_attention: softmax(scale q k^T + mask) v for every head, as torch.nn.functional's. One
- * op instead of two products and a softmax: the probabilities live in a thread's scratch, a block of queries
- * at a time, and backward makes them again from the logarithm of each row's sum (Dao et al. 2022, algorithm
- * 2), which is all that is kept besides the inputs.
+/* scaled_dot_product_attention: softmax(scale q k^T + mask) v per head, as in torch.nn.functional. One op
+ * instead of two products and a softmax: probabilities exist only in a thread's scratch, one block of queries
+ * at a time. Backward recomputes them from the log-sum of each row (Dao et al. 2022, algorithm 2), the only
+ * tensor saved besides the inputs.
  *
- * Inputs: {q, k, v} or {qkv}, and a mask behind them. [batch, tokens, features] is num_heads heads side by
- * side (q, k and v side by side in qkv); [batch, heads, tokens, features] is torch's own layout. A mask's
- * shape is broadcast to [batch, heads, queries, keys] from the right; integers say who takes part (0: not),
- * numbers are added. Who does not take part gets -inf or, with mask_value, that number added after rounding
- * it to q's format, the way models build masks by hand. A row in which nobody takes part is 0, as in torch.
- * To probe the logits, write the same with matmul, softmax and matmul.
+ * Inputs: {q, k, v} or {qkv}, then an optional mask. [batch, tokens, features] holds num_heads heads
+ * concatenated (q, k and v concatenated in qkv); [batch, heads, tokens, features] is torch's layout. The mask
+ * is broadcast to [batch, heads, queries, keys] from the right; an integer mask selects keys (0: masked out),
+ * a floating mask is added. A masked-out score becomes -inf or, with mask_value, gets that value added after
+ * rounding it to q's format, as in models that build masks by hand. A row with all keys masked out gives 0,
+ * as in torch. To probe the logits, use matmul, softmax and matmul instead.
  *
- * Everything inside is fp32; q, k, v, the result and the gradients are rounded once. No gradient of the mask.
- */
+ * fp32 inside; q, k, v, the result and the gradients are rounded once. No gradient of the mask. */
 #include "kernels/format/convert.h"
 #include "kernels/ops/attention/attention.h"
 #include "kernels/ops/blocks.h"
@@ -50,7 +49,7 @@ static ab_status fail_shape(const ab_shape *in, const char *what) {
     return ab_fail(AB_CONFIG, "scaled_dot_product_attention: %s, found %s", what, ab_shape_text(in, text));
 }
 
-/* Batch, heads, tokens, features of a head; parts: tensors that lie side by side. */
+/* Batch, heads, tokens, features per head; parts: number of concatenated tensors. */
 static void split_shape(const ab_shape *s, int64_t heads, int64_t parts, int64_t dim[4]) {
     bool four = s->ndim == 4;
     dim[0] = s->dim[0];
@@ -118,7 +117,7 @@ static int saved(const void *attrs, const ab_shape *in, const ab_shape *out, ab_
 
 /* ---- geometry -------------------------------------------------------------------------------- */
 
-/* How part `part` of `parts` lies in a tensor. */
+/* View of part `part` of `parts` of a tensor. */
 static ab_heads heads_of(const ab_tensor *tensor, int64_t heads, int64_t part, int64_t parts) {
     int64_t dim[4];
     split_shape(&tensor->shape, heads, parts, dim);
@@ -181,7 +180,7 @@ static ab_attention attention_of(const ab_exec *exec, const ab_op_io *io) {
 
 /* ---- the op ---------------------------------------------------------------------------------- */
 
-/* For describe: which product runs, and whether operands are widened. */
+/* For describe: matrix product in use, and whether operands are widened. */
 static const char *text_of(const ab_exec *exec, const ab_op_io *io, const ab_format *half) {
     static const char *const texts[2][3] = {
         {"oneDNN sgemm", "reference", "reference, half accumulation"},
@@ -225,8 +224,8 @@ static ab_status backward(const ab_exec *exec, ab_op_io *io) {
 
 static double flops(const void *attrs, const ab_shape *in, const ab_shape *out) {
     (void)attrs;
-    /* 2 products of queries x keys x features; keys are in's tokens unless k has others, which costs are
-     * blind to */
+    /* 2 products of queries x keys x features; uses in's tokens as the number of keys, since flops does not
+     * see the shape of k */
     return 4.0 * (double)ab_shape_count(out) * (double)in->dim[in->ndim - 2];
 }
 

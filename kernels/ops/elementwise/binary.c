@@ -1,6 +1,6 @@
-/* Ops of the functions of two numbers in binary.def: two tensors that broadcast as torch's do, or one tensor
- * and the number "value" (with "reverse": the number first). The gradient of a repeated operand is summed in
- * a fixed order. */
+/* Ops of the binary functions in binary.def: two tensors with torch's broadcasting, or one tensor and the
+ * number "value" (with "reverse": the number is the first operand). The gradient of a broadcast operand is
+ * summed in a fixed order. */
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/elementwise/elementwise.h"
 #include "kernels/ops/elementwise/operand_gradient.h"
@@ -19,14 +19,14 @@ static const ab_attr attrs_table[] = {{"value", AB_ATTR_FLOAT, offsetof(binary_a
                                        1, "whether the number comes first: value - x, value / x"},
                                       {0}};
 
-/* What derivatives read, by operand. */
+/* Operands read by a derivative. */
 enum { NEEDS_none = 0, NEEDS_a = 1, NEEDS_b = 2, NEEDS_ab = 3 };
 
 typedef void (*binary_loop)(float *out, const float *a, const float *b, int64_t n);
 
 typedef struct binary {
     binary_loop value, by[2];
-    unsigned reads[2]; /* of the derivative by each operand */
+    unsigned reads[2]; /* by the derivative with respect to each operand */
 } binary;
 
 static ab_status infer_named(const char *name, const void *attrs, const ab_shape *in, int inputs,
@@ -43,7 +43,7 @@ static ab_status infer_named(const char *name, const void *attrs, const ab_shape
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
-/* An operand as the result's shape; a number has no tensor. */
+/* An operand broadcast to the result's shape; a number has no tensor. */
 typedef struct operand {
     const ab_tensor *tensor;
     ab_strided view;
@@ -76,7 +76,7 @@ static binary_job open_job(const ab_exec *exec, const ab_op_io *io, const binary
     return job;
 }
 
-/* The sum of two tensors of one shape, a residual connection, has its own vector loop, and its gradient is a
+/* The sum of two tensors of one shape (a residual connection) has its own vector loop; its gradient is a
  * copy. */
 static const binary add_formulas;
 
@@ -110,7 +110,7 @@ static ab_status forward_of(const ab_exec *exec, ab_op_io *io, const binary *f) 
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* dout times the derivative; reads only what the derivative needs, the rest is gone. */
+/* dout times the derivative. Reads only the tensors the derivative needs; others may have been freed. */
 static const float *read_gradient(const void *self, int64_t at, int64_t n, float *buffer) {
     const binary_job *job = self;
     const unsigned reads = job->f->reads[job->by];
@@ -145,7 +145,7 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
     return AB_OK;
 }
 
-/* Operand i is in[i], or the other way round for a number that comes first. */
+/* Operand i is in[i]; swapped if the number is the first operand. */
 static unsigned needs_of(const binary *f, const void *attrs, int inputs, unsigned wanted) {
     bool first = inputs == 1 && ((const binary_attrs *)attrs)->reverse;
     unsigned reads = 0;

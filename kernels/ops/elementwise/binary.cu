@@ -1,5 +1,5 @@
-// Ops of the functions of two numbers in binary.def on CUDA: tensors that broadcast, or one tensor and a
-// number. Gradients of repeated operands are folded in a fixed order.
+// Ops of the binary functions in binary.def on CUDA: two broadcast tensors, or one tensor and a number.
+// Gradients of broadcast operands are summed in a fixed order.
 #include "kernels/ops/elementwise/elementwise.h"
 
 #include "kernels/cuda/cuda_fold.cuh"
@@ -8,12 +8,12 @@
 
 enum { NEEDS_none = 0, NEEDS_a = 1, NEEDS_b = 2, NEEDS_ab = 3 };
 
-// An operand as the result's shape; a number has no data.
+// An operand broadcast to the result's shape; a number has no data.
 struct operand {
     ab_span span;
     ab_strided view;
     float number;
-    bool plain; // of the result's shape
+    bool plain; // has the result's shape
     __device__ float at(int64_t i) const {
         if (!span.data) return number;
         return ab_span_at(span, plain ? i : ab_strided_offset(&view, i));
@@ -67,7 +67,8 @@ template <typename F> static ab_status forward(const ab_exec *exec, ab_op_io *io
 
 // ---- backward -----------------------------------------------------------------------------------
 
-// dout times the derivative by operand BY; what the derivative does not read may be gone.
+// dout times the derivative with respect to operand BY. Tensors that the derivative does not read may have
+// been freed.
 template <typename F, int BY>
 __device__ static float gradient_at(const operands &o, ab_span dout, int64_t i) {
     constexpr int reads = BY == 0 ? F::reads_by_a : F::reads_by_b;
@@ -97,7 +98,7 @@ enum formula {
 #include "kernels/ops/elementwise/binary.def"
 #undef AB_BINARY
 
-// One kernel for every formula: they wait for memory, not for the choice.
+// One kernel for every formula: it is memory-bound, so the runtime dispatch is free.
 struct gradient_each {
     operands o;
     ab_span dout;

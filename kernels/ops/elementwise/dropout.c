@@ -1,9 +1,9 @@
 /* dropout: zeroes each element with probability p and divides the others by 1 - p, in training only, as
  * torch.nn.Dropout.
  *
- * The mask is not stored: element i's coin is a pure function of (seed, step, op, i) (vec_math.h), so
- * backward flips it again, and it is the same on every device and for every number of threads. torch keeps a
- * byte an element. */
+ * The mask is not stored: element i's random number is a pure function of (seed, step, op, i) (vec_math.h).
+ * Backward recomputes it, and it is the same on every device and for every number of threads. torch stores
+ * one byte per element. */
 #include "kernels/ops/elementwise/unary.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ static ab_status infer(const void *attrs, const ab_shape *in, int inputs, ab_sha
     char text[AB_SHAPE_TEXT];
     (void)attrs;
     (void)inputs;
-    if (ab_shape_count(in) > (int64_t)1 << 34) /* 32 bits number the blocks of four coins */
+    if (ab_shape_count(in) > (int64_t)1 << 34) /* the index of a block of four random numbers has 32 bits */
         return ab_fail(AB_CONFIG, "dropout: expected at most 2^34 elements, found %s",
                        ab_shape_text(in, text));
     *out = in[0];
@@ -44,7 +44,7 @@ static void mask_block(void *argument, int64_t chunk, int thread) {
     ab_emit(job->exec, job->dst, at, out, n);
 }
 
-/* dst = src masked, or a copy of src outside training. */
+/* dst = src with the mask applied, or a copy of src outside training. */
 static ab_status mask(const ab_exec *exec, const ab_op_io *io, ab_tensor *dst, const ab_tensor *src) {
     const dropout_attrs *a = io->attrs;
     if (!dst) return AB_OK;
@@ -53,7 +53,7 @@ static ab_status mask(const ab_exec *exec, const ab_op_io *io, ab_tensor *dst, c
         return AB_OK;
     }
     mask_job job = {exec, dst, src, {exec->seed, exec->step, io->instance, 0, 0.0f}};
-    job.dropout.threshold = (uint32_t)ceil(a->p * 0x1p24); /* p = 1: above every coin */
+    job.dropout.threshold = (uint32_t)ceil(a->p * 0x1p24); /* p = 1: above every random number */
     job.dropout.scale = a->p < 1.0 ? (float)(1.0 / (1.0 - a->p)) : 0.0f;
     int64_t n = ab_tensor_count(dst);
     ab_for_chunks(n, ab_div_up(n, AB_BLOCK), mask_block, &job);

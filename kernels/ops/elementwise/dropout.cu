@@ -1,5 +1,5 @@
-// dropout on CUDA: four elements a thread share one block of random words. The mask is not kept: backward
-// flips the mask again.
+// dropout on CUDA: a thread computes four elements from one block of random words. The mask is not stored;
+// backward recomputes it.
 #include "kernels/ops/elementwise/dropout_mask.cuh"
 
 __global__ static void drop_kernel(ab_dropout_mask mask, ab_span out, ab_span in, int64_t n) {

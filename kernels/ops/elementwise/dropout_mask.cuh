@@ -1,5 +1,5 @@
-// Dropout's mask on CUDA: the same function of (seed, step, op, element) as the CPU's (vec_math.h), so masks
-// are equal bit for bit. Internal to the plugin.
+// Dropout mask on CUDA: the same function of (seed, step, op, element) as on the CPU (vec_math.h), so masks
+// are bit-identical. Internal to the plugin.
 #ifndef AB_KERNELS_OPS_ELEMENTWISE_DROPOUT_MASK_CUH
 #define AB_KERNELS_OPS_ELEMENTWISE_DROPOUT_MASK_CUH
 
@@ -26,7 +26,7 @@ struct ab_dropout_mask {
     __device__ float drop(int64_t i, float x) const { return keep(four(i / 4).word[i % 4], x); }
 };
 
-// threshold 0: nothing is dropped.
+// threshold 0: no element is dropped.
 static inline ab_dropout_mask ab_cuda_dropout_mask(const ab_exec *exec, const ab_op_io *io, double p) {
     ab_dropout_mask c = {exec->seed, exec->step_there,
                          exec->step, io->instance,

@@ -1,8 +1,8 @@
-/* The formulas of the element-by-element ops, once for every device: a value and its derivatives in fp32.
- * Rows of unary.def and binary.def say which there are; unary_ops.c and binary.c make ops of them.
+/* Formulas of the element-wise ops, shared by all devices: value and derivatives in fp32. unary.def and
+ * binary.def list them; unary_ops.c and binary.c define the ops.
  *
- * Derivatives of functions of one number get the number or the result, as the row says. Functions that people
- * write losses and norms with overflow where half arithmetic makes them: nothing here saves them from it. */
+ * The derivative of a unary function takes the input or the result, as its row says. Functions used in
+ * hand-written losses and norms overflow where half arithmetic overflows; nothing here prevents it. */
 #ifndef AB_KERNELS_OPS_ELEMENTWISE_ELEMENTWISE_H
 #define AB_KERNELS_OPS_ELEMENTWISE_ELEMENTWISE_H
 
@@ -19,7 +19,7 @@ typedef struct ab_scalars {
     float a, b;
 } ab_scalars;
 
-/* ---- functions of one number: value(x, s), slope(x or y, s) ---------------------------------- */
+/* ---- unary functions: value(x, s), slope(x or y, s) ------------------------------------------ */
 
 AB_FORMULA float ab_neg_value(float x, ab_scalars s) { return (void)s, -x; }
 AB_FORMULA float ab_neg_slope(float x, ab_scalars s) { return (void)s, (void)x, -1.0f; }
@@ -39,20 +39,20 @@ AB_FORMULA float ab_rsqrt_slope(float y, ab_scalars s) { return (void)s, -0.5f *
 AB_FORMULA float ab_square_value(float x, ab_scalars s) { return (void)s, x * x; }
 AB_FORMULA float ab_square_slope(float x, ab_scalars s) { return (void)s, 2.0f * x; }
 
-/* torch: no slope at 0 */
+/* torch: slope 0 at 0 */
 AB_FORMULA float ab_abs_value(float x, ab_scalars s) { return (void)s, fabsf(x); }
 AB_FORMULA float ab_abs_slope(float x, ab_scalars s) {
     return (void)s, (float)(x > 0.0f) - (float)(x < 0.0f);
 }
 
-/* NaN stays; the slope is 1 on the limits, too */
+/* NaN propagates; the slope is 1 at the limits */
 AB_FORMULA float ab_clamp_value(float x, ab_scalars s) { return x < s.a ? s.a : x > s.b ? s.b : x; }
 AB_FORMULA float ab_clamp_slope(float x, ab_scalars s) { return x >= s.a && x <= s.b ? 1.0f : 0.0f; }
 
 AB_FORMULA float ab_scale_value(float x, ab_scalars s) { return x * s.a; }
 AB_FORMULA float ab_scale_slope(float x, ab_scalars s) { return (void)x, s.a; }
 
-/* ---- functions of two numbers: value(a, b), the derivative by a and by b --------------------- */
+/* ---- binary functions: value(a, b), derivatives with respect to a and b ---------------------- */
 
 AB_FORMULA float ab_add_value(float a, float b) { return a + b; }
 AB_FORMULA float ab_add_by_a(float a, float b) { return (void)a, (void)b, 1.0f; }

@@ -1,5 +1,5 @@
-/* gelu: x times the normal distribution function of x or, with approximate "tanh", x (1 + tanh(sqrt(2 / pi)
- * (x + 0.044715 x^3))) / 2 (Hendrycks and Gimpel 2016), as torch.nn.GELU. */
+/* gelu: x times the standard normal CDF of x or, with approximate "tanh", x (1 + tanh(sqrt(2 / pi) (x +
+ * 0.044715 x^3))) / 2 (Hendrycks and Gimpel 2016), as torch.nn.GELU. */
 #include "kernels/ops/elementwise/unary.h"
 
 typedef struct gelu_attrs {

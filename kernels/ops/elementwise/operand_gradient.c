@@ -1,4 +1,4 @@
-/* Gradients of operands, block by block or summed. */
+/* Gradients of operands: copied per block, or summed over broadcast dimensions. */
 #include "kernels/ops/elementwise/operand_gradient.h"
 
 #include "kernels/ops/blocks.h"

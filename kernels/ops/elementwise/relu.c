@@ -1,4 +1,4 @@
-/* relu: max(x, 0), NaN kept, as torch.relu. Backward reads the output, so that the input may be freed. */
+/* relu: max(x, 0), NaN propagates, as torch.relu. Backward reads the output, so the input may be freed. */
 #include "kernels/ops/blocks.h"
 #include "kernels/vec/vec_ops.h"
 
@@ -9,7 +9,7 @@ static ab_status infer(const void *attrs, const ab_shape *in, int inputs, ab_sha
     return AB_OK;
 }
 
-/* Two-byte tensors of one format that nobody watches need not be widened. */
+/* Unobserved two-byte tensors of one format are processed without widening. */
 typedef void (*bits_map)(uint16_t *out, const uint16_t *a, const uint16_t *b, uint16_t infinity, int64_t n);
 
 typedef struct bits_job {
@@ -27,7 +27,7 @@ static void bits_block(void *argument, int64_t chunk, int thread) {
     job->f((uint16_t *)job->dst->data + at, a + at, b + at, job->infinity, n);
 }
 
-/* b may be a. */
+/* b may alias a. */
 static bool map_bits(const ab_exec *exec, bits_map f, ab_tensor *dst, const ab_tensor *a,
                      const ab_tensor *b) {
     const ab_format *format = dst->format;

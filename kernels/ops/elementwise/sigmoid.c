@@ -1,4 +1,4 @@
-/* sigmoid: 1 / (1 + exp(-x)), as torch.sigmoid. Backward reads the output, so that the input may be freed. */
+/* sigmoid: 1 / (1 + exp(-x)), as torch.sigmoid. Backward reads the output, so the input may be freed. */
 #include "kernels/ops/elementwise/unary.h"
 
 static ab_status forward(const ab_exec *exec, ab_op_io *io) {

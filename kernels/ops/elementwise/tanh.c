@@ -1,4 +1,4 @@
-/* tanh, as torch.tanh. Backward reads the output, so that the input may be freed. */
+/* tanh, as torch.tanh. Backward reads the output, so the input may be freed. */
 #include "kernels/ops/elementwise/unary.h"
 
 static ab_status forward(const ab_exec *exec, ab_op_io *io) {

@@ -1,4 +1,4 @@
-/* Shapes and costs of one-input functions; see unary.h. */
+/* Shape inference and cost of unary ops; see unary.h. */
 #include "kernels/ops/elementwise/unary.h"
 
 ab_status ab_unary_infer(const void *attrs, const ab_shape *in, int inputs, ab_shape *out) {

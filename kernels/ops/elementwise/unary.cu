@@ -1,4 +1,4 @@
-// gelu, silu, tanh and sigmoid on CUDA, element by element.
+// gelu, silu, tanh and sigmoid on CUDA, element-wise.
 #include "kernels/cuda/cuda_ops.cuh"
 
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {

@@ -1,4 +1,4 @@
-/* What the one-input functions (gelu, silu, tanh, sigmoid, ...) share besides their formulas.
+/* Shape inference and cost of the unary functions (gelu, silu, tanh, sigmoid, ...).
  *
  * Internal to kernels/. */
 #ifndef AB_KERNELS_OPS_ELEMENTWISE_UNARY_H
@@ -12,7 +12,7 @@ AB_BEGIN_DECLS
 /* out has in's shape. */
 AB_MUST_CHECK ab_status ab_unary_infer(const void *attrs, const ab_shape *in, int inputs, ab_shape *out);
 
-/* About twenty operations an element, which is what an exponential takes. */
+/* 20 operations per element, about the cost of an exponential. */
 double ab_unary_flops(const void *attrs, const ab_shape *in, const ab_shape *out);
 
 AB_END_DECLS

@@ -1,4 +1,4 @@
-/* Ops of the functions of one number in unary.def: fp32 inside, one rounding. */
+/* Ops of the unary functions in unary.def: fp32 inside, one rounding. */
 #include "kernels/ops/elementwise/unary.h"
 #include "kernels/ops/elementwise/vec_unary.h"
 #include "kernels/vec/isa.h"
@@ -27,7 +27,7 @@ AB_BY_ISA(ab_vec_unary, ab_vec_unary)
 typedef struct unary_job {
     const ab_exec *exec;
     ab_tensor *dst;
-    const ab_tensor *of, *dout; /* of: the number or the result; NULL if the slope reads neither */
+    const ab_tensor *of, *dout; /* of: input or result; NULL if the slope reads neither */
     const ab_unary_loops *loops;
     ab_scalars s;
 } unary_job;

@@ -1,5 +1,4 @@
-// Ops of the functions of one number in unary.def on CUDA: the formulas of elementwise.h, eight elements a
-// thread.
+// Ops of the unary functions in unary.def on CUDA: formulas of elementwise.h, eight elements per thread.
 #include "kernels/ops/elementwise/elementwise.h"
 
 #include "kernels/cuda/cuda_ops.cuh"
@@ -14,7 +13,7 @@ template <typename F> struct gradient_of {
     __device__ float operator()(float v, float dout) const { return dout * F::slope(v, s); }
 };
 
-// clamp has "min" and "max", scale "factor", the others nothing.
+// clamp has "min" and "max", scale has "factor", others have none.
 static ab_scalars scalars_of(const ab_op_io *io) {
     ab_scalars s = {static_cast<float>(ab_cuda_float(io, "min", ab_cuda_float(io, "factor", 0.0))),
                     static_cast<float>(ab_cuda_float(io, "max", 0.0))};
@@ -29,7 +28,7 @@ template <typename F> static ab_status forward(const ab_exec *exec, ab_op_io *io
         exec, io->out, [=](ab_span out) { return ab_launch_map(f, out, in, ab_cuda_nothing(), n, "unary"); });
 }
 
-// `of`: what the derivative reads, or anything of that size.
+// `of`: what the derivative reads, or any tensor of that size if it reads nothing.
 template <typename F> static ab_status backward(const ab_exec *exec, ab_op_io *io, const ab_tensor *of) {
     if (!io->din[0]) return AB_OK;
     gradient_of<F> f = {scalars_of(io)};

@@ -1,4 +1,4 @@
-/* The loops of vec_unary.h, compiled once per CPU level; formulas: elementwise.h. Nothing is fused. */
+/* Loops of vec_unary.h, compiled once per CPU level; formulas: elementwise.h. No fused multiply-add. */
 #include "kernels/ops/elementwise/vec_unary.h"
 
 #define PASTE_TOKENS(a, b) a##b

@@ -1,7 +1,7 @@
-/* Loops over the formulas of unary.def, compiled once per CPU level (vec_unary.c). Every level gives the same
+/* Loops over the formulas of unary.def, compiled once per CPU level (vec_unary.c). All levels give the same
  * bits.
  *
- * Internal to unary_ops.c. No threads and no stored formats here. */
+ * Internal to unary_ops.c. Single-threaded, fp32 only. */
 #ifndef AB_OPS_ELEMENTWISE_VEC_UNARY_H
 #define AB_OPS_ELEMENTWISE_VEC_UNARY_H
 
@@ -10,9 +10,9 @@
 AB_BEGIN_DECLS
 
 typedef struct ab_unary_loops {
-    /* out = value(x), n values; out may be x */
+    /* out = value(x), n values; out may alias x */
     void (*value)(float *out, const float *x, ab_scalars s, int64_t n);
-    /* din = dout * slope(v), v: x or the result, as unary.def says; din may be v or dout */
+    /* din = dout * slope(v), v: x or the result (unary.def); din may alias v or dout */
     void (*slope)(float *din, const float *v, const float *dout, ab_scalars s, int64_t n);
 } ab_unary_loops;
 

@@ -1,7 +1,7 @@
-/* where and masked_fill, as torch's. A condition or mask is true where it is not zero or, with "equals",
- * where it is that number (the id of a padding token); it may be floating or ids, broadcasts, and has no
- * gradient. masked_fill without a mask and with "causal" covers what lies above the diagonal of the last two
- * dimensions. */
+/* where and masked_fill, as in torch. A condition or mask is true where it is non-zero or, with "equals",
+ * where it equals that number (the id of a padding token). It may be floating or int32 ids, is broadcast, and
+ * has no gradient. masked_fill with "causal" and no mask fills the elements above the diagonal of the last
+ * two dimensions. */
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/elementwise/operand_gradient.h"
 #include "kernels/ops/strided.h"
@@ -34,7 +34,7 @@ static const ab_attr fill_table[] = {EQUALS,
 
 typedef struct mask {
     const ab_tensor *tensor; /* NULL: causal */
-    ab_tensor bits;          /* ids, seen as fp32 of the same bits */
+    ab_tensor bits;          /* ids, viewed as fp32 of the same bits */
     ab_strided view;
     bool compares;
     double equals;
@@ -60,7 +60,7 @@ static double number_of(const mask *m, float value) {
     return (double)id;
 }
 
-/* Whether the mask is true at elements [at, at + n) of the result. n is at most AB_REDUCE_RUN. */
+/* Evaluates the mask at elements [at, at + n) of the result. n is at most AB_REDUCE_RUN. */
 static void read_mask(const mask *m, int64_t at, int64_t n, bool *hit) {
     float buffer[AB_REDUCE_RUN];
     if (!m->tensor) { /* the last row sees every column */
@@ -77,10 +77,9 @@ static void read_mask(const mask *m, int64_t at, int64_t n, bool *hit) {
     }
 }
 
-/* ---- choosing -------------------------------------------------------------------------------- */
+/* ---- selection ------------------------------------------------------------------------------- */
 
-/* out = mask ? one : other, where a tensor that is absent is a number. The gradient of `one` or `other` is
- * dout or 0. */
+/* out = mask ? one : other; an absent tensor is a number. The gradient of `one` or `other` is dout or 0. */
 typedef struct choice {
     const ab_exec *exec;
     mask mask;
@@ -89,7 +88,7 @@ typedef struct choice {
     float number[2];
     ab_tensor *dst;
     const ab_tensor *dout;
-    bool of; /* whose gradient: what is passed where the mask is this */
+    bool of; /* gradient passes where the mask has this value */
 } choice;
 
 static const float *read_side(const choice *c, int side, int64_t at, int64_t n, float *buffer) {
@@ -127,7 +126,8 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
     return AB_OK;
 }
 
-/* A mask gets no gradient; one that is computed from trained values asks for one: it is zero. */
+/* A mask has no gradient. If the mask is computed from trained values, its gradient is requested and set to
+ * zero. */
 static void no_gradient(const ab_exec *exec, ab_tensor *din) {
     static const float zero[AB_REDUCE_RUN];
     if (!din) return;

@@ -1,12 +1,12 @@
-// where and masked_fill on CUDA. A mask is ids or numbers, broadcast, or what lies above the diagonal; it has
-// no gradient.
+// where and masked_fill on CUDA. A mask is ids or floating values, broadcast, or the region above the
+// diagonal; it has no gradient.
 #include "kernels/cuda/cuda_fold.cuh"
 
 #include <cmath>
 
 struct mask {
     const int32_t *ids;
-    ab_span numbers; // without ids; neither: causal
+    ab_span numbers; // floating mask; NULL ids and numbers: causal
     ab_strided view;
     bool compares;
     double equals;
@@ -41,7 +41,7 @@ static mask mask_of(const ab_op_io *io, const ab_tensor *tensor, const ab_shape 
     return m;
 }
 
-// ---- choosing -----------------------------------------------------------------------------------
+// ---- selection ----------------------------------------------------------------------------------
 
 struct side {
     ab_span span;
@@ -58,7 +58,7 @@ struct choice {
     __device__ float operator()(int64_t i) const { return hit(i) ? one.at(i) : other.at(i); }
 };
 
-// The gradient of the side that is taken where the mask is `of`.
+// Gradient of the side selected where the mask equals `of`.
 struct passed {
     mask hit;
     ab_span dout;
@@ -89,7 +89,7 @@ struct zero {
     __device__ float operator()(int64_t) const { return 0.0f; }
 };
 
-// One that is computed from trained values asks for a gradient.
+// Zero gradient for a mask computed from trained values.
 static ab_status no_gradient(const ab_exec *exec, ab_tensor *din) {
     if (!din) return AB_OK;
     int64_t n = ab_cuda_count(din);

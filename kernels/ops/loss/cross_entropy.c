@@ -1,12 +1,12 @@
 /* cross_entropy: log-softmax and negative log-likelihood, averaged, as torch's
  * cross_entropy(reduction="mean") with class weights, ignore_index and label_smoothing. Classes are the last
- * dimension of the logits; targets are class ids, one for each row of logits, or numbers of the logits'
- * shape: probabilities or one-hot rows, which get no gradient.
+ * dimension of the logits. Targets are class ids, one per row of logits, or values of the logits' shape
+ * (probabilities or one-hot rows), which get no gradient.
  *
- * With class ids the mean is over the weights of the targets, with probabilities over the rows; label
+ * With class ids the mean is over the weights of the targets, with probabilities over the rows. Label
  * smoothing e mixes the targets with e / classes for every class, each weighted by its class (torch 2.11,
- * aten/src/ATen/native/LossNLL.cpp). The logarithm of the softmax is taken after subtracting the row's
- * maximum; exponentials are fp32, all sums double and in order. */
+ * aten/src/ATen/native/LossNLL.cpp). The log-softmax subtracts the row's maximum first; exponentials are
+ * fp32, all sums double and in order. */
 #include "kernels/core/elementary64.h"
 #include "kernels/ops/blocks.h"
 #include "kernels/vec/vec_math.h"
@@ -51,7 +51,7 @@ static ab_status infer(const void *attrs, const ab_shape *in, int inputs, ab_sha
     return AB_OK;
 }
 
-/* One double per row, then per thread a row of logits, one of exponentials or gradients and one of
+/* One double per row; then per thread one row each of logits, exponentials or gradients, and
  * probabilities. */
 static size_t fixed_bytes(int64_t rows) { return ab_aligned((size_t)rows * sizeof(double)); }
 static size_t thread_bytes(int64_t classes) { return 3 * ab_floats_bytes(classes); }
@@ -74,7 +74,7 @@ typedef struct batch {
     const ab_tensor *logits, *shares; /* probabilities, or NULL */
     const int32_t *target;            /* class ids, or NULL */
     int64_t rows, classes;
-    double weight_sum; /* what the losses are divided by */
+    double weight_sum; /* divisor of the sum of losses */
 } batch;
 
 static double class_weight(const batch *b, int64_t c) {
@@ -121,7 +121,7 @@ static float maximum(const float *x, int64_t n) {
     return best;
 }
 
-/* out = exp(x - shift), and their sum; out may be x. */
+/* out = exp(x - shift); returns the sum. out may alias x. */
 static double exponentials(float *out, const float *x, int64_t n, float shift) {
     double sum = 0.0;
     ab_vec_math_get()->exp_shifted(out, x, shift, n);
@@ -131,11 +131,11 @@ static double exponentials(float *out, const float *x, int64_t n, float shift) {
 
 /* ---- targets --------------------------------------------------------------------------------- */
 
-/* A row of targets: an id, or a share of each class. */
+/* A target row: an id, or a probability per class. */
 typedef struct row_target {
     int32_t id;
     const float *share; /* NULL: the id */
-    double smoothing;   /* part that is spread: e / classes */
+    double smoothing;   /* smoothing mass per class: e / classes */
     double kept;        /* 1 - e */
 } row_target;
 
@@ -171,7 +171,7 @@ static double row_loss(const batch *b, int64_t row) {
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Rows in chunks of ROWS, so that a chunk is worth a thread's while. */
+/* Rows per chunk: enough work for one claim of a thread. */
 enum { ROWS = 64 };
 
 typedef struct row_job {

@@ -1,6 +1,6 @@
-// cross_entropy on CUDA: one block a row. Maximum, then the sum of exponentials in double, in a fixed tree;
-// row losses are added in order by one block. A target outside the classes (the CPU refuses it) makes the
-// loss NaN.
+// cross_entropy on CUDA: one block per row. Maximum, then the sum of exponentials in double, as a fixed
+// reduction tree; one block adds the row losses in order. A target id out of range (an error on the CPU)
+// makes the loss NaN.
 #include "kernels/core/elementary64.h"
 #include "kernels/cuda/cuda_fold.cuh"
 
@@ -9,10 +9,10 @@ enum { ROW_THREADS = 128 };
 struct loss_rows {
     ab_span logits;
     const int32_t *target;
-    const float *weight; // a class; null: 1
+    const float *weight; // per class; null: 1
     int64_t rows, classes, ignore;
-    ab_span share;          // probabilities in the place of `target`
-    double kept, smoothing; // 1 - e, and e / classes: label smoothing e
+    ab_span share;          // probabilities, instead of `target`
+    double kept, smoothing; // 1 - e, and e / classes, for label smoothing e
 
     __device__ bool counts(int64_t row) const { return !target || target[row] != ignore; }
     __device__ double weight_of(int64_t c) const { return weight ? static_cast<double>(weight[c]) : 1.0; }
@@ -24,20 +24,20 @@ struct loss_rows {
     }
 };
 
-// What a row leaves for the sums and the gradient.
+// Per-row values for the sums and the gradient.
 struct row_result {
-    double loss, weight, sum, factors; // factors: summed over the classes
+    double loss, weight, sum, factors; // factors: sum over the classes
     float shift, unused;
 };
 
 __device__ static double block_sum(double x) { return ab_block_fold<ROW_THREADS>(ab_plus(), x); }
 
-// Passes over NaN, as the CPU's scan does behind the first value.
+// Ignores NaN, as the CPU's scan does after the first value.
 struct larger_number {
     __device__ double operator()(double a, double b) const { return b > a ? b : a; }
 };
 
-// As the CPU's scan: starts with the first value, and a NaN there stays.
+// As the CPU's scan: starts with the first value; a NaN there propagates.
 __device__ static float row_maximum(const loss_rows &l, int64_t at) {
     float best = ab_span_at(l.logits, at);
     for (int64_t c = threadIdx.x; c < l.classes; c += ROW_THREADS) {
@@ -105,7 +105,7 @@ struct loss_gradient {
 
 // ---- passes -------------------------------------------------------------------------------------
 
-// State: the class weights. Workspace: a result a row, two totals.
+// State: the class weights. Workspace: one row_result per row, two totals.
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
     (void)exec;
     const ab_shape *logits = &io->in[0]->shape;
@@ -119,8 +119,7 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
     return ab_cuda_check_types(io);
 }
 
-// bind cannot fail: what does not arrive shows in the next call's status, because CUDA errors of this kind
-// stay.
+// bind cannot fail: CUDA errors of this kind persist, so the next call's status reports a failed copy.
 static void bind(ab_op_io *io, void *state_memory) {
     ab_floats weight = ab_cuda_floats(io, "weight");
     io->state = weight.value ? state_memory : nullptr;
@@ -156,7 +155,7 @@ static double *totals_in(const ab_exec *exec, const loss_rows &l) {
     return reinterpret_cast<double *>(static_cast<row_result *>(exec->workspace) + l.rows);
 }
 
-// Rows, then their total.
+// Row losses, then their total.
 static ab_status losses(const ab_exec *exec, const ab_op_io *io, const loss_rows &l, ab_span out) {
     cudaStream_t stream = ab_cuda_get()->stream;
     row_result *result = static_cast<row_result *>(exec->workspace);
@@ -173,7 +172,7 @@ static ab_status forward(const ab_exec *exec, ab_op_io *io) {
     return losses(exec, io, rows_of(io), ab_cuda_span(io->out));
 }
 
-// The workspace may have been used since the forward pass: rows are measured again.
+// The workspace may have been reused since the forward pass, so row statistics are recomputed.
 static ab_status backward(const ab_exec *exec, ab_op_io *io) {
     if (!io->din[0]) return AB_OK;
     loss_rows l = rows_of(io);

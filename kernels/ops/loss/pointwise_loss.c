@@ -1,6 +1,6 @@
 /* mse, bce and bce_with_logits, as torch's mse_loss, binary_cross_entropy and
  * binary_cross_entropy_with_logits: the mean (or sum) of a formula over an input and a target of one shape.
- * The target may be computed, too, and then gets a gradient. No weights. */
+ * The target may be computed, and then gets a gradient. No weights. */
 #include "kernels/ops/loss/pointwise_loss.h"
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/elementwise/operand_gradient.h"

@@ -1,4 +1,4 @@
-// Losses that compare an input and a target number by number (pointwise.def) on CUDA.
+// Element-wise losses of an input and a target (pointwise.def) on CUDA.
 #include "kernels/ops/loss/pointwise_loss.h"
 
 #include "kernels/cuda/cuda_fold.cuh"

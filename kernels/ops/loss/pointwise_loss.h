@@ -1,6 +1,5 @@
-/* The formulas of losses that compare an input x and a target t number by number: value and derivatives in
- * fp32, once for every device. Rows of pointwise.def say which there are; pointwise_loss.c makes ops of them.
- */
+/* Formulas of element-wise losses of an input x and a target t: value and derivatives in fp32, shared by all
+ * devices. pointwise.def lists them; pointwise_loss.c defines the ops. */
 #ifndef AB_KERNELS_OPS_LOSS_POINTWISE_LOSS_H
 #define AB_KERNELS_OPS_LOSS_POINTWISE_LOSS_H
 
@@ -10,8 +9,8 @@ AB_FORMULA float ab_mse_value(float x, float t) { return (x - t) * (x - t); }
 AB_FORMULA float ab_mse_by_x(float x, float t) { return 2.0f * (x - t); }
 AB_FORMULA float ab_mse_by_t(float x, float t) { return 2.0f * (t - x); }
 
-/* torch: logarithms are at least -100, the derivative's denominator at least 1e-12. A probability outside [0,
- * 1] gives NaN. */
+/* As in torch: logarithms are clamped to at least -100, the derivative's denominator to at least 1e-12. A
+ * probability outside [0, 1] gives NaN. */
 AB_FORMULA float ab_bce_log(float p) {
     float y = ab_logf(p);
     return y < -100.0f ? -100.0f : y;
@@ -35,14 +34,14 @@ AB_FORMULA float ab_bce_with_logits_by_x(float x, float t) {
 }
 AB_FORMULA float ab_bce_with_logits_by_t(float x, float t) { return (void)t, -x; }
 
-/* ---- loops over them, compiled once per CPU level (vec_pointwise.c); every level gives the same bits  */
+/* ---- loops, compiled once per CPU level (vec_pointwise.c); all levels give the same bits */
 
 AB_BEGIN_DECLS
 
-/* out = f(x, t), n values; out must be neither. */
+/* out = f(x, t), n values; out must not alias x or t. */
 typedef void (*ab_loss_loop)(float *out, const float *x, const float *t, int64_t n);
 
-/* The value, and its derivatives by x and by t. */
+/* The value and its derivatives with respect to x and t. */
 typedef struct ab_loss_loops {
     ab_loss_loop value, by[2];
 } ab_loss_loops;

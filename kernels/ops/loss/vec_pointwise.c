@@ -1,4 +1,5 @@
-/* The loops of pointwise_loss.h, compiled once per CPU level; formulas: there, too. Nothing is fused. */
+/* Loops of pointwise_loss.h, compiled once per CPU level; formulas in the same header. No fused
+ * multiply-add. */
 #include "kernels/ops/loss/pointwise_loss.h"
 
 #define PASTE_TOKENS(a, b) a##b

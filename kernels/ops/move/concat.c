@@ -1,4 +1,4 @@
-/* concat: inputs behind each other along one dimension, as torch.cat. Images are NHWC: their channels are
+/* concat: concatenates inputs along one dimension, as torch.cat. Images are NHWC: their channels are
  * dimension -1. */
 #include "kernels/ops/blocks.h"
 
@@ -33,7 +33,7 @@ static ab_status infer(const void *attrs, const ab_shape *in, int inputs, ab_sha
     return AB_OK;
 }
 
-/* Elements that lie together: of `shape` for one index of the dimensions before `dim`. */
+/* Contiguous elements of `shape` per index of the dimensions before `dim`. */
 static int64_t run_of(const ab_shape *shape, int dim) {
     int64_t run = 1;
     for (int i = dim; i < shape->ndim; i++) run *= shape->dim[i];
@@ -47,7 +47,7 @@ typedef struct copy_job {
     int64_t dst_run, dst_start, src_run, src_start, run;
 } copy_job;
 
-/* A block of the part's elements, in the order of the part. */
+/* Copies a block of the part's elements, in the part's order. */
 static void copy_block(void *argument, int64_t chunk, int thread) {
     const copy_job *job = argument;
     const int64_t rows = ab_tensor_count(job->dst) / job->dst_run;

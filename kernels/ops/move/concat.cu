@@ -1,7 +1,7 @@
-// concat on CUDA: one thread an element of the result.
+// concat on CUDA: one thread per element of the result.
 #include "kernels/cuda/cuda_ops.cuh"
 
-// Of every `run` elements of the result, those from first[k] on are the k-th input's.
+// Of every `run` elements of the result, those from first[k] on belong to input k.
 struct joined {
     ab_span from[AB_MAX_INPUTS];
     int64_t first[AB_MAX_INPUTS + 1];

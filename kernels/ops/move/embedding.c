@@ -1,6 +1,6 @@
-/* embedding: the rows of a table that the ids name, as torch.nn.Embedding. The gradient is dense; rows that
- * occur several times are summed in fp32 in the order of their positions and rounded once. With padding_idx
- * that row gets no gradient (its initial value is not set to 0). */
+/* embedding: selects rows of a table by id, as torch.nn.Embedding. The gradient is dense; gradients of rows
+ * that occur several times are summed in fp32 in the order of their positions and rounded once. With
+ * padding_idx that row gets no gradient (its initial value is not set to 0). */
 #include "kernels/ops/blocks.h"
 
 #include <string.h>
@@ -43,8 +43,8 @@ static int params(const void *attrs, const ab_shape *in, ab_param_spec *spec) {
     return 1;
 }
 
-/* Workspace: where each id's positions begin in the list of positions sorted by id, that list; of each thread
- * a row that is summed and one that is read. */
+/* Workspace: the list of positions sorted by id and the start of each id in it; per thread one row of sums
+ * and one row read. */
 typedef struct lookup {
     const ab_exec *exec;
     const int32_t *ids;
@@ -122,13 +122,14 @@ static ab_status forward(const ab_exec *exec, ab_op_io *io) {
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* Counting sort: begin[id] .. begin[id + 1] of position[] are id's positions, in order. */
+/* Counting sort: position[begin[id] .. begin[id + 1]) are the positions of id, in order. */
 static void sort_positions(const lookup *l) {
     memset(l->begin, 0, (size_t)(l->rows + 1) * sizeof *l->begin);
     for (int64_t i = 0; i < l->positions; i++) l->begin[l->ids[i] + 1]++;
     for (int64_t row = 0; row < l->rows; row++) l->begin[row + 1] += l->begin[row];
     for (int64_t i = 0; i < l->positions; i++) l->position[l->begin[l->ids[i]]++] = (int32_t)i;
-    memmove(l->begin + 1, l->begin, (size_t)l->rows * sizeof *l->begin); /* each begin had moved to its end */
+    memmove(l->begin + 1, l->begin,
+            (size_t)l->rows * sizeof *l->begin); /* the sort advanced each begin to its end */
     l->begin[0] = 0;
 }
 

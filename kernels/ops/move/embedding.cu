@@ -1,6 +1,6 @@
-// embedding on CUDA. The table's gradient is summed row by row in the order of the positions: each position
-// counts the earlier ones of its id, which is its place in a list sorted by id. An id outside the table (the
-// CPU refuses it) gives NaN and no gradient.
+// embedding on CUDA. The table's gradient is summed per row in the order of the positions: each position
+// counts the earlier positions with its id, which gives its rank in a list sorted by id. An id out of range
+// (an error on the CPU) gives NaN and no gradient.
 #include "kernels/cuda/cuda_fold.cuh"
 
 enum { RANK_THREADS = 256, SCAN_THREADS = 1024, ROW_THREADS = 128 };
@@ -8,7 +8,7 @@ enum { RANK_THREADS = 256, SCAN_THREADS = 1024, ROW_THREADS = 128 };
 struct lookup {
     const int32_t *ids;
     int64_t positions, rows, dim, padding;
-    int32_t *count, *begin, *rank, *list; // a row; a row and one more; a position; a position
+    int32_t *count, *begin, *rank, *list; // sizes: rows; rows + 1; positions; positions
 };
 
 static lookup measure(const ab_op_io *io) {
@@ -57,8 +57,8 @@ static ab_status forward(const ab_exec *exec, ab_op_io *io) {
 
 // ---- backward -----------------------------------------------------------------------------------
 
-// rank[i]: positions before i with i's id. Blocks compare with a tile of ids at a time. Counts are integers:
-// their order of additions does not show.
+// rank[i]: number of positions before i with the same id. Blocks compare with one tile of ids at a time.
+// Counts are integers, so the order of additions does not matter.
 __global__ static void rank_positions(lookup l) {
     __shared__ int32_t tile[RANK_THREADS];
     int64_t first = static_cast<int64_t>(blockIdx.x) * RANK_THREADS, i = first + threadIdx.x;
@@ -75,7 +75,8 @@ __global__ static void rank_positions(lookup l) {
     if (id >= 0 && id < l.rows) atomicAdd(&l.count[id], 1);
 }
 
-// begin[row] = sum of count[0 .. row). One block: a stretch of rows a thread, then the stretches in order.
+// begin[row] = sum of count[0 .. row). One block: each thread sums a range of rows, then the ranges are
+// combined in order.
 __global__ static void scan_counts(lookup l) {
     __shared__ int32_t held[SCAN_THREADS];
     int64_t share = (l.rows + SCAN_THREADS - 1) / SCAN_THREADS, first = share * threadIdx.x;
@@ -110,7 +111,7 @@ __global__ static void list_positions(lookup l) {
     }
 }
 
-// A block a row, a thread a column: fp32 sums in the order of the positions, as the CPU's.
+// One block per row, one thread per column: fp32 sums in the order of the positions, as on the CPU.
 __global__ static void sum_rows(lookup l, ab_span dout, ab_span dtable) {
     for (int64_t row = blockIdx.x; row < l.rows; row += gridDim.x)
         for (int64_t c = threadIdx.x; c < l.dim; c += ROW_THREADS) {

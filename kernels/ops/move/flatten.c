@@ -1,5 +1,5 @@
-/* flatten: {N, H, W, C} to {N, C*H*W} in torch's order (channels first), so that torch's linear weights fit
- * behind it. The memory is NHWC, so values move; features {N, F} pass through. */
+/* flatten: {N, H, W, C} to {N, C*H*W} in torch's order (channels first), so torch's linear weights can be
+ * used after it. Memory is NHWC, so values are transposed; {N, F} is passed through. */
 #include "kernels/ops/blocks.h"
 #include "kernels/vec/vec_ops.h"
 
@@ -19,7 +19,7 @@ static ab_status infer(const void *attrs, const ab_shape *in, int inputs, ab_sha
     return AB_OK;
 }
 
-/* One channel or one pixel: nothing moves. */
+/* With one channel or one pixel no value moves. */
 static bool is_view(const void *attrs, const ab_shape *in) {
     int64_t channels = in->dim[in->ndim - 1], features = ab_shape_count(in) / in->dim[0];
     (void)attrs;
@@ -45,7 +45,7 @@ static void transpose_image(const void *self, float *out, const float *a, const 
     ab_vec_ops_get()->transpose(out, a, m->rows, m->columns);
 }
 
-/* Pixels and channels of the op's input; {N, F} is one pixel. */
+/* Pixels and channels of the input; {N, F} is one pixel. */
 static matrix pixels_by_channels(const ab_shape *in) {
     int64_t channels = in->dim[in->ndim - 1];
     return (matrix){.rows = ab_shape_count(in) / in->dim[0] / channels, .columns = channels};

@@ -1,7 +1,7 @@
-// flatten on CUDA: channels first, as torch has them.
+// flatten on CUDA: to torch's channels-first order.
 #include "kernels/cuda/cuda_ops.cuh"
 
-// out[i] = in[source of i]: {N, rows, columns} to {N, columns, rows}.
+// out[i] = in[source index of i]: {N, rows, columns} to {N, columns, rows}.
 struct transposed {
     ab_span in;
     int64_t rows, columns;

@@ -1,5 +1,5 @@
-/* permute and transpose: dimensions in another order, as torch.permute and torch.transpose; the values move.
- * Images are NHWC here: their dimensions are counted in that order. */
+/* permute and transpose: reorder dimensions, as torch.permute and torch.transpose; values are copied. Images
+ * are NHWC: their dimensions are numbered in that order. */
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/strided.h"
 

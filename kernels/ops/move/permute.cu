@@ -1,4 +1,4 @@
-// permute and transpose on CUDA: one thread an element of the result, read through a view.
+// permute and transpose on CUDA: one thread per element of the result, read through a strided view.
 #include "kernels/cuda/cuda_ops.cuh"
 
 struct viewed {
@@ -7,7 +7,7 @@ struct viewed {
     __device__ float operator()(int64_t i) const { return ab_span_at(from, ab_strided_offset(&view, i)); }
 };
 
-// Dimension order[i] of src becomes dimension i of dst.
+// dst's dimension i is src's dimension order[i].
 static ab_status move(const ab_exec *exec, ab_tensor *dst, const ab_tensor *src, const int64_t *order) {
     viewed f = {ab_cuda_span(src), ab_strided_permute(&src->shape, order)};
     int64_t n = ab_cuda_count(dst);

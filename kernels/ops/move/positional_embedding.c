@@ -1,6 +1,6 @@
-/* positional_embedding: adds a trained row to each position of [batch, tokens, features]; with class_token a
- * trained token is put before the others first, as vision transformers do (Dosovitskiy et al. 2021). Sums
- * over the batch are fp32, in order. */
+/* positional_embedding: adds a trained row to each position of [batch, tokens, features]. With class_token, a
+ * trained token is first prepended, as in vision transformers (Dosovitskiy et al. 2021). Sums over the batch
+ * are fp32, in order. */
 #include "kernels/ops/blocks.h"
 
 #include <string.h>
@@ -48,7 +48,7 @@ static int params(const void *attrs, const ab_shape *in, ab_param_spec *spec) {
     return a->class_token ? 2 : 1;
 }
 
-/* Of each thread: three rows. */
+/* Three rows per thread. */
 static size_t thread_bytes(int64_t dim) { return 3 * ab_floats_bytes(dim); }
 
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
@@ -108,7 +108,7 @@ static ab_status forward(const ab_exec *exec, ab_op_io *io) {
     return AB_OK;
 }
 
-/* One position of the table: the sum over the images; also the gradients of its tokens. */
+/* One position of the table: sums its gradient over the images and writes the gradients of its tokens. */
 static void position_gradient(void *argument, int64_t position, int thread) {
     const pass *p = argument;
     const ab_op_io *io = p->io;

@@ -1,4 +1,4 @@
-// positional_embedding on CUDA: sums in the order of the batch.
+// positional_embedding on CUDA: sums in batch order.
 #include "kernels/cuda/cuda_fold.cuh"
 
 struct positions {
@@ -32,7 +32,7 @@ struct token_gradient {
     }
 };
 
-// Row by row over the images; rows that no position has get 0.
+// Sums each row over the images; unused rows get 0.
 struct table_gradient {
     positions p;
     ab_span dout;
@@ -55,7 +55,7 @@ static ab_status position_forward(const ab_exec *exec, ab_op_io *io) {
 static ab_status position_backward(const ab_exec *exec, ab_op_io *io) {
     positions p = positions_of(io);
     ab_span dout = ab_cuda_span(io->dout);
-    table_gradient sums = {p, dout}; // its first row is the class token's gradient
+    table_gradient sums = {p, dout}; // the first row is the class token's gradient
     token_gradient pass = {p, dout};
     for (int i = 0; i < 2; i++) {
         if (!io->dparam[i]) continue;

@@ -1,5 +1,5 @@
-/* reshape: the same values in the same order under another shape, as torch.reshape. In "shape", 0 keeps the
- * input's dimension at that place (the batch) and one -1 is what is left. */
+/* reshape: the same values in the same order with another shape, as torch.reshape. In "shape", 0 keeps the
+ * input's dimension at that index (the batch) and one -1 is inferred. */
 #include "kernels/ops/blocks.h"
 
 typedef struct reshape_attrs {
@@ -43,7 +43,7 @@ static bool is_view(const void *attrs, const ab_shape *in) {
     return true;
 }
 
-/* In shared memory there is nothing to copy, but a probe may want to see it. */
+/* With shared memory nothing is copied, but an observer still sees the values. */
 static void copy(const ab_exec *exec, ab_tensor *dst, const ab_tensor *src) {
     if (dst->data != src->data || exec->observer) ab_cast(exec, dst, src);
 }

@@ -1,7 +1,7 @@
-// reshape on CUDA: a copy where memory is not shared.
+// reshape on CUDA: a copy unless memory is shared.
 #include "kernels/cuda/cuda_ops.cuh"
 
-// In shared memory there is nothing to copy, but a probe may want to see it.
+// With shared memory nothing is copied, but an observer still sees the values.
 static ab_status copy(const ab_exec *exec, ab_tensor *dst, const ab_tensor *src) {
     ab_span from = ab_cuda_span(src);
     int64_t n = ab_cuda_count(dst);

@@ -1,5 +1,5 @@
-/* select: one index of one dimension, which goes away, as torch.select: the class token of a transformer, the
- * last step of a recurrence. The gradient is 0 everywhere else. */
+/* select: one index of one dimension, which is removed, as torch.select: the class token of a transformer,
+ * the last step of a recurrence. The gradient is 0 elsewhere. */
 #include "kernels/ops/blocks.h"
 
 #include <string.h>
@@ -27,7 +27,7 @@ static ab_status infer(const void *attrs, const ab_shape *in, int inputs, ab_sha
     return AB_OK;
 }
 
-/* A tensor as [outer, size, inner], and where the chosen part begins. */
+/* A tensor as [outer, size, inner], and the offset of the selected part. */
 typedef struct pass {
     const ab_exec *exec;
     const ab_op_io *io;
@@ -42,7 +42,7 @@ static pass start(const ab_exec *exec, const ab_op_io *io) {
     return p;
 }
 
-/* `count` values of src from `from` on to dst from `to` on; src NULL: zeros. */
+/* Copies `count` values of src at `from` to dst at `to`; src NULL: zeros. */
 static void move(const ab_exec *exec, ab_tensor *dst, int64_t to, const ab_tensor *src, int64_t from,
                  int64_t count) {
     float buffer[AB_BLOCK];

@@ -1,7 +1,7 @@
-// select on CUDA: one thread an element of the result.
+// select on CUDA: one thread per element of the result.
 #include "kernels/cuda/cuda_ops.cuh"
 
-// A tensor as [outer, size, inner], of which `index` is taken.
+// A tensor as [outer, size, inner], selecting `index`.
 struct selected {
     ab_span from;
     int64_t size, inner, index;
@@ -12,7 +12,7 @@ struct selected {
 };
 
 struct spread_back {
-    selected s; // from: the gradient of what was taken
+    selected s; // from: the gradient of the selected part
     __device__ float operator()(int64_t i) const {
         int64_t rest, place, outer = ab_divide(ab_divide(i, s.inner, &rest), s.size, &place);
         return place == s.index ? ab_span_at(s.from, outer * s.inner + rest) : 0.0f;

@@ -1,5 +1,5 @@
-/* upsample: images made larger by repeating each pixel, as torch.nn.Upsample(mode="nearest"). The gradient of
- * a pixel is the sum over its copies, in fp32, row by row. No interpolation between pixels. */
+/* upsample: enlarges images by repeating each pixel, as torch.nn.Upsample(mode="nearest"). The gradient of a
+ * pixel is the sum over its copies, in fp32, row by row. No interpolation. */
 #include "kernels/ops/blocks.h"
 
 #include <string.h>
@@ -31,7 +31,7 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
     return AB_OK;
 }
 
-/* Both sizes of an image. */
+/* Sizes of both images. */
 typedef struct sizes {
     int64_t height, width, channels, factor[2];
 } sizes;

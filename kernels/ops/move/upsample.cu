@@ -1,4 +1,4 @@
-// upsample on CUDA: one thread an element of the result; the gradient is a sum over copies in fp32, row by
+// upsample on CUDA: one thread per element of the result; the gradient sums over the copies in fp32, row by
 // row.
 #include "kernels/cuda/cuda_ops.cuh"
 

@@ -1,11 +1,11 @@
 /* batch_norm2d over the channels of NHWC images (Ioffe and Szegedy 2015, algorithm 1; torch's conventions): a
- * training forward normalises with the biased variance of the batch and moves the running statistics towards
+ * training forward normalises with the biased variance of the batch and updates the running statistics with
  * mean and *unbiased* variance; otherwise the running statistics normalise. eps is added to the variance,
- * inside the root.
+ * inside the square root.
  *
- * Moments: each group of rows (small enough for the cache) is measured in two passes, groups are merged in
- * double (Chan, Golub, LeVeque 1983) in a fixed order, so that neither cancellation nor the thread count
- * shows. */
+ * Moments: two passes per group of rows (small enough for the cache); groups are merged in double (Chan,
+ * Golub, LeVeque 1983) in a fixed order. This avoids cancellation and does not depend on the number of
+ * threads. */
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/rows.h"
 #include "kernels/vec/vec_ops.h"
@@ -15,7 +15,7 @@
 typedef struct bn_attrs {
     double eps, momentum;
     bool affine;
-    int64_t mode; /* read by whoever runs the op: exec->training is false for "eval" */
+    int64_t mode; /* read by the executor: exec->training is false for "eval" */
 } bn_attrs;
 
 static const ab_attr attrs_table[] = {
@@ -72,8 +72,8 @@ static int saved(const void *attrs, const ab_shape *in, const ab_shape *out, ab_
 
 enum { F_MEAN, F_SCALE, F_SHIFT, F_SLOPE, F_GAMMA, F_COUNT };
 
-/* Per chunk two double sums a channel, F_COUNT factors a channel; per thread two fp32 sums a channel and room
- * for up to three widened groups. */
+/* Workspace: per chunk two double sums per channel, F_COUNT factors per channel; per thread two fp32 sums per
+ * channel and up to three widened groups. */
 typedef struct workspace {
     double *partial;
     float *factor[F_COUNT];
@@ -100,7 +100,7 @@ static workspace carve(const ab_rows *s, void *memory, int buffers) {
     return w;
 }
 
-/* Each of the four may have a format of its own. */
+/* Each of the four tensors may have its own format. */
 static int buffers_of(const ab_op_io *io) {
     const ab_tensor *const all[] = {io->in[0], io->out, io->dout, io->din[0]};
     for (size_t i = 0; i < AB_COUNT_OF(all); i++)
@@ -128,7 +128,7 @@ static float *thread_group(const workspace *w, int i) {
 
 /* ---- statistics ------------------------------------------------------------------------------ */
 
-/* Everything a pass over the rows needs. */
+/* Arguments of a pass over the rows. */
 typedef struct pass {
     const ab_exec *exec;
     const ab_tensor *x, *dy; /* dy NULL: moments of x; else sums of dy */
@@ -137,7 +137,7 @@ typedef struct pass {
     const ab_vec_ops *vec;
 } pass;
 
-/* (mean, m2) of na values and of nb values become those of na + nb. */
+/* Merges (mean, m2) of nb values into those of na values. */
 static void merge_moments(double *mean, double *m2, double na, const float *group_mean, const float *group_m2,
                           double nb, int64_t channels) {
     double share = nb / (na + nb);
@@ -187,7 +187,7 @@ static void run_chunk(void *argument, int64_t chunk, int thread) {
     job->f(job->p, chunk);
 }
 
-/* Elements to work on, 0 if some thread has no buffer. */
+/* Element count for the parallel loop; 0 if some thread has no buffer. */
 static int64_t parallel_elements(const pass *p) {
     return ab_threads_fit(p->exec, p->w.fixed_bytes, p->w.thread_bytes) ? p->s.rows * p->s.channels : 0;
 }
@@ -197,7 +197,7 @@ static void for_chunks(const pass *p, void (*f)(const pass *, int64_t)) {
     ab_for_chunks(parallel_elements(p), p->s.chunks, run_chunk, &job);
 }
 
-/* Moments of the whole batch, left in chunk 0. */
+/* Moments of the whole batch, written to chunk 0. */
 static void merge_chunks(const pass *p) {
     const ab_rows *s = &p->s;
     int64_t chunk_rows = s->chunk_groups * s->group_rows;
@@ -245,7 +245,8 @@ static void move_running(const pass *p, ab_tensor *running, const double *batch,
     }
 }
 
-/* Mean and 1/sqrt(var + eps) of the batch into the factors and saved[]; running statistics moved. */
+/* Writes mean and 1/sqrt(var + eps) of the batch to the factors and saved[]; updates the running
+ * statistics. */
 static void batch_statistics(const pass *p, ab_op_io *io, ab_tensor *const running[2]) {
     const bn_attrs *a = io->attrs;
     double n = (double)p->s.rows, *mean = p->w.partial, *m2 = mean + p->s.channels;
@@ -290,7 +291,7 @@ static void emit_group(void *argument, int64_t g, int thread) {
     ab_emit(p->exec, job->dst, at, out, n);
 }
 
-/* Stores f(group) for every group: out may be dst's own memory or a buffer. */
+/* Stores f(group) for every group. out is dst's own memory or a buffer. */
 static void emit_groups(const pass *p, ab_tensor *dst, group_function f) {
     group_job job = {p, dst, f};
     ab_for_chunks(parallel_elements(p), p->s.groups, emit_group, &job);
@@ -313,7 +314,7 @@ static pass start(const ab_exec *exec, const ab_op_io *io, const ab_tensor *dy) 
     return p;
 }
 
-/* The running statistics behind weight and bias, if there are any. */
+/* The running statistics, after weight and bias; NULL if none. */
 static ab_tensor *const *running_of(const ab_op_io *io) {
     const bn_attrs *a = io->attrs;
     return io->param + (a->affine ? 2 : 0);
@@ -396,7 +397,7 @@ static ab_status backward(const ab_exec *exec, ab_op_io *io) {
 static double flops(const void *attrs, const ab_shape *in, const ab_shape *out) {
     (void)attrs;
     (void)out;
-    return 7.0 * (double)ab_shape_count(in); /* moments 4, normalisation 3 a value */
+    return 7.0 * (double)ab_shape_count(in); /* moments 4, normalisation 3 per value */
 }
 
 const ab_op ab_op_batch_norm2d = {.name = "batch_norm2d",

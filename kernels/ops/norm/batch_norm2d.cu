@@ -1,10 +1,10 @@
-// batch_norm2d on CUDA: two sums a channel in double and a fixed order (blocks of rows, joined in order),
-// then one element-wise pass. Mean and variance come from sums of x and x * x: in double they lose no more
-// than fp32 would show.
+// batch_norm2d on CUDA: two sums per channel in double, in a fixed order (blocks of rows, combined in order),
+// then one element-wise pass. Mean and variance come from sums of x and x * x; in double the cancellation is
+// below fp32 precision.
 #include "kernels/cuda/cuda_ops.cuh"
 
-// A block sums BN_ROWS rows of 32 channels, eight threads a channel.
-enum { BN_ROWS = 512, BN_COLUMNS = 32, BN_LANES = 8 };
+// A block sums BN_ROWS rows of 32 channels, with eight threads per channel.
+enum { BN_ROWS = 512, BN_COLUMNS = 32, BN_THREADS = 8 };
 
 struct bn_sizes {
     int64_t rows, channels, parts;
@@ -16,7 +16,7 @@ static bn_sizes sizes_of(const ab_shape *in) {
     return s;
 }
 
-// Workspace: two doubles a part and channel; then four floats a channel.
+// Workspace: two doubles per part and channel; then four floats per channel.
 static size_t partial_bytes(const bn_sizes &s) {
     return static_cast<size_t>(2 * s.parts * s.channels) * sizeof(double);
 }
@@ -43,17 +43,17 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
     return ab_cuda_check_types(io);
 }
 
-// ---- two sums a channel -------------------------------------------------------------------------
+// ---- two sums per channel -----------------------------------------------------------------------
 
 // dy.data null: sums of x and of x * x. Else: of dy and of dy * (x - mean).
 __global__ static void partial_pairs(ab_span x, ab_span dy, const float *mean, int64_t rows, int64_t channels,
                                      double *partial) {
-    __shared__ double first_part[BN_LANES][BN_COLUMNS], second_part[BN_LANES][BN_COLUMNS];
+    __shared__ double first_part[BN_THREADS][BN_COLUMNS], second_part[BN_THREADS][BN_COLUMNS];
     int64_t c = static_cast<int64_t>(blockIdx.x) * BN_COLUMNS + threadIdx.x;
     int64_t begin = static_cast<int64_t>(blockIdx.y) * BN_ROWS;
     int64_t end = begin + BN_ROWS < rows ? begin + BN_ROWS : rows;
     double a = 0.0, b = 0.0;
-    for (int64_t r = begin + threadIdx.y; c < channels && r < end; r += BN_LANES) {
+    for (int64_t r = begin + threadIdx.y; c < channels && r < end; r += BN_THREADS) {
         double value = static_cast<double>(ab_span_at(x, r * channels + c));
         if (dy.data) {
             double gradient = static_cast<double>(ab_span_at(dy, r * channels + c));
@@ -68,7 +68,7 @@ __global__ static void partial_pairs(ab_span x, ab_span dy, const float *mean, i
     second_part[threadIdx.y][threadIdx.x] = b;
     __syncthreads();
     if (threadIdx.y != 0 || c >= channels) return;
-    for (int k = 1; k < BN_LANES; k++) {
+    for (int k = 1; k < BN_THREADS; k++) {
         a += first_part[k][threadIdx.x];
         b += second_part[k][threadIdx.x];
     }
@@ -79,8 +79,8 @@ __global__ static void partial_pairs(ab_span x, ab_span dy, const float *mean, i
 static ab_status sum_pairs(const bn_sizes &s, ab_span x, ab_span dy, const float *mean, double *partial) {
     dim3 grid(static_cast<unsigned>((s.channels + BN_COLUMNS - 1) / BN_COLUMNS),
               static_cast<unsigned>(s.parts));
-    partial_pairs<<<grid, dim3(BN_COLUMNS, BN_LANES), 0, ab_cuda_get()->stream>>>(x, dy, mean, s.rows,
-                                                                                  s.channels, partial);
+    partial_pairs<<<grid, dim3(BN_COLUMNS, BN_THREADS), 0, ab_cuda_get()->stream>>>(x, dy, mean, s.rows,
+                                                                                    s.channels, partial);
     return ab_cuda_launched("batch_norm_sums");
 }
 
@@ -97,13 +97,13 @@ __device__ static pair_of_sums join_pairs(const double *partial, int64_t parts, 
     return sum;
 }
 
-// ---- what a channel's sums become ---------------------------------------------------------------
+// ---- statistics from a channel's sums -----------------------------------------------------------
 
 struct bn_channel {
     bn_sizes s;
     const double *partial;
     bn_factors f;
-    ab_span gamma, beta, running_mean, running_var, saved_mean, saved_invstd; // data null: not there
+    ab_span gamma, beta, running_mean, running_var, saved_mean, saved_invstd; // data null: absent
     ab_span dgamma, dbeta;
     double eps, momentum;
     bool training;
@@ -125,7 +125,7 @@ __global__ static void forward_factors(bn_channel k) {
         pair_of_sums sum = join_pairs(k.partial, k.s.parts, k.s.channels, c);
         mean = sum.a / n;
         double m2 = sum.b - sum.a * mean;
-        if (m2 < 0.0) m2 = 0.0; // rounding of a constant channel; NaN stays
+        if (m2 < 0.0) m2 = 0.0; // negative by rounding for a constant channel; NaN propagates
         invstd = 1.0 / sqrt(m2 / n + k.eps);
         double old_mean = static_cast<double>(value_or(k.running_mean, c, 0.0f));
         double old_var = static_cast<double>(value_or(k.running_var, c, 1.0f));
@@ -142,7 +142,7 @@ __global__ static void forward_factors(bn_channel k) {
     k.f.shift[c] = value_or(k.beta, c, 0.0f);
 }
 
-// Before the sums of a backward pass: the mean they are taken about, and 1 / standard deviation in `scale`.
+// Before the sums of a backward pass: sets the mean to subtract, and 1 / standard deviation in `scale`.
 __global__ static void backward_start(bn_channel k) {
     int64_t c = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (c >= k.s.channels) return;

@@ -1,9 +1,9 @@
 /* group_norm over groups of channels of NHWC images (Wu and He 2018), as torch.nn.GroupNorm: each group of
- * each image is normalised by its own mean and biased variance; weight and bias a channel.
+ * each image is normalised by its own mean and biased variance; weight and bias are per channel.
  *
- * Moments: two passes over blocks of pixels in fp32, blocks and channels joined in double (Chan, Golub,
- * LeVeque 1983). An image is one thread's work; the parameters' gradients are summed over the images in
- * order, in double. */
+ * Moments: two fp32 passes over blocks of pixels; blocks and channels are merged in double (Chan, Golub,
+ * LeVeque 1983). One thread processes an image; the parameter gradients are summed over the images in order,
+ * in double. */
 #include "kernels/ops/blocks.h"
 #include "kernels/vec/vec_math.h"
 #include "kernels/vec/vec_ops.h"
@@ -48,7 +48,7 @@ static int params(const void *attrs, const ab_shape *in, ab_param_spec *spec) {
     return ((const gn_attrs *)attrs)->affine ? 2 : 0;
 }
 
-/* Mean and 1 / sqrt(var + eps) of each group of each image. */
+/* Mean and 1 / sqrt(var + eps) per group and image. */
 static int saved(const void *attrs, const ab_shape *in, const ab_shape *out, ab_shape *shape,
                  const ab_format **format) {
     (void)out;
@@ -61,9 +61,9 @@ static int saved(const void *attrs, const ab_shape *in, const ab_shape *out, ab_
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-enum { FACTORS = 4, LANE_IMAGES = 3 };
+enum { FACTORS = 4, THREAD_IMAGES = 3 };
 
-/* Workspace: weight and bias as fp32; of each image double sums of both gradients; of each thread factors a
+/* Workspace: weight and bias as fp32; per image double sums of both gradients; per thread factors per
  * channel, fp32 sums of a block, double moments, and fp32 copies of half images. */
 typedef struct pass {
     const ab_exec *exec;
@@ -76,7 +76,7 @@ typedef struct pass {
 } pass;
 
 typedef struct thread_memory {
-    float *factor[FACTORS], *few[2], *image[LANE_IMAGES];
+    float *factor[FACTORS], *few[2], *image[THREAD_IMAGES];
     double *all[2];
 } thread_memory;
 
@@ -95,7 +95,7 @@ static pass start(const ab_exec *exec, const ab_op_io *io) {
     p.block = ab_max64(1, BLOCK_ELEMENTS / p.channels);
     p.image_bytes = half ? ab_floats_bytes(p.pixels * p.channels) : 0;
     p.fixed_bytes = 2 * row + 2 * (size_t)p.images * wide;
-    p.thread_bytes = (FACTORS + 2) * row + 2 * wide + LANE_IMAGES * p.image_bytes;
+    p.thread_bytes = (FACTORS + 2) * row + 2 * wide + THREAD_IMAGES * p.image_bytes;
     return p;
 }
 
@@ -120,7 +120,7 @@ static thread_memory memory_of(const pass *p, int thread) {
     for (int i = 0; i < FACTORS; i++, memory += row) m.factor[i] = (float *)(void *)memory;
     for (int i = 0; i < 2; i++, memory += row) m.few[i] = (float *)(void *)memory;
     for (int i = 0; i < 2; i++, memory += wide) m.all[i] = (double *)(void *)memory;
-    for (int i = 0; i < LANE_IMAGES; i++, memory += p->image_bytes) m.image[i] = (float *)(void *)memory;
+    for (int i = 0; i < THREAD_IMAGES; i++, memory += p->image_bytes) m.image[i] = (float *)(void *)memory;
     return m;
 }
 
@@ -138,14 +138,14 @@ static void for_images(pass *p, ab_work work) {
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* (mean, m2) of `done` values joined with those of n more. */
+/* Merges (mean, m2) of n values into those of `done` values. */
 static void join(double *mean, double *m2, double done, double more_mean, double more_m2, double n) {
     double delta = more_mean - *mean, share = n / (done + n);
     *mean += delta * share;
     *m2 += more_m2 + delta * delta * done * share;
 }
 
-/* all[0], all[1]: mean and m2 of every channel of an image. */
+/* all[0], all[1]: mean and m2 of each channel of an image. */
 static void channel_moments(const pass *p, const float *x, const thread_memory *m) {
     memset(m->all[0], 0, (size_t)p->channels * sizeof(double));
     memset(m->all[1], 0, (size_t)p->channels * sizeof(double));
@@ -215,8 +215,8 @@ static void channel_sums(const pass *p, const float *dy, const float *x, const t
     }
 }
 
-/* dx = rstd (weight dy - mean of weight dy - (x - mean) rstd^2 mean of weight dy (x - mean)): the factors a
- * channel. */
+/* dx = rstd (weight dy - mean of weight dy - (x - mean) rstd^2 mean of weight dy (x - mean)): per-channel
+ * factors. */
 static void group_factors(const pass *p, const thread_memory *m, int64_t g, double rstd, const double *sum,
                           const double *dot) {
     int64_t width = p->channels / p->groups;
@@ -255,7 +255,7 @@ static ab_status backward(const ab_exec *exec, ab_op_io *io) {
     pass p = start(exec, io);
     place(&p);
     for_images(&p, backward_image);
-    for (int i = 0; i < 2; i++) { /* [1] of the weight, [0] of the bias */
+    for (int i = 0; i < 2; i++) { /* [1]: weight, [0]: bias */
         double *total = p.sums + i * p.channels;
         for (int64_t image = 1; image < p.images; image++)
             for (int64_t c = 0; c < p.channels; c++) total[c] += total[2 * image * p.channels + c];

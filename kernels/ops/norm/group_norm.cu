@@ -1,16 +1,16 @@
-// group_norm on CUDA: a block a group of an image for mean and variance (two passes, double), folds over the
-// pixels for the sums that the gradients need.
+// group_norm on CUDA: one block per group and image for mean and variance (two passes, double); fold kernels
+// over the pixels for the gradient sums.
 #include "kernels/cuda/cuda_fold.cuh"
 
 enum { GROUP_THREADS = 256 };
 
 struct gn_args {
-    int64_t images, pixels, channels, groups, width; // width: channels of a group
+    int64_t images, pixels, channels, groups, width; // width: channels per group
     ab_span x, dy, weight, bias;
     float *mean, *rstd;  // [image][group]
-    float *pull, *shift; // the same, backward
+    float *pull, *shift; // [image][group]; backward
     double eps;
-    __device__ int64_t group_of(int64_t i, int64_t *channel) const { // of element i of the images
+    __device__ int64_t group_of(int64_t i, int64_t *channel) const { // of element i of the batch
         int64_t pixel = ab_divide(i, channels, channel), rest;
         return ab_divide(pixel, pixels, &rest) * groups + *channel / width;
     }
@@ -26,7 +26,7 @@ static size_t group_bytes(const gn_args &a) {
     return ab_cuda_aligned(static_cast<size_t>(4 * a.images * a.groups) * sizeof(float));
 }
 
-// Workspace: four floats a group of an image; the parts of two folds.
+// Workspace: four floats per group and image; the partial results of two folds.
 static gn_args args_of(const ab_exec *exec, const ab_op_io *io) {
     const ab_shape *in = &io->in[0]->shape;
     gn_args a = {};
@@ -124,9 +124,9 @@ struct dot_term {
     }
 };
 
-typedef ab_folded<ab_plus> channel_sums; // of an image's channel: [image][channel]
+typedef ab_folded<ab_plus> channel_sums; // per image and channel: [image][channel]
 
-// What is subtracted from every gradient of a group, as the CPU has it.
+// Terms subtracted from every gradient of a group, as on the CPU.
 __global__ static void group_factors(gn_args a, channel_sums sum, channel_sums dot) {
     int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
     for (int64_t g = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; g < a.images * a.groups;
@@ -152,7 +152,7 @@ struct gn_gradient {
     }
 };
 
-// Over the images in order: of the weight (with rstd) or the bias.
+// Sums over the images in order: gradient of the weight (with rstd) or the bias.
 struct param_gradient {
     gn_args a;
     channel_sums sums;

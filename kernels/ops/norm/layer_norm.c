@@ -1,5 +1,5 @@
 /* layer_norm over the last dimension (Ba, Kiros, Hinton 2016), as torch.nn.LayerNorm: biased variance, eps
- * inside the root. */
+ * inside the square root. */
 #include "kernels/ops/norm/norm_rows.h"
 
 typedef struct ln_attrs {
@@ -67,7 +67,7 @@ static ab_status backward(const ab_exec *exec, ab_op_io *io) {
 static double flops(const void *attrs, const ab_shape *in, const ab_shape *out) {
     (void)attrs;
     (void)out;
-    return 8.0 * (double)ab_shape_count(in); /* moments 4, normalisation 4 a value */
+    return 8.0 * (double)ab_shape_count(in); /* moments 4, normalisation 4 per value */
 }
 
 const ab_op ab_op_layer_norm = {.name = "layer_norm",

@@ -1,6 +1,6 @@
 /* log_softmax over the last dimension: x - log(sum of exp(x)), as torch.log_softmax.
  *
- * The row's maximum is subtracted first; a row of -inf alone gives NaN, as in torch. Backward reads the
+ * The row's maximum is subtracted first; a row with only -inf gives NaN, as in torch. Backward reads the
  * output. */
 #include "kernels/ops/norm/softmax_rows.h"
 

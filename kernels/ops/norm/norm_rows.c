@@ -1,16 +1,16 @@
-/* Normalising rows; see norm_rows.h. Statistics: mean first, then squared distances from it (two passes over
- * a row that is in the cache), so that a large mean does not cancel the variance. */
+/* Row normalisation; see norm_rows.h. Statistics: mean first, then squared deviations from it (two passes
+ * over a cached row), which avoids cancellation for a large mean. */
 #include "kernels/ops/norm/norm_rows.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { FP32_ROWS = 32 }; /* rows whose parameter gradients are summed in fp32 */
+enum { FP32_ROWS = 32 }; /* rows per fp32 sum of parameter gradients */
 
-/* Workspace: weight and bias as fp32; of each chunk fp32 and double sums of both gradients. */
+/* Workspace: weight and bias as fp32; per chunk fp32 and double sums of both gradients. */
 typedef struct shared {
     const ab_norm_rows *norm;
-    float *weight, *bias; /* bias NULL if there is none */
+    float *weight, *bias; /* bias NULL if absent */
     char *sums;
     size_t sums_bytes, fixed_bytes;
 } shared;
@@ -88,7 +88,7 @@ void ab_norm_rows_forward(const ab_exec *exec, const ab_op_io *io, const ab_norm
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* One chunk's sums of the parameters' gradients: [0] of the weight, [1] of the bias. */
+/* Parameter gradient sums of one chunk: [0] weight, [1] bias. */
 typedef struct chunk_sums {
     float *few[2];
     double *all[2];
@@ -124,7 +124,7 @@ static void backward_row(const ab_row_pass *p, int64_t chunk, int64_t row, float
     ab_row_norm of = {norm->mean ? ((const float *)norm->mean->data)[row] : 0.0f,
                       ((const float *)norm->rstd->data)[row]};
     double sum[2];
-    if (row == first) memset(s.few[0], 0, w->sums_bytes); /* the four arrays lie side by side */
+    if (row == first) memset(s.few[0], 0, w->sums_bytes); /* the four arrays are contiguous */
     vec->row_gradient_sums(dy, x, &of, w->weight, s.few[0], s.few[1], sum, n);
     if ((row - first) % FP32_ROWS == FP32_ROWS - 1 || row == last) move_on(&s, n);
     if (dx)

@@ -1,11 +1,11 @@
-// layer_norm and rms_norm on CUDA: one block a row.
+// layer_norm and rms_norm on CUDA: one block per row.
 #include "kernels/cuda/cuda_rows.cuh"
 
 struct norm_args {
     ab_cuda_rows s;
     bool centred; // rms_norm: mean 0
     ab_span x, dy, weight, bias;
-    float *mean, *rstd; // a row
+    float *mean, *rstd; // per row
     double eps;
 };
 
@@ -41,7 +41,7 @@ struct norm_value {
     }
 };
 
-// Sums a row's input gradient needs: of g = dy weight, and of g times the normalised input.
+// Row sums for the input gradient: of g = dy weight, and of g times the normalised input.
 __global__ static void gradient_sums(norm_args a, float *g_mean, float *gx_mean) {
     for (int64_t row = blockIdx.x; row < a.s.rows; row += gridDim.x) {
         double g_sum = 0.0, gx_sum = 0.0, n = static_cast<double>(a.s.n);
@@ -71,7 +71,7 @@ struct norm_gradient {
     }
 };
 
-// Terms of the parameters' gradients, which are sums over rows.
+// Terms of the parameter gradients, which are sums over rows.
 struct weight_term {
     norm_args a;
     __device__ double operator()(int64_t i) const {
@@ -90,8 +90,8 @@ static ab_fold over_rows(const ab_cuda_rows &s) {
     return ab_fold_of(&shape, 1u);
 }
 
-// Workspace: two floats a row for the sums, two for the statistics where nobody saves them, and the parts of
-// a fold.
+// Workspace: two floats per row for the sums, two for the statistics if they are not saved, and the partial
+// results of a fold.
 static size_t float_bytes(const ab_cuda_rows &s) {
     return ab_cuda_aligned(static_cast<size_t>(4 * s.rows) * sizeof(float));
 }

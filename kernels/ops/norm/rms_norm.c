@@ -1,6 +1,5 @@
 /* rms_norm over the last dimension (Zhang and Sennrich 2019), as torch.nn.RMSNorm: x / sqrt(mean of x^2 +
- * eps) * weight. Without an eps it is fp32's distance from 1 to the next number for every format, as in
- * torch. */
+ * eps) * weight. eps defaults to fp32's machine epsilon for every format, as in torch. */
 #include "kernels/ops/norm/norm_rows.h"
 
 typedef struct rms_attrs {

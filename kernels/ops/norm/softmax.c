@@ -1,6 +1,6 @@
 /* softmax over the last dimension: exp(x) / sum of exp(x), as torch.softmax.
  *
- * The row's maximum is subtracted first; a row of -inf alone gives NaN, as in torch. Backward reads the
+ * The row's maximum is subtracted first; a row with only -inf gives NaN, as in torch. Backward reads the
  * output. */
 #include "kernels/ops/norm/softmax_rows.h"
 

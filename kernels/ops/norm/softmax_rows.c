@@ -1,4 +1,4 @@
-/* The shared part of softmax and log_softmax. */
+/* Shared by softmax and log_softmax; see softmax_rows.h. */
 #include "kernels/ops/norm/softmax_rows.h"
 
 const ab_attr ab_softmax_attrs_table[] = {{"dim", AB_ATTR_INT, offsetof(ab_softmax_attrs, dim), false, -1,

@@ -1,9 +1,9 @@
-// softmax and log_softmax on CUDA: one block a row.
+// softmax and log_softmax on CUDA: one block per row.
 #include "kernels/core/elementary64.h"
 #include "kernels/cuda/cuda_rows.cuh"
 
 struct softmax_row {
-    float shift, factor; // log_softmax: the logarithm of the sum in the place of its inverse
+    float shift, factor; // log_softmax: the log of the sum instead of its inverse
 };
 
 __global__ static void softmax_sums(ab_cuda_rows s, ab_span x, bool logarithm, softmax_row *result) {
@@ -34,7 +34,7 @@ struct softmax_value {
     }
 };
 
-// What a row's gradient needs: the sum of y dy, or of dy for log_softmax.
+// Row sum for the gradient: of y dy, or of dy for log_softmax.
 __global__ static void softmax_dots(ab_cuda_rows s, ab_span y, ab_span dy, bool logarithm, float *dot) {
     for (int64_t row = blockIdx.x; row < s.rows; row += gridDim.x) {
         double sum = 0.0;

@@ -1,5 +1,5 @@
-/* conv2d: torch's two-dimensional convolution (cross-correlation) with zero padding, on NHWC images; weights
- * {out, in / groups, kh, kw}. The bias is added in fp32 before the one rounding. */
+/* conv2d: torch's 2D convolution (cross-correlation) with zero padding, on NHWC images; weights {out, in /
+ * groups, kh, kw}. The bias is added in fp32 before the one rounding. */
 #include "kernels/ops/product/dnnl_shim.h"
 #include "kernels/ops/product/narrow.h"
 #include "kernels/ops/product/product.h"

@@ -1,10 +1,11 @@
-/* Convolution and matrix product through oneDNN, one source for versions 2.6 and 3.x (2.7, 3.x: the
- * descriptor interface changed in 3.0). Nothing of the library's interface shows here.
+/* Convolution and matrix product through oneDNN; one source for 2.6 and 3.x (2.7, 3.x: the descriptor API
+ * changed in 3.0). The oneDNN API is not exposed.
  *
- * Implementation choice is a fixed rule, not a timing, so that runs reproduce (dnnl_shim.c). Implementations
- * called "ref" are never taken. A build without the library has the same functions; they make nothing.
+ * The implementation is chosen by a fixed rule, not by timing, so runs reproduce (dnnl_shim.c).
+ * Implementations called "ref" are never used. A build without oneDNN has the same functions; they return no
+ * pass.
  *
- * Internal to kernels/. A pass runs on the calling thread alone; sliced.h spreads it over the threads. */
+ * Internal to kernels/. A pass runs on the calling thread only; sliced.h distributes it over threads. */
 #ifndef AB_KERNELS_OPS_PRODUCT_DNNL_SHIM_H
 #define AB_KERNELS_OPS_PRODUCT_DNNL_SHIM_H
 
@@ -12,17 +13,18 @@
 
 AB_BEGIN_DECLS
 
-/* Makers (pass.h): operands fp32, bf16 or fp16, results fp32; *pass stays NULL if the library has nothing
- * fast. */
+/* ab_pass_maker functions (pass.h): operands fp32, bf16 or fp16, results fp32. *pass stays NULL if the
+ * library has no fast implementation. */
 AB_MUST_CHECK ab_status ab_dnnl_conv_pass(const ab_pass_spec *spec, ab_pass **pass);
 AB_MUST_CHECK ab_status ab_dnnl_matmul_pass(const ab_pass_spec *spec,
                                             ab_pass **pass); /* 1x1 images and kernel */
 
-/* The n-th implementation that the library offers, from 0, whatever it is: "ref" ones too. For tests, which
- * look at all of them. *pass stays NULL behind the last. */
+/* Implementation n, from 0, of all that the library offers, "ref" included. For tests that cover all of them.
+ * *pass is NULL after the last. */
 AB_MUST_CHECK ab_status ab_dnnl_nth_pass(const ab_pass_spec *spec, bool matmul, int n, ab_pass **pass);
 
-/* The product on this thread; false if the library does not do it (nothing is written then). */
+/* Computes the product on the calling thread. Returns false, and writes nothing, if the library does not
+ * support it. */
 struct ab_gemm; /* gemm.h */
 bool ab_dnnl_gemm(const struct ab_gemm *gemm);
 

@@ -1,4 +1,4 @@
-/* Choosing and, without the library, doing a matrix product; see gemm.h. */
+/* Selects and, without the library, computes a matrix product; see gemm.h. */
 #include "kernels/ops/product/gemm.h"
 
 #include "kernels/format/convert.h"
@@ -7,7 +7,7 @@
 #include "kernels/ops/product/nonfinite.h"
 
 enum { PART_ROWS = 16, PART_COLUMNS = 128 };
-enum { TILE = 256 }; /* columns at once: rounding wants many values, the stack is small */
+enum { TILE = 256 }; /* columns per tile: large enough for vectorised rounding, small enough for the stack */
 
 static float element(const float *m, bool transposed, int64_t step, int64_t row, int64_t column) {
     return transposed ? m[column * step + row] : m[row * step + column];
@@ -25,7 +25,7 @@ static void scale_row(const ab_gemm *g, float x, int64_t k, int64_t first, int64
     for (int64_t j = 0; j < n; j++) term[j] = x * b[j * step];
 }
 
-/* n columns of a row; every sum runs over k in turn, each product and each partial sum rounded. */
+/* n columns of a row; each sum runs over k in order, rounding each product and partial sum. */
 static void run_tile(const ab_gemm *g, const ab_format *half, int64_t row, int64_t first, int64_t n) {
     float sum[TILE] = {0}, term[TILE], *c = &g->c[row * g->ldc + first];
     for (int64_t k = 0; k < g->inner; k++) {
@@ -67,7 +67,7 @@ static bool operands_finite(const ab_gemm *g) {
            (g->beta == 0.0f || matrix_finite(g->c, g->rows, g->columns, g->ldc));
 }
 
-/* The part of a product that gives c[row..][column..], without what c held. */
+/* The sub-product that gives c[row..][column..], without the previous value of c. */
 static ab_gemm part_of(const ab_gemm *g, int64_t row, int64_t column, float *c) {
     ab_gemm part = *g;
     part.rows = ab_min64(PART_ROWS, g->rows - row);
@@ -80,7 +80,7 @@ static ab_gemm part_of(const ab_gemm *g, int64_t row, int64_t column, float *c) 
     return part;
 }
 
-/* Checked in parts, before they are added to what c held. */
+/* Checks in tiles before adding to the previous value of c. */
 static bool add_checked(const ab_gemm *g) {
     float sum[PART_ROWS * PART_COLUMNS];
     for (int64_t row = 0; row < g->rows; row += PART_ROWS)
@@ -97,7 +97,7 @@ static bool add_checked(const ab_gemm *g) {
     return true;
 }
 
-/* False if the library does not do it; nothing is written then. */
+/* Returns false, and writes nothing, if the library does not support the product. */
 static bool run_library(const ab_gemm *g) {
     if (!ab_dnnl_version()) return false;
     const bool finite = operands_finite(g);

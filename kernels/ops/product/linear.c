@@ -1,5 +1,5 @@
 /* linear: out = in W^T + bias over the last dimension, as torch.nn.Linear; weights {out_features,
- * in_features}. Inputs are {N, F} or {N, T, F}. Images must be flattened first. */
+ * in_features}. Inputs are {N, F} or {N, T, F}; images must be flattened first. */
 #include "kernels/ops/product/dnnl_shim.h"
 #include "kernels/ops/product/product.h"
 

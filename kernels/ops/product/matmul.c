@@ -1,18 +1,17 @@
-/* matmul: the matrix product of the last two dimensions, [..., m, k] by [..., k, n], as torch.matmul; the
- * dimensions before them broadcast. Products are made in fp32 by one thread each, a block of rows at a time;
- * the gradient of a matrix that several products share adds them up in order. No vectors: they have one
- * dimension. */
+/* matmul: the matrix product of the last two dimensions, [..., m, k] by [..., k, n], as torch.matmul; leading
+ * dimensions are broadcast. Each product is computed in fp32 by one thread, one block of rows at a time; the
+ * gradient of a matrix shared by several products is summed in order. 1-D operands are not supported. */
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/product/gemm.h"
 #include "kernels/ops/strided.h"
 
 #include <string.h>
 
-/* A product of few matrices is cut into blocks of rows: how, depends on the shapes alone. */
+/* A product of few matrices is split into blocks of rows, by the shapes alone. */
 enum { BLOCKS = 8, MANY = 16, FEW_ROWS = 32 };
 
 typedef struct geometry {
-    ab_shape batch; /* of the result: the dimensions before the last two */
+    ab_shape batch; /* of the result: all dimensions but the last two */
     int64_t items, m, k, n;
 } geometry;
 
@@ -47,7 +46,7 @@ static ab_status infer(const void *attrs, const ab_shape *in, int inputs, ab_sha
     return AB_OK;
 }
 
-/* Matrix of an operand that item `item` of the result multiplies. */
+/* The operand's matrix for item `item` of the result. */
 static int64_t matrix_of(const geometry *g, const ab_shape *operand, int64_t item) {
     const int ndim = operand->ndim - 2;
     int64_t index = 0, step = 1;
@@ -62,10 +61,10 @@ static int64_t matrix_of(const geometry *g, const ab_shape *operand, int64_t ite
 
 /* ---- a product ------------------------------------------------------------------------------- */
 
-/* One operand of a product: a matrix of a tensor, and rows of it. */
+/* One operand of a product: a matrix of a tensor, and its rows. */
 typedef struct factor {
     const ab_tensor *tensor;
-    int64_t rows, columns; /* of a matrix */
+    int64_t rows, columns; /* per matrix */
     bool transposed;
 } factor;
 
@@ -76,7 +75,7 @@ typedef struct product_job {
     factor left, right;
     ab_tensor *dst;
     int64_t rows, columns, inner, blocks;
-    const ab_format *half; /* accumulate in it, or NULL */
+    const ab_format *half; /* accumulation format, or NULL */
     size_t left_bytes, right_bytes, thread_bytes;
 } product_job;
 
@@ -101,7 +100,7 @@ static const float *read_matrix(const factor *f, const geometry *g, int64_t item
     return ab_read(f->tensor, index * count, count, (float *)(void *)buffer);
 }
 
-/* Rows [first, first + rows) of one product, added to c or put there. */
+/* Rows [first, first + rows) of one product, added to c or stored in it. */
 static void multiply(const product_job *job, int64_t item, int64_t first, int64_t rows, float *c, bool add,
                      char *buffer) {
     const float *a = read_matrix(&job->left, job->g, item, buffer);
@@ -146,7 +145,7 @@ static void run(product_job *job) {
         ab_for_chunks(0, chunks, product_block, job);
 }
 
-/* The products of an op: the result, and the gradients of both operands. dst of those not wanted is NULL. */
+/* Products of an op: the result and the gradients of both operands. dst is NULL if not wanted. */
 enum { RESULT, BY_A, BY_B, PRODUCTS };
 
 static void open_products(const ab_exec *exec, const ab_op_io *io, geometry *g, product_job job[PRODUCTS]) {
@@ -172,7 +171,7 @@ static void open_products(const ab_exec *exec, const ab_op_io *io, geometry *g, 
 
 /* ---- the op ---------------------------------------------------------------------------------- */
 
-/* For describe: which product runs, and whether operands are widened. */
+/* For describe: matrix product in use, and whether operands are widened. */
 typedef union description {
     const char *text;
     void *state;
@@ -217,7 +216,7 @@ static ab_status backward(const ab_exec *exec, ab_op_io *io) {
     return AB_OK;
 }
 
-/* The gradient of either operand reads the other. */
+/* The gradient of each operand reads the other operand. */
 static unsigned needs(const void *attrs, int inputs, unsigned wanted) {
     (void)attrs;
     (void)inputs;

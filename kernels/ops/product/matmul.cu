@@ -1,5 +1,5 @@
-// matmul on CUDA: batches that fit one strided product go to cuBLASLt; what broadcasts otherwise, or is
-// watched by a probe, is made by our own tiles. The gradient of a matrix that several products share sums
+// matmul on CUDA: batches that can be expressed as one strided product use cuBLASLt; other broadcasts, and
+// results observed by a probe, use own tiles. The gradient of a matrix shared by several products is summed
 // over them in order.
 #include "kernels/cuda/cuda_gemm.cuh"
 
@@ -9,13 +9,13 @@
 enum { RESULT, BY_A, BY_B, PRODUCTS };
 
 struct geometry {
-    ab_shape batch, of_a, of_b; // dimensions before the last two: of the result, of the operands
+    ab_shape batch, of_a, of_b; // all dimensions but the last two: of the result, of the operands
     int64_t items, m, k, n;
 };
 
 struct matmul_state {
     ab_cuda_gemm shape[PRODUCTS];
-    ab_cuda_gemm_plan *plan[PRODUCTS]; // null: our own
+    ab_cuda_gemm_plan *plan[PRODUCTS]; // null: own kernel
 };
 
 static ab_shape batch_of(const ab_shape *shape) {
@@ -43,9 +43,9 @@ static geometry measure(const ab_op_io *io) {
     return g;
 }
 
-// ---- our own ------------------------------------------------------------------------------------
+// ---- own kernels --------------------------------------------------------------------------------
 
-// Which matrix of an operand an item of the result is, split into what `axes` sums over and what stays.
+// Maps items of the result to an operand's matrices, split into summed (`axes`) and kept dimensions.
 static ab_strided matrices(const ab_shape *operand, const ab_shape *batch, int64_t size, unsigned axes,
                            bool gone) {
     ab_strided whole = ab_strided_repeated(operand, batch);
@@ -53,15 +53,14 @@ static ab_strided matrices(const ab_shape *operand, const ab_shape *batch, int64
     return ab_strided_part(&whole, axes, gone);
 }
 
-// A factor of a product: a tensor of matrices, and the steps from row to row and column to column of the
-// matrix that multiplies.
+// A factor of a product: a tensor of matrices, with row and column strides of the multiplied matrix.
 struct factor {
     ab_span span;
     const ab_shape *batch;
     int64_t size, row, column;
 };
 
-// dst = left right; dst's batch dimensions are `to`.
+// dst = left right; `to`: batch dimensions of dst.
 static ab_cuda_tiles tiles_of(const geometry &g, const factor &left, const factor &right, ab_span dst,
                               const ab_shape *to, int64_t rows, int64_t columns, int64_t inner) {
     unsigned axes = ab_broadcast_axes(to, &g.batch);
@@ -99,10 +98,9 @@ static ab_cuda_tiles own_product(const ab_op_io *io, int which, ab_span dst) {
                          : tiles_of(g, a_transposed, dout, dst, &g.of_b, g.k, g.n, g.m);
 }
 
-// ---- the library's ------------------------------------------------------------------------------
+// ---- library products ---------------------------------------------------------------------------
 
-// Matrices of b of which there is one for all items: the products are one, with the items' rows behind each
-// other.
+// If all items share one matrix b: a single product with the items' rows concatenated.
 static ab_cuda_gemm one_matrix(const geometry &g, int which, int type) {
     int64_t rows = g.items * g.m;
     ab_cuda_gemm s = which == RESULT ? ab_cuda_gemm_of(rows, g.n, g.k, type)

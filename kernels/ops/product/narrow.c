@@ -1,4 +1,5 @@
-/* Narrow convolutions, image by image; see narrow.h. Each thread works on a zero-padded copy of its image. */
+/* Narrow convolutions, one image at a time; see narrow.h. Each thread works on a zero-padded copy of its
+ * image. */
 #include "kernels/ops/product/narrow.h"
 
 #include "kernels/core/text.h"
@@ -18,10 +19,10 @@ typedef struct narrow {
     ab_pass base;
     ab_conv conv;
     int threads;
-    int64_t padded_width, padded_height; /* of the image with its padding */
+    int64_t padded_width, padded_height; /* of the padded image */
     int64_t phase_width;                 /* forward: columns of one phase of a padded row */
-    int64_t *offset;                     /* forward: of each tap in a planar image; owned */
-    size_t image_bytes;                  /* of a thread's copy of an image */
+    int64_t *offset;                     /* forward: offset of each tap in a planar image; owned */
+    size_t image_bytes;                  /* per image copy of a thread */
     int64_t blocks;                      /* backward weights */
     size_t block_bytes;
 } narrow;
@@ -34,7 +35,7 @@ static float *thread_image(const narrow *p, void *scratch) {
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-/* Packed: [kernel row][kernel column][input channel][8 output channels, zeros behind them]. */
+/* Packed: [kernel row][kernel column][input channel][8 output channels, zero-padded]. */
 static ab_status pack_forward(ab_pass *base, const void *weights, void *packed, void *scratch) {
     const ab_conv *conv = &((const narrow *)base)->conv;
     int64_t in = conv->window.channels, taps = taps_of(conv);
@@ -49,8 +50,8 @@ static ab_status pack_forward(ab_pass *base, const void *weights, void *packed, 
     return AB_OK;
 }
 
-/* Packed: [kernel row][chunk of kernel columns][output channel][column of the chunk][8 input channels, zeros
- * behind]. */
+/* Packed: [kernel row][chunk of kernel columns][output channel][column of the chunk][8 input channels,
+ * zero-padded]. */
 static ab_status pack_backward(ab_pass *base, const void *weights, void *packed, void *scratch) {
     const ab_conv *conv = &((const narrow *)base)->conv;
     const ab_window *w = &conv->window;
@@ -74,8 +75,8 @@ static ab_status pack_backward(ab_pass *base, const void *weights, void *packed,
 
 static bool has_padding(const ab_window *w) { return w->padding[0] > 0 || w->padding[1] > 0; }
 
-/* Forward reads planes: [channel][column modulo stride][row][column / stride], so that neighbouring output
- * pixels read neighbouring numbers. One channel, stride 1 and no padding is such a plane already. */
+/* Forward reads planes [channel][column modulo stride][row][column / stride], so adjacent output pixels read
+ * adjacent values. With one channel, stride 1 and no padding the image already has this layout. */
 static bool is_planar(const ab_window *w) { return w->channels == 1 && w->stride[1] == 1 && !has_padding(w); }
 
 static const float *planar(const narrow *p, const float *image, float *copy) {
@@ -146,7 +147,7 @@ static ab_status run_forward(ab_pass *base, const ab_pass_args *args) {
 
 /* ---- backward data --------------------------------------------------------------------------- */
 
-/* Adds every gradient row into the padded image, then keeps the part inside. */
+/* Adds every gradient row into the padded image, then copies the interior. */
 static void data_image(void *argument, int64_t image, int thread) {
     const narrow *p = ((const narrow_job *)argument)->p;
     const ab_pass_args *args = ((const narrow_job *)argument)->args;
@@ -183,7 +184,7 @@ static ab_status run_backward_data(ab_pass *base, const ab_pass_args *args) {
 
 /* ---- backward weights ------------------------------------------------------------------------ */
 
-/* The image with zeros around it: itself if there is no padding, else a copy. */
+/* The zero-padded image: the image itself without padding, else a copy. */
 static const float *padded(const narrow *p, const float *image, float *copy) {
     const ab_window *w = &p->conv.window;
     int64_t row = w->in[1] * w->channels, wide = p->padded_width * w->channels;
@@ -213,7 +214,7 @@ static void weights_image(const narrow *p, const ab_pass_args *args, int64_t ima
     ab_vec_conv_get()->weights(&job);
 }
 
-/* Sum of the blocks, from [tap][in][8] to torch's {out, in, kh, kw}. */
+/* Sums the blocks and reorders [tap][in][8] to torch's {out, in, kh, kw}. */
 static void join_blocks(const narrow *p, const float *blocks, float *dweight) {
     int64_t in = p->conv.window.channels, taps = taps_of(&p->conv);
     for (int64_t o = 0; o < p->conv.out_channels; o++)
@@ -227,7 +228,7 @@ static void join_blocks(const narrow *p, const float *blocks, float *dweight) {
             }
 }
 
-/* Partial weight gradients, behind the threads' images. */
+/* Partial weight gradients, stored after the threads' images. */
 static float *blocks_of(const narrow *p, const ab_pass_args *args) {
     return (float *)args->scratch + (size_t)p->threads * (p->image_bytes / sizeof(float));
 }
@@ -248,7 +249,7 @@ static ab_status run_backward_weights(ab_pass *base, const ab_pass_args *args) {
     narrow_job job = {p, args, NULL};
     ab_for_prepared(p->threads, p->blocks, weights_block, &job);
     join_blocks(p, blocks_of(p, args), args->dst);
-    const ab_window *w = &p->conv.window; /* padding is multiplied: 0 * inf */
+    const ab_window *w = &p->conv.window; /* this kernel multiplies padding: 0 * inf */
     const int64_t n = p->conv.batch * w->out[0] * w->out[1] * p->conv.out_channels;
     if (has_padding(w) && args->nonfinite && !ab_array_finite(args->dout, &ab_format_fp32, n))
         *args->nonfinite = true;
@@ -262,7 +263,7 @@ static void destroy(ab_pass *pass) {
     free(pass);
 }
 
-/* Channels delivered, one per vector element. */
+/* Result channels, one per vector element. */
 static int64_t delivered(const ab_pass_spec *spec) {
     return spec->kind == AB_PASS_BACKWARD_DATA ? spec->conv.window.channels : spec->conv.out_channels;
 }

@@ -1,6 +1,5 @@
-/* Checking and correcting products whose operands are not all finite; see nonfinite.h. A result that is right
- * is never written, so that a diverged training, where every result reads NaN and is NaN, pays for looking
- * only. */
+/* Checks and corrects products with non-finite operands; see nonfinite.h. Correct results are never written,
+ * so a diverged run, where every result reads NaN and is NaN, only pays for the check. */
 #include "kernels/ops/product/nonfinite.h"
 
 #include "kernels/ops/blocks.h"
@@ -10,8 +9,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* BLOCK: values read at once. TILE: channels whose flags are kept at once. CHANNELS: those whose weights are
- * looked at beforehand. */
+/* BLOCK: values per read. TILE: channels whose flags are buffered at once. CHANNELS: channels whose weights
+ * are checked in advance. */
 enum { BLOCK = 256, TILE = 256, CHANNELS = 4096 };
 
 static _Atomic int64_t total_products, total_cleared, total_restored;
@@ -22,7 +21,7 @@ ab_repair_counts ab_repair_totals(void) {
                               .restored = atomic_load(&total_restored)};
 }
 
-/* Results corrected in one product. */
+/* Number of results corrected in one product. */
 typedef struct tally {
     _Atomic int64_t cleared, restored;
 } tally;
@@ -35,18 +34,18 @@ static void add_to_totals(const tally *t) {
     atomic_fetch_add(&total_restored, restored);
 }
 
-/* Whether *result is wrong: `reads` says whether it reads a non-finite value. */
+/* Whether *result is wrong; `reads`: it reads a non-finite value. */
 static bool is_wrong(float result, bool reads) { return !isfinite(result) != reads; }
 
-/* Puts the value of our own sum. Where that overflows, the library's sum may have overflowed as well: it
- * stays. */
+/* Stores the value of the own sum. If that overflows, the library's sum may have overflowed as well, and its
+ * value stays. */
 static void correct(float *result, float own, bool reads, tally *t) {
     if (is_wrong(own, reads)) return;
     *result = own;
     atomic_fetch_add(reads ? &t->restored : &t->cleared, 1);
 }
 
-/* ---- looking --------------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 bool ab_values_finite(const void *values, const ab_format *format, int64_t n) {
     const ab_vec_ops *ops = ab_vec_ops_get();
@@ -97,20 +96,19 @@ static inline float value_at(const ab_tensor *tensor, int64_t offset) {
 
 /* ---- forward and backward data --------------------------------------------------------------- */
 
-/* Both gather: a result pixel reads source pixels through the kernel's taps. */
+/* Both passes gather: a result pixel reads source pixels through the kernel's taps. */
 typedef struct gather {
     const ab_product_data *d;
     const ab_tensor *source;
     const int64_t *from, *to;         /* heights and widths of source and result */
-    int64_t read_group, result_group; /* channels of a group */
+    int64_t read_group, result_group; /* channels per group */
     bool bias_finite;
-    bool all_read; /* a non-finite weight: every result does, wherever its window lies */
-    uint8_t
-        weights[CHANNELS]; /* what is known of each result channel's weights; 0 for channels behind these */
+    bool all_read;             /* every result reads a non-finite weight, for every window position */
+    uint8_t weights[CHANNELS]; /* flags of each result channel's weights; 0 beyond the checked channels */
     tally tally;
 } gather;
 
-/* Of a result channel's weights: none is bad; one is, at every tap. */
+/* For a result channel's weights: none is non-finite; one is, at every tap. */
 enum { ALL_GOOD = 1, ALL_TAPS_BAD = 2 };
 
 /* One result pixel. */
@@ -118,7 +116,7 @@ typedef struct pixel {
     int64_t image, y, x, group;
 } pixel;
 
-/* The row or column of the source that tap k of result row or column `at` reads; -1: padding, or between
+/* The source row or column that tap k reads for result row or column `at`; -1: padding, or between
  * strides. */
 static int64_t source_of(const gather *g, int axis, int64_t at, int64_t k) {
     const ab_window *w = &g->d->conv->window;
@@ -139,10 +137,10 @@ static int64_t tap_of(const gather *g, const pixel *p, int64_t ky, int64_t kx) {
     return (at * g->d->conv->groups + p->group) * g->read_group;
 }
 
-/* Calls f for every tap of a pixel that reads a source pixel until it returns true; whether it did. */
+/* Calls f for every tap that reads a source pixel until f returns true; returns whether it did. */
 typedef struct tap {
     const gather *g;
-    int64_t group, channel, at, place; /* result channel; offset in the source; number of the tap */
+    int64_t group, channel, at, place; /* result channel; offset in the source; tap index */
     float sum;
 } tap;
 
@@ -201,7 +199,7 @@ static uint8_t look_at_weights(const gather *g, int64_t group, int64_t channel) 
     return found == 0 ? ALL_GOOD : found == taps ? ALL_TAPS_BAD : 0;
 }
 
-/* Whether every row or column of the result reads one of the source. */
+/* Whether every row or column of the result reads at least one of the source. */
 static bool all_reach(const gather *g, int axis) {
     for (int64_t at = 0; at < g->to[axis]; at++) {
         int64_t k = 0;
@@ -222,7 +220,7 @@ static void look_at_all_weights(gather *g) {
     g->all_read = bad == channels && all_reach(g, 0) && all_reach(g, 1);
 }
 
-/* Whether a result channel of a pixel reads a non-finite weight. */
+/* Whether a result channel reads a non-finite weight at this pixel. */
 static bool reads_weight(const gather *g, const pixel *p, tap *t) {
     const int64_t channel = p->group * g->result_group + t->channel;
     const uint8_t known = channel < CHANNELS ? g->weights[channel] : 0;
@@ -230,7 +228,7 @@ static bool reads_weight(const gather *g, const pixel *p, tap *t) {
     return any_tap(g, p, t, known == ALL_TAPS_BAD ? any : bad_weight);
 }
 
-/* `source`: a row that the pixel may read is not finite. */
+/* `source`: a row that the pixel may read has non-finite values. */
 static void check_pixel(gather *g, const pixel *p, bool source, float *result) {
     const ab_product_data *d = g->d;
     tap t = {.g = g, .group = p->group};
@@ -248,7 +246,7 @@ static void check_pixel(gather *g, const pixel *p, bool source, float *result) {
     }
 }
 
-/* Whether a row of the source that a row of the result may read is not finite. */
+/* Whether a source row that this result row may read has non-finite values. */
 static bool bad_rows(const gather *g, int64_t image, int64_t row) {
     const int64_t n = g->from[1] * g->d->conv->groups * g->read_group;
     for (int64_t ky = 0; ky < g->d->conv->window.kernel[0]; ky++) {
@@ -301,19 +299,19 @@ static void repair_gathered(const ab_product_data *d) {
 
 typedef struct weights_job {
     const ab_product_data *d;
-    int64_t ins, outs, tiles; /* channels of a group; tiles of its output channels */
+    int64_t ins, outs, tiles; /* channels per group; tiles of the output channels */
     tally tally;
 } weights_job;
 
-/* The share of one claim: a tap of the kernel, a group, a tile of its output channels. */
+/* Work of one claim: a kernel tap, a group, a tile of its output channels. */
 typedef struct share {
     const weights_job *job;
     int64_t ky, kx, group, first, count;
 } share;
 
-/* Calls f with the offsets of the group's channels in `in` and `dout` for every pair of pixels that the tap
- * joins, in order, until it returns true. `in_rows` and `out_rows`: rows of `in`, of `dout` that are finite
- * are left out. */
+/* For every pair of pixels related by the tap, in order, calls f with the offsets of the group's channels in
+ * `in` and `dout` until f returns true. `in_rows` and `out_rows`: skip rows of `in`, of `dout` that are
+ * finite. */
 typedef bool (*pair_visitor)(void *self, int64_t image, int64_t in, int64_t dout);
 
 static bool row_finite(const ab_tensor *tensor, int64_t row, int64_t n) {
@@ -340,7 +338,7 @@ static void each_pair(const share *s, bool in_rows, bool out_rows, pair_visitor 
     }
 }
 
-/* Which channels of a tile have a non-finite value under the tap. */
+/* Channels of a tile with a non-finite value under the tap. */
 typedef struct flags {
     const share *s;
     int64_t first, count; /* input channels */
@@ -365,7 +363,7 @@ static bool mark_out(void *self, int64_t image, int64_t in, int64_t dout) {
     return all_set(f->out, f->s->count);
 }
 
-/* One weight gradient: images are summed, then added up. */
+/* One weight gradient: sums per image, then over images. */
 typedef struct weight_sum {
     const ab_product_data *d;
     int64_t i, o, image;
@@ -414,7 +412,7 @@ static void check_share(void *argument, int64_t k, int thread) {
     s.count = ab_min64(TILE, job->outs - s.first);
     flags f = {.s = &s};
     each_pair(&s, false, true, mark_out, &f);
-    const bool all = all_set(f.out, s.count); /* whatever the input is */
+    const bool all = all_set(f.out, s.count); /* for any input */
     for (f.first = 0; f.first < job->ins; f.first += TILE) {
         f.count = ab_min64(TILE, job->ins - f.first);
         memset(f.in, 0, sizeof f.in);

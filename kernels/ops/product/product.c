@@ -1,4 +1,4 @@
-/* Choosing and running the three products of conv2d and linear; see product.h. */
+/* Selects and runs the three products of conv2d and linear; see product.h. */
 #include "kernels/ops/product/product.h"
 
 #include "kernels/core/text.h"
@@ -15,20 +15,20 @@
 /* One of the three products. */
 typedef struct prepared {
     ab_pass *pass;             /* NULL: not wanted */
-    const ab_format *operands; /* what the pass reads: fp32 or, if native, the half format */
+    const ab_format *operands; /* format the pass reads: fp32 or, if native, the half format */
     void *packed;              /* weights in the pass's layout, in state memory */
-    bool fresh;                /* packed was made */
-    uint64_t version;          /* from parameters of this version */
+    bool fresh;                /* packed is valid */
+    uint64_t version;          /* version of the packed parameters */
     char text[AB_PASS_TEXT + 16];
 } prepared;
 
 typedef struct product {
     const ab_product_kind *kind;
     prepared of[AB_PASSES];
-    prepared wide; /* fp32 copy of half weights in torch's layout, for passes that read them plain */
+    prepared wide; /* fp32 copy of half weights in torch's layout, for passes that read plain weights */
     bool keep_wide;
     ab_conv conv;
-    prepared seen; /* of the weights: were they finite? */
+    prepared seen; /* version at which the weights were checked, and whether they were finite */
     bool weights_finite;
 } product;
 
@@ -44,7 +44,8 @@ static void drop(ab_pass **pass) {
     *pass = NULL;
 }
 
-/* Native: the library's primitive for the half type. AUTO takes it only where it is really accelerated. */
+/* Native: the library's primitive for the half type. AUTO uses it only where the type is
+ * hardware-accelerated. */
 static ab_status try_native(const ab_exec *exec, const ab_product_kind *kind, const ab_pass_spec *spec,
                             ab_pass **pass) {
     if (exec->path != AB_PATH_AUTO && exec->path != AB_PATH_NATIVE) return AB_OK;
@@ -65,7 +66,7 @@ static ab_status try_fp32(const ab_exec *exec, const ab_product_kind *kind, cons
     return *pass ? AB_OK : ab_reference_pass(spec, pass);
 }
 
-/* Makes the pass `spec` asks for. a and b are the tensors multiplied, dst receives the result. */
+/* Makes the pass for `spec`. a and b are the operands, dst receives the result. */
 static ab_status choose(const ab_exec *exec, product *p, ab_pass_spec spec, const ab_tensor *a,
                         const ab_tensor *b, const ab_tensor *dst) {
     prepared *q = &p->of[spec.kind];
@@ -102,7 +103,7 @@ static ab_status choose_all(const ab_exec *exec, const ab_op_io *io, product *p,
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Hands out 64-byte aligned pieces of `base`; with base NULL only counts them. */
+/* Allocates 64-byte aligned pieces of `base`; with base NULL only counts bytes. */
 typedef struct cursor {
     char *base;
     size_t used;
@@ -114,19 +115,19 @@ static void *take(cursor *c, size_t bytes) {
     return piece;
 }
 
-/* An fp32 copy of the tensor, unless the pass reads it as it is stored. */
+/* An fp32 copy of the tensor, or NULL if the pass reads it as stored. */
 static float *take_copy(cursor *c, const prepared *q, const ab_tensor *tensor) {
     bool as_stored = q->operands == tensor->format || ab_is_f32(tensor);
     return take(c, as_stored ? 0 : ab_floats_bytes(ab_tensor_count(tensor)));
 }
 
-/* Where fp32 results for `tensor` go: into it if it is fp32. A result nobody wants (NULL) still needs a
- * place. */
+/* Where fp32 results for `tensor` go: the tensor itself if it is fp32. An unwanted result (NULL) still needs
+ * a buffer. */
 static float *take_result(cursor *c, const ab_tensor *tensor, const ab_tensor *shaped) {
     return take(c, tensor && ab_is_f32(tensor) ? 0 : ab_floats_bytes(ab_tensor_count(shaped)));
 }
 
-/* Room to widen half weights before they are packed. */
+/* Buffer to widen half weights before packing. */
 static float *take_plain(cursor *c, const product *p, const prepared *q, const ab_tensor *weights) {
     return p->keep_wide ? NULL : take_copy(c, q, weights);
 }
@@ -185,7 +186,7 @@ static size_t workspace_needed(const product *p, const ab_op_io *io) {
     return forward.used > backward ? forward.used : backward;
 }
 
-/* Half weights that a pass reads plain in fp32 are widened once per version, not at each use. */
+/* Half weights that a pass reads as plain fp32 are widened once per version, not per use. */
 static bool needs_wide(const product *p, const ab_tensor *weights) {
     for (int k = AB_PASS_FORWARD; k <= AB_PASS_BACKWARD_DATA; k++) {
         const prepared *q = &p->of[k];
@@ -235,7 +236,7 @@ void ab_product_release(ab_op_io *io) {
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* The tensor as the pass reads it. */
+/* The tensor in the format the pass reads. */
 static const void *operand(const prepared *q, const ab_tensor *tensor, float *copy) {
     return q->operands == tensor->format ? tensor->data : ab_view_f32(tensor, copy);
 }
@@ -247,7 +248,7 @@ static void freshen(prepared *q, uint64_t version) {
     q->version = version;
 }
 
-/* Weights in torch's layout as the pass reads them. */
+/* Weights in torch's layout in the format the pass reads. */
 static const void *plain_weights(product *p, const prepared *q, const ab_op_io *io, float *temporary) {
     const ab_tensor *weights = io->param[0];
     if (q->operands == weights->format || !p->keep_wide) return operand(q, weights, temporary);
@@ -258,7 +259,7 @@ static const void *plain_weights(product *p, const prepared *q, const ab_op_io *
     return p->wide.packed;
 }
 
-/* Weights as the pass wants them, packed anew if the parameters have changed. */
+/* Weights for the pass, repacked if the parameters have changed. */
 static ab_status pass_weights(product *p, prepared *q, const ab_op_io *io, const buffers *b,
                               const void **weights) {
     *weights = q->packed;
@@ -271,7 +272,7 @@ static ab_status pass_weights(product *p, prepared *q, const ab_op_io *io, const
     return AB_OK;
 }
 
-/* Looked at once per version. */
+/* Checked once per version. */
 static bool weights_finite(product *p, const ab_op_io *io) {
     const ab_tensor *weights = io->param[0];
     if (stale(&p->seen, io->params_version)) {
@@ -281,7 +282,7 @@ static bool weights_finite(product *p, const ab_op_io *io) {
     return p->weights_finite;
 }
 
-/* Runs the pass and, where an operand is not finite, checks what it made (nonfinite.h). */
+/* Runs the pass and, if an operand is not finite, checks the result (nonfinite.h). */
 static ab_status run_checked(product *p, ab_pass_kind kind, const ab_op_io *io, ab_pass_args *args) {
     ab_pass *pass = p->of[kind].pass;
     const bool reads_weights = kind != AB_PASS_BACKWARD_WEIGHTS;

@@ -1,20 +1,20 @@
-// linear and conv2d on CUDA: products by cuBLASLt and cuDNN where they have one, else by our own kernels,
-// which follow the definition (formulas.h). `--cpu-path reference` asks for our own everywhere.
+// linear and conv2d on CUDA: products by cuBLASLt and cuDNN where supported, else by own direct kernels
+// (formulas.h). `--cpu-path reference` selects own kernels for all.
 //
-// A probed step computes half results once more with our own kernel, in fp32, to show them before their
-// rounding; what is stored comes from the same product as on other steps.
+// A probed step computes half results a second time with the own kernel, in fp32, to observe them before
+// rounding; the stored result comes from the same product as on other steps.
 #include "kernels/ops/product/product_cuda.cuh"
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
-static const int64_t weight_parts = 64; // partial sums of a weight's gradient
+static const int64_t weight_parts = 64; // partial sums of a weight gradient
 
 struct product_state {
     ab_conv conv;
     int type;
-    ab_cuda_product *library[AB_PASSES]; // null: our own
+    ab_cuda_product *library[AB_PASSES]; // null: own kernel
     bool packs;                          // weights are repacked for the library
     void *packed;                        // state memory
 };
@@ -36,7 +36,7 @@ struct own_backward_data {
     __device__ float operator()(int64_t i) const { return ab_f_conv_backward_data(&conv, dout, weights, i); }
 };
 
-// One thread a weight and part; parts are joined in order.
+// One thread per weight and part; parts are combined in order.
 __global__ static void own_weight_parts(ab_conv conv, ab_span in, ab_span dout, int64_t weights,
                                         int64_t parts, double *partial) {
     int64_t rows = conv.batch * conv.window.out[0], per_part = (rows + parts - 1) / parts;
@@ -90,7 +90,7 @@ struct pack_weights {
     __device__ float operator()(int64_t i) const { return ab_span_at(weights, ab_krsc_source(i, in, taps)); }
 };
 
-// The inverse: element i of {out, in, taps} from {out, taps, in}.
+// Inverse: element i of {out, in, taps} from {out, taps, in}.
 struct unpack_weights {
     ab_span weights;
     int64_t in, taps;
@@ -119,7 +119,7 @@ static ab_conv geometry(const ab_op_io *io, bool linear) {
     return c;
 }
 
-// All operands of one type, and an arithmetic that is done here.
+// Checks that all operands have one type and the arithmetic is supported.
 static ab_status check(const ab_exec *exec, const ab_op_io *io) {
     AB_TRY(ab_cuda_check_types(io));
     int type = ab_cuda_type(io->in[0]->format);
@@ -155,7 +155,7 @@ static size_t packed_bytes(const product_state *s) {
 
 static size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-// The packed gradient lies in front of the library's own workspace.
+// The packed gradient precedes the library's workspace.
 static size_t workspace_of(const product_state *s, const ab_op_io *io) {
     int64_t rows = s->conv.batch * s->conv.window.out[0] * s->conv.window.out[1];
     size_t most = io->dparam[1] ? ab_cuda_column_bytes(rows, s->conv.out_channels) : 0;
@@ -164,7 +164,8 @@ static size_t workspace_of(const product_state *s, const ab_op_io *io) {
         if (i == AB_PASS_BACKWARD_WEIGHTS && s->packs) bytes += aligned(packed_bytes(s));
         if (bytes > most) most = bytes;
     }
-    if (io->dparam[0] && part_bytes(&s->conv) > most) most = part_bytes(&s->conv); // own, and probed steps
+    if (io->dparam[0] && part_bytes(&s->conv) > most)
+        most = part_bytes(&s->conv); // own kernel and probed steps
     return most;
 }
 
@@ -233,7 +234,7 @@ static ab_cuda_operands operands_of(const ab_exec *exec, const ab_op_io *io, con
     return o;
 }
 
-// Weights change at every step, and packing them costs little beside the product.
+// Weights change every step; packing costs little compared to the product.
 static ab_status pack(const product_state *s, const ab_op_io *io) {
     if (!s->packs) return AB_OK;
     pack_weights f = {ab_cuda_span(io->param[0]), s->conv.window.channels / s->conv.groups,
@@ -266,7 +267,7 @@ static ab_status backward_data(const ab_exec *exec, ab_op_io *io, product_state 
         own);
 }
 
-// The library's result, brought back to {out, in, kh, kw}.
+// Computes the library's result and unpacks it to {out, in, kh, kw}.
 static ab_status library_weights(const ab_exec *exec, ab_op_io *io, product_state *s,
                                  ab_cuda_product *library) {
     ab_cuda_operands o = operands_of(exec, io, s);

@@ -1,6 +1,6 @@
-/* What conv2d and linear share: three products (forward, backward data, backward weights), each done by one
- * implementation chosen when the op is prepared; copies of the weights in that implementation's layout,
- * refreshed when params_version changes; widening before, one rounding after.
+/* Shared by conv2d and linear: the three products (forward, backward data, backward weights), each with an
+ * implementation chosen in prepare; weights packed in its layout, refreshed when params_version changes;
+ * widening before, one rounding after.
  *
  * Internal to kernels/. An implementation is a pass (pass.h). */
 #ifndef AB_KERNELS_OPS_PRODUCT_PRODUCT_H
@@ -10,15 +10,16 @@
 
 AB_BEGIN_DECLS
 
-/* How an op makes its passes. */
+/* Makers of an op's passes. */
 typedef struct ab_product_kind {
-    const char *what;      /* the op's name, for messages */
-    ab_pass_maker own;     /* our vectorised kernel for some fp32 shapes; may be NULL */
+    const char *what;      /* op name, for error messages */
+    ab_pass_maker own;     /* this project's vectorised kernel for some fp32 shapes; may be NULL */
     ab_pass_maker library; /* oneDNN */
 } ab_product_kind;
 
 /* The prepare, bind, release, forward, backward and describe functions of conv2d and linear (op.h). in[0],
- * param {weight, bias}, out; conv is the op's geometry. What is NULL in io at prepare stays unwanted. */
+ * param {weight, bias}, out; conv is the op's geometry. Gradients that are NULL in io at prepare are never
+ * computed. */
 AB_MUST_CHECK ab_status ab_product_prepare(const ab_exec *exec, ab_op_io *io, const ab_product_kind *kind,
                                            const ab_conv *conv, size_t *workspace_bytes, size_t *state_bytes);
 void ab_product_bind(ab_op_io *io, void *state_memory);

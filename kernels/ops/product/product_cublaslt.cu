@@ -1,4 +1,4 @@
-// The products of linear through cuBLASLt (cuda_gemm.cuh), the bias added before the one rounding.
+// The products of linear through cuBLASLt (cuda_gemm.cuh); the bias is added before the one rounding.
 #include "kernels/core/text.h"
 #include "kernels/cuda/cuda_gemm.cuh"
 #include "kernels/ops/product/product_cuda.cuh"
@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 struct blas_product {
-    ab_cuda_product base; // first
+    ab_cuda_product base; // must be the first member
     ab_pass_kind kind;
     ab_cuda_gemm_plan *plan;
 };

@@ -1,9 +1,8 @@
-// Convolutions through cuDNN's convolution calls, images and weights with channels last. fp32 sums; fp32
-// convolutions are IEEE (FMA) unless the run asked for TF32; a half convolution with a bias uses the fused
-// call, so that there is one rounding.
+// Convolutions through cuDNN, images and weights channels-last. fp32 sums; fp32 convolutions are IEEE (FMA)
+// unless the run allows TF32; a half convolution with a bias uses the fused call, so there is one rounding.
 //
-// The algorithm is the first deterministic one that the heuristics name; it is tried once on scratch memory,
-// because what cuDNN supports shows only when it runs. What it does not do is left to our own kernels.
+// The algorithm is the first deterministic one in the order of the heuristics. It is run once on scratch
+// memory, because cuDNN reports missing support only when run. Unsupported products use own kernels.
 #include "kernels/core/text.h"
 #include "kernels/ops/product/product_cuda.cuh"
 
@@ -13,7 +12,7 @@
 enum { CANDIDATES = 8, MOST_WORKSPACE = 256 << 20 };
 
 struct dnn_product {
-    ab_cuda_product base; // first
+    ab_cuda_product base; // must be the first member
     ab_cuda_product_spec spec;
     cudnnTensorDescriptor_t in, out, bias;
     cudnnFilterDescriptor_t weights;
@@ -125,9 +124,9 @@ static ab_status describe_convolution(dnn_product *p) {
         "cudnnSetActivationDescriptor");
 }
 
-// ---- choosing -----------------------------------------------------------------------------------
+// ---- selection ----------------------------------------------------------------------------------
 
-// What the three heuristics say of one algorithm.
+// Results of the three heuristics for one algorithm.
 struct candidate {
     int algorithm;
     cudnnStatus_t status;
@@ -170,11 +169,11 @@ static int ask(const dnn_product *p, candidate *list) {
 static ab_status apply(dnn_product *p, const candidate *c) {
     p->algorithm = c->algorithm;
     p->base.workspace_bytes = c->workspace;
-    if (p->spec.type == AB_ELEMENT_F32 && !p->spec.tf32) return AB_OK; // stays FMA
+    if (p->spec.type == AB_ELEMENT_F32 && !p->spec.tf32) return AB_OK; // keep FMA
     return ab_cuda_check_dnn(cudnnSetConvolutionMathType(p->conv, c->math), "cudnnSetConvolutionMathType");
 }
 
-// One run on memory full of zeros.
+// Runs the product once on zeroed memory.
 static ab_status try_out(dnn_product *p) {
     const ab_conv *c = &p->spec.conv;
     const ab_window *w = &c->window;

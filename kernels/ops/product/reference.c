@@ -1,6 +1,5 @@
 /* The portable convolution of reference.h. Work is split by output rows (forward, backward data) or by kernel
- * rows and input channels (backward weights); every output element is summed by one thread in the documented
- * order. */
+ * rows and input channels (backward weights); one thread sums each output element in the documented order. */
 #include "kernels/ops/product/reference.h"
 
 #include "kernels/core/text.h"
@@ -17,7 +16,7 @@ typedef struct reference {
     ab_pass_spec spec;
     int threads;
     int64_t in_group, out_group; /* channels of one group */
-    int64_t buffer;              /* floats in each of a thread's buffers */
+    int64_t buffer;              /* floats per buffer of a thread */
 } reference;
 
 enum { BUFFER_SUM, BUFFER_TERM, BUFFER_TOTAL, BUFFERS };
@@ -46,7 +45,7 @@ static void round_to(const ab_format *format, float *values, int64_t n) {
     if (format) ab_round_array(values, format, &nearest, n);
 }
 
-/* sum += term, each rounded if the spec says so. */
+/* sum += term, each rounded if the spec requires it. */
 static void add_terms(const reference *r, float *sum, float *term, int64_t n) {
     round_to(r->spec.accumulate, term, n);
     for (int64_t i = 0; i < n; i++) sum[i] += term[i];
@@ -60,7 +59,7 @@ static void scale_row(float *term, float x, const float *row, int64_t n) {
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-/* Packed: [group][kernel row][kernel column][summed channel][delivered channel]. */
+/* Packed: [group][kernel row][kernel column][summed channel][result channel]. */
 static ab_status pack(ab_pass *base, const void *weights, void *packed, void *scratch) {
     const reference *r = (const reference *)base;
     const int64_t *kernel = r->spec.conv.window.kernel, taps = kernel[0] * kernel[1];
@@ -135,8 +134,8 @@ static ab_status run_forward(ab_pass *base, const ab_pass_args *args) {
 
 /* ---- backward data --------------------------------------------------------------------------- */
 
-/* Terms of one tap and output channel: dout * weight row, at the input columns that the output row's pixels
- * read. Two output columns read different input columns, so each is one term of its own sum. */
+/* Terms of one tap and output channel: dout * weight row, at the input columns read by the output row.
+ * Distinct output columns read distinct input columns, so each term belongs to its own sum. */
 static void data_tap(const reference *r, float *sum, float *term, const float *dout_row,
                      const float *weight_row, int64_t kx) {
     const ab_window *w = &r->spec.conv.window;
@@ -187,7 +186,7 @@ static ab_status run_backward_data(ab_pass *base, const ab_pass_args *args) {
 
 /* ---- backward weights ------------------------------------------------------------------------ */
 
-/* A share of the weights: one kernel row, one group, up to CHANNEL_TILE of its input channels. */
+/* Work item: one kernel row, one group, up to CHANNEL_TILE of its input channels. */
 typedef struct share {
     int64_t ky, group, first, channels;
 } share;
@@ -226,7 +225,7 @@ static void image_terms(const reference *r, const ab_pass_args *args, const shar
     }
 }
 
-/* fp32 sums: the image's sum joins the total, so that the error grows with pixels + images. */
+/* fp32 sums: adds the image's sum to the total, so the error grows with pixels + images. */
 static void close_image(const reference *r, float *sum, float *total, int64_t n) {
     if (r->spec.accumulate) return;
     for (int64_t i = 0; i < n; i++) total[i] += sum[i];
@@ -252,7 +251,7 @@ static void weight_share(const reference *r, const ab_pass_args *args, const sha
                           kx] = result[(kx * s->channels + i) * n + o];
 }
 
-/* Sum of dout over all pixels in order, every partial sum rounded. */
+/* Sum of dout over all pixels in order, rounding every partial sum. */
 static void bias_gradient(const reference *r, const ab_pass_args *args) {
     int64_t n = r->spec.conv.out_channels,
             pixels = r->spec.conv.batch * r->spec.conv.window.out[0] * r->spec.conv.window.out[1];

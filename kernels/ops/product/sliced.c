@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* SLICE_FLOPS: work worth a claim, some tens of microseconds. SUM_BLOCK: weights added by one claim. */
+/* SLICE_FLOPS: minimum work per claim, some tens of microseconds. SUM_BLOCK: weights summed per claim. */
 enum { MAX_SLICES = 8, SUM_BLOCK = 16 * 1024 };
 static const double slice_flops = 3e6;
 
@@ -19,15 +19,15 @@ typedef struct sliced {
     int slices;
     int64_t weights; /* elements */
     const ab_format *operands;
-    int64_t src_count, dout_count;        /* elements of the whole operands; 0: not there */
-    size_t src_step, dout_step, dst_step; /* bytes from one slice to the next */
-    size_t scratch_step, scratch_bytes;   /* of a slice: with and without what it keeps behind it */
-    bool by_outputs; /* weight gradient of a matrix product: slices of its rows, the outputs, not of the batch
-                      */
+    int64_t src_count, dout_count;        /* elements of the whole operands; 0: absent */
+    size_t src_step, dout_step, dst_step; /* bytes between consecutive slices */
+    size_t scratch_step, scratch_bytes;   /* per slice: with and without its weight gradient */
+    bool by_outputs; /* weight gradient of a matrix product: slices of its rows (the outputs) instead of the
+                        batch */
     ab_pass *slice[MAX_SLICES];
 } sliced;
 
-/* Slices of equal size, or 1, of what is cut: the batch or the outputs. */
+/* Number of equal slices of the dimension `cut` (batch or outputs); 1 if it is not split. */
 static int slices_of(const ab_conv *conv, int64_t cut) {
     const ab_window *w = &conv->window;
     double flops = 2.0 * (double)(conv->batch * w->out[0] * w->out[1] * conv->out_channels) *
@@ -56,12 +56,12 @@ typedef struct slice_job {
     bool finite[MAX_SLICES];
 } slice_job;
 
-/* Behind the scratch of slice i: its weight gradient. */
+/* Weight gradient of slice i, stored after its scratch. */
 static void *kept(const sliced *s, const ab_pass_args *args, int64_t i) {
     return (char *)args->scratch + (size_t)i * s->scratch_step + s->scratch_bytes;
 }
 
-/* Slice i's share of an operand of n elements. */
+/* Whether slice i's share of an operand of n elements is finite. */
 static bool share_finite(const sliced *s, const void *values, int64_t n, int64_t i) {
     const int64_t first = n * i / s->slices, end = n * (i + 1) / s->slices;
     return ab_values_finite((const char *)values + ab_format_bytes(s->operands, first), s->operands,
@@ -109,7 +109,7 @@ static ab_status run(ab_pass *base, const ab_pass_args *args) {
     return AB_OK;
 }
 
-/* Steps and sizes, from the spec of one slice. */
+/* Strides and sizes, from the spec of one slice. */
 static void measure(sliced *s, const ab_pass_spec *spec) {
     const ab_conv *conv = &spec->conv;
     const ab_window *w = &conv->window;
@@ -136,7 +136,7 @@ static void measure(sliced *s, const ab_pass_spec *spec) {
     s->scratch_step = s->scratch_bytes + keep;
 }
 
-/* What the slices have in common with the whole. */
+/* Properties of the whole pass taken from its slices. */
 static void inherit(sliced *s) {
     const ab_pass *one = s->slice[0];
     s->base.packed_bytes = one->packed_bytes;
@@ -145,12 +145,12 @@ static void inherit(sliced *s) {
     memcpy(s->base.text, one->text, sizeof s->base.text);
 }
 
-/* The spec of one of `slices`. */
+/* Spec of one of `slices` slices. */
 static ab_pass_spec part_of(const ab_pass_spec *spec, int slices, bool by_outputs) {
     ab_pass_spec one = *spec;
     if (by_outputs) {
         one.conv.out_channels /= slices;
-        one.dout_step = spec->conv.out_channels; /* a slice's columns are part of every row */
+        one.dout_step = spec->conv.out_channels; /* a slice's columns are a part of every row */
     } else {
         one.conv.batch /= slices;
     }

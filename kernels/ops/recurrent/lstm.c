@@ -1,9 +1,9 @@
 /* lstm: one layer over [batch, steps, features] from zero states (Hochreiter and Schmidhuber 1997), as
- * torch.nn.LSTM with batch_first: gates in the order i, f, g, o, two biases, the hidden states of all steps
- * as output. Layers are stacked by several ops; one direction.
+ * torch.nn.LSTM with batch_first: gates in the order i, f, g, o, two biases; the output is the hidden states
+ * of all steps. Stacked layers are several ops; one direction.
  *
- * Half tensors: a hidden state is rounded once, when it is stored, and the next step reads what was stored;
- * cell states and gates are fp32. Samples are independent, so groups of them are shared among the threads. */
+ * Half tensors: a hidden state is rounded once, when stored, and the next step reads the stored value; cell
+ * states and gates are fp32. Samples are independent, so threads process groups of samples. */
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/product/gemm.h"
 #include "kernels/ops/recurrent/recurrent.h"
@@ -50,15 +50,15 @@ static int saved(const void *attrs, const ab_shape *in, const ab_shape *out, ab_
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* fp32 arrays. Those of a group's samples lie in the whole batch's. */
+/* fp32 arrays. Arrays of a group of samples are slices of the batch's arrays. */
 enum {
     WEIGHTS_IN,
     WEIGHTS_HIDDEN,
     BIAS,
-    INPUT,  /* both passes; what is stored in fp32 is read where it is */
+    INPUT,  /* both passes; fp32 tensors are read in place */
     HIDDEN, /* [batch, hidden]: of one step; backward: its gradient */
     CELL,   /* gradient of the cell state */
-    BEFORE, /* [batch, steps, hidden]: hidden states, one step late */
+    BEFORE, /* [batch, steps, hidden]: hidden states of the previous step */
     DGATES,
     DOUT,
     DIN,
@@ -159,7 +159,7 @@ static void input_gates(const recurrence *r, int64_t first, int64_t samples) {
     ab_gemm_run(&g, r->exec->path, r->half);
 }
 
-/* gates of one step += h W_hh^T, h as it was stored. */
+/* gates of one step += h W_hh^T, h as stored. */
 static void hidden_gates(const recurrence *r, int64_t first, int64_t samples, int64_t step) {
     int64_t n = GATES * r->hidden;
     ab_gemm g = {.transpose_b = true,
@@ -193,7 +193,7 @@ static void forward_group(void *argument, int64_t group, int thread) {
             ab_vec_math_get()->lstm_step(r->gates + at * GATES * h, before, r->cells + at * h, state, h);
             ab_emit(r->exec, r->io->out, at * h, state, h);
             ab_read(r->io->out, at * h, h,
-                    state); /* a half state as it was stored; an fp32 one is that already */
+                    state); /* reads back a half state as stored; fp32 needs no conversion */
         }
     }
 }
@@ -208,7 +208,7 @@ static ab_status forward(const ab_exec *exec, ab_op_io *io) {
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* dh of a step = dout + dgates of the step behind it W_hh. */
+/* dh of a step = dout + dgates of the next step W_hh. */
 static void hidden_gradient(const recurrence *r, int64_t first, int64_t samples, int64_t step) {
     int64_t h = r->hidden, n = GATES * h;
     float *dh = r->array[HIDDEN] + first * h;
@@ -247,7 +247,7 @@ static void input_gradient(const recurrence *r, int64_t first, int64_t samples) 
     ab_emit(r->exec, din, at * r->features, result, count);
 }
 
-/* Hidden states one step late, as the gates saw them. */
+/* Hidden states of the previous step, as read by the gates. */
 static void states_before(const recurrence *r, int64_t first, int64_t samples) {
     int64_t h = r->hidden;
     for (int64_t i = first; i < first + samples; i++) {
@@ -265,7 +265,7 @@ static void backward_group(void *argument, int64_t group, int thread) {
     int64_t samples, first = ab_recurrent_group(r->batch, group, &samples), h = r->hidden;
     float *dc = r->array[CELL] + first * h, *zero = r->array[BEFORE] + first * r->steps * h;
     (void)thread;
-    states_before(r, first, samples); /* begins with zeros: also the cell state before the first step */
+    states_before(r, first, samples); /* starts with zeros: also the cell state before the first step */
     memset(dc, 0, (size_t)(samples * h) * sizeof(float));
     for (int64_t t = r->steps - 1; t >= 0; t--) {
         hidden_gradient(r, first, samples, t);

@@ -1,4 +1,4 @@
-/* Parameters of recurrent ops and their gradients; outputs are shared among the threads. */
+/* Parameters of recurrent ops and their gradients; threads split the output rows. */
 #include "kernels/ops/recurrent/recurrent.h"
 
 #include "kernels/ops/blocks.h"

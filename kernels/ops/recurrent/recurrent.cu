@@ -1,6 +1,6 @@
-// lstm and rnn on CUDA: the products of all steps with the input are one, those with the state one a step,
-// the rest of a step is a kernel. fp32 inside; a hidden state is rounded when it is stored and the next step
-// reads what was stored (lstm.c, rnn.c).
+// lstm and rnn on CUDA: one product for the input of all steps, one per step for the state, one kernel for
+// the rest of a step. fp32 inside; a hidden state is rounded when stored and the next step reads the stored
+// value (lstm.c, rnn.c).
 #include "kernels/cuda/cuda_fold.cuh"
 #include "kernels/cuda/cuda_gemm.cuh"
 
@@ -9,12 +9,12 @@
 
 enum { W_IH, W_HH, B_IH, B_HH, WEIGHTS };
 enum { BY_INPUT, BY_STATE, TO_STATE, TO_INPUT, TO_W_IH, TO_W_HH, PRODUCTS };
-// fp32 arrays in the workspace; DGATES are the gradients of the gates' sums.
+// fp32 arrays in the workspace; DGATES: pre-activation gate gradients.
 enum { W_IN, W_HIDDEN, INPUT, GATES, STATE, CELL, BEFORE, DGATES, DIN, DW_IN, DW_HIDDEN, PARTIAL, ARRAYS };
 enum { TANH, RELU };
 
 struct recurrence {
-    int64_t batch, steps, features, hidden, gates; // gates of a state: 4 (lstm) or 1
+    int64_t batch, steps, features, hidden, gates; // gates per hidden element: 4 (lstm) or 1
     bool relu;
     float *array[ARRAYS];
     float *cells; // lstm: of all steps
@@ -103,7 +103,7 @@ static void release(ab_op_io *io) {
     io->state = nullptr;
 }
 
-// The library is told that matrices are aligned: those of a step are where a row of gates is a multiple of 64
+// cuBLASLt plans assume aligned matrices; those of a step are aligned if a row of gates is a multiple of 64
 // bytes.
 static ab_status make_plans(const recurrence &r, recurrent_state *s) {
     bool aligned = r.gates * r.hidden % 16 == 0;
@@ -138,7 +138,7 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
 struct run {
     recurrence r;
     recurrent_state *s;
-    int type; // of the hidden states as they are stored
+    int type; // storage type of the hidden states
 };
 
 static ab_status multiply(const run &x, int product, float *a, float *b, float *c, float beta) {
@@ -196,7 +196,7 @@ __device__ static float lstm_forward(float *gate, int64_t h, float before, float
     return o * ab_tanhf(*cell);
 }
 
-// The states of step t of all samples, from the sums in GATES.
+// States of step t of all samples, from the pre-activations in GATES.
 __global__ static void forward_step(recurrence r, ab_span out, int type, int64_t t) {
     int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x, n = r.batch * r.hidden, h = r.hidden, k;
     for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) {
@@ -206,7 +206,7 @@ __global__ static void forward_step(recurrence r, ab_span out, int type, int64_t
             state = lstm_forward(gate, h, t > 0 ? r.cells[(at - 1) * h + k] : 0.0f, &r.cells[at * h + k]);
         else
             state = r.relu ? (*gate > 0.0f || isnan(*gate) ? *gate : 0.0f) : ab_tanhf(*gate);
-        uint32_t room = 0; // the state as it is stored
+        uint32_t room = 0; // the state as stored
         ab_store(&room, type, 0, state);
         r.array[STATE][i] = ab_load(&room, type, 0);
         ab_store(out.data, out.type, at * h + k, state);
@@ -248,7 +248,7 @@ struct dout_at {
     }
 };
 
-// Hidden states one step late, as the gates saw them.
+// Hidden states of the previous step, as read by the gates.
 struct state_before {
     recurrence r;
     ab_span out;
@@ -287,7 +287,7 @@ __global__ static void backward_step(recurrence r, ab_span out, int64_t t) {
     }
 }
 
-// From the last step to the first: STATE is the gradient of the state, CELL of the cell's.
+// From the last step to the first. STATE: gradient of the hidden state, CELL: of the cell state.
 static ab_status gate_gradients(const run &x, const ab_op_io *io) {
     const recurrence &r = x.r;
     cudaStream_t stream = ab_cuda_get()->stream;

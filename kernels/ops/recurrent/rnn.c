@@ -1,10 +1,9 @@
 /* rnn: one Elman layer over [batch, steps, features] from zero states, as torch.nn.RNN with batch_first: h_t
- * = f(W_ih x_t + b_ih + W_hh h_(t-1) + b_hh) with f tanh or relu, the hidden states of all steps as output.
- * Layers are stacked by several ops; one direction.
+ * = f(W_ih x_t + b_ih + W_hh h_(t-1) + b_hh) with f tanh or relu; the output is the hidden states of all
+ * steps. Stacked layers are several ops; one direction.
  *
- * Half tensors: a hidden state is rounded once, when it is stored, and the next step reads what was stored;
- * the backward pass takes the slope from it. Samples are independent, so groups of them are shared among the
- * threads. */
+ * Half tensors: a hidden state is rounded once, when stored, and the next step reads the stored value;
+ * backward computes the slope from it. Samples are independent, so threads process groups of samples. */
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/product/gemm.h"
 #include "kernels/ops/recurrent/recurrent.h"
@@ -40,7 +39,7 @@ static int params(const void *attrs, const ab_shape *in, ab_param_spec *spec) {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* fp32 arrays in the workspace; what is stored in fp32 is read where it is. */
+/* fp32 arrays in the workspace; fp32 tensors are read in place. */
 enum {
     WEIGHTS_IN,
     WEIGHTS_HIDDEN,
@@ -144,7 +143,7 @@ static void add_product(const recurrence *r, const float *a, int64_t lda, const 
     ab_gemm_run(&g, r->exec->path, r->half);
 }
 
-/* The states of one step: stored, and read back as they were stored, in place of their sums. */
+/* States of one step: stored, then read back as stored, replacing the pre-activations. */
 static void finish_step(const recurrence *r, int64_t first, int64_t samples, int64_t step) {
     const int64_t h = r->hidden;
     for (int64_t i = first; i < first + samples; i++) {
@@ -187,7 +186,7 @@ static ab_status forward(const ab_exec *exec, ab_op_io *io) {
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* c (+)= d W for `rows` rows of d, the gradients of the sums. */
+/* c (+)= d W for `rows` rows of d, the pre-activation gradients. */
 static void back_product(const recurrence *r, const float *d, int64_t lda, const float *w, int64_t columns,
                          int64_t rows, float *c, int64_t ldc, float beta) {
     ab_gemm g = {.rows = rows,
@@ -204,7 +203,7 @@ static void back_product(const recurrence *r, const float *d, int64_t lda, const
     ab_gemm_run(&g, r->exec->path, r->half);
 }
 
-/* Hidden states one step late, as the sums saw them. */
+/* Hidden states of the previous step, as read by the next. */
 static void states_before(const recurrence *r, int64_t first, int64_t samples) {
     const int64_t h = r->hidden;
     for (int64_t i = first; i < first + samples; i++) {

@@ -1,5 +1,5 @@
-/* avg_pool2d: the mean of each window; padding counts as zeros in the mean unless count_include_pad is false,
- * as in torch. */
+/* avg_pool2d: the mean of each window; padding counts as zeros unless count_include_pad is false, as in
+ * torch. */
 #include "kernels/ops/reduce/pool.h"
 
 static const ab_attr attrs_table[] = {{"kernel_size", AB_ATTR_PAIR, offsetof(ab_pool_attrs, kernel), true, 0,

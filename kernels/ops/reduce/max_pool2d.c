@@ -1,5 +1,5 @@
-/* max_pool2d: the largest value of each window. Padding is ignored, NaN wins, and of equal values the first
- * in row order gets the gradient, as in torch. Backward finds the winners again instead of storing them. */
+/* max_pool2d: the maximum of each window. Padding is ignored, NaN propagates, and of equal values the first
+ * in row order gets the gradient, as in torch. Backward recomputes the argmax instead of storing it. */
 #include "kernels/ops/reduce/pool.h"
 
 static const ab_attr attrs_table[] = {{"kernel_size", AB_ATTR_PAIR, offsetof(ab_pool_attrs, kernel), true, 0,

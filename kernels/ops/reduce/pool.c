@@ -1,4 +1,4 @@
-/* Shapes, set-up and averaging shared by the pooling ops. */
+/* Shapes, prepare and averaging shared by the pooling ops. */
 #include "kernels/ops/reduce/pool.h"
 
 ab_status ab_pool_finish(const char *what, ab_pool_attrs *attrs) {

@@ -1,5 +1,5 @@
-// max_pool2d, avg_pool2d and global_avg_pool on CUDA: one thread an element, forward and backward, so that
-// sums have one order.
+// max_pool2d, avg_pool2d and global_avg_pool on CUDA: one thread per element, forward and backward, so sums
+// have a fixed order.
 #include "kernels/cuda/cuda_ops.cuh"
 
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {

@@ -1,4 +1,4 @@
-/* What the pooling ops share: attributes, shapes and the walk over images.
+/* Shared by the pooling ops: attributes, shapes and the loop over images.
  *
  * Internal to kernels/. */
 #ifndef AB_KERNELS_OPS_REDUCE_POOL_H
@@ -16,27 +16,26 @@ typedef struct ab_pool_attrs {
 
 enum { AB_POOL_MAX_KERNEL = 1024 };
 
-/* stride defaults to the kernel size; padding may be at most half of it, as in torch. `what` names the op. */
+/* stride defaults to the kernel size; padding is at most half of it, as in torch. `what` names the op. */
 AB_MUST_CHECK ab_status ab_pool_finish(const char *what, ab_pool_attrs *attrs);
 
-/* The window without sizes of images. */
+/* The window without image sizes. */
 ab_window ab_pool_window(const ab_pool_attrs *attrs);
 
-/* What the image functions of a pooling op are handed. */
+/* Argument of a pooling op's image functions. */
 typedef struct ab_pool {
     ab_window window;
     bool count_pad;
     const ab_vec_ops *vec;
 } ab_pool;
 
-/* The window placed on images `in` and `out`. */
+/* The window with the sizes of images `in` and `out`. */
 ab_pool ab_pool_of(const ab_pool_attrs *attrs, const ab_shape *in, const ab_shape *out);
 
-/* The prepare function of an op whose forward maps in[0] and whose backward maps (in[0] and) dout image by
- * image. */
+/* prepare() of an op whose forward maps in[0] and whose backward maps (in[0] and) dout per image. */
 ab_status ab_pool_prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes);
 
-/* out = means of in[0]'s windows; din[0] = each gradient shared equally among its window. */
+/* out = window means of in[0]; din[0] = each gradient divided equally over its window. */
 void ab_avg_pool_forward(const ab_exec *exec, ab_op_io *io, const ab_pool *pool);
 void ab_avg_pool_backward(const ab_exec *exec, ab_op_io *io, const ab_pool *pool);
 

@@ -1,6 +1,6 @@
-/* sum, mean and max over dimensions, as torch.sum, torch.mean and torch.amax: all of them if "dim" is absent.
- * Images are NHWC: their dimensions are counted in that order. The gradient of a maximum is shared by equal
- * elements, as amax shares it. */
+/* sum, mean and max over dimensions, as torch.sum, torch.mean and torch.amax: over all dimensions if "dim" is
+ * absent. Images are NHWC: their dimensions are numbered in that order. The gradient of a maximum is divided
+ * among equal elements, as in amax. */
 #include "kernels/ops/reduction.h"
 
 #include "kernels/ops/blocks.h"
@@ -19,7 +19,7 @@ static const ab_attr attrs_table[] = {{"dim", AB_ATTR_INTS, offsetof(reduce_attr
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
-/* Bit i: dimension i is reduced; 0 if "dim" names one that is not there. */
+/* Bit i: dimension i is reduced; 0 if "dim" is out of range. */
 static unsigned axes_of(const void *attrs, int ndim) {
     const ab_ints *dim = &((const reduce_attrs *)attrs)->dim;
     unsigned axes = 0;
@@ -58,7 +58,7 @@ static double flops(const void *attrs, const ab_shape *in, const ab_shape *out) 
     return (double)ab_shape_count(in);
 }
 
-/* Scratch of the reduction, then results in fp32 where they are not stored so. */
+/* Scratch of the reduction, then fp32 results if the output is not fp32. */
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
     ab_reduction r = reduction_of(io);
     (void)exec;
@@ -101,8 +101,8 @@ static ab_status max_forward(const ab_exec *exec, ab_op_io *io) {
 typedef struct spread_job {
     const ab_exec *exec;
     ab_tensor *din;
-    const ab_tensor *in, *out, *dout; /* in and out: of a maximum */
-    ab_strided view;                  /* of what has the result's shape, as the input */
+    const ab_tensor *in, *out, *dout; /* in and out: max only */
+    ab_strided view;                  /* broadcasts tensors of the result's shape to the input's */
     ab_tensor share;                  /* fp32: 1 / number of maxima */
     float factor;
 } spread_job;
@@ -137,7 +137,7 @@ static ab_status mean_backward(const ab_exec *exec, ab_op_io *io) {
     return AB_OK;
 }
 
-/* 1 where the input is its result. */
+/* 1 where the input equals the maximum. */
 static const float *read_hits(const void *self, int64_t at, int64_t n, float *buffer) {
     const spread_job *job = self;
     float x[AB_REDUCE_RUN], y[AB_REDUCE_RUN];

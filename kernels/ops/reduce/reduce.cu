@@ -1,4 +1,4 @@
-// sum, mean and max over dimensions on CUDA, folded in double in a fixed order.
+// sum, mean and max over dimensions on CUDA, summed in double in a fixed order.
 #include "kernels/cuda/cuda_fold.cuh"
 
 static unsigned axes_of(const ab_op_io *io) {
@@ -16,7 +16,7 @@ struct element_of {
     __device__ float operator()(int64_t i) const { return ab_span_at(in, i); }
 };
 
-// Behind the parts of a fold: a float a result.
+// One float per result, after the partial results of a fold.
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
     AB_TRY(ab_cuda_prepare_plain(exec, io, workspace_bytes, state_bytes));
     ab_fold g = fold_of(io);
@@ -67,7 +67,7 @@ static ab_status mean_backward(const ab_exec *exec, ab_op_io *io) {
     return spread_back(exec, io, static_cast<float>(1.0 / static_cast<double>(fold_of(io).reduced)));
 }
 
-// 1 where the input is its result.
+// 1 where the input equals the maximum.
 struct hit {
     ab_span in, out;
     ab_strided view;

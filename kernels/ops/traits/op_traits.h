@@ -1,6 +1,5 @@
-/* Traits of ops: what reports ask of an op instead of its name. Rows of ops.def name the traits of each
- * op, the record carries them beside the network's edges (reports/record/graph.h). Nothing here reads a
- * network or a tensor. */
+/* Op traits: reports test these instead of op names. Rows of ops.def name the traits of each op; the record
+ * stores them with the network's edges (reports/record/graph.h). Does not depend on networks or tensors. */
 #ifndef AB_KERNELS_OPS_TRAITS_OP_TRAITS_H
 #define AB_KERNELS_OPS_TRAITS_OP_TRAITS_H
 
@@ -24,14 +23,14 @@ enum {
 /* A set of AB_TRAIT_*. */
 typedef unsigned ab_traits;
 
-/* The traits of the op that ops.def calls `type`; 0 for any other text. */
+/* Traits of the op called `type` in ops.def; 0 for unknown names. */
 ab_traits ab_op_traits(const char *type);
 
 /* Name and meaning of trait number `bit` (0 to AB_TRAIT_COUNT - 1), as in op_traits.def. */
 const char *ab_trait_name(int bit);
 const char *ab_trait_text(int bit);
 
-/* The trait called `name`; 0 if there is none (a record of a later version may have more). */
+/* Returns the trait called `name`; 0 if unknown (a later version's record may have more). */
 ab_traits ab_trait_named(const char *name);
 
 AB_END_DECLS

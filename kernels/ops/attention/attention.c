@@ -134,7 +134,7 @@ static void add_mask(const head *x, int64_t query, float *score, int64_t keys) {
 }
 
 /* Number of keys visible to the queries [first, first + n); all of them with a finite mask_value. */
-static int64_t keys_of_block(const ab_attention *t, int64_t first, int64_t n) {
+static int64_t visible_keys(const ab_attention *t, int64_t first, int64_t n) {
     bool hidden = t->causal && isinf(t->masked);
     return hidden ? ab_min64(t->in[1].rows, first + n) : t->in[1].rows;
 }
@@ -157,7 +157,7 @@ static void fill(float *row, int64_t from, int64_t to, float value) {
 
 /* Converts a row of scores to probabilities. Returns the log of the sum of exponentials, -inf if all keys are
  * masked. */
-static float normalise_row(float *row, int64_t seen) {
+static float softmax_row(float *row, int64_t seen) {
     const ab_vec_math *vec = ab_vec_math_get();
     float shift = vec->row_max(row, seen);
     if (shift == -INFINITY) { /* all masked, or NaN */
@@ -204,7 +204,7 @@ static void block_probabilities(const head *x, int64_t first, int64_t n, int64_t
         float *row = x->s.p + i * keys, log_sum = 0.0f;
         int64_t seen = mask_row(x, first + i, row, keys);
         if (fresh)
-            log_sum = normalise_row(row, seen);
+            log_sum = softmax_row(row, seen);
         else
             recompute_probabilities(row, seen, t->log_sum[at + first + i]);
         if (fresh && t->log_sum) t->log_sum[at + first + i] = log_sum;
@@ -247,7 +247,7 @@ static void forward_head(void *argument, int64_t chunk, int thread) {
     head x = open_head(t, chunk, thread);
     place_result(&x, 0, &t->out);
     for (int64_t first = 0; first < t->in[0].rows; first += x.block) {
-        int64_t n = ab_min64(x.block, t->in[0].rows - first), keys = keys_of_block(t, first, n);
+        int64_t n = ab_min64(x.block, t->in[0].rows - first), keys = visible_keys(t, first, n);
         block_probabilities(&x, first, n, keys, true);
         ab_gemm g = {.rows = n,
                      .columns = t->in[2].width,
@@ -347,7 +347,7 @@ static void backward_head(void *argument, int64_t chunk, int thread) {
     clear_result(&x, 1);
     clear_result(&x, 2);
     for (int64_t first = 0; first < t->in[0].rows; first += x.block) {
-        int64_t n = ab_min64(x.block, t->in[0].rows - first), keys = keys_of_block(t, first, n);
+        int64_t n = ab_min64(x.block, t->in[0].rows - first), keys = visible_keys(t, first, n);
         block_probabilities(&x, first, n, keys, false);
         gather(&x, 2, weights_of_values(&x, first, n, keys), keys, n, &x.dout, first, 1.0f);
         score_gradients(&x, first, n, keys);

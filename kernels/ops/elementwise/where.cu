@@ -59,7 +59,7 @@ struct choice {
 };
 
 // Gradient of the side selected where the mask equals `of`.
-struct passed {
+struct side_gradient {
     mask hit;
     ab_span dout;
     bool of;
@@ -78,7 +78,7 @@ static ab_status choose(const ab_exec *exec, ab_tensor *dst, const choice &f) {
 
 static ab_status pass(const ab_exec *exec, ab_op_io *io, ab_tensor *din, const ab_tensor *of_mask, bool of) {
     if (!din) return AB_OK;
-    passed f = {mask_of(io, of_mask, &io->dout->shape), ab_cuda_span(io->dout), of};
+    side_gradient f = {mask_of(io, of_mask, &io->dout->shape), ab_cuda_span(io->dout), of};
     unsigned axes = ab_broadcast_axes(&din->shape, &io->dout->shape);
     int64_t n = ab_cuda_count(din);
     if (axes) return ab_fold_emit(exec, din, ab_plus(), f, ab_fold_of(&io->dout->shape, axes), 1.0);

@@ -39,7 +39,7 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
 
 // ---- forward ------------------------------------------------------------------------------------
 
-struct looked_up {
+struct gathered {
     lookup l;
     ab_span table;
     __device__ float operator()(int64_t i) const {
@@ -50,7 +50,7 @@ struct looked_up {
 };
 
 static ab_status forward(const ab_exec *exec, ab_op_io *io) {
-    looked_up f = {measure(io), ab_cuda_span(io->param[0])};
+    gathered f = {measure(io), ab_cuda_span(io->param[0])};
     int64_t n = ab_cuda_count(io->out);
     return ab_cuda_emit(exec, io->out, [=](ab_span out) { return ab_launch_each(f, out, n, "embedding"); });
 }

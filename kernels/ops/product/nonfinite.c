@@ -304,10 +304,10 @@ typedef struct weights_job {
 } weights_job;
 
 /* Work of one claim: a kernel tap, a group, a tile of its output channels. */
-typedef struct share {
+typedef struct work_item {
     const weights_job *job;
     int64_t ky, kx, group, first, count;
-} share;
+} work_item;
 
 /* For every pair of pixels related by the tap, in order, calls f with the offsets of the group's channels in
  * `in` and `dout` until f returns true. `in_rows` and `out_rows`: skip rows of `in`, of `dout` that are
@@ -318,7 +318,7 @@ static bool row_finite(const ab_tensor *tensor, int64_t row, int64_t n) {
     return piece_finite(tensor, row * n, n);
 }
 
-static void each_pair(const share *s, bool in_rows, bool out_rows, pair_visitor f, void *self) {
+static void each_pair(const work_item *s, bool in_rows, bool out_rows, pair_visitor f, void *self) {
     const ab_conv *conv = s->job->d->conv;
     const ab_window *w = &conv->window;
     const int64_t dy = s->ky * w->dilation[0] - w->padding[0], dx = s->kx * w->dilation[1] - w->padding[1];
@@ -340,7 +340,7 @@ static void each_pair(const share *s, bool in_rows, bool out_rows, pair_visitor 
 
 /* Channels of a tile with a non-finite value under the tap. */
 typedef struct flags {
-    const share *s;
+    const work_item *s;
     int64_t first, count; /* input channels */
     uint8_t in[TILE], out[TILE];
 } flags;
@@ -381,14 +381,14 @@ static bool add_pair(void *self, int64_t image, int64_t in, int64_t dout) {
     return false;
 }
 
-static float weight_gradient(const share *s, int64_t i, int64_t o) {
+static float weight_gradient(const work_item *s, int64_t i, int64_t o) {
     weight_sum sum = {.d = s->job->d, .i = i, .o = o};
     each_pair(s, false, false, add_pair, &sum);
     return sum.total + sum.sum;
 }
 
 static void check_weights(const flags *f, tally *t) {
-    const share *s = f->s;
+    const work_item *s = f->s;
     const ab_product_data *d = s->job->d;
     const int64_t *kernel = d->conv->window.kernel, taps = kernel[0] * kernel[1];
     for (int64_t o = s->first; o < s->first + s->count; o++)
@@ -404,11 +404,11 @@ static void check_share(void *argument, int64_t k, int thread) {
     weights_job *job = argument;
     const int64_t *kernel = job->d->conv->window.kernel, place = k / job->tiles % (kernel[0] * kernel[1]);
     (void)thread;
-    share s = {.job = job,
-               .ky = place / kernel[1],
-               .kx = place % kernel[1],
-               .group = k / job->tiles / (kernel[0] * kernel[1]),
-               .first = k % job->tiles * TILE};
+    work_item s = {.job = job,
+                   .ky = place / kernel[1],
+                   .kx = place % kernel[1],
+                   .group = k / job->tiles / (kernel[0] * kernel[1]),
+                   .first = k % job->tiles * TILE};
     s.count = ab_min64(TILE, job->outs - s.first);
     flags f = {.s = &s};
     each_pair(&s, false, true, mark_out, &f);

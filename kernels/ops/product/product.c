@@ -28,7 +28,7 @@ typedef struct product {
     prepared wide; /* fp32 copy of half weights in torch's layout, for passes that read plain weights */
     bool keep_wide;
     ab_conv conv;
-    prepared seen; /* version at which the weights were checked, and whether they were finite */
+    prepared weights_checked; /* version of the weights for which weights_finite holds */
     bool weights_finite;
 } product;
 
@@ -275,9 +275,9 @@ static ab_status pass_weights(product *p, prepared *q, const ab_op_io *io, const
 /* Checked once per version. */
 static bool weights_finite(product *p, const ab_op_io *io) {
     const ab_tensor *weights = io->param[0];
-    if (stale(&p->seen, io->params_version)) {
+    if (stale(&p->weights_checked, io->params_version)) {
         p->weights_finite = ab_array_finite(weights->data, weights->format, ab_tensor_count(weights));
-        freshen(&p->seen, io->params_version);
+        freshen(&p->weights_checked, io->params_version);
     }
     return p->weights_finite;
 }

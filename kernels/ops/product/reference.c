@@ -187,12 +187,12 @@ static ab_status run_backward_data(ab_pass *base, const ab_pass_args *args) {
 /* ---- backward weights ------------------------------------------------------------------------ */
 
 /* Work item: one kernel row, one group, up to CHANNEL_TILE of its input channels. */
-typedef struct share {
+typedef struct work_item {
     int64_t ky, group, first, channels;
-} share;
+} work_item;
 
 /* Terms of one output pixel: [kernel column][input channel][output channel]. */
-static void pixel_terms(const reference *r, const share *s, float *sum, float *term, const float *in_row,
+static void pixel_terms(const reference *r, const work_item *s, float *sum, float *term, const float *in_row,
                         const float *dout, int64_t ox) {
     const ab_window *w = &r->spec.conv.window;
     int64_t n = r->out_group, first = w->kernel[1], end = 0;
@@ -208,7 +208,7 @@ static void pixel_terms(const reference *r, const share *s, float *sum, float *t
     if (end > first) add_terms(r, sum + first * tap, term + first * tap, (end - first) * tap);
 }
 
-static void image_terms(const reference *r, const ab_pass_args *args, const share *s, int64_t image,
+static void image_terms(const reference *r, const ab_pass_args *args, const work_item *s, int64_t image,
                         float *sum, float *term) {
     const ab_window *w = &r->spec.conv.window;
     int64_t channels = r->spec.conv.out_channels;
@@ -232,7 +232,7 @@ static void close_image(const reference *r, float *sum, float *total, int64_t n)
     memset(sum, 0, (size_t)n * sizeof *sum);
 }
 
-static void weight_share(const reference *r, const ab_pass_args *args, const share *s) {
+static void weight_share(const reference *r, const ab_pass_args *args, const work_item *s) {
     const ab_window *w = &r->spec.conv.window;
     int64_t n = r->out_group, count = w->kernel[1] * s->channels * n, taps = w->kernel[0] * w->kernel[1];
     float *sum = buffer_of(r, args->scratch, BUFFER_SUM), *term = buffer_of(r, args->scratch, BUFFER_TERM);
@@ -269,10 +269,10 @@ static void run_share(void *argument, int64_t k, int thread) {
     (void)thread;
     int64_t tiles = ab_div_up(r->in_group, CHANNEL_TILE), kernel_rows = r->spec.conv.window.kernel[0];
     int64_t first = k % tiles * CHANNEL_TILE;
-    share s = {.ky = k / tiles % kernel_rows,
-               .group = k / tiles / kernel_rows,
-               .first = first,
-               .channels = ab_min64(CHANNEL_TILE, r->in_group - first)};
+    work_item s = {.ky = k / tiles % kernel_rows,
+                   .group = k / tiles / kernel_rows,
+                   .first = first,
+                   .channels = ab_min64(CHANNEL_TILE, r->in_group - first)};
     weight_share(r, job->args, &s);
 }
 

@@ -57,7 +57,7 @@ typedef struct slice_job {
 } slice_job;
 
 /* Weight gradient of slice i, stored after its scratch. */
-static void *kept(const sliced *s, const ab_pass_args *args, int64_t i) {
+static void *weight_gradient_of(const sliced *s, const ab_pass_args *args, int64_t i) {
     return (char *)args->scratch + (size_t)i * s->scratch_step + s->scratch_bytes;
 }
 
@@ -78,7 +78,7 @@ static void run_slice(void *argument, int64_t i, int thread) {
     args.dst = (float *)(void *)((char *)args.dst + n * s->dst_step);
     if (s->kind == AB_PASS_BACKWARD_WEIGHTS) {
         args.dout = (const char *)args.dout + n * s->dout_step;
-        if (s->slices > 1 && !s->by_outputs) args.dst = kept(s, job->args, i);
+        if (s->slices > 1 && !s->by_outputs) args.dst = weight_gradient_of(s, job->args, i);
     }
     args.scratch = (char *)args.scratch + n * s->scratch_step;
     job->status[i] = s->slice[i]->run(s->slice[i], &args);
@@ -91,7 +91,8 @@ static void sum_block(void *argument, int64_t block, int thread) {
     const sliced *s = job->s;
     (void)thread;
     int64_t first = block * SUM_BLOCK, n = ab_min64(SUM_BLOCK, s->weights - first);
-    ab_vec_ops_get()->sum_parts(job->args->dst + first, (const float *)kept(s, job->args, 0) + first,
+    ab_vec_ops_get()->sum_parts(job->args->dst + first,
+                                (const float *)weight_gradient_of(s, job->args, 0) + first,
                                 (int64_t)(s->scratch_step / sizeof(float)), s->slices, n);
 }
 

@@ -248,7 +248,7 @@ static void input_gradient(const recurrence *r, int64_t first, int64_t samples) 
 }
 
 /* Hidden states of the previous step, as read by the gates. */
-static void states_before(const recurrence *r, int64_t first, int64_t samples) {
+static void previous_states(const recurrence *r, int64_t first, int64_t samples) {
     int64_t h = r->hidden;
     for (int64_t i = first; i < first + samples; i++) {
         float *to = r->array[BEFORE] + i * r->steps * h;
@@ -265,7 +265,7 @@ static void backward_group(void *argument, int64_t group, int thread) {
     int64_t samples, first = ab_recurrent_group(r->batch, group, &samples), h = r->hidden;
     float *dc = r->array[CELL] + first * h, *zero = r->array[BEFORE] + first * r->steps * h;
     (void)thread;
-    states_before(r, first, samples); /* starts with zeros: also the cell state before the first step */
+    previous_states(r, first, samples); /* starts with zeros: also the cell state before the first step */
     memset(dc, 0, (size_t)(samples * h) * sizeof(float));
     for (int64_t t = r->steps - 1; t >= 0; t--) {
         hidden_gradient(r, first, samples, t);

@@ -249,7 +249,7 @@ struct dout_at {
 };
 
 // Hidden states of the previous step, as read by the gates.
-struct state_before {
+struct previous_state {
     recurrence r;
     ab_span out;
     __device__ float operator()(int64_t i) const {
@@ -318,7 +318,7 @@ static ab_status weight_gradients(const ab_exec *exec, const run &x, ab_op_io *i
         AB_TRY(give(exec, io->dparam[W_IH], r.array[DW_IN]));
     }
     if (io->dparam[W_HH]) {
-        state_before f = {r, ab_cuda_span(io->out)};
+        previous_state f = {r, ab_cuda_span(io->out)};
         AB_TRY(ab_launch_each(f, ab_cuda_span_of(r.array[BEFORE], AB_ELEMENT_F32),
                               r.batch * r.steps * r.hidden, "recurrent_before"));
         AB_TRY(multiply(x, TO_W_HH, r.array[DGATES], r.array[BEFORE], r.array[DW_HIDDEN], 0.0f));

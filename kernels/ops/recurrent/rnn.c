@@ -204,7 +204,7 @@ static void back_product(const recurrence *r, const float *d, int64_t lda, const
 }
 
 /* Hidden states of the previous step, as read by the next. */
-static void states_before(const recurrence *r, int64_t first, int64_t samples) {
+static void previous_states(const recurrence *r, int64_t first, int64_t samples) {
     const int64_t h = r->hidden;
     for (int64_t i = first; i < first + samples; i++) {
         float *to = r->array[BEFORE] + i * r->steps * h;
@@ -219,7 +219,7 @@ static void backward_group(void *argument, int64_t group, int thread) {
     int64_t samples, first = ab_recurrent_group(r->batch, group, &samples), start_row = first * r->steps;
     float *d = r->array[SUMS] + start_row * h;
     (void)thread;
-    states_before(r, first, samples);
+    previous_states(r, first, samples);
     memcpy(d, r->dout + start_row * h, (size_t)(samples * r->steps * h) * sizeof(float));
     for (int64_t t = r->steps - 1; t >= 0; t--) {
         if (t + 1 < r->steps)

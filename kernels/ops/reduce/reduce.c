@@ -138,7 +138,7 @@ static ab_status mean_backward(const ab_exec *exec, ab_op_io *io) {
 }
 
 /* 1 where the input equals the maximum. */
-static const float *read_hits(const void *self, int64_t at, int64_t n, float *buffer) {
+static const float *read_is_maximum(const void *self, int64_t at, int64_t n, float *buffer) {
     const spread_job *job = self;
     float x[AB_REDUCE_RUN], y[AB_REDUCE_RUN];
     const float *in = ab_read(job->in, at, n, x), *out = ab_strided_read(&job->view, job->out, at, n, y);
@@ -153,7 +153,7 @@ static void share_block(void *argument, int64_t chunk, int thread) {
     int64_t at = chunk * AB_REDUCE_RUN, n = ab_min64(AB_REDUCE_RUN, ab_tensor_count(job->din) - at);
     const float *dout = ab_strided_read(&job->view, job->dout, at, n, dout_buffer);
     const float *hits = ab_strided_read(&job->view, &job->share, at, n, share_buffer);
-    read_hits(job, at, n, buffer);
+    read_is_maximum(job, at, n, buffer);
     for (int64_t i = 0; i < n; i++) buffer[i] = buffer[i] > 0.0f ? dout[i] / hits[i] : 0.0f;
     ab_emit(job->exec, job->din, at, buffer, n);
 }
@@ -166,7 +166,7 @@ static ab_status max_backward(const ab_exec *exec, ab_op_io *io) {
     if (!job.din) return AB_OK;
     job.view = ab_strided_along(whole, axes_of(io->attrs, whole->ndim));
     job.share = (ab_tensor){.data = results(exec, &r), .shape = io->out->shape, .format = &ab_format_fp32};
-    ab_reduce_sum(&r, read_hits, &job, 1.0, exec->workspace, job.share.data);
+    ab_reduce_sum(&r, read_is_maximum, &job, 1.0, exec->workspace, job.share.data);
     ab_for_chunks(n, ab_div_up(n, AB_REDUCE_RUN), share_block, &job);
     return AB_OK;
 }

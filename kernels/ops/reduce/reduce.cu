@@ -68,7 +68,7 @@ static ab_status mean_backward(const ab_exec *exec, ab_op_io *io) {
 }
 
 // 1 where the input equals the maximum.
-struct hit {
+struct is_maximum {
     ab_span in, out;
     ab_strided view;
     __device__ float operator()(int64_t i) const {
@@ -77,7 +77,7 @@ struct hit {
 };
 
 struct shared_gradient {
-    hit h;
+    is_maximum h;
     ab_span dout, hits;
     __device__ float operator()(int64_t i) const {
         int64_t k = ab_strided_offset(&h.view, i);
@@ -88,8 +88,8 @@ struct shared_gradient {
 static ab_status max_backward(const ab_exec *exec, ab_op_io *io) {
     if (!io->din[0]) return AB_OK;
     ab_fold g = fold_of(io);
-    hit h = {ab_cuda_span(io->in[0]), ab_cuda_span(io->out),
-             ab_strided_along(&io->in[0]->shape, axes_of(io))};
+    is_maximum h = {ab_cuda_span(io->in[0]), ab_cuda_span(io->out),
+                    ab_strided_along(&io->in[0]->shape, axes_of(io))};
     ab_span hits = ab_cuda_span_of(static_cast<char *>(exec->workspace) + ab_fold_bytes(&g), AB_ELEMENT_F32);
     AB_TRY(ab_fold_into(ab_plus(), h, g, 1.0, exec->workspace, hits));
     shared_gradient f = {h, ab_cuda_span(io->dout), hits};

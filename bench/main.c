@@ -1,5 +1,5 @@
-/* The program: finds the subcommand, runs it, turns its status into an exit status. The only place that
- * exits. */
+/* The program: finds the subcommand, runs it, maps its status to an exit status. The only place that exits.
+ */
 #include "bench/cmd/cmd.h"
 #include "bench/help/command.h"
 #include "bench/run/worker.h"

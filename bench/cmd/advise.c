@@ -1,5 +1,4 @@
-/* `ampbench advise RESULT.json`: the loss scale that suits a run, predicted from its record, and confirmed by
- * a run. */
+/* `ampbench advise RESULT.json`: a loss scale for a run, predicted from its record and confirmed by a run. */
 #define _POSIX_C_SOURCE 200809L
 #include "reports/advise/advise.h"
 #include "bench/cmd/cmd.h"
@@ -124,7 +123,7 @@ static ab_status parse(int argc, char **argv, request *r) {
 
 /* ---- the confirming run ---------------------------------------------------------------------- */
 
-/* Ends with a NULL; strings are borrowed. The last of equal options counts. */
+/* Ends with NULL; strings are borrowed. The last of repeated options takes effect. */
 static char **confirming_argv(const cJSON *document, const request *r, char *scale, char *out) {
     const cJSON *word, *list = ab_json_at(document, "run.argv");
     static char program[] = "ampbench", rounds[] = "--rounds", one[] = "1", floor_[] = "--no-floor",

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Longest texts that messages show: a whole word, and an option's name. */
+/* Maximum length of a whole word and of an option's name in messages. */
 enum { SHOWN_WORD = 60, SHOWN_NAME = 39 };
 
 bool ab_is_option(const char *name, int argc, char **argv, int *i, const char **value) {

@@ -1,5 +1,5 @@
-/* Options of a command: finding them among its arguments, and what is said of one that the command does
- * not have. Texts are borrowed throughout. */
+/* Options of a command: finding them among its arguments, and the error for an unknown one. Texts are
+ * borrowed throughout. */
 #ifndef AB_BENCH_CMD_ARGUMENTS_H
 #define AB_BENCH_CMD_ARGUMENTS_H
 
@@ -11,8 +11,8 @@ AB_BEGIN_DECLS
 
 /* ---- one by one ------------------------------------------------------------------------------ */
 
-/* Whether argv[*i] is option `name`, as "name=VALUE" or followed by VALUE, and moves *i to the value then;
- * *value is "" if it is missing. */
+/* Whether argv[*i] is option `name`, as "name=VALUE" or followed by VALUE, and moves *i to the value in that
+ * case; *value is "" if it is missing. */
 bool ab_is_option(const char *name, int argc, char **argv, int *i, const char **value);
 
 /* AB_USAGE: "scaler: unknown option --jsn; nearest: --json". `word` is the whole argument; option[count]:
@@ -21,8 +21,8 @@ ab_status ab_unknown_option(const char *command, const char *word, const char *c
 
 /* ---- by a list ------------------------------------------------------------------------------- */
 
-/* An option and where it goes: one of value, flag and take. None of them: an option that the command finds
- * by itself, named here as a suggestion only. */
+/* An option and its destination: one of value, flag and take. None of them: an option that the command parses
+ * itself, listed only for suggestions. */
 typedef struct ab_argument {
     const char *name; /* "--json" */
     const char **value;
@@ -32,18 +32,18 @@ typedef struct ab_argument {
 } ab_argument;
 
 typedef struct ab_argument_list {
-    const char *command; /* begins messages */
+    const char *command; /* prefix of messages */
     const ab_argument *argument;
     int count;              /* at most AB_ARGUMENTS */
-    const char *hint;       /* ends the message of an unknown option; NULL: nothing */
-    bool shows_whole_words; /* "--name=value" in that message; otherwise only the name */
+    const char *hint;       /* suffix of the message for an unknown option; NULL: none */
+    bool shows_whole_words; /* that message shows "--name=value"; else only the name */
 } ab_argument_list;
 
 enum { AB_ARGUMENTS = 32 };
 
-/* Takes the option argv[*i], "--name", "--name VALUE" or "--name=VALUE", and moves *i to the last word of
- * it. AB_USAGE names the command and the option if it is unknown (with the nearest one), lacks its value
- * or has one that it must not have; otherwise what `take` returns. */
+/* Parses the option argv[*i], "--name", "--name VALUE" or "--name=VALUE", and moves *i to its last word.
+ * AB_USAGE, naming the command and the option, if it is unknown (with the nearest one), lacks its value or
+ * has one that it must not have; otherwise returns the status of `take`. */
 AB_MUST_CHECK ab_status ab_take_option(const ab_argument_list *list, int argc, char **argv, int *i);
 
 AB_END_DECLS

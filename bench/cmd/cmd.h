@@ -10,7 +10,7 @@
 
 AB_BEGIN_DECLS
 
-/* Whether a word of the command line asks for help. */
+/* Whether a word of the command line is --help or -h. */
 static inline bool ab_is_help(const char *word) {
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }

@@ -1,5 +1,5 @@
-/* `ampbench compare`: are levels equivalent over seeds; where do two traced runs diverge. Only describes: the
- * exit status says whether it could be compared; `ampbench gate` is what fails a build. */
+/* `ampbench compare`: tests whether levels are equivalent over seeds; finds where two traced runs diverge.
+ * Descriptive only: the exit status says whether a comparison was possible; `ampbench gate` fails a build. */
 #include "bench/cmd/arguments.h"
 #include "bench/cmd/cmd.h"
 #include "reports/compare/divergence.h"

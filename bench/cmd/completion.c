@@ -1,4 +1,4 @@
-/* `ampbench completion SHELL`: completions, made from the help of the commands. */
+/* `ampbench completion SHELL`: completions, generated from the help of the commands. */
 #include "bench/cmd/cmd.h"
 #include "bench/help/usage.h"
 

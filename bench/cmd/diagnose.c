@@ -1,5 +1,5 @@
-/* `ampbench diagnose`: why cells do not train as O0 does, from a record alone or from a run made for it; and
- * whether the remedy helps. */
+/* `ampbench diagnose`: why cells do not train as O0 does, from an existing record or from a run started for
+ * it; and whether the remedy helps. */
 #include "reports/diagnose/diagnose.h"
 #include "bench/cmd/cmd.h"
 #include "bench/experiments/confirm.h"
@@ -110,7 +110,7 @@ static ab_status parse(int argc, char **argv, request *r) {
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-/* Adds "name value" (value may be NULL) to a run's words unless the user gave the option. */
+/* Adds "name value" (value may be NULL) to a run's arguments unless the user gave the option. */
 static int add_default(char **argv, int n, const request *r, char *name, char *value) {
     if (has(r->options, r->option, name)) return n;
     argv[n++] = name;
@@ -149,7 +149,7 @@ static ab_status run(request *r) {
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-/* What was run besides the diagnosis, for the JSON: NULL where nobody asked. */
+/* Experiments run in addition to the diagnosis, for the JSON: NULL if not requested. */
 typedef struct trials {
     cJSON *confirmations, *twins;
 } trials;
@@ -159,9 +159,9 @@ static void move_to(cJSON *json, const char *key, cJSON **list) {
     *list = NULL;
 }
 
-static ab_status write_json(const cJSON *document, const request *r, trials *t, int *sick) {
+static ab_status write_json(const cJSON *document, const request *r, trials *t, int *failing) {
     cJSON *json = NULL;
-    ab_status status = ab_diagnose_json(document, &json, sick);
+    ab_status status = ab_diagnose_json(document, &json, failing);
     if (status == AB_OK) {
         move_to(json, "confirmations", &t->confirmations);
         move_to(json, "twins", &t->twins);
@@ -171,18 +171,18 @@ static ab_status write_json(const cJSON *document, const request *r, trials *t, 
     return status;
 }
 
-/* Beside the document: result.json is confirmed by result.confirm.json. */
+/* In the document's folder: result.json is confirmed by result.confirm.json. */
 static ab_status confirming_path(const char *document, char *path, size_t size) {
     const char *dot = strrchr(document, '.'), *slash = strrchr(document, '/');
     const int length = (int)(dot && (!slash || dot > slash) ? (size_t)(dot - document) : strlen(document));
     return ab_text_path("diagnose: --confirm", path, size, "%.*s.confirm.json", length, document);
 }
 
-static ab_status diagnose(const request *r, const cJSON *document, trials *t, int *sick) {
+static ab_status diagnose(const request *r, const cJSON *document, trials *t, int *failing) {
     const bool text = !r->json || strcmp(r->json, "-") != 0;
     char path[4096];
     if (text) {
-        AB_TRY(ab_diagnose_print(document, stdout, sick));
+        AB_TRY(ab_diagnose_print(document, stdout, failing));
         ab_origin_print(document, stdout);
         if (r->run) ab_gradient_reference_print(document, stdout);
     }
@@ -197,10 +197,10 @@ static ab_status diagnose(const request *r, const cJSON *document, trials *t, in
         t->confirmations = cJSON_CreateArray();
         AB_TRY(ab_confirm(document, path, text ? stdout : NULL, t->confirmations));
     }
-    return r->json ? write_json(document, r, t, sick) : AB_OK;
+    return r->json ? write_json(document, r, t, failing) : AB_OK;
 }
 
-static ab_status diagnose_all(int argc, char **argv, request *r, int *sick) {
+static ab_status diagnose_all(int argc, char **argv, request *r, int *failing) {
     cJSON *document = NULL;
     trials t = {NULL, NULL};
     ab_status status = AB_OK;
@@ -208,7 +208,7 @@ static ab_status diagnose_all(int argc, char **argv, request *r, int *sick) {
     if (r->run) AB_TRY_GOTO(run(r));
     AB_TRY_GOTO(ab_result_load(r->document, &document));
     AB_TRY_GOTO(ab_result_summarise(document));
-    AB_TRY_GOTO(diagnose(r, document, &t, sick));
+    AB_TRY_GOTO(diagnose(r, document, &t, failing));
 out:
     cJSON_Delete(document);
     cJSON_Delete(t.confirmations);
@@ -218,7 +218,7 @@ out:
 
 ab_status ab_cmd_diagnose(int argc, char **argv) {
     request r = {.document = NULL};
-    int sick = 0;
+    int failing = 0;
     for (int i = 1; i < argc; i++)
         if (ab_is_help(argv[i])) {
             print_help();
@@ -226,8 +226,8 @@ ab_status ab_cmd_diagnose(int argc, char **argv) {
         }
     r.option = calloc((size_t)argc + 1, sizeof *r.option);
     if (!r.option) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
-    ab_status status = diagnose_all(argc, argv, &r, &sick);
+    ab_status status = diagnose_all(argc, argv, &r, &failing);
     free(r.option);
-    if (status != AB_OK || sick == 0 || r.exit_zero) return status;
-    return ab_fail(AB_NUMERICS, "%d cell%s sick", sick, sick == 1 ? " is" : "s are");
+    if (status != AB_OK || failing == 0 || r.exit_zero) return status;
+    return ab_fail(AB_NUMERICS, "%d cell%s sick", failing, failing == 1 ? " is" : "s are");
 }

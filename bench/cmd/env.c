@@ -1,4 +1,4 @@
-/* `ampbench env`: this machine and build, as a result records it, and the device a run would choose. */
+/* `ampbench env`: this machine and build, as recorded in a result, and the device that a run would choose. */
 #include "bench/cmd/cmd.h"
 #include "bench/run/environment.h"
 #include "kernels/core/device.h"
@@ -14,7 +14,7 @@ static void add_fact(void *device, const char *key, const char *text) {
         cJSON_AddNullToObject(device, key);
 }
 
-/* What --device auto chooses here, and why it is not the GPU, or what the GPU is. */
+/* The choice of --device auto, and why it is not the GPU, or a description of the GPU. */
 static cJSON *device_part(void) {
     const ab_device *device;
     const char *why = NULL;

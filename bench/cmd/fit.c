@@ -1,7 +1,6 @@
-/* `ampbench fit`: the largest batch that fits a memory limit, for every level: found on plans, then confirmed
- * by training steps in a process of its own that may not hold more. What counts is every tensor and workspace
- * a cell holds, as in the record; the resident set, which has the libraries and the program too, is shown
- * beside it. */
+/* `ampbench fit`: the largest batch that fits a memory limit, per level: found on plans, then confirmed by
+ * training steps in a separate process under that limit. All tensors and workspaces of a cell count, as in
+ * the record; the resident set, which includes libraries and program, is shown as well. */
 #define _GNU_SOURCE
 #include "bench/cmd/cmd.h"
 #include "bench/run/config.h"
@@ -25,12 +24,12 @@ typedef struct fit {
     ab_options options;
     ab_run_config config;
     const ab_cell_spec *cell;
-    int64_t most;                      /* samples there are */
-    int64_t workspace, workspace_step; /* of a batch of 1, and for each further sample: measured */
+    int64_t most;                      /* number of samples */
+    int64_t workspace, workspace_step; /* measured: of a batch of 1, and per further sample */
     char **argv;                       /* of a worker */
     int words;                         /* before --batch */
     int data_fd;
-    /* of the last try that fitted */
+    /* of the last trial that fitted */
     int64_t batch, held, resident;
     int fitted; /* cells */
     double samples_per_s;
@@ -44,7 +43,7 @@ static int64_t sum(const int64_t *bytes) {
     return total;
 }
 
-/* Bytes that the plan of a batch and its workspace need. */
+/* Computes the bytes that the plan of a batch and its workspace need. */
 static ab_status predict(const fit *f, int64_t batch, int64_t *bytes) {
     ab_plan *plan = NULL;
     ab_policy policy = f->cell->policy;
@@ -55,7 +54,7 @@ static ab_status predict(const fit *f, int64_t batch, int64_t *bytes) {
     return AB_OK;
 }
 
-/* What ops ask for depends on the machine: a cell shows it. */
+/* The workspace of ops depends on the machine, so it is measured on a cell. */
 static ab_status workspace_of(const fit *f, int64_t batch, int64_t *bytes) {
     ab_cell_config settings = ab_cell_config_of(&f->config, f->cell);
     ab_cell *cell = NULL;
@@ -68,7 +67,7 @@ static ab_status workspace_of(const fit *f, int64_t batch, int64_t *bytes) {
     return AB_OK;
 }
 
-/* The largest batch whose prediction fits; at least 1. */
+/* Finds the largest batch whose prediction fits; at least 1. */
 static ab_status search_plans(const fit *f, int64_t *batch) {
     int64_t low = 1, high = 2, bytes = 0;
     while (high <= f->most) {
@@ -90,8 +89,8 @@ static ab_status search_plans(const fit *f, int64_t *batch) {
     return AB_OK;
 }
 
-/* Workspace is taken to grow in proportion between a batch of 1 and the batch that this finds, which is
- * corrected by what a cell of that batch asks for. */
+/* Workspace is assumed linear between a batch of 1 and the batch found here, and is corrected by the measured
+ * workspace of a cell with that batch. */
 static ab_status find_by_plan(fit *f, int64_t *batch) {
     enum { CORRECTIONS = 3 };
     f->workspace_step = 0;
@@ -128,8 +127,7 @@ static void no_tick(void *context, const ab_process *process) {
     (void)process;
 }
 
-/* Trains a few steps with a batch. *fits is false if the memory did not suffice; other failures are errors.
- */
+/* Trains a few steps with a batch. *fits is false if it ran out of memory; other failures are errors. */
 static ab_status try_batch(fit *f, int64_t batch, bool *fits) {
     char size[32], steps[8], full[] = "0", spawned[32], fd[16], parent[32], program[] = "ampbench",
                              command[] = "worker";
@@ -159,7 +157,8 @@ static ab_status try_batch(fit *f, int64_t batch, bool *fits) {
     return status;
 }
 
-/* From a batch that should fit to the largest that does: the next one has been tried and did not fit. */
+/* Searches from a batch that should fit for the largest that does: the next larger one was tried and did not
+ * fit. */
 static ab_status confirm(fit *f, int64_t batch) {
     int64_t low = 0, high = f->most + 1, step = 1;
     for (int tries = 0; high - low > 1 && tries < MOST_TRIES; tries++) {
@@ -271,7 +270,7 @@ static ab_status prepare(fit *f, int argc, char **argv) {
     f->argv = calloc(AB_WORKER_ARGS + AB_OPTIONS_WORDS + 8, sizeof *f->argv);
     if (!f->argv) return ab_fail(AB_NO_MEMORY, "fit: out of memory");
     f->words = AB_WORKER_ARGS + ab_options_words(&f->options, f->argv + AB_WORKER_ARGS);
-    static char one[] = "1"; /* any batch that the data set has */
+    static char one[] = "1"; /* any batch size that the data set allows */
     f->options.text[AB_OPTION_batch] = one;
     AB_TRY(ab_run_config_create(&f->options, true, &f->config));
     f->most = f->config.data->split[AB_SPLIT_TRAIN].count;

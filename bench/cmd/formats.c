@@ -65,7 +65,7 @@ static ab_status set_flag(const char *word, ab_rounding *rounding) {
                    ab_text_brief(word, 60));
 }
 
-/* The next comma-separated word of *text, copied to `word`; *text moves behind it, or becomes NULL after the
+/* The next comma-separated word of *text, copied to `word`; *text moves past it, or becomes NULL after the
  * last. */
 static bool next_word(const char **text, char word[64]) {
     if (*text == NULL) return false;
@@ -91,7 +91,7 @@ static ab_status parse_proof(const char *text, proof_request *proof) {
     return AB_OK;
 }
 
-/* The error of a name that is no format: a block format may be what was meant. */
+/* The error for an unknown format name: may suggest a block format. */
 static ab_status nearest_block(const char *name, ab_status otherwise) {
     enum { MOST = 16 };
     const char *names[MOST];
@@ -183,8 +183,8 @@ static cJSON *document(const request *r, ab_status *proved) {
     return root;
 }
 
-/* Opens the file first: an hour of proofs must not end at a mistyped path. A failed proof is still written;
- * its failure is what is returned. */
+/* Opens the file first, so that a wrong path fails before an hour of proofs. A failed proof is still written;
+ * its status is returned. */
 static ab_status write_json(const request *r) {
     ab_status status = AB_OK;
     FILE *file = ab_output_open(r->json);

@@ -1,5 +1,5 @@
-/* `ampbench gate`: compares two results, or measures two builds in turns and compares those. The verdict is
- * made by reports/gate/gate.h; this file only parses, fetches and prints. */
+/* `ampbench gate`: compares two results, or measures two builds alternately and compares those.
+ * reports/gate/gate.h computes the verdict; this file only parses, loads and prints. */
 #define _GNU_SOURCE
 #include "bench/cmd/arguments.h"
 #include "bench/cmd/cmd.h"
@@ -271,7 +271,7 @@ static ab_status measure(const request *r, ab_gate_plan *plan, char *program, si
 
 /* ---- outcome --------------------------------------------------------------------------------- */
 
-/* What the exit status is made of, after --inconclusive and --exit-zero. */
+/* The status for the exit code, after --inconclusive and --exit-zero. */
 static ab_status outcome(const request *r, const cJSON *gate) {
     ab_status status = ab_gate_status(gate);
     if (status == AB_INCONCLUSIVE && r->inconclusive)
@@ -294,7 +294,7 @@ static ab_status write_format(const cJSON *gate, const char *format, FILE *out) 
 
 static ab_status write_file(const cJSON *gate, const char *format, const char *path) {
     if (!path) return AB_OK;
-    FILE *out = fopen(path, "ab"); /* a job's summary is a file that others write to as well */
+    FILE *out = fopen(path, "ab"); /* other steps append to a job's summary too */
     if (!out) return ab_fail(AB_OUTPUT, "gate: --%s: %s: cannot write: %s", format, path, strerror(errno));
     if (strcmp(format, "junit") == 0) out = freopen(path, "wb", out);
     if (!out) return ab_fail(AB_OUTPUT, "gate: --%s: %s: cannot write: %s", format, path, strerror(errno));

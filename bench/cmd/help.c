@@ -1,5 +1,5 @@
 /* `ampbench help`: the commands, a command, a topic, and the manual pages. Texts of topics are files; tables
- * come from the program. */
+ * are printed by the program. */
 #include "bench/cmd/cmd.h"
 #include "bench/help/usage.h"
 #include "kernels/core/nearest.h"
@@ -108,7 +108,8 @@ static ab_status unknown_word(const char *word) {
 
 static ab_status explain(const char *word) {
     static const char *const arguments[] = {"--help"};
-    for (size_t i = 0; i < AB_COUNT_OF(topics); i++) /* `formats` is both: the topic says more */
+    for (size_t i = 0; i < AB_COUNT_OF(topics);
+         i++) /* `formats` is a topic and a command: the topic is more detailed */
         if (strcmp(topics[i].name, word) == 0) return print_topic(&topics[i]);
     int command = find_command(word);
     return command < 0 ? unknown_word(word) : print_command(command, arguments, 1);

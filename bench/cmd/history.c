@@ -1,4 +1,4 @@
-/* `ampbench history`: results over time. Finds the files; reports/compare/history.h does the rest. */
+/* `ampbench history`: results over time. Finds the files; reports/compare/history.h evaluates them. */
 #define _POSIX_C_SOURCE 200809L /* lstat */
 #include "reports/compare/history.h"
 #include "bench/cmd/arguments.h"
@@ -38,7 +38,7 @@ typedef struct request {
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-/* Takes options out of argv; what is left are paths. */
+/* Removes options from argv; the remaining words are paths. */
 static ab_status parse(int *argc, char **argv, request *r) {
     const ab_argument arguments[] = {
         {.name = "--guard", .value = &r->guard_text},
@@ -74,7 +74,8 @@ static ab_status parse_guard(request *r) {
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* In a folder, what is no result is passed over with a word; a file that was named must be one. */
+/* In a folder, files that are not results are skipped with a message; a file named by the user must be a
+ * result. */
 static ab_status add_file(ab_history *history, const char *path, bool named) {
     cJSON *document = NULL;
     int added = 0;
@@ -98,7 +99,7 @@ static int compare_names(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Names of a folder in order, so that what is said is always said in the same order. The caller frees. */
+/* Lists the names of a folder in sorted order, so that the output order is fixed. The caller frees. */
 static ab_status list_folder(const char *folder, char ***names, int *count) {
     DIR *open_folder = opendir(folder);
     int room = 0;
@@ -139,7 +140,7 @@ static ab_status add_folder(ab_history *history, const char *folder, int depth) 
     return status;
 }
 
-/* Links are followed only when they were named. */
+/* Symbolic links are followed only if named by the user. */
 static ab_status add_path(ab_history *history, const char *path, int depth) {
     struct stat about;
     if ((depth == 0 ? stat(path, &about) : lstat(path, &about)) != 0)

@@ -15,13 +15,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Share of the non-zero values that may be flushed at a scale that is recommended. */
+/* Largest share of non-zero values that a recommended scale may flush. */
 static const double MAX_FLUSHED = 0.001;
 
-/* What was asked for. */
+/* The parsed command line. */
 typedef struct request {
     ab_inspect_request inspect; /* file[] and pattern[] point into `word` */
-    const char **word;          /* owned; room for all arguments twice */
+    const char **word;          /* owned; capacity: twice the number of arguments */
     const char *scale, *ftz, *json, *plot, *color, *threads;
     int workers;
     bool help;
@@ -103,7 +103,7 @@ static ab_status parse_words(int argc, char **argv, request *r) {
     return AB_OK;
 }
 
-/* A number or 2^K that fp32 holds as a positive normal number. */
+/* A number or 2^K that is a positive normal fp32 number. */
 static ab_status parse_scale(const char *text, float *scale) {
     char *end = NULL;
     bool power = strncmp(text, "2^", 2) == 0;
@@ -169,19 +169,18 @@ static ab_status finish_request(request *r, bool *color) {
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* The JSON document grows in a file without a name; its destination gets the whole of it or stays as it
- * was. */
+/* The JSON document is written to an anonymous file first; the destination gets the complete document or
+ * stays unchanged. */
 typedef struct spool {
     FILE *growing, *out;
-    bool created; /* by us: to be removed when nothing comes of it */
+    bool created; /* created here: remove it on failure */
 } spool;
 
 static ab_status cannot_write(const request *r) {
     return ab_fail(AB_OUTPUT, "--json: %s: cannot write: %s", r->json, strerror(errno));
 }
 
-/* Opens the destination first, so that one that cannot be written is known before the work and not after
- * it. */
+/* Opens the destination first, so that a write error is found before the work. */
 static ab_status open_spool(const request *r, spool *json) {
     if (!r->json) return AB_OK;
     bool to_stdout = strcmp(r->json, "-") == 0;

@@ -1,4 +1,4 @@
-/* `ampbench list`: what exists. */
+/* `ampbench list`: the available levels, ops, formats and other names. */
 #include "bench/amp/policy.h"
 #include "bench/amp/scaler/scaler.h"
 #include "bench/cmd/cmd.h"

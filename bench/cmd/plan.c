@@ -1,5 +1,5 @@
-/* `ampbench plan`: what a run would do, without doing it: every op with its formats, every inserted cast,
- * every buffer, bytes by category. Takes the options of a run. */
+/* `ampbench plan`: what a run would do, without running it: every op with its formats, every inserted cast,
+ * every buffer, bytes per category. Takes the options of a run. */
 #include "bench/cmd/cmd.h"
 #include "bench/run/config.h"
 #include "kernels/core/text.h"
@@ -20,7 +20,7 @@ static void print_policy(const ab_cell_spec *cell) {
            ab_loss_scale_text(&policy->loss_scale, scale));
 }
 
-/* Gradients that have another format than what they are of. */
+/* Gradients whose format differs from that of their tensor. */
 static void gradients_text(const ab_plan *plan, const ab_plan_node *node, char *text, size_t size) {
     const ab_plan_tensor *tensor = plan->tensor;
     const int grad = node->in_grad[0],
@@ -72,7 +72,7 @@ static void print_buffers(const ab_plan *plan) {
     }
 }
 
-/* Compiles, prepares the ops (their scratch depends on the machine) and prints; the cell is never stepped. */
+/* Compiles, prepares the ops (their scratch depends on the machine) and prints; runs no step. */
 static ab_status print_cell(const ab_run_config *config, const ab_cell_spec *spec, bool verbose) {
     ab_cell *cell;
     ab_cell_config settings = ab_cell_config_of(config, spec);

@@ -1,6 +1,5 @@
 /* `ampbench promote`: the fewest layers that must stay fp32 for a level to train as O0 does, found by
- * training, printed as the --to option to paste; with --roles, which of their outputs, gradients and weights.
- */
+ * training and printed as a --to option; with --roles, also which of their outputs, gradients and weights. */
 #include "bench/cmd/cmd.h"
 #include "bench/promote/trial.h"
 #include "bench/run/config.h"
@@ -55,21 +54,21 @@ typedef struct promote {
     ab_options options;
     const char *json;
     int64_t max_runs, runs;
-    double band; /* 0: by the seeds */
+    double band; /* 0: derived from the seeds */
     bool roles;
-    ab_promote_item item[AB_DDMIN_ITEMS]; /* layers, then roles of those that were found */
+    ab_promote_item item[AB_DDMIN_ITEMS]; /* layers, then roles of the layers found */
     int layers;
-    const char *kind;                       /* of what is being tried: "layers", "parts" */
-    int pool;                               /* how many there are of them */
-    cJSON *record;                          /* of the probed run; NULL: nothing needed ranking */
-    int found[AB_DDMIN_ITEMS], found_count; /* the layers, before they are taken apart */
+    const char *kind;                       /* what is being searched: "layers", "parts" */
+    int pool;                               /* how many of them there are */
+    cJSON *record;                          /* of the probed run; NULL: no ranking was needed */
+    int found[AB_DDMIN_ITEMS], found_count; /* the layers, before they are split into roles */
     ab_trial_losses o0, level;
-    /* sets that were tried, as bits, and what came of them */
+    /* sets that were tried, as bits, and their gaps */
     unsigned char (*tried)[AB_DDMIN_ITEMS / 8];
     double *gap;
     int sets, failed_runs;
-    int best[AB_DDMIN_ITEMS], best_count; /* the smallest set that did */
-    bool ended;                           /* by max_runs */
+    int best[AB_DDMIN_ITEMS], best_count; /* the smallest set that passed */
+    bool ended;                           /* stopped by max_runs */
 } promote;
 
 /* ---- command line ---------------------------------------------------------------------------- */
@@ -94,8 +93,8 @@ static ab_status parse_band(const char *text, double *band) {
     return AB_OK;
 }
 
-/* An option of this command: *taken; else it is one of `ampbench run`. */
-static ab_status take(promote *p, const char *name, const char *value, bool *taken) {
+/* Parses an option of this command; *taken is false if it is one of `ampbench run`. */
+static ab_status parse_own_option(promote *p, const char *name, const char *value, bool *taken) {
     static const char *const own[] = {"--level", "--seeds", "--seed", "--max-runs", "--band", "--json"};
     int64_t number = 0;
     *taken = false;
@@ -118,7 +117,7 @@ static ab_status take(promote *p, const char *name, const char *value, bool *tak
     return AB_OK;
 }
 
-static ab_status refuse(const ab_options *options) {
+static ab_status reject_run_options(const ab_options *options) {
     static const ab_option_id found[] = {
         AB_OPTION_levels,       AB_OPTION_to,          AB_OPTION_out,
         AB_OPTION_resume,       AB_OPTION_resume_from, AB_OPTION_rounds,
@@ -131,12 +130,12 @@ static ab_status refuse(const ab_options *options) {
     return AB_OK;
 }
 
-/* Splits the words into this command's and the run's, and checks the run's as a run would. */
+/* Separates this command's options from those of the run, and checks the latter as a run would. */
 static ab_status parse(promote *p, int argc, char **argv, char **words) {
     int n = 0;
     for (int i = 1; i < argc; i++) {
         bool taken;
-        AB_TRY(take(p, argv[i], i + 1 < argc ? argv[i + 1] : NULL, &taken));
+        AB_TRY(parse_own_option(p, argv[i], i + 1 < argc ? argv[i + 1] : NULL, &taken));
         if (taken)
             i++;
         else if (strcmp(argv[i], "--roles") != 0)
@@ -144,7 +143,7 @@ static ab_status parse(promote *p, int argc, char **argv, char **words) {
     }
     words[0] = argv[0];
     AB_TRY(ab_options_parse(n + 1, words, &p->options));
-    AB_TRY(refuse(&p->options));
+    AB_TRY(reject_run_options(&p->options));
     p->setup.words = words + 1;
     p->setup.word_count = n;
     p->setup.quiet = p->options.given[AB_OPTION_quiet];
@@ -183,7 +182,7 @@ static ab_status find_layers(promote *p) {
 
 /* ---- search ---------------------------------------------------------------------------------- */
 
-static void say(const promote *p, int count, double gap, bool does) {
+static void print_trial(const promote *p, int count, double gap, bool passes) {
     if (p->setup.quiet) return;
     fprintf(stderr, "promote: training %" PRId64 " of at most %" PRId64 ": %d of %d %s in fp32: ", p->runs,
             p->max_runs, count, p->pool, p->kind);
@@ -191,10 +190,10 @@ static void say(const promote *p, int count, double gap, bool does) {
         fprintf(stderr, "%+.4g against O0, band %.4g: ", gap, p->band);
     else
         fputs("a loss that is not finite: ", stderr);
-    fputs(does ? "will do\n" : "will not do\n", stderr);
+    fputs(passes ? "will do\n" : "will not do\n", stderr);
 }
 
-static void keep(promote *p, const int *item, int count, const unsigned char *bits, double gap) {
+static void record_trial(promote *p, const int *item, int count, const unsigned char *bits, double gap) {
     memcpy(p->tried[p->sets], bits, sizeof p->tried[0]);
     p->gap[p->sets++] = gap;
     if (gap > p->band || (p->best_count >= 0 && count >= p->best_count)) return;
@@ -202,7 +201,7 @@ static void keep(promote *p, const int *item, int count, const unsigned char *bi
     p->best_count = count;
 }
 
-static ab_status does(void *context, const int *item, int count, bool *good) {
+static ab_status passes(void *context, const int *item, int count, bool *good) {
     promote *p = context;
     unsigned char bits[AB_DDMIN_ITEMS / 8] = {0};
     ab_trial_losses losses;
@@ -221,8 +220,8 @@ static ab_status does(void *context, const int *item, int count, bool *good) {
     AB_TRY(ab_trial_run(&p->setup, item, count, &losses));
     const double gap = ab_trial_gap(&losses, &p->o0, p->setup.seeds);
     *good = gap <= p->band;
-    keep(p, item, count, bits, gap);
-    say(p, count, gap, *good);
+    record_trial(p, item, count, bits, gap);
+    print_trial(p, count, gap, *good);
     return AB_OK;
 }
 
@@ -232,7 +231,7 @@ static int by_error_per_byte(const void *a, const void *b) {
     return (dx < dy) - (dx > dy);
 }
 
-/* Orders the items from `first` on, and lists them. */
+/* Ranks the items from `first` on, and lists them. */
 static void rank(promote *p, int first, int *item, int *count) {
     *count = p->setup.items - first;
     ab_trial_rank(p->record, p->config.net, p->item + first, *count);
@@ -240,15 +239,15 @@ static void rank(promote *p, int first, int *item, int *count) {
     for (int i = 0; i < *count; i++) item[i] = first + i;
 }
 
-/* The fewest layers; best_count stays -1 if not even all of them will do. */
+/* Finds the fewest layers; best_count stays -1 if not even all of them suffice. */
 static ab_status search(promote *p) {
-    const ab_ddmin_test test = {does, p};
+    const ab_ddmin_test test = {passes, p};
     int item[AB_DDMIN_ITEMS] = {0}, count = p->layers;
     bool good = false;
-    AB_TRY(does(p, item, 0, &good)); /* as it is; no training if the base told */
+    AB_TRY(passes(p, item, 0, &good)); /* the unmodified level; no training if the base runs covered it */
     if (good) return AB_OK;
     for (int i = 0; i < count; i++) item[i] = i;
-    AB_TRY(does(p, item, count, &good));
+    AB_TRY(passes(p, item, count, &good));
     if (!good) return AB_OK;
     p->runs++;
     AB_TRY(ab_trial_record(&p->setup, &p->record));
@@ -269,14 +268,14 @@ static int with_roles(const promote *p, const int *set, int count, int whole, in
     return n;
 }
 
-/* Takes apart one layer after the other, as long as all the roles of one do what it does whole (they do not
- * where its inputs have to be fp32). */
+/* Splits one layer after the other into roles, as long as all roles of a layer have the effect of the whole
+ * layer (not the case if its inputs must be fp32). */
 static ab_status split_layers(promote *p, int *set, int *count) {
     int split[AB_DDMIN_ITEMS];
     for (int i = 0; i < p->found_count; i++) {
         bool good = false;
         const int n = with_roles(p, set, *count, p->found[i], split);
-        AB_TRY(does(p, split, n, &good));
+        AB_TRY(passes(p, split, n, &good));
         if (!good) continue;
         memcpy(set, split, (size_t)n * sizeof *set);
         *count = n;
@@ -284,16 +283,16 @@ static ab_status split_layers(promote *p, int *set, int *count) {
     return AB_OK;
 }
 
-/* Those that are given up first, first: roles that mend little for their bytes. Layers that stay whole are
- * last. */
+/* Sorts in order of removal: first the roles with the smallest benefit per byte. Layers that are not split
+ * come last. */
 static int worst_first(const void *a, const void *b) {
     const int x = *(const int *)a, y = *(const int *)b;
     return (x < y) - (x > y);
 }
 
-/* The fewest roles, where the fewest layers are known. */
+/* Finds the fewest roles, given the fewest layers. */
 static ab_status search_roles(promote *p) {
-    const ab_ddmin_test test = {does, p};
+    const ab_ddmin_test test = {passes, p};
     ab_plan *plan = NULL;
     int item[AB_DDMIN_ITEMS], count = p->best_count;
     if (!p->roles || p->best_count <= 0 || p->ended) return AB_OK;
@@ -315,7 +314,7 @@ static ab_status search_roles(promote *p) {
     return AB_OK;
 }
 
-/* O0 and the level as it is, in one run: the band, and the first set that is known. */
+/* Trains O0 and the unmodified level in one run: gives the band and the result of the empty set. */
 static ab_status base(promote *p) {
     const unsigned char none[AB_DDMIN_ITEMS / 8] = {0};
     p->runs++;
@@ -325,12 +324,12 @@ static ab_status base(promote *p) {
         return ab_fail(AB_NUMERICS, "promote: O0 itself does not train: nothing that fp32 could mend");
     if (p->band <= 0) p->band = range;
     const double gap = ab_trial_gap(&p->level, &p->o0, p->setup.seeds);
-    keep(p, p->best, 0, none, gap);
-    say(p, 0, gap, gap <= p->band);
+    record_trial(p, p->best, 0, none, gap);
+    print_trial(p, 0, gap, gap <= p->band);
     return AB_OK;
 }
 
-/* The set on seeds that had no part in finding it. */
+/* Tests the set on seeds that were not used to find it. */
 static ab_status confirm(promote *p, double *gap) {
     ab_trial_setup fresh = p->setup;
     ab_trial_losses o0, level, losses;
@@ -409,7 +408,7 @@ static ab_status write_json(const promote *p, const char *words, double gap) {
     return status;
 }
 
-static ab_status tell(promote *p) {
+static ab_status print_result(promote *p) {
     double gap = (double)NAN;
     char *words = calloc(1, AB_TRIAL_WORDS);
     if (!words) return ab_fail(AB_NO_MEMORY, "promote: out of memory");
@@ -445,7 +444,7 @@ static ab_status run(promote *p, int argc, char **argv, char **words) {
     AB_TRY(base(p));
     AB_TRY(search(p));
     AB_TRY(search_roles(p));
-    return tell(p);
+    return print_result(p);
 }
 
 ab_status ab_cmd_promote(int argc, char **argv) {

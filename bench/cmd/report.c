@@ -1,5 +1,5 @@
-/* `ampbench report RESULT.json`: the table that the run printed, again or in another form, from the document
- * alone. The summaries are computed anew, so that the table always follows from the raw record. */
+/* `ampbench report RESULT.json`: prints the table of the run, in any output format, from the document alone.
+ * The summaries are recomputed, so that the table always follows from the raw record. */
 #define _POSIX_C_SOURCE 200809L /* isatty */
 #include "bench/cmd/arguments.h"
 #include "bench/cmd/cmd.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What was asked for; texts are borrowed from argv. */
+/* The parsed command line; texts are borrowed from argv. */
 typedef struct request {
     const char *document, *format, *csv, *markdown, *html, *junit, *plots, *color;
 } request;

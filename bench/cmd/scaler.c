@@ -133,7 +133,7 @@ static ab_status parse_word(request *r, int argc, char **argv, int *i) {
     return AB_OK;
 }
 
-/* What each dialect reads must be there. */
+/* Checks that the inputs of the dialect are given. */
 static ab_status check_inputs(const request *r, const ab_scaler_kind *kind) {
     bool layered = (kind->sees & AB_SEES_LAYER) != 0;
     if (layered && !r->layers)
@@ -194,7 +194,7 @@ static ab_status report(const request *r, const ab_trace_column *column, int64_t
 
 /* ---- patterns -------------------------------------------------------------------------------- */
 
-/* Both patterns, of equal length if both are given. */
+/* Reads both patterns; if both are given, their lengths must be equal. */
 static ab_status read_patterns(const request *r, ab_pattern *overflow, ab_pattern *amax) {
     if (r->overflow) AB_TRY(ab_pattern_flags("--overflow", r->overflow, overflow));
     if (r->amax) AB_TRY(ab_pattern_numbers("--amax", r->amax, amax));
@@ -226,7 +226,7 @@ out:
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 
-/* Where layers go. */
+/* Output of layers. */
 typedef struct layer_sink {
     FILE *json; /* NULL: a table on standard output */
     bool any;   /* one was written */
@@ -241,7 +241,7 @@ static void see_layer(void *context, const ab_trace_layer *layer) {
     sink->any = true;
 }
 
-/* A first pass only checks the file, so that a bad one leaves no half of a table. */
+/* A first pass only checks the file, so that an invalid file does not leave a partial table. */
 static ab_status trace_layers(const request *r, FILE *file) {
     layer_sink sink = {NULL, false};
     ab_trace_error error;

@@ -48,7 +48,7 @@ int64_t ab_arms_time(const float *loss, const float *reference, int64_t steps) {
 
 double ab_sign_test(int wins, int losses) {
     const int n = wins + losses;
-    double p = 0, term = pow(0.5, n); /* of 0 wins */
+    double p = 0, term = pow(0.5, n); /* probability of 0 wins */
     for (int k = 0; k <= n; k++) {
         if (k >= wins) p += term;
         term *= (double)(n - k) / (double)(k + 1);
@@ -96,7 +96,7 @@ void ab_arms_judge_double(ab_arms *arms) {
 typedef struct bench {
     const ab_cell_config *config;
     ab_cell *good;
-    bool masters; /* the cell has its own: rounding by chance leaves them alone */
+    bool masters; /* the cell has its own master weights: stochastic rounding does not apply to them */
     float *loss[AB_ARMS];
 } bench;
 
@@ -115,8 +115,8 @@ static ab_status settings_of(const bench *b, int arm, ab_cell_config *settings) 
     return AB_OK;
 }
 
-/* One arm of one restart: `horizon` steps on other batches. A scaler that gives up ends an arm as a loss that
- * is no number does. */
+/* One arm of one restart: `horizon` steps on other batches. A scaler that gives up ends an arm, as a
+ * non-finite loss does. */
 static ab_status run_arm(const bench *b, int arm, int restart, int64_t horizon, bool *any) {
     ab_cell_config settings;
     ab_cell *cell = NULL;
@@ -154,18 +154,17 @@ static ab_status run_restart(const bench *b, int restart, ab_arms *arms) {
 
 /* ---- in double ------------------------------------------------------------------------------- */
 
-/* By the rule of fp32, or if it has ended 1.5 times above its first loss: a first window may hold the
- * divergence already. */
+/* Diverged by the rule for fp32, or if the mean of the last window is above 1.5 times the first loss: the
+ * first window may already contain the divergence. */
 static bool has_left(const float *loss, int64_t steps) {
     const int64_t width = steps < AB_ARMS_WINDOW ? steps : AB_ARMS_WINDOW;
     if (ab_arms_time(loss, NULL, steps) < steps) return true;
     return window(loss, steps - 1, width) > 1.5 * (double)loss[0];
 }
 
-static const double most_in_double = 5e10; /* floating-point operations of all restarts: about a minute */
+static const double max_double_flops = 5e10; /* floating-point operations of all restarts: about a minute */
 
-/* What fp32 did until it left, once more in double. A step that is too large for it ends the arm as refused.
- */
+/* Repeats in fp64 the steps of fp32 until it left. A step that is too expensive ends the arm as refused. */
 static ab_status run_double(const bench *b, int restart, int64_t steps, ab_arms *arms) {
     ab_cell_config settings;
     ab_cell *guide = NULL;
@@ -178,7 +177,7 @@ static ab_status run_double(const bench *b, int restart, int64_t steps, ab_arms 
     ab_cell_seek(guide, ab_cell_steps(b->good) + restart * arms->horizon);
     arms->double_refused = ab_double_refusal(&settings, ab_cell_plan(guide));
     if (!arms->double_refused &&
-        ab_cell_plan(guide)->flops * (double)(steps * AB_ARMS_DOUBLE) > most_in_double)
+        ab_cell_plan(guide)->flops * (double)(steps * AB_ARMS_DOUBLE) > max_double_flops)
         arms->double_refused = "it would take too long";
     if (arms->double_refused) goto out;
     AB_TRY_GOTO(ab_double_create(guide, &settings, &made));
@@ -197,8 +196,8 @@ out:
     return status;
 }
 
-/* Where fp32 diverges, whether double does: the first restarts that left soon enough to be followed. */
-static ab_status ask_double(const bench *b, ab_arms *arms) {
+/* Where fp32 diverges, checks whether fp64 does: the first restarts that left soon enough to be repeated. */
+static ab_status check_double(const bench *b, ab_arms *arms) {
     if (arms->trouble != AB_TROUBLE_optimisation) return AB_OK;
     for (int r = 0; r < AB_ARMS_RESTARTS && arms->double_restarts < AB_ARMS_DOUBLE && !arms->double_refused;
          r++) {
@@ -226,7 +225,7 @@ static bool has_masters(const ab_plan *plan) {
     return false;
 }
 
-/* Trains to the good state: a sixteenth of the run before the first loss that is no number; the beginning if
+/* Trains to the good state: a sixteenth of the run before the first non-finite loss; the start of the run if
  * there is none. */
 static ab_status find_good(bench *b, int64_t first_bad, int64_t steps, ab_arms *arms) {
     enum { LEAST = 20, MOST = 300 };
@@ -256,7 +255,7 @@ ab_status ab_arms_run(const ab_cell_config *config, int64_t first_bad, int64_t s
     }
     for (int r = 0; r < AB_ARMS_RESTARTS; r++) AB_TRY_GOTO(run_restart(&b, r, arms));
     ab_arms_judge(arms);
-    AB_TRY_GOTO(ask_double(&b, arms));
+    AB_TRY_GOTO(check_double(&b, arms));
 out:
     for (int a = 0; a < AB_ARMS; a++) free(b.loss[a]);
     ab_cell_destroy(b.good);

@@ -1,4 +1,4 @@
-/* Runs as children, with the options of a remedy behind the recorded ones. */
+/* Runs child processes with the options of a remedy appended to the recorded ones. */
 #define _POSIX_C_SOURCE 200809L
 #include "bench/experiments/confirm.h"
 
@@ -60,7 +60,8 @@ static ab_status add_recorded(words *list, const cJSON *argv, const char **layer
     return AB_OK;
 }
 
-/* Of equal options the last one counts; --to wants the earlier layers too: *both, which the caller frees. */
+/* The last of repeated options takes effect; --to needs the earlier layers too: *both, owned by the caller.
+ */
 static ab_status add_remedy(words *list, const ab_verdict *verdict, const char *layers, char **both) {
     for (int i = 0; i < verdict->options; i++) {
         const char *word = verdict->option[i];
@@ -75,10 +76,10 @@ static ab_status add_remedy(words *list, const ab_verdict *verdict, const char *
     return AB_OK;
 }
 
-static ab_status confirming_argv(const cJSON *document, const ab_diagnosis *sick, const char *levels,
+static ab_status confirming_argv(const cJSON *document, const ab_diagnosis *diagnosis, const char *levels,
                                  const char *out, char **both, words *list) {
-    const ab_verdict *verdict = &sick->verdict[0];
-    const cJSON *cell = sick->facts.cell;
+    const ab_verdict *verdict = &diagnosis->verdict[0];
+    const cJSON *cell = diagnosis->facts.cell;
     const char *layers;
     AB_TRY(add_recorded(list, ab_json_at(document, "run.argv"), &layers));
     AB_TRY(add_option(list, "--rounds", "1"));
@@ -93,7 +94,7 @@ static ab_status confirming_argv(const cJSON *document, const ab_diagnosis *sick
     return add_remedy(list, verdict, layers, both);
 }
 
-/* The cell of a level in the new document; -1: none. Only one scale and one half format were run. */
+/* The cell of a level in the new document; -1: none. The document has only one scale and one half format. */
 static int cell_of_level(const cJSON *document, const char *level) {
     const cJSON *cell;
     int index = 0, found = -1;
@@ -106,7 +107,7 @@ static int cell_of_level(const cJSON *document, const char *level) {
     return found;
 }
 
-/* What a trial found. */
+/* Result of a trial. */
 typedef struct trial {
     bool ran, healthy;
     char options[AB_CONFIRM_TEXT];
@@ -135,16 +136,16 @@ out:
     return status;
 }
 
-static ab_status try_remedy(const cJSON *document, const ab_diagnosis *sick, const char *out, trial *t) {
+static ab_status try_remedy(const cJSON *document, const ab_diagnosis *diagnosis, const char *out, trial *t) {
     char *levels = NULL, *both = NULL;
     words list = {.word = NULL};
-    const char *level = ab_json_text(sick->facts.cell, "level", "O0");
+    const char *level = ab_json_text(diagnosis->facts.cell, "level", "O0");
     *t = (trial){.ran = false};
-    if (sick->verdict[0].options == 0) return AB_OK;
-    join(&sick->verdict[0], t->options, sizeof t->options);
+    if (diagnosis->verdict[0].options == 0) return AB_OK;
+    join(&diagnosis->verdict[0], t->options, sizeof t->options);
     levels = ab_text_new("%s%s", strcmp(level, "O0") == 0 ? "" : "O0,", level);
     if (!levels) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
-    ab_status status = confirming_argv(document, sick, levels, out, &both, &list);
+    ab_status status = confirming_argv(document, diagnosis, levels, out, &both, &list);
     if (status == AB_OK) {
         fprintf(stderr, "diagnose: training %s at level %s to confirm, into %s\n", t->options, level, out);
         status = ab_run_self("diagnose", "a run", list.word, 1);
@@ -155,10 +156,10 @@ static ab_status try_remedy(const cJSON *document, const ab_diagnosis *sick, con
     return status == AB_OK ? judge(out, level, t) : status;
 }
 
-static void tell(const ab_diagnosis *sick, const trial *t, FILE *text, cJSON *list) {
-    const char *cause = sick->verdict[0].rule->id;
+static void print_trial(const ab_diagnosis *diagnosis, const trial *t, FILE *text, cJSON *list) {
+    const char *cause = diagnosis->verdict[0].rule->id;
     char id[288];
-    ab_text_clean(id, sizeof id, ab_json_text(sick->facts.cell, "id", ""));
+    ab_text_clean(id, sizeof id, ab_json_text(diagnosis->facts.cell, "id", ""));
     if (text && !t->ran)
         fprintf(text, "%s: not tried: the remedy of %s is no option\n", id, cause);
     else if (text)
@@ -186,7 +187,7 @@ static ab_status confirm_cell(const ab_diagnosis *diagnosis, void *argument) {
     trial t;
     if (!diagnosis->facts.sick || diagnosis->verdicts == 0) return AB_OK;
     AB_TRY(try_remedy(c->document, diagnosis, c->out, &t));
-    tell(diagnosis, &t, c->text, c->list);
+    print_trial(diagnosis, &t, c->text, c->list);
     return AB_OK;
 }
 

@@ -1,6 +1,6 @@
-/* Trying a remedy: the run of a document again, for one sick cell and its O0, with what its first verdict
- * advises; then the same diagnosis of the new record. Starts this program as a child; what the child prints
- * is thrown away, messages are not. */
+/* Tests a remedy: repeats the run of a document for one failing cell and its O0 with the options that its
+ * first verdict advises, then diagnoses the new record in the same way. Starts this program as a child
+ * process; its stdout is discarded, its stderr is not. */
 #ifndef AB_BENCH_EXPERIMENTS_CONFIRM_H
 #define AB_BENCH_EXPERIMENTS_CONFIRM_H
 
@@ -14,9 +14,9 @@ AB_BEGIN_DECLS
 
 enum { AB_CONFIRM_TEXT = 2048 };
 
-/* Tries the first verdict of every sick cell of a summarised document. The new documents are written to
- * `out`, one after the other. Prints a line each to `text` (NULL: nothing) and adds an object each to `list`
- * (NULL: nothing). */
+/* Tests the first verdict of every failing cell of a summarised document. Each new document is written to
+ * `out` and replaces the one before. Prints a line each to `text` (NULL: nothing) and adds an object each to
+ * `list` (NULL: nothing). */
 AB_MUST_CHECK ab_status ab_confirm(const cJSON *document, const char *out, FILE *text, cJSON *list);
 
 AB_END_DECLS

@@ -1,5 +1,5 @@
-/* Tensors of doubles behind the guide's, found by its own; ops by element64; four optimizers from their
- * papers' formulas. */
+/* Each tensor of the guide maps to a tensor of doubles; ops are computed by element64; four optimizers by the
+ * formulas of their papers. */
 #include "bench/experiments/double_cell.h"
 
 #include "kernels/core/text.h"
@@ -13,18 +13,18 @@
 
 enum { NAME = 160, STATES = 2 };
 
-/* A tensor of the guide, and its double. */
+/* A tensor of the guide, and its fp64 copy. */
 typedef struct held {
     const ab_tensor *of;
     ab_tensor tensor;
-    int64_t sweep; /* step in which it was written last */
+    int64_t sweep; /* step of the last write */
 } held;
 
 /* A trained parameter. */
 typedef struct trained {
     const ab_tensor *of; /* as ops read it */
     double *gradient, *state[STATES];
-    int64_t sweep; /* step in which the gradient was written last: shared parameters add up */
+    int64_t sweep; /* step of the last write to the gradient: gradients of shared parameters are summed */
 } trained;
 
 typedef void (*formula)(const ab_optimizer_config *c, int64_t taken, double *w, const double *g,
@@ -36,7 +36,7 @@ struct ab_double {
     formula update;
     ab_observer observer;
     ab_watch watch;
-    held **held; /* each where it stays */
+    held **held; /* each at a fixed address */
     int held_count, held_room;
     trained *trained; /* [trained_count of the guide] */
     ab_element64 *results;
@@ -116,7 +116,7 @@ static held *find_held(const ab_double *d, const ab_tensor *of) {
     return NULL;
 }
 
-static bool room_for_one(ab_double *d) {
+static bool reserve_held(ab_double *d) {
     if (d->held_count < d->held_room) return true;
     const int room = 2 * d->held_room + 64;
     held **more = realloc(d->held, (size_t)room * sizeof(held *));
@@ -126,11 +126,11 @@ static bool room_for_one(ab_double *d) {
     return true;
 }
 
-/* The double of a tensor; NULL, and a failure, without memory. */
-static held *hold(ab_double *d, const ab_tensor *of) {
+/* Returns the fp64 copy of a tensor, created on first use; NULL and a failure if out of memory. */
+static held *double_of(ab_double *d, const ab_tensor *of) {
     held *found = find_held(d, of);
     if (found) return found;
-    held *made = room_for_one(d) ? calloc(1, sizeof *made) : NULL;
+    held *made = reserve_held(d) ? calloc(1, sizeof *made) : NULL;
     double *data = made ? calloc((size_t)ab_tensor_count(of), sizeof *data) : NULL;
     if (!data) {
         free(made);
@@ -144,35 +144,35 @@ static held *hold(ab_double *d, const ab_tensor *of) {
     return made;
 }
 
-static void take_over(held *to) {
+static void copy_from_guide(held *to) {
     double *data = to->tensor.data;
     for (int64_t i = 0; i < ab_tensor_count(to->of); i++) data[i] = ab_read64(to->of, i);
 }
 
-/* What an op reads: as it was written in this step, or the guide's (batches, gradients of losses). Ids are
- * the guide's own. */
+/* Returns the input of an op: its fp64 copy, filled from the guide if not written in this step (batches,
+ * gradients of losses). Ids are the guide's own. */
 static const ab_tensor *read_of(ab_double *d, const ab_tensor *of) {
     if (!of || !of->format) return of;
-    held *h = hold(d, of);
+    held *h = double_of(d, of);
     if (h && h->sweep != d->sweep) {
-        take_over(h);
+        copy_from_guide(h);
         h->sweep = d->sweep;
     }
     return h ? &h->tensor : NULL;
 }
 
-/* Parameters are the double's own from the first step on. Running statistics matter to frozen ops only, where
- * they stay. */
+/* Parameters are fp64 copies from the first step on. Running statistics affect frozen ops only, where they do
+ * not change. */
 static ab_tensor *param_of(ab_double *d, const ab_tensor *of) {
-    held *h = hold(d, of);
-    if (h && h->sweep < 0) take_over(h);
+    held *h = double_of(d, of);
+    if (h && h->sweep < 0) copy_from_guide(h);
     if (h) h->sweep = d->sweep;
     return h ? &h->tensor : NULL;
 }
 
 /* ---- ops ------------------------------------------------------------------------------------- */
 
-static bool make_room(ab_double *d, int64_t n) {
+static bool reserve(ab_double *d, int64_t n) {
     if (n <= d->room) return true;
     free(d->results);
     free(d->places);
@@ -184,11 +184,11 @@ static bool make_room(ab_double *d, int64_t n) {
     return d->room > 0;
 }
 
-/* All elements of what a run writes. */
-static void make(ab_double *d, const ab_op_run *run, int wrote, held *to) {
+/* Computes all elements of an output of an op. */
+static void compute(ab_double *d, const ab_op_run *run, int wrote, held *to) {
     const int64_t n = ab_tensor_count(&to->tensor);
     double *data = to->tensor.data;
-    if (d->failed != AB_OK || !make_room(d, n)) return;
+    if (d->failed != AB_OK || !reserve(d, n)) return;
     if (n > INT32_MAX || ab_elements64_of(run, wrote, d->places, (int)n, d->results) < (int)n)
         d->failed = ab_fail(AB_CONFIG, "training in double: op '%s' is too large", run->name);
     for (int64_t i = 0; i < n && d->failed == AB_OK; i++) data[i] = d->results[i].value;
@@ -202,24 +202,24 @@ static void add_loss(ab_double *d, const ab_op_run *run, const held *out) {
             d->loss += net->loss[i].weight * ((const double *)out->tensor.data)[0];
 }
 
-/* An op that keeps states in its output must not find old ones there. */
-static void forget(const held *out) {
+/* Fills the output with NaN, since an op that keeps state in its output must not read old state. */
+static void fill_nan(const held *out) {
     double *data = out->tensor.data;
     for (int64_t i = 0; i < ab_tensor_count(&out->tensor); i++) data[i] = (double)NAN;
 }
 
 static void forward(ab_double *d, const ab_op_run *run, ab_op_io *io) {
-    held *out = hold(d, run->io->out);
+    held *out = double_of(d, run->io->out);
     ab_op_run in_double = *run;
     if (!out) return;
     in_double.io = io;
     io->out = &out->tensor;
-    forget(out);
-    make(d, &in_double, AB_WROTE_OUT, out);
+    fill_nan(out);
+    compute(d, &in_double, AB_WROTE_OUT, out);
     add_loss(d, run, out);
 }
 
-/* The trained parameter that an op's gradient i is of. */
+/* Returns the trained parameter of an op's gradient i. */
 static trained *trained_of(ab_double *d, const ab_op_run *run, int i) {
     for (int k = 0; k < ab_cell_trained_count(d->guide); k++)
         if (d->trained[k].of == run->io->param[i]) return &d->trained[k];
@@ -253,14 +253,14 @@ static void backward(ab_double *d, const ab_op_run *run, ab_op_io *io) {
     ab_op_run in_double = *run;
     in_double.io = io;
     io->dout = read_of(d, run->io->dout);
-    io->out = run->io->out ? &hold(d, run->io->out)->tensor : NULL;
+    io->out = run->io->out ? &double_of(d, run->io->out)->tensor : NULL;
     for (int i = 0; i < AB_MAX_INPUTS && d->failed == AB_OK; i++) {
-        held *din = run->io->din[i] ? hold(d, run->io->din[i]) : NULL;
-        if (din) make(d, &in_double, AB_WROTE_DIN + i, din);
+        held *din = run->io->din[i] ? double_of(d, run->io->din[i]) : NULL;
+        if (din) compute(d, &in_double, AB_WROTE_DIN + i, din);
     }
     for (int i = 0; i < AB_MAX_PARAMS && d->failed == AB_OK; i++) {
-        held *dparam = run->io->dparam[i] ? hold(d, run->io->dparam[i]) : NULL;
-        if (dparam) make(d, &in_double, AB_WROTE_DPARAM + i, dparam);
+        held *dparam = run->io->dparam[i] ? double_of(d, run->io->dparam[i]) : NULL;
+        if (dparam) compute(d, &in_double, AB_WROTE_DPARAM + i, dparam);
         if (dparam && d->failed == AB_OK) add_gradient(d, run, i, dparam);
     }
 }
@@ -281,8 +281,8 @@ static void ran(void *context, const ab_op_run *run) {
         forward(d, run, &io);
 }
 
-/* Gradients of values that several ops read. Those of parameters are added up where they are made. */
-static void moved(void *context, const ab_move *move) {
+/* Gradients of values that several ops read. Gradients of parameters are summed where they are computed. */
+static void on_move(void *context, const ab_move *move) {
     ab_double *d = context;
     held *to = find_held(d, move->to);
     const held *from = find_held(d, move->from);
@@ -293,7 +293,7 @@ static void moved(void *context, const ab_move *move) {
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* On any thread. States are the guide's at the first step. */
+/* Called on any thread. At the first step the states are copied from the guide. */
 static void update(void *context, const ab_update_block *block) {
     ab_double *d = context;
     const trained *t = &d->trained[block->param];
@@ -311,7 +311,7 @@ static void update(void *context, const ab_update_block *block) {
               state, block->n);
 }
 
-static void see_nothing(ab_observer *self, int id, int thread, const float *values, int64_t n) {
+static void ignore_values(ab_observer *self, int id, int thread, const float *values, int64_t n) {
     (void)self, (void)id, (void)thread, (void)values, (void)n;
 }
 
@@ -327,8 +327,8 @@ static ab_status start(ab_double *d) {
         if (!t->gradient) return ab_fail(AB_NO_MEMORY, "training in double: out of memory");
         for (size_t s = 0; s < STATES; s++) t->state[s] = t->gradient + (1 + s) * n;
     }
-    d->observer = (ab_observer){.see = see_nothing};
-    d->watch = (ab_watch){.context = d, .ran = ran, .moved = moved, .update = update};
+    d->observer = (ab_observer){.see = ignore_values};
+    d->watch = (ab_watch){.context = d, .ran = ran, .moved = on_move, .update = update};
     ab_cell_watch(d->guide, &d->watch);
     return AB_OK;
 }
@@ -371,7 +371,7 @@ ab_status ab_double_step(ab_double *d, double *loss) {
     return d->failed;
 }
 
-/* ---- what is refused ------------------------------------------------------------------------- */
+/* ---- limits ---------------------------------------------------------------------------------- */
 
 const char *ab_double_refusal(const ab_cell_config *config, const ab_plan *plan) {
     const ab_recipe *recipe = &config->recipe;

@@ -1,4 +1,4 @@
-/* From a record to arms, and what they say to people and as JSON. */
+/* Runs the arms for a record; prints them as text and as JSON. */
 #include "bench/experiments/trouble.h"
 
 #include "bench/experiments/arms.h"
@@ -43,7 +43,7 @@ static void close_run(recorded *r) {
     if (r->open) ab_run_config_clear(&r->config);
 }
 
-/* By its digest; by its name where the document has no digest, or one of another build. */
+/* Finds the cell by its digest; by its id if the document has no digest, or one of another build. */
 static const ab_cell_spec *spec_of(const recorded *r, const cJSON *cell) {
     const char *digest = ab_json_text(cell, "config_digest", ""), *id = ab_json_text(cell, "id", "");
     for (int i = 0; i < r->count; i++)
@@ -104,14 +104,14 @@ static void add_arms(const char *id, const ab_arms *arms, cJSON *list) {
     cJSON_AddItemToArray(list, object);
 }
 
-static ab_status judge_cell(const recorded *r, const ab_diagnosis *sick, FILE *text, cJSON *list) {
-    const char *id = ab_json_text(sick->facts.cell, "id", "");
-    const ab_cell_spec *spec = spec_of(r, sick->facts.cell);
+static ab_status judge_cell(const recorded *r, const ab_diagnosis *diagnosis, FILE *text, cJSON *list) {
+    const char *id = ab_json_text(diagnosis->facts.cell, "id", "");
+    const ab_cell_spec *spec = spec_of(r, diagnosis->facts.cell);
     ab_arms arms;
     if (!spec) return ab_fail(AB_INPUT, "diagnose: --twins: the recorded command line has no cell '%s'", id);
     fprintf(stderr, "diagnose: --twins: %d restarts of three arms for %s\n", AB_ARMS_RESTARTS, id);
     const ab_cell_config settings = ab_cell_config_of(&r->config, spec);
-    AB_TRY(ab_arms_run(&settings, sick->facts.loss.first_nonfinite, sick->facts.loss.steps, &arms));
+    AB_TRY(ab_arms_run(&settings, diagnosis->facts.loss.first_nonfinite, diagnosis->facts.loss.steps, &arms));
     if (text) print_arms(id, &arms, spec->half->name, text);
     add_arms(id, &arms, list);
     return AB_OK;
@@ -123,7 +123,7 @@ typedef struct judging {
     cJSON *list;
 } judging;
 
-static ab_status judge_sick(const ab_diagnosis *diagnosis, void *argument) {
+static ab_status judge_failing(const ab_diagnosis *diagnosis, void *argument) {
     const judging *j = argument;
     return diagnosis->facts.sick ? judge_cell(j->run, diagnosis, j->text, j->list) : AB_OK;
 }
@@ -132,7 +132,7 @@ ab_status ab_trouble_of(const cJSON *document, FILE *text, cJSON *list) {
     recorded r = {.open = false};
     judging j = {&r, text, list};
     ab_status status = open_run(document, &r);
-    if (status == AB_OK) status = ab_diagnose_each(document, judge_sick, &j, NULL);
+    if (status == AB_OK) status = ab_diagnose_each(document, judge_failing, &j, NULL);
     close_run(&r);
     return status;
 }

@@ -1,4 +1,4 @@
-/* Spawning with files for streams; resource use by wait4; load of others from /proc/stat. */
+/* Spawns with output to files; resource use from wait4; load of other processes from /proc/stat. */
 #define _GNU_SOURCE
 #include "bench/gate/child.h"
 
@@ -21,8 +21,7 @@ extern char **environ;
 
 enum { PATH_BYTES = 4096 };
 
-/* Processor seconds that this machine spent busy, the hypervisor's theft included; -1 if /proc does not say.
- */
+/* Busy processor seconds of this machine, steal time included; -1 if /proc does not report them. */
 static double busy_s(void) {
     long long user, nice, system, idle, wait, irq, softirq, steal = 0;
     FILE *file = fopen("/proc/stat", "r");
@@ -36,7 +35,7 @@ static double busy_s(void) {
 
 static double seconds(struct timeval t) { return (double)t.tv_sec + 1e-6 * (double)t.tv_usec; }
 
-/* The last bytes of a file as one clean line. */
+/* Reads the last bytes of a file as one printable line. */
 static void read_tail(const char *path, char errors[AB_CHILD_ERRORS]) {
     char raw[AB_CHILD_ERRORS];
     FILE *file = fopen(path, "rb");
@@ -52,7 +51,7 @@ static void read_tail(const char *path, char errors[AB_CHILD_ERRORS]) {
     ab_text_clean(errors, AB_CHILD_ERRORS, raw);
 }
 
-/* The environment with one variable more; the array only is owned by the caller. */
+/* The environment plus one variable; the caller owns only the array. */
 static char **environment_with(const char *variable) {
     size_t n = 0, kept = 0, name = variable ? strcspn(variable, "=") + 1 : 0;
     while (environ[n]) n++;

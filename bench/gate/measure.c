@@ -1,4 +1,4 @@
-/* Rounds of arms. Nothing is judged here: when to stop is asked of reports/gate/gate.h. */
+/* Runs the rounds of all arms. reports/gate/gate.h computes the verdict and decides when to stop. */
 #define _GNU_SOURCE
 #include "bench/gate/measure.h"
 
@@ -65,7 +65,7 @@ static void add_all(command *c, const char *const *words) {
     for (int i = 0; words[i]; i++) add(c, words[i]);
 }
 
-static bool gives(const ab_gate_plan *plan, const char *option) {
+static bool has_run_option(const ab_gate_plan *plan, const char *option) {
     size_t length = strlen(option);
     for (int i = 0; plan->run_options[i]; i++)
         if (strncmp(plan->run_options[i], option, length) == 0) return true;
@@ -93,7 +93,8 @@ static ab_status run_full(const ab_gate_plan *plan, ab_gate_arm *arm) {
     char document[PATH_BYTES];
     ab_child child;
     command c = begin(plan, arm);
-    if (!gives(plan, "--probe-every")) add_all(&c, (const char *const[]){"--probe-every", "10", NULL});
+    if (!has_run_option(plan, "--probe-every"))
+        add_all(&c, (const char *const[]){"--probe-every", "10", NULL});
     add_all(&c, tail);
     AB_TRY(ab_text_path("gate: --work", document, sizeof document, "%s/%s.json", plan->folder, arm->name));
     add(&c, document);
@@ -116,7 +117,7 @@ ab_status ab_gate_run_arms(ab_gate_plan *plan) {
 
 /* ---- one process of a round ------------------------------------------------------------------ */
 
-/* Puts the process of a short run of one cell into the arm's document as `round`. */
+/* Adds the process of a short run of one cell to the arm's document as `round`. */
 static ab_status adopt(ab_gate_arm *arm, const cJSON *cell, const cJSON *found, int round, int position,
                        int64_t clock_ns, double other_load) {
     cJSON *mutable_cell = (cJSON *)(uintptr_t)cell;
@@ -152,7 +153,7 @@ static ab_status run_short(const ab_gate_plan *plan, ab_gate_arm *arm, const cJS
     add_all(&c, (const char *const[]){"--levels", ab_json_text(cell, "level", ""), "--scales",
                                       ab_json_text(cell, "scale_policy", ""), "--half",
                                       ab_json_text(cell, "half_format", ""), "--seed", seed, NULL});
-    add_all(&c, tail + (gives(plan, "--seeds") ? 0 : 2));
+    add_all(&c, tail + (has_run_option(plan, "--seeds") ? 0 : 2));
     add(&c, path);
     int64_t before = ab_clock_loop_ns();
     AB_TRY(run_command(plan, arm, &c, &found, &child));
@@ -170,7 +171,7 @@ static bool is_timed(const cJSON *cell) {
     return strcmp(ab_json_text(cell, "status", ""), "ok") == 0 && !cJSON_IsString(ab_json_at(cell, "twin"));
 }
 
-/* Cells of the first arm that every arm has. */
+/* Cells of the first arm that all arms have. */
 static int common_cells(const ab_gate_plan *plan, const cJSON **cell, int most) {
     int n = 0;
     const cJSON *candidate;
@@ -185,8 +186,8 @@ static int common_cells(const ab_gate_plan *plan, const cJSON **cell, int most) 
     return n;
 }
 
-/* The arm at a position: rows of a Latin square, so that every arm is first, second, ... equally often; the
- * square's row and direction are drawn for each cell and turn with the round. */
+/* The arm at a position: rows of a Latin square, so that every arm is first, second, ... equally often; row
+ * and direction are random per cell and rotate with the round. */
 static int arm_at(const ab_gate_plan *plan, int round, int cell, int position) {
     int arms = plan->arms;
     int offset = (int)ab_rng_below(plan->seed, AB_RNG_DESIGN, 0, (uint64_t)cell, (uint64_t)arms);
@@ -236,7 +237,7 @@ static ab_status save_all(const ab_gate_plan *plan, const char *id, int rounds, 
     return AB_OK;
 }
 
-/* After a look: whether further rounds could decide something. */
+/* *done: whether to stop after `round`: the last round, or a check with no undecided cells. */
 static ab_status is_done(const ab_gate_plan *plan, int round, bool *done) {
     ab_gate_rule rule = ab_gate_rule_standard(plan->fixed_rounds);
     int undecided;
@@ -256,8 +257,8 @@ static const char *session_id(char id[17]) {
     return ab_digest_text(ab_digest_add(ab_digest_start(), parts, sizeof parts), id);
 }
 
-/* By how long the cells of the full runs took. */
-static void announce(const ab_gate_plan *plan, const cJSON *const *cell, int cells) {
+/* Prints an estimate of the duration from the full runs of the cells. */
+static void print_estimate(const ab_gate_plan *plan, const cJSON *const *cell, int cells) {
     double seconds = 0;
     for (int i = 0; i < cells; i++)
         for (int a = 0; a < plan->arms; a++) {
@@ -280,7 +281,7 @@ ab_status ab_gate_measure(ab_gate_plan *plan) {
     cJSON *order = cJSON_CreateArray();
     ab_status status = AB_OK;
     session_id(id);
-    announce(plan, cell, cells);
+    print_estimate(plan, cell, cells);
     bool done = cells == 0;
     for (int round = 1; !done; round++) {
         AB_TRY_GOTO(run_round(plan, plan->arm, cell, cells, round, order));

@@ -1,5 +1,5 @@
-/* A/A and A/B with injected work. How much work is a per cent is measured once, so that all processes of an
- * arm do the same. */
+/* A/A and A/B with injected work. The amount of work per per cent is measured once, so that all processes of
+ * an arm do the same. */
 #include "bench/gate/selftest.h"
 
 #include "bench/run/timer.h"
@@ -17,7 +17,7 @@ static const double standard_effects[] = {0.01, 0.02, 0.03, 0.05, 0.1};
 static const char *const names[AB_GATE_ARMS] = {"base",  "twin",  "work1", "work2",
                                                 "work3", "work4", "work5", "work6"};
 
-/* A small cell, for who names none. */
+/* The default: a small cell. */
 static char *const small_cell[] = {(char[]){"--levels"},  (char[]){"O0"},         (char[]){"--net"},
                                    (char[]){"mlp"},       (char[]){"--data"},     (char[]){"synthetic"},
                                    (char[]){"--threads"}, (char[]){"1"},          (char[]){"--steps"},
@@ -37,7 +37,7 @@ static ab_status only_cell(const cJSON *document, const cJSON **found) {
     return ab_fail(AB_INTERNAL, "gate: --selftest: the cell has no step times");
 }
 
-static ab_status size_the_work(ab_gate_plan *plan, const double *effects) {
+static ab_status calibrate_work(ab_gate_plan *plan, const double *effects) {
     const cJSON *cell;
     AB_TRY(only_cell(plan->arm[0].document, &cell));
     double loop_ns = (double)ab_clock_loop_ns() / AB_CLOCK_LOOPS;
@@ -63,7 +63,7 @@ static ab_status run_and_judge(ab_gate_plan *plan, const double *effects, const 
     cJSON *calibration = NULL;
     AB_TRY(ab_gate_check_run_options(plan->run_options));
     AB_TRY(ab_gate_run_arms(plan));
-    AB_TRY(size_the_work(plan, effects));
+    AB_TRY(calibrate_work(plan, effects));
     AB_TRY(ab_gate_measure(plan));
     for (int a = 0; a < plan->arms; a++) documents[a] = plan->arm[a].document;
     AB_TRY(ab_gate_calibrate(documents, effects, plan->arms, plan->options, &calibration));

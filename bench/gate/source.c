@@ -1,5 +1,5 @@
-/* --base-ref: another commit of this repository, built as this program was. The user's tree and index are not
- * touched: the commit is checked out in a clone of its own. */
+/* --base-ref: another commit of this repository, built with the configuration of this program. The user's
+ * work tree and index are not touched: the commit is checked out in a separate clone. */
 #define _GNU_SOURCE
 #include "bench/gate/child.h"
 #include "bench/gate/measure.h"
@@ -17,8 +17,9 @@ enum { PATH_BYTES = 4096 };
 
 static const char build_type[] = "-DCMAKE_BUILD_TYPE=" AB_BUILD_TYPE;
 
-/* First line of a command's output. */
-static ab_status ask(const char *what, char *const *argv, const char *file, char *line, size_t size) {
+/* Reads the first line of a command's output. */
+static ab_status first_output_line(const char *what, char *const *argv, const char *file, char *line,
+                                   size_t size) {
     ab_child child;
     AB_TRY(ab_child_require(what, argv, file, NULL, &child));
     FILE *in = fopen(file, "r");
@@ -44,9 +45,9 @@ static ab_status find_commit(const char *ref, const char *folder, char *top, cha
                        (int)sizeof commit - 10, strlen(ref));
     const char *show[] = {"git", "rev-parse", "--show-toplevel", NULL};
     const char *parse[] = {"git", "rev-parse", "--verify", "--end-of-options", commit, NULL};
-    if (ask("--base-ref", (char *const *)(uintptr_t)show, file, top, PATH_BYTES) != AB_OK)
+    if (first_output_line("--base-ref", (char *const *)(uintptr_t)show, file, top, PATH_BYTES) != AB_OK)
         return ab_fail(AB_USAGE, "--base-ref: the working directory is in no git repository");
-    if (ask("--base-ref", (char *const *)(uintptr_t)parse, file, sha, 80) != AB_OK)
+    if (first_output_line("--base-ref", (char *const *)(uintptr_t)parse, file, sha, 80) != AB_OK)
         return ab_fail(AB_USAGE, "--base-ref: expected a commit, tag or branch, found '%s'",
                        ab_text_brief(ref, 100));
     return AB_OK;

@@ -1,5 +1,5 @@
-/* The program's commands as a table, for what dispatches, lists or documents them. bench/cmd/cmd.c defines it
- * from commands.def. */
+/* The program's commands as a table, for dispatch, lists and documentation. bench/cmd/cmd.c defines it from
+ * commands.def. */
 #ifndef AB_BENCH_HELP_COMMAND_H
 #define AB_BENCH_HELP_COMMAND_H
 
@@ -14,7 +14,7 @@ typedef struct ab_command {
 
 /* The rows of commands.def, in order. */
 extern const ab_command ab_commands[];
-extern const char *const ab_command_names[]; /* the same order */
+extern const char *const ab_command_names[]; /* in the same order */
 extern const int ab_command_count;
 
 AB_END_DECLS

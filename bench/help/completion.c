@@ -1,5 +1,5 @@
-/* The three shells' completions. What an option takes is read from its argument's name in the help: FILE and
- * DIR are paths; names of things that exist come from `ampbench list`. */
+/* Completions for three shells. The argument's name in the help determines the values of an option: FILE and
+ * DIR are paths; names come from `ampbench list`. */
 #include "bench/help/usage.h"
 
 #include "kernels/core/nearest.h"
@@ -11,7 +11,7 @@
 
 enum { WORDS = 4096 };
 
-/* Options whose values are names. `kind`: of `ampbench list`; or the words themselves. */
+/* Options whose values are names. `kind`: the kind for `ampbench list`; or `words`: the values themselves. */
 static const struct {
     const char *option, *kind, *words;
 } values[] = {
@@ -59,7 +59,7 @@ static ab_status list_words(const char *kind, char *words) {
     return AB_OK;
 }
 
-/* The words that an option takes; "" if they are not known. words[WORDS]. */
+/* Writes the words that an option takes, "" if unknown, into words[WORDS]. */
 static ab_status value_words(const ab_usage_option *option, char *words) {
     words[0] = '\0';
     for (size_t i = 0; i < AB_COUNT_OF(values); i++) {
@@ -77,8 +77,8 @@ static bool takes_file(const ab_usage_option *option) {
     return false;
 }
 
-/* Words that a command takes: help's topics, or the choice in its usage line, "ampbench list [a|b]...".
- * words[WORDS]. */
+/* Returns the words that a command takes: topics of help, or the choices in its usage line, "ampbench list
+ * [a|b]...". words[WORDS]. */
 static const char *command_words(const ab_usage *usage, char *words) {
     char start[64];
     ab_text_exact(start, sizeof start, "usage: ampbench %s", usage->command);

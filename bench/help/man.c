@@ -1,4 +1,4 @@
-/* Manual pages out of the commands' help: paragraphs, headings and options are told apart by their
+/* Manual pages from the commands' help: paragraphs, headings and options are distinguished by their
  * indentation. */
 #include "bench/help/usage.h"
 
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* man(7) gives backslashes, and dots and quotes at the start of a line, a meaning; a bare dash is a hyphen.
- */
+/* Escapes for man(7): backslashes, and dots and quotes at the start of a line, are special; a bare dash is a
+ * hyphen. */
 static void write_text(FILE *out, const char *text, bool starts_line) {
     if (starts_line && (text[0] == '.' || text[0] == '\'')) fputs("\\&", out);
     for (; *text; text++) {
@@ -33,7 +33,7 @@ static void write_capitals(FILE *out, const char *text) {
     for (; *text; text++) fputc(toupper((unsigned char)*text), out);
 }
 
-/* No date: the same program gives the same page. */
+/* No date: the page is reproducible. */
 static void write_title(FILE *out, const char *suffix, const char *text) {
     fputs(".\\\" Made by `ampbench help --man` from the program's own help.\n.TH AMPBENCH", out);
     write_capitals(out, suffix);
@@ -82,7 +82,7 @@ static bool is_heading(const char *line, const char *next) {
     return length > 1 && length < 60 && line[length - 1] == ':' && strncmp(next, "  ", 2) == 0;
 }
 
-/* `next`: the line after it, to tell headings from sentences that end with a colon. */
+/* `next`: the following line, to distinguish headings from sentences that end with a colon. */
 static void write_help_line(page *p, const char *line, const char *next) {
     ab_usage_option option;
     size_t indent = strspn(line, " ");

@@ -1,4 +1,4 @@
-/* Commands by number, what they print, and the options found in their help. */
+/* Commands by number, their output, and the options parsed from their help. */
 #define _POSIX_C_SOURCE 200809L /* dup2, fileno */
 #include "bench/help/usage.h"
 
@@ -65,7 +65,7 @@ ab_status ab_usage_capture(int number, const char *const *arguments, int count, 
 
 static size_t word_length(const char *text) { return strcspn(text, " "); }
 
-/* An argument stands behind one space; the text behind two, or behind an argument in capitals. */
+/* An argument follows one space; the text follows two spaces, or an argument in capitals. */
 static const char *read_argument(const char *at, ab_usage_option *option) {
     if (at[0] != ' ' || at[1] == ' ' || at[1] == '\0') return at;
     size_t length = word_length(at + 1);

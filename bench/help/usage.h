@@ -1,5 +1,5 @@
-/* What the program's commands say of themselves. Every command explains its options in `--help`; the manual
- * pages and the shells' completions are made from that text, so that an option is written down once. */
+/* The help of the program's commands. Every command documents its options in `--help`; manual pages and shell
+ * completions are generated from that text, so that an option is documented once. */
 #ifndef AB_BENCH_HELP_USAGE_H
 #define AB_BENCH_HELP_USAGE_H
 
@@ -27,21 +27,21 @@ int ab_usage_count(void);
 const char *ab_usage_name(int command);
 const char *ab_usage_text(int command);
 
-/* Runs a command with arguments[0..count) (after its name) and returns what it printed; the caller frees. For
- * commands that only print: nothing else may write to standard output meanwhile. */
+/* Runs a command with arguments[0..count) (after its name) and returns what it printed; the caller frees.
+ * Only for commands that print: nothing else may write to stdout meanwhile. */
 AB_MUST_CHECK ab_status ab_usage_capture(int command, const char *const *arguments, int count, char **text);
 
-/* The command's help and its options. The caller clears, also after a failure. */
+/* Reads the command's help and its options. The caller clears *usage, also after a failure. */
 AB_MUST_CHECK ab_status ab_usage_read(int command, ab_usage *usage);
 void ab_usage_clear(ab_usage *usage);
 
-/* Whether a line of help explains an option; if so *option is filled from it. */
+/* Returns whether a line of help documents an option; if so, fills *option from it. */
 int ab_usage_parse(const char *line, ab_usage_option *option);
 
-/* A manual page in man(7)'s language: of a command, or of the program for -1. */
+/* Writes the manual page of a command in man(7) format; -1: of the program. */
 AB_MUST_CHECK ab_status ab_man_write(int command, FILE *out);
 
-/* Completion for bash, zsh or fish. */
+/* Writes the completion script for bash, zsh or fish. */
 AB_MUST_CHECK ab_status ab_completion_write(const char *shell, FILE *out);
 
 AB_END_DECLS

@@ -1,4 +1,4 @@
-/* Walks the tensors: count, predict, keep a row, forget the census. */
+/* For each tensor: count, predict, keep a row, discard the census. */
 #include "bench/inspect/inspect.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ ab_status ab_inspect_find_limits(const ab_inspect_question *question, ab_inspect
     return AB_OK;
 }
 
-/* Fills the row and lets the tensor narrow the advice. */
+/* Fills the row and narrows the advice by this tensor. */
 static ab_status predict(ab_inspect_result *result, int i, const ab_inspect_count *count,
                          const ab_census_totals *totals) {
     const ab_inspect_question *question = result->question;
@@ -64,7 +64,7 @@ static ab_status count_all(const ab_inspect_selection *selection, ab_inspect_res
     return status;
 }
 
-/* Names all tensors, before any is counted. */
+/* Fills the names of all tensors before counting. */
 static ab_status begin(const ab_inspect_request *request, const ab_inspect_selection *selection,
                        ab_inspect_result *result) {
     memset(result, 0, sizeof *result);

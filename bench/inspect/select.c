@@ -1,4 +1,4 @@
-/* Which tensors of which files: opening, names with * and ?, and what to say when nothing fits. */
+/* Which tensors of which files: opening, names with * and ?, and the error if nothing matches. */
 #define _POSIX_C_SOURCE 200809L /* fnmatch */
 
 #include "bench/inspect/inspect.h"
@@ -27,7 +27,7 @@ static int total(const ab_inspect_selection *s) {
 
 /* ---- a pattern that matches nothing ---------------------------------------------------------- */
 
-/* Up to three names near to `word`, as "; nearest: a, b, c"; removes them from `names`. */
+/* Writes up to three names similar to `word`, as "; nearest: a, b, c"; removes them from `names`. */
 static void list_near(const char *word, const char **names, int count, char *text, size_t size) {
     enum { NEAR_NAMES = 3 };
     text[0] = '\0';
@@ -47,7 +47,7 @@ static ab_status no_match(const ab_inspect_selection *s, const char *pattern) {
     if (!names) return ab_fail(AB_NO_MEMORY, "out of memory for %d names", count);
     for (int f = 0; f < s->files; f++)
         for (int i = 0; i < s->file[f]->count; i++) names[n++] = s->file[f]->tensor[i].name;
-    char near[256], shown[AB_TENSORFILE_TEXT]; /* names near to anything have at most 63 bytes */
+    char near[256], shown[AB_TENSORFILE_TEXT]; /* ab_nearest returns names of at most 63 bytes */
     list_near(pattern, names, count, near, sizeof near);
     free(names);
     return ab_fail(AB_CONFIG, "--tensor: no tensor is called \"%s\" among %d%s",
@@ -85,7 +85,8 @@ static ab_status open_files(const ab_inspect_request *request, ab_inspect_select
     return AB_OK;
 }
 
-/* Puts the wanted tensors that can be read, or those that cannot, behind what is there. */
+/* Appends the selected tensors that are readable, or those that are not, from index `at` on; returns their
+ * number. */
 static int pick_some(const ab_inspect_request *request, ab_inspect_selection *s, bool readable, int at) {
     int first = at;
     for (int f = 0; f < s->files; f++)

@@ -1,7 +1,7 @@
-/* ampbench_census_bench: speed of the census at every CPU level beside the speed of only reading the same
- * memory, on one thread. Levels take turns in every round, so that other load hits all alike. Figures are the
- * median and the best of the rounds, and the share of read bandwidth is the median of the rounds' shares.
- * Checks nothing: the tests do. */
+/* ampbench_census_bench: speed of the census at every CPU level compared with only reading the same memory,
+ * on one thread. Levels alternate in every round, so that other load affects all equally. Reports the median
+ * and the maximum over the rounds; the share of read bandwidth is the median of the shares per round. Does
+ * not check results: the tests do. */
 #include "kernels/census/census.h"
 #include "kernels/core/rng.h"
 #include "kernels/format/convert.h"
@@ -62,7 +62,7 @@ static const kind kinds[] = {{"gradients", gradient},
                              {"constant", constant}};
 static const ab_format *const formats[] = {&ab_format_fp32, &ab_format_fp16, &ab_format_bf16};
 
-/* Fills bytes with the pattern over and over. */
+/* Fills the memory by repeating the pattern. */
 static void fill(unsigned char *memory, size_t bytes, const kind *k, const ab_format *format,
                  float *pattern) {
     size_t length = ab_format_bytes(format, PATTERN);
@@ -77,7 +77,7 @@ static void fill(unsigned char *memory, size_t bytes, const kind *k, const ab_fo
 static volatile uint64_t sink;
 static ab_census census;
 
-/* CPU time: a machine that does something else meanwhile does not spoil the figures. */
+/* CPU time: other load on the machine does not affect the results. */
 static double now(void) { return (double)clock() / CLOCKS_PER_SEC; }
 
 static void read_only(const unsigned char *memory, size_t bytes) {
@@ -125,7 +125,7 @@ static double median(double *values, int n) {
     return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2.0;
 }
 
-/* Round 0 warms up and does not count. */
+/* Round 0 is warm-up and is not counted. */
 static ab_status measure(const job *j, int rounds, double speed[RUNNERS][MAX_ROUNDS]) {
     for (int round = 0; round <= rounds; round++) {
         for (int turn = 0; turn < RUNNERS; turn++) {

@@ -1,6 +1,6 @@
 /* Rates of the GPU's matrix products and convolutions as ampbench runs them (cuBLASLt, cuDNN behind the
- * device's own ops), as JSON: forward passes, many in a row, one wait at the end. Ends with 77 where there is
- * no GPU. Not a test; decides nothing. */
+ * device's own ops), as JSON: many forward passes in a row with one synchronisation at the end. Exits with 77
+ * without a GPU. Not a test. */
 #include "bench/run/timer.h"
 #include "kernels/backend/backend.h"
 #include "kernels/ops/op.h"
@@ -13,7 +13,7 @@ enum { CALLS = 20, ROUNDS = 7 };
 typedef struct product {
     const char *op;
     ab_shape in, out, weight;
-    int64_t attrs[12]; /* of the op, as its table lays them out */
+    int64_t attrs[12]; /* of the op, in the order of its table */
     double flop;
 } product;
 
@@ -61,7 +61,7 @@ static void stop(const ab_device *device, running *r) {
 /* Median nanoseconds of a call. */
 static ab_status time_calls(const ab_device *device, running *r, double *ns) {
     double round[ROUNDS];
-    for (int k = -1; k < ROUNDS; k++) { /* the first warms up */
+    for (int k = -1; k < ROUNDS; k++) { /* the first is warm-up */
         AB_TRY(device->synchronize());
         int64_t begin = ab_monotonic_ns();
         for (int i = 0; i < CALLS; i++) AB_TRY(r->run->forward(&r->exec, &r->io));

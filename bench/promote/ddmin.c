@@ -1,28 +1,28 @@
-/* Delta debugging on lists of numbers. */
+/* Delta debugging on lists of integers. */
 #include "bench/promote/ddmin.h"
 
 #include <string.h>
 
 ab_status ab_shortest_prefix(const ab_ddmin_test *test, const int *item, int *count) {
-    int fails = 0, does = *count;
-    for (int n = 1; n < does; n *= 2) {
+    int fails = 0, passes = *count;
+    for (int n = 1; n < passes; n *= 2) {
         bool good = false;
-        AB_TRY(test->does(test->context, item, n, &good));
+        AB_TRY(test->passes(test->context, item, n, &good));
         if (good)
-            does = n;
+            passes = n;
         else
             fails = n;
     }
-    while (does - fails > 1) {
-        const int middle = fails + (does - fails) / 2;
+    while (passes - fails > 1) {
+        const int middle = fails + (passes - fails) / 2;
         bool good = false;
-        AB_TRY(test->does(test->context, item, middle, &good));
+        AB_TRY(test->passes(test->context, item, middle, &good));
         if (good)
-            does = middle;
+            passes = middle;
         else
             fails = middle;
     }
-    *count = does;
+    *count = passes;
     return AB_OK;
 }
 
@@ -34,7 +34,7 @@ static int without(const int *item, int count, int from, int to, int *rest) {
     return n;
 }
 
-/* Looks for a part of `parts` that can go; *left is what remains then, or -1. */
+/* Searches the `parts` parts for one that can be removed; *left is the number of remaining items, or -1. */
 static ab_status drop_a_part(const ab_ddmin_test *test, const int *item, int count, int parts, int *rest,
                              int *left) {
     *left = -1;
@@ -42,7 +42,7 @@ static ab_status drop_a_part(const ab_ddmin_test *test, const int *item, int cou
         const int from = (int)((long)count * p / parts), to = (int)((long)count * (p + 1) / parts);
         const int n = without(item, count, from, to, rest);
         bool good = false;
-        AB_TRY(test->does(test->context, rest, n, &good));
+        AB_TRY(test->passes(test->context, rest, n, &good));
         if (good) {
             *left = n;
             return AB_OK;

@@ -1,5 +1,5 @@
-/* Smaller sets that still do: delta debugging (Zeller and Hildebrandt 2002). Knows nothing of what the items
- * are. */
+/* Delta debugging (Zeller and Hildebrandt 2002): finds smaller sets of items that still satisfy a test.
+ * Independent of the meaning of the items. */
 #ifndef AB_BENCH_PROMOTE_DDMIN_H
 #define AB_BENCH_PROMOTE_DDMIN_H
 
@@ -11,19 +11,19 @@ AB_BEGIN_DECLS
 
 enum { AB_DDMIN_ITEMS = 512 };
 
-/* Whether a set of items does. Errors end the search. */
+/* Tests whether a set of items satisfies the condition. Errors end the search. */
 typedef struct ab_ddmin_test {
-    ab_status (*does)(void *context, const int *item, int count, bool *does);
+    ab_status (*passes)(void *context, const int *item, int count, bool *passes);
     void *context;
 } ab_ddmin_test;
 
-/* The shortest beginning of a ranked list (1, 2, 4, ... items, then halving) that does, if longer ones do
- * when shorter ones do; else some beginning that does. *count is the length of the list and becomes that of
- * the beginning; the whole list is known to do. */
+/* Finds the shortest prefix of a ranked list (1, 2, 4, ... items, then bisection) that passes the test, if
+ * the test is monotonic in the length; else some prefix that passes. *count: in, the length of the list; out,
+ * that of the prefix. The whole list must be known to pass. */
 AB_MUST_CHECK ab_status ab_shortest_prefix(const ab_ddmin_test *test, const int *item, int *count);
 
-/* Takes items away from a set that does until no single one can go (1-minimal); their order stays. At most
- * AB_DDMIN_ITEMS. */
+/* Removes items from a set that passes until no single item can be removed (1-minimal); keeps their order. At
+ * most AB_DDMIN_ITEMS items. */
 AB_MUST_CHECK ab_status ab_ddmin(const ab_ddmin_test *test, int *item, int *count);
 
 AB_END_DECLS

@@ -1,4 +1,4 @@
-/* Looking through a plan for what is half. */
+/* Finds the parts of a plan that are half. */
 #include "bench/promote/roles.h"
 
 #include "kernels/core/text.h"
@@ -9,7 +9,7 @@ static bool is_half(const ab_plan *plan, int tensor) {
     return tensor != AB_NONE && plan->tensor[tensor].format && plan->tensor[tensor].format != &ab_format_fp32;
 }
 
-/* Bytes of a tensor if it is half and has memory of its own. */
+/* Bytes of a tensor if it is half and has its own memory. */
 static int64_t half_bytes(const ab_plan *plan, int tensor) {
     return is_half(plan, tensor) && plan->tensor[tensor].shares == AB_NONE ? plan->tensor[tensor].bytes : 0;
 }
@@ -24,7 +24,8 @@ static void add_use(const ab_plan *plan, int tensor, ab_layer_role role, role_us
     use->bytes[role] += half_bytes(plan, tensor);
 }
 
-/* What a node of the op has; a cast belongs to the op that asked for it, and has gradients alone. */
+/* Adds the tensors of a node of the op; a cast belongs to the op that it was inserted for, and has gradients
+ * only. */
 static void add_node(const ab_plan *plan, const ab_plan_node *node, role_use *use) {
     for (int i = 0; i < node->inputs; i++) add_use(plan, node->in_grad[i], AB_LAYER_DGRAD, use);
     if (node->kind != AB_NODE_OP) return;

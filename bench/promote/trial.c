@@ -1,4 +1,4 @@
-/* Starting runs and reading their documents. */
+/* Starts runs and reads their documents. */
 #define _POSIX_C_SOURCE 200809L
 #include "bench/promote/trial.h"
 
@@ -20,7 +20,7 @@ enum { PATH_BYTES = 512, OWN_WORDS = 32 };
 
 /* ---- one run --------------------------------------------------------------------------------- */
 
-/* Options of one run beside the user's; the last of equal options counts. */
+/* Options of one run in addition to the user's; the last of repeated options takes effect. */
 typedef struct run_words {
     const char *levels, *to, *probes, *every;
     int seeds;
@@ -59,7 +59,7 @@ static ab_status train_in(const char *folder, const ab_trial_setup *setup, const
     return ab_result_summarise(*document);
 }
 
-/* With what a run leaves there, a half-written document among it. */
+/* Removes the folder with all files of a run, including a partly written document. */
 static void remove_folder(const char *folder) {
     char path[PATH_BYTES + 280];
     DIR *listing = opendir(folder);
@@ -71,7 +71,7 @@ static void remove_folder(const char *folder) {
     rmdir(folder);
 }
 
-/* The document of a run; its file is gone, also when the run is interrupted. */
+/* Runs and loads the document; its file is removed, also if the run is interrupted. */
 static ab_status train(const ab_trial_setup *setup, const run_words *words, cJSON **document) {
     char folder[PATH_BYTES];
     const char *base = getenv("TMPDIR");
@@ -88,7 +88,7 @@ static ab_status train(const ab_trial_setup *setup, const run_words *words, cJSO
     return status;
 }
 
-/* Final losses of a level's cells by seed. */
+/* Reads the final losses of a level's cells per seed. */
 static void read_losses(const ab_trial_setup *setup, const cJSON *document, const char *level,
                         ab_trial_losses *losses) {
     const cJSON *cell;
@@ -146,8 +146,8 @@ ab_status ab_trial_record(const ab_trial_setup *setup, cJSON **record) {
     return train(setup, &words, record);
 }
 
-/* Whether what the record says of a layer's tensors of one kind is about the item. The gradient of an output
- * is what the ops that read it make. */
+/* Whether the record's entry for a layer's tensors of one kind belongs to the item. The gradient of an output
+ * is computed by the ops that read it. */
 static bool is_about(const ab_promote_item *item, const ab_net *net, const char *layer, int role) {
     const ab_net_op *op = &net->op[item->net_op];
     if (item->role == AB_LAYER_ROLES) return strcmp(op->name, layer) == 0;
@@ -171,7 +171,7 @@ static int role_of_kind(const char *kind) {
     return AB_LAYER_ROLES;
 }
 
-/* What is being ranked. */
+/* The items being ranked. */
 typedef struct ranking {
     const ab_net *net;
     ab_promote_item *item;
@@ -183,7 +183,7 @@ static void add_error(const ranking *r, const char *layer, int role, double erro
         if (is_about(&r->item[i], r->net, layer, role)) r->item[i].error += error;
 }
 
-/* Adds what casts did to values. */
+/* Adds the flushed and overflowed shares of casts. */
 static void add_casts(const ranking *r, const cJSON *tensors) {
     const double overflow_weighs = 1000;
     const cJSON *tensor;

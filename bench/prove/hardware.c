@@ -47,7 +47,8 @@ __attribute__((target("avx512f,avx512vl,avx512bf16"))) static void bf16_rne(uint
     }
 }
 
-/* CPUID leaf 1, ECX 29; clang 14 cannot ask for "f16c" by name. AVX brings the operating system's consent. */
+/* CPUID leaf 1, ECX 29; clang 14 cannot ask for "f16c" by name. The AVX check covers operating system
+ * support. */
 static bool has_f16c(void) {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
     return __builtin_cpu_supports("avx") && __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx >> 29 & 1U);

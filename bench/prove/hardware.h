@@ -1,5 +1,5 @@
-/* The CPU's own convert instructions, as a third opinion for proofs. Not used to convert anything anywhere
- * else. */
+/* The CPU's own convert instructions, as an additional reference for proofs. Not used for conversions
+ * anywhere else. */
 #ifndef AB_BENCH_PROVE_HARDWARE_H
 #define AB_BENCH_PROVE_HARDWARE_H
 
@@ -11,11 +11,11 @@ typedef struct ab_hardware_convert {
     const char *name; /* the instruction */
     const ab_format *format;
     ab_round_mode mode;
-    bool flushes_inputs; /* it takes fp32 subnormals for zero: not comparable there */
+    bool flushes_inputs; /* treats fp32 subnormals as zero: not comparable there */
     void (*convert)(uint16_t *codes, const float *values, int64_t n); /* n: a multiple of 8 */
 } ab_hardware_convert;
 
-/* What this CPU offers for the pair (not saturating, subnormals kept), or NULL. */
+/* Returns this CPU's instruction for the pair (not saturating, subnormals kept), or NULL. */
 const ab_hardware_convert *ab_hardware_find(const ab_format *format, const ab_rounding *rounding);
 
 AB_END_DECLS

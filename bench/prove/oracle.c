@@ -1,8 +1,8 @@
 /* Enumeration and comparison only; no rounding arithmetic, no kernels.
  *
  * The finite magnitudes of a format are numbered 0, 1, 2, ... by their codes. Between code c and code c + 1
- * all inputs have the same answer on either side of the midpoint, so an interval of inputs is filled run by
- * run. */
+ * all inputs on the same side of the midpoint have the same result, so an interval of inputs is filled in
+ * runs. */
 #include "bench/prove/oracle.h"
 
 enum { FP32_FRACTION = 23, FP32_EMIN = -126, FP32_LAST = -149 };
@@ -34,7 +34,7 @@ static number number_of(const ab_format *format, uint64_t code) {
 
 static uint64_t position(number x) {
     if (x.m == 0) return 0;
-    while (x.m < UINT64_C(1) << (FP32_FRACTION + 1)) { /* 25 bits: one half step is the last one */
+    while (x.m < UINT64_C(1) << (FP32_FRACTION + 1)) { /* 25 bits: the last bit is one half step */
         if (x.q == FP32_LAST - 1) break;
         x.m *= 2;
         x.q--;
@@ -57,19 +57,19 @@ uint64_t ab_oracle_midpoint(const ab_format *format, uint64_t code) {
 
 static uint64_t ones(const ab_format *format) { return (UINT64_C(1) << (format->bits - 1)) - 1; }
 
-/* The code of the last finite number. */
+/* The code of the largest finite number. */
 static uint64_t last_code(const ab_format *format) {
     uint64_t code = ones(format);
     if (format->infinity)
-        return code - (UINT64_C(1) << (format->precision - 1)); /* a binade of codes is taken */
+        return code - (UINT64_C(1) << (format->precision - 1)); /* the last binade of codes is reserved */
     return format->nan ? code - 1 : code;
 }
 
-/* ---- the answer at each place ---------------------------------------------------------------- */
+/* ---- the result at each place ---------------------------------------------------------------- */
 
 typedef enum place { ON, BELOW_MIDDLE, MIDDLE, ABOVE_MIDDLE } place;
 
-/* Whether the magnitude moves from code to code + 1. */
+/* Whether the magnitude rounds up from code to code + 1. */
 static bool moves(ab_round_mode mode, bool negative, uint64_t code, place at) {
     if (at == ON) return false;
     if (mode == AB_ROUND_UP) return !negative;
@@ -100,7 +100,7 @@ static answer infinite(const ab_format *format, bool saturate, bool negative) {
     return with_sign(format, ones(format), fp32_infinity + fraction, negative);
 }
 
-/* 754-2019, 7.4: to nearest overflows to infinity, directed modes only when they point there. */
+/* 754-2019, 7.4: nearest modes overflow to infinity, directed modes only in their direction. */
 static answer overflowed(const ab_format *format, const ab_rounding *rounding, bool negative) {
     bool to_infinity = rounding->mode == AB_ROUND_NEAREST_EVEN || rounding->mode == AB_ROUND_NEAREST_AWAY ||
                        (rounding->mode == AB_ROUND_UP && !negative) ||
@@ -120,7 +120,8 @@ static answer answer_at(const ab_format *format, const ab_rounding *rounding, bo
 
 static answer nan_answer(const ab_format *format, uint32_t bits, bool negative) {
     if (!format->infinity) return infinite(format, !format->nan, negative);
-    uint32_t worth = 1U << (FP32_FRACTION + 1 - format->precision); /* of the payload's last bit that fits */
+    uint32_t worth =
+        1U << (FP32_FRACTION + 1 - format->precision); /* weight of the last payload bit that fits */
     uint32_t payload = bits % (1U << FP32_FRACTION) / worth;
     uint32_t quiet = fp32_quiet / worth;
     if (payload < quiet) payload += quiet;
@@ -135,7 +136,7 @@ typedef struct writer {
     uint64_t at, end;
 } writer;
 
-/* Gives the answer to all inputs below `limit` (a position). */
+/* Writes the result for all inputs below `limit` (a position). */
 static void fill(writer *out, uint64_t limit, answer what) {
     uint64_t stop = (limit + 1) / 2 < out->end ? (limit + 1) / 2 : out->end;
     for (; out->at < stop; out->at++) {
@@ -144,7 +145,7 @@ static void fill(writer *out, uint64_t limit, answer what) {
     }
 }
 
-/* The last code at or below the position; one past the last finite one stands for all beyond. */
+/* The last code at or below the position; one past the last finite code represents all beyond. */
 static uint64_t code_below(const ab_format *format, uint64_t wanted) {
     uint64_t low = 0, high = last_code(format) + 2;
     while (high - low > 1) {
@@ -166,7 +167,7 @@ void ab_oracle_round(const ab_format *format, const ab_rounding *rounding, uint3
     for (uint64_t code = code_below(format, 2 * start); out.at < out.end; code++) {
         uint64_t on = ab_oracle_position(format, code), middle = ab_oracle_midpoint(format, code);
         uint64_t next = code < beyond ? ab_oracle_position(format, code + 1) : UINT64_MAX / 2;
-        if (code == beyond) middle = on + 1; /* all places beyond overflow alike */
+        if (code == beyond) middle = on + 1; /* all positions beyond overflow in the same way */
         fill(&out, on + 1, answer_at(format, rounding, negative, code, ON));
         fill(&out, middle, answer_at(format, rounding, negative, code, BELOW_MIDDLE));
         fill(&out, middle + 1, answer_at(format, rounding, negative, code, MIDDLE));

@@ -46,9 +46,8 @@ static bool is_plain_rne(const ab_rounding *rounding) {
     return rounding->mode == AB_ROUND_NEAREST_EVEN && !rounding->saturate && rounding->ftz == AB_FTZ_NONE;
 }
 
-/* The array kernels at the CPU level in force. Codes go in and out once more, so that decoding is tried too;
- * what ab_narrow and ab_widen do with stored formats takes the place of the generic kernels where they
- * apply. */
+/* The array kernels at the current CPU level. Codes are decoded again, so that decoding is tested too; for
+ * stored formats ab_narrow and ab_widen are used instead of the generic kernels. */
 static void convert_vector(const ab_format *format, const ab_rounding *rounding, const float *x, int64_t n,
                            uint32_t *codes, uint32_t *values) {
     uint32_t packed[CHUNK], decoded_bits[CHUNK];
@@ -66,11 +65,11 @@ static void convert_vector(const ab_format *format, const ab_rounding *rounding,
     spread_codes(codes, packed, ab_code_bytes(format), n);
     memcpy(values, rounded, (size_t)n * sizeof *values);
     memcpy(decoded_bits, decoded, (size_t)n * sizeof *decoded);
-    for (int64_t i = 0; i < n; i++) /* where the two ways disagree, make the code wrong */
+    for (int64_t i = 0; i < n; i++) /* if the two results differ, make the code wrong */
         codes[i] = values[i] == decoded_bits[i] ? codes[i] : ~codes[i];
 }
 
-/* The values are our own widening of what the instruction gave. */
+/* The values are the instruction's codes, widened by our own code. */
 static void convert_hardware(const ab_format *format, const ab_rounding *rounding, const float *x, int64_t n,
                              uint32_t *codes, uint32_t *values) {
     uint16_t packed[CHUNK];
@@ -195,7 +194,7 @@ ab_status ab_prove_subject(const ab_subject *subject, const ab_format *format, c
     return AB_OK;
 }
 
-/* ---- everything ------------------------------------------------------------------------------ */
+/* ---- all implementations --------------------------------------------------------------------- */
 
 static ab_status try_subject(const ab_subject *subject, const ab_format *format, const ab_rounding *rounding,
                              ab_proof *proof, ab_proof_tally *tally) {
@@ -203,11 +202,11 @@ static ab_status try_subject(const ab_subject *subject, const ab_format *format,
     return ab_prove_subject(subject, format, rounding, 0, AB_PROVE_BLOCKS, verdict, tally);
 }
 
-/* Leaves another CPU level in force. */
+/* Leaves the CPU level changed. */
 static ab_status try_levels(const ab_format *format, const ab_rounding *rounding, bool every_level,
                             ab_proof *proof) {
-    ab_isa last =
-        ab_isa_get() < AB_ISA_AVX512 ? ab_isa_get() : AB_ISA_AVX512; /* the one above converts alike */
+    ab_isa last = ab_isa_get() < AB_ISA_AVX512 ? ab_isa_get()
+                                               : AB_ISA_AVX512; /* the level above converts in the same way */
     for (int isa = every_level ? AB_ISA_PLAIN : (int)last; isa <= (int)last; isa++) {
         const ab_subject vector = {ab_isa_name((ab_isa)isa), convert_vector, false};
         AB_TRY(ab_isa_force((ab_isa)isa));

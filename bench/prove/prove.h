@@ -11,8 +11,8 @@
 
 AB_BEGIN_DECLS
 
-/* One implementation on trial: for n inputs (a multiple of 8, 2048 at most), the encodings and their values
- * as fp32 bits. Called from several threads. */
+/* An implementation under test: for n inputs (a multiple of 8, at most 2048), writes the encodings and their
+ * values as fp32 bits. Called from several threads. */
 typedef struct ab_subject {
     const char *name;
     void (*convert)(const ab_format *format, const ab_rounding *rounding, const float *x, int64_t n,
@@ -22,18 +22,18 @@ typedef struct ab_subject {
 
 enum { AB_PROVE_BLOCKS = 256 };
 
-/* AB_UNAVAILABLE, saying why, if the oracle does not cover the pair. */
+/* AB_UNAVAILABLE, with the reason, if the oracle does not cover the pair. */
 AB_MUST_CHECK ab_status ab_prove_check(const ab_format *format, const ab_rounding *rounding);
 
-/* Tries one subject on `blocks` blocks from `first_block` on (2^24 inputs each, 256 in all), on OpenMP's
- * threads; the outcome does not depend on their number. tally may be NULL. Fails as ab_prove_check does. */
+/* Checks one subject on `blocks` blocks from `first_block` on (2^24 inputs each, 256 in total), with OpenMP
+ * threads; the result does not depend on their number. tally may be NULL. Fails as ab_prove_check does. */
 AB_MUST_CHECK ab_status ab_prove_subject(const ab_subject *subject, const ab_format *format,
                                          const ab_rounding *rounding, int first_block, int blocks,
                                          ab_proof_verdict *verdict, ab_proof_tally *tally);
 
-/* Tries the scalar definition, the array kernels at the CPU level in force (every level up to it, if asked)
- * and the CPU's instruction on all inputs. AB_OK means that the proof was done, not that it succeeded: look
- * at ab_proof_mismatches. Not to be called from several threads: it forces CPU levels. */
+/* Checks the scalar definition, the array kernels at the current CPU level (with every_level: at every level
+ * up to it) and the CPU's instruction on all inputs. AB_OK means that the proof ran, not that it succeeded:
+ * see ab_proof_mismatches. Not thread-safe: it sets the CPU level. */
 AB_MUST_CHECK ab_status ab_prove(const ab_format *format, const ab_rounding *rounding, bool every_level,
                                  ab_proof *proof);
 

@@ -1,6 +1,6 @@
-/* The reference is made first and kept, one array for each gradient that an op writes; then the cell's step
- * is compared with it op by op, while its gradients are there. Of a step's micro-batches the first is looked
- * at. */
+/* The reference is computed first and stored, one array per gradient that an op writes; then the cell's step
+ * is compared with it op by op, while its gradients exist. Only the first micro-batch of a step is compared.
+ */
 #include "bench/reference/fp32_reference.h"
 
 #include "bench/amp/policy.h"
@@ -17,10 +17,10 @@ enum { SLOTS = AB_MAX_INPUTS + AB_MAX_PARAMS, NAME = 96, WIDEN = 1024 };
 typedef struct entry {
     int number, slot;
     char op[NAME], tensor[NAME];
-    const ab_format *format; /* of the cell's; NULL: not compared yet */
+    const ab_format *format; /* of the cell's gradient; NULL: not compared yet */
     int64_t count;
     float *reference; /* unscaled */
-    bool fresh;       /* of this look, not compared yet */
+    bool fresh;       /* of the current look, not compared yet */
     ab_gradient_error sums;
 } entry;
 
@@ -31,14 +31,14 @@ struct ab_fp32_reference {
     ab_cell *cell;         /* NULL: de-censoring */
     ab_watch watch;
     bool storing;
-    double scale; /* what the gradients that are heard now are multiplied by */
+    double scale; /* loss scale of the gradients currently observed */
     int last_forward, micro;
     entry *entry;
     int entries, room;
     int64_t looks, compared_losses;
     float reference_loss;
     double loss_error; /* sum of |difference| / |reference| */
-    ab_status failed;  /* of what happened inside a step */
+    ab_status failed;  /* first error inside a step */
 };
 
 /* ---- entries --------------------------------------------------------------------------------- */
@@ -78,7 +78,7 @@ static entry *new_entry(ab_fp32_reference *fp32, const ab_op_run *run, int slot,
     return made;
 }
 
-/* ---- listening ------------------------------------------------------------------------------- */
+/* ---- observing ------------------------------------------------------------------------------ */
 
 static void store(ab_fp32_reference *fp32, const ab_op_run *run, int slot, const ab_tensor *tensor) {
     const int64_t count = ab_tensor_count(tensor);
@@ -120,7 +120,7 @@ static void ran(void *context, const ab_op_run *run) {
     }
 }
 
-static void listen_to(ab_fp32_reference *fp32, bool storing, double scale) {
+static void begin_pass(ab_fp32_reference *fp32, bool storing, double scale) {
     fp32->storing = storing;
     fp32->scale = scale;
     fp32->last_forward = -1;
@@ -173,13 +173,13 @@ ab_status ab_fp32_reference_before(ab_fp32_reference *fp32, ab_cell *cell) {
     const double factor = fp32->cell ? 1 : ldexp(1, fp32->octaves);
     for (int i = 0; i < fp32->entries; i++) fp32->entry[i].fresh = false;
     if (fp32->cell) AB_TRY(ab_cell_copy_weights(fp32->cell, cell));
-    listen_to(fp32, true, factor * ab_cell_scaler(reference)->scale);
+    begin_pass(fp32, true, factor * ab_cell_scaler(reference)->scale);
     ab_cell_follow(reference, &fp32->watch);
     ab_status status = ab_cell_dry_run(reference, factor, &fp32->reference_loss);
     ab_cell_follow(reference, NULL);
     if (status == AB_OK) status = fp32->failed;
     if (status != AB_OK) return status;
-    listen_to(fp32, false, ab_cell_scaler(cell)->scale);
+    begin_pass(fp32, false, ab_cell_scaler(cell)->scale);
     ab_cell_follow(cell, &fp32->watch);
     return AB_OK;
 }
@@ -199,7 +199,7 @@ ab_status ab_fp32_reference_after(ab_fp32_reference *fp32, ab_cell *cell, const 
 
 static double share(double part, double whole) { return whole > 0 ? part / whole : (double)NAN; }
 
-/* eps: of the coarsest format that the gradient went through. */
+/* eps: of the coarsest format that the gradient was rounded to. */
 static void report_entry(const entry *e, double eps, ab_probe_sink *sink) {
     const ab_gradient_error *s = &e->sums;
     const ab_gradient_bias bias = ab_gradient_error_bias(s, fmax(ab_format_eps(e->format), eps));

@@ -1,4 +1,4 @@
-/* Sums of a comparison, in double and in order. */
+/* Sums of a comparison, in double and in a fixed order. */
 #include "bench/reference/gradient_error.h"
 
 #include "kernels/format/convert.h"
@@ -7,7 +7,7 @@
 
 enum { BLOCK = 1024 };
 
-/* What one cast makes of the reference at this scale. */
+/* Adds the error of one cast of the reference at this scale. */
 static void add_rounding(ab_gradient_error *sums, const float *reference, const ab_format *format,
                          double scale, int64_t n) {
     static const ab_rounding nearest = {.mode = AB_ROUND_NEAREST_EVEN};

@@ -1,6 +1,6 @@
 /* The digest of a cell's resolved configuration: every setting that changes what the cell computes, once, as
- * "key=value" lines in a fixed order. Numbers are written exactly (%a). A setting that is added to training
- * gets a line here. */
+ * "key=value" lines in a fixed order. Numbers are written exactly (%a). A new setting of training needs a
+ * line here. */
 #include "bench/run/config.h"
 #include "bench/run/digest.h"
 
@@ -34,7 +34,7 @@ static void add_format(ab_digest *digest, const char *key, const ab_format *form
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-/* The file's bytes, and what options changed in the network after it was read. */
+/* The file's bytes, and the changes that options made to the network. */
 static void add_net(ab_digest *digest, const ab_net *net) {
     add_text(digest, "net", net->name);
     add_text(digest, "net_digest", net->digest);
@@ -122,8 +122,8 @@ static void add_recipe(ab_digest *digest, const ab_recipe *recipe) {
     }
 }
 
-/* What the samples are, not where they lie: a copy in another folder is the same data. Procedural data depend
- * on their seed, which their origin names. */
+/* The contents of the samples, not their location: a copy in another folder is the same data. Procedural data
+ * depend on their seed, which their origin contains. */
 static void add_data(ab_digest *digest, const ab_run_config *config) {
     static const char procedural[] = "procedural";
     const ab_data *data = config->data;
@@ -141,7 +141,7 @@ static void add_data(ab_digest *digest, const ab_run_config *config) {
     add_number(digest, "std", data->std);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- digest -------------------------------------------------------------------------------- */
 
 ab_status ab_cell_digest(const ab_run_config *config, const ab_cell_spec *cell, char digest[17]) {
     ab_digest sum = ab_digest_start();

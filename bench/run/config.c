@@ -63,7 +63,7 @@ static ab_status parse_choice(const ab_options *options, ab_option_id id, const 
                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
-/* Calls `take` with each comma-separated item. */
+/* Calls `take` for each comma-separated item. */
 static ab_status parse_list(const ab_options *options, ab_option_id id, ab_run_config *config,
                             ab_status (*take)(ab_run_config *config, const char *item)) {
     char name[AB_OPTION_NAME];
@@ -167,7 +167,7 @@ static ab_status take_choices(const ab_options *options, ab_run_config *config) 
     return ab_normalize_find(options->text[AB_OPTION_normalize], &config->normalize);
 }
 
-/* A number that the optimizer's formula does not have is refused: it would do nothing. */
+/* Rejects a parameter that the optimizer's formula does not have: it would have no effect. */
 static ab_status check_knobs(const ab_options *options, const ab_optimizer *optimizer) {
     static const struct {
         ab_option_id id;
@@ -221,7 +221,7 @@ static ab_status take_groups(const ab_options *options, ab_run_config *config) {
     return ab_param_groups_check(groups, config->net);
 }
 
-/* A mistake that cannot be made in this run would be silent. */
+/* Rejects a fault that would have no effect in this run. */
 static ab_status check_faults(const ab_recipe *recipe) {
     const bool clips = recipe->clip.norm > 0 || recipe->clip.value > 0;
     const unsigned of_accumulation = AB_FAULT_unscale_each_micro_batch | AB_FAULT_accumulation_not_averaged;
@@ -376,8 +376,8 @@ static ab_status take_counts(const ab_options *options, ab_run_config *config) {
     return AB_OK;
 }
 
-/* The steps that the checkpoints have done, taken from the first cell's. */
-static ab_status go_on(ab_run_config *config) {
+/* Reads the number of steps done in the checkpoints from that of the first cell. */
+static ab_status read_first_step(ab_run_config *config) {
     char path[4096] = "";
     ab_cell_spec *cells = NULL;
     int count = 0;
@@ -396,7 +396,7 @@ static ab_status go_on(ab_run_config *config) {
     return AB_OK;
 }
 
-/* What depends on the data: classes, batch against its size, steps of an epoch. */
+/* Checks and values that depend on the data: classes, batch size, steps per epoch. */
 ab_status ab_run_config_steps(const ab_options *options, ab_run_config *config) {
     const ab_data *data = config->data;
     const ab_net *net = config->net;
@@ -416,11 +416,11 @@ ab_status ab_run_config_steps(const ab_options *options, ab_run_config *config) 
     AB_TRY(parse_integer(options, AB_OPTION_steps, 0, 1LL << 40, &config->steps));
     ab_schedule_config *rates = &config->recipe.rates;
     if (rates->total == 0) rates->total = config->steps;
-    AB_TRY(go_on(config));
+    AB_TRY(read_first_step(config));
     return config->steps > 0 ? ab_schedule_check(config->recipe.schedule, rates) : AB_OK;
 }
 
-/* Without --data: a source that has what the net wants. */
+/* Without --data: a source that suits the net. */
 static void choose_data(const ab_options *options, ab_run_config *config) {
     const char *suitable = ab_data_default(&config->net->data);
     if (!options->given[AB_OPTION_data] && suitable) config->data_name = suitable;
@@ -484,7 +484,7 @@ static bool same_cell(const ab_cell_spec *a, const ab_cell_spec *b) {
     return strcmp(a->digest, b->digest) == 0;
 }
 
-/* --min-loss-scale and its kin must mean something to every dynamic scaler. */
+/* --min-loss-scale and the related options must be supported by every dynamic scaler. */
 static ab_status check_limits(const ab_run_config *config, const ab_loss_scale *scale) {
     const struct {
         const char *option, *key;
@@ -502,7 +502,7 @@ static ab_status check_limits(const ab_run_config *config, const ab_loss_scale *
     return AB_OK;
 }
 
-/* What is done to all gradients at once has no meaning where each loss has its own scale. */
+/* Operations on all gradients at once are undefined if each loss has its own scale. */
 static ab_status check_own_scales(const ab_run_config *config, const ab_policy *policy) {
     const ab_scaler_kind *kind = policy->loss_scale.scaler.kind;
     const unsigned of_one_scale = AB_FAULT_clip_before_unscale | AB_FAULT_unscale_each_micro_batch;
@@ -522,7 +522,7 @@ static ab_status check_own_scales(const ab_run_config *config, const ab_policy *
     return AB_OK;
 }
 
-/* AdaLoss scales the gradient of every layer: where its numbers mean something. */
+/* AdaLoss scales the gradient of every layer: rejects configurations it is not defined for. */
 static ab_status check_layered(const ab_run_config *config, const ab_format *half, const ab_policy *policy) {
     const ab_scaler_kind *kind = policy->loss_scale.scaler.kind;
     if (!(kind->sees & AB_SEES_LAYER)) return AB_OK;
@@ -547,7 +547,7 @@ static ab_status check_layered(const ab_run_config *config, const ab_format *hal
     return AB_OK;
 }
 
-/* A twin compares gradients at one scale. */
+/* An fp32 reference compares gradients at one scale. */
 static ab_status check_shadow(const ab_run_config *config, const ab_policy *policy) {
     const bool layers = policy->loss_scale.scaler.kind->sees & AB_SEES_LAYER;
     if (config->shadow_every == 0 || (policy->num_losses <= 1 && !layers)) return AB_OK;
@@ -567,8 +567,9 @@ static ab_status name_cell(const ab_run_config *config, ab_cell_spec *cell) {
 }
 
 static ab_status make_cell(const ab_run_config *config, const ab_level *level, const ab_format *half,
-                           const ab_scale_choice *choice, bool twin, ab_cell_spec *cell) {
-    *cell = (ab_cell_spec){.level = level, .half = half, .perturbed_baseline = twin, .seed = config->seed};
+                           const ab_scale_choice *choice, bool perturbed, ab_cell_spec *cell) {
+    *cell =
+        (ab_cell_spec){.level = level, .half = half, .perturbed_baseline = perturbed, .seed = config->seed};
     AB_TRY(ab_policy_resolve(level, half, config->override, config->overrides, &cell->policy));
     cell->policy.layers = config->layers;
     if (!choice->preset) cell->policy.loss_scale = choice->scale;
@@ -584,7 +585,7 @@ static ab_status make_cell(const ab_run_config *config, const ab_level *level, c
     return name_cell(config, cell);
 }
 
-/* Takes the cell, unless it is there already. */
+/* Appends the cell unless it is present already. */
 static void append_cell(ab_cell_spec *cells, int *count, ab_cell_spec *cell) {
     for (int i = 0; i < *count; i++) {
         if (!same_cell(&cells[i], cell)) continue;
@@ -594,7 +595,7 @@ static void append_cell(ab_cell_spec *cells, int *count, ab_cell_spec *cell) {
     cells[(*count)++] = *cell;
 }
 
-/* O0 at its own scale, disturbed by one ulp. */
+/* The perturbed baseline: O0 at its own scale, perturbed by one ulp. */
 static ab_status append_floor(const ab_run_config *config, const ab_format *half, ab_cell_spec *cells,
                               int *count) {
     const ab_scale_choice preset = {.preset = true};
@@ -607,7 +608,7 @@ static ab_status append_floor(const ab_run_config *config, const ab_format *half
     return AB_OK;
 }
 
-/* The cells again from the other seeds; one noise floor is enough. */
+/* Repeats the cells for the other seeds, without the noise floor. */
 static ab_status append_seeds(const ab_run_config *config, ab_cell_spec *cells, int *count) {
     int first = *count;
     for (int64_t seed = 1; seed < config->seeds; seed++) {

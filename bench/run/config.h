@@ -1,4 +1,4 @@
-/* A run's configuration: the options as typed, checked values, and the cells they cross to. */
+/* A run's configuration: the options as typed, the checked values, and the cross product of cells. */
 #ifndef AB_BENCH_RUN_CONFIG_H
 #define AB_BENCH_RUN_CONFIG_H
 
@@ -11,7 +11,7 @@ AB_BEGIN_DECLS
 enum { AB_MAX_LIST = 32 };
 
 typedef struct ab_scale_choice {
-    bool preset; /* the level's own */
+    bool preset; /* use the level's own scale */
     char *text;  /* as typed; owned */
     ab_loss_scale scale;
 } ab_scale_choice;
@@ -27,20 +27,20 @@ typedef struct ab_run_config {
     ab_net *net;        /* owned */
     ab_data *data;      /* owned; NULL for commands that do not train */
     const char *data_name, *init_file, *init_map;
-    const char *resume_file;  /* pattern of checkpoints to go on from, or NULL */
-    int64_t first_step;       /* steps that those have done; `steps` come after them */
+    const char *resume_file;  /* pattern of checkpoints to resume from, or NULL */
+    int64_t first_step;       /* steps done in those checkpoints; `steps` follow them */
     int64_t checkpoint_every; /* 0: never */
     const ab_device *device;
-    const char *why_not_gpu;      /* for --device auto */
+    const char *why_not_gpu;      /* with --device auto: why the CPU was chosen */
     int64_t batch, steps, epochs; /* epochs 0: --steps was given */
     const ab_optimizer *optimizer;
     ab_optimizer_config optim;
     ab_recipe recipe;
     bool ema_half;
-    int state_format; /* of optimizer state: 0 as the weights, 1 fp32, 2 half */
+    int state_format; /* of the optimizer state: 0 that of the weights, 1 fp32, 2 half */
     double min_loss_scale, max_loss_scale;
     int64_t scale_window;
-    uint64_t seed; /* of the data, the design, and the first of the seeds */
+    uint64_t seed; /* of the data and the order of cells; the first of `seeds` */
     int64_t seeds;
     ab_normalize normalize;
     bool shuffled, accumulate_half;
@@ -51,23 +51,24 @@ typedef struct ab_run_config {
     int64_t rounds, eval_limit, cell_timeout_s;
     uint64_t probes;      /* bits as in probes/probe.h; 0: none */
     int64_t probe_every;  /* 0: never */
-    double probe_budget;  /* share of the run that probing may cost; 0: no governor */
+    double probe_budget;  /* largest share of the run time for probing; 0: no governor */
     int64_t shadow_every; /* 0: never */
     ab_reference_kind shadow;
-    bool floor; /* run the ulp twin */
+    bool floor; /* run the perturbed baseline (one ulp) */
 } ab_run_config;
 
-/* Checks everything that can be checked before training. With `with_data`, opens the data set. */
+/* Checks everything that can be checked before training. On success the caller clears *config. With
+ * `with_data`, opens the data set. */
 AB_MUST_CHECK ab_status ab_run_config_create(const ab_options *options, bool with_data,
                                              ab_run_config *config);
-/* The part that needs config->data: for a caller that put the data there itself. */
+/* The part that needs config->data, for callers that set the data themselves. */
 AB_MUST_CHECK ab_status ab_run_config_steps(const ab_options *options, ab_run_config *config);
 void ab_run_config_clear(ab_run_config *config);
 
 /* One cell of the cross product. */
 typedef struct ab_cell_spec {
-    char *id; /* for people: "lenet5/O2/dynamic/fp16/cpu/seed1", "lenet5/O0/1/fp16/cpu/seed1/ulp"; owned */
-    char digest[17]; /* which cell it is: ab_cell_digest of the resolved configuration */
+    char *id; /* for display: "lenet5/O2/dynamic/fp16/cpu/seed1", "lenet5/O0/1/fp16/cpu/seed1/ulp"; owned */
+    char digest[17]; /* identity: ab_cell_digest of the resolved configuration */
     const ab_level *level;
     ab_policy policy;
     const ab_format *half;
@@ -84,7 +85,7 @@ void ab_run_cells_free(ab_cell_spec *cells, int count); /* NULL is a no-op */
 /* Writes 16 hex digits into digest[17]: a digest of everything that changes what the cell computes, after
  * defaults, overrides and options were resolved: network, policy, loss scaler, optimizer, recipe, data,
  * batch, steps, seed, formats, device. Two spellings of one configuration have one digest; threads, probes,
- * rounds and paths of outputs are no part of it. The digests of one build are comparable; a later build may
+ * rounds and output paths are not included. The digests of one build are comparable; a later build may
  * resolve more. */
 AB_MUST_CHECK ab_status ab_cell_digest(const ab_run_config *config, const ab_cell_spec *cell,
                                        char digest[17]);
@@ -94,11 +95,11 @@ AB_MUST_CHECK ab_status ab_cell_digest(const ab_run_config *config, const ab_cel
 AB_MUST_CHECK ab_status ab_cell_file(const char *option, const char *pattern, const char *id, char *path,
                                      size_t size);
 
-/* Goes on from the cell's checkpoint, if the configuration says so. */
+/* Resumes from the cell's checkpoint if the configuration names one. */
 AB_MUST_CHECK ab_status ab_cell_continue(const ab_run_config *config, const ab_cell_spec *spec,
                                          ab_cell *cell);
 
-/* What a cell is created with. */
+/* The settings for ab_cell_create. */
 ab_cell_config ab_cell_config_of(const ab_run_config *config, const ab_cell_spec *spec);
 
 AB_END_DECLS

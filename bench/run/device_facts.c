@@ -1,4 +1,4 @@
-/* Facts on their way from the device's table to the record. */
+/* Writes facts from the device's table to the record. */
 #include "bench/run/device_facts.h"
 
 #include <math.h>

@@ -38,7 +38,7 @@ static void add_text(cJSON *object, const char *key, const char *text) {
         cJSON_AddNullToObject(object, key);
 }
 
-/* First line of a file without its end, or "". */
+/* Reads the first line of a file without its newline, or "". */
 static const char *first_line(const char *path, char *line, int size) {
     FILE *file = fopen(path, "r");
     line[0] = '\0';
@@ -128,7 +128,7 @@ static void add_host(cJSON *machine) {
     cJSON_AddStringToObject(machine, "hostname_hash", ab_digest_text(digest, hash));
 }
 
-/* Recorded for information: nothing that a loss is made of comes from it (kernels/core/elementary.h). */
+/* Recorded for information: no loss depends on it (kernels/core/elementary.h). */
 static void add_c_library(cJSON *machine) {
     char name[48] = "";
 #if defined(__GLIBC__)

@@ -1,4 +1,4 @@
-/* The governor: an account of time. */
+/* The governor: accounts for the time of probing. */
 #include "bench/run/governor.h"
 
 #include "bench/run/timer.h"
@@ -6,7 +6,7 @@
 #include <math.h>
 
 static const double planned = 0.8;     /* of the budget */
-static const double floor_budgets = 4; /* the floor may take as many times the budget */
+static const double floor_budgets = 4; /* largest cost of the floor, in budgets */
 
 static void keep(ab_recent *recent, int64_t value) {
     recent->value[recent->next] = value;
@@ -20,7 +20,7 @@ static double median(const ab_recent *recent) {
     return ab_median(values, recent->count);
 }
 
-/* What probing adds to a step that is not interrupted. 0 before the first probed step. */
+/* The cost of probing an uninterrupted step. 0 before the first probed step. */
 static double lowest_cost(const ab_governor *governor) {
     double lowest = governor->cost.count > 0 ? (double)governor->cost.value[0] : 0;
     for (int i = 1; i < governor->cost.count; i++) lowest = fmin(lowest, (double)governor->cost.value[i]);
@@ -37,18 +37,18 @@ void ab_governor_start(ab_governor *governor, double budget, int64_t every, int6
     while (multiples(governor, 2 * governor->apart) >= AB_GOVERNOR_FLOOR) governor->apart *= 2;
 }
 
-/* Time the run would have taken so far without probes. */
+/* Estimated time of the run so far without probes. */
 static double work_ns(const ab_governor *governor) {
     return (double)governor->steps * median(&governor->usual);
 }
 
-/* What all probing would have taken with one more probed step. */
+/* Estimated cost of all probing with one more probed step. */
 static double cost_after(const ab_governor *governor) {
     return (double)(governor->probed + 1) * median(&governor->cost);
 }
 
-/* Whether the next step belongs to the floor. Steps of a floor that is too dear are taken out every other
- * one. */
+/* Whether the next step belongs to the floor. If the floor is too expensive, every other one of its steps is
+ * dropped. */
 static bool is_floor(const ab_governor *governor) {
     const double cost = lowest_cost(governor), run = (double)governor->total * median(&governor->usual),
                  most = fmax(AB_GOVERNOR_FREE_NS, floor_budgets * governor->budget * run);
@@ -61,7 +61,7 @@ bool ab_governor_due(const ab_governor *governor) {
     if (governor->steps % governor->every != 0) return false;
     if (governor->budget <= 0 || governor->probed == 0) return true;
     if (is_floor(governor)) return true;
-    if (governor->usual.count == 0) return false; /* nothing to compare with yet */
+    if (governor->usual.count == 0) return false; /* no unprobed step to compare with yet */
     double after = cost_after(governor);
     return after <= planned * governor->budget * (work_ns(governor) + median(&governor->usual));
 }
@@ -72,8 +72,8 @@ void ab_governor_note(ab_governor *governor, bool probed, int64_t time_ns, int64
         keep(&governor->usual, time_ns);
         return;
     }
-    /* Caches that a probe emptied cost time outside it; a step that was not disturbed can be faster than
-     * usual. */
+    /* Cold caches after a probe cost time outside of it; an undisturbed step can be faster than the median.
+     */
     int64_t beyond = governor->usual.count > 0 ? time_ns - (int64_t)median(&governor->usual) : 0;
     keep(&governor->cost, beyond > probes_ns ? beyond : probes_ns);
     governor->probed++;

@@ -1,4 +1,4 @@
-/* The sink behind json_lines.h. Strings are escaped; numbers that JSON cannot hold become null. */
+/* The sink of json_lines.h. Strings are escaped; numbers that JSON cannot represent become null. */
 #include "bench/run/json_lines.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* Writing JSON, one object per line, without building a tree: events of a worker, reports of probes. */
+/* Writes JSON, one object per line, without building a tree: worker events and probe reports. */
 #ifndef AB_BENCH_RUN_JSON_LINES_H
 #define AB_BENCH_RUN_JSON_LINES_H
 

@@ -1,4 +1,4 @@
-/* Parsing and explaining options.def. */
+/* Parses and documents the options of options.def. */
 #include "bench/run/options.h"
 
 #include <stdint.h>

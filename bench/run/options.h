@@ -1,5 +1,5 @@
-/* The command line of a run as text: one table (options.def) parses, explains and hands on the options. What
- * the texts mean is config.c's matter. */
+/* The command line of a run as text: one table (options.def) to parse, document and forward the options.
+ * config.c interprets the texts. */
 #ifndef AB_BENCH_RUN_OPTIONS_H
 #define AB_BENCH_RUN_OPTIONS_H
 
@@ -22,28 +22,28 @@ enum { AB_MAX_OVERRIDES = 16 };
 typedef struct ab_options {
     const char
         *text[AB_OPTION_COUNT];  /* borrowed from argv or static; flags: "" when given; NULL: not given */
-    bool given[AB_OPTION_COUNT]; /* on the command line, as opposed to by default */
+    bool given[AB_OPTION_COUNT]; /* on the command line, not by default */
     const char *override[AB_MAX_OVERRIDES]; /* of --set */
     int overrides;
 } ab_options;
 
-/* Parses argv[1..argc). AB_USAGE names the option, what
- * was expected, and the nearest valid name. */
+/* Parses argv[1..argc). AB_USAGE: the message names the option, what was expected, and the nearest valid
+ * name. */
 AB_MUST_CHECK ab_status ab_options_parse(int argc, char *const *argv, ab_options *options);
 
-/* "--save-weights" of AB_OPTION_save_weights; text[AB_OPTION_NAME]. */
+/* Writes "--save-weights" for AB_OPTION_save_weights into text[AB_OPTION_NAME]; returns text. */
 enum { AB_OPTION_NAME = 40 };
 const char *ab_option_name(ab_option_id id, char *text);
 bool ab_option_is_config(ab_option_id id);
 bool ab_option_is_flag(ab_option_id id);
 
 /* The given options that are part of the configuration, as words for another process: writes at most
- * AB_OPTIONS_WORDS to argv and returns how many. The words are borrowed; one call's names are overwritten by
- * none. */
+ * AB_OPTIONS_WORDS to argv and returns how many. The words are borrowed; a later call does not overwrite the
+ * names. */
 enum { AB_OPTIONS_WORDS = 2 * (AB_OPTION_COUNT + AB_MAX_OVERRIDES) };
 int ab_options_words(const ab_options *options, char **argv);
 
-/* Options by group with defaults. */
+/* Prints the options by group with their defaults. */
 void ab_options_help(FILE *out);
 
 AB_END_DECLS

@@ -1,4 +1,4 @@
-/* Where a run's results go. Everything a user reads is made from the document alone. */
+/* Writes a run's results. All reports are made from the document alone. */
 #define _GNU_SOURCE
 #include "bench/run/run.h"
 

@@ -1,4 +1,4 @@
-/* Between a cell, the probes and the governor. */
+/* Connects a cell, the probes and the governor. */
 #include "bench/run/probing.h"
 
 #include "bench/run/json_lines.h"

@@ -1,4 +1,4 @@
-/* Spawning a worker, reading its lines, telling how it ended. */
+/* Spawns a worker, reads its lines, reports how it ended. */
 #define _GNU_SOURCE
 #include "bench/run/process.h"
 
@@ -110,7 +110,7 @@ typedef struct line_buffer {
     size_t used, capacity;
 } line_buffer;
 
-/* Takes the complete lines out of the buffer. */
+/* Processes the complete lines of the buffer and removes them. */
 static ab_status take_lines(ab_process *process, line_buffer *buffer) {
     char *line = buffer->bytes, *end = buffer->bytes + buffer->used, *newline;
     while ((newline = memchr(line, '\n', (size_t)(end - line)))) {
@@ -124,7 +124,7 @@ static ab_status take_lines(ab_process *process, line_buffer *buffer) {
     return AB_OK;
 }
 
-/* Reads what is there. *open becomes false at the end of the stream. */
+/* Reads the available bytes. *open becomes false at the end of the stream. */
 static ab_status read_some(int fd, ab_process *process, line_buffer *buffer, bool *open) {
     if (buffer->capacity - buffer->used < READ_BYTES) {
         size_t capacity = 2 * buffer->capacity + READ_BYTES;
@@ -170,7 +170,7 @@ static ab_status spawn(char *const *argv, pid_t *pid, int *events) {
     return ab_fail(AB_SYSTEM, "cannot start a worker: %s", strerror(error));
 }
 
-/* Ends the process if it must end; says so in process->reason. */
+/* Ends the process on a timeout or a stop request, with the reason in process->reason. */
 static void enforce(pid_t pid, const ab_process_watch *watch, int64_t started, ab_process *process) {
     int64_t elapsed_s = (ab_monotonic_ns() - started) / 1000000000;
     bool late = watch->timeout_s > 0 && elapsed_s >= watch->timeout_s;
@@ -183,7 +183,7 @@ static void enforce(pid_t pid, const ab_process_watch *watch, int64_t started, a
     kill(pid, SIGKILL);
 }
 
-static ab_status listen_to(pid_t pid, int events, const ab_process_watch *watch, ab_process *process) {
+static ab_status read_events(pid_t pid, int events, const ab_process_watch *watch, ab_process *process) {
     line_buffer buffer = {0};
     int64_t started = ab_monotonic_ns();
     ab_status status = AB_OK;
@@ -214,7 +214,7 @@ ab_status ab_process_run(char *const *argv, const ab_process_watch *watch, ab_pr
     int events, how = 0;
     memset(process, 0, sizeof *process);
     AB_TRY(spawn(argv, &pid, &events));
-    ab_status status = listen_to(pid, events, watch, process);
+    ab_status status = read_events(pid, events, watch, process);
     close(events);
     while (waitpid(pid, &how, 0) < 0 && errno == EINTR) continue;
     explain_end(how, process);

@@ -1,4 +1,4 @@
-/* One worker process as its parent sees it: started, listened to, ended. */
+/* A worker process as seen by its parent: start it, read its events, end it. */
 #ifndef AB_BENCH_RUN_PROCESS_H
 #define AB_BENCH_RUN_PROCESS_H
 
@@ -13,7 +13,7 @@ AB_BEGIN_DECLS
 
 typedef struct ab_step_event {
     float loss;
-    double scale; /* of the first loss, where losses have their own */
+    double scale; /* of the first loss if each loss has its own */
     bool skipped, probed;
     int64_t time_ns;
 } ab_step_event;
@@ -21,24 +21,25 @@ typedef struct ab_step_event {
 typedef struct ab_process {
     int64_t steps, capacity;
     ab_step_event *step; /* owned */
-    int scalers;         /* where losses (or layers) have their own scales: how many; else 0 */
+    int scalers;         /* number of scales if losses (or layers) have their own; else 0 */
     double *scales;      /* [capacity * scalers]; owned */
-    uint8_t *overflows;  /* [capacity]: bit k: a gradient of scaler k's losses was not finite; owned */
-    cJSON *start, *evaluation, *probes, *shadow, *end; /* events; owned; NULL if they never came */
+    uint8_t *overflows;  /* [capacity]: bit k: a gradient of scaler k's losses was non-finite; owned */
+    cJSON *start, *evaluation, *probes, *shadow, *end; /* events; owned; NULL if not received */
     char reason[1024];                                 /* why the process failed; "" if it did not */
-    bool interrupted;                                  /* ended because the parent was told to stop */
+    bool interrupted;                                  /* ended because the parent was asked to stop */
 } ab_process;
 
-/* Called now and then, and after every batch of lines, with the process so far. */
+/* Called periodically and after every batch of lines with the process so far. */
 typedef struct ab_process_watch {
     void (*tick)(void *context, const ab_process *process);
     void *context;
     int64_t timeout_s;                 /* 0: none */
-    const volatile sig_atomic_t *stop; /* set: end the process */
+    const volatile sig_atomic_t *stop; /* non-zero: end the process */
 } ab_process_watch;
 
-/* Runs argv (argv[0] is this program; argv ends with NULL) to its end. *process is filled in any case and
- * needs ab_process_clear. A worker that fails is not an error of this function: process->reason says why. */
+/* Runs argv (argv[0] is this program; argv ends with NULL) and waits for it. *process is filled in any case
+ * and needs ab_process_clear. A failed worker is not an error of this function: process->reason says why it
+ * failed. */
 AB_MUST_CHECK ab_status ab_process_run(char *const *argv, const ab_process_watch *watch, ab_process *process);
 void ab_process_clear(ab_process *process);
 

@@ -1,5 +1,5 @@
-/* Progress of a run on stderr: a line that is rewritten on a terminal, else a plain line every ten seconds.
- */
+/* Progress of a run on stderr: on a terminal, one line that is rewritten; else a plain line every ten
+ * seconds. */
 #ifndef AB_BENCH_RUN_PROGRESS_H
 #define AB_BENCH_RUN_PROGRESS_H
 
@@ -14,13 +14,13 @@ typedef struct ab_progress {
     bool quiet, terminal;
     int64_t started_ns, shown_ns;
     int processes, done; /* of the run */
-    const char *cell;    /* of the process under way */
+    const char *cell;    /* of the current process */
     int64_t steps, batch;
     int64_t process_started_ns;
 } ab_progress;
 
-/* start; then for every process its cell, and its steps as they come; end clears the line. `steps` and
- * `batch` are of one process. */
+/* Call start; then for every process its cell, then its steps as they arrive; end clears the line. `steps`
+ * and `batch` are per process. */
 void ab_progress_start(ab_progress *progress, bool quiet, int processes, int64_t steps, int64_t batch);
 void ab_progress_process(ab_progress *progress, const char *cell);
 void ab_progress_step(ab_progress *progress, int64_t step);

@@ -1,4 +1,4 @@
-/* The document, part by part. Keys and shapes are those of reports/schema/result-1.schema.json. */
+/* Builds the document part by part. Keys and shapes are those of reports/schema/result-1.schema.json. */
 #define _GNU_SOURCE
 #include "bench/run/record.h"
 
@@ -150,7 +150,7 @@ static void add_probes(cJSON *object, const ab_run_config *config) {
     add_real(object, "probe_budget", config->probe_budget, config->probe_budget > 0);
 }
 
-/* What --scales dynamic takes where no option says otherwise. */
+/* The default of --scales dynamic for a key. */
 static double apex_default(const char *key) {
     const ab_scaler_kind *apex;
     if (ab_scaler_find("apex", &apex) != AB_OK) return 0;
@@ -238,7 +238,7 @@ static cJSON *traits_part(const char *type) {
     return traits;
 }
 
-/* Ops in order of execution with what they read, for reports/record/graph.h. */
+/* Ops in execution order with their inputs, for reports/record/graph.h. */
 static cJSON *graph_part(const ab_net *net) {
     cJSON *graph = cJSON_CreateObject(), *ops = cJSON_AddArrayToObject(graph, "ops");
     for (int i = 0; i < net->ops; i++) {
@@ -295,7 +295,8 @@ static cJSON *policy_part(const ab_policy *policy) {
     return object;
 }
 
-/* Of a scaler that has another than config.scale_window: from its own text, or its dialect's. */
+/* Adds the window of a scaler if it differs from config.scale_window: from its own text, or its dialect's
+ * default. */
 static void add_window(cJSON *cell, const ab_run_config *config, const ab_loss_scale *scale) {
     const int i = scale->dynamic ? ab_scaler_key_index(scale->scaler.kind, "window") : -1;
     if (i < 0) return;
@@ -371,7 +372,7 @@ static void add_scales(cJSON *cell, const ab_process *process) {
     put(cell, "first_skipped_step", first < 0 ? cJSON_CreateNull() : cJSON_CreateNumber((double)first));
 }
 
-/* How the scale of each loss or layer moved, beside what the start event said of it. */
+/* Adds the trace of each loss's or layer's scale to its entry from the start event. */
 static void add_own_scales(cJSON *cell, const ab_process *process) {
     const cJSON *losses = cJSON_GetObjectItem(cell, "loss_scales");
     const cJSON *list = losses ? losses : cJSON_GetObjectItem(cell, "layer_scales");
@@ -407,7 +408,7 @@ static const char *loss_digest(const ab_process *process, char text[17]) {
     return ab_digest_text(digest, text);
 }
 
-/* What probing cost: probed steps against the median of the others. */
+/* The cost of probing: probed steps compared with the median of the others. */
 static int64_t probe_time(const ab_process *process, const int64_t *times, int64_t n) {
     double *values = malloc((size_t)(n + 1) * sizeof *values);
     int64_t total = 0, probed = 0;
@@ -441,7 +442,7 @@ static ab_status add_times(cJSON *entry, const ab_process *process) {
     return AB_OK;
 }
 
-/* All processes of a cell must have found the same losses, bit for bit. */
+/* All processes of a cell must have produced the same losses, bit for bit. */
 static cJSON *deterministic(const cJSON *cell) {
     const cJSON *processes = cJSON_GetObjectItem(cell, "processes"), *entry = NULL;
     const char *first = NULL;
@@ -514,7 +515,7 @@ void ab_record_reopen(cJSON *document) {
     }
 }
 
-/* ---- whole ----------------------------------------------------------------------------------- */
+/* ---- document -------------------------------------------------------------------------------- */
 
 ab_status ab_record_create(const ab_run_config *config, const ab_options *options, int argc,
                            char *const *argv, const ab_cell_spec *cells, int count, const int *order,

@@ -1,5 +1,5 @@
-/* Building the result document from a configuration and what workers said. Reading, checking, summing up and
- * writing it is the matter of reports/record/result.h. */
+/* Builds the result document from a configuration and the events of workers. reports/record/result.h reads,
+ * checks, summarises and writes it. */
 #ifndef AB_BENCH_RUN_RECORD_H
 #define AB_BENCH_RUN_RECORD_H
 
@@ -8,8 +8,8 @@
 
 AB_BEGIN_DECLS
 
-/* A document with every cell pending and `order` for the rounds: order[r * cells + p] is the cell at position
- * p of round r, or -1. Owned by the caller. */
+/* Creates a document with every cell pending and `order` for the rounds: order[r * cells + p] is the cell at
+ * position p of round r, or -1. Owned by the caller. */
 AB_MUST_CHECK ab_status ab_record_create(const ab_run_config *config, const ab_options *options, int argc,
                                          char *const *argv, const ab_cell_spec *cells, int count,
                                          const int *order, cJSON **document);
@@ -17,8 +17,8 @@ AB_MUST_CHECK ab_status ab_record_create(const ab_run_config *config, const ab_o
 /* "config" of a document for this configuration: what a resumed run must agree with. Owned by the caller. */
 cJSON *ab_record_config(const ab_run_config *config, const ab_options *options);
 
-/* Adds what a process of cell `index` said. `full`: the process that has probes and evaluation (round 0). A
- * process with a reason makes the cell failed (or interrupted) and keeps what was there. */
+/* Adds the events of a process of cell `index`. `full`: the process has probes and evaluation (round 0). A
+ * process with a reason marks the cell as failed (or interrupted); earlier data is kept. */
 AB_MUST_CHECK ab_status ab_record_process(cJSON *document, int index, int round, int position, bool full,
                                           const ab_process *process);
 

@@ -1,4 +1,4 @@
-/* Finishing an incomplete run: the document says what was asked for and what is already there. */
+/* Finishes an incomplete run: the document holds the requested configuration and the results so far. */
 #include "bench/run/environment.h"
 #include "bench/run/record.h"
 #include "bench/run/run.h"
@@ -84,7 +84,7 @@ static ab_status check_cells(const cJSON *document, const ab_cell_spec *cells, i
     return AB_OK;
 }
 
-/* Times of two machines or two builds do not belong into one document. */
+/* Rejects times of another machine or another build: a document holds those of one. */
 static ab_status check_machine(const cJSON *document, const char *path) {
     cJSON *generator = ab_environment_generator(), *machine = ab_environment_machine();
     const char *then = cJSON_GetStringValue(cJSON_GetObjectItem(document, "comparability_key"));

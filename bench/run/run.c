@@ -1,4 +1,4 @@
-/* The run: what to do in which order, one process after the other. */
+/* The run: schedules the cells and runs one process after the other. */
 #define _GNU_SOURCE
 #include "bench/run/run.h"
 
@@ -38,7 +38,7 @@ typedef struct run {
     int count;
     int *order; /* [rounds][count]; -1: nothing at this position */
     cJSON *document;
-    char **worker_argv;     /* argv of a worker; the task's words are filled in for each */
+    char **worker_argv;     /* argv of a worker; the words of the task are set per process */
     char checkpoints[4096]; /* pattern of checkpoint files; "": none */
     int data_fd;
     int64_t started_ns;
@@ -47,12 +47,12 @@ typedef struct run {
 
 /* ---- before ---------------------------------------------------------------------------------- */
 
-/* The noise floor and further seeds are there for their losses: one round is enough. */
+/* Only the losses of the noise floor and of further seeds are used: one round is enough. */
 static bool is_timed(const run *r, int cell) {
     return !r->cells[cell].perturbed_baseline && r->cells[cell].seed == r->config.seed;
 }
 
-/* Each round runs every timed cell once, in an order drawn for the round. */
+/* Each round runs every timed cell once, in a random order per round. */
 static ab_status draw_order(run *r) {
     int n = r->count;
     r->order = calloc((size_t)(r->config.rounds * n), sizeof *r->order);
@@ -73,7 +73,7 @@ static ab_status draw_order(run *r) {
     return AB_OK;
 }
 
-/* Every file that `option` would write or read. */
+/* Checks every file that `option` would write or read. */
 static ab_status check_files(const run *r, const char *option, const char *pattern, bool written) {
     char path[4096];
     if (r->count > 1 && !strstr(pattern, "%c"))
@@ -86,7 +86,7 @@ static ab_status check_files(const run *r, const char *option, const char *patte
     return AB_OK;
 }
 
-/* What can only fail in a worker otherwise: plans of all cells, initial weights that do not fit. */
+/* Checks what would otherwise only fail in a worker: plans of all cells, shapes of initial weights. */
 static ab_status dry_run(const run *r) {
     for (int i = 0; i < r->count; i++) {
         ab_plan *plan;
@@ -128,7 +128,7 @@ static ab_status build_worker_argv(run *r) {
     return AB_OK;
 }
 
-/* Checkpoints go beside the document unless --checkpoint says where. */
+/* Checkpoints are written to the document's folder unless --checkpoint names a path. */
 static ab_status place_checkpoints(run *r) {
     const char *given = r->options.text[AB_OPTION_checkpoint], *out = r->options.text[AB_OPTION_out];
     const char *slash = strrchr(out, '/');
@@ -260,7 +260,7 @@ static ab_status verdict(const run *r) {
     return AB_OK;
 }
 
-/* Mistakes on purpose are said aloud. */
+/* Warns of injected faults. */
 static void warn_of_faults(const ab_recipe *recipe) {
     for (int i = 0; i < AB_FAULT_COUNT; i++)
         if (recipe->faults >> i & 1u) ab_warn("--fault %s: %s", ab_fault_name(i), ab_fault_text(i));

@@ -1,5 +1,5 @@
-/* A run: all cells in interleaved rounds, each in its own process, the document rewritten after every one of
- * them. */
+/* A run: all cells in interleaved rounds, each in its own process; the document is rewritten after each
+ * process. */
 #ifndef AB_BENCH_RUN_RUN_H
 #define AB_BENCH_RUN_RUN_H
 
@@ -9,23 +9,23 @@
 
 AB_BEGIN_DECLS
 
-/* The whole command: argv[0] is the subcommand's name. */
+/* The command `ampbench run`: argv[0] is the subcommand's name. */
 AB_MUST_CHECK ab_status ab_run(int argc, char *const *argv);
 
-/* Resume (resume.c): loads the document that --out names and rebuilds the options it was started with into
- * *options. Configuration options given now must agree with the stored ones. The document keeps the option
- * texts alive. */
+/* Resume (resume.c): loads the document named by --out and restores the options of its run into *options.
+ * Configuration options given now must agree with the stored ones. The option texts are borrowed from the
+ * document, which the caller owns. */
 AB_MUST_CHECK ab_status ab_resume_options(ab_options *options, cJSON **document);
-/* Checks that the configuration still is what the document says (same files, same cells) and reopens its
- * cells. */
+/* Checks that the configuration still matches the document (same files, same cells) and reopens its cells. */
 AB_MUST_CHECK ab_status ab_resume_check(cJSON *document, const ab_run_config *config,
                                         const ab_options *options, const ab_cell_spec *cells, int count);
 
-/* Output (output.c): makes the folder of --out and proves that the files of the options can be written. */
+/* Output (output.c): creates the folder of --out and checks that the files named by options can be written.
+ */
 AB_MUST_CHECK ab_status ab_output_prepare(const ab_options *options);
-/* Proves that `path` can be written, and leaves it as it is. `option` is named in the error. */
+/* Checks that `path` can be written, without changing it. `option` is named in the error. */
 AB_MUST_CHECK ab_status ab_output_prove(const char *option, const char *path);
-/* Table, CSV, Markdown, plots and JSON, as the options say. */
+/* Writes table, CSV, Markdown, plots and JSON as selected by the options. */
 AB_MUST_CHECK ab_status ab_output_reports(const ab_options *options, const cJSON *document);
 
 AB_END_DECLS

@@ -12,7 +12,7 @@
 
 extern char **environ;
 
-/* What ends a program: kept back while the child runs, and passed on to it. */
+/* The signals that end a program: blocked while the child runs, and forwarded to it. */
 static sigset_t ending_signals(void) {
     sigset_t set;
     sigemptyset(&set);
@@ -31,7 +31,7 @@ void ab_run_hold_signals(void) {
 
 void ab_run_release_signals(void) { sigprocmask(SIG_SETMASK, &before_holding, NULL); }
 
-/* Starts it with no signal blocked. */
+/* Starts the child with no signal blocked. */
 static ab_status start(const char *who, const char *what, char *const *argv, pid_t *child) {
     sigset_t none;
     posix_spawn_file_actions_t actions;
@@ -48,8 +48,8 @@ static ab_status start(const char *who, const char *what, char *const *argv, pid
     return error ? ab_fail(AB_SYSTEM, "%s: cannot start %s: %s", who, what, strerror(error)) : AB_OK;
 }
 
-/* Waits for the child; a signal that would end this program is sent to the child instead. SIGCHLD and these
- * are blocked. */
+/* Waits for the child; a signal that would end this program is forwarded to the child instead. SIGCHLD and
+ * these signals must be blocked. */
 static ab_status wait_for(const char *who, pid_t child, int *state, bool *interrupted) {
     sigset_t set = ending_signals();
     sigaddset(&set, SIGCHLD);

@@ -1,4 +1,4 @@
-/* This program once more, with other words: what commands do that train to see. */
+/* Runs this program as a child process with other arguments, for commands that train. */
 #ifndef AB_BENCH_RUN_SELF_H
 #define AB_BENCH_RUN_SELF_H
 
@@ -6,14 +6,14 @@
 
 AB_BEGIN_DECLS
 
-/* Runs this program to its end. argv ends with NULL; its standard output is thrown away, what it says on
- * stderr is seen. Exit statuses up to `accepted` (1: a cell failed) are AB_OK; AB_INTERRUPTED if it was, else
- * AB_CONFIG; AB_SYSTEM if it could not be started. Messages begin with `who` ("advise") and call it `what`
- * ("the confirming run"). SIGINT, SIGTERM and SIGHUP that come meanwhile are passed on to it. */
+/* Runs this program and waits for it. argv ends with NULL; its stdout is discarded, its stderr is inherited.
+ * Returns AB_OK for exit statuses up to `accepted` (1: a cell failed), AB_INTERRUPTED if it was interrupted,
+ * AB_SYSTEM if it could not be started, else AB_CONFIG. Messages begin with `who` ("advise") and call the
+ * child `what` ("the confirming run"). SIGINT, SIGTERM and SIGHUP are forwarded to the child meanwhile. */
 AB_MUST_CHECK ab_status ab_run_self(const char *who, const char *what, char *const *argv, int accepted);
 
-/* For callers that have something to clean up: keeps these signals back, so that only ab_run_self notices
- * them; and lets what came since take effect. Not nested. */
+/* For callers that must clean up: block these signals, so that only ab_run_self sees them; unblock them,
+ * which delivers pending ones. Must not be nested. */
 void ab_run_hold_signals(void);
 void ab_run_release_signals(void);
 

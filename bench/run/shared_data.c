@@ -1,5 +1,5 @@
 /* The anonymous file holds an ab_data, whose blocks are anonymous files themselves. Parent and worker are the
- * same binary, so its layout is theirs alone. */
+ * same binary, so the layout need not be stable. */
 #define _GNU_SOURCE
 #include "bench/run/shared_data.h"
 
@@ -29,8 +29,8 @@ ab_status ab_shared_data_create(const ab_data *data, int *fd) {
     return status;
 }
 
-/* Maps the block again; `in` points into it. */
-static ab_status map_again(ab_block *block, uint8_t **in) {
+/* Maps the block in this process and relocates `in`, which points into it. */
+static ab_status remap(ab_block *block, uint8_t **in) {
     if (!block->bytes) return AB_OK; /* no labels */
     const ptrdiff_t offset = *in - block->bytes;
     AB_TRY(ab_block_map(block));
@@ -43,8 +43,8 @@ ab_status ab_shared_data_map(int fd, ab_data *data) {
         return ab_fail(AB_SYSTEM, "worker: no shared data set at file descriptor %d", fd);
     data->name = "shared";
     for (int s = 0; s < 2; s++) {
-        AB_TRY(map_again(&data->split[s].pixels, &data->split[s].pixel));
-        AB_TRY(map_again(&data->split[s].labels, &data->split[s].label));
+        AB_TRY(remap(&data->split[s].pixels, &data->split[s].pixel));
+        AB_TRY(remap(&data->split[s].labels, &data->split[s].label));
     }
     return AB_OK;
 }

@@ -1,10 +1,10 @@
-/* Windows of some steps are compared: the last ones with all threads, the last ones with one. All threads are
- * left only after a window with much waiting. A trial lasts one window, and failed trials double the distance
- * to the next, so that what trials cost goes to a small share of the run. */
+/* Compares windows of a few steps: the last one with all threads and the last one with one thread. A trial of
+ * one thread starts only after a window with much waiting. A trial lasts one window, and failed trials double
+ * the distance to the next, so the cost of trials becomes a small share of the run. */
 #include "bench/run/thread_governor.h"
 
 enum { WINDOW_NS = 20000000, WINDOW_STEPS = 2, FIRST_HOLD = 4, LAST_HOLD = 64 };
-static const double gain_worth = 0.97; /* less is noise */
+static const double gain_worth = 0.97; /* a smaller gain is noise */
 static const double much_waiting = 0.05;
 
 void ab_thread_governor_start(ab_thread_governor *governor, int threads) {

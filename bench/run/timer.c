@@ -1,4 +1,4 @@
-/* The clock, medians and warm-up as a record counts it. */
+/* The clock, medians, and the warm-up as defined for a record. */
 #define _POSIX_C_SOURCE 200809L
 #include "bench/run/timer.h"
 

@@ -1,4 +1,4 @@
-/* The clock, and statistics of step times within one process. Between processes: reports. */
+/* The clock, and statistics of step times within one process. Statistics across processes are in reports. */
 #ifndef AB_BENCH_RUN_TIMER_H
 #define AB_BENCH_RUN_TIMER_H
 
@@ -19,17 +19,16 @@ double ab_median(double *values, int64_t n);
  */
 int64_t ab_warmup_steps(const int64_t *time_ns, int64_t n);
 
-/* A fixed chain of dependent integer operations: work that takes the same number of cycles everywhere in a
- * program's life. */
+/* A fixed chain of dependent integer operations: the same number of cycles whenever it is called. */
 void ab_spin(int64_t loops);
 
-/* Nanoseconds of AB_CLOCK_LOOPS loops of ab_spin, the least of several attempts: the processor's clock, as
- * far as a program can see it (a virtual machine hides it). A few milliseconds. */
+/* Nanoseconds of AB_CLOCK_LOOPS loops of ab_spin, the minimum of several attempts: a proxy for the
+ * processor's clock rate (a virtual machine hides the real one). Takes a few milliseconds. */
 enum { AB_CLOCK_LOOPS = 100000 };
 int64_t ab_clock_loop_ns(void);
 
-/* Nanoseconds that the threads of this process could have run and waited for a processor, together; -1 if the
- * system does not say. */
+/* Total nanoseconds that runnable threads of this process waited for a processor; -1 if the system does not
+ * report it. */
 int64_t ab_run_delay_ns(void);
 
 AB_END_DECLS

@@ -1,4 +1,4 @@
-/* Runs one cell and writes its events. It owns no files and prints nothing but events. */
+/* Runs one cell and writes its events. It owns no files and prints only events. */
 #define _GNU_SOURCE
 #include "bench/run/worker.h"
 
@@ -53,7 +53,8 @@ static void memory_bytes(ab_probe_sink *sink, const ab_cell *cell) {
     sink->end(sink);
 }
 
-/* Which loss has which scaler; the parent adds how the scales moved. Nothing where one scaler has all. */
+/* The scaler of each loss; the parent adds the traces of the scales. Nothing if one scaler is used for all
+ * losses. */
 static void own_scales(ab_probe_sink *sink, const ab_plan *plan) {
     if (plan->scalers <= 1) return;
     sink->begin_array(sink, "loss_scales");
@@ -110,9 +111,9 @@ static void step_event(int64_t step, int scalers, const double *scales, const ab
     puts("}");
 }
 
-/* With the scales of all losses or layers, where there are several. */
-static void many_event(const ab_cell *cell, int64_t step, const ab_step_result *result, bool probed,
-                       int64_t time_ns) {
+/* A step event with the scales of all losses or layers, for several scalers. */
+static void step_event_with_scales(const ab_cell *cell, int64_t step, const ab_step_result *result,
+                                   bool probed, int64_t time_ns) {
     const int losses = ab_cell_plan(cell)->scalers, layers = ab_cell_layers(cell);
     if (layers > 0)
         step_event(step, layers, ab_cell_layer_scales(cell), result, probed, time_ns);
@@ -120,7 +121,7 @@ static void many_event(const ab_cell *cell, int64_t step, const ab_step_result *
         step_event(step, losses > 1 ? losses : 0, result->scales, result, probed, time_ns);
 }
 
-/* Nothing without averaged weights. */
+/* Writes nothing without averaged weights. */
 static ab_status ema_evaluation(ab_cell *cell, int64_t limit, ab_probe_sink *sink) {
     ab_eval_result result;
     if (!ab_cell_plan(cell)->policy.keep.ema_format) return AB_OK;
@@ -148,7 +149,7 @@ static ab_status evaluation_event(ab_cell *cell, int64_t limit) {
     return status;
 }
 
-/* Where results of a library were corrected. */
+/* Counts of corrected library results. */
 static void repairs(ab_probe_sink *sink) {
     const ab_repair_counts counts = ab_repair_totals();
     if (counts.products == 0) return;
@@ -178,14 +179,14 @@ static void end_event(int64_t first_step_at, const ab_worker_task *task, const a
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* Loops that the gate's self-test adds to every step, to see whether it finds them. */
+/* Loops that the gate's self-test adds to every step as a known slowdown. */
 static int64_t extra_work(void) {
     const char *text = getenv("AMPBENCH_EXTRA_WORK");
     return text ? atoll(text) : 0;
 }
 
-/* Unprobed steps that the device takes in one go, if it takes several; their times are the device's. Returns
- * how many. */
+/* Runs unprobed steps that the device can execute in one call, if it supports several; their times are
+ * measured by the device. Sets *ran to their number. */
 static ab_status run_window(ab_cell *cell, const ab_run_config *config, ab_probing *probing, int64_t step,
                             int *ran) {
     enum { MOST = 64 };
@@ -216,10 +217,10 @@ static ab_status checkpoint_if_due(const ab_cell *cell, const ab_run_config *con
     return ab_cell_checkpoint(cell, checkpoint);
 }
 
-/* ---- shadow gradients ------------------------------------------------------------------------ */
+/* ---- reference gradients --------------------------------------------------------------------- */
 
-/* Whether anything of the cell is in another format than fp32. */
-static bool lowers(const ab_plan *plan) {
+/* Whether any tensor of the cell has another format than fp32. */
+static bool has_low_precision(const ab_plan *plan) {
     for (int i = 0; i < plan->tensors; i++)
         if (plan->tensor[i].format && plan->tensor[i].format != &ab_format_fp32) return true;
     return false;
@@ -228,15 +229,15 @@ static bool lowers(const ab_plan *plan) {
 /* NULL if there is nothing to compare. */
 static ab_status start_reference(const ab_run_config *config, const ab_cell_config *settings,
                                  const ab_cell *cell, ab_fp32_reference **reference) {
-    if (config->shadow_every == 0 || !lowers(ab_cell_plan(cell))) return AB_OK;
+    if (config->shadow_every == 0 || !has_low_precision(ab_cell_plan(cell))) return AB_OK;
     return ab_fp32_reference_create(settings, config->shadow, AB_REFERENCE_OCTAVES, reference);
 }
 
-static ab_status step_looked_at(ab_cell *cell, ab_observer *observer, ab_fp32_reference *reference,
-                                ab_step_result *result) {
+static ab_status compared_step(ab_cell *cell, ab_observer *observer, ab_fp32_reference *reference,
+                               ab_step_result *result) {
     AB_TRY(ab_fp32_reference_before(reference, cell));
     AB_TRY(ab_cell_step(cell, observer, result));
-    result->replayed = true; /* its time is not a step's */
+    result->replayed = true; /* its time is not that of a normal step */
     return ab_fp32_reference_after(reference, cell, result);
 }
 
@@ -251,7 +252,7 @@ static void shadow_event(const ab_fp32_reference *reference, const ab_run_config
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* All steps. The times of probed ones are marked. */
+/* Runs all steps. The times of probed ones are marked. */
 static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probing *probing,
                            ab_fp32_reference *reference, const char *checkpoint, int64_t *first_step_at) {
     int64_t flushed_at = ab_monotonic_ns(), extra = extra_work();
@@ -269,12 +270,12 @@ static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probin
         ab_step_result result;
         int64_t before = ab_monotonic_ns(), waited_before = ab_parallel_waited_ns();
         AB_TRY(reference && step % config->shadow_every == 0
-                   ? step_looked_at(cell, observer, reference, &result)
+                   ? compared_step(cell, observer, reference, &result)
                    : ab_cell_step(cell, observer, &result));
         if (extra > 0) ab_spin(extra);
         int64_t time = ab_probing_step_end(probing, step, observer, result.replayed, before),
                 now = before + time;
-        many_event(cell, step, &result, observer || result.replayed, time);
+        step_event_with_scales(cell, step, &result, observer || result.replayed, time);
         AB_TRY(checkpoint_if_due(cell, config, checkpoint, step + 1));
         if (step == 0) *first_step_at = now;
         if (!observer && !result.replayed)
@@ -323,7 +324,7 @@ static ab_status find_spec(const ab_run_config *config, const char *id, ab_cell_
     for (int i = 0; i < count; i++) {
         if (strcmp(cells[i].id, id) != 0) continue;
         *spec = cells[i];
-        cells[i].id = NULL; /* spec's now */
+        cells[i].id = NULL; /* now owned by spec */
         status = AB_OK;
         break;
     }
@@ -352,9 +353,9 @@ static ab_status run_task(const ab_worker_task *task, int argc, char **argv) {
     return status;
 }
 
-/* A worker does not outlive its parent: the kernel kills it then. The request says nothing about a parent
- * that has ended before it was made; then the worker has another parent already. */
-static ab_status die_with(int64_t parent) {
+/* A worker does not outlive its parent: the kernel kills it. PDEATHSIG does not cover a parent that ended
+ * before the call; in that case the worker already has another parent. */
+static ab_status end_with_parent(int64_t parent) {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
         return ab_fail(AB_SYSTEM, "worker: cannot ask to end with its parent: %s", strerror(errno));
     if (getppid() != parent)
@@ -365,14 +366,14 @@ static ab_status die_with(int64_t parent) {
 ab_status ab_worker_main(int argc, char **argv) {
     if (argc < AB_WORKER_ARGS - 1) return ab_fail(AB_USAGE, "worker: started by `ampbench run`, not by hand");
     ab_worker_task task = {argv[1], atoll(argv[2]), atoll(argv[3]), atoll(argv[4]), atoll(argv[5])};
-    AB_TRY(die_with(task.parent));
+    AB_TRY(end_with_parent(task.parent));
     ab_status status = run_task(&task, argc - 5, argv + 5);
     if (status != AB_OK) {
         ab_json_line line;
         ab_json_line_begin(&line, stdout, "error");
         line.sink.text(&line.sink, "message", ab_error_message());
         ab_json_line_end(&line);
-        status = ab_fail(status, "%s", ""); /* the parent shows it, once */
+        status = ab_fail(status, "%s", ""); /* the parent prints it, once */
     }
     fflush(stdout);
     return status;

@@ -1,9 +1,9 @@
-/* A worker: the process that runs one cell once and tells its parent about it, one JSON object per line on
+/* A worker: the process that runs one cell once and reports to its parent, one JSON object per line on
  * stdout.
  *
- * Lines: {"event": "start", ...} what was compiled and allocated; {"event": "step", ...} one per step;
+ * Lines: {"event": "start", ...}: what was compiled and allocated; {"event": "step", ...} one per step;
  * {"event": "evaluation", ...}, {"event": "probes", ...}, {"event": "end", ...}; or {"event": "error",
- * "message"} and no more. */
+ * "message"} as the last line. */
 #ifndef AB_BENCH_RUN_WORKER_H
 #define AB_BENCH_RUN_WORKER_H
 
@@ -13,13 +13,13 @@
 
 AB_BEGIN_DECLS
 
-/* What a worker is told on its command line, before the run's own configuration options. */
+/* A worker's arguments, which precede the configuration options of the run. */
 typedef struct ab_worker_task {
     const char *cell;   /* id of the cell */
-    int64_t full;       /* 1: probes and evaluation too; 0: only steps and their times */
+    int64_t full;       /* 1: with probes and evaluation; 0: only steps and their times */
     int64_t spawned_ns; /* CLOCK_MONOTONIC when the parent started it */
     int64_t data_fd;    /* a shared data set (shared_data.h), or -1 to load it */
-    int64_t parent;     /* process id of the parent: without it the worker ends */
+    int64_t parent;     /* process id of the parent; the worker ends when the parent does */
 } ab_worker_task;
 
 enum { AB_WORKER_ARGS = 7 }; /* "ampbench", "worker", cell, full, spawned_ns, data_fd, parent; then options */

@@ -1,5 +1,5 @@
-/* Known mistakes of training scripts, each of which a run can be told to make (--fault). The step loop asks
- * for its bit where the mistake would be made; this file only knows their names. */
+/* Known mistakes of training scripts that a run can make on purpose (--fault). The step loop tests the bit
+ * where the mistake would occur; this file only defines names and texts. */
 #ifndef AB_BENCH_TRAIN_FAULT_H
 #define AB_BENCH_TRAIN_FAULT_H
 
@@ -22,21 +22,21 @@ enum {
     AB_FAULT_NONE = 0
 };
 
-/* Those that only a resumed run can make. */
+/* Faults that apply to resumed runs only. */
 enum {
     AB_FAULTS_OF_RESUMING = AB_FAULT_resume_without_masters | AB_FAULT_resume_without_optimizer |
                             AB_FAULT_resume_without_batch_norm | AB_FAULT_resume_without_scaler |
                             AB_FAULT_resume_without_position | AB_FAULT_resume_without_schedule
 };
 
-/* Those that are in the data. */
+/* Faults of the data. */
 enum { AB_FAULTS_OF_DATA = AB_FAULT_nan_inputs | AB_FAULT_normalize_by_zero | AB_FAULT_shuffled_labels };
 
 /* The rows of faults.def by number in [0, AB_FAULT_COUNT). */
 const char *ab_fault_name(int number);
 const char *ab_fault_text(int number);
 
-/* Adds the fault called `name` to the set; "none" empties it; AB_USAGE names the nearest. */
+/* Adds the fault `name` to the set; "none" clears the set; AB_USAGE suggests the nearest name. */
 AB_MUST_CHECK ab_status ab_fault_add(const char *name, unsigned *set);
 
 AB_END_DECLS

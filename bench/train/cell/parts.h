@@ -1,7 +1,6 @@
-/* What a cell is made of. Each part is a struct of its own with the functions that may touch it; parts that
- * need others borrow them. Files of this folder put the parts together (create.c), take steps with them
- * (step.c, replay.c, dry_run.c, window.c), evaluate, copy and read them; they alone, and checkpoints, see the
- * whole. */
+/* The parts of a cell. Each part is a struct with its own functions; parts borrow the parts they need. The
+ * files of this folder, including checkpoint.c, create the parts (create.c), run steps (step.c, replay.c,
+ * dry_run.c, window.c), and evaluate, copy and read them; only these files include the whole struct. */
 #ifndef AB_BENCH_TRAIN_CELL_PARTS_H
 #define AB_BENCH_TRAIN_CELL_PARTS_H
 
@@ -19,7 +18,7 @@
 #include "bench/train/update/update.h"
 
 struct ab_cell {
-    ab_cell_config config; /* as it was asked for */
+    ab_cell_config config; /* as passed to ab_cell_create */
     ab_plan *plan;         /* owned */
     ab_cell_memory memory;
     ab_trained_params trained;
@@ -27,11 +26,11 @@ struct ab_cell {
     /* observation */
     ab_observation observation;
     ab_always_on_stats always_on;
-    /* a pass */
+    /* passes */
     ab_batches batches;
     ab_walk walk;
-    ab_layer_scales *layers; /* owned; NULL: no layer has a scale of its own */
-    /* an update */
+    ab_layer_scales *layers; /* owned; NULL: no per-layer scales */
+    /* update */
     ab_loss_scalers scalers;
     ab_gradients gradients;
     ab_weight_update update;

@@ -1,4 +1,4 @@
-/* Steps that the device decides itself, several at once (cell.h: ab_cell_take, ab_cell_window). */
+/* Steps decided by the device, several per launch (cell.h: ab_cell_take, ab_cell_window). */
 #ifndef AB_BENCH_TRAIN_CELL_WINDOW_H
 #define AB_BENCH_TRAIN_CELL_WINDOW_H
 
@@ -6,11 +6,11 @@
 
 AB_BEGIN_DECLS
 
-/* Makes cell->window where the device can decide steps like the cell's; the log says why not. After
- * everything else of the cell was made. */
+/* Creates cell->window if the device can decide the cell's steps; otherwise logs the reason. Call after all
+ * other parts of the cell were created. */
 AB_MUST_CHECK ab_status ab_step_window_start(ab_cell *cell);
 
-/* Frees it; nothing where there is none. */
+/* Frees cell->window; a no-op if it is NULL. */
 void ab_step_window_stop(ab_cell *cell);
 
 AB_END_DECLS

@@ -1,5 +1,5 @@
-/* What a file of tensors lacks, has too much or has in other shapes, as text for one line: the first few by
- * name. */
+/* Missing tensors, unexpected tensors and shape mismatches of a tensor file, as one line of text: the first
+ * few by name. */
 #ifndef AB_BENCH_TRAIN_INIT_DIFFERENCES_H
 #define AB_BENCH_TRAIN_INIT_DIFFERENCES_H
 
@@ -9,20 +9,20 @@
 
 AB_BEGIN_DECLS
 
-/* All zero: none. */
+/* Zero-initialised: no differences. */
 typedef struct ab_differences {
     int count;
     char text[640];
 } ab_differences;
 
-/* "'name' how"; the name may hold anything. */
+/* Appends "'name' how"; `name` may contain any bytes. */
 void ab_differ(ab_differences *found, const char *name, const char *how);
 
-/* The tensor called `name` in the file, or NULL. */
+/* The tensor `name` of the file, or NULL. */
 const ab_tensor_entry *ab_entry_of(const ab_tensorfile *file, const char *name);
 
-/* Notes a missing tensor, or one whose dims, taken in the order `axis` (NULL: as they are), are not `shape`.
- */
+/* Appends a missing tensor, or one whose dims, permuted by `axis` (NULL: not permuted), differ from
+ * `shape`. */
 void ab_differ_from(ab_differences *found, const ab_tensorfile *file, const char *name, const ab_shape *shape,
                     const int *axis);
 

@@ -1,5 +1,5 @@
-/* The tensors of a plan, allocated on one device. Everything that touches a value of a cell goes through this
- * struct or through ab_tensor_read and ab_tensor_write. Knows nothing of steps, optimizers or probes. */
+/* The tensors of a plan, allocated on one device. All accesses to values of a cell go through this struct or
+ * through ab_tensor_read and ab_tensor_write. Independent of steps, optimizers and probes. */
 #ifndef AB_BENCH_TRAIN_MEMORY_MEMORY_H
 #define AB_BENCH_TRAIN_MEMORY_MEMORY_H
 
@@ -15,23 +15,23 @@ typedef struct ab_cell_memory {
     ab_tensor *tensor;         /* [plan->tensors]; owned */
 } ab_cell_memory;
 
-/* Allocates every tensor of the plan, with the id -1. `memory` must be all zero; `limit`: bytes, 0: none.
- * AB_NO_MEMORY, or what the device says. ab_cell_memory_fini frees everything, also after an error. */
+/* Allocates every tensor of the plan, with id -1. `memory` must be all zero; `limit`: bytes, 0: none. Errors:
+ * AB_NO_MEMORY or device errors. ab_cell_memory_fini frees everything, also after an error. */
 AB_MUST_CHECK ab_status ab_cell_memory_init(ab_cell_memory *memory, const ab_plan *plan,
                                             const ab_device *device, int64_t limit);
 void ab_cell_memory_fini(ab_cell_memory *memory);
 
-/* The tensor of that number; NULL for AB_NONE. */
+/* Tensor `number`; NULL for AB_NONE. */
 ab_tensor *ab_cell_memory_tensor(const ab_cell_memory *memory, int number);
 
-/* Bytes of a tensor as it is stored. */
+/* Bytes of a tensor in its storage format. */
 size_t ab_cell_memory_bytes(const ab_tensor *tensor);
 
-/* Fills tensor `number` with zeros; nothing for AB_NONE. */
+/* Fills tensor `number` with zeros; a no-op for AB_NONE. */
 AB_MUST_CHECK ab_status ab_cell_memory_zero(const ab_cell_memory *memory, int number);
 
-/* dst = src in dst's format; dst = round(dst + src): by the device, or by the host where the device does not
- * do these formats. Half results are shown to exec->observer. */
+/* dst = src in dst's format; dst = round(dst + src). Runs on the device, or on the host if the device does
+ * not support these formats. Half results are shown to exec->observer. */
 AB_MUST_CHECK ab_status ab_cell_memory_cast(const ab_cell_memory *memory, const ab_exec *exec, ab_tensor *dst,
                                             const ab_tensor *src);
 AB_MUST_CHECK ab_status ab_cell_memory_add(const ab_cell_memory *memory, const ab_exec *exec, ab_tensor *dst,

@@ -1,4 +1,4 @@
-/* What an observer is told of a tensor that it is shown. */
+/* Description of a tensor that observers are shown. */
 #ifndef AB_BENCH_TRAIN_OBSERVE_OBSERVED_H
 #define AB_BENCH_TRAIN_OBSERVE_OBSERVED_H
 

@@ -1,5 +1,5 @@
-/* Always-on statistics of weights: the trained ones at one moment, and how far averaged ones are from
- * them. */
+/* Always-on statistics of weights: the trained weights at one point in time, and the distance of the averaged
+ * weights from them. */
 #ifndef AB_BENCH_TRAIN_OBSERVE_WEIGHT_STATS_H
 #define AB_BENCH_TRAIN_OBSERVE_WEIGHT_STATS_H
 
@@ -8,12 +8,13 @@
 
 AB_BEGIN_DECLS
 
-/* The trained weights as they are now (masters where there are any), against the range of `half` (NULL:
- * fp16). AB_NO_MEMORY. */
+/* Statistics of the current trained weights (masters if there are any) against the range of `half` (NULL:
+ * fp16). Errors: AB_NO_MEMORY. */
 AB_MUST_CHECK ab_status ab_weight_stats_take(const ab_cell_memory *memory, const ab_format *half,
                                              ab_always_on_weights *weights);
 
-/* The averaged weights as they are now beside the trained ones; `decay` is the average's. AB_NO_MEMORY. */
+/* Compares the current averaged weights with the trained ones; `decay` is that of the average. Errors:
+ * AB_NO_MEMORY. */
 AB_MUST_CHECK ab_status ab_weight_stats_take_average(const ab_cell_memory *memory, double decay,
                                                      ab_always_on_average *average);
 

@@ -2,9 +2,9 @@
  * and by value.
  *
  * By norm: total = |(|g1|, |g2|, ...)|; every gradient is multiplied by min(1, max / (total + 1e-6)). As in
- * torch the norms have the gradients' format: the norm of half gradients is a half, and one above 65504 is
- * inf and makes all gradients 0. Sums of squares are in double, in an order that depends on the sizes alone.
- * By value: each element is limited to [-value, value]; NaN stays. With both, norm comes first. */
+ * torch, norms are rounded to the gradients' format: the norm of fp16 gradients is fp16; above 65504 it is
+ * inf and makes all gradients 0. Sums of squares are in double, in an order that depends only on the sizes.
+ * By value: each element is clamped to [-value, value]; NaN stays. With both, the norm is clipped first. */
 #ifndef AB_BENCH_TRAIN_OPTIM_CLIP_H
 #define AB_BENCH_TRAIN_OPTIM_CLIP_H
 
@@ -16,8 +16,8 @@ typedef struct ab_clip_config {
     double norm, value; /* 0: off */
 } ab_clip_config;
 
-/* Clips in place. *total is the norm before (0 without clipping by norm). Gradients may live on any device.
- */
+/* Clips in place. *total: the norm before clipping (0 without clipping by norm). Gradients may be on any
+ * device. */
 AB_MUST_CHECK ab_status ab_clip(const ab_clip_config *config, ab_tensor *const *grad, int count,
                                 double *total);
 

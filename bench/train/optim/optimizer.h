@@ -1,10 +1,10 @@
-/* Optimizers with torch's formulas (torch/optim, single tensor, not capturable) and apex's where torch has
- * none (lamb, lars).
+/* Optimizers with torch's formulas (torch/optim, single tensor, not capturable), or apex's if torch has none
+ * (lamb, lars).
  *
- * An update is computed in fp32 from the stored weight, gradient and state; each of state and weight is
- * rounded once when it is stored, and the weight uses the unrounded state (as fused optimizers do). With fp32
- * storage that is torch's arithmetic exactly; torch's unfused half optimizers round after every elementary
- * operation instead. */
+ * An update is computed in fp32 from the stored weight, gradient and state; state and weight are rounded once
+ * when stored, and the weight uses the unrounded state (as fused optimizers do). With fp32 storage that is
+ * torch's arithmetic exactly; torch's unfused half optimizers round after every elementary operation
+ * instead. */
 #ifndef AB_BENCH_TRAIN_OPTIM_OPTIMIZER_H
 #define AB_BENCH_TRAIN_OPTIM_OPTIMIZER_H
 
@@ -21,15 +21,15 @@ typedef struct ab_optimizer_config {
     double alpha;             /* rmsprop's smoothing */
     double lr_decay;          /* adagrad's */
     double trust_coefficient; /* lars' */
-    double trust; /* set by ab_optimizer_step where the optimizer measures norms: factor of the step */
-    double correction1, correction2; /* 1 - beta^taken of both betas: set by ab_optimizer_correct */
+    double trust; /* factor of the step; set by ab_optimizer_step if the optimizer measures norms */
+    double correction1, correction2; /* 1 - beta^taken for both betas; set by ab_optimizer_correct */
 } ab_optimizer_config;
 
-/* How weight decay acts: added to the gradient, or to the update beside it (and then not seen by the
- * moments). */
+/* Form of weight decay: added to the gradient (L2), or directly to the update (decoupled; the moments do not
+ * include it). */
 typedef enum ab_decay { AB_DECAY_L2, AB_DECAY_DECOUPLED } ab_decay;
 
-/* Numbers of the configuration that a formula reads, a bit each; all read lr and weight_decay. */
+/* Hyper-parameters that a formula reads, one bit each; all read lr and weight_decay. */
 typedef enum ab_knob {
     AB_KNOB_MOMENTUM = 1 << 0,
     AB_KNOB_DAMPENING = 1 << 1,
@@ -41,12 +41,13 @@ typedef enum ab_knob {
     AB_KNOB_TRUST_COEFFICIENT = 1 << 7
 } ab_knob;
 
-/* Sums of squares of a whole parameter: of its weight, and of what the optimizer compares it with. */
+/* Sums of squares of a whole parameter: of its weight, and of the vector whose norm the optimizer compares
+ * with it. */
 typedef struct ab_optimizer_sums {
     double weight, other;
 } ab_optimizer_sums;
 
-/* Values of a block before its update, as fp32. */
+/* fp32 values of a block before its update. */
 typedef struct ab_optimizer_values {
     const float *weight, *grad;
     const float *state[AB_OPTIMIZER_STATES];
@@ -54,14 +55,15 @@ typedef struct ab_optimizer_values {
 
 typedef struct ab_optimizer {
     const char *name, *text;
-    int states;                             /* buffers per parameter, zero at first */
-    const char *state[AB_OPTIMIZER_STATES]; /* their names: torch's */
-    int second_moment;                      /* which state is the average of squares, Adam's v; -1: none */
+    int states;                             /* buffers per parameter, initially zero */
+    const char *state[AB_OPTIMIZER_STATES]; /* torch's names */
+    int second_moment; /* index of the state that averages squares (Adam's v); -1: none */
     ab_decay decay;
     unsigned knobs;
     ab_optimizer_config defaults;
-    /* Both NULL unless the step's size depends on norms of the whole parameter. measure: adds n elements'
-     * squares; state[i] may be overwritten. trust: the factor of the step from the sums over all elements. */
+    /* Both NULL unless the step size depends on norms of the whole parameter. measure: adds the squares of n
+     * elements; state[i] may be overwritten. trust: the factor of the step from the sums over all
+     * elements. */
     void (*measure)(const ab_optimizer_config *config, int64_t taken, const float *weight, const float *grad,
                     float *const *state, int64_t n, ab_optimizer_sums *sums);
     double (*trust)(const ab_optimizer_config *config, const ab_optimizer_sums *sums);
@@ -69,25 +71,24 @@ typedef struct ab_optimizer {
      * values. */
     void (*update)(const ab_optimizer_config *config, int64_t taken, float *weight, const float *grad,
                    float *const *state, int64_t n);
-    /* What each term of the formula adds to the weight (probes/watch.h says what they are), in double from
-     * the values before; constants are the formula's fp32 ones. term[i]: room for n values. Returns which
-     * terms there are, a bit each; the others are not written. */
+    /* What each term of the formula (probes/watch.h) adds to the weight, in double from the values before;
+     * constants are the formula's fp32 ones. term[i]: n values. Returns the terms that exist, one bit each;
+     * the others are not written. */
     unsigned (*terms)(const ab_optimizer_config *config, int64_t taken, const ab_optimizer_values *before,
                       double *const *term, int64_t n);
 } ab_optimizer;
 
-/* The rows of optimizers.def, in order: i in [0, count). find: AB_USAGE with the nearest name for an unknown
- * one. */
+/* The rows of optimizers.def, in order: i in [0, count). find: AB_USAGE with the nearest name if unknown. */
 int ab_optimizer_count(void);
 const ab_optimizer *ab_optimizer_at(int i);
 AB_MUST_CHECK ab_status ab_optimizer_find(const char *name, const ab_optimizer **optimizer);
 /* "L2", "decoupled" */
 const char *ab_decay_name(ab_decay decay);
 
-/* 1 - beta^taken: what divides a running mean that began at 0 (Kingma and Ba, algorithm 1). */
+/* 1 - beta^taken: the bias correction of a running mean that starts at 0 (Kingma and Ba, algorithm 1). */
 double ab_optimizer_correction(double beta, int64_t taken);
 
-/* Sets both corrections of *config, which measure, update and terms read; ab_optimizer_step does it on its
+/* Sets both corrections of *config, which measure, update and terms read; ab_optimizer_step sets them on its
  * own copy. */
 void ab_optimizer_correct(ab_optimizer_config *config, int64_t taken);
 
@@ -95,15 +96,15 @@ void ab_optimizer_correct(ab_optimizer_config *config, int64_t taken);
 void ab_optimizer_step(const ab_optimizer *optimizer, const ab_optimizer_config *config, int64_t taken,
                        ab_tensor *weight, const ab_tensor *grad, ab_tensor *const *state);
 
-/* Who is shown an update. Numbers are the observer's; -1: not wanted. */
+/* Observers of an update. Ids are the observer's; -1: not shown. */
 typedef struct ab_optimizer_audience {
     ab_observer *observer;
     int weight_id, state_id[AB_OPTIMIZER_STATES];
     const ab_watch *watch; /* its `update` may be NULL */
-    int param;             /* the parameter's place in the watch's list */
+    int param;             /* the parameter's index in the watch's list */
 } ab_optimizer_audience;
 
-/* The same update, bit for bit, shown to `audience`. */
+/* The same update, bit for bit, reported to `audience`. */
 void ab_optimizer_step_shown(const ab_optimizer *optimizer, const ab_optimizer_config *config, int64_t taken,
                              ab_tensor *weight, const ab_tensor *grad, ab_tensor *const *state,
                              const ab_optimizer_audience *audience);

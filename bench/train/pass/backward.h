@@ -1,4 +1,4 @@
-/* The backward pass: from loss gradients to the scaled gradients of weights and activations. */
+/* The backward pass: computes the scaled gradients of weights and activations from the loss gradients. */
 #ifndef AB_BENCH_TRAIN_PASS_BACKWARD_H
 #define AB_BENCH_TRAIN_PASS_BACKWARD_H
 
@@ -8,17 +8,17 @@
 
 AB_BEGIN_DECLS
 
-/* Whether losses have their own scales, so that there is a backward pass for each (apex's num_losses). */
+/* Whether losses have their own scales, and hence one backward pass each (apex's num_losses). */
 static inline bool ab_backward_by_loss(const ab_plan *plan) { return plan->scalers > 1; }
 
-/* Writes the losses' gradients: `scale` times `share` times the weight of a loss; 0 for losses that another
- * backward pass than position->loss_id is for. */
+/* Writes the loss gradients: scale * share * weight of the loss; 0 for losses of other backward passes than
+ * position->loss_id. */
 AB_MUST_CHECK ab_status ab_backward_start(const ab_walk *walk, const ab_step_position *position, double scale,
                                           double share);
 
-/* Runs it, from loss gradients that are there. Weights' gradients of later micro-batches are added to those
- * before, unless masters' gradients take them over or each loss has its own pass. `layers`: their own scales,
- * or NULL. Errors name the op. */
+/* Runs the backward pass from the loss gradients. Weight gradients of later micro-batches accumulate, unless
+ * they are summed into the masters' gradients or each loss has its own pass. `layers`: per-layer scales, or
+ * NULL. Errors name the op. */
 AB_MUST_CHECK ab_status ab_backward(const ab_walk *walk, const ab_step_position *position,
                                     ab_layer_scales *layers);
 

@@ -1,5 +1,4 @@
-/* The forward pass: half copies of the weights where they are out of date, then every op and cast in
- * order. */
+/* The forward pass: updates outdated half copies of the weights, then runs every op and cast in order. */
 #ifndef AB_BENCH_TRAIN_PASS_FORWARD_H
 #define AB_BENCH_TRAIN_PASS_FORWARD_H
 
@@ -7,10 +6,10 @@
 
 AB_BEGIN_DECLS
 
-/* Runs it over the batch that is in the input tensors. Errors name the op. */
+/* Runs the forward pass on the batch in the input tensors. Errors name the op. */
 AB_MUST_CHECK ab_status ab_forward(ab_walk *walk);
 
-/* The weighted sum of the losses, unscaled; a loss that is not a number is always the same NaN. */
+/* The weighted sum of the losses, unscaled; a NaN loss always has the same bits. */
 AB_MUST_CHECK ab_status ab_forward_loss(const ab_walk *walk, float *loss);
 
 AB_END_DECLS

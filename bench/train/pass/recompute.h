@@ -1,5 +1,5 @@
 /* Activation recomputation (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"): a block that
- * keeps no activations makes them anew before its backward pass. */
+ * keeps no activations recomputes them before its backward pass. */
 #ifndef AB_BENCH_TRAIN_PASS_RECOMPUTE_H
 #define AB_BENCH_TRAIN_PASS_RECOMPUTE_H
 
@@ -7,8 +7,8 @@
 
 AB_BEGIN_DECLS
 
-/* Recomputes what the backward passes of the block whose last node is `last` read, bit for bit. Nobody sees
- * it, and running statistics stay as they are. Errors name the op. */
+/* Recomputes, bit for bit, the tensors that the backward passes of the block ending at node `last` read.
+ * Observers are not called; running statistics do not change. Errors name the op. */
 AB_MUST_CHECK ab_status ab_recompute_block(const ab_walk *walk, int last);
 
 AB_END_DECLS

@@ -1,5 +1,5 @@
-/* The ops of a plan made ready to run: operands, implementations, workspace. forward.h, recompute.h and
- * backward.h walk them. Nothing here knows of optimizers, scalers or the order of a step. */
+/* The ops of a plan, prepared to run: operands, implementations, workspace. Used by forward.h, recompute.h
+ * and backward.h. Independent of optimizers, scalers and the order of a step. */
 #ifndef AB_BENCH_TRAIN_PASS_WALK_H
 #define AB_BENCH_TRAIN_PASS_WALK_H
 
@@ -10,39 +10,39 @@ AB_BEGIN_DECLS
 
 typedef struct ab_walk {
     const ab_cell_memory *memory; /* borrowed */
-    ab_observation *observation;  /* borrowed: is shown what runs */
+    ab_observation *observation;  /* borrowed: is called for what runs */
     ab_op_io *io;                 /* [plan->nodes]: operands; unused for casts; owned */
-    const ab_op **run;            /* [plan->nodes]: what runs the op on this device; NULL for casts; owned */
-    int fallbacks;                /* ops that run on the host because the device has none */
-    ab_exec exec;                 /* common to all ops; its observer is NULL, ab_walk_exec adds the step's */
-    uint64_t params_version;      /* of the weights */
-    uint64_t casts_version;       /* of the weights that the half copies were made from */
+    const ab_op **run;       /* [plan->nodes]: the implementation on this device; NULL for casts; owned */
+    int fallbacks;           /* ops that run on the host because the device does not implement them */
+    ab_exec exec;            /* common to all ops; its observer is NULL, ab_walk_exec adds the step's */
+    uint64_t params_version; /* of the weights */
+    uint64_t casts_version;  /* params_version that the half copies were made from */
 } ab_walk;
 
-/* Prepares every op; `exec`: how they run, without workspace and observer. `walk` must be all zero. Errors
- * name the op. Free with ab_walk_fini, also after an error and before `memory`. */
+/* Prepares every op; `exec`: execution settings without workspace and observer. `walk` must be all zero.
+ * Errors name the op. Free with ab_walk_fini, also after an error and before `memory`. */
 AB_MUST_CHECK ab_status ab_walk_init(ab_walk *walk, const ab_cell_memory *memory, ab_observation *observation,
                                      const ab_exec *exec);
 void ab_walk_fini(ab_walk *walk);
 
-/* Prepared copies of weights are out of date from now on. */
+/* Marks prepared copies of the weights as outdated. */
 static inline void ab_walk_weights_changed(ab_walk *walk) { walk->params_version++; }
 
-/* How an op runs now, shown to the step's observer; the same for node `node`, where a frozen op is evaluated,
- * not trained. */
+/* Current execution settings with the step's observer; ab_walk_node_exec: for node `node`, where a frozen op
+ * runs in eval mode. */
 ab_exec ab_walk_exec(const ab_walk *walk);
 ab_exec ab_walk_node_exec(const ab_walk *walk, int node);
 
-/* The same, but nobody sees it. */
+/* The same without an observer. */
 ab_exec ab_walk_unobserved(const ab_walk *walk);
 
-/* Casts tensor `from` to tensor `to`; adds it. Half results are shown to the observer, the move to the watch
- * as `kind` of op `net_op`. */
+/* Casts tensor `from` to tensor `to`; adds it. Half results are shown to the observer; the move is reported
+ * to the watch as `kind` of op `net_op`. */
 AB_MUST_CHECK ab_status ab_walk_cast(const ab_walk *walk, ab_move_kind kind, int net_op, bool backward,
                                      int to, int from);
 AB_MUST_CHECK ab_status ab_walk_add(const ab_walk *walk, int net_op, int to, int from);
 
-/* Puts the op's name before the message of an error. */
+/* Prefixes the message of an error with the op's name. */
 AB_MUST_CHECK ab_status ab_walk_in_op(const ab_net_op *op, ab_status status);
 
 AB_END_DECLS

@@ -1,4 +1,4 @@
-/* The loss scalers of a cell: one, or one for each loss (apex's num_losses). Scales of single layers are in
+/* The loss scalers of a cell: one, or one per loss (apex's num_losses). Per-layer scales are in
  * pass/layer_scales.h. */
 #ifndef AB_BENCH_TRAIN_UPDATE_LOSS_SCALERS_H
 #define AB_BENCH_TRAIN_UPDATE_LOSS_SCALERS_H
@@ -19,14 +19,14 @@ typedef struct ab_scale_limits {
     int64_t window;
 } ab_scale_limits;
 
-/* Starts `count` scalers of these settings, and the limits where the dialect has such a key and the settings
- * do not name it. */
+/* Initialises `count` scalers with `settings`, and applies the limits whose key the dialect has and the
+ * settings do not set. */
 void ab_loss_scalers_start(ab_loss_scalers *scalers, int count, const ab_scaler_config *settings,
                            const ab_scale_limits *limits);
 
-/* Tells scaler k what step `step` was like; *skipped becomes true if the step is to be skipped. AB_CONFIG
- * where the original raises, or where the scale becomes no finite number, for every later step would be
- * skipped. */
+/* Updates scaler k with the outcome `seen` of step `step`; sets *skipped if the step must be skipped.
+ * AB_CONFIG if the original raises an exception, or if the scale becomes NaN or inf, since every later step
+ * would be skipped. */
 AB_MUST_CHECK ab_status ab_loss_scalers_update(ab_loss_scalers *scalers, int k, int64_t step,
                                                const ab_scaler_seen *seen, bool *skipped);
 

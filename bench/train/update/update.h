@@ -1,5 +1,5 @@
-/* The optimizer step: trained weights, their copies in the model's format, their averages. Gradients are read
- * as they are. */
+/* The optimizer step: updates the trained weights, their copies in the model's format and their averages.
+ * Reads unscaled gradients. */
 #ifndef AB_BENCH_TRAIN_UPDATE_UPDATE_H
 #define AB_BENCH_TRAIN_UPDATE_UPDATE_H
 
@@ -13,28 +13,28 @@ AB_BEGIN_DECLS
 
 typedef struct ab_weight_update {
     const ab_cell_memory *memory;      /* borrowed, as are the next four */
-    const ab_observation *observation; /* is shown the update, where it wants to */
+    const ab_observation *observation; /* is called with the update if it observes updates */
     const ab_trained_params *trained;
     const ab_optimizer *optimizer;
     const ab_recipe *recipe;    /* schedule and averages */
-    ab_optimizer_config common; /* of all parameters, at the highest rate */
-    ab_optimizer_config *own;   /* [trained->count]: each parameter's, by its group; owned */
+    ab_optimizer_config common; /* of all parameters, at the maximum rate */
+    ab_optimizer_config *own;   /* [trained->count]: per parameter, after its groups; owned */
     ab_update_item *item;       /* [trained->count]; owned */
 } ab_weight_update;
 
-/* `update` must be all zero but for the borrowed pointers and `common`, which the caller sets. AB_NO_MEMORY.
+/* `update` must be all zero except the borrowed pointers and `common`, which the caller sets. AB_NO_MEMORY.
  * Free with ab_weight_update_fini, also after an error. */
 AB_MUST_CHECK ab_status ab_weight_update_init(ab_weight_update *update, const ab_gradients *gradients);
 void ab_weight_update_fini(ab_weight_update *update);
 
-/* The rate (and momentum, -1: not set) when the schedule has advanced so often. */
+/* The rate (and momentum, -1: not set) after `advanced` advances of the schedule. */
 ab_schedule_point ab_weight_update_rate(const ab_weight_update *update, int64_t advanced);
 
-/* Trained parameter i's configuration then. */
+/* Configuration of trained parameter i after `advanced` advances. */
 ab_optimizer_config ab_weight_update_config(const ab_weight_update *update, int i, int64_t advanced);
 
-/* Step number `taken` (1: the first) on every trained parameter. `unobserved`: how casts run that nobody
- * sees. */
+/* Runs step number `taken` (1: the first) on every trained parameter. `unobserved`: execution settings of
+ * casts that are not observed. */
 AB_MUST_CHECK ab_status ab_weight_update_run(const ab_weight_update *update, const ab_exec *unobserved,
                                              int64_t taken, int64_t advanced);
 

@@ -1,5 +1,4 @@
-/* Dot products in accumulators that hardware has, and in one that makes no error: what the accumulator audit
- * compares. */
+/* Dot products in emulated hardware accumulators, and exact ones; used by the accumulator audit. */
 #ifndef AB_PROBES_DOT_H
 #define AB_PROBES_DOT_H
 
@@ -7,9 +6,9 @@
 
 AB_BEGIN_DECLS
 
-/* A way to add up products: each product is added to a running sum, which is rounded (to nearest even) to
- * `precision` bits in the exponent range of a format. With a chunk, that sum is added to an fp32 sum and
- * starts anew every `chunk` products. */
+/* An accumulator: each product is added to a running sum, which is rounded (to nearest even) to `precision`
+ * bits in the exponent range of a format. With a chunk, every `chunk` products that sum is added to an fp32
+ * sum and reset. */
 typedef struct ab_accumulator {
     const char *name;
     ab_format format;
@@ -23,14 +22,13 @@ const ab_accumulator *ab_accumulator_at(int i);
 
 typedef struct ab_dot {
     double sum;
-    int64_t addends, swamped; /* products that are not zero; those that left the sum as it was */
+    int64_t addends, swamped; /* non-zero products; those that did not change the sum */
 } ab_dot;
 
 /* Sum of a[i] * b[i] in order. */
 ab_dot ab_dot_in(const ab_accumulator *accumulator, const float *a, const float *b, int64_t n);
 
-/* The same without error, rounded to double at the end (faithfully: within one unit in the last place). All
- * values must be finite, and n below 2^30. */
+/* The exact sum, rounded faithfully to double (within 1 ulp). All values must be finite, and n < 2^30. */
 double ab_dot_exact(const float *a, const float *b, int64_t n);
 
 AB_END_DECLS

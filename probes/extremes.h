@@ -1,6 +1,5 @@
-/* The largest finite magnitude of a stored tensor, and how many values are infinite or no numbers: one pass
- * over bits, memory bound where everything is finite. A census (kernels/census/census.h) says more and costs
- * more. */
+/* The largest finite magnitude of a stored tensor, and counts of inf and NaN: one pass over the bits, memory
+ * bound if all values are finite. A census (kernels/census/census.h) counts more at a higher cost. */
 #ifndef AB_PROBES_EXTREMES_H
 #define AB_PROBES_EXTREMES_H
 
@@ -9,15 +8,15 @@
 AB_BEGIN_DECLS
 
 typedef struct ab_extremes {
-    double largest; /* of the finite magnitudes; 0 without */
+    double largest; /* finite magnitude; 0 if there is none */
     int64_t infinite, nan;
 } ab_extremes;
 
-/* Of any format; integers are finite and have no largest. The host must be able to read the tensor. */
+/* Any format; integers count as finite and have no largest. The tensor must be host-readable. */
 ab_extremes ab_extremes_of(const ab_tensor *tensor);
 bool ab_extremes_finite(const ab_tensor *tensor);
 
-/* Writes the places of the first values that are not finite, at most `most` of them; returns how many. */
+/* Writes the indices of the first non-finite values, at most `most`; returns their number. */
 int ab_extremes_places(const ab_tensor *tensor, int64_t *place, int most);
 
 AB_END_DECLS

@@ -61,9 +61,9 @@ typedef struct ledger {
 
 typedef struct lost_updates {
     ab_probe_setup setup;
-    ledger *param;        /* [params] */
-    block_sums *block;    /* all parameters' blocks */
-    uint32_t *lane_ratio; /* [params][threads][RATIOS], of the step under way */
+    ledger *param;          /* [params] */
+    block_sums *block;      /* all parameters' blocks */
+    uint32_t *thread_ratio; /* [params][threads][RATIOS], of the step under way */
     ab_columns columns;
     int64_t steps;
 } lost_updates;
@@ -73,7 +73,7 @@ static void destroy(void *state) {
     if (!l) return;
     free(l->param);
     free(l->block);
-    free(l->lane_ratio);
+    free(l->thread_ratio);
     free(l);
 }
 
@@ -88,7 +88,7 @@ static ab_status create(const ab_probe_setup *setup, void **state) {
     l->setup = *setup;
     l->columns.every = setup->every;
     l->param = calloc(params + 1, sizeof *l->param);
-    l->lane_ratio = calloc(params * (size_t)setup->threads * RATIOS + 1, sizeof *l->lane_ratio);
+    l->thread_ratio = calloc(params * (size_t)setup->threads * RATIOS + 1, sizeof *l->thread_ratio);
     for (size_t p = 0; p < params && l->param; p++) {
         l->param[p].stopped_since = -1;
         l->param[p].lr = setup->optimizer.lr;
@@ -96,7 +96,7 @@ static ab_status create(const ab_probe_setup *setup, void **state) {
         blocks += (size_t)block_count(&setup->param[p]);
     }
     l->block = calloc(blocks + 1, sizeof *l->block);
-    if (!l->param || !l->block || !l->lane_ratio) {
+    if (!l->param || !l->block || !l->thread_ratio) {
         destroy(l);
         return ab_fail(AB_NO_MEMORY, "probe lost_updates: out of memory for %d parameters", setup->params);
     }
@@ -108,9 +108,9 @@ static ab_status create(const ab_probe_setup *setup, void **state) {
 
 static double finite_or_zero(double x) { return x - x == 0 ? x : 0; }
 
-static double sum_lanes(const double *thread) {
+static double sum_lanes(const double *lane) {
     double sum = 0;
-    for (int j = 0; j < LANES; j++) sum += thread[j];
+    for (int j = 0; j < LANES; j++) sum += lane[j];
     return sum;
 }
 
@@ -130,26 +130,26 @@ static int count_lost(const double *part, const float *kept, const float *before
 
 /* Sums of squares: element i goes into thread i % LANES, a fixed order. */
 static double energy_of(const double *part, int64_t n) {
-    double thread[LANES] = {0};
+    double lane[LANES] = {0};
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
-        for (int j = 0; j < LANES; j++) thread[j] += part[i + j] * part[i + j];
-    for (; i < n; i++) thread[i % LANES] += part[i] * part[i];
-    return sum_lanes(thread);
+        for (int j = 0; j < LANES; j++) lane[j] += part[i + j] * part[i + j];
+    for (; i < n; i++) lane[i % LANES] += part[i] * part[i];
+    return sum_lanes(lane);
 }
 
 /* Most stretches of a block have lost nothing and are passed over. */
 static double lost_energy_of(const double *part, const float *kept, const float *before, int64_t n) {
-    double thread[LANES] = {0};
+    double lane[LANES] = {0};
     int64_t i = 0;
     for (; i + STRETCH <= n; i += STRETCH) {
         if (count_lost(part + i, kept + i, before + i, STRETCH) == 0) continue;
         for (int64_t k = i; k < i + STRETCH; k += LANES)
             for (int j = 0; j < LANES; j++)
-                thread[j] += (double)kept[k + j] == (double)before[k + j] ? part[k + j] * part[k + j] : 0;
+                lane[j] += (double)kept[k + j] == (double)before[k + j] ? part[k + j] * part[k + j] : 0;
     }
-    for (; i < n; i++) thread[i % LANES] += kept[i] == before[i] ? part[i] * part[i] : 0;
-    return sum_lanes(thread);
+    for (; i < n; i++) lane[i % LANES] += kept[i] == before[i] ? part[i] * part[i] : 0;
+    return sum_lanes(lane);
 }
 
 static account settle(const double *part, const float *kept, const float *before, int64_t n) {
@@ -172,13 +172,13 @@ static void add_alone(const ab_format *format, const double *part, const float *
 
 /* Sum of (stored - before) * update. A weight that overflowed did not move anywhere. */
 static double moved(const double *change, const float *stored, const float *before, int64_t n) {
-    double thread[LANES] = {0};
+    double lane[LANES] = {0};
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
         for (int j = 0; j < LANES; j++)
-            thread[j] += ((double)stored[i + j] - (double)before[i + j]) * change[i + j];
-    for (; i < n; i++) thread[i % LANES] += ((double)stored[i] - (double)before[i]) * change[i];
-    double sum = sum_lanes(thread);
+            lane[j] += ((double)stored[i + j] - (double)before[i + j]) * change[i + j];
+    for (; i < n; i++) lane[i % LANES] += ((double)stored[i] - (double)before[i]) * change[i];
+    double sum = sum_lanes(lane);
     if (sum - sum == 0) return sum;
     sum = 0;
     for (i = 0; i < n; i++) sum += finite_or_zero((double)stored[i] - (double)before[i]) * change[i];
@@ -226,7 +226,7 @@ static void update(void *state, const ab_update_block *block) {
     sums->cause[TOTAL] = settle(change, block->stored, block->before, n);
     int place = block->param * l->setup.threads + block->thread;
     int64_t stride = l->setup.param[block->param].count < LARGE ? 1 : LARGE_STRIDE;
-    count_ratios(format, change, block->before, n, stride, l->lane_ratio + (size_t)place * RATIOS);
+    count_ratios(format, change, block->before, n, stride, l->thread_ratio + (size_t)place * RATIOS);
     for (int t = 0; t < AB_TERM_COUNT; t++) {
         if (!block->term[t]) continue;
         const double *part = finite_part(block->term[t], n, room);
@@ -262,7 +262,7 @@ static account take_blocks(lost_updates *l, int p) {
 }
 
 static void take_ratios(lost_updates *l, int p) {
-    uint32_t *thread = l->lane_ratio + (size_t)(p * l->setup.threads) * RATIOS;
+    uint32_t *thread = l->thread_ratio + (size_t)(p * l->setup.threads) * RATIOS;
     int64_t *ratio = l->param[p].ratio;
     memset(ratio, 0, sizeof l->param[p].ratio);
     for (int i = 0; i < l->setup.threads; i++, thread += RATIOS)

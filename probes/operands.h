@@ -1,6 +1,5 @@
-/* The dot products behind conv2d and linear: which numbers are multiplied and added for one element of an
- * output, an input gradient or a weight gradient. Reads the op's tensors in their own formats; does no sums.
- */
+/* The dot products of conv2d and linear: the operands of one element of an output, an input gradient or a
+ * weight gradient. Reads the op's tensors in their own formats; does not sum. */
 #ifndef AB_PROBES_OPERANDS_H
 #define AB_PROBES_OPERANDS_H
 
@@ -15,7 +14,7 @@ typedef enum ab_dot_pass {
     AB_DOT_PASSES
 } ab_dot_pass;
 
-/* A product op as a convolution; linear is one of 1x1 images. [0] is vertical. */
+/* The op as a convolution; linear is a convolution of 1x1 images. [0] is vertical. */
 typedef struct ab_dot_geometry {
     int64_t batch, in[2], out[2], in_channels, out_channels, groups;
     int64_t kernel[2], stride[2], padding[2], dilation[2];
@@ -26,18 +25,19 @@ typedef struct ab_operands {
     ab_dot_geometry geometry;
     ab_dot_pass pass;
     const ab_tensor *x, *weight, *dout;
-    int64_t results, products; /* dot products there are; numbers multiplied in one, at most */
+    int64_t results, products; /* number of dot products; maximum number of products in one */
 } ab_operands;
 
-/* The dot products of a pass that has just run. False if it is no conv2d or linear, or had no such pass. */
+/* The dot products of a pass that has just run. False if the op is not conv2d or linear, or has no such
+ * pass. */
 bool ab_operands_of(const ab_op_run *run, ab_dot_pass pass, ab_operands *operands);
 
-/* Writes the factors of result `i` (an element of out, din or dweight, in memory order) to a and b, which
- * have room for `products` each, in the order of kernel row, column, channel or image, row, column. Zeros of
- * the padding are left out. Returns how many there are. */
+/* Writes the factors of result `i` (an element of out, din or dweight, in memory order) to a and b
+ * (`products` floats each), in the order kernel row, column, channel or image, row, column. Padding zeros are
+ * omitted. Returns the number of products. */
 int64_t ab_operands_gather(const ab_operands *operands, int64_t i, float *a, float *b);
 
-/* The same as places: a in x (forward) or dout, b in the weight or, of a weight's gradient, in x. */
+/* The same as element indices: a in x (forward) or dout, b in the weight or, for weight gradients, in x. */
 int64_t ab_operands_places(const ab_operands *operands, int64_t i, int64_t *a, int64_t *b);
 
 AB_END_DECLS

@@ -1,9 +1,8 @@
-/* What a training step can show to those who listen, in the words both sides use: the step loop fills these
- * structs, probes read them. Nothing here computes anything.
+/* Interface between the step loop and probes: the step loop fills these structs, probes read them.
+ * Declarations only.
  *
- * A step that is probed hands tensors to an ab_observer (kernels/ops/op.h) under the numbers of their roles,
- * and calls the functions of an ab_watch at the events below. Listeners never change a value; the one freedom
- * they have is the payload of a NaN that is already there. */
+ * A probed step passes tensors to an ab_observer (kernels/ops/op.h) by number and calls the functions of an
+ * ab_watch at the events below. Observers must not change values, except the payload of an existing NaN. */
 #ifndef AB_PROBES_WATCH_H
 #define AB_PROBES_WATCH_H
 
@@ -11,14 +10,14 @@
 
 AB_BEGIN_DECLS
 
-/* What a tensor is to training. */
+/* Role of a tensor in training. */
 typedef enum ab_probe_role {
     AB_ROLE_WEIGHT_GRADIENT,     /* times the loss scale, before it is cast */
     AB_ROLE_ACTIVATION_GRADIENT, /* times the loss scale, before it is cast */
-    AB_ROLE_UNSCALED_GRADIENT,   /* of a weight, as the optimizer gets it, before it is stored */
+    AB_ROLE_UNSCALED_GRADIENT,   /* of a weight, as passed to the optimizer, before it is stored */
     AB_ROLE_ACTIVATION,          /* an op's output, before it is cast */
-    AB_ROLE_WEIGHT,              /* as the optimizer left it, before it is stored */
-    AB_ROLE_OPTIMIZER_STATE,     /* as the optimizer left it, before it is stored */
+    AB_ROLE_WEIGHT,              /* after the optimizer step, before it is stored */
+    AB_ROLE_OPTIMIZER_STATE,     /* after the optimizer step, before it is stored */
     AB_ROLE_COUNT
 } ab_probe_role;
 
@@ -31,10 +30,10 @@ enum {
     AB_SEES_OPTIMIZER_STATE = 1 << AB_ROLE_OPTIMIZER_STATE
 };
 
-/* "weight_gradient", "activation", ...: what the record calls it. */
+/* Name of the role in the record: "weight_gradient", "activation", ... */
 const char *ab_probe_role_name(ab_probe_role role);
 
-/* What moves a weight. The first three add up to the update; eps is what that term changed in it (the update
+/* Terms of a weight update. The first three add up to the update; eps is the change due to eps (the update
  * minus the update without eps). */
 typedef enum ab_update_term {
     AB_TERM_GRADIENT,
@@ -47,64 +46,63 @@ typedef enum ab_update_term {
 enum { AB_UPDATE_BLOCK = 1024, AB_UPDATE_STATES = 3 };
 
 /* One block of an optimizer update: elements [first, first + n) of a parameter. Blocks start at multiples of
- * AB_UPDATE_BLOCK and are that long, but for the last one. Blocks of a parameter come in any order, on any
+ * AB_UPDATE_BLOCK and have that length, except the last. Blocks of a parameter arrive in any order, on any
  * thread. */
 typedef struct ab_update_block {
-    int param; /* place in the setup's list of parameters */
+    int param; /* index in the setup's list of parameters */
     int thread;
     int64_t first, n;
     int64_t taken;        /* 1 for the first update of the run */
-    double lr;            /* in force for this parameter; 0: the setup's */
+    double lr;            /* of this parameter; 0: the setup's */
     const float *before;  /* the stored weight */
     const float *after;   /* the fp32 result of the update */
-    const float *stored;  /* `after` as it was stored, widened again */
+    const float *stored;  /* `after` as stored, widened to fp32 */
     const float *grad;    /* unscaled */
-    const double *update; /* what the formula adds to the weight, computed in double from the stored values;
-                             the hyper-parameters are the fp32 numbers of the formula */
+    const double *update; /* added to the weight by the formula, computed in double from the stored values
+                             with the formula's fp32 hyper-parameters */
     const double
-        *term[AB_TERM_COUNT]; /* its parts; NULL where the optimizer, as configured, has no such term */
+        *term[AB_TERM_COUNT]; /* terms of `update`; NULL if the optimizer as configured has no such term */
     const float *state_before[AB_UPDATE_STATES], *state_after[AB_UPDATE_STATES],
         *state_stored[AB_UPDATE_STATES];
 } ab_update_block;
 
-/* An op has just run. The tensors of `io` hold what it read and wrote; forward: out, backward: din and
- * dparam. */
+/* An op that has just run. The tensors of `io` hold its inputs and results: out (forward), din and dparam
+ * (backward). */
 typedef struct ab_op_run {
-    int number; /* place of the op in the network */
+    int number; /* index of the op in the network */
     const char *name;
     const ab_op *op;
     const ab_op_io *io;
     bool backward;
-    const ab_exec *exec; /* as it was run with; NULL: not known, in training */
+    const ab_exec *exec; /* settings it ran with; NULL: unknown, training mode */
 } ab_op_run;
 
-/* What writes a tensor without being an op. */
+/* Writes of tensors outside ops. */
 typedef enum ab_move_kind {
-    AB_MOVE_CAST,          /* of a value, or of its gradient, to the format that another op wants */
-    AB_MOVE_WEIGHT_CAST,   /* of a parameter to the half copy that ops read */
-    AB_MOVE_GRADIENT_CAST, /* of a parameter's gradient to the format it is kept in */
-    AB_MOVE_GRADIENT_SUM,  /* shares of the gradient of a value or parameter that is used more than once */
+    AB_MOVE_CAST,          /* of a value, or of its gradient, to the format of another op */
+    AB_MOVE_WEIGHT_CAST,   /* of a parameter to its half copy for the ops */
+    AB_MOVE_GRADIENT_CAST, /* of a parameter's gradient to its storage format */
+    AB_MOVE_GRADIENT_SUM,  /* of contributions to the gradient of a value or parameter used more than once */
     AB_MOVE_COUNT
 } ab_move_kind;
 
 typedef struct ab_move {
     ab_move_kind kind;
-    int number; /* place in the network of the op that asked for the cast or owns the parameter; -1: none */
+    int number;       /* index of the op that needs the cast or owns the parameter; -1: none */
     const char *name; /* of that op, or of the tensor */
     bool backward;
     const ab_tensor *to, *from;
 } ab_move;
 
-/* What somebody wants of the probed steps. Functions may be NULL; all but `update` are called on one thread.
- */
+/* Callbacks of probed steps. Functions may be NULL; all except `update` are called on one thread. */
 typedef struct ab_watch {
     void *context;
-    unsigned roles; /* AB_SEES_...: which tensors the step's observer is shown */
+    unsigned roles; /* AB_SEES_...: tensors that the step's observer sees */
     void (*begin)(void *context, int64_t step, double loss_scale);
     void (*ran)(void *context, const ab_op_run *run);
     void (*moved)(void *context, const ab_move *move);
-    /* A step whose loss or gradients are not finite has just been through its backward pass. True: replay it,
-     * from the same bits, and show it to `ran` and `moved` only. */
+    /* Called after the backward pass of a step with non-finite loss or gradients. True: the step is replayed
+     * from the same bits and shown to `ran` and `moved` only. */
     bool (*wants_replay)(void *context, int64_t step, double loss_scale);
     void (*update)(void *context, const ab_update_block *block);
 } ab_watch;

@@ -1,13 +1,13 @@
-/* The list of second opinions, and what their families share. */
+/* The list of fp64 references, and helpers shared by the op families. */
 #include "probes/element64/element64.h"
 
 #include "kernels/core/rng.h"
 #include "kernels/format/convert.h"
 
 static const ab_element64_kind *const kinds[] = {
-#define AB_SECOND_OPINION(id) &ab_element64_##id,
+#define AB_ELEMENT64(id) &ab_element64_##id,
 #include "probes/element64/element64.def"
-#undef AB_SECOND_OPINION
+#undef AB_ELEMENT64
 };
 
 static int one_by_one(const ab_element64_kind *kind, const ab_op_run *run, int wrote, const int64_t *place,
@@ -75,7 +75,7 @@ bool ab_truth64(const ab_op_run *run, const char *name) {
     return truth;
 }
 
-/* ---- shapes and coins ------------------------------------------------------------------------ */
+/* ---- shapes and dropout ---------------------------------------------------------------------- */
 
 int64_t ab_broadcast64(const ab_shape *from, const ab_shape *to, int64_t i) {
     int64_t index = 0, step = 1;
@@ -88,7 +88,7 @@ int64_t ab_broadcast64(const ab_shape *from, const ab_shape *to, int64_t i) {
     return index;
 }
 
-/* The coin as vec_math.h defines it: the upper 24 bits of word i % 4 of block i / 4. */
+/* The dropout mask as vec_math.h defines it: the upper 24 bits of word i % 4 of block i / 4. */
 double ab_dropout_mask64(const ab_op_run *run, double p, int64_t i) {
     const ab_exec *exec = run->exec;
     if (p == 0 || !ab_trains64(run)) return 1;

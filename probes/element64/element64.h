@@ -1,9 +1,9 @@
-/* One element of what an op has just written, computed again in double from what the op read: what it would
- * have been in an arithmetic of more range. Plain sums in memory order, one element at a time; slow, for the
- * few elements that need an explanation.
+/* fp64 reference of ops: one element of an op's result, recomputed in double from the op's inputs, to show
+ * its value without range limits. Plain sums in memory order, one element at a time; slow, for the few
+ * elements that need an explanation.
  *
- * Ops are rows of element64.def: all of ops.def. Values beyond double's range count as its largest number
- * where the result is a number (exp), so that an infinity here means mathematics. */
+ * Rows of element64.def: all ops of ops.def. Finite results beyond double's range (exp) are clamped to its
+ * largest number, so that inf means mathematically infinite. */
 #ifndef AB_PROBES_ELEMENT64_ELEMENT64_H
 #define AB_PROBES_ELEMENT64_ELEMENT64_H
 
@@ -14,7 +14,7 @@
 
 AB_BEGIN_DECLS
 
-/* Tensors that an op writes: the output; gradients of inputs; gradients of parameters. */
+/* Tensors that an op writes: output, input gradients, parameter gradients. */
 enum {
     AB_WROTE_OUT,
     AB_WROTE_DIN,
@@ -24,11 +24,11 @@ enum {
 
 typedef struct ab_element64 {
     double value;
-    double largest; /* magnitude of any term, product or partial sum on the way */
+    double largest; /* magnitude of all terms, products and partial sums */
 } ab_element64;
 
-/* One element at a time or, where elements share most of their work, several at once (forward and backward
- * are NULL then). All may say false: too much work, or no memory. */
+/* One element at a time or, if elements share most of their work, several at once (forward and backward are
+ * NULL then). All may return false: too much work, or out of memory. */
 typedef struct ab_element64_kind {
     const ab_op *op;
     bool (*forward)(const ab_op_run *run, int64_t i, ab_element64 *result);
@@ -36,51 +36,52 @@ typedef struct ab_element64_kind {
     bool (*several)(const ab_op_run *run, int wrote, const int64_t *place, int n, ab_element64 *result);
 } ab_element64_kind;
 
-/* Element i of what `run` wrote; false if there is no second opinion. */
+/* Element i of what `run` wrote; false if no reference could be computed. */
 bool ab_element64_of(const ab_op_run *run, int wrote, int64_t i, ab_element64 *result);
 
-/* The elements place[0] to place[n - 1], in rising order; returns how many of them, from the first on, there
- * are second opinions of. */
+/* The elements place[0] to place[n - 1], in ascending order; returns how many of them were computed, from the
+ * first on. */
 int ab_elements64_of(const ab_op_run *run, int wrote, const int64_t *place, int n, ab_element64 *result);
 
-#define AB_SECOND_OPINION(id) extern const ab_element64_kind ab_element64_##id;
+#define AB_ELEMENT64(id) extern const ab_element64_kind ab_element64_##id;
 #include "probes/element64/element64.def"
-#undef AB_SECOND_OPINION
+#undef AB_ELEMENT64
 
-/* ---- helpers of the families ----------------------------------------------------------------- */
+/* ---- helpers of the op families -------------------------------------------------------------- */
 
-enum { AB_ELEMENT64_WORK = 1 << 26 }; /* terms of one element, at most */
+enum { AB_ELEMENT64_WORK = 1 << 26 }; /* maximum number of terms of one element */
 
-/* The format of tensors that hold doubles, for those who run ops on them by second opinions alone
- * (bench/experiments/double_cell.h). Only ab_read64 knows it. */
+/* Format of tensors that hold doubles, for running ops by their fp64 reference only
+ * (bench/experiments/double_cell.h). Supported by ab_read64 only. */
 extern const ab_format ab_format_stored64;
 
-/* An element as double; ids too. */
+/* Returns an element as double; also ids. */
 double ab_read64(const ab_tensor *tensor, int64_t i);
 
-/* An attribute of a run's op; NULL if it has none of that name. As a number, integer or truth: 0 if it has
+/* An attribute of the op; NULL if it has none of that name. As a number, integer or bool: 0 if it has
  * none. */
 const void *ab_attr64(const ab_op_run *run, const char *name);
 double ab_number64(const ab_op_run *run, const char *name);
 int64_t ab_integer64(const ab_op_run *run, const char *name);
 bool ab_truth64(const ab_op_run *run, const char *name);
 
-/* Whether the op trains: batch statistics, dropout. */
+/* Whether the op runs in training mode: batch statistics, dropout. */
 static inline bool ab_trains64(const ab_op_run *run) { return !run->exec || run->exec->training; }
 
-/* What dropout at rate p multiplies element i by: 0 or 1 / (1 - p). Where the host does not know the step
- * (steps that a device counts) elements count as kept: those that are no numbers were. */
+/* Dropout factor of element i at rate p: 0 or 1 / (1 - p). If the host does not know the step (steps counted
+ * by a device), elements count as kept: non-finite ones were. */
 double ab_dropout_mask64(const ab_op_run *run, double p, int64_t i);
 
-/* Element of `from` that element i of `to` reads: shapes are aligned at the end, ones repeated. */
+/* Element of `from` that element i of `to` reads under broadcasting: shapes are aligned at the last
+ * dimension, dimensions of 1 are repeated. */
 int64_t ab_broadcast64(const ab_shape *from, const ab_shape *to, int64_t i);
 
-/* Notes a number on the way to the result: the largest magnitude is kept. */
+/* Updates the largest magnitude with an intermediate value. */
 static inline void ab_see64(ab_element64 *e, double x) {
     if (fabs(x) > e->largest) e->largest = fabs(x);
 }
 
-/* Adds a term to the value, and notes the partial sum. */
+/* Adds a term to the value and updates the largest magnitude with the partial sum. */
 static inline void ab_add64(ab_element64 *e, double term) {
     e->value += term;
     ab_see64(e, term);

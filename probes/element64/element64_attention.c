@@ -1,5 +1,5 @@
-/* Second opinion on attention: a query's row of scores and probabilities in double, made again for each
- * element; a key's or value's gradient makes those of all queries of its head. */
+/* fp64 reference of attention: a query's row of scores and probabilities in double, recomputed for each
+ * element; gradients of keys and values recompute those of all queries of the head. */
 #include "probes/element64/element64.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static heads heads_of(const ab_tensor *tensor, int64_t count, int64_t part, int6
     return h;
 }
 
-/* Where element i of a tensor of heads lies; packed ones say which part, too. */
+/* Position of element i in a tensor of heads; for packed tensors also the part. */
 typedef struct spot {
     int64_t batch, head, row, d, part;
 } spot;
@@ -84,7 +84,7 @@ static void read_head(const attention *t, int which) {
                                          row * h->row_step + d);
 }
 
-/* Reads the rows of one head. False if there is no memory, or the head is too large. */
+/* Reads the rows of one head. False if out of memory, or the head is too large. */
 static bool open_head(attention *t, const spot *s) {
     const int64_t keys = t->of[K].rows;
     int64_t size[ARRAYS] = {[PROBABILITY] = keys, [DPROBABILITY] = keys}, all = 0;
@@ -100,7 +100,7 @@ static bool open_head(attention *t, const spot *s) {
     return true;
 }
 
-/* Product of a row of one tensor with a row of another. */
+/* Dot product of a row of one tensor with a row of another. */
 static double product(const attention *t, int a, int64_t i, int b, int64_t j, ab_element64 *e) {
     const int64_t width = t->of[a].width;
     const double *x = t->array[a] + i * width, *y = t->array[b] + j * width;
@@ -124,7 +124,7 @@ static double score(const attention *t, int64_t i, int64_t j, ab_element64 *e) {
     return t->causal && j > i ? s + t->masked : s;
 }
 
-/* PROBABILITY of a query; nobody takes part: zeros. */
+/* PROBABILITY of a query; zeros if every key is masked. */
 static void make_probabilities(const attention *t, int64_t i, ab_element64 *e) {
     double *p = t->array[PROBABILITY], most = -(double)INFINITY, sum = 0;
     for (int64_t j = 0; j < t->of[K].rows; j++) {
@@ -142,7 +142,7 @@ static double mask_factor(const attention *t, int64_t i, int64_t j) {
     return ab_dropout_mask64(t->run, t->dropout, score_index(t, i, j));
 }
 
-/* Gradients of a query's scores, in the place of DPROBABILITY: p (dp - sum of p dp) scale. */
+/* Gradients of a query's scores, overwriting DPROBABILITY: p (dp - sum of p dp) scale. */
 static void make_score_gradients(const attention *t, int64_t i, ab_element64 *e) {
     const double *p = t->array[PROBABILITY];
     double *d = t->array[DPROBABILITY], delta = 0;
@@ -171,7 +171,7 @@ static bool forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
     return true;
 }
 
-/* What query q adds to the gradient of q, k or v (part). */
+/* Contribution of query q to the gradient of q, k or v (part). */
 static void add_query(const attention *t, int64_t part, const spot *s, int64_t q, ab_element64 *e) {
     make_probabilities(t, q, e);
     if (part == V) {
@@ -189,7 +189,7 @@ static bool backward(const ab_op_run *run, int wrote, int64_t i, ab_element64 *e
     shapes_of(run, &t);
     const bool packed = !run->io->in[1] || !run->io->in[2];
     const int64_t input = wrote - AB_WROTE_DIN;
-    if (packed ? input > 0 : input > V) return true; /* a mask has none */
+    if (packed ? input > 0 : input > V) return true; /* a mask has no gradient */
     const spot s = spot_of(&t.of[packed ? 0 : input], t.count, i);
     const int64_t part = packed ? s.part : input;
     if (!open_head(&t, &s)) return false;
@@ -219,7 +219,7 @@ static void forward_query(const attention *t, int64_t q, ab_element64 *result) {
     }
 }
 
-/* What a query adds to the gradients of those parts of q, k and v that are wanted. */
+/* Contribution of a query to the gradients of the wanted parts of q, k and v. */
 static void backward_query(const attention *t, int64_t q, const bool wanted[3], ab_element64 *result) {
     ab_element64 seen = {.value = 0};
     make_probabilities(t, q, &seen);
@@ -242,7 +242,7 @@ static bool all_elements(const ab_op_run *run, int wrote, ab_element64 *result) 
     const bool wanted[3] = {packed || input == Q, packed || input == K, packed || input == V};
     attention t;
     shapes_of(run, &t);
-    if (run->backward && (packed ? input > 0 : input > V)) return true; /* a mask has none */
+    if (run->backward && (packed ? input > 0 : input > V)) return true; /* a mask has no gradient */
     spot s = {.batch = 0};
     for (; s.batch < run->io->in[0]->shape.dim[0]; s.batch++)
         for (s.head = 0; s.head < t.count; s.head++) {

@@ -1,7 +1,7 @@
-/* Second opinions on ops whose results are copies: every element of the output is at most one element of an
- * input, and the gradient of an input's element is the sum over its copies. Which one it is follows from
- * shapes, attributes, a mask or a maximum; searched for anew at each question. Also dropout, whose copies
- * have a factor. */
+/* fp64 references of ops that copy elements: every element of the output is a copy of at most one element of
+ * an input, and the gradient of an input element is the sum over its copies. The source follows from shapes,
+ * attributes, a mask or a maximum, and is searched again on each call. Also dropout, whose copies have a
+ * factor. */
 #include "probes/element64/element64.h"
 
 /* Element of in[which] that element k of the output is a copy of; -1: none. */
@@ -28,7 +28,7 @@ static bool copied_backward(const ab_op_run *run, int wrote, int64_t i, ab_eleme
     return true;
 }
 
-/* All elements of an input's gradient in one walk over the output's; others one by one. */
+/* All elements of an input's gradient in one pass over the output gradient; others one by one. */
 static bool several_copies(const ab_op_run *run, int wrote, const int64_t *place, int n, ab_element64 *result,
                            source_of source) {
     const ab_tensor *dout = run->io->dout;
@@ -54,7 +54,7 @@ static bool several_copies(const ab_op_run *run, int wrote, const int64_t *place
     }                                                                                                        \
     const ab_element64_kind ab_element64_##id = {.op = &ab_op_##id, .several = id##_several};
 
-/* ---- the same values in another order -------------------------------------------------------- */
+/* ---- layout changes -------------------------------------------------------------------------- */
 
 /* {N, H, W, C} read as {N, C, H, W}. */
 static int64_t flatten_source(const ab_op_run *run, int which, int64_t k) {
@@ -106,7 +106,7 @@ COPIES(transpose)
 
 /* ---- parts of tensors ------------------------------------------------------------------------ */
 
-/* Elements of one index of dimension `dim`. */
+/* Elements per index of dimension `dim`. */
 static int64_t inner_of(const ab_shape *shape, int64_t dim) {
     int64_t inner = 1;
     for (int64_t d = dim + 1; d < shape->ndim; d++) inner *= shape->dim[d];
@@ -144,12 +144,12 @@ COPIES(concat)
 COPIES(select)
 COPIES(upsample)
 
-/* ---- what a mask chooses --------------------------------------------------------------------- */
+/* ---- selection by mask ----------------------------------------------------------------------- */
 
 static bool hit(const ab_op_run *run, const ab_tensor *mask, int64_t k) {
     const ab_shape *out = result_shape(run);
     const double equals = ab_number64(run, "equals");
-    if (!mask) { /* causal: the last row sees every column */
+    if (!mask) { /* causal: the last row attends to every column */
         const int64_t rows = out->dim[out->ndim - 2], columns = out->dim[out->ndim - 1];
         return k % columns + rows > columns + k / columns % rows;
     }

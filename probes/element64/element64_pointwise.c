@@ -1,11 +1,11 @@
-/* Second opinions on functions of one and of two numbers, and on losses that compare two. */
+/* fp64 references of unary and binary pointwise functions, and of pointwise losses. */
 #include "probes/element64/element64.h"
 
 #include <float.h>
 
-/* ---- functions of one number ----------------------------------------------------------------- */
+/* ---- unary functions ------------------------------------------------------------------------- */
 
-/* What a formula gets; x and y are NAN where the backward pass does not have them. */
+/* Arguments of a formula; x and y are NAN if the backward pass does not have them. */
 typedef struct point {
     double x, y, a, b; /* a, b: attributes */
 } point;
@@ -96,7 +96,7 @@ UNARY(sigmoid)
 UNARY(silu)
 UNARY(gelu)
 
-/* ---- functions of two numbers ---------------------------------------------------------------- */
+/* ---- binary functions ------------------------------------------------------------------------ */
 
 typedef double (*of_two)(double a, double b);
 
@@ -111,7 +111,7 @@ static double div_value(double a, double b) { return a / b; }
 static double div_by_a(double a, double b) { return (void)a, 1 / b; }
 static double div_by_b(double a, double b) { return -(a / b) / b; }
 
-/* in[1], or the number in its place. */
+/* in[1], or the constant used instead. */
 static double operand(const ab_op_run *run, int k, const ab_shape *out, unsigned there, int64_t i) {
     const ab_tensor *in = run->io->in[k];
     if (!in) return ab_number64(run, "value");
@@ -139,7 +139,7 @@ static bool two_backward(const ab_op_run *run, int wrote, int64_t i, ab_element6
     return true;
 }
 
-/* All elements of an operand that is repeated, in one walk over the output. */
+/* All elements of a broadcast operand, in one pass over the output. */
 static void two_backward_all(const ab_op_run *run, int wrote, ab_element64 *result, of_two by) {
     const ab_tensor *dout = run->io->dout, *in = run->io->in[wrote - AB_WROTE_DIN];
     const unsigned there = ab_io_needs(run->op, run->io);

@@ -1,9 +1,9 @@
-/* Second opinions on pooling: the windows of images [batch, height, width, channels]. */
+/* fp64 references of pooling over images [batch, height, width, channels]. */
 #include "probes/element64/element64.h"
 
 /* The part of a window that is inside the image. */
 typedef struct span {
-    int64_t y0, y1, x0, x1, area; /* area: what a mean divides by */
+    int64_t y0, y1, x0, x1, area; /* area: divisor of a mean */
 } span;
 
 typedef struct pool {
@@ -34,7 +34,7 @@ static pool pool_of(const ab_op_run *run) {
 
 static int64_t clip(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
 
-/* Of the window of output element k, whichever its image. */
+/* The window of output element k within its image. */
 static span span_of(const pool *p, int64_t k) {
     const int64_t y = k / (p->channels * p->columns) % p->rows * p->stride[0] - p->padding[0],
                   x = k / p->channels % p->columns * p->stride[1] - p->padding[1];
@@ -50,8 +50,8 @@ static int64_t input_of(const pool *p, int64_t k, int64_t y, int64_t x) {
     return ((image * p->height + y) * p->width + x) * p->channels + k % p->channels;
 }
 
-/* The input that output element k takes: of equal ones the first, of those that are no numbers the last
- * (torch's scan). */
+/* The input selected by output element k: the first of equal values, the last of NaNs (torch's scan
+ * order). */
 static int64_t winner(const ab_op_run *run, const pool *p, int64_t k) {
     const span s = span_of(p, k);
     int64_t best = input_of(p, k, s.y0, s.x0);
@@ -64,7 +64,7 @@ static int64_t winner(const ab_op_run *run, const pool *p, int64_t k) {
     return best;
 }
 
-/* First and last window of an axis that have position `at`; last < first: none. */
+/* First and last window along an axis that contain position `at`; last < first: none. */
 static void windows_of(const pool *p, int axis, int64_t at, int64_t count, int64_t *first, int64_t *last) {
     const int64_t low = at + p->padding[axis] - p->kernel[axis] + 1;
     *first = low <= 0 ? 0 : (low + p->stride[axis] - 1) / p->stride[axis];
@@ -72,7 +72,8 @@ static void windows_of(const pool *p, int axis, int64_t at, int64_t count, int64
     if (*last >= count) *last = count - 1;
 }
 
-/* Adds the shares of the windows that have element i: all of a winner's, or equal ones. */
+/* Adds the contributions of the windows that contain element i: the whole gradient for a maximum, equal
+ * shares for a mean. */
 static void add_windows(const ab_op_run *run, const pool *p, int64_t i, bool winners, ab_element64 *e) {
     const int64_t x = i / p->channels % p->width, y = i / (p->channels * p->width) % p->height,
                   image = i / (p->channels * p->width * p->height);
@@ -88,7 +89,7 @@ static void add_windows(const ab_op_run *run, const pool *p, int64_t i, bool win
         }
 }
 
-/* ---- the largest ----------------------------------------------------------------------------- */
+/* ---- max pooling ----------------------------------------------------------------------------- */
 
 static bool max_pool2d_forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
     const pool p = pool_of(run);
@@ -106,7 +107,7 @@ static bool max_pool2d_backward(const ab_op_run *run, int wrote, int64_t i, ab_e
 const ab_element64_kind ab_element64_max_pool2d = {
     .op = &ab_op_max_pool2d, .forward = max_pool2d_forward, .backward = max_pool2d_backward};
 
-/* ---- means ----------------------------------------------------------------------------------- */
+/* ---- average pooling ------------------------------------------------------------------------- */
 
 static bool mean_forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
     const pool p = pool_of(run);

@@ -1,4 +1,4 @@
-/* Second opinions on products: linear, conv2d, matmul; and on embeddings, whose gradients are sums. */
+/* fp64 references of products: linear, conv2d, matmul; and of embeddings, whose gradients are sums. */
 #include "probes/element64/element64.h"
 #include "probes/operands.h"
 
@@ -6,7 +6,7 @@
 
 /* ---- linear and conv2d ----------------------------------------------------------------------- */
 
-/* A factor's elements: in place where they are doubles. */
+/* A factor's elements: read in place if they are doubles. */
 typedef struct factor {
     const ab_tensor *tensor;
     const double *direct;
@@ -84,7 +84,7 @@ static product product_of(const ab_op_run *run) {
     return p;
 }
 
-/* Matrix of an operand that matrix `item` of the result uses. */
+/* Index of the operand's matrix that matrix `item` of the result uses. */
 static int64_t matrix_of(const product *p, const ab_tensor *operand, int64_t item) {
     ab_shape batch = operand->shape;
     batch.ndim -= 2;
@@ -101,7 +101,7 @@ static bool matmul_forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
     return true;
 }
 
-/* da = dout b^T, db = a^T dout, summed over the matrices of the result that use the element's. */
+/* da = dout b^T, db = a^T dout, summed over the matrices of the result that use the element's matrix. */
 static bool matmul_backward(const ab_op_run *run, int wrote, int64_t i, ab_element64 *e) {
     const product p = product_of(run);
     const bool by_a = wrote == AB_WROTE_DIN;
@@ -145,8 +145,7 @@ static bool embedding_backward(const ab_op_run *run, int wrote, int64_t i, ab_el
 const ab_element64_kind ab_element64_embedding = {
     .op = &ab_op_embedding, .forward = embedding_forward, .backward = embedding_backward};
 
-/* Row of the table that token t of the result has added, and the token of the input that it was; -1: the
- * class token. */
+/* Input token that token t of the result comes from; -1: the class token. */
 static int64_t input_token(const ab_op_run *run, const ab_shape *out, int64_t t) {
     const int64_t position = t % out->dim[1] - ab_truth64(run, "class_token"),
                   tokens = run->io->in[0]->shape.dim[1];

@@ -1,7 +1,7 @@
-/* Second opinions on recurrent ops: a sample's whole recurrence in double, for all elements that are asked
- * for at once. As the kernels do, a step reads the hidden state that the step before has stored; where that
- * is no number any more, the one that it would have been. Gates and cell states are made again, not read.
- * Numbers beyond HUGE_STATE count as that: products with them stay finite.
+/* fp64 references of recurrent ops: a sample's whole recurrence in double, for all requested elements at
+ * once. As in the kernels, a step reads the hidden state stored by the step before; if that is non-finite,
+ * the recomputed one. Gates and cell states are recomputed, not read. Magnitudes are clamped to HUGE_STATE so
+ * that products stay finite.
  *
  * gates = W_ih x + W_hh h + biases. rnn: h = f(gates). lstm, gates i f g o: c = s(f) c' + s(i) tanh(g), h =
  * s(o) tanh(c). */
@@ -11,7 +11,7 @@
 
 #define HUGE_STATE 1e200
 
-enum { MOST_ELEMENTS = 8 }; /* whose work may be spent at once */
+enum { MOST_ELEMENTS = 8 }; /* budget of one call, in elements */
 
 enum { W_IN, W_HIDDEN, BIAS, X, GATES, CELLS, MADE, READ, DGATES, DHIDDEN, DCELL, ARRAYS };
 
@@ -20,7 +20,7 @@ typedef struct recurrence {
     int64_t batch, steps, features, hidden, width; /* width: gates of a step */
     bool lstm, relu;
     double *array[ARRAYS]; /* weights; then of one sample: [steps, ...], DHIDDEN and DCELL of one step */
-    double *largest;       /* [steps]: of what was added up in a step, or in those that it depends on */
+    double *largest;       /* [steps]: magnitude summed in a step, or in the steps it depends on */
 } recurrence;
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -73,14 +73,14 @@ static bool open_recurrence(recurrence *r) {
 
 static double bounded(double x) { return x > HUGE_STATE ? HUGE_STATE : x < -HUGE_STATE ? -HUGE_STATE : x; }
 
-/* Adds up a[k] b[k], where the one lies in a row and the other in a column of `step`. */
+/* Adds a[k] b[k]; a is contiguous, b has stride `step`. */
 static void add_products(ab_element64 *sum, const double *a, const double *b, int64_t step, int64_t n) {
     for (int64_t k = 0; k < n; k++) ab_add64(sum, a[k] * b[k * step]);
 }
 
 static double logistic(double x) { return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x)); }
 
-/* Sums of a step become gates. */
+/* Applies the gate functions to the sums of a step. */
 static void add_up_gates(const recurrence *r, int64_t t) {
     for (int64_t u = 0; u < r->width; u++) {
         ab_element64 sum = {.value = r->array[BIAS][u]};
@@ -104,7 +104,7 @@ static double state_of(const recurrence *r, int64_t t, int64_t k) {
     return gates[3 * r->hidden + k] * tanh(*cell);
 }
 
-/* Steps up to `last` of a sample. */
+/* Runs steps up to `last` of a sample. */
 static void run_sample(const recurrence *r, int64_t sample, int64_t last) {
     const ab_op_io *io = r->run->io;
     const int64_t first = sample * r->steps;
@@ -123,8 +123,8 @@ static void run_sample(const recurrence *r, int64_t sample, int64_t last) {
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* Gradients of the gates of one step before their functions, from DHIDDEN and DCELL, which becomes that of
- * the step before. */
+/* Gradients of the gate pre-activations of one step from DHIDDEN and DCELL; DCELL is updated to that of the
+ * step before. */
 static void gate_gradients(const recurrence *r, int64_t t) {
     const int64_t h = r->hidden;
     const double *g = r->array[GATES] + t * r->width, *cell = r->array[CELLS] + t * h;
@@ -171,7 +171,7 @@ static void input_gradient(const recurrence *r, int64_t i, ab_element64 *e) {
     ab_see64(e, r->largest[t]);
 }
 
-/* What a sample adds to element i of a parameter's gradient. */
+/* Contribution of a sample to element i of a parameter's gradient. */
 static void add_share(const recurrence *r, int param, int64_t i, ab_element64 *e) {
     const int64_t columns = param == 0 ? r->features : param == 1 ? r->hidden : 1, late = param == 1;
     const double *with = r->array[param == 0 ? X : READ] + i % columns;

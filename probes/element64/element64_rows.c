@@ -1,11 +1,11 @@
-/* Second opinions on what looks at many elements at once: sums, maxima, softmax, norms, cross entropy. */
+/* fp64 references of ops over rows: sums, maxima, softmax, norms, cross entropy. */
 #include "probes/element64/element64.h"
 
 #include <stdlib.h>
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-/* Result that input element i is added to. */
+/* Index of the result that input element i is added to. */
 static int64_t result_of(const ab_op_run *run, const ab_shape *in, int64_t i) {
     ab_ints dim;
     int64_t index = 0, step = 1;
@@ -28,7 +28,7 @@ static bool add_up(const ab_op_run *run, int64_t i, ab_element64 *e) {
     return true;
 }
 
-/* Of all results in one walk over the input. */
+/* All results in one pass over the input. */
 static void add_up_all(const ab_op_run *run, ab_element64 *result) {
     const ab_tensor *in = run->io->in[0];
     for (int64_t k = 0; k < ab_tensor_count(in); k++)
@@ -72,7 +72,7 @@ const ab_element64_kind ab_element64_mean = {.op = &ab_op_mean, .several = mean_
 
 /* ---- maxima ---------------------------------------------------------------------------------- */
 
-/* Of all results in one walk over the input: the maximum, and how many elements are equal to it. */
+/* All results in one pass over the input: the maximum, and the number of elements equal to it. */
 static void find_maxima(const ab_op_run *run, int64_t results, double *most, double *equal) {
     const ab_tensor *in = run->io->in[0];
     for (int64_t r = 0; r < results; r++) most[r] = -(double)INFINITY;
@@ -113,7 +113,7 @@ const ab_element64_kind ab_element64_max = {.op = &ab_op_max, .several = max_sev
 
 /* ---- softmax --------------------------------------------------------------------------------- */
 
-/* Logarithm of the sum of exponentials of n values from `first` on. */
+/* log-sum-exp of n values from `begin` on. */
 static double log_sum(const ab_tensor *x, int64_t begin, int64_t n) {
     double most = ab_read64(x, begin), sum = 0;
     for (int64_t k = 1; k < n; k++) most = fmax(most, ab_read64(x, begin + k));
@@ -134,7 +134,7 @@ static bool softmax_forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
     return true;
 }
 
-/* y (dy - sum of y dy); of the logarithm: dy - exp(y) sum of dy. */
+/* y (dy - sum of y dy); for log-softmax: dy - exp(y) sum of dy. */
 static bool softmax_row_backward(const ab_op_run *run, int64_t i, ab_element64 *e, bool logarithm) {
     const ab_tensor *y = run->io->out, *dy = run->io->dout;
     const int64_t n = ab_last64(y), begin = i / n * n;
@@ -159,7 +159,7 @@ const ab_element64_kind ab_element64_log_softmax = {
 
 /* ---- norms ----------------------------------------------------------------------------------- */
 
-/* Elements that are normalised together: number k is at begin + k / run x step + k % run. */
+/* Elements that are normalised together: element k is at begin + k / run * step + k % run. */
 typedef struct family {
     int64_t begin, count, run, step;
 } family;
@@ -196,7 +196,7 @@ static family family_of(const ab_op_run *run, int64_t i) {
     return run->op == &ab_op_batch_norm2d ? channel_of(run, s, i) : row_of(run, s, i);
 }
 
-/* Of a batch norm that is evaluated, for channel f->begin. */
+/* Running statistics of a batch norm in eval mode, for channel f->begin. */
 static moments running_of(const ab_op_run *run, const family *f, double eps) {
     ab_tensor *const *running = run->io->param + (ab_truth64(run, "affine") ? 2 : 0);
     return (moments){ab_read64(running[0], f->begin), 1 / sqrt(ab_read64(running[1], f->begin) + eps), 0};
@@ -220,19 +220,19 @@ static moments moments_of(const ab_op_run *run, const family *f) {
                      fmax(sum.largest, squares.largest)};
 }
 
-/* Trained factor (0) or shift (1); NULL without one. */
+/* Affine weight (0) or bias (1); NULL if there is none. */
 static const ab_tensor *trained(const ab_op_run *run, int which) {
     const bool statistics = run->op == &ab_op_batch_norm2d && !ab_truth64(run, "affine");
     return statistics ? NULL : run->io->param[which];
 }
 
-/* Trained factor of element i; 1 without one. */
+/* Affine weight of element i; 1 if there is none. */
 static double factor_of(const ab_op_run *run, int64_t i) {
     const ab_tensor *weight = trained(run, 0);
     return weight ? ab_read64(weight, i % ab_last64(run->io->in[0])) : 1;
 }
 
-/* What elements of one family share; in a table by where families begin, or made anew. */
+/* Values shared by the elements of one family; cached in a table by their start, or recomputed. */
 typedef struct shared {
     bool moments_known, sums_known;
     moments m;
@@ -267,7 +267,7 @@ static void sums_shared(const ab_op_run *run, const family *f, const moments *m,
     s->sums_known = true;
 }
 
-/* rstd (g - mean of g - xhat mean of g xhat), g: dout times the trained factor. */
+/* rstd (g - mean of g - xhat mean of g xhat), g: dout times the affine weight. */
 static void by_input(const ab_op_run *run, int64_t i, const family *f, shared *s, ab_element64 *e) {
     const ab_tensor *x = run->io->in[0], *dout = run->io->dout;
     const moments m = moments_shared(run, f, s);
@@ -344,7 +344,7 @@ static double class_weight(const classes *c, int64_t k) {
     return c->weight.value ? (double)c->weight.value[k] : 1;
 }
 
-/* Share of class k in a row's target, smoothed and weighted; 0 for rows that do not count. */
+/* Target probability of class k in a row, smoothed and weighted; 0 for ignored rows. */
 static double share(const classes *c, int64_t row, int64_t k) {
     const double even = c->smoothing / (double)c->n;
     if (c->targets->format)
@@ -354,7 +354,7 @@ static double share(const classes *c, int64_t row, int64_t k) {
     return class_weight(c, k) * ((k == id ? 1 - c->smoothing : 0) + even);
 }
 
-/* What the rows' losses are divided by. */
+/* Divisor of the sum of the rows' losses. */
 static double divisor(const classes *c) {
     const int64_t rows = ab_tensor_count(c->logits) / c->n;
     double sum = 0;

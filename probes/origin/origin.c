@@ -1,11 +1,11 @@
-/* The origin of a value that is no number: the first op of a step that made one of finite inputs, what its
- * tensor's sizes had been in the steps before, and the way it took from there: which ops passed it on, and
- * which made it vanish again (a maximum, relu, a mask).
+/* Origin of non-finite values: the first op of a step that produces a non-finite value from finite inputs,
+ * the magnitudes of its tensor in the steps before, and the propagation from there: ops that pass it on, and
+ * ops that remove it (a maximum, relu, a mask).
  *
- * Listens to what ops and casts of a probed step write. A step that it has not looked at and that ends in a
- * loss or gradients that are not finite is replayed, the 1st, 2nd, 4th, 8th ... of them. Overflows that a
- * reacting loss scale makes are expected. Infinities that a mask writes on purpose are not events. Why it
- * happened is origin_cause.c's matter. Memory: events, flows and histories have fixed sizes. */
+ * Observes the tensors written by ops and casts of a probed step. A step that was not examined and ends with
+ * a non-finite loss or gradient is replayed: the 1st, 2nd, 4th, 8th ... of them. Overflows under a dynamic
+ * loss scale are expected. Infinities written by a mask on purpose are not events. Causes are determined in
+ * origin_cause.c. Events, flows and histories have fixed sizes. */
 #include "probes/origin/origin.h"
 
 #include "kernels/core/text.h"
@@ -43,7 +43,7 @@ static ab_status create(const ab_probe_setup *setup, void **state) {
     return AB_OK;
 }
 
-/* ---- what is known of tensors ---------------------------------------------------------------- */
+/* ---- cached extremes of tensors -------------------------------------------------------------- */
 
 static size_t hash_of(uint64_t key) {
     key ^= key >> 31;
@@ -51,7 +51,7 @@ static size_t hash_of(uint64_t key) {
     return (size_t)(key >> 20);
 }
 
-/* The entry of a tensor, or a free one; NULL if the table has no room. */
+/* Returns the entry of a tensor, or a free one; NULL if the table is full. */
 static ab_origin_known *known_slot(const ab_origin *o, const ab_tensor *tensor) {
     const size_t mask = (size_t)o->known_room - 1;
     size_t at = hash_of((uint64_t)(uintptr_t)tensor) & mask;
@@ -78,7 +78,7 @@ static const ab_origin_known *find_known(const ab_origin *o, const ab_tensor *te
     return found && found->tensor && found->sweep == o->sweep ? found : NULL;
 }
 
-/* Without memory a tensor is looked at again whenever it is read. */
+/* If out of memory, a tensor is examined again whenever it is read. */
 static void remember(ab_origin *o, const ab_tensor *tensor, const ab_origin_known *about) {
     grow_known(o);
     ab_origin_known *to = o->known_room ? known_slot(o, tensor) : NULL;
@@ -93,7 +93,7 @@ static ab_origin_known look(const ab_tensor *tensor) {
     return (ab_origin_known){.tensor = tensor, .extremes = ab_extremes_of(tensor)};
 }
 
-/* What a tensor that is read holds. */
+/* Extremes of a tensor that is read. */
 static ab_origin_known read_tensor(ab_origin *o, const ab_tensor *tensor) {
     const ab_origin_known *found = find_known(o, tensor);
     if (found) return *found;
@@ -165,7 +165,7 @@ static void copy_name(char to[AB_ORIGIN_NAME], const char *from) {
     ab_text_exact(to, AB_ORIGIN_NAME, "%s", from ? from : "");
 }
 
-/* The event of a place, made if it is new; NULL if there is no room for one more. */
+/* Finds or adds the event of a place; NULL if the table is full. */
 static ab_origin_event *event_of(ab_origin *o, const ab_origin_place *place) {
     o->event_seen = true;
     for (int i = 0; i < o->events; i++) {
@@ -211,7 +211,7 @@ static bool is_new(const ab_origin *o, const ab_origin_event *event) {
     return event && event->times == 1 && event->step == o->step;
 }
 
-/* A loss scale that reacts makes such overflows on its way to the right size. */
+/* A dynamic loss scale causes such overflows while it adapts. */
 static bool is_expected(const ab_origin *o, const ab_origin_event *event, bool backward) {
     bool possible = event->cause.id == AB_CAUSE_scale_induced || event->cause.id == AB_CAUSE_cannot_tell;
     return o->scale_reacts && backward && possible;
@@ -242,8 +242,8 @@ static tensors written(const ab_op_run *run) {
     return list;
 }
 
-/* Parameters (running statistics are written, not read, unless the op is frozen); of inputs, in the backward
- * pass, those that are still there. */
+/* Parameters (running statistics are written, not read, unless the op is frozen); in the backward pass, only
+ * inputs that are still stored. */
 static tensors read_by(const ab_op_run *run) {
     tensors list = {.count = 0};
     unsigned needs = run->backward ? ab_io_needs(run->op, run->io) : (1u << AB_MAX_INPUTS) - 1;
@@ -277,7 +277,7 @@ static void name_tensor(const ab_op_run *run, int slot, char text[AB_ORIGIN_NAME
     }
 }
 
-/* Whether the op writes infinities because the network says so: a mask beyond the format. */
+/* Whether the op writes infinities on purpose: a mask value beyond the format's range. */
 static bool masks_with_infinity(const ab_op_run *run) {
     double value = 0;
     if (run->backward || run->op != &ab_op_masked_fill) return false;
@@ -287,7 +287,7 @@ static bool masks_with_infinity(const ab_op_run *run) {
     return fabs(value) >= ab_format_overflow_limit(run->io->out->format);
 }
 
-/* Whether an op hands on infinities that it reads as they are: a mask's on their way to the softmax. */
+/* Whether an op passes infinities through unchanged: a mask's infinities before the softmax. */
 static bool carries(const ab_op *op) {
     static const ab_op *const ops[] = {&ab_op_add,     &ab_op_sub,     &ab_op_where,      &ab_op_masked_fill,
                                        &ab_op_flatten, &ab_op_reshape, &ab_op_permute,    &ab_op_transpose,
@@ -297,7 +297,7 @@ static bool carries(const ab_op *op) {
     return false;
 }
 
-/* ---- listening ------------------------------------------------------------------------------- */
+/* ---- callbacks ------------------------------------------------------------------------------- */
 
 static void next_sweep(ab_origin *o) {
     o->sweep++;
@@ -312,33 +312,33 @@ static void next_step(ab_origin *o, int64_t step, double loss_scale) {
     o->event_seen = o->flow_open = o->is_replay = false;
 }
 
-/* Where steps are rationed every fourth probed one is looked at, for the histories: one that ends in no
- * numbers can still be replayed. */
+/* If the governor limits probed steps, every fourth one is examined for the histories: a non-finite step can
+ * still be replayed. */
 static void begin(void *state, int64_t step, double loss_scale) {
     ab_origin *o = state;
     enum { EVERY = 4 };
     next_step(o, step, loss_scale);
-    o->looks = !o->governed || o->probed % EVERY == 0;
+    o->is_examined = !o->governed || o->probed % EVERY == 0;
     o->probed++;
 }
 
 static bool wants_replay(void *state, int64_t step, double loss_scale) {
     ab_origin *o = state;
-    if (o->looks && o->step == step && o->probed > 0) return false; /* it was seen */
+    if (o->is_examined && o->step == step && o->probed > 0) return false; /* already examined */
     o->nonfinite++;
     if ((o->nonfinite & (o->nonfinite - 1)) != 0) return false;
     next_step(o, step, loss_scale);
-    o->is_replay = o->looks = true;
+    o->is_replay = o->is_examined = true;
     o->replays++;
     return true;
 }
 
-/* The worst of what was read, and which tensor it was; -1: all are finite. */
+/* The worst tensor that was read; -1: all are finite. */
 typedef struct reading {
     int bad;
     bool intended; /* infinities of a mask were read */
     double largest;
-    ab_extremes extremes; /* of the bad one */
+    ab_extremes extremes; /* of the non-finite one */
 } reading;
 
 static reading read_all(ab_origin *o, const tensors *in) {
@@ -356,7 +356,7 @@ static reading read_all(ab_origin *o, const tensors *in) {
 
 static int stage_of(const ab_op_run *run) { return run->backward ? AB_ORIGIN_BACKWARD : AB_ORIGIN_FORWARD; }
 
-/* Nobody has written what the op read: it was there before. */
+/* The op read a non-finite tensor that no observed op wrote: it existed before. */
 static void arrives(ab_origin *o, const ab_op_run *run, const tensors *in, const reading *r) {
     const int slot = in->slot[r->bad];
     const ab_origin_place place = {run->number, stage_of(run), slot};
@@ -401,7 +401,7 @@ static void follow(ab_origin *o, const ab_op_run *run, const tensors *in, const 
 
 static void ran(void *state, const ab_op_run *run) {
     ab_origin *o = state;
-    if (!o->looks) return;
+    if (!o->is_examined) return;
     if (!run->backward && run->number <= o->last_forward) next_sweep(o); /* the next micro-batch */
     if (!run->backward) o->last_forward = run->number;
     const tensors in = read_by(run), out = written(run);
@@ -441,7 +441,7 @@ static void move_appears(ab_origin *o, const ab_move *move, const ab_origin_plac
 
 static void moved(void *state, const ab_move *move) {
     ab_origin *o = state;
-    if (!o->looks) return;
+    if (!o->is_examined) return;
     const ab_origin_place place = {move->number, AB_ORIGIN_MOVE + 2 * (int)move->kind + move->backward, 0};
     const ab_origin_known *old = move->kind == AB_MOVE_GRADIENT_SUM ? find_known(o, move->to) : NULL;
     const ab_origin_known before = old ? *old : (ab_origin_known){.tensor = NULL};
@@ -456,7 +456,7 @@ static void moved(void *state, const ab_move *move) {
     }
     if (!o->event_seen && !bad_in)
         move_appears(o, move, &place, &to.extremes, from.extremes.largest, before.extremes.largest);
-    if (o->event_seen) /* else an op that reads it says where it comes from */
+    if (o->event_seen) /* otherwise an op that reads it records the origin */
         add_flow(o, move->name, place.stage,
                  !bad_in   ? AB_APPEARS
                  : bad_out ? AB_PROPAGATES
@@ -466,7 +466,7 @@ static void moved(void *state, const ab_move *move) {
 
 /* ---- updates --------------------------------------------------------------------------------- */
 
-/* On any thread: the first of a thread is kept until the step ends. */
+/* Called on any thread: the first event per thread is kept until the step ends. */
 static void update(void *state, const ab_update_block *block) {
     const ab_origin *o = state;
     ab_origin_update *found = &o->update[block->thread];

@@ -1,6 +1,5 @@
-/* What the origin probe keeps: shared by origin.c (listening), origin_cause.c (why) and origin_report.c (the
- * record). Nobody else includes this. Everything has a fixed size but two tables that grow with the network.
- */
+/* State of the origin probe, private to origin.c (callbacks), origin_cause.c (causes) and origin_report.c
+ * (record). Sizes are fixed except two tables that grow with the network. */
 #ifndef AB_PROBES_ORIGIN_ORIGIN_H
 #define AB_PROBES_ORIGIN_ORIGIN_H
 
@@ -12,7 +11,7 @@ AB_BEGIN_DECLS
 
 enum { AB_ORIGIN_EVENTS = 12, AB_ORIGIN_FLOW = 24, AB_ORIGIN_HISTORY = 8, AB_ORIGIN_NAME = 96 };
 
-/* What wrote a tensor. Two to a kind of move: forward, backward. */
+/* What wrote a tensor. Two values per kind of move: forward, backward. */
 enum {
     AB_ORIGIN_FORWARD,
     AB_ORIGIN_BACKWARD,
@@ -20,7 +19,7 @@ enum {
     AB_ORIGIN_UPDATE = AB_ORIGIN_MOVE + 2 * AB_MOVE_COUNT
 };
 
-/* Which of an op's tensors: those of element64.h, then what it read. */
+/* Tensors of an op: those of element64.h, then the ones it read. */
 enum {
     AB_ORIGIN_OUT = AB_WROTE_OUT,
     AB_ORIGIN_DIN = AB_WROTE_DIN,
@@ -38,7 +37,7 @@ typedef struct ab_origin_past {
     double largest;
 } ab_origin_past;
 
-/* The last sizes of what a place wrote, finite steps only. */
+/* The largest magnitudes that a place wrote in the last finite steps. */
 typedef struct ab_origin_site {
     ab_origin_place place;
     int64_t seen;
@@ -54,27 +53,26 @@ typedef struct ab_origin_flow {
     int64_t infinite, nan;
 } ab_origin_flow;
 
-/* Why a value is not finite. What its op should have made of it is computed in double from the same inputs.
- */
+/* Why a value is non-finite, found by recomputing it in double from the same inputs. */
 typedef enum ab_origin_cause_id {
-    AB_CAUSE_cannot_tell,          /* too much to compute again, or no memory */
-    AB_CAUSE_range_overflow,       /* finite, beyond the format */
-    AB_CAUSE_accumulator_overflow, /* in range, but a partial result is not */
+    AB_CAUSE_cannot_tell,          /* too expensive to recompute, or out of memory */
+    AB_CAUSE_range_overflow,       /* finite, but beyond the format's range */
+    AB_CAUSE_accumulator_overflow, /* in range, but a partial result overflows */
     AB_CAUSE_scale_induced,        /* finite without the loss scale */
-    AB_CAUSE_mathematics,          /* no number in double either: log 0, 0/0 */
-    AB_CAUSE_poisoned_input,       /* the data were not finite */
-    AB_CAUSE_bad_weights,          /* the parameters were not finite */
-    AB_CAUSE_optimizer_arithmetic, /* finite weights and gradients, but not their update */
-    AB_CAUSE_not_reproduced,       /* finite and in range in double: a defect of the kernel or of memory */
+    AB_CAUSE_mathematics,          /* non-finite in double too: log 0, 0/0 */
+    AB_CAUSE_poisoned_input,       /* the input data were non-finite */
+    AB_CAUSE_bad_weights,          /* the parameters were non-finite */
+    AB_CAUSE_optimizer_arithmetic, /* finite weights and gradients, non-finite update */
+    AB_CAUSE_not_reproduced,       /* finite and in range in double: defect of the kernel or memory */
     AB_CAUSE_COUNT
 } ab_origin_cause_id;
 
 typedef struct ab_origin_cause {
     ab_origin_cause_id id;
-    int samples;                     /* elements that were computed again */
-    double value, unscaled, partial; /* of the first one with this cause: what it is in double, without the
-                                        loss scale, and the largest partial result; NAN if not known */
-    double limit;                    /* smallest magnitude that overflows where the value is stored */
+    int samples;                     /* recomputed elements */
+    double value, unscaled, partial; /* of the first element with this cause: in double, without the loss
+                                        scale, and the largest partial result; NAN if unknown */
+    double limit;                    /* smallest magnitude that overflows the storage format */
 } ab_origin_cause;
 
 typedef struct ab_origin_event {
@@ -89,18 +87,18 @@ typedef struct ab_origin_event {
     int pasts, flows;
     ab_origin_past past[AB_ORIGIN_HISTORY];
     ab_origin_flow flow[AB_ORIGIN_FLOW];
-    int64_t changes[AB_CHANGES]; /* how many there were of each; `flow` holds the first */
+    int64_t changes[AB_CHANGES]; /* number of each kind; `flow` holds the first ones */
 } ab_origin_event;
 
-/* What is known of a tensor in the step under way. */
+/* Cached extremes of a tensor in the current step. */
 typedef struct ab_origin_known {
     const ab_tensor *tensor; /* NULL: free */
     int64_t sweep;
     ab_extremes extremes;
-    bool intended; /* its infinities are a mask's */
+    bool intended; /* its infinities come from a mask */
 } ab_origin_known;
 
-/* A thread's first update of a step that made no number of numbers. */
+/* A thread's first update of the step that is non-finite with finite inputs. */
 typedef struct ab_origin_update {
     bool found;
     int param;
@@ -111,34 +109,34 @@ typedef struct ab_origin {
     const ab_probe_param *param;
     const ab_format *accumulate;
     bool scale_reacts, governed;
-    bool looks; /* at the tensors of this step */
+    bool is_examined; /* tensors of this step are examined */
     int threads;
     int64_t probed; /* steps */
     int64_t step, sweep, nonfinite, replays, left_out;
-    int64_t last_forward; /* number of the op that ran last in a forward pass */
+    int64_t last_forward; /* index of the op that ran last in a forward pass */
     double scale;
     bool is_replay;
-    ab_origin_event *current; /* of this step; NULL: nothing yet, or none to be had */
+    ab_origin_event *current; /* of this step; NULL: none yet, or no free slot */
     bool event_seen;          /* in this step */
-    bool flow_open;           /* `current` is new: what comes after it is its flow */
+    bool flow_open;           /* `current` is new: the following tensors are its flow */
     ab_origin_event event[AB_ORIGIN_EVENTS];
     int events;
-    ab_origin_known *known; /* open addressing; room is a power of two */
+    ab_origin_known *known; /* open addressing; known_room is a power of two */
     int known_room, known_used;
-    ab_origin_site *site; /* likewise; number -2: free */
+    ab_origin_site *site; /* open addressing; number -2: free */
     int site_room, site_used;
     ab_origin_update *update; /* [threads] */
 } ab_origin;
 
-/* Why elements of `tensor`, which `run` has just written under `slot`, are not finite. */
+/* Determines why elements of `tensor`, just written by `run` as `slot`, are non-finite. */
 void ab_origin_explain(const ab_origin *o, const ab_op_run *run, int slot, const ab_tensor *tensor,
                        ab_origin_cause *cause);
-/* The same of a cast; and of a sum whose parts were at most so large. */
+/* The same for a cast, and for a sum whose addends have magnitudes of at most `part` and `other`. */
 void ab_origin_explain_cast(const ab_origin *o, const ab_move *move, ab_origin_cause *cause);
 void ab_origin_explain_sum(const ab_origin *o, const ab_move *move, double part, double other,
                            ab_origin_cause *cause);
 
-/* Writes the record of the probe. */
+/* Writes the keys of the probe's record. */
 void ab_origin_report(const ab_origin *o, ab_probe_sink *sink);
 
 AB_END_DECLS

@@ -1,6 +1,5 @@
-/* Why a value is not finite: some of the elements in question computed again in double from the inputs of
- * their op. Every backward pass is linear in the loss scale, so what it would be without one is a division
- * away. */
+/* Causes of non-finite values: some of the non-finite elements are recomputed in double from the inputs of
+ * their op. The backward pass is linear in the loss scale, so the value without it follows by division. */
 #include "probes/element64/element64.h"
 #include "probes/origin/origin.h"
 
@@ -15,7 +14,7 @@ static ab_origin_cause unknown(const ab_tensor *tensor) {
                              .limit = ab_format_overflow_limit(tensor->format)};
 }
 
-/* What is wrong with one element. `accumulate`: smallest magnitude that overflows in a sum. */
+/* Cause of one element. `accumulate`: smallest magnitude that overflows in a sum. */
 static ab_origin_cause judge(const ab_element64 *e, double limit, double accumulate, double scale) {
     ab_origin_cause cause = {
         .samples = 1, .value = e->value, .unscaled = e->value / scale, .partial = e->largest};
@@ -40,7 +39,7 @@ static double accumulator_limit(const ab_origin *o, const ab_op_run *run) {
     return ab_format_overflow_limit(&ab_format_fp32);
 }
 
-/* The cause that most of the samples have. */
+/* The most frequent cause of the samples. */
 static ab_origin_cause commonest(const ab_origin_cause *found, int n) {
     int best = 0, most = 0;
     for (int i = 0; i < n; i++) {
@@ -55,19 +54,19 @@ static ab_origin_cause commonest(const ab_origin_cause *found, int n) {
     return cause;
 }
 
-/* What the network asks for is not to be explained: the infinities of a mask. */
+/* Infinities that the network writes on purpose (a mask) are not explained. */
 static bool is_meant(const ab_op_run *run, const ab_element64 *e) {
     return run->op == &ab_op_masked_fill && !run->backward && isinf(e->value);
 }
 
-/* An op that hands its input on where it lies computes nothing, and what it read is gone. */
+/* An in-place op without arithmetic computes nothing, and its input is overwritten. */
 static bool is_in_place(const ab_op_run *run) {
     const ab_tensor *from = run->backward ? run->io->dout : run->io->in[0],
                     *to = run->backward ? run->io->din[0] : run->io->out;
     return run->op->is_view && from && to && from->data == to->data;
 }
 
-/* Some elements at a time, until there is something to explain. */
+/* Examines a few elements at a time until one needs an explanation. */
 void ab_origin_explain(const ab_origin *o, const ab_op_run *run, int slot, const ab_tensor *tensor,
                        ab_origin_cause *cause) {
     int64_t place[PLACES];
@@ -98,7 +97,7 @@ void ab_origin_explain_cast(const ab_origin *o, const ab_move *move, ab_origin_c
     *cause = judge(&e, cause->limit, DBL_MAX, scale);
 }
 
-/* The terms are gone: their sum is at most that of the sizes. */
+/* The addends are overwritten: their sum is at most the sum of their magnitudes. */
 void ab_origin_explain_sum(const ab_origin *o, const ab_move *move, double part, double other,
                            ab_origin_cause *cause) {
     const ab_element64 e = {part + other, part + other};

@@ -32,8 +32,8 @@ static void report_cause(const ab_origin_cause *cause, ab_probe_sink *sink) {
     sink->end(sink);
 }
 
-/* The step at which a straight line through the octaves of the steps before reaches the limit; NAN if they do
- * not rise. */
+/* The step at which a linear fit of the earlier steps' log2 magnitudes reaches the limit; NAN if they do not
+ * increase. */
 static double crossing(const ab_origin_event *event) {
     double n = 0, steps = 0, octaves = 0, squares = 0, products = 0;
     for (int i = 0; i < event->pasts; i++) {

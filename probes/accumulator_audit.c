@@ -1,11 +1,10 @@
-/* The accumulator audit: some dot products of every conv2d and linear, forward and backward, are added up
- * again in the accumulators of dot.h and compared with the exact sum. Operands are the values the op read, in
- * its own formats; the order is that of memory (kernel row, column, channel), and zeros of the padding are
- * not added.
+/* The accumulator audit: recomputes sampled dot products of every conv2d and linear, forward and backward, in
+ * the accumulators of dot.h and compares them with the exact sum. Operands are the values the op read, in its
+ * own formats, in memory order (kernel row, column, channel); padding zeros are not added.
  *
- * Errors are in units of u * sum |a b|, u being half the spacing at 1 of the accumulator: the worst case
- * grows with the number of products k, rounding that behaves like chance with its root. Which products are
- * looked at follows from the seed and the step. What the ops themselves do is not touched. */
+ * Errors are in units of u * sum |a b|, where u is half the accumulator's spacing at 1: the worst case grows
+ * with the number of products k, random rounding with sqrt(k). The sampled products depend on the seed and
+ * the step. The ops themselves are not changed. */
 #include "kernels/core/rng.h"
 #include "probes/dot.h"
 #include "probes/operands.h"
@@ -19,7 +18,7 @@ enum { MAX_ACCUMULATORS = 8, ADDENDS_PER_STEP = 8192, MAX_SAMPLES = 8 };
 
 static const char *const pass_names[AB_DOT_PASSES] = {"forward", "backward_data", "backward_weights"};
 
-/* Of one accumulator in one pass of one op. */
+/* Statistics of one accumulator in one pass of one op. */
 typedef struct audit {
     int64_t addends, swamped, overflowed;
     double squares, largest; /* of the error, in u * sum |a b| */
@@ -62,7 +61,7 @@ static ab_status create(const ab_probe_setup *setup, void **state) {
 
 /* ---- auditing -------------------------------------------------------------------------------- */
 
-/* One dot product and what it is, without error. */
+/* One dot product with its exact value. */
 typedef struct sample {
     const float *a, *b;
     int64_t n;
@@ -92,13 +91,14 @@ static void audit_one(audit *to, const ab_accumulator *accumulator, const sample
 
 static void audit_dot(entry *to, const float *a, const float *b, int64_t n) {
     sample dot = {.a = a, .b = b, .n = n, .magnitude = sum_of_magnitudes(a, b, n)};
-    if (!(dot.magnitude > 0) || !isfinite(dot.magnitude)) return; /* nothing to add, or no exact sum */
+    if (!(dot.magnitude > 0) || !isfinite(dot.magnitude))
+        return; /* all products are 0, or a non-finite sum */
     dot.exact = ab_dot_exact(a, b, n);
     to->samples++;
     for (int i = 0; i < ab_accumulator_count(); i++) audit_one(&to->audit[i], ab_accumulator_at(i), &dot);
 }
 
-/* The entry of an op's pass, made at its first run; NULL without memory. */
+/* The entry of an op's pass, created at its first run; NULL if out of memory. */
 static entry *entry_of(accumulator_audit *a, const ab_op_run *run, ab_dot_pass pass) {
     for (int i = 0; i < a->entries; i++)
         if (a->entry[i].number == run->number && a->entry[i].pass == pass) return &a->entry[i];
@@ -127,7 +127,7 @@ static bool reserve(accumulator_audit *a, int64_t operands) {
     return true;
 }
 
-/* Without memory nothing is audited. */
+/* If out of memory, nothing is audited. */
 static void audit_pass(accumulator_audit *a, const ab_op_run *run, ab_dot_pass pass) {
     ab_operands operands;
     if (!ab_operands_of(run, pass, &operands) || operands.products < 1) return;

@@ -1,4 +1,4 @@
-/* Activations against the half format's range: the output of every op before it is cast. */
+/* Activations relative to the half format's range: the output of every op before it is cast. */
 #include "probes/range.h"
 
 static ab_status create(const ab_probe_setup *setup, void **state) {

@@ -1,22 +1,22 @@
-/* Adam's early warnings. A loss spike is often announced by a second moment v that is too small for the
- * gradients that arrive: RMS = sqrt(mean(g^2 / v^)) of a parameter is about 1 when v has followed, and large
- * when it has not (Wortsman et al., arXiv 2304.13013; v^ is v / (1 - beta2^t), the gradient of this step
+/* Early warnings for Adam. Loss spikes are often preceded by a second moment v that is too small for the
+ * current gradients: RMS = sqrt(mean(g^2 / v^)) of a parameter is about 1 if v follows the gradients, and
+ * large if it lags (Wortsman et al., arXiv 2304.13013; v^ is v / (1 - beta2^t), the gradient of this step
  * included).
  *
- * Besides: elements whose stored v did not move although the formula moves it (v is stale: its format is too
- * narrow for beta2), v^ below eps^2 (eps decides the step), v^ = 0 although there is a gradient, and what eps
- * and the betas become in a half format. RMSprop's average of squares is such a v without the correction,
- * which makes v^ an estimate of the same thing. Silent for optimizers without one. */
+ * Also: elements whose stored v did not change although the formula changes it (v is stale: its format has
+ * too little precision for beta2), v^ below eps^2 (eps dominates the step), v^ = 0 with a non-zero gradient,
+ * and the values of eps and the betas in a half format. RMSprop's average of squares is used as v^ without
+ * bias correction. Reports nothing for optimizers without a second moment. */
 #include "probes/columns.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Reported as the value above which spikes followed (the same paper). */
+/* The value above which spikes followed in the same paper. */
 static const double rms_limit = 2.3;
 
-/* Of one block, one step, or all steps. */
+/* Sums over one block, one step, or all steps. */
 typedef struct signs {
     int64_t n, stale, below_eps, zero;
     double ratio; /* sum of g^2 / v^ over elements with v^ > 0 */
@@ -34,7 +34,7 @@ typedef struct history {
 typedef struct adam_warning {
     ab_probe_setup setup;
     history *param;
-    signs *block; /* of the step under way, folded in order */
+    signs *block; /* of the current step, reduced in order */
     ab_columns columns;
 } adam_warning;
 
@@ -75,7 +75,7 @@ static ab_status create(const ab_probe_setup *setup, void **state) {
 
 /* ---- one block ------------------------------------------------------------------------------- */
 
-/* Whether v stayed where it was although the formula moves it by more than rounding in double explains. */
+/* Whether v did not change although the formula changes it by more than the rounding error in double. */
 static bool is_stale(double beta2, double old, double g, double kept) {
     double move = (1 - beta2) * (g * g - old);
     return kept == old && fabs(move) > 0x1p-40 * old;
@@ -175,8 +175,8 @@ static void report_param(const adam_warning *a, int p, ab_probe_sink *sink) {
     sink->end(sink);
 }
 
-/* One hyper-parameter as the format would hold it. eps is lost as 0, a beta as 1: its average never forgets.
- */
+/* One hyper-parameter rounded to the format. eps is lost if it becomes 0, a beta if it becomes 1: its average
+ * never decays. */
 static void report_constant(const ab_format *format, const char *name, double value, double lost_as,
                             ab_probe_sink *sink) {
     const ab_rounding nearest = {.mode = AB_ROUND_NEAREST_EVEN};

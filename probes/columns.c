@@ -1,4 +1,4 @@
-/* The bounded time axis. */
+/* Bounded time axis. */
 #include "probes/columns.h"
 
 #include <math.h>

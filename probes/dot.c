@@ -1,5 +1,5 @@
-/* Accumulators, rounded and exact. Rounding goes through the scalar definition of a format: slow, and the
- * same everywhere. */
+/* Rounded and exact accumulators. Rounding uses the scalar definition of a format: slow, but identical on
+ * every CPU. */
 #include "probes/dot.h"
 
 #include <math.h>
@@ -38,7 +38,7 @@ ab_dot ab_dot_in(const ab_accumulator *accumulator, const float *a, const float 
 /* ---- exact ----------------------------------------------------------------------------------- */
 
 /* A fixed-point number wide enough for every product of two fp32 numbers (Kulisch's long accumulator): limb i
- * counts units of 2^(32 i + LOWEST). Limbs hold 32 bits; what is above them carries. */
+ * counts units of 2^(32 i + LOWEST). Limbs hold 32 bits; higher bits are carries. */
 enum { LOWEST = -352, LIMBS = 21 };
 
 typedef struct long_sum {
@@ -61,7 +61,7 @@ static void add_product(long_sum *sum, double x) {
     sum->limb[limb + 2] += sign * (int64_t)(high >> 32);
 }
 
-/* Brings limbs into [0, 2^32), but for the last, which keeps the sign. */
+/* Normalises limbs to [0, 2^32), except the last, which keeps the sign. */
 static void carry(long_sum *sum) {
     for (int i = 0; i + 1 < LIMBS; i++) {
         int64_t low = sum->limb[i] & 0xFFFFFFFF;
@@ -73,7 +73,7 @@ static void carry(long_sum *sum) {
 static double value_of(long_sum *sum) {
     carry(sum);
     double sign = 1;
-    if (sum->limb[LIMBS - 1] < 0) { /* of a negative sum the magnitude is read */
+    if (sum->limb[LIMBS - 1] < 0) { /* a negative sum is read by its magnitude */
         for (int i = 0; i < LIMBS; i++) sum->limb[i] = -sum->limb[i];
         carry(sum);
         sign = -1;

@@ -1,6 +1,6 @@
-/* Extremes by bits: of non-negative numbers of a format the larger has the larger code, infinity is above all
- * finite ones, and NaNs are above infinity. Only where something is not finite the values are looked at one
- * by one. */
+/* Extremes by comparing bits: for non-negative numbers of a format the codes are ordered like the values,
+ * infinity is above all finite codes, and NaNs are above infinity. Values are only decoded one by one if some
+ * are non-finite. */
 #include "probes/extremes.h"
 
 #include "kernels/core/parallel.h"
@@ -18,7 +18,7 @@ typedef struct scan {
     int32_t largest[MOST_CHUNKS]; /* code */
 } scan;
 
-/* Signed arithmetic on codes without their sign: compilers have instructions for that. */
+/* Signed arithmetic on codes without the sign bit: compilers vectorise it. */
 static int32_t largest32(const char *data, int64_t n) {
     int32_t most = 0;
     for (int64_t i = 0; i < n; i++) {

@@ -1,5 +1,5 @@
-/* Gradients against the half format's range: of weights and activations at the loss scale in force, and of
- * weights once more as the optimizer gets them. */
+/* Gradients relative to the half format's range: of weights and activations at the current loss scale, and of
+ * weights also unscaled, as passed to the optimizer. */
 #include "probes/range.h"
 
 static ab_status create(const ab_probe_setup *setup, void **state) {

@@ -1,4 +1,4 @@
-/* Intervals of sampled shares. */
+/* Confidence intervals of sampled shares. */
 #include "probes/interval.h"
 
 #include <math.h>
@@ -35,7 +35,7 @@ static ab_interval wilson(double share, double n) {
     return (ab_interval){share, clamp(middle - half), clamp(middle + half)};
 }
 
-/* Half the width of the interval from the spread between steps. */
+/* Half the width of the interval, from the variance between steps. */
 static double between_steps(const ab_share_sums *s, double share, double unseen) {
     double m = (double)s->steps;
     double spread = s->part_part - 2 * share * s->part_whole + share * share * s->whole_whole;

@@ -1,15 +1,13 @@
-/* The ledger of lost updates: which changes of a weight were gone once the weight was stored, and what caused
- * them.
+/* Lost updates: weight updates that vanish when the weight is stored, by cause.
  *
- * An update is lost if it is not zero and the stored weight equals the one from before. A cause (gradient
- * step, weight decay, momentum, eps) is lost if the weight plus that part alone, added in fp32 and stored,
- * equals the weight from before: decay far below half a spacing reads 100 % even where a large gradient step
- * carries it along. Energy is the sum of squares, in double. Updates that are not finite are left out, and
- * skipped steps have none.
+ * An update is lost if it is non-zero and the stored weight equals the previous one. A cause (gradient step,
+ * weight decay, momentum, eps) is lost if the weight plus that term alone, added in fp32 and stored, equals
+ * the previous weight: decay far below half a spacing is 100 % lost even if a large gradient step is not.
+ * Energy is the sum of squares, in double. Non-finite updates are excluded, and skipped steps have none.
  *
- * Forecast: an update that moves a weight by r half spacings survives while r >= 1 and shrinks with the
- * learning rate, so the learning rate at which 90 % of a parameter's updates are lost is lr / (the 90 % point
- * of r). It is taken from the last probed step that had updates: gradients change. */
+ * Forecast: an update of r half spacings survives while r >= 1, and r is proportional to the learning rate,
+ * so 90 % of a parameter's updates are lost at the learning rate lr / (the 90 % point of r). Taken from the
+ * last probed step that had updates, because gradients change. */
 #include "kernels/format/convert.h"
 #include "probes/columns.h"
 
@@ -23,29 +21,32 @@ enum { TOTAL = AB_TERM_COUNT, CAUSES, LANES = 8, STRETCH = 64 };
 static const char *const cause_names[CAUSES] = {"gradient", "weight_decay", "momentum", "eps", "update"};
 static const double stopped_share = 0.9;
 
-/* Of one cause. */
+/* Counts of one cause. */
 typedef struct account {
     int64_t nonzero, lost;
     double energy, lost_energy;
 } account;
 
-/* Of one block of a parameter in the step under way. Sums in double are folded in the order of the blocks,
- * whichever thread made them. */
+/* Sums of one block of a parameter in the current step. Sums in double are reduced in block order,
+ * independent of the threads. */
 typedef struct block_sums {
     account cause[CAUSES];
-    unsigned causes; /* bit per cause that the optimizer has */
-    double moved;    /* what storing really changed, times what should have been changed */
+    unsigned causes; /* one bit per cause that the optimizer has */
+    double moved;    /* stored change times computed change */
     double lr;
 } block_sums;
 
-/* Half spacings that an update moves its weight by: eighths of an octave, from 2^-32 to 2^32. */
+/* Histogram of |update| in half spacings of the weight: bins of 1/8 octave, from 2^-32 to 2^32. */
 enum {
     RATIO_BITS = 3,
     RATIO_OCTAVES = 64,
     RATIOS = RATIO_OCTAVES << RATIO_BITS,
     RATIO_SHIFT = 23 - RATIO_BITS
 };
-enum { LARGE = 8192, LARGE_STRIDE = 8 }; /* of parameters from LARGE elements on, every eighth is enough */
+enum {
+    LARGE = 8192,
+    LARGE_STRIDE = 8
+}; /* for parameters of at least LARGE elements every eighth element is sampled */
 enum { RATIO_BASE = (127 - RATIO_OCTAVES / 2) << RATIO_BITS };
 
 typedef struct ledger {
@@ -54,7 +55,7 @@ typedef struct ledger {
     double moved;
     int64_t nonzero[AB_COLUMNS], lost[AB_COLUMNS];
     int64_t stopped_since; /* step, or -1 */
-    int64_t first_block;   /* into the state's blocks */
+    int64_t first_block;   /* index into the state's blocks */
     int64_t ratio[RATIOS]; /* of the last probed step that had updates */
     double lr;             /* of that step */
 } ledger;
@@ -63,7 +64,7 @@ typedef struct lost_updates {
     ab_probe_setup setup;
     ledger *param;          /* [params] */
     block_sums *block;      /* all parameters' blocks */
-    uint32_t *thread_ratio; /* [params][threads][RATIOS], of the step under way */
+    uint32_t *thread_ratio; /* [params][threads][RATIOS], of the current step */
     ab_columns columns;
     int64_t steps;
 } lost_updates;
@@ -114,21 +115,21 @@ static double sum_lanes(const double *lane) {
     return sum;
 }
 
-/* Counts are int, and loops do one thing each, because compilers vectorise that. */
+/* Counts are int and loops are kept simple so that compilers vectorise them. */
 static int count_nonzero(const double *part, int64_t n) {
     int count = 0;
     for (int64_t i = 0; i < n; i++) count += part[i] != 0;
     return count;
 }
 
-/* `kept`: what became of the weight when `part` was added to it. */
+/* `kept`: the stored weight after adding `part`. */
 static int count_lost(const double *part, const float *kept, const float *before, int64_t n) {
     int count = 0;
     for (int64_t i = 0; i < n; i++) count += (kept[i] == before[i]) & (part[i] != 0);
     return count;
 }
 
-/* Sums of squares: element i goes into thread i % LANES, a fixed order. */
+/* Sums of squares: element i goes into lane i % LANES, a fixed order. */
 static double energy_of(const double *part, int64_t n) {
     double lane[LANES] = {0};
     int64_t i = 0;
@@ -138,7 +139,7 @@ static double energy_of(const double *part, int64_t n) {
     return sum_lanes(lane);
 }
 
-/* Most stretches of a block have lost nothing and are passed over. */
+/* Most stretches of a block have no lost updates and are skipped. */
 static double lost_energy_of(const double *part, const float *kept, const float *before, int64_t n) {
     double lane[LANES] = {0};
     int64_t i = 0;
@@ -160,17 +161,17 @@ static account settle(const double *part, const float *kept, const float *before
     return sum;
 }
 
-/* The stored weight had only `part` been added. */
+/* The stored weight if only `part` were added. */
 static void add_alone(const ab_format *format, const double *part, const float *before, int64_t n,
                       float *kept) {
-    double packed[AB_UPDATE_BLOCK]; /* room for any storage type */
+    double packed[AB_UPDATE_BLOCK]; /* large enough for any storage type */
     for (int64_t i = 0; i < n; i++) kept[i] = before[i] + (float)part[i];
     if (format == &ab_format_fp32) return;
     ab_narrow(packed, format, kept, n);
     ab_widen(kept, packed, format, n);
 }
 
-/* Sum of (stored - before) * update. A weight that overflowed did not move anywhere. */
+/* Sum of (stored - before) * update. Weights that overflowed are excluded. */
 static double moved(const double *change, const float *stored, const float *before, int64_t n) {
     double lane[LANES] = {0};
     int64_t i = 0;
@@ -206,7 +207,7 @@ static void count_ratios(const ab_format *format, const double *change, const fl
     }
 }
 
-/* The values that are finite, and 0 for the others, in `room`; `part` itself if all are. */
+/* Returns `part` if all values are finite; else a copy in `room` with non-finite values replaced by 0. */
 static const double *finite_part(const double *part, int64_t n, double *room) {
     if (energy_of(part, n) <= DBL_MAX) return part;
     for (int64_t i = 0; i < n; i++) room[i] = finite_or_zero(part[i]);
@@ -283,7 +284,7 @@ static void step_end(void *state, int64_t step) {
         ab_columns_halve(own->nonzero, halvings);
         ab_columns_halve(own->lost, halvings);
         account sums = take_blocks(l, p);
-        if (sums.nonzero == 0) continue; /* a skipped step says nothing */
+        if (sums.nonzero == 0) continue; /* a skipped step has no updates */
         take_ratios(l, p);
         own->nonzero[column] += sums.nonzero;
         own->lost[column] += sums.lost;
@@ -309,7 +310,7 @@ static void report_account(const char *key, const account *sum, ab_probe_sink *s
     sink->end(sink);
 }
 
-/* The ratio that `part` of the updates do not exceed: the upper end of its bin. NAN without updates. */
+/* The `part` quantile of the ratios: the upper end of its bin. NAN without updates. */
 static double ratio_point(const ledger *own, double part) {
     int64_t all = 0, below = 0;
     for (int bin = 0; bin < RATIOS; bin++) all += own->ratio[bin];

@@ -1,14 +1,14 @@
-/* NaN provenance: which op made the first NaN, read back at the loss from the NaN itself.
+/* NaN provenance: finds the op that produced the first NaN from the payload of the NaN at the loss.
  *
- * Where an op's output holds a NaN and nothing it read does, the op is an origin: its number and the step are
- * written into the payload of the NaNs it made. Arithmetic and casts carry payloads along, so a NaN at the
- * loss says where it came from, even steps later by way of a weight. Where the NaN was already in what the op
- * read (a parameter, an input) and nobody has marked it, that is said instead. This is the one probe that
- * writes, and it writes payload bits of values that are NaN already; which values are NaN does not change.
+ * If an op's output contains a NaN and its inputs do not, the op is an origin: its number and the step are
+ * written into the payload of these NaNs. Arithmetic and casts propagate payloads, so a NaN at the loss
+ * identifies its origin, even steps later through a weight. An unmarked NaN that the op read (from a
+ * parameter or an input) is reported as such. This is the only probe that writes to tensors: payload bits of
+ * existing NaNs; the set of NaN values does not change.
  *
  * Payload, from its first bit: number of the op modulo 63 plus 1 (6 bits, all that bf16 keeps), number / 63
- * (3 bits, as far as fp16 goes), step modulo 8191 plus 1 (13 bits, fp32 only). Only probed steps are looked
- * at. */
+ * (3 bits, as far as fp16 goes), step modulo 8191 plus 1 (13 bits, fp32 only). Only probed steps are
+ * examined. */
 #include "kernels/format/format.h"
 #include "probes/extremes.h"
 #include "probes/probe.h"
@@ -23,19 +23,19 @@ enum { OP_BITS = 6, GROUP_BITS = 3, STEP_BITS = 13, TAG_BITS = OP_BITS + GROUP_B
 typedef enum place { IN_OUTPUT, IN_INPUT, IN_PARAMETER } place;
 static const char *const place_names[] = {"output", "input", "parameter"};
 
-/* A way a NaN came into being; the same op may do it again in later steps. */
+/* An op that produced NaNs, possibly in several steps. */
 typedef struct origin {
     char name[NAME], type[NAME];
     int number;
-    bool backward, infinite; /* infinite: the op read an infinity */
+    bool backward, infinite; /* infinite: the op read an inf */
     place place;
     int64_t first_step, last_step, times;
 } origin;
 
-/* What a NaN at the loss said. */
+/* The payload of a NaN at the loss, decoded. */
 typedef struct reading {
     int64_t step, origin_step;
-    int origin; /* -1: nothing readable */
+    int origin; /* -1: no readable payload */
 } reading;
 
 typedef struct nan_provenance {
@@ -57,7 +57,7 @@ static ab_status create(const ab_probe_setup *setup, void **state) {
 
 /* ---- bits ------------------------------------------------------------------------------------ */
 
-/* How a stored format lays out a NaN. Formats of other widths are not looked at. */
+/* How a stored format lays out a NaN. Formats of other widths are ignored. */
 typedef struct layout {
     int bytes, payload_bits;
     uint32_t infinity, magnitude; /* a NaN is: bits & magnitude > infinity */
@@ -108,7 +108,7 @@ static uint32_t tag_in(const layout *l, uint32_t bits) {
                                       : payload >> (l->payload_bits - TAG_BITS);
 }
 
-/* ---- looking at tensors ---------------------------------------------------------------------- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 static bool has_nan(const ab_tensor *tensor) {
     layout l;
@@ -120,7 +120,7 @@ static bool has_infinity(const ab_tensor *tensor) {
     return layout_of(tensor, &l) && ab_extremes_of(tensor).infinite > 0;
 }
 
-/* The origin a tag belongs to, or -1. Formats on the way may have cut it after the op's bits. */
+/* The origin of a tag, or -1. Intermediate formats may have truncated the tag after the op's bits. */
 static int origin_of(const nan_provenance *p, uint32_t tag) {
     int best = -1, best_bits = 0;
     for (int i = 0; i < p->origins; i++) {
@@ -137,7 +137,7 @@ static int origin_of(const nan_provenance *p, uint32_t tag) {
     return best;
 }
 
-/* Tag of the first NaN that an origin knows; 0 if there is none. */
+/* Tag of the first NaN with a known origin; 0 if there is none. */
 static uint32_t first_tag(const nan_provenance *p, const ab_tensor *tensor) {
     layout l;
     if (!layout_of(tensor, &l)) return 0;
@@ -148,7 +148,7 @@ static uint32_t first_tag(const nan_provenance *p, const ab_tensor *tensor) {
     return 0;
 }
 
-/* Marks NaNs: all, or those that no origin knows. */
+/* Marks NaNs: all, or those without a known origin. */
 static void mark(const nan_provenance *p, const ab_tensor *tensor, uint32_t tag, bool all) {
     layout l;
     if (!layout_of(tensor, &l)) return;
@@ -188,7 +188,7 @@ static tensors parameters(const ab_op_run *run) {
     return list;
 }
 
-/* What else the op read. In the backward pass inputs that it does not need may be gone. */
+/* The op's other inputs. In the backward pass, inputs that it does not need may be freed. */
 static tensors inputs(const ab_op_run *run) {
     tensors list = {.count = 0};
     unsigned needs = run->backward ? ab_io_needs(run->op, run->io) : (1u << AB_MAX_INPUTS) - 1;
@@ -238,8 +238,8 @@ static void add_origin(nan_provenance *p, const ab_op_run *run, place where, boo
     found->times++;
 }
 
-/* The op wrote NaNs. Either it made them, or it read them: then marks go along, or a new origin is named for
- * what no op that was looked at has made. */
+/* Called if the op wrote NaNs. If it produced them, it is a new origin; if it read them, marks are
+ * propagated, or an origin is added for NaNs that no examined op produced. */
 static void trace(nan_provenance *p, const ab_op_run *run, const tensors *outputs) {
     tensors in = inputs(run), params = parameters(run);
     bool in_input = any(&in, has_nan), in_parameter = any(&params, has_nan);
@@ -256,7 +256,7 @@ static void trace(nan_provenance *p, const ab_op_run *run, const tensors *output
     for (int i = 0; i < outputs->count; i++) mark(p, outputs->tensor[i], tag, !in_input && !in_parameter);
 }
 
-/* The last step up to now that a tag can mean; without step bits, when its op last did it. */
+/* The latest step that matches a tag; without step bits, the last step in which its op produced a NaN. */
 static int64_t step_of(const nan_provenance *p, uint32_t tag, const origin *from) {
     int64_t step = (int64_t)(tag & ((1u << STEP_BITS) - 1)) - 1;
     if (step < 0) return from->last_step;

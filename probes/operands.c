@@ -1,4 +1,4 @@
-/* Convolutions and matrix products, element by element, straight from their definition. */
+/* Operands of convolutions and matrix products, element by element, from the definition. */
 #include "probes/operands.h"
 
 #include "kernels/format/convert.h"
@@ -7,7 +7,7 @@
 
 /* ---- geometry -------------------------------------------------------------------------------- */
 
-/* Copies `count` numbers of an attribute by its name. */
+/* Copies `count` integers of the attribute `name`. */
 static void read_attr(const ab_op_run *run, const char *name, int count, int64_t *value) {
     for (const ab_attr *attr = run->op->attrs; attr->name; attr++)
         if (strcmp(attr->name, name) == 0)
@@ -46,11 +46,11 @@ static ab_dot_geometry linear_geometry(const ab_op_run *run) {
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
-/* The dot product under way: pairs are appended. */
+/* The current dot product; pairs are appended. */
 typedef struct gather {
     const ab_operands *from;
     float *a, *b;
-    int64_t *place_a, *place_b; /* in the place of values; NULL: values */
+    int64_t *place_a, *place_b; /* written instead of values; NULL: values */
     int64_t n;
 } gather;
 
@@ -70,13 +70,13 @@ static void append(gather *to, const ab_tensor *a, int64_t i, const ab_tensor *b
     to->b[to->n++] = element(b, j);
 }
 
-/* Input position that output position `o` reads through kernel tap `k`; -1 in the padding. */
+/* Input position that output position `o` reads with kernel tap `k`; -1 in the padding. */
 static int64_t input_at(const ab_dot_geometry *g, int axis, int64_t o, int64_t k) {
     int64_t i = o * g->stride[axis] - g->padding[axis] + k * g->dilation[axis];
     return i >= 0 && i < g->in[axis] ? i : -1;
 }
 
-/* Output position that reads input position `i` through tap `k`; -1 if there is none. */
+/* Output position that reads input position `i` with tap `k`; -1 if there is none. */
 static int64_t output_at(const ab_dot_geometry *g, int axis, int64_t i, int64_t k) {
     int64_t o = i + g->padding[axis] - k * g->dilation[axis];
     if (o < 0 || o % g->stride[axis] != 0) return -1;
@@ -90,7 +90,7 @@ static int64_t in_index(const ab_dot_geometry *g, int64_t image, int64_t y, int6
 static int64_t out_index(const ab_dot_geometry *g, int64_t image, int64_t y, int64_t x, int64_t channel) {
     return ((image * g->out[0] + y) * g->out[1] + x) * g->out_channels + channel;
 }
-/* `in` counts within the group. */
+/* `in`: channel within the group. */
 static int64_t weight_index(const ab_dot_geometry *g, int64_t out, int64_t in, int64_t ky, int64_t kx) {
     return ((out * (g->in_channels / g->groups) + in) * g->kernel[0] + ky) * g->kernel[1] + kx;
 }

@@ -1,5 +1,5 @@
-/* Optimizer states (momentum; Adam's m and v) against the half format's range, as the optimizer leaves them.
- */
+/* Optimizer states (momentum; Adam's m and v) relative to the half format's range, after the optimizer
+ * step. */
 #include "probes/range.h"
 
 static ab_status create(const ab_probe_setup *setup, void **state) {

@@ -1,5 +1,5 @@
-/* Counting is the census's work (kernels/census/census.h): here the censuses of a step are folded into the
- * histories of a run. */
+/* The census counts values (kernels/census/census.h); this file adds the censuses of a step to the history of
+ * a run. */
 #include "probes/range.h"
 
 #include "kernels/census/whatif.h"
@@ -11,14 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What storing did to the values of a tensor. */
+/* Counts of a tensor's values by the effect of storing. */
 typedef struct tally {
     int64_t nonzero, flushed, subnormal, normal, overflowed;
 } tally;
 
-/* A tensor over the run. */
+/* Statistics of a tensor over the run. */
 typedef struct history {
-    int tensor; /* place in the setup */
+    int tensor; /* index in the setup */
     int64_t count, zero, nan, inf;
     tally total;
     ab_share_sums flushed_share;
@@ -29,7 +29,7 @@ typedef struct history {
     double energy[AB_COLUMNS]; /* sums of squares of the finite values */
 } history;
 
-/* Values of one tensor that wait to be counted: the census is several times faster on long arrays. */
+/* Buffered values of one tensor: the census is several times faster on long arrays. */
 enum { WAITING = 64 * 1024 };
 
 typedef struct waiting_room {
@@ -40,14 +40,14 @@ typedef struct waiting_room {
 
 struct ab_ranges {
     ab_probe_setup setup;
-    int *slot; /* [setup.tensors]: place in `tensor`, or -1 */
+    int *slot; /* [setup.tensors]: index into `tensor`, or -1 */
     int tensors;
     history *tensor;
-    ab_census *census;  /* [tensors][threads], of the step under way */
+    ab_census *census;  /* [tensors][threads], of the current step */
     waiting_room *room; /* [threads] */
     ab_columns columns;
     int64_t steps;
-    int64_t kept, normal, overflow; /* first bins (row by row) that are not flushed, normal, overflowed */
+    int64_t kept, normal, overflow; /* first bins (row-major) that are not flushed, normal, overflowed */
 };
 
 void ab_ranges_destroy(void *ranges) {
@@ -60,7 +60,7 @@ void ab_ranges_destroy(void *ranges) {
     free(r);
 }
 
-/* ---- birth ----------------------------------------------------------------------------------- */
+/* ---- setup ----------------------------------------------------------------------------------- */
 
 static int64_t bin_index(uint32_t magnitude) {
     if (magnitude >= AB_WHATIF_NEVER) return (int64_t)AB_CENSUS_EXPONENTS * AB_CENSUS_CLASSES;
@@ -68,8 +68,7 @@ static int64_t bin_index(uint32_t magnitude) {
     return (int64_t)place.row * AB_CENSUS_CLASSES + place.column;
 }
 
-/* The bin that starts at a limit. Bins are cut so that the limits of the half formats lie between two of
- * them. */
+/* The bin that starts at a limit. The limits of the half formats coincide with bin boundaries. */
 static ab_status first_bin(const ab_format *half, uint32_t limit, int64_t *bin) {
     *bin = bin_index(limit);
     if (bin_index(limit - 1) != *bin) return AB_OK;
@@ -162,7 +161,7 @@ static uint32_t bits_of(float x) {
     return bits;
 }
 
-/* Adds one census to its tensor and empties it; only rows that have values are touched. */
+/* Adds one census to its tensor and clears it; rows without values are skipped. */
 static void take_census(const ab_ranges *r, ab_census *census, history *tensor, int column, tally *step) {
     if (census->count == 0) return;
     tensor->count += census->count;
@@ -233,8 +232,8 @@ static void report_exponents(const history *tensor, ab_probe_sink *sink) {
     sink->end(sink);
 }
 
-/* Octaves from the largest magnitude to the first that overflows; negative once it has. In sixteenths: a plot
- * needs no more. */
+/* Octaves from the largest magnitude to the smallest that overflows; negative after an overflow. Rounded to
+ * 1/16, enough for a plot. */
 static double margin_octaves(const ab_ranges *r, float largest) {
     if (largest == 0) return (double)NAN;
     return floor(16 * log2(ab_format_overflow_limit(r->setup.half) / (double)largest)) / 16;
@@ -268,7 +267,7 @@ static void report_counts(const history *tensor, ab_probe_sink *sink) {
     sink->integer(sink, "overflowed", tensor->total.overflowed);
 }
 
-/* Of the flushed share, over all steps of the run. */
+/* Confidence interval of the flushed share over all steps of the run. */
 static void report_interval(const ab_ranges *r, const history *tensor, ab_probe_sink *sink) {
     ab_interval interval = ab_share_interval(&tensor->flushed_share, r->steps, r->setup.steps);
     sink->begin_array(sink, "flushed_interval");

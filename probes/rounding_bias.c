@@ -1,11 +1,11 @@
-/* Rounding bias: the mean signed rounding error of a tensor in units of the last place, and how many standard
- * errors it is away from zero. Rounding to nearest has none; truncation pulls every magnitude down by half a
- * unit; bias, not size, is what lets small errors add up over steps (Qiu and Yao, arXiv 2510.04212).
+/* Rounding bias: the mean signed rounding error of a tensor in units of the last place, and its distance from
+ * zero in standard errors. Rounding to nearest has no bias; truncation reduces every magnitude by half a unit
+ * on average; bias, not size, lets small errors accumulate over steps (Qiu and Yao, arXiv 2510.04212).
  *
- * Looked at are the casts of gradients and activations to the half format, rounded once more here as the cast
- * does, and the storing of weights, where the error is against before + update in double. "Outward" counts an
- * error as positive where it makes the magnitude larger. Errors are kept as integers of 2^-20 units, so sums
- * do not depend on the order; only values that are finite and not zero before, and finite after, count. */
+ * Covers casts of gradients and activations to the half format, whose rounding is repeated here, and stores
+ * of weights, where the error is relative to before + update in double. "Outward" errors are positive if they
+ * increase the magnitude. Errors are integers in units of 2^-20, so sums do not depend on the order; only
+ * values that are finite and non-zero before, and finite after, count. */
 #include "kernels/format/convert.h"
 #include "probes/probe.h"
 
@@ -20,7 +20,7 @@ typedef struct errors {
     int64_t square;          /* in units of 2^-30 */
 } errors;
 
-/* Over the run. */
+/* Totals over the run. */
 typedef struct totals {
     double n, sum, outward, square;
 } totals;
@@ -88,7 +88,7 @@ static void see(void *state, int tensor, int thread, const float *values, int64_
     errors *e = &r->step[tensor * r->setup.threads + thread];
     for (int64_t at = 0; at < n; at += BLOCK) {
         int64_t part = n - at < BLOCK ? n - at : BLOCK;
-        double packed[BLOCK]; /* room for any storage type */
+        double packed[BLOCK]; /* large enough for any storage type */
         float stored[BLOCK];
         ab_narrow(packed, r->setup.half, values + at, part);
         ab_widen(stored, packed, r->setup.half, part);

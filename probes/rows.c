@@ -1,7 +1,8 @@
-/* Rows of weights (output channels, output features, words) that a flush would leave without any gradient.
- * Per weight a histogram of the rows' largest gradients over the run, by exponent, unscaled and before the
- * optimizer: a row whose largest is flushed at a scale learns nothing there. A number a row, an array of
- * exponents a weight, whatever the length of the run. Vectors have no rows. */
+/* Rows of weights (output channels, output features, words) whose gradients would all be flushed to zero. Per
+ * weight, a histogram of the rows' largest gradient magnitudes over the run, by exponent, unscaled and before
+ * the optimizer: a row whose largest gradient is flushed at a given scale is not trained at that scale.
+ * Memory: one number per row and one histogram per weight, independent of the length of the run. Vectors have
+ * no rows. */
 #include "kernels/census/census.h"
 #include "probes/probe.h"
 
@@ -51,7 +52,7 @@ static void raise_to(_Atomic uint32_t *largest, uint32_t bits) {
     }
 }
 
-/* Blocks of one weight come on any thread, and a row may lie in several. */
+/* Blocks of one weight arrive on any thread, and a row may span several blocks. */
 static void update(void *state, const ab_update_block *block) {
     rows *r = state;
     const ab_probe_param *about = &r->setup.param[block->param];

@@ -1,5 +1,5 @@
-/* Handing on what a step shows, and timing it. Costs are kept by thread, so that threads do not wait for each
- * other. */
+/* Dispatches the events of a step to the probes and times them. Costs are kept per thread to avoid
+ * contention. */
 #include "probes/set.h"
 
 #include <stdlib.h>
@@ -14,8 +14,8 @@ struct ab_probe_set {
     ab_probe_setup setup;
     int64_t *cost_ns; /* [threads][AB_MAX_PROBES] */
     int64_t steps;
-    uint64_t asked; /* probes that want to see the step under way although it is not probed: bits by place */
-    bool is_replay; /* it is replayed for them */
+    uint64_t asked; /* bit set of probes that requested a replay of the current unprobed step */
+    bool is_replay; /* the step is replayed for them */
 };
 
 static int64_t no_clock(void) { return 0; }
@@ -41,7 +41,7 @@ static int64_t *cost_of(const ab_probe_set *set, int thread, int p) {
     return &set->cost_ns[thread * AB_MAX_PROBES + p];
 }
 
-/* ---- handing on ------------------------------------------------------------------------------ */
+/* ---- dispatch -------------------------------------------------------------------------------- */
 
 static void see(ab_observer *self, int id, int thread, const float *values, int64_t n) {
     ab_probe_set *set = (ab_probe_set *)(void *)self;
@@ -59,7 +59,7 @@ static void see(ab_observer *self, int id, int thread, const float *values, int6
 
 static bool counts(const ab_observer *self, int id) {
     const ab_probe_set *set = (const ab_probe_set *)(const void *)self;
-    if (id < 0) return true; /* nobody looks at it */
+    if (id < 0) return true; /* not observed */
     unsigned role = 1u << set->setup.tensor[id].role;
     for (int p = 0; p < set->count; p++)
         if (set->kind[p]->roles & role && !set->kind[p]->count) return false;
@@ -92,7 +92,7 @@ static void update(void *context, const ab_update_block *block) {
     }
 }
 
-/* Whether a step is shown to probe p: one that is replayed, to those who asked for it. */
+/* Whether a step is shown to probe p: a replay only to the probes that requested it. */
 static bool shown(const ab_probe_set *set, int p) { return !set->is_replay || (set->asked >> p & 1u); }
 
 static void ran(void *context, const ab_op_run *run) {

@@ -1,9 +1,9 @@
-/* How a signal travels: the size of every op's output, and how many of its units are silent for a whole
+/* Signal propagation: the RMS of every op's output, and the share of its units that are zero for a whole
  * batch.
  *
- * A sample of rows is looked at (a row is the last dimension: channels or features), at most SAMPLED numbers
- * an output, at evenly spaced places: sizes are estimates, and a unit counts as silent if it is 0 in every
- * row looked at. Whether an output has an infinity somewhere is not for this probe to say. */
+ * Samples evenly spaced rows (a row is the last dimension: channels or features), at most SAMPLED values per
+ * output: RMS values are estimates, and a unit counts as silent if it is 0 in every sampled row. This probe
+ * does not detect all infinities. */
 #include "kernels/core/text.h"
 #include "kernels/format/convert.h"
 #include "probes/probe.h"
@@ -19,10 +19,10 @@ typedef struct signal {
     char name[NAME], type[32];
     int number;
     int64_t steps, units;
-    double rms_first, rms_last, rms_largest; /* of finite values; NAN: there were none */
-    double largest;                          /* magnitude looked at */
+    double rms_first, rms_last, rms_largest; /* of finite values; NAN: none */
+    double largest;                          /* sampled magnitude */
     double silent_first, silent_last;        /* share of units */
-    double zero;                             /* share of the numbers looked at, in the last probed step */
+    double zero;                             /* share of the sampled values, in the last probed step */
 } signal;
 
 typedef struct signals {

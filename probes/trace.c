@@ -1,9 +1,8 @@
-/* A trace: a digest of every tensor that the ops read and wrote in the first probed steps, so that two runs
- * can be compared tensor by tensor (reports/compare/divergence.h). A digest is 8 projections on fixed random
- * signs, from which the distance of two tensors follows within a factor of two (Johnson and Lindenstrauss
- * 1984), the norm, what is not finite, and a checksum of the fp32 bits. It compares nothing itself. Bounded:
- * 16 steps and 8192 digests; gradients are as they are, times the loss scale, which is recorded beside them.
- */
+/* Trace: digests of all tensors that ops read and wrote in the first probed steps, so that two runs can be
+ * compared tensor by tensor (reports/compare/divergence.h). A digest has 8 projections on fixed random signs,
+ * which estimate the distance of two tensors within a factor of two (Johnson and Lindenstrauss 1984), the
+ * norm, the counts of non-finite values, and a checksum of the fp32 bits. Bounded: 16 steps and 8192 digests.
+ * Gradients include the loss scale, which is recorded too. */
 #include "kernels/core/text.h"
 #include "probes/probe.h"
 
@@ -29,9 +28,9 @@ typedef struct traced {
 } traced;
 
 typedef struct trace {
-    int tensors, capacity, steps, next; /* next: place in the step under way */
+    int tensors, capacity, steps, next; /* next: index in the current step */
     traced *tensor;
-    digest *digest; /* [STEPS][capacity]: a step's row once the first step fixed the tensors */
+    digest *digest; /* [STEPS][capacity]: one row per step; the first step defines the tensors */
     int64_t step[STEPS];
     double scale[STEPS];
     float *scratch;
@@ -41,7 +40,7 @@ typedef struct trace {
 
 /* ---- a tensor -------------------------------------------------------------------------------- */
 
-/* Eight signs for element i, the same in every run: splitmix64. */
+/* Eight random signs for element i, identical in every run: splitmix64. */
 static unsigned signs_of(uint64_t i) {
     uint64_t z = (i + 1) * 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -97,8 +96,8 @@ static bool grow(trace *t) {
     return true;
 }
 
-/* The slot of the next tensor of this step; NULL if it is not what the first step showed here, or there is no
- * room. */
+/* The slot of the next tensor of this step; NULL if it differs from the first step's tensor at this position,
+ * or the table is full. */
 static digest *slot_for(trace *t, const ab_op_run *run, const char *what, int64_t count) {
     char name[NAME];
     ab_text_exact(name, sizeof name, "%s.%s", run->name, what);
@@ -125,7 +124,7 @@ static void show(trace *t, const ab_op_run *run, const char *what, const ab_tens
         t->failed = true;
 }
 
-/* ---- listening ------------------------------------------------------------------------------- */
+/* ---- callbacks ------------------------------------------------------------------------------- */
 
 static ab_status create(const ab_probe_setup *setup, void **state) {
     (void)setup;
@@ -142,7 +141,8 @@ static void destroy(void *state) {
     free(t);
 }
 
-/* After the first step the tensors are known: rows for as many further steps as the bound allows. */
+/* After the first step the tensors are known: allocates rows for as many further steps as the bound
+ * allows. */
 static bool another_step(trace *t) {
     if (t->failed || t->steps == STEPS || (t->steps > 0 && (t->steps + 1) * t->tensors > DIGESTS))
         return false;
@@ -195,8 +195,7 @@ static void ran(void *state, const ab_op_run *run) {
 static void step_end(void *state, int64_t step) {
     trace *t = state;
     (void)step;
-    if (t->active && t->next != t->tensors)
-        t->steps--; /* not what the first step showed: it cannot be compared */
+    if (t->active && t->next != t->tensors) t->steps--; /* differs from the first step: not comparable */
     t->active = false;
 }
 

@@ -1,4 +1,4 @@
-/* Weights against the half format's range, as the optimizer leaves them. */
+/* Weights relative to the half format's range, after the optimizer step. */
 #include "probes/range.h"
 
 static ab_status create(const ab_probe_setup *setup, void **state) {

@@ -1,4 +1,4 @@
-/* The list of selectable mistakes. */
+/* The list of selectable faults. */
 #include "bench/train/fault.h"
 
 #include "kernels/core/nearest.h"

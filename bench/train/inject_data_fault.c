@@ -1,4 +1,4 @@
-/* Faults of data. */
+/* Data faults. */
 #include "bench/train/inject_data_fault.h"
 
 #include "bench/train/fault.h"
@@ -20,7 +20,7 @@ static void divide_by_zero(float *samples, int64_t n, int64_t each) {
         for (int64_t j = 0; j < divided; j++) samples[i * each + j] = NAN; /* (x - mean) / 0 with x = mean */
 }
 
-/* A label of chance for `element` of a sample. */
+/* A random label for `element` of a sample. */
 static int32_t chance(uint64_t seed, int64_t sample, int64_t element, int64_t classes) {
     return (int32_t)ab_rng_below(seed, AB_RNG_SYNTHETIC, (uint32_t)sample, (uint64_t)element + (1u << 30),
                                  (uint64_t)classes);

@@ -1,4 +1,4 @@
-/* Filling batches. */
+/* Fills batches. */
 #include "bench/train/cell/batches.h"
 
 #include "bench/train/fault.h"

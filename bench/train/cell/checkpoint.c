@@ -1,6 +1,6 @@
-/* A cell's state to a file and back. What is kept is what a step reads and a step before it wrote; the rest
- * (half copies of fp32 weights, gradients, activations) is made anew. Random numbers are a function of seed
- * and step, so that their position is the number of steps. */
+/* Saves a cell's state to a file and restores it: everything that a step reads and an earlier step wrote; the
+ * rest (half copies of fp32 weights, gradients, activations) is recomputed. Random numbers are a function of
+ * seed and step, so their position is the number of steps. */
 #include "bench/train/cell/parts.h"
 
 #include "bench/tensorfile/safetensors.h"
@@ -17,7 +17,7 @@ static const char format_name[] = "ampbench-checkpoint-1";
 
 static ab_status no_memory(void) { return ab_fail(AB_NO_MEMORY, "checkpoint: out of memory"); }
 
-/* ---- what is kept ---------------------------------------------------------------------------- */
+/* ---- saved tensors --------------------------------------------------------------------------- */
 
 typedef enum part { PART_WEIGHT, PART_BUFFER, PART_MASTER, PART_STATE, PART_EMA } part;
 
@@ -74,12 +74,12 @@ typedef struct note_line {
 
 typedef struct notes {
     int count, room;
-    bool failed;       /* a text found no memory */
+    bool failed;       /* out of memory for a text */
     note_line *line;   /* [room]; owned */
-    const char **list; /* as ab_safetensors_write takes them: [2 * room + 1]; owned */
+    const char **list; /* argument of ab_safetensors_write: [2 * room + 1]; owned */
 } notes;
 
-/* As many as a cell may have. */
+/* Allocates the maximum number of entries of a cell. */
 static ab_status make_notes(const ab_cell *cell, notes *n) {
     const int machines = cell->plan->scalers + ab_cell_layers(cell);
     *n = (notes){.room = 24 + machines * (1 + AB_SCALER_STATES)};
@@ -127,7 +127,7 @@ static const char *properties_text(const ab_policy *policy, char text[PROPERTIES
     return text;
 }
 
-/* What must be the same here and there. */
+/* Adds the properties that must match when resuming. */
 static void note_identity(const ab_cell *cell, notes *n) {
     const ab_cell_config *config = &cell->config;
     char scale[AB_SCALER_TEXT], properties[PROPERTIES];
@@ -148,7 +148,7 @@ static void note_identity(const ab_cell *cell, notes *n) {
     if (config->data) note_integer(n, "data_count", config->data->split[AB_SPLIT_TRAIN].count);
 }
 
-/* A loss scaler, of all losses or of one, or a layer's. */
+/* Number of scalers: loss scalers and per-layer scalers. */
 static int machines(const ab_cell *cell) { return cell->plan->scalers + ab_cell_layers(cell); }
 
 static const ab_scaler *machine_at(const ab_cell *cell, int k) {
@@ -201,7 +201,7 @@ ab_status ab_cell_checkpoint(const ab_cell *cell, const char *path) {
     ab_safetensor_item *items = NULL;
     notes n = {0};
     AB_TRY_GOTO(make_notes(cell, &n));
-    /* listing changes nothing; the list also serves resuming, which writes */
+    /* list_kept does not modify the cell; the list is non-const for resuming */
     AB_TRY_GOTO(list_kept((ab_cell *)(uintptr_t)cell, &list));
     items = calloc((size_t)list.count + 1, sizeof *items);
     if (!items) {
@@ -237,7 +237,7 @@ static void compare_back(const kept_list *list, const ab_tensorfile *file, ab_di
     }
 }
 
-/* Another network shows in its weights and buffers. */
+/* Detects a different network by its weights and buffers. */
 static ab_status check_weights(const kept_list *list, const ab_tensorfile *file, const char *net) {
     ab_differences found = {0, ""};
     for (int i = 0; i < list->count; i++)
@@ -284,7 +284,7 @@ static ab_status check_scalers(const ab_cell *cell, const ab_tensorfile *file) {
     return status;
 }
 
-/* Long texts are shown from shortly before their difference. */
+/* Long texts are shown from shortly before the first difference. */
 static ab_status differing(const char *key, const char *there, const char *here) {
     enum { KEPT = 16 };
     size_t same = 0;
@@ -378,7 +378,7 @@ static ab_status read_tensor(ab_cell *cell, const kept *item, const ab_tensorfil
     if (!left_out(item, faults)) {
         status = ab_tensorfile_read_as(file, item->name, &item->tensor->shape, values);
         if (status == AB_OK) status = ab_tensor_write(item->tensor, values);
-    } else if (item->part == PART_MASTER) { /* listed after the weight it is a copy of */
+    } else if (item->part == PART_MASTER) { /* listed after its weight */
         status = ab_tensor_read(&cell->memory.tensor[item->param->stored], values);
         if (status == AB_OK) status = ab_tensor_write(item->tensor, values);
     }
@@ -386,9 +386,9 @@ static ab_status read_tensor(ab_cell *cell, const kept *item, const ab_tensorfil
     return status;
 }
 
-/* ---- what was taken over --------------------------------------------------------------------- */
+/* ---- audit of the restored state ------------------------------------------------------------- */
 
-/* Bits, not what was meant to be done. */
+/* Compares the actual bits in the cell with the file. */
 static ab_status audit_tensor(const kept *item, const ab_tensorfile *file, ab_always_on_resume *found) {
     const size_t bytes = (size_t)ab_tensor_count(item->tensor) * sizeof(float);
     float *saved = malloc(bytes), *used = malloc(bytes);
@@ -403,7 +403,7 @@ static ab_status audit_tensor(const kept *item, const ab_tensorfile *file, ab_al
     return status;
 }
 
-/* What the cell would write now beside what the file says. */
+/* Compares what the cell would write now with the file. */
 static ab_status audit_position(const ab_cell *cell, const ab_tensorfile *file, ab_always_on_resume *found) {
     notes here = {0};
     ab_status status = make_notes(cell, &here);

@@ -1,11 +1,10 @@
-/* One cell's weights, or all of its state, in another cell of the same network, whatever the formats of the
- * two. */
+/* Copies weights or the whole training state between cells of the same network with any formats. */
 #include "bench/train/cell/parts.h"
 #include "kernels/format/convert.h"
 
 #include <stdlib.h>
 
-/* The other plan's parameter; both list the ops in the network's order. NULL: none. */
+/* The same parameter in another plan; both list the ops in the network's order. NULL: none. */
 static const ab_plan_param *same_param(const ab_plan *plan, const ab_plan_param *param) {
     for (int p = 0; p < plan->params; p++)
         if (plan->param[p].net_op == param->net_op && plan->param[p].index == param->index)
@@ -13,7 +12,7 @@ static const ab_plan_param *same_param(const ab_plan *plan, const ab_plan_param 
     return NULL;
 }
 
-/* What an op reads: the stored value, rounded to its format. */
+/* The values that ops read: stored values rounded to the ops' format. */
 static ab_status read_used(const ab_cell_memory *memory, const ab_plan_param *param, float *values) {
     static const ab_rounding nearest = {.mode = AB_ROUND_NEAREST_EVEN};
     const ab_tensor *stored = &memory->tensor[param->stored];
@@ -22,7 +21,7 @@ static ab_status read_used(const ab_cell_memory *memory, const ab_plan_param *pa
     return AB_OK;
 }
 
-/* Into the master too, where there is one. */
+/* Also writes the master if there is one. */
 static ab_status write_weight(const ab_cell_memory *to, const ab_plan_param *param, const float *values) {
     if (param->master != AB_NONE) AB_TRY(ab_tensor_write(&to->tensor[param->master], values));
     return ab_tensor_write(&to->tensor[param->stored], values);
@@ -50,7 +49,7 @@ ab_status ab_cell_copy_weights(ab_cell *cell, const ab_cell *from) {
     return status;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- whole state ----------------------------------------------------------------------------- */
 
 static ab_status copy_optimizer_state(const ab_cell_memory *to, const ab_plan_param *own,
                                       const ab_cell_memory *from, const ab_plan_param *param, int states,

@@ -1,4 +1,4 @@
-/* A cell's parts are made, in the order in which they need each other, and freed. */
+/* Creates a cell's parts in the order of their dependencies, and frees them. */
 #include "bench/train/cell/parts.h"
 
 #include "bench/train/cell/window.h"

@@ -1,4 +1,4 @@
-/* Forward and backward of a step that has not begun. */
+/* Forward and backward pass of the next step without an update. */
 #include "bench/train/cell/gradient_pass.h"
 #include "bench/train/cell/parts.h"
 #include "bench/train/memory/running_stats.h"

@@ -1,5 +1,4 @@
-/* Forward passes that train nothing: accuracy and loss, of the trained weights or of the averaged ones in
- * their places. */
+/* Evaluation: accuracy and loss of the trained or the averaged weights. */
 #include "bench/train/cell/parts.h"
 #include "bench/train/pass/forward.h"
 #include "kernels/core/elementary64.h"
@@ -19,7 +18,7 @@ static void score(const float *logits, int64_t target, int64_t classes, ab_eval_
     result->count++;
 }
 
-/* Class of row i of the logits; -1: it does not count. */
+/* Target class of row i of the logits; -1: ignored. */
 static int64_t class_of(const ab_batches *batches, int64_t i, int64_t classes) {
     const ab_cell_memory *memory = batches->memory;
     if (!memory->tensor[memory->plan->targets].format) {
@@ -33,7 +32,7 @@ static int64_t class_of(const ab_batches *batches, int64_t i, int64_t classes) {
     return best;
 }
 
-/* What evaluation reads and writes of a cell. */
+/* The parts of a cell that evaluation uses. */
 typedef struct evaluation {
     ab_batches *batches;
     ab_walk *walk;
@@ -41,15 +40,15 @@ typedef struct evaluation {
     int64_t total; /* samples */
 } evaluation;
 
-/* Samples that are left over in the last batch are not scored. */
+/* Padding samples in the last batch are not scored. */
 static ab_status run_batch(const evaluation *e, int64_t first, int64_t n) {
     ab_batches_choose_range(e->batches, first, n);
     AB_TRY(ab_batches_load(e->batches, e->split, -1));
     return ab_forward(e->walk);
 }
 
-/* A network without classes has only its loss, which is a mean over a batch: a short one at the end is left
- * out, if there are others. */
+/* A network without classes has only its loss, a mean over a batch: an incomplete last batch is ignored
+ * unless it is the only one. */
 static ab_status evaluate_loss(const evaluation *e, ab_eval_result *result) {
     const int64_t batch = e->walk->memory->plan->batch;
     result->correct = -1;
@@ -63,12 +62,12 @@ static ab_status evaluate_loss(const evaluation *e, ab_eval_result *result) {
     return AB_OK;
 }
 
-/* logits: room for those of a batch. */
+/* logits: scratch for one batch. */
 static ab_status evaluate_classes(const evaluation *e, float *logits, ab_eval_result *result) {
     const ab_plan *plan = e->walk->memory->plan;
     const ab_tensor *tensor = &e->walk->memory->tensor[plan->logits];
     const int64_t batch = plan->batch, classes = plan->net->classes;
-    const int64_t rows = ab_tensor_count(tensor) / classes / batch; /* of a sample */
+    const int64_t rows = ab_tensor_count(tensor) / classes / batch; /* per sample */
     for (int64_t first = 0; first < e->total; first += batch) {
         int64_t n = e->total - first < batch ? e->total - first : batch;
         AB_TRY(run_batch(e, first, n));
@@ -105,7 +104,7 @@ ab_status ab_cell_evaluate(ab_cell *cell, ab_split split, int64_t limit, ab_eval
 
 /* ---- averaged weights ------------------------------------------------------------------------ */
 
-/* The trained weights' bytes, parameter by parameter. */
+/* Copies the trained weights' bytes, parameter by parameter. */
 static ab_status put_aside(const ab_cell_memory *memory, void **kept) {
     for (int p = 0; p < memory->plan->params; p++) {
         const ab_plan_param *param = &memory->plan->param[p];

@@ -1,4 +1,4 @@
-/* The order of the parts within one batch and within one step. */
+/* The order of the passes within one batch and one step. */
 #include "bench/train/cell/gradient_pass.h"
 
 #include "bench/train/cell/parts.h"
@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-/* The batch's share of the step's mean. */
+/* Weight of one batch in the step's mean. */
 static double batch_share(const ab_cell *cell) {
     const bool summed = cell->config.recipe.faults & AB_FAULT_accumulation_not_averaged;
     return summed ? 1.0 : 1.0 / (double)cell->position.micro_batches;
@@ -19,8 +19,7 @@ static ab_status backward(ab_cell *cell) {
     return ab_backward(&cell->walk, &cell->position, cell->layers);
 }
 
-/* apex: with amp.scale_loss(loss[k], optimizer, loss_id=k) as scaled: scaled.backward(), one after the
- * other. */
+/* apex: with amp.scale_loss(loss[k], optimizer, loss_id=k) as scaled: scaled.backward(), in sequence. */
 static ab_status backward_by_loss(ab_cell *cell, unsigned *overflows) {
     int *k = &cell->position.loss_id;
     for (*k = 0; *k < cell->scalers.count; ++*k) {
@@ -41,7 +40,7 @@ static ab_status sum_gradients(ab_cell *cell) {
     return ab_gradients_unscale_sums(&cell->gradients, &exec, &cell->scalers.scaler[0]);
 }
 
-/* Forward and backward over one batch, its gradients added to those of the step. */
+/* Forward and backward over one batch; its gradients accumulate into those of the step. */
 static ab_status run_batch(ab_cell *cell, bool noted, float *loss, unsigned *overflows) {
     const ab_step_position *at = &cell->position;
     const int64_t number = at->steps * at->micro_batches + at->micro;

@@ -1,5 +1,4 @@
-/* What callers ask of a cell's parts: who observes it, tensors by name, weights to a file, memory,
- * implementations. */
+/* Accessors of a cell: observers, tensors by name, saving weights, memory, implementations. */
 #include "bench/tensorfile/safetensors.h"
 #include "bench/train/cell/parts.h"
 #include "bench/train/observe/weight_stats.h"
@@ -50,7 +49,7 @@ ab_status ab_cell_report_always_on_stats(ab_cell *cell, ab_probe_sink *sink) {
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* The fp32 master where there is one: what the optimizer works on. */
+/* The fp32 master if there is one: the tensor that the optimizer updates. */
 static int best_copy(const ab_plan *plan, int tensor) {
     for (int p = 0; p < plan->params; p++) {
         const ab_plan_param *param = &plan->param[p];
@@ -87,7 +86,7 @@ ab_status ab_cell_save(const ab_cell *cell, const char *path) {
         goto out;
     }
     for (int p = 0; p < params; p++) {
-        if (cell->plan->param[p].owner != AB_NONE) continue; /* saved as its owner's */
+        if (cell->plan->param[p].owner != AB_NONE) continue; /* saved with its owner */
         ab_safetensor_item *item = &items[count++];
         item->name = ab_params_name(cell->plan, &cell->plan->param[p], names[p]);
         int64_t n = ab_shape_count(&ab_params_spec(cell->plan, &cell->plan->param[p])->shape);

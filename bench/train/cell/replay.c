@@ -1,4 +1,4 @@
-/* Nothing that a step reads has changed since it ran, but running statistics, which a training step only
+/* Nothing that a step reads has changed since it ran, except running statistics, which a training step only
  * writes; they are restored. */
 #include "bench/train/cell/replay.h"
 
@@ -15,7 +15,7 @@ static bool is_asked(const ab_cell *cell, bool nonfinite, const ab_step_result *
     return watch->wants_replay(watch->context, cell->position.steps, result->scale);
 }
 
-/* The observer counted what the step showed the first time: it sees nothing of the second. */
+/* The observer has already counted the values of the step: it is not called in the replay. */
 static ab_status replay(ab_cell *cell, ab_step_result *result) {
     ab_observation *observation = &cell->observation;
     ab_observer *observer = observation->observer;

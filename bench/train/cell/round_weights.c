@@ -1,4 +1,4 @@
-/* Weights rounded by chance. */
+/* Stochastic rounding of weights. */
 #include "bench/train/cell/parts.h"
 #include "kernels/format/convert.h"
 

@@ -1,4 +1,4 @@
-/* The order of a training step: gradients, perhaps a replay, then the scaler and the optimizer. */
+/* The order of a training step: gradients, an optional replay, scaler update, optimizer step. */
 #include "bench/train/cell/gradient_pass.h"
 #include "bench/train/cell/parts.h"
 #include "bench/train/cell/replay.h"
@@ -40,8 +40,8 @@ static ab_status decide_by_loss(ab_cell *cell, ab_step_result *result) {
     return AB_OK;
 }
 
-/* Gradients were divided by the scale before the update; a scaler that updates first divides by the one after
- * it. */
+/* Gradients were divided by the scale before the scaler update; a scaler that updates first divides by the
+ * new scale. */
 static ab_status rescale(ab_cell *cell, double factor) {
     const ab_exec unobserved = ab_walk_unobserved(&cell->walk);
     return ab_gradients_rescale(&cell->gradients, &unobserved, factor);

@@ -1,8 +1,8 @@
-/* Several steps are launched, then the host reads what happened and checks it against its own loss scaler.
- * The step is recorded as a graph the second time and launched as such from then on.
+/* Launches several steps, then the host reads their records and checks them against its own loss scaler. The
+ * second step is captured as a graph, which is launched from then on.
  *
- * Only what the device's tables cover: one loss, apex's or a fixed scale, few groups of parameters, no op on
- * the host. */
+ * Limited to what the device's tables support: one loss, apex's scaler or a fixed scale, few parameter
+ * groups, no op on the host. */
 #include "bench/train/cell/window.h"
 
 #include "bench/train/cell/parts.h"
@@ -17,7 +17,7 @@
 
 enum { WINDOW = AB_ALWAYS_ON_STEPS, GROUPS = 8 };
 
-/* Recorded apart: the batches of a step differ in what is done before and behind them. */
+/* Captured separately: the batches of a step differ in the work before and after them. */
 enum { FIRST_BATCH, MIDDLE_BATCH, LAST_BATCH, BATCH_KINDS };
 
 struct ab_step_window {
@@ -26,18 +26,18 @@ struct ab_step_window {
     ab_graph *graph[BATCH_KINDS];
     ab_stage *stage;
     ab_update_kind kind;
-    bool warm;                  /* a step ran here; nothing is recorded before */
-    int *group;                 /* [trained_count]: of parameters of one rate and decay */
+    bool warm;                  /* a step has run; graphs are captured only afterwards */
+    int *group;                 /* [trained_count]: group of equal learning rate and weight decay */
     ab_tensor **ema;            /* [trained_count]: averages, or NULL */
-    int member[GROUPS], groups; /* a parameter of each */
+    int member[GROUPS], groups; /* one parameter per group */
     ab_update_row row[WINDOW * GROUPS];
     ab_step_record record[WINDOW];
     int64_t time_ns[WINDOW];
 };
 
-/* ---- whether --------------------------------------------------------------------------------- */
+/* ---- eligibility ----------------------------------------------------------------------------- */
 
-/* Numbers the groups: they change these two (groups.h). False: there are too many. */
+/* Assigns group numbers by learning rate and weight decay (groups.h). False: too many groups. */
 static bool find_groups(const ab_weight_update *update, int *group, int *member, int *groups) {
     *groups = 0;
     for (int i = 0, g; i < update->trained->count; i++) {
@@ -60,12 +60,12 @@ static bool few_groups(const ab_weight_update *update) {
 
 static bool plain_recipe(const ab_recipe *recipe) { return recipe->faults == 0 && !recipe->schedule_on_skip; }
 
-/* Their first state counts clean steps, as ab_step_state.unskipped does. */
+/* Scalers whose first state counts clean steps, like ab_step_state.unskipped. */
 static bool known_scaler(const ab_scaler_kind *kind) {
     return strcmp(kind->name, "fixed") == 0 || strcmp(kind->name, "apex") == 0;
 }
 
-/* Why the host has to decide; NULL if it need not. */
+/* The reason why the host must decide; NULL if the device can. */
 static const char *why_not(const ab_cell *cell) {
     const ab_plan *plan = cell->plan;
     const ab_backend *backend = cell->memory.backend;
@@ -184,7 +184,7 @@ int ab_cell_window(const ab_cell *cell) { return cell->window ? WINDOW : 1; }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* Batch `number` of the run, which is of step `step`. */
+/* Uploads batch `number` of the run, which belongs to step `step`. */
 static ab_status send_batch(ab_cell *cell, int64_t number, int64_t step) {
     const ab_plan *plan = cell->plan;
     const struct ab_step_window *w = cell->window;
@@ -200,8 +200,8 @@ static bool is_last_batch(const ab_step_position *position) {
     return position->micro + 1 == position->micro_batches;
 }
 
-/* Everything of a batch but its data, and of the step what belongs before its first or behind its last. Half
- * copies of the weights are made anew: the host does not know if they changed. */
+/* Everything of a batch except its data, including the step's work before its first and after its last batch.
+ * Half copies of the weights are always recomputed: the host does not know whether the weights changed. */
 static ab_status one_batch(ab_cell *cell) {
     const struct ab_step_window *w = cell->window;
     const ab_exec exec = ab_walk_exec(&cell->walk);
@@ -223,7 +223,7 @@ static ab_status record(ab_cell *cell, ab_graph **graph) {
     return status == AB_OK ? ended : status;
 }
 
-/* The first step here runs as it is asked for: libraries load what they need then. */
+/* The first step runs without capture, because libraries load their modules lazily. */
 static ab_status launch(ab_cell *cell) {
     struct ab_step_window *w = cell->window;
     const bool last = is_last_batch(&cell->position);
@@ -261,7 +261,7 @@ static ab_status set_state(ab_cell *cell) {
     return w->ops->set(w->resident, &state, w->row);
 }
 
-/* The host's scaler takes the same step; the two must agree. */
+/* Updates the host's scaler for the same step; both must agree. */
 static ab_status follow_scaler(const ab_step_position *at, ab_scaler *scaler, const ab_step_record *record,
                                ab_step_result *result) {
     const ab_scaler_seen seen = {.overflow = result->overflow};

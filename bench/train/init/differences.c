@@ -1,4 +1,4 @@
-/* Differences of tensors between a file and a network. */
+/* Differences between the tensors of a file and a network. */
 #include "bench/train/init/differences.h"
 
 #include "kernels/core/text.h"

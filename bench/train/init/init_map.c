@@ -1,4 +1,4 @@
-/* The table of names: reading it, and finding the line that fits. */
+/* Name map: parsing and matching. */
 #include "bench/train/init/init_map.h"
 
 #include "kernels/core/text.h"
@@ -10,8 +10,8 @@
 enum { NAME = 200, LINE = 600 };
 
 typedef struct map_line {
-    char here[NAME], there[NAME]; /* here "-": not wanted */
-    int axes, axis[AB_MAX_DIMS];  /* 0: not reordered */
+    char here[NAME], there[NAME]; /* here "-": ignored */
+    int axes, axis[AB_MAX_DIMS];  /* 0: not permuted */
     int number;
     bool used;
 } map_line;
@@ -24,7 +24,7 @@ struct ab_init_map {
 
 /* ---- patterns -------------------------------------------------------------------------------- */
 
-/* Whether `name` fits `pattern`; *star and *length: what the * stands for. */
+/* Whether `name` matches `pattern`; *star and *length: the text matched by the *. */
 static bool fits(const char *pattern, const char *name, const char **star, size_t *length) {
     const char *mark = strchr(pattern, '*');
     size_t whole = strlen(name);
@@ -148,7 +148,7 @@ void ab_init_map_free(ab_init_map *map) {
     free(map);
 }
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 ab_status ab_init_map_find(ab_init_map *map, const char *here, int ndim, char *there, size_t size,
                            const int **axis) {

@@ -1,4 +1,4 @@
-/* One parameter after the other; nothing is kept. */
+/* Sets one parameter after the other; keeps no state. */
 #include "bench/train/init/initial_weights.h"
 
 #include "bench/train/init/differences.h"
@@ -28,8 +28,7 @@ static void draw_all(const ab_param_spec *spec, uint64_t seed, const char *name,
         values[i] = constant ? (spec->init == AB_INIT_ONES ? 1.0f : 0.0f) : draw(spec, seed, stream_step, i);
 }
 
-/* The smallest disturbance there is: each weight moves to a neighbouring fp32 number, up or down by
- * chance. */
+/* The smallest perturbation: moves each weight to a neighbouring fp32 number, up or down at random. */
 static void move_one_ulp(float *values, int64_t n, uint64_t seed, const char *name) {
     uint32_t stream_step = ab_rng_name(name);
     for (int64_t i = 0; i < n; i++) {
@@ -38,7 +37,7 @@ static void move_one_ulp(float *values, int64_t n, uint64_t seed, const char *na
     }
 }
 
-/* `values` become what was stored. */
+/* Stores `values` and reads the stored values back. */
 static ab_status store(const ab_cell_memory *memory, const ab_plan_param *param, float *values) {
     ab_tensor *stored = &memory->tensor[param->stored];
     AB_TRY(ab_tensor_write(stored, values));
@@ -50,14 +49,14 @@ static ab_status store(const ab_cell_memory *memory, const ab_plan_param *param,
 /* ---- from a file ----------------------------------------------------------------------------- */
 
 typedef struct source {
-    ab_tensorfile *file; /* NULL: drawn */
+    ab_tensorfile *file; /* NULL: drawn at random */
     ab_init_map *map;
 } source;
 
-/* dst[element in the order of `shape`] = src, whose axis axis[d] is axis d here. */
+/* Permutes src to dst in the order of `shape`: axis axis[d] of src is axis d of dst. */
 static void reorder(const float *src, const ab_shape *shape, const int *axis, float *dst) {
     int64_t stride[AB_MAX_DIMS] = {0}, step[AB_MAX_DIMS] = {0}, there = 1;
-    for (int a = shape->ndim - 1; a >= 0; a--) /* strides of the file's axes, by the sizes they have here */
+    for (int a = shape->ndim - 1; a >= 0; a--) /* strides of the file's axes */
         for (int d = 0; d < shape->ndim; d++)
             if (axis[d] == a) {
                 stride[d] = there;
@@ -86,8 +85,7 @@ static ab_status read_param(const source *from, const char *name, const ab_shape
     return status;
 }
 
-/* Tensors that parameters lack, and such as no parameter is read from: the file belongs to another
- * network. */
+/* Fails if tensors are missing or unused: the file belongs to another network. */
 static ab_status check_tensors(const ab_plan *plan, const source *from) {
     ab_differences found = {0, ""};
     char(*asked)[AB_TENSORFILE_TEXT] = calloc((size_t)plan->params + 1, sizeof *asked);
@@ -97,7 +95,7 @@ static ab_status check_tensors(const ab_plan *plan, const source *from) {
         const ab_shape *shape = &ab_params_spec(plan, &plan->param[p])->shape;
         char name[AB_PLAN_NAME];
         const int *axis;
-        if (plan->param[p].owner != AB_NONE) continue; /* it is read as its owner's */
+        if (plan->param[p].owner != AB_NONE) continue; /* read with its owner */
         ab_params_name(plan, &plan->param[p], name);
         AB_TRY_GOTO(ab_init_map_find(from->map, name, shape->ndim, asked[p], sizeof asked[p], &axis));
         ab_differ_from(&found, from->file, asked[p], shape, axis);

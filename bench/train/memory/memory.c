@@ -1,11 +1,11 @@
-/* Allocation of a plan's tensors, and what is done to whole tensors. */
+/* Allocates a plan's tensors; operations on whole tensors. */
 #include "bench/train/memory/memory.h"
 
 #include "kernels/backend/fallback.h"
 
 #include <stdlib.h>
 
-/* One allocation a category where allocating is slow. */
+/* One allocation per category if allocating is slow. */
 static ab_status reserve_tensors(const ab_cell_memory *memory) {
     const ab_plan *plan = memory->plan;
     int64_t bytes[AB_MEM_CATEGORY_COUNT];
@@ -36,7 +36,7 @@ static ab_status allocate_tensors(ab_cell_memory *memory, const ab_device *devic
         else
             AB_TRY(ab_mem_alloc(memory->mem, t->category, t->bytes, &tensor->data));
     }
-    for (int i = 0; i < plan->tensors; i++) { /* a shared tensor comes before those that share it */
+    for (int i = 0; i < plan->tensors; i++) { /* a shared tensor precedes those that share it */
         if (plan->tensor[i].shares != AB_NONE)
             memory->tensor[i].data = memory->tensor[plan->tensor[i].shares].data;
     }

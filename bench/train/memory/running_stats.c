@@ -1,4 +1,4 @@
-/* Copies of buffers, one behind the other. Frozen ones are copied too: a step does not change them. */
+/* Copies of buffers, concatenated. Frozen ones are copied too; a step does not change them. */
 #include "bench/train/memory/running_stats.h"
 
 #include "bench/train/memory/params.h"

@@ -1,4 +1,4 @@
-/* Sums over batches and weights. Everything is a few passes over arrays that were just written. */
+/* Sums over batches and weights: a few passes over arrays that were just written. */
 #include "bench/train/observe/always_on_stats.h"
 
 #include "kernels/core/text.h"
@@ -24,7 +24,7 @@ static uint32_t magnitude(float x) {
     return bits & 0x7fffffffu;
 }
 
-/* In a loop that can be vectorised. */
+/* A loop that compilers vectorise. */
 static bool all_finite(const float *values, int64_t n) {
     uint32_t most = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -68,22 +68,22 @@ static int bin_of_token(int32_t token) {
     return (int)((uint32_t)token * 2654435761u >> 26); /* Fibonacci hashing (Knuth, volume 3, 6.4) */
 }
 
-/* Of images, the last dimension; else, and of more than there is room for, all numbers are of one kind. */
+/* Images: the last dimension; other inputs, and images with more than MOST channels: 1. */
 static int64_t channels_of(const ab_data_shape *shape) {
     enum { MOST = 8 };
     const int64_t channels = shape->x.ndim > 0 ? shape->x.dim[shape->x.ndim - 1] : 1;
     return shape->input == AB_INPUT_IMAGES && channels > 0 && channels <= MOST ? channels : 1;
 }
 
-/* Number j of a sample of `each`: runs of numbers, of every channel apart, because classes may differ in
- * colour alone. */
+/* Bin of element j of a sample of `each`: runs of elements, separate per channel, because classes may differ
+ * in colour only. */
 static int64_t bin_of_number(int64_t j, int64_t each, int64_t channels) {
     const int64_t bins = AB_ALWAYS_ON_BINS / channels;
     return j % channels * bins + j / channels * bins / (each / channels);
 }
 
-/* One sample's inputs as AB_ALWAYS_ON_BINS numbers: sums of runs of numbers, or how often tokens of a bin
- * occur. */
+/* Pools one sample's inputs to AB_ALWAYS_ON_BINS numbers: sums over runs of elements, or token counts per
+ * bin. */
 static void pool(const ab_data_shape *shape, const void *samples, int64_t i, int64_t each, double *bin) {
     const int64_t channels = channels_of(shape);
     memset(bin, 0, AB_ALWAYS_ON_BINS * sizeof *bin);
@@ -126,7 +126,7 @@ static int classes_of(const ab_data_shape *shape) {
     return classes >= 2 && classes <= AB_ALWAYS_ON_CLASSES ? (int)classes : 0;
 }
 
-/* Of next tokens every place is a sample with one input. */
+/* For next-token targets every position is a sample with one input. */
 static void look_at_labels(ab_always_on_stats *v, const ab_data_shape *shape, const void *samples,
                            const void *targets, int64_t n, int64_t each) {
     ab_always_on_labels *l = &v->labels;
@@ -143,7 +143,7 @@ static void look_at_labels(ab_always_on_stats *v, const ab_data_shape *shape, co
     }
 }
 
-/* Of every batch, by step: whether it will be skipped is not known yet. */
+/* Counted per step for every batch, because it is not yet known whether the step will be skipped. */
 static void count_classes(ab_always_on_stats *v, const ab_data_shape *shape, int64_t step,
                           const void *targets, int64_t n, int64_t each) {
     const int classes = classes_of(shape);

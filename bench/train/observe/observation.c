@@ -1,4 +1,4 @@
-/* Numbers for the tensors that a probed step shows, by the roles that are asked for. */
+/* Ids of the tensors that a probed step shows, by requested roles. */
 #include "bench/train/observe/observation.h"
 
 #include "bench/train/memory/params.h"
@@ -15,7 +15,7 @@ static bool is_fp32(const ab_observation *o, int tensor) {
     return o->memory->plan->tensor[tensor].format == &ab_format_fp32;
 }
 
-/* The next number, for what is described. */
+/* Returns the next id for the described tensor. */
 static int number(ab_observation *o, const char *name, int net_op, ab_probe_role role, bool cast) {
     ab_observed *about = &o->observed[o->count];
     ab_text_exact(about->name, sizeof about->name, "%s", name);
@@ -42,8 +42,8 @@ static bool is_cast_output(const ab_plan *plan, int tensor) {
     return false;
 }
 
-/* The gradient of a half copy of a weight goes by the name it has at the other levels, an op's share of a
- * shared weight's by the op's. */
+/* The gradient of a half copy of a weight has the same name as at the other levels; an op's contribution to a
+ * shared weight's gradient is named after the op. */
 static void number_weight_gradients(ab_observation *o) {
     const ab_plan *plan = o->memory->plan;
     for (int p = 0; p < plan->params; p++) {
@@ -56,8 +56,8 @@ static void number_weight_gradients(ab_observation *o) {
     }
 }
 
-/* Every gradient is seen where it is first written. The fp32 gradient of a cast value is left out: the cast
- * shows the same values when it rounds them. Partial sums of a gradient share its number. */
+/* Every gradient is shown where it is first written. The fp32 gradient of a cast value is omitted: the cast
+ * shows the same values when it rounds them. Partial sums of a gradient share its id. */
 static void number_activation_gradient(ab_observation *o, const ab_plan_node *node, int i) {
     const ab_plan *plan = o->memory->plan;
     int grad = node->in_grad[i];
@@ -77,8 +77,8 @@ static bool is_cast_to_half(const ab_plan *plan, int tensor) {
     return false;
 }
 
-/* An output is seen where it is rounded: in its op, or in the cast that follows; fp32 that stays fp32 where
- * it is made. */
+/* An output is shown where it is rounded: in its op or in the following cast; fp32 that stays fp32 in its
+ * op. */
 static void number_activation(ab_observation *o, const ab_plan_node *node) {
     const ab_plan *plan = o->memory->plan;
     int op = producer(plan, node->out);

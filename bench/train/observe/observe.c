@@ -1,4 +1,4 @@
-/* Tensors are shown in blocks, on all threads, widened to fp32. */
+/* Shows tensors in blocks, on all threads, widened to fp32. */
 #include "bench/train/observe/observe.h"
 
 #include "kernels/census/census.h"
@@ -17,7 +17,7 @@ typedef struct observe_job {
     int id;
 } observe_job;
 
-/* Half values are widened piece by piece. */
+/* Half values are widened in chunks. */
 static void observe_half(const observe_job *job, int64_t first, int64_t end, int thread) {
     float values[WIDEN_BLOCK];
     for (int64_t n; first < end; first += n) {
@@ -39,12 +39,12 @@ static void observe_block(void *argument, int64_t block, int thread) {
         observe_half(job, first, end, thread);
 }
 
-/* By a census that the device takes, if that is all the observer wants. *done: it did. */
+/* Uses a census computed by the device if the observer needs nothing else. *done: whether it did. */
 static ab_status observe_counted(const ab_observation *o, const ab_tensor *tensor, int id, bool *done) {
     const ab_backend *backend = o->memory->backend;
     *done = false;
     if (!backend->census || !o->observer->counts || !o->observer->counts(o->observer, id)) return AB_OK;
-    ab_census *census = malloc(sizeof *census); /* 28 KiB: too much for the stack */
+    ab_census *census = malloc(sizeof *census); /* 28 KiB: too large for the stack */
     if (!census) return ab_fail(AB_NO_MEMORY, "showing a tensor to probes: out of memory");
     ab_status status = backend->census(tensor, census);
     *done = status == AB_OK;
@@ -81,7 +81,7 @@ ab_status ab_observe_fp32(const ab_observation *o, int number) {
 
 /* ---- ops and moves --------------------------------------------------------------------------- */
 
-/* The op's tensors where the host can read them. */
+/* The op's tensors in host-readable memory. */
 static ab_status readable(ab_observation *o, int node, bool backward, const ab_op_io **io) {
     ab_host_mirror **mirror = &o->op_mirror[node];
     if (o->memory->backend->host_memory) return AB_OK;

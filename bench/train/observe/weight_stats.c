@@ -1,4 +1,4 @@
-/* Every parameter is read once, whatever its format and place. */
+/* Reads every parameter once, in any format, on the host or the device. */
 #include "bench/train/observe/weight_stats.h"
 
 #include "bench/train/memory/params.h"

@@ -1,4 +1,5 @@
-/* Clipping: norms in parts that depend on the size alone, then one pass over every gradient. */
+/* Clipping: partial norms over a partition that depends only on the size, then one pass over every
+ * gradient. */
 #include "bench/train/optim/clip.h"
 
 #include "kernels/backend/backend.h"
@@ -16,9 +17,9 @@ static char *element(const ab_tensor *tensor, int64_t i) {
 
 typedef struct clip_job {
     const ab_tensor *tensor;
-    int64_t blocks; /* of a part */
+    int64_t blocks; /* per part */
     double part[PARTS];
-    float factor, limit; /* limit: inf if none */
+    float factor, limit; /* limit: inf if off */
 } clip_job;
 
 static int64_t block_size(const clip_job *job, int64_t first) {
@@ -61,7 +62,7 @@ static clip_job job_of(const ab_tensor *tensor) {
     return (clip_job){.tensor = tensor, .blocks = (blocks + PARTS - 1) / PARTS};
 }
 
-/* A double as a number of `format`. */
+/* Rounds a double to `format`. */
 static double rounded(double value, const ab_format *format) {
     const ab_rounding nearest = {.mode = AB_ROUND_NEAREST_EVEN};
     return ab_format_round(format, &nearest, value);
@@ -86,7 +87,7 @@ static void limit(const ab_tensor *grad, float factor, float bound) {
 
 static bool on_host(const ab_tensor *tensor) { return ab_backend_of(tensor->device)->host_memory; }
 
-/* A copy of a device's gradient on the host, in the same format; for a host's: itself. */
+/* Copies a device gradient to the host in the same format; a host gradient is used directly. */
 static ab_status bring(ab_tensor *grad, ab_tensor *here) {
     *here = *grad;
     if (on_host(grad)) return AB_OK;
@@ -106,7 +107,7 @@ static ab_status put_back(ab_tensor *grad, ab_tensor *here, bool changed) {
 
 /* ---- interface ------------------------------------------------------------------------------- */
 
-/* fp32 as soon as one gradient is. */
+/* fp32 if any gradient is fp32. */
 static const ab_format *common_format(ab_tensor *const *grad, int count) {
     for (int i = 1; i < count; i++)
         if (grad[i]->format != grad[0]->format) return &ab_format_fp32;

@@ -1,4 +1,4 @@
-/* Parameter groups: text, matching, and the names near a pattern that matches nothing. */
+/* Parameter groups: parsing, matching, and suggestions for a pattern that matches nothing. */
 #include "bench/train/optim/groups.h"
 
 #include "kernels/core/nearest.h"
@@ -45,7 +45,7 @@ static int count_matches(const char *pattern, const ab_net *net) {
     return count;
 }
 
-/* The message of a pattern without a parameter. */
+/* The error for a pattern that matches no parameter. */
 static ab_status nothing_matches(const char *pattern, const ab_net *net) {
     enum { MOST = 256 };
     char names[MOST][NAME];
@@ -67,8 +67,7 @@ static ab_status nothing_matches(const char *pattern, const ab_net *net) {
 ab_status ab_param_groups_check(const ab_param_groups *groups, const ab_net *net) {
     for (int i = 0; i < groups->count; i++) {
         const char *pattern = groups->group[i].pattern;
-        bool kind =
-            strcmp(pattern, "bias") == 0 || strcmp(pattern, "norm") == 0; /* a network may have none */
+        bool kind = strcmp(pattern, "bias") == 0 || strcmp(pattern, "norm") == 0; /* may match nothing */
         if (!kind && count_matches(pattern, net) == 0) return nothing_matches(pattern, net);
     }
     return AB_OK;
@@ -76,7 +75,7 @@ ab_status ab_param_groups_check(const ab_param_groups *groups, const ab_net *net
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* The group is then the last one. */
+/* Appends a group to the list. */
 static ab_status append(ab_param_groups *groups, const char *option, const char *pattern, size_t length) {
     if (groups->count == AB_MAX_GROUPS)
         return ab_fail(AB_USAGE, "%s: at most %d parameter groups", option, AB_MAX_GROUPS);

@@ -22,7 +22,7 @@ static void adam(const ab_optimizer_config *config, int64_t taken, float *weight
     }
 }
 
-/* The terms share the denominator. eps is what its presence there changes. */
+/* The terms share the denominator. The eps term is the change due to eps in it. */
 static unsigned terms(const ab_optimizer_config *config, int64_t taken, const ab_optimizer_values *before,
                       double *const *term, int64_t n) {
     (void)taken;

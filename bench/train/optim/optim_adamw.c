@@ -1,6 +1,6 @@
-/* adamw: torch.optim.AdamW (Loshchilov and Hutter, "Decoupled weight decay regularization", algorithm 2):
- * w *= 1 - lr wd; then adam's step with the gradient alone in the moments. apex's FusedAdam (adam_w_mode) is
- * the same formula; it adds wd w to the direction in place of shrinking the weight first. */
+/* adamw: torch.optim.AdamW (Loshchilov and Hutter, "Decoupled weight decay regularization", algorithm 2): w
+ * *= 1 - lr wd; then adam's step with only the gradient in the moments. apex's FusedAdam (adam_w_mode) is the
+ * same formula; it adds wd w to the direction instead of scaling the weight first. */
 #include "bench/train/optim/optimizer.h"
 
 #include <math.h>

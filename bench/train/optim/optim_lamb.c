@@ -1,8 +1,8 @@
 /* lamb: apex's FusedLAMB (csrc/multi_tensor_lamb.cu; You et al., "Large batch optimization for deep
  * learning", algorithm 2) with its defaults adam_w_mode, grad_averaging and bias_correction: d = m^ /
- * (sqrt(v^) + eps) + wd w; w -= lr * |w| / |d| * d. As there, a parameter without decay, or with a norm of 0,
- * takes the plain step lr d. apex also clips the global gradient norm to 1 by default; here that is
- * --clip-norm's matter. */
+ * (sqrt(v^) + eps) + wd w; w -= lr * |w| / |d| * d. As in apex, a parameter without decay, or with a norm of
+ * 0, uses the plain step lr d. apex also clips the global gradient norm to 1 by default; here --clip-norm
+ * does that. */
 #include "bench/train/optim/optimizer.h"
 
 #include <math.h>
@@ -54,7 +54,7 @@ static void lamb(const ab_optimizer_config *config, int64_t taken, float *weight
         weight[i] -= rate * direction(&c, weight[i], grad[i], &state[0][i], &state[1][i]);
 }
 
-/* The factor of the step is taken as given: what eps changes in it is not counted. */
+/* The trust ratio is treated as constant: the effect of eps on it is not included. */
 static unsigned terms(const ab_optimizer_config *config, int64_t taken, const ab_optimizer_values *before,
                       double *const *term, int64_t n) {
     (void)taken;

@@ -1,7 +1,7 @@
 /* lars and larc: apex's LARC around torch.optim.SGD with momentum (apex/parallel/LARC.py; You, Gitman and
  * Ginsburg, "Large batch training of convolutional networks"): r = tc |w| / (|g| + wd |w| + eps); larc limits
- * r to 1 / lr, so that the step is never longer than SGD's. d = r (g + wd w); b = m b + d; w -= lr b. A
- * parameter whose weights or gradients are all 0 takes SGD's step without decay, as there: r = 1, wd = 0. */
+ * r to 1 / lr, so that the step is never larger than SGD's. d = r (g + wd w); b = m b + d; w -= lr b. A
+ * parameter whose weights or gradients are all 0 uses SGD's step without decay, as in apex: r = 1, wd = 0. */
 #include "bench/train/optim/optimizer.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ static void measure(const ab_optimizer_config *config, int64_t taken, const floa
     }
 }
 
-/* 0 stands for the step without decay. */
+/* Returns 0 for the step without decay. */
 static double lars_trust(const ab_optimizer_config *config, const ab_optimizer_sums *sums) {
     double weight = sqrt(sums->weight), grad = sqrt(sums->other);
     if (weight == 0 || grad == 0) return 0;

@@ -1,5 +1,5 @@
 /* rmsprop, plain, with momentum and centered: torch.optim.RMSprop. g += wd w; s = a s + (1 - a) g g;
- * centered: c += (1 - a)(g - c) and s - c c in place of s; r = sqrt(s) + eps; w -= lr g / r, or with momentum
+ * centered: c += (1 - a)(g - c) and s - c c instead of s; r = sqrt(s) + eps; w -= lr g / r, or with momentum
  * b = m b + g / r; w -= lr b. */
 #include "bench/train/optim/optimizer.h"
 

@@ -10,7 +10,7 @@ static void sgd(const ab_optimizer_config *config, int64_t taken, float *weight,
     for (int64_t i = 0; i < n; i++) weight[i] -= lr * (grad[i] + decay * weight[i]);
 }
 
-/* Fills the momentum buffer; with nesterov the caller adds the look-ahead. */
+/* Updates the momentum buffer; with nesterov the caller adds the look-ahead. */
 static void advance(const ab_optimizer_config *config, int64_t taken, const float *weight, const float *grad,
                     float *buffer, int64_t n) {
     const float momentum = (float)config->momentum, decay = (float)config->weight_decay;

@@ -1,4 +1,4 @@
-/* The list of optimizers, and the loop that brings stored tensors to their fp32 formulas block by block. */
+/* The list of optimizers, and the loop that applies their fp32 formulas to stored tensors block by block. */
 #include "bench/train/optim/optimizer.h"
 
 #include "kernels/core/elementary64.h"
@@ -54,10 +54,10 @@ typedef struct update_args {
     ab_tensor *weight;
     const ab_tensor *grad;
     ab_tensor *const *state;
-    const ab_optimizer_audience *audience; /* NULL: nobody */
+    const ab_optimizer_audience *audience; /* NULL: none */
 } update_args;
 
-/* A block on its way through the formula. */
+/* fp32 buffers of one block. */
 typedef struct values {
     float weight[BLOCK], grad[BLOCK], memory[AB_OPTIMIZER_STATES][BLOCK];
     float *state[AB_OPTIMIZER_STATES];
@@ -85,21 +85,21 @@ static void update_block(const update_args *u, int64_t first, int64_t n) {
     store_block(u, first, n, &v);
 }
 
-/* ---- with an audience ------------------------------------------------------------------------ */
+/* ---- observed updates ------------------------------------------------------------------------ */
 
 static void show(const ab_optimizer_audience *audience, int id, int thread, const float *values_seen,
                  int64_t n) {
     if (id >= 0) audience->observer->see(audience->observer, id, thread, values_seen, n);
 }
 
-/* eps is in the others already. */
+/* Excludes eps, which the other terms include. */
 static void add_terms(const double *const *term, double *sum, int64_t n) {
     memcpy(sum, term[AB_TERM_GRADIENT], (size_t)n * sizeof *sum);
     for (int t = AB_TERM_GRADIENT + 1; t < AB_TERM_EPS; t++)
         for (int64_t i = 0; term[t] && i < n; i++) sum[i] += term[t][i];
 }
 
-/* Values as they were stored: read back, but for fp32, which stores what it is given. */
+/* Values as stored: read back, except fp32, which stores values unchanged. */
 static const float *read_back(const ab_tensor *tensor, int64_t first, int64_t n, const float *given,
                               float *room) {
     if (tensor->format == &ab_format_fp32) return given;
@@ -107,7 +107,7 @@ static const float *read_back(const ab_tensor *tensor, int64_t first, int64_t n,
     return room;
 }
 
-/* Tells the watch of a block that has been stored. */
+/* Reports a stored block to the watch. */
 static void tell(const update_args *u, int64_t first, int64_t n, int thread, const values *before,
                  const values *after) {
     const ab_optimizer_audience *audience = u->audience;
@@ -179,7 +179,7 @@ enum { MEASURE_PARTS = 64 };
 
 typedef struct measure_args {
     const update_args *update;
-    int64_t blocks; /* of a part */
+    int64_t blocks; /* per part */
     ab_optimizer_sums part[MEASURE_PARTS];
 } measure_args;
 
@@ -196,7 +196,7 @@ static void measure_part(void *argument, int64_t part, int thread) {
     }
 }
 
-/* Parts depend on the size alone and are added in their order. */
+/* Parts depend only on the size and are added in order. */
 static double trust_of(const update_args *u) {
     int64_t blocks = (ab_tensor_count(u->weight) + BLOCK - 1) / BLOCK;
     measure_args m = {.update = u, .blocks = (blocks + MEASURE_PARTS - 1) / MEASURE_PARTS};

@@ -4,8 +4,8 @@
 #include "bench/train/observe/observe.h"
 #include "bench/train/pass/recompute.h"
 
-/* Whether a parameter's gradient is added to what `sum` holds already: another op's share, or earlier
- * micro-batches that no master's gradient took over. */
+/* Whether a parameter's gradient accumulates into `sum`: another op's contribution, or earlier micro-batches
+ * that were not summed into a master's gradient. */
 static bool accumulates_into(const ab_plan *plan, const ab_step_position *position,
                              const ab_plan_param *param) {
     const ab_plan_param *owner = param->owner == AB_NONE ? param : &plan->param[param->owner];
@@ -13,7 +13,7 @@ static bool accumulates_into(const ab_plan *plan, const ab_step_position *positi
            (position->micro > 0 && owner->master_grad == AB_NONE && !ab_backward_by_loss(plan));
 }
 
-/* Of a node that this pass does not reach: zeros where another pass's gradients would stay. */
+/* Zeroes the gradients of a node that this pass does not reach; they would keep values of another pass. */
 static ab_status zero_unreached_grads(const ab_walk *walk, const ab_step_position *position,
                                       const ab_plan_node *node) {
     const ab_cell_memory *memory = walk->memory;
@@ -90,7 +90,7 @@ ab_status ab_backward(const ab_walk *walk, const ab_step_position *position, ab_
     for (int n = plan->nodes - 1; n >= 0; n--) {
         const ab_plan_node *node = &plan->node[n];
         if (node->recompute_passes >> position->loss_id & 1u) AB_TRY(ab_recompute_block(walk, n));
-        if (node->out_grad == AB_NONE) continue; /* nothing trained below */
+        if (node->out_grad == AB_NONE) continue; /* nothing trained before this node */
         if (!(node->passes >> position->loss_id & 1u)) {
             AB_TRY(zero_unreached_grads(walk, position, node));
             continue;

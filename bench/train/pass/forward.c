@@ -5,8 +5,7 @@
 
 #include <math.h>
 
-/* Shows what rounding has made of the weights: copies of masters and half copies of fp32 weights, made now or
- * earlier. */
+/* Shows rounded weights: copies of masters and half copies of fp32 weights, made now or earlier. */
 static void show_weights(const ab_walk *walk) {
     const ab_plan *plan = walk->memory->plan;
     for (int p = 0; p < plan->params; p++) {
@@ -56,8 +55,8 @@ ab_status ab_forward(ab_walk *walk) {
     return AB_OK;
 }
 
-/* A NaN's bits depend on the instructions that carried it, and a probe may have written into them: all are
- * reported as one. */
+/* The bits of a NaN depend on the instructions that propagated it, and a probe may have written its payload:
+ * all are reported as the same NaN. */
 ab_status ab_forward_loss(const ab_walk *walk, float *loss) {
     const ab_plan *plan = walk->memory->plan;
     double sum = 0;

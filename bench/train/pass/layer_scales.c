@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum { NO_LAYER = -1 };
-static const double largest_half = 65504, least_target = 0.125; /* of the original, for fp16 */
+static const double largest_half = 65504, least_target = 0.125; /* from the original, for fp16 */
 
 struct ab_layer_scales {
     const ab_cell_memory *memory;     /* borrowed */
@@ -14,18 +14,18 @@ struct ab_layer_scales {
     const ab_scaler_kind *kind;
     int count;
     ab_scaler *machine; /* [count] */
-    ab_scaler *before;  /* [count]: as they were before this step, which may be run a second time */
-    double *scale;      /* [count]: of the step under way */
+    ab_scaler *before;  /* [count]: state before this step, for a replay */
+    double *scale;      /* [count]: of the current step */
     int *node;          /* [count]: of the plan */
     int *of_node;       /* [plan->nodes]: its layer, or NO_LAYER */
     double *chain;      /* [plan->tensors]: of activation gradients */
     double *of_param;   /* [plan->params]: the chain of its gradient */
-    float *values;      /* room for the largest gradient or weight */
+    float *values;      /* scratch for the largest gradient or weight */
 };
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* A layer whose gradient is a product with its weights; the original has these two. */
+/* A layer whose input gradient is a product with its weights; the original supports these two. */
 static bool is_layer(const ab_plan *plan, const ab_plan_node *node) {
     const ab_net_op *op = ab_plan_node_op(plan, node);
     if (!op || node->out_grad == AB_NONE) return false;
@@ -144,7 +144,7 @@ static ab_status measure(const ab_layer_scales *l, const ab_tensor *tensor, mome
     for (int64_t i = 0; i < n; i++) {
         const double x = (double)l->values[i];
         sum += x;
-        if (!(fabs(x) <= max)) max = fabs(x); /* a NaN too */
+        if (!(fabs(x) <= max)) max = fabs(x); /* also NaN */
     }
     const double mean = sum / (double)n;
     for (int64_t i = 0; i < n; i++) squares += ((double)l->values[i] - mean) * ((double)l->values[i] - mean);
@@ -152,8 +152,8 @@ static ab_status measure(const ab_layer_scales *l, const ab_tensor *tensor, mome
     return AB_OK;
 }
 
-/* Terms of a sum that makes an element of the input's gradient, as the original counts them: without strides
- * and groups. */
+/* Number of terms per element of the input gradient, as counted by the original: ignores strides and
+ * groups. */
 static double fan_in(const ab_shape *weight) {
     double fan = (double)weight->dim[0];
     for (int d = 2; d < weight->ndim; d++) fan *= (double)weight->dim[d];
@@ -165,7 +165,7 @@ static ab_status fail(const ab_layer_scales *l, const char *where, const ab_scal
                    (long long)l->position->steps, where, l->kind->name, fault->name, fault->text);
 }
 
-/* The layer's next scale, from what comes and its weights. */
+/* The layer's next scale, from the incoming gradient and its weights. */
 static ab_status choose(ab_layer_scales *l, int layer, double chain) {
     const ab_cell_memory *memory = l->memory;
     const ab_plan_node *node = &memory->plan->node[l->node[layer]];
@@ -199,7 +199,7 @@ void ab_layer_scales_begin(ab_layer_scales *l, bool is_replay) {
     for (int i = 0; i < plan->losses; i++) l->chain[plan->loss_grad[i]] = 1;
 }
 
-/* In place, rounded; nobody is shown it: the values were seen before. */
+/* Multiplies in place and rounds; not shown to observers, which saw the values before. */
 static ab_status multiply(const ab_walk *walk, int tensor, double factor) {
     const ab_cell_memory *memory = walk->memory;
     const ab_unscale_item item = {&memory->tensor[tensor], &memory->tensor[tensor], -1, false};
@@ -241,8 +241,8 @@ void ab_layer_scales_cast(ab_layer_scales *l, int to, int from) {
     if (l) l->chain[to] = l->chain[from];
 }
 
-/* The chain that both get. The original multiplies gradients that are scaled already by the candidate and
- * asks if fp16 holds that; so it may choose less than either has. */
+/* The common chain. The original multiplies the already scaled gradients by the candidate and checks that
+ * fp16 can represent the result, so the target may be less than both chains. */
 static bool find_target(double a, double b, double max, double *target) {
     const double high = fmax(a, b), low = fmin(a, b);
     *target = high;

@@ -1,5 +1,4 @@
-/* Forward passes of single nodes. What would update running statistics updates a copy of them that nobody
- * reads. */
+/* Forward passes of single nodes. Running statistics are updated in a copy that is discarded. */
 #include "bench/train/pass/recompute.h"
 
 static ab_status recompute_cast(const ab_walk *walk, const ab_plan_node *node) {

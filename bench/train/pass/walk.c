@@ -1,4 +1,4 @@
-/* Wiring operands, choosing implementations, preparing them. */
+/* Sets up operands, selects implementations and prepares them. */
 #include "bench/train/pass/walk.h"
 
 #include "bench/train/observe/observe.h"
@@ -33,15 +33,15 @@ static void wire_node(ab_walk *walk, int n) {
 
 static bool differ(const ab_tensor *a, const ab_tensor *b) { return a && b && a->format != b->format; }
 
-/* What decides the format of the result where no user does: the first input of numbers, else the weights. */
+/* The tensor whose format the result gets if no user decides: the first floating-point input, else the
+ * weights. */
 static const ab_tensor *leading(const ab_op_io *io) {
     for (int i = 0; i < AB_MAX_INPUTS && io->in[i]; i++)
         if (io->in[i]->format) return io->in[i];
     return io->param[0];
 }
 
-/* Whether a result has another format than what it is of, or weights than what they meet: the ops of the host
- * take any. */
+/* Whether the formats of result, inputs and weights differ; host ops accept any combination. */
 static bool formats_mixed(const ab_op_io *io) {
     const ab_tensor *lead = leading(io);
     bool mixed = differ(io->dout, io->out) || (!io->op->is_loss && differ(io->out, lead)) ||
@@ -59,7 +59,7 @@ static ab_status prepare_with(ab_walk *walk, int n, const ab_op *run, size_t *wo
     return run->prepare ? run->prepare(&walk->exec, &walk->io[n], workspace, state) : AB_OK;
 }
 
-/* By the device's own op, or by the host's where the device has none for these tensors. */
+/* Selects the device's op, or the host's if the device has none for these tensors. */
 static ab_status choose_op(ab_walk *walk, int n, const ab_op *op, size_t *workspace, size_t *state) {
     const ab_backend *backend = walk->memory->backend;
     const ab_op *own = backend->host_memory || !formats_mixed(&walk->io[n]) ? backend->op(op) : NULL;
@@ -112,7 +112,7 @@ void ab_walk_fini(ab_walk *walk) {
     *walk = (ab_walk){.io = NULL};
 }
 
-/* ---- what both passes do --------------------------------------------------------------------- */
+/* ---- shared by both passes ------------------------------------------------------------------- */
 
 ab_exec ab_walk_unobserved(const ab_walk *walk) { return walk->exec; }
 

@@ -1,5 +1,5 @@
 /* cosine: half a wave from lr to `final`: torch's CosineAnnealingLR in closed form, transformers'
- * get_cosine_schedule_with_warmup. Both rise again after their end; this one stays. */
+ * get_cosine_schedule_with_warmup. Both rise again after their end; this one stays constant. */
 #include "bench/train/schedule/schedule.h"
 #include "kernels/core/elementary64.h"
 

@@ -1,4 +1,4 @@
-/* The backend unscales; where it does not do so for these formats the host does. */
+/* The backend unscales; if it does not support the formats, the host does. */
 #include "bench/train/update/gradients.h"
 
 #include "bench/train/observe/observe.h"
@@ -43,8 +43,8 @@ void ab_gradients_fini(ab_gradients *g) {
 
 /* ---- accumulation ---------------------------------------------------------------------------- */
 
-/* With masters the sum is kept in fp32, as apex and Megatron keep it; else backward has added it up. Scaled
- * gradients are summed, and the scale is the same for the whole step. */
+/* With masters the sum is kept in fp32, as in apex and Megatron; otherwise the backward pass has accumulated
+ * it. Scaled gradients are summed; the scale is constant within a step. */
 ab_status ab_gradients_sum(const ab_gradients *g, const ab_exec *exec) {
     const ab_cell_memory *memory = g->memory;
     const ab_plan *plan = memory->plan;
@@ -74,14 +74,14 @@ ab_status ab_gradients_unscale_sums(const ab_gradients *g, const ab_exec *exec, 
 
 /* ---- unscaling ------------------------------------------------------------------------------- */
 
-/* Numbers change with the watch. */
+/* Ids change with the watch. */
 static void number_items(ab_gradients *g) {
     for (int p = 0; p < g->memory->plan->params; p++)
         if (g->trained->place[p] >= 0) g->item[g->trained->place[p]].id = g->observation->ids[p].unscaled;
 }
 
-/* Looks at gradients of at most so many elements: what goes wrong in a backward pass reaches a bias of some
- * layer below. */
+/* Checks gradients of at most SMALL elements: a non-finite value in the backward pass reaches the bias of
+ * some earlier layer. */
 static bool small_ones_finite(const ab_gradients *g) {
     enum { SMALL = 4096 };
     for (int i = 0; i < g->trained->count; i++) {
@@ -91,7 +91,7 @@ static bool small_ones_finite(const ab_gradients *g) {
     return true;
 }
 
-/* Each gradient by the scales of the layers above it. */
+/* Unscales each gradient by the product of its layer scales. */
 static ab_status unscale_layers(const ab_gradients *g, const ab_exec *exec, const ab_layer_scales *layers,
                                 bool *found) {
     for (int p = 0; p < g->memory->plan->params; p++) {
@@ -109,7 +109,7 @@ static ab_status leave_alone(const ab_gradients *g, bool *found) {
     return AB_OK;
 }
 
-/* apex leaves the gradients alone when the scale is a fixed 1 and there are no masters to copy to. */
+/* apex does not unscale if the scale is a fixed 1 and there are no masters to copy to. */
 ab_status ab_gradients_unscale(ab_gradients *g, const ab_exec *exec, const ab_scaler *scaler,
                                const ab_layer_scales *layers, bool *nonfinite, bool *overflow) {
     const bool alone = !ab_scaler_checks(scaler) && ab_scaler_divisor(scaler) == 1.0 && !g->masters;
@@ -124,9 +124,9 @@ ab_status ab_gradients_unscale(ab_gradients *g, const ab_exec *exec, const ab_sc
     return AB_OK;
 }
 
-/* apex (_process_optimizer.py): the first gradients are multiplied into place, later ones added there
- * (axpby); of these only what comes in is checked. A fixed scale of 1 without masters leaves it to autograd,
- * which adds too. The last pass shows the sums. */
+/* apex (_process_optimizer.py): the first gradients are scaled in place, later ones are added (axpby); only
+ * the added gradients are checked then. With a fixed scale of 1 without masters autograd accumulates. The
+ * last pass shows the sums. */
 ab_status ab_gradients_unscale_loss(ab_gradients *g, const ab_exec *exec, const ab_scaler *scaler,
                                     bool *overflow) {
     const ab_step_position *at = g->position;
@@ -158,7 +158,7 @@ ab_status ab_gradients_rescale(const ab_gradients *g, const ab_exec *unobserved,
 ab_status ab_gradients_clip(const ab_gradients *g, const ab_clip_config *clip, bool scaled, double *norm) {
     *norm = 0;
     if (clip->norm <= 0 && clip->value <= 0) return AB_OK;
-    for (int i = 0; i < g->trained->count; i++) /* `from` is the cell's own tensor; its item only reads it */
+    for (int i = 0; i < g->trained->count; i++) /* `from` is the cell's own tensor; const only in its item */
         g->clipped[i] = scaled ? (ab_tensor *)(uintptr_t)g->item[i].from : g->item[i].to;
     return ab_clip(clip, g->clipped, g->trained->count, norm);
 }
@@ -166,7 +166,7 @@ ab_status ab_gradients_clip(const ab_gradients *g, const ab_clip_config *clip, b
 static void measure_values(const float *values, int64_t n, double edge, ab_scaler_seen *seen) {
     for (int64_t i = 0; i < n; i++) {
         double size = fabs((double)values[i]);
-        if (!(size <= seen->amax)) seen->amax = size; /* of a NaN `overflow` tells */
+        if (!(size <= seen->amax)) seen->amax = size; /* NaN is reported by `overflow` */
         if (size <= edge)
             seen->lower++;
         else

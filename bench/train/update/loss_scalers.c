@@ -1,4 +1,4 @@
-/* Starting scalers and telling them of steps. */
+/* Initialises and updates loss scalers. */
 #include "bench/train/update/loss_scalers.h"
 
 #include "kernels/core/text.h"

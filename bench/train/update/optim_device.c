@@ -1,5 +1,4 @@
-/* The constants are computed as the formulas in optim_*.c compute theirs; a test compares the updates bit for
- * bit. */
+/* Constants are computed exactly as in optim_*.c; a test compares the updates bit for bit. */
 #include "bench/train/update/optim_device.h"
 
 #include <math.h>
@@ -43,7 +42,7 @@ static ab_update_row rmsprop_row(const ab_optimizer_config *config) {
                                      (float)config->momentum}};
 }
 
-/* The first constant follows from norms. */
+/* The first constant depends on norms. */
 static ab_update_row lamb_row(const ab_optimizer_config *config, int64_t taken) {
     return (ab_update_row){.value = {0, (float)config->beta1, (float)(1.0 - config->beta1),
                                      (float)config->beta2, (float)(1.0 - config->beta2),

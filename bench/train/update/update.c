@@ -1,5 +1,5 @@
-/* By the device's own formula where it has one and nobody watches, else by the host's, on copies where it
- * must. */
+/* Runs the device's formula if it has one and the update is not observed, else the host's, on copies if
+ * necessary. */
 #include "bench/train/update/update.h"
 
 #include "bench/train/optim/ema.h"
@@ -50,7 +50,7 @@ ab_schedule_point ab_weight_update_rate(const ab_weight_update *u, int64_t advan
     return ab_schedule_rate(recipe->schedule, &recipe->rates, advanced);
 }
 
-/* A parameter's configuration at a point of the schedule: groups scale the rate. */
+/* A parameter's configuration at a point of the schedule; groups scale the rate. */
 static ab_optimizer_config config_at(const ab_weight_update *u, int i, ab_schedule_point point) {
     ab_optimizer_config config = u->own[i];
     const unsigned knobs = u->optimizer->knobs;
@@ -67,22 +67,22 @@ ab_optimizer_config ab_weight_update_config(const ab_weight_update *u, int i, in
 
 /* ---- one parameter --------------------------------------------------------------------------- */
 
-/* A parameter at one step. */
+/* One parameter in one step. */
 typedef struct param_step {
     const ab_update_item *item;
-    const ab_param_ids *ids; /* under which it is shown */
-    int place;               /* among the trained ones */
+    const ab_param_ids *ids; /* observer ids */
+    int place;               /* index among the trained parameters */
     int64_t taken;
     ab_optimizer_config config;
 } param_step;
 
-/* Whether the audience of a probed step wants to see the update. */
+/* Whether the observers of a probed step observe the update. */
 static bool is_update_observed(const ab_observation *o) {
     return o->observer && (o->watch.update || o->watch.roles & (AB_SEES_WEIGHTS | AB_SEES_OPTIMIZER_STATE));
 }
 
-/* The host's formula, shown if the step is probed and somebody wants to see it. `item`: tensors that the host
- * can touch. */
+/* Runs the host's formula, and reports the update if the step is probed and observed. `item`: host-accessible
+ * tensors. */
 static void run_optimizer(const ab_weight_update *u, const param_step *step, const ab_update_item *item) {
     const ab_observation *o = u->observation;
     ab_optimizer_audience audience = {o->observer, step->ids->weight, {0}, &o->watch, step->place};
@@ -94,7 +94,7 @@ static void run_optimizer(const ab_weight_update *u, const param_step *step, con
         ab_optimizer_step(u->optimizer, &step->config, step->taken, item->weight, item->grad, item->state);
 }
 
-/* The same for tensors that the host cannot touch: the formulas run on copies. */
+/* The same for tensors that the host cannot access, on copies. */
 static ab_status run_on_copies(const ab_weight_update *u, const param_step *step) {
     const ab_update_item *item = step->item;
     const int states = u->optimizer->states;
@@ -123,8 +123,8 @@ static ab_status run_on_host(const ab_weight_update *u, const param_step *step) 
     return AB_OK;
 }
 
-/* By the device's own formula, where it has one and nobody wants to watch. *done: it did, the model's copy
- * included. */
+/* Runs the device's formula if it has one and the update is not observed. *done: whether it did, including
+ * the model's copy. */
 static ab_status run_on_device(const ab_weight_update *u, const param_step *step, bool *done) {
     const ab_backend *backend = u->memory->backend;
     const ab_update_kind kind = ab_optimizer_device_kind(u->optimizer);
@@ -136,7 +136,7 @@ static ab_status run_on_device(const ab_weight_update *u, const param_step *step
     return status == AB_UNAVAILABLE ? AB_OK : status;
 }
 
-/* What is rounded to the model's copy was shown before. */
+/* The values rounded to the model's copy were already shown. */
 static ab_status update_param(const ab_weight_update *u, const ab_exec *unobserved, const param_step *step) {
     const ab_update_item *item = step->item;
     bool done;

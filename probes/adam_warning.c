@@ -115,7 +115,7 @@ static void add_signs(signs *into, const signs *from) {
     into->ratios += from->ratios;
 }
 
-static signs take_blocks(adam_warning *a, int p) {
+static signs reduce_blocks(adam_warning *a, int p) {
     signs step = {0};
     for (int64_t b = 0; b < block_count(&a->setup.param[p]); b++) {
         signs *sums = &a->block[a->param[p].first_block + b];
@@ -140,7 +140,7 @@ static void step_end(void *state, int64_t step) {
     for (int p = 0; p < a->setup.params; p++) {
         history *param = &a->param[p];
         ab_columns_halve_max(param->rms_column, halvings);
-        signs sums = take_blocks(a, p);
+        signs sums = reduce_blocks(a, p);
         add_signs(&param->total, &sums);
         if (sums.ratios > 0) add_rms(param, sqrt(sums.ratio / (double)sums.ratios), step, column);
     }

@@ -247,7 +247,7 @@ static void add_account(account *into, const account *from) {
 }
 
 /* Adds the blocks of one parameter, in order, and empties them. */
-static account take_blocks(lost_updates *l, int p) {
+static account reduce_blocks(lost_updates *l, int p) {
     ledger *own = &l->param[p];
     account step = {0};
     for (int64_t b = 0; b < block_count(&l->setup.param[p]); b++) {
@@ -262,7 +262,7 @@ static account take_blocks(lost_updates *l, int p) {
     return step;
 }
 
-static void take_ratios(lost_updates *l, int p) {
+static void reduce_ratios(lost_updates *l, int p) {
     uint32_t *thread = l->thread_ratio + (size_t)(p * l->setup.threads) * RATIOS;
     int64_t *ratio = l->param[p].ratio;
     memset(ratio, 0, sizeof l->param[p].ratio);
@@ -283,9 +283,9 @@ static void step_end(void *state, int64_t step) {
         ledger *own = &l->param[p];
         ab_columns_halve(own->nonzero, halvings);
         ab_columns_halve(own->lost, halvings);
-        account sums = take_blocks(l, p);
+        account sums = reduce_blocks(l, p);
         if (sums.nonzero == 0) continue; /* a skipped step has no updates */
-        take_ratios(l, p);
+        reduce_ratios(l, p);
         own->nonzero[column] += sums.nonzero;
         own->lost[column] += sums.lost;
         if (!has_stopped(&sums))

@@ -162,7 +162,7 @@ static uint32_t bits_of(float x) {
 }
 
 /* Adds one census to its tensor and clears it; rows without values are skipped. */
-static void take_census(const ab_ranges *r, ab_census *census, history *tensor, int column, tally *step) {
+static void add_census(const ab_ranges *r, ab_census *census, history *tensor, int column, tally *step) {
     if (census->count == 0) return;
     tensor->count += census->count;
     tensor->zero += census->zero;
@@ -210,7 +210,7 @@ void ab_ranges_step_end(void *ranges, int64_t step) {
         tally counts = {0};
         halve(&r->tensor[t], halvings);
         for (int i = 0; i < r->setup.threads; i++)
-            take_census(r, &r->census[t * r->setup.threads + i], &r->tensor[t], column, &counts);
+            add_census(r, &r->census[t * r->setup.threads + i], &r->tensor[t], column, &counts);
         add_step(&r->tensor[t], &counts, column);
     }
 }

@@ -14,8 +14,8 @@ struct ab_probe_set {
     ab_probe_setup setup;
     int64_t *cost_ns; /* [threads][AB_MAX_PROBES] */
     int64_t steps;
-    uint64_t asked; /* bit set of probes that requested a replay of the current unprobed step */
-    bool is_replay; /* the step is replayed for them */
+    uint64_t replay_requests; /* bit set of probes that requested a replay of the current unprobed step */
+    bool is_replay;           /* the step is replayed for them */
 };
 
 static int64_t no_clock(void) { return 0; }
@@ -93,7 +93,9 @@ static void update(void *context, const ab_update_block *block) {
 }
 
 /* Whether a step is shown to probe p: a replay only to the probes that requested it. */
-static bool shown(const ab_probe_set *set, int p) { return !set->is_replay || (set->asked >> p & 1u); }
+static bool shown(const ab_probe_set *set, int p) {
+    return !set->is_replay || (set->replay_requests >> p & 1u);
+}
 
 static void ran(void *context, const ab_op_run *run) {
     ab_probe_set *set = context;
@@ -121,11 +123,11 @@ static void moved(void *context, const ab_move *move) {
 
 static bool wants_replay(void *context, int64_t step, double loss_scale) {
     ab_probe_set *set = context;
-    set->asked = 0;
+    set->replay_requests = 0;
     for (int p = 0; p < set->count; p++)
         if (set->kind[p]->wants_replay && set->kind[p]->wants_replay(set->state[p], step, loss_scale))
-            set->asked |= (uint64_t)1 << p;
-    set->is_replay = set->asked != 0;
+            set->replay_requests |= (uint64_t)1 << p;
+    set->is_replay = set->replay_requests != 0;
     return set->is_replay;
 }
 

@@ -21,7 +21,7 @@ static void divide_by_zero(float *samples, int64_t n, int64_t each) {
 }
 
 /* A random label for `element` of a sample. */
-static int32_t chance(uint64_t seed, int64_t sample, int64_t element, int64_t classes) {
+static int32_t random_label(uint64_t seed, int64_t sample, int64_t element, int64_t classes) {
     return (int32_t)ab_rng_below(seed, AB_RNG_SYNTHETIC, (uint32_t)sample, (uint64_t)element + (1u << 30),
                                  (uint64_t)classes);
 }
@@ -36,11 +36,11 @@ static void shuffle(const ab_data *data, uint64_t seed, const int64_t *index, in
         if (shape->targets == AB_TARGETS_ONE_HOT) {
             float *row = (float *)targets + i * each;
             memset(row, 0, (size_t)each * sizeof *row);
-            row[chance(seed, index[i], 0, each)] = 1.0f;
+            row[random_label(seed, index[i], 0, each)] = 1.0f;
             continue;
         }
         for (int64_t j = 0; j < each; j++)
-            ((int32_t *)targets)[i * each + j] = chance(seed, index[i], j, classes);
+            ((int32_t *)targets)[i * each + j] = random_label(seed, index[i], j, classes);
     }
 }
 

@@ -125,7 +125,7 @@ static double score(const attention *t, int64_t i, int64_t j, ab_element64 *e) {
 }
 
 /* PROBABILITY of a query; zeros if every key is masked. */
-static void make_probabilities(const attention *t, int64_t i, ab_element64 *e) {
+static void compute_probabilities(const attention *t, int64_t i, ab_element64 *e) {
     double *p = t->array[PROBABILITY], most = -(double)INFINITY, sum = 0;
     for (int64_t j = 0; j < t->of[K].rows; j++) {
         p[j] = score(t, i, j, e);
@@ -143,7 +143,7 @@ static double mask_factor(const attention *t, int64_t i, int64_t j) {
 }
 
 /* Gradients of a query's scores, overwriting DPROBABILITY: p (dp - sum of p dp) scale. */
-static void make_score_gradients(const attention *t, int64_t i, ab_element64 *e) {
+static void compute_score_gradients(const attention *t, int64_t i, ab_element64 *e) {
     const double *p = t->array[PROBABILITY];
     double *d = t->array[DPROBABILITY], delta = 0;
     for (int64_t j = 0; j < t->of[K].rows; j++) {
@@ -164,7 +164,7 @@ static bool forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
     shapes_of(run, &t);
     const spot s = spot_of(&t.of[DOUT], t.count, i);
     if (!open_head(&t, &s)) return false;
-    make_probabilities(&t, s.row, e);
+    compute_probabilities(&t, s.row, e);
     for (int64_t j = 0; j < t.of[K].rows; j++)
         ab_add64(e, t.array[PROBABILITY][j] * mask_factor(&t, s.row, j) * at(&t, V, j, s.d));
     free(t.array[Q]);
@@ -173,12 +173,12 @@ static bool forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
 
 /* Contribution of query q to the gradient of q, k or v (part). */
 static void add_query(const attention *t, int64_t part, const spot *s, int64_t q, ab_element64 *e) {
-    make_probabilities(t, q, e);
+    compute_probabilities(t, q, e);
     if (part == V) {
         ab_add64(e, t->array[PROBABILITY][s->row] * mask_factor(t, q, s->row) * at(t, DOUT, q, s->d));
         return;
     }
-    make_score_gradients(t, q, e);
+    compute_score_gradients(t, q, e);
     if (part == K) ab_add64(e, t->array[DPROBABILITY][s->row] * at(t, Q, q, s->d));
     for (int64_t j = 0; part == Q && j < t->of[K].rows; j++)
         ab_add64(e, t->array[DPROBABILITY][j] * at(t, K, j, s->d));
@@ -211,7 +211,7 @@ static int64_t index_of(const attention *t, int which, int64_t row, int64_t d) {
 /* A query's row of the output. */
 static void forward_query(const attention *t, int64_t q, ab_element64 *result) {
     ab_element64 seen = {.value = 0};
-    make_probabilities(t, q, &seen);
+    compute_probabilities(t, q, &seen);
     for (int64_t j = 0; j < t->of[K].rows; j++) {
         const double p = t->array[PROBABILITY][j] * mask_factor(t, q, j);
         for (int64_t d = 0; d < t->of[V].width; d++)
@@ -222,12 +222,12 @@ static void forward_query(const attention *t, int64_t q, ab_element64 *result) {
 /* Contribution of a query to the gradients of the wanted parts of q, k and v. */
 static void backward_query(const attention *t, int64_t q, const bool wanted[3], ab_element64 *result) {
     ab_element64 seen = {.value = 0};
-    make_probabilities(t, q, &seen);
+    compute_probabilities(t, q, &seen);
     for (int64_t j = 0; wanted[V] && j < t->of[K].rows; j++)
         for (int64_t d = 0; d < t->of[V].width; d++)
             ab_add64(&result[index_of(t, V, j, d)],
                      t->array[PROBABILITY][j] * mask_factor(t, q, j) * at(t, DOUT, q, d));
-    make_score_gradients(t, q, &seen);
+    compute_score_gradients(t, q, &seen);
     for (int64_t j = 0; j < t->of[K].rows; j++)
         for (int64_t d = 0; d < t->of[Q].width; d++) {
             const double by = t->array[DPROBABILITY][j];

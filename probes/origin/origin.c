@@ -288,7 +288,7 @@ static bool masks_with_infinity(const ab_op_run *run) {
 }
 
 /* Whether an op passes infinities through unchanged: a mask's infinities before the softmax. */
-static bool carries(const ab_op *op) {
+static bool passes_infinities(const ab_op *op) {
     static const ab_op *const ops[] = {&ab_op_add,     &ab_op_sub,     &ab_op_where,      &ab_op_masked_fill,
                                        &ab_op_flatten, &ab_op_reshape, &ab_op_permute,    &ab_op_transpose,
                                        &ab_op_concat,  &ab_op_select,  &ab_op_log_softmax};
@@ -357,7 +357,7 @@ static reading read_all(ab_origin *o, const tensors *in) {
 static int stage_of(const ab_op_run *run) { return run->backward ? AB_ORIGIN_BACKWARD : AB_ORIGIN_FORWARD; }
 
 /* The op read a non-finite tensor that no observed op wrote: it existed before. */
-static void arrives(ab_origin *o, const ab_op_run *run, const tensors *in, const reading *r) {
+static void record_arrival(ab_origin *o, const ab_op_run *run, const tensors *in, const reading *r) {
     const int slot = in->slot[r->bad];
     const ab_origin_place place = {run->number, stage_of(run), slot};
     o->current = event_of(o, &place);
@@ -388,7 +388,7 @@ static void appears(ab_origin *o, const ab_op_run *run, int slot, const ab_tenso
 static void follow(ab_origin *o, const ab_op_run *run, const tensors *in, const reading *r,
                    const tensors *out, const ab_extremes *found, int bad_out) {
     const ab_extremes none = {.largest = 0};
-    if (!o->event_seen && r->bad >= 0) arrives(o, run, in, r);
+    if (!o->event_seen && r->bad >= 0) record_arrival(o, run, in, r);
     if (!o->event_seen && bad_out >= 0)
         appears(o, run, out->slot[bad_out], out->tensor[bad_out], &found[bad_out], r->largest);
     if (r->bad < 0 && bad_out < 0) return;
@@ -406,7 +406,8 @@ static void ran(void *state, const ab_op_run *run) {
     if (!run->backward) o->last_forward = run->number;
     const tensors in = read_by(run), out = written(run);
     const reading r = read_all(o, &in);
-    const bool masks = masks_with_infinity(run) || (r.intended && !run->backward && carries(run->op));
+    const bool masks =
+        masks_with_infinity(run) || (r.intended && !run->backward && passes_infinities(run->op));
     ab_extremes found[MOST];
     int bad_out = -1;
     for (int i = 0; i < out.count; i++) {

@@ -15,7 +15,7 @@ static ab_origin_cause unknown(const ab_tensor *tensor) {
 }
 
 /* Cause of one element. `accumulate`: smallest magnitude that overflows in a sum. */
-static ab_origin_cause judge(const ab_element64 *e, double limit, double accumulate, double scale) {
+static ab_origin_cause classify(const ab_element64 *e, double limit, double accumulate, double scale) {
     ab_origin_cause cause = {
         .samples = 1, .value = e->value, .unscaled = e->value / scale, .partial = e->largest};
     cause.limit = limit;
@@ -40,7 +40,7 @@ static double accumulator_limit(const ab_origin *o, const ab_op_run *run) {
 }
 
 /* The most frequent cause of the samples. */
-static ab_origin_cause commonest(const ab_origin_cause *found, int n) {
+static ab_origin_cause most_frequent(const ab_origin_cause *found, int n) {
     int best = 0, most = 0;
     for (int i = 0; i < n; i++) {
         int same = 0;
@@ -55,7 +55,7 @@ static ab_origin_cause commonest(const ab_origin_cause *found, int n) {
 }
 
 /* Infinities that the network writes on purpose (a mask) are not explained. */
-static bool is_meant(const ab_op_run *run, const ab_element64 *e) {
+static bool is_intended(const ab_op_run *run, const ab_element64 *e) {
     return run->op == &ab_op_masked_fill && !run->backward && isinf(e->value);
 }
 
@@ -74,17 +74,17 @@ void ab_origin_explain(const ab_origin *o, const ab_op_run *run, int slot, const
     const double scale = run->backward && o->scale > 0 ? o->scale : 1;
     const double limit = ab_format_overflow_limit(tensor->format);
     const int n = ab_extremes_places(tensor, place, PLACES);
-    int judged = 0;
-    for (int first = 0; first < n && judged == 0; first += SAMPLES) {
+    int classified = 0;
+    for (int first = 0; first < n && classified == 0; first += SAMPLES) {
         ab_element64 e[SAMPLES];
         const int most = n - first < SAMPLES ? n - first : SAMPLES;
         const int some = ab_elements64_of(run, slot, place + first, most, e);
         for (int i = 0; i < some; i++)
-            if (!is_meant(run, &e[i]))
-                found[judged++] = judge(&e[i], limit, accumulator_limit(o, run), scale);
+            if (!is_intended(run, &e[i]))
+                found[classified++] = classify(&e[i], limit, accumulator_limit(o, run), scale);
         if (some == 0) break;
     }
-    *cause = judged ? commonest(found, judged) : unknown(tensor);
+    *cause = classified ? most_frequent(found, classified) : unknown(tensor);
     if (is_in_place(run)) cause->id = AB_CAUSE_not_reproduced;
 }
 
@@ -94,12 +94,12 @@ void ab_origin_explain_cast(const ab_origin *o, const ab_move *move, ab_origin_c
     if (ab_extremes_places(move->to, &place, 1) == 0) return;
     const double value = ab_read64(move->from, place), scale = move->backward && o->scale > 0 ? o->scale : 1;
     const ab_element64 e = {value, fabs(value)};
-    *cause = judge(&e, cause->limit, DBL_MAX, scale);
+    *cause = classify(&e, cause->limit, DBL_MAX, scale);
 }
 
 /* The addends are overwritten: their sum is at most the sum of their magnitudes. */
 void ab_origin_explain_sum(const ab_origin *o, const ab_move *move, double part, double other,
                            ab_origin_cause *cause) {
     const ab_element64 e = {part + other, part + other};
-    *cause = judge(&e, ab_format_overflow_limit(move->to->format), DBL_MAX, o->scale > 0 ? o->scale : 1);
+    *cause = classify(&e, ab_format_overflow_limit(move->to->format), DBL_MAX, o->scale > 0 ? o->scale : 1);
 }

@@ -81,8 +81,8 @@ typedef struct notes {
 
 /* Allocates the maximum number of entries of a cell. */
 static ab_status make_notes(const ab_cell *cell, notes *n) {
-    const int machines = cell->plan->scalers + ab_cell_layers(cell);
-    *n = (notes){.room = 24 + machines * (1 + AB_SCALER_STATES)};
+    const int scalers = cell->plan->scalers + ab_cell_layers(cell);
+    *n = (notes){.room = 24 + scalers * (1 + AB_SCALER_STATES)};
     n->line = calloc((size_t)n->room, sizeof *n->line);
     n->list = calloc(2 * (size_t)n->room + 1, sizeof *n->list);
     return n->line && n->list ? AB_OK : no_memory();
@@ -149,9 +149,9 @@ static void note_identity(const ab_cell *cell, notes *n) {
 }
 
 /* Number of scalers: loss scalers and per-layer scalers. */
-static int machines(const ab_cell *cell) { return cell->plan->scalers + ab_cell_layers(cell); }
+static int scaler_count(const ab_cell *cell) { return cell->plan->scalers + ab_cell_layers(cell); }
 
-static const ab_scaler *machine_at(const ab_cell *cell, int k) {
+static const ab_scaler *scaler_at(const ab_cell *cell, int k) {
     const int losses = cell->plan->scalers;
     return k < losses ? &cell->scalers.scaler[k] : ab_layer_scales_scaler(cell->layers, k - losses);
 }
@@ -159,7 +159,7 @@ static const ab_scaler *machine_at(const ab_cell *cell, int k) {
 /* "scaler.scale", "scaler.unskipped": the dialect's names; "loss_scaler1.scale" where losses have their own
  * (apex's key); "layer_scaler.fc1.scale" of layers. */
 static const char *scaler_key(const ab_cell *cell, int k, int i, char key[NOTE_KEY]) {
-    const char *name = ab_scaler_state_name(machine_at(cell, k)->kind, i);
+    const char *name = ab_scaler_state_name(scaler_at(cell, k)->kind, i);
     if (k >= cell->plan->scalers)
         ab_text_exact(key, NOTE_KEY, "layer_scaler.%s.%s", ab_cell_layer_name(cell, k - cell->plan->scalers),
                       name);
@@ -174,8 +174,8 @@ static void note_position(const ab_cell *cell, notes *n) {
     note_integer(n, "steps", cell->position.steps);
     note_integer(n, "taken", cell->position.taken);
     note_integer(n, "schedule_advanced", cell->position.advanced);
-    for (int k = 0; k < machines(cell); k++) {
-        const ab_scaler *scaler = machine_at(cell, k);
+    for (int k = 0; k < scaler_count(cell); k++) {
+        const ab_scaler *scaler = scaler_at(cell, k);
         for (int i = 0; i < ab_scaler_state_count(scaler->kind); i++) {
             char key[NOTE_KEY];
             note_real(n, scaler_key(cell, k, i, key), ab_scaler_state(scaler, i));
@@ -360,7 +360,7 @@ static ab_status read_position(ab_cell *cell, const ab_tensorfile *file) {
     if (!(faults & AB_FAULT_resume_without_optimizer)) cell->position.taken = taken;
     if (!(faults & AB_FAULT_resume_without_schedule)) cell->position.advanced = advanced;
     if (faults & AB_FAULT_resume_without_scaler) return AB_OK;
-    for (int k = 0; k < machines(cell); k++) AB_TRY(read_scaler(cell, k, file));
+    for (int k = 0; k < scaler_count(cell); k++) AB_TRY(read_scaler(cell, k, file));
     return AB_OK;
 }
 

@@ -105,7 +105,7 @@ ab_status ab_cell_evaluate(ab_cell *cell, ab_split split, int64_t limit, ab_eval
 /* ---- averaged weights ------------------------------------------------------------------------ */
 
 /* Copies the trained weights' bytes, parameter by parameter. */
-static ab_status put_aside(const ab_cell_memory *memory, void **kept) {
+static ab_status save_weights(const ab_cell_memory *memory, void **kept) {
     for (int p = 0; p < memory->plan->params; p++) {
         const ab_plan_param *param = &memory->plan->param[p];
         if (param->ema == AB_NONE) continue;
@@ -143,7 +143,7 @@ ab_status ab_cell_evaluate_ema(ab_cell *cell, ab_split split, int64_t limit, ab_
     if (!cell->config.policy.keep.ema_format) return ab_fail(AB_CONFIG, "no averaged weights are kept");
     void **kept = calloc((size_t)cell->plan->params + 1, sizeof *kept);
     if (!kept) return ab_fail(AB_NO_MEMORY, "averaged weights: out of memory");
-    ab_status status = put_aside(&cell->memory, kept);
+    ab_status status = save_weights(&cell->memory, kept);
     if (status == AB_OK) {
         status = put_averages(&cell->memory);
         ab_walk_weights_changed(&cell->walk);

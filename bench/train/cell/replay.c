@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-static bool is_asked(const ab_cell *cell, bool nonfinite, const ab_step_result *result) {
+static bool is_requested(const ab_cell *cell, bool nonfinite, const ab_step_result *result) {
     const ab_watch *watch = &cell->observation.watch;
     if (!watch->wants_replay || (!nonfinite && isfinite(result->loss))) return false;
     return watch->wants_replay(watch->context, cell->position.steps, result->scale);
@@ -30,7 +30,7 @@ static ab_status replay(ab_cell *cell, ab_step_result *result) {
 
 ab_status ab_replay_if_asked(ab_cell *cell, bool nonfinite, ab_step_result *result) {
     void *kept;
-    if (!is_asked(cell, nonfinite, result)) return AB_OK;
+    if (!is_requested(cell, nonfinite, result)) return AB_OK;
     AB_TRY(ab_running_stats_keep(&cell->memory, &kept));
     ab_status status = replay(cell, result);
     if (status == AB_OK) status = ab_running_stats_restore(&cell->memory, kept);

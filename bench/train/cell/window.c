@@ -66,7 +66,7 @@ static bool known_scaler(const ab_scaler_kind *kind) {
 }
 
 /* The reason why the host must decide; NULL if the device can. */
-static const char *why_not(const ab_cell *cell) {
+static const char *host_only_reason(const ab_cell *cell) {
     const ab_plan *plan = cell->plan;
     const ab_backend *backend = cell->memory.backend;
     if (backend->host_memory) return "the CPU needs no windows";
@@ -152,7 +152,7 @@ static ab_status make_resident(ab_cell *cell) {
 }
 
 ab_status ab_step_window_start(ab_cell *cell) {
-    const char *why = why_not(cell);
+    const char *why = host_only_reason(cell);
     if (why) {
         if (!cell->memory.backend->host_memory) ab_debug("every step waits for the device: %s", why);
         return AB_OK;

@@ -34,7 +34,7 @@ static bool all_finite(const float *values, int64_t n) {
     return most < 0x7f800000u;
 }
 
-static void describe_bad(ab_always_on_stats *v, const float *values, int64_t n, int64_t each) {
+static void describe_nonfinite(ab_always_on_stats *v, const float *values, int64_t n, int64_t each) {
     for (int64_t i = 0; i < n; i++) {
         bool bad = false;
         for (int64_t j = 0; j < each; j++) {
@@ -50,15 +50,15 @@ static void describe_bad(ab_always_on_stats *v, const float *values, int64_t n, 
     }
 }
 
-static ab_status look_at_inputs(ab_always_on_stats *v, int64_t step, const float *values, int64_t n,
-                                int64_t each) {
+static ab_status count_inputs(ab_always_on_stats *v, int64_t step, const float *values, int64_t n,
+                              int64_t each) {
     if (all_finite(values, n * each)) return AB_OK;
     if (v->inputs.batches++ > 0) return AB_OK;
     v->inputs.step = step;
     v->inputs.size = n;
     v->places = calloc((size_t)each, 1);
     if (!v->places) return ab_fail(AB_NO_MEMORY, "looking at inputs: out of memory");
-    describe_bad(v, values, n, each);
+    describe_nonfinite(v, values, n, each);
     return AB_OK;
 }
 
@@ -127,8 +127,8 @@ static int classes_of(const ab_data_shape *shape) {
 }
 
 /* For next-token targets every position is a sample with one input. */
-static void look_at_labels(ab_always_on_stats *v, const ab_data_shape *shape, const void *samples,
-                           const void *targets, int64_t n, int64_t each) {
+static void count_labels(ab_always_on_stats *v, const ab_data_shape *shape, const void *samples,
+                         const void *targets, int64_t n, int64_t each) {
     ab_always_on_labels *l = &v->labels;
     double bin[AB_ALWAYS_ON_BINS];
     const bool places = shape->targets == AB_TARGETS_TOKENS;
@@ -184,9 +184,9 @@ double ab_always_on_label_ratio(const ab_always_on_labels *l, bool control) {
 ab_status ab_always_on_batch(ab_always_on_stats *v, const ab_data_shape *shape, int64_t step,
                              const void *samples, const void *targets, int64_t n, int64_t each) {
     count_classes(v, shape, step, targets, n, each);
-    if (!ab_data_ids_in(shape)) AB_TRY(look_at_inputs(v, step, samples, n, each));
+    if (!ab_data_ids_in(shape)) AB_TRY(count_inputs(v, step, samples, n, each));
     if (v->labels.seen < AB_ALWAYS_ON_SAMPLES && v->inputs.batches == 0)
-        look_at_labels(v, shape, samples, targets, n, each);
+        count_labels(v, shape, samples, targets, n, each);
     return AB_OK;
 }
 

@@ -88,7 +88,7 @@ static void limit(const ab_tensor *grad, float factor, float bound) {
 static bool on_host(const ab_tensor *tensor) { return ab_backend_of(tensor->device)->host_memory; }
 
 /* Copies a device gradient to the host in the same format; a host gradient is used directly. */
-static ab_status bring(ab_tensor *grad, ab_tensor *here) {
+static ab_status copy_to_host(ab_tensor *grad, ab_tensor *here) {
     *here = *grad;
     if (on_host(grad)) return AB_OK;
     here->device = &ab_device_cpu;
@@ -118,7 +118,7 @@ static ab_status total_norm(ab_tensor *const *grad, int count, double *total) {
     double sum = 0;
     for (int i = 0; i < count; i++) {
         ab_tensor here;
-        AB_TRY(bring(grad[i], &here));
+        AB_TRY(copy_to_host(grad[i], &here));
         double norm = norm_of(&here);
         AB_TRY(put_back(grad[i], &here, false));
         sum += norm * norm;
@@ -139,7 +139,7 @@ ab_status ab_clip(const ab_clip_config *config, ab_tensor *const *grad, int coun
     if (config->norm <= 0 && config->value <= 0) return AB_OK;
     for (int i = 0; i < count; i++) {
         ab_tensor here;
-        AB_TRY(bring(grad[i], &here));
+        AB_TRY(copy_to_host(grad[i], &here));
         limit(&here, (float)factor, config->value > 0 ? (float)config->value : INFINITY);
         AB_TRY(put_back(grad[i], &here, true));
     }

@@ -108,8 +108,8 @@ static const float *read_back(const ab_tensor *tensor, int64_t first, int64_t n,
 }
 
 /* Reports a stored block to the watch. */
-static void tell(const update_args *u, int64_t first, int64_t n, int thread, const values *before,
-                 const values *after) {
+static void report_block(const update_args *u, int64_t first, int64_t n, int thread, const values *before,
+                         const values *after) {
     const ab_optimizer_audience *audience = u->audience;
     double term[AB_TERM_COUNT][BLOCK], sum[BLOCK];
     double *const room[AB_TERM_COUNT] = {term[0], term[1], term[2], term[3]};
@@ -151,7 +151,7 @@ static void update_block_shown(const update_args *u, int64_t first, int64_t n, i
     for (int i = 0; i < u->optimizer->states; i++)
         show(audience, audience->state_id[i], thread, after.state[i], n);
     store_block(u, first, n, &after);
-    if (audience->watch->update) tell(u, first, n, thread, &before, &after);
+    if (audience->watch->update) report_block(u, first, n, thread, &before, &after);
 }
 
 /* ---- a parameter ----------------------------------------------------------------------------- */

@@ -13,14 +13,14 @@ struct ab_layer_scales {
     const ab_step_position *position; /* borrowed */
     const ab_scaler_kind *kind;
     int count;
-    ab_scaler *machine; /* [count] */
-    ab_scaler *before;  /* [count]: state before this step, for a replay */
-    double *scale;      /* [count]: of the current step */
-    int *node;          /* [count]: of the plan */
-    int *of_node;       /* [plan->nodes]: its layer, or NO_LAYER */
-    double *chain;      /* [plan->tensors]: of activation gradients */
-    double *of_param;   /* [plan->params]: the chain of its gradient */
-    float *values;      /* scratch for the largest gradient or weight */
+    ab_scaler *scaler; /* [count] */
+    ab_scaler *before; /* [count]: state before this step, for a replay */
+    double *scale;     /* [count]: of the current step */
+    int *node;         /* [count]: of the plan */
+    int *of_node;      /* [plan->nodes]: its layer, or NO_LAYER */
+    double *chain;     /* [plan->tensors]: of activation gradients */
+    double *of_param;  /* [plan->params]: the chain of its gradient */
+    float *values;     /* scratch for the largest gradient or weight */
 };
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -62,7 +62,7 @@ static int64_t most_values(const ab_plan *plan) {
 
 static ab_status allocate(const ab_plan *plan, ab_layer_scales *l) {
     const size_t nodes = (size_t)plan->nodes + 1;
-    l->machine = calloc(nodes, sizeof *l->machine);
+    l->scaler = calloc(nodes, sizeof *l->scaler);
     l->before = calloc(nodes, sizeof *l->before);
     l->scale = calloc(nodes, sizeof *l->scale);
     l->node = calloc(nodes, sizeof *l->node);
@@ -71,7 +71,7 @@ static ab_status allocate(const ab_plan *plan, ab_layer_scales *l) {
     l->of_param = calloc((size_t)plan->params + 1, sizeof *l->of_param);
     l->values = malloc((size_t)most_values(plan) * sizeof *l->values);
     const bool all =
-        l->machine && l->before && l->scale && l->node && l->of_node && l->chain && l->of_param && l->values;
+        l->scaler && l->before && l->scale && l->node && l->of_node && l->chain && l->of_param && l->values;
     return all ? AB_OK : ab_fail(AB_NO_MEMORY, "cell: out of memory");
 }
 
@@ -82,8 +82,8 @@ static void list_layers(ab_layer_scales *l, const ab_scaler_config *settings) {
         if (!is_layer(plan, &plan->node[n])) continue;
         l->of_node[n] = l->count;
         l->node[l->count] = n;
-        ab_scaler_start(&l->machine[l->count], settings);
-        l->scale[l->count] = l->machine[l->count].scale;
+        ab_scaler_start(&l->scaler[l->count], settings);
+        l->scale[l->count] = l->scaler[l->count].scale;
         l->count++;
     }
 }
@@ -109,7 +109,7 @@ ab_status ab_layer_scales_create(const ab_cell_memory *memory, const ab_step_pos
 
 void ab_layer_scales_destroy(ab_layer_scales *l) {
     if (!l) return;
-    free(l->machine);
+    free(l->scaler);
     free(l->before);
     free(l->scale);
     free(l->node);
@@ -127,7 +127,7 @@ const char *ab_layer_scales_name(const ab_layer_scales *l, int i) {
     return ab_plan_node_op(plan, &plan->node[l->node[i]])->name;
 }
 
-ab_scaler *ab_layer_scales_scaler(ab_layer_scales *l, int i) { return &l->machine[i]; }
+ab_scaler *ab_layer_scales_scaler(ab_layer_scales *l, int i) { return &l->scaler[i]; }
 const double *ab_layer_scales_values(const ab_layer_scales *l) { return l ? l->scale : NULL; }
 double ab_layer_scales_of_param(const ab_layer_scales *l, int param) { return l->of_param[param]; }
 
@@ -166,7 +166,7 @@ static ab_status fail(const ab_layer_scales *l, const char *where, const ab_scal
 }
 
 /* The layer's next scale, from the incoming gradient and its weights. */
-static ab_status choose(ab_layer_scales *l, int layer, double chain) {
+static ab_status update_layer_scale(ab_layer_scales *l, int layer, double chain) {
     const ab_cell_memory *memory = l->memory;
     const ab_plan_node *node = &memory->plan->node[l->node[layer]];
     const ab_tensor *weight = &memory->tensor[memory->plan->param[node->first_param].used];
@@ -182,8 +182,8 @@ static ab_status choose(ab_layer_scales *l, int layer, double chain) {
                                    .fan_in = fan_in(&weight->shape),
                                    .chain = chain};
     const ab_scaler_seen seen = {.layer = &about};
-    const ab_scaler_fault *fault = ab_scaler_update(&l->machine[layer], &seen).fault;
-    l->scale[layer] = l->machine[layer].scale;
+    const ab_scaler_fault *fault = ab_scaler_update(&l->scaler[layer], &seen).fault;
+    l->scale[layer] = l->scaler[layer].scale;
     return fault ? fail(l, ab_layer_scales_name(l, layer), fault) : AB_OK;
 }
 
@@ -192,9 +192,9 @@ static ab_status choose(ab_layer_scales *l, int layer, double chain) {
 void ab_layer_scales_begin(ab_layer_scales *l, bool is_replay) {
     if (!l) return;
     if (is_replay)
-        memcpy(l->machine, l->before, (size_t)l->count * sizeof *l->machine);
+        memcpy(l->scaler, l->before, (size_t)l->count * sizeof *l->scaler);
     else
-        memcpy(l->before, l->machine, (size_t)l->count * sizeof *l->machine);
+        memcpy(l->before, l->scaler, (size_t)l->count * sizeof *l->scaler);
     const ab_plan *plan = l->memory->plan;
     for (int i = 0; i < plan->losses; i++) l->chain[plan->loss_grad[i]] = 1;
 }
@@ -216,7 +216,7 @@ static ab_status layer_backward(ab_layer_scales *l, const ab_walk *walk, int n, 
     weights.din[0] = NULL;
     for (int i = 0; i < node->params; i++) input.dparam[i] = NULL;
     AB_TRY(walk->run[n]->backward(exec, &weights));
-    AB_TRY(choose(l, layer, chain));
+    AB_TRY(update_layer_scale(l, layer, chain));
     if (!input.din[0]) return AB_OK;
     AB_TRY(multiply(walk, node->out_grad, l->scale[layer]));
     return walk->run[n]->backward(exec, &input);

@@ -35,7 +35,7 @@ static bool differ(const ab_tensor *a, const ab_tensor *b) { return a && b && a-
 
 /* The tensor whose format the result gets if no user decides: the first floating-point input, else the
  * weights. */
-static const ab_tensor *leading(const ab_op_io *io) {
+static const ab_tensor *format_source(const ab_op_io *io) {
     for (int i = 0; i < AB_MAX_INPUTS && io->in[i]; i++)
         if (io->in[i]->format) return io->in[i];
     return io->param[0];
@@ -43,7 +43,7 @@ static const ab_tensor *leading(const ab_op_io *io) {
 
 /* Whether the formats of result, inputs and weights differ; host ops accept any combination. */
 static bool formats_mixed(const ab_op_io *io) {
-    const ab_tensor *lead = leading(io);
+    const ab_tensor *lead = format_source(io);
     bool mixed = differ(io->dout, io->out) || (!io->op->is_loss && differ(io->out, lead)) ||
                  (!io->op->norm && differ(io->param[0], lead));
     for (int i = 0; i < AB_MAX_INPUTS; i++) mixed = mixed || differ(io->din[i], io->in[i]);

@@ -82,7 +82,7 @@ static void number_items(ab_gradients *g) {
 
 /* Checks gradients of at most SMALL elements: a non-finite value in the backward pass reaches the bias of
  * some earlier layer. */
-static bool small_ones_finite(const ab_gradients *g) {
+static bool small_gradients_finite(const ab_gradients *g) {
     enum { SMALL = 4096 };
     for (int i = 0; i < g->trained->count; i++) {
         const ab_tensor *grad = g->item[i].from;
@@ -102,8 +102,9 @@ static ab_status unscale_layers(const ab_gradients *g, const ab_exec *exec, cons
     return AB_OK;
 }
 
-static ab_status leave_alone(const ab_gradients *g, bool *found) {
-    if (g->observation->watch.wants_replay && g->memory->backend->host_memory) *found = !small_ones_finite(g);
+static ab_status skip_unscaling(const ab_gradients *g, bool *found) {
+    if (g->observation->watch.wants_replay && g->memory->backend->host_memory)
+        *found = !small_gradients_finite(g);
     for (int i = 0; i < g->trained->count; i++)
         AB_TRY(ab_observe_tensor(g->observation, g->item[i].from, g->item[i].id));
     return AB_OK;
@@ -116,7 +117,7 @@ ab_status ab_gradients_unscale(ab_gradients *g, const ab_exec *exec, const ab_sc
     bool found = false;
     number_items(g);
     if (alone)
-        AB_TRY(leave_alone(g, &found));
+        AB_TRY(skip_unscaling(g, &found));
     else
         AB_TRY(layers ? unscale_layers(g, exec, layers, &found) : unscale(g, exec, scaler, &found));
     *nonfinite = found;

@@ -87,7 +87,7 @@ static void print_diagnosis(const ab_diagnosis *d, FILE *out) {
         for (int i = 0; i < d->healthy.evidences; i++) fprintf(out, "    %s\n", d->healthy.evidence[i].text);
         if (d->healthy.missing[0]) fprintf(out, "    cannot tell more: %s\n", d->healthy.missing);
     }
-    ab_recurrent_print(d, out);
+    ab_known_issues_print(d, out);
 }
 
 /* ---- all cells ------------------------------------------------------------------------------- */

@@ -206,7 +206,7 @@ const ab_known_issue *ab_known_issue_at(int i) { return &problems[i]; }
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-void ab_recurrent_print(const ab_diagnosis *diagnosis, FILE *out) {
+void ab_known_issues_print(const ab_diagnosis *diagnosis, FILE *out) {
     char text[AB_VERDICT_TEXT];
     for (size_t i = 0; i < AB_COUNT_OF(problems); i++) {
         if (!problems[i].here(diagnosis, text, sizeof text)) continue;

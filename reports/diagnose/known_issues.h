@@ -19,7 +19,7 @@ const ab_known_issue *ab_known_issue_at(int i);
 
 /* The problems present in a diagnosis that has its verdicts: lines of text (none if there are none), and a
  * JSON array. */
-void ab_recurrent_print(const ab_diagnosis *diagnosis, FILE *out);
+void ab_known_issues_print(const ab_diagnosis *diagnosis, FILE *out);
 cJSON *ab_known_issue_json(const ab_diagnosis *diagnosis); /* owned by the caller */
 
 AB_END_DECLS

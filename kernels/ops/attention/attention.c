@@ -70,7 +70,7 @@ static size_t scratch_floats(const ab_attention *t, int64_t size[4 + OPERANDS + 
     return bytes;
 }
 
-size_t ab_attention_lane_bytes(const ab_attention *t) {
+size_t ab_attention_thread_bytes(const ab_attention *t) {
     int64_t size[4 + OPERANDS + RESULTS];
     return scratch_floats(t, size);
 }
@@ -267,7 +267,7 @@ static void forward_head(void *argument, int64_t chunk, int thread) {
 static void for_heads(const ab_attention *t, ab_work work) {
     ab_attention copy = *t;
     int64_t heads = t->batch * t->heads, scores = t->in[0].rows * t->in[1].rows;
-    bool fits = ab_threads_fit(t->exec, 0, ab_attention_lane_bytes(t));
+    bool fits = ab_threads_fit(t->exec, 0, ab_attention_thread_bytes(t));
     ab_for_chunks(fits ? heads * scores : 0, heads, work, &copy);
 }
 

@@ -36,9 +36,9 @@ typedef struct ab_attention {
     ab_dropout dropout;    /* threshold 0: no dropout */
 } ab_attention;
 
-/* lane_bytes: bytes of scratch per thread. forward and backward: the two passes over all heads. Shapes and
+/* thread_bytes: bytes of scratch per thread. forward and backward: the two passes over all heads. Shapes and
  * strides come from ab_attention. */
-size_t ab_attention_lane_bytes(const ab_attention *attention);
+size_t ab_attention_thread_bytes(const ab_attention *attention);
 void ab_attention_forward(const ab_attention *attention);
 void ab_attention_backward(const ab_attention *attention);
 

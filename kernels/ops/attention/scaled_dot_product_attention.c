@@ -205,7 +205,7 @@ static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_by
         void *state;
     } describes = {.text = text_of(exec, io, t.half)};
     io->state = describes.state; /* constant text: nothing to release */
-    *workspace_bytes = (size_t)ab_parallel_threads() * ab_attention_lane_bytes(&t);
+    *workspace_bytes = (size_t)ab_parallel_threads() * ab_attention_thread_bytes(&t);
     *state_bytes = 0;
     return AB_OK;
 }

@@ -115,7 +115,8 @@ static const cJSON *flushed_beside_reference(const ab_case *facts, double least,
 
 static void say_reference(const ab_case *facts, const cJSON *tensor, int place, ab_verdict *verdict) {
     char share[AB_TEXT_NUMBER];
-    ab_verdict_say(verdict, "beside the fp32 twin's, gradients of %s lost %s %% of their energy to zeros",
+    ab_verdict_say(verdict,
+                   "beside the fp32 reference's, gradients of %s lost %s %% of their energy to zeros",
                    ab_text_brief(ab_json_text(tensor, "op", ""), 60),
                    ab_text_percent(share, ab_json_number(tensor, "flushed_energy_share", 0)));
     ab_verdict_point(facts, verdict, "/shadow/tensors/%d/flushed_energy_share", place);

@@ -1,6 +1,6 @@
 /* Every field of the structs that the program and a device's backend share, in the order of their
  * declarations (kernels/core/layout.h). The program and the plugin compare the digests of this table.
- * ab_census is not in it (its room is above this one): AB_DEVICE_ABI changes with it. */
+ * ab_census is not included (its room is above this one); increment AB_DEVICE_ABI when it changes. */
 #ifndef AB_KERNELS_BACKEND_BACKEND_LAYOUT_H
 #define AB_KERNELS_BACKEND_BACKEND_LAYOUT_H
 
@@ -183,7 +183,7 @@ AB_BEGIN_DECLS
     FIELD(ab_backend, census, resident)                                                                      \
     LAST(ab_backend, resident)
 
-/* As the file that calls this was built: what ab_backend.layout points to. */
+/* Digest as compiled in the calling file; ab_backend.layout points to it. */
 static inline uint64_t ab_backend_layout(void) {
     uint64_t digest = AB_LAYOUT_BEGIN;
     AB_BACKEND_FIELDS(AB_LAYOUT_DIGEST_FIRST, AB_LAYOUT_DIGEST, AB_LAYOUT_DIGEST_LAST)

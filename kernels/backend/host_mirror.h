@@ -1,5 +1,5 @@
-/* A host copy of one op's tensors, for whoever must look at what lives on a device: the CPU's op that stands
- * in for a missing one, and probes that read operands. Costs a transfer each way; exact. */
+/* Host mirror: a host copy of one op's tensors, for the CPU fallback of a missing op and for probes that
+ * read operands. Exact; costs a transfer each way. */
 #ifndef AB_KERNELS_BACKEND_HOST_MIRROR_H
 #define AB_KERNELS_BACKEND_HOST_MIRROR_H
 
@@ -21,17 +21,17 @@ enum {
     AB_MIRROR_BUFFERS = 128 /* parameters without a gradient */
 };
 
-/* Room for a copy of every tensor of `io` (whose data need not be there yet). AB_NO_MEMORY. */
-AB_MUST_CHECK ab_status ab_host_mirror_create(const ab_op_io *io, ab_host_mirror **shadow);
-void ab_host_mirror_destroy(ab_host_mirror *shadow); /* NULL is a no-op */
+/* Allocates a copy of every tensor of `io` (whose data may still be unset). AB_NO_MEMORY. */
+AB_MUST_CHECK ab_status ab_host_mirror_create(const ab_op_io *io, ab_host_mirror **mirror);
+void ab_host_mirror_destroy(ab_host_mirror *mirror); /* NULL is a no-op */
 
-/* The copy, with the attributes, numbers and version that `io` has now. Borrowed. */
-ab_op_io *ab_host_mirror_io(ab_host_mirror *shadow, const ab_op_io *io);
+/* The copy, with the current attributes, instance and version of `io`. Owned by the mirror. */
+ab_op_io *ab_host_mirror_io(ab_host_mirror *mirror, const ab_op_io *io);
 
-/* Copies the sets of tensors from, or to, the device. `inputs`: which of the inputs, a bit each. */
-AB_MUST_CHECK ab_status ab_host_mirror_pull(ab_host_mirror *shadow, const ab_op_io *io, unsigned sets,
+/* Copies the sets of tensors from, or to, the device. `inputs`: bit mask of the inputs to copy. */
+AB_MUST_CHECK ab_status ab_host_mirror_pull(ab_host_mirror *mirror, const ab_op_io *io, unsigned sets,
                                             unsigned inputs);
-AB_MUST_CHECK ab_status ab_host_mirror_push(ab_host_mirror *shadow, const ab_op_io *io, unsigned sets);
+AB_MUST_CHECK ab_status ab_host_mirror_push(ab_host_mirror *mirror, const ab_op_io *io, unsigned sets);
 
 AB_END_DECLS
 

@@ -1,8 +1,8 @@
-/* What a training step decides, as data that lives where the tensors live: loss scale, skip or not, how many
- * steps were taken. A device steps it itself, so that the host need not wait for every step.
+/* State of a training step, stored on the device of the tensors: loss scale, skip flag, number of steps
+ * taken. The device advances it, so that the host need not synchronise every step.
  *
- * The rule covers fixed scales and apex's dynamic one (bench/amp/scaler/scaler_apex.c, _fixed.c; a test holds
- * the two together). Other dialects are decided on the host. */
+ * The rule covers fixed scales and apex's dynamic one (bench/amp/scaler/scaler_apex.c, _fixed.c; a test
+ * compares the two). Other dialects are decided on the host. */
 #ifndef AB_KERNELS_BACKEND_STEP_STATE_H
 #define AB_KERNELS_BACKEND_STEP_STATE_H
 
@@ -14,27 +14,27 @@
 AB_BEGIN_DECLS
 
 typedef struct ab_scale_rule {
-    bool dynamic; /* looks at the gradients: halves and skips on overflow, doubles after `window` clean steps
+    bool dynamic; /* checks the gradients: halves and skips on overflow, doubles after `window` clean steps
                    */
-    double min_scale, max_scale; /* 0: no floor */
+    double min_scale, max_scale; /* min_scale 0: no lower bound */
     int64_t window;
 } ab_scale_rule;
 
 typedef struct ab_step_state {
     double scale;
     int64_t unskipped, taken, step; /* clean steps in a row; optimizer steps; steps begun */
-    int64_t batches;                /* begun; numbers the coins of dropout */
+    int64_t batches;                /* batches begun; part of the dropout mask's counter */
     double loss_sum,
-        grad_norm; /* of the step under way: of its batches; of all gradients, where they are clipped */
+        grad_norm; /* of the current step: loss sum over its batches; norm of all gradients if clipped */
     float clip_factor;
-    int32_t found, skip; /* of the step under way: a scaled gradient was not finite; no update */
+    int32_t found, skip; /* of the current step: a scaled gradient was non-finite; no update */
 } ab_step_state;
 
-/* What the host learns of a step, later. */
+/* The record of a step, read later by the host. */
 typedef struct ab_step_record {
     double scale;     /* in force during the step */
     double grad_norm; /* 0 without clipping by norm */
-    float loss;       /* of several batches the mean */
+    float loss;       /* mean over several batches */
     int32_t overflow, skipped;
 } ab_step_record;
 
@@ -45,7 +45,7 @@ static inline AB_HOST_DEVICE void ab_step_begin(ab_step_state *s) {
     s->clip_factor = 1.0f;
 }
 
-/* What the loss's gradient is set to: the scale, a batch's share of the mean. */
+/* Initial value of the loss gradient: the scale divided by the number of batches. */
 static inline AB_HOST_DEVICE float ab_step_seed(const ab_step_state *s, int batches) {
     return (float)(s->scale * (1.0 / (double)batches));
 }
@@ -56,7 +56,7 @@ static inline AB_HOST_DEVICE void ab_step_batch(ab_step_state *s, float loss) {
     s->batches++;
 }
 
-/* After the gradients have been looked at: next scale, skip, counts. */
+/* After the gradients were checked: sets next scale, skip and counts. */
 static inline AB_HOST_DEVICE void ab_step_decide(const ab_scale_rule *rule, ab_step_state *s) {
     bool overflow = rule->dynamic && s->found;
     if (overflow) {
@@ -75,7 +75,7 @@ static inline AB_HOST_DEVICE void ab_step_decide(const ab_scale_rule *rule, ab_s
     s->step++;
 }
 
-/* The same with the record of the step that ends. `loss`: of its last batch. */
+/* The same; also returns the record of the step. `loss`: that of its last batch. */
 static inline AB_HOST_DEVICE ab_step_record ab_step_end(const ab_scale_rule *rule, ab_step_state *s,
                                                         float loss, int batches) {
     ab_step_record r;

@@ -1,19 +1,20 @@
-/* Where the census counts one value: the scalar definition that every kernel, on any device, must
- * reproduce.
+/* The bin of a value in the census: the scalar reference that every kernel, on any device, must match.
  *
- * Mantissa classes. With p bits of precision (hidden bit included), a value 1.m * 2^e whose scaled
- * exponent meets one of a format's limits is decided by its mantissa m (IEEE 754 round to nearest, ties to
- * even):
+ * Mantissa classes. With p bits of precision (hidden bit included), the outcome of a value 1.m * 2^e whose
+ * scaled exponent is at one of a format's limits depends on its mantissa m (IEEE 754 round to nearest, ties
+ * to even):
  *   flushed to zero   at half the smallest subnormal:  m = 0 (the tie)
  *   becomes normal    one octave below the smallest normal:  1.m >= 2 - 2^(1-p)
- *   overflows         in the top octave:  1.m >= 2 - 2^-p, but e4m3 (448 is followed by nan):  1.m > 1.8125
- * The product value * 2^k is itself rounded to fp32. That matters where it is an fp32 subnormal, which
- * only the limits of formats with 8 exponent bits reach: bf16 then flushes m <= 2^-16 and tf32 m <= 2^-13
- * (both are rounded to the tie first), and their carry points move down by 2^-23.
+ *   overflows         in the top octave:  1.m >= 2 - 2^-p, but e4m3 (NaN follows 448):  1.m > 1.8125
+ *
+ * The product value * 2^k is itself rounded to fp32.
+ * That matters only where it is an fp32 subnormal, so only for the limits of formats with 8 exponent bits:
+ * bf16 then flushes m <= 2^-16 and tf32 m <= 2^-13 (both are rounded to the tie first), and their carry
+ * points move down by 2^-23.
  *
  * The limits of formats with 8 exponent bits lie at scaled exponents of at most -127 or of at least 127,
- * so a scale between 2^-60 and 2^60 brings them to unscaled exponents outside -66 .. 66 only. Inside,
- * where nearly all values are, the classes of fp16, e4m3 and e5m2 are enough. */
+ * so with a scale between 2^-60 and 2^60 the unscaled exponents are outside -66 .. 66. Inside, where
+ * nearly all values are, the classes of fp16, e4m3 and e5m2 are sufficient. */
 #ifndef AB_KERNELS_CENSUS_CENSUS_BIN_H
 #define AB_KERNELS_CENSUS_CENSUS_BIN_H
 
@@ -24,12 +25,12 @@
 AB_BEGIN_DECLS
 
 enum {
-    AB_CENSUS_EMIN = -149, /* of the smallest fp32 subnormal, normalised */
+    AB_CENSUS_EMIN = -149, /* smallest fp32 subnormal, normalised */
     AB_CENSUS_EMAX = 127,
     AB_CENSUS_EXPONENTS = AB_CENSUS_EMAX - AB_CENSUS_EMIN + 1,
-    AB_CENSUS_COMMON_MIN = -66, /* exponents with few classes */
+    AB_CENSUS_COMMON_MIN = -66, /* exponents with the common classes only */
     AB_CENSUS_COMMON_MAX = 66,
-    AB_CENSUS_BLOCK = 4096 /* values; 16 KiB stay in the first-level cache */
+    AB_CENSUS_BLOCK = 4096 /* values; 16 KiB fit in the L1 cache */
 };
 
 /* Smallest 23-bit mantissas of classes; the first class of every exponent is m = 0 alone. */
@@ -64,7 +65,7 @@ static inline AB_HOST_DEVICE int ab_census_outer_class(uint32_t m) {
            (m >= AB_CENSUS_FP16_CARRY) + (m >= AB_CENSUS_FP16_OVERFLOW) + (m >= AB_CENSUS_FP32_CARRY);
 }
 
-/* A finite non-zero value's place in the counters. */
+/* Bin of a finite non-zero value. */
 typedef struct ab_census_place {
     int row;    /* exponent - AB_CENSUS_EMIN */
     int column; /* mantissa class */
@@ -74,7 +75,7 @@ typedef struct ab_census_place {
 static inline AB_HOST_DEVICE ab_census_place ab_census_bin(uint32_t magnitude) {
     int exponent = (int)(magnitude >> 23) - 127;
     ab_census_place place = {0, 0};
-    if (magnitude < 0x800000u) { /* subnormal: shift the leading bit to the hidden place */
+    if (magnitude < 0x800000u) { /* subnormal: shift the leading bit to the hidden-bit position */
         for (exponent++; magnitude < 0x800000u; exponent--) magnitude <<= 1;
     }
     place.row = exponent - AB_CENSUS_EMIN;

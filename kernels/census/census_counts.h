@@ -1,5 +1,4 @@
-/* What a census holds. census.h says how it is taken and read, census_bin.h where a value is counted. Plain
- * numbers, no functions. */
+/* The counts of a census. Functions: census.h; bins: census_bin.h. */
 #ifndef AB_KERNELS_CENSUS_CENSUS_COUNTS_H
 #define AB_KERNELS_CENSUS_CENSUS_COUNTS_H
 
@@ -8,8 +7,8 @@
 typedef struct ab_census {
     int64_t count; /* values seen */
     int64_t zero, nan, pos_inf, neg_inf;
-    int64_t subnormal;      /* of the values' own stored format */
-    float min_abs, max_abs; /* finite non-zero magnitudes; 0 when there is none */
+    int64_t subnormal;      /* in the stored format of the values */
+    float min_abs, max_abs; /* finite non-zero magnitudes; 0 if none */
     double sum_squares;     /* of the finite values */
     int64_t bin[AB_CENSUS_EXPONENTS]
                [AB_CENSUS_CLASSES]; /* finite non-zero values: [exponent - AB_CENSUS_EMIN][class] */

@@ -1,5 +1,5 @@
-/* Byte vectors of the CPU level a file is compiled for (isa.h; cmake/Rooms.cmake): the few operations the
- * census kernel needs, named alike for AVX2 and AVX-512. Bit i of a mask belongs to byte i of the vector.
+/* Byte vectors of the CPU level a file is compiled for (isa.h; cmake/Rooms.cmake): the operations of the
+ * census kernel under common names for AVX2 and AVX-512. Bit i of a mask belongs to byte i of the vector.
  *
  * Only vec_census.c includes this, and only where one of the levels is compiled. */
 #ifndef AB_KERNELS_CENSUS_VEC_BYTES_H
@@ -29,7 +29,7 @@ static inline bytes bytes_min8(bytes a, bytes b) { return _mm512_min_epu8(a, b);
 static inline bytes bytes_min16(bytes a, bytes b) { return _mm512_min_epu16(a, b); }
 static inline bytes bytes_max16(bytes a, bytes b) { return _mm512_max_epu16(a, b); }
 
-/* v, but `value` where a == b */
+/* a == b ? value : v, per byte */
 static inline bytes bytes_set_where_equal(bytes v, bytes a, bytes b, bytes value) {
     return _mm512_mask_mov_epi8(v, _mm512_cmpeq_epi8_mask(a, b), value);
 }
@@ -45,9 +45,9 @@ static inline bool words_even_all_zero(bytes a) {
 static inline bytes words_add_where_set(bytes v, bytes a) {
     return _mm512_mask_add_epi16(v, _mm512_test_epi16_mask(a, a), v, _mm512_set1_epi16(1));
 }
-/* Bytes as bytes_keep_above compares them. */
+/* Converts bytes for comparison by bytes_keep_above. */
 static inline bytes bytes_ordered(bytes a) { return a; }
-/* v where a byte of a is above `limit`, else 0; both are bytes_ordered. */
+/* v where a byte of a is above `limit`, else 0; both converted by bytes_ordered. */
 static inline bytes bytes_keep_above(bytes v, bytes a, bytes limit) {
     return _mm512_maskz_mov_epi8(_mm512_cmpgt_epu8_mask(a, limit), v);
 }
@@ -66,7 +66,7 @@ static inline floats floats_load_bf16(const uint16_t *p) {
     __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
-/* The bf16 values of v at even and at odd places. */
+/* The bf16 values of v at even and at odd positions. */
 static inline floats floats_even(bytes v) { return _mm512_castsi512_ps(_mm512_slli_epi32(v, 16)); }
 static inline floats floats_odd(bytes v) {
     return _mm512_castsi512_ps(_mm512_and_si512(v, _mm512_set1_epi32(-65536)));
@@ -153,7 +153,7 @@ static inline bytes floats_bits(floats v) { return _mm256_castps_si256(v); }
 
 #endif
 
-/* ---- operations that more than the width decides --------------------------------------------- */
+/* ---- operations that depend on more than the vector width ------------------------------------ */
 
 /* The upper 16 bits of the fp32 values of a and b, one 16-bit word each. */
 static inline bytes bytes_high_words(bytes a, bytes b) {
@@ -209,7 +209,7 @@ static inline void bytes_split(bytes a, bytes b, bytes *upper, bytes *lower) {
 }
 
 /* For four vectors of floats a, b, c, d that went through bytes_split(bytes_high_words(a, b),
- * bytes_high_words(c, d), ..): the place, counted from a's first value, of the value that ended in byte i. */
+ * bytes_high_words(c, d), ..): the index, from a's first value, of the value now in byte i. */
 static inline int bytes_origin(int i) {
 #if defined(__AVX512VBMI__)
     return i;
@@ -229,8 +229,8 @@ static inline int bytes_origin_of_words(int i) {
 #endif
 }
 
-/* A window of up to 7 groups of 8 numbers, first .. first + 8 * groups - 1. Numbers become places, so that
- * a shuffle turns those of one group into one-hot bytes and all others into 0. */
+/* A window of up to 7 groups of 8 numbers, first .. first + 8 * groups - 1. Numbers are mapped to places,
+ * so that a shuffle gives one-hot bytes for one group and 0 for all others. */
 typedef struct window {
     bytes first, end;
 } window;
@@ -257,7 +257,7 @@ static inline bytes window_place(const window *w, bytes number) {
 
 enum { PLACE_NONE = 0xff }; /* the place of a number outside any window */
 
-/* Whose places are outside. */
+/* Mask of the bytes whose place is outside the window. */
 static inline uint64_t window_mask_outside(const window *w, bytes place) {
 #if defined(__AVX512VBMI__)
     return _mm512_cmpge_epu8_mask(place, w->end);
@@ -270,7 +270,7 @@ static inline uint64_t window_mask_outside(const window *w, bytes place) {
 #endif
 }
 
-/* Group `group` of a window of `groups`: places number 8 * group + b of the window become 1 << b, others 0.
+/* Group `group` of a window of `groups`: place 8 * group + b of the window maps to 1 << b, others to 0.
  */
 typedef struct one_hot {
     bytes table, start;
@@ -282,7 +282,7 @@ static inline one_hot one_hot_of_group(int group, int groups) {
     (void)groups;
     one_hot h = {bytes_load(bit + 64 - 8 * group), bytes_set8(0)};
 #else
-    int from_end = groups - group; /* 1: the last; a table holds two groups, the odd one above */
+    int from_end = groups - group; /* 1: the last; a table holds two groups, the odd one in the upper half */
     __m128i table = _mm_loadu_si128((const __m128i *)(const void *)(bit + 64 - from_end % 2 * 8));
     int start = 0x80 - (from_end + 1) / 2 * 16; /* place of the table's first number */
 #if defined(__AVX512BW__)
@@ -294,8 +294,8 @@ static inline one_hot one_hot_of_group(int group, int groups) {
     return h;
 }
 
-/* few: the window has two groups at most. A shuffle looks at four bits, and gives 0 where bit 7 is set: of
- * larger windows, other pairs of groups have to be moved there. */
+/* few: the window has at most two groups. A shuffle uses four index bits and gives 0 where bit 7 is set;
+ * in larger windows, places are first shifted to the pair of groups in the table. */
 static inline bytes one_hot_of(const one_hot *h, bytes place, bool few) {
 #if defined(__AVX512VBMI__)
     (void)few;
@@ -309,8 +309,8 @@ static inline bytes one_hot_of(const one_hot *h, bytes place, bool few) {
 #endif
 }
 
-/* Appends first + i for every bit i set in mask to `list`, of which 64 more entries may be overwritten.
- * Returns how many. */
+/* Appends first + i for every bit i set in mask to `list`, which must have room for 64 more entries.
+ * Returns the number appended. */
 static inline int bytes_list(uint16_t *list, uint64_t mask, int first) {
 #if defined(__AVX512VBMI2__)
     const bytes places =
@@ -323,8 +323,7 @@ static inline int bytes_list(uint16_t *list, uint64_t mask, int first) {
         bytes_store(list + 32, bytes_add16(_mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(set, 1)), start));
 #else
     int n = (int)_mm_popcnt_u64(mask);
-    /* Three are stored always, which is cheaper than a branch nobody can predict: one mask in thirty has
-     * more. */
+    /* Always stores three, which is cheaper than an unpredictable branch: one mask in thirty has more. */
     uint64_t second = mask & (mask - 1), third = second & (second - 1);
     uint64_t entries = _tzcnt_u64(mask) | _tzcnt_u64(second) << 16 | _tzcnt_u64(third) << 32;
     entries += (uint64_t)first * 0x000100010001;

@@ -1,6 +1,6 @@
-/* The census's counting loops, compiled once per CPU level (vec_census.c) and chosen at each call by
- * ab_isa_get(), and the scalar pieces they share with census.c. All levels count the same; the scalar
- * pieces are the definition.
+/* Counting loops of the census, compiled once per CPU level (vec_census.c) and selected at each call by
+ * ab_isa_get(), and the scalar functions shared with census.c. All levels give the same counts; the
+ * scalar functions are the reference.
  *
  * Internal to kernels/. */
 #ifndef AB_KERNELS_CENSUS_VEC_CENSUS_H
@@ -22,22 +22,22 @@ typedef enum ab_census_stored {
     AB_CENSUS_STORED
 } ab_census_stored;
 
-/* A block, aligned as its values are, and as many values of the same kind that will be read soon, to be
- * prefetched while it is counted; ahead NULL: none. */
+/* A block, aligned for its element type. `ahead`: as many values of the same type to prefetch while it is
+ * counted, or NULL. */
 typedef struct ab_census_values {
     const void *data, *ahead;
     ab_census_stored stored;
 } ab_census_values;
 
 typedef struct ab_vec_census {
-    bool takes_halves; /* whether block() takes AB_CENSUS_BF16 and AB_CENSUS_FP16 too */
-    /* begin; block for every AB_CENSUS_BLOCK values; end. Between begin and end only the state knows part
-     * of the counts. `state` points to AB_CENSUS_STATE bytes, aligned to 64. */
+    bool takes_halves; /* whether block() accepts AB_CENSUS_BF16 and AB_CENSUS_FP16 */
+    /* Call begin, then block for every AB_CENSUS_BLOCK values, then end. The census is incomplete until
+     * end. `state` points to AB_CENSUS_STATE bytes, aligned to 64. */
     void (*begin)(void *state, ab_census *census);
     void (*block)(void *state, const ab_census_values *values);
     void (*end)(void *state);
 
-    /* Takes the extremes and the sum of squares of at most one block into the census. */
+    /* Add the extremes, or the sum of squares, of at most one block to the census. */
     void (*note_extremes)(ab_census *census, const float *values, int64_t n);
     void (*add_squares)(ab_census *census, const float *values, int64_t n);
 } ab_vec_census;
@@ -50,9 +50,8 @@ void ab_census_count_value(ab_census *census, float value);
 
 /* The sum of squares of a block. If every value is 0 or has an exponent in AB_CENSUS_SQUARE_MIN ..
  * AB_CENSUS_SQUARE_MAX, value i is squared in fp32 and added in fp32 to lane i % AB_CENSUS_LANES; no
- * square can overflow or become subnormal then. Otherwise squares and lanes are double, and values that
- * are not finite are left out. The lanes are added up in double, the upper half to the lower half until
- * one is left. */
+ * square can overflow or be subnormal then. Otherwise squares and lanes are double, and non-finite values
+ * are skipped. The lanes are summed in double, upper half to lower half, until one is left. */
 enum { AB_CENSUS_LANES = 32, AB_CENSUS_SQUARE_MIN = -62, AB_CENSUS_SQUARE_MAX = 52 };
 
 AB_END_DECLS

@@ -1,5 +1,5 @@
-/* The few compiler features C11 and C++17 spell differently, behind one name each.
- * No other header tests for a compiler. */
+/* Compiler features that C11 and C++17 spell differently, one macro each. No other header tests for a
+ * compiler. */
 #ifndef AB_CORE_COMPILER_H
 #define AB_CORE_COMPILER_H
 
@@ -7,8 +7,8 @@
 #define AB_MUST_CHECK __attribute__((warn_unused_result))
 #define AB_PRINTF(fmt_index, first_arg) __attribute__((format(printf, fmt_index, first_arg)))
 #define AB_UNUSED __attribute__((unused))
-/* For kernels: loops that must be specialised by a constant argument, and loops that must not share
- * registers. */
+/* For kernels: force inlining to specialise a loop by a constant argument; prevent inlining to separate
+ * register allocation. */
 #define AB_NOINLINE __attribute__((noinline))
 #define AB_FORCE_INLINE __attribute__((always_inline)) inline
 #else
@@ -31,7 +31,7 @@
 #define AB_END_DECLS
 #endif
 
-/* Marks a scalar formula that the CPU and the CUDA kernel of an op share. */
+/* Marks a scalar function shared by the CPU and the CUDA kernel of an op. */
 #if defined(__CUDACC__)
 #define AB_HOST_DEVICE __host__ __device__
 #else

@@ -1,8 +1,8 @@
-// What every CUDA source of the plugin shares: the open device, its stream and scratch memory, and checks
-// that turn statuses of CUDA, cuBLAS and cuDNN into ours. Internal to the plugin.
+// Shared by all CUDA sources of the plugin: the open device, its stream and scratch memory, and checks
+// that map CUDA, cuBLAS and cuDNN statuses to ab_status. Internal to the plugin.
 //
-// One device a process: a cell has a process of its own. Everything runs on one stream (a second one moves
-// batches), so kernels see what earlier ones wrote without further synchronisation.
+// One device per process: every cell has its own process. Everything runs on one stream (a second one
+// copies batches), so kernels see the results of earlier ones without synchronisation.
 #ifndef AB_CORE_CUDA_CUH
 #define AB_CORE_CUDA_CUH
 
@@ -14,37 +14,37 @@
 
 struct ab_cuda {
     int index;
-    bool started; // the rest is there
+    bool started; // the fields below are initialised
     cudaStream_t stream, copies;
     cublasLtHandle_t blas;
     cudnnHandle_t dnn;
-    bool capturing; // a graph is being recorded: nothing may wait for the device
+    bool capturing; // a graph is being captured: no synchronisation allowed
     int multiprocessors;
     float *probe; // scratch of probed steps, see ab_cuda_probe_scratch
     size_t probe_bytes;
 };
 
-// The context of the device that was opened; its stream and libraries are there once ab_cuda_start succeeded.
+// The context of the open device; its stream and library handles are valid after ab_cuda_start.
 ab_cuda *ab_cuda_get();
 ab_status ab_cuda_start();
 
-// AB_OK, or a failure that names what was called. A lost device and a sticky error are AB_DEVICE and say that
-// the cell is lost.
+// AB_OK, or an error that names the failed call. A lost device or a sticky error is AB_DEVICE; the message
+// says that the cell is lost.
 ab_status ab_cuda_check(cudaError_t code, const char *what);
 ab_status ab_cuda_check_blas(cublasStatus_t code, const char *what);
 ab_status ab_cuda_check_dnn(cudnnStatus_t code, const char *what);
-ab_status ab_cuda_launched(const char *kernel); // after a <<<>>>
+ab_status ab_cuda_launched(const char *kernel); // call after each <<<>>> launch
 
 #define AB_CUDA_TRY(call) AB_TRY(ab_cuda_check((call), #call))
 #define AB_BLAS_TRY(call) AB_TRY(ab_cuda_check_blas((call), #call))
 #define AB_DNN_TRY(call) AB_TRY(ab_cuda_check_dnn((call), #call))
 
-// fp32 scratch for what probed steps show, grown as needed, freed with the process. It is outside the cell's
-// categories: only probed steps use it. Not while a graph is recorded.
+// fp32 scratch for the values observed on probed steps, grown as needed, never freed. Not counted in the
+// cell's memory categories: only probed steps use it. Must not be called during graph capture.
 ab_status ab_cuda_probe_scratch(size_t bytes, float **scratch);
 
-// Blocks of `threads` threads for n items, at least 1 and at most a few waves of the device: kernels stride
-// over the rest.
+// Number of blocks of `threads` threads for n items: at least 1, at most a few waves. Kernels use
+// grid-stride loops.
 unsigned ab_cuda_blocks(int64_t n, int threads);
 
 enum { AB_CUDA_THREADS = 256 };

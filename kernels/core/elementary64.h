@@ -1,13 +1,13 @@
 /* Elementary functions in fp64, on the CPU and on a GPU: sums of softmax rows, random weights, learning-rate
- * schedules, corrections of optimizers, loss scalers. The same promise as elementary.h: a fixed order of
- * additions, multiplications and divisions, so the same bits on every CPU, compiler and C library.
+ * schedules, bias corrections of optimizers, loss scalers. As in elementary.h, a fixed sequence of
+ * additions, multiplications and divisions gives the same bits on every CPU, compiler and C library.
  *
- * Largest errors in units in the last place, against long double (tests/unit/kernels/core/test_elementary.c):
+ * Largest errors in ulp, against long double (tests/unit/kernels/core/test_elementary.c):
  *   ab_exp 0.65, ab_log 0.95, ab_cospi 0.90, ab_pow 0.70 (subnormal results of ab_exp and ab_pow: 1)
- * Infinities, zeros, subnormals and NaN as C11 Annex F has them, floating-point exceptions apart.
+ * Infinities, zeros, subnormals and NaN follow C11 Annex F, except for floating-point exceptions.
  *
- * Sums of two doubles that stand for one number of twice the digits: Dekker, "A floating-point technique for
- * extending the available precision", 1971. */
+ * Double-double arithmetic: Dekker, "A floating-point technique for extending the available precision",
+ * 1971. */
 #ifndef AB_CORE_ELEMENTARY64_H
 #define AB_CORE_ELEMENTARY64_H
 
@@ -21,14 +21,14 @@
 
 AB_BEGIN_DECLS
 
-/* The bits of a number. */
+/* The bits of x. */
 static inline AB_HOST_DEVICE uint64_t ab_bits64_of(double x) {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
     return bits;
 }
 
-/* The number with these bits. */
+/* The double with these bits. */
 static inline AB_HOST_DEVICE double ab_double_of(uint64_t bits) {
     double x;
     memcpy(&x, &bits, sizeof x);
@@ -37,7 +37,7 @@ static inline AB_HOST_DEVICE double ab_double_of(uint64_t bits) {
 
 /* ---- pairs ----------------------------------------------------------------------------------- */
 
-/* high + low, |low| at most half a unit in the last place of high. */
+/* high + low, |low| <= ulp(high) / 2. */
 typedef struct ab_pair {
     double high, low;
 } ab_pair;
@@ -50,7 +50,7 @@ static inline AB_HOST_DEVICE ab_pair ab_pair_sum(double a, double b) {
     return sum;
 }
 
-/* a b exactly, below 2^996 in size and without underflow. */
+/* a b exactly, for operands below 2^996 in magnitude and without underflow. */
 static inline AB_HOST_DEVICE ab_pair ab_pair_product(double a, double b) {
     const double splitter = 0x1p27 + 1.0;
     double a_high = a * splitter, b_high = b * splitter;
@@ -100,7 +100,7 @@ static inline AB_HOST_DEVICE double ab_exp_of_pair(double high, double low) {
     ab_pair one = ab_pair_sum(1.0, r.high);
     double y = one.high + (one.low + (r.low + r.high * r.high * q));
     uint64_t power = ab_bits64_of(shifted) - ab_bits64_of(shifter);
-    uint64_t half = (power + 4096u) / 2u - 2048u; /* rounded down for negative ones too */
+    uint64_t half = (power + 4096u) / 2u - 2048u; /* rounded towards -inf */
     return y * ab_double_of((half + 1023u) << 52) * ab_double_of((power - half + 1023u) << 52);
 }
 
@@ -113,7 +113,7 @@ typedef struct ab_binary64 {
     double k, f;
 } ab_binary64;
 
-/* The two parts of x. */
+/* Splits x into k and f. */
 static inline AB_HOST_DEVICE ab_binary64 ab_split64(double x) {
     const uint64_t one = UINT64_C(0x3ff0000000000000), root = UINT64_C(0x3fe6a09e667f3bcd);
     const bool small = x < DBL_MIN;
@@ -124,8 +124,8 @@ static inline AB_HOST_DEVICE ab_binary64 ab_split64(double x) {
     return parts;
 }
 
-/* log(1 + f) = 2 s + s z q(z), s = f / (2 + f), z = s^2: written f - (f^2 / 2 - s (f^2 / 2 + z q)), which
- * rounds less. */
+/* log(1 + f) = 2 s + s z q(z), s = f / (2 + f), z = s^2: evaluated as f - (f^2 / 2 - s (f^2 / 2 + z q))
+ * for a smaller rounding error. */
 static inline AB_HOST_DEVICE double ab_log(double x) {
     const double ln2_high = 0x1.62e42fefa3p-1, ln2_low = 0x1.3de6af278ece6p-42;
     if (!(x > 0.0)) return x == 0.0 ? -(double)INFINITY : (double)NAN;
@@ -135,11 +135,12 @@ static inline AB_HOST_DEVICE double ab_log(double x) {
     double first = 0.66666666666667344202 + 0.39999999999414642582 * z;
     double second = 0.28571428742393515215 + 0.22222198572712157264 * z;
     double third = 0.18183564346014226601 + 0.15314050128397627305 * z + 0.14795953303159959604 * y;
-    double q = (first + y * second) + (y * y) * third; /* in pairs: what waits for each other takes longest */
+    double q = (first + y * second) + (y * y) * third; /* in pairs, for a shorter dependency chain */
     return v.k * ln2_high + (v.f - ((half_square - v.k * ln2_low) - s * (half_square + z * q)));
 }
 
-/* log(x) as a pair, right to about 68 bits, for finite x > 0: log(1 + f) = 2 s (1 + z / 3 + z^2 / 5 + ...).
+/* log(x) as a pair, accurate to about 68 bits, for finite x > 0: log(1 + f) = 2 s (1 + z / 3 + z^2 / 5 +
+ * ...).
  */
 static inline AB_HOST_DEVICE ab_pair ab_log_pair(double x) {
     const double ln2_high = 0x1.62e42fefa3p-1, ln2_low = 0x1.3de6af278ece6p-42;

@@ -1,4 +1,4 @@
-/* Writing one JSON string. Only that: documents are written by those who know their shape. */
+/* Writes one JSON string. Writers of documents are elsewhere. */
 #ifndef AB_CORE_JSON_TEXT_H
 #define AB_CORE_JSON_TEXT_H
 
@@ -8,7 +8,7 @@
 
 AB_BEGIN_DECLS
 
-/* Writes `text` (valid UTF-8) as a JSON string with its quotes. Errors show in ferror(out). */
+/* Writes `text` (valid UTF-8) as a quoted and escaped JSON string. Check ferror(out) for errors. */
 void ab_json_put_text(FILE *out, const char *text);
 
 AB_END_DECLS

@@ -1,11 +1,10 @@
-/* Digests of how structs lie in memory. Files that were built apart (the program and a plugin) compare them
- * before one reads what the other wrote: two builds with the same digest have the same fields, in the same
- * places. What fields mean is not covered: AB_DEVICE_ABI is for that.
+/* Digests of struct layouts. Separately built binaries (the program and a plugin) compare them before they
+ * share structs: builds with the same digest have the same fields at the same offsets. The meaning of
+ * fields is not covered; AB_DEVICE_ABI versions it.
  *
  * A table names every field of a struct: FIRST(struct, its first field); FIELD(struct, a field, the next one)
- * for each field but the last; LAST(struct, its last field). AB_LAYOUT_IS_WHOLE makes the compiler refuse a
- * table that leaves one out, or has them in another order. (A field that is small enough to hide in padding
- * is found by tests/lint/layout.cmake.) */
+ * for each field but the last; LAST(struct, its last field). AB_LAYOUT_IS_WHOLE is a compile-time check
+ * for missing or reordered fields. (tests/lint/layout.cmake finds fields small enough to fit in padding.) */
 #ifndef AB_CORE_LAYOUT_H
 #define AB_CORE_LAYOUT_H
 
@@ -33,7 +32,7 @@ static inline uint64_t ab_layout_bytes(uint64_t digest, const void *data, size_t
     return digest;
 }
 
-/* The digest with a field added: its type, name, offset and size in bytes. */
+/* Adds a field to the digest: its type, name, offset and size in bytes. */
 static inline uint64_t ab_layout_field(uint64_t digest, const char *type, const char *field, size_t offset,
                                        size_t bytes) {
     const uint64_t place[2] = {offset, bytes};
@@ -45,7 +44,7 @@ static inline uint64_t ab_layout_field(uint64_t digest, const char *type, const 
     return ab_layout_bytes(digest, place, sizeof place);
 }
 
-/* In a function, with `uint64_t digest` begun: adds a row of a table. */
+/* Adds a row of a table to the local `uint64_t digest`. */
 #define AB_LAYOUT_DIGEST_FIRST(type, field) digest = ab_layout_bytes(digest, #type, sizeof #type);
 #define AB_LAYOUT_DIGEST(type, field, next)                                                                  \
     digest = ab_layout_field(digest, #type, #field, offsetof(type, field), sizeof(((type *)0)->field));
@@ -69,7 +68,7 @@ static inline uint64_t ab_layout_field(uint64_t digest, const char *type, const 
     FIELD(ab_device, memory, facts)                                                                          \
     LAST(ab_device, facts)
 
-/* Of ab_device, as the file that calls this was built. */
+/* Digest of ab_device as compiled in the calling file. */
 static inline uint64_t ab_device_layout(void) {
     uint64_t digest = AB_LAYOUT_BEGIN;
     AB_DEVICE_FIELDS(AB_LAYOUT_DIGEST_FIRST, AB_LAYOUT_DIGEST, AB_LAYOUT_DIGEST_LAST)

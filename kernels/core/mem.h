@@ -1,9 +1,9 @@
-/* The allocator of a cell: blocks counted by category, so that "memory" in the record is exact.
+/* The allocator of a cell. Counts blocks by category, so that "memory" in the record is exact.
  *
  * A plan is static: every block is allocated before the first step and freed with the pool; kernels never
- * allocate. Each block is rounded up to AB_MEM_ALIGN bytes and counted at that size, so that the categories
- * sum to the peak to the byte. What libraries allocate for themselves is not counted here (the record has the
- * resident set beside it). */
+ * allocate. Each block is rounded up to AB_MEM_ALIGN bytes and counted at that size, so that the
+ * categories sum exactly to the peak. Allocations inside libraries are not counted (the record also has
+ * the resident set size). */
 #ifndef AB_CORE_MEM_H
 #define AB_CORE_MEM_H
 
@@ -25,7 +25,7 @@ typedef enum ab_mem_category {
 } ab_mem_category;
 
 const char *ab_mem_category_name(ab_mem_category category); /* the JSON key stem, e.g. "weights" */
-const char *ab_mem_category_text(ab_mem_category category); /* one line for people */
+const char *ab_mem_category_text(ab_mem_category category); /* one-line description for users */
 
 /* Bytes a block of `bytes` occupies. */
 static inline int64_t ab_mem_rounded(int64_t bytes) {
@@ -41,14 +41,15 @@ AB_MUST_CHECK ab_status ab_mem_create(ab_mem **mem, const ab_device *device, int
 void ab_mem_destroy(ab_mem *mem);
 
 /* A zeroed block, AB_MEM_ALIGN aligned, owned by the pool. bytes 0 gives NULL and counts nothing.
- * AB_NO_MEMORY names category and bytes. */
+ * AB_NO_MEMORY: the message names category and bytes. */
 AB_MUST_CHECK ab_status ab_mem_alloc(ab_mem *mem, ab_mem_category category, int64_t bytes, void **block);
 
-/* One allocation that the category's next blocks are cut from, until `bytes` (already rounded block by block)
- * are used up: far memory is slow to allocate. Counted as it is cut. AB_NO_MEMORY as above. */
+/* Makes one allocation from which the category's next blocks are taken, until `bytes` (the sum of rounded
+ * block sizes) are used: device memory is slow to allocate. Blocks are counted when taken. AB_NO_MEMORY
+ * as above. */
 AB_MUST_CHECK ab_status ab_mem_reserve(ab_mem *mem, ab_mem_category category, int64_t bytes);
 
-/* Bytes held, by category and in all. Blocks live as long as the pool, so this is also the peak. */
+/* Bytes held, per category and in total. Blocks live as long as the pool, so this is also the peak. */
 int64_t ab_mem_bytes(const ab_mem *mem, ab_mem_category category);
 int64_t ab_mem_total(const ab_mem *mem);
 

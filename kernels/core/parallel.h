@@ -1,10 +1,10 @@
-/* Threads of this process: one loop over chunks, shared by as many threads as were started.
+/* The process's thread pool: a parallel loop over chunks.
  *
- * Chunks are claimed one at a time, and the caller works too. It waits only for chunks that somebody has
- * claimed, never for a thread that has not woken up yet: on a busy machine a second thread that gets no
- * processor costs nothing, where a barrier of all threads would cost its waiting time in every loop. Which
- * thread runs a chunk is left to chance, so work must be split by the problem alone and partial results kept
- * by chunk: then results do not depend on the number of threads. */
+ * Threads claim chunks one at a time; the caller works too. It waits only for claimed chunks, never for a
+ * thread that has not woken up: on a busy machine a thread without a processor costs nothing, whereas a
+ * barrier over all threads would wait for it in every loop. The assignment of chunks to threads is not
+ * deterministic. Chunks must depend on the problem only and partial results must be kept per chunk, so
+ * that results do not depend on the number of threads. */
 #ifndef AB_CORE_PARALLEL_H
 #define AB_CORE_PARALLEL_H
 
@@ -21,25 +21,25 @@ enum { AB_PARALLEL_MAX_THREADS = 256 };
  */
 AB_MUST_CHECK ab_status ab_parallel_start(int threads);
 
-/* Ends the other threads; back to one thread. */
+/* Joins the worker threads; afterwards there is one thread. */
 void ab_parallel_stop(void);
 
-/* Threads there are: thread numbers are below this. */
+/* Number of threads; thread indices are below it. */
 int ab_parallel_threads(void);
 
-/* Loops use no more than `threads` of them from now on, those with the lowest numbers; less than 1 means 1.
- * Threads that are not in use sleep. Not while a loop runs. */
+/* Limits later loops to the `threads` threads with the lowest indices; less than 1 means 1. Unused threads
+ * sleep. Must not be called while a loop runs. */
 void ab_parallel_use(int threads);
 
-/* Nanoseconds the caller has slept so far because a chunk that another thread had claimed was not done. */
+/* Total nanoseconds that the caller has slept waiting for chunks claimed by other threads. */
 int64_t ab_parallel_waited_ns(void);
 
-/* The thread of the chunk that runs on this thread; 0 outside chunks. */
+/* Index of the calling thread inside a chunk; 0 outside chunks. */
 int ab_parallel_thread(void);
 
-/* Calls work(argument, chunk, thread) once for every chunk in [0, chunks). Chunks that run at the same time
- * have different threads. Returns when all are done; their writes are visible then. Called from within a
- * chunk it runs on that thread alone. */
+/* Calls work(argument, chunk, thread) once for every chunk in [0, chunks). Concurrent chunks have
+ * different thread indices. Returns when all are done, with their writes visible. A call from within a
+ * chunk runs on that thread only. */
 typedef void (*ab_work)(void *argument, int64_t chunk, int thread);
 void ab_parallel_for(int64_t chunks, ab_work work, void *argument);
 

@@ -1,5 +1,4 @@
-/* Philox4x32-10 as one inline function, for kernels of every device; rng.h says what it is and where it comes
- * from. */
+/* Philox4x32-10 as an inline function for kernels on every device. Source: see rng.h. */
 #ifndef AB_CORE_PHILOX_H
 #define AB_CORE_PHILOX_H
 
@@ -13,7 +12,7 @@ typedef struct ab_rng_block {
     uint32_t word[4];
 } ab_rng_block;
 
-/* The four words of `counter` under a key of two words. */
+/* Philox4x32-10 of `counter` under the key (key0, key1). */
 static inline AB_HOST_DEVICE ab_rng_block ab_philox(ab_rng_block counter, uint32_t key0, uint32_t key1) {
     enum { ROUNDS = 10 };
     uint32_t *c = counter.word;

@@ -10,21 +10,21 @@
 
 AB_BEGIN_DECLS
 
-/* What a sequence of numbers is for; part of the counter, so that uses never share numbers. Append only. */
+/* The use of a random sequence; part of the counter, so that uses never share values. Append only. */
 typedef enum ab_rng_stream {
     AB_RNG_INIT = 1,      /* initial weights; step = hash of the parameter's name */
     AB_RNG_ORDER = 2,     /* shuffled batch order; step = epoch */
     AB_RNG_SYNTHETIC = 3, /* the synthetic data set; step = sample */
     AB_RNG_ROUNDING = 4,  /* stochastic rounding */
     AB_RNG_DROPOUT = 5,   /* masks; step = training step */
-    AB_RNG_SAMPLE = 6,    /* which elements a probe looks at */
+    AB_RNG_SAMPLE = 6,    /* elements sampled by a probe */
     AB_RNG_DESIGN = 7     /* order of the cells in a round */
 } ab_rng_stream;
 
 /* Four words for counter (index, step, stream) under key `seed`. */
 ab_rng_block ab_rng_at(uint64_t seed, ab_rng_stream stream, uint32_t step, uint64_t index);
 
-/* The raw bijection, for the published test vectors. */
+/* The bare function, for the published test vectors. */
 ab_rng_block ab_philox4x32_10(ab_rng_block counter, uint32_t key0, uint32_t key1);
 
 /* Word 0 of ab_rng_at as uniform in [0, 1), multiples of 2^-24. */

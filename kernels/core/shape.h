@@ -12,7 +12,7 @@
 
 AB_BEGIN_DECLS
 
-/* AB_SHAPE_TEXT: room for the longest shape, six numbers of 19 digits. */
+/* AB_SHAPE_TEXT: bytes for the longest shape, six numbers of 19 digits. */
 enum { AB_MAX_DIMS = 6, AB_SHAPE_TEXT = 128 };
 
 typedef struct ab_shape {
@@ -20,7 +20,7 @@ typedef struct ab_shape {
     int64_t dim[AB_MAX_DIMS];
 } ab_shape;
 
-/* Number of elements; 1 for ndim 0. The caller has checked the product with ab_shape_check. */
+/* Number of elements; 1 for ndim 0. The shape must have passed ab_shape_check. */
 int64_t ab_shape_count(const ab_shape *shape);
 
 /* Non-zero when both have the same ndim and dims. */
@@ -29,8 +29,8 @@ int ab_shape_equal(const ab_shape *a, const ab_shape *b);
 /* Non-zero when every dim is >= 1 and the count fits in int64_t with room for 8-byte elements. */
 int ab_shape_check(const ab_shape *shape);
 
-/* Writes "[64, 28, 28, 1]" to text[size] and returns it; of many dims the first ones and ", ...". size: 64 or
- * more. */
+/* Writes "[64, 28, 28, 1]" to text[size] and returns it; a long list is shortened with ", ...". size >=
+ * 64. */
 const char *ab_dims_text(const int64_t *dim, int ndim, char *text, size_t size);
 
 /* Writes "[64, 28, 28, 1]" to `text` (at least AB_SHAPE_TEXT bytes) and returns it. */

@@ -1,8 +1,8 @@
-/* Status codes and the one error message of a thread.
+/* Status codes and the per-thread error message.
  *
- * A function that can fail returns ab_status; results come back through trailing out pointers. The place that
- * detects the error writes the one-line message for the user with ab_fail(): it names the option or the file
- * and line, what was expected and what was found. Callers only pass the code on (AB_TRY, AB_TRY_GOTO).
+ * A function that can fail returns ab_status; results are returned through trailing out pointers. The code
+ * that detects the error writes a one-line message for the user with ab_fail(): the option or the file
+ * and line, what was expected and what was found. Callers only propagate the code (AB_TRY, AB_TRY_GOTO).
  * Nothing here prints or exits; only bench/main.c turns a status into an exit status. */
 #ifndef AB_CORE_STATUS_H
 #define AB_CORE_STATUS_H
@@ -23,11 +23,10 @@ const char *ab_status_text(ab_status status);
 /* The process exit status for a code: the third column of status.def. */
 int ab_status_exit(ab_status status);
 
-/* Stores the thread's message (at most 1,023 bytes) and returns `status`, so that `return ab_fail(...)`
- * works. */
+/* Stores the thread's message (at most 1,023 bytes) and returns `status`, for `return ab_fail(...)`. */
 ab_status ab_fail(ab_status status, const char *format, ...) AB_PRINTF(2, 3);
 
-/* Puts "prefix: " in front of the stored message; returns `status`. For adding a file name or an op's name.
+/* Puts "prefix: " in front of the stored message; returns `status`. Adds a file name or an op's name.
  */
 ab_status ab_fail_prefix(ab_status status, const char *format, ...) AB_PRINTF(2, 3);
 
@@ -41,7 +40,7 @@ const char *ab_error_message(void);
         if (ab_try_status != AB_OK) return ab_try_status;                                                    \
     } while (0)
 
-/* Same in a function with a local `ab_status status` and one exit label `out:`. */
+/* The same in a function with a local `ab_status status` and one exit label `out:`. */
 #define AB_TRY_GOTO(call)                                                                                    \
     do {                                                                                                     \
         status = (call);                                                                                     \

@@ -1,14 +1,14 @@
-/* Text in fixed buffers that is never cut without a word. One of these functions for each use:
+/* Text in fixed buffers, never truncated silently. One function per use:
  *
- *   ab_text_show, ab_text_append   text that people read: what does not fit ends in "..."
- *   ab_text_brief                  a word of a message, in its place "%s" and never "%.40s"
- *   ab_text_exact                  text whose greatest length is known when the program is written
- *   ab_text_fits                   text of any length that must be whole: names, paths, keys; the caller
- * refuses what is too long ab_text_path (text_path.h)     the same of paths, and it says itself what is too
- * long ab_text_new                    text of any length, allocated ab_text_round_trip             a number,
- * exactly
+ *   ab_text_show, ab_text_append   text for users: truncated text ends in "..."
+ *   ab_text_brief                  an argument of a message; use with "%s", never "%.40s"
+ *   ab_text_exact                  text whose maximum length is known at compile time
+ *   ab_text_fits                   names, paths, keys; the caller reports text that is too long
+ *   ab_text_path (text_path.h)     the same for paths; reports the error itself
+ *   ab_text_new                    text of any length, allocated
+ *   ab_text_round_trip             a number, exactly
  *
- * Nothing else in the product calls snprintf, strncpy or their kin (tests/lint/text.cmake). */
+ * No other code calls snprintf, strncpy or similar functions (tests/lint/text.cmake). */
 #ifndef AB_CORE_TEXT_H
 #define AB_CORE_TEXT_H
 
@@ -20,25 +20,26 @@
 
 AB_BEGIN_DECLS
 
-/* Formats into text[size], size > 0. What does not fit is cut at a whole UTF-8 character and ends in "...".
- * Returns the length of the text written, always below `size`. */
+/* Formats into text[size], size > 0. Text that does not fit is truncated at a UTF-8 character boundary and
+ * ends in "...". Returns the length of the text written, always below `size`. */
 size_t ab_text_show(char *text, size_t size, const char *format, ...) AB_PRINTF(3, 4);
 size_t ab_text_show_args(char *text, size_t size, const char *format, va_list args) AB_PRINTF(3, 0);
 
-/* The same behind the text that text[size] holds already. Returns the length of all of it. */
+/* Appends to the string in text[size]. Returns the total length. */
 size_t ab_text_append(char *text, size_t size, const char *format, ...) AB_PRINTF(3, 4);
 
-/* For words of a message: `text` itself if it has at most `most` bytes, else its beginning and "..." in
- * `most` bytes, which is valid until the thread has asked for eight more. `most` is at most AB_TEXT_BRIEF. */
+/* For arguments of a message: `text` itself if it has at most `most` bytes, else its beginning and "..."
+ * in `most` bytes, valid until this thread has made eight more calls. `most` <= AB_TEXT_BRIEF. */
 enum { AB_TEXT_BRIEF = 639 };
 const char *ab_text_brief(const char *text, int most);
 
 /* Formats a text that always fits into text[size]: numbers, names from tables, names whose length was
- * checked. Ends the program if it does not: that is a mistake in the program, never in its input. Returns
+ * checked. Aborts if it does not fit, which is a bug, never an input error. Returns
  * `text`. */
 char *ab_text_exact(char *text, size_t size, const char *format, ...) AB_PRINTF(3, 4);
 
-/* Formats into text[size]. False if it does not fit: `text` is then "", and the caller says what is too long.
+/* Formats into text[size]. Returns false if it does not fit; `text` is then "" and the caller reports the
+ * error.
  */
 AB_MUST_CHECK bool ab_text_fits(char *text, size_t size, const char *format, ...) AB_PRINTF(3, 4);
 AB_MUST_CHECK bool ab_text_fits_args(char *text, size_t size, const char *format, va_list args)
@@ -49,7 +50,7 @@ AB_MUST_CHECK bool ab_text_fits_args(char *text, size_t size, const char *format
 enum { AB_TEXT_ROUND_TRIP = 32 };
 char *ab_text_round_trip(char *text, double x);
 
-/* Allocates (free). NULL: out of memory. */
+/* Allocated string, owned by the caller (free). NULL: out of memory. */
 AB_MUST_CHECK char *ab_text_new(const char *format, ...) AB_PRINTF(1, 2);
 AB_MUST_CHECK char *ab_text_new_args(const char *format, va_list args) AB_PRINTF(1, 0);
 

@@ -1,4 +1,4 @@
-/* Paths in fixed buffers: whole, or refused by name. */
+/* Paths in fixed buffers: too long is an error, never truncated. */
 #ifndef AB_CORE_TEXT_PATH_H
 #define AB_CORE_TEXT_PATH_H
 
@@ -8,8 +8,8 @@
 
 AB_BEGIN_DECLS
 
-/* Formats a path that the user chose, or that lies in a folder of theirs. AB_USAGE names `what` (an option, a
- * variable), the room and what was found. */
+/* Formats a path given by the user, or inside a directory given by the user, into path[size]. AB_USAGE if
+ * it is too long: the message names `what` (an option, a variable), the limit and the path. */
 AB_MUST_CHECK ab_status ab_text_path(const char *what, char *path, size_t size, const char *format, ...)
     AB_PRINTF(4, 5);
 

@@ -1,6 +1,6 @@
-/* The geometry of windows that slide over NHWC images: what convolution and pooling kernels are told.
+/* Geometry of sliding windows over NHWC images: parameters of convolution and pooling kernels.
  *
- * Internal to kernels/. Plain numbers, checked by the ops' infer functions; nothing here is checked again. */
+ * Internal to kernels/. Values are checked by the ops' infer functions, not here. */
 #ifndef AB_KERNELS_CORE_WINDOW_H
 #define AB_KERNELS_CORE_WINDOW_H
 
@@ -29,8 +29,8 @@ typedef struct ab_conv {
  * does not fit. */
 int64_t ab_window_out(int64_t in, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation);
 
-/* Fills out_shape for images `in`, or AB_CONFIG with shapes and sizes if `in` is no image or the kernel does
- * not fit. `what` is the op's name for the message. */
+/* Fills out_shape for images `in`, or AB_CONFIG with shapes and sizes if `in` is not an image or the
+ * kernel does not fit. `what` is the op's name for the message. */
 AB_MUST_CHECK ab_status ab_window_infer(const char *what, const ab_window *window, const ab_shape *in,
                                         int64_t out_channels, ab_shape *out);
 

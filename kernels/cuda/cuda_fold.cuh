@@ -1,6 +1,6 @@
-// Sums and maxima on CUDA in a fixed order: within a block by a tree, and over any dimensions of anything
-// that is computed from linear indices. Values are combined in double; how work is cut depends on the shape
-// alone. Internal to the plugin.
+// Reductions (sum, max) on CUDA in a fixed order: tree reduction within a block, over any dimensions of a
+// function of linear indices. Accumulates in double; the split of work depends only on the shape. Internal to
+// the plugin.
 #ifndef AB_KERNELS_CUDA_CUDA_FOLD_CUH
 #define AB_KERNELS_CUDA_CUDA_FOLD_CUH
 
@@ -13,13 +13,14 @@ struct ab_plus {
     __host__ __device__ double operator()(double a, double b) const { return a + b; }
 };
 
-// NaN if there is one.
+// Maximum; NaN if any operand is NaN.
 struct ab_larger {
     static __host__ __device__ double start() { return -HUGE_VAL; }
     __host__ __device__ double operator()(double a, double b) const { return a != a || a >= b ? a : b; }
 };
 
-// Of a block of THREADS (a multiple of 32); every thread gets the result. All threads must call it.
+// Reduces x over a block of THREADS (a multiple of 32) threads; every thread gets the result. All threads
+// must call it.
 template <int THREADS, typename O> __device__ double ab_block_fold(O op, double x) {
     __shared__ double held[THREADS / 32];
     for (int step = 16; step > 0; step /= 2) x = op(x, __shfl_xor_sync(0xffffffffu, x, step));
@@ -39,18 +40,18 @@ enum ab_fold_way {
     AB_FOLD_ROWS,
     AB_FOLD_TILES,
     AB_FOLD_SINGLE
-}; // a block a result; 32 results; one thread a result
+}; // per block: one result; 32 results; per thread: one result
 
 struct ab_fold {
-    int64_t kept, reduced, pieces; // results; terms of each; parts that those are cut into
-    ab_strided stay, go;           // where result k begins, where its term j is from there
+    int64_t kept, reduced, pieces; // number of results; terms per result; parts per result
+    ab_strided stay, go;           // offset of result k; offset of its term j from there
     int way;
 };
 
-// x within 1..most.
+// x clamped to 1..most.
 static inline int64_t ab_fold_clamp(int64_t x, int64_t most) { return x < 1 ? 1 : x < most ? x : most; }
 
-// Over the dimensions in `axes` of something of this shape.
+// A reduction over the dimensions in `axes` (bit mask) of a shape.
 static inline ab_fold ab_fold_of(const ab_shape *shape, unsigned axes) {
     ab_fold f = {};
     ab_strided whole = ab_strided_repeated(shape, shape);
@@ -110,7 +111,7 @@ template <typename O, typename F> __global__ void ab_fold_single(O op, F f, ab_f
     }
 }
 
-// Results, joined from their pieces in order by whoever reads them.
+// Results; the reader combines their pieces in order.
 template <typename O> struct ab_folded {
     O op;
     const double *partial;
@@ -122,7 +123,7 @@ template <typename O> struct ab_folded {
     }
 };
 
-// Leaves the parts in `partial` (ab_fold_bytes). f(i): the value at linear index i of the shape.
+// Writes the partial results to `partial` (ab_fold_bytes). f(i): the value at linear index i of the shape.
 template <typename O, typename F>
 ab_status ab_fold_start(O op, F f, const ab_fold &g, void *partial, ab_folded<O> *folded) {
     cudaStream_t stream = ab_cuda_get()->stream;
@@ -151,7 +152,7 @@ template <typename O> struct ab_fold_result {
     __device__ float operator()(int64_t k) const { return static_cast<float>(folded(k) * scale); }
 };
 
-// result[k] = scale * what f folds to, rounded once.
+// result[k] = scale * reduction of f, rounded once.
 template <typename O, typename F>
 ab_status ab_fold_into(O op, F f, const ab_fold &g, double scale, void *partial, ab_span result) {
     ab_fold_result<O> r;
@@ -160,7 +161,7 @@ ab_status ab_fold_into(O op, F f, const ab_fold &g, double scale, void *partial,
     return ab_launch_each(r, result, g.kept, "fold_join");
 }
 
-// The same for a tensor, shown where a probe looks.
+// The same into a tensor; passes the values to the observer if it is observed.
 template <typename O, typename F>
 ab_status ab_fold_emit(const ab_exec *exec, ab_tensor *dst, O op, F f, const ab_fold &g, double scale) {
     void *partial = exec->workspace;

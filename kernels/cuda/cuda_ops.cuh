@@ -1,5 +1,5 @@
-// What the CUDA ops share: element types of tensors, attributes by name, launching element-wise kernels, and
-// what probed steps show. Internal to the plugin.
+// Shared by the CUDA ops: element types of tensors, attributes by name, launches of elementwise kernels,
+// and values for observers. Internal to the plugin.
 #ifndef AB_KERNELS_CUDA_CUDA_OPS_CUH
 #define AB_KERNELS_CUDA_CUDA_OPS_CUH
 
@@ -16,17 +16,17 @@ ab_span ab_cuda_span(const ab_tensor *tensor);
 int64_t ab_cuda_count(const ab_tensor *tensor);
 bool ab_cuda_same_shape(const ab_shape *a, const ab_shape *b);
 
-// AB_UNAVAILABLE unless every floating tensor of io has an element type. Ids (no format) are passed over.
+// AB_UNAVAILABLE unless every floating tensor of io has an element type. Integer tensors (no format) are
+// skipped.
 ab_status ab_cuda_check_types(const ab_op_io *io);
 
-// The same of bare memory; of nothing; of a tensor that may be null; bytes rounded up to the alignment of
-// workspaces.
+// A span of raw memory.
 static inline ab_span ab_cuda_span_of(void *data, int type) {
     ab_span span = {data, type};
     return span;
 }
 
-// No memory: for an operand that a kernel does not read.
+// An empty span, for an operand that a kernel does not read.
 static inline ab_span ab_cuda_nothing() { return ab_cuda_span_of(nullptr, AB_ELEMENT_F32); }
 static inline ab_span ab_cuda_optional(const ab_tensor *tensor) {
     return tensor ? ab_cuda_span(tensor) : ab_cuda_nothing();
@@ -34,20 +34,20 @@ static inline ab_span ab_cuda_optional(const ab_tensor *tensor) {
 // Bytes rounded up to the alignment of workspaces.
 static inline size_t ab_cuda_aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-// ---- attributes: the op's own table says where they are -----------------------------------------
+// ---- attributes, located by the op's table ------------------------------------------------------
 
-// AB_UNAVAILABLE if the op has an attribute that is not in its row of cuda_ops.def: a kernel written before
-// it came does not know what it means.
+// AB_UNAVAILABLE if the op has an attribute that is not in its row of cuda_ops.def: the kernel does not
+// implement it.
 ab_status ab_cuda_only(const ab_op_io *io);
 
-// Attributes of an op by name; `otherwise` where the op has none of that name.
+// Attributes of an op by name; `otherwise` is the default if the op has none of that name.
 int64_t ab_cuda_int(const ab_op_io *io, const char *name, int64_t otherwise);
 double ab_cuda_float(const ab_op_io *io, const char *name, double otherwise);
 bool ab_cuda_bool(const ab_op_io *io, const char *name, bool otherwise);
 void ab_cuda_pair(const ab_op_io *io, const char *name, int64_t otherwise, int64_t pair[2]);
 ab_ints ab_cuda_ints(const ab_op_io *io, const char *name);
 ab_floats ab_cuda_floats(const ab_op_io *io, const char *name);
-// The window of a pool or convolution, placed on in[0] and out.
+// The window of a pooling or convolution op for these shapes of in[0] and out.
 ab_window ab_cuda_window(const ab_op_io *io, const ab_shape *in, const ab_shape *out);
 
 // ---- element-wise kernels -----------------------------------------------------------------------
@@ -65,9 +65,9 @@ template <typename F> ab_status ab_launch_each(F f, ab_span out, int64_t n, cons
     return ab_cuda_launched(what);
 }
 
-enum { AB_PACK = 8 }; // elements a thread handles at once: one or two 16-byte accesses
+enum { AB_PACK = 8 }; // elements per thread and iteration: one or two 16-byte accesses
 
-// Eight elements from index i on as fp32, in one access of 16 bytes of halves or two of fp32.
+// Loads eight elements from index i on as fp32: one 16-byte access for fp16 and bf16, two for fp32.
 __device__ inline void ab_unpack(ab_span span, int64_t i, float *v) {
     if (span.type == AB_ELEMENT_F32) {
         const float4 *p = reinterpret_cast<const float4 *>(static_cast<const float *>(span.data) + i);
@@ -83,7 +83,7 @@ __device__ inline void ab_unpack(ab_span span, int64_t i, float *v) {
     }
 }
 
-// Eight fp32 values stored from index i on, rounded to nearest even.
+// Stores eight fp32 values from index i on, rounded to nearest even.
 __device__ inline void ab_pack(ab_span span, int64_t i, const float *v) {
     if (span.type == AB_ELEMENT_F32) {
         float4 *p = reinterpret_cast<float4 *>(static_cast<float *>(span.data) + i);
@@ -101,7 +101,7 @@ __device__ inline void ab_pack(ab_span span, int64_t i, const float *v) {
         make_uint4(word[0], word[1], word[2], word[3]);
 }
 
-// out = f(a, b), eight elements a thread; all arrays 16-byte aligned. The last elements go one by one. b.data
+// out = f(a, b), eight elements per thread; all arrays 16-byte aligned. The remainder is scalar. b.data
 // may be null.
 template <typename F> __global__ void ab_map_packed(F f, ab_span out, ab_span a, ab_span b, int64_t n) {
     int64_t packs = n / AB_PACK, step = static_cast<int64_t>(gridDim.x) * blockDim.x;
@@ -123,10 +123,10 @@ template <typename F> __global__ void ab_map_single(F f, ab_span out, ab_span a,
         ab_store(out.data, out.type, i, f(ab_span_at(a, i), b.data ? ab_span_at(b, i) : 0.0f));
 }
 
-// Whether ab_unpack and ab_pack may be used: the memory is aligned.
+// Whether the memory is aligned for ab_unpack and ab_pack.
 static inline bool ab_cuda_packable(ab_span span) { return reinterpret_cast<uintptr_t>(span.data) % 16 == 0; }
 
-// out = f(a, b) element by element; b.data may be null. out may be a or b.
+// out = f(a, b) elementwise; b.data may be null. out may be a or b.
 template <typename F>
 ab_status ab_launch_map(F f, ab_span out, ab_span a, ab_span b, int64_t n, const char *what) {
     ab_cuda *cuda = ab_cuda_get();
@@ -144,19 +144,19 @@ struct ab_identity {
     __device__ float operator()(float x, float) const { return x; }
 };
 
-// ---- what probed steps show ---------------------------------------------------------------------
+// ---- observation --------------------------------------------------------------------------------
 
-// Hands n fp32 values on the device to the observer, under a number that is wanted.
+// Passes n fp32 device values to the observer under an observed id.
 ab_status ab_cuda_show(const ab_exec *exec, int id, const float *values, int64_t n);
 
-// Whether a probe wants to see what is stored in `dst`.
+// Whether values stored in `dst` are observed.
 static inline bool ab_cuda_shown(const ab_exec *exec, const ab_tensor *dst) {
     return exec->observer && dst->id >= 0 && ab_cuda_type(dst->format) != AB_ELEMENT_F32;
 }
 
-// Runs write(span), which writes every element of dst's shape to the span it is given. A half dst that is
-// watched is written as fp32 first, shown, and rounded then: the same bits, since every write rounds an fp32
-// value once.
+// Calls write(span), which writes every element of dst's shape to the span. An observed fp16 or bf16 dst
+// is first written as fp32, observed, and then rounded: same bits, since every write rounds an fp32 value
+// once.
 template <typename W> ab_status ab_cuda_emit(const ab_exec *exec, ab_tensor *dst, W write) {
     if (!ab_cuda_shown(exec, dst)) return write(ab_cuda_span(dst));
     int64_t n = ab_cuda_count(dst);
@@ -168,7 +168,7 @@ template <typename W> ab_status ab_cuda_emit(const ab_exec *exec, ab_tensor *dst
                          ab_cuda_span_of(nullptr, AB_ELEMENT_F32), n, "narrow");
 }
 
-// Stores by `store`; on a probed step a half result is computed by `own` in fp32 as well and shown.
+// Stores by `store`; an observed fp16 or bf16 result is also computed in fp32 by `own` and observed.
 template <typename S, typename W>
 ab_status ab_cuda_store_and_show(const ab_exec *exec, ab_tensor *dst, S store, W own) {
     AB_TRY(store());
@@ -180,7 +180,7 @@ ab_status ab_cuda_store_and_show(const ab_exec *exec, ab_tensor *dst, S store, W
     return ab_cuda_show(exec, dst->id, values, n);
 }
 
-// Census of n values, widened to fp32; and of a tensor, with the subnormals of its own format (census.cu).
+// Census of n values, widened to fp32, or of a tensor, with the subnormals of its own format (census.cu).
 ab_status ab_cuda_count_values(ab_span values, int64_t n, struct ab_census *census);
 ab_status ab_cuda_census(const ab_tensor *tensor, struct ab_census *census);
 
@@ -193,7 +193,7 @@ ab_status ab_cuda_column_sums(ab_span x, int64_t rows, int64_t columns, double *
 
 // ---- the ops ------------------------------------------------------------------------------------
 
-// What runs a forward or backward pass; text for the record.
+// Name of the kernel of a forward or backward pass, for the record.
 const char *ab_cuda_describe_own(const ab_op_io *io, const char *pass);
 
 typedef ab_status (*ab_cuda_prepare)(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes,
@@ -204,7 +204,7 @@ typedef ab_status (*ab_cuda_pass)(const ab_exec *exec, ab_op_io *io);
 ab_status ab_cuda_prepare_plain(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes,
                                 size_t *state_bytes);
 
-// A descriptor of kernels of our own. The program reads it after the plugin's static objects were made.
+// Descriptor of an op with our own kernels. Read only after static initialisation of the plugin.
 static inline ab_op ab_cuda_op(const char *name, ab_cuda_prepare prepare, ab_cuda_pass forward,
                                ab_cuda_pass backward) {
     ab_op op = {};
@@ -216,7 +216,7 @@ static inline ab_op ab_cuda_op(const char *name, ab_cuda_prepare prepare, ab_cud
     return op;
 }
 
-// Rows of kernels/cuda/cuda_ops.def: op's name, struct ab_op ab_cuda_<name>.
+// Rows of kernels/cuda/cuda_ops.def: name of the op; descriptor ab_cuda_<name>.
 #define AB_CUDA_OP(name, attributes) extern const ab_op ab_cuda_##name;
 #include "kernels/cuda/cuda_ops.def"
 #undef AB_CUDA_OP

@@ -1,4 +1,4 @@
-// Tensors row by row on CUDA: one block a row, sums in double and in a fixed tree. Internal to the plugin.
+// Row-wise kernels on CUDA: one block per row, sums in double in a fixed tree. Internal to the plugin.
 #ifndef AB_KERNELS_CUDA_CUDA_ROWS_CUH
 #define AB_KERNELS_CUDA_CUDA_ROWS_CUH
 
@@ -6,7 +6,7 @@
 
 enum { AB_CUDA_ROW_THREADS = 128 };
 
-// The sum of x over the threads of a block, in double and in a fixed tree.
+// The sum of x over the threads of a block, in double, as a fixed tree.
 __device__ static inline double ab_cuda_row_sum(double x) {
     return ab_block_fold<AB_CUDA_ROW_THREADS>(ab_plus(), x);
 }

@@ -1,8 +1,8 @@
 /* Array conversion between fp32 and stored formats: exact, at memory speed.
  *
- * Vector kernels are chosen at run time (isa.h) and agree bit for bit with ab_format_encode /
- * ab_format_decode, subnormals, ties and nan payloads included. No threading here: callers split the range. n
- * may be 0; pointers are aligned for one element. The floating-point environment is the default one (to
+ * Vector kernels are chosen at run time (isa.h) and match ab_format_encode / ab_format_decode bit for bit,
+ * including subnormals, ties and NaN payloads. No threading here: callers split the range. n may be 0;
+ * pointers are aligned for one element. Requires the default floating-point environment (round to
  * nearest, subnormals on). */
 #ifndef AB_KERNELS_FORMAT_CONVERT_H
 #define AB_KERNELS_FORMAT_CONVERT_H
@@ -20,17 +20,17 @@ void ab_widen(float *dst, const void *src, const ab_format *format, int64_t n);
  * become rounded fp32 values. */
 void ab_narrow(void *dst, const ab_format *format, const float *src, int64_t n);
 
-/* values[i] rounded to `format` in place, kept as fp32 (any format, any rounding but stochastic). Values of a
- * format wider than fp32 that fp32 lacks are rounded to fp32 once more. */
+/* values[i] rounded to `format` in place, kept as fp32 (any format, any rounding but stochastic). Results
+ * of formats wider than fp32 are then rounded to fp32. */
 void ab_round_array(float *values, const ab_format *format, const ab_rounding *rounding, int64_t n);
 
-/* The same with stochastic rounding (rounding->mode must say so; rounding->random is ignored): element i
- * takes word j % 4 of ab_rng_at(seed, AB_RNG_ROUNDING, step, j / 4) with j = first + i, so the result does
- * not depend on how a range is split. */
+/* The same with stochastic rounding (rounding->mode must be AB_ROUND_STOCHASTIC; rounding->random is
+ * ignored): element i uses word j % 4 of ab_rng_at(seed, AB_RNG_ROUNDING, step, j / 4) with j = first + i, so
+ * the result does not depend on how a range is split. */
 void ab_round_array_stochastic(float *values, const ab_format *format, const ab_rounding *rounding,
                                uint64_t seed, uint32_t step, uint64_t first, int64_t n);
 
-/* Bytes of one packed encoding: the least of 1, 2, 4, 8 that holds format->bits. */
+/* Bytes of one packed encoding: the smallest of 1, 2, 4, 8 that holds format->bits. */
 size_t ab_code_bytes(const ab_format *format);
 
 /* codes[i] = encoding of values[i], ab_code_bytes each, in the machine's byte order (any rounding but

@@ -1,7 +1,7 @@
-/* Number formats as data: every property and conversion of a format follows from one row of formats.def.
+/* Number formats: one row of formats.def defines every property and conversion of a format.
  *
- * The scalar functions here are the definition. The vector kernels (convert.h) must agree with them bit for
- * bit. Sources: IEEE 754-2019 sections 3 and 4; OCP OFP8 specification rev 1.0 (E4M3, E5M2). Nothing here
+ * The scalar functions here are the reference. The vector kernels (convert.h) must match them bit for bit.
+ * Sources: IEEE 754-2019 sections 3 and 4; OCP OFP8 specification rev 1.0 (E4M3, E5M2). Nothing here
  * allocates. */
 #ifndef AB_KERNELS_FORMAT_FORMAT_H
 #define AB_KERNELS_FORMAT_FORMAT_H
@@ -15,13 +15,13 @@
 AB_BEGIN_DECLS
 
 typedef struct ab_format {
-    const char *name; /* "fp16"; what users type and JSON says */
-    int bits;         /* width of the encoding */
-    int precision;    /* significand bits, hidden bit included */
-    int emin, emax;   /* exponents of the smallest normal and the largest binade */
-    bool infinity;    /* IEEE encoding; false: finite only ("fn"), overflow becomes nan */
-    bool nan;         /* false (never with infinity): every code is a number, overflow and nan become +-max */
-    int storage_bytes; /* bytes of one stored element; 0: kept in a fp32 container, bytes are modelled */
+    const char *name;  /* "fp16"; name in options and JSON */
+    int bits;          /* width of the encoding */
+    int precision;     /* significand bits, hidden bit included */
+    int emin, emax;    /* exponents of the smallest normal and the largest binade */
+    bool infinity;     /* IEEE encoding; false: finite only ("fn"), overflow becomes NaN */
+    bool nan;          /* false (never with infinity): every code is finite, overflow and NaN become +-max */
+    int storage_bytes; /* bytes of one stored element; 0: kept in an fp32 container, bytes are modelled */
     const char *text;
 } ab_format;
 
@@ -47,14 +47,14 @@ uint64_t ab_format_max_code(const ab_format *format);
 /* Bytes of n elements as stored (fp32 container for formats without a storage type). */
 size_t ab_format_bytes(const ab_format *format, int64_t n);
 
-/* Range, exact in double. eps is the distance from 1 to the next number above; binades counts exponents that
- * hold numbers, subnormal ones included (fp16: 40). */
+/* Range, exact in double. eps is the distance from 1 to the next larger value; binades counts exponents,
+ * including those of subnormals (fp16: 40). */
 double ab_format_max(const ab_format *format);
 double ab_format_min_normal(const ab_format *format);
 double ab_format_min_subnormal(const ab_format *format);
 double ab_format_eps(const ab_format *format);
 int ab_format_binades(const ab_format *format);
-/* Largest magnitude that round-to-nearest-even turns into 0 (fp16: 2^-25), and the smallest that overflows
+/* Largest magnitude that rounds to 0 (nearest even) (fp16: 2^-25), and the smallest that overflows
  * (fp16: 65520; fp8_e4m3: the next double above 464, since the tie goes to 448). */
 double ab_format_flush_limit(const ab_format *format);
 double ab_format_overflow_limit(const ab_format *format);
@@ -76,15 +76,16 @@ typedef enum ab_ftz {
 
 /* All zero: to nearest even, not saturating, subnormals kept. Overflow (a result above max were the exponent
  * unbounded) follows IEEE 754-2019 section 7.4: inf for the nearest modes and stochastic; +-max where the
- * direction forbids inf (toward zero; up for negative, down for positive values). "inf" is nan in finite-only
- * formats. An infinite x is not rounded: it stays inf in every mode. Zeros keep their sign, and so do results
+ * direction forbids inf (toward zero; up for negative, down for positive values). In finite-only formats
+ * inf becomes NaN. An infinite x stays inf in every mode. Zeros keep their sign, and so do results
  * that underflow or are flushed. */
 typedef struct ab_rounding {
     ab_round_mode mode;
-    bool saturate; /* finite overflow and inf go to +-max instead of inf (or nan for finite-only formats) */
+    bool saturate; /* finite overflow and inf go to +-max instead of inf (or NaN for finite-only formats) */
     ab_ftz ftz;
-    int random_bits; /* stochastic: 1..32, the leading bits r of `random`. Against as many leading bits t of
-                        the discarded fraction: away from zero if r < t, so with probability t / 2^random_bits
+    int random_bits; /* stochastic: 1..32, number of leading bits r of `random`. Compared with as many
+                      * leading bits t of the discarded fraction: away from zero if r < t, with
+                      * probability t / 2^random_bits
                       */
     uint32_t random; /* stochastic: the random word of this element */
 } ab_rounding;
@@ -93,15 +94,14 @@ typedef struct ab_rounding {
 AB_MUST_CHECK ab_status ab_round_mode_find(const char *name, ab_round_mode *mode);
 const char *ab_round_mode_name(ab_round_mode mode);
 
-/* The encoding of x in `format`, in the low `bits` bits. NaN stays NaN: quietened, with its sign and leading
- * payload bits; finite-only formats have one nan per sign. Where there is no nan, it becomes +-max by its
- * sign. */
+/* The encoding of x in `format`, in the low `bits` bits. NaN stays NaN: quieted, with its sign and leading
+ * payload bits; finite-only formats have one NaN per sign. Formats without NaN give +-max by its sign. */
 uint64_t ab_format_encode(const ab_format *format, const ab_rounding *rounding, double x);
 
-/* The value of an encoding; exact. NaN is quietened. */
+/* The value of an encoding; exact. NaN is quieted. */
 double ab_format_decode(const ab_format *format, uint64_t code);
 
-/* decode(encode(x)) without the detour: the value x has after being stored in `format`. */
+/* Equal to decode(encode(x)), computed directly: the value of x after being stored in `format`. */
 double ab_format_round(const ab_format *format, const ab_rounding *rounding, double x);
 
 AB_END_DECLS

@@ -1,6 +1,6 @@
-/* Which of our own CPU kernels run. Levels are chosen once, at run time, from what the CPU offers;
- * AMPBENCH_CPU_ISA (plain, avx2, avx512, avx512bitalg) or ab_isa_force lowers the choice, never raises it.
- * oneDNN makes its own choice (ONEDNN_MAX_CPU_ISA). */
+/* CPU level of our own kernels. It is detected once, at run time; AMPBENCH_CPU_ISA (plain, avx2, avx512,
+ * avx512bitalg) or ab_isa_force lowers it, never raises it. oneDNN has its own selection
+ * (ONEDNN_MAX_CPU_ISA). */
 #ifndef AB_KERNELS_VEC_ISA_H
 #define AB_KERNELS_VEC_ISA_H
 
@@ -9,7 +9,7 @@
 AB_BEGIN_DECLS
 
 typedef enum ab_isa {
-    AB_ISA_PLAIN,        /* whatever the compiler's baseline is; plain C */
+    AB_ISA_PLAIN,        /* plain C for the compiler's baseline */
     AB_ISA_AVX2,         /* AVX2 + F16C + FMA + BMI1 + BMI2 + POPCNT */
     AB_ISA_AVX512,       /* AVX-512 F, BW, DQ, VL */
     AB_ISA_AVX512_BITALG /* the former + VBMI, VBMI2, GFNI, BITALG, VPOPCNTDQ */
@@ -18,10 +18,10 @@ typedef enum ab_isa {
 /* The level in force; the first call reads the CPU and AMPBENCH_CPU_ISA. Thread-safe after the first call. */
 ab_isa ab_isa_get(void);
 
-/* The highest level this CPU offers, whatever has been forced. */
+/* The highest level this CPU supports, regardless of ab_isa_force. */
 ab_isa ab_isa_best(void);
 
-/* For tests: use `isa` from now on. AB_UNAVAILABLE if the CPU lacks it. */
+/* For tests: sets the level in force. AB_UNAVAILABLE if the CPU lacks it. */
 AB_MUST_CHECK ab_status ab_isa_force(ab_isa isa);
 
 /* "plain", "avx2", ...; find: AB_USAGE with the nearest name for an unknown one. */

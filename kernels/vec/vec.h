@@ -1,8 +1,8 @@
-/* One fp32 vector of the CPU level a file is compiled for (isa.h; cmake/Rooms.cmake), for loops that the
- * compiler does not vectorise by itself: accumulators that must stay in registers, rows shorter than a
- * vector, NaN-aware maxima.
+/* An fp32 vector type of the CPU level that a file is compiled for (isa.h; cmake/Rooms.cmake), for loops
+ * that compilers do not vectorise: accumulators kept in registers, rows shorter than a vector, NaN-aware
+ * maxima.
  *
- * Only vec_*.c include this. The plain level is four lanes of ordinary C and needs nothing from the machine.
+ * Only vec_*.c include this. The plain level is four lanes of portable C.
  */
 #ifndef AB_KERNELS_VEC_VEC_H
 #define AB_KERNELS_VEC_VEC_H
@@ -13,8 +13,8 @@
 
 #if defined(__AVX512VL__)
 
-/* Eight lanes here too: rows of a few channels seldom fill more, and a 64-byte access that begins anywhere
- * touches two cache lines. What this level adds is masks. */
+/* Eight lanes here too: rows of few channels rarely fill more, and an unaligned 64-byte access touches two
+ * cache lines. This level adds masks. */
 #include <immintrin.h>
 enum { VEC_LANES = 8 };
 typedef __m256 vec;

@@ -1,6 +1,6 @@
-/* Inner loops of convolutions that deliver few channels: the channels of one pixel are the lanes of one
- * 8-lane vector, whatever the width of the machine's vectors, which is where library kernels made for 16
- * channels and more waste lanes. Compiled once per CPU level (vec_conv.c).
+/* Inner loops of convolutions with few output channels. The channels of one pixel are the lanes of one
+ * 8-lane vector, independent of the vector width of the CPU. Library kernels for 16 channels and more
+ * waste lanes here. Compiled once per CPU level (vec_conv.c).
  *
  * Internal to kernels/; narrow.c is the only caller. */
 #ifndef AB_KERNELS_VEC_VEC_CONV_H
@@ -20,8 +20,8 @@ typedef struct ab_narrow_row {
     const int64_t *offset;
     float *out;
     int64_t taps, pixels, channels;
-    int64_t room; /* floats from out to the end of its image: up to there lanes behind a pixel's channels may
-                     be written */
+    int64_t room; /* floats from out to the end of its image; lanes past a pixel's channels may be written
+                   * up to there */
 } ab_narrow_row;
 
 /* One row of output gradients against one kernel row: sum[x * step + k][0..8) += sum over j < run of
@@ -40,8 +40,8 @@ static inline int64_t ab_narrow_chunk(int64_t left, int64_t step) {
 }
 
 /* Weight gradients of one image: dweight[r][j][0..8) += sum over pixels (y, x) of
- * in[(y * stride) * row + r * row_step + x * step + j] * dout[y][x][0..8). Lanes behind `channels` hold
- * garbage. */
+ * in[(y * stride) * row + r * row_step + x * step + j] * dout[y][x][0..8). Lanes past `channels` are
+ * undefined. */
 typedef struct ab_narrow_image {
     const float *in, *dout;
     float *dweight;

@@ -1,8 +1,9 @@
-/* Functions and row sums for the ops of transformers: fp32 arrays, compiled once per CPU level (vec_math.c)
- * and chosen at each call by ab_isa_get(). Every level gives the same bits: elementary functions are those of
- * kernels/core/elementary.h, sums run in 16 lanes that are joined in a fixed order, blocks of them in double.
+/* Elementwise functions and row reductions for transformer ops: fp32 arrays, compiled once per CPU level
+ * (vec_math.c) and chosen at each call by ab_isa_get(). Every level gives the same bits: elementary functions
+ * are those of kernels/core/elementary.h, sums use 16 lanes that are combined in a fixed order, and double
+ * across blocks.
  *
- * Internal to kernels/. No threads and no stored formats here. */
+ * Internal to kernels/. No threading and no stored formats here. */
 #ifndef AB_KERNELS_VEC_VEC_MATH_H
 #define AB_KERNELS_VEC_VEC_MATH_H
 
@@ -10,26 +11,26 @@
 
 AB_BEGIN_DECLS
 
-/* What dropout needs to make element i's coin: word i % 4 of ab_rng_at(seed, AB_RNG_DROPOUT, step, instance
- * << 32 | i / 4). It is kept if the coin's upper 24 bits are at least `threshold`, and then multiplied by
- * `scale`. */
+/* Parameters of a dropout mask. The random word of element i is word i % 4 of ab_rng_at(seed,
+ * AB_RNG_DROPOUT, step, instance << 32 | i / 4). The element is kept if the upper 24 bits are at least
+ * `threshold`, and then multiplied by `scale`. */
 typedef struct ab_dropout {
     uint64_t seed;
     uint32_t step, instance, threshold;
     float scale;
 } ab_dropout;
 
-/* factors of channel_gradient */
+/* indices of the factors of channel_gradient */
 enum { AB_SLOPE, AB_MEAN, AB_PULL, AB_SHIFT };
 
-/* Statistics of a row: of layer normalisation; rms normalisation has mean 0. */
+/* Statistics of a row for layer normalisation; RMS normalisation has mean 0. */
 typedef struct ab_row_norm {
     float mean, rstd;
 } ab_row_norm;
 
 typedef struct ab_vec_math {
-    /* Element by element, n values; out may be an input. Those that end in _backward get the input or, for
-     * tanh and sigmoid, the output of the function in `a` and the gradient of its output in `b`. */
+    /* Elementwise, n values; out may be an input. Functions ending in _backward take the input (tanh and
+     * sigmoid: the output) of the function in `a` and the gradient of its output in `b`. */
     void (*exp)(float *out, const float *a, const float *unused, int64_t n);
     void (*tanh)(float *out, const float *a, const float *unused, int64_t n);
     void (*tanh_backward)(float *din, const float *a, const float *b, int64_t n);
@@ -48,7 +49,7 @@ typedef struct ab_vec_math {
     void (*add_scaled)(float *sum, const float *a, float factor, int64_t n);
 
     /* One row of n values. */
-    float (*row_max)(const float *x, int64_t n); /* NaNs are passed over; -inf of none */
+    float (*row_max)(const float *x, int64_t n); /* ignores NaN; -inf if there is no other value */
     double (*row_sum)(const float *x, int64_t n);
     double (*row_dot)(const float *a, const float *b, int64_t n);
     /* out = exp(x - shift); out may be x */
@@ -60,13 +61,12 @@ typedef struct ab_vec_math {
     /* dx = dy - exp(y) * sum, where y = log_softmax(x) and sum = sum of dy */
     void (*log_softmax_backward)(float *dx, const float *y, const float *dy, float sum, int64_t n);
 
-    /* Normalisation of rows: mean and sum of squared distances from it, in two passes. */
+    /* Row normalisation: mean and sum of squared deviations, in two passes. */
     void (*row_moments)(const float *x, int64_t n, float *mean, float *m2);
     /* y = (x - mean) * rstd * gamma + beta; beta may be NULL */
     void (*row_normalise)(float *y, const float *x, const ab_row_norm *norm, const float *gamma,
                           const float *beta, int64_t n);
-    /* sum[0] = sum of dy gamma, sum[1] = sum of dy gamma xhat; dgamma += dy xhat, dbeta += dy (NULL: not
-     * wanted) */
+    /* sum[0] = sum of dy gamma, sum[1] = sum of dy gamma xhat; dgamma += dy xhat, dbeta += dy (NULL: skip) */
     void (*row_gradient_sums)(const float *dy, const float *x, const ab_row_norm *norm, const float *gamma,
                               float *dgamma, float *dbeta, double sum[2], int64_t n);
     /* dx = rstd * (dy gamma - mean_dy - xhat mean_dot) */
@@ -77,10 +77,11 @@ typedef struct ab_vec_math {
     void (*channel_gradient)(float *dx, const float *dy, const float *x, int64_t rows, int64_t channels,
                              const float *const factors[4]);
 
-    /* One step of an lstm for one sample: gates [4, n] in torch's order i, f, g, o before their functions,
-     * afterwards behind them; c = f before + i g, h = o tanh(c). */
+    /* One LSTM step for one sample. gates [4, n] in torch's order i, f, g, o: pre-activations in,
+     * activations out. c = f before + i g, h = o tanh(c). */
     void (*lstm_step)(float *gates, const float *before, float *c, float *h, int64_t n);
-    /* dgates [4, n] before the gates' functions and dc of the step before, from dh and dc (in and out). */
+    /* Gradients of the pre-activations, dgates [4, n], and of the previous step's cell state, dc (in and
+     * out), from dh and dc. */
     void (*lstm_step_backward)(float *dgates, float *dc, const float *dh, const float *gates,
                                const float *before, const float *c, int64_t n);
 

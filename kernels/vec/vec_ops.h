@@ -1,7 +1,7 @@
 /* Loops over fp32 arrays, compiled once per CPU level (vec_ops.c, vec_conv.c) and chosen at each call by
- * ab_isa_get(). Element-wise results are the same bits at every level; sums may differ in the last place.
+ * ab_isa_get(). Elementwise results have the same bits at every level; sums may differ in the last place.
  *
- * Internal to kernels/. No threads and no stored formats here: callers split the work and convert. */
+ * Internal to kernels/. No threading and no stored formats here: callers split the work and convert. */
 #ifndef AB_KERNELS_VEC_VEC_OPS_H
 #define AB_KERNELS_VEC_VEC_OPS_H
 
@@ -15,18 +15,19 @@ typedef struct ab_bn_factors {
 } ab_bn_factors;
 
 typedef struct ab_vec_ops {
-    /* Element by element, n values; out may be an input. */
+    /* Elementwise, n values; out may be an input. */
     void (*relu)(float *out, const float *a, const float *unused, int64_t n);
     void (*relu_backward)(float *din, const float *out, const float *dout, int64_t n);
     void (*add)(float *out, const float *a, const float *b, int64_t n);
 
-    /* The same on stored halves, when nobody watches: bit patterns whose infinity is `infinity`; what they
-     * give is what widening, computing and narrowing gives, quietened NaNs included. */
+    /* The same on fp16 or bf16 bit patterns, used when no observer is attached; `infinity` is the bit
+     * pattern of inf. Same bits as widening, computing and narrowing, quieted NaNs included. */
     void (*relu_bits)(uint16_t *out, const uint16_t *a, const uint16_t *unused, uint16_t infinity, int64_t n);
     void (*relu_backward_bits)(uint16_t *din, const uint16_t *out, const uint16_t *dout, uint16_t infinity,
                                int64_t n);
 
-    /* Whether all n values are finite; the second of stored halves whose infinity is `infinity`. */
+    /* Whether all n values are finite; finite_bits takes fp16 or bf16 bit patterns, `infinity` is that of
+     * inf. */
     bool (*finite)(const float *x, int64_t n);
     bool (*finite_bits)(const uint16_t *x, uint16_t infinity, int64_t n);
 

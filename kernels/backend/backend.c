@@ -1,4 +1,4 @@
-/* Which table belongs to a device, and moving a tensor's values between it and the host. */
+/* Looks up the table of a device; copies tensor values between device and host. */
 #include "kernels/backend/backend.h"
 
 #include "kernels/format/convert.h"
@@ -18,7 +18,7 @@ static size_t tensor_bytes(const ab_tensor *tensor) {
 
 ab_status ab_tensor_read(const ab_tensor *tensor, float *values) {
     int64_t count = ab_tensor_count(tensor);
-    double piece[PIECE]; /* as stored; no format takes more */
+    double piece[PIECE]; /* stored values; the largest element of any format */
     if (on_host(tensor)) {
         ab_widen(values, tensor->data, tensor->format, count);
         return AB_OK;

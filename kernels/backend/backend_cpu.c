@@ -26,7 +26,7 @@ typedef struct unscale_job {
     const ab_unscale_item *item;
     float inverse;
     ab_observer *observer; /* may be NULL */
-    _Atomic int found;     /* a value was inf or nan */
+    _Atomic int found;     /* a value was inf or NaN */
 } unscale_job;
 
 static void add_block(const ab_tensor *to, int64_t first, int64_t n, float *values) {

@@ -1,4 +1,4 @@
-/* The tables of fields are whole, and a backend's table is of this version: decides nothing else. */
+/* Checks that the field tables are complete and that a backend's table has this version. */
 #include "kernels/backend/backend_layout.h"
 
 AB_DEVICE_FIELDS(AB_LAYOUT_IS_WHOLE_FIRST, AB_LAYOUT_IS_WHOLE, AB_LAYOUT_IS_WHOLE_LAST)

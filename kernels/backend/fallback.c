@@ -1,4 +1,4 @@
-/* Standing in for what a device cannot do, on the host. */
+/* Runs on the host what a device does not support. */
 #include "kernels/backend/fallback.h"
 
 #include "kernels/backend/host_mirror.h"
@@ -14,25 +14,25 @@ enum { TEXT = 96 };
 /* io->state of a fallback. */
 typedef struct fallback {
     const ab_op *op;
-    ab_host_mirror *shadow;
-    ab_op_io *io; /* of the shadow */
+    ab_host_mirror *mirror;
+    ab_op_io *io; /* tensors of the mirror */
     void *state, *workspace;
     size_t workspace_bytes;
-    char text[3][TEXT]; /* of the passes */
+    char text[3][TEXT]; /* workspace of both passes */
 } fallback;
 
 static void release(ab_op_io *io) {
     fallback *f = io->state;
     if (!f) return;
     if (f->io && f->op->release) f->op->release(f->io);
-    ab_host_mirror_destroy(f->shadow);
+    ab_host_mirror_destroy(f->mirror);
     if (f->state) ab_device_cpu.free(f->state);
     if (f->workspace) ab_device_cpu.free(f->workspace);
     free(f);
     io->state = NULL;
 }
 
-/* Zeroed, as a cell's memory is. */
+/* Zeroed, like a cell's memory. */
 static ab_status host_block(size_t bytes, void **block) {
     if (bytes == 0) return AB_OK;
     AB_TRY(ab_device_cpu.alloc(bytes, block));
@@ -41,8 +41,8 @@ static ab_status host_block(size_t bytes, void **block) {
 
 static ab_status build(const ab_exec *exec, const ab_op_io *io, fallback *f) {
     size_t state = 0;
-    AB_TRY(ab_host_mirror_create(io, &f->shadow));
-    f->io = ab_host_mirror_io(f->shadow, io);
+    AB_TRY(ab_host_mirror_create(io, &f->mirror));
+    f->io = ab_host_mirror_io(f->mirror, io);
     if (f->op->prepare) AB_TRY(f->op->prepare(exec, f->io, &f->workspace_bytes, &state));
     AB_TRY(host_block(f->workspace_bytes, &f->workspace));
     AB_TRY(host_block(state, &f->state));
@@ -71,25 +71,25 @@ static ab_exec host_exec(const ab_exec *exec, const fallback *f) {
 static ab_status forward(const ab_exec *exec, ab_op_io *io) {
     fallback *f = io->state;
     ab_exec host = host_exec(exec, f);
-    ab_op_io *copy = ab_host_mirror_io(f->shadow, io);
-    AB_TRY(ab_host_mirror_pull(f->shadow, io, AB_MIRROR_IN | AB_MIRROR_PARAM, ~0u));
+    ab_op_io *copy = ab_host_mirror_io(f->mirror, io);
+    AB_TRY(ab_host_mirror_pull(f->mirror, io, AB_MIRROR_IN | AB_MIRROR_PARAM, ~0u));
     AB_TRY(f->op->forward(&host, copy));
     unsigned written = AB_MIRROR_OUT;
     if (exec->training) written |= AB_MIRROR_SAVED | AB_MIRROR_BUFFERS;
-    return ab_host_mirror_push(f->shadow, io, written);
+    return ab_host_mirror_push(f->mirror, io, written);
 }
 
-/* What backward does not need may be gone from the device by now. */
+/* Reads only what backward needs; the rest may already be freed on the device. */
 static ab_status backward(const ab_exec *exec, ab_op_io *io) {
     fallback *f = io->state;
     ab_exec host = host_exec(exec, f);
-    ab_op_io *copy = ab_host_mirror_io(f->shadow, io);
+    ab_op_io *copy = ab_host_mirror_io(f->mirror, io);
     unsigned needs = ab_io_needs(f->op, io);
     unsigned read = AB_MIRROR_IN | AB_MIRROR_PARAM | AB_MIRROR_SAVED | AB_MIRROR_DOUT;
     if (needs & AB_NEEDS_OUT) read |= AB_MIRROR_OUT;
-    AB_TRY(ab_host_mirror_pull(f->shadow, io, read, needs));
+    AB_TRY(ab_host_mirror_pull(f->mirror, io, read, needs));
     AB_TRY(f->op->backward(&host, copy));
-    return ab_host_mirror_push(f->shadow, io, AB_MIRROR_DIN | AB_MIRROR_DPARAM);
+    return ab_host_mirror_push(f->mirror, io, AB_MIRROR_DIN | AB_MIRROR_DPARAM);
 }
 
 static const char *describe(const ab_op_io *io, const char *pass) {

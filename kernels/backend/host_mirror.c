@@ -1,4 +1,4 @@
-/* Walks the tensors of an op in one fixed order: host copies are numbered by it. */
+/* Walks the tensors of an op in a fixed order, which is the index of their host copies. */
 #include "kernels/backend/host_mirror.h"
 
 #include "kernels/backend/backend.h"
@@ -13,14 +13,14 @@ struct ab_host_mirror {
     ab_tensor tensor[MOST];
 };
 
-/* One tensor of an op and the place its host copy has. */
+/* One tensor of an op and the index of its host copy. */
 typedef struct member {
     const ab_tensor *tensor;
     unsigned set;
-    int input; /* which, for AB_MIRROR_IN; else -1 */
+    int input; /* input index for AB_MIRROR_IN; else -1 */
 } member;
 
-/* Every tensor there may be, present or not. Returns their number, which is always the same. */
+/* Lists all possible tensors, present or not. Returns their number, which is constant. */
 static int members(const ab_op_io *io, member *list) {
     int n = 0;
     for (int i = 0; i < AB_MAX_INPUTS; i++) {
@@ -41,9 +41,9 @@ static int members(const ab_op_io *io, member *list) {
 static ab_tensor *copy_or_null(ab_tensor *copy) { return copy->data ? copy : NULL; }
 
 /* The same walk, over the copies. */
-static void wire(ab_host_mirror *shadow) {
-    ab_tensor *t = shadow->tensor;
-    ab_op_io *io = &shadow->io;
+static void wire(ab_host_mirror *mirror) {
+    ab_tensor *t = mirror->tensor;
+    ab_op_io *io = &mirror->io;
     for (int i = 0; i < AB_MAX_INPUTS; i++) {
         io->in[i] = copy_or_null(t++);
         io->din[i] = copy_or_null(t++);
@@ -59,63 +59,63 @@ static void wire(ab_host_mirror *shadow) {
 
 ab_status ab_host_mirror_create(const ab_op_io *io, ab_host_mirror **result) {
     member list[MOST];
-    ab_host_mirror *shadow = calloc(1, sizeof *shadow);
-    if (!shadow) return ab_fail(AB_NO_MEMORY, "host copies: out of memory");
+    ab_host_mirror *mirror = calloc(1, sizeof *mirror);
+    if (!mirror) return ab_fail(AB_NO_MEMORY, "host copies: out of memory");
     int n = members(io, list);
     for (int i = 0; i < n; i++) {
         if (!list[i].tensor) continue;
-        ab_tensor *copy = &shadow->tensor[i];
+        ab_tensor *copy = &mirror->tensor[i];
         *copy = *list[i].tensor;
         copy->device = &ab_device_cpu;
         size_t bytes = (size_t)ab_tensor_count(copy) * ab_element_bytes(copy);
         if (ab_device_cpu.alloc(bytes, &copy->data) == AB_OK) continue;
         copy->data = NULL;
-        ab_host_mirror_destroy(shadow);
+        ab_host_mirror_destroy(mirror);
         return ab_fail(AB_NO_MEMORY, "host copies: out of memory");
     }
-    wire(shadow);
-    *result = shadow;
+    wire(mirror);
+    *result = mirror;
     return AB_OK;
 }
 
-void ab_host_mirror_destroy(ab_host_mirror *shadow) {
-    if (!shadow) return;
+void ab_host_mirror_destroy(ab_host_mirror *mirror) {
+    if (!mirror) return;
     for (int i = 0; i < MOST; i++)
-        if (shadow->tensor[i].data) ab_device_cpu.free(shadow->tensor[i].data);
-    free(shadow);
+        if (mirror->tensor[i].data) ab_device_cpu.free(mirror->tensor[i].data);
+    free(mirror);
 }
 
-ab_op_io *ab_host_mirror_io(ab_host_mirror *shadow, const ab_op_io *io) {
+ab_op_io *ab_host_mirror_io(ab_host_mirror *mirror, const ab_op_io *io) {
     member list[MOST];
     int n = members(io, list);
     for (int i = 0; i < n; i++)
-        if (list[i].tensor) shadow->tensor[i].id = list[i].tensor->id;
-    shadow->io.attrs = io->attrs;
-    shadow->io.op = io->op;
-    shadow->io.instance = io->instance;
-    shadow->io.params_version = io->params_version;
-    return &shadow->io;
+        if (list[i].tensor) mirror->tensor[i].id = list[i].tensor->id;
+    mirror->io.attrs = io->attrs;
+    mirror->io.op = io->op;
+    mirror->io.instance = io->instance;
+    mirror->io.params_version = io->params_version;
+    return &mirror->io;
 }
 
-ab_status ab_host_mirror_pull(ab_host_mirror *shadow, const ab_op_io *io, unsigned sets, unsigned inputs) {
+ab_status ab_host_mirror_pull(ab_host_mirror *mirror, const ab_op_io *io, unsigned sets, unsigned inputs) {
     member list[MOST];
     int n = members(io, list);
     for (int i = 0; i < n; i++) {
         bool left_out = list[i].input >= 0 && !(inputs >> list[i].input & 1u);
         if (list[i].tensor && (list[i].set & sets) && !left_out)
-            AB_TRY(ab_tensor_download(list[i].tensor, shadow->tensor[i].data));
+            AB_TRY(ab_tensor_download(list[i].tensor, mirror->tensor[i].data));
     }
     return AB_OK;
 }
 
-ab_status ab_host_mirror_push(ab_host_mirror *shadow, const ab_op_io *io, unsigned sets) {
+ab_status ab_host_mirror_push(ab_host_mirror *mirror, const ab_op_io *io, unsigned sets) {
     member list[MOST];
     int n = members(io, list);
     for (int i = 0; i < n; i++) {
         if (!list[i].tensor || !(list[i].set & sets)) continue;
         const ab_tensor *to = list[i].tensor;
         const ab_device *device = to->device ? to->device : &ab_device_cpu;
-        AB_TRY(device->upload(to->data, shadow->tensor[i].data,
+        AB_TRY(device->upload(to->data, mirror->tensor[i].data,
                               (size_t)ab_tensor_count(to) * ab_element_bytes(to)));
     }
     return AB_OK;

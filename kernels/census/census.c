@@ -1,5 +1,5 @@
-/* The census of arrays: cutting them into blocks, widening stored formats, merging; and the scalar
- * definition of what is counted. The loops for large arrays are in vec_census.c. */
+/* The census of arrays: splits them into blocks, widens stored formats, merges counts; and the scalar
+ * reference of the counts. The loops for large arrays are in vec_census.c. */
 #include "kernels/census/census.h"
 
 #include "kernels/census/vec_census.h"
@@ -12,8 +12,8 @@
 
 enum {
     INF = 0x7f800000,
-    AHEAD = 8192,    /* bytes, from the value that is counted to the one that is prefetched: two pages */
-    LOOPS_MIN = 1536 /* values, below which setting up the vector loops costs more than it saves */
+    AHEAD = 8192,    /* prefetch distance in bytes: two pages */
+    LOOPS_MIN = 1536 /* values; below this the setup of the vector loops costs more than it saves */
 };
 
 static uint32_t bits_of(float x) {
@@ -52,7 +52,7 @@ static void add_part(ab_census *census, const ab_vec_census *loops, const float 
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
 
-/* Where the next values come from; widened and gathered into `values` if they are not fp32 in a row. */
+/* Source of the next values; widened and gathered into `values` unless contiguous fp32. */
 typedef struct source {
     const unsigned char *data;
     const ab_format *format; /* as stored */
@@ -80,7 +80,7 @@ static int64_t count_below(const ab_census *census, const ab_format *format) {
     return count;
 }
 
-/* A whole block: the values with zeros after them, which add nothing but zeros. */
+/* A full block: the values padded with zeros, which only add to the zero count. */
 static const float *padded(source *s, const float *values, int64_t n) {
     if (n == AB_CENSUS_BLOCK) return values;
     if (values != s->values) memcpy(s->values, values, (size_t)n * sizeof *values);
@@ -88,7 +88,7 @@ static const float *padded(source *s, const float *values, int64_t n) {
     return s->values;
 }
 
-/* Whether the loops take the values as they are stored. */
+/* Whether the loops accept the stored format without widening. */
 static bool taken_as_stored(const source *s, const ab_vec_census *loops) {
     bool half = s->format == &ab_format_bf16 || s->format == &ab_format_fp16;
     bool aligned = (uintptr_t)s->data % sizeof(uint16_t) == 0;
@@ -125,7 +125,7 @@ static void add_in_blocks(ab_census *census, const ab_vec_census *loops, source 
 
 static void add_source(ab_census *census, source *s, const ab_format *own, int64_t n) {
     const ab_vec_census *loops = ab_vec_census_get();
-    bool other = own->emin != ab_format_fp32.emin; /* subnormal in fp32 is something else */
+    bool other = own->emin != ab_format_fp32.emin; /* fp32 subnormals differ from those of the format */
     int64_t subnormal = census->subnormal, before = other ? count_below(census, own) : 0;
     if (n >= LOOPS_MIN)
         add_in_blocks(census, loops, s, n);

@@ -1,6 +1,6 @@
-// The census on a GPU: every block counts into a table in shared memory, then adds it to the device's. All
-// counters are integers, so the order of the additions does not show; where a value is counted is
-// census_bin.h's definition, the CPU's own.
+// The census on a GPU: every block counts into a table in shared memory, then adds it to the global one.
+// All counters are integers, so the order of additions does not matter; bins are those of census_bin.h,
+// as on the CPU.
 #include "kernels/census/census.h"
 #include "kernels/cuda/cuda_ops.cuh"
 
@@ -8,12 +8,12 @@
 
 enum { BINS = AB_CENSUS_EXPONENTS * AB_CENSUS_CLASSES, CENSUS_THREADS = 512 };
 
-// Counters beside the bins.
+// Counters other than the bins.
 enum { ZERO, NOT_A_NUMBER, POSITIVE_INF, NEGATIVE_INF, SUBNORMAL, OTHERS };
 
 struct device_census {
     unsigned long long bin[BINS], other[OTHERS];
-    unsigned least, most; // magnitudes' bits; least starts at all ones, most at 0
+    unsigned least, most; // magnitude bits; least starts at all ones, most at 0
     double squares;
 };
 
@@ -35,7 +35,7 @@ __device__ static void count_one(float value, unsigned *bin, unsigned *other, un
     atomicAdd(&other[which], 1u);
 }
 
-// A block counts fewer than 2^32 values: its share of n, which the host limits.
+// A block counts fewer than 2^32 values: the host limits its share of n.
 __global__ static void count_values(ab_span values, int64_t n, device_census *census) {
     __shared__ unsigned bin[BINS], other[OTHERS];
     for (int i = threadIdx.x; i < BINS; i += CENSUS_THREADS) bin[i] = 0;
@@ -50,7 +50,7 @@ __global__ static void count_values(ab_span values, int64_t n, device_census *ce
         if (bin[i]) atomicAdd(&census->bin[i], static_cast<unsigned long long>(bin[i]));
     if (threadIdx.x < OTHERS && other[threadIdx.x])
         atomicAdd(&census->other[threadIdx.x], static_cast<unsigned long long>(other[threadIdx.x]));
-    if (most) { // finite and not zero: this thread has seen one
+    if (most) { // this thread has seen a finite non-zero value
         atomicMin(&census->least, least);
         atomicMax(&census->most, most);
     }
@@ -124,7 +124,7 @@ ab_status ab_cuda_count_values(ab_span values, int64_t n, ab_census *census) {
     return AB_OK;
 }
 
-// Subnormal is what lies below the format's own smallest normal number.
+// Subnormal: below the format's own smallest normal value.
 static int64_t below(const ab_census *census, int emin) {
     int64_t sum = 0;
     for (int e = AB_CENSUS_EMIN; e < emin; e++)

@@ -1,10 +1,10 @@
-/* From census counts to predictions. Knows the rounding rules of formats only as limits on a magnitude. */
+/* Computes predictions from census counts. Rounding rules of formats appear only as magnitude limits. */
 #include "kernels/census/whatif.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { POWER_MIN = -126, POWER_MAX = 127 }; /* of a normal fp32 scale */
+enum { POWER_MIN = -126, POWER_MAX = 127 }; /* range of a normal fp32 scale */
 
 static float float_of(uint32_t bits) {
     float x = 0.0f;
@@ -17,7 +17,7 @@ static float float_of(uint32_t bits) {
 /* A threshold on the fp32 product. */
 typedef struct threshold {
     double value;
-    bool above; /* reached by products greater than value, not by the value itself */
+    bool above; /* exclusive: reached only by products greater than value */
 } threshold;
 
 static bool reached(const threshold *t, float product) {
@@ -25,7 +25,7 @@ static bool reached(const threshold *t, float product) {
 }
 
 /* The smallest magnitude whose product with the scale reaches the threshold. Bisection over the bit
- * patterns is right by definition, double rounding included, and costs 31 multiplications. */
+ * patterns is exact, double rounding included, and costs 31 multiplications. */
 static uint32_t smallest_reaching(const threshold *t, float scale) {
     uint32_t low = 0, high = AB_WHATIF_NEVER;
     while (high - low > 1) {
@@ -42,7 +42,7 @@ ab_status ab_whatif_find_limits(const ab_format *format, float scale, ab_ftz ftz
     if (!isnormal(scale) || scale < 0.0f)
         return ab_fail(AB_CONFIG, "scale %g: expected a positive normal fp32 number", (double)scale);
     double smallest = ab_format_min_normal(format);
-    /* Half a spacing below the smallest normal is a tie, and the even neighbour is the normal number. */
+    /* Half an ulp below the smallest normal is a tie, and the even neighbour is the normal value. */
     threshold carry = {smallest - ab_format_min_subnormal(format) / 2, false};
     threshold normal = {smallest, false};
     threshold kept = {ab_format_flush_limit(format), true};
@@ -57,7 +57,7 @@ ab_status ab_whatif_find_limits(const ab_format *format, float scale, ab_ftz ftz
 
 /* ---- counts ---------------------------------------------------------------------------------- */
 
-/* First mantissas of the classes at common exponents and at the others; the last entry closes the last
+/* First mantissas of the classes at common and at other exponents; the last entry is the end of the last
  * class. */
 static const uint32_t common_edges[AB_CENSUS_COMMON_CLASSES + 1] = {
     0,
@@ -86,7 +86,7 @@ static const uint32_t outer_edges[AB_CENSUS_CLASSES + 1] = {
     0x800000u,
 };
 
-/* Estimated sum of squares of a bin: its values' mantissas taken as evenly spread over the class. */
+/* Estimated sum of squares of a bin: assumes mantissas uniform over the class. */
 static double bin_energy(const ab_census *census, int row, int column) {
     if (census->bin[row][column] == 0) return 0.0;
     int exponent = row + AB_CENSUS_EMIN;
@@ -112,7 +112,7 @@ void ab_census_total(const ab_census *census, ab_census_totals *totals) {
     }
 }
 
-/* Bounds on how many values, and how much energy, lie below a limit. */
+/* Bounds on the count, and the energy, of values below a limit. */
 typedef struct part {
     int64_t low, high;
     double energy_low, energy_high;
@@ -124,8 +124,8 @@ static part all_below(const ab_census_totals *totals) {
     return (part){count, count, energy, energy};
 }
 
-/* A limit between two bins splits the values exactly: that it is the first magnitude of its bin says so.
- * Inside a bin, the extremes seen may still decide. */
+/* A limit that is the first magnitude of its bin splits the values exactly. Inside a bin, the minimum and
+ * maximum magnitudes may still decide. */
 static part part_below(const ab_census *census, const ab_census_totals *totals, uint32_t limit) {
     if (census->min_abs == 0.0f || float_of(limit) <= census->min_abs) return (part){0, 0, 0.0, 0.0};
     if (float_of(limit) > census->max_abs) return all_below(totals);
@@ -141,8 +141,8 @@ static part part_below(const ab_census *census, const ab_census_totals *totals, 
     return (part){count, count + inside, energy, energy + bin_energy(census, place.row, place.column)};
 }
 
-/* Share of the sum of squares that some values have. The estimate of the smaller side is set against the
- * exact sum, because the larger side may be one value, which no mean describes. */
+/* Share of some values in the sum of squares. The estimate of the smaller side is divided by the exact
+ * sum, because the larger side may be a single value, far from the class mean. */
 static double share_of(double some, double all, double exact) {
     double other = all - some;
     if (some == 0.0 || exact == 0.0) return 0.0;

@@ -1,7 +1,7 @@
-// The plugin's entry and the CUDA device's table: memory, copies, facts. Computing is
-// kernels/cuda/backend/backend_cuda.cu's matter.
+// The plugin's entry and the CUDA device's table: memory, copies, facts. Computation is in
+// kernels/cuda/backend/backend_cuda.cu.
 //
-// Host code only. No kernel of this backend has run on a GPU yet: it was written on machines that have none
+// Host code only. No kernel of this backend has run on a GPU yet: it was written on machines without one
 // (docs/decisions).
 #include "kernels/core/cuda.cuh"
 #include "kernels/core/plugin.h"
@@ -21,7 +21,7 @@ static ab_cuda context;
 
 ab_cuda *ab_cuda_get() { return &context; }
 
-// ---- messages: the plugin's own copies of core's functions, which hand on to the program --------
+// ---- messages: the plugin's copies of core's functions, which forward to the program ------------
 
 #include "kernels/core/text.c"
 
@@ -38,7 +38,7 @@ ab_status ab_fail(ab_status status, const char *format, ...) {
 
 ab_status ab_cuda_check(cudaError_t code, const char *what) {
     if (code == cudaSuccess) return AB_OK;
-    (void)cudaGetLastError(); // what is not sticky is over with this message
+    (void)cudaGetLastError(); // clears a non-sticky error
     if (code == cudaErrorMemoryAllocation)
         return ab_fail(AB_NO_MEMORY, "cuda:%d: out of memory (%s)", context.index, what);
     return ab_fail(AB_DEVICE, "cuda:%d: %s: %s (%s)", context.index, what, cudaGetErrorString(code),
@@ -57,7 +57,7 @@ ab_status ab_cuda_check_dnn(cudnnStatus_t code, const char *what) {
     if (code == CUDNN_STATUS_SUCCESS) return AB_OK;
     char reason[256] = "";
     cudnnGetLastErrorString(reason, sizeof reason);
-    // 2000s: arguments it refuses; 3000s: not supported. The caller has another way.
+    // 2000s: bad parameter; 3000s: not supported. The caller has a fallback.
     bool refused = code >= CUDNN_STATUS_BAD_PARAM && code < CUDNN_STATUS_INTERNAL_ERROR;
     ab_status status = refused ? AB_UNAVAILABLE : AB_DEVICE;
     return ab_fail(status, "cuda:%d: %s: %s %s", context.index, what, cudnnGetErrorString(code), reason);
@@ -69,7 +69,7 @@ ab_status ab_cuda_launched(const char *kernel) { return ab_cuda_check(cudaGetLas
 
 ab_status ab_cuda_start() {
     if (context.started) {
-        AB_CUDA_TRY(cudaSetDevice(context.index)); // threads choose for themselves
+        AB_CUDA_TRY(cudaSetDevice(context.index)); // the current device is per thread
         return AB_OK;
     }
     AB_CUDA_TRY(cudaSetDevice(context.index));
@@ -113,7 +113,8 @@ static ab_status cuda_alloc(size_t bytes, void **block) {
 }
 
 static void cuda_free(void *block) {
-    if (cudaFree(block) != cudaSuccess) (void)cudaGetLastError(); // nobody to tell; the process ends soon
+    if (cudaFree(block) != cudaSuccess)
+        (void)cudaGetLastError(); // free returns no status; the process ends soon
 }
 
 static ab_status cuda_synchronize() {
@@ -192,7 +193,7 @@ static void tell_device(const teller &to) {
     tell(to, "ecc", "%s", properties.ECCEnabled ? "on" : "off");
 }
 
-// NVML, if it is there. Only what is asked for below is declared: the header is not part of every toolkit.
+// NVML, if available. Declares only what is used below: not every toolkit has the header.
 struct nvml {
     void *library, *device;
     int (*init)();

@@ -8,7 +8,7 @@ typedef struct block_node {
     void *block;
 } block_node;
 
-/* What is left of a reservation. */
+/* The unused rest of a reservation. */
 typedef struct arena {
     char *next;
     int64_t left;

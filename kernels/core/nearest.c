@@ -1,5 +1,5 @@
-/* Edit distance between short names. Long words (over 63 characters) are never near anything: a typing error
- * is short. */
+/* Edit distance between short names. Long words (over 63 characters) never match: typing errors are in
+ * short names. */
 #include "kernels/core/nearest.h"
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* The threads. One word holds the job's number and the next chunk, so that a claim by a late thread can only
- * succeed for the job whose fields it has read. */
+/* The thread pool. One atomic word holds the job number and the next chunk, so that a late thread can
+ * claim a chunk only of the job whose fields it has read. */
 #define _POSIX_C_SOURCE 200809L
 #include "kernels/core/parallel.h"
 
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { SPIN = 2000 }; /* looks at the word before a thread goes to sleep: some ten microseconds */
+enum { SPIN = 2000 }; /* polls before a thread sleeps: some ten microseconds */
 
 /* ticket: job number in the high half, next chunk in the low half */
 static const uint64_t chunk_mask = 0xFFFFFFFFu;
@@ -22,16 +22,16 @@ static _Atomic int64_t finished; /* chunks of the job that are done */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t work_there = PTHREAD_COND_INITIALIZER, work_done = PTHREAD_COND_INITIALIZER;
-static pthread_cond_t more_in_use = PTHREAD_COND_INITIALIZER; /* threads that are not in use wait for this */
-static _Atomic int sleeping;                                  /* threads in use that wait for work */
+static pthread_cond_t more_in_use = PTHREAD_COND_INITIALIZER; /* unused threads wait for this */
+static _Atomic int sleeping;                                  /* threads in use wait here for work */
 static _Atomic bool caller_sleeping;                          /* the caller waits for the last chunk */
 static _Atomic bool stopping;
 
 static pthread_t handle[AB_PARALLEL_MAX_THREADS];
 static int thread_count = 1;
-static _Atomic int threads_used = 1; /* changed under the lock */
+static _Atomic int threads_used = 1; /* changed while holding the lock */
 static int64_t waited_ns;
-static _Thread_local int current_thread = -1; /* of the chunk that runs on this thread; -1 outside chunks */
+static _Thread_local int current_thread = -1; /* thread index inside a chunk; -1 outside chunks */
 
 int ab_parallel_threads(void) { return thread_count; }
 int64_t ab_parallel_waited_ns(void) { return waited_ns; }
@@ -50,7 +50,7 @@ static void finish_chunk(int64_t chunks) {
     pthread_mutex_unlock(&lock);
 }
 
-/* Claims and runs one chunk of the job in hand. False if there is none left for this thread. */
+/* Claims and runs one chunk of the current job. Returns false if none is left for this thread. */
 static bool run_one(int thread) {
     uint64_t seen = atomic_load(&ticket);
     int64_t chunks = atomic_load(&job_chunks);
@@ -74,7 +74,7 @@ static bool work_left(void) {
 
 static bool in_use(int thread) { return thread < atomic_load(&threads_used); }
 
-/* Sleeps until there may be work for this thread, or everything stops. */
+/* Sleeps until there may be work for this thread or the pool stops. */
 static void sleep_until_work(int thread) {
     for (int i = 0; i < SPIN && in_use(thread); i++) {
         if (work_left()) return;
@@ -104,7 +104,7 @@ static void wake_threads(void) {
     pthread_mutex_unlock(&lock);
 }
 
-/* Wakes every thread that sleeps, in use or not; under the lock. */
+/* Wakes all sleeping threads, in use or not. Called with the lock held. */
 static void wake_all(void) {
     pthread_cond_broadcast(&work_there);
     pthread_cond_broadcast(&more_in_use);
@@ -171,8 +171,8 @@ void ab_parallel_for(int64_t chunks, ab_work work, void *argument) {
         for (int64_t i = 0; i < chunks; i++) work(argument, i, thread);
         return;
     }
-    /* nobody can claim while the fields change: the last job's chunks are all claimed, and job_chunks is 0
-     * until the end */
+    /* no thread can claim a chunk while the fields change: the last job's chunks are all claimed, and
+     * job_chunks is 0 until the end */
     atomic_store(&job_chunks, 0);
     atomic_store(&job_threads, threads);
     atomic_store(&job_work, work);

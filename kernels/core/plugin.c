@@ -20,7 +20,7 @@ typedef struct driver {
     int (*count)(int *devices);
 } driver;
 
-/* POSIX gives functions as data pointers; C does not convert them. */
+/* dlsym returns a data pointer; C does not convert it to a function pointer. */
 static int find(void *library, const char *name, void *function) {
     void *symbol = dlsym(library, name);
     memcpy(function, &symbol, sizeof symbol);
@@ -49,7 +49,7 @@ ab_status ab_cuda_driver_check(const char *library, int *devices) {
         return ab_fail(AB_UNAVAILABLE, "%s is no NVIDIA driver: it has no cuInit and cuDeviceGetCount",
                        library);
     }
-    return ask(&cuda, devices); /* stays open: the runtime will want it */
+    return ask(&cuda, devices); /* stays open for the CUDA runtime */
 }
 
 /* ---- the plugin ------------------------------------------------------------------------------ */

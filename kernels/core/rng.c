@@ -1,4 +1,4 @@
-/* Philox4x32-10 and the few distributions training needs. */
+/* Philox4x32-10 and the distributions for training. */
 #include "kernels/core/rng.h"
 
 #include "kernels/core/elementary64.h"

@@ -1,5 +1,4 @@
-/* Status texts and the thread's error message. Holds no policy: what to do about an error is the caller's
- * matter. */
+/* Status texts and the per-thread error message. Error handling is up to the caller. */
 #include "kernels/core/status.h"
 
 #include "kernels/core/text.h"

@@ -8,7 +8,7 @@
 
 static bool continues_character(char c) { return ((unsigned char)c & 0xc0) == 0x80; }
 
-/* text[size] is full and something is missing: puts "..." at its end. */
+/* Ends a truncated text[size] in "...". */
 static size_t mark_cut(char *text, size_t size) {
     size_t room = size - 1, dots = room < 3 ? room : 3, end = room - dots;
     for (int i = 0; i < 3 && end > 0 && continues_character(text[end]); i++) end--;

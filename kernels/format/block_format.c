@@ -1,5 +1,5 @@
-/* Scalar block quantisation. Quotients are taken in double: with operands of at most 28 bits they are either
- * exact ties or clearly to one side, so the one rounding to the element's format is right. */
+/* Scalar block quantisation. Quotients are computed in double: with operands of at most 28 bits they are
+ * either exact ties or far enough from one, so the single rounding to the element's format is correct. */
 #include "kernels/format/block_format.h"
 #include "kernels/core/text.h"
 
@@ -91,7 +91,7 @@ static uint8_t nan_scale(const ab_block_format *format) {
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* Codes of one block, and its scale's. */
+/* Codes of one block and of its scale. */
 static uint8_t encode_block(const ab_block_format *format, const ab_rounding *rounding, float tensor_scale,
                             const float *x, int64_t n, uint8_t *codes) {
     ab_rounding own = *rounding;

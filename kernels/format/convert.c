@@ -27,7 +27,7 @@ static bool fits_lanes(const ab_format *format) {
     return format->emax <= 127 && (same_range || denormalises);
 }
 
-/* The part of a lane that decoding needs. */
+/* The fields of a lane format for decoding. */
 static ab_lane_format lane_values(const ab_format *format) {
     ab_lane_format lane = {0};
     bool denormalises = format->emin > -126;
@@ -63,7 +63,7 @@ static void prepare_quick(ab_lane_format *lane, const ab_format *format, const a
     lane->nan_value = fp32_bits(ab_format_round(format, rounding, (double)NAN)) & 0x7fffffff;
 }
 
-/* Special results are asked of the scalar definition; `x` beyond the range overflows under every rounding. */
+/* Special results come from the scalar reference; `x` beyond the range overflows under every rounding. */
 static ab_lane_format lane_rounding(const ab_format *format, const ab_rounding *rounding) {
     ab_lane_format lane = lane_values(format);
     ab_round_mode mode = rounding->mode;
@@ -171,7 +171,7 @@ size_t ab_code_bytes(const ab_format *format) {
     return bytes;
 }
 
-/* Element i of an array of 2, 4 or 8-byte codes: formats that do not fit the lanes have 11 bits at least. */
+/* Element i of an array of 2, 4 or 8-byte codes: formats without a lane format have at least 11 bits. */
 static void store_code(void *codes, size_t bytes, int64_t i, uint64_t code) {
     uint8_t *at = (uint8_t *)codes + (size_t)i * bytes;
     const uint16_t code16 = (uint16_t)code;

@@ -1,5 +1,5 @@
-/* The scalar definition of every format: integer arithmetic on the bits of a double, driven by the format's
- * row. Written to be read; speed is the vector kernels' business. */
+/* Scalar reference of all formats: integer arithmetic on the bits of a double, parameterised by the
+ * format's row. Optimised for clarity; the vector kernels are the fast path. */
 #include "kernels/format/format.h"
 
 #include "kernels/core/nearest.h"
@@ -141,7 +141,7 @@ double ab_format_overflow_limit(const ab_format *format) {
 
 /* ---- encode ---------------------------------------------------------------------------------- */
 
-static const char *const mode_names[] = {"rne", "rna", "rz", "ru", "rd", "sr"}; /* by ab_round_mode */
+static const char *const mode_names[] = {"rne", "rna", "rz", "ru", "rd", "sr"}; /* index: ab_round_mode */
 
 ab_status ab_round_mode_find(const char *name, ab_round_mode *mode) {
     for (size_t i = 0; i < AB_COUNT_OF(mode_names); i++) {
@@ -160,7 +160,7 @@ const char *ab_round_mode_name(ab_round_mode mode) {
 enum { FRACTION_BITS = 52, DOUBLE_EMIN = -1022, DOUBLE_BIAS = 1023 };
 static const uint64_t hidden_bit = UINT64_C(1) << FRACTION_BITS;
 
-/* x = (-1)^negative * significand * 2^(exponent - 52) when exponent <= 1023; else inf (fraction 0) or nan. */
+/* x = (-1)^negative * significand * 2^(exponent - 52) when exponent <= 1023; else inf (fraction 0) or NaN. */
 typedef struct parts {
     bool negative;
     int exponent;
@@ -177,15 +177,16 @@ static parts split(double x) {
     return result;
 }
 
-/* Stochastic: the leading bits of the discarded fraction, rest / 2^shift, against as many random bits. */
+/* Stochastic: compares the leading bits of the discarded fraction, rest / 2^shift, with as many random bits.
+ */
 static bool random_goes_up(const ab_rounding *rounding, uint64_t rest, int shift) {
     int drop = shift - rounding->random_bits;
     uint64_t leading = drop <= 0 ? rest << -drop : drop < 64 ? rest >> drop : 0;
     return rounding->random >> (32 - rounding->random_bits) < leading;
 }
 
-/* Whether the magnitude kept (an integer) goes up by one. The discarded fraction is rest / 2^shift; rest <
- * 2^53, so that it is below one half however far beyond 63 the shift is. */
+/* Whether the kept magnitude (an integer) is incremented. The discarded fraction is rest / 2^shift; rest <
+ * 2^53, so it is below one half for any shift above 63. */
 static bool goes_up(const ab_rounding *rounding, bool negative, uint64_t kept, uint64_t rest, int shift) {
     if (rest == 0) return false;
     uint64_t half = UINT64_C(1) << (shift < 63 ? shift - 1 : 62);
@@ -214,7 +215,7 @@ static uint64_t nan_code(const ab_format *format, uint64_t fraction) {
 }
 
 /* The magnitude's code. Codes of finite magnitudes are consecutive integers, so a carry out of the
- * significand lands in the next binade, and past the last one in the code after max. */
+ * significand gives the next binade, and after the last one the code after max. */
 static uint64_t finite_code(const ab_format *format, const ab_rounding *rounding, const parts *x) {
     int binade = x->exponent > format->emin ? x->exponent : format->emin;
     int shift = binade - (format->precision - 1) - (x->exponent - FRACTION_BITS);

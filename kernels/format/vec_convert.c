@@ -1,9 +1,9 @@
 /* Conversion kernels, compiled once per CPU level (AB_ISA_SUFFIX); exports one table. Every level computes
  * the same bits. No dispatch, no threads, no allocation here.
  *
- * The lane functions are branch-free integer code, so that compilers turn the loops around them into vector
- * code of whatever width the level has; the fp16 and bf16 kernels are written out, because compilers do not
- * find them. */
+ * The lane functions are branch-free integer code, so that compilers vectorise the loops around them for
+ * each level; the fp16 and bf16 kernels use intrinsics, because compilers do not generate these
+ * instructions. */
 #include "kernels/format/vec_convert.h"
 
 #include <string.h>
@@ -34,8 +34,8 @@ static inline float float_of(int32_t bits) {
     return x;
 }
 
-/* condition ? a : b by masks: with `?:` gcc moves the arithmetic of a or b into a branch and then gives up on
- * the loop. */
+/* condition ? a : b by masks: with `?:` gcc moves the arithmetic into a branch and does not vectorise the
+ * loop. */
 static inline int32_t pick(int condition, int32_t a, int32_t b) {
     int32_t mask = -condition;
     return (a & mask) | (b & ~mask);
@@ -44,8 +44,8 @@ static inline int32_t pick(int condition, int32_t a, int32_t b) {
 /* ---- any format ------------------------------------------------------------------------------ */
 
 /* The spread code of a finite magnitude `u` (fp32 bits, so comparing integers compares values). Below the
- * smallest normal the significand is shifted down by multiplying and converting; whatever falls off leaves a
- * sticky last bit, which decides no more than a fraction below it would, because two bits at least are cut
+ * smallest normal the significand is shifted right by multiplication and conversion. Lost bits set a
+ * sticky last bit, which has the effect of a fraction below it, because at least two bits are dropped
  * later. */
 static inline int32_t spread_lane(const ab_lane_format *lane, int32_t u) {
     int32_t low = u < lane->min_normal ? u : lane->min_normal;
@@ -55,8 +55,7 @@ static inline int32_t spread_lane(const ab_lane_format *lane, int32_t u) {
     return pick(u < lane->min_normal, denormal, u - lane->rebias);
 }
 
-/* Adds what the mode says to the bits that are to go, and cuts them; a carry moves into the next binade by
- * itself. */
+/* Adds the rounding increment of the mode and drops the low bits; a carry propagates into the next binade. */
 static inline int32_t round_lane(const ab_lane_format *lane, int32_t u, int negative) {
     uint32_t spread = (uint32_t)spread_lane(lane, u);
     uint32_t tie = (lane->tie_up | ((spread >> lane->drop) & lane->tie_even)) & 1;
@@ -98,9 +97,9 @@ static inline float round_value_lane(const ab_lane_format *lane, float x) {
     return float_of(value_lane(lane, spread) | (int32_t)(sign << SIGN_SHIFT));
 }
 
-/* To nearest even without flushing, for formats that denormalise (lane->quick): 2^(binade + drop) has the ulp
- * that the format has at that binade, so adding it makes the floating-point adder round where the format
- * rounds. */
+/* To nearest even without flushing, for formats that denormalise (lane->quick): the ulp of 2^(binade +
+ * drop) is the format's ulp in that binade, so adding it makes the fp32 adder round at the format's last
+ * bit. */
 static inline float quick_step(const ab_lane_format *lane, int32_t capped) {
     int32_t binade = capped & INFINITE;
     int32_t first = lane->min_normal;
@@ -128,7 +127,7 @@ static inline float quick_round_lane(const ab_lane_format *lane, float x) {
     return float_of((int32_t)((uint32_t)value | (bits & ~(uint32_t)MAGNITUDE)));
 }
 
-/* The same numbers for the compiler, with what it can fold away when fp32 has the format's emin. */
+/* The same as compile-time constants, which simplify when fp32 has the format's emin. */
 static inline ab_lane_format same_range(const ab_lane_format *lane) {
     ab_lane_format result = *lane;
     result.min_normal = result.rebias = 0;
@@ -145,8 +144,8 @@ static void round_any(const ab_lane_format *lane, float *dst, const float *src, 
         for (int64_t i = 0; i < n; i++) dst[i] = round_value_lane(&local, src[i]);
 }
 
-/* Codes are made and read as 32-bit lanes and packed in a second pass over a block that stays in the
- * first-level cache: in one loop compilers unroll for the narrowest type and run out of registers. */
+/* Codes are computed as 32-bit lanes and packed in a second pass over a block in the L1 cache: in a single
+ * loop compilers unroll for the narrowest type and spill registers. */
 enum { BLOCK = 512 };
 
 static void encode32(const ab_lane_format *lane, uint32_t *AB_RESTRICT dst, const float *AB_RESTRICT src,
@@ -215,11 +214,11 @@ static inline int32_t narrow_fp16_lane(float x) {
     const int32_t min_normal = (FP16_REBIAS + 1) << FRACTION_BITS, overflow = 0x477ff000;
     uint32_t bits = bits_of(x);
     int32_t u = (int32_t)(bits & MAGNITUDE), sign = (int32_t)(bits >> SIGN_SHIFT);
-    /* normal results: add one half, cut */
+    /* normal results: add half, truncate */
     int32_t rebiased = u - (FP16_REBIAS << FRACTION_BITS);
     int32_t normal = (rebiased + 0xfff + (u >> FP16_DROP & 1)) >> FP16_DROP;
-    /* subnormal results: 0.5 has an ulp of 2^-24, the smallest subnormal, so the addition rounds where fp16
-     * does */
+    /* subnormal results: 0.5 has an ulp of 2^-24, the smallest subnormal, so the addition rounds at the
+     * last bit of fp16 */
     float small = float_of(u < min_normal ? u : min_normal);
     int32_t subnormal = (int32_t)(bits_of(small + 0.5F) - bits_of(0.5F));
     int32_t code = pick(u < min_normal, subnormal, normal);
@@ -311,7 +310,7 @@ static void widen_bf16(float *dst, const uint16_t *src, int64_t n) {
     if (i < n) _mm512_mask_storeu_epi32(dst + i, live, widened_bf16(_mm256_maskz_loadu_epi16(live, src + i)));
 }
 
-/* Not vcvtneps2bf16: that instruction takes fp32 subnormals for zero. */
+/* Not vcvtneps2bf16: that instruction treats fp32 subnormals as zero. */
 static void narrow_bf16(uint16_t *dst, const float *src, int64_t n) {
     const __m512i quiet = _mm512_set1_epi32(QUIET), one = _mm512_set1_epi32(1),
                   almost_half = _mm512_set1_epi32(0x7fff);
@@ -379,7 +378,7 @@ static inline __m256i narrow_bf16_8(const float *src) {
 static void narrow_bf16(uint16_t *dst, const float *src, int64_t n) {
     int64_t i = 0;
     for (; i + PAIR <= n; i += PAIR) {
-        /* packing works within 128-bit halves: put the quarters back in order */
+        /* packing works within 128-bit lanes: restore the order of the quarters */
         __m256i packed = _mm256_packus_epi32(narrow_bf16_8(src + i), narrow_bf16_8(src + i + LANES));
         packed = _mm256_permute4x64_epi64(packed, 0xd8);
         _mm256_storeu_si256((__m256i *)(void *)(dst + i), packed);

@@ -1,4 +1,4 @@
-/* Which of the compiled variants of our own loops runs: the one for the CPU level in force at the call. */
+/* Selects the compiled variant of our own loops for the CPU level in force at the call. */
 #include "kernels/vec/isa.h"
 #include "kernels/vec/vec_conv.h"
 #include "kernels/vec/vec_math.h"

@@ -1,4 +1,4 @@
-/* Reads the CPU once and remembers the level in force. Decides nothing about oneDNN. */
+/* Detects the CPU level once and stores the level in force. Does not affect oneDNN. */
 #include "kernels/vec/isa.h"
 #include "kernels/core/text.h"
 
@@ -14,14 +14,14 @@
 #include <cpuid.h>
 #endif
 
-static const char *const names[] = {"plain", "avx2", "avx512", "avx512bitalg"}; /* by ab_isa */
+static const char *const names[] = {"plain", "avx2", "avx512", "avx512bitalg"}; /* index: ab_isa */
 
 static once_flag once = ONCE_FLAG_INIT;
 static ab_isa best, in_force;
 
 #if defined(__x86_64__)
-/* __builtin_cpu_supports also asks whether the operating system saves the registers. clang 14 does not know
- * "f16c" there, so that bit (CPUID leaf 1, ECX 29) is read by hand. */
+/* __builtin_cpu_supports also checks that the operating system saves the registers. clang 14 does not
+ * support "f16c" there, so that bit (CPUID leaf 1, ECX 29) is read by hand. */
 static ab_isa read_cpu(void) {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
     bool f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx >> 29 & 1U);

@@ -1,5 +1,5 @@
-/* The loops of vec_conv.h. Each tile function is inlined once per size, so that its accumulators are
- * registers. Products and sums are fused where the CPU level has it. */
+/* The loops of vec_conv.h. Each tile function is inlined once per size, so that its accumulators stay in
+ * registers. Multiply-adds are fused where the CPU level has FMA. */
 #include "kernels/vec/vec_conv.h"
 
 #define PASTE_TOKENS(a, b) a##b
@@ -53,7 +53,7 @@ static oct load_lanes(const float *p, int64_t n) {
     return oct_load(lanes);
 }
 
-/* Stores the first `channels` lanes; the others go there too if there is `room` for all of them. */
+/* Stores the first `channels` lanes, or all lanes if there is `room`. */
 static inline void store_pixel(float *p, oct v, int64_t channels, int64_t room) {
     float lanes[AB_NARROW];
     if (room >= AB_NARROW) {
@@ -66,7 +66,8 @@ static inline void store_pixel(float *p, oct v, int64_t channels, int64_t room) 
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* Pixels [x, x + count). Lanes behind a pixel's channels belong to later pixels, which are stored after it.
+/* Pixels [x, x + count). Lanes past a pixel's channels are overwritten by later pixels, which are stored
+ * after it.
  */
 static AB_FORCE_INLINE void row_tile(const ab_narrow_row *job, int64_t x, const int count) {
     oct sum[WIDE_ROW], bias = oct_load(job->bias);
@@ -89,8 +90,8 @@ static void row_half(const ab_narrow_row *job, int64_t x) { row_tile(job, x, WID
 static void row_3(const ab_narrow_row *job, int64_t x) { row_tile(job, x, 3); }
 static void row_1(const ab_narrow_row *job, int64_t x) { row_tile(job, x, 1); }
 
-/* The widest tile that fits, except that two narrower ones may cover the row with less overlap. The last tile
- * of a row starts early enough to end with it, and stores some sums a second time. */
+/* The widest tile that fits, except that two narrower ones may cover the row with less overlap. The last
+ * tile of a row is aligned to its end and stores some sums twice. */
 static void row(const ab_narrow_row *job) {
     static const struct {
         int64_t pixels;
@@ -106,8 +107,8 @@ static void row(const ab_narrow_row *job) {
 
 /* ---- backward data --------------------------------------------------------------------------- */
 
-/* `pixels` from x on, kernel columns [k, k + columns). Pixel q and column c meet in position q * step + c:
- * with step 1 those that coincide are added in registers (columns is 1 with larger steps). */
+/* `pixels` from x on, kernel columns [k, k + columns). Pixel q and column c contribute to position q *
+ * step + c: with step 1, equal positions are added in registers (columns is 1 with larger steps). */
 static AB_FORCE_INLINE void scatter_tile(const ab_narrow_scatter *job, int64_t x, int64_t k, const int pixels,
                                          const int columns) {
     oct sum[10][5];

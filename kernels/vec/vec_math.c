@@ -1,5 +1,5 @@
-/* The loops of vec_math.h, compiled once per CPU level. Nothing is fused and every sum has a fixed order, so
- * that all levels give the same bits. Elementary functions: kernels/core/elementary.h. */
+/* The loops of vec_math.h, compiled once per CPU level. No operation is fused and every sum has a fixed
+ * order, so that all levels give the same bits. Elementary functions: kernels/core/elementary.h. */
 #include "kernels/vec/vec_math.h"
 
 #include "kernels/core/elementary.h"
@@ -41,7 +41,7 @@ static void add_scaled(float *sum, const float *a, float factor, int64_t n) {
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-/* Lanes of a sum at every level, and how many values are added in fp32 before the sum goes on in double. */
+/* Lanes of a sum at every level; number of values added in fp32 before the sum continues in double. */
 enum { LANES = 16, VECS = LANES / VEC_LANES, SPAN = 1024 };
 
 static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -52,7 +52,7 @@ static inline int in_vector(int64_t left, int v) {
     return n >= VEC_LANES ? VEC_LANES : n > 0 ? (int)n : 0;
 }
 
-/* Lanes 0..15 joined as a binary tree. */
+/* Sum of lanes 0..15 as a binary tree. */
 static double join(const vec *sums) {
     float lane[LANES];
     for (int v = 0; v < VECS; v++) vec_store(lane + v * VEC_LANES, sums[v], VEC_LANES);
@@ -65,8 +65,8 @@ static inline void clear(vec *sums) {
     for (int v = 0; v < VECS; v++) sums[v] = vec_set(0.0f);
 }
 
-/* Sum of `term`(vector at i, of n values) over `count` values: adds spans in double. `vec term` may use `at`
- * and `n`. */
+/* Sum of `term`(vector at i, of n values) over `count` values: spans are added in double. `vec term` may use
+ * `at` and `n`. */
 #define SUM_ROW(total, count, term)                                                                          \
     do {                                                                                                     \
         for (int64_t first = 0; first < (count); first += SPAN) {                                            \
@@ -105,7 +105,7 @@ static inline vec square_of_distance(const float *x, vec mean, int n) {
     return vec_mul(d, d);
 }
 
-/* Lanes behind the end of a row load 0 and would add mean^2, so the last few values are added by themselves.
+/* Lanes past the end of a row load 0 and would add mean^2, so the remainder is added separately.
  */
 static double row_m2(const float *x, float mean, int64_t count) {
     double total = 0.0;
@@ -121,7 +121,7 @@ static void row_moments(const float *x, int64_t n, float *mean, float *m2) {
     *m2 = (float)row_m2(x, *mean, n);
 }
 
-/* Sixteen independent maxima; max is associative but for the sign of zero. */
+/* Sixteen independent maxima; max is associative except for the sign of zero. */
 static float row_max(const float *x, int64_t n) {
     float lane[LANES], best = -INFINITY;
     int64_t i = 0;
@@ -243,10 +243,10 @@ static void lstm_step_backward(float *dgates, float *dc, const float *dh, const 
 
 /* ---- dropout --------------------------------------------------------------------------------- */
 
-enum { COINS = 64 }; /* Philox blocks made at a time */
+enum { COINS = 64 }; /* Philox blocks per call */
 
-/* word[4 k + j] = word j of block `first` + k: Philox4x32-10 as in kernels/core/rng.c, many counters side by
- * side. */
+/* word[4 k + j] = word j of block `first` + k: Philox4x32-10 as in kernels/core/rng.c, many counters in
+ * parallel. */
 static void flip(const ab_dropout *d, uint32_t first, uint32_t *word) {
     uint32_t c[4][COINS], key0 = (uint32_t)d->seed, key1 = (uint32_t)(d->seed >> 32);
     for (int k = 0; k < COINS; k++) {

@@ -30,7 +30,7 @@ static void add(float *out, const float *a, const float *b, int64_t n) {
     for (int64_t i = 0; i < n; i++) out[i] = a[i] + b[i];
 }
 
-/* A NaN in storage, quietened as narrowing does: its top mantissa bit is the one below the exponent. */
+/* A stored NaN, quieted as by narrowing: sets its top mantissa bit. */
 static inline uint16_t quieten(uint16_t code, uint16_t infinity) {
     uint16_t quiet = (uint16_t)(infinity & (0u - infinity)) >> 1; /* the bit below infinity's lowest */
     return (uint16_t)((code & 0x7fff) > infinity ? code | quiet : code);
@@ -223,12 +223,12 @@ static inline void columns_of(const ab_window *w, int64_t ox, span *s) {
     clip(ox * w->stride[1] - w->padding[1], w->kernel[1], w->in[1], &s->x0, &s->x1);
 }
 
-/* No two windows share a pixel. */
+/* Whether windows do not overlap. */
 static bool disjoint(const ab_window *w) {
     return w->stride[0] >= w->kernel[0] && w->stride[1] >= w->kernel[1];
 }
 
-/* Zeros where backward adds up or where no window reaches. */
+/* Zeros pixels that backward accumulates into or that no window covers. */
 static void clear_image(const ab_window *w, float *din) {
     bool covered = disjoint(w);
     for (int i = 0; i < 2; i++)
@@ -261,7 +261,7 @@ static void max_pool(const ab_window *w, const float *in, float *out) {
     }
 }
 
-/* For each lane, which position of the window (counted row by row inside the image) torch's scan ends with.
+/* Per lane, the position in the window (row-major inside the image) that torch's scan selects.
  */
 static inline vec winners(const float *in, const span *s, int64_t row, int64_t channels, int n) {
     vec best = vec_set(-INFINITY), winner = vec_set(0.0f);
@@ -276,7 +276,7 @@ static inline vec winners(const float *in, const span *s, int64_t row, int64_t c
     return winner;
 }
 
-/* Gives the gradient to the winner; with `alone` no other window shares the pixels. */
+/* Adds the gradient at the maximum; `alone`: no other window shares the pixels. */
 static inline void reward(float *din, const span *s, int64_t row, int64_t channels, vec winner, vec gradient,
                           bool alone, int n) {
     float position = 0.0f;
@@ -310,7 +310,7 @@ static inline vec divisor(const ab_window *w, const span *s, bool count_pad) {
     return vec_set((float)(count_pad ? w->kernel[0] * w->kernel[1] : inside));
 }
 
-/* Sums row by row, then the rows: the error grows with height + width, not with their product. */
+/* Sums each row, then the row sums: the error grows with height + width, not with their product. */
 static inline vec window_sum(const float *in, const span *s, int64_t row, int64_t channels, int n) {
     vec sum = vec_set(0.0f);
     for (int64_t y = s->y0; y < s->y1; y++) {
@@ -365,7 +365,7 @@ static void avg_pool_backward(const ab_window *w, bool count_pad, const float *d
 
 /* ---- moving ---------------------------------------------------------------------------------- */
 
-/* Row tiles keep the lines that are written in the cache until they are full. */
+/* Row tiles keep written cache lines in the cache until they are full. */
 static void transpose(float *dst, const float *src, int64_t rows, int64_t columns) {
     for (int64_t r0 = 0; r0 < rows; r0 += TILE) {
         int64_t end = rows - r0 < TILE ? rows : r0 + TILE;

@@ -18,7 +18,7 @@ typedef struct fallback {
     ab_op_io *io; /* tensors of the mirror */
     void *state, *workspace;
     size_t workspace_bytes;
-    char text[3][TEXT]; /* workspace of both passes */
+    char text[3][TEXT]; /* descriptions of the passes */
 } fallback;
 
 static void release(ab_op_io *io) {

@@ -1,25 +1,26 @@
 /* Counting loops of the census, compiled once per CPU level (AB_ISA_SUFFIX); exports one table. Every
- * level counts the same, value by value, as ab_census_count_value.
+ * level gives the same counts as ab_census_count_value.
  *
  * AVX2 and AVX-512. Most values of a tensor lie in a window of a few times 8 exponents and in four
- * mantissa classes that the top seven mantissa bits tell apart. Those are counted without a histogram in
+ * mantissa classes that the top seven mantissa bits distinguish. Those are counted without a histogram in
  * memory:
  *   - the exponents and mantissas of a chunk (one vector's worth of bytes) are packed into two bytes per
- * value, its place in the window and its top seven mantissa bits;
- *   - per group of 8 exponents a table look-up turns places into one bit per exponent; this and what is left
- *     of it from each class limit upwards are four bit planes;
- *   - bit planes are added with full adders, so that only one plane in 512 or 1024 has to be counted bit by
- *     bit (positional population count, Harley-Seal adder).
+ *     value, its place in the window and its top seven mantissa bits;
+ *   - per group of 8 exponents a table look-up maps places to one bit per exponent; this and its subset above
+ *     each class limit are four bit planes;
+ *   - bit planes are added with full adders, so that only one plane in 512 or 1024 is counted bit by bit
+ *     (positional population count, Harley-Seal adder).
  * The others (exponents outside the window, mantissas near 2, and the ties 1 and 1.8125) are listed and
- * counted one by one. Whether there can be ties shows in the low halves of the values (see `halves`), so a
- * tile without any is packed without looking for them.
- * bf16 values are packed as they are stored, they are upper halves of fp32 values; fp16 values are widened in
- * registers. Only what a block seldom needs (squares in double, new extremes, a new window) looks at a
- * widened copy. Adding is arithmetic on what the first-level cache holds. So that memory does not rest
- * meanwhile, packing prefetches some kilobytes ahead.
+ * counted one by one. The low halves of the values show whether ties are possible (see `halves`), so a
+ * tile without ties is packed without a test.
+ * bf16 values are the upper halves of fp32 values and are packed as stored; fp16 values are widened in
+ * registers. Only rare work (squares in double, new extremes, a new window) reads a widened copy. Adding
+ * is arithmetic on data in the L1 cache; packing prefetches some kilobytes ahead to overlap memory access
+ * with it.
  *
- * Plain C: one histogram by exponent and top four mantissa bits, in two copies so that equal neighbours do
- * not wait for each other; values whose class those bits do not decide are counted one by one. */
+ * Plain C: one histogram by exponent and top four mantissa bits, in two copies to avoid store-to-load
+ * dependencies between equal neighbours; values whose class those bits do not determine are counted one
+ * by one. */
 #include "kernels/census/vec_census.h"
 
 #include <stdbool.h>
@@ -36,7 +37,7 @@ static uint32_t magnitude_of(float x) {
     return bits & 0x7fffffffu;
 }
 
-/* Exponent fields of the rows with few mantissa classes. */
+/* Exponent fields of the rows with the common classes only. */
 enum {
     FIELD_MIN = 127 + AB_CENSUS_COMMON_MIN,
     FIELD_MAX = 127 + AB_CENSUS_COMMON_MAX,
@@ -51,8 +52,8 @@ static float float_of(uint32_t bits) {
     return x;
 }
 
-/* Two loops and signed numbers, because compilers vectorise those. The magnitude of 0, less 1, is made the
- * largest. */
+/* Two loops and signed integers, because compilers vectorise those. Magnitude 0 minus 1 maps to the
+ * largest value. */
 static void note_extremes(ab_census *census, const float *values, int64_t n) {
     int32_t max = 0, min = INT32_MAX;
     for (int64_t i = 0; i < n; i++) {
@@ -90,8 +91,8 @@ static double sum_of_float_lanes(const float lane[AB_CENSUS_LANES]) {
     return lane_sum(wide);
 }
 
-/* Whether a non-zero value's square is to be taken in double. Signed, because baseline x86 compares no
- * unsigned vectors. */
+/* Whether a non-zero value must be squared in double. Signed, because baseline x86 has no unsigned vector
+ * compare. */
 static int32_t squares_in_double(int32_t magnitude) {
     return (magnitude < (127 + AB_CENSUS_SQUARE_MIN) << 23) |
            (magnitude >= (128 + AB_CENSUS_SQUARE_MAX) << 23);
@@ -146,21 +147,21 @@ enum {
     TILES = AB_CENSUS_BLOCK / TILE,
     UNIT = 16 * CHUNK, /* values whose bit planes are added in registers */
     UNITS = TILE / UNIT,
-    UNIT_LEVELS = 4,                                     /* of adders there, weights 1, 2, 4, 8 */
-    LEVELS = UNIT_LEVELS + (TILES * UNITS == 4 ? 2 : 3), /* 2^LEVELS chunks are a block */
+    UNIT_LEVELS = 4,                                     /* adder levels per unit, weights 1, 2, 4, 8 */
+    LEVELS = UNIT_LEVELS + (TILES * UNITS == 4 ? 2 : 3), /* a block is 2^LEVELS chunks */
     TOPS = 3,                                            /* levels above: 2^TOPS blocks */
-    GROUPS = 7,                                          /* at most, of 8 exponents */
-    GROUP_COST = VEC_BYTES == 64 ? 90 : 180,             /* of a block, in values counted one by one */
-    STEP = 16,                                           /* the list is counted in multiples of, */
-    PART = 8 * STEP,                                     /* and this many values at a time */
-    FLUSH_BLOCKS = 1 << 19,                              /* 32-bit counters hold that many */
-    MIN_AGE = 8,   /* of a window before it is given up for another, in blocks, */
-    MAX_AGE = 256, /* and after which it is chosen anew in any case */
+    GROUPS = 7,                                          /* maximum number, of 8 exponents each */
+    GROUP_COST = VEC_BYTES == 64 ? 90 : 180,             /* cost per block, in values counted one by one */
+    STEP = 16,                                           /* list entries are counted in multiples of STEP, */
+    PART = 8 * STEP,                                     /* in parts of this many values */
+    FLUSH_BLOCKS = 1 << 19,                              /* limit of 32-bit counters */
+    MIN_AGE = 8,   /* minimum age of a window before it is replaced, in blocks */
+    MAX_AGE = 256, /* age at which it is always chosen again */
     SLACK = 64,
     PAGE = 4096 /* bytes */
 };
 
-/* Top seven mantissa bits << 1: where classes begin, and the values that they do not decide. */
+/* Top seven mantissa bits << 1: class limits, and the values whose class they do not determine. */
 enum {
     FROM_1_75 = 0xc0,
     FROM_1_8125 = 0xd0,
@@ -170,50 +171,51 @@ enum {
     BELOW_2 = 0xfe
 };
 
-/* Two bit planes, one bit per value and exponent of a group: pair 0 is of all values and of those from 1.75,
- * pair 1 of those above 1.8125 and of those from 1.875. Not all four at once, for want of registers. */
+/* Two bit planes, one bit per value and exponent of a group: pair 0: all values, values from 1.75; pair 1:
+ * values above 1.8125, values from 1.875. Not all four at once, because of register pressure. */
 typedef struct planes {
     bytes more, less;
 } planes;
 
 enum { PAIRS = 2 };
 
-/* What the low halves of a tile's values say about mantissas that the top seven bits do not decide. */
+/* Properties of the low halves of a tile's values, for mantissas that the top seven bits do not determine. */
 typedef enum halves {
     NONE_ZERO, /* no value is 1 or 1.8125 times a power of two, or zero */
     SOME_ZERO,
-    ALL_ZERO,  /* seven bits are all there is: values that were bf16 before */
-    NO_HALVES, /* the same, and stored as bf16 */
-    STICKY /* fp16: whether bits follow is an eighth bit, so that only values next to 2 and at 1 are undecided
-            */
+    ALL_ZERO,  /* no bits below the top seven: values converted from bf16 */
+    NO_HALVES, /* the same, stored as bf16 */
+    STICKY     /* fp16: an eighth bit is set if lower bits are set, so that only values next to 2 and at 1 are
+                * undecided
+                */
 } halves;
 
-/* What one pass over a block finds besides counts. */
+/* Results of one pass over a block other than counts. */
 typedef struct summary {
     floats lane[AB_CENSUS_LANES / VEC_FLOATS]; /* sums of squares */
-    bytes word_max;                            /* of exponent << 8 | mantissa >> 16 << 1 */
-    bytes exponent_min;                        /* of exponent field - 1, so that 0 counts as 255 */
-    bytes half_min;                            /* of the 16-bit halves of the values of the last tile */
-    bytes bits;      /* those values or-ed together; and their least exponent field; */
-    bytes field_min; /* neither if packed as NONE_ZERO */
+    bytes word_max;                            /* maximum of exponent << 8 | mantissa >> 16 << 1 */
+    bytes exponent_min;                        /* minimum of exponent field - 1, so that 0 counts as 255 */
+    bytes half_min;                            /* minimum of the 16-bit low halves of the last tile */
+    bytes bits;                                /* bitwise or of those values; */
+    bytes field_min;                           /* their smallest exponent field; both unset for NONE_ZERO */
 } summary;
 
 typedef struct state {
-    bytes place[TILE / CHUNK], mantissa[TILE / CHUNK]; /* of the tile in hand */
+    bytes place[TILE / CHUNK], mantissa[TILE / CHUNK]; /* of the current tile */
     planes tree[GROUPS][PAIRS][LEVELS + TOPS];
-    planes waiting[GROUPS][PAIRS]
-                  [TOPS]; /* for a second one of its weight, at top level i if bit i of `held` is set */
+    planes waiting[GROUPS][PAIRS][TOPS]; /* for a second one of equal weight; valid at top level i if bit i of
+                                            `held` is set */
     planes sixteens[GROUPS][PAIRS][TILES * UNITS];
     ab_census *census;
-    int64_t values, counted; /* of blocks so far; counted: all but zeros */
+    int64_t values, counted; /* in all blocks so far; counted: without zeros */
     int base, groups;        /* the window: exponent fields base .. base + 8 * groups - 1 */
-    int expected, age;       /* values outside in the block the window was chosen for; blocks since */
+    int expected, age;       /* values outside in the block that the window was chosen from; blocks since */
     unsigned held;           /* blocks in the trees */
     int64_t blocks;
-    halves low; /* expected of the next tile */
+    halves low; /* expected for the next tile */
     uint64_t count[GROUPS][2 * PAIRS][8];
     uint32_t listed[256 * 8];    /* by exponent field and class */
-    uint64_t outside[TILE / 64]; /* one bit a value of the tile */
+    uint64_t outside[TILE / 64]; /* one bit per value of the tile */
     uint16_t *list;              /* places in the block, as packed (bytes_origin), in list_room */
     uint16_t list_room[AB_CENSUS_BLOCK + 64 + PAGE / 2];
 } state;
@@ -222,11 +224,11 @@ _Static_assert(sizeof(state) <= AB_CENSUS_STATE, "AB_CENSUS_STATE");
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
-/* Puts the values whose class the bits at hand do not decide outside of the window: next to 2, at 1, and at
+/* Moves values whose class the packed bits do not determine out of the window: next to 2, at 1, and at
  * 1.8125. */
 static AB_FORCE_INLINE bytes place_singles(bytes place, bytes mantissa, halves low) {
     const bytes none = bytes_set8(PLACE_NONE);
-    const int below_2 = low == STICKY ? BELOW_2 + 1 : BELOW_2; /* fp16 needs its last bits to be undecided */
+    const int below_2 = low == STICKY ? BELOW_2 + 1 : BELOW_2; /* fp16: undecided only by its last bits */
     if (low != ALL_ZERO && low != NO_HALVES)
         place = bytes_set_where_equal(place, mantissa, bytes_set8(below_2), none);
     if (low != NONE_ZERO) place = bytes_set_where_equal(place, mantissa, bytes_set8(AT_1), none);
@@ -234,24 +236,23 @@ static AB_FORCE_INLINE bytes place_singles(bytes place, bytes mantissa, halves l
     return place;
 }
 
-/* Where a tile is packed to, and from where on is prefetched. */
+/* Destination of a packed tile, and prefetch source. */
 typedef struct packed {
     bytes *place, *mantissa;
-    unsigned char *outside; /* one bit a value */
+    unsigned char *outside; /* one bit per value */
     const char *ahead;      /* TILE values to prefetch, or NULL */
 } packed;
 
-/* Prefetches chunk i, of values of `size` bytes, into the second-level cache: few lines can be on their way
- * to the first at once. In the order of addresses, which memory serves fastest. */
+/* Prefetches chunk i, of values of `size` bytes, into the L2 cache: few lines can be in flight to L1. In
+ * address order, the fastest for memory. */
 static AB_FORCE_INLINE void prefetch_chunk(const packed *to, int i, int size) {
     if (to->ahead == NULL) return;
     for (int line = 0; line < size * CHUNK; line += 64)
         _mm_prefetch(to->ahead + i * size + line, _MM_HINT_T1);
 }
 
-/* Chunk i of a tile, from the words that are exponent << 8 | mantissa >> 16 << 1; see STICKY for the last
- * bit. With ALL_ZERO halves, values at 1.8125 are lowered: in the class above are only those with further
- * bits. */
+/* Chunk i of a tile, from words of exponent << 8 | mantissa >> 16 << 1; see STICKY for the last bit. With
+ * ALL_ZERO halves, values at 1.8125 are decremented: the class above has only values with lower bits set. */
 static AB_FORCE_INLINE void pack_words(summary *s, bytes first, bytes second, const window *w, halves low,
                                        const packed *to, int i) {
     bytes exponent, mantissa;
@@ -284,7 +285,7 @@ static AB_FORCE_INLINE void add_lanes(summary *s, const quad *v) {
     s->lane[3 % SUMS] = floats_add_square(s->lane[3 % SUMS], v->d);
 }
 
-/* Squares of 16-bit values have 22 bits at most, so one rounding is all that there is. */
+/* Squares of 16-bit values have at most 22 bits, so there is only one rounding. */
 static AB_FORCE_INLINE void add_lanes_of_halves(summary *s, const quad *v) {
     s->lane[0] = floats_add_exact_square(s->lane[0], v->a);
     s->lane[1] = floats_add_exact_square(s->lane[1], v->b);
@@ -302,12 +303,12 @@ static AB_FORCE_INLINE void pack_chunk(summary *s, const float *x, const window 
     s->half_min = bytes_min16(s->half_min, bytes_min16(bytes_min16(a, b), bytes_min16(c, d)));
     if (low != NONE_ZERO) s->bits = bytes_or(s->bits, bytes_or(bytes_or(a, b), bytes_or(c, d)));
     bytes first = bytes_high_words(a, b), second = bytes_high_words(c, d);
-    /* the sign goes, the exponent fills the upper byte */
+    /* drops the sign; the exponent fills the upper byte */
     pack_words(s, bytes_add16(first, first), bytes_add16(second, second), w, low, to, i);
 }
 
-/* The words of two vectors of what were fp16 values: the low halves hold three bits of the mantissa, which
- * become one. */
+/* The words of two vectors of values widened from fp16: the three mantissa bits in the low halves become
+ * one. */
 static AB_FORCE_INLINE bytes sticky_words(bytes a, bytes b) {
     bytes high = bytes_high_words(a, b);
     return words_add_where_set(bytes_add16(high, high), bytes_low_words(a, b));
@@ -324,7 +325,7 @@ static AB_FORCE_INLINE void pack_chunk_of_fp16(summary *s, const uint16_t *x, co
     pack_words(s, first, second, w, STICKY, to, i);
 }
 
-/* The lanes are those of even and of odd places in turn (lane_of_bf16). */
+/* The lanes alternate between even and odd places (lane_of_bf16). */
 static AB_FORCE_INLINE void pack_chunk_of_bf16(summary *s, const uint16_t *x, const window *w,
                                                const packed *to, int i) {
     bytes first = bytes_load(x), second = bytes_load(x + CHUNK / 2);
@@ -334,7 +335,8 @@ static AB_FORCE_INLINE void pack_chunk_of_bf16(summary *s, const uint16_t *x, co
     pack_words(s, bytes_add16(first, first), bytes_add16(second, second), w, NO_HALVES, to, i);
 }
 
-/* One tile, whose low halves are as expected. Apart from `before`, for a tile may have to be packed again. */
+/* One tile whose low halves are as expected. Does not modify `before`, because a tile may be packed a second
+ * time. */
 static AB_FORCE_INLINE void pack_chunks(const summary *before, summary *after, const void *x,
                                         ab_census_stored stored, const window *w, halves low,
                                         const packed *to) {
@@ -382,13 +384,14 @@ static AB_NOINLINE void pack_fp16(const summary *before, summary *after, const v
 
 /* ---- adding bit planes ----------------------------------------------------------------------- */
 
-/* A group of exponents, and the class limits as bytes_keep_above wants them. */
+/* A group of exponents, and the class limits in the form for bytes_keep_above. */
 typedef struct exponents {
     one_hot hot;
     bytes below_1_75, below_1_8125, below_1_875;
 } exponents;
 
-/* A 16-bit value above 1.8125 shows in the packed bits; an fp32 value that is not was listed, or lowered. */
+/* A 16-bit value above 1.8125 is visible in the packed bits; an fp32 value at 1.8125 was listed or
+ * decremented. */
 static exponents exponents_of(int group, int groups, ab_census_stored stored) {
     const int below_1_8125 = stored == AB_CENSUS_FP32 ? FROM_1_8125 - 1 : AT_1_8125;
     exponents e = {one_hot_of_group(group, groups), bytes_ordered(bytes_set8(FROM_1_75 - 1)),
@@ -417,7 +420,7 @@ typedef struct unit {
     const bytes *place, *mantissa;
 } unit;
 
-/* The adders of a unit, with the levels in registers. add_2 takes two chunks and returns what goes to
+/* The adders of a unit, with the levels in registers. add_2 takes two chunks and returns the carry to
  * weight 2, and so on. */
 typedef struct adder {
     planes ones, twos, fours, eights;
@@ -444,7 +447,7 @@ static AB_FORCE_INLINE planes add_8(adder *t, int first) {
     return add_planes(&t->fours, &a, &b);
 }
 
-/* Adds a unit to the levels of weight 1 to 8; *carry is what goes to weight 16. */
+/* Adds a unit to the levels of weight 1 to 8; *carry is the carry to weight 16. */
 static AB_FORCE_INLINE void add_16(planes *tree, planes *carry, const exponents *of, const unit *from,
                                    int pair, bool few) {
     adder t = {tree[0], tree[1], tree[2], tree[3], *of, *from, pair, few};
@@ -481,7 +484,7 @@ static void count_planes(uint64_t count[2][8], const planes *p, unsigned weight)
     bytes_count_bits(count[1], p->less, weight);
 }
 
-/* Adds a block's planes of weight 2^LEVELS to the top levels, and counts what leaves them. */
+/* Adds a block's planes of weight 2^LEVELS to the top levels, and counts the carries out of them. */
 static AB_FORCE_INLINE void add_block(state *s, int group, int pair, planes carry) {
     planes *tree = s->tree[group][pair] + LEVELS, *waiting = s->waiting[group][pair];
     for (int top = 0; top < TOPS; top++) {
@@ -544,8 +547,8 @@ static void flush_list(state *s) {
     memset(s->listed, 0, sizeof s->listed);
 }
 
-/* Chooses the window for data like every fourth value of this block: a group costs as much time as GROUP_COST
- * values counted one by one. Empties the trees, which must have been flushed. */
+/* Chooses the window from every fourth value of this block: a group costs as much time as GROUP_COST
+ * values counted one by one. Clears the trees, which must be flushed before. */
 static void choose_window(state *s, const float *x) {
     enum { EVERY = 4 };
     int before[FIELD_MAX + 2] = {0}; /* values of common exponents before a field */
@@ -576,7 +579,7 @@ static void choose_window(state *s, const float *x) {
 
 /* ---- one block ------------------------------------------------------------------------------- */
 
-/* A block as it is stored. Loops over 16-bit values that are seldom needed look at a widened copy. */
+/* A block as stored. Rarely needed loops over 16-bit values read a widened copy. */
 typedef ab_census_values stored_block;
 
 static floats load_stored(const uint16_t *x, ab_census_stored stored) {
@@ -588,7 +591,7 @@ static AB_FORCE_INLINE int origin_of(int i, ab_census_stored stored) {
                                                           : bytes_origin(i & (CHUNK - 1)));
 }
 
-/* The values at n places; zeros up to a multiple of STEP. */
+/* Gathers the values at n places, zero-padded to a multiple of STEP. */
 static AB_FORCE_INLINE void gather(float value[PART], const void *x, ab_census_stored stored,
                                    const uint16_t *place, int n) {
     uint16_t half[PART];
@@ -608,9 +611,9 @@ static AB_FORCE_INLINE void gather(float value[PART], const void *x, ab_census_s
 }
 
 /* Counts the values at n places, at most PART, one by one. The compiler vectorises the second loop, which
- * reads what gather() has stored singly: the processor waits for that, so it is done for many values at once.
- * Values of uncommon exponents, and those past n, go to cells that nobody reads. The former are then counted
- * properly. */
+ * reads the scalar stores of gather(): this stalls store forwarding, so it is done for many values at
+ * once. Values of uncommon exponents, and those past n, go to unused counters; the former are then
+ * counted separately. */
 static AB_FORCE_INLINE void count_places(state *s, const void *x, ab_census_stored stored,
                                          const uint16_t *place, int n) {
     float value[PART];
@@ -647,7 +650,7 @@ static void count_if_subnormal(state *s, float x) {
     s->counted++;
 }
 
-/* Twice the bits, less 1, is without the sign, and largest for 0. Compilers vectorise the first loop. */
+/* 2 * bits - 1 drops the sign and is largest for 0. Compilers vectorise the first loop. */
 static AB_NOINLINE void count_subnormals(state *s, const float *x) {
     uint32_t least = UINT32_MAX;
     for (int i = 0; i < TILE; i++) {
@@ -669,7 +672,7 @@ static AB_NOINLINE void count_bf16_subnormals(state *s, const uint16_t *x) {
         count_if_subnormal(s, float_of((uint32_t)x[i] << 16));
 }
 
-/* Packs an fp32 tile as its low halves require, which mostly is as the tile before. */
+/* Packs an fp32 tile as its low halves require, which is mostly the mode of the previous tile. */
 static void pack_fp32(state *s, summary *found, const float *x, const window *w, const packed *to) {
     static pack_function *const pack[] = {
         [NONE_ZERO] = pack_none_zero, [SOME_ZERO] = pack_some_zero, [ALL_ZERO] = pack_all_zero};
@@ -681,7 +684,7 @@ static void pack_fp32(state *s, summary *found, const float *x, const window *w,
         pack_some_zero(found, &after, x, w, to);
     }
     if (s->low != NONE_ZERO && bytes_any_at_most(after.field_min, bytes_set8(0)))
-        count_subnormals(s, x); /* left out like zeros */
+        count_subnormals(s, x); /* skipped like zeros */
     if (s->low == NONE_ZERO || !words_any_zero(after.half_min))
         s->low = NONE_ZERO;
     else
@@ -705,9 +708,9 @@ static void pack_tile(state *s, summary *found, const stored_block *from, const 
     }
 }
 
-/* Begins the list where no load follows its stores at the same distance from the start of a page: processors
- * take such a load for one of what was stored, and wait. Tiles begin at x and maybe half a page further;
- * packed ones at s->place and s->mantissa, a quarter apart. */
+/* Places the list where no load follows its stores at the same page offset: such a load causes a false
+ * store dependency (4K aliasing). Tiles begin at x and possibly half a page further; packed ones at
+ * s->place and s->mantissa, a quarter page apart. */
 static void place_list(state *s, const void *x) {
     enum { HALF = PAGE / 2, QUARTER = PAGE / 4, NEAR = 320 };
     uintptr_t room = (uintptr_t)s->list_room, at = ((uintptr_t)x + QUARTER - room) % PAGE;
@@ -722,7 +725,7 @@ static AB_NOINLINE int list_tile(state *s, int listed, int first) {
     return listed;
 }
 
-/* The values of a block in fp32: where they are, or in `wide`. */
+/* The values of a block in fp32: in place, or widened into `wide`. */
 static const float *floats_of(float wide[AB_CENSUS_BLOCK], const stored_block *from) {
     if (from->stored == AB_CENSUS_FP32) return from->data;
     for (int i = 0; i < AB_CENSUS_BLOCK; i += VEC_FLOATS)
@@ -745,7 +748,7 @@ static AB_NOINLINE void block_window(state *s, const stored_block *from) {
     choose_window(s, floats_of(wide, from));
 }
 
-/* Which lane element i of vector v has summed (pack_chunk_of_bf16). */
+/* The sum lane of element i of vector v (pack_chunk_of_bf16). */
 static int lane_of_bf16(int v, int i) { return v / 2 * 2 * VEC_FLOATS + 2 * i + v % 2; }
 
 static double sum_of_lanes(const summary *found, ab_census_stored stored) {
@@ -758,7 +761,7 @@ static double sum_of_lanes(const summary *found, ab_census_stored stored) {
     return sum_of_float_lanes(lane);
 }
 
-/* Sum of squares and extremes: mostly known from packing, else from one more look at the block. */
+/* Sum of squares and extremes: mostly known from packing, else from another pass over the block. */
 static void finish_block(state *s, const stored_block *from, const summary *found, bool subnormals) {
     ab_census *census = s->census;
     bool large = words_any_at_least(found->word_max, bytes_set16((128 + AB_CENSUS_SQUARE_MAX) << 8));
@@ -770,8 +773,7 @@ static void finish_block(state *s, const stored_block *from, const summary *foun
     uint32_t max = magnitude_of(census->max_abs), min = magnitude_of(census->min_abs);
     int more =
         (int)(max >> 16 << 1) + (max == 0 || from->stored == AB_CENSUS_BF16); /* words that may be larger */
-    int less =
-        min > 0 ? (int)((min - 1) >> 23) : 0; /* exponent field of the next smaller; 0: none is known */
+    int less = min > 0 ? (int)((min - 1) >> 23) : 0; /* exponent field of the next smaller; 0: unknown */
     bool new_max = words_any_at_least(found->word_max, bytes_set16(more));
     bool new_min = less > 0 && bytes_any_at_most(found->exponent_min, bytes_set8(less - 1));
     if (new_max || new_min || subnormals) block_extremes(s, from);
@@ -861,18 +863,18 @@ typedef struct state {
 
 _Static_assert(sizeof(state) <= AB_CENSUS_STATE, "AB_CENSUS_STATE");
 
-/* The class that the top four mantissa bits suggest. */
+/* The class by the top four mantissa bits. */
 static int class_of_key(int key) {
     static const uint8_t by_nibble[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 3, 4, 4};
     return by_nibble[key % 16];
 }
 
-/* What a value needs beyond the histogram. */
+/* Work for a value beyond the histogram. */
 enum { SINGLE = 1, IN_DOUBLE = 2, NEW_EXTREME = 4 };
 
 /* SINGLE: it is not zero, and of an uncommon exponent, or its mantissa is 1, 1.8125, or
- * AB_CENSUS_FP16_CARRY or above, which four bits do not tell. IN_DOUBLE, NEW_EXTREME: as add_squares and
- * note_extremes, with the extremes of so far. */
+ * AB_CENSUS_FP16_CARRY or above, which four bits do not distinguish. IN_DOUBLE, NEW_EXTREME: as in
+ * add_squares and note_extremes, with the extremes so far. */
 static int32_t needs_of(int32_t magnitude, int32_t least, int32_t most) {
     const int32_t top = 0x800000 - AB_CENSUS_FP16_CARRY, m = magnitude & 0x7fffff;
     int32_t single = outside(magnitude) | (((m + top) & 0x7fffff) <= top) | (m == 0x680000);
@@ -904,7 +906,7 @@ static void flush(state *s) {
     memset(s->count, 0, sizeof s->count);
 }
 
-/* Without prefetching: slow enough for the processor's own to keep up. */
+/* No software prefetch: slow enough for the hardware prefetcher. */
 static void block(void *memory, const ab_census_values *values) {
     enum { PART = 32 };
     state *s = memory;

@@ -1,8 +1,8 @@
 // Products: see cuda_gemm.cuh. Row-major matrices are column-major ones transposed: c^T = op(b)^T op(a)^T.
 //
-// The library's algorithm is the first that the heuristics name for the shape, so that a shape always gives
-// the same bits; partial sums of split products are fp32, never the output's format. fp32 products are IEEE
-// unless the run asked for TF32.
+// The library's algorithm is the first that the heuristic returns for the shape, so that a shape always gives
+// the same bits; partial sums of split products are fp32, never the output's format. fp32 products are
+// IEEE unless TF32 is enabled for the run.
 #include "kernels/core/text.h"
 #include "kernels/cuda/cuda_gemm.cuh"
 
@@ -15,7 +15,7 @@ enum { TILE = 64, DEPTH = 16, SIDE = 4, TILE_THREADS = 256 };
 
 ab_cuda_gemm ab_cuda_gemm_of(int64_t rows, int64_t columns, int64_t inner, int type) {
     ab_cuda_gemm g;
-    memset(&g, 0, sizeof g); // compared byte by byte
+    memset(&g, 0, sizeof g); // compared bytewise
     g.rows = rows;
     g.columns = columns;
     g.inner = g.lda = inner;
@@ -98,7 +98,7 @@ static ab_status set_preference(cublasLtMatmulPreference_t preference) {
     return AB_OK;
 }
 
-// *found becomes 0 when the library has nothing for the shape.
+// *found is set to 0 if the library does not support the shape.
 static ab_status ask(ab_cuda_gemm_plan *p, int *found) {
     cublasLtMatmulPreference_t preference = nullptr;
     cublasLtMatmulHeuristicResult_t result = {};
@@ -135,7 +135,7 @@ static void describe_algorithm(ab_cuda_gemm_plan *p) {
                  split, p->shape.bias ? ",bias" : "", p->shape.tf32 ? ",tf32" : "");
 }
 
-// Shapes that were asked for before: equal layers ask once.
+// Cache of queried shapes: equal layers query once.
 struct known_shape {
     ab_cuda_gemm shape;
     cublasLtMatmulAlgo_t algorithm;
@@ -195,8 +195,8 @@ struct tile {
     float at[DEPTH][TILE + 1];
 };
 
-// 64 rows (or columns) by 16 of the inner dimension of an operand; what is outside is 0. Neighbouring threads
-// read along the dimension whose step is smaller.
+// Loads 64 rows (or columns) by 16 of the inner dimension of an operand, zero-padded. Adjacent threads
+// read along the dimension with the smaller step.
 __device__ static void load_tile(tile *t, ab_span from, int64_t base, int64_t first, int64_t end,
                                  int64_t step, int64_t k0, int64_t inner, int64_t inner_step) {
     for (int e = threadIdx.x; e < TILE * DEPTH; e += TILE_THREADS) {

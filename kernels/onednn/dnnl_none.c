@@ -1,4 +1,4 @@
-/* The build without oneDNN: no pass is made, so that callers fall back to our own kernels. */
+/* The build without oneDNN: returns no passes, so that callers use our own kernels. */
 #include "kernels/ops/product/dnnl_shim.h"
 
 ab_status ab_dnnl_conv_pass(const ab_pass_spec *spec, ab_pass **pass) {

@@ -1,12 +1,12 @@
-/* oneDNN 2.6 and 3.x behind product.h's passes.
+/* oneDNN 2.6 and 3.x as implementation of the passes of product.h.
  *
- * Layouts: activations are plain NHWC; weights take the layout the implementation asks for, one reorder per
- * params_version (plain weights would select a reference implementation); weight gradients come back to
- * torch's layout. Scratchpads are the caller's memory.
+ * Layouts: activations are plain NHWC; weights use the layout that the implementation prefers, one reorder
+ * per params_version (plain weights would select a reference implementation); weight gradients are
+ * reordered to torch's layout. Scratchpads are owned by the caller.
  *
- * Choice: the library's own order, except that nothing called "ref" is taken and that, where the first
- * acceptable one is a "brg" (batch-reduce) kernel, a later "jit:" one is preferred for forward convolutions
- * of few channels and for strided backward data, where it is measurably faster. */
+ * Selection: the library's own order, except that implementations named "ref" are skipped and that, where the
+ * first acceptable one is a "brg" (batch-reduce) kernel, a later "jit:" one is preferred for forward
+ * convolutions of few channels and for strided backward data, where it is measurably faster. */
 #include "kernels/ops/product/dnnl_shim.h"
 
 #include "kernels/ops/product/gemm.h"
@@ -29,7 +29,7 @@ enum { SLOT_A, SLOT_B, SLOT_BIAS, SLOT_RESULT, SLOT_SCRATCH, SLOTS };
 typedef struct library_pass {
     ab_pass base;
     dnnl_primitive_t primitive;
-    dnnl_stream_t stream; /* its own: slices of a batch run at the same time */
+    dnnl_stream_t stream; /* one per pass: slices of a batch run concurrently */
     dnnl_exec_arg_t arg[SLOTS];
     int args;
     int place[SLOTS]; /* index into arg, or -1 */
@@ -54,7 +54,7 @@ typedef const_dnnl_memory_desc_t desc_ref;
 typedef const dnnl_memory_desc_t *desc_ref;
 #endif
 
-/* The memory descriptors of one primitive; those not wanted are zero. */
+/* The memory descriptors of one primitive; unused ones are zero. */
 typedef struct descs {
     dnnl_memory_desc_t slot[SLOT_SCRATCH];
     bool present[SLOT_SCRATCH];
@@ -64,7 +64,7 @@ typedef struct conv_numbers {
     dnnl_dims_t stride, dilation, padding;
 } conv_numbers;
 
-/* A walk over the library's implementations. */
+/* Iterator over the library's implementations. */
 typedef struct walk {
     dnnl_primitive_desc_t pd; /* the current one; NULL at the end */
 #if DNNL_VERSION_MAJOR < 3
@@ -72,7 +72,7 @@ typedef struct walk {
     union {
         dnnl_convolution_desc_t conv;
         dnnl_matmul_desc_t matmul;
-    } op; /* the iterator reads it at every step: it lives as long as the walk, which is not copied */
+    } op; /* the iterator reads it at every step: must live as long as the walk, which is never copied */
 #endif
 } walk;
 
@@ -229,7 +229,7 @@ static const char *name_of(const_dnnl_primitive_desc_t pd) {
 
 static bool begins(const char *text, const char *with) { return strncmp(text, with, strlen(with)) == 0; }
 
-/* Which implementation to take: by the rule at the top, or the n-th that the library offers. */
+/* Selects an implementation: by the rule at the top, or the n-th in the library's order. */
 enum { BY_RULE = -1 };
 
 static dnnl_primitive_desc_t nth(walk *w, int n) {
@@ -264,7 +264,7 @@ static desc_ref arg_desc(const_dnnl_primitive_desc_t pd, int arg) {
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* Points an argument at data; the library takes what it reads and what it writes through one type. */
+/* Binds an argument to data; the library uses one pointer type for inputs and outputs. */
 static void bind_slot(library_pass *p, int slot, void *data) {
     if (p->place[slot] < 0 || p->bound[slot] == data) return;
     dnnl_memory_set_data_handle(p->arg[p->place[slot]].memory, data);
@@ -279,7 +279,7 @@ static void bind_input(library_pass *p, int slot, const void *data) {
     bind_slot(p, slot, both.handle);
 }
 
-/* On the calling lane alone: the library's own threads would wait for each other at every primitive. */
+/* On the calling thread only: the library's own threads would synchronise at every primitive. */
 static ab_status execute(const library_pass *p, dnnl_primitive_t primitive, int args,
                          const dnnl_exec_arg_t *arg) {
     int threads = omp_get_max_threads();
@@ -473,8 +473,8 @@ static dnnl_primitive_desc_t find_conv(const ab_pass_spec *spec, ab_pass_kind ki
     return pd;
 }
 
-/* Half "brg" kernels multiply channels in pairs; of an odd number they multiply a neighbour's value by zero,
- * which turns an infinity there into NaN here. */
+/* fp16 and bf16 "brg" kernels multiply channels in pairs; for an odd number they multiply a neighbouring
+ * value by zero, so inf there becomes NaN here. */
 static bool spreads_infinities(const ab_pass_spec *spec, const_dnnl_primitive_desc_t pd) {
     int64_t summed = spec->kind == AB_PASS_FORWARD ? spec->conv.window.channels : spec->conv.out_channels;
     return spec->operands != &ab_format_fp32 && summed / spec->conv.groups % 2 != 0 &&
@@ -563,7 +563,7 @@ out:
 
 /* ---- one thread ------------------------------------------------------------------------------ */
 
-/* The library bakes the number of threads into a primitive when it is made. */
+/* The library fixes the number of threads of a primitive at its creation. */
 static ab_status make_for_one_thread(ab_status (*make)(const ab_pass_spec *, int, ab_pass **),
                                      const ab_pass_spec *spec, int which, ab_pass **pass) {
     int threads = omp_get_max_threads();

@@ -1,5 +1,5 @@
-// The CUDA device's table: casts, sums, unscaling and updates of tensors, and what all CUDA ops share. The
-// ops are beside their CPU versions; steps that the device decides itself are in resident_cuda.cu.
+// The CUDA device's table: casts, sums, unscaling and updates of tensors, and code shared by all CUDA ops.
+// The ops are in the rooms of their CPU versions; steps decided on the device are in resident_cuda.cu.
 #include "kernels/backend/backend_layout.h"
 #include "kernels/census/census.h"
 #include "kernels/core/text.h"
@@ -10,7 +10,7 @@
 
 // ---- tensors ------------------------------------------------------------------------------------
 
-// By its numbers: the plugin has its own copies of the format table.
+// Compares parameters, not pointers: the plugin has its own copy of the format table.
 int ab_cuda_type(const ab_format *format) {
     if (!format) return AB_ELEMENT_NONE;
     if (format->storage_bytes == 4 && format->precision == 24) return AB_ELEMENT_F32;
@@ -130,7 +130,7 @@ ab_window ab_cuda_window(const ab_op_io *io, const ab_shape *in, const ab_shape 
     return w;
 }
 
-// ---- what probed steps show ---------------------------------------------------------------------
+// ---- observation --------------------------------------------------------------------------------
 
 static const int64_t show_values = 1 << 16;
 
@@ -202,7 +202,7 @@ static ab_status accumulate(const ab_exec *exec, ab_tensor *dst, const ab_tensor
 
 // ---- unscaling ----------------------------------------------------------------------------------
 
-// Blocks all write the same 1: no order to depend on.
+// All blocks write the same 1, so the order does not matter.
 __global__ static void find_nonfinite(ab_span from, int64_t n, int32_t *found) {
     int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
     int here = 0;
@@ -217,7 +217,7 @@ static int32_t *found_flag() {
     return flag;
 }
 
-// The unscaled values, before they are rounded; an fp32 gradient is shown too.
+// The unscaled values before rounding; fp32 gradients are observed too.
 static ab_status unscale_one(const ab_exec *exec, const ab_unscale_item *item, float inverse, int32_t *flag) {
     ab_cuda *cuda = ab_cuda_get();
     ab_span from = ab_cuda_span(item->from), to = ab_cuda_span(item->to);
@@ -252,7 +252,7 @@ static ab_status unscale(const ab_exec *exec, const ab_unscale_item *item, int i
 // ---- update -------------------------------------------------------------------------------------
 
 struct update_spans {
-    ab_span weight, grad, state[AB_UPDATE_MAX_STATES], model; // data null where there is none
+    ab_span weight, grad, state[AB_UPDATE_MAX_STATES], model; // data null if absent
 };
 
 __global__ static void update_kernel(update_spans s, int kind, ab_update_row row, int64_t n) {
@@ -290,8 +290,8 @@ static ab_status update(const ab_update_item *item, int items, int kind, const a
 
 // ---- sums over rows -----------------------------------------------------------------------------
 
-// Every block sums SUM_ROWS rows of 32 columns: eight threads a column take every eighth row, and their sums
-// are added in order.
+// Every block sums SUM_ROWS rows of 32 columns: eight threads per column take every eighth row, and their
+// sums are added in order.
 enum { SUM_ROWS = 512, SUM_COLUMNS = 32, SUM_LANES = 8 };
 
 __global__ static void partial_sums(ab_span x, int64_t rows, int64_t columns, double *partial) {

@@ -1,6 +1,6 @@
-// Steps that the GPU decides itself: scale, overflow, skip and the number of updates are device values; the
-// host launches whole windows of steps and reads what happened afterwards. Also graphs, which replay a step
-// that was recorded once, and batches that are sent by a second stream while the step before them runs.
+// Steps decided on the GPU: scale, overflow, skip and the number of updates are device values; the host
+// launches whole windows of steps and reads the records afterwards. Also graphs, which replay a step
+// recorded once, and batch transfers on a second stream that overlap the previous step.
 #include "kernels/cuda/cuda_fold.cuh"
 
 #include <cstdlib>
@@ -10,7 +10,7 @@
 enum { CHUNK = 4096, ITEM_THREADS = 128 };
 
 struct update_target {
-    ab_span scaled, grad, weight, state[AB_UPDATE_MAX_STATES], model, ema; // data null where there is none
+    ab_span scaled, grad, weight, state[AB_UPDATE_MAX_STATES], model, ema; // data null if absent
     int64_t count;
     int group, first_chunk, chunks;
 };
@@ -23,16 +23,16 @@ struct chunk {
 struct ab_resident {
     ab_resident_config config;
     int chunks;
-    update_target *target; // on the device, as all pointers up to `records`
+    update_target *target; // this and all pointers up to `records`: device memory
     chunk *list;
     ab_step_state *state;
     ab_update_row *row;
-    ab_update_row *item_row; // of an optimizer that measures norms: with each parameter's factor
-    double *sums, *norm;     // two a chunk; one an item
-    int64_t *row_base;       // taken when the rows were set
-    ab_step_record *records; // pinned host memory that the device writes
+    ab_update_row *item_row; // rows per parameter, for optimizers that measure norms
+    double *sums, *norm;     // two per chunk; one per item
+    int64_t *row_base;       // `taken` when the rows were set
+    ab_step_record *records; // pinned host memory, written by the device
     cudaEvent_t *event;      // window + 1
-    int64_t collected;       // steps the host knows of
+    int64_t collected;       // steps already read by the host
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ __global__ static void unscale_chunks(const chunk *list, const update_target *ta
         found |= !ab_f_finite(x);
         ab_store(t.grad.data, t.grad.type, i, x * inverse);
     }
-    if (__syncthreads_or(found) && threadIdx.x == 0) state->found = 1; // all write the same
+    if (__syncthreads_or(found) && threadIdx.x == 0) state->found = 1; // all writers store the same value
 }
 
 // ---- clipping -----------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ __global__ static void square_chunks(const chunk *list, const update_target *tar
     if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
-// A block an item; parts in an order that depends on the size alone.
+// One block per item; the order of parts depends only on the size.
 __device__ static double item_sum(const update_target &t, const double *sums) {
     double sum = 0.0;
     for (int k = threadIdx.x; k < t.chunks; k += ITEM_THREADS) sum += sums[t.first_chunk + k];
@@ -92,7 +92,7 @@ __global__ static void item_norms(const update_target *targets, const double *su
     if (threadIdx.x == 0) norm[blockIdx.x] = ab_f_rounded(sqrt(sum), t.grad.type);
 }
 
-// One thread. type: the gradients' common one.
+// One thread. type: common element type of the gradients.
 __global__ static void clip_norm(const double *norm, int items, double limit, int type,
                                  ab_step_state *state) {
     double sum = 0.0;
@@ -112,14 +112,14 @@ __global__ static void limit_chunks(const chunk *list, const update_target *targ
 
 // ---- updates ------------------------------------------------------------------------------------
 
-// One thread. The record is of the step that ends; the state, of the next one.
+// One thread. Writes the record of the finished step; the state is then that of the next step.
 __global__ static void decide_step(ab_scale_rule rule, ab_step_state *state, ab_span loss, int batches,
                                    ab_step_record *records, int window) {
     int place = static_cast<int>(state->step % window);
     records[place] = ab_step_end(&rule, state, ab_span_at(loss, 0), batches);
 }
 
-// The constants of this step, and for a parameter that was measured its own.
+// The constants of this step, or those of the parameter if norms are measured.
 struct rows_now {
     const ab_update_row *rows, *item_row;
     const int64_t *base;
@@ -138,7 +138,7 @@ __device__ static void load_states(const update_target &t, int64_t i, float *hel
         held[k] = t.state[k].data ? ab_span_at(t.state[k], i) : 0.0f;
 }
 
-// Sums of squares: of the weights, and of what the optimizer compares them with.
+// Sums of squares of the weights and of the values that the optimizer compares them with.
 __global__ static void measure_chunks(const chunk *list, const update_target *targets, rows_now now,
                                       double *sums) {
     if (now.state->skip) return;
@@ -173,7 +173,7 @@ __global__ static void item_trust(const update_target *targets, rows_now now, co
     item_row[blockIdx.x] = row;
 }
 
-// fresh: of the average, from its second update on; the first takes the weight.
+// fresh: share of the new weight in the average from its second update on; the first copies the weight.
 __global__ static void update_chunks(const chunk *list, const update_target *targets, rows_now now,
                                      float fresh) {
     if (now.state->skip) return;
@@ -241,8 +241,8 @@ static bool all_known(const update_target &t) {
     return known;
 }
 
-// Through the stream, which does not wait for the default one, and done when it returns: the source is the
-// caller's.
+// Copies on the stream, which does not synchronise with the default one, and waits: the source is owned by
+// the caller.
 template <typename T> static ab_status on_device(T **block, const T *values, int count) {
     cudaStream_t stream = ab_cuda_get()->stream;
     size_t bytes = sizeof(T) * static_cast<size_t>(count > 0 ? count : 1);
@@ -319,7 +319,7 @@ static ab_status resident_set(ab_resident *r, const ab_step_state *state, const 
                                 static_cast<size_t>(r->config.window * r->config.groups) * sizeof *row,
                                 cudaMemcpyHostToDevice, stream));
     return ab_cuda_check(cudaStreamSynchronize(stream),
-                         "cudaStreamSynchronize"); // the sources are the caller's
+                         "cudaStreamSynchronize"); // the sources are owned by the caller
 }
 
 static const int64_t *resident_counter(ab_resident *r) { return &r->state->batches; }
@@ -335,7 +335,7 @@ static ab_status resident_batch(ab_resident *r) {
     return ab_cuda_launched("end_batch");
 }
 
-// fp32 as soon as one gradient is.
+// fp32 if any gradient is fp32.
 static int common_type(const ab_resident_config *config) {
     int type = ab_cuda_type(config->update[0].grad->format);
     for (int i = 1; i < config->items; i++)
@@ -461,8 +461,8 @@ static void graph_destroy(ab_graph *graph) {
 
 struct ab_stage {
     size_t bytes[2];
-    void *host[2][2], *room[2][2]; // [slot][tensor]; host memory is pinned, room is the caller's
-    cudaEvent_t sent[2], taken[2]; // by slot: it is in its room; its room is free again
+    void *host[2][2], *room[2][2]; // [slot][tensor]; host memory is pinned, room is owned by the caller
+    cudaEvent_t sent[2], taken[2]; // per slot: transfer to room complete; room free for reuse
     int slot;
 };
 
@@ -504,7 +504,7 @@ static ab_status stage_create(const size_t bytes[2], void *const room[2][2], ab_
     return status;
 }
 
-// An event that was never recorded is over: the first two batches do not wait.
+// An event that was never recorded counts as complete: the first two batches do not wait.
 static ab_status stage_buffers(ab_stage *stage, void *buffer[2]) {
     AB_CUDA_TRY(cudaEventSynchronize(stage->sent[stage->slot]));
     for (int i = 0; i < 2; i++) buffer[i] = stage->host[stage->slot][i];

@@ -46,7 +46,7 @@ int64_t ab_census_nonzero(const ab_census *census);
  * AB_CENSUS_EMAX. */
 int64_t ab_census_at(const ab_census *census, int exponent);
 
-/* What storing value * 2^scale_log2 in `format` would do. flushed + subnormal + normal + overflowed =
+/* Outcome counts of storing value * 2^scale_log2 in `format`. flushed + subnormal + normal + overflowed =
  * nonzero. */
 typedef struct ab_whatif {
     int64_t flushed, subnormal, normal, overflowed;

@@ -75,7 +75,7 @@ static inline floats floats_zero(void) { return _mm512_setzero_ps(); }
 static inline floats floats_add_square(floats sum, floats v) {
     return _mm512_add_ps(sum, _mm512_mul_ps(v, v));
 }
-/* The same where the square is exact. */
+/* The same for exact squares. */
 static inline floats floats_add_exact_square(floats sum, floats v) { return _mm512_fmadd_ps(v, v, sum); }
 static inline bytes floats_bits(floats v) { return _mm512_castps_si512(v); }
 

@@ -243,13 +243,13 @@ static void lstm_step_backward(float *dgates, float *dc, const float *dh, const 
 
 /* ---- dropout --------------------------------------------------------------------------------- */
 
-enum { COINS = 64 }; /* Philox blocks per call */
+enum { PHILOX_BLOCKS = 64 }; /* Philox blocks per call */
 
 /* word[4 k + j] = word j of block `first` + k: Philox4x32-10 as in kernels/core/rng.c, many counters in
  * parallel. */
-static void flip(const ab_dropout *d, uint32_t first, uint32_t *word) {
-    uint32_t c[4][COINS], key0 = (uint32_t)d->seed, key1 = (uint32_t)(d->seed >> 32);
-    for (int k = 0; k < COINS; k++) {
+static void dropout_words(const ab_dropout *d, uint32_t first, uint32_t *word) {
+    uint32_t c[4][PHILOX_BLOCKS], key0 = (uint32_t)d->seed, key1 = (uint32_t)(d->seed >> 32);
+    for (int k = 0; k < PHILOX_BLOCKS; k++) {
         c[0][k] = first + (uint32_t)k;
         c[1][k] = d->instance;
         c[2][k] = d->step;
@@ -257,7 +257,7 @@ static void flip(const ab_dropout *d, uint32_t first, uint32_t *word) {
     }
     for (int round = 0; round < 10; round++, key0 += 0x9E3779B9u, key1 += 0xBB67AE85u) {
 #pragma omp simd
-        for (int k = 0; k < COINS; k++) {
+        for (int k = 0; k < PHILOX_BLOCKS; k++) {
             uint64_t p0 = (uint64_t)0xD2511F53u * c[0][k], p1 = (uint64_t)0xCD9E8D57u * c[2][k];
             c[0][k] = (uint32_t)(p1 >> 32) ^ c[1][k] ^ key0;
             c[1][k] = (uint32_t)p1;
@@ -265,16 +265,16 @@ static void flip(const ab_dropout *d, uint32_t first, uint32_t *word) {
             c[3][k] = (uint32_t)p0;
         }
     }
-    for (int k = 0; k < COINS; k++)
+    for (int k = 0; k < PHILOX_BLOCKS; k++)
         for (int j = 0; j < 4; j++) word[4 * k + j] = c[j][k];
 }
 
 static void dropout(float *out, const float *x, const ab_dropout *d, int64_t first, int64_t n) {
-    uint32_t word[4 * COINS];
+    uint32_t word[4 * PHILOX_BLOCKS];
     for (int64_t done = 0; done < n;) {
         int64_t block = (first + done) / 4, skip = (first + done) % 4;
-        int64_t count = smaller(n - done, 4 * COINS - skip);
-        flip(d, (uint32_t)block, word);
+        int64_t count = smaller(n - done, 4 * PHILOX_BLOCKS - skip);
+        dropout_words(d, (uint32_t)block, word);
 #pragma omp simd
         for (int64_t i = 0; i < count; i++) {
             float kept = x[done + i] * d->scale;

@@ -5,9 +5,9 @@
 #include "kernels/format/convert.h"
 
 static const ab_element64_kind *const kinds[] = {
-#define AB_ELEMENT64(id) &ab_element64_##id,
+#define AB_REFERENCE_ELEMENT(id) &ab_element64_##id,
 #include "probes/element64/element64.def"
-#undef AB_ELEMENT64
+#undef AB_REFERENCE_ELEMENT
 };
 
 static int one_by_one(const ab_element64_kind *kind, const ab_op_run *run, int wrote, const int64_t *place,

@@ -43,9 +43,9 @@ bool ab_element64_of(const ab_op_run *run, int wrote, int64_t i, ab_element64 *r
  * first on. */
 int ab_elements64_of(const ab_op_run *run, int wrote, const int64_t *place, int n, ab_element64 *result);
 
-#define AB_ELEMENT64(id) extern const ab_element64_kind ab_element64_##id;
+#define AB_REFERENCE_ELEMENT(id) extern const ab_element64_kind ab_element64_##id;
 #include "probes/element64/element64.def"
-#undef AB_ELEMENT64
+#undef AB_REFERENCE_ELEMENT
 
 /* ---- helpers of the op families -------------------------------------------------------------- */
 

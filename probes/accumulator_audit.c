@@ -91,8 +91,7 @@ static void audit_one(audit *to, const ab_accumulator *accumulator, const sample
 
 static void audit_dot(entry *to, const float *a, const float *b, int64_t n) {
     sample dot = {.a = a, .b = b, .n = n, .magnitude = sum_of_magnitudes(a, b, n)};
-    if (!(dot.magnitude > 0) || !isfinite(dot.magnitude))
-        return; /* all products are 0, or a non-finite sum */
+    if (!(dot.magnitude > 0) || !isfinite(dot.magnitude)) return; /* all zero, or non-finite */
     dot.exact = ab_dot_exact(a, b, n);
     to->samples++;
     for (int i = 0; i < ab_accumulator_count(); i++) audit_one(&to->audit[i], ab_accumulator_at(i), &dot);

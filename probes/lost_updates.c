@@ -43,10 +43,8 @@ enum {
     RATIOS = RATIO_OCTAVES << RATIO_BITS,
     RATIO_SHIFT = 23 - RATIO_BITS
 };
-enum {
-    LARGE = 8192,
-    LARGE_STRIDE = 8
-}; /* for parameters of at least LARGE elements every eighth element is sampled */
+/* Parameters of at least LARGE elements: every eighth element is sampled. */
+enum { LARGE = 8192, LARGE_STRIDE = 8 };
 enum { RATIO_BASE = (127 - RATIO_OCTAVES / 2) << RATIO_BITS };
 
 typedef struct ledger {

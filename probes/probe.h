@@ -54,12 +54,10 @@ typedef struct ab_probe_sink {
     void (*begin_object)(struct ab_probe_sink *self, const char *key);
     void (*begin_array)(struct ab_probe_sink *self, const char *key);
     void (*end)(struct ab_probe_sink *self);
-    void (*text)(struct ab_probe_sink *self, const char *key,
-                 const char *value); /* NULL is written as null */
+    void (*text)(struct ab_probe_sink *self, const char *key, const char *value); /* NULL: null */
     void (*boolean)(struct ab_probe_sink *self, const char *key, bool value);
     void (*integer)(struct ab_probe_sink *self, const char *key, int64_t value);
-    void (*number)(struct ab_probe_sink *self, const char *key,
-                   double value); /* NaN or inf is written as null */
+    void (*number)(struct ab_probe_sink *self, const char *key, double value); /* non-finite: null */
     void (*integers)(struct ab_probe_sink *self, const char *key, const int64_t *value, int64_t count);
 } ab_probe_sink;
 

@@ -88,8 +88,8 @@ static ab_status read_param(const source *from, const char *name, const ab_shape
 /* Fails if tensors are missing or unused: the file belongs to another network. */
 static ab_status check_tensors(const ab_plan *plan, const source *from) {
     ab_differences found = {0, ""};
-    char(*file_name)[AB_TENSORFILE_TEXT] = calloc((size_t)plan->params + 1, sizeof *file_name);
-    if (!file_name) return ab_fail(AB_NO_MEMORY, "initial weights: out of memory");
+    char(*source_name)[AB_TENSORFILE_TEXT] = calloc((size_t)plan->params + 1, sizeof *source_name);
+    if (!source_name) return ab_fail(AB_NO_MEMORY, "initial weights: out of memory");
     ab_status status = AB_OK;
     for (int p = 0; p < plan->params; p++) {
         const ab_shape *shape = &ab_params_spec(plan, &plan->param[p])->shape;
@@ -97,20 +97,21 @@ static ab_status check_tensors(const ab_plan *plan, const source *from) {
         const int *axis;
         if (plan->param[p].owner != AB_NONE) continue; /* read with its owner */
         ab_params_name(plan, &plan->param[p], name);
-        AB_TRY_GOTO(ab_init_map_find(from->map, name, shape->ndim, file_name[p], sizeof file_name[p], &axis));
-        ab_differ_from(&found, from->file, file_name[p], shape, axis);
+        AB_TRY_GOTO(
+            ab_init_map_find(from->map, name, shape->ndim, source_name[p], sizeof source_name[p], &axis));
+        ab_differ_from(&found, from->file, source_name[p], shape, axis);
     }
     for (int i = 0; i < from->file->count; i++) {
         const char *name = from->file->tensor[i].name;
         int p = 0;
-        while (p < plan->params && strcmp(file_name[p], name) != 0) p++;
+        while (p < plan->params && strcmp(source_name[p], name) != 0) p++;
         if (p == plan->params && !ab_init_map_ignores(from->map, name))
             ab_differ(&found, name, "is unknown here");
     }
     status = ab_differences_status(&found, plan->net->name);
     if (status == AB_OK) status = ab_init_map_check_used(from->map);
 out:
-    free(file_name);
+    free(source_name);
     return status;
 }
 

@@ -1,4 +1,4 @@
-/* Reading overrides of layers. */
+/* Parses per-layer format overrides. */
 #define _POSIX_C_SOURCE 200809L /* fnmatch */
 #include "bench/amp/layer_formats.h"
 
@@ -12,7 +12,7 @@
 
 enum { ITEM = 128 };
 
-/* The whole name, or the name of a block that it is in. */
+/* Whether the pattern matches the op's name or the name of a block that contains it. */
 static bool matches(const char *pattern, const char *name) {
     char block[ITEM];
     if (fnmatch(pattern, name, FNM_NOESCAPE) == 0) return true;
@@ -24,7 +24,7 @@ static bool matches(const char *pattern, const char *name) {
     return false;
 }
 
-/* The nearest name to a pattern that matches nothing, and the first few there are. */
+/* For a pattern that matches no op: the nearest name and the first few names of the net. */
 static ab_status no_match(const char *pattern, const ab_net *net) {
     enum { SHOWN = 6 };
     const char **names = calloc((size_t)net->ops + 1, sizeof *names);
@@ -61,12 +61,12 @@ static const char *const role_names[AB_LAYER_ROLES] = {"forward", "dgrad", "wgra
 
 const char *ab_layer_role_name(ab_layer_role role) { return role_names[role]; }
 
-/* What a layer without the role lacks. */
+/* What a layer must have to have the role. */
 static const char *const lacks[AB_LAYER_ROLES] = {"is computed in half: a loss is fp32 at every level",
                                                   "has a gradient of its input: nothing below it is trained",
                                                   "has weights", "has weights of its own"};
 
-/* Everything after the last colon of the pattern, which it loses; AB_LAYER_ROLES if there is none. */
+/* Reads the role after the last colon and removes it from the pattern; AB_LAYER_ROLES if there is none. */
 static ab_status take_role(const char *item, char *pattern, int *role) {
     char *colon = strrchr(pattern, ':');
     *role = AB_LAYER_ROLES;
@@ -90,8 +90,7 @@ static bool has_weights(const ab_net_op *op, bool own) {
     return false;
 }
 
-/* Whether something that op i reads is computed from weights; trained[k] tells of the ops before it whether
- * they are. */
+/* Whether an input of op i is computed from weights; trained[k] says so for each earlier op k. */
 static bool reads_trained(const ab_net *net, int i, const bool *trained) {
     for (int k = 0; k < net->op[i].inputs; k++)
         if (net->op[i].input[k] >= 0 && trained[net->op[i].input[k]]) return true;

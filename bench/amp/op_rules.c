@@ -1,4 +1,4 @@
-/* The lists as tables of names. */
+/* The op cast lists, as tables by op name. */
 #include "bench/amp/op_rules.h"
 
 #include "kernels/ops/op.h"

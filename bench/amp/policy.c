@@ -1,4 +1,4 @@
-/* Presets, overrides and their rules. Each property has one setter, which knows at which levels it may be
+/* Presets, overrides and their rules. Each property has one setter, which checks at which levels it may be
  * given. */
 #include "bench/amp/policy.h"
 
@@ -55,7 +55,7 @@ ab_status ab_level_find(const char *name, const ab_level **level) {
                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
-/* "dynamic" is apex's. */
+/* "dynamic" means apex's scaler. */
 static ab_status parse_dialect(const char *what, const char *text, ab_loss_scale *scale) {
     char name[32];
     size_t length = strcspn(text, ":");
@@ -97,7 +97,7 @@ ab_status ab_loss_scale_parse(const char *what, const char *text, ab_loss_scale 
     return word ? parse_dialect(what, text, scale) : parse_fixed(what, text, scale);
 }
 
-/* At least 9 digits, and as many as it takes to read the same number back. */
+/* At least 9 digits, and as many as needed to read the same number back. */
 static void fixed_text(double value, char *text) {
     for (int digits = 9; digits <= 17; digits++)
         if (strtod(ab_text_exact(text, AB_SCALER_TEXT, "%.*g", digits, value), NULL) == value) break;
@@ -133,7 +133,7 @@ static ab_status parse_bool(const char *property, const char *text, bool *value)
     return AB_OK;
 }
 
-/* "fp32", "half", "torch.float16", ...: the half format is --half's. */
+/* "fp32", "half", "torch.float16", ...: the half format is that of --half. */
 static ab_status parse_cast(const ab_policy *policy, const char *property, const char *value,
                             ab_cast_model *cast) {
     static const char *const fp32_names[] = {"fp32", "float32", "torch.float32"};
@@ -170,7 +170,7 @@ static ab_status set_cast_model_type(ab_policy *policy, const char *value) {
     return AB_OK;
 }
 
-/* O1 and torch's autocast, whatever has been overridden since. */
+/* O1 and torch's autocast, regardless of overrides. */
 static bool casts_functions(const ab_policy *policy) {
     return policy->list != AB_LIST_none && policy->list != AB_LIST_mindspore;
 }
@@ -218,12 +218,12 @@ static ab_status set_loss_scale(ab_policy *policy, const char *value) {
     return ab_loss_scale_parse("--set loss_scale", value, &policy->loss_scale);
 }
 
-/* What the model returns is cast to; at levels that cast the model, None means fp32. */
+/* Format of the model's outputs; at levels that cast the model, None means fp32. */
 static ab_status set_cast_model_outputs(ab_policy *policy, const char *value) {
     return parse_cast(policy, "cast_model_outputs", value, &policy->cast_model_outputs);
 }
 
-/* One scaler for each loss is apex's: other frameworks divide all gradients by one scale. */
+/* One scaler per loss exists in apex only: other frameworks divide all gradients by one scale. */
 static ab_status set_num_losses(ab_policy *policy, const char *value) {
     char *end;
     const long number = strtol(value, &end, 10);
@@ -242,7 +242,7 @@ static ab_status set_num_losses(ab_policy *policy, const char *value) {
     return AB_OK;
 }
 
-/* Running mean and variance in a format of their own. */
+/* A separate format for running mean and variance. */
 static ab_status set_batch_norm_statistics(ab_policy *policy, const char *value) {
     ab_cast_model format;
     AB_TRY(parse_cast(policy, "batch_norm_statistics", value, &format));
@@ -274,7 +274,7 @@ static const property properties[] = {
     {"enabled", set_enabled},
 };
 
-/* build_train_network takes no other keyword. */
+/* MindSpore's build_train_network accepts no other keyword. */
 static ab_status check_mindspore(const ab_policy *policy, const char *name) {
     static const char *const allowed[] = {"cast_model_type", "keep_batchnorm_fp32", "loss_scale"};
     if (strncmp(policy->level, "mindspore:", 10) != 0) return AB_OK;

@@ -1,6 +1,6 @@
 /* Policies: a level's properties after overrides have been applied and checked, with apex's rules and errors.
  *
- * Pure data; what a policy does to a network is the plan compiler's matter (plan.h). */
+ * Pure data; the plan compiler (plan.h) applies a policy to a network. */
 #ifndef AB_BENCH_AMP_POLICY_H
 #define AB_BENCH_AMP_POLICY_H
 
@@ -24,10 +24,10 @@ typedef struct ab_loss_scale {
     ab_scaler_config scaler;
 } ab_loss_scale;
 
-/* What training keeps besides what the level says; no property of apex's. */
+/* State that training keeps besides what the level defines; not a property of apex. */
 typedef struct ab_keep {
-    bool micro_batches;            /* gradients of several batches are added up before a step */
-    const ab_format *state_format; /* of optimizer state; NULL: that of the weights it belongs to */
+    bool micro_batches;            /* gradients of several batches are summed before a step */
+    const ab_format *state_format; /* of optimizer state; NULL: that of the corresponding weights */
     const ab_format *ema_format;   /* of averaged weights; NULL: none are kept */
 } ab_keep;
 
@@ -39,14 +39,14 @@ typedef struct ab_policy {
     ab_loss_scale loss_scale;
     const ab_format *half;
     ab_keep keep;
-    ab_op_list list;           /* which op runs in what; AB_LIST_none: nobody asks */
+    ab_op_list list;           /* op cast list; AB_LIST_none: not used */
     bool weights_read_as_half; /* stored fp32 under a half model */
     ab_cast_model cast_model_outputs;
-    ab_cast_model batch_norm_statistics; /* running mean and variance; none: as the batch norm's parameters */
+    ab_cast_model batch_norm_statistics; /* running mean and variance; none: the format of the batch norm's
+                                            parameters */
     bool enabled;
-    int num_losses; /* loss scalers; 1: one for the sum of all losses */
-    const char
-        *layers; /* "conv1=fp32,block.*.attn=half": layers with a format of their own; borrowed; NULL: none */
+    int num_losses;     /* loss scalers; 1: one for the sum of all losses */
+    const char *layers; /* "conv1=fp32,block.*.attn=half": layer overrides; borrowed; NULL: none */
 } ab_policy;
 
 typedef struct ab_level {
@@ -63,27 +63,27 @@ typedef struct ab_level {
 int ab_level_count(void);
 const ab_level *ab_level_at(int i);
 
-/* The level called `name`; AB_USAGE otherwise, and says so when the letter O was typed as a zero or left out.
- */
+/* Finds the level called `name`, else AB_USAGE; the message says if the letter O was typed as a zero or left
+ * out. */
 AB_MUST_CHECK ab_status ab_level_find(const char *name, const ab_level **level);
 
-/* "dynamic", a positive finite number that fp32 holds, or a dialect ("torch", "deepspeed:init=65536"). `what`
- * names the option in messages. */
+/* Parses "dynamic", a positive finite number representable in fp32, or a dialect ("torch",
+ * "deepspeed:init=65536"). AB_USAGE otherwise. `what` names the option in messages. */
 AB_MUST_CHECK ab_status ab_loss_scale_parse(const char *what, const char *text, ab_loss_scale *scale);
-/* A number: greater than 0, and what fp32 holds. */
+/* A fixed scale; `value` is greater than 0 and representable in fp32. */
 ab_loss_scale ab_loss_scale_fixed(double value);
-/* "dynamic", "1", "128", "torch", "apex:window=100"; text[AB_SCALER_TEXT]. */
+/* Writes "dynamic", "1", "128", "torch" or "apex:window=100" to text[AB_SCALER_TEXT]; returns text. */
 const char *ab_loss_scale_text(const ab_loss_scale *scale, char *text);
 
-/* Level's preset, then `overrides` ("keep_batchnorm_fp32=True", ...) through one validating setter each, in
- * order. enabled=False turns all of it into plain fp32 training. num_losses (apex's) gives each loss of the
- * network a backward pass and a loss scaler of its own. A value of None means "not given". Errors (AB_USAGE)
- * say what apex says of the combination, and the remedy. */
+/* Applies the level's preset, then `overrides` ("keep_batchnorm_fp32=True", ...) in order, each by its
+ * validating setter. enabled=False means plain fp32 training. num_losses (apex) gives each loss of the
+ * network its own backward pass and loss scaler. A value of None means "not given". AB_USAGE quotes apex's
+ * error for the combination and gives the remedy. */
 AB_MUST_CHECK ab_status ab_policy_resolve(const ab_level *level, const ab_format *half,
                                           const char *const *overrides, int count, ab_policy *policy);
 
-const char *ab_tri_text(ab_tri value); /* None, False, True */
-/* What cast_model_type means here: "fp32", the half format's name, or NULL for None. */
+const char *ab_tri_text(ab_tri value); /* "None", "False", "True" */
+/* The cast_model_type: "fp32", the half format's name, or NULL for None. */
 const char *ab_policy_cast_text(const ab_policy *policy);
 
 AB_END_DECLS

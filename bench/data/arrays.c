@@ -1,9 +1,9 @@
-/* Arrays of numbers as samples: an .npz (or .safetensors) with x and y and, if there are, x_test and y_test;
- * or a directory with x.npy, y.npy, ... The first dimension counts samples; without test arrays the last
- * tenth of the samples is the test split.
+/* Arrays of numbers as samples: an .npz (or .safetensors) with x and y and optional x_test and y_test; or a
+ * directory with x.npy, y.npy, ... The first dimension counts samples; without test arrays the last tenth of
+ * the samples is the test split.
  *
- * x is taken as it is, whatever the net's input is: numbers as fp32, token ids as int32, images as numbers
- * without scaling. Integers in y are class ids, other numbers are values. */
+ * x is used unscaled for every kind of input: numbers as fp32, token ids as int32, images as numbers.
+ * Integers in y are class ids, other numbers are values. */
 #define _POSIX_C_SOURCE 200809L
 #include "bench/data/data.h"
 #include "bench/tensorfile/tensorfile.h"
@@ -114,11 +114,11 @@ static ab_status read_array(const char *path, const char *name, bool folder, boo
     return status;
 }
 
-/* ---- fitting --------------------------------------------------------------------------------- */
+/* ---- matching the net ------------------------------------------------------------------------ */
 
 static int64_t each(const array *a) { return ab_shape_count(&a->shape) / a->shape.dim[0]; }
 
-/* Grey images may lack their last dimension. */
+/* Images with one channel may omit the last dimension. */
 static ab_status check_sample(const ab_data *data, const ab_data_request *request, const array *x) {
     const ab_shape *want = &data->shape.x;
     bool fits =
@@ -153,7 +153,7 @@ static int64_t classes_in(const array *y) {
     return (int64_t)largest + 1;
 }
 
-/* Samples [first, end) of x and y become a split. */
+/* Copies samples [first, end) of x and y to a split. */
 static ab_status keep(ab_data *data, ab_split which, const array *x, const array *y, int64_t first,
                       int64_t end) {
     ab_images *split = &data->split[which];
@@ -161,7 +161,7 @@ static ab_status keep(ab_data *data, ab_split which, const array *x, const array
                  n = (size_t)(end - first);
     split->count = end - first;
     AB_TRY(ab_block_create(&split->pixels, of_x * n, "arrays"));
-    AB_TRY(ab_block_create(&split->labels, of_y * n, "arrays")); /* zeros if there is no y */
+    AB_TRY(ab_block_create(&split->labels, of_y * n, "arrays")); /* zero if there is no y */
     split->pixel = split->pixels.bytes;
     split->label = split->labels.bytes;
     memcpy(split->pixel, (const char *)x->word + of_x * (size_t)first, of_x * n);
@@ -176,7 +176,7 @@ static ab_status check_pair(const ab_data_request *request, const char *suffix, 
                    (long long)x->shape.dim[0], suffix, (long long)y->shape.dim[0]);
 }
 
-/* Numbers where the net wants numbers. */
+/* Checks that x holds numbers where the net's input is numbers. */
 static ab_status adapt(ab_data *data, const ab_data_request *request, array *x, array *y) {
     AB_TRY(check_sample(data, request, x));
     if (data->shape.input != AB_INPUT_TOKENS) to_numbers(x);

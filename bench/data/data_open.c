@@ -91,7 +91,7 @@ static ab_status load_directory(ab_data *data, const char *name, const ab_data_r
     return unknown_source(name);
 }
 
-/* Whether `name` is the source's, or its name, a colon and a path. */
+/* Whether `name` is the source's name, or its name, a colon and a path. */
 static bool is_called(const ab_data_source *source, const char *name, const char **path) {
     size_t length = strlen(source->name);
     *path = NULL;
@@ -143,7 +143,7 @@ typedef struct grey_sums {
     uint64_t sum, squares; /* exact */
 } grey_sums;
 
-/* In parts whose sums fit 32 bits, for the compiler's vectors. */
+/* Sums in parts that fit 32 bits, so that compilers vectorise. */
 static grey_sums sum_greys(const uint8_t *pixel, int64_t n) {
     enum { PART = 4096 }; /* 4096 * 255^2 < 2^32 */
     grey_sums total = {0, 0};
@@ -158,7 +158,7 @@ static grey_sums sum_greys(const uint8_t *pixel, int64_t n) {
     return total;
 }
 
-/* Mean and standard deviation of all pixels of the training split as the net sees them: padding is grey 0. */
+/* Mean and standard deviation of all pixels of the training split, padding (0) included. */
 static ab_status measure(ab_data *data) {
     const ab_images *images = &data->split[AB_SPLIT_TRAIN];
     const double count = (double)(images->count * data->height * data->width * data->channels);
@@ -253,8 +253,8 @@ void ab_data_order_destroy(ab_data_order *order) {
     order->permutation = NULL;
 }
 
-/* Fisher and Yates, from the last place down (Knuth, The Art of Computer Programming 2, algorithm 3.4.2 P).
- */
+/* Fisher-Yates shuffle from the last element down (Knuth, The Art of Computer Programming 2, algorithm 3.4.2
+ * P). */
 static void shuffle(ab_data_order *order, int64_t epoch) {
     int64_t *permutation = order->permutation;
     for (int64_t i = 0; i < order->count; i++) permutation[i] = i;

@@ -1,5 +1,5 @@
-/* Fashion-MNIST (Xiao, Rasul, Vollgraf 2017): 60,000 + 10,000 images of clothes, 28x28, 10 classes, as
- * Debian's package dataset-fashion-mnist installs it. Downloads nothing. */
+/* Fashion-MNIST (Xiao, Rasul, Vollgraf 2017): 60,000 + 10,000 images of clothes, 28x28, 10 classes, installed
+ * by Debian's package dataset-fashion-mnist. Downloads nothing. */
 #include "bench/data/idx.h"
 
 #include <stdlib.h>

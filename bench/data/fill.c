@@ -1,5 +1,5 @@
-/* Writing a batch: images scaled and padded, tokens, numbers, and targets as the net wants them. Chooses no
- * samples. */
+/* Writes a batch: images scaled and padded, tokens, numbers, and targets in the net's form. The caller
+ * chooses the samples. */
 #include "bench/data/data.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@ enum { GREYS = 256 };
 
 /* ---- samples --------------------------------------------------------------------------------- */
 
-/* The fp32 value of every grey, each rounded once. */
+/* The fp32 value of every pixel byte, each rounded once. */
 static void make_values(const ab_data *data, ab_normalize mode, float *value) {
     for (int grey = 0; grey < GREYS; grey++) {
         double x = mode == AB_NORMALIZE_NONE ? grey : grey / 255.0;
@@ -26,7 +26,7 @@ static float *fill_pixels(float *out, const float *value, const uint8_t *pixel, 
     return out + n;
 }
 
-/* One image between its borders: they are grey 0. */
+/* One image, with borders of pixel value 0. */
 static float *fill_image(const ab_data *data, const float *value, const uint8_t *pixel, float *out) {
     const int64_t top = (data->height - data->stored_height) / 2,
                   bottom = data->height - data->stored_height - top;
@@ -51,7 +51,7 @@ static void fill_images(const ab_data *data, const ab_images *source, ab_normali
         images = fill_image(data, value, source->pixel + index[i] * bytes, images);
 }
 
-/* Elements of four bytes, `each` a sample, as they are. */
+/* Copies elements of four bytes, `each` per sample. */
 static void copy_words(const uint8_t *source, int64_t each, const int64_t *index, int64_t n, void *to) {
     const size_t bytes = (size_t)each * 4;
     for (int64_t i = 0; i < n; i++)
@@ -83,7 +83,7 @@ static void fill_targets(const ab_data *data, const ab_images *source, const int
         for (int64_t i = 0; i < n; i++) ((int32_t *)targets)[i] = source->label[index[i]];
     else if (data->labels != AB_LABELS_NEXT)
         copy_words(source->label, each, index, n, targets);
-    else /* the samples follow each other in one stream */
+    else /* samples are consecutive windows of one stream */
         copy_words(source->pixel + sizeof(int32_t), each, index, n, targets);
 }
 

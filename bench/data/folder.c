@@ -1,4 +1,4 @@
-/* Listing a folder. */
+/* Lists a folder. */
 #define _POSIX_C_SOURCE 200809L
 #include "bench/data/folder.h"
 
@@ -35,7 +35,6 @@ static ab_status add_name(ab_names *list, const char *name) {
     return list->name[list->count++] ? AB_OK : ab_fail(AB_NO_MEMORY, "--data: cannot list files");
 }
 
-/* Files (or folders) of a folder, in order; names that begin with a dot are left out. */
 ab_status ab_folder_list(const char *path, bool folders, ab_names *list) {
     char inside[AB_FOLDER_PATH];
     DIR *folder = opendir(path);

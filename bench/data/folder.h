@@ -1,5 +1,4 @@
-/* The names in a folder, sorted: for sources that read one file a sample or one folder a class. Opens
- * nothing. */
+/* Lists a folder, sorted: for sources with one file per sample or one folder per class. Opens no files. */
 #ifndef AB_BENCH_DATA_FOLDER_H
 #define AB_BENCH_DATA_FOLDER_H
 
@@ -19,8 +18,8 @@ typedef struct ab_names {
 /* Whether `path` exists and is a folder. */
 bool ab_is_folder(const char *path);
 
-/* Files (or folders) of a folder, in the order of their names; those that begin with a dot are left out.
- * AB_INPUT if it cannot be opened. What is listed after an error is freed by the caller too. */
+/* Lists the files (or folders) of a folder in the order of their names, without those that begin with a dot.
+ * AB_INPUT if it cannot be opened. The caller frees `list`, also after an error. */
 AB_MUST_CHECK ab_status ab_folder_list(const char *path, bool folders, ab_names *list);
 void ab_names_free(ab_names *list);
 

@@ -1,4 +1,4 @@
-/* The short cut. Trusts the length at the file's end only as far as deflate can compress. */
+/* Whole-file unpacking. The length at the file's end is checked against deflate's largest ratio. */
 #define _POSIX_C_SOURCE 200809L
 #include "bench/data/gunzip.h"
 
@@ -15,7 +15,7 @@ enum {
     HIGHEST_RATIO = 1032
 }; /* of a gzip file, in bytes; of deflate (zlib.net/zlib_tech.html) */
 
-/* RFC 1952: the last four bytes are the length of what was packed. */
+/* RFC 1952: the last four bytes are the uncompressed length. */
 static size_t packed_length(const uint8_t *end) {
     return (size_t)end[-4] | (size_t)end[-3] << 8 | (size_t)end[-2] << 16 | (size_t)end[-1] << 24;
 }

@@ -1,5 +1,4 @@
-/* The IDX reader. Trusts nothing in a file: every count is bounded before it is used, every byte is accounted
- * for. */
+/* The IDX reader. Files are untrusted: every count is bounded before use, and trailing bytes are errors. */
 #define _POSIX_C_SOURCE 200809L
 #include "bench/data/idx.h"
 
@@ -19,15 +18,15 @@ static const size_t first_block = (size_t)1 << 20;
 
 typedef struct idx_file {
     char path[PATH_BYTES];
-    gzFile stream; /* NULL if the whole file is unpacked in `block`, */
-    size_t next;   /* of which so much is read */
+    gzFile stream; /* NULL if the whole file is unpacked in `block` */
+    size_t next;   /* bytes of `block` read so far */
     int dims;
     int64_t dim[MAX_DIMS];
     ab_block block; /* owned until taken */
-    uint8_t *bytes; /* the elements, in it */
+    uint8_t *bytes; /* the elements, in `block` */
 } idx_file;
 
-/* ---- which file ------------------------------------------------------------------------------ */
+/* ---- file names ------------------------------------------------------------------------------ */
 
 static const char *const prefixes[2][2] = {{"train", "train"}, {"t10k", "test"}};
 static const char *const joints[] = {"-", "."}; /* "train-images-idx3-ubyte" and "train-images.idx3-ubyte" */
@@ -38,7 +37,7 @@ static bool exists(const char *path) {
     return stat(path, &info) == 0;
 }
 
-/* Finds the file of a split in any of its spellings; `kind` is "images" or "labels". */
+/* Finds the file of a split under any of its names; `kind` is "images" or "labels". */
 static bool find_file(const char *directory, ab_split split, const char *kind, int dims, char *path) {
     for (size_t p = 0; p < 2; p++)
         for (size_t j = 0; j < AB_COUNT_OF(joints); j++)
@@ -73,7 +72,7 @@ static void copy_some(idx_file *file, void *to, size_t n, size_t *got) {
     file->next += *got;
 }
 
-/* Reads up to n bytes; less only at the end of the file. */
+/* Reads up to n bytes; fewer only at the end of the file. */
 static ab_status read_some(idx_file *file, void *block, size_t n, size_t *got) {
     *got = 0;
     if (!file->stream) {
@@ -131,8 +130,8 @@ static ab_status read_header(idx_file *file) {
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
-/* One byte more than the header says proves that the file ends there, and lets zlib check the sum of a gzip
- * file. */
+/* Reads one byte beyond the data: verifies that the file ends there, and makes zlib verify a gzip
+ * checksum. */
 static ab_status check_end(idx_file *file, int64_t total) {
     uint8_t extra;
     size_t got = 0;
@@ -198,7 +197,7 @@ static ab_block take_block(idx_file *file) {
 
 /* ---- a split --------------------------------------------------------------------------------- */
 
-/* The training split sets the shape, the test split must have it. */
+/* The training split sets the shape; the test split must match it. */
 static ab_status check_shape(ab_data *data, const idx_file *images) {
     if (data->stored_height == 0) {
         data->stored_height = images->dim[1];

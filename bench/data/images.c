@@ -1,7 +1,7 @@
-/* Images of your own as arrays: a directory with a directory for each class, in the order of their names, and
- * in these .npy files of bytes (uint8), each one image [height, width, channels] (or [height, width]) or
- * several [n, height, width, channels]. Every tenth image of a class is a test sample. Pixels are normalised
- * as those of other sources. Decodes no JPEG or PNG: numpy.save("cats/1.npy",
+/* The user's images as arrays: a directory with one directory per class, in the order of their names, which
+ * hold .npy files of bytes (uint8): one image [height, width, channels] (or [height, width]) or several [n,
+ * height, width, channels] per file. Every tenth image of a class is a test sample. Pixels are normalised as
+ * in other sources. Decodes no JPEG or PNG: numpy.save("cats/1.npy",
  * numpy.asarray(PIL.Image.open("1.jpg").resize((224, 224)))) makes such a file. */
 #include "bench/data/data.h"
 #include "bench/data/folder.h"
@@ -14,7 +14,7 @@
 
 enum { MOST_CLASSES = 256, TEST_EVERY = 10 };
 
-/* One file of images; opened twice, so that no more than one is mapped at a time. */
+/* One file of images; opened twice, so that only one file is mapped at a time. */
 typedef struct image_file {
     ab_tensorfile *file;
     const ab_tensor_entry *entry;
@@ -24,7 +24,7 @@ typedef struct image_file {
 typedef struct reading {
     ab_data *data;
     const ab_data_request *request;
-    bool writes;       /* the second time: pixels and labels; the first only counts */
+    bool writes;       /* the second pass writes pixels and labels; the first only counts */
     int64_t number[2]; /* images of each split so far */
 } reading;
 
@@ -37,7 +37,7 @@ static ab_status wrong(const reading *r, const char *path, const ab_tensor_entry
                    ab_tensor_shape_text(entry, found));
 }
 
-/* Grey images may lack their last dimension. */
+/* Images with one channel may omit the last dimension. */
 static ab_status open_image_file(const reading *r, const char *path, image_file *a) {
     const ab_shape *want = &r->request->shape->x;
     const bool grey = want->dim[2] == 1;

@@ -1,5 +1,5 @@
-/* What a network wants of a data source: the shape of a sample and of its target. Filled from the network
- * file; a source adapts its samples to it or says why it cannot. */
+/* Shapes of a sample and its target. Filled from the network file; a data source adapts its samples to them
+ * or fails. */
 #ifndef AB_BENCH_DATA_SHAPE_H
 #define AB_BENCH_DATA_SHAPE_H
 
@@ -29,12 +29,12 @@ typedef struct ab_data_shape {
     int64_t vocabulary; /* of tokens */
     ab_target_kind targets;
     ab_shape y;
-    int64_t classes; /* the net tells apart; 0: it does not say */
+    int64_t classes; /* of the net; 0: not stated */
 } ab_data_shape;
 
 const char *ab_input_kind_text(ab_input_kind kind); /* "images", "numbers", "tokens" */
 
-/* Whether samples, or targets, are int32 ids; else they are fp32 numbers. */
+/* Whether samples (in) or targets (out) are int32 ids; else they are fp32 numbers. */
 static inline bool ab_data_ids_in(const ab_data_shape *shape) { return shape->input == AB_INPUT_TOKENS; }
 static inline bool ab_data_ids_out(const ab_data_shape *shape) {
     return shape->targets == AB_TARGETS_CLASSES || shape->targets == AB_TARGETS_TOKENS;

@@ -1,9 +1,8 @@
-/* Procedural images of the size and channels that the net asks for: no files, the same bytes on every
- * machine. A class is one of ten combinations of a colour (which channel is bright), a direction of stripes
- * and how fine they are; a sample has them under a soft spot, moved and dimmed, with noise, by random numbers
- * of (seed, sample). As many samples as fit 64 MiB, at most 4,096, and a quarter as many to test. It stands
- * in for a data set where there is none and says nothing about any real task.
- */
+/* Procedural images of the net's size and channels: no files, the same bytes on every machine. A class is one
+ * of ten combinations of a colour (which channel is bright), a direction and a frequency of stripes; a sample
+ * has them under a blurred spot, shifted and dimmed, with noise, by random numbers of (seed, sample). As many
+ * training samples as fit 64 MiB, at most 4,096, and a quarter as many test samples. It replaces a missing
+ * data set and does not represent any real task. */
 #include "bench/data/data.h"
 #include "bench/data/procedural.h"
 
@@ -21,8 +20,8 @@ typedef struct size {
 } size;
 
 typedef struct sample {
-    double x, y;             /* centre of the spot, in shares of the shorter side */
-    double along_x, along_y; /* direction across the stripes, times stripes a side */
+    double x, y;             /* centre of the spot, in units of the shorter side */
+    double along_x, along_y; /* direction across the stripes, times stripes per side */
     double phase, contrast, bright[3];
 } sample;
 
@@ -43,23 +42,24 @@ static sample draw_sample(uint64_t seed, uint32_t number, uint8_t *label) {
     return s;
 }
 
-/* Brightness without noise, 0 to 1; u and v in shares of the shorter side. */
+/* Brightness without noise, 0 to 1; u and v in units of the shorter side. */
 static double shade(const sample *s, double u, double v) {
     const double x = u - s->x, y = v - s->y, inside = 1.0 - 2.5 * (x * x + y * y);
     if (inside <= 0) return 0;
     return s->contrast * inside * inside * (0.5 + 0.5 * ab_wave(x * s->along_x + y * s->along_y + s->phase));
 }
 
-/* Difference of two random bytes: a triangle about 0, of deviation sqrt(2 * (256^2 - 1) / 12) = 104.5. */
+/* Difference of two random bytes: triangular, mean 0, standard deviation sqrt(2 * (256^2 - 1) / 12) =
+ * 104.5. */
 static int noise(uint32_t word) { return (int)(word & 0xFF) - (int)(word >> 8 & 0xFF); }
 
 static uint8_t grey(double value) { return (uint8_t)(value <= 0 ? 0 : value >= 255 ? 255 : value + 0.5); }
 
 static void make_sample(uint64_t seed, uint32_t number, const size *z, uint8_t *pixel, uint8_t *label) {
-    static const double noise_level = 0.25; /* greys of noise, as deviation: 26 */
+    static const double noise_level = 0.25; /* standard deviation of 26 pixel values */
     const sample s = draw_sample(seed, number, label);
     const double side = (double)(z->height < z->width ? z->height : z->width);
-    ab_rng_block block = {{0}}; /* two values a word, eight a block */
+    ab_rng_block block = {{0}}; /* two values per word, eight per block */
     int64_t i = 0;
     for (int64_t row = 0; row < z->height; row++) {
         for (int64_t column = 0; column < z->width; column++) {

@@ -1,10 +1,10 @@
-/* Procedural text: no files, the same tokens on every machine. A made-up language of words, each with four
- * likely followers that depend on the topic; the topic is the class of a sample, or changes from sentence to
- * sentence where the target is the next token. A model of word pairs can reach 1.75 bits a word; nothing
- * reaches less. It stands in for text where there is none and says nothing about any language.
+/* Procedural text: no files, the same tokens on every machine. An artificial language of words, each with
+ * four likely successors that depend on the topic; the topic is the class of a sample, or changes per
+ * sentence where the target is the next token. A bigram model can reach the lower bound of 1.75 bits per
+ * word. It replaces missing text and does not represent any language.
  *
  * Tokens follow the net's vocabulary: words from 1,024 on, ASCII letters from 128 on, letters numbered from 1
- * below that; 0 or a space lies between words that are spelled. */
+ * below that; 0 or a space separates spelled words. */
 #include "bench/data/data.h"
 
 #include "kernels/core/rng.h"
@@ -15,19 +15,18 @@
 enum { TRAIN = 4096, TEST = 512, WORDS = 512, FOLLOWERS = 4, TOPICS = 8, SENTENCE = 16, LONGEST_WORD = 8 };
 enum { WORD_VOCABULARY = 1024, ASCII_VOCABULARY = 128, LETTERS = 26 };
 
-/* A stream of words under way. */
+/* State of a stream of words. */
 typedef struct speaker {
     uint64_t seed;
     uint32_t stream; /* of random numbers */
-    uint64_t spoken; /* words so far */
+    uint64_t words;  /* so far */
     uint32_t word, topic;
-    int64_t topics, vocabulary;        /* topics 0: a new one with every sentence */
+    int64_t topics, vocabulary;        /* topics 0: a new topic per sentence */
     int32_t spelled[LONGEST_WORD + 1]; /* tokens of the word */
     int length, next;
 } speaker;
 
-/* A number in [0, bound) that depends on (what, which) alone: the language itself, the same for every seed.
- */
+/* A number in [0, bound) that depends only on (what, which): the language is the same for every seed. */
 static uint32_t of_language(uint32_t what, uint64_t which, uint32_t bound) {
     return (uint32_t)ab_rng_below(0, AB_RNG_SYNTHETIC, what, which, bound);
 }
@@ -40,12 +39,12 @@ static uint32_t follower(uint32_t word, uint32_t topic, uint32_t which) {
 
 static void next_word(speaker *s) {
     static const uint32_t last[FOLLOWERS] = {0x7fffffffu, 0xbfffffffu, 0xdfffffffu, 0xffffffffu};
-    ab_rng_block random = ab_rng_at(s->seed, AB_RNG_SYNTHETIC, s->stream, s->spoken);
+    ab_rng_block random = ab_rng_at(s->seed, AB_RNG_SYNTHETIC, s->stream, s->words);
     uint32_t which = 0;
     while (random.word[0] > last[which]) which++;
-    if (s->topics == 0 && s->spoken % SENTENCE == 0) s->topic = random.word[1] % TOPICS;
+    if (s->topics == 0 && s->words % SENTENCE == 0) s->topic = random.word[1] % TOPICS;
     s->word = follower(s->word, s->topic, which);
-    s->spoken++;
+    s->words++;
 }
 
 static int32_t letter(const speaker *s, uint32_t which) {
@@ -81,7 +80,7 @@ static void speak_on(ab_images *split, int64_t length, speaker s) {
     for (int64_t i = 0; i < split->count * length + 1; i++) token[i] = next_token(&s);
 }
 
-/* Each sample by itself, on one topic. */
+/* Samples are independent, each on one topic. */
 static void speak_on_topics(ab_images *split, int64_t length, int64_t topics, const speaker *first) {
     int32_t *token = (int32_t *)(void *)split->pixel;
     for (int64_t i = 0; i < split->count; i++) {

@@ -1,4 +1,4 @@
-/* Reading text files and cutting tokens into samples; see text.h. */
+/* Reads text files and cuts tokens into samples; see text.h. */
 #define _POSIX_C_SOURCE 200809L
 #include "bench/data/text.h"
 
@@ -52,7 +52,7 @@ static ab_status add_piece(ab_text *text, int64_t start, ab_split split, int lab
     return AB_OK;
 }
 
-/* One stream, cut at the first white space behind nine tenths. */
+/* One stream, split at the first white space after nine tenths. */
 static ab_status read_stream(const char *path, ab_text *text) {
     ab_names files = {NULL, 0};
     ab_status status = AB_OK;
@@ -128,7 +128,7 @@ typedef struct cutter {
     const void *self;
 } cutter;
 
-/* All windows of a stream; what is left at the end is dropped. */
+/* All windows of a stream; the remainder at the end is dropped. */
 static ab_status cut_stream(const cutter *c, const ab_text_piece *piece) {
     ab_images *split = &c->data->split[piece->split];
     const int64_t length = c->data->shape.x.dim[0];
@@ -147,7 +147,7 @@ static ab_status cut_stream(const cutter *c, const ab_text_piece *piece) {
     return AB_OK;
 }
 
-/* The first tokens of each piece of a split; short ones end in zeros. */
+/* The first tokens of each piece of a split; short pieces are padded with zeros. */
 static ab_status cut_samples(const cutter *c, ab_split which) {
     ab_images *split = &c->data->split[which];
     const int64_t length = c->data->shape.x.dim[0];

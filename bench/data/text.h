@@ -1,9 +1,10 @@
-/* Text from files that the user names: reading them, and cutting tokens into samples. What a token is, the
- * sources say (bytes.c, words.c).
+/* Reads text files of the user and cuts tokens into samples. The sources define the tokens (bytes.c,
+ * words.c).
  *
- * For next tokens: the files of a directory one behind the other in the order of their names (or one file);
- * the last tenth is the test split. For classes: a directory of directories, one for each class in the order
- * of their names, one sample a file; every tenth file is a test sample. Nothing is decoded: text is bytes. */
+ * Next-token targets: the files of a directory concatenated in the order of their names (or one file); the
+ * last tenth is the test split. Class targets: a directory with one directory per class, in the order of
+ * their names, and one file per sample; every tenth file is a test sample. Text is not decoded: it is
+ * bytes. */
 #ifndef AB_BENCH_DATA_TEXT_H
 #define AB_BENCH_DATA_TEXT_H
 
@@ -26,11 +27,12 @@ typedef struct ab_text {
     int64_t classes;      /* 0 for streams */
 } ab_text;
 
-/* Reads what `path` names. AB_INPUT names the file, what was expected and what was found. */
+/* Reads a file or directory. AB_INPUT names the file, what was expected and what was found. The caller frees
+ * `text`. */
 AB_MUST_CHECK ab_status ab_text_read(const char *path, bool by_class, ab_text *text);
 void ab_text_free(ab_text *text);
 
-/* Tokens of a piece: writes at most `most` and returns how many there are in all; token may be NULL. */
+/* Tokenises `size` bytes: writes at most `most` tokens and returns the total number; token may be NULL. */
 typedef int64_t (*ab_tokenise)(const void *self, const char *byte, int64_t size, int32_t *token,
                                int64_t most);
 

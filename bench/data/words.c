@@ -1,6 +1,6 @@
-/* Text as words: a token is a word, a number or a punctuation mark. The most frequent ones of the training
- * text get the ids from 2 on, as many as the net's vocabulary has room for; 1 is any other, 0 fills up
- * samples that are short. Upper and lower case differ; bytes beyond ASCII are letters. */
+/* Text as words: a token is a word, a number or a punctuation mark. The most frequent tokens of the training
+ * text get the ids from 2 on, up to the net's vocabulary; 1 is unknown, 0 pads short samples. Case-sensitive;
+ * bytes beyond ASCII are letters. */
 #include "bench/data/text.h"
 
 #include <stdlib.h>
@@ -9,12 +9,12 @@
 enum { OTHER = 1, FIRST = 2, SMALLEST = 1 << 12 };
 
 typedef struct word {
-    const char *byte; /* NULL: no word here */
+    const char *byte; /* NULL: empty slot */
     int64_t size, count, first;
     int32_t id; /* 0: not in the vocabulary */
 } word;
 
-/* Open addressing; the number of places is a power of two. */
+/* Hash table with open addressing; the number of slots is a power of two. */
 typedef struct dictionary {
     word *place;
     int64_t places, words;
@@ -27,7 +27,7 @@ static bool is_letter(char c) {
 
 static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
-/* The next word at or behind `at`: its size, 0 at the end. */
+/* Finds the next word at or after `at` and returns its size, 0 at the end. */
 static int64_t next_word(const char *byte, int64_t size, int64_t *at) {
     while (*at < size && is_space(byte[*at])) ++*at;
     int64_t end = *at;
@@ -65,7 +65,7 @@ static ab_status count_words(dictionary *d, const char *byte, int64_t size) {
     return AB_OK;
 }
 
-/* Frequent words first; of equal ones that which came first. */
+/* Most frequent words first; ties by first occurrence. */
 static int compare_words(const void *a, const void *b) {
     const word *left = *(word *const *)a, *right = *(word *const *)b;
     if (left->count != right->count) return left->count > right->count ? -1 : 1;

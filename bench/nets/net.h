@@ -1,29 +1,30 @@
-/* Networks as data: a JSON file of ops, parsed, checked and shape-inferred. Ours (bench/nets/<name>.json) and
- * a user's file go through the same code.
+/* Networks as data: a JSON file of ops, parsed, checked and shape-inferred. Built-in nets
+ * (bench/nets/<name>.json) and user files use the same code.
  *
  * File: {"format": "ampbench-net-1", "name", "text", "input": {...}, "targets": {...}, "defaults": {...},
  * "init": {...}, "ops": [{"name", "op", "in", <torch's keywords>, "init"}], "losses": [...], "recompute"};
  * "text", "targets", "defaults", "init", "losses" and "recompute" may be absent.
  *
- * - "input": the data the network wants, without the batch: {"height", "width", "channels"} images, {"shape":
- * [5, 3]} numbers, {"tokens": 64, "vocabulary": 256} token ids below the vocabulary, int32 [batch, 64].
- * - "targets": {"kind": "classes"} (the default) class ids, int32 [batch], or [batch, ...] with a "shape";
+ * - "input": shape of a sample, without the batch: {"height", "width", "channels"} images, {"shape": [5, 3]}
+ *   numbers, {"tokens": 64, "vocabulary": 256} token ids below the vocabulary, int32 [batch, 64].
+ * - "targets": {"kind": "classes"} (default) class ids, int32 [batch], or [batch, ...] with a "shape";
  *   {"kind": "one_hot", "classes": 10} fp32 [batch, 10] made from class ids; {"kind": "tokens"} the token
- * after each token of the input, int32 [batch, tokens]; {"kind": "values", "shape": [3]} fp32 numbers.
+ *   after each token of the input, int32 [batch, tokens]; {"kind": "values", "shape": [3]} fp32 numbers.
  * - "name": 1 to 64 of A-Z a-z 0-9 _ . -, different for every op and not "input" or "targets".
  * - "in": the name of an earlier op or "input", or an array of such names; absent: the op before (the first
- * op: "input"). "targets" is an input like another, for ops that take what it holds; a loss that lacks one
- * name gets it as its last required input. Every op that is not a loss of the network is read by a later one.
- * - "losses": names of the ops that are minimised, or {"op": name, "weight": w, "loss_id": i}: tensors of one
- * element, the loss is the weighted sum. Absent: the last op. Under num_losses of 2 or more (policy.h) losses
- * of one id share a loss scale.
- * - "recompute": patterns of blocks, as of ab_net_recompute.
- * - "share" of an op: {"weight": "embedding.weight"}: its weight is that of an earlier op, of the same shape.
- * - "defaults": {"optimizer", "lr", "batch", "epochs"}, each optional: momentum, 0.01, 64, 1.
+ *   op: "input"). "targets" may be an input of ops that accept its type; a loss with one name too few gets it
+ *   as its last required input. Every op but the losses must be read by a later op.
+ * - "losses": names of the ops to minimise, or {"op": name, "weight": w, "loss_id": i}; each is a tensor of
+ *   one element, and the loss is the weighted sum. Absent: the last op. With num_losses >= 2 (policy.h)
+ *   losses of one id share a loss scale.
+ * - "recompute": patterns of block names, as for ab_net_recompute.
+ * - "share" of an op: {"weight": "embedding.weight"}: its weight is that of an earlier op and has the same
+ *   shape.
+ * - "defaults": {"optimizer", "lr", "batch", "epochs"}, each optional, else momentum, 0.01, 64, 1.
  * - "init": {"weight": {"kind": "normal", "std": 0.02}, "bias": {"kind": "zeros"}} by parameter name; kinds
- * zeros, ones, uniform (with "bound") and normal (with "std"). An op's own "init" comes first, then the
- * file's, then torch's default. The file's does not reach normalisations: a rule for weights is not meant for
- * their scale.
+ *   zeros, ones, uniform (with "bound") and normal (with "std"). An op's "init" takes precedence over the
+ *   file's, and that over torch's default. The file's "init" does not apply to normalisations, whose weight
+ *   is a scale.
  *
  * Files are strict JSON in UTF-8, at most 1 MiB, 32 levels deep, 4,096 ops; no value has more than 2^40
  * elements. */
@@ -35,7 +36,7 @@
 
 AB_BEGIN_DECLS
 
-/* Where an op's input comes from: the output of op `i` is i >= 0. */
+/* Source of an op's input: i >= 0 is the output of op i. */
 enum { AB_NET_INPUT = -1, AB_NET_TARGETS = -2 };
 
 enum { AB_NET_LOSSES = 8 }; /* at most */
@@ -43,11 +44,10 @@ enum { AB_NET_LOSSES = 8 }; /* at most */
 typedef struct ab_net_loss {
     int op;
     double weight;
-    int id; /* of its loss scaler, where losses have their own (apex's loss_id); its place in the list, if not
-               given */
+    int id; /* of its loss scaler, with several scalers (apex's loss_id); default: its index in the list */
 } ab_net_loss;
 
-/* A parameter of another op; op -1: none. */
+/* A parameter owned by another op; op -1: none. */
 typedef struct ab_net_share {
     int op, index;
 } ab_net_share;
@@ -59,13 +59,13 @@ typedef struct ab_net_op {
     void *attrs; /* op->attrs_bytes bytes, or NULL */
     int inputs;
     int input[AB_MAX_INPUTS];
-    int params; /* shapes do not depend on the batch; init as the file says, or torch's default */
+    int params; /* shapes do not depend on the batch; init from the file, or torch's default */
     ab_param_spec param[AB_MAX_PARAMS];
-    ab_net_share shared[AB_MAX_PARAMS]; /* whose it is, if it is not this op's own */
+    ab_net_share shared[AB_MAX_PARAMS]; /* the owner, if it is not this op */
     bool lent[AB_MAX_PARAMS];           /* a later op shares it */
-    int block;                          /* ops of one block have one number, -1: none (net_blocks.c) */
-    bool recompute; /* the block keeps no activations: they are computed again for the backward pass */
-    bool outside;   /* of the model: a loss, or computed from the targets or from a loss */
+    int block;                          /* number of its block, -1: none (net_blocks.c) */
+    bool recompute; /* the block keeps no activations: they are recomputed for the backward pass */
+    bool outside;   /* outside of the model: a loss, or computed from the targets or from a loss */
     int line;       /* of the op in the file, 1-based */
 } ab_net_op;
 
@@ -79,45 +79,45 @@ typedef struct ab_net_defaults {
 
 typedef struct ab_net {
     char *name, *text, *path;
-    char digest[17]; /* FNV-1a 64 of the file's bytes, hex: which file a result came from */
+    char digest[17]; /* FNV-1a 64 of the file's bytes, hex; identifies the file in results */
     ab_data_shape data;
     ab_net_defaults defaults;
     int ops;
     ab_net_op *op;
     int losses;
     ab_net_loss loss[AB_NET_LOSSES];
-    int scored;      /* loss that compares logits with class ids, so that there is an accuracy, or -1 */
+    int scored;      /* loss that compares logits with class ids (defines the accuracy), or -1 */
     int64_t classes; /* last dim of its logits; 0 without */
 } ab_net;
 
-/* Loads a net: a built-in name ("lenet5") or a path. Built-in files are compiled in (generated by CMake from
- * nets/nets.def), so that the program needs no data directory. Errors (AB_CONFIG) name file, line, op, what
- * was expected and found, and the nearest valid name. */
+/* Loads a net by built-in name ("lenet5") or path; the caller frees *net. Built-in files are compiled in (by
+ * CMake from nets/nets.def), so the program needs no data directory. Errors (AB_CONFIG) name file, line, op,
+ * what was expected and found, and the nearest valid name. */
 AB_MUST_CHECK ab_status ab_net_load(const char *name_or_path, ab_net **net);
 
-/* The same from memory; `path` is used in messages. For tests and fuzzing. */
+/* Parses a net from memory; `path` is used in messages. For tests and fuzzing. */
 AB_MUST_CHECK ab_status ab_net_parse(const char *text, size_t length, const char *path, ab_net **net);
 
 void ab_net_free(ab_net *net); /* NULL is a no-op */
 
-/* Which blocks are recomputed: patterns of their names ("h*,stage1.0"), "all" or "none". AB_CONFIG if one
- * names no block. */
+/* Sets which blocks are recomputed: patterns of their names ("h*,stage1.0"), "all" or "none". AB_CONFIG if a
+ * pattern matches no block. */
 AB_MUST_CHECK ab_status ab_net_recompute(ab_net *net, const char *patterns);
 
-/* Shapes of "input" and "targets" for a batch, and whether they are int32 ids. */
+/* Shapes of "input" and "targets" for a batch. */
 ab_shape ab_net_input_shape(const ab_net *net, int64_t batch);
 ab_shape ab_net_targets_shape(const ab_net *net, int64_t batch);
 
 /* Output shape of every op for a batch: shape[net->ops]. */
 AB_MUST_CHECK ab_status ab_net_infer(const ab_net *net, int64_t batch, ab_shape *shape);
 
-/* Frozen batch norms ("mode": "eval") normalise with their running statistics and leave them alone while
- * training. */
+/* Whether the op is a frozen batch norm ("mode": "eval"): it normalises with its running statistics and does
+ * not update them. */
 bool ab_net_op_frozen(const ab_net_op *op);
-/* Freezes all there are (torch: module.eval() on every one). Returns how many. */
+/* Freezes all batch norms (torch: module.eval() on each). Returns their number. */
 int ab_net_freeze(ab_net *net);
 
-/* Trained parameters in all (buffers not counted, shared ones counted once). */
+/* Number of trained parameter elements (without buffers; shared parameters count once). */
 int64_t ab_net_parameters(const ab_net *net);
 
 /* Built-in nets, for `ampbench list`. */

@@ -1,4 +1,4 @@
-/* Attributes of an op: from JSON into the op's own struct, driven by its attribute table. */
+/* Reads the attributes of an op from JSON into the op's struct, by its attribute table. */
 #include "bench/nets/net_build.h"
 #include "kernels/core/text.h"
 
@@ -180,7 +180,7 @@ void ab_net_free_attrs(ab_net_op *op) {
 
 /* ---- frozen batch norms ---------------------------------------------------------------------- */
 
-/* The op's field "mode"; NULL if it has none. */
+/* The op's field "mode"; NULL if there is none. */
 static int64_t *mode_of(const ab_net_op *op) {
     for (const ab_attr *attr = op->op->attrs; op->op->batch_norm && attr && attr->name; attr++)
         if (strcmp(attr->name, "mode") == 0) return (int64_t *)(void *)((char *)op->attrs + attr->offset);

@@ -1,7 +1,7 @@
-/* Blocks of a network, and which of them keep no activations for the backward pass but compute them again
- * (Chen et al. 2016, "Training deep nets with sublinear memory cost"). A block is a run of ops whose names
- * agree up to the last part, of those before the final one, that ends in a digit: "h0" has h0.norm1 and
- * h0.mlp.fc1, "stage1.0" has stage1.0.conv1. */
+/* Blocks of a network, and which of them are recomputed for the backward pass (Chen et al. 2016, "Training
+ * deep nets with sublinear memory cost"). A block is a run of ops whose names agree up to the last part, the
+ * final one excluded, that ends in a digit: "h0" has h0.norm1 and h0.mlp.fc1, "stage1.0" has
+ * stage1.0.conv1. */
 #define _POSIX_C_SOURCE 200809L
 #include "bench/nets/net_build.h"
 
@@ -31,7 +31,7 @@ void ab_net_find_blocks(ab_net *net) {
     }
 }
 
-/* Marks the blocks that one pattern names; returns how many ops they have. */
+/* Marks the blocks that match a pattern; returns the number of their ops. */
 static int mark(ab_net *net, const char *pattern) {
     char name[BLOCK_NAME];
     int marked = 0;

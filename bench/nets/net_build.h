@@ -10,19 +10,17 @@
 AB_BEGIN_DECLS
 
 /* Allocates op->attrs (freed by ab_net_free) and fills it from the op's object by the table op->op->attrs:
- * given values checked against type and range, the rest torch's defaults. Unknown keys are errors. */
+ * given values are checked for type and range, others get torch's defaults. Unknown keys are errors. */
 AB_MUST_CHECK ab_status ab_net_read_attrs(const ab_net_json_place *place, const cJSON *object, ab_net_op *op);
 void ab_net_free_attrs(ab_net_op *op);
 
-/* Infers shapes for the default batch and asks every op for its parameters, with torch's own initialisation.
- */
+/* Infers shapes for the default batch and gets every op's parameters, with torch's initialisation. */
 AB_MUST_CHECK ab_status ab_net_make_params(ab_net *net);
 
 /* Reads every op's "share". ops: the array. */
 AB_MUST_CHECK ab_status ab_net_read_share(const cJSON *ops, ab_net *net);
 
-/* Replaces the initialisation by what the file says: the document's "init", then each op's own. ops: the
- * array. */
+/* Applies the file's initialisation: the document's "init", then each op's own. ops: the array. */
 AB_MUST_CHECK ab_status ab_net_read_init(const cJSON *document, const cJSON *ops, ab_net *net);
 
 /* Numbers the blocks by the names of the ops. */

@@ -1,4 +1,4 @@
-/* Shapes and parameters of a network: each op infers its own; here they are strung together and bounded. */
+/* Shapes and parameters of a network: each op infers its own; this file chains them and checks bounds. */
 #include "bench/nets/net_build.h"
 
 #include <stdlib.h>

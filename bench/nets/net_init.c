@@ -1,4 +1,4 @@
-/* How parameters start: the file's "init" over torch's defaults. Draws no numbers. */
+/* Initialisation of parameters: the file's "init" over torch's defaults. Draws no random numbers. */
 #include "bench/nets/net_build.h"
 
 #include <string.h>

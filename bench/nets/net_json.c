@@ -1,5 +1,5 @@
-/* The scanner, the typed reads and their messages. Numbers and strings are cJSON's work; cJSON's own error
- * position, a global variable, is not used. */
+/* The scanner, the typed reads and their messages. cJSON converts numbers and strings; its error position, a
+ * global variable, is not used. */
 #include "bench/nets/net_json.h"
 
 #include "kernels/core/nearest.h"
@@ -149,7 +149,7 @@ static ab_status scan_key(scanner *s) {
     return scan_char(s, ':', "':' after the key");
 }
 
-/* An array or object: `open` has been seen. */
+/* An array or object after its bracket `open`. */
 static ab_status scan_members(scanner *s, bool object) {
     const char close = object ? '}' : ']';
     if (++s->depth > AB_NET_JSON_DEPTH) return unexpected(s, "at most 32 levels of nesting");
@@ -183,8 +183,8 @@ static ab_status scan_document(scanner *s) {
     return s->at == s->end ? AB_OK : unexpected(s, "nothing after the document");
 }
 
-/* cJSON has no field for a position; valueint, which only numbers use and nothing here reads, holds the line.
- */
+/* cJSON has no field for positions: valueint, which only numbers use and which is not read here, holds the
+ * line. */
 static const int *assign_lines(cJSON *value, const int *line) {
     value->valueint = *line++;
     for (cJSON *child = value->child; child; child = child->next) line = assign_lines(child, line);
@@ -359,7 +359,7 @@ ab_status ab_net_json_name(const ab_net_json_place *place, const cJSON *value, c
     return AB_OK;
 }
 
-/* Control characters of ASCII and of Unicode's C1 block, which terminals obey. */
+/* Control characters of ASCII and of Unicode's C1 block, which terminals interpret. */
 static bool is_plain(const char *string) {
     for (const unsigned char *byte = (const unsigned char *)string; *byte; byte++) {
         if (*byte < 0x20 || *byte == 0x7F) return false;

@@ -1,9 +1,9 @@
-/* Strict JSON for network files, with line numbers, and the checks every value of such a file goes through.
+/* Strict JSON for network files, with line numbers, and checks for their values.
  *
  * cJSON builds the tree. It keeps no positions and accepts more than JSON (trailing text, control
- * characters), so a scanner goes over the bytes first: it reports the first error of the grammar by line and
- * column and notes the line of every value. Private to bench/nets; knows nothing of ops. All errors are
- * AB_CONFIG unless said otherwise. */
+ * characters), so a scanner runs first: it reports the first syntax error by line and column and records the
+ * line of every value. Private to bench/nets; independent of ops. All errors are AB_CONFIG unless said
+ * otherwise. */
 #ifndef AB_BENCH_NETS_NET_JSON_H
 #define AB_BENCH_NETS_NET_JSON_H
 
@@ -22,7 +22,7 @@ enum {
     AB_NET_JSON_TEXT = 128       /* bytes of a quoted value or a hint */
 };
 
-/* Where messages say they are: "path:line: op 'name': ...". */
+/* Location for messages: "path:line: op 'name': ...". */
 typedef struct ab_net_json_place {
     const char *path;
     const char *op; /* NULL outside of an op */
@@ -32,13 +32,14 @@ typedef struct ab_net_json_range {
     double low, high; /* inclusive */
 } ab_net_json_range;
 
-/* Parses `length` bytes of UTF-8; cJSON_Delete the root. AB_NO_MEMORY when there is none. */
+/* Parses `length` bytes of UTF-8; the caller frees *root with cJSON_Delete. AB_NO_MEMORY if allocation
+ * fails. */
 AB_MUST_CHECK ab_status ab_net_json_parse(const char *text, size_t length, const char *path, cJSON **root);
 
 /* The 1-based line on which a value of a parsed tree starts. */
 int ab_net_json_line(const cJSON *value);
 
-/* Fails with "path:line: op 'name': " in front of the message. */
+/* Fails with a message that starts with "path:line: op 'name': ". */
 ab_status ab_net_json_fail(const ab_net_json_place *place, const cJSON *at, const char *format, ...)
     AB_PRINTF(3, 4);
 
@@ -46,23 +47,23 @@ ab_status ab_net_json_fail(const ab_net_json_place *place, const cJSON *at, cons
  * Returns `text`. */
 const char *ab_net_json_found(const cJSON *value, char *text);
 
-/* The same for a string that has no tree: a key, a name from the command line. */
+/* The same for a string outside of a tree: a key, a name from the command line. */
 const char *ab_net_json_quote(const char *string, char *text);
 
 /* "; did you mean 'x'?" with the one of names[count] nearest to `word`, or "". Returns `text`
  * (AB_NET_JSON_TEXT bytes). */
 const char *ab_net_json_hint(const char *word, const char *const *names, int count, char *text);
 
-/* Checks that `object` is an object whose keys are among names[count], each at most once. `what` names it for
- * people: "the network", "'init'". */
+/* Checks that `object` is an object whose keys are among names[count], each at most once. `what` names it in
+ * messages: "the network", "'init'". */
 AB_MUST_CHECK ab_status ab_net_json_check_keys(const ab_net_json_place *place, const cJSON *object,
                                                const char *what, const char *const *names, int count);
 
-/* The value of a key that must be there. */
+/* The value of a required key. */
 AB_MUST_CHECK ab_status ab_net_json_member(const ab_net_json_place *place, const cJSON *object,
                                            const char *key, const cJSON **value);
 
-/* Values by type. `label` is what the message calls the value, usually its key. */
+/* Values by type. `label` names the value in messages, usually by its key. */
 AB_MUST_CHECK ab_status ab_net_json_number(const ab_net_json_place *place, const cJSON *value,
                                            const char *label, ab_net_json_range range, double *number);
 AB_MUST_CHECK ab_status ab_net_json_integer(const ab_net_json_place *place, const cJSON *value,

@@ -1,5 +1,5 @@
-/* Reads the document: head, ops and their inputs. Checks what concerns the network as a whole: names,
- * references, the loss at the end, nothing computed in vain. */
+/* Reads the document: head, ops and their inputs. Checks the network as a whole: names, references, losses,
+ * no unused ops. */
 #include "bench/nets/net_build.h"
 #include "kernels/core/text.h"
 
@@ -115,7 +115,7 @@ static ab_status read_input(const parser *p) {
 }
 
 static const struct {
-    const char *name, *key; /* the key that goes with it, NULL for none */
+    const char *name, *key; /* its additional key, NULL for none */
     bool required;
 } target_kinds[] = {
     [AB_TARGETS_CLASSES] = {"classes", "shape", false},
@@ -144,7 +144,7 @@ static ab_status read_targets(const parser *p) {
     static const ab_net_json_range classes = {2, 1 << 24};
     ab_data_shape *data = &p->net->data;
     const cJSON *object = cJSON_GetObjectItemCaseSensitive(p->document, "targets");
-    if (!object) return AB_OK; /* class ids, one a sample */
+    if (!object) return AB_OK; /* class ids, one per sample */
     if (!cJSON_IsObject(object)) return ab_net_json_check_keys(&p->place, object, "'targets'", NULL, 0);
     AB_TRY(find_target_kind(p, object, &data->targets));
     const char *key = target_kinds[data->targets].key, *keys[] = {"kind", key};
@@ -290,7 +290,7 @@ static ab_status resolve(const parser *p, const cJSON *value, int i, int *input)
     return unknown_input(p, value, name, i);
 }
 
-/* Fills op->input and op->inputs from "in", without judging how many there are. */
+/* Fills op->input and op->inputs from "in"; their number is not checked here. */
 static ab_status read_references(const parser *p, const cJSON *in, int i) {
     ab_net_op *op = &p->net->op[i];
     op->inputs = 1;

@@ -1,6 +1,5 @@
-/* "share": parameters that an op reads from an earlier op instead of having its own, such as a language
- * model's head that reads the table of its embedding. Decides nothing about gradients: the plan adds them up.
- */
+/* "share": parameters that an op reads from an earlier op, such as a language model's head tied to its
+ * embedding. The plan sums their gradients. */
 #include "bench/nets/net_build.h"
 
 #include <string.h>

@@ -8,8 +8,8 @@
 
 enum { TOKEN_TEXT = 24 };
 
-/* Bytes of the UTF-8 sequence at text[0..left), 0 when it is malformed. The second byte's range excludes
- * overlong forms, surrogates and code points above U+10FFFF (RFC 3629, section 4). */
+/* Length of the UTF-8 sequence at text[0..left), 0 if malformed. The second byte's range excludes overlong
+ * forms, surrogates and code points above U+10FFFF (RFC 3629, section 4). */
 static size_t utf8_sequence(const unsigned char *text, size_t left) {
     static const struct {
         unsigned char lead_low, lead_high, second_low, second_high, length;
@@ -54,7 +54,7 @@ static void skip_space(ab_json_scan *scan) {
         scan->at++;
 }
 
-/* The next byte that is not white space, without taking it; -1 at the end. */
+/* Peeks at the next byte that is not white space; -1 at the end. */
 static int peek(ab_json_scan *scan) {
     skip_space(scan);
     return scan->at < scan->length ? (unsigned char)scan->text[scan->at] : -1;
@@ -65,7 +65,7 @@ static bool is_word(int c) {
            c == '+' || c == '-';
 }
 
-/* A few characters of what stands at the current position, for messages. */
+/* A few characters at the current position, for messages. */
 static const char *found(ab_json_scan *scan, char text[TOKEN_TEXT]) {
     int c = peek(scan);
     if (c < 0) return ab_text_exact(text, TOKEN_TEXT, "the end");
@@ -136,7 +136,7 @@ static size_t utf8_encode(char *out, long code) {
     return tail + 1;
 }
 
-/* After "\u": one code point, a surrogate pair taken together. */
+/* Decodes the code point after "\u", including surrogate pairs. */
 static ab_status unicode_escape(ab_json_scan *scan, char *out, size_t *n) {
     long code = hex4(scan, scan->at);
     if (code >= 0xD800 && code < 0xDC00 && scan->length - scan->at >= 10 &&
@@ -180,7 +180,7 @@ ab_status ab_json_string(ab_json_scan *scan, char **string) {
     size_t start = scan->at++, close = closing_quote(scan, scan->at), n = 0;
     if (close == scan->length)
         return ab_fail(AB_INPUT, "JSON header, byte %zu: expected the string to end, found the end", start);
-    char *out = malloc(close - start); /* no escape is shorter than what it stands for */
+    char *out = malloc(close - start); /* escapes are never shorter than their UTF-8 */
     if (!out) return ab_fail(AB_NO_MEMORY, "out of memory for a name of %zu bytes", close - start);
     ab_status status = AB_OK;
     while (status == AB_OK && scan->at < close) {

@@ -1,8 +1,8 @@
-/* A strict JSON reader that walks the text once and builds no tree: for headers of untrusted files, where
- * what is allocated must not exceed what the text holds. Integers are exact; strings are valid UTF-8 without
- * NUL; nesting is limited, and no depth of it reaches the stack.
+/* A strict JSON reader in one pass, without a tree, for headers of untrusted files: allocations are bounded
+ * by the size of the text. Integers are exact; strings are valid UTF-8 without NUL; nesting is limited and
+ * not recursive.
  *
- * Not a general parser: values are taken in the order of the text. Errors are AB_INPUT with the byte's
+ * Not a general parser: values are read in the order of the text. Errors are AB_INPUT with the byte
  * position. */
 #ifndef AB_BENCH_TENSORFILE_JSON_SCAN_H
 #define AB_BENCH_TENSORFILE_JSON_SCAN_H
@@ -22,28 +22,28 @@ typedef struct ab_json_scan {
     size_t length, at;
 } ab_json_scan;
 
-/* Non-zero when the bytes are well-formed UTF-8 (RFC 3629: no surrogates, no overlong forms); `at` (may be
- * NULL) receives the position of the first bad byte. */
+/* True if the bytes are well-formed UTF-8 (RFC 3629: no surrogates, no overlong forms); `at` (may be NULL)
+ * receives the position of the first bad byte. */
 bool ab_utf8_valid(const char *text, size_t length, size_t *at);
 
-/* Starts at the first byte; fails when the text is not UTF-8. */
+/* Starts at the first byte; fails if the text is not UTF-8. `text` is borrowed. */
 AB_MUST_CHECK ab_status ab_json_begin(ab_json_scan *scan, const char *text, size_t length);
 
-/* Takes `bracket` ('{' or '['). */
+/* Consumes `bracket` ('{' or '['). */
 AB_MUST_CHECK ab_status ab_json_open(ab_json_scan *scan, char bracket);
 
-/* Before each member or element: takes the comma (not before the first: *index 0) or the closing bracket, and
- * sets *more. Counts *index up. */
+/* Called before each member or element: consumes the comma (not before the first, *index 0) or the closing
+ * bracket, sets *more and increments *index. */
 AB_MUST_CHECK ab_status ab_json_more(ab_json_scan *scan, char close, int64_t *index, bool *more);
 
-/* Takes a string (owned by the caller afterwards); ab_json_key takes the colon after it, too. */
+/* Reads a string, owned by the caller; ab_json_key also consumes the colon after it. */
 AB_MUST_CHECK ab_status ab_json_string(ab_json_scan *scan, char **string);
 AB_MUST_CHECK ab_status ab_json_key(ab_json_scan *scan, char **key);
 
-/* Takes an integer in [0, INT64_MAX] written without fraction or exponent. */
+/* Reads an integer in [0, INT64_MAX] written without fraction or exponent. */
 AB_MUST_CHECK ab_status ab_json_natural(ab_json_scan *scan, int64_t *number);
 
-/* Takes and checks any value. */
+/* Checks and skips any value. */
 AB_MUST_CHECK ab_status ab_json_skip(ab_json_scan *scan);
 
 /* Fails unless only white space is left. */

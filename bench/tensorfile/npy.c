@@ -1,6 +1,5 @@
 /* .npy: one array after a header that is a Python literal, e.g. {'descr': '<f4', 'fortran_order': False,
- * 'shape': (3, 4), }. The literal is parsed here and by nothing that could run it; object arrays (pickles)
- * are refused. */
+ * 'shape': (3, 4), }. The literal is parsed here, never evaluated; object arrays (pickles) are rejected. */
 #define _POSIX_C_SOURCE 200809L /* strndup */
 
 #include "bench/tensorfile/npy.h"
@@ -73,14 +72,14 @@ static ab_status take_natural(literal *text, int64_t *number) {
             return ab_fail(AB_INPUT, "npy header: expected a dimension below 2^63, found a larger one");
         value = value * 10 + digit;
     }
-    if (text->at < text->end && *text->at == 'L') text->at++; /* Python 2 wrote longs so */
+    if (text->at < text->end && *text->at == 'L') text->at++; /* suffix of Python 2 longs */
     *number = value;
     return AB_OK;
 }
 
 /* ---- its three members ----------------------------------------------------------------------- */
 
-/* kind and size as numpy writes them; what is not here is listed as `other` */
+/* kind and size as numpy writes them; other types are listed as `other` */
 static const struct {
     const char *name;
     ab_element_id element;
@@ -93,7 +92,7 @@ static const struct {
     {"u8", AB_ELEMENT_uint64},
 };
 
-/* A header while it is being read. */
+/* State of reading a header. */
 typedef struct draft {
     ab_tensor_entry *entry;
     int64_t item_bytes;
@@ -103,7 +102,7 @@ static ab_status unknown_dtype(const char *descr) {
     return ab_fail(AB_INPUT, "npy header: expected a dtype such as '<f4', '>f2' or '<f8', found '%s'", descr);
 }
 
-/* The size in bytes that follows the kind; strings count characters of four bytes. */
+/* Reads the size in bytes after the kind; strings count characters of four bytes. */
 static ab_status item_size(const char *descr, const char *kind, int64_t *bytes) {
     char *end = NULL;
     if (kind[1] < '0' || kind[1] > '9') return unknown_dtype(descr);
@@ -227,8 +226,7 @@ ab_status ab_npy_header(const uint8_t *bytes, int64_t header_bytes, int64_t data
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-/* The file's name without folders and without ".npy", as valid UTF-8; owned by the caller, NULL without
- * memory. */
+/* The file's name without folders and ".npy", as valid UTF-8; owned by the caller, NULL if out of memory. */
 static char *stem(const char *path) {
     const char *slash = strrchr(path, '/'), *start = slash ? slash + 1 : path;
     size_t n = strlen(start), bad = 0;

@@ -1,5 +1,5 @@
-/* .npz: a zip archive of .npy members, stored or deflated. Stored members are read where they lie, their
- * checksums are not checked; those of deflated ones are. Members that are no arrays are left alone. */
+/* .npz: a zip archive of .npy members, stored or deflated. Stored members are read in place and their
+ * checksums are not checked; those of deflated members are. Members that are not arrays are ignored. */
 #include "bench/tensorfile/npy.h"
 #include "bench/tensorfile/zip.h"
 
@@ -23,7 +23,7 @@ static ab_status unpack_end(void *state, bool complete) {
     return status;
 }
 
-/* Past the header: the caller wants elements. */
+/* Skips the header: the caller reads elements. */
 static ab_status unpack_begin(const ab_tensorfile *file, const ab_tensor_entry *entry, void **state) {
     const member *m = (const member *)file->reader_data + (entry - file->tensor);
     ab_zip_stream *stream = NULL;
@@ -41,7 +41,7 @@ static ab_status unpack_begin(const ab_tensorfile *file, const ab_tensor_entry *
 
 /* ---- members as tensors ---------------------------------------------------------------------- */
 
-/* The header's `bytes` bytes, of which the first n are in `prefix`. */
+/* Reads the header of `bytes` bytes, the first n of which are in `prefix`. */
 static ab_status unpack_rest(ab_zip_stream *stream, const uint8_t *prefix, int64_t n, int64_t bytes,
                              uint8_t **header) {
     *header = malloc((size_t)bytes);
@@ -50,8 +50,7 @@ static ab_status unpack_rest(ab_zip_stream *stream, const uint8_t *prefix, int64
     return ab_zip_read(stream, *header + n, bytes - n);
 }
 
-/* The member's first bytes, unpacked into memory that grows only to the length that a .npy header may have.
- */
+/* Unpacks the member's first bytes; memory is limited to the longest .npy header accepted. */
 static ab_status deflated_header(const ab_tensorfile *file, const ab_zip_member *m, uint8_t **header,
                                  int64_t *bytes) {
     ab_zip_stream *stream = NULL;
@@ -104,7 +103,7 @@ static ab_status add_tensor(ab_tensorfile *file, const ab_zip_member *m, int64_t
 
 /* ---- the archive ----------------------------------------------------------------------------- */
 
-/* And has something before it. */
+/* Whether the name ends in `suffix` after at least one character. */
 static bool ends_with(const ab_zip_member *m, const char *suffix) {
     size_t n = strlen(suffix);
     return m->name_bytes > n && memcmp(m->name + m->name_bytes - n, suffix, n) == 0;

@@ -1,4 +1,4 @@
-/* Reading the header of a .safetensors file. All checks are here; the data lies in the file as is. */
+/* Reads and checks the header of a .safetensors file. The data is not encoded. */
 #include "bench/tensorfile/safetensors.h"
 
 #include "bench/tensorfile/json_scan.h"
@@ -13,7 +13,7 @@ enum { PREFIX_BYTES = 8, HEADER_LIMIT = 100000000 };
 
 static const char metadata_key[] = AB_SAFETENSORS_METADATA;
 
-/* What the file calls each element type. */
+/* Names of the element types in the file. */
 static const struct dtype_row {
     const char *name;
     ab_element_id element;
@@ -50,7 +50,7 @@ static uint64_t get_u64(const uint8_t *bytes) {
     return value;
 }
 
-/* A tensor while its header entry is being read. */
+/* State of reading a tensor's header entry. */
 typedef struct draft {
     ab_tensor_entry entry;
     bool has_dtype, has_shape, has_offsets;
@@ -135,7 +135,8 @@ static ab_status read_field(ab_json_scan *scan, draft *d) {
     return i < AB_COUNT_OF(fields) ? fields[i].read(scan, d) : ab_json_skip(scan);
 }
 
-/* Type, shape and extent must agree with each other; how the extents fit together is check_cover's matter. */
+/* Type, shape and extent must agree with each other; check_cover compares the extents of different
+ * tensors. */
 static ab_status check_draft(draft *d, int64_t data_bytes) {
     char name[AB_TENSORFILE_TEXT], shape[AB_TENSORFILE_TEXT];
     ab_tensor_printable(d->entry.name, name);
@@ -171,7 +172,7 @@ static ab_status read_tensor(ab_json_scan *scan, draft *d, int64_t data_bytes) {
     }
 }
 
-/* __metadata__: text to text. Its content is nobody's business here. */
+/* __metadata__: maps text to text. Only its syntax is checked. */
 static ab_status read_metadata(ab_json_scan *scan) {
     int64_t index = 0;
     bool more = true;
@@ -212,7 +213,7 @@ static int by_offset(const void *a, const void *b) {
     const ab_tensor_entry *x = a, *y = b;
     if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
     if (x->bytes != y->bytes)
-        return x->bytes < y->bytes ? -1 : 1; /* empty tensors before what starts there */
+        return x->bytes < y->bytes ? -1 : 1; /* empty tensors before others at the same offset */
     return strcmp(x->name, y->name);
 }
 

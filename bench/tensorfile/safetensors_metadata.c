@@ -1,4 +1,4 @@
-/* Reading __metadata__ of a safetensors file whose header has been checked when it was opened. */
+/* Reads __metadata__ of a safetensors file, whose header was checked when it was opened. */
 #include "bench/tensorfile/safetensors.h"
 
 #include <cjson/cJSON.h>

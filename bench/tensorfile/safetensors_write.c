@@ -1,4 +1,4 @@
-/* Writing .safetensors files: fp32 tensors, and a reader sees the old file or the whole new one. */
+/* Writes .safetensors files of fp32 tensors atomically. */
 #define _XOPEN_SOURCE 700
 
 #include "bench/tensorfile/json_scan.h"
@@ -72,7 +72,7 @@ static ab_status check_items(const ab_safetensor_item *items, int count) {
     return status;
 }
 
-/* fp32 values as little-endian bytes, a stretch at a time. */
+/* Writes fp32 values as little-endian bytes, in chunks. */
 static void write_floats(FILE *out, const float *values, int64_t n) {
     enum { STRETCH = 4096 };
     uint8_t bytes[4 * STRETCH];
@@ -97,7 +97,7 @@ static ab_status write_all(FILE *out, const char *header, size_t length, const a
     return AB_OK;
 }
 
-/* Writes `temporary`, which lies beside `path`, and renames it. */
+/* Writes `temporary`, in the same folder as `path`, and renames it. */
 static ab_status replace_file(const char *path, const char *temporary, const char *header, size_t length,
                               const ab_safetensor_item *items, int count) {
     int handle = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);

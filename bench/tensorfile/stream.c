@@ -1,6 +1,6 @@
-/* Streaming a tensor's elements block by block, decoded where they do not lie in the file ready for use.
- * Mapped tensors are shared out to threads; packed ones are unpacked in order on one. Blocks and chunks are
- * the same either way. */
+/* Streams a tensor's elements in blocks, decoded where the file's bytes cannot be used directly. Mapped
+ * tensors are processed by several threads; packed ones are unpacked in order by one. Blocks and chunks are
+ * the same in both cases. */
 #define _DEFAULT_SOURCE /* madvise */
 
 #include "bench/tensorfile/tensorfile.h"
@@ -14,14 +14,14 @@
 
 /* ---- decoding one block ---------------------------------------------------------------------- */
 
-/* How blocks of one tensor become blocks that a visitor sees. */
+/* How blocks of a tensor are decoded for the visitor. */
 typedef struct decoder {
     const ab_tensor_entry *entry;
     const ab_format *format; /* of the file's elements */
     int64_t item_bytes;
-    bool direct;      /* visitors take the stored type: fp32, fp16, bf16 */
-    bool swapped;     /* elements are in the byte order that is not this machine's */
-    float table[256]; /* values of the 8-bit formats' codes */
+    bool direct;      /* the visitor gets the stored type: fp32, fp16, bf16 */
+    bool swapped;     /* elements have the opposite byte order of this machine */
+    float table[256]; /* values by code, for 8-bit formats */
 } decoder;
 
 static bool big_endian_host(void) {
@@ -41,8 +41,7 @@ static void decoder_init(decoder *d, const ab_tensor_entry *entry) {
         for (unsigned code = 0; code < 256; code++) d->table[code] = (float)ab_format_decode(d->format, code);
 }
 
-/* Copies n elements and turns every one around, one function a width: compilers make byte-swap instructions
- * of these. */
+/* Copies n elements with swapped bytes, one function per width: compilers emit byte-swap instructions. */
 static void copy_swapped2(uint8_t *dst, const uint8_t *src, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         uint16_t x;
@@ -88,10 +87,10 @@ static void round_doubles(float *dst, const double *src, ab_tensor_block *block)
     }
 }
 
-/* Room for one block on its way: packed bytes unpacked, turned around or realigned, widened. */
+/* Scratch for one block at each stage: unpacked, swapped or realigned, widened. */
 enum { STAGE_BYTES = 8, SCRATCH_BYTES = 2 * STAGE_BYTES + 4 };
 
-/* Makes `block` of its bytes at `raw`; `scratch` has room for `room` elements at each stage. */
+/* Decodes the bytes at `raw` to `block`; `scratch` has room for `room` elements per stage. */
 static void decode(const decoder *d, const uint8_t *raw, uint8_t *scratch, int64_t room,
                    ab_tensor_block *block) {
     const void *native = raw;
@@ -139,14 +138,14 @@ static ab_tensor_block block_at(const walk *w, int64_t index) {
     return (ab_tensor_block){.first = first, .n = left < AB_TENSORFILE_BLOCK ? left : AB_TENSORFILE_BLOCK};
 }
 
-/* Chunks are as even as whole blocks allow: chunk c has the blocks [first_block(c), first_block(c + 1)). */
+/* Chunks are as equal as whole blocks allow: chunk c has the blocks [first_block(c), first_block(c + 1)). */
 static int64_t first_block(const walk *w, int chunk) {
     int64_t each = w->blocks / w->chunks, rest = w->blocks % w->chunks;
     return chunk * each + (chunk < rest ? chunk : rest);
 }
 
-/* Gives mapped pages back once the walk has crossed into another stretch of the file, so that the resident
- * set stays small. A page that a neighbouring block still wants is simply mapped again. */
+/* Releases mapped pages after the walk has moved on in the file, to keep the resident set small. Pages that a
+ * neighbouring block still needs are mapped again. */
 static void release_pages(const ab_tensorfile *file, int64_t from, int64_t to) {
     enum { STRETCH = 4 << 20 };
     if (!file->mapping || from / STRETCH == to / STRETCH) return;

@@ -1,5 +1,5 @@
-/* Opening, listing and finding: what all kinds of tensor file share. The bytes of a format are the readers'
- * matter, blocks are stream.c's. */
+/* Opens files, lists and finds tensors, for all kinds of tensor file. Readers parse the formats; stream.c
+ * reads blocks. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "bench/tensorfile/tensorfile.h"
@@ -42,8 +42,8 @@ const char *ab_tensor_printable(const char *name, char text[AB_TENSORFILE_TEXT])
     size_t n = 0, limit = AB_TENSORFILE_TEXT - 4, length = strlen(name);
     for (; n < length && n < limit; n++) {
         unsigned char c = (unsigned char)name[n];
-        bool c1 =
-            c == 0xC2 && (unsigned char)name[n + 1] < 0xA0; /* U+0080..U+009F: terminals obey some of them */
+        bool c1 = c == 0xC2 &&
+                  (unsigned char)name[n + 1] < 0xA0; /* U+0080..U+009F: terminals interpret some of them */
         text[n] = (char)(c < 0x20 || c == 0x7F || c1 ? '?' : c);
         if (c1 && n + 1 < limit) text[++n] = '?';
     }
@@ -129,7 +129,7 @@ static ab_status choose_reader(ab_tensorfile *file) {
         }
     for (int i = 0; i < ab_tensor_reader_count(); i++)
         if (has_suffix(file->path, readers[i]->suffix)) {
-            file->reader = readers[i]; /* its list() says what is wrong with the first bytes */
+            file->reader = readers[i]; /* its list() reports what is wrong with the first bytes */
             return AB_OK;
         }
     ab_fail(AB_INPUT, "not a tensor file: expected .safetensors, .npy or .npz");
@@ -178,7 +178,8 @@ static ab_status create(const char *path, ab_tensorfile **result) {
     return AB_OK;
 }
 
-/* Lists the tensors of a file whose bytes are in place (or not: `status`), and hands it out or closes it. */
+/* Lists the tensors of an opened file (`status`: result of opening) and returns it, or closes it on
+ * errors. */
 static ab_status finish_open(ab_tensorfile *file, ab_status status, ab_tensorfile **result) {
     if (status == AB_OK) status = choose_reader(file);
     if (status == AB_OK) status = file->reader->list(file);
@@ -217,7 +218,7 @@ void ab_tensorfile_close(ab_tensorfile *file) {
 
 /* ---- find ------------------------------------------------------------------------------------ */
 
-/* Always AB_INPUT: the message is what takes some work. */
+/* Always fails with AB_INPUT; composes the message. */
 static ab_status no_such_tensor(const ab_tensorfile *file, const char *name) {
     char wanted[AB_TENSORFILE_TEXT], nearest[AB_TENSORFILE_TEXT];
     const char **names = malloc((size_t)(file->count > 0 ? file->count : 1) * sizeof *names);

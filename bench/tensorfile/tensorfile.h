@@ -1,9 +1,9 @@
 /* Tensor files of any framework behind one interface: open, list, find, stream.
  *
- * The file is memory-mapped and read in blocks, so files larger than memory are fine; it must not be
- * truncated while it is open. What is allocated is proportional to the file's header, never to a number that
- * the header states. Nothing is extracted, executed or unpickled. A kind of file is one .c file with an
- * ab_tensor_reader and one line in readers.def.
+ * The file is memory-mapped and read in blocks, so files may be larger than memory; it must not be truncated
+ * while open. Allocations are proportional to the header's size, never to a number in the header. Nothing is
+ * extracted, executed or unpickled. A kind of file is one .c file with an ab_tensor_reader and one line in
+ * readers.def.
  *
  * Every error is AB_INPUT and names the file (and the tensor), what was expected and what was found. */
 #ifndef AB_BENCH_TENSORFILE_TENSORFILE_H
@@ -14,9 +14,8 @@
 
 AB_BEGIN_DECLS
 
-/* AB_TENSORFILE_BLOCK: elements of one block; AB_TENSORFILE_CHUNKS: into how many stretches a tensor's blocks
- * are divided at most. Fixed, so that whatever is summed by chunks does not depend on the number of threads.
- */
+/* AB_TENSORFILE_BLOCK: elements of one block; AB_TENSORFILE_CHUNKS: most chunks per tensor. Fixed, so that
+ * sums by chunks do not depend on the number of threads. */
 enum {
     AB_TENSORFILE_MAX_DIMS = 64,
     AB_TENSORFILE_TEXT = 256,
@@ -28,7 +27,7 @@ enum {
 
 typedef struct ab_element {
     const char *name;        /* "fp32", "int64" */
-    int bits;                /* of one element; 0: the file says (strings, records) */
+    int bits;                /* of one element; 0: given by the file (strings, records) */
     const ab_format *format; /* NULL: not readable as numbers */
 } ab_element;
 
@@ -45,18 +44,17 @@ const ab_element *ab_element_at(ab_element_id id);
 /* ---- files and their tensors ----------------------------------------------------------------- */
 
 typedef struct ab_tensor_entry {
-    char *name; /* owned; valid UTF-8, may hold control characters: print ab_tensor_printable of it */
+    char *name; /* owned; valid UTF-8, may contain control characters: print with ab_tensor_printable */
     const ab_element *element;
-    char dtype[16];  /* as the file spells it: "F32", ">f4" */
+    char dtype[16];  /* spelling in the file: "F32", ">f4" */
     int ndim;        /* 0 .. AB_TENSORFILE_MAX_DIMS */
     int64_t *dim;    /* owned; [ndim]; a dim may be 0 */
     int64_t count;   /* elements */
     int64_t bytes;   /* of the elements, unpacked */
     int64_t offset;  /* of the first stored byte in the file; packed tensors: of the packed bytes */
-    int64_t packed;  /* bytes of its compressed form, which only the reader's unpacker understands; 0: lies
-                        there as is */
+    int64_t packed;  /* compressed bytes, for the reader's unpacker; 0: not compressed */
     bool big_endian; /* byte order of the elements */
-    bool fortran;    /* column-major: elements come in that order */
+    bool fortran;    /* column-major: elements are in that order */
 } ab_tensor_entry;
 
 struct ab_tensor_reader;
@@ -66,14 +64,14 @@ typedef struct ab_tensorfile {
     const struct ab_tensor_reader *reader;
     const uint8_t *map; /* the whole file; NULL when size is 0 */
     int64_t size;
-    void *mapping; /* what close unmaps: `map`, or NULL when the bytes are borrowed */
+    void *mapping; /* unmapped by close: `map`, or NULL if the bytes are borrowed */
     int count, capacity;
     ab_tensor_entry *tensor; /* [capacity], count of them in use; in file order */
     void *reader_data;       /* owned by the reader */
 } ab_tensorfile;
 
-/* Opens `path` with the reader that recognises its first bytes, else the one that its suffix names, and
- * checks the whole directory of tensors. */
+/* Opens `path` with the reader that recognises its first bytes, else by suffix, and checks all tensor
+ * entries. The caller closes *file. */
 AB_MUST_CHECK ab_status ab_tensorfile_open(const char *path, ab_tensorfile **file);
 
 /* The same for a file that is already in memory (tests, fuzzing); `bytes` is borrowed until close. `path` is
@@ -83,11 +81,12 @@ AB_MUST_CHECK ab_status ab_tensorfile_open_memory(const char *path, const void *
 
 void ab_tensorfile_close(ab_tensorfile *file); /* NULL is a no-op */
 
-/* The tensor called `name`, or AB_INPUT with the nearest names. */
+/* Finds the tensor called `name`, borrowed from the file; else AB_INPUT with the nearest names. */
 AB_MUST_CHECK ab_status ab_tensorfile_find(const ab_tensorfile *file, const char *name,
                                            const ab_tensor_entry **entry);
 
-/* The whole tensor in fp32, in file order: dst[entry->count]. fp64 is rounded (RNE), the rest is exact. */
+/* Reads the whole tensor as fp32 in file order into dst[entry->count]. fp64 is rounded (RNE), other formats
+ * are exact. */
 AB_MUST_CHECK ab_status ab_tensorfile_read(const ab_tensorfile *file, const ab_tensor_entry *entry,
                                            float *dst);
 
@@ -106,28 +105,27 @@ const char *ab_tensor_shape_text(const ab_tensor_entry *entry, char text[AB_TENS
 
 typedef struct ab_tensor_block {
     const ab_format
-        *format;      /* of `data`: fp32, fp16 or bf16; other types come widened (fp64: rounded) to fp32 */
+        *format;      /* of `data`: fp32, fp16 or bf16; other types are converted to fp32 (fp64: rounded) */
     const void *data; /* n elements, aligned for their type, in this machine's byte order */
     int64_t first, n; /* elements [first, first + n) of the tensor, in file order */
     int64_t load_flushed;    /* finite non-zero fp64 values that rounding to fp32 made 0 */
     int64_t load_overflowed; /* finite fp64 values that rounding to fp32 made infinite */
 } ab_tensor_block;
 
-/* Listens to the blocks of one tensor. A chunk is a stretch of consecutive blocks; which, depends on the
- * tensor's size alone. see() is called for the blocks of a chunk in order, and for different chunks from
- * different threads at once. What it adds up by chunks, and the caller then in their order, is the same on
- * any number of threads. */
+/* Callback for the blocks of a tensor. A chunk is a run of consecutive blocks that depends only on the
+ * tensor's size. see() is called for the blocks of a chunk in order, and concurrently for different chunks.
+ * Sums per chunk, added in the order of chunks, are the same for any number of threads. */
 typedef struct ab_block_visitor {
     void *context;
     void (*see)(void *context, int chunk, const ab_tensor_block *block);
 } ab_block_visitor;
 
-/* Chunks that the blocks of `entry` are divided into. */
+/* Number of chunks of `entry`. */
 int ab_tensorfile_chunks(const ab_tensor_entry *entry);
 
-/* Shows every block of `entry` to `visitor`, on the threads of ab_parallel_start. AB_INPUT when its element
- * type has no format or packed data is damaged; AB_NO_MEMORY. Needs at most 20 bytes * AB_TENSORFILE_BLOCK a
- * thread, whatever the file's size. */
+/* Calls `visitor` for every block of `entry`, on the threads of ab_parallel_start. AB_INPUT if its element
+ * type has no format or packed data is damaged; AB_NO_MEMORY. Allocates at most 20 bytes *
+ * AB_TENSORFILE_BLOCK per thread. */
 AB_MUST_CHECK ab_status ab_tensorfile_stream(const ab_tensorfile *file, const ab_tensor_entry *entry,
                                              const ab_block_visitor *visitor);
 
@@ -135,12 +133,12 @@ AB_MUST_CHECK ab_status ab_tensorfile_stream(const ab_tensorfile *file, const ab
 
 typedef struct ab_tensor_reader {
     const char *name, *suffix; /* "npy", ".npy" */
-    const char *text;          /* one line for people */
+    const char *text;          /* one line of help */
     bool (*recognise)(const uint8_t *bytes, int64_t size);
     /* Fills file->tensor and file->count with ab_tensorfile_add; messages need not name the file. */
     ab_status (*list)(ab_tensorfile *file);
-    /* Packed tensors, NULL if the kind has none: begin, then fill dst in order, then end, which checks that
-     * all of it was there. end frees `state` also after a failure. */
+    /* Unpacking, NULL if the kind has no packed tensors: begin, then fill dst in order, then end, which
+     * checks that the data was complete. end frees `state` also after a failure. */
     ab_status (*unpack_begin)(const ab_tensorfile *file, const ab_tensor_entry *entry, void **state);
     ab_status (*unpack)(void *state, uint8_t *dst, int64_t bytes);
     ab_status (*unpack_end)(void *state, bool complete);
@@ -155,7 +153,7 @@ typedef struct ab_tensor_reader {
 int ab_tensor_reader_count(void);
 const ab_tensor_reader *ab_tensor_reader_at(int i);
 
-/* For readers: appends `entry` (its owned pointers pass to the file, also on failure). Checks nothing. */
+/* For readers: appends `entry` without checks; the file takes ownership of its pointers, also on failure. */
 AB_MUST_CHECK ab_status ab_tensorfile_add(ab_tensorfile *file, const ab_tensor_entry *entry);
 
 /* For readers: the first name that occurs twice among names[count], or NULL. Sorts them. */
@@ -164,8 +162,8 @@ const char *ab_tensor_duplicate(const char **names, int count);
 /* For readers: frees what an entry that was not added owns. */
 void ab_tensor_entry_clear(ab_tensor_entry *entry);
 
-/* For readers: computes entry->count and entry->bytes (`item_bits` a element) from its dims; AB_INPUT when a
- * dim is negative or the product does not fit. */
+/* For readers: computes entry->count and entry->bytes (`item_bits` per element) from its dims; AB_INPUT if a
+ * dim is negative or the product overflows. */
 AB_MUST_CHECK ab_status ab_tensor_entry_measure(ab_tensor_entry *entry, int64_t item_bits);
 
 AB_END_DECLS

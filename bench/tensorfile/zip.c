@@ -1,4 +1,4 @@
-/* The directory of a zip archive and the unpacking of its members. See zip.h for what is refused. */
+/* The directory of a zip archive and the unpacking of its members. See zip.h for what is rejected. */
 #define ZLIB_CONST /* zlib promises not to write to its input */
 
 #include "bench/tensorfile/zip.h"
@@ -46,10 +46,10 @@ static bool has_magic(const archive *file, int64_t at, int64_t bytes, uint32_t m
 
 typedef struct directory {
     uint64_t begin, bytes, entries;
-    int64_t end; /* where it must end: the end record's offset */
+    int64_t end; /* required end: the end record's offset */
 } directory;
 
-/* Offset of the end record: the last one whose comment ends with the file. -1 when there is none. */
+/* Offset of the end record: the last one whose comment ends at the end of the file. -1 if there is none. */
 static int64_t find_end(const archive *file) {
     int64_t last = file->size - END_BYTES, first = last > COMMENT_LIMIT ? last - COMMENT_LIMIT : 0;
     for (int64_t at = last; at >= first; at--)
@@ -58,7 +58,7 @@ static int64_t find_end(const archive *file) {
     return -1;
 }
 
-/* The zip64 end record replaces the numbers that do not fit in the plain one. */
+/* The zip64 end record replaces numbers that do not fit in the plain one. */
 static ab_status find_directory64(const archive *file, directory *d) {
     int64_t locator = d->end - LOCATOR_BYTES;
     if (!has_magic(file, locator, LOCATOR_BYTES, locator_magic)) return AB_OK;
@@ -88,8 +88,7 @@ static ab_status find_directory(const archive *file, directory *d) {
 
 /* ---- one entry of the directory -------------------------------------------------------------- */
 
-/* Members are never written anywhere, yet a name that would climb out of a folder marks a file made to harm.
- */
+/* Members are not written to disk, but a name that leaves the folder indicates a malicious file. */
 static const char *unsafe_name(const char *name, size_t n) {
     if (n == 0) return "an empty name";
     if (!ab_utf8_valid(name, n, NULL)) return "a name that is not UTF-8";
@@ -154,7 +153,7 @@ static ab_status check_sizes(const ab_zip_member *m) {
     return AB_OK;
 }
 
-/* Reads the entry at `at` (CENTRAL_BYTES and more are there) and says how long it is. */
+/* Reads the entry at `at` (at least CENTRAL_BYTES are available) and its length. */
 static ab_status read_central(const archive *file, const directory *d, int64_t at, ab_zip_member *m,
                               int64_t *bytes) {
     const uint8_t *record = file->map + at;
@@ -199,7 +198,7 @@ static int by_name(const void *a, const void *b) {
     return order != 0 ? order : n < m ? -1 : n > m;
 }
 
-/* Members may not share bytes (overlapping ones make bombs) nor names. Sorts by position. */
+/* Members must not share bytes (overlap allows zip bombs) or names. Sorts by position. */
 static ab_status check_members(ab_zip_member *members, int64_t count) {
     if (count == 0) return AB_OK;
     qsort(members, (size_t)count, sizeof *members, by_local);
@@ -271,10 +270,10 @@ struct ab_zip_stream {
     bool ended;
 };
 
-/* zlib counts in 32 bits: bytes that one call may see. */
+/* zlib counts in 32 bits: most bytes per call. */
 static uInt portion(int64_t bytes) { return (uInt)(bytes < 1 << 30 ? bytes : 1 << 30); }
 
-/* One inflate call into dst[0..room); *made is how many bytes came. */
+/* One inflate call into dst[0..room); *made: bytes produced. */
 static ab_status inflate_some(ab_zip_stream *u, uint8_t *dst, int64_t room, int64_t *made) {
     uInt given = portion(u->left), space = portion(room);
     u->zlib.next_in = u->next;

@@ -1,5 +1,4 @@
-/* The plan compiler: decides formats, inserts casts, wires gradients. Where buffers go is plan_memory.c's
- * matter. */
+/* The plan compiler: decides formats, inserts casts, wires gradients. plan_memory.c places the buffers. */
 #include "bench/amp/plan/plan.h"
 
 #include "bench/amp/layer_formats.h"
@@ -10,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* While compiling: the plan and what is known of each value. */
+/* State of the compiler: the plan and what is known of each value. */
 typedef struct compiler {
     ab_plan *plan;
     int *value;       /* tensor that holds the output of net op i */
@@ -18,15 +17,15 @@ typedef struct compiler {
     int *uses;        /* consumers of tensor t, counted in the forward direction */
     bool *needs_grad; /* tensor t has trained ancestors */
     int *grad;        /* gradient tensor of tensor t, or AB_NONE */
-    int model_input;  /* the input as the model sees it: cast at O2 and O3 */
+    int model_input;  /* the model's input, cast at O2 and O3 */
     int states;
-    ab_layer_format *own; /* formats that the user gave the layer of net op i */
+    ab_layer_format *own; /* format overrides of net op i */
 } compiler;
 
 static const ab_format *const fp32 = &ab_format_fp32;
 
 static void *grow(void *array, int count, size_t item) {
-    /* powers of two: a new block when count reaches one */
+    /* capacity is a power of two: grow when count reaches one */
     if (count & (count - 1)) return array;
     return realloc(array, (size_t)(count ? 2 * count : 1) * item);
 }
@@ -95,7 +94,7 @@ static const ab_format *role_format(const compiler *c, const ab_net_op *op, ab_l
     return c->own[op - c->plan->net->op].role[role];
 }
 
-/* Where functions are cast: what the level's list says of the op. */
+/* The rule of the level's list for the op, at levels that cast functions. */
 static ab_op_rule rule_of(const compiler *c, const ab_net_op *op) {
     return c->plan->policy.patch_torch_functions ? ab_op_rule_of(c->plan->policy.list, op->op_row)
                                                  : AB_RULE_follow;
@@ -117,15 +116,15 @@ static const ab_format *model_format(const compiler *c, const ab_net_op *op, ab_
     return half && own_format(c, op) != fp32 && !keeps_fp32(c, op) ? policy->half : fp32;
 }
 
-/* Weights that are to be fp32 are kept so; those that are to be half, where the model has no half weights,
- * are rounded once a step. */
+/* Weights overridden to fp32 are stored in fp32. Weights overridden to half in a model with fp32 weights are
+ * cast once per step. */
 static const ab_format *stored_format(const compiler *c, const ab_net_op *op, ab_param_kind kind) {
     const bool own = kind == AB_PARAM_WEIGHT && role_format(c, op, AB_LAYER_WEIGHTS) == fp32;
     return own ? fp32 : model_format(c, op, kind);
 }
 
-/* What the op reads a parameter as, roles aside. Running statistics are read as they are stored, if they
- * move; batch norms mix formats, so a format of their own leaves their parameters alone. */
+/* The format in which the op reads a parameter, without role overrides. Running statistics are read as stored
+ * if they are updated. Batch norms mix formats, so a layer override does not change their parameters. */
 static const ab_format *op_format(const compiler *c, const ab_net_op *op, ab_param_kind kind) {
     const ab_policy *policy = &c->plan->policy;
     const ab_format *stored = model_format(c, op, kind);
@@ -142,7 +141,7 @@ static const ab_format *used_format(const compiler *c, const ab_net_op *op, ab_p
     return own ? own : op_format(c, op, kind);
 }
 
-/* What its backward pass writes. */
+/* The format in which its backward pass writes the gradient. */
 static const ab_format *weight_gradient_format(const compiler *c, const ab_net_op *op) {
     const ab_format *own = role_format(c, op, AB_LAYER_WGRAD);
     return own ? own : op_format(c, op, AB_PARAM_WEIGHT);
@@ -152,11 +151,11 @@ static const ab_format *state_format(const compiler *c, const ab_format *weight)
     return c->plan->policy.keep.state_format ? c->plan->policy.keep.state_format : weight;
 }
 
-/* Each loss's gradients are unscaled on their own and added up unscaled. */
+/* Each scaler's gradients are unscaled separately and summed unscaled. */
 static bool own_scales(const compiler *c) { return c->plan->scalers > 1; }
 
-/* The gradient: in the format of what is stored, or in fp32 if it is to be made so; and where the backward
- * pass writes it. */
+/* Adds the gradient, in the stored format or in fp32 if overridden, and the tensor that the backward pass
+ * writes. */
 static ab_status add_gradients(compiler *c, ab_plan_param *param, const char *name, bool apart) {
     const ab_net_op *op = &c->plan->net->op[param->net_op];
     const ab_plan_tensor stored = c->plan->tensor[param->stored];
@@ -202,7 +201,7 @@ static int param_of(const ab_plan *plan, const ab_net_share *share) {
     return p;
 }
 
-/* The parameter of an op that reads another op's: its gradient goes into the owner's, before those of the ops
+/* A parameter shared with an earlier op: its gradient is added to the owner's, before those of the ops
  * between. */
 static ab_status borrow(compiler *c, ab_plan_param *param, int owner, const char *name) {
     ab_plan *plan = c->plan;
@@ -272,7 +271,7 @@ static ab_status add_cast(compiler *c, int net_op, int from, const ab_format *fo
         c, (ab_plan_node){.kind = AB_NODE_CAST, .net_op = net_op, .inputs = 1, .in = {from}, .out = *to});
 }
 
-/* torch promotes mixed inputs to the widest format; the weights of an op that promotes are among them. */
+/* torch promotes mixed inputs to the widest format, the weights of the op included. */
 static bool formats_differ(const compiler *c, const ab_net_op *op, const int *in) {
     bool weights = op->params > 0 && ab_op_class_at(op->op_row) == AB_CLASS_promote;
     const ab_format *first = weights ? op_format(c, op, AB_PARAM_WEIGHT) : NULL;
@@ -284,8 +283,8 @@ static bool formats_differ(const compiler *c, const ab_net_op *op, const int *in
     return false;
 }
 
-/* MindSpore's and Keras's layers cast what comes in to their own format; so does every layer once some have a
- * format of their own. apex's and torch's are left to fail (check_formats). */
+/* MindSpore's and Keras's layers cast their inputs to their own format; so does every layer if there are
+ * layer overrides. For apex and torch mixed formats are an error (check_formats). */
 static bool layers_cast(const ab_policy *policy) { return policy->layers || policy->weights_read_as_half; }
 
 /* The format that op's floating inputs are cast to, or NULL to leave each as it is. */
@@ -304,8 +303,8 @@ static const ab_format *input_format(const compiler *c, const ab_net_op *op, con
     return formats_differ(c, op, in) ? fp32 : NULL;
 }
 
-/* apex refuses the cross entropy of half probabilities: one that is rounded to 1 has the loss of a certainty.
- * torch's autocast on CUDA refuses it whatever comes in; on the CPU it runs in fp32. */
+/* apex rejects cross entropy of half probabilities: a probability that rounds to 1 has loss 0. torch's CUDA
+ * autocast rejects it for every format; on the CPU it runs in fp32. */
 static ab_status check_banned(const compiler *c, const ab_net_op *op, const int *in) {
     const ab_plan *plan = c->plan;
     if (rule_of(c, op) != AB_RULE_banned || own_format(c, op) == fp32) return AB_OK;
@@ -321,7 +320,7 @@ static ab_status check_banned(const compiler *c, const ab_net_op *op, const int 
     return AB_OK;
 }
 
-/* What the model returns, on its way to what is computed outside of it. */
+/* Casts the model's outputs that are read outside of the model. */
 static ab_status cast_outputs(compiler *c, int net_op, int *in) {
     const ab_policy *policy = &c->plan->policy;
     const ab_net_op *ops = c->plan->net->op, *op = &ops[net_op];
@@ -364,11 +363,11 @@ static int tensor_of(const compiler *c, int net_value) {
     return net_value == AB_NET_TARGETS ? c->plan->targets : c->value[net_value];
 }
 
-/* torch refuses a half input with fp32 weights; normalisations take both. */
+/* torch rejects a half input with fp32 weights; normalisations accept both. */
 static ab_status check_formats(const compiler *c, const ab_net_op *op, const ab_plan_node *node) {
     const ab_plan *plan = c->plan;
     const ab_format *input = plan->tensor[node->in[0]].format;
-    if (!input || role_format(c, op, AB_LAYER_WEIGHTS)) return AB_OK; /* ids go with any table */
+    if (!input || role_format(c, op, AB_LAYER_WEIGHTS)) return AB_OK; /* ids work with any table */
     for (int i = 0; i < node->params; i++) {
         const ab_format *used = plan->tensor[plan->param[node->first_param + i].used].format;
         if (used != input && !op->op->norm)
@@ -381,7 +380,7 @@ static ab_status check_formats(const compiler *c, const ab_net_op *op, const ab_
 }
 
 /* apex's known failure: cuDNN has no backward pass for a batch norm in eval mode, and torch's own kernel
- * wants one format. */
+ * requires one format. */
 static ab_status check_frozen(const compiler *c, const ab_net_op *op, const ab_plan_node *node) {
     const ab_plan *plan = c->plan;
     const ab_format *input = plan->tensor[node->in[0]].format;
@@ -401,7 +400,7 @@ static ab_status check_frozen(const compiler *c, const ab_net_op *op, const ab_p
         plan->policy.patch_torch_functions ? name : "", plan->policy.patch_torch_functions ? "=fp32'" : "");
 }
 
-/* That of the first floating input; what only reads ids has the format of its weights. */
+/* The format of the first floating input; ops that read only ids have the format of their weights. */
 static const ab_format *output_format(const compiler *c, const ab_net_op *op, const ab_plan_node *node) {
     const ab_plan *plan = c->plan;
     const ab_format *own = role_format(c, op, AB_LAYER_FORWARD);
@@ -411,7 +410,7 @@ static const ab_format *output_format(const compiler *c, const ab_net_op *op, co
     return node->params ? plan->tensor[plan->param[node->first_param].used].format : fp32;
 }
 
-/* Of a forward pass. */
+/* Flops of a forward pass. */
 static double op_flops(const compiler *c, const ab_plan_node *node) {
     const ab_net_op *op = ab_plan_node_op(c->plan, node);
     ab_shape in[AB_MAX_INPUTS];
@@ -426,8 +425,8 @@ static int bits(unsigned set) {
     return count;
 }
 
-/* Forward, and once for each backward pass that comes here the gradients of weights and input and what is
- * recomputed. */
+/* Flops of the forward pass, and per backward pass that reaches the node those of its weight and input
+ * gradients and of recomputation. */
 static void add_flops(compiler *c) {
     ab_plan *plan = c->plan;
     unsigned recompute_passes = 0;
@@ -444,7 +443,7 @@ static bool is_view(const ab_net_op *op, const ab_shape *in) {
     return op->op->is_view && op->op->is_view(op->attrs, in);
 }
 
-/* The output of a view is its input's memory. */
+/* The output of a view shares the memory of its input. */
 static void share_view(compiler *c, const ab_net_op *op, int in, int out) {
     ab_plan_tensor *tensor = c->plan->tensor;
     if (is_view(op, &tensor[in].shape) && tensor[in].format == tensor[out].format) tensor[out].shares = in;
@@ -488,7 +487,7 @@ static ab_status add_model_input(compiler *c) {
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* And the gradient of its input the memory of its output's. */
+/* The gradient of a view's input shares the memory of its output's gradient. */
 static void share_gradient(compiler *c, const ab_plan_node *node, int i) {
     const ab_net_op *op = ab_plan_node_op(c->plan, node);
     ab_plan_tensor *tensor = c->plan->tensor;
@@ -498,14 +497,13 @@ static void share_gradient(compiler *c, const ab_plan_node *node, int i) {
         tensor[node->in_grad[0]].shares = node->out_grad;
 }
 
-/* The format of its own that the user gave the gradients of what a node reads; a cast belongs to the op that
- * asked for it. */
+/* The user's format override for the input gradients of a node; a cast belongs to the op that needs it. */
 static const ab_format *own_gradient_format(const compiler *c, const ab_plan_node *node) {
     return node->net_op == AB_NONE ? NULL : role_format(c, &c->plan->net->op[node->net_op], AB_LAYER_DGRAD);
 }
 
-/* What a node writes the gradient of its input i in: that of the input, unless it has a format of its own, or
- * follows what comes in. */
+/* Format in which a node writes the gradient of input i: that of the input, unless it is overridden or the op
+ * passes the incoming format on. */
 static const ab_format *gradient_format(const compiler *c, const ab_plan_node *node, int i) {
     const ab_plan_tensor *tensor = c->plan->tensor;
     const ab_format *own = own_gradient_format(c, node);
@@ -516,8 +514,7 @@ static const ab_format *gradient_format(const compiler *c, const ab_plan_node *n
     return follows ? comes : tensor[node->in[i]].format;
 }
 
-/* The format that the gradients of a value that is used more than once are added up in: fp32 if any of them
- * is to be. */
+/* Format in which the gradients of a value with several consumers are summed: fp32 if any of them is fp32. */
 static const ab_format *sum_format(const compiler *c, int value) {
     const ab_plan *plan = c->plan;
     for (int n = 0; n < plan->nodes; n++)
@@ -526,9 +523,9 @@ static const ab_format *sum_format(const compiler *c, int value) {
     return plan->tensor[value].format;
 }
 
-/* Gives input i of a node the tensor its backward pass writes. The consumer that runs first in the backward
- * pass writes the gradient itself; every later one, or one that writes another format, writes a temporary
- * that is added to it. */
+/* Assigns the tensor to which a node's backward pass writes the gradient of input i. The consumer that runs
+ * first in the backward pass writes the gradient directly; a later one, or one with another format, writes a
+ * temporary that is added to it. */
 static ab_status wire_input_grad(compiler *c, ab_plan_node *node, int i, int *seen) {
     const int t = node->in[i];
     if (!c->needs_grad[t]) return AB_OK;
@@ -536,7 +533,7 @@ static ab_status wire_input_grad(compiler *c, ab_plan_node *node, int i, int *se
     const ab_format *made = gradient_format(c, node, i), *kept = c->uses[t] > 1 ? sum_format(c, t) : made;
     const bool first = c->grad[t] == AB_NONE;
     if (first) {
-        int grad; /* c->grad may move while the tensor is added */
+        int grad; /* c->grad may be reallocated while the tensor is added */
         AB_TRY(add_named(c, value.shape, kept, AB_MEM_activation_gradients, true, &grad, "%.*s.grad",
                          AB_PLAN_NAME - 8, value.name));
         node->in_grad[i] = c->grad[t] = grad;
@@ -553,7 +550,7 @@ static ab_status wire_input_grad(compiler *c, ab_plan_node *node, int i, int *se
     return AB_OK;
 }
 
-/* Where the step loop puts the loss scale. */
+/* The loss gradients, to which the step loop writes the loss scale. */
 static ab_status add_loss_grad(compiler *c, int i) {
     ab_plan *plan = c->plan;
     const ab_plan_tensor loss = plan->tensor[plan->loss[i]];
@@ -586,8 +583,7 @@ static int node_of(const ab_plan *plan, int net_op) {
     return n;
 }
 
-/* A second forward pass must not move running statistics a second time: it gets copies to write to, shared by
- * all ops. */
+/* Recomputation must not update running statistics again: it writes to buffers shared by all ops. */
 static ab_status add_recompute_buffers(compiler *c) {
     ab_plan *plan = c->plan;
     ab_shape largest[AB_MAX_PARAMS] = {{0}};

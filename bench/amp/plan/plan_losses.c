@@ -1,6 +1,6 @@
-/* Losses with a loss scale of their own (apex's num_losses and loss_id): which scaler each has, and which
- * nodes the backward pass of each walks. Losses of one id are one weighted sum with one backward pass. With
- * one scaler there is one pass. */
+/* Separate loss scales (apex's num_losses and loss_id): the scaler of each loss, and the nodes of each
+ * scaler's backward pass. Losses of one id form one weighted sum with one backward pass. One scaler means one
+ * pass. */
 #include "bench/amp/plan/plan.h"
 
 _Static_assert((int)AB_POLICY_LOSSES == (int)AB_NET_LOSSES, "a scaler for every loss there may be");
@@ -33,10 +33,9 @@ ab_status ab_plan_scalers(ab_plan *plan) {
     return AB_OK;
 }
 
-/* ---- which nodes ----------------------------------------------------------------------------- */
+/* ---- nodes per pass -------------------------------------------------------------------------- */
 
-/* Gradients come to a node from the nodes after it that read its output; views of a tensor are tensors of
- * their own. */
+/* A node receives gradients from the later nodes that read its output; views count as separate tensors. */
 static unsigned reached_through(const ab_plan *plan, int n) {
     unsigned losses = 0;
     for (int m = n + 1; m < plan->nodes; m++) {

@@ -1,10 +1,10 @@
-/* Lifetimes of a plan's transient tensors and their places in the pools. Two tensors of a category share
- * memory only if their lifetimes do not overlap; first fit in order of size, largest first. */
+/* Lifetimes of a plan's transient tensors and their offsets in the pools. Tensors of a category share memory
+ * only if their lifetimes do not overlap; first fit, largest tensor first. */
 #include "bench/amp/plan/plan.h"
 
 #include <stdlib.h>
 
-/* A value that is recomputed is dead between its last use before that and then. */
+/* A recomputed value is dead between its last use before recomputation and the recomputation. */
 static void live_at(ab_plan *plan, int tensor, int position) {
     if (tensor == AB_NONE) return;
     while (plan->tensor[tensor].shares != AB_NONE) tensor = plan->tensor[tensor].shares;
@@ -26,7 +26,7 @@ static void forward_lifetimes(ab_plan *plan, const ab_plan_node *node, int posit
 
 static void backward_lifetimes(ab_plan *plan, const ab_plan_node *node, int position) {
     const unsigned needs = ab_plan_node_needs(plan, node);
-    if (node->out_grad == AB_NONE) return; /* nothing trained below */
+    if (node->out_grad == AB_NONE) return; /* no trained parameters before this node */
     for (int i = 0; i < node->inputs; i++) {
         if (needs & (1u << i)) live_at(plan, node->in[i], position);
         live_at(plan, node->in_grad[i], position);
@@ -40,12 +40,11 @@ static void backward_lifetimes(ab_plan *plan, const ab_plan_node *node, int posi
 }
 
 static void start_recomputed(ab_plan *plan, int tensor, int position) {
-    if (plan->tensor[tensor].shares != AB_NONE) return; /* the tensor itself says when it lives */
+    if (plan->tensor[tensor].shares != AB_NONE) return; /* lifetime is that of the shared tensor */
     plan->tensor[tensor].recompute_first = plan->tensor[tensor].recompute_last = position;
 }
 
-/* What the forward pass leaves for a backward pass stays for the later ones too (torch: retain_graph=True).
- */
+/* With several backward passes, saved values live until the last of them (torch: retain_graph=True). */
 static void keep_for_every_pass(ab_plan *plan) {
     for (int i = 0; i < plan->tensors; i++) {
         ab_plan_tensor *t = &plan->tensor[i];
@@ -79,7 +78,7 @@ static void lifetimes(ab_plan *plan) {
 static int compare_places(const void *left, const void *right) {
     const ab_plan_tensor *a = *(ab_plan_tensor *const *)left, *b = *(ab_plan_tensor *const *)right;
     if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
-    return a < b ? -1 : a > b; /* the order of creation */
+    return a < b ? -1 : a > b; /* ties: order of creation */
 }
 
 typedef struct interval {
@@ -97,7 +96,7 @@ static bool overlap_in_time(const ab_plan_tensor *a, const ab_plan_tensor *b) {
            meet(second_a, second_b);
 }
 
-/* Lowest offset at which `tensor` meets none of the placed ones that live at the same time. */
+/* Lowest offset at which `tensor` overlaps no placed tensor with an overlapping lifetime. */
 static int64_t first_fit(ab_plan_tensor *const *placed, int count, const ab_plan_tensor *tensor) {
     int64_t offset = 0;
     for (bool moved = true; moved;) {
@@ -113,7 +112,7 @@ static int64_t first_fit(ab_plan_tensor *const *placed, int count, const ab_plan
     return offset;
 }
 
-/* What shares memory is where its memory is. */
+/* Copies offsets and lifetimes to the tensors that share memory. */
 static void follow_shared(ab_plan *plan) {
     for (int i = 0; i < plan->tensors; i++) {
         const ab_plan_tensor *root = &plan->tensor[i];

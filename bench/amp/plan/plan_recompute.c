@@ -1,17 +1,17 @@
-/* Which nodes of a block run a second time, before its backward pass: those that make what its backward
- * passes read, and what these need. Values from outside the block are kept until then; values made inside are
- * not. */
+/* Chooses the nodes of a block that are replayed before its backward pass: those that produce what the
+ * backward passes read, and the nodes they depend on. Values from outside the block are kept until then;
+ * values produced inside are not. */
 #include "bench/amp/plan/plan.h"
 
 #include <stdlib.h>
 
-/* Block of a node that keeps nothing, or -1. */
+/* Number of the recomputed block that contains the node, or -1. */
 static int block_of(const ab_plan *plan, int n) {
     const int op = plan->node[n].net_op;
     return op != AB_NONE && plan->net->op[op].recompute ? plan->net->op[op].block : -1;
 }
 
-/* The node of [first, end) that makes a tensor, or AB_NONE. */
+/* The node in [first, end) that writes a tensor, or AB_NONE. */
 static int maker_of(const ab_plan *plan, int first, int end, int tensor) {
     for (int n = first; n < end; n++) {
         const ab_plan_node *node = &plan->node[n];
@@ -51,8 +51,8 @@ static void mark_block(ab_plan *plan, int first, int end) {
         if (plan->node[n].recomputed) plan->node[end - 1].recompute_first = first;
 }
 
-/* Positions: forward, then for each node from the last its second run, if its block ends there, and its
- * backward pass. */
+/* Schedule positions: the forward pass, then for each node from the last: the replay of its block, if the
+ * block ends there, and its backward pass. */
 static void number_positions(ab_plan *plan) {
     int position = plan->nodes;
     for (int n = plan->nodes - 1; n >= 0; n--) {

@@ -1,4 +1,4 @@
-/* The arithmetic that two DeepSpeed optimizers share. */
+/* Loss scaling shared by two DeepSpeed optimizers. */
 #include "bench/amp/scaler/deepspeed_inline.h"
 
 #include <math.h>

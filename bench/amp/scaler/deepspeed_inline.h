@@ -1,7 +1,6 @@
-/* The loss scale that DeepSpeed's fused and unfused fp16 optimizers
- * (runtime/fp16/{fused,unfused}_optimizer.py) keep themselves without ZeRO: the window of the class, no
- * hysteresis, no exception at the floor; the order of update and unscaling of the class, too. The two differ
- * in their defaults. */
+/* The loss scaling inside DeepSpeed's fused and unfused fp16 optimizers
+ * (runtime/fp16/{fused,unfused}_optimizer.py), used without ZeRO: window and order of update and unscaling as
+ * in DynamicLossScaler, no hysteresis, no exception at the floor. The two differ in their defaults. */
 #ifndef AB_BENCH_AMP_SCALER_DEEPSPEED_INLINE_H
 #define AB_BENCH_AMP_SCALER_DEEPSPEED_INLINE_H
 
@@ -16,7 +15,7 @@ enum { AB_INLINE_SINCE, AB_INLINE_STATES };
     "the scale doubles when this many steps and one, or a multiple and one, have passed since the last "     \
     "overflow"
 
-/* Names of the states, and the functions of ab_scaler_kind that both kinds use. */
+/* Names of the states of both kinds. */
 extern const char *const ab_deepspeed_inline_states[AB_INLINE_STATES];
 
 /* start, update and steps_until_change of ab_scaler_kind (scaler.h). */

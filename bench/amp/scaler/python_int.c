@@ -1,4 +1,4 @@
-/* Exact integers of up to 1,024 bits, a limb at a time. */
+/* Exact integers of up to 1,024 bits, in limbs. */
 #include "bench/amp/scaler/python_int.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ static int top_bit(const uint32_t *limb) {
 
 static bool bit(const uint32_t *limb, int i) { return i >= 0 && (limb[i / 32] >> (i % 32) & 1u) != 0; }
 
-/* The 53 bits from the top one down, rounded to even by what lies below them. */
+/* The top 53 bits, rounded to nearest even. */
 static double rounded(const uint32_t *limb) {
     int top = top_bit(limb), low = top - 52;
     uint64_t digits = 0;

@@ -1,6 +1,6 @@
-/* A loss scale that Python keeps as an int. Growing it by an int factor never rounds and never reaches
- * infinity; only the next division turns it into a float, or raises OverflowError when no float is that
- * large. Two dialects need this. */
+/* Loss scales that are Python ints. Growth by an int factor never rounds and never reaches infinity; the next
+ * division converts to float, or raises OverflowError if the int exceeds the float range. Used by two
+ * dialects. */
 #ifndef AB_BENCH_AMP_SCALER_PYTHON_INT_H
 #define AB_BENCH_AMP_SCALER_PYTHON_INT_H
 

@@ -1,4 +1,4 @@
-/* The list of loss scalers, their configuration as text, and what all machines share. */
+/* The list of loss scalers, their configuration as text, and common behaviour. */
 #include "bench/amp/scaler/scaler.h"
 
 #include "kernels/core/elementary64.h"
@@ -71,7 +71,7 @@ static ab_status unknown_key(const ab_scaler_kind *kind, const char *word) {
                    list[0] ? list : "none");
 }
 
-/* A number as people write it: 65536, 1e-3, 2^16, 2**16. */
+/* Parses a number: 65536, 1e-3, 2^16, 2**16. */
 static bool parse_number(const char *text, double *value) {
     char *end;
     *value = strtod(text, &end);
@@ -211,7 +211,7 @@ ab_scaler_config ab_scaler_limited(const ab_scaler_config *config, double min, d
     return limited;
 }
 
-/* ---- machines -------------------------------------------------------------------------------- */
+/* ---- scalers --------------------------------------------------------------------------------- */
 
 void ab_scaler_start(ab_scaler *scaler, const ab_scaler_config *config) {
     memset(scaler, 0, sizeof *scaler);
@@ -231,7 +231,7 @@ double ab_scaler_divisor(const ab_scaler *scaler) {
 const ab_scaler_fault ab_scaler_divides_by_zero = {
     "division_by_zero", "the scale is 0 and unscaling divides by it: ZeroDivisionError", true};
 
-/* What goes wrong at this scale, whatever the dialect. */
+/* The fault of this scale that is common to all dialects, or NULL. */
 static const ab_scaler_fault *fault_of(const ab_scaler *scaler) {
     static const ab_scaler_fault zero = {
         "scale_zero", "the scale has been halved to 0: gradients are 0 and unscaling divides by 0", false};
@@ -269,7 +269,7 @@ bool ab_scaler_same(const ab_scaler *a, const ab_scaler *b) {
 int64_t ab_scaler_fast_forward(ab_scaler *scaler, const ab_scaler *before, const ab_scaler_seen *seen,
                                int64_t most) {
     if (ab_scaler_same(scaler, before))
-        return most; /* the last step changed nothing, so neither will the next */
+        return most; /* the last step changed nothing, so further ones do not either */
     if (seen->overflow || !scaler->kind->steps_until_change) return 0;
     int64_t steps_until_change = scaler->kind->steps_until_change(scaler);
     if (steps_until_change > most) steps_until_change = most;

@@ -1,10 +1,9 @@
-/* Loss scalers as state machines, each the exact arithmetic of one framework's: given what a step's scaled
- * gradients looked like, is the step skipped, what is the next scale, and does the original stop here with an
- * error?
+/* Loss scalers as state machines, each with the exact arithmetic of one framework: from statistics of a
+ * step's scaled gradients they compute whether the step is skipped, the next scale, and whether the original
+ * fails here.
  *
- * A dialect is one file with a const ab_scaler_kind and one line in scalers.def. It keeps the scale and a few
- * named numbers; it never looks at tensors, and what a step does with the scale is the caller's matter
- * (bench/train). */
+ * A dialect is one file with a const ab_scaler_kind and one line in scalers.def. It holds the scale and a few
+ * named numbers and never reads tensors; the caller (bench/train) applies the scale. */
 #ifndef AB_BENCH_AMP_SCALER_SCALER_H
 #define AB_BENCH_AMP_SCALER_SCALER_H
 
@@ -16,23 +15,22 @@
 
 AB_BEGIN_DECLS
 
-/* AB_SCALER_TEXT: more than the longest text of ab_scaler_text, a name and eight keys with their values. */
+/* AB_SCALER_TEXT: bytes, more than the longest text of ab_scaler_text (a name and eight keys with values). */
 enum { AB_SCALER_KEYS = 8, AB_SCALER_STATES = 8, AB_SCALER_TEXT = 512 };
 
 /* ---- configuration --------------------------------------------------------------------------- */
 
 typedef enum ab_scaler_type { AB_SCALER_REAL, AB_SCALER_INTEGER, AB_SCALER_BOOL } ab_scaler_type;
 
-/* A value that DIALECT:name=value sets. It must be finite, and from `low` to `high`; `open` leaves the ends
- * out where they are not infinite. Ranges are what the original accepts, or what makes sense where it checks
- * nothing. */
+/* A value set by DIALECT:name=value. It must be finite and in [low, high]; `open` excludes the finite ends.
+ * Ranges are those of the original, or sensible ones where the original checks nothing. */
 typedef struct ab_scaler_key {
-    const char *name, *own; /* `own`: what the framework calls it; NULL: the same */
+    const char *name, *own; /* `own`: the framework's name; NULL: the same */
     const char *text;
     ab_scaler_type type;
     double fallback, low, high;
     bool open;
-    bool integral; /* the default is a Python int, which matters to machines that count without rounding */
+    bool integral; /* the default is a Python int; matters to scalers with exact integers */
 } ab_scaler_key;
 
 typedef struct ab_scaler_config {
@@ -42,35 +40,36 @@ typedef struct ab_scaler_config {
     unsigned integral;            /* bit i: written as Python writes an int (65536, not 65536.0) */
 } ab_scaler_config;
 
-/* ---- a machine ------------------------------------------------------------------------------- */
+/* ---- a scaler -------------------------------------------------------------------------------- */
 
 typedef struct ab_scaler {
     const struct ab_scaler_kind *kind;
     ab_scaler_config config;
-    double scale; /* in force in the step to come */
+    double scale; /* of the next step */
     double state[AB_SCALER_STATES];
 } ab_scaler;
 
-/* One layer's gradient and weight, for dialects that scale layers one by one. Gradients unscaled. */
+/* Statistics of one layer's unscaled gradient and weights, for dialects with per-layer scales. */
 typedef struct ab_scaler_layer {
     double g_mean, g_std, g_max; /* g_max: largest magnitude */
     double w_mean, w_std, w_max;
     double fan_in;
-    double chain; /* product of the scales of the layers before it in the backward pass */
+    double chain; /* product of the scales of the earlier layers in the backward pass */
 } ab_scaler_layer;
 
-/* What a step tells a scaler. */
+/* Input of a scaler: statistics of one step's gradients. */
 typedef struct ab_scaler_seen {
-    bool overflow;       /* a scaled gradient was not finite */
-    double amax;         /* largest magnitude of the unscaled gradients; inf or NaN where there was one */
-    double upper, lower; /* elements above and not above the dialect's edge, scaled (AB_SEES_COUNTS) */
+    bool overflow; /* a scaled gradient is NaN or inf */
+    double amax;   /* largest magnitude of the unscaled gradients; inf or NaN if there is one */
+    double upper,
+        lower; /* number of scaled elements above and not above the dialect's edge (AB_SEES_COUNTS) */
     const ab_scaler_layer *layer; /* AB_SEES_LAYER */
 } ab_scaler_seen;
 
-/* Something the original does that its user did not want, by a name that reports keep. */
+/* A defect of the original that shows up in a run; `name` is stable in reports. */
 typedef struct ab_scaler_fault {
     const char *name, *text;
-    bool raises; /* the original stops with an exception; otherwise it goes on training */
+    bool raises; /* the original raises an exception; otherwise training continues */
 } ab_scaler_fault;
 
 extern const ab_scaler_fault ab_scaler_divides_by_zero; /* 1/scale in Python, raises */
@@ -80,7 +79,7 @@ typedef struct ab_scaler_outcome {
     const ab_scaler_fault *fault; /* NULL: none */
 } ab_scaler_outcome;
 
-/* What a dialect reads beside `overflow`. */
+/* What a dialect reads besides `overflow`. */
 enum { AB_SEES_AMAX = 1, AB_SEES_COUNTS = 2, AB_SEES_LAYER = 4 };
 
 typedef struct ab_scaler_kind {
@@ -90,69 +89,67 @@ typedef struct ab_scaler_kind {
     const char *const *state; /* names of ab_scaler.state */
     int states;
     unsigned sees;
-    unsigned python;    /* bit i: whether key i is written as a Python int changes the arithmetic */
-    bool fp32;          /* the scale is an fp32 number, and so is its reciprocal */
-    bool updates_first; /* gradients are divided by the scale after the update: too much on a step that grows
-                         */
-    /* Relations between keys; NULL: none. */
+    unsigned python;    /* bit i: writing key i as a Python int changes the arithmetic */
+    bool fp32;          /* the scale and its reciprocal are fp32 */
+    bool updates_first; /* gradients are divided by the updated scale: by too much on a step that grows it */
+    /* Checks relations between keys; NULL: none. */
     ab_status (*check)(const ab_scaler_config *config);
     void (*start)(ab_scaler *scaler);
     ab_scaler_outcome (*update)(ab_scaler *scaler, const ab_scaler_seen *seen);
-    /* How many clean steps to come do nothing but add 1 to the states whose bits are in `counters`; NULL:
-     * never any. */
+    /* How many further clean steps only add 1 to the states whose bits are set in `counters`; NULL: none. */
     int64_t (*steps_until_change)(const ab_scaler *scaler);
     unsigned counters;
-    /* Looks at the gradients at all; NULL: yes. */
+    /* Whether it checks gradients for overflow; NULL: yes. */
     bool (*checks)(const ab_scaler *scaler);
-    /* What gradients are divided by; NULL: the scale. */
+    /* The divisor of the gradients; NULL: the scale. */
     double (*divisor)(const ab_scaler *scaler);
 } ab_scaler_kind;
 
-/* The rows of scalers.def, in order: i in [0, count). find: AB_USAGE with the nearest name for an unknown
- * one. */
+/* The rows of scalers.def, in order: i in [0, count). find: AB_USAGE names the nearest row for an unknown
+ * name. */
 int ab_scaler_count(void);
 const ab_scaler_kind *ab_scaler_at(int i);
 AB_MUST_CHECK ab_status ab_scaler_find(const char *name, const ab_scaler_kind **kind);
 
 /* The dialect with its defaults. */
 ab_scaler_config ab_scaler_defaults(const ab_scaler_kind *kind);
-/* "torch", "deepspeed:init=65536,window=500". Numbers may be written 2^16 or, as in Python, 2**16. AB_USAGE
- * names the dialect, the key, what was expected and the nearest name. */
+/* Parses "torch" or "deepspeed:init=65536,window=500". Numbers may be written 2^16 or, as in Python, 2**16.
+ * AB_USAGE names the dialect, the key, what was expected and the nearest name. */
 AB_MUST_CHECK ab_status ab_scaler_parse(const char *text, ab_scaler_config *config);
-/* The same of the keys alone: "init=65536,window=500", or "" for none. */
+/* Parses the keys alone: "init=65536,window=500", or "" for none. */
 AB_MUST_CHECK ab_status ab_scaler_parse_keys(const ab_scaler_kind *kind, const char *keys,
                                              ab_scaler_config *config);
 /* Sets one key from text. */
 AB_MUST_CHECK ab_status ab_scaler_set(ab_scaler_config *config, const char *key, const char *value);
 /* Index of a key by either of its names, or -1. */
 int ab_scaler_key_index(const ab_scaler_kind *kind, const char *name);
-/* What ab_scaler_parse reads back: the keys that were set, in their order. Writes text[AB_SCALER_TEXT];
+/* The inverse of ab_scaler_parse: the keys that were set, in their order. Writes text[AB_SCALER_TEXT];
  * returns it. */
 const char *ab_scaler_text(const ab_scaler_config *config, char *text);
 
 /* The configuration that training uses: --min-loss-scale, --max-loss-scale and --scale-window (0: not given)
- * where the dialect has such a key and its own text does not set it. */
+ * where the dialect has such a key and the configuration does not set it. */
 ab_scaler_config ab_scaler_limited(const ab_scaler_config *config, double min, double max, double window);
 
-/* A scaler before its first step. checks: whether it looks at the gradients; divisor: what gradients are
- * divided by. */
+/* start: initialises a scaler. checks: whether it checks gradients for overflow. divisor: the divisor of the
+ * gradients. */
 void ab_scaler_start(ab_scaler *scaler, const ab_scaler_config *config);
 bool ab_scaler_checks(const ab_scaler *scaler);
 double ab_scaler_divisor(const ab_scaler *scaler);
 
-/* One step. After a fault that raises, the machine must not be used again. Faults that every dialect can have
- * (a scale of 0, infinity or no number, a reciprocal that fp32 cannot hold) are named here. */
+/* One step. After a fault that raises, the scaler must not be used any more. Faults common to all dialects (a
+ * scale of 0, infinity or NaN, a reciprocal beyond fp32) are detected here. */
 AB_MUST_CHECK ab_scaler_outcome ab_scaler_update(ab_scaler *scaler, const ab_scaler_seen *seen);
 
-/* Whether two machines of one configuration will do the same from here on. */
+/* Whether two scalers of one configuration have equal states. */
 bool ab_scaler_same(const ab_scaler *a, const ab_scaler *b);
 
-/* Up to `most` further steps that see what the last one saw and change nothing but counters; returns how many
- * were taken. `before` is the machine before the last step. */
+/* Takes up to `most` further steps with the input of the last one, as long as they change only counters;
+ * returns how many. `before` is the scaler before the last step. */
 int64_t ab_scaler_fast_forward(ab_scaler *scaler, const ab_scaler *before, const ab_scaler_seen *seen,
                                int64_t most);
 
-/* The numbers a checkpoint keeps: "scale", then the dialect's own. */
+/* The state stored in a checkpoint: "scale", then the dialect's states. */
 int ab_scaler_state_count(const ab_scaler_kind *kind);
 const char *ab_scaler_state_name(const ab_scaler_kind *kind, int i);
 double ab_scaler_state(const ab_scaler *scaler, int i);

@@ -1,9 +1,9 @@
 /* AdaLoss (Zhao, Vogel, Ahmed, arXiv:1910.12385; kumasento/gradient-scaling, ada_loss/): each layer
- * multiplies the gradient it passes back by a power of two of its own, from the statistics of its gradient
- * and its weights: s = u_min / (sqrt(2) erfinv(underflow) sigma), at least 1, at most u_max / (fan_in max|g|
+ * multiplies the gradient it passes back by its own power of two, computed from statistics of its gradient
+ * and weights: s = u_min / (sqrt(2) erfinv(underflow) sigma), at least 1, at most u_max / (fan_in max|g|
  * max|W|), sigma^2 = (g_std^2 + g_mean^2) (W_std^2 + W_mean^2), then at most accum / chain and at most bound.
- * One machine is one layer. It skips no step, and the loss itself is not scaled;
- * bench/train/pass/layer_scales.c walks the layers. */
+ * One scaler per layer. No step is skipped and the loss is not scaled; bench/train/pass/layer_scales.c
+ * iterates over the layers. */
 #include "bench/amp/scaler/scaler.h"
 #include "kernels/core/elementary64.h"
 
@@ -56,7 +56,7 @@ static double inverse_erf(double y) {
     return x;
 }
 
-/* The largest power of two that is not above x > 0; 0 and NaN stay. */
+/* The largest power of two <= x, for x > 0; 0 and NaN are returned unchanged. */
 static double power_of_two_below(double x) {
     int exponent;
     if (!(x > 0)) return x;
@@ -65,14 +65,14 @@ static double power_of_two_below(double x) {
 }
 
 static double from_statistics(const double *value, const ab_scaler_layer *layer) {
-    double chain = layer->chain; /* the layer sees the gradient as the layers before it scaled it */
+    double chain = layer->chain; /* the layer's gradient is already scaled by the earlier layers */
     double g_mean = layer->g_mean * chain, g_std = layer->g_std * chain;
     double variance =
         (g_std * g_std + g_mean * g_mean) * (layer->w_std * layer->w_std + layer->w_mean * layer->w_mean);
     if (variance == 0) return 1;
     double scale = value[U_MIN] / (sqrt(2) * inverse_erf(value[UNDERFLOW_SHARE]) * sqrt(variance));
     double most = value[U_MAX] / layer->fan_in / (layer->g_max * chain * layer->w_max);
-    if (isnan(scale) || isnan(most)) return (double)NAN; /* numpy's minimum and maximum hand it on */
+    if (isnan(scale) || isnan(most)) return (double)NAN; /* numpy's minimum and maximum propagate NaN */
     return ab_fp32(fmin(fmax(scale, 1), most));
 }
 

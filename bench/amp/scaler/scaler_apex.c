@@ -1,7 +1,7 @@
 /* apex's dynamic loss scale (apex/amp/scaler.py, class LossScaler): starts at min(max, 2^16); an overflow
  * halves it, down to the floor if one is set, and skips the step; the window-th clean step in a row doubles
- * it, up to the cap. The counter restarts at the cap too. A floor above the scale raises it on an overflow,
- * and a window of 0 undoes every backoff, as in the original. Without a floor 1,091 overflows in a row end at
+ * it, up to the cap. The counter also restarts at the cap. As in the original, a floor above the scale raises
+ * it on an overflow, and a window of 0 undoes every backoff. Without a floor 1,091 overflows in a row end at
  * 0, and the next step divides by it. */
 #include "bench/amp/scaler/scaler.h"
 

@@ -1,6 +1,6 @@
-/* apex's update_scale_hysteresis kernel (csrc/update_scale_hysteresis.cu): torch's rule plus a credit of
- * overflows. Every clean step refills the credit, so only overflows in a row use it up; the step is skipped
- * either way. */
+/* apex's update_scale_hysteresis kernel (csrc/update_scale_hysteresis.cu): torch's rule plus hysteresis, a
+ * number of tolerated overflows. Every clean step resets it, so only consecutive overflows use it up; the
+ * step is skipped either way. */
 #include "bench/amp/scaler/scaler.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* apex's older dynamic loss scale (apex/fp16_utils/loss_scaler.py, class DynamicLossScaler): the window
  * counts from the last overflow and not from the last change, there is a floor of 1 and no cap. Python
- * numbers: with an int factor the scale is an int that grows without end, and an overflow above 2^1024
+ * numbers: with an int factor the scale is an unbounded int, and an overflow at a scale above 2^1024
  * raises. */
 #include "bench/amp/scaler/since_overflow.h"
 

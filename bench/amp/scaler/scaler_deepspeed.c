@@ -1,8 +1,8 @@
-/* DeepSpeed's DynamicLossScaler (runtime/fp16/loss_scaler.py), which the ZeRO optimizers use: a credit of
- * overflows that only growth refills (or every clean step, if consecutive), a window counted from the last
- * overflow with one step too many, and an exception when the scale is at its floor. The original also
- * unscales with the scale after the update, so that on a step that grows gradients are halved, unless they
- * are clipped by their norm; so does a run here. */
+/* DeepSpeed's DynamicLossScaler (runtime/fp16/loss_scaler.py), which the ZeRO optimizers use: hysteresis
+ * (tolerated overflows) that only growth resets (or every clean step, if consecutive_hysteresis), a window
+ * counted from the last overflow that is one step too long, and an exception when the scale is at its floor.
+ * As in the original, gradients are unscaled with the updated scale: they are halved on a step that grows the
+ * scale, unless they are clipped by norm. */
 #include "bench/amp/scaler/scaler.h"
 
 #include <math.h>

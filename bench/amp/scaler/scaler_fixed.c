@@ -1,4 +1,4 @@
-/* A fixed loss scale, apex's way: gradients are unscaled but never looked at, and no step is ever skipped. */
+/* A fixed loss scale, as in apex: gradients are unscaled but not checked, and no step is skipped. */
 #include "bench/amp/scaler/scaler.h"
 
 #include <float.h>

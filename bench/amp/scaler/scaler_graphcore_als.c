@@ -1,7 +1,7 @@
 /* Graphcore's automatic loss scaling (popart: willow/src/popx/op/lossscaleupdatex.cpp): every `period` steps,
  * halve if the share of scaled gradient elements above edge * 65504 exceeds `proportion`, else double. There
- * is no dead band: the scale changes at every period. No step is ever skipped, and what lies above the
- * largest fp16 number counts as above the edge. */
+ * is no dead band: the scale changes every period. No step is skipped, and elements beyond the largest fp16
+ * number count as above the edge. */
 #include "bench/amp/scaler/scaler.h"
 
 #include <math.h>

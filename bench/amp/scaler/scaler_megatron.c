@@ -1,6 +1,6 @@
 /* Megatron-core's DynamicGradScaler (megatron/core/optimizer/grad_scaler.py): fp32, factors rounded to fp32;
- * a credit of overflows that only growth refills, whatever its documentation says of overflows in a row;
- * growth may reach infinity and a window that is no integer never comes. */
+ * hysteresis (tolerated overflows) that only growth resets, although its documentation says consecutive
+ * overflows; growth may reach infinity, and a window that is not an integer never ends. */
 #include "bench/amp/scaler/scaler.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Megatron-core's ConstantGradScaler (megatron/core/optimizer/grad_scaler.py): the scale stays, but overflows
- * are still found and their steps skipped. */
+/* Megatron-core's ConstantGradScaler (megatron/core/optimizer/grad_scaler.py): the scale is constant, but
+ * overflows are still detected and their steps skipped. */
 #include "bench/amp/scaler/scaler.h"
 
 enum { INIT };

@@ -1,6 +1,6 @@
-/* MindSpore's DynamicLossScaleUpdateCell (nn/wrap/loss_scale.py), which is what training runs: fp32, a
- * backoff multiplies by the fp32 reciprocal of the factor, floor 1, no cap and no guard, so that growth can
- * reach infinity, for good. */
+/* MindSpore's DynamicLossScaleUpdateCell (nn/wrap/loss_scale.py), which training uses: fp32, a backoff
+ * multiplies by the fp32 reciprocal of the factor, floor 1, no cap and no check, so that growth can reach
+ * infinity and stay there. */
 #include "bench/amp/scaler/scaler.h"
 
 #include <math.h>

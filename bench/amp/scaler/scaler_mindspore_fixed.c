@@ -1,6 +1,6 @@
-/* MindSpore's FixedLossScaleManager (train/loss_scale_manager.py). With drop_overflow_update, which is the
- * default, the training cell unscales, looks and skips. Without it nothing looks and nothing unscales but the
- * optimizer, by a loss_scale of its own that defaults to 1: left there, every update is `init` times too
+/* MindSpore's FixedLossScaleManager (train/loss_scale_manager.py). With drop_overflow_update (the default)
+ * the training cell unscales, checks and skips. Without it nothing is checked, and only the optimizer
+ * unscales, by its own loss_scale, which defaults to 1: with the default every update is `init` times too
  * large. */
 #include "bench/amp/scaler/scaler.h"
 

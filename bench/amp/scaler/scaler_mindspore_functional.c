@@ -1,6 +1,6 @@
 /* MindSpore's amp.DynamicLossScaler (amp.py): fp32, grows when the counter is one below the window and the
- * product is finite, divides by the factor on an overflow, floor 1. The original never skips a step itself:
- * its user does. */
+ * product is finite, divides by the factor on an overflow, floor 1. The original does not skip steps; its
+ * caller does. */
 #include "bench/amp/scaler/scaler.h"
 
 #include <math.h>

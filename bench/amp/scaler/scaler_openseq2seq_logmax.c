@@ -1,8 +1,8 @@
-/* OpenSeq2Seq's LogMaxScaler (open_seq2seq/optimizers/automatic_loss_scaler.py): takes log2 of each step's
- * largest gradient for normally distributed and sets the scale so that it overflows with a chosen
- * probability. Running means with bias correction, all in fp32. On an overflow the original feeds 2^log_max,
- * where log_max was meant, into a mean of logarithms: one overflow ruins the estimate for a long time. A
- * largest gradient of 0 has the logarithm -infinity, and the scale is a NaN for good. */
+/* OpenSeq2Seq's LogMaxScaler (open_seq2seq/optimizers/automatic_loss_scaler.py): assumes that log2 of each
+ * step's largest gradient is normally distributed and sets the scale so that a step overflows with a chosen
+ * probability. Running means with bias correction, all in fp32. On an overflow the original adds 2^log_max
+ * instead of log_max to a mean of logarithms: one overflow spoils the estimate for many steps. If the largest
+ * gradient is 0, its logarithm is -infinity and the scale stays NaN. */
 #include "bench/amp/scaler/scaler.h"
 #include "kernels/core/elementary64.h"
 
@@ -52,12 +52,12 @@ static double cutoff(ab_scaler *scaler, double x) {
     float square = (float)state[SQUARE] / rest2;
     float slow_square = slow * slow;
     float variance = square - slow_square;
-    float sigma = variance < 0 ? 0 : sqrtf(variance); /* a NaN stays one */
+    float sigma = variance < 0 ? 0 : sqrtf(variance); /* NaN propagates */
     float free = sigma * (float)value[SIGMAS];
     return (double)(free + mean);
 }
 
-/* fp32 functions from fp64 ones: right to the last bit but for near ties. */
+/* fp32 functions from fp64 ones: correctly rounded except for near ties. */
 static float logarithm(float x) { return (float)ab_log((double)x); }
 static float power_of_two(float x) { return (float)ab_pow(2, (double)x); }
 

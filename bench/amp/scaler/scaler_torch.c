@@ -1,8 +1,7 @@
 /* torch.amp.GradScaler (torch/amp/grad_scaler.py and the _amp_update_scale_ kernels): an fp32 scale; products
- * with the factors in double, rounded to fp32; growth that would reach infinity is refused, though the
- * counter restarts. No floor: after 144 overflows in a row from 2^16 the reciprocal is infinite and steps are
- * taken with infinite gradients, after 166 the scale is 0. Windows and backoff factors are not checked by the
- * original either. */
+ * with the factors in double, rounded to fp32; growth to infinity is suppressed, but the counter restarts. No
+ * floor: after 144 overflows in a row from 2^16 the reciprocal is infinite and steps are taken with infinite
+ * gradients, after 166 the scale is 0. As in the original, windows and backoff factors are not checked. */
 #include "bench/amp/scaler/scaler.h"
 
 #include <math.h>

@@ -38,7 +38,7 @@ void ab_since_grow(ab_scaler *scaler) {
         state[AB_SINCE_BASE] = 0;
         return;
     }
-    if (isinf(scaler->scale)) return; /* no larger number is kept */
+    if (isinf(scaler->scale)) return; /* already saturated */
     state[AB_SINCE_POWER]++;
     scaler->scale = ab_python_int(state[AB_SINCE_BASE], factor, state[AB_SINCE_POWER]);
 }

@@ -1,4 +1,4 @@
-/* Layer by layer: every layer has a scaler of its own, new at the layer's first step. */
+/* Per-layer traces: every layer has its own scaler, started at the layer's first step. */
 #include "bench/amp/trace/layer_trace.h"
 
 #include "bench/amp/trace/scale_trace.h"
@@ -20,12 +20,12 @@ typedef struct walk {
     layer_row *row; /* [MAX_LAYERS] */
     int rows;
     int64_t step;
-    double together;              /* product of the scales of the layers before in this step */
+    double chain;                 /* product of the scales of the earlier layers in this step */
     bool open;                    /* the step has a layer */
     const ab_scaler_fault *fault; /* of the last layer */
 } walk;
 
-/* A line of the file; *blank where there is none to read. */
+/* Parses a line of the file; *blank: it holds no layer. */
 static ab_status parse_layer(const char *path, int line, char *text, char name[NAME], ab_scaler_layer *layer,
                              bool *blank) {
     const size_t length = strlen(text);
@@ -50,7 +50,7 @@ static ab_status parse_layer(const char *path, int line, char *text, char name[N
                           path, line);
 }
 
-/* The layer's scaler, new at its first step. */
+/* Finds the layer's scaler, or starts it at its first step. */
 static ab_status find_row(walk *w, const char *name, layer_row **row) {
     for (int i = 0; i < w->rows; i++) {
         *row = &w->row[i];
@@ -66,7 +66,7 @@ static ab_status find_row(walk *w, const char *name, layer_row **row) {
 static void end_step(walk *w) {
     if (!w->open) return;
     w->step++;
-    w->together = 1;
+    w->chain = 1;
     w->open = false;
 }
 
@@ -74,13 +74,12 @@ static void end_step(walk *w) {
 static ab_status take_layer(walk *w, const char *name, ab_scaler_layer *statistics, ab_trace_layer *layer) {
     layer_row *row;
     w->open = true;
-    statistics->chain = w->together;
+    statistics->chain = w->chain;
     AB_TRY(find_row(w, name, &row));
     ab_scaler_seen seen = {.layer = statistics};
     w->fault = ab_scaler_update(&row->machine, &seen).fault;
-    w->together *= row->machine.scale;
-    *layer =
-        (ab_trace_layer){w->step, name, row->machine.scale, w->together, w->fault ? w->fault->name : NULL};
+    w->chain *= row->machine.scale;
+    *layer = (ab_trace_layer){w->step, name, row->machine.scale, w->chain, w->fault ? w->fault->name : NULL};
     return AB_OK;
 }
 
@@ -104,7 +103,7 @@ static ab_status walk_lines(walk *w, FILE *file, void (*see)(void *context, cons
 ab_status ab_layer_trace_run(const ab_scaler_config *config, const char *path, FILE *file,
                              void (*see)(void *context, const ab_trace_layer *layer), void *context,
                              ab_trace_error *error) {
-    walk w = {.config = config, .path = path, .row = calloc(MAX_LAYERS, sizeof *w.row), .together = 1};
+    walk w = {.config = config, .path = path, .row = calloc(MAX_LAYERS, sizeof *w.row), .chain = 1};
     if (!w.row) return ab_fail(AB_NO_MEMORY, "scaler: out of memory");
     ab_status status = walk_lines(&w, file, see, context);
     *error = ab_scaler_trace_error(w.fault, w.step);

@@ -1,4 +1,4 @@
-/* Patterns of steps as text. */
+/* Parses patterns of steps. */
 #include "bench/amp/trace/scale_trace.h"
 #include "kernels/core/text.h"
 
@@ -13,7 +13,7 @@
 
 static const int64_t most_steps = (int64_t)1 << 53;
 
-/* Where a text comes from, for messages. */
+/* Source of a text, for messages. */
 typedef struct reader {
     const char *option, *file; /* file: NULL for the command line */
     const char *text;
@@ -52,7 +52,7 @@ static ab_status append(const reader *r, const char *at, int64_t count, double v
 
 static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
-/* "1000x" before a value: the count, and where the value begins; NULL if there is none. */
+/* Reads the count of "1000x" before a value; returns the start of the value, NULL if there is no count. */
 static const char *read_count(const char *at, int64_t *count) {
     char *end;
     errno = 0;
@@ -64,7 +64,7 @@ static const char *read_count(const char *at, int64_t *count) {
 }
 
 static ab_status read_flags(reader *r) {
-    bool comma = false; /* something must follow */
+    bool comma = false; /* a value must follow */
     for (const char *at = r->text;;) {
         int64_t count = 1;
         while (is_blank(*at)) at++;
@@ -110,7 +110,7 @@ static ab_status read_numbers(reader *r) {
     }
 }
 
-/* A file's text, with a zero behind it. */
+/* Reads a file, NUL-terminated. */
 static ab_status read_file(const char *option, const char *path, char **text) {
     FILE *file = fopen(path, "rb");
     if (!file) return ab_fail(AB_INPUT, "%s: cannot open '%s': %s", option, path, strerror(errno));

@@ -1,10 +1,10 @@
-/* Driving a machine over patterns. */
+/* Runs a scaler over patterns. */
 #include "bench/amp/trace/scale_trace.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* The steps to come that look alike: one run of each pattern at most. */
+/* Position in a pattern: the current run and how much of it is used. */
 typedef struct cursor {
     const ab_pattern *pattern; /* NULL: none */
     int run;
@@ -85,7 +85,7 @@ static ab_scaler_seen look(const source *s, const ab_scaler *scaler) {
     return seen;
 }
 
-/* One step, and those that are like it. */
+/* Takes one step and the equal steps after it. */
 static ab_status take(ab_scaler_trace *t, source *s) {
     int64_t most =
         left_in_run(&s->overflow) < left_in_run(&s->amax) ? left_in_run(&s->overflow) : left_in_run(&s->amax);
@@ -107,14 +107,14 @@ static ab_status take(ab_scaler_trace *t, source *s) {
     return AB_OK;
 }
 
-/* A machine that comes back to where it was repeats itself for as long as the pattern does. Brent's search
- * for a cycle, used only where so many steps are left that nobody reads them one by one. */
+/* A scaler that returns to an earlier state repeats as long as the input is constant. Brent's cycle
+ * detection, used only if very many steps are left. */
 enum { MANY_STEPS = 1 << 17 };
 
 typedef struct cycle {
     ab_scaler_trace then; /* at the snapshot; `run` is not used */
     int overflow_run, amax_run;
-    int64_t next; /* snapshot when so many steps are taken */
+    int64_t next; /* number of steps at which the next snapshot is taken */
 } cycle;
 
 static bool repeats(const cycle *c, const ab_scaler_trace *t, const source *s) {

@@ -1,7 +1,6 @@
-/* A loss scaler run over a pattern of steps without training: what was the scale in each step, which were
- * skipped, where did the original misbehave. Runs of equal steps cost as much as their changes of scale,
- * so that 1e9 steps are a matter of milliseconds; memory grows with the changes recorded, of which there
- * is a most. */
+/* Runs a loss scaler over a pattern of steps without training: the scale of each step, the skipped steps, the
+ * faults of the original. The cost of equal steps is that of their scale changes, so 1e9 steps take
+ * milliseconds; memory grows with the recorded changes, of which there are at most AB_TRACE_MOST. */
 #ifndef AB_BENCH_AMP_TRACE_SCALE_TRACE_H
 #define AB_BENCH_AMP_TRACE_SCALE_TRACE_H
 
@@ -24,9 +23,9 @@ typedef struct ab_pattern {
     int64_t steps;
 } ab_pattern;
 
-/* Flags: "0010" or runs "1000x0,3x1"; blanks and line ends are skipped. Numbers: "100x0.5,2^-3,3xinf",
- * separated by commas or blanks. "@FILE" reads either from a file. AB_USAGE or AB_INPUT names `option`,
- * the character and its position. */
+/* flags: "0010" or runs "1000x0,3x1"; blanks and line ends are skipped. numbers: "100x0.5,2^-3,3xinf",
+ * separated by commas or blanks. "@FILE" reads either from a file. The caller clears the pattern. AB_USAGE or
+ * AB_INPUT names `option`, the character and its position. */
 AB_MUST_CHECK ab_status ab_pattern_flags(const char *option, const char *text, ab_pattern *pattern);
 AB_MUST_CHECK ab_status ab_pattern_numbers(const char *option, const char *text, ab_pattern *pattern);
 void ab_pattern_clear(ab_pattern *pattern);
@@ -39,10 +38,10 @@ typedef struct ab_scaler_trace {
     ab_scaler scaler; /* after the last step */
     ab_trace_run *run;
     int runs;
-    int64_t unlisted; /* steps after the last of `run`: a long repetition, or beyond AB_TRACE_MOST; counted
+    int64_t unlisted; /* steps not in `run`: a long repetition, or beyond AB_TRACE_MOST; counted in the sums
                          below */
     int64_t steps, skipped, overflows;
-    int64_t warm_up;              /* steps skipped before the first that was taken */
+    int64_t warm_up;              /* steps skipped before the first step taken */
     double sum_scale, sum_log2;   /* over the steps */
     const ab_scaler_fault *fault; /* the first, or the one that raised */
     int64_t fault_step;
@@ -50,8 +49,8 @@ typedef struct ab_scaler_trace {
 
 /* Either pattern may be NULL, not both. `overflow` says which steps overflow; `amax` gives each step's
  * largest unscaled gradient, and a step overflows also if that times the scale is beyond `half`. Both must
- * have as many steps. `elements`: how many gradient elements a step has, of which one is the largest (for
- * dialects that count). */
+ * have the same number of steps. `elements`: gradient elements per step, one of which is the largest (for
+ * dialects that count elements). */
 AB_MUST_CHECK ab_status ab_scaler_trace_run(const ab_scaler_config *config, const ab_pattern *overflow,
                                             const ab_pattern *amax, const ab_format *half, double elements,
                                             ab_scaler_trace *trace);
@@ -59,8 +58,8 @@ void ab_scaler_trace_clear(ab_scaler_trace *trace);
 
 /* ---- for reports ----------------------------------------------------------------------------- */
 
-/* What reports/render/scaler_trace.h prints. `heading`, which the column borrows like the trace's runs,
- * receives ab_scaler_text. */
+/* Structs that reports/render/scaler_trace.h prints. `heading` receives ab_scaler_text; the column borrows it
+ * and the trace's runs. */
 ab_trace_config ab_scaler_trace_config(const ab_scaler_config *config);
 ab_trace_error ab_scaler_trace_error(const ab_scaler_fault *fault, int64_t step);
 ab_trace_column ab_scaler_trace_column(const ab_scaler_trace *trace, char heading[AB_SCALER_TEXT]);

@@ -1,4 +1,4 @@
-/* Traces as reports print them. */
+/* Converts traces to the structs that reports print. */
 #include "bench/amp/trace/scale_trace.h"
 
 _Static_assert((int)AB_TRACE_VALUES >= (int)AB_SCALER_KEYS, "room for the keys");

@@ -38,7 +38,7 @@ typedef struct ab_images {
     /* images: bytes, NHWC, count * stored_height * stored_width * channels; tokens: int32_t, count * length
      * and, for AB_LABELS_NEXT, one more; numbers: float; in `pixels` */
     uint8_t *pixel;
-    uint8_t *label; /* type: data->labels; class ids are in [0, classes); in `labels` */
+    uint8_t *label;          /* type: data->labels; class ids are in [0, classes); in `labels` */
     ab_block pixels, labels; /* owned */
 } ab_images;
 

@@ -27,7 +27,7 @@ typedef struct c_function {
 } c_function;
 
 typedef struct c_source {
-    const char *path;
+    char *path;
     char *text;
     int tokens, functions;
     c_token *token;
@@ -171,14 +171,15 @@ static inline void c_find_functions(c_source *s) {
     }
 }
 
-/* Takes `text` (from malloc). */
+/* Takes `text` (from malloc) and keeps a copy of `path`. */
 static inline void c_read(c_source *s, const char *path, char *text) {
-    *s = (c_source){.path = path, .text = text};
+    *s = (c_source){.path = strcpy(malloc(strlen(path) + 1), path), .text = text};
     c_tokenize(s);
     c_find_functions(s);
 }
 
 static inline void c_free(c_source *s) {
+    free(s->path);
     free(s->text);
     free(s->token);
     free(s->function);

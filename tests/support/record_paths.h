@@ -7,7 +7,7 @@
  * object of any schema. Then the path must exist there, with the type that is asked for. A fallback that
  * is a literal says nothing (0, "", "?"), or what the schema says that a missing key means ("default").
  *
- * For a lint: memory is freed by the end of the process. */
+ * rp_free frees what a lint holds. */
 #ifndef AB_TESTS_SUPPORT_RECORD_PATHS_H
 #define AB_TESTS_SUPPORT_RECORD_PATHS_H
 
@@ -708,7 +708,10 @@ static inline void rp_check_lookup(rp_lint *l, const c_source *s, int at, const 
     int begin, end;
     rp_set *root = malloc(sizeof *root);
     l->lookups++;
-    if (!c_argument(s, at, 1, &begin, &end)) return;
+    if (!c_argument(s, at, 1, &begin, &end)) {
+        free(root);
+        return;
+    }
     const int paths = rp_paths(l, s, begin, end, 0, path, RP_PATHS);
     if (paths == RP_DYNAMIC) l->dynamic++;
     if (paths == -1)
@@ -727,6 +730,14 @@ static inline void rp_check_source(rp_lint *l, const c_source *s) {
     const char *type;
     for (int i = 0; i < s->tokens; i++)
         if (c_function_at(s, i) && rp_is_lookup(s, i, &type)) rp_check_lookup(l, s, i, type);
+}
+
+/* Frees schemas, sources and calls; the lint is empty then. */
+static inline void rp_free(rp_lint *l) {
+    for (int i = 0; i < l->schemas; i++) cJSON_Delete(l->schema[i]);
+    for (int i = 0; i < l->sources; i++) c_free(&l->source[i]);
+    free(l->call);
+    memset(l, 0, sizeof *l);
 }
 
 #endif

@@ -1,7 +1,9 @@
-# The CUDA plugin: all .cu files and the calls of cuBLASLt and cuDNN, in one module that the program opens at run time.
-# AMPBENCH_CUDA=AUTO builds it where nvcc, cuBLASLt and cuDNN 9 are; ON insists; OFF does not look. Sets AMPBENCH_CUDA_FOUND.
+# The CUDA plugin: all .cu files and the calls of cuBLASLt and cuDNN, in one module that the program opens at
+# run time. AMPBENCH_CUDA=AUTO builds it where nvcc, cuBLASLt and cuDNN 9 are; ON insists; OFF does not look.
+# Sets AMPBENCH_CUDA_FOUND.
 #   AMPBENCH_CUDA_ARCHS   architectures; empty: by the toolkit's version (CUDA 13 has no Volta)
-set(AMPBENCH_CUDA_ARCHS "" CACHE STRING "CUDA architectures, e.g. 90-real (empty: all that the toolkit has and we know)")
+set(AMPBENCH_CUDA_ARCHS "" CACHE STRING
+  "CUDA architectures, e.g. 90-real (empty: all that the toolkit has and we know)")
 set(AMPBENCH_CUDA_FOUND FALSE)
 
 function(ab_cuda_missing what)
@@ -54,7 +56,8 @@ function(ampbench_cuda_plugin)
     set(archs 75-real 80-real 86-real 89-real 90-real 100-real 120)
   endif()
   add_library(ampbench_cuda MODULE ${ARGN})
-  set_target_properties(ampbench_cuda PROPERTIES CUDA_ARCHITECTURES "${archs}" CUDA_STANDARD 17 CUDA_EXTENSIONS OFF
+  set_target_properties(ampbench_cuda PROPERTIES CUDA_ARCHITECTURES "${archs}" CUDA_STANDARD 17
+    CUDA_EXTENSIONS OFF
     CUDA_RUNTIME_LIBRARY Shared CUDA_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
   target_include_directories(ampbench_cuda PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)

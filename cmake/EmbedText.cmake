@@ -1,6 +1,6 @@
-# ampbench_embed_text(<target> <symbol> <file>): compiles a text file into the target as `const char <symbol>[]`, its bytes
-# and a NUL, so that the program needs no data directory.
-# Run as a script (-D IN=<file> -D SYMBOL=<symbol> -D OUT=<c>) this file writes the C source.
+# ampbench_embed_text(<target> <symbol> <file>): compiles a text file into the target as `const char
+# <symbol>[]`, its bytes and a NUL, so that the program needs no data directory. Run as a script (-D IN=<file>
+# -D SYMBOL=<symbol> -D OUT=<c>) this file writes the C source.
 if(CMAKE_SCRIPT_MODE_FILE)
   file(READ ${IN} hex HEX)
   string(REGEX REPLACE "(................................)" "\\1\n   " hex "${hex}")

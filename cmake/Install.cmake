@@ -1,6 +1,7 @@
-# make install and cpack: the program, manual pages and completions that the program writes itself, documents; a Debian package.
-# Nothing of the libraries is public, so there are no headers and no pkg-config file.
-# Run as a script (-D AMPBENCH=<program> -D OUT=<folder> -D GZIP=<gzip or empty>) this file lets the program write its pages.
+# make install and cpack: the program, manual pages and completions that the program writes itself, documents;
+# a Debian package. Nothing of the libraries is public, so there are no headers and no pkg-config file. Run as
+# a script (-D AMPBENCH=<program> -D OUT=<folder> -D GZIP=<gzip or empty>) this file lets the program write
+# its pages.
 if(CMAKE_SCRIPT_MODE_FILE)
   function(write_from file)
     execute_process(COMMAND ${AMPBENCH} ${ARGN} OUTPUT_FILE ${OUT}/${file} RESULT_VARIABLE failed)
@@ -16,7 +17,8 @@ if(CMAKE_SCRIPT_MODE_FILE)
   endfunction()
 
   file(REMOVE_RECURSE ${OUT})
-  file(MAKE_DIRECTORY ${OUT}/man/man1 ${OUT}/bash-completion/completions ${OUT}/zsh/vendor-completions ${OUT}/fish/vendor_completions.d)
+  file(MAKE_DIRECTORY ${OUT}/man/man1 ${OUT}/bash-completion/completions ${OUT}/zsh/vendor-completions
+    ${OUT}/fish/vendor_completions.d)
   write_page(ampbench)
   get_filename_component(here ${CMAKE_SCRIPT_MODE_FILE} DIRECTORY)
   file(STRINGS ${here}/../bench/cmd/commands.def rows REGEX "^AB_COMMAND\\(")
@@ -49,12 +51,15 @@ endif()
 # A program for another machine, or one that is slow and instrumented, does not write its pages here.
 if(NOT CMAKE_CROSSCOMPILING AND NOT AMPBENCH_SANITIZE)
   set(pages ${PROJECT_BINARY_DIR}/share)
-  add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/share.stamp DEPENDS ampbench ${CMAKE_CURRENT_LIST_FILE} VERBATIM
-    COMMAND ${CMAKE_COMMAND} -D AMPBENCH=$<TARGET_FILE:ampbench> -D OUT=${pages} -D "GZIP=${GZIP_PROGRAM}" -P ${CMAKE_CURRENT_LIST_FILE}
+  add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/share.stamp DEPENDS ampbench ${CMAKE_CURRENT_LIST_FILE}
+    VERBATIM
+    COMMAND ${CMAKE_COMMAND} -D AMPBENCH=$<TARGET_FILE:ampbench> -D OUT=${pages} -D "GZIP=${GZIP_PROGRAM}" -P
+      ${CMAKE_CURRENT_LIST_FILE}
     COMMAND ${CMAKE_COMMAND} -E touch ${PROJECT_BINARY_DIR}/share.stamp)
   add_custom_target(pages ALL DEPENDS ${PROJECT_BINARY_DIR}/share.stamp)
   install(DIRECTORY ${pages}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR})
-  install(DIRECTORY ${pages}/bash-completion ${pages}/zsh ${pages}/fish DESTINATION ${CMAKE_INSTALL_DATAROOTDIR})
+  install(DIRECTORY ${pages}/bash-completion ${pages}/zsh ${pages}/fish
+    DESTINATION ${CMAKE_INSTALL_DATAROOTDIR})
 endif()
 
 set(CPACK_GENERATOR DEB)
@@ -67,7 +72,8 @@ against fp32 beside a measured noise floor, skipped steps, flushed and
 overflowed gradients by layer. Compares builds in CI.")
 set(CPACK_STRIP_FILES ON)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
-set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE
+  WORLD_READ WORLD_EXECUTE)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)

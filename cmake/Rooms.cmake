@@ -1,5 +1,5 @@
-# ampbench_sources(<variable> <glob>... [EXCEPT <regex>...]): the files below this folder that match, found by name, so that a new file needs
-# no line in CMake. Folders with a CMakeLists.txt of their own are not entered.
+# ampbench_sources(<variable> <glob>... [EXCEPT <regex>...]): the files below this folder that match, found by
+# name, so that a new file needs no line in CMake. Folders with a CMakeLists.txt of their own are not entered.
 function(ampbench_sources variable)
   cmake_parse_arguments(FIND "" "" "EXCEPT" ${ARGN})
   set(patterns "")
@@ -19,15 +19,17 @@ function(ampbench_sources variable)
   set(${variable} ${files} PARENT_SCOPE)
 endfunction()
 
-# ampbench_room(<name> SOURCES ... LINKS ...): one top folder of the layout as one static library. LINKS names the libraries it may
-# use. Which sub-folder may include which is stated in rooms.txt and checked by tests/lint/layering.cmake.
+# ampbench_room(<name> SOURCES ... LINKS ...): one top folder of the layout as one static library. LINKS names
+# the libraries it may use. Which sub-folder may include which is stated in rooms.txt and checked by
+# tests/lint/layering.cmake.
 function(ampbench_room name)
   cmake_parse_arguments(ROOM "" "" "SOURCES;LINKS" ${ARGN})
   add_library(${name} STATIC ${ROOM_SOURCES})
   target_link_libraries(${name} PUBLIC ampbench_flags ${ROOM_LINKS})
 endfunction()
 
-# ampbench_def_names(<variable> <file.def> <MACRO>): first arguments of the rows `MACRO(name, ...)` of a .def list, each once.
+# ampbench_def_names(<variable> <file.def> <MACRO>): first arguments of the rows `MACRO(name, ...)` of a .def
+# list, each once.
 function(ampbench_def_names variable file macro)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${file})
   file(STRINGS ${file} rows REGEX "^${macro}\\(")
@@ -40,10 +42,11 @@ function(ampbench_def_names variable file macro)
   set(${variable} ${names} PARENT_SCOPE)
 endfunction()
 
-# ampbench_isa_variants(<room> <levels> <file.c> ...): compiles each file once per CPU level of kernels/vec/isa.h, with
-# AB_ISA_SUFFIX (plain, avx2, avx512, avx512bitalg) to name its one exported symbol. Only these objects may contain such
-# instructions. Elsewhere than on x86-64 there is the plain level only. Nobody reads floating-point exceptions, and only without them does
-# gcc turn the selections in elementary functions into vector code; no result changes.
+# ampbench_isa_variants(<room> <levels> <file.c> ...): compiles each file once per CPU level of
+# kernels/vec/isa.h, with AB_ISA_SUFFIX (plain, avx2, avx512, avx512bitalg) to name its one exported symbol.
+# Only these objects may contain such instructions. Elsewhere than on x86-64 there is the plain level only.
+# Nobody reads floating-point exceptions, and only without them does gcc turn the selections in elementary
+# functions into vector code; no result changes.
 function(ampbench_isa_variants room levels)
   set(flags_plain "")
   set(flags_avx2 -mavx2 -mf16c -mfma -mbmi -mbmi2 -mpopcnt)

@@ -1,5 +1,5 @@
-# ampbench_flags: what every C file of the project is compiled with. Floating point is never contracted or relaxed:
-# the same source must give the same bits on every compiler.
+# ampbench_flags: what every C file of the project is compiled with. Floating point is never contracted or
+# relaxed: the same source must give the same bits on every compiler.
 add_library(ampbench_flags INTERFACE)
 target_compile_features(ampbench_flags INTERFACE c_std_11)
 set(ab_warnings
@@ -11,7 +11,8 @@ endif()
 if(AMPBENCH_WERROR)
   list(APPEND ab_warnings -Werror)
 endif()
-target_compile_options(ampbench_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:${ab_warnings} -ffp-contract=off -fno-math-errno>)
+target_compile_options(ampbench_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:${ab_warnings} -ffp-contract=off
+  -fno-math-errno>)
 if(AMPBENCH_SANITIZE)
   target_compile_options(ampbench_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:-fsanitize=${AMPBENCH_SANITIZE}
                                                   -fno-sanitize-recover=all -fno-omit-frame-pointer>)

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# `ampbench advise`: a scale from a real run's record, confirmed by another run; an answer where there is none; bad input.
+# `ampbench advise`: a scale from a real run's record, confirmed by another run; an answer where there is
+# none; bad input.
 . "$(dirname "$0")/lib/cli.sh"
 
-run run --net mlp --data synthetic --levels O0,O2 --lr 0.05 --steps 120 --probe-every 2 --rounds 1 --threads 1 --no-floor --no-plots \
+run run --net mlp --data synthetic --levels O0,O2 --lr 0.05 --steps 120 --probe-every 2 --rounds 1 \
+    --threads 1 --no-floor --no-plots \
     --quiet --eval-limit 10 --out "$work/result.json"
 expect_rc 0 "the run"
 run advise "$work/result.json" --confirm --overflow 0.02 --json "$work/advice.json"
@@ -13,7 +15,8 @@ expect_text "$work/advice.json" '"overflow_agrees": true' "the receipt as JSON"
 expect_text "$work/out" "peaks over threshold" "laws side by side"
 expect_text "$work/out" "others' rules on the same gradients" "other tools' rules"
 expect_text "$work/out" "a fixed scale lasts" "fixed or dynamic"
-"$AMPBENCH_BUILD/ampbench_schema_check" "$AMPBENCH_SOURCE/reports/schema/advice-2.schema.json" "$work/advice.json" 2>"$work/why" ||
+"$AMPBENCH_BUILD/ampbench_schema_check" "$AMPBENCH_SOURCE/reports/schema/advice-2.schema.json" \
+    "$work/advice.json" 2>"$work/why" ||
     fail "the advice does not follow its schema: $(cat "$work/why")"
 [ -s "$work/advise.json" ] || fail "the confirming run left no result"
 follows_schema "$work/advise.json" "the confirming run's result"
@@ -25,10 +28,12 @@ expect_text "$work/out" "no loss scale works for fp16: fc3.out.grad" "which tens
 expect_text "$work/out" "remedy: --half bf16" "the remedy"
 
 "$AMPBENCH" advise "$work/result.json" --flushed 0.000001 --json - >"$work/none.json" 2>/dev/null
-"$AMPBENCH_BUILD/ampbench_schema_check" "$AMPBENCH_SOURCE/reports/schema/advice-2.schema.json" "$work/none.json" 2>"$work/why" ||
+"$AMPBENCH_BUILD/ampbench_schema_check" "$AMPBENCH_SOURCE/reports/schema/advice-2.schema.json" \
+    "$work/none.json" 2>"$work/why" ||
     fail "advice without a scale does not follow its schema: $(cat "$work/why")"
 
-# Fewer than 16 columns of steps: a wider spread, and the advice says so; below 6 none. A default record has enough.
+# Fewer than 16 columns of steps: a wider spread, and the advice says so; below 6 none. A default record has
+# enough.
 options="--net mlp --data synthetic --levels O0 --lr 0.05 --rounds 1 --threads 1 --no-floor --no-plots --quiet --eval-limit 10"
 # shellcheck disable=SC2086 # a list of options
 run run $options --steps 100 --probe-every 10 --out "$work/few.json"
@@ -36,7 +41,8 @@ run advise "$work/few.json" --json "$work/few-advice.json"
 expect_rc 0 "advice from 10 columns"
 expect_text "$work/out" "few steps: their spread may be larger" "advice from 10 columns"
 expect_text "$work/few-advice.json" '"spread_widened"' "advice from 10 columns"
-"$AMPBENCH_BUILD/ampbench_schema_check" "$AMPBENCH_SOURCE/reports/schema/advice-2.schema.json" "$work/few-advice.json" 2>"$work/why" ||
+"$AMPBENCH_BUILD/ampbench_schema_check" "$AMPBENCH_SOURCE/reports/schema/advice-2.schema.json" \
+    "$work/few-advice.json" 2>"$work/why" ||
     fail "advice from 10 columns does not follow its schema: $(cat "$work/why")"
 # shellcheck disable=SC2086
 run run $options --steps 40 --probe-every 10 --out "$work/fewer.json"
@@ -54,7 +60,8 @@ expect_rc 0 "a receipt for a scale of one's own"
 expect_text "$work/out" "predicted at 2^0" "which scale was predicted"
 
 # Rows of weights have a say where they were recorded.
-run run --net mlp --data synthetic --levels O0 --lr 0.05 --steps 40 --probes gradients,rows --probe-every 1 --rounds 1 --threads 1 --no-floor --no-plots \
+run run --net mlp --data synthetic --levels O0 --lr 0.05 --steps 40 --probes gradients,rows --probe-every 1 \
+    --rounds 1 --threads 1 --no-floor --no-plots \
     --quiet --eval-limit 10 --out "$work/rows.json"
 expect_rc 0 "a run that records rows"
 follows_schema "$work/rows.json" "a result with rows"
@@ -74,7 +81,8 @@ run advise "$work/result.json" --frobnicate
 expect_rc 2 "an unknown option"
 run advise
 expect_rc 2 "no document"
-run run --net mlp --data synthetic --levels O2 --steps 20 --probe-budget 0 --rounds 1 --no-plots --quiet --eval-limit 10 --out "$work/bare.json"
+run run --net mlp --data synthetic --levels O2 --steps 20 --probe-budget 0 --rounds 1 --no-plots --quiet \
+    --eval-limit 10 --out "$work/bare.json"
 run advise "$work/bare.json"
 expect_rc 2 "a record without gradients"
 expect_text "$work/err" "run with --levels O0,O2" "what to run instead"

@@ -1,9 +1,11 @@
-# Bad input ends with exit status 2 and one clear line on stderr, before anything is trained and with nothing on stdout.
+# Bad input ends with exit status 2 and one clear line on stderr, before anything is trained and with nothing
+# on stdout.
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
 
 # bad "TEXT" ARGS...: options are added to those of a tiny run; the error must hold TEXT.
-base=(--net mlp --data synthetic --steps 2 --rounds 1 --levels O0 --no-plots --out "$work/results/result.json")
+base=(--net mlp --data synthetic --steps 2 --rounds 1 --levels O0 --no-plots \
+    --out "$work/results/result.json")
 bad() {
     local text=$1
     shift
@@ -48,7 +50,8 @@ bad "--ema: expected a number between 0 and 1, found '1'" --ema 1
 bad "give --ema DECAY" --ema-format half
 bad "nothing is clipped" --fault clip_before_unscale
 bad "need --gradient-accumulation-steps of 2 or more" --fault accumulation_not_averaged
-bad "--beta1: optimizer momentum has no such number; it has --lr, --weight-decay, --momentum" --optimizer momentum --beta1 0.9
+bad "--beta1: optimizer momentum has no such number; it has --lr, --weight-decay, --momentum" \
+    --optimizer momentum --beta1 0.9
 bad "did you mean 'shuffled'" --order shufled
 bad "expected fp16 or bf16, found 'fp8'" --half fp8
 bad "found 'ultra'" --cpu-path ultra
@@ -130,8 +133,10 @@ idx nothing && : >"$dir/$labels" && bad "$labels" --data "$dir"
 idx magic && printf '\0\0\10\1' | dd of="$dir/$images" conv=notrunc status=none && bad "$images" --data "$dir"
 idx longer && printf 'more' >>"$dir/$labels" && bad "$labels" --data "$dir"
 idx counts && cp "$good/t10k-labels-idx1-ubyte" "$dir/$labels" && bad "$labels" --data "$dir"
-idx gzip && gzip -c "$good/$images" | head -c 200 >"$dir/$images.gz" && rm "$dir/$images" && bad "$images.gz" --data "$dir"
-idx class && printf '\377' | dd of="$dir/$labels" bs=1 seek=20 conv=notrunc status=none && bad "256 classes" --data "$dir"
+idx gzip && gzip -c "$good/$images" | head -c 200 >"$dir/$images.gz" && rm "$dir/$images" &&
+    bad "$images.gz" --data "$dir"
+idx class && printf '\377' | dd of="$dir/$labels" bs=1 seek=20 conv=notrunc status=none &&
+    bad "256 classes" --data "$dir"
 idx batch && bad "larger than the" --data "$dir" --batch 10000
 
 # ---- weights -----------------------------------------------------------------------------------------------
@@ -142,15 +147,19 @@ expect_rc 0 "saving weights"
 bad "no-such" --init "$work/no-such.safetensors"
 bad "which is not given" --init-map "$work/names"
 bad "--init-map $work/no-names: cannot be opened" --init "$weights" --init-map "$work/no-names"
-printf 'fc1.* encoder.*\n' >"$work/names" && bad "'encoder.weight' is missing" --init "$weights" --init-map "$work/names"
-printf '# names\nfc9 x\n' >"$work/names" && bad "names:2: nothing is called 'fc9'" --init "$weights" --init-map "$work/names"
+printf 'fc1.* encoder.*\n' >"$work/names" &&
+    bad "'encoder.weight' is missing" --init "$weights" --init-map "$work/names"
+printf '# names\nfc9 x\n' >"$work/names" &&
+    bad "names:2: nothing is called 'fc9'" --init "$weights" --init-map "$work/names"
 printf 'fc1.weight fc1.weight turn\n' >"$work/names" &&
     bad "names:1: expected transpose or permute=AXES, found 'turn'" --init "$weights" --init-map "$work/names"
 head -c 1000 "$weights" >"$work/short.safetensors" && bad "short.safetensors" --init "$work/short.safetensors"
 head -c 3 "$weights" >"$work/stub.safetensors" && bad "stub.safetensors" --init "$work/stub.safetensors"
-bad "tensors differ from those of network resnet8: 'stem.conv.weight' is missing" --net resnet8 --init "$weights"
+bad "tensors differ from those of network resnet8: 'stem.conv.weight' is missing" --net resnet8 \
+    --init "$weights"
 sed 's/"out_features": 128/"out_features": 96/' "$AMPBENCH_SOURCE/bench/nets/mlp.json" >"$work/narrow.json"
-cmp -s "$work/narrow.json" "$AMPBENCH_SOURCE/bench/nets/mlp.json" && fail "mlp.json has no layer of 128 to change"
+cmp -s "$work/narrow.json" "$AMPBENCH_SOURCE/bench/nets/mlp.json" &&
+    fail "mlp.json has no layer of 128 to change"
 bad "fc2.weight" --net "$work/narrow.json" --init "$weights"
 expect_text "$work/err" "[96, " "--init: shape of the network"
 expect_text "$work/err" "[128, " "--init: shape of the file"

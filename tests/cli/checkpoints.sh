@@ -1,9 +1,12 @@
-# --checkpoint-every and --resume-from as a user runs them: an interrupted training goes on with the bits of one that was not, at
-# every level; mistakes of resuming can be made on purpose; what does not fit is refused by name.
+# --checkpoint-every and --resume-from as a user runs them: an interrupted training goes on with the bits of
+# one that was not, at every level; mistakes of resuming can be made on purpose; what does not fit is refused
+# by name.
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
-options=(--net tests/golden/tiny.json --data tests/golden/data --levels O0,O1,O2,O3 --scales dynamic --scale-window 7 --rounds 1
-    --batch 8 --gradient-accumulation-steps 2 --order shuffled --optimizer adamw --schedule cosine:total=20,warmup=3
+options=(--net tests/golden/tiny.json --data tests/golden/data --levels O0,O1,O2,O3 --scales dynamic \
+    --scale-window 7 --rounds 1
+    --batch 8 --gradient-accumulation-steps 2 --order shuffled --optimizer adamw \
+        --schedule cosine:total=20,warmup=3
     --clip-norm 1 --no-plots --quiet --probe-budget 0)
 cd "$AMPBENCH_SOURCE" || exit 1
 
@@ -29,7 +32,8 @@ done
 expect_text "$work/second/result.json" '"first_step": 11' "the document of a resumed run"
 
 # A mistake on purpose is said aloud and shows.
-run run "${options[@]}" --out "$work/wrong/result.json" --steps 20 --checkpoint-every 20 --levels O2 --no-floor \
+run run "${options[@]}" --out "$work/wrong/result.json" --steps 20 --checkpoint-every 20 --levels O2 \
+    --no-floor \
     --resume-from "$work/first/checkpoint-%c.safetensors" --fault resume_without_optimizer
 expect_rc 0 "a mistake on purpose"
 expect_text "$work/err" "warning: --fault resume_without_optimizer: a resumed run starts with empty optimizer state" "a mistake on purpose"
@@ -55,12 +59,15 @@ refused() {
     expect_text "$work/err" "$text" "$*"
 }
 refused "No such file" --resume-from "$work/first/none-%c.safetensors"
-refused "has done 11 steps, and --steps asks for 5 in all" --resume-from "$work/first/checkpoint-%c.safetensors" --steps 5
+refused "has done 11 steps, and --steps asks for 5 in all" \
+    --resume-from "$work/first/checkpoint-%c.safetensors" --steps 5
 refused "level is O2 there and O1 here" --resume-from "$work/first/$o2" --levels O1
 refused "tensors differ from those of network mlp" --resume-from "$work/first/$o2" --net mlp
 refused "2 cells would go on from the same file" --resume-from "$work/first/$o2" --levels O1,O2
-refused "2 cells would write the same file" --levels O1,O2 --checkpoint-every 3 --checkpoint "$work/x.safetensors"
+refused "2 cells would write the same file" --levels O1,O2 --checkpoint-every 3 \
+    --checkpoint "$work/x.safetensors"
 refused "say how often with --checkpoint-every" --checkpoint "$work/x.safetensors"
-refused "would overwrite the files" --resume-from "$work/first/$o2" --checkpoint-every 3 --checkpoint "$work/first/$o2"
+refused "would overwrite the files" --resume-from "$work/first/$o2" --checkpoint-every 3 \
+    --checkpoint "$work/first/$o2"
 refused "mistakes of resuming need --resume-from" --fault resume_without_scaler
 finish

@@ -70,7 +70,8 @@ done
 
 if command -v zsh >/dev/null; then
     checks=$((checks + 1))
-    expect_text script.zsh 'torch\\\:autocast' "zsh: a name with a colon (unescaped once by _arguments, once by eval, once by _values)"
+    expect_text script.zsh 'torch\\\:autocast' \
+        "zsh: a name with a colon (unescaped once by _arguments, once by eval, once by _values)"
     zsh -n script.zsh || fail "zsh does not read its script"
 fi
 if command -v fish >/dev/null; then

@@ -1,5 +1,5 @@
-# The same command gives the same losses, bit for bit: run after run, round after round, probed or not, whatever else is asked
-# for. A loss digest covers every bit of every loss of a cell.
+# The same command gives the same losses, bit for bit: run after run, round after round, probed or not,
+# whatever else is asked for. A loss digest covers every bit of every loss of a cell.
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
 data=$AMPBENCH_SOURCE/tests/golden/data
@@ -29,7 +29,8 @@ for net in mlp lenet5 resnet8; do
     case=(--net "$net" --data "$data" --batch 8 --steps "$steps" --levels "O0,O1,O2,O3" --half fp16)
     for threads in 1 2; do
         losses "$net-$threads" "${case[@]}" --threads $threads
-        losses "$net-$threads-again" "${case[@]}" --threads $threads --eval-limit 1 --verbose --order sequential
+        losses "$net-$threads-again" "${case[@]}" --threads $threads --eval-limit 1 --verbose \
+            --order sequential
         losses "$net-$threads-unprobed" "${case[@]}" --threads $threads --probe-every 0
         losses "$net-$threads-probed" "${case[@]}" --threads $threads --probe-every 1
         same "$net-$threads" "$net-$threads-again"
@@ -53,12 +54,14 @@ grep '/O2/' "$work/mlp-1" >"$work/in-company"
 same alone in-company
 
 # rounds repeat the losses, and the document says so
-run run --net mlp --data "$data" --batch 8 --steps 40 --threads 1 --rounds 3 --no-plots --quiet --out "$work/rounds.json"
+run run --net mlp --data "$data" --batch 8 --steps 40 --threads 1 --rounds 3 --no-plots --quiet \
+    --out "$work/rounds.json"
 expect_rc 0 rounds
 digests "$work/rounds.json" >"$work/rounds"
 same rounds mlp-1
 run report "$work/rounds.json" --csv "$work/rounds.csv"
-[ "$(csv_columns "$work/rounds.csv" deterministic | grep -c true)" = 4 ] || fail "not every level was found deterministic"
+[ "$(csv_columns "$work/rounds.csv" deterministic | grep -c true)" = 4 ] ||
+    fail "not every level was found deterministic"
 
 # and the digest can tell: another seed, order or learning rate is another digest
 losses seed --net mlp --data "$data" --batch 8 --steps 40 --threads 1 --seed 2

@@ -1,7 +1,9 @@
-# --device and `ampbench env` on a machine where the GPU cannot be used: what is said, and the exit status. Skipped where it can.
+# --device and `ampbench env` on a machine where the GPU cannot be used: what is said, and the exit status.
+# Skipped where it can.
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
-small=(run --data synthetic --levels O0 --no-floor --rounds 1 --steps 2 --no-plots --eval-limit 64 --out "$work/r.json")
+small=(run --data synthetic --levels O0 --no-floor --rounds 1 --steps 2 --no-plots --eval-limit 64 \
+    --out "$work/r.json")
 
 run env
 expect_rc 0 "env"
@@ -46,6 +48,7 @@ unset AMPBENCH_PLUGIN_DIR
 
 # the program itself links nothing of CUDA
 if command -v readelf >/dev/null; then
-    readelf -d "$AMPBENCH" | grep -qi 'NEEDED.*\(libcuda\|cublas\|cudnn\)' && fail "the program links CUDA libraries"
+    readelf -d "$AMPBENCH" | grep -qi 'NEEDED.*\(libcuda\|cublas\|cudnn\)' &&
+        fail "the program links CUDA libraries"
 fi
 finish

@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# `ampbench diagnose`: planted faults get their verdict, healthy look-alikes none, from the default record. Every cell is trained.
+# `ampbench diagnose`: planted faults get their verdict, healthy look-alikes none, from the default record.
+# Every cell is trained.
 . "$(dirname "$0")/lib/cli.sh"
 
 train() { # name, options
     local name=$1
     shift
-    "$AMPBENCH" run --net mlp --data synthetic --rounds 1 --threads 1 --quiet --no-plots --eval-limit 10 --no-floor \
-        --out "$work/$name.json" "$@" >/dev/null 2>"$work/err" || fail "$name: the run ended with $?: $(cat "$work/err")"
+    "$AMPBENCH" run --net mlp --data synthetic --rounds 1 --threads 1 --quiet --no-plots --eval-limit 10 \
+        --no-floor \
+        --out "$work/$name.json" "$@" >/dev/null 2>"$work/err" ||
+        fail "$name: the run ended with $?: $(cat "$work/err")"
 }
 
 # diagnosis NAME: "cell sick first-verdict layer" of every cell
@@ -21,7 +24,8 @@ expect() {
     checks=$((checks + 1))
     found=$(diagnosis "$1" | grep "$2")
     [ "$(printf '%s\n' "$found" | awk '{print $3}')" = "$3" ] || fail "$1: expected $3 for $2, found: $found"
-    [ $# -lt 4 ] || [ "$(printf '%s\n' "$found" | awk '{print $4}')" = "$4" ] || fail "$1: expected layer $4, found: $found"
+    [ $# -lt 4 ] || [ "$(printf '%s\n' "$found" | awk '{print $4}')" = "$4" ] ||
+        fail "$1: expected layer $4, found: $found"
 }
 
 train scales --levels O0,O2 --scales default,0.000030517578125,16777216 --lr 0.05 --steps 200
@@ -51,7 +55,8 @@ expect adam O3 optimizer_state_underflow
 train clip --levels O0,O2 --scales 65536 --clip-norm 1 --fault clip_before_unscale --lr 0.05 --steps 200
 expect clip O2 clip_before_unscale
 
-# Found in the numbers: the first overflow of a forward pass that loses no loss, data, labels; and a run that is too short.
+# Found in the numbers: the first overflow of a forward pass that loses no loss, data, labels; and a run that
+# is too short.
 train norm --net "$AMPBENCH_SOURCE/tests/fixtures/hand_norm.json" --levels O0,O2 --steps 100
 expect norm O2 norm_statistics_in_half squares
 train labels --levels O0,O2 --lr 0.05 --steps 100 --fault shuffled_labels
@@ -70,7 +75,8 @@ done
 # A remedy is given as options too, and makes the run well.
 "$AMPBENCH" diagnose "$work/norm.json" --json - --exit-zero | tr -d '\n' |
     sed -n 's/.*"remedy_options": *\["--to", *"\([^"]*\)"\].*/\1/p' >"$work/remedy"
-train cured --net "$AMPBENCH_SOURCE/tests/fixtures/hand_norm.json" --levels O0,O2 --steps 100 --to "$(cat "$work/remedy")"
+train cured --net "$AMPBENCH_SOURCE/tests/fixtures/hand_norm.json" --levels O0,O2 --steps 100 \
+    --to "$(cat "$work/remedy")"
 expect cured O2 healthy
 
 # A record without the probes that would tell: what is missing is said, nothing is guessed.

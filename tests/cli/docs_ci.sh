@@ -1,4 +1,5 @@
-# The CI examples: valid YAML, and their shell lines do what they say: green at first and again, red when the scale breaks training.
+# The CI examples: valid YAML, and their shell lines do what they say: green at first and again, red when the
+# scale breaks training.
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
 cd "$work" || exit 1
@@ -10,18 +11,21 @@ for file in github-actions.yml gitlab-ci.yml; do
     checks=$((checks + 1))
     if grep -qP '\t| +$' "$folder/$file"; then fail "$file: tabs or spaces at the end of a line"; fi
     if python3 -c 'import yaml' 2>/dev/null; then
-        python3 -c 'import sys, yaml; assert isinstance(yaml.safe_load(open(sys.argv[1])), dict)' "$folder/$file" || fail "$file is no YAML"
+        python3 -c 'import sys, yaml; assert isinstance(yaml.safe_load(open(sys.argv[1])), dict)' \
+            "$folder/$file" || fail "$file is no YAML"
     fi
 done
 
-# steps FILE: the shell lines of every step but the one that installs. A block is one script; a list item one line.
+# steps FILE: the shell lines of every step but the one that installs. A block is one script; a list item one
+# line.
 github() {
     awk '/^ +run: \|$/ { on = 1; match($0, /^ +/); depth = RLENGTH; next }
          on { match($0, /^ */); if (RLENGTH <= depth && NF) on = 0 }
          on { sub(/^ {10}/, ""); print }' "$folder/github-actions.yml"
 }
 gitlab() {
-    awk '/^  script:$/ { on = 1; next } on && !/^    - / { on = 0 } on { sub(/^    - /, ""); print }' "$folder/gitlab-ci.yml" |
+    awk '/^  script:$/ { on = 1; next } on && !/^    - / { on = 0 } on { sub(/^    - /, ""); print }' \
+        "$folder/gitlab-ci.yml" |
         sed "s/^'\(.*\)'$/\1/"
 }
 options() { sed -n 's/^ *OPTIONS: //p' "$folder/$1"; }
@@ -29,7 +33,8 @@ options() { sed -n 's/^ *OPTIONS: //p' "$folder/$1"; }
 # job NAME STATUS WHAT: runs a job in its folder as the runner does.
 job() {
     rc=0
-    (cd "$1" && OPTIONS=$wanted GITHUB_STEP_SUMMARY=$work/$1/summary GITHUB_OUTPUT=$work/$1/output bash -e "$work/$1.sh" >log 2>&1) || rc=$?
+    (cd "$1" && OPTIONS=$wanted GITHUB_STEP_SUMMARY=$work/$1/summary GITHUB_OUTPUT=$work/$1/output bash \
+        -e "$work/$1.sh" >log 2>&1) || rc=$?
     checks=$((checks + 1))
     [ "$rc" = "$2" ] || fail "$1, $3: exit status $rc, expected $2: $(tail -5 "$1/log")"
 }
@@ -44,7 +49,8 @@ for name in github gitlab; do
     wanted=$(options $file)
     [ -n "$wanted" ] || fail "$name: no OPTIONS"
     job $name 0 "without a baseline"
-    [ -s $name/baseline.json ] && [ -s $name/new/report.html ] && [ -s $name/new/junit.xml ] || fail "$name: files are missing"
+    [ -s $name/baseline.json ] && [ -s $name/new/report.html ] && [ -s $name/new/junit.xml ] ||
+        fail "$name: files are missing"
     job $name 0 "with a baseline"
     wanted="$wanted --scales 16777216"
     job $name 4 "with a broken scale"

@@ -1,4 +1,5 @@
-# The tutorial: its commands are run in order, as written, and end as it says ("# exit N"; else 0); lines it shows are shown.
+# The tutorial: its commands are run in order, as written, and end as it says ("# exit N"; else 0); lines it
+# shows are shown.
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
 cd "$work" || exit 1

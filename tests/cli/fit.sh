@@ -1,5 +1,6 @@
-# `ampbench fit`: the batch it prints trains within the limit and the next one does not; half levels fit more; recomputed blocks fit
-# more; bad input is refused. `ampbench run --memory-limit` fails a cell that needs more and says what did.
+# `ampbench fit`: the batch it prints trains within the limit and the next one does not; half levels fit more;
+# recomputed blocks fit more; bad input is refused. `ampbench run --memory-limit` fails a cell that needs more
+# and says what did.
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
 
@@ -11,7 +12,8 @@ batch_of() { awk -v level="$1" '$1 == level { print $3 }' "$work/out"; }
 
 # trains BATCH LEVEL: exit status of a run of one step within the limit.
 trains() {
-    run run "${common[@]}" --levels "$2" --batch "$1" --steps 1 --rounds 1 --no-floor --no-plots --probe-every 0 \
+    run run "${common[@]}" --levels "$2" --batch "$1" --steps 1 --rounds 1 --no-floor --no-plots \
+        --probe-every 0 \
         --memory-limit "$limit" --out "$work/trains.json"
 }
 

@@ -25,7 +25,8 @@ for row in 'fp16 +16 +11 +65504 +6\.10352e-05 +2\^-14 +5\.96046e-08 +2\^-24 +0\.
 done
 
 "$AMPBENCH" formats e6m9 | grep -Eq '^e6m9 +16 +10 +4\.29077e\+09' || fail "user format e6m9"
-"$AMPBENCH" formats --json - fp16 | tr -d ' \t\n' | grep -q '"max":65504,.*"overflow_limit":65520,"overflow_at_limit":true' ||
+"$AMPBENCH" formats --json - fp16 | tr -d ' \t\n' |
+    grep -q '"max":65504,.*"overflow_limit":65520,"overflow_at_limit":true' ||
     fail "JSON of fp16"
 "$AMPBENCH" formats --help | grep -q -- --prove || fail "help"
 

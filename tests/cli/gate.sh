@@ -1,4 +1,5 @@
-# `ampbench gate`: every exit status, what a person reads, and that a verdict can be had again from the documents.
+# `ampbench gate`: every exit status, what a person reads, and that a verdict can be had again from the
+# documents.
 . "$AMPBENCH_SOURCE/tests/cli/lib/cli.sh"
 cd "$work" || exit 1
 tiny="--data synthetic --net mlp --steps 12 --batch 16 --threads 1"
@@ -121,7 +122,8 @@ run gate measured/base.json measured/new.json --json again.json
 expect_rc 5 "the verdict from the documents"
 grep -v '"name"' verdict.json >first.txt
 grep -v '"name"' again.json >second.txt
-cmp -s first.txt second.txt || fail "the verdict from the documents is another one: $(diff first.txt second.txt | head -5)"
+cmp -s first.txt second.txt ||
+    fail "the verdict from the documents is another one: $(diff first.txt second.txt | head -5)"
 checks=$((checks + 1))
 run gate measured/base.json measured/new.json --inconclusive pass
 expect_rc 0 "--inconclusive pass"
@@ -129,7 +131,8 @@ run gate measured/base.json measured/new.json --inconclusive=fail
 expect_rc 3 "--inconclusive=fail"
 
 # shellcheck disable=SC2086
-run gate --base-exe "$AMPBENCH" --pinned-exe "$AMPBENCH" --rounds 1 --out three --quiet --json verdict.json -- $tiny --levels O0
+run gate --base-exe "$AMPBENCH" --pinned-exe "$AMPBENCH" --rounds 1 --out three --quiet \
+    --json verdict.json -- $tiny --levels O0
 expect_rc 5 "a pinned program"
 expect_text verdict.json '"metric": "drift_step_time_ns"' "a pinned program"
 follows_schema verdict.json "a verdict with a pinned program" gate
@@ -155,8 +158,10 @@ cmake_minimum_required(VERSION 3.16)
 project(stand_in NONE)
 add_custom_target(ampbench COMMAND \${CMAKE_COMMAND} -E copy "$AMPBENCH" \${CMAKE_BINARY_DIR}/ampbench)
 END
-    (cd repository && git init -q . && git add . && git -c user.name=t -c user.email=t@t commit -qm one) >/dev/null
-    (cd repository && "$AMPBENCH" gate --base-ref HEAD --rounds 1 --out ../ref --quiet -- --data synthetic --net mlp --steps 4 \
+    (cd repository && git init -q . && git add . &&
+        git -c user.name=t -c user.email=t@t commit -qm one) >/dev/null
+    (cd repository && "$AMPBENCH" gate --base-ref HEAD --rounds 1 --out ../ref --quiet -- --data synthetic \
+        --net mlp --steps 4 \
         --threads 1 --levels O0 --no-floor >../out 2>../err)
     rc=$?
     expect_rc 5 "a commit, measured for one round"
@@ -173,7 +178,8 @@ expect_text err "from 1 to 1000" "more rounds than one verdict can take"
 run gate --selftest --rounds 20001
 expect_rc 2 "more rounds than a self-test has: 3600 is what docs/gate.md shows"
 expect_text err "from 1 to 20000" "more rounds than a self-test has"
-run gate --selftest --rounds 2 --effects 5,50 --out self --quiet -- --data synthetic --net mlp --steps 6 --threads 1 --levels O0 --no-floor
+run gate --selftest --rounds 2 --effects 5,50 --out self --quiet -- --data synthetic --net mlp --steps 6 \
+    --threads 1 --levels O0 --no-floor
 expect_rc 0 "the self-test"
 expect_text out "+50 %" "the self-test"
 expect_text out "noise of identical builds" "the self-test"

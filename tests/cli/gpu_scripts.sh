@@ -1,5 +1,5 @@
-# scripts/gpu-check and gpu-bench on a machine without a GPU: they say so and end with 77, and build nothing. Skipped where there
-# is a driver: there they are run by hand.
+# scripts/gpu-check and gpu-bench on a machine without a GPU: they say so and end with 77, and build nothing.
+# Skipped where there is a driver: there they are run by hand.
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
 if command -v nvidia-smi >/dev/null 2>&1 || ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1'; then

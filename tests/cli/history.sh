@@ -1,4 +1,5 @@
-# `ampbench history`: a folder of results becomes series; what is no result is passed over, unless it was named.
+# `ampbench history`: a folder of results becomes series; what is no result is passed over, unless it was
+# named.
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
 cd "$work" || exit 1

@@ -1,4 +1,5 @@
-# ampbench inspect: bad arguments and bad files give exit status 2, one line on stderr that names the culprit, no output.
+# ampbench inspect: bad arguments and bad files give exit status 2, one line on stderr that names the culprit,
+# no output.
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
 corpus=$AMPBENCH_BUILD/tests/fuzz/corpus
@@ -53,7 +54,8 @@ refused "device or a pipe" /dev/zero
 # 100,000 levels of nesting in an unknown member
 deep=$(printf '[%.0s' $(seq 100000))
 header="{\"a\":{\"x\":$deep"
-{ printf '\\x%02x' $((${#header} & 255)) $((${#header} >> 8 & 255)) $((${#header} >> 16 & 255)) 0 0 0 0 0; } >"$work/length"
+{ printf '\\x%02x' $((${#header} & 255)) $((${#header} >> 8 & 255)) $((${#header} >> 16 & 255)) 0 0 0 0 0; } \
+    >"$work/length"
 { printf "$(cat "$work/length")"; printf '%s' "$header"; } >"$work/deep.safetensors"
 refused "nested deeper than 64" "$work/deep.safetensors"
 

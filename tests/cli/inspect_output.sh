@@ -1,4 +1,5 @@
-# ampbench inspect: results on stdout and nowhere else, JSON alone with --json -, the same whatever the number of threads.
+# ampbench inspect: results on stdout and nowhere else, JSON alone with --json -, the same whatever the number
+# of threads.
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
 corpus=$AMPBENCH_BUILD/tests/fuzz/corpus

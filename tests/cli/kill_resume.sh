@@ -1,8 +1,10 @@
-# Whatever is killed at whatever instant, the document is whole and --resume ends with the losses of an undisturbed run.
+# Whatever is killed at whatever instant, the document is whole and --resume ends with the losses of an
+# undisturbed run.
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
 KILLS=${AMPBENCH_KILLS:-20} # more for a soak
-options=(--net mlp --data "$AMPBENCH_SOURCE/tests/golden/data" --levels "O0,O2" --rounds 2 --steps 60 --batch 16 --probe-every 20
+options=(--net mlp --data "$AMPBENCH_SOURCE/tests/golden/data" --levels "O0,O2" --rounds 2 --steps 60 \
+    --batch 16 --probe-every 20
     --no-plots --quiet)
 RANDOM=2026
 
@@ -96,11 +98,13 @@ checks=$((checks + 3))
 [ "$kills" = "$KILLS" ] || fail "only $kills of $KILLS kills struck"
 [ "$struck" -gt $((KILLS / 10)) ] || fail "only $struck of the kills struck a worker"
 [ "$orphans" = 0 ] || fail "$orphans workers outlived their parent by a second"
-[ -e "$work/kill/$finished/result.json" ] && ends_like_undisturbed "$work/kill/$finished/result.json" "the last run"
+[ -e "$work/kill/$finished/result.json" ] &&
+    ends_like_undisturbed "$work/kill/$finished/result.json" "the last run"
 
 # ---- a worker that is killed is a cell that failed, with its reason -----------------------------------------
 result=$work/failed/result.json
-"$AMPBENCH" run "${options[@]}" --steps 3000 --rounds 1 --out "$result" >"$work/out" 2>"$work/err" </dev/null &
+"$AMPBENCH" run "${options[@]}" --steps 3000 --rounds 1 --out "$result" >"$work/out" 2>"$work/err" \
+    </dev/null &
 parent=$!
 child=
 for _ in $(seq 100); do
@@ -121,7 +125,8 @@ is_whole "$result" "a killed worker"
 # interrupt SIGNAL TARGET: TARGET is parent, or group as a terminal does it.
 interrupt() {
     local result=$work/interrupt-$1-$2/result.json
-    setsid "$AMPBENCH" run "${options[@]}" --steps 3000 --out "$result" >"$work/out" 2>"$work/err" </dev/null &
+    setsid "$AMPBENCH" run "${options[@]}" --steps 3000 --out "$result" >"$work/out" 2>"$work/err" \
+        </dev/null &
     local parent=$!
     for _ in $(seq 100); do
         [ -e "$result" ] && [ -n "$(child_of "$parent")" ] && break

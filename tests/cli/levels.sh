@@ -27,7 +27,8 @@ expect_text "$work/r/result.json" '"level": "keras:mixed_float16"' "every level 
 run plan --net resnet8 --level O3 --to 'stem.conv=fp32,stage2=half'
 expect_rc 0 "a layer of its own format"
 expect_text "$work/out" "stem.conv        fp32 -> fp32" "a layer of its own format"
-run "${tiny[@]}" --net resnet8 --levels O0,O2,O3 --to 'stage1.*.conv1=half,fc=fp32' --out "$work/t/result.json"
+run "${tiny[@]}" --net resnet8 --levels O0,O2,O3 --to 'stage1.*.conv1=half,fc=fp32' \
+    --out "$work/t/result.json"
 expect_rc 0 "islands train"
 expect_text "$work/t/result.json" '"to": "stage1.*.conv1=half,fc=fp32"' "overrides are recorded"
 follows_schema "$work/t/result.json" "islands"
@@ -37,12 +38,14 @@ expect_text "$work/out" "casts a step: 0 of activations, 0 of weights" "enabled=
 
 run "${tiny[@]}" --net resnet8 --levels O0,O3 --freeze-bn --out "$work/f/result.json"
 expect_rc 0 "frozen batch norms train"
-run "${tiny[@]}" --net resnet8 --levels O2 --set keep_batchnorm_fp32=False --freeze-bn --out "$work/g/result.json"
+run "${tiny[@]}" --net resnet8 --levels O2 --set keep_batchnorm_fp32=False --freeze-bn \
+    --out "$work/g/result.json"
 expect_rc 0 "the remedy trains"
 run plan --net resnet8 --level O2 --freeze-bn
 expect_rc 2 "the mixture that torch fails on"
 expect_text "$work/err" "frozen_batch_norm:" "the mixture that torch fails on"
-run "${tiny[@]}" --net resnet8 --levels O2,O3 --half bf16 --set batch_norm_statistics=half --out "$work/b/result.json"
+run "${tiny[@]}" --net resnet8 --levels O2,O3 --half bf16 --set batch_norm_statistics=half \
+    --out "$work/b/result.json"
 expect_rc 0 "batch-norm statistics in half"
 follows_schema "$work/b/result.json" "batch-norm statistics in half"
 expect_text "$work/b/result.json" '"batch_norm_statistics": "bf16"' "the format of statistics is recorded"
@@ -54,7 +57,8 @@ cat >"$work/two.json" <<'EOF'
   {"name": "squares", "op": "square", "in": "act"}, {"name": "penalty", "op": "mean"}],
  "losses": ["ce", {"op": "penalty", "weight": 1e7}]}
 EOF
-run "${tiny[@]}" --net "$work/two.json" --levels O0,O1,O2 --lr 1e-9 --set num_losses=2 --out "$work/n/result.json"
+run "${tiny[@]}" --net "$work/two.json" --levels O0,O1,O2 --lr 1e-9 --set num_losses=2 \
+    --out "$work/n/result.json"
 expect_rc 0 "a scaler for each loss"
 follows_schema "$work/n/result.json" "a scaler for each loss"
 expect_text "$work/out" "O2 dynamic: loss scales: ce 65536 to 65536 (0 overflows); penalty 65536 to 16384 (3 overflows)" "the table"
@@ -63,18 +67,25 @@ expect_rc 0 "a scale for each layer"
 follows_schema "$work/a/result.json" "a scale for each layer"
 expect_text "$work/out" "O3 adaloss: layer scales: conv1 " "the table"
 refused "so that scaler would never be used" "${tiny[@]}" --net lenet5 --set num_losses=2
-refused "a scaler per loss is apex's; torch:autocast divides" "${tiny[@]}" --net lenet5 --levels torch:autocast --set num_losses=2
-refused "divides gradients after its update" "${tiny[@]}" --net "$work/two.json" --levels O2 --scales deepspeed --set num_losses=2
-refused "not where losses have scales of their own" "${tiny[@]}" --net "$work/two.json" --levels O2 --set num_losses=2 --shadow-every 1
+refused "a scaler per loss is apex's; torch:autocast divides" "${tiny[@]}" --net lenet5 \
+    --levels torch:autocast --set num_losses=2
+refused "divides gradients after its update" "${tiny[@]}" --net "$work/two.json" --levels O2 \
+    --scales deepspeed --set num_losses=2
+refused "not where losses have scales of their own" "${tiny[@]}" --net "$work/two.json" --levels O2 \
+    --set num_losses=2 --shadow-every 1
 refused "its range is that of fp16" "${tiny[@]}" --net lenet5 --levels O2 --half bf16 --scales adaloss
-refused "cannot be summed" "${tiny[@]}" --net lenet5 --levels O2 --scales adaloss --gradient-accumulation-steps 2
-refused "network lenet5 has no batch norms" "${tiny[@]}" --net lenet5 --levels O2 --set batch_norm_statistics=half
+refused "cannot be summed" "${tiny[@]}" --net lenet5 --levels O2 --scales adaloss \
+    --gradient-accumulation-steps 2
+refused "network lenet5 has no batch norms" "${tiny[@]}" --net lenet5 --levels O2 \
+    --set batch_norm_statistics=half
 refused "--freeze-bn: network lenet5 has no batch norms" "${tiny[@]}" --net lenet5 --freeze-bn
 refused "did you mean 'conv1'?" "${tiny[@]}" --net lenet5 --to conv7=fp32
 refused "no layer of lenet5 matches 'block.*.attn'" "${tiny[@]}" --net lenet5 --to 'block.*.attn=fp32'
 refused "expected fp32, half or fp16" "${tiny[@]}" --net lenet5 --to conv1=int8
 refused "did you mean 'torch:autocast'?" "${tiny[@]}" --net lenet5 --levels torch:autocst
-refused "at torch:autocast the weights are fp32 already" "${tiny[@]}" --net lenet5 --levels torch:autocast --set master_weights=True
-refused "may override only cast_model_type" "${tiny[@]}" --net lenet5 --levels mindspore:O2 --set master_weights=True
+refused "at torch:autocast the weights are fp32 already" "${tiny[@]}" --net lenet5 --levels torch:autocast \
+    --set master_weights=True
+refused "may override only cast_model_type" "${tiny[@]}" --net lenet5 --levels mindspore:O2 \
+    --set master_weights=True
 
 finish

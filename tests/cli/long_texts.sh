@@ -1,8 +1,9 @@
-# Texts that are longer than anybody expected: taken whole or refused by name, never cut without a word. A cell is told from
-# another by its configuration, not by its name.
+# Texts that are longer than anybody expected: taken whole or refused by name, never cut without a word. A
+# cell is told from another by its configuration, not by its name.
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
-base=(--net mlp --data synthetic --steps 2 --batch 8 --rounds 1 --levels O2 --no-floor --no-plots --quiet --eval-limit 1)
+base=(--net mlp --data synthetic --steps 2 --batch 8 --rounds 1 --levels O2 --no-floor --no-plots --quiet \
+    --eval-limit 1)
 
 # repeated TEXT COUNT
 repeated() { printf "%.0s$1" $(seq "$2"); }
@@ -23,9 +24,11 @@ for count in 9 20 220; do
     scale="deepspeed:init=1024$(repeated ,delayed_shift=2 "$count"),loss_scale_window=2000"
     run run "${base[@]}" --scales "$scale" --out "$work/scale/result.json"
     expect_rc 0 "a scale text of ${#scale} bytes"
-    expect_text "$work/scale/result.json" '"scale_policy": "deepspeed:init=1024,window=2000,hysteresis=2"' "${#scale} bytes"
+    expect_text "$work/scale/result.json" '"scale_policy": "deepspeed:init=1024,window=2000,hysteresis=2"' \
+        "${#scale} bytes"
 done
-refused "item too long: expected at most 63 characters" run "${base[@]}" --scales "torch:init=$(repeated 1 300)" --out "$work/no/result.json"
+refused "item too long: expected at most 63 characters" run "${base[@]}" \
+    --scales "torch:init=$(repeated 1 300)" --out "$work/no/result.json"
 refused "..." run "${base[@]}" --scales "$(repeated x 3000)" --out "$work/no/result.json"
 
 # ---- cells that differ behind byte 160 alone, and cells that differ in their spelling alone ----------------------
@@ -34,7 +37,8 @@ run run "${base[@]}" --scales "$same=True,$same=False,torch,torch:init=65536" --
 expect_rc 0 "cells that differ late"
 follows_schema "$work/two/result.json" "cells that differ late"
 checks=$((checks + 1))
-[ "$(grep -c '"config_digest"' "$work/two/result.json")" = 3 ] || fail "expected three cells: $(grep '"id"' "$work/two/result.json")"
+[ "$(grep -c '"config_digest"' "$work/two/result.json")" = 3 ] ||
+    fail "expected three cells: $(grep '"id"' "$work/two/result.json")"
 expect_text "$work/two/result.json" 'raises=True/fp16/cpu/seed1"' "cells that differ late"
 expect_text "$work/two/result.json" 'raises=False/fp16/cpu/seed1"' "cells that differ late"
 
@@ -62,7 +66,8 @@ expect_text "$work/err" 'two cells have the config_digest "0123456789abcdef"' "a
 layers=$(repeated fc1=fp32, 30)
 run run "${base[@]}" --to "${layers}fc2:dgrad=fp32" --checkpoint-every 2 --out "$work/to/result.json"
 expect_rc 0 "a --to of ${#layers} bytes and more"
-run run "${base[@]}" --steps 4 --to "${layers}fc3:dgrad=fp32" --resume-from "$work/to/checkpoint-%c.safetensors" --out "$work/to2/result.json"
+run run "${base[@]}" --steps 4 --to "${layers}fc3:dgrad=fp32" \
+    --resume-from "$work/to/checkpoint-%c.safetensors" --out "$work/to2/result.json"
 checks=$((checks + 1))
 [ "$rc" != 0 ] || fail "a checkpoint of other layers was taken"
 expect_text "$work/err" "fc2:dgrad=fp32 there and ..." "a checkpoint of other layers"
@@ -72,15 +77,20 @@ refused "expected LAYER=FORMAT of at most" plan --net mlp --levels O2 --to "$(re
 # ---- paths ---------------------------------------------------------------------------------------------------------
 long=$(repeated /abcdefghi 500)
 refused "--out: expected a path of less than 4096 bytes" run "${base[@]}" --out "$work$long/result.json"
-refused "--checkpoint: expected a path of less than 4096 bytes" run "${base[@]}" --checkpoint-every 1 --checkpoint "$work$long/%c.st" --out "$work/no/result.json"
-refused "--save-weights: expected a path of less than 4096 bytes" run "${base[@]}" --save-weights "$work$long/%c.st" --out "$work/no/result.json"
-refused "--resume-from: expected a path of less than 4096 bytes" run "${base[@]}" --resume-from "$work$long/%c.st" --out "$work/no/result.json"
+refused "--checkpoint: expected a path of less than 4096 bytes" run "${base[@]}" --checkpoint-every 1 \
+    --checkpoint "$work$long/%c.st" --out "$work/no/result.json"
+refused "--save-weights: expected a path of less than 4096 bytes" run "${base[@]}" \
+    --save-weights "$work$long/%c.st" --out "$work/no/result.json"
+refused "--resume-from: expected a path of less than 4096 bytes" run "${base[@]}" \
+    --resume-from "$work$long/%c.st" --out "$work/no/result.json"
 refused "/abcdefghi" run "${base[@]}" --net "$work$long/net.json" --out "$work/no/result.json"
 refused "/abcdefghi" run "${base[@]}" --data "$work$long" --out "$work/no/result.json"
-deep="$work$(repeated /abcdefghijklmnopqrs 30)" # 600 bytes: more than any fixed text, less than a path may have
+# 600 bytes: more than any fixed text, less than a path may have
+deep="$work$(repeated /abcdefghijklmnopqrs 30)"
 mkdir -p "$deep"
 cp "$AMPBENCH_SOURCE/tests/golden/tiny.json" "$deep/net.json"
-run run "${base[@]}" --net "$deep/net.json" --data "$AMPBENCH_SOURCE/tests/golden/data" --out "$deep/result.json"
+run run "${base[@]}" --net "$deep/net.json" --data "$AMPBENCH_SOURCE/tests/golden/data" \
+    --out "$deep/result.json"
 expect_rc 0 "paths of ${#deep} bytes"
 expect_text "$deep/result.json" "$deep/net.json" "paths of ${#deep} bytes"
 cp -r "$AMPBENCH_SOURCE/tests/golden/data" "$deep/data"
@@ -96,7 +106,8 @@ sed "s|\"reason\": null|\"reason\": \"$word\"|; s|\"scale_policy\": \"[^\"]*\"|\
 for form in table markdown github; do
     run report "$work/foreign.json" --format "$form"
     checks=$((checks + 1))
-    [ "$rc" = 0 ] || [ "$rc" = 2 ] || fail "a foreign document as $form: exit status $rc: $(head -c 300 "$work/err")"
+    [ "$rc" = 0 ] || [ "$rc" = 2 ] ||
+        fail "a foreign document as $form: exit status $rc: $(head -c 300 "$work/err")"
 done
 run report "$work/foreign.json" --csv "$work/foreign.csv"
 expect_rc 0 "a foreign document as CSV"

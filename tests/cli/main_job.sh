@@ -1,5 +1,5 @@
-# The main job, small: the table is printed, every document follows the schema and reports to the same table, --json - prints
-# nothing but JSON, and what goes wrong in a cell stays in the cell.
+# The main job, small: the table is printed, every document follows the schema and reports to the same table,
+# --json - prints nothing but JSON, and what goes wrong in a cell stays in the cell.
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
 small=(--net mlp --data synthetic --steps 12 --batch 16 --eval-limit 200 --probe-every 4)
@@ -10,7 +10,8 @@ run --levels O0,O1,O2,O3 --scales default,1,128.0,dynamic "${small[@]}" --rounds
     --csv "$work/grid.csv" --markdown "$work/grid.md"
 expect_rc 0 "the grid"
 cp "$work/out" "$work/table"
-for text in "mlp on synthetic" "O0 " "O1 " "O2 " "O3 " "O0+ulp" dynamic " 128 "; do expect_text "$work/table" "$text" "the table"; done
+for text in "mlp on synthetic" "O0 " "O1 " "O2 " "O3 " "O0+ulp" dynamic " 128 "; do expect_text \
+    "$work/table" "$text" "the table"; done
 expect_text "$work/err" "mlp/O2/dynamic/fp16/cpu/seed1" "progress names the cells"
 expect_text "$work/err" "result in $result" "the run says where the result is"
 grep -q $'\r' "$work/err" && fail "progress is redrawn although stderr is no terminal"
@@ -27,7 +28,8 @@ grep -q '^mlp/O0/1/fp16/cpu/seed1/ulp ok  12$' <<<"$rows" || fail "the noise flo
 grep -q '^|.*O2' "$work/grid.md" || fail "no Markdown table"
 [ -d "$work/grid/plots" ] || fail "no plots beside the result"
 compgen -G "$work/grid/plots/*.gp" >/dev/null || fail "no gnuplot scripts kept"
-if command -v gnuplot >/dev/null; then compgen -G "$work/grid/plots/*.png" >/dev/null || fail "no pictures"; fi
+if command -v gnuplot >/dev/null; then compgen -G "$work/grid/plots/*.png" >/dev/null ||
+    fail "no pictures"; fi
 run report "$result" --csv "$work/again.csv" --markdown "$work/again.md"
 cmp -s "$work/grid.csv" "$work/again.csv" || fail "CSV of the report differs from that of the run"
 cmp -s "$work/grid.md" "$work/again.md" || fail "Markdown of the report differs from that of the run"
@@ -43,7 +45,8 @@ cmp -s "$work/stdout.json" "$work/json/result.json" || fail "--json - differs fr
 run --levels O0,O2 "${small[@]}" --rounds 1 --no-plots --quiet --out "$work/quiet/result.json"
 expect_rc 0 "--quiet"
 [ -s "$work/err" ] && fail "--quiet wrote to stderr: $(cat "$work/err")"
-[ "$(digests "$work/json/result.json")" = "$(digests "$work/quiet/result.json")" ] || fail "--quiet changed a loss"
+[ "$(digests "$work/json/result.json")" = "$(digests "$work/quiet/result.json")" ] ||
+    fail "--quiet changed a loss"
 
 # ---- other settings end well and are recorded --------------------------------------------------------------
 # variant NAME ARGS...
@@ -70,10 +73,12 @@ variant saved --levels O0 --no-floor --save-weights "$work/w.safetensors"
 variant initial --levels O0,O2 --init "$work/w.safetensors"
 variant sevenths --levels O0 --no-floor --save-weights "$work/%c.safetensors"
 [ -s "$work/mlp-O0-1-fp16-cpu-seed1.safetensors" ] || fail "%c did not become the cell's id"
-cmp -s "$work/w.safetensors" "$work/mlp-O0-1-fp16-cpu-seed1.safetensors" || fail "the same cell saved other weights"
+cmp -s "$work/w.safetensors" "$work/mlp-O0-1-fp16-cpu-seed1.safetensors" ||
+    fail "the same cell saved other weights"
 
 # ---- a cell that fails -------------------------------------------------------------------------------------
-run --net mlp --data synthetic --levels O0 --no-floor --rounds 1 --steps 100000000 --cell-timeout 1 --no-plots \
+run --net mlp --data synthetic --levels O0 --no-floor --rounds 1 --steps 100000000 --cell-timeout 1 \
+    --no-plots \
     --out "$work/timeout/result.json"
 expect_rc 1 "a cell that takes too long"
 follows_schema "$work/timeout/result.json" "a failed cell"
@@ -83,8 +88,10 @@ run report "$work/timeout/result.json"
 expect_rc 0 "report of a failed cell"
 
 # ---- the other commands ------------------------------------------------------------------------------------
-for command in help --help --version "run --help" "plan --help" "list --help" "env --help" "report --help" list env formats \
-    "plan --net lenet5 --level O1" "plan --net resnet8 --levels O0,O1,O2,O3 --verbose --batch 8" "list nets levels"; do
+for command in help --help --version "run --help" "plan --help" "list --help" "env --help" "report --help" \
+    list env formats \
+    "plan --net lenet5 --level O1" "plan --net resnet8 --levels O0,O1,O2,O3 --verbose --batch 8" \
+    "list nets levels"; do
     # shellcheck disable=SC2086 # words
     run $command
     expect_rc 0 "$command"
@@ -92,6 +99,7 @@ for command in help --help --version "run --help" "plan --help" "list --help" "e
     [ -s "$work/err" ] && fail "$command wrote to stderr: $(head -c 200 "$work/err")"
 done
 run plan --net lenet5 --level O2 --data synthetic
-for text in "keep_batchnorm_fp32=True" "bytes by category" "master_weights" "fp32 -> fp16"; do expect_text "$work/out" "$text" plan; done
+for text in "keep_batchnorm_fp32=True" "bytes by category" "master_weights" "fp32 -> fp16"; do expect_text \
+    "$work/out" "$text" plan; done
 
 finish

@@ -1,7 +1,8 @@
 # What --probes, --probe-every and --probe-budget put into the record, and that none of them moves a loss.
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
-small=(--net mlp --data synthetic --steps 30 --batch 16 --levels "O0,O2,O3" --rounds 1 --eval-limit 100 --no-floor --no-plots --quiet)
+small=(--net mlp --data synthetic --steps 30 --batch 16 --levels "O0,O2,O3" --rounds 1 --eval-limit 100 \
+    --no-floor --no-plots --quiet)
 
 # record NAME ARGS...: a run with ARGS into $work/NAME.json, its losses into $work/NAME.
 record() {
@@ -41,7 +42,8 @@ lacks standard '"accumulator_audit"'
 record all --probes all --probe-every 1
 has all '"mode":"fixed","budget":null,"steps_total":30'
 has all '"steps_probed":30'
-for key in tensors unscaled_gradients activations weights optimizer_state lost_updates rounding_bias accumulator_audit; do
+for key in tensors unscaled_gradients activations weights optimizer_state lost_updates rounding_bias \
+    accumulator_audit; do
     has all "\"$key\":[{"
 done
 has all '"nan_provenance":{"nan_losses":0'
@@ -60,7 +62,8 @@ has adam '"adam_warning":{"applies":true'
 has adam '"name":"eps","value":1e-08,"stored":0,"lost":true'
 
 # a run that ends in NaN: the document is whole, and the losses do not tell that they were probed
-small=(--net mlp --data synthetic --steps 20 --batch 16 --levels "O0,O3" --scales 1 --rounds 1 --eval-limit 100 --no-floor --no-plots
+small=(--net mlp --data synthetic --steps 20 --batch 16 --levels "O0,O3" --scales 1 --rounds 1 \
+    --eval-limit 100 --no-floor --no-plots
     --quiet --optimizer sgd --lr 1e9)
 run run "${small[@]}" --out "$work/off.json" --probe-every 0
 digests "$work/off.json" >"$work/off"
@@ -70,7 +73,8 @@ lacks nan '"nan_losses":0'
 
 run list probes
 expect_rc 0 "list probes"
-for probe in gradients activations weights optimizer_state lost_updates rounding_bias adam_warning accumulator_audit nan_provenance; do
+for probe in gradients activations weights optimizer_state lost_updates rounding_bias adam_warning \
+    accumulator_audit nan_provenance; do
     expect_text "$work/out" "  $probe " "list probes"
 done
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# `ampbench promote`: planted layers that break in half precision come back as the set that must stay fp32, and no others; bad input.
-# A planted layer's weights are so large that its output, which a layer norm takes back, is beyond fp16.
+# `ampbench promote`: planted layers that break in half precision come back as the set that must stay fp32,
+# and no others; bad input. A planted layer's weights are so large that its output, which a layer norm takes
+# back, is beyond fp16.
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
 cd "$work" || exit 1
@@ -31,7 +32,8 @@ found() {
     expect_text out "$2" "planted: ${1:-none}"
     expect_text out "fresh seeds: " "fresh seeds"
     checks=$((checks + 1))
-    "$AMPBENCH_BUILD/ampbench_schema_check" "$AMPBENCH_SOURCE/reports/schema/promote-1.schema.json" outcome.json 2>why ||
+    "$AMPBENCH_BUILD/ampbench_schema_check" "$AMPBENCH_SOURCE/reports/schema/promote-1.schema.json" \
+        outcome.json 2>why ||
         fail "the outcome does not follow its schema: $(cat why)"
 }
 found "" "no layer has to stay fp32"
@@ -46,9 +48,11 @@ expect_rc 5 "not enough trainings"
 run "${search[@]}" --json - --max-runs 2
 expect_rc 5 "not enough trainings, as JSON"
 cp out outcome.json
-"$AMPBENCH_BUILD/ampbench_schema_check" "$AMPBENCH_SOURCE/reports/schema/promote-1.schema.json" outcome.json 2>why || fail "no set: $(cat why)"
+"$AMPBENCH_BUILD/ampbench_schema_check" "$AMPBENCH_SOURCE/reports/schema/promote-1.schema.json" outcome.json \
+    2>why || fail "no set: $(cat why)"
 
-for bad in "--level O9" "--level O0" "--seeds 1" "--seeds many" "--max-runs 0" "--band -1" "--to fc1=fp32" "--levels O1,O2" "--scales 1,2" \
+for bad in "--level O9" "--level O0" "--seeds 1" "--seeds many" "--max-runs 0" "--band -1" "--to fc1=fp32" \
+    "--levels O1,O2" "--scales 1,2" \
     "--frobnicate" "--json" "--net nowhere.json"; do
     # shellcheck disable=SC2086
     run "${search[@]}" $bad

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# `ampbench promote --roles`: a layer whose output alone overflows, one whose weights' gradient alone is flushed, and one whose input's
-# gradient alone is, come back as that role and no other; and a search that is interrupted leaves no files.
+# `ampbench promote --roles`: a layer whose output alone overflows, one whose weights' gradient alone is
+# flushed, and one whose input's gradient alone is, come back as that role and no other; and a search that is
+# interrupted leaves no files.
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
 cd "$work" || exit 1
@@ -23,8 +24,8 @@ cat >underflow.json <<'NET'
  {"name": "back", "op": "scale", "factor": 5e-4}, {"name": "fc2", "op": "linear", "out_features": 16}, {"name": "relu", "op": "relu"},
  {"name": "head", "op": "linear", "out_features": 10}, {"name": "loss", "op": "cross_entropy"}]}
 NET
-# fc2 is planted: its small weights return gradients below fp16's numbers, which the scale before it, in fp32 like the norm, makes large
-# again. Only fc1 learns, and it has no other gradient.
+# fc2 is planted: its small weights return gradients below fp16's numbers, which the scale before it, in fp32
+# like the norm, makes large again. Only fc1 learns, and it has no other gradient.
 cat >returned.json <<'NET'
 {"format": "ampbench-net-1", "name": "returned", "input": {"height": 28, "width": 28, "channels": 1},
  "defaults": {"optimizer": "adam", "lr": 0.01, "batch": 256, "epochs": 1}, "ops": [{"name": "flatten", "op": "flatten"},
@@ -34,7 +35,8 @@ cat >returned.json <<'NET'
  {"name": "relu", "op": "relu"}, {"name": "head", "op": "linear", "out_features": 10}, {"name": "loss", "op": "cross_entropy"}]}
 NET
 # what=SEARCH: the words of a search in that network
-search() { printf '%s ' promote --roles --net "$1.json" --data synthetic --level O1 --scales 1 --seeds 2 --threads 1 --quiet "${@:2}"; }
+search() { printf '%s ' promote --roles --net "$1.json" --data synthetic --level O1 --scales 1 --seeds 2 \
+    --threads 1 --quiet "${@:2}"; }
 
 # found NET TO OPTIONS...
 found() {
@@ -48,14 +50,16 @@ found() {
     expect_text outcome.json "\"layers\": [\"${2%:*}\"]" "$1, JSON"
     follows_schema outcome.json "$1" promote
     checks=$((checks + 1))
-    [ "$(grep -om1 '"name": "[a-z0-9]*:[a-z]*"' outcome.json)" = "\"name\": \"$2\"" ] || fail "$1: $2 does not rank first of the roles"
+    [ "$(grep -om1 '"name": "[a-z0-9]*:[a-z]*"' outcome.json)" = "\"name\": \"$2\"" ] ||
+        fail "$1: $2 does not rank first of the roles"
 }
 found overflow fc2:forward --steps 8
 found underflow fc1:wgrad --steps 40 --param-groups fc1.weight:lr_factor=1e6
 found returned fc2:dgrad --steps 40 --param-groups 'fc2*:lr_factor=0;head*:lr_factor=0;ln*:lr_factor=0'
 
 # What is printed can be pasted, and the document says so.
-run --net underflow.json --data synthetic --levels O1 --scales 1 --steps 3 --threads 1 --no-floor --no-plots --quiet --rounds 1 \
+run --net underflow.json --data synthetic --levels O1 --scales 1 --steps 3 --threads 1 --no-floor --no-plots \
+    --quiet --rounds 1 \
     --to fc1:wgrad=fp32 --out result.json
 expect_rc 0 "the option that was found"
 expect_text result.json '"to": "fc1:wgrad=fp32"' "the record"

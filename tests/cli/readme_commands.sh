@@ -1,17 +1,19 @@
-# Every ampbench command that README.md and the pages of docs/ show is understood by the program, so that no option, name or
-# command of the text is out of date. Commands are run as written; a run is only planned, and what needs the reader's files is
-# looked up in the command's help.
+# Every ampbench command that README.md and the pages of docs/ show is understood by the program, so that no
+# option, name or command of the text is out of date. Commands are run as written; a run is only planned, and
+# what needs the reader's files is looked up in the command's help.
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
 
-# commands FILE: lines of ```sh blocks that start with "ampbench" (or a path to it), continuation lines joined, comments cut.
+# commands FILE: lines of ```sh blocks that start with "ampbench" (or a path to it), continuation lines
+# joined, comments cut.
 commands() {
     awk '/^```(sh|bash|console)[[:space:]]*$/ { inside = 1; next } /^```/ { inside = 0 } inside' "$1" |
         sed -e ':a' -e '/\\$/N; s/\\\n/ /; ta' -e 's/^\$ //' -e 's/[[:space:]]#.*$//' |
         grep -E '^((\./)?[A-Za-z0-9_./-]*/)?ampbench([[:space:]]|$)' || true
 }
 
-# split LINE: its words into the array `arguments`, quotes honoured, nothing expanded; pipes and redirections are cut off.
+# split LINE: its words into the array `arguments`, quotes honoured, nothing expanded; pipes and redirections
+# are cut off.
 split() {
     mapfile -t arguments < <(xargs -n 1 printf '%s\n' <<<"${1%%[|>;&]*}")
     arguments=("${arguments[@]:1}")
@@ -22,7 +24,9 @@ understood() {
     split "$2"
     case "${arguments[*]:-help}" in
     run* | fit* | -*) options_known "$1" "$2" ;; # a fit would take a while
-    report* | history* | diagnose* | advise* | promote* | inspect* | gate* | compare* | *--prove*) command_known "$1" "$2" "${arguments[0]}" ;; # needs files, or minutes
+    # needs files, or minutes
+    report* | history* | diagnose* | advise* | promote* | inspect* | gate* | compare* | *--prove*) \
+        command_known "$1" "$2" "${arguments[0]}" ;;
     *)
         run "${arguments[@]}"
         expect_rc 0 "$1: $2"
@@ -30,7 +34,8 @@ understood() {
     esac
 }
 
-# A run is not run: its options are checked by asking for the plan of the same options (files of the example are left out).
+# A run is not run: its options are checked by asking for the plan of the same options (files of the example
+# are left out).
 options_known() {
     local -a kept=()
     local word
@@ -42,11 +47,13 @@ options_known() {
         --help | -h) kept=(--help) && break ;;
         --net | --init | --data)
             is_option "$1" "$2" "$word"
-            case ${arguments[0]} in */* | *.*) ;; *) kept+=("$word" "${arguments[0]}") ;; esac # not the user's files
+            case ${arguments[0]} in */* | *.*) ;; *) kept+=("$word" "${arguments[0]}") ;; esac \
+                # not the user's files
             arguments=("${arguments[@]:1}")
             ;;
         --set) # several losses are those of the reader's network
-            case ${arguments[0]} in num_losses=*) is_option "$1" "$2" "$word" ;; *) kept+=("$word" "${arguments[0]}") ;; esac
+            case ${arguments[0]} in num_losses=*) is_option "$1" "$2" "$word" ;; *) kept+=("$word" \
+                "${arguments[0]}") ;; esac
             arguments=("${arguments[@]:1}")
             ;;
         *) kept+=("$word") ;;
@@ -62,8 +69,8 @@ is_option() {
     "$AMPBENCH" run --help | grep -q -- "^  $3 " || fail "$1: no option $3: $2"
 }
 
-# Commands that read files of the example: the command and each of its --options must be in its help, or in that of a run if
-# it trains first (--run).
+# Commands that read files of the example: the command and each of its --options must be in its help, or in
+# that of a run if it trains first (--run).
 command_known() {
     local word
     run "$3" --help

@@ -1,4 +1,5 @@
-# `ampbench report`: what is wrong is said in one line that names the file or option, with the exit status of its kind.
+# `ampbench report`: what is wrong is said in one line that names the file or option, with the exit status of
+# its kind.
 set -u
 fail() { echo "FAIL: $*" >&2; exit 1; }
 result="$AMPBENCH_SOURCE/tests/fixtures/result_tiny.json"
@@ -15,7 +16,8 @@ expect() {
     [ $found = "$status" ] || fail "report $*: exit status $found instead of $status: $(cat stderr)"
     [ "$(wc -l < stderr)" = 1 ] || fail "report $*: not one line: $(cat stderr)"
     grep -qF -- "$text" stderr || fail "report $*: '$text' is not in: $(cat stderr)"
-    [ -s stdout ] && [ "$status" != 0 ] && [ "${allow_output-}" = "" ] && fail "report $*: output in spite of the error"
+    [ -s stdout ] && [ "$status" != 0 ] && [ "${allow_output-}" = "" ] &&
+        fail "report $*: output in spite of the error"
     return 0
 }
 

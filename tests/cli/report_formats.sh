@@ -28,7 +28,8 @@ cmp table with_files || fail "--html changed what goes to stdout"
 if command -v xmllint > /dev/null; then
     xmllint --noout page.html junit.xml || fail "the page or the tests are not well-formed"
 fi
-"$AMPBENCH" report --format github "$result" | grep -q '^::warning title=ampbench%3A lenet5/O3' || fail "no annotation"
+"$AMPBENCH" report --format github "$result" | grep -q '^::warning title=ampbench%3A lenet5/O3' ||
+    fail "no annotation"
 mkdir elsewhere
 (cd elsewhere && TMPDIR=/tmp "$AMPBENCH" report "$result" --html page.html > /dev/null 2>&1)
 cmp html elsewhere/page.html || fail "the page depends on the folder"

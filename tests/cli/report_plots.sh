@@ -6,7 +6,8 @@ out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 cd "$out"
 
-PATH=/nonexistent "$AMPBENCH" report "$result" --plots bare > /dev/null 2> errors || fail "a missing gnuplot is no error"
+PATH=/nonexistent "$AMPBENCH" report "$result" --plots bare > /dev/null 2> errors ||
+    fail "a missing gnuplot is no error"
 grep -q 'gnuplot was not found' errors || fail "nothing said about the missing gnuplot"
 for plot in frontier gradients loss scale cost flush; do
     [ -s bare/$plot.dat ] && [ -s bare/$plot.gp ] || fail "$plot has no data or no script"

@@ -1,4 +1,5 @@
-# `ampbench scaler` and --scales with dialects: what people see, in table and JSON, and what they are told when they err.
+# `ampbench scaler` and --scales with dialects: what people see, in table and JSON, and what they are told
+# when they err.
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
 
@@ -43,11 +44,13 @@ json_is "d['error']['name']=='at_floor' and d['error']['raises'] and d['error'][
     scaler deepspeed:init=4 --overflow 9x1
 json_is "d['summary']['steps']==10**9 and d['error']['name']=='scale_inf' and d['final']['scale'] is None" \
     scaler megatron --overflow 1000000000x0
-json_is "d['summary']['warm_up_skipped']==9 and d['final']['scale']==32768" scaler torch:init=2^24 --amax 1000x1
+json_is "d['summary']['warm_up_skipped']==9 and d['final']['scale']==32768" scaler torch:init=2^24 \
+    --amax 1000x1
 printf '000\n1\n 5x0\n' >"$work/pattern"
 json_is "d['summary']['steps']==9 and d['summary']['skipped']==1" scaler torch --overflow "@$work/pattern"
 printf '# two layers\nfc2 0 1e-7 1e-6 0 0.1 0.4 64\nfc1 0 1e-7 1e-6 0 0.1 0.4 256\n\nfc2 0 1 5 0 0.1 0.4 64\n' >"$work/layers"
-json_is "[l[:3] for l in d['layers']]==[[0,'fc2',16],[0,'fc1',16],[1,'fc2',1]] and d['layers'][1][3]==256" scaler adaloss --layers "$work/layers"
+json_is "[l[:3] for l in d['layers']]==[[0,'fc2',16],[0,'fc1',16],[1,'fc2',1]] and d['layers'][1][3]==256" \
+    scaler adaloss --layers "$work/layers"
 run scaler torch --overflow 01 --json "$work/file.json"
 expect_rc 0 "JSON to a file"
 expect_text "$work/file.json" '"dialect": "torch"' "JSON to a file"
@@ -68,7 +71,8 @@ refused "give each step's largest" scaler openseq2seq-logmax --overflow 01
 refused "give --layers FILE" scaler adaloss --overflow 01
 refused "--overflow has 2 steps, --amax 3" scaler torch --overflow 01 --amax 1,2,3
 printf 'fc 1\n' >"$work/short"
-refused "$work/short:1: expected a name and 7 numbers, found a name and 1" scaler adaloss --layers "$work/short"
+refused "$work/short:1: expected a name and 7 numbers, found a name and 1" scaler adaloss \
+    --layers "$work/short"
 
 # ---- a run --------------------------------------------------------------------------------------------------------
 tiny=(--net mlp --data synthetic --steps 6 --rounds 1 --levels O2 --no-plots --no-floor --quiet --batch 8)
@@ -83,6 +87,7 @@ run "${tiny[@]}" --scales openseq2seq-logmax,graphcore-als --out "$work/s/result
 expect_rc 0 "followers of gradient sizes train"
 refused "expected default, dynamic or a number, found 'trch'" "${tiny[@]}" --scales trch
 refused "expected a dialect before 'init=3'" "${tiny[@]}" --scales init=3
-refused "--scales: loss scaler torch: growth: expected a number above 1" "${tiny[@]}" --scales torch:growth=0.5
+refused "--scales: loss scaler torch: growth: expected a number above 1" "${tiny[@]}" \
+    --scales torch:growth=0.5
 
 finish

@@ -1,5 +1,5 @@
-# scripts/setup while another package manager is at work: it waits for the locks and says so. No package is touched: apt-get, dpkg-query
-# and sleep are stand-ins that print what Debian 12's (apt 2.6.1) print.
+# scripts/setup while another package manager is at work: it waits for the locks and says so. No package is
+# touched: apt-get, dpkg-query and sleep are stand-ins that print what Debian 12's (apt 2.6.1) print.
 # shellcheck shell=bash source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
 cd "$work" || exit 1
@@ -59,7 +59,8 @@ E: Unable to lock directory /var/lib/apt/lists/
 SAID
 setup 3
 expect_rc 0 "the lists' lock"
-expect_text err "setup: another package manager holds /var/lib/apt/lists/lock: waiting for it" "the lists' lock"
+expect_text err "setup: another package manager holds /var/lib/apt/lists/lock: waiting for it" \
+    "the lists' lock"
 equal "$(calls " update")" 4 "the lists' lock: updates"
 equal "$(wc -l <slept)" 3 "the lists' lock: pauses"
 expect_no_text err "trying with the lists at hand" "the lists' lock"
@@ -70,11 +71,13 @@ E: Unable to acquire the dpkg frontend lock (/var/lib/dpkg/lock-frontend), is an
 SAID
 setup 2
 expect_rc 0 "dpkg's lock"
-expect_text err "setup: another package manager holds /var/lib/dpkg/lock-frontend: waiting for it" "dpkg's lock"
+expect_text err "setup: another package manager holds /var/lib/dpkg/lock-frontend: waiting for it" \
+    "dpkg's lock"
 
 setup 100000
 expect_rc 100 "a lock that is never given back"
-expect_text err "has held /var/lib/dpkg/lock-frontend for 10 minutes: giving up" "a lock that is never given back"
+expect_text err "has held /var/lib/dpkg/lock-frontend for 10 minutes: giving up" \
+    "a lock that is never given back"
 
 touch broken
 setup 0

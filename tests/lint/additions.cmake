@@ -1,6 +1,7 @@
-# One addition = one new file + one line. In a scratch copy of the tree an op (CPU and CUDA), a format, a probe, a data source, a tensor reader, a
-# loss scaler, an optimizer, a report and a cause are added as a newcomer would: tests/additions/<kind> is the one file, the row below the one
-# line. The copy is built, and each addition is found and used through the program. Nothing else of the tree may need a change.
+# One addition = one new file + one line. In a scratch copy of the tree an op (CPU and CUDA), a format, a
+# probe, a data source, a tensor reader, a loss scaler, an optimizer, a report and a cause are added as a
+# newcomer would: tests/additions/<kind> is the one file, the row below the one line. The copy is built, and
+# each addition is found and used through the program. Nothing else of the tree may need a change.
 include(${CMAKE_CURRENT_LIST_DIR}/lib/lint.cmake)
 set(root ${BUILD}/lint/additions)
 set(program ${root}/build/ampbench)
@@ -17,7 +18,8 @@ function(add kind file list row)
 endfunction()
 
 function(run_step what)
-  execute_process(COMMAND ${ARGN} RESULT_VARIABLE failed OUTPUT_VARIABLE said ERROR_VARIABLE said WORKING_DIRECTORY ${root})
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE failed OUTPUT_VARIABLE said ERROR_VARIABLE said
+    WORKING_DIRECTORY ${root})
   if(failed)
     message(FATAL_ERROR "${what}: ${failed}\n${said}")
   endif()
@@ -25,10 +27,12 @@ endfunction()
 
 # expect(<kind> <regex> <arguments of the program>...)
 function(expect kind regex)
-  execute_process(COMMAND ${program} ${ARGN} RESULT_VARIABLE failed OUTPUT_VARIABLE said ERROR_VARIABLE errors WORKING_DIRECTORY ${root})
+  execute_process(COMMAND ${program} ${ARGN} RESULT_VARIABLE failed OUTPUT_VARIABLE said ERROR_VARIABLE errors
+    WORKING_DIRECTORY ${root})
   if(failed OR NOT said MATCHES "${regex}")
     string(REPLACE ";" " " command "${ARGN}")
-    lint_violation("${kind}: `ampbench ${command}` ended with ${failed}, expected ${regex} in: ${said}${errors}")
+    lint_violation("${kind}: `ampbench ${command}` ended with ${failed}, expected ${regex} in: \
+${said}${errors}")
   endif()
 endfunction()
 
@@ -49,9 +53,11 @@ add(op kernels/ops/elementwise/added_op.cu kernels/cuda/cuda_ops.def "AB_CUDA_OP
 add(format "" kernels/format/formats.def "AB_FORMAT(added_format, 12, 6, -14, 15, 1, 1, 0, \"twelve bits\")")
 add(probe probes/added_probe.c probes/probes.def "AB_PROBE(added_probe)")
 add(data_source bench/data/added_data.c bench/data/data.def "AB_DATA(added_data)")
-add(tensor_reader bench/tensorfile/added_reader.c bench/tensorfile/readers.def "AB_TENSOR_READER(added_reader)")
+add(tensor_reader bench/tensorfile/added_reader.c bench/tensorfile/readers.def
+  "AB_TENSOR_READER(added_reader)")
 add(scaler bench/amp/scaler/scaler_added_scaler.c bench/amp/scaler/scalers.def "AB_SCALER(added_scaler)")
-add(optimizer bench/train/optim/optim_added.c bench/train/optim/optimizers.def "AB_OPTIMIZER(added_optimizer)")
+add(optimizer bench/train/optim/optim_added.c bench/train/optim/optimizers.def
+  "AB_OPTIMIZER(added_optimizer)")
 add(report reports/render/report_added_report.c reports/render/reports.def "AB_REPORT(added_report)")
 add(cause reports/diagnose/causes/added_cause.c reports/diagnose/verdicts.def "AB_VERDICT(added_cause)")
 
@@ -62,12 +68,15 @@ run_step("building the copy" ${CMAKE_COMMAND} --build build --parallel 2 --targe
 file(WRITE ${root}/net.json "{\"format\": \"ampbench-net-1\", \"name\": \"added\",
   \"input\": {\"height\": 28, \"width\": 28, \"channels\": 1}, \"ops\": [
   {\"name\": \"flat\", \"op\": \"flatten\"}, {\"name\": \"twice\", \"op\": \"added_op\"},
-  {\"name\": \"fc\", \"op\": \"linear\", \"out_features\": 10}, {\"name\": \"loss\", \"op\": \"cross_entropy\"}]}\n")
+  {\"name\": \"fc\", \"op\": \"linear\", \"out_features\": 10}, {\"name\": \"loss\", \"op\": \
+\"cross_entropy\"}]}\n")
 expect(op "added_op" list ops)
 expect(format "added_format" list formats)
 expect(scaler "added_scaler" list scalers)
-expect(run "" run --net net.json --data added_data --levels O0,O2 --scales added_scaler --optimizer added_optimizer
-       --probes added_probe --probe-every 1 --steps 3 --batch 16 --rounds 1 --no-floor --no-plots --quiet --out out.json)
+expect(run "" run --net net.json --data added_data --levels O0,O2 --scales added_scaler --optimizer
+  added_optimizer
+       --probes added_probe --probe-every 1 --steps 3 --batch 16 --rounds 1 --no-floor --no-plots --quiet
+         --out out.json)
 expect(report "added/O2/" report out.json --format added_report)
 set(document "")
 if(EXISTS ${root}/out.json)
@@ -88,8 +97,10 @@ endif()
 # The CUDA file: named by the build, and compiled alone, where nvcc is.
 find_program(nvcc nvcc HINTS /usr/local/cuda/bin)
 if(nvcc)
-  run_step("configuring with CUDA" ${CMAKE_COMMAND} -S tree -B cuda -DCMAKE_BUILD_TYPE=Debug -DAMPBENCH_TESTS=OFF -DAMPBENCH_CUDA=ON
+  run_step("configuring with CUDA" ${CMAKE_COMMAND} -S tree -B cuda -DCMAKE_BUILD_TYPE=Debug
+    -DAMPBENCH_TESTS=OFF -DAMPBENCH_CUDA=ON
            -DAMPBENCH_CUDA_ARCHS=90-real -G "Unix Makefiles")
-  run_step("compiling the CUDA file" ${CMAKE_COMMAND} -E chdir cuda/kernels make -s ops/elementwise/added_op.cu.o)
+  run_step("compiling the CUDA file" ${CMAKE_COMMAND} -E chdir cuda/kernels make -s
+    ops/elementwise/added_op.cu.o)
 endif()
 lint_finish()

@@ -1,5 +1,5 @@
-# Lists of things (.def): one macro, one row a line, names first and each once, nothing but rows and comments; every row has the
-# files that it promises, and every such file has a row.
+# Lists of things (.def): one macro, one row a line, names first and each once, nothing but rows and comments;
+# every row has the files that it promises, and every such file has a row.
 include(${CMAKE_CURRENT_LIST_DIR}/lib/lint.cmake)
 
 # Which files a row of a list stands for; @ is the name. The second pattern finds files without a row.
@@ -26,8 +26,8 @@ set(listed_bench/train/schedule/schedules.def bench/train/schedule/schedule_@.c)
 set(listed_reports/diagnose/verdicts.def reports/diagnose/causes/@.c)
 set(listed_bench/nets/nets.def bench/nets/@.json)
 
-# row_name(<variable> <line>): "name" of `AB_THING(name, ...)` or `AB_THING(name)`, else "". Names are what users type: lower
-# case, but for statuses (OK) and levels (O0).
+# row_name(<variable> <line>): "name" of `AB_THING(name, ...)` or `AB_THING(name)`, else "". Names are what
+# users type: lower case, but for statuses (OK) and levels (O0).
 function(row_name variable line)
   set(name "")
   if(line MATCHES "^AB_[A-Z]+(_[A-Z]+)*\\(([a-z][a-z0-9_]*|[A-Z][A-Z0-9_]*)(, .*)?\\) *$")
@@ -129,13 +129,16 @@ endfunction()
 function(self_test)
   set(root ${BUILD}/lint/def_files)
   file(REMOVE_RECURSE ${root})
-  file(WRITE ${root}/kernels/a.c "#include \"kernels/ops/ops.def\"\n#include \"kernels/bad.def\"\n#include \"bench/nets/nets.def\"\n")
+  file(WRITE ${root}/kernels/a.c
+    "#include \"kernels/ops/ops.def\"\n#include \"kernels/bad.def\"\n#include \"bench/nets/nets.def\"\n")
   file(WRITE ${root}/kernels/relu.c "")
-  file(WRITE ${root}/kernels/ops/ops.def "/* Ops: name; text [with; brackets]\n * and more */\nAB_OP(relu, \"a;b[c\")\n")
+  file(WRITE ${root}/kernels/ops/ops.def
+    "/* Ops: name; text [with; brackets]\n * and more */\nAB_OP(relu, \"a;b[c\")\n")
   check_list(${root} kernels/ops/ops.def)
   lint_self_test("a good list" 0)
   file(WRITE ${root}/kernels/bad.def
-       "AB_OP(relu)\nAB_OP(relu)\n#if 1\n AB_OP(indented)\nAB_OP(two) AB_OP(rows)x\nAB_OP(\"text\")\n\nAB_OTHER(kind)\n")
+       "AB_OP(relu)\nAB_OP(relu)\n#if 1\n AB_OP(indented)\nAB_OP(two) \
+AB_OP(rows)x\nAB_OP(\"text\")\n\nAB_OTHER(kind)\n")
   check_list(${root} kernels/bad.def)
   lint_self_test("a bad list" 9)
   file(WRITE ${root}/bench/nets/nets.def "/* Nets */\nAB_NET(one)\n")

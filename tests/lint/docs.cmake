@@ -1,5 +1,6 @@
-# The pages that show the way: docs/ARCHITECTURE.md names every room, and its picture and table are those of the source; every path and every
-# link of a page exists; the index of docs/decisions is complete; README.md and CONVENTIONS.md stay short.
+# The pages that show the way: docs/ARCHITECTURE.md names every room, and its picture and table are those of
+# the source; every path and every link of a page exists; the index of docs/decisions is complete; README.md
+# and CONVENTIONS.md stay short.
 include(${CMAKE_CURRENT_LIST_DIR}/lib/lint.cmake)
 
 set(top_folders "kernels|probes|reports|bench|plots|tests|scripts|docs|cmake")
@@ -7,7 +8,8 @@ set(top_folders "kernels|probes|reports|bench|plots|tests|scripts|docs|cmake")
 # Every folder with sources in it stands in the page in backquotes.
 function(check_rooms root)
   file(READ ${root}/docs/ARCHITECTURE.md page)
-  file(GLOB_RECURSE sources RELATIVE ${root} ${root}/kernels/*.[ch] ${root}/probes/*.[ch] ${root}/reports/*.[ch] ${root}/bench/*.[ch]
+  file(GLOB_RECURSE sources RELATIVE ${root} ${root}/kernels/*.[ch] ${root}/probes/*.[ch]
+    ${root}/reports/*.[ch] ${root}/bench/*.[ch]
        ${root}/kernels/*.cu)
   set(rooms "")
   foreach(source ${sources})
@@ -119,7 +121,8 @@ function(self_test)
   endforeach()
   file(WRITE ${root}/bench/run/e.c "#include \"kernels/ops/b.h\"\n#include \"kernels/core/a.h\"\n")
   file(WRITE ${root}/kernels/ops/b.c "#include \"kernels/core/a.h\"\n")
-  file(WRITE ${root}/docs/images/rooms.svg "<svg/>\n<!-- arrows\nbench/run kernels/ops\nkernels/ops kernels/core\n-->\n")
+  file(WRITE ${root}/docs/images/rooms.svg
+    "<svg/>\n<!-- arrows\nbench/run kernels/ops\nkernels/ops kernels/core\n-->\n")
   set(list "")
   set(table "")
   foreach(room kernels/core kernels/ops probes reports/stats bench/run)
@@ -129,7 +132,8 @@ function(self_test)
   file(WRITE ${root}/cmake/rooms.txt "# rooms\n${list}")
   file(WRITE ${root}/docs/ARCHITECTURE.md
        "`bench/run/<name>.c`\n<!-- rooms: -->\n| room | what it does |\n|---|---|\n${table}<!-- /rooms -->\n")
-  file(WRITE ${root}/docs/decisions/2026-11-21-one.md "[up](../ARCHITECTURE.md#rooms) [web](https://example.org)\n")
+  file(WRITE ${root}/docs/decisions/2026-11-21-one.md
+    "[up](../ARCHITECTURE.md#rooms) [web](https://example.org)\n")
   file(WRITE ${root}/docs/decisions/README.md "[One](2026-11-21-one.md)\n")
   check_rooms(${root})
   check_generated(${root})

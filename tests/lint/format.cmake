@@ -1,5 +1,5 @@
-# Every C file is as clang-format leaves it. Other versions of clang-format lay code out differently, so only the one that
-# .clang-format was written for is asked.
+# Every C file is as clang-format leaves it. Other versions of clang-format lay code out differently, so only
+# the one that .clang-format was written for is asked.
 include(${CMAKE_CURRENT_LIST_DIR}/lib/lint.cmake)
 set(version 14)
 
@@ -13,7 +13,8 @@ if(NOT said MATCHES "version ${version}\\.")
   lint_skip("format: needs clang-format ${version}, found ${said}")
 endif()
 
-# check_format(<root>): of the files below it, under the tree's own .clang-format. One violation a file: its first line.
+# check_format(<root>): of the files below it, under the tree's own .clang-format. One violation a file: its
+# first line.
 function(check_format root)
   lint_files(files ${root} *.c *.h)
   foreach(file ${files})

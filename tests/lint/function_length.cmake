@@ -1,5 +1,6 @@
-# No function is longer than 60 lines, and half of them fit on 8 (CONVENTIONS.md). A function is what clang-format leaves
-# between a line that starts in the first column and ends in "{" and the next "}" in the first column; tables do not count.
+# No function is longer than 60 lines, and half of them fit on 8 (CONVENTIONS.md). A function is what
+# clang-format leaves between a line that starts in the first column and ends in "{" and the next "}" in the
+# first column; tables do not count.
 include(${CMAKE_CURRENT_LIST_DIR}/lib/lint.cmake)
 set(longest 60)
 set(median 8)
@@ -43,10 +44,12 @@ endfunction()
 function(self_test)
   set(root ${BUILD}/lint/function_length)
   string(REPEAT "    x++;\n" 58 body)
-  file(WRITE ${root}/kernels/fits.c "static int fits(int x) {\n${body}}\n\nstatic const int t[] = {\n${body}${body}};\n")
+  file(WRITE ${root}/kernels/fits.c
+    "static int fits(int x) {\n${body}}\n\nstatic const int t[] = {\n${body}${body}};\n")
   measure(fits ${root} kernels/fits.c)
   lint_self_test("60 lines" 0)
-  file(WRITE ${root}/kernels/long.c "static int too_long(int x,\n                    int y) {\n${body}}\n\nint f(void) { return 1; }\n")
+  file(WRITE ${root}/kernels/long.c
+    "static int too_long(int x,\n                    int y) {\n${body}}\n\nint f(void) { return 1; }\n")
   measure(long ${root} kernels/long.c)
   lint_self_test("61 lines" 1)
   if(NOT "${fits};${long}" STREQUAL "60;61;1")

@@ -1,5 +1,6 @@
-# Every header of the rooms compiles alone, twice in a row, as C11 and as C++17 (CUDA sources will include them). Headers of
-# vector instructions are left out: they belong to the C files that are compiled once for each CPU level.
+# Every header of the rooms compiles alone, twice in a row, as C11 and as C++17 (CUDA sources will include
+# them). Headers of vector instructions are left out: they belong to the C files that are compiled once for
+# each CPU level.
 include(${CMAKE_CURRENT_LIST_DIR}/lib/lint.cmake)
 
 file(STRINGS ${BUILD}/CMakeCache.txt cached REGEX "^CMAKE_C_COMPILER:[A-Z]+=")
@@ -13,7 +14,8 @@ set(flags -fsyntax-only -Wall -Wextra -Werror -I${SOURCE} -I${BUILD}/generated)
 function(compile variable extension header compiler)
   set(source ${BUILD}/lint/header.${extension})
   file(WRITE ${source} "#include \"${header}\"\n#include \"${header}\"\nextern int not_empty;\n")
-  execute_process(COMMAND ${compiler} ${ARGN} ${source} RESULT_VARIABLE status ERROR_VARIABLE errors OUTPUT_QUIET)
+  execute_process(COMMAND ${compiler} ${ARGN} ${source} RESULT_VARIABLE status ERROR_VARIABLE errors
+    OUTPUT_QUIET)
   set(first "")
   if(NOT status EQUAL 0)
     string(REGEX MATCH "[^\n]*error[^\n]*" first "${errors}")
@@ -37,7 +39,8 @@ endfunction()
 function(self_test)
   set(root ${BUILD}/lint/headers)
   file(REMOVE_RECURSE ${root})
-  file(WRITE ${root}/good.h "#ifndef GOOD_H\n#define GOOD_H\n#include <stddef.h>\nstruct good { size_t n; };\n#endif\n")
+  file(WRITE ${root}/good.h
+    "#ifndef GOOD_H\n#define GOOD_H\n#include <stddef.h>\nstruct good { size_t n; };\n#endif\n")
   check_header(${root} good.h)
   lint_self_test("a good header" 0)
   file(WRITE ${root}/alone.h "#ifndef ALONE_H\n#define ALONE_H\nstruct alone { size_t n; };\n#endif\n")

@@ -1,6 +1,7 @@
-# Who may include whom: cmake/rooms.txt, one line a room, lower rooms first. Every folder with sources is a room; a room includes only itself
-# and the rooms of its line; a line names only rooms above it. Nobody includes tests. Within the product no unit (x.c, x.h, x.cu, x.cuh) includes
-# another that includes it back, directly or through others. Includes in quotes are paths from the root of the tree. Libraries link only what
+# Who may include whom: cmake/rooms.txt, one line a room, lower rooms first. Every folder with sources is a
+# room; a room includes only itself and the rooms of its line; a line names only rooms above it. Nobody
+# includes tests. Within the product no unit (x.c, x.h, x.cu, x.cuh) includes another that includes it back,
+# directly or through others. Includes in quotes are paths from the root of the tree. Libraries link only what
 # their folder may include.
 include(${CMAKE_CURRENT_LIST_DIR}/lib/lint.cmake)
 
@@ -72,7 +73,8 @@ function(note_unit file included)
   endif()
 endfunction()
 
-# Of the units in `left`, takes away those without an edge (`edges_<unit>`) to another that is left, until none goes.
+# Of the units in `left`, takes away those without an edge (`edges_<unit>`) to another that is left, until
+# none goes.
 macro(peel edges)
   foreach(unit ${left})
     set(here_${unit} TRUE)
@@ -181,7 +183,9 @@ endfunction()
 function(self_test)
   set(root ${BUILD}/lint/layering)
   file(REMOVE_RECURSE ${root})
-  file(WRITE ${root}/rooms.txt "# comment\nkernels/core | low |\nkernels/ops | ops | kernels/core\nprobes | probes | kernels/ops\nbench/run | run | probes\n")
+  file(WRITE ${root}/rooms.txt
+    "# comment\nkernels/core | low |\nkernels/ops | ops | kernels/core\nprobes | probes | \
+kernels/ops\nbench/run | run | probes\n")
   read_rooms(${root}/rooms.txt)
   foreach(header kernels/core/a.h kernels/core/b.h kernels/ops/c.h probes/d.h bench/run/e.h tests/f.h)
     plant(${root} ${header})
@@ -199,18 +203,21 @@ function(self_test)
   plant(${root} tests/unit/bad.c none.h)
   check_includes(${root})
   lint_self_test("wrong includes" 7)
-  file(REMOVE ${root}/kernels/core/bad.c ${root}/bench/run/far.c ${root}/bench/run/bad.c ${root}/bench/new/new.c ${root}/tests/unit/bad.c)
+  file(REMOVE ${root}/kernels/core/bad.c ${root}/bench/run/far.c ${root}/bench/run/bad.c
+    ${root}/bench/new/new.c ${root}/tests/unit/bad.c)
   plant(${root} kernels/core/b.h kernels/core/g.h)
   plant(${root} kernels/core/g.h)
   plant(${root} kernels/core/g.cu kernels/core/a.h)
   plant(${root} kernels/core/a.h kernels/core/b.h)
   check_includes(${root})
   lint_self_test("a cycle of units" 1)
-  file(WRITE ${root}/rooms.txt "kernels/core | low | kernels/ops\nkernels/ops, no sentence\nkernels/empty | nothing there |\n")
+  file(WRITE ${root}/rooms.txt
+    "kernels/core | low | kernels/ops\nkernels/ops, no sentence\nkernels/empty | nothing there |\n")
   read_rooms(${root}/rooms.txt)
   check_rooms(${root})
   lint_self_test("wrong rooms" 3)
-  file(WRITE ${root}/kernels/CMakeLists.txt "ampbench_room(ampbench_kernels SOURCES b.c LINKS ampbench_core ampbench_probes)\n")
+  file(WRITE ${root}/kernels/CMakeLists.txt
+    "ampbench_room(ampbench_kernels SOURCES b.c LINKS ampbench_core ampbench_probes)\n")
   check_links(${root})
   lint_self_test("wrong links" 1)
 endfunction()

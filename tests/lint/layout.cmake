@@ -1,5 +1,6 @@
-# The tables of fields that the program and a plugin compare (kernels/core/layout.h): every field of every struct in them, once, in
-# the order of the declaration. The compiler finds what leaves a gap; this finds a field that hides in padding too.
+# The tables of fields that the program and a plugin compare (kernels/core/layout.h): every field of every
+# struct in them, once, in the order of the declaration. The compiler finds what leaves a gap; this finds a
+# field that hides in padding too.
 include(${CMAKE_CURRENT_LIST_DIR}/lib/lint.cmake)
 
 # read_plain(<variable> <file>): the text without comments; ; becomes |, [ ] become < >.
@@ -69,15 +70,18 @@ endfunction()
 function(self_test)
   set(root ${BUILD}/lint/layout)
   file(REMOVE_RECURSE ${root})
-  set(struct "typedef struct pair {\n  int *a, b[2]; /* x; y */\n  bool c;\n  int (*call)(void *d, int e[2]);\n} pair;\n")
+  set(struct "typedef struct pair {\n  int *a, b[2]; /* x; y */\n  bool c;\n  int (*call)(void *d, int \
+e[2]);\n} pair;\n")
   set(begin " FIRST(pair, a) FIELD(pair, a, b) FIELD(pair, b, c)")
   file(WRITE ${root}/good.h "${struct}${begin} \\\n  FIELD(pair, c, call) LAST(pair, call)\n")
   check_tables(${root} good.h)
   lint_self_test("a table of all fields" 0)
-  file(WRITE ${root}/hidden.h "${struct} FIRST(pair, a) FIELD(pair, a, b) FIELD(pair, b, call) LAST(pair, call)\n")
+  file(WRITE ${root}/hidden.h
+    "${struct} FIRST(pair, a) FIELD(pair, a, b) FIELD(pair, b, call) LAST(pair, call)\n")
   check_tables(${root} hidden.h)
   lint_self_test("a field left out" 1)
-  file(WRITE ${root}/swapped.h "${struct} FIRST(pair, b) FIELD(pair, b, a) FIELD(pair, a, c) FIELD(pair, c, call) LAST(pair, call)\n")
+  file(WRITE ${root}/swapped.h
+    "${struct} FIRST(pair, b) FIELD(pair, b, a) FIELD(pair, a, c) FIELD(pair, c, call) LAST(pair, call)\n")
   check_tables(${root} swapped.h)
   lint_self_test("two fields in another order" 1)
   file(WRITE ${root}/nowhere.h " FIRST(pair, a) LAST(pair, a)\n")

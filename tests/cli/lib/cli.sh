@@ -1,8 +1,10 @@
-# Sourced by the scripts of tests/cli: a folder to work in, a way to run the program, a count of what went wrong.
-# The caller's environment says where things are: AMPBENCH the program, AMPBENCH_SOURCE the tree, AMPBENCH_BUILD the build.
+# Sourced by the scripts of tests/cli: a folder to work in, a way to run the program, a count of what went
+# wrong. The caller's environment says where things are: AMPBENCH the program, AMPBENCH_SOURCE the tree,
+# AMPBENCH_BUILD the build.
 # shellcheck shell=bash
 set -u
-: "${AMPBENCH:?AMPBENCH must name the program}" "${AMPBENCH_SOURCE:?AMPBENCH_SOURCE must name the source tree}"
+: "${AMPBENCH:?AMPBENCH must name the program}" \
+    "${AMPBENCH_SOURCE:?AMPBENCH_SOURCE must name the source tree}"
 work=$(mktemp -d "${TMPDIR:-/tmp}/ampbench-cli.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 unset CI NO_COLOR CLICOLOR_FORCE OMP_NUM_THREADS OMP_WAIT_POLICY OMP_PROC_BIND GOMP_SPINCOUNT AMPBENCH_CPU_ISA
@@ -47,7 +49,8 @@ expect_no_text() {
 
 # digests FILE: "<cell> <loss digest>" of every cell of a result document, in order.
 digests() {
-    "$AMPBENCH" report "$1" --csv "$work/digests.csv" >/dev/null && csv_columns "$work/digests.csv" id loss_digest
+    "$AMPBENCH" report "$1" --csv "$work/digests.csv" >/dev/null &&
+        csv_columns "$work/digests.csv" id loss_digest
 }
 
 # csv_columns FILE NAME...: those columns of a simple CSV, separated by spaces.
@@ -62,7 +65,8 @@ csv_columns() {
 # follows_schema FILE WHAT [SCHEMA]: SCHEMA is result unless given
 follows_schema() {
     checks=$((checks + 1))
-    "${AMPBENCH_BUILD:?}/ampbench_schema_check" "$AMPBENCH_SOURCE/reports/schema/${3:-result}-1.schema.json" "$1" \
+    "${AMPBENCH_BUILD:?}/ampbench_schema_check" "$AMPBENCH_SOURCE/reports/schema/${3:-result}-1.schema.json" \
+        "$1" \
         2>"$work/schema" || fail "$2: $(cat "$work/schema")"
 }
 

@@ -1,5 +1,5 @@
-# Shared by the lints: which files there are, how a lint ends. A lint prints one line per violation, "file: what is wrong", and
-# ends with lint_finish(). SOURCE is the tree, BUILD the build folder.
+# Shared by the lints: which files there are, how a lint ends. A lint prints one line per violation, "file:
+# what is wrong", and ends with lint_finish(). SOURCE is the tree, BUILD the build folder.
 cmake_minimum_required(VERSION 3.22)
 set_property(GLOBAL PROPERTY lint_violations "")
 set_property(GLOBAL PROPERTY lint_checked 0)
@@ -19,8 +19,8 @@ function(lint_files variable root)
   set(${variable} ${files} PARENT_SCOPE)
 endfunction()
 
-# lint_lines(<variable> <file>): its lines, with the characters that CMake's lists cannot hold replaced: ; by , and [ ] by ( ).
-# Empty lines are kept as a space, so that the position in the list is the line number.
+# lint_lines(<variable> <file>): its lines, with the characters that CMake's lists cannot hold replaced: ; by
+# , and [ ] by ( ). Empty lines are kept as a space, so that the position in the list is the line number.
 function(lint_lines variable file)
   file(READ ${file} text)
   string(REGEX REPLACE "\n$" "" text "${text}")
@@ -50,7 +50,8 @@ function(lint_take_violations variable)
   set(${variable} "${found}" PARENT_SCOPE)
 endfunction()
 
-# lint_self_test(<name> <expected number> <what>): the violations so far must be so many; then they are forgotten.
+# lint_self_test(<name> <expected number> <what>): the violations so far must be so many; then they are
+# forgotten.
 function(lint_self_test name expected)
   lint_take_violations(found)
   list(LENGTH found count)

@@ -212,16 +212,10 @@ static char *golden_lines(const char *folder) {
 
 /* The trace FOLDER/NAME, parsed; NULL if there is none. The caller deletes it. */
 static inline cJSON *golden_open(const char *path) {
-    char folder[GOLDEN_PATH], start[GOLDEN_PATH];
+    char full[2 * GOLDEN_PATH];
     const char *slash = strrchr(path, '/');
-    snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
-    snprintf(start, sizeof start, "{\"file\": \"%s\",", slash + 1);
-    char *text = golden_lines(folder);
-    cJSON *document = NULL;
-    for (char *line = text ? strtok(text, "\n") : NULL; line && !document; line = strtok(NULL, "\n"))
-        if (strncmp(line, start, strlen(start)) == 0) document = cJSON_Parse(line);
-    free(text);
-    return document;
+    snprintf(full, sizeof full, "%s/%.*s/traces.jsonl", AB_SOURCE_DIR, (int)(slash - path), path);
+    return ab_test_read_json_line(full, slash + 1);
 }
 
 static golden_stats golden_read_stats(const cJSON *object) {

@@ -68,17 +68,13 @@ static void check_trace(const cJSON *trace, const char *pattern) {
 
 /* ---- dialects -------------------------------------------------------------------------------- */
 
-/* The recordings, a line a dialect. The caller frees. */
-static char *recordings(void) { return ab_test_read(AB_SOURCE_DIR "/tests/golden/scalers/traces.jsonl"); }
+/* The recordings, a line per dialect. */
+static const char recordings_file[] = AB_SOURCE_DIR "/tests/golden/scalers/traces.jsonl";
 
 static cJSON *recording_of(const char *dialect) {
-    char start[64], *text = recordings();
-    cJSON *found = NULL;
-    assert_non_null(text);
-    snprintf(start, sizeof start, "{\"file\": \"%s.json\",", dialect);
-    for (char *line = strtok(text, "\n"); line && !found; line = strtok(NULL, "\n"))
-        if (strncmp(line, start, strlen(start)) == 0) found = cJSON_Parse(line);
-    free(text);
+    char name[64];
+    snprintf(name, sizeof name, "%s.json", dialect);
+    cJSON *found = ab_test_read_json_line(recordings_file, name);
     assert_non_null(found);
     return found;
 }
@@ -116,7 +112,7 @@ GOLDEN(mindspore_functional, "mindspore-functional")
 /* Every recorded package has a test above. */
 static void every_recording_is_checked(void **state) {
     (void)state;
-    char *text = recordings();
+    char *text = ab_test_read(recordings_file);
     assert_non_null(text);
     int files = 0;
     for (const char *at = text; (at = strstr(at, "{\"file\": ")) != NULL; at++) files++;

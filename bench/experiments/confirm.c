@@ -39,8 +39,8 @@ static ab_status add_option(words *list, const char *name, const char *value) {
 }
 
 static bool sets(const ab_verdict *verdict, const char *name) {
-    for (int i = 0; i < verdict->options; i += 2)
-        if (strcmp(verdict->option[i], name) == 0) return true;
+    for (int i = 0; i < verdict->remedy.options; i += 2)
+        if (strcmp(verdict->remedy.option[i], name) == 0) return true;
     return false;
 }
 
@@ -63,9 +63,9 @@ static ab_status add_recorded(words *list, const cJSON *argv, const char **layer
 /* The last of repeated options takes effect; --to needs the earlier layers too: *both, owned by the caller.
  */
 static ab_status add_remedy(words *list, const ab_verdict *verdict, const char *layers, char **both) {
-    for (int i = 0; i < verdict->options; i++) {
-        const char *word = verdict->option[i];
-        if (layers && i % 2 == 1 && strcmp(verdict->option[i - 1], "--to") == 0) {
+    for (int i = 0; i < verdict->remedy.options; i++) {
+        const char *word = verdict->remedy.option[i];
+        if (layers && i % 2 == 1 && strcmp(verdict->remedy.option[i - 1], "--to") == 0) {
             free(*both);
             *both = ab_text_new("%s,%s", layers, word);
             if (!*both) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
@@ -79,7 +79,7 @@ static ab_status add_remedy(words *list, const ab_verdict *verdict, const char *
 static ab_status confirming_argv(const cJSON *document, const ab_diagnosis *diagnosis, const char *levels,
                                  const char *out, char **both, words *list) {
     const ab_verdict *verdict = &diagnosis->verdict[0];
-    const cJSON *cell = diagnosis->facts.cell;
+    const cJSON *cell = diagnosis->found.facts.cell;
     const char *layers;
     AB_TRY(add_recorded(list, ab_json_at(document, "run.argv"), &layers));
     AB_TRY(add_option(list, "--rounds", "1"));
@@ -115,7 +115,8 @@ typedef struct trial {
 
 static void join(const ab_verdict *verdict, char *text, size_t size) {
     ab_text_show(text, size, "with");
-    for (int i = 0; i < verdict->options; i++) ab_text_append(text, size, " %s", verdict->option[i]);
+    for (int i = 0; i < verdict->remedy.options; i++)
+        ab_text_append(text, size, " %s", verdict->remedy.option[i]);
 }
 
 static ab_status judge(const char *out, const char *level, trial *t) {
@@ -129,7 +130,7 @@ static ab_status judge(const char *out, const char *level, trial *t) {
     if (index < 0) goto out;
     AB_TRY_GOTO(ab_diagnose(document, index, diagnosis));
     t->ran = true;
-    t->healthy = !diagnosis->facts.sick;
+    t->healthy = !diagnosis->found.sick;
 out:
     free(diagnosis);
     cJSON_Delete(document);
@@ -139,9 +140,9 @@ out:
 static ab_status try_remedy(const cJSON *document, const ab_diagnosis *diagnosis, const char *out, trial *t) {
     char *levels = NULL, *both = NULL;
     words list = {.word = NULL};
-    const char *level = ab_json_text(diagnosis->facts.cell, "level", "O0");
+    const char *level = ab_json_text(diagnosis->found.facts.cell, "level", "O0");
     *t = (trial){.ran = false};
-    if (diagnosis->verdict[0].options == 0) return AB_OK;
+    if (diagnosis->verdict[0].remedy.options == 0) return AB_OK;
     join(&diagnosis->verdict[0], t->options, sizeof t->options);
     levels = ab_text_new("%s%s", strcmp(level, "O0") == 0 ? "" : "O0,", level);
     if (!levels) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
@@ -159,7 +160,7 @@ static ab_status try_remedy(const cJSON *document, const ab_diagnosis *diagnosis
 static void print_trial(const ab_diagnosis *diagnosis, const trial *t, FILE *text, cJSON *list) {
     const char *cause = diagnosis->verdict[0].rule->id;
     char id[288];
-    ab_text_clean(id, sizeof id, ab_json_text(diagnosis->facts.cell, "id", ""));
+    ab_text_clean(id, sizeof id, ab_json_text(diagnosis->found.facts.cell, "id", ""));
     if (text && !t->ran)
         fprintf(text, "%s: not tried: the remedy of %s is no option\n", id, cause);
     else if (text)
@@ -185,7 +186,7 @@ typedef struct confirming {
 static ab_status confirm_cell(const ab_diagnosis *diagnosis, void *argument) {
     const confirming *c = argument;
     trial t;
-    if (!diagnosis->facts.sick || diagnosis->verdicts == 0) return AB_OK;
+    if (!diagnosis->found.sick || diagnosis->verdicts == 0) return AB_OK;
     AB_TRY(try_remedy(c->document, diagnosis, c->out, &t));
     print_trial(diagnosis, &t, c->text, c->list);
     return AB_OK;

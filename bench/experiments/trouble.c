@@ -105,13 +105,14 @@ static void add_arms(const char *id, const ab_arms *arms, cJSON *list) {
 }
 
 static ab_status judge_cell(const recorded *r, const ab_diagnosis *diagnosis, FILE *text, cJSON *list) {
-    const char *id = ab_json_text(diagnosis->facts.cell, "id", "");
-    const ab_cell_spec *spec = spec_of(r, diagnosis->facts.cell);
+    const char *id = ab_json_text(diagnosis->found.facts.cell, "id", "");
+    const ab_cell_spec *spec = spec_of(r, diagnosis->found.facts.cell);
     ab_arms arms;
     if (!spec) return ab_fail(AB_INPUT, "diagnose: --twins: the recorded command line has no cell '%s'", id);
     fprintf(stderr, "diagnose: --twins: %d restarts of three arms for %s\n", AB_ARMS_RESTARTS, id);
     const ab_cell_config settings = ab_cell_config_of(&r->config, spec);
-    AB_TRY(ab_arms_run(&settings, diagnosis->facts.loss.first_nonfinite, diagnosis->facts.loss.steps, &arms));
+    AB_TRY(ab_arms_run(&settings, diagnosis->found.facts.loss.first_nonfinite,
+                       diagnosis->found.facts.loss.steps, &arms));
     if (text) print_arms(id, &arms, spec->half->name, text);
     add_arms(id, &arms, list);
     return AB_OK;
@@ -125,7 +126,7 @@ typedef struct judging {
 
 static ab_status judge_failing(const ab_diagnosis *diagnosis, void *argument) {
     const judging *j = argument;
-    return diagnosis->facts.sick ? judge_cell(j->run, diagnosis, j->text, j->list) : AB_OK;
+    return diagnosis->found.sick ? judge_cell(j->run, diagnosis, j->text, j->list) : AB_OK;
 }
 
 ab_status ab_trouble_of(const cJSON *document, FILE *text, cJSON *list) {

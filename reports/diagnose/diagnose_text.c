@@ -1,7 +1,6 @@
 /* Diagnoses as text and as JSON. Formats the results of diagnose_cells.c, decides nothing. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose.h"
-#include "reports/diagnose/diagnose_facts.h"
 #include "reports/diagnose/known_issues.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -12,20 +11,21 @@
 static const char unknown_id[] = "unknown", healthy_id[] = "healthy", undecided_id[] = "undecided";
 
 static const char *state_of(const ab_diagnosis *d) {
-    return d->facts.sick ? "sick" : d->facts.undecided ? undecided_id : healthy_id;
+    return d->found.sick ? "sick" : d->found.undecided ? undecided_id : healthy_id;
 }
 
 /* Writes the symptoms into text; "" if there are none. */
 static void symptoms(const ab_case *c, char *text, size_t size) {
     text[0] = '\0';
     if (c->nonfinite)
-        ab_text_append(text, size, "%d of %d losses are NaN or inf", c->loss.nonfinite, c->loss.steps);
+        ab_text_append(text, size, "%d of %d losses are NaN or inf", c->facts.loss.nonfinite,
+                       c->facts.loss.steps);
     if (c->skipping)
-        ab_text_append(text, size, "%s%d of the last %d steps skipped", text[0] ? "; " : "", c->skip.late,
-                       c->skip.late_steps);
+        ab_text_append(text, size, "%s%d of the last %d steps skipped", text[0] ? "; " : "",
+                       c->facts.skip.late, c->facts.skip.late_steps);
     if (c->behind)
-        ab_text_append(text, size, "%sloss %+.4g above O0's, %.4g is allowed%s", text[0] ? "; " : "", c->gap,
-                       c->gap_limit, c->suspect ? ", but its cause shows" : "");
+        ab_text_append(text, size, "%sloss %+.4g above O0's, %.4g is allowed%s", text[0] ? "; " : "",
+                       c->facts.gap, c->gap_limit, c->suspect ? ", but its cause shows" : "");
     if (c->unlearned)
         ab_text_append(text, size, "%sO0 itself %s", text[0] ? "; " : "",
                        c->undecided ? "has not learned yet" : "does not learn");
@@ -44,14 +44,14 @@ static void print_verdict(const ab_verdict *v, FILE *out) {
         fprintf(out, "    %s", v->evidence[i].text);
         fprintf(out, v->evidence[i].pointer[0] ? "  [%s]\n" : "%s\n", v->evidence[i].pointer);
     }
-    if (v->remedy[0]) fprintf(out, "    remedy: %s\n", v->remedy);
+    if (v->remedy.text[0]) fprintf(out, "    remedy: %s\n", v->remedy.text);
     if (v->missing[0]) fprintf(out, "    cannot tell %s\n", v->missing);
 }
 
 /* Prints nothing if no step was skipped. */
 static void print_skips(const ab_diagnosis *d, FILE *out) {
     const ab_skip_audit *a = &d->skips;
-    if (!d->facts.skip.dynamic || d->facts.skip.skipped == 0) return;
+    if (!d->found.facts.skip.dynamic || d->found.facts.skip.skipped == 0) return;
     fprintf(out,
             "    skips: %d while the scale was found (expected %.0f), %d later (expected %.1f): %s; %.0f "
             "samples without "
@@ -72,18 +72,18 @@ static void print_skips(const ab_diagnosis *d, FILE *out) {
 
 static void print_diagnosis(const ab_diagnosis *d, FILE *out) {
     char id[160], text[AB_VERDICT_TEXT];
-    ab_text_clean(id, sizeof id, ab_json_text(d->facts.cell, "id", "?"));
-    symptoms(&d->facts, text, sizeof text);
+    ab_text_clean(id, sizeof id, ab_json_text(d->found.facts.cell, "id", "?"));
+    symptoms(&d->found, text, sizeof text);
     fprintf(out, "%s: %s%s%s\n", id, state_of(d), text[0] ? ": " : "", text);
-    if (d->facts.loss.steps > 0) fprintf(out, "    loss: %s\n", ab_trend_name(d->trend));
+    if (d->found.facts.loss.steps > 0) fprintf(out, "    loss: %s\n", ab_trend_name(d->trend));
     print_skips(d, out);
     for (int i = 0; i < d->verdicts; i++) print_verdict(&d->verdict[i], out);
-    if (d->facts.sick && d->verdicts == 0) {
+    if (d->found.sick && d->verdicts == 0) {
         char missing[AB_VERDICT_TEXT];
-        ab_missing_evidence(&d->facts, missing, sizeof missing);
+        ab_missing_evidence(&d->found, missing, sizeof missing);
         fprintf(out, "  unknown: no rule explains this from the record\n    cannot tell %s\n", missing);
     }
-    if (!d->facts.sick) {
+    if (!d->found.sick) {
         for (int i = 0; i < d->healthy.evidences; i++) fprintf(out, "    %s\n", d->healthy.evidence[i].text);
         if (d->healthy.missing[0]) fprintf(out, "    cannot tell more: %s\n", d->healthy.missing);
     }
@@ -127,9 +127,10 @@ static cJSON *verdict_json(const ab_verdict *v, const char *id, const char *fami
     add_text(object, "layer", v->layer);
     cJSON_AddNumberToObject(object, "confidence", v->confidence);
     add_evidence(object, v);
-    add_text(object, "remedy", v->remedy);
+    add_text(object, "remedy", v->remedy.text);
     cJSON *options = cJSON_AddArrayToObject(object, "remedy_options");
-    for (int i = 0; i < v->options; i++) cJSON_AddItemToArray(options, cJSON_CreateString(v->option[i]));
+    for (int i = 0; i < v->remedy.options; i++)
+        cJSON_AddItemToArray(options, cJSON_CreateString(v->remedy.option[i]));
     add_text(object, "missing", v->missing);
     return object;
 }
@@ -140,7 +141,7 @@ static void add_measure(cJSON *object, const char *name, double value) {
 
 static void add_skips(cJSON *object, const ab_diagnosis *d) {
     const ab_skip_audit *a = &d->skips;
-    if (!d->facts.skip.dynamic) {
+    if (!d->found.facts.skip.dynamic) {
         cJSON_AddNullToObject(object, "skips");
         return;
     }
@@ -161,21 +162,21 @@ static void add_skips(cJSON *object, const ab_diagnosis *d) {
 static ab_status add_one(const ab_diagnosis *d, void *array) {
     char text[AB_VERDICT_TEXT];
     cJSON *object = cJSON_CreateObject();
-    symptoms(&d->facts, text, sizeof text);
-    cJSON_AddStringToObject(object, "cell", ab_json_text(d->facts.cell, "id", ""));
-    cJSON_AddBoolToObject(object, "sick", d->facts.sick);
+    symptoms(&d->found, text, sizeof text);
+    cJSON_AddStringToObject(object, "cell", ab_json_text(d->found.facts.cell, "id", ""));
+    cJSON_AddBoolToObject(object, "sick", d->found.sick);
     cJSON_AddStringToObject(object, "state", state_of(d));
     cJSON_AddStringToObject(object, "trend", ab_trend_name(d->trend));
     add_measure(object, "first_step",
-                d->facts.sick && ab_first_symptom(&d->facts) >= 0 ? (double)ab_first_symptom(&d->facts)
+                d->found.sick && ab_first_symptom(&d->found) >= 0 ? (double)ab_first_symptom(&d->found)
                                                                   : (double)NAN);
     add_skips(object, d);
     add_text(object, "symptoms", text);
     cJSON *verdicts = cJSON_AddArrayToObject(object, "verdicts");
-    if (!d->facts.sick) cJSON_AddItemToArray(verdicts, verdict_json(&d->healthy, state_of(d), healthy_id));
-    if (d->facts.sick && d->verdicts == 0) {
+    if (!d->found.sick) cJSON_AddItemToArray(verdicts, verdict_json(&d->healthy, state_of(d), healthy_id));
+    if (d->found.sick && d->verdicts == 0) {
         ab_verdict unknown = {.confidence = 0};
-        ab_missing_evidence(&d->facts, unknown.missing, sizeof unknown.missing);
+        ab_missing_evidence(&d->found, unknown.missing, sizeof unknown.missing);
         cJSON_AddItemToArray(verdicts, verdict_json(&unknown, unknown_id, unknown_id));
     }
     for (int i = 0; i < d->verdicts; i++)

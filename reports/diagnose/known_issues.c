@@ -2,7 +2,6 @@
 #include "reports/diagnose/known_issues.h"
 
 #include "kernels/core/text.h"
-#include "reports/diagnose/diagnose_facts.h"
 #include "reports/record/graph.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -28,17 +27,18 @@ static bool describe_verdict(const ab_diagnosis *d, const char *id, char *text, 
 }
 
 static bool is_scaled(const ab_diagnosis *d) {
-    return d->facts.skip.dynamic || d->facts.skip.first_scale != 1;
+    return d->found.facts.skip.dynamic || d->found.facts.skip.first_scale != 1;
 }
 
 /* Steps are skipped although the scale was lowered, so the scale is not the cause. */
 static bool skips_whatever_the_scale(const ab_diagnosis *d) {
-    return d->facts.skip.dynamic && d->facts.skipping && !find_verdict(d, "scaler_window_too_short");
+    return d->found.facts.skip.dynamic && d->found.skipping && !find_verdict(d, "scaler_window_too_short");
 }
 
 /* Writes the op of the first non-finite value into text; "" if not recorded. */
 static void describe_first_nonfinite(const ab_diagnosis *d, char *text, size_t size) {
-    const ab_first_nonfinite first = ab_first_nonfinite_of(d->facts.cell, d->facts.half->name, false);
+    const ab_first_nonfinite first =
+        ab_first_nonfinite_of(d->found.facts.cell, d->found.facts.half->name, false);
     text[0] = '\0';
     if (first.known)
         ab_text_show(text, size, "; the first non-finite value: %s, %s pass, step %d", first.op, first.pass,
@@ -49,47 +49,49 @@ static void describe_first_nonfinite(const ab_diagnosis *d, char *text, size_t s
 
 static bool here_endless_skipping(const ab_diagnosis *d, char *text, size_t size) {
     char where[AB_VERDICT_TEXT];
-    if (!skips_whatever_the_scale(d) || !(d->facts.skip.least_scale < d->facts.skip.first_scale))
+    if (!skips_whatever_the_scale(d) || !(d->found.facts.skip.least_scale < d->found.facts.skip.first_scale))
         return false;
     describe_first_nonfinite(d, where, sizeof where);
     ab_text_show(text, size,
                  "%d of %d steps skipped while the scale fell from %g to %g: not a matter of the scale%s",
-                 d->facts.skip.skipped, d->facts.loss.steps, d->facts.skip.first_scale,
-                 d->facts.skip.least_scale, where);
+                 d->found.facts.skip.skipped, d->found.facts.loss.steps, d->found.facts.skip.first_scale,
+                 d->found.facts.skip.least_scale, where);
     return true;
 }
 
 static int last_applied(const ab_case *c) {
-    const cJSON *skipped = ab_json_at(c->cell, "skipped_steps");
-    int step = c->loss.steps - 1;
+    const cJSON *skipped = ab_json_at(c->facts.cell, "skipped_steps");
+    int step = c->facts.loss.steps - 1;
     for (int i = cJSON_GetArraySize(skipped) - 1; i >= 0 && step >= 0; i--, step--)
         if ((int)cJSON_GetArrayItem(skipped, i)->valuedouble != step) break;
     return step;
 }
 
 static bool here_scale_at_minimum(const ab_diagnosis *d, char *text, size_t size) {
-    const double least = ab_json_number(d->facts.document, "config.min_loss_scale", 0);
-    if (!skips_whatever_the_scale(d) || !(least > 0) || d->facts.skip.least_scale > least) return false;
+    const double least = ab_json_number(d->found.facts.document, "config.min_loss_scale", 0);
+    if (!skips_whatever_the_scale(d) || !(least > 0) || d->found.facts.skip.least_scale > least) return false;
     ab_text_show(text, size, "the scale is at its minimum of %g; the last step that was applied is %d", least,
-                 last_applied(&d->facts));
+                 last_applied(&d->found));
     return true;
 }
 
 static bool here_expected_skips(const ab_diagnosis *d, char *text, size_t size) {
-    if (!d->facts.skip.dynamic || d->facts.skip.skipped == 0 || d->facts.sick || !d->skips.healthy)
+    if (!d->found.facts.skip.dynamic || d->found.facts.skip.skipped == 0 || d->found.sick ||
+        !d->skips.healthy)
         return false;
-    ab_text_show(text, size, "%d skipped, as this scaler is meant to: nothing to do", d->facts.skip.skipped);
+    ab_text_show(text, size, "%d skipped, as this scaler is meant to: nothing to do",
+                 d->found.facts.skip.skipped);
     return true;
 }
 
 static bool here_schedule_ahead(const ab_diagnosis *d, char *text, size_t size) {
-    const char *schedule = ab_json_text(d->facts.document, "config.schedule", "constant");
-    if (d->facts.skip.skipped == 0 || strcmp(schedule, "constant") == 0) return false;
-    if (!ab_json_is_true(d->facts.document, "config.schedule_on_skip")) return false;
+    const char *schedule = ab_json_text(d->found.facts.document, "config.schedule", "constant");
+    if (d->found.facts.skip.skipped == 0 || strcmp(schedule, "constant") == 0) return false;
+    if (!ab_json_is_true(d->found.facts.document, "config.schedule_on_skip")) return false;
     ab_text_show(
         text, size,
         "the schedule advanced at %d steps that the optimizer did not take: leave --schedule-on-skip out",
-        d->facts.skip.skipped);
+        d->found.facts.skip.skipped);
     return true;
 }
 
@@ -98,17 +100,17 @@ static bool here_clipped_while_scaled(const ab_diagnosis *d, char *text, size_t 
 }
 
 static bool here_half_parameters(const ab_diagnosis *d, char *text, size_t size) {
-    if (!ab_case_half_weights(&d->facts) || !is_scaled(d)) return false;
+    if (!ab_facts_half_weights(&d->found.facts) || !is_scaled(d)) return false;
     ab_text_show(text, size,
                  "the parameters themselves are %s: torch.amp.GradScaler refuses them; O2 keeps fp32 masters",
-                 d->facts.half->name);
+                 d->found.facts.half->name);
     return true;
 }
 
 /* Parameters whose gradient was all zeros at every probed step. */
 static bool here_no_gradients(const ab_diagnosis *d, char *text, size_t size) {
     char name[AB_VERDICT_LAYER];
-    const cJSON *tensor, *cell = d->facts.baseline ? d->facts.baseline : d->facts.cell;
+    const cJSON *tensor, *cell = d->found.facts.baseline ? d->found.facts.baseline : d->found.facts.cell;
     const char *first = "";
     int without = 0, all = 0;
     cJSON_ArrayForEach(tensor, ab_json_at(cell, "probes.tensors")) {
@@ -126,7 +128,8 @@ static bool here_no_gradients(const ab_diagnosis *d, char *text, size_t size) {
 }
 
 static bool here_scaled_bf16(const ab_diagnosis *d, char *text, size_t size) {
-    if (strcmp(d->facts.half->name, "bf16") != 0 || !ab_case_uses_half(&d->facts) || !is_scaled(d))
+    if (strcmp(d->found.facts.half->name, "bf16") != 0 || !ab_facts_uses_half(&d->found.facts) ||
+        !is_scaled(d))
         return false;
     ab_text_show(text, size, "bf16 has the range of fp32 and needs no loss scale: --scales 1");
     return true;
@@ -137,19 +140,20 @@ static bool here_log_of_half(const ab_diagnosis *d, char *text, size_t size) {
 }
 
 static bool here_batch_norm_types(const ab_diagnosis *d, char *text, size_t size) {
-    const cJSON *op, *list = ab_json_at(d->facts.cell, "implementations");
-    const ab_graph graph = ab_graph_of(d->facts.document, list);
+    const cJSON *op, *list = ab_json_at(d->found.facts.cell, "implementations");
+    const ab_graph graph = ab_graph_of(d->found.facts.document, list);
     int norms = 0;
-    if (!d->facts.sick) return false;
+    if (!d->found.sick) return false;
     cJSON_ArrayForEach(op, list) {
         const ab_traits traits =
             ab_graph_traits_of(&graph, ab_json_text(op, "op", ""), ab_json_text(op, "type", ""));
         norms += traits & AB_TRAIT_running_statistics &&
-                 strcmp(ab_json_text(op, "format", ""), d->facts.half->name) == 0;
+                 strcmp(ab_json_text(op, "format", ""), d->found.facts.half->name) == 0;
     }
     if (norms == 0) return false;
     ab_text_show(text, size, "%d batch norm%s in %s, statistics in %s: --to keeps them in fp32", norms,
-                 norms == 1 ? " runs" : "s run", d->facts.half->name, ab_case_statistics_format(&d->facts));
+                 norms == 1 ? " runs" : "s run", d->found.facts.half->name,
+                 ab_facts_statistics_format(&d->found.facts));
     return true;
 }
 
@@ -169,16 +173,17 @@ static bool here_epsilon_is_zero(const ab_diagnosis *d, char *text, size_t size)
 
 static bool here_not_faster(const ab_diagnosis *d, char *text, size_t size) {
     static const double slower = 0.95;
-    const double ratio = ab_json_number(d->facts.cell, "summary.ratio_samples_to_o0", (double)NAN);
-    if (!ab_case_uses_half(&d->facts) || !(ratio < slower)) return false;
+    const double ratio = ab_json_number(d->found.facts.cell, "summary.ratio_samples_to_o0", (double)NAN);
+    if (!ab_facts_uses_half(&d->found.facts) || !(ratio < slower)) return false;
     ab_text_show(text, size, "%.2fx of O0's samples a second; %.0f casts a step%s", ratio,
-                 ab_json_number(d->facts.cell, "casts_per_step", 0),
-                 ab_json_is_true(d->facts.cell, "emulated") ? "; this device only emulates the format" : "");
+                 ab_json_number(d->found.facts.cell, "casts_per_step", 0),
+                 ab_json_is_true(d->found.facts.cell, "emulated") ? "; this device only emulates the format"
+                                                                  : "");
     return true;
 }
 
 static bool here_lost_on_resume(const ab_diagnosis *d, char *text, size_t size) {
-    const cJSON *resumed = ab_json_at(d->facts.cell, "vitals.resumed");
+    const cJSON *resumed = ab_json_at(d->found.facts.cell, "vitals.resumed");
     const int tensors = (int)ab_json_number(resumed, "tensors_differing", 0),
               states = (int)ab_json_number(resumed, "states_differing", 0);
     char name[AB_VERDICT_LAYER], state[AB_VERDICT_LAYER] = "";

@@ -38,7 +38,7 @@ static void write_verdict(const ab_html *h, const ab_verdict *v) {
     fprintf(h->out, " <span class=\"faint\">(<code>%s</code>, %s)</span></h4>\n", v->rule->id,
             ab_verdict_family_name(v->rule->family));
     write_evidence(h, v);
-    write_line(h, "Remedy", v->remedy);
+    write_line(h, "Remedy", v->remedy.text);
     write_line(h, "Cannot tell more", v->missing);
 }
 
@@ -75,10 +75,10 @@ typedef struct page {
 
 static ab_status write_sick(const ab_diagnosis *diagnosis, void *argument) {
     page *p = argument;
-    p->unlearned += diagnosis->facts.undecided;
-    if (!diagnosis->facts.sick) return AB_OK;
+    p->unlearned += diagnosis->found.undecided;
+    if (!diagnosis->found.sick) return AB_OK;
     if (p->sick++ == 0) fputs("<h3 id=\"diagnosis\">Diagnosis</h3>\n", p->h->out);
-    write_cell(p->h, diagnosis->facts.cell, diagnosis);
+    write_cell(p->h, diagnosis->found.facts.cell, diagnosis);
     return AB_OK;
 }
 

@@ -1,8 +1,8 @@
 /* A cause as a newcomer would add it: every sick cell has it, but nobody believes it. */
-#include "reports/diagnose/diagnose_facts.h"
+#include "reports/diagnose/attribute/verdict.h"
 
-static bool judge(const ab_case *facts, ab_verdict *verdict) {
-    (void)facts;
+static bool judge(const ab_case *c, ab_verdict *verdict) {
+    (void)c;
     verdict->confidence = 0.01;
     ab_verdict_say(verdict, "the cell is sick");
     return true;

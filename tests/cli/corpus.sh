@@ -7,7 +7,7 @@ mkdir -p "$work/tree/bench" "$work/tree/scripts"
 cp "$AMPBENCH_SOURCE/scripts/corpus.py" "$AMPBENCH_SOURCE/scripts/corpus_facts.py" "$work/tree/scripts"
 cp -r "$AMPBENCH_SOURCE/bench/nets" "$work/tree/bench"
 mkdir -p "$work/tree/reports/diagnose"
-cp "$AMPBENCH_SOURCE/reports/diagnose/verdicts.def" "$work/tree/reports/diagnose"
+cp "$AMPBENCH_SOURCE/reports/diagnose/attribute/verdicts.def" "$work/tree/reports/diagnose"
 
 # python SCRIPT ARGS...: as run, of the copy.
 python() {

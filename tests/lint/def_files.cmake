@@ -13,7 +13,7 @@ set(files_of_bench/amp/scaler/scalers.def bench/amp/scaler/scaler_@.c)
 set(files_of_bench/data/data.def bench/data/@.c)
 set(files_of_bench/nets/nets.def bench/nets/@.json)
 set(files_of_bench/train/schedule/schedules.def bench/train/schedule/schedule_@.c)
-set(files_of_reports/diagnose/verdicts.def reports/diagnose/causes/@.c)
+set(files_of_reports/diagnose/attribute/verdicts.def reports/diagnose/attribute/causes/@.c)
 set(files_of_bench/tensorfile/readers.def bench/tensorfile/@.c)
 
 # Files that only these lists may bring in; a file with a header of its own is what the others share.
@@ -23,7 +23,7 @@ set(listed_bench/cmd/commands.def bench/cmd/@.c)
 set(listed_bench/help/topics.def bench/help/topics/@.txt)
 set(listed_bench/amp/scaler/scalers.def bench/amp/scaler/scaler_@.c)
 set(listed_bench/train/schedule/schedules.def bench/train/schedule/schedule_@.c)
-set(listed_reports/diagnose/verdicts.def reports/diagnose/causes/@.c)
+set(listed_reports/diagnose/attribute/verdicts.def reports/diagnose/attribute/causes/@.c)
 set(listed_bench/nets/nets.def bench/nets/@.json)
 
 # row_name(<variable> <line>): "name" of `AB_THING(name, ...)` or `AB_THING(name)`, else "". Names are what

@@ -84,8 +84,8 @@ static void expect(const record *r, const char *id, const char *layer) {
     if (d->verdicts == 0) fail_msg("no verdict where %s was expected", id);
     assert_string_equal(d->verdict[0].rule->id, id);
     if (layer) assert_string_equal(d->verdict[0].layer, layer);
-    assert_true(d->facts.sick);
-    assert_true(d->verdict[0].evidences > 0 && d->verdict[0].remedy[0]);
+    assert_true(d->found.sick);
+    assert_true(d->verdict[0].evidences > 0 && d->verdict[0].remedy.text[0]);
 }
 
 static void expect_no(const record *r, const char *id) {
@@ -99,7 +99,7 @@ static void expect_no(const record *r, const char *id) {
 static void a_cell_like_o0_is_healthy(void **state) {
     (void)state;
     const ab_diagnosis *d = diagnose(&sound);
-    assert_false(d->facts.sick || d->facts.undecided);
+    assert_false(d->found.sick || d->found.undecided);
     assert_int_equal(d->verdicts, 0);
 }
 
@@ -108,8 +108,8 @@ static void a_run_that_is_too_short_is_undecided_not_sick(void **state) {
     record r = sound;
     r.o0_last = r.cell_last = 2.299;
     const ab_diagnosis *d = diagnose(&r);
-    assert_false(d->facts.sick);
-    assert_true(d->facts.undecided);
+    assert_false(d->found.sick);
+    assert_true(d->found.undecided);
     assert_non_null(strstr(d->healthy.missing, "run longer"));
 }
 
@@ -119,12 +119,12 @@ static void a_language_model_that_knows_nothing_has_not_learned(void **state) {
     record r = sound;
     r.config = "}, \"data\": {\"classes\": 0}, \"unused\": {\"x\": 0";
     r.o0_last = r.cell_last = 2.1; /* from 2.3 */
-    assert_false(diagnose(&r)->facts.unlearned);
+    assert_false(diagnose(&r)->found.unlearned);
     r.o0 = ", \"implementations\": [{\"op\": \"loss\", \"type\": \"cross_entropy\"}], \"probes\": "
            "{\"signals\": [{\"op\": "
            "\"decoder\", \"units\": 8}], \"tensors\": [{\"kind\": \"activation_gradient\", \"layer\": "
            "\"decoder\"}]}";
-    assert_true(diagnose(&r)->facts.unlearned); /* log(8) = 2.08 */
+    assert_true(diagnose(&r)->found.unlearned); /* log(8) = 2.08 */
 }
 
 /* ---- not precision --------------------------------------------------------------------------- */
@@ -257,14 +257,14 @@ static void a_schedule_that_takes_the_rate_away_stops_o0(void **state) {
     r.o0_last = r.cell_last = 1.8;
     r.o0 = STOPPED("20");
     expect(&r, "learning_rate_too_low", NULL);
-    assert_string_equal(diagnosis.verdict[0].option[0], "--schedule");
+    assert_string_equal(diagnosis.verdict[0].remedy.option[0], "--schedule");
     r.o0 = STOPPED("70"); /* as a cosine ends */
-    assert_false(diagnose(&r)->facts.sick);
+    assert_false(diagnose(&r)->found.sick);
     r.o0 = STOPPED("null");
-    assert_false(diagnose(&r)->facts.sick);
+    assert_false(diagnose(&r)->found.sick);
     r.o0_last = r.cell_last = 0.3; /* it had learned by then */
     r.o0 = STOPPED("20");
-    assert_false(diagnose(&r)->facts.sick);
+    assert_false(diagnose(&r)->found.sick);
 }
 
 static void a_rate_that_throws_weights_about_need_not_raise_the_loss_threefold(void **state) {
@@ -290,20 +290,20 @@ static void a_net_that_learns_little_is_thrown_about_by_its_steps(void **state) 
     "}}, \"probes\": {\"steps_probed\": 2, \"lost_updates\": [{\"update\": {\"energy\": " energy "}}]}"
     r.o0 = STEPPING("0.4", "0.18"); /* sqrt(0.18 / 2) is 0.3 of the norm of the weights, 1 */
     expect(&r, "learning_rate_too_high", NULL);
-    assert_true(diagnosis.facts.misconfigured);
+    assert_true(diagnosis.found.misconfigured);
     r.o0 = STEPPING("0.4", "0.01");
-    assert_false(diagnose(&r)->facts.sick);
+    assert_false(diagnose(&r)->found.sick);
     r.o0 = STEPPING("0.2", "0.18");
-    assert_false(diagnose(&r)->facts.sick);
+    assert_false(diagnose(&r)->found.sick);
     r.peak = 0; /* small weights that are normalized grow like this, and learn */
     r.o0 = STEPPING("24", "180");
-    assert_false(diagnose(&r)->facts.sick);
+    assert_false(diagnose(&r)->found.sick);
     r.o0_last = r.cell_last = 2; /* but these did not */
     expect(&r, "learning_rate_too_high", NULL);
     r.peak = 2.5;
     r.o0_last = r.cell_last = 0.2; /* it learned */
     r.o0 = STEPPING("0.4", "0.18");
-    assert_false(diagnose(&r)->facts.sick);
+    assert_false(diagnose(&r)->found.sick);
     r.peak = 9;
     r.o0 = STEPPING("0.4", "2.2"); /* after it had quadrupled, by steps as large as its weights */
     expect(&r, "learning_rate_too_high", NULL);
@@ -316,14 +316,14 @@ static void a_loss_that_rose_and_stayed_high_is_the_rate(void **state) {
     r.peak = 3;
     expect(&r, "learning_rate_too_high", NULL);
     r.peak = 2.6; /* noise of small batches */
-    assert_false(diagnose(&r)->facts.sick);
+    assert_false(diagnose(&r)->found.sick);
     r.peak = 3;
     r.o0_last = r.cell_last = 1.3; /* a language model that began with a jump */
-    assert_false(diagnose(&r)->facts.sick);
+    assert_false(diagnose(&r)->found.sick);
     r.peak = 8;
     expect(&r, "learning_rate_too_high", NULL);
     r.o0_last = r.cell_last = 0.5; /* a spike that was made good */
-    assert_false(diagnose(&r)->facts.sick);
+    assert_false(diagnose(&r)->found.sick);
 }
 
 /* The gradient of a mean of 256 rows cannot have more energy than 2 / 256. */
@@ -344,11 +344,11 @@ static void summed_micro_batches_break_a_bound(void **state) {
     r.o0_bad = r.cell_bad = -1; /* it trains: nothing else makes such a gradient */
     r.o0 = LOGITS("0.056");
     expect(&r, "accumulation_not_averaged", NULL);
-    assert_true(diagnosis.facts.misconfigured);
+    assert_true(diagnosis.found.misconfigured);
     r.o0 = LOGITS("0.0035");
-    assert_false(diagnose(&r)->facts.sick);
+    assert_false(diagnose(&r)->found.sick);
     r.o0 = ", \"scale\": [[1024, 80]]" LOGITS("3670"); /* 0.0035 at a fixed scale, which is O0's too */
-    assert_false(diagnose(&r)->facts.sick);
+    assert_false(diagnose(&r)->found.sick);
     r.o0_bad = r.cell_bad = 5;
     /* of next tokens the data have no classes: the decoder is 256 wide, so these are 10 rows */
     r.config = ", \"gradient_accumulation_steps\": 4}, \"data\": {\"classes\": 0}, \"unused\": {\"x\": 0";
@@ -425,7 +425,7 @@ static void the_op_that_overflows_says_what_kind_of_overflow_it_is(void **state)
         r.cell_last = 2.3; /* 1/inf is 0: no loss is lost, nothing is learned */
         expect(&r, overflows[i].id, overflows[i].layer);
         r.cell_last = 0.3; /* and where it does no harm nothing is said */
-        assert_false(diagnose(&r)->facts.sick);
+        assert_false(diagnose(&r)->found.sick);
     }
 }
 
@@ -464,7 +464,7 @@ static void an_average_that_does_not_move_is_sick_only_in_half(void **state) {
     r.cell = ", \"test_loss\": 0.3, \"ema_test_loss\": 1.9, \"vitals\": {\"average\": {\"differing\": 100, "
              "\"stuck\": 2, "
              "\"distance_rms_share\": 0.6}}";
-    assert_false(diagnose(&r)->facts.sick);
+    assert_false(diagnose(&r)->found.sick);
 }
 
 #define ENERGIES(scaled, given)                                                                              \
@@ -508,10 +508,10 @@ static void clipping_before_unscaling_at_a_small_scale_shows_step_by_step(void *
     r.cell = FOUR("256, 256, 256, 16", "0.0977, 0.0977, 0, 0.0625"); /* the third step was skipped */
     expect(&r, "clip_before_unscale", NULL);
     r.cell = FOUR("256, 256, 256, 16", "1, 1, 0, 0.0625");
-    assert_false(diagnose(&r)->facts.sick);
+    assert_false(diagnose(&r)->found.sick);
     r.config = ", \"clip_norm\": 0.3125"; /* asked for */
     r.cell = FOUR("256, 256, 256, 16", "0.0977, 0.0977, 0, 0.0625");
-    assert_false(diagnose(&r)->facts.sick);
+    assert_false(diagnose(&r)->found.sick);
 }
 
 #define MICRO(scaled, given, times)                                                                          \
@@ -540,20 +540,20 @@ static void a_mistake_that_shows_is_said_of_a_cell_that_trains(void **state) {
     r.config = ", \"clip_norm\": 1";
     r.cell = ENERGIES("4294967296", "2.3e-10");
     expect(&r, "clip_before_unscale", NULL);
-    assert_true(diagnosis.facts.misconfigured);
+    assert_true(diagnosis.found.misconfigured);
     r.cell = ENERGIES("4294967296", "1");
-    assert_false(diagnose(&r)->facts.sick);
+    assert_false(diagnose(&r)->found.sick);
     r.cell = ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": \"dynamic\"}, \"scale\": "
              "[[65536, 40], "
              "[1024, 40]]" ENERGIES("4294967296", "2.3e-10");
-    assert_false(diagnose(&r)->facts.sick); /* scales of several sizes: what belongs to which is not known */
+    assert_false(diagnose(&r)->found.sick); /* scales of several sizes: what belongs to which is not known */
     r.config = ", \"gradient_accumulation_steps\": 4";
     r.o0 = MICRO("0.25", "1", "1");
     r.cell = MICRO("1073741824", "0.97", "4");
     expect(&r, "unscale_order_in_accumulation", NULL);
     r.cell =
         MICRO("1073741824", "0.08", "1"); /* smaller than O0's: not certain enough where nothing came of it */
-    assert_false(diagnose(&r)->facts.sick);
+    assert_false(diagnose(&r)->found.sick);
 }
 
 #define SIZES(raw, given)                                                                                    \
@@ -570,9 +570,9 @@ static void values_that_end_at_the_limit_over_the_scale_were_clipped_too_early(v
     r.cell = SIZES("655.36", "7.62e-6"); /* 0.01 before */
     expect(&r, "clip_before_unscale", NULL);
     r.cell = SIZES("655.36", "0.01");
-    assert_false(diagnose(&r)->facts.sick);
+    assert_false(diagnose(&r)->found.sick);
     r.cell = SIZES("0.5", "7.62e-6"); /* they never were larger */
-    assert_false(diagnose(&r)->facts.sick);
+    assert_false(diagnose(&r)->found.sick);
 }
 
 /* A model that is cast whole keeps running statistics in half without being asked to. */
@@ -589,10 +589,10 @@ static void running_statistics_of_a_model_that_is_cast_whole_are_half(void **sta
     snprintf(text, sizeof text, cell, "false", "2.5");
     expect(&r, "batch_norm_statistics_in_half", "bn");
     snprintf(text, sizeof text, cell, "true", "2.5"); /* kept in fp32: then it has another reason */
-    assert_false(diagnose(&r)->facts.sick);
+    assert_false(diagnose(&r)->found.sick);
     r.o0 = ", \"test_loss\": 2.2"; /* O0 tests as badly */
     snprintf(text, sizeof text, cell, "false", "2.5");
-    assert_false(diagnose(&r)->facts.sick);
+    assert_false(diagnose(&r)->found.sick);
 }
 
 static void a_scaler_at_its_floor_is_told_from_one_that_falls(void **state) {
@@ -610,9 +610,9 @@ static void a_scaler_at_its_floor_is_told_from_one_that_falls(void **state) {
     r.cell = cell;
     r.cell_last = 2.3;
     expect(&r, "scale_too_high", "fc");
-    assert_string_equal(diagnose(&r)->verdict[0].option[0], "--scales"); /* one that never moves */
+    assert_string_equal(diagnose(&r)->verdict[0].remedy.option[0], "--scales"); /* one that never moves */
     r.config = ", \"min_loss_scale\": 4";
-    assert_string_equal(diagnose(&r)->verdict[0].option[0], "--min-loss-scale");
+    assert_string_equal(diagnose(&r)->verdict[0].remedy.option[0], "--min-loss-scale");
     r.cell =
         ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": \"dynamic\"}, \"scale\": [[8, 80]]";
     expect_no(&r, "scale_too_high");
@@ -635,9 +635,9 @@ static void a_floor_that_costs_a_tenth_of_the_steps_is_too_high(void **state) {
         "\"steps_skipped\": 8, \"skipped_steps\": [22, 28, 34, 40, 46, 52, 58, 64]";
     expect(&r, "scale_too_high", NULL);   /* no probed step was one of them */
     r.cell = FLOOR("[[8, 30], [4, 50]]"); /* it fell in their course */
-    assert_false(diagnose(&r)->facts.sick);
+    assert_false(diagnose(&r)->found.sick);
     r.cell = FLOOR("[[4, 80]], \"scale_window\": 8"); /* it may have been raised in between */
-    assert_false(diagnose(&r)->facts.sick);
+    assert_false(diagnose(&r)->found.sick);
 }
 
 /* The variance became 0 on its way from the product: keeping the root alone wide would find it 0. */
@@ -655,7 +655,7 @@ static void what_became_zero_before_a_root_is_kept_wide_with_it(void **state) {
                 "\"type\": \"square\"}, {\"op\": \"m\", \"type\": \"mean\"}, {\"op\": \"r\", \"type\": "
                 "\"rsqrt\"}, {\"op\": \"x\", \"type\": \"mul\"}, {\"op\": \"out\", \"type\": \"linear\"}]";
     expect(&r, "norm_statistics_in_half", "r");
-    assert_string_equal(diagnosis.verdict[0].option[1], "q=fp32,m=fp32,r=fp32,x=fp32");
+    assert_string_equal(diagnosis.verdict[0].remedy.option[1], "q=fp32,m=fp32,r=fp32,x=fp32");
 }
 
 /* ---- several causes -------------------------------------------------------------------------- */
@@ -673,8 +673,9 @@ static void what_became_zero_before_a_root_is_kept_wide_with_it(void **state) {
 #define LARGEST(size) PROBES("\"signals\": [{\"op\": \"fc2\", \"type\": \"linear\", \"largest\": " size "}]")
 
 static bool has_option(const ab_verdict *v, const char *name, const char *value) {
-    for (int i = 0; i + 1 < v->options; i += 2)
-        if (strcmp(v->option[i], name) == 0 && strcmp(v->option[i + 1], value) == 0) return true;
+    for (int i = 0; i + 1 < v->remedy.options; i += 2)
+        if (strcmp(v->remedy.option[i], name) == 0 && strcmp(v->remedy.option[i + 1], value) == 0)
+            return true;
     return false;
 }
 
@@ -786,21 +787,21 @@ static void gradients_of_few_bits_explain_a_gap_that_nothing_surer_does(void **s
     r.cell = FAINT("3e-6", "600");
     expect(&r, "gradient_underflow", "out");
     r.cell = FAINT("3e-6", "400");
-    assert_true(diagnose(&r)->facts.undecided);
+    assert_true(diagnose(&r)->found.undecided);
     r.cell = FAINT("3e-4", "600");
-    assert_true(diagnose(&r)->facts.undecided);
+    assert_true(diagnose(&r)->found.undecided);
     r.cell_last = 1; /* more than twice what is allowed */
     r.cell = FAINT("3e-6", "150");
     expect(&r, "gradient_underflow", "out");
     r.cell = FAINT("3e-4", "600");
     expect(&r, "gradient_underflow", "out");
     r.cell = FAINT("3e-4", "150");
-    assert_true(diagnose(&r)->facts.undecided);
+    assert_true(diagnose(&r)->found.undecided);
     r.cell = FAINT("3e-6", "50");
-    assert_true(diagnose(&r)->facts.undecided);
+    assert_true(diagnose(&r)->found.undecided);
     r.cell_last = 0.3;
     r.cell = FAINT("3e-6", "600"); /* harmless */
-    assert_false(diagnose(&r)->facts.sick);
+    assert_false(diagnose(&r)->found.sick);
 }
 
 /* The casts of the probed steps flushed nothing, the twin's steps say otherwise. */
@@ -997,13 +998,13 @@ static void a_gap_of_what_chance_makes_is_no_gap(void **state) {
     record r = sound;
     r.o0_last = 0.01;
     r.cell_last = 0.05; /* five times O0's, and 98 % of the way */
-    assert_false(diagnose(&r)->facts.sick);
+    assert_false(diagnose(&r)->found.sick);
     r.cell_last = 0.5;
     const ab_diagnosis *d = diagnose(&r); /* nobody measured a noise floor, nothing explains it */
-    assert_true(d->facts.undecided && !d->facts.sick);
+    assert_true(d->found.undecided && !d->found.sick);
     assert_non_null(strstr(d->healthy.missing, "noise floor"));
     r.cell_last = 2;
-    assert_true(diagnose(&r)->facts.sick); /* but this is too much for chance */
+    assert_true(diagnose(&r)->found.sick); /* but this is too much for chance */
 }
 
 /* Within what is allowed, but more than half of it: enough to believe what is proved, not what is a mere
@@ -1013,16 +1014,16 @@ static void a_gap_that_may_be_chance_is_believed_where_its_cause_shows(void **st
     record r = sound;
     r.cell_last = 0.39; /* 0.068 above 0.53, of the 0.096 that a twentieth of the steps are worth */
     r.cell = ZEROS("0.000030517578125") "}";
-    assert_false(diagnose(&r)->facts.sick);
+    assert_false(diagnose(&r)->found.sick);
     r.o0 = HISTOGRAM;
     expect(&r, "gradient_underflow", "out");
-    assert_true(diagnosis.facts.suspect && diagnosis.facts.gap < diagnosis.facts.gap_limit);
+    assert_true(diagnosis.found.suspect && diagnosis.found.facts.gap < diagnosis.found.gap_limit);
     r.cell_last = 0.33; /* too little to ask about */
-    assert_false(diagnose(&r)->facts.sick);
+    assert_false(diagnose(&r)->found.sick);
     r.cell_last = 0.39;
     r.o0 = "";
     r.cell = FAINT("3e-6", "600"); /* a hint */
-    assert_false(diagnose(&r)->facts.sick);
+    assert_false(diagnose(&r)->found.sick);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -1053,7 +1054,7 @@ static void skips_that_explain_the_gap_are_the_windows(void **state) {
              "76]";
     expect(&r, "scaler_window_too_short", NULL);
     r.cell_last = 0.35; /* they did no harm */
-    assert_false(diagnose(&r)->facts.sick);
+    assert_false(diagnose(&r)->found.sick);
 }
 
 static void skips_that_choose_their_samples_are_found(void **state) {
@@ -1108,7 +1109,7 @@ static void a_scalers_own_window_counts(void **state) {
             if (i % 3 == 2) cJSON_AddItemToArray(skipped, cJSON_CreateNumber(i));
         }
         assert_int_equal(ab_diagnose(document, 0, &diagnosis), AB_OK);
-        assert_true(diagnosis.facts.skip.window == (own ? 2 : 2000));
+        assert_true(diagnosis.found.facts.skip.window == (own ? 2 : 2000));
         const bool named =
             diagnosis.verdicts > 0 && strcmp(diagnosis.verdict[0].rule->id, "scaler_window_too_short") == 0;
         assert_int_equal(named, own);
@@ -1150,9 +1151,9 @@ static void the_first_symptom_is_where_it_began(void **state) {
     (void)state;
     record r = sound;
     r.cell_bad = 17;
-    assert_int_equal(ab_first_symptom(&diagnose(&r)->facts), -1 + 18);
+    assert_int_equal(ab_first_symptom(&diagnose(&r)->found), -1 + 18);
     r.cell_bad = -1;
-    assert_int_equal(ab_first_symptom(&diagnose(&r)->facts), -1);
+    assert_int_equal(ab_first_symptom(&diagnose(&r)->found), -1);
 }
 
 static void a_flat_loss_is_told_from_a_falling_one(void **state) {
@@ -1171,7 +1172,7 @@ static void an_empty_record_gives_no_verdict(void **state) {
     record r = sound;
     r.cell_last = 2.3;
     const ab_diagnosis *d = diagnose(&r);
-    assert_true(d->facts.sick);
+    assert_true(d->found.sick);
     assert_int_equal(d->verdicts, 0);
 }
 

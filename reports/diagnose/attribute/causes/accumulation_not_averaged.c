@@ -1,0 +1,61 @@
+/* Gradients of micro-batches are summed, not averaged. The gradient of a mean cross entropy with respect to
+ * its logits has a norm of at most sqrt(2) per row, divided by the rows of the whole step; a larger one was
+ * not averaged. */
+#include "kernels/core/text.h"
+#include "reports/diagnose/attribute/verdict.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Energy of the gradient of O0's logits at the first step over all micro-batches; *bound: its maximum if they
+ * are averaged. NAN if the loss is not a single cross entropy or the record has no energies. */
+static double logit_energy(const ab_case *c, double *bound) {
+    const cJSON *tensor = ab_facts_logits(&c->facts), *cell = c->facts.baseline;
+    const cJSON *energy = cJSON_GetArrayItem(ab_json_at(tensor, "steps.energy"), 0),
+                *nonzero = cJSON_GetArrayItem(ab_json_at(tensor, "steps.nonzero"), 0);
+    const double classes = ab_facts_classes(&c->facts);
+    const double a_step = ab_json_number(tensor, "count", 0) / ab_json_number(cell, "probes.steps_probed", 1);
+    if (!tensor || classes < 2 || !cJSON_IsNumber(energy) || !cJSON_IsNumber(nonzero)) return (double)NAN;
+    const double steps = fmax(1, round(nonzero->valuedouble / a_step)), rows = a_step / classes;
+    const double scale = ab_first_scale(cell);
+    *bound = 2 / rows; /* rows: of the whole step */
+    return energy->valuedouble / steps / (scale * scale);
+}
+
+/* Independent of symptoms: no mean can exceed the bound. */
+static bool shows(const ab_case *c, ab_verdict *verdict) {
+    const double micro = ab_json_number(c->facts.document, "config.gradient_accumulation_steps", 1);
+    double bound = 0;
+    const double energy = micro >= 2 ? logit_energy(c, &bound) : (double)NAN;
+    if (!(energy > 1.25 * bound)) return false;
+    verdict->confidence = 0.92;
+    verdict->own = true;
+    verdict->since = 0;
+    if (ab_baseline_fails(c)) ab_say_baseline_fails(c, verdict);
+    ab_verdict_say(verdict,
+                   "O0's gradient of the logits has the norm %.3g at the first step; the mean over %.0f "
+                   "micro-batches cannot have more than %.3g",
+                   sqrt(energy), micro, sqrt(bound));
+    ab_verdict_point_baseline(&c->facts, verdict, "/probes/tensors");
+    ab_text_show(
+        verdict->remedy.text, sizeof verdict->remedy.text,
+        "divide each loss by the %.0f micro-batches, or the learning rate (a planted fault: --fault none)",
+        micro);
+    ab_remedy_option(&verdict->remedy, "--fault", "none");
+    return true;
+}
+
+static bool judge(const ab_case *c, ab_verdict *verdict) {
+    return (ab_baseline_fails(c) || c->behind) && shows(c, verdict);
+}
+
+const ab_verdict_rule ab_verdict_rule_accumulation_not_averaged = {
+    .id = "accumulation_not_averaged",
+    .family = AB_FAMILY_TRAINING,
+    .acts = AB_ACTS_UPDATE,
+    .text = "gradients of micro-batches are summed, not averaged",
+    .judge = judge,
+    .shows = shows,
+};

@@ -1,0 +1,15 @@
+/* The forward pass overflows the half format but not fp32, so no loss scale helps. Symptoms: losses that are
+ * NaN or inf at any scale, or infinite outputs with finite losses, while O0 is healthy. */
+#include "reports/diagnose/attribute/overflow.h"
+
+static bool judge(const ab_case *c, ab_verdict *verdict) {
+    return ab_judge_overflow(c, AB_OVERFLOW_ACTIVATION, verdict);
+}
+
+const ab_verdict_rule ab_verdict_rule_activation_overflow = {
+    .id = "activation_overflow",
+    .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_FORWARD,
+    .text = "the forward pass leaves the half format's range",
+    .judge = judge,
+};

@@ -1,0 +1,58 @@
+/* Batch norm in the half format: its statistics and affine parameters lose precision that keep_batchnorm_fp32
+ * would keep. Indirect evidence, so it ranks below causes with counts. */
+#include "kernels/core/text.h"
+#include "reports/diagnose/attribute/verdict.h"
+#include "reports/record/graph.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <string.h>
+
+static const char *first_batch_norm(const ab_case *c) {
+    const cJSON *op;
+    const ab_graph graph = ab_graph_of(c->facts.document, ab_json_at(c->facts.cell, "implementations"));
+    cJSON_ArrayForEach(op, graph.ops) {
+        if (ab_graph_traits(&graph, op) & AB_TRAIT_running_statistics) return ab_json_text(op, "op", "");
+    }
+    return NULL;
+}
+
+/* Only the running statistics are in half; only evaluation reads them. */
+static bool judge_running(const ab_case *c, const char *layer, ab_verdict *verdict) {
+    verdict->confidence = 0.9;
+    ab_text_clean(verdict->layer, sizeof verdict->layer, layer);
+    ab_verdict_say(verdict, "test loss %.4g beside a training loss of %.4g",
+                   ab_json_number(c->facts.cell, "test_loss", 0), c->facts.loss.final);
+    ab_verdict_point(&c->facts, verdict, "/test_loss");
+    ab_verdict_say(verdict, "running means and variances, which only evaluation reads, are kept in %s",
+                   ab_text_brief(ab_facts_statistics_format(&c->facts), 12));
+    ab_verdict_point(&c->facts, verdict, "/policy");
+    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text, "--set batch_norm_statistics=fp32");
+    ab_remedy_option(&verdict->remedy, "--set", "batch_norm_statistics=fp32");
+    return true;
+}
+
+static bool judge(const ab_case *c, ab_verdict *verdict) {
+    const char *model = ab_json_text(c->facts.cell, "policy.cast_model_type", "fp32");
+    const char *layer = first_batch_norm(c);
+    if (c->eval_degraded && layer) return judge_running(c, layer, verdict);
+    if (strcmp(model, c->facts.half->name) != 0 ||
+        ab_json_is_true(c->facts.cell, "policy.keep_batchnorm_fp32"))
+        return false;
+    if (!layer || c->unlearned) return false;
+    verdict->confidence = 0.45;
+    ab_verdict_say(verdict, "keep_batchnorm_fp32 is off and the network has batch norm (%s is the first)",
+                   ab_text_brief(layer, 80));
+    ab_verdict_point(&c->facts, verdict, "/policy/keep_batchnorm_fp32");
+    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text, "--set keep_batchnorm_fp32=True");
+    ab_remedy_option(&verdict->remedy, "--set", "keep_batchnorm_fp32=True");
+    return true;
+}
+
+const ab_verdict_rule ab_verdict_rule_batch_norm_statistics_in_half = {
+    .id = "batch_norm_statistics_in_half",
+    .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_ASIDE,
+    .text = "batch norm keeps its statistics in the half format",
+    .judge = judge,
+};

@@ -1,0 +1,35 @@
+/* The same inputs are non-finite in every sample: they are constant and were divided by their spread of 0. */
+#include "kernels/core/text.h"
+#include "reports/diagnose/attribute/verdict.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool judge(const ab_case *c, ab_verdict *verdict) {
+    const cJSON *inputs = ab_json_at(c->facts.baseline, "vitals.nonfinite_inputs");
+    const double common = ab_json_number(inputs, "features_in_every_sample", 0);
+    if (!ab_baseline_fails(c) || common <= 0) return false;
+    verdict->confidence = 0.97;
+    ab_say_baseline_fails(c, verdict);
+    ab_verdict_say(
+        verdict,
+        "%.0f inputs are not finite in every sample of the batch of step %.0f, %.0f in any: a division by "
+        "a spread of 0, not a few bad samples",
+        common, ab_json_number(inputs, "first_step", 0), ab_json_number(inputs, "features", 0));
+    ab_verdict_point_baseline(&c->facts, verdict, "/vitals/nonfinite_inputs/features_in_every_sample");
+    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
+                 "divide by max(spread, epsilon), or leave such inputs out (a planted fault: --fault none)");
+    ab_remedy_option(&verdict->remedy, "--fault", "none");
+    ab_remedy_more_steps(&c->facts, &verdict->remedy);
+    return true;
+}
+
+const ab_verdict_rule ab_verdict_rule_data_normalization_division_by_zero = {
+    .id = "data_normalization_division_by_zero",
+    .family = AB_FAMILY_TRAINING,
+    .acts = AB_ACTS_BEFORE,
+    .text = "inputs that never change were divided by their spread of 0",
+    .judge = judge,
+};

@@ -1,0 +1,43 @@
+/* A relu whose output is 0 for every sample of a batch, in O0: no signal and no gradient passes. */
+#include "kernels/core/text.h"
+#include "reports/diagnose/attribute/verdict.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool judge(const ab_case *c, ab_verdict *verdict) {
+    static const double most = 0.9;
+    int place = 0;
+    const cJSON *dead = ab_silent_relu(&c->facts, most, &place);
+    if (!ab_baseline_is_flat(c) || !dead) return false;
+    const double first = ab_json_number(dead, "silent_first", 0),
+                 last = ab_json_number(dead, "silent_last", 0);
+    char then[AB_TEXT_NUMBER], now[AB_TEXT_NUMBER];
+    verdict->confidence = first > most ? 0.9 : 0.6; /* died in training: the learning rate may be the cause */
+    ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(dead, "op", ""));
+    ab_say_baseline_fails(c, verdict);
+    ab_verdict_say(
+        verdict, "%s %% of the units of %s are 0 for a whole batch in O0 (%s %% at the first step)",
+        ab_text_percent(now, last), ab_text_brief(verdict->layer, 60), ab_text_percent(then, first));
+    ab_verdict_point_baseline(&c->facts, verdict, "/probes/signals/%d/silent_last", place);
+    ab_text_show(
+        verdict->remedy.text, sizeof verdict->remedy.text,
+        first > most
+            ? "look at what shifts its inputs (biases, constants, --normalize), or use a leaky function"
+            : "--lr %.3g: large steps silenced it; or a leaky function",
+        ab_json_number(c->facts.document, "config.lr", 0) / 10);
+    if (first <= most)
+        ab_remedy_option(&verdict->remedy, "--lr", "%.3g",
+                         ab_json_number(c->facts.document, "config.lr", 0) / 10);
+    return true;
+}
+
+const ab_verdict_rule ab_verdict_rule_dead_activation = {
+    .id = "dead_activation",
+    .family = AB_FAMILY_TRAINING,
+    .acts = AB_ACTS_FORWARD,
+    .text = "a relu is silent for every sample: nothing gets through",
+    .judge = judge,
+};

@@ -1,0 +1,41 @@
+/* Averaged weights in the half format: the increment per step, (1 - decay) times the difference, is below
+ * half an ulp. */
+#include "kernels/core/text.h"
+#include "reports/diagnose/attribute/verdict.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool judge(const ab_case *c, ab_verdict *verdict) {
+    const cJSON *average = ab_json_at(c->facts.cell, "vitals.average");
+    if (!c->stuck || strcmp(ab_json_text(c->facts.document, "config.ema_format", ""), "half") != 0)
+        return false;
+    const double differing = ab_json_number(average, "differing", 0),
+                 stuck = ab_json_number(average, "stuck", 0);
+    char share[AB_TEXT_NUMBER];
+    verdict->confidence = 0.93;
+    ab_verdict_say(
+        verdict,
+        "%s %% of the averages that differ from their weights would not move at the next step: (1 - %.6g) "
+        "of the difference is lost in %s",
+        ab_text_percent(share, stuck / differing), ab_json_number(c->facts.document, "config.ema", 0),
+        c->facts.half->name);
+    ab_verdict_point(&c->facts, verdict, "/vitals/average/stuck");
+    ab_verdict_say(verdict, "test loss with the averages %.4g, with the weights %.4g",
+                   ab_json_number(c->facts.cell, "ema_test_loss", 0),
+                   ab_json_number(c->facts.cell, "test_loss", 0));
+    ab_verdict_point(&c->facts, verdict, "/ema_test_loss");
+    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text, "--ema-format fp32");
+    ab_remedy_option(&verdict->remedy, "--ema-format", "fp32");
+    return true;
+}
+
+const ab_verdict_rule ab_verdict_rule_ema_in_half = {
+    .id = "ema_in_half",
+    .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_ASIDE,
+    .text = "averaged weights in the half format do not move",
+    .judge = judge,
+};

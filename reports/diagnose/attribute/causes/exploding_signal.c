@@ -1,0 +1,58 @@
+/* Outputs grow from layer to layer at the first step, in O0 too: initial weights are too large. */
+#include "kernels/core/text.h"
+#include "reports/diagnose/attribute/verdict.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The first op whose output is more than `far` times as large as the first op's, if the last one is too; else
+ * NULL. *growth: the largest ratio. */
+static const cJSON *first_above(const cJSON *cell, double far, int *place, double *growth) {
+    const cJSON *list = ab_json_at(cell, "probes.signals"), *op, *found = NULL;
+    const double start = ab_json_number(cJSON_GetArrayItem(list, 0), "rms_first", 0);
+    double last = 0;
+    int i = 0;
+    cJSON_ArrayForEach(op, list) {
+        const double ratio = start > 0 ? ab_json_number(op, "rms_first", 0) / start : 0;
+        if (!found && ratio > far) {
+            found = op;
+            *place = i;
+        }
+        *growth = fmax(*growth, ratio);
+        if (ratio > 0) last = ratio;
+        i++;
+    }
+    return last > far ? found : NULL;
+}
+
+static bool judge(const ab_case *c, ab_verdict *verdict) {
+    static const double far = 100;
+    const double chance = ab_loss_of_chance(&c->facts), first_loss = c->facts.baseline_loss.first;
+    int place = 0;
+    double growth = 0;
+    const cJSON *op = first_above(c->facts.baseline, far, &place, &growth);
+    if (!ab_baseline_fails(c) || !op) return false;
+    /* with such a first loss, an overflow in the half format is a consequence */
+    verdict->confidence = isfinite(chance) && first_loss > far * chance ? 0.97 : 0.88;
+    verdict->own = true;
+    verdict->since = 0;
+    ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(op, "op", ""));
+    ab_say_baseline_fails(c, verdict);
+    ab_verdict_say(verdict, "at the first step the output of %s is %.3g times as large as the first op's",
+                   ab_text_brief(verdict->layer, 60), growth);
+    ab_verdict_point_baseline(&c->facts, verdict, "/probes/signals/%d/rms_first", place);
+    ab_verdict_say(verdict, "the first loss is %.4g; that of knowing nothing is %.3g", first_loss, chance);
+    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
+                 "smaller initial weights (\"init\" in the network's file), or norms between the layers");
+    return true;
+}
+
+const ab_verdict_rule ab_verdict_rule_exploding_signal = {
+    .id = "exploding_signal",
+    .family = AB_FAMILY_TRAINING,
+    .acts = AB_ACTS_FORWARD,
+    .text = "the signal grows from layer to layer: initial weights are too large",
+    .judge = judge,
+};

@@ -1,0 +1,248 @@
+/* Gradients too small for the half format at the current scale: the cast flushes them to zero. The criterion
+ * is the lost energy (sum of squares), not the number of values: many tiny values may vanish harmlessly. Any
+ * of three signs is enough: energy flushed by the cell's own casts; energy that its weight gradients lack at
+ * the first step relative to O0's (same weights and batch); energy that O0's gradients would lose at this
+ * scale. The last two work even if everything is flushed and nothing is left to count. If the record has
+ * gradients of the fp32 reference (same weights and batch), they are compared per element. */
+#include "kernels/core/text.h"
+#include "reports/diagnose/attribute/verdict.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double much_energy =
+    0.1; /* share of a tensor's energy; 17 of 17 healthy runs stay below 4e-6 in all tensors */
+static const double large_deficit = 0.3; /* share of the energy of O0's weight gradients at the first step */
+static const double most_values =
+    0.9; /* flushed: the rest is near the flush limit, where the binned energy is inaccurate */
+
+/* Lower thresholds for a cell that is behind and a tensor whose largest value is subnormal, so that the
+ * remaining values have few bits. Used if nothing above applies. */
+static const double half_of_values = 0.5, tenth_of_values = 0.1;
+
+typedef struct worst {
+    const cJSON *tensor;
+    int place;
+    double energy, share; /* flushed here */
+    double expected;      /* share of O0's energy flushed at this scale */
+} worst;
+
+/* The gradient of a bias before a norm or a softmax is only fp32 rounding error: the output gradients that it
+ * sums cancel. Flushing it loses nothing. */
+static bool is_rounding(const ab_case *c, const cJSON *tensor) {
+    static const double sums_to = 0x1p-16;
+    const char *name = ab_json_text(tensor, "name", ""), *bias = strstr(name, ".bias.grad");
+    const cJSON *own = ab_baseline_tensor(&c->facts, tensor), *other;
+    if (!bias || !own || strcmp(bias, ".bias.grad") != 0) return false;
+    cJSON_ArrayForEach(other, ab_json_at(c->facts.baseline, "probes.tensors")) {
+        if (strcmp(ab_json_text(other, "kind", ""), "activation_gradient") != 0 ||
+            strcmp(ab_json_text(other, "layer", ""), ab_json_text(tensor, "layer", "-")) != 0)
+            continue;
+        return ab_json_number(own, "max_abs", 0) < sums_to * ab_json_number(other, "max_abs", 0);
+    }
+    return false;
+}
+
+static worst measure(const ab_case *c, const cJSON *tensor, int place) {
+    const double nonzero = ab_json_number(tensor, "nonzero", 0),
+                 flushed = ab_json_number(tensor, "flushed", 0);
+    const double expected = ab_expected_flush(&c->facts, tensor);
+    worst w = {tensor, place, 0, 0, expected > 0 ? expected : 0};
+    if (nonzero <= 0 || flushed <= 0) return w;
+    const double energy = ab_facts_flushed_energy(&c->facts, tensor);
+    w.energy = energy > 0 ? energy : 0;
+    w.share = flushed / nonzero;
+    return w;
+}
+
+static bool is_worse(const worst *a, const worst *b) {
+    const double x = fmax(a->energy, a->expected), y = fmax(b->energy, b->expected);
+    return x > y || (x == y && a->share > b->share);
+}
+
+/* The tensor that loses most; of equals the first in the backward pass, since later ones receive zeros. */
+static worst find_worst(const ab_case *c) {
+    worst w = {NULL, 0, 0, 0, 0};
+    const cJSON *tensor;
+    int place = -1;
+    cJSON_ArrayForEach(tensor, ab_json_at(c->facts.cell, "probes.tensors")) {
+        place++;
+        if (!ab_json_is_true(tensor, "cast") || is_rounding(c, tensor)) continue;
+        const worst here = measure(c, tensor, place);
+        if (fmax(here.energy, fmax(here.share, here.expected)) > 0 && (!w.tensor || is_worse(&here, &w)))
+            w = here;
+    }
+    return w;
+}
+
+/* Octaves from a tensor's largest gradient to the overflow limit at the current scale: the smaller of this
+ * cell's and O0's, because flushing may have reduced this cell's. */
+static double margin(const ab_case *c, const cJSON *tensor) {
+    const double largest = ab_json_number(ab_baseline_tensor(&c->facts, tensor), "max_abs", 0);
+    const double expected =
+        log2(ab_format_overflow_limit(c->facts.half) / (largest * c->facts.skip.last_scale));
+    return fmin(ab_json_number(tensor, "margin_octaves", (double)INFINITY), expected);
+}
+
+/* Octaves by which the scale may rise before the largest recorded gradient overflows, minus one as a reserve.
+ */
+static double headroom(const ab_case *c) {
+    double least = (double)INFINITY;
+    const cJSON *tensor;
+    cJSON_ArrayForEach(tensor, ab_json_at(c->facts.cell, "probes.tensors")) {
+        if (ab_json_is_true(tensor, "cast")) least = fmin(least, margin(c, tensor));
+    }
+    return isfinite(least) ? floor(least) - 1 : 0;
+}
+
+/* The op whose gradients lost the largest share of their energy to zeros relative to the fp32 reference; NULL
+ * if none lost `least`. */
+static const cJSON *flushed_beside_reference(const ab_case *c, double least, int *place) {
+    const cJSON *tensor, *most = NULL;
+    int i = 0;
+    cJSON_ArrayForEach(tensor, ab_json_at(c->facts.cell, "shadow.tensors")) {
+        const double share = ab_json_number(tensor, "flushed_energy_share", 0);
+        if (share >= least) {
+            least = share;
+            most = tensor;
+            *place = i;
+        }
+        i++;
+    }
+    return most;
+}
+
+static void say_reference(const ab_case *c, const cJSON *tensor, int place, ab_verdict *verdict) {
+    char share[AB_TEXT_NUMBER];
+    ab_verdict_say(verdict,
+                   "beside the fp32 reference's, gradients of %s lost %s %% of their energy to zeros",
+                   ab_text_brief(ab_json_text(tensor, "op", ""), 60),
+                   ab_text_percent(share, ab_json_number(tensor, "flushed_energy_share", 0)));
+    ab_verdict_point(&c->facts, verdict, "/shadow/tensors/%d/flushed_energy_share", place);
+}
+
+static void say_evidence(const ab_case *c, const worst *w, double deficit, ab_verdict *verdict) {
+    char energy[AB_TEXT_NUMBER], share[AB_TEXT_NUMBER];
+    const char *name = ab_json_text(w->tensor, "name", "");
+    if (w->share > 0) {
+        ab_verdict_say(
+            verdict, "%s %% of the non-zero values of %s are flushed to zero, with about %s %% of its energy",
+            ab_text_percent(share, w->share), ab_text_brief(name, 80), ab_text_percent(energy, w->energy));
+        ab_verdict_point(&c->facts, verdict, "/probes/tensors/%d/flushed", w->place);
+    }
+    if (deficit > much_energy) {
+        ab_verdict_say(
+            verdict, "at the first step weight gradients lack %s %% of the energy of O0's of the same batch",
+            ab_text_percent(share, deficit));
+        ab_verdict_point(&c->facts, verdict, "/probes/tensors");
+    }
+    if (w->expected > much_energy) {
+        ab_verdict_say(verdict, "O0's own %s would lose about %s %% of its energy at scale %s",
+                       ab_text_brief(name, 80), ab_text_percent(energy, w->expected),
+                       ab_text_scale(share, c->facts.skip.last_scale));
+        ab_verdict_point(&c->facts, verdict, "/probes/tensors/%d/exponents", w->place);
+    }
+}
+
+static void say_remedy(const ab_case *c, ab_verdict *verdict) {
+    const double octaves = headroom(c), scale = ldexp(c->facts.skip.last_scale, (int)octaves);
+    char wanted[AB_TEXT_NUMBER], now[AB_TEXT_NUMBER];
+    ab_verdict_say(verdict, "the largest gradients are %.0f octaves below the limit of %s", octaves + 1,
+                   c->facts.half->name);
+    verdict->remedy.with_others = true;
+    if (octaves < 1) {
+        ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
+                     "no higher scale fits under the limit of %s: --half bf16, or this layer in fp32",
+                     c->facts.half->name);
+        ab_remedy_option(&verdict->remedy, "--half", "bf16");
+        verdict->remedy.with_others = false;
+        return;
+    }
+    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
+                 "--scales %s (now %s), or --scales dynamic", ab_text_scale(wanted, scale),
+                 ab_text_scale(now, c->facts.skip.last_scale));
+    ab_remedy_option(&verdict->remedy, "--scales", "dynamic");
+    if (c->facts.skip.dynamic) ab_remedy_option(&verdict->remedy, "--max-loss-scale", "16777216");
+}
+
+static double flushed_share(const cJSON *tensor) {
+    return ab_json_number(tensor, "flushed", 0) / ab_json_number(tensor, "nonzero", 1);
+}
+
+/* A tensor with half of its values flushed and no normal number left. If the cell is behind by twice the
+ * limit, half of the values flushed is enough, or a tenth if no normal number is left. */
+static const cJSON *mostly_subnormal_tensor(const ab_case *c, int *place) {
+    const bool far_behind = ab_case_far_behind(c);
+    const cJSON *tensor;
+    int i = -1;
+    cJSON_ArrayForEach(tensor, ab_json_at(c->facts.cell, "probes.tensors")) {
+        const double largest = ab_json_number(tensor, "max_abs", 0);
+        i++;
+        if (!ab_json_is_true(tensor, "cast") || !(largest > 0)) continue;
+        const bool tiny = largest < ab_format_min_normal(c->facts.half);
+        const double share = flushed_share(tensor);
+        if (((tiny || far_behind) && share > half_of_values) ||
+            (tiny && far_behind && share > tenth_of_values)) {
+            *place = i;
+            return tensor;
+        }
+    }
+    return NULL;
+}
+
+static bool judge_mostly_subnormal(const ab_case *c, ab_verdict *verdict) {
+    int place = 0;
+    const cJSON *tensor = c->behind && !c->nonfinite ? mostly_subnormal_tensor(c, &place) : NULL;
+    char share[AB_TEXT_NUMBER];
+    if (!tensor) return false;
+    verdict->confidence = 0.5;
+    verdict->since = ab_first_step_with(tensor, "flushed");
+    ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(tensor, "layer", ""));
+    ab_verdict_say(verdict, "%s %% of the non-zero values of %s are flushed to zero",
+                   ab_text_percent(share, flushed_share(tensor)),
+                   ab_text_brief(ab_json_text(tensor, "name", ""), 80));
+    ab_verdict_point(&c->facts, verdict, "/probes/tensors/%d/flushed", place);
+    ab_verdict_say(verdict, "its largest is %.3g; below %.3g %s keeps fewer and fewer bits",
+                   ab_json_number(tensor, "max_abs", 0), ab_format_min_normal(c->facts.half),
+                   c->facts.half->name);
+    ab_verdict_point(&c->facts, verdict, "/probes/tensors/%d/max_abs", place);
+    say_remedy(c, verdict);
+    return true;
+}
+
+static bool judge(const ab_case *c, ab_verdict *verdict) {
+    if (!ab_case_fails_alone(c) || c->unlearned || !ab_facts_uses_half(&c->facts)) return false;
+    const worst w = find_worst(c);
+    if (!w.tensor) return false;
+    const double deficit = ab_gradient_deficit(&c->facts);
+    int place = 0;
+    const cJSON *reference = flushed_beside_reference(c, much_energy, &place);
+    const bool proved = w.expected >= much_energy || deficit > large_deficit || reference;
+    /* values flushed at the end of a diverging run are not evidence */
+    const bool counted = c->behind && (w.energy >= much_energy || w.share >= most_values);
+    if (!proved && !counted) return judge_mostly_subnormal(c, verdict);
+    const double most =
+        fmax(fmax(w.energy, w.expected),
+             fmax(fmax(w.share, deficit), ab_json_number(reference, "flushed_energy_share", 0)));
+    verdict->confidence = 0.6 + 0.35 * fmin(1, most);
+    /* zeros do not produce infinities: an overflow that fp32 comes near too explains more */
+    if (c->nonfinite) verdict->confidence = fmin(verdict->confidence, 0.9);
+    verdict->next = c->facts.loss.first_nonfinite == 0; /* the first loss does not depend on gradients */
+    verdict->own = w.expected >= much_energy;
+    verdict->since = proved ? 0 : ab_first_step_with(w.tensor, "flushed");
+    ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(w.tensor, "layer", ""));
+    say_evidence(c, &w, deficit, verdict);
+    if (reference) say_reference(c, reference, place, verdict);
+    say_remedy(c, verdict);
+    return true;
+}
+
+const ab_verdict_rule ab_verdict_rule_gradient_underflow = {
+    .id = "gradient_underflow",
+    .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_BACKWARD,
+    .text = "gradients are flushed to zero: the loss scale is too low",
+    .judge = judge,
+};

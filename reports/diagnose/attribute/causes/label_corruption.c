@@ -1,0 +1,38 @@
+/* Labels unrelated to the inputs, judged by the class means: nothing can be learned in any format. */
+#include "kernels/core/text.h"
+#include "reports/diagnose/attribute/verdict.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool judge(const ab_case *c, ab_verdict *verdict) {
+    const cJSON *labels = ab_json_at(c->facts.baseline, "vitals.labels");
+    const double ratio = ab_json_number(labels, "between_class_ratio", (double)NAN),
+                 control = ab_json_number(labels, "control_ratio", (double)NAN);
+    if (!ab_baseline_is_flat(c)) return false;
+    if (!(ratio < 2 * fmax(1, control)) || ab_json_number(labels, "samples", 0) < 256) return false;
+    verdict->confidence = c->diverged ? 0.6 : 0.86;
+    ab_say_baseline_fails(c, verdict);
+    ab_verdict_say(
+        verdict,
+        "class means of the inputs differ %.2g times as much as labels of chance make them; with labels "
+        "of other samples it is %.2g (%.0f samples)",
+        ratio, control, ab_json_number(labels, "samples", 0));
+    ab_verdict_point_baseline(&c->facts, verdict, "/vitals/labels/between_class_ratio");
+    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
+                 "look how samples and labels are paired: order, shuffling, file versions (a planted fault: "
+                 "--fault none)");
+    ab_remedy_option(&verdict->remedy, "--fault", "none");
+    ab_remedy_more_steps(&c->facts, &verdict->remedy);
+    return true;
+}
+
+const ab_verdict_rule ab_verdict_rule_label_corruption = {
+    .id = "label_corruption",
+    .family = AB_FAMILY_TRAINING,
+    .acts = AB_ACTS_BEFORE,
+    .text = "labels have nothing to do with the inputs",
+    .judge = judge,
+};

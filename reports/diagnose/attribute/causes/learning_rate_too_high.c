@@ -1,0 +1,111 @@
+/* O0 itself diverges: its losses become non-finite or rise above a finite first one; or it does not learn
+ * while its weights grow several times. Or it learns little and is unstable because its updates are large
+ * relative to its weights. The half format is not the cause. */
+#include "kernels/core/text.h"
+#include "reports/diagnose/attribute/verdict.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The learning rate at which O0's first update would be a hundredth of its weights (norms), or a thousandth
+ * with momentum, which amplifies updates tenfold. Updates of Adam-like optimizers have the size of the rate
+ * itself. If not recorded: a hundredth of the current rate. */
+static double better_rate(const ab_case *c, double lr, double *share) {
+    static const double least = 1e-12;
+    const char *optimizer = ab_json_text(c->facts.document, "config.optimizer", "");
+    const bool own_size = strncmp(optimizer, "adam", 4) == 0 || strcmp(optimizer, "lamb") == 0;
+    const double wanted = own_size || strcmp(optimizer, "sgd") == 0 ? 1e-2 : 1e-3;
+    const double rms = ab_json_number(c->facts.baseline, "vitals.initial_weights.rms", 0);
+    *share = own_size && rms > 0 ? lr / rms : lr * ab_relative_gradient(c->facts.baseline);
+    return *share > least ? fmin(lr / 10, lr * wanted / *share) : lr / 100;
+}
+
+static void say_losses(const ab_case *c, ab_verdict *verdict) {
+    const ab_loss_facts *o0 = &c->facts.baseline_loss;
+    if (!c->lr_unstable) {
+        ab_say_baseline_fails(c, verdict);
+    } else {
+        ab_verdict_say(verdict, "O0 learns little: its loss was %.4g at step 0 and is %.4g at the end",
+                       o0->first, o0->final);
+        ab_verdict_point_baseline(&c->facts, verdict, "/loss");
+    }
+    if (!(o0->largest > 1.2 * o0->first)) return;
+    ab_verdict_say(verdict, "O0's loss was %.4g at step 0 and reached %.4g", o0->first, o0->largest);
+    ab_verdict_point_baseline(&c->facts, verdict, "/loss");
+}
+
+static void say_weights(const ab_case *c, ab_verdict *verdict) {
+    const double step = ab_relative_update(c->facts.baseline);
+    ab_verdict_say(verdict, "O0's weights became %.3g times as large (root mean squares)",
+                   ab_weight_growth(c->facts.baseline));
+    ab_verdict_point_baseline(&c->facts, verdict, "/vitals/final_weights/rms");
+    if (!isfinite(step)) return;
+    ab_verdict_say(verdict, "a step of O0 was %.2g of the norm of its first weights", step);
+    ab_verdict_point_baseline(&c->facts, verdict, "/probes/lost_updates");
+}
+
+/* A relu of which most units were active at first: large updates made them inactive. */
+static bool became_inactive(const ab_case *c, ab_verdict *verdict) {
+    static const double dead = 0.9, alive = 0.5;
+    int place = 0;
+    const cJSON *relu = c->unlearned ? ab_silent_relu(&c->facts, dead, &place) : NULL;
+    const double first = ab_json_number(relu, "silent_first", 1),
+                 last = ab_json_number(relu, "silent_last", 0);
+    if (!relu || first > alive) return false;
+    char now[AB_TEXT_NUMBER], then[AB_TEXT_NUMBER];
+    ab_verdict_say(
+        verdict, "%s %% of the units of %s are 0 for a whole batch at the end of O0, %s %% at the first step",
+        ab_text_percent(now, last), ab_text_brief(ab_json_text(relu, "op", ""), 60),
+        ab_text_percent(then, first));
+    ab_verdict_point_baseline(&c->facts, verdict, "/probes/signals/%d/silent_last", place);
+    return true;
+}
+
+static void say_remedy(const ab_case *c, ab_verdict *verdict) {
+    const double lr = ab_json_number(c->facts.document, "config.lr", 0);
+    double share;
+    const double better = better_rate(c, lr, &share);
+    if (share > 0)
+        ab_verdict_say(verdict, "the learning rate is %.3g: the first step is %.2g of the weights (norms)",
+                       lr, share);
+    else
+        ab_verdict_say(verdict, "the learning rate is %.3g", lr);
+    ab_text_show(verdict->missing, sizeof verdict->missing,
+                 "whether the rate or the data is at fault: run O0 with --lr %.3g, and look at --normalize",
+                 lr / 10);
+    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
+                 "--lr %.2g (or less), or a schedule with warm-up", better);
+    ab_remedy_option(&verdict->remedy, "--lr", "%.2g", better);
+    ab_remedy_more_steps(&c->facts, &verdict->remedy);
+}
+
+static bool judge(const ab_case *c, ab_verdict *verdict) {
+    static const double far = 3, above = 1.2;
+    const ab_loss_facts *o0 = &c->facts.baseline_loss;
+    const bool grew = ab_weight_growth(c->facts.baseline) > far && o0->nonfinite == 0;
+    const bool risen = o0->highest > above * o0->first;
+    const bool silenced = became_inactive(c, verdict);
+    const bool fails = c->unlearned && (c->diverged || grew || risen || silenced);
+    if (!(fails || c->lr_unstable) || !isfinite(o0->first)) return false;
+    const bool lost = o0->nonfinite > 0 && o0->largest > far * o0->first;
+    verdict->confidence = lost || grew ? 0.85 : c->diverged || silenced ? 0.75 : 0.6;
+    verdict->since = 1; /* after the first update */
+    say_losses(c, verdict);
+    if (grew) say_weights(c, verdict);
+    say_remedy(c, verdict);
+    return true;
+}
+
+/* No run that trains well takes such steps, though it may learn something. */
+static bool shows(const ab_case *c, ab_verdict *verdict) { return c->lr_unstable && judge(c, verdict); }
+
+const ab_verdict_rule ab_verdict_rule_learning_rate_too_high = {
+    .id = "learning_rate_too_high",
+    .family = AB_FAMILY_TRAINING,
+    .acts = AB_ACTS_UPDATE,
+    .text = "training diverges, or is unstable, in fp32 too: the steps are too large",
+    .judge = judge,
+    .shows = shows,
+};

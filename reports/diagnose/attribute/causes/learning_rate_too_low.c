@@ -1,0 +1,81 @@
+/* O0 does not learn because its weights hardly change: all updates of the run together amount to less than a
+ * few percent. */
+#include "kernels/core/text.h"
+#include "reports/diagnose/attribute/verdict.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool judge_steps(const ab_case *c, ab_verdict *verdict) {
+    /* typical updates are about 1e-3 of the weights; at 3e-5 a change of one percent takes 300 updates in the
+     * same direction */
+    static const double least = 0.005, least_step = 3e-5;
+    const double lr = ab_json_number(c->facts.document, "config.lr", 0),
+                 step = ab_relative_update(c->facts.baseline);
+    if (!(step < least_step) || !ab_baseline_is_flat(c) || c->diverged ||
+        !(step * c->facts.baseline_loss.steps < least))
+        return false;
+    const double factor =
+        fmin(1e6, 10 * fmax(1, round(0.5 / (step * c->facts.baseline_loss.steps + 1e-12) / 10)));
+    verdict->confidence = 0.8;
+    ab_say_baseline_fails(c, verdict);
+    ab_verdict_say(
+        verdict,
+        "an update is %.2g of the weights (norms, O0): %d of them cannot move the weights by more than "
+        "%.2g %%",
+        step, c->facts.baseline_loss.steps, 100 * step * c->facts.baseline_loss.steps);
+    ab_verdict_point_baseline(&c->facts, verdict, "/probes/lost_updates");
+    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text, "--lr %.2g (now %.3g)", lr * factor, lr);
+    ab_remedy_option(&verdict->remedy, "--lr", "%.2g", lr * factor);
+    return true;
+}
+
+/* The step after which no update changes any weight of O0, because the schedule lowered the rate; -1: some
+ * weights still change. */
+static int stopped_since(const cJSON *baseline, double *lr) {
+    const cJSON *param;
+    int since = -1;
+    cJSON_ArrayForEach(param, ab_json_at(baseline, "probes.lost_updates")) {
+        const double step = ab_json_number(param, "freeze.stopped_since_step", -1);
+        if (step < 0) return -1;
+        since = step > since ? (int)step : since;
+        *lr = ab_json_number(param, "freeze.lr", 0);
+    }
+    return since;
+}
+
+/* More than half of the first loss is left, and no weight changed during the last 40 % of the run or more. */
+static bool shows(const ab_case *c, ab_verdict *verdict) {
+    static const double left = 0.5, early = 0.6;
+    const ab_loss_facts *o0 = &c->facts.baseline_loss;
+    double lr = 0;
+    const int since = o0->nonfinite == 0 ? stopped_since(c->facts.baseline, &lr) : -1;
+    if (since < 0 || since > early * o0->steps || !(o0->final > left * o0->first)) return false;
+    verdict->confidence = 0.8;
+    ab_verdict_say(verdict,
+                   "since step %d of %d no update changes a weight of O0: the rate in force is %.2g, the "
+                   "first one was %.3g",
+                   since, o0->steps, lr, ab_json_number(c->facts.document, "config.lr", 0));
+    ab_verdict_point_baseline(&c->facts, verdict, "/probes/lost_updates/0/freeze");
+    ab_verdict_say(verdict, "O0's loss was %.4g at step 0 and is %.4g at the end", o0->first, o0->final);
+    ab_verdict_point_baseline(&c->facts, verdict, "/loss");
+    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
+                 "--schedule constant, or one that falls later");
+    ab_remedy_option(&verdict->remedy, "--schedule", "constant");
+    return true;
+}
+
+static bool judge(const ab_case *c, ab_verdict *verdict) {
+    return judge_steps(c, verdict) || (!c->diverged && shows(c, verdict));
+}
+
+const ab_verdict_rule ab_verdict_rule_learning_rate_too_low = {
+    .id = "learning_rate_too_low",
+    .family = AB_FAMILY_TRAINING,
+    .acts = AB_ACTS_UPDATE,
+    .text = "the weights hardly move: the learning rate is too low",
+    .judge = judge,
+    .shows = shows,
+};

@@ -1,0 +1,35 @@
+/* Inputs that are NaN or inf in some samples: one such batch makes every weight non-finite, in any format. */
+#include "kernels/core/text.h"
+#include "reports/diagnose/attribute/verdict.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool judge(const ab_case *c, ab_verdict *verdict) {
+    const cJSON *inputs = ab_json_at(c->facts.baseline, "vitals.nonfinite_inputs");
+    if (!ab_baseline_fails(c) || ab_json_number(inputs, "batches", 0) <= 0) return false;
+    if (ab_json_number(inputs, "features_in_every_sample", 0) > 0) return false;
+    verdict->confidence = 0.97;
+    ab_say_baseline_fails(c, verdict);
+    ab_verdict_say(
+        verdict,
+        "%.0f batches have inputs that are not finite; in the first, of step %.0f, %.0f of %.0f samples",
+        ab_json_number(inputs, "batches", 0), ab_json_number(inputs, "first_step", 0),
+        ab_json_number(inputs, "samples", 0), ab_json_number(inputs, "batch", 0));
+    ab_verdict_point_baseline(&c->facts, verdict, "/vitals/nonfinite_inputs");
+    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
+                 "clean the data: leave such samples out (a planted fault: --fault none)");
+    ab_remedy_option(&verdict->remedy, "--fault", "none");
+    ab_remedy_more_steps(&c->facts, &verdict->remedy);
+    return true;
+}
+
+const ab_verdict_rule ab_verdict_rule_nonfinite_data = {
+    .id = "nonfinite_data",
+    .family = AB_FAMILY_TRAINING,
+    .acts = AB_ACTS_BEFORE,
+    .text = "inputs of some samples are not finite",
+    .judge = judge,
+};

@@ -1,0 +1,36 @@
+/* A weight that is NaN or inf before the first step, in fp32 too. */
+#include "kernels/core/text.h"
+#include "reports/diagnose/attribute/verdict.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool judge(const ab_case *c, ab_verdict *verdict) {
+    const cJSON *weights = ab_json_at(c->facts.baseline, "vitals.initial_weights");
+    const double bad = ab_json_number(weights, "nonfinite", 0);
+    if (!ab_baseline_fails(c) || bad <= 0) return false;
+    const char *name = ab_json_text(weights, "nonfinite_name", ""), *dot = strrchr(name, '.');
+    char layer[AB_VERDICT_LAYER];
+    ab_text_show(layer, sizeof layer, "%.*s", dot ? (int)(dot - name) : (int)strlen(name), name);
+    ab_text_clean(verdict->layer, sizeof verdict->layer, layer);
+    verdict->confidence = 0.98;
+    ab_say_baseline_fails(c, verdict);
+    ab_verdict_say(verdict, "%.0f initial weights are not finite in fp32, the first in %s", bad,
+                   ab_text_brief(name, 60));
+    ab_verdict_point_baseline(&c->facts, verdict, "/vitals/initial_weights/nonfinite");
+    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
+                 "another --init file, or none (a planted fault: --fault none)");
+    ab_remedy_option(&verdict->remedy, "--fault", "none");
+    ab_remedy_more_steps(&c->facts, &verdict->remedy);
+    return true;
+}
+
+const ab_verdict_rule ab_verdict_rule_nonfinite_initial_weight = {
+    .id = "nonfinite_initial_weight",
+    .family = AB_FAMILY_TRAINING,
+    .acts = AB_ACTS_BEFORE,
+    .text = "an initial weight is not finite",
+    .judge = judge,
+};

@@ -1,0 +1,115 @@
+/* Adam-like optimizers with state in the half format: the increment of a second moment is below half an ulp
+ * of it, or below the smallest number, so it does not change. In fp16 it stays 0, and the update is the first
+ * moment over epsilon instead of about one learning rate. The probe counts moments that did not change
+ * although their formula changes them by more than rounding in double; in fp32 there are none. O0 has such
+ * state too if all levels were configured so: then it also fails, and the rate is not the cause. Epsilon
+ * itself is 0 in fp16 below 3e-8; this is the evidence if no update could be probed. */
+#include "kernels/core/text.h"
+#include "reports/diagnose/attribute/verdict.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Share of a parameter's elements: an update hundreds of times too large for one weight in fifty outweighs
+ * all others together. */
+static const double enough = 0.02;
+
+/* The parameter with the largest share of zero or stale second moments. */
+static const cJSON *worst_param(const cJSON *cell, const char *half, int *place, double *most) {
+    const cJSON *param, *worst = NULL;
+    int i = 0;
+    *most = 0;
+    cJSON_ArrayForEach(param, ab_json_at(cell, "probes.adam_warning.params")) {
+        const double share =
+            fmax(ab_json_number(param, "zero_share", 0), ab_json_number(param, "stale_share", 0));
+        if (strcmp(ab_json_text(param, "state_format", ""), half) == 0 && (!worst || share > *most)) {
+            worst = param;
+            *most = share;
+            *place = i;
+        }
+        i++;
+    }
+    return worst;
+}
+
+static bool epsilon_lost(const cJSON *cell, double *value) {
+    const cJSON *constant;
+    cJSON_ArrayForEach(constant, ab_json_at(cell, "probes.adam_warning.constants")) {
+        if (strcmp(ab_json_text(constant, "name", ""), "eps") != 0 || !ab_json_is_true(constant, "lost"))
+            continue;
+        *value = ab_json_number(constant, "value", 0);
+        return true;
+    }
+    return false;
+}
+
+/* True if squares of ordinary gradients underflow to 0. In a format with fp32's range they only become stale:
+ * averages that lag, not divisions by zero. */
+static bool has_few_binades(const ab_format *half) { return ab_format_flush_limit(half) > 1e-20; }
+
+static void point(const ab_case *c, bool o0, ab_verdict *verdict, const char *place) {
+    if (o0)
+        ab_verdict_point_baseline(&c->facts, verdict, "%s", place);
+    else
+        ab_verdict_point(&c->facts, verdict, "%s", place);
+}
+
+/* Judges the cell, or O0 if it has such state too and fails. */
+static bool judge_cell(const ab_case *c, bool o0, ab_verdict *verdict) {
+    const cJSON *cell = o0 ? c->facts.baseline : c->facts.cell;
+    int place = 0;
+    double eps = 0, share = 0;
+    if (!ab_json_is_true(cell, "probes.adam_warning.applies")) return false;
+    const cJSON *param = worst_param(cell, c->facts.half->name, &place, &share);
+    const bool no_eps = epsilon_lost(cell, &eps);
+    /* nothing could be counted: the first loss is already NaN or inf */
+    const bool unseen = share == 0 && no_eps && c->facts.loss.first_nonfinite == 0 && !o0;
+    if (!param || (!(share > enough) && !unseen)) return false;
+    verdict->confidence = unseen ? 0.3 : c->nonfinite || o0 ? 0.94 : 0.75 + 0.15 * fmin(1, share);
+    if (!has_few_binades(c->facts.half)) verdict->confidence *= 0.65;
+    verdict->own = verdict->remedy.with_others = true;
+    verdict->next = unseen;
+    verdict->since = 0;
+    char text[AB_TEXT_NUMBER], where[64];
+    if (o0) ab_say_baseline_fails(c, verdict);
+    ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(param, "layer", ""));
+    if (share > 0) {
+        ab_verdict_say(verdict, "%s %% of the second moments of %s are zero although there is a gradient%s",
+                       ab_text_percent(text, share), ab_text_brief(ab_json_text(param, "name", ""), 80),
+                       o0 ? ", in O0 too" : "");
+        ab_text_show(where, sizeof where, "/probes/adam_warning/params/%d/zero_share", place);
+        point(c, o0, verdict, where);
+    }
+    if (no_eps) {
+        ab_verdict_say(verdict, "epsilon %.3g is 0 in %s, the format of the optimizer's state", eps,
+                       c->facts.half->name);
+        point(c, o0, verdict, "/probes/adam_warning/constants");
+    }
+    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
+                 "--optimizer-state fp32, or an epsilon of 1e-4 or more (--eps 1e-4)");
+    ab_remedy_option(&verdict->remedy, "--optimizer-state", "fp32");
+    return true;
+}
+
+/* O0 learns little for the same reason: its updates are too large. */
+static bool shows(const ab_case *c, ab_verdict *verdict) {
+    return c->lr_unstable && judge_cell(c, true, verdict);
+}
+
+static bool judge(const ab_case *c, ab_verdict *verdict) {
+    /* an O0 that only does not learn does not explain the cell's NaN or inf losses */
+    const bool own = c->nonfinite && !c->diverged;
+    if (ab_baseline_fails(c)) return judge_cell(c, true, verdict) || (own && judge_cell(c, false, verdict));
+    return shows(c, verdict) || (ab_case_fails_alone(c) && judge_cell(c, false, verdict));
+}
+
+const ab_verdict_rule ab_verdict_rule_optimizer_state_underflow = {
+    .id = "optimizer_state_underflow",
+    .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_UPDATE,
+    .text = "the optimizer's state, kept in the half format, underflows",
+    .judge = judge,
+    .shows = shows,
+};

@@ -1,0 +1,50 @@
+/* The scale doubles again after few clean steps, so a large share of the steps is skipped although the
+ * forward pass is correct. A scaler normally skips one in window + 1 steps; this is far more. */
+#include "kernels/core/text.h"
+#include "reports/diagnose/attribute/verdict.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+static bool find(const ab_case *c, ab_verdict *verdict) {
+    enum { WINDOW = 2000 }; /* apex's, torch's and DeepSpeed's default order of magnitude */
+    const ab_skip_facts *skip = &c->facts.skip;
+    /* a window as long as the run cannot be the cause: each doubling takes `window` clean steps */
+    if (!skip->dynamic || !ab_facts_short_window(&c->facts)) return false;
+    if (skip->loss_finite < 0.9 * skip->skipped) return false;
+    char least[AB_TEXT_NUMBER], most[AB_TEXT_NUMBER];
+    verdict->confidence = 0.9;
+    ab_verdict_say(verdict, "%d of the last %d steps were skipped, each with a finite loss", skip->late,
+                   skip->late_steps);
+    ab_verdict_point(&c->facts, verdict, "/skipped_steps");
+    ab_verdict_say(verdict, "the scale doubles after %.0f clean steps; it went between %s and %s",
+                   skip->window, ab_text_scale(least, skip->least_scale),
+                   ab_text_scale(most, skip->largest_scale));
+    ab_verdict_point(&c->facts, verdict, "/scale");
+    const bool own = ab_json_at(c->facts.cell, "scale_window") != NULL; /* the option may not reach it */
+    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
+                 "%s--scale-window %d, or a fixed scale: --scales %s", own ? "--scales dynamic " : "", WINDOW,
+                 ab_text_scale(least, skip->least_scale));
+    if (own) ab_remedy_option(&verdict->remedy, "--scales", "dynamic");
+    ab_remedy_option(&verdict->remedy, "--scale-window", "%d", WINDOW);
+    return true;
+}
+
+/* A tenth of the steps is skipped, and without these skips the cell would not be behind O0. */
+static bool shows(const ab_case *c, ab_verdict *verdict) {
+    static const double many = 0.1;
+    return c->facts.skip.late > many * c->facts.skip.late_steps &&
+           (c->suspect || c->facts.gap > c->gap_limit - c->facts.skip_cost) && find(c, verdict);
+}
+
+static bool judge(const ab_case *c, ab_verdict *verdict) {
+    return c->skipping ? find(c, verdict) : shows(c, verdict);
+}
+
+const ab_verdict_rule ab_verdict_rule_scaler_window_too_short = {
+    .id = "scaler_window_too_short",
+    .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_BACKWARD,
+    .text = "the scaler grows the scale so often that a large share of the steps is skipped",
+    .judge = judge,
+    .shows = shows,
+};

@@ -1,0 +1,59 @@
+/* Gradients unscaled after every micro-batch: what was accumulated first is divided more than once, so only
+ * the last micro-batch remains. In the record, gradients are unscaled more than once per step, or the first
+ * gradient is smaller than O0's of the same batch. */
+#include "kernels/core/text.h"
+#include "reports/diagnose/attribute/verdict.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double certain = 0.9;
+
+static bool judge(const ab_case *c, ab_verdict *verdict) {
+    const double micro = ab_json_number(c->facts.document, "config.gradient_accumulation_steps", 1);
+    if (micro < 2 || c->facts.skip.largest_scale <= 1 || !ab_case_sound_baseline(c)) return false;
+    const ab_tensor_sums scaled = ab_tensor_sums_of(c->facts.cell, "tensors", "weight_gradient", true),
+                         given = ab_tensor_sums_of(c->facts.cell, "unscaled_gradients", "", true),
+                         first = ab_tensor_sums_of(c->facts.cell, "unscaled_gradients", "", false),
+                         reference = ab_tensor_sums_of(c->facts.baseline, "unscaled_gradients", "", false);
+    const double times = given.values * micro / scaled.values, share = sqrt(first.energy / reference.energy);
+    if (!(times > 1.2) && !(share < 0.85 && share > 0.5 / micro)) return false;
+    char scale[AB_TEXT_NUMBER];
+    verdict->confidence = times > 1.2 ? certain : 0.8;
+    verdict->own = true;
+    verdict->since = 0;
+    if (times > 1.2) {
+        ab_verdict_say(verdict,
+                       "gradients are divided by the loss scale %s %.2g times a step, of %.0f micro-batches",
+                       ab_text_scale(scale, c->facts.skip.last_scale), times, micro);
+        ab_verdict_point(&c->facts, verdict, "/probes/unscaled_gradients");
+    }
+    if (share < 0.85) {
+        ab_verdict_say(
+            verdict,
+            "the first gradient's norm is %.2g of O0's over the same %.0f micro-batches: the last one is "
+            "all that is left",
+            share, micro);
+        ab_verdict_point(&c->facts, verdict, "/probes/unscaled_gradients");
+    }
+    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
+                 "unscale once, before the step (a planted fault: --fault none)");
+    ab_remedy_option(&verdict->remedy, "--fault", "none");
+    return true;
+}
+
+/* Gradients were written more than once per step, which has no other cause. */
+static bool shows(const ab_case *c, ab_verdict *verdict) {
+    return judge(c, verdict) && verdict->confidence >= certain;
+}
+
+const ab_verdict_rule ab_verdict_rule_unscale_order_in_accumulation = {
+    .id = "unscale_order_in_accumulation",
+    .family = AB_FAMILY_CONFIGURATION,
+    .acts = AB_ACTS_UPDATE,
+    .text = "accumulated gradients are unscaled more than once",
+    .judge = judge,
+    .shows = shows,
+};

@@ -1,0 +1,78 @@
+/* Gradients of the first layers are far smaller than those of the last, in O0, and the loss is flat. The
+ * first layer must be affected: attention weights that start near 0 have small gradients in the middle of a
+ * net while the gradients of other layers pass. */
+#include "kernels/core/text.h"
+#include "reports/diagnose/attribute/verdict.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+static double rms(const cJSON *tensor) {
+    const cJSON *energy = ab_json_at(tensor, "steps.energy"), *item;
+    const double count = ab_json_number(tensor, "count", 0);
+    double sum = 0;
+    cJSON_ArrayForEach(item, energy) {
+        if (cJSON_IsNumber(item)) sum += item->valuedouble;
+    }
+    return energy && count > 0 ? sqrt(sum / count) : (double)NAN;
+}
+
+static const double far = 1e-3;
+
+/* The weight (no biases) with the smallest gradient (root mean square). *ratio: smallest over largest;
+ * *first: the first layer's over the largest. Returns the first layer if its own ratio is below `far`. */
+static const cJSON *smallest(const cJSON *cell, int *place, double *ratio, double *first) {
+    const cJSON *tensor, *least = NULL, *front_tensor = NULL;
+    double most = 0, few = (double)INFINITY, front = (double)NAN;
+    int i = -1, front_place = 0;
+    cJSON_ArrayForEach(tensor, ab_json_at(cell, "probes.unscaled_gradients")) {
+        const char *name = ab_json_text(tensor, "name", "");
+        const double size = rms(tensor);
+        i++;
+        if (!strstr(name, ".weight") || !isfinite(size)) continue;
+        most = fmax(most, size);
+        if (!front_tensor) {
+            front_tensor = tensor;
+            front_place = i;
+            front = size;
+        }
+        if (!(size < few)) continue;
+        few = size;
+        least = tensor;
+        *place = i;
+    }
+    *ratio = most > 0 ? few / most : (double)NAN;
+    *first = most > 0 ? front / most : (double)NAN;
+    if (!(*first < far)) return least;
+    *place = front_place;
+    *ratio = *first;
+    return front_tensor;
+}
+
+static bool judge(const ab_case *c, ab_verdict *verdict) {
+    int place = 0;
+    double ratio = 1, first = 1;
+    const cJSON *least = smallest(c->facts.baseline, &place, &ratio, &first);
+    if (!ab_baseline_is_flat(c) || c->diverged || !least) return false;
+    if (!(ratio < far) || !(first < 10 * far)) return false;
+    verdict->confidence = 0.84;
+    ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(least, "layer", ""));
+    ab_say_baseline_fails(c, verdict);
+    ab_verdict_say(verdict, "O0's gradient of %s is %.2g of the largest weight gradient (root mean squares)",
+                   ab_text_brief(ab_json_text(least, "name", ""), 60), ratio);
+    ab_verdict_point_baseline(&c->facts, verdict, "/probes/unscaled_gradients/%d/steps/energy", place);
+    ab_text_show(
+        verdict->remedy.text, sizeof verdict->remedy.text,
+        "relu in the place of saturating functions, norms, residual connections or larger initial weights");
+    return true;
+}
+
+const ab_verdict_rule ab_verdict_rule_vanishing_gradient = {
+    .id = "vanishing_gradient",
+    .family = AB_FAMILY_TRAINING,
+    .acts = AB_ACTS_BACKWARD,
+    .text = "gradients vanish on their way to the first layers",
+    .judge = judge,
+};

@@ -1,0 +1,66 @@
+/* Half weights without fp32 masters: updates below half an ulp of the weight have no effect. Judged over all
+ * layers by the share of the update energy lost in storing, or by the share of updates lost: on a plateau the
+ * many small ones matter. The reported layer lost the largest share of its energy. */
+#include "kernels/core/text.h"
+#include "reports/diagnose/attribute/verdict.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+
+static const double much_energy = 0.1, most_updates = 0.7; /* healthy runs lose 52 %, sick ones 93 % */
+/* Lower thresholds for a cell that is behind; still more than healthy runs lose. */
+static const double some_energy = 0.05, more_updates = 0.6;
+/* Lowest thresholds, for a cell behind by twice the limit. */
+static const double little_energy = 0.02, half_of_updates = 0.5;
+
+static bool judge(const ab_case *c, ab_verdict *verdict) {
+    if (!c->behind || c->unlearned || !ab_facts_half_weights(&c->facts)) return false;
+    const cJSON *param, *worst = NULL;
+    double energy = 0, lost = 0, worst_share = 0, nonzero = 0, count = 0;
+    int place = 0, worst_place = 0;
+    cJSON_ArrayForEach(param, ab_json_at(c->facts.cell, "probes.lost_updates")) {
+        const double share = ab_json_number(param, "update.lost_energy_share", 0);
+        energy += ab_json_number(param, "update.energy", 0);
+        lost += ab_json_number(param, "update.lost_energy", 0);
+        nonzero += ab_json_number(param, "update.nonzero", 0);
+        count += ab_json_number(param, "update.lost", 0);
+        if (!worst || share > worst_share) {
+            worst = param;
+            worst_place = place;
+            worst_share = share;
+        }
+        place++;
+    }
+    if (!worst || energy <= 0 || nonzero <= 0) return false;
+    const bool far_behind = ab_case_far_behind(c);
+    const double least_energy = far_behind ? little_energy : some_energy,
+                 least_updates = far_behind ? half_of_updates : more_updates;
+    if (lost / energy < least_energy && count / nonzero < least_updates) return false;
+    const bool much = lost / energy >= much_energy || count / nonzero >= most_updates;
+    char all[AB_TEXT_NUMBER], most[AB_TEXT_NUMBER];
+    verdict->own = verdict->remedy.with_others = true;
+    verdict->since = 0;
+    verdict->confidence = much ? 0.7 + 0.25 * fmax(lost / energy, count / nonzero - most_updates) : 0.5;
+    ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(worst, "layer", ""));
+    ab_verdict_say(verdict, "storing weights in %s lost %s %% of all updates, with %s %% of their energy",
+                   c->facts.half->name, ab_text_percent(most, count / nonzero),
+                   ab_text_percent(all, lost / energy));
+    ab_verdict_point(&c->facts, verdict, "/probes/lost_updates");
+    ab_verdict_say(verdict, "%s lost most: %s %% (and %s %% of its updates)",
+                   ab_text_brief(ab_json_text(worst, "name", ""), 80), ab_text_percent(most, worst_share),
+                   ab_text_percent(all, ab_json_number(worst, "update.lost_share", 0)));
+    ab_verdict_point(&c->facts, verdict, "/probes/lost_updates/%d/update/lost_energy_share", worst_place);
+    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
+                 "--set master_weights=True (fp32 masters), or --levels O2");
+    ab_remedy_option(&verdict->remedy, "--set", "master_weights=True");
+    return true;
+}
+
+const ab_verdict_rule ab_verdict_rule_weight_update_lost = {
+    .id = "weight_update_lost",
+    .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_UPDATE,
+    .text = "weight updates are smaller than half an ulp of the half weights they are added to",
+    .judge = judge,
+};

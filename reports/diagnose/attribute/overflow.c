@@ -1,0 +1,241 @@
+/* An op that overflowed in the forward pass while O0 trains: which kind of op it is. */
+#include "reports/diagnose/attribute/overflow.h"
+
+#include "kernels/core/text.h"
+#include "reports/diagnose/remedy/remedy.h"
+#include "reports/record/graph.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- kinds of overflow ------------------------------------------------------------------------------ */
+
+static ab_graph graph_of(const ab_case *c) {
+    return ab_graph_of(c->facts.document, ab_json_at(c->facts.cell, "implementations"));
+}
+
+static bool is_sum(ab_traits t) { return t & AB_TRAIT_sum; }
+static bool is_root(ab_traits t) { return t & AB_TRAIT_root; }
+static bool is_mask(ab_traits t) { return t & AB_TRAIT_mask; }
+static bool is_exponential(ab_traits t) { return t & AB_TRAIT_exponential; }
+static bool is_activation_product(ab_traits t) { return t & AB_TRAIT_activation_product; }
+static bool is_softmax(ab_traits t) { return t & (AB_TRAIT_softmax | AB_TRAIT_exponential); }
+
+/* Ops between the scores and the softmax of an attention built of single ops. */
+static bool is_score(ab_traits t) {
+    return t & (AB_TRAIT_activation_product | AB_TRAIT_arithmetic | AB_TRAIT_scaling | AB_TRAIT_quotient |
+                AB_TRAIT_mask);
+}
+
+/* Ops that compute the mean or the mean square of a norm built of single ops. */
+static bool is_moment(ab_traits t) {
+    const bool reduces = t & AB_TRAIT_sum && !(t & (AB_TRAIT_loss | AB_TRAIT_pool));
+    return reduces || t & (AB_TRAIT_square | AB_TRAIT_arithmetic);
+}
+
+static bool is_attention(const ab_graph *graph, const cJSON *op, ab_traits t) {
+    if (t & AB_TRAIT_attention) return true;
+    if (is_score(t) && ab_graph_is_read_by(graph, op, 5, is_softmax) &&
+        (is_activation_product(t) || ab_graph_reads(graph, op, 4, is_activation_product)))
+        return true;
+    /* rows that are all -inf from the mask: a softmax of finite values is finite */
+    return t & AB_TRAIT_softmax && ab_graph_reads(graph, op, 3, is_mask);
+}
+
+static bool is_norm(const ab_graph *graph, const cJSON *op, ab_traits t) {
+    if (t & AB_TRAIT_normalization) return true;
+    if (is_moment(t) && ab_graph_is_read_by(graph, op, 5, is_root)) return true;
+    if (is_root(t)) return ab_graph_reads(graph, op, 4, is_moment); /* squares that underflowed to 0 */
+    return t & AB_TRAIT_quotient && ab_graph_reads(graph, op, 3, is_root) &&
+           ab_graph_reads(graph, op, 6, is_moment); /* the root of such squares */
+}
+
+static bool is_exp_log(const ab_graph *graph, const cJSON *op, ab_traits t) {
+    if (t & (AB_TRAIT_exponential | AB_TRAIT_logarithm | AB_TRAIT_softmax | AB_TRAIT_logistic)) return true;
+    /* a softmax built of single ops whose terms all became 0 */
+    return t & AB_TRAIT_quotient && ab_graph_reads(graph, op, 4, is_exponential);
+}
+
+static bool is_reduction(const ab_graph *graph, const cJSON *op, ab_traits t) {
+    /* or a square that a sum reads */
+    return is_sum(t) || (t & AB_TRAIT_square && ab_graph_is_read_by(graph, op, 1, is_sum));
+}
+
+static ab_overflow_kind kind_of(const ab_case *c, const ab_first_nonfinite *first) {
+    const ab_graph graph = graph_of(c);
+    const cJSON *op = ab_graph_op(&graph, first->op);
+    const ab_traits t = ab_graph_traits_of(&graph, first->op, first->type);
+    if (strcmp(first->by, "weight_cast") == 0 || strcmp(first->cause, "bad_weights") == 0)
+        return AB_OVERFLOW_WEIGHT;
+    if (is_attention(&graph, op, t)) return AB_OVERFLOW_ATTENTION;
+    if (is_norm(&graph, op, t)) return AB_OVERFLOW_NORM;
+    if (is_exp_log(&graph, op, t)) return AB_OVERFLOW_EXP_LOG;
+    return is_reduction(&graph, op, t) ? AB_OVERFLOW_REDUCTION : AB_OVERFLOW_ACTIVATION;
+}
+
+static double largest_signal(const cJSON *cell, const char *op) {
+    return ab_json_number(ab_signal_of(cell, op), "largest", 0);
+}
+
+static bool is_own(const ab_case *c, const ab_first_nonfinite *first) {
+    const double near = ab_near_overflow(c->facts.half);
+    if (first->step == 0 || ab_first_traits(&c->facts, first) & AB_TRAITS_OF_ZERO) return true;
+    if (strcmp(first->by, "weight_cast") == 0 || strcmp(first->cause, "bad_weights") == 0)
+        return ab_json_number(c->facts.baseline, "vitals.final_weights.largest", 0) > near;
+    return largest_signal(c->facts.baseline, first->op) > near;
+}
+
+/* The scaler lowered its scale below 1 and most skipped steps still had non-finite losses. */
+static bool nonfinite_at_any_scale(const ab_case *c) {
+    return c->facts.skip.dynamic && c->facts.skip.least_scale < 1 &&
+           c->facts.skip.skipped > c->facts.skip.late_steps / 2 &&
+           c->facts.skip.skipped - c->facts.skip.loss_finite > c->facts.skip.skipped / 2;
+}
+
+static bool weights_overflow(const ab_case *c, ab_first_nonfinite *first) {
+    const char *name =
+        ab_json_text(c->facts.cell, "vitals.initial_weights.nonfinite_name",
+                     ab_json_text(c->facts.cell, "vitals.initial_weights.beyond_half_name", ""));
+    if (!name[0] || ab_json_number(c->facts.baseline, "vitals.initial_weights.nonfinite", 0) > 0)
+        return false;
+    *first = (ab_first_nonfinite){
+        .known = true,
+        .op = "",
+        .type = "weight",
+        .pass = "forward",
+        .by = "weight_cast",
+        .cause = "",
+        .format = c->facts.half->name,
+        .own = true,
+        .read_largest = ab_json_number(c->facts.baseline, "vitals.initial_weights.largest", (double)NAN)};
+    return true;
+}
+
+/* Finds an op whose output exceeded the limit in O0, but not yet in this cell. */
+static bool is_to_come(const ab_case *c, ab_first_nonfinite *first) {
+    const double limit = ab_format_overflow_limit(c->facts.half);
+    const cJSON *op;
+    int place = 0;
+    cJSON_ArrayForEach(op, ab_json_at(c->facts.baseline, "probes.signals")) {
+        const int here = place++;
+        const char *name = ab_json_text(op, "op", "");
+        const double own = largest_signal(c->facts.cell, name);
+        if (ab_json_number(op, "largest", 0) < limit || own <= 0 || own >= limit) continue;
+        *first = (ab_first_nonfinite){.known = true,
+                                      .op = name,
+                                      .type = ab_json_text(op, "type", ""),
+                                      .pass = "forward",
+                                      .by = "op",
+                                      .cause = "",
+                                      .format = c->facts.half->name,
+                                      .step = AB_STEP_UNKNOWN,
+                                      .own = true,
+                                      .to_come = true,
+                                      .read_largest = ab_json_number(op, "largest", 0)};
+        ab_text_exact(first->pointer, sizeof first->pointer, "/probes/signals/%d/largest", here);
+        return true;
+    }
+    return false;
+}
+
+ab_overflow_kind ab_overflow_of(const ab_case *c, ab_first_nonfinite *first) {
+    if (!c->facts.baseline || c->facts.baseline == c->facts.cell || !ab_facts_uses_half(&c->facts))
+        return AB_OVERFLOW_NONE;
+    if (c->facts.baseline_loss.nonfinite > 0) return AB_OVERFLOW_NONE;
+    if (c->unlearned && (c->diverged || !c->nonfinite)) return AB_OVERFLOW_NONE;
+    if (c->nonfinite && weights_overflow(c, first)) return AB_OVERFLOW_WEIGHT;
+    *first = ab_first_nonfinite_of(c->facts.cell, c->facts.half->name, false);
+    if (c->lr_unstable && first->step > 0)
+        return AB_OVERFLOW_NONE; /* its weights grow in the same way in fp32 */
+    first->own = first->known && is_own(c, first);
+    const bool forward = first->known && strcmp(first->pass, "forward") == 0 &&
+                         (!first->format[0] || strcmp(first->format, c->facts.half->name) == 0);
+    if (strcmp(first->cause, "accumulator_overflow") == 0 && ab_facts_accumulates_in_half(&c->facts))
+        return AB_OVERFLOW_NONE; /* the result fits: that is accumulator_in_half */
+    if (forward) return kind_of(c, first);
+    if (first->known && strcmp(first->pass, "backward") == 0 && c->facts.skip.dynamic) {
+        const ab_overflow_kind kind = kind_of(c, first);
+        return kind == AB_OVERFLOW_EXP_LOG && c->skipping ? kind : AB_OVERFLOW_NONE;
+    }
+    if (!first->known && !c->nonfinite && is_to_come(c, first)) return kind_of(c, first);
+    if (first->known || !c->nonfinite) return AB_OVERFLOW_NONE;
+    return c->facts.loss.first_nonfinite == 0 || nonfinite_at_any_scale(c) ? AB_OVERFLOW_ACTIVATION
+                                                                           : AB_OVERFLOW_NONE;
+}
+
+/* ---- verdicts --------------------------------------------------------------------------------------- */
+
+static void say_symptom(const ab_case *c, ab_verdict *verdict) {
+    if (!c->nonfinite) {
+        ab_verdict_say(verdict,
+                       "the losses are finite, because dividing by an infinity gives 0; loss gap to O0 "
+                       "%+.4g",
+                       c->facts.gap);
+        ab_verdict_point(&c->facts, verdict, "/summary/loss_gap");
+        return;
+    }
+    ab_verdict_say(verdict, "%d of %d losses are NaN or inf, the first at step %d; all of O0's are finite",
+                   c->facts.loss.nonfinite, c->facts.loss.steps, c->facts.loss.first_nonfinite);
+    ab_verdict_point(&c->facts, verdict, "/loss/%d", c->facts.loss.first_nonfinite);
+    if (!nonfinite_at_any_scale(c)) return;
+    char least[AB_TEXT_NUMBER];
+    ab_verdict_say(verdict, "they stayed so while the scale fell to %s",
+                   ab_text_scale(least, c->facts.skip.least_scale));
+    ab_verdict_point(&c->facts, verdict, "/scale");
+}
+
+static void say_weight(const ab_case *c, ab_verdict *verdict) {
+    const char *name =
+        ab_json_text(c->facts.cell, "vitals.initial_weights.nonfinite_name",
+                     ab_json_text(c->facts.cell, "vitals.initial_weights.beyond_half_name", ""));
+    const char *dot = strrchr(name, '.');
+    char layer[AB_VERDICT_LAYER];
+    ab_text_show(layer, sizeof layer, "%.*s", dot ? (int)(dot - name) : (int)strlen(name), name);
+    ab_text_clean(verdict->layer, sizeof verdict->layer, layer);
+    ab_verdict_say(verdict, "%s has weights up to %.4g in fp32; the largest number of %s is %.4g",
+                   ab_text_brief(name, 60),
+                   ab_json_number(c->facts.baseline, "vitals.initial_weights.largest", 0),
+                   c->facts.half->name, ab_format_max(c->facts.half));
+    ab_verdict_point_baseline(&c->facts, verdict, "/vitals/initial_weights");
+}
+
+static void say_what_comes(const ab_case *c, const ab_first_nonfinite *first, ab_verdict *verdict) {
+    verdict->confidence = 0.3;
+    verdict->next = verdict->remedy.with_others = true;
+    ab_text_clean(verdict->layer, sizeof verdict->layer, first->op);
+    ab_verdict_say(verdict, "outputs of %s reach %.4g in O0; the largest number of %s is %.4g",
+                   ab_text_brief(verdict->layer, 60), first->read_largest, c->facts.half->name,
+                   ab_format_max(c->facts.half));
+    ab_verdict_point_baseline(&c->facts, verdict, "%s", first->pointer);
+    ab_remedy_keep_fp32(&c->facts, verdict->layer, &verdict->remedy);
+    if (verdict->remedy.options > 0 && strcmp(verdict->remedy.option[0], "--half") == 0)
+        verdict->remedy.with_others = false;
+}
+
+bool ab_judge_overflow(const ab_case *c, ab_overflow_kind kind, ab_verdict *verdict) {
+    ab_first_nonfinite first = {.known = false};
+    if (!ab_case_fails_alone(c)) return false;
+    if (ab_overflow_of(c, &first) != kind) return false;
+    /* after the first step something else may have made the values grow */
+    verdict->confidence = !first.known ? 0.7 : first.step == 0 ? 0.96 : first.own ? 0.92 : 0.8;
+    verdict->own = first.own || (!first.known && c->facts.loss.first_nonfinite == 0);
+    verdict->since = first.known ? first.step : c->facts.loss.first_nonfinite;
+    if (first.to_come) {
+        say_what_comes(c, &first, verdict);
+        return true;
+    }
+    say_symptom(c, verdict);
+    if (kind == AB_OVERFLOW_WEIGHT && !first.op[0])
+        say_weight(c, verdict);
+    else if (first.known)
+        ab_say_first_nonfinite(&c->facts, &first, verdict);
+    else
+        ab_text_show(
+            verdict->missing, sizeof verdict->missing,
+            "which layer: the record does not say where the first non-finite value was produced; run with "
+            "--probes all --probe-every 1");
+    ab_remedy_keep_fp32(&c->facts, verdict->layer, &verdict->remedy);
+    return true;
+}

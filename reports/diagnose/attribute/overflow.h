@@ -1,0 +1,26 @@
+/* Overflow of an op of the forward pass: which kind of op, and the verdict of its cause. */
+#ifndef AB_REPORTS_DIAGNOSE_ATTRIBUTE_OVERFLOW_H
+#define AB_REPORTS_DIAGNOSE_ATTRIBUTE_OVERFLOW_H
+
+#include "reports/diagnose/attribute/verdict.h"
+
+AB_BEGIN_DECLS
+
+/* The kind of op that overflowed in the forward pass of a cell whose O0 trains correctly. */
+typedef enum ab_overflow_kind {
+    AB_OVERFLOW_NONE,
+    AB_OVERFLOW_ATTENTION, /* a product that a softmax reads, or attention itself */
+    AB_OVERFLOW_NORM,      /* a norm, or the squares and means that a root reads */
+    AB_OVERFLOW_EXP_LOG,
+    AB_OVERFLOW_REDUCTION,
+    AB_OVERFLOW_WEIGHT,
+    AB_OVERFLOW_ACTIVATION /* any other */
+} ab_overflow_kind;
+ab_overflow_kind ab_overflow_of(const ab_case *c, ab_first_nonfinite *first);
+
+/* Fills the verdict of an overflow of that kind; false if there is none or of another kind. */
+bool ab_judge_overflow(const ab_case *c, ab_overflow_kind kind, ab_verdict *verdict);
+
+AB_END_DECLS
+
+#endif

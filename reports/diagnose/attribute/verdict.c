@@ -1,0 +1,130 @@
+/* Evidence and its places in the document. */
+#include "reports/diagnose/attribute/verdict.h"
+
+#include "kernels/core/text.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+#define AB_VERDICT(id) extern const ab_verdict_rule ab_verdict_rule_##id;
+#include "reports/diagnose/attribute/verdicts.def"
+#undef AB_VERDICT
+
+static const ab_verdict_rule *const rules[] = {
+#define AB_VERDICT(id) &ab_verdict_rule_##id,
+#include "reports/diagnose/attribute/verdicts.def"
+#undef AB_VERDICT
+};
+_Static_assert(AB_COUNT_OF(rules) <= AB_VERDICT_RULES, "AB_VERDICT_RULES");
+
+int ab_verdict_rule_count(void) { return (int)AB_COUNT_OF(rules); }
+const ab_verdict_rule *ab_verdict_rule_at(int i) { return rules[i]; }
+
+const char *ab_verdict_family_name(ab_verdict_family family) {
+    static const char *const names[] = {"healthy", "precision", "configuration", "training"};
+    return names[family];
+}
+
+static ab_evidence *next_evidence(ab_verdict *verdict) {
+    if (verdict->evidences == AB_VERDICT_EVIDENCE) return NULL;
+    ab_evidence *evidence = &verdict->evidence[verdict->evidences++];
+    evidence->pointer[0] = '\0';
+    return evidence;
+}
+
+void ab_verdict_say(ab_verdict *verdict, const char *format, ...) {
+    char raw[AB_VERDICT_TEXT];
+    ab_evidence *evidence = next_evidence(verdict);
+    if (!evidence) return;
+    va_list args;
+    va_start(args, format);
+    ab_text_show_args(raw, sizeof raw, format, args);
+    va_end(args);
+    ab_text_clean(evidence->text, sizeof evidence->text, raw);
+}
+
+static AB_PRINTF(3, 0) void point_into(int cell, ab_verdict *verdict, const char *format, va_list args) {
+    if (verdict->evidences == 0) return;
+    ab_evidence *evidence = &verdict->evidence[verdict->evidences - 1];
+    const size_t used = strlen(ab_text_exact(evidence->pointer, sizeof evidence->pointer, "/cells/%d", cell));
+    if (!ab_text_fits_args(evidence->pointer + used, sizeof evidence->pointer - used, format, args))
+        evidence->pointer[0] = '\0'; /* no pointer instead of a truncated one */
+}
+
+void ab_verdict_point(const ab_facts *facts, ab_verdict *verdict, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    point_into(facts->index, verdict, format, args);
+    va_end(args);
+}
+
+void ab_verdict_point_baseline(const ab_facts *facts, ab_verdict *verdict, const char *format, ...) {
+    const cJSON *cell;
+    int index = 0;
+    va_list args;
+    cJSON_ArrayForEach(cell, ab_json_at(facts->document, "cells")) {
+        if (cell == facts->baseline) break;
+        index++;
+    }
+    va_start(args, format);
+    point_into(index, verdict, format, args);
+    va_end(args);
+}
+
+void ab_say_first_nonfinite(const ab_facts *facts, const ab_first_nonfinite *first, ab_verdict *verdict) {
+    char op[AB_VERDICT_LAYER], cause[AB_VERDICT_LAYER];
+    ab_text_clean(op, sizeof op, first->op);
+    ab_text_clean(cause, sizeof cause, first->cause);
+    memcpy(verdict->layer, op, sizeof op);
+    if (isfinite(first->read_largest))
+        ab_verdict_say(verdict,
+                       "%s%s%s%s is the first op to produce a non-finite value from finite inputs: step %d, "
+                       "%s pass, inputs up to %.4g%s%s",
+                       ab_text_brief(op, 60), first->type[0] ? " (" : "", ab_text_brief(first->type, 24),
+                       first->type[0] ? ")" : "", first->step, ab_text_brief(first->pass, 10),
+                       first->read_largest, cause[0] ? "; " : "", ab_text_brief(cause, 24));
+    else
+        ab_verdict_say(verdict, "%s (%s) is the first op with non-finite values: %s pass",
+                       ab_text_brief(op, 60), ab_text_brief(first->type, 24), ab_text_brief(first->pass, 10));
+    ab_verdict_point(facts, verdict, "%s", first->pointer);
+}
+
+void ab_say_baseline_fails(const ab_case *c, ab_verdict *verdict) {
+    const ab_loss_facts *o0 = &c->facts.baseline_loss;
+    if (o0->nonfinite > 0)
+        ab_verdict_say(verdict,
+                       "O0 fails too: %d of its %d losses are NaN or inf, the first at step %d; no format "
+                       "is to blame",
+                       o0->nonfinite, o0->steps, o0->first_nonfinite);
+    else
+        ab_verdict_say(verdict,
+                       "O0 fails too: its loss was %.4g at step 0 and is %.4g at the end; no format is to "
+                       "blame",
+                       o0->first, o0->final);
+    ab_verdict_point_baseline(&c->facts, verdict, "/loss");
+}
+
+void ab_missing_evidence(const ab_case *c, char *text, size_t size) {
+    const cJSON *cell = c->facts.cell;
+    const double micro = ab_json_number(c->facts.document, "config.gradient_accumulation_steps", 1);
+    const bool clips = ab_json_number(c->facts.document, "config.clip_norm", 0) > 0 ||
+                       ab_json_number(c->facts.document, "config.clip_value", 0) > 0;
+    const bool energies = !isnan(ab_tensor_sums_of(cell, "unscaled_gradients", "", true).energy);
+    const char *what = "more: run with --probes all --probe-every 1";
+    if (!c->facts.baseline)
+        what = "whether fp32 does better: run with an O0 cell, --levels O0,...";
+    else if (c->nonfinite && !ab_json_at(cell, "probes.origin"))
+        what = "where the first non-finite value was produced: run with the probe origin (a default one)";
+    else if ((clips || micro > 1) && c->facts.skip.largest_scale > 1 && !energies)
+        what = "whether gradients are clipped, or unscaled again, while they carry the scale: run with the "
+               "probe gradients (a "
+               "default one)";
+    else if (c->unlearned && !ab_json_at(c->facts.baseline, "probes.signals"))
+        what = "whether signals die or grow on their way: run with the probe signals (a default one)";
+    else if (!ab_json_at(cell, "vitals"))
+        what = "whether data, labels and weights are sound: this record is of an earlier version; run again";
+    ab_text_show(text, size, "%s", what);
+}

@@ -1,0 +1,129 @@
+/* Whether a cell trains as O0 does. */
+#include "reports/diagnose/detect/case.h"
+
+#include "reports/record/json.h"
+#include "reports/record/summary.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Standard error of the mean per-batch difference between the last losses of two cells; at most that of two
+ * cells with O0's (`b`) variance, so unstable losses do not raise the limit. */
+static double gap_error(const cJSON *a, const cJSON *b) {
+    const int n = cJSON_GetArraySize(a), used = n < AB_SUMMARY_FINAL_LOSSES ? n : AB_SUMMARY_FINAL_LOSSES;
+    double sum = 0, squares = 0, own = 0, own_squares = 0;
+    if (used < 2 || cJSON_GetArraySize(b) != n) return 0;
+    for (int i = n - used; i < n; i++) {
+        const cJSON *x = cJSON_GetArrayItem(a, i), *y = cJSON_GetArrayItem(b, i);
+        if (!cJSON_IsNumber(x) || !cJSON_IsNumber(y)) return 0;
+        const double gap = x->valuedouble - y->valuedouble;
+        sum += gap;
+        squares += gap * gap;
+        own += y->valuedouble;
+        own_squares += y->valuedouble * y->valuedouble;
+    }
+    const double variance = (squares - sum * sum / used) / (used - 1),
+                 most = 2 * (own_squares - own * own / used) / (used - 1);
+    return sqrt(fmax(0, fmin(variance, most)) / used);
+}
+
+/* The largest of: what a certificate allows; a hundredth of what O0 learned (99 % of the way to a loss near 0
+ * is no gap); what O0 gained in the last twentieth of the steps (rounding decides when a net leaves a
+ * plateau, and on the slope after it a few steps make a large difference). Plus the cost of skipped steps and
+ * two standard errors of the gap. */
+static double limit_of_gap(const ab_case *c) {
+    static const double part_learned = 0.01;
+    enum { LATER = 20 };
+    const double floor = fabs(ab_json_number(c->facts.document, "noise_floor.loss_gap", 0));
+    const ab_loss_facts *o0 = &c->facts.baseline_loss;
+    const double certified = ab_summary_allowed_gap(floor, o0->final);
+    const double tolerated =
+        fmax(part_learned * (o0->first - o0->final), ab_facts_cost_of_steps(&c->facts, o0->steps / LATER));
+    return fmax(certified, tolerated) + c->facts.skip_cost +
+           2 * gap_error(ab_json_at(c->facts.cell, "loss"), ab_json_at(c->facts.baseline, "loss"));
+}
+
+/* Most of the averaged weights no longer change, are far from the weights, and score worse. */
+static bool average_is_stuck(const cJSON *cell) {
+    static const double most = 0.5, far = 0.02, worse = 1.05;
+    const double differing = ab_json_number(cell, "vitals.average.differing", 0);
+    return differing > 0 && ab_json_number(cell, "vitals.average.stuck", 0) > most * differing &&
+           ab_json_number(cell, "vitals.average.distance_rms_share", 0) > far &&
+           ab_json_number(cell, "ema_test_loss", 0) >
+               worse * ab_json_number(cell, "test_loss", (double)INFINITY);
+}
+
+/* Only if running statistics are kept in a half format: a test loss far above the training loss has other
+ * causes too. So it must also be far above O0's, unless O0 was configured to keep them in half too. */
+static bool is_eval_degraded(const ab_case *c) {
+    static const double times = 2, more = 0.5;
+    const double test = ab_json_number(c->facts.cell, "test_loss", (double)NAN),
+                 o0 = ab_json_number(c->facts.baseline, "test_loss", 0);
+    const bool asked = ab_json_at(c->facts.cell, "policy.batch_norm_statistics") != NULL;
+    if (strcmp(ab_facts_statistics_format(&c->facts), "fp32") == 0 || !ab_json_at(c->facts.cell, "test_loss"))
+        return false;
+    return !(test < times * c->facts.loss.final + more) && (asked || !(test < times * o0 + more));
+}
+
+/* O0 counts as learning if its final loss is below this share of the first, or of log(classes) if that is
+ * less: 0.99, or 0.95 if its weights grew several times. */
+static double unlearned_share(const ab_case *c) {
+    static const double far = 3;
+    return ab_weight_growth(c->facts.baseline) > far ? 0.95 : 0.99;
+}
+
+/* Updates a tenth as large as the weights, growing weights and a loss that was above its first; or a loss
+ * that rose and stayed high. Each occurs in healthy runs too: small initial weights before a norm grow a
+ * hundredfold, and a language model may jump at first and still end well at two thirds of its first loss. So
+ * the stronger the sign, the more O0 may have learned and still count as unstable. */
+static bool is_lr_unstable(const ab_case *c) {
+    static const double large = 0.1, huge = 1, far = 2.5, higher = 1.05, above = 1.2, far_above = 3;
+    const ab_loss_facts *o0 = &c->facts.baseline_loss;
+    if (!c->facts.baseline || c->unlearned || o0->nonfinite > 0) return false;
+    const double step = ab_relative_update(c->facts.baseline), rest = o0->final / o0->first,
+                 rise = o0->highest / o0->first;
+    const bool grew = ab_weight_growth(c->facts.baseline) > far;
+    return (grew && step > huge && ((rise > far_above && rest > 0.1) || rest > 0.7)) ||
+           (grew && step > large && rise > higher && rest > 0.22) || (rise > far_above && rest > 0.5) ||
+           (rise > above && rest > 0.8);
+}
+
+static void find_symptoms(ab_case *c) {
+    static const double skipping_share = 0.2, far_above = 3;
+    c->nonfinite = c->facts.loss.nonfinite > 0;
+    c->skipping =
+        c->facts.skip.late_steps > 0 && c->facts.skip.late > skipping_share * c->facts.skip.late_steps;
+    c->behind = c->facts.gap > c->gap_limit;
+    const ab_loss_facts *o0 = &c->facts.baseline_loss;
+    const double classes = ab_facts_classes(&c->facts);
+    const double chance = classes > 1 ? log(classes) : (double)INFINITY;
+    c->unlearned = c->facts.baseline && !(o0->final < unlearned_share(c) * fmin(o0->first, chance));
+    c->diverged = c->facts.baseline && (o0->nonfinite > 0 || o0->largest > far_above * o0->first);
+    c->lr_unstable = is_lr_unstable(c);
+    c->stuck = average_is_stuck(c->facts.cell);
+    c->eval_degraded = is_eval_degraded(c);
+    c->sick = c->nonfinite || c->skipping || c->behind || c->unlearned || c->stuck || c->eval_degraded;
+}
+
+ab_status ab_case_of(const cJSON *document, int index, ab_case *c) {
+    *c = (ab_case){.gap_limit = (double)NAN};
+    AB_TRY(ab_facts_of(document, index, &c->facts));
+    if (c->facts.baseline) c->gap_limit = limit_of_gap(c);
+    find_symptoms(c);
+    return AB_OK;
+}
+
+bool ab_case_sound_baseline(const ab_case *c) {
+    return c->facts.baseline && c->facts.baseline != c->facts.cell && !c->unlearned;
+}
+
+bool ab_case_fails_alone(const ab_case *c) { return c->nonfinite || c->behind || c->skipping; }
+
+bool ab_case_far_behind(const ab_case *c) { return c->facts.gap > 2 * c->gap_limit; }
+
+bool ab_baseline_fails(const ab_case *c) { return c->facts.baseline && (c->unlearned || c->diverged); }
+
+bool ab_baseline_is_flat(const ab_case *c) {
+    const bool own = c->nonfinite || c->skipping; /* not explained by a flat O0 */
+    return c->unlearned && c->facts.baseline_loss.nonfinite == 0 && !own;
+}

@@ -1,0 +1,139 @@
+/* Finds the symptoms of every cell, asks every cause, and orders what they say. Does not change the document.
+ */
+#include "reports/diagnose/diagnose.h"
+
+#include "kernels/core/text.h"
+#include "reports/diagnose/trend.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void explain_healthy(const ab_case *c, const ab_skip_audit *skips, ab_verdict *v) {
+    *v = (ab_verdict){.confidence = 1};
+    if (isfinite(c->facts.gap) && isfinite(c->gap_limit)) {
+        ab_verdict_say(v, "loss gap to O0 %+.4g, within %.4g", c->facts.gap, c->gap_limit);
+        ab_verdict_point(&c->facts, v, "/summary/loss_gap");
+    } else {
+        ab_text_show(v->missing, sizeof v->missing,
+                     "there is no O0 cell to compare with: run with --levels O0,%s",
+                     ab_text_brief(ab_json_text(c->facts.cell, "level", "O2"), 20));
+    }
+    if (!c->facts.skip.dynamic) return;
+    ab_verdict_say(v,
+                   "%d of %d steps skipped; this scaler is expected to skip up to %.0f while it finds its "
+                   "scale and then one in %.0f",
+                   c->facts.skip.skipped, c->facts.loss.steps,
+                   skips->expected_warm_up + ceil(skips->expected_later), c->facts.skip.window + 1);
+    ab_verdict_point(&c->facts, v, "/steps_skipped");
+}
+
+static void explain_noise(const ab_case *c, ab_verdict *v) {
+    ab_verdict_say(v, "loss gap to O0 %+.4g, %.4g is allowed, and nothing in the record explains it",
+                   c->facts.gap, c->gap_limit);
+    ab_verdict_point(&c->facts, v, "/summary/loss_gap");
+    ab_text_show(
+        v->missing, sizeof v->missing,
+        "whether that is more than two runs of O0 differ by: measure the noise floor (no --no-floor), or run "
+        "with --seeds 5 and `ampbench compare`");
+}
+
+static void explain_undecided(const ab_case *c, ab_verdict *v) {
+    *v = (ab_verdict){.confidence = 0};
+    if (c->behind) {
+        explain_noise(c, v);
+        return;
+    }
+    ab_verdict_say(v, "O0's loss was %.4g at step 0 and is %.4g at the end of %d steps",
+                   c->facts.baseline_loss.first, c->facts.baseline_loss.final, c->facts.baseline_loss.steps);
+    ab_verdict_point_baseline(&c->facts, v, "/summary/loss_final");
+    ab_text_show(
+        v->missing, sizeof v->missing,
+        "O0 has not learned yet, so a level cannot be told from it: run longer, e.g. with --steps %d",
+        4 * (c->facts.loss.steps > 0 ? c->facts.loss.steps : 1));
+    ab_remedy_option(&v->remedy, "--steps", "%d", 4 * (c->facts.loss.steps > 0 ? c->facts.loss.steps : 1));
+}
+
+/* Calls `judge` of all rules for a sick cell, else `shows`. */
+static void judge_all(ab_diagnosis *diagnosis) {
+    for (int i = 0; i < ab_verdict_rule_count(); i++) {
+        const ab_verdict_rule *rule = ab_verdict_rule_at(i);
+        ab_verdict verdict = {.rule = rule, .since = AB_STEP_UNKNOWN};
+        bool (*judge)(const ab_case *, ab_verdict *) = diagnosis->found.sick ? rule->judge : rule->shows;
+        if (judge && judge(&diagnosis->found, &verdict)) diagnosis->verdict[diagnosis->verdicts++] = verdict;
+    }
+    diagnosis->verdicts = ab_order_verdicts(diagnosis->verdict, diagnosis->verdicts);
+}
+
+/* A gap above half of the limit and a tenth of O0's loss does not make a cell sick by itself, but it does
+ * together with a verdict of sufficient confidence. */
+static void judge_suspect(ab_diagnosis *d) {
+    static const double half_of_limit = 0.5, tenth_of_loss = 0.1, sure = 0.65;
+    ab_case *c = &d->found;
+    if (c->facts.baseline == c->facts.cell || !(c->facts.gap > half_of_limit * c->gap_limit) ||
+        !(c->facts.gap > tenth_of_loss * fabs(c->facts.baseline_loss.final)))
+        return;
+    c->behind = c->sick = c->suspect = true;
+    judge_all(d);
+    if (d->verdicts > 0 && d->verdict[0].confidence >= sure) return;
+    c->behind = c->sick = c->suspect = false;
+    d->verdicts = 0;
+}
+
+/* It learns, though less than O0, and there is no noise floor to compare with: the gap may be noise.
+ */
+static bool may_be_chance(const ab_case *c) {
+    const double learned = c->facts.baseline_loss.first - c->facts.baseline_loss.final;
+    return c->behind && !c->unlearned && c->facts.gap < learned / 2 &&
+           !ab_json_at(c->facts.document, "noise_floor.loss_gap");
+}
+
+/* The only symptom is that O0 has not learned (more steps may show why) or an unexplained gap.
+ */
+static bool is_undecided(const ab_diagnosis *d) {
+    const ab_case *c = &d->found;
+    if (d->verdicts > 0 || c->diverged || c->nonfinite || c->skipping || c->stuck || c->eval_degraded)
+        return false;
+    return c->behind ? may_be_chance(c) : c->unlearned;
+}
+
+ab_status ab_diagnose(const cJSON *document, int index, ab_diagnosis *diagnosis) {
+    memset(diagnosis, 0, sizeof *diagnosis);
+    AB_TRY(ab_case_of(document, index, &diagnosis->found));
+    ab_case *c = &diagnosis->found;
+    diagnosis->skips = ab_audit_skips(c);
+    judge_all(diagnosis);
+    c->misconfigured = !c->sick && diagnosis->verdicts > 0;
+    if (!c->sick && !c->misconfigured) judge_suspect(diagnosis);
+    c->sick = c->sick || c->misconfigured;
+    c->undecided = c->sick && is_undecided(diagnosis);
+    if (c->undecided) c->sick = false;
+    diagnosis->trend = ab_trend_of(c, diagnosis->verdicts > 0 ? diagnosis->verdict[0].rule->id : NULL);
+    if (c->undecided)
+        explain_undecided(c, &diagnosis->healthy);
+    else if (!c->sick)
+        explain_healthy(c, &diagnosis->skips, &diagnosis->healthy);
+    return AB_OK;
+}
+
+ab_status ab_diagnose_each(const cJSON *document, ab_diagnosis_visitor visit, void *argument, int *sick) {
+    const cJSON *cell;
+    int index = 0;
+    ab_status status = AB_OK;
+    ab_diagnosis *diagnosis = malloc(sizeof *diagnosis);
+    if (sick) *sick = 0;
+    if (!diagnosis) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
+    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
+        const int here = index++;
+        if (cJSON_IsString(ab_json_at(cell, "twin")) || cJSON_GetArraySize(ab_json_at(cell, "loss")) == 0)
+            continue;
+        AB_TRY_GOTO(ab_diagnose(document, here, diagnosis));
+        if (sick) *sick += diagnosis->found.sick;
+        AB_TRY_GOTO(visit(diagnosis, argument));
+    }
+out:
+    free(diagnosis);
+    return status;
+}

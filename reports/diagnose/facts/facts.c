@@ -1,0 +1,143 @@
+/* What a cell and its O0 cell did, computed once from the record: losses, skips, formats. */
+#include "reports/diagnose/facts/facts.h"
+
+#include "reports/record/json.h"
+#include "reports/record/summary.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- losses ----------------------------------------------------------------------------------------- */
+
+/* Mean of the last losses of the first `steps`. */
+static double mean_of_last(const cJSON *losses, int steps) {
+    const int used = steps < AB_SUMMARY_FINAL_LOSSES ? steps : AB_SUMMARY_FINAL_LOSSES;
+    double sum = 0;
+    int step = 0;
+    const cJSON *loss;
+    cJSON_ArrayForEach(loss, losses) {
+        if (step++ < steps - used) continue;
+        if (step > steps) break;
+        if (!cJSON_IsNumber(loss)) return (double)NAN;
+        sum += loss->valuedouble;
+    }
+    return used > 0 ? sum / used : (double)NAN;
+}
+
+static double highest_of(const cJSON *losses) {
+    enum { ROW = 5 };
+    double row[ROW] = {0}, highest = 0;
+    const cJSON *loss;
+    int step = 0;
+    cJSON_ArrayForEach(loss, losses) {
+        double sum = 0;
+        row[step % ROW] = cJSON_IsNumber(loss) ? loss->valuedouble : (double)NAN;
+        for (int i = 0; i < ROW; i++) sum += row[i];
+        if (step++ >= ROW) highest = fmax(highest, sum / ROW); /* no window contains the first loss */
+    }
+    return highest;
+}
+
+static ab_loss_facts losses_of(const cJSON *cell) {
+    const cJSON *losses = ab_json_at(cell, "loss"), *loss;
+    ab_loss_facts facts = {.first_nonfinite = -1, .first = (double)NAN, .largest = (double)NAN};
+    cJSON_ArrayForEach(loss, losses) {
+        const int step = facts.steps++;
+        if (!cJSON_IsNumber(loss)) {
+            facts.nonfinite++;
+            if (facts.first_nonfinite < 0) facts.first_nonfinite = step;
+            continue;
+        }
+        if (step == 0) facts.first = loss->valuedouble;
+        facts.largest = fmax(facts.largest, loss->valuedouble);
+    }
+    facts.final = mean_of_last(losses, facts.steps);
+    facts.highest = highest_of(losses);
+    return facts;
+}
+
+double ab_facts_cost_of_steps(const ab_facts *facts, int steps) {
+    const ab_loss_facts *o0 = &facts->baseline_loss;
+    return fmax(0, mean_of_last(ab_json_at(facts->baseline, "loss"), o0->steps - steps) - o0->final);
+}
+
+/* ---- skips ------------------------------------------------------------------------------------------ */
+
+/* cells[].scale is a run-length list of [scale, steps]. */
+static void read_scales(const cJSON *cell, ab_skip_facts *skip) {
+    const cJSON *run;
+    bool first = true;
+    cJSON_ArrayForEach(run, ab_json_at(cell, "scale")) {
+        const cJSON *value = cJSON_GetArrayItem(run, 0);
+        if (!cJSON_IsNumber(value)) continue;
+        const double scale = value->valuedouble;
+        if (first) skip->first_scale = skip->least_scale = skip->largest_scale = scale;
+        first = false;
+        skip->last_scale = scale;
+        skip->least_scale = fmin(skip->least_scale, scale);
+        skip->largest_scale = fmax(skip->largest_scale, scale);
+    }
+}
+
+static bool loss_is_finite(const cJSON *losses, int step) {
+    return cJSON_IsNumber(cJSON_GetArrayItem(losses, step));
+}
+
+static ab_skip_facts skips_of(const cJSON *document, const cJSON *cell, int steps) {
+    const cJSON *losses = ab_json_at(cell, "loss"), *skipped;
+    ab_skip_facts facts = {.skipped = (int)ab_json_number(cell, "steps_skipped", 0),
+                           .late_steps = steps - steps / 4,
+                           .window = ab_json_number(cell, "scale_window",
+                                                    ab_json_number(document, "config.scale_window", 2000))};
+    facts.dynamic = cJSON_IsString(ab_json_at(cell, "policy.loss_scale"));
+    cJSON_ArrayForEach(skipped, ab_json_at(cell, "skipped_steps")) {
+        facts.late += skipped->valuedouble >= steps / 4;
+        facts.loss_finite += loss_is_finite(losses, (int)skipped->valuedouble);
+    }
+    read_scales(cell, &facts);
+    return facts;
+}
+
+bool ab_facts_short_window(const ab_facts *facts) {
+    enum { SHORT = 20 };
+    return facts->skip.window < SHORT;
+}
+
+/* ---- the facts of a cell ---------------------------------------------------------------------------- */
+
+ab_status ab_facts_of(const cJSON *document, int index, ab_facts *facts) {
+    const cJSON *cell = cJSON_GetArrayItem(ab_json_at(document, "cells"), index);
+    *facts = (ab_facts){.document = document, .cell = cell, .index = index};
+    AB_TRY(ab_format_find(ab_json_text(cell, "half_format", ""), &facts->half));
+    facts->baseline = ab_summary_baseline(document, cell);
+    facts->loss = losses_of(cell);
+    facts->skip = skips_of(document, cell, facts->loss.steps);
+    facts->gap = ab_json_number(cell, "summary.loss_gap", (double)NAN);
+    if (!facts->baseline) return AB_OK;
+    facts->baseline_loss = losses_of(facts->baseline);
+    facts->skip_cost = ab_facts_cost_of_steps(facts, facts->skip.skipped);
+    return AB_OK;
+}
+
+/* ---- formats ---------------------------------------------------------------------------------------- */
+
+bool ab_facts_uses_half(const ab_facts *facts) {
+    const char *model = ab_json_text(facts->cell, "policy.cast_model_type", "fp32");
+    return strcmp(model, "fp32") != 0 || ab_json_is_true(facts->cell, "policy.patch_torch_functions");
+}
+
+bool ab_facts_half_weights(const ab_facts *facts) {
+    const char *model = ab_json_text(facts->cell, "policy.cast_model_type", "fp32");
+    return strcmp(model, facts->half->name) == 0 && !ab_json_is_true(facts->cell, "policy.master_weights");
+}
+
+const char *ab_facts_statistics_format(const ab_facts *facts) {
+    const char *model = ab_json_text(facts->cell, "policy.cast_model_type", "fp32");
+    const bool kept =
+        ab_json_is_true(facts->cell, "policy.keep_batchnorm_fp32") || strcmp(model, facts->half->name) != 0;
+    return ab_json_text(facts->cell, "policy.batch_norm_statistics", kept ? "fp32" : model);
+}
+
+bool ab_facts_accumulates_in_half(const ab_facts *facts) {
+    return strcmp(ab_json_text(facts->cell, "accumulate", "fp32"), "half") == 0 && ab_facts_uses_half(facts);
+}

@@ -1,0 +1,91 @@
+/* The first op that produced a non-finite value, from whichever probe recorded it. */
+#include "reports/diagnose/facts/first_nonfinite.h"
+
+#include "kernels/core/text.h"
+#include "reports/record/graph.h"
+#include "reports/record/json.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool from_origin(const cJSON *cell, bool expected, ab_first_nonfinite *first) {
+    const cJSON *event;
+    int place = 0;
+    cJSON_ArrayForEach(event, ab_json_at(cell, "probes.origin.events")) {
+        const int here = place++;
+        if (ab_json_is_true(event, "expected") != expected) continue;
+        *first = (ab_first_nonfinite){.known = true,
+                                      .op = ab_json_text(event, "op", ""),
+                                      .type = ab_json_text(event, "type", ""),
+                                      .pass = ab_json_text(event, "pass", ""),
+                                      .by = ab_json_text(event, "by", ""),
+                                      .cause = ab_json_text(event, "cause.id", ""),
+                                      .format = ab_json_text(event, "format", ""),
+                                      .step = (int)ab_json_number(event, "step", 0),
+                                      .read_largest = ab_json_number(event, "read_largest", (double)NAN)};
+        ab_text_exact(first->pointer, sizeof first->pointer, "/probes/origin/events/%d", here);
+        return true;
+    }
+    return false;
+}
+
+static const char *type_of(const cJSON *cell, const char *op) {
+    const cJSON *entry;
+    cJSON_ArrayForEach(entry, ab_json_at(cell, "implementations")) {
+        if (strcmp(ab_json_text(entry, "op", ""), op) == 0) return ab_json_text(entry, "type", "");
+    }
+    return "";
+}
+
+static bool from_activations(const cJSON *cell, const char *half, ab_first_nonfinite *first) {
+    const cJSON *tensor;
+    int place = 0;
+    cJSON_ArrayForEach(tensor, ab_json_at(cell, "probes.activations")) {
+        const int here = place++;
+        if (!ab_json_is_true(tensor, "cast") ||
+            ab_json_number(tensor, "overflowed", 0) + ab_json_number(tensor, "inf", 0) <= 0)
+            continue;
+        const char *op = ab_json_text(tensor, "layer", "");
+        *first = (ab_first_nonfinite){.known = true,
+                                      .op = op,
+                                      .type = type_of(cell, op),
+                                      .pass = "forward",
+                                      .by = "op",
+                                      .cause = "",
+                                      .format = half,
+                                      .step = AB_STEP_UNKNOWN,
+                                      .read_largest = (double)NAN};
+        ab_text_exact(first->pointer, sizeof first->pointer, "/probes/activations/%d/overflowed", here);
+        return true;
+    }
+    return false;
+}
+
+static bool from_provenance(const cJSON *cell, ab_first_nonfinite *first) {
+    const cJSON *origin = cJSON_GetArrayItem(ab_json_at(cell, "probes.nan_provenance.origins"), 0);
+    if (!origin) return false;
+    *first = (ab_first_nonfinite){.known = true,
+                                  .op = ab_json_text(origin, "op", ""),
+                                  .type = ab_json_text(origin, "type", ""),
+                                  .pass = ab_json_text(origin, "pass", ""),
+                                  .by = "op",
+                                  .cause = "",
+                                  .format = "",
+                                  .step = (int)ab_json_number(origin, "first_step", 0),
+                                  .read_largest = (double)NAN,
+                                  .pointer = "/probes/nan_provenance/origins/0"};
+    return true;
+}
+
+ab_first_nonfinite ab_first_nonfinite_of(const cJSON *cell, const char *half, bool expected) {
+    ab_first_nonfinite first = {
+        .op = "", .type = "", .pass = "", .by = "", .cause = "", .format = "", .read_largest = (double)NAN};
+    if (from_origin(cell, false, &first) || (expected && from_origin(cell, true, &first))) return first;
+    if (from_activations(cell, half, &first) || from_provenance(cell, &first)) return first;
+    return first;
+}
+
+ab_traits ab_first_traits(const ab_facts *facts, const ab_first_nonfinite *first) {
+    const ab_graph graph = ab_graph_of(facts->document, ab_json_at(facts->cell, "implementations"));
+    return ab_graph_traits_of(&graph, first->op, first->type);
+}

@@ -64,20 +64,21 @@ static void judge_all(ab_diagnosis *diagnosis) {
         bool (*judge)(const ab_case *, ab_verdict *) = diagnosis->found.sick ? rule->judge : rule->shows;
         if (judge && judge(&diagnosis->found, &verdict)) diagnosis->verdict[diagnosis->verdicts++] = verdict;
     }
-    diagnosis->verdicts = ab_order_verdicts(diagnosis->verdict, diagnosis->verdicts);
+    diagnosis->verdicts =
+        ab_order_verdicts(diagnosis->found.facts.limits, diagnosis->verdict, diagnosis->verdicts);
 }
 
 /* A gap above half of the limit and a tenth of O0's loss does not make a cell sick by itself, but it does
  * together with a verdict of sufficient confidence. */
 static void judge_suspect(ab_diagnosis *d) {
-    static const double half_of_limit = 0.5, tenth_of_loss = 0.1, sure = 0.65;
     ab_case *c = &d->found;
-    if (c->facts.baseline == c->facts.cell || !(c->facts.gap > half_of_limit * c->gap_limit) ||
-        !(c->facts.gap > tenth_of_loss * fabs(c->facts.baseline_loss.final)))
+    const ab_thresholds *t = c->facts.limits;
+    if (c->facts.baseline == c->facts.cell || !(c->facts.gap > t->suspect_gap * c->gap_limit) ||
+        !(c->facts.gap > t->suspect_loss * fabs(c->facts.baseline_loss.final)))
         return;
     c->behind = c->sick = c->suspect = true;
     judge_all(d);
-    if (d->verdicts > 0 && d->verdict[0].confidence >= sure) return;
+    if (d->verdicts > 0 && d->verdict[0].confidence >= t->suspect_confidence) return;
     c->behind = c->sick = c->suspect = false;
     d->verdicts = 0;
 }
@@ -86,7 +87,7 @@ static void judge_suspect(ab_diagnosis *d) {
  */
 static bool may_be_chance(const ab_case *c) {
     const double learned = c->facts.baseline_loss.first - c->facts.baseline_loss.final;
-    return c->behind && !c->unlearned && c->facts.gap < learned / 2 &&
+    return c->behind && !c->unlearned && c->facts.gap < c->facts.limits->chance_gap * learned &&
            !ab_json_at(c->facts.document, "noise_floor.loss_gap");
 }
 
@@ -100,8 +101,13 @@ static bool is_undecided(const ab_diagnosis *d) {
 }
 
 ab_status ab_diagnose(const cJSON *document, int index, ab_diagnosis *diagnosis) {
+    return ab_diagnose_by(document, index, &ab_thresholds_default, diagnosis);
+}
+
+ab_status ab_diagnose_by(const cJSON *document, int index, const ab_thresholds *limits,
+                         ab_diagnosis *diagnosis) {
     memset(diagnosis, 0, sizeof *diagnosis);
-    AB_TRY(ab_case_of(document, index, &diagnosis->found));
+    AB_TRY(ab_case_of(document, index, limits, &diagnosis->found));
     ab_case *c = &diagnosis->found;
     diagnosis->skips = ab_audit_skips(c);
     judge_all(diagnosis);

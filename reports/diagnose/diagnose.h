@@ -25,6 +25,10 @@ typedef struct ab_diagnosis {
 /* Diagnoses cells[index] of a summarised document. */
 AB_MUST_CHECK ab_status ab_diagnose(const cJSON *document, int index, ab_diagnosis *diagnosis);
 
+/* The same by other thresholds, which must outlive the diagnosis. */
+AB_MUST_CHECK ab_status ab_diagnose_by(const cJSON *document, int index, const ab_thresholds *limits,
+                                       ab_diagnosis *diagnosis);
+
 /* Diagnoses the trained cells of a summarised document in order, except perturbed baselines, and calls
  * `visit` for each; stops at the visitor's first failure. *sick (may be NULL): number of sick cells. */
 typedef ab_status (*ab_diagnosis_visitor)(const ab_diagnosis *diagnosis, void *argument);

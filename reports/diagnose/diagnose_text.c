@@ -60,11 +60,12 @@ static void print_skips(const ab_diagnosis *d, FILE *out) {
             a->healthy ? "as this scaler does" : "more than this scaler does", a->samples_lost);
     if (isfinite(a->p_value))
         fprintf(out, "    skipped steps' losses rank %.2f among their neighbours (p = %.2g): %s\n",
-                a->mean_rank, a->p_value, a->p_value < 0.01 ? "not a random sample" : "like a random sample");
+                a->mean_rank, a->p_value,
+                a->p_value < d->found.facts.limits->p_value ? "not a random sample" : "like a random sample");
     if (!isfinite(a->label_p)) return;
     fprintf(out, "    labels of skipped steps' batches beside all (p = %.2g): %s", a->label_p,
-            a->label_p < 0.01 ? "not a random sample" : "like a random sample");
-    if (a->label_p < 0.01 && a->label >= 0)
+            a->label_p < d->found.facts.limits->p_value ? "not a random sample" : "like a random sample");
+    if (a->label_p < d->found.facts.limits->p_value && a->label >= 0)
         fprintf(out, ": class %d is %.1f %% of them and %.1f %% of all", a->label, 100 * a->label_share,
                 100 * a->label_expected);
     putc('\n', out);

@@ -172,7 +172,7 @@ static bool here_epsilon_is_zero(const ab_diagnosis *d, char *text, size_t size)
 }
 
 static bool here_not_faster(const ab_diagnosis *d, char *text, size_t size) {
-    static const double slower = 0.95;
+    const double slower = d->found.facts.limits->slower;
     const double ratio = ab_json_number(d->found.facts.cell, "summary.ratio_samples_to_o0", (double)NAN);
     if (!ab_facts_uses_half(&d->found.facts) || !(ratio < slower)) return false;
     ab_text_show(text, size, "%.2fx of O0's samples a second; %.0f casts a step%s", ratio,

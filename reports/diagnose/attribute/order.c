@@ -12,16 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A verdict below `sure` is too weak to explain another one. */
-static const double sure = 0.5, step_down = 0.01;
-
 static bool comes_before(const ab_verdict *a, const ab_verdict *b) {
     return a->since < b->since || (a->since == b->since && a->rule->acts < b->rule->acts);
 }
 
-static bool explains(const ab_verdict *cause, const ab_verdict *effect) {
+static bool explains(const ab_thresholds *t, const ab_verdict *cause, const ab_verdict *effect) {
     if (cause->since == AB_STEP_UNKNOWN || effect->since == AB_STEP_UNKNOWN || effect->own) return false;
-    return cause->rule->acts != AB_ACTS_ASIDE && cause->confidence >= sure && comes_before(cause, effect);
+    return cause->rule->acts != AB_ACTS_ASIDE && cause->confidence >= t->explains &&
+           comes_before(cause, effect);
 }
 
 static int by_time(const void *a, const void *b) {
@@ -74,13 +72,13 @@ static void join(ab_verdict *first, const ab_verdict *other) {
     ab_text_append(first->remedy.text, sizeof first->remedy.text, " (%s)", other->rule->id);
 }
 
-int ab_order_verdicts(ab_verdict *v, int count) {
+int ab_order_verdicts(const ab_thresholds *t, ab_verdict *v, int count) {
     bool effect[AB_VERDICT_RULES] = {false};
     qsort(v, (size_t)count, sizeof *v, by_time);
     for (int i = 0; i < count; i++)
         for (int k = 0; k < count; k++) {
-            if (k == i || !explains(&v[i], &v[k])) continue;
-            v[k].confidence = fmin(v[k].confidence, v[i].confidence - step_down);
+            if (k == i || !explains(t, &v[i], &v[k])) continue;
+            v[k].confidence = fmin(v[k].confidence, v[i].confidence - t->step_down);
             effect[k] = true;
         }
     for (int i = 0; i < count; i++) v[i].remedy.with_others = v[i].remedy.with_others && !effect[i];

@@ -80,7 +80,7 @@ static double largest_signal(const cJSON *cell, const char *op) {
 }
 
 static bool is_own(const ab_case *c, const ab_first_nonfinite *first) {
-    const double near = ab_near_overflow(c->facts.half);
+    const double near = ab_near_overflow(&c->facts);
     if (first->step == 0 || ab_first_traits(&c->facts, first) & AB_TRAITS_OF_ZERO) return true;
     if (strcmp(first->by, "weight_cast") == 0 || strcmp(first->cause, "bad_weights") == 0)
         return ab_json_number(c->facts.baseline, "vitals.final_weights.largest", 0) > near;

@@ -90,7 +90,7 @@ void ab_missing_evidence(const ab_case *c, char *text, size_t size);
 
 /* Sorts verdicts, causes before their consequences, and adds to the first remedy the options for other causes
  * that the record shows. Returns how many remain. */
-int ab_order_verdicts(ab_verdict *verdict, int count);
+int ab_order_verdicts(const ab_thresholds *limits, ab_verdict *verdict, int count);
 
 AB_END_DECLS
 

@@ -11,7 +11,7 @@ typedef struct ab_case {
     ab_facts facts;
     double gap_limit;   /* loss gap to O0 that is allowed; NAN: not known */
     bool nonfinite;     /* some losses are NaN or inf */
-    bool skipping;      /* skipped more than a fifth of the steps after the first quarter */
+    bool skipping;      /* skipped a large share (skipping_share) of the steps after the first quarter */
     bool behind;        /* gap > gap_limit */
     bool unlearned;     /* O0 itself ended no better than it began, or non-finite */
     bool diverged;      /* O0's losses: some non-finite, or far above the first */
@@ -26,7 +26,7 @@ typedef struct ab_case {
 
 /* Finds the facts and the symptoms of cells[index] of a summarised document; suspect, misconfigured and
  * undecided are left to who asks the causes. AB_INPUT if the half format is unknown. */
-AB_MUST_CHECK ab_status ab_case_of(const cJSON *document, int index, ab_case *c);
+AB_MUST_CHECK ab_status ab_case_of(const cJSON *document, int index, const ab_thresholds *limits, ab_case *c);
 
 /* True if there is another cell, O0, that learned: then the fault is in this cell. */
 bool ab_case_sound_baseline(const ab_case *c);
@@ -34,7 +34,7 @@ bool ab_case_sound_baseline(const ab_case *c);
 /* The cell itself fails: behind O0, non-finite losses, or skipping. */
 bool ab_case_fails_alone(const ab_case *c);
 
-/* gap > 2 gap_limit. */
+/* The gap is above the limit several times (far_behind). */
 bool ab_case_far_behind(const ab_case *c);
 
 /* O0 of the record did not learn or diverged, so the half format is not the cause. */

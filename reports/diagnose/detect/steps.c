@@ -37,8 +37,9 @@ bool ab_loss_falls(const ab_case *c) {
     const moments before = moments_of(losses, n / 2, n - n / 4), after = moments_of(losses, n - n / 4, n);
     if (before.n < 2 || after.n < 2) return false;
     const double drop = before.mean - after.mean;
-    return drop > 2 * sqrt(before.variance / before.n + after.variance / after.n) &&
-           drop > 0.005 * fabs(before.mean);
+    return drop >
+               c->facts.limits->trend_errors * sqrt(before.variance / before.n + after.variance / after.n) &&
+           drop > c->facts.limits->trend_share * fabs(before.mean);
 }
 
 /* One after the last step at which the trailing mean of the gap is within the limit; -1 if it is at the end.
@@ -159,7 +160,7 @@ static void compare_labels(const ab_case *c, ab_skip_audit *audit) {
 }
 
 ab_skip_audit ab_audit_skips(const ab_case *c) {
-    static const double spare = 2; /* extra skips tolerated as chance */
+    const double spare = c->facts.limits->spare_skips;
     ab_skip_audit audit = {
         .p_value = (double)NAN, .mean_rank = (double)NAN, .label_p = (double)NAN, .label = -1};
     const cJSON *skipped;

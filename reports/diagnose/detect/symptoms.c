@@ -32,44 +32,46 @@ static double gap_error(const cJSON *a, const cJSON *b) {
  * plateau, and on the slope after it a few steps make a large difference). Plus the cost of skipped steps and
  * two standard errors of the gap. */
 static double limit_of_gap(const ab_case *c) {
-    static const double part_learned = 0.01;
-    enum { LATER = 20 };
+    const ab_thresholds *t = c->facts.limits;
     const double floor = fabs(ab_json_number(c->facts.document, "noise_floor.loss_gap", 0));
     const ab_loss_facts *o0 = &c->facts.baseline_loss;
     const double certified = ab_summary_allowed_gap(floor, o0->final);
-    const double tolerated =
-        fmax(part_learned * (o0->first - o0->final), ab_facts_cost_of_steps(&c->facts, o0->steps / LATER));
+    const double tolerated = fmax(t->gap_learned * (o0->first - o0->final),
+                                  ab_facts_cost_of_steps(&c->facts, (int)(o0->steps * t->gap_later)));
     return fmax(certified, tolerated) + c->facts.skip_cost +
-           2 * gap_error(ab_json_at(c->facts.cell, "loss"), ab_json_at(c->facts.baseline, "loss"));
+           t->gap_errors *
+               gap_error(ab_json_at(c->facts.cell, "loss"), ab_json_at(c->facts.baseline, "loss"));
 }
 
 /* Most of the averaged weights no longer change, are far from the weights, and score worse. */
-static bool average_is_stuck(const cJSON *cell) {
-    static const double most = 0.5, far = 0.02, worse = 1.05;
+static bool average_is_stuck(const ab_case *c) {
+    const ab_thresholds *t = c->facts.limits;
+    const cJSON *cell = c->facts.cell;
     const double differing = ab_json_number(cell, "vitals.average.differing", 0);
-    return differing > 0 && ab_json_number(cell, "vitals.average.stuck", 0) > most * differing &&
-           ab_json_number(cell, "vitals.average.distance_rms_share", 0) > far &&
+    return differing > 0 && ab_json_number(cell, "vitals.average.stuck", 0) > t->average_stuck * differing &&
+           ab_json_number(cell, "vitals.average.distance_rms_share", 0) > t->average_distance &&
            ab_json_number(cell, "ema_test_loss", 0) >
-               worse * ab_json_number(cell, "test_loss", (double)INFINITY);
+               t->average_worse * ab_json_number(cell, "test_loss", (double)INFINITY);
 }
 
 /* Only if running statistics are kept in a half format: a test loss far above the training loss has other
  * causes too. So it must also be far above O0's, unless O0 was configured to keep them in half too. */
 static bool is_eval_degraded(const ab_case *c) {
-    static const double times = 2, more = 0.5;
+    const ab_thresholds *t = c->facts.limits;
     const double test = ab_json_number(c->facts.cell, "test_loss", (double)NAN),
                  o0 = ab_json_number(c->facts.baseline, "test_loss", 0);
     const bool asked = ab_json_at(c->facts.cell, "policy.batch_norm_statistics") != NULL;
     if (strcmp(ab_facts_statistics_format(&c->facts), "fp32") == 0 || !ab_json_at(c->facts.cell, "test_loss"))
         return false;
-    return !(test < times * c->facts.loss.final + more) && (asked || !(test < times * o0 + more));
+    return !(test < t->eval_times * c->facts.loss.final + t->eval_more) &&
+           (asked || !(test < t->eval_times * o0 + t->eval_more));
 }
 
 /* O0 counts as learning if its final loss is below this share of the first, or of log(classes) if that is
- * less: 0.99, or 0.95 if its weights grew several times. */
+ * less. */
 static double unlearned_share(const ab_case *c) {
-    static const double far = 3;
-    return ab_weight_growth(c->facts.baseline) > far ? 0.95 : 0.99;
+    const ab_thresholds *t = c->facts.limits;
+    return ab_weight_growth(c->facts.baseline) > t->grown ? t->learned_share_grown : t->learned_share;
 }
 
 /* Updates a tenth as large as the weights, growing weights and a loss that was above its first; or a loss
@@ -77,37 +79,39 @@ static double unlearned_share(const ab_case *c) {
  * hundredfold, and a language model may jump at first and still end well at two thirds of its first loss. So
  * the stronger the sign, the more O0 may have learned and still count as unstable. */
 static bool is_lr_unstable(const ab_case *c) {
-    static const double large = 0.1, huge = 1, far = 2.5, higher = 1.05, above = 1.2, far_above = 3;
+    const ab_thresholds *t = c->facts.limits;
     const ab_loss_facts *o0 = &c->facts.baseline_loss;
     if (!c->facts.baseline || c->unlearned || o0->nonfinite > 0) return false;
     const double step = ab_relative_update(c->facts.baseline), rest = o0->final / o0->first,
                  rise = o0->highest / o0->first;
-    const bool grew = ab_weight_growth(c->facts.baseline) > far;
-    return (grew && step > huge && ((rise > far_above && rest > 0.1) || rest > 0.7)) ||
-           (grew && step > large && rise > higher && rest > 0.22) || (rise > far_above && rest > 0.5) ||
-           (rise > above && rest > 0.8);
+    const bool grew = ab_weight_growth(c->facts.baseline) > t->unstable_growth, far = rise > t->far_above;
+    return (grew && step > t->unstable_huge_step &&
+            ((far && rest > t->unstable_rest_huge_risen) || rest > t->unstable_rest_huge)) ||
+           (grew && step > t->unstable_step && rise > t->unstable_rise && rest > t->unstable_rest_step) ||
+           (far && rest > t->unstable_rest_far) ||
+           (rise > t->unstable_above && rest > t->unstable_rest_above);
 }
 
 static void find_symptoms(ab_case *c) {
-    static const double skipping_share = 0.2, far_above = 3;
+    const ab_thresholds *t = c->facts.limits;
     c->nonfinite = c->facts.loss.nonfinite > 0;
     c->skipping =
-        c->facts.skip.late_steps > 0 && c->facts.skip.late > skipping_share * c->facts.skip.late_steps;
+        c->facts.skip.late_steps > 0 && c->facts.skip.late > t->skipping_share * c->facts.skip.late_steps;
     c->behind = c->facts.gap > c->gap_limit;
     const ab_loss_facts *o0 = &c->facts.baseline_loss;
     const double classes = ab_facts_classes(&c->facts);
     const double chance = classes > 1 ? log(classes) : (double)INFINITY;
     c->unlearned = c->facts.baseline && !(o0->final < unlearned_share(c) * fmin(o0->first, chance));
-    c->diverged = c->facts.baseline && (o0->nonfinite > 0 || o0->largest > far_above * o0->first);
+    c->diverged = c->facts.baseline && (o0->nonfinite > 0 || o0->largest > t->far_above * o0->first);
     c->lr_unstable = is_lr_unstable(c);
-    c->stuck = average_is_stuck(c->facts.cell);
+    c->stuck = average_is_stuck(c);
     c->eval_degraded = is_eval_degraded(c);
     c->sick = c->nonfinite || c->skipping || c->behind || c->unlearned || c->stuck || c->eval_degraded;
 }
 
-ab_status ab_case_of(const cJSON *document, int index, ab_case *c) {
+ab_status ab_case_of(const cJSON *document, int index, const ab_thresholds *limits, ab_case *c) {
     *c = (ab_case){.gap_limit = (double)NAN};
-    AB_TRY(ab_facts_of(document, index, &c->facts));
+    AB_TRY(ab_facts_of(document, index, limits, &c->facts));
     if (c->facts.baseline) c->gap_limit = limit_of_gap(c);
     find_symptoms(c);
     return AB_OK;
@@ -119,7 +123,9 @@ bool ab_case_sound_baseline(const ab_case *c) {
 
 bool ab_case_fails_alone(const ab_case *c) { return c->nonfinite || c->behind || c->skipping; }
 
-bool ab_case_far_behind(const ab_case *c) { return c->facts.gap > 2 * c->gap_limit; }
+bool ab_case_far_behind(const ab_case *c) {
+    return c->facts.gap > c->facts.limits->far_behind * c->gap_limit;
+}
 
 bool ab_baseline_fails(const ab_case *c) { return c->facts.baseline && (c->unlearned || c->diverged); }
 

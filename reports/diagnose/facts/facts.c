@@ -98,16 +98,13 @@ static ab_skip_facts skips_of(const cJSON *document, const cJSON *cell, int step
     return facts;
 }
 
-bool ab_facts_short_window(const ab_facts *facts) {
-    enum { SHORT = 20 };
-    return facts->skip.window < SHORT;
-}
+bool ab_facts_short_window(const ab_facts *facts) { return facts->skip.window < facts->limits->short_window; }
 
 /* ---- the facts of a cell ---------------------------------------------------------------------------- */
 
-ab_status ab_facts_of(const cJSON *document, int index, ab_facts *facts) {
+ab_status ab_facts_of(const cJSON *document, int index, const ab_thresholds *limits, ab_facts *facts) {
     const cJSON *cell = cJSON_GetArrayItem(ab_json_at(document, "cells"), index);
-    *facts = (ab_facts){.document = document, .cell = cell, .index = index};
+    *facts = (ab_facts){.document = document, .cell = cell, .index = index, .limits = limits};
     AB_TRY(ab_format_find(ab_json_text(cell, "half_format", ""), &facts->half));
     facts->baseline = ab_summary_baseline(document, cell);
     facts->loss = losses_of(cell);

@@ -5,6 +5,7 @@
 #define AB_REPORTS_DIAGNOSE_FACTS_FACTS_H
 
 #include "kernels/format/format.h"
+#include "reports/diagnose/thresholds/thresholds.h"
 
 #include <cjson/cJSON.h>
 
@@ -39,19 +40,22 @@ typedef struct ab_facts {
         *baseline; /* baseline: NULL if there is none; the cell itself if it is O0 */
     int index;     /* in cells[] */
     const ab_format *half;
+    const ab_thresholds *limits; /* what the rules compare with */
     ab_loss_facts loss, baseline_loss;
     ab_skip_facts skip;
     double gap;       /* loss gap to O0; NAN: not known */
     double skip_cost; /* decrease of O0's loss over as many last steps as were skipped */
 } ab_facts;
 
-/* The facts of cells[index] of a summarised document. AB_INPUT if the half format is unknown. */
-AB_MUST_CHECK ab_status ab_facts_of(const cJSON *document, int index, ab_facts *facts);
+/* The facts of cells[index] of a summarised document; keeps `limits`. AB_INPUT if the half format is unknown.
+ */
+AB_MUST_CHECK ab_status ab_facts_of(const cJSON *document, int index, const ab_thresholds *limits,
+                                    ab_facts *facts);
 
 /* O0's loss `steps` before its end minus its final loss; at least 0. */
 double ab_facts_cost_of_steps(const ab_facts *facts, int steps);
 
-/* The scaler raises its scale after fewer than 20 clean steps, so frequent skips are expected. */
+/* The scaler raises its scale after few clean steps (short_window), so frequent skips are expected. */
 bool ab_facts_short_window(const ab_facts *facts);
 
 /* ---- formats --------------------------------------------------------------------------------- */
@@ -86,7 +90,7 @@ double ab_expected_flush(const ab_facts *facts, const cJSON *tensor);
 
 /* A size from which an overflow is possible: four octaves below the overflow limit. Samples of rows and steps
  * miss the largest value, and O0's training differs. Exploding weights cross them within a few steps. */
-double ab_near_overflow(const ab_format *half);
+double ab_near_overflow(const ab_facts *facts);
 
 /* True if O0's largest gradient of a tensor, times `scale`, is within four octaves of the overflow limit
  * (samples miss the true maximum). */

@@ -35,11 +35,13 @@ double ab_expected_flush(const ab_facts *facts, const cJSON *tensor) {
     return ab_exponents_flushed(reference, facts->half, octaves).energy / all.energy;
 }
 
-double ab_near_overflow(const ab_format *half) { return ab_format_overflow_limit(half) / 16; }
+double ab_near_overflow(const ab_facts *facts) {
+    return facts->limits->near_overflow * ab_format_overflow_limit(facts->half);
+}
 
 bool ab_expected_overflow(const ab_facts *facts, const cJSON *tensor, double scale) {
     const double largest = ab_json_number(ab_baseline_tensor(facts, tensor), "max_abs", 0);
-    return largest * scale / ab_first_scale(facts->baseline) >= ab_near_overflow(facts->half);
+    return largest * scale / ab_first_scale(facts->baseline) >= ab_near_overflow(facts);
 }
 
 int ab_first_step_with(const cJSON *tensor, const char *key) {

@@ -43,8 +43,7 @@ static const cJSON *made_zero_from(const ab_graph *graph, const cJSON *signals, 
  * do not read these outputs: parallel branches, such as keys and queries, mostly have similar magnitudes.
  * False if there are too many for a list. */
 static bool layers_to_keep(const ab_facts *facts, const char *op, char *list, size_t size) {
-    enum { MOST = 12 };
-    const double limit = ab_format_overflow_limit(facts->half) / 4;
+    const double limit = facts->limits->keep_near * ab_format_overflow_limit(facts->half);
     const cJSON *entry, *signals = ab_json_at(facts->baseline, "probes.signals"),
                         *at = ab_signal_of(facts->baseline, op);
     const ab_graph graph = ab_graph_of(facts->document, signals);
@@ -61,7 +60,7 @@ static bool layers_to_keep(const ab_facts *facts, const char *op, char *list, si
         const size_t used = strlen(list);
         if (!ab_text_fits(list + used, size - used, "%s%s=fp32", used ? "," : "",
                           ab_json_text(entry, "op", "")) ||
-            ++kept > MOST)
+            ++kept > facts->limits->keep_most)
             return false;
     }
     return kept > 0 || ab_text_fits(list, size, "%s=fp32", op);

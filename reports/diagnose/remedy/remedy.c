@@ -20,7 +20,7 @@ void ab_remedy_option(ab_remedy *remedy, const char *name, const char *format, .
 }
 
 void ab_remedy_more_steps(const ab_facts *facts, ab_remedy *remedy) {
-    enum { SHORT = 1000 };
+    const int wanted = (int)facts->limits->long_enough;
     const int steps = facts->baseline_loss.steps;
-    if (steps < SHORT) ab_remedy_option(remedy, "--steps", "%d", 2 * steps < SHORT ? 2 * steps : SHORT);
+    if (steps < wanted) ab_remedy_option(remedy, "--steps", "%d", 2 * steps < wanted ? 2 * steps : wanted);
 }

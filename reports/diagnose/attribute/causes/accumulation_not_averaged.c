@@ -29,7 +29,7 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
     const double micro = ab_json_number(c->facts.document, "config.gradient_accumulation_steps", 1);
     double bound = 0;
     const double energy = micro >= 2 ? logit_energy(c, &bound) : (double)NAN;
-    if (!(energy > 1.25 * bound)) return false;
+    if (!(energy > c->facts.limits->accumulation_bound * bound)) return false;
     verdict->confidence = 0.92;
     verdict->own = true;
     verdict->since = 0;

@@ -31,10 +31,12 @@ static double largest_gradient(const ab_case *c) {
 /* Values end at limit / scale, far below their size before; the limit itself would not have clipped them so
  * far. */
 static bool ends_at_scaled_limit(const ab_case *c, double value) {
-    static const double rounding = 1.01, far = 2;
+    const ab_thresholds *t = c->facts.limits;
     const double end = value / c->facts.skip.least_scale;
-    return value > 0 && largest_of(c, "probes.unscaled_gradients", "unscaled_gradient") <= end * rounding &&
-           largest_of(c, "probes.tensors", "weight_gradient") / c->facts.skip.largest_scale > far * end;
+    return value > 0 &&
+           largest_of(c, "probes.unscaled_gradients", "unscaled_gradient") <= end * t->clip_rounding &&
+           largest_of(c, "probes.tensors", "weight_gradient") / c->facts.skip.largest_scale >
+               t->clip_far * end;
 }
 
 /* Lower bound of the norm that correct clipping leaves of gradients of norm `raw`: for several steps, one
@@ -92,7 +94,7 @@ typedef struct norms {
 
 static norms compare_norms(const ab_case *c, double limit) {
     enum { MOST = 512 };
-    static const double less = 0.7, same = 0.9;
+    const ab_thresholds *t = c->facts.limits;
     norms found = {0, 0, 1};
     const cJSON *tensor = cJSON_GetArrayItem(ab_json_at(c->facts.cell, "probes.tensors"), 0);
     const double first = ab_json_number(tensor, "steps.first", 0),
@@ -103,10 +105,10 @@ static norms compare_norms(const ab_case *c, double limit) {
                      given = column_of(c, "probes.unscaled_gradients", "unscaled_gradient", i);
         const double scale = scale_of_steps(c->facts.cell, first + i * stride, first + (i + 1) * stride);
         /* a skipped step's gradients are in one of the two sums only */
-        if (!(scale > 1) || !(given.nonzero > same * raw.nonzero)) continue;
+        if (!(scale > 1) || !(given.nonzero > t->clip_same * raw.nonzero)) continue;
         const double share = sqrt(given.energy) / fmin(limit, sqrt(raw.energy) / scale);
         found.columns++;
-        found.low += share < less;
+        found.low += share < t->clip_less;
         found.least = fmin(found.least, share);
     }
     return found;
@@ -114,7 +116,9 @@ static norms compare_norms(const ab_case *c, double limit) {
 
 /* True if a quarter of the columns are low: correct clipping leaves none, and small gradients are not clipped
  * at all. */
-static bool are_low(const norms *found) { return found->low > 0 && 4 * found->low >= found->columns; }
+static bool are_low(const ab_case *c, const norms *found) {
+    return found->low > 0 && found->low >= c->facts.limits->clip_columns * found->columns;
+}
 
 /* ---- over all steps -------------------------------------------------------------------------- */
 
@@ -126,7 +130,7 @@ static double kept_of(const ab_case *c, double micro, double norm, double value,
     const double raw = sqrt(scaled.energy) / c->facts.skip.least_scale;
     const double kept = sqrt(given.energy) / rightly_clipped(c, raw, norm, value);
     const bool ends = micro == 1 && given.energy > 0 && ends_at_scaled_limit(c, value);
-    *clipped = kept < 0.1 / micro || ends; /* false if there are no energies */
+    *clipped = kept < c->facts.limits->clip_kept / micro || ends; /* false if there are no energies */
     return kept;
 }
 
@@ -149,12 +153,12 @@ static bool find(const ab_case *c, bool steps, ab_verdict *verdict) {
     const norms each = norm > 0 && micro == 1 ? compare_norms(c, norm) : (norms){0, 0, 1};
     bool clipped = false;
     const double kept = kept_of(c, micro, norm, value, &clipped);
-    if (!are_low(&each) && (steps || !clipped)) return false;
+    if (!are_low(c, &each) && (steps || !clipped)) return false;
     char scale[AB_TEXT_NUMBER];
     verdict->confidence = 0.9;
     verdict->own = true;
     verdict->since = 0;
-    if (are_low(&each))
+    if (are_low(c, &each))
         ab_verdict_say(
             verdict,
             "in %d of %d probed intervals gradients reach the optimizer with less of their norm than a "

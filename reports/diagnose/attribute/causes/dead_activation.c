@@ -8,7 +8,7 @@
 #include <string.h>
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {
-    static const double most = 0.9;
+    const double most = c->facts.limits->dead_units;
     int place = 0;
     const cJSON *dead = ab_silent_relu(&c->facts, most, &place);
     if (!ab_baseline_is_flat(c) || !dead) return false;

@@ -28,7 +28,7 @@ static const cJSON *first_above(const cJSON *cell, double far, int *place, doubl
 }
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {
-    static const double far = 100;
+    const double far = c->facts.limits->exploding;
     const double chance = ab_loss_of_chance(&c->facts), first_loss = c->facts.baseline_loss.first;
     int place = 0;
     double growth = 0;

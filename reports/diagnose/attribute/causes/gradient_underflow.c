@@ -12,16 +12,6 @@
 #include <math.h>
 #include <string.h>
 
-static const double much_energy =
-    0.1; /* share of a tensor's energy; 17 of 17 healthy runs stay below 4e-6 in all tensors */
-static const double large_deficit = 0.3; /* share of the energy of O0's weight gradients at the first step */
-static const double most_values =
-    0.9; /* flushed: the rest is near the flush limit, where the binned energy is inaccurate */
-
-/* Lower thresholds for a cell that is behind and a tensor whose largest value is subnormal, so that the
- * remaining values have few bits. Used if nothing above applies. */
-static const double half_of_values = 0.5, tenth_of_values = 0.1;
-
 typedef struct worst {
     const cJSON *tensor;
     int place;
@@ -32,7 +22,6 @@ typedef struct worst {
 /* The gradient of a bias before a norm or a softmax is only fp32 rounding error: the output gradients that it
  * sums cancel. Flushing it loses nothing. */
 static bool is_rounding(const ab_case *c, const cJSON *tensor) {
-    static const double sums_to = 0x1p-16;
     const char *name = ab_json_text(tensor, "name", ""), *bias = strstr(name, ".bias.grad");
     const cJSON *own = ab_baseline_tensor(&c->facts, tensor), *other;
     if (!bias || !own || strcmp(bias, ".bias.grad") != 0) return false;
@@ -40,7 +29,8 @@ static bool is_rounding(const ab_case *c, const cJSON *tensor) {
         if (strcmp(ab_json_text(other, "kind", ""), "activation_gradient") != 0 ||
             strcmp(ab_json_text(other, "layer", ""), ab_json_text(tensor, "layer", "-")) != 0)
             continue;
-        return ab_json_number(own, "max_abs", 0) < sums_to * ab_json_number(other, "max_abs", 0);
+        return ab_json_number(own, "max_abs", 0) <
+               c->facts.limits->rounding_only * ab_json_number(other, "max_abs", 0);
     }
     return false;
 }
@@ -132,13 +122,13 @@ static void say_evidence(const ab_case *c, const worst *w, double deficit, ab_ve
             ab_text_percent(share, w->share), ab_text_brief(name, 80), ab_text_percent(energy, w->energy));
         ab_verdict_point(&c->facts, verdict, "/probes/tensors/%d/flushed", w->place);
     }
-    if (deficit > much_energy) {
+    if (deficit > c->facts.limits->underflow_energy) {
         ab_verdict_say(
             verdict, "at the first step weight gradients lack %s %% of the energy of O0's of the same batch",
             ab_text_percent(share, deficit));
         ab_verdict_point(&c->facts, verdict, "/probes/tensors");
     }
-    if (w->expected > much_energy) {
+    if (w->expected > c->facts.limits->underflow_energy) {
         ab_verdict_say(verdict, "O0's own %s would lose about %s %% of its energy at scale %s",
                        ab_text_brief(name, 80), ab_text_percent(energy, w->expected),
                        ab_text_scale(share, c->facts.skip.last_scale));
@@ -183,8 +173,8 @@ static const cJSON *mostly_subnormal_tensor(const ab_case *c, int *place) {
         if (!ab_json_is_true(tensor, "cast") || !(largest > 0)) continue;
         const bool tiny = largest < ab_format_min_normal(c->facts.half);
         const double share = flushed_share(tensor);
-        if (((tiny || far_behind) && share > half_of_values) ||
-            (tiny && far_behind && share > tenth_of_values)) {
+        if (((tiny || far_behind) && share > c->facts.limits->underflow_some_values) ||
+            (tiny && far_behind && share > c->facts.limits->underflow_few_values)) {
             *place = i;
             return tensor;
         }
@@ -218,10 +208,12 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     if (!w.tensor) return false;
     const double deficit = ab_gradient_deficit(&c->facts);
     int place = 0;
-    const cJSON *reference = flushed_beside_reference(c, much_energy, &place);
-    const bool proved = w.expected >= much_energy || deficit > large_deficit || reference;
+    const cJSON *reference = flushed_beside_reference(c, c->facts.limits->underflow_energy, &place);
+    const bool proved = w.expected >= c->facts.limits->underflow_energy ||
+                        deficit > c->facts.limits->underflow_deficit || reference;
     /* values flushed at the end of a diverging run are not evidence */
-    const bool counted = c->behind && (w.energy >= much_energy || w.share >= most_values);
+    const bool counted = c->behind && (w.energy >= c->facts.limits->underflow_energy ||
+                                       w.share >= c->facts.limits->underflow_values);
     if (!proved && !counted) return judge_mostly_subnormal(c, verdict);
     const double most =
         fmax(fmax(w.energy, w.expected),
@@ -230,7 +222,7 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     /* zeros do not produce infinities: an overflow that fp32 comes near too explains more */
     if (c->nonfinite) verdict->confidence = fmin(verdict->confidence, 0.9);
     verdict->next = c->facts.loss.first_nonfinite == 0; /* the first loss does not depend on gradients */
-    verdict->own = w.expected >= much_energy;
+    verdict->own = w.expected >= c->facts.limits->underflow_energy;
     verdict->since = proved ? 0 : ab_first_step_with(w.tensor, "flushed");
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(w.tensor, "layer", ""));
     say_evidence(c, &w, deficit, verdict);

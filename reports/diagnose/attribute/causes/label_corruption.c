@@ -12,7 +12,9 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     const double ratio = ab_json_number(labels, "between_class_ratio", (double)NAN),
                  control = ab_json_number(labels, "control_ratio", (double)NAN);
     if (!ab_baseline_is_flat(c)) return false;
-    if (!(ratio < 2 * fmax(1, control)) || ab_json_number(labels, "samples", 0) < 256) return false;
+    if (!(ratio < c->facts.limits->labels_ratio * fmax(1, control)) ||
+        ab_json_number(labels, "samples", 0) < c->facts.limits->labels_samples)
+        return false;
     verdict->confidence = c->diverged ? 0.6 : 0.86;
     ab_say_baseline_fails(c, verdict);
     ab_verdict_say(

@@ -16,7 +16,8 @@ static double better_rate(const ab_case *c, double lr, double *share) {
     static const double least = 1e-12;
     const char *optimizer = ab_json_text(c->facts.document, "config.optimizer", "");
     const bool own_size = strncmp(optimizer, "adam", 4) == 0 || strcmp(optimizer, "lamb") == 0;
-    const double wanted = own_size || strcmp(optimizer, "sgd") == 0 ? 1e-2 : 1e-3;
+    const double wanted = own_size || strcmp(optimizer, "sgd") == 0 ? c->facts.limits->rate_wanted
+                                                                    : c->facts.limits->rate_wanted_momentum;
     const double rms = ab_json_number(c->facts.baseline, "vitals.initial_weights.rms", 0);
     *share = own_size && rms > 0 ? lr / rms : lr * ab_relative_gradient(c->facts.baseline);
     return *share > least ? fmin(lr / 10, lr * wanted / *share) : lr / 100;
@@ -31,7 +32,7 @@ static void say_losses(const ab_case *c, ab_verdict *verdict) {
                        o0->first, o0->final);
         ab_verdict_point_baseline(&c->facts, verdict, "/loss");
     }
-    if (!(o0->largest > 1.2 * o0->first)) return;
+    if (!(o0->largest > c->facts.limits->unstable_above * o0->first)) return;
     ab_verdict_say(verdict, "O0's loss was %.4g at step 0 and reached %.4g", o0->first, o0->largest);
     ab_verdict_point_baseline(&c->facts, verdict, "/loss");
 }
@@ -48,7 +49,7 @@ static void say_weights(const ab_case *c, ab_verdict *verdict) {
 
 /* A relu of which most units were active at first: large updates made them inactive. */
 static bool became_inactive(const ab_case *c, ab_verdict *verdict) {
-    static const double dead = 0.9, alive = 0.5;
+    const double dead = c->facts.limits->dead_units, alive = c->facts.limits->alive_units;
     int place = 0;
     const cJSON *relu = c->unlearned ? ab_silent_relu(&c->facts, dead, &place) : NULL;
     const double first = ab_json_number(relu, "silent_first", 1),
@@ -82,9 +83,9 @@ static void say_remedy(const ab_case *c, ab_verdict *verdict) {
 }
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {
-    static const double far = 3, above = 1.2;
+    const double far = c->facts.limits->far_above, above = c->facts.limits->unstable_above;
     const ab_loss_facts *o0 = &c->facts.baseline_loss;
-    const bool grew = ab_weight_growth(c->facts.baseline) > far && o0->nonfinite == 0;
+    const bool grew = ab_weight_growth(c->facts.baseline) > c->facts.limits->grown && o0->nonfinite == 0;
     const bool risen = o0->highest > above * o0->first;
     const bool silenced = became_inactive(c, verdict);
     const bool fails = c->unlearned && (c->diverged || grew || risen || silenced);

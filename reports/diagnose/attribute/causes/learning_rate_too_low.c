@@ -9,13 +9,10 @@
 #include <string.h>
 
 static bool judge_steps(const ab_case *c, ab_verdict *verdict) {
-    /* typical updates are about 1e-3 of the weights; at 3e-5 a change of one percent takes 300 updates in the
-     * same direction */
-    static const double least = 0.005, least_step = 3e-5;
     const double lr = ab_json_number(c->facts.document, "config.lr", 0),
                  step = ab_relative_update(c->facts.baseline);
-    if (!(step < least_step) || !ab_baseline_is_flat(c) || c->diverged ||
-        !(step * c->facts.baseline_loss.steps < least))
+    if (!(step < c->facts.limits->rate_step) || !ab_baseline_is_flat(c) || c->diverged ||
+        !(step * c->facts.baseline_loss.steps < c->facts.limits->rate_moves))
         return false;
     const double factor =
         fmin(1e6, 10 * fmax(1, round(0.5 / (step * c->facts.baseline_loss.steps + 1e-12) / 10)));
@@ -48,7 +45,7 @@ static int stopped_since(const cJSON *baseline, double *lr) {
 
 /* More than half of the first loss is left, and no weight changed during the last 40 % of the run or more. */
 static bool shows(const ab_case *c, ab_verdict *verdict) {
-    static const double left = 0.5, early = 0.6;
+    const double left = c->facts.limits->stopped_left, early = c->facts.limits->stopped_early;
     const ab_loss_facts *o0 = &c->facts.baseline_loss;
     double lr = 0;
     const int since = o0->nonfinite == 0 ? stopped_since(c->facts.baseline, &lr) : -1;

@@ -15,8 +15,9 @@ static bool has_nonfinite_start(const cJSON *cell) {
 }
 
 /* The losses rose before they became non-finite: training diverged first. */
-static bool grew(const ab_loss_facts *loss) {
-    return loss->first_nonfinite > 0 && loss->largest > 3 * loss->first;
+static bool grew(const ab_case *c) {
+    const ab_loss_facts *loss = &c->facts.baseline_loss;
+    return loss->first_nonfinite > 0 && loss->largest > c->facts.limits->far_above * loss->first;
 }
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {
@@ -27,8 +28,8 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     if (!first.known || strcmp(first.pass, "update") == 0) return false;
     const bool proved = strcmp(first.cause, "mathematics") == 0;
     const bool singular = ab_first_traits(&c->facts, &first) & (AB_TRAITS_OF_ZERO | AB_TRAIT_softmax);
-    if (!proved && (!singular || grew(&c->facts.baseline_loss))) return false;
-    if (proved && grew(&c->facts.baseline_loss) && !singular) return false;
+    if (!proved && (!singular || grew(c))) return false;
+    if (proved && grew(c) && !singular) return false;
     verdict->confidence = proved ? 0.93 : 0.85;
     ab_say_baseline_fails(c, verdict);
     ab_say_first_nonfinite(&c->facts, &first, verdict);

@@ -12,10 +12,6 @@
 #include <math.h>
 #include <string.h>
 
-/* Share of a parameter's elements: an update hundreds of times too large for one weight in fifty outweighs
- * all others together. */
-static const double enough = 0.02;
-
 /* The parameter with the largest share of zero or stale second moments. */
 static const cJSON *worst_param(const cJSON *cell, const char *half, int *place, double *most) {
     const cJSON *param, *worst = NULL;
@@ -47,7 +43,9 @@ static bool epsilon_lost(const cJSON *cell, double *value) {
 
 /* True if squares of ordinary gradients underflow to 0. In a format with fp32's range they only become stale:
  * averages that lag, not divisions by zero. */
-static bool has_few_binades(const ab_format *half) { return ab_format_flush_limit(half) > 1e-20; }
+static bool has_few_binades(const ab_facts *facts) {
+    return ab_format_flush_limit(facts->half) > facts->limits->few_binades;
+}
 
 static void point(const ab_case *c, bool o0, ab_verdict *verdict, const char *place) {
     if (o0)
@@ -66,9 +64,9 @@ static bool judge_cell(const ab_case *c, bool o0, ab_verdict *verdict) {
     const bool no_eps = epsilon_lost(cell, &eps);
     /* nothing could be counted: the first loss is already NaN or inf */
     const bool unseen = share == 0 && no_eps && c->facts.loss.first_nonfinite == 0 && !o0;
-    if (!param || (!(share > enough) && !unseen)) return false;
+    if (!param || (!(share > c->facts.limits->state_stale) && !unseen)) return false;
     verdict->confidence = unseen ? 0.3 : c->nonfinite || o0 ? 0.94 : 0.75 + 0.15 * fmin(1, share);
-    if (!has_few_binades(c->facts.half)) verdict->confidence *= 0.65;
+    if (!has_few_binades(&c->facts)) verdict->confidence *= 0.65;
     verdict->own = verdict->remedy.with_others = true;
     verdict->next = unseen;
     verdict->since = 0;

@@ -44,7 +44,7 @@ static int skipped_at_last_scale(const ab_case *c) {
  * and the scale does not fall. (The minimum may be above the first scale: then the first overflow raises it.)
  * A short window that keeps raising the scale is not meant. */
 static bool at_its_floor(const ab_case *c, double share) {
-    static const double nearly_all = 0.9;
+    const double nearly_all = c->facts.limits->floor_skips;
     const ab_skip_facts *skip = &c->facts.skip;
     const bool all = skip->late > nearly_all * skip->late_steps && skip->last_scale == skip->least_scale;
     const bool many =
@@ -145,15 +145,13 @@ static bool find(const ab_case *c, double share, ab_verdict *verdict) {
     return true;
 }
 
-static const double fifth = 0.2, tenth = 0.1;
-
 static bool judge(const ab_case *c, ab_verdict *verdict) {
-    return find(c, c->behind ? tenth : fifth, verdict);
+    return find(c, c->behind ? c->facts.limits->scale_skips_behind : c->facts.limits->scale_skips, verdict);
 }
 
 /* Fewer skips, but they continue as the scale does not change. */
 static bool shows(const ab_case *c, ab_verdict *verdict) {
-    return c->facts.skip.dynamic && find(c, tenth, verdict);
+    return c->facts.skip.dynamic && find(c, c->facts.limits->scale_skips_behind, verdict);
 }
 
 const ab_verdict_rule ab_verdict_rule_scale_too_high = {

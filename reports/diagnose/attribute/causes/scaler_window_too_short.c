@@ -10,7 +10,7 @@ static bool find(const ab_case *c, ab_verdict *verdict) {
     const ab_skip_facts *skip = &c->facts.skip;
     /* a window as long as the run cannot be the cause: each doubling takes `window` clean steps */
     if (!skip->dynamic || !ab_facts_short_window(&c->facts)) return false;
-    if (skip->loss_finite < 0.9 * skip->skipped) return false;
+    if (skip->loss_finite < c->facts.limits->window_finite * skip->skipped) return false;
     char least[AB_TEXT_NUMBER], most[AB_TEXT_NUMBER];
     verdict->confidence = 0.9;
     ab_verdict_say(verdict, "%d of the last %d steps were skipped, each with a finite loss", skip->late,
@@ -31,8 +31,7 @@ static bool find(const ab_case *c, ab_verdict *verdict) {
 
 /* A tenth of the steps is skipped, and without these skips the cell would not be behind O0. */
 static bool shows(const ab_case *c, ab_verdict *verdict) {
-    static const double many = 0.1;
-    return c->facts.skip.late > many * c->facts.skip.late_steps &&
+    return c->facts.skip.late > c->facts.limits->window_skips * c->facts.skip.late_steps &&
            (c->suspect || c->facts.gap > c->gap_limit - c->facts.skip_cost) && find(c, verdict);
 }
 

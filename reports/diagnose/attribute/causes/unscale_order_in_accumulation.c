@@ -19,18 +19,20 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
                          first = ab_tensor_sums_of(c->facts.cell, "unscaled_gradients", "", false),
                          reference = ab_tensor_sums_of(c->facts.baseline, "unscaled_gradients", "", false);
     const double times = given.values * micro / scaled.values, share = sqrt(first.energy / reference.energy);
-    if (!(times > 1.2) && !(share < 0.85 && share > 0.5 / micro)) return false;
+    if (!(times > c->facts.limits->unscaled_times) &&
+        !(share < c->facts.limits->unscaled_share && share > 0.5 / micro))
+        return false;
     char scale[AB_TEXT_NUMBER];
-    verdict->confidence = times > 1.2 ? certain : 0.8;
+    verdict->confidence = times > c->facts.limits->unscaled_times ? certain : 0.8;
     verdict->own = true;
     verdict->since = 0;
-    if (times > 1.2) {
+    if (times > c->facts.limits->unscaled_times) {
         ab_verdict_say(verdict,
                        "gradients are divided by the loss scale %s %.2g times a step, of %.0f micro-batches",
                        ab_text_scale(scale, c->facts.skip.last_scale), times, micro);
         ab_verdict_point(&c->facts, verdict, "/probes/unscaled_gradients");
     }
-    if (share < 0.85) {
+    if (share < c->facts.limits->unscaled_share) {
         ab_verdict_say(
             verdict,
             "the first gradient's norm is %.2g of O0's over the same %.0f micro-batches: the last one is "

@@ -19,11 +19,9 @@ static double rms(const cJSON *tensor) {
     return energy && count > 0 ? sqrt(sum / count) : (double)NAN;
 }
 
-static const double far = 1e-3;
-
 /* The weight (no biases) with the smallest gradient (root mean square). *ratio: smallest over largest;
  * *first: the first layer's over the largest. Returns the first layer if its own ratio is below `far`. */
-static const cJSON *smallest(const cJSON *cell, int *place, double *ratio, double *first) {
+static const cJSON *smallest(const cJSON *cell, double far, int *place, double *ratio, double *first) {
     const cJSON *tensor, *least = NULL, *front_tensor = NULL;
     double most = 0, few = (double)INFINITY, front = (double)NAN;
     int i = -1, front_place = 0;
@@ -54,9 +52,10 @@ static const cJSON *smallest(const cJSON *cell, int *place, double *ratio, doubl
 static bool judge(const ab_case *c, ab_verdict *verdict) {
     int place = 0;
     double ratio = 1, first = 1;
-    const cJSON *least = smallest(c->facts.baseline, &place, &ratio, &first);
+    const cJSON *least = smallest(c->facts.baseline, c->facts.limits->few_gradients, &place, &ratio, &first);
     if (!ab_baseline_is_flat(c) || c->diverged || !least) return false;
-    if (!(ratio < far) || !(first < 10 * far)) return false;
+    if (!(ratio < c->facts.limits->few_gradients) || !(first < c->facts.limits->few_first_gradients))
+        return false;
     verdict->confidence = 0.84;
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(least, "layer", ""));
     ab_say_baseline_fails(c, verdict);

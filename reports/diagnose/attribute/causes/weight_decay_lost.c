@@ -29,14 +29,13 @@ static ledger read_ledger(const cJSON *cell) {
 }
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {
-    static const double least_shrink = 0.1;
     const double shrink = ab_json_number(c->facts.document, "config.lr", 0) *
                           ab_json_number(c->facts.document, "config.weight_decay", 0) * c->facts.loss.steps;
-    if (!(shrink >= least_shrink)) return false;
+    if (!(shrink >= c->facts.limits->decay_shrink)) return false;
     if (!c->behind || c->unlearned || !ab_facts_half_weights(&c->facts)) return false;
     const ledger l = read_ledger(c->facts.cell);
-    if (l.decays <= 0 || l.lost < 0.99 * l.decays) return false;
-    const bool matters = l.decay_lost > 2 * l.rest_lost;
+    if (l.decays <= 0 || l.lost < c->facts.limits->decay_lost * l.decays) return false;
+    const bool matters = l.decay_lost > c->facts.limits->decay_rest * l.rest_lost;
     char share[AB_TEXT_NUMBER];
     verdict->confidence = matters ? 0.96 : 0.4;
     verdict->own = verdict->remedy.with_others = true;

@@ -8,12 +8,6 @@
 
 #include <math.h>
 
-static const double much_energy = 0.1, most_updates = 0.7; /* healthy runs lose 52 %, sick ones 93 % */
-/* Lower thresholds for a cell that is behind; still more than healthy runs lose. */
-static const double some_energy = 0.05, more_updates = 0.6;
-/* Lowest thresholds, for a cell behind by twice the limit. */
-static const double little_energy = 0.02, half_of_updates = 0.5;
-
 static bool judge(const ab_case *c, ab_verdict *verdict) {
     if (!c->behind || c->unlearned || !ab_facts_half_weights(&c->facts)) return false;
     const cJSON *param, *worst = NULL;
@@ -33,15 +27,16 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
         place++;
     }
     if (!worst || energy <= 0 || nonzero <= 0) return false;
+    const ab_thresholds *t = c->facts.limits;
     const bool far_behind = ab_case_far_behind(c);
-    const double least_energy = far_behind ? little_energy : some_energy,
-                 least_updates = far_behind ? half_of_updates : more_updates;
+    const double least_energy = far_behind ? t->lost_energy_far_behind : t->lost_energy_behind,
+                 least_updates = far_behind ? t->lost_updates_far_behind : t->lost_updates_behind;
     if (lost / energy < least_energy && count / nonzero < least_updates) return false;
-    const bool much = lost / energy >= much_energy || count / nonzero >= most_updates;
+    const bool much = lost / energy >= t->lost_energy || count / nonzero >= t->lost_updates;
     char all[AB_TEXT_NUMBER], most[AB_TEXT_NUMBER];
     verdict->own = verdict->remedy.with_others = true;
     verdict->since = 0;
-    verdict->confidence = much ? 0.7 + 0.25 * fmax(lost / energy, count / nonzero - most_updates) : 0.5;
+    verdict->confidence = much ? 0.7 + 0.25 * fmax(lost / energy, count / nonzero - t->lost_updates) : 0.5;
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(worst, "layer", ""));
     ab_verdict_say(verdict, "storing weights in %s lost %s %% of all updates, with %s %% of their energy",
                    c->facts.half->name, ab_text_percent(most, count / nonzero),

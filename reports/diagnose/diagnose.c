@@ -68,18 +68,18 @@ static void judge_all(ab_diagnosis *diagnosis) {
         ab_order_verdicts(diagnosis->found.facts.limits, diagnosis->verdict, diagnosis->verdicts);
 }
 
-/* A gap above half of the limit and a tenth of O0's loss does not make a cell sick by itself, but it does
- * together with a verdict of sufficient confidence. */
+/* A gap that being a few steps late would explain does not make a cell sick by itself, but it does together
+ * with a verdict of sufficient confidence. The same where only the accuracy shows that something is wrong. */
 static void judge_suspect(ab_diagnosis *d) {
     ab_case *c = &d->found;
     const ab_thresholds *t = c->facts.limits;
-    if (c->facts.baseline == c->facts.cell || !(c->facts.gap > t->suspect_gap * c->gap_limit) ||
-        !(c->facts.gap > t->suspect_loss * fabs(c->facts.baseline_loss.final)))
-        return;
+    if (c->facts.baseline == c->facts.cell || !(c->facts.gap > c->gap_chance)) return;
+    const bool sick = c->sick;
     c->behind = c->sick = c->suspect = true;
     judge_all(d);
     if (d->verdicts > 0 && d->verdict[0].confidence >= t->suspect_confidence) return;
-    c->behind = c->sick = c->suspect = false;
+    c->behind = c->suspect = false;
+    c->sick = sick;
     d->verdicts = 0;
 }
 
@@ -112,7 +112,7 @@ ab_status ab_diagnose_by(const cJSON *document, int index, const ab_thresholds *
     diagnosis->skips = ab_audit_skips(c);
     judge_all(diagnosis);
     c->misconfigured = !c->sick && diagnosis->verdicts > 0;
-    if (!c->sick && !c->misconfigured) judge_suspect(diagnosis);
+    if (diagnosis->verdicts == 0 && !c->behind) judge_suspect(diagnosis);
     c->sick = c->sick || c->misconfigured;
     c->undecided = c->sick && is_undecided(diagnosis);
     if (c->undecided) c->sick = false;

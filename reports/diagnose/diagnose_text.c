@@ -29,6 +29,10 @@ static void symptoms(const ab_case *c, char *text, size_t size) {
     if (c->unlearned)
         ab_text_append(text, size, "%sO0 itself %s", text[0] ? "; " : "",
                        c->undecided ? "has not learned yet" : "does not learn");
+    if (c->inaccurate)
+        ab_text_append(text, size, "%stest accuracy %.4g, O0 has %.4g", text[0] ? "; " : "",
+                       ab_json_number(c->facts.cell, "test_accuracy", 0),
+                       ab_json_number(c->facts.baseline, "test_accuracy", 0));
     if (c->stuck) ab_text_append(text, size, "%sthe averaged weights do not follow", text[0] ? "; " : "");
     if (c->eval_degraded)
         ab_text_append(text, size, "%sit evaluates far worse than it trains", text[0] ? "; " : "");

@@ -214,10 +214,13 @@ static void say_what_comes(const ab_case *c, const ab_first_nonfinite *first, ab
         verdict->remedy.with_others = false;
 }
 
-bool ab_judge_overflow(const ab_case *c, ab_overflow_kind kind, ab_verdict *verdict) {
+/* `seen`: only an overflow of the first step that moved its loss; O0 has the same weights and batch there. */
+static bool judge(const ab_case *c, ab_overflow_kind kind, bool seen, ab_verdict *verdict) {
     ab_first_nonfinite first = {.known = false};
-    if (!ab_case_fails_alone(c)) return false;
     if (ab_overflow_of(c, &first) != kind) return false;
+    if (seen && !(first.known && !first.to_come && first.step == 0 &&
+                  ab_facts_first_shift(&c->facts) > c->facts.limits->first_shift))
+        return false;
     /* after the first step something else may have made the values grow */
     verdict->confidence = !first.known ? 0.7 : first.step == 0 ? 0.96 : first.own ? 0.92 : 0.8;
     verdict->own = first.own || (!first.known && c->facts.loss.first_nonfinite == 0);
@@ -238,4 +241,12 @@ bool ab_judge_overflow(const ab_case *c, ab_overflow_kind kind, ab_verdict *verd
             "--probes all --probe-every 1");
     ab_remedy_keep_fp32(&c->facts, verdict->layer, &verdict->remedy);
     return true;
+}
+
+bool ab_judge_overflow(const ab_case *c, ab_overflow_kind kind, ab_verdict *verdict) {
+    return ab_case_fails_alone(c) && judge(c, kind, false, verdict);
+}
+
+bool ab_show_overflow(const ab_case *c, ab_overflow_kind kind, ab_verdict *verdict) {
+    return judge(c, kind, true, verdict);
 }

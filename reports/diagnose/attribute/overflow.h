@@ -21,6 +21,10 @@ ab_overflow_kind ab_overflow_of(const ab_case *c, ab_first_nonfinite *first);
 /* Fills the verdict of an overflow of that kind; false if there is none or of another kind. */
 bool ab_judge_overflow(const ab_case *c, ab_overflow_kind kind, ab_verdict *verdict);
 
+/* The same for a cell without symptoms: true only if the record holds an overflow of the first step and the
+ * first loss differs from O0's by more than rounding. */
+bool ab_show_overflow(const ab_case *c, ab_overflow_kind kind, ab_verdict *verdict);
+
 AB_END_DECLS
 
 #endif

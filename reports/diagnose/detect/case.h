@@ -10,6 +10,7 @@ AB_BEGIN_DECLS
 typedef struct ab_case {
     ab_facts facts;
     double gap_limit;   /* loss gap to O0 that is allowed; NAN: not known */
+    double gap_chance;  /* the part of it that chance explains; the rest is being a few steps late */
     bool nonfinite;     /* some losses are NaN or inf */
     bool skipping;      /* skipped a large share (skipping_share) of the steps after the first quarter */
     bool behind;        /* gap > gap_limit */
@@ -17,6 +18,7 @@ typedef struct ab_case {
     bool diverged;      /* O0's losses: some non-finite, or far above the first */
     bool lr_unstable;   /* O0 learns little: updates large relative to its weights, or its loss rose */
     bool stuck;         /* the average of the weights stopped following them and scores worse */
+    bool inaccurate;    /* test accuracy below O0's by more than chance */
     bool eval_degraded; /* it trains but evaluates badly: running statistics in the half format */
     bool suspect;       /* the gap alone may be noise, but the record shows its cause */
     bool misconfigured; /* the record shows a configuration mistake, with or without symptoms */
@@ -31,7 +33,7 @@ AB_MUST_CHECK ab_status ab_case_of(const cJSON *document, int index, const ab_th
 /* True if there is another cell, O0, that learned: then the fault is in this cell. */
 bool ab_case_sound_baseline(const ab_case *c);
 
-/* The cell itself fails: behind O0, non-finite losses, or skipping. */
+/* Training of the cell itself fails: behind O0, non-finite losses, or skipping. */
 bool ab_case_fails_alone(const ab_case *c);
 
 /* The gap is above the limit several times (far_behind). */

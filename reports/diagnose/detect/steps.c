@@ -62,8 +62,7 @@ static int behind_from(const ab_case *c) {
 static int first_late_skip(const ab_case *c) {
     const cJSON *skipped;
     cJSON_ArrayForEach(skipped, ab_json_at(c->facts.cell, "skipped_steps")) {
-        if (skipped->valuedouble >= c->facts.loss.steps - c->facts.skip.late_steps)
-            return (int)skipped->valuedouble;
+        if (skipped->valuedouble >= c->facts.skip.late_from) return (int)skipped->valuedouble;
     }
     return -1;
 }
@@ -168,7 +167,7 @@ ab_skip_audit ab_audit_skips(const ab_case *c) {
     const int rise = first_rise(c, &settled);
     if (!c->facts.skip.dynamic) return audit;
     cJSON_ArrayForEach(skipped, ab_json_at(c->facts.cell, "skipped_steps")) {
-        if (skipped->valuedouble < rise && skipped->valuedouble < c->facts.loss.steps / 4)
+        if (skipped->valuedouble < rise && skipped->valuedouble < c->facts.skip.late_from)
             audit.warm_up++;
         else
             audit.later++;
@@ -181,7 +180,7 @@ ab_skip_audit ab_audit_skips(const ab_case *c) {
     const double micro = ab_json_number(c->facts.document, "config.gradient_accumulation_steps", 1);
     audit.samples_lost =
         c->facts.skip.skipped * ab_json_number(c->facts.document, "config.batch", 0) * fmax(1, micro);
-    rank_skipped(c, audit.warm_up ? rise < c->facts.loss.steps ? rise : c->facts.loss.steps / 4 : 0, &audit);
+    rank_skipped(c, audit.warm_up ? rise < c->facts.loss.steps ? rise : c->facts.skip.late_from : 0, &audit);
     compare_labels(c, &audit);
     return audit;
 }

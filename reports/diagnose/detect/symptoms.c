@@ -27,20 +27,23 @@ static double gap_error(const cJSON *a, const cJSON *b) {
     return sqrt(fmax(0, fmin(variance, most)) / used);
 }
 
-/* The largest of: what a certificate allows; a hundredth of what O0 learned (99 % of the way to a loss near 0
- * is no gap); what O0 gained in the last twentieth of the steps (rounding decides when a net leaves a
- * plateau, and on the slope after it a few steps make a large difference). Plus the cost of skipped steps and
- * two standard errors of the gap. */
-static double limit_of_gap(const ab_case *c) {
+/* A gap this small is chance: ten noise floors, if they were measured; else a share of what O0 learned that
+ * healthy runs do not exceed (gap_learned), and standard errors of the gap. Every term is a loss difference
+ * of this record, so the units of the loss do not matter. */
+static double chance_of_gap(const ab_case *c) {
     const ab_thresholds *t = c->facts.limits;
     const double floor = fabs(ab_json_number(c->facts.document, "noise_floor.loss_gap", 0));
-    const ab_loss_facts *o0 = &c->facts.baseline_loss;
-    const double certified = ab_summary_allowed_gap(floor, o0->final);
-    const double tolerated = fmax(t->gap_learned * (o0->first - o0->final),
-                                  ab_facts_cost_of_steps(&c->facts, (int)(o0->steps * t->gap_later)));
-    return fmax(certified, tolerated) + c->facts.skip_cost +
+    return fmax(t->gap_floors * floor, t->gap_learned * ab_facts_learned(&c->facts)) +
            t->gap_errors *
                gap_error(ab_json_at(c->facts.cell, "loss"), ab_json_at(c->facts.baseline, "loss"));
+}
+
+/* What being a few steps late explains: what O0 gained in its last steps (rounding decides when a net leaves
+ * a plateau, and on the slope after it a few steps make a large difference), and the cost of skipped steps.
+ */
+static double lateness_of_gap(const ab_case *c) {
+    const int later = (int)(c->facts.baseline_loss.steps * c->facts.limits->gap_later);
+    return ab_facts_cost_of_steps(&c->facts, later) + c->facts.skip_cost;
 }
 
 /* Most of the averaged weights no longer change, are far from the weights, and score worse. */
@@ -58,13 +61,14 @@ static bool average_is_stuck(const ab_case *c) {
  * causes too. So it must also be far above O0's, unless O0 was configured to keep them in half too. */
 static bool is_eval_degraded(const ab_case *c) {
     const ab_thresholds *t = c->facts.limits;
+    const double more = t->eval_more * fmax(0, ab_facts_learned(&c->facts));
     const double test = ab_json_number(c->facts.cell, "test_loss", (double)NAN),
                  o0 = ab_json_number(c->facts.baseline, "test_loss", 0);
     const bool asked = ab_json_at(c->facts.cell, "policy.batch_norm_statistics") != NULL;
     if (strcmp(ab_facts_statistics_format(&c->facts), "fp32") == 0 || !ab_json_at(c->facts.cell, "test_loss"))
         return false;
-    return !(test < t->eval_times * c->facts.loss.final + t->eval_more) &&
-           (asked || !(test < t->eval_times * o0 + t->eval_more));
+    return !(test < t->eval_times * c->facts.loss.final + more) &&
+           (asked || !(test < t->eval_times * o0 + more));
 }
 
 /* O0 counts as learning if its final loss is below this share of the first, or of log(classes) if that is
@@ -92,6 +96,16 @@ static bool is_lr_unstable(const ab_case *c) {
            (rise > t->unstable_above && rest > t->unstable_rest_above);
 }
 
+/* Fewer test samples right than O0 has, by several standard errors of a difference of two shares (binomial).
+ */
+static bool is_inaccurate(const ab_case *c) {
+    const double n = ab_json_number(c->facts.cell, "test_count", 0),
+                 own = ab_json_number(c->facts.cell, "test_accuracy", (double)NAN),
+                 o0 = ab_json_number(c->facts.baseline, "test_accuracy", (double)NAN), mean = (own + o0) / 2;
+    return n > 0 &&
+           o0 - own > c->facts.limits->accuracy_errors * sqrt(2 * fmax(mean * (1 - mean), 1 / n) / n);
+}
+
 static void find_symptoms(ab_case *c) {
     const ab_thresholds *t = c->facts.limits;
     c->nonfinite = c->facts.loss.nonfinite > 0;
@@ -102,17 +116,22 @@ static void find_symptoms(ab_case *c) {
     const double classes = ab_facts_classes(&c->facts);
     const double chance = classes > 1 ? log(classes) : (double)INFINITY;
     c->unlearned = c->facts.baseline && !(o0->final < unlearned_share(c) * fmin(o0->first, chance));
-    c->diverged = c->facts.baseline && (o0->nonfinite > 0 || o0->largest > t->far_above * o0->first);
+    c->diverged = c->facts.baseline && (o0->nonfinite > 0 || o0->sustained > t->far_above * o0->first);
     c->lr_unstable = is_lr_unstable(c);
     c->stuck = average_is_stuck(c);
     c->eval_degraded = is_eval_degraded(c);
-    c->sick = c->nonfinite || c->skipping || c->behind || c->unlearned || c->stuck || c->eval_degraded;
+    c->inaccurate = is_inaccurate(c);
+    c->sick = c->nonfinite || c->skipping || c->behind || c->unlearned || c->inaccurate || c->stuck ||
+              c->eval_degraded;
 }
 
 ab_status ab_case_of(const cJSON *document, int index, const ab_thresholds *limits, ab_case *c) {
-    *c = (ab_case){.gap_limit = (double)NAN};
+    *c = (ab_case){.gap_limit = (double)NAN, .gap_chance = (double)NAN};
     AB_TRY(ab_facts_of(document, index, limits, &c->facts));
-    if (c->facts.baseline) c->gap_limit = limit_of_gap(c);
+    if (c->facts.baseline) {
+        c->gap_chance = chance_of_gap(c);
+        c->gap_limit = c->gap_chance + lateness_of_gap(c);
+    }
     find_symptoms(c);
     return AB_OK;
 }

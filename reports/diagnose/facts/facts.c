@@ -5,6 +5,7 @@
 #include "reports/record/summary.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- losses ----------------------------------------------------------------------------------------- */
@@ -24,18 +25,32 @@ static double mean_of_last(const cJSON *losses, int steps) {
     return used > 0 ? sum / used : (double)NAN;
 }
 
-static double highest_of(const cJSON *losses) {
-    enum { ROW = 5 };
-    double row[ROW] = {0}, highest = 0;
+static int by_size(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+enum { ROW = 5 };
+
+/* Highest mean and median of five losses in a row, none of them the first; two spikes do not move the median.
+ * 0: no five are finite. */
+static void find_highest(const cJSON *losses, ab_loss_facts *facts) {
+    double row[ROW], sorted[ROW];
     const cJSON *loss;
-    int step = 0;
+    int step = 0, finite = 0;
     cJSON_ArrayForEach(loss, losses) {
+        const int here = step++;
+        if (here == 0) continue;
+        finite = cJSON_IsNumber(loss) ? finite + 1 : 0;
+        row[here % ROW] = finite > 0 ? loss->valuedouble : 0;
+        if (finite < ROW) continue;
         double sum = 0;
-        row[step % ROW] = cJSON_IsNumber(loss) ? loss->valuedouble : (double)NAN;
         for (int i = 0; i < ROW; i++) sum += row[i];
-        if (step++ >= ROW) highest = fmax(highest, sum / ROW); /* no window contains the first loss */
+        memcpy(sorted, row, sizeof sorted);
+        qsort(sorted, ROW, sizeof *sorted, by_size);
+        facts->highest = fmax(facts->highest, sum / ROW);
+        facts->sustained = fmax(facts->sustained, sorted[ROW / 2]);
     }
-    return highest;
 }
 
 static ab_loss_facts losses_of(const cJSON *cell) {
@@ -52,13 +67,17 @@ static ab_loss_facts losses_of(const cJSON *cell) {
         facts.largest = fmax(facts.largest, loss->valuedouble);
     }
     facts.final = mean_of_last(losses, facts.steps);
-    facts.highest = highest_of(losses);
+    find_highest(losses, &facts);
     return facts;
 }
 
 double ab_facts_cost_of_steps(const ab_facts *facts, int steps) {
     const ab_loss_facts *o0 = &facts->baseline_loss;
     return fmax(0, mean_of_last(ab_json_at(facts->baseline, "loss"), o0->steps - steps) - o0->final);
+}
+
+double ab_facts_first_shift(const ab_facts *facts) {
+    return fabs(facts->loss.first - facts->baseline_loss.first) / fabs(facts->baseline_loss.first);
 }
 
 /* ---- skips ------------------------------------------------------------------------------------------ */
@@ -83,15 +102,29 @@ static bool loss_is_finite(const cJSON *losses, int step) {
     return cJSON_IsNumber(cJSON_GetArrayItem(losses, step));
 }
 
+/* Steps before the first one that was applied: the scaler looks for its first scale. 0 if none was applied.
+ */
+static int search_steps(const cJSON *skipped_steps, int steps) {
+    const cJSON *skipped;
+    int step = 0;
+    cJSON_ArrayForEach(skipped, skipped_steps) {
+        if ((int)skipped->valuedouble != step) break;
+        step++;
+    }
+    return step < steps ? step : 0;
+}
+
 static ab_skip_facts skips_of(const cJSON *document, const cJSON *cell, int steps) {
     const cJSON *losses = ab_json_at(cell, "loss"), *skipped;
     ab_skip_facts facts = {.skipped = (int)ab_json_number(cell, "steps_skipped", 0),
-                           .late_steps = steps - steps / 4,
                            .window = ab_json_number(cell, "scale_window",
                                                     ab_json_number(document, "config.scale_window", 2000))};
+    const int search = search_steps(ab_json_at(cell, "skipped_steps"), steps);
     facts.dynamic = cJSON_IsString(ab_json_at(cell, "policy.loss_scale"));
+    facts.late_from = search > steps / 4 ? search : steps / 4;
+    facts.late_steps = steps - facts.late_from;
     cJSON_ArrayForEach(skipped, ab_json_at(cell, "skipped_steps")) {
-        facts.late += skipped->valuedouble >= steps / 4;
+        facts.late += skipped->valuedouble >= facts.late_from;
         facts.loss_finite += loss_is_finite(losses, (int)skipped->valuedouble);
     }
     read_scales(cell, &facts);

@@ -22,16 +22,19 @@ typedef struct ab_loss_facts {
     int first_nonfinite; /* step; -1: none */
     double first, final; /* first loss; mean of the last 20 as in the summary; NAN if not finite */
     double largest;      /* finite one */
-    double highest;      /* highest mean of five consecutive losses after the first; 0: no five were finite */
+    double highest;      /* highest mean of five losses in a row after the first; 0: no five were finite */
+    double sustained;    /* highest median of five: a level that the loss stayed at, not a spike */
 } ab_loss_facts;
 
 typedef struct ab_skip_facts {
     bool dynamic;       /* a scaler changes the scale */
     double first_scale; /* scale at step 0 */
     double last_scale, least_scale, largest_scale;
-    int skipped, late, late_steps; /* late: after the first quarter of the run */
-    int loss_finite;               /* skipped steps whose loss was finite: the backward pass overflowed */
-    double window;                 /* clean steps before a growth */
+    int skipped;
+    int late_from, late,
+        late_steps;  /* late: after the search for the first scale and the run's first quarter */
+    int loss_finite; /* skipped steps whose loss was finite: the backward pass overflowed */
+    double window;   /* clean steps before a growth */
 } ab_skip_facts;
 
 /* A cell and the O0 cell that it is compared with. Points into the document. */
@@ -51,6 +54,13 @@ typedef struct ab_facts {
  */
 AB_MUST_CHECK ab_status ab_facts_of(const cJSON *document, int index, const ab_thresholds *limits,
                                     ab_facts *facts);
+
+/* Difference of the first loss from O0's, of the same weights and batch, as a share of O0's; NAN if not
+ * known. */
+double ab_facts_first_shift(const ab_facts *facts);
+
+/* What O0 learned: its first loss, or that of a constant prediction if it is lower, minus its final loss. */
+double ab_facts_learned(const ab_facts *facts);
 
 /* O0's loss `steps` before its end minus its final loss; at least 0. */
 double ab_facts_cost_of_steps(const ab_facts *facts, int steps);

@@ -8,12 +8,25 @@
 #include <math.h>
 #include <string.h>
 
-static bool from_origin(const cJSON *cell, bool expected, ab_first_nonfinite *first) {
+/* A step that the scaler skipped changed nothing. */
+static bool was_skipped(const cJSON *cell, double step) {
+    const cJSON *skipped;
+    cJSON_ArrayForEach(skipped, ab_json_at(cell, "skipped_steps")) {
+        if (skipped->valuedouble == step) return true;
+    }
+    return false;
+}
+
+/* `harmless`: also an event of the backward pass of a step that was skipped. */
+static bool from_origin(const cJSON *cell, bool expected, bool harmless, ab_first_nonfinite *first) {
     const cJSON *event;
     int place = 0;
     cJSON_ArrayForEach(event, ab_json_at(cell, "probes.origin.events")) {
         const int here = place++;
         if (ab_json_is_true(event, "expected") != expected) continue;
+        if (!harmless && strcmp(ab_json_text(event, "pass", ""), "backward") == 0 &&
+            was_skipped(cell, ab_json_number(event, "step", -1)))
+            continue;
         *first = (ab_first_nonfinite){.known = true,
                                       .op = ab_json_text(event, "op", ""),
                                       .type = ab_json_text(event, "type", ""),
@@ -80,7 +93,9 @@ static bool from_provenance(const cJSON *cell, ab_first_nonfinite *first) {
 ab_first_nonfinite ab_first_nonfinite_of(const cJSON *cell, const char *half, bool expected) {
     ab_first_nonfinite first = {
         .op = "", .type = "", .pass = "", .by = "", .cause = "", .format = "", .read_largest = (double)NAN};
-    if (from_origin(cell, false, &first) || (expected && from_origin(cell, true, &first))) return first;
+    if (from_origin(cell, false, false, &first) || from_origin(cell, false, true, &first) ||
+        (expected && from_origin(cell, true, true, &first)))
+        return first;
     if (from_activations(cell, half, &first) || from_provenance(cell, &first)) return first;
     return first;
 }

@@ -191,3 +191,8 @@ double ab_loss_of_chance(const ab_facts *facts) {
     const double classes = ab_facts_classes(facts);
     return classes > 1 ? log(classes) : (double)INFINITY;
 }
+
+double ab_facts_learned(const ab_facts *facts) {
+    const ab_loss_facts *o0 = &facts->baseline_loss;
+    return fmin(o0->first, ab_loss_of_chance(facts)) - o0->final;
+}

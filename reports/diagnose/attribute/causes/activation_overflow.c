@@ -6,10 +6,15 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     return ab_judge_overflow(c, AB_OVERFLOW_ACTIVATION, verdict);
 }
 
+static bool shows(const ab_case *c, ab_verdict *verdict) {
+    return ab_show_overflow(c, AB_OVERFLOW_ACTIVATION, verdict);
+}
+
 const ab_verdict_rule ab_verdict_rule_activation_overflow = {
     .id = "activation_overflow",
     .family = AB_FAMILY_PRECISION,
     .acts = AB_ACTS_FORWARD,
     .text = "the forward pass leaves the half format's range",
     .judge = judge,
+    .shows = shows,
 };

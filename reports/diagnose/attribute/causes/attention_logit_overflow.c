@@ -6,10 +6,15 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     return ab_judge_overflow(c, AB_OVERFLOW_ATTENTION, verdict);
 }
 
+static bool shows(const ab_case *c, ab_verdict *verdict) {
+    return ab_show_overflow(c, AB_OVERFLOW_ATTENTION, verdict);
+}
+
 const ab_verdict_rule ab_verdict_rule_attention_logit_overflow = {
     .id = "attention_logit_overflow",
     .family = AB_FAMILY_PRECISION,
     .acts = AB_ACTS_FORWARD,
     .text = "attention logits, or their mask, leave the half format's range",
     .judge = judge,
+    .shows = shows,
 };

@@ -6,6 +6,7 @@
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
+#include <math.h>
 #include <string.h>
 
 static const char *first_batch_norm(const ab_case *c) {
@@ -32,10 +33,20 @@ static bool judge_running(const ab_case *c, const char *layer, ab_verdict *verdi
     return true;
 }
 
+/* Its test loss exceeds its training loss by more than O0's does and a gap may be. */
+static bool evaluates_worse(const ab_case *c) {
+    const double own = ab_json_number(c->facts.cell, "test_loss", (double)NAN) - c->facts.loss.final,
+                 o0 = ab_json_number(c->facts.baseline, "test_loss", (double)NAN) -
+                      c->facts.baseline_loss.final;
+    return own - o0 > c->gap_limit;
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
     const char *model = ab_json_text(c->facts.cell, "policy.cast_model_type", "fp32");
     const char *layer = first_batch_norm(c);
-    if (c->eval_degraded && layer) return judge_running(c, layer, verdict);
+    const bool half = strcmp(ab_facts_statistics_format(&c->facts), "fp32") != 0;
+    if ((c->eval_degraded || (half && c->inaccurate && evaluates_worse(c))) && layer)
+        return judge_running(c, layer, verdict);
     if (strcmp(model, c->facts.half->name) != 0 ||
         ab_json_is_true(c->facts.cell, "policy.keep_batchnorm_fp32"))
         return false;

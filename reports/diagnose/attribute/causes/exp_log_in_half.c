@@ -6,10 +6,15 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     return ab_judge_overflow(c, AB_OVERFLOW_EXP_LOG, verdict);
 }
 
+static bool shows(const ab_case *c, ab_verdict *verdict) {
+    return ab_show_overflow(c, AB_OVERFLOW_EXP_LOG, verdict);
+}
+
 const ab_verdict_rule ab_verdict_rule_exp_log_in_half = {
     .id = "exp_log_in_half",
     .family = AB_FAMILY_PRECISION,
     .acts = AB_ACTS_FORWARD,
     .text = "exp or log in the half format",
     .judge = judge,
+    .shows = shows,
 };

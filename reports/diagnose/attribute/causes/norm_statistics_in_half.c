@@ -6,10 +6,15 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     return ab_judge_overflow(c, AB_OVERFLOW_NORM, verdict);
 }
 
+static bool shows(const ab_case *c, ab_verdict *verdict) {
+    return ab_show_overflow(c, AB_OVERFLOW_NORM, verdict);
+}
+
 const ab_verdict_rule ab_verdict_rule_norm_statistics_in_half = {
     .id = "norm_statistics_in_half",
     .family = AB_FAMILY_PRECISION,
     .acts = AB_ACTS_FORWARD,
     .text = "a norm's squares leave the half format's range",
     .judge = judge,
+    .shows = shows,
 };

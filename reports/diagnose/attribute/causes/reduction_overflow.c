@@ -5,10 +5,15 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     return ab_judge_overflow(c, AB_OVERFLOW_REDUCTION, verdict);
 }
 
+static bool shows(const ab_case *c, ab_verdict *verdict) {
+    return ab_show_overflow(c, AB_OVERFLOW_REDUCTION, verdict);
+}
+
 const ab_verdict_rule ab_verdict_rule_reduction_overflow = {
     .id = "reduction_overflow",
     .family = AB_FAMILY_PRECISION,
     .acts = AB_ACTS_FORWARD,
     .text = "a sum passes the half format's range",
     .judge = judge,
+    .shows = shows,
 };

@@ -28,11 +28,12 @@ static ledger read_ledger(const cJSON *cell) {
     return sum;
 }
 
-static bool judge(const ab_case *c, ab_verdict *verdict) {
+/* A decay that is configured and acts on no weight is a mistake, with or without a gap. */
+static bool shows(const ab_case *c, ab_verdict *verdict) {
     const double shrink = ab_json_number(c->facts.document, "config.lr", 0) *
                           ab_json_number(c->facts.document, "config.weight_decay", 0) * c->facts.loss.steps;
     if (!(shrink >= c->facts.limits->decay_shrink)) return false;
-    if (!c->behind || c->unlearned || !ab_facts_half_weights(&c->facts)) return false;
+    if (c->unlearned || !ab_facts_half_weights(&c->facts)) return false;
     const ledger l = read_ledger(c->facts.cell);
     if (l.decays <= 0 || l.lost < c->facts.limits->decay_lost * l.decays) return false;
     const bool matters = l.decay_lost > c->facts.limits->decay_rest * l.rest_lost;
@@ -55,10 +56,13 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+static bool judge(const ab_case *c, ab_verdict *verdict) { return c->behind && shows(c, verdict); }
+
 const ab_verdict_rule ab_verdict_rule_weight_decay_lost = {
     .id = "weight_decay_lost",
     .family = AB_FAMILY_PRECISION,
     .acts = AB_ACTS_UPDATE,
     .text = "weight decay never acts: lr x decay is below half an ulp of the half weights",
     .judge = judge,
+    .shows = shows,
 };

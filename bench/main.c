@@ -5,6 +5,7 @@
 #include "bench/run/worker.h"
 #include "build_info.h"
 #include "kernels/core/nearest.h"
+#include "kernels/core/show.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -31,7 +32,7 @@ static ab_status dispatch(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     ab_status status = dispatch(argc, argv);
-    if (status != AB_OK && ab_error_message()[0]) fprintf(stderr, "ampbench: %s\n", ab_error_message());
+    if (status != AB_OK && ab_error_message()[0]) ab_print(stderr, "ampbench: %s\n", ab_error_message());
     if (fflush(stdout) != 0 && status == AB_OK) {
         perror("ampbench: cannot write to stdout");
         return 1;

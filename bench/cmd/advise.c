@@ -3,6 +3,7 @@
 #include "reports/advise/advise.h"
 #include "bench/cmd/cmd.h"
 #include "bench/run/self.h"
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
 #include "reports/record/json.h"
@@ -158,8 +159,8 @@ static ab_status confirm(const cJSON *document, const request *r, const ab_advis
                             slash ? (int)(slash - r->document + 1) : 0, r->document));
     char **argv = confirming_argv(document, r, scale, out);
     if (!argv) return ab_fail(AB_NO_MEMORY, "advise: out of memory");
-    fprintf(stderr, "advise: training at level %s and scale %.17g to confirm, into %s\n", r->level, value,
-            out);
+    ab_print(stderr, "advise: training at level %s and scale %.17g to confirm, into %s\n", r->level, value,
+             out);
     AB_TRY_GOTO(ab_run_self("advise", "the confirming run", argv, 0));
     AB_TRY_GOTO(ab_result_load(out, &confirmed));
     AB_TRY_GOTO(ab_result_summarise(confirmed));

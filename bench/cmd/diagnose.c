@@ -5,6 +5,7 @@
 #include "bench/experiments/confirm.h"
 #include "bench/experiments/trouble.h"
 #include "bench/run/self.h"
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
 #include "reports/record/json.h"
@@ -54,7 +55,7 @@ static void print_help(void) {
     fputs(usage, stdout);
     for (int i = 0; i < ab_verdict_rule_count(); i++) {
         const ab_verdict_rule *rule = ab_verdict_rule_at(i);
-        printf("  %-30s %-14s %s\n", rule->id, ab_verdict_family_name(rule->family), rule->text);
+        ab_print(stdout, "  %-30s %-14s %s\n", rule->id, ab_verdict_family_name(rule->family), rule->text);
     }
 }
 

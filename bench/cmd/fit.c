@@ -8,6 +8,7 @@
 #include "bench/run/shared_data.h"
 #include "bench/run/timer.h"
 #include "bench/run/worker.h"
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 
 #include <inttypes.h>
@@ -184,15 +185,15 @@ static void print_row(const fit *f, int64_t by_plan, int64_t reference) {
     if (reference > 0) ab_text_show(against, sizeof against, "%.2fx", (double)f->batch / (double)reference);
     char level[48];
     ab_text_show(level, sizeof level, "%s %s", f->cell->level->name, f->cell->half->name);
-    printf("  %-20s %9" PRId64 " %8s %9" PRId64 " %10.1f %10.1f %11.0f%s\n", level, f->batch, against,
-           by_plan, (double)f->held / mib, (double)f->resident / mib, f->samples_per_s,
-           f->batch == f->most ? "  all samples: the limit was not reached" : "");
+    ab_print(stdout, "  %-20s %9" PRId64 " %8s %9" PRId64 " %10.1f %10.1f %11.0f%s\n", level, f->batch,
+             against, by_plan, (double)f->held / mib, (double)f->resident / mib, f->samples_per_s,
+             f->batch == f->most ? "  all samples: the limit was not reached" : "");
 }
 
 static void print_too_large(const fit *f) {
     char level[48];
     ab_text_show(level, sizeof level, "%s %s", f->cell->level->name, f->cell->half->name);
-    printf("  %-20s %9s  not even a batch of 1: %s\n", level, "-", ab_error_message());
+    ab_print(stdout, "  %-20s %9s  not even a batch of 1: %s\n", level, "-", ab_error_message());
 }
 
 static ab_status fit_cell(fit *f, const ab_cell_spec *cell, int64_t *reference) {
@@ -217,9 +218,9 @@ static ab_status fit_all(fit *f) {
     int count;
     int64_t reference = 0;
     AB_TRY(ab_run_cells(&f->config, &cells, &count));
-    printf("largest batch of %s within %.1f MiB on %s\n\n  %-20s %9s %8s %9s %10s %10s %11s\n",
-           f->config.net->name, (double)f->config.memory_limit / mib, f->config.device->name, "level",
-           "batch", "vs O0", "by plan", "held MiB", "RSS MiB", "samples/s");
+    ab_print(stdout, "largest batch of %s within %.1f MiB on %s\n\n  %-20s %9s %8s %9s %10s %10s %11s\n",
+             f->config.net->name, (double)f->config.memory_limit / mib, f->config.device->name, "level",
+             "batch", "vs O0", "by plan", "held MiB", "RSS MiB", "samples/s");
     ab_status status = AB_OK;
     for (int i = 0; i < count && status == AB_OK; i++)
         if (!cells[i].perturbed_baseline && cells[i].seed == f->config.seed)

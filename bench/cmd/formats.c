@@ -4,6 +4,7 @@
 #include "bench/cmd/cmd.h"
 #include "bench/prove/prove.h"
 #include "kernels/core/nearest.h"
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/record/output.h"
 #include "reports/render/format_ranges.h"
@@ -159,7 +160,7 @@ static ab_status prove_all(const request *r, cJSON *list) {
     for (int i = 0; i < r->proofs; i++) {
         ab_proof proof;
         pair_text(&r->proof[i], pair);
-        fprintf(stderr, "ampbench: proving %s on all 2^32 inputs; about a minute on one core\n", pair);
+        ab_print(stderr, "ampbench: proving %s on all 2^32 inputs; about a minute on one core\n", pair);
         AB_TRY(ab_prove(r->proof[i].format, &r->proof[i].rounding, r->every_level, &proof));
         mismatches += ab_proof_mismatches(&proof);
         if (list != NULL) cJSON_AddItemToArray(list, ab_proof_json(pair, &proof));
@@ -191,7 +192,7 @@ static ab_status write_json(const request *r) {
     if (file == NULL) return ab_fail(AB_OUTPUT, "--json %s: cannot open it for writing", r->json);
     cJSON *root = document(r, &status);
     char *text = cJSON_Print(root);
-    bool written = text != NULL && fprintf(file, "%s\n", text) > 0 && fflush(file) == 0;
+    bool written = text != NULL && fputs(text, file) >= 0 && fputc('\n', file) >= 0 && fflush(file) == 0;
     cJSON_Delete(root);
     cJSON_free(text);
     written = ab_output_close(file) && written;

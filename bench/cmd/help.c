@@ -3,6 +3,7 @@
 #include "bench/cmd/cmd.h"
 #include "bench/help/usage.h"
 #include "kernels/core/nearest.h"
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 
 #include <stdio.h>
@@ -30,7 +31,8 @@ static const char usage[] = "usage: ampbench help [TOPIC|COMMAND]\n"
                             "Topics:\n";
 
 static void print_topics(void) {
-    for (size_t i = 0; i < AB_COUNT_OF(topics); i++) printf("  %-12s %s\n", topics[i].name, topics[i].text);
+    for (size_t i = 0; i < AB_COUNT_OF(topics); i++)
+        ab_print(stdout, "  %-12s %s\n", topics[i].name, topics[i].text);
 }
 
 static ab_status print_overview(void) {
@@ -38,7 +40,8 @@ static ab_status print_overview(void) {
          "  ampbench --levels O0,O1,O2,O3        train the same network from the same bits under each "
          "level\n\n"
          "Commands (ampbench COMMAND --help says more):");
-    for (int i = 0; i < ab_usage_count(); i++) printf("  %-11s %s\n", ab_usage_name(i), ab_usage_text(i));
+    for (int i = 0; i < ab_usage_count(); i++)
+        ab_print(stdout, "  %-11s %s\n", ab_usage_name(i), ab_usage_text(i));
     puts("\nTopics (ampbench help TOPIC):");
     print_topics();
     puts("\nExit status: 0 ok, 1 internal error or a failed cell, 2 usage, configuration or input, 3 "
@@ -62,8 +65,8 @@ static void print_statuses(void) {
         bool first = true;
         for (size_t i = 0; i < AB_COUNT_OF(rows); i++) {
             if (rows[i].exit != value) continue;
-            if (first) printf("  %3d  %s", value, rows[i].text);
-            if (!first) printf(", %s", rows[i].text);
+            if (first) ab_print(stdout, "  %3d  %s", value, rows[i].text);
+            if (!first) ab_print(stdout, ", %s", rows[i].text);
             first = false;
         }
         if (!first) putchar('\n');

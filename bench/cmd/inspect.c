@@ -6,6 +6,7 @@
 #include "bench/cmd/cmd.h"
 #include "kernels/core/log.h"
 #include "kernels/core/parallel.h"
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 
 #include <errno.h>
@@ -35,7 +36,7 @@ static void print_help(void) {
          "scales would do.\n"
          "Files are memory-mapped and may be larger than memory.\n");
     for (int i = 0; i < ab_tensor_reader_count(); i++)
-        printf("  %-22s%s\n", ab_tensor_reader_at(i)->suffix, ab_tensor_reader_at(i)->text);
+        ab_print(stdout, "  %-22s%s\n", ab_tensor_reader_at(i)->suffix, ab_tensor_reader_at(i)->text);
     puts("\n"
          "  --tensor GLOB       only tensors of this name (* and ? stand for others); may be repeated\n"
          "  --format NAME,...   formats to ask about (default fp16,bf16,fp8_e4m3,fp8_e5m2); the first is "

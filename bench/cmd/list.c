@@ -6,6 +6,7 @@
 #include "bench/nets/net.h"
 #include "bench/train/recipe.h"
 #include "kernels/core/nearest.h"
+#include "kernels/core/show.h"
 #include "probes/probe.h"
 
 #include <stdio.h>
@@ -15,7 +16,8 @@ static ab_status list_nets(void) {
     for (int i = 0; i < ab_net_builtin_count(); i++) {
         ab_net *net;
         AB_TRY(ab_net_load(ab_net_builtin_name(i), &net));
-        printf("  %-16s %s (%lld parameters)\n", net->name, net->text, (long long)ab_net_parameters(net));
+        ab_print(stdout, "  %-16s %s (%lld parameters)\n", net->name, net->text,
+                 (long long)ab_net_parameters(net));
         ab_net_free(net);
     }
     return AB_OK;
@@ -23,7 +25,7 @@ static ab_status list_nets(void) {
 
 static ab_status list_data(void) {
     for (int i = 0; i < ab_data_source_count(); i++)
-        printf("  %-16s %s\n", ab_data_source_at(i)->name, ab_data_source_at(i)->text);
+        ab_print(stdout, "  %-16s %s\n", ab_data_source_at(i)->name, ab_data_source_at(i)->text);
     puts("  DIR              a directory with IDX files (train-images-idx3-ubyte[.gz], ...): MNIST and its "
          "kin");
     return AB_OK;
@@ -31,8 +33,8 @@ static ab_status list_data(void) {
 
 static ab_status list_levels(void) {
     for (int i = 0; i < ab_level_count(); i++)
-        printf("  %-20s %s\n  %-20s %s\n", ab_level_at(i)->name, ab_level_at(i)->text, "",
-               ab_level_at(i)->origin);
+        ab_print(stdout, "  %-20s %s\n  %-20s %s\n", ab_level_at(i)->name, ab_level_at(i)->text, "",
+                 ab_level_at(i)->origin);
     return AB_OK;
 }
 
@@ -43,46 +45,47 @@ static ab_status list_ops(void) {
                                           [AB_CLASS_follow] = "its input's format at O1",
                                           [AB_CLASS_banned] = "refused at O1 with half inputs"};
     for (int i = 0; i < ab_op_count(); i++)
-        printf("  %-16s %s\n", ab_op_at(i)->name, classes[ab_op_class_at(i)]);
+        ab_print(stdout, "  %-16s %s\n", ab_op_at(i)->name, classes[ab_op_class_at(i)]);
     return AB_OK;
 }
 
 static ab_status list_formats(void) {
     for (int i = 0; i < ab_format_count(); i++)
-        printf("  %-16s %s\n", ab_format_at(i)->name, ab_format_at(i)->text);
+        ab_print(stdout, "  %-16s %s\n", ab_format_at(i)->name, ab_format_at(i)->text);
     return AB_OK;
 }
 
 static ab_status list_scalers(void) {
     for (int i = 0; i < ab_scaler_count(); i++)
-        printf("  %-20s %s\n  %-20s %s\n", ab_scaler_at(i)->name, ab_scaler_at(i)->text, "",
-               ab_scaler_at(i)->origin);
+        ab_print(stdout, "  %-20s %s\n  %-20s %s\n", ab_scaler_at(i)->name, ab_scaler_at(i)->text, "",
+                 ab_scaler_at(i)->origin);
     return AB_OK;
 }
 
 static ab_status list_optimizers(void) {
     for (int i = 0; i < ab_optimizer_count(); i++)
-        printf("  %-16s %s; weight decay %s\n", ab_optimizer_at(i)->name, ab_optimizer_at(i)->text,
-               ab_decay_name(ab_optimizer_at(i)->decay));
+        ab_print(stdout, "  %-16s %s; weight decay %s\n", ab_optimizer_at(i)->name, ab_optimizer_at(i)->text,
+                 ab_decay_name(ab_optimizer_at(i)->decay));
     return AB_OK;
 }
 
 static ab_status list_schedules(void) {
     for (int i = 0; i < ab_schedule_count(); i++)
-        printf("  %-16s %s\n  %-16s numbers:%s\n", ab_schedule_at(i)->name, ab_schedule_at(i)->text, "",
-               ab_schedule_at(i)->keys);
+        ab_print(stdout, "  %-16s %s\n  %-16s numbers:%s\n", ab_schedule_at(i)->name, ab_schedule_at(i)->text,
+                 "", ab_schedule_at(i)->keys);
     return AB_OK;
 }
 
 static ab_status list_faults(void) {
-    for (int i = 0; i < AB_FAULT_COUNT; i++) printf("  %-26s %s\n", ab_fault_name(i), ab_fault_text(i));
+    for (int i = 0; i < AB_FAULT_COUNT; i++)
+        ab_print(stdout, "  %-26s %s\n", ab_fault_name(i), ab_fault_text(i));
     return AB_OK;
 }
 
 static ab_status list_probes(void) {
     for (int i = 0; i < ab_probe_count(); i++)
-        printf("  %-17s %s%s\n", ab_probe_at(i)->name, ab_probe_at(i)->text,
-               ab_probe_at(i)->standard ? " (default)" : "");
+        ab_print(stdout, "  %-17s %s%s\n", ab_probe_at(i)->name, ab_probe_at(i)->text,
+                 ab_probe_at(i)->standard ? " (default)" : "");
     return AB_OK;
 }
 
@@ -121,7 +124,7 @@ ab_status ab_cmd_list(int argc, char **argv) {
     }
     for (int i = 1; i < argc; i++) AB_TRY(list_one(argv[i]));
     for (size_t i = 0; i < AB_COUNT_OF(kinds) && argc == 1; i++) {
-        printf("%s%s:\n", i ? "\n" : "", kinds[i].name);
+        ab_print(stdout, i ? "\n%s:\n" : "%s:\n", kinds[i].name);
         AB_TRY(kinds[i].print());
     }
     return AB_OK;

@@ -2,6 +2,7 @@
  * every buffer, bytes per category. Takes the options of a run. */
 #include "bench/cmd/cmd.h"
 #include "bench/run/config.h"
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 
 #include <stdlib.h>
@@ -13,11 +14,12 @@ static void print_policy(const ab_cell_spec *cell) {
     const ab_policy *policy = &cell->policy;
     char scale[AB_SCALER_TEXT];
     const char *cast = ab_policy_cast_text(policy);
-    printf("%s\n  cast_model_type=%s patch_torch_functions=%s keep_batchnorm_fp32=%s master_weights=%s "
-           "loss_scale=%s\n",
-           cell->id, cast ? cast : "None", policy->patch_torch_functions ? "True" : "False",
-           ab_tri_text(policy->keep_batchnorm_fp32), ab_tri_text(policy->master_weights),
-           ab_loss_scale_text(&policy->loss_scale, scale));
+    ab_print(stdout,
+             "%s\n  cast_model_type=%s patch_torch_functions=%s keep_batchnorm_fp32=%s master_weights=%s "
+             "loss_scale=%s\n",
+             cell->id, cast ? cast : "None", policy->patch_torch_functions ? "True" : "False",
+             ab_tri_text(policy->keep_batchnorm_fp32), ab_tri_text(policy->master_weights),
+             ab_loss_scale_text(&policy->loss_scale, scale));
 }
 
 /* Gradients whose format differs from that of their tensor. */
@@ -48,9 +50,9 @@ static void print_node(const ab_plan *plan, int n) {
     ab_text_show(formats, sizeof formats, "%s -> %s", format_name(plan->tensor[node->in[0]].format),
                  format_name(out->format));
     gradients_text(plan, node, gradients, sizeof gradients);
-    printf("  %3d  %-14s %-16s %-14s %-20s%s%s\n", n, op ? op->op->name : "cast",
-           op ? op->name : plan->tensor[node->in[0]].name, formats, ab_shape_text(&out->shape, shape),
-           weights, gradients);
+    ab_print(stdout, "  %3d  %-14s %-16s %-14s %-20s%s%s\n", n, op ? op->op->name : "cast",
+             op ? op->name : plan->tensor[node->in[0]].name, formats, ab_shape_text(&out->shape, shape),
+             weights, gradients);
 }
 
 static void print_buffers(const ab_plan *plan) {
@@ -58,10 +60,10 @@ static void print_buffers(const ab_plan *plan) {
     for (int i = 0; i < plan->tensors; i++) {
         const ab_plan_tensor *t = &plan->tensor[i];
         char shape[AB_SHAPE_TEXT];
-        printf("  %-28s %-6s %-20s %-20s %10lld bytes", t->name, format_name(t->format),
-               ab_shape_text(&t->shape, shape), ab_mem_category_name(t->category), (long long)t->bytes);
+        ab_print(stdout, "  %-28s %-6s %-20s %-20s %10lld bytes", t->name, format_name(t->format),
+                 ab_shape_text(&t->shape, shape), ab_mem_category_name(t->category), (long long)t->bytes);
         if (t->shares != AB_NONE) {
-            printf("  in %s\n", plan->tensor[t->shares].name);
+            ab_print(stdout, "  in %s\n", plan->tensor[t->shares].name);
             continue;
         }
         if (t->transient) printf("  %d..%d", t->first, t->last);
@@ -86,9 +88,10 @@ static ab_status print_cell(const ab_run_config *config, const ab_cell_spec *spe
     if (verbose) print_buffers(plan);
     printf("\n  bytes by category\n");
     for (int c = 0; c < AB_MEM_CATEGORY_COUNT; c++)
-        printf("  %-22s %12lld  %s\n", ab_mem_category_name((ab_mem_category)c),
-               (long long)ab_cell_bytes(cell, (ab_mem_category)c), ab_mem_category_text((ab_mem_category)c));
-    printf("  %-22s %12lld\n\n", "total", (long long)ab_cell_bytes_total(cell));
+        ab_print(stdout, "  %-22s %12lld  %s\n", ab_mem_category_name((ab_mem_category)c),
+                 (long long)ab_cell_bytes(cell, (ab_mem_category)c),
+                 ab_mem_category_text((ab_mem_category)c));
+    ab_print(stdout, "  %-22s %12lld\n\n", "total", (long long)ab_cell_bytes_total(cell));
     ab_cell_destroy(cell);
     return AB_OK;
 }

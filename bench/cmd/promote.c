@@ -3,6 +3,7 @@
 #include "bench/cmd/cmd.h"
 #include "bench/promote/trial.h"
 #include "bench/run/config.h"
+#include "kernels/core/show.h"
 #include "reports/record/json.h"
 
 #include <errno.h>
@@ -184,8 +185,8 @@ static ab_status find_layers(promote *p) {
 
 static void print_trial(const promote *p, int count, double gap, bool passes) {
     if (p->setup.quiet) return;
-    fprintf(stderr, "promote: training %" PRId64 " of at most %" PRId64 ": %d of %d %s in fp32: ", p->runs,
-            p->max_runs, count, p->pool, p->kind);
+    ab_print(stderr, "promote: training %" PRId64 " of at most %" PRId64 ": %d of %d %s in fp32: ", p->runs,
+             p->max_runs, count, p->pool, p->kind);
     if (isfinite(gap))
         fprintf(stderr, "%+.4g against O0, band %.4g: ", gap, p->band);
     else
@@ -345,22 +346,27 @@ static ab_status confirm(promote *p, double *gap) {
 static int layers_found(const promote *p) { return p->found_count > 0 ? p->found_count : p->best_count; }
 
 static void print(const promote *p, const char *words, double gap) {
-    printf("%s of %s: %d of %d layers in fp32 will do (band %.4g, %" PRId64 " trainings from %d seeds)\n",
-           p->setup.level, p->config.net->name, layers_found(p), p->layers, p->band, p->runs, p->setup.seeds);
+    ab_print(stdout,
+             "%s of %s: %d of %d layers in fp32 will do (band %.4g, %" PRId64 " trainings from %d seeds)\n",
+             p->setup.level, p->config.net->name, layers_found(p), p->layers, p->band, p->runs,
+             p->setup.seeds);
     int whole = 0;
     for (int i = 0; i < p->best_count; i++) whole += p->item[p->best[i]].role == AB_LAYER_ROLES;
     if (p->found_count > 0)
         printf("taken apart: %d of their %d roles, and %d whole\n", p->best_count - whole,
                p->setup.items - p->layers, whole);
-    if (p->best_count > 0)
-        printf("paste: --to '%s'\n", words);
-    else
+    if (p->best_count > 0) {
+        fputs("paste: --to ", stdout);
+        ab_print_shell_word(stdout, words);
+        putchar('\n');
+    } else {
         puts("no layer has to stay fp32");
+    }
     if (p->ended)
         puts("not minimal: --max-runs ended the search");
     else if (p->best_count > 0)
         puts("minimal: without any one of them it will not do");
-    printf("fresh seeds: %+.4g against O0: %s\n", gap, gap <= p->band ? "holds" : "does not hold");
+    ab_print(stdout, "fresh seeds: %+.4g against O0: %s\n", gap, gap <= p->band ? "holds" : "does not hold");
 }
 
 static void add_number(cJSON *object, const char *key, double x) {

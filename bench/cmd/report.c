@@ -4,6 +4,7 @@
 #include "bench/cmd/arguments.h"
 #include "bench/cmd/cmd.h"
 #include "kernels/core/log.h"
+#include "kernels/core/show.h"
 #include "reports/record/result.h"
 
 #include <errno.h>
@@ -22,7 +23,7 @@ static void print_help(void) {
          "Prints the table of a result document; writes it in other forms; draws its plots.\n\n"
          "  --format FORMAT   what goes to stdout (default table):");
     for (int i = 0; i < ab_report_count(); i++)
-        printf("                      %-10s%s\n", ab_report_at(i)->name, ab_report_at(i)->text);
+        ab_print(stdout, "                      %-10s%s\n", ab_report_at(i)->name, ab_report_at(i)->text);
     puts("  --csv FILE        write the CSV form to FILE too\n"
          "  --markdown FILE   write the Markdown form to FILE too\n"
          "  --html FILE       write one self-contained page to FILE: tables, plots, how to reproduce\n"

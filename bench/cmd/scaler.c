@@ -3,6 +3,7 @@
 #include "bench/amp/trace/scale_trace.h"
 #include "bench/cmd/arguments.h"
 #include "bench/cmd/cmd.h"
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/record/output.h"
 #include "reports/render/scaler_trace.h"
@@ -62,23 +63,23 @@ static const char usage[] =
 static void print_help(void) {
     fputs(usage, stdout);
     for (int i = 0; i < ab_scaler_count(); i++)
-        printf("  %-20s %s\n", ab_scaler_at(i)->name, ab_scaler_at(i)->text);
+        ab_print(stdout, "  %-20s %s\n", ab_scaler_at(i)->name, ab_scaler_at(i)->text);
 }
 
 static void print_dialect_help(const ab_scaler_kind *kind) {
     char value[AB_TRACE_SCALE_TEXT], names[64];
-    printf("%s: %s\norigin: %s\n", kind->name, kind->text, kind->origin);
+    ab_print(stdout, "%s: %s\norigin: %s\n", kind->name, kind->text, kind->origin);
     if (kind->keys) puts("\nkeys (the framework's own name in brackets):");
     for (int i = 0; i < kind->keys; i++) {
         const ab_scaler_key *key = &kind->key[i];
         ab_text_show(names, sizeof names, "%s%s%s%s", key->name, key->own ? " (" : "",
                      key->own ? key->own : "", key->own ? ")" : "");
         bool flag = key->type == AB_SCALER_BOOL;
-        printf("  %-42s %s (default %s)\n", names, key->text,
-               flag ? key->fallback != 0 ? "True" : "False" : ab_trace_scale_text(key->fallback, value));
+        ab_print(stdout, "  %-42s %s (default %s)\n", names, key->text,
+                 flag ? key->fallback != 0 ? "True" : "False" : ab_trace_scale_text(key->fallback, value));
     }
     fputs("\nstate: scale", stdout);
-    for (int i = 0; i < kind->states; i++) printf(", %s", kind->state[i]);
+    for (int i = 0; i < kind->states; i++) ab_print(stdout, ", %s", kind->state[i]);
     putchar('\n');
 }
 

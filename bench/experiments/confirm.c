@@ -3,6 +3,7 @@
 #include "bench/experiments/confirm.h"
 
 #include "bench/run/self.h"
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose.h"
 #include "reports/record/json.h"
@@ -148,7 +149,7 @@ static ab_status try_remedy(const cJSON *document, const ab_diagnosis *diagnosis
     if (!levels) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
     ab_status status = confirming_argv(document, diagnosis, levels, out, &both, &list);
     if (status == AB_OK) {
-        fprintf(stderr, "diagnose: training %s at level %s to confirm, into %s\n", t->options, level, out);
+        ab_print(stderr, "diagnose: training %s at level %s to confirm, into %s\n", t->options, level, out);
         status = ab_run_self("diagnose", "a run", list.word, 1);
     }
     free(list.word);
@@ -162,10 +163,10 @@ static void print_trial(const ab_diagnosis *diagnosis, const trial *t, FILE *tex
     char id[288];
     ab_text_clean(id, sizeof id, ab_json_text(diagnosis->found.facts.cell, "id", ""));
     if (text && !t->ran)
-        fprintf(text, "%s: not tried: the remedy of %s is no option\n", id, cause);
+        ab_print(text, "%s: not tried: the remedy of %s is no option\n", id, cause);
     else if (text)
-        fprintf(text, "%s: %s %s it is %s\n", id, t->healthy ? "confirmed:" : "not confirmed:", t->options,
-                t->healthy ? "healthy" : "still sick");
+        ab_print(text, "%s: %s %s it is %s\n", id, t->healthy ? "confirmed:" : "not confirmed:", t->options,
+                 t->healthy ? "healthy" : "still sick");
     if (!list) return;
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "cell", id);

@@ -4,6 +4,7 @@
 #include "bench/experiments/arms.h"
 #include "bench/run/config.h"
 #include "kernels/core/parallel.h"
+#include "kernels/core/show.h"
 #include "reports/diagnose/diagnose.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -55,7 +56,7 @@ static const ab_cell_spec *spec_of(const recorded *r, const cJSON *cell) {
 
 static void print_double(const ab_arms *arms, FILE *text) {
     if (arms->double_refused)
-        fprintf(text, "    fp64 was not asked: %s\n", arms->double_refused);
+        ab_print(text, "    fp64 was not asked: %s\n", arms->double_refused);
     else if (arms->double_restarts)
         fprintf(text, "    fp64 (emulated on the CPU): diverged in %d of %d restarts in which fp32 did\n",
                 arms->double_left, arms->double_restarts);
@@ -64,12 +65,12 @@ static void print_double(const ab_arms *arms, FILE *text) {
 static void print_arms(const char *raw, const ab_arms *arms, const char *half, FILE *text) {
     char id[288];
     ab_text_clean(id, sizeof id, raw);
-    fprintf(text, "%s: %s: %s\n", id, ab_trouble_name(arms->trouble), ab_trouble_text(arms->trouble));
-    fprintf(text, "    %d restarts from step %lld, %lld steps each: fp32 diverged in %d, %s in %d",
-            AB_ARMS_RESTARTS, (long long)arms->start, (long long)arms->horizon, arms->left[AB_ARM_FP32], half,
-            arms->left[AB_ARM_LOW]);
+    ab_print(text, "%s: %s: %s\n", id, ab_trouble_name(arms->trouble), ab_trouble_text(arms->trouble));
+    ab_print(text, "    %d restarts from step %lld, %lld steps each: fp32 diverged in %d, %s in %d",
+             AB_ARMS_RESTARTS, (long long)arms->start, (long long)arms->horizon, arms->left[AB_ARM_FP32],
+             half, arms->left[AB_ARM_LOW]);
     if (arms->chance) fprintf(text, ", with weights rounded by chance in %d", arms->left[AB_ARM_CHANCE]);
-    fprintf(text, "\n    sign tests: %s sooner than fp32 p %.2g", half, arms->p_low_fp32);
+    ab_print(text, "\n    sign tests: %s sooner than fp32 p %.2g", half, arms->p_low_fp32);
     if (arms->chance)
         fprintf(text, ", sooner than by chance p %.2g; by chance sooner than fp32 p %.2g", arms->p_low_chance,
                 arms->p_chance_fp32);
@@ -109,7 +110,7 @@ static ab_status judge_cell(const recorded *r, const ab_diagnosis *diagnosis, FI
     const ab_cell_spec *spec = spec_of(r, diagnosis->found.facts.cell);
     ab_arms arms;
     if (!spec) return ab_fail(AB_INPUT, "diagnose: --twins: the recorded command line has no cell '%s'", id);
-    fprintf(stderr, "diagnose: --twins: %d restarts of three arms for %s\n", AB_ARMS_RESTARTS, id);
+    ab_print(stderr, "diagnose: --twins: %d restarts of three arms for %s\n", AB_ARMS_RESTARTS, id);
     const ab_cell_config settings = ab_cell_config_of(&r->config, spec);
     AB_TRY(ab_arms_run(&settings, diagnosis->found.facts.loss.first_nonfinite,
                        diagnosis->found.facts.loss.steps, &arms));

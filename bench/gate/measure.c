@@ -7,6 +7,7 @@
 #include "bench/run/options.h"
 #include "bench/run/timer.h"
 #include "kernels/core/rng.h"
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
 #include "reports/record/cells.h"
@@ -98,7 +99,7 @@ static ab_status run_full(const ab_gate_plan *plan, ab_gate_arm *arm) {
     add_all(&c, tail);
     AB_TRY(ab_text_path("gate: --work", document, sizeof document, "%s/%s.json", plan->folder, arm->name));
     add(&c, document);
-    if (!plan->quiet) fprintf(stderr, "ampbench: gate: %s: the full run\n", arm->name);
+    if (!plan->quiet) ab_print(stderr, "ampbench: gate: %s: the full run\n", arm->name);
     AB_TRY(run_command(plan, arm, &c, &arm->document, &child));
     return ab_result_summarise(arm->document);
 }
@@ -267,11 +268,11 @@ static void print_estimate(const ab_gate_plan *plan, const cJSON *const *cell, i
             seconds += 1e-9 * ab_json_number(first, "elapsed_ns", 0);
         }
     if (!plan->quiet)
-        fprintf(stderr,
-                "ampbench: gate: %d cell%s, about %.0f s a round, at most %d rounds; --steps N makes them "
-                "shorter\n",
-                cells, cells == 1 ? "" : "s", seconds < 1 ? 1.0 : seconds,
-                plan->fixed_rounds ? plan->fixed_rounds : STANDARD_ROUNDS);
+        ab_print(stderr,
+                 "ampbench: gate: %d cell%s, about %.0f s a round, at most %d rounds; --steps N makes them "
+                 "shorter\n",
+                 cells, cells == 1 ? "" : "s", seconds < 1 ? 1.0 : seconds,
+                 plan->fixed_rounds ? plan->fixed_rounds : STANDARD_ROUNDS);
 }
 
 ab_status ab_gate_measure(ab_gate_plan *plan) {

@@ -3,6 +3,7 @@
 #include "bench/gate/selftest.h"
 
 #include "bench/run/timer.h"
+#include "kernels/core/show.h"
 #include "kernels/core/text_path.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
@@ -53,8 +54,8 @@ static ab_status write_calibration(const ab_gate_plan *plan, const cJSON *calibr
     AB_TRY(ab_result_write(calibration, json ? json : path));
     if (json && strcmp(json, "-") == 0) return AB_OK;
     ab_gate_calibration_print(calibration, stdout);
-    printf("calibration in %s; later: ampbench gate --calibration %s ...\n", json ? json : path,
-           json ? json : path);
+    ab_print(stdout, "calibration in %s; later: ampbench gate --calibration %s ...\n", json ? json : path,
+             json ? json : path);
     return AB_OK;
 }
 

@@ -4,6 +4,7 @@
 #include "bench/gate/child.h"
 #include "bench/gate/measure.h"
 #include "build_info.h"
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
 
@@ -61,7 +62,7 @@ ab_status ab_gate_build_ref(const char *ref, const char *folder, char *program, 
     AB_TRY(ab_text_path("gate: --work", log, sizeof log, "%s.log", tree));
     AB_TRY(ab_text_path("gate: --work", program, size, "%s/ampbench", build));
     if (access(program, X_OK) == 0) return AB_OK;
-    fprintf(stderr, "ampbench: gate: building %s (%s); log in %s\n", ab_text_brief(sha, 12), ref, log);
+    ab_print(stderr, "ampbench: gate: building %s (%s); log in %s\n", ab_text_brief(sha, 12), ref, log);
     const char *clone[] = {"git", "clone", "--quiet", "--shared", "--no-checkout", top, tree, NULL};
     const char *checkout[] = {"git", "-C", tree, "checkout", "--quiet", "--detach", sha, NULL};
     const char *configure[] = {"cmake", "-S", tree, "-B", build, build_type, "-DAMPBENCH_TESTS=OFF", NULL};

@@ -1,30 +1,19 @@
 /* The sink of json_lines.h. Strings are escaped; numbers that JSON cannot represent become null. */
 #include "bench/run/json_lines.h"
 
+#include "kernels/core/json_text.h"
+
 #include <inttypes.h>
 #include <math.h>
 
 static ab_json_line *line_of(ab_probe_sink *sink) { return (ab_json_line *)(void *)sink; }
-
-static void put_string(FILE *out, const char *text) {
-    fputc('"', out);
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-        if (*c == '"' || *c == '\\')
-            fprintf(out, "\\%c", *c);
-        else if (*c < 0x20)
-            fprintf(out, "\\u%04x", *c);
-        else
-            fputc(*c, out);
-    }
-    fputc('"', out);
-}
 
 static FILE *put_key(ab_probe_sink *sink, const char *key) {
     ab_json_line *line = line_of(sink);
     if (line->comma) fputc(',', line->out);
     line->comma = true;
     if (key) {
-        put_string(line->out, key);
+        ab_json_put_text(line->out, key);
         fputc(':', line->out);
     }
     return line->out;
@@ -49,7 +38,7 @@ static void end(ab_probe_sink *sink) {
 static void text(ab_probe_sink *sink, const char *key, const char *value) {
     FILE *out = put_key(sink, key);
     if (value)
-        put_string(out, value);
+        ab_json_put_text(out, value);
     else
         fputs("null", out);
 }

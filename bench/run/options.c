@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include "kernels/core/nearest.h"
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 
 #include <string.h>
@@ -97,13 +98,13 @@ void ab_options_help(FILE *out) {
     for (int i = 0; i < AB_OPTION_COUNT; i++) {
         const option_row *row = &rows[i];
         char name[AB_OPTION_NAME], left[2 * AB_OPTION_NAME];
-        if (strcmp(group, row->group) != 0) fprintf(out, "\n%s:\n", row->group);
+        if (strcmp(group, row->group) != 0) ab_print(out, "\n%s:\n", row->group);
         group = row->group;
         ab_option_name((ab_option_id)i, name);
         ab_text_exact(left, sizeof left, "%s%s%s", name, row->argument ? " " : "",
                       row->argument ? row->argument : "");
-        fprintf(out, "  %-24s %s", left, row->text);
-        if (row->argument && row->fallback) fprintf(out, " (default %s)", row->fallback);
+        ab_print(out, "  %-24s %s", left, row->text);
+        if (row->argument && row->fallback) ab_print(out, " (default %s)", row->fallback);
         fputc('\n', out);
     }
 }

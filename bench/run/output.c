@@ -3,6 +3,7 @@
 #include "bench/run/run.h"
 
 #include "kernels/core/log.h"
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
 #include "reports/record/result.h"
@@ -84,7 +85,7 @@ static ab_status plots(const ab_options *options, const cJSON *document) {
     ab_text_exact(plots_folder, sizeof plots_folder, "%s/plots", folder);
     AB_TRY(ab_plots_write(document, plots_folder, &rendered, &note));
     if (note) ab_warn("plots: %s", note);
-    if (!options->given[AB_OPTION_quiet]) fprintf(stderr, "%d plots in %s\n", rendered, plots_folder);
+    if (!options->given[AB_OPTION_quiet]) ab_print(stderr, "%d plots in %s\n", rendered, plots_folder);
     return AB_OK;
 }
 
@@ -101,6 +102,6 @@ ab_status ab_output_reports(const ab_options *options, const cJSON *document) {
         AB_TRY(report_to("markdown", options->text[AB_OPTION_markdown], document));
     if (options->text[AB_OPTION_html]) AB_TRY(report_to("html", options->text[AB_OPTION_html], document));
     if (!options->given[AB_OPTION_no_plots]) AB_TRY(plots(options, document));
-    if (!options->given[AB_OPTION_quiet]) fprintf(stderr, "result in %s\n", options->text[AB_OPTION_out]);
+    if (!options->given[AB_OPTION_quiet]) ab_print(stderr, "result in %s\n", options->text[AB_OPTION_out]);
     return AB_OK;
 }

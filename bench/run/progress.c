@@ -3,6 +3,7 @@
 #include "bench/run/progress.h"
 
 #include "bench/run/timer.h"
+#include "kernels/core/show.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,8 +32,9 @@ static void show(ab_progress *progress, int64_t step, int64_t now) {
     double part = progress->steps ? (double)step / (double)progress->steps : 0;
     double share = ((double)progress->done + part) / (double)progress->processes;
     double elapsed = (double)(now - progress->started_ns) * 1e-9;
-    fprintf(stderr, "%s[%d/%d] %s  step %lld/%lld", progress->terminal ? "\r\033[K" : "", progress->done + 1,
-            progress->processes, progress->cell, (long long)step, (long long)progress->steps);
+    if (progress->terminal) fputs("\r\033[K", stderr);
+    ab_print(stderr, "[%d/%d] %s  step %lld/%lld", progress->done + 1, progress->processes, progress->cell,
+             (long long)step, (long long)progress->steps);
     if (step > 0) fprintf(stderr, "  %.0f samples/s", (double)(step * progress->batch) / in_process);
     if (share > 0) fprintf(stderr, "  about %.0f s left", elapsed / share - elapsed);
     fputs(progress->terminal ? "" : "\n", stderr);
@@ -50,10 +52,10 @@ void ab_progress_process_done(ab_progress *progress, const char *reason) {
     progress->done++;
     if (progress->terminal && !progress->quiet) fputs("\r\033[K", stderr);
     if (reason[0])
-        fprintf(stderr, "ampbench: %s: %s\n", progress->cell, reason);
+        ab_print(stderr, "ampbench: %s: %s\n", progress->cell, reason);
     else if (!progress->quiet && !progress->terminal)
-        fprintf(stderr, "[%d/%d] %s  done in %.1f s\n", progress->done, progress->processes, progress->cell,
-                (double)(ab_monotonic_ns() - progress->process_started_ns) * 1e-9);
+        ab_print(stderr, "[%d/%d] %s  done in %.1f s\n", progress->done, progress->processes, progress->cell,
+                 (double)(ab_monotonic_ns() - progress->process_started_ns) * 1e-9);
 }
 
 void ab_progress_end(ab_progress *progress) {

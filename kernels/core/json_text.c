@@ -1,15 +1,34 @@
 /* Writing one JSON string. */
 #include "kernels/core/json_text.h"
 
+#include "kernels/core/show.h"
+
+#include <string.h>
+
+static void put_escape(FILE *out, unsigned point) {
+    if (point > 0xffff) {
+        fprintf(out, "\\u%04x", 0xd800 + ((point - 0x10000) >> 10));
+        point = 0xdc00 + ((point - 0x10000) & 0x3ff);
+    }
+    fprintf(out, "\\u%04x", point);
+}
+
 void ab_json_put_text(FILE *out, const char *text) {
+    static const char plain[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";
     fputc('"', out);
-    for (const char *c = text; *c; c++) {
-        if (*c == '"' || *c == '\\')
-            fprintf(out, "\\%c", *c);
-        else if ((unsigned char)*c < 0x20)
-            fprintf(out, "\\u%04x", (unsigned)*c);
+    while (*text) {
+        unsigned point = 0xfffd; /* stands for a byte that is not UTF-8 */
+        const int length = ab_text_decode(text, &point);
+        const char *at = length == 1 ? strchr(plain, *text) : NULL;
+        if (at)
+            fprintf(out, "\\%c", letter[at - plain]);
+        else if (length == 0)
+            fputs("\xef\xbf\xbd", out);
+        else if (ab_text_is_hidden(point))
+            put_escape(out, point);
         else
-            fputc(*c, out);
+            fwrite(text, 1, (size_t)length, out);
+        text += length > 0 ? length : 1;
     }
     fputc('"', out);
 }

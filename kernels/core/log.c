@@ -1,6 +1,7 @@
 /* Diagnostics on stderr, one write per line so that lines of several processes never mix. */
 #include "kernels/core/log.h"
 
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 
 #include <stdarg.h>
@@ -16,9 +17,10 @@ static void write_line(ab_log_level level, const char *name, const char *format,
 
 static void write_line(ab_log_level level, const char *name, const char *format, va_list args) {
     if (level > threshold) return;
-    char text[1024];
+    char text[1024], line[1024];
     ab_text_show_args(text, sizeof text, format, args);
-    fprintf(stderr, "ampbench: %s: %s\n", name, text);
+    ab_text_escape(line, sizeof line, text);
+    fprintf(stderr, "ampbench: %s: %s\n", name, line);
 }
 
 void ab_warn(const char *format, ...) {

@@ -1,11 +1,11 @@
 /* Status texts and the per-thread error message. Error handling is up to the caller. */
 #include "kernels/core/status.h"
 
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { MESSAGE_BYTES = 1024 };
 
@@ -35,7 +35,7 @@ ab_status ab_fail(ab_status status, const char *format, ...) {
     va_start(args, format);
     ab_text_show_args(text, sizeof text, format, args);
     va_end(args);
-    memcpy(message, text, sizeof text);
+    ab_text_escape(message, sizeof message, text);
     return status;
 }
 

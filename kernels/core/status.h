@@ -23,7 +23,8 @@ const char *ab_status_text(ab_status status);
 /* The process exit status for a code: the third column of status.def. */
 int ab_status_exit(ab_status status);
 
-/* Stores the thread's message (at most 1,023 bytes) and returns `status`, for `return ab_fail(...)`. */
+/* Stores the thread's message as one line (at most 1,023 bytes, escaped by ab_text_escape) and returns
+ * `status`, for `return ab_fail(...)`. */
 ab_status ab_fail(ab_status status, const char *format, ...) AB_PRINTF(2, 3);
 
 /* Puts "prefix: " in front of the stored message; returns `status`. Adds a file name or an op's name.

@@ -1,4 +1,5 @@
 /* Advice and receipts as text and as JSON. Decides nothing. */
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/advise/advise.h"
 #include "reports/record/json.h"
@@ -31,10 +32,10 @@ static void print_layers(const ab_advise *a, FILE *out) {
             if (!shown[i] && (best < 0 || a->layer[i].k_lo > a->layer[best].k_lo)) best = i;
         shown[best] = true;
         const ab_advise_layer *l = &a->layer[best];
-        fprintf(out,
-                "  %-24s 2^%d .. 2^%d%s; %s %% of the values flushed, %s %% of the energy; overflow %.2g\n",
-                l->name, l->k_lo, l->k_hi, l->feasible ? "" : " (none)", ab_text_percent(share, l->share),
-                ab_text_percent(energy, l->energy), l->skipped);
+        ab_print(out,
+                 "  %-24s 2^%d .. 2^%d%s; %s %% of the values flushed, %s %% of the energy; overflow %.2g\n",
+                 l->name, l->k_lo, l->k_hi, l->feasible ? "" : " (none)", ab_text_percent(share, l->share),
+                 ab_text_percent(energy, l->energy), l->skipped);
     }
 }
 
@@ -45,9 +46,9 @@ static void print_rows(const ab_advise *a, FILE *out) {
               "default,rows\n",
               out);
     else if (a->tensor[a->decides].by_rows)
-        fprintf(out,
-                "the lower limit is that of %s: below it one of its rows would have no gradient at all\n",
-                a->tensor[a->decides].name);
+        ab_print(out,
+                 "the lower limit is that of %s: below it one of its rows would have no gradient at all\n",
+                 a->tensor[a->decides].name);
 }
 
 static void print_laws(const ab_advise *a, FILE *out) {
@@ -57,15 +58,15 @@ static void print_laws(const ab_advise *a, FILE *out) {
     fprintf(out, "upper limit from the largest gradients of %d columns of steps, trend taken out",
             s->columns);
     if (s->censored) fprintf(out, ", %d of them lower bounds", s->censored);
-    fprintf(out, ":\n  normal %s (sigma %.2f octaves), gumbel %s (beta %.2f), ", limit[AB_EXTREME_NORMAL],
-            s->law.normal.sigma, limit[AB_EXTREME_GUMBEL], s->law.gumbel.beta);
+    ab_print(out, ":\n  normal %s (sigma %.2f octaves), gumbel %s (beta %.2f), ", limit[AB_EXTREME_NORMAL],
+             s->law.normal.sigma, limit[AB_EXTREME_GUMBEL], s->law.gumbel.beta);
     if (s->law.has_pareto)
-        fprintf(out, "peaks over threshold %s (shape xi %+.2f of %d peaks)", limit[AB_EXTREME_PARETO],
-                s->law.pareto.shape, s->law.peaks);
+        ab_print(out, "peaks over threshold %s (shape xi %+.2f of %d peaks)", limit[AB_EXTREME_PARETO],
+                 s->law.pareto.shape, s->law.peaks);
     else
         fputs("peaks over threshold - (too few steps)", out);
-    fprintf(out, "; best: %s\n  weighted %.2f, %.2f, %.2f: 2^%d\n", ab_extreme_name(s->law.chosen),
-            s->law.weight[0], s->law.weight[1], s->law.weight[2], a->k_hi);
+    ab_print(out, "; best: %s\n  weighted %.2f, %.2f, %.2f: 2^%d\n", ab_extreme_name(s->law.chosen),
+             s->law.weight[0], s->law.weight[1], s->law.weight[2], a->k_hi);
     if (s->widened > 1)
         fprintf(out,
                 "  few steps: their spread may be larger than they show, so limits are for %.2g times the "
@@ -81,16 +82,16 @@ static void print_laws(const ab_advise *a, FILE *out) {
 static void print_infeasible(const ab_advise *a, const ab_advise_goal *goal, FILE *out) {
     const ab_advise_tensor *t = &a->tensor[a->decides];
     const char *separator = "";
-    fprintf(out,
-            "no loss scale works for %s: %s needs at least 2^%d, and above 2^%d more than one step in %.0f "
-            "overflows\n"
-            "one scale would have to hold %.1f binades, %s has %d\n",
-            a->half->name, t->name, t->k_lo, a->k_hi, 1 / goal->alpha, a->binades, a->half->name,
-            binades_of(a->half));
+    ab_print(out,
+             "no loss scale works for %s: %s needs at least 2^%d, and above 2^%d more than one step in %.0f "
+             "overflows\n"
+             "one scale would have to hold %.1f binades, %s has %d\n",
+             a->half->name, t->name, t->k_lo, a->k_hi, 1 / goal->alpha, a->binades, a->half->name,
+             binades_of(a->half));
     for (int i = 0; i < a->layers; i++) {
         const ab_advise_layer *l = &a->layer[i];
         if (!l->blocks) continue;
-        fprintf(out, "  layer %s needs %.1f binades: ", l->name, l->binades);
+        ab_print(out, "  layer %s needs %.1f binades: ", l->name, l->binades);
         if (l->feasible)
             fprintf(out, "a scale of its own (2^%d), bf16 or fp32 for it\n", l->k);
         else
@@ -99,7 +100,7 @@ static void print_infeasible(const ab_advise *a, const ab_advise_goal *goal, FIL
     fputs("remedy: --half bf16, or --to '", out);
     for (int i = 0; i < a->layers; i++) {
         if (!a->layer[i].blocks) continue;
-        fprintf(out, "%s%s=fp32", separator, a->layer[i].name);
+        ab_print(out, "%s%s=fp32", separator, a->layer[i].name);
         separator = ",";
     }
     fputs("'\n", out);
@@ -128,14 +129,14 @@ static void print_rules(const ab_advise *a, FILE *out) {
     for (int i = 0; i < AB_ADVISE_RULES; i++) {
         const ab_advise_rule *r = &a->rule[i];
         if (!isfinite(r->octaves)) continue;
-        fprintf(out, "  %-10s %-28s %6s  %9s %9s  %8.2g\n", r->name, r->text, power(scale, r->octaves),
-                ab_text_percent(share, r->share), ab_text_percent(energy, r->energy), r->skipped);
+        ab_print(out, "  %-10s %-28s %6s  %9s %9s  %8.2g\n", r->name, r->text, power(scale, r->octaves),
+                 ab_text_percent(share, r->share), ab_text_percent(energy, r->energy), r->skipped);
     }
 }
 
 static void print_predicted(const ab_advise *a, FILE *out) {
     char share[AB_TEXT_NUMBER], energy[AB_TEXT_NUMBER], scale[AB_TEXT_NUMBER];
-    fprintf(
+    ab_print(
         out,
         "predicted at %s: %s %% of the non-zero values flushed, %s %% of their energy; a step overflows with "
         "probability %.2g\n",
@@ -152,8 +153,8 @@ static void print_predicted(const ab_advise *a, FILE *out) {
 void ab_advise_print(const ab_advise *a, const ab_advise_goal *goal, FILE *out) {
     char id[160];
     ab_text_clean(id, sizeof id, ab_json_text(a->cell, "id", "?"));
-    fprintf(out, "gradients of %s, %.0f steps in %d columns, %d tensors; format %s\n", id, a->run_steps,
-            a->steps, a->tensors, a->half->name);
+    ab_print(out, "gradients of %s, %.0f steps in %d columns, %d tensors; format %s\n", id, a->run_steps,
+             a->steps, a->tensors, a->half->name);
     if (!a->own)
         fputs("(of O0: the level's own scale changed or lost too much of them; a level with half weights "
               "trains differently, "
@@ -313,20 +314,20 @@ void ab_advise_json(const ab_advise *a, const ab_advise_goal *goal, cJSON *objec
 
 void ab_receipt_print(const ab_receipt *r, FILE *out) {
     char share[AB_TEXT_NUMBER], predicted[AB_TEXT_NUMBER], low[AB_TEXT_NUMBER], high[AB_TEXT_NUMBER];
-    fprintf(out,
-            "confirmed by a run: %d of %d steps overflowed and were skipped, %.2g were expected (95 %% "
-            "interval of "
-            "the share: %.2g to %.2g): %s\n",
-            r->skipped, r->steps, r->expected, r->low, r->high,
-            r->overflow_agrees ? "agrees" : "does not agree");
+    ab_print(out,
+             "confirmed by a run: %d of %d steps overflowed and were skipped, %.2g were expected (95 %% "
+             "interval of "
+             "the share: %.2g to %.2g): %s\n",
+             r->skipped, r->steps, r->expected, r->low, r->high,
+             r->overflow_agrees ? "agrees" : "does not agree");
     if (r->values > 0)
-        fprintf(out,
-                "                    %s %% flushed in the tensors that have no zeros of their own (95 %% "
-                "interval "
-                "%s to %s), %s %% were predicted: %s\n",
-                ab_text_percent(share, r->share), ab_text_percent(low, r->share_low),
-                ab_text_percent(high, r->share_high), ab_text_percent(predicted, r->predicted_share),
-                r->flush_agrees ? "agrees" : "does not agree");
+        ab_print(out,
+                 "                    %s %% flushed in the tensors that have no zeros of their own (95 %% "
+                 "interval "
+                 "%s to %s), %s %% were predicted: %s\n",
+                 ab_text_percent(share, r->share), ab_text_percent(low, r->share_low),
+                 ab_text_percent(high, r->share_high), ab_text_percent(predicted, r->predicted_share),
+                 r->flush_agrees ? "agrees" : "does not agree");
     if (isfinite(r->loss_gap)) fprintf(out, "                    loss gap to O0 %+.4g\n", r->loss_gap);
 }
 

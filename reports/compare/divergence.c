@@ -1,6 +1,7 @@
 /* Aligns traces by step and tensor and visits them in execution order. */
 #include "reports/compare/divergence.h"
 
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/record/cells.h"
 #include "reports/record/graph.h"
@@ -363,7 +364,7 @@ void ab_divergence_print(const cJSON *result, FILE *out) {
         char cell[CLEAN], base[CLEAN], text[TEXT];
         ab_text_clean(cell, sizeof cell, ab_json_text(entry, "cell", ""));
         ab_text_clean(base, sizeof base, ab_json_text(entry, "base_cell", ""));
-        fprintf(out, "%s against %s\n  %s\n", cell, base,
-                ab_text_clean(text, sizeof text, ab_json_text(entry, "text", "")));
+        ab_print(out, "%s against %s\n  %s\n", cell, base,
+                 ab_text_clean(text, sizeof text, ab_json_text(entry, "text", "")));
     }
 }

@@ -1,6 +1,7 @@
 /* Pairs cells by seed and tests their differences. */
 #include "reports/compare/equivalence.h"
 
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/record/cells.h"
 #include "reports/record/json.h"
@@ -191,9 +192,9 @@ void ab_equivalence_print(const cJSON *result, FILE *out) {
     const char *last = "";
     cJSON_ArrayForEach(entry, result) {
         const char *series = ab_json_text(entry, "series", "");
-        if (strcmp(series, last) != 0) fprintf(out, "%s\n", ab_text_clean(clean, sizeof clean, series));
+        if (strcmp(series, last) != 0) ab_print(out, "%s\n", ab_text_clean(clean, sizeof clean, series));
         last = series;
-        fprintf(out, "  %-13s %s\n", ab_json_text(entry, "metric", ""),
-                ab_text_clean(clean, sizeof clean, ab_json_text(entry, "text", "")));
+        ab_print(out, "  %-13s %s\n", ab_json_text(entry, "metric", ""),
+                 ab_text_clean(clean, sizeof clean, ab_json_text(entry, "text", "")));
     }
 }

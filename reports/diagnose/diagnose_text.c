@@ -1,4 +1,5 @@
 /* Diagnoses as text and as JSON. Formats the results of diagnose_cells.c, decides nothing. */
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose.h"
 #include "reports/diagnose/known_issues.h"
@@ -40,35 +41,36 @@ static void symptoms(const ab_case *c, char *text, size_t size) {
 }
 
 static void print_verdict(const ab_verdict *v, FILE *out) {
-    fprintf(out, "  %s (%s, confidence %.2f)", v->rule->id, ab_verdict_family_name(v->rule->family),
-            v->confidence);
-    if (v->layer[0]) fprintf(out, " in %s", v->layer);
-    fprintf(out, ": %s\n", v->rule->text);
+    ab_print(out, "  %s (%s, confidence %.2f)", v->rule->id, ab_verdict_family_name(v->rule->family),
+             v->confidence);
+    if (v->layer[0]) ab_print(out, " in %s", v->layer);
+    ab_print(out, ": %s\n", v->rule->text);
     for (int i = 0; i < v->evidences; i++) {
-        fprintf(out, "    %s", v->evidence[i].text);
-        fprintf(out, v->evidence[i].pointer[0] ? "  [%s]\n" : "%s\n", v->evidence[i].pointer);
+        ab_print(out, "    %s", v->evidence[i].text);
+        ab_print(out, v->evidence[i].pointer[0] ? "  [%s]\n" : "%s\n", v->evidence[i].pointer);
     }
-    if (v->remedy.text[0]) fprintf(out, "    remedy: %s\n", v->remedy.text);
-    if (v->missing[0]) fprintf(out, "    cannot tell %s\n", v->missing);
+    if (v->remedy.text[0]) ab_print(out, "    remedy: %s\n", v->remedy.text);
+    if (v->missing[0]) ab_print(out, "    cannot tell %s\n", v->missing);
 }
 
 /* Prints nothing if no step was skipped. */
 static void print_skips(const ab_diagnosis *d, FILE *out) {
     const ab_skip_audit *a = &d->skips;
     if (!d->found.facts.skip.dynamic || d->found.facts.skip.skipped == 0) return;
-    fprintf(out,
-            "    skips: %d while the scale was found (expected %.0f), %d later (expected %.1f): %s; %.0f "
-            "samples without "
-            "effect\n",
-            a->warm_up, a->expected_warm_up, a->later, a->expected_later,
-            a->healthy ? "as this scaler does" : "more than this scaler does", a->samples_lost);
+    ab_print(out,
+             "    skips: %d while the scale was found (expected %.0f), %d later (expected %.1f): %s; %.0f "
+             "samples without "
+             "effect\n",
+             a->warm_up, a->expected_warm_up, a->later, a->expected_later,
+             a->healthy ? "as this scaler does" : "more than this scaler does", a->samples_lost);
     if (isfinite(a->p_value))
-        fprintf(out, "    skipped steps' losses rank %.2f among their neighbours (p = %.2g): %s\n",
-                a->mean_rank, a->p_value,
-                a->p_value < d->found.facts.limits->p_value ? "not a random sample" : "like a random sample");
+        ab_print(out, "    skipped steps' losses rank %.2f among their neighbours (p = %.2g): %s\n",
+                 a->mean_rank, a->p_value,
+                 a->p_value < d->found.facts.limits->p_value ? "not a random sample"
+                                                             : "like a random sample");
     if (!isfinite(a->label_p)) return;
-    fprintf(out, "    labels of skipped steps' batches beside all (p = %.2g): %s", a->label_p,
-            a->label_p < d->found.facts.limits->p_value ? "not a random sample" : "like a random sample");
+    ab_print(out, "    labels of skipped steps' batches beside all (p = %.2g): %s", a->label_p,
+             a->label_p < d->found.facts.limits->p_value ? "not a random sample" : "like a random sample");
     if (a->label_p < d->found.facts.limits->p_value && a->label >= 0)
         fprintf(out, ": class %d is %.1f %% of them and %.1f %% of all", a->label, 100 * a->label_share,
                 100 * a->label_expected);
@@ -79,18 +81,18 @@ static void print_diagnosis(const ab_diagnosis *d, FILE *out) {
     char id[160], text[AB_VERDICT_TEXT];
     ab_text_clean(id, sizeof id, ab_json_text(d->found.facts.cell, "id", "?"));
     symptoms(&d->found, text, sizeof text);
-    fprintf(out, "%s: %s%s%s\n", id, state_of(d), text[0] ? ": " : "", text);
-    if (d->found.facts.loss.steps > 0) fprintf(out, "    loss: %s\n", ab_trend_name(d->trend));
+    ab_print(out, "%s: %s%s%s\n", id, state_of(d), text[0] ? ": " : "", text);
+    if (d->found.facts.loss.steps > 0) ab_print(out, "    loss: %s\n", ab_trend_name(d->trend));
     print_skips(d, out);
     for (int i = 0; i < d->verdicts; i++) print_verdict(&d->verdict[i], out);
     if (d->found.sick && d->verdicts == 0) {
         char missing[AB_VERDICT_TEXT];
         ab_missing_evidence(&d->found, missing, sizeof missing);
-        fprintf(out, "  unknown: no rule explains this from the record\n    cannot tell %s\n", missing);
+        ab_print(out, "  unknown: no rule explains this from the record\n    cannot tell %s\n", missing);
     }
     if (!d->found.sick) {
-        for (int i = 0; i < d->healthy.evidences; i++) fprintf(out, "    %s\n", d->healthy.evidence[i].text);
-        if (d->healthy.missing[0]) fprintf(out, "    cannot tell more: %s\n", d->healthy.missing);
+        for (int i = 0; i < d->healthy.evidences; i++) ab_print(out, "    %s\n", d->healthy.evidence[i].text);
+        if (d->healthy.missing[0]) ab_print(out, "    cannot tell more: %s\n", d->healthy.missing);
     }
     ab_known_issues_print(d, out);
 }

@@ -1,6 +1,7 @@
 /* Recognises known problems in verdicts and the record. Adds no verdicts. */
 #include "reports/diagnose/known_issues.h"
 
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/record/graph.h"
 #include "reports/record/json.h"
@@ -215,8 +216,8 @@ void ab_known_issues_print(const ab_diagnosis *diagnosis, FILE *out) {
     char text[AB_VERDICT_TEXT];
     for (size_t i = 0; i < AB_COUNT_OF(problems); i++) {
         if (!problems[i].here(diagnosis, text, sizeof text)) continue;
-        fprintf(out, "    known problem %s: %s (%s)\n      %s\n", problems[i].id, problems[i].title,
-                problems[i].threads, text);
+        ab_print(out, "    known problem %s: %s (%s)\n      %s\n", problems[i].id, problems[i].title,
+                 problems[i].threads, text);
     }
 }
 

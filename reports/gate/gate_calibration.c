@@ -1,4 +1,5 @@
 /* Measures false alarms and power of the gate on arms with a known difference, with exact intervals. */
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/gate/gate_case.h"
 #include "reports/record/json.h"
@@ -206,11 +207,11 @@ static void print_row(const cJSON *row, const char *part, FILE *out) {
 void ab_gate_calibration_print(const cJSON *calibration, FILE *out) {
     char text[TEXT];
     const cJSON *row;
-    fprintf(out, "%s, %.0f rounds: how often the gate fires\n",
-            ab_text_clean(text, sizeof text, ab_json_text(calibration, "cell", "")),
-            ab_json_number(calibration, "rounds", 0));
-    fprintf(out, "  %11s %11s %8s %8s %6s %6s %13s   %s\n", "added work", "measured", "rounds", "windows",
-            "FAIL", "PASS", "INCONCLUSIVE", "FAIL rate, 95 % interval");
+    ab_print(out, "%s, %.0f rounds: how often the gate fires\n",
+             ab_text_clean(text, sizeof text, ab_json_text(calibration, "cell", "")),
+             ab_json_number(calibration, "rounds", 0));
+    ab_print(out, "  %11s %11s %8s %8s %6s %6s %13s   %s\n", "added work", "measured", "rounds", "windows",
+             "FAIL", "PASS", "INCONCLUSIVE", "FAIL rate, 95 % interval");
     cJSON_ArrayForEach(row, ab_json_at(calibration, "rows")) {
         print_row(row, "windows", out);
         print_row(row, "first_look", out);

@@ -1,6 +1,7 @@
 /* The gate document: findings of all lanes, and the verdict. Measures nothing and reads no clock. */
 #include "reports/gate/gate.h"
 
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/gate/gate_case.h"
 #include "reports/record/json.h"
@@ -278,16 +279,16 @@ static void print_findings(const cJSON *gate, const char *outcome, const char *h
         const char *cell = ab_json_text(entry, "cell", ""), *lane = ab_json_text(entry, "lane", ""),
                    *action = ab_json_text(entry, "action", "");
         if (!is(entry, "outcome", outcome)) continue;
-        if (!any) fprintf(out, "\n%s\n", head);
+        if (!any) ab_print(out, "\n%s\n", head);
         any = true;
         run = strcmp(cell, last_cell) == 0 && strcmp(lane, last_lane) == 0 ? run + 1 : 1;
         last_cell = cell, last_lane = lane;
         left_out += run > SHOWN;
         if (run > SHOWN) continue;
         clean(id, cell);
-        fprintf(out, "  %-10s %s%s%s\n", lane, id, *id ? ": " : "",
-                clean(text, ab_json_text(entry, "text", "")));
-        if (*action && strcmp(action, last_action) != 0) fprintf(out, "             -> %s\n", action);
+        ab_print(out, "  %-10s %s%s%s\n", lane, id, *id ? ": " : "",
+                 clean(text, ab_json_text(entry, "text", "")));
+        if (*action && strcmp(action, last_action) != 0) ab_print(out, "             -> %s\n", action);
         last_action = action;
     }
     if (left_out) fprintf(out, "  ... and %d more like these (--json has them all)\n", left_out);
@@ -303,9 +304,9 @@ static void percent_text(char text[32], const cJSON *value) {
 static void print_comparisons(const cJSON *gate, FILE *out) {
     const cJSON *entry, *list = ab_json_at(gate, "comparisons");
     if (!list || !list->child) return;
-    fprintf(out, "\ntimes: %s\n", ab_json_text(gate, "timing.text", ""));
-    fprintf(out, "  %-40s %9s  %19s %7s %9s  %s\n", "cell", "change", "interval", "rounds", "p (Holm)",
-            "verdict");
+    ab_print(out, "\ntimes: %s\n", ab_json_text(gate, "timing.text", ""));
+    ab_print(out, "  %-40s %9s  %19s %7s %9s  %s\n", "cell", "change", "interval", "rounds", "p (Holm)",
+             "verdict");
     cJSON_ArrayForEach(entry, list) {
         char id[CLEAN], change[32], low[32], high[32], interval[72], p[32] = "-";
         clean(id, ab_json_text(entry, "candidate_id", ""));
@@ -316,9 +317,9 @@ static void print_comparisons(const cJSON *gate, FILE *out) {
         ab_text_show(interval, sizeof interval, "%s to %s", low, high);
         if (ab_json_at(entry, "p_holm"))
             ab_text_show(p, sizeof p, "%.3g", ab_json_number(entry, "p_holm", 0));
-        fprintf(out, "  %-40s %9s  %19s %7.0f %9s  %s%s\n", id, change, interval,
-                ab_json_number(entry, "n", 0), p,
-                is(entry, "metric", "step_time_ns") ? "" : "drift: ", ab_json_text(entry, "verdict", ""));
+        ab_print(out, "  %-40s %9s  %19s %7.0f %9s  %s%s\n", id, change, interval,
+                 ab_json_number(entry, "n", 0), p,
+                 is(entry, "metric", "step_time_ns") ? "" : "drift: ", ab_json_text(entry, "verdict", ""));
     }
 }
 
@@ -332,10 +333,10 @@ static void print_speedups(const cJSON *gate, FILE *out) {
         ab_text_elide(id, 40);
         clean(mode, ab_json_text(entry, "o0_math_mode", ""));
         if (cJSON_IsNumber(ab_json_at(entry, "ratio")))
-            fprintf(out, "  %-40s %s of O0 in %s\n", id,
-                    ab_text_factor(ratio, ab_json_number(entry, "ratio", 0)), mode);
+            ab_print(out, "  %-40s %s of O0 in %s\n", id,
+                     ab_text_factor(ratio, ab_json_number(entry, "ratio", 0)), mode);
         else
-            fprintf(out, "  %-40s void: %s\n", id, clean(why, ab_json_text(entry, "ratio_reason", "")));
+            ab_print(out, "  %-40s void: %s\n", id, clean(why, ab_json_text(entry, "ratio_reason", "")));
     }
 }
 
@@ -343,7 +344,7 @@ static void print_calibration(const cJSON *gate, FILE *out) {
     const cJSON *summary = ab_json_at(gate, "gate.calibration");
     char text[CLEAN];
     if (cJSON_IsObject(summary))
-        fprintf(out, "\nthis gate on such a machine: %s\n", clean(text, ab_json_text(summary, "text", "")));
+        ab_print(out, "\nthis gate on such a machine: %s\n", clean(text, ab_json_text(summary, "text", "")));
     else if (ab_json_is_true(gate, "timing.binding"))
         fputs("\nnot calibrated on this machine: `ampbench gate --selftest` measures how often it fires\n",
               out);
@@ -353,7 +354,7 @@ void ab_gate_print(const cJSON *gate, FILE *out) {
     char base[CLEAN], other[CLEAN];
     clean(base, ab_json_text(gate, "base.name", "?"));
     clean(other, ab_json_text(gate, "new.name", "?"));
-    fprintf(out, "%s: %s against %s\n", ab_json_text(gate, "gate.verdict", "?"), other, base);
+    ab_print(out, "%s: %s against %s\n", ab_json_text(gate, "gate.verdict", "?"), other, base);
     print_findings(gate, "error", "failed cells", out);
     print_findings(gate, "not_comparable", "not comparable", out);
     print_findings(gate, "fail", "regressions", out);

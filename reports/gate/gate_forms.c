@@ -2,6 +2,7 @@
  * lines. Uses the gate document only. */
 #include "reports/gate/gate.h"
 
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -46,7 +47,7 @@ static void put_findings(const cJSON *gate, const char *outcome, const char *hea
     const cJSON *entry;
     cJSON_ArrayForEach(entry, ab_json_at(gate, "findings")) {
         if (!is(entry, "outcome", outcome)) continue;
-        if (!any) fprintf(out, "\n### %s\n\n", head);
+        if (!any) ab_print(out, "\n### %s\n\n", head);
         any = true;
         fputs("- ", out);
         if (!is(entry, "cell", "")) {
@@ -85,8 +86,8 @@ static void put_times(const cJSON *gate, FILE *out) {
         put_percent(out, ab_json_at(entry, "ci_low_percent"));
         fputs(" | ", out);
         put_percent(out, ab_json_at(entry, "ci_high_percent"));
-        fprintf(out, " | %.0f | %s%s |\n", ab_json_number(entry, "n", 0),
-                is(entry, "metric", "step_time_ns") ? "" : "drift: ", ab_json_text(entry, "verdict", ""));
+        ab_print(out, " | %.0f | %s%s |\n", ab_json_number(entry, "n", 0),
+                 is(entry, "metric", "step_time_ns") ? "" : "drift: ", ab_json_text(entry, "verdict", ""));
     }
 }
 
@@ -109,7 +110,7 @@ static void put_speedups(const cJSON *gate, FILE *out) {
 }
 
 void ab_gate_markdown(const cJSON *gate, FILE *out) {
-    fprintf(out, "## ampbench gate: %s\n\n", ab_json_text(gate, "gate.verdict", "?"));
+    ab_print(out, "## ampbench gate: %s\n\n", ab_json_text(gate, "gate.verdict", "?"));
     put_plain(out, ab_json_text(gate, "new.name", "?"));
     fputs(" against ", out);
     put_plain(out, ab_json_text(gate, "base.name", "?"));

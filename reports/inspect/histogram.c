@@ -1,6 +1,7 @@
 /* A histogram for the terminal: one line per power of two, largest magnitudes first, with the limits of
  * one format drawn between the lines. Colour only highlights what the text already states. */
 #include "reports/inspect/histogram.h"
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/record/text.h"
 
@@ -50,7 +51,7 @@ static void print_rule(FILE *out, const ab_whatif_limits *limits, region below) 
         ab_text_show(number, sizeof number, "2^%.0f", power);
     else
         ab_text_show(number, sizeof number, "%.6g", value);
-    int used = fprintf(out, "  ------- %s %s ", number, words[below]);
+    int used = ab_print(out, "  ------- %s %s ", number, words[below]);
     for (; used < RULE; used++) fputc('-', out);
     fputc('\n', out);
 }
@@ -59,7 +60,7 @@ static void print_line(FILE *out, const ab_inspect_histogram *h, int exponent, i
     char share[AB_TEXT_NUMBER];
     int64_t n = ab_census_at(h->census, exponent);
     int length = (int)((double)n / (double)most * BAR + 0.5);
-    fprintf(out, "  2^%-4d %6s %% |", exponent, ab_text_percent(share, (double)n / (double)all));
+    ab_print(out, "  2^%-4d %6s %% |", exponent, ab_text_percent(share, (double)n / (double)all));
     if (h->color) fputs(paints[region_at(h->limits, exponent)], out);
     for (int i = 0; i < length; i++) fputc('#', out);
     if (n > 0 && length == 0) fputc('.', out);

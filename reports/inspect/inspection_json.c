@@ -2,31 +2,14 @@
  * count that is undetermined for a scale or format is a pair [lowest, highest], and "exact" is false. */
 #include "kernels/core/json_text.h"
 #include "reports/inspect/inspection.h"
-#include "reports/record/text.h"
 
 #include <inttypes.h>
-#include <string.h>
-
-static bool is_utf8(const char *text) {
-    unsigned point;
-    for (int length; *text; text += length) {
-        length = ab_text_decode(text, &point);
-        if (length == 0) return false;
-    }
-    return true;
-}
-
-/* A path may not be UTF-8. */
-static void put_path(FILE *out, const char *path) {
-    char clean[1024];
-    ab_json_put_text(out, is_utf8(path) ? path : ab_text_clean(clean, sizeof clean, path));
-}
 
 static void put_identity(FILE *out, const ab_inspect_tensor *tensor) {
     fputs("{\"name\":", out);
     ab_json_put_text(out, tensor->name);
     fputs(",\"file\":", out);
-    put_path(out, tensor->path);
+    ab_json_put_text(out, tensor->path);
     fprintf(out, ",\"dtype\":\"%s\",\"stored_as\":", tensor->element);
     ab_json_put_text(out, tensor->dtype);
     fputs(",\"shape\":[", out);

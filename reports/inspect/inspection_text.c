@@ -1,6 +1,7 @@
 /* Text output: what was read, the range of the values, suitable scales and the tensors that determine
  * them. */
 #include "kernels/core/shape.h"
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/inspect/histogram.h"
 #include "reports/inspect/inspection.h"
@@ -45,22 +46,22 @@ static void print_head(FILE *out, const ab_inspect_result *result) {
     const ab_census *census = &result->pooled.census;
     char number[NUMBER], share[AB_TEXT_NUMBER];
     double all = census->count > 0 ? (double)census->count : 1.0;
-    fprintf(out, "%d tensor%s in %d file%s: %s values, %s %% zero", result->rows,
-            result->rows == 1 ? "" : "s", result->files, result->files == 1 ? "" : "s",
-            grouped(census->count, number), ab_text_percent(share, (double)census->zero / all));
-    fprintf(out, ", %s nan", grouped(census->nan, number));
-    fprintf(out, ", %s inf\n", grouped(census->pos_inf + census->neg_inf, number));
+    ab_print(out, "%d tensor%s in %d file%s: %s values, %s %% zero", result->rows,
+             result->rows == 1 ? "" : "s", result->files, result->files == 1 ? "" : "s",
+             grouped(census->count, number), ab_text_percent(share, (double)census->zero / all));
+    ab_print(out, ", %s nan", grouped(census->nan, number));
+    ab_print(out, ", %s inf\n", grouped(census->pos_inf + census->neg_inf, number));
     if (result->pooled.load_flushed + result->pooled.load_overflowed > 0) {
-        fprintf(out, "fp64 values that fp32 cannot hold: %s became zero",
-                grouped(result->pooled.load_flushed, number));
-        fprintf(out, ", %s infinite\n", grouped(result->pooled.load_overflowed, number));
+        ab_print(out, "fp64 values that fp32 cannot hold: %s became zero",
+                 grouped(result->pooled.load_flushed, number));
+        ab_print(out, ", %s infinite\n", grouped(result->pooled.load_overflowed, number));
     }
     if (result->skips > 0) {
         char name[AB_INSPECT_TEXT];
         const ab_inspect_tensor *first = &result->skipped[0];
-        fprintf(out, "not read, no floating-point numbers: %d tensor%s (%s is %s%s)\n", result->skips,
-                result->skips == 1 ? "" : "s", ab_text_clean(name, sizeof name, first->name), first->dtype,
-                result->skips == 1 ? "" : ", ...");
+        ab_print(out, "not read, no floating-point numbers: %d tensor%s (%s is %s%s)\n", result->skips,
+                 result->skips == 1 ? "" : "s", ab_text_clean(name, sizeof name, first->name), first->dtype,
+                 result->skips == 1 ? "" : ", ...");
     }
 }
 
@@ -69,10 +70,10 @@ static void print_values(FILE *out, const ab_inspect_result *result, bool color)
     static const char *const ftz[] = {"", ", flushing before rounding",
                                       ", flushing after rounding"}; /* by ab_ftz */
     char scale[AB_TEXT_NUMBER];
-    fprintf(out,
-            "\nFinite non-zero values per factor of 2, all tensors together; limits of %s at scale %s%s\n\n",
-            result->question->format[0]->name, ab_text_scale(scale, (double)result->question->scale),
-            ftz[result->question->goal.ftz]);
+    ab_print(out,
+             "\nFinite non-zero values per factor of 2, all tensors together; limits of %s at scale %s%s\n\n",
+             result->question->format[0]->name, ab_text_scale(scale, (double)result->question->scale),
+             ftz[result->question->goal.ftz]);
     ab_inspect_print_histogram(out, &histogram);
 }
 
@@ -109,21 +110,21 @@ static void print_deciding(FILE *out, const ab_inspect_result *result, const ab_
     const ab_scale_range *a = &advice->every;
     bool low = advice->low_tensor >= 0 && a->k_lo > AB_INSPECT_MIN;
     bool high = advice->high_tensor >= 0 && a->k_hi < AB_INSPECT_MAX;
-    if (low || high) fprintf(out, "%*s", pad + 2, "");
+    if (low || high) ab_print(out, "%*s", pad + 2, "");
     if (low)
-        fprintf(out, "%s needs %s2^%d", ab_inspect_label(result, advice->low_tensor, label),
-                a->k_lo > AB_INSPECT_MAX ? "more than " : "",
-                a->k_lo > AB_INSPECT_MAX ? AB_INSPECT_MAX : a->k_lo);
+        ab_print(out, "%s needs %s2^%d", ab_inspect_label(result, advice->low_tensor, label),
+                 a->k_lo > AB_INSPECT_MAX ? "more than " : "",
+                 a->k_lo > AB_INSPECT_MAX ? AB_INSPECT_MAX : a->k_lo);
     if (low && high) fputs(", ", out);
     if (high && a->k_hi < AB_INSPECT_MIN)
-        fprintf(out, "%s overflows at every scale", ab_inspect_label(result, advice->high_tensor, label));
+        ab_print(out, "%s overflows at every scale", ab_inspect_label(result, advice->high_tensor, label));
     else if (high)
-        fprintf(out, "%s overflows at 2^%d", ab_inspect_label(result, advice->high_tensor, label),
-                a->k_hi + 1);
+        ab_print(out, "%s overflows at 2^%d", ab_inspect_label(result, advice->high_tensor, label),
+                 a->k_hi + 1);
 }
 
 static void print_advice(FILE *out, const ab_inspect_result *result) {
-    fprintf(
+    ab_print(
         out,
         "\nLoss scales 2^k with at most %g %% of the non-zero values flushed to zero and none overflowing\n\n"
         "  %-10s %-12s %-16s  %-16s  %s\n",
@@ -131,9 +132,9 @@ static void print_advice(FILE *out, const ab_inspect_result *result) {
         "for all pooled", "decided by");
     for (int f = 0; f < result->question->formats; f++) {
         char best[NUMBER], every[NUMBER], pooled[NUMBER];
-        fprintf(out, "  %-10s %-12s %-16s  %s", result->question->format[f]->name,
-                best_text(&result->advice[f], best), range_text(&result->advice[f].every, every),
-                range_text(&result->advice[f].pooled, pooled));
+        ab_print(out, "  %-10s %-12s %-16s  %s", result->question->format[f]->name,
+                 best_text(&result->advice[f], best), range_text(&result->advice[f].every, every),
+                 range_text(&result->advice[f].pooled, pooled));
         print_deciding(out, result, &result->advice[f], 16 - (int)strlen(pooled));
         fputc('\n', out);
     }
@@ -181,8 +182,8 @@ static layout find_layout(const ab_inspect_result *result, int rows) {
 
 static void print_not_finite(FILE *out, const ab_inspect_row *row) {
     char text[NUMBER];
-    if (row->nan > 0) fprintf(out, ", %s nan", grouped(row->nan, text));
-    if (row->inf > 0) fprintf(out, ", %s inf", grouped(row->inf, text));
+    if (row->nan > 0) ab_print(out, ", %s nan", grouped(row->nan, text));
+    if (row->inf > 0) ab_print(out, ", %s inf", grouped(row->inf, text));
 }
 
 static void print_row(FILE *out, const ab_inspect_result *result, int row, const layout *widths) {
@@ -191,16 +192,16 @@ static void print_row(FILE *out, const ab_inspect_result *result, int row, const
     char label[AB_INSPECT_TEXT], text[2 * AB_TEXT_NUMBER], shape[AB_INSPECT_TEXT], range[NUMBER];
     fputs("  ", out);
     put_padded(out, ab_inspect_label(result, row, label), widths->name);
-    fprintf(out, " %-8s %-*s", r->tensor.element, widths->shape, shape_text(r, shape));
-    fprintf(out, " %6s", share_text(r->zero, r->zero, r->tensor.count, text));
+    ab_print(out, " %-8s %-*s", r->tensor.element, widths->shape, shape_text(r, shape));
+    ab_print(out, " %6s", share_text(r->zero, r->zero, r->tensor.count, text));
     if (r->nonzero > 0)
         fprintf(out, " %6.1f %6.1f", log2((double)r->min_abs), log2((double)r->max_abs));
     else
-        fprintf(out, " %6s %6s", "-", "-");
-    fprintf(out, " %8s", share_text(low->flushed, high->flushed, r->nonzero, text));
-    fprintf(out, " %8s", share_text(low->subnormal, high->subnormal, r->nonzero, text));
-    fprintf(out, " %8s", share_text(low->overflowed, high->overflowed, r->nonzero, text));
-    fprintf(out, "  %s", range_text(&r->advice[0], range));
+        ab_print(out, " %6s %6s", "-", "-");
+    ab_print(out, " %8s", share_text(low->flushed, high->flushed, r->nonzero, text));
+    ab_print(out, " %8s", share_text(low->subnormal, high->subnormal, r->nonzero, text));
+    ab_print(out, " %8s", share_text(low->overflowed, high->overflowed, r->nonzero, text));
+    ab_print(out, "  %s", range_text(&r->advice[0], range));
     print_not_finite(out, r);
     fputc('\n', out);
 }
@@ -210,11 +211,11 @@ static void print_tensors(FILE *out, const ab_inspect_result *result) {
     layout widths = find_layout(result, rows);
     const char *format = result->question->format[0]->name;
     char scale[AB_TEXT_NUMBER];
-    fprintf(out, "\n  %-*s %-8s %-*s %6s %13s  %% of non-zero in %s at scale %s\n", widths.name, "tensor",
-            "dtype", widths.shape, "shape", "zero %", "log2 of", format,
-            ab_text_scale(scale, (double)result->question->scale));
-    fprintf(out, "  %-*s %-8s %-*s %6s %6s %6s %8s %8s %8s  %s\n", widths.name, "", "", widths.shape, "", "",
-            "min", "max", "flushed", "subnorm.", "overfl.", "scales that suit");
+    ab_print(out, "\n  %-*s %-8s %-*s %6s %13s  %% of non-zero in %s at scale %s\n", widths.name, "tensor",
+             "dtype", widths.shape, "shape", "zero %", "log2 of", format,
+             ab_text_scale(scale, (double)result->question->scale));
+    ab_print(out, "  %-*s %-8s %-*s %6s %6s %6s %8s %8s %8s  %s\n", widths.name, "", "", widths.shape, "", "",
+             "min", "max", "flushed", "subnorm.", "overfl.", "scales that suit");
     for (int i = 0; i < rows; i++) print_row(out, result, i, &widths);
     if (count > rows)
         fprintf(out, "  ... and %d more: --tensor chooses, --json has them all\n", count - rows);

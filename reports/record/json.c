@@ -2,9 +2,9 @@
  * within one part in 2^52 of the value, so a number may not survive a round trip. */
 #include "reports/record/json.h"
 
+#include "kernels/core/json_text.h"
 #include "kernels/core/text.h"
 #include "reports/record/output.h"
-#include "reports/record/text.h"
 
 #include <errno.h>
 #include <math.h>
@@ -62,33 +62,6 @@ void ab_json_print_number(double x, FILE *out) {
     fputs(ab_text_round_trip(text, x), out);
 }
 
-static void print_escaped(unsigned char c, FILE *out) {
-    static const char plain[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";
-    const char *at = c ? strchr(plain, c) : NULL;
-    if (at)
-        fprintf(out, "\\%c", letter[at - plain]);
-    else if (c < 0x20 || c == 0x7f)
-        fprintf(out, "\\u%04x", c);
-    else
-        fputc(c, out);
-}
-
-static void print_string(const char *text, FILE *out) {
-    fputc('"', out);
-    while (*text) {
-        unsigned point;
-        int length = ab_text_decode(text, &point);
-        if (length == 1)
-            print_escaped((unsigned char)*text, out);
-        else if (length > 1)
-            fwrite(text, 1, (size_t)length, out);
-        else
-            fputs("\xef\xbf\xbd", out);
-        text += length > 0 ? length : 1;
-    }
-    fputc('"', out);
-}
-
 /* Arrays of numbers are printed on one line, which is easier to read and to diff. */
 static bool fits_one_line(const cJSON *array) {
     const cJSON *item;
@@ -107,7 +80,7 @@ static void print_members(const cJSON *value, bool spread, int depth, FILE *out)
     cJSON_ArrayForEach(item, value) {
         if (spread) new_line(depth + 1, out);
         if (cJSON_IsObject(value)) {
-            print_string(item->string ? item->string : "", out);
+            ab_json_put_text(out, item->string ? item->string : "");
             fputs(": ", out);
         }
         print_value(item, depth + 1, out);
@@ -126,7 +99,7 @@ static void print_value(const cJSON *value, int depth, FILE *out) {
         print_members(value, !fits_one_line(value), depth, out);
         fputc(']', out);
     } else if (cJSON_IsString(value)) {
-        print_string(value->valuestring ? value->valuestring : "", out);
+        ab_json_put_text(out, value->valuestring ? value->valuestring : "");
     } else if (cJSON_IsNumber(value)) {
         ab_json_print_number(value->valuedouble, out);
     } else {

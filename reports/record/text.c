@@ -1,64 +1,13 @@
 /* Sanitised strings and number formats. Independent of documents and layouts. */
 #include "reports/record/text.h"
 
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-
-/* Length of a UTF-8 sequence starting with `lead`, and the smallest code point that needs this length; 0:
- * not a lead byte. */
-static int sequence_length(unsigned char lead, unsigned *smallest) {
-    static const struct {
-        unsigned char mask, value;
-        int length;
-        unsigned smallest;
-    } forms[] = {{0x80, 0x00, 1, 0}, {0xe0, 0xc0, 2, 0x80}, {0xf0, 0xe0, 3, 0x800}, {0xf8, 0xf0, 4, 0x10000}};
-    for (size_t i = 0; i < AB_COUNT_OF(forms); i++)
-        if ((lead & forms[i].mask) == forms[i].value) {
-            *smallest = forms[i].smallest;
-            return forms[i].length;
-        }
-    return 0;
-}
-
-int ab_text_decode(const char *text, unsigned *point) {
-    const unsigned char *byte = (const unsigned char *)text;
-    unsigned smallest;
-    int length = sequence_length(byte[0], &smallest);
-    if (length == 0 || byte[0] == 0) return 0;
-    unsigned value = length == 1 ? byte[0] : byte[0] & (0x7fu >> length);
-    for (int i = 1; i < length; i++) {
-        if ((byte[i] & 0xc0) != 0x80) return 0;
-        value = value << 6 | (byte[i] & 0x3f);
-    }
-    bool surrogate = value >= 0xd800 && value <= 0xdfff;
-    if (value < smallest || value > 0x10ffff || surrogate) return 0;
-    *point = value;
-    return length;
-}
-
-/* Invisible characters and those that change how others are displayed: controls, zero-width, direction
- * marks, byte-order mark, line separators, tags and private use. */
-static bool is_hidden(unsigned point) {
-    static const unsigned ranges[][2] = {
-        {0x00, 0x1f},     {0x7f, 0x9f},     {0xad, 0xad},     {0x34f, 0x34f},
-        {0x61c, 0x61c},   {0x115f, 0x1160}, {0x180b, 0x180f}, {0x200b, 0x200f},
-        {0x2028, 0x202e}, {0x2060, 0x206f}, {0x3164, 0x3164}, {0xe000, 0xf8ff},
-        {0xfe00, 0xfe0f}, {0xfeff, 0xfeff}, {0xfff0, 0xffff}, {0xe0000, 0x10ffff}};
-    for (size_t i = 0; i < AB_COUNT_OF(ranges); i++)
-        if (point >= ranges[i][0] && point <= ranges[i][1]) return true;
-    return false;
-}
-
-/* Log commands of CI runners: "::word" at the start of a line (or of a word, since wrapping may move it to
- * a line start) and "##[word" anywhere. */
-static bool is_runner_command(const char *source, const char *line, size_t used) {
-    bool starts_word = used == 0 || line[used - 1] == ' ';
-    return (starts_word && strncmp(source, "::", 2) == 0) || strncmp(source, "##[", 3) == 0;
-}
 
 static bool starts_character(char c) { return ((unsigned char)c & 0xc0) != 0x80; }
 
@@ -76,7 +25,8 @@ char *ab_text_clean(char *line, size_t size, const char *source) {
     while (*source && used + 1 < size) {
         unsigned point = 0;
         int length = ab_text_decode(source, &point);
-        if (length == 0 || is_hidden(point) || is_runner_command(source, line, used)) {
+        bool first = used == 0 || line[used - 1] == ' '; /* wrapping may begin a line here */
+        if (length == 0 || ab_text_is_hidden(point) || ab_text_is_command(source, first)) {
             line[used++] = '?';
         } else {
             if (used + (size_t)length >= size) break;

@@ -11,12 +11,8 @@ AB_BEGIN_DECLS
 
 enum { AB_TEXT_NUMBER = 40 };
 
-/* Returns the length of the UTF-8 sequence at `text` (1 to 4) and its code point; 0 if the bytes are not
- * valid UTF-8 (including overlong forms, surrogates and values above U+10FFFF) or `text` is "". */
-int ab_text_decode(const char *text, unsigned *point);
-
 /* Copies `source` as one line. Control characters, invisible and direction-changing characters, invalid
- * UTF-8 and the start of a CI log command ("::" before a word, "##[") become '?'. Text longer than `size`
+ * UTF-8 and the start of a CI runner's command (kernels/core/show.h) become '?'. Text longer than `size`
  * - 1 bytes is truncated at a character boundary and ends in "...". Returns `line`. */
 char *ab_text_clean(char *line, size_t size, const char *source);
 

@@ -1,6 +1,7 @@
 /* Ranges of formats: text tables and JSON objects. */
 #include "reports/render/format_ranges.h"
 
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 
 #include <math.h>
@@ -15,14 +16,14 @@ static const char *power_text(double x, char text[48]) {
 
 void ab_format_ranges_print(FILE *out, const ab_format *const *format, int count) {
     char normal[48], subnormal[48], eps[48];
-    fprintf(out, "%-10s %4s %9s  %-12s  %-21s %-21s %-20s %s\n", "format", "bits", "precision", "max",
-            "min normal", "smallest subnormal", "eps", "binades");
+    ab_print(out, "%-10s %4s %9s  %-12s  %-21s %-21s %-20s %s\n", "format", "bits", "precision", "max",
+             "min normal", "smallest subnormal", "eps", "binades");
     for (int i = 0; i < count; i++) {
         const ab_format *f = format[i];
-        fprintf(out, "%-10s %4d %9d  %-12.6g  %-21s %-21s %-20s %7d\n", f->name, f->bits, f->precision,
-                ab_format_max(f), power_text(ab_format_min_normal(f), normal),
-                power_text(ab_format_min_subnormal(f), subnormal), power_text(ab_format_eps(f), eps),
-                ab_format_binades(f));
+        ab_print(out, "%-10s %4d %9d  %-12.6g  %-21s %-21s %-20s %7d\n", f->name, f->bits, f->precision,
+                 ab_format_max(f), power_text(ab_format_min_normal(f), normal),
+                 power_text(ab_format_min_subnormal(f), subnormal), power_text(ab_format_eps(f), eps),
+                 ab_format_binades(f));
     }
 }
 
@@ -52,11 +53,11 @@ static double bits_per_element(const ab_block_format *f) { return f->element->bi
 static const char *scale_name(const ab_block_format *f) { return f->scale != NULL ? f->scale->name : "e8m0"; }
 
 void ab_block_format_ranges_print(FILE *out, const ab_block_format *const *format, int count) {
-    fprintf(out, "%-10s %5s  %-10s %-10s %s\n", "format", "block", "element", "scale", "bits per element");
+    ab_print(out, "%-10s %5s  %-10s %-10s %s\n", "format", "block", "element", "scale", "bits per element");
     for (int i = 0; i < count; i++) {
         const ab_block_format *f = format[i];
-        fprintf(out, "%-10s %5d  %-10s %-10s %-16.4g  %s\n", f->name, f->block, f->element->name,
-                scale_name(f), bits_per_element(f), f->text);
+        ab_print(out, "%-10s %5d  %-10s %-10s %-16.4g  %s\n", f->name, f->block, f->element->name,
+                 scale_name(f), bits_per_element(f), f->text);
     }
 }
 

@@ -1,6 +1,7 @@
 /* Prints reference gradients: the worst tensor per metric. */
 #include "reports/render/gradient_reference.h"
 
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -47,7 +48,7 @@ static void print_bias(const cJSON *shadow, FILE *out) {
     }
     if (!worst) return;
     const double growth = ab_json_number(worst, "growth", 0);
-    fprintf(
+    ab_print(
         out,
         "  biased           %d gradients; most %s: rounding makes it %.2g %s (z %.1f, %.2g can be chance)\n",
         biased, name_of(worst, name), fabs(growth), growth < 0 ? "smaller" : "larger",
@@ -60,22 +61,22 @@ static void print_worst(const cJSON *shadow, FILE *out) {
     const cJSON *over = worst_of(shadow, "overflowed");
     if (error) {
         const double cosine = ab_json_number(error, "cosine", (double)NAN);
-        fprintf(out, "  largest error    %s: %.2g of its norm", name_of(error, name),
-                ab_json_number(error, "relative_error", 0));
+        ab_print(out, "  largest error    %s: %.2g of its norm", name_of(error, name),
+                 ab_json_number(error, "relative_error", 0));
         if (isfinite(cosine)) fprintf(out, ", cosine %.4f", cosine);
         fputs("\n", out);
     }
     if (lost)
-        fprintf(out, "  most flushed     %s: %.0f of %.0f non-zero values, %.2g of the energy\n",
-                name_of(lost, name), ab_json_number(lost, "flushed", 0),
-                ab_json_number(lost, "count", 0) - ab_json_number(lost, "natural_zeros", 0),
-                ab_json_number(lost, "flushed_energy_share", 0));
+        ab_print(out, "  most flushed     %s: %.0f of %.0f non-zero values, %.2g of the energy\n",
+                 name_of(lost, name), ab_json_number(lost, "flushed", 0),
+                 ab_json_number(lost, "count", 0) - ab_json_number(lost, "natural_zeros", 0),
+                 ab_json_number(lost, "flushed_energy_share", 0));
     else
         fputs("  nothing was flushed\n", out);
     print_bias(shadow, out);
     if (over)
-        fprintf(out, "  most overflowed  %s: %.0f of %.0f values\n", name_of(over, name),
-                ab_json_number(over, "overflowed", 0), ab_json_number(over, "count", 0));
+        ab_print(out, "  most overflowed  %s: %.0f of %.0f values\n", name_of(over, name),
+                 ab_json_number(over, "overflowed", 0), ab_json_number(over, "count", 0));
 }
 
 void ab_gradient_reference_print(const cJSON *document, FILE *out) {
@@ -86,10 +87,10 @@ void ab_gradient_reference_print(const cJSON *document, FILE *out) {
         if (!shadow) continue;
         ab_text_clean(id, sizeof id, ab_json_text(cell, "id", ""));
         const bool fp32_reference = strcmp(ab_json_text(shadow, "reference", ""), "fp32") == 0;
-        fprintf(out, "%s: gradients of %.0f steps beside %s; loss off by %.2g of itself\n", id,
-                ab_json_number(shadow, "looks", 0),
-                fp32_reference ? "fp32's" : "those of a higher loss scale",
-                ab_json_number(shadow, "loss_error", (double)NAN));
+        ab_print(out, "%s: gradients of %.0f steps beside %s; loss off by %.2g of itself\n", id,
+                 ab_json_number(shadow, "looks", 0),
+                 fp32_reference ? "fp32's" : "those of a higher loss scale",
+                 ab_json_number(shadow, "loss_error", (double)NAN));
         print_worst(shadow, out);
     }
 }

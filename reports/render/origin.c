@@ -1,6 +1,7 @@
 /* Prints origins: the first event that an adapting loss scale does not explain. */
 #include "reports/render/origin.h"
 
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -55,8 +56,8 @@ static void print_numbers(const cJSON *cause, FILE *out) {
     size_text(fabs(ab_json_number(cause, "value", 0)), value);
     size_text(fabs(ab_json_number(cause, "unscaled", 0)), unscaled);
     size_text(ab_json_number(cause, "limit", 0), limit);
-    fprintf(out, " (in double %s, the limit is %s", value, limit);
-    if (strcmp(value, unscaled) != 0) fprintf(out, "; %s without the scale", unscaled);
+    ab_print(out, " (in double %s, the limit is %s", value, limit);
+    if (strcmp(value, unscaled) != 0) ab_print(out, "; %s without the scale", unscaled);
     fputs(")", out);
 }
 
@@ -71,9 +72,9 @@ static void print_history(const cJSON *event, FILE *out) {
     for (int i = count - 1; i >= 0 && i >= count - MOST_PAST; i--) {
         const cJSON *past = cJSON_GetArrayItem(history, i);
         const int64_t before = step - (int64_t)ab_json_number(past, "step", 0);
-        fprintf(out, "%s %s (%lld step%s earlier)", i < count - 1 ? "," : "",
-                size_text(ab_json_number(past, "largest", 0), size), (long long)before,
-                before == 1 ? "" : "s");
+        ab_print(out, "%s %s (%lld step%s earlier)", i < count - 1 ? "," : "",
+                 size_text(ab_json_number(past, "largest", 0), size), (long long)before,
+                 before == 1 ? "" : "s");
     }
     const double margin =
         ab_json_number(cJSON_GetArrayItem(history, count - 1), "margin_octaves", (double)NAN);
@@ -86,11 +87,11 @@ static void print_flow(const cJSON *event, FILE *out) {
     char name[NAME];
     int shown = 0;
     const double on = ab_json_number(event, "propagated", 0);
-    fprintf(out, "    passed on by %.0f op%s", on, on == 1 ? "" : "s");
+    ab_print(out, "    passed on by %.0f op%s", on, on == 1 ? "" : "s");
     cJSON_ArrayForEach(flow, ab_json_at(event, "flow")) {
         if (strcmp(ab_json_text(flow, "change", ""), "vanish") != 0 || shown == MOST_FLOW) continue;
-        fprintf(out, "%s%s (%s)", shown++ ? ", " : "; gone again in ", name_of(flow, "op", name),
-                strcmp(ab_json_text(flow, "pass", ""), "backward") == 0 ? "backward" : "forward");
+        ab_print(out, "%s%s (%s)", shown++ ? ", " : "; gone again in ", name_of(flow, "op", name),
+                 strcmp(ab_json_text(flow, "pass", ""), "backward") == 0 ? "backward" : "forward");
     }
     fputs("\n", out);
 }
@@ -100,13 +101,13 @@ static void print_event(const char *id, const cJSON *event, FILE *out) {
     const cJSON *cause = ab_json_at(event, "cause");
     const double infinite = ab_json_number(event, "infinite", 0), nan = ab_json_number(event, "nan", 0);
     const bool is_op = strcmp(ab_json_text(event, "by", "op"), "op") == 0;
-    fprintf(out, "%s: first %s at step %.0f: %s%s%s", id, infinite > 0 ? "inf" : "nan",
-            ab_json_number(event, "step", 0), name_of(event, "op", op),
-            cJSON_IsString(ab_json_at(event, "tensor")) ? "." : "", name_of(event, "tensor", tensor));
-    fprintf(out, ", %s%s%s pass: %.0f of %.0f values\n", is_op ? "" : name_of(event, "by", by),
-            is_op ? "" : " in the ", name_of(event, "pass", pass), infinite + nan,
-            ab_json_number(event, "count", 0));
-    fprintf(out, "    %s", why_of(ab_json_text(cause, "id", "")));
+    ab_print(out, "%s: first %s at step %.0f: %s%s%s", id, infinite > 0 ? "inf" : "nan",
+             ab_json_number(event, "step", 0), name_of(event, "op", op),
+             cJSON_IsString(ab_json_at(event, "tensor")) ? "." : "", name_of(event, "tensor", tensor));
+    ab_print(out, ", %s%s%s pass: %.0f of %.0f values\n", is_op ? "" : name_of(event, "by", by),
+             is_op ? "" : " in the ", name_of(event, "pass", pass), infinite + nan,
+             ab_json_number(event, "count", 0));
+    ab_print(out, "    %s", why_of(ab_json_text(cause, "id", "")));
     print_numbers(cause, out);
     fputs("\n", out);
     print_history(event, out);

@@ -1,6 +1,7 @@
 /* Results of proofs as text and JSON objects. */
 #include "reports/render/proof.h"
 
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 
 #include <inttypes.h>
@@ -13,12 +14,12 @@ uint64_t ab_proof_mismatches(const ab_proof *proof) {
 
 void ab_proof_print(FILE *out, const char *pair, const ab_proof *proof) {
     const ab_proof_tally *t = &proof->tally;
-    fprintf(out, "%s: %s\n", pair,
-            ab_proof_mismatches(proof) == 0 ? "proved" : "DIFFERS FROM THE DEFINITION");
+    ab_print(out, "%s: %s\n", pair,
+             ab_proof_mismatches(proof) == 0 ? "proved" : "DIFFERS FROM THE DEFINITION");
     for (int i = 0; i < proof->verdicts; i++) {
         const ab_proof_verdict *v = &proof->verdict[i];
-        fprintf(out, "  %-14s %10" PRIu64 " inputs  %" PRIu64 " mismatches", v->subject, v->inputs,
-                v->mismatches);
+        ab_print(out, "  %-14s %10" PRIu64 " inputs  %" PRIu64 " mismatches", v->subject, v->inputs,
+                 v->mismatches);
         if (v->mismatches > 0)
             fprintf(out, ", first at input 0x%08" PRIx32 ": expected 0x%" PRIx32 ", got 0x%" PRIx32, v->input,
                     v->expected, v->got);

@@ -1,4 +1,5 @@
 /* The table for a terminal: aligned columns within 120 characters, a legend, optional colour. */
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/record/result.h"
 #include "reports/record/text.h"
@@ -41,10 +42,10 @@ static void print_text(const page *p, const ab_grid *grid, int i, ab_tone tone, 
     ab_text_elide(shown, p->width[i]);
     int pad = p->width[i] - ab_text_width(shown);
     bool left = grid->column[i]->left, last = i == grid->columns - 1;
-    if (i > 0) fprintf(p->out, "%*s", p->gap, "");
-    if (!left) fprintf(p->out, "%*s", pad, "");
+    if (i > 0) ab_print(p->out, "%*s", p->gap, "");
+    if (!left) ab_print(p->out, "%*s", pad, "");
     print_toned(p, tone, shown);
-    if (left && !last) fprintf(p->out, "%*s", pad, "");
+    if (left && !last) ab_print(p->out, "%*s", pad, "");
 }
 
 /* ---- layout ---------------------------------------------------------------------------------- */
@@ -88,7 +89,7 @@ static void print_wrapped(const page *p, ab_tone tone, const char *text) {
         word[length] = '\0';
         int width = ab_text_width(word);
         if (column > 0 && column + 1 + width > WIDTH)
-            column = fprintf(p->out, "\n%*s", INDENT, "") - 1;
+            column = ab_print(p->out, "\n%*s", INDENT, "") - 1;
         else if (column > 0)
             column += fprintf(p->out, " ");
         fputs(word, p->out);
@@ -124,7 +125,7 @@ static void print_row(const page *p, const ab_grid *grid, const ab_grid_row *row
         char message[AB_GRID_LINE];
         memcpy(message, row->message.text, sizeof message);
         ab_text_elide(message, WIDTH > used ? WIDTH - used : 0);
-        fprintf(p->out, "%*s", p->gap, "");
+        ab_print(p->out, "%*s", p->gap, "");
         print_toned(p, row->message.tone, message);
     }
     fputc('\n', p->out);

@@ -1,6 +1,7 @@
 /* Traces of loss scalers: the table, its summary, layers. JSON: scaler_trace_json.c. */
 #include "reports/render/scaler_trace.h"
 
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 
 #include <inttypes.h>
@@ -39,7 +40,7 @@ static void print_cell(FILE *out, const ab_trace_column *c, const ab_trace_run *
                       run->skipped ? " skip" : "");
     else
         ab_text_exact(text, sizeof text, "%s", c->error.name && c->error.raises ? "stopped" : "...");
-    fprintf(out, "  %-*s", width_of(c), text);
+    ab_print(out, "  %-*s", width_of(c), text);
 }
 
 /* Prints one row for all steps in which no column changes. Returns the first step of the next row. */
@@ -54,7 +55,7 @@ static int64_t print_row(FILE *out, const ab_trace_column *column, int columns, 
     }
     ab_text_exact(range, sizeof range, next - step > 1 ? "%" PRId64 "..%" PRId64 : "%" PRId64, step,
                   next - 1);
-    fprintf(out, "%-22s", range);
+    ab_print(out, "%-22s", range);
     for (int i = 0; i < columns; i++) print_cell(out, &column[i], run[i]);
     fputc('\n', out);
     return next;
@@ -62,8 +63,8 @@ static int64_t print_row(FILE *out, const ab_trace_column *column, int columns, 
 
 static void print_rows(FILE *out, const ab_trace_column *column, int columns, int64_t steps, int64_t rows) {
     int at[AB_TRACE_COLUMNS] = {0};
-    fprintf(out, "%-22s", "steps");
-    for (int i = 0; i < columns; i++) fprintf(out, "  %-*s", width_of(&column[i]), column[i].heading);
+    ab_print(out, "%-22s", "steps");
+    for (int i = 0; i < columns; i++) ab_print(out, "  %-*s", width_of(&column[i]), column[i].heading);
     fputc('\n', out);
     int64_t step = 0;
     for (int64_t row = 0; step < steps && (rows == 0 || row < rows); row++)
@@ -93,16 +94,16 @@ static void print_summary(FILE *out, const ab_trace_column *column, int columns)
     char text[CELL];
     fputc('\n', out);
     for (int line = 0; line < (int)AB_COUNT_OF(summary); line++) {
-        fprintf(out, "%-22s", summary[line]);
+        ab_print(out, "%-22s", summary[line]);
         for (int i = 0; i < columns; i++)
-            fprintf(out, "  %-*s", width_of(&column[i]), summary_text(&column[i], line, text));
+            ab_print(out, "  %-*s", width_of(&column[i]), summary_text(&column[i], line, text));
         fputc('\n', out);
     }
     for (int i = 0; i < columns; i++) {
         const ab_trace_error *error = &column[i].error;
         if (error->name)
-            fprintf(out, "\n%s: %s at step %" PRId64 "%s: %s\n", column[i].heading, error->name, error->step,
-                    error->raises ? " (raises)" : "", error->text);
+            ab_print(out, "\n%s: %s at step %" PRId64 "%s: %s\n", column[i].heading, error->name, error->step,
+                     error->raises ? " (raises)" : "", error->text);
     }
 }
 
@@ -114,12 +115,12 @@ void ab_trace_print(FILE *out, const ab_trace_column *column, int columns, int64
 /* ---- per layer ------------------------------------------------------------------------------- */
 
 void ab_trace_layers_heading(FILE *out) {
-    fprintf(out, "%6s  %-24s %10s %12s\n", "step", "layer", "scale", "together");
+    ab_print(out, "%6s  %-24s %10s %12s\n", "step", "layer", "scale", "together");
 }
 
 void ab_trace_layer_print(FILE *out, const ab_trace_layer *layer) {
     char scale[AB_TRACE_SCALE_TEXT], together[AB_TRACE_SCALE_TEXT];
-    fprintf(out, "%6" PRId64 "  %-24s %10s %12s  %s\n", layer->step, layer->name,
-            ab_trace_scale_text(layer->scale, scale), ab_trace_scale_text(layer->together, together),
-            layer->error ? layer->error : "");
+    ab_print(out, "%6" PRId64 "  %-24s %10s %12s  %s\n", layer->step, layer->name,
+             ab_trace_scale_text(layer->scale, scale), ab_trace_scale_text(layer->together, together),
+             layer->error ? layer->error : "");
 }

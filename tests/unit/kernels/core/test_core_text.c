@@ -1,5 +1,9 @@
-/* Formatting into fixed buffers: whole, marked as cut, or refused; never cut without a word. */
+/* Formatting into fixed buffers: whole, marked as cut, or refused; never cut without a word. Text from
+ * outside is escaped. */
+#define _POSIX_C_SOURCE 200809L /* open_memstream */
+#include "kernels/core/json_text.h"
 #include "kernels/core/shape.h"
+#include "kernels/core/show.h"
 #include "kernels/core/status.h"
 #include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
@@ -9,6 +13,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -156,6 +161,116 @@ static void many_dims_are_shown_in_part(void **state) {
                         "[9223372036854775807, 2, 3, 4, 9223372036854775807, ...]");
 }
 
+/* What comes from outside, as a terminal may see it, and as JSON. */
+static const struct {
+    const char *raw, *shown, *json;
+} outside[] = {
+    {"plain \xc3\xa4 \xe6\x97\xa5 \xf0\x9f\x98\x80", "plain \xc3\xa4 \xe6\x97\xa5 \xf0\x9f\x98\x80",
+     "\"plain \xc3\xa4 \xe6\x97\xa5 \xf0\x9f\x98\x80\""},
+    {"x\n::error file=y", "x\\n::error file=y", "\"x\\n::error file=y\""},
+    {"a\rb\tc\033[31m\177", "a\\rb\\tc\\x1b[31m\\x7f", "\"a\\rb\\tc\\u001b[31m\\u007f\""},
+    {"\302\205\302\233", "\\u0085\\u009b", "\"\\u0085\\u009b\""},
+    {"\xe2\x80\xae\xe2\x81\xa6\xe2\x81\xa9", "\\u202e\\u2066\\u2069", "\"\\u202e\\u2066\\u2069\""},
+    {"\xf3\xa0\x81\x81", "\\U000e0041", "\"\\udb40\\udc41\""},
+    {"\xff\xc0\xaf\xe2\x80", "\\xff\\xc0\\xaf\\xe2\\x80",
+     "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""},
+    {"::error::x", "\\x3a:error::x", "\"::error::x\""},
+    {"  ::error::x", "  \\x3a:error::x", "\"  ::error::x\""},
+    {"a ##[error]x ##vso[y", "a \\x23#[error]x \\x23#vso[y", "\"a ##[error]x ##vso[y\""},
+    {"a\\b \"c\"", "a\\b \"c\"", "\"a\\\\b \\\"c\\\"\""},
+};
+
+static void text_from_outside_is_escaped_and_again_the_same(void **state) {
+    (void)state;
+    for (size_t i = 0; i < AB_COUNT_OF(outside); i++) {
+        char once[128], twice[128];
+        assert_string_equal(ab_text_escape(once, sizeof once, outside[i].raw), outside[i].shown);
+        assert_string_equal(ab_text_escape(twice, sizeof twice, once), once);
+        char *json = NULL;
+        size_t size = 0;
+        FILE *out = open_memstream(&json, &size);
+        ab_json_put_text(out, outside[i].raw);
+        fclose(out);
+        assert_string_equal(json, outside[i].json);
+        free(json);
+    }
+}
+
+static void an_escape_that_does_not_fit_is_left_out_whole(void **state) {
+    (void)state;
+    for (size_t size = 1; size < 16; size++) {
+        char text[16] = "";
+        memset(text, 'x', sizeof text);
+        ab_text_escape(text, size,
+                       "a\n\xe2\x80\xae"
+                       "bcdef");
+        assert_true(strlen(text) == size - 1 || (size > 4 && strlen(text) < size));
+        const char *tail = strrchr(text, '\\');
+        if (tail) assert_true(strncmp(tail, "\\n", 2) == 0 || strncmp(tail, "\\u202e", 6) == 0);
+    }
+    char text[16];
+    assert_string_equal(ab_text_escape(text, sizeof text,
+                                       "a\n\xe2\x80\xae"
+                                       "bcdef"),
+                        "a\\n\\u202ebcdef");
+    assert_string_equal(ab_text_escape(text, 14,
+                                       "a\n\xe2\x80\xae"
+                                       "bcdef"),
+                        "a\\n\\u202eb...");
+}
+
+static void errors_are_one_line(void **state) {
+    (void)state;
+    ab_fail(AB_INPUT, "%s: no such\nfile", "x\n::error file=y\033");
+    assert_string_equal(ab_error_message(), "x\\n::error file=y\\x1b: no such\\nfile");
+    ab_fail_prefix(AB_INPUT, "%s", "::set-output\r");
+    assert_string_equal(ab_error_message(), "\\x3a:set-output\\r: x\\n::error file=y\\x1b: no such\\nfile");
+}
+
+/* Only the format breaks lines, wherever the argument stands and whatever it holds. */
+static void printing_breaks_lines_where_the_format_does(void **state) {
+    (void)state;
+    static const struct {
+        const char *argument, *printed;
+    } cases[] = {
+        {"x", "x\n-1   x| x\n"},
+        {"::e", "\\x3a:e\n-1 ::e| \\x3a:e\n"},
+        {"a\nb", "a\\nb\n-1 a\\nb| a\\nb\n"},
+        {"\1", "\\x01\n-1   \\x01| \\x01\n"},
+        {"\n\1\n", "\\n\\x01\\n\n-1 \\n\\x01\\n| \\n\\x01\\n\n"},
+        {"%d%n", "%d%n\n-1 %d%n| %d%n\n"},
+    };
+    for (size_t i = 0; i < AB_COUNT_OF(cases); i++) {
+        const char *x = cases[i].argument;
+        char *text = NULL;
+        size_t size = 0;
+        FILE *out = open_memstream(&text, &size);
+        const int written = ab_print(out, "%s\n%d %3s|", x, -1, x) + ab_print(out, " %s\n", x);
+        fclose(out);
+        assert_string_equal(text, cases[i].printed);
+        assert_int_equal(written, size);
+        free(text);
+    }
+}
+
+static void a_shell_word_is_one_word(void **state) {
+    (void)state;
+    static const struct {
+        const char *raw, *word;
+    } cases[] = {{"fc1=fp32", "'fc1=fp32'"},
+                 {"a'; touch x; 'b $HOME `y`", "'a'\\''; touch x; '\\''b $HOME `y`'"},
+                 {"a\n'b\\\033", "$'a\\n\\'b\\\\\\x1b'"}};
+    for (size_t i = 0; i < AB_COUNT_OF(cases); i++) {
+        char *text = NULL;
+        size_t size = 0;
+        FILE *out = open_memstream(&text, &size);
+        ab_print_shell_word(out, cases[i].raw);
+        fclose(out);
+        assert_string_equal(text, cases[i].word);
+        free(text);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_fits_is_written_whole),
@@ -170,6 +285,11 @@ int main(void) {
         cmocka_unit_test(long_error_messages_are_marked),
         cmocka_unit_test(exact_numbers_have_the_fewest_digits_that_read_back),
         cmocka_unit_test(many_dims_are_shown_in_part),
+        cmocka_unit_test(text_from_outside_is_escaped_and_again_the_same),
+        cmocka_unit_test(an_escape_that_does_not_fit_is_left_out_whole),
+        cmocka_unit_test(errors_are_one_line),
+        cmocka_unit_test(printing_breaks_lines_where_the_format_does),
+        cmocka_unit_test(a_shell_word_is_one_word),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

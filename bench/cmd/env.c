@@ -2,6 +2,7 @@
 #include "bench/cmd/cmd.h"
 #include "bench/run/environment.h"
 #include "kernels/core/device.h"
+#include "reports/record/json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,10 +40,7 @@ ab_status ab_cmd_env(int argc, char **argv) {
     cJSON_AddItemToObject(document, "generator", ab_environment_generator());
     cJSON_AddItemToObject(document, "environment", ab_environment_machine());
     cJSON_AddItemToObject(document, "device", device_part());
-    char *text = cJSON_Print(document);
+    ab_json_print(document, stdout);
     cJSON_Delete(document);
-    if (!text) return ab_fail(AB_NO_MEMORY, "env: out of memory");
-    puts(text);
-    free(text);
     return AB_OK;
 }

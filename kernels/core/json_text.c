@@ -24,7 +24,7 @@ void ab_json_put_text(FILE *out, const char *text) {
             fprintf(out, "\\%c", letter[at - plain]);
         else if (length == 0)
             fputs("\xef\xbf\xbd", out);
-        else if (ab_text_is_hidden(point))
+        else if (ab_text_is_hidden(point) || ab_text_is_command(text, false))
             put_escape(out, point);
         else
             fwrite(text, 1, (size_t)length, out);

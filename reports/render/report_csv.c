@@ -68,7 +68,13 @@ static const column columns[] = {
     {"summary.certificate.reasons", "certificate_reasons", false},
 };
 
-static bool is_formula(const char *text) { return *text && strchr("=+-@", *text); }
+/* OWASP's list of first characters ("CSV Injection"); their full-width forms count in East Asian editions. */
+static bool is_formula(const char *text) {
+    static const char *const wide[] = {"\xef\xbc\x9d", "\xef\xbc\x8b", "\xef\xbc\x8d", "\xef\xbc\xa0"};
+    bool starts = *text && strchr("=+-@", *text);
+    for (size_t i = 0; i < AB_COUNT_OF(wide); i++) starts = starts || strncmp(text, wide[i], 3) == 0;
+    return starts;
+}
 
 static void print_text(const char *text, FILE *out) {
     bool quoted = strpbrk(text, "\",") || is_formula(text);

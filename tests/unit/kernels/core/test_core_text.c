@@ -176,7 +176,7 @@ static const struct {
      "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""},
     {"::error::x", "\\x3a:error::x", "\"::error::x\""},
     {"  ::error::x", "  \\x3a:error::x", "\"  ::error::x\""},
-    {"a ##[error]x ##vso[y", "a \\x23#[error]x \\x23#vso[y", "\"a ##[error]x ##vso[y\""},
+    {"a ##[error]x ##vso[y", "a \\x23#[error]x \\x23#vso[y", "\"a \\u0023#[error]x \\u0023#vso[y\""},
     {"a\\b \"c\"", "a\\b \"c\"", "\"a\\\\b \\\"c\\\"\""},
 };
 

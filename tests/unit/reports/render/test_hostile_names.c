@@ -21,6 +21,12 @@ static const char *const hostile[] = {
     "=HYPERLINK(\"http://example.com\")",
     "@SUM(A1)",
     "+1+cmd|' /C calc'!A0",
+    "\xef\xbc\x9d"
+    "1+cmd|' /C calc'!A0",
+    "##vso[task.setvariable]planted ##teamcity[planted]",
+    /* NOLINTNEXTLINE(misc-misleading-bidirectional) */
+    "\177 \xc2\x85 \xc2\x9b"
+    "31m \xe2\x81\xa6isolated",
     "::error::planted",
     "x ::set-output name=a::b",
     "##[error]planted",
@@ -96,10 +102,13 @@ static void judge_all(const char *report, size_t stride, judge check) {
         for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
             bool layout = *c == '\n' || (*c == '\r' && strcmp(report, "csv") == 0);
             bool color = *c == 033 && strcmp(report, "table") == 0;
-            if (*c < 0x20 && !layout && !color)
+            const bool c1 = *c == 0xc2 && c[1] < 0xa0,
+                       isolate = strncmp((const char *)c, "\xe2\x81\xa6", 3) == 0;
+            if ((*c < 0x20 && !layout && !color) || *c == 0x7f || c1 || isolate)
                 fail_msg("%s: control character 0x%02x for %s", report, *c, hostile[i]);
         }
-        if (strstr(text, "##[")) fail_msg("%s: a runner's command for %s", report, hostile[i]);
+        if (strstr(text, "##[") || strstr(text, "##vso["))
+            fail_msg("%s: a runner's command for %s", report, hostile[i]);
         /* NOLINTNEXTLINE(misc-misleading-bidirectional) */
         assert_null(strstr(text, "\xe2\x80\xae"));
         check(text, hostile[i]);
@@ -170,7 +179,8 @@ static void is_csv(const char *text, const char *name) {
         bool quoted = *c == '"';
         const char *inner = quoted ? ++c : c;
         bool number = !quoted && (*inner == '-' || *inner == '+') && strchr("0123456789", inner[1]);
-        if (*inner && strchr("=+-@", *inner) && !number) fail_msg("%s: a formula: %.40s", name, start);
+        if (((*inner && strchr("=+-@", *inner)) || strncmp(inner, "\xef\xbc\x9d", 3) == 0) && !number)
+            fail_msg("%s: a formula: %.40s", name, start);
         for (; *c; c++) {
             if (quoted && c[0] == '"' && c[1] == '"')
                 c++;

@@ -58,10 +58,12 @@ static ab_status unpack(const ab_tensorfile *file, const ab_tensor_entry *entry,
     AB_TRY(file->reader->unpack_begin(file, entry, &state));
     ab_status status = file->reader->unpack(state, bytes, entry->bytes);
     ab_status end = file->reader->unpack_end(state, status == AB_OK);
-    return status == AB_OK ? end : status;
+    if (status == AB_OK) status = end;
+    return status == AB_OK ? AB_OK : ab_fail_prefix(status, "%s", file->path);
 }
 
 static ab_status read_integers(const ab_tensorfile *file, const ab_tensor_entry *entry, int32_t *out) {
+    AB_TRY(ab_tensorfile_check(file, entry));
     if (!entry->packed) return convert_integers(file, entry, file->map + entry->offset, out);
     uint8_t *bytes = malloc((size_t)entry->bytes);
     if (!bytes)

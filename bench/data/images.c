@@ -52,7 +52,7 @@ static ab_status open_image_file(const reading *r, const char *path, image_file 
         for (int i = several; fits && i < e->ndim; i++) fits = e->dim[i] == want->dim[i - several];
         if (!fits) continue;
         a->count = several ? e->dim[0] : 1;
-        return e->count == a->count * bytes ? AB_OK : wrong(r, path, e);
+        return e->count == a->count * bytes ? ab_tensorfile_check(a->file, e) : wrong(r, path, e);
     }
     return wrong(r, path, e);
 }

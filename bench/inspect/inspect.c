@@ -74,7 +74,7 @@ static ab_status begin(const ab_inspect_request *request, const ab_inspect_selec
     result->skips = selection->skipped;
     ab_census_clear(&result->pooled.census);
     AB_TRY(ab_inspect_find_limits(result->question, &result->limits));
-    result->row = calloc((size_t)result->rows, sizeof *result->row);
+    result->row = calloc((size_t)result->rows + 1, sizeof *result->row);
     result->skipped = calloc((size_t)result->skips + 1, sizeof *result->skipped);
     if (!result->row || !result->skipped)
         return ab_fail(AB_NO_MEMORY, "out of memory for %d rows", selection->picks);

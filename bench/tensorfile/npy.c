@@ -216,6 +216,9 @@ ab_status ab_npy_header(const uint8_t *bytes, int64_t header_bytes, int64_t data
     literal text = {(const char *)bytes + prefix_bytes(bytes), (const char *)bytes + header_bytes};
     draft d = {.entry = entry};
     AB_TRY(read_literal(&text, &d));
+    if (bytes[header_bytes - 1] != '\n') /* numpy/lib/format.py: "terminated by a newline" */
+        return ab_fail(AB_INPUT, "npy header: expected a line break at its end, found byte 0x%02x",
+                       bytes[header_bytes - 1]);
     AB_TRY(ab_tensor_entry_measure(entry, 8 * d.item_bytes));
     char shape[AB_TENSORFILE_TEXT];
     if (entry->bytes != data_bytes)

@@ -266,6 +266,9 @@ static ab_status list(ab_tensorfile *file) {
     if (stated > HEADER_LIMIT)
         return ab_fail(AB_INPUT, "expected a header of at most %d bytes, found %" PRIu64, HEADER_LIMIT,
                        stated);
+    if (stated > 0 && file->map[PREFIX_BYTES] != '{') /* README of safetensors, "Format": it MUST begin so */
+        return ab_fail(AB_INPUT, "JSON header, byte 0: expected an object '{', found byte 0x%02x",
+                       file->map[PREFIX_BYTES]);
     ab_json_scan scan;
     AB_TRY(ab_json_begin(&scan, (const char *)file->map + PREFIX_BYTES, (size_t)stated));
     AB_TRY(ab_json_open(&scan, '{'));

@@ -144,9 +144,7 @@ static int64_t first_block(const walk *w, int chunk) {
     return chunk * each + (chunk < rest ? chunk : rest);
 }
 
-/* Releases mapped pages after the walk has moved on in the file, to keep the resident set small. Pages that a
- * neighbouring block still needs are mapped again. */
-static void release_pages(const ab_tensorfile *file, int64_t from, int64_t to) {
+void ab_tensorfile_release(const ab_tensorfile *file, int64_t from, int64_t to) {
     enum { STRETCH = 4 << 20 };
     if (!file->mapping || from / STRETCH == to / STRETCH) return;
     int64_t start = from / STRETCH * STRETCH;
@@ -162,7 +160,7 @@ static void walk_chunk(void *argument, int64_t chunk, int thread) {
         int64_t from = w->decoder.entry->offset + block.first * bytes;
         decode(&w->decoder, w->file->map + from, scratch, w->room, &block);
         w->visitor->see(w->visitor->context, (int)chunk, &block);
-        release_pages(w->file, from, from + block.n * bytes);
+        ab_tensorfile_release(w->file, from, from + block.n * bytes);
     }
 }
 
@@ -178,8 +176,8 @@ static ab_status walk_packed(const walk *w) {
             if (status != AB_OK) break;
             decode(&w->decoder, w->scratch, w->scratch, w->room, &block);
             w->visitor->see(w->visitor->context, chunk, &block);
-            release_pages(w->file, w->decoder.entry->offset,
-                          w->decoder.entry->offset + w->decoder.entry->packed);
+            ab_tensorfile_release(w->file, w->decoder.entry->offset,
+                                  w->decoder.entry->offset + w->decoder.entry->packed);
         }
     ab_status ended = reader->unpack_end(state, status == AB_OK);
     return status != AB_OK ? status : ended;
@@ -198,6 +196,7 @@ ab_status ab_tensorfile_stream(const ab_tensorfile *file, const ab_tensor_entry 
     if (!entry->element->format)
         return ab_fail(AB_INPUT, "%s: tensor \"%s\": expected floating-point elements, found %s", file->path,
                        name, entry->dtype);
+    AB_TRY(ab_tensorfile_check(file, entry));
     walk w = {.file = file, .visitor = visitor};
     decoder_init(&w.decoder, entry);
     w.blocks = block_count(entry);

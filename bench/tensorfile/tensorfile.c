@@ -121,19 +121,29 @@ static bool has_suffix(const char *path, const char *suffix) {
     return n >= m && strcmp(path + n - m, suffix) == 0;
 }
 
+/* The kind that the first bytes, or the name, are of; NULL if of none. */
+static const ab_tensor_reader *reader_of_bytes(const ab_tensorfile *file) {
+    for (int i = 0; i < ab_tensor_reader_count(); i++)
+        if (readers[i]->recognise(file->map, file->size)) return readers[i];
+    return NULL;
+}
+
+static const ab_tensor_reader *reader_of_name(const ab_tensorfile *file) {
+    for (int i = 0; i < ab_tensor_reader_count(); i++)
+        if (has_suffix(file->path, readers[i]->suffix)) return readers[i];
+    return NULL;
+}
+
+/* Bytes decide, but a file that is called one kind and is another was mixed up somewhere. If only the name is
+ * of a kind, its list() reports what is wrong with the first bytes. */
 static ab_status choose_reader(ab_tensorfile *file) {
-    for (int i = 0; i < ab_tensor_reader_count(); i++)
-        if (readers[i]->recognise(file->map, file->size)) {
-            file->reader = readers[i];
-            return AB_OK;
-        }
-    for (int i = 0; i < ab_tensor_reader_count(); i++)
-        if (has_suffix(file->path, readers[i]->suffix)) {
-            file->reader = readers[i]; /* its list() reports what is wrong with the first bytes */
-            return AB_OK;
-        }
-    ab_fail(AB_INPUT, "not a tensor file: expected .safetensors, .npy or .npz");
-    return AB_INPUT;
+    const ab_tensor_reader *bytes = reader_of_bytes(file), *name = reader_of_name(file);
+    if (!bytes && !name) return ab_fail(AB_INPUT, "not a tensor file: expected .safetensors, .npy or .npz");
+    if (bytes && name && bytes != name)
+        return ab_fail(AB_INPUT, "expected %s, as the name ends in %s, found %s (rename it to *%s)",
+                       name->name, name->suffix, bytes->name, bytes->suffix);
+    file->reader = bytes ? bytes : name;
+    return AB_OK;
 }
 
 static ab_status map_file(ab_tensorfile *file) {
@@ -214,6 +224,12 @@ void ab_tensorfile_close(ab_tensorfile *file) {
     if (file->mapping) munmap(file->mapping, (size_t)file->size);
     free(file->path);
     free(file);
+}
+
+ab_status ab_tensorfile_check(const ab_tensorfile *file, const ab_tensor_entry *entry) {
+    if (entry->packed || !file->reader->check) return AB_OK;
+    const ab_status status = file->reader->check(file, entry);
+    return status == AB_OK ? AB_OK : ab_fail_prefix(status, "%s", file->path);
 }
 
 /* ---- find ------------------------------------------------------------------------------------ */

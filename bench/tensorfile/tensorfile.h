@@ -129,6 +129,11 @@ int ab_tensorfile_chunks(const ab_tensor_entry *entry);
 AB_MUST_CHECK ab_status ab_tensorfile_stream(const ab_tensorfile *file, const ab_tensor_entry *entry,
                                              const ab_block_visitor *visitor);
 
+/* Checks the checksum of a tensor's stored bytes, if the kind of file has one. Reading and streaming do so;
+ * for who reads file->map. Packed tensors are checked as they are unpacked. AB_INPUT, with the file's name.
+ */
+AB_MUST_CHECK ab_status ab_tensorfile_check(const ab_tensorfile *file, const ab_tensor_entry *entry);
+
 /* ---- readers --------------------------------------------------------------------------------- */
 
 typedef struct ab_tensor_reader {
@@ -137,6 +142,9 @@ typedef struct ab_tensor_reader {
     bool (*recognise)(const uint8_t *bytes, int64_t size);
     /* Fills file->tensor and file->count with ab_tensorfile_add; messages need not name the file. */
     ab_status (*list)(ab_tensorfile *file);
+    /* Checks the stored bytes of a tensor that is not packed, before they are read; NULL: nothing to check.
+     */
+    ab_status (*check)(const ab_tensorfile *file, const ab_tensor_entry *entry);
     /* Unpacking, NULL if the kind has no packed tensors: begin, then fill dst in order, then end, which
      * checks that the data was complete. end frees `state` also after a failure. */
     ab_status (*unpack_begin)(const ab_tensorfile *file, const ab_tensor_entry *entry, void **state);
@@ -158,6 +166,10 @@ AB_MUST_CHECK ab_status ab_tensorfile_add(ab_tensorfile *file, const ab_tensor_e
 
 /* For readers: the first name that occurs twice among names[count], or NULL. Sorts them. */
 const char *ab_tensor_duplicate(const char **names, int count);
+
+/* For readers that walk through a file: releases mapped pages of the stretch that [from, to) has left, to
+ * keep the resident set small. Pages that are needed again are mapped again. */
+void ab_tensorfile_release(const ab_tensorfile *file, int64_t from, int64_t to);
 
 /* For readers: frees what an entry that was not added owns. */
 void ab_tensor_entry_clear(ab_tensor_entry *entry);

@@ -4,6 +4,7 @@
 #include "bench/tensorfile/zip.h"
 
 #include "bench/tensorfile/json_scan.h"
+#include "kernels/core/text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -20,7 +21,8 @@ enum {
     DEFLATE_RATIO = 1032, /* 258 bytes for two bits */
     METHOD_STORED = 0,
     METHOD_DEFLATED = 8,
-    FLAG_ENCRYPTED = 1 << 0,
+    FLAGS_ENCRYPTED = 1 << 0 | 1 << 6 | 1 << 13, /* encrypted, strongly, headers masked */
+    FLAG_PATCH = 1 << 5,
     EXTRA_ZIP64 = 1
 };
 
@@ -137,7 +139,8 @@ static ab_status read_local(const archive *file, const directory *d, ab_zip_memb
                        ", found the directory at %" PRIu64,
                        m->packed, m->data, d->begin);
     bool same = name_bytes == m->name_bytes && memcmp(record + LOCAL_BYTES, m->name, name_bytes) == 0;
-    if (!same || (int)get(record + 8, 2) != (m->deflated ? METHOD_DEFLATED : METHOD_STORED))
+    if (!same || get(record + 6, 2) & (FLAGS_ENCRYPTED | FLAG_PATCH) ||
+        (int)get(record + 8, 2) != (m->deflated ? METHOD_DEFLATED : METHOD_STORED))
         return ab_fail(AB_INPUT, "zip: the local header at %" PRId64 " contradicts the directory", m->local);
     return AB_OK;
 }
@@ -171,7 +174,8 @@ static ab_status read_central(const archive *file, const directory *d, int64_t a
                          .local = (int64_t)get(record + 42, 4)};
     const char *unsafe = unsafe_name(m->name, name_bytes);
     if (unsafe) return ab_fail(AB_INPUT, "zip: expected a plain relative member name, found %s", unsafe);
-    if (get(record + 8, 2) & FLAG_ENCRYPTED) return ab_fail(AB_INPUT, "zip: expected no encryption");
+    if (get(record + 8, 2) & FLAGS_ENCRYPTED) return ab_fail(AB_INPUT, "zip: expected no encryption");
+    if (get(record + 8, 2) & FLAG_PATCH) return ab_fail(AB_INPUT, "zip: expected whole data, found a patch");
     if (method != METHOD_STORED && method != METHOD_DEFLATED)
         return ab_fail(AB_INPUT, "zip: expected method 0 (stored) or 8 (deflated), found %d", method);
     int64_t *fields[3];
@@ -266,12 +270,32 @@ struct ab_zip_stream {
     const uint8_t *next;
     int64_t left;       /* packed bytes not yet given to zlib */
     int64_t bytes_left; /* declared bytes not yet produced */
-    uint32_t crc, expected_crc;
+    const ab_zip_member *member;
+    uint32_t crc;
     bool ended;
 };
 
 /* zlib counts in 32 bits: most bytes per call. */
 static uInt portion(int64_t bytes) { return (uInt)(bytes < 1 << 30 ? bytes : 1 << 30); }
+
+uint32_t ab_zip_crc(uint32_t crc, const uint8_t *bytes, int64_t count) {
+    while (count > 0) {
+        const uInt part = portion(count);
+        crc = (uint32_t)crc32(crc, bytes, part);
+        bytes += part;
+        count -= part;
+    }
+    return crc;
+}
+
+ab_status ab_zip_check_crc(const ab_zip_member *member, uint32_t crc) {
+    if (crc == member->crc) return AB_OK;
+    char *name = ab_text_new("%.*s", (int)(member->name_bytes & UINT16_MAX), member->name);
+    ab_fail(AB_INPUT, "zip: member \"%s\": expected checksum %08" PRIx32 ", found %08" PRIx32,
+            name ? ab_text_brief(name, 200) : "?", member->crc, crc);
+    free(name);
+    return AB_INPUT;
+}
 
 /* One inflate call into dst[0..room); *made: bytes produced. */
 static ab_status inflate_some(ab_zip_stream *u, uint8_t *dst, int64_t room, int64_t *made) {
@@ -297,7 +321,7 @@ ab_status ab_zip_read(ab_zip_stream *u, uint8_t *dst, int64_t bytes) {
         if (u->ended)
             return ab_fail(AB_INPUT, "zip: expected %" PRId64 " more bytes, found the end", u->bytes_left);
         AB_TRY(inflate_some(u, dst, bytes, &made));
-        u->crc = (uint32_t)crc32(u->crc, dst, (uInt)made);
+        u->crc = ab_zip_crc(u->crc, dst, made);
         dst += made;
         bytes -= made;
         u->bytes_left -= made;
@@ -311,9 +335,7 @@ ab_status ab_zip_check_end(ab_zip_stream *u) {
     while (!u->ended && made == 0) AB_TRY(inflate_some(u, &surplus, 1, &made));
     if (made > 0 || u->left > 0)
         return ab_fail(AB_INPUT, "zip: expected the data to end, found more than declared");
-    if (u->crc == u->expected_crc) return AB_OK;
-    return ab_fail(AB_INPUT, "zip: expected checksum %08" PRIx32 ", found %08" PRIx32, u->expected_crc,
-                   u->crc);
+    return ab_zip_check_crc(u->member, u->crc);
 }
 
 ab_status ab_zip_open(const uint8_t *bytes, const ab_zip_member *member, ab_zip_stream **stream) {
@@ -322,8 +344,8 @@ ab_status ab_zip_open(const uint8_t *bytes, const ab_zip_member *member, ab_zip_
     u->next = bytes + member->data;
     u->left = member->packed;
     u->bytes_left = member->size;
-    u->crc = (uint32_t)crc32(0, NULL, 0);
-    u->expected_crc = member->crc;
+    u->crc = 0;
+    u->member = member;
     if (inflateInit2(&u->zlib, -MAX_WBITS) == Z_OK) {
         *stream = u;
         return AB_OK;

@@ -23,8 +23,8 @@ typedef struct ab_zip_member {
     int64_t local;        /* offset of its local header */
     int64_t data;         /* offset of its packed bytes */
     int64_t packed, size; /* bytes in the archive, bytes unpacked */
-    uint32_t crc;
-    bool deflated; /* else stored */
+    uint32_t crc;         /* CRC-32 of the unpacked bytes */
+    bool deflated;        /* else stored */
 } ab_zip_member;
 
 /* Whether the first bytes are those of a zip archive. */
@@ -34,11 +34,17 @@ bool ab_zip_recognise(const uint8_t *bytes, int64_t size);
 AB_MUST_CHECK ab_status ab_zip_list(const uint8_t *bytes, int64_t size, ab_zip_member **members,
                                     int64_t *count);
 
+/* CRC-32 of bytes after others whose CRC-32 is `crc` (0: none before). */
+uint32_t ab_zip_crc(uint32_t crc, const uint8_t *bytes, int64_t count);
+
+/* AB_INPUT with the member's name and both values unless the CRC-32 of its unpacked bytes is `crc`. */
+AB_MUST_CHECK ab_status ab_zip_check_crc(const ab_zip_member *member, uint32_t crc);
+
 /* State of unpacking a deflated member. */
 typedef struct ab_zip_stream ab_zip_stream;
 
-/* Unpacks a deflated member: open, read all its bytes in order, check_end, close. AB_INPUT describes the
- * damage. */
+/* Unpacks a deflated member (borrowed until close): open, read all its bytes in order, check_end, close.
+ * AB_INPUT describes the damage. */
 AB_MUST_CHECK ab_status ab_zip_open(const uint8_t *bytes, const ab_zip_member *member,
                                     ab_zip_stream **stream);
 AB_MUST_CHECK ab_status ab_zip_read(ab_zip_stream *stream, uint8_t *dst, int64_t bytes);

@@ -222,6 +222,10 @@ static void print_tensors(FILE *out, const ab_inspect_result *result) {
 }
 
 void ab_inspect_print(FILE *out, const ab_inspect_result *result, bool color) {
+    if (result->rows + result->skips == 0) {
+        ab_print(out, "no tensors in %d file%s\n", result->files, result->files == 1 ? "" : "s");
+        return;
+    }
     print_head(out, result);
     print_values(out, result, color);
     print_advice(out, result);

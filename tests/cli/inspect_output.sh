@@ -46,6 +46,13 @@ expect_text "$work/out" '{"scale_log2":1,"flushed":0,"subnormal":0,"normal":2,"o
 expect_text "$work/out" '{"scale_log2":-24,"flushed":0,"subnormal":2,"normal":1,"overflowed":0}' "scale 2^-24"
 expect_text "$work/out" '"k_lo":-24,"k_hi":0' "advice"
 
+run inspect "$corpus/safetensors/none.safetensors"
+expect_rc 0 "a file without tensors"
+expect_text "$work/out" "no tensors in 1 file" "a file without tensors"
+run inspect "$corpus/safetensors/none.safetensors" --json -
+expect_rc 0 "a file without tensors, as JSON"
+expect_text "$work/out" '"tensors":[' "a file without tensors, as JSON"
+
 run inspect --help
 expect_rc 0 "--help"
 expect_text "$work/out" "--tensor GLOB" "--help on stdout"

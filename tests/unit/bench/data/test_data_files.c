@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <zlib.h>
 
 enum { PATH_BYTES = 256 };
 static char root[PATH_BYTES];
@@ -267,6 +268,69 @@ static void token_arrays_are_checked_against_the_vocabulary(void **state) {
     refused("arrays", "missing", &shape, AB_INPUT, "missing");
 }
 
+static void put(FILE *file, uint64_t number, int width) {
+    for (int i = 0; i < width; i++) fputc((int)(number >> 8 * i & 255), file);
+}
+
+/* The files "ids/x.npy" and "ids/y.npy" as stored members (PKWARE APPNOTE 4.3); one bit of x's last byte is
+ * turned over if `change`. */
+static void write_npz(const char *name, bool change) {
+    static const char *const members[2] = {"x.npy", "y.npy"};
+    unsigned long begin[2], crc[2], bytes[2];
+    FILE *zip = fopen(in_root(name), "wb");
+    for (int i = 0; i < 2; i++) {
+        unsigned char content[512];
+        char path[16];
+        snprintf(path, sizeof path, "ids/%s", members[i]);
+        FILE *file = fopen(in_root(path), "rb");
+        bytes[i] = fread(content, 1, sizeof content, file);
+        fclose(file);
+        crc[i] = crc32(0, content, (uInt)bytes[i]);
+        if (change && i == 0) content[bytes[i] - 1] ^= 1;
+        begin[i] = (unsigned long)ftell(zip);
+        put(zip, 0x04034b50, 4);
+        put(zip, 20, 8);
+        put(zip, 0, 2);
+        put(zip, crc[i], 4);
+        put(zip, bytes[i], 4);
+        put(zip, bytes[i], 4);
+        put(zip, 5, 4);
+        fputs(members[i], zip);
+        fwrite(content, 1, bytes[i], zip);
+    }
+    const unsigned long directory = (unsigned long)ftell(zip);
+    for (int i = 0; i < 2; i++) {
+        put(zip, 0x02014b50, 4);
+        put(zip, 20, 4);
+        put(zip, 0, 8);
+        put(zip, crc[i], 4);
+        put(zip, bytes[i], 4);
+        put(zip, bytes[i], 4);
+        put(zip, 5, 6);
+        put(zip, 0, 8);
+        put(zip, begin[i], 4);
+        fputs(members[i], zip);
+    }
+    put(zip, 0x06054b50, 4);
+    put(zip, 0, 4);
+    put(zip, 2, 2);
+    put(zip, 2, 2);
+    put(zip, (unsigned long)ftell(zip) - 12 - directory, 4);
+    put(zip, directory, 4);
+    put(zip, 0, 2);
+    fclose(zip);
+}
+
+static void a_changed_byte_of_an_archive_is_refused(void **state) {
+    (void)state;
+    ab_data_shape shape = text_shape(3, 301, AB_TARGETS_CLASSES);
+    write_npz("ids.npz", false);
+    ab_data_close(opened("arrays", "ids.npz", &shape));
+    write_npz("changed.npz", true);
+    refused("arrays", "changed.npz", &shape, AB_INPUT,
+            "changed.npz: zip: member \"x.npy\": expected checksum");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_are_the_files_of_a_directory_in_order),
@@ -276,6 +340,7 @@ int main(void) {
         cmocka_unit_test(arrays_are_samples_and_the_last_tenth_is_the_test),
         cmocka_unit_test(test_arrays_and_images_are_taken_as_they_are),
         cmocka_unit_test(token_arrays_are_checked_against_the_vocabulary),
+        cmocka_unit_test(a_changed_byte_of_an_archive_is_refused),
     };
     return cmocka_run_group_tests(tests, make_root, remove_root);
 }

@@ -51,9 +51,9 @@ static void every_version_and_spelling_of_the_header_is_read(void **state) {
         {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }\n"},
         {2, "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }\n"},
         {3, "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }\n"},
-        {1, "{'shape':(3,),'fortran_order':False,'descr':'<f4'}"},
+        {1, "{'shape':(3,),'fortran_order':False,'descr':'<f4'}\n"},
         {1, "{\"descr\": \"<f4\", 'fortran_order': False, 'shape': (3L,)}\n"},
-        {1, " { 'descr' :\n'<f4' , 'fortran_order' : False , 'shape' : ( 3 , ) , } "},
+        {1, " { 'descr' :\n'<f4' , 'fortran_order' : False , 'shape' : ( 3 , ) , }  \n"},
     };
     const float values[3] = {1, -2, 0.5f};
     for (size_t i = 0; i < AB_COUNT_OF(rows); i++) {
@@ -171,6 +171,9 @@ static void headers_that_lie_are_refused_with_the_reason(void **state) {
     } rows[] = {
         {HEADER("'<f4'", "False", "(3,)"), 11, "expected 12 bytes of data for <f4 of shape [3], found 11"},
         {HEADER("'<f4'", "False", "(3,)"), 13, "found 13"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", 12,
+         "expected a line break at its end, found byte 0x7d"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }\n ", 12, "found byte 0x20"},
         {HEADER("'<f4'", "False", "(4294967296, 4294967296)"), 8, "does not fit"},
         {HEADER("'<f4'", "False", "(9223372036854775807,)"), 8, "does not fit"},
         {HEADER("'<f4'", "False", "(9223372036854775808,)"), 8, "below 2^63"},
@@ -226,7 +229,7 @@ static void too_many_dims_are_refused(void **state) {
         bytes header = {0};
         put_text(&header, "{'descr': '<f4', 'fortran_order': False, 'shape': (");
         for (int i = 0; i < dims; i++) put_text(&header, "1,");
-        put(&header, ")}", 3);
+        put(&header, ")}\n", 4);
         bytes b = npy(1, (const char *)header.at);
         put_number(&b, 0, 4);
         if (dims == AB_TENSORFILE_MAX_DIMS)

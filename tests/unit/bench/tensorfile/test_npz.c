@@ -12,6 +12,7 @@ typedef struct part {
     bool zip64; /* sizes and offset in the zip64 field */
     int64_t method, flags, declared_size, declared_packed, declared_crc, declared_local;
     const char *local_name;
+    int64_t local_flags;
 } part;
 
 static part honest(const char *name, const bytes *content, bool deflate) {
@@ -51,20 +52,30 @@ static bytes packed_bytes(const part *p) {
     return b;
 }
 
+/* Flag bit 3: checksum and sizes stand in a data descriptor after the data (APPNOTE 4.3.9), 0 in the header.
+ */
+enum { FLAG_DESCRIPTOR = 1 << 3 };
+
 static void put_local(bytes *zip, const part *p, const bytes *packed, uint32_t crc) {
     const char *name = p->local_name ? p->local_name : p->name;
+    const bool later = p->flags & FLAG_DESCRIPTOR;
     put_number(zip, 0x04034b50, 4);
     put_number(zip, 20, 2);
-    put_number(zip, (uint64_t)p->flags, 2);
+    put_number(zip, (uint64_t)(p->flags | p->local_flags), 2);
     put_number(zip, either(p->method, p->deflate ? 8 : 0), 2);
     put_number(zip, 0, 4);
-    put_number(zip, crc, 4);
-    put_number(zip, packed->size, 4);
-    put_number(zip, p->size, 4);
+    put_number(zip, later ? 0 : crc, 4);
+    put_number(zip, later ? 0 : packed->size, 4);
+    put_number(zip, later ? 0 : p->size, 4);
     put_number(zip, strlen(name), 2);
     put_number(zip, 0, 2);
     put_text(zip, name);
     put(zip, packed->at, packed->size);
+    if (!later) return;
+    put_number(zip, 0x08074b50, 4);
+    put_number(zip, crc, 4);
+    put_number(zip, packed->size, p->zip64 ? 8 : 4);
+    put_number(zip, p->size, p->zip64 ? 8 : 4);
 }
 
 static void put_central(bytes *zip, const part *p, uint64_t packed, uint32_t crc, uint64_t local) {
@@ -219,6 +230,23 @@ static void many_blocks_come_out_of_a_deflated_member(void **state) {
     bytes_free(&content);
 }
 
+/* As Python's zipfile writes to a pipe. */
+static void sizes_after_the_data_are_read(void **state) {
+    (void)state;
+    bytes content = ramp(50);
+    for (int kind = 0; kind < 4; kind++) {
+        part parts[2] = {honest("a.npy", &content, kind & 1), honest("b.npy", &content, kind & 1)};
+        for (int i = 0; i < 2; i++) {
+            parts[i].flags = FLAG_DESCRIPTOR;
+            parts[i].zip64 = kind & 2;
+        }
+        bytes zip = zip_of(parts, 2);
+        assert_int_equal(try_all("x.npz", &zip), AB_OK);
+        bytes_free(&zip);
+    }
+    bytes_free(&content);
+}
+
 /* ---- archives that lie ----------------------------------------------------------------------- */
 
 static void names_that_climb_out_are_refused(void **state) {
@@ -263,6 +291,9 @@ static void tell_more(part *p) { p->declared_size = (int64_t)p->size + 4; }
 static void tell_less(part *p) { p->declared_size = (int64_t)p->size - 4; }
 static void tell_crc(part *p) { p->declared_crc = 12345; }
 static void tell_encrypted(part *p) { p->flags = 1; }
+static void tell_local_encrypted(part *p) { p->local_flags = 1; }
+static void tell_patch(part *p) { p->flags = 1 << 5; }
+static void tell_masked(part *p) { p->flags = 1 << 13; }
 static void tell_method(part *p) { p->method = 12; }
 static void tell_packed_less(part *p) { p->declared_packed = 40; }
 static void tell_packed_past_end(part *p) { p->declared_packed = 100000; }
@@ -281,8 +312,11 @@ static void declared_sizes_are_not_believed(void **state) {
         {tell_bomb, "a zip bomb?"},
         {tell_more, "bytes of data for <f4 of shape [100], found 404"},
         {tell_less, "bytes of data for <f4 of shape [100], found 396"},
-        {tell_crc, "expected checksum 00003039"},
+        {tell_crc, "zip: member \"x.npy\": expected checksum 00003039, found "},
         {tell_encrypted, "no encryption"},
+        {tell_local_encrypted, "contradicts the directory"},
+        {tell_masked, "no encryption"},
+        {tell_patch, "found a patch"},
         {tell_method, "found 12"},
         {tell_packed_less, "the deflated data is truncated"},
         {tell_packed_past_end, "found the directory"},
@@ -292,10 +326,52 @@ static void declared_sizes_are_not_believed(void **state) {
         {tell_zip64_huge, "found the directory"},
     };
     for (size_t i = 0; i < AB_COUNT_OF(deflated); i++) assert_lie_found(&deflated[i], true);
-    static const lie stored[] = {{tell_more, "stored bytes"},
+    static const lie stored[] = {{tell_crc, "zip: member \"x.npy\": expected checksum 00003039, found "},
+                                 {tell_more, "stored bytes"},
                                  {tell_less, "stored bytes"},
                                  {tell_not_deflated, "more bytes, found the end"}};
     for (size_t i = 0; i < AB_COUNT_OF(stored); i++) assert_lie_found(&stored[i], false);
+}
+
+/* Every byte of a member counts, stored or deflated: numpy's own check. */
+static void no_changed_byte_of_a_member_passes(void **state) {
+    (void)state;
+    for (int deflate = 0; deflate < 2; deflate++) {
+        bytes content = ramp(60);
+        part p = honest("x.npy", &content, deflate);
+        bytes zip = zip_of(&p, 1), packed = packed_bytes(&p);
+        const size_t data = 30 + strlen("x.npy");
+        const size_t last = packed.size - (size_t)deflate; /* deflate pads its last byte */
+        for (size_t i = 0; i < last; i++) {
+            zip.at[data + i] ^= 0x10;
+            if (try_all("x.npz", &zip) != AB_INPUT) fail_msg("byte %zu may change", i);
+            zip.at[data + i] ^= 0x10;
+        }
+        assert_int_equal(try_all("x.npz", &zip), AB_OK);
+        bytes_free(&zip);
+        bytes_free(&packed);
+        bytes_free(&content);
+    }
+}
+
+static void a_file_of_another_kind_than_its_name_says_is_refused(void **state) {
+    (void)state;
+    bytes array = ramp(3), header = {0};
+    part p = honest("x.npy", &array, false);
+    bytes zip = zip_of(&p, 1);
+    put_number(&header, 2, 8);
+    put_text(&header, "{}");
+    assert_refused("x.npz", &array, "expected npz, as the name ends in .npz, found npy (rename it to *.npy)");
+    assert_refused("x.npy", &zip, "expected npy, as the name ends in .npy, found npz");
+    assert_refused("x.npy", &header, "found safetensors");
+    assert_refused("x.safetensors", &zip,
+                   "expected safetensors, as the name ends in .safetensors, found npz");
+    assert_int_equal(try_all("array", &array), AB_OK);
+    assert_int_equal(try_all("archive.bin", &zip), AB_OK);
+    assert_int_equal(try_all("header.bin", &header), AB_OK);
+    bytes_free(&array);
+    bytes_free(&zip);
+    bytes_free(&header);
 }
 
 /* The header of the array and the declared size agree with each other, the packed stream disagrees with both.
@@ -448,6 +524,9 @@ int main(void) {
         cmocka_unit_test(files_that_numpy_wrote_are_read),
         cmocka_unit_test(members_that_are_no_arrays_are_left_alone),
         cmocka_unit_test(many_blocks_come_out_of_a_deflated_member),
+        cmocka_unit_test(sizes_after_the_data_are_read),
+        cmocka_unit_test(no_changed_byte_of_a_member_passes),
+        cmocka_unit_test(a_file_of_another_kind_than_its_name_says_is_refused),
         cmocka_unit_test(names_that_climb_out_are_refused),
         cmocka_unit_test(declared_sizes_are_not_believed),
         cmocka_unit_test(a_stream_longer_or_shorter_than_declared_is_refused),

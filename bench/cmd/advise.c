@@ -2,10 +2,11 @@
 #define _POSIX_C_SOURCE 200809L
 #include "reports/advise/advise.h"
 #include "bench/cmd/cmd.h"
+#include "bench/run/replay.h"
+#include "bench/run/run.h"
 #include "bench/run/self.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
-#include "kernels/core/text_path.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
 
@@ -13,7 +14,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 static const char usage[] =
     "usage: ampbench advise RESULT.json [OPTION]...\n"
@@ -35,9 +35,12 @@ static const char usage[] =
     "  --confirm           train again at the advised scale, skipping what overflows, every step probed, and "
     "print "
     "predicted\n"
-    "                      beside observed; the command line is the recorded one, so run this in the same "
-    "folder\n"
-    "  --out FILE          the confirming run's result (default advise.json beside RESULT.json)\n"
+    "                      beside observed; options are those of the record (run.options): its data and "
+    "network are "
+    "read\n"
+    "                      from where it says, relative paths from this folder; nothing is written but "
+    "--out\n"
+    "  --out FILE          the confirming run's result (default: it is not kept)\n"
     "  --flushed-energy S  most that may be flushed of the sum of squares of any tensor (default 1e-6)\n"
     "  --flushed SHARE     most of its values (default: not asked; 0.001 is strict)\n"
     "  --overflow P        most steps that may overflow, as a share (default 0.0005)\n"
@@ -124,50 +127,47 @@ static ab_status parse(int argc, char **argv, request *r) {
 
 /* ---- the confirming run ---------------------------------------------------------------------- */
 
-/* Ends with NULL; strings are borrowed. The last of repeated options takes effect. */
-static char **confirming_argv(const cJSON *document, const request *r, char *scale, char *out) {
-    const cJSON *word, *list = ab_json_at(document, "run.argv");
-    static char program[] = "ampbench", rounds[] = "--rounds", one[] = "1", floor_[] = "--no-floor",
-                plots[] = "--no-plots", quiet[] = "--quiet", probes[] = "--probes", gradients[] = "gradients",
-                every[] = "--probe-every", levels_[] = "--levels", scales_[] = "--scales", out_[] = "--out";
-    char *tail[] = {rounds, one,     floor_, plots,   quiet, probes, gradients, every,
-                    one,    levels_, NULL,   scales_, scale, out_,   out};
-    char **argv = calloc((size_t)cJSON_GetArraySize(list) + AB_COUNT_OF(tail) + 2, sizeof *argv);
-    if (!argv) return NULL;
-    int n = 0;
-    cJSON_ArrayForEach(word, list) {
-        argv[n] = n > 0 ? word->valuestring : program;
-        n++;
-    }
-    for (size_t i = 0; i < AB_COUNT_OF(tail); i++)
-        argv[n++] = tail[i] ? tail[i] : (char *)(uintptr_t)r->level;
-    return argv;
+/* The recorded training with one round of every step at one scale. */
+static ab_status add_words(const request *r, const char *scale, ab_replay *words) {
+    const char *const own[] = {
+        "--rounds",      "1", "--no-floor", "--no-plots", "--quiet",  "--probes", "gradients",
+        "--probe-every", "1", "--levels",   r->level,     "--scales", scale};
+    for (size_t i = 0; i < AB_COUNT_OF(own); i++) AB_TRY(ab_replay_add(words, own[i]));
+    return AB_OK;
+}
+
+/* Trains at the scale: *confirmed, owned by the caller. */
+static ab_status train(const cJSON *document, const request *r, double value, cJSON **confirmed) {
+    char scale[120];
+    ab_replay words;
+    ab_status status = AB_OK;
+    ab_text_exact(scale, sizeof scale, "apex:init=%.17g,min=%.17g,max=%.17g", value, value, value);
+    AB_TRY_GOTO(ab_replay_words(document, AB_REPLAY_TRAINING, &words));
+    AB_TRY_GOTO(add_words(r, scale, &words));
+    AB_TRY_GOTO(ab_replay_check("advise", document, &words, stderr));
+    fprintf(stderr, "advise: training at level %s and scale %.17g to confirm\n", r->level, value);
+    AB_TRY_GOTO(ab_run_self_record("advise", "the confirming run", words.word, 0, confirmed));
+out:
+    ab_replay_clear(&words);
+    return status;
+}
+
+/* Makes the folder of --out and proves that the file can be written. */
+static ab_status prepare_out(const request *r) {
+    ab_options options = {.overrides = 0};
+    options.text[AB_OPTION_out] = r->out;
+    return r->out ? ab_output_prepare(&options) : AB_OK;
 }
 
 static ab_status confirm(const cJSON *document, const request *r, const ab_advise *advise,
                          ab_receipt *receipt) {
-    char scale[120], out[4096];
-    const double value = r->goal.scale > 0 ? r->goal.scale : ldexp(1, advise->k);
     cJSON *confirmed = NULL;
-    ab_status status = AB_OK;
-    const char *slash = r->document ? strrchr(r->document, '/') : NULL;
-    ab_text_exact(scale, sizeof scale, "apex:init=%.17g,min=%.17g,max=%.17g", value, value, value);
-    if (r->out)
-        AB_TRY(ab_text_path("--out", out, sizeof out, "%s", r->out));
-    else
-        AB_TRY(ab_text_path("advise", out, sizeof out, "%.*sadvise.json",
-                            slash ? (int)(slash - r->document + 1) : 0, r->document));
-    char **argv = confirming_argv(document, r, scale, out);
-    if (!argv) return ab_fail(AB_NO_MEMORY, "advise: out of memory");
-    ab_print(stderr, "advise: training at level %s and scale %.17g to confirm, into %s\n", r->level, value,
-             out);
-    AB_TRY_GOTO(ab_run_self("advise", "the confirming run", argv, 0));
-    AB_TRY_GOTO(ab_result_load(out, &confirmed));
-    AB_TRY_GOTO(ab_result_summarise(confirmed));
-    AB_TRY_GOTO(ab_receipt_make(confirmed, advise, receipt));
-out:
+    AB_TRY(prepare_out(r));
+    ab_status status =
+        train(document, r, r->goal.scale > 0 ? r->goal.scale : ldexp(1, advise->k), &confirmed);
+    if (status == AB_OK && r->out) status = ab_result_write(confirmed, r->out);
+    if (status == AB_OK) status = ab_receipt_make(confirmed, advise, receipt);
     cJSON_Delete(confirmed);
-    free(argv);
     return status;
 }
 

@@ -7,7 +7,6 @@
 #include "bench/run/self.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
-#include "kernels/core/text_path.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
 #include "reports/render/gradient_reference.h"
@@ -33,7 +32,12 @@ static const char usage[] =
     "                ampbench-out/diagnose.json if --out is not given\n"
     "  --confirm     train every sick cell and its O0 again with the remedy of the first verdict, and say "
     "whether that made\n"
-    "                it healthy; the command line is the recorded one, so run this in the same folder\n"
+    "                it healthy; options are those of the record (run.options): its data and network are "
+    "read from "
+    "where\n"
+    "                it says, relative paths from this folder; nothing is written, results go to a folder in "
+    "TMPDIR "
+    "that is removed\n"
     "  --twins       say of every sick cell whether its trouble is numerical: from its last good state, 8 "
     "times 3 arms "
     "on the\n"
@@ -172,16 +176,8 @@ static ab_status write_json(const cJSON *document, const request *r, trials *t, 
     return status;
 }
 
-/* In the document's folder: result.json is confirmed by result.confirm.json. */
-static ab_status confirming_path(const char *document, char *path, size_t size) {
-    const char *dot = strrchr(document, '.'), *slash = strrchr(document, '/');
-    const int length = (int)(dot && (!slash || dot > slash) ? (size_t)(dot - document) : strlen(document));
-    return ab_text_path("diagnose: --confirm", path, size, "%.*s.confirm.json", length, document);
-}
-
 static ab_status diagnose(const request *r, const cJSON *document, trials *t, int *failing) {
     const bool text = !r->json || strcmp(r->json, "-") != 0;
-    char path[4096];
     if (text) {
         AB_TRY(ab_diagnose_print(document, stdout, failing));
         ab_origin_print(document, stdout);
@@ -194,9 +190,8 @@ static ab_status diagnose(const request *r, const cJSON *document, trials *t, in
         fflush(stdout);
     }
     if (r->confirm) {
-        AB_TRY(confirming_path(r->document ? r->document : result_of_run, path, sizeof path));
         t->confirmations = cJSON_CreateArray();
-        AB_TRY(ab_confirm(document, path, text ? stdout : NULL, t->confirmations));
+        AB_TRY(ab_confirm(document, text ? stdout : NULL, t->confirmations));
     }
     return r->json ? write_json(document, r, t, failing) : AB_OK;
 }

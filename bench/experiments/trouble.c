@@ -3,6 +3,7 @@
 
 #include "bench/experiments/arms.h"
 #include "bench/run/config.h"
+#include "bench/run/replay.h"
 #include "kernels/core/parallel.h"
 #include "kernels/core/show.h"
 #include "reports/diagnose/diagnose.h"
@@ -12,8 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The recorded run. Its options borrow from the document. */
+/* The recorded run. Its options borrow from the words. */
 typedef struct recorded {
+    ab_replay words;
     ab_options options;
     ab_run_config config;
     ab_cell_spec *cells;
@@ -22,14 +24,9 @@ typedef struct recorded {
 } recorded;
 
 static ab_status open_run(const cJSON *document, recorded *r) {
-    const cJSON *list = ab_json_at(document, "run.argv"), *item;
-    int argc = cJSON_GetArraySize(list), i = 0;
-    char **argv = calloc((size_t)argc + 1, sizeof *argv);
-    if (!argv) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
-    cJSON_ArrayForEach(item, list) argv[i++] = item->valuestring;
-    ab_status status = ab_options_parse(argc, argv, &r->options);
-    free(argv);
-    AB_TRY(status);
+    AB_TRY(ab_replay_words(document, AB_REPLAY_TRAINING, &r->words));
+    AB_TRY(ab_replay_check("diagnose", document, &r->words, stderr));
+    AB_TRY(ab_options_parse(r->words.count, r->words.word, &r->options));
     AB_TRY(ab_run_config_create(&r->options, true, &r->config));
     r->open = true;
     if (r->config.resume_file)
@@ -42,6 +39,7 @@ static ab_status open_run(const cJSON *document, recorded *r) {
 static void close_run(recorded *r) {
     ab_run_cells_free(r->cells, r->count);
     if (r->open) ab_run_config_clear(&r->config);
+    ab_replay_clear(&r->words);
 }
 
 /* Finds the cell by its digest; by its id if the document has no digest, or one of another build. */
@@ -109,8 +107,8 @@ static ab_status judge_cell(const recorded *r, const ab_diagnosis *diagnosis, FI
     const char *id = ab_json_text(diagnosis->found.facts.cell, "id", "");
     const ab_cell_spec *spec = spec_of(r, diagnosis->found.facts.cell);
     ab_arms arms;
-    if (!spec) return ab_fail(AB_INPUT, "diagnose: --twins: the recorded command line has no cell '%s'", id);
-    ab_print(stderr, "diagnose: --twins: %d restarts of three arms for %s\n", AB_ARMS_RESTARTS, id);
+    if (!spec) return ab_fail(AB_INPUT, "diagnose: --twins: the recorded options give no cell '%s'", id);
+    fprintf(stderr, "diagnose: --twins: %d restarts of three arms for %s\n", AB_ARMS_RESTARTS, id);
     const ab_cell_config settings = ab_cell_config_of(&r->config, spec);
     AB_TRY(ab_arms_run(&settings, diagnosis->found.facts.loss.first_nonfinite,
                        diagnosis->found.facts.loss.steps, &arms));

@@ -4,19 +4,14 @@
 
 #include "bench/run/self.h"
 #include "kernels/core/text.h"
-#include "kernels/core/text_path.h"
 #include "reports/record/json.h"
-#include "reports/record/result.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-enum { PATH_BYTES = 512, OWN_WORDS = 32 };
+enum { OWN_WORDS = 32 };
 
 /* ---- one run --------------------------------------------------------------------------------- */
 
@@ -28,63 +23,24 @@ typedef struct run_words {
 
 static char *plain(const char *word) { return (char *)(uintptr_t)word; }
 
-static ab_status run_into(const ab_trial_setup *setup, const run_words *words, const char *path) {
+static ab_status train(const ab_trial_setup *setup, const run_words *words, cJSON **document) {
     char first[24], seeds[24];
     int n = 0;
     char **argv = calloc((size_t)setup->word_count + OWN_WORDS, sizeof *argv);
     if (!argv) return ab_fail(AB_NO_MEMORY, "promote: out of memory");
     ab_text_exact(first, sizeof first, "%" PRId64, setup->first_seed);
     ab_text_exact(seeds, sizeof seeds, "%d", words->seeds);
-    const char *const own[] = {"--levels",   words->levels, "--seed",      first,
-                               "--seeds",    seeds,         "--rounds",    "1",
-                               "--no-floor", "--no-plots",  "--quiet",     "--eval-limit",
-                               "1",          "--probes",    words->probes, "--probe-every",
-                               words->every, "--out",       path,          words->to ? "--to" : NULL,
-                               words->to};
+    const char *const own[] = {
+        "--levels", words->levels, "--seed",      first,           "--seeds",    seeds,
+        "--rounds", "1",           "--no-floor",  "--no-plots",    "--quiet",    "--eval-limit",
+        "1",        "--probes",    words->probes, "--probe-every", words->every, words->to ? "--to" : NULL,
+        words->to};
     argv[n++] = plain("ampbench");
     argv[n++] = plain("run");
     for (int i = 0; i < setup->word_count; i++) argv[n++] = setup->words[i];
     for (size_t i = 0; i < AB_COUNT_OF(own) && own[i]; i++) argv[n++] = plain(own[i]);
-    ab_status status = ab_run_self("promote", "a training run", argv, 0);
+    ab_status status = ab_run_self_record("promote", "a training run", argv, 0, document);
     free(argv);
-    return status;
-}
-
-static ab_status train_in(const char *folder, const ab_trial_setup *setup, const run_words *words,
-                          cJSON **document) {
-    char path[PATH_BYTES + 16];
-    ab_text_exact(path, sizeof path, "%s/result.json", folder);
-    AB_TRY(run_into(setup, words, path));
-    AB_TRY(ab_result_load(path, document));
-    return ab_result_summarise(*document);
-}
-
-/* Removes the folder with all files of a run, including a partly written document. */
-static void remove_folder(const char *folder) {
-    char path[PATH_BYTES + 280];
-    DIR *listing = opendir(folder);
-    for (const struct dirent *entry; listing && (entry = readdir(listing));) {
-        if (!ab_text_fits(path, sizeof path, "%s/%s", folder, entry->d_name)) continue;
-        if (entry->d_name[0] != '.') unlink(path);
-    }
-    if (listing) closedir(listing);
-    rmdir(folder);
-}
-
-/* Runs and loads the document; its file is removed, also if the run is interrupted. */
-static ab_status train(const ab_trial_setup *setup, const run_words *words, cJSON **document) {
-    char folder[PATH_BYTES];
-    const char *base = getenv("TMPDIR");
-    AB_TRY(ab_text_path("promote: TMPDIR", folder, sizeof folder, "%s/ampbench-promote.XXXXXX",
-                        base && base[0] ? base : "/tmp"));
-    ab_run_hold_signals();
-    if (!mkdtemp(folder)) {
-        ab_run_release_signals();
-        return ab_fail(AB_OUTPUT, "promote: cannot make a folder in %s: %s", folder, strerror(errno));
-    }
-    ab_status status = train_in(folder, setup, words, document);
-    remove_folder(folder);
-    ab_run_release_signals();
     return status;
 }
 

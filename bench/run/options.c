@@ -11,12 +11,13 @@
 
 typedef struct option_row {
     const char *id, *argument, *fallback;
-    int config;
+    ab_option_trait trait;
     const char *group, *text;
 } option_row;
 
 static const option_row rows[] = {
-#define AB_OPTION(id, argument, fallback, config, group, text) {#id, argument, fallback, config, group, text},
+#define AB_OPTION(id, argument, fallback, trait, group, text)                                                \
+    {#id, argument, fallback, AB_OPTION_TRAIT_##trait, group, text},
 #include "bench/run/options.def"
 #undef AB_OPTION
 };
@@ -28,8 +29,34 @@ const char *ab_option_name(ab_option_id id, char *text) {
     return text;
 }
 
-bool ab_option_is_config(ab_option_id id) { return rows[id].config != 0; }
 bool ab_option_is_flag(ab_option_id id) { return rows[id].argument == NULL; }
+ab_option_trait ab_option_trait_of(ab_option_id id) { return rows[id].trait; }
+const char *ab_option_key(ab_option_id id) { return rows[id].id; }
+
+bool ab_option_is_config(ab_option_id id) { return rows[id].trait <= AB_OPTION_TRAIT_checkpoints; }
+
+ab_option_kind ab_option_kind_of(ab_option_id id) {
+    static const struct {
+        const char *argument;
+        ab_option_kind kind;
+    } kinds[] = {{"N", AB_OPTION_INTEGER},
+                 {"X", AB_OPTION_NUMBER},
+                 {"DECAY", AB_OPTION_NUMBER},
+                 {"LIST", AB_OPTION_LIST}};
+    if (!rows[id].argument) return AB_OPTION_FLAG;
+    for (size_t i = 0; i < AB_COUNT_OF(kinds); i++)
+        if (strcmp(rows[id].argument, kinds[i].argument) == 0) return kinds[i].kind;
+    return AB_OPTION_TEXT;
+}
+
+bool ab_option_of_key(const char *key, ab_option_id *id) {
+    for (int i = 0; key && i < AB_OPTION_COUNT; i++) {
+        if (strcmp(rows[i].id, key) != 0) continue;
+        *id = (ab_option_id)i;
+        return true;
+    }
+    return false;
+}
 
 static ab_status unknown_option(const char *word) {
     char names[AB_OPTION_COUNT][AB_OPTION_NAME];

@@ -4,6 +4,7 @@
 
 #include "bench/run/digest.h"
 #include "bench/run/environment.h"
+#include "bench/run/replay.h"
 #include "bench/run/timer.h"
 #include "bench/run/worker.h"
 #include "kernels/core/text.h"
@@ -51,7 +52,7 @@ static const char *utc_now(char text[32]) {
 
 /* ---- head ------------------------------------------------------------------------------------ */
 
-static cJSON *run_part(int argc, char *const *argv) {
+static cJSON *run_part(const ab_options *options, int argc, char *const *argv) {
     cJSON *run = cJSON_CreateObject(), *list;
     char text[32], id[17];
     int64_t now = ab_monotonic_ns();
@@ -63,6 +64,7 @@ static cJSON *run_part(int argc, char *const *argv) {
     cJSON_AddNullToObject(run, "finished_utc");
     list = cJSON_AddArrayToObject(run, "argv");
     for (int i = 0; i < argc; i++) cJSON_AddItemToArray(list, cJSON_CreateString(i ? argv[i] : "ampbench"));
+    cJSON_AddItemToObject(run, "options", ab_replay_record(options));
     cJSON_AddFalseToObject(run, "complete");
     cJSON_AddNullToObject(run, "exit_status");
     cJSON_AddNumberToObject(run, "elapsed_s", 0);
@@ -528,7 +530,7 @@ ab_status ab_record_create(const ab_run_config *config, const ab_options *option
     cJSON_AddStringToObject(document, "schema", "ampbench-result");
     cJSON_AddStringToObject(document, "schema_version", "1.0.0");
     cJSON_AddItemToObject(document, "generator", generator);
-    cJSON_AddItemToObject(document, "run", run_part(argc, argv));
+    cJSON_AddItemToObject(document, "run", run_part(options, argc, argv));
     cJSON_AddItemToObject(document, "config", ab_record_config(config, options));
     cJSON_AddItemToObject(document, "environment", machine);
     cJSON_AddStringToObject(document, "comparability_key", key);

@@ -1,6 +1,7 @@
 /* Finishes an incomplete run: the document holds the requested configuration and the results so far. */
 #include "bench/run/environment.h"
 #include "bench/run/record.h"
+#include "bench/run/replay.h"
 #include "bench/run/run.h"
 #include "kernels/core/text.h"
 
@@ -10,17 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Parses the stored command line; its strings stay owned by the document. */
-static ab_status stored_options(const cJSON *document, ab_options *stored) {
-    const cJSON *list = cJSON_GetObjectItem(cJSON_GetObjectItem(document, "run"), "argv");
-    int argc = cJSON_GetArraySize(list), i = 0;
-    char **argv = calloc((size_t)argc + 1, sizeof *argv);
-    if (!argv) return ab_fail(AB_NO_MEMORY, "resume: out of memory");
-    const cJSON *item = NULL;
-    cJSON_ArrayForEach(item, list) argv[i++] = item->valuestring;
-    ab_status status = ab_options_parse(argc, argv, stored);
-    free(argv);
-    return status;
+static ab_status of_another(const char *path) {
+    return ab_fail(AB_NOT_COMPARABLE,
+                   "--resume: %s was begun on another machine or by another build of ampbench; start anew",
+                   path);
 }
 
 static ab_status contradiction(ab_option_id id, const char *now, const char *then, const char *path) {
@@ -36,17 +30,19 @@ static bool same_overrides(const ab_options *a, const ab_options *b) {
     return true;
 }
 
-ab_status ab_resume_options(ab_options *options, cJSON **document) {
-    static const ab_options nothing;
-    ab_options stored = nothing;
+ab_status ab_resume_options(ab_options *options, cJSON **document, ab_replay *replay) {
+    ab_options stored;
     const char *path = options->text[AB_OPTION_out];
     AB_TRY(ab_result_load(path, document));
-    AB_TRY(stored_options(*document, &stored));
+    if (!ab_json_at(*document, "run.options")) return of_another(path);
+    if (ab_replay_words(*document, AB_REPLAY_RESUME, replay) != AB_OK)
+        return ab_fail_prefix(AB_INPUT, "--resume: %s", path);
+    AB_TRY(ab_options_parse(replay->count, replay->word, &stored));
     for (int i = 0; i < AB_OPTION_COUNT; i++) {
         ab_option_id id = (ab_option_id)i;
         if (!ab_option_is_config(id)) continue;
         const char *now = options->text[i], *then = stored.text[i];
-        bool differs = options->given[i] && (!then || strcmp(now, then) != 0);
+        bool differs = options->given[i] && (!then || !ab_replay_same(id, now, then));
         if (differs || (id == AB_OPTION_set && options->given[i] && !same_overrides(options, &stored)))
             return contradiction(id, now[0] ? now : "given", then, path);
         options->text[i] = then;
@@ -92,10 +88,7 @@ static ab_status check_machine(const cJSON *document, const char *path) {
     ab_environment_key(generator, machine, now);
     cJSON_Delete(generator);
     cJSON_Delete(machine);
-    if (then && strcmp(then, now) == 0) return AB_OK;
-    return ab_fail(AB_NOT_COMPARABLE,
-                   "--resume: %s was begun on another machine or by another build of ampbench; start anew",
-                   path);
+    return then && strcmp(then, now) == 0 ? AB_OK : of_another(path);
 }
 
 ab_status ab_resume_check(cJSON *document, const ab_run_config *config, const ab_options *options,

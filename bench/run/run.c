@@ -38,6 +38,7 @@ typedef struct run {
     int count;
     int *order; /* [rounds][count]; -1: nothing at this position */
     cJSON *document;
+    ab_replay replay;       /* with --resume: the options of the document */
     char **worker_argv;     /* argv of a worker; the words of the task are set per process */
     char checkpoints[4096]; /* pattern of checkpoint files; "": none */
     int data_fd;
@@ -269,7 +270,7 @@ static void warn_of_faults(const ab_recipe *recipe) {
 }
 
 static ab_status run_all(run *r, int argc, char *const *argv) {
-    if (r->options.given[AB_OPTION_resume]) AB_TRY(ab_resume_options(&r->options, &r->document));
+    if (r->options.given[AB_OPTION_resume]) AB_TRY(ab_resume_options(&r->options, &r->document, &r->replay));
     AB_TRY(prepare(r, argc, argv));
     warn_of_faults(&r->config.recipe);
     if (r->config.why_not_gpu) ab_info("--device auto: the GPU is not used: %s", r->config.why_not_gpu);
@@ -291,6 +292,7 @@ ab_status ab_run(int argc, char *const *argv) {
     if (r.data_fd >= 0) close(r.data_fd);
     ab_run_config_clear(&r.config);
     cJSON_Delete(r.document);
+    ab_replay_clear(&r.replay);
     ab_run_cells_free(r.cells, r.count);
     free(r.order);
     free(r.worker_argv);

@@ -4,6 +4,7 @@
 #define AB_BENCH_RUN_RUN_H
 
 #include "bench/run/config.h"
+#include "bench/run/replay.h"
 
 #include <cjson/cJSON.h>
 
@@ -13,9 +14,9 @@ AB_BEGIN_DECLS
 AB_MUST_CHECK ab_status ab_run(int argc, char *const *argv);
 
 /* Resume (resume.c): loads the document named by --out and restores the options of its run into *options.
- * Configuration options given now must agree with the stored ones. The option texts are borrowed from the
- * document, which the caller owns. */
-AB_MUST_CHECK ab_status ab_resume_options(ab_options *options, cJSON **document);
+ * Configuration options given now must agree with the stored ones. The option texts are borrowed from
+ * *replay; the caller owns it and the document. */
+AB_MUST_CHECK ab_status ab_resume_options(ab_options *options, cJSON **document, ab_replay *replay);
 /* Checks that the configuration still matches the document (same files, same cells) and reopens its cells. */
 AB_MUST_CHECK ab_status ab_resume_check(cJSON *document, const ab_run_config *config,
                                         const ab_options *options, const ab_cell_spec *cells, int count);

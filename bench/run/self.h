@@ -4,6 +4,8 @@
 
 #include "kernels/core/status.h"
 
+#include <cjson/cJSON.h>
+
 AB_BEGIN_DECLS
 
 /* Runs this program and waits for it. argv ends with NULL; its stdout is discarded, its stderr is inherited.
@@ -11,6 +13,12 @@ AB_BEGIN_DECLS
  * AB_SYSTEM if it could not be started, else AB_CONFIG. Messages begin with `who` ("advise") and call the
  * child `what` ("the confirming run"). SIGINT, SIGTERM and SIGHUP are forwarded to the child meanwhile. */
 AB_MUST_CHECK ab_status ab_run_self(const char *who, const char *what, char *const *argv, int accepted);
+
+/* The same for a run whose document alone is wanted, and with it summarised. The run writes into a new folder
+ * in TMPDIR (/tmp), which is removed afterwards, also when interrupted. argv is without --out; its options
+ * must name no other file to write. The caller owns *document. */
+AB_MUST_CHECK ab_status ab_run_self_record(const char *who, const char *what, char *const *argv, int accepted,
+                                           cJSON **document);
 
 /* For callers that must clean up: block these signals, so that only ab_run_self sees them; unblock them,
  * which delivers pending ones. Must not be nested. */

@@ -7,7 +7,7 @@ run run --net mlp --data synthetic --levels O0,O2 --lr 0.05 --steps 120 --probe-
     --threads 1 --no-floor --no-plots \
     --quiet --eval-limit 10 --out "$work/result.json"
 expect_rc 0 "the run"
-run advise "$work/result.json" --confirm --overflow 0.02 --json "$work/advice.json"
+run advise "$work/result.json" --confirm --overflow 0.02 --json "$work/advice.json" --out "$work/new/advise.json"
 expect_rc 0 "advice with a receipt"
 expect_text "$work/out" "advised: --scales" "the advice"
 expect_text "$work/out" "confirmed by a run" "the receipt"
@@ -18,8 +18,8 @@ expect_text "$work/out" "a fixed scale lasts" "fixed or dynamic"
 "$AMPBENCH_BUILD/ampbench_schema_check" "$AMPBENCH_SOURCE/reports/schema/advice-2.schema.json" \
     "$work/advice.json" 2>"$work/why" ||
     fail "the advice does not follow its schema: $(cat "$work/why")"
-[ -s "$work/advise.json" ] || fail "the confirming run left no result"
-follows_schema "$work/advise.json" "the confirming run's result"
+[ -s "$work/new/advise.json" ] || fail "the confirming run left no result"
+follows_schema "$work/new/advise.json" "the confirming run's result"
 
 # Gradients that one scale cannot hold: the strict rule asks for every value of the softmax's gradient.
 run advise "$work/result.json" --flushed 0.000001

@@ -12,7 +12,6 @@ expect_text "$work/out" "finite without the loss scale (in double" "the origin"
 expect_text "$work/out" "gradients of 5 steps beside fp32's" "shadow gradients"
 expect_text "$work/out" "confirmed: with --scales dynamic it is healthy" "the remedy"
 follows_schema "$work/sick.json" "the run"
-follows_schema "$work/sick.confirm.json" "the confirming run"
 checks=$((checks + 1))
 grep -q '"shadow"' "$work/sick.json" || fail "no shadow gradients in the record"
 
@@ -37,6 +36,54 @@ tr -d ' \t\n' <"$work/out" | grep -qF '"trouble":"range","start_step":0,"horizon
 run diagnose "$work/sick.json" --twins --confirm --json "$work/diagnosis.json" --exit-zero
 expect_rc 0 "everything at once"
 follows_schema "$work/diagnosis.json" "the diagnosis" diagnosis
+
+# what the run wrote is not written again, nor anything else; a document from somebody else names no file
+mkdir users
+run run "${small[@]}" --levels O0,O2 --scales default,16777216 --rounds 1 --no-plots --quiet --csv users/a.csv \
+    --html users/a.html --markdown users/a.md --save-weights 'users/%c.npz' --checkpoint 'users/%c.checkpoint' \
+    --checkpoint-every 60 --out users/sick.json
+expect_rc 0 "a run that writes all it can"
+for file in users/*; do cp "$file" "$file.kept"; done
+sha256sum users/* >before
+mkdir folder
+replays() { # WHAT COMMAND...
+    local what=$1
+    shift
+    TMPDIR=$work/folder run "$@"
+    checks=$((checks + 1))
+    sha256sum users/* 2>&1 | cmp -s - before || fail "$what: the user's files are not what they were"
+    checks=$((checks + 1))
+    [ -z "$(ls -A folder)" ] || fail "$what: left $(ls -AR folder)"
+}
+replays "--confirm" diagnose users/sick.json --confirm
+expect_text "$work/out" "confirmed: with --scales dynamic it is healthy" "--confirm"
+expect_text "$work/err" "inputs that the record names are read: --net mlp, --data synthetic" "--confirm"
+replays "--twins" diagnose users/sick.json --twins
+expect_text "$work/out" "range: values leave the half format's range" "--twins"
+replays "advise --confirm" advise users/sick.json --scale 1 --confirm
+expect_text "$work/out" "predicted at 2^0" "advise --confirm"
+
+sed 's|"--csv"|"--html"|; s|"users/a.csv"|"users/a.html.kept"|' users/sick.json >planted.json
+replays "a planted command line" diagnose planted.json --confirm
+expect_text "$work/out" "confirmed: with --scales dynamic" "a planted command line"
+for planted in 'csv": "users/sick.json"' 'save_weights": "users/a.md"' 'checkpoint": "users/a.md"' 'out": "users/a.md"'; do
+    sed "s|\"options\": {|&\"$planted, |" users/sick.json >planted.json
+    for command in "diagnose planted.json --confirm" "diagnose planted.json --twins" \
+        "advise planted.json --scale 1 --confirm"; do
+        # shellcheck disable=SC2086
+        replays "$command with $planted" $command
+        expect_rc 2 "$command with $planted"
+        expect_text "$work/err" "run.options.${planted%%\"*}: no option of a training" "$command"
+    done
+done
+tr -d '\n' <users/sick.json | sed 's|"options": {[^}]*}, *||' >old.json
+replays "an older document" diagnose old.json --confirm
+expect_rc 2 "an older document"
+expect_text "$work/err" "expected run.options" "an older document"
+sed 's|"lr": 0.05,|"lr": 1e10,|' users/sick.json >planted.json
+run diagnose planted.json --confirm
+expect_rc 2 "a value that a user may not give"
+expect_text "$work/err" "the recorded run: --lr: expected a number from 0" "a value that a user may not give"
 
 # healthy cells have nothing to confirm; losses are those of a run without a twin
 run diagnose --run --confirm "${small[@]}" --levels O0,O2

@@ -1,14 +1,19 @@
 /* The program: finds the subcommand, runs it, maps its status to an exit status. The only place that exits.
  */
+#define _POSIX_C_SOURCE 200809L
 #include "bench/cmd/cmd.h"
 #include "bench/help/command.h"
 #include "bench/run/worker.h"
 #include "build_info.h"
 #include "kernels/core/nearest.h"
+#include "kernels/core/process_setup.h"
 #include "kernels/core/show.h"
 
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static ab_status unknown_command(const char *word) {
     const char *near = ab_nearest(word, ab_command_names, ab_command_count);
@@ -30,12 +35,35 @@ static ab_status dispatch(int argc, char **argv) {
     return unknown_command(word);
 }
 
+static void print_error(void) {
+    if (ab_error_message()[0]) fprintf(stderr, "ampbench: %s\n", ab_error_message());
+}
+
+/* Lost output comes before every other failure (`ampbench help exit`), but not before an interruption. */
+static ab_status end_output(ab_status status) {
+    const ab_status written = ab_stdout_end();
+    if (written == AB_OK) return status;
+    print_error();
+    return status == AB_INTERRUPTED ? status : written;
+}
+
+static bool ended; /* main returns */
+
+/* Libraries end the program where they get no memory (libgomp: "Thread creation failed"): say so, if memory
+ * is limited, with the status of out of memory. */
+static void on_exit_by_library(void) {
+    char limits[AB_LIMITS_TEXT];
+    if (ended || !ab_memory_limits(limits)) return;
+    fprintf(stderr, "ampbench: a library ended the program, most likely for want of memory: %s\n", limits);
+    _exit(ab_status_exit(AB_NO_MEMORY));
+}
+
 int main(int argc, char **argv) {
-    ab_status status = dispatch(argc, argv);
-    if (status != AB_OK && ab_error_message()[0]) ab_print(stderr, "ampbench: %s\n", ab_error_message());
-    if (fflush(stdout) != 0 && status == AB_OK) {
-        perror("ampbench: cannot write to stdout");
-        return 1;
-    }
+    ab_process_begin();
+    atexit(on_exit_by_library);
+    ab_status status = ab_note_memory_limits(dispatch(argc, argv));
+    if (status != AB_OK) print_error();
+    status = end_output(status);
+    ended = true;
     return ab_status_exit(status);
 }

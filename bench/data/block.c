@@ -17,7 +17,8 @@ ab_status ab_block_create(ab_block *block, size_t size, const char *what) {
         return AB_OK;
     }
     ab_status status =
-        ab_fail(AB_NO_MEMORY, "%s: cannot allocate %zu bytes: %s", what, size, strerror(errno));
+        ab_fail(errno == EFBIG ? AB_OUTPUT : AB_NO_MEMORY, "%s: cannot allocate %zu bytes: %s%s", what, size,
+                strerror(errno), errno == EFBIG ? " (shared memory counts as a file: ulimit -f)" : "");
     if (block->fd >= 0) close(block->fd);
     return status;
 }
@@ -25,7 +26,8 @@ ab_status ab_block_create(ab_block *block, size_t size, const char *what) {
 ab_status ab_block_map(ab_block *block) {
     void *bytes = mmap(NULL, block->size, PROT_READ, MAP_SHARED, block->fd, 0);
     if (bytes == MAP_FAILED)
-        return ab_fail(AB_SYSTEM, "worker: cannot map the data set: %s", strerror(errno));
+        return ab_fail(errno == ENOMEM ? AB_NO_MEMORY : AB_SYSTEM,
+                       "worker: cannot map %zu bytes of the data set: %s", block->size, strerror(errno));
     block->bytes = bytes;
     return AB_OK;
 }

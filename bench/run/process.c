@@ -3,6 +3,7 @@
 #include "bench/run/process.h"
 
 #include "bench/run/timer.h"
+#include "kernels/core/process_setup.h"
 #include "kernels/core/text.h"
 
 #include <errno.h>
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -97,7 +99,9 @@ static ab_status take_event(ab_process *process, cJSON *event) {
         status = add_step(process, event);
     } else if (name && strcmp(name, "error") == 0) {
         const char *message = cJSON_GetStringValue(cJSON_GetObjectItem(event, "message"));
+        const char *text = cJSON_GetStringValue(cJSON_GetObjectItem(event, "status"));
         ab_text_show(process->reason, sizeof process->reason, "%s", message ? message : "unknown error");
+        process->no_memory = text && strcmp(text, ab_status_text(AB_NO_MEMORY)) == 0;
     } else {
         status = ab_fail(AB_INTERNAL, "a worker sent an unknown event");
     }
@@ -198,26 +202,54 @@ static ab_status read_events(pid_t pid, int events, const ab_process_watch *watc
     return status;
 }
 
-static void explain_end(int how, ab_process *process) {
-    long long step = (long long)process->steps;
-    if (process->reason[0]) return;
+/* Libraries do not say that an allocation failed: they go on with a null pointer, or end the program. */
+static bool is_likely_memory(int how) {
+    char limits[AB_LIMITS_TEXT];
+    const int number = WIFSIGNALED(how) ? WTERMSIG(how) : 0;
+    return ab_memory_limits(limits) &&
+           (!number || number == SIGSEGV || number == SIGBUS || number == SIGABRT);
+}
+
+/* Adds what is known of the resources of a process that a signal or a library ended. */
+static void add_limits(int how, const struct rusage *usage, ab_process *process) {
+    char limits[AB_LIMITS_TEXT], *text = process->reason;
+    const size_t size = sizeof process->reason;
+    const int number = WIFSIGNALED(how) ? WTERMSIG(how) : 0;
+    struct rlimit time;
+    if (process->no_memory && ab_memory_limits(limits)) ab_text_append(text, size, "; %s", limits);
+    if (number == SIGKILL) ab_text_append(text, size, "; the kernel does so when memory runs out");
+    if (number == SIGXCPU && getrlimit(RLIMIT_CPU, &time) == 0)
+        ab_text_append(text, size, "; processor time limited to %llu s (ulimit -t)",
+                       (unsigned long long)time.rlim_cur);
+    if (process->no_memory || number == SIGKILL)
+        ab_text_append(text, size, "; %.1f MiB were resident at most", (double)usage->ru_maxrss / 1024);
+}
+
+static void explain_end(int how, const struct rusage *usage, ab_process *process) {
+    const long long step = (long long)process->steps;
+    const size_t size = sizeof process->reason;
+    if (process->reason[0] || (WIFEXITED(how) && WEXITSTATUS(how) == 0 && process->end)) return;
+    process->no_memory = is_likely_memory(how);
+    ab_text_show(process->reason, size, "%s",
+                 process->no_memory ? "out of memory, most likely in a library: " : "");
     if (WIFSIGNALED(how))
-        ab_text_show(process->reason, sizeof process->reason, "killed by signal %d (%s) at step %lld",
-                     WTERMSIG(how), strsignal(WTERMSIG(how)), step);
-    else if (WEXITSTATUS(how) != 0 || !process->end)
-        ab_text_show(process->reason, sizeof process->reason, "ended with status %d at step %lld",
-                     WEXITSTATUS(how), step);
+        ab_text_append(process->reason, size, "killed by signal %d (%s) at step %lld", WTERMSIG(how),
+                       strsignal(WTERMSIG(how)), step);
+    else
+        ab_text_append(process->reason, size, "ended with status %d at step %lld", WEXITSTATUS(how), step);
+    add_limits(how, usage, process);
 }
 
 ab_status ab_process_run(char *const *argv, const ab_process_watch *watch, ab_process *process) {
     pid_t pid;
-    int events, how = 0;
+    int events = -1, how = 0;
+    struct rusage usage = {.ru_maxrss = 0};
     memset(process, 0, sizeof *process);
     AB_TRY(spawn(argv, &pid, &events));
     ab_status status = read_events(pid, events, watch, process);
     close(events);
-    while (waitpid(pid, &how, 0) < 0 && errno == EINTR) continue;
-    explain_end(how, process);
+    while (wait4(pid, &how, 0, &usage) < 0 && errno == EINTR) continue;
+    explain_end(how, &usage, process);
     return status;
 }
 

@@ -26,6 +26,7 @@ typedef struct ab_process {
     uint8_t *overflows;  /* [capacity]: bit k: a gradient of scaler k's losses was non-finite; owned */
     cJSON *start, *evaluation, *probes, *shadow, *end; /* events; owned; NULL if not received */
     char reason[1024];                                 /* why the process failed; "" if it did not */
+    bool no_memory;                                    /* it failed for want of memory */
     bool interrupted;                                  /* ended because the parent was asked to stop */
 } ab_process;
 

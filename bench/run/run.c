@@ -42,6 +42,7 @@ typedef struct run {
     char **worker_argv;     /* argv of a worker; the words of the task are set per process */
     char checkpoints[4096]; /* pattern of checkpoint files; "": none */
     int data_fd;
+    int no_memory; /* cells that failed for want of memory */
     int64_t started_ns;
     ab_progress progress;
 } run;
@@ -210,6 +211,7 @@ static ab_status run_process(run *r, int round, int position) {
     ab_progress_process(&r->progress, cell->id);
     ab_status status = ab_process_run(r->worker_argv, &watch, &process);
     while (n > words) r->worker_argv[--n] = NULL;
+    r->no_memory += process.no_memory;
     if (status == AB_OK)
         status = ab_record_process(r->document, index, round, position, round == 0, &process);
     ab_progress_process_done(&r->progress, process.interrupted ? "" : process.reason);
@@ -253,6 +255,9 @@ static ab_status run_rounds(run *r) {
 static ab_status verdict(const run *r) {
     int failed = 0;
     for (int i = 0; i < r->count; i++) failed += strcmp(ab_record_status(r->document, i), "ok") != 0;
+    if (failed && failed == r->no_memory)
+        return ab_fail(AB_NO_MEMORY, "%d of %d cells failed for want of memory; the table says why", failed,
+                       r->count);
     if (failed) return ab_fail(AB_INTERNAL, "%d of %d cells failed; the table says why", failed, r->count);
     const cJSON *determinism = cJSON_GetObjectItem(r->document, "determinism");
     if (cJSON_IsFalse(cJSON_GetObjectItem(determinism, "all_cells_deterministic")))

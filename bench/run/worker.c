@@ -10,6 +10,7 @@
 #include "bench/run/thread_governor.h"
 #include "bench/run/timer.h"
 #include "kernels/core/parallel.h"
+#include "kernels/core/process_setup.h"
 #include "kernels/ops/product/nonfinite.h"
 
 #include <errno.h>
@@ -367,11 +368,12 @@ ab_status ab_worker_main(int argc, char **argv) {
     if (argc < AB_WORKER_ARGS - 1) return ab_fail(AB_USAGE, "worker: started by `ampbench run`, not by hand");
     ab_worker_task task = {argv[1], atoll(argv[2]), atoll(argv[3]), atoll(argv[4]), atoll(argv[5])};
     AB_TRY(end_with_parent(task.parent));
-    ab_status status = run_task(&task, argc - 5, argv + 5);
+    ab_status status = ab_note_memory_limits(run_task(&task, argc - 5, argv + 5));
     if (status != AB_OK) {
         ab_json_line line;
         ab_json_line_begin(&line, stdout, "error");
         line.sink.text(&line.sink, "message", ab_error_message());
+        line.sink.text(&line.sink, "status", ab_status_text(status));
         ab_json_line_end(&line);
         status = ab_fail(status, "%s", ""); /* the parent prints it, once */
     }

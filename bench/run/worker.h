@@ -3,7 +3,7 @@
  *
  * Lines: {"event": "start", ...}: what was compiled and allocated; {"event": "step", ...} one per step;
  * {"event": "evaluation", ...}, {"event": "probes", ...}, {"event": "end", ...}; or {"event": "error",
- * "message"} as the last line. */
+ * "message", "status"} (text of the status) as the last line. */
 #ifndef AB_BENCH_RUN_WORKER_H
 #define AB_BENCH_RUN_WORKER_H
 

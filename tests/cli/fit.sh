@@ -26,7 +26,7 @@ checks=$((checks + 1))
 trains "$o0" O0
 expect_rc 0 "the batch that fits trains"
 trains $((o0 + 1)) O0
-expect_rc 1 "the next one does not"
+expect_rc 2 "the next one does not"
 expect_text "$work/err" "of the limit of" "the cell that needs more"
 
 run fit "${common[@]}" --level O0 --memory-limit "$limit" --recompute all

@@ -25,7 +25,7 @@ static void exit_statuses_are_those_of_the_manual(void **state) {
         ab_status status;
         int exit_status;
     } rows[] = {{AB_OK, 0},     {AB_USAGE, 2},       {AB_CONFIG, 2},        {AB_INPUT, 2},
-                {AB_OUTPUT, 2}, {AB_UNAVAILABLE, 2}, {AB_NO_MEMORY, 1},     {AB_DEVICE, 1},
+                {AB_OUTPUT, 2}, {AB_UNAVAILABLE, 2}, {AB_NO_MEMORY, 2},     {AB_DEVICE, 1},
                 {AB_SYSTEM, 1}, {AB_INTERNAL, 1},    {AB_INTERRUPTED, 130}, {AB_NOT_COMPARABLE, 6}};
     for (size_t i = 0; i < AB_COUNT_OF(rows); i++) {
         assert_int_equal(ab_status_exit(rows[i].status), rows[i].exit_status);

@@ -91,21 +91,22 @@ static ab_status judge(const cJSON *document, const char *level, trial *t) {
     return status;
 }
 
-/* Trains the recorded run again with the options of the remedy: *confirming, owned by the caller. */
-static ab_status train(const cJSON *document, const ab_diagnosis *diagnosis, const char *levels,
+/* Trains the recorded run again with the options of the remedy: *confirming, owned by the caller. Its inputs
+ * are written to `notes`, if any. */
+static ab_status train(const cJSON *document, const ab_diagnosis *diagnosis, const char *levels, FILE *notes,
                        cJSON **confirming) {
     ab_replay words;
     ab_status status = AB_OK;
     AB_TRY_GOTO(ab_replay_words(document, AB_REPLAY_TRAINING, &words));
     AB_TRY_GOTO(confirming_words(document, diagnosis, levels, &words));
-    AB_TRY_GOTO(ab_replay_check("diagnose", document, &words, stderr));
+    AB_TRY_GOTO(ab_replay_check("diagnose", document, &words, notes));
     AB_TRY_GOTO(ab_run_self_record("diagnose", "a run", words.word, 1, confirming));
 out:
     ab_replay_clear(&words);
     return status;
 }
 
-static ab_status try_remedy(const cJSON *document, const ab_diagnosis *diagnosis, trial *t) {
+static ab_status try_remedy(const cJSON *document, const ab_diagnosis *diagnosis, FILE *notes, trial *t) {
     const char *level = ab_json_text(diagnosis->found.facts.cell, "level", "O0");
     cJSON *confirming = NULL;
     *t = (trial){.ran = false};
@@ -114,7 +115,7 @@ static ab_status try_remedy(const cJSON *document, const ab_diagnosis *diagnosis
     char *levels = ab_text_new("%s%s", strcmp(level, "O0") == 0 ? "" : "O0,", level);
     if (!levels) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
     fprintf(stderr, "diagnose: training %s at level %s to confirm\n", t->options, level);
-    ab_status status = train(document, diagnosis, levels, &confirming);
+    ab_status status = train(document, diagnosis, levels, notes, &confirming);
     if (status == AB_OK) status = judge(confirming, level, t);
     cJSON_Delete(confirming);
     free(levels);
@@ -142,20 +143,21 @@ static void print_trial(const ab_diagnosis *diagnosis, const trial *t, FILE *tex
 
 typedef struct confirming {
     const cJSON *document;
-    FILE *text;
+    FILE *text, *notes; /* notes: NULL once the inputs were named */
     cJSON *list;
 } confirming;
 
 static ab_status confirm_cell(const ab_diagnosis *diagnosis, void *argument) {
-    const confirming *c = argument;
+    confirming *c = argument;
     trial t;
     if (!diagnosis->found.sick || diagnosis->verdicts == 0) return AB_OK;
-    AB_TRY(try_remedy(c->document, diagnosis, &t));
+    AB_TRY(try_remedy(c->document, diagnosis, c->notes, &t));
+    if (t.ran) c->notes = NULL;
     print_trial(diagnosis, &t, c->text, c->list);
     return AB_OK;
 }
 
 ab_status ab_confirm(const cJSON *document, FILE *text, cJSON *list) {
-    confirming c = {document, text, list};
+    confirming c = {document, text, stderr, list};
     return ab_diagnose_each(document, confirm_cell, &c, NULL);
 }

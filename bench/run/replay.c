@@ -12,6 +12,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- to values ------------------------------------------------------------------------------- */
 
@@ -203,6 +204,24 @@ static ab_status check_net(const cJSON *document, const ab_run_config *config) {
                    config->net->name, ab_text_brief(digest, 20), config->net->digest);
 }
 
+static bool is_special(const char *path) {
+    struct stat about;
+    return stat(path, &about) == 0 && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode);
+}
+
+/* A record may name files and folders, but no devices and pipes, which a user may. */
+static ab_status check_inputs(const ab_options *options) {
+    for (int i = 0; i < AB_OPTION_COUNT; i++) {
+        const ab_option_id id = (ab_option_id)i;
+        if (!options->given[i] || ab_option_trait_of(id) != AB_OPTION_TRAIT_training_input) continue;
+        const char *path = options->text[i], *colon = strchr(path, ':'); /* bytes:PATH */
+        if (is_special(path) || (colon && is_special(colon + 1)))
+            return ab_fail(AB_INPUT, "run.options.%s: expected a file or a folder, found a device or a pipe",
+                           ab_option_key(id));
+    }
+    return AB_OK;
+}
+
 static void write_inputs(const char *who, const ab_options *options, FILE *notes) {
     char name[AB_OPTION_NAME], value[256];
     bool any = false;
@@ -222,6 +241,7 @@ ab_status ab_replay_check(const char *who, const cJSON *document, const ab_repla
     ab_options options;
     ab_run_config config;
     ab_status status = ab_options_parse(replay->count, replay->word, &options);
+    if (status == AB_OK) status = check_inputs(&options);
     if (status == AB_OK) status = ab_run_config_create(&options, false, &config);
     if (status != AB_OK) return ab_fail_prefix(status, "%s: the recorded run", who);
     status = check_net(document, &config);

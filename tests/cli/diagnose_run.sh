@@ -58,6 +58,8 @@ replays() { # WHAT COMMAND...
 replays "--confirm" diagnose users/sick.json --confirm
 expect_text "$work/out" "confirmed: with --scales dynamic it is healthy" "--confirm"
 expect_text "$work/err" "inputs that the record names are read: --net mlp, --data synthetic" "--confirm"
+checks=$((checks + 1))
+[ "$(grep -c "inputs that the record names" "$work/err")" = 1 ] || fail "the inputs are named more than once"
 replays "--twins" diagnose users/sick.json --twins
 expect_text "$work/out" "range: values leave the half format's range" "--twins"
 replays "advise --confirm" advise users/sick.json --scale 1 --confirm

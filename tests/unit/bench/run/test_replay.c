@@ -350,6 +350,23 @@ static void a_text_that_looks_like_an_option_stays_a_value(void **state) {
     cJSON_Delete(document);
 }
 
+static void devices_and_pipes_are_not_read(void **state) {
+    (void)state;
+    static const char *const options[] = {"\"net\": \"/dev/zero\"", "\"data\": \"bytes:/dev/zero\"",
+                                          "\"init\": \"/dev/null\""};
+    for (size_t i = 0; i < AB_COUNT_OF(options); i++) {
+        char json[128];
+        ab_replay replay;
+        snprintf(json, sizeof json, "{\"run\": {\"options\": {%s}}}", options[i]);
+        cJSON *document = cJSON_Parse(json);
+        assert_int_equal(ab_replay_words(document, AB_REPLAY_TRAINING, &replay), AB_OK);
+        assert_int_equal(ab_replay_check("diagnose", document, &replay, NULL), AB_INPUT);
+        assert_non_null(strstr(ab_error_message(), "expected a file or a folder"));
+        ab_replay_clear(&replay);
+        cJSON_Delete(document);
+    }
+}
+
 static void another_network_under_the_same_name_is_refused(void **state) {
     (void)state;
     cJSON *document = cJSON_Parse("{\"config\": {\"net_digest\": \"0123456789abcdef\"}, "
@@ -370,6 +387,7 @@ int main(void) {
         cmocka_unit_test(an_option_that_takes_a_file_says_what_for),
         cmocka_unit_test(other_keys_and_types_are_refused_by_name),
         cmocka_unit_test(a_text_that_looks_like_an_option_stays_a_value),
+        cmocka_unit_test(devices_and_pipes_are_not_read),
         cmocka_unit_test(another_network_under_the_same_name_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,7 +36,7 @@ static ab_status dispatch(int argc, char **argv) {
 }
 
 static void print_error(void) {
-    if (ab_error_message()[0]) fprintf(stderr, "ampbench: %s\n", ab_error_message());
+    if (ab_error_message()[0]) ab_print(stderr, "ampbench: %s\n", ab_error_message());
 }
 
 /* Lost output comes before every other failure (`ampbench help exit`), but not before an interruption. */
@@ -54,7 +54,7 @@ static bool ended; /* main returns */
 static void on_exit_by_library(void) {
     char limits[AB_LIMITS_TEXT];
     if (ended || !ab_memory_limits(limits)) return;
-    fprintf(stderr, "ampbench: a library ended the program, most likely for want of memory: %s\n", limits);
+    ab_print(stderr, "ampbench: a library ended the program, most likely for want of memory: %s\n", limits);
     _exit(ab_status_exit(AB_NO_MEMORY));
 }
 

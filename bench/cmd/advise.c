@@ -145,7 +145,7 @@ static ab_status train(const cJSON *document, const request *r, double value, cJ
     AB_TRY_GOTO(ab_replay_words(document, AB_REPLAY_TRAINING, &words));
     AB_TRY_GOTO(add_words(r, scale, &words));
     AB_TRY_GOTO(ab_replay_check("advise", document, &words, stderr));
-    fprintf(stderr, "advise: training at level %s and scale %.17g to confirm\n", r->level, value);
+    ab_print(stderr, "advise: training at level %s and scale %.17g to confirm\n", r->level, value);
     AB_TRY_GOTO(ab_run_self_record("advise", "the confirming run", words.word, 0, confirmed));
 out:
     ab_replay_clear(&words);

@@ -114,7 +114,7 @@ static ab_status try_remedy(const cJSON *document, const ab_diagnosis *diagnosis
     join(&diagnosis->verdict[0], t->options, sizeof t->options);
     char *levels = ab_text_new("%s%s", strcmp(level, "O0") == 0 ? "" : "O0,", level);
     if (!levels) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
-    fprintf(stderr, "diagnose: training %s at level %s to confirm\n", t->options, level);
+    ab_print(stderr, "diagnose: training %s at level %s to confirm\n", t->options, level);
     ab_status status = train(document, diagnosis, levels, notes, &confirming);
     if (status == AB_OK) status = judge(confirming, level, t);
     cJSON_Delete(confirming);

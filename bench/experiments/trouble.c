@@ -108,7 +108,7 @@ static ab_status judge_cell(const recorded *r, const ab_diagnosis *diagnosis, FI
     const ab_cell_spec *spec = spec_of(r, diagnosis->found.facts.cell);
     ab_arms arms;
     if (!spec) return ab_fail(AB_INPUT, "diagnose: --twins: the recorded options give no cell '%s'", id);
-    fprintf(stderr, "diagnose: --twins: %d restarts of three arms for %s\n", AB_ARMS_RESTARTS, id);
+    ab_print(stderr, "diagnose: --twins: %d restarts of three arms for %s\n", AB_ARMS_RESTARTS, id);
     const ab_cell_config settings = ab_cell_config_of(&r->config, spec);
     AB_TRY(ab_arms_run(&settings, diagnosis->found.facts.loss.first_nonfinite,
                        diagnosis->found.facts.loss.steps, &arms));

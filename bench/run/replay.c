@@ -3,6 +3,7 @@
 #include "bench/run/replay.h"
 
 #include "bench/run/config.h"
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -229,10 +230,10 @@ static void write_inputs(const char *who, const ab_options *options, FILE *notes
         const ab_option_id id = (ab_option_id)i;
         if (!options->given[i] || ab_option_trait_of(id) != AB_OPTION_TRAIT_training_input) continue;
         if (any) fputs(", ", notes);
-        if (!any) fprintf(notes, "%s: inputs that the record names are read: ", who);
+        if (!any) ab_print(notes, "%s: inputs that the record names are read: ", who);
         any = true;
-        fprintf(notes, "%s %s", ab_option_name(id, name),
-                ab_text_clean(value, sizeof value, options->text[i]));
+        ab_print(notes, "%s %s", ab_option_name(id, name),
+                 ab_text_clean(value, sizeof value, options->text[i]));
     }
     if (any) fputs(" (paths start at this folder)\n", notes);
 }

@@ -5,19 +5,17 @@
 #include "bench/run/timer.h"
 #include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
+#include "kernels/spawn/spawn.h"
 #include "reports/record/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-extern char **environ;
 
 enum { PATH_BYTES = 4096 };
 
@@ -51,44 +49,47 @@ static void read_tail(const char *path, char errors[AB_CHILD_ERRORS]) {
     ab_text_clean(errors, AB_CHILD_ERRORS, raw);
 }
 
-/* The environment plus one variable; the caller owns only the array. */
-static char **environment_with(const char *variable) {
-    size_t n = 0, kept = 0, name = variable ? strcspn(variable, "=") + 1 : 0;
-    while (environ[n]) n++;
-    char **copy = calloc(n + 2, sizeof *copy);
-    for (size_t i = 0; copy && i < n; i++)
-        if (!variable || strncmp(environ[i], variable, name) != 0) copy[kept++] = environ[i];
-    if (copy && variable) copy[kept] = (char *)(uintptr_t)variable;
-    return copy;
+/* Makes a file of our own: nothing is written through a link that is there already. */
+static ab_status make_file(const char *path, int *file) {
+    if (unlink(path) != 0 && errno != ENOENT)
+        return ab_fail(AB_OUTPUT, "%s: cannot replace: %s", path, strerror(errno));
+    *file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    return *file >= 0 ? AB_OK : ab_fail(AB_OUTPUT, "%s: cannot write: %s", path, strerror(errno));
 }
 
-static ab_status start(char *const *argv, const char *output, const char *errors, const char *variable,
-                       pid_t *pid) {
-    posix_spawn_file_actions_t actions;
-    char **environment = environment_with(variable);
-    if (!environment) return ab_fail(AB_NO_MEMORY, "gate: out of memory");
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, errors, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    int error = posix_spawnp(pid, argv[0], &actions, NULL, argv, environment);
-    posix_spawn_file_actions_destroy(&actions);
-    free(environment);
-    return error == 0 ? AB_OK : ab_fail(AB_SYSTEM, "cannot run %s: %s", argv[0], strerror(error));
+static ab_status start(char *const *argv, const char *output, const char *errors, char *const *environment,
+                       ab_spawned *child) {
+    int in = open("/dev/null", O_RDONLY | O_CLOEXEC), out = -1, err = -1;
+    ab_status status = in < 0 ? ab_fail(AB_SYSTEM, "/dev/null: %s", strerror(errno)) : AB_OK;
+    if (status == AB_OK) status = make_file(output, &out);
+    if (status == AB_OK) status = make_file(errors, &err);
+    const ab_spawn_request request = {
+        .argv = argv, .environment = environment, .in = in, .out = out, .err = err, .guarded = true};
+    if (status == AB_OK) status = ab_spawn(&request, child);
+    if (in >= 0) close(in);
+    if (out >= 0) close(out);
+    if (err >= 0) close(err);
+    return status;
 }
 
-ab_status ab_child_run(char *const *argv, const char *output, const char *variable, ab_child *child) {
+static ab_status wait_for(const char *name, pid_t pid, int *how, struct rusage *usage) {
+    while (wait4(pid, how, 0, usage) < 0)
+        if (errno != EINTR) return ab_fail(AB_SYSTEM, "cannot wait for %s: %s", name, strerror(errno));
+    return AB_OK;
+}
+
+ab_status ab_child_run(char *const *argv, const char *output, char *const *environment, ab_child *child) {
     char errors[PATH_BYTES];
-    pid_t pid = -1;
+    ab_spawned spawned;
     int how = 0;
     struct rusage usage;
     memset(child, 0, sizeof *child);
     AB_TRY(ab_text_path("gate", errors, sizeof errors, "%s.err", output));
     double busy = busy_s();
     int64_t begun = ab_monotonic_ns();
-    AB_TRY(start(argv, output, errors, variable, &pid));
-    while (wait4(pid, &how, 0, &usage) < 0)
-        if (errno != EINTR) return ab_fail(AB_SYSTEM, "cannot wait for %s: %s", argv[0], strerror(errno));
+    AB_TRY(start(argv, output, errors, environment, &spawned));
+    AB_TRY(wait_for(argv[0], spawned.pid, &how, &usage));
+    ab_spawn_done(&spawned);
     child->wall_s = 1e-9 * (double)(ab_monotonic_ns() - begun);
     child->cpu_s = seconds(usage.ru_utime) + seconds(usage.ru_stime);
     double others = busy_s() - busy - child->cpu_s;
@@ -102,10 +103,10 @@ ab_status ab_child_run(char *const *argv, const char *output, const char *variab
     return AB_OK;
 }
 
-ab_status ab_child_require(const char *what, char *const *argv, const char *output, const char *variable,
+ab_status ab_child_require(const char *what, char *const *argv, const char *output, char *const *environment,
                            ab_child *child) {
     char how[64];
-    AB_TRY(ab_child_run(argv, output, variable, child));
+    AB_TRY(ab_child_run(argv, output, environment, child));
     if (child->signal == 0 && child->exit_status == 0) return AB_OK;
     if (child->signal != 0)
         ab_text_show(how, sizeof how, "killed by signal %d (%s)", child->signal, strsignal(child->signal));

@@ -18,15 +18,15 @@ typedef struct ab_child {
 } ab_child;
 
 /* Runs argv with its standard output in the file `output` and its stderr in "<output>.err" (removed again).
- * `variable`: NULL or "NAME=VALUE" for its environment. AB_SYSTEM if it could not be started; a failed
- * program is not an error of this function. */
-AB_MUST_CHECK ab_status ab_child_run(char *const *argv, const char *output, const char *variable,
+ * Processes that it leaves behind are ended. `environment`: NULL for this process's. AB_SYSTEM if it could
+ * not be started; a failed program is not an error of this function. */
+AB_MUST_CHECK ab_status ab_child_run(char *const *argv, const char *output, char *const *environment,
                                      ab_child *child);
 
 /* The same for a program that must succeed: otherwise AB_INTERNAL with `what`, how it ended and its stderr
  * (AB_USAGE if its exit status is that of a usage error, AB_INTERRUPTED if it was interrupted). */
 AB_MUST_CHECK ab_status ab_child_require(const char *what, char *const *argv, const char *output,
-                                         const char *variable, ab_child *child);
+                                         char *const *environment, ab_child *child);
 
 AB_END_DECLS
 

@@ -10,6 +10,7 @@
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
+#include "kernels/spawn/variables.h"
 #include "reports/record/cells.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
@@ -77,13 +78,16 @@ static bool has_run_option(const ab_gate_plan *plan, const char *option) {
 
 static ab_status run_command(const ab_gate_plan *plan, const ab_gate_arm *arm, command *c, cJSON **document,
                              ab_child *child) {
-    char output[PATH_BYTES], work[64], what[96];
+    char output[PATH_BYTES], work[64], what[96], *const added[] = {arm->extra_work ? work : NULL, NULL};
     AB_TRY(ab_text_path("gate: --work", output, sizeof output, "%s/%s.stdout", plan->folder, arm->name));
     ab_text_exact(work, sizeof work, "AMPBENCH_EXTRA_WORK=%" PRId64, arm->extra_work);
     ab_text_show(what, sizeof what, "gate: %s", arm->name);
-    AB_TRY(ab_child_require(what, (char *const *)(uintptr_t)c->word, output, arm->extra_work ? work : NULL,
-                            child));
-    ab_status status = ab_result_load(output, document);
+    char **environment = ab_variables_new(NULL, added);
+    if (!environment) return ab_fail(AB_NO_MEMORY, "%s: out of memory", what);
+    ab_status status = ab_child_require(what, (char *const *)(uintptr_t)c->word, output, environment, child);
+    free(environment);
+    if (status != AB_OK) return status;
+    status = ab_result_load(output, document);
     unlink(output);
     return status == AB_OK ? AB_OK : ab_fail_prefix(status, "%s", what);
 }
@@ -146,7 +150,7 @@ static ab_status run_short(const ab_gate_plan *plan, ab_gate_arm *arm, const cJS
         "--seeds", "1",          "--no-floor", "--rounds", "1", "--probe-every", "0", "--eval-limit",
         "1",       "--no-plots", "--quiet",    "--json",   "-", "--out",         NULL};
     char path[PATH_BYTES], seed[32];
-    ab_child child;
+    ab_child child = {.exit_status = 0};
     cJSON *found = NULL;
     command c = begin(plan, arm);
     ab_text_exact(seed, sizeof seed, "%.0f", ab_json_number(cell, "seed", 1));

@@ -5,19 +5,17 @@
 #include "bench/run/timer.h"
 #include "kernels/core/process_setup.h"
 #include "kernels/core/text.h"
+#include "kernels/spawn/spawn.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-extern char **environ;
 
 enum { READ_BYTES = 1 << 16, TICK_MS = 200 };
 
@@ -149,29 +147,21 @@ static ab_status read_some(int fd, ab_process *process, line_buffer *buffer, boo
 
 /* ---- the process ----------------------------------------------------------------------------- */
 
-static ab_status spawn(char *const *argv, pid_t *pid, int *events) {
+static ab_status start(char *const *argv, ab_spawned *worker, int *events) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return ab_fail(AB_SYSTEM, "cannot make a pipe: %s", strerror(errno));
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    sigset_t defaults;
-    sigemptyset(&defaults);
-    sigaddset(&defaults, SIGINT);
-    sigaddset(&defaults, SIGTERM);
-    sigaddset(&defaults, SIGPIPE);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setsigdefault(&attributes, &defaults);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-    int error = posix_spawn(pid, "/proc/self/exe", &actions, &attributes, argv, environ);
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&actions);
+    const ab_spawn_request request = {.program = "/proc/self/exe",
+                                      .argv = argv,
+                                      .in = AB_SPAWN_INHERIT,
+                                      .out = ends[1],
+                                      .err = AB_SPAWN_INHERIT,
+                                      .default_signals = true};
+    ab_status status = ab_spawn(&request, worker);
     close(ends[1]);
     *events = ends[0];
-    if (error == 0) return AB_OK;
+    if (status == AB_OK) return AB_OK;
     close(ends[0]);
-    return ab_fail(AB_SYSTEM, "cannot start a worker: %s", strerror(error));
+    return ab_fail_prefix(status, "a worker");
 }
 
 /* Ends the process on a timeout or a stop request, with the reason in process->reason. */
@@ -241,14 +231,15 @@ static void explain_end(int how, const struct rusage *usage, ab_process *process
 }
 
 ab_status ab_process_run(char *const *argv, const ab_process_watch *watch, ab_process *process) {
-    pid_t pid;
+    ab_spawned worker = {.pid = -1, .lifeline = -1};
     int events = -1, how = 0;
     struct rusage usage = {.ru_maxrss = 0};
     memset(process, 0, sizeof *process);
-    AB_TRY(spawn(argv, &pid, &events));
-    ab_status status = read_events(pid, events, watch, process);
+    AB_TRY(start(argv, &worker, &events));
+    ab_status status = read_events(worker.pid, events, watch, process);
     close(events);
-    while (wait4(pid, &how, 0, &usage) < 0 && errno == EINTR) continue;
+    while (wait4(worker.pid, &how, 0, &usage) < 0 && errno == EINTR) continue;
+    ab_spawn_done(&worker);
     explain_end(how, &usage, process);
     return status;
 }

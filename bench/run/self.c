@@ -3,20 +3,18 @@
 
 #include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
+#include "kernels/spawn/spawn.h"
 #include "reports/record/result.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-extern char **environ;
 
 /* The signals that end a program: blocked while the child runs, and forwarded to it. */
 static sigset_t ending_signals(void) {
@@ -37,21 +35,17 @@ void ab_run_hold_signals(void) {
 
 void ab_run_release_signals(void) { sigprocmask(SIG_SETMASK, &before_holding, NULL); }
 
-/* Starts the child with no signal blocked. */
-static ab_status start(const char *who, const char *what, char *const *argv, pid_t *child) {
-    sigset_t none;
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    sigemptyset(&none);
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    int error = posix_spawn(child, "/proc/self/exe", &actions, &attributes, argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attributes);
-    return error ? ab_fail(AB_SYSTEM, "%s: cannot start %s: %s", who, what, strerror(error)) : AB_OK;
+static ab_status start(const char *who, const char *what, char *const *argv, ab_spawned *child) {
+    const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (nowhere < 0) return ab_fail(AB_SYSTEM, "%s: /dev/null: %s", who, strerror(errno));
+    const ab_spawn_request request = {.program = "/proc/self/exe",
+                                      .argv = argv,
+                                      .in = AB_SPAWN_INHERIT,
+                                      .out = nowhere,
+                                      .err = AB_SPAWN_INHERIT};
+    ab_status status = ab_spawn(&request, child);
+    close(nowhere);
+    return status == AB_OK ? AB_OK : ab_fail_prefix(status, "%s: %s", who, what);
 }
 
 /* Waits for the child; a signal that would end this program is forwarded to the child instead. SIGCHLD and
@@ -71,14 +65,15 @@ static ab_status wait_for(const char *who, pid_t child, int *state, bool *interr
 }
 
 ab_status ab_run_self(const char *who, const char *what, char *const *argv, int accepted) {
-    pid_t child;
+    ab_spawned child = {.pid = -1, .lifeline = -1};
     int state = 0;
     bool interrupted = false;
     sigset_t before, waited = ending_signals();
     sigaddset(&waited, SIGCHLD);
     sigprocmask(SIG_BLOCK, &waited, &before);
     ab_status outcome = start(who, what, argv, &child);
-    if (outcome == AB_OK) outcome = wait_for(who, child, &state, &interrupted);
+    if (outcome == AB_OK) outcome = wait_for(who, child.pid, &state, &interrupted);
+    ab_spawn_done(&child);
     sigprocmask(SIG_SETMASK, &before, NULL);
     if (outcome != AB_OK) return outcome;
     const int status = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);

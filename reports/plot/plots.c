@@ -1,6 +1,7 @@
 /* Writes the plots' files and runs gnuplot. The files are complete even without gnuplot. */
-#define _POSIX_C_SOURCE 200809L /* fork, mkdir */
+#define _POSIX_C_SOURCE 200809L /* open, mkdir */
 #include "kernels/core/text.h"
+#include "kernels/spawn/spawn.h"
 #include "reports/plot/plot.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
@@ -225,19 +226,20 @@ out:
 
 /* ---- gnuplot --------------------------------------------------------------------------------- */
 
-/* Runs in the child: only async-signal-safe calls after fork. gnuplot's messages go to gnuplot.log in the
- * folder. */
-static void draw_in_child(const char *folder, char *const *argv) {
-    int null = -1, log = -1;
-    if (chdir(folder) != 0) _exit(1);
-    null = open("/dev/null", O_RDWR);
-    log = open("gnuplot.log", O_WRONLY | O_CREAT | O_APPEND, 0666);
-    if (null < 0 || log < 0) _exit(1);
-    dup2(null, STDIN_FILENO);
-    dup2(log, STDOUT_FILENO);
-    dup2(log, STDERR_FILENO);
-    execvp(argv[0], argv);
-    _exit(NOT_FOUND);
+/* Starts gnuplot in the folder; its messages go to gnuplot.log there. */
+static ab_status start_gnuplot(const char *folder, char *const *argv, ab_spawned *gnuplot) {
+    char *log = join_path(folder, "gnuplot", ".log");
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    const int messages = log ? open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
+    const ab_spawn_request request = {
+        .argv = argv, .folder = folder, .in = null, .out = messages, .err = messages, .guarded = true};
+    *gnuplot = (ab_spawned){.pid = -1};
+    ab_status status = null < 0 || messages < 0 ? ab_fail(AB_OUTPUT, "%s: cannot write gnuplot.log", folder)
+                                                : ab_spawn(&request, gnuplot);
+    if (null >= 0) close(null);
+    if (messages >= 0) close(messages);
+    free(log);
+    return status;
 }
 
 /* Returns gnuplot's exit status; NOT_FOUND if gnuplot is missing, -1 if it could not be started or was
@@ -248,12 +250,13 @@ static int draw(const char *folder, const char *name, const char *format) {
     ab_text_exact(choice, sizeof choice, "format='%s'", format);
     char *const argv[] = {program, defaults, option, choice, script, NULL};
     int state = 0;
-    pid_t child = fork();
-    if (child < 0) return -1;
-    if (child == 0) draw_in_child(folder, argv);
-    while (waitpid(child, &state, 0) < 0)
-        if (errno != EINTR) return -1;
-    return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+    ab_spawned gnuplot;
+    if (start_gnuplot(folder, argv, &gnuplot) != AB_OK) return gnuplot.missing ? NOT_FOUND : -1;
+    pid_t ended;
+    do ended = waitpid(gnuplot.pid, &state, 0);
+    while (ended < 0 && errno == EINTR);
+    ab_spawn_done(&gnuplot);
+    return ended > 0 && WIFEXITED(state) ? WEXITSTATUS(state) : -1;
 }
 
 static void remove_log(const char *folder) {

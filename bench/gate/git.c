@@ -4,6 +4,7 @@
 #include "bench/gate/git.h"
 
 #include "bench/gate/child.h"
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
 #include "kernels/spawn/variables.h"
@@ -119,7 +120,7 @@ static ab_status borrow_objects(const char *tree, const char *objects) {
     char path[AB_GIT_PATH];
     AB_TRY(ab_text_path("gate: --out", path, sizeof path, "%s/.git/objects/info/alternates", tree));
     FILE *out = fopen(path, "wx");
-    bool written = out && fprintf(out, "%s\n", objects) > 0;
+    bool written = out && ab_print(out, "%s\n", objects) > 0;
     if (out && fclose(out) != 0) written = false;
     return written ? AB_OK : ab_fail(AB_OUTPUT, "%s: cannot write: %s", path, strerror(errno));
 }

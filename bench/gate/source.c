@@ -42,8 +42,8 @@ static void say_who_holds(int lock, const char *folder) {
     char holder[32] = "";
     if (pread(lock, holder, sizeof holder - 1, 0) < 0) holder[0] = '\0';
     holder[strspn(holder, "0123456789")] = '\0';
-    fprintf(stderr, "ampbench: gate: waiting for process %s, which uses %s\n", holder[0] ? holder : "?",
-            folder);
+    ab_print(stderr, "ampbench: gate: waiting for process %s, which uses %s\n", holder[0] ? holder : "?",
+             folder);
 }
 
 /* Takes the lock of a folder and keeps it until this process and its children have ended: another gate must
@@ -205,8 +205,8 @@ ab_status ab_gate_build_ref(const char *ref, const char *folder, char *program, 
     ab_text_exact(built, sizeof built, "%s %s", commit.id, build_type);
     if (is_ours(at.tree, commit.id) && has_mark(at.tree, build_mark, built) && access(program, X_OK) == 0)
         return AB_OK;
-    fprintf(stderr, "ampbench: gate: building %s (%s); log in %s\n", ab_text_brief(commit.id, 12), ref,
-            at.log);
+    ab_print(stderr, "ampbench: gate: building %s (%s); log in %s\n", ab_text_brief(commit.id, 12), ref,
+             at.log);
     AB_TRY(make_source(&at, &commit));
     AB_TRY(build(&at));
     if (access(program, X_OK) == 0) return write_mark(at.tree, build_mark, built);

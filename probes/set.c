@@ -1,6 +1,8 @@
 /* Dispatches the events of a step to the probes and times them. Costs are kept per thread to avoid
- * contention. */
+ * contention. Probes compute with subnormals, also where training flushes them: they count what is there. */
 #include "probes/set.h"
+
+#include "kernels/core/subnormals.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +48,7 @@ static int64_t *cost_of(const ab_probe_set *set, int thread, int p) {
 static void see(ab_observer *self, int id, int thread, const float *values, int64_t n) {
     ab_probe_set *set = (ab_probe_set *)(void *)self;
     if (id < 0) return;
+    const ab_subnormals before = ab_subnormals_set(AB_SUBNORMALS_KEPT);
     unsigned role = 1u << set->setup.tensor[id].role;
     int64_t from = set->now_ns();
     for (int p = 0; p < set->count; p++) {
@@ -55,6 +58,7 @@ static void see(ab_observer *self, int id, int thread, const float *values, int6
         *cost_of(set, thread, p) += to - from;
         from = to;
     }
+    ab_subnormals_set(before);
 }
 
 static bool counts(const ab_observer *self, int id) {
@@ -69,6 +73,7 @@ static bool counts(const ab_observer *self, int id) {
 static void count(ab_observer *self, int id, const struct ab_census *census) {
     ab_probe_set *set = (ab_probe_set *)(void *)self;
     if (id < 0) return;
+    const ab_subnormals before = ab_subnormals_set(AB_SUBNORMALS_KEPT);
     unsigned role = 1u << set->setup.tensor[id].role;
     int64_t from = set->now_ns();
     for (int p = 0; p < set->count; p++) {
@@ -78,9 +83,11 @@ static void count(ab_observer *self, int id, const struct ab_census *census) {
         *cost_of(set, 0, p) += to - from;
         from = to;
     }
+    ab_subnormals_set(before);
 }
 
 static void update(void *context, const ab_update_block *block) {
+    const ab_subnormals before = ab_subnormals_set(AB_SUBNORMALS_KEPT);
     ab_probe_set *set = context;
     int64_t from = set->now_ns();
     for (int p = 0; p < set->count; p++) {
@@ -90,6 +97,7 @@ static void update(void *context, const ab_update_block *block) {
         *cost_of(set, block->thread, p) += to - from;
         from = to;
     }
+    ab_subnormals_set(before);
 }
 
 /* Whether a step is shown to probe p: a replay only to the probes that requested it. */
@@ -98,6 +106,7 @@ static bool shown(const ab_probe_set *set, int p) {
 }
 
 static void ran(void *context, const ab_op_run *run) {
+    const ab_subnormals before = ab_subnormals_set(AB_SUBNORMALS_KEPT);
     ab_probe_set *set = context;
     int64_t from = set->now_ns();
     for (int p = 0; p < set->count; p++) {
@@ -107,9 +116,11 @@ static void ran(void *context, const ab_op_run *run) {
         *cost_of(set, 0, p) += to - from;
         from = to;
     }
+    ab_subnormals_set(before);
 }
 
 static void moved(void *context, const ab_move *move) {
+    const ab_subnormals before = ab_subnormals_set(AB_SUBNORMALS_KEPT);
     ab_probe_set *set = context;
     int64_t from = set->now_ns();
     for (int p = 0; p < set->count; p++) {
@@ -119,23 +130,28 @@ static void moved(void *context, const ab_move *move) {
         *cost_of(set, 0, p) += to - from;
         from = to;
     }
+    ab_subnormals_set(before);
 }
 
 static bool wants_replay(void *context, int64_t step, double loss_scale) {
+    const ab_subnormals before = ab_subnormals_set(AB_SUBNORMALS_KEPT);
     ab_probe_set *set = context;
     set->replay_requests = 0;
     for (int p = 0; p < set->count; p++)
         if (set->kind[p]->wants_replay && set->kind[p]->wants_replay(set->state[p], step, loss_scale))
             set->replay_requests |= (uint64_t)1 << p;
     set->is_replay = set->replay_requests != 0;
+    ab_subnormals_set(before);
     return set->is_replay;
 }
 
 static void begin(void *context, int64_t step, double loss_scale) {
+    const ab_subnormals before = ab_subnormals_set(AB_SUBNORMALS_KEPT);
     ab_probe_set *set = context;
     set->is_replay = false;
     for (int p = 0; p < set->count; p++)
         if (set->kind[p]->begin) set->kind[p]->begin(set->state[p], step, loss_scale);
+    ab_subnormals_set(before);
 }
 
 ab_watch ab_probe_set_watch(ab_probe_set *set) {
@@ -162,6 +178,7 @@ ab_status ab_probe_set_start(ab_probe_set *set, const ab_probe_setup *setup) {
 ab_observer *ab_probe_set_observer(ab_probe_set *set) { return &set->observer; }
 
 void ab_probe_set_step_end(ab_probe_set *set, int64_t step) {
+    const ab_subnormals before = ab_subnormals_set(AB_SUBNORMALS_KEPT);
     int64_t from = set->now_ns();
     for (int p = 0; p < set->count; p++) {
         if (!set->kind[p]->step_end) continue;
@@ -171,6 +188,7 @@ void ab_probe_set_step_end(ab_probe_set *set, int64_t step) {
         from = to;
     }
     set->steps++;
+    ab_subnormals_set(before);
 }
 
 /* ---- report ---------------------------------------------------------------------------------- */
@@ -203,6 +221,7 @@ static void report_nothing(const ab_probe_set *set, ab_probe_sink *sink) {
 }
 
 void ab_probe_set_report(const ab_probe_set *set, ab_probe_sink *sink) {
+    const ab_subnormals before = ab_subnormals_set(AB_SUBNORMALS_KEPT);
     if (!probes_gradients(set)) report_nothing(set, sink);
     for (int p = 0; p < set->count; p++) set->kind[p]->report(set->state[p], sink);
     sink->begin_array(sink, "costs");
@@ -213,4 +232,5 @@ void ab_probe_set_report(const ab_probe_set *set, ab_probe_sink *sink) {
         sink->end(sink);
     }
     sink->end(sink);
+    ab_subnormals_set(before);
 }

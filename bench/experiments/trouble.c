@@ -4,8 +4,8 @@
 #include "bench/experiments/arms.h"
 #include "bench/run/config.h"
 #include "bench/run/replay.h"
-#include "kernels/core/parallel.h"
 #include "kernels/core/show.h"
+#include "kernels/core/subnormals.h"
 #include "reports/diagnose/diagnose.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -31,12 +31,13 @@ static ab_status open_run(const cJSON *document, recorded *r) {
     r->open = true;
     if (r->config.resume_file)
         return ab_fail(AB_USAGE, "diagnose: --twins: the run began from a checkpoint; give the whole run");
-    AB_TRY(ab_parallel_start(r->config.threads));
+    AB_TRY(ab_run_config_start(&r->config));
     AB_TRY(ab_run_config_steps(&r->options, &r->config));
     return ab_run_cells(&r->config, &r->cells, &r->count);
 }
 
 static void close_run(recorded *r) {
+    ab_subnormals_set(AB_SUBNORMALS_KEPT);
     ab_run_cells_free(r->cells, r->count);
     if (r->open) ab_run_config_clear(&r->config);
     ab_replay_clear(&r->words);

@@ -5,6 +5,8 @@
 
 #include "bench/amp/layer_formats.h"
 #include "kernels/core/nearest.h"
+#include "kernels/core/parallel.h"
+#include "kernels/core/subnormals.h"
 #include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
 #include "probes/probe.h"
@@ -439,9 +441,14 @@ ab_status ab_run_config_create(const ab_options *options, bool with_data, ab_run
                               .init_file = options->text[AB_OPTION_init],
                               .init_map = options->text[AB_OPTION_init_map],
                               .no_graph = options->given[AB_OPTION_no_graph],
+                              .flush_denormal = options->given[AB_OPTION_flush_denormal],
                               .resume_file = options->text[AB_OPTION_resume_from],
                               .floor = !options->given[AB_OPTION_no_floor]};
     ab_status status = AB_OK;
+    if (config->flush_denormal && !ab_subnormals_can_flush())
+        AB_TRY_GOTO(ab_fail(AB_UNAVAILABLE,
+                            "--flush-denormal: this processor cannot take subnormal numbers as "
+                            "zeros; expected x86-64 with SSE3, or aarch64"));
     AB_TRY_GOTO(parse_list(options, AB_OPTION_levels, config, take_level));
     AB_TRY_GOTO(parse_list(options, AB_OPTION_scales, config, take_scale));
     AB_TRY_GOTO(parse_list(options, AB_OPTION_half, config, take_half));
@@ -467,6 +474,11 @@ ab_status ab_run_config_create(const ab_options *options, bool with_data, ab_run
 out:
     if (status != AB_OK) ab_run_config_clear(config);
     return status;
+}
+
+ab_status ab_run_config_start(const ab_run_config *config) {
+    ab_subnormals_set(config->flush_denormal ? AB_SUBNORMALS_FLUSHED : AB_SUBNORMALS_KEPT);
+    return ab_parallel_start(config->threads);
 }
 
 void ab_run_config_clear(ab_run_config *config) {

@@ -46,6 +46,7 @@ typedef struct ab_run_config {
     bool shuffled, accumulate_half;
     ab_cpu_path path;
     bool no_graph, tf32;
+    bool flush_denormal; /* training computes with subnormals as zeros */
     int threads;
     int64_t memory_limit; /* bytes; 0: none */
     int64_t rounds, eval_limit, cell_timeout_s;
@@ -63,6 +64,8 @@ AB_MUST_CHECK ab_status ab_run_config_create(const ab_options *options, bool wit
                                              ab_run_config *config);
 /* The part that needs config->data, for callers that set the data themselves. */
 AB_MUST_CHECK ab_status ab_run_config_steps(const ab_options *options, ab_run_config *config);
+/* Starts the threads that train, and sets how this thread and they treat subnormals. */
+AB_MUST_CHECK ab_status ab_run_config_start(const ab_run_config *config);
 void ab_run_config_clear(ab_run_config *config);
 
 /* One cell of the cross product. */

@@ -169,7 +169,7 @@ cJSON *ab_environment_machine(void) {
                             (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGE_SIZE));
     add_load(machine);
     add_variables(machine);
-    cJSON_AddStringToObject(machine, "denormals", "kept");
+    cJSON_AddStringToObject(machine, "denormals", "kept"); /* of a run: record.c */
     return machine;
 }
 

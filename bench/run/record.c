@@ -185,6 +185,7 @@ cJSON *ab_record_config(const ab_run_config *config, const ab_options *options) 
     add_probes(object, config);
     cJSON_AddStringToObject(object, "accumulate", options->text[AB_OPTION_accumulate]);
     cJSON_AddStringToObject(object, "cpu_path", options->text[AB_OPTION_cpu_path]);
+    cJSON_AddBoolToObject(object, "flush_denormal", config->flush_denormal);
     add_text(object, "init", config->init_file);
     add_text(object, "init_map", config->init_map);
     add_text(object, "resume_from", config->resume_file);
@@ -519,6 +520,11 @@ void ab_record_reopen(cJSON *document) {
 
 /* ---- document -------------------------------------------------------------------------------- */
 
+static const char flush_on_gpu[] =
+    "--flush-denormal changes nothing that the GPU computes: its kernels are compiled with --ftz=false and "
+    "keep "
+    "subnormals; only ops without a kernel of their own, which the host computes, take them as zeros";
+
 ab_status ab_record_create(const ab_run_config *config, const ab_options *options, int argc,
                            char *const *argv, const ab_cell_spec *cells, int count, const int *order,
                            cJSON **result) {
@@ -526,6 +532,7 @@ ab_status ab_record_create(const ab_run_config *config, const ab_options *option
     cJSON *generator = ab_environment_generator(), *machine = ab_environment_machine();
     char key[17];
     if (!document || !generator || !machine) return ab_fail(AB_NO_MEMORY, "record: out of memory");
+    put(machine, "denormals", cJSON_CreateString(config->flush_denormal ? "flushed" : "kept"));
     ab_environment_key(generator, machine, key);
     cJSON_AddStringToObject(document, "schema", "ampbench-result");
     cJSON_AddStringToObject(document, "schema_version", "1.0.0");
@@ -546,7 +553,9 @@ ab_status ab_record_create(const ab_run_config *config, const ab_options *option
     cJSON *list = cJSON_AddArrayToObject(document, "cells");
     for (int i = 0; i < count; i++) cJSON_AddItemToArray(list, new_cell(config, &cells[i]));
     cJSON_AddNullToObject(document, "noise_floor");
-    cJSON_AddArrayToObject(document, "warnings");
+    cJSON *warnings = cJSON_AddArrayToObject(document, "warnings");
+    if (config->flush_denormal && strcmp(config->device->name, "cpu") != 0)
+        cJSON_AddItemToArray(warnings, cJSON_CreateString(flush_on_gpu));
     *result = document;
     return AB_OK;
 }

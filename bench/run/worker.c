@@ -344,7 +344,7 @@ static ab_status run_task(const ab_worker_task *task, int argc, char **argv) {
         AB_TRY(ab_shared_data_map((int)task->data_fd, &shared));
         config.data = &shared;
     }
-    AB_TRY(ab_parallel_start(config.threads));
+    AB_TRY(ab_run_config_start(&config));
     AB_TRY(ab_run_config_steps(&options, &config));
     AB_TRY(find_spec(&config, task->cell, &spec));
     ab_status status = run_cell(task, &config, &spec, &options);

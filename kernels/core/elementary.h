@@ -2,8 +2,9 @@
  *
  * Each function is a fixed sequence of additions, multiplications and divisions, without tables, branches
  * or fused operations. It gives the same bits on every CPU, compiler and C library, in a vector loop
- * (kernels/vec) and in a scalar one. NaNs may differ in sign and payload. Needs round to nearest and
- * subnormals (no -ffast-math, no flush to zero).
+ * (kernels/vec) and in a scalar one. NaNs may differ in sign and payload. Needs round to nearest,
+ * no -ffast-math. Where subnormals are flushed (subnormals.h), subnormal results and factors are zeros, and
+ * nothing else changes (tests/unit/kernels/core/test_subnormals.c).
  *
  * Largest errors in ulp, over all fp32 values (tests/slow/test_elementary_all.c): ab_expf 0.99, ab_logf 0.85,
  * ab_log1pf 0.86, ab_tanhf 1.34, ab_f_sigmoid 2.41. gelu multiplies the error of the argument of exp by

@@ -3,6 +3,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include "kernels/core/parallel.h"
 
+#include "kernels/core/subnormals.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -18,7 +20,8 @@ static _Atomic int64_t job_chunks;
 static _Atomic int job_threads; /* threads below this may work on the job */
 static _Atomic(ab_work) job_work;
 static void *_Atomic job_argument;
-static _Atomic int64_t finished; /* chunks of the job that are done */
+static _Atomic int job_subnormals; /* the caller's mode */
+static _Atomic int64_t finished;   /* chunks of the job that are done */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t work_there = PTHREAD_COND_INITIALIZER, work_done = PTHREAD_COND_INITIALIZER;
@@ -57,11 +60,13 @@ static bool run_one(int thread) {
     int threads = atomic_load(&job_threads);
     ab_work work = atomic_load(&job_work);
     void *argument = atomic_load(&job_argument);
+    ab_subnormals subnormals = (ab_subnormals)atomic_load(&job_subnormals);
     int64_t chunk = (int64_t)(seen & chunk_mask);
     if (chunk >= chunks || thread >= threads)
         return atomic_load(&ticket) != seen; /* a new job may have come between the loads */
     if (!atomic_compare_exchange_strong(&ticket, &seen, seen + 1)) return true;
     current_thread = thread;
+    ab_subnormals_set(subnormals);
     work(argument, chunk, thread);
     current_thread = -1;
     finish_chunk(chunks);
@@ -177,6 +182,7 @@ void ab_parallel_for(int64_t chunks, ab_work work, void *argument) {
     atomic_store(&job_threads, threads);
     atomic_store(&job_work, work);
     atomic_store(&job_argument, argument);
+    atomic_store(&job_subnormals, (int)ab_subnormals_mode());
     atomic_store(&finished, 0);
     atomic_store(&ticket, ((atomic_load(&ticket) >> 32) + 1) << 32);
     atomic_store(&job_chunks, chunks);

@@ -39,7 +39,8 @@ int ab_parallel_thread(void);
 
 /* Calls work(argument, chunk, thread) once for every chunk in [0, chunks). Concurrent chunks have
  * different thread indices. Returns when all are done, with their writes visible. A call from within a
- * chunk runs on that thread only. */
+ * chunk runs on that thread only. Chunks treat subnormals as the caller does (subnormals.h), whenever their
+ * threads were started. */
 typedef void (*ab_work)(void *argument, int64_t chunk, int thread);
 void ab_parallel_for(int64_t chunks, ab_work work, void *argument);
 

@@ -173,12 +173,24 @@ static bool is_judged(const cJSON *base, const cJSON *other, const cJSON *cells,
     return false;
 }
 
+/* Subnormals as zeros are other arithmetic, not another seed. */
+static ab_status check_arithmetic(const cJSON *base, const cJSON *other) {
+    const bool flushed = ab_json_is_true(base, "config.flush_denormal");
+    if (!other || flushed == ab_json_is_true(other, "config.flush_denormal")) return AB_OK;
+    return ab_fail(
+        AB_NOT_COMPARABLE,
+        "compare: the %s result was computed with --flush-denormal (subnormal numbers as zeros), the "
+        "%s one without: run both alike",
+        flushed ? "first" : "second", flushed ? "second" : "first");
+}
+
 ab_status ab_equivalence(const cJSON *base, const cJSON *other, const ab_equivalence_options *options,
                          cJSON **result) {
     static _Thread_local pairs p;
     const cJSON *cell, *cells = ab_json_at(other ? other : base, "cells");
     *result = cJSON_CreateArray();
     if (!*result) return ab_fail(AB_NO_MEMORY, "compare: out of memory");
+    AB_TRY(check_arithmetic(base, other));
     cJSON_ArrayForEach(cell, cells) {
         if (!base_of(base, other, cell) || is_judged(base, other, cells, cell)) continue;
         AB_TRY(judge_series(*result, base, other, cell, &p, options));

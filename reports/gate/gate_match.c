@@ -43,6 +43,13 @@ static bool equal(const cJSON *a, const cJSON *b) {
     return none_a || none_b ? none_a && none_b : cJSON_Compare(a, b, 1);
 }
 
+/* What a difference means, where its name does not say it. */
+static const char *explained(const char *field) {
+    return strcmp(field, "config.flush_denormal") == 0
+               ? "; subnormal numbers were zeros in one of them: other bits, other step times"
+               : "";
+}
+
 static void differ(ab_gate_case *c, const char *whose, const char *field, const cJSON *a, const cJSON *b) {
     char left[SHOWN], right[SHOWN];
     cJSON *entry = cJSON_CreateObject();
@@ -56,7 +63,7 @@ static void differ(ab_gate_case *c, const char *whose, const char *field, const 
     cJSON_AddBoolToObject(entry, "ignored", ignored);
     cJSON_AddItemToArray(c->differences, entry);
     ab_gate_find(c, "comparable", ignored ? AB_GATE_NOTE : AB_GATE_INCOMPARABLE, NULL, field, a, b,
-                 "%s differs: %s has %s, new has %s", field, whose, left, right);
+                 "%s differs: %s has %s, new has %s%s", field, whose, left, right, explained(field));
 }
 
 static bool compare_values(ab_gate_case *c, ab_gate_side base, const char *field, const cJSON *a,
@@ -83,15 +90,29 @@ static int compare_fields(ab_gate_case *c, ab_gate_side base, ab_gate_side other
     return differences;
 }
 
-/* Keys that only one of the documents has are from a later minor version of the schema and are ignored. */
+static void compare_setting(ab_gate_case *c, ab_gate_side base, const char *key, const cJSON *ours,
+                            const cJSON *theirs) {
+    char *field = ab_text_new("config.%s", key);
+    if (field) compare_values(c, base, field, ours, theirs);
+    free(field);
+}
+
+/* A key that only one of the documents has is from a later minor version of the schema: a flag that is set
+ * was off in the other one, and other values are ignored. */
+static const cJSON off = {.type = cJSON_False};
+
 static void compare_config(ab_gate_case *c, ab_gate_side base, ab_gate_side other) {
-    const cJSON *item, *theirs = ab_json_at(other.document, "config");
-    cJSON_ArrayForEach(item, ab_json_at(base.document, "config")) {
+    const cJSON *item, *ours = ab_json_at(base.document, "config"),
+                       *theirs = ab_json_at(other.document, "config");
+    cJSON_ArrayForEach(item, ours) {
         const cJSON *other_item = cJSON_GetObjectItemCaseSensitive(theirs, item->string);
-        if (!other_item || !ab_setting_counts(item->string)) continue;
-        char *field = ab_text_new("config.%s", item->string);
-        if (field) compare_values(c, base, field, item, other_item);
-        free(field);
+        if (ab_setting_counts(item->string) && (other_item || cJSON_IsTrue(item)))
+            compare_setting(c, base, item->string, item, other_item ? other_item : &off);
+    }
+    cJSON_ArrayForEach(item, theirs) {
+        if (ab_setting_counts(item->string) && cJSON_IsTrue(item) &&
+            !cJSON_GetObjectItemCaseSensitive(ours, item->string))
+            compare_setting(c, base, item->string, &off, item);
     }
 }
 

@@ -432,7 +432,7 @@ static void a_digest_follows_what_changes_training_and_nothing_else(void **state
         "--ema 0.9",         "--clip-norm 1",    "--schedule linear",  "--order shuffled",
         "--accumulate half", "--normalize unit", "--cpu-path convert", "--to fc1=fp32",
         "--optimizer adam",  "--no-decay bias",  "--net lenet5",       "--set master_weights=False",
-        "--init w.npz"};
+        "--init w.npz",      "--flush-denormal"};
     static const char *const same[] = {"--threads 1",        "--rounds 7",         "--probe-every 0",
                                        "--levels O2,O3",     "--scales dynamic",   "--out other.json",
                                        "--memory-limit 1GB", "--schedule constant"};

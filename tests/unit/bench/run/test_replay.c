@@ -75,6 +75,7 @@ static const struct {
     {AB_OPTION_device, "--device cpu"},
     {AB_OPTION_math, "--math ieee"},
     {AB_OPTION_no_graph, "--no-graph"},
+    {AB_OPTION_flush_denormal, "--flush-denormal"},
     {AB_OPTION_cpu_path, "--cpu-path reference|--cpu-path convert"},
 };
 

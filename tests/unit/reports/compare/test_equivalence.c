@@ -56,6 +56,23 @@ static void expect(int seeds, double gap, double noise, const char *verdict, con
     cJSON_Delete(document);
 }
 
+static void flushed_subnormals_are_refused_beside_kept_ones(void **state) {
+    (void)state;
+    const ab_equivalence_options options = ab_equivalence_options_standard();
+    for (int flushed = 0; flushed < 2; flushed++) {
+        cJSON *side[2] = {run_of(5, 0, 0), run_of(5, 0, 0)}, *result;
+        cJSON_AddTrueToObject(cJSON_AddObjectToObject(side[flushed], "config"), "flush_denormal");
+        assert_int_equal(ab_equivalence(side[0], side[1], &options, &result), AB_NOT_COMPARABLE);
+        assert_non_null(strstr(ab_error_message(), flushed ? "the second result was computed with"
+                                                           : "the first result was computed with"));
+        cJSON_Delete(result);
+        assert_int_equal(ab_equivalence(side[0], side[0], &options, &result), AB_OK);
+        cJSON_Delete(result);
+        cJSON_Delete(side[0]);
+        cJSON_Delete(side[1]);
+    }
+}
+
 static void the_scatter_of_seeds_cancels_in_pairs(void **state) {
     (void)state;
     expect(5, 0.001, 0.002, "equivalent", "equivalent: over 5 seeds");
@@ -120,6 +137,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(series_that_differ_late_stay_two),
         cmocka_unit_test(the_scatter_of_seeds_cancels_in_pairs),
+        cmocka_unit_test(flushed_subnormals_are_refused_beside_kept_ones),
         cmocka_unit_test(noise_beyond_the_margin_is_unclear_and_says_how_many_seeds_would_do),
         cmocka_unit_test(a_seed_that_broke_is_not_equivalent),
         cmocka_unit_test(two_results_are_paired_by_cell),

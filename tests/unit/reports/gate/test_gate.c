@@ -324,6 +324,24 @@ static void another_c_library_is_comparable(void **state) {
     expect(compare(tiny(), other), 0, "");
 }
 
+/* Records before --flush-denormal have no such key: they kept subnormals. */
+static void flushed_subnormals_are_not_comparable_with_kept_ones(void **state) {
+    (void)state;
+    const char *const settings[] = {NULL, "false"};
+    for (size_t i = 0; i < AB_COUNT_OF(settings); i++)
+        for (int flushed = 0; flushed < 2; flushed++) {
+            cJSON *side[2] = {tiny(), tiny()};
+            cJSON_AddTrueToObject(at(side[flushed], "config"), "flush_denormal");
+            if (settings[i]) cJSON_AddFalseToObject(at(side[!flushed], "config"), "flush_denormal");
+            expect(compare(side[0], side[1]), 6, "config.flush_denormal");
+            assert_non_null(strstr(result.message, "subnormal numbers were zeros in one of them"));
+            assert_int_equal(cJSON_GetArraySize(at(result.gate, "differences")), 1);
+        }
+    cJSON *side[2] = {tiny(), tiny()};
+    cJSON_AddFalseToObject(at(side[1], "config"), "flush_denormal");
+    expect(compare(side[0], side[1]), 0, "");
+}
+
 static void missing_and_new_cells_are_named(void **state) {
     (void)state;
     char id[200];
@@ -598,6 +616,7 @@ int main(void) {
         cmocka_unit_test(losses_that_are_not_finite_void_the_speed_up_and_exit_4_even_in_both),
         cmocka_unit_test(other_conditions_are_not_comparable_and_named),
         cmocka_unit_test(another_c_library_is_comparable),
+        cmocka_unit_test(flushed_subnormals_are_not_comparable_with_kept_ones),
         cmocka_unit_test(missing_and_new_cells_are_named),
         cmocka_unit_test(fp32_and_tf32_are_never_compared_as_one),
         cmocka_unit_test(a_cell_whose_loss_scale_changed_is_compared_with_what_it_was),

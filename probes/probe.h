@@ -30,7 +30,8 @@ typedef struct ab_probe_param {
 
 typedef struct ab_probe_optimizer {
     double lr, weight_decay, beta1, beta2, eps; /* beta2: RMSprop's alpha; beta1: 0 without a first moment */
-    int second_moment; /* index of the state that averages squares (Adam's v); -1: none */
+    int second_moment;                   /* index of the state that averages squares (Adam's v); -1: none */
+    const char *state[AB_UPDATE_STATES]; /* names, borrowed; NULL after the last */
 } ab_probe_optimizer;
 
 typedef struct ab_probe_setup {

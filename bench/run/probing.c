@@ -21,28 +21,34 @@ static ab_status describe(ab_probing *probing, const ab_cell *cell) {
     return AB_OK;
 }
 
+static ab_probe_optimizer optimizer_of(const ab_run_config *config) {
+    const ab_optimizer_config *optim = &config->optim;
+    ab_probe_optimizer optimizer = {.lr = optim->lr,
+                                    .weight_decay = optim->weight_decay,
+                                    .beta1 = optim->beta1,
+                                    .beta2 = config->optimizer->knobs & AB_KNOB_ALPHA ? optim->alpha
+                                                                                      : optim->beta2,
+                                    .eps = optim->eps,
+                                    .second_moment = config->optimizer->second_moment};
+    for (int i = 0; i < config->optimizer->states; i++) optimizer.state[i] = config->optimizer->state[i];
+    return optimizer;
+}
+
 static ab_probe_setup setup_of(const ab_probing *probing, const ab_run_config *config, const ab_cell *cell,
                                const ab_format *half) {
-    const ab_optimizer_config *optim = &config->optim;
-    return (ab_probe_setup){
-        .tensor = probing->tensor,
-        .tensors = ab_cell_observed_count(cell),
-        .threads = ab_parallel_threads(),
-        .half = half,
-        .param = probing->param,
-        .params = ab_cell_trained_count(cell),
-        .optimizer = {.lr = optim->lr,
-                      .weight_decay = optim->weight_decay,
-                      .beta1 = optim->beta1,
-                      .beta2 = config->optimizer->knobs & AB_KNOB_ALPHA ? optim->alpha : optim->beta2,
-                      .eps = optim->eps,
-                      .second_moment = config->optimizer->second_moment},
-        .steps = config->steps,
-        .every = config->probe_every,
-        .seed = config->seed,
-        .governed = config->probe_budget > 0,
-        .scale_reacts = ab_scaler_checks(ab_cell_scaler(cell)),
-        .accumulate = config->accumulate_half ? half : NULL};
+    return (ab_probe_setup){.tensor = probing->tensor,
+                            .tensors = ab_cell_observed_count(cell),
+                            .threads = ab_parallel_threads(),
+                            .half = half,
+                            .param = probing->param,
+                            .params = ab_cell_trained_count(cell),
+                            .optimizer = optimizer_of(config),
+                            .steps = config->steps,
+                            .every = config->probe_every,
+                            .seed = config->seed,
+                            .governed = config->probe_budget > 0,
+                            .scale_reacts = ab_scaler_checks(ab_cell_scaler(cell)),
+                            .accumulate = config->accumulate_half ? half : NULL};
 }
 
 ab_status ab_probing_start(ab_probing *probing, const ab_run_config *config, ab_cell *cell,

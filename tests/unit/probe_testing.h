@@ -122,6 +122,8 @@ static inline void pt_start(pt_probing *p, uint64_t chosen, ab_cell *cell, const
                                               .beta2 = config->optim.beta2,
                                               .eps = config->optim.eps,
                                               .second_moment = config->optimizer->second_moment}};
+    for (int i = 0; i < config->optimizer->states; i++)
+        p->setup.optimizer.state[i] = config->optimizer->state[i];
     assert_true(p->setup.tensors <= PT_MOST && p->setup.params <= PT_MOST);
     for (int i = 0; i < p->setup.tensors; i++) {
         const ab_observed *about = ab_cell_observed_at(cell, i);

@@ -5,6 +5,7 @@
 #include "kernels/core/text.h"
 #include "reports/record/graph.h"
 #include "reports/record/json.h"
+#include "reports/record/subnormals.h"
 #include "reports/record/text.h"
 
 #include <math.h>
@@ -181,6 +182,10 @@ static bool here_not_faster(const ab_diagnosis *d, char *text, size_t size) {
                  ab_json_is_true(d->found.facts.cell, "emulated") ? "; this device only emulates the format"
                                                                   : "");
     return true;
+}
+
+static bool here_subnormal_slowdown(const ab_diagnosis *d, char *text, size_t size) {
+    return ab_subnormal_slowdown_text(d->found.facts.cell, text, size);
 }
 
 static bool here_lost_on_resume(const ab_diagnosis *d, char *text, size_t size) {

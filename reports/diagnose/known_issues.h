@@ -1,4 +1,4 @@
-/* Fifteen frequently reported problems, recognised in a diagnosis and its record. These are not verdicts:
+/* Sixteen frequently reported problems, recognised in a diagnosis and its record. These are not verdicts:
  * whether a cell is sick, and why, is decided in diagnose.h. Some are harmless, and their text says so. */
 #ifndef AB_REPORTS_DIAGNOSE_KNOWN_ISSUES_H
 #define AB_REPORTS_DIAGNOSE_KNOWN_ISSUES_H

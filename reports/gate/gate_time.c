@@ -3,12 +3,13 @@
 #include "kernels/core/text.h"
 #include "reports/gate/gate_case.h"
 #include "reports/record/json.h"
+#include "reports/record/subnormals.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ROUNDS = AB_STATS_MAX_PAIRS };
+enum { MAX_ROUNDS = AB_STATS_MAX_PAIRS, SLOWDOWN_TEXT = 400 };
 
 static const double advisory_alpha = 0.05, drift_alpha = 0.01;
 
@@ -335,7 +336,23 @@ static ab_status describe_stored(ab_gate_case *c) {
     return AB_OK;
 }
 
-ab_status ab_gate_times(ab_gate_case *c) { return c->session ? judge_session(c) : describe_stored(c); }
+/* Names the cells whose step times have a trend because of subnormal operands: one median does not describe
+ * them. */
+static void note_slowdowns(ab_gate_case *c, const char *whose, const cJSON *document) {
+    char text[SLOWDOWN_TEXT];
+    const cJSON *cell;
+    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
+        if (is_timed(cell) && ab_subnormal_slowdown_text(cell, text, sizeof text))
+            ab_gate_find(c, "time", AB_GATE_NOTE, cell, "summary.subnormal_slowdown", NULL, NULL,
+                         "%s: step times have a trend: %s", whose, text);
+    }
+}
+
+ab_status ab_gate_times(ab_gate_case *c) {
+    note_slowdowns(c, "base", c->base.document);
+    note_slowdowns(c, "new", c->other.document);
+    return c->session ? judge_session(c) : describe_stored(c);
+}
 
 /* ---- drift ----------------------------------------------------------------------------------- */
 

@@ -153,6 +153,18 @@ static ab_status check_ledger(const location *at, const cJSON *param) {
     return lost <= nonzero ? AB_OK : unequal(at, "update.lost", lost, "update.nonzero", nonzero);
 }
 
+static ab_status check_subnormals(const location *at, const cJSON *counts) {
+    static const char *const columns[] = {"steps.values", "steps.subnormal"};
+    static const char *const totals[] = {"values", "subnormal"};
+    const double length = ab_json_number(counts, "steps.count", 0);
+    for (size_t i = 0; i < AB_COUNT_OF(columns) && counts; i++) {
+        const cJSON *column = ab_json_at(counts, columns[i]);
+        AB_TRY(check_equal(at, columns[i], cJSON_GetArraySize(column), "steps.count", length));
+        AB_TRY(check_equal(at, columns[i], sum_of(column), totals[i], ab_json_number(counts, totals[i], 0)));
+    }
+    return AB_OK;
+}
+
 static ab_status check_list(const char *origin, int cell, const cJSON *holder, const char *list,
                             ab_status (*check)(const location *at, const cJSON *item)) {
     location at = {origin, cell, 0, list};
@@ -169,6 +181,8 @@ static ab_status check_probes(const char *origin, int index, const cJSON *cell) 
                                         "probes.weights", "probes.optimizer_state"};
     for (size_t i = 0; i < AB_COUNT_OF(lists); i++)
         AB_TRY(check_list(origin, index, cell, lists[i], check_tensor));
+    const location at = {origin, index, -1, NULL};
+    AB_TRY(check_subnormals(&at, ab_json_at(cell, "probes.subnormals")));
     return check_list(origin, index, cell, "probes.lost_updates", check_ledger);
 }
 

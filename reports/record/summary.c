@@ -10,12 +10,14 @@
  *   samples_per_s   batch x accumulation x (steps_applied / steps_total) / step time: a skipped step trains
  *                   nothing
  *   flushed_share   flushed / nonzero, summed over the tensors that were cast; over all tensors if none was
+ *   subnormal_slowdown  see subnormals.h; there only if steps with subnormal operands are slower
  *   certificate     see certify() */
 #include "reports/record/summary.h"
 
 #include "kernels/core/text.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
+#include "reports/record/subnormals.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -47,7 +49,8 @@ typedef struct facts {
     figure skipped_share, flushed_share, overflowed, worst_share;
     const char *worst_layer; /* borrowed from the document */
     bool flushed_modelled;
-    reasons failed; /* of the certificate */
+    reasons failed;            /* of the certificate */
+    cJSON *subnormal_slowdown; /* owned until it is put into the summary; NULL: none */
 } facts;
 
 /* ---- figures --------------------------------------------------------------------------------- */
@@ -362,7 +365,7 @@ static void put_certificate(builder *b, const reasons *failed) {
     b->failed |= certificate.failed;
 }
 
-static cJSON *summary_object(const facts *f) {
+static cJSON *summary_object(facts *f) {
     const struct {
         const char *key;
         const figure *figure;
@@ -384,6 +387,8 @@ static cJSON *summary_object(const facts *f) {
     put(&b, "flushed_modelled", cJSON_CreateBool(f->flushed_modelled));
     put(&b, "worst_layer", f->worst_layer ? cJSON_CreateString(f->worst_layer) : cJSON_CreateNull());
     if (!f->worst_layer) put_reason(&b, "worst_layer", f->worst_share.reason);
+    if (f->subnormal_slowdown) put(&b, "subnormal_slowdown", f->subnormal_slowdown);
+    f->subnormal_slowdown = NULL;
     put_certificate(&b, &f->failed);
     if (!b.failed) return b.object;
     cJSON_Delete(b.object);
@@ -420,7 +425,7 @@ static ab_status measure(const cJSON *document, facts *f) {
     f->peak = number_at(f->cell, "memory_bytes.total");
     f->skipped_share = skipped_share(f->cell);
     count_casts(f);
-    return AB_OK;
+    return ab_subnormal_slowdown(f->cell, &f->subnormal_slowdown);
 }
 
 static void compare(const cJSON *document, facts *all, int count, const facts **noise_floor_cell) {
@@ -452,6 +457,7 @@ ab_status ab_result_summarise(cJSON *document) {
     i = 0;
     cJSON_ArrayForEach(cell, cells) AB_TRY_GOTO(set(cell, "summary", summary_object(&all[i++])));
 out:
+    for (i = 0; i < count; i++) cJSON_Delete(all[i].subnormal_slowdown);
     free(all);
     return status;
 }

@@ -3,6 +3,7 @@
 
 #include "kernels/core/text.h"
 #include "reports/record/json.h"
+#include "reports/record/subnormals.h"
 #include "reports/record/summary.h"
 #include "reports/record/text.h"
 
@@ -436,7 +437,21 @@ static ab_status add_long_messages(ab_grid *grid) {
     return AB_OK;
 }
 
+/* Says which step times have a trend because of subnormal operands. */
+static ab_status add_slowdowns(const cJSON *document, ab_grid *grid) {
+    char label[LABEL_TEXT], text[AB_GRID_LINE - 32];
+    const cJSON *cell;
+    int row = 0;
+    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
+        label_text(grid, row++, label);
+        if (ab_subnormal_slowdown_text(cell, text, sizeof text))
+            AB_TRY(add_line(&grid->notes, AB_TONE_WARN, "%s: step times have a trend: %s", label, text));
+    }
+    return AB_OK;
+}
+
 static ab_status add_timing_notes(const cJSON *document, ab_grid *grid) {
+    AB_TRY(add_slowdowns(document, grid));
     const cell_filter spread = {is_within_spread, NULL, NULL, document};
     if (ab_json_number(document, "config.rounds", 2) == 1)
         return add_line(&grid->notes, AB_TONE_PLAIN,

@@ -72,4 +72,22 @@ differ seed-renamed mlp-1
 differ order mlp-1
 differ rate mlp-1
 
+# --flush-denormal holds in every thread: gradients clipped to the smallest normal numbers make averages that are
+# zeros, and trained before
+tiny=(--net mlp --data "$data" --batch 8 --steps 20 --levels O0,O2 --optimizer adam --eps 1e-37 \
+    --clip-value 1.2e-38 --lr 1)
+losses kept "${tiny[@]}" --threads 2
+losses flushed-1 "${tiny[@]}" --threads 1 --flush-denormal
+losses flushed-3 "${tiny[@]}" --threads 3 --flush-denormal
+same flushed-1 flushed-3
+differ kept flushed-1
+run run "${tiny[@]}" --threads 2 --flush-denormal --rounds 1 --no-plots --quiet --out "$work/flushed.json"
+expect_rc 0 flushed
+follows_schema "$work/flushed.json" flushed
+expect_text "$work/flushed.json" '"flush_denormal": true' flushed
+expect_text "$work/flushed.json" '"denormals": "flushed"' flushed
+run gate "$work/kept.json" "$work/flushed.json"
+expect_rc 6 "kept beside flushed"
+expect_text "$work/out" "subnormal numbers were zeros in one of them" "kept beside flushed"
+
 finish

@@ -37,6 +37,7 @@ has standard '"probe_every":10,"probe_budget":0.03'
 has standard '"mode":"governed","budget":0.03,"steps_total":30'
 has standard '"costs":[{"probe":"gradients"'
 has standard '"lost_updates":[{"name":"fc1.weight"'
+has standard '"subnormals":{"values":'
 lacks standard '"accumulator_audit"'
 
 record all --probes all --probe-every 1
@@ -73,8 +74,8 @@ lacks nan '"nan_losses":0'
 
 run list probes
 expect_rc 0 "list probes"
-for probe in gradients activations weights optimizer_state lost_updates rounding_bias adam_warning \
-    accumulator_audit nan_provenance; do
+for probe in gradients activations weights optimizer_state lost_updates subnormals rounding_bias \
+    adam_warning accumulator_audit nan_provenance; do
     expect_text "$work/out" "  $probe " "list probes"
 done
 

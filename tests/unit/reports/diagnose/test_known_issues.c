@@ -1,4 +1,4 @@
-/* Problems that people report again and again: each of the fifteen is recognised by name in a record that has
+/* Problems that people report again and again: each of the sixteen is recognised by name in a record that has
  * it, and in no record that has not. */
 #include "reports/diagnose/known_issues.h"
 
@@ -86,9 +86,19 @@ static void expect_no(const record *r, const char *id) {
     cJSON_Delete(list);
 }
 
-static void there_are_fifteen_and_a_sound_record_has_none(void **state) {
+static void steps_that_subnormal_operands_slow_down_are_named(void **state) {
     (void)state;
-    assert_int_equal(ab_known_issue_count(), 15);
+    record r = sound;
+    r.cell = "\"summary\": {\"loss_gap\": 0, \"subnormal_slowdown\": {\"ratio\": 1.625, \"ratio_low\": 1.5, "
+             "\"processes\": 3, \"since_step\": 40, \"largest_share\": 0.25, \"name\": \"fc1.weight\", "
+             "\"layer\": \"fc1\", \"kind\": \"momentum_buffer\"}},";
+    expect(&r, "subnormal_slowdown", "most: momentum_buffer of fc1.weight");
+    expect(&r, "subnormal_slowdown", "1.62 times as long, at least 1.50; see --flush-denormal");
+}
+
+static void there_are_sixteen_and_a_sound_record_has_none(void **state) {
+    (void)state;
+    assert_int_equal(ab_known_issue_count(), 16);
     cJSON *list = problems_of(&sound);
     if (cJSON_GetArraySize(list) != 0)
         fail_msg("found %s", cJSON_GetObjectItem(cJSON_GetArrayItem(list, 0), "id")->valuestring);
@@ -230,7 +240,8 @@ static void verdicts_carry_the_names_people_know(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(there_are_fifteen_and_a_sound_record_has_none),
+        cmocka_unit_test(there_are_sixteen_and_a_sound_record_has_none),
+        cmocka_unit_test(steps_that_subnormal_operands_slow_down_are_named),
         cmocka_unit_test(skipping_that_no_scale_ends_is_told_from_skipping_as_meant),
         cmocka_unit_test(a_schedule_that_runs_ahead_is_named),
         cmocka_unit_test(formats_that_frameworks_refuse_are_named),

@@ -324,6 +324,51 @@ static void another_c_library_is_comparable(void **state) {
     expect(compare(tiny(), other), 0, "");
 }
 
+/* The second half of the steps has subnormal operands and takes twice as long. */
+static cJSON *slowing(void) {
+    cJSON *document = tiny(), *first = cell(document, 0), *process;
+    char counts[400] = "[0", values[400] = "[1000", text[1200];
+    for (int i = 1; i < 20; i++) {
+        snprintf(counts + strlen(counts), sizeof counts - strlen(counts), ", %d", i < 10 ? 0 : 500);
+        snprintf(values + strlen(values), sizeof values - strlen(values), ", 1000");
+    }
+    snprintf(
+        text, sizeof text,
+        "{\"values\": 20000, \"subnormal\": 5000, \"steps\": {\"first\": 0, \"stride\": 10, \"count\": 20, "
+        "\"values\": %s], \"subnormal\": %s]}, \"operands\": [{\"name\": \"fc.weight\", \"layer\": \"fc\", "
+        "\"kind\": \"exp_avg\", \"values\": 9, \"subnormal\": 9, \"first_step\": 100}]}",
+        values, counts);
+    set(first, "probes.subnormals", text);
+    cJSON *losses = cJSON_CreateArray();
+    for (int i = 0; i < 200; i++) cJSON_AddItemToArray(losses, cJSON_CreateNumber(1));
+    cJSON_ReplaceItemInObject(first, "loss", losses);
+    set(first, "steps_total", "200");
+    set(first, "steps_applied", "200");
+    set(first, "scale", "[[1, 200]]");
+    cJSON_ArrayForEach(process, at(first, "processes")) {
+        double times[199];
+        for (int i = 0; i < 199; i++) times[i] = (i < 99 ? 1e6 : 2e6) + i % 3;
+        cJSON_ReplaceItemInObject(process, "step_time_ns", cJSON_CreateDoubleArray(times, 199));
+    }
+    return document;
+}
+
+static void a_trend_by_subnormal_operands_is_noted(void **state) {
+    (void)state;
+    const outcome *o = compare(slowing(), slowing());
+    if (!strstr(o->text, "base: step times have a trend: ") ||
+        !strstr(o->text, "new: step times have a trend: ") ||
+        !strstr(o->text,
+                "from step 100 on up to 50.0 % of operands are subnormal (most: exp_avg of fc.weight)"))
+        fail_msg("no note in:\n%s", o->text);
+    assert_null(strstr(compare(tiny(), tiny())->text, "trend"));
+    cJSON *document = slowing();
+    cJSON_DeleteItemFromArray(at(cell(document, 0), "probes.subnormals.steps.subnormal"), 19);
+    assert_int_equal(ab_result_check(document, "short"), AB_INPUT);
+    assert_non_null(strstr(ab_error_message(), "steps.subnormal is 19, but steps.count is 20"));
+    cJSON_Delete(document);
+}
+
 /* Records before --flush-denormal have no such key: they kept subnormals. */
 static void flushed_subnormals_are_not_comparable_with_kept_ones(void **state) {
     (void)state;
@@ -616,6 +661,7 @@ int main(void) {
         cmocka_unit_test(losses_that_are_not_finite_void_the_speed_up_and_exit_4_even_in_both),
         cmocka_unit_test(other_conditions_are_not_comparable_and_named),
         cmocka_unit_test(another_c_library_is_comparable),
+        cmocka_unit_test(a_trend_by_subnormal_operands_is_noted),
         cmocka_unit_test(flushed_subnormals_are_not_comparable_with_kept_ones),
         cmocka_unit_test(missing_and_new_cells_are_named),
         cmocka_unit_test(fp32_and_tf32_are_never_compared_as_one),

@@ -4,12 +4,14 @@
  * per params_version (plain weights would select a reference implementation); weight gradients are
  * reordered to torch's layout. Scratchpads are owned by the caller.
  *
- * Selection: the library's own order, except that implementations named "ref" are skipped and that, where the
- * first acceptable one is a "brg" (batch-reduce) kernel, a later "jit:" one is preferred for forward
- * convolutions of few channels and for strided backward data, where it is measurably faster. */
+ * Selection: the library's own order, except that implementations named "ref" and known to be wrong
+ * (library_defects.h) are skipped and that, where the first acceptable one is a "brg" (batch-reduce) kernel,
+ * a later "jit:" one is preferred for forward convolutions of few channels and for strided backward data,
+ * where it is measurably faster. */
 #include "kernels/ops/product/dnnl_shim.h"
 
 #include "kernels/ops/product/gemm.h"
+#include "kernels/ops/product/library_defects.h"
 
 #include "kernels/core/text.h"
 #include "kernels/ops/blocks.h"
@@ -239,19 +241,32 @@ static dnnl_primitive_desc_t nth(walk *w, int n) {
     return more && dnnl_primitive_desc_clone(&pd, w->pd) == dnnl_success ? pd : NULL;
 }
 
+/* Which implementation a pass wants. */
+typedef struct pass_wish {
+    ab_pass_spec spec;
+    bool matmul, prefer_jit;
+    int which;
+} pass_wish;
+
+static bool acceptable(const pass_wish *wish, const char *name) {
+    const dnnl_version_t *v = dnnl_version();
+    return !begins(name, "ref") &&
+           !ab_library_defect(&wish->spec, wish->matmul, name, 10000 * v->major + 100 * v->minor + v->patch);
+}
+
 /* The implementation to use, or NULL. */
-static dnnl_primitive_desc_t pick(walk *w, bool prefer_jit, int which) {
+static dnnl_primitive_desc_t pick(walk *w, const pass_wish *wish) {
     dnnl_primitive_desc_t best = NULL;
     bool more = w->pd != NULL;
-    if (which != BY_RULE) return nth(w, which);
+    if (wish->which != BY_RULE) return nth(w, wish->which);
     while (more) {
         const char *name = name_of(w->pd);
-        bool wanted = !best ? !begins(name, "ref") : begins(name, "jit:");
+        bool wanted = acceptable(wish, name) && (!best || begins(name, "jit:"));
         if (wanted) {
             if (best) dnnl_primitive_desc_destroy(best);
             best = NULL;
             if (dnnl_primitive_desc_clone(&best, w->pd) != dnnl_success) return NULL;
-            if (!prefer_jit || !begins(name_of(best), "brg")) return best;
+            if (!wish->prefer_jit || !begins(name_of(best), "brg")) return best;
         }
         more = next(w);
     }
@@ -465,9 +480,11 @@ static dnnl_primitive_desc_t find_conv(const ab_pass_spec *spec, ab_pass_kind ki
     conv_numbers n = numbers_of(w);
     descs d = {0};
     walk list = {0};
+    pass_wish wish = {.spec = *spec, .prefer_jit = few || strided, .which = which};
+    wish.spec.kind = kind;
     dnnl_primitive_desc_t pd = NULL;
     if (conv_descs(spec, kind, &d) == dnnl_success && open_conv(&list, kind, &d, &n, hint) == dnnl_success)
-        pd = pick(&list, few || strided, which);
+        pd = pick(&list, &wish);
     close_walk(&list);
     drop_descs(&d);
     return pd;
@@ -544,12 +561,13 @@ static ab_status make_matmul(const ab_pass_spec *spec, int which, ab_pass **pass
     bool weights_pass = spec->kind == AB_PASS_BACKWARD_WEIGHTS;
     descs d = {0}, plain = {0};
     walk list = {0};
+    const pass_wish wish = {.spec = *spec, .matmul = true, .which = which};
     dnnl_primitive_desc_t pd = NULL;
     ab_status status;
     *pass = NULL;
     AB_TRY_GOTO(start_library());
     if (matmul_descs(spec, &d, &plain) == dnnl_success && open_matmul(&list, &d) == dnnl_success)
-        pd = pick(&list, false, which);
+        pd = pick(&list, &wish);
     if (pd)
         status = build_pass(spec, pd, args, desc_of(&plain, weights_pass ? SLOT_RESULT : SLOT_B),
                             weights_pass, pass);

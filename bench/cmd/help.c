@@ -44,7 +44,7 @@ static ab_status print_overview(void) {
         ab_print(stdout, "  %-11s %s\n", ab_usage_name(i), ab_usage_text(i));
     puts("\nTopics (ampbench help TOPIC):");
     print_topics();
-    puts("\nExit status: 0 ok, 1 internal error or a failed cell, 2 usage, configuration or input, 3 "
+    puts("\nExit status: 0 ok, 1 internal error or a failed cell, 2 usage, configuration, input or memory, 3 "
          "regression, 4 numerics "
          "failed,\n5 inconclusive, 6 not comparable, 130 interrupted.");
     return AB_OK;

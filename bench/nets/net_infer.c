@@ -3,16 +3,13 @@
 
 #include <stdlib.h>
 
-/* Far above any machine's memory, far below where sums of byte counts could overflow. */
-static const int64_t most_elements = (int64_t)1 << 40;
-
 static ab_status fail_op(ab_status status, const ab_net *net, const ab_net_op *op) {
     return ab_fail_prefix(status, "%s:%d: op '%s'", net->path, op->line, op->name);
 }
 
 static ab_status check_size(const ab_shape *shape, const char *what) {
     char text[AB_SHAPE_TEXT];
-    if (ab_shape_check(shape) && ab_shape_count(shape) <= most_elements) return AB_OK;
+    if (ab_shape_in_bounds(shape)) return AB_OK;
     return ab_fail(AB_CONFIG, "expected %s of 1 to 2^40 elements, found %s", what,
                    ab_shape_text(shape, text));
 }
@@ -42,7 +39,8 @@ static ab_status infer_op(const ab_net *net, int i, int64_t batch, ab_shape *sha
     const ab_net_op *op = &net->op[i];
     ab_shape in[AB_MAX_INPUTS];
     input_shapes(net, op, batch, shape, in);
-    ab_status status = check_size(&in[0], "an input");
+    ab_status status = AB_OK;
+    for (int k = 0; k < op->inputs && status == AB_OK; k++) status = check_size(&in[k], "an input");
     if (status == AB_OK) status = op->op->infer(op->attrs, in, op->inputs, &shape[i]);
     if (status == AB_OK) status = check_size(&shape[i], "an output");
     return status == AB_OK ? AB_OK : fail_op(status, net, op);

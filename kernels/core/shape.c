@@ -28,6 +28,10 @@ int ab_shape_check(const ab_shape *shape) {
     return 1;
 }
 
+bool ab_shape_in_bounds(const ab_shape *shape) {
+    return ab_shape_check(shape) && ab_shape_count(shape) <= (int64_t)1 << 40;
+}
+
 const char *ab_dims_text(const int64_t *dim, int ndim, char *text, size_t size) {
     ab_text_show(text, size, "[");
     for (int i = 0; i < ndim; i++) {

@@ -7,6 +7,7 @@
 
 #include "kernels/core/compiler.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +29,10 @@ int ab_shape_equal(const ab_shape *a, const ab_shape *b);
 
 /* Non-zero when every dim is >= 1 and the count fits in int64_t with room for 8-byte elements. */
 int ab_shape_check(const ab_shape *shape);
+
+/* Whether a tensor of a network may have this shape: ab_shape_check, and at most 2^40 elements. Far above any
+ * machine's memory; all bytes of a network of such tensors are far below INT64_MAX. */
+bool ab_shape_in_bounds(const ab_shape *shape);
 
 /* Writes "[64, 28, 28, 1]" to text[size] and returns it; a long list is shortened with ", ...". size >=
  * 64. */

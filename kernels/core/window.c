@@ -24,6 +24,12 @@ ab_status ab_window_infer(const char *what, const ab_window *window, const ab_sh
             what, (long long)window->kernel[0], (long long)window->kernel[1], (long long)window->dilation[0],
             (long long)window->dilation[1], (long long)window->padding[0], (long long)window->padding[1],
             ab_shape_text(in, text));
+    const ab_shape padded = {
+        .ndim = 3,
+        .dim = {in->dim[1] + 2 * window->padding[0], in->dim[2] + 2 * window->padding[1], in->dim[3]}};
+    if (!ab_shape_in_bounds(&padded))
+        return ab_fail(AB_CONFIG, "%s: input %s with its padding has more than 2^40 elements", what,
+                       ab_shape_text(in, text));
     if (!ab_shape_check(out))
         return ab_fail(AB_CONFIG, "%s: output %s has too many elements", what, ab_shape_text(out, text));
     return AB_OK;

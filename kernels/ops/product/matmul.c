@@ -28,7 +28,7 @@ static bool measure(const ab_shape *a, const ab_shape *b, geometry *g) {
     g->k = a->dim[a->ndim - 1];
     g->n = b->dim[b->ndim - 1];
     if (!ab_broadcast_shape(&of_a, &of_b, &g->batch)) return false;
-    g->items = ab_shape_count(&g->batch);
+    g->items = ab_shape_check(&g->batch) ? ab_shape_count(&g->batch) : 0; /* infer refuses the result */
     return b->dim[b->ndim - 2] == g->k;
 }
 

@@ -1,6 +1,7 @@
 /* Reads the document: head, ops and their inputs. Checks the network as a whole: names, references, losses,
  * no unused ops. */
 #include "bench/nets/net_build.h"
+#include "kernels/core/rng.h"
 #include "kernels/core/text.h"
 
 #include <stdio.h>
@@ -9,14 +10,22 @@
 
 static const char format_name[] = "ampbench-net-1";
 
-enum { MAX_OPS = 4096, MAX_SIDE = 65536 };
+enum { MAX_OPS = 4096, MAX_SIDE = 65536, NAME_SLOTS = 4 * MAX_OPS };
 
 typedef struct parser {
     ab_net *net;
     ab_net_json_place place;
     const cJSON *document, *ops;
     const char **names; /* "input", then the names of the ops: names[0..i] is what op i may refer to */
+    int *slot;          /* [NAME_SLOTS]: hash table of names: 1 + index of a name, or 0 */
 } parser;
+
+/* The slot of the name, or the empty one where it belongs. At most half of the slots are used. */
+static int *slot_of(const parser *p, const char *name) {
+    uint32_t at = ab_rng_name(name) % NAME_SLOTS;
+    while (p->slot[at] && strcmp(p->names[p->slot[at] - 1], name) != 0) at = (at + 1) % NAME_SLOTS;
+    return &p->slot[at];
+}
 
 static ab_status copy_text(const char *text, char **copy) {
     size_t bytes = strlen(text) + 1;
@@ -216,10 +225,12 @@ static ab_status open_ops(parser *p) {
                                 count);
     p->net->op = calloc((size_t)count, sizeof *p->net->op);
     p->names = calloc((size_t)count + 1, sizeof *p->names);
-    if (!p->net->op || !p->names)
+    p->slot = calloc(NAME_SLOTS, sizeof *p->slot);
+    if (!p->net->op || !p->names || !p->slot)
         return ab_fail(AB_NO_MEMORY, "%s: cannot allocate %d ops", p->place.path, count);
     p->net->ops = count;
     p->names[0] = "input";
+    *slot_of(p, "input") = 1;
     return AB_OK;
 }
 
@@ -235,10 +246,11 @@ static ab_status read_op_name(const parser *p, const cJSON *object, int i) {
     if (strcmp(name, "targets") == 0 || strcmp(name, "input") == 0)
         return ab_net_json_fail(&p->place, value,
                                 "expected a name other than \"input\" and \"targets\", found \"%s\"", name);
-    for (int k = 0; k < i; k++)
-        if (strcmp(p->names[k + 1], name) == 0)
-            return ab_net_json_fail(&p->place, value, "expected distinct names, found \"%s\" also on line %d",
-                                    name, p->net->op[k].line);
+    int *slot = slot_of(p, name);
+    if (*slot)
+        return ab_net_json_fail(&p->place, value, "expected distinct names, found \"%s\" also on line %d",
+                                name, p->net->op[*slot - 2].line);
+    *slot = i + 2;
     p->net->op[i].line = ab_net_json_line(object);
     return copy_text(name, &p->net->op[i].name);
 }
@@ -283,11 +295,9 @@ static ab_status resolve(const parser *p, const cJSON *value, int i, int *input)
                                 ab_net_json_found(value, found));
     *input = AB_NET_TARGETS;
     if (strcmp(name, "targets") == 0) return AB_OK;
-    for (int k = 0; k <= i; k++) {
-        *input = k - 1; /* names[0] is "input" */
-        if (strcmp(name, p->names[k]) == 0) return AB_OK;
-    }
-    return unknown_input(p, value, name, i);
+    const int k = *slot_of(p, name) - 1;
+    *input = k - 1; /* names[0] is "input" */
+    return k >= 0 && k <= i ? AB_OK : unknown_input(p, value, name, i);
 }
 
 /* Fills op->input and op->inputs from "in"; their number is not checked here. */
@@ -514,6 +524,7 @@ ab_status ab_net_parse(const char *text, size_t length, const char *path, ab_net
 out:
     if (status != AB_OK) ab_net_free(p.net);
     free(p.names);
+    free(p.slot);
     cJSON_Delete(document);
     return status;
 }

@@ -105,7 +105,7 @@ void ab_plan_destroy(ab_plan *plan); /* NULL is a no-op */
 /* Called by ab_plan_create. scalers: assigns each loss its scaler (first stage). passes: marks the nodes of
  * each scaler's backward pass (after wiring). */
 AB_MUST_CHECK ab_status ab_plan_scalers(ab_plan *plan);
-void ab_plan_passes(ab_plan *plan);
+AB_MUST_CHECK ab_status ab_plan_passes(ab_plan *plan);
 
 /* Called by ab_plan_create: decides which nodes are recomputed and sets the schedule positions. */
 void ab_plan_schedule(ab_plan *plan);

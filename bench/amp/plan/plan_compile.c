@@ -9,15 +9,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What wiring the backward pass knows of a tensor of the forward pass. */
+typedef struct backward_use {
+    int seen;       /* consumers wired so far */
+    bool sums_fp32; /* a consumer's gradient is fp32 by the user's override */
+} backward_use;
+
 /* State of the compiler: the plan and what is known of each value. */
 typedef struct compiler {
     ab_plan *plan;
-    int *value;       /* tensor that holds the output of net op i */
-    ab_shape *shape;  /* of the output of net op i */
-    int *uses;        /* consumers of tensor t, counted in the forward direction */
-    bool *needs_grad; /* tensor t has trained ancestors */
-    int *grad;        /* gradient tensor of tensor t, or AB_NONE */
-    int model_input;  /* the model's input, cast at O2 and O3 */
+    int *value;             /* tensor that holds the output of net op i */
+    ab_shape *shape;        /* of the output of net op i */
+    int *uses;              /* consumers of tensor t, counted in the forward direction */
+    bool *needs_grad;       /* tensor t has trained ancestors */
+    int *grad;              /* gradient tensor of tensor t, or AB_NONE */
+    backward_use *backward; /* of tensor t; from wire_backward on */
+    int model_input;        /* the model's input, cast at O2 and O3 */
     int states;
     ab_layer_format *own; /* format overrides of net op i */
 } compiler;
@@ -30,9 +37,18 @@ static void *grow(void *array, int count, size_t item) {
     return realloc(array, (size_t)(count ? 2 * count : 1) * item);
 }
 
+/* Keeps sums of bytes within int64_t, whatever an op derives from its inputs' shapes. */
+static ab_status check_bounds(const ab_plan *plan, const ab_plan_tensor *tensor) {
+    char text[AB_SHAPE_TEXT];
+    if (ab_shape_in_bounds(&tensor->shape)) return AB_OK;
+    return ab_fail(AB_CONFIG, "%s: tensor '%s': expected 1 to 2^40 elements, found %s", plan->net->path,
+                   tensor->name, ab_shape_text(&tensor->shape, text));
+}
+
 static ab_status add_tensor(compiler *c, ab_plan_tensor tensor, int *number) {
     ab_plan *plan = c->plan;
     int n = plan->tensors;
+    AB_TRY(check_bounds(plan, &tensor));
     ab_plan_tensor *tensors = grow(plan->tensor, n, sizeof *tensors);
     if (tensors) plan->tensor = tensors;
     int *uses = grow(c->uses, n, sizeof *uses);
@@ -514,20 +530,26 @@ static const ab_format *gradient_format(const compiler *c, const ab_plan_node *n
     return follows ? comes : tensor[node->in[i]].format;
 }
 
-/* Format in which the gradients of a value with several consumers are summed: fp32 if any of them is fp32. */
+/* The gradients of a value with several consumers are summed in fp32 if any of them is fp32 by the user's
+ * override. */
+static void mark_fp32_sums(const compiler *c) {
+    for (int n = 0; n < c->plan->nodes; n++) {
+        const ab_plan_node *node = &c->plan->node[n];
+        if (own_gradient_format(c, node) != fp32) continue;
+        for (int i = 0; i < node->inputs; i++) c->backward[node->in[i]].sums_fp32 = true;
+    }
+}
+
 static const ab_format *sum_format(const compiler *c, int value) {
-    const ab_plan *plan = c->plan;
-    for (int n = 0; n < plan->nodes; n++)
-        for (int i = 0; i < plan->node[n].inputs; i++)
-            if (plan->node[n].in[i] == value && own_gradient_format(c, &plan->node[n]) == fp32) return fp32;
-    return plan->tensor[value].format;
+    return c->backward[value].sums_fp32 ? fp32 : c->plan->tensor[value].format;
 }
 
 /* Assigns the tensor to which a node's backward pass writes the gradient of input i. The consumer that runs
  * first in the backward pass writes the gradient directly; a later one, or one with another format, writes a
  * temporary that is added to it. */
-static ab_status wire_input_grad(compiler *c, ab_plan_node *node, int i, int *seen) {
+static ab_status wire_input_grad(compiler *c, ab_plan_node *node, int i) {
     const int t = node->in[i];
+    int *seen = &c->backward[t].seen;
     if (!c->needs_grad[t]) return AB_OK;
     const ab_plan_tensor value = c->plan->tensor[t];
     const ab_format *made = gradient_format(c, node, i), *kept = c->uses[t] > 1 ? sum_format(c, t) : made;
@@ -540,13 +562,13 @@ static ab_status wire_input_grad(compiler *c, ab_plan_node *node, int i, int *se
     }
     if (!first || made != kept) {
         AB_TRY(add_named(c, value.shape, made, AB_MEM_activation_gradients, true, &node->in_grad[i],
-                         "%.*s.grad.%d", AB_PLAN_NAME - 24, value.name, seen[t]));
+                         "%.*s.grad.%d", AB_PLAN_NAME - 24, value.name, *seen));
         node->in_sum[i] = c->grad[t];
         node->starts_grad_sum[i] = first;
     }
     share_gradient(c, node, i);
-    seen[t]++;
-    node->in_final[i] = seen[t] == c->uses[t];
+    ++*seen;
+    node->in_final[i] = *seen == c->uses[t];
     return AB_OK;
 }
 
@@ -562,19 +584,15 @@ static ab_status add_loss_grad(compiler *c, int i) {
 
 static ab_status wire_backward(compiler *c) {
     ab_plan *plan = c->plan;
-    int forward_tensors = plan->tensors;
-    int *seen = calloc((size_t)forward_tensors + 1, sizeof *seen);
-    if (!seen) return ab_fail(AB_NO_MEMORY, "plan: out of memory");
-    ab_status status = AB_OK;
-    for (int i = 0; i < plan->losses; i++) AB_TRY_GOTO(add_loss_grad(c, i));
+    c->backward = calloc((size_t)plan->tensors, sizeof *c->backward);
+    if (!c->backward) return ab_fail(AB_NO_MEMORY, "plan: out of memory");
+    mark_fp32_sums(c);
+    for (int i = 0; i < plan->losses; i++) AB_TRY(add_loss_grad(c, i));
     for (int n = plan->nodes - 1; n >= 0; n--) {
         plan->node[n].out_grad = c->grad[plan->node[n].out];
-        for (int i = 0; i < plan->node[n].inputs; i++)
-            AB_TRY_GOTO(wire_input_grad(c, &plan->node[n], i, seen));
+        for (int i = 0; i < plan->node[n].inputs; i++) AB_TRY(wire_input_grad(c, &plan->node[n], i));
     }
-out:
-    free(seen);
-    return status;
+    return AB_OK;
 }
 
 static int node_of(const ab_plan *plan, int net_op) {
@@ -621,7 +639,7 @@ static ab_status compile(compiler *c) {
     plan->logits = plan->net->scored < 0 ? AB_NONE : plan->node[node_of(plan, plan->net->scored)].in[0];
     AB_TRY(wire_backward(c));
     ab_plan_schedule(plan);
-    ab_plan_passes(plan);
+    AB_TRY(ab_plan_passes(plan));
     add_flops(c);
     AB_TRY(add_recompute_buffers(c));
     return ab_plan_place(plan);
@@ -656,6 +674,7 @@ out:
     free(c.uses);
     free(c.needs_grad);
     free(c.grad);
+    free(c.backward);
     return status;
 }
 

@@ -3,6 +3,8 @@
  * pass. */
 #include "bench/amp/plan/plan.h"
 
+#include <stdlib.h>
+
 _Static_assert((int)AB_POLICY_LOSSES == (int)AB_NET_LOSSES, "a scaler for every loss there may be");
 
 static ab_status no_such_scaler(const ab_plan *plan, int loss) {
@@ -35,15 +37,11 @@ ab_status ab_plan_scalers(ab_plan *plan) {
 
 /* ---- nodes per pass -------------------------------------------------------------------------- */
 
-/* A node receives gradients from the later nodes that read its output; views count as separate tensors. */
-static unsigned reached_through(const ab_plan *plan, int n) {
-    unsigned losses = 0;
-    for (int m = n + 1; m < plan->nodes; m++) {
-        const ab_plan_node *reader = &plan->node[m];
-        for (int i = 0; i < reader->inputs; i++)
-            if (reader->in[i] == plan->node[n].out && reader->in_grad[i] != AB_NONE) losses |= reader->passes;
-    }
-    return losses;
+/* A node receives gradients from the later nodes that read its output; views count as separate tensors.
+ * reached[t]: passes of the nodes seen so far that give tensor t a gradient. */
+static void mark_inputs(const ab_plan_node *node, unsigned *reached) {
+    for (int i = 0; i < node->inputs; i++)
+        if (node->in_grad[i] != AB_NONE) reached[node->in[i]] |= node->passes;
 }
 
 static unsigned passes_of_block(const ab_plan *plan, int last) {
@@ -53,14 +51,19 @@ static unsigned passes_of_block(const ab_plan *plan, int last) {
     return passes;
 }
 
-void ab_plan_passes(ab_plan *plan) {
+ab_status ab_plan_passes(ab_plan *plan) {
+    unsigned *reached = calloc((size_t)plan->tensors, sizeof *reached);
+    if (!reached) return ab_fail(AB_NO_MEMORY, "plan: out of memory");
     for (int n = plan->nodes - 1; n >= 0; n--) {
         ab_plan_node *node = &plan->node[n];
         node->passes = 0;
         if (node->out_grad == AB_NONE) continue;
         for (int i = 0; i < plan->losses; i++)
             if (plan->loss[i] == node->out) node->passes |= 1u << plan->loss_id[i];
-        node->passes |= reached_through(plan, n);
+        node->passes |= reached[node->out];
+        mark_inputs(node, reached);
     }
     for (int n = 0; n < plan->nodes; n++) plan->node[n].recompute_passes = passes_of_block(plan, n);
+    free(reached);
+    return AB_OK;
 }

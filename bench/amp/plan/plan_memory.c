@@ -3,6 +3,7 @@
 #include "bench/amp/plan/plan.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* A recomputed value is dead between its last use before recomputation and the recomputation. */
 static void live_at(ab_plan *plan, int tensor, int position) {
@@ -85,31 +86,50 @@ typedef struct interval {
     int first, last;
 } interval;
 
-static bool meet(interval a, interval b) {
-    return a.first != AB_NONE && b.first != AB_NONE && a.first <= b.last && b.first <= a.last;
+/* A tensor's place and lifetime; the second interval is empty unless it is recomputed. */
+typedef struct place {
+    int64_t offset, end;
+    interval live, again;
+} place;
+
+static interval lifetime(int first, int last) {
+    const interval never = {0, -1};
+    return first == AB_NONE ? never : (interval){first, last};
 }
 
-static bool overlap_in_time(const ab_plan_tensor *a, const ab_plan_tensor *b) {
-    const interval first_a = {a->first, a->last}, second_a = {a->recompute_first, a->recompute_last};
-    const interval first_b = {b->first, b->last}, second_b = {b->recompute_first, b->recompute_last};
-    return meet(first_a, first_b) || meet(first_a, second_b) || meet(second_a, first_b) ||
-           meet(second_a, second_b);
+static place place_of(const ab_plan_tensor *t) {
+    return (place){.live = lifetime(t->first, t->last),
+                   .again = lifetime(t->recompute_first, t->recompute_last)};
 }
 
-/* Lowest offset at which `tensor` overlaps no placed tensor with an overlapping lifetime. */
-static int64_t first_fit(ab_plan_tensor *const *placed, int count, const ab_plan_tensor *tensor) {
+static bool meet(interval a, interval b) { return a.first <= b.last && b.first <= a.last; }
+
+static bool overlap_in_time(const place *a, const place *b) {
+    return meet(a->live, b->live) || meet(a->live, b->again) || meet(a->again, b->live) ||
+           meet(a->again, b->again);
+}
+
+/* Lowest offset at which `tensor` overlaps no placed tensor with an overlapping lifetime. `placed` is in the
+ * order of offsets: what starts behind the gap found so far cannot narrow it. */
+static int64_t first_fit(const place *placed, int count, const place *tensor, int64_t bytes) {
     int64_t offset = 0;
-    for (bool moved = true; moved;) {
-        moved = false;
-        for (int i = 0; i < count; i++) {
-            const ab_plan_tensor *other = placed[i];
-            bool apart = offset >= other->offset + other->bytes || offset + tensor->bytes <= other->offset;
-            if (apart || !overlap_in_time(tensor, other)) continue;
-            offset = other->offset + other->bytes;
-            moved = true;
-        }
-    }
+    for (int i = 0; i < count && placed[i].offset < offset + bytes; i++)
+        if (placed[i].end > offset && overlap_in_time(tensor, &placed[i])) offset = placed[i].end;
     return offset;
+}
+
+/* Inserts `tensor` in the order of offsets. */
+static void insert(place *placed, int count, const place *tensor) {
+    int low = 0, high = count;
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (placed[middle].offset <= tensor->offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    memmove(placed + low + 1, placed + low, (size_t)(count - low) * sizeof *placed);
+    placed[low] = *tensor;
 }
 
 /* Copies offsets and lifetimes to the tensors that share memory. */
@@ -127,8 +147,8 @@ static void follow_shared(ab_plan *plan) {
     }
 }
 
-/* Places the transient tensors of one category; `list` has room for all tensors. */
-static void place_category(ab_plan *plan, ab_mem_category category, ab_plan_tensor **list) {
+/* Places the transient tensors of one category; `list` and `placed` have room for all tensors. */
+static void place_category(ab_plan *plan, ab_mem_category category, ab_plan_tensor **list, place *placed) {
     int count = 0;
     for (int i = 0; i < plan->tensors; i++)
         if (plan->tensor[i].transient && plan->tensor[i].category == category &&
@@ -136,9 +156,11 @@ static void place_category(ab_plan *plan, ab_mem_category category, ab_plan_tens
             list[count++] = &plan->tensor[i];
     qsort(list, (size_t)count, sizeof *list, compare_places);
     for (int i = 0; i < count; i++) {
-        list[i]->offset = first_fit(list, i, list[i]);
-        int64_t end = list[i]->offset + list[i]->bytes;
-        if (end > plan->pool_bytes[category]) plan->pool_bytes[category] = end;
+        place tensor = place_of(list[i]);
+        list[i]->offset = tensor.offset = first_fit(placed, i, &tensor, list[i]->bytes);
+        tensor.end = tensor.offset + list[i]->bytes;
+        insert(placed, i, &tensor);
+        if (tensor.end > plan->pool_bytes[category]) plan->pool_bytes[category] = tensor.end;
     }
     plan->bytes[category] += plan->pool_bytes[category];
 }
@@ -148,10 +170,13 @@ ab_status ab_plan_place(ab_plan *plan) {
     for (int i = 0; i < plan->tensors; i++)
         if (!plan->tensor[i].transient) plan->bytes[plan->tensor[i].category] += plan->tensor[i].bytes;
     ab_plan_tensor **list = malloc((size_t)plan->tensors * sizeof *list);
-    if (!list) return ab_fail(AB_NO_MEMORY, "plan: out of memory");
-    for (int category = 0; category < AB_MEM_CATEGORY_COUNT; category++)
-        place_category(plan, (ab_mem_category)category, list);
+    place *placed = malloc((size_t)plan->tensors * sizeof *placed);
+    const bool room = list && placed;
+    for (int category = 0; room && category < AB_MEM_CATEGORY_COUNT; category++)
+        place_category(plan, (ab_mem_category)category, list, placed);
     free(list);
+    free(placed);
+    if (!room) return ab_fail(AB_NO_MEMORY, "plan: out of memory");
     follow_shared(plan);
     return AB_OK;
 }

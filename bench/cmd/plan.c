@@ -74,25 +74,31 @@ static void print_buffers(const ab_plan *plan) {
     }
 }
 
-/* Compiles, prepares the ops (their scratch depends on the machine) and prints; runs no step. */
+static void print_bytes(const int64_t bytes[AB_MEM_CATEGORY_COUNT]) {
+    int64_t total = 0;
+    printf("\n  bytes by category\n");
+    for (int c = 0; c < AB_MEM_CATEGORY_COUNT; c++) {
+        total += bytes[c];
+        printf("  %-22s %12lld  %s\n", ab_mem_category_name((ab_mem_category)c), (long long)bytes[c],
+               ab_mem_category_text((ab_mem_category)c));
+    }
+    printf("  %-22s %12lld\n\n", "total", (long long)total);
+}
+
+/* Compiles and prints: no tensor is allocated, no weight drawn, no step run. */
 static ab_status print_cell(const ab_run_config *config, const ab_cell_spec *spec, bool verbose) {
-    ab_cell *cell;
+    ab_plan *plan;
+    int64_t bytes[AB_MEM_CATEGORY_COUNT];
     ab_cell_config settings = ab_cell_config_of(config, spec);
-    AB_TRY(ab_cell_create(&settings, &cell));
-    const ab_plan *plan = ab_cell_plan(cell);
+    AB_TRY(ab_cell_planned(&settings, &plan, bytes));
     print_policy(spec);
     printf("\n  ops and casts, in the order of the forward pass (batch %lld)\n", (long long)plan->batch);
     for (int n = 0; n < plan->nodes; n++) print_node(plan, n);
     printf("\n  casts a step: %d of activations, %d of weights (forward); %.4g GFLOP a step\n",
            plan->activation_casts, plan->weight_casts, plan->flops * 1e-9);
     if (verbose) print_buffers(plan);
-    printf("\n  bytes by category\n");
-    for (int c = 0; c < AB_MEM_CATEGORY_COUNT; c++)
-        ab_print(stdout, "  %-22s %12lld  %s\n", ab_mem_category_name((ab_mem_category)c),
-                 (long long)ab_cell_bytes(cell, (ab_mem_category)c),
-                 ab_mem_category_text((ab_mem_category)c));
-    ab_print(stdout, "  %-22s %12lld\n\n", "total", (long long)ab_cell_bytes_total(cell));
-    ab_cell_destroy(cell);
+    print_bytes(bytes);
+    ab_plan_destroy(plan);
     return AB_OK;
 }
 
@@ -126,7 +132,10 @@ ab_status ab_cmd_plan(int argc, char **argv) {
         puts("usage: ampbench plan [--net NAME|FILE] [--level LIST] [--verbose] [OPTION]...\n\n"
              "Prints what a run with these options would do: every op with its formats, every inserted cast, "
              "bytes by category;\n"
-             "with --verbose every buffer too. Takes the options of `ampbench run`.");
+             "with --verbose every buffer too. Takes the options of `ampbench run`.\n\n"
+             "It computes with shapes alone: no tensor is allocated, no weight drawn, no data read. The bytes are "
+             "exact, but\n"
+             "for the workspace of products that a library computes, which is estimated.");
         return AB_OK;
     }
     ab_options options;

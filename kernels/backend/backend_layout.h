@@ -53,7 +53,8 @@ AB_BEGIN_DECLS
     FIELD(ab_exec, workspace_bytes, training)                                                                \
     FIELD(ab_exec, training, accumulate_half)                                                                \
     FIELD(ab_exec, accumulate_half, tf32)                                                                    \
-    FIELD(ab_exec, tf32, path)                                                                               \
+    FIELD(ab_exec, tf32, sizes_only)                                                                         \
+    FIELD(ab_exec, sizes_only, path)                                                                         \
     FIELD(ab_exec, path, observer)                                                                           \
     FIELD(ab_exec, observer, seed)                                                                           \
     FIELD(ab_exec, seed, step)                                                                               \

@@ -592,10 +592,12 @@ static ab_status make_for_one_thread(ab_status (*make)(const ab_pass_spec *, int
 }
 
 ab_status ab_dnnl_conv_pass(const ab_pass_spec *spec, ab_pass **pass) {
+    if (spec->sizes_only) return ab_dnnl_sizes(spec, false, pass);
     return make_for_one_thread(make_conv, spec, BY_RULE, pass);
 }
 
 ab_status ab_dnnl_matmul_pass(const ab_pass_spec *spec, ab_pass **pass) {
+    if (spec->sizes_only) return ab_dnnl_sizes(spec, true, pass);
     return make_for_one_thread(make_matmul, spec, BY_RULE, pass);
 }
 

@@ -98,6 +98,7 @@ typedef struct ab_exec {
     bool training;        /* batch norm uses batch statistics; dropout is active */
     bool accumulate_half; /* round every product and partial sum of low ops to the output's half format */
     bool tf32;            /* fp32 products on a GPU may round operands to TF32 */
+    bool sizes_only;      /* `prepare` is called for its sizes alone and may estimate them; nothing runs */
     ab_cpu_path path;
     ab_observer *observer;
     uint64_t seed;

@@ -40,6 +40,20 @@ typedef struct ab_cell_config {
 
 typedef struct ab_cell ab_cell;
 
+/* Compiles the plan of such a cell; the caller destroys *plan. A pure function of shapes and settings. */
+AB_MUST_CHECK ab_status ab_cell_compile(const ab_cell_config *config, ab_plan **plan);
+
+/* The plan, and the bytes that the cell would hold by category, from shapes alone: nothing is allocated for
+ * tensors, no weight is drawn, config->data is not read. Exact but for the workspace of products that a
+ * library computes on the host, which is estimated (dnnl_shim.h). An --init file is opened for the names and
+ * shapes of its tensors. The caller destroys *plan. Errors are those of ab_cell_create. */
+AB_MUST_CHECK ab_status ab_cell_planned(const ab_cell_config *config, ab_plan **plan,
+                                        int64_t bytes[AB_MEM_CATEGORY_COUNT]);
+
+/* The exact bytes of the ops' workspace for a plan of such a cell: prepares every op, which may take seconds,
+ * but allocates none of its memory. */
+AB_MUST_CHECK ab_status ab_cell_workspace(const ab_cell_config *config, const ab_plan *plan, int64_t *bytes);
+
 /* Compiles the plan, allocates memory, prepares the ops and sets the initial weights. *cell is owned by the
  * caller. */
 AB_MUST_CHECK ab_status ab_cell_create(const ab_cell_config *config, ab_cell **cell);

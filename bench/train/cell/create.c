@@ -7,13 +7,6 @@
 
 #include <stdlib.h>
 
-static ab_status compile(ab_cell *cell) {
-    const ab_cell_config *config = &cell->config;
-    ab_policy policy = config->policy;
-    policy.keep.micro_batches = config->recipe.micro_batches > 1;
-    return ab_plan_create(config->net, &policy, config->batch, config->optimizer->states, &cell->plan);
-}
-
 static ab_status make_batches(ab_cell *cell) {
     const ab_cell_config *config = &cell->config;
     cell->batches = (ab_batches){.memory = &cell->memory,
@@ -69,7 +62,7 @@ static ab_status build(ab_cell *cell) {
     const ab_cell_config *config = &cell->config;
     const int64_t micro_batches = config->recipe.micro_batches;
     AB_TRY(ab_backend_check(ab_backend_of(config->device)));
-    AB_TRY(compile(cell));
+    AB_TRY(ab_cell_compile(config, &cell->plan));
     AB_TRY(ab_cell_memory_init(&cell->memory, cell->plan, config->device, config->memory_limit));
     AB_TRY(ab_trained_params_init(&cell->trained, cell->plan, config->optimizer->states > 0));
     cell->position.micro_batches = micro_batches > 1 ? micro_batches : 1;

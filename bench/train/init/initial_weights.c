@@ -115,12 +115,24 @@ out:
     return status;
 }
 
-static ab_status open_source(const ab_initial_weights *initial, const ab_plan *plan, source *from) {
-    if (!initial->file) return AB_OK;
-    AB_TRY(ab_tensorfile_open(initial->file, &from->file));
-    AB_TRY(ab_init_map_load(initial->map, &from->map));
+static ab_status open_source(const char *file, const char *map, const ab_plan *plan, source *from) {
+    if (!file) return AB_OK;
+    AB_TRY(ab_tensorfile_open(file, &from->file));
+    AB_TRY(ab_init_map_load(map, &from->map));
     ab_status status = check_tensors(plan, from);
-    return status == AB_OK ? AB_OK : ab_fail_prefix(status, "--init %s", initial->file);
+    return status == AB_OK ? AB_OK : ab_fail_prefix(status, "--init %s", file);
+}
+
+static void close_source(source *from) {
+    ab_tensorfile_close(from->file);
+    ab_init_map_free(from->map);
+}
+
+ab_status ab_initial_weights_check(const char *file, const char *map, const ab_plan *plan) {
+    source from = {NULL, NULL};
+    ab_status status = open_source(file, map, plan, &from);
+    close_source(&from);
+    return status;
 }
 
 static ab_status set_param(const ab_initial_weights *initial, const ab_cell_memory *memory,
@@ -146,13 +158,12 @@ ab_status ab_initial_weights_set(const ab_initial_weights *initial, const ab_cel
     source from = {NULL, NULL};
     float *values = ab_params_room(plan);
     if (!values) return ab_fail(AB_NO_MEMORY, "initial weights: out of memory");
-    AB_TRY_GOTO(open_source(initial, plan, &from));
+    AB_TRY_GOTO(open_source(initial->file, initial->map, plan, &from));
     for (int p = 0; p < plan->params; p++)
         if (plan->param[p].owner == AB_NONE)
             AB_TRY_GOTO(set_param(initial, memory, &plan->param[p], &from, values));
 out:
-    ab_tensorfile_close(from.file);
-    ab_init_map_free(from.map);
+    close_source(&from);
     free(values);
     return status;
 }

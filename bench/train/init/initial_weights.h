@@ -20,6 +20,10 @@ typedef struct ab_initial_weights {
 AB_MUST_CHECK ab_status ab_initial_weights_set(const ab_initial_weights *initial,
                                                const ab_cell_memory *memory);
 
+/* Whether the file and its map have exactly the plan's tensors; reads no values. NULL: AB_OK. Errors as
+ * above. */
+AB_MUST_CHECK ab_status ab_initial_weights_check(const char *file, const char *map, const ab_plan *plan);
+
 AB_END_DECLS
 
 #endif

@@ -20,7 +20,15 @@ static ab_status reserve_tensors(const ab_cell_memory *memory) {
     return AB_OK;
 }
 
-static ab_status allocate_tensors(ab_cell_memory *memory, const ab_device *device) {
+/* Shapes, formats and device of all tensors. */
+static void describe_tensors(const ab_cell_memory *memory, const ab_device *device) {
+    for (int i = 0; i < memory->plan->tensors; i++) {
+        const ab_plan_tensor *t = &memory->plan->tensor[i];
+        memory->tensor[i] = (ab_tensor){.shape = t->shape, .format = t->format, .device = device, .id = -1};
+    }
+}
+
+static ab_status allocate_tensors(const ab_cell_memory *memory) {
     const ab_plan *plan = memory->plan;
     char *pool[AB_MEM_CATEGORY_COUNT];
     AB_TRY(reserve_tensors(memory));
@@ -29,7 +37,6 @@ static ab_status allocate_tensors(ab_cell_memory *memory, const ab_device *devic
     for (int i = 0; i < plan->tensors; i++) {
         const ab_plan_tensor *t = &plan->tensor[i];
         ab_tensor *tensor = &memory->tensor[i];
-        *tensor = (ab_tensor){.shape = t->shape, .format = t->format, .device = device, .id = -1};
         if (t->shares != AB_NONE) continue;
         if (t->transient)
             tensor->data = pool[t->category] + t->offset;
@@ -43,14 +50,20 @@ static ab_status allocate_tensors(ab_cell_memory *memory, const ab_device *devic
     return AB_OK;
 }
 
-ab_status ab_cell_memory_init(ab_cell_memory *memory, const ab_plan *plan, const ab_device *device,
-                              int64_t limit) {
+ab_status ab_cell_memory_describe(ab_cell_memory *memory, const ab_plan *plan, const ab_device *device) {
     memory->plan = plan;
     memory->backend = ab_backend_of(device);
-    AB_TRY(ab_mem_create(&memory->mem, device, limit));
     memory->tensor = calloc((size_t)plan->tensors, sizeof *memory->tensor);
     if (!memory->tensor) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
-    return allocate_tensors(memory, device);
+    describe_tensors(memory, device);
+    return AB_OK;
+}
+
+ab_status ab_cell_memory_init(ab_cell_memory *memory, const ab_plan *plan, const ab_device *device,
+                              int64_t limit) {
+    AB_TRY(ab_cell_memory_describe(memory, plan, device));
+    AB_TRY(ab_mem_create(&memory->mem, device, limit));
+    return allocate_tensors(memory);
 }
 
 void ab_cell_memory_fini(ab_cell_memory *memory) {

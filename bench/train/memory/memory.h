@@ -11,7 +11,7 @@ AB_BEGIN_DECLS
 typedef struct ab_cell_memory {
     const ab_plan *plan;       /* borrowed */
     const ab_backend *backend; /* of the device */
-    ab_mem *mem;               /* owned: all blocks, counted by category */
+    ab_mem *mem;               /* owned: all blocks, counted by category; NULL: described only */
     ab_tensor *tensor;         /* [plan->tensors]; owned */
 } ab_cell_memory;
 
@@ -19,6 +19,9 @@ typedef struct ab_cell_memory {
  * AB_NO_MEMORY or device errors. ab_cell_memory_fini frees everything, also after an error. */
 AB_MUST_CHECK ab_status ab_cell_memory_init(ab_cell_memory *memory, const ab_plan *plan,
                                             const ab_device *device, int64_t limit);
+/* The same tensors without memory: their data are NULL. For what depends on shapes alone. */
+AB_MUST_CHECK ab_status ab_cell_memory_describe(ab_cell_memory *memory, const ab_plan *plan,
+                                                const ab_device *device);
 void ab_cell_memory_fini(ab_cell_memory *memory);
 
 /* Tensor `number`; NULL for AB_NONE. */

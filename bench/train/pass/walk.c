@@ -72,41 +72,74 @@ static ab_status choose_op(ab_walk *walk, int n, const ab_op *op, size_t *worksp
     return prepare_with(walk, n, &ab_op_fallback, workspace, state);
 }
 
-static ab_status prepare_node(ab_walk *walk, int n) {
+/* Prepares the node's op, if it has one, and returns the bytes of its state. */
+static ab_status prepare_node(ab_walk *walk, int n, size_t *state) {
     const ab_plan *plan = walk->memory->plan;
     const ab_net_op *op = ab_plan_node_op(plan, &plan->node[n]);
-    size_t workspace, state;
-    void *memory;
+    size_t workspace;
+    *state = 0;
     if (!op) return AB_OK;
-    if (choose_op(walk, n, op->op, &workspace, &state) != AB_OK)
-        return ab_fail_prefix(AB_INTERNAL, "op '%s'", op->name);
-    AB_TRY(ab_mem_alloc(walk->memory->mem, AB_MEM_workspace, (int64_t)state, &memory));
-    if (walk->run[n]->bind) walk->run[n]->bind(&walk->io[n], memory);
+    const ab_status status = choose_op(walk, n, op->op, &workspace, state);
+    if (status != AB_OK)
+        return ab_fail_prefix(status == AB_NO_MEMORY ? AB_NO_MEMORY : AB_INTERNAL, "op '%s'", op->name);
     if (workspace > walk->exec.workspace_bytes) walk->exec.workspace_bytes = workspace;
     return AB_OK;
 }
 
-ab_status ab_walk_init(ab_walk *walk, const ab_cell_memory *memory, ab_observation *observation,
-                       const ab_exec *exec) {
-    const ab_plan *plan = memory->plan;
+static ab_status bind_node(ab_walk *walk, int n, size_t state) {
+    void *memory;
+    AB_TRY(ab_mem_alloc(walk->memory->mem, AB_MEM_workspace, (int64_t)state, &memory));
+    if (walk->run[n] && walk->run[n]->bind) walk->run[n]->bind(&walk->io[n], memory);
+    return AB_OK;
+}
+
+static void release_node(ab_walk *walk, int n) {
+    if (walk->run[n] && walk->run[n]->release) walk->run[n]->release(&walk->io[n]);
+    walk->run[n] = NULL;
+}
+
+/* Room for all nodes, none of them prepared. */
+static ab_status start_walk(ab_walk *walk, const ab_cell_memory *memory, const ab_exec *exec) {
     walk->memory = memory;
-    walk->observation = observation;
     walk->exec = *exec;
     walk->params_version = 1;
-    walk->io = calloc((size_t)plan->nodes, sizeof *walk->io);
-    walk->run = calloc((size_t)plan->nodes, sizeof *walk->run);
-    if (!walk->io || !walk->run) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
-    for (int n = 0; n < plan->nodes; n++) {
+    walk->io = calloc((size_t)memory->plan->nodes, sizeof *walk->io);
+    walk->run = calloc((size_t)memory->plan->nodes, sizeof *walk->run);
+    return walk->io && walk->run ? AB_OK : ab_fail(AB_NO_MEMORY, "cell: out of memory");
+}
+
+ab_status ab_walk_init(ab_walk *walk, const ab_cell_memory *memory, ab_observation *observation,
+                       const ab_exec *exec) {
+    size_t state;
+    AB_TRY(start_walk(walk, memory, exec));
+    walk->observation = observation;
+    for (int n = 0; n < memory->plan->nodes; n++) {
         wire_node(walk, n);
-        AB_TRY(prepare_node(walk, n));
+        AB_TRY(prepare_node(walk, n, &state));
+        AB_TRY(bind_node(walk, n, state));
     }
     return ab_mem_alloc(memory->mem, AB_MEM_workspace, (int64_t)walk->exec.workspace_bytes,
                         &walk->exec.workspace);
 }
 
+ab_status ab_walk_measure(const ab_cell_memory *memory, const ab_exec *exec, int64_t *bytes) {
+    ab_walk walk = {.memory = memory};
+    size_t state;
+    ab_status status = start_walk(&walk, memory, exec);
+    *bytes = 0;
+    for (int n = 0; n < memory->plan->nodes && status == AB_OK; n++) {
+        wire_node(&walk, n);
+        status = prepare_node(&walk, n, &state);
+        *bytes += ab_mem_rounded((int64_t)state);
+        release_node(&walk, n);
+    }
+    *bytes += ab_mem_rounded((int64_t)walk.exec.workspace_bytes);
+    ab_walk_fini(&walk);
+    return status;
+}
+
 void ab_walk_fini(ab_walk *walk) {
-    for (int n = 0; walk->io && walk->run && n < walk->memory->plan->nodes; n++)
-        if (walk->run[n] && walk->run[n]->release) walk->run[n]->release(&walk->io[n]);
+    for (int n = 0; walk->io && walk->run && n < walk->memory->plan->nodes; n++) release_node(walk, n);
     free(walk->io);
     free(walk->run);
     *walk = (ab_walk){.io = NULL};

@@ -25,6 +25,11 @@ AB_MUST_CHECK ab_status ab_walk_init(ab_walk *walk, const ab_cell_memory *memory
                                      const ab_exec *exec);
 void ab_walk_fini(ab_walk *walk);
 
+/* Bytes of workspace and state that ab_walk_init would allocate; allocates none of it and prepares one op
+ * after the other. With exec->sizes_only the host's products are estimated (dnnl_shim.h), which costs
+ * nanoseconds an op instead of milliseconds. `memory` may be described only. Errors name the op. */
+AB_MUST_CHECK ab_status ab_walk_measure(const ab_cell_memory *memory, const ab_exec *exec, int64_t *bytes);
+
 /* Marks prepared copies of the weights as outdated. */
 static inline void ab_walk_weights_changed(ab_walk *walk) { walk->params_version++; }
 

@@ -19,6 +19,10 @@ AB_MUST_CHECK ab_status ab_dnnl_conv_pass(const ab_pass_spec *spec, ab_pass **pa
 AB_MUST_CHECK ab_status ab_dnnl_matmul_pass(const ab_pass_spec *spec,
                                             ab_pass **pass); /* 1x1 images and kernel */
 
+/* What both return for a spec of sizes_only: sizes estimated from the shapes, without a call that creates
+ * anything in the library. Path "native" is estimated as "auto" is. */
+AB_MUST_CHECK ab_status ab_dnnl_sizes(const ab_pass_spec *spec, bool matmul, ab_pass **pass);
+
 /* Implementation n, from 0, of all that the library offers, "ref" included. For tests that cover all of them.
  * *pass is NULL after the last. */
 AB_MUST_CHECK ab_status ab_dnnl_nth_pass(const ab_pass_spec *spec, bool matmul, int n, ab_pass **pass);

@@ -310,7 +310,8 @@ ab_status ab_narrow_pass(const ab_pass_spec *spec, ab_pass **pass) {
     *pass = NULL;
     if (!applies(spec)) return AB_OK;
     narrow *p = calloc(1, sizeof *p);
-    int64_t *offset = calloc((size_t)(taps_of(&spec->conv) * spec->conv.window.channels), sizeof *offset);
+    const int64_t offsets = spec->sizes_only ? 1 : taps_of(&spec->conv) * spec->conv.window.channels;
+    int64_t *offset = calloc((size_t)offsets, sizeof *offset);
     if (!p || !offset) {
         free(p);
         free(offset);
@@ -323,7 +324,7 @@ ab_status ab_narrow_pass(const ab_pass_spec *spec, ab_pass **pass) {
     p->base.run = kinds[spec->kind].run;
     p->base.destroy = destroy;
     size_buffers(p, spec->kind);
-    set_offsets(p);
+    if (!spec->sizes_only) set_offsets(p);
     ab_text_show(p->base.text, sizeof p->base.text, "narrow:%s", ab_isa_name(ab_isa_get()));
     *pass = &p->base;
     return AB_OK;

@@ -24,6 +24,7 @@ typedef struct ab_pass_spec {
         dout_step; /* backward weights of a matrix product: row stride of dout in elements; 0: out_channels */
     const ab_format *operands;   /* format of src, weights and dout: fp32 or a half format */
     const ab_format *accumulate; /* round every product and partial sum to this format; NULL: fp32 */
+    bool sizes_only;             /* packed_bytes, scratch_bytes and text are wanted; the pass cannot run */
 } ab_pass_spec;
 
 typedef struct ab_pass_args {

@@ -50,7 +50,7 @@ static ab_status try_native(const ab_exec *exec, const ab_product_kind *kind, co
                             ab_pass **pass) {
     if (exec->path != AB_PATH_AUTO && exec->path != AB_PATH_NATIVE) return AB_OK;
     AB_TRY(ab_sliced_pass(kind->library, spec, pass));
-    if (exec->path == AB_PATH_NATIVE && !*pass)
+    if (exec->path == AB_PATH_NATIVE && !*pass && !exec->sizes_only)
         return ab_fail(AB_UNAVAILABLE,
                        "%s: no native %s implementation for this shape on this machine; use the path "
                        "auto or convert",
@@ -90,7 +90,10 @@ static ab_status choose(const ab_exec *exec, product *p, ab_pass_spec spec, cons
 }
 
 static ab_status choose_all(const ab_exec *exec, const ab_op_io *io, product *p, const ab_conv *conv) {
-    ab_pass_spec spec = {.conv = *conv, .bias = io->param[1] != NULL, .operands = &ab_format_fp32};
+    ab_pass_spec spec = {.conv = *conv,
+                         .bias = io->param[1] != NULL,
+                         .operands = &ab_format_fp32,
+                         .sizes_only = exec->sizes_only};
     spec.kind = AB_PASS_FORWARD;
     AB_TRY(choose(exec, p, spec, io->in[0], io->param[0], io->out));
     spec.kind = AB_PASS_BACKWARD_DATA;

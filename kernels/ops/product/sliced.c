@@ -170,11 +170,12 @@ ab_status ab_sliced_pass(ab_pass_maker maker, const ab_pass_spec *spec, ab_pass 
     s->by_outputs = by_outputs;
     ab_pass_spec one = slices > 1 ? part_of(spec, slices, by_outputs) : *spec;
     ab_status status = AB_OK;
-    for (; made < slices && status == AB_OK; made++) {
+    const int needed = spec->sizes_only ? 1 : slices; /* they are all alike */
+    for (; made < needed && status == AB_OK; made++) {
         status = maker(&one, &s->slice[made]);
         if (!s->slice[made]) break;
     }
-    if (made < slices || status != AB_OK) {
+    if (made < needed || status != AB_OK) {
         destroy(&s->base);
         return status;
     }

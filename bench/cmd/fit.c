@@ -3,6 +3,7 @@
  * the record; the resident set, which includes libraries and program, is shown as well. */
 #define _GNU_SOURCE
 #include "bench/cmd/cmd.h"
+#include "bench/memory/check.h"
 #include "bench/run/config.h"
 #include "bench/run/process.h"
 #include "bench/run/shared_data.h"
@@ -38,34 +39,54 @@ typedef struct fit {
 
 /* ---- by the plan ----------------------------------------------------------------------------- */
 
-static int64_t sum(const int64_t *bytes) {
-    int64_t total = 0;
-    for (int c = 0; c < AB_MEM_CATEGORY_COUNT; c++) total += bytes[c];
-    return total;
+static ab_cell_config settings_of(const fit *f, int64_t batch) {
+    ab_cell_config settings = ab_cell_config_of(&f->config, f->cell);
+    settings.batch = batch;
+    return settings;
 }
 
 /* Computes the bytes that the plan of a batch and its workspace need. */
 static ab_status predict(const fit *f, int64_t batch, int64_t *bytes) {
     ab_plan *plan = NULL;
-    ab_policy policy = f->cell->policy;
-    policy.keep.micro_batches = f->config.recipe.micro_batches > 1;
-    AB_TRY(ab_plan_create(f->config.net, &policy, batch, f->config.optimizer->states, &plan));
-    *bytes = sum(plan->bytes) + f->workspace + f->workspace_step * (batch - 1);
+    const ab_cell_config settings = settings_of(f, batch);
+    AB_TRY(ab_cell_compile(&settings, &plan));
+    *bytes = ab_memory_needed(plan) + f->workspace + f->workspace_step * (batch - 1);
     ab_plan_destroy(plan);
     return AB_OK;
 }
 
-/* The workspace of ops depends on the machine, so it is measured on a cell. */
+/* The workspace of ops depends on the machine, so the ops are prepared, without memory for their tensors. */
 static ab_status workspace_of(const fit *f, int64_t batch, int64_t *bytes) {
-    ab_cell_config settings = ab_cell_config_of(&f->config, f->cell);
-    ab_cell *cell = NULL;
-    settings.batch = batch;
-    settings.data = NULL;
-    settings.memory_limit = f->config.memory_limit;
-    AB_TRY(ab_cell_create(&settings, &cell));
-    *bytes = ab_cell_bytes_total(cell) - sum(ab_cell_plan(cell)->bytes);
-    ab_cell_destroy(cell);
-    return AB_OK;
+    ab_plan *plan = NULL;
+    const ab_cell_config settings = settings_of(f, batch);
+    AB_TRY(ab_cell_compile(&settings, &plan));
+    ab_status status = ab_cell_workspace(&settings, plan, bytes);
+    ab_plan_destroy(plan);
+    return status;
+}
+
+/* Fails if even the plan of a batch of 1 is above the limit. */
+static ab_status check_smallest(const fit *f) {
+    int64_t bytes = 0;
+    AB_TRY(predict(f, 1, &bytes));
+    if (bytes <= f->config.memory_limit) return AB_OK;
+    return ab_fail(AB_NO_MEMORY, "its plan needs %" PRId64 " bytes with a batch of 1, the limit is %" PRId64,
+                   bytes, f->config.memory_limit);
+}
+
+/* The trials go up to the limit, or to the plan of all samples: that must be left on this machine. */
+static ab_status check_machine(const fit *f) {
+    ab_memory_limit limit;
+    int64_t most = 0;
+    if (f->options.given[AB_OPTION_no_memory_check]) return AB_OK;
+    ab_memory_limit_of("", f->config.device, &limit);
+    if (f->config.memory_limit <= limit.left) return AB_OK;
+    if (predict(f, f->most, &most) == AB_OK && most <= limit.left) return AB_OK;
+    return ab_fail(
+        AB_NO_MEMORY,
+        "--memory-limit: %.1f MiB are more than the %.1f MiB that are left: %s; give at most these, "
+        "or --no-memory-check",
+        (double)f->config.memory_limit / mib, (double)limit.left / mib, limit.text);
 }
 
 /* Finds the largest batch whose prediction fits; at least 1. */
@@ -96,10 +117,11 @@ static ab_status find_by_plan(fit *f, int64_t *batch) {
     enum { CORRECTIONS = 3 };
     f->workspace_step = 0;
     AB_TRY(workspace_of(f, 1, &f->workspace));
+    AB_TRY(check_smallest(f));
     *batch = 2;
     for (int i = 0; i < CORRECTIONS; i++) {
         int64_t bytes = 0, before = *batch;
-        for (; before > 1 && workspace_of(f, before, &bytes) != AB_OK;) before = (before + 1) * 3 / 4;
+        AB_TRY(workspace_of(f, before, &bytes));
         if (before > 1) f->workspace_step = (bytes - f->workspace) / (before - 1);
         AB_TRY(search_plans(f, batch));
         if (*batch == before) break;
@@ -146,8 +168,7 @@ static ab_status try_batch(fit *f, int64_t batch, bool *fits) {
     ab_process_watch watch = {.tick = no_tick, .timeout_s = f->config.cell_timeout_s, .stop = &never};
     ab_process process;
     AB_TRY(ab_process_run(f->argv, &watch, &process));
-    bool short_of_memory = strstr(process.reason, "of the limit of") ||
-                           strstr(process.reason, "cannot allocate") || strstr(process.reason, "signal 9");
+    bool short_of_memory = process.short_of_memory || strstr(process.reason, "signal 9");
     ab_status status = AB_OK;
     *fits = process.reason[0] == '\0' && process.steps == STEPS;
     if (*fits)
@@ -200,6 +221,7 @@ static ab_status fit_cell(fit *f, const ab_cell_spec *cell, int64_t *reference) 
     int64_t by_plan = 1;
     f->cell = cell;
     f->batch = 0;
+    AB_TRY(check_machine(f));
     ab_status status = find_by_plan(f, &by_plan);
     if (status == AB_OK) status = confirm(f, by_plan);
     if (status == AB_OK && f->batch == 0) status = ab_fail(AB_NO_MEMORY, "no training step succeeded");

@@ -133,7 +133,8 @@ ab_status ab_cmd_plan(int argc, char **argv) {
              "Prints what a run with these options would do: every op with its formats, every inserted cast, "
              "bytes by category;\n"
              "with --verbose every buffer too. Takes the options of `ampbench run`.\n\n"
-             "It computes with shapes alone: no tensor is allocated, no weight drawn, no data read. The bytes are "
+             "It computes with shapes alone: no tensor is allocated, no weight drawn, no data read. The "
+             "bytes are "
              "exact, but\n"
              "for the workspace of products that a library computes, which is estimated.");
         return AB_OK;

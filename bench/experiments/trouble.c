@@ -2,6 +2,7 @@
 #include "bench/experiments/trouble.h"
 
 #include "bench/experiments/arms.h"
+#include "bench/memory/check.h"
 #include "bench/run/config.h"
 #include "bench/run/replay.h"
 #include "kernels/core/show.h"
@@ -104,13 +105,24 @@ static void add_arms(const char *id, const ab_arms *arms, cJSON *list) {
     cJSON_AddItemToArray(list, object);
 }
 
+static ab_status check_memory(const ab_cell_config *settings, const char *id) {
+    ab_memory_limit limit;
+    ab_plan *plan;
+    AB_TRY(ab_cell_compile(settings, &plan));
+    ab_memory_limit_of("", settings->device, &limit);
+    ab_status status = ab_memory_check(&limit, settings, plan, id);
+    ab_plan_destroy(plan);
+    return status;
+}
+
 static ab_status judge_cell(const recorded *r, const ab_diagnosis *diagnosis, FILE *text, cJSON *list) {
     const char *id = ab_json_text(diagnosis->found.facts.cell, "id", "");
     const ab_cell_spec *spec = spec_of(r, diagnosis->found.facts.cell);
     ab_arms arms;
     if (!spec) return ab_fail(AB_INPUT, "diagnose: --twins: the recorded options give no cell '%s'", id);
-    ab_print(stderr, "diagnose: --twins: %d restarts of three arms for %s\n", AB_ARMS_RESTARTS, id);
     const ab_cell_config settings = ab_cell_config_of(&r->config, spec);
+    if (!r->options.given[AB_OPTION_no_memory_check]) AB_TRY(check_memory(&settings, id));
+    ab_print(stderr, "diagnose: --twins: %d restarts of three arms for %s\n", AB_ARMS_RESTARTS, id);
     AB_TRY(ab_arms_run(&settings, diagnosis->found.facts.loss.first_nonfinite,
                        diagnosis->found.facts.loss.steps, &arms));
     if (text) print_arms(id, &arms, spec->half->name, text);

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "bench/run/process.h"
 
+#include "bench/memory/limits.h"
 #include "bench/run/timer.h"
 #include "kernels/core/process_setup.h"
 #include "kernels/core/text.h"
@@ -97,9 +98,9 @@ static ab_status take_event(ab_process *process, cJSON *event) {
         status = add_step(process, event);
     } else if (name && strcmp(name, "error") == 0) {
         const char *message = cJSON_GetStringValue(cJSON_GetObjectItem(event, "message"));
-        const char *text = cJSON_GetStringValue(cJSON_GetObjectItem(event, "status"));
+        const char *kind = cJSON_GetStringValue(cJSON_GetObjectItem(event, "kind"));
         ab_text_show(process->reason, sizeof process->reason, "%s", message ? message : "unknown error");
-        process->no_memory = text && strcmp(text, ab_status_text(AB_NO_MEMORY)) == 0;
+        process->short_of_memory = kind && strcmp(kind, ab_status_text(AB_NO_MEMORY)) == 0;
     } else {
         status = ab_fail(AB_INTERNAL, "a worker sent an unknown event");
     }
@@ -206,22 +207,27 @@ static void add_limits(int how, const struct rusage *usage, ab_process *process)
     const size_t size = sizeof process->reason;
     const int number = WIFSIGNALED(how) ? WTERMSIG(how) : 0;
     struct rlimit time;
-    if (process->no_memory && ab_memory_limits(limits)) ab_text_append(text, size, "; %s", limits);
-    if (number == SIGKILL) ab_text_append(text, size, "; the kernel does so when memory runs out");
+    if (process->short_of_memory && ab_memory_limits(limits)) ab_text_append(text, size, "; %s", limits);
+    if (number == SIGKILL && !process->short_of_memory)
+        ab_text_append(text, size, "; the kernel does so when memory runs out");
     if (number == SIGXCPU && getrlimit(RLIMIT_CPU, &time) == 0)
         ab_text_append(text, size, "; processor time limited to %llu s (ulimit -t)",
                        (unsigned long long)time.rlim_cur);
-    if (process->no_memory || number == SIGKILL)
+    if (process->short_of_memory || number == SIGKILL)
         ab_text_append(text, size, "; %.1f MiB were resident at most", (double)usage->ru_maxrss / 1024);
 }
 
-static void explain_end(int how, const struct rusage *usage, ab_process *process) {
+/* `kills`: processes that the kernel has killed for memory meanwhile. */
+static void explain_end(int how, const struct rusage *usage, int64_t kills, ab_process *process) {
     const long long step = (long long)process->steps;
     const size_t size = sizeof process->reason;
     if (process->reason[0] || (WIFEXITED(how) && WEXITSTATUS(how) == 0 && process->end)) return;
-    process->no_memory = is_likely_memory(how);
+    const bool killed = WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL && kills > 0;
+    process->short_of_memory = killed || is_likely_memory(how);
     ab_text_show(process->reason, size, "%s",
-                 process->no_memory ? "out of memory, most likely in a library: " : "");
+                 killed                     ? "the kernel ran out of memory: "
+                 : process->short_of_memory ? "out of memory, most likely in a library: "
+                                            : "");
     if (WIFSIGNALED(how))
         ab_text_append(process->reason, size, "killed by signal %d (%s) at step %lld", WTERMSIG(how),
                        strsignal(WTERMSIG(how)), step);
@@ -235,12 +241,13 @@ ab_status ab_process_run(char *const *argv, const ab_process_watch *watch, ab_pr
     int events = -1, how = 0;
     struct rusage usage = {.ru_maxrss = 0};
     memset(process, 0, sizeof *process);
+    const int64_t kills = ab_memory_kills("");
     AB_TRY(start(argv, &worker, &events));
     ab_status status = read_events(worker.pid, events, watch, process);
     close(events);
     while (wait4(worker.pid, &how, 0, &usage) < 0 && errno == EINTR) continue;
     ab_spawn_done(&worker);
-    explain_end(how, &usage, process);
+    explain_end(how, &usage, ab_memory_kills("") - kills, process);
     return status;
 }
 

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "bench/run/run.h"
 
+#include "bench/memory/check.h"
 #include "bench/run/environment.h"
 #include "bench/run/progress.h"
 #include "bench/run/record.h"
@@ -42,9 +43,10 @@ typedef struct run {
     char **worker_argv;     /* argv of a worker; the words of the task are set per process */
     char checkpoints[4096]; /* pattern of checkpoint files; "": none */
     int data_fd;
-    int no_memory; /* cells that failed for want of memory */
     int64_t started_ns;
     ab_progress progress;
+    int short_of_memory;       /* cells that failed because memory ran out */
+    char memory_failure[1024]; /* the first of them */
 } run;
 
 /* ---- before ---------------------------------------------------------------------------------- */
@@ -88,14 +90,25 @@ static ab_status check_files(const run *r, const char *option, const char *patte
     return AB_OK;
 }
 
-/* Checks what would otherwise only fail in a worker: plans of all cells, shapes of initial weights. */
-static ab_status dry_run(const run *r) {
+/* Cells run one after the other: each is compared with all that is left. */
+static ab_status check_plans(const run *r) {
+    const bool check = !r->options.given[AB_OPTION_no_memory_check];
+    ab_memory_limit limit;
+    ab_memory_limit_of("", r->config.device, &limit);
     for (int i = 0; i < r->count; i++) {
         ab_plan *plan;
-        AB_TRY(ab_plan_create(r->config.net, &r->cells[i].policy, r->config.batch,
-                              r->config.optimizer->states, &plan));
+        const ab_cell_config settings = ab_cell_config_of(&r->config, &r->cells[i]);
+        AB_TRY(ab_cell_compile(&settings, &plan));
+        ab_status status = check ? ab_memory_check(&limit, &settings, plan, r->cells[i].id) : AB_OK;
         ab_plan_destroy(plan);
+        AB_TRY(status);
     }
+    return AB_OK;
+}
+
+/* Checks what would otherwise only fail in a worker: plans of all cells, shapes of initial weights. */
+static ab_status dry_run(const run *r) {
+    AB_TRY(check_plans(r));
     const char *resumed = r->config.resume_file;
     if (resumed) AB_TRY(check_files(r, "--resume-from", resumed, false));
     for (int i = 0; i < (resumed ? r->count : r->config.init_file ? 1 : 0); i++) {
@@ -187,6 +200,19 @@ static ab_status add_file(run *r, ab_option_id id, const char *pattern, const ab
     return AB_OK;
 }
 
+/* Remembers the first cell that ran out of memory, with the numbers of its plan. */
+static void note_memory_failure(run *r, const ab_cell_spec *cell, const char *reason) {
+    const ab_cell_config settings = ab_cell_config_of(&r->config, cell);
+    ab_memory_limit limit;
+    ab_plan *plan;
+    if (r->short_of_memory++ > 0 || ab_cell_compile(&settings, &plan) != AB_OK) return;
+    ab_memory_limit_of("", r->config.device, &limit);
+    ab_text_show(r->memory_failure, sizeof r->memory_failure,
+                 "%s: %s; its plan has %" PRId64 " bytes of tensors, %" PRId64 " bytes are left: %s",
+                 cell->id, reason, ab_memory_needed(plan), limit.left, limit.text);
+    ab_plan_destroy(plan);
+}
+
 static ab_status run_process(run *r, int round, int position) {
     int index = r->order[round * r->count + position];
     const ab_cell_spec *cell = &r->cells[index];
@@ -211,7 +237,7 @@ static ab_status run_process(run *r, int round, int position) {
     ab_progress_process(&r->progress, cell->id);
     ab_status status = ab_process_run(r->worker_argv, &watch, &process);
     while (n > words) r->worker_argv[--n] = NULL;
-    r->no_memory += process.no_memory;
+    if (process.short_of_memory) note_memory_failure(r, cell, process.reason);
     if (status == AB_OK)
         status = ab_record_process(r->document, index, round, position, round == 0, &process);
     ab_progress_process_done(&r->progress, process.interrupted ? "" : process.reason);
@@ -255,9 +281,9 @@ static ab_status run_rounds(run *r) {
 static ab_status verdict(const run *r) {
     int failed = 0;
     for (int i = 0; i < r->count; i++) failed += strcmp(ab_record_status(r->document, i), "ok") != 0;
-    if (failed && failed == r->no_memory)
-        return ab_fail(AB_NO_MEMORY, "%d of %d cells failed for want of memory; the table says why", failed,
-                       r->count);
+    if (failed && failed == r->short_of_memory)
+        return ab_fail(AB_NO_MEMORY, "%d of %d cells ran out of memory; %s", failed, r->count,
+                       r->memory_failure);
     if (failed) return ab_fail(AB_INTERNAL, "%d of %d cells failed; the table says why", failed, r->count);
     const cJSON *determinism = cJSON_GetObjectItem(r->document, "determinism");
     if (cJSON_IsFalse(cJSON_GetObjectItem(determinism, "all_cells_deterministic")))

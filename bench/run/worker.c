@@ -372,8 +372,8 @@ ab_status ab_worker_main(int argc, char **argv) {
     if (status != AB_OK) {
         ab_json_line line;
         ab_json_line_begin(&line, stdout, "error");
+        line.sink.text(&line.sink, "kind", ab_status_text(status));
         line.sink.text(&line.sink, "message", ab_error_message());
-        line.sink.text(&line.sink, "status", ab_status_text(status));
         ab_json_line_end(&line);
         status = ab_fail(status, "%s", ""); /* the parent prints it, once */
     }

@@ -79,10 +79,10 @@ static void print_bytes(const int64_t bytes[AB_MEM_CATEGORY_COUNT]) {
     printf("\n  bytes by category\n");
     for (int c = 0; c < AB_MEM_CATEGORY_COUNT; c++) {
         total += bytes[c];
-        printf("  %-22s %12lld  %s\n", ab_mem_category_name((ab_mem_category)c), (long long)bytes[c],
-               ab_mem_category_text((ab_mem_category)c));
+        ab_print(stdout, "  %-22s %12lld  %s\n", ab_mem_category_name((ab_mem_category)c),
+                 (long long)bytes[c], ab_mem_category_text((ab_mem_category)c));
     }
-    printf("  %-22s %12lld\n\n", "total", (long long)total);
+    ab_print(stdout, "  %-22s %12lld\n\n", "total", (long long)total);
 }
 
 /* Compiles and prints: no tensor is allocated, no weight drawn, no step run. */

@@ -1,5 +1,6 @@
 # Shared by all plots: terminal, fonts, colours (Okabe-Ito palette, safe for colour-blind readers).
-# Required variables: name, page_note, width, height (pixels). Optional: format = 'png' (default) or 'svg'.
+# Required variables: name, page_note, width, height (pixels). Optional: format = 'png' (default) or 'svg';
+# to_stdout: the picture goes to standard output in place of a file.
 # Texts from the document are never 'enhanced': no character in them is interpreted as markup.
 if (!exists("format")) format = 'png'
 font_name = 'DejaVu Sans'
@@ -10,7 +11,7 @@ if (format eq 'svg') {
     set terminal pngcairo enhanced size width,height background '#ffffff' font font_name.',10'
     title_font = font_name.',13'; panel_font = font_name.':Bold,10'; small_font = font_name.',9'; tiny_font = font_name.',8'
 }
-set output name.'.'.format
+if (!exists("to_stdout")) set output name.'.'.format
 set encoding utf8
 set datafile missing '?'
 data = name.'.dat'

@@ -4,6 +4,7 @@
 #include "bench/cmd/cmd.h"
 #include "reports/compare/divergence.h"
 #include "reports/compare/equivalence.h"
+#include "reports/record/json.h"
 #include "reports/record/result.h"
 
 #include <stdlib.h>
@@ -92,7 +93,7 @@ static ab_status write(const request *r, const cJSON *list) {
     cJSON_AddStringToObject(document, "base", r->base);
     cJSON_AddItemToObject(document, "other", r->other ? cJSON_CreateString(r->other) : cJSON_CreateNull());
     cJSON_AddItemToObject(document, "comparisons", cJSON_Duplicate(list, 1));
-    ab_status status = ab_result_write(document, r->json);
+    ab_status status = ab_json_write_file(document, r->json);
     cJSON_Delete(document);
     return status;
 }

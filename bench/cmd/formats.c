@@ -187,16 +187,17 @@ static cJSON *document(const request *r, ab_status *proved) {
 /* Opens the file first, so that a wrong path fails before an hour of proofs. A failed proof is still written;
  * its status is returned. */
 static ab_status write_json(const request *r) {
-    ab_status status = AB_OK;
-    FILE *file = ab_output_open(r->json);
-    if (file == NULL) return ab_fail(AB_OUTPUT, "--json %s: cannot open it for writing", r->json);
-    cJSON *root = document(r, &status);
+    ab_status proved = AB_OK;
+    ab_outfile out;
+    AB_TRY(ab_output_open("--json", r->json, &out));
+    cJSON *root = document(r, &proved);
     char *text = cJSON_Print(root);
-    bool written = text != NULL && fputs(text, file) >= 0 && fputc('\n', file) >= 0 && fflush(file) == 0;
+    ab_status written = text ? AB_OK : ab_fail(AB_NO_MEMORY, "--json: out of memory");
+    if (text) fprintf(out.stream, "%s\n", text);
     cJSON_Delete(root);
     cJSON_free(text);
-    written = ab_output_close(file) && written;
-    return written ? status : ab_fail(AB_OUTPUT, "--json %s: cannot write", r->json);
+    written = ab_output_close("--json", &out, written);
+    return written == AB_OK ? proved : written;
 }
 
 ab_status ab_cmd_formats(int argc, char **argv) {

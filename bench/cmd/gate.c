@@ -7,13 +7,14 @@
 #include "bench/gate/selftest.h"
 #include "kernels/core/nearest.h"
 #include "kernels/core/text.h"
+#include "kernels/files/lock.h"
 #include "reports/record/json.h"
+#include "reports/record/output.h"
 #include "reports/record/result.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static const char usage[] =
     "usage: ampbench gate BASE.json NEW.json [OPTION]...\n"
@@ -245,14 +246,11 @@ static ab_status load(const char *path, cJSON **document) {
     return ab_result_summarise(*document);
 }
 
-static ab_status make_folder(const char *folder) {
-    if (mkdir(folder, 0777) == 0 || errno == EEXIST) return AB_OK;
-    return ab_fail(AB_OUTPUT, "gate: --out: cannot make the folder %s: %s", folder, strerror(errno));
-}
+static const char *folder_of(const request *r) { return r->out ? r->out : "ampbench-gate"; }
 
 static ab_status measure(const request *r, ab_gate_plan *plan, char *program, size_t size) {
     static char *const nothing[] = {NULL};
-    const char *folder = r->out ? r->out : "ampbench-gate", *self = "/proc/self/exe";
+    const char *folder = folder_of(r), *self = "/proc/self/exe";
     plan->run_options = r->run_options ? r->run_options : nothing;
     plan->fixed_rounds = (int)r->rounds_count;
     plan->seed = (uint64_t)r->seed_number;
@@ -260,7 +258,6 @@ static ab_status measure(const request *r, ab_gate_plan *plan, char *program, si
     plan->quiet = r->quiet;
     plan->options = &r->options;
     AB_TRY(ab_gate_check_run_options(plan->run_options));
-    AB_TRY(make_folder(folder));
     if (r->base_ref) AB_TRY(ab_gate_build_ref(r->base_ref, folder, program, size));
     plan->arm[plan->arms++] = (ab_gate_arm){.name = "base", .program = r->base_ref ? program : r->base_exe};
     plan->arm[plan->arms++] = (ab_gate_arm){.name = "new", .program = r->new_exe ? r->new_exe : self};
@@ -294,25 +291,25 @@ static ab_status write_format(const cJSON *gate, const char *format, FILE *out) 
 
 static ab_status write_file(const cJSON *gate, const char *format, const char *path) {
     if (!path) return AB_OK;
-    FILE *out = fopen(path, "ab"); /* other steps append to a job's summary too */
-    if (!out) return ab_fail(AB_OUTPUT, "gate: --%s: %s: cannot write: %s", format, path, strerror(errno));
-    if (strcmp(format, "junit") == 0) out = freopen(path, "wb", out);
-    if (!out) return ab_fail(AB_OUTPUT, "gate: --%s: %s: cannot write: %s", format, path, strerror(errno));
-    ab_status status = write_format(gate, format, out);
-    bool failed = ferror(out) != 0;
-    failed |= fclose(out) != 0;
-    if (status == AB_OK && failed) status = ab_fail(AB_OUTPUT, "gate: --%s: %s: cannot write", format, path);
-    return status;
+    const bool append = strcmp(format, "markdown") == 0; /* other steps append to a job's summary too */
+    char option[32];
+    ab_outfile out;
+    ab_text_exact(option, sizeof option, "gate: --%s", format);
+    ab_status status = append ? ab_outfile_append(path, &out) : ab_output_open(option, path, &out);
+    if (status != AB_OK) return append ? ab_fail_prefix(status, "%s", option) : status;
+    return ab_output_close(option, &out, write_format(gate, format, out.stream));
 }
 
 static ab_status report(const request *r, const cJSON *gate, const cJSON *other) {
     bool only_json = r->json && strcmp(r->json, "-") == 0;
-    if (r->json) AB_TRY(ab_result_write(gate, r->json));
+    if (r->json) AB_TRY(ab_json_write_file(gate, r->json));
     AB_TRY(write_file(gate, "markdown", r->markdown));
     AB_TRY(write_file(gate, "junit", r->junit));
     if (!only_json) AB_TRY(write_format(gate, r->format ? r->format : formats[0], stdout));
-    if (r->save && strcmp(ab_json_text(gate, "gate.verdict", ""), "PASS") == 0)
+    if (r->save && strcmp(ab_json_text(gate, "gate.verdict", ""), "PASS") == 0) {
+        AB_TRY(ab_lock_check("gate: --save", r->save));
         AB_TRY(ab_result_write(other, r->save));
+    }
     return outcome(r, gate);
 }
 
@@ -374,17 +371,15 @@ static ab_status parse_effects(const char *text, double *effects, int *count) {
 
 static ab_status selftest(request *r) {
     static char *const nothing[] = {NULL};
-    const char *folder = r->out ? r->out : "ampbench-gate";
     double effects[AB_GATE_EFFECTS];
     int count = 0;
     ab_gate_plan plan = {.run_options = r->run_options ? r->run_options : nothing,
                          .fixed_rounds = (int)r->rounds_count,
                          .seed = (uint64_t)r->seed_number,
-                         .folder = folder,
+                         .folder = folder_of(r),
                          .quiet = r->quiet,
                          .options = &r->options};
     if (r->effects) AB_TRY(parse_effects(r->effects, effects, &count));
-    AB_TRY(make_folder(folder));
     return ab_gate_selftest(&plan, r->effects ? effects : NULL, count, r->json);
 }
 
@@ -396,5 +391,9 @@ ab_status ab_cmd_gate(int argc, char **argv) {
         return AB_OK;
     }
     AB_TRY(check(&r));
-    return r.selftest ? selftest(&r) : compare(&r);
+    ab_lock lock = {-1, NULL};
+    if (r.selftest || !r.base) AB_TRY(ab_lock_folder("gate: --out", folder_of(&r), &lock));
+    ab_status status = r.selftest ? selftest(&r) : compare(&r);
+    ab_lock_release(&lock);
+    return status;
 }

@@ -5,6 +5,7 @@
 #include "bench/cmd/cmd.h"
 #include "kernels/core/log.h"
 #include "kernels/core/text.h"
+#include "kernels/files/lock.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
 
@@ -155,7 +156,11 @@ static ab_status add_path(ab_history *history, const char *path, int depth) {
 static ab_status draw(const cJSON *json, const char *folder) {
     int rendered;
     const char *note;
-    AB_TRY(ab_plot_write(&ab_plot_history, json, folder, &rendered, &note));
+    ab_lock lock;
+    AB_TRY(ab_lock_folder("--plots", folder, &lock));
+    ab_status status = ab_plot_write(&ab_plot_history, json, folder, &rendered, &note);
+    ab_lock_release(&lock);
+    AB_TRY(status);
     if (note) ab_warn("%s", note);
     ab_info("%s: %d plots drawn", folder, rendered);
     return AB_OK;
@@ -167,7 +172,7 @@ static ab_status print(const request *r, const ab_history *history) {
     bool to_stdout = r->json && strcmp(r->json, "-") == 0;
     AB_TRY_GOTO(ab_history_json(history, r->guard, &json));
     if (!to_stdout) ab_history_print(json, stdout);
-    if (r->json) AB_TRY_GOTO(ab_result_write(json, r->json));
+    if (r->json) AB_TRY_GOTO(ab_json_write_file(json, r->json));
     if (r->plots) AB_TRY_GOTO(draw(json, r->plots));
 out:
     cJSON_Delete(json);

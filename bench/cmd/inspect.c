@@ -8,6 +8,8 @@
 #include "kernels/core/parallel.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
+#include "kernels/files/lock.h"
+#include "reports/record/output.h"
 
 #include <errno.h>
 #include <math.h>
@@ -170,53 +172,46 @@ static ab_status finish_request(request *r, bool *color) {
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* The JSON document is written to an anonymous file first; the destination gets the complete document or
- * stays unchanged. */
+/* The destination gets the complete document or stays unchanged: what cannot be replaced (standard output, a
+ * pipe) through an anonymous file. */
 typedef struct spool {
-    FILE *growing, *out;
-    bool created; /* created here: remove it on failure */
+    FILE *growing;
+    ab_outfile out;
 } spool;
-
-static ab_status cannot_write(const request *r) {
-    return ab_fail(AB_OUTPUT, "--json: %s: cannot write: %s", r->json, strerror(errno));
-}
 
 /* Opens the destination first, so that a write error is found before the work. */
 static ab_status open_spool(const request *r, spool *json) {
     if (!r->json) return AB_OK;
-    bool to_stdout = strcmp(r->json, "-") == 0;
-    json->created = !to_stdout && access(r->json, F_OK) != 0;
-    json->out = to_stdout ? stdout : fopen(r->json, "a");
-    json->growing = json->out ? tmpfile() : NULL;
-    return json->growing ? AB_OK : cannot_write(r);
+    AB_TRY(ab_output_open("--json", r->json, &json->out));
+    json->growing = json->out.temporary ? json->out.stream : tmpfile();
+    return json->growing ? AB_OK : ab_fail(AB_OUTPUT, "--json: a temporary file: %s", strerror(errno));
 }
 
-static ab_status copy_spool(const request *r, spool *json) {
+static ab_status copy_spool(const spool *json) {
     char block[1 << 14];
     bool failed = fflush(json->growing) != 0 || ferror(json->growing);
     rewind(json->growing);
-    if (json->out != stdout && ftruncate(fileno(json->out), 0) != 0 && errno != EINVAL)
-        failed = true; /* EINVAL: a device */
     for (size_t n = 1; n > 0 && !failed;) {
         n = fread(block, 1, sizeof block, json->growing);
-        failed = ferror(json->growing) || fwrite(block, 1, n, json->out) != n;
+        failed = ferror(json->growing) || fwrite(block, 1, n, json->out.stream) != n;
     }
-    failed = fflush(json->out) != 0 || failed;
-    return failed ? cannot_write(r) : AB_OK;
+    return failed ? ab_fail(AB_OUTPUT, "--json: cannot write: %s", strerror(errno)) : AB_OK;
 }
 
-static ab_status finish_spool(const request *r, spool *json, ab_status status) {
-    if (json->growing && status == AB_OK) status = copy_spool(r, json);
-    if (json->growing) fclose(json->growing);
-    if (json->out && json->out != stdout && fclose(json->out) != 0 && status == AB_OK)
-        status = cannot_write(r);
-    if (json->created && status != AB_OK) remove(r->json);
-    return status;
+static ab_status finish_spool(spool *json, ab_status status) {
+    const bool copied = json->growing && json->growing != json->out.stream;
+    if (copied && status == AB_OK) status = copy_spool(json);
+    if (copied) fclose(json->growing);
+    return ab_output_close("--json", &json->out, status);
 }
 
 static ab_status draw(const request *r, const ab_inspect_result *result) {
     const char *note = NULL;
-    AB_TRY(ab_inspect_plot(result, r->plot, &note));
+    ab_lock lock;
+    AB_TRY(ab_lock_folder("--plot", r->plot, &lock));
+    ab_status status = ab_inspect_plot(result, r->plot, &note);
+    ab_lock_release(&lock);
+    AB_TRY(status);
     if (note) ab_warn("%s: %s", r->plot, note);
     return AB_OK;
 }
@@ -227,8 +222,9 @@ static ab_status inspect(const request *r, const ab_inspect_selection *selection
     spool json = {0};
     ab_status status = open_spool(r, &json);
     if (status == AB_OK) status = ab_inspect_run(&r->inspect, selection, json.growing, result);
-    status = finish_spool(r, &json, status);
-    if (status == AB_OK && json.out != stdout) ab_inspect_print(stdout, result, color);
+    const bool to_stdout = json.out.stream == stdout;
+    status = finish_spool(&json, status);
+    if (status == AB_OK && !to_stdout) ab_inspect_print(stdout, result, color);
     if (status == AB_OK && r->plot) status = draw(r, result);
     ab_inspect_result_free(result);
     free(result);

@@ -4,10 +4,10 @@
 #include "bench/cmd/arguments.h"
 #include "bench/cmd/cmd.h"
 #include "kernels/core/log.h"
+#include "kernels/files/lock.h"
 #include "kernels/core/show.h"
 #include "reports/record/result.h"
 
-#include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,23 +74,14 @@ static ab_status choose_color(const char *when, int *color) {
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-static ab_status write_file(const cJSON *document, const char *name, const char *path) {
-    const ab_report *report;
-    AB_TRY(ab_report_find(name, &report));
-    FILE *out = fopen(path, "wb");
-    if (!out) return ab_fail(AB_OUTPUT, "--%s: %s: cannot write: %s", name, path, strerror(errno));
-    ab_status status = report->write(document, out, 0);
-    bool failed = ferror(out) != 0;
-    failed |= fclose(out) != 0;
-    if (status == AB_OK && failed)
-        status = ab_fail(AB_OUTPUT, "--%s: %s: cannot write: %s", name, path, strerror(errno));
-    return status;
-}
-
 static ab_status draw_plots(const cJSON *document, const char *folder) {
     int rendered;
     const char *note;
-    AB_TRY(ab_plots_write(document, folder, &rendered, &note));
+    ab_lock lock;
+    AB_TRY(ab_lock_folder("--plots", folder, &lock));
+    ab_status status = ab_plots_write(document, folder, &rendered, &note);
+    ab_lock_release(&lock);
+    AB_TRY(status);
     if (note) ab_warn("%s", note);
     ab_info("%s: %d plots drawn", folder, rendered);
     return AB_OK;
@@ -102,10 +93,10 @@ static ab_status print_report(const request *r, const ab_report *format, int col
     AB_TRY_GOTO(ab_result_load(r->document, &document));
     AB_TRY_GOTO(ab_result_summarise(document));
     AB_TRY_GOTO(format->write(document, stdout, color));
-    if (r->csv) AB_TRY_GOTO(write_file(document, "csv", r->csv));
-    if (r->markdown) AB_TRY_GOTO(write_file(document, "markdown", r->markdown));
-    if (r->html) AB_TRY_GOTO(write_file(document, "html", r->html));
-    if (r->junit) AB_TRY_GOTO(write_file(document, "junit", r->junit));
+    if (r->csv) AB_TRY_GOTO(ab_report_to_file("csv", r->csv, document));
+    if (r->markdown) AB_TRY_GOTO(ab_report_to_file("markdown", r->markdown, document));
+    if (r->html) AB_TRY_GOTO(ab_report_to_file("html", r->html, document));
+    if (r->junit) AB_TRY_GOTO(ab_report_to_file("junit", r->junit, document));
     if (r->plots) AB_TRY_GOTO(draw_plots(document, r->plots));
 out:
     cJSON_Delete(document);

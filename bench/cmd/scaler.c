@@ -173,21 +173,12 @@ static ab_status parse(int argc, char **argv, request *r) {
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-static ab_status open_json(const request *r, FILE **out) {
-    *out = ab_output_open(r->json);
-    return *out ? AB_OK : ab_fail(AB_OUTPUT, "--json: cannot write '%s'", r->json);
-}
-
-static ab_status close_json(const request *r, FILE *out) {
-    return ab_output_close(out) ? AB_OK : ab_fail(AB_OUTPUT, "--json: cannot write '%s'", r->json);
-}
-
 static ab_status report(const request *r, const ab_trace_column *column, int64_t steps) {
-    FILE *out;
+    ab_outfile out;
     if (r->json) {
-        AB_TRY(open_json(r, &out));
-        ab_trace_json(out, column, r->dialects);
-        AB_TRY(close_json(r, out));
+        AB_TRY(ab_output_open("--json", r->json, &out));
+        ab_trace_json(out.stream, column, r->dialects);
+        AB_TRY(ab_output_close("--json", &out, AB_OK));
     }
     if (!r->json || strcmp(r->json, "-") != 0) ab_trace_print(stdout, column, r->dialects, steps, r->rows);
     return AB_OK;
@@ -245,9 +236,11 @@ static void see_layer(void *context, const ab_trace_layer *layer) {
 /* A first pass only checks the file, so that an invalid file does not leave a partial table. */
 static ab_status trace_layers(const request *r, FILE *file) {
     layer_sink sink = {NULL, false};
+    ab_outfile out = {0};
     ab_trace_error error;
     AB_TRY(ab_layer_trace_run(&r->config[0], r->layers, file, NULL, NULL, &error));
-    if (r->json) AB_TRY(open_json(r, &sink.json));
+    if (r->json) AB_TRY(ab_output_open("--json", r->json, &out));
+    sink.json = out.stream;
     ab_trace_config config = ab_scaler_trace_config(&r->config[0]);
     if (sink.json)
         ab_trace_layers_json_begin(sink.json, &config);
@@ -256,8 +249,7 @@ static ab_status trace_layers(const request *r, FILE *file) {
     ab_status status = ab_layer_trace_run(&r->config[0], r->layers, file, see_layer, &sink, &error);
     if (!sink.json) return status;
     if (status == AB_OK) ab_trace_layers_json_end(sink.json, &error);
-    ab_status closed = close_json(r, sink.json);
-    return status != AB_OK ? status : closed;
+    return ab_output_close("--json", &out, status);
 }
 
 static ab_status run_layers(const request *r) {

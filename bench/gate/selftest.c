@@ -51,7 +51,7 @@ static ab_status calibrate_work(ab_gate_plan *plan, const double *effects) {
 static ab_status write_calibration(const ab_gate_plan *plan, const cJSON *calibration, const char *json) {
     char path[PATH_BYTES];
     AB_TRY(ab_text_path("gate: --work", path, sizeof path, "%s/calibration.json", plan->folder));
-    AB_TRY(ab_result_write(calibration, json ? json : path));
+    AB_TRY(ab_json_write_file(calibration, json ? json : path));
     if (json && strcmp(json, "-") == 0) return AB_OK;
     ab_gate_calibration_print(calibration, stdout);
     ab_print(stdout, "calibration in %s; later: ampbench gate --calibration %s ...\n", json ? json : path,

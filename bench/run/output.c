@@ -6,9 +6,10 @@
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
+#include "kernels/files/folder.h"
+#include "kernels/files/outfile.h"
 #include "reports/record/result.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -23,50 +24,50 @@ static ab_status folder_of(const char *path, char *folder) {
     return ab_text_path("--out", folder, PATH_BYTES, "%.*s", slash ? length : 1, slash ? path : ".");
 }
 
-static ab_status make_folders(const char *folder) {
-    char part[PATH_BYTES];
-    ab_text_exact(part, sizeof part, "%s", folder);
-    for (char *slash = strchr(part + 1, '/');; slash = strchr(slash + 1, '/')) {
-        if (slash) *slash = '\0';
-        if (mkdir(part, 0777) != 0 && errno != EEXIST)
-            return ab_fail(AB_OUTPUT, "--out: cannot make the folder %s: %s", part, strerror(errno));
-        if (!slash) return AB_OK;
-        *slash = '/';
-    }
-}
-
 ab_status ab_output_prove(const char *option, const char *path) {
     struct stat about;
-    bool existed = stat(path, &about) == 0;
-    if (existed && !S_ISREG(about.st_mode) && !S_ISCHR(about.st_mode) && !S_ISFIFO(about.st_mode))
+    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
         return ab_fail(AB_OUTPUT, "%s: %s is not a file", option, path);
-    FILE *file = fopen(path, "ab");
-    if (!file) return ab_fail(AB_OUTPUT, "%s: cannot write %s: %s", option, path, strerror(errno));
-    fclose(file);
-    if (!existed) unlink(path);
+    ab_status status = ab_outfile_prove(path);
+    return status == AB_OK ? AB_OK : ab_fail_prefix(status, "%s", option);
+}
+
+ab_status ab_output_lock(const char *option, const char *path, ab_lock *lock) {
+    if (lock->path) return AB_OK;
+    AB_TRY(ab_lock_file(option, path, lock));
+    ab_outfile_sweep(path);
     return AB_OK;
 }
 
-ab_status ab_output_prepare(const ab_options *options) {
+static ab_status plots_folder_of(const ab_options *options, char folder[PATH_BYTES]) {
+    char parent[PATH_BYTES];
+    AB_TRY(folder_of(options->text[AB_OPTION_out], parent));
+    return ab_text_path("--out", folder, PATH_BYTES, "%s/plots", parent);
+}
+
+ab_status ab_output_prepare(const ab_options *options, ab_run_locks *locks) {
     static const ab_option_id files[] = {AB_OPTION_out, AB_OPTION_csv, AB_OPTION_markdown, AB_OPTION_html};
     char folder[PATH_BYTES], name[AB_OPTION_NAME];
     AB_TRY(folder_of(options->text[AB_OPTION_out], folder));
-    AB_TRY(make_folders(folder));
+    ab_status status = ab_folder_make(folder);
+    if (status != AB_OK) return ab_fail_prefix(status, "--out");
+    AB_TRY(ab_output_lock("--out", options->text[AB_OPTION_out], &locks->document));
     for (size_t i = 0; i < AB_COUNT_OF(files); i++)
         if (options->text[files[i]])
             AB_TRY(ab_output_prove(ab_option_name(files[i], name), options->text[files[i]]));
-    return AB_OK;
+    if (options->given[AB_OPTION_no_plots]) return AB_OK;
+    AB_TRY(plots_folder_of(options, folder));
+    return ab_lock_folder("--out", folder, &locks->plots);
 }
 
-static ab_status report_to(const char *report_name, const char *path, const cJSON *document) {
-    const ab_report *report;
-    AB_TRY(ab_report_find(report_name, &report));
-    FILE *out = fopen(path, "w");
-    if (!out) return ab_fail(AB_OUTPUT, "cannot write %s: %s", path, strerror(errno));
-    ab_status status = report->write(document, out, 0);
-    if (fclose(out) != 0 && status == AB_OK)
-        status = ab_fail(AB_OUTPUT, "cannot write %s: %s", path, strerror(errno));
-    return status;
+void ab_output_release(const ab_options *options, ab_run_locks *locks) {
+    char folder[PATH_BYTES];
+    const bool plots = locks->plots.path && plots_folder_of(options, folder) == AB_OK;
+    ab_lock_release(&locks->weights);
+    ab_lock_release(&locks->checkpoints);
+    ab_lock_release(&locks->plots);
+    if (plots) rmdir(folder); /* succeeds only if nothing was drawn */
+    ab_lock_release(&locks->document);
 }
 
 static int wants_color(const ab_options *options) {
@@ -78,14 +79,13 @@ static int wants_color(const ab_options *options) {
 }
 
 static ab_status plots(const ab_options *options, const cJSON *document) {
-    char folder[PATH_BYTES], plots_folder[PATH_BYTES + 8];
+    char folder[PATH_BYTES];
     const char *note = NULL;
     int rendered = 0;
-    AB_TRY(folder_of(options->text[AB_OPTION_out], folder));
-    ab_text_exact(plots_folder, sizeof plots_folder, "%s/plots", folder);
-    AB_TRY(ab_plots_write(document, plots_folder, &rendered, &note));
+    AB_TRY(plots_folder_of(options, folder));
+    AB_TRY(ab_plots_write(document, folder, &rendered, &note));
     if (note) ab_warn("plots: %s", note);
-    if (!options->given[AB_OPTION_quiet]) ab_print(stderr, "%d plots in %s\n", rendered, plots_folder);
+    if (!options->given[AB_OPTION_quiet]) ab_print(stderr, "%d plots in %s\n", rendered, folder);
     return AB_OK;
 }
 
@@ -97,10 +97,11 @@ ab_status ab_output_reports(const ab_options *options, const cJSON *document) {
         AB_TRY(ab_report_find("table", &table));
         AB_TRY(table->write(document, stdout, wants_color(options)));
     }
-    if (options->text[AB_OPTION_csv]) AB_TRY(report_to("csv", options->text[AB_OPTION_csv], document));
+    if (options->text[AB_OPTION_csv]) AB_TRY(ab_report_to_file("csv", options->text[AB_OPTION_csv], document));
     if (options->text[AB_OPTION_markdown])
-        AB_TRY(report_to("markdown", options->text[AB_OPTION_markdown], document));
-    if (options->text[AB_OPTION_html]) AB_TRY(report_to("html", options->text[AB_OPTION_html], document));
+        AB_TRY(ab_report_to_file("markdown", options->text[AB_OPTION_markdown], document));
+    if (options->text[AB_OPTION_html])
+        AB_TRY(ab_report_to_file("html", options->text[AB_OPTION_html], document));
     if (!options->given[AB_OPTION_no_plots]) AB_TRY(plots(options, document));
     if (!options->given[AB_OPTION_quiet]) ab_print(stderr, "result in %s\n", options->text[AB_OPTION_out]);
     return AB_OK;

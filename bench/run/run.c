@@ -13,6 +13,7 @@
 #include "kernels/core/rng.h"
 #include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
+#include "kernels/files/outfile.h"
 #include "reports/record/result.h"
 
 #include <inttypes.h>
@@ -42,6 +43,7 @@ typedef struct run {
     ab_replay replay;       /* with --resume: the options of the document */
     char **worker_argv;     /* argv of a worker; the words of the task are set per process */
     char checkpoints[4096]; /* pattern of checkpoint files; "": none */
+    ab_run_locks locks;
     int data_fd;
     int64_t started_ns;
     ab_progress progress;
@@ -122,16 +124,22 @@ static ab_status dry_run(const run *r) {
     return AB_OK;
 }
 
-static ab_status check_outputs(const run *r) {
+static ab_status check_outputs(run *r) {
     const char *json = r->options.text[AB_OPTION_json], *weights = r->options.text[AB_OPTION_save_weights];
     const char *color = r->options.text[AB_OPTION_color];
     if (json && strcmp(json, "-") != 0)
         return ab_fail(AB_USAGE, "--json: expected -, found '%s'; --out FILE names a file", json);
     if (strcmp(color, "auto") != 0 && strcmp(color, "always") != 0 && strcmp(color, "never") != 0)
         return ab_fail(AB_USAGE, "--color: expected auto, always or never, found '%s'", color);
-    AB_TRY(ab_output_prepare(&r->options)); /* first: it makes the folder that the weights may go to */
-    if (weights) AB_TRY(check_files(r, "--save-weights", weights, true));
-    return r->checkpoints[0] ? check_files(r, "--checkpoint", r->checkpoints, true) : AB_OK;
+    /* first: it makes the folder that the weights may go to */
+    AB_TRY(ab_output_prepare(&r->options, &r->locks));
+    if (weights) {
+        AB_TRY(check_files(r, "--save-weights", weights, true));
+        AB_TRY(ab_output_lock("--save-weights", weights, &r->locks.weights));
+    }
+    if (!r->checkpoints[0]) return AB_OK;
+    AB_TRY(check_files(r, "--checkpoint", r->checkpoints, true));
+    return ab_output_lock("--checkpoint", r->checkpoints, &r->locks.checkpoints);
 }
 
 /* "ampbench worker <task> <configuration options>". Words of the task are set by set_task. */
@@ -217,7 +225,7 @@ static ab_status run_process(run *r, int round, int position) {
     int index = r->order[round * r->count + position];
     const ab_cell_spec *cell = &r->cells[index];
     char program[] = "ampbench", command[] = "worker";
-    char full[2], spawned[32], fd[16], parent[32], weights[4096], checkpoint[4096];
+    char full[2], spawned[32], fd[16], parent[32], weights[4096] = "", checkpoint[4096] = "";
     ab_text_exact(full, sizeof full, "%d", round == 0);
     ab_text_exact(spawned, sizeof spawned, "%" PRId64, ab_monotonic_ns());
     ab_text_exact(fd, sizeof fd, "%d", r->data_fd);
@@ -238,6 +246,10 @@ static ab_status run_process(run *r, int round, int position) {
     ab_status status = ab_process_run(r->worker_argv, &watch, &process);
     while (n > words) r->worker_argv[--n] = NULL;
     if (process.short_of_memory) note_memory_failure(r, cell, process.reason);
+    if (process.reason[0]) { /* it may have been killed while it wrote */
+        ab_outfile_sweep(weights);
+        ab_outfile_sweep(checkpoint);
+    }
     if (status == AB_OK)
         status = ab_record_process(r->document, index, round, position, round == 0, &process);
     ab_progress_process_done(&r->progress, process.interrupted ? "" : process.reason);
@@ -301,7 +313,12 @@ static void warn_of_faults(const ab_recipe *recipe) {
 }
 
 static ab_status run_all(run *r, int argc, char *const *argv) {
-    if (r->options.given[AB_OPTION_resume]) AB_TRY(ab_resume_options(&r->options, &r->document, &r->replay));
+    if (r->options.given[AB_OPTION_resume]) {
+        const char *out =
+            r->options.text[AB_OPTION_out]; /* locked first: a run that has not ended writes it */
+        if (access(out, F_OK) == 0) AB_TRY(ab_output_lock("--resume", out, &r->locks.document));
+        AB_TRY(ab_resume_options(&r->options, &r->document, &r->replay));
+    }
     AB_TRY(prepare(r, argc, argv));
     warn_of_faults(&r->config.recipe);
     if (r->config.why_not_gpu) ab_info("--device auto: the GPU is not used: %s", r->config.why_not_gpu);
@@ -321,6 +338,7 @@ ab_status ab_run(int argc, char *const *argv) {
     if (r.options.given[AB_OPTION_verbose]) ab_log_set_level(AB_LOG_INFO);
     ab_status status = run_all(&r, argc, argv);
     if (r.data_fd >= 0) close(r.data_fd);
+    ab_output_release(&r.options, &r.locks);
     ab_run_config_clear(&r.config);
     cJSON_Delete(r.document);
     ab_replay_clear(&r.replay);

@@ -5,6 +5,7 @@
 
 #include "bench/run/config.h"
 #include "bench/run/replay.h"
+#include "kernels/files/lock.h"
 
 #include <cjson/cJSON.h>
 
@@ -21,9 +22,18 @@ AB_MUST_CHECK ab_status ab_resume_options(ab_options *options, cJSON **document,
 AB_MUST_CHECK ab_status ab_resume_check(cJSON *document, const ab_run_config *config,
                                         const ab_options *options, const ab_cell_spec *cells, int count);
 
-/* Output (output.c): creates the folder of --out and checks that the files named by options can be written.
- */
-AB_MUST_CHECK ab_status ab_output_prepare(const ab_options *options);
+/* What a run holds while it lasts (kernels/files/lock.h). */
+typedef struct ab_run_locks {
+    ab_lock document, plots, checkpoints, weights;
+} ab_run_locks;
+
+/* Output (output.c): creates the folder of --out, locks the document and the folder of plots, and checks that
+ * the files named by options can be written. */
+AB_MUST_CHECK ab_status ab_output_prepare(const ab_options *options, ab_run_locks *locks);
+/* Locks `path`, which may hold %c, unless `lock` is taken already, and removes what killed writers of it left
+ * behind. */
+AB_MUST_CHECK ab_status ab_output_lock(const char *option, const char *path, ab_lock *lock);
+void ab_output_release(const ab_options *options, ab_run_locks *locks);
 /* Checks that `path` can be written, without changing it. `option` is named in the error. */
 AB_MUST_CHECK ab_status ab_output_prove(const char *option, const char *path);
 /* Writes table, CSV, Markdown, plots and JSON as selected by the options. */

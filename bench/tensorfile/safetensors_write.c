@@ -1,19 +1,17 @@
 /* Writes .safetensors files of fp32 tensors atomically. */
-#define _XOPEN_SOURCE 700
+#define _POSIX_C_SOURCE 200809L /* open_memstream */
 
 #include "bench/tensorfile/json_scan.h"
 #include "bench/tensorfile/safetensors.h"
 #include "kernels/core/json_text.h"
 #include "kernels/core/text.h"
+#include "kernels/files/outfile.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { PREFIX_BYTES = 8 };
 
@@ -87,49 +85,29 @@ static void write_floats(FILE *out, const float *values, int64_t n) {
     }
 }
 
-static ab_status write_all(FILE *out, const char *header, size_t length, const ab_safetensor_item *items,
-                           int count) {
+static void write_all(FILE *out, const char *header, size_t length, const ab_safetensor_item *items,
+                      int count) {
     for (int b = 0; b < PREFIX_BYTES; b++) fputc((int)(length >> (8 * b) & 0xFF), out);
     fwrite(header, 1, length, out);
     for (int i = 0; i < count; i++) write_floats(out, items[i].data, ab_shape_count(&items[i].shape));
-    if (fflush(out) != 0 || ferror(out) || fsync(fileno(out)) != 0)
-        return ab_fail(AB_OUTPUT, "cannot write: %s", strerror(errno));
-    return AB_OK;
-}
-
-/* Writes `temporary`, in the same folder as `path`, and renames it. */
-static ab_status replace_file(const char *path, const char *temporary, const char *header, size_t length,
-                              const ab_safetensor_item *items, int count) {
-    int handle = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (handle < 0) return ab_fail(AB_OUTPUT, "cannot create %s: %s", temporary, strerror(errno));
-    FILE *out = fdopen(handle, "wb");
-    if (!out) {
-        close(handle);
-        unlink(temporary);
-        return ab_fail(AB_OUTPUT, "cannot write: %s", strerror(errno));
-    }
-    ab_status status = write_all(out, header, length, items, count);
-    if (fclose(out) != 0 && status == AB_OK) status = ab_fail(AB_OUTPUT, "cannot write: %s", strerror(errno));
-    if (status == AB_OK && rename(temporary, path) != 0)
-        status = ab_fail(AB_OUTPUT, "cannot rename %s: %s", temporary, strerror(errno));
-    if (status != AB_OK) unlink(temporary);
-    return status;
 }
 
 ab_status ab_safetensors_write(const char *path, const ab_safetensor_item *items, int count,
                                const char *const *metadata) {
-    enum { SUFFIX_BYTES = 32 };
     struct stat info;
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* renaming over a device would replace it */
-        return ab_fail(AB_OUTPUT, "%s: expected a regular file or none, found something else", path);
-    AB_TRY(check_items(items, count));
-    char *header = NULL, *temporary = malloc(strlen(path) + SUFFIX_BYTES);
+    ab_outfile out = {0};
+    char *header = NULL;
     size_t length = 0;
-    if (!temporary) return ab_fail(AB_NO_MEMORY, "%s: out of memory", path);
-    ab_text_exact(temporary, strlen(path) + SUFFIX_BYTES, "%s.%ld.tmp", path, (long)getpid());
-    ab_status status = make_header(items, count, metadata, &header, &length);
-    if (status == AB_OK) status = replace_file(path, temporary, header, length, items, count);
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* a reader maps the file */
+        return ab_fail(AB_OUTPUT, "%s: expected a regular file or none, found something else", path);
+    ab_status status = check_items(items, count);
+    if (status == AB_OK) status = make_header(items, count, metadata, &header, &length);
+    if (status != AB_OK) {
+        free(header);
+        return ab_fail_prefix(status, "%s", path);
+    }
+    status = ab_outfile_open(path, &out);
+    if (status == AB_OK) write_all(out.stream, header, length, items, count);
     free(header);
-    free(temporary);
-    return status == AB_OK ? AB_OK : ab_fail_prefix(status, "%s", path);
+    return ab_outfile_close(&out, status);
 }

@@ -1,6 +1,8 @@
 /* Writes the plots' files and runs gnuplot. The files are complete even without gnuplot. */
-#define _POSIX_C_SOURCE 200809L /* open, mkdir */
+#define _POSIX_C_SOURCE 200809L /* open, fileno */
 #include "kernels/core/text.h"
+#include "kernels/files/folder.h"
+#include "kernels/files/outfile.h"
 #include "kernels/spawn/spawn.h"
 #include "reports/plot/plot.h"
 #include "reports/record/json.h"
@@ -12,7 +14,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -142,20 +143,6 @@ void ab_plot_number(FILE *data, double value) {
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Creates the folder and its missing parents. Fails only if the folder itself cannot be created. */
-static ab_status make_folder(const char *folder) {
-    char *path = strdup(folder);
-    if (!path) return ab_fail(AB_NO_MEMORY, "out of memory while writing plots");
-    for (char *slash = path + 1; *path && (slash = strchr(slash, '/')); *slash++ = '/') {
-        *slash = '\0';
-        mkdir(path, 0777);
-    }
-    struct stat info;
-    bool made = mkdir(path, 0777) == 0 || (stat(path, &info) == 0 && S_ISDIR(info.st_mode));
-    free(path);
-    return made ? AB_OK : ab_fail(AB_OUTPUT, "%s: cannot create the folder: %s", folder, strerror(errno));
-}
-
 char *ab_plot_page_name(const ab_plot *plot, int page, char *name) {
     if (page == 0)
         ab_text_exact(name, FILE_NAME, "%s", plot->name);
@@ -171,20 +158,13 @@ static char *join_path(const char *folder, const char *name, const char *suffix)
     return path;
 }
 
-static ab_status open_file(const char *folder, const char *name, const char *suffix, FILE **file) {
+static ab_status open_file(const char *folder, const char *name, const char *suffix, ab_outfile *file) {
     char *path = join_path(folder, name, suffix);
+    *file = (ab_outfile){0};
     if (!path) return ab_fail(AB_NO_MEMORY, "out of memory while writing plots");
-    *file = fopen(path, "w");
-    ab_status status = *file ? AB_OK : ab_fail(AB_OUTPUT, "%s: cannot write: %s", path, strerror(errno));
+    ab_status status = ab_outfile_open(path, file);
     free(path);
     return status;
-}
-
-static ab_status close_file(FILE *file, const char *folder, const char *name) {
-    if (!file) return AB_OK;
-    bool failed = ferror(file) != 0;
-    failed |= fclose(file) != 0;
-    return failed ? ab_fail(AB_OUTPUT, "%s/%s: cannot write: %s", folder, name, strerror(errno)) : AB_OK;
 }
 
 static void begin_script(const ab_plot *plot, int page, int pages, FILE *script) {
@@ -208,31 +188,29 @@ static void remove_image(const char *folder, const char *name) {
 
 static ab_status write_page(const cJSON *document, const ab_plot *plot, int page, const char *folder) {
     char name[FILE_NAME];
-    FILE *data = NULL, *script = NULL;
-    ab_status status, closed;
+    ab_outfile data = {0}, script = {0};
+    ab_status status;
     ab_plot_page_name(plot, page, name);
     remove_image(folder, name);
     AB_TRY_GOTO(open_file(folder, name, ".dat", &data));
     AB_TRY_GOTO(open_file(folder, name, ".gp", &script));
-    begin_script(plot, page, plot->pages(document), script);
-    AB_TRY_GOTO(plot->write(document, page, data, script));
-    fprintf(script, "\n%s\n%s", ab_embedded_gp_style, plot->drawing);
+    begin_script(plot, page, plot->pages(document), script.stream);
+    AB_TRY_GOTO(plot->write(document, page, data.stream, script.stream));
+    fprintf(script.stream, "\n%s\n%s", ab_embedded_gp_style, plot->drawing);
 out:
-    closed = close_file(data, folder, name);
-    if (status == AB_OK) status = closed;
-    closed = close_file(script, folder, name);
-    return status == AB_OK ? closed : status;
+    status = ab_outfile_close(&data, status);
+    return ab_outfile_close(&script, status);
 }
 
 /* ---- gnuplot --------------------------------------------------------------------------------- */
 
-/* Starts gnuplot in the folder; its messages go to gnuplot.log there. */
-static ab_status start_gnuplot(const char *folder, char *const *argv, ab_spawned *gnuplot) {
+/* Starts gnuplot in the folder: the picture goes to the open file `picture`, messages to gnuplot.log. */
+static ab_status start_gnuplot(const char *folder, int picture, char *const *argv, ab_spawned *gnuplot) {
     char *log = join_path(folder, "gnuplot", ".log");
     const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    const int messages = log ? open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
+    const int messages = log ? open(log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666) : -1;
     const ab_spawn_request request = {
-        .argv = argv, .folder = folder, .in = null, .out = messages, .err = messages, .guarded = true};
+        .argv = argv, .folder = folder, .in = null, .out = picture, .err = messages, .guarded = true};
     *gnuplot = (ab_spawned){.pid = -1};
     ab_status status = null < 0 || messages < 0 ? ab_fail(AB_OUTPUT, "%s: cannot write gnuplot.log", folder)
                                                 : ab_spawn(&request, gnuplot);
@@ -242,21 +220,38 @@ static ab_status start_gnuplot(const char *folder, char *const *argv, ab_spawned
     return status;
 }
 
-/* Returns gnuplot's exit status; NOT_FOUND if gnuplot is missing, -1 if it could not be started or was
- * killed. */
-static int draw(const char *folder, const char *name, const char *format) {
-    char script[FILE_NAME + 4], program[] = "gnuplot", defaults[] = "-d", option[] = "-e", choice[32];
+/* Draws into the open file `picture`. Returns gnuplot's exit status; NOT_FOUND if gnuplot is missing, -1 if
+ * it could not be started or was killed. */
+static int run_gnuplot(const char *folder, const char *name, const char *format, int picture) {
+    char script[FILE_NAME + 4], program[] = "gnuplot", defaults[] = "-d", option[] = "-e", choice[48];
     ab_text_exact(script, sizeof script, "%s.gp", name);
-    ab_text_exact(choice, sizeof choice, "format='%s'", format);
+    ab_text_exact(choice, sizeof choice, "format='%s'; to_stdout=1", format);
     char *const argv[] = {program, defaults, option, choice, script, NULL};
     int state = 0;
     ab_spawned gnuplot;
-    if (start_gnuplot(folder, argv, &gnuplot) != AB_OK) return gnuplot.missing ? NOT_FOUND : -1;
+    if (start_gnuplot(folder, picture, argv, &gnuplot) != AB_OK) return gnuplot.missing ? NOT_FOUND : -1;
     pid_t ended;
     do ended = waitpid(gnuplot.pid, &state, 0);
     while (ended < 0 && errno == EINTR);
     ab_spawn_done(&gnuplot);
     return ended > 0 && WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+}
+
+static void sweep(const char *folder) {
+    char *anything = join_path(folder, "%c", "");
+    if (anything) ab_outfile_sweep(anything);
+    free(anything);
+}
+
+/* As run_gnuplot, into NAME.FORMAT, which appears when it is complete. */
+static int draw(const char *folder, const char *name, const char *format) {
+    char suffix[8];
+    ab_outfile picture;
+    ab_text_exact(suffix, sizeof suffix, ".%s", format);
+    if (open_file(folder, name, suffix, &picture) != AB_OK) return -1;
+    const int drawn = run_gnuplot(folder, name, format, fileno(picture.stream));
+    const ab_status status = ab_outfile_close(&picture, drawn == 0 ? AB_OK : AB_INTERNAL);
+    return drawn == 0 && status != AB_OK ? -1 : drawn;
 }
 
 static void remove_log(const char *folder) {
@@ -290,7 +285,8 @@ static ab_status write_list(const ab_plot *const *list, size_t count, const cJSO
                             const char *folder, const char *format, int *rendered, const char **note) {
     *rendered = 0;
     *note = NULL;
-    AB_TRY(make_folder(folder));
+    AB_TRY(ab_folder_make(folder));
+    sweep(folder);
     for (size_t i = 0; i < count; i++) {
         int pages = list[i]->pages(document);
         for (int page = 0; page < pages; page++) AB_TRY(write_page(document, list[i], page, folder));

@@ -6,7 +6,6 @@
 #include "kernels/core/text.h"
 #include "reports/record/output.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,8 +112,8 @@ void ab_json_print(const cJSON *value, FILE *out) {
 }
 
 ab_status ab_json_write_file(const cJSON *value, const char *path) {
-    FILE *out = ab_output_open(path);
-    if (!out) return ab_fail(AB_OUTPUT, "--json: %s: cannot write: %s", path, strerror(errno));
-    ab_json_print(value, out);
-    return ab_output_close(out) ? AB_OK : ab_fail(AB_OUTPUT, "--json: %s: cannot write", path);
+    ab_outfile out;
+    AB_TRY(ab_output_open("--json", path, &out));
+    ab_json_print(value, out.stream);
+    return ab_output_close("--json", &out, AB_OK);
 }

@@ -1,12 +1,17 @@
-/* Opens and closes the output of a document. */
+/* Opens and closes what commands write. */
 #include "reports/record/output.h"
 
-#include <string.h>
+#include "kernels/files/lock.h"
 
-FILE *ab_output_open(const char *path) { return strcmp(path, "-") == 0 ? stdout : fopen(path, "wb"); }
+ab_status ab_output_open(const char *option, const char *path, ab_outfile *out) {
+    *out = (ab_outfile){0};
+    AB_TRY(ab_lock_check(option, path));
+    ab_outfile_sweep(path);
+    ab_status status = ab_outfile_open(path, out);
+    return status == AB_OK ? AB_OK : ab_fail_prefix(status, "%s", option);
+}
 
-bool ab_output_close(FILE *out) {
-    bool failed = ferror(out) != 0;
-    if (out != stdout) failed = fclose(out) != 0 || failed;
-    return !failed;
+ab_status ab_output_close(const char *option, ab_outfile *out, ab_status status) {
+    ab_status closed = ab_outfile_close(out, status);
+    return closed == status ? status : ab_fail_prefix(closed, "%s", option);
 }

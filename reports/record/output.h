@@ -2,19 +2,17 @@
 #ifndef AB_REPORTS_RECORD_OUTPUT_H
 #define AB_REPORTS_RECORD_OUTPUT_H
 
-#include "kernels/core/compiler.h"
-
-#include <stdbool.h>
-#include <stdio.h>
+#include "kernels/files/outfile.h"
 
 AB_BEGIN_DECLS
 
-/* Opens `path` for writing, truncated; returns standard output for "-". NULL with errno set on failure.
- * Close with ab_output_close. */
-AB_MUST_CHECK FILE *ab_output_open(const char *path);
+/* Opens the file that `option` names as ab_outfile_open does; "-" is standard output. AB_OUTPUT also if a run
+ * that has not ended writes this file. Close with ab_output_close. */
+AB_MUST_CHECK ab_status ab_output_open(const char *option, const char *path, ab_outfile *out);
 
-/* Closes `out`, but leaves standard output open. Returns false if a write error has occurred on it. */
-AB_MUST_CHECK bool ab_output_close(FILE *out);
+/* Puts the file in its place if `status` is AB_OK, else leaves what was there. Returns `status` or the first
+ * failure. */
+AB_MUST_CHECK ab_status ab_output_close(const char *option, ab_outfile *out, ab_status status);
 
 AB_END_DECLS
 

@@ -1,17 +1,14 @@
 /* Reading and writing result documents. check.c validates them. */
-#define _XOPEN_SOURCE 700 /* realpath, fdopen, fsync */
 #include "reports/record/result.h"
 
+#include "kernels/files/outfile.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { CHUNK = 1 << 16 };
 
@@ -93,82 +90,9 @@ ab_status ab_result_load(const char *path, cJSON **document) {
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static ab_status write_failed(const char *path) {
-    return ab_fail(AB_OUTPUT, "%s: cannot write: %s", path, strerror(errno));
-}
-
-/* For targets that a rename cannot replace: standard output, pipes, devices. */
-static ab_status write_stream(const cJSON *document, const char *path, FILE *out) {
-    ab_json_print(document, out);
-    return fflush(out) == 0 && !ferror(out) ? AB_OK : write_failed(path);
-}
-
-static ab_status write_in_place(const cJSON *document, const char *path) {
-    FILE *out = fopen(path, "wb");
-    if (!out) return write_failed(path);
-    ab_status status = write_stream(document, path, out);
-    if (fclose(out) != 0 && status == AB_OK) status = write_failed(path);
-    return status;
-}
-
-/* Fixed name, so that killed processes leave at most one stale file; O_EXCL after unlink, so that a
- * planted symlink is not followed. */
-static ab_status write_temporary(const cJSON *document, const char *temporary) {
-    FILE *out = NULL;
-    ab_status status = AB_OK;
-    unlink(temporary);
-    int file = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (file < 0) return write_failed(temporary);
-    out = fdopen(file, "wb");
-    if (!out) {
-        status = write_failed(temporary);
-        close(file);
-        goto out;
-    }
-    status = write_stream(document, temporary, out);
-    if (status == AB_OK && fsync(file) != 0) status = write_failed(temporary);
-    if (fclose(out) != 0 && status == AB_OK) status = write_failed(temporary);
-out:
-    if (status != AB_OK) unlink(temporary);
-    return status;
-}
-
-/* Makes a rename in the folder of `path` durable. Some file systems do not support this; that is not an
- * error. */
-static void sync_folder(char *path) {
-    char *slash = strrchr(path, '/');
-    if (slash) slash[slash == path] = '\0';
-    int folder = open(slash ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder < 0) return;
-    fsync(folder);
-    close(folder);
-}
-
-static ab_status replace(const cJSON *document, char *target) {
-    size_t length = strlen(target);
-    char *temporary = malloc(length + sizeof ".tmp");
-    if (!temporary) return ab_fail(AB_NO_MEMORY, "%s: out of memory while writing", target);
-    memcpy(temporary, target, length);
-    memcpy(temporary + length, ".tmp", sizeof ".tmp");
-    ab_status status = write_temporary(document, temporary);
-    if (status == AB_OK && rename(temporary, target) != 0) {
-        status = write_failed(target);
-        unlink(temporary);
-    }
-    if (status == AB_OK) sync_folder(target);
-    free(temporary);
-    return status;
-}
-
 ab_status ab_result_write(const cJSON *document, const char *path) {
-    struct stat info;
-    if (strcmp(path, "-") == 0) return write_stream(document, "standard output", stdout);
-    bool exists = stat(path, &info) == 0;
-    if (exists && !S_ISREG(info.st_mode)) return write_in_place(document, path);
-    char *target =
-        exists ? realpath(path, NULL) : strdup(path); /* replaces the link's target, not the link */
-    if (!target) return write_failed(path);
-    ab_status status = replace(document, target);
-    free(target);
-    return status;
+    ab_outfile out;
+    AB_TRY(ab_outfile_open(path, &out));
+    ab_json_print(document, out.stream);
+    return ab_outfile_close(&out, AB_OK);
 }

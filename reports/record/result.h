@@ -27,9 +27,8 @@ AB_MUST_CHECK ab_status ab_result_check(const cJSON *document, const char *origi
  * existing ones). */
 AB_MUST_CHECK ab_status ab_result_summarise(cJSON *document);
 
-/* Writes the document as UTF-8 with shortest round-trip numbers: temporary file in the same directory,
- * fsync, rename, fsync of the directory. A process killed at any time leaves either the old or the new
- * document. "-" writes to stdout. */
+/* Writes the document as UTF-8 with shortest round-trip numbers, as outfile.h writes files: a process killed
+ * at any time leaves either the old or the new document. "-" writes to stdout. */
 AB_MUST_CHECK ab_status ab_result_write(const cJSON *document, const char *path);
 
 /* A report renders a document as text. Each has one file and one line in reports.def. */
@@ -43,6 +42,10 @@ typedef struct ab_report {
 int ab_report_count(void);
 const ab_report *ab_report_at(int i);
 AB_MUST_CHECK ab_status ab_report_find(const char *name, const ab_report **report);
+
+/* Writes a report to the file that the option of its name (--csv, --html, ...) gives. A report that fails
+ * changes nothing. */
+AB_MUST_CHECK ab_status ab_report_to_file(const char *name, const char *path, const cJSON *document);
 
 /* Writes data files and gnuplot scripts of all plots into `folder` (created if missing) and renders PNGs
  * when gnuplot is found. *rendered: number of PNGs; 0 without gnuplot (not an error; `note` receives a

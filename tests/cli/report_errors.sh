@@ -43,3 +43,9 @@ expect 2 'cells[0]: steps_applied + steps_skipped is 5' sum.json
 allow_output=1
 expect 2 '--csv: no/such/file.csv: cannot write' --csv no/such/file.csv "$result"
 expect 2 '--markdown: no/such/file.md: cannot write' --markdown no/such/file.md "$result"
+# A page whose figures fail is not left half written, and an older one stays.
+echo old > page.html
+TMPDIR=$out/nowhere expect 2 '--html: ' --html page.html "$result"
+[ "$(cat page.html)" = old ] || fail "--html: a page that failed replaced the old one"
+TMPDIR=$out/nowhere expect 2 '--html: ' --html new.html "$result"
+[ ! -e new.html ] || fail "--html: a page that failed was left"

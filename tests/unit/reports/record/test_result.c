@@ -468,26 +468,15 @@ static void test_strings_are_written_as_valid_utf8(void **state) {
     unlink(path);
 }
 
-static void test_a_failed_write_leaves_the_old_document(void **state) {
+static void test_a_write_that_fails_names_the_file(void **state) {
     (void)state;
     cJSON *document = tiny();
-    const char *path = in_folder("old.json"), *blocker = in_folder("old.json.tmp");
-    write_text(path, "old");
-    assert_int_equal(mkdir(blocker, 0777), 0); /* the temporary file cannot be made */
-    assert_int_equal(ab_result_write(document, path), AB_OUTPUT);
-    assert_non_null(strstr(ab_error_message(), "old.json"));
-    char *text = ab_test_read(path);
-    assert_string_equal(text, "old");
-    free(text);
-    assert_int_equal(rmdir(in_folder("old.json.tmp")), 0);
-    assert_int_equal(ab_result_write(document, path), AB_OK);
-    assert_int_equal(access(in_folder("old.json.tmp"), F_OK), -1);
     assert_int_equal(ab_result_write(document, in_folder("no/such/folder.json")), AB_OUTPUT);
+    assert_non_null(strstr(ab_error_message(), "no/such/folder.json"));
     cJSON_Delete(document);
-    unlink(in_folder("old.json"));
 }
 
-static void test_a_link_is_followed(void **state) {
+static void test_a_link_is_replaced(void **state) {
     (void)state;
     struct stat info;
     cJSON *document = tiny();
@@ -496,9 +485,10 @@ static void test_a_link_is_followed(void **state) {
     assert_int_equal(symlink("target.json", link), 0);
     assert_int_equal(ab_result_write(document, link), AB_OK);
     assert_int_equal(lstat(link, &info), 0);
-    assert_true(S_ISLNK(info.st_mode));
-    assert_int_equal(stat(target, &info), 0);
-    assert_true(info.st_size > 1000);
+    assert_true(S_ISREG(info.st_mode) && info.st_size > 1000);
+    char *text = ab_test_read(target);
+    assert_string_equal(text, "old");
+    free(text);
     unlink(link);
     unlink(target);
     cJSON_Delete(document);
@@ -567,8 +557,8 @@ int main(void) {
         cmocka_unit_test(test_numbers_are_written_as_people_write_them),
         cmocka_unit_test(test_writing_and_reading_gives_the_same_document),
         cmocka_unit_test(test_strings_are_written_as_valid_utf8),
-        cmocka_unit_test(test_a_failed_write_leaves_the_old_document),
-        cmocka_unit_test(test_a_link_is_followed),
+        cmocka_unit_test(test_a_write_that_fails_names_the_file),
+        cmocka_unit_test(test_a_link_is_replaced),
         cmocka_unit_test(test_what_is_not_a_file_is_written_to_and_not_replaced),
         cmocka_unit_test(test_a_full_disk_leaves_the_old_document),
     };

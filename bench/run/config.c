@@ -492,10 +492,6 @@ void ab_run_config_clear(ab_run_config *config) {
 
 /* ---- cells ----------------------------------------------------------------------------------- */
 
-static bool same_cell(const ab_cell_spec *a, const ab_cell_spec *b) {
-    return strcmp(a->digest, b->digest) == 0;
-}
-
 /* --min-loss-scale and the related options must be supported by every dynamic scaler. */
 static ab_status check_limits(const ab_run_config *config, const ab_loss_scale *scale) {
     const struct {
@@ -597,14 +593,30 @@ static ab_status make_cell(const ab_run_config *config, const ab_level *level, c
     return name_cell(config, cell);
 }
 
-/* Appends the cell unless it is present already. */
-static void append_cell(ab_cell_spec *cells, int *count, ab_cell_spec *cell) {
-    for (int i = 0; i < *count; i++) {
-        if (!same_cell(&cells[i], cell)) continue;
-        free(cell->id);
-        return;
+/* By digest; equal ones in their order. */
+static int compare_cells(const void *a, const void *b) {
+    const ab_cell_spec *const *x = a, *const *y = b;
+    const int order = strcmp((*x)->digest, (*y)->digest);
+    return order ? order : (*x > *y) - (*x < *y);
+}
+
+/* Removes cells that are the same as an earlier one. */
+static ab_status remove_repeats(ab_cell_spec *cells, int *count) {
+    int kept = 0;
+    ab_cell_spec **sorted = calloc((size_t)*count + 1, sizeof(ab_cell_spec *));
+    if (!sorted) return ab_fail(AB_NO_MEMORY, "cells: out of memory");
+    for (int i = 0; i < *count; i++) sorted[i] = &cells[i];
+    qsort(sorted, (size_t)*count, sizeof(ab_cell_spec *), compare_cells);
+    for (int i = *count - 1; i > 0; i--) {
+        if (strcmp(sorted[i]->digest, sorted[i - 1]->digest) != 0) continue;
+        free(sorted[i]->id);
+        sorted[i]->id = NULL;
     }
-    cells[(*count)++] = *cell;
+    free(sorted);
+    for (int i = 0; i < *count; i++)
+        if (cells[i].id) cells[kept++] = cells[i];
+    *count = kept;
+    return AB_OK;
 }
 
 /* The perturbed baseline: O0 at its own scale, perturbed by one ulp. */
@@ -615,7 +627,7 @@ static ab_status append_floor(const ab_run_config *config, const ab_format *half
         if (strcmp(config->level[l]->name, "O0") != 0) continue;
         ab_cell_spec cell;
         AB_TRY(make_cell(config, config->level[l], half, &preset, true, &cell));
-        append_cell(cells, count, &cell);
+        cells[(*count)++] = cell;
     }
     return AB_OK;
 }
@@ -629,10 +641,10 @@ static ab_status append_seeds(const ab_run_config *config, ab_cell_spec *cells, 
             ab_cell_spec cell = cells[i];
             cell.seed = config->seed + (uint64_t)seed;
             AB_TRY(name_cell(config, &cell));
-            append_cell(cells, count, &cell);
+            cells[(*count)++] = cell;
         }
     }
-    return AB_OK;
+    return remove_repeats(cells, count);
 }
 
 void ab_run_cells_free(ab_cell_spec *cells, int count) {
@@ -652,11 +664,12 @@ ab_status ab_run_cells(const ab_run_config *config, ab_cell_spec **result, int *
                 ab_cell_spec cell;
                 AB_TRY_GOTO(
                     make_cell(config, config->level[l], config->half[h], &config->scale[s], false, &cell));
-                append_cell(cells, count, &cell);
+                cells[(*count)++] = cell;
             }
         }
         AB_TRY_GOTO(append_floor(config, config->half[h], cells, count));
     }
+    AB_TRY_GOTO(remove_repeats(cells, count));
     AB_TRY_GOTO(append_seeds(config, cells, count));
     *result = cells;
     cells = NULL;

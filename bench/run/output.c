@@ -6,6 +6,7 @@
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
+#include "kernels/files/beside.h"
 #include "kernels/files/folder.h"
 #include "kernels/files/outfile.h"
 #include "reports/record/result.h"
@@ -35,7 +36,10 @@ ab_status ab_output_prove(const char *option, const char *path) {
 ab_status ab_output_lock(const char *option, const char *path, ab_lock *lock) {
     if (lock->path) return AB_OK;
     AB_TRY(ab_lock_file(option, path, lock));
+    char *journal = ab_beside(path, "", ".journal");
     ab_outfile_sweep(path);
+    if (journal) ab_outfile_sweep(journal);
+    free(journal);
     return AB_OK;
 }
 
@@ -97,7 +101,8 @@ ab_status ab_output_reports(const ab_options *options, const cJSON *document) {
         AB_TRY(ab_report_find("table", &table));
         AB_TRY(table->write(document, stdout, wants_color(options)));
     }
-    if (options->text[AB_OPTION_csv]) AB_TRY(ab_report_to_file("csv", options->text[AB_OPTION_csv], document));
+    if (options->text[AB_OPTION_csv])
+        AB_TRY(ab_report_to_file("csv", options->text[AB_OPTION_csv], document));
     if (options->text[AB_OPTION_markdown])
         AB_TRY(ab_report_to_file("markdown", options->text[AB_OPTION_markdown], document));
     if (options->text[AB_OPTION_html])

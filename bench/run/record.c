@@ -9,6 +9,7 @@
 #include "bench/run/worker.h"
 #include "kernels/core/text.h"
 #include "kernels/ops/traits/op_traits.h"
+#include "reports/record/cells.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -34,10 +35,6 @@ static void add_real(cJSON *object, const char *key, double value, bool known) {
 static void put(cJSON *object, const char *key, cJSON *item) {
     cJSON_DeleteItemFromObjectCaseSensitive(object, key);
     cJSON_AddItemToObject(object, key, item);
-}
-
-static cJSON *cell_at(const cJSON *document, int index) {
-    return cJSON_GetArrayItem(cJSON_GetObjectItem(document, "cells"), index);
 }
 
 static cJSON *text_or_null(const char *text) { return text ? cJSON_CreateString(text) : cJSON_CreateNull(); }
@@ -463,10 +460,10 @@ static void set_failed(cJSON *cell, const ab_process *process) {
     put(cell, "reason", cJSON_CreateString(process->reason));
 }
 
-ab_status ab_record_process(cJSON *document, int index, int round, int position, bool full,
-                            const ab_process *process) {
-    cJSON *cell = cell_at(document, index);
+ab_status ab_record_process(cJSON *cell, int round, int position, bool full, const ab_process *process,
+                            const cJSON **added) {
     char digest[17];
+    *added = NULL;
     loss_digest(process, digest);
     if (process->reason[0]) set_failed(cell, process);
     if (full) {
@@ -492,28 +489,28 @@ ab_status ab_record_process(cJSON *document, int index, int round, int position,
     AB_TRY(add_times(entry, process));
     adopt(entry, process->end);
     put(cell, "deterministic", deterministic(cell));
+    *added = entry;
     return AB_OK;
 }
 
-bool ab_record_has(const cJSON *document, int index, int round) {
+bool ab_record_has(const cJSON *cell, int round) {
     const cJSON *entry = NULL;
-    cJSON_ArrayForEach(entry, cJSON_GetObjectItem(cell_at(document, index), "processes")) {
+    cJSON_ArrayForEach(entry, cJSON_GetObjectItem(cell, "processes")) {
         const cJSON *has = cJSON_GetObjectItem(entry, "round");
         if (cJSON_IsNumber(has) && (int)has->valuedouble == round) return true;
     }
     return false;
 }
 
-const char *ab_record_status(const cJSON *document, int index) {
-    const char *status = cJSON_GetStringValue(cJSON_GetObjectItem(cell_at(document, index), "status"));
+const char *ab_record_status(const cJSON *cell) {
+    const char *status = cJSON_GetStringValue(cJSON_GetObjectItem(cell, "status"));
     return status ? status : "pending";
 }
 
 void ab_record_reopen(cJSON *document) {
-    int count = cJSON_GetArraySize(cJSON_GetObjectItem(document, "cells"));
-    for (int i = 0; i < count; i++) {
-        cJSON *cell = cell_at(document, i);
-        put(cell, "status", cJSON_CreateString(ab_record_has(document, i, 0) ? "ok" : "pending"));
+    cJSON *cell = NULL;
+    cJSON_ArrayForEach(cell, cJSON_GetObjectItem(document, "cells")) {
+        put(cell, "status", cJSON_CreateString(ab_record_has(cell, 0) ? "ok" : "pending"));
         put(cell, "reason", cJSON_CreateNull());
     }
 }
@@ -560,18 +557,6 @@ ab_status ab_record_create(const ab_run_config *config, const ab_options *option
     return AB_OK;
 }
 
-static cJSON *all_deterministic(const cJSON *document) {
-    const cJSON *cell = NULL;
-    bool any = false, all = true;
-    cJSON_ArrayForEach(cell, cJSON_GetObjectItem(document, "cells")) {
-        const cJSON *item = cJSON_GetObjectItem(cell, "deterministic");
-        if (!cJSON_IsBool(item)) continue;
-        any = true;
-        all = all && cJSON_IsTrue(item);
-    }
-    return any ? cJSON_CreateBool(all) : cJSON_CreateNull();
-}
-
 void ab_record_finish(cJSON *document, bool complete, int exit_status, double elapsed_s) {
     cJSON *run = cJSON_GetObjectItem(document, "run");
     char text[32];
@@ -579,5 +564,6 @@ void ab_record_finish(cJSON *document, bool complete, int exit_status, double el
     put(run, "complete", cJSON_CreateBool(complete));
     put(run, "exit_status", complete ? cJSON_CreateNumber(exit_status) : cJSON_CreateNull());
     put(run, "elapsed_s", cJSON_CreateNumber(elapsed_s));
-    put(cJSON_GetObjectItem(document, "determinism"), "all_cells_deterministic", all_deterministic(document));
+    put(cJSON_GetObjectItem(document, "determinism"), "all_cells_deterministic",
+        ab_cells_deterministic(document));
 }

@@ -17,15 +17,16 @@ AB_MUST_CHECK ab_status ab_record_create(const ab_run_config *config, const ab_o
 /* "config" of a document for this configuration: what a resumed run must agree with. Owned by the caller. */
 cJSON *ab_record_config(const ab_run_config *config, const ab_options *options);
 
-/* Adds the events of a process of cell `index`. `full`: the process has probes and evaluation (round 0). A
- * process with a reason marks the cell as failed (or interrupted); earlier data is kept. */
-AB_MUST_CHECK ab_status ab_record_process(cJSON *document, int index, int round, int position, bool full,
-                                          const ab_process *process);
+/* Adds the events of a process to its cell. `full`: the process has probes and evaluation (round 0). A
+ * process with a reason marks the cell as failed (or interrupted); earlier data is kept. *added: the new
+ * entry of cell.processes, NULL if there is none; borrowed from the cell. */
+AB_MUST_CHECK ab_status ab_record_process(cJSON *cell, int round, int position, bool full,
+                                          const ab_process *process, const cJSON **added);
 
-/* Whether the document already has this cell's process of this round. */
-bool ab_record_has(const cJSON *document, int index, int round);
+/* Whether the cell already has its process of this round. */
+bool ab_record_has(const cJSON *cell, int round);
 /* "ok", "failed", ... */
-const char *ab_record_status(const cJSON *document, int index);
+const char *ab_record_status(const cJSON *cell);
 
 /* For a resumed run: cells that failed or were interrupted become ok if their first process is there, else
  * pending. */

@@ -64,9 +64,8 @@ static const char *first_difference(const cJSON *a, const cJSON *b) {
 }
 
 static ab_status check_cells(const cJSON *document, const ab_cell_spec *cells, int count) {
-    const cJSON *list = cJSON_GetObjectItem(document, "cells");
-    for (int i = 0; i < count; i++) {
-        const cJSON *cell = cJSON_GetArrayItem(list, i);
+    const cJSON *list = cJSON_GetObjectItem(document, "cells"), *cell = list ? list->child : NULL;
+    for (int i = 0; i < count; i++, cell = cell ? cell->next : NULL) {
         const char *id = ab_json_text(cell, "id", "missing"),
                    *digest = ab_json_text(cell, "config_digest", NULL);
         if (strcmp(id, cells[i].id) != 0)

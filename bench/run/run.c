@@ -14,6 +14,7 @@
 #include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
 #include "kernels/files/outfile.h"
+#include "reports/record/journal.h"
 #include "reports/record/result.h"
 
 #include <inttypes.h>
@@ -40,9 +41,13 @@ typedef struct run {
     int count;
     int *order; /* [rounds][count]; -1: nothing at this position */
     cJSON *document;
-    ab_replay replay;       /* with --resume: the options of the document */
-    char **worker_argv;     /* argv of a worker; the words of the task are set per process */
-    char checkpoints[4096]; /* pattern of checkpoint files; "": none */
+    ab_replay replay; /* with --resume: the options of the document */
+    cJSON **record;   /* [count]: the cells of the document */
+    ab_journal journal;
+    int kept;                    /* processes in the journal */
+    int64_t saved_ns, saving_ns; /* when the document was last written, and how long that took */
+    char **worker_argv;          /* argv of a worker; the words of the task are set per process */
+    char checkpoints[4096];      /* pattern of checkpoint files; "": none */
     ab_run_locks locks;
     int data_fd;
     int64_t started_ns;
@@ -169,6 +174,18 @@ static ab_status place_checkpoints(run *r) {
     return AB_OK;
 }
 
+/* Looking a cell up by its number in the document takes a walk through the cells before it. */
+static ab_status list_cells(run *r) {
+    cJSON *cell;
+    int i = 0;
+    r->record = calloc((size_t)r->count + 1, sizeof(cJSON *));
+    if (!r->record) return ab_fail(AB_NO_MEMORY, "run: out of memory");
+    cJSON_ArrayForEach(cell, cJSON_GetObjectItem(r->document, "cells")) {
+        if (i < r->count) r->record[i++] = cell;
+    }
+    return AB_OK;
+}
+
 static ab_status prepare(run *r, int argc, char *const *argv) {
     AB_TRY(ab_run_config_create(&r->options, true, &r->config));
     AB_TRY(place_checkpoints(r));
@@ -179,18 +196,50 @@ static ab_status prepare(run *r, int argc, char *const *argv) {
     ab_environment_prepare_workers();
     AB_TRY(build_worker_argv(r));
     AB_TRY(ab_shared_data_create(r->config.data, &r->data_fd));
-    if (r->document) return ab_resume_check(r->document, &r->config, &r->options, r->cells, r->count);
-    return ab_record_create(&r->config, &r->options, argc, argv, r->cells, r->count, r->order, &r->document);
+    if (r->document)
+        AB_TRY(ab_resume_check(r->document, &r->config, &r->options, r->cells, r->count));
+    else
+        AB_TRY(ab_record_create(&r->config, &r->options, argc, argv, r->cells, r->count, r->order,
+                                &r->document));
+    return list_cells(r);
 }
 
 /* ---- during ---------------------------------------------------------------------------------- */
 
+static double elapsed_s(const run *r) { return (double)(ab_monotonic_ns() - r->started_ns) * 1e-9; }
+
+/* Writes the document as of now and begins its journal. */
 static ab_status save(run *r) {
+    const int64_t begun = ab_monotonic_ns();
+    const char *path = r->options.text[AB_OPTION_out];
+    ab_record_finish(r->document, false, 0, elapsed_s(r));
     AB_TRY(ab_result_summarise(r->document));
-    return ab_result_write(r->document, r->options.text[AB_OPTION_out]);
+    AB_TRY(ab_result_write(r->document, path));
+    AB_TRY(ab_journal_start(&r->journal, path, r->document));
+    r->kept = 0;
+    r->saved_ns = ab_monotonic_ns();
+    r->saving_ns = r->saved_ns - begun;
+    return AB_OK;
 }
 
-static double elapsed_s(const run *r) { return (double)(ab_monotonic_ns() - r->started_ns) * 1e-9; }
+/* Writes the document for the last time: nothing is left for a journal. */
+static ab_status save_finished(run *r, ab_status outcome) {
+    ab_record_finish(r->document, true, ab_status_exit(outcome), elapsed_s(r));
+    AB_TRY(ab_result_summarise(r->document));
+    AB_TRY(ab_result_write(r->document, r->options.text[AB_OPTION_out]));
+    ab_journal_end(&r->journal, r->options.text[AB_OPTION_out]);
+    return AB_OK;
+}
+
+/* The journal keeps every process; the document is written again when that takes at most 5 % of the time
+ * since the last. So the time of a run grows with its cells, and small documents are never old. */
+static ab_status keep(run *r, int index, bool whole, const cJSON *process) {
+    enum { REWRITING_SHARE = 20 };
+    AB_TRY(ab_journal_add(&r->journal, index, r->record[index], whole, process, elapsed_s(r)));
+    r->kept++;
+    const bool due = ab_monotonic_ns() - r->saved_ns >= REWRITING_SHARE * r->saving_ns;
+    return due || stop_requested ? save(r) : AB_OK;
+}
 
 static void tick(void *context, const ab_process *process) {
     run *r = context;
@@ -242,6 +291,7 @@ static ab_status run_process(run *r, int round, int position) {
     }
     ab_process_watch watch = {tick, r, r->config.cell_timeout_s, &stop_requested};
     ab_process process;
+    const cJSON *added = NULL;
     ab_progress_process(&r->progress, cell->id);
     ab_status status = ab_process_run(r->worker_argv, &watch, &process);
     while (n > words) r->worker_argv[--n] = NULL;
@@ -251,18 +301,16 @@ static ab_status run_process(run *r, int round, int position) {
         ab_outfile_sweep(checkpoint);
     }
     if (status == AB_OK)
-        status = ab_record_process(r->document, index, round, position, round == 0, &process);
+        status = ab_record_process(r->record[index], round, position, round == 0, &process, &added);
     ab_progress_process_done(&r->progress, process.interrupted ? "" : process.reason);
     ab_process_clear(&process);
-    if (status != AB_OK) return status;
-    ab_record_finish(r->document, false, 0, elapsed_s(r));
-    return save(r);
+    return status == AB_OK ? keep(r, index, round == 0, added) : status;
 }
 
 static bool is_due(const run *r, int round, int position) {
     int index = r->order[round * r->count + position];
-    return index >= 0 && !ab_record_has(r->document, index, round) &&
-           strcmp(ab_record_status(r->document, index), "failed") != 0;
+    return index >= 0 && !ab_record_has(r->record[index], round) &&
+           strcmp(ab_record_status(r->record[index]), "failed") != 0;
 }
 
 static int count_due(const run *r) {
@@ -292,7 +340,7 @@ static ab_status run_rounds(run *r) {
 
 static ab_status verdict(const run *r) {
     int failed = 0;
-    for (int i = 0; i < r->count; i++) failed += strcmp(ab_record_status(r->document, i), "ok") != 0;
+    for (int i = 0; i < r->count; i++) failed += strcmp(ab_record_status(r->record[i]), "ok") != 0;
     if (failed && failed == r->short_of_memory)
         return ab_fail(AB_NO_MEMORY, "%d of %d cells ran out of memory; %s", failed, r->count,
                        r->memory_failure);
@@ -326,8 +374,7 @@ static ab_status run_all(run *r, int argc, char *const *argv) {
     catch_signals();
     AB_TRY(run_rounds(r));
     ab_status outcome = verdict(r);
-    ab_record_finish(r->document, true, ab_status_exit(outcome), elapsed_s(r));
-    AB_TRY(save(r));
+    AB_TRY(save_finished(r, outcome));
     AB_TRY(ab_output_reports(&r->options, r->document));
     return outcome == AB_OK ? AB_OK : verdict(r);
 }
@@ -338,12 +385,14 @@ ab_status ab_run(int argc, char *const *argv) {
     if (r.options.given[AB_OPTION_verbose]) ab_log_set_level(AB_LOG_INFO);
     ab_status status = run_all(&r, argc, argv);
     if (r.data_fd >= 0) close(r.data_fd);
+    ab_journal_end(&r.journal, r.journal.out.stream && r.kept == 0 ? r.options.text[AB_OPTION_out] : NULL);
     ab_output_release(&r.options, &r.locks);
     ab_run_config_clear(&r.config);
     cJSON_Delete(r.document);
     ab_replay_clear(&r.replay);
     ab_run_cells_free(r.cells, r.count);
     free(r.order);
+    free(r.record);
     free(r.worker_argv);
     return status;
 }

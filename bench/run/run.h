@@ -1,5 +1,5 @@
-/* A run: all cells in interleaved rounds, each in its own process; the document is rewritten after each
- * process. */
+/* A run: all cells in interleaved rounds, each in its own process; every finished process is
+ * kept in the journal of the document (reports/record/journal.h), the document is rewritten at intervals. */
 #ifndef AB_BENCH_RUN_RUN_H
 #define AB_BENCH_RUN_RUN_H
 

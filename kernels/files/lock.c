@@ -5,6 +5,7 @@
 #include "kernels/core/text.h"
 #include "kernels/files/beside.h"
 #include "kernels/files/folder.h"
+#include "kernels/files/outfile.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -124,16 +125,9 @@ static ab_status lock_beside(const char *option, const char *place, char *path, 
     return status;
 }
 
-/* A FIFO, a device or a descriptor is no place that two could replace. */
-static bool is_replaced(const char *path) {
-    struct stat about;
-    return strcmp(path, "-") != 0 && (stat(path, &about) != 0 || S_ISREG(about.st_mode)) &&
-           strncmp(path, "/dev/", 5) != 0 && strncmp(path, "/proc/", 6) != 0;
-}
-
 ab_status ab_lock_file(const char *option, const char *path, ab_lock *lock) {
     *lock = (ab_lock){-1, NULL};
-    if (!is_replaced(path)) return AB_OK;
+    if (!ab_outfile_replaces(path)) return AB_OK;
     return lock_beside(option, path, ab_beside(path, ".", ".lock"), lock);
 }
 
@@ -146,7 +140,7 @@ ab_status ab_lock_folder(const char *option, const char *folder, ab_lock *lock) 
 
 ab_status ab_lock_check(const char *option, const char *path) {
     struct flock request = whole_file(F_RDLCK);
-    if (!is_replaced(path)) return AB_OK;
+    if (!ab_outfile_replaces(path)) return AB_OK;
     char *name = ab_beside(path, ".", ".lock");
     const int file = name ? open(name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK) : -1;
     free(name);

@@ -183,6 +183,12 @@ ab_status ab_outfile_close(ab_outfile *out, ab_status status) {
     return status;
 }
 
+bool ab_outfile_replaces(const char *path) {
+    struct stat about;
+    if (strcmp(path, "-") == 0 || named_descriptor(path) >= 0) return false;
+    return lstat(path, &about) != 0 || !(S_ISFIFO(about.st_mode) || S_ISCHR(about.st_mode));
+}
+
 ab_status ab_outfile_prove(const char *path) {
     kind found = NOTHING;
     mode_t mode = 0;

@@ -40,6 +40,10 @@ AB_MUST_CHECK ab_status ab_outfile_close(ab_outfile *out, ab_status status);
 /* Checks that `path` can be written, without changing what is there. */
 AB_MUST_CHECK ab_status ab_outfile_prove(const char *path);
 
+/* Whether ab_outfile_open would replace what is at `path`, not write to it in place ("-", descriptors, FIFOs,
+ * devices). */
+bool ab_outfile_replaces(const char *path);
+
 /* Removes temporary files that processes left behind when they were killed while writing `path`, which may
  * hold "%c" for any text. Only those whose process is gone; call it where nobody else writes (lock.h), or for
  * a process that has just ended. */

@@ -2,6 +2,7 @@
 
 #include "reports/record/json.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 static const cJSON *find(const cJSON *document, const char *key, const char *text) {
@@ -16,4 +17,16 @@ const cJSON *ab_cell_like(const cJSON *document, const cJSON *cell) {
     const char *digest = ab_json_text(cell, "config_digest", "");
     const cJSON *found = digest[0] ? find(document, "config_digest", digest) : NULL;
     return found ? found : find(document, "id", ab_json_text(cell, "id", ""));
+}
+
+cJSON *ab_cells_deterministic(const cJSON *document) {
+    const cJSON *cell;
+    bool any = false, all = true;
+    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
+        const cJSON *item = ab_json_at(cell, "deterministic");
+        if (!cJSON_IsBool(item)) continue;
+        any = true;
+        all = all && cJSON_IsTrue(item);
+    }
+    return any ? cJSON_CreateBool(all) : cJSON_CreateNull();
 }

@@ -214,17 +214,29 @@ static ab_status check_cells(const cJSON *cells, const char *origin) {
     return AB_OK;
 }
 
+static int compare_texts(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
 /* Checks that no two cells have the same value of the optional key `key`. */
 static ab_status check_distinct(const cJSON *cells, const char *key, const char *what, const char *origin) {
     char clean[NAME_TEXT];
-    for (const cJSON *cell = cells->child; cell; cell = cell->next) {
-        const char *text = ab_json_text(cell, key, NULL);
-        for (const cJSON *other = text ? cell->next : NULL; other; other = other->next)
-            if (strcmp(text, ab_json_text(other, key, "")) == 0)
-                return ab_fail(AB_INPUT, "%s: cells: two cells have the %s \"%s\"", origin, what,
-                               ab_text_clean(clean, sizeof clean, text));
+    const cJSON *cell;
+    ab_status status = AB_OK;
+    size_t count = 0;
+    const char **texts = calloc((size_t)cJSON_GetArraySize(cells) + 1, sizeof *texts);
+    if (!texts) return ab_fail(AB_NO_MEMORY, "%s: out of memory", origin);
+    cJSON_ArrayForEach(cell, cells) {
+        texts[count] = ab_json_text(cell, key, NULL);
+        count += texts[count] != NULL;
     }
-    return AB_OK;
+    qsort(texts, count, sizeof *texts, compare_texts);
+    for (size_t i = 1; i < count && status == AB_OK; i++)
+        if (strcmp(texts[i - 1], texts[i]) == 0)
+            status = ab_fail(AB_INPUT, "%s: cells: two cells have the %s \"%s\"", origin, what,
+                             ab_text_clean(clean, sizeof clean, texts[i]));
+    free(texts);
+    return status;
 }
 
 /* Ids and digests must be unique per cell. */

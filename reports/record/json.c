@@ -70,6 +70,11 @@ static bool fits_one_line(const cJSON *array) {
     return true;
 }
 
+/* Depth of values that stay on one line. */
+enum { ONE_LINE = -1 };
+
+static int deeper(int depth) { return depth == ONE_LINE ? ONE_LINE : depth + 1; }
+
 static void new_line(int depth, FILE *out) { fprintf(out, "\n%*s", 2 * depth, ""); }
 
 static void print_value(const cJSON *value, int depth, FILE *out);
@@ -77,12 +82,12 @@ static void print_value(const cJSON *value, int depth, FILE *out);
 static void print_members(const cJSON *value, bool spread, int depth, FILE *out) {
     const cJSON *item;
     cJSON_ArrayForEach(item, value) {
-        if (spread) new_line(depth + 1, out);
+        if (spread) new_line(deeper(depth), out);
         if (cJSON_IsObject(value)) {
             ab_json_put_text(out, item->string ? item->string : "");
             fputs(": ", out);
         }
-        print_value(item, depth + 1, out);
+        print_value(item, deeper(depth), out);
         if (item->next) fputs(spread ? "," : ", ", out);
     }
     if (spread) new_line(depth, out);
@@ -91,11 +96,11 @@ static void print_members(const cJSON *value, bool spread, int depth, FILE *out)
 static void print_value(const cJSON *value, int depth, FILE *out) {
     if (cJSON_IsObject(value)) {
         fputc('{', out);
-        print_members(value, value->child != NULL, depth, out);
+        print_members(value, value->child && depth != ONE_LINE, depth, out);
         fputc('}', out);
     } else if (cJSON_IsArray(value)) {
         fputc('[', out);
-        print_members(value, !fits_one_line(value), depth, out);
+        print_members(value, depth != ONE_LINE && !fits_one_line(value), depth, out);
         fputc(']', out);
     } else if (cJSON_IsString(value)) {
         ab_json_put_text(out, value->valuestring ? value->valuestring : "");
@@ -108,6 +113,11 @@ static void print_value(const cJSON *value, int depth, FILE *out) {
 
 void ab_json_print(const cJSON *value, FILE *out) {
     print_value(value, 0, out);
+    fputc('\n', out);
+}
+
+void ab_json_print_line(const cJSON *value, FILE *out) {
+    print_value(value, ONE_LINE, out);
     fputc('\n', out);
 }
 

@@ -38,6 +38,9 @@ const char *ab_json_type_text(const cJSON *value);
  * the same bytes. The caller checks ferror(out). The locale must be "C" (the default without setlocale). */
 void ab_json_print(const cJSON *value, FILE *out);
 
+/* The same on one line. */
+void ab_json_print_line(const cJSON *value, FILE *out);
+
 /* Prints a tree to the target of --json: the file `path`, or standard output for "-". AB_OUTPUT names the
  * option and the file. */
 AB_MUST_CHECK ab_status ab_json_write_file(const cJSON *value, const char *path);

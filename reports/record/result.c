@@ -2,6 +2,8 @@
 #include "reports/record/result.h"
 
 #include "kernels/files/outfile.h"
+#include "reports/record/cells.h"
+#include "reports/record/journal.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
@@ -77,10 +79,27 @@ ab_status ab_json_load(const char *path, cJSON **document) {
     return status;
 }
 
+/* Reads the document and what its run has recorded since. */
+static ab_status load_with_journal(const char *path, cJSON **tree) {
+    ab_journal_found found = AB_JOURNAL_OTHER;
+    ab_status status = AB_OK;
+    for (int i = 0; i < 2 && found == AB_JOURNAL_OTHER && status == AB_OK; i++) {
+        cJSON_Delete(*tree); /* a journal of another version: the document may just have been replaced */
+        *tree = NULL;
+        AB_TRY(ab_json_load(path, tree));
+        status = ab_journal_replay(path, *tree, &found);
+    }
+    if (status == AB_OK) status = ab_result_check(*tree, path);
+    if (status != AB_OK || found != AB_JOURNAL_REPLAYED) return status;
+    cJSON *determinism = cJSON_GetObjectItemCaseSensitive(*tree, "determinism");
+    cJSON_ReplaceItemInObjectCaseSensitive(determinism, "all_cells_deterministic",
+                                           ab_cells_deterministic(*tree));
+    return ab_result_summarise(*tree);
+}
+
 ab_status ab_result_load(const char *path, cJSON **document) {
     cJSON *tree = NULL;
-    AB_TRY(ab_json_load(path, &tree));
-    ab_status status = ab_result_check(tree, path);
+    ab_status status = load_with_journal(path, &tree);
     if (status == AB_OK)
         *document = tree;
     else

@@ -12,9 +12,9 @@
 
 AB_BEGIN_DECLS
 
-/* Parses and checks a document: schema name, major version, required keys, types, matching array lengths.
- * Errors (AB_INPUT; AB_NOT_COMPARABLE for another schema or major version) name file, JSON path, expected
- * and found. */
+/* Parses and checks a document, with the journal of a run that has not ended (journal.h): schema name, major
+ * version, required keys, types, matching array lengths. Errors (AB_INPUT; AB_NOT_COMPARABLE for another
+ * schema or major version) name file, JSON path, expected and found. */
 AB_MUST_CHECK ab_status ab_result_load(const char *path, cJSON **document);
 
 /* Parses any JSON document without checking it. AB_INPUT names file and line. */

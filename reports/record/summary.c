@@ -15,6 +15,7 @@
 #include "reports/record/summary.h"
 
 #include "kernels/core/text.h"
+#include "reports/record/baselines.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
 #include "reports/record/subnormals.h"
@@ -247,35 +248,14 @@ static void count_casts(facts *f) {
 
 /* ---- comparing with O0 ----------------------------------------------------------------------- */
 
-static bool same(const cJSON *a, const cJSON *b, const char *key) {
-    return cJSON_Compare(ab_json_at(a, key), ab_json_at(b, key), 1);
-}
-
 static bool is_perturbed_baseline(const cJSON *cell) { return cJSON_IsString(ab_json_at(cell, "twin")); }
 
-/* Score of `other` as the O0 baseline of `cell`; 0: unsuitable. */
-static int baseline_fit(const cJSON *cell, const cJSON *other) {
-    if (strcmp(ab_json_text(other, "level", ""), "O0") != 0 || is_perturbed_baseline(other)) return 0;
-    if (!same(cell, other, "model") || !same(cell, other, "seed") || !same(cell, other, "device")) return 0;
-    return 1 + (ab_json_number(other, "policy.loss_scale", 0) == 1) + 2 * same(cell, other, "half_format");
-}
-
 const cJSON *ab_summary_baseline(const cJSON *document, const cJSON *cell) {
-    int best = 0;
-    const cJSON *found = NULL, *other, *cells = ab_json_at(document, "cells");
-    cJSON_ArrayForEach(other, cells) {
-        int fit = baseline_fit(cell, other);
-        if (fit <= best) continue;
-        best = fit;
-        found = other;
-    }
-    return found;
-}
-
-static const facts *facts_of(const facts *all, int count, const cJSON *cell) {
-    for (int i = 0; i < count; i++)
-        if (all[i].cell == cell) return &all[i];
-    return NULL;
+    ab_baselines baselines;
+    if (ab_baselines_create(document, &baselines) != AB_OK) return NULL;
+    const int index = ab_baselines_find(&baselines, cell);
+    ab_baselines_free(&baselines);
+    return index < 0 ? NULL : cJSON_GetArrayItem(ab_json_at(document, "cells"), index);
 }
 
 /* Returns the perturbed baseline with the largest gap; NULL if there is none. */
@@ -428,9 +408,10 @@ static ab_status measure(const cJSON *document, facts *f) {
     return ab_subnormal_slowdown(f->cell, &f->subnormal_slowdown);
 }
 
-static void compare(const cJSON *document, facts *all, int count, const facts **noise_floor_cell) {
+static void compare(const ab_baselines *baselines, facts *all, int count, const facts **noise_floor_cell) {
     for (int i = 0; i < count; i++) {
-        all[i].baseline = facts_of(all, count, ab_summary_baseline(document, all[i].cell));
+        const int o0 = ab_baselines_find(baselines, all[i].cell);
+        all[i].baseline = o0 < 0 ? NULL : &all[o0];
         all[i].loss_gap = loss_gap(&all[i]);
     }
     *noise_floor_cell = find_noise_floor(all, count);
@@ -449,15 +430,18 @@ ab_status ab_result_summarise(cJSON *document) {
     const facts *noise_floor_cell = NULL;
     ab_status status = AB_OK;
     facts *all = calloc((size_t)count + 1, sizeof *all);
+    ab_baselines baselines = {NULL, 0};
     if (!all) return ab_fail(AB_NO_MEMORY, "out of memory while summarising %d cells", count);
+    AB_TRY_GOTO(ab_baselines_create(document, &baselines));
     cJSON_ArrayForEach(cell, cells) all[i++].cell = cell;
     for (i = 0; i < count; i++) AB_TRY_GOTO(measure(document, &all[i]));
-    compare(document, all, count, &noise_floor_cell);
+    compare(&baselines, all, count, &noise_floor_cell);
     AB_TRY_GOTO(set(document, "noise_floor", floor_object(noise_floor_cell)));
     i = 0;
     cJSON_ArrayForEach(cell, cells) AB_TRY_GOTO(set(cell, "summary", summary_object(&all[i++])));
 out:
     for (i = 0; i < count; i++) cJSON_Delete(all[i].subnormal_slowdown);
+    ab_baselines_free(&baselines);
     free(all);
     return status;
 }

@@ -1,0 +1,207 @@
+#define _POSIX_C_SOURCE 200809L /* fdatasync, getline */
+#include "reports/record/journal.h"
+
+#include "kernels/core/log.h"
+#include "kernels/files/beside.h"
+#include "reports/record/json.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const set_keys[] = {"status", "reason", "deterministic"};
+
+static ab_status no_memory(void) { return ab_fail(AB_NO_MEMORY, "journal: out of memory"); }
+
+static char *journal_of(const char *path) { return ab_beside(path, "", ".journal"); }
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static ab_status put_line(ab_journal *journal, const cJSON *line) {
+    FILE *out = journal->out.stream;
+    ab_json_print_line(line, out);
+    if (fflush(out) == 0 && !ferror(out) && fdatasync(fileno(out)) == 0) return AB_OK;
+    return ab_fail(AB_OUTPUT, "%s: cannot write: %s", journal->out.path, strerror(errno));
+}
+
+static cJSON *header_of(const cJSON *document) {
+    cJSON *header = cJSON_CreateObject();
+    cJSON_AddStringToObject(header, "schema", "ampbench-journal");
+    cJSON_AddNumberToObject(header, "version", 1);
+    cJSON_AddStringToObject(header, "run", ab_json_text(document, "run.id", ""));
+    cJSON_AddNumberToObject(header, "elapsed_s", ab_json_number(document, "run.elapsed_s", (double)NAN));
+    return header;
+}
+
+ab_status ab_journal_start(ab_journal *journal, const char *path, const cJSON *document) {
+    ab_journal_end(journal, NULL);
+    char *name = journal_of(path);
+    if (!name) return no_memory();
+    ab_status status = ab_outfile_replaces(path) ? ab_outfile_open(name, &journal->out) : AB_OK;
+    free(name);
+    if (status != AB_OK || !journal->out.stream) return status;
+    cJSON *header = header_of(document);
+    status = header ? put_line(journal, header) : no_memory();
+    cJSON_Delete(header);
+    if (status == AB_OK) status = ab_outfile_publish(&journal->out);
+    return status == AB_OK ? AB_OK : ab_outfile_close(&journal->out, status);
+}
+
+/* Borrows `cell` and `process`. */
+static cJSON *line_of(int index, const cJSON *cell, bool whole, const cJSON *process, double elapsed_s) {
+    cJSON *line = cJSON_CreateObject();
+    cJSON_AddNumberToObject(line, "cell", index);
+    cJSON_AddNumberToObject(line, "elapsed_s", elapsed_s);
+    if (whole) {
+        cJSON_AddItemReferenceToObject(line, "value", (cJSON *)(uintptr_t)cell);
+        return line;
+    }
+    cJSON *set = cJSON_AddObjectToObject(line, "set");
+    for (size_t i = 0; i < AB_COUNT_OF(set_keys); i++) {
+        cJSON *value = (cJSON *)(uintptr_t)ab_json_at(cell, set_keys[i]);
+        if (value) cJSON_AddItemReferenceToObject(set, set_keys[i], value);
+    }
+    if (process) cJSON_AddItemReferenceToObject(line, "process", (cJSON *)(uintptr_t)process);
+    return line;
+}
+
+ab_status ab_journal_add(ab_journal *journal, int index, const cJSON *cell, bool whole, const cJSON *process,
+                         double elapsed_s) {
+    if (!journal->out.stream) return AB_OK;
+    cJSON *line = line_of(index, cell, whole, process, elapsed_s);
+    ab_status status = line ? put_line(journal, line) : no_memory();
+    cJSON_Delete(line);
+    return status;
+}
+
+void ab_journal_end(ab_journal *journal, const char *path) {
+    if (journal->out.stream && ab_outfile_close(&journal->out, AB_OK) != AB_OK)
+        ab_warn("%s", ab_error_message());
+    char *name = path ? journal_of(path) : NULL;
+    if (name && ab_outfile_replaces(path)) unlink(name);
+    free(name);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+typedef struct replay {
+    cJSON *document, *list; /* list: its cells */
+    cJSON **cell;           /* [count]; owned */
+    int count, lines;
+} replay;
+
+/* A number of a line of the journal, NAN if it is missing. */
+static double number_of(const cJSON *line, const char *key) {
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(line, key);
+    return cJSON_IsNumber(value) ? value->valuedouble : (double)NAN;
+}
+
+static void put(cJSON *object, const char *key, cJSON *value) {
+    cJSON_DeleteItemFromObjectCaseSensitive(object, key);
+    cJSON_AddItemToObject(object, key, value);
+}
+
+/* Takes the member out of the line; NULL if it is missing. */
+static cJSON *take(cJSON *line, const char *key) {
+    return cJSON_DetachItemFromObjectCaseSensitive(line, key);
+}
+
+static bool replay_whole(replay *r, int index, cJSON *value) {
+    if (!cJSON_IsObject(value)) {
+        cJSON_Delete(value);
+        return false;
+    }
+    cJSON_ReplaceItemViaPointer(r->list, r->cell[index], value);
+    r->cell[index] = value;
+    return true;
+}
+
+static bool replay_part(cJSON *cell, cJSON *line) {
+    cJSON *set = take(line, "set"), *process = take(line, "process");
+    cJSON *processes = cJSON_GetObjectItemCaseSensitive(cell, "processes");
+    const bool sound = cJSON_IsObject(set) && (!process || cJSON_IsArray(processes));
+    for (size_t i = 0; sound && i < AB_COUNT_OF(set_keys); i++) {
+        cJSON *value = take(set, set_keys[i]);
+        if (value) put(cell, set_keys[i], value);
+    }
+    if (sound && process)
+        cJSON_AddItemToArray(processes, process);
+    else
+        cJSON_Delete(process);
+    cJSON_Delete(set);
+    return sound;
+}
+
+static bool replay_line(replay *r, cJSON *line) {
+    const double index = number_of(line, "cell");
+    if (!(index >= 0 && index < r->count)) return false;
+    cJSON *value = take(line, "value"), *elapsed = take(line, "elapsed_s");
+    const bool sound = value ? replay_whole(r, (int)index, value) : replay_part(r->cell[(int)index], line);
+    cJSON *run = cJSON_GetObjectItemCaseSensitive(r->document, "run");
+    if (sound && run && cJSON_IsNumber(elapsed))
+        put(run, "elapsed_s", elapsed);
+    else
+        cJSON_Delete(elapsed);
+    r->lines += sound;
+    return sound;
+}
+
+/* Reads the next line as JSON; NULL at the end, and *torn if there is something that is no whole line. */
+static cJSON *next_line(FILE *in, char **text, size_t *room, bool *torn) {
+    const ssize_t length = getline(text, room, in);
+    *torn = length > 0;
+    if (length <= 0 || (*text)[length - 1] != '\n') return NULL;
+    cJSON *line = cJSON_ParseWithLength(*text, (size_t)length);
+    *torn = line == NULL;
+    return line;
+}
+
+static bool continues(const cJSON *header, const cJSON *document) {
+    return strcmp(ab_json_text(header, "schema", ""), "ampbench-journal") == 0 &&
+           number_of(header, "version") == 1 &&
+           strcmp(ab_json_text(header, "run", ""), ab_json_text(document, "run.id", "-")) == 0 &&
+           number_of(header, "elapsed_s") == ab_json_number(document, "run.elapsed_s", (double)NAN);
+}
+
+static ab_status list_cells(replay *r) {
+    cJSON *cell;
+    r->list = cJSON_GetObjectItemCaseSensitive(r->document, "cells");
+    r->cell = calloc((size_t)cJSON_GetArraySize(r->list) + 1, sizeof *r->cell);
+    if (!r->cell) return no_memory();
+    cJSON_ArrayForEach(cell, r->list) r->cell[r->count++] = cell;
+    return AB_OK;
+}
+
+static void replay_lines(FILE *in, const char *name, replay *r, ab_journal_found *found) {
+    char *text = NULL;
+    size_t room = 0;
+    bool torn = false, sound = true;
+    cJSON *line = next_line(in, &text, &room, &torn);
+    *found = continues(line, r->document) ? AB_JOURNAL_REPLAYED : AB_JOURNAL_OTHER;
+    cJSON_Delete(line);
+    while (*found == AB_JOURNAL_REPLAYED && sound && (line = next_line(in, &text, &room, &torn))) {
+        sound = replay_line(r, line);
+        cJSON_Delete(line);
+    }
+    if (*found == AB_JOURNAL_REPLAYED && (!sound || (torn && fgetc(in) != EOF)))
+        ab_warn("%s: damaged after %d records; the rest is not used", name, r->lines);
+    free(text);
+}
+
+ab_status ab_journal_replay(const char *path, cJSON *document, ab_journal_found *found) {
+    *found = AB_JOURNAL_NONE;
+    char *name = journal_of(path);
+    if (!name) return no_memory();
+    FILE *in = fopen(name, "rb");
+    replay r = {.document = document};
+    ab_status status = in ? list_cells(&r) : AB_OK;
+    if (in && status == AB_OK) replay_lines(in, name, &r, found);
+    if (*found == AB_JOURNAL_REPLAYED && r.lines == 0) *found = AB_JOURNAL_NONE;
+    if (in) fclose(in);
+    free(r.cell);
+    free(name);
+    return status;
+}

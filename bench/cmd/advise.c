@@ -152,20 +152,24 @@ out:
     return status;
 }
 
-/* Makes the folder of --out and proves that the file can be written. */
-static ab_status prepare_out(const request *r) {
+static ab_status train_into(const cJSON *document, const request *r, double value, cJSON **confirmed) {
     ab_options options = {.overrides = 0};
+    ab_run_locks locks = {.document = {.path = NULL}};
+    if (!r->out) return train(document, r, value, confirmed);
     options.text[AB_OPTION_out] = r->out;
-    return r->out ? ab_output_prepare(&options) : AB_OK;
+    options.given[AB_OPTION_no_plots] = true;
+    ab_status status = ab_output_prepare(&options, &locks);
+    if (status == AB_OK) status = train(document, r, value, confirmed);
+    if (status == AB_OK) status = ab_result_write(*confirmed, r->out);
+    ab_output_release(&options, &locks);
+    return status;
 }
 
 static ab_status confirm(const cJSON *document, const request *r, const ab_advise *advise,
                          ab_receipt *receipt) {
     cJSON *confirmed = NULL;
-    AB_TRY(prepare_out(r));
     ab_status status =
-        train(document, r, r->goal.scale > 0 ? r->goal.scale : ldexp(1, advise->k), &confirmed);
-    if (status == AB_OK && r->out) status = ab_result_write(confirmed, r->out);
+        train_into(document, r, r->goal.scale > 0 ? r->goal.scale : ldexp(1, advise->k), &confirmed);
     if (status == AB_OK) status = ab_receipt_make(confirmed, advise, receipt);
     cJSON_Delete(confirmed);
     return status;

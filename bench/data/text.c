@@ -107,6 +107,8 @@ ab_status ab_text_read(const char *path, bool by_class, ab_text *text) {
     *text = (ab_text){.byte = NULL};
     if (strlen(path) >= AB_FOLDER_PATH)
         return ab_fail(AB_INPUT, "--data: expected a shorter path, found %s", path);
+    text->byte = malloc(1); /* so that pieces of empty files are somewhere too */
+    if (!text->byte) return ab_fail(AB_NO_MEMORY, "%s: cannot allocate memory", path);
     ab_status status = by_class ? read_classes(path, text) : read_stream(path, text);
     if (status != AB_OK) ab_text_free(text);
     return status;

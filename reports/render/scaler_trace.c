@@ -3,6 +3,7 @@
 
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
+#include "reports/record/text.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,9 +1,13 @@
 /* Traces of loss scalers as JSON, streamed run by run: a trace may have a million runs. */
+#include "kernels/core/json_text.h"
 #include "kernels/core/text.h"
+#include "reports/record/text.h"
 #include "reports/render/scaler_trace.h"
 
 #include <inttypes.h>
 #include <math.h>
+
+enum { NAME = 64 };
 
 static void put_number(FILE *out, double x) {
     char text[AB_TEXT_ROUND_TRIP];
@@ -80,7 +84,10 @@ void ab_trace_layers_json_begin(FILE *out, const ab_trace_config *config) {
 }
 
 void ab_trace_layer_json(FILE *out, const ab_trace_layer *layer, bool first) {
-    fprintf(out, "%s[%" PRId64 ", \"%s\", ", first ? "" : ",\n  ", layer->step, layer->name);
+    char name[NAME];
+    fprintf(out, "%s[%" PRId64 ", ", first ? "" : ",\n  ", layer->step);
+    ab_json_put_text(out, ab_text_clean(name, sizeof name, layer->name));
+    fputs(", ", out);
     put_number(out, layer->scale);
     fputs(", ", out);
     put_number(out, layer->together);

@@ -23,7 +23,7 @@ ab_status ab_dnnl_nth_pass(const ab_pass_spec *spec, bool matmul, int n, ab_pass
 
 const char *ab_dnnl_version(void) { return NULL; }
 
-bool ab_dnnl_gemm(const ab_gemm *gemm) {
+bool ab_dnnl_gemm(const struct ab_gemm *gemm) {
     (void)gemm;
     return false;
 }

@@ -61,8 +61,10 @@ static void *weight_gradient_of(const sliced *s, const ab_pass_args *args, int64
     return (char *)args->scratch + (size_t)i * s->scratch_step + s->scratch_bytes;
 }
 
-/* Whether slice i's share of an operand of n elements is finite. */
+/* Whether slice i's share of an operand of n elements is finite; an operand that a pass does not have is
+ * NULL. */
 static bool share_finite(const sliced *s, const void *values, int64_t n, int64_t i) {
+    if (!values) return true;
     const int64_t first = n * i / s->slices, end = n * (i + 1) / s->slices;
     return ab_values_finite((const char *)values + ab_format_bytes(s->operands, first), s->operands,
                             end - first);
@@ -80,7 +82,7 @@ static void run_slice(void *argument, int64_t i, int thread) {
         args.dout = (const char *)args.dout + n * s->dout_step;
         if (s->slices > 1 && !s->by_outputs) args.dst = weight_gradient_of(s, job->args, i);
     }
-    args.scratch = (char *)args.scratch + n * s->scratch_step;
+    if (args.scratch) args.scratch = (char *)args.scratch + n * s->scratch_step;
     job->status[i] = s->slice[i]->run(s->slice[i], &args);
     job->finite[i] = share_finite(s, job->args->src, s->src_count, i) &&
                      share_finite(s, job->args->dout, s->dout_count, i);

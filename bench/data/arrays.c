@@ -178,9 +178,30 @@ static ab_status check_pair(const ab_data_request *request, const char *suffix, 
                    (long long)x->shape.dim[0], suffix, (long long)y->shape.dim[0]);
 }
 
+/* Class ids become positions of ones: they must be 0 or more. Their largest is compared with the net's
+ * classes later. */
+static ab_status check_one_hot(const ab_data *data, const ab_data_request *request, const array *y) {
+    if (data->shape.targets != AB_TARGETS_ONE_HOT || !y->word || !y->ids) return AB_OK;
+    for (int64_t i = 0; i < ab_shape_count(&y->shape); i++)
+        if (y->word[i] < 0)
+            return ab_fail(AB_INPUT, "--data arrays:%s: expected class ids of 0 or more, found %d",
+                           request->path, (int)y->word[i]);
+    return AB_OK;
+}
+
+/* Both splits are read by one description: the targets of the test must be of the kind of those of the
+ * training. */
+static ab_status check_alike(const ab_data_request *request, const array *y, const array *y_test) {
+    if (!y->word == !y_test->word && (!y->word || (y->ids == y_test->ids && each(y) == each(y_test))))
+        return AB_OK;
+    return ab_fail(AB_INPUT, "--data arrays:%s: y_test and y differ in their type or in the numbers a sample",
+                   request->path);
+}
+
 /* Checks that x holds numbers where the net's input is numbers. */
 static ab_status adapt(ab_data *data, const ab_data_request *request, array *x, array *y) {
     AB_TRY(check_sample(data, request, x));
+    AB_TRY(check_one_hot(data, request, y));
     if (data->shape.input != AB_INPUT_TOKENS) to_numbers(x);
     if (data->shape.targets == AB_TARGETS_VALUES && y->word) to_numbers(y);
     data->labels = !y->word || y->ids ? AB_LABELS_IDS : AB_LABELS_NUMBERS;
@@ -200,7 +221,10 @@ static ab_status split_up(ab_data *data, const ab_data_request *request, array *
         return ab_fail(AB_INPUT, "--data arrays:%s: expected 2 or more samples, found %lld", request->path,
                        (long long)n);
     AB_TRY(adapt(data, request, &a[X], &a[Y]));
-    if (a[X_TEST].word) AB_TRY(adapt(data, request, &a[X_TEST], &a[Y_TEST]));
+    if (a[X_TEST].word) {
+        AB_TRY(adapt(data, request, &a[X_TEST], &a[Y_TEST]));
+        AB_TRY(check_alike(request, &a[Y], &a[Y_TEST]));
+    }
     AB_TRY(keep(data, AB_SPLIT_TRAIN, &a[X], &a[Y], 0, train));
     if (!a[X_TEST].word) return keep(data, AB_SPLIT_TEST, &a[X], &a[Y], train, n);
     return keep(data, AB_SPLIT_TEST, &a[X_TEST], &a[Y_TEST], 0, a[X_TEST].shape.dim[0]);

@@ -248,6 +248,26 @@ static void test_arrays_and_images_are_taken_as_they_are(void **state) {
     refused("arrays", "pictures", &shape, AB_INPUT, "x_test has 2 samples, y_test has 1");
 }
 
+static void class_ids_and_kinds_of_targets_are_checked(void **state) {
+    (void)state;
+    const float x[4 * 2] = {0}, numbers[2] = {0};
+    const int32_t y[4] = {0, 2, -7, 1}, pairs[4] = {0};
+    const ab_data_shape shape = {
+        .input = AB_INPUT_VALUES, .x = {1, {2}}, .targets = AB_TARGETS_ONE_HOT, .y = {1, {3}}};
+    ab_data_shape values = shape;
+    values.targets = AB_TARGETS_CLASSES;
+    values.y = (ab_shape){0};
+    make_folder("targets");
+    write_npy("targets/x.npy", "<f4", "4, 2", x, sizeof x);
+    write_npy("targets/y.npy", "<i4", "4,", y, sizeof y);
+    refused("arrays", "targets", &shape, AB_INPUT, "expected class ids of 0 or more, found -7");
+    write_npy("targets/x_test.npy", "<f4", "2, 2", x, 4 * sizeof *x);
+    write_npy("targets/y_test.npy", "<f4", "2,", numbers, sizeof numbers);
+    refused("arrays", "targets", &values, AB_INPUT, "y_test and y differ");
+    write_npy("targets/y_test.npy", "<i4", "2, 2", pairs, sizeof pairs);
+    refused("arrays", "targets", &values, AB_INPUT, "y_test and y differ");
+}
+
 static void token_arrays_are_checked_against_the_vocabulary(void **state) {
     (void)state;
     int16_t x[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 300};
@@ -339,6 +359,7 @@ int main(void) {
         cmocka_unit_test(text_that_does_not_fit_is_refused),
         cmocka_unit_test(arrays_are_samples_and_the_last_tenth_is_the_test),
         cmocka_unit_test(test_arrays_and_images_are_taken_as_they_are),
+        cmocka_unit_test(class_ids_and_kinds_of_targets_are_checked),
         cmocka_unit_test(token_arrays_are_checked_against_the_vocabulary),
         cmocka_unit_test(a_changed_byte_of_an_archive_is_refused),
     };

@@ -27,22 +27,21 @@ static void put32(uint8_t *at, size_t value) {
 
 /* ---- npy ------------------------------------------------------------------------------------- */
 
-static const char *pick_text(const char *const *list, size_t count, unsigned *state) {
-    return list[fuzz_random(state, (unsigned)count)];
-}
-
-/* A header of random parts; returns its length. */
-static size_t compose_header(char *header, size_t most, unsigned *state) {
+/* A header of random parts; returns its length. *bytes becomes the size of the data that it promises. */
+static size_t compose_header(char *header, size_t most, size_t *bytes, unsigned *state) {
     static const char *const types[] = {"<f4", "<f2", "<f8", ">f4", ">f2", ">f8", "|u1",
                                         "<i4", "<i8", ">i2", "|b1", "<u2", "<U3", "|S2",
                                         "=f4", "<c8", "|O",  "|V2", "f4",  "<f16"};
+    static const uint8_t sizes[] = {4, 2, 8, 4, 2, 8, 1, 4, 8, 2, 1, 2, 12, 2, 4, 8, 8, 2, 4, 16};
     static const char *const orders[] = {"False", "True"};
-    static const char *const shapes[] = {
-        "()",        "(3,)",        "(2, 3)",         "(0, 4)",        "(1, 1, 1, 1)", "(6,)",
-        "(2, 2, 2)", "(4, 28, 28)", "(1, 28, 28, 1)", "(9999999999,)", "(-1,)",        "(2,3,)"};
-    int length = snprintf(header, most, "{'descr': '%s', 'fortran_order': %s, 'shape': %s, }",
-                          pick_text(types, sizeof types / sizeof *types, state), pick_text(orders, 2, state),
-                          pick_text(shapes, sizeof shapes / sizeof *shapes, state));
+    static const char *const shapes[] = {"()",           "(3,)",          "(2, 3)",    "(0, 4)",
+                                         "(1, 1, 1, 1)", "(6,)",          "(2, 2, 2)", "(2, 6, 6)",
+                                         "(1, 6, 6, 1)", "(9999999999,)", "(-1,)",     "(4, 3)"};
+    static const uint8_t counts[] = {1, 3, 6, 0, 1, 6, 8, 72, 36, 9, 1, 12};
+    const unsigned type = fuzz_random(state, sizeof sizes), shape = fuzz_random(state, sizeof counts);
+    int length = snprintf(header, most, "{'descr': '%s', 'fortran_order': %s, 'shape': %s, }", types[type],
+                          orders[fuzz_random(state, 2)], shapes[shape]);
+    *bytes = (size_t)sizes[type] * counts[shape];
     return (size_t)length < most ? (size_t)length : most - 1;
 }
 
@@ -60,13 +59,18 @@ size_t fuzz_mutate_npy(uint8_t *data, size_t size, size_t most, unsigned seed) {
     memcpy(body, data + 10 + old, bytes);
     while (length > 0 && (header[length - 1] == ' ' || header[length - 1] == '\n')) length--;
     const unsigned way = fuzz_random(&state, 4);
-    if (way == 0) length = compose_header(header, sizeof header, &state);
+    if (way == 0) {
+        const size_t had = bytes;
+        length = compose_header(header, sizeof header, &bytes, &state);
+        if (bytes > had) memset(body + had, 0x3c, bytes - had);
+    }
     if (way == 1) length = LLVMFuzzerMutate((uint8_t *)header, length, sizeof header - 70);
     while ((10 + length + 1) % 64 && length < sizeof header - 2) header[length++] = ' ';
     header[length++] = '\n';
     if (10 + length >= most) return LLVMFuzzerMutate(data, size, most);
     if (bytes > most - 10 - length) bytes = most - 10 - length;
-    if (way >= 2) bytes = LLVMFuzzerMutate(body, bytes, most - 10 - length);
+    if (way == 3) bytes = LLVMFuzzerMutate(body, bytes, most - 10 - length);
+    if (way == 2 && bytes > 0) body[fuzz_random(&state, (unsigned)bytes)] = (uint8_t)fuzz_random(&state, 256);
     put16(data + 8, length);
     memcpy(data + 10, header, length);
     memcpy(data + 10 + length, body, bytes);

@@ -46,8 +46,9 @@ static void try_network(ab_net *net, const cJSON *how) {
     free(shape);
     if (ab_json_is_true(how, "freeze")) (void)ab_net_freeze(net);
     if (recompute && ab_net_recompute(net, recompute) != AB_OK) return;
-    const int first = (int)ab_json_number(how, "level", 0) % ab_level_count();
-    for (int i = 0; i < 2; i++) try_plan(net, ab_level_at(abs(first + 3 * i) % ab_level_count()), how);
+    const double level = ab_json_number(how, "level", 0);
+    const int first = level > 0 && level < 1000 ? (int)level : 0;
+    for (int i = 0; i < 2; i++) try_plan(net, ab_level_at((first + 3 * i) % ab_level_count()), how);
 }
 
 /* A network, and behind it an object that says how to plan it: "level" (a row), "batch", "to", "set",

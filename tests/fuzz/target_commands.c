@@ -111,19 +111,21 @@ void fuzz_commands(const uint8_t *data, size_t size) {
 
 /* ---- resuming a run -------------------------------------------------------------------------- */
 
-/* The document's own command line, and what it says of the configuration. */
+/* The options that the document holds, and what it says of the configuration. */
 void fuzz_resume(const uint8_t *data, size_t size) {
     static char program[] = "ampbench", resume[] = "--resume", out[] = "--out", name[] = "a.json";
     char *argv[] = {program, resume, out, name, NULL};
     ab_options options;
     cJSON *document = NULL;
+    ab_replay replay;
     ab_run_config config;
     ab_cell_spec *cells = NULL;
     int count = 0;
     memset(&config, 0, sizeof config);
+    memset(&replay, 0, sizeof replay);
     fuzz_file("a.json", data, size);
     fuzz_insist(ab_options_parse(4, argv, &options) == AB_OK);
-    if (ab_resume_options(&options, &document) == AB_OK &&
+    if (ab_resume_options(&options, &document, &replay) == AB_OK &&
         ab_run_config_create(&options, false, &config) == AB_OK) {
         fuzz_passed();
         ab_status status = config.seeds > 8 ? AB_USAGE : ab_run_cells(&config, &cells, &count);
@@ -132,5 +134,6 @@ void fuzz_resume(const uint8_t *data, size_t size) {
         ab_run_cells_free(cells, count);
         ab_run_config_clear(&config);
     }
+    ab_replay_clear(&replay);
     cJSON_Delete(document);
 }

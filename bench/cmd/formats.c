@@ -193,7 +193,10 @@ static ab_status write_json(const request *r) {
     cJSON *root = document(r, &proved);
     char *text = cJSON_Print(root);
     ab_status written = text ? AB_OK : ab_fail(AB_NO_MEMORY, "--json: out of memory");
-    if (text) ab_print(out.stream, "%s\n", text);
+    if (text) {
+        fputs(text, out.stream);
+        fputc('\n', out.stream);
+    }
     cJSON_Delete(root);
     cJSON_free(text);
     written = ab_output_close("--json", &out, written);

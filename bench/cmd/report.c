@@ -4,8 +4,8 @@
 #include "bench/cmd/arguments.h"
 #include "bench/cmd/cmd.h"
 #include "kernels/core/log.h"
-#include "kernels/files/lock.h"
 #include "kernels/core/show.h"
+#include "kernels/files/lock.h"
 #include "reports/record/result.h"
 
 #include <stdbool.h>

@@ -7,6 +7,7 @@
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
+#include "kernels/files/outfile.h"
 #include "kernels/spawn/variables.h"
 
 #include <errno.h>
@@ -119,10 +120,11 @@ ab_status ab_git_find(const char *ref, const char *folder, ab_git_commit *commit
 static ab_status borrow_objects(const char *tree, const char *objects) {
     char path[AB_GIT_PATH];
     AB_TRY(ab_text_path("gate: --out", path, sizeof path, "%s/.git/objects/info/alternates", tree));
-    FILE *out = fopen(path, "wx");
-    bool written = out && ab_print(out, "%s\n", objects) > 0;
-    if (out && fclose(out) != 0) written = false;
-    return written ? AB_OK : ab_fail(AB_OUTPUT, "%s: cannot write: %s", path, strerror(errno));
+    ab_outfile out;
+    AB_TRY(ab_outfile_open(path, &out));
+    fputs(objects, out.stream); /* as it is: git reads it */
+    fputc('\n', out.stream);
+    return ab_outfile_close(&out, AB_OK);
 }
 
 ab_status ab_git_extract(const ab_git_commit *commit, const char *tree, const char *log) {

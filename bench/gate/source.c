@@ -10,6 +10,7 @@
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
+#include "kernels/files/outfile.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -104,10 +105,11 @@ static ab_status remove_unfinished(const char *folder) {
 static ab_status write_mark(const char *tree, const char *mark, const char *text) {
     char path[PATH_BYTES];
     AB_TRY(ab_text_path("gate: --out", path, sizeof path, "%s/.git/%s", tree, mark));
-    int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-    bool written = file >= 0 && dprintf(file, "%s\n", text) > 0 && fsync(file) == 0;
-    if (file >= 0 && close(file) != 0) written = false;
-    return written ? AB_OK : ab_fail(AB_OUTPUT, "%s: cannot write: %s", path, strerror(errno));
+    ab_outfile out;
+    AB_TRY(ab_outfile_open(path, &out));
+    fputs(text, out.stream);
+    fputc('\n', out.stream);
+    return ab_outfile_close(&out, AB_OK);
 }
 
 /* Whether the mark is there and says `text`. */

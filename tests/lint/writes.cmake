@@ -5,6 +5,7 @@ set(implementation
   kernels/files/outfile.c kernels/files/lock.c
   reports/record/journal.c      # appends records
   reports/plot/plots.c          # gnuplot's log, appended to by gnuplot
+  bench/gate/source.c            # its lock, and folders that it renames
   bench/gate/child.c)           # outputs of children, created anew in a locked folder
 set(opening "O_CREAT|O_TRUNC|O_WRONLY|O_RDWR|[^A-Za-z0-9_](f|fre)open *\\([^;]*\"[wa][^\"]*\"|[^A-Za-z0-9_](creat|mkstemp|rename) *\\(")
 

@@ -78,6 +78,7 @@ static double peak_mib(void) {
 ab_status ab_note_memory_limits(ab_status status) {
     char limits[AB_LIMITS_TEXT];
     if (status != AB_NO_MEMORY || !ab_error_message()[0] || !ab_memory_limits(limits)) return status;
+    if (strstr(ab_error_message(), limits)) return status; /* a worker said it already */
     return ab_fail(status, "%s; %s, %.1f MiB in use at most", ab_text_brief(ab_error_message(), 600), limits,
                    peak_mib());
 }

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,6 +65,18 @@ static ab_status refuse(const char *option, const char *place, int file) {
                    ab_text_brief(place, 300), text[0] ? text : "another process");
 }
 
+/* Whether the process of this machine that took the lock has ended: children that it leaves behind hold the
+ * lock until they have ended too. */
+static bool holder_is_gone(int file) {
+    char text[HOLDER], host[128] = "", expected[160];
+    const ssize_t length = pread(file, text, sizeof text - 1, 0);
+    text[length > 0 ? length : 0] = '\0';
+    const long process = strncmp(text, "process ", 8) == 0 ? strtol(text + 8, NULL, 10) : 0;
+    if (process <= 0 || gethostname(host, sizeof host - 1) != 0) return false;
+    ab_text_show(expected, sizeof expected, "process %ld on %s since ", process, host);
+    return strncmp(text, expected, strlen(expected)) == 0 && kill((pid_t)process, 0) != 0 && errno == ESRCH;
+}
+
 /* ---- taking it ------------------------------------------------------------------------------- */
 
 /* What a lock file must be: a plain file with one name. */
@@ -89,10 +102,15 @@ static ab_status try_lock(const char *option, const char *place, const ab_lock *
         *taken = is_current(lock->path, lock->file);
         return AB_OK;
     }
-    if (errno == EAGAIN || errno == EACCES) return refuse(option, place, lock->file);
-    if (errno == EINTR) return AB_OK;
+    const int error = errno;
+    if (error == EAGAIN || error == EACCES) {
+        if (!holder_is_gone(lock->file)) return refuse(option, place, lock->file);
+        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+        return AB_OK;
+    }
+    if (error == EINTR) return AB_OK;
     ab_warn("%s: %s cannot be locked: %s; make sure that nothing else writes it", option, place,
-            strerror(errno));
+            strerror(error));
     *taken = true;
     return AB_OK;
 }

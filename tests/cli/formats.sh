@@ -39,5 +39,5 @@ rejects 'rne, rna, rz, ru, rd' --prove fp16,nearest
 rejects 'saturate, ftz_before or ftz_after' --prove fp16,rne,clamp
 rejects 'at most 24 significand' --prove fp64,rne
 rejects 'mode sr' --prove fp16,sr
-rejects 'cannot open' --json /nonexistent/formats.json
+rejects 'cannot write' --json /nonexistent/formats.json
 rejects 'file name' --json

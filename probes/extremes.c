@@ -124,3 +124,18 @@ bool ab_extremes_finite(const ab_tensor *tensor) {
     ab_extremes found = ab_extremes_of(tensor);
     return found.infinite == 0 && found.nan == 0;
 }
+
+bool ab_extremes_rows_finite(const ab_tensor *tensor, int front) {
+    enum { MOST = 32 };
+    float values[MOST];
+    if (!tensor->format || tensor->shape.ndim == 0) return ab_extremes_finite(tensor);
+    const int64_t rows = tensor->shape.dim[0], width = rows > 0 ? ab_tensor_count(tensor) / rows : 0;
+    const int64_t n = width < front ? width : front < MOST ? front : MOST;
+    for (int64_t row = 0; row < rows; row++) {
+        ab_widen(values, (const char *)tensor->data + ab_format_bytes(tensor->format, row * width),
+                 tensor->format, n);
+        for (int64_t i = 0; i < n; i++)
+            if (!isfinite(values[i])) return false;
+    }
+    return true;
+}

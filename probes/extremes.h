@@ -16,6 +16,9 @@ typedef struct ab_extremes {
 ab_extremes ab_extremes_of(const ab_tensor *tensor);
 bool ab_extremes_finite(const ab_tensor *tensor);
 
+/* Whether the first `front` values, at most 32, of every row (first dimension) are finite. */
+bool ab_extremes_rows_finite(const ab_tensor *tensor, int front);
+
 /* Writes the indices of the first non-finite values, at most `most`; returns their number. */
 int ab_extremes_places(const ab_tensor *tensor, int64_t *place, int most);
 

@@ -63,6 +63,19 @@ train labels --levels O0,O2 --lr 0.05 --steps 100 --fault shuffled_labels
 expect labels O2 label_corruption
 train data --levels O0,O2 --lr 0.05 --steps 100 --fault nan_inputs
 expect data O0 nonfinite_data
+# A NaN of the backward pass of O0, in a step that no probe was to look at: the product before it has no bias, so
+# only a large weight's gradient shows it. The op is named, not the weight that is bad a step later.
+cat >"$work/root.net.json" <<'END'
+{"format": "ampbench-net-1", "name": "root", "text": "a root at 0, where a unit is dropped",
+ "input": {"height": 28, "width": 28, "channels": 1}, "defaults": {"optimizer": "sgd", "lr": 0.05, "batch": 64},
+ "ops": [{"name": "flatten", "op": "flatten"},
+  {"name": "fc1", "op": "linear", "out_features": 256, "bias": false}, {"name": "squares", "op": "square"},
+  {"name": "drop", "op": "dropout", "p": 2e-05}, {"name": "both", "op": "mul", "in": ["squares", "drop"]},
+  {"name": "root", "op": "sqrt"}, {"name": "fc2", "op": "linear", "out_features": 10},
+  {"name": "loss", "op": "cross_entropy"}]}
+END
+train root --net "$work/root.net.json" --levels O0 --steps 20 --seed 4
+expect root O0 math_singularity root
 train short --levels O0,O2 --lr 0.0005 --steps 20
 expect short O2 undecided
 

@@ -80,13 +80,15 @@ static void number_items(ab_gradients *g) {
         if (g->trained->place[p] >= 0) g->item[g->trained->place[p]].id = g->observation->ids[p].unscaled;
 }
 
-/* Checks gradients of at most SMALL elements: a non-finite value in the backward pass reaches the bias of
- * some earlier layer. */
-static bool small_gradients_finite(const ab_gradients *g) {
-    enum { SMALL = 4096 };
+/* Large gradients by the front of their rows: a non-finite gradient of an output of a product makes the row
+ * of its weight non-finite. Not seen: what is born between an embedding and the first product after it. */
+static bool gradients_finite(const ab_gradients *g) {
+    enum { SMALL = 4096, FRONT = 16 };
     for (int i = 0; i < g->trained->count; i++) {
         const ab_tensor *grad = g->item[i].from;
-        if (ab_tensor_count(grad) <= SMALL && !ab_extremes_finite(grad)) return false;
+        if (!(ab_tensor_count(grad) <= SMALL ? ab_extremes_finite(grad)
+                                             : ab_extremes_rows_finite(grad, FRONT)))
+            return false;
     }
     return true;
 }
@@ -103,8 +105,7 @@ static ab_status unscale_layers(const ab_gradients *g, const ab_exec *exec, cons
 }
 
 static ab_status skip_unscaling(const ab_gradients *g, bool *found) {
-    if (g->observation->watch.wants_replay && g->memory->backend->host_memory)
-        *found = !small_gradients_finite(g);
+    if (g->observation->watch.wants_replay && g->memory->backend->host_memory) *found = !gradients_finite(g);
     for (int i = 0; i < g->trained->count; i++)
         AB_TRY(ab_observe_tensor(g->observation, g->item[i].from, g->item[i].id));
     return AB_OK;

@@ -42,8 +42,8 @@ AB_MUST_CHECK ab_status ab_gradients_unscale_sums(const ab_gradients *gradients,
 
 /* Call after the last backward pass: unscales every gradient. *nonfinite: a scaled gradient was non-finite;
  * *overflow: and the scaler checks for that. If gradients need no unscaling (a fixed scale of 1 without
- * masters), only small ones are checked, and only if the watch may request a replay; *nonfinite is a hint
- * then. `layers`: per-layer scales, or NULL. */
+ * masters), small ones and a part of each row of large ones are checked, and only if the watch may request a
+ * replay; *nonfinite is a hint then. `layers`: per-layer scales, or NULL. */
 AB_MUST_CHECK ab_status ab_gradients_unscale(ab_gradients *gradients, const ab_exec *exec,
                                              const ab_scaler *scaler, const ab_layer_scales *layers,
                                              bool *nonfinite, bool *overflow);

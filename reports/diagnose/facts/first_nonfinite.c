@@ -17,16 +17,26 @@ static bool was_skipped(const cJSON *cell, double step) {
     return false;
 }
 
-/* `harmless`: also an event of the backward pass of a step that was skipped. */
+/* Non-finite gradients that reach the weights make the next loss non-finite; these did not reach them. */
+static bool next_is_finite(const cJSON *cell, double step) {
+    return step >= 0 && cJSON_IsNumber(cJSON_GetArrayItem(ab_json_at(cell, "loss"), (int)step + 1));
+}
+
+/* An event of the backward pass that changed nothing. */
+static bool is_harmless(const cJSON *cell, const cJSON *event) {
+    const double step = ab_json_number(event, "step", -1);
+    return strcmp(ab_json_text(event, "pass", ""), "backward") == 0 &&
+           (was_skipped(cell, step) || next_is_finite(cell, step));
+}
+
+/* `harmless`: such events too. */
 static bool from_origin(const cJSON *cell, bool expected, bool harmless, ab_first_nonfinite *first) {
     const cJSON *event;
     int place = 0;
     cJSON_ArrayForEach(event, ab_json_at(cell, "probes.origin.events")) {
         const int here = place++;
         if (ab_json_is_true(event, "expected") != expected) continue;
-        if (!harmless && strcmp(ab_json_text(event, "pass", ""), "backward") == 0 &&
-            was_skipped(cell, ab_json_number(event, "step", -1)))
-            continue;
+        if (!harmless && is_harmless(cell, event)) continue;
         *first = (ab_first_nonfinite){.known = true,
                                       .op = ab_json_text(event, "op", ""),
                                       .type = ab_json_text(event, "type", ""),

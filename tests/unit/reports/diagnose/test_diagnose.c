@@ -453,6 +453,27 @@ static void what_kind_of_overflow_it_is_follows_the_edges_of_the_graph(void **st
     }
 }
 
+#define TWO_EVENTS                                                                                           \
+    "\"probes\": {\"origin\": {\"events\": [{\"step\": 0, \"expected\": false, \"op\": \"loss\", \"type\": " \
+    "\"cross_entropy\", \"pass\": \"backward\", \"by\": \"cast\", \"format\": \"fp16\", \"cause\": "         \
+    "{\"id\": "                                                                                              \
+    "\"range_overflow\"}}, {\"step\": 30, \"expected\": false, \"op\": \"l\", \"type\": \"log\", \"pass\": " \
+    "\"forward\", \"by\": \"op\", \"format\": \"fp16\", \"cause\": {\"id\": \"mathematics\"}}]}}"
+
+/* 2^16 is no number of fp16, so the first scale overflows; or an infinity of a backward pass is masked away.
+ */
+static void what_went_wrong_first_and_did_no_harm_hides_nothing(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_bad = 30;
+    r.cell = ", \"skipped_steps\": [0], \"steps_skipped\": 1, " TWO_EVENTS;
+    expect(&r, "exp_log_in_half", "l");
+    r.cell = ", " TWO_EVENTS; /* not skipped, and the next losses are finite */
+    expect(&r, "exp_log_in_half", "l");
+    r.cell_bad = 1; /* it did reach the weights */
+    expect_no(&r, "exp_log_in_half");
+}
+
 static void an_average_that_does_not_move_is_sick_only_in_half(void **state) {
     (void)state;
     record r = sound;
@@ -1189,6 +1210,7 @@ int main(void) {
         cmocka_unit_test(summed_micro_batches_break_a_bound),
         cmocka_unit_test(the_op_that_overflows_says_what_kind_of_overflow_it_is),
         cmocka_unit_test(what_kind_of_overflow_it_is_follows_the_edges_of_the_graph),
+        cmocka_unit_test(what_went_wrong_first_and_did_no_harm_hides_nothing),
         cmocka_unit_test(an_average_that_does_not_move_is_sick_only_in_half),
         cmocka_unit_test(clipping_before_unscaling_shows_in_the_sizes_of_gradients),
         cmocka_unit_test(unscaling_every_micro_batch_shows_in_the_first_gradient),

@@ -51,7 +51,8 @@ static void describe_first_nonfinite(const ab_diagnosis *d, char *text, size_t s
 
 static bool here_endless_skipping(const ab_diagnosis *d, char *text, size_t size) {
     char where[AB_VERDICT_TEXT];
-    if (!skips_whatever_the_scale(d) || !(d->found.facts.skip.least_scale < d->found.facts.skip.first_scale))
+    if (!skips_whatever_the_scale(d) || ab_facts_at_floor(&d->found.facts) ||
+        !(d->found.facts.skip.least_scale < d->found.facts.skip.first_scale))
         return false;
     describe_first_nonfinite(d, where, sizeof where);
     ab_text_show(text, size,
@@ -71,9 +72,10 @@ static int last_applied(const ab_case *c) {
 
 static bool here_scale_at_minimum(const ab_diagnosis *d, char *text, size_t size) {
     const double least = ab_json_number(d->found.facts.document, "config.min_loss_scale", 0);
-    if (!skips_whatever_the_scale(d) || !(least > 0) || d->found.facts.skip.least_scale > least) return false;
-    ab_text_show(text, size, "the scale is at its minimum of %g; the last step that was applied is %d", least,
-                 last_applied(&d->found));
+    const bool given = least > 0 && d->found.facts.skip.least_scale <= least;
+    if (!skips_whatever_the_scale(d) || !(given || ab_facts_at_floor(&d->found.facts))) return false;
+    ab_text_show(text, size, "the scale is at its minimum of %g; the last step that was applied is %d",
+                 given ? least : d->found.facts.skip.least_scale, last_applied(&d->found));
     return true;
 }
 

@@ -106,6 +106,7 @@ static bool weights_overflow(const ab_case *c, ab_first_nonfinite *first) {
         .type = "weight",
         .pass = "forward",
         .by = "weight_cast",
+        .tensor = "",
         .cause = "",
         .format = c->facts.half->name,
         .own = true,
@@ -128,6 +129,7 @@ static bool is_to_come(const ab_case *c, ab_first_nonfinite *first) {
                                       .type = ab_json_text(op, "type", ""),
                                       .pass = "forward",
                                       .by = "op",
+                                      .tensor = "",
                                       .cause = "",
                                       .format = c->facts.half->name,
                                       .step = AB_STEP_UNKNOWN,
@@ -154,6 +156,7 @@ ab_overflow_kind ab_overflow_of(const ab_case *c, ab_first_nonfinite *first) {
                          (!first->format[0] || strcmp(first->format, c->facts.half->name) == 0);
     if (strcmp(first->cause, "accumulator_overflow") == 0 && ab_facts_accumulates_in_half(&c->facts))
         return AB_OVERFLOW_NONE; /* the result fits: that is accumulator_in_half */
+    if (ab_first_is_statistics(first)) return AB_OVERFLOW_NONE; /* that is batch_norm_statistics_in_half */
     if (forward) return kind_of(c, first);
     if (first->known && strcmp(first->pass, "backward") == 0 && c->facts.skip.dynamic) {
         const ab_overflow_kind kind = kind_of(c, first);
@@ -216,7 +219,7 @@ static void say_what_comes(const ab_case *c, const ab_first_nonfinite *first, ab
 
 /* `seen`: only an overflow of the first step that moved its loss; O0 has the same weights and batch there. */
 static bool judge(const ab_case *c, ab_overflow_kind kind, bool seen, ab_verdict *verdict) {
-    ab_first_nonfinite first = {.known = false};
+    ab_first_nonfinite first = {.known = false, .tensor = ""};
     if (ab_overflow_of(c, &first) != kind) return false;
     if (seen && !(first.known && !first.to_come && first.step == 0 &&
                   ab_facts_first_shift(&c->facts) > c->facts.limits->first_shift))

@@ -131,6 +131,30 @@ static ab_skip_facts skips_of(const cJSON *document, const cJSON *cell, int step
     return facts;
 }
 
+/* NAN if it is no number: comparisons are false then. */
+static double number_of(const cJSON *item) { return cJSON_IsNumber(item) ? item->valuedouble : (double)NAN; }
+
+static double steps_at(const cJSON *scales, int run) {
+    return number_of(cJSON_GetArrayItem(cJSON_GetArrayItem(scales, run), 1));
+}
+
+int ab_facts_skipped_at_last_scale(const ab_facts *facts) {
+    const cJSON *scales = ab_json_at(facts->cell, "scale"), *skipped;
+    const double from = facts->loss.steps - steps_at(scales, cJSON_GetArraySize(scales) - 1);
+    int count = 0;
+    cJSON_ArrayForEach(skipped, ab_json_at(facts->cell, "skipped_steps")) count +=
+        skipped->valuedouble >= from;
+    return count;
+}
+
+bool ab_facts_at_floor(const ab_facts *facts) {
+    const cJSON *scales = ab_json_at(facts->cell, "scale");
+    const int runs = cJSON_GetArraySize(scales);
+    const double before = runs > 1 ? steps_at(scales, runs - 2) : 0;
+    return facts->skip.dynamic && facts->skip.last_scale == facts->skip.least_scale &&
+           ab_facts_skipped_at_last_scale(facts) > facts->limits->floor_times * fmax(1, before);
+}
+
 bool ab_facts_short_window(const ab_facts *facts) { return facts->skip.window < facts->limits->short_window; }
 
 /* ---- the facts of a cell ---------------------------------------------------------------------------- */

@@ -65,6 +65,13 @@ double ab_facts_learned(const ab_facts *facts);
 /* O0's loss `steps` before its end minus its final loss; at least 0. */
 double ab_facts_cost_of_steps(const ab_facts *facts, int steps);
 
+/* Skipped steps at the last scale. */
+int ab_facts_skipped_at_last_scale(const ab_facts *facts);
+
+/* The scale is at its floor: the last scale is the least, and the run skipped steps at it several times
+ * (floor_times) as long as at the scale before, from which it fell; or it never changed. */
+bool ab_facts_at_floor(const ab_facts *facts);
+
 /* The scaler raises its scale after few clean steps (short_window), so frequent skips are expected. */
 bool ab_facts_short_window(const ab_facts *facts);
 

@@ -42,6 +42,7 @@ static bool from_origin(const cJSON *cell, bool expected, bool harmless, ab_firs
                                       .type = ab_json_text(event, "type", ""),
                                       .pass = ab_json_text(event, "pass", ""),
                                       .by = ab_json_text(event, "by", ""),
+                                      .tensor = ab_json_text(event, "tensor", ""),
                                       .cause = ab_json_text(event, "cause.id", ""),
                                       .format = ab_json_text(event, "format", ""),
                                       .step = (int)ab_json_number(event, "step", 0),
@@ -74,6 +75,7 @@ static bool from_activations(const cJSON *cell, const char *half, ab_first_nonfi
                                       .type = type_of(cell, op),
                                       .pass = "forward",
                                       .by = "op",
+                                      .tensor = "",
                                       .cause = "",
                                       .format = half,
                                       .step = AB_STEP_UNKNOWN,
@@ -92,6 +94,7 @@ static bool from_provenance(const cJSON *cell, ab_first_nonfinite *first) {
                                   .type = ab_json_text(origin, "type", ""),
                                   .pass = ab_json_text(origin, "pass", ""),
                                   .by = "op",
+                                  .tensor = "",
                                   .cause = "",
                                   .format = "",
                                   .step = (int)ab_json_number(origin, "first_step", 0),
@@ -101,13 +104,24 @@ static bool from_provenance(const cJSON *cell, ab_first_nonfinite *first) {
 }
 
 ab_first_nonfinite ab_first_nonfinite_of(const cJSON *cell, const char *half, bool expected) {
-    ab_first_nonfinite first = {
-        .op = "", .type = "", .pass = "", .by = "", .cause = "", .format = "", .read_largest = (double)NAN};
+    ab_first_nonfinite first = {.op = "",
+                                .type = "",
+                                .pass = "",
+                                .by = "",
+                                .tensor = "",
+                                .cause = "",
+                                .format = "",
+                                .read_largest = (double)NAN};
     if (from_origin(cell, false, false, &first) || from_origin(cell, false, true, &first) ||
         (expected && from_origin(cell, true, true, &first)))
         return first;
     if (from_activations(cell, half, &first) || from_provenance(cell, &first)) return first;
     return first;
+}
+
+bool ab_first_is_statistics(const ab_first_nonfinite *first) {
+    static const char prefix[] = "running_";
+    return first->known && strncmp(first->tensor, prefix, sizeof prefix - 1) == 0;
 }
 
 ab_traits ab_first_traits(const ab_facts *facts, const ab_first_nonfinite *first) {

@@ -13,6 +13,7 @@ enum { AB_FACTS_POINTER = 120 };
 typedef struct ab_first_nonfinite {
     bool known;
     const char *op, *type, *pass, *by; /* "": not recorded; pass: "forward", "backward" or "update" */
+    const char *tensor;                /* of the op: "out", "weight", "in0.grad", ...; or "" */
     const char *cause;  /* from the origin probe: "range_overflow", "mathematics", ...; or "" */
     const char *format; /* of the written value; or "" */
     int step;           /* AB_STEP_UNKNOWN: not recorded */
@@ -26,6 +27,11 @@ typedef struct ab_first_nonfinite {
 /* Read from probes.origin, else from the census of activations, else from nan_provenance. Overflows expected
  * of a dynamic loss scale are ignored, unless `expected` is true and there is nothing else. */
 ab_first_nonfinite ab_first_nonfinite_of(const cJSON *cell, const char *half, bool expected);
+
+/* The non-finite values are running statistics, which are no weights: training computes them from its
+ * batches.
+ */
+bool ab_first_is_statistics(const ab_first_nonfinite *first);
 
 /* Traits of first->op; 0 if not recorded. */
 ab_traits ab_first_traits(const ab_facts *facts, const ab_first_nonfinite *first);

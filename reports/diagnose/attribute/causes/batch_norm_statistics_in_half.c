@@ -18,6 +18,11 @@ static const char *first_batch_norm(const ab_case *c) {
     return NULL;
 }
 
+static void say_remedy(ab_verdict *verdict) {
+    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text, "--set batch_norm_statistics=fp32");
+    ab_remedy_option(&verdict->remedy, "--set", "batch_norm_statistics=fp32");
+}
+
 /* Only the running statistics are in half; only evaluation reads them. */
 static bool judge_running(const ab_case *c, const char *layer, ab_verdict *verdict) {
     verdict->confidence = 0.9;
@@ -28,8 +33,7 @@ static bool judge_running(const ab_case *c, const char *layer, ab_verdict *verdi
     ab_verdict_say(verdict, "running means and variances, which only evaluation reads, are kept in %s",
                    ab_text_brief(ab_facts_statistics_format(&c->facts), 12));
     ab_verdict_point(&c->facts, verdict, "/policy");
-    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text, "--set batch_norm_statistics=fp32");
-    ab_remedy_option(&verdict->remedy, "--set", "batch_norm_statistics=fp32");
+    say_remedy(verdict);
     return true;
 }
 
@@ -41,12 +45,28 @@ static bool evaluates_worse(const ab_case *c) {
     return own - o0 > c->gap_limit;
 }
 
+/* A frozen batch norm reads them in training too. */
+static bool judge_frozen(const ab_case *c, ab_verdict *verdict) {
+    const ab_first_nonfinite first = ab_first_nonfinite_of(c->facts.cell, c->facts.half->name, false);
+    if (!ab_first_is_statistics(&first) || strcmp(first.format, c->facts.half->name) != 0) return false;
+    verdict->confidence = first.step == 0 ? 0.96 : 0.8;
+    verdict->since = first.step;
+    verdict->own = first.step == 0;
+    ab_say_first_nonfinite(&c->facts, &first, verdict);
+    ab_verdict_say(verdict, "%s, in %s, is not finite; it is read in training, as the norm is frozen",
+                   ab_text_brief(first.tensor, 40), c->facts.half->name);
+    ab_verdict_point(&c->facts, verdict, "%s/tensor", first.pointer);
+    say_remedy(verdict);
+    return true;
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
     const char *model = ab_json_text(c->facts.cell, "policy.cast_model_type", "fp32");
     const char *layer = first_batch_norm(c);
     const bool half = strcmp(ab_facts_statistics_format(&c->facts), "fp32") != 0;
     if ((c->eval_degraded || (half && c->inaccurate && evaluates_worse(c))) && layer)
         return judge_running(c, layer, verdict);
+    if (ab_case_sound_baseline(c) && judge_frozen(c, verdict)) return true;
     if (strcmp(model, c->facts.half->name) != 0 ||
         ab_json_is_true(c->facts.cell, "policy.keep_batchnorm_fp32"))
         return false;

@@ -28,36 +28,27 @@ static const cJSON *first_overflow(const ab_case *c, const char *kind, int *plac
     return NULL;
 }
 
-/* Number of steps skipped at the last scale. */
-static int skipped_at_last_scale(const ab_case *c) {
-    const cJSON *scales = ab_json_at(c->facts.cell, "scale"), *skipped,
-                *run = cJSON_GetArrayItem(scales, cJSON_GetArraySize(scales) - 1),
-                *steps = cJSON_GetArrayItem(run, 1);
-    int count = 0;
-    if (!cJSON_IsNumber(steps)) return 0;
-    cJSON_ArrayForEach(skipped, ab_json_at(c->facts.cell, "skipped_steps")) count +=
-        skipped->valuedouble >= c->facts.loss.steps - steps->valuedouble;
-    return count;
-}
-
 /* The scaler is at its minimum: more than `share` of the steps overflow at its last scale with finite losses,
  * and the scale does not fall. (The minimum may be above the first scale: then the first overflow raises it.)
  * A short window that keeps raising the scale is not meant. */
 static bool at_its_floor(const ab_case *c, double share) {
     const double nearly_all = c->facts.limits->floor_skips;
     const ab_skip_facts *skip = &c->facts.skip;
-    const bool all = skip->late > nearly_all * skip->late_steps && skip->last_scale == skip->least_scale;
-    const bool many =
-        !ab_facts_short_window(&c->facts) && skipped_at_last_scale(c) > share * skip->late_steps;
-    return skip->dynamic && skip->last_scale > 1 && skip->late > share * skip->late_steps &&
+    const bool all = skip->late > nearly_all * skip->late_steps && ab_facts_at_floor(&c->facts);
+    const bool many = !ab_facts_short_window(&c->facts) &&
+                      ab_facts_skipped_at_last_scale(&c->facts) > share * skip->late_steps;
+    return skip->dynamic && skip->late > share * skip->late_steps &&
            skip->loss_finite > nearly_all * skip->skipped && (all || many);
 }
 
 static void say_remedy(const ab_case *c, ab_verdict *verdict) {
-    if (c->facts.skip.dynamic && ab_json_number(c->facts.document, "config.min_loss_scale", 0) > 0) {
+    const double floor = ab_json_number(c->facts.document, "config.min_loss_scale", 0);
+    if (c->facts.skip.dynamic && floor > 0) {
+        const double lower = floor > 1 ? 1 : ldexp(floor, -24); /* fp16's range below its largest power */
+        char text[AB_TEXT_NUMBER];
         ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
-                     "--min-loss-scale 1: let the scale fall further");
-        ab_remedy_option(&verdict->remedy, "--min-loss-scale", "1");
+                     "--min-loss-scale %s: let the scale fall further", ab_text_scale(text, lower));
+        ab_remedy_option(&verdict->remedy, "--min-loss-scale", "%.9g", lower);
         return;
     }
     ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
@@ -71,6 +62,12 @@ static bool made_by_scale(const ab_case *c, ab_first_nonfinite *first) {
     *first = ab_first_nonfinite_of(c->facts.cell, c->facts.half->name, c->facts.skip.dynamic);
     return first->known && strcmp(first->pass, "backward") == 0 &&
            (strcmp(first->cause, "scale_induced") == 0 || strcmp(first->cause, "cannot_tell") == 0);
+}
+
+/* The backward pass has no finite value at any scale. */
+static bool has_no_value(const ab_case *c) {
+    const ab_first_nonfinite first = ab_first_nonfinite_of(c->facts.cell, c->facts.half->name, false);
+    return first.known && strcmp(first.cause, "mathematics") == 0;
 }
 
 static void say_overflow(const ab_case *c, const cJSON *tensor, int place, ab_verdict *verdict) {
@@ -126,13 +123,15 @@ static void say_floor(const ab_case *c, ab_verdict *verdict) {
 }
 
 static bool find(const ab_case *c, double share, ab_verdict *verdict) {
-    if ((c->facts.skip.dynamic && !at_its_floor(c, share)) || c->facts.skip.first_scale <= 1 ||
-        !ab_facts_uses_half(&c->facts))
+    if ((c->facts.skip.dynamic && !at_its_floor(c, share)) || !ab_facts_uses_half(&c->facts) ||
+        has_no_value(c))
         return false;
     if (c->unlearned && !c->nonfinite) return false;
     if (c->facts.loss.first_nonfinite == 0) return false; /* before the first gradient */
     const bool seen = find_overflow(c, verdict);
-    if (!seen && !c->facts.skip.dynamic) return false;
+    if (!c->facts.skip.dynamic &&
+        !(seen && (c->facts.skip.first_scale > 1 || (verdict->own && !c->unlearned))))
+        return false;
     if (!seen) say_floor(c, verdict);
     verdict->confidence = !seen ? 0.85 : c->nonfinite || c->facts.skip.dynamic ? 0.95 : 0.6;
     if (c->facts.loss.first_nonfinite >= 0) {

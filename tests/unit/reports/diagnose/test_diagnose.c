@@ -616,6 +616,94 @@ static void running_statistics_of_a_model_that_is_cast_whole_are_half(void **sta
     assert_false(diagnose(&r)->found.sick);
 }
 
+/* A frozen batch norm reads them in training: they are no weights. */
+static void running_statistics_beyond_half_are_no_weights(void **state) {
+    (void)state;
+#define READS(tensor)                                                                                        \
+    ", \"implementations\": [{\"op\": \"bn\", \"type\": \"batch_norm2d\"}], \"probes\": {\"origin\": "       \
+    "{\"events\": "                                                                                          \
+    "[{\"step\": 0, \"expected\": false, \"op\": \"bn\", \"type\": \"batch_norm2d\", \"pass\": "             \
+    "\"forward\", "                                                                                          \
+    "\"by\": \"op\", \"tensor\": \"" tensor                                                                  \
+    "\", \"format\": \"fp16\", \"cause\": {\"id\": \"bad_weights\"}}]}}"
+    record r = sound;
+    r.cell_last = 2.3;
+    r.cell = READS("running_var");
+    expect(&r, "batch_norm_statistics_in_half", "bn");
+    expect_no(&r, "weight_overflow");
+    r.cell = READS("weight");
+    expect(&r, "weight_overflow", "bn");
+}
+
+/* Half gradients of a model without fp32 masters: torch's norm of them is a half number. */
+static void a_norm_beyond_half_leaves_no_gradient(void **state) {
+    (void)state;
+#define CLIPPED(energy, nonzero, masters)                                                                    \
+    ", \"scale\": [[1, 80]], \"policy\": {\"cast_model_type\": \"fp16\", \"master_weights\": " masters       \
+    ", \"loss_scale\": 1}, \"probes\": {\"steps_probed\": 2, \"unscaled_gradients\": [{\"name\": "           \
+    "\"fc.weight.grad\", \"layer\": \"fc\", \"count\": 2000, \"steps\": {\"nonzero\": [1000, 1000], "        \
+    "\"energy\": "                                                                                           \
+    "[" energy ", " energy "]}}], \"lost_updates\": [{\"update\": {\"nonzero\": " nonzero                    \
+    ", \"energy\": 0}}]}"
+    record r = sound;
+    r.config = ", \"clip_norm\": 1";
+    r.cell_last = 2.3;
+    r.cell = CLIPPED("1e10", "0", "false");
+    expect(&r, "clip_norm_overflow", NULL);
+    r.cell = CLIPPED("1e9", "0", "false"); /* 31623 */
+    expect_no(&r, "clip_norm_overflow");
+    r.cell = CLIPPED("1e10", "0", "true"); /* fp32 gradients */
+    expect_no(&r, "clip_norm_overflow");
+    r.cell = CLIPPED("1e10", "999", "false");
+    expect_no(&r, "clip_norm_overflow");
+    r.config = "";
+    r.cell = CLIPPED("1e10", "0", "false");
+    expect_no(&r, "clip_norm_overflow");
+}
+
+#define AT_FLOOR(scales, probes)                                                                             \
+    ", \"policy\": {\"cast_model_type\": \"fp16\", \"loss_scale\": \"dynamic\"}, \"scale\": " scales         \
+    ", \"steps_skipped\": 60, \"probes\": {" probes "\"tensors\": [{\"name\": \"fc.out.grad\", \"layer\": "  \
+    "\"fc\", \"kind\": \"activation_gradient\", \"cast\": true, \"overflowed\": 3}]}, \"skipped_steps\": ["
+
+/* DeepSpeed's and Megatron's floor is 1; gradients may be beyond half without any scale. */
+static void a_floor_of_one_is_a_floor(void **state) {
+    char cell[4096];
+    record r = sound;
+    (void)state;
+    r.cell = cell;
+    r.cell_last = 2.3;
+    static const struct {
+        const char *begin;
+        bool floor;
+    } all[] = {
+        {AT_FLOOR("[[65536, 20], [2, 1], [1, 59]]", ""), true},
+        {AT_FLOOR("[[1, 80]]", ""), true},
+        {AT_FLOOR("[[65536, 78], [2, 1], [1, 1]]", ""), false}, /* still falling */
+        {AT_FLOOR("[[65536, 20], [2, 1], [1, 59]]",
+                  "\"origin\": {\"events\": [{\"step\": 20, \"expected\": false, \"op\": \"r\", \"type\": "
+                  "\"sqrt\", \"pass\": \"backward\", \"cause\": {\"id\": \"mathematics\"}}]}, "),
+         false}}; /* no scale gives it a value */
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
+        size_t n = (size_t)snprintf(cell, sizeof cell, "%s", all[k].begin);
+        for (int i = 20; i < STEPS; i++)
+            n += (size_t)snprintf(cell + n, sizeof cell - n, "%s%d", i > 20 ? "," : "", i);
+        snprintf(cell + n, sizeof cell - n, "]");
+        if (all[k].floor)
+            expect(&r, "scale_too_high", "fc");
+        else
+            expect_no(&r, "scale_too_high");
+    }
+    r.config = ", \"min_loss_scale\": 1";
+    size_t n = (size_t)snprintf(cell, sizeof cell, "%s", all[0].begin);
+    for (int i = 20; i < STEPS; i++)
+        n += (size_t)snprintf(cell + n, sizeof cell - n, "%s%d", i > 20 ? "," : "", i);
+    snprintf(cell + n, sizeof cell - n, "]");
+    expect(&r, "scale_too_high", "fc");
+    assert_string_equal(diagnosis.verdict[0].remedy.option[0], "--min-loss-scale");
+    assert_true(strtod(diagnosis.verdict[0].remedy.option[1], NULL) < 1);
+}
+
 static void a_scaler_at_its_floor_is_told_from_one_that_falls(void **state) {
     char cell[4096];
     size_t n = (size_t)snprintf(
@@ -1229,6 +1317,9 @@ int main(void) {
         cmocka_unit_test(a_mistake_that_shows_is_said_of_a_cell_that_trains),
         cmocka_unit_test(values_that_end_at_the_limit_over_the_scale_were_clipped_too_early),
         cmocka_unit_test(running_statistics_of_a_model_that_is_cast_whole_are_half),
+        cmocka_unit_test(running_statistics_beyond_half_are_no_weights),
+        cmocka_unit_test(a_norm_beyond_half_leaves_no_gradient),
+        cmocka_unit_test(a_floor_of_one_is_a_floor),
         cmocka_unit_test(a_scaler_at_its_floor_is_told_from_one_that_falls),
         cmocka_unit_test(an_overflow_that_fp32_is_far_from_is_a_consequence),
         cmocka_unit_test(an_overflow_of_the_first_step_is_nobodys_consequence),

@@ -110,7 +110,8 @@ static void there_are_sixteen_and_a_sound_record_has_none(void **state) {
     "[40,41,42,43,44,45,46,47,48,49,50,51,52,53,54,55,56,57,58,59,60,61,62,63,64,65,66,67,"                  \
     "68,69,70,71,72,73,74,75,76,77,78,79],"
 
-static const char endless[] = LAST_HALF_SKIPPED("[[65536, 1], [0.5, 79]]"),
+static const char endless[] = LAST_HALF_SKIPPED("[[65536, 40], [32, 20], [0.5, 20]]"),
+                  at_one[] = LAST_HALF_SKIPPED("[[65536, 40], [2, 1], [1, 39]]"),
                   at_a_floor[] = LAST_HALF_SKIPPED("[[8, 80]]");
 
 static void skipping_that_no_scale_ends_is_told_from_skipping_as_meant(void **state) {
@@ -126,6 +127,10 @@ static void skipping_that_no_scale_ends_is_told_from_skipping_as_meant(void **st
     r.cell = at_a_floor;
     expect(&r, "scale_at_minimum", "minimum of 8");
     expect_no(&r, "endless_skipping"); /* it does not fall at all */
+    r.config = "";
+    r.cell = at_one; /* a scaler's own floor */
+    expect(&r, "scale_at_minimum", "minimum of 1; the last step that was applied is 39");
+    expect_no(&r, "endless_skipping");
     r = sound;
     r.cell = "\"scale\": [[65536, 1], [32768, 79]], \"steps_skipped\": 1, \"skipped_steps\": [0],";
     expect(&r, "expected_skips", "1 skipped");

@@ -1,0 +1,56 @@
+/* The norm that gradients are clipped by is computed in the half format, as torch does for half gradients,
+ * and is beyond it: limit / infinity is 0, so every gradient becomes 0, and infinite ones NaN. In the record,
+ * finite gradients reach the optimizer and no weight is updated. */
+#include "kernels/core/text.h"
+#include "reports/diagnose/attribute/verdict.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+
+/* Norm of a probed step's unscaled gradients, before clipping: the first step's or the root of the mean
+ * square, whichever is larger. NAN: not recorded. */
+static double norm_of_gradients(const cJSON *cell) {
+    const double probed = ab_json_number(cell, "probes.steps_probed", (double)NAN);
+    const double first = ab_tensor_sums_of(cell, "unscaled_gradients", "", false).energy,
+                 all = ab_tensor_sums_of(cell, "unscaled_gradients", "", true).energy;
+    return sqrt(fmax(first, all / probed));
+}
+
+/* Over all parameters. */
+static double updates(const cJSON *cell) {
+    const cJSON *param, *list = ab_json_at(cell, "probes.lost_updates");
+    double count = list ? 0 : (double)NAN;
+    cJSON_ArrayForEach(param, list) count += ab_json_number(param, "update.nonzero", 0);
+    return count;
+}
+
+static bool judge(const ab_case *c, ab_verdict *verdict) {
+    const double limit = ab_json_number(c->facts.document, "config.clip_norm", 0),
+                 norm = norm_of_gradients(c->facts.cell), count = updates(c->facts.cell);
+    if (!(limit > 0) || !ab_facts_half_weights(&c->facts) || !ab_case_fails_alone(c)) return false;
+    if (!(norm >= ab_format_overflow_limit(c->facts.half)) || !(count == 0 || c->nonfinite)) return false;
+    verdict->confidence = count == 0 ? 0.96 : 0.8;
+    verdict->own = true;
+    verdict->since = 0;
+    ab_verdict_say(verdict,
+                   "the gradients' norm is %.4g; the largest number of %s, which it is computed in, is %.4g",
+                   norm, c->facts.half->name, ab_format_max(c->facts.half));
+    ab_verdict_point(&c->facts, verdict, "/probes/unscaled_gradients");
+    if (count == 0) {
+        ab_verdict_say(verdict, "clipping to %.3g leaves nothing: no update is anything but 0", limit);
+        ab_verdict_point(&c->facts, verdict, "/probes/lost_updates");
+    }
+    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
+                 "--set master_weights=True (fp32 gradients beside fp32 masters), or a lower loss");
+    ab_remedy_option(&verdict->remedy, "--set", "master_weights=True");
+    return true;
+}
+
+const ab_verdict_rule ab_verdict_rule_clip_norm_overflow = {
+    .id = "clip_norm_overflow",
+    .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_UPDATE,
+    .text = "the norm of half gradients is infinite, so that clipping makes them 0",
+    .judge = judge,
+};

@@ -18,6 +18,13 @@ static const char *const trend_names[] = {"falling",
 
 const char *ab_trend_name(ab_trend trend) { return trend_names[trend]; }
 
+/* It learned, or O0 did, and it is not behind O0 by more than chance. */
+static bool has_converged(const ab_case *c) {
+    const ab_loss_facts *own = &c->facts.loss;
+    if (!c->facts.baseline) return own->final < c->facts.limits->learned_share * own->first;
+    return !c->unlearned && !(c->facts.gap > c->gap_chance);
+}
+
 static ab_trend flat_because(const ab_case *c, const char *cause) {
     static const struct {
         const char *id;
@@ -39,5 +46,6 @@ ab_trend ab_trend_of(const ab_case *c, const char *cause) {
     if (c->facts.skip.skipped == c->facts.loss.steps) return AB_TREND_SKIPPED;
     if (ab_loss_falls(c)) return AB_TREND_FALLING;
     if (c->undecided) return AB_TREND_UNLEARNED;
-    return flat_because(c, cause);
+    const ab_trend flat = flat_because(c, cause);
+    return flat == AB_TREND_CONVERGED && !has_converged(c) ? AB_TREND_STALLED : flat;
 }

@@ -45,6 +45,15 @@ expect window O2 scaler_window_too_short
 train warmup --levels O0,O2 --scales apex:init=16777216 --scale-window 100 --lr 0.05 --steps 200
 expect warmup O2 healthy
 
+# Nor is the search for a first scale that is far too high, in a short run that it makes late.
+train search --levels O0,O2 --scales megatron,torch:init=1073741824 --steps 40 --eval-limit 1000
+expect search O2/megatron healthy
+expect search O2/torch healthy
+
+# What O3 learned, of what O0 did: most updates are lost.
+train little --levels O0,O3 --steps 400 --lr 0.0005 --optimizer sgd
+expect little O3 weight_update_lost
+
 train rate --levels O0,O2 --lr 50 --steps 100
 expect rate O0 learning_rate_too_high
 expect rate O2 learning_rate_too_high

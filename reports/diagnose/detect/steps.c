@@ -167,7 +167,8 @@ ab_skip_audit ab_audit_skips(const ab_case *c) {
     const int rise = first_rise(c, &settled);
     if (!c->facts.skip.dynamic) return audit;
     cJSON_ArrayForEach(skipped, ab_json_at(c->facts.cell, "skipped_steps")) {
-        if (skipped->valuedouble < rise && skipped->valuedouble < c->facts.skip.late_from)
+        if (skipped->valuedouble <
+            (c->skipping && rise > c->facts.skip.late_from ? c->facts.skip.late_from : rise))
             audit.warm_up++;
         else
             audit.later++;

@@ -97,8 +97,10 @@ static bool is_lr_unstable(const ab_case *c) {
 }
 
 /* Fewer test samples right than O0 has, by several standard errors of a difference of two shares (binomial).
- */
+ * A cell that is late, by skipped steps for example, is behind in accuracy as it is in its loss: there the
+ * loss decides. */
 static bool is_inaccurate(const ab_case *c) {
+    if (c->facts.gap > c->gap_chance) return false;
     const double n = ab_json_number(c->facts.cell, "test_count", 0),
                  own = ab_json_number(c->facts.cell, "test_accuracy", (double)NAN),
                  o0 = ab_json_number(c->facts.baseline, "test_accuracy", (double)NAN), mean = (own + o0) / 2;

@@ -1166,6 +1166,25 @@ static void skips_that_explain_the_gap_are_the_windows(void **state) {
     assert_false(diagnose(&r)->found.sick);
 }
 
+/* A scale that has not risen yet is still searched for, whatever quarter of a short run it is. */
+static void a_short_run_may_be_search_alone(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_last = 0.35;
+    r.o0 = ", \"test_count\": 1000, \"test_accuracy\": 0.8";
+    r.cell =
+        ", \"test_count\": 1000, \"test_accuracy\": 0.6, \"policy\": {\"cast_model_type\": \"fp16\", "
+        "\"loss_scale\": \"dynamic\"}, \"scale\": [[8388608, 1], [4194304, 1], [2097152, 28], [1048576, 5], "
+        "[524288, 45]], \"steps_skipped\": 4, \"skipped_steps\": [0, 1, 29, 34]";
+    const ab_skip_audit *audit = &diagnose(&r)->skips;
+    assert_int_equal(audit->warm_up, 4);
+    assert_int_equal(audit->later, 0);
+    assert_true(audit->healthy);
+    assert_false(diagnosis.found.sick); /* late in its loss, so in its accuracy too */
+    r.cell_last = 0.3;
+    assert_true(diagnose(&r)->found.sick);
+}
+
 static void skips_that_choose_their_samples_are_found(void **state) {
     char cell[2048];
     size_t n = (size_t)snprintf(
@@ -1271,6 +1290,12 @@ static void a_flat_loss_is_told_from_a_falling_one(void **state) {
     assert_int_equal(diagnose(&r)->trend, AB_TREND_FALLING);
     r.cell_last = r.o0_last = 2.302;
     assert_int_equal(diagnose(&r)->trend, AB_TREND_UNLEARNED);
+    r.o0_last = 2.27; /* a little; the cell is behind by what a few steps make */
+    r.cell_last = 2.2712;
+    assert_int_equal(diagnose(&r)->trend, AB_TREND_STALLED);
+    assert_false(diagnosis.found.sick || diagnosis.found.undecided);
+    r.cell_last = 2.27;
+    assert_int_equal(diagnose(&r)->trend, AB_TREND_CONVERGED);
     r.cell_bad = 3;
     assert_int_equal(diagnose(&r)->trend, AB_TREND_NONFINITE);
 }
@@ -1337,6 +1362,7 @@ int main(void) {
         cmocka_unit_test(lost_decay_is_told_from_lost_gradients),
         cmocka_unit_test(a_gap_of_what_chance_makes_is_no_gap),
         cmocka_unit_test(skips_of_a_warm_up_are_those_of_this_scaler),
+        cmocka_unit_test(a_short_run_may_be_search_alone),
         cmocka_unit_test(skips_that_choose_their_samples_are_found),
         cmocka_unit_test(skips_that_choose_their_labels_are_found),
         cmocka_unit_test(a_scalers_own_window_counts),

@@ -182,7 +182,8 @@ bool ab_facts_uses_half(const ab_facts *facts) {
 
 bool ab_facts_half_weights(const ab_facts *facts) {
     const char *model = ab_json_text(facts->cell, "policy.cast_model_type", "fp32");
-    return strcmp(model, facts->half->name) == 0 && !ab_json_is_true(facts->cell, "policy.master_weights");
+    const cJSON *masters = ab_json_at(facts->cell, "policy.master_weights");
+    return strcmp(model, facts->half->name) == 0 && !cJSON_IsTrue(masters) && !cJSON_IsNull(masters);
 }
 
 const char *ab_facts_statistics_format(const ab_facts *facts) {

@@ -77,7 +77,8 @@ bool ab_facts_short_window(const ab_facts *facts);
 
 /* ---- formats --------------------------------------------------------------------------------- */
 
-/* True if the weights, and the updates stored into them, are in the half format: no fp32 masters. */
+/* True if the weights, and the updates stored into them, are in the half format: no fp32 masters, and no
+ * level whose half layers read fp32 weights (policy.master_weights is null there). */
 bool ab_facts_half_weights(const ab_facts *facts);
 
 /* The format of batch norms' running statistics: as configured, or that of a model that is cast as a whole.

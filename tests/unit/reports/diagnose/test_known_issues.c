@@ -154,6 +154,9 @@ static void formats_that_frameworks_refuse_are_named(void **state) {
              "\"dynamic\"},";
     expect(&r, "half_parameters", "are fp16");
     expect_no(&r, "scaled_bf16");
+    r.cell = "\"policy\": {\"cast_model_type\": \"fp16\", \"master_weights\": null, \"loss_scale\": "
+             "\"keras\"},"; /* half layers read fp32 weights */
+    expect_no(&r, "half_parameters");
     r.cell =
         "\"half_format\": \"bf16\", \"policy\": {\"cast_model_type\": \"bf16\", \"master_weights\": true, "
         "\"loss_scale\": \"dynamic\"},";

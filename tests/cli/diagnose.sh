@@ -88,6 +88,25 @@ expect root O0 math_singularity root
 train short --levels O0,O2 --lr 0.0005 --steps 20
 expect short O2 undecided
 
+# Nobody unscales: MindSpore's fixed scale without drop_overflow_update. O0 has that scaler too.
+train left --levels O0,O2 --scales mindspore-fixed:drop_overflow_update=False --steps 20
+expect left O2 gradients_left_scaled
+expect left O0 gradients_left_scaled
+
+# Batch norms that run in half are named of a sick cell: infinite running variances.
+cat >"$work/norms.net.json" <<'END'
+{"format": "ampbench-net-1", "name": "norms", "text": "a batch norm of large numbers",
+ "input": {"height": 28, "width": 28, "channels": 1}, "defaults": {"optimizer": "sgd", "lr": 0.05, "batch": 64},
+ "ops": [{"name": "conv1", "op": "conv2d", "out_channels": 8, "kernel_size": 3, "stride": 2},
+  {"name": "big", "op": "scale", "factor": 2000}, {"name": "bn", "op": "batch_norm2d"}, {"name": "relu", "op": "relu"},
+  {"name": "flatten", "op": "flatten"}, {"name": "fc", "op": "linear", "out_features": 10},
+  {"name": "loss", "op": "cross_entropy"}]}
+END
+train norms --net "$work/norms.net.json" --levels O0,O3 --steps 60 --eval-limit 500
+expect norms O3 batch_norm_statistics_in_half bn
+run diagnose "$work/norms.json" --exit-zero
+expect_text "$work/out" "known problem batch_norm_types" "batch norms in half"
+
 # The document of every diagnosis is what its schema says.
 for name in scales norm labels data short warmup; do
     "$AMPBENCH" diagnose "$work/$name.json" --json "$work/diagnosis.json" --exit-zero >/dev/null

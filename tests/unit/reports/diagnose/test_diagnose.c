@@ -635,6 +635,31 @@ static void running_statistics_beyond_half_are_no_weights(void **state) {
     expect(&r, "weight_overflow", "bn");
 }
 
+/* MindSpore without drop_overflow_update leaves unscaling to an optimizer whose loss_scale is 1. */
+static void gradients_that_nobody_unscales_are_seen_in_the_cell_alone(void **state) {
+    (void)state;
+#define SCALED(scaled, unscaled)                                                                             \
+    ", \"policy\": {\"cast_model_type\": \"fp16\", \"master_weights\": true, \"loss_scale\": 128}, "         \
+    "\"scale\": [[128, 80]], \"probes\": {\"steps_probed\": 1, \"tensors\": [{\"name\": "                    \
+    "\"fc.weight.grad\", "                                                                                   \
+    "\"kind\": \"weight_gradient\", \"count\": 100, \"steps\": {\"nonzero\": [100], \"energy\": [" scaled    \
+    "]}}], \"unscaled_gradients\": [{\"name\": \"fc.weight.grad\", \"kind\": \"unscaled_gradient\", "        \
+    "\"count\": "                                                                                            \
+    "100, \"steps\": {\"nonzero\": [100], \"energy\": [" unscaled "]}}]}"
+    record r = sound;
+    r.cell = SCALED("16384", "16384");
+    expect(&r, "gradients_left_scaled", NULL);
+    assert_true(diagnosis.found.misconfigured);
+    r.cell_bad = 3;
+    expect(&r, "gradients_left_scaled", NULL);
+    r.cell = SCALED("16384", "1");
+    expect_no(&r, "gradients_left_scaled");
+    r = sound;
+    r.config = ", \"gradient_accumulation_steps\": 4";
+    r.cell = SCALED("16384", "4"); /* four equal gradients, summed */
+    expect_no(&r, "gradients_left_scaled");
+}
+
 /* Half gradients of a model without fp32 masters: torch's norm of them is a half number. */
 static void a_norm_beyond_half_leaves_no_gradient(void **state) {
     (void)state;
@@ -1343,6 +1368,7 @@ int main(void) {
         cmocka_unit_test(values_that_end_at_the_limit_over_the_scale_were_clipped_too_early),
         cmocka_unit_test(running_statistics_of_a_model_that_is_cast_whole_are_half),
         cmocka_unit_test(running_statistics_beyond_half_are_no_weights),
+        cmocka_unit_test(gradients_that_nobody_unscales_are_seen_in_the_cell_alone),
         cmocka_unit_test(a_norm_beyond_half_leaves_no_gradient),
         cmocka_unit_test(a_floor_of_one_is_a_floor),
         cmocka_unit_test(a_scaler_at_its_floor_is_told_from_one_that_falls),

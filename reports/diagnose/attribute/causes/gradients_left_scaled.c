@@ -1,0 +1,49 @@
+/* Gradients that reach the optimizer with the loss scale, or a part of it, still in them: nobody unscaled
+ * them, or by another number. In the record, the unscaled gradients of the first step are larger than its
+ * scaled ones over the scale, of the same cell: no other cell is compared. Whether learning survives depends
+ * on the rate. */
+#include "kernels/core/text.h"
+#include "reports/diagnose/attribute/verdict.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+
+/* Norm of the first step's gradients after unscaling over that before, times the scale: 1 if they were
+ * unscaled, the scale if not; NAN if not recorded. */
+static double times_too_large(const cJSON *cell) {
+    const double scaled = ab_tensor_sums_of(cell, "tensors", "weight_gradient", false).energy,
+                 given = ab_tensor_sums_of(cell, "unscaled_gradients", "", false).energy;
+    return scaled > 0 ? sqrt(given / scaled) * ab_first_scale(cell) : (double)NAN;
+}
+
+static bool shows(const ab_case *c, ab_verdict *verdict) {
+    const double micro = fmax(1, ab_json_number(c->facts.document, "config.gradient_accumulation_steps", 1)),
+                 scale = ab_first_scale(c->facts.cell), times = times_too_large(c->facts.cell);
+    /* a sum over micro-batches has at most sqrt(micro) times the norm of all its terms */
+    if (!(scale > 1) || !(times > c->facts.limits->left_scaled * sqrt(micro))) return false;
+    char text[AB_TEXT_NUMBER];
+    verdict->confidence = 0.96;
+    verdict->own = true;
+    verdict->since = 0;
+    ab_verdict_say(
+        verdict,
+        "at the first step gradients reach the optimizer %.4g times as large as they are without the "
+        "loss scale %s",
+        times, ab_text_scale(text, scale));
+    ab_verdict_point(&c->facts, verdict, "/probes/unscaled_gradients");
+    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
+                 "--scales dynamic: a scaler that unscales; or the optimizer's loss scale set to %s",
+                 ab_text_scale(text, scale));
+    ab_remedy_option(&verdict->remedy, "--scales", "dynamic");
+    return true;
+}
+
+const ab_verdict_rule ab_verdict_rule_gradients_left_scaled = {
+    .id = "gradients_left_scaled",
+    .family = AB_FAMILY_CONFIGURATION,
+    .acts = AB_ACTS_UPDATE,
+    .text = "the optimizer gets gradients that still carry the loss scale",
+    .judge = shows,
+    .shows = shows,
+};

@@ -43,6 +43,9 @@ static const char usage[] =
     "on the\n"
     "                same batches: fp32, its own formats, and these with weights rounded by chance;\n"
     "                where fp32 diverges as well, fp64 too (emulated, for small networks)\n"
+    "  --facts       the quantities of every cell, too: unit, step, place in the document, and the threshold "
+    "that\n"
+    "                rules compare with\n"
     "  --json FILE   the diagnosis as JSON; - is standard output, in place of the text\n"
     "  --exit-zero   end with 0 although a cell is sick\n"
     "  --help        this text\n"
@@ -65,7 +68,7 @@ static void print_help(void) {
 
 typedef struct request {
     const char *document, *json;
-    bool exit_zero, run, confirm, twins;
+    bool exit_zero, run, confirm, twins, facts;
     char **option; /* of the run */
     int options;
 } request;
@@ -95,6 +98,8 @@ static ab_status parse(int argc, char **argv, request *r) {
             r->exit_zero = true;
         } else if (strcmp(argv[i], "--confirm") == 0) {
             r->confirm = true;
+        } else if (strcmp(argv[i], "--facts") == 0) {
+            r->facts = true;
         } else if (strcmp(argv[i], "--twins") == 0) {
             r->twins = true;
         } else if (strcmp(argv[i], "--json") == 0) {
@@ -156,7 +161,7 @@ static ab_status run(request *r) {
 
 /* Experiments run in addition to the diagnosis, for the JSON: NULL if not requested. */
 typedef struct trials {
-    cJSON *confirmations, *twins;
+    cJSON *confirmations, *twins, *facts;
 } trials;
 
 static void move_to(cJSON *json, const char *key, cJSON **list) {
@@ -170,6 +175,7 @@ static ab_status write_json(const cJSON *document, const request *r, trials *t, 
     if (status == AB_OK) {
         move_to(json, "confirmations", &t->confirmations);
         move_to(json, "twins", &t->twins);
+        move_to(json, "facts", &t->facts);
         status = ab_json_write_file(json, r->json);
     }
     cJSON_Delete(json);
@@ -183,6 +189,8 @@ static ab_status diagnose(const request *r, const cJSON *document, trials *t, in
         ab_origin_print(document, stdout);
         if (r->run) ab_gradient_reference_print(document, stdout);
     }
+    if (r->facts && text) AB_TRY(ab_diagnose_print_facts(document, stdout));
+    if (r->facts) AB_TRY(ab_diagnose_facts_json(document, &t->facts));
     fflush(stdout);
     if (r->twins) {
         t->twins = cJSON_CreateArray();
@@ -198,7 +206,7 @@ static ab_status diagnose(const request *r, const cJSON *document, trials *t, in
 
 static ab_status diagnose_all(int argc, char **argv, request *r, int *failing) {
     cJSON *document = NULL;
-    trials t = {NULL, NULL};
+    trials t = {NULL, NULL, NULL};
     ab_status status = AB_OK;
     AB_TRY_GOTO(parse(argc, argv, r));
     if (r->run) AB_TRY_GOTO(run(r));
@@ -209,6 +217,7 @@ out:
     cJSON_Delete(document);
     cJSON_Delete(t.confirmations);
     cJSON_Delete(t.twins);
+    cJSON_Delete(t.facts);
     return status;
 }
 

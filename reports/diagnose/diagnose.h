@@ -40,6 +40,10 @@ AB_MUST_CHECK ab_status ab_diagnose_each(const cJSON *document, ab_diagnosis_vis
 AB_MUST_CHECK ab_status ab_diagnose_print(const cJSON *document, FILE *out, int *sick);
 AB_MUST_CHECK ab_status ab_diagnose_json(const cJSON *document, cJSON **json, int *sick);
 
+/* The facts of the same cells (facts.def), as text and as a JSON array (owned by the caller). */
+AB_MUST_CHECK ab_status ab_diagnose_print_facts(const cJSON *document, FILE *out);
+AB_MUST_CHECK ab_status ab_diagnose_facts_json(const cJSON *document, cJSON **json);
+
 AB_END_DECLS
 
 #endif

@@ -113,6 +113,11 @@ for name in scales norm labels data short warmup; do
     follows_schema "$work/diagnosis.json" "the diagnosis of $name" diagnosis
 done
 
+# The facts beside the verdict: each with its place, as text and as JSON.
+run diagnose "$work/scales.json" --facts --json "$work/diagnosis.json" --exit-zero
+expect_text "$work/out" "flushed_energy     1 of a tensor's energy (underflow_energy 0.1), step 0  [/cells/" "a fact"
+follows_schema "$work/diagnosis.json" "facts" diagnosis
+
 # A remedy is given as options too, and makes the run well.
 "$AMPBENCH" diagnose "$work/norm.json" --json - --exit-zero | tr -d '\n' |
     sed -n 's/.*"remedy_options": *\["--to", *"\([^"]*\)"\].*/\1/p' >"$work/remedy"

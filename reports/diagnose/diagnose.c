@@ -53,7 +53,7 @@ static void explain_undecided(const ab_case *c, ab_verdict *v) {
         v->missing, sizeof v->missing,
         "O0 has not learned yet, so a level cannot be told from it: run longer, e.g. with --steps %d",
         4 * (c->facts.loss.steps > 0 ? c->facts.loss.steps : 1));
-    ab_remedy_option(&v->remedy, "--steps", "%d", 4 * (c->facts.loss.steps > 0 ? c->facts.loss.steps : 1));
+    (void)ab_remedy_times_steps(&c->facts, 4, &v->remedy);
 }
 
 /* Calls `judge` of all rules for a sick cell, else `shows`. */
@@ -66,6 +66,7 @@ static void judge_all(ab_diagnosis *diagnosis) {
     }
     diagnosis->verdicts =
         ab_order_verdicts(diagnosis->found.facts.limits, diagnosis->verdict, diagnosis->verdicts);
+    ab_add_remedies(&diagnosis->found, diagnosis->verdict, diagnosis->verdicts);
 }
 
 /* A gap that being a few steps late would explain does not make a cell sick by itself, but it does together

@@ -206,15 +206,12 @@ static void say_weight(const ab_case *c, ab_verdict *verdict) {
 
 static void say_what_comes(const ab_case *c, const ab_first_nonfinite *first, ab_verdict *verdict) {
     verdict->confidence = 0.3;
-    verdict->next = verdict->remedy.with_others = true;
+    verdict->next = true;
     ab_text_clean(verdict->layer, sizeof verdict->layer, first->op);
     ab_verdict_say(verdict, "outputs of %s reach %.4g in O0; the largest number of %s is %.4g",
                    ab_text_brief(verdict->layer, 60), first->read_largest, c->facts.half->name,
                    ab_format_max(c->facts.half));
     ab_verdict_point_baseline(&c->facts, verdict, "%s", first->pointer);
-    ab_remedy_keep_fp32(&c->facts, verdict->layer, &verdict->remedy);
-    if (verdict->remedy.options > 0 && strcmp(verdict->remedy.option[0], "--half") == 0)
-        verdict->remedy.with_others = false;
 }
 
 /* `seen`: only an overflow of the first step that moved its loss; O0 has the same weights and batch there. */
@@ -242,7 +239,6 @@ static bool judge(const ab_case *c, ab_overflow_kind kind, bool seen, ab_verdict
             verdict->missing, sizeof verdict->missing,
             "which layer: the record does not say where the first non-finite value was produced; run with "
             "--probes all --probe-every 1");
-    ab_remedy_keep_fp32(&c->facts, verdict->layer, &verdict->remedy);
     return true;
 }
 
@@ -252,4 +248,10 @@ bool ab_judge_overflow(const ab_case *c, ab_overflow_kind kind, ab_verdict *verd
 
 bool ab_show_overflow(const ab_case *c, ab_overflow_kind kind, ab_verdict *verdict) {
     return judge(c, kind, true, verdict);
+}
+
+void ab_remedy_of_overflow(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
+    if (!ab_remedy_keep_fp32(&c->facts, verdict->layer, remedy))
+        ab_remedy_say(remedy, "keep the layer in fp32 (--to LAYER=fp32); no loss scale helps");
+    remedy->with_others = verdict->next && remedy->options > 0 && strcmp(remedy->option[0], "--to") == 0;
 }

@@ -25,6 +25,9 @@ bool ab_judge_overflow(const ab_case *c, ab_overflow_kind kind, ab_verdict *verd
  * first loss differs from O0's by more than rounding. */
 bool ab_show_overflow(const ab_case *c, ab_overflow_kind kind, ab_verdict *verdict);
 
+/* Keeps the layer in fp32. */
+void ab_remedy_of_overflow(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy);
+
 AB_END_DECLS
 
 #endif

@@ -40,8 +40,9 @@ typedef struct ab_verdict {
     char missing[AB_VERDICT_TEXT]; /* what the record lacks and how to record it; "" */
     double confidence; /* 0..1: how well this cause explains the symptoms; verdicts are sorted by it */
     int since;         /* step of the first evidence; AB_STEP_UNKNOWN */
-    bool own;  /* not a consequence of an earlier cause: O0 or a ledger of lost updates shows it too */
-    bool next; /* not seen yet, expected once the first cause is fixed; sorted last */
+    bool own;    /* not a consequence of an earlier cause: O0 or a ledger of lost updates shows it too */
+    bool effect; /* may be a consequence of an earlier cause of the same record */
+    bool next;   /* not seen yet, expected once the first cause is fixed; sorted last */
 } ab_verdict;
 
 /* Where in a step a cause acts. Later parts of the step, and all later steps, may show its consequences. */
@@ -63,6 +64,8 @@ typedef struct ab_verdict_rule {
     /* The same for a cell without symptoms: the record shows the mistake itself, which no correct run can
      * produce. NULL: this cause is recognised by its symptoms only. */
     bool (*shows)(const ab_case *c, ab_verdict *verdict);
+    /* The change that removes the cause, called once the order of the verdicts is known. */
+    void (*remedy)(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy);
 } ab_verdict_rule;
 
 /* The rows of verdicts.def, in order: i in [0, count). family_name: the family's name in JSON. */
@@ -88,9 +91,12 @@ void ab_say_baseline_fails(const ab_case *c, ab_verdict *verdict);
 /* Writes into text what the record of an unexplained sick cell lacks and the options that record it. */
 void ab_missing_evidence(const ab_case *c, char *text, size_t size);
 
-/* Sorts verdicts, causes before their consequences, and adds to the first remedy the options for other causes
- * that the record shows. Returns how many remain. */
+/* Sorts verdicts, causes before their consequences. Returns how many remain. */
 int ab_order_verdicts(const ab_thresholds *limits, ab_verdict *verdict, int count);
+
+/* Fills the remedies of sorted verdicts, and adds to the first the options for other causes that the record
+ * shows. */
+void ab_add_remedies(const ab_case *c, ab_verdict *verdict, int count);
 
 AB_END_DECLS
 

@@ -66,15 +66,29 @@ static bool layers_to_keep(const ab_facts *facts, const char *op, char *list, si
     return kept > 0 || ab_text_fits(list, size, "%s=fp32", op);
 }
 
-void ab_remedy_keep_fp32(const ab_facts *facts, const char *op, ab_remedy *remedy) {
-    char list[AB_REMEDY_TEXT - 80], clean[AB_REMEDY_TEXT - 80];
-    if (op[0] && layers_to_keep(facts, op, list, sizeof list)) {
-        ab_text_clean(clean, sizeof clean, list);
-        ab_text_show(remedy->text, sizeof remedy->text, "--to '%s', or --half bf16; no loss scale helps",
-                     clean);
-        ab_remedy_option(remedy, "--to", "%s", clean);
-        return;
+/* The network has such an op, as far as the record says. */
+static bool is_op(const ab_facts *facts, const char *name) {
+    const ab_graph graph = ab_graph_of(facts->document, ab_json_at(facts->cell, "implementations"));
+    return name[0] && (!graph.ops || ab_graph_op(&graph, name) != NULL);
+}
+
+bool ab_remedy_keep_fp32(const ab_facts *facts, const char *op, ab_remedy *remedy) {
+    static const char no_scale[] = "no loss scale helps";
+    char list[AB_REMEDY_TEXT - 80];
+    ab_remedy wide = {.options = 0};
+    const bool bf16 = ab_remedy_bf16(facts, &wide),
+               listed = is_op(facts, op) && layers_to_keep(facts, op, list, sizeof list);
+    if (!listed && bf16) {
+        (void)ab_remedy_bf16(facts, remedy);
+        ab_remedy_say(remedy, "or the layer in fp32; %s", no_scale);
+        return true;
     }
-    ab_text_show(remedy->text, sizeof remedy->text, "--half bf16, or the layer in fp32; no loss scale helps");
-    ab_remedy_option(remedy, "--half", "bf16");
+    if (!is_op(facts, op)) return false;
+    if (listed)
+        ab_remedy_option(remedy, NULL, "--to", "%s", list);
+    else
+        ab_remedy_option(remedy, NULL, "--to", "%s=fp32", op);
+    if (bf16 && wide.options == 2) ab_remedy_say(remedy, "or --half bf16");
+    ab_remedy_say(remedy, "%s", no_scale);
+    return true;
 }

@@ -39,16 +39,18 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
                    "micro-batches cannot have more than %.3g",
                    sqrt(energy), micro, sqrt(bound));
     ab_verdict_point_baseline(&c->facts, verdict, "/probes/tensors");
-    ab_text_show(
-        verdict->remedy.text, sizeof verdict->remedy.text,
-        "divide each loss by the %.0f micro-batches, or the learning rate (a planted fault: --fault none)",
-        micro);
-    ab_remedy_option(&verdict->remedy, "--fault", "none");
     return true;
 }
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {
     return (ab_baseline_fails(c) || c->behind) && shows(c, verdict);
+}
+
+static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
+    (void)verdict;
+    if (!ab_remedy_no_fault(&c->facts, "accumulation_not_averaged", remedy))
+        ab_remedy_say(remedy, "divide each loss, or the learning rate of sgd, by the %.0f micro-batches",
+                      ab_json_number(c->facts.document, "config.gradient_accumulation_steps", 1));
 }
 
 const ab_verdict_rule ab_verdict_rule_accumulation_not_averaged = {
@@ -58,4 +60,5 @@ const ab_verdict_rule ab_verdict_rule_accumulation_not_averaged = {
     .text = "gradients of micro-batches are summed, not averaged",
     .judge = judge,
     .shows = shows,
+    .remedy = remedy,
 };

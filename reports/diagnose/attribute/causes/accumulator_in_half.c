@@ -26,9 +26,12 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
         ab_verdict_say(verdict, "loss gap to O0 %+.4g, allowed %.4g", c->facts.gap, c->gap_limit);
         ab_verdict_point(&c->facts, verdict, "/summary/loss_gap");
     }
-    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text, "--accumulate fp32");
-    ab_remedy_option(&verdict->remedy, "--accumulate", "fp32");
     return true;
+}
+
+static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
+    (void)verdict;
+    (void)ab_remedy_wide_sums(&c->facts, remedy);
 }
 
 const ab_verdict_rule ab_verdict_rule_accumulator_in_half = {
@@ -37,4 +40,5 @@ const ab_verdict_rule ab_verdict_rule_accumulator_in_half = {
     .acts = AB_ACTS_FORWARD,
     .text = "products are summed in the half format",
     .judge = judge,
+    .remedy = remedy,
 };

@@ -17,4 +17,5 @@ const ab_verdict_rule ab_verdict_rule_activation_overflow = {
     .text = "the forward pass leaves the half format's range",
     .judge = judge,
     .shows = shows,
+    .remedy = ab_remedy_of_overflow,
 };

@@ -17,4 +17,5 @@ const ab_verdict_rule ab_verdict_rule_attention_logit_overflow = {
     .text = "attention logits, or their mask, leave the half format's range",
     .judge = judge,
     .shows = shows,
+    .remedy = ab_remedy_of_overflow,
 };

@@ -18,11 +18,6 @@ static const char *first_batch_norm(const ab_case *c) {
     return NULL;
 }
 
-static void say_remedy(ab_verdict *verdict) {
-    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text, "--set batch_norm_statistics=fp32");
-    ab_remedy_option(&verdict->remedy, "--set", "batch_norm_statistics=fp32");
-}
-
 /* Only the running statistics are in half; only evaluation reads them. */
 static bool judge_running(const ab_case *c, const char *layer, ab_verdict *verdict) {
     verdict->confidence = 0.9;
@@ -33,7 +28,6 @@ static bool judge_running(const ab_case *c, const char *layer, ab_verdict *verdi
     ab_verdict_say(verdict, "running means and variances, which only evaluation reads, are kept in %s",
                    ab_text_brief(ab_facts_statistics_format(&c->facts), 12));
     ab_verdict_point(&c->facts, verdict, "/policy");
-    say_remedy(verdict);
     return true;
 }
 
@@ -56,7 +50,6 @@ static bool judge_frozen(const ab_case *c, ab_verdict *verdict) {
     ab_verdict_say(verdict, "%s, in %s, is not finite; it is read in training, as the norm is frozen",
                    ab_text_brief(first.tensor, 40), c->facts.half->name);
     ab_verdict_point(&c->facts, verdict, "%s/tensor", first.pointer);
-    say_remedy(verdict);
     return true;
 }
 
@@ -75,9 +68,12 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     ab_verdict_say(verdict, "keep_batchnorm_fp32 is off and the network has batch norm (%s is the first)",
                    ab_text_brief(layer, 80));
     ab_verdict_point(&c->facts, verdict, "/policy/keep_batchnorm_fp32");
-    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text, "--set keep_batchnorm_fp32=True");
-    ab_remedy_option(&verdict->remedy, "--set", "keep_batchnorm_fp32=True");
     return true;
+}
+
+static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
+    (void)verdict;
+    if (!ab_remedy_wide_statistics(&c->facts, remedy)) (void)ab_remedy_wide_batch_norm(&c->facts, remedy);
 }
 
 const ab_verdict_rule ab_verdict_rule_batch_norm_statistics_in_half = {
@@ -86,4 +82,5 @@ const ab_verdict_rule ab_verdict_rule_batch_norm_statistics_in_half = {
     .acts = AB_ACTS_ASIDE,
     .text = "batch norm keeps its statistics in the half format",
     .judge = judge,
+    .remedy = remedy,
 };

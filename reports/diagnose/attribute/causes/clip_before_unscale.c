@@ -139,9 +139,6 @@ static void say_limit(const ab_case *c, double limit, ab_verdict *verdict) {
     ab_verdict_say(verdict, "at scale %s a limit of %.3g acts as one of %.3g",
                    ab_text_scale(scale, c->facts.skip.last_scale), limit, limit / c->facts.skip.last_scale);
     ab_verdict_point(&c->facts, verdict, "/scale");
-    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
-                 "unscale, then clip (a planted fault: --fault none)");
-    ab_remedy_option(&verdict->remedy, "--fault", "none");
 }
 
 /* `steps`: use only the comparison per step, which holds if the scale changed. */
@@ -184,6 +181,12 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
     return find(c, c->facts.skip.least_scale != c->facts.skip.largest_scale, verdict);
 }
 
+static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
+    (void)verdict;
+    if (!ab_remedy_no_fault(&c->facts, "clip_before_unscale", remedy))
+        ab_remedy_say(remedy, "unscale the gradients, then clip them");
+}
+
 const ab_verdict_rule ab_verdict_rule_clip_before_unscale = {
     .id = "clip_before_unscale",
     .family = AB_FAMILY_CONFIGURATION,
@@ -191,4 +194,5 @@ const ab_verdict_rule ab_verdict_rule_clip_before_unscale = {
     .text = "gradients are clipped before the loss scale is taken out",
     .judge = judge,
     .shows = shows,
+    .remedy = remedy,
 };

@@ -19,11 +19,15 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
         "a spread of 0, not a few bad samples",
         common, ab_json_number(inputs, "first_step", 0), ab_json_number(inputs, "features", 0));
     ab_verdict_point_baseline(&c->facts, verdict, "/vitals/nonfinite_inputs/features_in_every_sample");
-    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
-                 "divide by max(spread, epsilon), or leave such inputs out (a planted fault: --fault none)");
-    ab_remedy_option(&verdict->remedy, "--fault", "none");
-    ab_remedy_more_steps(&c->facts, &verdict->remedy);
     return true;
+}
+
+static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
+    (void)verdict;
+    if (ab_remedy_no_fault(&c->facts, "normalize_by_zero", remedy))
+        (void)ab_remedy_more_steps(&c->facts, remedy);
+    else
+        ab_remedy_say(remedy, "divide by max(spread, epsilon), or leave such inputs out");
 }
 
 const ab_verdict_rule ab_verdict_rule_data_normalization_division_by_zero = {
@@ -32,4 +36,5 @@ const ab_verdict_rule ab_verdict_rule_data_normalization_division_by_zero = {
     .acts = AB_ACTS_BEFORE,
     .text = "inputs that never change were divided by their spread of 0",
     .judge = judge,
+    .remedy = remedy,
 };

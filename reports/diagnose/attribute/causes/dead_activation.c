@@ -22,16 +22,21 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
         verdict, "%s %% of the units of %s are 0 for a whole batch in O0 (%s %% at the first step)",
         ab_text_percent(now, last), ab_text_brief(verdict->layer, 60), ab_text_percent(then, first));
     ab_verdict_point_baseline(&c->facts, verdict, "/probes/signals/%d/silent_last", place);
-    ab_text_show(
-        verdict->remedy.text, sizeof verdict->remedy.text,
-        first > most
-            ? "look at what shifts its inputs (biases, constants, --normalize), or use a leaky function"
-            : "--lr %.3g: large steps silenced it; or a leaky function",
-        ab_json_number(c->facts.document, "config.lr", 0) / 10);
-    if (first <= most)
-        ab_remedy_option(&verdict->remedy, "--lr", "%.3g",
-                         ab_json_number(c->facts.document, "config.lr", 0) / 10);
     return true;
+}
+
+static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
+    int place = 0;
+    const double most = c->facts.limits->dead_units;
+    (void)verdict;
+    if (ab_json_number(ab_silent_relu(&c->facts, most, &place), "silent_first", 0) > most) {
+        ab_remedy_say(remedy,
+                      "look at what shifts its inputs (biases, constants, --normalize), or use a leaky "
+                      "function");
+        return;
+    }
+    (void)ab_remedy_rate(&c->facts, ab_json_number(c->facts.document, "config.lr", 0) / 10, remedy);
+    ab_remedy_say(remedy, "large steps silenced it; or a leaky function");
 }
 
 const ab_verdict_rule ab_verdict_rule_dead_activation = {
@@ -40,4 +45,5 @@ const ab_verdict_rule ab_verdict_rule_dead_activation = {
     .acts = AB_ACTS_FORWARD,
     .text = "a relu is silent for every sample: nothing gets through",
     .judge = judge,
+    .remedy = remedy,
 };

@@ -27,9 +27,12 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
                    ab_json_number(c->facts.cell, "ema_test_loss", 0),
                    ab_json_number(c->facts.cell, "test_loss", 0));
     ab_verdict_point(&c->facts, verdict, "/ema_test_loss");
-    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text, "--ema-format fp32");
-    ab_remedy_option(&verdict->remedy, "--ema-format", "fp32");
     return true;
+}
+
+static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
+    (void)verdict;
+    (void)ab_remedy_wide_average(&c->facts, remedy);
 }
 
 const ab_verdict_rule ab_verdict_rule_ema_in_half = {
@@ -38,4 +41,5 @@ const ab_verdict_rule ab_verdict_rule_ema_in_half = {
     .acts = AB_ACTS_ASIDE,
     .text = "averaged weights in the half format do not move",
     .judge = judge,
+    .remedy = remedy,
 };

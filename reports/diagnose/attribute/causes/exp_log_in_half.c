@@ -17,4 +17,5 @@ const ab_verdict_rule ab_verdict_rule_exp_log_in_half = {
     .text = "exp or log in the half format",
     .judge = judge,
     .shows = shows,
+    .remedy = ab_remedy_of_overflow,
 };

@@ -44,9 +44,14 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
                    ab_text_brief(verdict->layer, 60), growth);
     ab_verdict_point_baseline(&c->facts, verdict, "/probes/signals/%d/rms_first", place);
     ab_verdict_say(verdict, "the first loss is %.4g; that of knowing nothing is %.3g", first_loss, chance);
-    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
-                 "smaller initial weights (\"init\" in the network's file), or norms between the layers");
     return true;
+}
+
+static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
+    (void)c;
+    (void)verdict;
+    ab_remedy_say(remedy,
+                  "smaller initial weights (\"init\" in the network's file), or norms between the layers");
 }
 
 const ab_verdict_rule ab_verdict_rule_exploding_signal = {
@@ -55,4 +60,5 @@ const ab_verdict_rule ab_verdict_rule_exploding_signal = {
     .acts = AB_ACTS_FORWARD,
     .text = "the signal grows from layer to layer: initial weights are too large",
     .judge = judge,
+    .remedy = remedy,
 };

@@ -136,25 +136,9 @@ static void say_evidence(const ab_case *c, const worst *w, double deficit, ab_ve
     }
 }
 
-static void say_remedy(const ab_case *c, ab_verdict *verdict) {
-    const double octaves = headroom(c), scale = ldexp(c->facts.skip.last_scale, (int)octaves);
-    char wanted[AB_TEXT_NUMBER], now[AB_TEXT_NUMBER];
-    ab_verdict_say(verdict, "the largest gradients are %.0f octaves below the limit of %s", octaves + 1,
+static void say_headroom(const ab_case *c, ab_verdict *verdict) {
+    ab_verdict_say(verdict, "the largest gradients are %.0f octaves below the limit of %s", headroom(c) + 1,
                    c->facts.half->name);
-    verdict->remedy.with_others = true;
-    if (octaves < 1) {
-        ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
-                     "no higher scale fits under the limit of %s: --half bf16, or this layer in fp32",
-                     c->facts.half->name);
-        ab_remedy_option(&verdict->remedy, "--half", "bf16");
-        verdict->remedy.with_others = false;
-        return;
-    }
-    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
-                 "--scales %s (now %s), or --scales dynamic", ab_text_scale(wanted, scale),
-                 ab_text_scale(now, c->facts.skip.last_scale));
-    ab_remedy_option(&verdict->remedy, "--scales", "dynamic");
-    if (c->facts.skip.dynamic) ab_remedy_option(&verdict->remedy, "--max-loss-scale", "16777216");
 }
 
 static double flushed_share(const cJSON *tensor) {
@@ -198,7 +182,7 @@ static bool judge_mostly_subnormal(const ab_case *c, ab_verdict *verdict) {
                    ab_json_number(tensor, "max_abs", 0), ab_format_min_normal(c->facts.half),
                    c->facts.half->name);
     ab_verdict_point(&c->facts, verdict, "/probes/tensors/%d/max_abs", place);
-    say_remedy(c, verdict);
+    say_headroom(c, verdict);
     return true;
 }
 
@@ -227,8 +211,18 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(w.tensor, "layer", ""));
     say_evidence(c, &w, deficit, verdict);
     if (reference) say_reference(c, reference, place, verdict);
-    say_remedy(c, verdict);
+    say_headroom(c, verdict);
     return true;
+}
+
+static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
+    const double octaves = headroom(c), scale = ldexp(c->facts.skip.last_scale, (int)octaves);
+    if (octaves >= 1 && ab_remedy_higher_scale(&c->facts, scale, remedy)) {
+        remedy->with_others = true;
+        return;
+    }
+    if (!ab_remedy_bf16(&c->facts, remedy)) (void)ab_remedy_keep_fp32(&c->facts, verdict->layer, remedy);
+    ab_remedy_say(remedy, "no higher scale fits under the limit of %s", c->facts.half->name);
 }
 
 const ab_verdict_rule ab_verdict_rule_gradient_underflow = {
@@ -237,4 +231,5 @@ const ab_verdict_rule ab_verdict_rule_gradient_underflow = {
     .acts = AB_ACTS_BACKWARD,
     .text = "gradients are flushed to zero: the loss scale is too low",
     .judge = judge,
+    .remedy = remedy,
 };

@@ -23,12 +23,15 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
         "of other samples it is %.2g (%.0f samples)",
         ratio, control, ab_json_number(labels, "samples", 0));
     ab_verdict_point_baseline(&c->facts, verdict, "/vitals/labels/between_class_ratio");
-    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
-                 "look how samples and labels are paired: order, shuffling, file versions (a planted fault: "
-                 "--fault none)");
-    ab_remedy_option(&verdict->remedy, "--fault", "none");
-    ab_remedy_more_steps(&c->facts, &verdict->remedy);
     return true;
+}
+
+static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
+    (void)verdict;
+    if (ab_remedy_no_fault(&c->facts, "shuffled_labels", remedy))
+        (void)ab_remedy_more_steps(&c->facts, remedy);
+    else
+        ab_remedy_say(remedy, "look how samples and labels are paired: order, shuffling, file versions");
 }
 
 const ab_verdict_rule ab_verdict_rule_label_corruption = {
@@ -37,4 +40,5 @@ const ab_verdict_rule ab_verdict_rule_label_corruption = {
     .acts = AB_ACTS_BEFORE,
     .text = "labels have nothing to do with the inputs",
     .judge = judge,
+    .remedy = remedy,
 };

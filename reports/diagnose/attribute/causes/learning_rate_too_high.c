@@ -64,10 +64,10 @@ static bool became_inactive(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
-static void say_remedy(const ab_case *c, ab_verdict *verdict) {
+static void say_rate(const ab_case *c, ab_verdict *verdict) {
     const double lr = ab_json_number(c->facts.document, "config.lr", 0);
     double share;
-    const double better = better_rate(c, lr, &share);
+    (void)better_rate(c, lr, &share);
     if (share > 0)
         ab_verdict_say(verdict, "the learning rate is %.3g: the first step is %.2g of the weights (norms)",
                        lr, share);
@@ -76,10 +76,6 @@ static void say_remedy(const ab_case *c, ab_verdict *verdict) {
     ab_text_show(verdict->missing, sizeof verdict->missing,
                  "whether the rate or the data is at fault: run O0 with --lr %.3g, and look at --normalize",
                  lr / 10);
-    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
-                 "--lr %.2g (or less), or a schedule with warm-up", better);
-    ab_remedy_option(&verdict->remedy, "--lr", "%.2g", better);
-    ab_remedy_more_steps(&c->facts, &verdict->remedy);
 }
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {
@@ -95,12 +91,21 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     verdict->since = 1; /* after the first update */
     say_losses(c, verdict);
     if (grew) say_weights(c, verdict);
-    say_remedy(c, verdict);
+    say_rate(c, verdict);
     return true;
 }
 
 /* No run that trains well takes such steps, though it may learn something. */
 static bool shows(const ab_case *c, ab_verdict *verdict) { return c->lr_unstable && judge(c, verdict); }
+
+static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
+    double share;
+    (void)verdict;
+    (void)ab_remedy_rate(&c->facts, better_rate(c, ab_json_number(c->facts.document, "config.lr", 0), &share),
+                         remedy);
+    (void)ab_remedy_more_steps(&c->facts, remedy);
+    ab_remedy_say(remedy, "or a lower one, or a schedule with warm-up");
+}
 
 const ab_verdict_rule ab_verdict_rule_learning_rate_too_high = {
     .id = "learning_rate_too_high",
@@ -109,4 +114,5 @@ const ab_verdict_rule ab_verdict_rule_learning_rate_too_high = {
     .text = "training diverges, or is unstable, in fp32 too: the steps are too large",
     .judge = judge,
     .shows = shows,
+    .remedy = remedy,
 };

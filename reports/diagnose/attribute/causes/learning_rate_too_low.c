@@ -9,13 +9,10 @@
 #include <string.h>
 
 static bool judge_steps(const ab_case *c, ab_verdict *verdict) {
-    const double lr = ab_json_number(c->facts.document, "config.lr", 0),
-                 step = ab_relative_update(c->facts.baseline);
+    const double step = ab_relative_update(c->facts.baseline);
     if (!(step < c->facts.limits->rate_step) || !ab_baseline_is_flat(c) || c->diverged ||
         !(step * c->facts.baseline_loss.steps < c->facts.limits->rate_moves))
         return false;
-    const double factor =
-        fmin(1e6, 10 * fmax(1, round(0.5 / (step * c->facts.baseline_loss.steps + 1e-12) / 10)));
     verdict->confidence = 0.8;
     ab_say_baseline_fails(c, verdict);
     ab_verdict_say(
@@ -24,8 +21,6 @@ static bool judge_steps(const ab_case *c, ab_verdict *verdict) {
         "%.2g %%",
         step, c->facts.baseline_loss.steps, 100 * step * c->facts.baseline_loss.steps);
     ab_verdict_point_baseline(&c->facts, verdict, "/probes/lost_updates");
-    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text, "--lr %.2g (now %.3g)", lr * factor, lr);
-    ab_remedy_option(&verdict->remedy, "--lr", "%.2g", lr * factor);
     return true;
 }
 
@@ -58,14 +53,25 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
     ab_verdict_point_baseline(&c->facts, verdict, "/probes/lost_updates/0/freeze");
     ab_verdict_say(verdict, "O0's loss was %.4g at step 0 and is %.4g at the end", o0->first, o0->final);
     ab_verdict_point_baseline(&c->facts, verdict, "/loss");
-    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
-                 "--schedule constant, or one that falls later");
-    ab_remedy_option(&verdict->remedy, "--schedule", "constant");
     return true;
 }
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {
     return judge_steps(c, verdict) || (!c->diverged && shows(c, verdict));
+}
+
+static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
+    const double lr = ab_json_number(c->facts.document, "config.lr", 0),
+                 moved = ab_relative_update(c->facts.baseline) * c->facts.baseline_loss.steps;
+    const double factor = fmin(1e6, 10 * fmax(1, round(0.5 / (moved + 1e-12) / 10)));
+    ab_verdict ignored = *verdict;
+    if (!judge_steps(c, &ignored)) {
+        (void)ab_remedy_constant_rate(&c->facts, remedy);
+        ab_remedy_say(remedy, "or a schedule that falls later");
+        return;
+    }
+    (void)ab_remedy_rate(&c->facts, lr * factor, remedy);
+    ab_remedy_say(remedy, "now it is %.3g", lr);
 }
 
 const ab_verdict_rule ab_verdict_rule_learning_rate_too_low = {
@@ -75,4 +81,5 @@ const ab_verdict_rule ab_verdict_rule_learning_rate_too_low = {
     .text = "the weights hardly move: the learning rate is too low",
     .judge = judge,
     .shows = shows,
+    .remedy = remedy,
 };

@@ -34,12 +34,15 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     ab_say_baseline_fails(c, verdict);
     ab_say_first_nonfinite(&c->facts, &first, verdict);
     ab_verdict_point_baseline(&c->facts, verdict, "%s", first.pointer);
-    ab_text_show(
-        verdict->remedy.text, sizeof verdict->remedy.text,
-        "change the formula of %s in the network: add an epsilon, or use the fused form (log_softmax, "
-        "cross_entropy, layer_norm)",
-        ab_text_brief(verdict->layer, 60));
     return true;
+}
+
+static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
+    (void)c;
+    ab_remedy_say(remedy,
+                  "change the formula of %s in the network: add an epsilon, or use the fused form "
+                  "(log_softmax, cross_entropy, layer_norm)",
+                  ab_text_brief(verdict->layer, 60));
 }
 
 const ab_verdict_rule ab_verdict_rule_math_singularity = {
@@ -48,4 +51,5 @@ const ab_verdict_rule ab_verdict_rule_math_singularity = {
     .acts = AB_ACTS_FORWARD,
     .text = "a formula has no finite value, in any format",
     .judge = judge,
+    .remedy = remedy,
 };

@@ -19,11 +19,15 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
         ab_json_number(inputs, "batches", 0), ab_json_number(inputs, "first_step", 0),
         ab_json_number(inputs, "samples", 0), ab_json_number(inputs, "batch", 0));
     ab_verdict_point_baseline(&c->facts, verdict, "/vitals/nonfinite_inputs");
-    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
-                 "clean the data: leave such samples out (a planted fault: --fault none)");
-    ab_remedy_option(&verdict->remedy, "--fault", "none");
-    ab_remedy_more_steps(&c->facts, &verdict->remedy);
     return true;
+}
+
+static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
+    (void)verdict;
+    if (ab_remedy_no_fault(&c->facts, "nan_inputs", remedy))
+        (void)ab_remedy_more_steps(&c->facts, remedy);
+    else
+        ab_remedy_say(remedy, "leave such samples out");
 }
 
 const ab_verdict_rule ab_verdict_rule_nonfinite_data = {
@@ -32,4 +36,5 @@ const ab_verdict_rule ab_verdict_rule_nonfinite_data = {
     .acts = AB_ACTS_BEFORE,
     .text = "inputs of some samples are not finite",
     .judge = judge,
+    .remedy = remedy,
 };

@@ -20,11 +20,15 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     ab_verdict_say(verdict, "%.0f initial weights are not finite in fp32, the first in %s", bad,
                    ab_text_brief(name, 60));
     ab_verdict_point_baseline(&c->facts, verdict, "/vitals/initial_weights/nonfinite");
-    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
-                 "another --init file, or none (a planted fault: --fault none)");
-    ab_remedy_option(&verdict->remedy, "--fault", "none");
-    ab_remedy_more_steps(&c->facts, &verdict->remedy);
     return true;
+}
+
+static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
+    if (ab_remedy_no_fault(&c->facts, "nan_initial_weight", remedy))
+        (void)ab_remedy_more_steps(&c->facts, remedy);
+    else
+        ab_remedy_say(remedy, "another --init file, or other initial values of %s",
+                      verdict->layer[0] ? verdict->layer : "the weights");
 }
 
 const ab_verdict_rule ab_verdict_rule_nonfinite_initial_weight = {
@@ -33,4 +37,5 @@ const ab_verdict_rule ab_verdict_rule_nonfinite_initial_weight = {
     .acts = AB_ACTS_BEFORE,
     .text = "an initial weight is not finite",
     .judge = judge,
+    .remedy = remedy,
 };

@@ -17,4 +17,5 @@ const ab_verdict_rule ab_verdict_rule_norm_statistics_in_half = {
     .text = "a norm's squares leave the half format's range",
     .judge = judge,
     .shows = shows,
+    .remedy = ab_remedy_of_overflow,
 };

@@ -85,9 +85,6 @@ static bool judge_cell(const ab_case *c, bool o0, ab_verdict *verdict) {
                        c->facts.half->name);
         point(c, o0, verdict, "/probes/adam_warning/constants");
     }
-    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
-                 "--optimizer-state fp32, or an epsilon of 1e-4 or more (--eps 1e-4)");
-    ab_remedy_option(&verdict->remedy, "--optimizer-state", "fp32");
     return true;
 }
 
@@ -103,6 +100,13 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     return shows(c, verdict) || (ab_case_fails_alone(c) && judge_cell(c, false, verdict));
 }
 
+static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
+    (void)verdict;
+    (void)ab_remedy_wide_state(&c->facts, remedy);
+    if (cJSON_IsNumber(ab_json_at(c->facts.document, "config.eps")))
+        ab_remedy_say(remedy, "or an epsilon of 1e-4 or more (--eps 1e-4)");
+}
+
 const ab_verdict_rule ab_verdict_rule_optimizer_state_underflow = {
     .id = "optimizer_state_underflow",
     .family = AB_FAMILY_PRECISION,
@@ -110,4 +114,5 @@ const ab_verdict_rule ab_verdict_rule_optimizer_state_underflow = {
     .text = "the optimizer's state, kept in the half format, underflows",
     .judge = judge,
     .shows = shows,
+    .remedy = remedy,
 };

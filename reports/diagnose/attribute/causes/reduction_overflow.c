@@ -16,4 +16,5 @@ const ab_verdict_rule ab_verdict_rule_reduction_overflow = {
     .text = "a sum passes the half format's range",
     .judge = judge,
     .shows = shows,
+    .remedy = ab_remedy_of_overflow,
 };

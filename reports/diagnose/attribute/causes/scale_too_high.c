@@ -41,21 +41,6 @@ static bool at_its_floor(const ab_case *c, double share) {
            skip->loss_finite > nearly_all * skip->skipped && (all || many);
 }
 
-static void say_remedy(const ab_case *c, ab_verdict *verdict) {
-    const double floor = ab_json_number(c->facts.document, "config.min_loss_scale", 0);
-    if (c->facts.skip.dynamic && floor > 0) {
-        const double lower = floor > 1 ? 1 : ldexp(floor, -24); /* fp16's range below its largest power */
-        char text[AB_TEXT_NUMBER];
-        ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
-                     "--min-loss-scale %s: let the scale fall further", ab_text_scale(text, lower));
-        ab_remedy_option(&verdict->remedy, "--min-loss-scale", "%.9g", lower);
-        return;
-    }
-    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
-                 "--scales dynamic: a scaler that checks and skips; or a lower fixed scale");
-    ab_remedy_option(&verdict->remedy, "--scales", "dynamic");
-}
-
 /* The first non-finite value was produced in the backward pass and would be finite without the scale, as far
  * as known. */
 static bool made_by_scale(const ab_case *c, ab_first_nonfinite *first) {
@@ -140,7 +125,6 @@ static bool find(const ab_case *c, double share, ab_verdict *verdict) {
                        c->facts.loss.first_nonfinite, c->facts.loss.first);
         ab_verdict_point(&c->facts, verdict, "/loss/%d", c->facts.loss.first_nonfinite);
     }
-    say_remedy(c, verdict);
     return true;
 }
 
@@ -153,6 +137,12 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
     return c->facts.skip.dynamic && find(c, c->facts.limits->scale_skips_behind, verdict);
 }
 
+static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
+    (void)verdict;
+    if (!ab_remedy_checked_scale(&c->facts, remedy))
+        ab_remedy_say(remedy, "a scaler whose scale may fall further");
+}
+
 const ab_verdict_rule ab_verdict_rule_scale_too_high = {
     .id = "scale_too_high",
     .family = AB_FAMILY_PRECISION,
@@ -160,4 +150,5 @@ const ab_verdict_rule ab_verdict_rule_scale_too_high = {
     .text = "the loss scale is so high that gradients overflow",
     .judge = judge,
     .shows = shows,
+    .remedy = remedy,
 };

@@ -6,7 +6,6 @@
 #include "reports/record/text.h"
 
 static bool find(const ab_case *c, ab_verdict *verdict) {
-    enum { WINDOW = 2000 }; /* apex's, torch's and DeepSpeed's default order of magnitude */
     const ab_skip_facts *skip = &c->facts.skip;
     /* a window as long as the run cannot be the cause: each doubling takes `window` clean steps */
     if (!skip->dynamic || !ab_facts_short_window(&c->facts)) return false;
@@ -20,12 +19,6 @@ static bool find(const ab_case *c, ab_verdict *verdict) {
                    skip->window, ab_text_scale(least, skip->least_scale),
                    ab_text_scale(most, skip->largest_scale));
     ab_verdict_point(&c->facts, verdict, "/scale");
-    const bool own = ab_json_at(c->facts.cell, "scale_window") != NULL; /* the option may not reach it */
-    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
-                 "%s--scale-window %d, or a fixed scale: --scales %s", own ? "--scales dynamic " : "", WINDOW,
-                 ab_text_scale(least, skip->least_scale));
-    if (own) ab_remedy_option(&verdict->remedy, "--scales", "dynamic");
-    ab_remedy_option(&verdict->remedy, "--scale-window", "%d", WINDOW);
     return true;
 }
 
@@ -39,6 +32,12 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     return c->skipping ? find(c, verdict) : shows(c, verdict);
 }
 
+static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
+    enum { WINDOW = 2000 }; /* apex's, torch's and DeepSpeed's default order of magnitude */
+    (void)verdict;
+    (void)ab_remedy_longer_window(&c->facts, WINDOW, remedy);
+}
+
 const ab_verdict_rule ab_verdict_rule_scaler_window_too_short = {
     .id = "scaler_window_too_short",
     .family = AB_FAMILY_PRECISION,
@@ -46,4 +45,5 @@ const ab_verdict_rule ab_verdict_rule_scaler_window_too_short = {
     .text = "the scaler grows the scale so often that a large share of the steps is skipped",
     .judge = judge,
     .shows = shows,
+    .remedy = remedy,
 };

@@ -40,15 +40,18 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
             share, micro);
         ab_verdict_point(&c->facts, verdict, "/probes/unscaled_gradients");
     }
-    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
-                 "unscale once, before the step (a planted fault: --fault none)");
-    ab_remedy_option(&verdict->remedy, "--fault", "none");
     return true;
 }
 
 /* Gradients were written more than once per step, which has no other cause. */
 static bool shows(const ab_case *c, ab_verdict *verdict) {
     return judge(c, verdict) && verdict->confidence >= certain;
+}
+
+static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
+    (void)verdict;
+    if (!ab_remedy_no_fault(&c->facts, "unscale_each_micro_batch", remedy))
+        ab_remedy_say(remedy, "unscale the gradients once, before the step");
 }
 
 const ab_verdict_rule ab_verdict_rule_unscale_order_in_accumulation = {
@@ -58,4 +61,5 @@ const ab_verdict_rule ab_verdict_rule_unscale_order_in_accumulation = {
     .text = "accumulated gradients are unscaled more than once",
     .judge = judge,
     .shows = shows,
+    .remedy = remedy,
 };

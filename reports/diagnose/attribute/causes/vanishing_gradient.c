@@ -62,10 +62,14 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     ab_verdict_say(verdict, "O0's gradient of %s is %.2g of the largest weight gradient (root mean squares)",
                    ab_text_brief(ab_json_text(least, "name", ""), 60), ratio);
     ab_verdict_point_baseline(&c->facts, verdict, "/probes/unscaled_gradients/%d/steps/energy", place);
-    ab_text_show(
-        verdict->remedy.text, sizeof verdict->remedy.text,
-        "relu in the place of saturating functions, norms, residual connections or larger initial weights");
     return true;
+}
+
+static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
+    (void)c;
+    (void)verdict;
+    ab_remedy_say(remedy, "relu in the place of saturating functions, norms, residual connections or larger "
+                          "initial weights");
 }
 
 const ab_verdict_rule ab_verdict_rule_vanishing_gradient = {
@@ -74,4 +78,5 @@ const ab_verdict_rule ab_verdict_rule_vanishing_gradient = {
     .acts = AB_ACTS_BACKWARD,
     .text = "gradients vanish on their way to the first layers",
     .judge = judge,
+    .remedy = remedy,
 };

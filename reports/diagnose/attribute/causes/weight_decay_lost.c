@@ -50,13 +50,15 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
                        ab_text_percent(share, l.decay_lost / (l.decay_lost + l.rest_lost)), shrink);
         ab_verdict_point(&c->facts, verdict, "/probes/lost_updates");
     }
-    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
-                 "--set master_weights=True (fp32 masters)");
-    ab_remedy_option(&verdict->remedy, "--set", "master_weights=True");
     return true;
 }
 
 static bool judge(const ab_case *c, ab_verdict *verdict) { return c->behind && shows(c, verdict); }
+
+static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
+    (void)verdict;
+    (void)ab_remedy_masters(&c->facts, remedy);
+}
 
 const ab_verdict_rule ab_verdict_rule_weight_decay_lost = {
     .id = "weight_decay_lost",
@@ -65,4 +67,5 @@ const ab_verdict_rule ab_verdict_rule_weight_decay_lost = {
     .text = "weight decay never acts: lr x decay is below half an ulp of the half weights",
     .judge = judge,
     .shows = shows,
+    .remedy = remedy,
 };

@@ -11,4 +11,5 @@ const ab_verdict_rule ab_verdict_rule_weight_overflow = {
     .acts = AB_ACTS_FORWARD,
     .text = "weights are beyond the half format's range",
     .judge = judge,
+    .remedy = ab_remedy_of_overflow,
 };

@@ -46,10 +46,12 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
                    ab_text_brief(ab_json_text(worst, "name", ""), 80), ab_text_percent(most, worst_share),
                    ab_text_percent(all, ab_json_number(worst, "update.lost_share", 0)));
     ab_verdict_point(&c->facts, verdict, "/probes/lost_updates/%d/update/lost_energy_share", worst_place);
-    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
-                 "--set master_weights=True (fp32 masters), or --levels O2");
-    ab_remedy_option(&verdict->remedy, "--set", "master_weights=True");
     return true;
+}
+
+static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
+    (void)verdict;
+    (void)ab_remedy_masters(&c->facts, remedy);
 }
 
 const ab_verdict_rule ab_verdict_rule_weight_update_lost = {
@@ -58,4 +60,5 @@ const ab_verdict_rule ab_verdict_rule_weight_update_lost = {
     .acts = AB_ACTS_UPDATE,
     .text = "weight updates are smaller than half an ulp of the half weights they are added to",
     .judge = judge,
+    .remedy = remedy,
 };

@@ -1,6 +1,7 @@
 /* Verdicts from records made here: every cause is named from the numbers that show it, with no word of which
  * fault was planted, and the same record without those numbers gives no verdict. And the audits of skips and
  * of where a loss went. */
+#include "bench/run/options.h"
 #include "reports/diagnose/diagnose.h"
 
 #include <math.h>
@@ -46,6 +47,18 @@ static const record sound = {"", "", "", 0.3, 0.3, -1, -1, 0, 0};
 
 static ab_diagnosis diagnosis;
 
+/* `ampbench run` knows every option of every remedy. (test_remedies.c: it accepts them.) */
+static void expect_options(const ab_diagnosis *d) {
+    static char program[] = "ampbench";
+    char *word[AB_REMEDY_OPTIONS + 1] = {program};
+    ab_options options;
+    for (int i = 0; i < d->verdicts; i++) {
+        ab_remedy remedy = d->verdict[i].remedy;
+        for (int k = 0; k < remedy.options; k++) word[k + 1] = remedy.option[k];
+        assert_int_equal(ab_options_parse(remedy.options + 1, word, &options), AB_OK);
+    }
+}
+
 /* Diagnoses the second cell. */
 static const ab_diagnosis *diagnose(const record *r) {
     static char text[TEXT], o0[TEXT / 8], cell[TEXT / 8];
@@ -76,6 +89,7 @@ static const ab_diagnosis *diagnose(const record *r) {
     if (!document) fail_msg("no JSON: %s", text);
     assert_int_equal(ab_diagnose(document, 1, &diagnosis), AB_OK);
     cJSON_Delete(document);
+    expect_options(&diagnosis);
     return &diagnosis;
 }
 
@@ -744,7 +758,7 @@ static void a_scaler_at_its_floor_is_told_from_one_that_falls(void **state) {
     r.cell = cell;
     r.cell_last = 2.3;
     expect(&r, "scale_too_high", "fc");
-    assert_string_equal(diagnose(&r)->verdict[0].remedy.option[0], "--scales"); /* one that never moves */
+    assert_int_equal(diagnose(&r)->verdict[0].remedy.options, 0); /* it is that scaler, without a floor */
     r.config = ", \"min_loss_scale\": 4";
     assert_string_equal(diagnose(&r)->verdict[0].remedy.option[0], "--min-loss-scale");
     r.cell =
@@ -1070,8 +1084,15 @@ static void repaired_data_are_given_more_steps_in_a_short_run(void **state) {
     r.o0_bad = r.cell_bad = 3;
     r.o0 = ", \"vitals\": {\"initial_weights\": {\"nonfinite\": 1, \"nonfinite_name\": \"a.weight\"}}";
     expect(&r, "nonfinite_initial_weight", "a");
-    assert_true(has_option(&diagnosis.verdict[0], "--fault", "none"));
+    assert_int_equal(diagnosis.verdict[0].remedy.options, 0); /* no option made it */
+    r.config = ", \"faults\": [\"nan_inputs\", \"nan_initial_weight\"]";
+    expect(&r, "nonfinite_initial_weight", "a");
+    assert_true(has_option(&diagnosis.verdict[0], "--fault", "nan_inputs")); /* the other one stays */
     assert_true(has_option(&diagnosis.verdict[0], "--steps", "160"));
+    r.config = ", \"faults\": [\"nan_initial_weight\"], \"epochs\": 3";
+    expect(&r, "nonfinite_initial_weight", "a");
+    assert_true(has_option(&diagnosis.verdict[0], "--fault", "none"));
+    assert_true(has_option(&diagnosis.verdict[0], "--epochs", "6")); /* --steps would be refused beside it */
 }
 
 #define O3_CELL(probes)                                                                                      \

@@ -49,7 +49,7 @@ ab_status ab_batches_write(ab_batches *b, ab_split split, int64_t step, void *sa
     if (split != AB_SPLIT_TRAIN) return AB_OK;
     if (faults) ab_inject_data_fault(faults, data, b->seed, b->index, n, each, samples, targets);
     if (step < 0) return AB_OK;
-    return ab_always_on_batch(b->stats, &data->shape, step, samples, targets, n, each);
+    return ab_always_on_batch(b->stats, &data->shape, step, b->index, samples, targets, n, each);
 }
 
 ab_status ab_batches_load(ab_batches *b, ab_split split, int64_t step) {

@@ -34,31 +34,35 @@ static bool all_finite(const float *values, int64_t n) {
     return most < 0x7f800000u;
 }
 
-static void describe_nonfinite(ab_always_on_stats *v, const float *values, int64_t n, int64_t each) {
+static void describe_nonfinite(ab_always_on_stats *v, const int64_t *index, const float *values, int64_t n,
+                               int64_t each) {
+    ab_always_on_inputs *inputs = &v->inputs;
     for (int64_t i = 0; i < n; i++) {
-        bool bad = false;
+        int64_t bad = -1;
         for (int64_t j = 0; j < each; j++) {
             const bool finite = isfinite(values[i * each + j]);
             v->places[j] |= finite ? SOME_GOOD : SOME_BAD;
-            bad = bad || !finite;
+            if (!finite && bad < 0) bad = j;
         }
-        v->inputs.samples += bad;
+        if (bad < 0 || inputs->samples++ > 0) continue;
+        inputs->sample = index[i];
+        inputs->feature = bad;
     }
     for (int64_t j = 0; j < each; j++) {
-        v->inputs.features += (v->places[j] & SOME_BAD) != 0;
-        v->inputs.common += v->places[j] == SOME_BAD;
+        inputs->features += (v->places[j] & SOME_BAD) != 0;
+        if (v->places[j] == SOME_BAD && inputs->common++ == 0) inputs->constant = j;
     }
 }
 
-static ab_status count_inputs(ab_always_on_stats *v, int64_t step, const float *values, int64_t n,
-                              int64_t each) {
+static ab_status count_inputs(ab_always_on_stats *v, int64_t step, const int64_t *index, const float *values,
+                              int64_t n, int64_t each) {
     if (all_finite(values, n * each)) return AB_OK;
     if (v->inputs.batches++ > 0) return AB_OK;
     v->inputs.step = step;
     v->inputs.size = n;
     v->places = calloc((size_t)each, 1);
     if (!v->places) return ab_fail(AB_NO_MEMORY, "looking at inputs: out of memory");
-    describe_nonfinite(v, values, n, each);
+    describe_nonfinite(v, index, values, n, each);
     return AB_OK;
 }
 
@@ -182,9 +186,10 @@ double ab_always_on_label_ratio(const ab_always_on_labels *l, bool control) {
 }
 
 ab_status ab_always_on_batch(ab_always_on_stats *v, const ab_data_shape *shape, int64_t step,
-                             const void *samples, const void *targets, int64_t n, int64_t each) {
+                             const int64_t *index, const void *samples, const void *targets, int64_t n,
+                             int64_t each) {
     count_classes(v, shape, step, targets, n, each);
-    if (!ab_data_ids_in(shape)) AB_TRY(count_inputs(v, step, samples, n, each));
+    if (!ab_data_ids_in(shape)) AB_TRY(count_inputs(v, step, index, samples, n, each));
     if (v->labels.seen < AB_ALWAYS_ON_SAMPLES && v->inputs.batches == 0)
         count_labels(v, shape, samples, targets, n, each);
     return AB_OK;
@@ -237,6 +242,11 @@ static void report_inputs(const ab_always_on_inputs *inputs, ab_probe_sink *sink
     sink->integer(sink, "batch", inputs->size);
     sink->integer(sink, "features", inputs->features);
     sink->integer(sink, "features_in_every_sample", inputs->common);
+    if (inputs->batches > 0) {
+        sink->integer(sink, "first_sample", inputs->sample);
+        sink->integer(sink, "first_feature", inputs->feature);
+    }
+    if (inputs->common > 0) sink->integer(sink, "first_feature_in_every_sample", inputs->constant);
     sink->end(sink);
 }
 

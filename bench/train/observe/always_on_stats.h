@@ -27,6 +27,9 @@ typedef struct ab_always_on_inputs {
     int64_t features; /* positions that have one in any sample */
     int64_t common;   /* positions that have one in every sample */
     int64_t size;     /* samples in a batch */
+    int64_t sample;   /* of the first: number in the data set of the first such sample */
+    int64_t feature;  /* its first such position */
+    int64_t constant; /* first position that has one in every sample */
 } ab_always_on_inputs;
 
 /* Class means of inputs, pooled to AB_ALWAYS_ON_BINS numbers per sample (images: per channel): [0] with the
@@ -86,11 +89,12 @@ typedef struct ab_always_on_stats {
 /* Resets all statistics. */
 void ab_always_on_clear(ab_always_on_stats *stats);
 
-/* Adds a batch of n samples as written by ab_data_fill, with `each` elements per sample. Labels are used for
+/* Adds a batch of n samples as written by ab_data_fill, with `each` elements per sample; index[n]: their
+ * numbers in the data set. Labels are used for
  * the first AB_ALWAYS_ON_SAMPLES samples, inputs for all. Errors: AB_NO_MEMORY. */
 AB_MUST_CHECK ab_status ab_always_on_batch(ab_always_on_stats *stats, const ab_data_shape *shape,
-                                           int64_t step, const void *samples, const void *targets, int64_t n,
-                                           int64_t each);
+                                           int64_t step, const int64_t *index, const void *samples,
+                                           const void *targets, int64_t n, int64_t each);
 
 /* Ends a step; `skipped`: without an update. */
 void ab_always_on_step_end(ab_always_on_stats *stats, int64_t step, bool skipped);

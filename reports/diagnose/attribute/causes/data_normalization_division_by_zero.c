@@ -22,12 +22,20 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+/* Which input is the first; older records do not hold it. */
+static void say_input(const ab_case *c, ab_remedy *remedy) {
+    const cJSON *inputs = ab_json_at(c->facts.baseline, "vitals.nonfinite_inputs");
+    const double first = ab_json_number(inputs, "first_feature_in_every_sample", -1);
+    ab_remedy_say(remedy, "divide by max(spread, epsilon), or leave such inputs out");
+    if (first >= 0) ab_remedy_say(remedy, "the first is input %.0f of every sample (counted from 0)", first);
+}
+
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
     (void)verdict;
     if (ab_remedy_no_fault(&c->facts, "normalize_by_zero", remedy))
         (void)ab_remedy_more_steps(&c->facts, remedy);
     else
-        ab_remedy_say(remedy, "divide by max(spread, epsilon), or leave such inputs out");
+        say_input(c, remedy);
 }
 
 const ab_verdict_rule ab_verdict_rule_data_normalization_division_by_zero = {

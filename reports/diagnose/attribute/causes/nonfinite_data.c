@@ -22,12 +22,28 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+/* Which sample is the first, by its number in the data; older records do not hold it. */
+static void say_sample(const ab_case *c, ab_remedy *remedy) {
+    const cJSON *inputs = ab_json_at(c->facts.baseline, "vitals.nonfinite_inputs");
+    const double sample = ab_json_number(inputs, "first_sample", -1);
+    char data[AB_VERDICT_LAYER];
+    ab_text_clean(data, sizeof data, ab_json_text(c->facts.document, "config.data", "the data"));
+    if (sample < 0)
+        ab_remedy_say(remedy, "leave such samples out");
+    else
+        ab_remedy_say(remedy, "remove sample %.0f of %s, whose input %.0f is not finite (counted from 0)%s",
+                      sample, data, ab_json_number(inputs, "first_feature", 0),
+                      ab_json_number(inputs, "batches", 0) > 1 || ab_json_number(inputs, "samples", 0) > 1
+                          ? ", and others like it"
+                          : "");
+}
+
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
     (void)verdict;
     if (ab_remedy_no_fault(&c->facts, "nan_inputs", remedy))
         (void)ab_remedy_more_steps(&c->facts, remedy);
     else
-        ab_remedy_say(remedy, "leave such samples out");
+        say_sample(c, remedy);
 }
 
 const ab_verdict_rule ab_verdict_rule_nonfinite_data = {

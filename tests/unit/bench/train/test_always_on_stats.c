@@ -15,6 +15,13 @@ static ab_data_shape images(int64_t classes) {
         .input = AB_INPUT_VALUES, .x = {1, {EACH}}, .targets = AB_TARGETS_CLASSES, .classes = classes};
 }
 
+/* Numbers in the data set of a batch's samples: 100, 110, ... */
+static const int64_t *numbers(void) {
+    static int64_t number[4 * N];
+    for (int i = 0; i < 4 * N; i++) number[i] = 100 + 10 * i;
+    return number;
+}
+
 static float noise(int64_t i) { return (float)ab_rng_normal(5, AB_RNG_SAMPLE, 1, (uint64_t)i); }
 
 static void nonfinite_inputs_are_counted_where_they_are(void **state) {
@@ -24,24 +31,29 @@ static void nonfinite_inputs_are_counted_where_they_are(void **state) {
     const ab_data_shape shape = images(4);
     (void)state;
     for (int i = 0; i < N * EACH; i++) x[i] = noise(i);
-    assert_int_equal(ab_always_on_batch(&v, &shape, 0, x, y, N, EACH), AB_OK);
+    assert_int_equal(ab_always_on_batch(&v, &shape, 0, numbers(), x, y, N, EACH), AB_OK);
     assert_int_equal(v.inputs.batches, 0);
     ab_always_on_clear(&v);
     x[EACH] = -INFINITY; /* alone */
-    assert_int_equal(ab_always_on_batch(&v, &shape, 2, x, y, N, EACH), AB_OK);
+    assert_int_equal(ab_always_on_batch(&v, &shape, 2, numbers(), x, y, N, EACH), AB_OK);
     assert_int_equal(v.inputs.batches, 1);
     assert_int_equal(v.inputs.samples, 1);
+    assert_int_equal(v.inputs.sample, 110);
+    assert_int_equal(v.inputs.feature, 0);
     ab_always_on_clear(&v);
     x[EACH] = 0;
     for (int i = 0; i < N; i++) x[i * EACH + 7] = NAN; /* a place in every sample */
     x[3 * EACH + 50] = INFINITY;                       /* and one in one */
-    assert_int_equal(ab_always_on_batch(&v, &shape, 5, x, y, N, EACH), AB_OK);
-    assert_int_equal(ab_always_on_batch(&v, &shape, 6, x, y, N, EACH), AB_OK);
+    assert_int_equal(ab_always_on_batch(&v, &shape, 5, numbers(), x, y, N, EACH), AB_OK);
+    assert_int_equal(ab_always_on_batch(&v, &shape, 6, numbers(), x, y, N, EACH), AB_OK);
     assert_int_equal(v.inputs.batches, 2);
     assert_int_equal(v.inputs.step, 5);
     assert_int_equal(v.inputs.samples, N);
     assert_int_equal(v.inputs.features, 2);
     assert_int_equal(v.inputs.common, 1);
+    assert_int_equal(v.inputs.sample, 100);
+    assert_int_equal(v.inputs.feature, 7);
+    assert_int_equal(v.inputs.constant, 7);
     ab_always_on_clear(&v);
 }
 
@@ -55,7 +67,7 @@ static double ratio_with(double shift, bool control) {
         y[i] = (int32_t)ab_rng_below(9, AB_RNG_SAMPLE, 2, (uint64_t)i, 2);
         for (int j = 0; j < EACH; j++) x[i * EACH + j] = noise(i * EACH + j) + (float)(shift * y[i]);
     }
-    assert_int_equal(ab_always_on_batch(&v, &shape, 0, x, y, 4 * N, EACH), AB_OK);
+    assert_int_equal(ab_always_on_batch(&v, &shape, 0, numbers(), x, y, 4 * N, EACH), AB_OK);
     const double ratio = ab_always_on_label_ratio(&v.labels, control);
     ab_always_on_clear(&v);
     return ratio;
@@ -88,7 +100,7 @@ static void classes_that_differ_in_colour_alone_are_told_from_labels_of_chance(v
         for (int j = 0; j < IMAGE; j++)
             x[i * IMAGE + j] = noise(i * IMAGE + j) + (j % CHANNELS == y[i] ? 1.0f : 0.0f);
     }
-    assert_int_equal(ab_always_on_batch(&v, &shape, 0, x, y, N, IMAGE), AB_OK);
+    assert_int_equal(ab_always_on_batch(&v, &shape, 0, numbers(), x, y, N, IMAGE), AB_OK);
     assert_true(ab_always_on_label_ratio(&v.labels, false) > 20); /* all channels in one: about 1 */
     assert_true(ab_always_on_label_ratio(&v.labels, true) < 5); /* of few bins that differ, chance is wide */
     ab_always_on_clear(&v);
@@ -111,7 +123,7 @@ static void labels_are_counted_by_what_became_of_their_step(void **state) {
                 all[y[i]]++;
                 if (begun % 3 == 0) skipped[y[i]]++;
             }
-            assert_int_equal(ab_always_on_batch(&v, &shape, begun, x, y, BATCH, EACH), AB_OK);
+            assert_int_equal(ab_always_on_batch(&v, &shape, begun, numbers(), x, y, BATCH, EACH), AB_OK);
         }
         for (const int end = begun; ended < end; ended++) ab_always_on_step_end(&v, ended, ended % 3 == 0);
     }

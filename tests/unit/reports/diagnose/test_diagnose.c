@@ -1078,6 +1078,20 @@ static void a_partial_sum_that_overflows_is_the_accumulators(void **state) {
     expect(&r, "activation_overflow", "fc2");
 }
 
+static void bad_data_are_named_by_sample_and_input(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_bad = r.cell_bad = 3;
+    r.config = ", \"data\": \"arrays:x\"";
+    r.o0 = ", \"vitals\": {\"nonfinite_inputs\": {\"batches\": 1, \"first_step\": 3, \"samples\": 1, "
+           "\"batch\": 64, \"features\": 1, \"features_in_every_sample\": 0, \"first_sample\": 777, "
+           "\"first_feature\": 5}}";
+    expect(&r, "nonfinite_data", NULL);
+    assert_string_equal(diagnosis.verdict[0].remedy.text,
+                        "remove sample 777 of arrays:x, whose input 5 is not finite (counted from 0)");
+    assert_int_equal(diagnosis.verdict[0].remedy.options, 0);
+}
+
 static void repaired_data_are_given_more_steps_in_a_short_run(void **state) {
     (void)state;
     record r = sound;
@@ -1405,6 +1419,7 @@ int main(void) {
         cmocka_unit_test(gradients_that_overflowed_were_not_flushed),
         cmocka_unit_test(a_scale_too_high_is_known_from_the_origin_alone),
         cmocka_unit_test(a_partial_sum_that_overflows_is_the_accumulators),
+        cmocka_unit_test(bad_data_are_named_by_sample_and_input),
         cmocka_unit_test(repaired_data_are_given_more_steps_in_a_short_run),
         cmocka_unit_test(lost_decay_is_told_from_lost_gradients),
         cmocka_unit_test(a_gap_of_what_chance_makes_is_no_gap),

@@ -68,9 +68,14 @@ static int cell_of_level(const cJSON *document, const char *level) {
     return found;
 }
 
-/* Result of a trial. */
+/* Result of a trial. The goal is health, whatever the first cause was: another one may be left. */
+typedef enum outcome { NOT_TRIED, HEALTHY, UNDECIDED, SICK } outcome;
+static const char *const outcome_names[] = {"not_tried", "healthy", "undecided", "sick"};
+
 typedef struct trial {
-    bool ran, healthy;
+    outcome outcome;
+    char left[AB_VERDICT_TEXT]; /* of a sick run: its first verdict's id; of an undecided one: what would
+                                   decide */
     char options[AB_CONFIRM_TEXT];
 } trial;
 
@@ -80,13 +85,19 @@ static void join(const ab_verdict *verdict, char *text, size_t size) {
         ab_text_append(text, size, " %s", verdict->remedy.option[i]);
 }
 
+static void assess(const ab_diagnosis *d, trial *t) {
+    t->outcome = d->found.sick ? SICK : d->found.undecided ? UNDECIDED : HEALTHY;
+    if (t->outcome == SICK)
+        ab_text_show(t->left, sizeof t->left, "%s", d->verdicts > 0 ? d->verdict[0].rule->id : "unknown");
+    if (t->outcome == UNDECIDED) ab_text_show(t->left, sizeof t->left, "%s", d->healthy.missing);
+}
+
 static ab_status judge(const cJSON *document, const char *level, trial *t) {
     ab_diagnosis *diagnosis = malloc(sizeof *diagnosis);
     if (!diagnosis) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
     const int index = cell_of_level(document, level);
     ab_status status = index < 0 ? AB_OK : ab_diagnose(document, index, diagnosis);
-    t->ran = index >= 0 && status == AB_OK;
-    t->healthy = t->ran && !diagnosis->found.sick;
+    if (index >= 0 && status == AB_OK) assess(diagnosis, t);
     free(diagnosis);
     return status;
 }
@@ -109,7 +120,7 @@ out:
 static ab_status try_remedy(const cJSON *document, const ab_diagnosis *diagnosis, FILE *notes, trial *t) {
     const char *level = ab_json_text(diagnosis->found.facts.cell, "level", "O0");
     cJSON *confirming = NULL;
-    *t = (trial){.ran = false};
+    *t = (trial){.outcome = NOT_TRIED};
     if (diagnosis->verdict[0].remedy.options == 0) return AB_OK;
     join(&diagnosis->verdict[0], t->options, sizeof t->options);
     char *levels = ab_text_new("%s%s", strcmp(level, "O0") == 0 ? "" : "O0,", level);
@@ -122,22 +133,42 @@ static ab_status try_remedy(const cJSON *document, const ab_diagnosis *diagnosis
     return status;
 }
 
+static void print_outcome(const char *id, const char *cause, const trial *t, FILE *text) {
+    switch (t->outcome) {
+    case NOT_TRIED:
+        ab_print(text, "%s: not tried: the remedy of %s is no option\n", id, cause);
+        break;
+    case HEALTHY:
+        ab_print(text, "%s: confirmed: %s it is healthy\n", id, t->options);
+        break;
+    case UNDECIDED:
+        ab_print(text, "%s: not decided: %s it is undecided: %s\n", id, t->options, t->left);
+        break;
+    case SICK:
+        if (strcmp(t->left, cause) == 0)
+            ab_print(text, "%s: not confirmed: %s it is still sick\n", id, t->options);
+        else
+            ab_print(text, "%s: not confirmed: %s it is still sick, of another cause: %s\n", id, t->options,
+                    t->left);
+        break;
+    }
+}
+
 static void print_trial(const ab_diagnosis *diagnosis, const trial *t, FILE *text, cJSON *list) {
     const char *cause = diagnosis->verdict[0].rule->id;
+    const bool ran = t->outcome != NOT_TRIED;
     char id[288];
     ab_text_clean(id, sizeof id, ab_json_text(diagnosis->found.facts.cell, "id", ""));
-    if (text && !t->ran)
-        ab_print(text, "%s: not tried: the remedy of %s is no option\n", id, cause);
-    else if (text)
-        ab_print(text, "%s: %s %s it is %s\n", id, t->healthy ? "confirmed:" : "not confirmed:", t->options,
-                 t->healthy ? "healthy" : "still sick");
+    if (text) print_outcome(id, cause, t, text);
     if (!list) return;
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "cell", id);
     cJSON_AddStringToObject(object, "cause", cause);
-    cJSON_AddBoolToObject(object, "tried", t->ran);
-    if (t->ran) cJSON_AddStringToObject(object, "options", t->options);
-    if (t->ran) cJSON_AddBoolToObject(object, "healthy", t->healthy);
+    cJSON_AddBoolToObject(object, "tried", ran);
+    if (ran) cJSON_AddStringToObject(object, "options", t->options);
+    if (ran) cJSON_AddBoolToObject(object, "healthy", t->outcome == HEALTHY);
+    if (ran) cJSON_AddStringToObject(object, "outcome", outcome_names[t->outcome]);
+    if (t->outcome == SICK) cJSON_AddStringToObject(object, "left", t->left);
     cJSON_AddItemToArray(list, object);
 }
 

@@ -86,6 +86,16 @@ sed 's|"lr": 0.05,|"lr": 1e10,|' users/sick.json >planted.json
 run diagnose planted.json --confirm
 expect_rc 2 "a value that a user may not give"
 expect_text "$work/err" "the recorded run: --lr: expected a number from 0" "a value that a user may not give"
+# the goal is health, whatever the cause was: another one may be left, or too few steps to tell
+few=(--net mlp --data synthetic --threads 1 --eval-limit 10 --no-floor --batch 32)
+run diagnose --run --confirm "${few[@]}" --levels O0,O3 --half bf16 --lr 0.0005 --steps 300 --ema 0.9999 \
+    --ema-format half --json "$work/diagnosis.json"
+expect_text "$work/out" "not confirmed: with --set master_weights=True it is still sick, of another cause: ema_in_half" \
+    "another cause is left"
+follows_schema "$work/diagnosis.json" "another cause is left" diagnosis
+run diagnose --run --confirm "${few[@]}" --levels O0 --lr 1000 --steps 4 --json "$work/diagnosis.json"
+expect_text "$work/out" "not decided: with --lr 0.01 --steps 8 it is undecided: O0 has not learned yet" "too few steps"
+follows_schema "$work/diagnosis.json" "too few steps" diagnosis
 
 # healthy cells have nothing to confirm; losses are those of a run without a twin
 run diagnose --run --confirm "${small[@]}" --levels O0,O2

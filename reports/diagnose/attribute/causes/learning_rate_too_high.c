@@ -103,6 +103,7 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
     (void)verdict;
     (void)ab_remedy_rate(&c->facts, better_rate(c, ab_json_number(c->facts.document, "config.lr", 0), &share),
                          remedy);
+    (void)ab_remedy_masters(&c->facts, remedy); /* half weights lose the smaller updates */
     (void)ab_remedy_more_steps(&c->facts, remedy);
     ab_remedy_say(remedy, "or a lower one, or a schedule with warm-up");
 }

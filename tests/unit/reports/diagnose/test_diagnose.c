@@ -1113,6 +1113,22 @@ static void repaired_data_are_given_more_steps_in_a_short_run(void **state) {
     ", \"policy\": {\"cast_model_type\": \"fp16\", \"master_weights\": false, \"loss_scale\": 1}, "          \
     "\"scale\": [[1, 80]], \"probes\": {\"steps_probed\": 8" probes "}"
 
+/* Half weights lose what a lower rate, or a higher scale, leaves of their updates; other levels refuse
+ * masters. */
+static void half_weights_get_masters_with_other_changes(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_bad = r.cell_bad = 10;
+    r.o0_last = r.cell_last = 400;
+    expect(&r, "learning_rate_too_high", NULL);
+    assert_false(has_option(&diagnosis.verdict[0], "--set", "master_weights=True"));
+    r.cell = O3_CELL("");
+    r.config = ", \"levels\": [\"O0\", \"O1\", \"O2\"]";
+    expect(&r, "learning_rate_too_high", NULL);
+    assert_true(has_option(&diagnosis.verdict[0], "--set", "master_weights=True"));
+    assert_true(has_option(&diagnosis.verdict[0], "--levels", "O0,O2"));
+}
+
 #define LEDGER(decay, gradient)                                                                              \
     ", \"policy\": {\"cast_model_type\": \"fp16\", \"master_weights\": false, \"loss_scale\": 1}, "          \
     "\"scale\": [[1, 80]]" PROBES(                                                                           \
@@ -1421,6 +1437,7 @@ int main(void) {
         cmocka_unit_test(a_partial_sum_that_overflows_is_the_accumulators),
         cmocka_unit_test(bad_data_are_named_by_sample_and_input),
         cmocka_unit_test(repaired_data_are_given_more_steps_in_a_short_run),
+        cmocka_unit_test(half_weights_get_masters_with_other_changes),
         cmocka_unit_test(lost_decay_is_told_from_lost_gradients),
         cmocka_unit_test(a_gap_of_what_chance_makes_is_no_gap),
         cmocka_unit_test(skips_of_a_warm_up_are_those_of_this_scaler),

@@ -8,7 +8,8 @@
 
 /* `value` with quotes if a shell would not take it as one word. */
 static void append_value(ab_remedy *remedy, const char *value) {
-    const char *quote = strpbrk(value, "*?;&|<>()$` \"") || strchr(value, ',') ? "'" : "";
+    const char *quote =
+        strpbrk(value, "*?;&|<>()$` \"") || (strchr(value, ',') && strchr(value, '=')) ? "'" : "";
     ab_text_append(remedy->text, sizeof remedy->text, " %s%s%s", quote, value, quote);
 }
 

@@ -37,7 +37,7 @@ bool ab_remedy_masters(const ab_facts *facts, ab_remedy *remedy) {
 }
 
 bool ab_remedy_wide_state(const ab_facts *facts, ab_remedy *remedy) {
-    const char *format = ab_json_text(facts->document, "config.optimizer_state", "weights");
+    const char *format = ab_json_text(facts->document, "config.optimizer_state", "");
     if (strcmp(format, "fp32") == 0) return false;
     ab_remedy_option(remedy, NULL, "--optimizer-state", "fp32");
     remedy->with_others = true;
@@ -52,7 +52,7 @@ bool ab_remedy_wide_sums(const ab_facts *facts, ab_remedy *remedy) {
 }
 
 bool ab_remedy_wide_average(const ab_facts *facts, ab_remedy *remedy) {
-    if (strcmp(ab_json_text(facts->document, "config.ema_format", "fp32"), "fp32") == 0) return false;
+    if (strcmp(ab_json_text(facts->document, "config.ema_format", ""), "half") != 0) return false;
     ab_remedy_option(remedy, NULL, "--ema-format", "fp32");
     return true;
 }

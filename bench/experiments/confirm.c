@@ -183,7 +183,7 @@ static ab_status confirm_cell(const ab_diagnosis *diagnosis, void *argument) {
     trial t;
     if (!diagnosis->found.sick || diagnosis->verdicts == 0) return AB_OK;
     AB_TRY(try_remedy(c->document, diagnosis, c->notes, &t));
-    if (t.ran) c->notes = NULL;
+    if (t.outcome != NOT_TRIED) c->notes = NULL;
     print_trial(diagnosis, &t, c->text, c->list);
     return AB_OK;
 }

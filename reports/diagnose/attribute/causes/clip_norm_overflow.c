@@ -41,10 +41,12 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
         ab_verdict_say(verdict, "clipping to %.3g leaves nothing: no update is anything but 0", limit);
         ab_verdict_point(&c->facts, verdict, "/probes/lost_updates");
     }
-    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
-                 "--set master_weights=True (fp32 gradients beside fp32 masters), or a lower loss");
-    ab_remedy_option(&verdict->remedy, "--set", "master_weights=True");
     return true;
+}
+
+static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
+    (void)verdict;
+    if (!ab_remedy_masters(&c->facts, remedy)) ab_remedy_say(remedy, "compute the norm in fp32");
 }
 
 const ab_verdict_rule ab_verdict_rule_clip_norm_overflow = {
@@ -53,4 +55,5 @@ const ab_verdict_rule ab_verdict_rule_clip_norm_overflow = {
     .acts = AB_ACTS_UPDATE,
     .text = "the norm of half gradients is infinite, so that clipping makes them 0",
     .judge = judge,
+    .remedy = remedy,
 };

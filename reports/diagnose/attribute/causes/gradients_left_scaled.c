@@ -32,11 +32,13 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
         "loss scale %s",
         times, ab_text_scale(text, scale));
     ab_verdict_point(&c->facts, verdict, "/probes/unscaled_gradients");
-    ab_text_show(verdict->remedy.text, sizeof verdict->remedy.text,
-                 "--scales dynamic: a scaler that unscales; or the optimizer's loss scale set to %s",
-                 ab_text_scale(text, scale));
-    ab_remedy_option(&verdict->remedy, "--scales", "dynamic");
     return true;
+}
+
+static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
+    (void)verdict;
+    if (!ab_remedy_checked_scale(&c->facts, remedy))
+        ab_remedy_say(remedy, "let the optimizer divide by the scale that the loss was multiplied with");
 }
 
 const ab_verdict_rule ab_verdict_rule_gradients_left_scaled = {
@@ -46,4 +48,5 @@ const ab_verdict_rule ab_verdict_rule_gradients_left_scaled = {
     .text = "the optimizer gets gradients that still carry the loss scale",
     .judge = shows,
     .shows = shows,
+    .remedy = remedy,
 };

@@ -122,14 +122,34 @@ static void step_event_with_scales(const ab_cell *cell, int64_t step, const ab_s
         step_event(step, losses > 1 ? losses : 0, result->scales, result, probed, time_ns);
 }
 
+/* NAN without classes, or if no row of logits could be ranked. */
+static double accuracy_of(const ab_eval_result *result) {
+    return result->correct >= 0 && result->ranked > 0 ? (double)result->correct / (double)result->count
+                                                      : (double)NAN;
+}
+
 /* Writes nothing without averaged weights. */
 static ab_status ema_evaluation(ab_cell *cell, int64_t limit, ab_probe_sink *sink) {
     ab_eval_result result;
     if (!ab_cell_plan(cell)->policy.keep.ema_format) return AB_OK;
     AB_TRY(ab_cell_evaluate_ema(cell, AB_SPLIT_TEST, limit, &result));
-    if (result.correct >= 0)
-        sink->number(sink, "ema_test_accuracy", (double)result.correct / (double)result.count);
+    if (result.correct >= 0) sink->number(sink, "ema_test_accuracy", accuracy_of(&result));
     sink->number(sink, "ema_test_loss", result.loss);
+    return AB_OK;
+}
+
+/* Writes nothing if no loss reads targets. */
+static ab_status shuffled_evaluation(ab_cell *cell, int64_t limit, ab_probe_sink *sink) {
+    ab_shuffled_result result;
+    AB_TRY(ab_cell_evaluate_shuffled(cell, AB_SPLIT_TEST, limit, &result));
+    if (result.batches == 0) return AB_OK;
+    sink->begin_object(sink, "test_loss_shuffled");
+    sink->number(sink, "matched", result.matched);
+    sink->number(sink, "shuffled", result.shuffled);
+    sink->number(sink, "standard_error", result.error);
+    sink->integer(sink, "batches", result.batches);
+    sink->integer(sink, "shuffles", result.shuffles);
+    sink->end(sink);
     return AB_OK;
 }
 
@@ -139,12 +159,14 @@ static ab_status evaluation_event(ab_cell *cell, int64_t limit) {
     ab_json_line line;
     ab_json_line_begin(&line, stdout, "evaluation");
     line.sink.integer(&line.sink, "test_count", result.count);
-    bool scored = result.correct >= 0;
-    line.sink.number(&line.sink, "test_accuracy",
-                     scored ? (double)result.correct / (double)result.count : (double)NAN);
-    if (!scored) line.sink.text(&line.sink, "test_accuracy_reason", "the network's loss compares no classes");
+    line.sink.number(&line.sink, "test_accuracy", accuracy_of(&result));
+    if (isnan(accuracy_of(&result)))
+        line.sink.text(&line.sink, "test_accuracy_reason",
+                       result.correct < 0 ? "the network's loss compares no classes"
+                                          : "every output of the network is NaN");
     line.sink.number(&line.sink, "test_loss", result.loss);
     ab_status status = ema_evaluation(cell, limit, &line.sink);
+    if (status == AB_OK) status = shuffled_evaluation(cell, limit, &line.sink);
     if (status == AB_OK) status = ab_cell_report_always_on_stats(cell, &line.sink);
     ab_json_line_end(&line);
     return status;

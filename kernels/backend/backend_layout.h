@@ -97,7 +97,8 @@ AB_BEGIN_DECLS
     FIELD(ab_op, forward, backward)                                                                          \
     FIELD(ab_op, backward, flops)                                                                            \
     FIELD(ab_op, flops, describe)                                                                            \
-    LAST(ab_op, describe)                                                                                    \
+    FIELD(ab_op, describe, best_constant)                                                                    \
+    LAST(ab_op, best_constant)                                                                               \
     FIRST(ab_scale_rule, dynamic)                                                                            \
     FIELD(ab_scale_rule, dynamic, min_scale)                                                                 \
     FIELD(ab_scale_rule, min_scale, max_scale)                                                               \

@@ -124,6 +124,17 @@ typedef struct ab_op_io {
                                 then and only then */
 } ab_op_io;
 
+/* Of a loss op: the prediction in[0] that has the least loss if it is the same for every sample. Targets are
+ * in[1], on the host: int32 ids if in[1] has no format, else fp32. */
+typedef struct ab_best_constant {
+    /* Number of sums that describe the targets. */
+    int64_t (*sums)(const ab_op_io *io);
+    /* Adds the targets of one batch to the sums. */
+    void (*add)(const ab_op_io *io, const void *targets, double *sums);
+    /* Writes the prediction, fp32, of in[0]'s shape. */
+    void (*predict)(const ab_op_io *io, const double *sums, float *prediction);
+} ab_best_constant;
+
 typedef struct ab_op {
     const char *name;
     int inputs;          /* fixed number of inputs, or -1: 2 or more */
@@ -179,6 +190,9 @@ typedef struct ab_op {
      * `io`. */
     const char *(*describe)(const ab_op_io *io, const char *pass); /* pass: "forward", "backward_data",
                                                                       "backward_weights" */
+
+    /* NULL: not a loss, or not known. */
+    const ab_best_constant *best_constant;
 } ab_op;
 
 enum { AB_NEEDS_OUT = 1 << AB_MAX_INPUTS };

@@ -37,6 +37,10 @@ void ab_batches_choose_range(ab_batches *b, int64_t first, int64_t n) {
     for (int64_t i = 0; i < b->memory->plan->batch; i++) b->index[i] = i < n ? first + i : first;
 }
 
+void ab_batches_choose_spread(ab_batches *b, int64_t first, int64_t step) {
+    for (int64_t i = 0; i < b->memory->plan->batch; i++) b->index[i] = first + i * step;
+}
+
 static int64_t inputs_of_sample(const ab_data *data) {
     return data->stored_height ? data->height * data->width * data->channels : ab_shape_count(&data->shape.x);
 }

@@ -33,6 +33,10 @@ void ab_batches_fini(ab_batches *batches);
 void ab_batches_choose(ab_batches *batches, int64_t number);
 void ab_batches_choose_range(ab_batches *batches, int64_t first, int64_t n);
 
+/* ab_batches_choose_spread: samples first, first + step, first + 2 step, ... of the split, for a whole batch.
+ */
+void ab_batches_choose_spread(ab_batches *batches, int64_t first, int64_t step);
+
 /* Writes the chosen samples, with the data faults if they are for training. `step`: counts them in the
  * always-on statistics of that step; -1: does not count them. Errors: AB_NO_MEMORY. */
 AB_MUST_CHECK ab_status ab_batches_write(ab_batches *batches, ab_split split, int64_t step, void *samples,

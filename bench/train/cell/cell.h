@@ -8,6 +8,7 @@
 #include "bench/amp/plan/plan.h"
 #include "bench/amp/scaler/scaler.h"
 #include "bench/data/data.h"
+#include "bench/train/observe/always_on_stats.h"
 #include "bench/train/observe/observed.h"
 #include "bench/train/recipe.h"
 #include "probes/probe.h"
@@ -131,6 +132,7 @@ const ab_probe_param *ab_cell_trained_at(const ab_cell *cell, int i);
 typedef struct ab_eval_result {
     int64_t count;   /* rows of logits, or samples if the network has no classes */
     int64_t correct; /* -1 without classes */
+    int64_t ranked;  /* rows of logits without NaN; the others count as wrong */
     double loss;
 } ab_eval_result;
 
@@ -143,6 +145,27 @@ AB_MUST_CHECK ab_status ab_cell_evaluate(ab_cell *cell, ab_split split, int64_t 
  * keeps no averaged weights. */
 AB_MUST_CHECK ab_status ab_cell_evaluate_ema(ab_cell *cell, ab_split split, int64_t limit,
                                              ab_eval_result *result);
+
+/* The network's loss on batches with the samples' own targets, and with those of other samples. */
+typedef struct ab_shuffled_result {
+    int64_t batches;          /* 0: no loss reads targets, or there are fewer samples than a batch has */
+    int shuffles;             /* per batch */
+    double matched, shuffled; /* means of the network's loss */
+    double error;             /* standard error of their difference if predictions know no targets */
+} ab_shuffled_result;
+
+/* Evaluates up to 8 batches, spread over the split and of at most about `limit` samples (0: all), and again
+ * with the targets of each batch rolled by up to 8 distances; a target is all that belongs to a sample. Only
+ * ops that depend on targets run again. */
+AB_MUST_CHECK ab_status ab_cell_evaluate_shuffled(ab_cell *cell, ab_split split, int64_t limit,
+                                                  ab_shuffled_result *result);
+
+/* The training loss, in its own units, of the constant prediction that suits the targets best: those of up to
+ * 64 training batches. Ops from the losses on run as in training, on the constant; no other op runs.
+ * `constant->batches` is 0 if it is not defined: a loss depends on weights other than through the input of a
+ * loss op whose best constant is known (op.h) and whose targets are data. At most about 2^24 numbers are read
+ * and written beside the first batch. */
+AB_MUST_CHECK ab_status ab_cell_constant_loss(ab_cell *cell, ab_always_on_constant *constant);
 
 /* Writes the object "vitals" (always_on_stats.h): the statistics of every step, and of the weights at the
  * start and now. */

@@ -3,18 +3,23 @@
 #include "bench/train/pass/forward.h"
 #include "kernels/core/elementary64.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* ---- trained weights ------------------------------------------------------------------------- */
 
+/* A row with a NaN has no best class and counts as wrong. */
 static void score(const float *logits, int64_t target, int64_t classes, ab_eval_result *result) {
-    int64_t best = 0;
+    int64_t best = 0, numbers = 0;
     double sum = 0;
-    for (int64_t k = 1; k < classes; k++)
+    for (int64_t k = 0; k < classes; k++) {
+        numbers += !isnan(logits[k]);
         if (logits[k] > logits[best]) best = k;
+    }
     for (int64_t k = 0; k < classes; k++) sum += ab_exp((double)logits[k] - (double)logits[best]);
     result->loss += (double)logits[best] + ab_log(sum) - (double)logits[target];
-    result->correct += best == target;
+    result->correct += best == target && numbers == classes;
+    result->ranked += numbers == classes;
     result->count++;
 }
 

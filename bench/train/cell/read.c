@@ -43,6 +43,7 @@ ab_status ab_cell_report_always_on_stats(ab_cell *cell, ab_probe_sink *sink) {
     AB_TRY(ab_weight_stats_take(&cell->memory, config->policy.half, &stats->last));
     if (averaged)
         AB_TRY(ab_weight_stats_take_average(&cell->memory, config->recipe.ema_decay, &stats->average));
+    AB_TRY(ab_cell_constant_loss(cell, &stats->constant));
     ab_always_on_report(stats, averaged, sink);
     return AB_OK;
 }

@@ -77,7 +77,8 @@ ab_tensor *ab_cell_memory_tensor(const ab_cell_memory *memory, int number) {
 }
 
 size_t ab_cell_memory_bytes(const ab_tensor *tensor) {
-    return ab_format_bytes(tensor->format, ab_tensor_count(tensor));
+    const int64_t count = ab_tensor_count(tensor);
+    return tensor->format ? ab_format_bytes(tensor->format, count) : (size_t)count * sizeof(int32_t);
 }
 
 ab_status ab_cell_memory_zero(const ab_cell_memory *memory, int number) {

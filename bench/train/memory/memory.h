@@ -27,7 +27,7 @@ void ab_cell_memory_fini(ab_cell_memory *memory);
 /* Tensor `number`; NULL for AB_NONE. */
 ab_tensor *ab_cell_memory_tensor(const ab_cell_memory *memory, int number);
 
-/* Bytes of a tensor in its storage format. */
+/* Bytes of a tensor in its storage format; of ids 4 each. */
 size_t ab_cell_memory_bytes(const ab_tensor *tensor);
 
 /* Fills tensor `number` with zeros; a no-op for AB_NONE. */

@@ -302,12 +302,33 @@ static void report_resume(const ab_always_on_resume *r, ab_probe_sink *sink) {
     sink->end(sink);
 }
 
+static void report_constant(const ab_always_on_constant *c, ab_probe_sink *sink) {
+    if (c->batches == 0) {
+        sink->text(sink, "constant_loss", NULL);
+        return;
+    }
+    sink->begin_object(sink, "constant_loss");
+    sink->number(sink, "loss", c->loss);
+    sink->integer(sink, "batches", c->batches);
+    sink->begin_array(sink, "parts");
+    for (int i = 0; i < c->parts; i++) {
+        sink->begin_object(sink, NULL);
+        sink->text(sink, "op", c->part[i].op);
+        sink->number(sink, "loss", c->part[i].loss);
+        sink->number(sink, "factor", c->part[i].factor);
+        sink->end(sink);
+    }
+    sink->end(sink);
+    sink->end(sink);
+}
+
 void ab_always_on_report(const ab_always_on_stats *v, bool averaged, ab_probe_sink *sink) {
     sink->begin_object(sink, "vitals");
     report_inputs(&v->inputs, sink);
     report_labels(v, sink);
     report_weights("initial_weights", &v->first, sink);
     report_weights("final_weights", &v->last, sink);
+    report_constant(&v->constant, sink);
     if (averaged) {
         sink->begin_object(sink, "average");
         sink->integer(sink, "differing", v->average.differing);

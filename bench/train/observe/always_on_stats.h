@@ -76,6 +76,20 @@ typedef struct ab_always_on_resume {
     ab_always_on_state state[AB_ALWAYS_ON_STATES];
 } ab_always_on_resume;
 
+/* The loss of the best constant prediction (ab_cell_constant_loss), and of every loss op below it: the value
+ * of its output there, and by how much the loss grows if that value grows by one. */
+enum { AB_ALWAYS_ON_PARTS = 8 };
+typedef struct ab_always_on_part {
+    const char *op; /* its name; borrowed from the network */
+    double loss, factor;
+} ab_always_on_part;
+typedef struct ab_always_on_constant {
+    int64_t batches; /* that the loss is a mean of; 0: not defined */
+    double loss;
+    int parts;
+    ab_always_on_part part[AB_ALWAYS_ON_PARTS];
+} ab_always_on_constant;
+
 typedef struct ab_always_on_stats {
     ab_always_on_inputs inputs;
     ab_always_on_labels labels;
@@ -83,6 +97,7 @@ typedef struct ab_always_on_stats {
     ab_always_on_weights first, last;
     ab_always_on_average average;
     ab_always_on_resume resume;
+    ab_always_on_constant constant;
     uint8_t *places; /* [each]: bit 0: non-finite in some sample, bit 1: finite in some; owned */
 } ab_always_on_stats;
 

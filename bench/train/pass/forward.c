@@ -43,15 +43,19 @@ static ab_status op_forward(ab_walk *walk, int n, const ab_net_op *op) {
     return ab_observe_ran(walk->observation, n, &walk->io[n], &exec, false);
 }
 
-ab_status ab_forward(ab_walk *walk) {
+ab_status ab_forward_node(ab_walk *walk, int n) {
     const ab_plan *plan = walk->memory->plan;
-    AB_TRY(cast_weights(walk));
-    for (int n = 0; n < plan->nodes; n++) {
-        const ab_plan_node *node = &plan->node[n];
-        const ab_net_op *op = ab_plan_node_op(plan, node);
-        AB_TRY(op ? op_forward(walk, n, op)
-                  : ab_walk_cast(walk, AB_MOVE_CAST, node->net_op, false, node->out, node->in[0]));
-    }
+    const ab_plan_node *node = &plan->node[n];
+    const ab_net_op *op = ab_plan_node_op(plan, node);
+    return op ? op_forward(walk, n, op)
+              : ab_walk_cast(walk, AB_MOVE_CAST, node->net_op, false, node->out, node->in[0]);
+}
+
+ab_status ab_forward_start(ab_walk *walk) { return cast_weights(walk); }
+
+ab_status ab_forward(ab_walk *walk) {
+    AB_TRY(ab_forward_start(walk));
+    for (int n = 0; n < walk->memory->plan->nodes; n++) AB_TRY(ab_forward_node(walk, n));
     return AB_OK;
 }
 

@@ -11,6 +11,8 @@
 #include "kernels/ops/blocks.h"
 #include "kernels/vec/vec_math.h"
 
+#include <math.h>
+
 typedef struct loss_attrs {
     ab_floats weight;
     int64_t ignore_index;
@@ -250,6 +252,46 @@ static double flops(const void *attrs, const ab_shape *in, const ab_shape *out) 
                      &in[0]); /* maximum, difference, exponential, sum, product with the weight */
 }
 
+/* ---- best constant prediction ---------------------------------------------------------------- */
+
+/* A sum of factors for every class. */
+static int64_t constant_sums(const ab_op_io *io) {
+    const ab_shape *logits = &io->in[0]->shape;
+    return logits->dim[logits->ndim - 1];
+}
+
+static void constant_add(const ab_op_io *io, const void *targets, double *sums) {
+    const int64_t classes = constant_sums(io);
+    const batch b = {.attrs = io->attrs,
+                     .target = io->in[1]->format ? NULL : targets,
+                     .rows = ab_tensor_count(io->in[0]) / classes,
+                     .classes = classes};
+    const double e = b.attrs->label_smoothing;
+    for (int64_t row = 0; row < b.rows; row++) {
+        row_target t = {.smoothing = e / (double)classes, .kept = 1.0 - e};
+        if (!counts(&b, row)) continue;
+        if (b.target)
+            t.id = b.target[row];
+        else
+            t.share = (const float *)targets + row * classes;
+        for (int64_t c = 0; c < classes && (t.share || e > 0); c++) sums[c] += factor_of(&b, &t, c);
+        if (!t.share && !(e > 0) && t.id >= 0 && t.id < classes) sums[t.id] += class_weight(&b, t.id);
+    }
+}
+
+/* sum f log q is largest for q = f / sum f; logits: logarithms of f. */
+static void constant_predict(const ab_op_io *io, const double *sums, float *prediction) {
+    enum { LEAST = -100 }; /* of classes that are no target */
+    const int64_t n = ab_tensor_count(io->in[0]), classes = constant_sums(io);
+    double all = 0;
+    for (int64_t c = 0; c < classes; c++) all += sums[c];
+    for (int64_t c = 0; c < classes; c++)
+        prediction[c] = sums[c] > 0 ? (float)fmax(LEAST, ab_log(sums[c] / all)) : LEAST;
+    for (int64_t i = classes; i < n; i++) prediction[i] = prediction[i - classes];
+}
+
+static const ab_best_constant best_constant = {constant_sums, constant_add, constant_predict};
+
 const ab_op ab_op_cross_entropy = {.name = "cross_entropy",
                                    .inputs = 2,
                                    .is_loss = true,
@@ -262,4 +304,5 @@ const ab_op ab_op_cross_entropy = {.name = "cross_entropy",
                                    .forward = forward,
                                    .backward = backward,
                                    .flops = flops,
-                                   .describe = ab_describe_own};
+                                   .describe = ab_describe_own,
+                                   .best_constant = &best_constant};

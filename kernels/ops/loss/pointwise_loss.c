@@ -87,6 +87,30 @@ static double flops(const void *attrs, const ab_shape *in, const ab_shape *out) 
     return 4.0 * (double)ab_shape_count(&in[0]);
 }
 
+/* ---- best constant prediction: one number for each element of a sample ----------------------- */
+
+static int64_t of_a_sample(const ab_op_io *io) {
+    return ab_tensor_count(io->in[0]) / io->in[0]->shape.dim[0];
+}
+
+/* The sums of targets, and the number of samples. */
+static int64_t constant_sums(const ab_op_io *io) { return of_a_sample(io) + 1; }
+
+static void constant_add(const ab_op_io *io, const void *targets, double *sums) {
+    const int64_t each = of_a_sample(io), samples = io->in[0]->shape.dim[0];
+    const float *t = targets;
+    for (int64_t n = 0; n < samples; n++)
+        for (int64_t i = 0; i < each; i++) sums[i] += (double)t[n * each + i];
+    sums[each] += (double)samples;
+}
+
+static void predict_with(float (*constant)(float mean), const ab_op_io *io, const double *sums,
+                         float *prediction) {
+    const int64_t each = of_a_sample(io), count = ab_tensor_count(io->in[0]);
+    for (int64_t i = 0; i < each; i++) prediction[i] = constant((float)(sums[i] / sums[each]));
+    for (int64_t i = each; i < count; i++) prediction[i] = prediction[i - each];
+}
+
 #define AB_POINTWISE(id)                                                                                     \
     static ab_status id##_infer(const void *attrs, const ab_shape *in, int inputs, ab_shape *out) {          \
         (void)attrs;                                                                                         \
@@ -99,6 +123,10 @@ static double flops(const void *attrs, const ab_shape *in, const ab_shape *out) 
     static ab_status id##_backward(const ab_exec *exec, ab_op_io *io) {                                      \
         return backward_of(exec, io, &ab_vec_pointwise_get()->id);                                           \
     }                                                                                                        \
+    static void id##_predict(const ab_op_io *io, const double *sums, float *prediction) {                    \
+        predict_with(ab_##id##_constant, io, sums, prediction);                                              \
+    }                                                                                                        \
+    static const ab_best_constant id##_best = {constant_sums, constant_add, id##_predict};                   \
     const ab_op ab_op_##id = {.name = #id,                                                                   \
                               .inputs = 2,                                                                   \
                               .is_loss = true,                                                               \
@@ -110,6 +138,7 @@ static double flops(const void *attrs, const ab_shape *in, const ab_shape *out) 
                               .forward = id##_forward,                                                       \
                               .backward = id##_backward,                                                     \
                               .flops = flops,                                                                \
-                              .describe = ab_describe_own};
+                              .describe = ab_describe_own,                                                   \
+                              .best_constant = &id##_best};
 #include "kernels/ops/loss/pointwise.def"
 #undef AB_POINTWISE

@@ -1,5 +1,6 @@
-/* Formulas of element-wise losses of an input x and a target t: value and derivatives in fp32, shared by all
- * devices. pointwise.def lists them; pointwise_loss.c defines the ops. */
+/* Formulas of element-wise losses of an input x and a target t: value, derivatives and the constant x
+ * of the least mean value over targets of a given mean, in fp32, shared by all devices. pointwise.def lists
+ * them; pointwise_loss.c defines the ops. */
 #ifndef AB_KERNELS_OPS_LOSS_POINTWISE_LOSS_H
 #define AB_KERNELS_OPS_LOSS_POINTWISE_LOSS_H
 
@@ -8,6 +9,7 @@
 AB_FORMULA float ab_mse_value(float x, float t) { return (x - t) * (x - t); }
 AB_FORMULA float ab_mse_by_x(float x, float t) { return 2.0f * (x - t); }
 AB_FORMULA float ab_mse_by_t(float x, float t) { return 2.0f * (t - x); }
+AB_FORMULA float ab_mse_constant(float mean) { return mean; }
 
 /* As in torch: logarithms are clamped to at least -100, the derivative's denominator to at least 1e-12. A
  * probability outside [0, 1] gives NaN. */
@@ -23,6 +25,7 @@ AB_FORMULA float ab_bce_by_x(float x, float t) {
     return (x - t) / (spread < 1e-12f ? 1e-12f : spread);
 }
 AB_FORMULA float ab_bce_by_t(float x, float t) { return (void)t, ab_bce_log(1.0f - x) - ab_bce_log(x); }
+AB_FORMULA float ab_bce_constant(float mean) { return mean; }
 
 /* max(x, 0) - x t + log(1 + exp(-|x|)): no overflow for any x */
 AB_FORMULA float ab_bce_with_logits_value(float x, float t) {
@@ -33,6 +36,9 @@ AB_FORMULA float ab_bce_with_logits_by_x(float x, float t) {
     return (x > 0.0f ? 1.0f / (1.0f + e) : small) - t;
 }
 AB_FORMULA float ab_bce_with_logits_by_t(float x, float t) { return (void)t, -x; }
+AB_FORMULA float ab_bce_with_logits_constant(float mean) {
+    return ab_bce_log(mean) - ab_bce_log(1.0f - mean);
+}
 
 /* ---- loops, compiled once per CPU level (vec_pointwise.c); all levels give the same bits */
 

@@ -62,8 +62,10 @@ static bool average_is_stuck(const ab_case *c) {
 static bool is_eval_degraded(const ab_case *c) {
     const ab_thresholds *t = c->facts.limits;
     const double more = t->eval_more * fmax(0, ab_facts_learned(&c->facts));
-    const double test = ab_json_number(c->facts.cell, "test_loss", (double)NAN),
-                 o0 = ab_json_number(c->facts.baseline, "test_loss", 0);
+    const double test = ab_facts_test_loss(&c->facts, c->facts.cell),
+                 o0 = ab_json_at(c->facts.baseline, "test_loss")
+                          ? ab_facts_test_loss(&c->facts, c->facts.baseline)
+                          : 0;
     const bool asked = ab_json_at(c->facts.cell, "policy.batch_norm_statistics") != NULL;
     if (strcmp(ab_facts_statistics_format(&c->facts), "fp32") == 0 || !ab_json_at(c->facts.cell, "test_loss"))
         return false;
@@ -71,11 +73,32 @@ static bool is_eval_degraded(const ab_case *c) {
            (asked || !(test < t->eval_times * o0 + more));
 }
 
-/* O0 counts as learning if its final loss is below this share of the first, or of log(classes) if that is
- * less. */
+/* O0 counts as learning if its final loss is below this share of the first, or of that of the best constant
+ * prediction if that is less. */
 static double unlearned_share(const ab_case *c) {
     const ab_thresholds *t = c->facts.limits;
     return ab_weight_growth(c->facts.baseline) > t->grown ? t->learned_share_grown : t->learned_share;
+}
+
+/* A loss that fell and is lower with the targets of the samples than with those of others has learned even if
+ * the best constant would be better still, as of language models at first. Traces of knowledge do not count:
+ * it must be worth as much as the fall of a loss that learned. */
+static bool knows_targets(const ab_case *c) {
+    const cJSON *o0 = c->facts.baseline;
+    const double worth = ab_json_number(o0, "test_loss_shuffled.shuffled", (double)NAN) -
+                         ab_json_number(o0, "test_loss_shuffled.matched", (double)NAN);
+    return ab_facts_knows_targets(&c->facts) > c->facts.limits->knows_targets &&
+           worth > (1 - unlearned_share(c)) * c->facts.baseline_loss.first;
+}
+
+/* What the best constant prediction costs is not known of losses that are written by hand; there the loss
+ * must depend on which target belongs to which sample, where that was recorded. */
+static bool has_learned(const ab_case *c) {
+    const ab_loss_facts *o0 = &c->facts.baseline_loss;
+    const double constant = ab_loss_of_constant(&c->facts), share = unlearned_share(c);
+    if (!(o0->final < share * o0->first)) return false;
+    return knows_targets(c) ||
+           (isfinite(constant) ? o0->final < share * constant : isnan(ab_facts_knows_targets(&c->facts)));
 }
 
 /* Updates a tenth as large as the weights, growing weights and a loss that was above its first; or a loss
@@ -115,9 +138,7 @@ static void find_symptoms(ab_case *c) {
         c->facts.skip.late_steps > 0 && c->facts.skip.late > t->skipping_share * c->facts.skip.late_steps;
     c->behind = c->facts.gap > c->gap_limit;
     const ab_loss_facts *o0 = &c->facts.baseline_loss;
-    const double classes = ab_facts_classes(&c->facts);
-    const double chance = classes > 1 ? log(classes) : (double)INFINITY;
-    c->unlearned = c->facts.baseline && !(o0->final < unlearned_share(c) * fmin(o0->first, chance));
+    c->unlearned = c->facts.baseline && !has_learned(c);
     c->diverged = c->facts.baseline && (o0->nonfinite > 0 || o0->sustained > t->far_above * o0->first);
     c->lr_unstable = is_lr_unstable(c);
     c->stuck = average_is_stuck(c);

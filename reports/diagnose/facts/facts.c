@@ -80,6 +80,14 @@ double ab_facts_first_shift(const ab_facts *facts) {
     return fabs(facts->loss.first - facts->baseline_loss.first) / fabs(facts->baseline_loss.first);
 }
 
+double ab_facts_knows_targets(const ab_facts *facts) {
+    const cJSON *shuffled = ab_json_at(facts->baseline, "test_loss_shuffled");
+    const double matched = ab_json_number(shuffled, "matched", (double)NAN),
+                 other = ab_json_number(shuffled, "shuffled", (double)NAN),
+                 error = ab_json_number(shuffled, "standard_error", (double)NAN);
+    return error > 0 ? (other - matched) / error : other - matched == 0 ? 0 : (double)NAN;
+}
+
 /* ---- skips ------------------------------------------------------------------------------------------ */
 
 /* cells[].scale is a run-length list of [scale, steps]. */

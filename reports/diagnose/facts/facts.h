@@ -59,7 +59,11 @@ AB_MUST_CHECK ab_status ab_facts_of(const cJSON *document, int index, const ab_t
  * known. */
 double ab_facts_first_shift(const ab_facts *facts);
 
-/* What O0 learned: its first loss, or that of a constant prediction if it is lower, minus its final loss. */
+/* Difference of O0's loss on test batches with the targets of other samples from that with their own, in
+ * standard errors of a network that knows no targets; NAN: not recorded. */
+double ab_facts_knows_targets(const ab_facts *facts);
+
+/* What O0 learned: its first loss, or that of chance if it is lower, minus its final loss. */
 double ab_facts_learned(const ab_facts *facts);
 
 /* O0's loss `steps` before its end minus its final loss; at least 0. */
@@ -155,8 +159,19 @@ const cJSON *ab_facts_logits(const ab_facts *facts);
 /* Number of classes of the data; for next-token prediction the width of O0's logits. 0: neither is known. */
 double ab_facts_classes(const ab_facts *facts);
 
-/* log(classes), the loss of a uniform prediction; INFINITY if there are no classes. */
+/* O0's loss, in the units of the run's losses, of a prediction that knows no sample. constant: of the
+ * constant that suits the targets best. chance: the same, but with one classification loss that of a uniform
+ * prediction, log(classes) by itself. Records without constant losses: log(classes) for both. INFINITY: not
+ * known. */
+double ab_loss_of_constant(const ab_facts *facts);
 double ab_loss_of_chance(const ab_facts *facts);
+
+/* The test loss of a cell, of classifiers a cross entropy, in the units of the run's losses; NAN: not
+ * recorded. */
+double ab_facts_test_loss(const ab_facts *facts, const cJSON *cell);
+
+/* By how much O0's loss grows if its only classification loss grows by one; 1 if not recorded. */
+double ab_facts_loss_factor(const ab_facts *facts);
 
 /* The first relu of O0's probes.signals of which at least `share` of the units are 0 for a whole batch at the
  * end; *place: its index there. NULL: none. */

@@ -187,9 +187,47 @@ double ab_facts_classes(const ab_facts *facts) {
     return 0;
 }
 
+/* The entry of vitals.constant_loss.parts of a cell's only classification loss; NULL: none. */
+static const cJSON *class_part(const ab_facts *facts, const cJSON *cell) {
+    const ab_graph graph = ab_graph_of(facts->document, ab_json_at(cell, "implementations"));
+    const char *op = ab_json_text(ab_graph_only(&graph, AB_TRAIT_class_loss), "op", "");
+    const cJSON *part;
+    cJSON_ArrayForEach(part, ab_json_at(cell, "vitals.constant_loss.parts")) {
+        if (strcmp(ab_json_text(part, "op", "-"), op) == 0) return part;
+    }
+    return NULL;
+}
+
+/* A cross entropy in the units of the run's losses; unchanged if the record does not tell. */
+static double in_units(const ab_facts *facts, const cJSON *cell, double entropy) {
+    const cJSON *part = class_part(facts, cell);
+    if (!part) return entropy;
+    return ab_json_number(cell, "vitals.constant_loss.loss", (double)NAN) +
+           ab_json_number(part, "factor", 1) * (entropy - ab_json_number(part, "loss", (double)NAN));
+}
+
+double ab_facts_loss_factor(const ab_facts *facts) {
+    return ab_json_number(class_part(facts, facts->baseline), "factor", 1);
+}
+
+double ab_facts_test_loss(const ab_facts *facts, const cJSON *cell) {
+    return in_units(facts, cell, ab_json_number(cell, "test_loss", (double)NAN));
+}
+
+static bool knows_constant(const ab_facts *facts) {
+    return ab_json_at(facts->baseline, "vitals.constant_loss") != NULL;
+}
+
+double ab_loss_of_constant(const ab_facts *facts) {
+    if (!knows_constant(facts)) return ab_loss_of_chance(facts);
+    return ab_json_number(facts->baseline, "vitals.constant_loss.loss", (double)INFINITY);
+}
+
 double ab_loss_of_chance(const ab_facts *facts) {
-    const double classes = ab_facts_classes(facts);
-    return classes > 1 ? log(classes) : (double)INFINITY;
+    const double classes = ab_facts_classes(facts), uniform = classes > 1 ? log(classes) : (double)INFINITY;
+    if (!knows_constant(facts)) return uniform;
+    return class_part(facts, facts->baseline) ? in_units(facts, facts->baseline, uniform)
+                                              : ab_loss_of_constant(facts);
 }
 
 double ab_facts_learned(const ab_facts *facts) {

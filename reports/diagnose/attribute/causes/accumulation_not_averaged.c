@@ -1,6 +1,6 @@
 /* Gradients of micro-batches are summed, not averaged. The gradient of a mean cross entropy with respect to
- * its logits has a norm of at most sqrt(2) per row, divided by the rows of the whole step; a larger one was
- * not averaged. */
+ * its logits has a norm of at most sqrt(2) per row, divided by the rows of the whole step, times the factor
+ * with which that loss enters the run's; a larger one was not averaged. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/verdict.h"
 #include "reports/record/json.h"
@@ -19,8 +19,8 @@ static double logit_energy(const ab_case *c, double *bound) {
     const double a_step = ab_json_number(tensor, "count", 0) / ab_json_number(cell, "probes.steps_probed", 1);
     if (!tensor || classes < 2 || !cJSON_IsNumber(energy) || !cJSON_IsNumber(nonzero)) return (double)NAN;
     const double steps = fmax(1, round(nonzero->valuedouble / a_step)), rows = a_step / classes;
-    const double scale = ab_first_scale(cell);
-    *bound = 2 / rows; /* rows: of the whole step */
+    const double scale = ab_first_scale(cell), factor = ab_facts_loss_factor(&c->facts);
+    *bound = 2 / rows * factor * factor; /* rows: of the whole step */
     return energy->valuedouble / steps / (scale * scale);
 }
 

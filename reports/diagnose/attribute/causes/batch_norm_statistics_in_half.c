@@ -23,7 +23,7 @@ static bool judge_running(const ab_case *c, const char *layer, ab_verdict *verdi
     verdict->confidence = 0.9;
     ab_text_clean(verdict->layer, sizeof verdict->layer, layer);
     ab_verdict_say(verdict, "test loss %.4g beside a training loss of %.4g",
-                   ab_json_number(c->facts.cell, "test_loss", 0), c->facts.loss.final);
+                   ab_facts_test_loss(&c->facts, c->facts.cell), c->facts.loss.final);
     ab_verdict_point(&c->facts, verdict, "/test_loss");
     ab_verdict_say(verdict, "running means and variances, which only evaluation reads, are kept in %s",
                    ab_text_brief(ab_facts_statistics_format(&c->facts), 12));
@@ -33,9 +33,8 @@ static bool judge_running(const ab_case *c, const char *layer, ab_verdict *verdi
 
 /* Its test loss exceeds its training loss by more than O0's does and a gap may be. */
 static bool evaluates_worse(const ab_case *c) {
-    const double own = ab_json_number(c->facts.cell, "test_loss", (double)NAN) - c->facts.loss.final,
-                 o0 = ab_json_number(c->facts.baseline, "test_loss", (double)NAN) -
-                      c->facts.baseline_loss.final;
+    const double own = ab_facts_test_loss(&c->facts, c->facts.cell) - c->facts.loss.final,
+                 o0 = ab_facts_test_loss(&c->facts, c->facts.baseline) - c->facts.baseline_loss.final;
     return own - o0 > c->gap_limit;
 }
 

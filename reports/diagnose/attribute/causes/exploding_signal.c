@@ -43,7 +43,9 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     ab_verdict_say(verdict, "at the first step the output of %s is %.3g times as large as the first op's",
                    ab_text_brief(verdict->layer, 60), growth);
     ab_verdict_point_baseline(&c->facts, verdict, "/probes/signals/%d/rms_first", place);
-    ab_verdict_say(verdict, "the first loss is %.4g; that of knowing nothing is %.3g", first_loss, chance);
+    if (isfinite(chance))
+        ab_verdict_say(verdict, "the first loss is %.4g; that of knowing nothing is %.3g", first_loss,
+                       chance);
     return true;
 }
 

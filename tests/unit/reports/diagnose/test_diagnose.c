@@ -141,6 +141,45 @@ static void a_language_model_that_knows_nothing_has_not_learned(void **state) {
     assert_true(diagnose(&r)->found.unlearned); /* log(8) = 2.08 */
 }
 
+#define CONSTANT(loss, factor)                                                                               \
+    "\"implementations\": [{\"op\": \"ce\", \"type\": \"cross_entropy\"}], \"vitals\": "                     \
+    "{\"constant_loss\": {\"loss\": " loss ", \"batches\": 1, \"parts\": [{\"op\": \"ce\", "                 \
+    "\"loss\": 2.3, \"factor\": " factor "}]}}"
+#define SHUFFLED(other)                                                                                      \
+    ", \"test_loss_shuffled\": {\"matched\": 2.0, \"shuffled\": " other ", \"standard_error\": 0.01, "       \
+    "\"batches\": 4, \"shuffles\": 8}"
+
+/* The losses of these records fall from 2.3 to 2.1. */
+static void what_knowing_nothing_costs_is_in_the_loss_s_units(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_last = r.cell_last = 2.1;
+    r.o0 = ", " CONSTANT("2.3", "1");
+    assert_false(diagnose(&r)->found.unlearned);
+    r.o0 = ", " CONSTANT("2.09", "1"); /* classes of unequal frequency */
+    assert_true(diagnose(&r)->found.unlearned);
+    r.o0 = ", " CONSTANT("2355.2", "1024"); /* a loss that is summed */
+    r.o0_first = 2600;
+    r.o0_last = 1500;
+    assert_false(diagnose(&r)->found.unlearned);
+    r.o0_last = 2400;
+    assert_true(diagnose(&r)->found.unlearned);
+}
+
+static void targets_decide_where_no_constant_does(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_last = r.cell_last = 2.1;
+    r.o0 = ", \"vitals\": {\"constant_loss\": null}" SHUFFLED("2.005");
+    assert_true(diagnose(&r)->found.unlearned);
+    r.o0 = ", \"vitals\": {\"constant_loss\": null}" SHUFFLED("2.1");
+    assert_false(diagnose(&r)->found.unlearned);
+    r.o0 = ", " CONSTANT("2.09", "1") SHUFFLED("2.1"); /* worse than a constant so far */
+    assert_false(diagnose(&r)->found.unlearned);
+    r.o0 = ", \"vitals\": {\"constant_loss\": null}";
+    assert_false(diagnose(&r)->found.unlearned);
+}
+
 /* ---- not precision --------------------------------------------------------------------------- */
 
 static void data_and_weights_that_are_no_numbers_are_named(void **state) {
@@ -1391,6 +1430,8 @@ int main(void) {
         cmocka_unit_test(a_cell_like_o0_is_healthy),
         cmocka_unit_test(a_run_that_is_too_short_is_undecided_not_sick),
         cmocka_unit_test(a_language_model_that_knows_nothing_has_not_learned),
+        cmocka_unit_test(what_knowing_nothing_costs_is_in_the_loss_s_units),
+        cmocka_unit_test(targets_decide_where_no_constant_does),
         cmocka_unit_test(data_and_weights_that_are_no_numbers_are_named),
         cmocka_unit_test(a_formula_without_a_value_is_no_matter_of_formats),
         cmocka_unit_test(a_flat_o0_is_told_apart_by_its_cause),

@@ -115,7 +115,7 @@ done
 
 # The facts beside the verdict: each with its place, as text and as JSON.
 run diagnose "$work/scales.json" --facts --json "$work/diagnosis.json" --exit-zero
-expect_text "$work/out" "flushed_energy     1 of a tensor's energy (underflow_energy 0.1), step 0  [/cells/" "a fact"
+expect_text "$work/out" "of a tensor's energy (underflow_energy 0.1), step 0  [/cells/" "a fact"
 follows_schema "$work/diagnosis.json" "facts" diagnosis
 
 # A remedy is given as options too, and makes the run well.

@@ -55,6 +55,20 @@ ab_status ab_level_find(const char *name, const ab_level **level) {
                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
+bool ab_level_is_reference(const ab_level *level) { return strcmp(level->name, "O0") == 0; }
+
+const ab_level *ab_level_named(const char *item, const char **rest) {
+    const ab_level *found = NULL;
+    *rest = item;
+    for (size_t i = 0; i < AB_COUNT_OF(levels); i++) {
+        const size_t length = strlen(levels[i].name);
+        if (strncmp(item, levels[i].name, length) != 0 || item[length] != ':') continue;
+        found = &levels[i];
+        *rest = item + length + 1;
+    }
+    return found;
+}
+
 /* "dynamic" means apex's scaler. */
 static ab_status parse_dialect(const char *what, const char *text, ab_loss_scale *scale) {
     char name[32];
@@ -253,6 +267,28 @@ static ab_status set_batch_norm_statistics(ab_policy *policy, const char *value)
     return AB_OK;
 }
 
+/* A format of kept state: `weights` (optimizer state only), fp32 or half. */
+static ab_status set_optimizer_state(ab_policy *policy, const char *value) {
+    ab_cast_model format = AB_CAST_none;
+    if (strcmp(value, "weights") != 0) AB_TRY(parse_cast(policy, "optimizer_state", value, &format));
+    policy->keep.state_format = format == AB_CAST_none   ? NULL
+                                : format == AB_CAST_fp32 ? &ab_format_fp32
+                                                         : policy->half;
+    policy->keep.state_set = true;
+    return AB_OK;
+}
+
+static ab_status set_ema_format(ab_policy *policy, const char *value) {
+    ab_cast_model format;
+    AB_TRY(parse_cast(policy, "ema_format", value, &format));
+    if (format == AB_CAST_none)
+        return ab_fail(AB_USAGE, "--set ema_format: expected half, %s or fp32, found '%s'",
+                       policy->half->name, value);
+    policy->keep.ema_format = format == AB_CAST_fp32 ? &ab_format_fp32 : policy->half;
+    policy->keep.ema_set = true;
+    return AB_OK;
+}
+
 static ab_status set_enabled(ab_policy *policy, const char *value) {
     return parse_bool("enabled", value, &policy->enabled);
 }
@@ -271,6 +307,8 @@ static const property properties[] = {
     {"cast_model_outputs", set_cast_model_outputs},
     {"num_losses", set_num_losses},
     {"batch_norm_statistics", set_batch_norm_statistics},
+    {"optimizer_state", set_optimizer_state},
+    {"ema_format", set_ema_format},
     {"enabled", set_enabled},
 };
 
@@ -303,7 +341,8 @@ static ab_status apply_override(ab_policy *policy, const char *text) {
     return ab_fail(
         AB_USAGE,
         "--set: unknown property '%s'%s%s%s (cast_model_type, patch_torch_functions, keep_batchnorm_fp32, "
-        "master_weights, loss_scale, cast_model_outputs, num_losses, batch_norm_statistics, enabled)",
+        "master_weights, loss_scale, cast_model_outputs, num_losses, batch_norm_statistics, optimizer_state, "
+        "ema_format, enabled)",
         name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 

@@ -24,11 +24,12 @@ typedef struct ab_loss_scale {
     ab_scaler_config scaler;
 } ab_loss_scale;
 
-/* State that training keeps besides what the level defines; not a property of apex. */
+/* State that training keeps besides what the level defines; not properties of apex. */
 typedef struct ab_keep {
     bool micro_batches;            /* gradients of several batches are summed before a step */
     const ab_format *state_format; /* of optimizer state; NULL: that of the corresponding weights */
     const ab_format *ema_format;   /* of averaged weights; NULL: none are kept */
+    bool state_set, ema_set;       /* by an override, which beats --optimizer-state and --ema-format */
 } ab_keep;
 
 typedef struct ab_policy {
@@ -66,6 +67,12 @@ const ab_level *ab_level_at(int i);
 /* Finds the level called `name`, else AB_USAGE; the message says if the letter O was typed as a zero or left
  * out. */
 AB_MUST_CHECK ab_status ab_level_find(const char *name, const ab_level **level);
+
+/* O0, the fp32 reference that other levels are compared with: it changes only by options that name it. */
+bool ab_level_is_reference(const ab_level *level);
+/* The level that `item` begins with, as in "O2:loss_scale=128" or "torch:autocast:fc1=half"; *rest: behind
+ * its colon. NULL if it names none; *rest is `item` then. */
+const ab_level *ab_level_named(const char *item, const char **rest);
 
 /* Parses "dynamic", a positive finite number representable in fp32, or a dialect ("torch",
  * "deepspeed:init=65536"). AB_USAGE otherwise. `what` names the option in messages. */

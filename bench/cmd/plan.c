@@ -2,6 +2,7 @@
  * every buffer, bytes per category. Takes the options of a run. */
 #include "bench/cmd/cmd.h"
 #include "bench/run/config.h"
+#include "kernels/core/log.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
 
@@ -143,6 +144,9 @@ ab_status ab_cmd_plan(int argc, char **argv) {
     ab_run_config config;
     AB_TRY(ab_options_parse(argc, with_plural(argc, argv), &options));
     AB_TRY(ab_run_config_create(&options, false, &config));
+    char unused[480];
+    ab_level_options_unused(&options, config.level, config.levels, unused, sizeof unused);
+    if (unused[0]) ab_warn("%s", unused);
     ab_status status = print_all(&config, options.given[AB_OPTION_verbose]);
     ab_run_config_clear(&config);
     return status;

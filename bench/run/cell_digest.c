@@ -43,11 +43,11 @@ static void add_net(ab_digest *digest, const ab_net *net) {
 }
 
 static ab_status add_layers(ab_digest *digest, const ab_run_config *config, const ab_cell_spec *cell) {
-    if (!config->layers) return AB_OK;
+    if (!cell->policy.layers) return AB_OK;
     const ab_net *net = config->net;
     ab_layer_format *own = calloc((size_t)net->ops + 1, sizeof *own);
     if (!own) return ab_fail(AB_NO_MEMORY, "--to: out of memory");
-    ab_status status = ab_layer_formats(config->layers, net, cell->half, own);
+    ab_status status = ab_layer_formats(cell->policy.layers, net, cell->half, own);
     for (int i = 0; i < net->ops && status == AB_OK; i++) {
         if (own[i].whole) add_text(digest, net->op[i].name, own[i].whole->name);
         for (int r = 0; r < AB_LAYER_ROLES; r++) {

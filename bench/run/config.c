@@ -276,12 +276,15 @@ static ab_status take_scaler(const ab_options *options, ab_run_config *config) {
     return parse_integer(options, AB_OPTION_scale_window, 1, INT64_MAX, &config->scale_window);
 }
 
-/* --to names layers of the network. */
+/* --to names layers of the network, also in items that O0 ignores. */
 static ab_status check_layers(const ab_run_config *config) {
     ab_layer_format *own = calloc((size_t)config->net->ops + 1, sizeof *own);
     ab_status status = own ? AB_OK : ab_fail(AB_NO_MEMORY, "--to: out of memory");
-    for (int h = 0; h < config->halves && status == AB_OK; h++)
-        status = ab_layer_formats(config->layers, config->net, config->half[h], own);
+    for (int h = 0; h < config->halves && status == AB_OK; h++) {
+        status = ab_layer_formats(config->unnamed.layers, config->net, config->half[h], own);
+        for (int l = 0; l < config->levels && status == AB_OK; l++)
+            status = ab_layer_formats(config->own[l].layers, config->net, config->half[h], own);
+    }
     free(own);
     return status;
 }
@@ -428,16 +431,21 @@ static void choose_data(const ab_options *options, ab_run_config *config) {
     if (!options->given[AB_OPTION_data] && suitable) config->data_name = suitable;
 }
 
+/* Distributes --set and --to to the levels. */
+static ab_status take_level_options(const ab_options *options, ab_run_config *config) {
+    AB_TRY(ab_level_options_select(options, NULL, &config->unnamed));
+    for (int l = 0; l < config->levels; l++)
+        AB_TRY(ab_level_options_select(options, config->level[l], &config->own[l]));
+    return AB_OK;
+}
+
 static ab_status open_data(const ab_options *options, ab_run_config *config) {
     AB_TRY(ab_data_open(config->data_name, &config->net->data, config->seed, &config->data));
     return ab_run_config_steps(options, config);
 }
 
 ab_status ab_run_config_create(const ab_options *options, bool with_data, ab_run_config *config) {
-    *config = (ab_run_config){.override = options->override,
-                              .overrides = options->overrides,
-                              .layers = options->text[AB_OPTION_to],
-                              .data_name = options->text[AB_OPTION_data],
+    *config = (ab_run_config){.data_name = options->text[AB_OPTION_data],
                               .init_file = options->text[AB_OPTION_init],
                               .init_map = options->text[AB_OPTION_init_map],
                               .no_graph = options->given[AB_OPTION_no_graph],
@@ -450,6 +458,7 @@ ab_status ab_run_config_create(const ab_options *options, bool with_data, ab_run
                             "--flush-denormal: this processor cannot take subnormal numbers as "
                             "zeros; expected x86-64 with SSE3, or aarch64"));
     AB_TRY_GOTO(parse_list(options, AB_OPTION_levels, config, take_level));
+    AB_TRY_GOTO(take_level_options(options, config));
     AB_TRY_GOTO(parse_list(options, AB_OPTION_scales, config, take_scale));
     AB_TRY_GOTO(parse_list(options, AB_OPTION_half, config, take_half));
     AB_TRY_GOTO(take_choices(options, config));
@@ -488,6 +497,8 @@ void ab_run_config_clear(ab_run_config *config) {
     config->data = NULL;
     for (int i = 0; i < config->scales; i++) free(config->scale[i].text);
     config->scales = 0;
+    for (int l = 0; l < config->levels; l++) ab_level_options_free(&config->own[l]);
+    ab_level_options_free(&config->unnamed);
 }
 
 /* ---- cells ----------------------------------------------------------------------------------- */
@@ -574,18 +585,46 @@ static ab_status name_cell(const ab_run_config *config, ab_cell_spec *cell) {
     return cell->id ? AB_OK : ab_fail(AB_NO_MEMORY, "cells: out of memory");
 }
 
+const ab_level_options *ab_run_config_own(const ab_run_config *config, const ab_level *level) {
+    for (int l = 0; l < config->levels; l++)
+        if (config->level[l] == level) return &config->own[l];
+    return &config->unnamed;
+}
+
+/* The level's properties after the overrides for it. Those that the reference ignores are checked all the
+ * same.
+ */
+static ab_status resolve(const ab_run_config *config, const ab_level *level, const ab_format *half,
+                         ab_policy *policy) {
+    const ab_level_options *unnamed = &config->unnamed, *own = ab_run_config_own(config, level);
+    if (ab_level_is_reference(level))
+        AB_TRY(ab_policy_resolve(level, half, unnamed->override, unnamed->overrides, policy));
+    AB_TRY(ab_policy_resolve(level, half, own->override, own->overrides, policy));
+    policy->layers = own->layers;
+    return AB_OK;
+}
+
+/* Formats of kept state: those of the options, where no override chose them. The reference has fp32 ones. */
+static ab_status choose_state(const ab_run_config *config, bool reference, const ab_format *half,
+                              ab_keep *keep) {
+    const ab_format *const state_formats[] = {NULL, &ab_format_fp32, reference ? NULL : half};
+    if (keep->ema_set && !(config->recipe.ema_decay > 0))
+        return ab_fail(AB_USAGE, "--set ema_format: no averaged weights are kept; give --ema DECAY");
+    keep->micro_batches = config->recipe.micro_batches > 1;
+    if (!keep->state_set) keep->state_format = state_formats[config->state_format];
+    if (!keep->ema_set && config->recipe.ema_decay > 0)
+        keep->ema_format = config->ema_half && !reference ? half : &ab_format_fp32;
+    return AB_OK;
+}
+
 static ab_status make_cell(const ab_run_config *config, const ab_level *level, const ab_format *half,
                            const ab_scale_choice *choice, bool perturbed, ab_cell_spec *cell) {
+    const bool reference = ab_level_is_reference(level);
     *cell =
         (ab_cell_spec){.level = level, .half = half, .perturbed_baseline = perturbed, .seed = config->seed};
-    AB_TRY(ab_policy_resolve(level, half, config->override, config->overrides, &cell->policy));
-    cell->policy.layers = config->layers;
-    if (!choice->preset) cell->policy.loss_scale = choice->scale;
-    const ab_format *const state_formats[] = {NULL, &ab_format_fp32, half};
-    cell->policy.keep = (ab_keep){.micro_batches = config->recipe.micro_batches > 1,
-                                  .state_format = state_formats[config->state_format]};
-    if (config->recipe.ema_decay > 0)
-        cell->policy.keep.ema_format = config->ema_half ? half : &ab_format_fp32;
+    AB_TRY(resolve(config, level, half, &cell->policy));
+    if (!choice->preset && !reference) cell->policy.loss_scale = choice->scale;
+    AB_TRY(choose_state(config, reference, half, &cell->policy.keep));
     AB_TRY(check_limits(config, &cell->policy.loss_scale));
     AB_TRY(check_own_scales(config, &cell->policy));
     AB_TRY(check_layered(config, half, &cell->policy));

@@ -3,7 +3,7 @@
 #define AB_BENCH_RUN_CONFIG_H
 
 #include "bench/reference/fp32_reference.h"
-#include "bench/run/options.h"
+#include "bench/run/level_options.h"
 #include "bench/train/cell/cell.h"
 
 AB_BEGIN_DECLS
@@ -21,11 +21,10 @@ typedef struct ab_run_config {
     const ab_level *level[AB_MAX_LIST];
     ab_scale_choice scale[AB_MAX_LIST];
     const ab_format *half[AB_MAX_LIST];
-    const char *const *override; /* borrowed from the options */
-    int overrides;
-    const char *layers; /* --to; borrowed; NULL: none */
-    ab_net *net;        /* owned */
-    ab_data *data;      /* owned; NULL for commands that do not train */
+    ab_level_options own[AB_MAX_LIST]; /* of level[i]: what --set and --to say of it */
+    ab_level_options unnamed;          /* their items that name no level */
+    ab_net *net;                       /* owned */
+    ab_data *data;                     /* owned; NULL for commands that do not train */
     const char *data_name, *init_file, *init_map;
     const char *resume_file;  /* pattern of checkpoints to resume from, or NULL */
     int64_t first_step;       /* steps done in those checkpoints; `steps` follow them */
@@ -67,6 +66,9 @@ AB_MUST_CHECK ab_status ab_run_config_steps(const ab_options *options, ab_run_co
 /* Starts the threads that train, and sets how this thread and they treat subnormals. */
 AB_MUST_CHECK ab_status ab_run_config_start(const ab_run_config *config);
 void ab_run_config_clear(ab_run_config *config);
+
+/* What --set and --to say of a level of the run. */
+const ab_level_options *ab_run_config_own(const ab_run_config *config, const ab_level *level);
 
 /* One cell of the cross product. */
 typedef struct ab_cell_spec {

@@ -68,7 +68,7 @@ static cJSON *run_part(const ab_options *options, int argc, char *const *argv) {
     return run;
 }
 
-static void add_lists(cJSON *object, const ab_run_config *config) {
+static void add_lists(cJSON *object, const ab_run_config *config, const ab_options *options) {
     cJSON *levels = cJSON_AddArrayToObject(object, "levels");
     for (int i = 0; i < config->levels; i++)
         cJSON_AddItemToArray(levels, cJSON_CreateString(config->level[i]->name));
@@ -84,14 +84,15 @@ static void add_lists(cJSON *object, const ab_run_config *config) {
     for (int i = 0; i < config->halves; i++)
         cJSON_AddItemToArray(halves, cJSON_CreateString(config->half[i]->name));
     cJSON *overrides = cJSON_AddObjectToObject(object, "overrides");
-    for (int i = 0; i < config->overrides; i++) {
+    for (int i = 0; i < options->overrides; i++) {
         char name[64];
-        const char *equals = strchr(config->override[i], '=');
-        ab_text_show(name, sizeof name, "%.*s", equals ? (int)(equals - config->override[i]) : 0,
-                     config->override[i]);
+        const char *equals = strchr(options->override[i], '=');
+        ab_text_show(name, sizeof name, "%.*s", equals ? (int)(equals - options->override[i]) : 0,
+                     options->override[i]);
         put(overrides, name, cJSON_CreateString(equals ? equals + 1 : ""));
     }
-    if (config->layers) put(overrides, "to", cJSON_CreateString(config->layers));
+    const char *layers = options->text[AB_OPTION_to];
+    if (layers) put(overrides, "to", cJSON_CreateString(layers));
 }
 
 static void add_optimizer(cJSON *object, const ab_run_config *config) {
@@ -166,7 +167,7 @@ cJSON *ab_record_config(const ab_run_config *config, const ab_options *options) 
     cJSON_AddStringToObject(object, "net_path", config->net->path);
     cJSON_AddStringToObject(object, "net_digest", config->net->digest);
     cJSON_AddStringToObject(object, "data", config->data_name);
-    add_lists(object, config);
+    add_lists(object, config, options);
     cJSON_AddStringToObject(object, "device", config->device->name);
     cJSON_AddNumberToObject(object, "batch", (double)config->batch);
     cJSON_AddNumberToObject(object, "steps", (double)config->steps);
@@ -277,6 +278,16 @@ static cJSON *tri(ab_tri value) {
     return cJSON_CreateBool(value == AB_TRI_true);
 }
 
+/* Formats of kept state where they are not the weights', and what was asked of the level by name. */
+static void add_keep(cJSON *object, const ab_cell_spec *spec, const char *named) {
+    const ab_keep *keep = &spec->policy.keep;
+    if (keep->state_format) cJSON_AddStringToObject(object, "optimizer_state", keep->state_format->name);
+    if (keep->ema_format) cJSON_AddStringToObject(object, "ema_format", keep->ema_format->name);
+    if (named) cJSON_AddStringToObject(object, "named", named);
+    if (ab_level_is_reference(spec->level))
+        cJSON_AddStringToObject(object, "reference", named ? "changed" : "fp32");
+}
+
 static cJSON *policy_part(const ab_policy *policy) {
     cJSON *object = cJSON_CreateObject();
     add_text(object, "cast_model_type", ab_policy_cast_text(policy));
@@ -323,7 +334,9 @@ static cJSON *new_cell(const ab_run_config *config, const ab_cell_spec *spec) {
     add_text(cell, "twin", spec->perturbed_baseline ? "ulp" : NULL);
     cJSON_AddStringToObject(cell, "status", "pending");
     cJSON_AddNullToObject(cell, "reason");
-    cJSON_AddItemToObject(cell, "policy", policy_part(policy));
+    cJSON *properties = policy_part(policy);
+    add_keep(properties, spec, ab_run_config_own(config, spec->level)->named);
+    cJSON_AddItemToObject(cell, "policy", properties);
     cJSON_AddStringToObject(cell, "math_mode", half ? spec->half->name : config->tf32 ? "tf32" : "ieee_fp32");
     cJSON_AddStringToObject(cell, "accumulate", emulated ? "half" : "fp32");
     cJSON_AddBoolToObject(cell, "emulated", emulated);
@@ -555,6 +568,14 @@ ab_status ab_record_create(const ab_run_config *config, const ab_options *option
         cJSON_AddItemToArray(warnings, cJSON_CreateString(flush_on_gpu));
     *result = document;
     return AB_OK;
+}
+
+void ab_record_warn(cJSON *document, const char *text) {
+    cJSON *warnings = cJSON_GetObjectItem(document, "warnings"), *known = NULL;
+    cJSON_ArrayForEach(known, warnings) {
+        if (strcmp(cJSON_GetStringValue(known), text) == 0) return;
+    }
+    cJSON_AddItemToArray(warnings, cJSON_CreateString(text));
 }
 
 void ab_record_finish(cJSON *document, bool complete, int exit_status, double elapsed_s) {

@@ -32,6 +32,9 @@ const char *ab_record_status(const cJSON *cell);
  * pending. */
 void ab_record_reopen(cJSON *document);
 
+/* Adds a warning to the document, once. */
+void ab_record_warn(cJSON *document, const char *text);
+
 /* Sets run.finished_utc, elapsed_s, complete, exit_status and determinism.all_cells_deterministic. */
 void ab_record_finish(cJSON *document, bool complete, int exit_status, double elapsed_s);
 

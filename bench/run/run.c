@@ -360,6 +360,15 @@ static void warn_of_faults(const ab_recipe *recipe) {
         ab_warn("--schedule-on-skip: the schedule runs ahead of the training at every skipped step");
 }
 
+/* Options without effect are said on stderr and in the document. */
+static void warn_of_unused(const run *r) {
+    char text[480];
+    ab_level_options_unused(&r->options, r->config.level, r->config.levels, text, sizeof text);
+    if (!text[0]) return;
+    ab_warn("%s", text);
+    ab_record_warn(r->document, text);
+}
+
 static ab_status run_all(run *r, int argc, char *const *argv) {
     if (r->options.given[AB_OPTION_resume]) {
         const char *out =
@@ -369,6 +378,7 @@ static ab_status run_all(run *r, int argc, char *const *argv) {
     }
     AB_TRY(prepare(r, argc, argv));
     warn_of_faults(&r->config.recipe);
+    warn_of_unused(r);
     if (r->config.why_not_gpu) ab_info("--device auto: the GPU is not used: %s", r->config.why_not_gpu);
     AB_TRY(save(r));
     catch_signals();

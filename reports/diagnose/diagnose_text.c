@@ -83,6 +83,8 @@ static void print_diagnosis(const ab_diagnosis *d, FILE *out) {
     symptoms(&d->found, text, sizeof text);
     ab_print(out, "%s: %s%s%s\n", id, state_of(d), text[0] ? ": " : "", text);
     if (d->found.facts.loss.steps > 0) ab_print(out, "    loss: %s\n", ab_trend_name(d->trend));
+    ab_facts_reference(&d->found.facts, text, sizeof text);
+    if (text[0]) ab_print(out, "    %s\n", text);
     print_skips(d, out);
     for (int i = 0; i < d->verdicts; i++) print_verdict(&d->verdict[i], out);
     if (d->found.sick && d->verdicts == 0) {
@@ -179,6 +181,8 @@ static ab_status add_one(const ab_diagnosis *d, void *array) {
                                                                   : (double)NAN);
     add_skips(object, d);
     add_text(object, "symptoms", text);
+    ab_facts_reference(&d->found.facts, text, sizeof text);
+    add_text(object, "reference", text);
     cJSON *verdicts = cJSON_AddArrayToObject(object, "verdicts");
     if (!d->found.sick) cJSON_AddItemToArray(verdicts, verdict_json(&d->healthy, state_of(d), healthy_id));
     if (d->found.sick && d->verdicts == 0) {

@@ -20,10 +20,10 @@ expect_text "$result" '"complete"' "the document"
 run report "$result"
 expect_rc 0 "report"
 cmp -s "$work/out" "$work/table" || fail "the report differs from the table of the run"
-# O0 to O3 with default, 1, 128, dynamic: default is one of the others, so 4 x 3 cells, and the floor
+# O1 to O3 with default, 1, 128, dynamic: default is one of the others, so 3 x 3 cells; O0 and the floor
 rows=$(csv_columns "$work/grid.csv" id status deterministic steps_total)
-[ "$(wc -l <<<"$rows")" = 13 ] || fail "expected 13 cells, found: $rows"
-[ "$(grep -c ' ok true 12$' <<<"$rows")" = 12 ] || fail "cells not ok, deterministic and whole: $rows"
+[ "$(wc -l <<<"$rows")" = 11 ] || fail "expected 11 cells, found: $rows"
+[ "$(grep -c ' ok true 12$' <<<"$rows")" = 10 ] || fail "cells not ok, deterministic and whole: $rows"
 grep -q '^mlp/O0/1/fp16/cpu/seed1/ulp ok  12$' <<<"$rows" || fail "the noise floor runs once: $rows"
 grep -q '^|.*O2' "$work/grid.md" || fail "no Markdown table"
 [ -d "$work/grid/plots" ] || fail "no plots beside the result"

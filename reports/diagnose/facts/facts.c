@@ -1,8 +1,10 @@
 /* What a cell and its O0 cell did, computed once from the record: losses, skips, formats. */
 #include "reports/diagnose/facts/facts.h"
 
+#include "kernels/core/text.h"
 #include "reports/record/json.h"
 #include "reports/record/summary.h"
+#include "reports/record/text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -179,6 +181,34 @@ ab_status ab_facts_of(const cJSON *document, int index, const ab_thresholds *lim
     facts->baseline_loss = losses_of(facts->baseline);
     facts->skip_cost = ab_facts_cost_of_steps(facts, facts->skip.skipped);
     return AB_OK;
+}
+
+static void add_shared(char *text, size_t size, const char *option, const char *value) {
+    ab_text_append(text, size, "%s%s %s", text[0] ? ", " : "", option, ab_text_brief(value, 80));
+}
+
+/* Options that acted on O0 in documents that do not say of which kind their reference is. */
+static void shared_options(const ab_facts *facts, char *text, size_t size) {
+    static const char half[] = "half";
+    const cJSON *layers = ab_json_at(facts->document, "config.overrides.to");
+    text[0] = '\0';
+    if (strcmp(ab_json_text(facts->document, "config.optimizer_state", ""), half) == 0)
+        add_shared(text, size, "--optimizer-state", half);
+    if (strcmp(ab_json_text(facts->document, "config.ema_format", ""), half) == 0)
+        add_shared(text, size, "--ema-format", half);
+    if (cJSON_IsString(layers)) add_shared(text, size, "--to", layers->valuestring);
+}
+
+void ab_facts_reference(const ab_facts *facts, char *text, size_t size) {
+    const char *kind = ab_json_text(facts->baseline, "policy.reference", NULL);
+    char named[160];
+    text[0] = '\0';
+    if (!facts->baseline || (kind && strcmp(kind, "changed") != 0)) return;
+    if (kind)
+        ab_text_clean(named, sizeof named, ab_json_text(facts->baseline, "policy.named", "?"));
+    else
+        shared_options(facts, named, sizeof named);
+    if (named[0]) ab_text_show(text, size, "O0 is no fp32 reference here: %s", named);
 }
 
 /* ---- formats ---------------------------------------------------------------------------------------- */

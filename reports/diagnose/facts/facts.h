@@ -55,6 +55,10 @@ typedef struct ab_facts {
 AB_MUST_CHECK ab_status ab_facts_of(const cJSON *document, int index, const ab_thresholds *limits,
                                     ab_facts *facts);
 
+/* Writes why O0 is no fp32 reference: what it was asked to change by name, or, in documents whose options
+ * acted on O0 too, those options. "" if it is one, or if there is no O0. */
+void ab_facts_reference(const ab_facts *facts, char *text, size_t size);
+
 /* Difference of the first loss from O0's, of the same weights and batch, as a share of O0's; NAN if not
  * known. */
 double ab_facts_first_shift(const ab_facts *facts);

@@ -8,10 +8,16 @@
 #include <math.h>
 #include <string.h>
 
+/* The cell's own format, or that of older documents' configuration. */
+static bool averages_in_half(const ab_facts *facts) {
+    const char *own = ab_json_text(facts->cell, "policy.ema_format", NULL);
+    if (own) return strcmp(own, facts->half->name) == 0;
+    return strcmp(ab_json_text(facts->document, "config.ema_format", ""), "half") == 0;
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
     const cJSON *average = ab_json_at(c->facts.cell, "vitals.average");
-    if (!c->stuck || strcmp(ab_json_text(c->facts.document, "config.ema_format", ""), "half") != 0)
-        return false;
+    if (!c->stuck || !averages_in_half(&c->facts)) return false;
     const double differing = ab_json_number(average, "differing", 0),
                  stuck = ab_json_number(average, "stuck", 0);
     char share[AB_TEXT_NUMBER];

@@ -2,8 +2,8 @@
  * of it, or below the smallest number, so it does not change. In fp16 it stays 0, and the update is the first
  * moment over epsilon instead of about one learning rate. The probe counts moments that did not change
  * although their formula changes them by more than rounding in double; in fp32 there are none. O0 has such
- * state too if all levels were configured so: then it also fails, and the rate is not the cause. Epsilon
- * itself is 0 in fp16 below 3e-8; this is the evidence if no update could be probed. */
+ * state only if it was asked to by name, or in older documents: then it also fails, and the rate is not the
+ * cause. Epsilon itself is 0 in fp16 below 3e-8; this is the evidence if no update could be probed. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/verdict.h"
 #include "reports/record/json.h"

@@ -281,11 +281,104 @@ static void crosses_to(const char *text, const char *const *ids, int expected) {
 
 static void levels_cross_with_scales_and_o0_gets_a_twin(void **state) {
     (void)state;
-    static const char *const ids[] = {"mlp/O0/1/fp16/cpu/seed3",       "mlp/O0/dynamic/fp16/cpu/seed3",
-                                      "mlp/O2/dynamic/fp16/cpu/seed3", "mlp/O0/1/fp16/cpu/seed3/ulp",
-                                      "mlp/O0/1/bf16/cpu/seed3",       "mlp/O0/dynamic/bf16/cpu/seed3",
-                                      "mlp/O2/dynamic/bf16/cpu/seed3", "mlp/O0/1/bf16/cpu/seed3/ulp"};
-    crosses_to("--net mlp --levels O0,O2 --scales default,dynamic --half fp16,bf16 --seed 3", ids, 8);
+    static const char *const ids[] = {"mlp/O0/1/fp16/cpu/seed3",  "mlp/O2/dynamic/fp16/cpu/seed3",
+                                      "mlp/O2/64/fp16/cpu/seed3", "mlp/O0/1/fp16/cpu/seed3/ulp",
+                                      "mlp/O0/1/bf16/cpu/seed3",  "mlp/O2/dynamic/bf16/cpu/seed3",
+                                      "mlp/O2/64/bf16/cpu/seed3", "mlp/O0/1/bf16/cpu/seed3/ulp"};
+    crosses_to("--net mlp --levels O0,O2 --scales default,64 --half fp16,bf16 --seed 3", ids, 8);
+}
+
+/* ---- levels by name -------------------------------------------------------------------------- */
+
+/* Calls `check` with the cells of "--net mlp" and more options. */
+static void with_cells(const char *text, void (*check)(const ab_cell_spec *cells, int count)) {
+    ab_run_config config;
+    ab_cell_spec *cells;
+    int count;
+    assert_int_equal(configure(text, &config), AB_OK);
+    assert_int_equal(ab_run_cells(&config, &cells, &count), AB_OK);
+    check(cells, count);
+    ab_run_cells_free(cells, count);
+    ab_run_config_clear(&config);
+}
+
+static void expect_plain(const ab_cell_spec *cell) {
+    const ab_policy *policy = &cell->policy;
+    assert_string_equal(cell->level->name, "O0");
+    assert_int_equal(policy->cast_model_type, AB_CAST_fp32);
+    assert_int_equal(policy->batch_norm_statistics, AB_CAST_none);
+    assert_true(policy->loss_scale.value == 1 && !policy->loss_scale.dynamic);
+    assert_null(policy->keep.state_format);
+    assert_ptr_equal(policy->keep.ema_format, &ab_format_fp32);
+    assert_null(policy->layers);
+}
+
+static void o0_is_plain_and_o2_is_not(const ab_cell_spec *cells, int count) {
+    assert_int_equal(count, 3);
+    expect_plain(&cells[0]);
+    expect_plain(&cells[2]);
+    const ab_policy *o2 = &cells[1].policy;
+    assert_ptr_equal(o2->keep.state_format, &ab_format_fp16);
+    assert_ptr_equal(o2->keep.ema_format, &ab_format_fp16);
+    assert_int_equal(o2->batch_norm_statistics, AB_CAST_half);
+    assert_string_equal(o2->layers, "fc1=half,fc2=fp32");
+    assert_true(o2->loss_scale.value == 128);
+}
+
+/* The cell after it is the noise floor, which is O0 too. */
+static void o0_stays_the_fp32_reference(void **state) {
+    (void)state;
+    with_cells(
+        "--net mlp --levels O0,O2 --scales 128 --optimizer-state half --ema 0.9 --ema-format half --to "
+        "fc1=half,O2:fc2=fp32 --set batch_norm_statistics=half",
+        o0_is_plain_and_o2_is_not);
+}
+
+static void o0_is_changed_alone(const ab_cell_spec *cells, int count) {
+    assert_int_equal(count, 3);
+    for (int i = 0; i < count; i += 2) {
+        assert_true(cells[i].policy.loss_scale.value == 64);
+        assert_ptr_equal(cells[i].policy.keep.state_format, &ab_format_fp16);
+        assert_ptr_equal(cells[i].policy.keep.ema_format, &ab_format_fp16);
+        assert_string_equal(cells[i].policy.layers, "fc1:wgrad=half,fc2=half");
+    }
+    assert_string_equal(cells[1].level->name, "torch:autocast");
+    assert_null(cells[1].policy.keep.state_format);
+    assert_ptr_equal(cells[1].policy.keep.ema_format, &ab_format_fp32);
+    assert_string_equal(cells[1].policy.layers, "fc3=fp32");
+    assert_true(cells[1].policy.loss_scale.dynamic);
+}
+
+static void o0_changes_when_it_is_named(void **state) {
+    (void)state;
+    with_cells("--net mlp --levels O0,torch:autocast --ema 0.9 --set O0:loss_scale=64 --set "
+               "O0:optimizer_state=half --set O0:ema_format=half --to "
+               "O0:fc1:wgrad=half,O0:fc2=half,torch:autocast:fc3=fp32",
+               o0_is_changed_alone);
+}
+
+static void an_item_without_effect_is_named(void **state) {
+    (void)state;
+    static const struct {
+        const char *line, *expected;
+    } rows[] = {
+        {"--net mlp --levels O0 --scales 128 --optimizer-state half --to fc1=half --set loss_scale=2",
+         "--set loss_scale=2, --to fc1=half, --scales 128, --optimizer-state half: not for O0"},
+        {"--net mlp --levels O0,O2 --set O3:loss_scale=2 --scales 128 --optimizer-state half",
+         "--set O3:loss_scale=2: no such level"},
+        {"--net mlp --levels O0 --set O0:loss_scale=2 --to O0:fc1=half --optimizer-state fp32", NULL},
+        {"--net mlp --levels O0,O2 --ema 0.9 --ema-format half --to fc1=half --set loss_scale=2", NULL}};
+    for (size_t i = 0; i < AB_COUNT_OF(rows); i++) {
+        char text[256];
+        ab_run_config config;
+        ab_options options = parsed(rows[i].line);
+        assert_int_equal(ab_run_config_create(&options, false, &config), AB_OK);
+        ab_level_options_unused(&options, config.level, config.levels, text, sizeof text);
+        if (rows[i].expected ? strncmp(text, rows[i].expected, strlen(rows[i].expected)) != 0
+                             : text[0] != '\0')
+            fail_msg("%s: found \"%s\"", rows[i].line, text);
+        ab_run_config_clear(&config);
+    }
 }
 
 /* `default` at O3 is 1: asking for both is asking once. */
@@ -485,6 +578,9 @@ int main(void) {
         cmocka_unit_test(what_depends_on_the_data_is_checked_against_it),
         cmocka_unit_test(the_network_recommends_and_the_user_decides),
         cmocka_unit_test(levels_cross_with_scales_and_o0_gets_a_twin),
+        cmocka_unit_test(o0_stays_the_fp32_reference),
+        cmocka_unit_test(o0_changes_when_it_is_named),
+        cmocka_unit_test(an_item_without_effect_is_named),
         cmocka_unit_test(cells_that_would_be_equal_are_run_once),
         cmocka_unit_test(the_noise_floor_can_be_left_out),
         cmocka_unit_test(an_override_reaches_every_cell_and_an_explicit_scale_beats_it),

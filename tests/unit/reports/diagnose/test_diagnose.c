@@ -541,6 +541,47 @@ static void an_average_that_does_not_move_is_sick_only_in_half(void **state) {
     assert_false(diagnose(&r)->found.sick);
 }
 
+/* The document, a JSON list of cells with a policy each; what is said of the last one's reference. */
+static void expect_reference(const char *config, const char *policy, const char *expected) {
+    char text[1024], said[256];
+    snprintf(text, sizeof text,
+             "{\"config\": {%s}, \"cells\": [{\"id\": \"n/O0/1\", \"model\": \"n\", \"level\": \"O0\", "
+             "\"half_format\": "
+             "\"fp16\", \"device\": \"cpu\", \"seed\": 1, \"twin\": null, \"policy\": {%s}}]}",
+             config, policy);
+    cJSON *document = cJSON_Parse(text);
+    ab_facts facts;
+    if (!document) fail_msg("no JSON: %s", text);
+    assert_int_equal(ab_facts_of(document, 0, &ab_thresholds_default, &facts), AB_OK);
+    ab_facts_reference(&facts, said, sizeof said);
+    cJSON_Delete(document);
+    assert_string_equal(said, expected);
+}
+
+static void an_o0_that_is_no_fp32_reference_is_told(void **state) {
+    (void)state;
+    const char *half =
+        "\"optimizer_state\": \"half\", \"ema_format\": \"half\", \"overrides\": {\"to\": \"fc=half\"}";
+    expect_reference(half, "\"reference\": \"fp32\"", "");
+    expect_reference("\"optimizer_state\": \"weights\"",
+                     "\"reference\": \"changed\", \"named\": \"to fc1=half\"",
+                     "O0 is no fp32 reference here: to fc1=half");
+    expect_reference(half, "",
+                     "O0 is no fp32 reference here: --optimizer-state half, --ema-format half, --to fc=half");
+    expect_reference("\"optimizer_state\": \"weights\", \"ema_format\": \"fp32\"", "", "");
+}
+
+/* The cell's own format counts: O0 of a run with --ema-format half keeps fp32 averages. */
+static void an_fp32_average_is_not_blamed_for_half(void **state) {
+    (void)state;
+    record r = sound;
+    r.config = ", \"ema\": 0.999, \"ema_format\": \"half\"";
+    r.cell = ", \"policy\": {\"ema_format\": \"fp32\"}, \"test_loss\": 0.3, \"ema_test_loss\": 1.9, "
+             "\"vitals\": {\"average\": "
+             "{\"differing\": 100, \"stuck\": 93, \"distance_rms_share\": 0.6}}";
+    expect_no(&r, "ema_in_half");
+}
+
 #define ENERGIES(scaled, given)                                                                              \
     ", \"probes\": {\"steps_probed\": 1, \"tensors\": [{\"kind\": \"weight_gradient\", \"count\": 100, "     \
     "\"steps\": {\"energy\": [" scaled                                                                       \
@@ -1487,6 +1528,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_scalers_own_window_counts),
     cmocka_unit_test(the_first_symptom_is_where_it_began),
     cmocka_unit_test(a_flat_loss_is_told_from_a_falling_one),
+    cmocka_unit_test(an_o0_that_is_no_fp32_reference_is_told),
+    cmocka_unit_test(an_fp32_average_is_not_blamed_for_half),
     cmocka_unit_test(an_empty_record_gives_no_verdict),
 };
 

@@ -84,6 +84,8 @@ static ab_status parse_dialect(const char *what, const char *text, ab_loss_scale
     return ab_fail_prefix(AB_USAGE, "%s", what);
 }
 
+static const char skip_suffix[] = ":skip";
+
 ab_loss_scale ab_loss_scale_fixed(double value) {
     extern const ab_scaler_kind ab_scaler_fixed;
     ab_loss_scale scale = {.value = value, .scaler = ab_scaler_defaults(&ab_scaler_fixed)};
@@ -91,16 +93,28 @@ ab_loss_scale ab_loss_scale_fixed(double value) {
     return scale;
 }
 
+/* A fixed scale whose overflowed steps are skipped. */
+static ab_loss_scale skipping(double value) {
+    extern const ab_scaler_kind ab_scaler_fixed_skip;
+    ab_loss_scale scale = {.dynamic = true, .scaler = ab_scaler_defaults(&ab_scaler_fixed_skip)};
+    const int init = ab_scaler_key_index(&ab_scaler_fixed_skip, "init");
+    scale.scaler.value[init] = value;
+    scale.scaler.given = 1u << init;
+    return scale;
+}
+
+/* "128", or "128:skip". */
 static ab_status parse_fixed(const char *what, const char *text, ab_loss_scale *scale) {
     char *end;
-    double value = strtod(text, &end);
-    if (end == text || *end != '\0')
+    const double value = strtod(text, &end);
+    const bool skips = strcmp(end, skip_suffix) == 0;
+    if (end == text || (*end != '\0' && !skips))
         return ab_fail(AB_USAGE, "%s: expected default, dynamic or a number, found '%s'", what, text);
     if (!(value > 0) || value > (double)FLT_MAX || !((float)value > 0.0f))
         return ab_fail(AB_USAGE,
                        "%s: expected a loss scale above 0 and at most %.8g (what fp32 holds), found '%s'",
                        what, (double)FLT_MAX, text);
-    *scale = ab_loss_scale_fixed(value);
+    *scale = skips ? skipping(value) : ab_loss_scale_fixed(value);
     return AB_OK;
 }
 
@@ -117,9 +131,17 @@ static void fixed_text(double value, char *text) {
         if (strtod(ab_text_exact(text, AB_SCALER_TEXT, "%.*g", digits, value), NULL) == value) break;
 }
 
+static void skipping_text(double value, char *text) {
+    fixed_text(value, text);
+    ab_text_append(text, AB_SCALER_TEXT, "%s", skip_suffix);
+}
+
 const char *ab_loss_scale_text(const ab_loss_scale *scale, char *text) {
+    extern const ab_scaler_kind ab_scaler_fixed_skip;
     if (!scale->dynamic)
         fixed_text(scale->value, text);
+    else if (scale->scaler.kind == &ab_scaler_fixed_skip)
+        skipping_text(scale->scaler.value[0], text);
     else if (scale->scaler.given == 0 && strcmp(scale->scaler.kind->name, "apex") == 0)
         ab_text_exact(text, AB_SCALER_TEXT, "dynamic");
     else

@@ -17,9 +17,10 @@ enum { AB_POLICY_LOSSES = 8 }; /* loss scalers at most */
 /* Python's None, False, True. */
 typedef enum ab_tri { AB_TRI_none, AB_TRI_false, AB_TRI_true } ab_tri;
 
-/* A loss scale as users write it: a number, "dynamic" (apex's) or a dialect of bench/amp/scaler/scaler.h. */
+/* A loss scale as users write it: a number (with ":skip", overflowed steps are skipped), "dynamic" (apex's)
+ * or a dialect of bench/amp/scaler/scaler.h. */
 typedef struct ab_loss_scale {
-    bool dynamic; /* not a number */
+    bool dynamic; /* not a plain number */
     double value; /* of a number */
     ab_scaler_config scaler;
 } ab_loss_scale;
@@ -74,12 +75,12 @@ bool ab_level_is_reference(const ab_level *level);
  * its colon. NULL if it names none; *rest is `item` then. */
 const ab_level *ab_level_named(const char *item, const char **rest);
 
-/* Parses "dynamic", a positive finite number representable in fp32, or a dialect ("torch",
- * "deepspeed:init=65536"). AB_USAGE otherwise. `what` names the option in messages. */
+/* Parses "dynamic", a positive finite number representable in fp32 ("128", "128:skip"), or a dialect
+ * ("torch", "deepspeed:init=65536"). AB_USAGE otherwise. `what` names the option in messages. */
 AB_MUST_CHECK ab_status ab_loss_scale_parse(const char *what, const char *text, ab_loss_scale *scale);
 /* A fixed scale; `value` is greater than 0 and representable in fp32. */
 ab_loss_scale ab_loss_scale_fixed(double value);
-/* Writes "dynamic", "1", "128", "torch" or "apex:window=100" to text[AB_SCALER_TEXT]; returns text. */
+/* Writes "dynamic", "1", "128:skip", "torch" or "apex:window=100" to text[AB_SCALER_TEXT]; returns text. */
 const char *ab_loss_scale_text(const ab_loss_scale *scale, char *text);
 
 /* Applies the level's preset, then `overrides` ("keep_batchnorm_fp32=True", ...) in order, each by its

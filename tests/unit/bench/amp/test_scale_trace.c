@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 static const char *const machines[] = {"fixed",
+                                       "fixed-skip:init=64",
                                        "apex",
                                        "apex:window=3",
                                        "apex:window=0",

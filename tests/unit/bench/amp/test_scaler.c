@@ -204,6 +204,16 @@ static void a_fixed_scale_neither_looks_nor_skips(void **state) {
     assert_true(started("fixed").scale == 1);
 }
 
+static void a_fixed_scale_that_skips_only_skips(void **state) {
+    (void)state;
+    ab_scaler scaler = started("fixed-skip:init=128");
+    assert_true(ab_scaler_checks(&scaler) && ab_scaler_divisor(&scaler) == 128);
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(step(&scaler, i % 3 == 0).skip, i % 3 == 0);
+        assert_true(scaler.scale == 128);
+    }
+}
+
 static void mindspore_fixed_skips_or_leaves_everything_to_the_optimizer(void **state) {
     (void)state;
     ab_scaler scaler = started("mindspore-fixed");
@@ -531,6 +541,7 @@ int main(void) {
         cmocka_unit_test(openseq2seq_backoff_is_its_rule),
         cmocka_unit_test(apex_hysteresis_is_its_rule),
         cmocka_unit_test(a_fixed_scale_neither_looks_nor_skips),
+        cmocka_unit_test(a_fixed_scale_that_skips_only_skips),
         cmocka_unit_test(mindspore_fixed_skips_or_leaves_everything_to_the_optimizer),
         cmocka_unit_test(logmax_is_the_weighted_mean_of_its_history),
         cmocka_unit_test(logmax_of_a_zero_gradient_is_no_number_for_good),

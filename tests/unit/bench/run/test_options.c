@@ -492,6 +492,9 @@ static void two_spellings_of_one_configuration_are_one_cell(void **state) {
                1);
     static const char *const dynamic[] = {"mlp/O2/dynamic/fp16/cpu/seed1", "mlp/O2/torch/fp16/cpu/seed1"};
     crosses_to("--net mlp --levels O2 --scales default,dynamic,apex:init=2^16,torch --no-floor", dynamic, 2);
+    static const char *const skipping[] = {"mlp/O2/128:skip/fp16/cpu/seed1", "mlp/O2/128/fp16/cpu/seed1"};
+    crosses_to("--net mlp --levels O2 --scales 128:skip,128.0:skip,fixed-skip:init=2^7,128 --no-floor",
+               skipping, 2);
     static const char *const numbers[] = {"mlp/O2/1/fp16/cpu/seed1", "mlp/O2/1.0000000001/fp16/cpu/seed1"};
     crosses_to("--net mlp --levels O2 --scales 1,1.0,1.0000000001 --no-floor", numbers, 2);
 }

@@ -521,6 +521,20 @@ static void a_fixed_scale_that_overflows_is_not_skipped(void **state) {
     ab_net_free(net);
 }
 
+/* With :skip it is, and the weights stay as they are. */
+static void a_fixed_scale_that_skips_loses_the_step_alone(void **state) {
+    (void)state;
+    ab_net *net = net_of(linear_ops);
+    ab_cell_config config = config_of(net, "O3", fp16, "loss_scale=1e30:skip");
+    ab_cell *cell = cell_of(&config);
+    for (int i = 0; i < 3; i++) {
+        const ab_step_result result = step(cell, NULL);
+        assert_true(result.skipped && result.overflow && isfinite(result.loss) && result.scale == 1e30);
+    }
+    ab_cell_destroy(cell);
+    ab_net_free(net);
+}
+
 /* A power of two only shifts exponents: the gradients are those of scale 1, bit for bit, and so is what is
  * learnt. */
 static void a_power_of_two_scale_changes_no_fp32_bit(void **state) {
@@ -874,6 +888,7 @@ int main(void) {
         cmocka_unit_test(the_scale_follows_the_overflows),
         cmocka_unit_test(limits_of_the_scale_reach_the_scaler),
         cmocka_unit_test(a_fixed_scale_that_overflows_is_not_skipped),
+        cmocka_unit_test(a_fixed_scale_that_skips_loses_the_step_alone),
         cmocka_unit_test(a_power_of_two_scale_changes_no_fp32_bit),
         cmocka_unit_test(tensors_are_read_by_name),
         cmocka_unit_test(gradients_are_read_unscaled),

@@ -190,7 +190,7 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
 const ab_verdict_rule ab_verdict_rule_clip_before_unscale = {
     .id = "clip_before_unscale",
     .family = AB_FAMILY_CONFIGURATION,
-    .acts = AB_ACTS_UPDATE,
+    .acts = AB_ACTS_BACKWARD,
     .text = "gradients are clipped before the loss scale is taken out",
     .judge = judge,
     .shows = shows,

@@ -10,7 +10,7 @@ static bool find(const ab_case *c, ab_verdict *verdict) {
     /* a window as long as the run cannot be the cause: each doubling takes `window` clean steps */
     if (!skip->dynamic || !ab_facts_short_window(&c->facts)) return false;
     if (skip->loss_finite < c->facts.limits->window_finite * skip->skipped) return false;
-    char least[AB_TEXT_NUMBER], most[AB_TEXT_NUMBER], fixed[AB_TEXT_ROUND_TRIP];
+    char least[AB_TEXT_NUMBER], most[AB_TEXT_NUMBER];
     verdict->confidence = 0.9;
     ab_verdict_say(verdict, "%d of the last %d steps were skipped, each with a finite loss", skip->late,
                    skip->late_steps);

@@ -8,6 +8,19 @@
 
 #include <math.h>
 
+static double energy_of(const cJSON *cell) {
+    const cJSON *param;
+    double energy = 0;
+    cJSON_ArrayForEach(param, ab_json_at(cell, "probes.lost_updates")) energy +=
+        ab_json_number(param, "update.energy", 0);
+    return energy;
+}
+
+/* The updates are far smaller than O0's of the same rate: what made them small may have lost them. */
+static bool are_small(const ab_case *c, double energy) {
+    return sqrt(energy) < c->facts.limits->updates_small * sqrt(energy_of(c->facts.baseline));
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
     if (!c->behind || c->unlearned || !ab_facts_half_weights(&c->facts)) return false;
     const cJSON *param, *worst = NULL;
@@ -34,7 +47,8 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     if (lost / energy < least_energy && count / nonzero < least_updates) return false;
     const bool much = lost / energy >= t->lost_energy || count / nonzero >= t->lost_updates;
     char all[AB_TEXT_NUMBER], most[AB_TEXT_NUMBER];
-    verdict->own = verdict->remedy.with_others = true;
+    verdict->own = !are_small(c, energy);
+    verdict->remedy.with_others = true;
     verdict->since = 0;
     verdict->confidence = much ? 0.7 + 0.25 * fmax(lost / energy, count / nonzero - t->lost_updates) : 0.5;
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(worst, "layer", ""));

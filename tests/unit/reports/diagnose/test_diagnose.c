@@ -582,6 +582,12 @@ static void an_fp32_average_is_not_blamed_for_half(void **state) {
     expect_no(&r, "ema_in_half");
 }
 
+/* Gradients of norm 65536 before unscaling and clipping, 1/65536 after them. */
+#define CLIPPED                                                                                              \
+    "\"steps_probed\": 1, \"tensors\": [{\"kind\": \"weight_gradient\", \"count\": 100, \"steps\": "         \
+    "{\"energy\": [4294967296]}}], "                                                                         \
+    "\"unscaled_gradients\": [{\"count\": 100, \"steps\": {\"energy\": [2.3e-10], \"nonzero\": [100]}}]"
+
 #define ENERGIES(scaled, given)                                                                              \
     ", \"probes\": {\"steps_probed\": 1, \"tensors\": [{\"kind\": \"weight_gradient\", \"count\": 100, "     \
     "\"steps\": {\"energy\": [" scaled                                                                       \
@@ -603,6 +609,28 @@ static void clipping_before_unscaling_shows_in_the_sizes_of_gradients(void **sta
     r.config = "";
     r.cell = ENERGIES("4294967296", "2.3e-10");
     expect_no(&r, "clip_before_unscale");
+}
+
+#define UPDATES(energy, lost)                                                                                \
+    "\"lost_updates\": [{\"layer\": \"fc\", \"name\": \"fc.weight\", \"update\": {\"nonzero\": 100, "        \
+    "\"energy\": " energy ", \"lost\": 96, \"lost_energy\": " lost ", \"lost_energy_share\": 0.9}}]"
+
+/* Updates that are lost because clipping made them a 65536th are its consequence; as large as O0's they are
+ * not. */
+static void updates_that_clipping_made_small_are_not_lost_by_the_format(void **state) {
+    (void)state;
+    record r = sound;
+    r.config = ", \"clip_norm\": 1";
+    r.cell_last = 1.9;
+    r.o0 = ", \"probes\": {" UPDATES("1", "0") "}";
+    r.cell = ", \"policy\": {\"cast_model_type\": \"fp16\", \"master_weights\": false, \"loss_scale\": "
+             "\"dynamic\"}, "
+             "\"scale\": [[65536, 80]], \"probes\": {" UPDATES("2.3e-10", "2.2e-10") ", " CLIPPED "}";
+    expect(&r, "clip_before_unscale", NULL);
+    r.cell = ", \"policy\": {\"cast_model_type\": \"fp16\", \"master_weights\": false, \"loss_scale\": "
+             "\"dynamic\"}, "
+             "\"scale\": [[65536, 80]], \"probes\": {" UPDATES("1", "0.95") ", " CLIPPED "}";
+    expect(&r, "weight_update_lost", "fc");
 }
 
 /* Of four probed steps at scale 16. */
@@ -1530,6 +1558,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_flat_loss_is_told_from_a_falling_one),
     cmocka_unit_test(an_o0_that_is_no_fp32_reference_is_told),
     cmocka_unit_test(an_fp32_average_is_not_blamed_for_half),
+    cmocka_unit_test(updates_that_clipping_made_small_are_not_lost_by_the_format),
     cmocka_unit_test(an_empty_record_gives_no_verdict),
 };
 

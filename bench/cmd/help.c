@@ -88,10 +88,13 @@ static ab_status print_command(int command, const char *const *arguments, int co
 }
 
 static ab_status print_topic(const topic *t) {
+    static const char *const attributes[] = {"ops", "--attributes"};
     fputs(t->body, stdout);
     if (t->table[0]) putchar('\n');
     if (strcmp(t->table, "statuses") == 0) print_statuses();
     if (strcmp(t->table, "formats") == 0) return print_command(find_command("formats"), NULL, 0);
+    if (strcmp(t->table, "list ops --attributes") == 0)
+        return print_command(find_command("list"), attributes, 2);
     const char *kind = strncmp(t->table, "list ", 5) == 0 ? t->table + 5 : NULL;
     return kind ? print_command(find_command("list"), &kind, 1) : AB_OK;
 }

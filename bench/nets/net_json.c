@@ -268,17 +268,26 @@ static bool among(const char *key, const char *const *names, int count) {
     return false;
 }
 
+/* " (keys: a, b)", or "" where there are none. */
+static const char *keys_text(const char *const *names, int count, char *text, size_t size) {
+    text[0] = '\0';
+    for (int i = 0; i < count; i++) ab_text_append(text, size, "%s%s", i ? ", " : " (keys: ", names[i]);
+    if (count > 0) ab_text_append(text, size, ")");
+    return text;
+}
+
 ab_status ab_net_json_check_keys(const ab_net_json_place *place, const cJSON *object, const char *what,
                                  const char *const *names, int count) {
-    char found[AB_NET_JSON_TEXT], hint[AB_NET_JSON_TEXT];
+    char found[AB_NET_JSON_TEXT], hint[AB_NET_JSON_TEXT], keys[4 * AB_NET_JSON_TEXT];
     if (!cJSON_IsObject(object))
         return ab_net_json_fail(place, object, "%s: expected an object, found %s", what,
                                 ab_net_json_found(object, found));
     for (const cJSON *member = object->child; member; member = member->next) {
         if (!among(member->string, names, count))
-            return ab_net_json_fail(place, member, "%s: unknown key %s%s", what,
+            return ab_net_json_fail(place, member, "%s: unknown key %s%s%s", what,
                                     ab_net_json_quote(member->string, found),
-                                    ab_net_json_hint(member->string, names, count, hint));
+                                    ab_net_json_hint(member->string, names, count, hint),
+                                    keys_text(names, count, keys, sizeof keys));
         for (const cJSON *other = object->child; other != member; other = other->next)
             if (strcmp(other->string, member->string) == 0)
                 return ab_net_json_fail(place, member, "%s: expected key '%s' once, found it again", what,

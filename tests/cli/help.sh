@@ -50,6 +50,20 @@ for command in $(names Commands); do
         expect_text page ".B ${option//-/\\-}" "$command's page"
     done
 done
+run help networks
+expect_rc 0 "help networks"
+cp out networks
+run list ops
+expect_rc 0 "list ops"
+while read -r op _; do expect_text networks "  $op: " "help networks"; done <out
+run list ops --attributes
+for text in "conv2d: 1 input" "kernel_size        integer or [height, width] from 1 to 1024, required" \
+    "stride             integer or [height, width] from 1 to 1024, default 1" "add: 1 input, 1 more optional" \
+    "bias               true or false, default true" "one of train|eval, default train"; do
+    expect_text out "$text" "list ops --attributes"
+done
+run list nets --attributes
+expect_rc 2 "attributes of nets"
 run help levls
 expect_rc 2 "an unknown topic"
 expect_text err "did you mean 'levels'?" "an unknown topic"

@@ -239,6 +239,14 @@ static cJSON *traits_part(const char *type) {
     return traits;
 }
 
+/* Whether the op adds its losses up where others average them. */
+static bool is_summed(const ab_net_op *op) {
+    for (const ab_attr *attr = op->op->attrs; attr && attr->name; attr++)
+        if (strcmp(attr->name, "reduction") == 0 && strcmp(attr->text, "mean|sum") == 0)
+            return *(const int64_t *)(const void *)((const char *)op->attrs + attr->offset) == 1;
+    return false;
+}
+
 /* Ops in execution order with their inputs, for reports/record/graph.h. */
 static cJSON *graph_part(const ab_net *net) {
     cJSON *graph = cJSON_CreateObject(), *ops = cJSON_AddArrayToObject(graph, "ops");
@@ -251,6 +259,7 @@ static cJSON *graph_part(const ab_net *net) {
         for (int k = 0; k < op->inputs; k++)
             cJSON_AddItemToArray(inputs, cJSON_CreateString(input_name(net, op->input[k])));
         cJSON_AddItemToObject(entry, "traits", traits_part(op->op->name));
+        if (is_summed(op)) cJSON_AddStringToObject(entry, "reduction", "sum");
         cJSON_AddItemToArray(ops, entry);
     }
     return graph;

@@ -328,7 +328,7 @@ const ab_element64_kind ab_element64_batch_norm2d = {.op = &ab_op_batch_norm2d, 
 typedef struct classes {
     const ab_tensor *logits, *targets;
     ab_floats weight;
-    int64_t ignore, n;
+    int64_t ignore, n, summed;
     double smoothing;
 } classes;
 
@@ -337,6 +337,7 @@ static classes classes_of(const ab_op_run *run) {
     memcpy(&c.weight, ab_attr64(run, "weight"), sizeof c.weight);
     memcpy(&c.ignore, ab_attr64(run, "ignore_index"), sizeof c.ignore);
     memcpy(&c.smoothing, ab_attr64(run, "label_smoothing"), sizeof c.smoothing);
+    memcpy(&c.summed, ab_attr64(run, "reduction"), sizeof c.summed);
     return c;
 }
 
@@ -354,10 +355,11 @@ static double share(const classes *c, int64_t row, int64_t k) {
     return class_weight(c, k) * ((k == id ? 1 - c->smoothing : 0) + even);
 }
 
-/* Divisor of the sum of the rows' losses. */
+/* Divisor of the sum of the rows' losses; 1 where they are summed. */
 static double divisor(const classes *c) {
     const int64_t rows = ab_tensor_count(c->logits) / c->n;
     double sum = 0;
+    if (c->summed) return 1;
     if (c->targets->format) return (double)rows;
     for (int64_t row = 0; row < rows; row++) {
         const int64_t id = (int64_t)ab_read64(c->targets, row);

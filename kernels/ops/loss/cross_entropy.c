@@ -1,9 +1,10 @@
-/* cross_entropy: log-softmax and negative log-likelihood, averaged, as torch's
- * cross_entropy(reduction="mean") with class weights, ignore_index and label_smoothing. Classes are the last
+/* cross_entropy: log-softmax and negative log-likelihood, averaged or summed, as
+ * torch's cross_entropy with class weights, ignore_index and label_smoothing. Classes are the last
  * dimension of the logits. Targets are class ids, one per row of logits, or values of the logits' shape
  * (probabilities or one-hot rows), which get no gradient.
  *
- * With class ids the mean is over the weights of the targets, with probabilities over the rows. Label
+ * With class ids the mean is over the weights of the targets, with probabilities over the rows; a sum is
+ * divided by nothing. Label
  * smoothing e mixes the targets with e / classes for every class, each weighted by its class (torch 2.11,
  * aten/src/ATen/native/LossNLL.cpp). The log-softmax subtracts the row's maximum first; exponentials are
  * fp32, all sums double and in order. */
@@ -17,7 +18,10 @@ typedef struct loss_attrs {
     ab_floats weight;
     int64_t ignore_index;
     double label_smoothing;
+    int64_t reduction;
 } loss_attrs;
+
+enum { MEAN, SUM };
 
 static const ab_attr attrs_table[] = {
     {"weight", AB_ATTR_FLOATS, offsetof(loss_attrs, weight), false, 0, 0, 1e30, "one weight a class"},
@@ -25,6 +29,7 @@ static const ab_attr attrs_table[] = {
      2147483647.0, "targets with this id do not count"},
     {"label_smoothing", AB_ATTR_FLOAT, offsetof(loss_attrs, label_smoothing), false, 0, 0, 1,
      "share of the target that is spread over all classes"},
+    {"reduction", AB_ATTR_CHOICE, offsetof(loss_attrs, reduction), false, MEAN, MEAN, SUM, "mean|sum"},
     {0}};
 
 static bool one_id_a_row(const ab_shape *logits, const ab_shape *targets) {
@@ -76,7 +81,7 @@ typedef struct batch {
     const ab_tensor *logits, *shares; /* probabilities, or NULL */
     const int32_t *target;            /* class ids, or NULL */
     int64_t rows, classes;
-    double weight_sum; /* divisor of the sum of losses */
+    double weight_sum; /* divisor of the sum of losses; 1 where they are summed */
 } batch;
 
 static double class_weight(const batch *b, int64_t c) {
@@ -108,6 +113,7 @@ static ab_status start(const ab_exec *exec, const ab_op_io *io, batch *b) {
                            (long long)row, (int)target, (long long)b->classes - 1);
         b->weight_sum += class_weight(b, target);
     }
+    if (b->attrs->reduction == SUM) b->weight_sum = 1.0;
     return AB_OK;
 }
 
@@ -203,8 +209,8 @@ static ab_status forward(const ab_exec *exec, ab_op_io *io) {
     row_job job = {&b, loss, 0, NULL};
     for_rows(loss_row, &job);
     for (int64_t row = 0; row < b.rows; row++) sum += loss[row];
-    float mean = (float)(sum / b.weight_sum);
-    ab_emit(exec, io->out, 0, &mean, 1);
+    float reduced = (float)(sum / b.weight_sum);
+    ab_emit(exec, io->out, 0, &reduced, 1);
     return AB_OK;
 }
 

@@ -13,6 +13,7 @@ struct loss_rows {
     int64_t rows, classes, ignore;
     ab_span share;          // probabilities, instead of `target`
     double kept, smoothing; // 1 - e, and e / classes, for label smoothing e
+    bool summed;            // not divided by the weights
 
     __device__ bool counts(int64_t row) const { return !target || target[row] != ignore; }
     __device__ double weight_of(int64_t c) const { return weight ? static_cast<double>(weight[c]) : 1.0; }
@@ -73,8 +74,9 @@ __global__ static void row_losses(loss_rows l, row_result *result) {
     }
 }
 
-// totals[0] = sum of losses, totals[1] = sum of weights.
-__global__ static void total_loss(const row_result *result, int64_t rows, double *totals, ab_span out) {
+// totals[0] = sum of losses, totals[1] = its divisor: the sum of weights, or 1.
+__global__ static void total_loss(const row_result *result, int64_t rows, bool summed, double *totals,
+                                  ab_span out) {
     double loss = 0.0, weight = 0.0;
     for (int64_t row = threadIdx.x; row < rows; row += ROW_THREADS) {
         loss += result[row].loss;
@@ -82,6 +84,7 @@ __global__ static void total_loss(const row_result *result, int64_t rows, double
     }
     loss = block_sum(loss);
     weight = block_sum(weight);
+    if (summed) weight = 1.0;
     if (threadIdx.x != 0) return;
     totals[0] = loss;
     totals[1] = weight;
@@ -148,6 +151,7 @@ static loss_rows rows_of(const ab_op_io *io) {
     l.ignore = ab_cuda_int(io, "ignore_index", -100);
     l.kept = 1.0 - smoothing;
     l.smoothing = smoothing / static_cast<double>(classes);
+    l.summed = ab_cuda_int(io, "reduction", 0) != 0;
     return l;
 }
 
@@ -164,7 +168,7 @@ static ab_status losses(const ab_exec *exec, const ab_op_io *io, const loss_rows
     unsigned blocks = static_cast<unsigned>(l.rows < 65535 ? l.rows : 65535);
     row_losses<<<blocks, ROW_THREADS, 0, stream>>>(l, result);
     AB_TRY(ab_cuda_launched("cross_entropy_rows"));
-    total_loss<<<1, ROW_THREADS, 0, stream>>>(result, l.rows, totals_in(exec, l), out);
+    total_loss<<<1, ROW_THREADS, 0, stream>>>(result, l.rows, l.summed, totals_in(exec, l), out);
     return ab_cuda_launched("cross_entropy_total");
 }
 

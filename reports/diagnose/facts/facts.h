@@ -162,6 +162,8 @@ const cJSON *ab_facts_logits(const ab_facts *facts);
 
 /* Number of classes of the data; for next-token prediction the width of O0's logits. 0: neither is known. */
 double ab_facts_classes(const ab_facts *facts);
+/* Whether the classification loss is a sum over the rows: no constant bounds it. */
+bool ab_facts_summed(const ab_facts *facts);
 
 /* O0's loss, in the units of the run's losses, of a prediction that knows no sample. constant: of the
  * constant that suits the targets best. chance: the same, but with one classification loss that of a uniform

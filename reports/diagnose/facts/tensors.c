@@ -187,11 +187,18 @@ double ab_facts_classes(const ab_facts *facts) {
     return 0;
 }
 
-/* The entry of vitals.constant_loss.parts of a cell's only classification loss; NULL: none. */
+bool ab_facts_summed(const ab_facts *facts) {
+    const ab_graph graph = ab_graph_of(facts->document, ab_json_at(facts->baseline, "implementations"));
+    const cJSON *loss = ab_graph_only(&graph, AB_TRAIT_class_loss);
+    return strcmp(ab_json_text(loss, "reduction", "mean"), "sum") == 0;
+}
+
+/* The entry of vitals.constant_loss.parts of a cell's only classification loss that is a mean; NULL: none. */
 static const cJSON *class_part(const ab_facts *facts, const cJSON *cell) {
     const ab_graph graph = ab_graph_of(facts->document, ab_json_at(cell, "implementations"));
     const char *op = ab_json_text(ab_graph_only(&graph, AB_TRAIT_class_loss), "op", "");
     const cJSON *part;
+    if (ab_facts_summed(facts)) return NULL;
     cJSON_ArrayForEach(part, ab_json_at(cell, "vitals.constant_loss.parts")) {
         if (strcmp(ab_json_text(part, "op", "-"), op) == 0) return part;
     }
@@ -224,7 +231,8 @@ double ab_loss_of_constant(const ab_facts *facts) {
 }
 
 double ab_loss_of_chance(const ab_facts *facts) {
-    const double classes = ab_facts_classes(facts), uniform = classes > 1 ? log(classes) : (double)INFINITY;
+    const double classes = ab_facts_classes(facts),
+                 uniform = classes > 1 && !ab_facts_summed(facts) ? log(classes) : (double)INFINITY;
     if (!knows_constant(facts)) return uniform;
     return class_part(facts, facts->baseline) ? in_units(facts, facts->baseline, uniform)
                                               : ab_loss_of_constant(facts);

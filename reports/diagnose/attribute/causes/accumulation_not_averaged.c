@@ -17,7 +17,9 @@ static double logit_energy(const ab_case *c, double *bound) {
                 *nonzero = cJSON_GetArrayItem(ab_json_at(tensor, "steps.nonzero"), 0);
     const double classes = ab_facts_classes(&c->facts);
     const double a_step = ab_json_number(tensor, "count", 0) / ab_json_number(cell, "probes.steps_probed", 1);
-    if (!tensor || classes < 2 || !cJSON_IsNumber(energy) || !cJSON_IsNumber(nonzero)) return (double)NAN;
+    if (!tensor || classes < 2 || ab_facts_summed(&c->facts) || !cJSON_IsNumber(energy) ||
+        !cJSON_IsNumber(nonzero))
+        return (double)NAN;
     const double steps = fmax(1, round(nonzero->valuedouble / a_step)), rows = a_step / classes;
     const double scale = ab_first_scale(cell), factor = ab_facts_loss_factor(&c->facts);
     *bound = 2 / rows * factor * factor; /* rows: of the whole step */

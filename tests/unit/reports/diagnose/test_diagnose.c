@@ -180,6 +180,23 @@ static void targets_decide_where_no_constant_does(void **state) {
     assert_false(diagnose(&r)->found.unlearned);
 }
 
+#define CLASS_LOSS(more)                                                                                     \
+    "}, \"graph\": {\"ops\": [{\"op\": \"loss\", \"type\": \"cross_entropy\", \"inputs\": [\"fc\"], "        \
+    "\"traits\": "                                                                                           \
+    "[\"class_loss\"]" more "}]}, \"unused\": {\"x\": 0"
+
+/* 30 for 32 rows is 0.94 a row; a mean of 30 is far above what knowing nothing costs. */
+static void a_summed_loss_is_not_compared_with_chance(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_first = 74;
+    r.o0_last = r.cell_last = 30;
+    r.config = CLASS_LOSS(", \"reduction\": \"sum\"");
+    assert_false(diagnose(&r)->found.unlearned);
+    r.config = CLASS_LOSS("");
+    assert_true(diagnose(&r)->found.unlearned);
+}
+
 /* ---- not precision --------------------------------------------------------------------------- */
 
 static void data_and_weights_that_are_no_numbers_are_named(void **state) {
@@ -539,6 +556,11 @@ static void an_average_that_does_not_move_is_sick_only_in_half(void **state) {
              "\"stuck\": 2, "
              "\"distance_rms_share\": 0.6}}";
     assert_false(diagnose(&r)->found.sick);
+    /* the cell's own format counts: O0 of a run with --ema-format half keeps fp32 averages */
+    r.cell = ", \"policy\": {\"ema_format\": \"fp32\"}, \"test_loss\": 0.3, \"ema_test_loss\": 1.9, "
+             "\"vitals\": {\"average\": "
+             "{\"differing\": 100, \"stuck\": 93, \"distance_rms_share\": 0.6}}";
+    expect_no(&r, "ema_in_half");
 }
 
 /* The document, a JSON list of cells with a policy each; what is said of the last one's reference. */
@@ -569,17 +591,6 @@ static void an_o0_that_is_no_fp32_reference_is_told(void **state) {
     expect_reference(half, "",
                      "O0 is no fp32 reference here: --optimizer-state half, --ema-format half, --to fc=half");
     expect_reference("\"optimizer_state\": \"weights\", \"ema_format\": \"fp32\"", "", "");
-}
-
-/* The cell's own format counts: O0 of a run with --ema-format half keeps fp32 averages. */
-static void an_fp32_average_is_not_blamed_for_half(void **state) {
-    (void)state;
-    record r = sound;
-    r.config = ", \"ema\": 0.999, \"ema_format\": \"half\"";
-    r.cell = ", \"policy\": {\"ema_format\": \"fp32\"}, \"test_loss\": 0.3, \"ema_test_loss\": 1.9, "
-             "\"vitals\": {\"average\": "
-             "{\"differing\": 100, \"stuck\": 93, \"distance_rms_share\": 0.6}}";
-    expect_no(&r, "ema_in_half");
 }
 
 /* Gradients of norm 65536 before unscaling and clipping, 1/65536 after them. */
@@ -1559,6 +1570,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(an_o0_that_is_no_fp32_reference_is_told),
     cmocka_unit_test(an_fp32_average_is_not_blamed_for_half),
     cmocka_unit_test(updates_that_clipping_made_small_are_not_lost_by_the_format),
+    cmocka_unit_test(a_summed_loss_is_not_compared_with_chance),
     cmocka_unit_test(an_empty_record_gives_no_verdict),
 };
 

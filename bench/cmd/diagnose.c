@@ -7,6 +7,7 @@
 #include "bench/run/self.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
+#include "reports/diagnose/jitter.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
 #include "reports/render/gradient_reference.h"
@@ -46,6 +47,13 @@ static const char usage[] =
     "  --facts       the quantities of every cell, too: unit, step, place in the document, and the threshold "
     "that\n"
     "                rules compare with\n"
+    "  --thresholds  list every number that rules compare with: value, unit, kind, where it is from\n"
+    "  --threshold NAME=VALUE\n"
+    "                judge by another number; repeatable\n"
+    "  --jitter X    move these numbers by this share (0.25: a quarter; of the distance from 1, if between "
+    "0.5 "
+    "and 2),\n"
+    "                one at a time, lower and higher, and say which change a verdict\n"
     "  --json FILE   the diagnosis as JSON; - is standard output, in place of the text\n"
     "  --exit-zero   end with 0 although a cell is sick\n"
     "  --help        this text\n"
@@ -66,9 +74,20 @@ static void print_help(void) {
     }
 }
 
+static void print_thresholds(void) {
+    for (int i = 0; i < ab_threshold_count(); i++) {
+        const ab_threshold_row *row = ab_threshold_at(i);
+        ab_print(stdout, "%-26s %-12g %-9s %s: %s\n", row->name, row->value,
+                 ab_threshold_kind_name(row->kind), row->unit, row->source);
+    }
+}
+
 typedef struct request {
     const char *document, *json;
     bool exit_zero, run, confirm, twins, facts;
+    bool moved;    /* a threshold was given */
+    double jitter; /* 0: none */
+    ab_thresholds limits;
     char **option; /* of the run */
     int options;
 } request;
@@ -91,9 +110,41 @@ static ab_status parse_word(const char *word, request *r) {
     return AB_OK;
 }
 
+static ab_status parse_jitter(const char *text, request *r) {
+    char *end;
+    r->jitter = strtod(text, &end);
+    return end != text && !*end && r->jitter > 0 && r->jitter < 1
+               ? AB_OK
+               : ab_fail(AB_USAGE, "diagnose: --jitter expects a share between 0 and 1, found '%s'", text);
+}
+
+/* An option of how to judge, at argv[*i]; moves *i to its value. *taken: it is one. */
+static ab_status parse_limits(int argc, char **argv, int *i, request *r, bool *taken) {
+    const bool jitter = strcmp(argv[*i], "--jitter") == 0;
+    *taken = jitter || strcmp(argv[*i], "--threshold") == 0;
+    if (!*taken) return AB_OK;
+    if (++*i == argc)
+        return ab_fail(AB_USAGE, "diagnose: %s expects %s", argv[*i - 1], jitter ? "a share" : "NAME=VALUE");
+    if (jitter) return parse_jitter(argv[*i], r);
+    r->moved = true;
+    return ab_threshold_set(&r->limits, "diagnose: --threshold", argv[*i]);
+}
+
+static ab_status check(const request *r) {
+    if (r->moved && (r->confirm || r->twins))
+        return ab_fail(AB_USAGE, "diagnose: --threshold does not go with --confirm or --twins");
+    return r->document || r->run
+               ? AB_OK
+               : ab_fail(AB_USAGE,
+                         "diagnose: expected a result document, or --run (see `ampbench diagnose --help`)");
+}
+
 static ab_status parse(int argc, char **argv, request *r) {
+    bool taken;
     r->run = has(argc, argv, "--run");
     for (int i = 1; i < argc; i++) {
+        AB_TRY(parse_limits(argc, argv, &i, r, &taken));
+        if (taken) continue;
         if (strcmp(argv[i], "--exit-zero") == 0) {
             r->exit_zero = true;
         } else if (strcmp(argv[i], "--confirm") == 0) {
@@ -112,10 +163,7 @@ static ab_status parse(int argc, char **argv, request *r) {
             AB_TRY(parse_word(argv[i], r));
         }
     }
-    return r->document || r->run
-               ? AB_OK
-               : ab_fail(AB_USAGE,
-                         "diagnose: expected a result document, or --run (see `ampbench diagnose --help`)");
+    return check(r);
 }
 
 /* ---- the run --------------------------------------------------------------------------------- */
@@ -161,7 +209,7 @@ static ab_status run(request *r) {
 
 /* Experiments run in addition to the diagnosis, for the JSON: NULL if not requested. */
 typedef struct trials {
-    cJSON *confirmations, *twins, *facts;
+    cJSON *confirmations, *twins, *facts, *jitter;
 } trials;
 
 static void move_to(cJSON *json, const char *key, cJSON **list) {
@@ -171,11 +219,12 @@ static void move_to(cJSON *json, const char *key, cJSON **list) {
 
 static ab_status write_json(const cJSON *document, const request *r, trials *t, int *failing) {
     cJSON *json = NULL;
-    ab_status status = ab_diagnose_json(document, &json, failing);
+    ab_status status = ab_diagnose_json(document, &r->limits, &json, failing);
     if (status == AB_OK) {
         move_to(json, "confirmations", &t->confirmations);
         move_to(json, "twins", &t->twins);
         move_to(json, "facts", &t->facts);
+        move_to(json, "jitter", &t->jitter);
         status = ab_json_write_file(json, r->json);
     }
     cJSON_Delete(json);
@@ -185,12 +234,16 @@ static ab_status write_json(const cJSON *document, const request *r, trials *t, 
 static ab_status diagnose(const request *r, const cJSON *document, trials *t, int *failing) {
     const bool text = !r->json || strcmp(r->json, "-") != 0;
     if (text) {
-        AB_TRY(ab_diagnose_print(document, stdout, failing));
+        AB_TRY(ab_diagnose_print(document, &r->limits, stdout, failing));
         ab_origin_print(document, stdout);
         if (r->run) ab_gradient_reference_print(document, stdout);
     }
     if (r->facts && text) AB_TRY(ab_diagnose_print_facts(document, stdout));
     if (r->facts) AB_TRY(ab_diagnose_facts_json(document, &t->facts));
+    if (r->jitter > 0) {
+        t->jitter = cJSON_CreateArray();
+        AB_TRY(ab_diagnose_jitter(document, &r->limits, r->jitter, text ? stdout : NULL, t->jitter));
+    }
     fflush(stdout);
     if (r->twins) {
         t->twins = cJSON_CreateArray();
@@ -206,7 +259,7 @@ static ab_status diagnose(const request *r, const cJSON *document, trials *t, in
 
 static ab_status diagnose_all(int argc, char **argv, request *r, int *failing) {
     cJSON *document = NULL;
-    trials t = {NULL, NULL, NULL};
+    trials t = {.confirmations = NULL};
     ab_status status = AB_OK;
     AB_TRY_GOTO(parse(argc, argv, r));
     if (r->run) AB_TRY_GOTO(run(r));
@@ -218,17 +271,22 @@ out:
     cJSON_Delete(t.confirmations);
     cJSON_Delete(t.twins);
     cJSON_Delete(t.facts);
+    cJSON_Delete(t.jitter);
     return status;
 }
 
 ab_status ab_cmd_diagnose(int argc, char **argv) {
-    request r = {.document = NULL};
+    request r = {.limits = ab_thresholds_default};
     int failing = 0;
     for (int i = 1; i < argc; i++)
         if (ab_is_help(argv[i])) {
             print_help();
             return AB_OK;
         }
+    if (has(argc, argv, "--thresholds")) {
+        print_thresholds();
+        return AB_OK;
+    }
     r.option = calloc((size_t)argc + 1, sizeof *r.option);
     if (!r.option) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
     ab_status status = diagnose_all(argc, argv, &r, &failing);

@@ -126,6 +126,11 @@ ab_status ab_diagnose_by(const cJSON *document, int index, const ab_thresholds *
 }
 
 ab_status ab_diagnose_each(const cJSON *document, ab_diagnosis_visitor visit, void *argument, int *sick) {
+    return ab_diagnose_each_by(document, &ab_thresholds_default, visit, argument, sick);
+}
+
+ab_status ab_diagnose_each_by(const cJSON *document, const ab_thresholds *limits, ab_diagnosis_visitor visit,
+                              void *argument, int *sick) {
     const cJSON *cell;
     int index = 0;
     ab_status status = AB_OK;
@@ -136,7 +141,7 @@ ab_status ab_diagnose_each(const cJSON *document, ab_diagnosis_visitor visit, vo
         const int here = index++;
         if (cJSON_IsString(ab_json_at(cell, "twin")) || cJSON_GetArraySize(ab_json_at(cell, "loss")) == 0)
             continue;
-        AB_TRY_GOTO(ab_diagnose(document, here, diagnosis));
+        AB_TRY_GOTO(ab_diagnose_by(document, here, limits, diagnosis));
         if (sick) *sick += diagnosis->found.sick;
         AB_TRY_GOTO(visit(diagnosis, argument));
     }

@@ -35,10 +35,21 @@ typedef ab_status (*ab_diagnosis_visitor)(const ab_diagnosis *diagnosis, void *a
 AB_MUST_CHECK ab_status ab_diagnose_each(const cJSON *document, ab_diagnosis_visitor visit, void *argument,
                                          int *sick);
 
+/* The same by other thresholds. */
+AB_MUST_CHECK ab_status ab_diagnose_each_by(const cJSON *document, const ab_thresholds *limits,
+                                            ab_diagnosis_visitor visit, void *argument, int *sick);
+
 /* The diagnoses of all cells except perturbed baselines, as text and as JSON (owned by the caller). *sick:
  * number of sick cells. */
-AB_MUST_CHECK ab_status ab_diagnose_print(const cJSON *document, FILE *out, int *sick);
-AB_MUST_CHECK ab_status ab_diagnose_json(const cJSON *document, cJSON **json, int *sick);
+AB_MUST_CHECK ab_status ab_diagnose_print(const cJSON *document, const ab_thresholds *limits, FILE *out,
+                                          int *sick);
+AB_MUST_CHECK ab_status ab_diagnose_json(const cJSON *document, const ab_thresholds *limits, cJSON **json,
+                                         int *sick);
+
+/* "sick", "healthy" or "undecided". */
+const char *ab_diagnosis_state(const ab_diagnosis *diagnosis);
+/* What is said first: the first verdict's cause; "unknown" if a sick cell has none; else the state. */
+const char *ab_diagnosis_first(const ab_diagnosis *diagnosis);
 
 /* The facts of the same cells (facts.def), as text and as a JSON array (owned by the caller). */
 AB_MUST_CHECK ab_status ab_diagnose_print_facts(const cJSON *document, FILE *out);

@@ -11,8 +11,13 @@
 
 static const char unknown_id[] = "unknown", healthy_id[] = "healthy", undecided_id[] = "undecided";
 
-static const char *state_of(const ab_diagnosis *d) {
+const char *ab_diagnosis_state(const ab_diagnosis *d) {
     return d->found.sick ? "sick" : d->found.undecided ? undecided_id : healthy_id;
+}
+
+const char *ab_diagnosis_first(const ab_diagnosis *d) {
+    if (!d->found.sick) return ab_diagnosis_state(d);
+    return d->verdicts > 0 ? d->verdict[0].rule->id : unknown_id;
 }
 
 /* Writes the symptoms into text; "" if there are none. */
@@ -81,7 +86,7 @@ static void print_diagnosis(const ab_diagnosis *d, FILE *out) {
     char id[160], text[AB_VERDICT_TEXT];
     ab_text_clean(id, sizeof id, ab_json_text(d->found.facts.cell, "id", "?"));
     symptoms(&d->found, text, sizeof text);
-    ab_print(out, "%s: %s%s%s\n", id, state_of(d), text[0] ? ": " : "", text);
+    ab_print(out, "%s: %s%s%s\n", id, ab_diagnosis_state(d), text[0] ? ": " : "", text);
     if (d->found.facts.loss.steps > 0) ab_print(out, "    loss: %s\n", ab_trend_name(d->trend));
     ab_facts_reference(&d->found.facts, text, sizeof text);
     if (text[0]) ab_print(out, "    %s\n", text);
@@ -106,8 +111,8 @@ static ab_status print_one(const ab_diagnosis *diagnosis, void *out) {
     return AB_OK;
 }
 
-ab_status ab_diagnose_print(const cJSON *document, FILE *out, int *sick) {
-    return ab_diagnose_each(document, print_one, out, sick);
+ab_status ab_diagnose_print(const cJSON *document, const ab_thresholds *limits, FILE *out, int *sick) {
+    return ab_diagnose_each_by(document, limits, print_one, out, sick);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -174,7 +179,7 @@ static ab_status add_one(const ab_diagnosis *d, void *array) {
     symptoms(&d->found, text, sizeof text);
     cJSON_AddStringToObject(object, "cell", ab_json_text(d->found.facts.cell, "id", ""));
     cJSON_AddBoolToObject(object, "sick", d->found.sick);
-    cJSON_AddStringToObject(object, "state", state_of(d));
+    cJSON_AddStringToObject(object, "state", ab_diagnosis_state(d));
     cJSON_AddStringToObject(object, "trend", ab_trend_name(d->trend));
     add_measure(object, "first_step",
                 d->found.sick && ab_first_symptom(&d->found) >= 0 ? (double)ab_first_symptom(&d->found)
@@ -184,7 +189,8 @@ static ab_status add_one(const ab_diagnosis *d, void *array) {
     ab_facts_reference(&d->found.facts, text, sizeof text);
     add_text(object, "reference", text);
     cJSON *verdicts = cJSON_AddArrayToObject(object, "verdicts");
-    if (!d->found.sick) cJSON_AddItemToArray(verdicts, verdict_json(&d->healthy, state_of(d), healthy_id));
+    if (!d->found.sick)
+        cJSON_AddItemToArray(verdicts, verdict_json(&d->healthy, ab_diagnosis_state(d), healthy_id));
     if (d->found.sick && d->verdicts == 0) {
         ab_verdict unknown = {.confidence = 0};
         ab_missing_evidence(&d->found, unknown.missing, sizeof unknown.missing);
@@ -197,13 +203,13 @@ static ab_status add_one(const ab_diagnosis *d, void *array) {
     return cJSON_AddItemToArray(array, object) ? AB_OK : ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
 }
 
-ab_status ab_diagnose_json(const cJSON *document, cJSON **json, int *sick) {
+ab_status ab_diagnose_json(const cJSON *document, const ab_thresholds *limits, cJSON **json, int *sick) {
     *json = cJSON_CreateObject();
     if (!*json) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
     cJSON_AddStringToObject(*json, "schema", "ampbench-diagnosis");
     cJSON_AddNumberToObject(*json, "schema_version", 1);
     cJSON *cells = cJSON_AddArrayToObject(*json, "cells");
-    ab_status status = ab_diagnose_each(document, add_one, cells, sick);
+    ab_status status = ab_diagnose_each_by(document, limits, add_one, cells, sick);
     cJSON_AddNumberToObject(*json, "sick", *sick);
     return status;
 }

@@ -139,6 +139,27 @@ run diagnose "$work/warmup.json"
 expect_rc 0 "healthy cells"
 run diagnose "$work/scales.json" --exit-zero
 expect_rc 0 "--exit-zero"
+
+# Other thresholds: which of them a verdict depends on.
+run diagnose --thresholds
+expect_text "$work/out" "short_window               20           policy    clean steps:" "the list of thresholds"
+run diagnose "$work/window.json" --threshold short_window=1
+expect_text "$work/out" "unknown: no rule" "a window that is not short"
+run diagnose "$work/window.json" --jitter 0.95 --json "$work/jitter.json"
+expect_text "$work/out" "fp16/cpu/seed1: with short_window 1: unknown" "a threshold that matters"
+follows_schema "$work/jitter.json" "the jitter" diagnosis
+run diagnose "$work/warmup.json" --jitter 0.01
+expect_text "$work/out" "one at a time: 0 change what is said first" "a verdict far from every threshold"
+run diagnose "$work/window.json" --threshold short=1
+expect_text "$work/err" "no threshold is called 'short'" "an unknown threshold"
+run diagnose "$work/window.json" --threshold short_window=few
+expect_text "$work/err" "expected a number after 'short_window=', found 'few'" "no number"
+run diagnose "$work/window.json" --threshold short_window=1 --confirm
+expect_text "$work/err" "--threshold does not go with --confirm or --twins" "thresholds of --confirm"
+run diagnose "$work/window.json" --jitter 2
+expect_text "$work/err" "--jitter expects a share between 0 and 1, found '2'" "a jitter of 200 %"
+expect_rc 2 "a jitter of 200 %"
+
 run diagnose
 expect_rc 2 "no document"
 run diagnose "$work/nothing.json"

@@ -34,6 +34,10 @@ const char *ab_threshold_kind_name(ab_threshold_kind kind);
 /* Where row i is stored. */
 double *ab_threshold_of(ab_thresholds *thresholds, int i);
 
+/* Sets one from "NAME=VALUE". AB_USAGE if there is no such row or the value is no finite number; `what` is
+ * the option that is blamed. */
+AB_MUST_CHECK ab_status ab_threshold_set(ab_thresholds *thresholds, const char *what, const char *assignment);
+
 AB_END_DECLS
 
 #endif

@@ -375,6 +375,16 @@ def write_networks(networks, folder):
         (folder / (name + ".json")).write_text(head[:-2] + f',\n  "ops": [\n    {ops}\n  ]\n}}\n')
 
 
+def put_between_marks(file, mark, maker, text):
+    """A text into a page, between the marks <!-- MARK: made by MAKER --> and <!-- /MARK -->."""
+    path, begin, end = root / file, f"<!-- {mark}: made by {maker} -->\n", f"<!-- /{mark} -->"
+    old = path.read_text()
+    if begin not in old or end not in old:
+        fail(f"{file} has no place for the table of {mark}")
+    head, rest = old.split(begin)
+    path.write_text(head + begin + text + "\n" + end + rest.split(end, 1)[1])
+
+
 # ---- the command --------------------------------------------------------------------------------------
 
 
@@ -452,9 +462,8 @@ def check_case(case, networks, built_in):
 
 
 def check_causes():
-    known = re.findall(
-        r"^AB_VERDICT\((\w+)\)", (root / "reports" / "diagnose" / "verdicts.def").read_text(), re.M
-    )
+    verdicts = root / "reports" / "diagnose" / "attribute" / "verdicts.def"
+    known = re.findall(r"^AB_VERDICT\((\w+)\)", verdicts.read_text(), re.M)
     for path in (corpus / "cases").iterdir():
         if path.stem not in (*known, "healthy", "undecided"):
             fail(f"{path.relative_to(root)}: unknown cause '{path.stem}'")

@@ -6,26 +6,31 @@
                                                            scripts/confusion --keep FOLDER leaves
     scripts/corpus_facts.py margins [FIGURE]               where figures lie in healthy cells and by cause
     scripts/corpus_facts.py show CASE                      all figures of a case
+    scripts/corpus_facts.py quantiles                      are thresholds of kind quantile those of the figures?
+    scripts/corpus_facts.py jitter FOLDER [--share X]      which first verdicts change if a threshold moves
+                                                           (--docs: into docs/diagnose.md)
 
 Figures are worked out of the record as reports/diagnose does, and rounded. They are those of one program,
 machine and day, named in the file's first line; they do not follow the rules when these change. Sets of split
 "test" are left out of margins, so that nobody fits a threshold to them by accident
 (--split test shows them)."""
 
-import argparse, gzip, hashlib, json, lzma, math, pathlib, subprocess, sys, tempfile
+import argparse, concurrent.futures, datetime, fnmatch, functools, gzip, hashlib, json, lzma, math, pathlib, re, subprocess, sys, tempfile
 
 sys.dont_write_bytecode = True
 import corpus
 
 facts_file = corpus.corpus / "facts.jsonl.xz"
 last_losses = 20
+fine = ("healthy", "undecided")
 
 # Each figure: what it is, and the thresholds of reports/diagnose that it is compared with.
 figures = {
-    "gap": "final loss behind O0's over what is allowed; behind above 1, far above 2, perhaps above 0.5",
+    "gap": "final loss behind O0's over what is allowed; behind above 1, far above 2",
+    "learned_gap": "of healthy training cells: loss gap less lateness, skips and errors, over what O0 learned; gap_learned",
+    "first_shift": "of healthy training cells: difference of the first loss from O0's, a share of it; first_shift",
     "o0_rest": "O0's final loss over its first; learned if below 0.99 (0.95 where weights grew threefold)",
     "o0_rise": "largest mean of five losses of O0 in a row over its first loss; 1.05, 1.2 and 3",
-    "o0_peak": "largest loss of O0 over its first; diverged above 3",
     "nonfinite": "share of losses that are inf or nan; sick above 0",
     "first_nonfinite": "step of the first of them",
     "late_skips": "share of steps skipped after the first quarter; sick above 0.2",
@@ -68,6 +73,18 @@ shares = (
 )
 
 
+@functools.cache
+def read_thresholds():
+    """The rows of thresholds.def by name: value, unit, kind, source."""
+    text = (corpus.root / "reports/diagnose/thresholds/thresholds.def").read_text()
+    row = re.compile(r'^AB_THRESHOLD\((\w+), ([^,]+), "([^"]*)", (\w+), "([^"]*)"\)$', re.M)
+    number = lambda value: float.fromhex(value) if value.startswith("0x") else float(value)
+    return {
+        name: {"value": number(value), "unit": unit, "kind": kind, "source": source}
+        for name, value, unit, kind, source in row.findall(text)
+    }
+
+
 # ---- a record --------------------------------------------------------------------------------------
 
 
@@ -97,22 +114,52 @@ def gap_error(cell, o0):
     return math.sqrt(max(0, min(variance, most)) / n)
 
 
-def gap_limit(document, cell, o0):
-    """reports/diagnose/diagnose.c, gap_limit()."""
+def learned(document, o0):
+    """ab_facts_learned() of a record without edges, but for token data, where log(classes) is not asked."""
+    final, first = mean_of_last(o0["loss"], len(o0["loss"])), o0["loss"][0]
+    if final is None or first is None:
+        return None
+    classes = at(document, "data.classes", 0)
+    return min(first, math.log(classes) if classes >= 2 else math.inf) - final
+
+
+def lateness(cell, o0):
+    """reports/diagnose/detect/symptoms.c, lateness_of_gap(): what O0 gained in its last steps, and skips."""
     losses, steps = o0["loss"], len(o0["loss"])
     final = mean_of_last(losses, steps)
-    if final is None or losses[0] is None:
-        return None
 
     def cost(fewer):
         earlier = mean_of_last(losses, steps - fewer)
         return max(0, earlier - final) if earlier is not None else 0
 
-    floor = abs(at(document, "noise_floor.loss_gap", 0))
-    tolerated = max(0.01 * (losses[0] - final), cost(steps // 20))
-    return (
-        max(10 * floor, 0.05 * abs(final), tolerated) + cost(cell["steps_skipped"]) + 2 * gap_error(cell, o0)
-    )
+    return cost(int(steps * read_thresholds()["gap_later"]["value"])) + cost(cell["steps_skipped"])
+
+
+def gap_limit(document, cell, o0):
+    """reports/diagnose/detect/symptoms.c, chance_of_gap() and lateness_of_gap()."""
+    gained, limits = learned(document, o0), {name: row["value"] for name, row in read_thresholds().items()}
+    if gained is None:
+        return None
+    floor = limits["gap_floors"] * abs(at(document, "noise_floor.loss_gap", 0))
+    errors = limits["gap_errors"] * gap_error(cell, o0)
+    return max(floor, limits["gap_learned"] * gained) + errors + lateness(cell, o0)
+
+
+def is_reference(case):
+    """Quantiles are taken over these."""
+    return (case["cause"], case["split"]) == ("healthy", "train")
+
+
+def healthy_figures(document, cell, o0):
+    """What thresholds of kind quantile are quantiles of."""
+    gained, gap, first = learned(document, o0), at(cell, "summary.loss_gap"), cell["loss"][0]
+    found = {"learned_gap": None, "first_shift": None}
+    if gained and gained > 0 and gap is not None:
+        errors = read_thresholds()["gap_errors"]["value"] * gap_error(cell, o0)
+        found["learned_gap"] = max(0, (gap - lateness(cell, o0) - errors) / gained)
+    if first is not None and o0["loss"][0]:
+        found["first_shift"] = abs(first - o0["loss"][0]) / abs(o0["loss"][0])
+    return found
 
 
 def flushed_energy(tensor, limit):
@@ -144,7 +191,6 @@ def deficit(cell, o0):
 
 def loss_figures(document, cell, o0):
     losses, own = o0["loss"], cell["loss"]
-    finite = [x for x in losses if x is not None]
     rows = [losses[i : i + 5] for i in range(1, len(losses) - 4)]
     highest = max((sum(row) / 5 for row in rows if None not in row), default=None)
     missing = [i for i, x in enumerate(own) if x is None]
@@ -152,7 +198,6 @@ def loss_figures(document, cell, o0):
         "gap": ratio(at(cell, "summary.loss_gap"), gap_limit(document, cell, o0)),
         "o0_rest": ratio(mean_of_last(losses, len(losses)), losses[0]),
         "o0_rise": ratio(highest, losses[0]),
-        "o0_peak": ratio(max(finite, default=None), losses[0]),
         "nonfinite": len(missing) / len(own),
         "first_nonfinite": missing[0] if missing else None,
     }
@@ -231,9 +276,9 @@ def rounded(key, value):
     return int(value) if value == int(value) and abs(value) < 1e6 else value
 
 
-def figures_of(document, level, verdicts):
+def figures_of(document, case, verdicts):
     cells = {cell["level"]: cell for cell in document["cells"] if not cell["twin"]}
-    cell, o0 = cells[level], cells["O0"]
+    cell, o0 = cells[case["level"]], cells["O0"]
     events = at(cell, "probes.origin.events", [])
     origin = events[0] if events else None
     found = {
@@ -242,8 +287,9 @@ def figures_of(document, level, verdicts):
         **gradient_figures(cell, o0),
         **update_figures(cell),
         **baseline_figures(o0),
+        **(healthy_figures(document, cell, o0) if is_reference(case) else {}),
     }
-    found = {key: rounded(key, value) for key, value in found.items()}
+    found = {key: rounded(key, found.get(key)) for key in figures if key not in ("origin_step", "origin", "verdicts")}
     found["origin_step"] = origin["step"] if origin else None
     found["origin"] = (
         " ".join(at(origin, path, "-") for path in ("op", "type", "pass", "cause.id")) if origin else None
@@ -263,16 +309,22 @@ def read_record(folder, name):
     corpus.fail(f"{folder} has no record of '{name}'")
 
 
-def verdicts_of(program, document, level):
+def diagnosis_of(program, document, *options):
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(document, file)
         file.flush()
         said = subprocess.run(
-            [program, "diagnose", file.name, "--json", "-", "--exit-zero"], capture_output=True, text=True
+            [program, "diagnose", file.name, "--json", "-", "--exit-zero", *options],
+            capture_output=True,
+            text=True,
         )
     if said.returncode != 0:
         corpus.fail("diagnose failed: " + said.stderr.strip())
-    return next(c["verdicts"] for c in json.loads(said.stdout)["cells"] if f"/{level}/" in c["cell"])
+    return json.loads(said.stdout)
+
+
+def verdicts_of(diagnosis, level):
+    return next(c["verdicts"] for c in diagnosis["cells"] if f"/{level}/" in c["cell"])
 
 
 def make(options):
@@ -284,7 +336,7 @@ def make(options):
     )
     for case in cases.values():
         document = read_record(folder, case["name"])
-        found = figures_of(document, case["level"], verdicts_of(options.program, document, case["level"]))
+        found = figures_of(document, case, verdicts_of(diagnosis_of(options.program, document), case["level"]))
         for key, column in columns.items():
             column.append(found[key])
         head = head or {
@@ -363,6 +415,107 @@ def show(options):
             print(f"{key:18} {value!s:12} {figures[key]}")
 
 
+# ---- quantiles ---------------------------------------------------------------------------------------
+
+# Thresholds of kind quantile: the figure and the quantile, which their source states too.
+quantile_of = {"gap_learned": ("learned_gap", 0.995), "first_shift": ("first_shift", 0.99)}
+
+
+def nearest_rank(values, share):
+    return sorted(values)[math.ceil(share * len(values)) - 1]
+
+
+def check_quantiles(_options):
+    """Refuses thresholds of kind quantile that are not those of the healthy training cells, to one digit."""
+    _, facts = read_facts()
+    cases = corpus.read_cases().items()
+    names = [name for name, case in cases if is_reference(case)]
+    rows = {name: row for name, row in read_thresholds().items() if row["kind"] == "quantile"}
+    if set(rows) != set(quantile_of):
+        corpus.fail(f"thresholds.def has the quantiles {sorted(rows)}, scripts/corpus_facts.py {sorted(quantile_of)}")
+    wrong = []
+    for name, (figure, share) in quantile_of.items():
+        values = [facts[n][figure] for n in names if n in facts and facts[n][figure] is not None]
+        found, committed = nearest_rank(values, share), rows[name]["value"]
+        above = sum(value > committed for value in values)
+        print(
+            f"{name}: the {share} quantile of {len(values)} healthy training cells is {found:.2g}; "
+            f"{committed:g} is committed, {above} cells ({above / len(values):.1%}) are above it"
+        )
+        rounding = 0.5 * 10 ** math.floor(math.log10(committed)) * (1 + 1e-9)
+        if abs(found - committed) > rounding or not rows[name]["source"].startswith(f"{share} of healthy"):
+            wrong.append(name)
+    if wrong:
+        corpus.fail(f"thresholds.def does not have the value or the share that the corpus gives: {', '.join(wrong)}")
+
+
+# ---- jitter ------------------------------------------------------------------------------------------
+
+
+def judged_again(options, case):
+    """What is said of the cell first, and what with a threshold moved: (threshold, value, cause, layer)."""
+    document = read_record(pathlib.Path(options.folder), case["name"])
+    diagnosis = diagnosis_of(options.program, document, "--jitter", str(options.share))
+    first = verdicts_of(diagnosis, case["level"])[0]["id"]
+    here = [item for item in diagnosis["jitter"] if f"/{case['level']}/" in item["cell"]]
+    return first, [(item["threshold"], item["value"], item["id"]) for item in here]
+
+
+def jitter_rows(options, cases):
+    """Of each threshold: changes downwards and upwards, right ones lost and won, healthy ones called sick."""
+    numbers, rows, steady, right = read_thresholds(), {}, 0, 0
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for case, (first, moved) in zip(cases, pool.map(lambda case: judged_again(options, case), cases)):
+            steady += not moved
+            right += first == case["cause"]
+            for name, value, found in moved:
+                row = rows.setdefault(name, {"down": 0, "up": 0, "lost": 0, "won": 0, "alarms": []})
+                row["down" if value < numbers[name]["value"] else "up"] += 1
+                row["lost"] += first == case["cause"] != found
+                row["won"] += first != case["cause"] == found
+                if case["cause"] in fine and first in fine and found not in fine:
+                    row["alarms"].append(case["name"] if case["split"] == "train" else "a test case")
+    return numbers, rows, steady, right
+
+
+def jitter_table(options, cases):
+    most = 20
+    numbers, rows, steady, right = jitter_rows(options, cases)
+    moved = [name for name, row in numbers.items() if row["kind"] != "derived"]
+    percent, lines = f"{100 * options.share:g} %", []
+    lines.append(
+        f"{datetime.date.today()}: {len(cases)} records of the corpus, {right} with the right cause first. Of the "
+        f"{len(moved)} policies and quantiles, moved one at a time by {percent}, {len(moved) - len(rows)} change "
+        f"nothing; {steady} records ({100 * steady / len(cases):.1f} %) say the same whichever is moved. The mean "
+        f"threshold changes {sum(r['down'] + r['up'] for r in rows.values()) / 2 / len(moved) / len(cases):.2%} of "
+        f"what is said first (cause, layer, options)."
+    )
+    lines += ["", f"| threshold | kind | value | -{percent} | +{percent} | right causes lost, won | healthy called sick |"]
+    lines.append("|---|---|---|---|---|---|---|")
+    worst = sorted(rows, key=lambda name: (-rows[name]["down"] - rows[name]["up"], name))
+    for name in worst[:most]:
+        row, number = rows[name], numbers[name]
+        alarms = ", ".join(f"`{alarm}`" if alarm in corpus.read_cases() else alarm for alarm in row["alarms"])
+        lines.append(
+            f"| `{name}` | {number['kind']} | {number['value']:g} | {row['down']} | {row['up']} | "
+            f"{row['lost']}, {row['won']} | {alarms or '-'} |"
+        )
+    total = {key: sum(rows[name][key] for name in worst) for key in ("down", "up", "lost", "won")}
+    lines.append(
+        f"| all {len(moved)} |  |  | {total['down']} | {total['up']} | {total['lost']}, {total['won']} | "
+        f"{sum(len(row['alarms']) for row in rows.values())} |"
+    )
+    return "\n".join(lines)
+
+
+def jitter(options):
+    cases = [c for c in corpus.read_cases().values() if fnmatch.fnmatch(c["name"], options.only)]
+    text = jitter_table(options, cases)
+    print(text)
+    if options.docs:
+        corpus.put_between_marks("docs/diagnose.md", "jitter", "scripts/corpus_facts.py jitter --docs", text)
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -376,7 +529,15 @@ def main():
     looking.add_argument("--split", choices=["train", "test"], default="train")
     showing = commands.add_parser("show")
     showing.add_argument("case")
-    for sub, work in ((making, make), (looking, margins), (showing, show)):
+    moving = commands.add_parser("jitter")
+    moving.add_argument("folder")
+    moving.add_argument("--program", default=corpus.root / "build" / "release" / "ampbench")
+    moving.add_argument("--share", type=float, default=0.25)
+    moving.add_argument("--only", default="*", help="cases whose name matches this pattern")
+    moving.add_argument("--jobs", type=int, default=2)
+    moving.add_argument("--docs", action="store_true")
+    checking = commands.add_parser("quantiles")
+    for sub, work in ((checking, check_quantiles), (making, make), (looking, margins), (showing, show), (moving, jitter)):
         sub.set_defaults(work=work)
     options = parser.parse_args()
     options.work(options)

@@ -6,8 +6,9 @@ command -v python3 >"$work/python" || exit 77
 mkdir -p "$work/tree/bench" "$work/tree/scripts"
 cp "$AMPBENCH_SOURCE/scripts/corpus.py" "$AMPBENCH_SOURCE/scripts/corpus_facts.py" "$work/tree/scripts"
 cp -r "$AMPBENCH_SOURCE/bench/nets" "$work/tree/bench"
-mkdir -p "$work/tree/reports/diagnose"
-cp "$AMPBENCH_SOURCE/reports/diagnose/attribute/verdicts.def" "$work/tree/reports/diagnose"
+mkdir -p "$work/tree/reports/diagnose/attribute" "$work/tree/reports/diagnose/thresholds"
+cp "$AMPBENCH_SOURCE/reports/diagnose/attribute/verdicts.def" "$work/tree/reports/diagnose/attribute"
+cp "$AMPBENCH_SOURCE/reports/diagnose/thresholds/thresholds.def" "$work/tree/reports/diagnose/thresholds"
 
 # python SCRIPT ARGS...: as run, of the copy.
 python() {
@@ -81,4 +82,17 @@ python corpus_facts margins gap
 expect_text "$work/out" "weight_update_lost" "margins"
 python corpus_facts show lost_conv_o3
 expect_text "$work/out" "lost_energy" "the figures of a case"
+
+# Thresholds that are quantiles are what the figures give.
+python corpus_facts quantiles
+expect_rc 0 "the quantiles"
+expect_text "$work/out" "gap_learned: the 0.995 quantile of" "the quantiles"
+limits=$work/tree/reports/diagnose/thresholds/thresholds.def
+sed -i 's/^\(AB_THRESHOLD(gap_learned, \)[0-9.e-]*/\10.02/' "$limits"
+python corpus_facts quantiles
+expect_rc 1 "a quantile that the corpus does not give"
+expect_text "$work/err" "that the corpus gives: gap_learned" "a quantile that the corpus does not give"
+sed -i 's/policy, "chance exceeds/quantile, "chance exceeds/' "$limits"
+python corpus_facts quantiles
+expect_text "$work/err" "thresholds.def has the quantiles ['accuracy_errors'," "a quantile without a figure"
 finish

@@ -487,7 +487,7 @@ def jitter_table(options, cases):
         f"{datetime.date.today()}: {len(cases)} records of the corpus, {right} with the right cause first. Of the "
         f"{len(moved)} policies and quantiles, moved one at a time by {percent}, {len(moved) - len(rows)} change "
         f"nothing; {steady} records ({100 * steady / len(cases):.1f} %) say the same whichever is moved. The mean "
-        f"threshold changes {sum(r['down'] + r['up'] for r in rows.values()) / 2 / len(moved) / len(cases):.2%} of "
+        f"threshold changes {50 * sum(r['down'] + r['up'] for r in rows.values()) / len(moved) / len(cases):.2f} % of "
         f"what is said first (cause, layer, options)."
     )
     lines += ["", f"| threshold | kind | value | -{percent} | +{percent} | right causes lost, won | healthy called sick |"]

@@ -85,7 +85,8 @@ static bool finds_through(const search *s, const cJSON *op, int steps) {
     const ab_traits ends = AB_TRAIT_product | AB_TRAIT_normalization;
     const ab_traits traits = ab_graph_traits(s->graph, op);
     if (s->test(traits)) return true;
-    return (s->graph->by_position || !(traits & ends)) && finds(s, op, steps - 1);
+    if (s->graph->by_position) return finds(s, op, steps - 1);
+    return !(traits & ends) && finds(s, op, steps - !(traits & AB_TRAIT_rearrangement));
 }
 
 static bool finds(const search *s, const cJSON *op, int steps) {

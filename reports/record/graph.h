@@ -37,8 +37,9 @@ ab_traits ab_graph_traits(const ab_graph *graph, const cJSON *op);
 ab_traits ab_graph_traits_of(const ab_graph *graph, const char *name, const char *type);
 
 /* Returns whether the op reads (is_read_by: is read by) an op whose traits pass the test, along at most
- * `steps` edges. A path ends at a product or a normalization, since the values beyond it are different
- * values. Without edges: among that many neighbouring ops of the list. False for NULL. */
+ * `steps` edges; rearrangements do not count. A path ends at a product or a normalization, since the values
+ * beyond it are different values. Without edges: among that many neighbouring ops of the list. False for
+ * NULL. */
 typedef bool (*ab_trait_test)(ab_traits traits);
 bool ab_graph_reads(const ab_graph *graph, const cJSON *op, int steps, ab_trait_test test);
 bool ab_graph_is_read_by(const ab_graph *graph, const cJSON *op, int steps, ab_trait_test test);

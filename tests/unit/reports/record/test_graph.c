@@ -64,6 +64,22 @@ static void paths_follow_edges(void **state) {
     assert_false(ab_graph_reads(&g, NULL, 5, is_arithmetic));
 }
 
+static void rearrangements_do_not_lengthen_a_path(void **state) {
+    (void)state;
+    static const char text[] =
+        "{\"graph\": {\"ops\": ["
+        "{\"op\": \"a\", \"type\": \"scale\", \"inputs\": [\"input\"], \"traits\": [\"scaling\"]},"
+        "{\"op\": \"b\", \"type\": \"reshape\", \"inputs\": [\"a\"], \"traits\": [\"rearrangement\"]},"
+        "{\"op\": \"c\", \"type\": \"permute\", \"inputs\": [\"b\"], \"traits\": [\"rearrangement\"]},"
+        "{\"op\": \"d\", \"type\": \"softmax\", \"inputs\": [\"c\"], \"traits\": [\"softmax\"]}]}}";
+    cJSON *rearranged = cJSON_Parse(text);
+    const ab_graph g = ab_graph_of(rearranged, NULL);
+    assert_true(ab_graph_is_read_by(&g, ab_graph_op(&g, "a"), 1, is_softmax));
+    assert_true(ab_graph_reads(&g, ab_graph_op(&g, "d"), 1, is_scaling));
+    assert_int_equal(ab_op_traits("reshape"), AB_TRAIT_rearrangement);
+    cJSON_Delete(rearranged);
+}
+
 static void records_without_a_graph_are_read_by_position(void **state) {
     (void)state;
     cJSON *old = cJSON_Parse("{}");
@@ -103,6 +119,7 @@ static void an_only_op_has_no_other_of_its_trait(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(paths_follow_edges, set_up, tear_down),
+        cmocka_unit_test(rearrangements_do_not_lengthen_a_path),
         cmocka_unit_test_setup_teardown(records_without_a_graph_are_read_by_position, set_up, tear_down),
         cmocka_unit_test_setup_teardown(traits_come_from_the_record, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_only_op_has_no_other_of_its_trait, set_up, tear_down),

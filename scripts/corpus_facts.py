@@ -7,6 +7,7 @@
     scripts/corpus_facts.py margins [FIGURE]               where figures lie in healthy cells and by cause
     scripts/corpus_facts.py show CASE                      all figures of a case
     scripts/corpus_facts.py quantiles                      are thresholds of kind quantile those of the figures?
+    scripts/corpus_facts.py calibration                    how often verdicts of a confidence are right
     scripts/corpus_facts.py jitter FOLDER [--share X]      which first verdicts change if a threshold moves
                                                            (--docs: into docs/diagnose.md)
 
@@ -449,6 +450,27 @@ def check_quantiles(_options):
         corpus.fail(f"thresholds.def does not have the value or the share that the corpus gives: {', '.join(wrong)}")
 
 
+# ---- confidence --------------------------------------------------------------------------------------
+
+
+def calibration(_options):
+    """How often the first cause of a sick cell is right, by its confidence in steps of a tenth."""
+    _, facts = read_facts()
+    bins, cases = {}, corpus.read_cases()
+    for name, found in facts.items():
+        first, _, confidence = found["verdicts"].split("; ")[0].partition(" ")
+        if first not in (*fine, "unknown"):
+            said = float(confidence)
+            bins.setdefault(min(9, int(10 * said + 1e-9)), []).append((said, first == cases[name]["cause"]))
+    cells, error = sum(map(len, bins.values())), 0
+    print(f"{'confidence':12} {'verdicts':>8} {'mean':>6} {'right':>6}")
+    for tenth, said in sorted(bins.items()):
+        mean, right = (sum(x) / len(said) for x in zip(*said))
+        error += len(said) / cells * abs(mean - right)
+        print(f"{tenth / 10:.1f} to {(tenth + 1) / 10:.1f}   {len(said):8} {mean:6.2f} {right:6.2f}")
+    print(f"expected calibration error {error:.3f} of {cells} verdicts")
+
+
 # ---- jitter ------------------------------------------------------------------------------------------
 
 
@@ -536,8 +558,8 @@ def main():
     moving.add_argument("--only", default="*", help="cases whose name matches this pattern")
     moving.add_argument("--jobs", type=int, default=2)
     moving.add_argument("--docs", action="store_true")
-    checking = commands.add_parser("quantiles")
-    for sub, work in ((checking, check_quantiles), (making, make), (looking, margins), (showing, show), (moving, jitter)):
+    checking, trusting = commands.add_parser("quantiles"), commands.add_parser("calibration")
+    for sub, work in ((checking, check_quantiles), (trusting, calibration), (making, make), (looking, margins), (showing, show), (moving, jitter)):
         sub.set_defaults(work=work)
     options = parser.parse_args()
     options.work(options)

@@ -796,7 +796,7 @@ static void gradients_that_nobody_unscales_are_seen_in_the_cell_alone(void **sta
 /* Half gradients of a model without fp32 masters: torch's norm of them is a half number. */
 static void a_norm_beyond_half_leaves_no_gradient(void **state) {
     (void)state;
-#define CLIPPED(energy, nonzero, masters)                                                                    \
+#define CLIPPED_IN_HALF(energy, nonzero, masters)                                                            \
     ", \"scale\": [[1, 80]], \"policy\": {\"cast_model_type\": \"fp16\", \"master_weights\": " masters       \
     ", \"loss_scale\": 1}, \"probes\": {\"steps_probed\": 2, \"unscaled_gradients\": [{\"name\": "           \
     "\"fc.weight.grad\", \"layer\": \"fc\", \"count\": 2000, \"steps\": {\"nonzero\": [1000, 1000], "        \
@@ -806,16 +806,16 @@ static void a_norm_beyond_half_leaves_no_gradient(void **state) {
     record r = sound;
     r.config = ", \"clip_norm\": 1";
     r.cell_last = 2.3;
-    r.cell = CLIPPED("1e10", "0", "false");
+    r.cell = CLIPPED_IN_HALF("1e10", "0", "false");
     expect(&r, "clip_norm_overflow", NULL);
-    r.cell = CLIPPED("1e9", "0", "false"); /* 31623 */
+    r.cell = CLIPPED_IN_HALF("1e9", "0", "false"); /* 31623 */
     expect_no(&r, "clip_norm_overflow");
-    r.cell = CLIPPED("1e10", "0", "true"); /* fp32 gradients */
+    r.cell = CLIPPED_IN_HALF("1e10", "0", "true"); /* fp32 gradients */
     expect_no(&r, "clip_norm_overflow");
-    r.cell = CLIPPED("1e10", "999", "false");
+    r.cell = CLIPPED_IN_HALF("1e10", "999", "false");
     expect_no(&r, "clip_norm_overflow");
     r.config = "";
-    r.cell = CLIPPED("1e10", "0", "false");
+    r.cell = CLIPPED_IN_HALF("1e10", "0", "false");
     expect_no(&r, "clip_norm_overflow");
 }
 
@@ -1503,6 +1503,17 @@ static void an_empty_record_gives_no_verdict(void **state) {
     const ab_diagnosis *d = diagnose(&r);
     assert_true(d->found.sick);
     assert_int_equal(d->verdicts, 0);
+}
+
+/* The cell's own format counts: O0 of a run with --ema-format half keeps fp32 averages. */
+static void an_fp32_average_is_not_blamed_for_half(void **state) {
+    (void)state;
+    record r = sound;
+    r.config = ", \"ema\": 0.999, \"ema_format\": \"half\"";
+    r.cell = ", \"policy\": {\"ema_format\": \"fp32\"}, \"test_loss\": 0.3, \"ema_test_loss\": 1.9, "
+             "\"vitals\": {\"average\": "
+             "{\"differing\": 100, \"stuck\": 93, \"distance_rms_share\": 0.6}}";
+    expect_no(&r, "ema_in_half");
 }
 
 static const struct CMUnitTest tests[] = {

@@ -149,7 +149,7 @@ static void print_outcome(const char *id, const char *cause, const trial *t, FIL
             ab_print(text, "%s: not confirmed: %s it is still sick\n", id, t->options);
         else
             ab_print(text, "%s: not confirmed: %s it is still sick, of another cause: %s\n", id, t->options,
-                    t->left);
+                     t->left);
         break;
     }
 }

@@ -1,4 +1,5 @@
 /* The facts of every cell as text and as JSON. */
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/diagnose/diagnose.h"
 #include "reports/diagnose/facts/facts_list.h"
@@ -11,13 +12,13 @@ static void print_fact(const ab_facts *facts, const ab_fact_row *row, FILE *out)
     const ab_fact fact = row->get(facts);
     const double limit = ab_fact_limit(row, *facts->limits);
     if (isnan(fact.value)) {
-        fprintf(out, "    %-18s not in the record: %s\n", row->name, row->text);
+        ab_print(out, "    %-18s not in the record: %s\n", row->name, row->text);
         return;
     }
-    fprintf(out, "    %-18s %.4g %s", row->name, fact.value, row->unit);
-    if (!isnan(limit)) fprintf(out, " (%s %.4g)", row->threshold, limit);
+    ab_print(out, "    %-18s %.4g %s", row->name, fact.value, row->unit);
+    if (!isnan(limit)) ab_print(out, " (%s %.4g)", row->threshold, limit);
     if (fact.step != AB_STEP_UNKNOWN) fprintf(out, ", step %d", fact.step);
-    if (fact.place[0]) fprintf(out, "  [/cells/%d%s]", facts->index, fact.place);
+    if (fact.place[0]) ab_print(out, "  [/cells/%d%s]", facts->index, fact.place);
     putc('\n', out);
 }
 
@@ -25,7 +26,7 @@ static ab_status print_facts(const ab_diagnosis *diagnosis, void *argument) {
     char id[160];
     const ab_facts *facts = &diagnosis->found.facts;
     ab_text_clean(id, sizeof id, ab_json_text(facts->cell, "id", "?"));
-    fprintf(argument, "%s: facts\n", id);
+    ab_print(argument, "%s: facts\n", id);
     for (int i = 0; i < ab_fact_count(); i++) print_fact(facts, ab_fact_at(i), argument);
     return AB_OK;
 }

@@ -72,7 +72,7 @@ bool ab_remedy_wide_statistics(const ab_facts *facts, ab_remedy *remedy) {
     return true;
 }
 
-/* An option of the run names fp16, or its scaler is for fp16 only. */
+/* An option of the run names fp16, or one of its scalers is for fp16 only. */
 static bool is_for_fp16(const ab_facts *facts) {
     static const char *const of_layers[] = {"=fp16", "=torch.float16"};
     const cJSON *word;
@@ -80,7 +80,11 @@ static bool is_for_fp16(const ab_facts *facts) {
         for (size_t i = 0; i < sizeof of_layers / sizeof *of_layers; i++)
             if (cJSON_IsString(word) && strstr(word->valuestring, of_layers[i])) return true;
     }
-    return strncmp(ab_json_text(facts->cell, "scale_policy", ""), "adaloss", 7) == 0;
+    const cJSON *cell;
+    cJSON_ArrayForEach(cell, ab_json_at(facts->document, "cells")) {
+        if (strncmp(ab_json_text(cell, "scale_policy", ""), "adaloss", 7) == 0) return true;
+    }
+    return false;
 }
 
 bool ab_remedy_bf16(const ab_facts *facts, ab_remedy *remedy) {

@@ -27,9 +27,9 @@ static double gap_error(const cJSON *a, const cJSON *b) {
     return sqrt(fmax(0, fmin(variance, most)) / used);
 }
 
-/* A gap this small is chance: ten noise floors, if they were measured; else a share of what O0 learned that
- * healthy runs do not exceed (gap_learned), and standard errors of the gap. Every term is a loss difference
- * of this record, so the units of the loss do not matter. */
+/* A gap this small is chance: ten noise floors, if they were measured, or a share of what O0 learned that
+ * healthy runs do not exceed (gap_learned), whichever is larger; and standard errors of the gap. Every term
+ * is a loss difference of this record, so the units of the loss do not matter. */
 static double chance_of_gap(const ab_case *c) {
     const ab_thresholds *t = c->facts.limits;
     const double floor = fabs(ab_json_number(c->facts.document, "noise_floor.loss_gap", 0));
@@ -131,14 +131,22 @@ static bool is_inaccurate(const ab_case *c) {
            o0 - own > c->facts.limits->accuracy_errors * sqrt(2 * fmax(mean * (1 - mean), 1 / n) / n);
 }
 
+/* Where O0 has not learned, a gap below the fall of the loss that counts as learning is none either. */
+static void widen_gap(ab_case *c) {
+    const double least = (1 - c->facts.limits->learned_share) * fabs(c->facts.baseline_loss.first);
+    c->gap_chance = fmax(c->gap_chance, least);
+    c->gap_limit = fmax(c->gap_limit, least);
+}
+
 static void find_symptoms(ab_case *c) {
     const ab_thresholds *t = c->facts.limits;
     c->nonfinite = c->facts.loss.nonfinite > 0;
     c->skipping =
         c->facts.skip.late_steps > 0 && c->facts.skip.late > t->skipping_share * c->facts.skip.late_steps;
+    c->unlearned = c->facts.baseline && !has_learned(c);
+    if (c->unlearned) widen_gap(c);
     c->behind = c->facts.gap > c->gap_limit;
     const ab_loss_facts *o0 = &c->facts.baseline_loss;
-    c->unlearned = c->facts.baseline && !has_learned(c);
     c->diverged = c->facts.baseline && (o0->nonfinite > 0 || o0->sustained > t->far_above * o0->first);
     c->lr_unstable = is_lr_unstable(c);
     c->stuck = average_is_stuck(c);

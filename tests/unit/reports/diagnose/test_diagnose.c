@@ -1516,6 +1516,17 @@ static void an_fp32_average_is_not_blamed_for_half(void **state) {
     expect_no(&r, "ema_in_half");
 }
 
+/* Nothing was learned, so no gap can be told from what was. */
+static void a_gap_to_an_o0_that_has_not_learned_is_not_told(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_last = 2.299;
+    r.cell_last = 2.3;
+    assert_true(diagnose(&r)->found.undecided && !diagnosis.found.behind);
+    r.cell_last = 9;
+    assert_true(diagnose(&r)->found.sick && diagnosis.found.behind);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_cell_like_o0_is_healthy),
     cmocka_unit_test(a_run_that_is_too_short_is_undecided_not_sick),
@@ -1582,6 +1593,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(an_fp32_average_is_not_blamed_for_half),
     cmocka_unit_test(updates_that_clipping_made_small_are_not_lost_by_the_format),
     cmocka_unit_test(a_summed_loss_is_not_compared_with_chance),
+    cmocka_unit_test(a_gap_to_an_o0_that_has_not_learned_is_not_told),
     cmocka_unit_test(an_empty_record_gives_no_verdict),
 };
 

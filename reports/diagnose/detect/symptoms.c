@@ -123,12 +123,12 @@ static bool is_lr_unstable(const ab_case *c) {
  * A cell that is late, by skipped steps for example, is behind in accuracy as it is in its loss: there the
  * loss decides. */
 static bool is_inaccurate(const ab_case *c) {
-    if (c->facts.gap > c->gap_chance) return false;
+    const ab_thresholds *t = c->facts.limits;
+    if (c->facts.gap > t->gap_learned * ab_facts_learned(&c->facts)) return false;
     const double n = ab_json_number(c->facts.cell, "test_count", 0),
                  own = ab_json_number(c->facts.cell, "test_accuracy", (double)NAN),
                  o0 = ab_json_number(c->facts.baseline, "test_accuracy", (double)NAN), mean = (own + o0) / 2;
-    return n > 0 &&
-           o0 - own > c->facts.limits->accuracy_errors * sqrt(2 * fmax(mean * (1 - mean), 1 / n) / n);
+    return n > 0 && o0 - own > t->accuracy_errors * sqrt(2 * fmax(mean * (1 - mean), 1 / n) / n);
 }
 
 /* Where O0 has not learned, a gap below the fall of the loss that counts as learning is none either. */

@@ -1527,6 +1527,20 @@ static void a_gap_to_an_o0_that_has_not_learned_is_not_told(void **state) {
     assert_true(diagnose(&r)->found.sick && diagnosis.found.behind);
 }
 
+/* A cell that trains as O0 does and scores worse; one that is late scores worse because of that. */
+static void accuracy_is_a_symptom_where_the_loss_is_that_of_o0(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0 = ", \"test_count\": 400, \"test_accuracy\": 0.9";
+    r.cell = ", \"test_count\": 400, \"test_accuracy\": 0.8";
+    assert_true(diagnose(&r)->found.inaccurate && diagnosis.found.sick);
+    r.cell = ", \"test_count\": 400, \"test_accuracy\": 0.86"; /* 1.7 standard errors */
+    assert_false(diagnose(&r)->found.inaccurate);
+    r.cell = ", \"test_count\": 400, \"test_accuracy\": 0.8";
+    r.cell_last = 0.33;
+    assert_false(diagnose(&r)->found.inaccurate);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_cell_like_o0_is_healthy),
     cmocka_unit_test(a_run_that_is_too_short_is_undecided_not_sick),
@@ -1594,6 +1608,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(updates_that_clipping_made_small_are_not_lost_by_the_format),
     cmocka_unit_test(a_summed_loss_is_not_compared_with_chance),
     cmocka_unit_test(a_gap_to_an_o0_that_has_not_learned_is_not_told),
+    cmocka_unit_test(accuracy_is_a_symptom_where_the_loss_is_that_of_o0),
     cmocka_unit_test(an_empty_record_gives_no_verdict),
 };
 

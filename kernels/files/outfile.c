@@ -230,8 +230,22 @@ static bool is_about(const char *name, size_t length, const char *pattern, bool 
            (length >= before + after && strncmp(name + length - after, pattern + whole - after, after) == 0);
 }
 
+/* Whether the process has ended and nobody has asked how (a zombie). Its name, in parentheses, may hold any
+ * character, and the state follows it. */
+static bool is_zombie(long process) {
+    char path[64], text[512];
+    ab_text_exact(path, sizeof path, "/proc/%ld/stat", process);
+    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t length = file < 0 ? 0 : read(file, text, sizeof text - 1);
+    if (file >= 0) close(file);
+    text[length > 0 ? length : 0] = '\0';
+    const char *name_end = strrchr(text, ')');
+    return name_end && (strncmp(name_end, ") Z", 3) == 0 || strncmp(name_end, ") X", 3) == 0);
+}
+
 static bool is_gone(long process) {
-    return process == (long)getpid() || (kill((pid_t)process, 0) != 0 && errno == ESRCH);
+    return process == (long)getpid() || (kill((pid_t)process, 0) != 0 && errno == ESRCH) ||
+           is_zombie(process);
 }
 
 void ab_outfile_sweep(const char *path) {

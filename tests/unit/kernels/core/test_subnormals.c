@@ -1,6 +1,7 @@
 /* kernels/core/subnormals.h: the mode reaches every thread of a parallel loop and the library's products, and
  * does not change what must not depend on it: conversions between formats, and elementary functions of normal
  * numbers. Skipped on a processor that cannot flush. */
+#define _POSIX_C_SOURCE 200809L /* nanosleep */
 #include "kernels/core/elementary.h"
 #include "kernels/core/elementary64.h"
 #include "kernels/core/parallel.h"

@@ -7,11 +7,11 @@
 
 #include "kernels/ops/product/dnnl_shim.h"
 
-#if AB_HAVE_DNNL
+#ifdef AB_HAVE_DNNL
 #include <oneapi/dnnl/dnnl.h>
 #endif
 
-#if AB_HAVE_DNNL && DNNL_VERSION_MAJOR < 3
+#if defined AB_HAVE_DNNL && DNNL_VERSION_MAJOR < 3
 #include <dlfcn.h>
 
 enum { STACK = 64 * 1024 };

@@ -9,7 +9,7 @@
 #include "kernels/ops/product/reference.h"
 #include "oracle/conv.h"
 
-#if AB_HAVE_DNNL
+#ifdef AB_HAVE_DNNL
 #include <dlfcn.h>
 #include <oneapi/dnnl/dnnl.h>
 #endif
@@ -222,7 +222,7 @@ static void overflows_of_finite_operands_stay(void **state) {
 
 /* ---- matrix products ------------------------------------------------------------------------- */
 
-#if AB_HAVE_DNNL
+#ifdef AB_HAVE_DNNL
 
 /* In front of the library's own. */
 dnnl_status_t dnnl_sgemm(char transa, char transb, dnnl_dim_t m, dnnl_dim_t n, dnnl_dim_t k, float alpha,

@@ -278,15 +278,18 @@ static ab_status set_num_losses(ab_policy *policy, const char *value) {
     return AB_OK;
 }
 
+/* As parse_cast, of a property that always has a format. */
+static ab_status parse_format(const ab_policy *policy, const char *name, const char *value,
+                              ab_cast_model *format) {
+    AB_TRY(parse_cast(policy, name, value, format));
+    if (*format != AB_CAST_none) return AB_OK;
+    return ab_fail(AB_USAGE, "--set %s: expected half, %s or fp32, found '%s'", name, policy->half->name,
+                   value);
+}
+
 /* A separate format for running mean and variance. */
 static ab_status set_batch_norm_statistics(ab_policy *policy, const char *value) {
-    ab_cast_model format;
-    AB_TRY(parse_cast(policy, "batch_norm_statistics", value, &format));
-    if (format == AB_CAST_none)
-        return ab_fail(AB_USAGE, "--set batch_norm_statistics: expected half, %s or fp32, found '%s'",
-                       policy->half->name, value);
-    policy->batch_norm_statistics = format;
-    return AB_OK;
+    return parse_format(policy, "batch_norm_statistics", value, &policy->batch_norm_statistics);
 }
 
 /* A format of kept state: `weights` (optimizer state only), fp32 or half. */
@@ -302,10 +305,7 @@ static ab_status set_optimizer_state(ab_policy *policy, const char *value) {
 
 static ab_status set_ema_format(ab_policy *policy, const char *value) {
     ab_cast_model format;
-    AB_TRY(parse_cast(policy, "ema_format", value, &format));
-    if (format == AB_CAST_none)
-        return ab_fail(AB_USAGE, "--set ema_format: expected half, %s or fp32, found '%s'",
-                       policy->half->name, value);
+    AB_TRY(parse_format(policy, "ema_format", value, &format));
     policy->keep.ema_format = format == AB_CAST_fp32 ? &ab_format_fp32 : policy->half;
     policy->keep.ema_set = true;
     return AB_OK;

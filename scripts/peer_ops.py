@@ -1,6 +1,5 @@
 """PyTorch's side of the ops of transformers, recurrences and images, for scripts/peer_pytorch.py: class in apex's O1 lists,
 function of widened inputs, parameters from attributes and input shape. Images are NCHW here and NHWC in network files."""
-import glob
 import math
 import os
 
@@ -60,13 +59,18 @@ class Text:
         return tokens[:-1].reshape(count, -1), tokens[1:].reshape(count, -1)
 
     def files(self, path):
-        tokens, labels = [], []
-        for label, folder in enumerate(sorted(glob.glob(os.path.join(path, "*")))):
-            for i, name in enumerate(sorted(glob.glob(os.path.join(folder, "*")))):
+        """A folder a class; in tests/golden they are packed: lines of `path`.txt are "<class>/<file>", a tab, a line of the file."""
+        tokens, labels, packed = [], [], {}
+        with open(path + ".txt") as file:
+            for line in file:
+                name, text = line.split("\t", 1)
+                packed[name] = packed.get(name, "") + text
+        folders = sorted({name.split("/")[0] for name in packed})
+        for label, folder in enumerate(folders):
+            for i, name in enumerate(sorted(name for name in packed if name.split("/")[0] == folder)):
                 if i % 10 == 9:
                     continue
-                with open(name, "rb") as file:
-                    text = file.read()[:self.length]
+                text = packed[name].encode()[:self.length]
                 tokens.append(np.frombuffer(text.ljust(self.length, b"\0"), np.uint8).astype(np.int64))
                 labels.append(label)
         return np.stack(tokens), np.array(labels)
@@ -81,7 +85,7 @@ class Text:
 
 
 def write_text(directory):
-    """Sentences of a made-up language: a stream, and two classes of files that prefer different words."""
+    """Random sentences: a stream, and two classes of files, packed as lines, that prefer different words."""
     words = "the a one small old red fox dog bird tree sees likes finds near under and sleeps runs sings here".split()
     generator = np.random.default_rng(7)
 
@@ -93,11 +97,11 @@ def write_text(directory):
     os.makedirs(directory, exist_ok=True)
     with open(os.path.join(directory, "stream.txt"), "w") as file:
         file.write(sentences(240, 0))
-    for label, name in enumerate(("even", "odd")):
-        os.makedirs(os.path.join(directory, "classes", name), exist_ok=True)
-        for i in range(20):
-            with open(os.path.join(directory, "classes", name, f"{i:02}.txt"), "w") as file:
-                file.write(sentences(3, label))
+    with open(os.path.join(directory, "classes.txt"), "w") as file:
+        for label, name in enumerate(("even", "odd")):
+            for i in range(20):
+                for line in sentences(3, label).splitlines():
+                    file.write(f"{name}/{i:02}.txt\t{line}\n")
 
 
 def words_of(counter, key0, key1):

@@ -776,9 +776,10 @@ def load_init(net, path, seed):
 
 
 def resolve(path):
-    """Paths of a configuration are relative to the project's root."""
+    """Paths of a configuration are relative to the project's root; a packed folder is <path>.txt."""
     inside = os.path.join(ROOT, path)
-    return FASHION_MNIST if path == "fashion_mnist" else inside if os.path.exists(inside) else path
+    there = os.path.exists(inside) or os.path.exists(inside + ".txt")
+    return FASHION_MNIST if path == "fashion_mnist" else inside if there else path
 
 
 def open_data(source, net, normalize):

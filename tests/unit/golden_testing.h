@@ -263,8 +263,13 @@ typedef struct golden_setup {
     ab_cell *cell;
 } golden_setup;
 
+/* A data source whose folder is packed as a text file, and the source that a test has unpacked it to. */
+static const char golden_packed[] = "bytes:tests/golden/text/classes";
+static const char *golden_unpacked;
+
 /* Paths of a configuration are relative to the project's root; names are names. */
 static const char *golden_resolve(const char *name, char path[GOLDEN_PATH]) {
+    if (golden_unpacked && strcmp(name, golden_packed) == 0) return golden_unpacked;
     int source = strchr(name, ':') ? (int)(strchr(name, ':') - name) + 1 : 0; /* "bytes:" */
     snprintf(path, GOLDEN_PATH, strchr(name, '/') ? "%.*s%s/%s" : "%.*s%.0s%s", source, name, AB_SOURCE_DIR,
              name + source);

@@ -2,12 +2,12 @@
  */
 #define _POSIX_C_SOURCE 200809L
 #include "bench/cmd/cmd.h"
-#include "bench/help/command.h"
+#include "bench/help/usage.h"
 #include "bench/run/worker.h"
 #include "build_info.h"
-#include "kernels/core/nearest.h"
 #include "kernels/core/process_setup.h"
 #include "kernels/core/show.h"
+#include "kernels/core/text.h"
 
 #include <stdbool.h>
 #include <stdio.h>

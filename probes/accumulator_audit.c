@@ -1,12 +1,11 @@
 /* The accumulator audit: recomputes sampled dot products of every conv2d and linear, forward and backward, in
- * the accumulators of dot.h and compares them with the exact sum. Operands are the values the op read, in its
- * own formats, in memory order (kernel row, column, channel); padding zeros are not added.
+ * the accumulators of operands.h and compares them with the exact sum. Operands are the values the op read,
+ * in its own formats, in memory order (kernel row, column, channel); padding zeros are not added.
  *
  * Errors are in units of u * sum |a b|, where u is half the accumulator's spacing at 1: the worst case grows
  * with the number of products k, random rounding with sqrt(k). The sampled products depend on the seed and
  * the step. The ops themselves are not changed. */
 #include "kernels/core/rng.h"
-#include "probes/dot.h"
 #include "probes/operands.h"
 #include "probes/probe.h"
 

@@ -1,7 +1,7 @@
 /* The list of probes. */
 #include "probes/probe.h"
 
-#include "kernels/core/nearest.h"
+#include "kernels/core/text.h"
 
 #include <string.h>
 

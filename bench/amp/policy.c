@@ -2,7 +2,6 @@
  * given. */
 #include "bench/amp/policy.h"
 
-#include "kernels/core/nearest.h"
 #include "kernels/core/text.h"
 
 #include <ctype.h>

@@ -4,7 +4,7 @@
 #ifndef AB_BENCH_AMP_POLICY_H
 #define AB_BENCH_AMP_POLICY_H
 
-#include "bench/amp/op_rules.h"
+#include "bench/amp/layer_formats.h"
 #include "bench/amp/scaler/scaler.h"
 #include "kernels/format/format.h"
 

@@ -1,6 +1,5 @@
 /* `ampbench compare`: tests whether levels are equivalent over seeds; finds where two traced runs diverge.
  * Descriptive only: the exit status says whether a comparison was possible; `ampbench gate` fails a build. */
-#include "bench/cmd/arguments.h"
 #include "bench/cmd/cmd.h"
 #include "reports/compare/divergence.h"
 #include "reports/compare/equivalence.h"

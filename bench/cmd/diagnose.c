@@ -10,8 +10,7 @@
 #include "reports/diagnose/jitter.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
-#include "reports/render/gradient_reference.h"
-#include "reports/render/origin.h"
+#include "reports/render/report_sections.h"
 
 #include <stdio.h>
 #include <stdlib.h>

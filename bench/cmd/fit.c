@@ -3,7 +3,7 @@
  * the record; the resident set, which includes libraries and program, is shown as well. */
 #define _GNU_SOURCE
 #include "bench/cmd/cmd.h"
-#include "bench/memory/check.h"
+#include "bench/memory/limits.h"
 #include "bench/run/config.h"
 #include "bench/run/process.h"
 #include "bench/run/shared_data.h"

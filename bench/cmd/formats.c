@@ -1,9 +1,7 @@
 /* `ampbench formats`: the ranges of number formats, computed from their rows, and proofs of their
  * conversions. */
-#include "bench/cmd/arguments.h"
 #include "bench/cmd/cmd.h"
 #include "bench/prove/prove.h"
-#include "kernels/core/nearest.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/record/output.h"

@@ -1,11 +1,9 @@
 /* `ampbench gate`: compares two results, or measures two builds alternately and compares those.
  * reports/gate/gate.h computes the verdict; this file only parses, loads and prints. */
 #define _GNU_SOURCE
-#include "bench/cmd/arguments.h"
 #include "bench/cmd/cmd.h"
 #include "bench/gate/measure.h"
 #include "bench/gate/selftest.h"
-#include "kernels/core/nearest.h"
 #include "kernels/core/text.h"
 #include "kernels/files/lock.h"
 #include "reports/record/json.h"

@@ -2,7 +2,6 @@
  * are printed by the program. */
 #include "bench/cmd/cmd.h"
 #include "bench/help/usage.h"
-#include "kernels/core/nearest.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
 

@@ -1,7 +1,6 @@
 /* `ampbench history`: results over time. Finds the files; reports/compare/history.h evaluates them. */
 #define _POSIX_C_SOURCE 200809L /* lstat */
 #include "reports/compare/history.h"
-#include "bench/cmd/arguments.h"
 #include "bench/cmd/cmd.h"
 #include "kernels/core/log.h"
 #include "kernels/core/text.h"

@@ -2,7 +2,6 @@
 #define _POSIX_C_SOURCE 200809L /* isatty, strdup */
 
 #include "bench/inspect/inspect.h"
-#include "bench/cmd/arguments.h"
 #include "bench/cmd/cmd.h"
 #include "kernels/core/log.h"
 #include "kernels/core/parallel.h"

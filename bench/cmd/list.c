@@ -5,7 +5,6 @@
 #include "bench/data/data.h"
 #include "bench/nets/net.h"
 #include "bench/train/recipe.h"
-#include "kernels/core/nearest.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "probes/probe.h"

@@ -1,7 +1,7 @@
 /* `ampbench promote`: the fewest layers that must stay fp32 for a level to train as O0 does, found by
  * training and printed as a --to option; with --roles, also which of their outputs, gradients and weights. */
+#include "bench/promote/promote.h"
 #include "bench/cmd/cmd.h"
-#include "bench/promote/trial.h"
 #include "bench/run/config.h"
 #include "kernels/core/show.h"
 #include "reports/record/json.h"

@@ -1,7 +1,5 @@
 /* `ampbench scaler`: loss scalers run over a pattern of overflows, without training. */
-#include "bench/amp/trace/layer_trace.h"
 #include "bench/amp/trace/scale_trace.h"
-#include "bench/cmd/arguments.h"
 #include "bench/cmd/cmd.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"

@@ -3,7 +3,6 @@
 #include "bench/data/data.h"
 
 #include "bench/data/idx.h"
-#include "kernels/core/nearest.h"
 #include "kernels/core/rng.h"
 #include "kernels/core/text.h"
 

@@ -2,7 +2,7 @@
 #include "bench/experiments/trouble.h"
 
 #include "bench/experiments/arms.h"
-#include "bench/memory/check.h"
+#include "bench/memory/limits.h"
 #include "bench/run/config.h"
 #include "bench/run/replay.h"
 #include "kernels/core/show.h"

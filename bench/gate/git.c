@@ -8,7 +8,7 @@
 #include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
 #include "kernels/files/outfile.h"
-#include "kernels/spawn/variables.h"
+#include "kernels/spawn/spawn.h"
 
 #include <errno.h>
 #include <stdint.h>

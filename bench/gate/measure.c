@@ -10,7 +10,7 @@
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
-#include "kernels/spawn/variables.h"
+#include "kernels/spawn/spawn.h"
 #include "reports/record/cells.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"

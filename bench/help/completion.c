@@ -2,7 +2,6 @@
  * DIR are paths; names come from `ampbench list`. */
 #include "bench/help/usage.h"
 
-#include "kernels/core/nearest.h"
 #include "kernels/core/text.h"
 
 #include <stdbool.h>

@@ -2,7 +2,6 @@
 #define _POSIX_C_SOURCE 200809L /* dup2, fileno */
 #include "bench/help/usage.h"
 
-#include "bench/help/command.h"
 #include "kernels/core/text.h"
 
 #include <ctype.h>

@@ -2,7 +2,6 @@
  * global variable, is not used. */
 #include "bench/nets/net_json.h"
 
-#include "kernels/core/nearest.h"
 #include "kernels/core/text.h"
 
 #include <ctype.h>

@@ -7,7 +7,7 @@
 #define AB_BENCH_PROVE_PROVE_H
 
 #include "kernels/format/format.h"
-#include "reports/render/proof.h"
+#include "reports/render/format_ranges.h"
 
 AB_BEGIN_DECLS
 
@@ -36,6 +36,20 @@ AB_MUST_CHECK ab_status ab_prove_subject(const ab_subject *subject, const ab_for
  * see ab_proof_mismatches. Not thread-safe: it sets the CPU level. */
 AB_MUST_CHECK ab_status ab_prove(const ab_format *format, const ab_rounding *rounding, bool every_level,
                                  ab_proof *proof);
+
+/* The CPU's own convert instructions, as an additional reference for proofs. Not used for conversions
+ * anywhere else. */
+
+typedef struct ab_hardware_convert {
+    const char *name; /* the instruction */
+    const ab_format *format;
+    ab_round_mode mode;
+    bool flushes_inputs; /* treats fp32 subnormals as zero: not comparable there */
+    void (*convert)(uint16_t *codes, const float *values, int64_t n); /* n: a multiple of 8 */
+} ab_hardware_convert;
+
+/* Returns this CPU's instruction for the pair (not saturating, subnormals kept), or NULL. */
+const ab_hardware_convert *ab_hardware_find(const ab_format *format, const ab_rounding *rounding);
 
 AB_END_DECLS
 

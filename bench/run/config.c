@@ -4,7 +4,6 @@
 #include "bench/run/config.h"
 
 #include "bench/amp/layer_formats.h"
-#include "kernels/core/nearest.h"
 #include "kernels/core/parallel.h"
 #include "kernels/core/subnormals.h"
 #include "kernels/core/text.h"

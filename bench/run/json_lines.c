@@ -1,7 +1,7 @@
 /* The sink of json_lines.h. Strings are escaped; numbers that JSON cannot represent become null. */
 #include "bench/run/json_lines.h"
 
-#include "kernels/core/json_text.h"
+#include "kernels/core/show.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -3,7 +3,6 @@
 
 #include <stdint.h>
 
-#include "kernels/core/nearest.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
 

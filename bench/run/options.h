@@ -37,7 +37,7 @@ const char *ab_option_name(ab_option_id id, char *text);
 bool ab_option_is_flag(ab_option_id id);
 
 /* What an option is for: its column in options.def. Workers and resumed runs get the first four, runs that
- * repeat a recorded training (replay.h) the first three. */
+ * repeat a recorded training (bench/run/replay.h) the first three. */
 typedef enum ab_option_trait {
     AB_OPTION_TRAIT_training,       /* defines what is trained */
     AB_OPTION_TRAIT_training_input, /* the same; names something that is read */

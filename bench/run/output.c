@@ -6,8 +6,6 @@
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "kernels/core/text_path.h"
-#include "kernels/files/beside.h"
-#include "kernels/files/folder.h"
 #include "kernels/files/outfile.h"
 #include "reports/record/result.h"
 

@@ -2,7 +2,7 @@
 #define _GNU_SOURCE
 #include "bench/run/run.h"
 
-#include "bench/memory/check.h"
+#include "bench/memory/limits.h"
 #include "bench/run/environment.h"
 #include "bench/run/progress.h"
 #include "bench/run/record.h"

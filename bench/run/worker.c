@@ -3,11 +3,11 @@
 #include "bench/run/worker.h"
 
 #include "bench/run/config.h"
-#include "bench/run/device_facts.h"
+#include "bench/run/environment.h"
+#include "bench/run/governor.h"
 #include "bench/run/json_lines.h"
 #include "bench/run/probing.h"
 #include "bench/run/shared_data.h"
-#include "bench/run/thread_governor.h"
 #include "bench/run/timer.h"
 #include "kernels/core/parallel.h"
 #include "kernels/core/process_setup.h"

@@ -3,8 +3,7 @@
 
 #include "bench/tensorfile/json_scan.h"
 #include "bench/tensorfile/safetensors.h"
-#include "kernels/core/json_text.h"
-#include "kernels/core/text.h"
+#include "kernels/core/show.h"
 #include "kernels/files/outfile.h"
 
 #include <inttypes.h>

@@ -3,7 +3,6 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include "bench/tensorfile/tensorfile.h"
-#include "kernels/core/nearest.h"
 #include "kernels/core/text.h"
 
 #include <errno.h>

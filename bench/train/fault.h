@@ -3,6 +3,7 @@
 #ifndef AB_BENCH_TRAIN_FAULT_H
 #define AB_BENCH_TRAIN_FAULT_H
 
+#include "bench/data/data.h"
 #include "kernels/core/status.h"
 
 AB_BEGIN_DECLS
@@ -38,6 +39,13 @@ const char *ab_fault_text(int number);
 
 /* Adds the fault `name` to the set; "none" clears the set; AB_USAGE suggests the nearest name. */
 AB_MUST_CHECK ab_status ab_fault_add(const char *name, unsigned *set);
+
+/* Injects data faults into a batch that was written correctly. Depends on seed and sample only. */
+
+/* Modifies n samples of `each` inputs in place according to `faults` (fault.h: AB_FAULTS_OF_DATA). Token ids
+ * cannot be NaN. */
+void ab_inject_data_fault(unsigned faults, const ab_data *data, uint64_t seed, const int64_t *index,
+                          int64_t n, int64_t each, void *samples, void *targets);
 
 AB_END_DECLS
 

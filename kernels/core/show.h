@@ -40,6 +40,11 @@ int ab_print(FILE *out, const char *format, ...) AB_PRINTF(2, 3);
  * which bash, zsh and ksh read. */
 void ab_print_shell_word(FILE *out, const char *word);
 
+/* Writes `text` as a quoted JSON string. Invisible characters and those that change how others are displayed
+ * and the first of a CI runner's "##[" are written as \uXXXX, a byte that is not UTF-8 as U+FFFD.
+ * Check ferror(out) for errors. */
+void ab_json_put_text(FILE *out, const char *text);
+
 AB_END_DECLS
 
 #endif

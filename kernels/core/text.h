@@ -1,10 +1,10 @@
-/* Text in fixed buffers, never truncated silently. One function per use:
+/* Text in fixed buffers, never truncated silently, and the nearest of several names. One function per use:
  *
  *   ab_text_show, ab_text_append   text for users: truncated text ends in "..."
  *   ab_text_brief                  an argument of a message; use with "%s", never "%.40s"
  *   ab_text_exact                  text whose maximum length is known at compile time
  *   ab_text_fits                   names, paths, keys; the caller reports text that is too long
- *   ab_text_path (text_path.h)     the same for paths; reports the error itself
+ *   ab_text_path                   the same for paths; reports the error itself
  *   ab_text_new                    text of any length, allocated
  *   ab_text_round_trip             a number, exactly
  *
@@ -17,6 +17,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 AB_BEGIN_DECLS
 
@@ -53,6 +54,14 @@ char *ab_text_round_trip(char *text, double x);
 /* Allocated string, owned by the caller (free). NULL: out of memory. */
 AB_MUST_CHECK char *ab_text_new(const char *format, ...) AB_PRINTF(1, 2);
 AB_MUST_CHECK char *ab_text_new_args(const char *format, va_list args) AB_PRINTF(1, 0);
+
+/* The entry of names[0..count) closest to `word`, or NULL if none is close.
+ * Distance is the least number of single-character insertions, deletions, substitutions and transpositions
+ * of adjacent characters (restricted Damerau-Levenshtein; Damerau, CACM 7(3), 1964), case-insensitive.
+ * Close means at most one edit per three characters of the longer word, rounded up; a name that begins
+ * with `word` (at least 3 characters) is close too. The first of equal distances wins. NULL entries of
+ * `names` are skipped. */
+const char *ab_nearest(const char *word, const char *const *names, int count);
 
 AB_END_DECLS
 

@@ -3,8 +3,6 @@
 
 #include "kernels/core/log.h"
 #include "kernels/core/text.h"
-#include "kernels/files/beside.h"
-#include "kernels/files/folder.h"
 #include "kernels/files/outfile.h"
 
 #include <errno.h>

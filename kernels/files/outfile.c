@@ -1,15 +1,17 @@
 /* Temporary names are NAME.PID-RANDOM.tmp. */
 #define _GNU_SOURCE
+#define _POSIX_C_SOURCE 200809L
+
 #include "kernels/files/outfile.h"
 
 #include "kernels/core/text.h"
-#include "kernels/files/beside.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -263,4 +265,32 @@ void ab_outfile_sweep(const char *path) {
     }
     if (listing) closedir(listing);
     free(folder);
+}
+
+size_t ab_beside_folder(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? (size_t)(slash + 1 - path) : 0;
+}
+
+char *ab_beside(const char *path, const char *before, const char *after) {
+    const size_t folder = ab_beside_folder(path), length = strlen(path + folder);
+    const size_t added = strlen(before) + strlen(after);
+    const size_t room = added < AB_BESIDE_NAME ? AB_BESIDE_NAME - added : 0,
+                 kept = length < room ? length : room;
+    return ab_text_new("%.*s%s%.*s%s", (int)folder, path, before, (int)kept, path + folder, after);
+}
+
+ab_status ab_folder_make(const char *folder) {
+    char *path = ab_text_new("%s", folder);
+    if (!path) return ab_fail(AB_NO_MEMORY, "%s: out of memory", folder);
+    for (char *slash = path + 1; *path && (slash = strchr(slash, '/')); *slash++ = '/') {
+        *slash = '\0';
+        mkdir(path, 0777);
+    }
+    struct stat about;
+    bool made = mkdir(path, 0777) == 0;
+    const int error = errno;
+    made = made || (stat(path, &about) == 0 && S_ISDIR(about.st_mode));
+    free(path);
+    return made ? AB_OK : ab_fail(AB_OUTPUT, "%s: cannot create the folder: %s", folder, strerror(error));
 }

@@ -11,9 +11,11 @@
 #ifndef AB_FILES_OUTFILE_H
 #define AB_FILES_OUTFILE_H
 
+#include "kernels/core/compiler.h"
 #include "kernels/core/status.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 
 AB_BEGIN_DECLS
@@ -48,6 +50,24 @@ bool ab_outfile_replaces(const char *path);
  * hold "%c" for any text. Only those whose process is gone; call it where nobody else writes (lock.h), or for
  * a process that has just ended. */
 void ab_outfile_sweep(const char *path);
+
+/* Names of files that stand beside another: its temporary file, its lock, its journal. */
+
+/* The longest name of a file that common file systems allow. */
+enum { AB_BESIDE_NAME = 255 };
+
+/* Length of the folder part of `path` with its slash; 0 if there is none. */
+size_t ab_beside_folder(const char *path);
+
+/* The path of a file in the folder of `path`: `before`, the name of `path`, `after`. The name is shortened
+ * where the whole would be longer than file systems allow (AB_BESIDE_NAME bytes). Owned by the caller (free);
+ * NULL: out of memory. */
+AB_MUST_CHECK char *ab_beside(const char *path, const char *before, const char *after);
+
+/* Folders that commands write to. */
+
+/* Creates the folder and its missing parents. AB_OUTPUT names the folder if it cannot be created. */
+AB_MUST_CHECK ab_status ab_folder_make(const char *folder);
 
 AB_END_DECLS
 

@@ -3,8 +3,6 @@
 #include "kernels/format/block_format.h"
 #include "kernels/core/text.h"
 
-#include "kernels/core/nearest.h"
-
 #include <math.h>
 #include <string.h>
 

@@ -2,7 +2,6 @@
  * format's row. Optimised for clarity; the vector kernels are the fast path. */
 #include "kernels/format/format.h"
 
-#include "kernels/core/nearest.h"
 #include "kernels/core/text.h"
 
 #include <math.h>

@@ -5,13 +5,13 @@
  * reordered to torch's layout. Scratchpads are owned by the caller.
  *
  * Selection: the library's own order, except that implementations named "ref" and known to be wrong
- * (library_defects.h) are skipped and that, where the first acceptable one is a "brg" (batch-reduce) kernel,
+ * (library_defects.c) are skipped and that, where the first acceptable one is a "brg" (batch-reduce) kernel,
  * a later "jit:" one is preferred for forward convolutions of few channels and for strided backward data,
  * where it is measurably faster. */
 #include "kernels/ops/product/dnnl_shim.h"
 
 #include "kernels/ops/product/gemm.h"
-#include "kernels/ops/product/library_defects.h"
+#include "kernels/ops/product/pass.h"
 
 #include "kernels/core/text.h"
 #include "kernels/ops/blocks.h"

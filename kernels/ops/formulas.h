@@ -6,7 +6,7 @@
 #ifndef AB_KERNELS_OPS_FORMULAS_H
 #define AB_KERNELS_OPS_FORMULAS_H
 
-#include "kernels/core/window.h"
+#include "kernels/core/shape.h"
 #include "kernels/ops/element.h"
 
 #include <math.h>

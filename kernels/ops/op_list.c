@@ -1,7 +1,7 @@
 /* The list of operators, and helpers to read stored formats and to store with one rounding. */
 #include "kernels/ops/op.h"
 
-#include "kernels/core/nearest.h"
+#include "kernels/core/text.h"
 #include "kernels/format/convert.h"
 #include "kernels/ops/blocks.h"
 #include "kernels/vec/vec_ops.h"

@@ -1,10 +1,11 @@
 /* Strided views of a tensor: broadcast (stride 0), permuted, with dimensions removed, or split into kept and
- * reduced dimensions. Index arithmetic only, shared by the CPU kernels (strided.h reads through a view) and
+ * reduced dimensions. Index arithmetic only, shared by the CPU kernels (views.c reads through a view) and
  * the GPU. */
 #ifndef AB_KERNELS_OPS_VIEWS_H
 #define AB_KERNELS_OPS_VIEWS_H
 
 #include "kernels/core/shape.h"
+#include "kernels/ops/op.h"
 
 #include <stdbool.h>
 
@@ -144,6 +145,14 @@ static inline unsigned ab_broadcast_axes(const ab_shape *from, const ab_shape *t
         if (i < missing || (from->dim[i - missing] == 1 && to->dim[i] != 1)) axes |= 1u << i;
     return axes;
 }
+
+/* Reads runs of elements of a strided view (views.h), in view order, as fp32.
+ *
+ * Internal to kernels/. Single-threaded. */
+
+/* Returns fp32 values of the view's elements [at, at + n): the tensor's own memory or `buffer`. */
+const float *ab_strided_read(const ab_strided *view, const ab_tensor *tensor, int64_t at, int64_t n,
+                             float *buffer);
 
 AB_END_DECLS
 

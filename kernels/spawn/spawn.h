@@ -4,6 +4,7 @@
 #ifndef AB_SPAWN_SPAWN_H
 #define AB_SPAWN_SPAWN_H
 
+#include "kernels/core/compiler.h"
 #include "kernels/core/status.h"
 
 #include <stdbool.h>
@@ -39,6 +40,25 @@ typedef struct ab_spawned {
  * ab_spawn_done. */
 AB_MUST_CHECK ab_status ab_spawn(const ab_spawn_request *request, ab_spawned *spawned);
 void ab_spawn_done(ab_spawned *spawned);
+
+/* Environments of other programs. */
+
+/* This process's environment without the variables whose names begin with `dropped` (NULL: none), and with
+ * `added` ("NAME=VALUE", ends with NULL), which replace variables of the same name. Ends with NULL; NULL: out
+ * of memory. The caller frees the array only: the texts are those of `added` and of this process. */
+AB_MUST_CHECK char **ab_variables_new(const char *dropped, char *const *added);
+
+/* Between this process and a guarded program: ends all processes of the program when it or this process ends.
+ */
+
+/* Before the program is started: all processes that descend from this one become its children when their
+ * parents end. */
+void ab_guard_prepare(void);
+
+/* Waits until `program`, a child, ends or the other end of the pipe `lifeline` is closed, ends all processes
+ * that descend from this one, and ends as the program did: the same exit status or signal: does not return.
+ * All signals must be blocked. Calls only async-signal-safe functions: it runs after fork. */
+void ab_guard(pid_t program, int lifeline);
 
 AB_END_DECLS
 

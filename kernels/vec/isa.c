@@ -3,7 +3,6 @@
 #include "kernels/core/text.h"
 
 #include "kernels/core/log.h"
-#include "kernels/core/nearest.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

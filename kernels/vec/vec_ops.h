@@ -5,7 +5,7 @@
 #ifndef AB_KERNELS_VEC_VEC_OPS_H
 #define AB_KERNELS_VEC_VEC_OPS_H
 
-#include "kernels/core/window.h"
+#include "kernels/core/shape.h"
 
 AB_BEGIN_DECLS
 

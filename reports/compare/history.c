@@ -2,8 +2,8 @@
 #include "reports/compare/history.h"
 
 #include "kernels/core/text.h"
+#include "reports/record/cells.h"
 #include "reports/record/json.h"
-#include "reports/record/settings.h"
 #include "reports/record/text.h"
 #include "reports/stats/changes.h"
 

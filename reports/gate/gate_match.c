@@ -3,7 +3,6 @@
 #include "reports/gate/gate_case.h"
 #include "reports/record/cells.h"
 #include "reports/record/json.h"
-#include "reports/record/settings.h"
 #include "reports/record/text.h"
 
 #include <stdio.h>

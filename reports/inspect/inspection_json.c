@@ -1,6 +1,6 @@
 /* JSON output of an inspection, streamed: the document is never held in memory. Counts are integers; a
  * count that is undetermined for a scale or format is a pair [lowest, highest], and "exact" is false. */
-#include "kernels/core/json_text.h"
+#include "kernels/core/show.h"
 #include "reports/inspect/inspection.h"
 
 #include <inttypes.h>

@@ -1,7 +1,6 @@
 /* Writes the plots' files and runs gnuplot. The files are complete even without gnuplot. */
 #define _POSIX_C_SOURCE 200809L /* open, fileno */
 #include "kernels/core/text.h"
-#include "kernels/files/folder.h"
 #include "kernels/files/outfile.h"
 #include "kernels/spawn/spawn.h"
 #include "reports/plot/plot.h"

@@ -2,7 +2,7 @@
 #include "reports/record/journal.h"
 
 #include "kernels/core/log.h"
-#include "kernels/files/beside.h"
+#include "kernels/files/outfile.h"
 #include "reports/record/json.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
  * within one part in 2^52 of the value, so a number may not survive a round trip. */
 #include "reports/record/json.h"
 
-#include "kernels/core/json_text.h"
+#include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/record/output.h"
 

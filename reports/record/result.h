@@ -53,6 +53,16 @@ AB_MUST_CHECK ab_status ab_report_to_file(const char *name, const char *path, co
 AB_MUST_CHECK ab_status ab_plots_write(const cJSON *document, const char *folder, int *rendered,
                                        const char **note);
 
+/* The two parts of ab_result_check, declared separately for tests. */
+
+/* Keys, types, ranges and allowed values, exactly as in reports/schema/result-1.schema.json, except that
+ * unknown keys are accepted (a later minor version may add keys). */
+AB_MUST_CHECK ab_status ab_result_check_shape(const cJSON *document, const char *origin);
+
+/* Constraints that a schema cannot express: sums of counts, matching lengths, indices in range, unique
+ * ids. The shape must have been checked before. */
+AB_MUST_CHECK ab_status ab_result_check_sums(const cJSON *document, const char *origin);
+
 AB_END_DECLS
 
 #endif

@@ -15,7 +15,7 @@
 #include "reports/record/summary.h"
 
 #include "kernels/core/text.h"
-#include "reports/record/baselines.h"
+#include "reports/record/cells.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
 #include "reports/record/subnormals.h"

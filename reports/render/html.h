@@ -1,5 +1,5 @@
 /* Parts of the HTML report. report_html.c writes the page and calls them in order; html_tables.c writes
- * tables and texts, html_figures.c the figures, html_diagnosis.c the causes. All text of the document is
+ * tables and texts, html_figures.c figures and causes. All text of the document is
  * written with markup.h. */
 #ifndef AB_REPORTS_RENDER_HTML_H
 #define AB_REPORTS_RENDER_HTML_H

@@ -1,5 +1,4 @@
 /* The list of reports. Each report has its own file. */
-#include "kernels/core/nearest.h"
 #include "kernels/core/text.h"
 #include "reports/record/output.h"
 #include "reports/record/result.h"

@@ -5,7 +5,7 @@
 #include "reports/plot/plot.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
-#include "reports/render/outcomes.h"
+#include "reports/render/junit.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * round? */
 #include "reports/plot/plot.h"
 #include "reports/record/result.h"
-#include "reports/render/outcomes.h"
+#include "reports/render/junit.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* An op as a newcomer would add it: out = 2 x. */
-#include "kernels/ops/elementwise/unary.h"
+#include "kernels/ops/elementwise/unary_ops.h"
 
 static void twice(float *restrict out, const float *restrict x, const float *restrict unused, int64_t n) {
     (void)unused;

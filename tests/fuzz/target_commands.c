@@ -3,7 +3,7 @@
 #include "tests/fuzz/fuzz.h"
 
 #include "bench/cmd/cmd.h"
-#include "bench/help/command.h"
+#include "bench/help/usage.h"
 #include "bench/run/config.h"
 #include "bench/run/run.h"
 

@@ -3,19 +3,17 @@
 #include "tests/fuzz/fuzz.h"
 
 #include "bench/nets/net.h"
-#include "bench/promote/trial.h"
+#include "bench/promote/promote.h"
 #include "reports/advise/advise.h"
 #include "reports/compare/divergence.h"
 #include "reports/compare/equivalence.h"
 #include "reports/compare/history.h"
 #include "reports/diagnose/diagnose.h"
 #include "reports/gate/gate.h"
-#include "reports/record/check.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
 #include "reports/record/schema.h"
-#include "reports/render/gradient_reference.h"
-#include "reports/render/origin.h"
+#include "reports/render/report_sections.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,6 @@
 
 #include "bench/amp/layer_formats.h"
 #include "bench/amp/policy.h"
-#include "bench/amp/trace/layer_trace.h"
 #include "bench/amp/trace/scale_trace.h"
 #include "bench/train/init/init_map.h"
 #include "bench/train/optim/groups.h"

@@ -2,7 +2,6 @@
 #include "bench/amp/scaler/scaler.h"
 
 #include "kernels/core/elementary64.h"
-#include "kernels/core/nearest.h"
 #include "kernels/core/text.h"
 
 #include <float.h>

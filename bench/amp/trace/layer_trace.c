@@ -1,7 +1,6 @@
 /* Per-layer traces: every layer has its own scaler, started at the layer's first step. */
-#include "bench/amp/trace/layer_trace.h"
-
 #include "bench/amp/trace/scale_trace.h"
+
 #include "kernels/core/text.h"
 
 #include <stdlib.h>

@@ -8,6 +8,8 @@
 #include "kernels/format/format.h"
 #include "reports/render/scaler_trace.h"
 
+#include <stdio.h>
+
 AB_BEGIN_DECLS
 
 /* ---- patterns -------------------------------------------------------------------------------- */
@@ -63,6 +65,19 @@ void ab_scaler_trace_clear(ab_scaler_trace *trace);
 ab_trace_config ab_scaler_trace_config(const ab_scaler_config *config);
 ab_trace_error ab_scaler_trace_error(const ab_scaler_fault *fault, int64_t step);
 ab_trace_column ab_scaler_trace_column(const ab_scaler_trace *trace, char heading[AB_SCALER_TEXT]);
+
+/* Runs a per-layer loss scaler over layer statistics from a file, without training.
+ *
+ * The file has one line per layer, in the order of the backward pass: name, mean, standard deviation and
+ * largest magnitude of the unscaled gradient, the same of the weights, fan-in. An empty line ends a step, #
+ * begins a comment. */
+
+/* Reads `file` (`path` in messages) from its beginning and calls `see` for each layer of each step (NULL: the
+ * file is only checked; the layer is valid during the call). Stops at the first error of the original, stored
+ * in *error. AB_INPUT for a bad line, too many layers or none. */
+AB_MUST_CHECK ab_status ab_layer_trace_run(const ab_scaler_config *config, const char *path, FILE *file,
+                                           void (*see)(void *context, const ab_trace_layer *layer),
+                                           void *context, ab_trace_error *error);
 
 AB_END_DECLS
 

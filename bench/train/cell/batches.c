@@ -2,7 +2,6 @@
 #include "bench/train/cell/batches.h"
 
 #include "bench/train/fault.h"
-#include "bench/train/inject_data_fault.h"
 
 #include <stdlib.h>
 

@@ -9,7 +9,7 @@
 #include "bench/amp/scaler/scaler.h"
 #include "bench/data/data.h"
 #include "bench/train/observe/always_on_stats.h"
-#include "bench/train/observe/observed.h"
+#include "bench/train/observe/observation.h"
 #include "bench/train/recipe.h"
 #include "probes/probe.h"
 

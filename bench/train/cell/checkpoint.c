@@ -4,7 +4,7 @@
 #include "bench/train/cell/parts.h"
 
 #include "bench/tensorfile/safetensors.h"
-#include "bench/train/init/differences.h"
+#include "bench/train/init/initial_weights.h"
 #include "bench/train/pass/backward.h"
 #include "kernels/core/text.h"
 

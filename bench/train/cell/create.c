@@ -1,9 +1,11 @@
 /* Creates a cell's parts in the order of their dependencies, and frees them. */
 #include "bench/train/cell/parts.h"
-
+#include "bench/train/cell/step.h"
 #include "bench/train/cell/window.h"
 #include "bench/train/init/initial_weights.h"
-#include "bench/train/observe/weight_stats.h"
+#include "bench/train/memory/memory.h"
+#include "bench/train/observe/always_on_stats.h"
+#include "kernels/format/convert.h"
 
 #include <stdlib.h>
 
@@ -104,4 +106,97 @@ void ab_cell_destroy(ab_cell *cell) {
     ab_always_on_clear(&cell->always_on);
     ab_plan_destroy(cell->plan);
     free(cell);
+}
+
+/* What a cell would hold, from shapes alone: nothing is allocated on the device, no weight is drawn. */
+
+/* The ops' workspace: exact for all but the products of a library (ab_walk_measure). */
+static ab_status measure(const ab_cell_config *config, const ab_plan *plan, bool exact, int64_t *bytes) {
+    const ab_exec exec = {.training = true,
+                          .accumulate_half = config->accumulate_half,
+                          .tf32 = config->tf32,
+                          .path = config->path,
+                          .seed = config->seed,
+                          .sizes_only = !exact};
+    ab_cell_memory memory = {.mem = NULL};
+    ab_status status = ab_cell_memory_describe(&memory, plan, config->device);
+    if (status == AB_OK) status = ab_walk_measure(&memory, &exec, bytes);
+    ab_cell_memory_fini(&memory);
+    return status;
+}
+
+ab_status ab_cell_compile(const ab_cell_config *config, ab_plan **plan) {
+    ab_policy policy = config->policy;
+    policy.keep.micro_batches = config->recipe.micro_batches > 1;
+    return ab_plan_create(config->net, &policy, config->batch, config->optimizer->states, plan);
+}
+
+ab_status ab_cell_workspace(const ab_cell_config *config, const ab_plan *plan, int64_t *bytes) {
+    AB_TRY(ab_backend_check(ab_backend_of(config->device)));
+    return measure(config, plan, true, bytes);
+}
+
+ab_status ab_cell_planned(const ab_cell_config *config, ab_plan **plan,
+                          int64_t bytes[AB_MEM_CATEGORY_COUNT]) {
+    ab_plan *made = NULL;
+    int64_t workspace = 0;
+    ab_status status = AB_OK;
+    AB_TRY(ab_backend_check(ab_backend_of(config->device)));
+    AB_TRY(ab_cell_compile(config, &made));
+    AB_TRY_GOTO(measure(config, made, false, &workspace));
+    AB_TRY_GOTO(ab_initial_weights_check(config->init_file, config->init_map, made));
+    for (int c = 0; c < AB_MEM_CATEGORY_COUNT; c++) bytes[c] = made->bytes[c];
+    bytes[AB_MEM_workspace] += workspace;
+    *plan = made;
+    made = NULL;
+out:
+    ab_plan_destroy(made);
+    return status;
+}
+
+/* Forward and backward pass of the next step without an update. */
+
+ab_status ab_cell_dry_run(ab_cell *cell, double factor, float *loss) {
+    ab_scaler *scaler = cell->scalers.scaler;
+    double scale[AB_NET_LOSSES] = {0};
+    unsigned overflows;
+    void *kept;
+    AB_TRY(ab_running_stats_keep(&cell->memory, &kept));
+    for (int k = 0; k < cell->scalers.count; k++) {
+        scale[k] = scaler[k].scale;
+        scaler[k].scale *= factor;
+    }
+    cell->observation.observer = NULL;
+    cell->walk.exec.training = true;
+    ab_status status = ab_gradient_pass_batches(cell, false, loss, &overflows);
+    for (int k = 0; k < cell->scalers.count; k++) scaler[k].scale = scale[k];
+    if (status == AB_OK) status = ab_running_stats_restore(&cell->memory, kept);
+    free(kept);
+    return status;
+}
+
+/* Stochastic rounding of weights. */
+
+ab_status ab_cell_round_weights(ab_cell *cell, uint64_t seed, bool masters, bool *any) {
+    static const ab_rounding chance = {.mode = AB_ROUND_STOCHASTIC, .random_bits = 32};
+    const ab_plan *plan = cell->plan;
+    ab_tensor *tensor = cell->memory.tensor;
+    float *values = ab_params_room(plan);
+    ab_status status = values ? AB_OK : ab_fail(AB_NO_MEMORY, "rounding weights: out of memory");
+    *any = false;
+    for (int p = 0; p < plan->params && status == AB_OK; p++) {
+        const ab_plan_param *param = &plan->param[p];
+        if (param->master == AB_NONE) continue;
+        ab_tensor *stored = &tensor[param->stored], *master = &tensor[param->master];
+        *any = true;
+        AB_TRY_GOTO(ab_tensor_read(master, values));
+        ab_round_array_stochastic(values, stored->format, &chance, seed, (uint32_t)cell->position.steps,
+                                  (uint64_t)p << 32, ab_tensor_count(stored));
+        AB_TRY_GOTO(ab_tensor_write(stored, values));
+        if (masters) AB_TRY_GOTO(ab_tensor_write(master, values));
+    }
+out:
+    ab_walk_weights_changed(&cell->walk);
+    free(values);
+    return status;
 }

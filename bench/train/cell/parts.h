@@ -1,20 +1,17 @@
 /* The parts of a cell. Each part is a struct with its own functions; parts borrow the parts they need. The
- * files of this folder, including checkpoint.c, create the parts (create.c), run steps (step.c, replay.c,
- * dry_run.c, window.c), and evaluate, copy and read them; only these files include the whole struct. */
+ * files of this folder, including checkpoint.c, create the parts (create.c), run steps (step.c,
+ * window.c), and evaluate, copy and read them; only these files include the whole struct. */
 #ifndef AB_BENCH_TRAIN_CELL_PARTS_H
 #define AB_BENCH_TRAIN_CELL_PARTS_H
 
 #include "bench/train/cell/batches.h"
 #include "bench/train/cell/cell.h"
 #include "bench/train/memory/memory.h"
-#include "bench/train/memory/params.h"
 #include "bench/train/observe/always_on_stats.h"
 #include "bench/train/observe/observation.h"
 #include "bench/train/pass/layer_scales.h"
-#include "bench/train/pass/position.h"
 #include "bench/train/pass/walk.h"
 #include "bench/train/update/gradients.h"
-#include "bench/train/update/loss_scalers.h"
 #include "bench/train/update/update.h"
 
 struct ab_cell {

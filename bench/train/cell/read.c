@@ -1,7 +1,7 @@
 /* Accessors of a cell: observers, tensors by name, saving weights, memory, implementations. */
 #include "bench/tensorfile/safetensors.h"
 #include "bench/train/cell/parts.h"
-#include "bench/train/observe/weight_stats.h"
+#include "bench/train/observe/always_on_stats.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,10 @@
 #ifndef AB_BENCH_TRAIN_INIT_INITIAL_WEIGHTS_H
 #define AB_BENCH_TRAIN_INIT_INITIAL_WEIGHTS_H
 
+#include "bench/tensorfile/tensorfile.h"
 #include "bench/train/memory/memory.h"
+
+#include <stdbool.h>
 
 AB_BEGIN_DECLS
 
@@ -23,6 +26,29 @@ AB_MUST_CHECK ab_status ab_initial_weights_set(const ab_initial_weights *initial
 /* Whether the file and its map have exactly the plan's tensors; reads no values. NULL: AB_OK. Errors as
  * above. */
 AB_MUST_CHECK ab_status ab_initial_weights_check(const char *file, const char *map, const ab_plan *plan);
+
+/* Missing tensors, unexpected tensors and shape mismatches of a tensor file, as one line of text: the first
+ * few by name. */
+
+/* Zero-initialised: no differences. */
+typedef struct ab_differences {
+    int count;
+    char text[640];
+} ab_differences;
+
+/* Appends "'name' how"; `name` may contain any bytes. */
+void ab_differ(ab_differences *found, const char *name, const char *how);
+
+/* The tensor `name` of the file, or NULL. */
+const ab_tensor_entry *ab_entry_of(const ab_tensorfile *file, const char *name);
+
+/* Appends a missing tensor, or one whose dims, permuted by `axis` (NULL: not permuted), differ from
+ * `shape`. */
+void ab_differ_from(ab_differences *found, const ab_tensorfile *file, const char *name, const ab_shape *shape,
+                    const int *axis);
+
+/* AB_OK, or AB_INPUT: "tensors differ from those of network NET: ...". */
+AB_MUST_CHECK ab_status ab_differences_status(const ab_differences *found, const char *net);
 
 AB_END_DECLS
 

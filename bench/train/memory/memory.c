@@ -2,7 +2,9 @@
 #include "bench/train/memory/memory.h"
 
 #include "kernels/backend/fallback.h"
+#include "kernels/core/text.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* One allocation per category if allocating is slow. */
@@ -96,4 +98,96 @@ ab_status ab_cell_memory_add(const ab_cell_memory *memory, const ab_exec *exec, 
                              const ab_tensor *src) {
     ab_status status = memory->backend->accumulate(exec, dst, src);
     return status == AB_UNAVAILABLE ? ab_fallback_accumulate(exec, dst, src) : status;
+}
+
+/* Copies of buffers, concatenated. Frozen ones are copied too; a step does not change them. */
+
+/* The i-th parameter of the plan if a training step writes it without training it, else NULL. */
+static ab_tensor *buffer_at(const ab_cell_memory *memory, int i) {
+    const ab_plan_param *param = &memory->plan->param[i];
+    return ab_params_spec(memory->plan, param)->kind == AB_PARAM_BUFFER ? &memory->tensor[param->stored]
+                                                                        : NULL;
+}
+
+static size_t bytes_of_all(const ab_cell_memory *memory) {
+    size_t bytes = 0;
+    for (int i = 0; i < memory->plan->params; i++)
+        if (buffer_at(memory, i)) bytes += ab_cell_memory_bytes(buffer_at(memory, i));
+    return bytes;
+}
+
+ab_status ab_running_stats_keep(const ab_cell_memory *memory, void **copy) {
+    char *to = *copy = malloc(bytes_of_all(memory) + 1);
+    if (!to) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
+    ab_status status = AB_OK;
+    for (int i = 0; i < memory->plan->params; i++) {
+        const ab_tensor *buffer = buffer_at(memory, i);
+        if (!buffer) continue;
+        AB_TRY_GOTO(ab_tensor_download(buffer, to));
+        to += ab_cell_memory_bytes(buffer);
+    }
+    return AB_OK;
+out:
+    free(*copy);
+    *copy = NULL;
+    return status;
+}
+
+ab_status ab_running_stats_restore(const ab_cell_memory *memory, const void *copy) {
+    const char *from = copy;
+    for (int i = 0; i < memory->plan->params; i++) {
+        ab_tensor *buffer = buffer_at(memory, i);
+        if (!buffer) continue;
+        AB_TRY(ab_tensor_upload(buffer, from));
+        from += ab_cell_memory_bytes(buffer);
+    }
+    return AB_OK;
+}
+
+/* Names, sizes and the list of trained parameters. */
+
+const char *ab_params_name(const ab_plan *plan, const ab_plan_param *param, char *name) {
+    ab_text_exact(name, AB_PLAN_NAME, "%s.%s", plan->net->op[param->net_op].name,
+                  ab_params_spec(plan, param)->name);
+    return name;
+}
+
+int64_t ab_params_largest(const ab_plan *plan) {
+    int64_t largest = 1;
+    for (int p = 0; p < plan->params; p++) {
+        const int64_t n = ab_shape_count(&ab_params_spec(plan, &plan->param[p])->shape);
+        largest = n > largest ? n : largest;
+    }
+    return largest;
+}
+
+float *ab_params_room(const ab_plan *plan) { return calloc((size_t)ab_params_largest(plan), sizeof(float)); }
+
+static ab_probe_param describe(const ab_plan *plan, const ab_plan_param *param, bool states) {
+    const ab_plan_tensor *weight = &plan->tensor[ab_params_weight(param)];
+    return (ab_probe_param){.name = plan->tensor[param->stored].name,
+                            .layer = plan->net->op[param->net_op].name,
+                            .count = ab_shape_count(&weight->shape),
+                            .rows = weight->shape.ndim > 1 ? weight->shape.dim[0] : 0,
+                            .format = weight->format,
+                            .state_format = states ? plan->tensor[param->state[0]].format : weight->format};
+}
+
+ab_status ab_trained_params_init(ab_trained_params *trained, const ab_plan *plan, bool states) {
+    const size_t room = (size_t)plan->params + 1;
+    *trained = (ab_trained_params){0, calloc(room, sizeof *trained->about), calloc(room, sizeof(int))};
+    if (!trained->about || !trained->place) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
+    for (int p = 0; p < plan->params; p++) {
+        trained->place[p] = -1;
+        if (plan->param[p].grad == AB_NONE) continue;
+        trained->about[trained->count] = describe(plan, &plan->param[p], states);
+        trained->place[p] = trained->count++;
+    }
+    return AB_OK;
+}
+
+void ab_trained_params_fini(ab_trained_params *trained) {
+    free(trained->about);
+    free(trained->place);
+    *trained = (ab_trained_params){.about = NULL};
 }

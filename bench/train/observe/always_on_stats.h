@@ -6,6 +6,7 @@
 #define AB_BENCH_TRAIN_OBSERVE_ALWAYS_ON_STATS_H
 
 #include "bench/data/shape.h"
+#include "bench/train/memory/memory.h"
 #include "kernels/format/format.h"
 #include "probes/probe.h"
 
@@ -129,6 +130,19 @@ double ab_always_on_label_ratio(const ab_always_on_labels *labels, bool control)
 
 /* Writes the object "vitals". */
 void ab_always_on_report(const ab_always_on_stats *stats, bool averaged, ab_probe_sink *sink);
+
+/* Always-on statistics of weights: the trained weights at one point in time, and the distance of the averaged
+ * weights from them. */
+
+/* Statistics of the current trained weights (masters if there are any) against the range of `half` (NULL:
+ * fp16). Errors: AB_NO_MEMORY. */
+AB_MUST_CHECK ab_status ab_weight_stats_take(const ab_cell_memory *memory, const ab_format *half,
+                                             ab_always_on_weights *weights);
+
+/* Compares the current averaged weights with the trained ones; `decay` is that of the average. Errors:
+ * AB_NO_MEMORY. */
+AB_MUST_CHECK ab_status ab_weight_stats_take_average(const ab_cell_memory *memory, double decay,
+                                                     ab_always_on_average *average);
 
 AB_END_DECLS
 

@@ -1,7 +1,6 @@
 /* Parameter groups: parsing, matching, and suggestions for a pattern that matches nothing. */
 #include "bench/train/optim/groups.h"
 
-#include "kernels/core/nearest.h"
 #include "kernels/core/text.h"
 
 #include <fnmatch.h>

@@ -2,7 +2,6 @@
 #include "bench/train/optim/optimizer.h"
 
 #include "kernels/core/elementary64.h"
-#include "kernels/core/nearest.h"
 #include "kernels/core/parallel.h"
 #include "kernels/core/text.h"
 #include "kernels/format/convert.h"

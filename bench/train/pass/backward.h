@@ -3,7 +3,6 @@
 #define AB_BENCH_TRAIN_PASS_BACKWARD_H
 
 #include "bench/train/pass/layer_scales.h"
-#include "bench/train/pass/position.h"
 #include "bench/train/pass/walk.h"
 
 AB_BEGIN_DECLS
@@ -21,6 +20,13 @@ AB_MUST_CHECK ab_status ab_backward_start(const ab_walk *walk, const ab_step_pos
  * NULL. Errors name the op. */
 AB_MUST_CHECK ab_status ab_backward(const ab_walk *walk, const ab_step_position *position,
                                     ab_layer_scales *layers);
+
+/* Activation recomputation (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"): a block that
+ * keeps no activations recomputes them before its backward pass. */
+
+/* Recomputes, bit for bit, the tensors that the backward passes of the block ending at node `last` read.
+ * Observers are not called; running statistics do not change. Errors name the op. */
+AB_MUST_CHECK ab_status ab_recompute_block(const ab_walk *walk, int last);
 
 AB_END_DECLS
 

@@ -1,7 +1,7 @@
 /* One pass over the plan's nodes, first to last. */
 #include "bench/train/pass/forward.h"
 
-#include "bench/train/observe/observe.h"
+#include "bench/train/observe/observation.h"
 
 #include <math.h>
 

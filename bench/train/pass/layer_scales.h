@@ -11,7 +11,6 @@
 #define AB_BENCH_TRAIN_PASS_LAYER_SCALES_H
 
 #include "bench/amp/scaler/scaler.h"
-#include "bench/train/pass/position.h"
 #include "bench/train/pass/walk.h"
 
 AB_BEGIN_DECLS

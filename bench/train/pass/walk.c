@@ -1,7 +1,7 @@
 /* Sets up operands, selects implementations and prepares them. */
 #include "bench/train/pass/walk.h"
 
-#include "bench/train/observe/observe.h"
+#include "bench/train/observe/observation.h"
 #include "kernels/backend/fallback.h"
 
 #include <stdlib.h>

@@ -1,10 +1,12 @@
-/* The ops of a plan, prepared to run: operands, implementations, workspace. Used by forward.h, recompute.h
+/* The ops of a plan, prepared to run: operands, implementations, workspace. Used by forward.h
  * and backward.h. Independent of optimizers, scalers and the order of a step. */
 #ifndef AB_BENCH_TRAIN_PASS_WALK_H
 #define AB_BENCH_TRAIN_PASS_WALK_H
 
 #include "bench/train/memory/memory.h"
 #include "bench/train/observe/observation.h"
+
+#include <stdint.h>
 
 AB_BEGIN_DECLS
 
@@ -49,6 +51,17 @@ AB_MUST_CHECK ab_status ab_walk_add(const ab_walk *walk, int net_op, int to, int
 
 /* Prefixes the message of an error with the op's name. */
 AB_MUST_CHECK ab_status ab_walk_in_op(const ab_net_op *op, ab_status status);
+
+/* Position of the training: step counters, and the current micro-batch and loss. Plain data. */
+
+typedef struct ab_step_position {
+    int64_t steps;         /* including skipped ones */
+    int64_t taken;         /* with an update */
+    int64_t advanced;      /* number of times the schedule has advanced */
+    int64_t micro_batches; /* batches per step, at least 1; constant */
+    int64_t micro;         /* current micro-batch of the step */
+    int loss_id;           /* loss scaler of the current backward pass */
+} ab_step_position;
 
 AB_END_DECLS
 

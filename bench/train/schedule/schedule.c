@@ -1,7 +1,6 @@
 /* The list of schedules, their configuration as text, and the warm-up that all but one_cycle share. */
 #include "bench/train/schedule/schedule.h"
 
-#include "kernels/core/nearest.h"
 #include "kernels/core/text.h"
 
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* The backend unscales; if it does not support the formats, the host does. */
 #include "bench/train/update/gradients.h"
 
-#include "bench/train/observe/observe.h"
+#include "bench/train/observe/observation.h"
 #include "bench/train/pass/backward.h"
 #include "kernels/backend/fallback.h"
 #include "probes/extremes.h"

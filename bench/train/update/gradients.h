@@ -6,11 +6,10 @@
 
 #include "bench/amp/scaler/scaler.h"
 #include "bench/train/memory/memory.h"
-#include "bench/train/memory/params.h"
 #include "bench/train/observe/observation.h"
 #include "bench/train/optim/clip.h"
 #include "bench/train/pass/layer_scales.h"
-#include "bench/train/pass/position.h"
+#include "bench/train/pass/walk.h"
 
 AB_BEGIN_DECLS
 

@@ -3,8 +3,9 @@
 #ifndef AB_BENCH_TRAIN_UPDATE_UPDATE_H
 #define AB_BENCH_TRAIN_UPDATE_UPDATE_H
 
+#include "bench/amp/plan/plan.h"
+#include "bench/amp/scaler/scaler.h"
 #include "bench/train/memory/memory.h"
-#include "bench/train/memory/params.h"
 #include "bench/train/observe/observation.h"
 #include "bench/train/recipe.h"
 #include "bench/train/update/gradients.h"
@@ -37,6 +38,31 @@ ab_optimizer_config ab_weight_update_config(const ab_weight_update *update, int 
  * casts that are not observed. */
 AB_MUST_CHECK ab_status ab_weight_update_run(const ab_weight_update *update, const ab_exec *unobserved,
                                              int64_t taken, int64_t advanced);
+
+/* The loss scalers of a cell: one, or one per loss (apex's num_losses). Per-layer scales are in
+ * pass/layer_scales.h. */
+
+typedef struct ab_loss_scalers {
+    int count; /* plan->scalers */
+    ab_scaler scaler[AB_NET_LOSSES];
+} ab_loss_scalers;
+
+/* Limits that a run sets for all cells; 0: the dialect's default. */
+typedef struct ab_scale_limits {
+    double min, max;
+    int64_t window;
+} ab_scale_limits;
+
+/* Initialises `count` scalers with `settings`, and applies the limits whose key the dialect has and the
+ * settings do not set. */
+void ab_loss_scalers_start(ab_loss_scalers *scalers, int count, const ab_scaler_config *settings,
+                           const ab_scale_limits *limits);
+
+/* Updates scaler k with the outcome `seen` of step `step`; sets *skipped if the step must be skipped.
+ * AB_CONFIG if the original raises an exception, or if the scale becomes NaN or inf, since every later step
+ * would be skipped. */
+AB_MUST_CHECK ab_status ab_loss_scalers_update(ab_loss_scalers *scalers, int k, int64_t step,
+                                               const ab_scaler_seen *seen, bool *skipped);
 
 AB_END_DECLS
 

@@ -4,7 +4,7 @@
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/elementwise/elementwise.h"
 #include "kernels/ops/elementwise/operand_gradient.h"
-#include "kernels/ops/strided.h"
+#include "kernels/ops/views.h"
 #include "kernels/vec/vec_ops.h"
 
 typedef struct binary_attrs {

@@ -4,7 +4,7 @@
  * The mask is not stored: element i's random number is a pure function of (seed, step, op, i) (vec_math.h).
  * Backward recomputes it, and it is the same on every device and for every number of threads. torch stores
  * one byte per element. */
-#include "kernels/ops/elementwise/unary.h"
+#include "kernels/ops/elementwise/unary_ops.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* gelu: x times the standard normal CDF of x or, with approximate "tanh", x (1 + tanh(sqrt(2 / pi) (x +
  * 0.044715 x^3))) / 2 (Hendrycks and Gimpel 2016), as torch.nn.GELU. */
-#include "kernels/ops/elementwise/unary.h"
+#include "kernels/ops/elementwise/unary_ops.h"
 
 typedef struct gelu_attrs {
     int64_t approximate;

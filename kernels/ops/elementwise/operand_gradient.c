@@ -2,7 +2,7 @@
 #include "kernels/ops/elementwise/operand_gradient.h"
 
 #include "kernels/ops/blocks.h"
-#include "kernels/ops/strided.h"
+#include "kernels/ops/views.h"
 
 typedef struct gradient_job {
     const ab_exec *exec;

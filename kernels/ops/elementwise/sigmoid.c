@@ -1,5 +1,5 @@
 /* sigmoid: 1 / (1 + exp(-x)), as torch.sigmoid. Backward reads the output, so the input may be freed. */
-#include "kernels/ops/elementwise/unary.h"
+#include "kernels/ops/elementwise/unary_ops.h"
 
 static ab_status forward(const ab_exec *exec, ab_op_io *io) {
     ab_map_tensors(exec, io->out, ab_vec_math_get()->sigmoid, io->in[0], NULL);

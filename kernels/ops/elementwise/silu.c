@@ -1,5 +1,5 @@
 /* silu: x sigmoid(x), as torch.nn.SiLU. */
-#include "kernels/ops/elementwise/unary.h"
+#include "kernels/ops/elementwise/unary_ops.h"
 
 static ab_status forward(const ab_exec *exec, ab_op_io *io) {
     ab_map_tensors(exec, io->out, ab_vec_math_get()->silu, io->in[0], NULL);

@@ -1,5 +1,6 @@
 /* Ops of the unary functions in unary.def: fp32 inside, one rounding. */
-#include "kernels/ops/elementwise/unary.h"
+#include "kernels/ops/elementwise/unary_ops.h"
+
 #include "kernels/ops/elementwise/vec_unary.h"
 #include "kernels/vec/isa.h"
 
@@ -87,3 +88,18 @@ static void run(unary_job *job, const ab_op_io *io) {
                               .describe = ab_describe_own};
 #include "kernels/ops/elementwise/unary.def"
 #undef AB_UNARY
+
+/* Shape inference and cost of unary ops. */
+
+ab_status ab_unary_infer(const void *attrs, const ab_shape *in, int inputs, ab_shape *out) {
+    (void)attrs;
+    (void)inputs;
+    *out = in[0];
+    return AB_OK;
+}
+
+double ab_unary_flops(const void *attrs, const ab_shape *in, const ab_shape *out) {
+    (void)attrs;
+    (void)in;
+    return 20.0 * (double)ab_shape_count(out);
+}

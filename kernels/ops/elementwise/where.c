@@ -4,7 +4,7 @@
  * two dimensions. */
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/elementwise/operand_gradient.h"
-#include "kernels/ops/strided.h"
+#include "kernels/ops/views.h"
 
 #include <math.h>
 #include <string.h>

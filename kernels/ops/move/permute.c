@@ -1,7 +1,7 @@
 /* permute and transpose: reorder dimensions, as torch.permute and torch.transpose; values are copied. Images
  * are NHWC: their dimensions are numbered in that order. */
 #include "kernels/ops/blocks.h"
-#include "kernels/ops/strided.h"
+#include "kernels/ops/views.h"
 
 typedef struct permute_attrs {
     ab_ints dims;

@@ -6,7 +6,7 @@
 #ifndef AB_KERNELS_OPS_NORM_NORM_ROWS_H
 #define AB_KERNELS_OPS_NORM_NORM_ROWS_H
 
-#include "kernels/ops/row_map.h"
+#include "kernels/ops/rows.h"
 
 AB_BEGIN_DECLS
 

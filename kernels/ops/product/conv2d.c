@@ -1,7 +1,7 @@
 /* conv2d: torch's 2D convolution (cross-correlation) with zero padding, on NHWC images; weights {out, in /
  * groups, kh, kw}. The bias is added in fp32 before the one rounding. */
 #include "kernels/ops/product/dnnl_shim.h"
-#include "kernels/ops/product/narrow.h"
+#include "kernels/ops/product/pass.h"
 #include "kernels/ops/product/product.h"
 
 #include <math.h>

@@ -5,7 +5,7 @@
  * Implementations called "ref" are never used. A build without oneDNN has the same functions; they return no
  * pass.
  *
- * Internal to kernels/. A pass runs on the calling thread only; sliced.h distributes it over threads. */
+ * Internal to kernels/. A pass runs on the calling thread only; sliced.c distributes it over threads. */
 #ifndef AB_KERNELS_OPS_PRODUCT_DNNL_SHIM_H
 #define AB_KERNELS_OPS_PRODUCT_DNNL_SHIM_H
 

@@ -3,7 +3,7 @@
  * gradient of a matrix shared by several products is summed in order. 1-D operands are not supported. */
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/product/gemm.h"
-#include "kernels/ops/strided.h"
+#include "kernels/ops/views.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* Narrow convolutions, one image at a time; see narrow.h. Each thread works on a zero-padded copy of its
+/* Narrow convolutions, one image at a time; see pass.h. Each thread works on a zero-padded copy of its
  * image. */
-#include "kernels/ops/product/narrow.h"
+#include "kernels/ops/product/pass.h"
 
 #include "kernels/core/text.h"
 #include "kernels/ops/blocks.h"

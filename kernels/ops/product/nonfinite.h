@@ -6,7 +6,7 @@
  * finite, the result is used as it is, including overflows of its sums. Otherwise the result is checked here,
  * whatever its implementation: a result that reads a non-finite value must be non-finite (inf or NaN, as the
  * arithmetic gives), and a result that reads none must not be non-finite because of one. Wrong results are
- * recomputed in fp32 in the order of reference.h; no others are written.
+ * recomputed in fp32 in the order of reference.c; no others are written.
  *
  * Padding is not read: taps outside the image contribute no term. Internal to kernels/, except for the
  * counters. */

@@ -1,12 +1,13 @@
 /* One of the three products (forward, backward data, backward weights) for one shape and one implementation:
- * specification, arguments, properties. product.h chooses; narrow.h, reference.h and dnnl_shim.h implement.
+ * specification, arguments, properties. product.h chooses; narrow.c, sliced.c, reference.c and dnnl_shim.h
+ * implement.
  *
  * Internal to kernels/. The result is always fp32, so a probe sees every value before its one rounding, and
  * probed and unprobed steps have the same bits. */
 #ifndef AB_KERNELS_OPS_PRODUCT_PASS_H
 #define AB_KERNELS_OPS_PRODUCT_PASS_H
 
-#include "kernels/core/window.h"
+#include "kernels/core/shape.h"
 #include "kernels/ops/op.h"
 
 AB_BEGIN_DECLS
@@ -55,6 +56,53 @@ struct ab_pass {
 
 /* Makes a pass, or leaves *pass NULL if the implementation does not support `spec`. */
 typedef ab_status (*ab_pass_maker)(const ab_pass_spec *spec, ab_pass **pass);
+
+/* Convolution for layers with at most eight result channels (LeNet's first layer, the input gradient of its
+ * second), for which oneDNN's kernels are slow.
+ *
+ * Internal to kernels/. */
+
+/* Makes a pass (pass.h) for fp32 operands, one group, horizontally undilated kernels and at most eight
+ * channels of the result: out (forward), in (backward data) or out (backward weights). Otherwise leaves *pass
+ * NULL. Bits do not depend on the number of threads. */
+AB_MUST_CHECK ab_status ab_narrow_pass(const ab_pass_spec *spec, ab_pass **pass);
+
+/* A product split into slices of the batch or of the outputs. A single-threaded library call per slice uses
+ * all threads, and results do not depend on their number.
+ *
+ * Internal to kernels/. */
+
+/* Makes a pass for `spec` from passes of `maker` for equal slices of the batch; the shape alone determines
+ * their number. Weight gradients of the slices are added in double, in order; those of matrix products are
+ * split by output features instead (few batch rows, many weights). Leaves *pass NULL if the maker does.
+ * Reports non-finite src and dout in ab_pass_args.nonfinite: every slice checks its share while it is in
+ * cache. */
+AB_MUST_CHECK ab_status ab_sliced_pass(ab_pass_maker maker, const ab_pass_spec *spec, ab_pass **pass);
+
+/* Convolution in portable C: the fallback, the reference in tests, and the only implementation that
+ * accumulates in a half format.
+ *
+ * Sums run in one documented order, term by term:
+ *   forward            kernel row, kernel column, input channel
+ *   backward data      kernel row, kernel column, output channel
+ *   backward weights   image, output row, output column
+ * With spec->accumulate every product and every partial sum is rounded to that format (RNE), which for
+ * operands of that format equals performing each operation in it. Otherwise sums are fp32; backward weights
+ * first sums each image.
+ *
+ * Internal to kernels/. Slow: plain loops without cache blocking. */
+
+/* Supports every spec with fp32 operands. */
+AB_MUST_CHECK ab_status ab_reference_pass(const ab_pass_spec *spec, ab_pass **pass);
+
+/* Implementations of oneDNN that are known to be wrong for some shapes, so that they are not chosen.
+ *
+ * Found by comparing the AMX implementations of 2.6.3 with the definition, for thousands of random shapes,
+ * the instructions emulated. Other versions were not run. Internal to kernels/. */
+
+/* Whether the library's implementation `name` gives wrong results or crashes for the pass: what is wrong, in
+ * words, or NULL. version: 10000 major + 100 minor + patch. matmul: a matrix product, not a convolution. */
+const char *ab_library_defect(const ab_pass_spec *spec, bool matmul, const char *name, int version);
 
 AB_END_DECLS
 

@@ -4,8 +4,7 @@
 #include "kernels/core/text.h"
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/product/nonfinite.h"
-#include "kernels/ops/product/reference.h"
-#include "kernels/ops/product/sliced.h"
+#include "kernels/ops/product/pass.h"
 #include "kernels/ops/rows.h"
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
-/* The portable convolution of reference.h. Work is split by output rows (forward, backward data) or by kernel
- * rows and input channels (backward weights); one thread sums each output element in the documented order. */
-#include "kernels/ops/product/reference.h"
+/* The portable convolution declared in pass.h. Work is split by output rows (forward, backward data) or by
+ * kernel rows and input channels (backward weights); one thread sums each output element in the documented
+ * order. */
+#include "kernels/ops/product/pass.h"
 
 #include "kernels/core/text.h"
 #include "kernels/format/convert.h"

@@ -1,5 +1,5 @@
-/* Slices of the batch or of the outputs; see sliced.h. */
-#include "kernels/ops/product/sliced.h"
+/* Slices of the batch or of the outputs; see pass.h. */
+#include "kernels/ops/product/pass.h"
 
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/product/dnnl_shim.h"

@@ -4,7 +4,7 @@
 #include "kernels/ops/reduction.h"
 
 #include "kernels/ops/blocks.h"
-#include "kernels/ops/strided.h"
+#include "kernels/ops/views.h"
 
 typedef struct reduce_attrs {
     ab_ints dim;

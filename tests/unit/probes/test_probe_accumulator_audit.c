@@ -4,7 +4,6 @@
 #include "tests/unit/probe_testing.h"
 
 #include "kernels/format/convert.h"
-#include "probes/dot.h"
 #include "probes/operands.h"
 
 #include <math.h>

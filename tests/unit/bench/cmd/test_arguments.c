@@ -1,5 +1,5 @@
 /* Options of commands: how they are written, where they go, and what is said of wrong ones. */
-#include "bench/cmd/arguments.h"
+#include "bench/cmd/cmd.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* Limits of memory, read from fixtures of /proc and control groups; plans compared with them and with what
  * cells hold. */
 #define _POSIX_C_SOURCE 200809L
-#include "bench/memory/check.h"
+#include "bench/memory/limits.h"
 #include "bench/run/config.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* Delta debugging on planted sets: what is planted comes back, nothing more, and the number of trials stays
  * small. */
-#include "bench/promote/ddmin.h"
+#include "bench/promote/promote.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,5 @@
 /* The proof engine finds planted mistakes, counts them exactly, and does not depend on the number of
  * threads. */
-#include "bench/prove/hardware.h"
 #include "bench/prove/oracle.h"
 #include "bench/prove/prove.h"
 

@@ -4,7 +4,6 @@
 #include "tests/unit/every_op_testing.h"
 
 #include "bench/reference/fp32_reference.h"
-#include "bench/reference/gradient_error.h"
 #include "kernels/format/convert.h"
 #include "reports/stats/stats.h"
 

@@ -2,7 +2,7 @@
 #define _GNU_SOURCE
 #include "tests/unit/probe_testing.h"
 
-#include "bench/run/device_facts.h"
+#include "bench/run/environment.h"
 
 static int64_t energy = 1000;
 

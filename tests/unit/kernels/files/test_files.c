@@ -1,7 +1,5 @@
 /* Files are replaced whole or not at all, links are never followed, and one place has one writer. */
 #define _GNU_SOURCE
-#include "kernels/files/beside.h"
-#include "kernels/files/folder.h"
 #include "kernels/files/lock.h"
 #include "kernels/files/outfile.h"
 #include "support/json_file.h"

@@ -27,7 +27,7 @@ static const conv_case cases[] = {
     {2, 9, 13, 2, 4, 3, 6, 2, 3, 1, 2, 1, 1, 1, true},
     {2, 11, 9, 2, 5, 3, 3, 1, 1, 1, 1, 3, 1, 1, true},
     {3, 4, 4, 5, 1, 4, 4, 1, 1, 3, 3, 1, 1, 1, false},
-    /* where implementations of oneDNN are wrong (library_defects.h) */
+    /* where implementations of oneDNN are wrong (library_defects.c) */
     {1, 9, 6, 33, 5, 3, 1, 1, 1, 0, 0, 2, 1, 1, true},
     {2, 8, 1, 16, 3, 3, 3, 1, 2, 1, 1, 1, 1, 1, true},
     {2, 12, 12, 96, 12, 1, 2, 3, 2, 0, 0, 1, 1, 1, true},

@@ -5,8 +5,8 @@
 
 #include "kernels/ops/product/gemm.h"
 #include "kernels/ops/product/nonfinite.h"
+#include "kernels/ops/product/pass.h"
 #include "kernels/ops/product/product.h"
-#include "kernels/ops/product/reference.h"
 #include "oracle/conv.h"
 
 #ifdef AB_HAVE_DNNL

@@ -1,7 +1,6 @@
 /* Starting programs: how they end, their streams, what is left of them, and environments. */
 #define _GNU_SOURCE
 #include "kernels/spawn/spawn.h"
-#include "kernels/spawn/variables.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,6 @@
 /* The result document: what is refused and how it is said, exact numbers, and files that are never half
  * written. */
 #define _XOPEN_SOURCE 700
-#include "reports/record/check.h"
 #include "reports/record/json.h"
 #include "reports/record/result.h"
 #include "support/json_file.h"

@@ -1,5 +1,5 @@
-/* Reads strided views; see strided.h. */
-#include "kernels/ops/strided.h"
+/* Reads strided views. */
+#include "kernels/ops/views.h"
 
 #include "kernels/format/convert.h"
 #include "kernels/ops/blocks.h"

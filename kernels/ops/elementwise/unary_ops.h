@@ -1,8 +1,8 @@
 /* Shape inference and cost of the unary functions (gelu, silu, tanh, sigmoid, ...).
  *
  * Internal to kernels/. */
-#ifndef AB_KERNELS_OPS_ELEMENTWISE_UNARY_H
-#define AB_KERNELS_OPS_ELEMENTWISE_UNARY_H
+#ifndef AB_KERNELS_OPS_ELEMENTWISE_UNARY_OPS_H
+#define AB_KERNELS_OPS_ELEMENTWISE_UNARY_OPS_H
 
 #include "kernels/ops/blocks.h"
 #include "kernels/vec/vec_math.h"

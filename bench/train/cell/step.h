@@ -1,6 +1,6 @@
 /* Computes gradients from batches: forward and backward over every micro-batch of a step, then unscaling. */
-#ifndef AB_BENCH_TRAIN_CELL_GRADIENT_PASS_H
-#define AB_BENCH_TRAIN_CELL_GRADIENT_PASS_H
+#ifndef AB_BENCH_TRAIN_CELL_STEP_H
+#define AB_BENCH_TRAIN_CELL_STEP_H
 
 #include "bench/train/cell/cell.h"
 
@@ -15,6 +15,12 @@ AB_MUST_CHECK ab_status ab_gradient_pass_batches(ab_cell *cell, bool noted, floa
  * *nonfinite: a scaled gradient was non-finite, as far as gradients were checked. A replayed step is not
  * counted. */
 AB_MUST_CHECK ab_status ab_gradient_pass(ab_cell *cell, ab_step_result *result, bool *nonfinite);
+
+/* Replays the current step so that it can be observed. */
+
+/* Replays a non-finite step (`nonfinite`, or its loss) if the watch requests it, and sets result->replayed.
+ * Gradients and result keep the same bits. Errors: AB_NO_MEMORY. */
+AB_MUST_CHECK ab_status ab_replay_if_asked(ab_cell *cell, bool nonfinite, ab_step_result *result);
 
 AB_END_DECLS
 

@@ -122,7 +122,7 @@ static void count_waiting(ab_ranges *r, int thread) {
     room->n = 0;
 }
 
-void ab_ranges_see(void *ranges, int tensor, int thread, const float *values, int64_t n) {
+void ab_ranges_observe(void *ranges, int tensor, int thread, const float *values, int64_t n) {
     ab_ranges *r = ranges;
     waiting_room *room = &r->room[thread];
     int slot = r->slot[tensor];

@@ -18,7 +18,7 @@ AB_MUST_CHECK ab_status ab_ranges_create(const char *probe, const ab_probe_setup
 void ab_ranges_destroy(void *ranges); /* NULL is a no-op */
 
 /* As in ab_probe_kind. */
-void ab_ranges_see(void *ranges, int tensor, int thread, const float *values, int64_t n);
+void ab_ranges_observe(void *ranges, int tensor, int thread, const float *values, int64_t n);
 void ab_ranges_count(void *ranges, int tensor, const struct ab_census *census);
 void ab_ranges_step_end(void *ranges, int64_t step);
 

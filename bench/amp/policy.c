@@ -148,7 +148,7 @@ const char *ab_loss_scale_text(const ab_loss_scale *scale, char *text) {
     return text;
 }
 
-const char *ab_tri_text(ab_tri value) {
+const char *ab_tristate_text(ab_tristate value) {
     static const char *const texts[] = {"None", "False", "True"};
     return texts[value];
 }

@@ -15,7 +15,7 @@ typedef enum ab_cast_model { AB_CAST_none, AB_CAST_fp32, AB_CAST_half } ab_cast_
 enum { AB_POLICY_LOSSES = 8 }; /* loss scalers at most */
 
 /* Python's None, False, True. */
-typedef enum ab_tri { AB_TRI_none, AB_TRI_false, AB_TRI_true } ab_tri;
+typedef enum ab_tristate { AB_TRI_none, AB_TRI_false, AB_TRI_true } ab_tristate;
 
 /* A loss scale as users write it: a number (with ":skip", overflowed steps are skipped), "dynamic" (apex's)
  * or a dialect of bench/amp/scaler/scaler.h. */
@@ -37,7 +37,7 @@ typedef struct ab_policy {
     char level[24];
     ab_cast_model cast_model_type;
     bool patch_torch_functions;
-    ab_tri keep_batchnorm_fp32, master_weights;
+    ab_tristate keep_batchnorm_fp32, master_weights;
     ab_loss_scale loss_scale;
     const ab_format *half;
     ab_keep keep;
@@ -54,7 +54,7 @@ typedef struct ab_policy {
 typedef struct ab_level {
     const char *name;
     ab_cast_model cast_model_type;
-    ab_tri patch_torch_functions, keep_batchnorm_fp32, master_weights;
+    ab_tristate patch_torch_functions, keep_batchnorm_fp32, master_weights;
     const char *loss_scale;
     ab_op_list list;
     bool weights_read_as_half;
@@ -90,7 +90,7 @@ const char *ab_loss_scale_text(const ab_loss_scale *scale, char *text);
 AB_MUST_CHECK ab_status ab_policy_resolve(const ab_level *level, const ab_format *half,
                                           const char *const *overrides, int count, ab_policy *policy);
 
-const char *ab_tri_text(ab_tri value); /* "None", "False", "True" */
+const char *ab_tristate_text(ab_tristate value); /* "None", "False", "True" */
 /* The cast_model_type: "fp32", the half format's name, or NULL for None. */
 const char *ab_policy_cast_text(const ab_policy *policy);
 

@@ -19,7 +19,7 @@ static void print_policy(const ab_cell_spec *cell) {
              "%s\n  cast_model_type=%s patch_torch_functions=%s keep_batchnorm_fp32=%s master_weights=%s "
              "loss_scale=%s\n",
              cell->id, cast ? cast : "None", policy->patch_torch_functions ? "True" : "False",
-             ab_tri_text(policy->keep_batchnorm_fp32), ab_tri_text(policy->master_weights),
+             ab_tristate_text(policy->keep_batchnorm_fp32), ab_tristate_text(policy->master_weights),
              ab_loss_scale_text(&policy->loss_scale, scale));
 }
 

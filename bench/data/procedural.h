@@ -15,7 +15,7 @@ static inline double ab_between(uint32_t word, double low, double high) {
 }
 
 /* Approximates a sine of period 1 and amplitude 1 by two parabolas; t > -64. */
-static inline double ab_wave(double t) {
+static inline double ab_approximate_sine(double t) {
     t += 64.0;
     double u = t - (double)(int)t - 0.5;
     return 8.0 * u * (1.0 - 2.0 * fabs(u));

@@ -49,7 +49,7 @@ static void shade_row(const stripes *s, int row, double value[SIDE]) {
     for (int column = 0; column < SIDE; column++) {
         double x = column - s->x;
         double inside = larger(1.0 - (x * x + y * y) / (radius * radius), 0);
-        double bright = 0.5 + 0.5 * ab_wave(x * s->along_x + y * s->along_y + s->phase);
+        double bright = 0.5 + 0.5 * ab_approximate_sine(x * s->along_x + y * s->along_y + s->phase);
         value[column] = s->contrast * inside * inside * bright;
     }
 }

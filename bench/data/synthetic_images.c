@@ -46,7 +46,8 @@ static sample draw_sample(uint64_t seed, uint32_t number, uint8_t *label) {
 static double shade(const sample *s, double u, double v) {
     const double x = u - s->x, y = v - s->y, inside = 1.0 - 2.5 * (x * x + y * y);
     if (inside <= 0) return 0;
-    return s->contrast * inside * inside * (0.5 + 0.5 * ab_wave(x * s->along_x + y * s->along_y + s->phase));
+    return s->contrast * inside * inside *
+           (0.5 + 0.5 * ab_approximate_sine(x * s->along_x + y * s->along_y + s->phase));
 }
 
 /* Difference of two random bytes: triangular, mean 0, standard deviation sqrt(2 * (256^2 - 1) / 12) =

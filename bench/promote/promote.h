@@ -1,5 +1,5 @@
-/* Delta debugging (Zeller and Hildebrandt 2002): finds smaller sets of items that still satisfy a test.
- * Independent of the meaning of the items. */
+/* The fewest layers that must stay fp32: delta debugging (Zeller and Hildebrandt 2002), which finds smaller
+ * sets of items that still satisfy a test; the items; the trainings that test a set. */
 #ifndef AB_BENCH_PROMOTE_PROMOTE_H
 #define AB_BENCH_PROMOTE_PROMOTE_H
 

@@ -584,7 +584,7 @@ static ab_status name_cell(const ab_run_config *config, ab_cell_spec *cell) {
     return cell->id ? AB_OK : ab_fail(AB_NO_MEMORY, "cells: out of memory");
 }
 
-const ab_level_options *ab_run_config_own(const ab_run_config *config, const ab_level *level) {
+const ab_level_options *ab_run_config_level_options(const ab_run_config *config, const ab_level *level) {
     for (int l = 0; l < config->levels; l++)
         if (config->level[l] == level) return &config->own[l];
     return &config->unnamed;
@@ -595,7 +595,7 @@ const ab_level_options *ab_run_config_own(const ab_run_config *config, const ab_
  */
 static ab_status resolve(const ab_run_config *config, const ab_level *level, const ab_format *half,
                          ab_policy *policy) {
-    const ab_level_options *unnamed = &config->unnamed, *own = ab_run_config_own(config, level);
+    const ab_level_options *unnamed = &config->unnamed, *own = ab_run_config_level_options(config, level);
     if (ab_level_is_reference(level))
         AB_TRY(ab_policy_resolve(level, half, unnamed->override, unnamed->overrides, policy));
     AB_TRY(ab_policy_resolve(level, half, own->override, own->overrides, policy));

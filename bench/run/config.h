@@ -68,7 +68,7 @@ AB_MUST_CHECK ab_status ab_run_config_start(const ab_run_config *config);
 void ab_run_config_clear(ab_run_config *config);
 
 /* What --set and --to say of a level of the run. */
-const ab_level_options *ab_run_config_own(const ab_run_config *config, const ab_level *level);
+const ab_level_options *ab_run_config_level_options(const ab_run_config *config, const ab_level *level);
 
 /* One cell of the cross product. */
 typedef struct ab_cell_spec {

@@ -23,20 +23,20 @@ static ab_status folder_of(const char *path, char *folder) {
     return ab_text_path("--out", folder, PATH_BYTES, "%.*s", slash ? length : 1, slash ? path : ".");
 }
 
-ab_status ab_output_prove(const char *option, const char *path) {
+ab_status ab_output_check_writable(const char *option, const char *path) {
     struct stat about;
     if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
         return ab_fail(AB_OUTPUT, "%s: %s is not a file", option, path);
-    ab_status status = ab_outfile_prove(path);
+    ab_status status = ab_outfile_check_writable(path);
     return status == AB_OK ? AB_OK : ab_fail_prefix(status, "%s", option);
 }
 
 ab_status ab_output_lock(const char *option, const char *path, ab_lock *lock) {
     if (lock->path) return AB_OK;
     AB_TRY(ab_lock_file(option, path, lock));
-    char *journal = ab_beside(path, "", ".journal");
-    ab_outfile_sweep(path);
-    if (journal) ab_outfile_sweep(journal);
+    char *journal = ab_sibling_path(path, "", ".journal");
+    ab_outfile_remove_stale(path);
+    if (journal) ab_outfile_remove_stale(journal);
     free(journal);
     return AB_OK;
 }
@@ -56,7 +56,7 @@ ab_status ab_output_prepare(const ab_options *options, ab_run_locks *locks) {
     AB_TRY(ab_output_lock("--out", options->text[AB_OPTION_out], &locks->document));
     for (size_t i = 0; i < AB_COUNT_OF(files); i++)
         if (options->text[files[i]])
-            AB_TRY(ab_output_prove(ab_option_name(files[i], name), options->text[files[i]]));
+            AB_TRY(ab_output_check_writable(ab_option_name(files[i], name), options->text[files[i]]));
     if (options->given[AB_OPTION_no_plots]) return AB_OK;
     AB_TRY(plots_folder_of(options, folder));
     return ab_lock_folder("--out", folder, &locks->plots);

@@ -77,7 +77,7 @@ ab_observer *ab_probing_next(ab_probing *probing) {
     return ab_probe_set_observer(probing->set);
 }
 
-int64_t ab_probing_unprobed(const ab_probing *probing, int64_t most) {
+int64_t ab_probing_count_unprobed(const ab_probing *probing, int64_t most) {
     if (!probing->active) return most;
     int64_t since = probing->governor.steps % probing->governor.every;
     int64_t left = since == 0 ? 0 : probing->governor.every - since;

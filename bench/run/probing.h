@@ -27,7 +27,7 @@ ab_observer *ab_probing_next(ab_probing *probing);
 
 /* For callers that run several steps at once instead of calling ab_probing_next: how many of the next `most`
  * steps are not probed whatever their cost; and the time of such a step after it has run. */
-int64_t ab_probing_unprobed(const ab_probing *probing, int64_t most);
+int64_t ab_probing_count_unprobed(const ab_probing *probing, int64_t most);
 void ab_probing_note(ab_probing *probing, int64_t time_ns);
 
 /* To be called after the step of ab_probing_next; `replayed`: it was run a second time. begun_ns: its start

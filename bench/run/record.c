@@ -282,7 +282,7 @@ static cJSON *design_part(const ab_run_config *config, int count, const int *ord
 
 /* ---- cells ----------------------------------------------------------------------------------- */
 
-static cJSON *tri(ab_tri value) {
+static cJSON *tri(ab_tristate value) {
     if (value == AB_TRI_none) return cJSON_CreateNull();
     return cJSON_CreateBool(value == AB_TRI_true);
 }
@@ -344,7 +344,7 @@ static cJSON *new_cell(const ab_run_config *config, const ab_cell_spec *spec) {
     cJSON_AddStringToObject(cell, "status", "pending");
     cJSON_AddNullToObject(cell, "reason");
     cJSON *properties = policy_part(policy);
-    add_keep(properties, spec, ab_run_config_own(config, spec->level)->named);
+    add_keep(properties, spec, ab_run_config_level_options(config, spec->level)->named);
     cJSON_AddItemToObject(cell, "policy", properties);
     cJSON_AddStringToObject(cell, "math_mode", half ? spec->half->name : config->tf32 ? "tf32" : "ieee_fp32");
     cJSON_AddStringToObject(cell, "accumulate", emulated ? "half" : "fp32");
@@ -515,7 +515,7 @@ ab_status ab_record_process(cJSON *cell, int round, int position, bool full, con
     return AB_OK;
 }
 
-bool ab_record_has(const cJSON *cell, int round) {
+bool ab_record_has_round(const cJSON *cell, int round) {
     const cJSON *entry = NULL;
     cJSON_ArrayForEach(entry, cJSON_GetObjectItem(cell, "processes")) {
         const cJSON *has = cJSON_GetObjectItem(entry, "round");
@@ -532,7 +532,7 @@ const char *ab_record_status(const cJSON *cell) {
 void ab_record_reopen(cJSON *document) {
     cJSON *cell = NULL;
     cJSON_ArrayForEach(cell, cJSON_GetObjectItem(document, "cells")) {
-        put(cell, "status", cJSON_CreateString(ab_record_has(cell, 0) ? "ok" : "pending"));
+        put(cell, "status", cJSON_CreateString(ab_record_has_round(cell, 0) ? "ok" : "pending"));
         put(cell, "reason", cJSON_CreateNull());
     }
 }

@@ -24,7 +24,7 @@ AB_MUST_CHECK ab_status ab_record_process(cJSON *cell, int round, int position, 
                                           const ab_process *process, const cJSON **added);
 
 /* Whether the cell already has its process of this round. */
-bool ab_record_has(const cJSON *cell, int round);
+bool ab_record_has_round(const cJSON *cell, int round);
 /* "ok", "failed", ... */
 const char *ab_record_status(const cJSON *cell);
 

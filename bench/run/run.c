@@ -92,7 +92,7 @@ static ab_status check_files(const run *r, const char *option, const char *patte
                        option, r->count, written ? "write" : "go on from", pattern);
     for (int i = 0; i < r->count; i++) {
         AB_TRY(ab_cell_file(option, pattern, r->cells[i].id, path, sizeof path));
-        if (written) AB_TRY(ab_output_prove(option, path));
+        if (written) AB_TRY(ab_output_check_writable(option, path));
     }
     return AB_OK;
 }
@@ -297,8 +297,8 @@ static ab_status run_process(run *r, int round, int position) {
     while (n > words) r->worker_argv[--n] = NULL;
     if (process.short_of_memory) note_memory_failure(r, cell, process.reason);
     if (process.reason[0]) { /* it may have been killed while it wrote */
-        ab_outfile_sweep(weights);
-        ab_outfile_sweep(checkpoint);
+        ab_outfile_remove_stale(weights);
+        ab_outfile_remove_stale(checkpoint);
     }
     if (status == AB_OK)
         status = ab_record_process(r->record[index], round, position, round == 0, &process, &added);
@@ -309,7 +309,7 @@ static ab_status run_process(run *r, int round, int position) {
 
 static bool is_due(const run *r, int round, int position) {
     int index = r->order[round * r->count + position];
-    return index >= 0 && !ab_record_has(r->record[index], round) &&
+    return index >= 0 && !ab_record_has_round(r->record[index], round) &&
            strcmp(ab_record_status(r->record[index]), "failed") != 0;
 }
 

@@ -38,7 +38,7 @@ int64_t ab_warmup_steps(const int64_t *time_ns, int64_t n) {
     return warmup;
 }
 
-void ab_spin(int64_t loops) {
+void ab_busy_loop(int64_t loops) {
     static _Thread_local volatile uint64_t result;
     uint64_t x = result | 1;
     for (int64_t i = 0; i < loops; i++) {
@@ -52,7 +52,7 @@ int64_t ab_clock_loop_ns(void) {
     int64_t least = INT64_MAX;
     for (int i = 0; i < 8; i++) {
         int64_t begun = ab_monotonic_ns();
-        ab_spin(AB_CLOCK_LOOPS);
+        ab_busy_loop(AB_CLOCK_LOOPS);
         int64_t took = ab_monotonic_ns() - begun;
         if (took < least) least = took;
     }

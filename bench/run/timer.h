@@ -20,9 +20,9 @@ double ab_median(double *values, int64_t n);
 int64_t ab_warmup_steps(const int64_t *time_ns, int64_t n);
 
 /* A fixed chain of dependent integer operations: the same number of cycles whenever it is called. */
-void ab_spin(int64_t loops);
+void ab_busy_loop(int64_t loops);
 
-/* Nanoseconds of AB_CLOCK_LOOPS loops of ab_spin, the minimum of several attempts: a proxy for the
+/* Nanoseconds of AB_CLOCK_LOOPS loops of ab_busy_loop, the minimum of several attempts: a proxy for the
  * processor's clock rate (a virtual machine hides the real one). Takes a few milliseconds. */
 enum { AB_CLOCK_LOOPS = 100000 };
 int64_t ab_clock_loop_ns(void);

@@ -221,10 +221,10 @@ static ab_status run_window(ab_cell *cell, const ab_run_config *config, ab_probi
         int64_t until = config->checkpoint_every - (config->first_step + step) % config->checkpoint_every;
         most = most < until ? most : until;
     }
-    *ran = (int)ab_probing_unprobed(probing, most > 1 ? most : 0);
+    *ran = (int)ab_probing_count_unprobed(probing, most > 1 ? most : 0);
     if (*ran < 2) *ran = 0;
     if (*ran == 0) return AB_OK;
-    AB_TRY(ab_cell_take(cell, *ran, result, time_ns));
+    AB_TRY(ab_cell_run_steps(cell, *ran, result, time_ns));
     for (int i = 0; i < *ran; i++) {
         ab_probing_note(probing, time_ns[i]);
         step_event(step + i, 0, NULL, &result[i], false, time_ns[i]);
@@ -295,7 +295,7 @@ static ab_status run_steps(ab_cell *cell, const ab_run_config *config, ab_probin
         AB_TRY(reference && step % config->shadow_every == 0
                    ? compared_step(cell, observer, reference, &result)
                    : ab_cell_step(cell, observer, &result));
-        if (extra > 0) ab_spin(extra);
+        if (extra > 0) ab_busy_loop(extra);
         int64_t time = ab_probing_step_end(probing, step, observer, result.replayed, before),
                 now = before + time;
         step_event_with_scales(cell, step, &result, observer || result.replayed, time);

@@ -64,7 +64,7 @@ typedef struct ab_resident_ops {
      * group g at optimizer step taken + 1 + i, i < window. */
     ab_status (*set)(ab_resident *resident, const ab_step_state *state, const ab_update_row *row);
 
-    /* Device address of the index of the current batch, for ab_exec.step_there. */
+    /* Device address of the index of the current batch, for ab_exec.device_step. */
     const int64_t *(*counter)(ab_resident *resident);
 
     /* begin: start of a step, sets the loss gradient to the scale's share. batch: after each batch's

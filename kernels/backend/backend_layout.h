@@ -58,8 +58,8 @@ AB_BEGIN_DECLS
     FIELD(ab_exec, path, observer)                                                                           \
     FIELD(ab_exec, observer, seed)                                                                           \
     FIELD(ab_exec, seed, step)                                                                               \
-    FIELD(ab_exec, step, step_there)                                                                         \
-    LAST(ab_exec, step_there)                                                                                \
+    FIELD(ab_exec, step, device_step)                                                                        \
+    LAST(ab_exec, device_step)                                                                               \
     FIRST(ab_op_io, op)                                                                                      \
     FIELD(ab_op_io, op, attrs)                                                                               \
     FIELD(ab_op_io, attrs, state)                                                                            \

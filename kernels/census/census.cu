@@ -102,7 +102,7 @@ static device_census *device_table() {
 
 ab_status ab_cuda_count_values(ab_span values, int64_t n, ab_census *census) {
     static device_census host;
-    ab_cuda *cuda = ab_cuda_get();
+    ab_cuda *cuda = ab_cuda_context();
     device_census *table = device_table();
     if (!table) return ab_fail(AB_NO_MEMORY, "cuda:%d: out of memory (census)", cuda->index);
     if (n > (static_cast<int64_t>(1) << 31))

@@ -25,7 +25,7 @@ struct ab_cuda {
 };
 
 // The context of the open device; its stream and library handles are valid after ab_cuda_start.
-ab_cuda *ab_cuda_get();
+ab_cuda *ab_cuda_context();
 ab_status ab_cuda_start();
 
 // AB_OK, or an error that names the failed call. A lost device or a sticky error is AB_DEVICE; the message

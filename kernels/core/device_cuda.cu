@@ -19,7 +19,7 @@ extern "C" __attribute__((visibility("default"))) const ab_plugin *ab_backend_v1
 static const ab_plugin_host *program;
 static ab_cuda context;
 
-ab_cuda *ab_cuda_get() { return &context; }
+ab_cuda *ab_cuda_context() { return &context; }
 
 // ---- messages: the plugin's copies of core's functions, which forward to the program ------------
 
@@ -91,7 +91,7 @@ unsigned ab_cuda_blocks(int64_t n, int threads) {
 }
 
 ab_status ab_cuda_probe_scratch(size_t bytes, float **scratch) {
-    if (context.capturing) return ab_fail(AB_INTERNAL, "cuda: scratch asked for while a graph is recorded");
+    if (context.capturing) return ab_fail(AB_INTERNAL, "cuda: workspace requested during graph capture");
     if (bytes > context.probe_bytes) {
         AB_CUDA_TRY(cudaStreamSynchronize(context.stream));
         AB_CUDA_TRY(cudaFree(context.probe));

@@ -36,7 +36,7 @@ template <int THREADS, typename O> __device__ double ab_block_fold(O op, double 
 
 enum { AB_FOLD_THREADS = 128, AB_FOLD_COLUMNS = 32, AB_FOLD_LANES = 8, AB_FOLD_SHORT = 32 };
 
-enum ab_fold_way {
+enum ab_fold_method {
     AB_FOLD_ROWS,
     AB_FOLD_TILES,
     AB_FOLD_SINGLE
@@ -126,7 +126,7 @@ template <typename O> struct ab_folded {
 // Writes the partial results to `partial` (ab_fold_bytes). f(i): the value at linear index i of the shape.
 template <typename O, typename F>
 ab_status ab_fold_start(O op, F f, const ab_fold &g, void *partial, ab_folded<O> *folded) {
-    cudaStream_t stream = ab_cuda_get()->stream;
+    cudaStream_t stream = ab_cuda_context()->stream;
     double *to = static_cast<double *>(partial);
     int64_t blocks = g.kept * g.pieces, most = 1 << 20;
     folded->op = op;

@@ -106,8 +106,8 @@ static ab_status ask(ab_cuda_gemm_plan *p, int *found) {
     AB_BLAS_TRY(cublasLtMatmulPreferenceCreate(&preference));
     ab_status status = set_preference(preference);
     if (status == AB_OK) {
-        cublasStatus_t code = cublasLtMatmulAlgoGetHeuristic(ab_cuda_get()->blas, p->matmul, p->b, p->a, p->c,
-                                                             p->c, preference, 1, &result, found);
+        cublasStatus_t code = cublasLtMatmulAlgoGetHeuristic(ab_cuda_context()->blas, p->matmul, p->b, p->a,
+                                                             p->c, p->c, preference, 1, &result, found);
         if (code == CUBLAS_STATUS_NOT_SUPPORTED || code == CUBLAS_STATUS_INVALID_VALUE)
             *found = 0;
         else
@@ -183,9 +183,9 @@ ab_status ab_cuda_gemm_run(ab_cuda_gemm_plan *p, const void *a, const void *b, v
     if (p->shape.bias)
         AB_BLAS_TRY(
             cublasLtMatmulDescSetAttribute(p->matmul, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
-    return ab_cuda_check_blas(cublasLtMatmul(ab_cuda_get()->blas, p->matmul, &alpha, b, p->b, a, p->a, &beta,
-                                             c, p->c, c, p->c, &p->algorithm, workspace, p->workspace_bytes,
-                                             ab_cuda_get()->stream),
+    return ab_cuda_check_blas(cublasLtMatmul(ab_cuda_context()->blas, p->matmul, &alpha, b, p->b, a, p->a,
+                                             &beta, c, p->c, c, p->c, &p->algorithm, workspace,
+                                             p->workspace_bytes, ab_cuda_context()->stream),
                               "cublasLtMatmul");
 }
 
@@ -284,7 +284,7 @@ ab_status ab_cuda_tiles_run(const ab_cuda_tiles *p) {
     int64_t tiles = (p->rows + TILE - 1) / TILE * ((p->columns + TILE - 1) / TILE);
     if (tiles > 0x7fffffff) return ab_fail(AB_UNAVAILABLE, "matrix product: more tiles than a grid has");
     dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(p->items < 65535 ? p->items : 65535));
-    multiply_tiles<<<grid, TILE_THREADS, 0, ab_cuda_get()->stream>>>(*p);
+    multiply_tiles<<<grid, TILE_THREADS, 0, ab_cuda_context()->stream>>>(*p);
     return ab_cuda_launched("product_tiles");
 }
 

@@ -27,9 +27,9 @@ static inline ab_span ab_cuda_span_of(void *data, int type) {
 }
 
 // An empty span, for an operand that a kernel does not read.
-static inline ab_span ab_cuda_nothing() { return ab_cuda_span_of(nullptr, AB_ELEMENT_F32); }
+static inline ab_span ab_cuda_empty_span() { return ab_cuda_span_of(nullptr, AB_ELEMENT_F32); }
 static inline ab_span ab_cuda_optional(const ab_tensor *tensor) {
-    return tensor ? ab_cuda_span(tensor) : ab_cuda_nothing();
+    return tensor ? ab_cuda_span(tensor) : ab_cuda_empty_span();
 }
 // Bytes rounded up to the alignment of workspaces.
 static inline size_t ab_cuda_aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
@@ -38,7 +38,7 @@ static inline size_t ab_cuda_aligned(size_t bytes) { return (bytes + 255) / 256 
 
 // AB_UNAVAILABLE if the op has an attribute that is not in its row of cuda_ops.def: the kernel does not
 // implement it.
-ab_status ab_cuda_only(const ab_op_io *io);
+ab_status ab_cuda_check_attributes(const ab_op_io *io);
 
 // Attributes of an op by name; `otherwise` is the default if the op has none of that name.
 int64_t ab_cuda_int(const ab_op_io *io, const char *name, int64_t otherwise);
@@ -60,7 +60,7 @@ template <typename F> __global__ void ab_each(F f, ab_span out, int64_t n) {
 }
 
 template <typename F> ab_status ab_launch_each(F f, ab_span out, int64_t n, const char *what) {
-    ab_cuda *cuda = ab_cuda_get();
+    ab_cuda *cuda = ab_cuda_context();
     ab_each<<<ab_cuda_blocks(n, AB_CUDA_THREADS), AB_CUDA_THREADS, 0, cuda->stream>>>(f, out, n);
     return ab_cuda_launched(what);
 }
@@ -129,7 +129,7 @@ static inline bool ab_cuda_packable(ab_span span) { return reinterpret_cast<uint
 // out = f(a, b) elementwise; b.data may be null. out may be a or b.
 template <typename F>
 ab_status ab_launch_map(F f, ab_span out, ab_span a, ab_span b, int64_t n, const char *what) {
-    ab_cuda *cuda = ab_cuda_get();
+    ab_cuda *cuda = ab_cuda_context();
     if (ab_cuda_packable(out) && ab_cuda_packable(a) && ab_cuda_packable(b)) {
         unsigned blocks = ab_cuda_blocks((n + AB_PACK - 1) / AB_PACK, AB_CUDA_THREADS);
         ab_map_packed<<<blocks, AB_CUDA_THREADS, 0, cuda->stream>>>(f, out, a, b, n);

@@ -144,7 +144,7 @@ static ab_status lock_beside(const char *option, const char *place, char *path, 
 ab_status ab_lock_file(const char *option, const char *path, ab_lock *lock) {
     *lock = (ab_lock){-1, NULL};
     if (!ab_outfile_replaces(path)) return AB_OK;
-    return lock_beside(option, path, ab_beside(path, ".", ".lock"), lock);
+    return lock_beside(option, path, ab_sibling_path(path, ".", ".lock"), lock);
 }
 
 ab_status ab_lock_folder(const char *option, const char *folder, ab_lock *lock) {
@@ -157,7 +157,7 @@ ab_status ab_lock_folder(const char *option, const char *folder, ab_lock *lock) 
 ab_status ab_lock_check(const char *option, const char *path) {
     struct flock request = whole_file(F_RDLCK);
     if (!ab_outfile_replaces(path)) return AB_OK;
-    char *name = ab_beside(path, ".", ".lock");
+    char *name = ab_sibling_path(path, ".", ".lock");
     const int file = name ? open(name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK) : -1;
     free(name);
     if (file < 0) return AB_OK;

@@ -70,7 +70,7 @@ static ab_status look(const char *path, kind *found, mode_t *mode) {
     *found = IN_PLACE;
     *mode = 0;
     if (named_descriptor(path) >= 0) return AB_OK;
-    if (!path[ab_beside_folder(path)]) return ab_fail(AB_OUTPUT, "%s: cannot write: it is a folder", path);
+    if (!path[ab_folder_length(path)]) return ab_fail(AB_OUTPUT, "%s: cannot write: it is a folder", path);
     const bool exists = lstat(path, &about) == 0;
     if (!exists && errno != ENOENT) return failed(path);
     if (exists && (S_ISFIFO(about.st_mode) || S_ISCHR(about.st_mode)))
@@ -98,7 +98,7 @@ static int create_temporary(ab_outfile *out) {
     for (int i = 0; i < ATTEMPTS; i++) {
         char suffix[SUFFIX];
         ab_text_exact(suffix, sizeof suffix, ".%ld-%08x.tmp", (long)getpid(), (unsigned)random_number());
-        out->temporary = ab_beside(out->path, "", suffix);
+        out->temporary = ab_sibling_path(out->path, "", suffix);
         if (!out->temporary) return -1;
         const int file = open(out->temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (file >= 0) return file;
@@ -131,7 +131,7 @@ static ab_status open_temporary(mode_t mode, ab_outfile *out) {
 /* Makes a rename in the folder of `path` durable. Some file systems do not support this; that is not an
  * error. */
 static void sync_folder(const char *path) {
-    const size_t length = ab_beside_folder(path);
+    const size_t length = ab_folder_length(path);
     char *folder = length ? ab_text_new("%.*s", (int)length, path) : ab_text_new(".");
     const int file = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     free(folder);
@@ -191,7 +191,7 @@ bool ab_outfile_replaces(const char *path) {
     return lstat(path, &about) != 0 || !(S_ISFIFO(about.st_mode) || S_ISCHR(about.st_mode));
 }
 
-ab_status ab_outfile_prove(const char *path) {
+ab_status ab_outfile_check_writable(const char *path) {
     kind found = NOTHING;
     mode_t mode = 0;
     ab_outfile probe = {0};
@@ -250,14 +250,14 @@ static bool is_gone(long process) {
            is_zombie(process);
 }
 
-void ab_outfile_sweep(const char *path) {
-    const size_t length = ab_beside_folder(path);
+void ab_outfile_remove_stale(const char *path) {
+    const size_t length = ab_folder_length(path);
     char *folder = length ? ab_text_new("%.*s", (int)length, path) : ab_text_new(".");
     DIR *listing = folder && path[length] ? opendir(folder) : NULL;
     for (const struct dirent *entry; listing && (entry = readdir(listing));) {
         const char *suffix = NULL;
         const long process = writer_of(entry->d_name, &suffix);
-        const bool shortened = strlen(entry->d_name) == AB_BESIDE_NAME;
+        const bool shortened = strlen(entry->d_name) == AB_SIBLING_NAME;
         if (process <= 0 ||
             !is_about(entry->d_name, (size_t)(suffix - entry->d_name), path + length, shortened))
             continue;
@@ -267,15 +267,15 @@ void ab_outfile_sweep(const char *path) {
     free(folder);
 }
 
-size_t ab_beside_folder(const char *path) {
+size_t ab_folder_length(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? (size_t)(slash + 1 - path) : 0;
 }
 
-char *ab_beside(const char *path, const char *before, const char *after) {
-    const size_t folder = ab_beside_folder(path), length = strlen(path + folder);
+char *ab_sibling_path(const char *path, const char *before, const char *after) {
+    const size_t folder = ab_folder_length(path), length = strlen(path + folder);
     const size_t added = strlen(before) + strlen(after);
-    const size_t room = added < AB_BESIDE_NAME ? AB_BESIDE_NAME - added : 0,
+    const size_t room = added < AB_SIBLING_NAME ? AB_SIBLING_NAME - added : 0,
                  kept = length < room ? length : room;
     return ab_text_new("%.*s%s%.*s%s", (int)folder, path, before, (int)kept, path + folder, after);
 }

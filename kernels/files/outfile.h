@@ -40,7 +40,7 @@ AB_MUST_CHECK ab_status ab_outfile_publish(ab_outfile *out);
 AB_MUST_CHECK ab_status ab_outfile_close(ab_outfile *out, ab_status status);
 
 /* Checks that `path` can be written, without changing what is there. */
-AB_MUST_CHECK ab_status ab_outfile_prove(const char *path);
+AB_MUST_CHECK ab_status ab_outfile_check_writable(const char *path);
 
 /* Whether ab_outfile_open would replace what is at `path`, not write to it in place ("-", descriptors, FIFOs,
  * devices). */
@@ -49,20 +49,20 @@ bool ab_outfile_replaces(const char *path);
 /* Removes temporary files that processes left behind when they were killed while writing `path`, which may
  * hold "%c" for any text. Only those whose process is gone; call it where nobody else writes (lock.h), or for
  * a process that has just ended. */
-void ab_outfile_sweep(const char *path);
+void ab_outfile_remove_stale(const char *path);
 
 /* Names of files that stand beside another: its temporary file, its lock, its journal. */
 
 /* The longest name of a file that common file systems allow. */
-enum { AB_BESIDE_NAME = 255 };
+enum { AB_SIBLING_NAME = 255 };
 
 /* Length of the folder part of `path` with its slash; 0 if there is none. */
-size_t ab_beside_folder(const char *path);
+size_t ab_folder_length(const char *path);
 
 /* The path of a file in the folder of `path`: `before`, the name of `path`, `after`. The name is shortened
- * where the whole would be longer than file systems allow (AB_BESIDE_NAME bytes). Owned by the caller (free);
- * NULL: out of memory. */
-AB_MUST_CHECK char *ab_beside(const char *path, const char *before, const char *after);
+ * where the whole would be longer than file systems allow (AB_SIBLING_NAME bytes). Owned by the caller
+ * (free); NULL: out of memory. */
+AB_MUST_CHECK char *ab_sibling_path(const char *path, const char *before, const char *after);
 
 /* Folders that commands write to. */
 

@@ -290,7 +290,7 @@ typedef struct ab_update_row {
 } ab_update_row;
 
 /* Whether the step size depends on norms of the whole parameter. */
-static inline AB_HOST_DEVICE bool ab_f_measures(int kind) {
+static inline AB_HOST_DEVICE bool ab_f_needs_norms(int kind) {
     return kind == AB_UPDATE_LAMB || kind == AB_UPDATE_LARS || kind == AB_UPDATE_LARC;
 }
 
@@ -302,7 +302,7 @@ static inline AB_HOST_DEVICE float ab_f_lamb_direction(const float *c, float g, 
 }
 
 /* Term of the second norm for one element, before squaring. `state` is a copy. */
-static inline AB_HOST_DEVICE float ab_f_measured(int kind, const float *c, float g, float w, float *state) {
+static inline AB_HOST_DEVICE float ab_f_norm_term(int kind, const float *c, float g, float w, float *state) {
     return kind == AB_UPDATE_LAMB ? ab_f_lamb_direction(c, g, w, state) : g;
 }
 

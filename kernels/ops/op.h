@@ -103,7 +103,7 @@ typedef struct ab_exec {
     ab_observer *observer;
     uint64_t seed;
     uint32_t step;
-    const int64_t *step_there; /* device address of the step number; NULL: `step` */
+    const int64_t *device_step; /* device address of the step number; NULL: `step` */
 } ab_exec;
 
 /* One instance of an op in a plan. Absent tensors are NULL. */

@@ -18,7 +18,7 @@ static int64_t pieces_of(const ab_reduction *r) {
 
 /* If the last dimension is kept, adjacent results are computed together. */
 static void cut_tiles(ab_reduction *r) {
-    bool stays = r->groups > 0 && !r->gone[r->groups - 1];
+    bool stays = r->groups > 0 && !r->is_reduced[r->groups - 1];
     r->row = stays ? r->dim[r->groups - 1] : 1;
     r->tile = ab_min64(r->row, AB_REDUCE_RUN);
     r->tiles = r->kept / r->row * ab_div_up(r->row, r->tile);
@@ -28,19 +28,19 @@ ab_reduction ab_reduction_of(const ab_shape *shape, unsigned axes) {
     ab_reduction r = {.kept = 1, .reduced = 1};
     int64_t step = ab_shape_count(shape);
     for (int i = 0; i < shape->ndim; i++) {
-        bool gone = axes >> i & 1u;
+        bool is_reduced = axes >> i & 1u;
         step /= shape->dim[i];
-        if (gone)
+        if (is_reduced)
             r.reduced *= shape->dim[i];
         else
             r.kept *= shape->dim[i];
         if (shape->dim[i] == 1) continue;
-        if (r.groups > 0 && r.gone[r.groups - 1] == gone) {
+        if (r.groups > 0 && r.is_reduced[r.groups - 1] == is_reduced) {
             r.dim[r.groups - 1] *= shape->dim[i];
             r.stride[r.groups - 1] = step;
             continue;
         }
-        r.gone[r.groups] = gone;
+        r.is_reduced[r.groups] = is_reduced;
         r.dim[r.groups] = shape->dim[i];
         r.stride[r.groups++] = step;
     }
@@ -53,11 +53,11 @@ size_t ab_reduction_bytes(const ab_reduction *r) {
     return ab_aligned((size_t)(r->kept * r->pieces) * sizeof(double));
 }
 
-/* Input offset of element `number` of the reduced (gone) or kept groups. */
-static int64_t offset_of(const ab_reduction *r, bool gone, int64_t number) {
+/* Input offset of element `number` of the reduced or kept groups. */
+static int64_t offset_of(const ab_reduction *r, bool is_reduced, int64_t number) {
     int64_t offset = 0;
     for (int i = r->groups - 1; i >= 0; i--) {
-        if (r->gone[i] != gone) continue;
+        if (r->is_reduced[i] != is_reduced) continue;
         offset += number % r->dim[i] * r->stride[i];
         number /= r->dim[i];
     }
@@ -114,7 +114,7 @@ typedef struct reduce_job {
 /* Elements [first, end) of one result whose last dimension is reduced: runs along it. */
 static void reduce_runs(const reduce_job *job, int64_t start, int64_t first, int64_t end, double *total) {
     const ab_reduction *r = job->r;
-    const int64_t width = r->groups && r->gone[r->groups - 1] ? r->dim[r->groups - 1] : 1;
+    const int64_t width = r->groups && r->is_reduced[r->groups - 1] ? r->dim[r->groups - 1] : 1;
     float buffer[AB_REDUCE_RUN];
     while (first < end) {
         int64_t n = ab_min64(ab_min64(width - first % width, end - first), AB_REDUCE_RUN);

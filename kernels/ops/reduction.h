@@ -17,7 +17,7 @@ enum { AB_REDUCE_RUN = 512 };
 typedef struct ab_reduction {
     int64_t kept, reduced; /* elements of the result; input elements per result */
     int groups;            /* adjacent dimensions, all reduced or all kept, merged */
-    bool gone[AB_MAX_DIMS];
+    bool is_reduced[AB_MAX_DIMS];
     int64_t dim[AB_MAX_DIMS], stride[AB_MAX_DIMS];
     int64_t row, tile, tiles; /* results adjacent in the input; results per tile; number of tiles */
     int64_t pieces;           /* per result */

@@ -114,12 +114,12 @@ static inline ab_strided ab_strided_along(const ab_shape *whole, unsigned axes) 
     return ab_strided_merged(&view);
 }
 
-/* The dimensions of an unmerged view that are in `axes` or, with `gone` false, that are not: indexes the
- * terms of a reduction, or its results. */
-static inline ab_strided ab_strided_part(const ab_strided *whole, unsigned axes, bool gone) {
+/* The dimensions of an unmerged view that are in `axes` or, with `is_reduced` false, that are not: indexes
+ * the terms of a reduction, or its results. */
+static inline ab_strided ab_strided_part(const ab_strided *whole, unsigned axes, bool is_reduced) {
     ab_strided part = {0, {1}, {1}};
     for (int i = 0; i < whole->ndim; i++) {
-        if ((axes >> i & 1u) != (unsigned)gone) continue;
+        if ((axes >> i & 1u) != (unsigned)is_reduced) continue;
         part.dim[part.ndim] = whole->dim[i];
         part.stride[part.ndim++] = whole->stride[i];
     }

@@ -69,7 +69,7 @@ int64_t ab_integer64(const ab_op_run *run, const char *name) {
     return number;
 }
 
-bool ab_truth64(const ab_op_run *run, const char *name) {
+bool ab_boolean64(const ab_op_run *run, const char *name) {
     bool truth = false;
     copy_attr(run, name, &truth, sizeof truth);
     return truth;
@@ -91,9 +91,9 @@ int64_t ab_broadcast64(const ab_shape *from, const ab_shape *to, int64_t i) {
 /* The dropout mask as vec_math.h defines it: the upper 24 bits of word i % 4 of block i / 4. */
 double ab_dropout_mask64(const ab_op_run *run, double p, int64_t i) {
     const ab_exec *exec = run->exec;
-    if (p == 0 || !ab_trains64(run)) return 1;
+    if (p == 0 || !ab_is_training64(run)) return 1;
     const double kept = p < 1 ? 1 / (1 - p) : 0;
-    if (!exec || exec->step_there) return kept;
+    if (!exec || exec->device_step) return kept;
     const uint64_t block = (uint64_t)run->io->instance << 32 | (uint64_t)(i / 4);
     const ab_rng_block words = ab_rng_at(exec->seed, AB_RNG_DROPOUT, exec->step, block);
     return (double)(words.word[i % 4] >> 8) >= p * 0x1p24 ? kept : 0;

@@ -63,10 +63,10 @@ double ab_read64(const ab_tensor *tensor, int64_t i);
 const void *ab_attr64(const ab_op_run *run, const char *name);
 double ab_number64(const ab_op_run *run, const char *name);
 int64_t ab_integer64(const ab_op_run *run, const char *name);
-bool ab_truth64(const ab_op_run *run, const char *name);
+bool ab_boolean64(const ab_op_run *run, const char *name);
 
 /* Whether the op runs in training mode: batch statistics, dropout. */
-static inline bool ab_trains64(const ab_op_run *run) { return !run->exec || run->exec->training; }
+static inline bool ab_is_training64(const ab_op_run *run) { return !run->exec || run->exec->training; }
 
 /* Dropout factor of element i at rate p: 0 or 1 / (1 - p). If the host does not know the step (steps counted
  * by a device), elements count as kept: non-finite ones were. */
@@ -77,19 +77,21 @@ double ab_dropout_mask64(const ab_op_run *run, double p, int64_t i);
 int64_t ab_broadcast64(const ab_shape *from, const ab_shape *to, int64_t i);
 
 /* Updates the largest magnitude with an intermediate value. */
-static inline void ab_see64(ab_element64 *e, double x) {
+static inline void ab_track_max64(ab_element64 *e, double x) {
     if (fabs(x) > e->largest) e->largest = fabs(x);
 }
 
 /* Adds a term to the value and updates the largest magnitude with the partial sum. */
 static inline void ab_add64(ab_element64 *e, double term) {
     e->value += term;
-    ab_see64(e, term);
-    ab_see64(e, e->value);
+    ab_track_max64(e, term);
+    ab_track_max64(e, e->value);
 }
 
 /* Size of the last dimension. */
-static inline int64_t ab_last64(const ab_tensor *tensor) { return tensor->shape.dim[tensor->shape.ndim - 1]; }
+static inline int64_t ab_last_dim64(const ab_tensor *tensor) {
+    return tensor->shape.dim[tensor->shape.ndim - 1];
+}
 
 AB_END_DECLS
 

@@ -67,7 +67,7 @@ static void shapes_of(const ab_op_run *run, attention *t) {
     for (int i = 0; i < 3; i++) t->of[i] = heads_of(io->in[packed ? 0 : i], t->count, packed ? i : 0, parts);
     t->of[DOUT] = heads_of(run->backward ? io->dout : io->out, t->count, 0, 1);
     t->mask = packed ? io->in[1] : io->in[3];
-    t->causal = ab_truth64(run, "is_causal");
+    t->causal = ab_boolean64(run, "is_causal");
     t->scale = ab_number64(run, "scale");
     t->masked = ab_number64(run, "mask_value");
     t->dropout = ab_number64(run, "dropout_p");
@@ -106,7 +106,7 @@ static double product(const attention *t, int a, int64_t i, int b, int64_t j, ab
     const double *x = t->array[a] + i * width, *y = t->array[b] + j * width;
     ab_element64 sum = {.value = 0};
     for (int64_t d = 0; d < width; d++) ab_add64(&sum, x[d] * y[d]);
-    ab_see64(e, sum.largest);
+    ab_track_max64(e, sum.largest);
     return sum.value;
 }
 

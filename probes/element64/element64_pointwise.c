@@ -75,7 +75,7 @@ static point point_of(const ab_op_run *run, int64_t i) {
         const point p = point_of(run, i);                                                                    \
         double slope = id##_slope(&p);                                                                       \
         (void)wrote;                                                                                         \
-        ab_see64(e, slope);                                                                                  \
+        ab_track_max64(e, slope);                                                                            \
         ab_add64(e, ab_read64(run->io->dout, i) * slope);                                                    \
         return true;                                                                                         \
     }                                                                                                        \
@@ -133,7 +133,7 @@ static bool two_backward(const ab_op_run *run, int wrote, int64_t i, ab_element6
     for (int64_t k = same ? i : 0; k < (same ? i + 1 : count); k++) {
         if (!same && ab_broadcast64(&in->shape, &dout->shape, k) != i) continue;
         double slope = by(operand(run, 0, &dout->shape, there, k), operand(run, 1, &dout->shape, there, k));
-        ab_see64(e, slope);
+        ab_track_max64(e, slope);
         ab_add64(e, ab_read64(dout, k) * slope);
     }
     return true;
@@ -147,7 +147,7 @@ static void two_backward_all(const ab_op_run *run, int wrote, ab_element64 *resu
         ab_element64 *e = &result[ab_broadcast64(&in->shape, &dout->shape, k)];
         const double slope =
             by(operand(run, 0, &dout->shape, there, k), operand(run, 1, &dout->shape, there, k));
-        ab_see64(e, slope);
+        ab_track_max64(e, slope);
         ab_add64(e, ab_read64(dout, k) * slope);
     }
 }
@@ -206,7 +206,7 @@ static bool loss_forward(const ab_op_run *run, ab_element64 *e, of_two value) {
 
 static bool loss_backward(const ab_op_run *run, int64_t i, ab_element64 *e, of_two by) {
     double slope = by(ab_read64(run->io->in[0], i), ab_read64(run->io->in[1], i));
-    ab_see64(e, slope);
+    ab_track_max64(e, slope);
     ab_add64(e, ab_read64(run->io->dout, 0) * share_of(run) * slope);
     return true;
 }

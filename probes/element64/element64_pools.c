@@ -26,7 +26,7 @@ static pool pool_of(const ab_op_run *run) {
     memcpy(p.kernel, ab_attr64(run, "kernel_size"), sizeof p.kernel);
     memcpy(p.stride, ab_attr64(run, "stride"), sizeof p.stride);
     memcpy(p.padding, ab_attr64(run, "padding"), sizeof p.padding);
-    if (run->op == &ab_op_avg_pool2d) p.counts_padding = ab_truth64(run, "count_include_pad");
+    if (run->op == &ab_op_avg_pool2d) p.counts_padding = ab_boolean64(run, "count_include_pad");
     p.rows = out->dim[1];
     p.columns = out->dim[2];
     return p;

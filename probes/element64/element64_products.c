@@ -40,12 +40,12 @@ static bool dots(const ab_op_run *run, ab_dot_pass pass, const int64_t *place, i
 
 static void add_bias(const ab_op_run *run, const int64_t *place, int count, ab_element64 *result) {
     for (int i = 0; i < count && run->io->param[1]; i++)
-        ab_add64(&result[i], ab_read64(run->io->param[1], place[i] % ab_last64(run->io->out)));
+        ab_add64(&result[i], ab_read64(run->io->param[1], place[i] % ab_last_dim64(run->io->out)));
 }
 
 static void bias_gradient(const ab_op_run *run, int64_t i, ab_element64 *e) {
     const ab_tensor *dout = run->io->dout;
-    const int64_t channels = ab_last64(dout);
+    const int64_t channels = ab_last_dim64(dout);
     for (int64_t row = 0; row < ab_tensor_count(dout) / channels; row++)
         ab_add64(e, ab_read64(dout, row * channels + i));
 }
@@ -128,14 +128,14 @@ const ab_element64_kind ab_element64_matmul = {
 /* ---- embedding ------------------------------------------------------------------------------- */
 
 static bool embedding_forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
-    const int64_t width = ab_last64(run->io->out), id = (int64_t)ab_read64(run->io->in[0], i / width);
+    const int64_t width = ab_last_dim64(run->io->out), id = (int64_t)ab_read64(run->io->in[0], i / width);
     ab_add64(e, ab_read64(run->io->param[0], id * width + i % width));
     return true;
 }
 
 static bool embedding_backward(const ab_op_run *run, int wrote, int64_t i, ab_element64 *e) {
     const ab_tensor *ids = run->io->in[0], *dout = run->io->dout;
-    const int64_t width = ab_last64(dout);
+    const int64_t width = ab_last_dim64(dout);
     if (wrote != AB_WROTE_DPARAM || !ids) return false;
     for (int64_t t = 0; t < ab_tensor_count(ids); t++)
         if ((int64_t)ab_read64(ids, t) == i / width) ab_add64(e, ab_read64(dout, t * width + i % width));
@@ -147,7 +147,7 @@ const ab_element64_kind ab_element64_embedding = {
 
 /* Input token that token t of the result comes from; -1: the class token. */
 static int64_t input_token(const ab_op_run *run, const ab_shape *out, int64_t t) {
-    const int64_t position = t % out->dim[1] - ab_truth64(run, "class_token"),
+    const int64_t position = t % out->dim[1] - ab_boolean64(run, "class_token"),
                   tokens = run->io->in[0]->shape.dim[1];
     return position < 0 ? -1 : t / out->dim[1] * tokens + position;
 }

@@ -168,7 +168,7 @@ static void run_back(const recurrence *r, int64_t sample) {
 static void input_gradient(const recurrence *r, int64_t i, ab_element64 *e) {
     const int64_t t = i / r->features % r->steps;
     add_products(e, r->array[DGATES] + t * r->width, r->array[W_IN] + i % r->features, r->features, r->width);
-    ab_see64(e, r->largest[t]);
+    ab_track_max64(e, r->largest[t]);
 }
 
 /* Contribution of a sample to element i of a parameter's gradient. */
@@ -178,7 +178,7 @@ static void add_share(const recurrence *r, int param, int64_t i, ab_element64 *e
     const double *d = r->array[DGATES] + i / columns;
     for (int64_t t = late; t < r->steps; t++)
         ab_add64(e, d[t * r->width] * (param < 2 ? with[(t - late) * columns] : 1));
-    ab_see64(e, r->largest[0]);
+    ab_track_max64(e, r->largest[0]);
 }
 
 static bool affordable(const recurrence *r, int64_t samples) {
@@ -202,7 +202,7 @@ static void of_samples(const recurrence *r, const int64_t *place, int n, ab_elem
         }
         const int64_t inside = place[i] % size;
         ab_add64(&result[i], r->array[MADE][inside]);
-        ab_see64(&result[i], r->largest[inside / r->hidden]);
+        ab_track_max64(&result[i], r->largest[inside / r->hidden]);
     }
 }
 

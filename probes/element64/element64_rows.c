@@ -123,7 +123,7 @@ static double log_sum(const ab_tensor *x, int64_t begin, int64_t n) {
 
 static bool log_softmax_forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
     const ab_tensor *x = run->io->in[0];
-    const int64_t n = ab_last64(x);
+    const int64_t n = ab_last_dim64(x);
     ab_add64(e, ab_read64(x, i) - log_sum(x, i / n * n, n));
     return true;
 }
@@ -137,7 +137,7 @@ static bool softmax_forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
 /* y (dy - sum of y dy); for log-softmax: dy - exp(y) sum of dy. */
 static bool softmax_row_backward(const ab_op_run *run, int64_t i, ab_element64 *e, bool logarithm) {
     const ab_tensor *y = run->io->out, *dy = run->io->dout;
-    const int64_t n = ab_last64(y), begin = i / n * n;
+    const int64_t n = ab_last_dim64(y), begin = i / n * n;
     double mine = ab_read64(y, i), grad = ab_read64(dy, i);
     for (int64_t k = begin; k < begin + n; k++)
         ab_add64(e, ab_read64(dy, k) * (logarithm ? 1 : ab_read64(y, k)));
@@ -198,11 +198,13 @@ static family family_of(const ab_op_run *run, int64_t i) {
 
 /* Running statistics of a batch norm in eval mode, for channel f->begin. */
 static moments running_of(const ab_op_run *run, const family *f, double eps) {
-    ab_tensor *const *running = run->io->param + (ab_truth64(run, "affine") ? 2 : 0);
+    ab_tensor *const *running = run->io->param + (ab_boolean64(run, "affine") ? 2 : 0);
     return (moments){ab_read64(running[0], f->begin), 1 / sqrt(ab_read64(running[1], f->begin) + eps), 0};
 }
 
-static bool evaluated(const ab_op_run *run) { return run->op == &ab_op_batch_norm2d && !ab_trains64(run); }
+static bool evaluated(const ab_op_run *run) {
+    return run->op == &ab_op_batch_norm2d && !ab_is_training64(run);
+}
 
 static moments moments_of(const ab_op_run *run, const family *f) {
     const ab_tensor *x = run->io->in[0];
@@ -222,14 +224,14 @@ static moments moments_of(const ab_op_run *run, const family *f) {
 
 /* Affine weight (0) or bias (1); NULL if there is none. */
 static const ab_tensor *trained(const ab_op_run *run, int which) {
-    const bool statistics = run->op == &ab_op_batch_norm2d && !ab_truth64(run, "affine");
+    const bool statistics = run->op == &ab_op_batch_norm2d && !ab_boolean64(run, "affine");
     return statistics ? NULL : run->io->param[which];
 }
 
 /* Affine weight of element i; 1 if there is none. */
 static double factor_of(const ab_op_run *run, int64_t i) {
     const ab_tensor *weight = trained(run, 0);
-    return weight ? ab_read64(weight, i % ab_last64(run->io->in[0])) : 1;
+    return weight ? ab_read64(weight, i % ab_last_dim64(run->io->in[0])) : 1;
 }
 
 /* Values shared by the elements of one family; cached in a table by their start, or recomputed. */
@@ -248,9 +250,9 @@ static moments moments_shared(const ab_op_run *run, const family *f, shared *s) 
 static void forward_element(const ab_op_run *run, int64_t i, const family *f, shared *s, ab_element64 *e) {
     const ab_tensor *bias = trained(run, 1);
     const moments m = moments_shared(run, f, s);
-    ab_see64(e, m.largest);
+    ab_track_max64(e, m.largest);
     ab_add64(e, (ab_read64(run->io->in[0], i) - m.mean) * m.rstd * factor_of(run, i));
-    if (bias) ab_add64(e, ab_read64(bias, i % ab_last64(run->io->in[0])));
+    if (bias) ab_add64(e, ab_read64(bias, i % ab_last_dim64(run->io->in[0])));
 }
 
 /* Sums of g, and of g xhat. */
@@ -276,7 +278,7 @@ static void by_input(const ab_op_run *run, int64_t i, const family *f, shared *s
         return;
     }
     sums_shared(run, f, &m, s);
-    ab_see64(e, fmax(fmax(m.largest, s->sum.largest), s->product.largest));
+    ab_track_max64(e, fmax(fmax(m.largest, s->sum.largest), s->product.largest));
     const double n = (double)f->count, xhat = (ab_read64(x, i) - m.mean) * m.rstd;
     const double centre = run->op == &ab_op_rms_norm ? 0 : s->sum.value / n;
     e->value = m.rstd * (ab_read64(dout, i) * factor_of(run, i) - centre - xhat * s->product.value / n);
@@ -284,7 +286,7 @@ static void by_input(const ab_op_run *run, int64_t i, const family *f, shared *s
 
 static void by_parameter(const ab_op_run *run, int wrote, int64_t i, ab_element64 *e) {
     const ab_tensor *x = run->io->in[0], *dout = run->io->dout;
-    const int64_t channels = ab_last64(x);
+    const int64_t channels = ab_last_dim64(x);
     family known = {.count = 0};
     moments m = {.mean = 0};
     for (int64_t j = i; j < ab_tensor_count(x); j += channels) {
@@ -333,7 +335,7 @@ typedef struct classes {
 } classes;
 
 static classes classes_of(const ab_op_run *run) {
-    classes c = {.logits = run->io->in[0], .targets = run->io->in[1], .n = ab_last64(run->io->in[0])};
+    classes c = {.logits = run->io->in[0], .targets = run->io->in[1], .n = ab_last_dim64(run->io->in[0])};
     memcpy(&c.weight, ab_attr64(run, "weight"), sizeof c.weight);
     memcpy(&c.ignore, ab_attr64(run, "ignore_index"), sizeof c.ignore);
     memcpy(&c.smoothing, ab_attr64(run, "label_smoothing"), sizeof c.smoothing);

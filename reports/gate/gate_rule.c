@@ -44,7 +44,7 @@ static ab_status judge_shift(const double *base, const double *other, int n, dou
     if (!difference) return ab_fail(AB_NO_MEMORY, "gate: out of memory");
     for (int i = 0; i < n; i++) difference[i] = other[i] - base[i];
     ab_status status = ab_shift_paired(difference, n, 0, &found, &p);
-    if (status == AB_OK && found > least && ab_reaches(p, load_alpha)) *shift = found;
+    if (status == AB_OK && found > least && ab_is_significant(p, load_alpha)) *shift = found;
     free(difference);
     return status;
 }
@@ -118,13 +118,14 @@ static void tell(const ab_gate_rule *rule, ab_gate_decision *d) {
 /* d->ratio and p_holm are those of this look. Returns true if decided. */
 static bool judge(const ab_gate_rule *rule, const ab_gate_series *s, int family, ab_gate_decision *d) {
     char text[AB_GATE_REASON];
-    bool slower = ab_reaches(d->p_holm, d->alpha) && d->ratio.ratio > 1 + rule->tolerance;
+    bool slower = ab_is_significant(d->p_holm, d->alpha) && d->ratio.ratio > 1 + rule->tolerance;
     bool within = d->ratio.high < 1 + rule->tolerance;
     d->detectable =
         ab_detectable(&d->ratio, d->alpha, d->alpha / family, d->guard, rule->tolerance, detect_power);
     d->outcome = slower ? AB_GATE_FAIL : within ? AB_GATE_PASS : AB_GATE_INCONCLUSIVE;
-    d->win = within && ab_reaches(d->ratio.p_below, d->alpha) && d->ratio.ratio * (1 + rule->tolerance) < 1;
-    if (!ab_reaches(d->ratio.p_least * family, d->alpha)) {
+    d->win =
+        within && ab_is_significant(d->ratio.p_below, d->alpha) && d->ratio.ratio * (1 + rule->tolerance) < 1;
+    if (!ab_is_significant(d->ratio.p_least * family, d->alpha)) {
         d->outcome = AB_GATE_INCONCLUSIVE;
         ab_text_show(
             d->reason, sizeof d->reason,

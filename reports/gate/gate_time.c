@@ -328,7 +328,7 @@ static ab_status describe_stored(ab_gate_case *c) {
         cJSON_AddBoolToObject(entry, "binding", 0);
         cJSON_AddStringToObject(entry, "verdict", "ADVISORY");
         cJSON_AddItemToArray(c->comparisons, entry);
-        if (!ab_reaches(r.p_least, advisory_alpha))
+        if (!ab_is_significant(r.p_least, advisory_alpha))
             ab_gate_find(c, "time", AB_GATE_NOTE, cell, "step_time_ns", NULL, NULL,
                          "%d and %d processes cannot reach alpha %.3g: their smallest p is %.3g", r.n,
                          r.n_other, advisory_alpha, r.p_least);
@@ -400,7 +400,7 @@ static ab_status drift_time(ab_gate_case *c, const cJSON *pinned, const cJSON *c
                      "%.1f %% slower than the pinned baseline (at least %.1f %%), budget %.3g %%%s",
                      100 * (r.ratio - 1), 100 * (r.low - 1), 100 * budget,
                      paired ? "" : "; stored times: confirm with --pinned-exe");
-    else if (!ab_reaches(r.p_least, alpha))
+    else if (!ab_is_significant(r.p_least, alpha))
         ab_gate_find(c, "drift", AB_GATE_NOTE, cell, "step_time_ns", NULL, NULL,
                      "%d and %d processes cannot reach alpha %.3g: drift in time was not tested", r.n,
                      r.n_other, alpha);

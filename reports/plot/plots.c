@@ -238,7 +238,7 @@ static int run_gnuplot(const char *folder, const char *name, const char *format,
 
 static void sweep(const char *folder) {
     char *anything = join_path(folder, "%c", "");
-    if (anything) ab_outfile_sweep(anything);
+    if (anything) ab_outfile_remove_stale(anything);
     free(anything);
 }
 

@@ -16,7 +16,7 @@ static const char *const set_keys[] = {"status", "reason", "deterministic"};
 
 static ab_status no_memory(void) { return ab_fail(AB_NO_MEMORY, "journal: out of memory"); }
 
-static char *journal_of(const char *path) { return ab_beside(path, "", ".journal"); }
+static char *journal_of(const char *path) { return ab_sibling_path(path, "", ".journal"); }
 
 /* ---- writing --------------------------------------------------------------------------------- */
 

@@ -6,7 +6,7 @@
 ab_status ab_output_open(const char *option, const char *path, ab_outfile *out) {
     *out = (ab_outfile){0};
     AB_TRY(ab_lock_check(option, path));
-    ab_outfile_sweep(path);
+    ab_outfile_remove_stale(path);
     ab_status status = ab_outfile_open(path, out);
     return status == AB_OK ? AB_OK : ab_fail_prefix(status, "%s", option);
 }

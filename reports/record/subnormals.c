@@ -110,7 +110,7 @@ static ab_status look_at(const axis *a, const cJSON *process, double steps, find
     if (g.laden == 0 || g.clean == 0) return AB_OK;
     AB_TRY(ab_ratio_unpaired(g.clean_time, g.clean, g.laden_time, g.laden, limits->subnormal_alpha,
                              limits->subnormal_slower, &ratio));
-    f->slower += ab_reaches(ratio.p_above, limits->subnormal_alpha);
+    f->slower += ab_is_significant(ratio.p_above, limits->subnormal_alpha);
     if (f->processes++ == 0 || ratio.ratio < f->ratio) f->ratio = ratio.ratio;
     f->low = f->processes == 1 ? ratio.low : fmin(f->low, ratio.low);
     return AB_OK;

@@ -59,7 +59,7 @@ AB_MUST_CHECK ab_status ab_holm(const double *p, int n, double *adjusted);
 
 /* Returns p <= alpha. An alpha may be reached exactly (2^-n, 1/20); a summed distribution misses it by a
  * few ulps, which counts as reached. */
-bool ab_reaches(double p, double alpha);
+bool ab_is_significant(double p, double alpha);
 
 /* Fewest pairs whose smallest p (2^-n) is at most `alpha`. */
 int ab_pairs_needed(double alpha);

@@ -80,13 +80,13 @@ static double tail_of(const density *d, double x) {
     return sum < 1 ? sum : 1;
 }
 
-bool ab_reaches(double p, double alpha) { return p <= alpha * (1 + 0x1p-40); }
+bool ab_is_significant(double p, double alpha) { return p <= alpha * (1 + 0x1p-40); }
 
 static int critical_of(const density *d, double alpha) {
     double sum = 0;
     for (int k = 0; k <= d->most; k++) {
         sum += d->p[k];
-        if (!ab_reaches(sum, alpha)) return k - 1;
+        if (!ab_is_significant(sum, alpha)) return k - 1;
     }
     return d->most;
 }

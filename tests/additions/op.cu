@@ -4,7 +4,7 @@
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
     (void)exec;
     *workspace_bytes = *state_bytes = 0;
-    AB_TRY(ab_cuda_only(io));
+    AB_TRY(ab_cuda_check_attributes(io));
     return ab_cuda_check_types(io);
 }
 

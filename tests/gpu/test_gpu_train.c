@@ -53,7 +53,7 @@ static void train(const char *name, const char *level_name, const ab_device *dev
     config.recipe.rates.lr = config.optim.lr;
     if (ab_cell_create(&config, &cell) != AB_OK) fail_msg("%s", ab_error_message());
     if (device == gpu) check_own(cell);
-    if (!probed && ab_cell_take(cell, how.steps, t->step, t->time_ns) != AB_OK)
+    if (!probed && ab_cell_run_steps(cell, how.steps, t->step, t->time_ns) != AB_OK)
         fail_msg("%s", ab_error_message());
     for (int i = 0; probed && i < how.steps; i++)
         if (ab_cell_step(cell, i % 4 == 0 ? &observer : NULL, &t->step[i]) != AB_OK)

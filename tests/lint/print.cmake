@@ -8,7 +8,7 @@ set(own_escapes
     bench/tensorfile/safetensors_write.c # JSON through ab_json_put_text
     reports/inspect/inspection_json.c reports/record/json.c # the same
     reports/render/scaler_trace.c # JSON; only names of the program
-    reports/render/html_figures.c reports/render/html_figures.c reports/render/html_tables.c reports/render/report_html.c
+    reports/render/html_figures.c reports/render/html_tables.c reports/render/report_html.c
     reports/render/junit.c reports/render/markup.c # HTML and XML: ab_markup_text
     reports/render/report_csv.c)
 set(own_folders "^(tests/|kernels/core/|bench/micro/|reports/plot/)") # reports/plot: ab_text_clean and ab_plot_quote

@@ -83,7 +83,7 @@ AB_MUST_CHECK ab_status ab_cell_step(ab_cell *cell, ab_observer *observer, ab_st
 /* Runs `count` unprobed steps; equivalent to `count` calls of ab_cell_step. A device that decides steps
  * itself runs ab_cell_window() of them per launch and measures their times: time_ns[i], 0 where not
  * measured. */
-AB_MUST_CHECK ab_status ab_cell_take(ab_cell *cell, int count, ab_step_result *result, int64_t *time_ns);
+AB_MUST_CHECK ab_status ab_cell_run_steps(ab_cell *cell, int count, ab_step_result *result, int64_t *time_ns);
 
 /* Maximum number of steps that the device decides per launch; 1: the host decides every step. */
 int ab_cell_window(const ab_cell *cell);

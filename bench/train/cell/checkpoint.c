@@ -122,8 +122,8 @@ static const char *properties_text(const ab_policy *policy, char text[PROPERTIES
     ab_text_exact(
         text, PROPERTIES,
         "cast_model_type=%s,patch_torch_functions=%d,keep_batchnorm_fp32=%s,master_weights=%s,enabled=%d",
-        cast ? cast : "None", policy->patch_torch_functions, ab_tri_text(policy->keep_batchnorm_fp32),
-        ab_tri_text(policy->master_weights), policy->enabled);
+        cast ? cast : "None", policy->patch_torch_functions, ab_tristate_text(policy->keep_batchnorm_fp32),
+        ab_tristate_text(policy->master_weights), policy->enabled);
     return text;
 }
 

@@ -83,7 +83,7 @@ ab_status ab_cell_step(ab_cell *cell, ab_observer *observer, ab_step_result *res
     *result = start_result(cell);
     if (observer && watch->begin) watch->begin(watch->context, cell->position.steps, result->scale);
     AB_TRY(ab_gradient_pass(cell, result, &nonfinite));
-    AB_TRY(ab_replay_if_asked(cell, nonfinite, result));
+    AB_TRY(ab_replay_if_requested(cell, nonfinite, result));
     AB_TRY(cell->scalers.count > 1 ? decide_by_loss(cell, result) : decide(cell, result));
     return finish_step(cell, result);
 }
@@ -185,7 +185,7 @@ static ab_status replay(ab_cell *cell, ab_step_result *result) {
     return status;
 }
 
-ab_status ab_replay_if_asked(ab_cell *cell, bool nonfinite, ab_step_result *result) {
+ab_status ab_replay_if_requested(ab_cell *cell, bool nonfinite, ab_step_result *result) {
     void *kept;
     if (!is_requested(cell, nonfinite, result)) return AB_OK;
     AB_TRY(ab_running_stats_keep(&cell->memory, &kept));

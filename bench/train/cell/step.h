@@ -20,7 +20,7 @@ AB_MUST_CHECK ab_status ab_gradient_pass(ab_cell *cell, ab_step_result *result, 
 
 /* Replays a non-finite step (`nonfinite`, or its loss) if the watch requests it, and sets result->replayed.
  * Gradients and result keep the same bits. Errors: AB_NO_MEMORY. */
-AB_MUST_CHECK ab_status ab_replay_if_asked(ab_cell *cell, bool nonfinite, ab_step_result *result);
+AB_MUST_CHECK ab_status ab_replay_if_requested(ab_cell *cell, bool nonfinite, ab_step_result *result);
 
 AB_END_DECLS
 

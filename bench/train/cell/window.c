@@ -313,14 +313,14 @@ static ab_status run_window(ab_cell *cell, int count, ab_step_result *result) {
     struct ab_step_window *w = cell->window;
     cell->observation.observer = NULL;
     cell->walk.exec.training = true;
-    cell->walk.exec.step_there = w->ops->counter(w->resident);
+    cell->walk.exec.device_step = w->ops->counter(w->resident);
     ab_status status = run_steps(cell, count, result);
-    cell->walk.exec.step_there = NULL;
+    cell->walk.exec.device_step = NULL;
     ab_walk_weights_changed(&cell->walk);
     return status;
 }
 
-ab_status ab_cell_take(ab_cell *cell, int count, ab_step_result *result, int64_t *time_ns) {
+ab_status ab_cell_run_steps(ab_cell *cell, int count, ab_step_result *result, int64_t *time_ns) {
     if (!cell->window) {
         for (int i = 0; i < count; i++) {
             AB_TRY(ab_cell_step(cell, NULL, &result[i]));

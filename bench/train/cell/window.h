@@ -1,4 +1,4 @@
-/* Steps decided by the device, several per launch (cell.h: ab_cell_take, ab_cell_window). */
+/* Steps decided by the device, several per launch (cell.h: ab_cell_run_steps, ab_cell_window). */
 #ifndef AB_BENCH_TRAIN_CELL_WINDOW_H
 #define AB_BENCH_TRAIN_CELL_WINDOW_H
 

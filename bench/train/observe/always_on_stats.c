@@ -198,8 +198,8 @@ ab_status ab_always_on_batch(ab_always_on_stats *v, const ab_data_shape *shape, 
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-void ab_always_on_weigh(ab_always_on_weights *w, const char *name, const float *values, int64_t n,
-                        const ab_format *half) {
+void ab_always_on_add_weights(ab_always_on_weights *w, const char *name, const float *values, int64_t n,
+                              const ab_format *half) {
     const double limit = ab_format_overflow_limit(half);
     for (int64_t i = 0; i < n; i++) {
         const double size = fabs((double)values[i]);
@@ -359,8 +359,8 @@ ab_status ab_weight_stats_take(const ab_cell_memory *memory, const ab_format *ha
         if (param->grad == AB_NONE || param->owner != AB_NONE) continue;
         const ab_tensor *tensor = &memory->tensor[ab_params_weight(param)];
         AB_TRY_GOTO(ab_tensor_read(tensor, values));
-        ab_always_on_weigh(weights, ab_params_name(plan, param, name), values, ab_tensor_count(tensor),
-                           half ? half : &ab_format_fp16);
+        ab_always_on_add_weights(weights, ab_params_name(plan, param, name), values, ab_tensor_count(tensor),
+                                 half ? half : &ab_format_fp16);
     }
 out:
     free(values);

@@ -116,8 +116,8 @@ AB_MUST_CHECK ab_status ab_always_on_batch(ab_always_on_stats *stats, const ab_d
 void ab_always_on_step_end(ab_always_on_stats *stats, int64_t step, bool skipped);
 
 /* Adds the n values of one parameter. */
-void ab_always_on_weigh(ab_always_on_weights *weights, const char *name, const float *values, int64_t n,
-                        const ab_format *half);
+void ab_always_on_add_weights(ab_always_on_weights *weights, const char *name, const float *values, int64_t n,
+                              const ab_format *half);
 
 /* Adds one parameter and its average, stored in `format` and updated with `decay`. */
 void ab_always_on_average_of(ab_always_on_average *average, const float *weight, const float *mean, int64_t n,

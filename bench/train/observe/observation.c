@@ -247,8 +247,7 @@ static ab_status readable(ab_observation *o, int node, bool backward, const ab_o
     return AB_OK;
 }
 
-ab_status ab_observe_ran(ab_observation *o, int node, const ab_op_io *io, const ab_exec *exec,
-                         bool backward) {
+ab_status ab_observe_op(ab_observation *o, int node, const ab_op_io *io, const ab_exec *exec, bool backward) {
     const bool watched = ab_observation_is_observed(o) && o->watch.ran;
     const bool followed = o->follower && !o->is_replay;
     if (!watched && !followed) return AB_OK;

@@ -65,8 +65,8 @@ AB_MUST_CHECK ab_status ab_observe_tensor(const ab_observation *observation, con
 AB_MUST_CHECK ab_status ab_observe_fp32(const ab_observation *observation, int number);
 
 /* Reports that the op of node `node` has run on `io` with `exec`, in its backward or forward pass. */
-AB_MUST_CHECK ab_status ab_observe_ran(ab_observation *observation, int node, const ab_op_io *io,
-                                       const ab_exec *exec, bool backward);
+AB_MUST_CHECK ab_status ab_observe_op(ab_observation *observation, int node, const ab_op_io *io,
+                                      const ab_exec *exec, bool backward);
 
 /* Reports that tensor `from` was cast to or added to tensor `to`, for op `net_op` of the network (AB_NONE:
  * none). Tensors that the host cannot read are not reported: the op that reads one shows its values. */

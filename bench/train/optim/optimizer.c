@@ -53,7 +53,7 @@ typedef struct update_args {
     ab_tensor *weight;
     const ab_tensor *grad;
     ab_tensor *const *state;
-    const ab_optimizer_audience *audience; /* NULL: none */
+    const ab_optimizer_observers *observers; /* NULL: none */
 } update_args;
 
 /* fp32 buffers of one block. */
@@ -86,9 +86,9 @@ static void update_block(const update_args *u, int64_t first, int64_t n) {
 
 /* ---- observed updates ------------------------------------------------------------------------ */
 
-static void show(const ab_optimizer_audience *audience, int id, int thread, const float *values_seen,
+static void show(const ab_optimizer_observers *observers, int id, int thread, const float *values_seen,
                  int64_t n) {
-    if (id >= 0) audience->observer->see(audience->observer, id, thread, values_seen, n);
+    if (id >= 0) observers->observer->see(observers->observer, id, thread, values_seen, n);
 }
 
 /* Excludes eps, which the other terms include. */
@@ -109,11 +109,11 @@ static const float *read_back(const ab_tensor *tensor, int64_t first, int64_t n,
 /* Reports a stored block to the watch. */
 static void report_block(const update_args *u, int64_t first, int64_t n, int thread, const values *before,
                          const values *after) {
-    const ab_optimizer_audience *audience = u->audience;
+    const ab_optimizer_observers *observers = u->observers;
     double term[AB_TERM_COUNT][BLOCK], sum[BLOCK];
     double *const room[AB_TERM_COUNT] = {term[0], term[1], term[2], term[3]};
     values stored;
-    ab_update_block block = {.param = audience->param,
+    ab_update_block block = {.param = observers->param,
                              .thread = thread,
                              .first = first,
                              .n = n,
@@ -133,11 +133,11 @@ static void report_block(const update_args *u, int64_t first, int64_t n, int thr
     unsigned terms = u->optimizer->terms(u->config, u->taken, &was, room, n);
     for (int t = 0; t < AB_TERM_COUNT; t++) block.term[t] = terms >> t & 1u ? term[t] : NULL;
     add_terms(block.term, sum, n);
-    audience->watch->update(audience->watch->context, &block);
+    observers->watch->update(observers->watch->context, &block);
 }
 
 static void update_block_shown(const update_args *u, int64_t first, int64_t n, int thread) {
-    const ab_optimizer_audience *audience = u->audience;
+    const ab_optimizer_observers *observers = u->observers;
     values before, after;
     load_block(u, first, n, &before);
     memcpy(after.weight, before.weight, (size_t)n * sizeof *after.weight);
@@ -146,11 +146,11 @@ static void update_block_shown(const update_args *u, int64_t first, int64_t n, i
         memcpy(after.memory[i], before.memory[i], (size_t)n * sizeof *after.memory[i]);
     }
     u->optimizer->update(u->config, u->taken, after.weight, before.grad, after.state, n);
-    show(audience, audience->weight_id, thread, after.weight, n);
+    show(observers, observers->weight_id, thread, after.weight, n);
     for (int i = 0; i < u->optimizer->states; i++)
-        show(audience, audience->state_id[i], thread, after.state[i], n);
+        show(observers, observers->state_id[i], thread, after.state[i], n);
     store_block(u, first, n, &after);
-    if (audience->watch->update) report_block(u, first, n, thread, &before, &after);
+    if (observers->watch->update) report_block(u, first, n, thread, &before, &after);
 }
 
 /* ---- a parameter ----------------------------------------------------------------------------- */
@@ -160,7 +160,7 @@ static void update_chunk(void *argument, int64_t chunk, int thread) {
     int64_t count = ab_tensor_count(u->weight), first = chunk * BLOCK * BLOCKS_PER_CHUNK;
     for (int b = 0; b < BLOCKS_PER_CHUNK && first < count; b++, first += BLOCK) {
         int64_t n = count - first < BLOCK ? count - first : BLOCK;
-        if (u->audience)
+        if (u->observers)
             update_block_shown(u, first, n, thread);
         else
             update_block(u, first, n);
@@ -231,7 +231,7 @@ void ab_optimizer_step(const ab_optimizer *optimizer, const ab_optimizer_config 
 
 void ab_optimizer_step_shown(const ab_optimizer *optimizer, const ab_optimizer_config *config, int64_t taken,
                              ab_tensor *weight, const ab_tensor *grad, ab_tensor *const *state,
-                             const ab_optimizer_audience *audience) {
-    update_args args = {optimizer, config, taken, weight, grad, state, audience};
+                             const ab_optimizer_observers *observers) {
+    update_args args = {optimizer, config, taken, weight, grad, state, observers};
     step(&args);
 }

@@ -97,17 +97,17 @@ void ab_optimizer_step(const ab_optimizer *optimizer, const ab_optimizer_config 
                        ab_tensor *weight, const ab_tensor *grad, ab_tensor *const *state);
 
 /* Observers of an update. Ids are the observer's; -1: not shown. */
-typedef struct ab_optimizer_audience {
+typedef struct ab_optimizer_observers {
     ab_observer *observer;
     int weight_id, state_id[AB_OPTIMIZER_STATES];
     const ab_watch *watch; /* its `update` may be NULL */
     int param;             /* the parameter's index in the watch's list */
-} ab_optimizer_audience;
+} ab_optimizer_observers;
 
-/* The same update, bit for bit, reported to `audience`. */
+/* The same update, bit for bit, reported to `observers`. */
 void ab_optimizer_step_shown(const ab_optimizer *optimizer, const ab_optimizer_config *config, int64_t taken,
                              ab_tensor *weight, const ab_tensor *grad, ab_tensor *const *state,
-                             const ab_optimizer_audience *audience);
+                             const ab_optimizer_observers *observers);
 
 AB_END_DECLS
 

@@ -34,7 +34,7 @@ static ab_status node_backward(const ab_walk *walk, int n, ab_layer_scales *laye
         const ab_exec exec = ab_walk_node_exec(walk, n);
         AB_TRY(ab_walk_in_op(op, layers ? ab_layer_scales_backward(layers, walk, n, &exec)
                                         : walk->run[n]->backward(&exec, &walk->io[n])));
-        return ab_observe_ran(walk->observation, n, &walk->io[n], &exec, true);
+        return ab_observe_op(walk->observation, n, &walk->io[n], &exec, true);
     }
     if (node->in_grad[0] == AB_NONE) return AB_OK;
     ab_layer_scales_cast(layers, node->in_grad[0], node->out_grad);
@@ -48,7 +48,7 @@ static ab_status sum_input_grads(const ab_walk *walk, const ab_plan_node *node, 
             ab_layer_scales_cast(layers, sum, node->in_grad[i]);
             AB_TRY(ab_walk_cast(walk, AB_MOVE_CAST, node->net_op, true, sum, node->in_grad[i]));
         } else if (sum != AB_NONE) {
-            AB_TRY(ab_layer_scales_meet(layers, walk, sum, node->in_grad[i]));
+            AB_TRY(ab_layer_scales_align(layers, walk, sum, node->in_grad[i]));
             AB_TRY(ab_walk_add(walk, node->net_op, sum, node->in_grad[i]));
         }
         if (node->in_final[i])

@@ -40,7 +40,7 @@ static ab_status op_forward(ab_walk *walk, int n, const ab_net_op *op) {
     walk->io[n].params_version = walk->params_version;
     AB_TRY(ab_walk_in_op(op, walk->run[n]->forward(&exec, &walk->io[n])));
     AB_TRY(ab_observe_fp32(walk->observation, walk->memory->plan->node[n].out));
-    return ab_observe_ran(walk->observation, n, &walk->io[n], &exec, false);
+    return ab_observe_op(walk->observation, n, &walk->io[n], &exec, false);
 }
 
 ab_status ab_forward_node(ab_walk *walk, int n) {

@@ -251,7 +251,7 @@ static bool find_target(double a, double b, double max, double *target) {
     return max * *target < largest_half;
 }
 
-ab_status ab_layer_scales_meet(ab_layer_scales *l, const ab_walk *walk, int to, int from) {
+ab_status ab_layer_scales_align(ab_layer_scales *l, const ab_walk *walk, int to, int from) {
     static const ab_scaler_fault none = {
         "no_common_scale", "gradients that are added are too large for any common scale: ValueError", true};
     const ab_cell_memory *memory = walk->memory;

@@ -36,7 +36,7 @@ void ab_layer_scales_cast(ab_layer_scales *layers, int to, int from);
 
 /* Rescales two gradients to a common chain before they are added. NULL is a no-op. AB_CONFIG if there is no
  * common chain. */
-AB_MUST_CHECK ab_status ab_layer_scales_meet(ab_layer_scales *layers, const ab_walk *walk, int to, int from);
+AB_MUST_CHECK ab_status ab_layer_scales_align(ab_layer_scales *layers, const ab_walk *walk, int to, int from);
 
 /* Divisor of the gradient of parameter `param` of the plan. */
 double ab_layer_scales_of_param(const ab_layer_scales *layers, int param);

@@ -88,11 +88,11 @@ static bool is_update_observed(const ab_observation *o) {
  * tensors. */
 static void run_optimizer(const ab_weight_update *u, const param_step *step, const ab_update_item *item) {
     const ab_observation *o = u->observation;
-    ab_optimizer_audience audience = {o->observer, step->ids->weight, {0}, &o->watch, step->place};
-    memcpy(audience.state_id, step->ids->state, sizeof step->ids->state);
+    ab_optimizer_observers observers = {o->observer, step->ids->weight, {0}, &o->watch, step->place};
+    memcpy(observers.state_id, step->ids->state, sizeof step->ids->state);
     if (is_update_observed(o))
         ab_optimizer_step_shown(u->optimizer, &step->config, step->taken, item->weight, item->grad,
-                                item->state, &audience);
+                                item->state, &observers);
     else
         ab_optimizer_step(u->optimizer, &step->config, step->taken, item->weight, item->grad, item->state);
 }

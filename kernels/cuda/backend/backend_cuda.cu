@@ -48,7 +48,7 @@ ab_status ab_cuda_prepare_plain(const ab_exec *exec, ab_op_io *io, size_t *works
                                 size_t *state_bytes) {
     (void)exec;
     *workspace_bytes = *state_bytes = 0;
-    AB_TRY(ab_cuda_only(io));
+    AB_TRY(ab_cuda_check_attributes(io));
     return ab_cuda_check_types(io);
 }
 
@@ -72,7 +72,7 @@ static const char *known_attributes(const char *op) {
     return "";
 }
 
-ab_status ab_cuda_only(const ab_op_io *io) {
+ab_status ab_cuda_check_attributes(const ab_op_io *io) {
     char list[256], wanted[64];
     ab_text_exact(list, sizeof list, " %s ", known_attributes(io->op->name));
     for (const ab_attr *a = io->op->attrs; a && a->name; a++) {
@@ -143,7 +143,7 @@ static ab_status show_census(const ab_exec *exec, int id, ab_span values, int64_
 
 ab_status ab_cuda_show(const ab_exec *exec, int id, const float *values, int64_t n) {
     static float host[show_values];
-    ab_cuda *cuda = ab_cuda_get();
+    ab_cuda *cuda = ab_cuda_context();
     if (cuda->capturing) return ab_fail(AB_INTERNAL, "cuda: a probed step cannot be recorded as a graph");
     if (exec->observer->counts && exec->observer->counts(exec->observer, id))
         return show_census(exec, id, ab_cuda_span_of(const_cast<float *>(values), AB_ELEMENT_F32), n);
@@ -219,7 +219,7 @@ static int32_t *found_flag() {
 
 // The unscaled values before rounding; fp32 gradients are observed too.
 static ab_status unscale_one(const ab_exec *exec, const ab_unscale_item *item, float inverse, int32_t *flag) {
-    ab_cuda *cuda = ab_cuda_get();
+    ab_cuda *cuda = ab_cuda_context();
     ab_span from = ab_cuda_span(item->from), to = ab_cuda_span(item->to);
     int64_t n = ab_cuda_count(item->from);
     scale_values by = {inverse};
@@ -236,7 +236,7 @@ static ab_status unscale_one(const ab_exec *exec, const ab_unscale_item *item, f
 
 static ab_status unscale(const ab_exec *exec, const ab_unscale_item *item, int items, float inverse,
                          bool *found) {
-    ab_cuda *cuda = ab_cuda_get();
+    ab_cuda *cuda = ab_cuda_context();
     int32_t *flag = found_flag(), seen = 0;
     if (!flag) return ab_fail(AB_NO_MEMORY, "cuda:%d: out of memory (finite check)", cuda->index);
     for (int i = 0; i < items; i++)
@@ -272,8 +272,8 @@ __global__ static void update_kernel(update_spans s, int kind, ab_update_row row
 static ab_span span_or_nothing(const ab_tensor *tensor) { return tensor ? ab_cuda_span(tensor) : nothing(); }
 
 static ab_status update(const ab_update_item *item, int items, int kind, const ab_update_row *row) {
-    ab_cuda *cuda = ab_cuda_get();
-    if (ab_f_measures(kind)) return ab_fail(AB_UNAVAILABLE, "no single CUDA update that needs norms");
+    ab_cuda *cuda = ab_cuda_context();
+    if (ab_f_needs_norms(kind)) return ab_fail(AB_UNAVAILABLE, "no single CUDA update that needs norms");
     for (int i = 0; i < items; i++) {
         int64_t n = ab_cuda_count(item[i].weight);
         update_spans s;
@@ -327,7 +327,8 @@ ab_status ab_cuda_column_sums(ab_span x, int64_t rows, int64_t columns, double *
     int64_t parts = (rows + SUM_ROWS - 1) / SUM_ROWS;
     if (parts > 65535) return ab_fail(AB_UNAVAILABLE, "column sums of more than %d rows", 65535 * SUM_ROWS);
     dim3 grid(static_cast<unsigned>((columns + SUM_COLUMNS - 1) / SUM_COLUMNS), static_cast<unsigned>(parts));
-    partial_sums<<<grid, dim3(SUM_COLUMNS, SUM_LANES), 0, ab_cuda_get()->stream>>>(x, rows, columns, partial);
+    partial_sums<<<grid, dim3(SUM_COLUMNS, SUM_LANES), 0, ab_cuda_context()->stream>>>(x, rows, columns,
+                                                                                       partial);
     AB_TRY(ab_cuda_launched("partial_sums"));
     join_sums join = {partial, columns, parts};
     return ab_launch_each(join, sum, columns, "join_sums");

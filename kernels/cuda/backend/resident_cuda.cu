@@ -129,7 +129,7 @@ struct rows_now {
         return rows[(state->taken - *base - 1) * groups + t.group];
     }
     __device__ const ab_update_row &of(const update_target &t, int item) const {
-        return ab_f_measures(kind) ? item_row[item] : plain(t);
+        return ab_f_needs_norms(kind) ? item_row[item] : plain(t);
     }
 };
 
@@ -151,7 +151,7 @@ __global__ static void measure_chunks(const chunk *list, const update_target *ta
         float held[AB_UPDATE_MAX_STATES], w = ab_span_at(t.weight, i);
         load_states(t, i, held);
         double other =
-            static_cast<double>(ab_f_measured(now.kind, row.value, ab_span_at(t.grad, i), w, held));
+            static_cast<double>(ab_f_norm_term(now.kind, row.value, ab_span_at(t.grad, i), w, held));
         weights += static_cast<double>(w) * static_cast<double>(w);
         others += other * other;
     }
@@ -200,7 +200,7 @@ __global__ static void update_chunks(const chunk *list, const update_target *tar
 
 static void resident_destroy(ab_resident *r) {
     if (!r) return;
-    (void)cudaStreamSynchronize(ab_cuda_get()->stream);
+    (void)cudaStreamSynchronize(ab_cuda_context()->stream);
     (void)cudaFree(r->target);
     (void)cudaFree(r->list);
     (void)cudaFree(r->state);
@@ -244,7 +244,7 @@ static bool all_known(const update_target &t) {
 // Copies on the stream, which does not synchronise with the default one, and waits: the source is owned by
 // the caller.
 template <typename T> static ab_status on_device(T **block, const T *values, int count) {
-    cudaStream_t stream = ab_cuda_get()->stream;
+    cudaStream_t stream = ab_cuda_context()->stream;
     size_t bytes = sizeof(T) * static_cast<size_t>(count > 0 ? count : 1);
     AB_CUDA_TRY(cudaMalloc(block, bytes));
     if (values && count > 0)
@@ -310,7 +310,7 @@ static ab_status resident_create(const ab_resident_config *config, ab_resident *
 // ---- steps --------------------------------------------------------------------------------------
 
 static ab_status resident_set(ab_resident *r, const ab_step_state *state, const ab_update_row *row) {
-    cudaStream_t stream = ab_cuda_get()->stream;
+    cudaStream_t stream = ab_cuda_context()->stream;
     r->collected = state->step;
     AB_CUDA_TRY(cudaMemcpyAsync(r->state, state, sizeof *state, cudaMemcpyHostToDevice, stream));
     AB_CUDA_TRY(
@@ -325,13 +325,13 @@ static ab_status resident_set(ab_resident *r, const ab_step_state *state, const 
 static const int64_t *resident_counter(ab_resident *r) { return &r->state->batches; }
 
 static ab_status resident_begin(ab_resident *r) {
-    begin_step<<<1, 1, 0, ab_cuda_get()->stream>>>(r->state, ab_cuda_span(r->config.loss_grad),
-                                                   r->config.batches);
+    begin_step<<<1, 1, 0, ab_cuda_context()->stream>>>(r->state, ab_cuda_span(r->config.loss_grad),
+                                                       r->config.batches);
     return ab_cuda_launched("begin_step");
 }
 
 static ab_status resident_batch(ab_resident *r) {
-    end_batch<<<1, 1, 0, ab_cuda_get()->stream>>>(r->state, ab_cuda_span(r->config.loss));
+    end_batch<<<1, 1, 0, ab_cuda_context()->stream>>>(r->state, ab_cuda_span(r->config.loss));
     return ab_cuda_launched("end_batch");
 }
 
@@ -345,7 +345,7 @@ static int common_type(const ab_resident_config *config) {
 
 static ab_status clip(ab_resident *r) {
     const ab_resident_config *config = &r->config;
-    cudaStream_t stream = ab_cuda_get()->stream;
+    cudaStream_t stream = ab_cuda_context()->stream;
     unsigned blocks = static_cast<unsigned>(r->chunks), items = static_cast<unsigned>(config->items);
     float limit = config->clip_value > 0 ? static_cast<float>(config->clip_value) : INFINITY;
     if (config->clip_norm <= 0 && config->clip_value <= 0) return AB_OK;
@@ -363,11 +363,11 @@ static ab_status clip(ab_resident *r) {
 }
 
 static ab_status update_all(ab_resident *r) {
-    cudaStream_t stream = ab_cuda_get()->stream;
+    cudaStream_t stream = ab_cuda_context()->stream;
     const ab_resident_config *config = &r->config;
     unsigned blocks = static_cast<unsigned>(r->chunks), items = static_cast<unsigned>(config->items);
     rows_now now = {r->row, r->item_row, r->row_base, r->state, config->groups, config->update_kind};
-    if (ab_f_measures(config->update_kind)) {
+    if (ab_f_needs_norms(config->update_kind)) {
         measure_chunks<<<blocks, AB_CUDA_THREADS, 0, stream>>>(r->list, r->target, now, r->sums);
         AB_TRY(ab_cuda_launched("update_measure"));
         item_trust<<<items, ITEM_THREADS, 0, stream>>>(r->target, now, r->sums, r->chunks, r->item_row);
@@ -379,7 +379,7 @@ static ab_status update_all(ab_resident *r) {
 }
 
 static ab_status resident_finish(ab_resident *r) {
-    cudaStream_t stream = ab_cuda_get()->stream;
+    cudaStream_t stream = ab_cuda_context()->stream;
     unsigned blocks = static_cast<unsigned>(r->chunks);
     if (blocks > 0 && !r->config.leave_gradients) {
         unscale_chunks<<<blocks, AB_CUDA_THREADS, 0, stream>>>(r->list, r->target, r->state);
@@ -393,12 +393,12 @@ static ab_status resident_finish(ab_resident *r) {
 }
 
 static ab_status resident_mark(ab_resident *r, int place) {
-    return ab_cuda_check(cudaEventRecord(r->event[place], ab_cuda_get()->stream), "cudaEventRecord");
+    return ab_cuda_check(cudaEventRecord(r->event[place], ab_cuda_context()->stream), "cudaEventRecord");
 }
 
 static ab_status resident_collect(ab_resident *r, int steps, ab_step_record *record, int64_t *time_ns,
                                   ab_step_state *state) {
-    cudaStream_t stream = ab_cuda_get()->stream;
+    cudaStream_t stream = ab_cuda_context()->stream;
     AB_CUDA_TRY(cudaMemcpyAsync(state, r->state, sizeof *state, cudaMemcpyDeviceToHost, stream));
     AB_CUDA_TRY(cudaStreamSynchronize(stream));
     if (state->step != r->collected + steps)
@@ -421,7 +421,7 @@ struct ab_graph {
 };
 
 static ab_status record_begin() {
-    ab_cuda *cuda = ab_cuda_get();
+    ab_cuda *cuda = ab_cuda_context();
     AB_TRY(ab_cuda_start());
     AB_CUDA_TRY(cudaStreamSynchronize(cuda->stream));
     AB_CUDA_TRY(cudaStreamBeginCapture(cuda->stream, cudaStreamCaptureModeThreadLocal));
@@ -430,7 +430,7 @@ static ab_status record_begin() {
 }
 
 static ab_status record_end(ab_graph **graph) {
-    ab_cuda *cuda = ab_cuda_get();
+    ab_cuda *cuda = ab_cuda_context();
     cudaGraph_t recorded = nullptr;
     *graph = nullptr;
     cuda->capturing = false;
@@ -447,12 +447,12 @@ static ab_status record_end(ab_graph **graph) {
 }
 
 static ab_status graph_launch(ab_graph *graph) {
-    return ab_cuda_check(cudaGraphLaunch(graph->exec, ab_cuda_get()->stream), "cudaGraphLaunch");
+    return ab_cuda_check(cudaGraphLaunch(graph->exec, ab_cuda_context()->stream), "cudaGraphLaunch");
 }
 
 static void graph_destroy(ab_graph *graph) {
     if (!graph) return;
-    (void)cudaStreamSynchronize(ab_cuda_get()->stream);
+    (void)cudaStreamSynchronize(ab_cuda_context()->stream);
     (void)cudaGraphExecDestroy(graph->exec);
     free(graph);
 }
@@ -468,8 +468,8 @@ struct ab_stage {
 
 static void stage_destroy(ab_stage *stage) {
     if (!stage) return;
-    (void)cudaStreamSynchronize(ab_cuda_get()->copies);
-    (void)cudaStreamSynchronize(ab_cuda_get()->stream);
+    (void)cudaStreamSynchronize(ab_cuda_context()->copies);
+    (void)cudaStreamSynchronize(ab_cuda_context()->stream);
     for (int s = 0; s < 2; s++) {
         for (int i = 0; i < 2; i++) (void)cudaFreeHost(stage->host[s][i]);
         if (stage->sent[s]) (void)cudaEventDestroy(stage->sent[s]);
@@ -512,7 +512,7 @@ static ab_status stage_buffers(ab_stage *stage, void *buffer[2]) {
 }
 
 static ab_status stage_send(ab_stage *stage, void *const to[2]) {
-    ab_cuda *cuda = ab_cuda_get();
+    ab_cuda *cuda = ab_cuda_context();
     int s = stage->slot;
     AB_CUDA_TRY(cudaStreamWaitEvent(cuda->copies, stage->taken[s], 0));
     for (int i = 0; i < 2; i++)

@@ -75,7 +75,7 @@ static head_view view_of(const ab_tensor *tensor, int64_t heads, int64_t part, i
 }
 
 static attention_mask mask_of(const ab_op_io *io) {
-    attention_mask m = {nullptr, ab_cuda_nothing(), {0, 0, 0, 0}};
+    attention_mask m = {nullptr, ab_cuda_empty_span(), {0, 0, 0, 0}};
     int inputs = inputs_of(io);
     if (inputs % 2 != 0) return m;
     const ab_tensor *tensor = io->in[inputs - 1];
@@ -246,7 +246,7 @@ __global__ static void unpack_heads(head_view h, int64_t heads, int64_t first, c
 static ab_status unpack(const attention &t, const head_view &h, int64_t first, const float *from) {
     int64_t n = t.chunk * h.rows * h.width;
     if (!h.span.data) return AB_OK;
-    unpack_heads<<<ab_cuda_blocks(n, AB_CUDA_THREADS), AB_CUDA_THREADS, 0, ab_cuda_get()->stream>>>(
+    unpack_heads<<<ab_cuda_blocks(n, AB_CUDA_THREADS), AB_CUDA_THREADS, 0, ab_cuda_context()->stream>>>(
         h, t.heads, first, from, n);
     return ab_cuda_launched("attention_unpack");
 }
@@ -369,8 +369,8 @@ static ab_status multiply(const pass &x, int product, float *a, float *b, float 
 static ab_status make_probabilities(const pass &x, int64_t first, bool fresh, float *dropped) {
     for (int i = 0; i < PARTS; i++) AB_TRY(pack(x.t, x.t.in[i], first, x.m.part[i]));
     AB_TRY(multiply(x, SCORES, x.m.part[Q], x.m.part[K], x.m.p, x.t.scale));
-    probabilities<<<query_blocks(x.t), ROW_THREADS, 0, ab_cuda_get()->stream>>>(x.t, first, fresh, x.m.p,
-                                                                                dropped);
+    probabilities<<<query_blocks(x.t), ROW_THREADS, 0, ab_cuda_context()->stream>>>(x.t, first, fresh, x.m.p,
+                                                                                    dropped);
     return ab_cuda_launched("attention_probabilities");
 }
 
@@ -398,7 +398,7 @@ static ab_status backward_chunk(const pass &x, int64_t first, const head_view to
     float *dropped = x.t.dropout.threshold ? m.dp : m.p;
     if (to[V].span.data) AB_TRY(multiply(x, BY_V, dropped, m.dout, m.result[V], 1.0f));
     AB_TRY(multiply(x, BY_P, m.dout, m.part[V], m.dp, 1.0f));
-    score_gradients<<<query_blocks(x.t), ROW_THREADS, 0, ab_cuda_get()->stream>>>(x.t, first, m.p, m.dp);
+    score_gradients<<<query_blocks(x.t), ROW_THREADS, 0, ab_cuda_context()->stream>>>(x.t, first, m.p, m.dp);
     AB_TRY(ab_cuda_launched("attention_scores_backward"));
     if (to[Q].span.data) AB_TRY(multiply(x, BY_Q, m.dp, m.part[K], m.result[Q], x.t.scale));
     if (to[K].span.data) AB_TRY(multiply(x, BY_K, m.dp, m.part[Q], m.result[K], x.t.scale));
@@ -412,7 +412,7 @@ static ab_status backward_into(const pass &x, const ab_op_io *io, unsigned wante
     for (int i = 0; i < PARTS; i++) {
         int tensor = is_packed(io) ? 0 : i;
         to[i] = x.t.in[i];
-        to[i].span = !(wanted >> tensor & 1u) ? ab_cuda_nothing()
+        to[i].span = !(wanted >> tensor & 1u) ? ab_cuda_empty_span()
                      : tensor == shown        ? span
                                               : ab_cuda_span(io->din[tensor]);
     }
@@ -434,7 +434,7 @@ static ab_status backward(const ab_exec *exec, ab_op_io *io) {
         AB_TRY(ab_cuda_emit(exec, io->din[i],
                             [&](ab_span din) { return backward_into(x, io, 1u << i, din, i); }));
     }
-    return together ? backward_into(x, io, together, ab_cuda_nothing(), -1) : AB_OK;
+    return together ? backward_into(x, io, together, ab_cuda_empty_span(), -1) : AB_OK;
 }
 
 static const char *describe(const ab_op_io *io, const char *pass_name) {

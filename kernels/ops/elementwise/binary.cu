@@ -37,7 +37,7 @@ static operands operands_of(const ab_op_io *io) {
         to->plain = ab_cuda_count(io->in[i]) == ab_cuda_count(io->out);
     }
     if (is_number(io)) {
-        o.of[1 ^ first].span = ab_cuda_nothing();
+        o.of[1 ^ first].span = ab_cuda_empty_span();
         o.of[1 ^ first].number = static_cast<float>(ab_cuda_float(io, "value", 0.0));
     }
     return o;

@@ -14,8 +14,8 @@ __global__ static void drop_kernel(ab_dropout_mask mask, ab_span out, ab_span in
 }
 
 static ab_status drop(const ab_dropout_mask &mask, ab_span out, ab_span in, int64_t n) {
-    drop_kernel<<<ab_cuda_blocks((n + 3) / 4, AB_CUDA_THREADS), AB_CUDA_THREADS, 0, ab_cuda_get()->stream>>>(
-        mask, out, in, n);
+    drop_kernel<<<ab_cuda_blocks((n + 3) / 4, AB_CUDA_THREADS), AB_CUDA_THREADS, 0,
+                  ab_cuda_context()->stream>>>(mask, out, in, n);
     return ab_cuda_launched("dropout");
 }
 
@@ -26,7 +26,7 @@ static ab_status mask(const ab_exec *exec, const ab_op_io *io, ab_tensor *dst, c
     int64_t n = ab_cuda_count(dst);
     return ab_cuda_emit(exec, dst, [=](ab_span out) {
         return mask.threshold ? drop(mask, out, in, n)
-                              : ab_launch_map(ab_identity(), out, in, ab_cuda_nothing(), n, "dropout");
+                              : ab_launch_map(ab_identity(), out, in, ab_cuda_empty_span(), n, "dropout");
     });
 }
 

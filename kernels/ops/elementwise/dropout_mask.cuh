@@ -10,12 +10,12 @@
 
 struct ab_dropout_mask {
     uint64_t seed;
-    const int64_t *step_there; // as in ab_exec
+    const int64_t *device_step; // as in ab_exec
     uint32_t step, instance, threshold;
     float scale;
 
     __device__ ab_rng_block four(int64_t block) const {
-        uint32_t now = step_there ? static_cast<uint32_t>(*step_there) : step;
+        uint32_t now = device_step ? static_cast<uint32_t>(*device_step) : step;
         ab_rng_block counter = {{static_cast<uint32_t>(block), instance, now, AB_RNG_DROPOUT}};
         return ab_philox(counter, static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32));
     }
@@ -28,7 +28,7 @@ struct ab_dropout_mask {
 
 // threshold 0: no element is dropped.
 static inline ab_dropout_mask ab_cuda_dropout_mask(const ab_exec *exec, const ab_op_io *io, double p) {
-    ab_dropout_mask c = {exec->seed, exec->step_there,
+    ab_dropout_mask c = {exec->seed, exec->device_step,
                          exec->step, io->instance,
                          0,          p < 1.0 ? static_cast<float>(1.0 / (1.0 - p)) : 0.0f};
     if (exec->training && p > 0.0) c.threshold = static_cast<uint32_t>(std::ceil(p * 0x1p24));

@@ -13,7 +13,7 @@ static ab_status relu_forward(const ab_exec *exec, ab_op_io *io) {
     ab_span in = ab_cuda_span(io->in[0]);
     int64_t n = ab_cuda_count(io->out);
     return ab_cuda_emit(exec, io->out, [=](ab_span out) {
-        return ab_launch_map(relu_value(), out, in, ab_cuda_nothing(), n, "relu");
+        return ab_launch_map(relu_value(), out, in, ab_cuda_empty_span(), n, "relu");
     });
 }
 

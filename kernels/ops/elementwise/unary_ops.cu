@@ -24,8 +24,9 @@ template <typename F> static ab_status forward(const ab_exec *exec, ab_op_io *io
     value_of<F> f = {scalars_of(io)};
     ab_span in = ab_cuda_span(io->in[0]);
     int64_t n = ab_cuda_count(io->out);
-    return ab_cuda_emit(
-        exec, io->out, [=](ab_span out) { return ab_launch_map(f, out, in, ab_cuda_nothing(), n, "unary"); });
+    return ab_cuda_emit(exec, io->out, [=](ab_span out) {
+        return ab_launch_map(f, out, in, ab_cuda_empty_span(), n, "unary");
+    });
 }
 
 // `of`: what the derivative reads, or any tensor of that size if it reads nothing.

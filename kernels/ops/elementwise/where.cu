@@ -27,7 +27,7 @@ static mask mask_of(const ab_op_io *io, const ab_tensor *tensor, const ab_shape 
     mask m = {};
     m.equals = ab_cuda_float(io, "equals", NAN);
     m.compares = !std::isnan(m.equals);
-    m.numbers = ab_cuda_nothing();
+    m.numbers = ab_cuda_empty_span();
     if (!tensor) {
         m.rows = shape->dim[shape->ndim - 2];
         m.columns = shape->dim[shape->ndim - 1];
@@ -122,7 +122,7 @@ static ab_status where_backward(const ab_exec *exec, ab_op_io *io) {
 static ab_status fill_forward(const ab_exec *exec, ab_op_io *io) {
     const ab_shape *shape = &io->out->shape;
     choice f = {mask_of(io, io->in[1], shape), {}, side_of(io->in[0], shape)};
-    f.one.span = ab_cuda_nothing();
+    f.one.span = ab_cuda_empty_span();
     f.one.number = static_cast<float>(ab_cuda_float(io, "value", -INFINITY));
     return choose(exec, io->out, f);
 }

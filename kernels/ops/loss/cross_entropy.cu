@@ -112,7 +112,7 @@ struct loss_gradient {
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
     (void)exec;
     const ab_shape *logits = &io->in[0]->shape;
-    AB_TRY(ab_cuda_only(io));
+    AB_TRY(ab_cuda_check_attributes(io));
     bool numbers = ab_cuda_count(io->in[1]) == ab_cuda_count(io->in[0]);
     if (numbers != (io->in[1]->format != nullptr) || io->din[1])
         return ab_fail(AB_UNAVAILABLE, "cross_entropy: no CUDA kernel for these targets");
@@ -127,7 +127,7 @@ static void bind(ab_op_io *io, void *state_memory) {
     ab_floats weight = ab_cuda_floats(io, "weight");
     io->state = weight.value ? state_memory : nullptr;
     if (!io->state) return;
-    ab_cuda *cuda = ab_cuda_get();
+    ab_cuda *cuda = ab_cuda_context();
     ab_status status = ab_cuda_check(cudaMemcpyAsync(state_memory, weight.value,
                                                      static_cast<size_t>(weight.count) * sizeof(float),
                                                      cudaMemcpyHostToDevice, cuda->stream),
@@ -144,7 +144,7 @@ static loss_rows rows_of(const ab_op_io *io) {
     loss_rows l = {};
     l.logits = ab_cuda_span(io->in[0]);
     l.target = targets->format ? nullptr : static_cast<const int32_t *>(targets->data);
-    l.share = targets->format ? ab_cuda_span(targets) : ab_cuda_nothing();
+    l.share = targets->format ? ab_cuda_span(targets) : ab_cuda_empty_span();
     l.weight = static_cast<const float *>(io->state);
     l.rows = ab_cuda_count(io->in[0]) / classes;
     l.classes = classes;
@@ -161,7 +161,7 @@ static double *totals_in(const ab_exec *exec, const loss_rows &l) {
 
 // Row losses, then their total.
 static ab_status losses(const ab_exec *exec, const ab_op_io *io, const loss_rows &l, ab_span out) {
-    cudaStream_t stream = ab_cuda_get()->stream;
+    cudaStream_t stream = ab_cuda_context()->stream;
     row_result *result = static_cast<row_result *>(exec->workspace);
     if (ab_cuda_floats(io, "weight").value && !io->state)
         return ab_fail(AB_DEVICE, "cross_entropy: the class weights did not reach the GPU");

@@ -123,7 +123,7 @@ __global__ static void sum_rows(lookup l, ab_span dout, ab_span dtable) {
 }
 
 static ab_status sort_positions(const lookup &l) {
-    cudaStream_t stream = ab_cuda_get()->stream;
+    cudaStream_t stream = ab_cuda_context()->stream;
     AB_CUDA_TRY(cudaMemsetAsync(l.count, 0, static_cast<size_t>(l.rows) * sizeof(int32_t), stream));
     rank_positions<<<static_cast<unsigned>((l.positions + RANK_THREADS - 1) / RANK_THREADS), RANK_THREADS, 0,
                      stream>>>(l);
@@ -141,7 +141,7 @@ static ab_status backward(const ab_exec *exec, ab_op_io *io) {
     unsigned blocks = static_cast<unsigned>(l.rows < 65535 ? l.rows : 65535);
     AB_TRY(sort_positions(l));
     return ab_cuda_emit(exec, io->dparam[0], [=](ab_span dtable) {
-        sum_rows<<<blocks, ROW_THREADS, 0, ab_cuda_get()->stream>>>(l, dout, dtable);
+        sum_rows<<<blocks, ROW_THREADS, 0, ab_cuda_context()->stream>>>(l, dout, dtable);
         return ab_cuda_launched("embedding_rows");
     });
 }

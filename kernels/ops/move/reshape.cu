@@ -7,7 +7,7 @@ static ab_status copy(const ab_exec *exec, ab_tensor *dst, const ab_tensor *src)
     int64_t n = ab_cuda_count(dst);
     if (dst->data == src->data && !ab_cuda_shown(exec, dst)) return AB_OK;
     return ab_cuda_emit(exec, dst, [=](ab_span out) {
-        return ab_launch_map(ab_identity(), out, from, ab_cuda_nothing(), n, "reshape");
+        return ab_launch_map(ab_identity(), out, from, ab_cuda_empty_span(), n, "reshape");
     });
 }
 

@@ -33,7 +33,7 @@ static bn_factors factors_in(const ab_exec *exec, const bn_sizes &s) {
 
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
     (void)exec;
-    AB_TRY(ab_cuda_only(io));
+    AB_TRY(ab_cuda_check_attributes(io));
     if (io->in[0]->shape.ndim != 4)
         return ab_fail(AB_UNAVAILABLE, "batch norm: no CUDA kernel for this shape");
     bn_sizes s = sizes_of(&io->in[0]->shape);
@@ -79,8 +79,8 @@ __global__ static void partial_pairs(ab_span x, ab_span dy, const float *mean, i
 static ab_status sum_pairs(const bn_sizes &s, ab_span x, ab_span dy, const float *mean, double *partial) {
     dim3 grid(static_cast<unsigned>((s.channels + BN_COLUMNS - 1) / BN_COLUMNS),
               static_cast<unsigned>(s.parts));
-    partial_pairs<<<grid, dim3(BN_COLUMNS, BN_THREADS), 0, ab_cuda_get()->stream>>>(x, dy, mean, s.rows,
-                                                                                    s.channels, partial);
+    partial_pairs<<<grid, dim3(BN_COLUMNS, BN_THREADS), 0, ab_cuda_context()->stream>>>(x, dy, mean, s.rows,
+                                                                                        s.channels, partial);
     return ab_cuda_launched("batch_norm_sums");
 }
 
@@ -227,7 +227,7 @@ static bn_channel channel_of(const ab_exec *exec, const ab_op_io *io) {
 
 template <typename K> static ab_status each_channel(K kernel, const bn_channel &k, const char *what) {
     unsigned blocks = static_cast<unsigned>((k.s.channels + AB_CUDA_THREADS - 1) / AB_CUDA_THREADS);
-    kernel<<<blocks, AB_CUDA_THREADS, 0, ab_cuda_get()->stream>>>(k);
+    kernel<<<blocks, AB_CUDA_THREADS, 0, ab_cuda_context()->stream>>>(k);
     return ab_cuda_launched(what);
 }
 

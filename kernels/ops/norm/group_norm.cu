@@ -88,7 +88,7 @@ __global__ static void group_statistics(gn_args a) {
 static ab_status measure(const gn_args &a) {
     int64_t n = a.images * a.groups;
     group_statistics<<<static_cast<unsigned>(n < 65535 ? n : 65535), GROUP_THREADS, 0,
-                       ab_cuda_get()->stream>>>(a);
+                       ab_cuda_context()->stream>>>(a);
     return ab_cuda_launched("group_statistics");
 }
 
@@ -170,7 +170,7 @@ struct param_gradient {
 static ab_status input_gradient(const ab_exec *exec, ab_op_io *io, const gn_args &a, const channel_sums &sum,
                                 const channel_sums &dot) {
     group_factors<<<ab_cuda_blocks(a.images * a.groups, AB_CUDA_THREADS), AB_CUDA_THREADS, 0,
-                    ab_cuda_get()->stream>>>(a, sum, dot);
+                    ab_cuda_context()->stream>>>(a, sum, dot);
     AB_TRY(ab_cuda_launched("group_factors"));
     gn_gradient f = {a};
     int64_t n = ab_cuda_count(io->din[0]);

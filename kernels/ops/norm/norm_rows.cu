@@ -100,7 +100,7 @@ static ab_status prepare_norm(const ab_exec *exec, ab_op_io *io, size_t *workspa
                               size_t *state_bytes) {
     (void)exec;
     ab_cuda_rows s = ab_cuda_rows_of(&io->in[0]->shape);
-    AB_TRY(ab_cuda_only(io));
+    AB_TRY(ab_cuda_check_attributes(io));
     ab_fold g = over_rows(s);
     *workspace_bytes = float_bytes(s) + ab_fold_bytes(&g);
     *state_bytes = 0;
@@ -127,7 +127,7 @@ static bool is_saved(const ab_op_io *io, bool centred) { return io->saved[0] && 
 
 template <bool CENTRED> static ab_status norm_forward(const ab_exec *exec, ab_op_io *io) {
     norm_args a = norm_of(exec, io, CENTRED);
-    row_statistics<<<ab_cuda_row_blocks(a.s), AB_CUDA_ROW_THREADS, 0, ab_cuda_get()->stream>>>(a);
+    row_statistics<<<ab_cuda_row_blocks(a.s), AB_CUDA_ROW_THREADS, 0, ab_cuda_context()->stream>>>(a);
     AB_TRY(ab_cuda_launched("norm_statistics"));
     norm_value f = {a};
     int64_t n = ab_cuda_count(io->out);
@@ -151,7 +151,7 @@ static ab_status norm_param_gradients(const ab_exec *exec, ab_op_io *io, const n
 template <bool CENTRED> static ab_status norm_backward(const ab_exec *exec, ab_op_io *io) {
     norm_args a = norm_of(exec, io, CENTRED);
     float *g_mean = static_cast<float *>(exec->workspace), *gx_mean = g_mean + a.s.rows;
-    cudaStream_t stream = ab_cuda_get()->stream;
+    cudaStream_t stream = ab_cuda_context()->stream;
     if (!is_saved(io, CENTRED)) {
         row_statistics<<<ab_cuda_row_blocks(a.s), AB_CUDA_ROW_THREADS, 0, stream>>>(a);
         AB_TRY(ab_cuda_launched("norm_statistics"));

@@ -47,10 +47,10 @@ static geometry measure(const ab_op_io *io) {
 
 // Maps items of the result to an operand's matrices, split into summed (`axes`) and kept dimensions.
 static ab_strided matrices(const ab_shape *operand, const ab_shape *batch, int64_t size, unsigned axes,
-                           bool gone) {
+                           bool is_reduced) {
     ab_strided whole = ab_strided_repeated(operand, batch);
     for (int i = 0; i < whole.ndim; i++) whole.stride[i] *= size;
-    return ab_strided_part(&whole, axes, gone);
+    return ab_strided_part(&whole, axes, is_reduced);
 }
 
 // A factor of a product: a tensor of matrices, with row and column strides of the multiplied matrix.

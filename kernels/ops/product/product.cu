@@ -76,7 +76,7 @@ static ab_status own_weights(const ab_conv *c, ab_span in, ab_span dout, void *w
     int64_t n = weight_count(c), parts = part_count(c);
     double *partial = static_cast<double *>(workspace);
     own_weight_parts<<<ab_cuda_blocks(n * parts, AB_CUDA_THREADS), AB_CUDA_THREADS, 0,
-                       ab_cuda_get()->stream>>>(*c, in, dout, n, parts, partial);
+                       ab_cuda_context()->stream>>>(*c, in, dout, n, parts, partial);
     AB_TRY(ab_cuda_launched("conv_weight_parts"));
     join_parts join = {partial, n, parts};
     return ab_launch_each(join, dweight, n, "conv_weight_join");
@@ -180,7 +180,7 @@ static void release(ab_op_io *io) {
 
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes,
                          bool linear) {
-    AB_TRY(ab_cuda_only(io));
+    AB_TRY(ab_cuda_check_attributes(io));
     AB_TRY(check(exec, io));
     product_state *s = static_cast<product_state *>(calloc(1, sizeof *s));
     if (!s) return ab_fail(AB_NO_MEMORY, "out of memory");

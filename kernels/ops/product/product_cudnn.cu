@@ -51,7 +51,7 @@ static void destroy(ab_cuda_product *base) {
 
 static ab_status run_forward(dnn_product *p, const ab_cuda_operands *o) {
     const float one = 1.0f, zero = 0.0f;
-    cudnnHandle_t dnn = ab_cuda_get()->dnn;
+    cudnnHandle_t dnn = ab_cuda_context()->dnn;
     cudnnConvolutionFwdAlgo_t algorithm = static_cast<cudnnConvolutionFwdAlgo_t>(p->algorithm);
     if (p->fused)
         return ab_cuda_check_dnn(cudnnConvolutionBiasActivationForward(
@@ -69,7 +69,7 @@ static ab_status run_forward(dnn_product *p, const ab_cuda_operands *o) {
 static ab_status run(ab_cuda_product *base, const ab_cuda_operands *o) {
     dnn_product *p = reinterpret_cast<dnn_product *>(base);
     const float one = 1.0f, zero = 0.0f;
-    cudnnHandle_t dnn = ab_cuda_get()->dnn;
+    cudnnHandle_t dnn = ab_cuda_context()->dnn;
     if (p->spec.kind == AB_PASS_FORWARD) return run_forward(p, o);
     if (p->spec.kind == AB_PASS_BACKWARD_DATA)
         return ab_cuda_check_dnn(
@@ -143,7 +143,7 @@ template <typename P> static int take(const P *found, int count, candidate *list
 }
 
 static int ask(const dnn_product *p, candidate *list) {
-    cudnnHandle_t dnn = ab_cuda_get()->dnn;
+    cudnnHandle_t dnn = ab_cuda_context()->dnn;
     int count = 0;
     if (p->spec.kind == AB_PASS_FORWARD) {
         cudnnConvolutionFwdAlgoPerf_t found[CANDIDATES];
@@ -194,9 +194,9 @@ static ab_status try_out(dnn_product *p) {
     char *in = memory, *out = in + part[0], *weights = out + part[1], *bias = weights + part[2];
     ab_cuda_operands o = {in, weights, bias, out, in, weights, out, weights, bias + part[3]};
     ab_status status =
-        ab_cuda_check(cudaMemsetAsync(memory, 0, total + 256, ab_cuda_get()->stream), "cudaMemsetAsync");
+        ab_cuda_check(cudaMemsetAsync(memory, 0, total + 256, ab_cuda_context()->stream), "cudaMemsetAsync");
     if (status == AB_OK) status = run(&p->base, &o);
-    ab_status done = ab_cuda_check(cudaStreamSynchronize(ab_cuda_get()->stream), "trying a convolution");
+    ab_status done = ab_cuda_check(cudaStreamSynchronize(ab_cuda_context()->stream), "trying a convolution");
     (void)cudaFree(memory);
     return status == AB_OK ? done : status;
 }

@@ -147,14 +147,14 @@ static ab_status multiply(const run &x, int product, float *a, float *b, float *
 
 static ab_status widen(float *to, const ab_tensor *from) {
     return ab_launch_map(ab_identity(), ab_cuda_span_of(to, AB_ELEMENT_F32), ab_cuda_span(from),
-                         ab_cuda_nothing(), ab_cuda_count(from), "recurrent_widen");
+                         ab_cuda_empty_span(), ab_cuda_count(from), "recurrent_widen");
 }
 
 static ab_status give(const ab_exec *exec, ab_tensor *to, float *from) {
     int64_t n = ab_cuda_count(to);
     ab_span values = ab_cuda_span_of(from, AB_ELEMENT_F32);
     return ab_cuda_emit(exec, to, [=](ab_span out) {
-        return ab_launch_map(ab_identity(), out, values, ab_cuda_nothing(), n, "recurrent_result");
+        return ab_launch_map(ab_identity(), out, values, ab_cuda_empty_span(), n, "recurrent_result");
     });
 }
 
@@ -225,7 +225,7 @@ static ab_status forward_into(const run &x, const ab_op_io *io, ab_span out) {
         if (t > 0)
             AB_TRY(multiply(x, BY_STATE, r.array[STATE], r.array[W_HIDDEN], r.array[GATES] + t * wide, 1.0f));
         forward_step<<<ab_cuda_blocks(r.batch * r.hidden, AB_CUDA_THREADS), AB_CUDA_THREADS, 0,
-                       ab_cuda_get()->stream>>>(r, out, x.type, t);
+                       ab_cuda_context()->stream>>>(r, out, x.type, t);
         AB_TRY(ab_cuda_launched("recurrent_step"));
     }
     return AB_OK;
@@ -290,7 +290,7 @@ __global__ static void backward_step(recurrence r, ab_span out, int64_t t) {
 // From the last step to the first. STATE: gradient of the hidden state, CELL: of the cell state.
 static ab_status gate_gradients(const run &x, const ab_op_io *io) {
     const recurrence &r = x.r;
-    cudaStream_t stream = ab_cuda_get()->stream;
+    cudaStream_t stream = ab_cuda_context()->stream;
     ab_span state = ab_cuda_span_of(r.array[STATE], AB_ELEMENT_F32), out = ab_cuda_span(io->out);
     int64_t n = r.batch * r.hidden, wide = r.gates * r.hidden;
     AB_CUDA_TRY(cudaMemsetAsync(r.array[CELL], 0, static_cast<size_t>(n) * sizeof(float), stream));

@@ -41,8 +41,8 @@ static ab_status infer(const void *attrs, const ab_shape *in, int inputs, ab_sha
         return ab_fail(AB_CONFIG, "'dim' must name dimensions of %s, each once", ab_shape_text(in, text));
     *out = (ab_shape){.ndim = 0};
     for (int i = 0; i < in->ndim; i++) {
-        bool gone = axes >> i & 1u;
-        if (!gone || a->keepdim) out->dim[out->ndim++] = gone ? 1 : in->dim[i];
+        bool is_reduced = axes >> i & 1u;
+        if (!is_reduced || a->keepdim) out->dim[out->ndim++] = is_reduced ? 1 : in->dim[i];
     }
     if (out->ndim == 0) *out = (ab_shape){.ndim = 1, .dim = {1}};
     return AB_OK;

@@ -62,7 +62,7 @@ static void step(subject *s, const float *grad, int64_t number) {
     memcpy(s->grad, grad, N * sizeof *grad);
     ab_observer nobody = {.see = ignore};
     const ab_watch watch = {.context = s->probe, .update = hear};
-    const ab_optimizer_audience audience = {&nobody, -1, {-1, -1, -1}, &watch, 0};
+    const ab_optimizer_observers audience = {&nobody, -1, {-1, -1, -1}, &watch, 0};
     ab_optimizer_step_shown(s->adam, &s->config, ++s->taken, &weight, &g, state, &audience);
     warning()->step_end(s->probe, number);
 }

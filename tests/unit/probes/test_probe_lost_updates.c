@@ -244,7 +244,7 @@ static void step(subject *s, int64_t number) {
     state0.data = s->state0;
     ab_observer nobody = {.see = ignore};
     const ab_watch watch = {.context = s->probe, .update = hear};
-    const ab_optimizer_audience audience = {&nobody, -1, {-1, -1, -1}, &watch, 0};
+    const ab_optimizer_observers audience = {&nobody, -1, {-1, -1, -1}, &watch, 0};
     ab_optimizer_step_shown(s->optimizer, &s->config, ++s->taken, &weight, &grad, state, &audience);
     ledger()->step_end(s->probe, number);
 }
@@ -372,7 +372,7 @@ static void the_octave_of_the_ratio_decides(void **state) {
                   g = {grad, {1, {N}}, &ab_format_fp32, &ab_device_cpu, -1};
         ab_observer nobody = {.see = ignore};
         const ab_watch watch = {.context = s.probe, .update = hear};
-        const ab_optimizer_audience audience = {&nobody, -1, {-1, -1, -1}, &watch, 0};
+        const ab_optimizer_observers audience = {&nobody, -1, {-1, -1, -1}, &watch, 0};
         ab_tensor *const none[] = {NULL, NULL, NULL};
         ab_optimizer_step_shown(s.optimizer, &s.config, 1, &w, &g, none, &audience);
         ledger()->step_end(s.probe, 0);

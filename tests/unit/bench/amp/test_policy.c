@@ -38,7 +38,7 @@ typedef struct preset {
     const char *level;
     ab_cast_model cast;
     bool patch;
-    ab_tri keep, master;
+    ab_tristate keep, master;
     bool dynamic;
 } preset;
 
@@ -79,9 +79,9 @@ static void cast_model_type_is_told_in_the_users_words(void **state) {
     assert_string_equal(ab_policy_cast_text(&o0), "fp32");
     assert_null(ab_policy_cast_text(&o1));
     assert_string_equal(ab_policy_cast_text(&o2), "bf16");
-    assert_string_equal(ab_tri_text(AB_TRI_none), "None");
-    assert_string_equal(ab_tri_text(AB_TRI_false), "False");
-    assert_string_equal(ab_tri_text(AB_TRI_true), "True");
+    assert_string_equal(ab_tristate_text(AB_TRI_none), "None");
+    assert_string_equal(ab_tristate_text(AB_TRI_false), "False");
+    assert_string_equal(ab_tristate_text(AB_TRI_true), "True");
 }
 
 /* An override of None means "not given": nothing can be overridden to None. */

@@ -180,9 +180,9 @@ static void weights_that_are_no_numbers_or_too_large_are_named(void **state) {
     const float a[] = {1, -2, 3}, b[] = {NAN, 65504, 65520}, c[] = {INFINITY, -1e6f};
     ab_always_on_weights w = {.count = 0};
     (void)state;
-    ab_always_on_weigh(&w, "a", a, 3, &ab_format_fp16);
-    ab_always_on_weigh(&w, "b", b, 3, &ab_format_fp16);
-    ab_always_on_weigh(&w, "c", c, 2, &ab_format_fp16);
+    ab_always_on_add_weights(&w, "a", a, 3, &ab_format_fp16);
+    ab_always_on_add_weights(&w, "b", b, 3, &ab_format_fp16);
+    ab_always_on_add_weights(&w, "c", c, 2, &ab_format_fp16);
     assert_int_equal(w.nonfinite, 2);
     assert_string_equal(w.nonfinite_name, "b");
     assert_int_equal(w.beyond_half, 2); /* 65520 is the first that rounds to infinity */

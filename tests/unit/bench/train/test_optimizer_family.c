@@ -415,14 +415,14 @@ static void terms_add_up_to_the_update(void **state) {
         told t = {p, 0};
         ab_watch watch = {.context = &t, .update = see_update};
         ab_observer observer = {.see = NULL};
-        ab_optimizer_audience audience = {&observer, -1, {-1, -1, -1}, &watch, 0};
+        ab_optimizer_observers observers = {&observer, -1, {-1, -1, -1}, &watch, 0};
         fill(&p->weight, 1000, 0.5f);
         fill(&q->weight, 1000, 0.5f);
         for (int64_t taken = 1; taken <= 4; taken++) {
             fill(&p->grad, (uint32_t)taken, 0.25f);
             fill(&q->grad, (uint32_t)taken, 0.25f);
             ab_optimizer_step_shown(optimizer_called(c->name), &c->config, taken, &p->weight, &p->grad,
-                                    p->state, &audience);
+                                    p->state, &observers);
             step(optimizer_called(c->name), &c->config, taken, q);
         }
         if (t.worst > 1.5e-7) fail_msg("%s: terms are %g off", c->name, t.worst);

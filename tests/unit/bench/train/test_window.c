@@ -53,7 +53,7 @@ static ab_status do_call(call *c) {
         static uint64_t version =
             1000; /* a recorded step does not know which it is: weights are prepared anew */
         c->io->params_version = ++version;
-        if (c->exec.step_there) c->exec.step = (uint32_t)*c->exec.step_there;
+        if (c->exec.device_step) c->exec.step = (uint32_t)*c->exec.device_step;
         status = c->run(&c->exec, c->io);
     }
     if (c->two) c->two(&c->exec, c->dst, c->src);
@@ -199,7 +199,7 @@ static void measure_now(int kind, const ab_update_item *u, ab_update_row *row) {
         for (int64_t i = first; i < n && i < first + part; i++) {
             float held[AB_UPDATE_MAX_STATES], w = get(u->weight, i);
             load(u, i, held);
-            double other = (double)ab_f_measured(kind, row->value, get(u->grad, i), w, held);
+            double other = (double)ab_f_norm_term(kind, row->value, get(u->grad, i), w, held);
             part_weights += (double)w * (double)w;
             part_others += other * other;
         }
@@ -215,7 +215,7 @@ static void update_now(ab_resident *r, int item) {
     const float fresh = r->state.taken == 1 ? 1.0f : (float)(1.0 - r->config.ema_decay);
     const int kind = r->config.update_kind;
     ab_update_row row = r->row[(r->state.taken - r->base - 1) * r->config.groups + r->config.group[item]];
-    if (ab_f_measures(kind)) measure_now(kind, u, &row);
+    if (ab_f_needs_norms(kind)) measure_now(kind, u, &row);
     for (int64_t i = 0; i < ab_tensor_count(u->weight); i++) {
         float weight = get(u->weight, i), held[AB_UPDATE_MAX_STATES];
         load(u, i, held);
@@ -464,7 +464,7 @@ static void read_vitals(const made *m, trace *t) {
 static void take_all(made *m, trace *t) {
     const int parts[] = {1, 35, STEPS - 36};
     for (int i = 0, at = 0; i < 3; at += parts[i++])
-        if (ab_cell_take(m->cell, parts[i], t->step + at, t->time_ns + at) != AB_OK)
+        if (ab_cell_run_steps(m->cell, parts[i], t->step + at, t->time_ns + at) != AB_OK)
             fail_msg("%s", ab_error_message());
     read_weight(m, t);
     read_vitals(m, t);
@@ -586,7 +586,7 @@ static void single_steps_and_windows_may_alternate(void **state) {
     for (int i = 0; i < STEPS;) {
         assert_int_equal(ab_cell_step(m.cell, NULL, &there.step[i++]), AB_OK);
         int n = STEPS - i < 9 ? STEPS - i : 9;
-        if (n > 0) assert_int_equal(ab_cell_take(m.cell, n, &there.step[i], &there.time_ns[i]), AB_OK);
+        if (n > 0) assert_int_equal(ab_cell_run_steps(m.cell, n, &there.step[i], &there.time_ns[i]), AB_OK);
         i += n;
     }
     read_weight(&m, &there);
@@ -621,7 +621,7 @@ static void a_device_that_disagrees_about_the_scale_is_found_out(void **state) {
     static trace t;
     made m = make(&(choice){.net = "mlp", .level = "O2", .optimizer = "sgd"}, &device);
     spoilt_scale = 3.0;
-    assert_int_equal(ab_cell_take(m.cell, 2, t.step, t.time_ns), AB_INTERNAL);
+    assert_int_equal(ab_cell_run_steps(m.cell, 2, t.step, t.time_ns), AB_INTERNAL);
     assert_non_null(strstr(ab_error_message(), "the device's loss scale is 3"));
     spoilt_scale = 0;
     unmake(&m);

@@ -152,18 +152,18 @@ static void what_cannot_be_written_is_named(void **state) {
         assert_int_equal(replace(places[i], "x", AB_OK), AB_OUTPUT);
         assert_non_null(strstr(ab_error_message(), places[i]));
     }
-    assert_int_equal(ab_outfile_prove("d"), AB_OUTPUT);
-    assert_int_equal(ab_outfile_prove("no/such"), AB_OUTPUT);
-    assert_int_equal(ab_outfile_prove("d/new"), AB_OK);
+    assert_int_equal(ab_outfile_check_writable("d"), AB_OUTPUT);
+    assert_int_equal(ab_outfile_check_writable("no/such"), AB_OUTPUT);
+    assert_int_equal(ab_outfile_check_writable("d/new"), AB_OK);
     assert_int_equal(rmdir("d"), 0);
 }
 
 static void names_of_the_longest_length_are_written(void **state) {
     (void)state;
-    char name[AB_BESIDE_NAME + 1];
+    char name[AB_SIBLING_NAME + 1];
     ab_lock lock;
-    memset(name, 'n', AB_BESIDE_NAME);
-    name[AB_BESIDE_NAME] = '\0';
+    memset(name, 'n', AB_SIBLING_NAME);
+    name[AB_SIBLING_NAME] = '\0';
     assert_int_equal(ab_lock_file("--out", name, &lock), AB_OK);
     assert_int_equal(replace(name, "x", AB_OK), AB_OK);
     assert_holds(name, "x");
@@ -195,11 +195,11 @@ static void what_killed_writers_left_is_removed_and_nothing_else(void **state) {
     kill_while_writing("step-one.st");
     kill_while_writing("other");
     assert_int_equal(files_here(), 5);
-    ab_outfile_sweep("a");
+    ab_outfile_remove_stale("a");
     assert_int_equal(files_here(), 4);
-    ab_outfile_sweep("./step-%c.txt");
+    ab_outfile_remove_stale("./step-%c.txt");
     assert_int_equal(files_here(), 4);
-    ab_outfile_sweep("./step-%c.st");
+    ab_outfile_remove_stale("./step-%c.st");
     assert_int_equal(files_here(), 3);
     pid_t writer = fork();
     if (writer == 0) {
@@ -207,12 +207,12 @@ static void what_killed_writers_left_is_removed_and_nothing_else(void **state) {
         _exit(1);
     }
     while (files_here() < 4) usleep(1000);
-    ab_outfile_sweep("other");
+    ab_outfile_remove_stale("other");
     assert_int_equal(files_here(), 3); /* that of the living writer stays */
     siginfo_t ended;
     kill(writer, SIGKILL);
     assert_int_equal(waitid(P_PID, (id_t)writer, &ended, WEXITED | WNOWAIT), 0);
-    ab_outfile_sweep("%c"); /* of one that ended, though its parent has not asked how */
+    ab_outfile_remove_stale("%c"); /* of one that ended, though its parent has not asked how */
     assert_int_equal(files_here(), 2);
     assert_int_equal(waitpid(writer, NULL, 0), writer);
     unlink("a.tmp");

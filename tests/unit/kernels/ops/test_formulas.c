@@ -462,7 +462,7 @@ static void same_trust(const ab_optimizer *optimizer, ab_optimizer_config *confi
     for (int i = 0; i < UPDATED; i++) {
         float held[AB_OPTIMIZER_STATES];
         for (int s = 0; s < AB_OPTIMIZER_STATES; s++) held[s] = state[s][i];
-        double other = (double)ab_f_measured(kind, row->value, grad[i], weight[i], held);
+        double other = (double)ab_f_norm_term(kind, row->value, grad[i], weight[i], held);
         there.weight += (double)weight[i] * (double)weight[i];
         there.other += other * other;
     }
@@ -477,7 +477,7 @@ static void same_updates(const ab_optimizer *optimizer, ab_optimizer_config conf
     float *states[AB_OPTIMIZER_STATES];
     ab_update_kind kind = ab_optimizer_device_kind(optimizer);
     assert_int_not_equal(kind, AB_UPDATE_NONE);
-    assert_int_equal(ab_f_measures((int)kind), optimizer->measure != NULL);
+    assert_int_equal(ab_f_needs_norms((int)kind), optimizer->measure != NULL);
     for (int s = 0; s < AB_OPTIMIZER_STATES; s++) states[s] = state[0][s];
     for (int i = 0; i < UPDATED; i++) weight[0][i] = weight[1][i] = zero ? 0 : (float)oracle_random(1, i);
     for (int64_t taken = 1; taken <= UPDATES; taken++) {

@@ -6,7 +6,7 @@
 #ifndef AB_KERNELS_CENSUS_VEC_CENSUS_H
 #define AB_KERNELS_CENSUS_VEC_CENSUS_H
 
-#include "kernels/census/census.h"
+#include "kernels/census/census_counts.h"
 
 #include <stdbool.h>
 

@@ -13,10 +13,11 @@
 #include "kernels/backend/backend_layout.h"
 #include "kernels/backend/fallback.h"
 #include "kernels/census/census.h"
-#include "support/far_memory.h"
-#include "tests/unit/probe_testing.h"
 #include <cmocka.h>
 #include <math.h>
+
+#include "support/far_memory.h"
+#include "tests/unit/probe_testing.h"
 
 /* A configuration from words that are separated by single spaces. */
 static ab_status configure(const char *text, ab_run_config *config) {

@@ -123,9 +123,9 @@ static void an_only_op_has_no_other_of_its_trait(void **state) {
 static cJSON *document_of(const char *cells) {
     char text[400];
     snprintf(text, sizeof text, "{\"cells\": [%s]}", cells);
-    cJSON *document = cJSON_Parse(text);
-    assert_non_null(document);
-    return document;
+    cJSON *parsed = cJSON_Parse(text);
+    assert_non_null(parsed);
+    return parsed;
 }
 
 /* The mark of the cell in `there` that is the only cell of `here`. */

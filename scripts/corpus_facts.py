@@ -7,7 +7,7 @@
     scripts/corpus_facts.py margins [FIGURE]               where figures lie in healthy cells and by cause
     scripts/corpus_facts.py show CASE                      all figures of a case
     scripts/corpus_facts.py quantiles                      are thresholds of kind quantile those of the figures?
-    scripts/corpus_facts.py calibration                    how often verdicts of a confidence are right
+    scripts/corpus_facts.py calibration                    how often the first cause is right, by what shows it
     scripts/corpus_facts.py jitter FOLDER [--share X]      which first verdicts change if a threshold moves
                                                            (--docs: into docs/diagnose.md)
 
@@ -54,7 +54,7 @@ figures = {
     "labels": "how far class means of O0's inputs differ, over what labels of chance make",
     "origin_step": "step of the first inf or nan made of finite values",
     "origin": "its op, type, pass and cause",
-    "verdicts": "what diagnose says, best first, with confidence",
+    "verdicts": "what diagnose says, first cause first, with what shows it",
 }
 
 
@@ -295,7 +295,7 @@ def figures_of(document, case, verdicts):
     found["origin"] = (
         " ".join(at(origin, path, "-") for path in ("op", "type", "pass", "cause.id")) if origin else None
     )
-    found["verdicts"] = "; ".join(f"{v['id']} {v['confidence']:.2g}" for v in verdicts)
+    found["verdicts"] = "; ".join(f"{v['id']} {v['proof']}" for v in verdicts)
     return found
 
 
@@ -450,25 +450,25 @@ def check_quantiles(_options):
         corpus.fail(f"thresholds.def does not have the value or the share that the corpus gives: {', '.join(wrong)}")
 
 
-# ---- confidence --------------------------------------------------------------------------------------
+# ---- calibration -------------------------------------------------------------------------------------
 
 
-def calibration(_options):
-    """How often the first cause of a sick cell is right, by its confidence in steps of a tenth."""
+def calibration(options):
+    """How often the first cause of a sick cell is right, by what shows it and by the split of its case."""
     _, facts = read_facts()
-    bins, cases = {}, corpus.read_cases()
+    said, cases = {}, corpus.read_cases()
     for name, found in facts.items():
-        first, _, confidence = found["verdicts"].split("; ")[0].partition(" ")
+        first, _, proof = found["verdicts"].split("; ")[0].partition(" ")
         if first not in (*fine, "unknown"):
-            said = float(confidence)
-            bins.setdefault(min(9, int(10 * said + 1e-9)), []).append((said, first == cases[name]["cause"]))
-    cells, error = sum(map(len, bins.values())), 0
-    print(f"{'confidence':12} {'verdicts':>8} {'mean':>6} {'right':>6}")
-    for tenth, said in sorted(bins.items()):
-        mean, right = (sum(x) / len(said) for x in zip(*said))
-        error += len(said) / cells * abs(mean - right)
-        print(f"{tenth / 10:.1f} to {(tenth + 1) / 10:.1f}   {len(said):8} {mean:6.2f} {right:6.2f}")
-    print(f"expected calibration error {error:.3f} of {cells} verdicts")
+            said.setdefault((proof, cases[name]["split"]), []).append(first == cases[name]["cause"])
+    lines = ["| shown how | training cases right | test cases right |", "|---|---|---|"]
+    for proof in ("shown", "compared", "consistent"):
+        right = [said.get((proof, split), []) for split in ("train", "test")]
+        lines.append(f"| {proof} | " + " | ".join(f"{sum(r)} of {len(r)}" for r in right) + " |")
+    text = "\n".join(lines)
+    print(text)
+    if options.docs:
+        corpus.put_between_marks("docs/diagnose.md", "calibration", "scripts/corpus_facts.py calibration --docs", text)
 
 
 # ---- jitter ------------------------------------------------------------------------------------------
@@ -559,6 +559,7 @@ def main():
     moving.add_argument("--jobs", type=int, default=2)
     moving.add_argument("--docs", action="store_true")
     checking, trusting = commands.add_parser("quantiles"), commands.add_parser("calibration")
+    trusting.add_argument("--docs", action="store_true")
     for sub, work in ((checking, check_quantiles), (trusting, calibration), (making, make), (looking, margins), (showing, show), (moving, jitter)):
         sub.set_defaults(work=work)
     options = parser.parse_args()

@@ -46,6 +46,9 @@ static const char usage[] =
     "  --facts       the quantities of every cell, too: unit, step, place in the document, and the threshold "
     "that\n"
     "                rules compare with\n"
+    "  --explain     what every cause that is named predicts and what would refute it, and which causes were "
+    "ruled\n"
+    "                out, by what\n"
     "  --thresholds  list every number that rules compare with: value, unit, kind, where it is from\n"
     "  --threshold NAME=VALUE\n"
     "                judge by another number; repeatable\n"
@@ -83,7 +86,7 @@ static void print_thresholds(void) {
 
 typedef struct request {
     const char *document, *json;
-    bool exit_zero, run, confirm, twins, facts;
+    bool exit_zero, run, confirm, twins, facts, explain;
     bool moved;    /* a threshold was given */
     double jitter; /* 0: none */
     ab_thresholds limits;
@@ -150,6 +153,8 @@ static ab_status parse(int argc, char **argv, request *r) {
             r->confirm = true;
         } else if (strcmp(argv[i], "--facts") == 0) {
             r->facts = true;
+        } else if (strcmp(argv[i], "--explain") == 0) {
+            r->explain = true;
         } else if (strcmp(argv[i], "--twins") == 0) {
             r->twins = true;
         } else if (strcmp(argv[i], "--json") == 0) {
@@ -233,7 +238,7 @@ static ab_status write_json(const cJSON *document, const request *r, trials *t, 
 static ab_status diagnose(const request *r, const cJSON *document, trials *t, int *failing) {
     const bool text = !r->json || strcmp(r->json, "-") != 0;
     if (text) {
-        AB_TRY(ab_diagnose_print(document, &r->limits, stdout, failing));
+        AB_TRY(ab_diagnose_print(document, &r->limits, r->explain, stdout, failing));
         ab_origin_print(document, stdout);
         if (r->run) ab_gradient_reference_print(document, stdout);
     }

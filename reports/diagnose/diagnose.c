@@ -12,7 +12,7 @@
 #include <string.h>
 
 static void explain_healthy(const ab_case *c, const ab_skip_audit *skips, ab_verdict *v) {
-    *v = (ab_verdict){.confidence = 1};
+    *v = (ab_verdict){.since = AB_STEP_UNKNOWN};
     if (isfinite(c->facts.gap) && isfinite(c->gap_limit)) {
         ab_verdict_say(v, "loss gap to O0 %+.4g, within %.4g", c->facts.gap, c->gap_limit);
         ab_verdict_point(&c->facts, v, "/summary/loss_gap");
@@ -41,7 +41,7 @@ static void explain_noise(const ab_case *c, ab_verdict *v) {
 }
 
 static void explain_undecided(const ab_case *c, ab_verdict *v) {
-    *v = (ab_verdict){.confidence = 0};
+    *v = (ab_verdict){.since = AB_STEP_UNKNOWN};
     if (c->behind) {
         explain_noise(c, v);
         return;
@@ -56,32 +56,41 @@ static void explain_undecided(const ab_case *c, ab_verdict *v) {
     (void)ab_remedy_times_steps(&c->facts, 4, &v->remedy);
 }
 
-/* Calls `judge` of all rules for a sick cell, else `shows`. */
-static void judge_all(ab_diagnosis *diagnosis) {
-    for (int i = 0; i < ab_verdict_rule_count(); i++) {
-        const ab_verdict_rule *rule = ab_verdict_rule_at(i);
-        ab_verdict verdict = {.rule = rule, .since = AB_STEP_UNKNOWN};
-        bool (*judge)(const ab_case *, ab_verdict *) = diagnosis->found.sick ? rule->judge : rule->shows;
-        if (judge && judge(&diagnosis->found, &verdict)) diagnosis->verdict[diagnosis->verdicts++] = verdict;
+/* Asks one rule: `judge` for a sick cell, else `shows`. */
+static void ask(ab_diagnosis *d, const ab_verdict_rule *rule, unsigned symptoms) {
+    ab_verdict verdict = {.rule = rule, .since = AB_STEP_UNKNOWN, .unexplained = symptoms & ~rule->predicts};
+    bool (*judge)(const ab_case *, ab_verdict *) = d->found.sick ? rule->judge : rule->shows;
+    if (!judge || !judge(&d->found, &verdict)) return;
+    const ab_refutation *by = ab_refutation_of(&d->found, &verdict);
+    if (by) {
+        d->not_cause[d->ruled_out].rule = rule;
+        d->not_cause[d->ruled_out++].by = by;
+    } else {
+        d->verdict[d->verdicts++] = verdict;
     }
-    diagnosis->verdicts =
-        ab_order_verdicts(diagnosis->found.facts.limits, diagnosis->verdict, diagnosis->verdicts);
-    ab_add_remedies(&diagnosis->found, diagnosis->verdict, diagnosis->verdicts);
+}
+
+static void judge_all(ab_diagnosis *d) {
+    const unsigned symptoms = ab_symptoms_of(&d->found);
+    d->verdicts = d->ruled_out = 0;
+    for (int i = 0; i < ab_verdict_rule_count(); i++) ask(d, ab_verdict_rule_at(i), symptoms);
+    d->verdicts = ab_order_verdicts(d->verdict, d->verdicts);
+    ab_add_remedies(&d->found, d->verdict, d->verdicts, &d->decision);
 }
 
 /* A gap that being a few steps late would explain does not make a cell sick by itself, but it does together
- * with a verdict of sufficient confidence. The same where only the accuracy shows that something is wrong. */
+ * with a cause that the record shows. The same where only the accuracy shows that something is wrong. */
 static void judge_suspect(ab_diagnosis *d) {
     ab_case *c = &d->found;
-    const ab_thresholds *t = c->facts.limits;
     if (c->facts.baseline == c->facts.cell || !(c->facts.gap > c->gap_chance)) return;
     const bool sick = c->sick;
     c->behind = c->sick = c->suspect = true;
     judge_all(d);
-    if (d->verdicts > 0 && d->verdict[0].confidence >= t->suspect_confidence) return;
+    if (d->verdicts > 0 && d->verdict[0].proof != AB_PROOF_CONSISTENT) return;
     c->behind = c->suspect = false;
     c->sick = sick;
-    d->verdicts = 0;
+    d->verdicts = d->ruled_out = 0;
+    d->decision.count = 0;
 }
 
 /* It learns, though less than O0, and there is no noise floor to compare with: the gap may be noise.

@@ -15,8 +15,14 @@ AB_BEGIN_DECLS
 
 typedef struct ab_diagnosis {
     ab_case found;
-    int verdicts; /* most confident first; 0: healthy, or sick with no known cause */
+    int verdicts; /* causes before consequences; 0: healthy, or sick with no known cause */
     ab_verdict verdict[AB_VERDICT_RULES];
+    int ruled_out; /* causes that a rule found and that something else of the record contradicts */
+    struct {
+        const ab_verdict_rule *rule;
+        const ab_refutation *by;
+    } not_cause[AB_VERDICT_RULES];
+    ab_decision decision;
     ab_verdict healthy; /* if !facts.sick: evidence that it is healthy, or what to run to decide */
     ab_trend trend;
     ab_skip_audit skips;
@@ -40,9 +46,9 @@ AB_MUST_CHECK ab_status ab_diagnose_each_by(const cJSON *document, const ab_thre
                                             ab_diagnosis_visitor visit, void *argument, int *sick);
 
 /* The diagnoses of all cells except perturbed baselines, as text and as JSON (owned by the caller). *sick:
- * number of sick cells. */
-AB_MUST_CHECK ab_status ab_diagnose_print(const cJSON *document, const ab_thresholds *limits, FILE *out,
-                                          int *sick);
+ * number of sick cells. explain: with what each cause needs, predicts and is refuted by. */
+AB_MUST_CHECK ab_status ab_diagnose_print(const cJSON *document, const ab_thresholds *limits, bool explain,
+                                          FILE *out, int *sick);
 AB_MUST_CHECK ab_status ab_diagnose_json(const cJSON *document, const ab_thresholds *limits, cJSON **json,
                                          int *sick);
 

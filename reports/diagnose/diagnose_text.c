@@ -1,7 +1,7 @@
 /* Diagnoses as text and as JSON. Formats the results of diagnose_cells.c, decides nothing. */
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
-#include "reports/diagnose/diagnose.h"
+#include "reports/diagnose/explain.h"
 #include "reports/diagnose/known_issues.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
@@ -46,8 +46,8 @@ static void symptoms(const ab_case *c, char *text, size_t size) {
 }
 
 static void print_verdict(const ab_verdict *v, FILE *out) {
-    ab_print(out, "  %s (%s, confidence %.2f)", v->rule->id, ab_verdict_family_name(v->rule->family),
-             v->confidence);
+    ab_print(out, "  %s (%s, %s, %s)", v->rule->id, ab_verdict_family_name(v->rule->family),
+             ab_rank_name(v->rank), ab_proof_name(v->proof));
     if (v->layer[0]) ab_print(out, " in %s", v->layer);
     ab_print(out, ": %s\n", v->rule->text);
     for (int i = 0; i < v->evidences; i++) {
@@ -82,7 +82,16 @@ static void print_skips(const ab_diagnosis *d, FILE *out) {
     putc('\n', out);
 }
 
-static void print_diagnosis(const ab_diagnosis *d, FILE *out) {
+static void print_verdicts(const ab_diagnosis *d, bool explain, FILE *out) {
+    for (int i = 0; i < d->verdicts; i++) {
+        print_verdict(&d->verdict[i], out);
+        if (explain) ab_explain_print(&d->found, &d->verdict[i], out);
+    }
+    ab_explain_decision(&d->decision, out);
+    if (explain && d->found.sick) ab_explain_ruled_out(d, out);
+}
+
+static void print_diagnosis(const ab_diagnosis *d, bool explain, FILE *out) {
     char id[160], text[AB_VERDICT_TEXT];
     ab_text_clean(id, sizeof id, ab_json_text(d->found.facts.cell, "id", "?"));
     symptoms(&d->found, text, sizeof text);
@@ -91,7 +100,7 @@ static void print_diagnosis(const ab_diagnosis *d, FILE *out) {
     ab_facts_reference(&d->found.facts, text, sizeof text);
     if (text[0]) ab_print(out, "    %s\n", text);
     print_skips(d, out);
-    for (int i = 0; i < d->verdicts; i++) print_verdict(&d->verdict[i], out);
+    print_verdicts(d, explain, out);
     if (d->found.sick && d->verdicts == 0) {
         char missing[AB_VERDICT_TEXT];
         ab_missing_evidence(&d->found, missing, sizeof missing);
@@ -106,13 +115,21 @@ static void print_diagnosis(const ab_diagnosis *d, FILE *out) {
 
 /* ---- all cells ------------------------------------------------------------------------------- */
 
-static ab_status print_one(const ab_diagnosis *diagnosis, void *out) {
-    print_diagnosis(diagnosis, out);
+typedef struct printing {
+    bool explain;
+    FILE *out;
+} printing;
+
+static ab_status print_one(const ab_diagnosis *diagnosis, void *argument) {
+    const printing *p = argument;
+    print_diagnosis(diagnosis, p->explain, p->out);
     return AB_OK;
 }
 
-ab_status ab_diagnose_print(const cJSON *document, const ab_thresholds *limits, FILE *out, int *sick) {
-    return ab_diagnose_each_by(document, limits, print_one, out, sick);
+ab_status ab_diagnose_print(const cJSON *document, const ab_thresholds *limits, bool explain, FILE *out,
+                            int *sick) {
+    printing p = {explain, out};
+    return ab_diagnose_each_by(document, limits, print_one, &p, sick);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -134,23 +151,26 @@ static void add_evidence(cJSON *object, const ab_verdict *v) {
     }
 }
 
-static cJSON *verdict_json(const ab_verdict *v, const char *id, const char *family) {
+static void add_measure(cJSON *object, const char *name, double value) {
+    cJSON_AddItemToObject(object, name, isfinite(value) ? cJSON_CreateNumber(value) : cJSON_CreateNull());
+}
+
+static cJSON *verdict_json(const ab_case *c, const ab_verdict *v, const char *id, const char *family) {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "id", id);
     cJSON_AddStringToObject(object, "family", family);
     add_text(object, "layer", v->layer);
-    cJSON_AddNumberToObject(object, "confidence", v->confidence);
+    cJSON_AddStringToObject(object, "rank", ab_rank_name(v->rank));
+    cJSON_AddStringToObject(object, "proof", ab_proof_name(v->proof));
+    add_measure(object, "since_step", v->since == AB_STEP_UNKNOWN ? (double)NAN : v->since);
     add_evidence(object, v);
     add_text(object, "remedy", v->remedy.text);
     cJSON *options = cJSON_AddArrayToObject(object, "remedy_options");
     for (int i = 0; i < v->remedy.options; i++)
         cJSON_AddItemToArray(options, cJSON_CreateString(v->remedy.option[i]));
     add_text(object, "missing", v->missing);
+    ab_explain_json(c, v, object);
     return object;
-}
-
-static void add_measure(cJSON *object, const char *name, double value) {
-    cJSON_AddItemToObject(object, name, isfinite(value) ? cJSON_CreateNumber(value) : cJSON_CreateNull());
 }
 
 static void add_skips(cJSON *object, const ab_diagnosis *d) {
@@ -190,15 +210,17 @@ static ab_status add_one(const ab_diagnosis *d, void *array) {
     add_text(object, "reference", text);
     cJSON *verdicts = cJSON_AddArrayToObject(object, "verdicts");
     if (!d->found.sick)
-        cJSON_AddItemToArray(verdicts, verdict_json(&d->healthy, ab_diagnosis_state(d), healthy_id));
+        cJSON_AddItemToArray(verdicts,
+                             verdict_json(&d->found, &d->healthy, ab_diagnosis_state(d), healthy_id));
     if (d->found.sick && d->verdicts == 0) {
-        ab_verdict unknown = {.confidence = 0};
+        ab_verdict unknown = {.since = AB_STEP_UNKNOWN};
         ab_missing_evidence(&d->found, unknown.missing, sizeof unknown.missing);
-        cJSON_AddItemToArray(verdicts, verdict_json(&unknown, unknown_id, unknown_id));
+        cJSON_AddItemToArray(verdicts, verdict_json(&d->found, &unknown, unknown_id, unknown_id));
     }
     for (int i = 0; i < d->verdicts; i++)
-        cJSON_AddItemToArray(verdicts, verdict_json(&d->verdict[i], d->verdict[i].rule->id,
+        cJSON_AddItemToArray(verdicts, verdict_json(&d->found, &d->verdict[i], d->verdict[i].rule->id,
                                                     ab_verdict_family_name(d->verdict[i].rule->family)));
+    ab_explain_cell_json(d, object);
     cJSON_AddItemToObject(object, "known_problems", ab_known_issue_json(d));
     return cJSON_AddItemToArray(array, object) ? AB_OK : ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
 }
@@ -207,7 +229,7 @@ ab_status ab_diagnose_json(const cJSON *document, const ab_thresholds *limits, c
     *json = cJSON_CreateObject();
     if (!*json) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
     cJSON_AddStringToObject(*json, "schema", "ampbench-diagnosis");
-    cJSON_AddNumberToObject(*json, "schema_version", 1);
+    cJSON_AddNumberToObject(*json, "schema_version", 2);
     cJSON *cells = cJSON_AddArrayToObject(*json, "cells");
     ab_status status = ab_diagnose_each_by(document, limits, add_one, cells, sick);
     cJSON_AddNumberToObject(*json, "sick", *sick);

@@ -3,7 +3,7 @@
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {
     (void)c;
-    verdict->confidence = 0.01;
+    verdict->proof = AB_PROOF_CONSISTENT;
     ab_verdict_say(verdict, "the cell is sick");
     return true;
 }

@@ -149,14 +149,9 @@ ab_overflow_kind ab_overflow_of(const ab_case *c, ab_first_nonfinite *first) {
     if (c->unlearned && (c->diverged || !c->nonfinite)) return AB_OVERFLOW_NONE;
     if (c->nonfinite && weights_overflow(c, first)) return AB_OVERFLOW_WEIGHT;
     *first = ab_first_nonfinite_of(c->facts.cell, c->facts.half->name, false);
-    if (c->lr_unstable && first->step > 0)
-        return AB_OVERFLOW_NONE; /* its weights grow in the same way in fp32 */
     first->own = first->known && is_own(c, first);
     const bool forward = first->known && strcmp(first->pass, "forward") == 0 &&
                          (!first->format[0] || strcmp(first->format, c->facts.half->name) == 0);
-    if (strcmp(first->cause, "accumulator_overflow") == 0 && ab_facts_accumulates_in_half(&c->facts))
-        return AB_OVERFLOW_NONE; /* the result fits: that is accumulator_in_half */
-    if (ab_first_is_statistics(first)) return AB_OVERFLOW_NONE; /* that is batch_norm_statistics_in_half */
     if (forward) return kind_of(c, first);
     if (first->known && strcmp(first->pass, "backward") == 0 && c->facts.skip.dynamic) {
         const ab_overflow_kind kind = kind_of(c, first);
@@ -205,7 +200,7 @@ static void say_weight(const ab_case *c, ab_verdict *verdict) {
 }
 
 static void say_what_comes(const ab_case *c, const ab_first_nonfinite *first, ab_verdict *verdict) {
-    verdict->confidence = 0.3;
+    verdict->proof = AB_PROOF_COMPARED;
     verdict->next = true;
     ab_text_clean(verdict->layer, sizeof verdict->layer, first->op);
     ab_verdict_say(verdict, "outputs of %s reach %.4g in O0; the largest number of %s is %.4g",
@@ -221,8 +216,7 @@ static bool judge(const ab_case *c, ab_overflow_kind kind, bool seen, ab_verdict
     if (seen && !(first.known && !first.to_come && first.step == 0 &&
                   ab_facts_first_shift(&c->facts) > c->facts.limits->first_shift))
         return false;
-    /* after the first step something else may have made the values grow */
-    verdict->confidence = !first.known ? 0.7 : first.step == 0 ? 0.96 : first.own ? 0.92 : 0.8;
+    verdict->proof = first.known ? AB_PROOF_SHOWN : AB_PROOF_COMPARED;
     verdict->own = first.own || (!first.known && c->facts.loss.first_nonfinite == 0);
     verdict->since = first.known ? first.step : c->facts.loss.first_nonfinite;
     if (first.to_come) {
@@ -249,6 +243,28 @@ bool ab_judge_overflow(const ab_case *c, ab_overflow_kind kind, ab_verdict *verd
 bool ab_show_overflow(const ab_case *c, ab_overflow_kind kind, ab_verdict *verdict) {
     return judge(c, kind, true, verdict);
 }
+
+/* ---- refutations ------------------------------------------------------------------------------------- */
+
+static bool is_unstable(const ab_case *c, const ab_verdict *verdict) {
+    return c->lr_unstable && verdict->since > 0;
+}
+
+static bool result_fits(const ab_case *c, const ab_verdict *verdict) {
+    (void)verdict;
+    const ab_first_nonfinite first = ab_first_nonfinite_of(c->facts.cell, c->facts.half->name, false);
+    return strcmp(first.cause, "accumulator_overflow") == 0 && ab_facts_accumulates_in_half(&c->facts);
+}
+
+static bool is_statistics(const ab_case *c, const ab_verdict *verdict) {
+    (void)verdict;
+    const ab_first_nonfinite first = ab_first_nonfinite_of(c->facts.cell, c->facts.half->name, false);
+    return ab_first_is_statistics(&first);
+}
+
+const ab_refutation ab_refuted_rate = {"O0's weights grow in the same way", is_unstable};
+const ab_refutation ab_refuted_fits = {"the result itself fits, only its partial sums do not", result_fits};
+const ab_refutation ab_refuted_statistics = {"the values are running statistics, not outputs", is_statistics};
 
 void ab_remedy_of_overflow(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
     if (!ab_remedy_keep_fp32(&c->facts, verdict->layer, remedy))

@@ -25,6 +25,10 @@ bool ab_judge_overflow(const ab_case *c, ab_overflow_kind kind, ab_verdict *verd
  * first loss differs from O0's by more than rounding. */
 bool ab_show_overflow(const ab_case *c, ab_overflow_kind kind, ab_verdict *verdict);
 
+/* What contradicts an overflow of the forward pass: an O0 that is unstable too, sums in half whose result
+ * fits, running statistics. */
+extern const ab_refutation ab_refuted_rate, ab_refuted_fits, ab_refuted_statistics;
+
 /* Keeps the layer in fp32. */
 void ab_remedy_of_overflow(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy);
 

@@ -107,24 +107,44 @@ void ab_say_baseline_fails(const ab_case *c, ab_verdict *verdict) {
     ab_verdict_point_baseline(&c->facts, verdict, "/loss");
 }
 
+const ab_refutation *ab_refutation_of(const ab_case *c, const ab_verdict *verdict) {
+    for (int i = 0; i < AB_RULE_REFUTATIONS && verdict->rule->refuted_by[i]; i++)
+        if (verdict->rule->refuted_by[i]->holds(c, verdict)) return verdict->rule->refuted_by[i];
+    return NULL;
+}
+
+static bool wants(const ab_verdict_rule *rule, const ab_need *need) {
+    for (int i = 0; i < AB_RULE_NEEDS && rule->needs[i]; i++)
+        if (rule->needs[i] == need) return true;
+    return false;
+}
+
+/* Appends the causes of these symptoms that nothing contradicts and that need a fact; returns how many. */
+static int name_causes(const ab_case *c, const ab_need *need, unsigned symptoms, char *text, size_t size) {
+    enum { MOST = 3 };
+    int count = 0;
+    for (int i = 0; i < ab_verdict_rule_count(); i++) {
+        const ab_verdict verdict = {.rule = rules[i], .since = AB_STEP_UNKNOWN};
+        if (!(rules[i]->predicts & symptoms) || !wants(rules[i], need) || ab_refutation_of(c, &verdict))
+            continue;
+        if (count < MOST) ab_text_append(text, size, "%s%s", count ? ", " : "", rules[i]->id);
+        count++;
+    }
+    if (count > MOST) ab_text_append(text, size, " and %d more", count - MOST);
+    return count;
+}
+
 void ab_missing_evidence(const ab_case *c, char *text, size_t size) {
-    const cJSON *cell = c->facts.cell;
-    const double micro = ab_json_number(c->facts.document, "config.gradient_accumulation_steps", 1);
-    const bool clips = ab_json_number(c->facts.document, "config.clip_norm", 0) > 0 ||
-                       ab_json_number(c->facts.document, "config.clip_value", 0) > 0;
-    const bool energies = !isnan(ab_tensor_sums_of(cell, "unscaled_gradients", "", true).energy);
-    const char *what = "more: run with --probes all --probe-every 1";
-    if (!c->facts.baseline)
-        what = "whether fp32 does better: run with an O0 cell, --levels O0,...";
-    else if (c->nonfinite && !ab_json_at(cell, "probes.origin"))
-        what = "where the first non-finite value was produced: run with the probe origin (a default one)";
-    else if ((clips || micro > 1) && c->facts.skip.largest_scale > 1 && !energies)
-        what = "whether gradients are clipped, or unscaled again, while they carry the scale: run with the "
-               "probe gradients (a "
-               "default one)";
-    else if (c->unlearned && !ab_json_at(c->facts.baseline, "probes.signals"))
-        what = "whether signals die or grow on their way: run with the probe signals (a default one)";
-    else if (!ab_json_at(cell, "vitals"))
-        what = "whether data, labels and weights are sound: this record is of an earlier version; run again";
-    ab_text_show(text, size, "%s", what);
+    static const ab_need *const needs[] = {&ab_need_o0,       &ab_need_origin, &ab_need_gradients,
+                                           &ab_need_unscaled, &ab_need_state,  &ab_need_signals,
+                                           &ab_need_ledger,   &ab_need_vitals};
+    char causes[AB_VERDICT_TEXT];
+    for (size_t i = 0; i < AB_COUNT_OF(needs); i++) {
+        causes[0] = '\0';
+        if (needs[i]->there(c) || name_causes(c, needs[i], ab_symptoms_of(c), causes, sizeof causes) == 0)
+            continue;
+        ab_text_show(text, size, "%s (%s): %s", needs[i]->text, causes, needs[i]->get);
+        return;
+    }
+    ab_text_show(text, size, "more: run with --probes all --probe-every 1");
 }

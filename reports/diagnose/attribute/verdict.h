@@ -1,11 +1,12 @@
 /* Causes: each explains the symptoms of a case or does not, and names the numbers of the record that show it.
  *
  * A rule never guesses: if the record lacks a field, the verdict reports it as missing and says how to record
- * it. One rule is one file in causes/ with a const ab_verdict_rule and one line in verdicts.def. */
+ * it. It declares the facts it needs, the symptoms it causes and what refutes it (conditions.h). One rule is
+ * one file in causes/ with a const ab_verdict_rule and one line in verdicts.def. */
 #ifndef AB_REPORTS_DIAGNOSE_ATTRIBUTE_VERDICT_H
 #define AB_REPORTS_DIAGNOSE_ATTRIBUTE_VERDICT_H
 
-#include "reports/diagnose/detect/case.h"
+#include "reports/diagnose/attribute/conditions.h"
 #include "reports/diagnose/facts/first_nonfinite.h"
 #include "reports/diagnose/remedy/remedy.h"
 
@@ -16,7 +17,9 @@ enum {
     AB_VERDICT_TEXT = 280,
     AB_VERDICT_POINTER = 120,
     AB_VERDICT_LAYER = 96,
-    AB_VERDICT_RULES = 40 /* at most */
+    AB_VERDICT_RULES = 40, /* at most */
+    AB_RULE_NEEDS = 4,
+    AB_RULE_REFUTATIONS = 5
 };
 
 typedef struct ab_evidence {
@@ -31,6 +34,21 @@ typedef enum ab_verdict_family {
     AB_FAMILY_TRAINING       /* fails in fp32 too */
 } ab_verdict_family;
 
+/* How the record shows a cause. */
+typedef enum ab_proof {
+    AB_PROOF_NONE,      /* no cause */
+    AB_PROOF_SHOWN,     /* it holds what the cause did, as events or counts */
+    AB_PROOF_COMPARED,  /* a number is not what O0 has, or what can be without the cause */
+    AB_PROOF_CONSISTENT /* the configuration allows it and the symptoms agree; nothing was counted */
+} ab_proof;
+
+typedef enum ab_rank {
+    AB_RANK_FIRST,       /* the cause, as far as the record tells */
+    AB_RANK_POSSIBLE,    /* not explained by the first: a second cause, or the cause in its place */
+    AB_RANK_CONSEQUENCE, /* an earlier cause of this record explains it */
+    AB_RANK_NEXT         /* not seen yet, expected once the first is removed */
+} ab_rank;
+
 typedef struct ab_verdict {
     const struct ab_verdict_rule *rule;
     char layer[AB_VERDICT_LAYER]; /* printable text; "" if none or not known */
@@ -38,20 +56,27 @@ typedef struct ab_verdict {
     ab_evidence evidence[AB_VERDICT_EVIDENCE];
     ab_remedy remedy;
     char missing[AB_VERDICT_TEXT]; /* what the record lacks and how to record it; "" */
-    double confidence; /* 0..1: how well this cause explains the symptoms; verdicts are sorted by it */
-    int since;         /* step of the first evidence; AB_STEP_UNKNOWN */
-    bool own;    /* not a consequence of an earlier cause: O0 or a ledger of lost updates shows it too */
-    bool effect; /* may be a consequence of an earlier cause of the same record */
-    bool next;   /* not seen yet, expected once the first cause is fixed; sorted last */
+    ab_proof proof;
+    ab_rank rank; /* set by ab_order_verdicts */
+    unsigned
+        unexplained; /* symptoms (ab_symptom) that the cause does not predict; set by who asks the rules */
+    int since;       /* step of the first event that the cause explains; AB_STEP_UNKNOWN */
+    bool own;  /* would be there without any earlier cause: O0 or a ledger of lost updates shows it too */
+    bool next; /* not seen yet, expected once the first cause is removed; sorted last */
 } ab_verdict;
 
-/* Where in a step a cause acts. Later parts of the step, and all later steps, may show its consequences. */
+/* Where in a step a cause acts: the chain of causes. Later parts of the step, and all later steps, may show
+ * its consequences. */
 typedef enum ab_acts {
-    AB_ACTS_BEFORE, /* data, labels or initial weights */
-    AB_ACTS_FORWARD,
-    AB_ACTS_BACKWARD,
-    AB_ACTS_UPDATE,
-    AB_ACTS_ASIDE /* training does not read it: averages, running statistics */
+    AB_ACTS_DATA,     /* inputs, labels */
+    AB_ACTS_WEIGHTS,  /* initial ones */
+    AB_ACTS_FORWARD,  /* and the loss */
+    AB_ACTS_BACKWARD, /* of the scaled loss */
+    AB_ACTS_GRADIENT, /* accumulating, unscaling, skipping, clipping */
+    AB_ACTS_STATE,    /* of the optimizer */
+    AB_ACTS_UPDATE,   /* its size: rate and decay */
+    AB_ACTS_STORE,    /* into the weights */
+    AB_ACTS_ASIDE     /* training does not read it: averages, running statistics */
 } ab_acts;
 
 typedef struct ab_verdict_rule {
@@ -59,6 +84,11 @@ typedef struct ab_verdict_rule {
     ab_verdict_family family;
     ab_acts acts;
     const char *text; /* one line of text */
+    /* Facts without which the record cannot show the cause; NULL ends the list. */
+    const ab_need *needs[AB_RULE_NEEDS];
+    unsigned predicts; /* symptoms (ab_symptom) that the cause makes */
+    /* What contradicts it: then it is not said, whatever `judge` finds. NULL ends the list. */
+    const ab_refutation *refuted_by[AB_RULE_REFUTATIONS];
     /* True if the cause is present. Called for sick cases; fills everything but `rule`. */
     bool (*judge)(const ab_case *c, ab_verdict *verdict);
     /* The same for a cell without symptoms: the record shows the mistake itself, which no correct run can
@@ -91,12 +121,28 @@ void ab_say_baseline_fails(const ab_case *c, ab_verdict *verdict);
 /* Writes into text what the record of an unexplained sick cell lacks and the options that record it. */
 void ab_missing_evidence(const ab_case *c, char *text, size_t size);
 
-/* Sorts verdicts, causes before their consequences. Returns how many remain. */
-int ab_order_verdicts(const ab_thresholds *limits, ab_verdict *verdict, int count);
+/* Sorts verdicts, causes before their consequences, and ranks them. Returns how many remain. */
+int ab_order_verdicts(ab_verdict *verdict, int count);
 
-/* Fills the remedies of sorted verdicts, and adds to the first the options for other causes that the record
- * shows. */
-void ab_add_remedies(const ab_case *c, ab_verdict *verdict, int count);
+/* "shown", "compared", "consistent", "none"; "first", "also possible", "consequence", "next". */
+const char *ab_proof_name(ab_proof proof);
+const char *ab_rank_name(ab_rank rank);
+
+/* The first of a verdict's refutations that holds; NULL: none. */
+const ab_refutation *ab_refutation_of(const ab_case *c, const ab_verdict *verdict);
+
+/* The run that tells two causes apart which stay possible: the options of one cause's remedy alone. It makes
+ * the cell healthy only if that is the cause. */
+typedef struct ab_decision {
+    int count;              /* 2 possible causes, or 0: there is nothing to decide or no option does */
+    const char *between[2]; /* ids of their rules */
+    int healthy_if;         /* index in `between` */
+    ab_remedy remedy;
+} ab_decision;
+
+/* Fills the remedies of sorted verdicts and the run that decides between the first two, and adds to the first
+ * remedy the options for other causes that the record shows. */
+void ab_add_remedies(const ab_case *c, ab_verdict *verdict, int count, ab_decision *decision);
 
 AB_END_DECLS
 

@@ -65,7 +65,7 @@ csv_columns() {
 # follows_schema FILE WHAT [SCHEMA]: SCHEMA is result unless given
 follows_schema() {
     checks=$((checks + 1))
-    "${AMPBENCH_BUILD:?}/ampbench_schema_check" "$AMPBENCH_SOURCE/reports/schema/${3:-result}-1.schema.json" \
+    "${AMPBENCH_BUILD:?}/ampbench_schema_check" "$AMPBENCH_SOURCE/reports/schema/${3:-result}"-[0-9].schema.json \
         "$1" \
         2>"$work/schema" || fail "$2: $(cat "$work/schema")"
 }

@@ -30,9 +30,9 @@ static double logit_energy(const ab_case *c, double *bound) {
 static bool shows(const ab_case *c, ab_verdict *verdict) {
     const double micro = ab_json_number(c->facts.document, "config.gradient_accumulation_steps", 1);
     double bound = 0;
-    const double energy = micro >= 2 ? logit_energy(c, &bound) : (double)NAN;
+    const double energy = logit_energy(c, &bound);
     if (!(energy > c->facts.limits->accumulation_bound * bound)) return false;
-    verdict->confidence = 0.92;
+    verdict->proof = AB_PROOF_COMPARED;
     verdict->own = true;
     verdict->since = 0;
     if (ab_baseline_fails(c)) ab_say_baseline_fails(c, verdict);
@@ -58,8 +58,11 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
 const ab_verdict_rule ab_verdict_rule_accumulation_not_averaged = {
     .id = "accumulation_not_averaged",
     .family = AB_FAMILY_TRAINING,
-    .acts = AB_ACTS_UPDATE,
+    .acts = AB_ACTS_GRADIENT,
     .text = "gradients of micro-batches are summed, not averaged",
+    .needs = {&ab_need_o0, &ab_need_gradients},
+    .predicts = AB_SYMPTOM_BASELINE | AB_SYMPTOMS_OF_CELL,
+    .refuted_by = {&ab_refuted_one_batch},
     .judge = judge,
     .shows = shows,
     .remedy = remedy,

@@ -12,11 +12,18 @@ static bool overflowed(const ab_case *c, ab_first_nonfinite *first) {
     return first->known && strcmp(first->cause, "accumulator_overflow") == 0;
 }
 
+/* The first loss, of the same weights and batch, differs from O0's by more than rounding of the products. */
+static bool first_loss_differs(const ab_case *c) {
+    return ab_facts_first_shift(&c->facts) > c->facts.limits->first_shift;
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
     ab_first_nonfinite first;
-    if (!ab_facts_accumulates_in_half(&c->facts) || c->unlearned || !ab_case_fails_alone(c)) return false;
+    if (!ab_facts_accumulates_in_half(&c->facts) || !ab_case_fails_alone(c)) return false;
     const bool proved = overflowed(c, &first);
-    verdict->confidence = proved ? 0.95 : 0.65;
+    verdict->proof = proved                  ? AB_PROOF_SHOWN
+                     : first_loss_differs(c) ? AB_PROOF_COMPARED
+                                             : AB_PROOF_CONSISTENT;
     verdict->own = verdict->remedy.with_others = true;
     verdict->since = 0;
     ab_verdict_say(verdict, "sums of products are kept in %s", c->facts.half->name);
@@ -39,6 +46,9 @@ const ab_verdict_rule ab_verdict_rule_accumulator_in_half = {
     .family = AB_FAMILY_PRECISION,
     .acts = AB_ACTS_FORWARD,
     .text = "products are summed in the half format",
+    .needs = {&ab_need_o0, &ab_need_origin},
+    .predicts = AB_SYMPTOMS_OF_CELL,
+    .refuted_by = {&ab_refuted_o0_fails},
     .judge = judge,
     .remedy = remedy,
 };

@@ -20,7 +20,7 @@ static const char *first_batch_norm(const ab_case *c) {
 
 /* Only the running statistics are in half; only evaluation reads them. */
 static bool judge_running(const ab_case *c, const char *layer, ab_verdict *verdict) {
-    verdict->confidence = 0.9;
+    verdict->proof = AB_PROOF_COMPARED;
     ab_text_clean(verdict->layer, sizeof verdict->layer, layer);
     ab_verdict_say(verdict, "test loss %.4g beside a training loss of %.4g",
                    ab_facts_test_loss(&c->facts, c->facts.cell), c->facts.loss.final);
@@ -42,7 +42,7 @@ static bool evaluates_worse(const ab_case *c) {
 static bool judge_frozen(const ab_case *c, ab_verdict *verdict) {
     const ab_first_nonfinite first = ab_first_nonfinite_of(c->facts.cell, c->facts.half->name, false);
     if (!ab_first_is_statistics(&first) || strcmp(first.format, c->facts.half->name) != 0) return false;
-    verdict->confidence = first.step == 0 ? 0.96 : 0.8;
+    verdict->proof = AB_PROOF_SHOWN;
     verdict->since = first.step;
     verdict->own = first.step == 0;
     ab_say_first_nonfinite(&c->facts, &first, verdict);
@@ -63,7 +63,7 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
         ab_json_is_true(c->facts.cell, "policy.keep_batchnorm_fp32"))
         return false;
     if (!layer || c->unlearned) return false;
-    verdict->confidence = 0.45;
+    verdict->proof = AB_PROOF_CONSISTENT;
     ab_verdict_say(verdict, "keep_batchnorm_fp32 is off and the network has batch norm (%s is the first)",
                    ab_text_brief(layer, 80));
     ab_verdict_point(&c->facts, verdict, "/policy/keep_batchnorm_fp32");
@@ -75,11 +75,28 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
     if (!ab_remedy_wide_statistics(&c->facts, remedy)) (void)ab_remedy_wide_batch_norm(&c->facts, remedy);
 }
 
+static bool no_weights(const ab_case *c, const ab_verdict *verdict) {
+    return c->nonfinite && verdict->since == AB_STEP_UNKNOWN;
+}
+
+static const ab_refutation refuted_no_weights = {"the losses are NaN or inf, so the evaluation is too",
+                                                 no_weights};
+
+static bool wide(const ab_case *c, const ab_verdict *verdict) {
+    (void)verdict;
+    return strcmp(ab_facts_statistics_format(&c->facts), "fp32") == 0;
+}
+
+static const ab_refutation refuted_wide = {"running statistics are kept in fp32", wide};
+
 const ab_verdict_rule ab_verdict_rule_batch_norm_statistics_in_half = {
     .id = "batch_norm_statistics_in_half",
     .family = AB_FAMILY_PRECISION,
     .acts = AB_ACTS_ASIDE,
     .text = "batch norm keeps its statistics in the half format",
+    .needs = {&ab_need_o0},
+    .predicts = AB_SYMPTOMS_OF_CELL | AB_SYMPTOM_EVALUATION,
+    .refuted_by = {&refuted_no_weights, &refuted_wide},
     .judge = judge,
     .remedy = remedy,
 };

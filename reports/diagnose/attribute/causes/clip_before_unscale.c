@@ -145,14 +145,16 @@ static void say_limit(const ab_case *c, double limit, ab_verdict *verdict) {
 static bool find(const ab_case *c, bool steps, ab_verdict *verdict) {
     const double norm = ab_json_number(c->facts.document, "config.clip_norm", 0),
                  value = ab_json_number(c->facts.document, "config.clip_value", 0);
-    if ((norm <= 0 && value <= 0) || c->facts.skip.largest_scale <= 1) return false;
+    if (norm <= 0 && value <= 0) return false;
     const double micro = fmax(1, ab_json_number(c->facts.document, "config.gradient_accumulation_steps", 1));
     const norms each = norm > 0 && micro == 1 ? compare_norms(c, norm) : (norms){0, 0, 1};
     bool clipped = false;
     const double kept = kept_of(c, micro, norm, value, &clipped);
     if (!are_low(c, &each) && (steps || !clipped)) return false;
     char scale[AB_TEXT_NUMBER];
-    verdict->confidence = 0.9;
+    /* updates as large as O0's, of Adam for example, are not what makes a cell fall behind */
+    verdict->proof =
+        ab_updates_are_known(c) && !ab_updates_are_small(c) ? AB_PROOF_CONSISTENT : AB_PROOF_COMPARED;
     verdict->own = true;
     verdict->since = 0;
     if (are_low(c, &each))
@@ -190,8 +192,11 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
 const ab_verdict_rule ab_verdict_rule_clip_before_unscale = {
     .id = "clip_before_unscale",
     .family = AB_FAMILY_CONFIGURATION,
-    .acts = AB_ACTS_BACKWARD,
+    .acts = AB_ACTS_GRADIENT,
     .text = "gradients are clipped before the loss scale is taken out",
+    .needs = {&ab_need_gradients, &ab_need_unscaled},
+    .predicts = AB_SYMPTOM_BASELINE | AB_SYMPTOM_BEHIND,
+    .refuted_by = {&ab_refuted_no_scale},
     .judge = judge,
     .shows = shows,
     .remedy = remedy,

@@ -28,9 +28,9 @@ static double updates(const cJSON *cell) {
 static bool judge(const ab_case *c, ab_verdict *verdict) {
     const double limit = ab_json_number(c->facts.document, "config.clip_norm", 0),
                  norm = norm_of_gradients(c->facts.cell), count = updates(c->facts.cell);
-    if (!(limit > 0) || !ab_facts_half_weights(&c->facts) || !ab_case_fails_alone(c)) return false;
+    if (!(limit > 0) || !ab_case_fails_alone(c)) return false;
     if (!(norm >= ab_format_overflow_limit(c->facts.half)) || !(count == 0 || c->nonfinite)) return false;
-    verdict->confidence = count == 0 ? 0.96 : 0.8;
+    verdict->proof = count == 0 ? AB_PROOF_SHOWN : AB_PROOF_COMPARED;
     verdict->own = true;
     verdict->since = 0;
     ab_verdict_say(verdict,
@@ -52,8 +52,11 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
 const ab_verdict_rule ab_verdict_rule_clip_norm_overflow = {
     .id = "clip_norm_overflow",
     .family = AB_FAMILY_PRECISION,
-    .acts = AB_ACTS_UPDATE,
+    .acts = AB_ACTS_GRADIENT,
     .text = "the norm of half gradients is infinite, so that clipping makes them 0",
+    .needs = {&ab_need_unscaled, &ab_need_ledger},
+    .predicts = AB_SYMPTOMS_OF_CELL,
+    .refuted_by = {&ab_refuted_wide_weights},
     .judge = judge,
     .remedy = remedy,
 };

@@ -11,7 +11,9 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     const cJSON *inputs = ab_json_at(c->facts.baseline, "vitals.nonfinite_inputs");
     const double common = ab_json_number(inputs, "features_in_every_sample", 0);
     if (!ab_baseline_fails(c) || common <= 0) return false;
-    verdict->confidence = 0.97;
+    verdict->proof = AB_PROOF_SHOWN;
+    verdict->own = true;
+    verdict->since = (int)ab_json_number(inputs, "first_step", 0);
     ab_say_baseline_fails(c, verdict);
     ab_verdict_say(
         verdict,
@@ -41,8 +43,11 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
 const ab_verdict_rule ab_verdict_rule_data_normalization_division_by_zero = {
     .id = "data_normalization_division_by_zero",
     .family = AB_FAMILY_TRAINING,
-    .acts = AB_ACTS_BEFORE,
+    .acts = AB_ACTS_DATA,
     .text = "inputs that never change were divided by their spread of 0",
+    .needs = {&ab_need_o0, &ab_need_vitals},
+    .predicts = AB_SYMPTOM_BASELINE | AB_SYMPTOMS_OF_CELL,
+    .refuted_by = {&ab_refuted_o0_finite},
     .judge = judge,
     .remedy = remedy,
 };

@@ -15,7 +15,8 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     const double first = ab_json_number(dead, "silent_first", 0),
                  last = ab_json_number(dead, "silent_last", 0);
     char then[AB_TEXT_NUMBER], now[AB_TEXT_NUMBER];
-    verdict->confidence = first > most ? 0.9 : 0.6; /* died in training: the learning rate may be the cause */
+    verdict->proof = AB_PROOF_SHOWN;
+    verdict->since = first > most ? 0 : 1; /* died in training, after the first update: the rate may be why */
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(dead, "op", ""));
     ab_say_baseline_fails(c, verdict);
     ab_verdict_say(
@@ -44,6 +45,9 @@ const ab_verdict_rule ab_verdict_rule_dead_activation = {
     .family = AB_FAMILY_TRAINING,
     .acts = AB_ACTS_FORWARD,
     .text = "a relu is silent for every sample: nothing gets through",
+    .needs = {&ab_need_o0, &ab_need_signals},
+    .predicts = AB_SYMPTOM_BASELINE,
+    .refuted_by = {&ab_refuted_o0_learns},
     .judge = judge,
     .remedy = remedy,
 };

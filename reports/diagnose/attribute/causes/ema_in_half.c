@@ -17,11 +17,11 @@ static bool averages_in_half(const ab_facts *facts) {
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {
     const cJSON *average = ab_json_at(c->facts.cell, "vitals.average");
-    if (!c->stuck || !averages_in_half(&c->facts)) return false;
+    if (!c->stuck) return false;
     const double differing = ab_json_number(average, "differing", 0),
                  stuck = ab_json_number(average, "stuck", 0);
     char share[AB_TEXT_NUMBER];
-    verdict->confidence = 0.93;
+    verdict->proof = AB_PROOF_SHOWN;
     ab_verdict_say(
         verdict,
         "%s %% of the averages that differ from their weights would not move at the next step: (1 - %.6g) "
@@ -41,11 +41,21 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
     (void)ab_remedy_wide_average(&c->facts, remedy);
 }
 
+static bool wide_average(const ab_case *c, const ab_verdict *verdict) {
+    (void)verdict;
+    return !averages_in_half(&c->facts);
+}
+
+static const ab_refutation refuted_wide_average = {"averages are kept in fp32", wide_average};
+
 const ab_verdict_rule ab_verdict_rule_ema_in_half = {
     .id = "ema_in_half",
     .family = AB_FAMILY_PRECISION,
     .acts = AB_ACTS_ASIDE,
     .text = "averaged weights in the half format do not move",
+    .needs = {&ab_need_vitals},
+    .predicts = AB_SYMPTOM_AVERAGE,
+    .refuted_by = {&refuted_wide_average},
     .judge = judge,
     .remedy = remedy,
 };

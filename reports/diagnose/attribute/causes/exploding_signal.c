@@ -34,8 +34,8 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     double growth = 0;
     const cJSON *op = first_above(c->facts.baseline, far, &place, &growth);
     if (!ab_baseline_fails(c) || !op) return false;
-    /* with such a first loss, an overflow in the half format is a consequence */
-    verdict->confidence = isfinite(chance) && first_loss > far * chance ? 0.97 : 0.88;
+    /* a norm may take growth back; with a first loss far above that of knowing nothing it did not */
+    verdict->proof = isfinite(chance) && first_loss > far * chance ? AB_PROOF_SHOWN : AB_PROOF_COMPARED;
     verdict->own = true;
     verdict->since = 0;
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(op, "op", ""));
@@ -59,8 +59,11 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
 const ab_verdict_rule ab_verdict_rule_exploding_signal = {
     .id = "exploding_signal",
     .family = AB_FAMILY_TRAINING,
-    .acts = AB_ACTS_FORWARD,
+    .acts = AB_ACTS_WEIGHTS,
     .text = "the signal grows from layer to layer: initial weights are too large",
+    .needs = {&ab_need_o0, &ab_need_signals},
+    .predicts = AB_SYMPTOM_BASELINE | AB_SYMPTOMS_OF_CELL,
+    .refuted_by = {&ab_refuted_o0_learns},
     .judge = judge,
     .remedy = remedy,
 };

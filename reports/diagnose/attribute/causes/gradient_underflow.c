@@ -171,7 +171,7 @@ static bool judge_mostly_subnormal(const ab_case *c, ab_verdict *verdict) {
     const cJSON *tensor = c->behind && !c->nonfinite ? mostly_subnormal_tensor(c, &place) : NULL;
     char share[AB_TEXT_NUMBER];
     if (!tensor) return false;
-    verdict->confidence = 0.5;
+    verdict->proof = AB_PROOF_CONSISTENT;
     verdict->since = ab_first_step_with(tensor, "flushed");
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(tensor, "layer", ""));
     ab_verdict_say(verdict, "%s %% of the non-zero values of %s are flushed to zero",
@@ -187,7 +187,7 @@ static bool judge_mostly_subnormal(const ab_case *c, ab_verdict *verdict) {
 }
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {
-    if (!ab_case_fails_alone(c) || c->unlearned || !ab_facts_uses_half(&c->facts)) return false;
+    if (!ab_case_fails_alone(c) || !ab_facts_uses_half(&c->facts)) return false;
     const worst w = find_worst(c);
     if (!w.tensor) return false;
     const double deficit = ab_gradient_deficit(&c->facts);
@@ -199,12 +199,7 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     const bool counted = c->behind && (w.energy >= c->facts.limits->underflow_energy ||
                                        w.share >= c->facts.limits->underflow_values);
     if (!proved && !counted) return judge_mostly_subnormal(c, verdict);
-    const double most =
-        fmax(fmax(w.energy, w.expected),
-             fmax(fmax(w.share, deficit), ab_json_number(reference, "flushed_energy_share", 0)));
-    verdict->confidence = 0.6 + 0.35 * fmin(1, most);
-    /* zeros do not produce infinities: an overflow that fp32 comes near too explains more */
-    if (c->nonfinite) verdict->confidence = fmin(verdict->confidence, 0.9);
+    verdict->proof = counted || reference ? AB_PROOF_SHOWN : AB_PROOF_COMPARED;
     verdict->next = c->facts.loss.first_nonfinite == 0; /* the first loss does not depend on gradients */
     verdict->own = w.expected >= c->facts.limits->underflow_energy;
     verdict->since = proved ? 0 : ab_first_step_with(w.tensor, "flushed");
@@ -225,11 +220,22 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
     ab_remedy_say(remedy, "no higher scale fits under the limit of %s", c->facts.half->name);
 }
 
+static bool unscaled(const ab_case *c, const ab_verdict *verdict) {
+    return verdict->proof == AB_PROOF_COMPARED && !verdict->own &&
+           ab_times_unscaled(&c->facts) > c->facts.limits->unscaled_times;
+}
+
+static const ab_refutation refuted_unscaled = {
+    "gradients are unscaled more than once a step, which alone leaves less of them", unscaled};
+
 const ab_verdict_rule ab_verdict_rule_gradient_underflow = {
     .id = "gradient_underflow",
     .family = AB_FAMILY_PRECISION,
     .acts = AB_ACTS_BACKWARD,
     .text = "gradients are flushed to zero: the loss scale is too low",
+    .needs = {&ab_need_gradients},
+    .predicts = AB_SYMPTOM_BEHIND, /* zeros produce no infinities by themselves */
+    .refuted_by = {&ab_refuted_o0_fails, &refuted_unscaled},
     .judge = judge,
     .remedy = remedy,
 };

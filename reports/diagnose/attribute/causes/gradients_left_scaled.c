@@ -21,9 +21,9 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
     const double micro = fmax(1, ab_json_number(c->facts.document, "config.gradient_accumulation_steps", 1)),
                  scale = ab_first_scale(c->facts.cell), times = times_too_large(c->facts.cell);
     /* a sum over micro-batches has at most sqrt(micro) times the norm of all its terms */
-    if (!(scale > 1) || !(times > c->facts.limits->left_scaled * sqrt(micro))) return false;
+    if (!(times > c->facts.limits->left_scaled * sqrt(micro))) return false;
     char text[AB_TEXT_NUMBER];
-    verdict->confidence = 0.96;
+    verdict->proof = AB_PROOF_COMPARED;
     verdict->own = true;
     verdict->since = 0;
     ab_verdict_say(
@@ -44,8 +44,11 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
 const ab_verdict_rule ab_verdict_rule_gradients_left_scaled = {
     .id = "gradients_left_scaled",
     .family = AB_FAMILY_CONFIGURATION,
-    .acts = AB_ACTS_UPDATE,
+    .acts = AB_ACTS_GRADIENT,
     .text = "the optimizer gets gradients that still carry the loss scale",
+    .needs = {&ab_need_gradients, &ab_need_unscaled},
+    .predicts = AB_SYMPTOM_BASELINE | AB_SYMPTOMS_OF_CELL,
+    .refuted_by = {&ab_refuted_no_scale},
     .judge = shows,
     .shows = shows,
     .remedy = remedy,

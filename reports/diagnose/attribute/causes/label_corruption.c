@@ -15,7 +15,9 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     if (!(ratio < c->facts.limits->labels_ratio * fmax(1, control)) ||
         ab_json_number(labels, "samples", 0) < c->facts.limits->labels_samples)
         return false;
-    verdict->confidence = c->diverged ? 0.6 : 0.86;
+    verdict->proof = AB_PROOF_COMPARED;
+    verdict->own = true;
+    verdict->since = 0;
     ab_say_baseline_fails(c, verdict);
     ab_verdict_say(
         verdict,
@@ -37,8 +39,11 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
 const ab_verdict_rule ab_verdict_rule_label_corruption = {
     .id = "label_corruption",
     .family = AB_FAMILY_TRAINING,
-    .acts = AB_ACTS_BEFORE,
+    .acts = AB_ACTS_DATA,
     .text = "labels have nothing to do with the inputs",
+    .needs = {&ab_need_o0, &ab_need_vitals},
+    .predicts = AB_SYMPTOM_BASELINE,
+    .refuted_by = {&ab_refuted_o0_rises, &ab_refuted_o0_learns},
     .judge = judge,
     .remedy = remedy,
 };

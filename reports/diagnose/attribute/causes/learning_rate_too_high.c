@@ -87,8 +87,10 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     const bool fails = c->unlearned && (c->diverged || grew || risen || silenced);
     if (!(fails || c->lr_unstable) || !isfinite(o0->first)) return false;
     const bool lost = o0->nonfinite > 0 && o0->largest > far * o0->first;
-    verdict->confidence = lost || grew ? 0.85 : c->diverged || silenced ? 0.75 : 0.6;
-    verdict->since = 1; /* after the first update */
+    verdict->proof = lost || grew || silenced || c->lr_unstable ? AB_PROOF_SHOWN
+                     : c->diverged                              ? AB_PROOF_COMPARED
+                                                                : AB_PROOF_CONSISTENT;
+    verdict->since = 0; /* its update; what it does is seen from step 1 on */
     say_losses(c, verdict);
     if (grew) say_weights(c, verdict);
     say_rate(c, verdict);
@@ -108,11 +110,33 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
     ab_remedy_say(remedy, "or a lower one, or a schedule with warm-up");
 }
 
+static bool start(const ab_case *c, const ab_verdict *verdict) {
+    const double rise = c->facts.baseline_loss.sustained / c->facts.baseline_loss.first;
+    return ab_refuted_bad_start.holds(c, verdict) && !(rise > c->facts.limits->far_above);
+}
+
+static const ab_refutation refuted_start = {
+    "inputs or initial weights are not finite, and no loss had risen before", start};
+
+static bool no_value(const ab_case *c, const ab_verdict *verdict) {
+    (void)verdict;
+    const ab_first_nonfinite first = ab_first_nonfinite_of(c->facts.baseline, "fp32", false);
+    return c->facts.baseline_loss.nonfinite > 0 && strcmp(first.cause, "mathematics") == 0 &&
+           !ab_baseline_jumps(c);
+}
+
+static const ab_refutation refuted_no_value = {
+    "O0's first value that is not finite is that of a formula which has none, and no loss had risen before",
+    no_value};
+
 const ab_verdict_rule ab_verdict_rule_learning_rate_too_high = {
     .id = "learning_rate_too_high",
     .family = AB_FAMILY_TRAINING,
     .acts = AB_ACTS_UPDATE,
     .text = "training diverges, or is unstable, in fp32 too: the steps are too large",
+    .needs = {&ab_need_o0},
+    .predicts = AB_SYMPTOM_BASELINE | AB_SYMPTOMS_OF_CELL,
+    .refuted_by = {&refuted_start, &refuted_no_value},
     .judge = judge,
     .shows = shows,
     .remedy = remedy,

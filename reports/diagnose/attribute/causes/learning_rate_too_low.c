@@ -10,10 +10,11 @@
 
 static bool judge_steps(const ab_case *c, ab_verdict *verdict) {
     const double step = ab_relative_update(c->facts.baseline);
-    if (!(step < c->facts.limits->rate_step) || !ab_baseline_is_flat(c) || c->diverged ||
+    if (!(step < c->facts.limits->rate_step) || !ab_baseline_is_flat(c) ||
         !(step * c->facts.baseline_loss.steps < c->facts.limits->rate_moves))
         return false;
-    verdict->confidence = 0.8;
+    verdict->proof = AB_PROOF_SHOWN;
+    verdict->since = 0;
     ab_say_baseline_fails(c, verdict);
     ab_verdict_say(
         verdict,
@@ -45,7 +46,8 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
     double lr = 0;
     const int since = o0->nonfinite == 0 ? stopped_since(c->facts.baseline, &lr) : -1;
     if (since < 0 || since > early * o0->steps || !(o0->final > left * o0->first)) return false;
-    verdict->confidence = 0.8;
+    verdict->proof = AB_PROOF_SHOWN;
+    verdict->since = since;
     ab_verdict_say(verdict,
                    "since step %d of %d no update changes a weight of O0: the rate in force is %.2g, the "
                    "first one was %.3g",
@@ -57,7 +59,7 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
 }
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {
-    return judge_steps(c, verdict) || (!c->diverged && shows(c, verdict));
+    return judge_steps(c, verdict) || shows(c, verdict);
 }
 
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
@@ -79,6 +81,9 @@ const ab_verdict_rule ab_verdict_rule_learning_rate_too_low = {
     .family = AB_FAMILY_TRAINING,
     .acts = AB_ACTS_UPDATE,
     .text = "the weights hardly move: the learning rate is too low",
+    .needs = {&ab_need_o0, &ab_need_ledger},
+    .predicts = AB_SYMPTOM_BASELINE,
+    .refuted_by = {&ab_refuted_o0_rises},
     .judge = judge,
     .shows = shows,
     .remedy = remedy,

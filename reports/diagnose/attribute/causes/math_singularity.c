@@ -8,34 +8,43 @@
 #include <math.h>
 #include <string.h>
 
-/* Inputs or initial weights were already non-finite. */
-static bool has_nonfinite_start(const cJSON *cell) {
-    return ab_json_number(cell, "vitals.nonfinite_inputs.batches", 0) > 0 ||
-           ab_json_number(cell, "vitals.initial_weights.nonfinite", 0) > 0;
-}
+/* Its cause: computed again in double it has no finite value, or the op has none at 0. */
+typedef struct origin {
+    ab_first_nonfinite first;
+    bool proved, singular;
+} origin;
 
-/* The losses rose before they became non-finite: training diverged first. */
-static bool grew(const ab_case *c) {
-    const ab_loss_facts *loss = &c->facts.baseline_loss;
-    return loss->first_nonfinite > 0 && loss->largest > c->facts.limits->far_above * loss->first;
+static origin origin_of(const ab_case *c) {
+    origin o = {.first = ab_first_nonfinite_of(c->facts.baseline, "fp32", false)};
+    if (!o.first.known || strcmp(o.first.pass, "update") == 0) return o;
+    o.proved = strcmp(o.first.cause, "mathematics") == 0;
+    o.singular = ab_first_traits(&c->facts, &o.first) & (AB_TRAITS_OF_ZERO | AB_TRAIT_softmax);
+    return o;
 }
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {
-    ab_first_nonfinite first;
-    if (!c->facts.baseline || c->facts.baseline_loss.nonfinite == 0 || has_nonfinite_start(c->facts.baseline))
-        return false;
-    first = ab_first_nonfinite_of(c->facts.baseline, "fp32", false);
-    if (!first.known || strcmp(first.pass, "update") == 0) return false;
-    const bool proved = strcmp(first.cause, "mathematics") == 0;
-    const bool singular = ab_first_traits(&c->facts, &first) & (AB_TRAITS_OF_ZERO | AB_TRAIT_softmax);
-    if (!proved && (!singular || grew(c))) return false;
-    if (proved && grew(c) && !singular) return false;
-    verdict->confidence = proved ? 0.93 : 0.85;
+    if (!c->facts.baseline || c->facts.baseline_loss.nonfinite == 0) return false;
+    const origin o = origin_of(c);
+    if (!o.proved && !o.singular) return false;
+    verdict->proof = o.proved ? AB_PROOF_SHOWN : AB_PROOF_COMPARED;
+    verdict->since = o.first.step;
+    verdict->own = true;
     ab_say_baseline_fails(c, verdict);
-    ab_say_first_nonfinite(&c->facts, &first, verdict);
-    ab_verdict_point_baseline(&c->facts, verdict, "%s", first.pointer);
+    ab_say_first_nonfinite(&c->facts, &o.first, verdict);
+    ab_verdict_point_baseline(&c->facts, verdict, "%s", o.first.pointer);
     return true;
 }
+
+/* What grows beyond any format may reach a formula without a value on its way, but a formula whose value at
+ * its inputs is not finite in double has none. */
+static bool diverged(const ab_case *c, const ab_verdict *verdict) {
+    (void)verdict;
+    const origin o = origin_of(c);
+    return ab_baseline_jumps(c) && !(o.proved && o.singular);
+}
+
+static const ab_refutation refuted_diverged = {"O0's losses had risen to several times the first before",
+                                               diverged};
 
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
     (void)c;
@@ -50,6 +59,9 @@ const ab_verdict_rule ab_verdict_rule_math_singularity = {
     .family = AB_FAMILY_TRAINING,
     .acts = AB_ACTS_FORWARD,
     .text = "a formula has no finite value, in any format",
+    .needs = {&ab_need_o0, &ab_need_origin},
+    .predicts = AB_SYMPTOM_BASELINE | AB_SYMPTOMS_OF_CELL,
+    .refuted_by = {&ab_refuted_bad_start, &refuted_diverged},
     .judge = judge,
     .remedy = remedy,
 };

@@ -10,8 +10,9 @@
 static bool judge(const ab_case *c, ab_verdict *verdict) {
     const cJSON *inputs = ab_json_at(c->facts.baseline, "vitals.nonfinite_inputs");
     if (!ab_baseline_fails(c) || ab_json_number(inputs, "batches", 0) <= 0) return false;
-    if (ab_json_number(inputs, "features_in_every_sample", 0) > 0) return false;
-    verdict->confidence = 0.97;
+    verdict->proof = AB_PROOF_SHOWN;
+    verdict->own = true;
+    verdict->since = (int)ab_json_number(inputs, "first_step", 0);
     ab_say_baseline_fails(c, verdict);
     ab_verdict_say(
         verdict,
@@ -46,11 +47,22 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
         say_sample(c, remedy);
 }
 
+static bool in_every_sample(const ab_case *c, const ab_verdict *verdict) {
+    (void)verdict;
+    return ab_json_number(c->facts.baseline, "vitals.nonfinite_inputs.features_in_every_sample", 0) > 0;
+}
+
+static const ab_refutation refuted_in_every_sample = {"the same inputs are not finite in every sample",
+                                                      in_every_sample};
+
 const ab_verdict_rule ab_verdict_rule_nonfinite_data = {
     .id = "nonfinite_data",
     .family = AB_FAMILY_TRAINING,
-    .acts = AB_ACTS_BEFORE,
+    .acts = AB_ACTS_DATA,
     .text = "inputs of some samples are not finite",
+    .needs = {&ab_need_o0, &ab_need_vitals},
+    .predicts = AB_SYMPTOM_BASELINE | AB_SYMPTOMS_OF_CELL,
+    .refuted_by = {&ab_refuted_o0_finite, &refuted_in_every_sample},
     .judge = judge,
     .remedy = remedy,
 };

@@ -15,7 +15,9 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     char layer[AB_VERDICT_LAYER];
     ab_text_show(layer, sizeof layer, "%.*s", dot ? (int)(dot - name) : (int)strlen(name), name);
     ab_text_clean(verdict->layer, sizeof verdict->layer, layer);
-    verdict->confidence = 0.98;
+    verdict->proof = AB_PROOF_SHOWN;
+    verdict->own = true;
+    verdict->since = 0;
     ab_say_baseline_fails(c, verdict);
     ab_verdict_say(verdict, "%.0f initial weights are not finite in fp32, the first in %s", bad,
                    ab_text_brief(name, 60));
@@ -34,8 +36,11 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
 const ab_verdict_rule ab_verdict_rule_nonfinite_initial_weight = {
     .id = "nonfinite_initial_weight",
     .family = AB_FAMILY_TRAINING,
-    .acts = AB_ACTS_BEFORE,
+    .acts = AB_ACTS_WEIGHTS,
     .text = "an initial weight is not finite",
+    .needs = {&ab_need_o0, &ab_need_vitals},
+    .predicts = AB_SYMPTOM_BASELINE | AB_SYMPTOMS_OF_CELL,
+    .refuted_by = {&ab_refuted_o0_finite},
     .judge = judge,
     .remedy = remedy,
 };

@@ -54,6 +54,12 @@ static void point(const ab_case *c, bool o0, ab_verdict *verdict, const char *pl
         ab_verdict_point(&c->facts, verdict, "%s", place);
 }
 
+/* Finite weights became NaN or inf in training: with an epsilon above 0 no finite gradient does that. */
+static bool weights_became_infinite(const ab_case *c) {
+    const ab_first_nonfinite first = ab_first_nonfinite_of(c->facts.cell, c->facts.half->name, false);
+    return first.known && first.step > 0 && strcmp(first.cause, "bad_weights") == 0;
+}
+
 /* Judges the cell, or O0 if it has such state too and fails. */
 static bool judge_cell(const ab_case *c, bool o0, ab_verdict *verdict) {
     const cJSON *cell = o0 ? c->facts.baseline : c->facts.cell;
@@ -62,11 +68,13 @@ static bool judge_cell(const ab_case *c, bool o0, ab_verdict *verdict) {
     if (!ab_json_is_true(cell, "probes.adam_warning.applies")) return false;
     const cJSON *param = worst_param(cell, c->facts.half->name, &place, &share);
     const bool no_eps = epsilon_lost(cell, &eps);
-    /* nothing could be counted: the first loss is already NaN or inf */
-    const bool unseen = share == 0 && no_eps && c->facts.loss.first_nonfinite == 0 && !o0;
-    if (!param || (!(share > c->facts.limits->state_stale) && !unseen)) return false;
-    verdict->confidence = unseen ? 0.3 : c->nonfinite || o0 ? 0.94 : 0.75 + 0.15 * fmin(1, share);
-    if (!has_few_binades(&c->facts)) verdict->confidence *= 0.65;
+    /* nothing could be counted: the first loss is already NaN or inf, or no step before the infinite update
+     * was probed */
+    const bool unseen = share == 0 && no_eps && c->facts.loss.first_nonfinite == 0 && !o0,
+               untold = no_eps && !o0 && weights_became_infinite(c);
+    if (!param || (!(share > c->facts.limits->state_stale) && !unseen && !untold)) return false;
+    const bool counted = share > c->facts.limits->state_stale && has_few_binades(&c->facts);
+    verdict->proof = counted ? AB_PROOF_SHOWN : AB_PROOF_CONSISTENT;
     verdict->own = verdict->remedy.with_others = true;
     verdict->next = unseen;
     verdict->since = 0;
@@ -107,11 +115,22 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
         ab_remedy_say(remedy, "or an epsilon of 1e-4 or more (--eps 1e-4)");
 }
 
+static bool wide_state(const ab_case *c, const ab_verdict *verdict) {
+    (void)verdict;
+    return !ab_json_is_true(c->facts.cell, "probes.adam_warning.applies") &&
+           !ab_json_is_true(c->facts.baseline, "probes.adam_warning.applies");
+}
+
+static const ab_refutation refuted_wide_state = {"the optimizer's state is in fp32", wide_state};
+
 const ab_verdict_rule ab_verdict_rule_optimizer_state_underflow = {
     .id = "optimizer_state_underflow",
     .family = AB_FAMILY_PRECISION,
-    .acts = AB_ACTS_UPDATE,
+    .acts = AB_ACTS_STATE,
     .text = "the optimizer's state, kept in the half format, underflows",
+    .needs = {&ab_need_state},
+    .predicts = AB_SYMPTOM_BASELINE | AB_SYMPTOM_NONFINITE | AB_SYMPTOM_BEHIND,
+    .refuted_by = {&refuted_wide_state},
     .judge = judge,
     .shows = shows,
     .remedy = remedy,

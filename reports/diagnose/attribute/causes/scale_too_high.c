@@ -49,12 +49,6 @@ static bool made_by_scale(const ab_case *c, ab_first_nonfinite *first) {
            (strcmp(first->cause, "scale_induced") == 0 || strcmp(first->cause, "cannot_tell") == 0);
 }
 
-/* The backward pass has no finite value at any scale. */
-static bool has_no_value(const ab_case *c) {
-    const ab_first_nonfinite first = ab_first_nonfinite_of(c->facts.cell, c->facts.half->name, false);
-    return first.known && strcmp(first.cause, "mathematics") == 0;
-}
-
 static void say_overflow(const ab_case *c, const cJSON *tensor, int place, ab_verdict *verdict) {
     char scale[AB_TEXT_NUMBER];
     ab_verdict_say(verdict, "%.0f of %.0f values of %s are beyond %s at the %s scale %s", beyond(tensor),
@@ -108,17 +102,14 @@ static void say_floor(const ab_case *c, ab_verdict *verdict) {
 }
 
 static bool find(const ab_case *c, double share, ab_verdict *verdict) {
-    if ((c->facts.skip.dynamic && !at_its_floor(c, share)) || !ab_facts_uses_half(&c->facts) ||
-        has_no_value(c))
-        return false;
+    if ((c->facts.skip.dynamic && !at_its_floor(c, share)) || !ab_facts_uses_half(&c->facts)) return false;
     if (c->unlearned && !c->nonfinite) return false;
-    if (c->facts.loss.first_nonfinite == 0) return false; /* before the first gradient */
     const bool seen = find_overflow(c, verdict);
     if (!c->facts.skip.dynamic &&
         !(seen && (c->facts.skip.first_scale > 1 || (verdict->own && !c->unlearned))))
         return false;
     if (!seen) say_floor(c, verdict);
-    verdict->confidence = !seen ? 0.85 : c->nonfinite || c->facts.skip.dynamic ? 0.95 : 0.6;
+    verdict->proof = c->nonfinite || c->facts.skip.dynamic ? AB_PROOF_SHOWN : AB_PROOF_CONSISTENT;
     if (c->facts.loss.first_nonfinite >= 0) {
         ab_verdict_say(verdict,
                        "the first loss that is NaN or inf is that of step %d; the loss of step 0 was %.4g",
@@ -143,11 +134,24 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
         ab_remedy_say(remedy, "a scaler whose scale may fall further");
 }
 
+/* The backward pass has no finite value at any scale. */
+static bool has_no_value(const ab_case *c, const ab_verdict *verdict) {
+    (void)verdict;
+    const ab_first_nonfinite first = ab_first_nonfinite_of(c->facts.cell, c->facts.half->name, false);
+    return first.known && strcmp(first.cause, "mathematics") == 0;
+}
+
+static const ab_refutation refuted_no_value = {"the backward pass has no finite value at any scale",
+                                               has_no_value};
+
 const ab_verdict_rule ab_verdict_rule_scale_too_high = {
     .id = "scale_too_high",
     .family = AB_FAMILY_PRECISION,
     .acts = AB_ACTS_BACKWARD,
     .text = "the loss scale is so high that gradients overflow",
+    .needs = {&ab_need_gradients},
+    .predicts = AB_SYMPTOMS_OF_CELL,
+    .refuted_by = {&ab_refuted_first_loss, &refuted_no_value},
     .judge = judge,
     .shows = shows,
     .remedy = remedy,

@@ -9,9 +9,8 @@ static bool find(const ab_case *c, ab_verdict *verdict) {
     const ab_skip_facts *skip = &c->facts.skip;
     /* a window as long as the run cannot be the cause: each doubling takes `window` clean steps */
     if (!skip->dynamic || !ab_facts_short_window(&c->facts)) return false;
-    if (skip->loss_finite < c->facts.limits->window_finite * skip->skipped) return false;
     char least[AB_TEXT_NUMBER], most[AB_TEXT_NUMBER];
-    verdict->confidence = 0.9;
+    verdict->proof = AB_PROOF_SHOWN;
     ab_verdict_say(verdict, "%d of the last %d steps were skipped, each with a finite loss", skip->late,
                    skip->late_steps);
     ab_verdict_point(&c->facts, verdict, "/skipped_steps");
@@ -38,11 +37,22 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
     (void)ab_remedy_longer_window(&c->facts, WINDOW, remedy);
 }
 
+static bool losses(const ab_case *c, const ab_verdict *verdict) {
+    (void)verdict;
+    return c->facts.skip.loss_finite < c->facts.limits->window_finite * c->facts.skip.skipped;
+}
+
+static const ab_refutation refuted_losses = {
+    "losses of skipped steps are NaN or inf: no scale makes them finite", losses};
+
 const ab_verdict_rule ab_verdict_rule_scaler_window_too_short = {
     .id = "scaler_window_too_short",
     .family = AB_FAMILY_PRECISION,
-    .acts = AB_ACTS_BACKWARD,
+    .acts = AB_ACTS_GRADIENT,
     .text = "the scaler grows the scale so often that a large share of the steps is skipped",
+    .needs = {&ab_need_o0},
+    .predicts = AB_SYMPTOM_SKIPPING | AB_SYMPTOM_BEHIND,
+    .refuted_by = {&refuted_losses},
     .judge = judge,
     .shows = shows,
     .remedy = remedy,

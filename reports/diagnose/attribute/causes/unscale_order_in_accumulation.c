@@ -9,21 +9,17 @@
 #include <math.h>
 #include <string.h>
 
-static const double certain = 0.9;
-
 static bool judge(const ab_case *c, ab_verdict *verdict) {
     const double micro = ab_json_number(c->facts.document, "config.gradient_accumulation_steps", 1);
-    if (micro < 2 || c->facts.skip.largest_scale <= 1 || !ab_case_sound_baseline(c)) return false;
-    const ab_tensor_sums scaled = ab_tensor_sums_of(c->facts.cell, "tensors", "weight_gradient", true),
-                         given = ab_tensor_sums_of(c->facts.cell, "unscaled_gradients", "", true),
-                         first = ab_tensor_sums_of(c->facts.cell, "unscaled_gradients", "", false),
+    if (!ab_case_sound_baseline(c)) return false;
+    const ab_tensor_sums first = ab_tensor_sums_of(c->facts.cell, "unscaled_gradients", "", false),
                          reference = ab_tensor_sums_of(c->facts.baseline, "unscaled_gradients", "", false);
-    const double times = given.values * micro / scaled.values, share = sqrt(first.energy / reference.energy);
+    const double times = ab_times_unscaled(&c->facts), share = sqrt(first.energy / reference.energy);
     if (!(times > c->facts.limits->unscaled_times) &&
         !(share < c->facts.limits->unscaled_share && share > 0.5 / micro))
         return false;
     char scale[AB_TEXT_NUMBER];
-    verdict->confidence = times > c->facts.limits->unscaled_times ? certain : 0.8;
+    verdict->proof = times > c->facts.limits->unscaled_times ? AB_PROOF_SHOWN : AB_PROOF_COMPARED;
     verdict->own = true;
     verdict->since = 0;
     if (times > c->facts.limits->unscaled_times) {
@@ -45,7 +41,7 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
 
 /* Gradients were written more than once per step, which has no other cause. */
 static bool shows(const ab_case *c, ab_verdict *verdict) {
-    return judge(c, verdict) && verdict->confidence >= certain;
+    return judge(c, verdict) && verdict->proof == AB_PROOF_SHOWN;
 }
 
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
@@ -57,8 +53,11 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
 const ab_verdict_rule ab_verdict_rule_unscale_order_in_accumulation = {
     .id = "unscale_order_in_accumulation",
     .family = AB_FAMILY_CONFIGURATION,
-    .acts = AB_ACTS_UPDATE,
+    .acts = AB_ACTS_GRADIENT,
     .text = "accumulated gradients are unscaled more than once",
+    .needs = {&ab_need_gradients, &ab_need_unscaled},
+    .predicts = AB_SYMPTOM_BEHIND,
+    .refuted_by = {&ab_refuted_one_batch, &ab_refuted_no_scale},
     .judge = judge,
     .shows = shows,
     .remedy = remedy,

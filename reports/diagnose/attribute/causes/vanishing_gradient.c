@@ -53,10 +53,11 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     int place = 0;
     double ratio = 1, first = 1;
     const cJSON *least = smallest(c->facts.baseline, c->facts.limits->few_gradients, &place, &ratio, &first);
-    if (!ab_baseline_is_flat(c) || c->diverged || !least) return false;
+    if (!ab_baseline_is_flat(c) || !least) return false;
     if (!(ratio < c->facts.limits->few_gradients) || !(first < c->facts.limits->few_first_gradients))
         return false;
-    verdict->confidence = 0.84;
+    verdict->proof = AB_PROOF_COMPARED;
+    verdict->since = 0;
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(least, "layer", ""));
     ab_say_baseline_fails(c, verdict);
     ab_verdict_say(verdict, "O0's gradient of %s is %.2g of the largest weight gradient (root mean squares)",
@@ -77,6 +78,9 @@ const ab_verdict_rule ab_verdict_rule_vanishing_gradient = {
     .family = AB_FAMILY_TRAINING,
     .acts = AB_ACTS_BACKWARD,
     .text = "gradients vanish on their way to the first layers",
+    .needs = {&ab_need_o0, &ab_need_unscaled},
+    .predicts = AB_SYMPTOM_BASELINE,
+    .refuted_by = {&ab_refuted_o0_rises},
     .judge = judge,
     .remedy = remedy,
 };

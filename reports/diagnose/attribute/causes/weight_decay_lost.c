@@ -33,12 +33,11 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
     const double shrink = ab_json_number(c->facts.document, "config.lr", 0) *
                           ab_json_number(c->facts.document, "config.weight_decay", 0) * c->facts.loss.steps;
     if (!(shrink >= c->facts.limits->decay_shrink)) return false;
-    if (c->unlearned || !ab_facts_half_weights(&c->facts)) return false;
     const ledger l = read_ledger(c->facts.cell);
     if (l.decays <= 0 || l.lost < c->facts.limits->decay_lost * l.decays) return false;
     const bool matters = l.decay_lost > c->facts.limits->decay_rest * l.rest_lost;
     char share[AB_TEXT_NUMBER];
-    verdict->confidence = matters ? 0.96 : 0.4;
+    verdict->proof = matters ? AB_PROOF_SHOWN : AB_PROOF_CONSISTENT;
     verdict->own = verdict->remedy.with_others = true;
     verdict->since = 0;
     ab_verdict_say(verdict, "%s %% of the weight-decay terms, taken alone, change no weight",
@@ -65,6 +64,9 @@ const ab_verdict_rule ab_verdict_rule_weight_decay_lost = {
     .family = AB_FAMILY_PRECISION,
     .acts = AB_ACTS_UPDATE,
     .text = "weight decay never acts: lr x decay is below half an ulp of the half weights",
+    .needs = {&ab_need_ledger},
+    .predicts = AB_SYMPTOM_BEHIND,
+    .refuted_by = {&ab_refuted_wide_weights, &ab_refuted_o0_fails},
     .judge = judge,
     .shows = shows,
     .remedy = remedy,

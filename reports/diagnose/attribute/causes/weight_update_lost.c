@@ -8,21 +8,8 @@
 
 #include <math.h>
 
-static double energy_of(const cJSON *cell) {
-    const cJSON *param;
-    double energy = 0;
-    cJSON_ArrayForEach(param, ab_json_at(cell, "probes.lost_updates")) energy +=
-        ab_json_number(param, "update.energy", 0);
-    return energy;
-}
-
-/* The updates are far smaller than O0's of the same rate: what made them small may have lost them. */
-static bool are_small(const ab_case *c, double energy) {
-    return sqrt(energy) < c->facts.limits->updates_small * sqrt(energy_of(c->facts.baseline));
-}
-
 static bool judge(const ab_case *c, ab_verdict *verdict) {
-    if (!c->behind || c->unlearned || !ab_facts_half_weights(&c->facts)) return false;
+    if (!c->behind) return false;
     const cJSON *param, *worst = NULL;
     double energy = 0, lost = 0, worst_share = 0, nonzero = 0, count = 0;
     int place = 0, worst_place = 0;
@@ -47,10 +34,10 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     if (lost / energy < least_energy && count / nonzero < least_updates) return false;
     const bool much = lost / energy >= t->lost_energy || count / nonzero >= t->lost_updates;
     char all[AB_TEXT_NUMBER], most[AB_TEXT_NUMBER];
-    verdict->own = !are_small(c, energy);
+    verdict->own = !ab_updates_are_small(c);
     verdict->remedy.with_others = true;
     verdict->since = 0;
-    verdict->confidence = much ? 0.7 + 0.25 * fmax(lost / energy, count / nonzero - t->lost_updates) : 0.5;
+    verdict->proof = much ? AB_PROOF_SHOWN : AB_PROOF_CONSISTENT;
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(worst, "layer", ""));
     ab_verdict_say(verdict, "storing weights in %s lost %s %% of all updates, with %s %% of their energy",
                    c->facts.half->name, ab_text_percent(most, count / nonzero),
@@ -71,8 +58,11 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
 const ab_verdict_rule ab_verdict_rule_weight_update_lost = {
     .id = "weight_update_lost",
     .family = AB_FAMILY_PRECISION,
-    .acts = AB_ACTS_UPDATE,
+    .acts = AB_ACTS_STORE,
     .text = "weight updates are smaller than half an ulp of the half weights they are added to",
+    .needs = {&ab_need_o0, &ab_need_ledger},
+    .predicts = AB_SYMPTOM_BEHIND,
+    .refuted_by = {&ab_refuted_wide_weights, &ab_refuted_o0_fails},
     .judge = judge,
     .remedy = remedy,
 };

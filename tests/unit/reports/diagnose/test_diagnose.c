@@ -1265,7 +1265,7 @@ static void a_gap_that_nothing_else_explains_is_believed_of_fewer_lost_updates(v
                      "{\"nonzero\": 100, \"lost\": 62, \"energy\": 1, \"lost_energy\": 0.04, "
                      "\"lost_energy_share\": 0.04}}]");
     expect(&r, "weight_update_lost", "fc");
-    assert_true(diagnosis.verdict[0].confidence <= 0.5);
+    assert_int_equal(diagnosis.verdict[0].proof, AB_PROOF_CONSISTENT);
     r.cell = O3_CELL(", \"lost_updates\": [{\"name\": \"fc.weight\", \"layer\": \"fc\", \"update\": "
                      "{\"nonzero\": 100, \"lost\": 52, \"energy\": 1, \"lost_energy\": 0.01, "
                      "\"lost_energy_share\": 0.01}}]");
@@ -1293,6 +1293,76 @@ static void lost_decay_is_told_from_lost_gradients(void **state) {
     r.cell = LEDGER("0.4", "0.01");
     expect(&r, "weight_update_lost", "fc");
     expect_no(&r, "weight_decay_lost");
+}
+
+/* ---- order ----------------------------------------------------------------------------------- */
+
+static void every_cause_declares_what_it_needs_predicts_and_is_refuted_by(void **state) {
+    (void)state;
+    for (int i = 0; i < ab_verdict_rule_count(); i++) {
+        const ab_verdict_rule *rule = ab_verdict_rule_at(i);
+        if (!rule->needs[0] || !rule->predicts || !rule->refuted_by[0])
+            fail_msg("%s lacks needs, predicts or refuted_by", rule->id);
+        assert_true(rule->predicts < 1U << AB_SYMPTOMS);
+    }
+}
+
+/* Of both, the losses are NaN from step 3 on, and a rate is a possible cause of that. */
+static void a_rate_is_ruled_out_by_a_start_that_has_no_finite_loss(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_bad = r.cell_bad = 3;
+    expect(&r, "learning_rate_too_high", NULL);
+    r.o0 = EVENT("log", "log", "forward", "op", "mathematics", "fp32");
+    expect(&r, "math_singularity", "log");
+    expect_no(&r, "learning_rate_too_high");
+    assert_int_equal(diagnosis.ruled_out, 1);
+    assert_string_equal(diagnosis.not_cause[0].rule->id, "learning_rate_too_high");
+    r.o0 = ", \"vitals\": {\"nonfinite_inputs\": {\"batches\": 2, \"first_step\": 3, \"samples\": 1, "
+           "\"batch\": 64, \"features\": 1, \"features_in_every_sample\": 0}}";
+    expect(&r, "nonfinite_data", NULL);
+    expect_no(&r, "learning_rate_too_high");
+}
+
+/* A loss that had risen to 400 before: the rate is not ruled out, and it acts before step 40. */
+static void a_rate_that_made_the_losses_rise_is_not_ruled_out(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_bad = r.cell_bad = 40;
+    r.peak = 400;
+    r.o0 = ", \"vitals\": {\"nonfinite_inputs\": {\"batches\": 2, \"first_step\": 40, \"samples\": 1, "
+           "\"batch\": 64, \"features\": 1, \"features_in_every_sample\": 0}}";
+    expect(&r, "learning_rate_too_high", NULL);
+    assert_int_equal(diagnosis.verdicts, 2);
+    assert_string_equal(diagnosis.verdict[1].rule->id, "nonfinite_data");
+    assert_int_equal(diagnosis.verdict[1].rank, AB_RANK_POSSIBLE);
+    assert_int_equal(diagnosis.decision.count, 2); /* data have no options, the rate has */
+    assert_string_equal(diagnosis.decision.between[diagnosis.decision.healthy_if], "learning_rate_too_high");
+    assert_string_equal(diagnosis.decision.remedy.option[0], "--lr");
+}
+
+static void an_update_that_makes_finite_weights_infinite_is_not_their_size(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_bad = 2;
+    r.o0 = ", \"vitals\": {\"final_weights\": {\"largest\": 40000}}";
+    r.cell = ", \"probes\": {" EVENT_AT("2", "fc", "linear", "forward", "bad_weights") "}";
+    expect(&r, "weight_overflow", "fc");
+    r.o0 = ", \"vitals\": {\"final_weights\": {\"largest\": 1}}";
+    expect_no(&r, "weight_overflow");
+    assert_int_equal(diagnosis.ruled_out, 1);
+}
+
+/* An O0 that only has not learned yet does not explain why the cell is behind it. */
+static void lost_updates_are_told_beside_an_o0_that_has_not_learned(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0_last = 2.25;
+    r.cell_last = 2.6;
+    r.o0 = ", " CONSTANT("2.2", "1");
+    r.cell = LEDGER("0", "0.4");
+    expect(&r, "weight_update_lost", "fc");
+    assert_true(diagnosis.found.unlearned);
 }
 
 /* ---- gaps ------------------------------------------------------------------------------------ */
@@ -1595,6 +1665,11 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(repaired_data_are_given_more_steps_in_a_short_run),
     cmocka_unit_test(half_weights_get_masters_with_other_changes),
     cmocka_unit_test(lost_decay_is_told_from_lost_gradients),
+    cmocka_unit_test(every_cause_declares_what_it_needs_predicts_and_is_refuted_by),
+    cmocka_unit_test(a_rate_is_ruled_out_by_a_start_that_has_no_finite_loss),
+    cmocka_unit_test(a_rate_that_made_the_losses_rise_is_not_ruled_out),
+    cmocka_unit_test(an_update_that_makes_finite_weights_infinite_is_not_their_size),
+    cmocka_unit_test(lost_updates_are_told_beside_an_o0_that_has_not_learned),
     cmocka_unit_test(a_gap_of_what_chance_makes_is_no_gap),
     cmocka_unit_test(skips_of_a_warm_up_are_those_of_this_scaler),
     cmocka_unit_test(a_short_run_may_be_search_alone),

@@ -17,6 +17,7 @@ typedef struct worst {
     int place;
     double energy, share; /* flushed here */
     double expected;      /* share of O0's energy flushed at this scale */
+    int since;            /* the first step that flushed values */
 } worst;
 
 /* The gradient of a bias before a norm or a softmax is only fp32 rounding error: the output gradients that it
@@ -39,7 +40,8 @@ static worst measure(const ab_case *c, const cJSON *tensor, int place) {
     const double nonzero = ab_json_number(tensor, "nonzero", 0),
                  flushed = ab_json_number(tensor, "flushed", 0);
     const double expected = ab_expected_flush(&c->facts, tensor);
-    worst w = {tensor, place, 0, 0, expected > 0 ? expected : 0};
+    worst w = {tensor, place, 0, 0, expected > 0 ? expected : 0, 0};
+    if (!(expected >= c->facts.limits->underflow_energy)) w.since = ab_first_step_with(tensor, "flushed");
     if (nonzero <= 0 || flushed <= 0) return w;
     const double energy = ab_facts_flushed_energy(&c->facts, tensor);
     w.energy = energy > 0 ? energy : 0;
@@ -47,21 +49,26 @@ static worst measure(const ab_case *c, const cJSON *tensor, int place) {
     return w;
 }
 
-static bool is_worse(const worst *a, const worst *b) {
+/* Of two that each lose enough, the one that was flushed at an earlier step: the other may only be read from
+ * weights which that one spoilt. Else the one that loses more. */
+static bool is_worse(const worst *a, const worst *b, double enough) {
     const double x = fmax(a->energy, a->expected), y = fmax(b->energy, b->expected);
+    if (fmin(x, y) >= enough && a->since != b->since && fmin(a->since, b->since) >= 0)
+        return a->since < b->since;
     return x > y || (x == y && a->share > b->share);
 }
 
-/* The tensor that loses most; of equals the first in the backward pass, since later ones receive zeros. */
+/* The tensor that explains most; of equals the first in the backward pass, since later ones receive zeros. */
 static worst find_worst(const ab_case *c) {
-    worst w = {NULL, 0, 0, 0, 0};
+    worst w = {NULL, 0, 0, 0, 0, AB_STEP_UNKNOWN};
     const cJSON *tensor;
     int place = -1;
     cJSON_ArrayForEach(tensor, ab_json_at(c->facts.cell, "probes.tensors")) {
         place++;
         if (!ab_json_is_true(tensor, "cast") || is_rounding(c, tensor)) continue;
         const worst here = measure(c, tensor, place);
-        if (fmax(here.energy, fmax(here.share, here.expected)) > 0 && (!w.tensor || is_worse(&here, &w)))
+        if (fmax(here.energy, fmax(here.share, here.expected)) > 0 &&
+            (!w.tensor || is_worse(&here, &w, c->facts.limits->underflow_energy)))
             w = here;
     }
     return w;

@@ -1,6 +1,7 @@
 /* Gradients of the first layers are far smaller than those of the last, in O0, and the loss is flat. The
  * first layer must be affected: attention weights that start near 0 have small gradients in the middle of a
- * net while the gradients of other layers pass. */
+ * net while the gradients of other layers pass. It is named, as the end of the way, unless another layer's
+ * gradient was as small at an earlier step. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/verdict.h"
 #include "reports/record/json.h"
@@ -49,6 +50,48 @@ static const cJSON *smallest(const cJSON *cell, double far, int *place, double *
     return front_tensor;
 }
 
+static double at_column(const cJSON *tensor, int column) {
+    const cJSON *energy = cJSON_GetArrayItem(ab_json_at(tensor, "steps.energy"), column);
+    const double count = ab_json_number(tensor, "count", 0);
+    return cJSON_IsNumber(energy) && count > 0 ? energy->valuedouble / count : (double)NAN;
+}
+
+/* Largest mean square of any weight gradient in a column of steps; 0: none. */
+static double largest_at(const cJSON *list, int column) {
+    const cJSON *tensor;
+    double most = 0;
+    cJSON_ArrayForEach(tensor, list) {
+        if (strstr(ab_json_text(tensor, "name", ""), ".weight")) most = fmax(most, at_column(tensor, column));
+    }
+    return most;
+}
+
+/* The first column of steps in which the gradient is below the share `few` of the largest; -1: none. */
+static int first_small(const cJSON *list, const cJSON *tensor, double few) {
+    const int columns = cJSON_GetArraySize(ab_json_at(tensor, "steps.energy"));
+    for (int i = 0; i < columns; i++)
+        if (at_column(tensor, i) < few * few * largest_at(list, i)) return i;
+    return -1;
+}
+
+/* The weight whose gradient was this small before that of `known`, as the first of all; else `known`. */
+static const cJSON *first_in_time(const cJSON *list, const cJSON *known, double few, int *place,
+                                  int *column) {
+    const cJSON *tensor, *found = known;
+    int i = -1;
+    *column = first_small(list, known, few);
+    cJSON_ArrayForEach(tensor, list) {
+        i++;
+        if (tensor == known || !strstr(ab_json_text(tensor, "name", ""), ".weight")) continue;
+        const int here = first_small(list, tensor, few);
+        if (here < 0 || (*column >= 0 && here >= *column)) continue;
+        *column = here;
+        *place = i;
+        found = tensor;
+    }
+    return found;
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
     int place = 0;
     double ratio = 1, first = 1;
@@ -56,12 +99,19 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     if (!ab_baseline_is_flat(c) || !least) return false;
     if (!(ratio < c->facts.limits->few_gradients) || !(first < c->facts.limits->few_first_gradients))
         return false;
+    const cJSON *list = ab_json_at(c->facts.baseline, "probes.unscaled_gradients");
+    int column;
+    least = first_in_time(list, least, c->facts.limits->few_gradients, &place, &column);
+    if (column >= 0) ratio = sqrt(at_column(least, column) / largest_at(list, column));
     verdict->proof = AB_PROOF_COMPARED;
-    verdict->since = 0;
+    verdict->since = (int)(ab_json_number(least, "steps.first", 0) +
+                           fmax(0, column) * ab_json_number(least, "steps.stride", 1));
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(least, "layer", ""));
     ab_say_baseline_fails(c, verdict);
-    ab_verdict_say(verdict, "O0's gradient of %s is %.2g of the largest weight gradient (root mean squares)",
-                   ab_text_brief(ab_json_text(least, "name", ""), 60), ratio);
+    ab_verdict_say(
+        verdict,
+        "O0's gradient of %s is %.2g of the largest weight gradient (root mean squares), at step %d first",
+        ab_text_brief(ab_json_text(least, "name", ""), 60), ratio, verdict->since);
     ab_verdict_point_baseline(&c->facts, verdict, "/probes/unscaled_gradients/%d/steps/energy", place);
     return true;
 }

@@ -285,6 +285,15 @@ static void a_flat_o0_is_told_apart_by_its_cause(void **state) {
            "\"count\": 100, \"steps\": {\"energy\": [1e-12]}}, {\"name\": \"out.weight.grad\", \"layer\": "
            "\"out\", \"count\": 100, \"steps\": {\"energy\": [1]}}]}";
     expect(&r, "vanishing_gradient", "r"); /* a recurrence */
+#define OF_LAYER(name, energies)                                                                             \
+    "{\"name\": \"" name ".weight.grad\", \"layer\": \"" name                                                \
+    "\", \"count\": 200, \"steps\": {\"first\": 0, \"stride\": 40, \"energy\": [" energies "]}}"
+    r.o0 = ", \"probes\": {\"unscaled_gradients\": [" OF_LAYER("a", "1, 1e-14") ", " OF_LAYER(
+        "b", "1e-12, 1e-12") ", " OF_LAYER("c", "1, 1e7") "]}";
+    expect(&r, "vanishing_gradient", "b"); /* before those of a were */
+    r.o0 = ", \"probes\": {\"unscaled_gradients\": [" OF_LAYER("a", "1e-12, 1e-14") ", " OF_LAYER(
+        "b", "1e-12, 1e-12") ", " OF_LAYER("c", "1, 1e7") "]}";
+    expect(&r, "vanishing_gradient", "a"); /* at the same step the end of the way */
 }
 
 static void a_divergence_in_o0_is_the_rate_or_the_initial_weights(void **state) {
@@ -1071,6 +1080,26 @@ static void gradients_of_few_bits_explain_a_gap_that_nothing_surer_does(void **s
     assert_false(diagnose(&r)->found.sick);
 }
 
+#define FLUSHED(name, counts, steps)                                                                         \
+    "{\"name\": \"" name ".out.grad\", \"layer\": \"" name                                                   \
+    "\", \"kind\": \"activation_gradient\", \"cast\": true, \"count\": 1000, \"nonzero\": 1000, "            \
+    "\"flushed\": "                                                                                          \
+    "950, \"max_abs\": 1e-7, \"exponents\": {\"first\": -26, \"counts\": [" counts                           \
+    "]}, \"steps\": {\"first\": 0, \"stride\": 40, \"flushed\": [" steps "]}}"
+
+/* b lost more of its energy, but only after a had lost half of its own. */
+static void the_layer_that_was_flushed_first_is_named(void **state) {
+    (void)state;
+    record r = sound;
+    r.cell_last = 1.5;
+    r.cell = PROBES(
+        "\"tensors\": [" FLUSHED("b", "1000", "0, 950") ", " FLUSHED("a", "950, 0, 50", "475, 475") "]");
+    expect(&r, "gradient_underflow", "a");
+    r.cell = PROBES(
+        "\"tensors\": [" FLUSHED("b", "1000", "475, 475") ", " FLUSHED("a", "950, 0, 50", "475, 475") "]");
+    expect(&r, "gradient_underflow", "b");
+}
+
 /* The casts of the probed steps flushed nothing, the twin's steps say otherwise. */
 static void an_fp32_twin_is_believed_about_flushed_gradients(void **state) {
     (void)state;
@@ -1665,6 +1694,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(repaired_data_are_given_more_steps_in_a_short_run),
     cmocka_unit_test(half_weights_get_masters_with_other_changes),
     cmocka_unit_test(lost_decay_is_told_from_lost_gradients),
+    cmocka_unit_test(the_layer_that_was_flushed_first_is_named),
     cmocka_unit_test(every_cause_declares_what_it_needs_predicts_and_is_refuted_by),
     cmocka_unit_test(a_rate_is_ruled_out_by_a_start_that_has_no_finite_loss),
     cmocka_unit_test(a_rate_that_made_the_losses_rise_is_not_ruled_out),

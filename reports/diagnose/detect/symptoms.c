@@ -7,26 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-/* Standard error of the mean per-batch difference between the last losses of two cells; at most that of two
- * cells with O0's (`b`) variance, so unstable losses do not raise the limit. */
-static double gap_error(const cJSON *a, const cJSON *b) {
-    const int n = cJSON_GetArraySize(a), used = n < AB_SUMMARY_FINAL_LOSSES ? n : AB_SUMMARY_FINAL_LOSSES;
-    double sum = 0, squares = 0, own = 0, own_squares = 0;
-    if (used < 2 || cJSON_GetArraySize(b) != n) return 0;
-    for (int i = n - used; i < n; i++) {
-        const cJSON *x = cJSON_GetArrayItem(a, i), *y = cJSON_GetArrayItem(b, i);
-        if (!cJSON_IsNumber(x) || !cJSON_IsNumber(y)) return 0;
-        const double gap = x->valuedouble - y->valuedouble;
-        sum += gap;
-        squares += gap * gap;
-        own += y->valuedouble;
-        own_squares += y->valuedouble * y->valuedouble;
-    }
-    const double variance = (squares - sum * sum / used) / (used - 1),
-                 most = 2 * (own_squares - own * own / used) / (used - 1);
-    return sqrt(fmax(0, fmin(variance, most)) / used);
-}
-
 /* A gap this small is chance: ten noise floors, if they were measured, or a share of what O0 learned that
  * healthy runs do not exceed (gap_learned), whichever is larger; and standard errors of the gap. Every term
  * is a loss difference of this record, so the units of the loss do not matter. */
@@ -34,16 +14,7 @@ static double chance_of_gap(const ab_case *c) {
     const ab_thresholds *t = c->facts.limits;
     const double floor = fabs(ab_json_number(c->facts.document, "noise_floor.loss_gap", 0));
     return fmax(t->gap_floors * floor, t->gap_learned * ab_facts_learned(&c->facts)) +
-           t->gap_errors *
-               gap_error(ab_json_at(c->facts.cell, "loss"), ab_json_at(c->facts.baseline, "loss"));
-}
-
-/* What being a few steps late explains: what O0 gained in its last steps (rounding decides when a net leaves
- * a plateau, and on the slope after it a few steps make a large difference), and the cost of skipped steps.
- */
-static double lateness_of_gap(const ab_case *c) {
-    const int later = (int)(c->facts.baseline_loss.steps * c->facts.limits->gap_later);
-    return ab_facts_cost_of_steps(&c->facts, later) + c->facts.skip_cost;
+           t->gap_errors * ab_facts_gap_error(&c->facts);
 }
 
 /* Most of the averaged weights no longer change, are far from the weights, and score worse. */
@@ -138,6 +109,16 @@ static void widen_gap(ab_case *c) {
     c->gap_limit = fmax(c->gap_limit, least);
 }
 
+/* O0's loss fell, though not below the best constant, and the cell lacks most of that: O0 learned what the
+ * cell did not, and is fit to be compared with. */
+static bool lacks_what_o0_learned(const ab_case *c) {
+    const ab_thresholds *t = c->facts.limits;
+    const ab_loss_facts *o0 = &c->facts.baseline_loss;
+    const double learned = ab_facts_learned(&c->facts);
+    return c->behind && o0->final < t->learned_share * o0->first && learned > 0 &&
+           c->facts.gap > t->chance_gap * learned;
+}
+
 static void find_symptoms(ab_case *c) {
     const ab_thresholds *t = c->facts.limits;
     c->nonfinite = c->facts.loss.nonfinite > 0;
@@ -146,6 +127,7 @@ static void find_symptoms(ab_case *c) {
     c->unlearned = c->facts.baseline && !has_learned(c);
     if (c->unlearned) widen_gap(c);
     c->behind = c->facts.gap > c->gap_limit;
+    if (c->unlearned && lacks_what_o0_learned(c)) c->unlearned = false;
     const ab_loss_facts *o0 = &c->facts.baseline_loss;
     c->diverged = c->facts.baseline && (o0->nonfinite > 0 || o0->sustained > t->far_above * o0->first);
     c->lr_unstable = is_lr_unstable(c);
@@ -161,7 +143,7 @@ ab_status ab_case_of(const cJSON *document, int index, const ab_thresholds *limi
     AB_TRY(ab_facts_of(document, index, limits, &c->facts));
     if (c->facts.baseline) {
         c->gap_chance = chance_of_gap(c);
-        c->gap_limit = c->gap_chance + lateness_of_gap(c);
+        c->gap_limit = c->gap_chance + ab_facts_gap_lateness(&c->facts);
     }
     find_symptoms(c);
     return AB_OK;

@@ -73,6 +73,13 @@ double ab_facts_learned(const ab_facts *facts);
 /* O0's loss `steps` before its end minus its final loss; at least 0. */
 double ab_facts_cost_of_steps(const ab_facts *facts, int steps);
 
+/* Standard error of the mean difference of the last losses from O0's, batch by batch; 0: not known. */
+double ab_facts_gap_error(const ab_facts *facts);
+
+/* The part of the loss gap that being a few steps late explains (gap_later), with the cost of skipped steps.
+ */
+double ab_facts_gap_lateness(const ab_facts *facts);
+
 /* Skipped steps at the last scale. */
 int ab_facts_skipped_at_last_scale(const ab_facts *facts);
 

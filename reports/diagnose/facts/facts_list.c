@@ -44,6 +44,16 @@ static ab_fact get_gap_share(const ab_facts *f) {
     return whole(beside(f, f->gap / ab_facts_learned(f)), "/summary/loss_gap");
 }
 
+static ab_fact get_o0_learned(const ab_facts *f) {
+    return whole(beside(f, ab_facts_learned(f)), "/summary/loss_gap");
+}
+
+static ab_fact get_gap_error(const ab_facts *f) { return whole(beside(f, ab_facts_gap_error(f)), "/loss"); }
+
+static ab_fact get_gap_lateness(const ab_facts *f) {
+    return whole(beside(f, ab_facts_gap_lateness(f)), "/summary/loss_gap");
+}
+
 static ab_fact get_noise_floor(const ab_facts *f) {
     return whole(ab_json_number(f->document, "noise_floor.loss_gap", (double)NAN), "");
 }

@@ -1308,6 +1308,22 @@ static void a_gap_that_nothing_else_explains_is_believed_of_fewer_lost_updates(v
     expect_no(&r, "weight_update_lost");
 }
 
+/* O0's loss fell from 2.3 to 2.1, where the best constant is 2.09; the cell has almost nothing of that fall.
+ */
+static void a_cell_that_lacks_what_o0_learned_is_judged_though_a_constant_is_better(void **state) {
+    (void)state;
+    record r = sound;
+    r.o0 = ", \"implementations\": [{\"op\": \"ce\", \"type\": \"cross_entropy\"}], \"vitals\": "
+           "{\"constant_loss\": "
+           "{\"loss\": 2.09, \"parts\": [{\"op\": \"ce\", \"loss\": 2.09, \"factor\": 1}]}}";
+    r.o0_last = 2.1;
+    r.cell_last = 2.28;
+    r.cell = LEDGER("0.4", "0.01");
+    expect(&r, "weight_update_lost", "fc");
+    r.cell_last = 2.15;
+    expect_no(&r, "weight_update_lost");
+}
+
 /* Both are lost; the ledger says which of them is most of it. */
 static void lost_decay_is_told_from_lost_gradients(void **state) {
     (void)state;
@@ -1693,6 +1709,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(bad_data_are_named_by_sample_and_input),
     cmocka_unit_test(repaired_data_are_given_more_steps_in_a_short_run),
     cmocka_unit_test(half_weights_get_masters_with_other_changes),
+    cmocka_unit_test(a_cell_that_lacks_what_o0_learned_is_judged_though_a_constant_is_better),
     cmocka_unit_test(lost_decay_is_told_from_lost_gradients),
     cmocka_unit_test(the_layer_that_was_flushed_first_is_named),
     cmocka_unit_test(every_cause_declares_what_it_needs_predicts_and_is_refuted_by),

@@ -135,8 +135,9 @@ static ab_status check_enum(const check *c, const cJSON *schema, const cJSON *wo
 static ab_status check_limit(const check *c, const place *at, const cJSON *value, bool holds,
                              const char *relation, double limit) {
     char text[64];
+    if (!cJSON_IsNumber(value) || holds) return AB_OK;
     ab_text_show(text, sizeof text, "a number %s %.10g", relation, limit);
-    return !cJSON_IsNumber(value) || holds ? AB_OK : wrong(c, at, text, value);
+    return wrong(c, at, text, value);
 }
 
 static ab_status check_minimum(const check *c, const cJSON *schema, const cJSON *limit, const cJSON *value,
@@ -173,15 +174,24 @@ static ab_status check_required(const check *c, const cJSON *schema, const cJSON
     return AB_OK;
 }
 
+/* The rule of a key; sought behind the last one found first, since documents have the order of the schema. */
+static const cJSON *rule_of(const cJSON *properties, const cJSON *last, const char *key) {
+    for (const cJSON *rule = last ? last->next : NULL; rule; rule = rule->next)
+        if (strcmp(rule->string, key) == 0) return rule;
+    return cJSON_GetObjectItemCaseSensitive(properties, key);
+}
+
 static ab_status check_properties(const check *c, const cJSON *schema, const cJSON *properties,
                                   const cJSON *value, const place *at) {
     (void)schema;
-    const cJSON *member;
+    const cJSON *member, *last = NULL;
     if (!cJSON_IsObject(value)) return AB_OK;
     cJSON_ArrayForEach(member, value) {
         place inside = {at, member->string, 0};
-        const cJSON *rule = cJSON_GetObjectItemCaseSensitive(properties, member->string);
-        if (rule) AB_TRY(check_value(c, rule, member, &inside));
+        const cJSON *rule = rule_of(properties, last, member->string);
+        if (!rule) continue;
+        AB_TRY(check_value(c, rule, member, &inside));
+        last = rule;
     }
     return AB_OK;
 }
@@ -238,14 +248,13 @@ static ab_status check_max_items(const check *c, const cJSON *schema, const cJSO
 static ab_status check_ref(const check *c, const cJSON *schema, const cJSON *ref, const cJSON *value,
                            const place *at) {
     (void)schema;
-    char path[PATH_TEXT];
+    static const char definitions[] = "#/$defs/";
+    const size_t prefix = sizeof definitions - 1;
     const char *text = cJSON_IsString(ref) ? ref->valuestring : "";
     const cJSON *target = NULL;
-    if (strncmp(text, "#/", 2) == 0 && strlen(text) < sizeof path) {
-        ab_text_show(path, sizeof path, "%s", text + 2);
-        for (char *slash = path; (slash = strchr(slash, '/'));) *slash = '.';
-        target = ab_json_at(c->root, path);
-    }
+    if (strncmp(text, definitions, prefix) == 0)
+        target = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(c->root, "$defs"),
+                                                  text + prefix);
     if (!target) return ab_fail(AB_INTERNAL, "schema: reference %s leads nowhere", text);
     return check_value(c, target, value, at);
 }
@@ -290,7 +299,7 @@ static const keyword keywords[] = {
 
 static const keyword *find_keyword(const char *name) {
     for (size_t i = 0; i < AB_COUNT_OF(keywords); i++)
-        if (strcmp(keywords[i].name, name) == 0) return &keywords[i];
+        if (keywords[i].name[0] == name[0] && strcmp(keywords[i].name, name) == 0) return &keywords[i];
     return NULL;
 }
 

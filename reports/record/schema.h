@@ -1,4 +1,4 @@
-/* Validator for the subset of JSON Schema 2020-12 that our schemas use: $ref to "#/...", type, const,
+/* Validator for the subset of JSON Schema 2020-12 that our schemas use: $ref to "#/$defs/...", type, const,
  * enum, minimum, maximum, exclusiveMinimum, required, properties, additionalProperties, items, minItems,
  * maxItems, if/then. An unknown keyword is an error and never ignored, so that everything in a schema is
  * checked. */

@@ -146,7 +146,8 @@ ab_tensor_sums ab_tensor_sums_of(const cJSON *cell, const char *list, const char
 double ab_first_scale(const cJSON *cell);
 
 /* 1 minus the energy of this cell's unscaled weight gradients over that of O0's, at the first step (same
- * weights, same batch); NAN if not recorded or if that step overflowed. */
+ * weights, same batch); NAN if not recorded, if that step overflowed, or if accumulated gradients are divided
+ * by the loss scale more than once (unscaled_times), so that only the last micro-batch is left of them. */
 double ab_gradient_deficit(const ab_facts *facts);
 
 /* Norm of the cell's unscaled gradients at the first step over that of its initial weights; NAN if not

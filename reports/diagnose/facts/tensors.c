@@ -109,11 +109,20 @@ static bool overflowed_first(const cJSON *cell) {
     return false;
 }
 
+/* How often gradients are divided by the loss scale in a step; NAN: not recorded. */
+static double unscaled_times(const ab_facts *facts) {
+    const double micro = ab_json_number(facts->document, "config.gradient_accumulation_steps", 1);
+    const ab_tensor_sums scaled = ab_tensor_sums_of(facts->cell, "tensors", "weight_gradient", true),
+                         given = ab_tensor_sums_of(facts->cell, "unscaled_gradients", "", true);
+    return given.values * micro / scaled.values;
+}
+
 double ab_gradient_deficit(const ab_facts *facts) {
     if (!facts->baseline || facts->baseline == facts->cell) return (double)NAN;
     if (ab_json_number(facts->cell, "first_skipped_step", -1) == 0 || overflowed_first(facts->cell))
         return (double)NAN;
     if (facts->loss.first_nonfinite == 0) return (double)NAN; /* non-finite gradients have no energy */
+    if (unscaled_times(facts) > facts->limits->unscaled_times) return (double)NAN; /* part of them is lost */
     const double own = unscaled_energy(facts->cell), reference = unscaled_energy(facts->baseline);
     return reference > 0 ? 1 - own / reference : (double)NAN;
 }

@@ -1200,6 +1200,25 @@ static void gradients_that_overflowed_were_not_flushed(void **state) {
     expect(&r, "gradient_underflow", "fc2");
 }
 
+/* What an accumulated gradient lacks because it was divided by the scale twice was not flushed. */
+static void gradients_that_are_unscaled_twice_were_not_flushed(void **state) {
+    (void)state;
+    record r = sound;
+    r.config = ", \"gradient_accumulation_steps\": 2";
+    r.cell_last = 2;
+#define UNSCALED(count)                                                                                      \
+    FIXED PROBES(                                                                                            \
+        "\"tensors\": [{\"name\": \"w\", \"layer\": \"fc2\", \"kind\": \"weight_gradient\", \"cast\": "      \
+        "true, \"count\": 10, \"nonzero\": 10, \"flushed\": 1, \"max_abs\": 0.02, \"steps\": "               \
+        "{\"nonzero\": [10], \"energy\": [5e14]}}], \"unscaled_gradients\": [{\"count\": " count             \
+        ", \"steps\": {\"energy\": [1], \"nonzero\": [5]}}]")
+    r.o0 = GRADIENT("4", "0", "0");
+    r.cell = UNSCALED("5"); /* once for the two micro-batches that "tensors" counts */
+    expect(&r, "gradient_underflow", "fc2");
+    r.cell = UNSCALED("10");
+    expect_no(&r, "gradient_underflow");
+}
+
 /* The probed steps lie behind the overflow: only the origin saw it. */
 static void a_scale_too_high_is_known_from_the_origin_alone(void **state) {
     (void)state;
@@ -1703,6 +1722,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(half_trained_weights_that_overflow_lacked_their_gradients),
     cmocka_unit_test(an_overflow_of_its_own_is_no_consequence_of_flushed_gradients),
     cmocka_unit_test(a_scale_that_fell_is_not_why_gradients_are_zero),
+    cmocka_unit_test(gradients_that_are_unscaled_twice_were_not_flushed),
     cmocka_unit_test(gradients_that_overflowed_were_not_flushed),
     cmocka_unit_test(a_scale_too_high_is_known_from_the_origin_alone),
     cmocka_unit_test(a_partial_sum_that_overflows_is_the_accumulators),

@@ -8,15 +8,17 @@
     scripts/corpus_facts.py show CASE                      all figures of a case
     scripts/corpus_facts.py quantiles                      are thresholds of kind quantile those of the figures?
     scripts/corpus_facts.py calibration                    how often the first cause is right, by what shows it
-    scripts/corpus_facts.py jitter FOLDER [--share X]      which first verdicts change if a threshold moves
+    scripts/corpus_facts.py jitter [--docs]                which first verdicts change if a threshold moves
+    scripts/corpus_facts.py leave-out [--docs]             which change if quantiles are those without a family
                                                            (--docs: into docs/diagnose.md)
 
-Figures are worked out of the record as reports/diagnose does, and rounded. They are those of one program,
-machine and day, named in the file's first line; they do not follow the rules when these change. Sets of split
-"test" are left out of margins, so that nobody fits a threshold to them by accident
-(--split test shows them)."""
+Figures are those that the program's rules compare (`ampbench diagnose --facts`) or worked out of the record, rounded,
+and what moved thresholds change. They are those of one program, machine and day, named in the file's first line;
+they do not follow the rules when these change. Sets of split "test" are left out of margins, so that nobody fits a
+threshold to them by accident (--split test shows them)."""
 
-import argparse, concurrent.futures, datetime, fnmatch, functools, gzip, hashlib, json, lzma, math, pathlib, re, subprocess, sys, tempfile
+import argparse, collections, concurrent.futures, functools, gzip, hashlib, json, lzma, math, pathlib, re
+import subprocess, sys, tempfile
 
 sys.dont_write_bytecode = True
 import corpus
@@ -54,12 +56,14 @@ figures = {
     "labels": "how far class means of O0's inputs differ, over what labels of chance make",
     "origin_step": "step of the first inf or nan made of finite values",
     "origin": "its op, type, pass and cause",
-    "verdicts": "what diagnose says, first cause first, with what shows it",
+    "verdict": "what diagnose says first, with what shows it",
+    "moved": "what it says if a threshold moves by 5, 10, 25 or 50 percent, the least of them: THRESHOLD-10=CAUSE",
+    "quantile": "what it says if a quantile is lower or higher than this, up to eight times: THRESHOLD<VALUE=CAUSE",
 }
 
 
+texts = ("origin", "verdict", "moved", "quantile")
 shares = (
-    "gap",
     "o0_rest",
     "nonfinite",
     "late_skips",
@@ -104,99 +108,32 @@ def mean_of_last(losses, steps):
     return sum(used) / len(used) if used and None not in used else None
 
 
-def gap_error(cell, o0):
-    """Standard error of the mean difference of the last losses, at most as if both scattered as O0's."""
-    a, b = cell["loss"][-last_losses:], o0["loss"][-last_losses:]
-    n = len(a)
-    if n < 2 or len(cell["loss"]) != len(o0["loss"]) or None in a or None in b:
-        return 0
-    spread = lambda values: sum(v * v for v in values) - sum(values) ** 2 / n
-    variance, most = spread([x - y for x, y in zip(a, b)]) / (n - 1), 2 * spread(b) / (n - 1)
-    return math.sqrt(max(0, min(variance, most)) / n)
-
-
-def learned(document, o0):
-    """ab_facts_learned() of a record without edges, but for token data, where log(classes) is not asked."""
-    final, first = mean_of_last(o0["loss"], len(o0["loss"])), o0["loss"][0]
-    if final is None or first is None:
-        return None
-    classes = at(document, "data.classes", 0)
-    return min(first, math.log(classes) if classes >= 2 else math.inf) - final
-
-
-def lateness(cell, o0):
-    """reports/diagnose/detect/symptoms.c, lateness_of_gap(): what O0 gained in its last steps, and skips."""
-    losses, steps = o0["loss"], len(o0["loss"])
-    final = mean_of_last(losses, steps)
-
-    def cost(fewer):
-        earlier = mean_of_last(losses, steps - fewer)
-        return max(0, earlier - final) if earlier is not None else 0
-
-    return cost(int(steps * read_thresholds()["gap_later"]["value"])) + cost(cell["steps_skipped"])
-
-
-def gap_limit(document, cell, o0):
-    """reports/diagnose/detect/symptoms.c, chance_of_gap() and lateness_of_gap()."""
-    gained, limits = learned(document, o0), {name: row["value"] for name, row in read_thresholds().items()}
-    if gained is None:
-        return None
-    floor = limits["gap_floors"] * abs(at(document, "noise_floor.loss_gap", 0))
-    errors = limits["gap_errors"] * gap_error(cell, o0)
-    return max(floor, limits["gap_learned"] * gained) + errors + lateness(cell, o0)
-
-
 def is_reference(case):
     """Quantiles are taken over these."""
     return (case["cause"], case["split"]) == ("healthy", "train")
 
 
-def healthy_figures(document, cell, o0):
-    """What thresholds of kind quantile are quantiles of."""
-    gained, gap, first = learned(document, o0), at(cell, "summary.loss_gap"), cell["loss"][0]
-    found = {"learned_gap": None, "first_shift": None}
-    if gained and gained > 0 and gap is not None:
-        errors = read_thresholds()["gap_errors"]["value"] * gap_error(cell, o0)
-        found["learned_gap"] = max(0, (gap - lateness(cell, o0) - errors) / gained)
-    if first is not None and o0["loss"][0]:
-        found["first_shift"] = abs(first - o0["loss"][0]) / abs(o0["loss"][0])
-    return found
+def gap_figures(facts):
+    """The loss gap beside what reports/diagnose/detect allows, and what the quantiles are quantiles of."""
+    limits = {name: row["value"] for name, row in read_thresholds().items()}
+    gap, gained = facts["gap"], facts["o0_learned"]
+    if gap is None or gained is None:
+        return {"first_shift": facts["first_shift"]}
+    rest = limits["gap_errors"] * facts["gap_error"] + facts["gap_lateness"]
+    chance = max(limits["gap_floors"] * abs(facts["noise_floor"] or 0), limits["gap_learned"] * gained)
+    return {
+        "gap": ratio(gap, chance + rest),
+        "learned_gap": max(0, (gap - rest) / gained) if gained > 0 else None,
+        "first_shift": facts["first_shift"],
+    }
 
 
-def flushed_energy(tensor, limit):
-    first, counts = at(tensor, "exponents.first", 0), at(tensor, "exponents.counts", [])
-    energy = [(first + i, math.ldexp(count, 2 * (first + i))) for i, count in enumerate(counts)]
-    return ratio(sum(e for exponent, e in energy if exponent < limit), sum(e for _, e in energy))
-
-
-def first_energy(cell):
-    """Energy of the first step's weight gradients, without the loss scale; None where not known."""
-    probed, total = max(1, at(cell, "probes.steps_probed", 1)), 0
-    for tensor in at(cell, "probes.tensors", []):
-        if tensor["kind"] != "weight_gradient":
-            continue
-        nonzero, energy = (at(tensor, "steps." + key, [None])[0] for key in ("nonzero", "energy"))
-        if nonzero is None or energy is None or nonzero > 1.5 * tensor["count"] / probed:
-            return None
-        total += energy
-    return total / (cell["scale"][0][0] or 1) ** 2
-
-
-def deficit(cell, o0):
-    overflowed = any(at(t, "steps.overflowed", [0])[:1] > [0] for t in at(cell, "probes.tensors", []))
-    if cell["first_skipped_step"] == 0 or overflowed or cell["loss"][0] is None:
-        return None
-    own, reference = first_energy(cell), first_energy(o0)
-    return 1 - own / reference if own is not None and reference else None
-
-
-def loss_figures(document, cell, o0):
+def loss_figures(cell, o0):
     losses, own = o0["loss"], cell["loss"]
     rows = [losses[i : i + 5] for i in range(1, len(losses) - 4)]
     highest = max((sum(row) / 5 for row in rows if None not in row), default=None)
     missing = [i for i, x in enumerate(own) if x is None]
     return {
-        "gap": ratio(at(cell, "summary.loss_gap"), gap_limit(document, cell, o0)),
         "o0_rest": ratio(mean_of_last(losses, len(losses)), losses[0]),
         "o0_rise": ratio(highest, losses[0]),
         "nonfinite": len(missing) / len(own),
@@ -204,25 +141,23 @@ def loss_figures(document, cell, o0):
     }
 
 
-def scale_figures(cell):
-    steps, scales = len(cell["loss"]), [run[0] for run in cell["scale"] if run[0]]
-    late = sum(step >= steps // 4 for step in cell["skipped_steps"])
+def scale_figures(facts, cell):
+    scales = [run[0] for run in cell["scale"] if run[0]]
     return {
-        "late_skips": late / (steps - steps // 4),
+        "late_skips": facts["late_skips"],
         "scale_first": math.log2(scales[0]) if scales else None,
         "scale_last": math.log2(scales[-1]) if scales else None,
     }
 
 
-def gradient_figures(cell, o0):
-    limit = -134 if cell["half_format"] == "bf16" else -25
+def gradient_figures(facts, cell):
     cast = [t for t in at(cell, "probes.tensors", []) if t["cast"] and "gradient" in t["kind"]]
     largest = lambda values: max((v for v in values if v is not None), default=None)
     return {
         "flushed": largest(ratio(t["flushed"], t["nonzero"]) for t in cast),
-        "flushed_energy": largest(flushed_energy(t, limit) for t in cast),
+        "flushed_energy": facts["flushed_energy"],
         "overflowed": largest(ratio(t["overflowed"], t["count"]) for t in cast),
-        "deficit": deficit(cell, o0),
+        "deficit": facts["gradient_deficit"],
     }
 
 
@@ -244,10 +179,7 @@ def update_figures(cell):
     }
 
 
-def baseline_figures(o0):
-    first, last = at(o0, "vitals.initial_weights", {}), at(o0, "vitals.final_weights", {})
-    energy = sum(at(param, "update.energy", 0) for param in at(o0, "probes.lost_updates", []))
-    norm = (first.get("rms") or 0) * math.sqrt(first.get("count") or 0)
+def baseline_figures(facts, o0):
     signals = at(o0, "probes.signals", [])
     outputs = [s["rms_first"] for s in signals if s["rms_first"]]
     sizes = [
@@ -257,8 +189,8 @@ def baseline_figures(o0):
     ]
     control = at(o0, "vitals.labels.control_ratio")
     return {
-        "o0_step": ratio(math.sqrt(energy / max(1, at(o0, "probes.steps_probed", 1))), norm),
-        "o0_growth": ratio(last.get("rms"), first.get("rms")),
+        "o0_step": facts["relative_update"],
+        "o0_growth": facts["weight_growth"],
         "o0_silent": max((s["silent_last"] or 0 for s in signals if s["type"] == "relu"), default=None),
         "o0_signal": ratio(max(outputs, default=None), outputs[0]) if outputs else None,
         "o0_first_gradient": ratio(sizes[0], max(sizes)) if sizes else None,
@@ -267,36 +199,40 @@ def baseline_figures(o0):
 
 
 def rounded(key, value):
-    """Shares and the gap to a thousandth, rises to a hundredth, the rest to two digits."""
+    """Shares to a thousandth, rises to a hundredth, what is compared with far apart numbers to one digit, the rest to
+    two."""
     if value is None or not math.isfinite(value):
         return None
     if key in shares and abs(value) < 10:
         value = round(value, 3)
-    elif key not in ("first_nonfinite", "scale_first", "scale_last"):
-        value = round(value, 2) if key == "o0_rise" and value < 10 else float(f"{value:.2g}")
+    elif key not in ("first_nonfinite", "scale_first", "scale_last", "origin_step"):
+        digits = 1 if key in ("o0_signal", "o0_first_gradient", "labels") else 2
+        value = round(value, 2) if key == "o0_rise" and value < 10 else float(f"{value:.{digits}g}")
     return int(value) if value == int(value) and abs(value) < 1e6 else value
 
 
-def figures_of(document, case, verdicts):
+def figures_of(document, case, diagnosis):
     cells = {cell["level"]: cell for cell in document["cells"] if not cell["twin"]}
     cell, o0 = cells[case["level"]], cells["O0"]
-    events = at(cell, "probes.origin.events", [])
+    facts, events = facts_of(diagnosis, case["level"]), at(cell, "probes.origin.events", [])
     origin = events[0] if events else None
     found = {
-        **loss_figures(document, cell, o0),
-        **scale_figures(cell),
-        **gradient_figures(cell, o0),
+        **gap_figures(facts),
+        **loss_figures(cell, o0),
+        **scale_figures(facts, cell),
+        **gradient_figures(facts, cell),
         **update_figures(cell),
-        **baseline_figures(o0),
-        **(healthy_figures(document, cell, o0) if is_reference(case) else {}),
+        **baseline_figures(facts_of(diagnosis, "O0"), o0),
+        "origin_step": origin["step"] if origin else None,
     }
-    found = {key: rounded(key, found.get(key)) for key in figures if key not in ("origin_step", "origin", "verdicts")}
-    found["origin_step"] = origin["step"] if origin else None
+    if not is_reference(case):
+        found.update({figure: None for figure, _ in quantile_of.values()})
+    found = {key: rounded(key, found.get(key)) for key in figures if key not in texts}
     found["origin"] = (
         " ".join(at(origin, path, "-") for path in ("op", "type", "pass", "cause.id")) if origin else None
     )
-    found["verdicts"] = "; ".join(f"{v['id']} {v['proof']}" for v in verdicts)
-    return found
+    first = verdicts_of(diagnosis, case["level"])[0]
+    return {**found, "verdict": f"{first['id']} {first['proof']}"}
 
 
 # ---- the file --------------------------------------------------------------------------------------
@@ -310,15 +246,10 @@ def read_record(folder, name):
     corpus.fail(f"{folder} has no record of '{name}'")
 
 
-def diagnosis_of(program, document, *options):
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(document, file)
-        file.flush()
-        said = subprocess.run(
-            [program, "diagnose", file.name, "--json", "-", "--exit-zero", *options],
-            capture_output=True,
-            text=True,
-        )
+def diagnosis_of(program, record, *options):
+    said = subprocess.run(
+        [program, "diagnose", record, "--json", "-", "--exit-zero", *options], capture_output=True, text=True
+    )
     if said.returncode != 0:
         corpus.fail("diagnose failed: " + said.stderr.strip())
     return json.loads(said.stdout)
@@ -328,30 +259,84 @@ def verdicts_of(diagnosis, level):
     return next(c["verdicts"] for c in diagnosis["cells"] if f"/{level}/" in c["cell"])
 
 
+def facts_of(diagnosis, level):
+    cell = next(c for c in diagnosis["facts"] if f"/{level}/" in c["cell"])
+    return {fact["name"]: fact["value"] for fact in cell["facts"]}
+
+
+percents = (5, 10, 25, 50)
+
+
+def moved_by_percents(options, record, case):
+    """THRESHOLD-10=CAUSE: what is said first if the threshold is lower (+: higher) by 10 percent, the least of the
+    percents that change it; what the largest does not change is taken as steady."""
+    numbers, found = read_thresholds(), {}
+    for percent in reversed(percents):
+        diagnosis = diagnosis_of(options.program, record, "--jitter", str(percent / 100))
+        here = [item for item in diagnosis["jitter"] if f"/{case['level']}/" in item["cell"]]
+        for item in here:
+            name = item["threshold"] + ("-" if item["value"] < numbers[item["threshold"]]["value"] else "+")
+            found[name] = f"{name}{percent}={item['id']}"
+        if not here:
+            break
+    return " ".join(found.values()) or None
+
+
+def moved_quantiles(options, record, case, first):
+    """THRESHOLD<VALUE=CAUSE: what is said first if a quantile is lower than the value (>: higher)."""
+    found = []
+
+    def said(name, value):
+        diagnosis = diagnosis_of(options.program, record, "--threshold", f"{name}={value!r}")
+        return verdicts_of(diagnosis, case["level"])[0]["id"]
+
+    for name in quantile_of:
+        committed = read_thresholds()[name]["value"]
+        for sign, factor in (("<", 1 / 8), (">", 8)):
+            near, far = committed, committed * factor
+            if (other := said(name, far)) == first:
+                continue
+            for _ in range(7):
+                middle = math.sqrt(near * far)
+                here = said(name, middle)
+                near, far, other = (middle, far, other) if here == first else (near, middle, here)
+            found.append(f"{name}{sign}{math.sqrt(near * far):.2g}={other}")
+    return " ".join(found) or None
+
+
+def examined(options, case):
+    """The case's figures, and of which program and machine its record is."""
+    document = read_record(pathlib.Path(options.folder), case["name"])
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(document, file)
+        file.flush()
+        found = figures_of(document, case, diagnosis_of(options.program, file.name, "--facts"))
+        found["moved"] = moved_by_percents(options, file.name, case)
+        found["quantile"] = moved_quantiles(options, file.name, case, said_first(found))
+    return found, {
+        "program": document["generator"]["version"],
+        "commit": document["generator"]["git_sha"],
+        "cpu": document["environment"]["cpu_model"],
+        "isa": document["environment"]["isa"],
+        "date": document["run"]["started_utc"][:10],
+    }
+
+
 def make(options):
-    folder, cases, columns, head = (
-        pathlib.Path(options.folder),
-        corpus.read_cases(),
-        {key: [] for key in figures},
-        None,
-    )
-    for case in cases.values():
-        document = read_record(folder, case["name"])
-        found = figures_of(document, case, verdicts_of(diagnosis_of(options.program, document), case["level"]))
-        for key, column in columns.items():
-            column.append(found[key])
-        head = head or {
-            "program": document["generator"]["version"],
-            "commit": document["generator"]["git_sha"],
-            "cpu": document["environment"]["cpu_model"],
-            "isa": document["environment"]["isa"],
-            "date": document["run"]["started_utc"][:10],
-        }
-    lines = [head, {"case": codes(cases)}, *({key: column} for key, column in columns.items())]
+    cases, columns = corpus.read_cases(), {key: [] for key in figures}
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for found, head in pool.map(lambda case: examined(options, case), cases.values()):
+            for key, column in columns.items():
+                column.append(found[key])
+    write_facts(head, cases, columns)
+
+
+def write_facts(head, names, columns):
+    lines = [head, {"case": codes(names)}, *({key: column} for key, column in columns.items())]
     text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
     packing = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0}]
     facts_file.write_bytes(lzma.compress(text.encode(), filters=packing))
-    print(f"{len(cases)} cases, {facts_file.stat().st_size} bytes")
+    print(f"{len(names)} cases, {facts_file.stat().st_size} bytes")
 
 
 def codes(names):
@@ -401,7 +386,7 @@ def print_margins(key, facts, cases):
 def margins(options):
     head, facts = read_facts()
     cases = {name: case for name, case in corpus.read_cases().items() if case["split"] == options.split}
-    numeric = [key for key in figures if key not in ("origin", "verdicts")]
+    numeric = [key for key in figures if key not in texts]
     if options.figure and options.figure not in numeric:
         corpus.fail(f"no figure '{options.figure}'; there are {', '.join(numeric)}")
     print(", ".join(f"{key} {value}" for key, value in head.items()) + f"; {options.split} cases")
@@ -426,6 +411,11 @@ def nearest_rank(values, share):
     return sorted(values)[math.ceil(share * len(values)) - 1]
 
 
+def agrees(found, committed):
+    """Whether a quantile to one digit is the committed one."""
+    return abs(found - committed) <= 0.5 * 10 ** math.floor(math.log10(committed)) * (1 + 1e-9)
+
+
 def check_quantiles(_options):
     """Refuses thresholds of kind quantile that are not those of the healthy training cells, to one digit."""
     _, facts = read_facts()
@@ -443,8 +433,7 @@ def check_quantiles(_options):
             f"{name}: the {share} quantile of {len(values)} healthy training cells is {found:.2g}; "
             f"{committed:g} is committed, {above} cells ({above / len(values):.1%}) are above it"
         )
-        rounding = 0.5 * 10 ** math.floor(math.log10(committed)) * (1 + 1e-9)
-        if abs(found - committed) > rounding or not rows[name]["source"].startswith(f"{share} of healthy"):
+        if not agrees(found, committed) or not rows[name]["source"].startswith(f"{share} of healthy"):
             wrong.append(name)
     if wrong:
         corpus.fail(f"thresholds.def does not have the value or the share that the corpus gives: {', '.join(wrong)}")
@@ -458,7 +447,7 @@ def calibration(options):
     _, facts = read_facts()
     said, cases = {}, corpus.read_cases()
     for name, found in facts.items():
-        first, _, proof = found["verdicts"].split("; ")[0].partition(" ")
+        first, _, proof = found["verdict"].partition(" ")
         if first not in (*fine, "unknown"):
             said.setdefault((proof, cases[name]["split"]), []).append(first == cases[name]["cause"])
     lines = ["| shown how | training cases right | test cases right |", "|---|---|---|"]
@@ -474,68 +463,181 @@ def calibration(options):
 # ---- jitter ------------------------------------------------------------------------------------------
 
 
-def judged_again(options, case):
-    """What is said of the cell first, and what with a threshold moved: (threshold, value, cause, layer)."""
-    document = read_record(pathlib.Path(options.folder), case["name"])
-    diagnosis = diagnosis_of(options.program, document, "--jitter", str(options.share))
-    first = verdicts_of(diagnosis, case["level"])[0]["id"]
-    here = [item for item in diagnosis["jitter"] if f"/{case['level']}/" in item["cell"]]
-    return first, [(item["threshold"], item["value"], item["id"]) for item in here]
+def moves_of(found):
+    """Of a case: (threshold, direction, percent, cause); of thresholds that are there no longer nothing."""
+    moves, rows = re.findall(r"(\w+)([-+])(\d+)=(\w+)", found["moved"] or ""), read_thresholds()
+    return [(name, way, int(percent), cause) for name, way, percent, cause in moves if name in rows]
 
 
-def jitter_rows(options, cases):
+def said_first(found):
+    return found["verdict"].partition(" ")[0]
+
+
+def jitter_rows(options, facts, cases):
     """Of each threshold: changes downwards and upwards, right ones lost and won, healthy ones called sick."""
-    numbers, rows, steady, right = read_thresholds(), {}, 0, 0
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for case, (first, moved) in zip(cases, pool.map(lambda case: judged_again(options, case), cases)):
-            steady += not moved
-            right += first == case["cause"]
-            for name, value, found in moved:
-                row = rows.setdefault(name, {"down": 0, "up": 0, "lost": 0, "won": 0, "alarms": []})
-                row["down" if value < numbers[name]["value"] else "up"] += 1
-                row["lost"] += first == case["cause"] != found
-                row["won"] += first != case["cause"] == found
-                if case["cause"] in fine and first in fine and found not in fine:
-                    row["alarms"].append(case["name"] if case["split"] == "train" else "a test case")
-    return numbers, rows, steady, right
+    rows, steady = {}, 0
+    for name, found in facts.items():
+        case, first = cases[name], said_first(found)
+        moved = [move for move in moves_of(found) if move[2] <= options.percent]
+        steady += not moved
+        for threshold, way, _, cause in moved:
+            row = rows.setdefault(threshold, {"-": 0, "+": 0, "lost": 0, "won": 0, "alarms": []})
+            row[way] += 1
+            row["lost"] += first == case["cause"] != cause
+            row["won"] += first != case["cause"] == cause
+            if case["cause"] in fine and first in fine and cause not in fine:
+                row["alarms"].append(name if case["split"] == "train" else "a test case")
+    return rows, steady
 
 
-def jitter_table(options, cases):
-    most = 20
-    numbers, rows, steady, right = jitter_rows(options, cases)
+def nearest_moves(facts):
+    """How many verdicts are how near to a threshold."""
+    least = [min((move[2] for move in moves_of(found)), default=100) for found in facts.values()]
+    counts = [(percent, sum(n <= percent for n in least)) for percent in percents]
+    parts = [f"{count} ({100 * count / len(facts):.1f} %) by {percent} %" for percent, count in counts]
+    return "Records of which some threshold, moved alone, changes what is said first: " + ", ".join(parts) + "."
+
+
+def jitter_table(options):
+    most, cases, numbers = 20, corpus.read_cases(), read_thresholds()
+    head, facts = read_facts()
+    rows, steady = jitter_rows(options, facts, cases)
+    right = sum(said_first(found) == cases[name]["cause"] for name, found in facts.items())
     moved = [name for name, row in numbers.items() if row["kind"] != "derived"]
-    percent, lines = f"{100 * options.share:g} %", []
-    lines.append(
-        f"{datetime.date.today()}: {len(cases)} records of the corpus, {right} with the right cause first. Of the "
-        f"{len(moved)} policies and quantiles, moved one at a time by {percent}, {len(moved) - len(rows)} change "
-        f"nothing; {steady} records ({100 * steady / len(cases):.1f} %) say the same whichever is moved. The mean "
-        f"threshold changes {50 * sum(r['down'] + r['up'] for r in rows.values()) / len(moved) / len(cases):.2f} % of "
-        f"what is said first (cause, layer, options)."
-    )
-    lines += ["", f"| threshold | kind | value | -{percent} | +{percent} | right causes lost, won | healthy called sick |"]
-    lines.append("|---|---|---|---|---|---|---|")
-    worst = sorted(rows, key=lambda name: (-rows[name]["down"] - rows[name]["up"], name))
+    changes = sum(row["-"] + row["+"] for row in rows.values())
+    lines = [
+        f"{head['date']}: {len(facts)} records of the corpus, {right} with the right cause first. Of the "
+        f"{len(moved)} policies and quantiles, moved one at a time by {options.percent} %, {len(moved) - len(rows)} "
+        f"change nothing; {steady} records ({100 * steady / len(facts):.1f} %) say the same whichever is moved. The mean "
+        f"threshold changes {50 * changes / len(moved) / len(facts):.2f} % of what is said first (cause, layer, options). "
+        + nearest_moves(facts),
+        "",
+        f"| threshold | kind | value | -{options.percent} % | +{options.percent} % | right causes lost, won | "
+        "healthy called sick |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    worst = sorted(rows, key=lambda name: (-rows[name]["-"] - rows[name]["+"], name))
     for name in worst[:most]:
         row, number = rows[name], numbers[name]
-        alarms = ", ".join(f"`{alarm}`" if alarm in corpus.read_cases() else alarm for alarm in row["alarms"])
+        alarms = ", ".join(f"`{alarm}`" if alarm in cases else alarm for alarm in row["alarms"])
         lines.append(
-            f"| `{name}` | {number['kind']} | {number['value']:g} | {row['down']} | {row['up']} | "
+            f"| `{name}` | {number['kind']} | {number['value']:g} | {row['-']} | {row['+']} | "
             f"{row['lost']}, {row['won']} | {alarms or '-'} |"
         )
-    total = {key: sum(rows[name][key] for name in worst) for key in ("down", "up", "lost", "won")}
+    total = {key: sum(rows[name][key] for name in worst) for key in ("-", "+", "lost", "won")}
     lines.append(
-        f"| all {len(moved)} |  |  | {total['down']} | {total['up']} | {total['lost']}, {total['won']} | "
+        f"| all {len(moved)} |  |  | {total['-']} | {total['+']} | {total['lost']}, {total['won']} | "
         f"{sum(len(row['alarms']) for row in rows.values())} |"
     )
     return "\n".join(lines)
 
 
-def jitter(options):
-    cases = [c for c in corpus.read_cases().values() if fnmatch.fnmatch(c["name"], options.only)]
-    text = jitter_table(options, cases)
+def show_table(options, mark, text):
     print(text)
     if options.docs:
-        corpus.put_between_marks("docs/diagnose.md", "jitter", "scripts/corpus_facts.py jitter --docs", text)
+        corpus.put_between_marks("docs/diagnose.md", mark, f"scripts/corpus_facts.py {mark} --docs", text)
+
+
+def jitter(options):
+    show_table(options, "jitter", jitter_table(options))
+
+
+# ---- leaving families out ------------------------------------------------------------------------------
+
+cause_families = {
+    "range of the half format": "activation_overflow attention_logit_overflow reduction_overflow exp_log_in_half "
+    "norm_statistics_in_half weight_overflow clip_norm_overflow",
+    "loss scale": "scale_too_high scaler_window_too_short gradient_underflow",
+    "precision of the half format": "weight_update_lost weight_decay_lost accumulator_in_half "
+    "batch_norm_statistics_in_half optimizer_state_underflow ema_in_half",
+    "handling of gradients": "clip_before_unscale gradients_left_scaled unscale_order_in_accumulation "
+    "accumulation_not_averaged",
+    "optimisation": "learning_rate_too_high learning_rate_too_low exploding_signal vanishing_gradient dead_activation",
+    "data": "label_corruption nonfinite_data data_normalization_division_by_zero math_singularity "
+    "nonfinite_initial_weight",
+}
+
+
+def network_family(net):
+    """What kind of network it is, by its ops."""
+    ops = {op["op"] for op in net["ops"]}
+    kinds = {
+        "recurrent": ops & {"lstm", "rnn"},
+        "attention": ops & {"scaled_dot_product_attention"} or ops >= {"matmul", "softmax"},
+        "reconstruction": not ops & {"cross_entropy"} and ops & {"mse", "bce", "bce_with_logits"},
+        "convolutional": ops & {"conv2d"},
+        "other, of tokens": ops & {"embedding"},
+    }
+    return next((kind for kind, here in kinds.items() if here), "other, of images")
+
+
+def families():
+    """(kind, name, the cases judged, the cases left out of the quantiles) of every family. Quantiles are of healthy
+    cells: a family of causes takes those of the networks with it on which one of them is planted."""
+    cases, networks, members = corpus.read_cases(), corpus.read_networks(), collections.defaultdict(set)
+    for name, case in cases.items():
+        built_in = corpus.root / "bench" / "nets" / (case["net"] + ".json")
+        net = networks.get(case["net"]) or json.loads(built_in.read_text())
+        members[network_family(net)].add(name)
+    found = [("networks", family, names, names) for family, names in sorted(members.items())]
+    for family, causes in cause_families.items():
+        names = {name for name, case in cases.items() if case["cause"] in causes.split()}
+        nets = {cases[name]["net"] for name in names}
+        found.append(("causes", family, names, {name for name, case in cases.items() if case["net"] in nets}))
+    return found
+
+
+def said_with(found, values):
+    """What is said first with other quantiles; each is taken by itself."""
+    for name, sign, value, cause in re.findall(r"(\w+)([<>])([-+.e\d]+)=(\w+)", found["quantile"] or ""):
+        if (values[name] < float(value)) if sign == "<" else (values[name] > float(value)):
+            return cause
+    return said_first(found)
+
+
+def quantiles_without(facts, reference, names):
+    """How many healthy training cells there are but these, and their quantiles to one digit, as in thresholds.def: those
+    committed, where the test would take them."""
+    found, rest = {}, [name for name in reference if name not in names]
+    for threshold, (figure, share) in quantile_of.items():
+        values = [facts[name][figure] for name in rest if facts[name][figure] is not None]
+        value, committed = nearest_rank(values, share), read_thresholds()[threshold]["value"]
+        found[threshold] = committed if agrees(value, committed) else float(f"{value:.1g}")
+    return len(rest), found
+
+
+def leave_out_table():
+    head, facts = read_facts()
+    cases, lines, judged, different = corpus.read_cases(), [], 0, 0
+    reference = [name for name in facts if is_reference(cases[name])]
+    for kind, family, names, without in families():
+        left, values = quantiles_without(facts, reference, without)
+        names = [name for name in names if name in facts]
+        said = [(cases[name]["cause"], said_first(facts[name]), said_with(facts[name], values)) for name in names]
+        differ = sum(before != after for _, before, after in said)
+        lost = sum(before == cause != after for cause, before, after in said)
+        won = sum(after == cause != before for cause, before, after in said)
+        judged, different = judged + len(names), different + differ
+        numbers = " | ".join(f"{value:g}" for value in values.values())
+        lines.append(
+            f"| {kind}: {family} | {left} | {numbers} | {len(names)} | {differ} ({100 * differ / len(names):.1f} %) | "
+            f"{lost}, {won} |"
+        )
+    committed = " | ".join(f"{read_thresholds()[name]['value']:g}" for name in quantile_of)
+    head = [
+        f"{head['date']}: {len(facts)} records of the corpus.",
+        "",
+        f"| left out | healthy cells left | {' | '.join(f'`{name}`' for name in quantile_of)} | cases judged | "
+        "verdicts that differ | right causes lost, won |",
+        "|---|---|" + "---|" * len(quantile_of) + "---|---|---|",
+        f"| nothing | {len(reference)} | {committed} | {len(facts)} | - | - |",
+    ]
+    tail = f"| all | {'| ' * len(quantile_of)} | {judged} | {different} ({100 * different / judged:.1f} %) |  |"
+    return "\n".join([*head, *lines, tail])
+
+
+def leave_out(options):
+    show_table(options, "leave-out", leave_out_table())
 
 
 def main():
@@ -546,21 +648,20 @@ def main():
     making = commands.add_parser("make")
     making.add_argument("folder")
     making.add_argument("--program", default=corpus.root / "build" / "release" / "ampbench")
+    making.add_argument("--jobs", type=int, default=2)
     looking = commands.add_parser("margins")
     looking.add_argument("figure", nargs="?")
     looking.add_argument("--split", choices=["train", "test"], default="train")
     showing = commands.add_parser("show")
     showing.add_argument("case")
-    moving = commands.add_parser("jitter")
-    moving.add_argument("folder")
-    moving.add_argument("--program", default=corpus.root / "build" / "release" / "ampbench")
-    moving.add_argument("--share", type=float, default=0.25)
-    moving.add_argument("--only", default="*", help="cases whose name matches this pattern")
-    moving.add_argument("--jobs", type=int, default=2)
-    moving.add_argument("--docs", action="store_true")
+    moving, leaving = commands.add_parser("jitter"), commands.add_parser("leave-out")
+    moving.add_argument("--percent", type=int, choices=percents, default=25)
+    for sub in (moving, leaving):
+        sub.add_argument("--docs", action="store_true")
     checking, trusting = commands.add_parser("quantiles"), commands.add_parser("calibration")
     trusting.add_argument("--docs", action="store_true")
-    for sub, work in ((checking, check_quantiles), (trusting, calibration), (making, make), (looking, margins), (showing, show), (moving, jitter)):
+    works = (checking, check_quantiles), (trusting, calibration), (making, make), (looking, margins), (showing, show)
+    for sub, work in (*works, (moving, jitter), (leaving, leave_out)):
         sub.set_defaults(work=work)
     options = parser.parse_args()
     options.work(options)

@@ -41,7 +41,7 @@ static const cJSON *made_zero_from(const ab_graph *graph, const cJSON *signals, 
 /* Layers to keep in fp32: the one that overflowed and those that run after it up to the next product, which
  * casts its operands to half; the same for ops whose outputs are near the limit in O0. Includes layers that
  * do not read these outputs: parallel branches, such as keys and queries, mostly have similar magnitudes.
- * False if there are too many for a list. */
+ * False if there are too many for a list; reshapes and the like do not count. */
 static bool layers_to_keep(const ab_facts *facts, const char *op, char *list, size_t size) {
     const double limit = facts->limits->keep_near * ab_format_overflow_limit(facts->half);
     const cJSON *entry, *signals = ab_json_at(facts->baseline, "probes.signals"),
@@ -58,12 +58,13 @@ static bool layers_to_keep(const ab_facts *facts, const char *op, char *list, si
         inside = inside && entry != at;
         if (!going) continue;
         const size_t used = strlen(list);
+        kept += !(traits_of_signal(&graph, entry) & AB_TRAIT_rearrangement);
         if (!ab_text_fits(list + used, size - used, "%s%s=fp32", used ? "," : "",
                           ab_json_text(entry, "op", "")) ||
-            ++kept > facts->limits->keep_most)
+            kept > facts->limits->keep_most)
             return false;
     }
-    return kept > 0 || ab_text_fits(list, size, "%s=fp32", op);
+    return list[0] || ab_text_fits(list, size, "%s=fp32", op);
 }
 
 /* The network has such an op, as far as the record says. */

@@ -934,6 +934,29 @@ static void what_became_zero_before_a_root_is_kept_wide_with_it(void **state) {
     assert_string_equal(diagnosis.verdict[0].remedy.option[1], "q=fp32,m=fp32,r=fp32,x=fp32");
 }
 
+/* Twelve layers, and a reshape behind each but the first. */
+static void reshapes_do_not_lengthen_the_list_of_layers_to_keep_wide(void **state) {
+    (void)state;
+    static char ops[2048], o0[2200], cell[4096];
+    record r = sound;
+    size_t used = (size_t)snprintf(ops, sizeof ops, "[{\"op\": \"fc\", \"type\": \"linear\"}");
+    for (int i = 0; i < 11; i++)
+        used += (size_t)snprintf(ops + used, sizeof ops - used,
+                                 ", {\"op\": \"a%d\", \"type\": \"relu\"}, {\"op\": \"s%d\", \"type\": "
+                                 "\"reshape\"}",
+                                 i, i);
+    snprintf(ops + used, sizeof ops - used, ", {\"op\": \"out\", \"type\": \"linear\"}]");
+    snprintf(o0, sizeof o0, ", \"probes\": {\"signals\": %s}", ops);
+    snprintf(cell, sizeof cell, "%s, \"implementations\": %s",
+             EVENT("fc", "linear", "forward", "op", "range_overflow", "fp16"), ops);
+    r.cell_bad = 0;
+    r.o0 = o0;
+    r.cell = cell;
+    expect(&r, "activation_overflow", "fc");
+    assert_string_equal(diagnosis.verdict[0].remedy.option[0], "--to");
+    assert_non_null(strstr(diagnosis.verdict[0].remedy.option[1], "a10=fp32,s10=fp32"));
+}
+
 /* ---- several causes -------------------------------------------------------------------------- */
 
 #define EVENT_AT(step, op, type, pass, cause)                                                                \
@@ -1704,6 +1727,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(an_overflow_of_a_signal_that_explodes_in_o0_too_is_its_consequence),
     cmocka_unit_test(a_schedule_that_takes_the_rate_away_stops_o0),
     cmocka_unit_test(a_gap_that_may_be_chance_is_believed_where_its_cause_shows),
+    cmocka_unit_test(reshapes_do_not_lengthen_the_list_of_layers_to_keep_wide),
     cmocka_unit_test(what_became_zero_before_a_root_is_kept_wide_with_it),
     cmocka_unit_test(a_mistake_that_shows_is_said_of_a_cell_that_trains),
     cmocka_unit_test(values_that_end_at_the_limit_over_the_scale_were_clipped_too_early),

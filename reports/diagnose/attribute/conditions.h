@@ -67,6 +67,7 @@ enum {
     AB_SYMPTOMS_OF_CELL = AB_SYMPTOM_NONFINITE | AB_SYMPTOM_SKIPPING | AB_SYMPTOM_BEHIND
 };
 
+/* The symptoms of a case, ab_symptom bits. */
 unsigned ab_symptoms_of(const ab_case *c);
 
 /* The symptom of bit i in [0, AB_SYMPTOMS), in words. */

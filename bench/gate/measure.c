@@ -182,7 +182,7 @@ static int common_cells(const ab_gate_plan *plan, const cJSON **cell, int most) 
     const cJSON *candidate;
     cJSON_ArrayForEach(candidate, ab_json_at(plan->arm[0].document, "cells")) {
         bool everywhere = is_timed(candidate) && n < most;
-        for (int a = 1; a < plan->arms; a++) {
+        for (int a = 1; everywhere && a < plan->arms; a++) {
             const cJSON *theirs = ab_cell_like(plan->arm[a].document, candidate);
             everywhere = everywhere && theirs && is_timed(theirs);
         }

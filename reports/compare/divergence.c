@@ -6,7 +6,6 @@
 #include "reports/record/cells.h"
 #include "reports/record/graph.h"
 #include "reports/record/json.h"
-#include "reports/record/summary.h"
 #include "reports/record/text.h"
 
 #include <math.h>
@@ -101,11 +100,12 @@ typedef struct floor_traces {
     const cJSON *plain, *perturbed; /* O0 and its perturbed baseline; NULL: not recorded */
 } floor_traces;
 
-static floor_traces find_noise_floor(const cJSON *document) {
+static floor_traces find_noise_floor(const ab_cells *cells) {
     const cJSON *cell;
-    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
-        const cJSON *plain = ab_summary_baseline(document, cell);
-        if (cJSON_IsString(ab_json_at(cell, "twin")) && is_traced(cell) && plain && is_traced(plain))
+    cJSON_ArrayForEach(cell, ab_json_at(cells->document, "cells")) {
+        if (!cJSON_IsString(ab_json_at(cell, "twin"))) continue;
+        const cJSON *plain = ab_cells_baseline(cells, cell);
+        if (is_traced(cell) && plain && is_traced(plain))
             return (floor_traces){trace_of(plain), trace_of(cell)};
     }
     return (floor_traces){NULL, NULL};
@@ -322,12 +322,12 @@ static bool is_candidate(const cJSON *cell) {
 }
 
 /* The same cell, else the only traced cell, else an O0 cell of the same seed. */
-static const cJSON *partner(const cJSON *document, const cJSON *cell) {
+static const cJSON *partner(const ab_cells *cells, const cJSON *cell) {
     const cJSON *other, *only = NULL, *o0 = NULL;
     int count = 0;
-    const cJSON *same = ab_cell_like(document, cell);
+    const cJSON *same = ab_cells_like(cells, cell);
     if (same && is_candidate(same)) return same;
-    cJSON_ArrayForEach(other, ab_json_at(document, "cells")) {
+    cJSON_ArrayForEach(other, ab_json_at(cells->document, "cells")) {
         if (!is_candidate(other)) continue;
         only = other;
         count++;
@@ -338,16 +338,31 @@ static const cJSON *partner(const cJSON *document, const cJSON *cell) {
     return count == 1 ? only : o0;
 }
 
-ab_status ab_divergence(const cJSON *base, const cJSON *other, cJSON **result) {
-    const cJSON *cell;
-    cJSON *list = cJSON_CreateArray();
+/* other: of another document; its document is NULL if the cells of `base` are compared with their O0. */
+static void compare_all(cJSON *result, const ab_cells *base, const ab_cells *other) {
+    const cJSON *cell, *document = other->document ? other->document : base->document;
     floor_traces floor = find_noise_floor(base);
-    if (!floor.plain && other) floor = find_noise_floor(other);
-    cJSON_ArrayForEach(cell, ab_json_at(other ? other : base, "cells")) {
+    if (!floor.plain && other->document) floor = find_noise_floor(other);
+    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
         if (!is_candidate(cell)) continue;
-        const cJSON *reference = other ? partner(base, cell) : ab_summary_baseline(base, cell);
+        const cJSON *reference = other->document ? partner(base, cell) : ab_cells_baseline(base, cell);
         if (reference && reference != cell && is_traced(reference))
-            compare_cells(list, ab_graph_of(other ? other : base, NULL), reference, cell, floor);
+            compare_cells(result, ab_graph_of(document, NULL), reference, cell, floor);
+    }
+}
+
+ab_status ab_divergence(const cJSON *base, const cJSON *other, cJSON **result) {
+    ab_cells bases, others = {.count = 0};
+    cJSON *list = cJSON_CreateArray();
+    *result = NULL;
+    ab_status status = ab_cells_create(base, &bases);
+    if (status == AB_OK) status = ab_cells_create(other, &others);
+    if (status == AB_OK) compare_all(list, &bases, &others);
+    ab_cells_free(&bases);
+    ab_cells_free(&others);
+    if (status != AB_OK) {
+        cJSON_Delete(list);
+        return status;
     }
     *result = list;
     if (list && list->child) return AB_OK;

@@ -5,7 +5,6 @@
 #include "kernels/core/text.h"
 #include "reports/record/cells.h"
 #include "reports/record/json.h"
-#include "reports/record/summary.h"
 #include "reports/record/text.h"
 
 #include <math.h>
@@ -25,15 +24,13 @@ typedef struct pairs {
     double base[MAX_SEEDS], difference[MAX_SEEDS];
 } pairs;
 
-/* Keys shared by the cells of a series: all parts of their ids except the seed. */
-static const char *const series_keys[] = {"model", "level", "scale_policy", "half_format", "device"};
-
-static bool same_series(const cJSON *a, const cJSON *b) {
-    for (size_t i = 0; i < AB_COUNT_OF(series_keys); i++)
-        if (strcmp(ab_json_text(a, series_keys[i], ""), ab_json_text(b, series_keys[i], "")) != 0)
-            return false;
-    return true;
-}
+/* A cell that has a base, and its series. */
+typedef struct member {
+    const cJSON *cell, *base;
+    char *series; /* all parts of its id except the seed; owned */
+    int index;    /* among the members */
+    int first;    /* index of the first member of the series */
+} member;
 
 /* Returns an allocated string; NULL: out of memory. */
 static char *series_name(const cJSON *cell) {
@@ -42,8 +39,9 @@ static char *series_name(const cJSON *cell) {
                        ab_json_text(cell, "device", ""));
 }
 
-static const cJSON *base_of(const cJSON *base, const cJSON *other, const cJSON *cell) {
-    const cJSON *found = other ? ab_cell_like(base, cell) : ab_summary_baseline(base, cell);
+/* other: of another document; its document is NULL if the cells of `base` are compared with their O0. */
+static const cJSON *base_of(const ab_cells *base, const ab_cells *other, const cJSON *cell) {
+    const cJSON *found = other->document ? ab_cells_like(base, cell) : ab_cells_baseline(base, cell);
     return found == cell || cJSON_IsString(ab_json_at(cell, "twin")) ? NULL : found;
 }
 
@@ -57,15 +55,40 @@ static void add_pair(pairs *p, const cJSON *a, const cJSON *b) {
     p->difference[p->n++] = b->valuedouble - a->valuedouble;
 }
 
-/* Collects the cells of the series that `of` belongs to. */
-static void collect(pairs *p, const cJSON *base, const cJSON *other, const cJSON *of, const char *metric) {
-    const cJSON *cell;
+static void collect(pairs *p, const member *list, int count, const char *metric) {
     p->n = p->lost = 0;
-    cJSON_ArrayForEach(cell, ab_json_at(other ? other : base, "cells")) {
-        const cJSON *reference = base_of(base, other, cell);
-        if (reference && same_series(cell, of))
-            add_pair(p, ab_json_at(reference, metric), ab_json_at(cell, metric));
+    for (int i = 0; i < count; i++)
+        add_pair(p, ab_json_at(list[i].base, metric), ab_json_at(list[i].cell, metric));
+}
+
+static int by_series(const void *a, const void *b) {
+    const member *x = a, *y = b;
+    const int order = strcmp(x->series, y->series);
+    return order ? order : x->index - y->index;
+}
+
+static int by_first(const void *a, const void *b) {
+    const member *x = a, *y = b;
+    return x->first != y->first ? x->first - y->first : x->index - y->index;
+}
+
+/* The cells that have a base, series by series: both in the order of the document. list[cells] is owned by
+ * the caller, who frees it also after an error. */
+static ab_status find_members(const ab_cells *base, const ab_cells *other, member *list, int *count) {
+    const ab_cells *cells = other->document ? other : base;
+    for (int i = 0; i < cells->count; i++) {
+        const cJSON *cell = cells->cell[i], *found = base_of(base, other, cell);
+        if (!found) continue;
+        list[*count] = (member){cell, found, series_name(cell), *count, 0};
+        if (!list[(*count)++].series) return ab_fail(AB_NO_MEMORY, "compare: out of memory");
     }
+    qsort(list, (size_t)*count, sizeof *list, by_series);
+    for (int i = 0; i < *count; i++) {
+        const bool same = i > 0 && strcmp(list[i].series, list[i - 1].series) == 0;
+        list[i].first = same ? list[i - 1].first : list[i].index;
+    }
+    qsort(list, (size_t)*count, sizeof *list, by_first);
+    return AB_OK;
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
@@ -152,25 +175,30 @@ static void add_entry(cJSON *result, const char *series, const measure *m, const
     cJSON_AddStringToObject(entry, "text", text);
 }
 
-static ab_status judge_series(cJSON *result, const cJSON *base, const cJSON *other, const cJSON *of, pairs *p,
-                              const ab_equivalence_options *options) {
+static void judge_series(cJSON *result, const member *list, int count, pairs *p,
+                         const ab_equivalence_options *options) {
     double sum = 0;
-    char *series = series_name(of);
-    if (!series) return ab_fail(AB_NO_MEMORY, "compare: out of memory");
-    collect(p, base, other, of, loss.metric);
+    collect(p, list, count, loss.metric);
     for (int i = 0; i < p->n; i++) sum += fabs(p->base[i]);
-    add_entry(result, series, &loss, p, p->n ? options->loss_margin * (sum / p->n) : 0, options);
-    collect(p, base, other, of, accuracy.metric);
-    if (p->n + p->lost > 0) add_entry(result, series, &accuracy, p, options->accuracy_margin, options);
-    free(series);
-    return AB_OK;
+    add_entry(result, list->series, &loss, p, p->n ? options->loss_margin * (sum / p->n) : 0, options);
+    collect(p, list, count, accuracy.metric);
+    if (p->n + p->lost > 0) add_entry(result, list->series, &accuracy, p, options->accuracy_margin, options);
 }
 
-/* Returns whether an earlier cell belongs to the same series. */
-static bool is_judged(const cJSON *base, const cJSON *other, const cJSON *cells, const cJSON *cell) {
-    for (const cJSON *earlier = cells->child; earlier != cell; earlier = earlier->next)
-        if (same_series(earlier, cell) && base_of(base, other, earlier)) return true;
-    return false;
+static ab_status judge_all(const ab_cells *base, const ab_cells *other, const ab_equivalence_options *options,
+                           cJSON *result) {
+    static _Thread_local pairs p;
+    int count = 0;
+    member *list = calloc((size_t)(other->document ? other : base)->count + 1, sizeof *list);
+    if (!list) return ab_fail(AB_NO_MEMORY, "compare: out of memory");
+    ab_status status = find_members(base, other, list, &count);
+    for (int i = 0, end; status == AB_OK && i < count; i = end) {
+        for (end = i + 1; end < count && list[end].first == list[i].first;) end++;
+        judge_series(result, &list[i], end - i, &p, options);
+    }
+    for (int i = 0; i < count; i++) free(list[i].series);
+    free(list);
+    return status;
 }
 
 /* Subnormals as zeros are other arithmetic, not another seed. */
@@ -186,16 +214,16 @@ static ab_status check_arithmetic(const cJSON *base, const cJSON *other) {
 
 ab_status ab_equivalence(const cJSON *base, const cJSON *other, const ab_equivalence_options *options,
                          cJSON **result) {
-    static _Thread_local pairs p;
-    const cJSON *cell, *cells = ab_json_at(other ? other : base, "cells");
+    ab_cells bases, others = {.count = 0};
     *result = cJSON_CreateArray();
     if (!*result) return ab_fail(AB_NO_MEMORY, "compare: out of memory");
     AB_TRY(check_arithmetic(base, other));
-    cJSON_ArrayForEach(cell, cells) {
-        if (!base_of(base, other, cell) || is_judged(base, other, cells, cell)) continue;
-        AB_TRY(judge_series(*result, base, other, cell, &p, options));
-    }
-    return AB_OK;
+    ab_status status = ab_cells_create(base, &bases);
+    if (status == AB_OK) status = ab_cells_create(other, &others);
+    if (status == AB_OK) status = judge_all(&bases, &others, options, *result);
+    ab_cells_free(&bases);
+    ab_cells_free(&others);
+    return status;
 }
 
 void ab_equivalence_print(const cJSON *result, FILE *out) {

@@ -111,13 +111,17 @@ static bool is_undecided(const ab_diagnosis *d) {
 }
 
 ab_status ab_diagnose(const cJSON *document, int index, ab_diagnosis *diagnosis) {
-    return ab_diagnose_by(document, index, &ab_thresholds_default, diagnosis);
+    ab_cells cells;
+    ab_status status = ab_cells_create(document, &cells);
+    if (status == AB_OK) status = ab_diagnose_by(&cells, index, &ab_thresholds_default, diagnosis);
+    ab_cells_free(&cells);
+    return status;
 }
 
-ab_status ab_diagnose_by(const cJSON *document, int index, const ab_thresholds *limits,
+ab_status ab_diagnose_by(const ab_cells *cells, int index, const ab_thresholds *limits,
                          ab_diagnosis *diagnosis) {
     memset(diagnosis, 0, sizeof *diagnosis);
-    AB_TRY(ab_case_of(document, index, limits, &diagnosis->found));
+    AB_TRY(ab_case_of(cells, index, limits, &diagnosis->found));
     ab_case *c = &diagnosis->found;
     diagnosis->skips = ab_audit_skips(c);
     judge_all(diagnosis);
@@ -140,21 +144,22 @@ ab_status ab_diagnose_each(const cJSON *document, ab_diagnosis_visitor visit, vo
 
 ab_status ab_diagnose_each_by(const cJSON *document, const ab_thresholds *limits, ab_diagnosis_visitor visit,
                               void *argument, int *sick) {
-    const cJSON *cell;
-    int index = 0;
     ab_status status = AB_OK;
+    ab_cells cells = {.count = 0};
     ab_diagnosis *diagnosis = malloc(sizeof *diagnosis);
     if (sick) *sick = 0;
     if (!diagnosis) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
-    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
-        const int here = index++;
+    AB_TRY_GOTO(ab_cells_create(document, &cells));
+    for (int i = 0; i < cells.count; i++) {
+        const cJSON *cell = cells.cell[i];
         if (cJSON_IsString(ab_json_at(cell, "twin")) || cJSON_GetArraySize(ab_json_at(cell, "loss")) == 0)
             continue;
-        AB_TRY_GOTO(ab_diagnose_by(document, here, limits, diagnosis));
+        AB_TRY_GOTO(ab_diagnose_by(&cells, i, limits, diagnosis));
         if (sick) *sick += diagnosis->found.sick;
         AB_TRY_GOTO(visit(diagnosis, argument));
     }
 out:
+    ab_cells_free(&cells);
     free(diagnosis);
     return status;
 }

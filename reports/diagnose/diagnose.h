@@ -32,7 +32,7 @@ typedef struct ab_diagnosis {
 AB_MUST_CHECK ab_status ab_diagnose(const cJSON *document, int index, ab_diagnosis *diagnosis);
 
 /* The same by other thresholds, which must outlive the diagnosis. */
-AB_MUST_CHECK ab_status ab_diagnose_by(const cJSON *document, int index, const ab_thresholds *limits,
+AB_MUST_CHECK ab_status ab_diagnose_by(const ab_cells *cells, int index, const ab_thresholds *limits,
                                        ab_diagnosis *diagnosis);
 
 /* Diagnoses the trained cells of a summarised document in order, except perturbed baselines, and calls

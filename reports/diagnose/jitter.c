@@ -10,7 +10,7 @@
 #include <string.h>
 
 typedef struct jitter {
-    const cJSON *document;
+    ab_cells cells;
     const ab_thresholds *limits;
     double share;
     FILE *out;
@@ -85,7 +85,7 @@ static ab_status move(jitter *j, const ab_diagnosis *d, int i, double share) {
     ab_thresholds moved = *j->limits;
     double *value = ab_threshold_of(&moved, i);
     *value = moved_by(*value, share);
-    AB_TRY(ab_diagnose_by(j->document, d->found.facts.index, &moved, j->again));
+    AB_TRY(ab_diagnose_by(&j->cells, d->found.facts.index, &moved, j->again));
     if (!says_the_same(d, j->again)) note(j, ab_threshold_at(i)->name, *value);
     return AB_OK;
 }
@@ -102,10 +102,12 @@ static ab_status move_each(const ab_diagnosis *d, void *argument) {
 
 ab_status ab_diagnose_jitter(const cJSON *document, const ab_thresholds *limits, double share, FILE *out,
                              cJSON *list) {
-    jitter j = {.document = document, .limits = limits, .share = share, .out = out, .list = list};
+    jitter j = {.limits = limits, .share = share, .out = out, .list = list};
     j.again = malloc(sizeof *j.again);
     if (!j.again) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
-    const ab_status status = ab_diagnose_each_by(document, limits, move_each, &j, NULL);
+    ab_status status = ab_cells_create(document, &j.cells);
+    if (status == AB_OK) status = ab_diagnose_each_by(document, limits, move_each, &j, NULL);
+    ab_cells_free(&j.cells);
     if (status == AB_OK && out)
         ab_print(out, "thresholds moved by %g %%, one at a time: %d change%s what is said first\n",
                  100 * share, j.changes, j.changes == 1 ? "s" : "");

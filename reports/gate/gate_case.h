@@ -3,6 +3,7 @@
 #define AB_REPORTS_GATE_GATE_CASE_H
 
 #include "reports/gate/gate.h"
+#include "reports/record/cells.h"
 
 AB_BEGIN_DECLS
 
@@ -19,7 +20,9 @@ typedef enum ab_gate_weight {
 typedef struct ab_gate_case {
     const ab_gate_options *options;
     ab_gate_side base, other, pinned;
-    bool session; /* base and other were measured in alternating rounds */
+    ab_cells base_cells, other_cells, pinned_cells;
+    bool *unsound; /* [other_cells.count]: the cell has a BAD finding in lane `numerics` */
+    bool session;  /* base and other were measured in alternating rounds */
     cJSON *differences, *findings, *comparisons, *speedups;
 } ab_gate_case;
 
@@ -27,8 +30,8 @@ typedef struct ab_gate_case {
 void ab_gate_find(ab_gate_case *c, const char *lane, ab_gate_weight weight, const cJSON *cell,
                   const char *metric, const cJSON *base, const cJSON *other, const char *format, ...)
     AB_PRINTF(8, 9);
-/* Returns whether a cell has a BAD finding in a lane. */
-bool ab_gate_is_bad(const ab_gate_case *c, const char *lane, const cJSON *cell);
+/* Returns whether a cell of `other` has a BAD finding in lane `numerics`. */
+bool ab_gate_is_unsound(const ab_gate_case *c, const cJSON *cell);
 
 /* Returns whether a field is in --ignore. */
 bool ab_gate_ignored(const ab_gate_case *c, const char *field);
@@ -36,9 +39,9 @@ bool ab_gate_ignored(const ab_gate_case *c, const char *field);
 /* Compares the fields that must be equal for two documents to be comparable; a difference is a finding in
  * lane `comparable`. */
 void ab_gate_match_documents(ab_gate_case *c, ab_gate_side base, ab_gate_side other, bool session);
-/* Returns the cell of `document` that `cell` is compared with: the same id, or the only cell that differs
- * in its loss scale only. */
-const cJSON *ab_gate_partner(const cJSON *cell, const cJSON *from, const cJSON *document);
+/* Returns the cell of `in` that `cell`, one of `from`, is compared with: the same id, or the only cell that
+ * differs in its loss scale only. */
+const cJSON *ab_gate_partner(const cJSON *cell, const ab_cells *from, const ab_cells *in);
 /* Reports missing, new, failed and incomparable cells. */
 void ab_gate_match_cells(ab_gate_case *c);
 /* Returns whether both cells completed with the same mathematics. */

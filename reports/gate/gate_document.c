@@ -9,6 +9,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { TEXT = 400, CLEAN = 512, SHOWN = 4 };
@@ -76,20 +77,17 @@ void ab_gate_find(ab_gate_case *c, const char *lane, ab_gate_weight weight, cons
     cJSON_AddStringToObject(entry, "text", text);
     cJSON_AddStringToObject(entry, "action", action_of(lane, weight));
     cJSON_AddItemToArray(c->findings, entry);
+    const int place = cell ? ab_cells_place(&c->other_cells, ab_json_text(cell, "id", "")) : -1;
+    if (place >= 0 && weight == AB_GATE_BAD && strcmp(lane, "numerics") == 0) c->unsound[place] = true;
 }
 
 static bool is(const cJSON *entry, const char *key, const char *value) {
     return strcmp(ab_json_text(entry, key, ""), value) == 0;
 }
 
-bool ab_gate_is_bad(const ab_gate_case *c, const char *lane, const cJSON *cell) {
-    const cJSON *entry;
-    cJSON_ArrayForEach(entry, c->findings) {
-        if (is(entry, "lane", lane) && is(entry, "outcome", "fail") &&
-            is(entry, "cell", ab_json_text(cell, "id", "")))
-            return true;
-    }
-    return false;
+bool ab_gate_is_unsound(const ab_gate_case *c, const cJSON *cell) {
+    const int place = ab_cells_place(&c->other_cells, ab_json_text(cell, "id", ""));
+    return place >= 0 && c->unsound[place];
 }
 
 /* ---- verdict --------------------------------------------------------------------------------- */
@@ -207,7 +205,7 @@ static cJSON *timing_part(const ab_gate_case *c) {
 static void compare_cells(ab_gate_case *c) {
     const cJSON *cell;
     cJSON_ArrayForEach(cell, ab_json_at(c->other.document, "cells")) {
-        const cJSON *base = ab_gate_partner(cell, c->other.document, c->base.document);
+        const cJSON *base = ab_gate_partner(cell, &c->other_cells, &c->base_cells);
         if (base && !ab_gate_cells_agree(base, cell)) continue;
         ab_gate_numerics(c, base, cell);
         if (base) ab_gate_work(c, base, cell);
@@ -222,7 +220,24 @@ static bool comparable(const ab_gate_case *c) {
     return true;
 }
 
+static ab_status index_cells(ab_gate_case *c) {
+    AB_TRY(ab_cells_create(c->base.document, &c->base_cells));
+    AB_TRY(ab_cells_create(c->other.document, &c->other_cells));
+    AB_TRY(ab_cells_create(c->pinned.document, &c->pinned_cells));
+    c->unsound = calloc((size_t)c->other_cells.count + 1, sizeof *c->unsound);
+    return c->unsound ? AB_OK : ab_fail(AB_NO_MEMORY, "gate: out of memory");
+}
+
+static void free_index(ab_gate_case *c) {
+    ab_cells_free(&c->base_cells);
+    ab_cells_free(&c->other_cells);
+    ab_cells_free(&c->pinned_cells);
+    free(c->unsound);
+    c->unsound = NULL;
+}
+
 static ab_status compare_all(ab_gate_case *c) {
+    AB_TRY(index_cells(c));
     ab_gate_match_documents(c, c->base, c->other, c->session);
     ab_gate_match_cells(c);
     if (!comparable(c)) return AB_OK; /* numbers measured under other conditions are not evidence */
@@ -257,6 +272,7 @@ ab_status ab_gate_compare(ab_gate_side base, ab_gate_side other, ab_gate_side pi
     cJSON_AddItemToObject(document, "comparisons", c.comparisons);
     cJSON_AddItemToObject(document, "speedups", c.speedups);
     add_verdict(document, &c);
+    free_index(&c);
     *gate = document;
     if (status == AB_OK) return AB_OK;
     cJSON_Delete(document);

@@ -138,23 +138,32 @@ static bool equal_but_scale(const cJSON *a, const cJSON *b) {
     return true;
 }
 
-/* Returns the only cell of `document` that equals `cell` except for the loss scale and is missing in
- * `without`; NULL if there is none or more than one. */
-static const cJSON *only_equal_but_scale(const cJSON *cell, const cJSON *document, const cJSON *without) {
-    const cJSON *other, *found = NULL;
-    cJSON_ArrayForEach(other, ab_json_at(document, "cells")) {
-        if (!equal_but_scale(cell, other) || ab_cell_like(without, other)) continue;
-        if (found) return NULL;
-        found = other;
-    }
-    return found;
+/* Cells that equal `cell` except for the loss scale and are missing in `without`. */
+typedef struct search {
+    const cJSON *cell, *found; /* found: the first of them */
+    const ab_cells *without;
+    int count; /* at most 2 are looked for */
+} search;
+
+static bool see_member(void *context, const cJSON *member) {
+    search *s = context;
+    if (!equal_but_scale(s->cell, member) || ab_cells_like(s->without, member)) return true;
+    if (s->count++ == 0) s->found = member;
+    return s->count < 2;
 }
 
-const cJSON *ab_gate_partner(const cJSON *cell, const cJSON *from, const cJSON *document) {
-    const cJSON *same = ab_cell_like(document, cell);
+/* Returns the only such cell of `in`; NULL if there is none or more than one. */
+static const cJSON *only_equal_but_scale(const cJSON *cell, const ab_cells *in, const ab_cells *without) {
+    search s = {.cell = cell, .without = without};
+    ab_cells_family(in, cell, see_member, &s);
+    return s.count == 1 ? s.found : NULL;
+}
+
+const cJSON *ab_gate_partner(const cJSON *cell, const ab_cells *from, const ab_cells *in) {
+    const cJSON *same = ab_cells_like(in, cell);
     if (same) return same;
-    const cJSON *candidate = only_equal_but_scale(cell, document, from);
-    return candidate && only_equal_but_scale(candidate, from, document) == cell ? candidate : NULL;
+    const cJSON *candidate = only_equal_but_scale(cell, in, from);
+    return candidate && only_equal_but_scale(candidate, from, in) == cell ? candidate : NULL;
 }
 
 static bool ended_well(const cJSON *cell) { return strcmp(ab_json_text(cell, "status", ""), "ok") == 0; }
@@ -209,12 +218,12 @@ void ab_gate_match_cells(ab_gate_case *c) {
     const cJSON *cell;
     ab_gate_weight orphan = c->options->lenient ? AB_GATE_NOTE : AB_GATE_INCOMPARABLE;
     cJSON_ArrayForEach(cell, ab_json_at(c->base.document, "cells")) {
-        if (!ab_gate_partner(cell, c->base.document, c->other.document))
+        if (!ab_gate_partner(cell, &c->base_cells, &c->other_cells))
             ab_gate_find(c, "cells", orphan, cell, "missing", NULL, NULL,
                          "missing: the base has this cell, the new document has not");
     }
     cJSON_ArrayForEach(cell, ab_json_at(c->other.document, "cells")) {
-        const cJSON *base = ab_gate_partner(cell, c->other.document, c->base.document);
+        const cJSON *base = ab_gate_partner(cell, &c->other_cells, &c->base_cells);
         if (base)
             check_pair(c, base, cell);
         else

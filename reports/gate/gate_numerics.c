@@ -267,10 +267,10 @@ void ab_gate_work(ab_gate_case *c, const cJSON *base, const cJSON *other) {
 
 static void add_speedup(ab_gate_case *c, const cJSON *cell, const cJSON *o0) {
     const cJSON *ratio = ab_json_at(cell, "summary.ratio_samples_to_o0");
-    const char *why = cJSON_IsNumber(ratio)                 ? NULL
-                      : ab_gate_is_bad(c, "numerics", cell) ? "the numerics failed"
-                                                            : "not computed";
-    if (cJSON_IsNumber(ratio) && (ab_gate_is_bad(c, "numerics", cell) || ab_gate_is_bad(c, "numerics", o0)))
+    const char *why = cJSON_IsNumber(ratio)         ? NULL
+                      : ab_gate_is_unsound(c, cell) ? "the numerics failed"
+                                                    : "not computed";
+    if (cJSON_IsNumber(ratio) && (ab_gate_is_unsound(c, cell) || ab_gate_is_unsound(c, o0)))
         why = "the numerics failed";
     cJSON *entry = cJSON_CreateObject();
     cJSON_AddStringToObject(entry, "cell", ab_json_text(cell, "id", ""));
@@ -286,7 +286,7 @@ static void add_speedup(ab_gate_case *c, const cJSON *cell, const cJSON *o0) {
 void ab_gate_speedups(ab_gate_case *c) {
     const cJSON *cell;
     cJSON_ArrayForEach(cell, ab_json_at(c->other.document, "cells")) {
-        const cJSON *o0 = ab_summary_baseline(c->other.document, cell);
+        const cJSON *o0 = ab_cells_baseline(&c->other_cells, cell);
         if (o0 == cell || cJSON_IsString(ab_json_at(cell, "twin"))) continue;
         add_speedup(c, cell, o0);
     }

@@ -171,10 +171,10 @@ static ab_gate_rule rule_of(const cJSON *document, const ab_gate_options *option
 
 static bool is_timed(const cJSON *cell) { return !cJSON_IsString(ab_json_at(cell, "twin")); }
 
-static ab_status family_create(family *f, const cJSON *base, const cJSON *other,
+static ab_status family_create(family *f, const ab_cells *bases, const ab_cells *others,
                                const ab_gate_options *options) {
-    const cJSON *cell, *cells = ab_json_at(other, "cells");
-    size_t most = (size_t)cJSON_GetArraySize(cells) + 1;
+    const cJSON *cell, *other = others->document, *cells = ab_json_at(other, "cells");
+    size_t most = (size_t)others->count + 1;
     double wanted = ab_json_number(other, "design.session.rounds", 0);
     int rounds = wanted > MAX_ROUNDS ? MAX_ROUNDS : (int)wanted;
     *f = (family){.rule = rule_of(other, options)};
@@ -186,7 +186,7 @@ static ab_status family_create(family *f, const cJSON *base, const cJSON *other,
     if (!f->base || !f->other || !f->track || !f->series || !f->decision)
         return ab_fail(AB_NO_MEMORY, "gate: out of memory");
     cJSON_ArrayForEach(cell, cells) {
-        const cJSON *before = ab_gate_partner(cell, other, base);
+        const cJSON *before = ab_gate_partner(cell, others, bases);
         if (!before || !is_timed(cell) || !ab_gate_cells_agree(before, cell)) continue;
         AB_TRY(ab_gate_track_create(before, cell, rounds, &f->track[f->count]));
         f->base[f->count] = before;
@@ -245,7 +245,7 @@ static cJSON *comparison(const family *f, int i) {
 
 /* A speed-up counts only if numerics are sound and work is equal. */
 static void find_win(ab_gate_case *c, const family *f, int i) {
-    bool unsound = ab_gate_is_bad(c, "numerics", f->other[i]);
+    bool unsound = ab_gate_is_unsound(c, f->other[i]);
     bool unequal =
         ab_json_number(f->base[i], "flops_per_step", 0) != ab_json_number(f->other[i], "flops_per_step", 0) ||
         ab_json_number(f->base[i], "steps_applied", 0) != ab_json_number(f->other[i], "steps_applied", 0);
@@ -260,7 +260,7 @@ static void find_win(ab_gate_case *c, const family *f, int i) {
 
 static ab_status judge_session(ab_gate_case *c) {
     family f;
-    ab_status status = family_create(&f, c->base.document, c->other.document, c->options);
+    ab_status status = family_create(&f, &c->base_cells, &c->other_cells, c->options);
     for (int i = 0; status == AB_OK && i < f.count; i++) {
         const ab_gate_decision *d = &f.decision[i];
         cJSON_AddItemToArray(c->comparisons, comparison(&f, i));
@@ -275,12 +275,17 @@ static ab_status judge_session(ab_gate_case *c) {
 
 ab_status ab_gate_undecided(const cJSON *base, const cJSON *other, const ab_gate_options *options,
                             int *undecided) {
-    family f;
-    ab_status status = family_create(&f, base, other, options);
+    family f = {.count = 0};
+    ab_cells bases, others = {.count = 0};
+    ab_status status = ab_cells_create(base, &bases);
+    if (status == AB_OK) status = ab_cells_create(other, &others);
+    if (status == AB_OK) status = family_create(&f, &bases, &others, options);
     *undecided = 0;
     for (int i = 0; status == AB_OK && i < f.count; i++)
         *undecided += f.decision[i].outcome == AB_GATE_INCONCLUSIVE;
     family_free(&f);
+    ab_cells_free(&bases);
+    ab_cells_free(&others);
     return status;
 }
 
@@ -313,7 +318,7 @@ static ab_status stored_ratio(const cJSON *base, const cJSON *other, double alph
 static ab_status describe_stored(ab_gate_case *c) {
     const cJSON *cell;
     cJSON_ArrayForEach(cell, ab_json_at(c->other.document, "cells")) {
-        const cJSON *base = ab_gate_partner(cell, c->other.document, c->base.document);
+        const cJSON *base = ab_gate_partner(cell, &c->other_cells, &c->base_cells);
         ab_ratio r;
         if (!base || !is_timed(cell) || !ab_gate_cells_agree(base, cell)) continue;
         AB_TRY(stored_ratio(base, cell, advisory_alpha, c->options->guard, &r));
@@ -414,7 +419,7 @@ ab_status ab_gate_drift(ab_gate_case *c) {
     ab_gate_match_documents(c, c->pinned, c->other,
                             ab_gate_same_session(c->pinned.document, c->other.document));
     cJSON_ArrayForEach(cell, cells) {
-        const cJSON *pinned = ab_gate_partner(cell, c->other.document, c->pinned.document);
+        const cJSON *pinned = ab_gate_partner(cell, &c->other_cells, &c->pinned_cells);
         if (!pinned || !is_timed(cell) || !ab_gate_cells_agree(pinned, cell)) continue;
         drift_amount(c, pinned, cell, "memory_bytes.total", "memory");
         drift_amount(c, pinned, cell, "casts_per_step", "casts");

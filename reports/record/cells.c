@@ -1,23 +1,137 @@
 #include "reports/record/cells.h"
 
+#include "kernels/core/text.h"
 #include "reports/record/json.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const cJSON *find(const cJSON *document, const char *key, const char *text) {
-    const cJSON *cell;
-    cJSON_ArrayForEach(cell, ab_json_at(document, "cells")) {
-        if (strcmp(ab_json_text(cell, key, ""), text) == 0) return cell;
+_Thread_local int64_t ab_cells_compared;
+
+static int compare_text(const char *a, const char *b) {
+    ab_cells_compared++;
+    return strcmp(a, b);
+}
+
+static int compare_keys(const void *a, const void *b) {
+    const ab_cell_key *x = a, *y = b;
+    const int order = compare_text(x->text, y->text);
+    return order ? order : x->index - y->index;
+}
+
+static void append_part(char *text, size_t size, const cJSON *part) {
+    const char *word = cJSON_GetStringValue(part);
+    if (word)
+        ab_text_append(text, size, "%s", word);
+    else if (cJSON_IsNumber(part))
+        ab_text_append(text, size, "%.17g", part->valuedouble);
+    ab_text_append(text, size, "%s", "\n");
+}
+
+/* All parts of an id except the loss scale. NULL: out of memory. */
+static char *family_of(const cJSON *cell) {
+    static const char *const keys[] = {"model", "level", "half_format", "device", "seed", "twin"};
+    size_t size = 1;
+    for (size_t i = 0; i < AB_COUNT_OF(keys); i++)
+        size += strlen(ab_json_text(cell, keys[i], "")) + AB_TEXT_ROUND_TRIP + 1;
+    char *text = calloc(size, 1);
+    for (size_t i = 0; text && i < AB_COUNT_OF(keys); i++) append_part(text, size, ab_json_at(cell, keys[i]));
+    return text;
+}
+
+static ab_status out_of_memory(void) { return ab_fail(AB_NO_MEMORY, "out of memory while indexing cells"); }
+
+static ab_status allocate(ab_cells *cells) {
+    const size_t room = (size_t)cells->count + 1;
+    cells->cell = calloc(room, sizeof *cells->cell);
+    cells->by_digest = calloc(room, sizeof *cells->by_digest);
+    cells->by_id = calloc(room, sizeof *cells->by_id);
+    cells->by_family = calloc(room, sizeof *cells->by_family);
+    return cells->cell && cells->by_digest && cells->by_id && cells->by_family ? AB_OK : out_of_memory();
+}
+
+static ab_status add_cell(ab_cells *cells, const cJSON *cell, int i) {
+    char *family = family_of(cell);
+    if (!family) return out_of_memory();
+    cells->cell[i] = cell;
+    cells->by_digest[i] = (ab_cell_key){ab_json_text(cell, "config_digest", ""), NULL, i};
+    cells->by_id[i] = (ab_cell_key){ab_json_text(cell, "id", ""), NULL, i};
+    cells->by_family[i] = (ab_cell_key){family, family, i};
+    return AB_OK;
+}
+
+ab_status ab_cells_create(const cJSON *document, ab_cells *cells) {
+    const cJSON *cell, *list = ab_json_at(document, "cells");
+    *cells = (ab_cells){.document = document, .count = cJSON_GetArraySize(list)};
+    AB_TRY(allocate(cells));
+    int i = 0;
+    cJSON_ArrayForEach(cell, list) AB_TRY(add_cell(cells, cell, i++));
+    const size_t count = (size_t)cells->count;
+    qsort(cells->by_digest, count, sizeof *cells->by_digest, compare_keys);
+    qsort(cells->by_id, count, sizeof *cells->by_id, compare_keys);
+    qsort(cells->by_family, count, sizeof *cells->by_family, compare_keys);
+    return ab_baselines_create(document, &cells->baselines);
+}
+
+void ab_cells_free(ab_cells *cells) {
+    for (int i = 0; cells->by_family && i < cells->count; i++) free(cells->by_family[i].owned);
+    free((void *)cells->cell);
+    free(cells->by_digest);
+    free(cells->by_id);
+    free(cells->by_family);
+    ab_baselines_free(&cells->baselines);
+    *cells = (ab_cells){.count = 0};
+}
+
+/* Place of the first key that does not come before `text`. */
+static int first_at(const ab_cell_key *keys, int count, const char *text) {
+    int low = 0, high = count;
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (compare_text(keys[middle].text, text) < 0)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    return NULL;
+    return low;
+}
+
+static int find(const ab_cells *cells, const ab_cell_key *keys, const char *text) {
+    const int at = first_at(keys, cells->count, text);
+    return at < cells->count && compare_text(keys[at].text, text) == 0 ? keys[at].index : -1;
+}
+
+int ab_cells_place(const ab_cells *cells, const char *id) { return find(cells, cells->by_id, id); }
+
+const cJSON *ab_cells_like(const ab_cells *cells, const cJSON *cell) {
+    const char *digest = ab_json_text(cell, "config_digest", "");
+    int place = digest[0] ? find(cells, cells->by_digest, digest) : -1;
+    if (place < 0) place = ab_cells_place(cells, ab_json_text(cell, "id", ""));
+    return place < 0 ? NULL : cells->cell[place];
+}
+
+const cJSON *ab_cells_baseline(const ab_cells *cells, const cJSON *cell) {
+    const int index = ab_baselines_find(&cells->baselines, cell);
+    return index < 0 ? NULL : cells->cell[index];
+}
+
+void ab_cells_family(const ab_cells *cells, const cJSON *cell,
+                     bool (*see)(void *context, const cJSON *member), void *context) {
+    char *family = family_of(cell);
+    if (!family) return;
+    for (int i = first_at(cells->by_family, cells->count, family); i < cells->count; i++) {
+        if (compare_text(cells->by_family[i].text, family) != 0) break;
+        if (!see(context, cells->cell[cells->by_family[i].index])) break;
+    }
+    free(family);
 }
 
 const cJSON *ab_cell_like(const cJSON *document, const cJSON *cell) {
-    const char *digest = ab_json_text(cell, "config_digest", "");
-    const cJSON *found = digest[0] ? find(document, "config_digest", digest) : NULL;
-    return found ? found : find(document, "id", ab_json_text(cell, "id", ""));
+    ab_cells cells;
+    const cJSON *found = ab_cells_create(document, &cells) == AB_OK ? ab_cells_like(&cells, cell) : NULL;
+    ab_cells_free(&cells);
+    return found;
 }
 
 cJSON *ab_cells_deterministic(const cJSON *document) {
@@ -67,6 +181,7 @@ uint64_t ab_settings_digest(const cJSON *config) {
 }
 
 static int compare_place(const ab_baseline *a, const ab_baseline *b) {
+    ab_cells_compared++;
     int order = strcmp(a->model, b->model);
     if (order == 0) order = strcmp(a->device, b->device);
     return order ? order : (a->seed > b->seed) - (a->seed < b->seed);
@@ -120,7 +235,7 @@ void ab_baselines_free(ab_baselines *baselines) {
 }
 
 /* The first of the list that does not come before `place`. */
-static int first_at(const ab_baselines *baselines, const ab_baseline *place) {
+static int first_place(const ab_baselines *baselines, const ab_baseline *place) {
     int low = 0, high = baselines->count;
     while (low < high) {
         const int middle = low + (high - low) / 2;
@@ -136,7 +251,7 @@ int ab_baselines_find(const ab_baselines *baselines, const cJSON *cell) {
     ab_baseline place;
     int best = 0, found = -1;
     if (!place_of(cell, -1, &place)) return -1;
-    for (int i = first_at(baselines, &place); i < baselines->count; i++) {
+    for (int i = first_place(baselines, &place); i < baselines->count; i++) {
         const ab_baseline *o0 = &baselines->list[i];
         if (compare_place(o0, &place) != 0) break;
         const int score = fit(cell, o0->cell);

@@ -3,7 +3,7 @@
  *
  * Definitions
  *   loss_final      mean of the last min(20, n) losses of a cell that ran all config.steps steps
- *   loss_gap        loss_final minus that of the O0 cell of ab_summary_baseline
+ *   loss_gap        loss_final minus that of the O0 cell of ab_cells_baseline
  *   noise floor     the largest |loss_gap| of the perturbed baselines
  *   step_time_ns    median over processes of each process's median; low and high are the extremes of those
  *                   medians
@@ -249,14 +249,6 @@ static void count_casts(facts *f) {
 /* ---- comparing with O0 ----------------------------------------------------------------------- */
 
 static bool is_perturbed_baseline(const cJSON *cell) { return cJSON_IsString(ab_json_at(cell, "twin")); }
-
-const cJSON *ab_summary_baseline(const cJSON *document, const cJSON *cell) {
-    ab_baselines baselines;
-    if (ab_baselines_create(document, &baselines) != AB_OK) return NULL;
-    const int index = ab_baselines_find(&baselines, cell);
-    ab_baselines_free(&baselines);
-    return index < 0 ? NULL : cJSON_GetArrayItem(ab_json_at(document, "cells"), index);
-}
 
 /* Returns the perturbed baseline with the largest gap; NULL if there is none. */
 static const facts *find_noise_floor(const facts *all, int count) {

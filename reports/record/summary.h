@@ -4,8 +4,6 @@
 
 #include "kernels/core/compiler.h"
 
-#include <cjson/cJSON.h>
-
 AB_BEGIN_DECLS
 
 enum {
@@ -14,11 +12,6 @@ enum {
 
 /* Loss gap to O0 that a certificate allows: the larger of 10 noise floors and 5 % of O0's final loss. */
 double ab_summary_allowed_gap(double noise_floor, double baseline_loss);
-
-/* Returns the O0 cell that `cell` is compared with: same model, seed and device, and not a perturbed
- * baseline. Among several, one with the same half format is preferred, then one with loss scale 1, then
- * the first. NULL if there is none. */
-const cJSON *ab_summary_baseline(const cJSON *document, const cJSON *cell);
 
 AB_END_DECLS
 

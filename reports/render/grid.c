@@ -2,6 +2,7 @@
 #include "reports/render/grid.h"
 
 #include "kernels/core/text.h"
+#include "reports/record/cells.h"
 #include "reports/record/json.h"
 #include "reports/record/subnormals.h"
 #include "reports/record/summary.h"
@@ -319,7 +320,7 @@ static ab_status add_completeness(const cJSON *document, ab_grid_lines *lines) {
 typedef struct cell_filter {
     bool (*applies)(const struct cell_filter *self, const cJSON *cell);
     const char *path, *value; /* parameters of `applies` */
-    const cJSON *document;
+    const ab_cells *cells;
 } cell_filter;
 
 static bool has_value(const cell_filter *q, const cJSON *cell) {
@@ -344,7 +345,7 @@ static bool is_nondeterministic(const cell_filter *q, const cJSON *cell) {
 /* Returns whether this cell and its O0 were both timed at least twice and the ranges of their rounds
  * overlap. */
 static bool is_within_spread(const cell_filter *q, const cJSON *cell) {
-    const cJSON *o0 = ab_summary_baseline(q->document, cell);
+    const cJSON *o0 = ab_cells_baseline(q->cells, cell);
     double low = figure(cell, "step_time_ns_low"), high = figure(cell, "step_time_ns_high");
     double o0_low = figure(o0, "step_time_ns_low"), o0_high = figure(o0, "step_time_ns_high");
     bool compared = o0 && o0 != cell && !cJSON_IsString(ab_json_at(cell, "twin")) &&
@@ -452,13 +453,18 @@ static ab_status add_slowdowns(const cJSON *document, ab_grid *grid) {
 
 static ab_status add_timing_notes(const cJSON *document, ab_grid *grid) {
     AB_TRY(add_slowdowns(document, grid));
-    const cell_filter spread = {is_within_spread, NULL, NULL, document};
     if (ab_json_number(document, "config.rounds", 2) == 1)
         return add_line(&grid->notes, AB_TONE_PLAIN,
                         "one timing round: how far the speeds scatter is not known");
-    return add_about(document, grid, &spread, AB_TONE_WARN,
-                     "the timing rounds overlap those of O0: the difference in speed may be noise",
-                     &grid->notes);
+    ab_cells cells;
+    ab_status status = ab_cells_create(document, &cells);
+    const cell_filter spread = {is_within_spread, NULL, NULL, &cells};
+    if (status == AB_OK)
+        status = add_about(document, grid, &spread, AB_TONE_WARN,
+                           "the timing rounds overlap those of O0: the difference in speed may be noise",
+                           &grid->notes);
+    ab_cells_free(&cells);
+    return status;
 }
 
 /* "ce 65536 to 1024 (6 overflows)", "fc1 1 to 16" */

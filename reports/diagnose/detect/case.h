@@ -28,7 +28,7 @@ typedef struct ab_case {
 
 /* Finds the facts and the symptoms of cells[index] of a summarised document; suspect, misconfigured and
  * undecided are left to who asks the causes. AB_INPUT if the half format is unknown. */
-AB_MUST_CHECK ab_status ab_case_of(const cJSON *document, int index, const ab_thresholds *limits, ab_case *c);
+AB_MUST_CHECK ab_status ab_case_of(const ab_cells *cells, int index, const ab_thresholds *limits, ab_case *c);
 
 /* True if there is another cell, O0, that learned: then the fault is in this cell. */
 bool ab_case_sound_baseline(const ab_case *c);

@@ -138,9 +138,9 @@ static void find_symptoms(ab_case *c) {
               c->eval_degraded;
 }
 
-ab_status ab_case_of(const cJSON *document, int index, const ab_thresholds *limits, ab_case *c) {
+ab_status ab_case_of(const ab_cells *cells, int index, const ab_thresholds *limits, ab_case *c) {
     *c = (ab_case){.gap_limit = (double)NAN, .gap_chance = (double)NAN};
-    AB_TRY(ab_facts_of(document, index, limits, &c->facts));
+    AB_TRY(ab_facts_of(cells, index, limits, &c->facts));
     if (c->facts.baseline) {
         c->gap_chance = chance_of_gap(c);
         c->gap_limit = c->gap_chance + ab_facts_gap_lateness(&c->facts);

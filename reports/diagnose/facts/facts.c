@@ -169,11 +169,11 @@ bool ab_facts_short_window(const ab_facts *facts) { return facts->skip.window < 
 
 /* ---- the facts of a cell ---------------------------------------------------------------------------- */
 
-ab_status ab_facts_of(const cJSON *document, int index, const ab_thresholds *limits, ab_facts *facts) {
-    const cJSON *cell = cJSON_GetArrayItem(ab_json_at(document, "cells"), index);
+ab_status ab_facts_of(const ab_cells *cells, int index, const ab_thresholds *limits, ab_facts *facts) {
+    const cJSON *document = cells->document, *cell = cells->cell[index];
     *facts = (ab_facts){.document = document, .cell = cell, .index = index, .limits = limits};
     AB_TRY(ab_format_find(ab_json_text(cell, "half_format", ""), &facts->half));
-    facts->baseline = ab_summary_baseline(document, cell);
+    facts->baseline = ab_cells_baseline(cells, cell);
     facts->loss = losses_of(cell);
     facts->skip = skips_of(document, cell, facts->loss.steps);
     facts->gap = ab_json_number(cell, "summary.loss_gap", (double)NAN);

@@ -1,11 +1,12 @@
 /* What the record says of a cell: quantities, computed once or on demand. Decides nothing.
  *
- * O0 is the cell of the same document at level O0 (ab_summary_baseline). */
+ * O0 is the cell of the same document at level O0 (ab_cells_baseline). */
 #ifndef AB_REPORTS_DIAGNOSE_FACTS_FACTS_H
 #define AB_REPORTS_DIAGNOSE_FACTS_FACTS_H
 
 #include "kernels/format/format.h"
 #include "reports/diagnose/thresholds/thresholds.h"
+#include "reports/record/cells.h"
 
 #include <cjson/cJSON.h>
 
@@ -50,9 +51,10 @@ typedef struct ab_facts {
     double skip_cost; /* decrease of O0's loss over as many last steps as were skipped */
 } ab_facts;
 
-/* The facts of cells[index] of a summarised document; keeps `limits`. AB_INPUT if the half format is unknown.
+/* The facts of cells[index] of a summarised document; keeps `limits`, not `cells`. AB_INPUT if the half
+ * format is unknown.
  */
-AB_MUST_CHECK ab_status ab_facts_of(const cJSON *document, int index, const ab_thresholds *limits,
+AB_MUST_CHECK ab_status ab_facts_of(const ab_cells *cells, int index, const ab_thresholds *limits,
                                     ab_facts *facts);
 
 /* Writes why O0 is no fp32 reference: what it was asked to change by name, or, in documents whose options

@@ -591,8 +591,11 @@ static void expect_reference(const char *config, const char *policy, const char 
     cJSON *document = cJSON_Parse(text);
     ab_facts facts;
     if (!document) fail_msg("no JSON: %s", text);
-    assert_int_equal(ab_facts_of(document, 0, &ab_thresholds_default, &facts), AB_OK);
+    ab_cells cells;
+    assert_int_equal(ab_cells_create(document, &cells), AB_OK);
+    assert_int_equal(ab_facts_of(&cells, 0, &ab_thresholds_default, &facts), AB_OK);
     ab_facts_reference(&facts, said, sizeof said);
+    ab_cells_free(&cells);
     cJSON_Delete(document);
     assert_string_equal(said, expected);
 }

@@ -145,13 +145,16 @@ static void ask_all(const char *text, int steps) {
     run r;
     if (start(&r, text) != AB_OK) fail_msg("`%s`: %s", text, ab_error_message());
     cJSON *document = record_of(&r, steps);
+    ab_cells cells;
+    assert_int_equal(ab_cells_create(document, &cells), AB_OK);
     for (int i = 0; i < r.count; i++) {
         ab_facts facts;
-        assert_int_equal(ab_facts_of(document, i, &ab_thresholds_default, &facts), AB_OK);
+        assert_int_equal(ab_facts_of(&cells, i, &ab_thresholds_default, &facts), AB_OK);
         if (!facts.baseline || cJSON_IsString(ab_json_at(facts.cell, "twin"))) continue;
         for (size_t k = 0; k < sizeof changes / sizeof *changes; k++)
             ask(text, r.cells[i].id, &facts, changes[k]);
     }
+    ab_cells_free(&cells);
     cJSON_Delete(document);
     end(&r);
 }

@@ -1,5 +1,9 @@
 /* The network's graph in a record: edges and traits, and the reading of records that have none. */
+#include "reports/compare/equivalence.h"
+#include "reports/diagnose/diagnose.h"
+#include "reports/gate/gate.h"
 #include "reports/record/graph.h"
+#include "reports/render/grid.h"
 
 #include "reports/record/json.h"
 
@@ -162,6 +166,105 @@ static void a_cell_of_another_configuration_is_found_by_name(void **state) {
                "{\"id\": \"torch\", \"config_digest\": \"2\", \"mark\": \"name\"}", "none");
 }
 
+/* ---- cost of look-ups ------------------------------------------------------------------------ */
+
+static void add_cell(cJSON *cells, const char *level, int seed, const char *scale, int number) {
+    char id[64], digest[32];
+    snprintf(id, sizeof id, "mlp/%s/%s/seed%d", level, scale, seed);
+    snprintf(digest, sizeof digest, "%s%d", scale, number);
+    cJSON *cell = cJSON_CreateObject();
+    cJSON_AddItemToArray(cells, cell);
+    const char *const words[][2] = {{"id", id},
+                                    {"config_digest", digest},
+                                    {"model", "mlp"},
+                                    {"level", level},
+                                    {"device", "cpu"},
+                                    {"half_format", "fp16"},
+                                    {"scale_policy", scale},
+                                    {"status", "ok"},
+                                    {"math_mode", "ieee_fp32"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        cJSON_AddStringToObject(cell, words[i][0], words[i][1]);
+    cJSON_AddNumberToObject(cell, "seed", seed);
+    cJSON_AddItemToObject(cell, "loss", cJSON_CreateDoubleArray((const double[]){2, 1}, 2));
+    cJSON_AddNumberToObject(cJSON_AddObjectToObject(cell, "summary"), "loss_final", 1.5);
+}
+
+/* O0 and O2 of `seeds` seeds. */
+static cJSON *many_cells(int seeds, const char *scale) {
+    cJSON *document = cJSON_CreateObject(), *cells = cJSON_AddArrayToObject(document, "cells");
+    for (int seed = 1; seed <= seeds; seed++) {
+        add_cell(cells, "O0", seed, scale, 2 * seed);
+        add_cell(cells, "O2", seed, scale, 2 * seed + 1);
+    }
+    return document;
+}
+
+static void every_cell_has_its_own_o0(void **state) {
+    (void)state;
+    cJSON *document = many_cells(50, "1");
+    ab_cells cells;
+    assert_int_equal(ab_cells_create(document, &cells), AB_OK);
+    assert_int_equal(cells.count, 100);
+    for (int i = 0; i < cells.count; i++) {
+        assert_ptr_equal(ab_cells_baseline(&cells, cells.cell[i]), cells.cell[i - i % 2]);
+        assert_ptr_equal(ab_cells_like(&cells, cells.cell[i]), cells.cell[i]);
+        assert_int_equal(ab_cells_place(&cells, ab_json_text(cells.cell[i], "id", "")), i);
+    }
+    ab_cells_free(&cells);
+    cJSON_Delete(document);
+}
+
+static ab_status ignore_diagnosis(const ab_diagnosis *diagnosis, void *argument) {
+    (void)diagnosis;
+    (void)argument;
+    return AB_OK;
+}
+
+/* Comparisons by one command over documents of 2 * seeds cells. */
+static double work_of(int command, int seeds, const char *scale) {
+    const ab_gate_options options = ab_gate_options_standard();
+    const ab_equivalence_options margins = ab_equivalence_options_standard();
+    cJSON *a = many_cells(seeds, "1"), *b = many_cells(seeds, scale), *result = NULL;
+    ab_grid grid = {0};
+    ab_status status = AB_INTERNAL;
+    const int64_t before = ab_cells_compared;
+    if (command == 0)
+        status = ab_gate_compare((ab_gate_side){a, "a"}, (ab_gate_side){b, "b"}, (ab_gate_side){a, "a"},
+                                 &options, &result);
+    if (command == 1) status = ab_diagnose_each(a, ignore_diagnosis, NULL, NULL);
+    if (command == 2) status = ab_equivalence(a, b, &margins, &result);
+    if (command == 3) status = ab_equivalence(a, NULL, &margins, &result);
+    if (command == 4) status = ab_grid_create(a, &grid);
+    assert_int_equal(status, AB_OK);
+    const double work = (double)(ab_cells_compared - before);
+    ab_grid_free(&grid);
+    cJSON_Delete(result);
+    cJSON_Delete(a);
+    cJSON_Delete(b);
+    return work;
+}
+
+/* n log n for the index, log n for a look-up: 4 times the cells cost less than 6 times as much. A scan, or an
+ * index for every look-up, would cost 16 times as much. */
+static void four_times_the_cells_cost_about_four_times_the_comparisons(void **state) {
+    (void)state;
+    for (int command = 0; command < 5; command++) {
+        const double few = work_of(command, 100, "1"), many = work_of(command, 400, "1");
+        assert_true(few > 0);
+        if (!(many < 6 * few)) fail_msg("command %d: %.0f and %.0f comparisons", command, few, many);
+    }
+}
+
+/* Cells with other loss scales have no cell of the same name, so the gate looks for one that is equal but for
+ * the scale. */
+static void cells_without_a_namesake_cost_no_more(void **state) {
+    (void)state;
+    const double few = work_of(0, 100, "128"), many = work_of(0, 400, "128");
+    assert_true(few > 0);
+    if (!(many < 6 * few)) fail_msg("%.0f and %.0f comparisons", few, many);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(paths_follow_edges, set_up, tear_down),
@@ -172,6 +275,9 @@ int main(void) {
         cmocka_unit_test(two_spellings_of_one_configuration_are_one_cell),
         cmocka_unit_test(old_documents_are_matched_by_name),
         cmocka_unit_test(a_cell_of_another_configuration_is_found_by_name),
+        cmocka_unit_test(every_cell_has_its_own_o0),
+        cmocka_unit_test(four_times_the_cells_cost_about_four_times_the_comparisons),
+        cmocka_unit_test(cells_without_a_namesake_cost_no_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,10 +8,10 @@
 enum { LIMBS = 34 }; /* 1,088 bits: any product that starts below 2^1024 fits */
 
 static int top_bit(const uint32_t *limb) {
-    for (int i = LIMBS - 1; i >= 0; i--)
-        for (int b = 31; b >= 0; b--)
-            if (limb[i] >> b & 1u) return 32 * i + b;
-    return -1;
+    int i = LIMBS - 1, b = 31;
+    while (i >= 0 && limb[i] == 0) i--;
+    while (i >= 0 && !(limb[i] >> b & 1u)) b--;
+    return i < 0 ? -1 : 32 * i + b;
 }
 
 static bool bit(const uint32_t *limb, int i) { return i >= 0 && (limb[i / 32] >> (i % 32) & 1u) != 0; }

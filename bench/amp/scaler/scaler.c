@@ -265,17 +265,61 @@ bool ab_scaler_same(const ab_scaler *a, const ab_scaler *b) {
     return equal;
 }
 
+bool ab_scaler_alike(const ab_scaler *a, const ab_scaler *b) {
+    bool alike = same(a->scale, b->scale);
+    for (int i = 0; i < AB_SCALER_STATES; i++) {
+        const bool phase = a->kind->phases >> i & 1u;
+        alike = alike && (same(a->state[i], b->state[i]) ||
+                          (phase && fmod(a->state[i] - b->state[i], a->config.value[a->kind->window]) == 0));
+    }
+    return alike;
+}
+
+/* Adds n to the counters. */
+static void count_steps(ab_scaler *scaler, int64_t n) {
+    for (int i = 0; i < scaler->kind->states; i++)
+        if (scaler->kind->counters >> i & 1u) scaler->state[i] += (double)n;
+}
+
+/* Takes the clean steps that only count. If the step after them, which ends a window, only counts too (the
+ * scale is at its cap, or infinite), so do all others: counters have an effect at the ends of windows only.
+ */
+static int64_t forward_clean(ab_scaler *scaler, const ab_scaler_seen *seen, int64_t most) {
+    if (!scaler->kind->steps_until_change) return 0;
+    int64_t steps = scaler->kind->steps_until_change(scaler);
+    if (steps < 0) steps = 0;
+    if (steps < most) {
+        ab_scaler counted = *scaler, updated;
+        count_steps(&counted, steps);
+        updated = counted;
+        const ab_scaler_outcome outcome = ab_scaler_update(&updated, seen);
+        count_steps(&counted, 1);
+        if (ab_scaler_same(&counted, &updated) && !(outcome.fault && outcome.fault->raises)) steps = most;
+    }
+    if (steps > most) steps = most;
+    count_steps(scaler, steps);
+    return steps;
+}
+
+/* Takes the overflowed steps that all change the states by the same amounts and nothing else. */
+static int64_t forward_overflows(ab_scaler *scaler, const ab_scaler_seen *seen, int64_t most) {
+    int64_t steps = scaler->kind->overflows_until_change ? scaler->kind->overflows_until_change(scaler) : 0;
+    if (steps > most) steps = most;
+    if (steps <= 0) return 0;
+    const ab_scaler now = *scaler;
+    ab_scaler next = now;
+    scaler->kind->update(&next, seen);
+    for (int i = 0; i < scaler->kind->states; i++)
+        if (!same(now.state[i], next.state[i]))
+            scaler->state[i] += (double)steps * (next.state[i] - now.state[i]);
+    return steps;
+}
+
 int64_t ab_scaler_fast_forward(ab_scaler *scaler, const ab_scaler *before, const ab_scaler_seen *seen,
                                int64_t most) {
     if (ab_scaler_same(scaler, before))
         return most; /* the last step changed nothing, so further ones do not either */
-    if (seen->overflow || !scaler->kind->steps_until_change) return 0;
-    int64_t steps_until_change = scaler->kind->steps_until_change(scaler);
-    if (steps_until_change > most) steps_until_change = most;
-    if (steps_until_change <= 0) return 0;
-    for (int i = 0; i < scaler->kind->states; i++)
-        if (scaler->kind->counters >> i & 1u) scaler->state[i] += (double)steps_until_change;
-    return steps_until_change;
+    return seen->overflow ? forward_overflows(scaler, seen, most) : forward_clean(scaler, seen, most);
 }
 
 /* ---- state ----------------------------------------------------------------------------------- */

@@ -96,9 +96,16 @@ typedef struct ab_scaler_kind {
     ab_status (*check)(const ab_scaler_config *config);
     void (*start)(ab_scaler *scaler);
     ab_scaler_outcome (*update)(ab_scaler *scaler, const ab_scaler_seen *seen);
-    /* How many further clean steps only add 1 to the states whose bits are set in `counters`; NULL: none. */
+    /* How many further clean steps only add 1 to the states whose bits are set in `counters`; NULL: none. The
+     * step after them is the only one for which the values of the counters matter. */
     int64_t (*steps_until_change)(const ab_scaler *scaler);
     unsigned counters;
+    /* Bit i: state i is a counter that matters only modulo the value of key `window`. */
+    unsigned phases;
+    int window;
+    /* After an overflowed step: how many further ones keep the scale and all change the states by the same
+     * amounts; NULL: none. */
+    int64_t (*overflows_until_change)(const ab_scaler *scaler);
     /* Whether it checks gradients for overflow; NULL: yes. */
     bool (*checks)(const ab_scaler *scaler);
     /* The divisor of the gradients; NULL: the scale. */
@@ -143,6 +150,9 @@ AB_MUST_CHECK ab_scaler_outcome ab_scaler_update(ab_scaler *scaler, const ab_sca
 
 /* Whether two scalers of one configuration have equal states. */
 bool ab_scaler_same(const ab_scaler *a, const ab_scaler *b);
+
+/* Whether equal inputs have equal effects on both from here on: equal but for whole windows in counters. */
+bool ab_scaler_alike(const ab_scaler *a, const ab_scaler *b);
 
 /* Takes up to `most` further steps with the input of the last one, as long as they change only counters;
  * returns how many. `before` is the scaler before the last step. */

@@ -26,11 +26,15 @@ static void start(ab_scaler *scaler) {
     scaler->state[CREDIT] = scaler->config.value[HYSTERESIS];
 }
 
+static double lowered(const ab_scaler *scaler) {
+    return ab_fp32(scaler->scale * scaler->config.value[BACKOFF]);
+}
+
 static void overflowed(ab_scaler *scaler) {
     double *state = scaler->state;
     state[CREDIT]--;
     state[TRACKER] = 0;
-    if (state[CREDIT] <= 0) scaler->scale = ab_fp32(scaler->scale * scaler->config.value[BACKOFF]);
+    if (state[CREDIT] <= 0) scaler->scale = lowered(scaler);
 }
 
 static void clean(ab_scaler *scaler) {
@@ -57,6 +61,12 @@ static int64_t steps_until_change(const ab_scaler *scaler) {
     return left >= 0 ? (int64_t)left : INT64_MAX;
 }
 
+static int64_t overflows_until_change(const ab_scaler *scaler) {
+    const double scale = lowered(scaler);
+    if (scaler->state[CREDIT] > 1) return (int64_t)scaler->state[CREDIT] - 1;
+    return scale == scaler->scale || (isnan(scale) && isnan(scaler->scale)) ? INT64_MAX : 0;
+}
+
 extern const ab_scaler_kind ab_scaler_apex_hysteresis;
 const ab_scaler_kind ab_scaler_apex_hysteresis = {
     .name = "apex-hysteresis",
@@ -72,4 +82,5 @@ const ab_scaler_kind ab_scaler_apex_hysteresis = {
     .update = update,
     .steps_until_change = steps_until_change,
     .counters = 1u << TRACKER,
+    .overflows_until_change = overflows_until_change,
 };

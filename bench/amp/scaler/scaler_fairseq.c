@@ -80,4 +80,6 @@ const ab_scaler_kind ab_scaler_fairseq = {
     .update = update,
     .steps_until_change = ab_since_steps_until_change,
     .counters = 1u << AB_SINCE_COUNT | 1u << SINCE_RESCALE,
+    .phases = 1u << AB_SINCE_COUNT,
+    .window = AB_SINCE_WINDOW,
 };

@@ -33,11 +33,15 @@ static void start(ab_scaler *scaler) {
     scaler->state[CREDIT] = scaler->config.value[HYSTERESIS];
 }
 
-static void overflowed(ab_scaler *scaler) {
+static double lowered(const ab_scaler *scaler) {
     const double *value = scaler->config.value;
+    return fmax(ab_fp32(scaler->scale * ab_fp32(value[BACKOFF])), ab_fp32(value[MIN]));
+}
+
+static void overflowed(ab_scaler *scaler) {
     scaler->state[TRACKER] = 0;
     if (--scaler->state[CREDIT] > 0) return;
-    scaler->scale = fmax(ab_fp32(scaler->scale * ab_fp32(value[BACKOFF])), ab_fp32(value[MIN]));
+    scaler->scale = lowered(scaler);
 }
 
 static void clean(ab_scaler *scaler) {
@@ -61,6 +65,11 @@ static int64_t steps_until_change(const ab_scaler *scaler) {
     return left >= 0 && left == floor(left) ? (int64_t)left : INT64_MAX;
 }
 
+static int64_t overflows_until_change(const ab_scaler *scaler) {
+    if (scaler->state[CREDIT] > 1) return (int64_t)scaler->state[CREDIT] - 1;
+    return lowered(scaler) == scaler->scale ? INT64_MAX : 0;
+}
+
 extern const ab_scaler_kind ab_scaler_megatron;
 const ab_scaler_kind ab_scaler_megatron = {
     .name = "megatron",
@@ -76,4 +85,5 @@ const ab_scaler_kind ab_scaler_megatron = {
     .update = update,
     .steps_until_change = steps_until_change,
     .counters = 1u << TRACKER,
+    .overflows_until_change = overflows_until_change,
 };

@@ -94,6 +94,7 @@ static ab_status take(ab_scaler_trace *t, source *s) {
     ab_scaler_outcome outcome = ab_scaler_update(&t->scaler, &seen);
     AB_TRY(tally(t, before.scale, seen.overflow, outcome, 1));
     int64_t taken = 1;
+    t->computed++;
     ab_scaler_seen next = look(s, &t->scaler);
     bool alike = next.overflow == seen.overflow && next.upper == seen.upper;
     if (most > 1 && alike && !(outcome.fault && outcome.fault->raises)) {
@@ -114,12 +115,15 @@ enum { MANY_STEPS = 1 << 17 };
 typedef struct cycle {
     ab_scaler_trace then; /* at the snapshot; `run` is not used */
     int overflow_run, amax_run;
-    int64_t next; /* number of steps at which the next snapshot is taken */
+    int64_t wait; /* steps until the next snapshot; doubled after each; 0: there is none yet */
 } cycle;
 
+static bool moved(const cycle *c, const source *s) {
+    return c->wait == 0 || c->overflow_run != s->overflow.run || c->amax_run != s->amax.run;
+}
+
 static bool repeats(const cycle *c, const ab_scaler_trace *t, const source *s) {
-    return c->then.steps > 0 && c->overflow_run == s->overflow.run && c->amax_run == s->amax.run &&
-           ab_scaler_same(&c->then.scaler, &t->scaler);
+    return !moved(c, s) && ab_scaler_alike(&c->then.scaler, &t->scaler);
 }
 
 static void jump(cycle *c, ab_scaler_trace *t, source *s) {
@@ -128,19 +132,29 @@ static void jump(cycle *c, ab_scaler_trace *t, source *s) {
         left_in_run(&s->overflow) < left_in_run(&s->amax) ? left_in_run(&s->overflow) : left_in_run(&s->amax);
     if (left < MANY_STEPS) return;
     if (!repeats(c, t, s)) {
-        if (t->steps < c->next) return;
-        *c = (cycle){*t, s->overflow.run, s->amax.run, 2 * t->steps};
+        if (moved(c, s))
+            *c = (cycle){*t, s->overflow.run, s->amax.run, 1};
+        else if (t->steps - then->steps >= c->wait)
+            *c = (cycle){*t, s->overflow.run, s->amax.run, 2 * c->wait};
         return;
     }
     int64_t period = t->steps - then->steps, times = left / period - 1;
     double n = (double)times;
+    for (int i = 0; i < AB_SCALER_STATES; i++) {
+        const double now = t->scaler.state[i], before = then->scaler.state[i];
+        if (now != before && isfinite(now)) t->scaler.state[i] += n * (now - before);
+    }
     if (isfinite(t->sum_scale)) t->sum_scale += n * (t->sum_scale - then->sum_scale);
     if (isfinite(t->sum_log2)) t->sum_log2 += n * (t->sum_log2 - then->sum_log2);
     if (t->skipped == t->steps) t->warm_up += times * period;
     t->skipped += times * (t->skipped - then->skipped);
     t->overflows += times * (t->overflows - then->overflows);
     t->steps += times * period;
-    t->unlisted += times * period;
+    ab_trace_run *last = t->runs ? &t->run[t->runs - 1] : NULL;
+    if (last && !t->unlisted && last->count >= period)
+        last->count += times * period; /* the whole period has one scale and one outcome */
+    else
+        t->unlisted += times * period;
     advance(&s->overflow, times * period);
     advance(&s->amax, times * period);
 }
@@ -157,7 +171,7 @@ ab_status ab_scaler_trace_run(const ab_scaler_config *config, const ab_pattern *
                 .elements = elements};
     ab_scaler_start(&trace->scaler, config);
     ab_status status = AB_OK;
-    cycle c = {.next = 1};
+    cycle c = {.wait = 0};
     while (status == AB_OK && trace->steps < steps && !(trace->fault && trace->fault->raises)) {
         status = take(trace, &s);
         if (trace->steps < steps) jump(&c, trace, &s);

@@ -1,6 +1,7 @@
 /* Runs a loss scaler over a pattern of steps without training: the scale of each step, the skipped steps, the
- * faults of the original. The cost of equal steps is that of their scale changes, so 1e9 steps take
- * milliseconds; memory grows with the recorded changes, of which there are at most AB_TRACE_MOST. */
+ * faults of the original. The cost of equal steps is that of their scale changes up to the first repetition,
+ * so 1e9 steps take milliseconds; memory grows with the recorded changes, of which there are at most
+ * AB_TRACE_MOST. */
 #ifndef AB_BENCH_AMP_TRACE_SCALE_TRACE_H
 #define AB_BENCH_AMP_TRACE_SCALE_TRACE_H
 
@@ -43,6 +44,7 @@ typedef struct ab_scaler_trace {
     int64_t unlisted; /* steps not in `run`: a long repetition, or beyond AB_TRACE_MOST; counted in the sums
                          below */
     int64_t steps, skipped, overflows;
+    int64_t computed;             /* steps computed one by one: what the trace cost */
     int64_t warm_up;              /* steps skipped before the first step taken */
     double sum_scale, sum_log2;   /* over the steps */
     const ab_scaler_fault *fault; /* the first, or the one that raised */

@@ -41,7 +41,21 @@ static const char *const machines[] = {"fixed",
                                        "fairseq:window=6,tolerance=0.2",
                                        "keras:window=4",
                                        "keras:window=0",
-                                       "openseq2seq-backoff:window=9"};
+                                       "openseq2seq-backoff:window=9",
+                                       "apex-hysteresis",
+                                       "apex-hysteresis:hysteresis=500",
+                                       "apex-legacy:window=1",
+                                       "deepspeed:hysteresis=5",
+                                       "deepspeed-fused",
+                                       "deepspeed-unfused:window=1",
+                                       "fairseq:window=7",
+                                       "keras",
+                                       "megatron",
+                                       "megatron:hysteresis=700,window=5",
+                                       "mindspore-cell",
+                                       "mindspore-functional:window=1",
+                                       "mindspore-host:window=7",
+                                       "openseq2seq-backoff"};
 
 /* ---- traces against single steps ------------------------------------------------------------- */
 
@@ -119,6 +133,51 @@ static void long_repetitions_end_where_single_steps_end(void **state) {
     check_pattern("torch:window=3,init=1e38", "5x1,300001x0,2x1");
     check_pattern("apex:window=0", "200001x1,3x0");
     check_pattern("mindspore-functional:window=7", "300003x0,1x1");
+    check_pattern("torch:window=7", "3x0,300001x1,300002x0");
+    check_pattern("fixed", "3x0,300001x1,2x0");
+    check_pattern("megatron:hysteresis=1000", "3x0,300001x1,2x0,1x1");
+}
+
+/* Up to six runs of up to 3,000 steps, many of them short. */
+static void random_runs_end_where_single_steps_end(void **state) {
+    (void)state;
+    uint64_t seed = 1;
+    for (size_t m = 0; m < AB_COUNT_OF(machines); m++) {
+        for (int p = 0; p < 8; p++) {
+            char text[160] = "";
+            for (int r = 0; r < 6; r++) {
+                seed = seed * 6364136223846793005u + 1442695040888963407u;
+                const unsigned most = seed >> 40 & 1u ? 3000 : 12, count = 1 + (unsigned)(seed >> 41) % most;
+                snprintf(text + strlen(text), sizeof text - strlen(text), "%s%ux%u", r ? "," : "", count,
+                         (unsigned)(seed >> 33 & 1u));
+            }
+            check_pattern(machines[m], text);
+        }
+    }
+}
+
+/* Equal steps are not computed one by one, whatever came before them. */
+static void equal_steps_cost_little_in_every_scaler(void **state) {
+    (void)state;
+    static const char *const patterns[] = {"3000000x0", "3000000x1", "3x1,3000000x0",
+                                           "3x0,3000000x1,3000000x0"};
+    const ab_format *fp16 = NULL;
+    assert_int_equal(ab_format_find("fp16", &fp16), AB_OK);
+    for (size_t m = 0; m < AB_COUNT_OF(machines); m++) {
+        for (size_t p = 0; p < AB_COUNT_OF(patterns); p++) {
+            ab_scaler_config config;
+            ab_pattern pattern;
+            ab_scaler_trace trace;
+            assert_int_equal(ab_scaler_parse(machines[m], &config), AB_OK);
+            assert_int_equal(ab_pattern_flags("--overflow", patterns[p], &pattern), AB_OK);
+            assert_int_equal(ab_scaler_trace_run(&config, &pattern, NULL, fp16, 1, &trace), AB_OK);
+            if (trace.computed > 300000)
+                fail_msg("%s over %s: %lld steps computed one by one", machines[m], patterns[p],
+                         (long long)trace.computed);
+            ab_scaler_trace_clear(&trace);
+            ab_pattern_clear(&pattern);
+        }
+    }
 }
 
 static void a_billion_steps_are_counted(void **state) {
@@ -236,6 +295,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_end_where_single_steps_end),
         cmocka_unit_test(long_repetitions_end_where_single_steps_end),
+        cmocka_unit_test(random_runs_end_where_single_steps_end),
+        cmocka_unit_test(equal_steps_cost_little_in_every_scaler),
         cmocka_unit_test(a_billion_steps_are_counted),
         cmocka_unit_test(gradients_overflow_at_the_scale_where_they_leave_the_format),
         cmocka_unit_test(patterns_are_read),

@@ -463,18 +463,18 @@ static ab_status read_losses(const parser *p) {
 
 /* ---- the network as a whole ------------------------------------------------------------------ */
 
-static bool is_used(const ab_net *net, int i) {
-    for (int l = 0; l < net->losses; l++)
-        if (net->loss[l].op == i) return true;
-    for (int later = i + 1; later < net->ops; later++)
-        for (int k = 0; k < net->op[later].inputs; k++)
-            if (net->op[later].input[k] == i) return true;
-    return false;
+static void mark_used(const ab_net *net, bool used[MAX_OPS]) {
+    for (int l = 0; l < net->losses; l++) used[net->loss[l].op] = true;
+    for (int i = 0; i < net->ops; i++)
+        for (int k = 0; k < net->op[i].inputs; k++)
+            if (net->op[i].input[k] >= 0) used[net->op[i].input[k]] = true;
 }
 
 static ab_status check_all_used(const ab_net *net) {
+    bool used[MAX_OPS] = {false};
+    mark_used(net, used);
     for (int i = 0; i < net->ops; i++)
-        if (!is_used(net, i))
+        if (!used[i])
             return ab_fail(AB_CONFIG, "%s:%d: op '%s': expected a later op that reads its output, found none",
                            net->path, net->op[i].line, net->op[i].name);
     return AB_OK;

@@ -108,7 +108,7 @@ AB_MUST_CHECK ab_status ab_plan_scalers(ab_plan *plan);
 AB_MUST_CHECK ab_status ab_plan_passes(ab_plan *plan);
 
 /* Called by ab_plan_create: decides which nodes are recomputed and sets the schedule positions. */
-void ab_plan_schedule(ab_plan *plan);
+AB_MUST_CHECK ab_status ab_plan_schedule(ab_plan *plan);
 
 /* What the backward pass of a node reads (op.h, backward_needs); 0 for casts and nodes without a backward
  * pass. */

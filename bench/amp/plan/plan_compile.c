@@ -638,7 +638,7 @@ static ab_status compile(compiler *c) {
     for (int i = 0; i < plan->losses; i++) plan->loss[i] = c->value[plan->net->loss[i].op];
     plan->logits = plan->net->scored < 0 ? AB_NONE : plan->node[node_of(plan, plan->net->scored)].in[0];
     AB_TRY(wire_backward(c));
-    ab_plan_schedule(plan);
+    AB_TRY(ab_plan_schedule(plan));
     AB_TRY(ab_plan_passes(plan));
     add_flops(c);
     AB_TRY(add_recompute_buffers(c));

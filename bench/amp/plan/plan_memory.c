@@ -2,6 +2,7 @@
  * only if their lifetimes do not overlap; first fit, largest tensor first. */
 #include "bench/amp/plan/plan.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,50 +87,152 @@ typedef struct interval {
     int first, last;
 } interval;
 
-/* A tensor's place and lifetime; the second interval is empty unless it is recomputed. */
-typedef struct place {
-    int64_t offset, end;
+/* A tensor's lifetime: one interval, or two if it is recomputed; empty ones end before they begin. */
+typedef struct life {
     interval live, again;
-} place;
+} life;
 
-static interval lifetime(int first, int last) {
-    const interval never = {0, -1};
-    return first == AB_NONE ? never : (interval){first, last};
-}
-
-static place place_of(const ab_plan_tensor *t) {
-    return (place){.live = lifetime(t->first, t->last),
-                   .again = lifetime(t->recompute_first, t->recompute_last)};
-}
+static const interval never = {0, -1};
 
 static bool meet(interval a, interval b) { return a.first <= b.last && b.first <= a.last; }
 
-static bool overlap_in_time(const place *a, const place *b) {
-    return meet(a->live, b->live) || meet(a->live, b->again) || meet(a->again, b->live) ||
-           meet(a->again, b->again);
+static interval between(int first, int last) { return first == AB_NONE ? never : (interval){first, last}; }
+
+/* Two intervals without a gap are one. */
+static life life_of(const ab_plan_tensor *t) {
+    const interval live = between(t->first, t->last), again = between(t->recompute_first, t->recompute_last);
+    if (!meet(live, again)) return (life){live, again};
+    return (life){{live.first < again.first ? live.first : again.first,
+                   live.last > again.last ? live.last : again.last},
+                  never};
 }
 
-/* Lowest offset at which `tensor` overlaps no placed tensor with an overlapping lifetime. `placed` is in the
- * order of offsets: what starts behind the gap found so far cannot narrow it. */
-static int64_t first_fit(const place *placed, int count, const place *tensor, int64_t bytes) {
-    int64_t offset = 0;
-    for (int i = 0; i < count && placed[i].offset < offset + bytes; i++)
-        if (placed[i].end > offset && overlap_in_time(tensor, &placed[i])) offset = placed[i].end;
-    return offset;
-}
+/* Bytes of a pool that tensors of one size hold one after the other: those with equal offset and end. Their
+ * lifetimes do not meet, so they are in an order. Tensors come in an order of time or against it, so there is
+ * room on both sides. */
+typedef struct slot {
+    int64_t offset, end;
+    interval *held; /* [room], of which [from, from + count) are used; owned */
+    int from, count, room;
+} slot;
 
-/* Inserts `tensor` in the order of offsets. */
-static void insert(place *placed, int count, const place *tensor) {
-    int low = 0, high = count;
+/* Intervals that end before a position. */
+static int count_before(const slot *s, int position) {
+    int low = 0, high = s->count;
     while (low < high) {
         const int middle = low + (high - low) / 2;
-        if (placed[middle].offset <= tensor->offset)
+        if (s->held[s->from + middle].last < position)
             low = middle + 1;
         else
             high = middle;
     }
-    memmove(placed + low + 1, placed + low, (size_t)(count - low) * sizeof *placed);
-    placed[low] = *tensor;
+    return low;
+}
+
+static bool is_free(const slot *s, interval a) {
+    if (a.last < a.first || s->count == 0 || a.first > s->held[s->from + s->count - 1].last) return true;
+    return s->held[s->from + count_before(s, a.first)].first > a.last;
+}
+
+static bool make_room(slot *s) {
+    if (s->from > 0 && s->from + s->count < s->room) return true;
+    const int room = 3 * s->count + 3, from = s->count + 1;
+    interval *held = malloc((size_t)room * sizeof *held);
+    if (!held) return false;
+    if (s->count) memcpy(held + from, s->held + s->from, (size_t)s->count * sizeof *held);
+    free(s->held);
+    s->held = held;
+    s->from = from;
+    s->room = room;
+    return true;
+}
+
+/* Adds an interval that meets no other, moving the shorter side. False: out of memory. */
+static bool hold(slot *s, interval a) {
+    if (a.last < a.first) return true;
+    if (!make_room(s)) return false;
+    const int at = count_before(s, a.first);
+    interval *used = s->held + s->from;
+    if (at < s->count - at) {
+        memmove(used - 1, used, (size_t)at * sizeof *used);
+        s->from--;
+    } else {
+        memmove(used + at + 1, used + at, (size_t)(s->count - at) * sizeof *used);
+    }
+    s->held[s->from + at] = a;
+    s->count++;
+    return true;
+}
+
+/* The positions that all intervals of a set have in common, if any: from the last start to the first end. */
+typedef struct common {
+    int last_first, first_last;
+} common;
+
+static void narrow(common *c, interval a) {
+    if (a.first > c->last_first) c->last_first = a.first;
+    if (a.last < c->first_last) c->first_last = a.last;
+}
+
+static bool meets_each(const common *c, interval a) {
+    return a.first <= c->first_last && c->last_first <= a.last;
+}
+
+/* What is placed of a category. */
+typedef struct pool {
+    slot *slot; /* [slots], by offset, then end */
+    int slots;
+    int64_t end;         /* of the last slot */
+    common live, latest; /* of lifetimes before recomputation; of the later part of each lifetime */
+} pool;
+
+/* Every offset is 0 or the end of another tensor, so the tensors placed so far cover the pool without a gap.
+ */
+static bool meets_all(const pool *p, const life *tensor) {
+    return meets_each(&p->live, tensor->live) || meets_each(&p->latest, tensor->live) ||
+           meets_each(&p->latest, tensor->again);
+}
+
+/* Lowest offset at which a tensor overlaps no placed tensor with an overlapping lifetime. Slots are in the
+ * order of offsets: what starts behind the gap found so far cannot narrow it. */
+static int64_t first_fit(const pool *p, const life *tensor, int64_t bytes) {
+    int64_t offset = 0;
+    if (meets_all(p, tensor)) return p->end;
+    for (int i = 0; i < p->slots && p->slot[i].offset < offset + bytes; i++) {
+        const slot *s = &p->slot[i];
+        if (s->end > offset && !(is_free(s, tensor->again) && is_free(s, tensor->live))) offset = s->end;
+    }
+    return offset;
+}
+
+/* The slot from `offset` to `end`, which is added if there is none. */
+static slot *slot_at(pool *p, int64_t offset, int64_t end) {
+    int low = 0, high = p->slots;
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        const slot *s = &p->slot[middle];
+        if (s->offset < offset || (s->offset == offset && s->end < end))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    slot *found = &p->slot[low];
+    if (low < p->slots && found->offset == offset && found->end == end) return found;
+    memmove(found + 1, found, (size_t)(p->slots - low) * sizeof *found);
+    *found = (slot){.offset = offset, .end = end};
+    p->slots++;
+    return found;
+}
+
+/* False: out of memory. */
+static bool place(pool *p, ab_plan_tensor *t) {
+    const life tensor = life_of(t);
+    t->offset = first_fit(p, &tensor, t->bytes);
+    slot *s = slot_at(p, t->offset, t->offset + t->bytes);
+    if (s->end > p->end) p->end = s->end;
+    narrow(&p->live, tensor.live);
+    narrow(&p->latest, tensor.again.last < tensor.again.first ? tensor.live : tensor.again);
+    return hold(s, tensor.live) && hold(s, tensor.again);
 }
 
 /* Copies offsets and lifetimes to the tensors that share memory. */
@@ -147,36 +250,35 @@ static void follow_shared(ab_plan *plan) {
     }
 }
 
-/* Places the transient tensors of one category; `list` and `placed` have room for all tensors. */
-static void place_category(ab_plan *plan, ab_mem_category category, ab_plan_tensor **list, place *placed) {
+/* Places the transient tensors of one category; `list` and `room` have room for all tensors. */
+static ab_status place_category(ab_plan *plan, ab_mem_category category, ab_plan_tensor **list, slot *room) {
+    pool p = {.slot = room, .live = {0, INT_MAX}, .latest = {0, INT_MAX}};
     int count = 0;
+    bool fine = true;
     for (int i = 0; i < plan->tensors; i++)
         if (plan->tensor[i].transient && plan->tensor[i].category == category &&
             plan->tensor[i].shares == AB_NONE)
             list[count++] = &plan->tensor[i];
     qsort(list, (size_t)count, sizeof *list, compare_places);
-    for (int i = 0; i < count; i++) {
-        place tensor = place_of(list[i]);
-        list[i]->offset = tensor.offset = first_fit(placed, i, &tensor, list[i]->bytes);
-        tensor.end = tensor.offset + list[i]->bytes;
-        insert(placed, i, &tensor);
-        if (tensor.end > plan->pool_bytes[category]) plan->pool_bytes[category] = tensor.end;
-    }
-    plan->bytes[category] += plan->pool_bytes[category];
+    for (int i = 0; i < count && fine; i++) fine = place(&p, list[i]);
+    for (int i = 0; i < p.slots; i++) free(room[i].held);
+    plan->pool_bytes[category] = p.end;
+    plan->bytes[category] += p.end;
+    return fine ? AB_OK : ab_fail(AB_NO_MEMORY, "plan: out of memory");
 }
 
 ab_status ab_plan_place(ab_plan *plan) {
+    ab_status status = AB_OK;
     lifetimes(plan);
     for (int i = 0; i < plan->tensors; i++)
         if (!plan->tensor[i].transient) plan->bytes[plan->tensor[i].category] += plan->tensor[i].bytes;
     ab_plan_tensor **list = malloc((size_t)plan->tensors * sizeof *list);
-    place *placed = malloc((size_t)plan->tensors * sizeof *placed);
-    const bool room = list && placed;
-    for (int category = 0; room && category < AB_MEM_CATEGORY_COUNT; category++)
-        place_category(plan, (ab_mem_category)category, list, placed);
+    slot *room = malloc((size_t)plan->tensors * sizeof *room);
+    if (!list || !room) status = ab_fail(AB_NO_MEMORY, "plan: out of memory");
+    for (int category = 0; status == AB_OK && category < AB_MEM_CATEGORY_COUNT; category++)
+        status = place_category(plan, (ab_mem_category)category, list, room);
     free(list);
-    free(placed);
-    if (!room) return ab_fail(AB_NO_MEMORY, "plan: out of memory");
-    follow_shared(plan);
-    return AB_OK;
+    free(room);
+    if (status == AB_OK) follow_shared(plan);
+    return status;
 }

@@ -11,22 +11,28 @@ static int block_of(const ab_plan *plan, int n) {
     return op != AB_NONE && plan->net->op[op].recompute ? plan->net->op[op].block : -1;
 }
 
-/* The node in [first, end) that writes a tensor, or AB_NONE. */
-static int maker_of(const ab_plan *plan, int first, int end, int tensor) {
-    for (int n = first; n < end; n++) {
+/* A block, the nodes [first, end). */
+typedef struct block {
+    ab_plan *plan;
+    const int *maker; /* the node that writes a tensor, or AB_NONE */
+    int first, end;
+} block;
+
+static void find_makers(const ab_plan *plan, int *maker) {
+    for (int t = 0; t < plan->tensors; t++) maker[t] = AB_NONE;
+    for (int n = 0; n < plan->nodes; n++) {
         const ab_plan_node *node = &plan->node[n];
-        if (node->out == tensor) return n;
-        for (int i = 0; i < node->saves; i++)
-            if (node->saved[i] == tensor) return n;
+        maker[node->out] = n;
+        for (int i = 0; i < node->saves; i++) maker[node->saved[i]] = n;
     }
-    return AB_NONE;
 }
 
-static void mark_recomputed(ab_plan *plan, int first, int end, int tensor) {
-    int n = maker_of(plan, first, end, tensor);
-    if (n == AB_NONE || plan->node[n].recomputed) return;
-    plan->node[n].recomputed = true;
-    for (int i = 0; i < plan->node[n].inputs; i++) mark_recomputed(plan, first, end, plan->node[n].in[i]);
+static void mark_recomputed(const block *b, int tensor) {
+    const int n = b->maker[tensor];
+    if (n < b->first || n >= b->end || b->plan->node[n].recomputed) return;
+    ab_plan_node *node = &b->plan->node[n];
+    node->recomputed = true;
+    for (int i = 0; i < node->inputs; i++) mark_recomputed(b, node->in[i]);
 }
 
 unsigned ab_plan_node_needs(const ab_plan *plan, const ab_plan_node *node) {
@@ -37,18 +43,18 @@ unsigned ab_plan_node_needs(const ab_plan *plan, const ab_plan_node *node) {
     return ab_op_needs(op->op, op->attrs, node->inputs, wanted);
 }
 
-static void mark_block(ab_plan *plan, int first, int end) {
-    for (int n = first; n < end; n++) {
+static void mark_block(const block *b) {
+    ab_plan *plan = b->plan;
+    for (int n = b->first; n < b->end; n++) {
         const ab_plan_node *node = &plan->node[n];
         const unsigned needs = ab_plan_node_needs(plan, node);
         for (int i = 0; i < node->inputs; i++)
-            if (needs >> i & 1u) mark_recomputed(plan, first, end, node->in[i]);
-        if (needs & AB_NEEDS_OUT) mark_recomputed(plan, first, end, node->out);
-        for (int i = 0; i < node->saves && node->out_grad != AB_NONE; i++)
-            mark_recomputed(plan, first, end, node->saved[i]);
+            if (needs >> i & 1u) mark_recomputed(b, node->in[i]);
+        if (needs & AB_NEEDS_OUT) mark_recomputed(b, node->out);
+        for (int i = 0; i < node->saves && node->out_grad != AB_NONE; i++) mark_recomputed(b, node->saved[i]);
     }
-    for (int n = first; n < end; n++)
-        if (plan->node[n].recomputed) plan->node[end - 1].recompute_first = first;
+    for (int n = b->first; n < b->end; n++)
+        if (plan->node[n].recomputed) plan->node[b->end - 1].recompute_first = b->first;
 }
 
 /* Schedule positions: the forward pass, then for each node from the last: the replay of its block, if the
@@ -63,15 +69,20 @@ static void number_positions(ab_plan *plan) {
     plan->positions = position;
 }
 
-void ab_plan_schedule(ab_plan *plan) {
+ab_status ab_plan_schedule(ab_plan *plan) {
+    int *maker = malloc((size_t)plan->tensors * sizeof *maker);
+    if (!maker) return ab_fail(AB_NO_MEMORY, "plan: out of memory");
+    find_makers(plan, maker);
     for (int n = 0; n < plan->nodes; n++) {
         plan->node[n].recomputed = false;
         plan->node[n].recompute_first = plan->node[n].recompute_at = AB_NONE;
     }
     for (int first = 0, end; first < plan->nodes; first = end) {
-        const int block = block_of(plan, first);
-        for (end = first + 1; end < plan->nodes && block_of(plan, end) == block;) end++;
-        if (block >= 0) mark_block(plan, first, end);
+        const int number = block_of(plan, first);
+        for (end = first + 1; end < plan->nodes && block_of(plan, end) == number;) end++;
+        if (number >= 0) mark_block(&(block){plan, maker, first, end});
     }
     number_positions(plan);
+    free(maker);
+    return AB_OK;
 }

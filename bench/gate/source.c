@@ -1,7 +1,7 @@
 /* --base-ref: another commit of this repository, built with the configuration of this program in a folder of
  * its own, FOLDER/<commit id>. The folder is made under another name and renamed when it is complete; two
- * files inside its .git, written last, say that its source and its build are complete. One process at a time
- * works in FOLDER: it holds a lock, which the kernel gives back when it and its children have ended. */
+ * files inside its .git, written last, say that its source and its build are complete. The caller holds the
+ * lock of FOLDER (kernels/files/lock.h). */
 #define _GNU_SOURCE
 #include "bench/gate/child.h"
 #include "bench/gate/git.h"
@@ -20,7 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,34 +35,6 @@ typedef struct places {
     char temporary[PATH_BYTES]; /* folder/<commit id>.unfinished */
     char log[PATH_BYTES];       /* as the user named the folder */
 } places;
-
-/* ---- the lock -------------------------------------------------------------------------------- */
-
-static void say_who_holds(int lock, const char *folder) {
-    char holder[32] = "";
-    if (pread(lock, holder, sizeof holder - 1, 0) < 0) holder[0] = '\0';
-    holder[strspn(holder, "0123456789")] = '\0';
-    ab_print(stderr, "ampbench: gate: waiting for process %s, which uses %s\n", holder[0] ? holder : "?",
-             folder);
-}
-
-/* Takes the lock of a folder and keeps it until this process and its children have ended: another gate must
- * not replace what this one measures. Waits for a gate that holds it. */
-static ab_status lock_folder(const char *folder) {
-    char path[PATH_BYTES];
-    AB_TRY(ab_text_path("gate: --out", path, sizeof path, "%s/base-ref.lock", folder));
-    int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (lock < 0) return ab_fail(AB_OUTPUT, "gate: --out: cannot open %s: %s", path, strerror(errno));
-    int taken = flock(lock, LOCK_EX | LOCK_NB);
-    if (taken != 0 && errno == EWOULDBLOCK) {
-        say_who_holds(lock, folder);
-        do taken = flock(lock, LOCK_EX);
-        while (taken != 0 && errno == EINTR);
-    }
-    if (taken != 0) return ab_fail(AB_OUTPUT, "gate: --out: cannot lock %s: %s", path, strerror(errno));
-    if (ftruncate(lock, 0) == 0) dprintf(lock, "%ld\n", (long)getpid());
-    return AB_OK;
-}
 
 /* ---- removing -------------------------------------------------------------------------------- */
 
@@ -199,7 +170,6 @@ ab_status ab_gate_build_ref(const char *ref, const char *folder, char *program, 
     ab_git_commit commit;
     places at;
     char built[160];
-    AB_TRY(lock_folder(folder));
     AB_TRY(remove_unfinished(folder));
     AB_TRY(ab_git_find(ref, folder, &commit));
     AB_TRY(find_places(folder, commit.id, &at));

@@ -274,12 +274,11 @@ static ab_status run_process(run *r, int round, int position) {
     int index = r->order[round * r->count + position];
     const ab_cell_spec *cell = &r->cells[index];
     char program[] = "ampbench", command[] = "worker";
-    char full[2], spawned[32], fd[16], parent[32], weights[4096] = "", checkpoint[4096] = "";
+    char full[2], spawned[32], fd[16], weights[4096] = "", checkpoint[4096] = "";
     ab_text_exact(full, sizeof full, "%d", round == 0);
     ab_text_exact(spawned, sizeof spawned, "%" PRId64, ab_monotonic_ns());
     ab_text_exact(fd, sizeof fd, "%d", r->data_fd);
-    ab_text_exact(parent, sizeof parent, "%" PRId64, (int64_t)getpid());
-    char *task[AB_WORKER_ARGS] = {program, command, (char *)(uintptr_t)cell->id, full, spawned, fd, parent};
+    char *task[AB_WORKER_ARGS] = {program, command, (char *)(uintptr_t)cell->id, full, spawned, fd};
     memcpy(r->worker_argv, task, sizeof task);
     int n = AB_WORKER_ARGS;
     while (r->worker_argv[n]) n++;

@@ -13,13 +13,10 @@
 #include "kernels/core/process_setup.h"
 #include "kernels/ops/product/nonfinite.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -376,21 +373,10 @@ static ab_status run_task(const ab_worker_task *task, int argc, char **argv) {
     return status;
 }
 
-/* A worker does not outlive its parent: the kernel kills it. PDEATHSIG does not cover a parent that ended
- * before the call; in that case the worker already has another parent. */
-static ab_status end_with_parent(int64_t parent) {
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
-        return ab_fail(AB_SYSTEM, "worker: cannot ask to end with its parent: %s", strerror(errno));
-    if (getppid() != parent)
-        return ab_fail(AB_SYSTEM, "worker: its parent, process %" PRId64 ", has ended", parent);
-    return AB_OK;
-}
-
 ab_status ab_worker_main(int argc, char **argv) {
     if (argc < AB_WORKER_ARGS - 1) return ab_fail(AB_USAGE, "worker: started by `ampbench run`, not by hand");
-    ab_worker_task task = {argv[1], atoll(argv[2]), atoll(argv[3]), atoll(argv[4]), atoll(argv[5])};
-    AB_TRY(end_with_parent(task.parent));
-    ab_status status = ab_note_memory_limits(run_task(&task, argc - 5, argv + 5));
+    ab_worker_task task = {argv[1], atoll(argv[2]), atoll(argv[3]), atoll(argv[4])};
+    ab_status status = ab_note_memory_limits(run_task(&task, argc - 4, argv + 4));
     if (status != AB_OK) {
         ab_json_line line;
         ab_json_line_begin(&line, stdout, "error");

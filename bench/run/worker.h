@@ -19,10 +19,9 @@ typedef struct ab_worker_task {
     int64_t full;       /* 1: with probes and evaluation; 0: only steps and their times */
     int64_t spawned_ns; /* CLOCK_MONOTONIC when the parent started it */
     int64_t data_fd;    /* a shared data set (shared_data.h), or -1 to load it */
-    int64_t parent;     /* process id of the parent; the worker ends when the parent does */
 } ab_worker_task;
 
-enum { AB_WORKER_ARGS = 7 }; /* "ampbench", "worker", cell, full, spawned_ns, data_fd, parent; then options */
+enum { AB_WORKER_ARGS = 6 }; /* "ampbench", "worker", cell, full, spawned_ns, data_fd; then options */
 
 /* The hidden subcommand `ampbench worker`. */
 ab_status ab_worker_main(int argc, char **argv);

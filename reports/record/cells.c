@@ -7,10 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Thread_local int64_t ab_cells_compared;
+static _Thread_local int64_t compared;
+
+int64_t ab_cells_compared(void) { return compared; }
 
 static int compare_text(const char *a, const char *b) {
-    ab_cells_compared++;
+    compared++;
     return strcmp(a, b);
 }
 
@@ -181,7 +183,7 @@ uint64_t ab_settings_digest(const cJSON *config) {
 }
 
 static int compare_place(const ab_baseline *a, const ab_baseline *b) {
-    ab_cells_compared++;
+    compared++;
     int order = strcmp(a->model, b->model);
     if (order == 0) order = strcmp(a->device, b->device);
     return order ? order : (a->seed > b->seed) - (a->seed < b->seed);

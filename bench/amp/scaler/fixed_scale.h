@@ -9,12 +9,15 @@
 enum { AB_FIXED_INIT };
 enum { AB_FIXED_UNSKIPPED }; /* steps in a row that were not skipped; only counted */
 
+/* The one key: the scale. */
 static const ab_scaler_key ab_fixed_keys[] = {
     [AB_FIXED_INIT] = {"init", "loss_scale", "the scale", AB_SCALER_REAL, 1, 0x1p-149, (double)FLT_MAX, false,
                        false},
 };
+
 static const char *const ab_fixed_states[] = {[AB_FIXED_UNSKIPPED] = "unskipped"};
 
+/* At the start the scale is the configured one. */
 static inline void ab_fixed_start(ab_scaler *scaler) { scaler->scale = scaler->config.value[AB_FIXED_INIT]; }
 
 /* The scale never changes: steps_until_change and overflows_until_change. */

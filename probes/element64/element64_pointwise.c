@@ -194,7 +194,8 @@ static double bce_with_logits_by_x(double x, double t) { return sigmoid64(x) - t
 static double bce_with_logits_by_t(double x, double t) { return (void)t, -x; }
 
 static double share_of(const ab_op_run *run) {
-    return ab_integer64(run, "reduction") == 0 ? 1 / (double)ab_tensor_count(run->io->in[0]) : 1;
+    const double weight = ab_number64(run, "weight");
+    return ab_integer64(run, "reduction") == 0 ? weight / (double)ab_tensor_count(run->io->in[0]) : weight;
 }
 
 static bool loss_forward(const ab_op_run *run, ab_element64 *e, of_two value) {

@@ -325,7 +325,7 @@ const ab_element64_kind ab_element64_rms_norm = {.op = &ab_op_rms_norm, .several
 const ab_element64_kind ab_element64_group_norm = {.op = &ab_op_group_norm, .several = norm_several};
 const ab_element64_kind ab_element64_batch_norm2d = {.op = &ab_op_batch_norm2d, .several = norm_several};
 
-/* ---- cross entropy --------------------------------------------------------------------------- */
+/* ---- cross entropy, nll_loss --------------------------------------------------------------------------- */
 
 typedef struct classes {
     const ab_tensor *logits, *targets;
@@ -338,8 +338,8 @@ static classes classes_of(const ab_op_run *run) {
     classes c = {.logits = run->io->in[0], .targets = run->io->in[1], .n = ab_last_dim64(run->io->in[0])};
     memcpy(&c.weight, ab_attr64(run, "weight"), sizeof c.weight);
     memcpy(&c.ignore, ab_attr64(run, "ignore_index"), sizeof c.ignore);
-    memcpy(&c.smoothing, ab_attr64(run, "label_smoothing"), sizeof c.smoothing);
-    memcpy(&c.summed, ab_attr64(run, "reduction"), sizeof c.summed);
+    c.smoothing = ab_number64(run, "label_smoothing");
+    c.summed = ab_integer64(run, "reduction");
     return c;
 }
 
@@ -397,3 +397,25 @@ static bool cross_entropy_backward(const ab_op_run *run, int wrote, int64_t i, a
 
 const ab_element64_kind ab_element64_cross_entropy = {
     .op = &ab_op_cross_entropy, .forward = cross_entropy_forward, .backward = cross_entropy_backward};
+
+static bool nll_loss_forward(const ab_op_run *run, int64_t i, ab_element64 *e) {
+    const classes c = classes_of(run);
+    (void)i;
+    for (int64_t k = 0; k < ab_tensor_count(c.logits); k++) {
+        const double s = share(&c, k / c.n, k % c.n);
+        if (s != 0) ab_add64(e, -s * ab_read64(c.logits, k));
+    }
+    e->value /= divisor(&c);
+    return true;
+}
+
+static bool nll_loss_backward(const ab_op_run *run, int wrote, int64_t i, ab_element64 *e) {
+    const classes c = classes_of(run);
+    const double s = share(&c, i / c.n, i % c.n);
+    (void)wrote;
+    ab_add64(e, s != 0 ? -s / divisor(&c) * ab_read64(run->io->dout, 0) : 0);
+    return true;
+}
+
+const ab_element64_kind ab_element64_nll_loss = {
+    .op = &ab_op_nll_loss, .forward = nll_loss_forward, .backward = nll_loss_backward};

@@ -50,8 +50,9 @@ static const char eo_number_ops[] =
     "{\"name\": \"mse\", \"op\": \"mse\", \"in\": [\"both\", \"logp\"]}, "
     "{\"name\": \"bcel\", \"op\": \"bce_with_logits\", \"in\": [\"logp\", \"both\"]}, "
     "{\"name\": \"fc2\", \"op\": \"linear\", \"in\": \"both\", \"out_features\": 3}, "
-    "{\"name\": \"ce\", \"op\": \"cross_entropy\"}], "
-    "\"losses\": [\"mean\", \"sum\", \"mse\", \"bcel\", \"ce\"";
+    "{\"name\": \"ce\", \"op\": \"cross_entropy\"}, "
+    "{\"name\": \"nll\", \"op\": \"nll_loss\", \"in\": \"logp\"}], "
+    "\"losses\": [\"mean\", \"sum\", \"mse\", \"bcel\", \"ce\", \"nll\"";
 
 static const char eo_probability_ops[] =
     "{\"name\": \"first\", \"op\": \"conv2d\", \"out_channels\": 2, \"kernel_size\": 1}, {\"name\": "

@@ -10,6 +10,7 @@
  * fp32, all sums double and in order. */
 #include "kernels/core/elementary64.h"
 #include "kernels/ops/blocks.h"
+#include "kernels/ops/loss/class_loss.h"
 #include "kernels/vec/vec_math.h"
 
 #include <math.h>
@@ -286,14 +287,17 @@ static void constant_add(const ab_op_io *io, const void *targets, double *sums) 
 }
 
 /* sum f log q is largest for q = f / sum f; logits: logarithms of f. */
-static void constant_predict(const ab_op_io *io, const double *sums, float *prediction) {
+void ab_log_shares(const double *factors, int64_t classes, int64_t n, float *prediction) {
     enum { LEAST = -100 }; /* of classes that are no target */
-    const int64_t n = ab_tensor_count(io->in[0]), classes = constant_sums(io);
     double all = 0;
-    for (int64_t c = 0; c < classes; c++) all += sums[c];
+    for (int64_t c = 0; c < classes; c++) all += factors[c];
     for (int64_t c = 0; c < classes; c++)
-        prediction[c] = sums[c] > 0 ? (float)fmax(LEAST, ab_log(sums[c] / all)) : LEAST;
+        prediction[c] = factors[c] > 0 ? (float)fmax(LEAST, ab_log(factors[c] / all)) : LEAST;
     for (int64_t i = classes; i < n; i++) prediction[i] = prediction[i - classes];
+}
+
+static void constant_predict(const ab_op_io *io, const double *sums, float *prediction) {
+    ab_log_shares(sums, constant_sums(io), ab_tensor_count(io->in[0]), prediction);
 }
 
 static const ab_best_constant best_constant = {constant_sums, constant_add, constant_predict};

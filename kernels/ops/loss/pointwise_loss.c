@@ -1,6 +1,6 @@
 /* mse, bce and bce_with_logits, as torch's mse_loss, binary_cross_entropy and
  * binary_cross_entropy_with_logits: the mean (or sum) of a formula over an input and a target of one shape.
- * The target may be computed, and then gets a gradient. No weights. */
+ * The target may be computed, and then gets a gradient. `weight` multiplies the loss. */
 #include "kernels/ops/loss/pointwise_loss.h"
 #include "kernels/ops/blocks.h"
 #include "kernels/ops/elementwise/operand_gradient.h"
@@ -8,12 +8,15 @@
 
 typedef struct loss_attrs {
     int64_t reduction;
+    double weight;
 } loss_attrs;
 
 enum { MEAN, SUM };
 
 static const ab_attr attrs_table[] = {
-    {"reduction", AB_ATTR_CHOICE, offsetof(loss_attrs, reduction), false, MEAN, MEAN, SUM, "mean|sum"}, {0}};
+    {"reduction", AB_ATTR_CHOICE, offsetof(loss_attrs, reduction), false, MEAN, MEAN, SUM, "mean|sum"},
+    {"weight", AB_ATTR_FLOAT, offsetof(loss_attrs, weight), false, 1, -1e30, 1e30, "factor of the loss"},
+    {0}};
 
 AB_BY_ISA(ab_vec_pointwise, ab_vec_pointwise)
 
@@ -46,7 +49,7 @@ typedef struct loss_job {
 
 static double factor_of(const ab_op_io *io) {
     const loss_attrs *a = io->attrs;
-    return a->reduction == SUM ? 1.0 : 1.0 / (double)ab_tensor_count(io->in[0]);
+    return a->reduction == SUM ? a->weight : a->weight / (double)ab_tensor_count(io->in[0]);
 }
 
 static const float *read_losses(const void *self, int64_t at, int64_t n, float *buffer) {

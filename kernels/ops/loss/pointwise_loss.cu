@@ -9,7 +9,8 @@ static ab_fold fold_of(const ab_op_io *io) {
 
 static double factor_of(const ab_op_io *io) {
     bool summed = ab_cuda_int(io, "reduction", 0) != 0;
-    return summed ? 1.0 : 1.0 / static_cast<double>(ab_cuda_count(io->in[0]));
+    double weight = ab_cuda_float(io, "weight", 1.0);
+    return summed ? weight : weight / static_cast<double>(ab_cuda_count(io->in[0]));
 }
 
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {

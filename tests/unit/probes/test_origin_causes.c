@@ -73,7 +73,7 @@ static double large_for(const ab_op *op) {
 /* Bounded whatever they read. */
 static bool cannot_overflow(const op_run *r) {
     static const ab_op *const bounded[] = {&ab_op_tanh, &ab_op_sigmoid, &ab_op_softmax, &ab_op_log,
-                                           &ab_op_bce,  &ab_op_lstm,    &ab_op_clamp};
+                                           &ab_op_bce,  &ab_op_lstm,    &ab_op_clamp,   &ab_op_nll_loss};
     const bool norm = r->op->norm && r->params == 0;
     const bool rnn = r->op == &ab_op_rnn && isfinite(oracle_get(&r->out, 0)) && ab_extremes_finite(&r->out);
     const bool affine = r->op == &ab_op_batch_norm2d && r->spec[0].kind == AB_PARAM_BUFFER;

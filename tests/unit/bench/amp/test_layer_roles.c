@@ -441,7 +441,7 @@ static void losses_with_scales_of_their_own_take_roles(void **state) {
     ab_net *net = eo_net(1);
     float loss[2];
     for (int k = 0; k < 2; k++) {
-        ab_cell_config config = pt_config(net, "O3", fp16, "momentum", "num_losses=5");
+        ab_cell_config config = pt_config(net, "O3", fp16, "momentum", "num_losses=6");
         config.policy.layers = to[k];
         ab_cell *cell = pt_cell(&config);
         ab_step_result result;

@@ -1,5 +1,5 @@
-/* cross_entropy against its definition in double: mean over samples, class weights, ignored targets, the loss
- * scale in backward, and what infinities and wrong class ids do. */
+/* nll_loss against torch. cross_entropy against its definition in double: mean over samples, class weights,
+ * ignored targets, the loss scale in backward, and what infinities and wrong class ids do. */
 #include "oracle/op_run.h"
 
 #include "oracle/doubles.h"
@@ -328,6 +328,46 @@ static void smoothing_probabilities_and_rows_match_torch(void **state) {
     }
 }
 
+/* ---- nll_loss: torch 2.11's own answers in double -------------------------------------------- */
+
+/* The same x and ids in rows; gradient of x[0], x[7] and x[21]. */
+static void nll_loss_matches_torch(void **state) {
+    (void)state;
+    static const struct {
+        bool summed, weighted;
+        double loss, gradient[3];
+    } rows[] = {{false, false, 0.65, {-0.2, -0.2, 0}},
+                {false, true, 0.717391304347826, {-0.08695652173913043, -0.043478260869565216, 0}},
+                {true, false, 3.25, {-1, -1, 0}},
+                {true, true, 4.125, {-0.5, -0.25, 0}}};
+    static const float weights[] = {0.5f, 1.0f, 2.0f, 0.25f};
+    static const int32_t ids[] = {0, 3, 2, 1, -100, 2};
+    for (size_t i = 0; i < AB_COUNT_OF(rows); i++) {
+        op_attrs attrs = op_attrs_default(&ab_op_nll_loss);
+        const ab_floats four = {weights, 4};
+        if (rows[i].weighted) memcpy(attrs.bytes + ab_op_nll_loss.attrs[0].offset, &four, sizeof four);
+        op_attrs_set(&ab_op_nll_loss, &attrs, "reduction", rows[i].summed, 0);
+        ab_shape in[] = {{3, {2, 3, 4}}, {2, {2, 3}}};
+        ab_exec exec = {.training = true};
+        op_run r;
+        op_run_open(&r, &ab_op_nll_loss, &attrs, in, 2, (op_formats){&ab_format_fp16, &ab_format_fp32, NULL},
+                    &exec);
+        for (int n = 0; n < 24; n++) oracle_put(&r.in[0], n, (n * 7 % 11 - 5) / 4.0);
+        memcpy(r.in[1].data, ids, sizeof ids);
+        oracle_put(&r.dout, 0, 2.0);
+        assert_int_equal(op_run_prepare(&r), AB_OK);
+        op_run_both(&r);
+        op_run_near(&r, "loss", &r.out, 0, rows[i].loss, 5e-4 * rows[i].loss);
+        const int at[] = {0, 7, 21};
+        for (int n = 0; n < 3; n++)
+            op_run_near(&r, "gradient", &r.din[0], at[n], 2 * rows[i].gradient[n], 5e-4);
+        ((int32_t *)r.in[1].data)[3] = 4;
+        assert_int_equal(r.op->forward(&r.exec, &r.io), AB_INPUT);
+        assert_non_null(strstr(ab_error_message(), "target of sample 3 is class 4, expected 0 to 3"));
+        op_run_close(&r);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loss_and_gradient_match_the_definition),
@@ -341,6 +381,7 @@ int main(void) {
         cmocka_unit_test(shapes_are_checked_with_a_message),
         cmocka_unit_test(bits_do_not_depend_on_the_lanes),
         cmocka_unit_test(smoothing_probabilities_and_rows_match_torch),
+        cmocka_unit_test(nll_loss_matches_torch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ static const loss losses[] = {
 typedef struct run_spec {
     const loss *k;
     op_formats formats;
-    double sum;
+    double sum, weight;
 } run_spec;
 
 static void run_loss(const void *argument) {
@@ -34,11 +34,12 @@ static void run_loss(const void *argument) {
         ab_shape in[] = {shapes[i], shapes[i]};
         op_attrs attrs = op_attrs_default(s->k->op);
         op_attrs_set(s->k->op, &attrs, "reduction", s->sum, 0);
+        op_attrs_set(s->k->op, &attrs, "weight", s->weight, 0);
         ab_exec exec = {.training = true};
         op_run r;
         op_run_open(&r, s->k->op, &attrs, in, 2, s->formats, &exec);
         const int64_t n = ab_shape_count(&in[0]);
-        const double scale = 1024, share = s->sum > 0 ? 1 : 1 / (double)n;
+        const double scale = 1024, share = s->weight * (s->sum > 0 ? 1 : 1 / (double)n);
         for (int64_t k = 0; k < n; k++) {
             oracle_put(&r.in[0], k, s->k->low + (s->k->high - s->k->low) * (oracle_random(1, k) + 1) / 2);
             oracle_put(&r.in[1], k, (oracle_random(2, k) + 1) / 2);
@@ -71,7 +72,7 @@ static void losses_and_gradients_match_their_definitions(void **state) {
             for (int sum = 0; sum < 2; sum++) {
                 op_formats wide = format[f];
                 wide.result = &ab_format_fp32;
-                run_spec s = {&losses[i], sum ? format[f] : wide, sum};
+                run_spec s = {&losses[i], sum ? format[f] : wide, sum, sum ? 0.25 : 1};
                 op_each_lane_count(run_loss, &s);
             }
 }

@@ -110,7 +110,7 @@ static void inputs_text(const ab_op *op, char *text, size_t size) {
 static ab_status list_attributes(void) {
     char text[400];
     puts("  every op       name, op, in (names of inputs; default: the op before), init (of its weights), "
-         "share");
+         "share, requires_grad (false: its weights are not trained)");
     for (int i = 0; i < ab_op_count(); i++) {
         const ab_op *op = ab_op_at(i);
         inputs_text(op, text, sizeof text);

@@ -20,6 +20,8 @@
  * - "recompute": patterns of block names, as for ab_net_recompute.
  * - "share" of an op: {"weight": "embedding.weight"}: its weight is that of an earlier op and has the same
  *   shape.
+ * - "requires_grad" of an op: false, or {"bias": false}: its parameters, or those, are not trained: no
+ *   gradient, master copy or optimizer state. At least one parameter of the network is trained.
  * - "defaults": {"optimizer", "lr", "batch", "epochs"}, each optional, else momentum, 0.01, 64, 1.
  * - "init": {"weight": {"kind": "normal", "std": 0.02}, "bias": {"kind": "zeros"}} by parameter name; kinds
  *   zeros, ones, uniform (with "bound") and normal (with "std"). An op's "init" takes precedence over the
@@ -63,6 +65,7 @@ typedef struct ab_net_op {
     ab_param_spec param[AB_MAX_PARAMS];
     ab_net_share shared[AB_MAX_PARAMS]; /* the owner, if it is not this op */
     bool lent[AB_MAX_PARAMS];           /* a later op shares it */
+    bool untrained[AB_MAX_PARAMS];      /* "requires_grad": false; that of the owner if shared */
     int block;                          /* number of its block, -1: none (net_blocks.c) */
     bool recompute; /* the block keeps no activations: they are recomputed for the backward pass */
     bool outside;   /* outside of the model: a loss, or computed from the targets or from a loss */
@@ -111,13 +114,16 @@ ab_shape ab_net_targets_shape(const ab_net *net, int64_t batch);
 /* Output shape of every op for a batch: shape[net->ops]. */
 AB_MUST_CHECK ab_status ab_net_infer(const ab_net *net, int64_t batch, ab_shape *shape);
 
+/* Whether any of its parameters is trained. */
+bool ab_net_op_trains(const ab_net_op *op);
+
 /* Whether the op is a frozen batch norm ("mode": "eval"): it normalises with its running statistics and does
  * not update them. */
 bool ab_net_op_frozen(const ab_net_op *op);
 /* Freezes all batch norms (torch: module.eval() on each). Returns their number. */
 int ab_net_freeze(ab_net *net);
 
-/* Number of trained parameter elements (without buffers; shared parameters count once). */
+/* Number of parameter elements (without buffers; shared parameters count once; with untrained ones). */
 int64_t ab_net_parameters(const ab_net *net);
 
 /* Built-in nets, for `ampbench list`. */

@@ -149,8 +149,8 @@ static ab_status read_attr(const ab_net_json_place *place, const cJSON *object, 
 }
 
 static ab_status check_keys(const ab_net_json_place *place, const cJSON *object, const ab_op *op) {
-    const char *names[5 + AB_MAX_ATTRS] = {"name", "op", "in", "init", "share"};
-    int count = 5;
+    const char *names[6 + AB_MAX_ATTRS] = {"name", "op", "in", "init", "share", "requires_grad"};
+    int count = 6;
     for (const ab_attr *attr = op->attrs; attr && attr->name; attr++) names[count++] = attr->name;
     return ab_net_json_check_keys(place, object, op->name, names, count);
 }

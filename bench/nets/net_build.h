@@ -20,6 +20,9 @@ AB_MUST_CHECK ab_status ab_net_make_params(ab_net *net);
 /* Reads every op's "share". ops: the array. */
 AB_MUST_CHECK ab_status ab_net_read_share(const cJSON *ops, ab_net *net);
 
+/* Reads every op's "requires_grad", after "share". ops: the array. */
+AB_MUST_CHECK ab_status ab_net_read_trained(const cJSON *ops, ab_net *net);
+
 /* Applies the file's initialisation: the document's "init", then each op's own. ops: the array. */
 AB_MUST_CHECK ab_status ab_net_read_init(const cJSON *document, const cJSON *ops, ab_net *net);
 

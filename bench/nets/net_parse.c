@@ -502,6 +502,7 @@ static ab_status build(parser *p) {
     AB_TRY(check_all_used(p->net));
     AB_TRY(ab_net_make_params(p->net));
     AB_TRY(ab_net_read_share(p->ops, p->net));
+    AB_TRY(ab_net_read_trained(p->ops, p->net));
     return ab_net_read_init(p->document, p->ops, p->net);
 }
 

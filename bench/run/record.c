@@ -247,6 +247,16 @@ static bool is_summed(const ab_net_op *op) {
     return false;
 }
 
+static void add_untrained(cJSON *entry, const ab_net_op *op) {
+    cJSON *names = cJSON_CreateArray();
+    for (int k = 0; k < op->params; k++)
+        if (op->untrained[k]) cJSON_AddItemToArray(names, cJSON_CreateString(op->param[k].name));
+    if (names->child)
+        cJSON_AddItemToObject(entry, "untrained", names);
+    else
+        cJSON_Delete(names);
+}
+
 /* Ops in execution order with their inputs, for reports/record/graph.h. */
 static cJSON *graph_part(const ab_net *net) {
     cJSON *graph = cJSON_CreateObject(), *ops = cJSON_AddArrayToObject(graph, "ops");
@@ -260,6 +270,7 @@ static cJSON *graph_part(const ab_net *net) {
             cJSON_AddItemToArray(inputs, cJSON_CreateString(input_name(net, op->input[k])));
         cJSON_AddItemToObject(entry, "traits", traits_part(op->op->name));
         if (is_summed(op)) cJSON_AddStringToObject(entry, "reduction", "sum");
+        add_untrained(entry, op);
         cJSON_AddItemToArray(ops, entry);
     }
     return graph;

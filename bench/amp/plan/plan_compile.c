@@ -222,7 +222,8 @@ static int param_of(const ab_plan *plan, const ab_net_share *share) {
 static ab_status borrow(compiler *c, ab_plan_param *param, int owner, const char *name) {
     ab_plan *plan = c->plan;
     ab_shape shape = plan->tensor[plan->param[owner].stored].shape;
-    for (int p = 0; p < plan->params; p++)
+    const bool trained = plan->param[owner].grad != AB_NONE;
+    for (int p = 0; p < plan->params && trained; p++)
         if (p == owner || plan->param[p].owner == owner) plan->param[p].adds = true;
     param->owner = owner;
     param->stored = param->used = plan->param[owner].stored;
@@ -233,6 +234,7 @@ static ab_status borrow(compiler *c, ab_plan_param *param, int owner, const char
         AB_TRY(add_named(c, shape, used, AB_MEM_casts, false, &param->used, "%s.half", name));
         plan->weight_casts++;
     }
+    if (!trained) return AB_OK;
     return add_named(c, shape, weight_gradient_format(c, op), AB_MEM_gradients, true, &param->used_grad,
                      "%s.grad", name);
 }
@@ -270,7 +272,8 @@ static ab_status add_param(compiler *c, int net_op, int index) {
                          used == fp32 ? "fp32" : "half"));
         plan->weight_casts++;
     }
-    if (spec->kind == AB_PARAM_WEIGHT) AB_TRY(add_training_state(c, &param, name, op->lent[index]));
+    if (spec->kind == AB_PARAM_WEIGHT && !op->untrained[index])
+        AB_TRY(add_training_state(c, &param, name, op->lent[index]));
     plan->param[plan->params++] = param;
     return AB_OK;
 }
@@ -395,27 +398,6 @@ static ab_status check_formats(const compiler *c, const ab_net_op *op, const ab_
     return AB_OK;
 }
 
-/* apex's known failure: cuDNN has no backward pass for a batch norm in eval mode, and torch's own kernel
- * requires one format. */
-static ab_status check_frozen(const compiler *c, const ab_net_op *op, const ab_plan_node *node) {
-    const ab_plan *plan = c->plan;
-    const ab_format *input = plan->tensor[node->in[0]].format;
-    if (!node->frozen || !op->params || input == fp32) return AB_OK;
-    const ab_format *used = plan->tensor[plan->param[node->first_param].used].format;
-    if (used == input) return AB_OK;
-    const char *name = op->name;
-    return ab_fail(
-        AB_CONFIG,
-        "%s:%d: op '%s' (%s): frozen_batch_norm: in eval mode with %s input and %s parameters its backward "
-        "pass fails in torch (expected scalar type Half but found Float); make it half with %s--to '%s=half' "
-        "(a "
-        "pattern such as '*bn*=half' names several)%s%s%s",
-        plan->net->path, op->line, name, op->op->name, input->name, used->name,
-        plan->policy.patch_torch_functions ? "" : "--set keep_batchnorm_fp32=False or ", name,
-        plan->policy.patch_torch_functions ? ", or fp32 with --to '" : "",
-        plan->policy.patch_torch_functions ? name : "", plan->policy.patch_torch_functions ? "=fp32'" : "");
-}
-
 /* The format of the first floating input; ops that read only ids have the format of their weights. */
 static const ab_format *output_format(const compiler *c, const ab_net_op *op, const ab_plan_node *node) {
     const ab_plan *plan = c->plan;
@@ -450,7 +432,9 @@ static void add_flops(compiler *c) {
         const ab_plan_node *node = &plan->node[n];
         const double forward = op_flops(c, node);
         if (node->recompute_first != AB_NONE) recompute_passes = node->recompute_passes;
-        plan->flops += forward * (1 + bits(node->passes) * ((node->params > 0) + c->needs_grad[node->in[0]]));
+        const ab_net_op *op = ab_plan_node_op(plan, node);
+        const int gradients = (op && ab_net_op_trains(op)) + c->needs_grad[node->in[0]];
+        plan->flops += forward * (1 + bits(node->passes) * gradients);
         if (node->recomputed) plan->flops += forward * bits(recompute_passes);
     }
 }
@@ -477,11 +461,10 @@ static ab_status add_op(compiler *c, int net_op) {
     for (int i = 0; i < op->params; i++) AB_TRY(add_param(c, net_op, i));
     node.params = op->params;
     AB_TRY(check_formats(c, op, &node));
-    AB_TRY(check_frozen(c, op, &node));
     AB_TRY(add_named(c, c->shape[net_op], output_format(c, op, &node), AB_MEM_activations, true, &node.out,
                      "%s.out", op->name));
     share_view(c, op, node.in[0], node.out);
-    bool needs = has_weights(op);
+    bool needs = ab_net_op_trains(op);
     for (int i = 0; i < op->inputs; i++) needs = needs || c->needs_grad[node.in[i]];
     c->needs_grad[node.out] = needs;
     AB_TRY(add_saved(c, net_op, &node));

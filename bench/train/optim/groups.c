@@ -39,7 +39,7 @@ static int count_matches(const char *pattern, const ab_net *net) {
     int count = 0;
     for (int o = 0; o < net->ops; o++)
         for (int p = 0; p < net->op[o].params; p++)
-            if (net->op[o].param[p].kind == AB_PARAM_WEIGHT)
+            if (net->op[o].param[p].kind == AB_PARAM_WEIGHT && !net->op[o].untrained[p])
                 count += matches(pattern, &net->op[o], &net->op[o].param[p]);
     return count;
 }
@@ -52,7 +52,7 @@ static ab_status nothing_matches(const char *pattern, const ab_net *net) {
     int count = 0;
     for (int o = 0; o < net->ops; o++)
         for (int p = 0; p < net->op[o].params && count < MOST; p++) {
-            if (net->op[o].param[p].kind != AB_PARAM_WEIGHT) continue;
+            if (net->op[o].param[p].kind != AB_PARAM_WEIGHT || net->op[o].untrained[p]) continue;
             list[count] = full_name(&net->op[o], &net->op[o].param[p], names[count]);
             count++;
         }

@@ -1,7 +1,7 @@
 /* "share": ops on one weight train as one weight. The reference is the same network with a weight for each
  * op, all with the same values: the shared gradient is the sum of theirs, at every level and over
  * micro-batches. Shared weights are counted, drawn and saved once; names and shapes that do not fit are
- * refused. */
+ * refused. "requires_grad": false trains as a learning rate of 0 does, without gradient, master or state. */
 #include "bench/tensorfile/safetensors.h"
 #include "bench/train/cell/cell.h"
 
@@ -54,7 +54,8 @@ static ab_policy policy_of(const char *level, int micro_batches) {
     return policy;
 }
 
-static setup start(const char *ops, const char *level, int micro_batches, const char *init) {
+static setup start_groups(const char *ops, const char *level, int micro_batches, const char *init,
+                          const char *groups) {
     setup s = {NULL, NULL};
     if (parse(ops, &s.net) != AB_OK) fail_msg("%s", ab_error_message());
     if (!images) assert_int_equal(ab_data_open("synthetic", &s.net->data, 1, &images), AB_OK);
@@ -70,9 +71,14 @@ static setup start(const char *ops, const char *level, int micro_batches, const 
     config.recipe.micro_batches = micro_batches;
     assert_int_equal(ab_schedule_parse("constant", &config.recipe.schedule, &config.recipe.rates), AB_OK);
     config.recipe.rates.lr = 0.5;
+    if (groups) assert_int_equal(ab_param_groups_parse(groups, &config.recipe.groups), AB_OK);
     assert_int_equal(ab_optimizer_find("sgd", &config.optimizer), AB_OK);
     if (ab_cell_create(&config, &s.cell) != AB_OK) fail_msg("%s", ab_error_message());
     return s;
+}
+
+static setup start(const char *ops, const char *level, int micro_batches, const char *init) {
+    return start_groups(ops, level, micro_batches, init, NULL);
 }
 
 static void stop(setup *s) {
@@ -215,6 +221,77 @@ static void what_cannot_be_shared_is_refused(void **state) {
     }
 }
 
+/* ---- requires_grad --------------------------------------------------------------------------- */
+
+#define FIRST_FIXED                                                                                          \
+    "{\"name\": \"flat\", \"op\": \"flatten\"}, {\"name\": \"in\", \"op\": \"linear\", \"out_features\": "   \
+    "10, \"requires_grad\": {\"weight\": false}}, "
+#define FIXED ", \"requires_grad\": false"
+
+static float loss_of_step(const setup *s) {
+    ab_step_result result;
+    if (ab_cell_step(s->cell, NULL, &result) != AB_OK) fail_msg("%s", ab_error_message());
+    return result.loss;
+}
+
+/* The reference trains every parameter, these at a rate of 0. */
+static void what_requires_no_gradient_trains_as_at_rate_0(void **state) {
+    (void)state;
+    static const char fixed[] =
+        FIRST_FIXED SQUARE("a", FIXED) SQUARE("b", OF("a.weight")) SQUARE("c", "") LOSS;
+    static const char all[] = FIRST SQUARE("a", "") SQUARE("b", OF("a.weight")) SQUARE("c", "") LOSS;
+    static const char *const levels[] = {"O0", "O1", "O2", "O3", "torch:autocast"};
+    for (int i = 0; i < 10; i++) {
+        setup one = start(fixed, levels[i / 2], 1 + i % 2, NULL);
+        setup two =
+            start_groups(all, levels[i / 2], 1 + i % 2, NULL, "in.weight:lr_factor=0;a.weight:lr_factor=0");
+        float bias[2][10];
+        for (int n = 0; n < 5; n++) assert_true(loss_of_step(&one) == loss_of_step(&two));
+        take(&one, "in.bias", bias[0], 10);
+        take(&two, "in.bias", bias[1], 10);
+        assert_memory_equal(bias[0], bias[1], sizeof bias[0]);
+        stop(&one);
+        stop(&two);
+    }
+}
+
+static void what_requires_no_gradient_has_none(void **state) {
+    (void)state;
+    static const char ops[] = FIRST_FIXED SQUARE("a", FIXED) SQUARE("c", "") LOSS;
+    setup s = start(ops, "O2", 1, NULL), whole = start(apart, "O2", 1, NULL);
+    const ab_plan *plan = ab_cell_plan(s.cell);
+    static const char *const none[] = {"in.weight.grad", "in.weight.master", "a.weight.grad",
+                                       "a.weight.master"};
+    for (size_t i = 0; i < AB_COUNT_OF(none); i++) {
+        assert_int_equal(ab_plan_find(plan, none[i]), AB_NONE);
+        assert_int_not_equal(ab_plan_find(ab_cell_plan(whole.cell), none[i]), AB_NONE);
+    }
+    assert_int_not_equal(ab_plan_find(plan, "in.bias.master"), AB_NONE);
+    assert_ptr_equal(plan->tensor[ab_plan_find(plan, "a.weight")].format, &ab_format_fp16);
+    stop(&s);
+    stop(&whole);
+}
+
+static void what_cannot_be_fixed_is_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *ops, *part;
+    } bad[] = {{FIRST SQUARE("a", ", \"requires_grad\": {\"bias\": false}") LOSS,
+                "linear has no trained parameter \"bias\""},
+               {FIRST SQUARE("a", ", \"requires_grad\": 0") LOSS, "expected true, false or an object"},
+               {FIRST SQUARE("a", "") SQUARE("b", OF("a.weight") FIXED) LOSS, "that of 'a'; say it there"},
+               {"{\"name\": \"flat\", \"op\": \"flatten\"" FIXED "}, " SQUARE("a", "") LOSS,
+                "flatten has no trained parameters"},
+               {"{\"name\": \"flat\", \"op\": \"flatten\"}, " SQUARE("a", FIXED) LOSS,
+                "expected a trained parameter, found none"}};
+    for (size_t i = 0; i < AB_COUNT_OF(bad); i++) {
+        ab_net *net = NULL;
+        assert_int_equal(parse(bad[i].ops, &net), AB_CONFIG);
+        if (!strstr(ab_error_message(), bad[i].part))
+            fail_msg("expected '%s' in '%s'", bad[i].part, ab_error_message());
+    }
+}
+
 static int close_images(void **state) {
     (void)state;
     ab_data_close(images);
@@ -228,6 +305,9 @@ int main(void) {
         cmocka_unit_test(all_ops_read_what_the_optimizer_wrote),
         cmocka_unit_test(shared_weights_are_counted_and_saved_once),
         cmocka_unit_test(what_cannot_be_shared_is_refused),
+        cmocka_unit_test(what_requires_no_gradient_trains_as_at_rate_0),
+        cmocka_unit_test(what_requires_no_gradient_has_none),
+        cmocka_unit_test(what_cannot_be_fixed_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, close_images);
 }

@@ -158,14 +158,41 @@ def trajectory(make, config):
     return kept
 
 
+BY_OP = [case for case in CASES if case[0] in ("sgd", "momentum", "nesterov", "adam", "adamw")]
+
+
+def short_hex(x):
+    """float.hex without the zeros at the end of its fraction."""
+    digits, p, exponent = float(x).hex().partition("p")
+    return (digits.rstrip("0").rstrip(".") if "." in digits else digits) + p + exponent
+
+
+def half_trajectory(make, config, dtype):
+    """The last weights of a for-loop optimizer on half tensors, which rounds after every operation."""
+    w = uniform(1000, 0.5).to(dtype).requires_grad_()
+    optimizer = make([w], config)
+    for group in optimizer.param_groups:
+        group["foreach"] = False
+    for t in range(1, STEPS + 1):
+        w.grad = uniform(t, 0.25).to(dtype)
+        optimizer.step()
+    return [short_hex(x) for x in w.detach()]
+
+
+def by_op():
+    return [{"optimizer": name, "config": config, "format": text, "weights": half_trajectory(make, config, dtype)}
+            for name, config, make in BY_OP for text, dtype in (("fp16", torch.float16), ("bf16", torch.bfloat16))]
+
+
 def optimizers():
     rows = [{"optimizer": name, "config": config, "planted": None, "weights": trajectory(make, config)}
             for name, config, make in CASES]
     rows += [{"optimizer": name, "config": config, "planted": mistake, "weights": trajectory(make, config)}
              for mistake, name, config, make in PLANTED]
     lines = ",\n".join(json.dumps(row) for row in rows)
+    halves = ",\n".join(json.dumps(row) for row in by_op())
     return (f'{{"format": "ampbench-golden-optimizers-1", "made_by": "scripts/golden_optimizers.py, torch '
-            f'{torch.__version__}", "count": {N}, "cases": [\n{lines}\n]}}\n')
+            f'{torch.__version__}", "count": {N}, "cases": [\n{lines}\n], "by_op": [\n{halves}\n]}}\n')
 
 
 # ---- schedules ----------------------------------------------------------------------------------------------------

@@ -153,6 +153,7 @@ static ab_status take_choices(const ab_options *options, ab_run_config *config) 
     static const char *const accumulators[] = {"fp32", "half"};
     static const char *const paths[] = {"auto", "native", "convert", "reference"};
     static const char *const states[] = {"weights", "fp32", "half"}, *const averages[] = {"fp32", "half"};
+    static const char *const norms[] = {"gradients", "fp32", "half"};
     int choice = 0;
     AB_TRY(parse_choice(options, AB_OPTION_order, orders, 2, &choice));
     config->shuffled = choice == 1;
@@ -161,6 +162,7 @@ static ab_status take_choices(const ab_options *options, ab_run_config *config) 
     AB_TRY(parse_choice(options, AB_OPTION_optimizer_state, states, 3, &config->state_format));
     AB_TRY(parse_choice(options, AB_OPTION_ema_format, averages, 2, &choice));
     config->ema_half = choice == 1;
+    AB_TRY(parse_choice(options, AB_OPTION_clip_norm_format, norms, 3, &config->clip_format));
     AB_TRY(parse_choice(options, AB_OPTION_cpu_path, paths, 4, &choice));
     config->path = (ab_cpu_path)choice;
     AB_TRY(parse_choice(options, AB_OPTION_math, maths, 2, &choice));
@@ -190,6 +192,21 @@ static ab_status check_knobs(const ab_options *options, const ab_optimizer *opti
     return AB_OK;
 }
 
+/* torch holds state in the type of the weights, and rounds it with them. */
+static ab_status take_rounding(const ab_options *options, ab_run_config *config) {
+    static const char *const when[] = {"step", "op"};
+    int choice = 0;
+    AB_TRY(parse_choice(options, AB_OPTION_optimizer_rounding, when, 2, &choice));
+    config->optim.by_op = choice == 1;
+    if (choice == 1 && !config->optimizer->update_by_op)
+        return ab_fail(
+            AB_USAGE,
+            "--optimizer-rounding op: not for optimizer %s; expected sgd, momentum, nesterov, adam "
+            "or adamw",
+            config->optimizer->name);
+    return AB_OK;
+}
+
 static ab_status take_optimizer(const ab_options *options, ab_run_config *config) {
     const char *chosen = options->text[AB_OPTION_optimizer];
     const char *name = chosen ? chosen : config->net->defaults.optimizer;
@@ -207,6 +224,7 @@ static ab_status take_optimizer(const ab_options *options, ab_run_config *config
     AB_TRY(parse_real(options, AB_OPTION_alpha, 0, 1, &optim->alpha));
     AB_TRY(parse_real(options, AB_OPTION_lr_decay, 0, 1e9, &optim->lr_decay));
     AB_TRY(parse_real(options, AB_OPTION_trust_coefficient, 0, 1e9, &optim->trust_coefficient));
+    AB_TRY(take_rounding(options, config));
     return parse_real(options, AB_OPTION_eps, 0, 1e9, &optim->eps);
 }
 
@@ -250,6 +268,8 @@ static ab_status take_recipe(const ab_options *options, ab_run_config *config) {
     recipe->rates.lr = config->optim.lr;
     AB_TRY(parse_real(options, AB_OPTION_clip_norm, 0x1p-126, 1e30, &recipe->clip.norm));
     AB_TRY(parse_real(options, AB_OPTION_clip_value, 0x1p-126, 1e30, &recipe->clip.value));
+    if (options->given[AB_OPTION_clip_norm_format] && !(recipe->clip.norm > 0))
+        return ab_fail(AB_USAGE, "--clip-norm-format: no norm is clipped; give --clip-norm X");
     AB_TRY(parse_integer(options, AB_OPTION_gradient_accumulation_steps, 1, 1 << 20, &recipe->micro_batches));
     AB_TRY(take_files(options, config));
     AB_TRY(parse_real(options, AB_OPTION_ema, 0, 1, &recipe->ema_decay));
@@ -611,6 +631,11 @@ static ab_status choose_state(const ab_run_config *config, bool reference, const
         return ab_fail(AB_USAGE, "--set ema_format: no averaged weights are kept; give --ema DECAY");
     keep->micro_batches = config->recipe.micro_batches > 1;
     if (!keep->state_set) keep->state_format = state_formats[config->state_format];
+    if (config->optim.by_op && keep->state_format)
+        return ab_fail(AB_USAGE,
+                       "--optimizer-rounding op: the state has the format of the weights, as in "
+                       "torch; leave out its format %s",
+                       keep->state_format->name);
     if (!keep->ema_set && config->recipe.ema_decay > 0)
         keep->ema_format = config->ema_half && !reference ? half : &ab_format_fp32;
     return AB_OK;
@@ -738,6 +763,13 @@ ab_status ab_cell_continue(const ab_run_config *config, const ab_cell_spec *spec
                    (long long)steps, (long long)config->first_step);
 }
 
+static ab_recipe recipe_of(const ab_run_config *config, const ab_cell_spec *spec) {
+    const ab_format *const formats[] = {NULL, &ab_format_fp32, spec->half};
+    ab_recipe recipe = config->recipe;
+    recipe.clip.format = ab_level_is_reference(spec->level) ? NULL : formats[config->clip_format];
+    return recipe;
+}
+
 ab_cell_config ab_cell_config_of(const ab_run_config *config, const ab_cell_spec *spec) {
     return (ab_cell_config){.net = config->net,
                             .policy = spec->policy,
@@ -746,7 +778,7 @@ ab_cell_config ab_cell_config_of(const ab_run_config *config, const ab_cell_spec
                             .scale_window = config->scale_window,
                             .optimizer = config->optimizer,
                             .optim = config->optim,
-                            .recipe = config->recipe,
+                            .recipe = recipe_of(config, spec),
                             .batch = config->batch,
                             .seed = spec->seed,
                             .data = config->data,

@@ -36,6 +36,7 @@ typedef struct ab_run_config {
     ab_optimizer_config optim;
     ab_recipe recipe;
     bool ema_half;
+    int clip_format;  /* of the norms of clipping: 0 that of the gradients, 1 fp32, 2 half */
     int state_format; /* of the optimizer state: 0 that of the weights, 1 fp32, 2 half */
     double min_loss_scale, max_loss_scale;
     int64_t scale_window;

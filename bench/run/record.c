@@ -135,6 +135,8 @@ static void add_recipe(cJSON *object, const ab_run_config *config, const ab_opti
     cJSON_AddNumberToObject(object, "gradient_accumulation_steps", (double)recipe->micro_batches);
     add_real(object, "ema", recipe->ema_decay, recipe->ema_decay > 0);
     cJSON_AddStringToObject(object, "ema_format", options->text[AB_OPTION_ema_format]);
+    cJSON_AddStringToObject(object, "clip_norm_format", options->text[AB_OPTION_clip_norm_format]);
+    cJSON_AddStringToObject(object, "optimizer_rounding", options->text[AB_OPTION_optimizer_rounding]);
     cJSON_AddStringToObject(object, "optimizer_state", options->text[AB_OPTION_optimizer_state]);
     add_groups(object, &recipe->groups);
     cJSON *faults = cJSON_AddArrayToObject(object, "faults");

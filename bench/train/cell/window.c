@@ -75,6 +75,8 @@ static const char *host_only_reason(const ab_cell *cell) {
     if (cell->walk.fallbacks > 0) return "an op runs on the host";
     if (ab_optimizer_device_kind(cell->config.optimizer) == AB_UPDATE_NONE)
         return "the device has no such optimizer";
+    if (cell->config.optim.by_op) return "the optimizer rounds after every operation";
+    if (cell->config.recipe.clip.format) return "the norm of gradients has a format of its own";
     if (!few_groups(&cell->update)) return "parameters have too many different rates";
     if (!plain_recipe(&cell->config.recipe)) return "of a fault";
     if (!known_scaler(cell->scalers.scaler[0].kind)) return "the device has no such loss scaler";

@@ -68,12 +68,13 @@ static double rounded(double value, const ab_format *format) {
     return ab_format_round(format, &nearest, value);
 }
 
-static double norm_of(const ab_tensor *grad) {
+/* `format`: of the norm; NULL: that of the gradient. */
+static double norm_of(const ab_tensor *grad, const ab_format *format) {
     clip_job job = job_of(grad);
     ab_parallel_for(PARTS, square_part, &job);
     double sum = 0;
     for (int i = 0; i < PARTS; i++) sum += job.part[i];
-    return rounded(sqrt(sum), grad->format);
+    return rounded(sqrt(sum), format ? format : grad->format);
 }
 
 static void limit(const ab_tensor *grad, float factor, float bound) {
@@ -114,16 +115,16 @@ static const ab_format *common_format(ab_tensor *const *grad, int count) {
     return count > 0 ? grad[0]->format : &ab_format_fp32;
 }
 
-static ab_status total_norm(ab_tensor *const *grad, int count, double *total) {
+static ab_status total_norm(ab_tensor *const *grad, int count, const ab_format *format, double *total) {
     double sum = 0;
     for (int i = 0; i < count; i++) {
         ab_tensor here;
         AB_TRY(copy_to_host(grad[i], &here));
-        double norm = norm_of(&here);
+        double norm = norm_of(&here, format);
         AB_TRY(put_back(grad[i], &here, false));
         sum += norm * norm;
     }
-    *total = rounded(sqrt(sum), common_format(grad, count));
+    *total = rounded(sqrt(sum), format ? format : common_format(grad, count));
     return AB_OK;
 }
 
@@ -131,8 +132,8 @@ ab_status ab_clip(const ab_clip_config *config, ab_tensor *const *grad, int coun
     double factor = 1;
     *total = 0;
     if (config->norm > 0) {
-        const ab_format *format = common_format(grad, count);
-        AB_TRY(total_norm(grad, count, total));
+        const ab_format *format = config->format ? config->format : common_format(grad, count);
+        AB_TRY(total_norm(grad, count, config->format, total));
         factor = rounded(config->norm / rounded(*total + 1e-6, format), format);
         if (factor > 1) factor = 1; /* NaN stays */
     }

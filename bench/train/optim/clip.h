@@ -3,8 +3,9 @@
  *
  * By norm: total = |(|g1|, |g2|, ...)|; every gradient is multiplied by min(1, max / (total + 1e-6)). As in
  * torch, norms are rounded to the gradients' format: the norm of fp16 gradients is fp16; above 65504 it is
- * inf and makes all gradients 0. Sums of squares are in double, in an order that depends only on the sizes.
- * By value: each element is clamped to [-value, value]; NaN stays. With both, the norm is clipped first. */
+ * inf and makes all gradients 0. `format` computes norms in another. Sums of squares are in double, in an
+ * order that depends only on the sizes. By value: each element is clamped to [-value, value]; NaN stays. With
+ * both, the norm is clipped first. */
 #ifndef AB_BENCH_TRAIN_OPTIM_CLIP_H
 #define AB_BENCH_TRAIN_OPTIM_CLIP_H
 
@@ -13,7 +14,8 @@
 AB_BEGIN_DECLS
 
 typedef struct ab_clip_config {
-    double norm, value; /* 0: off */
+    double norm, value;      /* 0: off */
+    const ab_format *format; /* of norms; NULL: the gradients', as in torch */
 } ab_clip_config;
 
 /* Clips in place. *total: the norm before clipping (0 without clipping by norm). Gradients may be on any

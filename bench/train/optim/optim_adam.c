@@ -1,7 +1,7 @@
 /* adam: torch.optim.Adam (Kingma and Ba, "Adam: a method for stochastic optimization", algorithm 1, with
  * torch's grouping): m += (1 - b1)(g - m); v = b2 v + (1 - b2) g g; w -= lr / (1 - b1^t) * m / (sqrt(v) /
  * sqrt(1 - b2^t) + eps). Weight decay is L2: g + wd w. */
-#include "bench/train/optim/optimizer.h"
+#include "bench/train/optim/by_op.h"
 
 #include <math.h>
 
@@ -55,4 +55,5 @@ const ab_optimizer ab_optimizer_adam = {.name = "adam",
                                         .knobs = AB_KNOB_BETA1 | AB_KNOB_BETA2 | AB_KNOB_EPS,
                                         .defaults = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
                                         .update = adam,
+                                        .update_by_op = ab_optimizer_adam_by_op,
                                         .terms = terms};

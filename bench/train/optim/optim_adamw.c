@@ -1,7 +1,7 @@
 /* adamw: torch.optim.AdamW (Loshchilov and Hutter, "Decoupled weight decay regularization", algorithm 2): w
  * *= 1 - lr wd; then adam's step with only the gradient in the moments. apex's FusedAdam (adam_w_mode) is the
  * same formula; it adds wd w to the direction instead of scaling the weight first. */
-#include "bench/train/optim/optimizer.h"
+#include "bench/train/optim/by_op.h"
 
 #include <math.h>
 
@@ -55,4 +55,5 @@ const ab_optimizer ab_optimizer_adamw = {
     .knobs = AB_KNOB_BETA1 | AB_KNOB_BETA2 | AB_KNOB_EPS,
     .defaults = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01},
     .update = adamw,
+    .update_by_op = ab_optimizer_adamw_by_op,
     .terms = terms};

@@ -1,6 +1,6 @@
 /* sgd, momentum and nesterov: torch.optim.SGD. d = g + wd w; b = m b + (1 - dampening) d, and b = d at the
  * first step; w -= lr (d, b, or d + m b). */
-#include "bench/train/optim/optimizer.h"
+#include "bench/train/optim/by_op.h"
 
 static void sgd(const ab_optimizer_config *config, int64_t taken, float *weight, const float *grad,
                 float *const *state, int64_t n) {
@@ -80,6 +80,7 @@ const ab_optimizer ab_optimizer_sgd = {.name = "sgd",
                                        .second_moment = -1,
                                        .defaults = {.lr = 0.1},
                                        .update = sgd,
+                                       .update_by_op = ab_optimizer_sgd_by_op,
                                        .terms = sgd_terms};
 
 const ab_optimizer ab_optimizer_momentum = {.name = "momentum",
@@ -90,6 +91,7 @@ const ab_optimizer ab_optimizer_momentum = {.name = "momentum",
                                             .second_moment = -1,
                                             .defaults = {.lr = 0.01, .momentum = 0.9},
                                             .update = momentum_update,
+                                            .update_by_op = ab_optimizer_momentum_by_op,
                                             .terms = momentum_terms};
 
 const ab_optimizer ab_optimizer_nesterov = {.name = "nesterov",
@@ -100,4 +102,5 @@ const ab_optimizer ab_optimizer_nesterov = {.name = "nesterov",
                                             .second_moment = -1,
                                             .defaults = {.lr = 0.01, .momentum = 0.9},
                                             .update = nesterov_update,
+                                            .update_by_op = ab_optimizer_nesterov_by_op,
                                             .terms = nesterov_terms};

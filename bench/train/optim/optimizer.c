@@ -77,10 +77,18 @@ static void store_block(const update_args *u, int64_t first, int64_t n, const va
     ab_narrow(element(u->weight, first), u->weight->format, v->weight, n);
 }
 
+static void update_values(const update_args *u, float *weight, const float *grad, float *const *state,
+                          int64_t n) {
+    if (u->config->by_op && u->weight->format != &ab_format_fp32)
+        u->optimizer->update_by_op(u->config, u->taken, u->weight->format, weight, grad, state, n);
+    else
+        u->optimizer->update(u->config, u->taken, weight, grad, state, n);
+}
+
 static void update_block(const update_args *u, int64_t first, int64_t n) {
     values v;
     load_block(u, first, n, &v);
-    u->optimizer->update(u->config, u->taken, v.weight, v.grad, v.state, n);
+    update_values(u, v.weight, v.grad, v.state, n);
     store_block(u, first, n, &v);
 }
 
@@ -145,7 +153,7 @@ static void update_block_shown(const update_args *u, int64_t first, int64_t n, i
         after.state[i] = after.memory[i];
         memcpy(after.memory[i], before.memory[i], (size_t)n * sizeof *after.memory[i]);
     }
-    u->optimizer->update(u->config, u->taken, after.weight, before.grad, after.state, n);
+    update_values(u, after.weight, before.grad, after.state, n);
     show(observers, observers->weight_id, thread, after.weight, n);
     for (int i = 0; i < u->optimizer->states; i++)
         show(observers, observers->state_id[i], thread, after.state[i], n);

@@ -4,7 +4,7 @@
  * An update is computed in fp32 from the stored weight, gradient and state; state and weight are rounded once
  * when stored, and the weight uses the unrounded state (as fused optimizers do). With fp32 storage that is
  * torch's arithmetic exactly; torch's unfused half optimizers round after every elementary operation
- * instead. */
+ * instead (ab_optimizer_config.by_op, by_op.h). */
 #ifndef AB_BENCH_TRAIN_OPTIM_OPTIMIZER_H
 #define AB_BENCH_TRAIN_OPTIM_OPTIMIZER_H
 
@@ -22,6 +22,7 @@ typedef struct ab_optimizer_config {
     double lr_decay;          /* adagrad's */
     double trust_coefficient; /* lars' */
     double trust; /* factor of the step; set by ab_optimizer_step if the optimizer measures norms */
+    bool by_op;   /* half weights: rounded after every operation (update_by_op, if the optimizer has it) */
     double correction1, correction2; /* 1 - beta^taken for both betas; set by ab_optimizer_correct */
 } ab_optimizer_config;
 
@@ -53,6 +54,10 @@ typedef struct ab_optimizer_values {
     const float *state[AB_OPTIMIZER_STATES];
 } ab_optimizer_values;
 
+/* ab_optimizer.update, rounding each operation's result to `format`, that of weight and state. */
+typedef void ab_update_by_op(const ab_optimizer_config *config, int64_t taken, const ab_format *format,
+                             float *weight, const float *grad, float *const *state, int64_t n);
+
 typedef struct ab_optimizer {
     const char *name, *text;
     int states;                             /* buffers per parameter, initially zero */
@@ -71,6 +76,7 @@ typedef struct ab_optimizer {
      * values. */
     void (*update)(const ab_optimizer_config *config, int64_t taken, float *weight, const float *grad,
                    float *const *state, int64_t n);
+    ab_update_by_op *update_by_op; /* NULL: none */
     /* What each term of the formula (probes/watch.h) adds to the weight, in double from the values before;
      * constants are the formula's fp32 ones. term[i]: n values. Returns the terms that exist, one bit each;
      * the others are not written. */

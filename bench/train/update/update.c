@@ -132,7 +132,9 @@ static ab_status run_on_device(const ab_weight_update *u, const param_step *step
     const ab_backend *backend = u->memory->backend;
     const ab_update_kind kind = ab_optimizer_device_kind(u->optimizer);
     *done = false;
-    if (!backend->update || kind == AB_UPDATE_NONE || is_update_observed(u->observation)) return AB_OK;
+    const bool by_op = step->config.by_op && step->item->weight->format != &ab_format_fp32;
+    if (!backend->update || kind == AB_UPDATE_NONE || by_op || is_update_observed(u->observation))
+        return AB_OK;
     ab_update_row row = ab_optimizer_device_row(kind, &step->config, step->taken);
     ab_status status = backend->update(step->item, 1, (int)kind, &row);
     *done = status == AB_OK;

@@ -1,12 +1,13 @@
-/* The norm that gradients are clipped by is computed in the half format, as torch does for half gradients,
- * and is beyond it: limit / infinity is 0, so every gradient becomes 0, and infinite ones NaN. In the record,
- * finite gradients reach the optimizer and no weight is updated. */
+/* The norm that gradients are clipped by is computed in the half format, as torch does for half gradients or
+ * as --clip-norm-format asks, and is beyond it: limit / infinity is 0, so every gradient becomes 0, and
+ * infinite ones NaN. In the record, finite gradients reach the optimizer and no weight is updated. */
 #include "kernels/core/text.h"
 #include "reports/diagnose/attribute/verdict.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Norm of a probed step's unscaled gradients, before clipping: the first step's or the root of the mean
  * square, whichever is larger. NAN: not recorded. */
@@ -24,6 +25,24 @@ static double updates(const cJSON *cell) {
     cJSON_ArrayForEach(param, list) count += ab_json_number(param, "update.nonzero", 0);
     return count;
 }
+
+/* What the run was told; "gradients": their own. O0 as the reference is told nothing. */
+static const char *asked_format(const ab_case *c) {
+    const bool reference = ab_json_at(c->facts.cell, "policy.reference");
+    return reference ? "gradients" : ab_json_text(c->facts.document, "config.clip_norm_format", "gradients");
+}
+
+static bool in_half(const ab_case *c) {
+    const char *asked = asked_format(c);
+    return strcmp(asked, "gradients") == 0 ? ab_facts_half_weights(&c->facts) : strcmp(asked, "half") == 0;
+}
+
+static bool norm_is_wide(const ab_case *c, const ab_verdict *verdict) {
+    (void)verdict;
+    return !in_half(c);
+}
+
+static const ab_refutation refuted_wide_norm = {.text = "the norm is computed in fp32", .holds = norm_is_wide};
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {
     const double limit = ab_json_number(c->facts.document, "config.clip_norm", 0),
@@ -46,7 +65,8 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
 
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
     (void)verdict;
-    if (!ab_remedy_masters(&c->facts, remedy)) ab_remedy_say(remedy, "compute the norm in fp32");
+    if (strcmp(asked_format(c), "half") == 0 || !ab_remedy_masters(&c->facts, remedy))
+        ab_remedy_option(remedy, "compute the norm in fp32", "--clip-norm-format", "fp32");
 }
 
 const ab_verdict_rule ab_verdict_rule_clip_norm_overflow = {
@@ -56,7 +76,7 @@ const ab_verdict_rule ab_verdict_rule_clip_norm_overflow = {
     .text = "the norm of half gradients is infinite, so that clipping makes them 0",
     .needs = {&ab_need_unscaled, &ab_need_ledger},
     .predicts = AB_SYMPTOMS_OF_CELL,
-    .refuted_by = {&ab_refuted_wide_weights},
+    .refuted_by = {&refuted_wide_norm},
     .judge = judge,
     .remedy = remedy,
 };

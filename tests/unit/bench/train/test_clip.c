@@ -102,6 +102,30 @@ static void the_norm_covers_all_elements_on_any_number_of_lanes(void **state) {
     ab_parallel_stop();
 }
 
+/* Norm 4.6e4 * sqrt(33 / 3) of fp32 gradients: infinite in fp16, and then every gradient is 0; of fp16
+ * gradients in fp32: finite. */
+static void the_norm_has_the_format_that_is_asked_for(void **state) {
+    (void)state;
+    static const ab_format *const of_gradients[] = {&ab_format_fp32, &ab_format_fp16}, *const of_norm[] = {
+                                                                                           &ab_format_fp16,
+                                                                                           &ab_format_fp32};
+    for (int k = 0; k < 2; k++)
+        for (int own = 0; own < 2; own++) {
+            ab_tensor grad = grad_new(of_gradients[k], 33, 2000, 4.6e4), *list[] = {&grad};
+            const ab_clip_config config = {.norm = 1, .format = own ? NULL : of_norm[k]};
+            double total, sum = 0, after = 0;
+            for (int64_t i = 0; i < 33; i++) sum += value_at(&grad, i) * value_at(&grad, i);
+            assert_true(sqrt(sum) > 65520);
+            assert_int_equal(ab_clip(&config, list, 1, &total), AB_OK);
+            for (int64_t i = 0; i < 33; i++) after += value_at(&grad, i) * value_at(&grad, i);
+            if ((own ? of_gradients : of_norm)[k] == &ab_format_fp16)
+                assert_true(isinf(total) && after == 0);
+            else
+                assert_true(fabs(total / sqrt(sum) - 1) < 1e-6 && fabs(sqrt(after) - 1) < 1e-2);
+            free(grad.data);
+        }
+}
+
 static void without_limits_nothing_is_touched(void **state) {
     (void)state;
     ab_tensor grad = grad_new(&ab_format_fp16, 100, 7, 1.0), *list[] = {&grad};
@@ -119,6 +143,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_are_clipped_as_torch_does),
         cmocka_unit_test(the_norm_covers_all_elements_on_any_number_of_lanes),
+        cmocka_unit_test(the_norm_has_the_format_that_is_asked_for),
         cmocka_unit_test(without_limits_nothing_is_touched),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -172,6 +172,50 @@ static void traces_with_a_mistake_are_told_apart(void **state) {
     cJSON_Delete(document);
 }
 
+/* Bit for bit: torch's for-loop optimizers on half tensors. */
+static void rounding_after_every_operation_has_torchs_bits(void **state) {
+    (void)state;
+    cJSON *document = golden();
+    const int64_t count = (int64_t)number(document, "count");
+    int rows = 0, once = 0;
+    const cJSON *row = NULL;
+    cJSON_ArrayForEach(row, cJSON_GetObjectItem(document, "by_op")) {
+        const char *name = cJSON_GetStringValue(cJSON_GetObjectItem(row, "optimizer"));
+        const ab_format *format = NULL;
+        assert_int_equal(ab_format_find(cJSON_GetStringValue(cJSON_GetObjectItem(row, "format")), &format),
+                         AB_OK);
+        ab_optimizer_config config = config_of(cJSON_GetObjectItem(row, "config"));
+        parameter *p = parameter_new(format, count), *fused = parameter_new(format, count);
+        free(p->grad.data);
+        p->grad = tensor_new(format, count);
+        fill(&p->weight, 1000, 0.5f);
+        fill(&fused->weight, 1000, 0.5f);
+        for (int64_t taken = 1; taken <= 12; taken++) {
+            fill(&p->grad, (uint32_t)taken, 0.25f);
+            for (int64_t i = 0; i < count; i++) ((float *)fused->grad.data)[i] = (float)value_at(&p->grad, i);
+            config.by_op = true;
+            step(optimizer_called(name), &config, taken, p);
+            config.by_op = false;
+            step(optimizer_called(name), &config, taken, fused);
+        }
+        const cJSON *weights = cJSON_GetObjectItem(row, "weights");
+        for (int64_t i = 0; i < count; i++) {
+            const double expected = strtod(cJSON_GetArrayItem(weights, (int)i)->valuestring, NULL),
+                         found = value_at(&p->weight, i);
+            if (found != expected && !(isnan(found) && isnan(expected)))
+                fail_msg("%s in %s: weight %d is %a, torch's %a", name, format->name, (int)i, found,
+                         expected);
+            once += value_at(&fused->weight, i) != expected;
+        }
+        parameter_free(p);
+        parameter_free(fused);
+        rows++;
+    }
+    assert_int_equal(rows, 12);
+    assert_true(once > 12); /* rounding once a step gives others */
+    cJSON_Delete(document);
+}
+
 /* ---- double-precision oracles ---------------------------------------------------------------- */
 
 /* Many elements: blocks, chunks and parts of the norms all come in. */
@@ -436,6 +480,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_optimizer_follows_torchs_trace),
         cmocka_unit_test(traces_with_a_mistake_are_told_apart),
+        cmocka_unit_test(rounding_after_every_operation_has_torchs_bits),
         cmocka_unit_test(fp32_steps_agree_with_double_precision),
         cmocka_unit_test(half_weights_and_states_are_rounded_once),
         cmocka_unit_test(norms_cover_the_parameter_on_any_number_of_lanes),

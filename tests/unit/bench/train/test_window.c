@@ -174,7 +174,7 @@ static void unscale_now(ab_resident *r, int item) {
 
 /* By the host's own code, on memory that is open for the while. */
 static void clip_now(ab_resident *r) {
-    const ab_clip_config clip = {r->config.clip_norm, r->config.clip_value};
+    const ab_clip_config clip = {.norm = r->config.clip_norm, .value = r->config.clip_value};
     ab_tensor here[64], *list[64];
     assert_true(r->config.items <= 64);
     for (int i = 0; i < r->config.items; i++) {
@@ -419,7 +419,7 @@ static made make(const choice *c, const ab_device *on) {
     assert_int_equal(ab_policy_resolve(level, &ab_format_fp16, NULL, 0, &config.policy), AB_OK);
     assert_int_equal(ab_optimizer_find(c->optimizer, &config.optimizer), AB_OK);
     config.optim = config.optimizer->defaults;
-    config.recipe.clip = (ab_clip_config){c->clip, c->clip_value};
+    config.recipe.clip = (ab_clip_config){.norm = c->clip, .value = c->clip_value};
     config.recipe.micro_batches = c->batches;
     if (c->ema > 0) {
         config.recipe.ema_decay = c->ema;

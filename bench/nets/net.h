@@ -2,8 +2,8 @@
  * (bench/nets/<name>.json) and user files use the same code.
  *
  * File: {"format": "ampbench-net-1", "name", "text", "input": {...}, "targets": {...}, "defaults": {...},
- * "init": {...}, "ops": [{"name", "op", "in", <torch's keywords>, "init"}], "losses": [...], "recompute"};
- * "text", "targets", "defaults", "init", "losses" and "recompute" may be absent.
+ * "init": {...}, "ops": [{"name", "op", "in", <torch's keywords>, "init"}], "losses": [...], "scores",
+ * "recompute"}; "text", "targets", "defaults", "init", "losses", "scores" and "recompute" may be absent.
  *
  * - "input": shape of a sample, without the batch: {"height", "width", "channels"} images, {"shape": [5, 3]}
  *   numbers, {"tokens": 64, "vocabulary": 256} token ids below the vocabulary, int32 [batch, 64].
@@ -17,6 +17,8 @@
  * - "losses": names of the ops to minimise, or {"op": name, "weight": w, "loss_id": i}; each is a tensor of
  *   one element, and the loss is the weighted sum. Absent: the last op. With num_losses >= 2 (policy.h)
  *   losses of one id share a loss scale.
+ * - "scores": the op whose output has a number for each class of a target, the largest for the predicted one:
+ * the accuracy where no loss op compares logits with class ids, or of another op than it reads.
  * - "recompute": patterns of block names, as for ab_net_recompute.
  * - "share" of an op: {"weight": "embedding.weight"}: its weight is that of an earlier op and has the same
  *   shape.
@@ -89,8 +91,10 @@ typedef struct ab_net {
     ab_net_op *op;
     int losses;
     ab_net_loss loss[AB_NET_LOSSES];
-    int scored;      /* loss that compares logits with class ids (defines the accuracy), or -1 */
-    int64_t classes; /* last dim of its logits; 0 without */
+    int scored; /* loss that compares logits with class ids (defines the accuracy), or -1 */
+    int scores; /* op whose output has the class scores, if the file names one, or -1; then no loss is scored
+                 */
+    int64_t classes; /* last dim of logits or scores; 0 without */
 } ab_net;
 
 /* Loads a net by built-in name ("lenet5") or path; the caller frees *net. Built-in files are compiled in (by

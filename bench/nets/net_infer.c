@@ -88,6 +88,26 @@ static void find_scored(ab_net *net, const ab_shape *shape) {
     }
 }
 
+/* One row of scores for each class id, or one score for each number of one-hot targets. */
+static ab_status check_scores(ab_net *net, int64_t batch, const ab_shape *shape) {
+    const ab_net_op *op = &net->op[net->scores];
+    const ab_shape *scores = &shape[net->scores], targets = ab_net_targets_shape(net, batch);
+    char found[AB_SHAPE_TEXT], wanted[AB_SHAPE_TEXT];
+    ab_shape rows = *scores;
+    if (net->data.targets == AB_TARGETS_VALUES)
+        return ab_fail(AB_CONFIG, "%s: 'scores': expected targets that are classes, found numbers",
+                       net->path);
+    if (ab_data_ids_out(&net->data)) rows.ndim--;
+    if (scores->ndim < 2 || !ab_shape_equal(&rows, &targets))
+        return ab_fail(
+            AB_CONFIG,
+            "%s:%d: 'scores': expected an op with one number a class for targets %s, found '%s' with %s",
+            net->path, op->line, ab_shape_text(&targets, wanted), op->name, ab_shape_text(scores, found));
+    net->scored = -1;
+    net->classes = net->data.classes = scores->dim[scores->ndim - 1];
+    return AB_OK;
+}
+
 ab_status ab_net_make_params(ab_net *net) {
     const int64_t batch = net->defaults.batch;
     ab_shape *shape = calloc((size_t)net->ops, sizeof *shape);
@@ -97,6 +117,7 @@ ab_status ab_net_make_params(ab_net *net) {
     for (int i = 0; i < net->ops; i++) AB_TRY_GOTO(make_op_params(net, &net->op[i], batch, shape));
     for (int i = 0; i < net->losses; i++) AB_TRY_GOTO(check_loss(net, &net->loss[i], shape));
     find_scored(net, shape);
+    if (net->scores >= 0) AB_TRY_GOTO(check_scores(net, batch, shape));
 out:
     free(shape);
     return status;

@@ -200,8 +200,8 @@ static ab_status read_defaults(const parser *p) {
 }
 
 static ab_status read_head(const parser *p) {
-    static const char *const keys[] = {"format",   "name", "text", "input",  "targets",
-                                       "defaults", "init", "ops",  "losses", "recompute"};
+    static const char *const keys[] = {"format", "name", "text",   "input",  "targets",  "defaults",
+                                       "init",   "ops",  "losses", "scores", "recompute"};
     AB_TRY(ab_net_json_check_keys(&p->place, p->document, "the network", keys, (int)AB_COUNT_OF(keys)));
     AB_TRY(check_format(p));
     AB_TRY(read_names(p));
@@ -397,14 +397,15 @@ static ab_status read_ops(parser *p) {
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
-static ab_status find_loss(const parser *p, const cJSON *value, const char *name, int *op) {
+/* The op called `name`, which `key` names. */
+static ab_status find_op(const parser *p, const cJSON *value, const char *key, const char *name, int *op) {
     char quoted[AB_NET_JSON_TEXT], hint[AB_NET_JSON_TEXT];
     const ab_net *net = p->net;
     for (int i = 0; i < net->ops; i++) {
         *op = i;
         if (strcmp(name, net->op[i].name) == 0) return AB_OK;
     }
-    return ab_net_json_fail(&p->place, value, "'losses': expected the name of an op, found %s%s",
+    return ab_net_json_fail(&p->place, value, "%s: expected the name of an op, found %s%s", key,
                             ab_net_json_quote(name, quoted),
                             ab_net_json_hint(name, p->names + 1, net->ops, hint));
 }
@@ -435,7 +436,7 @@ static ab_status read_loss(const parser *p, const cJSON *value, ab_net_loss *los
         if ((id = cJSON_GetObjectItemCaseSensitive(value, "loss_id"))) AB_TRY(read_loss_id(p, id, &loss->id));
     }
     AB_TRY(ab_net_json_name(&p->place, op, "'losses'", &name));
-    AB_TRY(find_loss(p, op, name, &loss->op));
+    AB_TRY(find_op(p, op, "'losses'", name, &loss->op));
     for (const ab_net_loss *other = p->net->loss; other < loss; other++)
         if (other->op == loss->op)
             return ab_net_json_fail(&p->place, value, "'losses': expected distinct ops, found \"%s\" twice",
@@ -459,6 +460,15 @@ static ab_status read_losses(const parser *p) {
         AB_TRY(read_loss(p, value, &net->loss[net->losses++]));
     for (int i = 0; i < net->losses; i++) net->op[net->loss[i].op].outside = true;
     return AB_OK;
+}
+
+static ab_status read_scores(const parser *p) {
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(p->document, "scores");
+    const char *name = NULL;
+    p->net->scores = -1;
+    if (!value) return AB_OK;
+    AB_TRY(ab_net_json_name(&p->place, value, "'scores'", &name));
+    return find_op(p, value, "'scores'", name, &p->net->scores);
 }
 
 /* ---- the network as a whole ------------------------------------------------------------------ */
@@ -498,6 +508,7 @@ static ab_status build(parser *p) {
     AB_TRY(read_head(p));
     AB_TRY(read_ops(p));
     AB_TRY(read_losses(p));
+    AB_TRY(read_scores(p));
     AB_TRY(read_recompute(p));
     AB_TRY(check_all_used(p->net));
     AB_TRY(ab_net_make_params(p->net));

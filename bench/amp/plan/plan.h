@@ -84,7 +84,8 @@ typedef struct ab_plan {
     ab_plan_node *node;
     ab_plan_param *param;
     int input, targets; /* tensors that the step loop itself accesses */
-    int logits;         /* input of net->scored that is compared with the targets, or AB_NONE */
+    int logits;         /* class scores that are compared with the targets: input of net->scored or output of
+                           net->scores; AB_NONE: none */
     int losses, loss[AB_NET_LOSSES], loss_grad[AB_NET_LOSSES];
     int scalers, loss_id[AB_NET_LOSSES]; /* loss scalers and the scaler of each loss; 1: one backward pass for
                                             all losses */

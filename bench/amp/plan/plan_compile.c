@@ -612,6 +612,12 @@ static ab_status check_statistics(const ab_plan *plan) {
     return ab_fail(AB_CONFIG, "--set batch_norm_statistics: network %s has no batch norms", plan->net->name);
 }
 
+static int scores_of(const compiler *c) {
+    const ab_net *net = c->plan->net;
+    if (net->scores >= 0) return c->value[net->scores];
+    return net->scored < 0 ? AB_NONE : c->plan->node[node_of(c->plan, net->scored)].in[0];
+}
+
 static ab_status compile(compiler *c) {
     ab_plan *plan = c->plan;
     AB_TRY(check_statistics(plan));
@@ -619,7 +625,7 @@ static ab_status compile(compiler *c) {
     AB_TRY(add_model_input(c));
     for (int i = 0; i < plan->net->ops; i++) AB_TRY(add_op(c, i));
     for (int i = 0; i < plan->losses; i++) plan->loss[i] = c->value[plan->net->loss[i].op];
-    plan->logits = plan->net->scored < 0 ? AB_NONE : plan->node[node_of(plan, plan->net->scored)].in[0];
+    plan->logits = scores_of(c);
     AB_TRY(wire_backward(c));
     AB_TRY(ab_plan_schedule(plan));
     AB_TRY(ab_plan_passes(plan));

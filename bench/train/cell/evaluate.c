@@ -95,6 +95,15 @@ static ab_status evaluate(const evaluation *e, ab_eval_result *result) {
     return status;
 }
 
+/* A loss of one's own is not the cross entropy of its scores: its mean over the batches is reported, in units
+ * of the samples that evaluate_classes counts. */
+static ab_status put_own_loss(const evaluation *e, ab_eval_result *result) {
+    ab_eval_result own = {0};
+    AB_TRY(evaluate_loss(e, &own));
+    result->loss = own.loss / (double)own.count * (double)result->count;
+    return AB_OK;
+}
+
 ab_status ab_cell_evaluate(ab_cell *cell, ab_split split, int64_t limit, ab_eval_result *result) {
     int64_t total = cell->config.data->split[split].count;
     if (limit > 0 && limit < total) total = limit;
@@ -103,6 +112,7 @@ ab_status ab_cell_evaluate(ab_cell *cell, ab_split split, int64_t limit, ab_eval
     cell->walk.exec.training = false;
     cell->observation.observer = NULL;
     AB_TRY(evaluate(&e, result));
+    if (cell->plan->net->scores >= 0) AB_TRY(put_own_loss(&e, result));
     if (result->count) result->loss /= (double)result->count;
     return AB_OK;
 }

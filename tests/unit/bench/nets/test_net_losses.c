@@ -152,6 +152,33 @@ static void accuracy_exists_where_classes_are_compared(void **state) {
     ab_net_free(mse);
 }
 
+/* Named scores give the accuracy of the op that compares them, at every level, and the loss that was written.
+ */
+static void accuracy_of_named_scores_is_that_of_the_loss_op(void **state) {
+    (void)state;
+    static const char hand[] =
+        BODY "{\"name\": \"l\", \"op\": \"log_softmax\"}, {\"name\": \"p\", \"op\": \"mul\", "
+             "\"in\": [\"l\", \"targets\"]}, {\"name\": \"s\", \"op\": \"sum\", \"dim\": -1}, "
+             "{\"name\": \"n\", \"op\": \"scale\", \"factor\": -3}, {\"name\": \"loss\", \"op\": \"mean\"}";
+    static const char *const levels[] = {"O0", "O1", "O3"};
+    ab_net *named = parse(one_hot, hand, ", \"scores\": \"fc\""), *without = parse(one_hot, hand, "");
+    ab_net *op = parse(one_hot, BODY CROSS, ", \"losses\": [{\"op\": \"ce\", \"weight\": 3}]");
+    for (size_t l = 0; l < AB_COUNT_OF(levels); l++) {
+        float loss[STEPS];
+        ab_eval_result mine, theirs, none;
+        train(named, levels[l], loss, &mine);
+        train(op, levels[l], loss, &theirs);
+        train(without, levels[l], loss, &none);
+        assert_true(none.correct == -1 && mine.count == 100 && theirs.correct > 0);
+        assert_true(llabs(mine.correct - theirs.correct) <= (l == 0 ? 0 : 2));
+        assert_true(fabs(mine.loss - none.loss) <= 1e-12 * none.loss);
+        assert_true(fabs(mine.loss / theirs.loss / 3 - 1) < 0.2); /* of full batches only */
+    }
+    ab_net_free(named);
+    ab_net_free(without);
+    ab_net_free(op);
+}
+
 static const ab_format *format_of(const ab_plan *plan, const char *name) {
     int found = ab_plan_find(plan, name);
     if (found == AB_NONE) fail_msg("no tensor %s", name);
@@ -276,6 +303,10 @@ static void bad_targets_and_losses_are_refused(void **state) {
          "op 'penalty': expected a later op that reads its output"},
         {"\"kind\": \"classes\"", BODY CROSS ", " PENALTY, ", \"losses\": [\"ce\", \"penalty\", \"fc\"]",
          "op 'fc' (linear): expected a loss of one element, found [64, 10]"},
+        {"\"kind\": \"classes\"", BODY CROSS, ", \"scores\": \"fcc\"",
+         "'scores': expected the name of an op"},
+        {"\"kind\": \"classes\"", BODY CROSS, ", \"scores\": \"ce\"",
+         "expected an op with one number a class for targets [64], found 'ce' with [1]"},
     };
     for (size_t i = 0; i < AB_COUNT_OF(bad); i++) {
         ab_net *net = NULL;
@@ -289,6 +320,7 @@ int main(void) {
         cmocka_unit_test(several_losses_are_their_weighted_sum),
         cmocka_unit_test(losses_written_by_hand_train_like_the_ops),
         cmocka_unit_test(accuracy_exists_where_classes_are_compared),
+        cmocka_unit_test(accuracy_of_named_scores_is_that_of_the_loss_op),
         cmocka_unit_test(what_reads_the_targets_is_outside_the_half_model),
         cmocka_unit_test(cross_entropy_of_half_probabilities_is_banned_where_functions_are_patched),
         cmocka_unit_test(an_autoencoder_needs_no_targets),

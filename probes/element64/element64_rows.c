@@ -185,7 +185,7 @@ static family group_of(const ab_op_run *run, const ab_shape *s, int64_t i) {
 }
 
 static family channel_of(const ab_op_run *run, const ab_shape *s, int64_t i) {
-    const int64_t channels = s->dim[3];
+    const int64_t channels = s->dim[s->ndim - 1];
     (void)run;
     return (family){i % channels, ab_shape_count(s) / channels, 1, channels};
 }
@@ -193,7 +193,7 @@ static family channel_of(const ab_op_run *run, const ab_shape *s, int64_t i) {
 static family family_of(const ab_op_run *run, int64_t i) {
     const ab_shape *s = &run->io->in[0]->shape;
     if (run->op == &ab_op_group_norm) return group_of(run, s, i);
-    return run->op == &ab_op_batch_norm2d ? channel_of(run, s, i) : row_of(run, s, i);
+    return run->op->batch_norm ? channel_of(run, s, i) : row_of(run, s, i);
 }
 
 /* Running statistics of a batch norm in eval mode, for channel f->begin. */
@@ -202,9 +202,7 @@ static moments running_of(const ab_op_run *run, const family *f, double eps) {
     return (moments){ab_read64(running[0], f->begin), 1 / sqrt(ab_read64(running[1], f->begin) + eps), 0};
 }
 
-static bool evaluated(const ab_op_run *run) {
-    return run->op == &ab_op_batch_norm2d && !ab_is_training64(run);
-}
+static bool evaluated(const ab_op_run *run) { return run->op->batch_norm && !ab_is_training64(run); }
 
 static moments moments_of(const ab_op_run *run, const family *f) {
     const ab_tensor *x = run->io->in[0];
@@ -224,7 +222,7 @@ static moments moments_of(const ab_op_run *run, const family *f) {
 
 /* Affine weight (0) or bias (1); NULL if there is none. */
 static const ab_tensor *trained(const ab_op_run *run, int which) {
-    const bool statistics = run->op == &ab_op_batch_norm2d && !ab_boolean64(run, "affine");
+    const bool statistics = run->op->batch_norm && !ab_boolean64(run, "affine");
     return statistics ? NULL : run->io->param[which];
 }
 
@@ -324,6 +322,7 @@ const ab_element64_kind ab_element64_layer_norm = {.op = &ab_op_layer_norm, .sev
 const ab_element64_kind ab_element64_rms_norm = {.op = &ab_op_rms_norm, .several = norm_several};
 const ab_element64_kind ab_element64_group_norm = {.op = &ab_op_group_norm, .several = norm_several};
 const ab_element64_kind ab_element64_batch_norm2d = {.op = &ab_op_batch_norm2d, .several = norm_several};
+const ab_element64_kind ab_element64_batch_norm1d = {.op = &ab_op_batch_norm1d, .several = norm_several};
 
 /* ---- cross entropy, nll_loss --------------------------------------------------------------------------- */
 

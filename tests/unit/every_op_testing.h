@@ -49,7 +49,8 @@ static const char eo_number_ops[] =
     "{\"name\": \"sum\", \"op\": \"sum\", \"in\": \"both\"}, "
     "{\"name\": \"mse\", \"op\": \"mse\", \"in\": [\"both\", \"logp\"]}, "
     "{\"name\": \"bcel\", \"op\": \"bce_with_logits\", \"in\": [\"logp\", \"both\"]}, "
-    "{\"name\": \"fc2\", \"op\": \"linear\", \"in\": \"both\", \"out_features\": 3}, "
+    "{\"name\": \"bn1\", \"op\": \"batch_norm1d\", \"in\": \"both\"}, "
+    "{\"name\": \"fc2\", \"op\": \"linear\", \"out_features\": 3}, "
     "{\"name\": \"ce\", \"op\": \"cross_entropy\"}, "
     "{\"name\": \"nll\", \"op\": \"nll_loss\", \"in\": \"logp\"}], "
     "\"losses\": [\"mean\", \"sum\", \"mse\", \"bcel\", \"ce\", \"nll\"";

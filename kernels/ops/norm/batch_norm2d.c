@@ -1,4 +1,5 @@
-/* batch_norm2d over the channels of NHWC images (Ioffe and Szegedy 2015, algorithm 1; torch's conventions): a
+/* batch_norm2d over the channels of NHWC images, batch_norm1d over the last dimension of [batch, channels] or
+ * [batch, length, channels] (Ioffe and Szegedy 2015, algorithm 1; torch's conventions): a
  * training forward normalises with the biased variance of the batch and updates the running statistics with
  * mean and *unbiased* variance; otherwise the running statistics normalise. eps is added to the variance,
  * inside the square root.
@@ -28,6 +29,18 @@ static const ab_attr attrs_table[] = {
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
+static ab_status infer_rows(const void *attrs, const ab_shape *in, int inputs, ab_shape *out) {
+    (void)attrs;
+    (void)inputs;
+    char text[AB_SHAPE_TEXT];
+    if (in->ndim != 2 && in->ndim != 3)
+        return ab_fail(AB_CONFIG,
+                       "batch_norm1d expects [batch, channels] or [batch, length, channels], found %s",
+                       ab_shape_text(in, text));
+    *out = *in;
+    return AB_OK;
+}
+
 static ab_status infer(const void *attrs, const ab_shape *in, int inputs, ab_shape *out) {
     (void)attrs;
     (void)inputs;
@@ -50,7 +63,7 @@ static int params(const void *attrs, const ab_shape *in, ab_param_spec *spec) {
     int first = a->affine ? 0 : 2, count = 0;
     for (int i = first; i < (int)AB_COUNT_OF(all); i++) {
         spec[count] = all[i];
-        spec[count++].shape = (ab_shape){.ndim = 1, .dim = {in->dim[3]}};
+        spec[count++].shape = (ab_shape){.ndim = 1, .dim = {in->dim[in->ndim - 1]}};
     }
     return count;
 }
@@ -62,7 +75,7 @@ static int saved(const void *attrs, const ab_shape *in, const ab_shape *out, ab_
     (void)attrs;
     (void)out;
     for (int i = 0; i < SAVED_COUNT; i++) {
-        shape[i] = (ab_shape){.ndim = 1, .dim = {in->dim[3]}};
+        shape[i] = (ab_shape){.ndim = 1, .dim = {in->dim[in->ndim - 1]}};
         format[i] = &ab_format_fp32;
     }
     return SAVED_COUNT;
@@ -325,7 +338,7 @@ static ab_status forward(const ab_exec *exec, ab_op_io *io) {
     pass p = start(exec, io, NULL);
     char text[AB_SHAPE_TEXT];
     if (exec->training && p.s.rows < 2)
-        return ab_fail(AB_CONFIG, "batch_norm2d needs more than one value a channel to train, found input %s",
+        return ab_fail(AB_CONFIG, "a batch norm needs more than one value a channel to train, found input %s",
                        ab_shape_text(&io->in[0]->shape, text));
     if (exec->training)
         batch_statistics(&p, io, running_of(io));
@@ -407,6 +420,22 @@ const ab_op ab_op_batch_norm2d = {.name = "batch_norm2d",
                                   .attrs_bytes = sizeof(bn_attrs),
                                   .attrs = attrs_table,
                                   .infer = infer,
+                                  .params = params,
+                                  .saved = saved,
+                                  .backward_needs = 1u << 0,
+                                  .prepare = prepare,
+                                  .forward = forward,
+                                  .backward = backward,
+                                  .flops = flops,
+                                  .describe = ab_describe_own};
+
+const ab_op ab_op_batch_norm1d = {.name = "batch_norm1d",
+                                  .norm = true,
+                                  .inputs = 1,
+                                  .batch_norm = true,
+                                  .attrs_bytes = sizeof(bn_attrs),
+                                  .attrs = attrs_table,
+                                  .infer = infer_rows,
                                   .params = params,
                                   .saved = saved,
                                   .backward_needs = 1u << 0,

@@ -1,4 +1,4 @@
-// batch_norm2d on CUDA: two sums per channel in double, in a fixed order (blocks of rows, combined in order),
+// batch_norm2d and batch_norm1d on CUDA: two sums per channel in double, in a fixed order (blocks of rows, combined in order),
 // then one element-wise pass. Mean and variance come from sums of x and x * x; in double the cancellation is
 // below fp32 precision.
 #include "kernels/cuda/cuda_ops.cuh"
@@ -11,7 +11,8 @@ struct bn_sizes {
 };
 
 static bn_sizes sizes_of(const ab_shape *in) {
-    bn_sizes s = {in->dim[0] * in->dim[1] * in->dim[2], in->dim[3], 0};
+    int64_t channels = in->dim[in->ndim - 1];
+    bn_sizes s = {ab_shape_count(in) / channels, channels, 0};
     s.parts = (s.rows + BN_ROWS - 1) / BN_ROWS;
     return s;
 }
@@ -34,8 +35,6 @@ static bn_factors factors_in(const ab_exec *exec, const bn_sizes &s) {
 static ab_status prepare(const ab_exec *exec, ab_op_io *io, size_t *workspace_bytes, size_t *state_bytes) {
     (void)exec;
     AB_TRY(ab_cuda_check_attributes(io));
-    if (io->in[0]->shape.ndim != 4)
-        return ab_fail(AB_UNAVAILABLE, "batch norm: no CUDA kernel for this shape");
     bn_sizes s = sizes_of(&io->in[0]->shape);
     if (s.parts > 65535) return ab_fail(AB_UNAVAILABLE, "batch norm: too many rows for the CUDA kernel");
     *workspace_bytes = partial_bytes(s) + static_cast<size_t>(4 * s.channels) * sizeof(float);
@@ -235,7 +234,7 @@ static ab_status forward(const ab_exec *exec, ab_op_io *io) {
     bn_channel k = channel_of(exec, io);
     ab_span x = ab_cuda_span(io->in[0]);
     if (k.training && k.s.rows < 2)
-        return ab_fail(AB_CONFIG, "batch_norm2d needs more than one value a channel to train");
+        return ab_fail(AB_CONFIG, "a batch norm needs more than one value a channel to train");
     if (k.training)
         AB_TRY(sum_pairs(k.s, x, ab_cuda_span_of(nullptr, AB_ELEMENT_F32), nullptr,
                          static_cast<double *>(exec->workspace)));
@@ -264,3 +263,4 @@ static ab_status backward(const ab_exec *exec, ab_op_io *io) {
 }
 
 const ab_op ab_cuda_batch_norm2d = ab_cuda_op("batch_norm2d", prepare, forward, backward);
+const ab_op ab_cuda_batch_norm1d = ab_cuda_op("batch_norm1d", prepare, forward, backward);

@@ -110,7 +110,7 @@ static void compare_alone(seen *s, const oi_instance *instance) {
             oi_instance one = *instance;
             op_run r;
             one.exec.training = training == 1;
-            if (!training && one.op != &ab_op_batch_norm2d && one.op != &ab_op_dropout) continue;
+            if (!training && !one.op->batch_norm && one.op != &ab_op_dropout) continue;
             oi_run_open(&r, &one, all[f], (uint64_t)f + 5);
             tame(&r);
             op_run_both(&r);

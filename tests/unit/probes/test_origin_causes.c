@@ -76,7 +76,7 @@ static bool cannot_overflow(const op_run *r) {
                                            &ab_op_bce,  &ab_op_lstm,    &ab_op_clamp,   &ab_op_nll_loss};
     const bool norm = r->op->norm && r->params == 0;
     const bool rnn = r->op == &ab_op_rnn && isfinite(oracle_get(&r->out, 0)) && ab_extremes_finite(&r->out);
-    const bool affine = r->op == &ab_op_batch_norm2d && r->spec[0].kind == AB_PARAM_BUFFER;
+    const bool affine = r->op->batch_norm && r->spec[0].kind == AB_PARAM_BUFFER;
     return norm || rnn || affine || is_any_of(r->op, bounded, AB_COUNT_OF(bounded));
 }
 

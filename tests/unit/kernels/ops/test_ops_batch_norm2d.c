@@ -1,6 +1,6 @@
-/* batch_norm2d against its definition in double: training (biased variance normalises, unbiased moves the
- * running statistics) and evaluation, forward and backward. Bounds follow from the roundings of the textbook
- * computation with up to `rows` terms in one fp32 sum. */
+/* batch_norm2d and batch_norm1d against their definition in double: training (biased variance normalises,
+ * unbiased moves the running statistics) and evaluation, forward and backward. Bounds follow from the
+ * roundings of the textbook computation with up to `rows` terms in one fp32 sum. */
 #include "oracle/op_run.h"
 
 #include "oracle/doubles.h"
@@ -12,13 +12,23 @@ typedef struct bn_case {
     int64_t n, h, w, c;
     double scale, offset, ramp; /* of the inputs: offset + scale * random + ramp * row / rows */
     double eps, momentum;
+    int rank; /* of batch_norm1d's input [n, c] or [n, w, c]; 0: batch_norm2d */
 } bn_case;
 
 static const bn_case cases[] = {
-    {2, 3, 5, 7, 1.0, 0.0, 0.0, 1e-5, 0.1},   {4, 8, 8, 16, 1.0, 0.0, 0.0, 1e-5, 0.1},
-    {1, 1, 2, 1, 1.0, 0.0, 0.0, 1e-5, 0.5},   {3, 5, 7, 33, 2.0, 8.0, 0.0, 0.5, 0.1},
-    {9, 17, 9, 6, 1e-3, 0.0, 0.0, 1e-5, 1.0}, {2, 1, 3, 70, 1.0, 100.0, 0.0, 1e-3, 0.0},
+    {2, 3, 5, 7, 1.0, 0.0, 0.0, 1e-5, 0.1, 0},   {4, 8, 8, 16, 1.0, 0.0, 0.0, 1e-5, 0.1, 0},
+    {1, 1, 2, 1, 1.0, 0.0, 0.0, 1e-5, 0.5, 0},   {3, 5, 7, 33, 2.0, 8.0, 0.0, 0.5, 0.1, 0},
+    {9, 17, 9, 6, 1e-3, 0.0, 0.0, 1e-5, 1.0, 0}, {2, 1, 3, 70, 1.0, 100.0, 0.0, 1e-3, 0.0, 0},
+    {64, 1, 1, 10, 1.0, 0.5, 0.0, 1e-5, 0.1, 2}, {3, 1, 11, 5, 1.0, 0.0, 0.0, 1e-5, 0.1, 3},
 };
+
+static const ab_op *op_of(const bn_case *k) { return k->rank ? &ab_op_batch_norm1d : &ab_op_batch_norm2d; }
+
+static ab_shape shape_of(const bn_case *k) {
+    if (k->rank == 2) return (ab_shape){2, {k->n, k->c}};
+    if (k->rank == 3) return (ab_shape){3, {k->n, k->w, k->c}};
+    return (ab_shape){4, {k->n, k->h, k->w, k->c}};
+}
 
 /* The op in double: n pixels of c channels. */
 typedef struct oracle_bn {
@@ -162,9 +172,9 @@ static op_attrs attrs_of(const bn_case *k, bool affine) {
 }
 
 static void open_case(op_run *r, const bn_case *k, const op_attrs *attrs, op_formats formats, bool training) {
-    ab_shape in = {.ndim = 4, .dim = {k->n, k->h, k->w, k->c}};
+    ab_shape in = shape_of(k);
     ab_exec exec = {.training = training};
-    op_run_open(r, &ab_op_batch_norm2d, attrs, &in, 1, formats, &exec);
+    op_run_open(r, op_of(k), attrs, &in, 1, formats, &exec);
     op_run_fill_all(r, (uint64_t)k->c);
     int64_t count = ab_tensor_count(&r->in[0]);
     for (int64_t i = 0; i < count; i++)
@@ -229,7 +239,7 @@ static void without_affine_there_is_no_weight(void **state) {
  */
 static void parts_of_a_large_batch_are_joined_exactly(void **state) {
     (void)state;
-    static const bn_case large = {5, 14, 14, 260, 0.1, 0.0, 9.0, 1e-5, 0.1};
+    static const bn_case large = {5, 14, 14, 260, 0.1, 0.0, 9.0, 1e-5, 0.1, 0};
     run_spec s = {mixes[1], true, true};
     run_case(&s, &large);
 }
@@ -285,7 +295,7 @@ static void bits_depend_neither_on_the_lanes_nor_on_the_cpu_level(void **state) 
 /* A mean a million times the deviation would leave nothing of a one-pass variance in fp32. */
 static void a_large_mean_does_not_cancel_the_variance(void **state) {
     (void)state;
-    static const bn_case far = {4, 16, 16, 3, 1.0, 65536.0, 0.0, 1e-5, 0.1};
+    static const bn_case far = {4, 16, 16, 3, 1.0, 65536.0, 0.0, 1e-5, 0.1, 0};
     op_attrs attrs = attrs_of(&far, true);
     op_run r;
     open_case(&r, &far, &attrs, mixes[0], true);
@@ -313,7 +323,7 @@ static void a_nan_spoils_only_its_channel(void **state) {
 
 static void one_value_a_channel_cannot_train(void **state) {
     (void)state;
-    static const bn_case single = {1, 1, 1, 4, 1.0, 0.0, 0.0, 1e-5, 0.1};
+    static const bn_case single = {1, 1, 1, 4, 1.0, 0.0, 0.0, 1e-5, 0.1, 0};
     op_attrs attrs = attrs_of(&single, true);
     op_run r;
     open_case(&r, &single, &attrs, mixes[0], true);
@@ -322,6 +332,15 @@ static void one_value_a_channel_cannot_train(void **state) {
     r.exec.training = false;
     assert_int_equal(r.op->forward(&r.exec, &r.io), AB_OK);
     op_run_close(&r);
+}
+
+static void other_shapes_are_refused(void **state) {
+    (void)state;
+    const ab_shape image = {4, {2, 3, 4, 5}}, rows = {2, {2, 5}};
+    ab_shape out;
+    assert_int_equal(ab_op_batch_norm1d.infer(NULL, &image, 1, &out), AB_CONFIG);
+    assert_non_null(strstr(ab_error_message(), "batch_norm1d expects [batch, channels]"));
+    assert_int_equal(ab_op_batch_norm2d.infer(NULL, &rows, 1, &out), AB_CONFIG);
 }
 
 static void parameters_are_named_and_initialised_like_torch(void **state) {
@@ -342,6 +361,7 @@ static void parameters_are_named_and_initialised_like_torch(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_matches_the_definition_in_every_format),
+        cmocka_unit_test(other_shapes_are_refused),
         cmocka_unit_test(evaluation_uses_the_running_statistics_and_leaves_them),
         cmocka_unit_test(without_affine_there_is_no_weight),
         cmocka_unit_test(parts_of_a_large_batch_are_joined_exactly),

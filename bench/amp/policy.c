@@ -310,6 +310,13 @@ static ab_status set_ema_format(ab_policy *policy, const char *value) {
     return AB_OK;
 }
 
+static ab_status set_math(ab_policy *policy, const char *value) {
+    policy->tf32 = strcmp(value, "tf32") == 0;
+    policy->tf32_set = true;
+    if (policy->tf32 || strcmp(value, "ieee") == 0) return AB_OK;
+    return ab_fail(AB_USAGE, "--set math: expected ieee or tf32, found '%s'", value);
+}
+
 static ab_status set_enabled(ab_policy *policy, const char *value) {
     return parse_bool("enabled", value, &policy->enabled);
 }
@@ -330,6 +337,7 @@ static const property properties[] = {
     {"batch_norm_statistics", set_batch_norm_statistics},
     {"optimizer_state", set_optimizer_state},
     {"ema_format", set_ema_format},
+    {"math", set_math},
     {"enabled", set_enabled},
 };
 
@@ -363,7 +371,7 @@ static ab_status apply_override(ab_policy *policy, const char *text) {
         AB_USAGE,
         "--set: unknown property '%s'%s%s%s (cast_model_type, patch_torch_functions, keep_batchnorm_fp32, "
         "master_weights, loss_scale, cast_model_outputs, num_losses, batch_norm_statistics, optimizer_state, "
-        "ema_format, enabled)",
+        "ema_format, math, enabled)",
         name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 

@@ -46,6 +46,7 @@ typedef struct ab_policy {
     ab_cast_model cast_model_outputs;
     ab_cast_model batch_norm_statistics; /* running mean and variance; none: the format of the batch norm's
                                             parameters */
+    bool tf32, tf32_set; /* fp32 products of a GPU in TF32; by an override, which beats --math */
     bool enabled;
     int num_losses;     /* loss scalers; 1: one for the sum of all losses */
     const char *layers; /* "conv1=fp32,block.*.attn=half": layer overrides; borrowed; NULL: none */

@@ -641,6 +641,13 @@ static ab_status choose_state(const ab_run_config *config, bool reference, const
     return AB_OK;
 }
 
+/* O0 is the reference and keeps fp32 products unless named. */
+static ab_status choose_math(const ab_run_config *config, bool reference, ab_policy *policy) {
+    if (!policy->tf32_set) policy->tf32 = config->tf32 && !reference;
+    if (!policy->tf32 || strncmp(config->device->name, "cuda", 4) == 0) return AB_OK;
+    return ab_fail(AB_USAGE, "--set math=tf32: only GPUs have TF32, this run is on %s", config->device->name);
+}
+
 static ab_status make_cell(const ab_run_config *config, const ab_level *level, const ab_format *half,
                            const ab_scale_choice *choice, bool perturbed, ab_cell_spec *cell) {
     const bool reference = ab_level_is_reference(level);
@@ -649,6 +656,7 @@ static ab_status make_cell(const ab_run_config *config, const ab_level *level, c
     AB_TRY(resolve(config, level, half, &cell->policy));
     if (!choice->preset && !reference) cell->policy.loss_scale = choice->scale;
     AB_TRY(choose_state(config, reference, half, &cell->policy.keep));
+    AB_TRY(choose_math(config, reference, &cell->policy));
     AB_TRY(check_limits(config, &cell->policy.loss_scale));
     AB_TRY(check_own_scales(config, &cell->policy));
     AB_TRY(check_layered(config, half, &cell->policy));
@@ -790,7 +798,7 @@ ab_cell_config ab_cell_config_of(const ab_run_config *config, const ab_cell_spec
                             .init_map = config->init_map,
                             .perturbed_baseline = spec->perturbed_baseline,
                             .no_graph = config->no_graph,
-                            .tf32 = config->tf32,
+                            .tf32 = spec->policy.tf32,
                             .device = config->device,
                             .memory_limit = config->memory_limit};
 }

@@ -175,7 +175,7 @@ ab_status ab_cell_digest(const ab_run_config *config, const ab_cell_spec *cell, 
     add_integer(&sum, "shuffled", config->shuffled);
     add_integer(&sum, "accumulate_half", config->accumulate_half);
     add_integer(&sum, "cpu_path", config->path);
-    add_integer(&sum, "tf32", config->tf32);
+    add_integer(&sum, "tf32", cell->policy.tf32);
     if (config->flush_denormal) add_integer(&sum, "flush_denormal", 1);
     if (config->optim.by_op) add_integer(&sum, "optimizer_by_op", 1);
     if (config->clip_format) add_integer(&sum, "clip_norm_format", config->clip_format);

@@ -359,7 +359,7 @@ static cJSON *new_cell(const ab_run_config *config, const ab_cell_spec *spec) {
     cJSON *properties = policy_part(policy);
     add_keep(properties, spec, ab_run_config_level_options(config, spec->level)->named);
     cJSON_AddItemToObject(cell, "policy", properties);
-    cJSON_AddStringToObject(cell, "math_mode", half ? spec->half->name : config->tf32 ? "tf32" : "ieee_fp32");
+    cJSON_AddStringToObject(cell, "math_mode", half ? spec->half->name : policy->tf32 ? "tf32" : "ieee_fp32");
     cJSON_AddStringToObject(cell, "accumulate", emulated ? "half" : "fp32");
     cJSON_AddBoolToObject(cell, "emulated", emulated);
     add_text(

@@ -357,6 +357,34 @@ static void o0_changes_when_it_is_named(void **state) {
                o0_is_changed_alone);
 }
 
+/* The cells of a run with --math tf32 on a device of that name. */
+static void check_math(const char *text, const char *device, const bool *tf32) {
+    ab_run_config config;
+    ab_cell_spec *cells = NULL;
+    int count = 0;
+    assert_int_equal(configure(text, &config), AB_OK);
+    ab_device other = *config.device;
+    other.name = device;
+    config.device = &other;
+    config.tf32 = true;
+    const ab_status status = ab_run_cells(&config, &cells, &count);
+    assert_int_equal(status, tf32 ? AB_OK : AB_USAGE);
+    if (!tf32) assert_non_null(strstr(ab_error_message(), "only GPUs have TF32, this run is on cpu"));
+    for (int i = 0; i < count && status == AB_OK; i++)
+        assert_int_equal(cells[i].policy.tf32, tf32[strcmp(cells[i].level->name, "O0") != 0]);
+    if (status == AB_OK) ab_run_cells_free(cells, count);
+    ab_run_config_clear(&config);
+}
+
+static void tf32_does_not_act_on_o0_unless_named(void **state) {
+    (void)state;
+    static const bool others[] = {false, true}, all[] = {true, true}, o0[] = {true, false};
+    check_math("--net mlp --levels O0,O1,O3", "cuda", others);
+    check_math("--net mlp --levels O0,O2 --set O0:math=tf32", "cuda", all);
+    check_math("--net mlp --levels O0,O2 --set O0:math=tf32 --set math=ieee", "cuda", o0);
+    check_math("--net mlp --levels O0,O2 --set math=tf32", "cpu", NULL);
+}
+
 static void an_item_without_effect_is_named(void **state) {
     (void)state;
     static const struct {
@@ -583,6 +611,7 @@ int main(void) {
         cmocka_unit_test(levels_cross_with_scales_and_o0_gets_a_twin),
         cmocka_unit_test(o0_stays_the_fp32_reference),
         cmocka_unit_test(o0_changes_when_it_is_named),
+        cmocka_unit_test(tf32_does_not_act_on_o0_unless_named),
         cmocka_unit_test(an_item_without_effect_is_named),
         cmocka_unit_test(cells_that_would_be_equal_are_run_once),
         cmocka_unit_test(the_noise_floor_can_be_left_out),

@@ -111,6 +111,8 @@ static ab_status list_attributes(void) {
     char text[400];
     puts("  every op       name, op, in (names of inputs; default: the op before), init (of its weights), "
          "share, requires_grad (false: its weights are not trained)");
+    puts("  every product    accumulate (fp32 or half; default fp32: sums rounded to the half format at "
+         "every step)");
     for (int i = 0; i < ab_op_count(); i++) {
         const ab_op *op = ab_op_at(i);
         inputs_text(op, text, sizeof text);

@@ -24,6 +24,8 @@
  *   shape.
  * - "requires_grad" of an op: false, or {"bias": false}: its parameters, or those, are not trained: no
  *   gradient, master copy or optimizer state. At least one parameter of the network is trained.
+ * - "accumulate" of a product op (class low): "half" rounds every product and partial sum of its passes to
+ * the half format of their results, as --accumulate half does for all; "fp32" is the default.
  * - "defaults": {"optimizer", "lr", "batch", "epochs"}, each optional, else momentum, 0.01, 64, 1.
  * - "init": {"weight": {"kind": "normal", "std": 0.02}, "bias": {"kind": "zeros"}} by parameter name; kinds
  *   zeros, ones, uniform (with "bound") and normal (with "std"). An op's "init" takes precedence over the
@@ -69,9 +71,10 @@ typedef struct ab_net_op {
     bool lent[AB_MAX_PARAMS];           /* a later op shares it */
     bool untrained[AB_MAX_PARAMS];      /* "requires_grad": false; that of the owner if shared */
     int block;                          /* number of its block, -1: none (net_blocks.c) */
-    bool recompute; /* the block keeps no activations: they are recomputed for the backward pass */
-    bool outside;   /* outside of the model: a loss, or computed from the targets or from a loss */
-    int line;       /* of the op in the file, 1-based */
+    bool recompute;       /* the block keeps no activations: they are recomputed for the backward pass */
+    bool accumulate_half; /* "accumulate": "half"; only ops of class low */
+    bool outside;         /* outside of the model: a loss, or computed from the targets or from a loss */
+    int line;             /* of the op in the file, 1-based */
 } ab_net_op;
 
 /* What the file recommends for training; the command line overrides it. */
@@ -117,6 +120,10 @@ ab_shape ab_net_targets_shape(const ab_net *net, int64_t batch);
 
 /* Output shape of every op for a batch: shape[net->ops]. */
 AB_MUST_CHECK ab_status ab_net_infer(const ab_net *net, int64_t batch, ab_shape *shape);
+
+/* Number of ops with "accumulate": "half"; and takes it from all. */
+int ab_net_half_accumulators(const ab_net *net);
+void ab_net_accumulate_fp32(ab_net *net);
 
 /* Whether any of its parameters is trained. */
 bool ab_net_op_trains(const ab_net_op *op);

@@ -148,15 +148,36 @@ static ab_status read_attr(const ab_net_json_place *place, const cJSON *object, 
     return AB_OK;
 }
 
-static ab_status check_keys(const ab_net_json_place *place, const cJSON *object, const ab_op *op) {
-    const char *names[6 + AB_MAX_ATTRS] = {"name", "op", "in", "init", "share", "requires_grad"};
+static ab_status check_keys(const ab_net_json_place *place, const cJSON *object, const ab_op *op, bool low) {
+    const char *names[7 + AB_MAX_ATTRS] = {"name", "op", "in", "init", "share", "requires_grad"};
     int count = 6;
+    if (low) names[count++] = "accumulate";
     for (const ab_attr *attr = op->attrs; attr && attr->name; attr++) names[count++] = attr->name;
     return ab_net_json_check_keys(place, object, op->name, names, count);
 }
 
+static ab_status read_accumulate(const ab_net_json_place *place, const cJSON *object, ab_net_op *op) {
+    static const ab_attr attr = {"accumulate", AB_ATTR_CHOICE, 0, false, 0, 0, 1, "fp32|half"};
+    int64_t choice = 0;
+    AB_TRY(read_attr(place, object, &attr, &choice));
+    op->accumulate_half = choice == 1;
+    return AB_OK;
+}
+
+int ab_net_half_accumulators(const ab_net *net) {
+    int count = 0;
+    for (int i = 0; i < net->ops; i++) count += net->op[i].accumulate_half;
+    return count;
+}
+
+void ab_net_accumulate_fp32(ab_net *net) {
+    for (int i = 0; i < net->ops; i++) net->op[i].accumulate_half = false;
+}
+
 ab_status ab_net_read_attrs(const ab_net_json_place *place, const cJSON *object, ab_net_op *op) {
-    AB_TRY(check_keys(place, object, op->op));
+    const bool low = ab_op_class_at(op->op_row) == AB_CLASS_low;
+    AB_TRY(check_keys(place, object, op->op, low));
+    if (low) AB_TRY(read_accumulate(place, object, op));
     if (op->op->attrs_bytes == 0) return AB_OK;
     op->attrs = calloc(1, op->op->attrs_bytes);
     if (!op->attrs) return ab_fail(AB_NO_MEMORY, "%s: cannot allocate the attributes of an op", place->path);

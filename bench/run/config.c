@@ -489,6 +489,7 @@ ab_status ab_run_config_create(const ab_options *options, bool with_data, ab_run
     AB_TRY_GOTO(ab_net_load(options->text[AB_OPTION_net], &config->net));
     if (options->given[AB_OPTION_freeze_bn] && ab_net_freeze(config->net) == 0)
         AB_TRY_GOTO(ab_fail(AB_USAGE, "--freeze-bn: network %s has no batch norms", config->net->name));
+    if (options->given[AB_OPTION_accumulate] && !config->accumulate_half) ab_net_accumulate_fp32(config->net);
     AB_TRY_GOTO(check_layers(config));
     choose_data(options, config);
     if (options->text[AB_OPTION_recompute])

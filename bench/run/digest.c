@@ -56,6 +56,8 @@ static void add_net(ab_digest *digest, const ab_net *net) {
     add_text(digest, "net_digest", net->digest);
     for (int i = 0; i < net->ops; i++)
         if (ab_net_op_frozen(&net->op[i])) add_text(digest, "frozen", net->op[i].name);
+    for (int i = 0; i < net->ops; i++)
+        if (net->op[i].accumulate_half) add_text(digest, "accumulate", net->op[i].name);
 }
 
 static ab_status add_layers(ab_digest *digest, const ab_run_config *config, const ab_cell_spec *cell) {

@@ -273,6 +273,7 @@ static cJSON *graph_part(const ab_net *net) {
         cJSON_AddItemToObject(entry, "traits", traits_part(op->op->name));
         if (is_summed(op)) cJSON_AddStringToObject(entry, "reduction", "sum");
         add_untrained(entry, op);
+        if (op->accumulate_half) cJSON_AddStringToObject(entry, "accumulate", "half");
         cJSON_AddItemToArray(ops, entry);
     }
     return graph;
@@ -343,7 +344,8 @@ static cJSON *new_cell(const ab_run_config *config, const ab_cell_spec *spec) {
     const ab_policy *policy = &spec->policy;
     char scale[AB_SCALER_TEXT];
     bool half = policy->cast_model_type == AB_CAST_half || policy->patch_torch_functions;
-    bool emulated = config->accumulate_half && half;
+    const bool all = config->accumulate_half, some = ab_net_half_accumulators(config->net) > 0;
+    const bool emulated = (all || some) && half;
     cJSON_AddStringToObject(cell, "id", spec->id);
     cJSON_AddStringToObject(cell, "config_digest", spec->digest);
     cJSON_AddStringToObject(cell, "model", config->net->name);
@@ -364,9 +366,12 @@ static cJSON *new_cell(const ab_run_config *config, const ab_cell_spec *spec) {
     cJSON_AddBoolToObject(cell, "emulated", emulated);
     add_text(
         cell, "emulated_text",
-        emulated
-            ? "sums of products are rounded to the half format at every step by software; times mean nothing"
-            : NULL);
+        !emulated ? NULL
+        : !all
+            ? "sums of products of the ops whose graph entry says so are rounded to the half format at every "
+              "step by software; times mean nothing"
+            : "sums of products are rounded to the half format at every step by software; times mean "
+              "nothing");
     cJSON_AddArrayToObject(cell, "processes");
     return cell;
 }

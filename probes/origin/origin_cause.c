@@ -33,9 +33,10 @@ static double accumulator_limit(const ab_origin *o, const ab_op_run *run) {
     static const ab_op *const products[] = {&ab_op_linear, &ab_op_conv2d,
                                             &ab_op_matmul, &ab_op_scaled_dot_product_attention,
                                             &ab_op_lstm,   &ab_op_rnn};
-    for (size_t i = 0; i < AB_COUNT_OF(products) && o->accumulate; i++)
+    const bool own = run->exec && run->exec->accumulate_half; /* of this op */
+    for (size_t i = 0; i < AB_COUNT_OF(products) && (own || o->accumulate); i++)
         if (run->op == products[i] && run->io->out->format != &ab_format_fp32)
-            return ab_format_overflow_limit(o->accumulate);
+            return ab_format_overflow_limit(o->accumulate ? o->accumulate : run->io->out->format);
     return ab_format_overflow_limit(&ab_format_fp32);
 }
 

@@ -9,14 +9,6 @@
 enum { AB_FIXED_INIT };
 enum { AB_FIXED_UNSKIPPED }; /* steps in a row that were not skipped; only counted */
 
-/* The one key: the scale. */
-static const ab_scaler_key ab_fixed_keys[] = {
-    [AB_FIXED_INIT] = {"init", "loss_scale", "the scale", AB_SCALER_REAL, 1, 0x1p-149, (double)FLT_MAX, false,
-                       false},
-};
-
-static const char *const ab_fixed_states[] = {[AB_FIXED_UNSKIPPED] = "unskipped"};
-
 /* At the start the scale is the configured one. */
 static inline void ab_fixed_start(ab_scaler *scaler) { scaler->scale = scaler->config.value[AB_FIXED_INIT]; }
 
@@ -25,6 +17,14 @@ static inline int64_t ab_fixed_steps_until_change(const ab_scaler *scaler) {
     (void)scaler;
     return INT64_MAX;
 }
+
+/* The one key: the scale. */
+static const ab_scaler_key ab_fixed_keys[] = {
+    [AB_FIXED_INIT] = {"init", "loss_scale", "the scale", AB_SCALER_REAL, 1, 0x1p-149, (double)FLT_MAX, false,
+                       false},
+};
+
+static const char *const ab_fixed_states[] = {[AB_FIXED_UNSKIPPED] = "unskipped"};
 
 /* The members of ab_scaler_kind that do not tell one from the other. */
 #define AB_FIXED_SCALE                                                                                       \

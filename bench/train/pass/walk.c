@@ -53,10 +53,21 @@ static bool formats_mixed(const ab_op_io *io) {
 
 /* ---- implementations ------------------------------------------------------------------------- */
 
+static ab_exec exec_of_node(const ab_walk *walk, int node, const ab_exec *common) {
+    const ab_plan *plan = walk->memory->plan;
+    const ab_net_op *op = ab_plan_node_op(plan, &plan->node[node]);
+    ab_exec exec = *common;
+    exec.training = exec.training && !plan->node[node].frozen;
+    exec.accumulate_half = exec.accumulate_half || (op && op->accumulate_half);
+    return exec;
+}
+
 static ab_status prepare_with(ab_walk *walk, int n, const ab_op *run, size_t *workspace, size_t *state) {
     walk->run[n] = run;
     *workspace = *state = 0;
-    return run->prepare ? run->prepare(&walk->exec, &walk->io[n], workspace, state) : AB_OK;
+    ab_exec exec = exec_of_node(walk, n, &walk->exec);
+    exec.training = walk->exec.training;
+    return run->prepare ? run->prepare(&exec, &walk->io[n], workspace, state) : AB_OK;
 }
 
 /* Selects the device's op, or the host's if the device has none for these tensors. */
@@ -157,8 +168,7 @@ ab_exec ab_walk_exec(const ab_walk *walk) {
 
 ab_exec ab_walk_node_exec(const ab_walk *walk, int node) {
     ab_exec exec = ab_walk_exec(walk);
-    exec.training = exec.training && !walk->memory->plan->node[node].frozen;
-    return exec;
+    return exec_of_node(walk, node, &exec);
 }
 
 ab_status ab_walk_cast(const ab_walk *walk, ab_move_kind kind, int net_op, bool backward, int to, int from) {

@@ -36,7 +36,7 @@ AB_MUST_CHECK ab_status ab_walk_measure(const ab_cell_memory *memory, const ab_e
 static inline void ab_walk_weights_changed(ab_walk *walk) { walk->params_version++; }
 
 /* Current execution settings with the step's observer; ab_walk_node_exec: for node `node`, where a frozen op
- * runs in eval mode. */
+ * runs in eval mode and an op may have its own accumulator. */
 ab_exec ab_walk_exec(const ab_walk *walk);
 ab_exec ab_walk_node_exec(const ab_walk *walk, int node);
 

@@ -17,6 +17,18 @@ static bool first_loss_differs(const ab_case *c) {
     return ab_facts_first_shift(&c->facts) > c->facts.limits->first_shift;
 }
 
+/* The ops of which the network's file asks it; without any it was asked of all. */
+static void say_sums(const ab_case *c, ab_verdict *verdict) {
+    char names[128] = "";
+    const cJSON *op;
+    cJSON_ArrayForEach(op, ab_json_at(c->facts.document, "graph.ops")) {
+        if (strcmp(ab_json_text(op, "accumulate", "fp32"), "half") == 0)
+            ab_text_append(names, sizeof names, "%s%s", names[0] ? ", " : " of ",
+                           ab_json_text(op, "op", "?"));
+    }
+    ab_verdict_say(verdict, "sums of products%s are kept in %s", names, c->facts.half->name);
+}
+
 static bool judge(const ab_case *c, ab_verdict *verdict) {
     ab_first_nonfinite first;
     if (!ab_facts_accumulates_in_half(&c->facts) || !ab_case_fails_alone(c)) return false;
@@ -26,7 +38,7 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
                                              : AB_PROOF_CONSISTENT;
     verdict->own = verdict->remedy.with_others = true;
     verdict->since = 0;
-    ab_verdict_say(verdict, "sums of products are kept in %s", c->facts.half->name);
+    say_sums(c, verdict);
     ab_verdict_point(&c->facts, verdict, "/accumulate");
     if (proved) ab_say_first_nonfinite(&c->facts, &first, verdict);
     if (c->behind) {

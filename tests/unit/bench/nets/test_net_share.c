@@ -292,6 +292,41 @@ static void what_cannot_be_fixed_is_refused(void **state) {
     }
 }
 
+/* ---- accumulate ------------------------------------------------------------------------------ */
+
+/* An op's own accumulator changes its results and no others' before it: op a alone against all and none. */
+static void one_op_can_accumulate_in_half(void **state) {
+    (void)state;
+    static const char *const ops[] = {FIRST SQUARE("a", "") SQUARE("b", "") LOSS,
+                                      FIRST SQUARE("a", ", \"accumulate\": \"half\"")
+                                          SQUARE("b", ", \"accumulate\": \"fp32\"") LOSS};
+    static const char *const levels[] = {"O0", "O2", "O3"};
+    for (int l = 0; l < 3; l++) {
+        float gradient[2][WEIGHTS], loss[2];
+        for (int k = 0; k < 2; k++) {
+            setup s = start(ops[k], levels[l], 1, NULL);
+            assert_int_equal(ab_net_half_accumulators(s.net), k);
+            loss[k] = loss_of_step(&s);
+            take(&s, "a.weight.grad", gradient[k], WEIGHTS);
+            stop(&s);
+        }
+        assert_int_equal(memcmp(gradient[0], gradient[1], sizeof gradient[0]) == 0, l == 0);
+        assert_int_equal(loss[0] == loss[1], l == 0);
+    }
+}
+
+static void only_products_accumulate(void **state) {
+    (void)state;
+    ab_net *net = NULL;
+    assert_int_equal(
+        parse("{\"name\": \"flat\", \"op\": \"flatten\", \"accumulate\": \"half\"}, " SQUARE("a", "") LOSS,
+              &net),
+        AB_CONFIG);
+    assert_non_null(strstr(ab_error_message(), "accumulate"));
+    assert_int_equal(parse(FIRST SQUARE("a", ", \"accumulate\": \"fp16\"") LOSS, &net), AB_CONFIG);
+    assert_non_null(strstr(ab_error_message(), "expected one of fp32|half"));
+}
+
 static int close_images(void **state) {
     (void)state;
     ab_data_close(images);
@@ -308,6 +343,8 @@ int main(void) {
         cmocka_unit_test(what_requires_no_gradient_trains_as_at_rate_0),
         cmocka_unit_test(what_requires_no_gradient_has_none),
         cmocka_unit_test(what_cannot_be_fixed_is_refused),
+        cmocka_unit_test(one_op_can_accumulate_in_half),
+        cmocka_unit_test(only_products_accumulate),
     };
     return cmocka_run_group_tests(tests, NULL, close_images);
 }

@@ -12,7 +12,8 @@ struct bn_sizes {
 
 static bn_sizes sizes_of(const ab_shape *in) {
     int64_t channels = in->dim[in->ndim - 1];
-    bn_sizes s = {ab_shape_count(in) / channels, channels, 0};
+    bn_sizes s = {1, channels, 0};
+    for (int i = 0; i + 1 < in->ndim; i++) s.rows *= in->dim[i];
     s.parts = (s.rows + BN_ROWS - 1) / BN_ROWS;
     return s;
 }

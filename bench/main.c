@@ -8,6 +8,8 @@
 #include "kernels/core/process_setup.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
+#include "probes/lib/record_text.h"
+#include "reports/record/observed.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -61,6 +63,7 @@ static void on_exit_by_library(void) {
 int main(int argc, char **argv) {
     ab_process_begin();
     atexit(on_exit_by_library);
+    ab_observed_set_newer(ab_lib_record_text);
     ab_status status = ab_note_memory_limits(dispatch(argc, argv));
     if (status != AB_OK) print_error();
     status = end_output(status);

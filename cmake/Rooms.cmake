@@ -45,9 +45,13 @@ endfunction()
 # ampbench_isa_variants(<room> <levels> <file.c> ...): compiles each file once per CPU level of
 # kernels/vec/isa.h, with AB_ISA_SUFFIX (plain, avx2, avx512, avx512bitalg) to name its one exported symbol.
 # Only these objects may contain such instructions. Elsewhere than on x86-64 there is the plain level only.
-# Nobody reads floating-point exceptions, and only without them does gcc turn the selections in elementary
+# A room may have flags of its own (variable ab_flags). The objects
+# are the room's property AB_ISA_OBJECTS, too. Nobody reads floating-point exceptions, and only without them does gcc turn the selections in elementary
 # functions into vector code; no result changes.
 function(ampbench_isa_variants room levels)
+  if(NOT ab_flags)
+    set(ab_flags ampbench_flags)
+  endif()
   set(flags_plain "")
   set(flags_avx2 -mavx2 -mf16c -mfma -mbmi -mbmi2 -mpopcnt)
   set(flags_avx512 ${flags_avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
@@ -60,9 +64,10 @@ function(ampbench_isa_variants room levels)
   foreach(level ${levels})
     set(objects ${room}_${stem}_${level})
     add_library(${objects} OBJECT ${ARGN})
-    target_link_libraries(${objects} PRIVATE ampbench_flags)
+    target_link_libraries(${objects} PRIVATE ${ab_flags})
     target_compile_definitions(${objects} PRIVATE AB_ISA_SUFFIX=${level})
     target_compile_options(${objects} PRIVATE -O3 -fno-trapping-math ${flags_${level}})
     target_sources(${room} PRIVATE $<TARGET_OBJECTS:${objects}>)
+    set_property(TARGET ${room} APPEND PROPERTY AB_ISA_OBJECTS $<TARGET_OBJECTS:${objects}>)
   endforeach()
 endfunction()

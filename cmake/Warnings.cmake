@@ -1,7 +1,10 @@
 # ampbench_flags: what every C file of the project is compiled with. Floating point is never contracted or
 # relaxed: the same source must give the same bits on every compiler.
+# ampbench_plain_flags: the same without OpenMP, for libampprobe, which needs libc and libm only.
 add_library(ampbench_flags INTERFACE)
-target_compile_features(ampbench_flags INTERFACE c_std_11)
+add_library(ampbench_plain_flags INTERFACE)
+target_link_libraries(ampbench_flags INTERFACE ampbench_plain_flags)
+target_compile_features(ampbench_plain_flags INTERFACE c_std_11)
 set(ab_warnings
     -Wall -Wextra -Wpedantic -Wconversion -Wdouble-promotion -Wshadow -Wstrict-prototypes -Wmissing-prototypes
     -Wundef -Wwrite-strings -Wformat=2 -Wvla -Wswitch-enum -Wno-unknown-pragmas)
@@ -14,14 +17,14 @@ endif()
 if(AMPBENCH_WERROR)
   list(APPEND ab_warnings -Werror)
 endif()
-target_compile_options(ampbench_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:${ab_warnings} -ffp-contract=off
+target_compile_options(ampbench_plain_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:${ab_warnings} -ffp-contract=off
   -fno-math-errno>)
 if(AMPBENCH_SANITIZE)
-  target_compile_options(ampbench_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:-fsanitize=${AMPBENCH_SANITIZE}
+  target_compile_options(ampbench_plain_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:-fsanitize=${AMPBENCH_SANITIZE}
                                                   -fno-sanitize-recover=all -fno-omit-frame-pointer>)
-  target_link_options(ampbench_flags INTERFACE -fsanitize=${AMPBENCH_SANITIZE})
+  target_link_options(ampbench_plain_flags INTERFACE -fsanitize=${AMPBENCH_SANITIZE})
 endif()
-target_include_directories(ampbench_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
-target_link_libraries(ampbench_flags INTERFACE m)
+target_include_directories(ampbench_plain_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
+target_link_libraries(ampbench_plain_flags INTERFACE m)
 find_package(OpenMP REQUIRED COMPONENTS C)
 target_link_libraries(ampbench_flags INTERFACE OpenMP::OpenMP_C)

@@ -38,10 +38,3 @@ ab_status ab_probe_find(const char *name, int *index) {
     return ab_fail(AB_USAGE, "no probe is called '%s'%s%s%s (see `ampbench list probes`)", name,
                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
-
-const char *ab_probe_role_name(ab_probe_role role) {
-    static const char *const names[AB_ROLE_COUNT] = {
-        "weight_gradient", "activation_gradient", "unscaled_gradient", "activation",
-        "weight",          "optimizer_state"};
-    return names[role];
-}

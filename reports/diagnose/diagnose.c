@@ -4,6 +4,7 @@
 
 #include "kernels/core/text.h"
 #include "reports/diagnose/trend.h"
+#include "reports/record/cells.h"
 #include "reports/record/json.h"
 #include "reports/record/text.h"
 
@@ -152,8 +153,7 @@ ab_status ab_diagnose_each_by(const cJSON *document, const ab_thresholds *limits
     AB_TRY_GOTO(ab_cells_create(document, &cells));
     for (int i = 0; i < cells.count; i++) {
         const cJSON *cell = cells.cell[i];
-        if (cJSON_IsString(ab_json_at(cell, "twin")) || cJSON_GetArraySize(ab_json_at(cell, "loss")) == 0)
-            continue;
+        if (cJSON_IsString(ab_json_at(cell, "twin")) || ab_steps_of_cell(cell) == 0) continue;
         AB_TRY_GOTO(ab_diagnose_by(&cells, i, limits, diagnosis));
         if (sick) *sick += diagnosis->found.sick;
         AB_TRY_GOTO(visit(diagnosis, argument));

@@ -263,3 +263,8 @@ int ab_baselines_find(const ab_baselines *baselines, const cJSON *cell) {
     }
     return found;
 }
+
+int ab_steps_of_cell(const cJSON *cell) {
+    const cJSON *losses = ab_json_at(cell, "loss");
+    return losses ? cJSON_GetArraySize(losses) : (int)ab_json_number(cell, "steps_total", 0);
+}

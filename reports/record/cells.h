@@ -93,6 +93,10 @@ bool ab_setting_counts(const char *key);
  * where it is used. */
 uint64_t ab_settings_digest(const cJSON *config);
 
+/* Steps that the cell trained: as many as it has losses; where losses were not given (a probe in somebody
+ * else's loop): steps_total. */
+int ab_steps_of_cell(const cJSON *cell);
+
 AB_END_DECLS
 
 #endif

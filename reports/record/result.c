@@ -7,6 +7,7 @@
 #include "reports/record/cells.h"
 #include "reports/record/journal.h"
 #include "reports/record/json.h"
+#include "reports/record/observed.h"
 #include "reports/record/schema.h"
 #include "reports/record/text.h"
 
@@ -93,7 +94,10 @@ static ab_status load_with_journal(const char *path, cJSON **tree) {
         AB_TRY(ab_json_load(path, tree));
         status = ab_journal_replay(path, *tree, &found);
     }
+    if (status == AB_OK) status = ab_observed_continue(path, tree);
+    if (status == AB_OK) status = ab_observed_expand(*tree);
     if (status == AB_OK) status = ab_result_check(*tree, path);
+    if (status == AB_OK && ab_observed_document(*tree)) return ab_result_summarise(*tree);
     if (status != AB_OK || found != AB_JOURNAL_REPLAYED) return status;
     cJSON *determinism = cJSON_GetObjectItemCaseSensitive(*tree, "determinism");
     cJSON_ReplaceItemInObjectCaseSensitive(determinism, "all_cells_deterministic",

@@ -95,6 +95,7 @@ static figure final_loss(const cJSON *document, const cJSON *cell) {
     int n = cJSON_GetArraySize(losses), used = n < AB_SUMMARY_FINAL_LOSSES ? n : AB_SUMMARY_FINAL_LOSSES,
         step = 0;
     double total = ab_json_number(document, "config.steps", n), sum = 0;
+    if (n == 0 && ab_steps_of_cell(cell) > 0) return unknown("no loss was given");
     if (n == 0) return unknown("no step was trained");
     if (n < total) return unknown("stopped after %d of %.0f steps", n, total);
     for (; loss && step < n - used; loss = loss->next) step++;

@@ -8,8 +8,9 @@ include(${CMAKE_CURRENT_LIST_DIR}/lib/lint.cmake)
 set(may_link_kernels/core "")
 set(may_link_kernels core)
 set(may_link_probes core kernels)
+set(may_link_probes/lib core kernels probes)
 set(may_link_reports core kernels)
-set(may_link_bench core kernels probes reports)
+set(may_link_bench core kernels probelib probes reports)
 
 # Made by the build.
 set(generated build_info.h)
@@ -154,7 +155,7 @@ endfunction()
 
 # The LINKS of every ampbench_room(...).
 function(check_links root)
-  foreach(folder kernels/core kernels probes reports bench)
+  foreach(folder kernels/core kernels probes probes/lib reports bench)
     if(NOT EXISTS ${root}/${folder}/CMakeLists.txt)
       continue()
     endif()

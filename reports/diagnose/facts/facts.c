@@ -2,6 +2,7 @@
 #include "reports/diagnose/facts/facts.h"
 
 #include "kernels/core/text.h"
+#include "reports/record/cells.h"
 #include "reports/record/json.h"
 #include "reports/record/summary.h"
 #include "reports/record/text.h"
@@ -68,7 +69,8 @@ static ab_loss_facts losses_of(const cJSON *cell) {
         if (step == 0) facts.first = loss->valuedouble;
         facts.largest = fmax(facts.largest, loss->valuedouble);
     }
-    facts.final = mean_of_last(losses, facts.steps);
+    facts.steps = ab_steps_of_cell(cell);
+    facts.final = losses ? mean_of_last(losses, facts.steps) : (double)NAN;
     find_highest(losses, &facts);
     return facts;
 }

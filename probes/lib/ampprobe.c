@@ -1,0 +1,565 @@
+/* The public functions of libampprobe: checks of arguments, states, the lock. What they do is in the other
+ * files of this folder. */
+#define _GNU_SOURCE
+#include "include/ampprobe.h"
+
+#include "kernels/core/text.h"
+#include "probes/lib/count.h"
+#include "probes/lib/document.h"
+#include "probes/lib/governor.h"
+#include "probes/lib/handle.h"
+#include "probes/lib/journal.h"
+#include "probes/lib/record_text.h"
+#include "probes/lib/show.h"
+#include "probes/lib/steps.h"
+#include "probes/lib/things.h"
+#include "probes/lib/updates.h"
+
+#include <errno.h>
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+static const double write_every = 60; /* seconds; and not more often than 1000 times what it takes */
+static const double write_share = 0.001;
+static const int64_t journal_room = 8 << 20; /* bytes of steps before there is a new snapshot */
+
+/* ---- statuses -------------------------------------------------------------------------------- */
+
+int ampprobe_abi(void) { return AMPPROBE_ABI; }
+
+const char *ampprobe_version(void) { return AMPPROBE_VERSION; }
+
+const char *ampprobe_error(void) { return ab_error_message(); }
+
+const char *ampprobe_status_text(int status) {
+    static const char *const texts[] = {
+        [AMPPROBE_OK] = "ok",
+        [AMPPROBE_ARGUMENT] = "wrong argument",
+        [AMPPROBE_OUTPUT] = "cannot write the record",
+        [AMPPROBE_MEMORY] = "out of memory",
+        [AMPPROBE_OFF] = "the probe is off",
+        [AMPPROBE_FORKED] = "the probe belongs to another process",
+        [AMPPROBE_INPUT] = "bad input file",
+    };
+    return status >= 0 && status < (int)AB_COUNT_OF(texts) ? texts[status] : "unknown status";
+}
+
+static int public_status(ab_status status) {
+    switch ((int)status) {
+    case AB_OK:
+        return AMPPROBE_OK;
+    case AB_CONFIG:
+    case AB_USAGE:
+        return AMPPROBE_ARGUMENT;
+    case AB_NO_MEMORY:
+        return AMPPROBE_MEMORY;
+    case AB_INPUT:
+        return AMPPROBE_INPUT;
+    default:
+        return AMPPROBE_OUTPUT;
+    }
+}
+
+static int argument(const char *message) { return public_status(ab_fail(AB_CONFIG, "%s", message)); }
+
+double ab_lib_now(void) {
+    struct timespec now = {0, 0};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Whether the probe can be used: a state, with its message. */
+static int enter(ampprobe *p) {
+    char failure[AB_LIB_FAILURE];
+    if (!p) return argument("the probe is NULL");
+    if (p->owner != getpid()) {
+        (void)ab_fail(AB_OUTPUT, "%s: the probe belongs to process %ld", p->path, (long)p->owner);
+        return AMPPROBE_FORKED;
+    }
+    pthread_mutex_lock(&p->lock);
+    const int state = p->state;
+    if (state != AMPPROBE_OK) memcpy(failure, p->failure, sizeof failure);
+    pthread_mutex_unlock(&p->lock);
+    if (state != AMPPROBE_OK) (void)ab_fail(AB_OUTPUT, "the probe is off: %s", ab_text_brief(failure, 400));
+    return state;
+}
+
+int ampprobe_state(ampprobe *probe) { return enter(probe); }
+
+/* The public status of what was done under the lock. A record that cannot be written turns the probe off. */
+static int leave(ampprobe *p, ab_status status) {
+    const int result = public_status(status);
+    if (result == AMPPROBE_OUTPUT && p->state == AMPPROBE_OK) {
+        ab_text_show(p->failure, sizeof p->failure, "%s", ab_error_message());
+        p->state = AMPPROBE_OFF;
+        p->planned = 0;
+        ab_lib_journal_end(p, false);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return result;
+}
+
+/* ---- opening and closing --------------------------------------------------------------------- */
+
+static void make_id(char id[17]) {
+    uint64_t number = 0;
+    if (getrandom(&number, sizeof number, GRND_NONBLOCK) != (ssize_t)sizeof number)
+        number = (uint64_t)(ab_lib_now() * 1e9) ^ (uint64_t)getpid() << 32;
+    ab_text_exact(id, 17, "%016llx", (unsigned long long)number);
+}
+
+static void make_started(char text[32]) {
+    struct tm tm;
+    const time_t now = time(NULL);
+    if (!gmtime_r(&now, &tm) || strftime(text, 32, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0) text[0] = '\0';
+}
+
+/* The path from the root: the process may change its folder. */
+static char *whole_path(const char *path) {
+    char *folder = path[0] == '/' ? NULL : getcwd(NULL, 0);
+    char *whole = path[0] == '/' || !folder ? ab_text_new("%s", path) : ab_text_new("%s/%s", folder, path);
+    free(folder);
+    return whole;
+}
+
+void ab_lib_free(ampprobe *p) {
+    if (!p) return;
+    ab_lib_things_free(p);
+    ab_lib_config_free(&p->config);
+    for (int64_t i = 0; i < p->notes && i < AB_LIB_NOTES; i++) free(p->note[i]);
+    free(p->moves);
+    free(p->course);
+    free(p->buffer);
+    free(p->path);
+    pthread_mutex_destroy(&p->lock);
+    free(p);
+}
+
+ab_status ab_lib_new(const char *path, ampprobe **probe) {
+    ampprobe *p = calloc(1, sizeof *p);
+    *probe = p;
+    if (!p) return ab_fail(AB_NO_MEMORY, "%s: out of memory for a probe", path);
+    pthread_mutex_init(&p->lock, NULL);
+    p->owner = getpid();
+    ab_lib_config_init(&p->config);
+    p->path = whole_path(path);
+    p->course = malloc(sizeof *p->course);
+    if (!p->path || !p->course) return ab_fail(AB_NO_MEMORY, "%s: out of memory for a probe", path);
+    ab_lib_course_init(p->course);
+    return ab_range_find_bins(p->config.half, &p->bins);
+}
+
+/* Reads numbers as JSON writes them, whatever the process's locale is. */
+static ab_status with_plain_numbers(ab_status (*read)(ampprobe *p, const char *a, const char *b), ampprobe *p,
+                                    const char *a, const char *b) {
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0),
+             before = plain ? uselocale(plain) : (locale_t)0;
+    const ab_status status = read(p, a, b);
+    if (plain) {
+        uselocale(before);
+        freelocale(plain);
+    }
+    return status;
+}
+
+static ab_status read_config(ampprobe *p, const char *config, const char *unused) {
+    (void)unused;
+    if (config) AB_TRY(ab_lib_config_read(&p->config, config));
+    return ab_range_find_bins(p->config.half, &p->bins);
+}
+
+static ab_status write_document(ampprobe *p) {
+    const double began = ab_lib_now();
+    AB_TRY(ab_lib_document_write(p));
+    const double now = ab_lib_now();
+    p->write_seconds = now - began;
+    p->next_write = now + fmax(write_every, p->write_seconds / write_share);
+    return AB_OK;
+}
+
+static ab_status begin(ampprobe *p, const char *config) {
+    AB_TRY(with_plain_numbers(read_config, p, config, NULL));
+    if (!ab_outfile_replaces(p->path))
+        return ab_fail(AB_OUTPUT, "%s: cannot write: a probe needs a file that it can replace", p->path);
+    make_id(p->id);
+    make_started(p->started);
+    ab_lib_governor_init(p);
+    AB_TRY(ab_lock_file("probe", p->path, &p->place));
+    AB_TRY(write_document(p));
+    AB_TRY(ab_lib_journal_snapshot(p));
+    p->opened = p->last_step_end = ab_lib_now();
+    return AB_OK;
+}
+
+int ampprobe_open(const char *path, const char *config, ampprobe **probe) {
+    if (!probe) return argument("the place for the probe is NULL");
+    *probe = NULL;
+    if (!path || !path[0]) return argument("the path is empty");
+    ab_status status = ab_lib_new(path, probe);
+    if (status == AB_OK) status = begin(*probe, config);
+    if (status == AB_OK) return AMPPROBE_OK;
+    if (*probe) {
+        ab_lib_journal_end(*probe, true);
+        ab_lock_release(&(*probe)->place);
+    }
+    ab_lib_free(*probe);
+    *probe = NULL;
+    return public_status(status);
+}
+
+static int close_own(ampprobe *p) {
+    int result = enter(p);
+    pthread_mutex_lock(&p->lock);
+    if (result == AMPPROBE_OK) {
+        p->complete = true;
+        const ab_status status = ab_lib_document_write(p);
+        if (status == AB_OK) ab_lib_journal_end(p, true);
+        result = public_status(status);
+    }
+    ab_lib_journal_end(p, false);
+    ab_lock_release(&p->place);
+    pthread_mutex_unlock(&p->lock);
+    return result;
+}
+
+int ampprobe_close(ampprobe *probe) {
+    int result = AMPPROBE_OK;
+    if (!probe) return AMPPROBE_OK;
+    if (probe->owner == getpid()) {
+        result = close_own(probe);
+    } else { /* a child: its copies of the files are closed, and nothing is written or removed */
+        result = enter(probe);
+        ab_lib_journal_end(probe, false);
+        if (probe->place.path) close(probe->place.file);
+        free(probe->place.path);
+    }
+    ab_lib_free(probe);
+    return result;
+}
+
+int ampprobe_flush(ampprobe *probe) {
+    const int state = enter(probe);
+    if (state != AMPPROBE_OK) return state;
+    pthread_mutex_lock(&probe->lock);
+    return leave(probe, write_document(probe));
+}
+
+/* ---- settings and notes ---------------------------------------------------------------------- */
+
+static ab_status set_key(ampprobe *p, const char *key, const char *value) {
+    AB_TRY(ab_lib_config_set(&p->config, key, value, true));
+    return ab_lib_journal_key(p, key, value);
+}
+
+int ampprobe_set(ampprobe *probe, const char *key, const char *value) {
+    const int state = enter(probe);
+    if (state != AMPPROBE_OK) return state;
+    if (!key || !value) return argument("the key or its value is NULL");
+    pthread_mutex_lock(&probe->lock);
+    return leave(probe, with_plain_numbers(set_key, probe, key, value));
+}
+
+static ab_status add_note(ampprobe *p, const char *text) {
+    for (int64_t i = 0; i < p->notes && i < AB_LIB_NOTES; i++)
+        if (strcmp(p->note[i], text) == 0) return AB_OK;
+    if (p->notes < AB_LIB_NOTES) {
+        p->note[p->notes] = ab_text_new("%s", text);
+        if (!p->note[p->notes]) return ab_fail(AB_NO_MEMORY, "out of memory for a note");
+    }
+    p->notes++;
+    return ab_lib_journal_note(p, text);
+}
+
+int ampprobe_note(ampprobe *probe, const char *text) {
+    enum { LONGEST = 2000 };
+    const int state = enter(probe);
+    if (state != AMPPROBE_OK) return state;
+    if (!text || strlen(text) > LONGEST) return argument("a note has at most 2000 bytes");
+    pthread_mutex_lock(&probe->lock);
+    return leave(probe, add_note(probe, text));
+}
+
+/* ---- things ---------------------------------------------------------------------------------- */
+
+static ab_status describe(ampprobe *p, const ampprobe_thing *things, int32_t count, int32_t *ids) {
+    for (int32_t i = 0; i < count; i++) {
+        int32_t id = -1;
+        AB_TRY(ab_lib_thing_take(p, &things[i], &id));
+        AB_TRY(ab_lib_journal_thing(p, id));
+        if (ids) ids[i] = id;
+    }
+    return AB_OK;
+}
+
+int ampprobe_describe(ampprobe *probe, const ampprobe_thing *things, int32_t count, int32_t *ids) {
+    const int state = enter(probe);
+    if (state != AMPPROBE_OK) return state;
+    const ab_status status = ab_lib_things_check(things, count);
+    if (status != AB_OK) return public_status(status);
+    pthread_mutex_lock(&probe->lock);
+    return leave(probe, describe(probe, things, count, ids));
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static int check_list(ampprobe *p, int32_t group, const ampprobe_tensor *tensors, int32_t count) {
+    const int state = enter(p);
+    if (state != AMPPROBE_OK) return state;
+    if (group < 0 || group >= AB_LIB_GROUPS) return argument("group: expected 0 to 15");
+    if (count < 0 || (count > 0 && !tensors)) return argument("tensors: expected an array and its length");
+    return AMPPROBE_OK;
+}
+
+static int show(ampprobe *p, const ab_lib_call *call, ampprobe_tensor *tensors, int32_t count,
+                ampprobe_seen *seen) {
+    ampprobe_seen found;
+    const int state = check_list(p, call->group, tensors, count);
+    if (state != AMPPROBE_OK) return state;
+    if (seen && seen->size != sizeof *seen) return argument("seen.size is not that of this library");
+    if (call->flags & ~(uint32_t)(AMPPROBE_ALL | AMPPROBE_CHECK | AMPPROBE_FINITE))
+        return argument("flags: unknown bits");
+    const ab_status status = ab_lib_show(p, call, tensors, count, &found);
+    if (status == AB_OK && seen) *seen = found;
+    return public_status(status);
+}
+
+int ampprobe_gradients(ampprobe *probe, int32_t group, ampprobe_tensor *tensors, int32_t count,
+                       uint32_t flags, ampprobe_seen *seen) {
+    const ab_lib_call call = {group, flags, true};
+    return show(probe, &call, tensors, count, seen);
+}
+
+int ampprobe_see(ampprobe *probe, ampprobe_tensor *tensors, int32_t count, uint32_t flags,
+                 ampprobe_seen *seen) {
+    const ab_lib_call call = {0, flags, false};
+    return show(probe, &call, tensors, count, seen);
+}
+
+/* The number of a layer's output, described now if it is new. */
+static ab_status named(ampprobe *p, const char *name, const ampprobe_tensor *tensor, int32_t *id) {
+    const ampprobe_thing about = {.size = sizeof about,
+                                  .name = name,
+                                  .dtype = tensor->dtype,
+                                  .dimensions = 1,
+                                  .shape = {tensor->count}};
+    *id = ab_lib_thing_find(p, name, false);
+    return *id >= 0 ? AB_OK : describe(p, &about, 1, id);
+}
+
+int ampprobe_see_named(ampprobe *probe, const char *name, ampprobe_tensor *tensor) {
+    const int state = check_list(probe, 0, tensor, 1);
+    if (state != AMPPROBE_OK) return state;
+    const ampprobe_thing about = {.size = sizeof about, .name = name};
+    ab_status status = ab_lib_things_check(&about, 1);
+    if (status != AB_OK) return public_status(status);
+    pthread_mutex_lock(&probe->lock);
+    status = named(probe, name, tensor, &tensor->id);
+    const int result = leave(probe, status);
+    return result == AMPPROBE_OK ? ampprobe_see(probe, tensor, 1, 0, NULL) : result;
+}
+
+/* ---- updates --------------------------------------------------------------------------------- */
+
+static bool is_weight(const ampprobe *p, ampprobe_tensor *t) {
+    t->skipped = ab_lib_is_known(p, t) ? (int32_t)ab_lib_unreadable(t) : AMPPROBE_SKIP_ID;
+    return t->skipped == AMPPROBE_COUNTED && t->role == AMPPROBE_WEIGHT;
+}
+
+static ab_status keep_samples(ampprobe *p, ampprobe_tensor *tensors, int32_t count) {
+    for (int32_t i = 0; i < count; i++)
+        if (is_weight(p, &tensors[i])) AB_TRY(ab_lib_update_before(p, &tensors[i]));
+    return AB_OK;
+}
+
+int ampprobe_before_update(ampprobe *probe, int32_t group, ampprobe_tensor *tensors, int32_t count) {
+    const int state = check_list(probe, group, tensors, count);
+    if (state != AMPPROBE_OK) return state;
+    const double began = ab_lib_now();
+    pthread_mutex_lock(&probe->lock);
+    const ab_status status = keep_samples(probe, tensors, count);
+    ab_lib_governor_other(probe, ab_lib_now() - began);
+    return leave(probe, status);
+}
+
+/* Where the tensors of a thing are in the array: gradient, states 0 and 1. One pass for all things, which
+ * come together in the array; `from`: where to begin. */
+static void find_company(const ampprobe *p, ampprobe_tensor *tensors, int32_t count, int32_t id,
+                         const ampprobe_tensor *with[3]) {
+    with[0] = with[1] = with[2] = NULL;
+    for (int32_t i = 0; i < count; i++) {
+        ampprobe_tensor *t = &tensors[i];
+        if (t->id != id || !ab_lib_is_known(p, t) || ab_lib_unreadable(t) != AMPPROBE_COUNTED) continue;
+        if (t->role == AMPPROBE_UNSCALED_GRADIENT) with[0] = t;
+        if (t->role == AMPPROBE_OPTIMIZER_STATE && t->slot < 2) with[1 + t->slot] = t;
+    }
+}
+
+enum { COMPANY = 16 }; /* a weight's gradient and states are at most so far from it in the array */
+
+static ab_status compare_samples(ampprobe *p, int32_t group, ampprobe_tensor *tensors, int32_t count) {
+    const ampprobe_tensor *with[3];
+    for (int32_t i = 0; i < count; i++) {
+        if (!is_weight(p, &tensors[i])) continue;
+        const int32_t first = i > COMPANY ? i - COMPANY : 0, last = count - i > COMPANY ? i + COMPANY : count;
+        find_company(p, tensors + first, last - first, tensors[i].id, with);
+        AB_TRY(ab_lib_update_after(p, group, &tensors[i], with));
+    }
+    return AB_OK;
+}
+
+int ampprobe_after_update(ampprobe *probe, int32_t group, ampprobe_tensor *tensors, int32_t count) {
+    const int state = check_list(probe, group, tensors, count);
+    if (state != AMPPROBE_OK) return state;
+    const double began = ab_lib_now();
+    pthread_mutex_lock(&probe->lock);
+    const ab_status status = compare_samples(probe, group, tensors, count);
+    ab_lib_governor_other(probe, ab_lib_now() - began);
+    return leave(probe, status);
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+int ampprobe_plan(ampprobe *probe, int64_t step) {
+    (void)step; /* the probe counts its steps itself; for callers that keep the number, and for later */
+    if (!probe || probe->owner != getpid()) return 0;
+    pthread_mutex_lock(&probe->lock);
+    const int plan = probe->planned;
+    pthread_mutex_unlock(&probe->lock);
+    return plan;
+}
+
+int ampprobe_spent(ampprobe *probe, double seconds) {
+    const int state = enter(probe);
+    if (state != AMPPROBE_OK) return state;
+    if (!(seconds >= 0) || !isfinite(seconds)) return argument("seconds: expected a finite number from 0 on");
+    pthread_mutex_lock(&probe->lock);
+    ab_lib_governor_gradients(probe, seconds, 0);
+    return leave(probe, AB_OK);
+}
+
+static int check_facts(const ampprobe_step_facts *f) {
+    const uint32_t flags = 2 * AMPPROBE_LAYERS_SHOWN - 1;
+    if (!f || f->size != sizeof *f) return argument("facts.size is not that of this library");
+    if (f->flags & ~flags) return argument("facts.flags: unknown bits");
+    if (f->step < 0) return argument("facts.step: expected a number from 0 on");
+    if (f->group < 0 || f->group >= AB_LIB_GROUPS) return argument("facts.group: expected 0 to 15");
+    if (f->found_inf < -1 || f->found_inf > 1 || f->stepped < -1 || f->stepped > 1)
+        return argument("facts.found_inf, facts.stepped: expected 0, 1 or -1");
+    if (!(f->seconds >= 0) || !isfinite(f->seconds) || !(f->spent >= 0) || !isfinite(f->spent))
+        return argument("facts.seconds, facts.spent: expected finite numbers from 0 on");
+    const bool good = isfinite(f->scale_before) && isfinite(f->scale_after) && f->scale_before >= 0;
+    if (f->flags & AMPPROBE_HAS_SCALE && !good)
+        return argument("facts.scale_before: expected a finite scale");
+    return AMPPROBE_OK;
+}
+
+/* The axes on which something waits for a step of this group. */
+static int32_t axes_of(const ampprobe *p, int32_t group) {
+    int32_t axes = p->moved > 0 ? 1 << AB_LIB_AFTER : 0;
+    for (int32_t i = 0; i < p->tensors; i++)
+        if (ab_lib_belongs(p, i, group) && p->pending[i]->counts.count > 0) axes |= 1 << p->tensor[i]->axis;
+    return axes;
+}
+
+static ab_lib_step step_of(ampprobe *p, const ampprobe_step_facts *facts, double now) {
+    const ab_lib_governor *g = &p->governor;
+    const double wall = now - p->last_step_end - g->gradient_spent - g->spent;
+    ab_lib_step step = {.facts = *facts,
+                        .exact = p->looked && !p->sampled,
+                        .axes = axes_of(p, facts->group),
+                        .nonfinite = p->nonfinite,
+                        .seconds = facts->group != 0    ? 0
+                                   : facts->seconds > 0 ? facts->seconds
+                                                        : fmax(0, wall),
+                        .probe_seconds = p->course->probe_seconds};
+    if (step.axes >> AB_LIB_LAYERS & 1) step.facts.flags |= AMPPROBE_LAYERS_SHOWN;
+    return step;
+}
+
+static void fold_pending(ampprobe *p, int32_t group) {
+    for (int32_t i = 0; i < p->tensors; i++) {
+        ab_lib_pending *shown = p->pending[i];
+        if (!ab_lib_belongs(p, i, group)) continue;
+        ab_lib_fold_tensor(p, i, group, shown);
+        memset(shown->counts.exponent + shown->counts.low, 0,
+               (size_t)(shown->counts.high - shown->counts.low) * sizeof *shown->counts.exponent);
+        memset(shown, 0, offsetof(ab_lib_pending, counts) + offsetof(ab_range_counts, exponent));
+    }
+    for (int32_t i = 0; i < p->moved; i++)
+        ab_lib_fold_moves(p, p->thing[p->moves[i].thing].ledger, group, &p->moves[i]);
+    p->moved = 0;
+    p->looked = p->sampled = false;
+    p->nonfinite = 0;
+}
+
+/* The record on disk, when it is time. */
+static ab_status keep_up(ampprobe *p, double now) {
+    const bool full = p->journal_bytes > journal_room + 3 * p->snapshot_bytes;
+    if (full) AB_TRY(ab_lib_journal_snapshot(p));
+    return full || now >= p->next_write ? write_document(p) : AB_OK;
+}
+
+static ab_status end_step(ampprobe *p, ampprobe_step_facts *facts) {
+    const double began = ab_lib_now();
+    ab_lib_governor_gradients(p, facts->spent, 0);
+    const ab_lib_step step = step_of(p, facts, began);
+    AB_TRY(ab_lib_journal_step(p, &step));
+    ab_lib_fold_step(p, &step);
+    fold_pending(p, facts->group);
+    AB_TRY(keep_up(p, began));
+    if (facts->group == 0)
+        ab_lib_governor_step(p, step.seconds, (step.facts.flags & AMPPROBE_LAYERS_SHOWN) != 0,
+                             ab_lib_skipped(&step));
+    if (facts->group == 0) p->last_step_end = began;
+    ab_lib_governor_gradients(p, ab_lib_now() - began, 0); /* a cost of the next step, which it is in */
+    facts->plan = p->planned;
+    return AB_OK;
+}
+
+int ampprobe_step(ampprobe *probe, ampprobe_step_facts *facts) {
+    const int state = enter(probe);
+    if (state != AMPPROBE_OK) return state;
+    const int wrong = check_facts(facts);
+    if (wrong != AMPPROBE_OK) return wrong;
+    pthread_mutex_lock(&probe->lock);
+    return leave(probe, end_step(probe, facts));
+}
+
+/* ---- cost ------------------------------------------------------------------------------------ */
+
+static int64_t memory_of(const ampprobe *p) {
+    const size_t tensor = sizeof(ab_lib_tensor) + sizeof(ab_lib_pending);
+    const size_t ledger = sizeof(ab_lib_ledger) + sizeof(ab_lib_sample);
+    const size_t things = (size_t)p->thing_room * sizeof *p->thing + (size_t)p->names * sizeof *p->by_name;
+    return (int64_t)(sizeof *p + sizeof *p->course + (size_t)p->tensors * tensor +
+                     (size_t)p->ledgers * ledger + things + p->buffer_room +
+                     (size_t)p->move_room * sizeof *p->moves);
+}
+
+int ampprobe_costs(ampprobe *probe, ampprobe_cost *cost) {
+    const int state = enter(probe);
+    if (state != AMPPROBE_OK) return state;
+    if (!cost || cost->size != sizeof *cost) return argument("cost.size is not that of this library");
+    pthread_mutex_lock(&probe->lock);
+    const ab_lib_course *course = probe->course;
+    *cost = (ampprobe_cost){.size = sizeof *cost,
+                            .stride = probe->governor.stride,
+                            .probe_seconds = course->probe_seconds,
+                            .run_seconds = course->run_seconds,
+                            .steps = course->group[0].steps,
+                            .layer_steps = course->layer_steps,
+                            .memory_bytes = memory_of(probe)};
+    return leave(probe, AB_OK);
+}
+
+/* ---- recovery -------------------------------------------------------------------------------- */
+
+int ampprobe_recover(const char *path) {
+    if (!path || !path[0]) return argument("the path is empty");
+    return public_status(ab_lib_record_recover(path));
+}

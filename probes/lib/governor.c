@@ -1,0 +1,90 @@
+/* Two accounts of seconds. */
+#include "probes/lib/governor.h"
+
+#include <math.h>
+
+enum { FIRST_STEPS = 4, MOST_STRIDE = 64 };
+
+static const double for_gradients = 0.6; /* of the budget */
+static const double most_saved = 1;      /* seconds; an idle hour must not pay for an hour of probing */
+static const double first_ns_per_value = 1.0, smoothing = 0.125;
+
+void ab_lib_governor_init(ampprobe *p) {
+    p->governor = (ab_lib_governor){.ns_per_value = first_ns_per_value, .stride = 1};
+    p->planned = AMPPROBE_PLAN_LAYERS | AMPPROBE_PLAN_UPDATE | AMPPROBE_PLAN_STATE | AMPPROBE_PLAN_GRADIENTS;
+}
+
+static int64_t steps_of(const ampprobe *p) { return p->course->group[0].steps; }
+
+static bool is_fixed_step(const ampprobe *p) { return steps_of(p) % p->config.every == 0; }
+
+int32_t ab_lib_governor_stride(const ampprobe *p, int64_t values) {
+    const ab_lib_governor *g = &p->governor;
+    if (p->config.every > 0) return is_fixed_step(p) ? 1 : 0;
+    if (steps_of(p) < FIRST_STEPS) return 1;
+    const double whole = (double)values * g->ns_per_value * 1e-9;
+    if (g->gradient_credit <= 0) return 0;
+    for (int32_t stride = 1; stride <= MOST_STRIDE; stride *= 2)
+        if (whole / stride <= g->gradient_credit) return stride;
+    return 0;
+}
+
+void ab_lib_governor_gradients(ampprobe *p, double seconds, int64_t counted) {
+    ab_lib_governor *g = &p->governor;
+    g->gradient_spent += seconds;
+    p->course->probe_seconds += seconds;
+    if (counted >= AB_CENSUS_BLOCK)
+        g->ns_per_value += smoothing * (seconds * 1e9 / (double)counted - g->ns_per_value);
+}
+
+void ab_lib_governor_other(ampprobe *p, double seconds) {
+    p->governor.spent += seconds;
+    p->course->probe_seconds += seconds;
+}
+
+static double earn(double credit, double earned, double spent) {
+    return fmin(credit + earned - spent, most_saved);
+}
+
+/* What a step with layers cost beyond the probe's own time: its hooks, and where they break a fast path. */
+static double slower(const ab_lib_governor *g, double seconds) {
+    return g->plain_seconds > 0 ? fmax(0, seconds - g->plain_seconds) : 0;
+}
+
+static void pay(ampprobe *p, double seconds, bool layers) {
+    ab_lib_governor *g = &p->governor;
+    const double plain = layers && g->plain_seconds > 0 ? fmin(seconds, g->plain_seconds) : seconds;
+    const double earned = p->config.budget * plain;
+    g->gradient_credit = earn(g->gradient_credit, earned * for_gradients, g->gradient_spent);
+    const double layer_cost = g->spent + (layers ? slower(g, seconds) : 0);
+    g->layer_credit = earn(g->layer_credit, earned * (1 - for_gradients), layer_cost);
+    if (layers) {
+        g->layer_cost = layer_cost;
+        p->course->probe_seconds += slower(g, seconds);
+    } else {
+        g->plain_seconds += (g->plain_seconds > 0 ? smoothing : 1) * (seconds - g->plain_seconds);
+    }
+    g->gradient_spent = g->spent = 0;
+}
+
+/* Layers are shown at steps 0, 1, 3, 7, 15 (1, 2, 4, 8 ... when counted from 1) while those are few, and then
+ * when they are paid for; after a skip as soon as the account is not overdrawn. */
+static bool layers_next(const ampprobe *p) {
+    const ab_lib_governor *g = &p->governor;
+    const int64_t step = steps_of(p);
+    if (p->config.budget == 0) return false;
+    if (step <= 1) return true;
+    if (g->layer_credit >= g->layer_cost) return true;
+    if (g->skipped_last && g->layer_credit >= 0) return true;
+    return step < 16 && ((step + 1) & step) == 0;
+}
+
+void ab_lib_governor_step(ampprobe *p, double seconds, bool layers, bool skipped) {
+    int plan = 0;
+    pay(p, seconds, layers);
+    p->governor.skipped_last = skipped;
+    const bool fixed = p->config.every > 0, due = fixed ? is_fixed_step(p) : layers_next(p);
+    if (due) plan = AMPPROBE_PLAN_LAYERS | AMPPROBE_PLAN_UPDATE | AMPPROBE_PLAN_STATE;
+    const bool gradients = fixed ? due : steps_of(p) < FIRST_STEPS || p->governor.gradient_credit > 0;
+    p->planned = plan | (gradients ? AMPPROBE_PLAN_GRADIENTS : 0);
+}

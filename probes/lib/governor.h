@@ -1,0 +1,32 @@
+/* Decides what a step shows, so that the probe stays within its share of the caller's time.
+ *
+ * Every plain step earns budget * its time, in two accounts: most for gradients, which are counted at every
+ * step as far as that goes, the rest saved for steps that show layers. What is done is paid from its account,
+ * as it was measured, so an estimate that was wrong is made up for later. The first steps are looked at in
+ * full. */
+#ifndef AB_PROBES_LIB_GOVERNOR_H
+#define AB_PROBES_LIB_GOVERNOR_H
+
+#include "probes/lib/handle.h"
+
+AB_BEGIN_DECLS
+
+/* No account has anything yet; the first step shows everything. */
+void ab_lib_governor_init(ampprobe *p);
+
+/* Every how many-th block of `values` gradient values is to be counted at this step: 1 or a power of two; 0:
+ * none.
+ */
+int32_t ab_lib_governor_stride(const ampprobe *p, int64_t values);
+
+/* A call for gradients took `seconds` for `counted` values; a call for anything else took `seconds`. */
+void ab_lib_governor_gradients(ampprobe *p, double seconds, int64_t counted);
+void ab_lib_governor_other(ampprobe *p, double seconds);
+
+/* A step of group 0 ended that took the caller `seconds` without the probe; `layers`: it showed its layers.
+ * Sets what the next step shows. */
+void ab_lib_governor_step(ampprobe *p, double seconds, bool layers, bool skipped);
+
+AB_END_DECLS
+
+#endif

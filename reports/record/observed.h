@@ -1,0 +1,34 @@
+/* Records of training loops that are not ampbench's, which libampprobe wrote: their cells have observed_by
+ * "probe". What differs from a record of ampbench's own is made equal here when it is read, so that no report
+ * asks who wrote it. */
+#ifndef AB_REPORTS_RECORD_OBSERVED_H
+#define AB_REPORTS_RECORD_OBSERVED_H
+
+#include "kernels/core/status.h"
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+
+AB_BEGIN_DECLS
+
+/* Another keeper of journals: *text becomes a newer version of the document at `path`, owned by the caller
+ * (free), or NULL if there is none. A failure says why it cannot be read; the document is used as it is then.
+ */
+typedef ab_status (*ab_observed_newer)(const char *path, char **text);
+
+/* Sets it, once, before documents are loaded. */
+void ab_observed_set_newer(ab_observed_newer newer);
+
+/* Puts the newer version of a document that was just read in place of *document, if it is of the same run and
+ * the run did not end well. */
+AB_MUST_CHECK ab_status ab_observed_continue(const char *path, cJSON **document);
+
+/* Gives every step its loss where an element of `loss` stands for several (loss_stride). Before checks. */
+AB_MUST_CHECK ab_status ab_observed_expand(cJSON *document);
+
+/* Whether a probe wrote the document. */
+bool ab_observed_document(const cJSON *document);
+
+AB_END_DECLS
+
+#endif

@@ -184,8 +184,6 @@ static ab_status write_document(ampprobe *p) {
 
 static ab_status begin(ampprobe *p, const char *config) {
     AB_TRY(with_plain_numbers(read_config, p, config, NULL));
-    if (!ab_outfile_replaces(p->path))
-        return ab_fail(AB_OUTPUT, "%s: cannot write: a probe needs a file that it can replace", p->path);
     make_id(p->id);
     make_started(p->started);
     ab_lib_governor_init(p);
@@ -201,6 +199,8 @@ int ampprobe_open(const char *path, const char *config, ampprobe **probe) {
     *probe = NULL;
     if (!path || !path[0]) return argument("the path is empty");
     ab_status status = ab_lib_new(path, probe);
+    if (status == AB_OK && !ab_outfile_replaces(path))
+        status = ab_fail(AB_OUTPUT, "%s: cannot write: a probe needs a file that it can replace", path);
     if (status == AB_OK) status = begin(*probe, config);
     if (status == AB_OK) return AMPPROBE_OK;
     if (*probe) {

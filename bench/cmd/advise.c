@@ -8,6 +8,7 @@
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
 #include "reports/record/json.h"
+#include "reports/record/observed.h"
 #include "reports/record/result.h"
 
 #include <errno.h>
@@ -31,7 +32,7 @@ static const char usage[] =
     "gradients that the recorded "
     "one visited.\n"
     "\n"
-    "  --level LEVEL       the level that the scale is for (default O2)\n"
+    "  --level LEVEL       the level that the scale is for (default O2; of a probe's record: its own)\n"
     "  --confirm           train again at the advised scale, skipping what overflows, every step probed, and "
     "print "
     "predicted\n"
@@ -189,9 +190,14 @@ static ab_status write_json(const request *r, const ab_advise *advise, const ab_
     return status;
 }
 
-static ab_status advise(const request *r, cJSON **document, ab_advise *advice) {
+static ab_status advise(request *r, cJSON **document, ab_advise *advice) {
     ab_receipt receipt = {0};
     AB_TRY(ab_result_load(r->document, document));
+    if (r->confirm && ab_observed_document(*document))
+        return ab_fail(AB_USAGE, "advise: %s: --confirm trains again, which a probe's record cannot",
+                       r->document);
+    if (!r->level) r->level = ab_observed_level(*document);
+    if (!r->level) r->level = "O2";
     AB_TRY(ab_result_summarise(*document));
     AB_TRY(ab_advise_make(*document, r->level, &r->goal, advice));
     const bool text = !r->json || strcmp(r->json, "-") != 0,
@@ -212,7 +218,7 @@ static ab_status advise(const request *r, cJSON **document, ab_advise *advice) {
 }
 
 ab_status ab_cmd_advise(int argc, char **argv) {
-    request r = {.level = "O2", .goal = ab_advise_usual};
+    request r = {.goal = ab_advise_usual};
     for (int i = 1; i < argc; i++)
         if (ab_is_help(argv[i])) {
             fputs(usage, stdout);

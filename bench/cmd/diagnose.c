@@ -9,6 +9,7 @@
 #include "kernels/core/text.h"
 #include "reports/diagnose/jitter.h"
 #include "reports/record/json.h"
+#include "reports/record/observed.h"
 #include "reports/record/result.h"
 #include "reports/render/report_sections.h"
 
@@ -43,6 +44,9 @@ static const char usage[] =
     "on the\n"
     "                same batches: fp32, its own formats, and these with weights rounded by chance;\n"
     "                where fp32 diverges as well, fp64 too (emulated, for small networks)\n"
+    "  --baseline FP32.json\n"
+    "                for a probe's record (libampprobe): the record of the same loop in fp32, in place of an "
+    "O0 cell\n"
     "  --facts       the quantities of every cell, too: unit, step, place in the document, and the threshold "
     "that\n"
     "                rules compare with\n"
@@ -85,7 +89,7 @@ static void print_thresholds(void) {
 }
 
 typedef struct request {
-    const char *document, *json;
+    const char *document, *json, *baseline;
     bool exit_zero, run, confirm, twins, facts, explain;
     bool moved;    /* a threshold was given */
     double jitter; /* 0: none */
@@ -161,6 +165,9 @@ static ab_status parse(int argc, char **argv, request *r) {
             if (++i == argc)
                 return ab_fail(AB_USAGE, "diagnose: --json expects a file, or - for standard output");
             r->json = argv[i];
+        } else if (strcmp(argv[i], "--baseline") == 0) {
+            if (++i == argc) return ab_fail(AB_USAGE, "diagnose: --baseline expects a probe's record");
+            r->baseline = argv[i];
         } else if (r->run) {
             if (strcmp(argv[i], "--run") != 0) r->option[r->options++] = argv[i];
         } else {
@@ -235,6 +242,20 @@ static ab_status write_json(const cJSON *document, const request *r, trials *t, 
     return status;
 }
 
+/* What a probe's record allows, and its baseline. */
+static ab_status observed(const request *r, cJSON *document) {
+    cJSON *fp32 = NULL;
+    if (ab_observed_document(document) && (r->confirm || r->twins))
+        return ab_fail(AB_USAGE,
+                       "diagnose: %s: --confirm and --twins train again, which a probe's record cannot",
+                       r->document);
+    if (!r->baseline) return AB_OK;
+    AB_TRY(ab_result_load(r->baseline, &fp32));
+    const ab_status status = ab_observed_set_baseline(document, fp32, r->document, r->baseline);
+    cJSON_Delete(fp32);
+    return status;
+}
+
 static ab_status diagnose(const request *r, const cJSON *document, trials *t, int *failing) {
     const bool text = !r->json || strcmp(r->json, "-") != 0;
     if (text) {
@@ -269,6 +290,7 @@ static ab_status diagnose_all(int argc, char **argv, request *r, int *failing) {
     if (r->run) AB_TRY_GOTO(run(r));
     AB_TRY_GOTO(ab_result_load(r->document, &document));
     AB_TRY_GOTO(ab_result_summarise(document));
+    AB_TRY_GOTO(observed(r, document));
     AB_TRY_GOTO(diagnose(r, document, &t, failing));
 out:
     cJSON_Delete(document);

@@ -75,13 +75,15 @@ static int32_t weights_dtype(const ampprobe *p) {
     return best;
 }
 
+static bool is_scaled(const printer *d) { return d->course->group[0].scaled > 0; }
+
+/* As the caller says, or as the dtypes seen say; and nobody scales a loss without gradients in half. */
 static bool runs_ops_in_half(const printer *d) {
     const unsigned layers = 1u << AMPPROBE_ACTIVATION | 1u << AMPPROBE_ACTIVATION_GRADIENT;
     if (strstr(d->level, "autocast") || strcmp(d->level, "O1") == 0) return true;
+    if (is_scaled(d) && d->course->group[0].first_scale != 1) return true;
     return !is_half(weights_dtype(d->p)) && half_among(d->p, layers) >= 0;
 }
-
-static bool is_scaled(const printer *d) { return d->course->group[0].scaled > 0; }
 
 static bool is_dynamic(const printer *d) {
     const ab_lib_group *g = &d->course->group[0];
@@ -365,6 +367,12 @@ static int role_of(const ab_lib_tensor *t) {
     return t->slot < AMPPROBE_OPTIMIZER_STATE ? t->slot : AMPPROBE_OPTIMIZER_STATE;
 }
 
+/* Whether values passed through a half format: they are stored in one, or come from ops that run in one. */
+static bool is_cast(const printer *d, const ab_lib_tensor *t) {
+    const bool gradient = t->slot == AMPPROBE_WEIGHT_GRADIENT || t->slot == AMPPROBE_ACTIVATION_GRADIENT;
+    return is_half(t->dtype) || (gradient && runs_ops_in_half(d));
+}
+
 static void print_tensor(const printer *d, const ab_lib_tensor *t) {
     const ab_lib_thing *thing = &d->p->thing[t->thing];
     ab_probe_sink *s = d->sink;
@@ -372,7 +380,7 @@ static void print_tensor(const printer *d, const ab_lib_tensor *t) {
     print_name(d, t, thing);
     s->text(s, "layer", thing->layer);
     s->text(s, "kind", ab_probe_role_name((ab_probe_role)role_of(t)));
-    s->boolean(s, "cast", is_half(t->dtype));
+    s->boolean(s, "cast", is_cast(d, t));
     s->text(s, "stored", dtype_name(t->dtype));
     s->integer(s, "values_shown", t->values);
     ab_range_report(&t->history, d->p->config.half, &d->course->columns[t->axis], t->shown,

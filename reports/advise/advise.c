@@ -3,6 +3,7 @@
 
 #include "reports/record/exponents.h"
 #include "reports/record/json.h"
+#include "reports/record/observed.h"
 #include "reports/record/text.h"
 
 #include <math.h>
@@ -338,6 +339,10 @@ static ab_status read_record(const cJSON *document, const char *level, const cJS
                              const ab_advise_goal *goal, ab_advise *a) {
     const cJSON *tensor;
     a->cell = gradients_of(document, level);
+    if (!a->cell && ab_observed_document(document))
+        return ab_fail(AB_INPUT, "advise: the record has no gradients at a scale that stays the same: the "
+                                 "loss scale changed, or no "
+                                 "gradient was shown; train some hundred steps at a fixed scale");
     if (!a->cell)
         return ab_fail(
             AB_INPUT,

@@ -6,6 +6,7 @@
 #include "reports/diagnose/trend.h"
 #include "reports/record/cells.h"
 #include "reports/record/json.h"
+#include "reports/record/observed.h"
 #include "reports/record/text.h"
 
 #include <math.h>
@@ -18,9 +19,13 @@ static void explain_healthy(const ab_case *c, const ab_skip_audit *skips, ab_ver
         ab_verdict_say(v, "loss gap to O0 %+.4g, within %.4g", c->facts.gap, c->gap_limit);
         ab_verdict_point(&c->facts, v, "/summary/loss_gap");
     } else {
+        const char *level = ab_json_text(c->facts.cell, "level", "O2");
         ab_text_show(v->missing, sizeof v->missing,
                      "there is no O0 cell to compare with: run with --levels O0,%s",
-                     ab_text_brief(ab_json_text(c->facts.cell, "level", "O2"), 20));
+                     ab_text_brief(level, 20));
+        if (ab_observed_document(c->facts.document))
+            ab_text_show(v->missing, sizeof v->missing, "there is no fp32 run to compare with: %s",
+                         ab_observed_baseline_hint(c->facts.cell));
     }
     if (!c->facts.skip.dynamic) return;
     ab_verdict_say(v,

@@ -3,6 +3,7 @@
 
 #include "kernels/core/log.h"
 #include "reports/record/json.h"
+#include "reports/record/result.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -79,4 +80,60 @@ ab_status ab_observed_expand(cJSON *document) {
     if (!ab_observed_document(document)) return AB_OK;
     cJSON_ArrayForEach(cell, cells) AB_TRY(expand(cell));
     return AB_OK;
+}
+
+/* ---- baselines ------------------------------------------------------------------------------- */
+
+static bool is_observed(const cJSON *cell) {
+    return strcmp(ab_json_text(cell, "observed_by", "ampbench"), "probe") == 0;
+}
+
+const char *ab_observed_baseline_hint(const cJSON *cell) {
+    return is_observed(cell)
+               ? "train the same loop once in fp32 with the probe and give its record: --baseline FP32.json"
+               : "run with an O0 cell, --levels O0,...";
+}
+
+const char *ab_observed_level(const cJSON *document) {
+    const cJSON *cell = cJSON_GetArrayItem(ab_json_at(document, "cells"), 0);
+    return ab_observed_document(document) ? ab_json_text(cell, "level", NULL) : NULL;
+}
+
+/* Replaces a key by a copy of what `from` has there. */
+static bool take_over(cJSON *cell, const char *key, const cJSON *from) {
+    cJSON *copy = cJSON_Duplicate(ab_json_at(from, key), true);
+    return copy && cJSON_ReplaceItemInObjectCaseSensitive(cell, key, copy);
+}
+
+static bool set_text(cJSON *cell, const char *key, const char *text) {
+    cJSON *value = cJSON_CreateString(text);
+    return value && cJSON_ReplaceItemInObjectCaseSensitive(cell, key, value);
+}
+
+static ab_status add_as_o0(cJSON *document, const cJSON *first, const cJSON *other) {
+    cJSON *cell = cJSON_Duplicate(other, true), *cells = cJSON_GetObjectItemCaseSensitive(document, "cells");
+    const bool good = cell && set_text(cell, "level", "O0") && set_text(cell, "id", "O0 (--baseline)") &&
+                      take_over(cell, "seed", first) && take_over(cell, "half_format", first);
+    if (good && cJSON_AddItemToArray(cells, cell)) return ab_result_summarise(document);
+    cJSON_Delete(cell);
+    return ab_fail(AB_NO_MEMORY, "out of memory for the baseline");
+}
+
+ab_status ab_observed_set_baseline(cJSON *document, const cJSON *fp32, const char *path,
+                                   const char *baseline_path) {
+    const cJSON *first = cJSON_GetArrayItem(ab_json_at(document, "cells"), 0),
+                *other = cJSON_GetArrayItem(ab_json_at(fp32, "cells"), 0);
+    if (!is_observed(first) || !is_observed(other))
+        return ab_fail(AB_NOT_COMPARABLE, "--baseline: expected two records of probes, %s is none",
+                       is_observed(first) ? baseline_path : path);
+    if (ab_json_number(document, "network.parameters_count", 0) !=
+            ab_json_number(fp32, "network.parameters_count", 0) ||
+        strcmp(ab_json_text(first, "device", ""), ab_json_text(other, "device", "")) != 0 ||
+        strcmp(ab_json_text(first, "model", ""), ab_json_text(other, "model", "")) != 0)
+        return ab_fail(
+            AB_NOT_COMPARABLE,
+            "--baseline: %s and %s are of different models: names, numbers of parameters and devices must "
+            "be equal",
+            baseline_path, path);
+    return add_as_o0(document, first, other);
 }

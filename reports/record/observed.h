@@ -26,6 +26,19 @@ AB_MUST_CHECK ab_status ab_observed_continue(const char *path, cJSON **document)
 /* Gives every step its loss where an element of `loss` stands for several (loss_stride). Before checks. */
 AB_MUST_CHECK ab_status ab_observed_expand(cJSON *document);
 
+/* Puts the first cell of `fp32`, the same loop in fp32, beside the cells of a probe's record as their O0,
+ * and computes the summary. AB_NOT_COMPARABLE if either is no probe's record, or the loop is another one;
+ * `paths` are for messages. */
+AB_MUST_CHECK ab_status ab_observed_set_baseline(cJSON *document, const cJSON *fp32, const char *path,
+                                                 const char *baseline_path);
+
+/* How to get a baseline for the cell's record, for messages: "run with --levels O0,...", or for a probe's
+ * record how to give one. */
+const char *ab_observed_baseline_hint(const cJSON *cell);
+
+/* The level of a probe's record; NULL for others. Borrowed. */
+const char *ab_observed_level(const cJSON *document);
+
 /* Whether a probe wrote the document. */
 bool ab_observed_document(const cJSON *document);
 

@@ -262,9 +262,9 @@ static ab_status check_ref(const check *c, const cJSON *schema, const cJSON *ref
 static ab_status check_if(const check *c, const cJSON *schema, const cJSON *condition, const cJSON *value,
                           const place *at) {
     ab_status status = check_value(c, condition, value, at);
-    if (status != AB_OK) return status == AB_INPUT ? AB_OK : status;
-    const cJSON *then = cJSON_GetObjectItemCaseSensitive(schema, "then");
-    return then ? check_value(c, then, value, at) : AB_OK;
+    if (status != AB_OK && status != AB_INPUT) return status;
+    const cJSON *branch = cJSON_GetObjectItemCaseSensitive(schema, status == AB_OK ? "then" : "else");
+    return branch ? check_value(c, branch, value, at) : AB_OK;
 }
 
 typedef struct keyword {
@@ -289,6 +289,7 @@ static const keyword keywords[] = {
     {"maxItems", check_max_items},
     {"if", check_if},
     {"then", NULL},
+    {"else", NULL},
     {"$schema", NULL},
     {"$id", NULL},
     {"$defs", NULL},

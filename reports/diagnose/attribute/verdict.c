@@ -3,6 +3,7 @@
 
 #include "kernels/core/text.h"
 #include "reports/record/json.h"
+#include "reports/record/observed.h"
 #include "reports/record/text.h"
 
 #include <math.h>
@@ -143,7 +144,9 @@ void ab_missing_evidence(const ab_case *c, char *text, size_t size) {
         causes[0] = '\0';
         if (needs[i]->there(c) || name_causes(c, needs[i], ab_symptoms_of(c), causes, sizeof causes) == 0)
             continue;
-        ab_text_show(text, size, "%s (%s): %s", needs[i]->text, causes, needs[i]->get);
+        const bool fp32 = needs[i] == &ab_need_o0 && ab_observed_document(c->facts.document);
+        ab_text_show(text, size, "%s (%s): %s", needs[i]->text, causes,
+                     fp32 ? ab_observed_baseline_hint(c->facts.cell) : needs[i]->get);
         return;
     }
     ab_text_show(text, size, "more: run with --probes all --probe-every 1");

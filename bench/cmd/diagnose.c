@@ -253,7 +253,7 @@ static ab_status observed(const request *r, cJSON *document) {
     AB_TRY(ab_result_load(r->baseline, &fp32));
     const ab_status status = ab_observed_set_baseline(document, fp32, r->document, r->baseline);
     cJSON_Delete(fp32);
-    return status;
+    return status == AB_OK ? ab_result_summarise(document) : status;
 }
 
 static ab_status diagnose(const request *r, const cJSON *document, trials *t, int *failing) {

@@ -4,6 +4,7 @@
 #include "tests/unit/probe_lib_testing.h"
 
 #include "probes/lib/record_text.h"
+#include "reports/diagnose/diagnose.h"
 #include "reports/record/observed.h"
 
 #include <signal.h>
@@ -255,6 +256,39 @@ static void lost_updates_are_those_of_a_rounded_weight(void **state) {
     assert_true(ab_json_number(ledger, "update.energy", 0) > 0);
     assert_string_equal(ab_json_text(ledger, "format", ""), "bf16");
     cJSON_Delete(document);
+}
+
+/* Steps at `scale` with their losses; a scale that falls by a thousandth at every skip hardly falls. */
+static cJSON *told(uint32_t flags, int found_inf, double scale) {
+    ampprobe *p = pl_open("{\"level\": \"torch:autocast\", \"probe_every\": 1}");
+    const int32_t id = pl_parameter(p, "w", AMPPROBE_FP32, 2);
+    for (int i = 0; i < 40; i++) {
+        const float values[2] = {1, found_inf ? INFINITY : 1};
+        ampprobe_tensor t = pl_gradient(id, values, 2);
+        ampprobe_step_facts f = pl_facts(i);
+        f.flags = AMPPROBE_HAS_LOSS | AMPPROBE_HAS_SCALE | flags, f.loss = 2 - 0.01 * i * !found_inf;
+        f.scale_before = scale, f.found_inf = found_inf, f.seconds = 1;
+        f.scale_after = scale *= found_inf ? 0.999 : 1;
+        assert_int_equal(ampprobe_gradients(p, 0, &t, 1, 0, NULL), AMPPROBE_OK);
+        assert_int_equal(ampprobe_step(p, &f), AMPPROBE_OK);
+    }
+    return pl_close(p);
+}
+
+static void assert_cause(cJSON *document, const char *id) {
+    static ab_diagnosis d;
+    assert_int_equal(ab_diagnose(document, 0, &d), AB_OK);
+    assert_int_equal(d.found.sick, id != NULL);
+    assert_int_equal(d.verdicts, id != NULL);
+    if (id) assert_string_equal(d.verdict[0].rule->id, id);
+    cJSON_Delete(document);
+}
+
+static void causes_that_a_probe_saw_are_named(void **state) {
+    (void)state;
+    assert_cause(told(0, 0, 1024), NULL);
+    assert_cause(told(AMPPROBE_CLIPPED_SCALED | AMPPROBE_HAS_CLIP, 0, 1024), "clip_before_unscale");
+    assert_cause(told(0, 1, 0x1p24), "scale_too_high");
 }
 
 /* ---- bad input ------------------------------------------------------------------------------- */
@@ -600,6 +634,7 @@ int main(void) {
         cmocka_unit_test(steps_are_recorded_as_they_were_told),
         cmocka_unit_test(optimizers_have_their_own_steps),
         cmocka_unit_test(lost_updates_are_those_of_a_rounded_weight),
+        cmocka_unit_test(causes_that_a_probe_saw_are_named),
         cmocka_unit_test(bad_configs_are_refused),
         cmocka_unit_test(bad_calls_are_refused),
         cmocka_unit_test(nothing_is_read_that_is_not_there),

@@ -175,12 +175,32 @@ static bool find(const ab_case *c, bool steps, ab_verdict *verdict) {
     return true;
 }
 
-static bool judge(const ab_case *c, ab_verdict *verdict) { return is_affected(c) && find(c, false, verdict); }
+/* A probe in somebody else's loop saw the order of the calls itself. */
+static bool seen_by_probe(const ab_case *c, ab_verdict *verdict) {
+    const cJSON *group;
+    cJSON_ArrayForEach(group, ab_json_at(c->facts.document, "probe.groups")) {
+        const double steps = ab_json_number(group, "steps", 0),
+                     clipped = ab_json_number(group, "clipped_before_unscale", 0);
+        if (!(2 * clipped > steps)) continue;
+        verdict->proof = AB_PROOF_SHOWN;
+        verdict->own = true;
+        verdict->since = 0;
+        ab_verdict_say(verdict, "at %.0f of %.0f steps gradients were clipped before they were unscaled",
+                       clipped, steps);
+        return true;
+    }
+    return false;
+}
+
+static bool judge(const ab_case *c, ab_verdict *verdict) {
+    return seen_by_probe(c, verdict) || (is_affected(c) && find(c, false, verdict));
+}
 
 /* Sums over all steps are compared only if the scale never changed: then both are sums over the same steps
  * with the same factor. */
 static bool shows(const ab_case *c, ab_verdict *verdict) {
-    return find(c, c->facts.skip.least_scale != c->facts.skip.largest_scale, verdict);
+    return seen_by_probe(c, verdict) ||
+           find(c, c->facts.skip.least_scale != c->facts.skip.largest_scale, verdict);
 }
 
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {

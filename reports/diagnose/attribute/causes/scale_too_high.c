@@ -29,16 +29,19 @@ static const cJSON *first_overflow(const ab_case *c, const char *kind, int *plac
 }
 
 /* The scaler is at its minimum: more than `share` of the steps overflow at its last scale with finite losses,
- * and the scale does not fall. (The minimum may be above the first scale: then the first overflow raises it.)
- * A short window that keeps raising the scale is not meant. */
+ * and the scale does not fall, or by less than an octave in a run that skips nearly all its steps. (The
+ * minimum may be above the first scale: then the first overflow raises it.) A short window that keeps raising
+ * the scale is not meant. */
 static bool at_its_floor(const ab_case *c, double share) {
     const double nearly_all = c->facts.limits->floor_skips;
     const ab_skip_facts *skip = &c->facts.skip;
     const bool all = skip->late > nearly_all * skip->late_steps && ab_facts_at_floor(&c->facts);
     const bool many = !ab_facts_short_window(&c->facts) &&
                       ab_facts_skipped_at_last_scale(&c->facts) > share * skip->late_steps;
+    const bool creeps =
+        skip->late > nearly_all * skip->late_steps && skip->last_scale > skip->first_scale / 2;
     return skip->dynamic && skip->late > share * skip->late_steps &&
-           skip->loss_finite > nearly_all * skip->skipped && (all || many);
+           skip->loss_finite > nearly_all * skip->skipped && (all || many || creeps);
 }
 
 /* The first non-finite value was produced in the backward pass and would be finite without the scale, as far

@@ -238,7 +238,10 @@ static void print_policy(const printer *d) {
     s->text(s, "cast_model_type", is_half(dtype) ? dtype_name(dtype) : NULL);
     s->boolean(s, "patch_torch_functions", runs_ops_in_half(d));
     s->text(s, "keep_batchnorm_fp32", NULL);
-    s->text(s, "master_weights", NULL);
+    if (is_half(dtype)) /* what the optimizer stores is in half, so it has no others */
+        s->boolean(s, "master_weights", false);
+    else
+        s->text(s, "master_weights", NULL);
     if (is_dynamic(d))
         s->text(s, "loss_scale", "dynamic");
     else

@@ -275,10 +275,49 @@ static cJSON *told(uint32_t flags, int found_inf, double scale) {
     return pl_close(p);
 }
 
+/* bf16 weights of 1, updated by `step` of their spacing by sgd. */
+static cJSON *updated(float step) {
+    uint16_t before[4] = {0x3f80, 0x3f80, 0x3f80, 0x3f80}, after[4];
+    ampprobe *p = pl_open("{\"half\": \"bf16\", \"groups\": [{\"optimizer\": \"sgd\", \"lr\": 1}]}");
+    const int32_t id = pl_parameter(p, "w", AMPPROBE_BF16, 4);
+    for (int i = 0; i < 40; i++) {
+        const float d = -step / 128, grad[4] = {d, d, d, d};
+        for (int k = 0; k < 4; k++) after[k] = (uint16_t)(0x3f80 + lroundf(step));
+        ampprobe_tensor t[2] = {pl_gradient(id, before, 4), pl_gradient(id, grad, 4)};
+        ampprobe_step_facts f = pl_facts(i);
+        t[0].role = AMPPROBE_WEIGHT, t[0].dtype = AMPPROBE_BF16, t[0].storage_bytes = sizeof before;
+        t[1].role = AMPPROBE_UNSCALED_GRADIENT;
+        assert_int_equal(ampprobe_before_update(p, 0, t, 2), AMPPROBE_OK);
+        t[0].data = after;
+        assert_int_equal(ampprobe_after_update(p, 0, t, 2), AMPPROBE_OK);
+        f.flags = AMPPROBE_HAS_LOSS, f.loss = 1, f.seconds = 1, f.stepped = 1;
+        assert_int_equal(ampprobe_step(p, &f), AMPPROBE_OK);
+    }
+    return pl_close(p);
+}
+
+/* A layer whose fp16 outputs are `size` and infinity, and losses that are NaN. */
+static cJSON *overflowed(double size) {
+    const ab_rounding nearest = {AB_ROUND_NEAREST_EVEN, false, AB_FTZ_NONE, 0, 0};
+    const uint16_t values[2] = {(uint16_t)ab_format_encode(&ab_format_fp16, &nearest, size), 0x7c00};
+    ampprobe *p = pl_open("{\"level\": \"torch:autocast\"}");
+    for (int i = 0; i < 40; i++) {
+        ampprobe_tensor t = pl_gradient(0, values, 2);
+        ampprobe_step_facts f = pl_facts(i);
+        t.role = AMPPROBE_ACTIVATION, t.dtype = AMPPROBE_FP16, t.storage_bytes = sizeof values;
+        assert_int_equal(ampprobe_see_named(p, "layer", &t), AMPPROBE_OK);
+        f.flags = AMPPROBE_HAS_LOSS, f.loss = (double)NAN, f.seconds = 1, f.found_inf = 1;
+        assert_int_equal(ampprobe_step(p, &f), AMPPROBE_OK);
+    }
+    return pl_close(p);
+}
+
+/* `id`: "unknown": sick without a cause; NULL: healthy. */
 static void assert_cause(cJSON *document, const char *id) {
     static ab_diagnosis d;
     assert_int_equal(ab_diagnose(document, 0, &d), AB_OK);
     assert_int_equal(d.found.sick, id != NULL);
+    if (id && strcmp(id, "unknown") == 0) id = NULL;
     assert_int_equal(d.verdicts, id != NULL);
     if (id) assert_string_equal(d.verdict[0].rule->id, id);
     cJSON_Delete(document);
@@ -289,6 +328,10 @@ static void causes_that_a_probe_saw_are_named(void **state) {
     assert_cause(told(0, 0, 1024), NULL);
     assert_cause(told(AMPPROBE_CLIPPED_SCALED | AMPPROBE_HAS_CLIP, 0, 1024), "clip_before_unscale");
     assert_cause(told(0, 1, 0x1p24), "scale_too_high");
+    assert_cause(updated(0.01f), "weight_update_lost");
+    assert_cause(updated(1), NULL);
+    assert_cause(overflowed(60000), "activation_overflow");
+    assert_cause(overflowed(10), "unknown");
 }
 
 /* ---- bad input ------------------------------------------------------------------------------- */

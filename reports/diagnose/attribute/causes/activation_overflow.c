@@ -1,9 +1,38 @@
 /* The forward pass overflows the half format but not fp32, so no loss scale helps. Symptoms: losses that are
  * NaN or inf at any scale, or infinite outputs with finite losses, while O0 is healthy. */
+#include "kernels/core/text.h"
 #include "reports/diagnose/attribute/overflow.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+/* Without an O0 (a probe's record): the first layer whose output is not finite has infinities, no NaN, and
+ * finite values up to the half format's end. Infinities of a mask come without those. */
+static bool seen_by_probe(const ab_case *c, ab_verdict *verdict) {
+    const double half_way = ab_format_max(c->facts.half) / 2;
+    const cJSON *output;
+    int place = -1;
+    if (c->facts.baseline || !ab_case_fails_alone(c)) return false;
+    cJSON_ArrayForEach(output, ab_json_at(c->facts.cell, "probes.activations")) {
+        const double inf = ab_json_number(output, "inf", 0), nan = ab_json_number(output, "nan", 0);
+        place++;
+        if (inf + nan == 0) continue;
+        if (!ab_json_is_true(output, "cast") || nan > 0 || !(ab_json_number(output, "max_abs", 0) > half_way))
+            return false;
+        verdict->proof = AB_PROOF_SHOWN;
+        verdict->own = true;
+        verdict->since = c->facts.loss.first_nonfinite;
+        ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(output, "layer", ""));
+        ab_verdict_say(verdict, "%.0f of %.0f outputs of %s are infinite in %s, the others reach %.4g", inf,
+                       ab_json_number(output, "count", 0), ab_text_brief(verdict->layer, 60),
+                       c->facts.half->name, ab_json_number(output, "max_abs", 0));
+        ab_verdict_point(&c->facts, verdict, "/probes/activations/%d/inf", place);
+        return true;
+    }
+    return false;
+}
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {
-    return ab_judge_overflow(c, AB_OVERFLOW_ACTIVATION, verdict);
+    return ab_judge_overflow(c, AB_OVERFLOW_ACTIVATION, verdict) || seen_by_probe(c, verdict);
 }
 
 static bool shows(const ab_case *c, ab_verdict *verdict) {

@@ -8,8 +8,7 @@
 
 #include <math.h>
 
-static bool judge(const ab_case *c, ab_verdict *verdict) {
-    if (!c->behind) return false;
+static bool find(const ab_case *c, ab_verdict *verdict) {
     const cJSON *param, *worst = NULL;
     double energy = 0, lost = 0, worst_share = 0, nonzero = 0, count = 0;
     int place = 0, worst_place = 0;
@@ -50,6 +49,20 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     return true;
 }
 
+static bool judge(const ab_case *c, ab_verdict *verdict) { return c->behind && find(c, verdict); }
+
+/* Without an O0 to be behind of: nearly everything that the optimizer computed was lost. */
+static bool shows(const ab_case *c, ab_verdict *verdict) {
+    static const double nearly_all = 0.9;
+    const cJSON *param;
+    double energy = 0, lost = 0;
+    cJSON_ArrayForEach(param, ab_json_at(c->facts.cell, "probes.lost_updates")) {
+        energy += ab_json_number(param, "update.energy", 0);
+        lost += ab_json_number(param, "update.lost_energy", 0);
+    }
+    return !c->facts.baseline && lost > nearly_all * energy && find(c, verdict);
+}
+
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
     (void)verdict;
     (void)ab_remedy_masters(&c->facts, remedy);
@@ -64,5 +77,6 @@ const ab_verdict_rule ab_verdict_rule_weight_update_lost = {
     .predicts = AB_SYMPTOM_BEHIND,
     .refuted_by = {&ab_refuted_wide_weights, &ab_refuted_o0_fails},
     .judge = judge,
+    .shows = shows,
     .remedy = remedy,
 };

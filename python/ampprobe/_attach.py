@@ -1,0 +1,140 @@
+"""attach(): checks what it was given, in one sentence each, and starts a probe."""
+from __future__ import annotations
+
+import os
+from typing import Any, Optional, Sequence
+
+from . import _abi, _describe, _patches
+from ._probe import Probe
+
+
+class Off:
+    """What attach() gives back when AMPPROBE=0: it does nothing."""
+    off = True
+    reason = "AMPPROBE=0"
+
+    def loss(self, value: Any) -> None:
+        """Does nothing."""
+
+    def see(self, name: str, array: Any, role: str = "activation") -> None:
+        """Does nothing."""
+
+    def close(self) -> None:
+        """Does nothing."""
+
+    def step(self, closure: Any = None) -> "Off":
+        """Does nothing."""
+        return self
+
+    def __enter__(self) -> "Off":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        return None
+
+
+def _as_list(value: Any) -> list:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def plain_optimizer(optimizer: Any) -> Any:
+    """The optimizer itself, out of accelerate's or Lightning's wrapper."""
+    for _ in range(8):
+        inner = getattr(optimizer, "optimizer", None)
+        if inner is None or not hasattr(inner, "param_groups"):
+            break
+        optimizer = inner
+    return optimizer
+
+
+def _check_models(models: Sequence) -> None:
+    for model in models:
+        if not hasattr(model, "named_parameters"):
+            raise TypeError(f"ampprobe.attach: model is {type(model).__name__}, not a torch.nn.Module")
+    if not any(True for model in models for _ in model.named_parameters()):
+        raise ValueError("ampprobe.attach: the model has no parameters")
+
+
+def _check_optimizers(models: Sequence, optimizers: Sequence) -> None:
+    held = {id(parameter) for model in models for _, parameter in model.named_parameters()}
+    for optimizer in optimizers:
+        kind = type(optimizer).__name__
+        if not hasattr(optimizer, "param_groups") or not hasattr(optimizer, "register_step_pre_hook"):
+            raise TypeError(f"ampprobe.attach: optimizer is {kind}, not a torch.optim.Optimizer")
+        if not any(id(p) in held for group in optimizer.param_groups for p in group["params"]):
+            raise ValueError(f"ampprobe.attach: the optimizer {kind} holds none of the model's parameters")
+        if _patches.watched(optimizer) is not None:
+            raise ValueError(f"ampprobe.attach: this {kind} is watched by another probe; close that one first")
+
+
+def _check_scaler(scaler: Any) -> None:
+    wanted = ("scale", "unscale_", "step", "update", "is_enabled", "get_scale")
+    if scaler is not None and not all(callable(getattr(scaler, name, None)) for name in wanted):
+        raise TypeError(f"ampprobe.attach: scaler is {type(scaler).__name__}, not a torch.amp.GradScaler")
+
+
+def _config(models: Sequence, optimizers: Sequence, scaler: Any, options: dict) -> dict:
+    rank, world = _describe.rank_and_world()
+    config: dict[str, Any] = {
+        "half": options["half"] or _describe.half_format(models, scaler), "budget": options["budget"],
+        "model": type(models[0]).__name__, "rank": rank, "world": world, **_describe.framework(),
+        "groups": [_describe.optimizer_facts(optimizer) for optimizer in optimizers],
+        "about": {"modules": {key: kind for model in models for key, kind in
+                              _describe.module_tree(model).items()}}}
+    if options["every"]:
+        config["probe_every"] = options["every"]
+    if scaler is None or not scaler.is_enabled():
+        config["scale_policy"] = "none" if scaler is not None else None
+    device = next((getattr(p, "device", None) for m in models for _, p in m.named_parameters()), None)
+    config["device"] = getattr(device, "type", "cpu")
+    return {key: value for key, value in config.items() if value is not None}
+
+
+def _rank_path(path: str) -> str:
+    rank, world = _describe.rank_and_world()
+    if world < 2:
+        return path
+    stem, dot, end = path.partition(".")
+    return f"{stem}.rank{rank}{dot}{end}"
+
+
+def attach(model: Any, optimizer: Any, scaler: Any = None, out: str | os.PathLike = "run.ampprobe.json", *,
+           every: int = 0, budget: float = 0.01, half: Optional[str] = None,
+           layers: Optional[bool] = None) -> Any:
+    """Starts to record the training of `model` by `optimizer` (each may be a list) into the file `out`.
+
+    scaler   a GradScaler, if there is one; one that is used with the optimizer is found by itself
+    every    show everything at every so many steps; 0: as the budget allows
+    budget   share of the run's time that the probe may take
+    half     "fp16" or "bf16", where it cannot be seen from the weights: the format whose range is judged
+    layers   False: never put hooks on layers
+
+    Wrong arguments raise TypeError or ValueError, a file that cannot be written OSError, a missing library or
+    one of another version RuntimeError, all before the first step. Later nothing is raised: a probe that
+    fails turns itself off and says so. With AMPPROBE=0 in the environment nothing is done.
+    In a distributed run every rank writes its own file, with `.rankN` in its name.
+    """
+    if os.environ.get("AMPPROBE") == "0":
+        return Off()
+    models = _as_list(model)
+    optimizers = [plain_optimizer(item) for item in _as_list(optimizer)]
+    if not models or not optimizers:
+        raise ValueError("ampprobe.attach: needs a model and an optimizer")
+    _check_models(models)
+    _check_optimizers(models, optimizers)
+    _check_scaler(scaler)
+    if half not in (None, "fp16", "bf16"):
+        raise ValueError(f"ampprobe.attach: half is 'fp16' or 'bf16', not {half!r}")
+    if not 0 <= budget <= 1 or every < 0:
+        raise ValueError("ampprobe.attach: budget is a share from 0 to 1, every a whole number from 0")
+    options = {"every": every, "budget": budget, "half": half, "layers": layers}
+    path = _rank_path(os.fspath(out))
+    try:
+        record = _abi.Record(path, _config(models, optimizers, scaler, options))
+    except _abi.LibraryError as error:
+        raise RuntimeError(f"ampprobe.attach: {error}") from None
+    except _abi.ProbeError as error:
+        kind = OSError if error.status == _abi.OUTPUT else ValueError
+        raise kind(f"ampprobe.attach: {error}") from None
+    return Probe(models, optimizers, scaler, record, options)
+

@@ -1,0 +1,221 @@
+"""Patches of torch's classes and functions, which tell a probe what its loop does.
+
+GradScaler's scale, unscale_, step and update, torch.autograd.backward and the function that clips gradients
+are replaced once, for all instances, by functions that look the instance up and call the original. Nothing is
+set on an object of the user: pickle, deepcopy, state_dict and signatures stay as they are. The originals come
+back when the last probe is closed.
+"""
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import weakref
+from typing import Any, Callable, Optional
+
+_lock = threading.RLock()
+_probes: list = []  # open probes
+_by_optimizer: dict[int, tuple] = {}  # id of an optimizer -> (weak reference, group)
+_by_parameter: dict[int, Any] = {}  # id of a parameter -> group
+_undo: list[Callable[[], None]] = []
+_patched_classes: set = set()
+
+
+def group_of(optimizer: Any) -> Any:
+    """The group that watches this optimizer, or None."""
+    entry = _by_optimizer.get(id(optimizer))
+    if entry is not None and entry[0]() is optimizer:
+        return entry[1]
+    inner = getattr(optimizer, "optimizer", None)  # accelerate's and Lightning's wrappers
+    return group_of(inner) if inner is not None and inner is not optimizer else None
+
+
+def _compiling() -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.compiler.is_compiling()
+
+
+def _argument(args: tuple, kwargs: dict, name: str) -> Any:
+    return args[0] if args else kwargs.get(name)
+
+
+def _wrap_scale(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def scale(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _compiling():
+            for probe in _probes:
+                probe.saw_loss(self, _argument(args, kwargs, "outputs"))
+        return original(self, *args, **kwargs)
+    return scale
+
+
+def _wrap_unscale(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def unscale_(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _compiling():
+            group = group_of(_argument(args, kwargs, "optimizer"))
+            if group is not None:
+                group.before_unscale(self)
+        return original(self, *args, **kwargs)
+    return unscale_
+
+
+def _wrap_step(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        group = None if _compiling() else group_of(_argument(args, kwargs, "optimizer"))
+        if group is None or not group.before_scaler_step(self):
+            return original(self, *args, **kwargs)
+        try:
+            result = original(self, *args, **kwargs)
+        except BaseException:
+            group.scaler_step_raised()
+            raise
+        group.after_scaler_step(self)
+        return result
+    return step
+
+
+def _wrap_update(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def update(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(self, *args, **kwargs)
+        if not _compiling():
+            for probe in _probes:
+                probe.after_update(self)
+        return result
+    return update
+
+
+_SCALER_METHODS = {"scale": _wrap_scale, "unscale_": _wrap_unscale, "step": _wrap_step, "update": _wrap_update}
+
+
+def _replace(owner: Any, name: str, wrapper: Callable) -> None:
+    original = getattr(owner, name) if not isinstance(owner, type) else owner.__dict__[name]
+    replacement = wrapper(original)
+    setattr(owner, name, replacement)
+
+    def undo() -> None:
+        current = owner.__dict__.get(name) if isinstance(owner, type) else getattr(owner, name, None)
+        if current is replacement:  # else somebody patched after us: our wrapper stays below theirs and does nothing
+            setattr(owner, name, original)
+    _undo.append(undo)
+
+
+def patch_scaler_class(cls: type) -> None:
+    """Patches a scaler's class and those bases of it that define one of the four methods themselves."""
+    with _lock:
+        for owner in cls.__mro__:
+            if owner in _patched_classes or owner is object:
+                continue
+            _patched_classes.add(owner)
+            for name, wrapper in _SCALER_METHODS.items():
+                if callable(owner.__dict__.get(name)):
+                    _replace(owner, name, wrapper)
+
+
+def _wrap_backward(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _compiling():
+            for probe in _probes:
+                probe.saw_backward(tensors)
+        return original(tensors, *args, **kwargs)
+    return backward
+
+
+def _wrap_clip(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def clip(parameters: Any, max_norm: Any, total_norm: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _compiling():
+            saw_clip(parameters, max_norm, total_norm)
+        return original(parameters, max_norm, total_norm, *args, **kwargs)
+    return clip
+
+
+def _wrap_clip_value(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def clip(parameters: Any, clip_value: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _compiling():
+            if not hasattr(parameters, "grad") and not isinstance(parameters, (list, tuple)):
+                parameters = list(parameters)
+            saw_clip(parameters, None, None)
+        return original(parameters, clip_value, *args, **kwargs)
+    return clip
+
+
+def saw_clip(parameters: Any, max_norm: Any, total_norm: Any) -> None:
+    """Gradients are about to be clipped; `parameters` is a tensor or a list."""
+    if not _by_parameter:
+        return
+    groups = []
+    for parameter in [parameters] if hasattr(parameters, "grad") else parameters:
+        group = _by_parameter.get(id(parameter))
+        if group is not None and group not in groups:
+            groups.append(group)
+    for group in groups:
+        group.before_clip(max_norm, total_norm)
+
+
+def _patch_torch() -> None:
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return
+    patch_scaler_class(torch.amp.GradScaler)
+    _replace(torch.autograd, "backward", _wrap_backward)
+    clipping = sys.modules["torch.nn.utils.clip_grad"]
+    if hasattr(clipping, "_clip_grads_with_norm_"):  # the part that clip_grad_norm_ looks up at every call
+        _replace(clipping, "_clip_grads_with_norm_", _wrap_clip)
+    for module in (clipping, torch.nn.utils):
+        _replace(module, "clip_grad_value_", _wrap_clip_value)
+
+
+def register(probe: Any) -> None:
+    """A probe begins to watch: the patches are made if it is the first."""
+    with _lock:
+        if not _probes:
+            _patch_torch()
+        _probes.append(probe)
+
+
+def watch(group: Any, optimizer: Any) -> None:
+    """Looks this optimizer up from now on."""
+    with _lock:
+        key = id(optimizer)
+
+        def gone(reference: Any) -> None:
+            entry = _by_optimizer.get(key)
+            if entry is not None and entry[0] is reference:
+                del _by_optimizer[key]
+                entry[1].optimizer_gone()
+        _by_optimizer[key] = (weakref.ref(optimizer, gone), group)
+
+
+def watch_parameters(group: Any, parameters: list) -> None:
+    """Looks these parameters up from now on, and those that the group had before no more."""
+    with _lock:
+        for key in [key for key, owner in _by_parameter.items() if owner is group]:
+            del _by_parameter[key]
+        for parameter in parameters:
+            _by_parameter[id(parameter)] = group
+
+
+def unregister(probe: Any) -> None:
+    """A probe watches no more: the originals come back if it was the last."""
+    with _lock:
+        if probe in _probes:
+            _probes.remove(probe)
+        for key in [key for key, entry in _by_optimizer.items() if entry[1].probe is probe]:
+            del _by_optimizer[key]
+        for key in [key for key, group in _by_parameter.items() if group.probe is probe]:
+            del _by_parameter[key]
+        if not _probes:
+            while _undo:
+                _undo.pop()()
+            _patched_classes.clear()
+
+
+def watched(optimizer: Any) -> Optional[Any]:
+    """The probe that watches this optimizer, or None."""
+    group = group_of(optimizer)
+    return group.probe if group is not None else None

@@ -1,0 +1,280 @@
+"""The probe: what attach() gives back, and what the parts of a run tell it."""
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import weakref
+from time import perf_counter
+from typing import Any, Optional, Sequence
+
+from . import _abi, _describe, _layers, _layout, _patches
+from ._group import Group, guarded, loss_value
+
+
+class Probe:
+    """Watches training and writes the record. Made by attach()."""
+
+    def __init__(self, models: Sequence, optimizers: Sequence, scaler: Any, record: Any, options: dict):
+        self.probe = self  # for guarded()
+        self.record = record
+        self.off = False
+        self.reason: Optional[str] = None
+        self.spent = 0.0  # seconds of this step that the probe took outside the library
+        self.clip_told = False
+        self.expects_scaler = scaler is not None and scaler.is_enabled()
+        self.losses = 0
+        self._loss_sum: Optional[float] = None
+        self._loss_taken = False
+        self._loss_frozen = False
+        self._awaits_backward = 0
+        self.micro_batches = 0
+        self._told_micro_batches = 0
+        self._pid = os.getpid()
+        self._closed = False
+        self._lock = threading.RLock()
+        self._notes: set[str] = set()
+        self._scalers: list = []
+        self._handles: list = []
+        self._models = [weakref.ref(model) for model in models]
+        self._options = options
+        self._compiled: Optional[bool] = None
+        torch = sys.modules.get("torch")
+        self.plain_type: Any = torch.Tensor if torch is not None else None
+        self._names = _describe.parameter_names(models, optimizers)
+        self.layers = _layers.Layers(self)
+        self.groups = [Group(self, index, optimizer) for index, optimizer in enumerate(optimizers)]
+        _patches.register(self)
+        for group, optimizer in zip(self.groups, optimizers):
+            self._watch(group, optimizer)
+        if scaler is not None:
+            self.saw_scaler(scaler, None)
+        atexit.register(self.close)
+
+    # -- attach --------------------------------------------------------------------------------------
+
+    def _watch(self, group: Group, optimizer: Any) -> None:
+        _patches.watch(group, optimizer)
+        group.refresh()
+        group.plan = self.record.plan(0)
+
+        def before_step(optimizer: Any, args: tuple, kwargs: dict) -> Any:
+            return group.before_optimizer_step(optimizer, args, kwargs)
+
+        def after_step(optimizer: Any, args: tuple, kwargs: dict) -> None:
+            group.after_optimizer_step()
+        torch = sys.modules.get("torch")
+        if torch is not None:
+            before_step = torch.compiler.disable(before_step)
+            after_step = torch.compiler.disable(after_step)
+        self._handles.append(optimizer.register_step_pre_hook(before_step))
+        self._handles.append(optimizer.register_step_post_hook(after_step))
+        if group.index == 0:
+            self.begin_step(0, group.plan)
+
+    def describe_parameters(self, parameters: list, group: int) -> list[int]:
+        """Numbers of an optimizer's parameters, described to the library."""
+        things = []
+        for index, parameter in enumerate(parameters):
+            name, kind = self._names.get(id(parameter), (f"group{group}.parameter{index}", None))
+            things.append({"name": name, "type": kind, "dtype": _layout.dtype_code(parameter.dtype),
+                           "shape": tuple(getattr(parameter, "shape", ())), "group": group,
+                           "flags": _abi.PARAMETER})
+        return self.record.describe(things)
+
+    # -- what the loop tells -------------------------------------------------------------------------
+
+    def saw_scaler(self, scaler: Any, group: Optional[Group]) -> None:
+        """A scaler is used with an optimizer that is watched."""
+        if any(known() is scaler for known in self._scalers):
+            return
+        self._scalers.append(weakref.ref(scaler))
+        _patches.patch_scaler_class(type(scaler))
+        facts = _describe.scaler_facts(scaler)
+        self.record.set("about", {"scaler": facts})
+        if facts.get("growth_interval") is not None:
+            self.record.set("scale_window", facts["growth_interval"])
+
+    @guarded
+    def saw_loss(self, scaler: Any, outputs: Any) -> None:
+        """A loss is about to be scaled (or was returned by a closure: scaler None)."""
+        if scaler is not None:
+            if self._scalers and not any(known() is scaler for known in self._scalers):
+                return
+            self.expects_scaler = scaler.is_enabled()
+            self._awaits_backward += 1
+        self._add_loss(loss_value(outputs))
+
+    @guarded
+    def saw_backward(self, tensors: Any) -> None:
+        """torch.autograd.backward is about to run: one micro-batch."""
+        if self._awaits_backward:
+            self._awaits_backward -= 1
+        else:
+            self._add_loss(loss_value(tensors))
+        if not self._loss_frozen:
+            self.micro_batches += 1
+
+    def freeze_loss(self) -> None:
+        """The loss of this step is known: later evaluations of its closure do not count."""
+        self._loss_frozen = True
+
+    def _add_loss(self, value: Optional[float]) -> None:
+        if self._loss_frozen:
+            return
+        if self._loss_taken:
+            self._loss_taken = False
+            self._loss_sum, self.losses, self.micro_batches = None, 0, 0
+        if value is not None:
+            self._loss_sum = value if self._loss_sum is None else self._loss_sum + value
+            self.losses += 1
+
+    def take_loss(self) -> Optional[float]:
+        """The sum of the losses since the last step: what the gradients are the gradient of."""
+        self._loss_taken = True
+        self._loss_frozen = False
+        self._awaits_backward = 0
+        if self.micro_batches > self._told_micro_batches:
+            self._told_micro_batches = self.micro_batches
+            self.record.set("accumulation", self.micro_batches)
+        return self._loss_sum
+
+    @guarded
+    def after_update(self, scaler: Any) -> None:
+        """The scaler has chosen the scale of the next step: steps that used it are over."""
+        scale: Optional[float] = None
+        for group in self.groups:
+            if group.found_inf >= 0 and group.scaler is not None and group.scaler() is scaler:
+                scale = float(scaler.get_scale()) if scale is None else scale
+                group.finish(scale)
+
+    def settle(self, group: Group) -> None:
+        """Before the first gradients are counted: says what precision was found."""
+        if not group.step and group.index == 0:
+            self._tell_precision()
+
+    # -- layers --------------------------------------------------------------------------------------
+
+    def begin_step(self, step: int, plan: int) -> None:
+        """A step begins: hooks stand if the library asks for layers."""
+        if not plan & _abi.PLAN_LAYERS or "torch" not in sys.modules or self._options.get("layers") is False:
+            return
+        models = [model for model in (reference() for reference in self._models) if model is not None]
+        if not models or not all(hasattr(model, "named_modules") for model in models):
+            return
+        torch = sys.modules["torch"]
+        if any(_layers.is_compiled(model, torch) for model in models):
+            self.note("the model is compiled: layers are not shown, as an eager step would change training "
+                      "(probe.step(closure) shows them)")
+            return
+        self.layers.begin(models)
+
+    def end_layers(self) -> bool:
+        """The step is over: the hooks go. Whether layers were seen."""
+        seen = self.layers.end()
+        if seen:
+            self._tell_precision()
+        return seen
+
+    def _tell_precision(self) -> None:
+        models = [model for model in (reference() for reference in self._models) if model is not None]
+        found = _describe.precision(models, self.layers.autocast, self.layers.precision)
+        self.record.set("level", found["level"])
+        self.record.set("about", {"precision": found, "silent_layers": self.layers.silent()})
+        for name, text in self.layers.findings.items():
+            self.note(f"{name}: {text}")
+
+    # -- for the user --------------------------------------------------------------------------------
+
+    @guarded
+    def loss(self, value: Any) -> None:
+        """Gives the loss of this step, where it does not go through torch.autograd.backward."""
+        self._add_loss(loss_value(value))
+
+    def see(self, name: str, array: Any, role: str = "activation") -> None:
+        """Shows one array of any framework; the step that ends next holds it."""
+        if not self.off:
+            try:
+                see_array(self.record, name, array, role)
+            except Exception as error:
+                self.fail(error)
+
+    def note(self, text: str) -> None:
+        """Puts a line into the record's warnings, once."""
+        if text not in self._notes and not self.off:
+            self._notes.add(text)
+            self.record.note(text)
+
+    def fail(self, error: BaseException) -> None:
+        """The probe cannot go on: it turns itself off, says so once, and training goes on."""
+        with self._lock:
+            if self.off:
+                return
+            self.off = True
+        self.reason = f"{type(error).__name__}: {error}".split("\n", 1)[0]
+        text = f"the probe turned itself off: {self.reason}"
+        if os.getpid() == self._pid:
+            print(f"ampprobe: {text}; training goes on", file=sys.stderr)
+            try:
+                self.record.note(text)
+            except Exception:  # the record itself may be what failed
+                pass
+        self._detach()
+
+    def _detach(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        self.layers.end()
+        _patches.unregister(self)
+
+    def close(self) -> None:
+        """Writes the record as complete and takes every hook and patch away. Also called at exit."""
+        if self._closed or os.getpid() != self._pid:
+            return
+        self._closed = True
+        atexit.unregister(self.close)
+        try:
+            if not self.off:
+                for group in self.groups:
+                    if group.open and (group.found_inf >= 0 or group.stepped):
+                        group.finish()
+                self._tell_precision()
+        except Exception as error:
+            self.fail(error)
+        self.off = True
+        self._detach()
+        self.record.close()
+
+    def __enter__(self) -> "Probe":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __deepcopy__(self, memo: dict) -> None:
+        return None  # the copy of an object that holds a probe has none
+
+    def __reduce__(self) -> tuple:
+        return type(None), ()
+
+
+_ROLES = {"gradient": _abi.WEIGHT_GRADIENT, "activation": _abi.ACTIVATION, "weight": _abi.WEIGHT,
+          "activation_gradient": _abi.ACTIVATION_GRADIENT, "unscaled_gradient": _abi.UNSCALED_GRADIENT}
+
+
+def see_array(record: Any, name: str, array: Any, role: str) -> None:
+    """Shows an array: a tensor with data_ptr, one of DLPack, or one of numpy."""
+    from . import _dlpack
+    if role not in _ROLES:
+        raise ValueError(f"role is one of {', '.join(_ROLES)}, not {role!r}")
+    started = perf_counter()
+    found = _layout.view(array) if hasattr(array, "data_ptr") else _dlpack.view(array)
+    if not isinstance(found, _layout.View):
+        record.note(f"{name}: not counted: {found.reason}")
+        return
+    table = _abi.Table([0], [_ROLES[role]], [found.dtype])
+    table.put(0, found.data, found.count, found.storage, found.dtype, found.device, 1, found.stream)
+    record.spent(perf_counter() - started)
+    record.see_named(name, table)

@@ -13,10 +13,9 @@ FORMATS = {0: "f", 1: "e", 3: "d"}
 
 def values_of(entry):
     """The values that an ampprobe_tensor points to."""
-    if not entry.data or not entry.count:
-        return []
-    size = _abi.ITEM_BYTES[entry.dtype]
-    assert entry.count * size <= entry.storage_bytes, "reads beyond the storage"
+    size = _abi.ITEM_BYTES.get(entry.dtype)
+    if not entry.data or not entry.count or not size or entry.count * size > entry.storage_bytes:
+        return []  # as the library does: AMPPROBE_SKIP_...
     raw = ctypes.string_at(entry.data, entry.count * size)
     if entry.dtype == 2:
         wide = b"".join(b"\0\0" + raw[i:i + 2] for i in range(0, len(raw), 2))

@@ -51,6 +51,7 @@ class Group:
         self.scaler: Any = None  # weak reference to the enabled scaler whose step is running or was last seen
         self.lr: Optional[float] = None
         self.skipped = False
+        self.backwards = 0  # how many there had been when the gradients were counted
         self.schedule_moved = False
         self.unreadable: set = set()
         self._reset()
@@ -60,7 +61,7 @@ class Group:
         self.stepped = False
         self.found_inf = -1
         self.inside = False  # in the scaler's step
-        self.open = False  # something was seen of this step
+        self.decided = False  # the scaler's step has returned
         self.scale: Optional[float] = None
         self.clip: Optional[str] = None
         self.max_norm: Any = None
@@ -131,7 +132,8 @@ class Group:
 
     def _count(self) -> None:
         """Shows the gradients of this step to the library."""
-        self.counted = self.open = True
+        self.counted = True
+        self.backwards = self.probe.backwards
         started = perf_counter()
         self.refresh()
         optimizer = self.optimizer()
@@ -160,12 +162,18 @@ class Group:
     @guarded
     def before_unscale(self, scaler: Any) -> None:
         """At the entry of unscale_: the gradients are what the finite check will see."""
+        self._leave_abandoned()
         self._scaler_seen(scaler)
         if not self.counted:
             self._count()
 
+    def _leave_abandoned(self) -> None:
+        """A loop that saw a bad gradient may go on to the next batch by itself: that step was skipped, too."""
+        if self.counted and not self.inside and not self.decided and self.backwards != self.probe.backwards:
+            self.finish()
+
     def _scaler_seen(self, scaler: Any) -> None:
-        if self.open and self.found_inf >= 0 and not self.inside:
+        if self.decided:
             self.finish()  # the last step's scaler was never updated
         if scaler.is_enabled():
             if self.scaler is None or self.scaler() is not scaler:
@@ -192,7 +200,7 @@ class Group:
 
     def scaler_step_raised(self) -> None:
         """The user's step raised; the error is theirs."""
-        self.inside = False
+        self._reset()
 
     @guarded
     def after_scaler_step(self, scaler: Any) -> None:
@@ -203,8 +211,9 @@ class Group:
         if states is not None and optimizer is not None:
             found = states[id(optimizer)]["found_inf_per_device"].values()
             self.found_inf = int(sum(float(value) for value in found) != 0)
-        elif not self.stepped:
-            self.found_inf = 1
+        elif not getattr(optimizer, "_step_supports_amp_scaling", False):
+            self.found_inf = int(not self.stepped)  # this scaler skips by not calling
+        self.decided = True
         if self.found_inf == 1:
             self.stepped = False
             self._name_overflows()
@@ -222,6 +231,8 @@ class Group:
     @guarded
     def before_clip(self, max_norm: Any, total_norm: Any) -> None:
         """Gradients are about to be clipped."""
+        if not self.probe.expects_scaler:
+            self._leave_abandoned()
         scaler = self.scaler() if self.scaler is not None else None
         enabled = scaler is not None and scaler.is_enabled()
         if not self.counted and not enabled and not self.probe.expects_scaler:
@@ -247,6 +258,8 @@ class Group:
                 if "closure" in kwargs:
                     return args, {**kwargs, "closure": wrapped}
                 return (args[0], wrapped, *args[2:]), kwargs
+            if self.scale is None:
+                self._leave_abandoned()
             if not self.counted:
                 self._count()
             self._before_update()
@@ -274,7 +287,7 @@ class Group:
     @guarded
     def after_optimizer_step(self) -> None:
         """The optimizer's post hook: it was called; with a fused optimizer that does not say that it stepped."""
-        self.stepped = self.open = True
+        self.stepped = True
         if not self.inside:
             if self.updating:
                 self._after_update()

@@ -30,6 +30,7 @@ class Probe:
         self._loss_frozen = False
         self._awaits_backward = 0
         self.micro_batches = 0
+        self.backwards = 0  # calls of backward since the beginning
         self._told_micro_batches = 0
         self._pid = os.getpid()
         self._closed = False
@@ -109,6 +110,7 @@ class Probe:
     @guarded
     def saw_backward(self, tensors: Any) -> None:
         """torch.autograd.backward is about to run: one micro-batch."""
+        self.backwards += 1
         if self._awaits_backward:
             self._awaits_backward -= 1
         else:
@@ -145,7 +147,7 @@ class Probe:
         """The scaler has chosen the scale of the next step: steps that used it are over."""
         scale: Optional[float] = None
         for group in self.groups:
-            if group.found_inf >= 0 and group.scaler is not None and group.scaler() is scaler:
+            if group.decided and group.scaler is not None and group.scaler() is scaler:
                 scale = float(scaler.get_scale()) if scale is None else scale
                 group.finish(scale)
 
@@ -238,7 +240,7 @@ class Probe:
         try:
             if not self.off:
                 for group in self.groups:
-                    if group.open and (group.found_inf >= 0 or group.stepped):
+                    if group.decided or group.stepped:
                         group.finish()
                 self._tell_precision()
         except Exception as error:

@@ -148,6 +148,29 @@ class Steps(unittest.TestCase):
             self.assertEqual(probe.record.of("step", group), list(range(20)))
         self.assertIn(1, probe.record.of("found_inf", 0))
 
+    def test_steps_that_the_loop_leaves_by_itself(self):
+        for scaled in (True, False):
+            with self.subTest(scaled=scaled):
+                model = torch.nn.Linear(4, 4)
+                optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+                scaler = torch.amp.GradScaler("cpu", init_scale=4.0, enabled=scaled)
+                probe = ampprobe.attach(model, optimizer)
+                for step in range(5):
+                    optimizer.zero_grad()
+                    factor = float("nan") if step == 2 else 1.0
+                    scaler.scale(model(torch.ones(2, 4)).sum() * factor).backward()
+                    scaler.unscale_(optimizer)
+                    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                    if not norm.isfinite():
+                        if scaled:
+                            scaler.update()
+                        continue
+                    scaler.step(optimizer)
+                    scaler.update()
+                probe.close()
+                self.assertIsNone(probe.reason)
+                self.assertEqual(probe.record.of("stepped"), [1, 1, 0, 1, 1])
+
     def test_two_hundred_steps(self):
         plain, probed = Run(probe=False, steps=200), Run(steps=200)
         self.assertTrue(equal(plain, probed))

@@ -53,7 +53,7 @@ class Run:
 
     def __init__(self, probe=True, steps=24, optimizer=None, scaler=True, scale=2.0**20, half=torch.float16,
                  accumulate=1, clip=None, set_to_none=True, schedule=None, compiled=None, model=None,
-                 give_scaler=True, closure=False, attach=None, window=5):
+                 give_scaler=True, closure=False, attach=None, window=5, keep=None):
         torch.manual_seed(0)
         self.model = (model or mlp)()
         self.optimizer = (optimizer or (lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9)))(
@@ -66,6 +66,7 @@ class Run:
             self.probe = (attach or ampprobe.attach)(self.model, self.optimizer, **extra)
         self.schedule = schedule(self.optimizer) if schedule else None
         self.losses, self.scales, self.skips = [], [], []
+        self.keep = keep  # a list: copies of all gradients, step by step
         self.sums = []  # of |gradient| at the entry of the scaler's step, before anything is divided
         for step in range(steps):
             self._step(step, forward, half, accumulate, clip, set_to_none, closure)
@@ -98,6 +99,9 @@ class Run:
         self.losses.append(total)
         if self.scaler.is_enabled():
             self.scales.append(self.scaler.get_scale())
+        if self.keep is not None:
+            self.keep.append({name: p.grad.clone() for name, p in self.model.named_parameters()
+                              if p.grad is not None})
         unclipped = [p.grad.clone() for p in self.model.parameters() if p.grad is not None]
         if clip == "scaled":
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 0.5)

@@ -29,4 +29,6 @@ void ab_add_remedies(const ab_case *c, ab_verdict *v, int count, ab_decision *de
     /* where O0 has not learned yet, nothing tells whether the cell is healthy then */
     if (count > 0 && c->unlearned && v[0].rule->family != AB_FAMILY_TRAINING)
         (void)ab_remedy_more_steps(&c->facts, &v[0].remedy);
+    for (int i = 0; i < count; i++)
+        ab_remedy_for_framework(&c->facts, v[i].rule->id, v[i].layer, &v[i].remedy);
 }

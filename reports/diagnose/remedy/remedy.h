@@ -95,6 +95,13 @@ bool ab_remedy_times_steps(const ab_facts *facts, double times, ab_remedy *remed
  * long enough. */
 bool ab_remedy_more_steps(const ab_facts *facts, ab_remedy *remedy);
 
+/* ---- other frameworks ------------------------------------------------------------------------ */
+
+/* Of a record that a probe wrote in PyTorch (probe.framework): replaces the remedy of the cause `id` by the
+ * line of PyTorch to change, with the numbers of its options, and takes the options away. `layer`: "" if not
+ * known. Leaves all other remedies as they are. */
+void ab_remedy_for_framework(const ab_facts *facts, const char *id, const char *layer, ab_remedy *remedy);
+
 AB_END_DECLS
 
 #endif

@@ -100,7 +100,7 @@ def _rank_path(path: str) -> str:
 
 def attach(model: Any, optimizer: Any, scaler: Any = None, out: str | os.PathLike = "run.ampprobe.json", *,
            every: int = 0, budget: float = 0.01, half: Optional[str] = None,
-           layers: Optional[bool] = None) -> Any:
+           layers: Optional[bool] = None, reference_every: int = 100) -> Any:
     """Starts to record the training of `model` by `optimizer` (each may be a list) into the file `out`.
 
     scaler   a GradScaler, if there is one; one that is used with the optimizer is found by itself
@@ -108,6 +108,7 @@ def attach(model: Any, optimizer: Any, scaler: Any = None, out: str | os.PathLik
     budget   share of the run's time that the probe may take
     half     "fp16" or "bf16", where it cannot be seen from the weights: the format whose range is judged
     layers   False: never put hooks on layers
+    reference_every   with probe.step(closure): compare gradients with fp32 ones every so many steps; 0: never
 
     Wrong arguments raise TypeError or ValueError, a file that cannot be written OSError, a missing library or
     one of another version RuntimeError, all before the first step. Later nothing is raised: a probe that
@@ -127,7 +128,8 @@ def attach(model: Any, optimizer: Any, scaler: Any = None, out: str | os.PathLik
         raise ValueError(f"ampprobe.attach: half is 'fp16' or 'bf16', not {half!r}")
     if not 0 <= budget <= 1 or every < 0:
         raise ValueError("ampprobe.attach: budget is a share from 0 to 1, every a whole number from 0")
-    options = {"every": every, "budget": budget, "half": half, "layers": layers}
+    options = {"every": every, "budget": budget, "half": half, "layers": layers,
+               "reference_every": reference_every, "world": _describe.rank_and_world()[1]}
     path = _rank_path(os.fspath(out))
     try:
         record = _abi.Record(path, _config(models, optimizers, scaler, options))

@@ -378,6 +378,8 @@ class Group:
         probe.spent = 0.0
         plan = record.step()
         self.skipped = self.scale is not None and self.found_inf == 1
+        if self.index == 0:
+            probe.last_scale, probe.last_skipped = self.scale, self.skipped
         self.schedule_moved = False
         self.step += 1
         self._reset()

@@ -2,14 +2,15 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 import threading
 import weakref
 from time import perf_counter
-from typing import Any, Optional, Sequence
+from typing import Any, Iterator, Optional, Sequence
 
-from . import _abi, _describe, _layers, _layout, _patches
+from . import _abi, _describe, _layers, _layout, _patches, _replay
 from ._group import Group, guarded, loss_value
 
 
@@ -40,7 +41,11 @@ class Probe:
         self._handles: list = []
         self._models = [weakref.ref(model) for model in models]
         self._options = options
-        self._compiled: Optional[bool] = None
+        self.world = int(options.get("world", 1))
+        self.last_scale: Optional[float] = None  # of the step that ended last
+        self.last_skipped = False
+        self.origins: list[dict] = []
+        self.references: list[dict] = []
         torch = sys.modules.get("torch")
         self.plain_type: Any = torch.Tensor if torch is not None else None
         self._names = _describe.parameter_names(models, optimizers)
@@ -162,7 +167,7 @@ class Probe:
         """A step begins: hooks stand if the library asks for layers."""
         if not plan & _abi.PLAN_LAYERS or "torch" not in sys.modules or self._options.get("layers") is False:
             return
-        models = [model for model in (reference() for reference in self._models) if model is not None]
+        models = self.living_models()
         if not models or not all(hasattr(model, "named_modules") for model in models):
             return
         torch = sys.modules["torch"]
@@ -180,12 +185,54 @@ class Probe:
         return seen
 
     def _tell_precision(self) -> None:
-        models = [model for model in (reference() for reference in self._models) if model is not None]
+        models = self.living_models()
         found = _describe.precision(models, self.layers.autocast, self.layers.precision)
         self.record.set("level", found["level"])
         self.record.set("about", {"precision": found, "silent_layers": self.layers.silent()})
         for name, text in self.layers.findings.items():
             self.note(f"{name}: {text}")
+
+    # -- steps that run again ------------------------------------------------------------------------
+
+    def living_models(self) -> list:
+        """Models that the user still has."""
+        return [model for model in (reference() for reference in self._models) if model is not None]
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """What runs meanwhile is the probe's own: it is not recorded, and its time is the probe's."""
+        started, kept = perf_counter(), self.off
+        self.off, hooks = True, self.layers.handles
+        self.layers.handles = []
+        for handle in hooks:
+            handle.remove()
+        try:
+            yield
+        finally:
+            self.off = kept
+            if hooks:
+                self.layers.begin(self.living_models())
+            self.record.spent(perf_counter() - started)
+
+    def reference_due(self, step: int) -> bool:
+        """Whether gradients are compared with fp32 ones at this step."""
+        every = self._options.get("reference_every") or 0
+        return every > 0 and step % every == 0
+
+    def tell_origin(self, step: int, scale: float, found: Optional[dict]) -> None:
+        """The first operation that made a non-finite value, of a step that overflowed."""
+        if found is None:
+            self.note(f"step {step} overflowed, and did not when it was run again")
+            return
+        self.origins.append({"step": step, "loss_scale": scale, **found})
+        self.record.set("about", {"origin": self.origins})
+        self.note(f"first non-finite value: {found['op']} in {found['layer'] or 'the loss'}, {found['pass']} pass, "
+                  f"{found['format']}; its inputs reach {found['inputs_largest']:.4g}; {found['cause']}")
+
+    def tell_reference(self, step: int, scale: float, rows: list) -> None:
+        """Gradients beside fp32 ones."""
+        self.references = [*self.references[-15:], {"step": step, "loss_scale": scale, "tensors": rows}]
+        self.record.set("about", {"reference": self.references})
 
     # -- for the user --------------------------------------------------------------------------------
 
@@ -193,6 +240,10 @@ class Probe:
     def loss(self, value: Any) -> None:
         """Gives the loss of this step, where it does not go through torch.autograd.backward."""
         self._add_loss(loss_value(value))
+
+    def step(self, closure: Any) -> "_replay.Step":
+        """A context round one step; `closure` computes its loss again (see _replay)."""
+        return _replay.Step(self, closure)
 
     def see(self, name: str, array: Any, role: str = "activation") -> None:
         """Shows one array of any framework; the step that ends next holds it."""

@@ -1,0 +1,278 @@
+"""Layer C: a step run again, given the closure that computes its loss.
+
+    with probe.step(lambda: loss_fn(model(inputs), labels)):
+        ... the step as it was ...
+
+After a step whose gradients overflowed, it is run again with every operation looked at: the first one that made
+a non-finite value from finite ones is named, with what the same operation gives in double precision. Every
+`reference_every` steps, gradients are computed once more with autocast off, and compared element by element.
+Random numbers, buffers and gradients are put back bit for bit; the scaler and the optimizer are not touched.
+"""
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+from typing import Any, Callable, Iterator, Optional
+
+from . import _describe, _layers
+
+
+class _State:
+    """Random numbers and buffers at one moment."""
+
+    def __init__(self, models: list, torch: Any):
+        self.torch = torch
+        self.generator = torch.get_rng_state()
+        self.cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else None
+        self.python = random.getstate()
+        numpy = sys.modules.get("numpy")
+        self.numpy = numpy.random.get_state() if numpy is not None else None
+        self.buffers = [(buffer, buffer.detach().clone()) for model in models for buffer in model.buffers()]
+
+    def put_back(self) -> None:
+        """Makes the moment's state the current one."""
+        self.torch.set_rng_state(self.generator)
+        if self.cuda is not None:
+            self.torch.cuda.set_rng_state_all(self.cuda)
+        random.setstate(self.python)
+        if self.numpy is not None:
+            sys.modules["numpy"].random.set_state(self.numpy)
+        with self.torch.no_grad():
+            for buffer, value in self.buffers:
+                buffer.copy_(value)
+
+
+@contextlib.contextmanager
+def _undone(models: list, start: _State, torch: Any) -> Iterator[None]:
+    """Runs the body from the state at the beginning of the step; afterwards everything is as it was before."""
+    now = _State(models, torch)
+    parameters = [p for model in models for p in model.parameters()]
+    gradients = [p.grad for p in parameters]
+    for parameter in parameters:
+        parameter.grad = None
+    start.put_back()
+    try:
+        yield
+    finally:
+        now.put_back()
+        for parameter, gradient in zip(parameters, gradients):
+            parameter.grad = gradient
+
+
+def _largest(tensors: list) -> Optional[float]:
+    values = [t.detach().abs().amax().item() for t in tensors if t.numel()]
+    return max(values) if values else None
+
+
+def _finite(tensors: list) -> bool:
+    return all(bool(t.isfinite().all()) for t in tensors)
+
+
+def _floats(value: Any, torch: Any) -> list:
+    return [t for t in _layers.tensors_in(value, torch) if t.is_floating_point()]
+
+
+def _in_double(function: Callable, args: Any, kwargs: Any, torch: Any) -> Optional[list]:
+    """The same operation on the same inputs in double; None if it cannot."""
+    def widen(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return value.double() if value.is_floating_point() else value
+        if isinstance(value, (list, tuple)):
+            return type(value)(widen(item) for item in value)
+        if isinstance(value, torch.dtype) and value.is_floating_point:
+            return torch.float64
+        return value
+    try:
+        return _floats(function(*widen(args), **{key: widen(v) for key, v in kwargs.items()}), torch)
+    except Exception:  # not every operation has a version in double
+        return None
+
+
+def _reason(outputs: list, wide: Optional[list], torch: Any) -> str:
+    limit = min(torch.finfo(t.dtype).max for t in outputs)
+    if wide is None:
+        return "it was not computed in double"
+    if not _finite(wide):
+        return "in double it is not finite either: the operation itself is singular at these inputs"
+    return f"in double the largest is {_largest(wide):.4g}, the format ends at {limit:.4g}"
+
+
+def watcher(torch: Any, layer: Callable[[], str]) -> Any:
+    """A dispatch mode that keeps the first operation with finite inputs and a non-finite result."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Watcher(TorchDispatchMode):
+        """Looks at every operation until one has been found."""
+        found: Optional[dict] = None
+        stage = "forward"
+
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            before = None
+            if self.found is None and "empty" not in str(function):  # memory that nobody has written yet
+                inputs = _floats((args, kwargs), torch)
+                before = inputs and _finite(inputs)
+                largest = _largest(inputs) if before else None
+            outputs = function(*args, **kwargs)
+            if before:
+                results = _floats(outputs, torch)
+                if not _finite(results):
+                    self._keep(function, args, kwargs, results, largest, layer())
+            return outputs
+
+        def _keep(self, function: Any, args: Any, kwargs: Any, results: list, largest: Any, where: str) -> None:
+            inplace = str(function).split(".")[1].endswith("_")
+            self.found = {
+                "op": str(function), "layer": where, "pass": self.stage,
+                "format": _describe.dtype_name(results[0].dtype), "inputs_largest": largest,
+                "count": sum(t.numel() for t in results),
+                "infinite": sum(int(t.isinf().sum()) for t in results),
+                "nan": sum(int(t.isnan().sum()) for t in results),
+                "cause": _reason(results, None if inplace else _in_double(function, args, kwargs, torch), torch)}
+    return Watcher()
+
+
+class _Where:
+    """Which layer runs, forward and backward."""
+
+    def __init__(self, models: list, torch: Any):
+        self.stack: list[str] = []
+        self.last = ""
+        self.handles = []
+        self.torch = torch
+        for model in models:
+            for name, module in model.named_modules():
+                if name and not isinstance(module, torch.jit.ScriptModule):
+                    self._watch(_layers.clean_name(name), module)
+
+    def _watch(self, name: str, module: Any) -> None:
+        def enter(*_: Any) -> None:
+            self.stack.append(name)
+
+        def leave(module: Any, inputs: Any, outputs: Any) -> None:
+            self.stack.pop()
+            for tensor in _layers.tensors_in(outputs, self.torch):
+                if tensor.requires_grad:
+                    tensor.register_hook(self._backward(name))
+        self.handles += [module.register_forward_pre_hook(enter), module.register_forward_hook(leave)]
+
+    def _backward(self, name: str) -> Callable:
+        def hook(gradient: Any) -> None:
+            self.last = name
+        return hook
+
+    def __call__(self) -> str:
+        return self.stack[-1] if self.stack else self.last
+
+    def end(self) -> None:
+        """Takes the hooks away."""
+        for handle in self.handles:
+            handle.remove()
+
+
+def find_origin(models: list, start: _State, closure: Callable, scale: float, torch: Any) -> Optional[dict]:
+    """Runs the step again; the first operation that made a non-finite value, or None."""
+    with _undone(models, start, torch), torch.compiler.set_stance("force_eager"):
+        where = _Where(models, torch)
+        try:
+            with watcher(torch, where) as watching:
+                loss = closure()
+                watching.stage = "backward"
+                if watching.found is None:
+                    (loss * scale).backward()
+                return watching.found
+        finally:
+            where.end()
+
+
+def _gradients(models: list, closure: Callable, scale: float) -> dict:
+    (closure() * scale).backward()
+    return {_layers.clean_name(name): p.grad for model in models for name, p in model.named_parameters()
+            if p.grad is not None and not p.grad.is_sparse}
+
+
+def compare(half: dict, reference: dict, scale: float) -> list[dict]:
+    """Gradients at the scale beside fp32 ones: relative error, cosine, zeros that fp32 has not."""
+    rows = []
+    for name, wide in reference.items():
+        if name not in half:
+            continue
+        one, other = half[name].double() / scale, wide.double()
+        norm = other.norm().item()
+        finite = bool(one.isfinite().all())
+        rows.append({
+            "name": name, "count": other.numel(), "overflowed": int((~one.isfinite()).sum()),
+            "flushed": int(((one == 0) & (other != 0)).sum()), "natural_zeros": int((other == 0).sum()),
+            "relative_error": (one - other).norm().item() / norm if finite and norm > 0 else None,
+            "cosine": (one * other).sum().item() / (norm * one.norm().item())
+            if finite and norm > 0 and one.norm().item() > 0 else None})
+    return rows
+
+
+def reference(models: list, start: _State, closure: Callable, scale: float, torch: Any) -> list[dict]:
+    """Gradients as the run has them beside those with autocast off."""
+    with torch.compiler.set_stance("force_eager"):
+        with _undone(models, start, torch):
+            half = _gradients(models, closure, scale)
+        device = next(p.device.type for model in models for p in model.parameters())
+        with _undone(models, start, torch):
+            kept, torch.autocast = torch.autocast, _no_autocast(torch.autocast)
+            try:
+                with kept(device, enabled=False):
+                    wide = _gradients(models, closure, 1.0)
+            finally:
+                torch.autocast = kept
+    return compare(half, wide, scale)
+
+
+def _no_autocast(original: Any) -> Any:
+    """torch.autocast that is always off: the closure may enter it by itself."""
+    class Off(original):
+        def __init__(self, device_type: str, *args: Any, **kwargs: Any):
+            kwargs["enabled"] = False
+            super().__init__(device_type, *args[:1], **kwargs)
+    return Off
+
+
+class Step:
+    """What Probe.step gives: a context that watches one step whose closure is known."""
+
+    def __init__(self, probe: Any, closure: Callable):
+        self.probe, self.closure = probe, closure
+        self.start: Optional[_State] = None
+
+    def __enter__(self) -> "Step":
+        try:
+            self.models = self.probe.living_models()
+            if not self.probe.off and self.models:
+                self.start = _State(self.models, sys.modules["torch"])
+                self.number = self.probe.groups[0].step
+        except Exception as error:
+            self.probe.fail(error)
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if kind is not None or self.start is None or self.probe.off:
+            return
+        try:
+            self._look()
+        except Exception as error:
+            self.probe.note(f"step {self.number} could not be run again: "
+                            + f"{type(error).__name__}: {error}".split("\n", 1)[0])
+
+    def _look(self) -> None:
+        probe, torch = self.probe, sys.modules["torch"]
+        if probe.world > 1:
+            probe.note("probe.step does not run steps again in a distributed run: the other ranks would wait")
+            return
+        assert self.start is not None
+        scale = probe.last_scale or 1.0
+        if probe.last_skipped and len(probe.origins) < 8:
+            with probe.paused():
+                found = find_origin(self.models, self.start, self.closure, scale, torch)
+            probe.tell_origin(self.number, scale, found)
+        elif probe.reference_due(self.number):
+            with probe.paused():
+                rows = reference(self.models, self.start, self.closure, scale, torch)
+            probe.tell_reference(self.number, scale, rows)

@@ -1,0 +1,102 @@
+"""probe.step(closure): a step that overflowed is run again and its first cause named; training does not change."""
+import unittest
+
+from settings import ampprobe, batch, mlp, torch, use_recorder
+
+
+def train(probed, compiled=None, spoil=None, scale=2.0**20, steps=12, **options):
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    model = mlp()
+    if spoil:
+        spoil(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=4)
+    probe = ampprobe.attach(model, optimizer, scaler=scaler, **options) if probed else None
+    forward = torch.compile(model, backend=compiled) if compiled else model
+    losses = []
+
+    def loss_of(inputs, labels):
+        with torch.autocast("cpu", dtype=torch.float16):
+            return torch.nn.functional.cross_entropy(forward(inputs).float(), labels)
+
+    def body(inputs, labels):
+        optimizer.zero_grad()
+        loss = loss_of(inputs, labels)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        losses.append(loss.item())
+    for step in range(steps):
+        inputs, labels = batch(step)
+        if probe is None:
+            body(inputs, labels)
+        else:
+            with probe.step(lambda inputs=inputs, labels=labels: loss_of(inputs, labels)):
+                body(inputs, labels)
+    if probe is not None:
+        probe.close()
+    return losses, [v.clone() for v in model.state_dict().values()], scaler.state_dict(), probe
+
+
+class Again(unittest.TestCase):
+    def setUp(self):
+        use_recorder()
+
+    def same(self, one, other):
+        self.assertEqual(str(one[0]), str(other[0]))
+        self.assertTrue(all(torch.equal(a.nan_to_num(5), b.nan_to_num(5)) for a, b in zip(one[1], other[1])))
+        self.assertEqual(one[2], other[2])
+
+    def test_training_is_bit_equal(self):
+        for compiled in (None, "aot_eager"):
+            with self.subTest(compiled=compiled):
+                probed = train(True, compiled, reference_every=3)
+                self.same(train(False, compiled), probed)
+                self.assertIsNone(probed[3].reason)
+                self.assertEqual([note for note in probed[3].record.notes if "could not" in note], [])
+                about = probed[3].record.settings["about"]
+                self.assertTrue(about["origin"])
+                self.assertTrue(about["reference"])
+
+    def test_overflow_in_the_backward_pass(self):
+        found = train(True)[3].record.settings["about"]["origin"][0]
+        self.assertEqual((found["step"], found["pass"], found["format"]), (0, "backward", "float16"))
+        self.assertIn("65500", found["cause"].replace("6.55e+04", "65500"))
+
+    def test_overflow_in_the_forward_pass(self):
+        def spoil(model):
+            with torch.no_grad():
+                model[4].weight.mul_(1e6)
+        found = train(True, spoil=spoil)[3].record.settings["about"]["origin"][0]
+        self.assertEqual((found["pass"], found["layer"], found["step"]), ("forward", "4", 0))
+        self.assertGreater(found["infinite"], 0)
+
+    def test_reference_names_what_was_flushed(self):
+        rows = train(True, scale=2.0**-12, steps=1, reference_every=1)[3].references[0]["tensors"]
+        by_name = {row["name"]: row for row in rows}
+        self.assertGreater(by_name["0.weight"]["flushed"], 0)
+        self.assertLess(by_name["0.weight"]["cosine"], 0.9999)
+        rows = train(True, scale=2.0**10, steps=1, reference_every=1)[3].references[0]["tensors"]
+        self.assertTrue(all(row["cosine"] > 0.999 for row in rows if row["cosine"] is not None))
+        self.assertEqual({row["flushed"] for row in rows}, {0})
+
+    def test_a_closure_that_fails_is_noted(self):
+        model = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        probe = ampprobe.attach(model, optimizer, reference_every=1)
+
+        def bad():
+            raise KeyError("gone")
+        with probe.step(bad):
+            model(torch.ones(1, 2)).sum().backward()
+            gradient = model.weight.grad
+            optimizer.step()
+        self.assertIs(model.weight.grad, gradient)
+        self.assertIsNone(probe.reason)
+        self.assertTrue(any("could not be run again: KeyError" in note for note in probe.record.notes))
+        probe.close()
+
+
+if __name__ == "__main__":
+    unittest.main()

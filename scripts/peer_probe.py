@@ -1,9 +1,11 @@
-"""What ampprobe adds to a step of PyTorch: trainings in processes of their own that take turns, block by block.
+"""What ampprobe adds to a step of PyTorch: trainings in processes of their own, which take turns.
 
-Arms: nothing, the probe with its defaults, autograd's detect_anomaly, and a hook as W&B's watch has (histc of every
-gradient). Prints, for each network, the median over rounds of time / time without, and its quartiles.
-Usage: peer_probe.py [--rounds N] [--nets "mlp gpt resnet20"] [--arms "probe anomaly histc"] [--seconds S] [--compile]
+Arms: nothing, the probe with its defaults, autograd's detect_anomaly, and a hook as W&B's watch has (histc of
+every gradient). Prints, for each network, the median over rounds of time / time without, and its quartiles.
+Usage: peer_probe.py [--rounds N] [--nets "mlp gpt resnet20"] [--arms "probe anomaly histc"] [--seconds S]
+       [--compile]
 """
+
 import argparse
 import os
 import random
@@ -17,8 +19,15 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def mlp(torch):
-    net = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU(), torch.nn.Linear(256, 256), torch.nn.ReLU(),
-                              torch.nn.Linear(256, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10))
+    net = torch.nn.Sequential(
+        torch.nn.Linear(256, 256),
+        torch.nn.ReLU(),
+        torch.nn.Linear(256, 256),
+        torch.nn.ReLU(),
+        torch.nn.Linear(256, 128),
+        torch.nn.ReLU(),
+        torch.nn.Linear(128, 10),
+    )
     return net, torch.randn(64, 256), torch.randint(0, 10, (64,))
 
 
@@ -38,6 +47,7 @@ class Residual:
             def forward(self, x):
                 y = self.n2(self.c2(torch.relu(self.n1(self.c1(x)))))
                 return torch.relu(y + (self.short(x) if self.short is not None else x))
+
         return Block()
 
 
@@ -48,14 +58,20 @@ def resnet20(torch):
         for index in range(3):
             layers.append(Residual.block(torch, width, out, 2 if index == 0 and out != 16 else 1))
             width = out
-    net = torch.nn.Sequential(*layers, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(64, 10))
+    net = torch.nn.Sequential(
+        *layers, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(64, 10)
+    )
     return net, torch.randn(64, 3, 32, 32), torch.randint(0, 10, (64,))
 
 
 def gpt(torch):
     layer = torch.nn.TransformerEncoderLayer(128, 4, 512, dropout=0.0, batch_first=True, norm_first=True)
-    net = torch.nn.Sequential(torch.nn.Embedding(256, 128), torch.nn.TransformerEncoder(layer, 4, False),
-                              torch.nn.Linear(128, 256), torch.nn.Flatten(0, 1))
+    net = torch.nn.Sequential(
+        torch.nn.Embedding(256, 128),
+        torch.nn.TransformerEncoder(layer, 4, False),
+        torch.nn.Linear(128, 256),
+        torch.nn.Flatten(0, 1),
+    )
     tokens = torch.randint(0, 256, (12, 65))
     return net, tokens[:, :-1], tokens[:, 1:].flatten()
 
@@ -63,6 +79,7 @@ def gpt(torch):
 def worker(net, arm, compiled):
     """Trains as many steps as a line of stdin says; answers with wall and CPU seconds."""
     import torch
+
     torch.set_num_threads(1)
     torch.manual_seed(0)
     model, inputs, labels = {"mlp": mlp, "gpt": gpt, "resnet20": resnet20}[net](torch)
@@ -74,6 +91,7 @@ def worker(net, arm, compiled):
     if arm == "probe":
         sys.path.insert(0, os.path.join(HERE, "..", "python"))
         import ampprobe
+
         probe = ampprobe.attach(model, optimizer, scaler=scaler, out=os.path.join(folder.name, "run.json"))
     if arm == "histc":
         for parameter in model.parameters():
@@ -87,6 +105,7 @@ def worker(net, arm, compiled):
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
+
     for _ in range(3):
         step()
     print("ready", flush=True)
@@ -139,11 +158,16 @@ def measure(net, names, options):
         for name in names:
             for kind in (0, 1):
                 ratios[name][kind].append(took[name][kind] / took["base"][kind])
-    print(f"{net}: {statistics.median(times) * 1e3:.2f} ms a step without, {options.rounds} rounds of {steps} steps")
+    print(
+        f"{net}: {statistics.median(times) * 1e3:.2f} ms a step, {options.rounds} rounds of {steps} steps"
+    )
     for name in names:
         wall, processor = (statistics.quantiles(values, n=4) for values in ratios[name])
-        print(f"  {name:8s} wall {wall[1]:.3f} ({wall[0]:.3f} to {wall[2]:.3f})   "
-              f"CPU time {processor[1]:.3f} ({processor[0]:.3f} to {processor[2]:.3f})", flush=True)
+        print(
+            f"  {name:8s} wall {wall[1]:.3f} ({wall[0]:.3f} to {wall[2]:.3f})   "
+            f"CPU time {processor[1]:.3f} ({processor[0]:.3f} to {processor[2]:.3f})",
+            flush=True,
+        )
     for name, arm in arms.items():
         text = arm.end()
         if text:

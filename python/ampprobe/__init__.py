@@ -6,6 +6,7 @@
 
 The record is complete when the program ends, or at probe.close().
 """
+
 from ._abi import LibraryError, ProbeError
 from ._attach import attach
 from ._probe import Probe
@@ -17,11 +18,13 @@ __version__ = "0.1.0"
 def version() -> str:
     """Version of the C library."""
     from . import _abi
+
     return _abi.version()
 
 
 def see(name, array, role="activation"):
     """Shows an array to every open probe (see Probe.see)."""
     from . import _patches
+
     for probe in list(_patches._probes):
         probe.see(name, array, role)

@@ -2,6 +2,7 @@
 
 All knowledge of the C interface (probes/lib/ampprobe.h) is in this file. It knows nothing of frameworks.
 """
+
 from __future__ import annotations
 
 import ctypes
@@ -32,17 +33,39 @@ CLIPPED_SCALED, SCHEDULE_ON_SKIP, LAYERS_SHOWN = 32, 64, 128
 
 class Thing(ctypes.Structure):
     """ampprobe_thing."""
-    _fields_ = [("size", c_uint32), ("flags", c_uint32), ("name", c_char_p), ("layer", c_char_p),
-                ("type", c_char_p), ("dtype", c_int32), ("group", c_int32), ("dimensions", c_int32),
-                ("reserved", c_int32), ("shape", c_int64 * 8)]
+
+    _fields_ = [
+        ("size", c_uint32),
+        ("flags", c_uint32),
+        ("name", c_char_p),
+        ("layer", c_char_p),
+        ("type", c_char_p),
+        ("dtype", c_int32),
+        ("group", c_int32),
+        ("dimensions", c_int32),
+        ("reserved", c_int32),
+        ("shape", c_int64 * 8),
+    ]
 
 
 class Tensor(ctypes.Structure):
     """ampprobe_tensor."""
-    _fields_ = [("id", c_int32), ("role", c_int32), ("dtype", c_int32), ("device", c_int32),
-                ("data", c_void_p), ("count", c_int64), ("stride", c_int64), ("storage_bytes", c_int64),
-                ("stream", c_void_p), ("slot", c_int32), ("skipped", c_int32), ("counted", c_int64),
-                ("nonfinite", c_int64)]
+
+    _fields_ = [
+        ("id", c_int32),
+        ("role", c_int32),
+        ("dtype", c_int32),
+        ("device", c_int32),
+        ("data", c_void_p),
+        ("count", c_int64),
+        ("stride", c_int64),
+        ("storage_bytes", c_int64),
+        ("stream", c_void_p),
+        ("slot", c_int32),
+        ("skipped", c_int32),
+        ("counted", c_int64),
+        ("nonfinite", c_int64),
+    ]
 
 
 # The structure as 64-bit words, for writes through a memoryview, which cost a third of a ctypes attribute.
@@ -52,25 +75,57 @@ WORD_DATA, WORD_COUNT, WORD_STRIDE, WORD_STORAGE = 2, 3, 4, 5
 
 class Seen(ctypes.Structure):
     """ampprobe_seen."""
-    _fields_ = [("size", c_uint32), ("exact", c_int32), ("values", c_int64), ("counted", c_int64),
-                ("nonfinite", c_int64), ("tensors", c_int32), ("skipped", c_int32), ("first", c_int32),
-                ("overflowed", c_int32)]
+
+    _fields_ = [
+        ("size", c_uint32),
+        ("exact", c_int32),
+        ("values", c_int64),
+        ("counted", c_int64),
+        ("nonfinite", c_int64),
+        ("tensors", c_int32),
+        ("skipped", c_int32),
+        ("first", c_int32),
+        ("overflowed", c_int32),
+    ]
 
 
 class StepFacts(ctypes.Structure):
     """ampprobe_step_facts."""
-    _fields_ = [("size", c_uint32), ("flags", c_uint32), ("step", c_int64), ("group", c_int32),
-                ("found_inf", c_int32), ("stepped", c_int32), ("micro_batches", c_int32),
-                ("scale_before", c_double), ("scale_after", c_double), ("loss", c_double), ("lr", c_double),
-                ("norm_before_clip", c_double), ("norm_after_clip", c_double), ("clip_norm", c_double),
-                ("seconds", c_double), ("spent", c_double), ("plan", c_int32), ("reserved", c_int32)]
+
+    _fields_ = [
+        ("size", c_uint32),
+        ("flags", c_uint32),
+        ("step", c_int64),
+        ("group", c_int32),
+        ("found_inf", c_int32),
+        ("stepped", c_int32),
+        ("micro_batches", c_int32),
+        ("scale_before", c_double),
+        ("scale_after", c_double),
+        ("loss", c_double),
+        ("lr", c_double),
+        ("norm_before_clip", c_double),
+        ("norm_after_clip", c_double),
+        ("clip_norm", c_double),
+        ("seconds", c_double),
+        ("spent", c_double),
+        ("plan", c_int32),
+        ("reserved", c_int32),
+    ]
 
 
 class Cost(ctypes.Structure):
     """ampprobe_cost."""
-    _fields_ = [("size", c_uint32), ("stride", c_int32), ("probe_seconds", c_double),
-                ("run_seconds", c_double), ("steps", c_int64), ("layer_steps", c_int64),
-                ("memory_bytes", c_int64)]
+
+    _fields_ = [
+        ("size", c_uint32),
+        ("stride", c_int32),
+        ("probe_seconds", c_double),
+        ("run_seconds", c_double),
+        ("steps", c_int64),
+        ("layer_steps", c_int64),
+        ("memory_bytes", c_int64),
+    ]
 
 
 class ProbeError(RuntimeError):
@@ -169,8 +224,17 @@ class Table:
         self.words = memoryview(self.array).cast("B").cast("q")
         self.address = ctypes.addressof(self.array)
 
-    def put(self, index: int, data: int, count: int, storage: int, dtype: int, device: int = HOST,
-            stride: int = 1, stream: int = 0) -> None:
+    def put(
+        self,
+        index: int,
+        data: int,
+        count: int,
+        storage: int,
+        dtype: int,
+        device: int = HOST,
+        stride: int = 1,
+        stream: int = 0,
+    ) -> None:
         """Fills one entry; data 0: there is nothing to see."""
         entry = self.array[index]
         entry.data, entry.count, entry.storage_bytes = data, count, storage
@@ -206,14 +270,16 @@ class Record:
 
     def set(self, key: str, value: Any) -> None:
         """Sets one key of the configuration."""
-        self._check(self.library.ampprobe_set(self.handle, key.encode(), json.dumps(value, default=str).encode()))
+        self._check(
+            self.library.ampprobe_set(self.handle, key.encode(), json.dumps(value, default=str).encode())
+        )
 
     def note(self, text: str) -> None:
         """Adds a line to the record's warnings."""
         self._check(self.library.ampprobe_note(self.handle, text.encode("utf-8", "replace")))
 
     def describe(self, things: Sequence[dict]) -> list[int]:
-        """Describes parameters or layers (name, layer, type, dtype, shape, group, flags); gives their numbers."""
+        """Describes parameters or layers (name, layer, type, dtype, shape, group); gives their numbers."""
         if not things:
             return []
         array = (Thing * len(things))()
@@ -233,8 +299,11 @@ class Record:
 
     def gradients(self, group: int, table: Table, flags: int) -> Seen:
         """Shows the gradients of one optimizer; what was seen is valid until the next call."""
-        self._check(self.library.ampprobe_gradients(self.handle, group, table.address, table.count, flags,
-                                                    self._seen_at))
+        self._check(
+            self.library.ampprobe_gradients(
+                self.handle, group, table.address, table.count, flags, self._seen_at
+            )
+        )
         return self.seen
 
     def see(self, table: Table, flags: int = 0) -> None:

@@ -1,4 +1,5 @@
 """attach(): checks what it was given, in one sentence each, and starts a probe."""
+
 from __future__ import annotations
 
 import os
@@ -10,6 +11,7 @@ from ._probe import Probe
 
 class Off:
     """What attach() gives back when AMPPROBE=0: it does nothing."""
+
     off = True
     reason = "AMPPROBE=0"
 
@@ -64,7 +66,9 @@ def _check_optimizers(models: Sequence, optimizers: Sequence) -> None:
         if not any(id(p) in held for group in optimizer.param_groups for p in group["params"]):
             raise ValueError(f"ampprobe.attach: the optimizer {kind} holds none of the model's parameters")
         if _patches.watched(optimizer) is not None:
-            raise ValueError(f"ampprobe.attach: this {kind} is watched by another probe; close that one first")
+            raise ValueError(
+                f"ampprobe.attach: this {kind} is watched by another probe; close that one first"
+            )
 
 
 def _check_scaler(scaler: Any) -> None:
@@ -76,11 +80,17 @@ def _check_scaler(scaler: Any) -> None:
 def _config(models: Sequence, optimizers: Sequence, scaler: Any, options: dict) -> dict:
     rank, world = _describe.rank_and_world()
     config: dict[str, Any] = {
-        "half": options["half"] or _describe.half_format(models, scaler), "budget": options["budget"],
-        "model": type(models[0]).__name__, "rank": rank, "world": world, **_describe.framework(),
+        "half": options["half"] or _describe.half_format(models, scaler),
+        "budget": options["budget"],
+        "model": type(models[0]).__name__,
+        "rank": rank,
+        "world": world,
+        **_describe.framework(),
         "groups": [_describe.optimizer_facts(optimizer) for optimizer in optimizers],
-        "about": {"modules": {key: kind for model in models for key, kind in
-                              _describe.module_tree(model).items()}}}
+        "about": {
+            "modules": {key: kind for model in models for key, kind in _describe.module_tree(model).items()}
+        },
+    }
     if options["every"]:
         config["probe_every"] = options["every"]
     if scaler is None or not scaler.is_enabled():
@@ -98,9 +108,18 @@ def _rank_path(path: str) -> str:
     return f"{stem}.rank{rank}{dot}{end}"
 
 
-def attach(model: Any, optimizer: Any, scaler: Any = None, out: str | os.PathLike = "run.ampprobe.json", *,
-           every: int = 0, budget: float = 0.01, half: Optional[str] = None,
-           layers: Optional[bool] = None, reference_every: int = 100) -> Any:
+def attach(
+    model: Any,
+    optimizer: Any,
+    scaler: Any = None,
+    out: str | os.PathLike = "run.ampprobe.json",
+    *,
+    every: int = 0,
+    budget: float = 0.01,
+    half: Optional[str] = None,
+    layers: Optional[bool] = None,
+    reference_every: int = 100,
+) -> Any:
     """Starts to record the training of `model` by `optimizer` (each may be a list) into the file `out`.
 
     scaler   a GradScaler, if there is one; one that is used with the optimizer is found by itself
@@ -128,8 +147,14 @@ def attach(model: Any, optimizer: Any, scaler: Any = None, out: str | os.PathLik
         raise ValueError(f"ampprobe.attach: half is 'fp16' or 'bf16', not {half!r}")
     if not 0 <= budget <= 1 or every < 0:
         raise ValueError("ampprobe.attach: budget is a share from 0 to 1, every a whole number from 0")
-    options = {"every": every, "budget": budget, "half": half, "layers": layers,
-               "reference_every": reference_every, "world": _describe.rank_and_world()[1]}
+    options = {
+        "every": every,
+        "budget": budget,
+        "half": half,
+        "layers": layers,
+        "reference_every": reference_every,
+        "world": _describe.rank_and_world()[1],
+    }
     path = _rank_path(os.fspath(out))
     try:
         record = _abi.Record(path, _config(models, optimizers, scaler, options))
@@ -139,4 +164,3 @@ def attach(model: Any, optimizer: Any, scaler: Any = None, out: str | os.PathLik
         kind = OSError if error.status == _abi.OUTPUT else ValueError
         raise kind(f"ampprobe.attach: {error}") from None
     return Probe(models, optimizers, scaler, record, options)
-

@@ -1,4 +1,5 @@
 """What a run is, read from its objects once: names of parameters, optimizers, scaler, precision, versions."""
+
 from __future__ import annotations
 
 import platform
@@ -7,8 +8,14 @@ from typing import Any, Iterable, Optional
 
 from ._layers import clean_name
 
-_OPTIMIZERS = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw", "RMSprop": "rmsprop", "Adagrad": "adagrad",
-               "LBFGS": "lbfgs"}
+_OPTIMIZERS = {
+    "SGD": "sgd",
+    "Adam": "adam",
+    "AdamW": "adamw",
+    "RMSprop": "rmsprop",
+    "Adagrad": "adagrad",
+    "LBFGS": "lbfgs",
+}
 
 
 def parameter_names(models: Iterable, optimizers: Iterable) -> dict[int, tuple[str, Optional[str]]]:
@@ -125,9 +132,11 @@ def module_tree(model: Any, most: int = 2000) -> dict[str, str]:
 def framework() -> dict[str, str]:
     """Framework, its version and the language."""
     torch = sys.modules.get("torch")
-    return {"framework": "torch" if torch is not None else "python",
-            "framework_version": str(torch.__version__) if torch is not None else platform.python_version(),
-            "language": f"Python {platform.python_version()}"}
+    return {
+        "framework": "torch" if torch is not None else "python",
+        "framework_version": str(torch.__version__) if torch is not None else platform.python_version(),
+        "language": f"Python {platform.python_version()}",
+    }
 
 
 def rank_and_world() -> tuple[int, int]:

@@ -1,4 +1,5 @@
 """Arrays that are not torch's: numpy's through their address, all others through DLPack, without a copy."""
+
 from __future__ import annotations
 
 import ctypes
@@ -13,10 +14,18 @@ _CODES = {(_FLOAT, 32): 0, (_FLOAT, 16): 1, (_BFLOAT, 16): 2, (_FLOAT, 64): 3}
 
 
 class _DLTensor(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
-                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
-                ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
-                ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
 
 
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -36,7 +45,9 @@ def _is_contiguous(tensor: _DLTensor) -> bool:
 
 
 def _capsule_view(array: Any) -> View | Unreadable:
-    capsule = array.__dlpack__()  # frees itself when it is not consumed: it is kept until the values were read
+    capsule = (
+        array.__dlpack__()
+    )  # frees itself when it is not consumed: it is kept until the values were read
     tensor = _DLTensor.from_address(_pointer(capsule, b"dltensor"))
     code = _CODES.get((tensor.code, tensor.bits), _abi.OTHER_DTYPE) if tensor.lanes == 1 else _abi.OTHER_DTYPE
     if code == _abi.OTHER_DTYPE:
@@ -49,8 +60,15 @@ def _capsule_view(array: Any) -> View | Unreadable:
     for axis in range(tensor.ndim):
         count *= tensor.shape[axis]
     device = _abi.CUDA if tensor.device_type == _CUDA else _abi.HOST
-    return View((tensor.data or 0) + tensor.byte_offset, count, count * _abi.ITEM_BYTES[code], code, device, 0,
-                (array, capsule))
+    return View(
+        (tensor.data or 0) + tensor.byte_offset,
+        count,
+        count * _abi.ITEM_BYTES[code],
+        code,
+        device,
+        0,
+        (array, capsule),
+    )
 
 
 def _numpy_view(array: Any) -> View | Unreadable:

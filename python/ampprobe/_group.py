@@ -5,6 +5,7 @@ first, sees the gradients - the optimizer steps or not - after_scaler_step reads
 the step is ended by the scaler's update, or by the optimizer's step where there is no scaler. Nothing here
 raises: a failure turns the probe off.
 """
+
 from __future__ import annotations
 
 import functools
@@ -21,6 +22,7 @@ _SLOTS = {"momentum_buffer": 0, "exp_avg": 0, "exp_avg_sq": 1, "square_avg": 1, 
 
 def guarded(function: Callable) -> Callable:
     """A method that runs inside the user's loop: it does nothing when the probe is off, and never raises."""
+
     @functools.wraps(function)
     def wrapper(self: Any, *args: Any) -> Any:
         probe = self.probe
@@ -31,6 +33,7 @@ def guarded(function: Callable) -> Callable:
         except Exception as error:
             probe.fail(error)
             return None
+
     return wrapper
 
 
@@ -105,12 +108,18 @@ class Group:
             gradient = parameter.grad
             if gradient is None:
                 words[at + WORD_DATA] = 0
-            elif (type(gradient) is plain and gradient.dtype is self.dtypes[index] and gradient.is_cpu
-                  and not gradient.is_sparse and gradient.is_contiguous()):
+            elif (
+                type(gradient) is plain
+                and gradient.dtype is self.dtypes[index]
+                and gradient.is_cpu
+                and not gradient.is_sparse
+                and gradient.is_contiguous()
+            ):
                 words[at + WORD_DATA] = gradient.data_ptr()
                 words[at + WORD_COUNT] = gradient.numel()
-                words[at + WORD_STORAGE] = (gradient.untyped_storage().nbytes()
-                                            - gradient.storage_offset() * self.item_bytes[index])
+                words[at + WORD_STORAGE] = (
+                    gradient.untyped_storage().nbytes() - gradient.storage_offset() * self.item_bytes[index]
+                )
                 array[index].dtype = _layout.dtype_code(self.dtypes[index])
                 keep.append(gradient)
             else:
@@ -122,7 +131,9 @@ class Group:
         """One tensor of any kind, by the slow way."""
         found = _layout.view(tensor)
         if isinstance(found, _layout.View):
-            table.put(index, found.data, found.count, found.storage, found.dtype, found.device, 1, found.stream)
+            table.put(
+                index, found.data, found.count, found.storage, found.dtype, found.device, 1, found.stream
+            )
             return found.keep
         table.clear(index, found.dtype)
         if found.reason not in self.unreadable:
@@ -168,7 +179,7 @@ class Group:
             self._count()
 
     def _leave_abandoned(self) -> None:
-        """A loop that saw a bad gradient may go on to the next batch by itself: that step was skipped, too."""
+        """A loop that saw a bad gradient may go on to the next batch: that step was skipped, too."""
         if self.counted and not self.inside and not self.decided and self.backwards != self.probe.backwards:
             self.finish()
 
@@ -183,7 +194,7 @@ class Group:
                 self.scale = float(scaler.get_scale())
 
     def before_scaler_step(self, scaler: Any) -> bool:
-        """At the entry of the scaler's step; whether after_scaler_step is wanted (not for a call inside a call)."""
+        """At the entry of the scaler's step; whether after_scaler_step is wanted."""
         if self.probe.off or self.inside:
             return False
         try:
@@ -246,7 +257,7 @@ class Group:
                 self.probe.record.set("clip_norm", self.max_norm)
 
     def before_optimizer_step(self, optimizer: Any, args: tuple, kwargs: dict) -> Any:
-        """The optimizer's pre hook. A closure is wrapped: the gradients are there only once it has returned."""
+        """The optimizer's pre hook. A closure is wrapped: gradients are there when it has returned."""
         if self.probe.off:
             return None
         try:
@@ -273,6 +284,7 @@ class Group:
             result = closure(*args, **kwargs)
             self._closure_returned(result)
             return result
+
         return watched
 
     @guarded
@@ -286,7 +298,7 @@ class Group:
 
     @guarded
     def after_optimizer_step(self) -> None:
-        """The optimizer's post hook: it was called; with a fused optimizer that does not say that it stepped."""
+        """The optimizer's post hook: it was called; a fused one may have skipped all the same."""
         self.stepped = True
         if not self.inside:
             if self.updating:

@@ -1,9 +1,10 @@
 """Layer B: outputs of layers and their gradients, at probed steps only.
 
-Forward hooks stand on leaf modules (and on MultiheadAttention, whose projection never fires) for one step, and
-register a hook on every output, which sees its gradient. Full backward hooks are not used: they break in-place
-operations. What a hook does never raises and never returns a value.
+Forward hooks stand on leaf modules (and on MultiheadAttention, whose projection never fires) for one step,
+and register a hook on every output, which sees its gradient. Full backward hooks are not used: they break
+in-place operations. What a hook does never raises and never returns a value.
 """
+
 from __future__ import annotations
 
 import sys
@@ -42,7 +43,7 @@ class _Hook:
 
 
 def tensors_in(value: Any, torch: Any, depth: int = 0) -> Iterator[Any]:
-    """The tensors in tuples, lists and dicts; other containers are not opened (their leaves fire themselves)."""
+    """The tensors in tuples, lists and dicts; other containers are not opened."""
     if isinstance(value, torch.Tensor):
         yield value
     elif depth < 4 and isinstance(value, (tuple, list)):
@@ -159,6 +160,7 @@ class Layers:
 
             def saw_gradient(gradient: Any) -> None:
                 layers.gradient(label, name, kind, gradient)
+
             tensor.register_hook(saw_gradient)
 
     def gradient(self, label: str, name: str, kind: str, gradient: Any) -> None:
@@ -184,9 +186,17 @@ class Layers:
         with self._lock:
             number = self._ids.get(key)
             if number is None:
-                number = self.probe.record.describe([{
-                    "name": label, "layer": name, "type": kind, "dtype": found.dtype,
-                    "shape": tuple(tensor.shape)}])[0]
+                number = self.probe.record.describe(
+                    [
+                        {
+                            "name": label,
+                            "layer": name,
+                            "type": kind,
+                            "dtype": found.dtype,
+                            "shape": tuple(tensor.shape),
+                        }
+                    ]
+                )[0]
                 self._ids[key] = number
         table = _abi.Table([number], [role], [found.dtype])
         table.put(0, found.data, found.count, found.storage, found.dtype, found.device, 1, found.stream)
@@ -198,10 +208,13 @@ class Layers:
         for tensor in tensors_in(inputs, torch):
             if tensor.dtype in limit and name not in self.findings and 0 < tensor.numel() <= 1 << 16:
                 values = tensor.detach().float()
-                if values.abs().amax() > limit[tensor.dtype] and bool((values == values.round()).all()):
-                    self.findings[name] = (f"its input is {tensor.dtype} and holds whole numbers up to "
-                                           f"{values.abs().amax().item():.0f}, of which neighbours beyond "
-                                           f"{limit[tensor.dtype]:.0f} are the same number")
+                largest = values.abs().amax().item()
+                if limit[tensor.dtype] < largest < 65536 and bool((values == values.round()).all()):
+                    self.findings[name] = (
+                        f"its input is {tensor.dtype} and holds whole numbers up to "
+                        f"{largest:.0f}, of which neighbours beyond "
+                        f"{limit[tensor.dtype]:.0f} are the same number"
+                    )
 
 
 def clean_name(name: str) -> str:

@@ -4,6 +4,7 @@ Knows torch's tensors without importing torch, and anything that has data_ptr, d
 given away before the layout was checked: a gradient in a hook may be expanded (four bytes stored, thousands
 claimed), sparse, freed, a meta tensor or a wrapper without storage.
 """
+
 from __future__ import annotations
 
 import sys
@@ -30,6 +31,7 @@ def dtype_code(dtype: Any) -> int:
 
 class View(NamedTuple):
     """Values in memory. `keep` must live until they were read."""
+
     data: int
     count: int
     storage: int
@@ -41,6 +43,7 @@ class View(NamedTuple):
 
 class Unreadable(NamedTuple):
     """Why a tensor was not read; `dtype` is the library's number."""
+
     reason: str
     dtype: int
 
@@ -119,5 +122,6 @@ def view(tensor: Any) -> View | Unreadable:
             return _torch_view(tensor, torch)
         return _other_view(tensor)
     except Exception as error:  # a tensor of a kind that nobody foresaw: skipped, training goes on
-        return Unreadable(f"it cannot be read ({type(error).__name__}: {error})".split("\n", 1)[0],
-                          _abi.OTHER_DTYPE)
+        return Unreadable(
+            f"it cannot be read ({type(error).__name__}: {error})".split("\n", 1)[0], _abi.OTHER_DTYPE
+        )

@@ -5,6 +5,7 @@ are replaced once, for all instances, by functions that look the instance up and
 set on an object of the user: pickle, deepcopy, state_dict and signatures stay as they are. The originals come
 back when the last probe is closed.
 """
+
 from __future__ import annotations
 
 import functools
@@ -46,6 +47,7 @@ def _wrap_scale(original: Callable) -> Callable:
             for probe in _probes:
                 probe.saw_loss(self, _argument(args, kwargs, "outputs"))
         return original(self, *args, **kwargs)
+
     return scale
 
 
@@ -57,6 +59,7 @@ def _wrap_unscale(original: Callable) -> Callable:
             if group is not None:
                 group.before_unscale(self)
         return original(self, *args, **kwargs)
+
     return unscale_
 
 
@@ -73,6 +76,7 @@ def _wrap_step(original: Callable) -> Callable:
             raise
         group.after_scaler_step(self)
         return result
+
     return step
 
 
@@ -84,10 +88,16 @@ def _wrap_update(original: Callable) -> Callable:
             for probe in _probes:
                 probe.after_update(self)
         return result
+
     return update
 
 
-_SCALER_METHODS = {"scale": _wrap_scale, "unscale_": _wrap_unscale, "step": _wrap_step, "update": _wrap_update}
+_SCALER_METHODS = {
+    "scale": _wrap_scale,
+    "unscale_": _wrap_unscale,
+    "step": _wrap_step,
+    "update": _wrap_update,
+}
 
 
 def _replace(owner: Any, name: str, wrapper: Callable) -> None:
@@ -97,8 +107,11 @@ def _replace(owner: Any, name: str, wrapper: Callable) -> None:
 
     def undo() -> None:
         current = owner.__dict__.get(name) if isinstance(owner, type) else getattr(owner, name, None)
-        if current is replacement:  # else somebody patched after us: our wrapper stays below theirs and does nothing
+        if (
+            current is replacement
+        ):  # else somebody patched after us: our wrapper stays below theirs and does nothing
             setattr(owner, name, original)
+
     _undo.append(undo)
 
 
@@ -121,6 +134,7 @@ def _wrap_backward(original: Callable) -> Callable:
             for probe in _probes:
                 probe.saw_backward(tensors)
         return original(tensors, *args, **kwargs)
+
     return backward
 
 
@@ -130,6 +144,7 @@ def _wrap_clip(original: Callable) -> Callable:
         if not _compiling():
             saw_clip(parameters, max_norm, total_norm)
         return original(parameters, max_norm, total_norm, *args, **kwargs)
+
     return clip
 
 
@@ -141,6 +156,7 @@ def _wrap_clip_value(original: Callable) -> Callable:
                 parameters = list(parameters)
             saw_clip(parameters, None, None)
         return original(parameters, clip_value, *args, **kwargs)
+
     return clip
 
 
@@ -188,6 +204,7 @@ def watch(group: Any, optimizer: Any) -> None:
             if entry is not None and entry[0] is reference:
                 del _by_optimizer[key]
                 entry[1].optimizer_gone()
+
         _by_optimizer[key] = (weakref.ref(optimizer, gone), group)
 
 

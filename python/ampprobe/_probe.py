@@ -1,4 +1,5 @@
 """The probe: what attach() gives back, and what the parts of a run tell it."""
+
 from __future__ import annotations
 
 import atexit
@@ -45,6 +46,7 @@ class Probe:
         self.last_scale: Optional[float] = None  # of the step that ended last
         self.last_skipped = False
         self.origins: list[dict] = []
+        self.origin_steps = 0
         self.references: list[dict] = []
         torch = sys.modules.get("torch")
         self.plain_type: Any = torch.Tensor if torch is not None else None
@@ -70,6 +72,7 @@ class Probe:
 
         def after_step(optimizer: Any, args: tuple, kwargs: dict) -> None:
             group.after_optimizer_step()
+
         torch = sys.modules.get("torch")
         if torch is not None:
             before_step = torch.compiler.disable(before_step)
@@ -84,9 +87,16 @@ class Probe:
         things = []
         for index, parameter in enumerate(parameters):
             name, kind = self._names.get(id(parameter), (f"group{group}.parameter{index}", None))
-            things.append({"name": name, "type": kind, "dtype": _layout.dtype_code(parameter.dtype),
-                           "shape": tuple(getattr(parameter, "shape", ())), "group": group,
-                           "flags": _abi.PARAMETER})
+            things.append(
+                {
+                    "name": name,
+                    "type": kind,
+                    "dtype": _layout.dtype_code(parameter.dtype),
+                    "shape": tuple(getattr(parameter, "shape", ())),
+                    "group": group,
+                    "flags": _abi.PARAMETER,
+                }
+            )
         return self.record.describe(things)
 
     # -- what the loop tells -------------------------------------------------------------------------
@@ -172,8 +182,10 @@ class Probe:
             return
         torch = sys.modules["torch"]
         if any(_layers.is_compiled(model, torch) for model in models):
-            self.note("the model is compiled: layers are not shown, as an eager step would change training "
-                      "(probe.step(closure) shows them)")
+            self.note(
+                "the model is compiled: layers are not shown, as an eager step would change training "
+                "(probe.step(closure) shows them)"
+            )
             return
         self.layers.begin(models)
 
@@ -224,10 +236,16 @@ class Probe:
         if found is None:
             self.note(f"step {step} overflowed, and did not when it was run again")
             return
-        self.origins.append({"step": step, "loss_scale": scale, **found})
+        event = {"step": step, **found, "last_step": step, "loss_scale": scale}
+        place = (event["op"], event["type"], event["pass"])
+        known = [other for other in self.origins if (other["op"], other["type"], other["pass"]) == place]
+        if known:
+            known[0].update(last_step=step, times=known[0]["times"] + 1)
+        else:
+            self.origins.append(event)
+            self.note(_replay.in_words(event))
+        self.origin_steps += 1
         self.record.set("about", {"origin": self.origins})
-        self.note(f"first non-finite value: {found['op']} in {found['layer'] or 'the loss'}, {found['pass']} pass, "
-                  f"{found['format']}; its inputs reach {found['inputs_largest']:.4g}; {found['cause']}")
 
     def tell_reference(self, step: int, scale: float, rows: list) -> None:
         """Gradients beside fp32 ones."""
@@ -313,13 +331,19 @@ class Probe:
         return type(None), ()
 
 
-_ROLES = {"gradient": _abi.WEIGHT_GRADIENT, "activation": _abi.ACTIVATION, "weight": _abi.WEIGHT,
-          "activation_gradient": _abi.ACTIVATION_GRADIENT, "unscaled_gradient": _abi.UNSCALED_GRADIENT}
+_ROLES = {
+    "gradient": _abi.WEIGHT_GRADIENT,
+    "activation": _abi.ACTIVATION,
+    "weight": _abi.WEIGHT,
+    "activation_gradient": _abi.ACTIVATION_GRADIENT,
+    "unscaled_gradient": _abi.UNSCALED_GRADIENT,
+}
 
 
 def see_array(record: Any, name: str, array: Any, role: str) -> None:
     """Shows an array: a tensor with data_ptr, one of DLPack, or one of numpy."""
     from . import _dlpack
+
     if role not in _ROLES:
         raise ValueError(f"role is one of {', '.join(_ROLES)}, not {role!r}")
     started = perf_counter()

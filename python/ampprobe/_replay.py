@@ -3,11 +3,12 @@
     with probe.step(lambda: loss_fn(model(inputs), labels)):
         ... the step as it was ...
 
-After a step whose gradients overflowed, it is run again with every operation looked at: the first one that made
-a non-finite value from finite ones is named, with what the same operation gives in double precision. Every
+After a step whose gradients overflowed, it is run again with every operation looked at: the first one that
+made a non-finite value from finite ones is named, with what it gives in double precision. Every
 `reference_every` steps, gradients are computed once more with autocast off, and compared element by element.
 Random numbers, buffers and gradients are put back bit for bit; the scaler and the optimizer are not touched.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -45,7 +46,7 @@ class _State:
 
 @contextlib.contextmanager
 def _undone(models: list, start: _State, torch: Any) -> Iterator[None]:
-    """Runs the body from the state at the beginning of the step; afterwards everything is as it was before."""
+    """Runs the body from the state at the beginning of the step; then all is as it was."""
     now = _State(models, torch)
     parameters = [p for model in models for p in model.parameters()]
     gradients = [p.grad for p in parameters]
@@ -75,6 +76,7 @@ def _floats(value: Any, torch: Any) -> list:
 
 def _in_double(function: Callable, args: Any, kwargs: Any, torch: Any) -> Optional[list]:
     """The same operation on the same inputs in double; None if it cannot."""
+
     def widen(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             return value.double() if value.is_floating_point() else value
@@ -83,27 +85,63 @@ def _in_double(function: Callable, args: Any, kwargs: Any, torch: Any) -> Option
         if isinstance(value, torch.dtype) and value.is_floating_point:
             return torch.float64
         return value
+
     try:
         return _floats(function(*widen(args), **{key: widen(v) for key, v in kwargs.items()}), torch)
     except Exception:  # not every operation has a version in double
         return None
 
 
-def _reason(outputs: list, wide: Optional[list], torch: Any) -> str:
+def _cause(outputs: list, wide: Optional[list], scale: float, torch: Any) -> dict:
+    """The `cause` of an origin event of the record's schema: what the same operation gives in double."""
     limit = min(torch.finfo(t.dtype).max for t in outputs)
+    cause: dict[str, Any] = {
+        "id": "cannot_tell",
+        "samples": 0,
+        "value": None,
+        "unscaled": None,
+        "partial": None,
+        "limit": limit,
+    }
     if wide is None:
-        return "it was not computed in double"
+        return cause
+    cause["samples"] = sum(t.numel() for t in wide)
     if not _finite(wide):
-        return "in double it is not finite either: the operation itself is singular at these inputs"
-    return f"in double the largest is {_largest(wide):.4g}, the format ends at {limit:.4g}"
+        return {**cause, "id": "mathematics"}
+    value = _largest(wide) or 0.0
+    cause.update(value=value, unscaled=value / scale)
+    if value <= limit:
+        return {**cause, "id": "not_reproduced"}
+    return {**cause, "id": "scale_induced" if value / scale <= limit else "range_overflow"}
 
 
-def watcher(torch: Any, layer: Callable[[], str]) -> Any:
+_CAUSES = {
+    "cannot_tell": "it was not computed in double",
+    "mathematics": "in double it is not finite either: the operation is singular at these inputs",
+    "not_reproduced": "in double it is in range",
+}
+
+
+def in_words(event: dict) -> str:
+    """An origin event as a line."""
+    cause = event["cause"]
+    text = _CAUSES.get(cause["id"]) or f"in double the largest is {cause['value']:.4g}"
+    return (
+        f"first non-finite value: {event['type']} in {event['op']}, {event['pass']} pass, {event['format']}; "
+        f"its inputs reach {event['read_largest']:.4g}; {text}, the format ends at {cause['limit']:.4g}"
+    )
+
+
+_FORMATS = {"float16": "fp16", "bfloat16": "bf16", "float64": "fp64"}
+
+
+def watcher(torch: Any, layer: Callable[[], str], scale: float) -> Any:
     """A dispatch mode that keeps the first operation with finite inputs and a non-finite result."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Watcher(TorchDispatchMode):
         """Looks at every operation until one has been found."""
+
         found: Optional[dict] = None
         stage = "forward"
 
@@ -121,15 +159,36 @@ def watcher(torch: Any, layer: Callable[[], str]) -> Any:
                     self._keep(function, args, kwargs, results, largest, layer())
             return outputs
 
-        def _keep(self, function: Any, args: Any, kwargs: Any, results: list, largest: Any, where: str) -> None:
+        def _keep(
+            self, function: Any, args: Any, kwargs: Any, results: list, largest: Any, where: str
+        ) -> None:
             inplace = str(function).split(".")[1].endswith("_")
+            wide = None if inplace else _in_double(function, args, kwargs, torch)
             self.found = {
-                "op": str(function), "layer": where, "pass": self.stage,
-                "format": _describe.dtype_name(results[0].dtype), "inputs_largest": largest,
+                "last_step": 0,
+                "times": 1,
+                "loss_scale": None,
+                "ran_again": True,
+                "expected": False,
+                "op": where or "loss",
+                "type": str(function),
+                "pass": self.stage,
+                "by": "cast" if "_to_copy" in str(function) else "op",
+                "tensor": "out",
+                "format": _FORMATS.get(_describe.dtype_name(results[0].dtype), "fp32"),
                 "count": sum(t.numel() for t in results),
                 "infinite": sum(int(t.isinf().sum()) for t in results),
                 "nan": sum(int(t.isnan().sum()) for t in results),
-                "cause": _reason(results, None if inplace else _in_double(function, args, kwargs, torch), torch)}
+                "read_largest": largest,
+                "cause": _cause(results, wide, scale if self.stage == "backward" else 1.0, torch),
+                "history": [],
+                "crossing_step": None,
+                "flow": [],
+                "appeared": 1,
+                "propagated": 0,
+                "vanished": 0,
+            }
+
     return Watcher()
 
 
@@ -155,11 +214,13 @@ class _Where:
             for tensor in _layers.tensors_in(outputs, self.torch):
                 if tensor.requires_grad:
                     tensor.register_hook(self._backward(name))
+
         self.handles += [module.register_forward_pre_hook(enter), module.register_forward_hook(leave)]
 
     def _backward(self, name: str) -> Callable:
         def hook(gradient: Any) -> None:
             self.last = name
+
         return hook
 
     def __call__(self) -> str:
@@ -176,7 +237,7 @@ def find_origin(models: list, start: _State, closure: Callable, scale: float, to
     with _undone(models, start, torch), torch.compiler.set_stance("force_eager"):
         where = _Where(models, torch)
         try:
-            with watcher(torch, where) as watching:
+            with watcher(torch, where, scale) as watching:
                 loss = closure()
                 watching.stage = "backward"
                 if watching.found is None:
@@ -188,8 +249,12 @@ def find_origin(models: list, start: _State, closure: Callable, scale: float, to
 
 def _gradients(models: list, closure: Callable, scale: float) -> dict:
     (closure() * scale).backward()
-    return {_layers.clean_name(name): p.grad for model in models for name, p in model.named_parameters()
-            if p.grad is not None and not p.grad.is_sparse}
+    return {
+        _layers.clean_name(name): p.grad
+        for model in models
+        for name, p in model.named_parameters()
+        if p.grad is not None and not p.grad.is_sparse
+    }
 
 
 def compare(half: dict, reference: dict, scale: float) -> list[dict]:
@@ -201,12 +266,21 @@ def compare(half: dict, reference: dict, scale: float) -> list[dict]:
         one, other = half[name].double() / scale, wide.double()
         norm = other.norm().item()
         finite = bool(one.isfinite().all())
-        rows.append({
-            "name": name, "count": other.numel(), "overflowed": int((~one.isfinite()).sum()),
-            "flushed": int(((one == 0) & (other != 0)).sum()), "natural_zeros": int((other == 0).sum()),
-            "relative_error": (one - other).norm().item() / norm if finite and norm > 0 else None,
-            "cosine": (one * other).sum().item() / (norm * one.norm().item())
-            if finite and norm > 0 and one.norm().item() > 0 else None})
+        rows.append(
+            {
+                "name": name,
+                "count": other.numel(),
+                "overflowed": int((~one.isfinite()).sum()),
+                "flushed": int(((one == 0) & (other != 0)).sum()),
+                "natural_zeros": int((other == 0).sum()),
+                "relative_error": (one - other).norm().item() / norm if finite and norm > 0 else None,
+                "cosine": (
+                    (one * other).sum().item() / (norm * one.norm().item())
+                    if finite and norm > 0 and one.norm().item() > 0
+                    else None
+                ),
+            }
+        )
     return rows
 
 
@@ -228,10 +302,12 @@ def reference(models: list, start: _State, closure: Callable, scale: float, torc
 
 def _no_autocast(original: Any) -> Any:
     """torch.autocast that is always off: the closure may enter it by itself."""
+
     class Off(original):
         def __init__(self, device_type: str, *args: Any, **kwargs: Any):
             kwargs["enabled"] = False
             super().__init__(device_type, *args[:1], **kwargs)
+
     return Off
 
 
@@ -258,8 +334,10 @@ class Step:
         try:
             self._look()
         except Exception as error:
-            self.probe.note(f"step {self.number} could not be run again: "
-                            + f"{type(error).__name__}: {error}".split("\n", 1)[0])
+            self.probe.note(
+                f"step {self.number} could not be run again: "
+                + f"{type(error).__name__}: {error}".split("\n", 1)[0]
+            )
 
     def _look(self) -> None:
         probe, torch = self.probe, sys.modules["torch"]
@@ -268,7 +346,7 @@ class Step:
             return
         assert self.start is not None
         scale = probe.last_scale or 1.0
-        if probe.last_skipped and len(probe.origins) < 8:
+        if probe.last_skipped and probe.origin_steps < 8:
             with probe.paused():
                 found = find_origin(self.models, self.start, self.closure, scale, torch)
             probe.tell_origin(self.number, scale, found)

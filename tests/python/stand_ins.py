@@ -1,4 +1,5 @@
-"""A training loop without a framework: arrays of the standard library with the few methods that the probe uses."""
+"""A training loop without a framework: arrays with the few methods that the probe uses."""
+
 import array
 import os
 import struct

@@ -1,4 +1,5 @@
 """The probe without torch: steps, skips, formats, layouts, failures, on stand-in tensors."""
+
 import os
 import subprocess
 import sys
@@ -22,8 +23,11 @@ class StandIns(unittest.TestCase):
 
     def test_torch_is_not_imported(self):
         code = "import sys, ampprobe\nassert 'torch' not in sys.modules and 'numpy' not in sys.modules"
-        subprocess.run([sys.executable, "-c", code], check=True,
-                       env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        subprocess.run(
+            [sys.executable, "-c", code],
+            check=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
 
     def test_steps_skips_and_scales(self):
         weight, bias = Tensor([1.0, 2.0, 3.0]), Tensor([0.5])
@@ -93,12 +97,17 @@ class StandIns(unittest.TestCase):
 
             def __dlpack__(self, **options):
                 return self.array.__dlpack__(**options)
+
         probe.see("b", Exporter(numpy.arange(4, dtype=numpy.float32)))
         probe.see("c", Exporter(numpy.arange(6, dtype=numpy.float32)[::2]))
         probe.see("d", Exporter(numpy.arange(6)))
-        self.assertEqual([t["values"] for t in probe.record.tensors], [(0.0, 2.0, 3.0, 5.0), (0.0, 1.0, 2.0, 3.0)])
-        self.assertEqual(probe.record.notes, ["c: not counted: it is not contiguous",
-                                              "d: not counted: its DLPack type is 0, 64 bits"])
+        self.assertEqual(
+            [t["values"] for t in probe.record.tensors], [(0.0, 2.0, 3.0, 5.0), (0.0, 1.0, 2.0, 3.0)]
+        )
+        self.assertEqual(
+            probe.record.notes,
+            ["c: not counted: it is not contiguous", "d: not counted: its DLPack type is 0, 64 bits"],
+        )
         try:
             import ml_dtypes
         except ImportError:

@@ -2,6 +2,7 @@
 
 Tests of what the probe sees use it, so that they do not depend on what the library samples.
 """
+
 import ctypes
 import math
 import struct
@@ -18,13 +19,14 @@ def values_of(entry):
         return []  # as the library does: AMPPROBE_SKIP_...
     raw = ctypes.string_at(entry.data, entry.count * size)
     if entry.dtype == 2:
-        wide = b"".join(b"\0\0" + raw[i:i + 2] for i in range(0, len(raw), 2))
+        wide = b"".join(b"\0\0" + raw[i : i + 2] for i in range(0, len(raw), 2))
         return struct.unpack(f"<{entry.count}f", wide)
     return struct.unpack(f"<{entry.count}{FORMATS[entry.dtype]}", raw)
 
 
 class Recorder:
     """Has the methods of _abi.Record."""
+
     plans = None  # step -> plan; None: everything at every step
     opened = []
 
@@ -52,7 +54,7 @@ class Recorder:
 
     def gradients(self, group, table, flags):
         found = []
-        for entry in table.array[:table.count]:
+        for entry in table.array[: table.count]:
             values = values_of(entry)
             bad = sum(1 for value in values if not math.isfinite(value))
             finite = [abs(value) for value in values if math.isfinite(value)]
@@ -64,23 +66,38 @@ class Recorder:
         return self.seen
 
     def see(self, table, flags=0):
-        for entry in table.array[:table.count]:
-            self.tensors.append({"step": len(self.steps), "name": self.things[entry.id]["name"], "role": entry.role,
-                                 "slot": entry.slot, "sum": math.fsum(map(abs, values_of(entry))),
-                                 "count": entry.count, "dtype": entry.dtype})
+        for entry in table.array[: table.count]:
+            self.tensors.append(
+                {
+                    "step": len(self.steps),
+                    "name": self.things[entry.id]["name"],
+                    "role": entry.role,
+                    "slot": entry.slot,
+                    "sum": math.fsum(map(abs, values_of(entry))),
+                    "count": entry.count,
+                    "dtype": entry.dtype,
+                }
+            )
 
     def see_named(self, name, table):
         entry = table.array[0]
         self.tensors.append({"name": name, "role": entry.role, "values": values_of(entry)})
 
     def before_update(self, group, table):
-        self._before = [values_of(entry) for entry in table.array[:table.count]]
+        self._before = [values_of(entry) for entry in table.array[: table.count]]
 
     def after_update(self, group, table):
-        roles = [entry.role for entry in table.array[:table.count]]
-        after = [values_of(entry) for entry in table.array[:table.count] if entry.role == _abi.WEIGHT]
-        self.updates.append({"step": len(self.steps), "roles": roles, "changed": sum(
-            1 for one, other in zip(self._before, after) for x, y in zip(one, other) if x != y)})
+        roles = [entry.role for entry in table.array[: table.count]]
+        after = [values_of(entry) for entry in table.array[: table.count] if entry.role == _abi.WEIGHT]
+        self.updates.append(
+            {
+                "step": len(self.steps),
+                "roles": roles,
+                "changed": sum(
+                    1 for one, other in zip(self._before, after) for x, y in zip(one, other) if x != y
+                ),
+            }
+        )
 
     def plan(self, step):
         everything = _abi.PLAN_LAYERS | _abi.PLAN_UPDATE | _abi.PLAN_STATE | _abi.PLAN_GRADIENTS

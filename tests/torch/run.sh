@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs a test of the Python package. run.sh torch FILE: with a Python that has torch, which is AMPBENCH_TORCH_PYTHON or
-# what scripts/torch-env made; run.sh plain FILE: with any Python 3.9 or newer (AMPBENCH_PYTHON). Skips (77) without one.
+# Runs a test of the Python package. run.sh torch FILE: with a Python that has torch, AMPBENCH_TORCH_PYTHON or what
+# scripts/torch-env made; run.sh plain FILE: with any Python 3.9 or newer (AMPBENCH_PYTHON). Else it skips (77).
 set -eu
 skip() { printf 'SKIPPED: %s\n' "$*"; exit 77; }
 kind=$1
@@ -8,12 +8,14 @@ file=$2
 case $kind in
 torch)
     python=${AMPBENCH_TORCH_PYTHON:-$AMPBENCH_SOURCE/build/torch-env/bin/python}
-    [ -x "$(command -v "$python")" ] || skip "no Python with torch: set AMPBENCH_TORCH_PYTHON, or run scripts/torch-env"
+    [ -x "$(command -v "$python")" ] ||
+        skip "no Python with torch: set AMPBENCH_TORCH_PYTHON, or run scripts/torch-env"
     ;;
 *)
     python=${AMPBENCH_PYTHON:-python3}
     [ -x "$(command -v "$python")" ] || skip "no $python"
-    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null || skip "$python is older than 3.9"
+    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null ||
+        skip "$python is older than 3.9"
     ;;
 esac
 [ -z "${AMPPROBE_LIBRARY:-}" ] || [ -e "$AMPPROBE_LIBRARY" ] || unset AMPPROBE_LIBRARY

@@ -1,11 +1,14 @@
 """Small trainings that the tests run with and without the probe. Everything is seeded."""
+
 import contextlib
 import io
 import os
 import sys
 
-sys.path[:0] = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"),
-                os.path.dirname(os.path.abspath(__file__))]
+sys.path[:0] = [
+    os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"),
+    os.path.dirname(os.path.abspath(__file__)),
+]
 
 import torch  # noqa: E402
 
@@ -35,8 +38,14 @@ def mlp():
     """In-place ReLU, batch norm, dropout, a frozen layer and a parameter that no loss depends on."""
     torch.manual_seed(1)
     model = torch.nn.Sequential(
-        torch.nn.Linear(8, 16), torch.nn.ReLU(inplace=True), torch.nn.BatchNorm1d(16), torch.nn.Dropout(0.1),
-        torch.nn.Linear(16, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+        torch.nn.Linear(8, 16),
+        torch.nn.ReLU(inplace=True),
+        torch.nn.BatchNorm1d(16),
+        torch.nn.Dropout(0.1),
+        torch.nn.Linear(16, 16),
+        torch.nn.ReLU(),
+        torch.nn.Linear(16, 4),
+    )
     model.register_parameter("unused", torch.nn.Parameter(torch.ones(3)))
     model[4].bias.requires_grad_(False)
     return model
@@ -51,13 +60,31 @@ def batch(step, rows=32):
 class Run:
     """One training. Options say how; `probe` whether it is watched. What came out is in the attributes."""
 
-    def __init__(self, probe=True, steps=24, optimizer=None, scaler=True, scale=2.0**20, half=torch.float16,
-                 accumulate=1, clip=None, set_to_none=True, schedule=None, compiled=None, model=None,
-                 give_scaler=True, closure=False, attach=None, window=5, keep=None):
+    def __init__(
+        self,
+        probe=True,
+        steps=24,
+        optimizer=None,
+        scaler=True,
+        scale=2.0**20,
+        half=torch.float16,
+        accumulate=1,
+        clip=None,
+        set_to_none=True,
+        schedule=None,
+        compiled=None,
+        model=None,
+        give_scaler=True,
+        closure=False,
+        attach=None,
+        window=5,
+        keep=None,
+    ):
         torch.manual_seed(0)
         self.model = (model or mlp)()
         self.optimizer = (optimizer or (lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9)))(
-            [p for p in self.model.parameters() if p.requires_grad])
+            [p for p in self.model.parameters() if p.requires_grad]
+        )
         self.scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=window, enabled=scaler)
         forward = torch.compile(self.model, backend=compiled) if compiled else self.model
         self.probe = None
@@ -84,11 +111,13 @@ class Run:
     def _step(self, step, forward, half, accumulate, clip, set_to_none, closure):
         self.optimizer.zero_grad(set_to_none=set_to_none)
         if closure:
+
             def calculate():
                 self.optimizer.zero_grad(set_to_none=set_to_none)
                 loss = self._loss(step, forward, half, 1, 0)
                 loss.backward()
                 return loss
+
             self.losses.append(float(self.optimizer.step(calculate)))
             return
         total = 0.0
@@ -100,8 +129,9 @@ class Run:
         if self.scaler.is_enabled():
             self.scales.append(self.scaler.get_scale())
         if self.keep is not None:
-            self.keep.append({name: p.grad.clone() for name, p in self.model.named_parameters()
-                              if p.grad is not None})
+            self.keep.append(
+                {name: p.grad.clone() for name, p in self.model.named_parameters() if p.grad is not None}
+            )
         unclipped = [p.grad.clone() for p in self.model.parameters() if p.grad is not None]
         if clip == "scaled":
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 0.5)
@@ -121,11 +151,13 @@ class Run:
 
 def equal(one, other):
     """Whether two runs have the same losses and final state, bit for bit."""
-    same_losses = torch.equal(torch.tensor(one.losses, dtype=torch.float64),
-                              torch.tensor(other.losses, dtype=torch.float64)) or \
-        str(one.losses) == str(other.losses)
-    return same_losses and all(torch.equal(a.nan_to_num(7), b.nan_to_num(7)) if a.is_floating_point()
-                               else torch.equal(a, b) for a, b in zip(one.state, other.state))
+    same_losses = torch.equal(
+        torch.tensor(one.losses, dtype=torch.float64), torch.tensor(other.losses, dtype=torch.float64)
+    ) or str(one.losses) == str(other.losses)
+    return same_losses and all(
+        torch.equal(a.nan_to_num(7), b.nan_to_num(7)) if a.is_floating_point() else torch.equal(a, b)
+        for a, b in zip(one.state, other.state)
+    )
 
 
 @contextlib.contextmanager

@@ -1,4 +1,5 @@
 """Layer B: hooks of probed steps see every layer once, change nothing and go away."""
+
 import copy
 import dataclasses
 import unittest
@@ -33,16 +34,22 @@ def one_step(model, *inputs, call=None, backward=None):
 
 class Layers(unittest.TestCase):
     def test_training_is_bit_equal(self):
-        for name, options in {"fp16": {}, "bf16": {"half": torch.bfloat16, "scaler": False},
-                              "fp32": {"half": None}, "accumulation": {"accumulate": 3}}.items():
+        for name, options in {
+            "fp16": {},
+            "bf16": {"half": torch.bfloat16, "scaler": False},
+            "fp32": {"half": None},
+            "accumulation": {"accumulate": 3},
+        }.items():
             with self.subTest(name):
                 use_recorder(every_fifth)
                 run = Run(**options)
                 self.assertTrue(equal(Run(probe=False, **options), run))
                 shown = [bool(flags & _abi.LAYERS_SHOWN) for flags in run.record.of("flags")]
                 self.assertEqual(shown, [step % 5 == 0 for step in range(24)])
-                self.assertEqual({u["step"] for u in run.record.updates},
-                                 {s for s in range(0, 24, 5) if run.record.steps[s]["stepped"]})
+                self.assertEqual(
+                    {u["step"] for u in run.record.updates},
+                    {s for s in range(0, 24, 5) if run.record.steps[s]["stepped"]},
+                )
                 self.assertTrue(all(u["changed"] > 0 for u in run.record.updates))
 
     def test_level_is_what_ran(self):
@@ -70,6 +77,7 @@ class Layers(unittest.TestCase):
                 else:
                     y = y + 1
                 return self.r(y)
+
         x = torch.randn(2, 2, 8, 8)
         _, one, _ = one_step(Net(True), x)
         _, other, _ = one_step(Net(False), x)
@@ -87,6 +95,7 @@ class Layers(unittest.TestCase):
 
             def forward(self, x):
                 return self.l(self.a(self.a(x)) + self.e(torch.tensor([1, 2])))[0]
+
         counts, _, probe = one_step(Net(), torch.randn(2, 4))
         self.assertEqual(counts["a"], (2, 2))
         self.assertEqual(counts["l"][0], 1)
@@ -103,6 +112,7 @@ class Layers(unittest.TestCase):
 
             def forward(self, x):
                 return self.m(x, x, x)[0]
+
         counts, record, _ = one_step(Net(), torch.randn(3, 2, 8))
         self.assertEqual(counts["m"], (1, 1))
         self.assertNotIn("m.out_proj", counts)
@@ -120,6 +130,7 @@ class Layers(unittest.TestCase):
 
             def forward(self, x):
                 return Result(self.a(x))
+
         counts, _, _ = one_step(Net(), torch.randn(2, 4), backward=lambda r: r.value.sum().backward())
         self.assertEqual(counts, {"a": (1, 1)})
 
@@ -137,6 +148,7 @@ class Layers(unittest.TestCase):
                 def call(net, reentrant=reentrant):
                     x = torch.randn(2, 4, requires_grad=True)
                     return torch.utils.checkpoint.checkpoint(net, x, use_reentrant=reentrant)
+
                 counts, _, _ = one_step(model, call=call)
                 self.assertEqual(counts, {name: (1, 1) for name in "012"})
 
@@ -145,16 +157,18 @@ class Layers(unittest.TestCase):
         x = torch.randn(2, 4, requires_grad=True)
 
         def backward(output):
-            gradient, = torch.autograd.grad(output.sum(), x, create_graph=True)
+            (gradient,) = torch.autograd.grad(output.sum(), x, create_graph=True)
             (output.sum() + gradient.square().sum()).backward()
+
         counts, _, probe = one_step(model, x, backward=backward)
         self.assertEqual(counts["0"][0], 1)
         self.assertGreaterEqual(counts["0"][1], 2)
         self.assertIsNone(probe.reason)
 
     def test_expanded_gradients_are_not_read_out_of_bounds(self):
-        counts, record, _ = one_step(torch.nn.Linear(4, 40), torch.randn(100, 4),
-                                     backward=lambda output: output.sum().backward())
+        counts, record, _ = one_step(
+            torch.nn.Linear(4, 40), torch.randn(100, 4), backward=lambda output: output.sum().backward()
+        )
         self.assertEqual(counts, {"Linear": (1, 1)})
         gradient = [item for item in record.tensors if item["role"] == BACKWARD]
         self.assertEqual(gradient[0]["sum"], 4000.0)
@@ -165,6 +179,7 @@ class Layers(unittest.TestCase):
         def call(net):
             torch.vmap(net)(torch.randn(3, 2, 4))
             return net(torch.randn(2, 4))
+
         counts, record, _ = one_step(model, call=call)
         self.assertGreaterEqual(counts["Linear"][0], 1)
         self.assertTrue(any("function transform" in note for note in record.notes))
@@ -184,6 +199,7 @@ class Layers(unittest.TestCase):
             with torch.no_grad():
                 net(torch.randn(2, 4))
             return net(torch.randn(2, 4))
+
         counts, _, _ = one_step(model, call=call)
         self.assertEqual(counts, {"0": (1, 1)})
 
@@ -233,6 +249,7 @@ class Layers(unittest.TestCase):
 
             def forward(self, x):
                 return self.time(x)
+
         model = Net().bfloat16()
         _, record, _ = one_step(model, torch.arange(1000.0)[:, None].bfloat16())
         self.assertTrue(any(note.startswith("time: its input is torch.bfloat16") for note in record.notes))

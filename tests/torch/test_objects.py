@@ -1,4 +1,5 @@
 """The user's objects are as they would be without the probe: pickle, deepcopy, state, schedules, wrappers."""
+
 import copy
 import gc
 import io
@@ -54,7 +55,9 @@ class Objects(unittest.TestCase):
         self.assertNotIn("step", vars(things[1]))
         probe.close()
         self.assertEqual(sum(len(m._forward_hooks) for m in things[0].modules()), 0)
-        self.assertEqual(len(things[1]._optimizer_step_pre_hooks) + len(things[1]._optimizer_step_post_hooks), 0)
+        self.assertEqual(
+            len(things[1]._optimizer_step_pre_hooks) + len(things[1]._optimizer_step_post_hooks), 0
+        )
 
     def test_patches_go_with_the_last_probe(self):
         names = ("scale", "unscale_", "step", "update")
@@ -121,6 +124,7 @@ class Objects(unittest.TestCase):
 
             def step(self, optimizer, *args, **kwargs):
                 return super().step(optimizer, *args, **kwargs)
+
         model, optimizer, _ = parts()
         scaler = Mine("cpu", init_scale=2.0**20)
         probe = ampprobe.attach(model, optimizer, scaler=scaler)
@@ -139,6 +143,7 @@ class Objects(unittest.TestCase):
                     grad_scaler.unscale_(self)
                     return super().step()
                 return None
+
         model, _, scaler = parts()
         optimizer = Old(model.parameters(), lr=0.1)
         probe = ampprobe.attach(model, optimizer, scaler=scaler)
@@ -175,7 +180,10 @@ class Objects(unittest.TestCase):
                 optimizer._accelerate_step_called = False
                 optimizer._optimizer_original_step_method = optimizer.optimizer.step
                 from accelerate.optimizer import patch_optimizer_step
-                optimizer._optimizer_patched_step_method = patch_optimizer_step(optimizer, optimizer.optimizer.step)
+
+                optimizer._optimizer_patched_step_method = patch_optimizer_step(
+                    optimizer, optimizer.optimizer.step
+                )
                 if probe is None:
                     probe = ampprobe.attach(model, optimizer if wrapped else optimizer.optimizer)
                 skips = []
@@ -208,13 +216,19 @@ class Objects(unittest.TestCase):
 
             def on_train_start(self):
                 self.seen = ampprobe.attach(self, self.optimizers())
+
         torch.manual_seed(0)
         data = torch.utils.data.TensorDataset(torch.randn(24, 8), torch.randn(24, 4))
         module = Module()
         with stderr():
-            lightning.Trainer(max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False,
-                              enable_progress_bar=False, enable_model_summary=False).fit(
-                                  module, torch.utils.data.DataLoader(data, batch_size=4))
+            lightning.Trainer(
+                max_epochs=1,
+                accelerator="cpu",
+                logger=False,
+                enable_checkpointing=False,
+                enable_progress_bar=False,
+                enable_model_summary=False,
+            ).fit(module, torch.utils.data.DataLoader(data, batch_size=4))
         module.seen.close()
         record = module.seen.record
         self.assertIsNone(module.seen.reason)
@@ -248,11 +262,18 @@ class BadInput(unittest.TestCase):
     def test_library_that_is_none_or_another(self):
         use_library()
         for path, text in (("/nowhere/libampprobe.so", "was not found"), (None, "no function ampprobe_abi")):
-            code = ("import torch, ampprobe\nm = torch.nn.Linear(2, 2)\n"
-                    "ampprobe.attach(m, torch.optim.SGD(m.parameters(), lr=1))")
+            code = (
+                "import torch, ampprobe\nm = torch.nn.Linear(2, 2)\n"
+                "ampprobe.attach(m, torch.optim.SGD(m.parameters(), lr=1))"
+            )
             path = path or torch._C.__file__
-            run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False,
-                                 env={**os.environ, "AMPPROBE_LIBRARY": path, "PYTHONPATH": os.pathsep.join(sys.path)})
+            run = subprocess.run(
+                [sys.executable, "-c", code],
+                capture_output=True,
+                text=True,
+                check=False,
+                env={**os.environ, "AMPPROBE_LIBRARY": path, "PYTHONPATH": os.pathsep.join(sys.path)},
+            )
             self.assertIn(text, run.stderr)
             self.assertIn("RuntimeError: ampprobe.attach: ", run.stderr)
 
@@ -280,6 +301,7 @@ class BadInput(unittest.TestCase):
 
                 def broken(*_, **__):
                     raise OSError("the disk is full")
+
                 setattr(opened[-1], method, broken)
                 with stderr() as printed:
                     train(model, optimizer, scaler, 6)
@@ -299,6 +321,7 @@ class BadInput(unittest.TestCase):
 
         def bad(*_):
             raise KeyError("mine")
+
         optimizer.register_step_pre_hook(bad)
         optimizer.zero_grad()
         scaler.scale(model(torch.randn(4, 8)).sum()).backward()

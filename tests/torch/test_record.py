@@ -1,7 +1,8 @@
-"""The library's record of runs on PyTorch: its counts are the gradients', its scales GradScaler's, its verdicts right.
+"""The library's record of runs on PyTorch: its counts are the gradients', its scales GradScaler's.
 
 Needs the library (AMPPROBE_LIBRARY), and the program (AMPBENCH) for the verdicts; skips what it has not.
 """
+
 import json
 import os
 import signal
@@ -25,12 +26,19 @@ def exponents(values):
 
 def ampbench(*arguments):
     """Runs the program; its exit status and what it printed."""
-    run = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, check=False,
-                         env={**os.environ, "NO_COLOR": "1"})
+    run = subprocess.run(
+        [PROGRAM, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "NO_COLOR": "1"},
+    )
     return run.returncode, run.stdout + run.stderr
 
 
-@unittest.skipUnless(os.environ.get("AMPPROBE_LIBRARY"), "AMPPROBE_LIBRARY is not set: libampprobe was not built")
+@unittest.skipUnless(
+    os.environ.get("AMPPROBE_LIBRARY"), "AMPPROBE_LIBRARY is not set: libampprobe was not built"
+)
 class Records(unittest.TestCase):
     def setUp(self):
         use_library()
@@ -41,6 +49,7 @@ class Records(unittest.TestCase):
     def attach(self, **more):
         def start(model, optimizer, **options):
             return ampprobe.attach(model, optimizer, out=self.path, **options, **more)
+
         return start
 
     def read(self):
@@ -48,8 +57,11 @@ class Records(unittest.TestCase):
             return json.load(file)
 
     def test_counts_equal_those_of_the_gradients(self):
-        for name, options in {"fp16": {}, "bf16": {"half": torch.bfloat16, "scaler": False},
-                              "half weights": {"half": None, "scaler": False, "model": lambda: mlp().bfloat16()}}.items():
+        for name, options in {
+            "fp16": {},
+            "bf16": {"half": torch.bfloat16, "scaler": False},
+            "half weights": {"half": None, "scaler": False, "model": lambda: mlp().bfloat16()},
+        }.items():
             with self.subTest(name):
                 if name == "half weights":
                     options["attach"] = self.attach(every=1)
@@ -59,8 +71,11 @@ class Records(unittest.TestCase):
                     Run(steps=10, keep=kept, **{"attach": self.attach(every=1), **options})
                 finally:
                     torch.set_default_dtype(torch.float32)
-                entries = {t["name"]: t for t in self.read()["cells"][0]["probes"]["tensors"]
-                           if t["kind"] == "weight_gradient"}
+                entries = {
+                    t["name"]: t
+                    for t in self.read()["cells"][0]["probes"]["tensors"]
+                    if t["kind"] == "weight_gradient"
+                }
                 self.assertEqual(len(entries), len(kept[0]))
                 for parameter in kept[0]:
                     values = torch.cat([step[parameter].flatten() for step in kept])
@@ -83,19 +98,30 @@ class Records(unittest.TestCase):
         self.assertEqual([float(x) for x in cell["loss"]], run.losses)
 
     def test_training_is_bit_equal(self):
-        for name, options in {"fp16": {}, "adamw": {"optimizer": lambda p: torch.optim.AdamW(p, fused=True)},
-                              "clip": {"clip": "unscaled", "accumulate": 2},
-                              "compiled": {"compiled": "aot_eager"}}.items():
+        for name, options in {
+            "fp16": {},
+            "adamw": {"optimizer": lambda p: torch.optim.AdamW(p, fused=True)},
+            "clip": {"clip": "unscaled", "accumulate": 2},
+            "compiled": {"compiled": "aot_eager"},
+        }.items():
             with self.subTest(name):
-                self.assertTrue(equal(Run(probe=False, steps=60, **options),
-                                      Run(steps=60, attach=self.attach(every=7), **options)))
+                self.assertTrue(
+                    equal(
+                        Run(probe=False, steps=60, **options),
+                        Run(steps=60, attach=self.attach(every=7), **options),
+                    )
+                )
 
     def test_a_killed_run_keeps_its_steps(self):
-        code = (f"import sys; sys.path.insert(0, {HERE!r})\n"
-                "from settings import *\n"
-                f"run = Run(steps=12, attach=lambda m, o, **k: ampprobe.attach(m, o, out={self.path!r}, **k))\n")
+        code = (
+            f"import sys; sys.path.insert(0, {HERE!r})\n"
+            "from settings import *\n"
+            f"run = Run(steps=12, attach=lambda m, o, **k: ampprobe.attach(m, o, out={self.path!r}, **k))\n"
+        )
         # The probe is not closed: the process is killed when the 12th step has ended.
-        code = code.replace("run = Run", "ampprobe.Probe.close = lambda self: os.kill(os.getpid(), 9)\nrun = Run")
+        code = code.replace(
+            "run = Run", "ampprobe.Probe.close = lambda self: os.kill(os.getpid(), 9)\nrun = Run"
+        )
         run = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
         self.assertEqual(run.returncode, -signal.SIGKILL)
         if PROGRAM:
@@ -107,8 +133,12 @@ class Records(unittest.TestCase):
     @unittest.skipUnless(PROGRAM, "AMPBENCH is not set")
     def test_reports_read_it(self):
         Run(steps=40, window=1000, attach=self.attach(every=2))
-        for command in (["report", self.path], ["diagnose", self.path], ["advise", self.path],
-                        ["report", "--markdown", self.path]):
+        for command in (
+            ["report", self.path],
+            ["diagnose", self.path],
+            ["advise", self.path],
+            ["report", "--markdown", self.path],
+        ):
             status, text = ampbench(*command)
             self.assertIn(status, (0, 4, 5), (command, text))
 
@@ -126,7 +156,8 @@ import os, sys
 sys.path.insert(0, {HERE!r})
 from settings import *
 import torch.distributed as dist
-dist.init_process_group("gloo", init_method="file://{self.folder.name}/meet", rank=int(sys.argv[1]), world_size=2)
+meet = "file://{self.folder.name}/meet"
+dist.init_process_group("gloo", init_method=meet, rank=int(sys.argv[1]), world_size=2)
 def train(probed):
     torch.manual_seed(0)
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(
@@ -148,14 +179,18 @@ one, other = train(False), train(True)
 assert all(torch.equal(a, b) for a, b in zip(one, other))
 dist.barrier()
 """
-        runs = [subprocess.Popen([sys.executable, "-c", code, str(rank)], stderr=subprocess.PIPE, text=True)
-                for rank in range(2)]
+        runs = [
+            subprocess.Popen([sys.executable, "-c", code, str(rank)], stderr=subprocess.PIPE, text=True)
+            for rank in range(2)
+        ]
         for run in runs:
             self.assertEqual(run.wait(), 0, run.stderr.read())
             run.stderr.close()
         cells = []
         for rank in range(2):
-            with open(os.path.join(self.folder.name, f"run.rank{rank}.ampprobe.json"), encoding="utf-8") as file:
+            with open(
+                os.path.join(self.folder.name, f"run.rank{rank}.ampprobe.json"), encoding="utf-8"
+            ) as file:
                 document = json.load(file)
             self.assertEqual((document["probe"]["rank"], document["probe"]["world"]), (rank, 2))
             cells.append(document["cells"][0])

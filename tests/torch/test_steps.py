@@ -1,4 +1,5 @@
 """Layer A on torch: every setting is bit-equal with and without the probe, and what it saw is the truth."""
+
 import math
 import unittest
 
@@ -52,11 +53,13 @@ class Steps(unittest.TestCase):
 
     def test_optimizers(self):
         makers = {
-            "adam": lambda p: torch.optim.Adam(p), "foreach": lambda p: torch.optim.AdamW(p, foreach=True),
+            "adam": lambda p: torch.optim.Adam(p),
+            "foreach": lambda p: torch.optim.AdamW(p, foreach=True),
             "fused adam": lambda p: torch.optim.Adam(p, fused=True),
             "fused adamw": lambda p: torch.optim.AdamW(p, fused=True),
             "fused sgd": lambda p: torch.optim.SGD(p, lr=0.05, fused=True),
-            "rmsprop": lambda p: torch.optim.RMSprop(p, lr=1e-3)}
+            "rmsprop": lambda p: torch.optim.RMSprop(p, lr=1e-3),
+        }
         for name, maker in makers.items():
             with self.subTest(name):
                 self.check(optimizer=maker)
@@ -84,13 +87,20 @@ class Steps(unittest.TestCase):
         run = self.check(closure=True, scaler=False, half=None, scale_seen=False, steps=8)
         first = run.record.steps[0]
         self.assertGreater(first["sum"], 0)  # at the entry of step there was no gradient yet
-        lbfgs = self.check(closure=True, scaler=False, half=None, scale_seen=False, steps=5,
-                           optimizer=lambda p: torch.optim.LBFGS(p, max_iter=4))
+        lbfgs = self.check(
+            closure=True,
+            scaler=False,
+            half=None,
+            scale_seen=False,
+            steps=5,
+            optimizer=lambda p: torch.optim.LBFGS(p, max_iter=4),
+        )
         self.assertEqual(len(lbfgs.record.steps), 5)
 
     def test_schedule_that_steps_on_skips_is_named(self):
         def schedule(optimizer):
             return torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.99)
+
         run = self.check(schedule=schedule)
         flags = run.record.of("flags")
         after_skip = [index + 1 for index, skip in enumerate(run.skips[:-1]) if skip]
@@ -125,7 +135,10 @@ class Steps(unittest.TestCase):
         def train(probed):
             torch.manual_seed(0)
             model = torch.nn.ModuleList([torch.nn.Linear(8, 8), torch.nn.Linear(8, 4)])
-            optimizers = [torch.optim.SGD(model[0].parameters(), lr=0.1), torch.optim.Adam(model[1].parameters())]
+            optimizers = [
+                torch.optim.SGD(model[0].parameters(), lr=0.1),
+                torch.optim.Adam(model[1].parameters()),
+            ]
             scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127, growth_interval=4)
             probe = ampprobe.attach(model, optimizers, scaler=scaler) if probed else None
             scales = []
@@ -140,6 +153,7 @@ class Steps(unittest.TestCase):
             if probe:
                 probe.close()
             return model, probe, scales
+
         plain, _, _ = train(False)
         model, probe, scales = train(True)
         self.assertTrue(all(torch.equal(a, b) for a, b in zip(plain.parameters(), model.parameters())))

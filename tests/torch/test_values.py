@@ -1,4 +1,5 @@
 """Tensors of every kind: the layout is checked before a pointer is given away."""
+
 import unittest
 
 from settings import _abi, ampprobe, torch, use_recorder
@@ -22,14 +23,26 @@ class Values(unittest.TestCase):
 
     def test_without_a_copy(self):
         base = torch.randn(4, 3, 5, 6)
-        for tensor in (base, base.half(), base.bfloat16(), base.double(), base[2], base.t() if base.dim() == 2 else
-                       base.permute(2, 0, 1, 3), base.to(memory_format=torch.channels_last), torch.tensor(1.5),
-                       torch.nn.Parameter(base)):
+        for tensor in (
+            base,
+            base.half(),
+            base.bfloat16(),
+            base.double(),
+            base[2],
+            base.t() if base.dim() == 2 else base.permute(2, 0, 1, 3),
+            base.to(memory_format=torch.channels_last),
+            torch.tensor(1.5),
+            torch.nn.Parameter(base),
+        ):
             self.assertEqual(self.readable(tensor, tensor.numel()).data, tensor.data_ptr())
 
     def test_by_a_copy(self):
-        for tensor in (torch.ones(()).expand(40, 100), torch.randn(8, 8)[:, ::2], torch.randn(9)[::2],
-                       torch.randn(3, 1).expand(3, 7)):
+        for tensor in (
+            torch.ones(()).expand(40, 100),
+            torch.randn(8, 8)[:, ::2],
+            torch.randn(9)[::2],
+            torch.randn(3, 1).expand(3, 7),
+        ):
             found = self.readable(tensor, tensor.numel())
             self.assertNotEqual(found.data, tensor.data_ptr())
 
@@ -57,9 +70,13 @@ class Values(unittest.TestCase):
 
     def test_gradients_of_all_kinds(self):
         use_recorder()
-        model = torch.nn.ModuleDict({
-            "sparse": torch.nn.Embedding(50, 4, sparse=True), "dense": torch.nn.Linear(4, 4),
-            "conv": torch.nn.Conv2d(1, 4, 3).to(memory_format=torch.channels_last)})
+        model = torch.nn.ModuleDict(
+            {
+                "sparse": torch.nn.Embedding(50, 4, sparse=True),
+                "dense": torch.nn.Linear(4, 4),
+                "conv": torch.nn.Conv2d(1, 4, 3).to(memory_format=torch.channels_last),
+            }
+        )
         model.register_parameter("empty", torch.nn.Parameter(torch.zeros(0)))
         model.register_parameter("expanded", torch.nn.Parameter(torch.zeros(40, 100)))
         model["tied"] = torch.nn.Linear(4, 4)

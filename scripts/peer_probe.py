@@ -68,7 +68,7 @@ def gpt(torch):
     layer = torch.nn.TransformerEncoderLayer(128, 4, 512, dropout=0.0, batch_first=True, norm_first=True)
     net = torch.nn.Sequential(
         torch.nn.Embedding(256, 128),
-        torch.nn.TransformerEncoder(layer, 4, False),
+        torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False),
         torch.nn.Linear(128, 256),
         torch.nn.Flatten(0, 1),
     )

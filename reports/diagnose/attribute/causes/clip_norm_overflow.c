@@ -42,7 +42,8 @@ static bool norm_is_wide(const ab_case *c, const ab_verdict *verdict) {
     return !in_half(c);
 }
 
-static const ab_refutation refuted_wide_norm = {.text = "the norm is computed in fp32", .holds = norm_is_wide};
+static const ab_refutation refuted_wide_norm = {.text = "the norm is computed in fp32",
+                                                .holds = norm_is_wide};
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {
     const double limit = ab_json_number(c->facts.document, "config.clip_norm", 0),

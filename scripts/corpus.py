@@ -6,7 +6,7 @@
     scripts/corpus.py expand NAME FOLDER   writes a case's network into FOLDER, prints the command line
     scripts/corpus.py expand all FOLDER    writes every network into FOLDER
     scripts/corpus.py pack NET.json        prints a network as a line of architectures.jsonl
-    scripts/corpus.py check                refuses what is not a sound corpus (as tests/cli/corpus.sh does)
+    scripts/corpus.py check                fails if the corpus is not consistent (as tests/cli/corpus.sh does)
 
 Formats are described in bench/corpus/README.md."""
 
@@ -64,7 +64,7 @@ def split_outside_brackets(text, separator):
 
 
 def read_value(text):
-    """A number, list, true or false; anything else is a word."""
+    """A number, list, true or false; anything else is a string."""
     try:
         return json.loads(text)
     except ValueError:
@@ -140,8 +140,8 @@ def op_texts(text):
 
 
 def changed_ops(texts, changes):
-    """Ops of an architecture with a variant's changes. `x=op(...)` replaces x or goes behind the op before it
-    in the list, `-x` takes x away, `@x` says after which op the next one goes (`@` alone: to the front)."""
+    """Ops of an architecture with a variant's changes. `x=op(...)` replaces x or is inserted after the op
+    before it in the list, `-x` removes x, `@x` inserts the next one after x (`@` alone: at the front)."""
     texts, at = list(texts), len(texts)
 
     def place(name):
@@ -284,7 +284,7 @@ def read_architectures():
 
 
 def variant_of(base, row):
-    """The row of an architecture with a variant's changes; null in `extra` takes a key away."""
+    """The row of an architecture with a variant's changes; null in `extra` removes a key."""
     merged = {key: row[key] or base[key] for key in ("input", "defaults")}
     merged["extra"] = {
         k: v for k, v in {**(base["extra"] or {}), **(row["extra"] or {})}.items() if v is not None
@@ -333,7 +333,7 @@ def read_cases():
 
 
 def command(options, networks, folder):
-    """Options as words of the command line; --net of the corpus as a file in the folder."""
+    """Options as arguments of a command line; a network of the corpus becomes a file in the folder."""
     words = []
     for key, value in options.items():
         words += [
@@ -354,7 +354,7 @@ def run_options(case, networks):
 
 
 def expand_case(case, networks, folder):
-    """What scripts/confusion runs: options of `ampbench run`, those that do a remedy by hand, the cell."""
+    """What scripts/confusion runs: options of `ampbench run`, options that apply the remedy, the cell."""
     expanded = {key: case[key] for key in ("name", "text", "cause", "layer", "set", "split")}
     expanded["cell"] = case["level"] + "/"
     expanded["run"] = command(run_options(case, networks), networks, folder)
@@ -376,7 +376,7 @@ def write_networks(networks, folder):
 
 
 def put_between_marks(file, mark, maker, text):
-    """A text into a page, between the marks <!-- MARK: made by MAKER --> and <!-- /MARK -->."""
+    """Replaces the text of a page between the marks <!-- MARK: made by MAKER --> and <!-- /MARK -->."""
     path, begin, end = root / file, f"<!-- {mark}: made by {maker} -->\n", f"<!-- /{mark} -->"
     old = path.read_text()
     if begin not in old or end not in old:
@@ -472,7 +472,7 @@ def check_causes():
 
 
 def check_size(cases):
-    """Fewer than 60 files, and 250 bytes a case in all: the corpus is to stay readable."""
+    """Limits of size: fewer than 60 files, and 250 bytes a case."""
     files = [path for path in corpus.rglob("*") if path.is_file()]
     size, most = sum(path.stat().st_size for path in files), 250 * len(cases)
     if len(files) >= 60 or size > most:
@@ -481,7 +481,7 @@ def check_size(cases):
 
 
 def check(_options):
-    """Refuses a corpus that does not expand, has something left over or is too large."""
+    """Fails if the corpus does not expand, has unused networks or is too large."""
     networks, cases = read_networks(), read_cases()
     built_in = {path.stem for path in (root / "bench" / "nets").glob("*.json")}
     check_causes()

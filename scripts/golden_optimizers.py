@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""What torch's optimizers, schedules and clipping, and apex's LARC and FusedLAMB formulas, compute: writes
-tests/golden/optimizers.json, schedules.json and clipping.json.
+"""Records what torch's optimizers, schedules and clipping and apex's LARC and FusedLAMB formulas compute.
 
-    golden_optimizers.py            all files (needs torch 2.11, numpy; transformers for the warm-up schedules)
+Writes tests/golden/optimizers.json, schedules.json and clipping.json.
+
+    golden_optimizers.py            all files (torch 2.11, numpy; transformers for the warm-up schedules)
     golden_optimizers.py optimizers | schedules | clipping
 
-Not part of the build and not run by any test. torch.optim runs as it is. apex's optimizers need its CUDA build; their
-formulas are written out here in torch operations, from csrc/multi_tensor_lamb.cu and apex/parallel/LARC.py. Weights and
-gradients are multiples of 2^-30 made from Philox, exact in fp32, so that both sides start from the same bits.
+Not part of the build and not run by any test. torch.optim is used unchanged. apex's optimizers need its
+CUDA build; their formulas are reimplemented here in torch operations, from csrc/multi_tensor_lamb.cu and
+apex/parallel/LARC.py. Weights and gradients are multiples of 2^-30 made from Philox, exact in fp32, so that
+both sides start from the same bits.
 """
 import json
 import math
@@ -30,13 +32,14 @@ def uniform(step, scale):
     return torch.from_numpy((scale * (2.0 * u - 1.0)).astype(np.float32))
 
 
-# ---- apex's formulas ----------------------------------------------------------------------------------------------
+# ---- apex's formulas ---------------------------------------------------------------------------------------
 
 
 class Lamb:
     def __init__(self, params, lr, betas, eps, weight_decay, upside_down=False):
         (self.w,), self.lr, self.betas, self.eps, self.decay = params, lr, betas, eps, weight_decay
-        self.m, self.v, self.t, self.upside_down = torch.zeros_like(self.w), torch.zeros_like(self.w), 0, upside_down
+        self.m, self.v, self.t = torch.zeros_like(self.w), torch.zeros_like(self.w), 0
+        self.upside_down = upside_down
 
     def step(self):
         self.t += 1
@@ -54,7 +57,8 @@ class Lamb:
 
 class Larc:
     def __init__(self, params, lr, momentum, weight_decay, trust_coefficient, eps, clip):
-        (self.w,), self.decay, self.trust, self.eps, self.clip = params, weight_decay, trust_coefficient, eps, clip
+        (self.w,), self.decay, self.trust = params, weight_decay, trust_coefficient
+        self.eps, self.clip = eps, clip
         self.lr, self.sgd = lr, torch.optim.SGD(params, lr, momentum)
 
     def step(self):
@@ -66,7 +70,7 @@ class Larc:
         self.sgd.step()
 
 
-# ---- mistakes that a comparison must find -------------------------------------------------------------------------
+# ---- mistakes that a comparison must find ------------------------------------------------------------------
 
 
 class WrongAdam:
@@ -107,7 +111,7 @@ class WrongRmsprop:
         self.w.data -= self.lr * g / (self.s + self.eps).sqrt()
 
 
-# Name here, hyper-parameters as they are called here, what to run.
+# Name and hyper-parameters as ampbench calls them, what to run.
 CASES = [
     ("sgd", {"lr": 0.1, "weight_decay": 0.05}, lambda p, c: torch.optim.SGD(p, c["lr"], weight_decay=0.05)),
     ("momentum", {"lr": 0.1, "momentum": 0.8, "dampening": 0.5, "weight_decay": 0.05},
@@ -139,7 +143,8 @@ CASES = [
 ]
 
 ADAM_CASE = {"lr": 0.01, "beta1": 0.8, "beta2": 0.95, "eps": 1e-3, "weight_decay": 0.1}
-PLANTED = [(name, "adamw", ADAM_CASE, lambda p, c, m=name: WrongAdam(p, c["lr"], (0.8, 0.95), c["eps"], 0.1, m))
+PLANTED = [(name, "adamw", ADAM_CASE,
+            lambda p, c, m=name: WrongAdam(p, c["lr"], (0.8, 0.95), c["eps"], 0.1, m))
            for name in ("decay_coupled", "decay_without_lr", "no_bias_correction", "eps_inside_root")] + [
     ("eps_inside_root", "rmsprop", {"lr": 0.01, "alpha": 0.9, "eps": 1e-3, "weight_decay": 0.0},
      lambda p, c: WrongRmsprop(p, c["lr"], 0.9, c["eps"])),
@@ -195,11 +200,11 @@ def optimizers():
             f'{torch.__version__}", "count": {N}, "cases": [\n{lines}\n], "by_op": [\n{halves}\n]}}\n')
 
 
-# ---- schedules ----------------------------------------------------------------------------------------------------
+# ---- schedules ---------------------------------------------------------------------------------------------
 
 
 def rates(make, steps, lr=0.1, momentum=False):
-    """Learning rate in force at steps 0, 1, ... and the momentum, of one weight whose optimizer always steps."""
+    """Learning rate and momentum at steps 0, 1, ..., of one weight whose optimizer skips no step."""
     w = torch.zeros(1, requires_grad=True)
     optimizer = torch.optim.SGD([w], lr, momentum=0.9)
     schedule, found, momenta = make(optimizer), [], []
@@ -227,8 +232,10 @@ def schedule_cases():
         ("step", {"step_size": 3, "gamma": 0.5, "warmup": 4, "warmup_start": 0.25},
          rates(warmed(lambda o: s.StepLR(o, 3, 0.5), 4, 0.25), 14)),
         ("cosine", {"total": 20, "final": 0.01}, rates(lambda o: s.CosineAnnealingLR(o, 20, 0.01), 20)),
-        ("cosine", {"total": 20, "warmup": 5}, rates(lambda o: hf.get_cosine_schedule_with_warmup(o, 5, 20), 21)),
-        ("linear", {"total": 20, "warmup": 5}, rates(lambda o: hf.get_linear_schedule_with_warmup(o, 5, 20), 24)),
+        ("cosine", {"total": 20, "warmup": 5},
+         rates(lambda o: hf.get_cosine_schedule_with_warmup(o, 5, 20), 21)),
+        ("linear", {"total": 20, "warmup": 5},
+         rates(lambda o: hf.get_linear_schedule_with_warmup(o, 5, 20), 24)),
         ("linear", {"total": 12, "final": 0.02}, rates(lambda o: s.LinearLR(o, 1.0, 0.2, 12), 16)),
         ("polynomial", {"total": 12, "power": 2.0}, rates(lambda o: s.PolynomialLR(o, 12, 2.0), 16)),
         ("polynomial", {"total": 20, "warmup": 5, "power": 1.5, "final": 0.01},
@@ -250,7 +257,7 @@ def schedules():
             f'{torch.__version__}, transformers {transformers.__version__}", "cases": [\n{lines}\n]}}\n')
 
 
-# ---- clipping -----------------------------------------------------------------------------------------------------
+# ---- clipping ----------------------------------------------------------------------------------------------
 
 
 def clip_case(dtype, sizes, scale, norm, value):
@@ -265,7 +272,8 @@ def clip_case(dtype, sizes, scale, norm, value):
     total = torch.nn.utils.clip_grad_norm_(params, norm) if norm else torch.zeros(())
     if value:
         torch.nn.utils.clip_grad_value_(params, value)
-    return {"format": str(dtype).replace("torch.float32", "fp32").replace("torch.float16", "fp16"), "scale": scale,
+    return {"format": str(dtype).replace("torch.float32", "fp32").replace("torch.float16", "fp16"),
+            "scale": scale,
             "norm": norm, "value": value, "total": float(total).hex(),
             "grads": [[float(x).hex() for x in p.grad] for p in params]}
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Bytes that PyTorch keeps for the backward pass of one op, as rows for tests/unit/bench/amp/test_plan_saved.c.
+"""Bytes that PyTorch saves for the backward pass of one op: rows for
+tests/unit/bench/amp/test_plan_saved.c.
 
-Counts the storages of the tensors that autograd saves (fp32, CPU, parameters left out), so that views of one tensor count
-once. Run by hand with PyTorch 2.11; the test needs no Python."""
+Counts the storages of the tensors that autograd saves (fp32, CPU, parameters left out), so that views of one
+tensor count once. Run by hand with PyTorch 2.11; the test needs no Python."""
 import torch
 import torch.nn.functional as F
 
@@ -10,7 +11,7 @@ BATCH = 6
 
 
 def kept(make, *shapes, ids=None):
-    """Bytes of the storages that the graph of make(*inputs) holds on to."""
+    """Bytes of the storages that the graph of make(*inputs) references."""
     inputs = [torch.rand(s, requires_grad=True) + 0.1 for s in shapes]
     if ids is not None:
         inputs.append(ids)

@@ -1,5 +1,6 @@
-"""Golden traces of one folder in one file: FOLDER/traces.jsonl, a line each, which begins with {"file": "NAME.json",
-and otherwise is the trace. Paths FOLDER/NAME.json stand for such a line."""
+"""Reads and writes golden traces: FOLDER/traces.jsonl has one trace a line, with its name in the key "file".
+
+The path FOLDER/NAME.json means the line with {"file": "NAME.json", ...}."""
 import json
 import os
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes network files of any size: what bench/nets holds of transformers, and yours.
+"""Writes network files of any size; made the transformers of bench/nets.
 
     make_net.py gpt --layers 12 --heads 12 --width 768 --tokens 1024 --vocabulary 50257 > my_gpt.json
     make_net.py vit --image 224 --channels 3 --patch 16 --classes 1000 > vit.json
-    make_net.py --all          writes the ones that are built in again (bench/nets/*.json)
+    make_net.py --all          writes the built-in ones again (bench/nets/*.json)
 
 Needs Python 3 and nothing else. Trains nothing: ampbench --net my_gpt.json does.
 """
@@ -27,7 +27,7 @@ def document(name, text, given, defaults, init, ops, targets=None):
 
 
 def dump(net):
-    """One key or op a line, as people write it."""
+    """One key or op a line."""
     lines = [f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in net.items() if k not in ("ops", "losses")]
     ops = ",\n".join("    " + json.dumps(o) for o in net["ops"])
     lines.append(f'  "ops": [\n{ops}\n  ]')
@@ -36,7 +36,7 @@ def dump(net):
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-# ---- transformers -------------------------------------------------------------------------------------------------
+# ---- transformers ------------------------------------------------------------------------------------------
 
 NORMAL = {"weight": {"kind": "normal", "std": 0.02}, "bias": {"kind": "zeros"}}
 
@@ -46,7 +46,7 @@ def drop(name, p):
 
 
 def written_out(name, width, heads, causal, p):
-    """Attention in single ops, so that probes see its logits and probabilities, each rounded where a half op rounds."""
+    """Attention in single ops, so that logits and probabilities are probed, and rounded by half ops."""
     ops = [op(f"{name}.heads", "reshape", shape=[0, 0, 3, heads, width // heads])]
     for i, (part, order) in enumerate((("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1]), ("v", [0, 2, 1, 3]))):
         ops += [op(f"{name}.{part}.part", "select", **{"in": f"{name}.heads"}, dim=2, index=i),
@@ -57,7 +57,8 @@ def written_out(name, width, heads, causal, p):
         ops.append(op(f"{name}.masked", "masked_fill", causal=True))
     ops += [op(f"{name}.probabilities", "softmax"), *drop(f"{name}.probabilities.drop", p)]
     return ops + [op(f"{name}.mixed", "matmul", **{"in": [ops[-1]["name"], f"{name}.v"]}),
-                  op(f"{name}.side", "permute", dims=[0, 2, 1, 3]), op(f"{name}.sdpa", "reshape", shape=[0, 0, width])]
+                  op(f"{name}.side", "permute", dims=[0, 2, 1, 3]),
+                  op(f"{name}.sdpa", "reshape", shape=[0, 0, width])]
 
 
 def attention(name, o, causal, source, init=None):
@@ -73,36 +74,41 @@ def attention(name, o, causal, source, init=None):
 
 def mlp(name, width, hidden, p, source, approximate=None, init=None):
     return [op(f"{name}.fc1", "linear", **{"in": source}, out_features=hidden),
-            op(f"{name}.gelu", "gelu", approximate=approximate), op(f"{name}.fc2", "linear", out_features=width, init=init),
+            op(f"{name}.gelu", "gelu", approximate=approximate),
+            op(f"{name}.fc2", "linear", out_features=width, init=init),
             *drop(f"{name}.drop", p)]
 
 
 def pre_norm_block(name, before, o, causal, eps, approximate=None, residual_init=None):
     ops = [op(f"{name}.norm1", "layer_norm", **{"in": before}, eps=eps)]
     ops += attention(f"{name}.attn", o, causal, f"{name}.norm1", residual_init)
-    ops += [op(f"{name}.add1", "add", **{"in": [before, ops[-1]["name"]]}), op(f"{name}.norm2", "layer_norm", eps=eps)]
+    ops += [op(f"{name}.add1", "add", **{"in": [before, ops[-1]["name"]]}),
+            op(f"{name}.norm2", "layer_norm", eps=eps)]
     ops += mlp(f"{name}.mlp", o.width, 4 * o.width, o.dropout, f"{name}.norm2", approximate, residual_init)
     return ops + [op(f"{name}.add2", "add", **{"in": [f"{name}.add1", ops[-1]["name"]]})]
 
 
 def post_norm_block(name, before, o, eps):
     ops = attention(f"{name}.attn", o, False, before)
-    ops += [op(f"{name}.add1", "add", **{"in": [before, ops[-1]["name"]]}), op(f"{name}.norm1", "layer_norm", eps=eps)]
+    ops += [op(f"{name}.add1", "add", **{"in": [before, ops[-1]["name"]]}),
+            op(f"{name}.norm1", "layer_norm", eps=eps)]
     ops += mlp(f"{name}.mlp", o.width, 4 * o.width, o.dropout, f"{name}.norm1")
     return ops + [op(f"{name}.add2", "add", **{"in": [f"{name}.norm1", ops[-1]["name"]]}),
                   op(f"{name}.norm2", "layer_norm", eps=eps)]
 
 
 def gpt(o):
-    """GPT-2 (Radford et al. 2019): pre-norm, tanh-gelu; residual projections start smaller by sqrt(2 layers)."""
+    """GPT-2 (Radford et al. 2019): pre-norm, tanh-gelu, residual projections scaled by 1/sqrt(2 layers)."""
     small = {"weight": {"kind": "normal", "std": round(0.02 / (2 * o.layers)**0.5, 8)}}
     ops = [op("wte", "embedding", num_embeddings=o.vocabulary, embedding_dim=o.width),
            op("wpe", "positional_embedding", num_embeddings=o.tokens), *drop("drop", o.dropout)]
     for i in range(o.layers):
         ops += pre_norm_block(f"h{i}", ops[-1]["name"], o, True, None, "tanh", small)
-    ops += [op("ln_f", "layer_norm"), op("lm_head", "linear", out_features=o.vocabulary, bias=False, share={"weight": "wte.weight"} if o.tied else None),
+    ops += [op("ln_f", "layer_norm"), op("lm_head", "linear", out_features=o.vocabulary, bias=False,
+                                         share={"weight": "wte.weight"} if o.tied else None),
             op("loss", "cross_entropy")]
-    return document(o.name or "gpt", o.text or f"GPT-2 of {o.layers} layers, {o.width} wide, {o.tokens} tokens",
+    return document(o.name or "gpt",
+                    o.text or f"GPT-2 of {o.layers} layers, {o.width} wide, {o.tokens} tokens",
                     {"tokens": o.tokens, "vocabulary": o.vocabulary},
                     {"optimizer": "adamw", "lr": o.lr, "batch": o.batch}, NORMAL, ops, {"kind": "tokens"})
 
@@ -110,13 +116,15 @@ def gpt(o):
 def vit(o):
     """A vision transformer (Dosovitskiy et al. 2021) with a class token, as timm's vit_*: pre-norm, gelu."""
     ops = [op("patch", "conv2d", out_channels=o.width, kernel_size=o.patch, stride=o.patch),
-           op("tokens", "reshape", shape=[0, -1, o.width]), op("pos", "positional_embedding", class_token=True),
+           op("tokens", "reshape", shape=[0, -1, o.width]),
+           op("pos", "positional_embedding", class_token=True),
            *drop("drop", o.dropout)]
     for i in range(o.layers):
         ops += pre_norm_block(f"block{i}", ops[-1]["name"], o, False, 1e-6)
     ops += [op("norm", "layer_norm", eps=1e-6), op("class", "select", dim=1, index=0),
             op("head", "linear", out_features=o.classes), op("loss", "cross_entropy")]
-    return document(o.name or "vit", o.text or f"vision transformer of {o.layers} layers, {o.width} wide, patch {o.patch}",
+    return document(o.name or "vit",
+                    o.text or f"vision transformer of {o.layers} layers, {o.width} wide, patch {o.patch}",
                     {"height": o.image, "width": o.image, "channels": o.channels},
                     {"optimizer": "adamw", "lr": o.lr, "batch": o.batch}, NORMAL, ops)
 
@@ -124,35 +132,41 @@ def vit(o):
 def classifier(o):
     """BERT (Devlin et al. 2019) with its pooler and a head; weighted cross entropy."""
     ops = [op("word", "embedding", num_embeddings=o.vocabulary, embedding_dim=o.width),
-           op("position", "positional_embedding", num_embeddings=o.tokens), op("norm", "layer_norm", eps=1e-12),
+           op("position", "positional_embedding", num_embeddings=o.tokens),
+           op("norm", "layer_norm", eps=1e-12),
            *drop("drop", o.dropout)]
     for i in range(o.layers):
         ops += post_norm_block(f"layer{i}", ops[-1]["name"], o, 1e-12)
-    ops += [op("first", "select", dim=1, index=0), op("pooler", "linear", out_features=o.width), op("pooled", "tanh"),
+    ops += [op("first", "select", dim=1, index=0), op("pooler", "linear", out_features=o.width),
+            op("pooled", "tanh"),
             *drop("pooler.drop", o.dropout), op("classifier", "linear", out_features=o.classes),
             op("loss", "cross_entropy", weight=[round(1 + 0.25 * (i % 4), 2) for i in range(o.classes)])]
     return document(o.name or "transformer_classifier",
-                    o.text or f"BERT of {o.layers} layers, {o.width} wide, with a classifier and weighted cross entropy",
+                    o.text or f"BERT of {o.layers} layers, {o.width} wide, with a classifier and weighted "
+                              "cross entropy",
                     {"tokens": o.tokens, "vocabulary": o.vocabulary},
                     {"optimizer": "adamw", "lr": o.lr, "batch": o.batch}, NORMAL, ops)
 
 
 def lstm_lm(o):
     """A word language model of stacked LSTMs (Zaremba et al. 2014, medium regularisation: --dropout 0.5)."""
-    ops = [op("embedding", "embedding", num_embeddings=o.vocabulary, embedding_dim=o.width), *drop("drop", o.dropout)]
+    ops = [op("embedding", "embedding", num_embeddings=o.vocabulary, embedding_dim=o.width),
+           *drop("drop", o.dropout)]
     for i in range(o.layers):
         ops += [op(f"lstm{i}", "lstm", hidden_size=o.width), *drop(f"drop{i}", o.dropout)]
     ops += [op("decoder", "linear", out_features=o.vocabulary), op("loss", "cross_entropy")]
-    return document(o.name or "lstm_lm", o.text or f"Language model of {o.layers} LSTM layers, {o.width} wide",
+    return document(o.name or "lstm_lm",
+                    o.text or f"Language model of {o.layers} LSTM layers, {o.width} wide",
                     {"tokens": o.tokens, "vocabulary": o.vocabulary},
                     {"optimizer": "adam", "lr": o.lr, "batch": o.batch}, {}, ops, {"kind": "tokens"})
 
 
-# ---- images -------------------------------------------------------------------------------------------------------
+# ---- images ------------------------------------------------------------------------------------------------
 
 
 def conv_norm(name, channels, kernel, source=None, stride=1, relu=True):
-    ops = [op(f"{name}.conv", "conv2d", **({"in": source} if source else {}), out_channels=channels, kernel_size=kernel,
+    ops = [op(f"{name}.conv", "conv2d", **({"in": source} if source else {}), out_channels=channels,
+              kernel_size=kernel,
               stride=stride if stride > 1 else None, padding=kernel // 2 or None, bias=False),
            op(f"{name}.bn", "batch_norm2d")]
     return ops + ([op(f"{name}.relu", "relu")] if relu else [])
@@ -175,14 +189,15 @@ def resnet50(o):
         for block in range(blocks):
             stride = 2 if stage and not block else 1
             ops += bottleneck(f"stage{stage + 1}.{block}", ops[-1]["name"], 64 << stage, stride, not block)
-    ops += [op("avgpool", "global_avg_pool"), op("fc", "linear", out_features=o.classes), op("loss", "cross_entropy")]
+    ops += [op("avgpool", "global_avg_pool"), op("fc", "linear", out_features=o.classes),
+            op("loss", "cross_entropy")]
     return document(o.name or "resnet50", o.text or "ResNet-50 as torchvision has it, for images of your own",
                     {"height": o.image, "width": o.image, "channels": o.channels},
                     {"optimizer": "momentum", "lr": o.lr, "batch": o.batch}, {}, ops)
 
 
 def autoencoder(o):
-    """A deep autoencoder (Hinton and Salakhutdinov 2006) of a picture's own pixels; mean squared error."""
+    """A deep autoencoder (Hinton and Salakhutdinov 2006) of the input's pixels; mean squared error."""
     size = o.image * o.image * o.channels
     ops = [op("pixels", "flatten")]
     for part, widths in (("encoder", (512, 128, 32)), ("decoder", (128, 512))):
@@ -191,7 +206,8 @@ def autoencoder(o):
             if width > 32:
                 ops.append(op(f"{part}{i}.relu", "relu"))
     ops += [op("output", "linear", out_features=size), op("loss", "mse", **{"in": ["output", "pixels"]})]
-    return document(o.name or "autoencoder", o.text or "Deep autoencoder with a code of 32 numbers; mean squared error",
+    return document(o.name or "autoencoder",
+                    o.text or "Deep autoencoder with a code of 32 numbers; mean squared error",
                     {"height": o.image, "width": o.image, "channels": o.channels},
                     {"optimizer": "adam", "lr": o.lr, "batch": o.batch}, {}, ops)
 
@@ -201,7 +217,7 @@ def double_conv(name, channels, source=None):
 
 
 def unet(o):
-    """A U-Net (Ronneberger et al. 2015) that removes noise: a share of the pixels is dropped, the picture is the target."""
+    """A denoising U-Net (Ronneberger et al. 2015): input with dropped pixels, target the full image."""
     depth, ops, skips = 3, [op("noise", "dropout", p=0.2)], []
     for i in range(depth):
         ops += double_conv(f"down{i}", o.width << i)
@@ -212,27 +228,34 @@ def unet(o):
         ops += [op(f"up{i}", "upsample", scale_factor=2), *conv_norm(f"up{i}.reduce", o.width << i, 3)]
         ops.append(op(f"up{i}.join", "concat", **{"in": [skips[i], ops[-1]["name"]]}, dim=-1))
         ops += double_conv(f"up{i}", o.width << i)
-    ops += [op("output", "conv2d", out_channels=o.channels, kernel_size=1), op("loss", "mse", **{"in": ["output", "input"]})]
-    return document(o.name or "unet_small", o.text or f"U-Net of {depth} levels, {o.width} to {o.width << depth} channels, "
+    ops += [op("output", "conv2d", out_channels=o.channels, kernel_size=1),
+            op("loss", "mse", **{"in": ["output", "input"]})]
+    return document(o.name or "unet_small",
+                    o.text or f"U-Net of {depth} levels, {o.width} to {o.width << depth} channels, "
                     "that fills in dropped pixels; mean squared error",
                     {"height": o.image, "width": o.image, "channels": o.channels},
                     {"optimizer": "adam", "lr": o.lr, "batch": o.batch}, {}, ops)
 
 
-# ---- command line -------------------------------------------------------------------------------------------------
+# ---- command line ------------------------------------------------------------------------------------------
 
-KINDS = {"gpt": gpt, "vit": vit, "transformer_classifier": classifier, "lstm_lm": lstm_lm, "resnet50": resnet50,
-         "autoencoder": autoencoder, "unet": unet}
-BASE = {"name": None, "text": None, "layers": 4, "heads": 4, "width": 128, "tokens": 64, "vocabulary": 256, "dropout": 0.0,
-        "decomposed": False, "tied": False, "image": 32, "channels": 1, "patch": 4, "classes": 10, "lr": 1e-3, "batch": 12}
+KINDS = {"gpt": gpt, "vit": vit, "transformer_classifier": classifier, "lstm_lm": lstm_lm,
+         "resnet50": resnet50, "autoencoder": autoencoder, "unet": unet}
+BASE = {"name": None, "text": None, "layers": 4, "heads": 4, "width": 128, "tokens": 64, "vocabulary": 256,
+        "dropout": 0.0, "decomposed": False, "tied": False, "image": 32, "channels": 1, "patch": 4,
+        "classes": 10, "lr": 1e-3, "batch": 12}
 BUILT_IN = [
     ("gpt", {"text": "GPT-2 small enough for a CPU: 4 layers, 128 wide, 64 tokens of 256"}),
-    ("gpt", {"name": "gpt2_124m", "text": "GPT-2 small: 12 layers, 768 wide, 1024 tokens of 50257", "layers": 12,
-             "heads": 12, "width": 768, "tokens": 1024, "vocabulary": 50257, "tied": True, "batch": 1, "lr": 6e-4, "dropout": 0.1}),
-    ("vit", {"name": "vit_tiny", "text": "ViT-Ti with patches of 4 x 4: 12 layers, 192 wide, 3 heads", "layers": 12,
+    ("gpt", {"name": "gpt2_124m", "text": "GPT-2 small: 12 layers, 768 wide, 1024 tokens of 50257",
+             "layers": 12,
+             "heads": 12, "width": 768, "tokens": 1024, "vocabulary": 50257, "tied": True, "batch": 1,
+             "lr": 6e-4, "dropout": 0.1}),
+    ("vit", {"name": "vit_tiny", "text": "ViT-Ti with patches of 4 x 4: 12 layers, 192 wide, 3 heads",
+             "layers": 12,
              "heads": 3, "width": 192, "batch": 32}),
-    ("transformer_classifier", {"dropout": 0.1, "tokens": 64, "vocabulary": 1024, "layers": 2, "classes": 8, "batch": 32,
-                                "lr": 5e-4, "text": "BERT of 2 layers, 128 wide, classifying texts; weighted cross entropy"}),
+    ("transformer_classifier",
+     {"dropout": 0.1, "tokens": 64, "vocabulary": 1024, "layers": 2, "classes": 8, "batch": 32,
+      "lr": 5e-4, "text": "BERT of 2 layers, 128 wide, classifying texts; weighted cross entropy"}),
     ("lstm_lm", {"layers": 2, "vocabulary": 1024, "dropout": 0.1, "batch": 32, "lr": 2e-3}),
     ("resnet50", {"image": 224, "channels": 3, "classes": 1000, "batch": 16, "lr": 0.1}),
     ("autoencoder", {"batch": 64}),
@@ -241,11 +264,13 @@ BUILT_IN = [
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", nargs="?", choices=KINDS, help="which network")
     parser.add_argument("--all", action="store_true", help="write the built-in ones again")
     parser.add_argument("--tied", action="store_true", help="gpt: the head reads the table of the embedding")
-    parser.add_argument("--decomposed", action="store_true", help="attention in single ops, so that its logits can be probed")
+    parser.add_argument("--decomposed", action="store_true",
+                        help="attention in single ops, so that its logits can be probed")
     for key, value in BASE.items():
         if value is False:
             continue

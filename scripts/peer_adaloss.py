@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""AdaLoss in PyTorch and numpy, layer by layer, as the original does it in Chainer (kumasento/gradient-scaling, ada_loss/).
+"""AdaLoss in PyTorch and numpy, layer by layer, as the original does it in Chainer
+(kumasento/gradient-scaling, ada_loss/).
 
     peer_adaloss.py           writes tests/golden/adaloss/traces.jsonl
 
-The backward pass is walked op by op: every op's gradients come from autograd on that op alone, with one rounding (peer_pytorch.py), and the
-chain of scales travels beside each gradient. The rule of a layer's scale, its bounds and what happens where branches meet are written
-after the paper (arXiv:1910.12385) and the original's method approx_range, with its float32 statistics. Needs torch 2.11, numpy and scipy.
-Not part of the build and not run by any test.
+The backward pass runs op by op: each op's gradients come from autograd on that op alone, with one rounding
+(peer_pytorch.py), together with the product of the scales so far. The rule of a layer's scale, its bounds and
+the sum of branches follow the paper (arXiv:1910.12385) and the original's method approx_range, with its
+float32 statistics. Needs torch 2.11, numpy and scipy. Not part of the build and not run by any test.
 """
 import math
 import os
@@ -17,7 +18,8 @@ from scipy.special import erfinv
 
 import peer_pytorch as peer
 
-CONFIG = {**peer.BASE, "net": "tests/golden/adaloss.json", "data": "tests/golden/data", "batch": 8, "lr": 20.0, "steps": 4,
+CONFIG = {**peer.BASE, "net": "tests/golden/adaloss.json", "data": "tests/golden/data", "batch": 8,
+          "lr": 20.0, "steps": 4,
           "level": "O2", "scaler": "adaloss"}
 TRACES = ({}, {"scaler": "adaloss:bound=4,accum=32"}, {"level": "O3"})
 U_MIN, U_MAX = np.float32(6e-8), np.float32(65504)
@@ -43,7 +45,7 @@ def layer_scale(g, w, chain, bound, accum):
 
 
 def meet(a, b):
-    """Two gradients with their chains, brought to one: the larger if fp16 holds the largest gradient times it."""
+    """Two gradients brought to one scale: the larger one if fp16 can hold the largest gradient times it."""
     (ga, ca), (gb, cb) = a, b
     largest = max(float(ga.abs().max()), float(gb.abs().max()))
     target = next((c for c in sorted((ca, cb), reverse=True) if largest * c < 65504), None)
@@ -61,7 +63,8 @@ class AdaLoss:
         self.run, self.bounds = peer.Run(net, self.policy), options(config["scaler"])
         self.params = {n: v.to(self.policy.half).requires_grad_() for n, v in initial.items()}
         masters = self.policy.masters
-        self.trained = {n: p.detach().float().requires_grad_() if masters else p for n, p in self.params.items()}
+        self.trained = {n: p.detach().float().requires_grad_() if masters else p
+                        for n, p in self.params.items()}
         self.optimizer = peer.make_optimizer(config, self.trained, self.run)
         self.weight = net.document["losses"][0]["weight"]
         self.layers = [name for name, kind, _ in net.ops if kind in LAYERS]
@@ -136,7 +139,8 @@ def record(config):
     return {"format": "ampbench-golden-1", "made_by": f"scripts/peer_adaloss.py, torch {torch.__version__}",
             "config": config, "init_digest": peer.init_digest(initial),
             "data": {"mean": data.mean, "std": data.std, "first_batch_digest": data.digest(config["batch"])},
-            "layers": ada.layers, "layer_scales": [s["layers"] for s in steps], "steps": steps, "tensors": tensors}
+            "layers": ada.layers, "layer_scales": [s["layers"] for s in steps], "steps": steps,
+            "tensors": tensors}
 
 
 def main():
@@ -144,7 +148,8 @@ def main():
     os.makedirs(folder, exist_ok=True)
     for entry in TRACES:
         config = {**CONFIG, **entry}
-        name = f"{config['level']}-{config['scaler'].replace(':', '-').replace('=', '').replace(',', '-')}.json"
+        scaler = config["scaler"].replace(":", "-").replace("=", "").replace(",", "-")
+        name = f"{config['level']}-{scaler}.json"
         with peer.torch_settings(1):
             peer.write_trace(os.path.join(folder, name), record(config))
 

@@ -1,9 +1,11 @@
-"""PyTorch on a device, timed beside ampbench: the same network files, ordinary training loops. Called by peer_pytorch.py --bench
---device cuda, which see; prints the same JSON.
+"""Step times of PyTorch on a device: the same network files in ordinary training loops.
 
-Arms are MODE or MODE+compile. Modes: fp32 (IEEE, no TF32), autocast_fp16 and autocast_bf16 (with GradScaler for fp16), O2_fp16 (half
-model, fp32 batch norms, masters and loss scale by hand, as apex defined it), O3_fp16 (everything half). Also products: large matrix
-products and convolutions through torch, for the rate of the libraries. Images are random: times do not depend on them.
+Called by peer_pytorch.py --bench --device cuda; prints the same JSON.
+
+Arms are MODE or MODE+compile. Modes: fp32 (IEEE, no TF32), autocast_fp16 and autocast_bf16 (with GradScaler
+for fp16), O2_fp16 (half model, fp32 batch norms, masters and loss scale by hand, as apex defined it), O3_fp16
+(everything half). Also products: large matrix products and convolutions through torch, for the rate of the
+libraries. Images are random: times do not depend on them.
 """
 import json
 import statistics
@@ -105,12 +107,13 @@ class Arm:
             elif kind == "cross_entropy":
                 last = F.cross_entropy(xs[0].float().flatten(0, -2), targets.flatten())
             else:
-                last = self.peer.OPS[kind][1](self.run, attrs, xs if kind in self.peer.SEVERAL_INPUTS else xs[0], p)
+                last = self.peer.OPS[kind][1](self.run, attrs,
+                                              xs if kind in self.peer.SEVERAL_INPUTS else xs[0], p)
             values[name] = last
         return last
 
     def update_masters(self, scale):
-        """Masters from half gradients; a step with a gradient that is not finite is left out, as apex does."""
+        """Masters from half gradients; a step with a non-finite gradient is skipped, as in apex."""
         names = list(self.masters)
         grads = [self.params[n].grad.float().div_(scale) for n in names]
         for name, grad in zip(names, grads):
@@ -147,7 +150,8 @@ class Arm:
 
     def result(self, warmup):
         peak = torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else None
-        return {"net": self.net.name, "mode": self.arm, "layout": self.layout, "batch": len(self.batches[0][1]),
+        return {"net": self.net.name, "mode": self.arm, "layout": self.layout,
+                "batch": len(self.batches[0][1]),
                 "device": self.device.type, "warmup_steps": warmup, "step_time_ns": self.times[warmup:],
                 "median_step_time_ns": statistics.median(self.times[warmup:]),
                 "peak_bytes_of_all_arms": peak}
@@ -163,10 +167,12 @@ def products(device, seconds):
             results.append({"what": "matmul", "size": n, "format": str(dtype)[6:],
                             "flop_per_s": 2.0 * n ** 3 * rate(lambda: a @ b, device, seconds)})
         c = 64 if device.type == "cuda" else 8
-        x = torch.randn(64, c, 56, 56, device=device, dtype=dtype).contiguous(memory_format=torch.channels_last)
+        x = torch.randn(64, c, 56, 56, device=device,
+                        dtype=dtype).contiguous(memory_format=torch.channels_last)
         w = torch.randn(c, c, 3, 3, device=device, dtype=dtype).contiguous(memory_format=torch.channels_last)
         results.append({"what": "conv2d", "size": c, "format": str(dtype)[6:], "flop_per_s":
-                        2.0 * 64 * 56 * 56 * c * c * 9 * rate(lambda: F.conv2d(x, w, padding=1), device, seconds)})
+                        2.0 * 64 * 56 * 56 * c * c * 9
+                        * rate(lambda: F.conv2d(x, w, padding=1), device, seconds)})
     return results
 
 
@@ -186,20 +192,22 @@ def rate(call, device, seconds):
 
 
 def bench(peer, options):
-    """Arms take turns of a few steps; each drops out when it has had its seconds."""
+    """Arms take turns of a few steps; each stops when its seconds are over."""
     device = torch.device(options.device)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = True
     net = peer.Net(options.net)
     layouts = ("contiguous", "channels_last")
-    arms = [Arm(peer, net, arm, layout, options.batch, device) for arm in options.modes.split(",") for layout in layouts]
+    arms = [Arm(peer, net, arm, layout, options.batch, device) for arm in options.modes.split(",")
+            for layout in layouts]
     warmup, turn, waiting, failed = 5, 10, list(arms), []
     while waiting:
         for arm in list(waiting):
             try:
                 arm.turn(turn)
-            except Exception as error:  # what torch cannot do here (compile, a type) ends this arm alone
-                failed.append({"net": net.name, "mode": arm.arm, "layout": arm.layout, "failed": str(error)[:300]})
+            except Exception as error:  # what torch does not support (compile, a type) ends this arm only
+                failed.append({"net": net.name, "mode": arm.arm, "layout": arm.layout,
+                               "failed": str(error)[:300]})
                 waiting.remove(arm)
                 arms.remove(arm)
                 continue

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes what SciPy makes of samples of largest values to tests/fixtures/extremes_scipy.json, for tests/unit/reports/advise/test_extremes.c.
+"""Writes SciPy's fits of extreme-value distributions to tests/fixtures/extremes_scipy.json, for
+tests/unit/reports/advise/test_extremes.c.
 
-Maximum likelihood is done here by SciPy's general minimiser on SciPy's own densities and survival functions; L-moments by
+Maximum likelihood: SciPy's general minimiser on its own densities and survival functions. L-moments:
 scipy.stats.lmoment. Needs numpy and scipy 1.15 or later; the program and its tests need neither.
 Usage: peer_extremes.py > tests/fixtures/extremes_scipy.json"""
 import json
@@ -15,7 +16,7 @@ rng = np.random.default_rng(20261121)
 
 
 def likeliest(law, x, cut, start):
-    """Parameters (location or shape, log of the scale) of the largest likelihood of exact and right-censored values."""
+    """Maximum-likelihood location or shape and log scale, of exact and right-censored values."""
     def loss(p):
         dist = law(p[0], np.exp(p[1]))
         total = dist.logpdf(x[~cut]).sum() + dist.logsf(x[cut]).sum()
@@ -24,7 +25,8 @@ def likeliest(law, x, cut, start):
     for shift in (0.0, 0.3, -0.2):
         found = optimize.minimize(loss, [start[0] + shift, start[1]], method="Nelder-Mead",
                                   options={"xatol": 1e-11, "fatol": 1e-13, "maxiter": 20000, "maxfev": 20000})
-        found = optimize.minimize(loss, found.x, method="Nelder-Mead", options={"xatol": 1e-12, "fatol": 1e-14, "maxiter": 20000})
+        found = optimize.minimize(loss, found.x, method="Nelder-Mead",
+                                  options={"xatol": 1e-12, "fatol": 1e-14, "maxiter": 20000})
         if best is None or found.fun < best.fun:
             best = found
     return float(best.x[0]), float(np.exp(best.x[1]))
@@ -42,7 +44,8 @@ def case(draw, n, limit):
     beta = l2 / np.log(2)
     at = float(np.quantile(value, 0.9))
     return {"value": list(value), "censored": [bool(c) for c in cut],
-            "normal": normal, "gumbel_ml": gumbel_ml, "gumbel_moments": [float(l1 - np.euler_gamma * beta), float(beta)],
+            "normal": normal, "gumbel_ml": gumbel_ml,
+            "gumbel_moments": [float(l1 - np.euler_gamma * beta), float(beta)],
             "x": at, "normal_exceeds": float(stats.norm(*normal).sf(at)),
             "gumbel_exceeds": float(stats.gumbel_r(*gumbel_ml).sf(at))}
 
@@ -59,9 +62,12 @@ def peaks(shape, n, limit):
 
 document = {
     "scipy": scipy.__version__,
-    "values": [case(lambda n: rng.normal(-4, 0.7, n), 60, np.inf), case(lambda n: rng.normal(-4, 0.7, n), 80, -3.6),
-               case(lambda n: rng.gumbel(2, 0.5, n), 64, np.inf), case(lambda n: rng.gumbel(2, 0.5, n), 128, 2.9),
-               case(lambda n: rng.gumbel(-9, 1.5, n), 30, -8.0), case(lambda n: rng.standard_t(3, n), 100, 1.5)],
+    "values": [case(lambda n: rng.normal(-4, 0.7, n), 60, np.inf),
+               case(lambda n: rng.normal(-4, 0.7, n), 80, -3.6),
+               case(lambda n: rng.gumbel(2, 0.5, n), 64, np.inf),
+               case(lambda n: rng.gumbel(2, 0.5, n), 128, 2.9),
+               case(lambda n: rng.gumbel(-9, 1.5, n), 30, -8.0),
+               case(lambda n: rng.standard_t(3, n), 100, 1.5)],
     "peaks": [peaks(0.4, 40, np.inf), peaks(0.0, 60, np.inf), peaks(-0.2, 80, np.inf), peaks(0.2, 60, 1.5),
               peaks(0.6, 100, 2.5), peaks(0.1, 12, np.inf)],
 }

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""How far fp32 is from fp64, in PyTorch: what the fp32 references of `ampbench diagnose --run` and `--twins` leave out.
+"""Errors of fp32 against fp64, in PyTorch, which the fp32 references of `ampbench diagnose` do not measure.
 
     peer_fp64.py                  a table for docs/diagnose.md
     peer_fp64.py --net lenet5     one network
 
-Gradients: of the same weights and batches in fp32, in fp64 and at O2 (fp16, scale 1024), at steps 0, 20 and 40 of an fp64
-training; per tensor norm of the difference over the norm of fp64's. Losses: two trainings from the same bits, fp32 and fp64,
-judged as the arms of --twins are: means of 20 steps, apart where they differ by 5 % and by 2 % of the first one. Rates: the
-same at ever higher learning rates; the step of the first loss that is no number or three times the first.
+Gradients: of the same weights and batches in fp32, in fp64 and at O2 (fp16, scale 1024), at steps 0, 20 and
+40 of a training in fp64. For each tensor: norm of the difference over the norm of fp64's.
+Losses: two trainings from the same bits, fp32 and fp64, compared as `--twins` does: means of 20 steps, which
+differ if the difference is 5 %, and 2 % of the first one.
+Rates: the same at increasing learning rates; the first step whose loss is NaN, inf or three times the first.
 
-Not part of the build and run by no test. Needs torch and numpy, as peer_pytorch.py, whose networks and training it uses.
+Not part of the build and run by no test. Needs torch and numpy, as peer_pytorch.py, whose networks and
+training it uses.
 """
 import argparse
 import math
@@ -20,8 +22,10 @@ import torch
 import peer_pytorch as peer
 
 WINDOW = 20
-NETS = {"mlp": peer.MLP, "lenet5": peer.LENET5, "resnet8": {**peer.RESNET8, "batch": 16}, "autoencoder": peer.AUTOENCODER,
-        "transformer_classifier": {**peer.CLASSIFIER, "batch": 8}, "lstm_lm": peer.LSTM_LM, "vit_tiny": peer.VIT}
+NETS = {"mlp": peer.MLP, "lenet5": peer.LENET5, "resnet8": {**peer.RESNET8, "batch": 16},
+        "autoencoder": peer.AUTOENCODER,
+        "transformer_classifier": {**peer.CLASSIFIER, "batch": 8}, "lstm_lm": peer.LSTM_LM,
+        "vit_tiny": peer.VIT}
 
 
 def config_of(name, **changes):
@@ -72,7 +76,7 @@ def losses(name, steps, lr=None, **how):
 
 
 def apart(a, b):
-    """Largest difference of window means, in units of what the arms call apart."""
+    """Largest difference of window means, in units of the limit above."""
     ends = range(WINDOW, min(len(a), len(b)) + 1)
     first = statistics.fmean(b[:WINDOW])
     means = [(statistics.fmean(a[t - WINDOW:t]), statistics.fmean(b[t - WINDOW:t])) for t in ends]

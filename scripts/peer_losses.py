@@ -3,11 +3,11 @@
 
     peer_losses.py            writes tests/golden/losses/traces.jsonl
 
-What apex/amp/handle.py and _process_optimizer.py did, written out in their order for one optimizer: for every loss the
-gradients that are there are put aside, its scaled loss is backpropagated alone, what comes is unscaled and added to what was put
-aside, only what came is checked, the loss's scaler is updated, and an overflow of any loss replaces the next optimizer step by
-nothing. Networks, data, initial bits and the rounding of half ops are those of peer_pytorch.py; nothing of its Trainer is used.
-Needs torch 2.11 and numpy. Not part of the build and not run by any test.
+Reimplements apex/amp/handle.py and _process_optimizer.py for one optimizer. For every loss: stash the
+gradients, backpropagate its scaled loss, check and unscale the new gradients, add the stash, update the
+loss's scaler. An overflow of any loss skips the next optimizer step. Networks, data, initial bits and the
+rounding of half ops are those of peer_pytorch.py; its Trainer is not used. Needs torch 2.11 and numpy. Not
+part of the build and not run by any test.
 """
 import math
 import os
@@ -16,14 +16,15 @@ import torch
 
 import peer_pytorch as peer
 
-CONFIG = {**peer.BASE, "net": "tests/golden/two_losses.json", "data": "tests/golden/data", "batch": 8, "lr": 0.0001,
+CONFIG = {**peer.BASE, "net": "tests/golden/two_losses.json", "data": "tests/golden/data", "batch": 8,
+          "lr": 0.0001,
           "steps": 12, "num_losses": 2, "scale_window": 3}
 TRACES = ({"level": "O0"}, {"level": "O1"}, {"level": "O2"}, {"level": "O2", "half": "bf16"},
           {"level": "O3", "scale": 128.0})
 
 
 class LossScaler:
-    """apex's, with a window that can be seen to end."""
+    """apex's, with a window that can be set."""
 
     def __init__(self, loss_scale, window):
         self.dynamic, self.window, self.unskipped = loss_scale == "dynamic", window, 0
@@ -45,7 +46,8 @@ class Apex:
     def __init__(self, net, initial, config):
         self.net, self.policy = net, peer.Policy(config["level"], config["half"], config["scale"])
         self.run = peer.Run(net, self.policy)
-        self.scalers = [LossScaler(self.policy.loss_scale, config["scale_window"]) for _ in range(config["num_losses"])]
+        self.scalers = [LossScaler(self.policy.loss_scale, config["scale_window"])
+                        for _ in range(config["num_losses"])]
         kinds = {name: kind for name, kind, _ in net.ops}
         self.params, self.masters = {}, {}
         for name, value in initial.items():
@@ -58,7 +60,8 @@ class Apex:
                 self.masters[name] = p.detach().float().requires_grad_()
         self.trained = {n: self.masters.get(n, p) for n, p in self.model.items()}
         self.optimizer = peer.make_optimizer(config, self.trained, self.run)
-        self.weights = [(l, 1.0) if isinstance(l, str) else (l["op"], l["weight"]) for l in net.document["losses"]]
+        self.weights = [(l, 1.0) if isinstance(l, str) else (l["op"], l["weight"])
+                        for l in net.document["losses"]]
 
     def forward(self, images, targets):
         run = self.run
@@ -69,9 +72,9 @@ class Apex:
         return [values[name].float() * weight for name, weight in self.weights]
 
     def scale_loss(self, loss, scaler, retain):
-        """with amp.scale_loss(loss, optimizer, loss_id) as scaled: scaled.backward(); returns whether to skip."""
+        """with amp.scale_loss(loss, optimizer, loss_id) as scaled: scaled.backward(). Whether to skip."""
         untouched = not self.masters and not scaler.dynamic and scaler.scale == 1.0
-        if untouched:  # autograd adds to the gradients that are there
+        if untouched:  # autograd adds to existing gradients
             loss.backward(retain_graph=retain)
             return False, False
         aside = {n: p.grad for n, p in self.model.items()}

@@ -1,5 +1,7 @@
-"""PyTorch's side of the ops of transformers, recurrences and images, for scripts/peer_pytorch.py: class in apex's O1 lists,
-function of widened inputs, parameters from attributes and input shape. Images are NCHW here and NHWC in network files."""
+"""Ops of transformers, recurrent and image networks in PyTorch, for scripts/peer_pytorch.py.
+
+Each has its class in apex's O1 lists, a function of widened inputs, and parameters from attributes and input
+shape. Images are NCHW here and NHWC in network files."""
 import math
 import os
 
@@ -12,7 +14,7 @@ RNG_DROPOUT = 5
 
 
 class Arrays:
-    """x and y of an .npz file as they are, the last tenth of the samples left for tests; images NHWC to NCHW."""
+    """x and y of an .npz file; the last tenth of the samples is for tests; images become NCHW."""
 
     def __init__(self, path, digest):
         arrays = np.load(path)
@@ -22,16 +24,18 @@ class Arrays:
     def batch(self, step, size):
         first = step % (self.count // size) * size
         x = torch.from_numpy(self.x[first:first + size].astype(np.float32))
-        return x.permute(0, 3, 1, 2).contiguous(), torch.from_numpy(self.y[first:first + size].astype(np.int64))
+        y = self.y[first:first + size].astype(np.int64)
+        return x.permute(0, 3, 1, 2).contiguous(), torch.from_numpy(y)
 
     def digest(self, size):
         return f"{self.digest_of(self.y[:size].tobytes(), self.digest_of(self.x[:size].tobytes())):016x}"
 
 
 def write_colours(path):
-    """14 images of 64 x 64 x 3 in eighths: discs and stripes whose place, width and colour depend on the class."""
+    """14 images of 64 x 64 x 3, multiples of 1/8: discs and stripes that depend on the class."""
     n = np.arange(14)[:, None, None, None]
-    y, x, c = np.arange(64)[None, :, None, None], np.arange(64)[None, None, :, None], np.arange(3)[None, None, None]
+    y, x = np.arange(64)[None, :, None, None], np.arange(64)[None, None, :, None]
+    c = np.arange(3)[None, None, None]
     label = n * 3 % 10
     disc = (x - 20 - 2 * label)**2 + (y - 44 + 2 * label)**2 < (12 + n)**2
     stripes = (x * (1 + label % 4) + y * (1 + label // 3) + 5 * c + 3 * n) % (9 + 2 * c)
@@ -59,7 +63,8 @@ class Text:
         return tokens[:-1].reshape(count, -1), tokens[1:].reshape(count, -1)
 
     def files(self, path):
-        """A folder a class; in tests/golden they are packed: lines of `path`.txt are "<class>/<file>", a tab, a line of the file."""
+        """One folder a class. In tests/golden they are lines of `path`.txt: "<class>/<file>", a tab, the
+        text."""
         tokens, labels, packed = [], [], {}
         with open(path + ".txt") as file:
             for line in file:
@@ -77,7 +82,8 @@ class Text:
 
     def batch(self, step, size):
         first = step % (len(self.tokens) // size) * size
-        return torch.from_numpy(self.tokens[first:first + size]), torch.from_numpy(self.labels[first:first + size])
+        part = slice(first, first + size)
+        return torch.from_numpy(self.tokens[part]), torch.from_numpy(self.labels[part])
 
     def digest(self, size):
         tokens, labels = (x[:size].astype("<i4").tobytes() for x in (self.tokens, self.labels))
@@ -86,12 +92,14 @@ class Text:
 
 def write_text(directory):
     """Random sentences: a stream, and two classes of files, packed as lines, that prefer different words."""
-    words = "the a one small old red fox dog bird tree sees likes finds near under and sleeps runs sings here".split()
+    words = ("the a one small old red fox dog bird tree sees likes finds near under and sleeps runs sings "
+             "here").split()
     generator = np.random.default_rng(7)
 
     def sentences(count, favourite):
         weight = np.where(np.arange(len(words)) % 2 == favourite, 3.0, 1.0)
-        return "".join(" ".join(generator.choice(words, generator.integers(3, 9), p=weight / weight.sum())) + ".\n"
+        return "".join(" ".join(generator.choice(words, generator.integers(3, 9), p=weight / weight.sum()))
+                       + ".\n"
                        for _ in range(count))
 
     os.makedirs(directory, exist_ok=True)
@@ -109,13 +117,14 @@ def words_of(counter, key0, key1):
     low, c = np.uint64(0xFFFFFFFF), list(counter)
     for _ in range(10):
         p0, p1 = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
-        c = [p1 >> np.uint64(32) ^ c[1] ^ np.uint64(key0), p1 & low, p0 >> np.uint64(32) ^ c[3] ^ np.uint64(key1), p0 & low]
+        c = [p1 >> np.uint64(32) ^ c[1] ^ np.uint64(key0), p1 & low,
+             p0 >> np.uint64(32) ^ c[3] ^ np.uint64(key1), p0 & low]
         key0, key1 = key0 + 0x9E3779B9 & 0xFFFFFFFF, key1 + 0xBB67AE85 & 0xFFFFFFFF
     return c
 
 
 def dropout_factors(run, name, shape, p):
-    """0 or 1 / (1 - p): word i % 4 of the block (i / 4, op's number in the file, step) decides on element i."""
+    """0 or 1 / (1 - p) for element i, from word i % 4 of the block (i / 4, op's number in the file, step)."""
     count = math.prod(shape)
     block = np.arange((count + 3) // 4, dtype=np.uint64)
     instance = [n for n, _, _ in run.net.ops].index(name)
@@ -188,7 +197,8 @@ def attention(run, a, xs, p):
     q, k, v = (x.unflatten(-1, (heads, -1)).transpose(1, 2) if three else x for x in xs[:3])
     if a.get("dropout_p") and run.training:
         return dropped_attention(run, a, q, k, v).transpose(1, 2).flatten(2)
-    y = F.scaled_dot_product_attention(q, k, v, xs[3] if len(xs) > 3 else None, is_causal=a.get("is_causal", False),
+    y = F.scaled_dot_product_attention(q, k, v, xs[3] if len(xs) > 3 else None,
+                                       is_causal=a.get("is_causal", False),
                                        scale=a.get("scale") or None)
     return y.transpose(1, 2).flatten(2) if three else y
 
@@ -213,11 +223,12 @@ def lstm_params(a, shape):
 
 
 def lstm(run, a, x, p):
-    """torch's own in fp32; in half each hidden state is rounded before the next step reads it, gradients pass through."""
+    """torch's own in fp32. In half each hidden state is rounded before the next step; gradients are not."""
     zero = x.new_zeros(x.shape[0], a["hidden_size"])
     weights = [p[k] for k in ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0") if k in p]
     if not run.out_half:
-        return torch.lstm(x, (zero[None], zero[None]), weights, len(weights) == 4, 1, 0.0, True, False, True)[0]
+        states = (zero[None], zero[None])
+        return torch.lstm(x, states, weights, len(weights) == 4, 1, 0.0, True, False, True)[0]
     h, c, states = zero, zero, []
     for t in range(x.shape[1]):
         new, c = torch.lstm_cell(x[:, t], (h, c), *weights)
@@ -227,7 +238,7 @@ def lstm(run, a, x, p):
 
 
 class FromOutput(torch.autograd.Function):
-    """A function whose gradient torch computes from the output as it is stored: rounded, if the op gives halves."""
+    """A function whose gradient torch computes from the stored output, rounded if the op's output is half."""
 
     @staticmethod
     def forward(ctx, x, f, gradient, half):
@@ -253,7 +264,8 @@ OPS = {
     "silu": ("follow", lambda run, a, x, p: F.silu(x), None),
     "tanh": ("follow", from_output(torch.tanh, lambda y, dy: dy * (1 - y * y)), None),
     "sigmoid": ("follow", from_output(torch.sigmoid, lambda y, dy: dy * y * (1 - y)), None),
-    "softmax": ("fp32", from_output(lambda x: x.softmax(-1), lambda y, dy: y * (dy - (y * dy).sum(-1, True))), None),
+    "softmax": ("fp32", from_output(lambda x: x.softmax(-1), lambda y, dy: y * (dy - (y * dy).sum(-1, True))),
+                None),
     "log_softmax": ("fp32", from_output(lambda x: x.log_softmax(-1),
                                         lambda y, dy: dy - y.exp() * dy.sum(-1, True)), None),
     "scaled_dot_product_attention": ("low", attention, None),
@@ -264,8 +276,9 @@ OPS = {
     "reshape": ("follow", reshape, None),
     "lstm": ("low", lstm, lstm_params),
     "concat": ("promote", concat, None),
-    "upsample": ("fp32", lambda run, a, x, p: F.interpolate(x, scale_factor=a["scale_factor"], mode="nearest"), None),
+    "upsample": ("fp32", lambda run, a, x, p: F.interpolate(x, scale_factor=a["scale_factor"],
+                                                            mode="nearest"), None),
     "mse": ("fp32", lambda run, a, xs, p: F.mse_loss(*xs), None),
 }
 SEVERAL_INPUTS = {"scaled_dot_product_attention", "concat", "mse"}  # functions that get a list
-NORMS = {"batch_norm2d", "layer_norm", "rms_norm", "group_norm"}  # a file's init does not reach them
+NORMS = {"batch_norm2d", "layer_norm", "rms_norm", "group_norm"}  # not set by `init` of a network file

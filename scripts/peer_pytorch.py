@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""PyTorch as the peer of ampbench: the same network file, the same initial bits, the same batches, the same level.
+"""PyTorch as ampbench's reference: the same network file, initial bits, batches and level.
 
     peer_pytorch.py --regenerate                      every trace of tests/golden
     peer_pytorch.py --net lenet5 --level O2 --out -   one trace
     peer_pytorch.py --compare A.json B.json           how far apart two traces are
     peer_pytorch.py --bench --net lenet5 --threads 1  step times
 
-Not part of the build and not run by any test: it made the traces in tests/golden, and scripts/bench --peer times it.
-Needs torch 2.11 and numpy (safetensors for --init). CPU only.
+Not part of the build and not run by any test: it made the traces in tests/golden, and scripts/bench --peer
+times it. Needs torch 2.11 and numpy (safetensors for --init). CPU only.
 
-Half arithmetic is written out instead of being left to autocast: an op on half tensors widens them to fp32, computes in
-fp32 and rounds its result once, forward and backward. Every rounding is one of the two functions Narrow and Widen, so
-that "one rounding per op" can be read off the code, and so that mistakes can be planted in it (--plant).
+Half arithmetic does not use autocast: an op on half tensors widens them to fp32, computes in fp32 and rounds
+its result once, forward and backward. Only the functions Narrow and Widen round, so that "one rounding per
+op" is seen in the code and mistakes can be planted there (--plant).
 """
 import argparse
 import contextlib
@@ -57,7 +57,7 @@ PLANTS = {
     "bias_after_rounding": "the product is rounded to half before the bias is added, and the sum again",
 }
 
-# ---- random numbers: kernels/core/rng.c in numpy ------------------------------------------------------------------
+# ---- random numbers: kernels/core/rng.c in numpy -----------------------------------------------------------
 
 RNG_INIT, RNG_SAMPLE = 1, 6
 
@@ -103,7 +103,7 @@ def draw_normal(seed, name, count, std):
     return (std * z.astype(np.float64)).astype(np.float32)
 
 
-# ---- data: MNIST-style IDX files ----------------------------------------------------------------------------------
+# ---- data: MNIST-style IDX files ---------------------------------------------------------------------------
 
 
 def read_idx(directory, stem):
@@ -124,14 +124,16 @@ class Data:
     def __init__(self, directory, height, width, normalize="standard"):
         pixels = read_idx(directory, "train-images-idx3-ubyte")
         pad_h, pad_w = height - pixels.shape[1], width - pixels.shape[2]
-        self.pixels = np.pad(pixels, ((0, 0), (pad_h // 2, pad_h - pad_h // 2), (pad_w // 2, pad_w - pad_w // 2)))
+        self.pixels = np.pad(pixels,
+                             ((0, 0), (pad_h // 2, pad_h - pad_h // 2), (pad_w // 2, pad_w - pad_w // 2)))
         self.labels = read_idx(directory, "train-labels-idx1-ubyte")
         counts = np.bincount(self.pixels.reshape(-1), minlength=256).astype(np.float64)
         values = np.arange(256) / 255.0
         self.mean = float((counts * values).sum() / counts.sum())
         self.std = float(np.sqrt((counts * (values - self.mean) ** 2).sum() / counts.sum()))
         standard = (values - self.mean) / self.std
-        self.table = {"standard": standard, "unit": values, "none": np.arange(256)}[normalize].astype(np.float32)
+        self.table = {"standard": standard, "unit": values,
+                      "none": np.arange(256)}[normalize].astype(np.float32)
 
     def batch(self, step, size):
         """Batch number `step` in file order; an epoch drops its incomplete last batch."""
@@ -144,7 +146,7 @@ class Data:
         return f"{fnv1a64(self.labels[:size].tobytes(), fnv1a64(self.pixels[:size].tobytes())):016x}"
 
 
-# ---- the network file ---------------------------------------------------------------------------------------------
+# ---- the network file --------------------------------------------------------------------------------------
 
 
 def torch_bound(fan_in):
@@ -171,7 +173,9 @@ def linear_params(a, shape):
 
 
 def batch_norm2d_params(a, shape):
-    params = {"weight": ((shape[1],), ("ones",)), "bias": ((shape[1],), ("zeros",))} if a.get("affine", True) else {}
+    params = {}
+    if a.get("affine", True):
+        params = {"weight": ((shape[1],), ("ones",)), "bias": ((shape[1],), ("zeros",))}
     return params | {"running_mean": ((shape[1],), ("zeros",)), "running_var": ((shape[1],), ("ones",))}
 
 
@@ -217,11 +221,13 @@ def unbiased_batch_norm(x, p, momentum, eps):
 
 def cross_entropy(run, a, x, p):
     weight = torch.tensor(a["weight"], dtype=x.dtype) if "weight" in a else None
-    return F.cross_entropy(x.flatten(0, -2), run.targets.flatten(), weight, ignore_index=a.get("ignore_index", -100),
+    return F.cross_entropy(x.flatten(0, -2), run.targets.flatten(), weight,
+                           ignore_index=a.get("ignore_index", -100),
                            reduction="sum" if run.plant == "sum_for_mean" else "mean")
 
 
-# Class in apex's O1 lists (kernels/ops/ops.def), function of widened inputs, parameters from attributes and input shape.
+# Class in apex's O1 lists (kernels/ops/ops.def), function of widened inputs, parameters from attributes and
+# input shape.
 OPS = {
     "conv2d": ("low", conv2d, conv2d_params),
     "linear": ("low", linear, linear_params),
@@ -241,7 +247,7 @@ BUFFERS = ("running_mean", "running_var")
 
 
 class Net:
-    """A network file: ops in order, the names each reads, and its parameters' shapes and initial distributions."""
+    """A network file: ops in order, their inputs, and their parameters' shapes and initializers."""
 
     def __init__(self, name_or_path):
         builtin = os.path.join(ROOT, "bench", "nets", name_or_path + ".json")
@@ -252,7 +258,8 @@ class Net:
         self.height, self.width, self.channels = (size.get(k, 0) for k in ("height", "width", "channels"))
         self.ops, self.specs, self.attrs = [], {}, {}
         tokens = size.get("tokens")
-        shapes, before = {"input": (2, tokens) if tokens else (2, self.channels, self.height, self.width)}, "input"
+        shapes = {"input": (2, tokens) if tokens else (2, self.channels, self.height, self.width)}
+        before = "input"
         for op in self.document["ops"]:
             inputs = op.get("in", before)
             inputs = [i for i in ([inputs] if isinstance(inputs, str) else inputs) if i != "targets"]
@@ -297,7 +304,7 @@ def is_buffer(name):
     return name.endswith(BUFFERS)
 
 
-# ---- levels -------------------------------------------------------------------------------------------------------
+# ---- levels ------------------------------------------------------------------------------------------------
 
 
 class Policy:
@@ -324,7 +331,8 @@ class Policy:
 
 
 class Scaler:
-    """apex's loss scaler: halve and skip on overflow, double after 2000 clean steps; a fixed scale never skips."""
+    """apex's loss scaler: halves and skips on overflow, doubles after 2000 clean steps. A fixed scale never
+    skips."""
 
     def __init__(self, loss_scale):
         self.dynamic = loss_scale == "dynamic"
@@ -341,11 +349,11 @@ class Scaler:
         return overflow
 
 
-# ---- one rounding per op ------------------------------------------------------------------------------------------
+# ---- one rounding per op -----------------------------------------------------------------------------------
 
 
 def round_half(x, half, plant):
-    """Wide values to half: round to nearest even, once. Or, when planted, wrongly."""
+    """fp32 to half: round to nearest even, once; a planted mistake rounds otherwise."""
     y = x.to(half)
     if plant == "truncation":
         away = y.to(x.dtype).abs() > x.abs()
@@ -382,12 +390,12 @@ class Widen(torch.autograd.Function):
 
 
 class Run:
-    """Forward pass of a network under a policy. `wide` stands for fp32; float64 tells how far fp32 itself drifts."""
+    """Forward pass of a network under a policy. `wide` is fp32, or float64 to measure fp32's own error."""
 
     def __init__(self, net, policy, plant=None, wide=torch.float32):
         self.net, self.policy, self.plant, self.wide = net, policy, plant, wide
         self.targets, self.cast_cache, self.out_half = None, {}, False
-        self.seed, self.calls, self.training = 0, -1, True  # of dropout: forward passes so far
+        self.seed, self.calls, self.training = 0, -1, True  # forward passes so far, for dropout
 
     def narrow(self, x):
         return Narrow.apply(x, self.policy.half, self.plant) if x.dtype == self.wide else x
@@ -414,7 +422,8 @@ class Run:
         return found
 
     def gives_half(self, kind, xs, stored):
-        """Whether all floating inputs are half; of ids alone, and where weights promote, the weights too. Never a loss."""
+        """Whether all floating inputs are half (for token ids, and where weights promote: the weights too).
+        False for losses."""
         op_class = OPS[kind][0]
         numbers = [x.dtype for x in xs if x.is_floating_point()]
         read = numbers + (stored if op_class == "promote" or not numbers else [])
@@ -425,11 +434,13 @@ class Run:
         op_class, function, _ = OPS[kind]
         low = op_class == "low" and self.policy.casts
         xs = [self.narrow(x) if low and x.is_floating_point() else x for x in inputs]
-        self.out_half = self.gives_half(kind, xs, [v.dtype for n, v in params.items() if n.rsplit(".", 1)[0] == name])
+        self.out_half = self.gives_half(kind, xs,
+                                        [v.dtype for n, v in params.items() if n.rsplit(".", 1)[0] == name])
         p = self.read_params(params, name, low)
         wide = [self.widen(x) for x in xs]
         y = function(self, self.net.attrs[name], wide if kind in SEVERAL_INPUTS else wide[0], p)
-        for key in BUFFERS:  # running statistics kept in half: read, updated in fp32, stored with one rounding
+        # running statistics kept in half: read, updated in fp32, stored with one rounding
+        for key in BUFFERS:
             if key in p and params[f"{name}.{key}"].dtype == self.policy.half:
                 params[f"{name}.{key}"].copy_(round_half(p[key], self.policy.half, self.plant))
         return self.narrow(y) if self.out_half else y
@@ -443,7 +454,7 @@ class Run:
         return last
 
 
-# ---- optimizers ---------------------------------------------------------------------------------------------------
+# ---- optimizers --------------------------------------------------------------------------------------------
 
 
 class Lamb:
@@ -469,9 +480,9 @@ class Lamb:
 
 
 class Fused:
-    """One update in fp32 from stored weight, gradient and state; each is rounded once when stored, and the weight uses
-    the unrounded state. For half weights, where torch's own optimizers round after every elementary operation, and
-    for planted mistakes."""
+    """One update in fp32 from stored weight, gradient and state; each is rounded once when stored, and the
+    weight uses the unrounded state. For half weights, where torch's own optimizers round after every
+    elementary operation, and for planted mistakes."""
 
     def __init__(self, config, params, run):
         self.config, self.params, self.run, self.taken = config, params, run, 0
@@ -536,16 +547,16 @@ def make_schedule(text, optimizer):
              "linear": lambda: s.LinearLR(optimizer, 1.0, 0.0, total - warmup)}[name]()
     if not warmup:
         return after
-    # LinearLR wants a start above 0; a LambdaLR may begin with 0
+    # LinearLR needs a start above 0; LambdaLR may start at 0
     rise = s.LambdaLR(optimizer, lambda t: t / warmup)
     return s.SequentialLR(optimizer, [rise, after], [warmup])
 
 
-# ---- training -----------------------------------------------------------------------------------------------------
+# ---- training ----------------------------------------------------------------------------------------------
 
 
 class Trainer:
-    """Step order: forward, loss x scale, backward, check and unscale, optimizer step or skip, scaler update."""
+    """A step: forward, loss * scale, backward, check and unscale, optimizer step or skip, scaler update."""
 
     def __init__(self, net, initial, config, plant=None, wide=torch.float32, channels_last=False):
         self.policy = Policy(config["level"], config["half"], config["scale"]).planted(plant)
@@ -557,8 +568,9 @@ class Trainer:
         self.optimizer = make_optimizer(config, self.trained, self.run)
         self.config, self.plant, self.run.seed = config, plant, config["seed"]
         stepped = isinstance(self.optimizer, torch.optim.Optimizer)
-        # lamb is no torch optimizer: its rate is copied from one that only carries it
-        carrier = self.optimizer if stepped else torch.optim.SGD([torch.zeros(1, requires_grad=True)], config["lr"])
+        # lamb is not in torch: its rate is copied from an optimizer that only holds it
+        carrier = self.optimizer if stepped else torch.optim.SGD([torch.zeros(1, requires_grad=True)],
+                                                                 config["lr"])
         self.carrier, self.schedule = carrier, make_schedule(config["schedule"], carrier)
 
     def store(self, net, name, value):
@@ -596,7 +608,7 @@ class Trainer:
         return overflow
 
     def backward(self, batches):
-        """Scaled gradients of the mean over the batches; with masters they are summed in fp32, as apex sums them."""
+        """Scaled gradients of the mean over the batches; with masters summed in fp32, as apex does."""
         losses, share = [], 1.0 if self.plant == "accumulation_not_averaged" else 1.0 / len(batches)
         for images, targets in batches:
             if self.channels_last and images.dim() == 4:
@@ -620,7 +632,8 @@ class Trainer:
             self.schedule.step()
         if self.plant == "clip_before_unscale":
             limit = self.config["clip_norm"]
-            total = math.sqrt(sum(float(self.sums.get(n, p.grad).double().norm())**2 for n, p in self.model.items()))
+            total = math.sqrt(sum(float(self.sums.get(n, p.grad).double().norm())**2
+                                  for n, p in self.model.items()))
             for name, p in self.model.items():
                 scaled = self.sums[name] if name in self.sums else p.grad
                 scaled.mul_(min(1.0, limit / (total + 1e-6)))
@@ -645,7 +658,7 @@ class Trainer:
                     p.copy_(round_half(self.trained[name].detach(), self.policy.half, self.run.plant))
 
 
-# ---- traces -------------------------------------------------------------------------------------------------------
+# ---- traces ------------------------------------------------------------------------------------------------
 
 
 @functools.lru_cache(maxsize=None)
@@ -655,19 +668,21 @@ def sketch_signs(name, count):
 
 
 def describe(name, tensor):
-    """Norm and random-sign sums: enough to measure a distance to this tensor without keeping it. The mean square of the
-    differences of two tensors' sums estimates the squared norm of their difference (Alon, Matias, Szegedy 1996)."""
+    """Norm and random-sign sums, from which a distance to this tensor is estimated without storing it: the
+    mean square of the differences of two tensors' sums estimates the squared norm of their difference (Alon,
+    Matias, Szegedy 1996)."""
     values = tensor.detach().to(torch.float64).contiguous().reshape(-1).numpy()
     sums = sketch_signs(name, values.size) @ values
     return {"l2": float(np.sqrt((values * values).sum())), "sketch": [float(s) for s in sums]}
 
 
 def record(net, initial, data, config, plant=None, **how):
-    """Trains and returns losses, scales, skips and what is kept of every tensor: how it starts, its gradient at the
-    first step that is not skipped, and its value after the second such step."""
+    """Trains and returns losses, scales, skips and a summary of every tensor: its initial value, its gradient
+    at the first step that is not skipped, and its value after the second such step."""
     trainer = Trainer(net, initial, config, plant, **how)
     start = {name: p.detach().clone() for name, p in trainer.trained.items()}
-    tensors = {name: {"count": p.numel()} for name, p in trainer.params.items() if p.numel() <= config["largest"]}
+    tensors = {name: {"count": p.numel()} for name, p in trainer.params.items()
+               if p.numel() <= config["largest"]}
     kept = {name: p for name, p in trainer.trained.items() if name in tensors}
     for name in kept:
         tensors[name]["precision"] = 1 - int(math.log2(torch.finfo(start[name].dtype).eps))
@@ -704,8 +719,8 @@ def sketch_distance(a, b):
 
 
 def weight_distance(a, b):
-    """Relative to the update, not to the weight, after taking off what rounding the stored weight explains: one ulp
-    everywhere where weights are fp32, four elements where they are half."""
+    """Relative to the update, not to the weight, less what rounding of the stored weight explains: one ulp
+    in every fp32 weight, four elements of half weights."""
     l2 = b["weight"]["l2"]
     slack = (2.0**-23 + 2.0**(3 - b["precision"]) / math.sqrt(b["count"])) * l2
     difference = max(0.0, sketch_difference(a["weight"], b["weight"]) - slack)
@@ -713,7 +728,7 @@ def weight_distance(a, b):
 
 
 def distances(a, b):
-    """How far trace a is from trace b: the quantities that tests/unit/bench/train/test_golden.c limits, worst tensor each."""
+    """Distances of trace a from trace b that tests/unit/bench/train/test_golden.c limits; worst tensor."""
     losses = [relative(x["loss"], y["loss"]) for x, y in zip(a["steps"], b["steps"])]
     both = [(t, b["tensors"][name]) for name, t in a["tensors"].items()]
 
@@ -721,7 +736,8 @@ def distances(a, b):
         return max((measure(x[what], y[what]) for x, y in both if what in x), default=0.0)
 
     return {
-        "scales": sum((x["scale"], x["skipped"]) != (y["scale"], y["skipped"]) for x, y in zip(a["steps"], b["steps"])),
+        "scales": sum((x["scale"], x["skipped"]) != (y["scale"], y["skipped"])
+                      for x, y in zip(a["steps"], b["steps"])),
         "loss_1": losses[0], "loss_10": max(losses[:10]), "loss_60": max(losses[:60]),
         "start": worst("start", sketch_distance),
         "gradient_l2": worst("gradient", lambda x, y: relative(x["l2"], y["l2"])),
@@ -740,7 +756,7 @@ def torch_settings(threads, onednn=True):
     torch.set_num_threads(before)
 
 
-VARIANTS = {  # threads, oneDNN, how: all of them honest
+VARIANTS = {  # threads, oneDNN, algorithm: all of them correct
     "2 threads": (2, True, {}),
     "1 thread, no oneDNN": (1, False, {}),
     "2 threads, no oneDNN": (2, False, {}),
@@ -750,7 +766,7 @@ VARIANTS = {  # threads, oneDNN, how: all of them honest
 
 
 def drift(net, initial, data, config, base):
-    """Distances between the trace and the same training done in other honest ways."""
+    """Distances between the trace and the same training with other threads, libraries or algorithms."""
     found = {}
     for label, (threads, onednn, how) in VARIANTS.items():
         with torch_settings(threads, onednn):
@@ -803,7 +819,7 @@ def make_trace(config, plant=None):
 
 
 def shortened(value):
-    """Numbers to 10 digits, which is more than any limit looks at."""
+    """Numbers to 10 digits, more than any limit needs."""
     if isinstance(value, dict):
         return {k: shortened(v) for k, v in value.items()}
     if isinstance(value, list):
@@ -812,7 +828,7 @@ def shortened(value):
 
 
 def packed(document):
-    """The document as text, one key or tensor a line; losses as exact hexadecimal floats beside decimal ones."""
+    """The document as text, one key or tensor a line; losses in hexadecimal (exact) and decimal."""
     steps = document["steps"]
     head = {key: value for key, value in document.items() if key not in ("steps", "tensors")}
     head["loss"] = [float(s["loss"]).hex() for s in steps]
@@ -820,7 +836,8 @@ def packed(document):
     head["scale"] = [s["scale"] for s in steps]
     head["skipped"] = [i for i, s in enumerate(steps) if s["skipped"]]
     lines = [f"{json.dumps(k)}: {json.dumps(v)}" for k, v in head.items()]
-    rows = [f"{json.dumps(name)}: {json.dumps(shortened(parts))}" for name, parts in document["tensors"].items()]
+    rows = [f"{json.dumps(name)}: {json.dumps(shortened(parts))}"
+            for name, parts in document["tensors"].items()]
     return "{\n" + ",\n".join(lines) + ',\n"tensors": {\n' + ",\n".join(rows) + "\n}}\n"
 
 
@@ -835,29 +852,35 @@ def unpacked(path):
     return document
 
 
-# ---- the committed traces -----------------------------------------------------------------------------------------
+# ---- the committed traces ----------------------------------------------------------------------------------
 
-BASE = {"net": "lenet5", "data": "fashion_mnist", "normalize": "standard", "level": "O0", "half": "fp16", "scale": None,
+BASE = {"net": "lenet5", "data": "fashion_mnist", "normalize": "standard", "level": "O0", "half": "fp16",
+        "scale": None,
         "optimizer": "momentum", "lr": 0.01, "momentum": 0.9, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8,
         "weight_decay": 0.0, "clip_norm": 0.0, "clip_value": 0.0, "micro_batches": 1, "schedule": "constant",
         "batch": 64, "steps": 10, "seed": 1, "init": None, "largest": 1 << 30}
 TINY = {"net": "tests/golden/tiny.json", "data": "tests/golden/data", "batch": 8, "lr": 0.05, "steps": 3}
 LENET5 = {"net": "lenet5", "lr": 0.01}
 MLP = {"net": "mlp", "lr": 0.005}
-RESNET8 = {"net": "resnet8", "lr": 0.01, "seed": 4}  # no relu of step 1 within rounding of 0: see the README
+# no input of a relu at step 1 is within rounding of 0: see the README
+RESNET8 = {"net": "resnet8", "lr": 0.01, "seed": 4}
 RESNET8_HALF = {**RESNET8, "seed": 17, "steps": 3}
 TINY_TRANSFORMER = {**TINY, "net": "tests/golden/tiny_transformer.json", "optimizer": "momentum"}
-RECIPE = {**TINY, "optimizer": "adamw", "lr": 0.003, "weight_decay": 0.1, "clip_norm": 0.5, "micro_batches": 2,
+RECIPE = {**TINY, "optimizer": "adamw", "lr": 0.003, "weight_decay": 0.1, "clip_norm": 0.5,
+          "micro_batches": 2,
           "batch": 4, "schedule": "cosine:total=12,warmup=3", "steps": 10}
 RECIPE_MOMENTUM = {**RECIPE, "optimizer": "momentum", "lr": 0.05, "clip_norm": 0.0, "clip_value": 0.02,
                    "weight_decay": 0.01}
 GPT = {"net": "gpt", "data": "bytes:tests/golden/text/stream.txt"}
 CLASSIFIER = {"net": "transformer_classifier", "data": "bytes:tests/golden/text/classes"}
 LSTM_LM = {"net": "lstm_lm", "data": "bytes:tests/golden/text/stream.txt", "batch": 4, "lr": 0.5}
-AUTOENCODER = {"net": "autoencoder", "data": "tests/golden/data", "batch": 8, "optimizer": "adam", "lr": 0.001}
+AUTOENCODER = {"net": "autoencoder", "data": "tests/golden/data", "batch": 8, "optimizer": "adam",
+               "lr": 0.001}
 UNET = {**AUTOENCODER, "net": "unet_small", "batch": 4, "optimizer": "momentum", "lr": 0.01}
-RESNET50 = {"net": "tests/golden/resnet50_64.json", "data": "arrays:tests/golden/colours.npz", "batch": 6, "lr": 0.0001, "steps": 2,
-            "largest": 20000}  # larger tensors take long to describe, and their errors show in the norms behind them
+RESNET50 = {"net": "tests/golden/resnet50_64.json", "data": "arrays:tests/golden/colours.npz", "batch": 6,
+            "lr": 0.0001, "steps": 2,
+            # larger tensors are slow to summarize; their errors show in the norms of later ones
+            "largest": 20000}
 VIT = {"net": "vit_tiny", "data": "tests/golden/data", "batch": 2, "steps": 3, "lr": 0.01}
 HALF_LEVELS = ({"level": "O1"}, {"level": "O2"}, {"level": "O3"})
 
@@ -868,11 +891,14 @@ TRACES = [
     {**TINY, "level": "O2", "optimizer": "adam", "lr": 0.001},
     {**TINY, "level": "O3", "scale": 128.0},
     {**TINY, "level": "O2", "scale": 1024.0},
-    {**TINY, "net": "mlp", "level": "O2", "normalize": "none", "lr": 3e-6, "steps": 5},  # skips the first three
+    # skips the first three
+    {**TINY, "net": "mlp", "level": "O2", "normalize": "none", "lr": 3e-6, "steps": 5},
     RECIPE,
-    *({**RECIPE, "level": level, "steps": 4} for level in ("O1", "O2")),  # adam's half runs part soon after
+    # with adam, half runs diverge soon after
+    *({**RECIPE, "level": level, "steps": 4} for level in ("O1", "O2")),
     {**RECIPE, "optimizer": "lamb", "eps": 1e-6, "lr": 0.02, "schedule": "linear:total=12,warmup=2"},
-    {**RECIPE, "optimizer": "lamb", "eps": 1e-6, "lr": 0.02, "level": "O2", "scale": 1024.0, "clip_value": 0.05,
+    {**RECIPE, "optimizer": "lamb", "eps": 1e-6, "lr": 0.02, "level": "O2", "scale": 1024.0,
+     "clip_value": 0.05,
      "steps": 4},
     RECIPE_MOMENTUM,
     *({**net, "steps": 60} for net in (LENET5, MLP)),
@@ -886,19 +912,20 @@ TRACES = [
     *({**TINY_TRANSFORMER, **level, "half": half} for level in HALF_LEVELS for half in HALF),
 ]
 
-# Built-in networks of some size: in tests/golden/nets.
+# Larger built-in networks: in tests/golden/nets.
 ADAMW = {**RECIPE, "lr": 0.001, "steps": 6}
-LAMB = {**ADAMW, "steps": 4, "optimizer": "lamb", "eps": 1e-6, "lr": 0.01, "schedule": "linear:total=12,warmup=2"}
+LAMB = {**ADAMW, "steps": 4, "optimizer": "lamb", "eps": 1e-6, "lr": 0.01,
+        "schedule": "linear:total=12,warmup=2"}
 NET_TRACES = [
     *({**recipe, **net} for recipe in (ADAMW, LAMB) for net in (GPT, CLASSIFIER)),
     *({**ADAMW, **net, "level": level, "steps": 3} for net in (GPT, CLASSIFIER) for level in ("O1", "O2")),
     *({**LSTM_LM, "level": level, "steps": 3} for level in ("O0", "O1", "O2")),
     *({**net, "level": level, "steps": 3} for net in (AUTOENCODER, UNET) for level in ("O0", "O1", "O2")),
-    RESNET50,  # in half, honest runs differ by as much as the gradients are long
+    RESNET50,  # in half, correct runs differ by as much as the norm of the gradients
     {**ADAMW, **VIT}, {**VIT, "level": "O2", "scale": 1024.0},  # the dynamic one skips the first steps
 ]
 
-# Which honest configuration each mistake is planted in.
+# The configuration in which each mistake is planted.
 PLANTED = {
     "no_bias_correction": {"optimizer": "adam", "lr": 0.001},
     "eps_inside_root": {"optimizer": "adam", "lr": 0.001},
@@ -915,7 +942,8 @@ PLANTED = {
     "clip_before_unscale": {**RECIPE, "level": "O2", "steps": 3},
     "accumulation_not_averaged": {**RECIPE_MOMENTUM, "steps": 3},
     "schedule_one_step_ahead": {**RECIPE, "steps": 3},
-    "no_trust_ratio": {**RECIPE, "optimizer": "lamb", "eps": 1e-6, "lr": 0.02, "schedule": "linear:total=12,warmup=2",
+    "no_trust_ratio": {**RECIPE, "optimizer": "lamb", "eps": 1e-6, "lr": 0.02,
+                       "schedule": "linear:total=12,warmup=2",
                        "steps": 3},
 }
 
@@ -935,7 +963,7 @@ def write_trace(path, document):
 
 
 def regenerate(part):
-    """The traces whose file name has `part` in it."""
+    """The traces whose file name contains `part`."""
     for config in ({**BASE, **entry} for entry in TRACES):
         if part in trace_name(config):
             write_trace(os.path.join(GOLDEN, trace_name(config)), make_trace(config))
@@ -944,11 +972,12 @@ def regenerate(part):
             write_trace(os.path.join(GOLDEN, "nets", trace_name(config)), make_trace(config))
     for plant, config in ((plant, {**BASE, **TINY, **entry}) for plant, entry in PLANTED.items()):
         if part in plant:
-            document = {**make_trace({**config, "steps": min(config["steps"], 3 if config["micro_batches"] > 1 else 2)}, plant), "honest": trace_name(config)}
+            steps = min(config["steps"], 3 if config["micro_batches"] > 1 else 2)
+            document = {**make_trace({**config, "steps": steps}, plant), "honest": trace_name(config)}
             write_trace(os.path.join(GOLDEN, "planted", plant + ".json"), document)
 
 
-# ---- the data of the tiny network ---------------------------------------------------------------------------------
+# ---- the data of the tiny network --------------------------------------------------------------------------
 
 
 def fixture_images(first, count):
@@ -973,7 +1002,7 @@ def write_fixture(directory):
                 file.write(head + array.tobytes())
 
 
-# ---- speed --------------------------------------------------------------------------------------------------------
+# ---- speed -------------------------------------------------------------------------------------------------
 
 
 class Timed:
@@ -982,7 +1011,8 @@ class Timed:
     def __init__(self, net, batches, mode, layout):
         self.net, self.mode, self.layout, self.times = net, mode, layout, []
         self.format = torch.channels_last if layout == "channels_last" else torch.contiguous_format
-        self.batches = [(x.contiguous(memory_format=self.format) if x.dim() == 4 else x, y) for x, y in batches]
+        self.batches = [(x.contiguous(memory_format=self.format) if x.dim() == 4 else x, y)
+                        for x, y in batches]
         self.params = {n: t if is_buffer(n) else self.leaf(t) for n, t in net.initial(1).items()}
         trained = [p for n, p in self.params.items() if not is_buffer(n)]
         self.optimizer = torch.optim.SGD(trained, lr=0.01, momentum=0.9)
@@ -990,20 +1020,24 @@ class Timed:
         self.run = Run(net, Policy("O0"))
 
     def leaf(self, tensor):
-        return (tensor.contiguous(memory_format=self.format) if tensor.dim() == 4 else tensor).requires_grad_()
+        return (tensor.contiguous(memory_format=self.format) if tensor.dim() == 4
+                else tensor).requires_grad_()
 
     def forward(self, images, targets):
         self.run.targets = targets
         values = {"input": images}
         for name, kind, inputs in self.net.ops:
-            p = {k: self.params[f"{name}.{k}"] for k in ("weight", "bias", *BUFFERS) if f"{name}.{k}" in self.params}
+            p = {k: self.params[f"{name}.{k}"] for k in ("weight", "bias", *BUFFERS)
+                 if f"{name}.{k}" in self.params}
             xs = [values[i] for i in inputs]
             if kind == "batch_norm2d":  # in place, as nn.BatchNorm2d does it
                 a = self.net.attrs[name]
-                last = F.batch_norm(xs[0], p["running_mean"], p["running_var"], p.get("weight"), p.get("bias"), True,
+                last = F.batch_norm(xs[0], p["running_mean"], p["running_var"], p.get("weight"),
+                                    p.get("bias"), True,
                                     a.get("momentum", 0.1), a.get("eps", 1e-5))
             else:
-                last = OPS[kind][1](self.run, self.net.attrs[name], xs if kind in SEVERAL_INPUTS else xs[0], p)
+                inputs = xs if kind in SEVERAL_INPUTS else xs[0]
+                last = OPS[kind][1](self.run, self.net.attrs[name], inputs, p)
             values[name] = last
         return last
 
@@ -1021,16 +1055,18 @@ class Timed:
 
     def result(self, warmup):
         times = self.times[warmup:]
-        return {"net": self.net.name, "mode": self.mode, "layout": self.layout, "batch": len(self.batches[0][1]),
+        return {"net": self.net.name, "mode": self.mode, "layout": self.layout,
+                "batch": len(self.batches[0][1]),
                 "threads": torch.get_num_threads(), "warmup_steps": warmup, "step_time_ns": times,
                 "median_step_time_ns": statistics.median(times)}
 
 
 def bench(options):
-    """Step times of each arm, taken in turns; an arm that has had its seconds drops out after its third timed step."""
+    """Step times of each arm, taken in turns. An arm stops when its seconds are over, after 3 timed steps at
+    least."""
     warmup = 2
     net = Net(options.net)
-    text = "bytes:tests/golden/text/stream.txt"  # what the tokens are does not matter here
+    text = "bytes:tests/golden/text/stream.txt"  # the values of tokens do not matter here
     data = open_data(text if "tokens" in net.document["input"] else options.data, net, "standard")
     batches = [data.batch(i, options.batch) for i in range(8)]
     with torch_settings(options.threads):
@@ -1041,18 +1077,20 @@ def bench(options):
             for arm in list(waiting):
                 arm.step()
                 timed = arm.times[warmup:]
-                if len(timed) >= options.max_steps or (len(timed) >= 3 and sum(timed) > options.seconds * 1e9):
+                over = sum(timed) > options.seconds * 1e9
+                if len(timed) >= options.max_steps or (len(timed) >= 3 and over):
                     waiting.remove(arm)
         results = [arm.result(warmup) for arm in arms]
     json.dump({"torch": torch.__version__, "results": results}, sys.stdout)
     print()
 
 
-# ---- command line -------------------------------------------------------------------------------------------------
+# ---- command line ------------------------------------------------------------------------------------------
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0],
+                                     formatter_class=argparse.RawTextHelpFormatter)
     for key, value in BASE.items():
         kind = float if key == "scale" else str if value is None else type(value)
         parser.add_argument("--" + key, type=kind, default=value, help=f"default {value}")
@@ -1065,9 +1103,12 @@ def parse(arguments):
     parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="distances of trace A from trace B")
     parser.add_argument("--bench", action="store_true", help="time steps and print JSON")
     parser.add_argument("--threads", type=int, default=1, help="of --bench")
-    parser.add_argument("--modes", default="fp32,autocast_fp16,autocast_bf16", help="of --bench; see peer_cuda.py")
-    parser.add_argument("--device", default="cpu", help="of --bench: cpu (our data), or cuda and cpu:0 (peer_cuda.py)")
-    parser.add_argument("--products", action="store_true", help="of --bench --device: rates of torch's products too")
+    parser.add_argument("--modes", default="fp32,autocast_fp16,autocast_bf16",
+                        help="of --bench; see peer_cuda.py")
+    parser.add_argument("--device", default="cpu",
+                        help="of --bench: cpu (our data), or cuda and cpu:0 (peer_cuda.py)")
+    parser.add_argument("--products", action="store_true",
+                        help="of --bench --device: rates of torch's products too")
     parser.add_argument("--half-layout", default="contiguous", choices=("contiguous", "channels_last"))
     parser.add_argument("--seconds", type=float, default=3.0, help="of --bench, for each arm")
     parser.add_argument("--max-steps", type=int, default=200, help="of --bench, for each arm")
@@ -1085,7 +1126,8 @@ def main(arguments):
         print(json.dumps(distances(*(unpacked(path) for path in options.compare)), indent=1))
     elif options.write_data:
         write_fixture(options.write_data)
-        peer_ops.write_colours(os.path.join(os.path.dirname(os.path.abspath(options.write_data)), "colours.npz"))
+        peer_ops.write_colours(os.path.join(os.path.dirname(os.path.abspath(options.write_data)),
+                                            "colours.npz"))
         peer_ops.write_text(os.path.join(os.path.dirname(os.path.abspath(options.write_data)), "text"))
     elif options.regenerate is not None:
         regenerate(options.regenerate)
@@ -1097,7 +1139,8 @@ def main(arguments):
             with open(options.out, "w") as file:
                 file.write(packed(document))
     else:
-        sys.exit("nothing to do: expected --out, --regenerate, --compare, --write-data or --bench; see --help")
+        sys.exit("nothing to do: expected --out, --regenerate, --compare, --write-data or --bench; "
+                 "see --help")
 
 
 if __name__ == "__main__":

@@ -1,27 +1,28 @@
 #!/usr/bin/env python3
-"""Records what the real loss scalers do, for tests/unit/bench/amp/test_scaler_golden.c.
+"""Records what the loss scalers of frameworks do, for tests/unit/bench/amp/test_scaler_golden.c.
 
-Each dialect of bench/amp/scaler_*.c that has a package is driven over fixed patterns of overflows by the package's own
-class, and the scale after every step, whether the optimizer ran, and the step at which it raised are written to
-tests/golden/scalers/traces.jsonl, a line a dialect. Nothing of ampbench is used.
+For each scaler of bench/amp/scaler/ that a package has, the package's own class gets fixed patterns of
+overflows. The scale after every step, whether the optimizer ran, and the step at which it raised are written
+to tests/golden/scalers/traces.jsonl, a line a scaler. Nothing of ampbench is used.
 
   pip install torch==2.11.0 numpy
   pip download --no-deps megatron-core==0.16.1 keras==3.15.1 mindspore==2.10.0 deepspeed==0.19.8
   pip download --no-deps --only-binary=:all: --python-version 3.8 --abi cp38 fairseq==0.12.2
   scripts/peer_scalers.py --packages DIR [--out tests/golden/scalers] [DIALECT...]
 
-DIR holds the unpacked packages (DIR/keras/src/..., DIR/megatron/core/..., DIR/mindspore/..., DIR/deepspeed/...,
-DIR/fairseq/...). Of megatron, deepspeed, fairseq and mindspore only the scaler's source file is executed, with stand-ins for
-what it imports and does not compute with (device 'cuda' becomes 'cpu'; logging; configuration classes). torch and keras are
-used as installed; keras needs KERAS_BACKEND=torch. mindspore's two tensor forms (cell, functional) are executed with
-their operators mapped to numpy's fp32 operators of the same name, because the package's own need its runtime; mindspore 2.10's own runtime gave the same
-scales on the CPU in all 40 of these recordings that were repeated with it (1,160 steps).
+DIR holds the unpacked packages (DIR/keras/src/..., DIR/megatron/core/..., DIR/mindspore/...,
+DIR/deepspeed/..., DIR/fairseq/...). Of megatron, deepspeed, fairseq and mindspore only the scaler's source
+file is executed, with stubs for imports that it does not compute with (device 'cuda' becomes 'cpu';
+logging; configuration classes). torch and keras are used as installed; keras needs KERAS_BACKEND=torch.
+mindspore's two tensor forms (cell, functional) are executed with their operators mapped to numpy's fp32
+operators of the same name, because the package's own need its runtime. mindspore 2.10's runtime gave the
+same scales on the CPU in all 40 recordings that were repeated with it (1,160 steps).
 """
 import argparse, json, math, os, random, re, sys, types
 
 import golden_traces
 
-# ---- patterns: (name, text); every dialect runs each of its configurations over all of them ----------------------------
+# ---- patterns: (name, text); every dialect runs each of its configurations over all of them ----------------
 
 def patterns():
     rnd = random.Random(20)
@@ -38,7 +39,7 @@ def patterns():
     out["long_clean"] = "0" * 1200 + "1" * 4
     return out
 
-# ---- drivers: config -> (step function); a step returns True if the optimizer ran; `scale()` gives the scale -----------
+# ---- drivers: step() returns True if the optimizer ran; scale() returns the scale --------------------------
 
 class Torch:
     def __init__(self, init=65536.0, growth=2.0, backoff=0.5, window=2000):
@@ -77,7 +78,8 @@ class Megatron:
     packages = None
 
     def __init__(self, init=2.0**32, min=1.0, growth=2.0, backoff=0.5, window=1000, hysteresis=2):
-        text = source(self.packages, "megatron/core/optimizer/grad_scaler.py").replace("device='cuda'", "device='cpu'")
+        text = source(self.packages, "megatron/core/optimizer/grad_scaler.py").replace("device='cuda'",
+                                                                                       "device='cpu'")
         space = {}
         exec(compile(text, "grad_scaler.py", "exec"), space)
         self.s = space["DynamicGradScaler"](init, min, growth, backoff, window, hysteresis)
@@ -92,7 +94,8 @@ class Megatron:
 
 class MegatronConstant(Megatron):
     def __init__(self, init=65536.0):
-        text = source(self.packages, "megatron/core/optimizer/grad_scaler.py").replace("device='cuda'", "device='cpu'")
+        text = source(self.packages, "megatron/core/optimizer/grad_scaler.py").replace("device='cuda'",
+                                                                                       "device='cpu'")
         space = {}
         exec(compile(text, "grad_scaler.py", "exec"), space)
         self.s = space["ConstantGradScaler"](init)
@@ -103,7 +106,8 @@ class Fairseq:
 
     def __init__(self, init=2.0**15, factor=2.0, window=2000, tolerance=0.0, threshold=0, min=1e-4):
         space = {}
-        exec(compile(source(self.packages, "fairseq/optim/dynamic_loss_scaler.py"), "dynamic_loss_scaler.py", "exec"), space)
+        exec(compile(source(self.packages, "fairseq/optim/dynamic_loss_scaler.py"), "dynamic_loss_scaler.py",
+                     "exec"), space)
         self.s = space["DynamicLossScaler"](init, factor, window, tolerance, threshold or None, min)
 
     def step(self, overflow):
@@ -147,7 +151,8 @@ class DeepSpeed:
     packages = None
 
     def __init__(self, init=65536.0, window=1000, min=1.0, hysteresis=2, consecutive=False, raises=True):
-        self.s = deepspeed_space(self.packages)["DynamicLossScaler"](init, window, min, hysteresis, consecutive, raises)
+        self.s = deepspeed_space(self.packages)["DynamicLossScaler"](init, window, min, hysteresis,
+                                                                     consecutive, raises)
 
     def step(self, overflow):
         self.s.update_scale(overflow)
@@ -158,12 +163,13 @@ class DeepSpeed:
 
 
 class DeepSpeedInline:
-    """_update_scale of the optimizer's source, cut out of its class and bound to an object with the configuration."""
+    """_update_scale of the optimizer's source, bound to an object with the configuration."""
     packages, which = None, None
 
     def __init__(self, **given):
         space = deepspeed_space(self.packages)
-        profile = space["LossScaleProfile"].FUSED if self.which == "fused" else space["LossScaleProfile"].UNFUSED
+        profiles = space["LossScaleProfile"]
+        profile = profiles.FUSED if self.which == "fused" else profiles.UNFUSED
         import torch
         args = None
         if given:
@@ -209,7 +215,8 @@ class Keras:
                 return super().apply(grads, trainable_variables)
 
         self.v = keras.Variable([0.0])
-        self.s = keras.optimizers.LossScaleOptimizer(Probe(0.0), initial_scale=init, dynamic_growth_steps=window)
+        self.s = keras.optimizers.LossScaleOptimizer(Probe(0.0), initial_scale=init,
+                                                     dynamic_growth_steps=window)
         self.s.build([self.v])
         self.s.built = True
 
@@ -241,11 +248,11 @@ class MindSporeHost:
         try:
             return float(s)
         except OverflowError:
-            return math.inf  # an int that no float holds
+            return math.inf  # an int that no float represents
 
 
 class Cell0:
-    """A numpy stand-in for a 0-d Parameter of mindspore: fp32 or int32, assigned in place."""
+    """A numpy stub of a 0-d Parameter of mindspore: fp32 or int32, assigned in place."""
 
     def __init__(self, value, dtype):
         import numpy
@@ -290,8 +297,10 @@ def mindspore_space():
     op = lambda f: (lambda *a: (lambda *b: wrap(f(*map(of, b)))))
     ops = types.SimpleNamespace(
         Select=lambda: select, select=select, assign=assign, depend=lambda v, _: v, Maximum=op(np.maximum),
-        Reciprocal=op(lambda x: np.float32(1) / x), LessEqual=op(lambda a, b: a <= b), LogicalAnd=op(np.logical_and),
-        LogicalNot=op(np.logical_not), LogicalOr=op(np.logical_or), maximum=lambda a, b: wrap(np.maximum(of(a), of(b))),
+        Reciprocal=op(lambda x: np.float32(1) / x), LessEqual=op(lambda a, b: a <= b),
+        LogicalAnd=op(np.logical_and),
+        LogicalNot=op(np.logical_not), LogicalOr=op(np.logical_or),
+        maximum=lambda a, b: wrap(np.maximum(of(a), of(b))),
         isfinite=lambda x: wrap(np.isfinite(of(x))), ones=lambda shape, dtype: wrap(np.ones(shape, dtype)))
 
     class Cell:
@@ -311,7 +320,8 @@ class MindSporeCell:
     def __init__(self, init=2.0**24, factor=2.0, window=2000):
         import numpy as np
         text = source(self.packages, "mindspore/nn/wrap/loss_scale.py")
-        cut = text[text.index("class DynamicLossScaleUpdateCell"):text.index("class FixedLossScaleUpdateCell")]
+        start, end = (text.index(f"class {kind}LossScaleUpdateCell") for kind in ("Dynamic", "Fixed"))
+        cut = text[start:end]
         space = mindspore_space()
         exec(compile(cut, "loss_scale.py", "exec"), space)
         self.cell = space["DynamicLossScaleUpdateCell"](init, factor, window)
@@ -344,12 +354,14 @@ class MindSporeFunctional:
         return float(self.s.scale_value.v)
 
 
-# ---- what is recorded: (text for ampbench, arguments for the driver) ----------------------------------------------------
+# ---- what is recorded: (text for ampbench, arguments for the driver) ---------------------------------------
 
 DIALECTS = {
     "torch": (Torch, [
-        ("torch", {}), ("torch:window=4", dict(window=4)), ("torch:init=4,window=4", dict(init=4.0, window=4)),
-        ("torch:window=1", dict(window=1)), ("torch:window=0", dict(window=0)), ("torch:window=-3", dict(window=-3)),
+        ("torch", {}), ("torch:window=4", dict(window=4)),
+        ("torch:init=4,window=4", dict(init=4.0, window=4)),
+        ("torch:window=1", dict(window=1)), ("torch:window=0", dict(window=0)),
+        ("torch:window=-3", dict(window=-3)),
         ("torch:growth=3,backoff=0.7,window=3", dict(growth=3.0, backoff=0.7, window=3)),
         ("torch:growth=1.001,backoff=0.75,window=1", dict(growth=1.001, backoff=0.75, window=1)),
         ("torch:init=1e38,window=2", dict(init=1e38, window=2)),
@@ -363,7 +375,8 @@ DIALECTS = {
         ("megatron:window=1", dict(window=1)), ("megatron:window=2.5", dict(window=2.5)),
         ("megatron:growth=1.1,backoff=0.9,window=2,init=1000,min=3.3",
          dict(growth=1.1, backoff=0.9, window=2, init=1000.0, min=3.3))]),
-    "megatron-constant": (MegatronConstant, [("megatron-constant", {}), ("megatron-constant:init=0.1", dict(init=0.1))]),
+    "megatron-constant": (MegatronConstant,
+                          [("megatron-constant", {}), ("megatron-constant:init=0.1", dict(init=0.1))]),
     "fairseq": (Fairseq, [
         ("fairseq", {}), ("fairseq:init=128,window=4", dict(init=128.0, window=4)),
         ("fairseq:window=4,tolerance=0.25", dict(window=4, tolerance=0.25)),
@@ -372,11 +385,13 @@ DIALECTS = {
         ("fairseq:window=1,factor=1.5", dict(window=1, factor=1.5)),
         ("fairseq:init=4,window=2,min=1", dict(init=4.0, window=2, min=1.0))]),
     "deepspeed": (DeepSpeed, [
-        ("deepspeed", {}), ("deepspeed:window=4", dict(window=4)), ("deepspeed:window=4,hysteresis=1", dict(window=4, hysteresis=1)),
+        ("deepspeed", {}), ("deepspeed:window=4", dict(window=4)),
+        ("deepspeed:window=4,hysteresis=1", dict(window=4, hysteresis=1)),
         ("deepspeed:window=4,consecutive=True", dict(window=4, consecutive=True)),
         ("deepspeed:init=4,window=4", dict(init=4.0, window=4)),
         ("deepspeed:init=4,window=4,raises=False", dict(init=4.0, window=4, raises=False)),
-        ("deepspeed:hysteresis=0,window=2", dict(hysteresis=0, window=2)), ("deepspeed:window=1", dict(window=1)),
+        ("deepspeed:hysteresis=0,window=2", dict(hysteresis=0, window=2)),
+        ("deepspeed:window=1", dict(window=1)),
         ("deepspeed:init=1,min=8,window=3,hysteresis=3", dict(init=1.0, min=8.0, window=3, hysteresis=3))]),
     "deepspeed-fused": (DeepSpeedFused, [
         ("deepspeed-fused", {}), ("deepspeed-fused:init=65536,window=4", dict(init=65536.0, window=4)),
@@ -391,7 +406,8 @@ DIALECTS = {
     "mindspore-host": (MindSporeHost, [
         ("mindspore-host", {}), ("mindspore-host:init=65536,window=4", dict(init=65536, window=4)),
         ("mindspore-host:init=65536.0,window=4", dict(init=65536.0, window=4)),
-        ("mindspore-host:window=1", dict(window=1)), ("mindspore-host:window=1,factor=3", dict(window=1, factor=3)),
+        ("mindspore-host:window=1", dict(window=1)),
+        ("mindspore-host:window=1,factor=3", dict(window=1, factor=3)),
         ("mindspore-host:window=1,factor=2.0", dict(window=1, factor=2.0)),
         ("mindspore-host:window=2,factor=1.5", dict(window=2, factor=1.5)),
         ("mindspore-host:init=1000,window=3,factor=10", dict(init=1000, window=3, factor=10)),
@@ -399,11 +415,13 @@ DIALECTS = {
         ("mindspore-host:window=3,factor=1.001", dict(window=3, factor=1.001))]),
     "mindspore-cell": (MindSporeCell, [
         ("mindspore-cell", {}), ("mindspore-cell:init=65536,window=4", dict(init=65536.0, window=4)),
-        ("mindspore-cell:init=4,window=4", dict(init=4.0, window=4)), ("mindspore-cell:window=1", dict(window=1)),
+        ("mindspore-cell:init=4,window=4", dict(init=4.0, window=4)),
+        ("mindspore-cell:window=1", dict(window=1)),
         ("mindspore-cell:factor=3,window=2", dict(factor=3.0, window=2)),
         ("mindspore-cell:factor=1.5,window=3,init=1000", dict(factor=1.5, window=3, init=1000.0))]),
     "mindspore-functional": (MindSporeFunctional, [
-        ("mindspore-functional:window=4", dict(window=4)), ("mindspore-functional:init=4,window=4", dict(init=4.0, window=4)),
+        ("mindspore-functional:window=4", dict(window=4)),
+        ("mindspore-functional:init=4,window=4", dict(init=4.0, window=4)),
         ("mindspore-functional:window=1", dict(window=1)),
         ("mindspore-functional:factor=3,window=2", dict(factor=3, window=2))]),
 }

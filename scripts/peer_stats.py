@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""Writes what SciPy says of the gate's statistics to tests/fixtures/stats_scipy.json, for tests/unit/reports/stats/test_stats.c.
+"""Writes SciPy's values of the gate's statistics to tests/fixtures/stats_scipy.json, for
+tests/unit/reports/stats/test_stats.c.
 
-Needs numpy and scipy; the program and its tests need neither. Usage: peer_stats.py > tests/fixtures/stats_scipy.json"""
+Needs numpy and scipy; the program and its tests need neither.
+Usage: peer_stats.py > tests/fixtures/stats_scipy.json
+"""
 import json
 import sys
 
@@ -42,7 +45,8 @@ def paired_case(n, shift, alpha, guard):
     p = lambda x, side: stats.wilcoxon(x, alternative=side, method=method).pvalue
     return {"base": list(base), "other": list(other), "alpha": alpha, "guard": guard,
             "ratio": float(np.exp(np.median(w))),
-            "low": float(np.exp(w[k])) if k >= 0 else None, "high": float(np.exp(w[-1 - k])) if k >= 0 else None,
+            "low": float(np.exp(w[k])) if k >= 0 else None,
+            "high": float(np.exp(w[-1 - k])) if k >= 0 else None,
             "p_above": p(d - np.log1p(guard), "greater"), "p_below": p(d + np.log1p(guard), "less")}
 
 
@@ -53,7 +57,8 @@ def unpaired_case(m, n, shift, alpha, guard):
     # the largest k with P(U <= k) <= alpha, from SciPy's own p-values of data whose U is k
     k = -1
     for u in range(m * n):
-        if stats.mannwhitneyu(*with_u(m, n, u), alternative="less", method="exact").pvalue > alpha * (1 + 1e-12):
+        if stats.mannwhitneyu(*with_u(m, n, u), alternative="less",
+                              method="exact").pvalue > alpha * (1 + 1e-12):
             break
         k = u
     return {"base": list(base), "other": list(other), "alpha": alpha, "guard": guard,
@@ -89,8 +94,9 @@ def tost_case(n, mean, sd, margin, alpha):
 
 
 def clopper(k, n, confidence):
-    side = (1 - confidence) / 2  # by the beta distribution: binomtest's own interval is good to 1e-9 only
-    return {"k": k, "n": n, "confidence": confidence, "low": 0.0 if k == 0 else stats.beta.ppf(side, k, n - k + 1),
+    side = (1 - confidence) / 2  # by the beta distribution: binomtest's own interval is accurate to 1e-9 only
+    return {"k": k, "n": n, "confidence": confidence,
+            "low": 0.0 if k == 0 else stats.beta.ppf(side, k, n - k + 1),
             "high": 1.0 if k == n else stats.beta.isf(side, k + 1, n - k)}
 
 
@@ -103,7 +109,7 @@ def holm(p):
 
 
 def classes_case(part, everything):
-    """Classes of a part against those of the rest; classes of which fewer than 5 are expected in the part count as one."""
+    """Classes of a part against those of the rest; classes with under 5 expected are pooled."""
     counts = sorted((a, p) for p, a in zip(part, everything) if a > 0)
     share = sum(part) / sum(everything)
     while len(counts) > 2 and counts[0][0] * share < 5:
@@ -120,25 +126,33 @@ document = {
     "scipy": scipy.__version__,
     "paired": [paired_case(n, shift, alpha, guard) for n, shift, alpha, guard in
                [(5, 0.02, 0.05, 0), (7, 0.05, 0.01, 0.01), (12, 0.0, 0.02, 0.01), (12, 0.05, 0.02, 0.01),
-                (20, 0.03, 0.02, 0.01), (30, 0.01, 0.01, 0.01), (30, -0.06, 0.01, 0.01), (49, 0.02, 0.05, 0.02),
+                (20, 0.03, 0.02, 0.01), (30, 0.01, 0.01, 0.01), (30, -0.06, 0.01, 0.01),
+                (49, 0.02, 0.05, 0.02),
                 (3, 0.1, 0.05, 0)]],
     "unpaired": [unpaired_case(m, n, shift, alpha, guard) for m, n, shift, alpha, guard in
-                 [(3, 3, 0.2, 0.05, 0), (5, 8, 0.1, 0.05, 0.01), (12, 12, 0.05, 0.01, 0.02), (20, 7, -0.1, 0.05, 0)]],
-    "tost": [tost_case(*c) for c in [(5, 0.0, 0.01, 0.03, 0.05), (5, 0.02, 0.02, 0.03, 0.05), (8, 0.0, 0.5, 0.3, 0.05),
+                 [(3, 3, 0.2, 0.05, 0), (5, 8, 0.1, 0.05, 0.01), (12, 12, 0.05, 0.01, 0.02),
+                  (20, 7, -0.1, 0.05, 0)]],
+    "tost": [tost_case(*c) for c in [(5, 0.0, 0.01, 0.03, 0.05), (5, 0.02, 0.02, 0.03, 0.05),
+                                     (8, 0.0, 0.5, 0.3, 0.05),
                                      (2, 0.0, 0.01, 0.1, 0.05), (30, 0.01, 0.05, 0.03, 0.01)]],
     "clopper_pearson": [clopper(*c) for c in [(0, 300, 0.95), (3, 300, 0.95), (300, 300, 0.95), (7, 20, 0.9),
                                               (1, 1, 0.95), (950, 1000, 0.99), (1, 3000, 0.95)]],
     "student": [{"df": df, "t": t, "tail": stats.t.sf(t, df)} for df in (1, 2, 3, 4, 5, 9, 10, 29, 100, 101)
                 for t in (-1.5, 0.0, 0.3, 1.0, 2.5, 12.0)],
-    "student_point": [{"df": df, "alpha": a, "t": stats.t.isf(a, df)} for df in (1, 2, 4, 9, 30) for a in (0.05, 0.025, 0.001)],
-    "normal_point": [{"alpha": a, "z": stats.norm.isf(a)} for a in (0.5, 0.1, 0.05, 0.02, 0.01, 0.00125, 0.9)],
+    "student_point": [{"df": df, "alpha": a, "t": stats.t.isf(a, df)} for df in (1, 2, 4, 9, 30)
+                      for a in (0.05, 0.025, 0.001)],
+    "normal_point": [{"alpha": a, "z": stats.norm.isf(a)}
+                     for a in (0.5, 0.1, 0.05, 0.02, 0.01, 0.00125, 0.9)],
     "holm": [holm(rng.uniform(0, 0.1, n)) for n in (1, 4, 40)],
     "chi_squared": [{"df": df, "x": x, "tail": stats.chi2.sf(x, df)} for df in (1, 2, 3, 9, 10, 63)
                     for x in (1e-3, 0.5, 3.0, 9.5, 40.0, 150.0)],
     "classes": [classes_case(*c) for c in [
-        ([12, 20], [300, 260]), ([0, 20], [40, 260]), ([3, 1], [4, 4]), ([5, 5], [10, 10]), ([30, 2], [900, 800]),
-        ([20, 22, 22], [1000, 1010, 990]), ([60, 2, 2], [1000, 1010, 990]), ([7, 6, 6, 7, 6, 6, 7, 6, 6, 7], [100] * 10),
-        ([64, 0, 0, 0, 0, 0, 0, 0, 0, 0], [600] * 10), ([50, 40, 3, 2, 1, 0, 1], [5000, 4000, 200, 200, 90, 90, 80]),
+        ([12, 20], [300, 260]), ([0, 20], [40, 260]), ([3, 1], [4, 4]), ([5, 5], [10, 10]),
+        ([30, 2], [900, 800]),
+        ([20, 22, 22], [1000, 1010, 990]), ([60, 2, 2], [1000, 1010, 990]),
+        ([7, 6, 6, 7, 6, 6, 7, 6, 6, 7], [100] * 10),
+        ([64, 0, 0, 0, 0, 0, 0, 0, 0, 0], [600] * 10),
+        ([50, 40, 3, 2, 1, 0, 1], [5000, 4000, 200, 200, 90, 90, 80]),
         ([30, 0, 2], [900, 0, 90]), ([2, 1, 1, 0], [10, 10, 10, 10]), ([0, 0, 5], [0, 0, 50])]],
 }
 json.dump(document, sys.stdout, indent=1)

@@ -1,7 +1,11 @@
-"""Writes the seed corpus of the tensor file fuzz targets with the reference packages (numpy, safetensors, torch).
+"""Writes seeds of the tensor file fuzz targets with the reference packages (numpy, safetensors, torch).
 
-The files are committed as tests/fuzz/corpus.tar.gz; this is only needed to make them again: tests/fuzz/make_seeds.py corpus, then
-tar --sort=name --mtime=2026-11-21 --owner=0 --group=0 --numeric-owner -cf - corpus | gzip -9n >tests/fuzz/corpus.tar.gz
+The files are committed as tests/fuzz/corpus.tar.gz. To make them again:
+
+    tests/fuzz/make_seeds.py corpus
+    tar --sort=name --mtime=2026-11-21 --owner=0 --group=0 --numeric-owner -cf - corpus |
+        gzip -9n >tests/fuzz/corpus.tar.gz
+
 """
 import io
 import sys

@@ -1,6 +1,6 @@
-"""Writes the seeds of the fuzz targets that need nothing but this tree: documents, networks, command lines, small languages.
+"""Writes the seeds of all fuzz targets but the tensor file readers' (make_seeds.py does those).
 
-Called by scripts/fuzz corpus; make_seeds.py writes those of the tensor file readers. Usage: seed_json.py CORPUS TREE
+Needs only this tree. Called by scripts/fuzz corpus. Usage: seed_json.py CORPUS TREE
 """
 import json
 import struct
@@ -13,7 +13,7 @@ def compact(value):
 
 
 def small(document, cells):
-    """A document with fewer cells, shorter series and fewer tensors is faster to mutate and reads the same code."""
+    """A document with fewer cells, shorter series and fewer tensors: faster to mutate, same code covered."""
     document = json.loads(json.dumps(document))
     document["cells"] = document["cells"][:cells]
     return document
@@ -21,7 +21,8 @@ def small(document, cells):
 
 def results(tree):
     found = {}
-    for path in sorted((tree / "tests/fixtures").glob("result_*.json")) + sorted((tree / "tests/fixtures/rounds").glob("*.json")):
+    fixtures = tree / "tests/fixtures"
+    for path in sorted(fixtures.glob("result_*.json")) + sorted((fixtures / "rounds").glob("*.json")):
         try:
             document = json.loads(path.read_text())
         except ValueError:
@@ -51,39 +52,58 @@ def network_seeds(root, tree):
     plans = [{"level": 1, "batch": 4}, {"level": 2, "to": "*=half", "recompute": "all"},
              {"level": 0, "to": "*:wgrad=fp32", "set": "keep_batchnorm_fp32=True", "freeze": True},
              {"level": 3, "set": "num_losses=2", "micro_batches": True, "recompute": "none"}]
-    for i, path in enumerate(sorted((tree / "bench/nets").glob("*.json")) + sorted((tree / "tests/golden").glob("t*.json"))):
+    for i, path in enumerate(sorted((tree / "bench/nets").glob("*.json"))
+                             + sorted((tree / "tests/golden").glob("t*.json"))):
         text = compact(json.loads(path.read_text()))
         if len(text) < 8000:
             write(root, "network", path.name, text + "\n" + compact(plans[i % len(plans)]))
 
 
 COMMANDS = [
-    "report a.json", "report a.json --format markdown --color always", "report a.json --csv o.csv --html o.html --junit o.xml",
-    "report --format=junit a.json --plots plots", "report --help", "diagnose a.json --json -", "diagnose a.json --exit-zero --json o",
-    "diagnose --run --steps 3 --levels O2", "advise a.json --level O2 --json - --flushed 0.001 --overflow 0.01",
+    "report a.json", "report a.json --format markdown --color always",
+    "report a.json --csv o.csv --html o.html --junit o.xml",
+    "report --format=junit a.json --plots plots", "report --help", "diagnose a.json --json -",
+    "diagnose a.json --exit-zero --json o",
+    "diagnose --run --steps 3 --levels O2",
+    "advise a.json --level O2 --json - --flushed 0.001 --overflow 0.01",
     "advise a.json --scale 1024 --horizon 1e5 --out o.json", "compare a.json b.json --margin 5% --alpha 0.05",
     "compare a.json --trace --json -", "compare a.json --accuracy-margin 0.01 --json o",
-    "gate a.json b.json --format github --tolerance time=3%,memory=0%", "gate a.json b.json --pinned c.json --drift-budget 1%",
-    "gate a.json b.json --calibration c.json --junit o --markdown o --json -", "gate --base-exe x --rounds 4 -- --steps 3",
-    "gate a.json b.json --lenient --ignore loss,memory --inconclusive pass --save-baseline o", "gate --selftest --effects 1,2 --rounds 12",
-    "history a.json b.json c.json --guard 3%", "history a.json --json - --plots p", "inspect a.json --tensor w* --format fp16,e4m3",
-    "scaler torch apex:window=3 --overflow 1000x0,3x1 --json -", "scaler graphcore-als --amax 100x0.5,2^-3 --elements 1e3 --rows 0",
-    "scaler adaloss --layers a.json", "scaler deepspeed:init=65536,hysteresis=2 --help", "formats e4m3 fp16 e6m9 nvfp4 --json -",
-    "list nets", "list", "list levels", "list scalers", "help", "help run", "help --man gate", "completion bash", "completion fish",
+    "gate a.json b.json --format github --tolerance time=3%,memory=0%",
+    "gate a.json b.json --pinned c.json --drift-budget 1%",
+    "gate a.json b.json --calibration c.json --junit o --markdown o --json -",
+    "gate --base-exe x --rounds 4 -- --steps 3",
+    "gate a.json b.json --lenient --ignore loss,memory --inconclusive pass --save-baseline o",
+    "gate --selftest --effects 1,2 --rounds 12",
+    "history a.json b.json c.json --guard 3%", "history a.json --json - --plots p",
+    "inspect a.json --tensor w* --format fp16,e4m3",
+    "scaler torch apex:window=3 --overflow 1000x0,3x1 --json -",
+    "scaler graphcore-als --amax 100x0.5,2^-3 --elements 1e3 --rows 0",
+    "scaler adaloss --layers a.json", "scaler deepspeed:init=65536,hysteresis=2 --help",
+    "formats e4m3 fp16 e6m9 nvfp4 --json -",
+    "list nets", "list", "list levels", "list scalers", "help", "help run", "help --man gate",
+    "completion bash", "completion fish",
     "env", "env --json -",
 ]
 
 RUNS = [
     "--levels O0,O2 --scales default,torch,deepspeed:init=65536,window=500 --half fp16,bf16",
-    "--net mlp --set keep_batchnorm_fp32=True --to fc1=fp32,fc2:wgrad=half --accumulate half --batch 8 --steps 5",
+    "--net mlp --set keep_batchnorm_fp32=True --to fc1=fp32,fc2:wgrad=half --accumulate half --batch 8 "
+    "--steps 5",
     "--optimizer adam --lr 1e-3 --beta1 0.9 --beta2 0.99 --eps 1e-8 --weight-decay 0.1 --no-decay bias,norm",
-    "--optimizer lars --trust-coefficient 0.01 --param-groups fc*:lr_factor=0.1,weight_decay=0;bias:lr_factor=2",
-    "--schedule cosine:warmup=10 --steps 100 --clip-norm 1 --ema 0.999 --ema-format half --gradient-accumulation-steps 2",
-    "--net resnet8 --recompute all --freeze-bn --memory-limit 512MiB --probes all --probe-every 3 --probe-budget 5%",
-    "--fault fp16_sum --seed 3 --seeds 2 --min-loss-scale 1 --max-loss-scale 2^20 --scale-window 10 --device cpu --math tf32",
-    "--threads 2 --cpu-path convert --rounds 2 --trace --shadow-every 5 --shadow decensor --no-floor --eval-limit 10 --cell-timeout 3",
-    "--checkpoint-every 5 --checkpoint c-%c.safetensors --resume-from x --out o.json --json - --csv a --markdown b --html c --quiet",
-    "--levels mindspore:O2,torch:autocast --optimizer-state half --init w.safetensors --init-map m --normalize unit --order shuffled",
+    "--optimizer lars --trust-coefficient 0.01 --param-groups "
+    "fc*:lr_factor=0.1,weight_decay=0;bias:lr_factor=2",
+    "--schedule cosine:warmup=10 --steps 100 --clip-norm 1 --ema 0.999 --ema-format half "
+    "--gradient-accumulation-steps 2",
+    "--net resnet8 --recompute all --freeze-bn --memory-limit 512MiB --probes all --probe-every 3 "
+    "--probe-budget 5%",
+    "--fault fp16_sum --seed 3 --seeds 2 --min-loss-scale 1 --max-loss-scale 2^20 --scale-window 10 --device "
+    "cpu --math tf32",
+    "--threads 2 --cpu-path convert --rounds 2 --trace --shadow-every 5 --shadow decensor --no-floor "
+    "--eval-limit 10 --cell-timeout 3",
+    "--checkpoint-every 5 --checkpoint c-%c.safetensors --resume-from x --out o.json --json - --csv a "
+    "--markdown b --html c --quiet",
+    "--levels mindspore:O2,torch:autocast --optimizer-state half --init w.safetensors --init-map m "
+    "--normalize unit --order shuffled",
 ]
 
 
@@ -98,15 +118,23 @@ def command_seeds(root, tree):
 
 def language_seeds(root):
     lists = {
-        "scaler": ["dynamic", "128", "2^16", "torch:growth=2,backoff=0.5,interval=100", "apex:window=100,min=1", "fairseq", "keras:initial=2**15",
-                   "deepspeed:init=65536,window=500,hysteresis=2", "deepspeed-fused", "megatron:hysteresis=2", "mindspore-cell", "adaloss",
-                   "openseq2seq-backoff", "openseq2seq-logmax", "graphcore-als", "apex-hysteresis", "apex-legacy", "0.5", "1e-3"],
-        "pattern": ["\x000010", "\x021000x0,3x1", "\x031000x0,3x1,5x0,2x1", "\x04100x0.5,2^-3,3xinf", "\x0a1e9x0.1", "\x0c50x0.01 nan 3x2"],
-        "layers": ["conv1=fp32,*.conv2=half", "fc:wgrad=fp32", "cosine:warmup=10,final=1e-5", "step:step_size=30,gamma=0.1", "bias,norm", "O2",
-                   "one_cycle:pct_start=0.3", "fc*:lr_factor=0.1,weight_decay=0;bias:lr_factor=2", "keep_batchnorm_fp32=True", "loss_scale=dynamic",
+        "scaler": ["dynamic", "128", "2^16", "torch:growth=2,backoff=0.5,interval=100",
+                   "apex:window=100,min=1", "fairseq", "keras:initial=2**15",
+                   "deepspeed:init=65536,window=500,hysteresis=2", "deepspeed-fused", "megatron:hysteresis=2",
+                   "mindspore-cell", "adaloss",
+                   "openseq2seq-backoff", "openseq2seq-logmax", "graphcore-als", "apex-hysteresis",
+                   "apex-legacy", "0.5", "1e-3"],
+        "pattern": ["\x000010", "\x021000x0,3x1", "\x031000x0,3x1,5x0,2x1", "\x04100x0.5,2^-3,3xinf",
+                    "\x0a1e9x0.1", "\x0c50x0.01 nan 3x2"],
+        "layers": ["conv1=fp32,*.conv2=half", "fc:wgrad=fp32", "cosine:warmup=10,final=1e-5",
+                   "step:step_size=30,gamma=0.1", "bias,norm", "O2",
+                   "one_cycle:pct_start=0.3", "fc*:lr_factor=0.1,weight_decay=0;bias:lr_factor=2",
+                   "keep_batchnorm_fp32=True", "loss_scale=dynamic",
                    "polynomial:power=2", "cast_model_outputs=fp32", "num_losses=3", "enabled=False"],
-        "layer_trace": ["# name mean std max mean std max fan-in\nfc2 0 0.1 0.5 0 0.2 1 64\nfc1 0 0.01 0.2 0 0.1 1 128\n\nfc2 0 0.1 inf 0 0.2 1 64\n"],
-        "init_map": ["conv1.* features.0.* transpose\nfc.weight classifier.weight permute=1,0\n- num_batches_tracked\n# x\nconv1.weight c permute=2,3,1,0\n"],
+        "layer_trace": ["# name mean std max mean std max fan-in\nfc2 0 0.1 0.5 0 0.2 1 64\nfc1 0 0.01 0.2 0 "
+                        "0.1 1 128\n\nfc2 0 0.1 inf 0 0.2 1 64\n"],
+        "init_map": ["conv1.* features.0.* transpose\nfc.weight classifier.weight permute=1,0\n- "
+                     "num_batches_tracked\n# x\nconv1.weight c permute=2,3,1,0\n"],
     }
     for target, texts in lists.items():
         for i, text in enumerate(texts):
@@ -131,7 +159,8 @@ def file_seeds(root):
     grey = npy("|u1", (6, 6), bytes(range(36)))
     write(root, "images", "grey", parts(grey, npy("|u1", (2, 6, 6, 1), bytes(range(72))), grey))
     write(root, "images", "many", parts(npy("|u1", (12, 6, 6), bytes(range(216)) * 2), grey, grey))
-    x, y = npy("<f4", (4, 3), struct.pack("<12f", *range(12))), npy("<f4", (4, 2), struct.pack("<8f", *range(8)))
+    x = npy("<f4", (4, 3), struct.pack("<12f", *range(12)))
+    y = npy("<f4", (4, 2), struct.pack("<8f", *range(8)))
     ids = npy("<i8", (4,), struct.pack("<4q", 0, 1, 4, 2))
     tokens = npy("<i4", (4, 4), struct.pack("<16i", *range(16)))
     square = npy("<f8", (4, 2, 2), struct.pack("<16d", *range(16)))
@@ -152,11 +181,13 @@ def file_seeds(root):
 def checkpoint_seeds(root):
     """A safetensors file with the tensors of the small network of target_network.c."""
     tensors = {}
-    for layer, shape in (("fc1.weight", [4, 3]), ("fc1.bias", [4]), ("fc2.weight", [2, 4]), ("fc2.bias", [2])):
+    for layer, shape in (("fc1.weight", [4, 3]), ("fc1.bias", [4]), ("fc2.weight", [2, 4]),
+                         ("fc2.bias", [2])):
         for suffix, kind in (("", "F16"), (".master", "F32"), (".exp_avg", "F32"), (".exp_avg_sq", "F32")):
             tensors[layer + suffix] = (kind, shape)
     for name, metadata in (("weights", {"format": "pt"}),
-                           ("state", {"format": "ampbench-checkpoint-1", "steps": "3", "taken": "3", "scale": "65536"})):
+                           ("state", {"format": "ampbench-checkpoint-1", "steps": "3", "taken": "3",
+                                      "scale": "65536"})):
         header, at = {"__metadata__": metadata}, 0
         for tensor, (kind, shape) in tensors.items():
             if name == "weights" and "." in tensor.replace(".weight", "").replace(".bias", ""):
@@ -170,7 +201,8 @@ def checkpoint_seeds(root):
 
 def write(root, target, name, content):
     (root / target).mkdir(parents=True, exist_ok=True)
-    (root / target / name).write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass"))
+    (root / target / name).write_bytes(content if isinstance(content, bytes)
+                                       else content.encode("utf-8", "surrogatepass"))
 
 
 def main():

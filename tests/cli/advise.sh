@@ -7,7 +7,8 @@ run run --net mlp --data synthetic --levels O0,O2 --lr 0.05 --steps 120 --probe-
     --threads 1 --no-floor --no-plots \
     --quiet --eval-limit 10 --out "$work/result.json"
 expect_rc 0 "the run"
-run advise "$work/result.json" --confirm --overflow 0.02 --json "$work/advice.json" --out "$work/new/advise.json"
+run advise "$work/result.json" --confirm --overflow 0.02 --json "$work/advice.json" \
+    --out "$work/new/advise.json"
 expect_rc 0 "advice with a receipt"
 expect_text "$work/out" "advised: --scales" "the advice"
 expect_text "$work/out" "confirmed by a run" "the receipt"
@@ -34,7 +35,8 @@ expect_text "$work/out" "remedy: --half bf16" "the remedy"
 
 # Fewer than 16 columns of steps: a wider spread, and the advice says so; below 6 none. A default record has
 # enough.
-options="--net mlp --data synthetic --levels O0 --lr 0.05 --rounds 1 --threads 1 --no-floor --no-plots --quiet --eval-limit 10"
+options="--net mlp --data synthetic --levels O0 --lr 0.05 --rounds 1 --threads 1 --no-floor --no-plots"
+options="$options --quiet --eval-limit 10"
 # shellcheck disable=SC2086 # a list of options
 run run $options --steps 100 --probe-every 10 --out "$work/few.json"
 run advise "$work/few.json" --json "$work/few-advice.json"

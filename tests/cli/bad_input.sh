@@ -100,14 +100,20 @@ net "net.json" <<<'{'
 net "net.json" <<<'[]'
 net "net.json" <<<'{"format": "ampbench-net-1"}'
 net "self" <<<"{$head, \"ops\": [{\"name\": \"self\", \"op\": \"relu\", \"in\": \"self\"}, $loss]}"
-net "later" <<<"{$head, \"ops\": [{\"name\": \"a\", \"op\": \"relu\", \"in\": \"later\"}, {\"name\": \"later\", \"op\": \"flatten\"}, $loss]}"
+net "later" <<<"{$head, \"ops\": [{\"name\": \"a\", \"op\": \"relu\", \"in\": \"later\"},
+ {\"name\": \"later\", \"op\": \"flatten\"}, $loss]}"
 net "conv2d" <<<"{$head, \"ops\": [{\"name\": \"a\", \"op\": \"conv2\"}, $loss]}"
-net "out_features" <<<"{$head, \"ops\": [{\"name\": \"f\", \"op\": \"flatten\"}, {\"name\": \"a\", \"op\": \"linear\"}, $loss]}"
-net "'a'" <<<"{$head, \"ops\": [{\"name\": \"a\", \"op\": \"conv2d\", \"out_channels\": 2, \"kernel_size\": 40}, {\"name\": \"f\", \"op\": \"flatten\"}, $loss]}"
+net "out_features" <<<"{$head, \"ops\": [{\"name\": \"f\", \"op\": \"flatten\"},
+ {\"name\": \"a\", \"op\": \"linear\"}, $loss]}"
+net "'a'" \
+    <<<"{$head, \"ops\": [{\"name\": \"a\", \"op\": \"conv2d\", \"out_channels\": 2, \"kernel_size\": 40},
+ {\"name\": \"f\", \"op\": \"flatten\"}, $loss]}"
 # shape mismatch: both shapes and the op
-net "op 'both'" <<<"{$head, \"ops\": [{\"name\": \"a\", \"op\": \"conv2d\", \"out_channels\": 2, \"kernel_size\": 3},
+net "op 'both'" \
+    <<<"{$head, \"ops\": [{\"name\": \"a\", \"op\": \"conv2d\", \"out_channels\": 2, \"kernel_size\": 3},
  {\"name\": \"b\", \"op\": \"conv2d\", \"in\": \"input\", \"out_channels\": 3, \"kernel_size\": 3},
- {\"name\": \"both\", \"op\": \"add\", \"in\": [\"a\", \"b\"]}, {\"name\": \"f\", \"op\": \"flatten\"}, $loss]}"
+ {\"name\": \"both\", \"op\": \"add\", \"in\": [\"a\", \"b\"]},
+ {\"name\": \"f\", \"op\": \"flatten\"}, $loss]}"
 expect_text "$work/err" "26, 26, 2]" "shape mismatch"
 expect_text "$work/err" "26, 26, 3]" "shape mismatch"
 expect_text "$work/err" "net.json:3" "shape mismatch: line"

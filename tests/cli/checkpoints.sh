@@ -36,7 +36,9 @@ run run "${options[@]}" --out "$work/wrong/result.json" --steps 20 --checkpoint-
     --no-floor \
     --resume-from "$work/first/checkpoint-%c.safetensors" --fault resume_without_optimizer
 expect_rc 0 "a mistake on purpose"
-expect_text "$work/err" "warning: --fault resume_without_optimizer: a resumed run starts with empty optimizer state" "a mistake on purpose"
+expect_text "$work/err" \
+    "warning: --fault resume_without_optimizer: a resumed run starts with empty optimizer state" \
+    "a mistake on purpose"
 o2=$(basename "$work"/whole/checkpoint-*-O2-*.safetensors)
 cmp -s "$work/wrong/$o2" "$work/whole/$o2" && fail "a resume without optimizer state ends like one with it"
 

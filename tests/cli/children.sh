@@ -72,7 +72,8 @@ ends() {
 }
 
 # ---- commands that train -----------------------------------------------------------------------------------
-run run "${cell[@]}" --levels O0,O2 --scales 16777216 --steps 300 --lr 0.005 --rounds 1 --probe-every 10 --no-plots --quiet \
+run run "${cell[@]}" --levels O0,O2 --scales 16777216 --steps 300 --lr 0.005 --rounds 1 --probe-every 10 \
+    --no-plots --quiet \
     --out sick.json
 expect_rc 0 "a cell that breaks"
 worker="ampbench worker"

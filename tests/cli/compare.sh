@@ -11,7 +11,7 @@ train() {
     run run $base --out "$file" "$@"
 }
 
-# ---- seeds ------------------------------------------------------------------------------------------------------
+# ---- seeds -------------------------------------------------------------------------------------------------
 train seeds.json --steps 40 --levels O0,O2 --seeds 5
 expect_rc 0 "five seeds"
 follows_schema seeds.json "five seeds"
@@ -43,7 +43,7 @@ train resumed.json --steps 40 --levels O0,O2 --seeds 2
 run run $base --resume --out resumed.json --seeds 3
 expect_rc 2 "resuming with other seeds"
 
-# ---- traces -----------------------------------------------------------------------------------------------------
+# ---- traces ------------------------------------------------------------------------------------------------
 train a.json --steps 4 --levels O0,O2,O3 --trace --probes trace
 follows_schema a.json "a traced run"
 train b.json --steps 4 --levels O0,O2,O3 --trace --probes trace --no-floor
@@ -76,7 +76,7 @@ run compare a.json untraced.json --trace
 expect_rc 2 "no trace"
 expect_text err "ampbench run --trace" "no trace"
 
-# ---- bad input --------------------------------------------------------------------------------------------------
+# ---- bad input ---------------------------------------------------------------------------------------------
 run compare
 expect_rc 2 "no result"
 run compare seeds.json --margin much

@@ -75,7 +75,8 @@ if command -v zsh >/dev/null; then
     zsh -n script.zsh || fail "zsh does not read its script"
 fi
 if command -v fish >/dev/null; then
-    fish --no-config -c 'source script.fish; complete -C "ampbench run --optimizer ad"; complete -C "ampbench --lev"; complete -C "ampbench ga"' >fish.out 2>&1
+    fish --no-config -c 'source script.fish; complete -C "ampbench run --optimizer ad"
+        complete -C "ampbench --lev"; complete -C "ampbench ga"' >fish.out 2>&1
     expect_text fish.out adamw "fish: a value"
     expect_text fish.out --levels "fish: an option"
     expect_text fish.out gate "fish: a command"

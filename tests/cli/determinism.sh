@@ -72,8 +72,8 @@ differ seed-renamed mlp-1
 differ order mlp-1
 differ rate mlp-1
 
-# --flush-denormal holds in every thread: gradients clipped to the smallest normal numbers make averages that are
-# zeros, and trained before
+# --flush-denormal holds in every thread: gradients clipped to the smallest normal numbers make averages that
+# are zeros, and trained before
 tiny=(--net mlp --data "$data" --batch 8 --steps 20 --levels O0,O2 --optimizer adam --eps 1e-37 \
     --clip-value 1.2e-38 --lr 1)
 losses kept "${tiny[@]}" --threads 2

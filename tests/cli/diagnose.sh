@@ -15,7 +15,9 @@ train() { # name, options
 # diagnosis NAME: "cell sick first-verdict layer" of every cell
 diagnosis() {
     "$AMPBENCH" diagnose "$work/$1.json" --json - --exit-zero | tr -d '\n' | sed 's/"cell":/\n&/g' |
-        sed -n 's/^"cell": *"\([^"]*\)", *"sick": *\([a-z]*\).*"verdicts": *\[ *{ *"id": *"\([^"]*\)", *"family": *"[^"]*", *"layer": *"*\([^",]*\).*/\1 \2 \3 \4/p'
+        sed -n '/^"cell":/!d
+            s/^"cell": *"\([^"]*\)", *"sick": *\([a-z]*\).*"verdicts": *\[ *{ */\1 \2 /
+            s/"id": *"\([^"]*\)", *"family": *"[^"]*", *"layer": *"*\([^",]*\).*/\1 \2/p'
 }
 
 # expect NAME CELL-PATTERN VERDICT [LAYER]
@@ -72,11 +74,12 @@ train labels --levels O0,O2 --lr 0.05 --steps 100 --fault shuffled_labels
 expect labels O2 label_corruption
 train data --levels O0,O2 --lr 0.05 --steps 100 --fault nan_inputs
 expect data O0 nonfinite_data
-# A NaN of the backward pass of O0, in a step that no probe was to look at: the product before it has no bias, so
-# only a large weight's gradient shows it. The op is named, not the weight that is bad a step later.
+# A NaN of the backward pass of O0, in a step that no probe was to look at: the product before it has no bias,
+# so only a large weight's gradient shows it. The op is named, not the weight that is bad a step later.
 cat >"$work/root.net.json" <<'END'
 {"format": "ampbench-net-1", "name": "root", "text": "a root at 0, where a unit is dropped",
- "input": {"height": 28, "width": 28, "channels": 1}, "defaults": {"optimizer": "sgd", "lr": 0.05, "batch": 64},
+ "input": {"height": 28, "width": 28, "channels": 1},
+ "defaults": {"optimizer": "sgd", "lr": 0.05, "batch": 64},
  "ops": [{"name": "flatten", "op": "flatten"},
   {"name": "fc1", "op": "linear", "out_features": 256, "bias": false}, {"name": "squares", "op": "square"},
   {"name": "drop", "op": "dropout", "p": 2e-05}, {"name": "both", "op": "mul", "in": ["squares", "drop"]},
@@ -95,9 +98,11 @@ expect left O2 gradients_left_scaled
 # Batch norms that run in half are named of a sick cell: infinite running variances.
 cat >"$work/norms.net.json" <<'END'
 {"format": "ampbench-net-1", "name": "norms", "text": "a batch norm of large numbers",
- "input": {"height": 28, "width": 28, "channels": 1}, "defaults": {"optimizer": "sgd", "lr": 0.05, "batch": 64},
+ "input": {"height": 28, "width": 28, "channels": 1},
+ "defaults": {"optimizer": "sgd", "lr": 0.05, "batch": 64},
  "ops": [{"name": "conv1", "op": "conv2d", "out_channels": 8, "kernel_size": 3, "stride": 2},
-  {"name": "big", "op": "scale", "factor": 2000}, {"name": "bn", "op": "batch_norm2d"}, {"name": "relu", "op": "relu"},
+  {"name": "big", "op": "scale", "factor": 2000}, {"name": "bn", "op": "batch_norm2d"},
+  {"name": "relu", "op": "relu"},
   {"name": "flatten", "op": "flatten"}, {"name": "fc", "op": "linear", "out_features": 10},
   {"name": "loss", "op": "cross_entropy"}]}
 END
@@ -141,7 +146,8 @@ expect_rc 0 "--exit-zero"
 
 # Other thresholds: which of them a verdict depends on.
 run diagnose --thresholds
-expect_text "$work/out" "short_window               20           policy    clean steps:" "the list of thresholds"
+expect_text "$work/out" "short_window               20           policy    clean steps:" \
+    "the list of thresholds"
 run diagnose "$work/window.json" --threshold short_window=1
 expect_text "$work/out" "unknown: no rule" "a window that is not short"
 run diagnose "$work/window.json" --jitter 0.95 --json "$work/jitter.json"

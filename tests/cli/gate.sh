@@ -13,7 +13,7 @@ train() {
     run run $train --rounds 1 --out "$file" "$@"
 }
 
-# ---- two results ------------------------------------------------------------------------------------------------
+# ---- two results -------------------------------------------------------------------------------------------
 train base.json --levels O0,O2
 train new.json --levels O0,O2
 run gate base.json new.json --json verdict.json
@@ -68,7 +68,7 @@ expect_text out "missing: the base has this cell" "a missing cell"
 run gate base.json fewer.json --lenient
 expect_rc 0 "a missing cell, accepted"
 
-# ---- for CI systems ---------------------------------------------------------------------------------------------
+# ---- for CI systems ----------------------------------------------------------------------------------------
 run gate base.json broken.json --markdown summary.md --junit gate.xml --format github
 expect_rc 4 "forms for CI"
 expect_text out "::error title=ampbench gate" "annotations"
@@ -85,7 +85,7 @@ expect_text out '"verdict": "PASS"' "JSON"
 run gate base.json new.json --format markdwon
 expect_text err "did you mean 'markdown'" "a mistyped format"
 
-# ---- bad input --------------------------------------------------------------------------------------------------
+# ---- bad input ---------------------------------------------------------------------------------------------
 head -c 3000 new.json >cut.json
 run gate base.json cut.json
 expect_rc 2 "truncated JSON"
@@ -109,7 +109,7 @@ run gate --base-exe "$AMPBENCH" -- --out x.json
 expect_rc 2 "an option of a run that is the gate's own"
 expect_text err "--out cannot be given after --" "an option of a run that is the gate's own"
 
-# ---- two builds -------------------------------------------------------------------------------------------------
+# ---- two builds --------------------------------------------------------------------------------------------
 # shellcheck disable=SC2086
 run gate --base-exe "$AMPBENCH" --rounds 2 --out measured --quiet --json verdict.json -- $tiny --levels O0,O2
 expect_rc 5 "two rounds"
@@ -150,7 +150,7 @@ expect_text err "about to die" "a base that is killed"
 run gate --base-exe ./nowhere --out crashed --quiet
 expect_rc 1 "a base that is not there"
 
-# ---- a commit ---------------------------------------------------------------------------------------------------
+# ---- a commit ----------------------------------------------------------------------------------------------
 if command -v git >/dev/null && command -v cmake >/dev/null; then
     mkdir repository
     cat >repository/CMakeLists.txt <<END
@@ -171,7 +171,7 @@ END
     expect_rc 2 "a commit that is not there"
 fi
 
-# ---- the gate on itself -----------------------------------------------------------------------------------------
+# ---- the gate on itself ------------------------------------------------------------------------------------
 run gate --base-exe "$AMPBENCH" --rounds 1001
 expect_rc 2 "more rounds than one verdict can take"
 expect_text err "from 1 to 1000" "more rounds than one verdict can take"

@@ -58,7 +58,8 @@ expect_rc 0 "list ops"
 while read -r op _; do expect_text networks "  $op: " "help networks"; done <out
 run list ops --attributes
 for text in "conv2d: 1 input" "kernel_size        integer or [height, width] from 1 to 1024, required" \
-    "stride             integer or [height, width] from 1 to 1024, default 1" "add: 1 input, 1 more optional" \
+    "stride             integer or [height, width] from 1 to 1024, default 1" \
+    "add: 1 input, 1 more optional" \
     "bias               true or false, default true" "one of train|eval, default train"; do
     expect_text out "$text" "list ops --attributes"
 done

@@ -39,7 +39,9 @@ printf '\x3c\x00\xc1\x00\x7b\xff' >>"$work/half.npy"
 run inspect "$work/half.npy" --json - --format fp16
 expect_rc 0 "a tensor of fp16"
 expect_text "$work/out" '"name":"half"' "a .npy tensor is named after its file"
-expect_text "$work/out" '"dtype":"fp16","stored_as":">f2","shape":[3],"count":3,"zero":0,"nan":0,"inf":0,"nonzero_finite":3' "counts"
+expect_text "$work/out" \
+    '"dtype":"fp16","stored_as":">f2","shape":[3],"count":3,"zero":0,"nan":0,"inf":0,"nonzero_finite":3' \
+    "counts"
 expect_text "$work/out" '"min_abs":1,"max_abs":65504' "range"
 expect_text "$work/out" '{"scale_log2":0,"flushed":0,"subnormal":0,"normal":3,"overflowed":0}' "scale 1"
 expect_text "$work/out" '{"scale_log2":1,"flushed":0,"subnormal":0,"normal":2,"overflowed":1}' "scale 2"

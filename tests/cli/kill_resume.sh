@@ -101,7 +101,7 @@ checks=$((checks + 3))
 [ -e "$work/kill/$finished/result.json" ] &&
     ends_like_undisturbed "$work/kill/$finished/result.json" "the last run"
 
-# ---- a worker that is killed is a cell that failed, with its reason -----------------------------------------
+# ---- a worker that is killed is a cell that failed, with its reason ----------------------------------------
 result=$work/failed/result.json
 "$AMPBENCH" run "${options[@]}" --steps 3000 --rounds 1 --out "$result" >"$work/out" 2>"$work/err" \
     </dev/null &

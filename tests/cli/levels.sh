@@ -17,7 +17,8 @@ run list levels
 expect_text "$work/out" "torch.amp.autocast, CUDA's lists" "a level says where it comes from"
 run list ops
 expect_text "$work/out" "refused at O1 with half inputs" "every class of an op has its words"
-levels=O0,torch:autocast,torch:autocast-cpu,torch:half,mindspore:O0,mindspore:O2,mindspore:O3,mindspore:auto,deepspeed:fp16,megatron:fp16,keras:mixed_float16
+levels=O0,torch:autocast,torch:autocast-cpu,torch:half,mindspore:O0,mindspore:O2,mindspore:O3,mindspore:auto
+levels=$levels,deepspeed:fp16,megatron:fp16,keras:mixed_float16
 tiny=(--data synthetic --steps 3 --rounds 1 --batch 8 --no-plots --no-floor --quiet)
 run "${tiny[@]}" --net resnet8 --levels "$levels" --out "$work/r/result.json"
 expect_rc 0 "every level trains"
@@ -48,7 +49,8 @@ expect_text "$work/b/result.json" '"batch_norm_statistics": "bf16"' "the format 
 
 cat >"$work/two.json" <<'EOF'
 {"format": "ampbench-net-1", "name": "two", "input": {"height": 28, "width": 28, "channels": 1},
- "ops": [{"name": "flat", "op": "flatten"}, {"name": "fc1", "op": "linear", "out_features": 24}, {"name": "act", "op": "relu"},
+ "ops": [{"name": "flat", "op": "flatten"}, {"name": "fc1", "op": "linear", "out_features": 24},
+  {"name": "act", "op": "relu"},
   {"name": "fc", "op": "linear", "out_features": 10}, {"name": "ce", "op": "cross_entropy", "in": "fc"},
   {"name": "squares", "op": "square", "in": "act"}, {"name": "penalty", "op": "mean"}],
  "losses": ["ce", {"op": "penalty", "weight": 1e7}]}
@@ -57,7 +59,9 @@ run "${tiny[@]}" --net "$work/two.json" --levels O0,O1,O2 --lr 1e-9 --set num_lo
     --out "$work/n/result.json"
 expect_rc 0 "a scaler for each loss"
 follows_schema "$work/n/result.json" "a scaler for each loss"
-expect_text "$work/out" "O2 dynamic: loss scales: ce 65536 to 65536 (0 overflows); penalty 65536 to 16384 (3 overflows)" "the table"
+expect_text "$work/out" \
+    "O2 dynamic: loss scales: ce 65536 to 65536 (0 overflows); penalty 65536 to 16384 (3 overflows)" \
+    "the table"
 run "${tiny[@]}" --net lenet5 --levels O0,O2,O3 --scales adaloss --out "$work/a/result.json"
 expect_rc 0 "a scale for each layer"
 follows_schema "$work/a/result.json" "a scale for each layer"

@@ -3,7 +3,8 @@
 # happened, and its exit status tells it from a result.
 . "$(dirname "$0")/lib/cli.sh"
 cd "$work" || exit 1
-small=(run --device cpu --net mlp --data synthetic --levels O0,O2 --batch 32 --steps 20 --rounds 1 --threads 1 --no-floor
+small=(run --device cpu --net mlp --data synthetic --levels O0,O2 --batch 32 --steps 20 --rounds 1 --threads 1
+    --no-floor
     --eval-limit 10 --no-plots --quiet)
 result=$work/result.json
 run "${small[@]}" --out "$result"
@@ -22,7 +23,8 @@ if [ -c /dev/full ]; then
         # shellcheck disable=SC2086 # a list of options
         limited "$AMPBENCH" $words >/dev/full
         expect_rc 2 "$words to a full disk"
-        expect_text "$work/err" "cannot write standard output: No space left on device" "$words to a full disk"
+        expect_text "$work/err" "cannot write standard output: No space left on device" \
+            "$words to a full disk"
     done <<END
 --version
 help
@@ -64,8 +66,9 @@ follows_schema closed.json "the document of a run without streams"
 limited bash -c 'ulimit -f 1; exec "$@" >shelf' - "$AMPBENCH" help run
 expect_rc 2 "a long text into a short file"
 expect_text "$work/err" "cannot write standard output: File too large" "a long text into a short file"
-limited bash -c 'ulimit -f 1500; exec "$@" >shelf' - "$AMPBENCH" run --net gpt --data synthetic_text --levels O0 \
-    --steps 2 --batch 1 --rounds 1 --threads 1 --no-floor --eval-limit 1 --no-plots --quiet --checkpoint-every 2 --out short.json
+limited bash -c 'ulimit -f 1500; exec "$@" >shelf' - "$AMPBENCH" run --net gpt --data synthetic_text \
+    --levels O0 --steps 2 --batch 1 --rounds 1 --threads 1 --no-floor --eval-limit 1 --no-plots --quiet \
+    --checkpoint-every 2 --out short.json
 expect_rc 1 "a checkpoint that is too large"
 expect_text "$work/err" "safetensors: cannot write: File too large" "a checkpoint that is too large"
 limited bash -c 'ulimit -f 10; exec "$@" >shelf' - "$AMPBENCH" "${small[@]}" --out shared.json
@@ -79,7 +82,8 @@ if bash -c 'ulimit -v 4000000; exec "$@"' - "$AMPBENCH" --version >/dev/null 2>&
     refused=0
     for mib in 20 28 36 44 52 56 60 64 68 72 76 80 88 96; do
         rm -f narrow.json
-        limited bash -c "ulimit -v $((mib * 1024)); exec \"\$@\" >shelf" - "$AMPBENCH" "${small[@]}" --out narrow.json
+        limited bash -c "ulimit -v $((mib * 1024)); exec \"\$@\" >shelf" - "$AMPBENCH" "${small[@]}" \
+            --out narrow.json
         [ "$rc" != 2 ] || grep -q "limited to $mib.0 MiB (ulimit -v)" "$work/err" || rc="2, without the limit"
         [ "$rc" != 2 ] || refused=$((refused + 1))
         checks=$((checks + 1))

@@ -19,7 +19,7 @@ refused() {
     expect_text "$work/err" "$text" "$text"
 }
 
-# ---- loss scales: behind byte 160, 300 and 3,000 the last key still counts ---------------------------------------
+# ---- loss scales: behind byte 160, 300 and 3,000 the last key still counts ---------------------------------
 for count in 9 20 220; do
     scale="deepspeed:init=1024$(repeated ,delayed_shift=2 "$count"),loss_scale_window=2000"
     run run "${base[@]}" --scales "$scale" --out "$work/scale/result.json"
@@ -31,7 +31,7 @@ refused "item too long: expected at most 63 characters" run "${base[@]}" \
     --scales "torch:init=$(repeated 1 300)" --out "$work/no/result.json"
 refused "..." run "${base[@]}" --scales "$(repeated x 3000)" --out "$work/no/result.json"
 
-# ---- cells that differ behind byte 160 alone, and cells that differ in their spelling alone ----------------------
+# ---- cells that differ behind byte 160 alone, and cells that differ in their spelling alone ----------------
 same="deepspeed:init=1024$(repeated ,delayed_shift=2 12),raise_error_at_min_scale"
 run run "${base[@]}" --scales "$same=True,$same=False,torch,torch:init=65536" --out "$work/two/result.json"
 expect_rc 0 "cells that differ late"
@@ -62,7 +62,7 @@ run report "$work/twice.json"
 expect_rc 2 "a digest twice"
 expect_text "$work/err" 'two cells have the config_digest "0123456789abcdef"' "a digest twice"
 
-# ---- layers: --to goes whole into checkpoints --------------------------------------------------------------------
+# ---- layers: --to goes whole into checkpoints --------------------------------------------------------------
 layers=$(repeated fc1=fp32, 30)
 run run "${base[@]}" --to "${layers}fc2:dgrad=fp32" --checkpoint-every 2 --out "$work/to/result.json"
 expect_rc 0 "a --to of ${#layers} bytes and more"
@@ -74,7 +74,7 @@ expect_text "$work/err" "fc2:dgrad=fp32 there and ..." "a checkpoint of other la
 expect_text "$work/err" "fc3:dgrad=fp32 here" "a checkpoint of other layers"
 refused "expected LAYER=FORMAT of at most" plan --net mlp --levels O2 --to "$(repeated x 3000)=fp32"
 
-# ---- paths ---------------------------------------------------------------------------------------------------------
+# ---- paths -------------------------------------------------------------------------------------------------
 long=$(repeated /abcdefghi 500)
 refused "--out: expected a path of less than 4096 bytes" run "${base[@]}" --out "$work$long/result.json"
 refused "--checkpoint: expected a path of less than 4096 bytes" run "${base[@]}" --checkpoint-every 1 \
@@ -98,11 +98,13 @@ run run "${base[@]}" --net "$deep/net.json" --data "$deep/data" --out "$work/dee
 expect_rc 0 "a data path of ${#deep} bytes"
 expect_text "$work/deep.json" "\"origin\": \"$deep/data\"" "a data path of ${#deep} bytes"
 
-# ---- option values and documents from somebody else -----------------------------------------------------------
+# ---- option values and documents from somebody else --------------------------------------------------------
 refused "..." run "${base[@]}" --optimizer "$(repeated y 3000)" --out "$work/no/result.json"
 refused "..." run "${base[@]}" --set "$(repeated z 3000)=1" --out "$work/no/result.json"
 word=$(repeated w 3000)
-sed "s|\"reason\": null|\"reason\": \"$word\"|; s|\"scale_policy\": \"[^\"]*\"|\"scale_policy\": \"$word\"|; s|/torch/|/$word/|" "$work/two/result.json" >"$work/foreign.json"
+sed -e "s|\"reason\": null|\"reason\": \"$word\"|; s|/torch/|/$word/|" \
+    -e "s|\"scale_policy\": \"[^\"]*\"|\"scale_policy\": \"$word\"|" \
+    "$work/two/result.json" >"$work/foreign.json"
 for form in table markdown github; do
     run report "$work/foreign.json" --format "$form"
     checks=$((checks + 1))

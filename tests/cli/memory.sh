@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Memory: a plan of any network needs next to none; a run whose tensors cannot fit is refused beforehand, by numbers;
-# a run that fails for lack of memory ends with status 2 and the sizes.
+# Memory: a plan of any network needs next to none; a run whose tensors cannot fit is refused beforehand, by
+# numbers; a run that fails for lack of memory ends with status 2 and the sizes.
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
 cd "$work" || exit 1
@@ -20,7 +20,8 @@ limited() {
 net() {
     cat >"$1.json" <<NET
 {"format": "ampbench-net-1", "name": "$1", "input": {"height": 28, "width": 28, "channels": 1},
- "defaults": {"optimizer": "momentum", "lr": 0.1, "batch": 64, "epochs": 1}, "ops": [{"name": "flatten", "op": "flatten"},
+ "defaults": {"optimizer": "momentum", "lr": 0.1, "batch": 64, "epochs": 1},
+ "ops": [{"name": "flatten", "op": "flatten"},
  {"name": "fc1", "op": "linear", "out_features": 65536}, {"name": "relu1", "op": "relu"},
  {"name": "fc2", "op": "linear", "out_features": $2}, {"name": "relu2", "op": "relu"},
  {"name": "head", "op": "linear", "out_features": 10}, {"name": "loss", "op": "cross_entropy"}]}
@@ -36,18 +37,22 @@ for planned in gpt2_124m resnet50 monster.json "monster.json --batch 50000"; do
     expect_text out "bytes by category" "plan of $planned"
 done
 limited 196608 plan --net monster.json --batch 50000 --level O0 --device cpu --threads 1
-weights=$((4 * (784 * 65536 + 65536 + 65536 * 16777216 + 16777216 + 10 * 16777216) + 64)) # ten biases take 64 bytes
+# ten biases take 64 bytes
+weights=$((4 * (784 * 65536 + 65536 + 65536 * 16777216 + 16777216 + 10 * 16777216) + 64))
 expect_text out "weights                $weights " "bytes beyond 2^40"
 
 limited 196608 plan --net monster.json --batch 16777216 --device cpu --threads 1
 expect_rc 2 "a tensor of more than 2^40 elements"
-expect_text err "op 'fc2': expected an output of 1 to 2^40 elements, found [16777216, 16777216]" "its op is named"
+expect_text err "op 'fc2': expected an output of 1 to 2^40 elements, found [16777216, 16777216]" \
+    "its op is named"
 
 few=(--data synthetic --steps 1 --rounds 1 --levels O0 --no-floor --no-plots --quiet --device cpu --threads 1
     --out result.json)
 limited 1048576 run --net large.json "${few[@]}"
 expect_rc 2 "tensors that cannot fit"
-expect_text err "large/O0/1/fp16/cpu/seed1: the tensors of its plan need 49829.2 MiB (most: weights, 16583.0 MiB)" "what is needed"
+expect_text err \
+    "large/O0/1/fp16/cpu/seed1: the tensors of its plan need 49829.2 MiB (most: weights, 16583.0 MiB)" \
+    "what is needed"
 expect_text err "RLIMIT_" "the limit"
 expect_text err "not even a batch of 1 fits" "what to change"
 [ ! -e result.json ] || fail "a refused run wrote a document"

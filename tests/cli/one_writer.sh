@@ -1,19 +1,21 @@
-# One --out, one writer: others are refused before they write anything, readers never see half a document, links
-# are not followed, and what killed processes left is removed.
+# One --out, one writer: others are refused before they write anything, readers never see half a document,
+# links are not followed, and what killed processes left is removed.
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
-small=(--net mlp --data "$AMPBENCH_SOURCE/tests/golden/data" --levels O0,O2 --rounds 1 --batch 16 --probe-every 0
+small=(--net mlp --data "$AMPBENCH_SOURCE/tests/golden/data" --levels O0,O2 --rounds 1 --batch 16
+    --probe-every 0
     --eval-limit 10 --quiet)
 cd "$work" || exit 1
 
 # files FOLDER: all names in it, hidden ones too
 files() { find "$1" -mindepth 1 -printf '%P\n' | sort | tr '\n' ' '; }
 
-# ---- several runs into one place, and a reader all the time ---------------------------------------------------
+# ---- several runs into one place, and a reader all the time ------------------------------------------------
 mkdir many
 for i in 1 2 3 4; do
     (
-        "$AMPBENCH" run "${small[@]}" --steps 20 --no-plots --out many/result.json >/dev/null 2>"$i.err" </dev/null
+        "$AMPBENCH" run "${small[@]}" --steps 20 --no-plots --out many/result.json \
+            >/dev/null 2>"$i.err" </dev/null
         echo $? >"$i.rc"
     ) &
 done
@@ -21,19 +23,22 @@ reads=0
 while [ "$(cat ./*.rc 2>/dev/null | wc -l)" -lt 4 ]; do
     [ -e many/result.json ] || continue
     reads=$((reads + 1))
-    "$AMPBENCH" report many/result.json >/dev/null 2>read.err </dev/null || fail "read $reads: $(cat read.err)"
+    "$AMPBENCH" report many/result.json >/dev/null 2>read.err </dev/null ||
+        fail "read $reads: $(cat read.err)"
 done
 wait
 checks=$((checks + 2))
 [ "$reads" -gt 0 ] || fail "the reader never read"
-[ "$(cat ./*.rc | sort -u | tr '\n' ' ')" = "0 2 " ] || fail "exit statuses of the runs: $(cat ./*.rc | tr '\n' ' ')"
+[ "$(cat ./*.rc | sort -u | tr '\n' ' ')" = "0 2 " ] ||
+    fail "exit statuses of the runs: $(cat ./*.rc | tr '\n' ' ')"
 expect_text <(cat ./*.err) "ampbench: --out: many/result.json is being written by process " "a second run"
 [ "$(files many)" = "result.json " ] || fail "several runs left: $(files many)"
 
-# ---- beside a run that has not ended ---------------------------------------------------------------------------
+# ---- beside a run that has not ended -----------------------------------------------------------------------
 "$AMPBENCH" run "${small[@]}" --steps 40 --no-plots --out reference.json >/dev/null 2>&1
 expected=$(digests reference.json)
-"$AMPBENCH" run "${small[@]}" --steps 40 --seeds 2 --no-floor --no-plots --out live/result.json >/dev/null 2>live.err \
+"$AMPBENCH" run "${small[@]}" --steps 40 --seeds 2 --no-floor --no-plots \
+    --out live/result.json >/dev/null 2>live.err \
     </dev/null &
 live=$!
 until [ -e live/result.json ]; do sleep 0.01; done
@@ -63,7 +68,7 @@ checks=$((checks + 1))
 [ "$(digests live/result.json | grep seed1$'\|'seed1' ' | head -n 2 | cut -d' ' -f2)" = \
     "$(head -n 2 <<<"$expected" | cut -d' ' -f2)" ] || fail "the losses of the disturbed run differ"
 
-# ---- links, and what killed processes left ---------------------------------------------------------------------
+# ---- links, and what killed processes left -----------------------------------------------------------------
 sleep 0 &
 gone=$!
 wait "$gone"
@@ -82,8 +87,9 @@ checks=$((checks + 3))
     fail "a link is still there"
 [ -z "$(find linked -name "*.$gone-*")" ] || fail "left behind: $(find linked -name "*.$gone-*")"
 
-# ---- what is no file -------------------------------------------------------------------------------------------
-"$AMPBENCH" report reference.json --format junit --csv /dev/stdout >both </dev/null || fail "--csv /dev/stdout"
+# ---- what is no file ---------------------------------------------------------------------------------------
+"$AMPBENCH" report reference.json --format junit --csv /dev/stdout >both </dev/null ||
+    fail "--csv /dev/stdout"
 "$AMPBENCH" report reference.json --csv alone.csv >/dev/null
 "$AMPBENCH" report reference.json --format junit >alone.xml
 checks=$((checks + 1))

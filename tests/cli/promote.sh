@@ -9,17 +9,20 @@ cd "$work" || exit 1
 # net NAME...: five linear layers, each before a layer norm; those named are planted.
 net() {
     local i init separator=''
-    printf '{"format": "ampbench-net-1", "name": "planted", "input": {"height": 28, "width": 28, "channels": 1},\n'
-    printf ' "defaults": {"optimizer": "momentum", "lr": 0.02, "batch": 32, "epochs": 1}, "ops": [{"name": "flatten", "op": "flatten"},\n'
+    printf '{"format": "ampbench-net-1", "name": "planted",\n'
+    printf ' "input": {"height": 28, "width": 28, "channels": 1},\n'
+    printf ' "defaults": {"optimizer": "momentum", "lr": 0.02, "batch": 32, "epochs": 1},\n'
+    printf ' "ops": [{"name": "flatten", "op": "flatten"},\n'
     for i in 1 2 3 4 5; do
         init=''
         case " $* " in *" fc$i "*) init=', "init": {"weight": {"kind": "normal", "std": 30000}}' ;; esac
-        printf '%s{"name": "fc%d", "op": "linear", "out_features": 16%s},\n {"name": "ln%d", "op": "layer_norm", "normalized_shape": 16},\n' \
-            "$separator" "$i" "$init" "$i"
+        printf '%s{"name": "fc%d", "op": "linear", "out_features": 16%s},\n' "$separator" "$i" "$init"
+        printf ' {"name": "ln%d", "op": "layer_norm", "normalized_shape": 16},\n' "$i"
         printf ' {"name": "relu%d", "op": "relu"}' "$i"
         separator=$',\n'
     done
-    printf ',\n {"name": "head", "op": "linear", "out_features": 10}, {"name": "loss", "op": "cross_entropy"}]}\n'
+    printf ',\n {"name": "head", "op": "linear", "out_features": 10},\n'
+    printf ' {"name": "loss", "op": "cross_entropy"}]}\n'
 }
 search=(promote --net planted.json --data synthetic --level O1 --steps 8 --seeds 2 --threads 1 --quiet)
 

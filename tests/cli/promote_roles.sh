@@ -9,8 +9,10 @@ cd "$work" || exit 1
 # fc2 is planted: its output, which a layer norm takes back, is beyond fp16; its weights are not.
 cat >overflow.json <<'NET'
 {"format": "ampbench-net-1", "name": "overflow", "input": {"height": 28, "width": 28, "channels": 1},
- "defaults": {"optimizer": "momentum", "lr": 0.02, "batch": 32, "epochs": 1}, "ops": [{"name": "flatten", "op": "flatten"},
- {"name": "fc1", "op": "linear", "out_features": 16}, {"name": "ln1", "op": "layer_norm", "normalized_shape": 16}, {"name": "relu1", "op": "relu"},
+ "defaults": {"optimizer": "momentum", "lr": 0.02, "batch": 32, "epochs": 1},
+ "ops": [{"name": "flatten", "op": "flatten"},
+ {"name": "fc1", "op": "linear", "out_features": 16},
+ {"name": "ln1", "op": "layer_norm", "normalized_shape": 16}, {"name": "relu1", "op": "relu"},
  {"name": "fc2", "op": "linear", "out_features": 16, "init": {"weight": {"kind": "normal", "std": 12000}}},
  {"name": "ln2", "op": "layer_norm", "normalized_shape": 16}, {"name": "relu2", "op": "relu"},
  {"name": "head", "op": "linear", "out_features": 10}, {"name": "loss", "op": "cross_entropy"}]}
@@ -18,21 +20,28 @@ NET
 # fc1 is planted: what comes in and what comes back are fp16 numbers, their products are not.
 cat >underflow.json <<'NET'
 {"format": "ampbench-net-1", "name": "underflow", "input": {"height": 28, "width": 28, "channels": 1},
- "defaults": {"optimizer": "adam", "lr": 0.003, "batch": 32, "epochs": 1}, "ops": [{"name": "flatten", "op": "flatten"},
+ "defaults": {"optimizer": "adam", "lr": 0.003, "batch": 32, "epochs": 1},
+ "ops": [{"name": "flatten", "op": "flatten"},
  {"name": "less", "op": "scale", "factor": 1e-4},
- {"name": "fc1", "op": "linear", "out_features": 16, "bias": false, "init": {"weight": {"kind": "normal", "std": 100}}},
- {"name": "back", "op": "scale", "factor": 5e-4}, {"name": "fc2", "op": "linear", "out_features": 16}, {"name": "relu", "op": "relu"},
+ {"name": "fc1", "op": "linear", "out_features": 16, "bias": false,
+ "init": {"weight": {"kind": "normal", "std": 100}}},
+ {"name": "back", "op": "scale", "factor": 5e-4}, {"name": "fc2", "op": "linear", "out_features": 16},
+ {"name": "relu", "op": "relu"},
  {"name": "head", "op": "linear", "out_features": 10}, {"name": "loss", "op": "cross_entropy"}]}
 NET
 # fc2 is planted: its small weights return gradients below fp16's numbers, which the scale before it, in fp32
 # like the norm, makes large again. Only fc1 learns, and it has no other gradient.
 cat >returned.json <<'NET'
 {"format": "ampbench-net-1", "name": "returned", "input": {"height": 28, "width": 28, "channels": 1},
- "defaults": {"optimizer": "adam", "lr": 0.01, "batch": 256, "epochs": 1}, "ops": [{"name": "flatten", "op": "flatten"},
- {"name": "fc1", "op": "linear", "out_features": 8}, {"name": "ln", "op": "layer_norm", "normalized_shape": 8},
+ "defaults": {"optimizer": "adam", "lr": 0.01, "batch": 256, "epochs": 1},
+ "ops": [{"name": "flatten", "op": "flatten"},
+ {"name": "fc1", "op": "linear", "out_features": 8},
+ {"name": "ln", "op": "layer_norm", "normalized_shape": 8},
  {"name": "more", "op": "scale", "factor": 20000},
- {"name": "fc2", "op": "linear", "out_features": 16, "bias": false, "init": {"weight": {"kind": "normal", "std": 4e-6}}},
- {"name": "relu", "op": "relu"}, {"name": "head", "op": "linear", "out_features": 10}, {"name": "loss", "op": "cross_entropy"}]}
+ {"name": "fc2", "op": "linear", "out_features": 16, "bias": false,
+ "init": {"weight": {"kind": "normal", "std": 4e-6}}},
+ {"name": "relu", "op": "relu"}, {"name": "head", "op": "linear", "out_features": 10},
+ {"name": "loss", "op": "cross_entropy"}]}
 NET
 # what=SEARCH: the words of a search in that network
 search() { printf '%s ' promote --roles --net "$1.json" --data synthetic --level O1 --scales 1 --seeds 2 \

@@ -1,4 +1,4 @@
-# `ampbench report`: what it prints and writes, and its messages. A part runs in a shell and a folder of its own.
+# `ampbench report`: what it prints and writes, and its messages. Each part has its own shell and folder.
 set -eu
 fail() { echo "FAIL: $*" >&2; exit 1; }
 
@@ -11,9 +11,11 @@ run_and_report() (
     run() { "$AMPBENCH" --data synthetic --net mlp --steps 8 --rounds 2 --probe-every 2 --threads 1 \
         --quiet "$@"; }
 
-    run --levels O0,O2,O3 --scales default,128 --half fp16,bf16 --out full.json --csv run.csv --markdown run.md \
+    run --levels O0,O2,O3 --scales default,128 --half fp16,bf16 --out full.json --csv run.csv \
+        --markdown run.md \
         > run.txt
-    run --levels O2 --no-floor --no-plots --probe-every 0 --rounds 1 --optimizer adam --out bare.json > /dev/null
+    run --levels O2 --no-floor --no-plots --probe-every 0 --rounds 1 --optimizer adam --out bare.json \
+        > /dev/null
     run --levels O3 --scales 1e38 --no-plots --out overflow.json > /dev/null || true
 
     "$AMPBENCH" report full.json --csv report.csv --markdown report.md > report.txt

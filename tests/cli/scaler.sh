@@ -23,11 +23,13 @@ json_is() {
     expect_rc 0 "$*"
     checks=$((checks + 1))
     command -v python3 >/dev/null || return 0
-    python3 -c "import json,sys; d=json.load(open('$work/out')); sys.exit(0 if ($expression) else str(d)[:600])" ||
+    python3 -c "import json, sys
+d = json.load(open('$work/out'))
+sys.exit(0 if ($expression) else str(d)[:600])" ||
         fail "$*: not $expression"
 }
 
-# ---- tables and JSON -----------------------------------------------------------------------------------------
+# ---- tables and JSON ---------------------------------------------------------------------------------------
 run scaler --help
 expect_rc 0 "help"
 expect_text "$work/out" "openseq2seq-logmax" "help lists the dialects"
@@ -36,11 +38,15 @@ expect_text "$work/out" "hysteresis (delayed_shift)" "help of a dialect names th
 run scaler torch deepspeed --overflow 3x0,2x1,5x0,1x1
 expect_rc 0 "side by side"
 expect_text "$work/out" "2^16 skip      2^16 skip" "side by side"
-json_is "d['dialect']=='torch' and d['config']['window']==4 and d['error'] is None and d['steps']==[[65536,False,3],[65536,True,1],[32768,True,1],[16384,False,4],[32768,False,1]] and d['final']=={'scale':32768,'growth_tracker':1}" \
+json_is "d['dialect']=='torch' and d['config']['window']==4 and d['error'] is None
+    and d['steps']==[[65536,False,3],[65536,True,1],[32768,True,1],[16384,False,4],[32768,False,1]]
+    and d['final']=={'scale':32768,'growth_tracker':1}" \
     scaler torch:window=4 --overflow 0001100000
-json_is "[t['dialect'] for t in d]==['apex','keras'] and d[0]['summary']['skipped']==14 and d[0]['summary']['warm_up_skipped']==14" \
+json_is "[t['dialect'] for t in d]==['apex','keras'] and d[0]['summary']['skipped']==14
+    and d[0]['summary']['warm_up_skipped']==14" \
     scaler apex keras --overflow 14x1,1000x0
-json_is "d['error']['name']=='at_floor' and d['error']['raises'] and d['error']['step']==3 and d['summary']['steps']==4" \
+json_is "d['error']['name']=='at_floor' and d['error']['raises'] and d['error']['step']==3
+    and d['summary']['steps']==4" \
     scaler deepspeed:init=4 --overflow 9x1
 json_is "d['summary']['steps']==10**9 and d['error']['name']=='scale_inf' and d['final']['scale'] is None" \
     scaler megatron --overflow 1000000000x0
@@ -48,10 +54,12 @@ json_is "d['summary']['warm_up_skipped']==9 and d['final']['scale']==32768" scal
     --amax 1000x1
 printf '000\n1\n 5x0\n' >"$work/pattern"
 json_is "d['summary']['steps']==9 and d['summary']['skipped']==1" scaler torch --overflow "@$work/pattern"
-printf '# two layers\nfc2 0 1e-7 1e-6 0 0.1 0.4 64\nfc1 0 1e-7 1e-6 0 0.1 0.4 256\n\nfc2 0 1 5 0 0.1 0.4 64\n' >"$work/layers"
+printf '%s\n' '# two layers' 'fc2 0 1e-7 1e-6 0 0.1 0.4 64' 'fc1 0 1e-7 1e-6 0 0.1 0.4 256' '' \
+    'fc2 0 1 5 0 0.1 0.4 64' >"$work/layers"
 json_is "[l[:3] for l in d['layers']]==[[0,'fc2',16],[0,'fc1',16],[1,'fc2',1]] and d['layers'][1][3]==256" \
     scaler adaloss --layers "$work/layers"
-printf 'a"\033[31m 0 1e-7 1e-6 0 0.1 0.4 64\n' >"$work/layers" # names come from outside: JSON stays JSON, no escape is printed
+# names come from outside: JSON stays JSON, no escape is printed
+printf 'a"\033[31m 0 1e-7 1e-6 0 0.1 0.4 64\n' >"$work/layers"
 json_is "d['layers'][0][1]=='a\"?[31m'" scaler adaloss --layers "$work/layers"
 run scaler adaloss --layers "$work/layers"
 grep -qF 'a"\x1b[31m' "$work/out" || fail "a layer's name is printed as it is"
@@ -61,7 +69,7 @@ expect_text "$work/file.json" '"dialect": "torch"' "JSON to a file"
 run list scalers
 expect_text "$work/out" "torch.amp.GradScaler" "list says where a dialect comes from"
 
-# ---- bad input --------------------------------------------------------------------------------------------------
+# ---- bad input ---------------------------------------------------------------------------------------------
 refused "unknown loss scaler 'deepseed'; nearest: deepspeed" scaler deepseed --overflow 01
 refused "loss scaler torch has no key 'windw'; nearest: window" scaler torch:windw=3 --overflow 01
 refused "init: expected a number above 0, found '-1'" scaler apex:init=-1 --overflow 01
@@ -78,7 +86,7 @@ printf 'fc 1\n' >"$work/short"
 refused "$work/short:1: expected a name and 7 numbers, found a name and 1" scaler adaloss \
     --layers "$work/short"
 
-# ---- a run --------------------------------------------------------------------------------------------------------
+# ---- a run -------------------------------------------------------------------------------------------------
 tiny=(--net mlp --data synthetic --steps 6 --rounds 1 --levels O2 --no-plots --no-floor --quiet --batch 8)
 run "${tiny[@]}" --scales torch:window=2,init=256,deepspeed,dynamic --out "$work/r/result.json"
 expect_rc 0 "dialects in a run"

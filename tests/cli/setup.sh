@@ -66,7 +66,7 @@ equal "$(wc -l <slept)" 3 "the lists' lock: pauses"
 expect_no_text err "trying with the lists at hand" "the lists' lock"
 
 cat >message <<'SAID'
-Waiting for cache lock: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 812 (unattended-upgr)...
+Waiting for cache lock: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 812 (dpkg)...
 E: Unable to acquire the dpkg frontend lock (/var/lib/dpkg/lock-frontend), is another process using it?
 SAID
 setup 2

@@ -1,4 +1,5 @@
-# Share of flushed gradient values by layer and step. Blocks of the data, one per cell: row, from step, to step, percent.
+# Share of flushed gradient values by layer and step. Blocks of the data, one per cell: row, from step, to
+# step, percent.
 set multiplot
 set key off
 unset grid
@@ -6,13 +7,17 @@ set palette defined (0 '#fee8a8', 1 '#fec44f', 2 '#ec7014', 3 '#a03a04', 4 '#3d1
 set logscale cb
 set cbrange [0.01:100]
 unset ytics
-set colorbox horizontal user origin screen px(width - 344), screen py(34) size screen px(300), screen 1 - py(9)
-set cbtics ('0.01 %%' 0.01, '0.1 %%' 0.1, '1 %%' 1, '10 %%' 10, '100 %%' 100) scale 0.4 offset 0,0.5 font tiny_font
+set colorbox horizontal user origin screen px(width - 344), screen py(34) \
+    size screen px(300), screen 1 - py(9)
+set cbtics ('0.01 %%' 0.01, '0.1 %%' 0.1, '1 %%' 1, '10 %%' 10, '100 %%' 100) scale 0.4 offset 0,0.5 \
+    font tiny_font
 set lmargin at screen px(160)
 set rmargin at screen px(width - 24)
 set xrange [0:steps]
-set label 1 'Flushed gradient values: '.subject.page_note at screen px(24), screen py(22) noenhanced font title_font textcolor rgb ink
-set label 2 'share of the non-zero values that the cast to half turns into 0, by layer and step; grey: none' at screen px(24), screen py(44) font small_font textcolor rgb soft
+set label 1 'Flushed gradient values: '.subject.page_note at screen px(24), screen py(22) noenhanced \
+    font title_font textcolor rgb ink
+set label 2 'share of the non-zero values that the cast to half turns into 0, by layer and step; grey: none' \
+    at screen px(24), screen py(44) font small_font textcolor rgb soft
 top = 60
 do for [i = 1:panels] {
     top = top + title_height
@@ -22,14 +27,18 @@ do for [i = 1:panels] {
     every = layers[i] > 80 ? 4 : layers[i] > 60 ? 2 : 1
     unset for [k = 100:300] label k
     do for [k = 1:layers[i]:every] {
-        set label 100+k layer[first_layer[i] + k] at graph 0, first k right offset -0.8,0 noenhanced font tiny_font textcolor rgb ink
+        set label 100+k layer[first_layer[i] + k] at graph 0, first k right offset -0.8,0 noenhanced \
+            font tiny_font textcolor rgb ink
     }
     set format x (i == panels ? '%g' : '')
-    set label 9 (i == panels ? 'step' : '') at graph 0.5, screen py(height - 16) center font small_font textcolor rgb soft
+    set label 9 (i == panels ? 'step' : '') at graph 0.5, screen py(height - 16) center font small_font \
+        textcolor rgb soft
     set label 10 title[i] at screen px(160), screen py(top - 24) noenhanced font panel_font textcolor rgb ink
     set label 11 note[i] at graph 1, screen py(top - 24) right font small_font textcolor rgb soft
-    plot data index i-1 using (0.5*($2+$3)):1:(0.5*($3-$2)):(0.46) with boxxyerror fillcolor rgb '#dde3e8' fillstyle solid 1 noborder, \
-         data index i-1 using ($4 > 0 ? 0.5*($2+$3) : NaN):1:(0.5*($3-$2)):(0.46):($4 < 0.01 ? 0.01 : $4) with boxxyerror fillcolor palette fillstyle solid 1 noborder
+    plot data index i-1 using (0.5*($2+$3)):1:(0.5*($3-$2)):(0.46) with boxxyerror \
+        fillcolor rgb '#dde3e8' fillstyle solid 1 noborder, \
+         data index i-1 using ($4 > 0 ? 0.5*($2+$3) : NaN):1:(0.5*($3-$2)):(0.46):($4 < 0.01 ? 0.01 : $4) \
+         with boxxyerror fillcolor palette fillstyle solid 1 noborder
     unset label 1; unset label 2; unset colorbox
     top = top + layers[i] * row_height
 }

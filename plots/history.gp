@@ -1,4 +1,5 @@
-# Series of results over runs, one panel each. Blocks 2i-2 and 2i-1 of the data: run and value; first run, last run and median of a segment.
+# Series of results over runs, one panel each. Blocks 2i-2 and 2i-1 of the data: run and value; first run,
+# last run and median of a segment.
 first_top = 86.0
 panel_height = (height - first_top - 16.0) / panels
 set multiplot
@@ -6,8 +7,10 @@ set key off
 set lmargin at screen px(90)
 set rmargin at screen px(width - 24)
 set ytics autofreq
-set label 1 'Results over runs'.page_note at screen px(24), screen py(22) noenhanced font title_font textcolor rgb ink
-set label 2 'a point is a run; the line is the median between two changes of level' at screen px(24), screen py(44) font small_font textcolor rgb soft
+set label 1 'Results over runs'.page_note at screen px(24), screen py(22) noenhanced font title_font \
+    textcolor rgb ink
+set label 2 'a point is a run; the line is the median between two changes of level' \
+    at screen px(24), screen py(44) font small_font textcolor rgb soft
 do for [i = 1:panels] {
     top = first_top + (i - 1) * panel_height
     set tmargin at screen py(top)
@@ -17,7 +20,8 @@ do for [i = 1:panels] {
     gap = (high[i] - low[i]) / 3.0
     set ytics low[i], gap
     set format y '%.4g'
-    set label 9 (i == panels ? 'run, in order of time' : '') at graph 0.5, screen py(height - 14) center font small_font textcolor rgb soft
+    set label 9 (i == panels ? 'run, in order of time' : '') at graph 0.5, screen py(height - 14) center \
+        font small_font textcolor rgb soft
     set label 10 title[i] at screen px(90), screen py(top - 12) noenhanced font panel_font textcolor rgb ink
     set label 11 note[i] at graph 1, screen py(top - 12) right noenhanced font small_font textcolor rgb soft
     plot data index 2*i-1 using 1:3:($2-$1):(0) with vectors nohead linecolor rgb vermillion linewidth 2.4, \

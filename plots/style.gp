@@ -6,10 +6,12 @@ if (!exists("format")) format = 'png'
 font_name = 'DejaVu Sans'
 if (format eq 'svg') {
     set terminal svg enhanced size width,height fixed background '#ffffff' font font_name.',12'
-    title_font = font_name.',17'; panel_font = font_name.',13'; small_font = font_name.',12'; tiny_font = font_name.',11'
+    title_font = font_name.',17'; panel_font = font_name.',13'; small_font = font_name.',12';
+    tiny_font = font_name.',11'
 } else {
     set terminal pngcairo enhanced size width,height background '#ffffff' font font_name.',10'
-    title_font = font_name.',13'; panel_font = font_name.':Bold,10'; small_font = font_name.',9'; tiny_font = font_name.',8'
+    title_font = font_name.',13'; panel_font = font_name.':Bold,10'; small_font = font_name.',9';
+    tiny_font = font_name.',8'
 }
 if (!exists("to_stdout")) set output name.'.'.format
 set encoding utf8

@@ -1,5 +1,6 @@
-# Lists of things (.def): one macro, one row a line, names first and each once, nothing but rows and comments;
-# every row has the files that it promises, and every such file has a row.
+# Lists of things (.def): rows of one macro, names first and each once, nothing but rows and comments; every
+# row has the files that it promises, and every such file has a row. A row begins a line; a long one continues
+# on lines indented by four spaces.
 include(${CMAKE_CURRENT_LIST_DIR}/lib/lint.cmake)
 
 # Which files a row of a list stands for; @ is the name. The second pattern finds files without a row.
@@ -42,6 +43,7 @@ function(check_rows variable root file)
   set(names "")
   set(macros "")
   set(in_comment FALSE)
+  set(row "") # the lines so far of a row that goes on
   set(number 0)
   foreach(line ${lines})
     math(EXPR number "${number} + 1")
@@ -50,6 +52,14 @@ function(check_rows variable root file)
       if(line MATCHES "\\*/ *$")
         set(in_comment FALSE)
       endif()
+      continue()
+    endif()
+    if(NOT row STREQUAL "" AND line MATCHES "^    [^ ]")
+      string(PREPEND line "${row}")
+    endif()
+    set(row "")
+    if(line MATCHES "^AB_[A-Z_]+\\(.*[,/\"] *$")
+      set(row "${line}")
       continue()
     endif()
     row_name(name "${line}")
@@ -62,6 +72,9 @@ function(check_rows variable root file)
     list(APPEND names ${name})
     list(APPEND macros ${macro})
   endforeach()
+  if(NOT row STREQUAL "")
+    lint_violation("${file}:${number}: expected the end of the row, found: ${row}")
+  endif()
   list(REMOVE_DUPLICATES macros)
   list(LENGTH macros kinds)
   if(NOT kinds EQUAL 1)
@@ -133,14 +146,16 @@ function(self_test)
     "#include \"kernels/ops/ops.def\"\n#include \"kernels/bad.def\"\n#include \"bench/nets/nets.def\"\n")
   file(WRITE ${root}/kernels/relu.c "")
   file(WRITE ${root}/kernels/ops/ops.def
-    "/* Ops: name; text [with; brackets]\n * and more */\nAB_OP(relu, \"a;b[c\")\n")
+    "/* Ops: name; text [with; brackets]\n * and more */\nAB_OP(relu, \"a;b[c\")\n\
+AB_OP(add,\n    \"a \"\n    \"b\")\n")
   check_list(${root} kernels/ops/ops.def)
   lint_self_test("a good list" 0)
   file(WRITE ${root}/kernels/bad.def
        "AB_OP(relu)\nAB_OP(relu)\n#if 1\n AB_OP(indented)\nAB_OP(two) \
-AB_OP(rows)x\nAB_OP(\"text\")\n\nAB_OTHER(kind)\n")
+AB_OP(rows)x\nAB_OP(\"text\")\n\nAB_OTHER(kind)\n\
+AB_OP(cut,\n  2)\nAB_OP(open,\n")
   check_list(${root} kernels/bad.def)
-  lint_self_test("a bad list" 9)
+  lint_self_test("a bad list" 11)
   file(WRITE ${root}/bench/nets/nets.def "/* Nets */\nAB_NET(one)\n")
   file(WRITE ${root}/bench/nets/two.json "")
   check_list(${root} bench/nets/nets.def)

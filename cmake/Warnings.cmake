@@ -12,7 +12,8 @@ if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
   list(APPEND ab_warnings -Wlogical-op -Wduplicated-cond -Wduplicated-branches)
 endif()
 if(CMAKE_C_COMPILER_ID MATCHES "Clang")
-  list(APPEND ab_warnings -Wno-pass-failed) # a loop that this compiler does not vectorise is slower, not wrong
+  # a loop that this compiler does not vectorise is slower, not wrong
+  list(APPEND ab_warnings -Wno-pass-failed)
 endif()
 if(AMPBENCH_WERROR)
   list(APPEND ab_warnings -Werror)

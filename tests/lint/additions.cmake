@@ -59,7 +59,8 @@ add(scaler bench/amp/scaler/scaler_added_scaler.c bench/amp/scaler/scalers.def "
 add(optimizer bench/train/optim/optim_added.c bench/train/optim/optimizers.def
   "AB_OPTIMIZER(added_optimizer)")
 add(report reports/render/report_added_report.c reports/render/reports.def "AB_REPORT(added_report)")
-add(cause reports/diagnose/attribute/causes/added_cause.c reports/diagnose/attribute/verdicts.def "AB_VERDICT(added_cause)")
+add(cause reports/diagnose/attribute/causes/added_cause.c reports/diagnose/attribute/verdicts.def
+  "AB_VERDICT(added_cause)")
 
 set(options -S tree -B build -DCMAKE_BUILD_TYPE=Debug -DAMPBENCH_TESTS=OFF -DCMAKE_C_FLAGS=-O0)
 run_step("configuring the copy" ${CMAKE_COMMAND} ${options} -DAMPBENCH_CUDA=OFF)

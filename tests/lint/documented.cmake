@@ -1,5 +1,6 @@
-# Every function that a header of the product declares has a comment: above its paragraph (lines without an empty one between them), above
-# itself, or behind itself. A function of one line that returns a formula needs none.
+# Every function that a header of the product declares has a comment: above its paragraph (lines without an
+# empty one between them), above itself, or behind itself. A function of one line that returns a formula needs
+# none.
 include(${CMAKE_CURRENT_LIST_DIR}/lib/lint.cmake)
 
 # check_header(<root> <file>)
@@ -25,7 +26,9 @@ function(check_header root file)
       set(covered FALSE)
     elseif(line MATCHES "^(/[*]|//)")
       set(covered TRUE)
-    elseif(NOT covered AND line MATCHES "^(AB_MUST_CHECK |static inline |extern |__device__ |__host__ )*[a-zA-Z_][A-Za-z0-9_ *]*[ *](ab_[a-z0-9_]+)[(]"
+    elseif(NOT covered AND line MATCHES
+      "^(AB_MUST_CHECK |static inline |extern |__device__ |__host__ )*[a-zA-Z_][A-Za-z0-9_ *]*[ \
+*](ab_[a-z0-9_]+)[(]"
            AND NOT line MATCHES "^(typedef|return|#)" AND NOT line MATCHES "/[*]|//|{ return .*}")
       if(line MATCHES "([)],|{|}) *$") # a ; is a , here
         lint_violation("${file}:${number}: no comment says what it does")
@@ -38,10 +41,14 @@ endfunction()
 
 function(self_test)
   set(root ${BUILD}/lint/documented)
-  file(WRITE ${root}/good.h "/* One. */\nint ab_one(int x);\nint ab_two(int x);\n\nint ab_three(void); /* three */\n\nint ab_four(int a,\n            int b); // four\n")
+  file(WRITE ${root}/good.h
+    "/* One. */\nint ab_one(int x);\nint ab_two(int x);\n\nint ab_three(void); /* three */\n\nint \
+ab_four(int a,\n            int b); // four\n")
   check_header(${root} good.h)
   lint_self_test("documented functions" 0)
-  file(WRITE ${root}/bad.h "/* One. */\nint ab_one(int x);\n\nint ab_two(int x);\nstatic inline int ab_three(void) {\n    return 3;\n}\n\nint ab_four(int a,\n            int b);\n")
+  file(WRITE ${root}/bad.h
+    "/* One. */\nint ab_one(int x);\n\nint ab_two(int x);\nstatic inline int ab_three(void) {\n    return \
+3;\n}\n\nint ab_four(int a,\n            int b);\n")
   check_header(${root} bad.h)
   lint_self_test("functions without a comment" 3)
 endfunction()

@@ -172,7 +172,7 @@ function(check_links root)
   endforeach()
 endfunction()
 
-# ---- the lint itself must be able to fail --------------------------------------------------------------------
+# ---- the lint itself must be able to fail ------------------------------------------------------------------
 function(plant root file)
   set(text "/* planted */\n")
   foreach(included ${ARGN})

@@ -1,7 +1,8 @@
 # Only kernels/spawn starts processes: what it starts ends with the process that started it.
 include(${CMAKE_CURRENT_LIST_DIR}/lib/lint.cmake)
 
-set(functions "fork|vfork|_Fork|clone3?|posix_spawnp?|exec[lv]p?e?|execvpe|execveat|fexecve|popen|system|daemon|forkpty")
+set(functions
+  "fork|vfork|_Fork|clone3?|posix_spawnp?|exec[lv]p?e?|execvpe|execveat|fexecve|popen|system|daemon|forkpty")
 
 # check_file(<root> <file>): one violation for each call outside comments and strings.
 function(check_file root file)
@@ -20,7 +21,8 @@ endfunction()
 
 function(check_tree root)
   foreach(folder ${lint_rooms})
-    file(GLOB_RECURSE files RELATIVE ${root} ${root}/${folder}/*.c ${root}/${folder}/*.h ${root}/${folder}/*.cu
+    file(GLOB_RECURSE files RELATIVE ${root} ${root}/${folder}/*.c ${root}/${folder}/*.h
+      ${root}/${folder}/*.cu
       ${root}/${folder}/*.cuh)
     list(FILTER files EXCLUDE REGEX "^kernels/spawn/")
     foreach(file ${files})
@@ -33,7 +35,8 @@ function(self_test)
   set(root ${BUILD}/lint/spawn)
   file(REMOVE_RECURSE ${root})
   file(WRITE ${root}/kernels/spawn/spawn.c "pid_t f(void) { return fork(); }\n")
-  file(WRITE ${root}/bench/good.c "/* fork(), */ int system_of(int), x = p->system(1); char *t = \"popen(\";\n")
+  file(WRITE ${root}/bench/good.c
+    "/* fork(), */ int system_of(int), x = p->system(1); char *t = \"popen(\";\n")
   check_tree(${root})
   lint_self_test("calls in kernels/spawn, and names that are like them" 0)
   file(WRITE ${root}/bench/bad.c "int f(void) { return system(t) + (fork() == 0); }\n")

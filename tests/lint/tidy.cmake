@@ -1,5 +1,6 @@
-# clang-tidy over the rooms with the checks of .clang-tidy, a file a process. Newer versions know other checks, so only the one
-# that .clang-tidy was written for is asked. Tests are left out: the macros of cmocka are not ours to judge.
+# clang-tidy over the rooms with the checks of .clang-tidy, a file a process. Newer versions know other
+# checks, so only the one that .clang-tidy was written for is asked. Tests are left out: the macros of cmocka
+# are not ours to judge.
 include(${CMAKE_CURRENT_LIST_DIR}/lib/lint.cmake)
 set(version 14)
 
@@ -20,7 +21,8 @@ cmake_host_system_information(RESULT processes QUERY NUMBER_OF_LOGICAL_CORES)
 
 # analyse(<file of paths> <arguments>...): every diagnostic becomes a violation.
 function(analyse paths)
-  execute_process(COMMAND xargs -P ${processes} -n 1 ${clang_tidy} --quiet --config-file=${SOURCE}/.clang-tidy ${ARGN}
+  execute_process(COMMAND xargs -P ${processes} -n 1 ${clang_tidy} --quiet --config-file=${SOURCE}/.clang-tidy
+    ${ARGN}
                   INPUT_FILE ${paths} OUTPUT_VARIABLE output ERROR_VARIABLE errors RESULT_VARIABLE status)
   string(REPLACE ";" "," output "${output}")
   string(REGEX MATCHALL "[^\n]+: (error|warning): [^\n]+" found "${output}")
@@ -44,8 +46,11 @@ function(self_test)
   set(folder ${BUILD}/lint/tidy)
   string(REPEAT "    x++;\n" 80 body)
   file(WRITE ${folder}/good.c "int f(int x);\nint f(int x) { return x + 1; }\n")
-  file(WRITE ${folder}/bad.c "#include <stdlib.h>\nint g(void);\nint g(void) {\n    int *p = malloc(sizeof *p);\n    if (!p) return 0;\n"
-       "    *p = 1;\n    free(p);\n    return *p;\n}\nint h(int x);\nint h(int x) {\n${body}    return x;\n}\n")
+  file(WRITE ${folder}/bad.c
+    "#include <stdlib.h>\nint g(void);\nint g(void) {\n    int *p = malloc(sizeof *p);\n    if (!p) \
+return 0;\n"
+       "    *p = 1;\n    free(p);\n    return *p;\n}\nint h(int x);\nint h(int x) {\n${body}    return \
+x;\n}\n")
   file(WRITE ${folder}/good "${folder}/good.c\n")
   analyse(${folder}/good ${known})
   lint_self_test("a good file" 0)

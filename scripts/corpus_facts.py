@@ -6,16 +6,16 @@
                                                            scripts/confusion --keep FOLDER leaves
     scripts/corpus_facts.py margins [FIGURE]               where figures lie in healthy cells and by cause
     scripts/corpus_facts.py show CASE                      all figures of a case
-    scripts/corpus_facts.py quantiles                      are thresholds of kind quantile those of the figures?
-    scripts/corpus_facts.py calibration                    how often the first cause is right, by what shows it
+    scripts/corpus_facts.py quantiles                      whether quantile thresholds match the figures
+    scripts/corpus_facts.py calibration                    how often the first cause is right, by evidence
     scripts/corpus_facts.py jitter [--docs]                which first verdicts change if a threshold moves
-    scripts/corpus_facts.py leave-out [--docs]             which change if quantiles are those without a family
+    scripts/corpus_facts.py leave-out [--docs]             which change if quantiles leave a family out
                                                            (--docs: into docs/diagnose.md)
 
-Figures are those that the program's rules compare (`ampbench diagnose --facts`) or worked out of the record, rounded,
-and what moved thresholds change. They are those of one program, machine and day, named in the file's first line;
-they do not follow the rules when these change. Sets of split "test" are left out of margins, so that nobody fits a
-threshold to them by accident (--split test shows them)."""
+Figures are those that the program's rules compare (`ampbench diagnose --facts`) or worked out of the record,
+rounded, and what moved thresholds change. They are those of one program, machine and day, named in the file's
+first line; they do not follow the rules when these change. Sets of split "test" are left out of margins, so
+that nobody fits a threshold to them by accident (--split test shows them)."""
 
 import argparse, collections, concurrent.futures, functools, gzip, hashlib, json, lzma, math, pathlib, re
 import subprocess, sys, tempfile
@@ -30,8 +30,10 @@ fine = ("healthy", "undecided")
 # Each figure: what it is, and the thresholds of reports/diagnose that it is compared with.
 figures = {
     "gap": "final loss behind O0's over what is allowed; behind above 1, far above 2",
-    "learned_gap": "of healthy training cells: loss gap less lateness, skips and errors, over what O0 learned; gap_learned",
-    "first_shift": "of healthy training cells: difference of the first loss from O0's, a share of it; first_shift",
+    "learned_gap": "of healthy training cells: loss gap less lateness, skips and errors, over what O0 "
+                   "learned; gap_learned",
+    "first_shift": "of healthy training cells: difference of the first loss from O0's, a share of it; "
+                   "first_shift",
     "o0_rest": "O0's final loss over its first; learned if below 0.99 (0.95 where weights grew threefold)",
     "o0_rise": "largest mean of five losses of O0 in a row over its first loss; 1.05, 1.2 and 3",
     "nonfinite": "share of losses that are inf or nan; sick above 0",
@@ -57,8 +59,10 @@ figures = {
     "origin_step": "step of the first inf or nan made of finite values",
     "origin": "its op, type, pass and cause",
     "verdict": "what diagnose says first, with what shows it",
-    "moved": "what it says if a threshold moves by 5, 10, 25 or 50 percent, the least of them: THRESHOLD-10=CAUSE",
-    "quantile": "what it says if a quantile is lower or higher than this, up to eight times: THRESHOLD<VALUE=CAUSE",
+    "moved": "what it says if a threshold moves by 5, 10, 25 or 50 percent, the least of them: "
+             "THRESHOLD-10=CAUSE",
+    "quantile": "what it says if a quantile is lower or higher than this, up to eight times: "
+                "THRESHOLD<VALUE=CAUSE",
 }
 
 
@@ -82,6 +86,7 @@ shares = (
 def read_thresholds():
     """The rows of thresholds.def by name: value, unit, kind, source."""
     text = (corpus.root / "reports/diagnose/thresholds/thresholds.def").read_text()
+    text = re.sub(r",\n    ", ", ", re.sub(r'"\n    "', "", text))  # rows may take several lines
     row = re.compile(r'^AB_THRESHOLD\((\w+), ([^,]+), "([^"]*)", (\w+), "([^"]*)"\)$', re.M)
     number = lambda value: float.fromhex(value) if value.startswith("0x") else float(value)
     return {
@@ -199,8 +204,7 @@ def baseline_figures(facts, o0):
 
 
 def rounded(key, value):
-    """Shares to a thousandth, rises to a hundredth, what is compared with far apart numbers to one digit, the rest to
-    two."""
+    """Shares to 0.001, rises to 0.01, figures compared with distant numbers to one digit, others to two."""
     if value is None or not math.isfinite(value):
         return None
     if key in shares and abs(value) < 10:
@@ -268,8 +272,8 @@ percents = (5, 10, 25, 50)
 
 
 def moved_by_percents(options, record, case):
-    """THRESHOLD-10=CAUSE: what is said first if the threshold is lower (+: higher) by 10 percent, the least of the
-    percents that change it; what the largest does not change is taken as steady."""
+    """THRESHOLD-10=CAUSE: what is said first if the threshold is lower (+: higher) by 10 percent, the least
+    of the percents that change it; what the largest does not change is taken as steady."""
     numbers, found = read_thresholds(), {}
     for percent in reversed(percents):
         diagnosis = diagnosis_of(options.program, record, "--jitter", str(percent / 100))
@@ -423,7 +427,8 @@ def check_quantiles(_options):
     names = [name for name, case in cases if is_reference(case)]
     rows = {name: row for name, row in read_thresholds().items() if row["kind"] == "quantile"}
     if set(rows) != set(quantile_of):
-        corpus.fail(f"thresholds.def has the quantiles {sorted(rows)}, scripts/corpus_facts.py {sorted(quantile_of)}")
+        corpus.fail(f"thresholds.def has the quantiles {sorted(rows)}, scripts/corpus_facts.py "
+                    f"{sorted(quantile_of)}")
     wrong = []
     for name, (figure, share) in quantile_of.items():
         values = [facts[n][figure] for n in names if n in facts and facts[n][figure] is not None]
@@ -436,7 +441,8 @@ def check_quantiles(_options):
         if not agrees(found, committed) or not rows[name]["source"].startswith(f"{share} of healthy"):
             wrong.append(name)
     if wrong:
-        corpus.fail(f"thresholds.def does not have the value or the share that the corpus gives: {', '.join(wrong)}")
+        corpus.fail("thresholds.def does not have the value or the share that the corpus gives: "
+                    f"{', '.join(wrong)}")
 
 
 # ---- calibration -------------------------------------------------------------------------------------
@@ -457,7 +463,8 @@ def calibration(options):
     text = "\n".join(lines)
     print(text)
     if options.docs:
-        corpus.put_between_marks("docs/diagnose.md", "calibration", "scripts/corpus_facts.py calibration --docs", text)
+        corpus.put_between_marks("docs/diagnose.md", "calibration",
+                                 "scripts/corpus_facts.py calibration --docs", text)
 
 
 # ---- jitter ------------------------------------------------------------------------------------------
@@ -495,7 +502,8 @@ def nearest_moves(facts):
     least = [min((move[2] for move in moves_of(found)), default=100) for found in facts.values()]
     counts = [(percent, sum(n <= percent for n in least)) for percent in percents]
     parts = [f"{count} ({100 * count / len(facts):.1f} %) by {percent} %" for percent, count in counts]
-    return "Records of which some threshold, moved alone, changes what is said first: " + ", ".join(parts) + "."
+    what = "Records of which some threshold, moved alone, changes what is said first: "
+    return what + ", ".join(parts) + "."
 
 
 def jitter_table(options):
@@ -507,12 +515,16 @@ def jitter_table(options):
     changes = sum(row["-"] + row["+"] for row in rows.values())
     lines = [
         f"{head['date']}: {len(facts)} records of the corpus, {right} with the right cause first. Of the "
-        f"{len(moved)} policies and quantiles, moved one at a time by {options.percent} %, {len(moved) - len(rows)} "
-        f"change nothing; {steady} records ({100 * steady / len(facts):.1f} %) say the same whichever is moved. The mean "
-        f"threshold changes {50 * changes / len(moved) / len(facts):.2f} % of what is said first (cause, layer, options). "
+        f"{len(moved)} policies and quantiles, moved one at a time by {options.percent} %, "
+        f"{len(moved) - len(rows)} "
+        f"change nothing; {steady} records ({100 * steady / len(facts):.1f} %) say the same whichever is "
+        "moved. The mean "
+        f"threshold changes {50 * changes / len(moved) / len(facts):.2f} % of what is said first (cause, "
+        "layer, options). "
         + nearest_moves(facts),
         "",
-        f"| threshold | kind | value | -{options.percent} % | +{options.percent} % | right causes lost, won | "
+        f"| threshold | kind | value | -{options.percent} % | +{options.percent} % | right causes lost, won "
+        "| "
         "healthy called sick |",
         "|---|---|---|---|---|---|---|",
     ]
@@ -545,14 +557,16 @@ def jitter(options):
 # ---- leaving families out ------------------------------------------------------------------------------
 
 cause_families = {
-    "range of the half format": "activation_overflow attention_logit_overflow reduction_overflow exp_log_in_half "
+    "range of the half format": "activation_overflow attention_logit_overflow reduction_overflow "
+                                "exp_log_in_half "
     "norm_statistics_in_half weight_overflow clip_norm_overflow",
     "loss scale": "scale_too_high scaler_window_too_short gradient_underflow",
     "precision of the half format": "weight_update_lost weight_decay_lost accumulator_in_half "
     "batch_norm_statistics_in_half optimizer_state_underflow ema_in_half",
     "handling of gradients": "clip_before_unscale gradients_left_scaled unscale_order_in_accumulation "
     "accumulation_not_averaged",
-    "optimisation": "learning_rate_too_high learning_rate_too_low exploding_signal vanishing_gradient dead_activation",
+    "optimisation": "learning_rate_too_high learning_rate_too_low exploding_signal vanishing_gradient "
+                    "dead_activation",
     "data": "label_corruption nonfinite_data data_normalization_division_by_zero math_singularity "
     "nonfinite_initial_weight",
 }
@@ -572,8 +586,8 @@ def network_family(net):
 
 
 def families():
-    """(kind, name, the cases judged, the cases left out of the quantiles) of every family. Quantiles are of healthy
-    cells: a family of causes takes those of the networks with it on which one of them is planted."""
+    """(kind, name, the cases judged, the cases left out of the quantiles) of every family. Quantiles are of
+    healthy cells: a family of causes takes those of the networks with it on which one of them is planted."""
     cases, networks, members = corpus.read_cases(), corpus.read_networks(), collections.defaultdict(set)
     for name, case in cases.items():
         built_in = corpus.root / "bench" / "nets" / (case["net"] + ".json")
@@ -596,8 +610,8 @@ def said_with(found, values):
 
 
 def quantiles_without(facts, reference, names):
-    """How many healthy training cells there are but these, and their quantiles to one digit, as in thresholds.def: those
-    committed, where the test would take them."""
+    """How many healthy training cells there are but these, and their quantiles to one digit, as in
+    thresholds.def: those committed, where the test would take them."""
     found, rest = {}, [name for name in reference if name not in names]
     for threshold, (figure, share) in quantile_of.items():
         values = [facts[name][figure] for name in rest if facts[name][figure] is not None]
@@ -613,26 +627,30 @@ def leave_out_table():
     for kind, family, names, without in families():
         left, values = quantiles_without(facts, reference, without)
         names = [name for name in names if name in facts]
-        said = [(cases[name]["cause"], said_first(facts[name]), said_with(facts[name], values)) for name in names]
+        said = [(cases[name]["cause"], said_first(facts[name]), said_with(facts[name], values))
+                for name in names]
         differ = sum(before != after for _, before, after in said)
         lost = sum(before == cause != after for cause, before, after in said)
         won = sum(after == cause != before for cause, before, after in said)
         judged, different = judged + len(names), different + differ
         numbers = " | ".join(f"{value:g}" for value in values.values())
         lines.append(
-            f"| {kind}: {family} | {left} | {numbers} | {len(names)} | {differ} ({100 * differ / len(names):.1f} %) | "
+            f"| {kind}: {family} | {left} | {numbers} | {len(names)} | {differ} "
+            f"({100 * differ / len(names):.1f} %) | "
             f"{lost}, {won} |"
         )
     committed = " | ".join(f"{read_thresholds()[name]['value']:g}" for name in quantile_of)
     head = [
         f"{head['date']}: {len(facts)} records of the corpus.",
         "",
-        f"| left out | healthy cells left | {' | '.join(f'`{name}`' for name in quantile_of)} | cases judged | "
+        f"| left out | healthy cells left | {' | '.join(f'`{name}`' for name in quantile_of)} | cases judged "
+        "| "
         "verdicts that differ | right causes lost, won |",
         "|---|---|" + "---|" * len(quantile_of) + "---|---|---|",
         f"| nothing | {len(reference)} | {committed} | {len(facts)} | - | - |",
     ]
-    tail = f"| all | {'| ' * len(quantile_of)} | {judged} | {different} ({100 * different / judged:.1f} %) |  |"
+    share = f"{different} ({100 * different / judged:.1f} %)"
+    tail = f"| all | {'| ' * len(quantile_of)} | {judged} | {share} |  |"
     return "\n".join([*head, *lines, tail])
 
 
@@ -660,7 +678,8 @@ def main():
         sub.add_argument("--docs", action="store_true")
     checking, trusting = commands.add_parser("quantiles"), commands.add_parser("calibration")
     trusting.add_argument("--docs", action="store_true")
-    works = (checking, check_quantiles), (trusting, calibration), (making, make), (looking, margins), (showing, show)
+    works = ((checking, check_quantiles), (trusting, calibration), (making, make), (looking, margins),
+             (showing, show))
     for sub, work in (*works, (moving, jitter), (leaving, leave_out)):
         sub.set_defaults(work=work)
     options = parser.parse_args()

@@ -92,7 +92,7 @@ sed -i 's/^\(AB_THRESHOLD(gap_learned, \)[0-9.e-]*/\10.02/' "$limits"
 python corpus_facts quantiles
 expect_rc 1 "a quantile that the corpus does not give"
 expect_text "$work/err" "that the corpus gives: gap_learned" "a quantile that the corpus does not give"
-sed -i 's/policy, "chance exceeds/quantile, "chance exceeds/' "$limits"
+sed -i '/^AB_THRESHOLD(accuracy_errors,/s/policy/quantile/' "$limits"
 python corpus_facts quantiles
 expect_text "$work/err" "thresholds.def has the quantiles ['accuracy_errors'," "a quantile without a figure"
 finish

@@ -1,5 +1,5 @@
-# The hidden subcommand `worker`: it trains one cell and prints events. That it ends with the process that started it
-# is kernels/spawn's work: unit.test_spawn, cli.children.
+# The hidden subcommand `worker`: it trains one cell and prints events. kernels/spawn ends it with the process
+# that started it: unit.test_spawn, cli.children.
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
 cd "$work" || exit 1

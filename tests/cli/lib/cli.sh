@@ -65,9 +65,9 @@ csv_columns() {
 # follows_schema FILE WHAT [SCHEMA]: SCHEMA is result unless given
 follows_schema() {
     checks=$((checks + 1))
-    "${AMPBENCH_BUILD:?}/ampbench_schema_check" "$AMPBENCH_SOURCE/reports/schema/${3:-result}"-[0-9].schema.json \
-        "$1" \
-        2>"$work/schema" || fail "$2: $(cat "$work/schema")"
+    "${AMPBENCH_BUILD:?}/ampbench_schema_check" \
+        "$AMPBENCH_SOURCE/reports/schema/${3:-result}"-[0-9].schema.json "$1" 2>"$work/schema" ||
+        fail "$2: $(cat "$work/schema")"
 }
 
 # The last line of a script.

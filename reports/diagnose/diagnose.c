@@ -16,7 +16,7 @@
 static void explain_healthy(const ab_case *c, const ab_skip_audit *skips, ab_verdict *v) {
     *v = (ab_verdict){.since = AB_STEP_UNKNOWN};
     if (isfinite(c->facts.gap) && isfinite(c->gap_limit)) {
-        ab_verdict_say(v, "loss gap to O0 %+.4g, within %.4g", c->facts.gap, c->gap_limit);
+        ab_verdict_add_evidence(v, "loss gap to O0 %+.4g, within %.4g", c->facts.gap, c->gap_limit);
         ab_verdict_point(&c->facts, v, "/summary/loss_gap");
     } else {
         const char *level = ab_json_text(c->facts.cell, "level", "O2");
@@ -28,17 +28,18 @@ static void explain_healthy(const ab_case *c, const ab_skip_audit *skips, ab_ver
                          ab_observed_baseline_hint(c->facts.cell));
     }
     if (!c->facts.skip.dynamic) return;
-    ab_verdict_say(v,
-                   "%d of %d steps skipped; this scaler is expected to skip up to %.0f while it finds its "
-                   "scale and then one in %.0f",
-                   c->facts.skip.skipped, c->facts.loss.steps,
-                   skips->expected_warm_up + ceil(skips->expected_later), c->facts.skip.window + 1);
+    ab_verdict_add_evidence(
+        v,
+        "%d of %d steps skipped; this scaler is expected to skip up to %.0f while it finds its "
+        "scale and then one in %.0f",
+        c->facts.skip.skipped, c->facts.loss.steps, skips->expected_warm_up + ceil(skips->expected_later),
+        c->facts.skip.window + 1);
     ab_verdict_point(&c->facts, v, "/steps_skipped");
 }
 
 static void explain_noise(const ab_case *c, ab_verdict *v) {
-    ab_verdict_say(v, "loss gap to O0 %+.4g, %.4g is allowed, and nothing in the record explains it",
-                   c->facts.gap, c->gap_limit);
+    ab_verdict_add_evidence(v, "loss gap to O0 %+.4g, %.4g is allowed, and nothing in the record explains it",
+                            c->facts.gap, c->gap_limit);
     ab_verdict_point(&c->facts, v, "/summary/loss_gap");
     ab_text_show(
         v->missing, sizeof v->missing,
@@ -52,8 +53,9 @@ static void explain_undecided(const ab_case *c, ab_verdict *v) {
         explain_noise(c, v);
         return;
     }
-    ab_verdict_say(v, "O0's loss was %.4g at step 0 and is %.4g at the end of %d steps",
-                   c->facts.baseline_loss.first, c->facts.baseline_loss.final, c->facts.baseline_loss.steps);
+    ab_verdict_add_evidence(v, "O0's loss was %.4g at step 0 and is %.4g at the end of %d steps",
+                            c->facts.baseline_loss.first, c->facts.baseline_loss.final,
+                            c->facts.baseline_loss.steps);
     ab_verdict_point_baseline(&c->facts, v, "/summary/loss_final");
     ab_text_show(
         v->missing, sizeof v->missing,

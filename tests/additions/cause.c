@@ -4,7 +4,7 @@
 static bool judge(const ab_case *c, ab_verdict *verdict) {
     (void)c;
     verdict->proof = AB_PROOF_CONSISTENT;
-    ab_verdict_say(verdict, "the cell is sick");
+    ab_verdict_add_evidence(verdict, "the cell is sick");
     return true;
 }
 

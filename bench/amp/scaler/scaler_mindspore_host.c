@@ -3,20 +3,20 @@
  * arguments, which are the default, the scale is an int until the first overflow. */
 #include "bench/amp/scaler/since_overflow.h"
 
-enum { BAD = AB_SINCE_STATES };
+enum { BAD = AB_GROWTH_STATES };
 enum { BAD_MOST = 1000 };
 
 static const ab_scaler_key keys[] = {
-    [AB_SINCE_INIT] = {"init", "init_loss_scale", "first scale", AB_SCALER_REAL, 0x1p24, 1, 0x1p53, false,
-                       true},
-    [AB_SINCE_FACTOR] = {"factor", "scale_factor", "growth, and the reciprocal of a backoff", AB_SCALER_REAL,
-                         2, 0, 0x1p31, true, true},
-    [AB_SINCE_WINDOW] = {"window", "scale_window", AB_SINCE_WINDOW_TEXT, AB_SCALER_INTEGER, 2000, 1, 0x1p53,
-                         false, true},
+    [AB_GROWTH_INIT] = {"init", "init_loss_scale", "first scale", AB_SCALER_REAL, 0x1p24, 1, 0x1p53, false,
+                        true},
+    [AB_GROWTH_FACTOR] = {"factor", "scale_factor", "growth, and the reciprocal of a backoff", AB_SCALER_REAL,
+                          2, 0, 0x1p31, true, true},
+    [AB_GROWTH_WINDOW] = {"window", "scale_window", AB_GROWTH_WINDOW_TEXT, AB_SCALER_INTEGER, 2000, 1, 0x1p53,
+                          false, true},
 };
-static const char *const states[] = {[AB_SINCE_COUNT] = "since_overflow",
-                                     [AB_SINCE_BASE] = "int_base",
-                                     [AB_SINCE_POWER] = "int_power",
+static const char *const states[] = {[AB_GROWTH_COUNT] = "since_overflow",
+                                     [AB_GROWTH_BASE] = "int_base",
+                                     [AB_GROWTH_POWER] = "int_power",
                                      [BAD] = "bad_steps"};
 
 static const ab_scaler_fault too_large = {
@@ -27,16 +27,16 @@ static const ab_scaler_fault too_many = {"overflow_limit",
 
 static ab_scaler_outcome update(ab_scaler *scaler, const ab_scaler_seen *seen) {
     double *state = scaler->state;
-    if (seen->overflow && ab_since_too_large(scaler)) return (ab_scaler_outcome){true, &too_large};
+    if (seen->overflow && ab_python_scale_too_large(scaler)) return (ab_scaler_outcome){true, &too_large};
     if (seen->overflow) {
-        ab_since_lower(scaler, scaler->scale * (1 / scaler->config.value[AB_SINCE_FACTOR]));
+        ab_python_scale_lower(scaler, scaler->scale * (1 / scaler->config.value[AB_GROWTH_FACTOR]));
         state[BAD]++;
         if (state[BAD] > BAD_MOST) return (ab_scaler_outcome){true, &too_many};
     } else {
-        if (ab_since_window_ends(scaler)) ab_since_grow(scaler);
+        if (ab_growth_window_ends(scaler)) ab_python_scale_grow(scaler);
         state[BAD] = 0;
     }
-    state[AB_SINCE_COUNT]++;
+    state[AB_GROWTH_COUNT]++;
     return (ab_scaler_outcome){.skip = seen->overflow};
 }
 
@@ -50,9 +50,9 @@ const ab_scaler_kind ab_scaler_mindspore_host = {
     .keys = AB_COUNT_OF(keys),
     .state = states,
     .states = AB_COUNT_OF(states),
-    .python = 1u << AB_SINCE_INIT | 1u << AB_SINCE_FACTOR,
-    .start = ab_since_start,
+    .python = 1u << AB_GROWTH_INIT | 1u << AB_GROWTH_FACTOR,
+    .start = ab_python_scale_start,
     .update = update,
-    .steps_until_change = ab_since_steps_until_change,
-    .counters = 1u << AB_SINCE_COUNT,
+    .steps_until_change = ab_growth_steps_until_change,
+    .counters = 1u << AB_GROWTH_COUNT,
 };

@@ -9,25 +9,25 @@
 
 AB_BEGIN_DECLS
 
-enum { AB_SINCE_INIT, AB_SINCE_FACTOR, AB_SINCE_WINDOW, AB_SINCE_KEYS };
+enum { AB_GROWTH_INIT, AB_GROWTH_FACTOR, AB_GROWTH_WINDOW, AB_GROWTH_KEYS };
 /* Iterations since the last overflow; for Python numbers: the scale is the int base * factor^power, or a
  * float if base is 0. */
-enum { AB_SINCE_COUNT, AB_SINCE_BASE, AB_SINCE_POWER, AB_SINCE_STATES };
+enum { AB_GROWTH_COUNT, AB_GROWTH_BASE, AB_GROWTH_POWER, AB_GROWTH_STATES };
 
-#define AB_SINCE_WINDOW_TEXT                                                                                 \
+#define AB_GROWTH_WINDOW_TEXT                                                                                \
     "the scale grows when this many steps, or a multiple, have passed since the last overflow"
 
 /* Whether this clean step ends a window; how many further clean steps do not. */
-bool ab_since_window_ends(const ab_scaler *scaler);
-int64_t ab_since_steps_until_change(const ab_scaler *scaler);
+bool ab_growth_window_ends(const ab_scaler *scaler);
+int64_t ab_growth_steps_until_change(const ab_scaler *scaler);
 
 /* For scales that are Python numbers. start: the initial scale. grow: multiplies by the factor. lower: sets
  * it to max(reduced, 1), where the floor is the int 1. too_large: whether it is an int beyond the float
  * range, so that a division raises OverflowError. */
-void ab_since_start(ab_scaler *scaler);
-void ab_since_grow(ab_scaler *scaler);
-void ab_since_lower(ab_scaler *scaler, double reduced);
-bool ab_since_too_large(const ab_scaler *scaler);
+void ab_python_scale_start(ab_scaler *scaler);
+void ab_python_scale_grow(ab_scaler *scaler);
+void ab_python_scale_lower(ab_scaler *scaler, double reduced);
+bool ab_python_scale_too_large(const ab_scaler *scaler);
 
 AB_END_DECLS
 

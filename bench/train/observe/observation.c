@@ -260,8 +260,8 @@ ab_status ab_observe_op(ab_observation *o, int node, const ab_op_io *io, const a
     return AB_OK;
 }
 
-void ab_observe_moved(const ab_observation *o, ab_move_kind kind, int net_op, bool backward, int to,
-                      int from) {
+void ab_observe_cast_or_sum(const ab_observation *o, ab_move_kind kind, int net_op, bool backward, int to,
+                            int from) {
     const ab_cell_memory *memory = o->memory;
     if (!ab_observation_is_observed(o) || !o->watch.moved || !memory->backend->host_memory) return;
     const char *name = net_op == AB_NONE ? memory->plan->tensor[to].name : memory->plan->net->op[net_op].name;

@@ -70,8 +70,8 @@ AB_MUST_CHECK ab_status ab_observe_op(ab_observation *observation, int node, con
 
 /* Reports that tensor `from` was cast to or added to tensor `to`, for op `net_op` of the network (AB_NONE:
  * none). Tensors that the host cannot read are not reported: the op that reads one shows its values. */
-void ab_observe_moved(const ab_observation *observation, ab_move_kind kind, int net_op, bool backward, int to,
-                      int from);
+void ab_observe_cast_or_sum(const ab_observation *observation, ab_move_kind kind, int net_op, bool backward,
+                            int to, int from);
 
 AB_END_DECLS
 

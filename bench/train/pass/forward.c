@@ -11,11 +11,11 @@ static void show_weights(const ab_walk *walk) {
     for (int p = 0; p < plan->params; p++) {
         const ab_plan_param *param = &plan->param[p];
         if (param->master != AB_NONE)
-            ab_observe_moved(walk->observation, AB_MOVE_WEIGHT_CAST, param->net_op, false, param->stored,
-                             param->master);
+            ab_observe_cast_or_sum(walk->observation, AB_MOVE_WEIGHT_CAST, param->net_op, false,
+                                   param->stored, param->master);
         if (param->used != param->stored)
-            ab_observe_moved(walk->observation, AB_MOVE_WEIGHT_CAST, param->net_op, false, param->used,
-                             param->stored);
+            ab_observe_cast_or_sum(walk->observation, AB_MOVE_WEIGHT_CAST, param->net_op, false, param->used,
+                                   param->stored);
     }
 }
 

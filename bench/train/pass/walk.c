@@ -175,7 +175,7 @@ ab_status ab_walk_cast(const ab_walk *walk, ab_move_kind kind, int net_op, bool 
     const ab_cell_memory *memory = walk->memory;
     const ab_exec exec = ab_walk_exec(walk);
     AB_TRY(ab_cell_memory_cast(memory, &exec, &memory->tensor[to], &memory->tensor[from]));
-    ab_observe_moved(walk->observation, kind, net_op, backward, to, from);
+    ab_observe_cast_or_sum(walk->observation, kind, net_op, backward, to, from);
     return AB_OK;
 }
 
@@ -183,7 +183,7 @@ ab_status ab_walk_add(const ab_walk *walk, int net_op, int to, int from) {
     const ab_cell_memory *memory = walk->memory;
     const ab_exec exec = ab_walk_exec(walk);
     AB_TRY(ab_cell_memory_add(memory, &exec, &memory->tensor[to], &memory->tensor[from]));
-    ab_observe_moved(walk->observation, AB_MOVE_GRADIENT_SUM, net_op, true, to, from);
+    ab_observe_cast_or_sum(walk->observation, AB_MOVE_GRADIENT_SUM, net_op, true, to, from);
     return AB_OK;
 }
 

@@ -167,20 +167,22 @@ ab_overflow_kind ab_overflow_of(const ab_case *c, ab_first_nonfinite *first) {
 
 static void say_symptom(const ab_case *c, ab_verdict *verdict) {
     if (!c->nonfinite) {
-        ab_verdict_say(verdict,
-                       "the losses are finite, because dividing by an infinity gives 0; loss gap to O0 "
-                       "%+.4g",
-                       c->facts.gap);
+        ab_verdict_add_evidence(
+            verdict,
+            "the losses are finite, because dividing by an infinity gives 0; loss gap to O0 "
+            "%+.4g",
+            c->facts.gap);
         ab_verdict_point(&c->facts, verdict, "/summary/loss_gap");
         return;
     }
-    ab_verdict_say(verdict, "%d of %d losses are NaN or inf, the first at step %d; all of O0's are finite",
-                   c->facts.loss.nonfinite, c->facts.loss.steps, c->facts.loss.first_nonfinite);
+    ab_verdict_add_evidence(verdict,
+                            "%d of %d losses are NaN or inf, the first at step %d; all of O0's are finite",
+                            c->facts.loss.nonfinite, c->facts.loss.steps, c->facts.loss.first_nonfinite);
     ab_verdict_point(&c->facts, verdict, "/loss/%d", c->facts.loss.first_nonfinite);
     if (!nonfinite_at_any_scale(c)) return;
     char least[AB_TEXT_NUMBER];
-    ab_verdict_say(verdict, "they stayed so while the scale fell to %s",
-                   ab_text_scale(least, c->facts.skip.least_scale));
+    ab_verdict_add_evidence(verdict, "they stayed so while the scale fell to %s",
+                            ab_text_scale(least, c->facts.skip.least_scale));
     ab_verdict_point(&c->facts, verdict, "/scale");
 }
 
@@ -192,10 +194,10 @@ static void say_weight(const ab_case *c, ab_verdict *verdict) {
     char layer[AB_VERDICT_LAYER];
     ab_text_show(layer, sizeof layer, "%.*s", dot ? (int)(dot - name) : (int)strlen(name), name);
     ab_text_clean(verdict->layer, sizeof verdict->layer, layer);
-    ab_verdict_say(verdict, "%s has weights up to %.4g in fp32; the largest number of %s is %.4g",
-                   ab_text_brief(name, 60),
-                   ab_json_number(c->facts.baseline, "vitals.initial_weights.largest", 0),
-                   c->facts.half->name, ab_format_max(c->facts.half));
+    ab_verdict_add_evidence(verdict, "%s has weights up to %.4g in fp32; the largest number of %s is %.4g",
+                            ab_text_brief(name, 60),
+                            ab_json_number(c->facts.baseline, "vitals.initial_weights.largest", 0),
+                            c->facts.half->name, ab_format_max(c->facts.half));
     ab_verdict_point_baseline(&c->facts, verdict, "/vitals/initial_weights");
 }
 
@@ -203,9 +205,9 @@ static void say_what_comes(const ab_case *c, const ab_first_nonfinite *first, ab
     verdict->proof = AB_PROOF_COMPARED;
     verdict->next = true;
     ab_text_clean(verdict->layer, sizeof verdict->layer, first->op);
-    ab_verdict_say(verdict, "outputs of %s reach %.4g in O0; the largest number of %s is %.4g",
-                   ab_text_brief(verdict->layer, 60), first->read_largest, c->facts.half->name,
-                   ab_format_max(c->facts.half));
+    ab_verdict_add_evidence(verdict, "outputs of %s reach %.4g in O0; the largest number of %s is %.4g",
+                            ab_text_brief(verdict->layer, 60), first->read_largest, c->facts.half->name,
+                            ab_format_max(c->facts.half));
     ab_verdict_point_baseline(&c->facts, verdict, "%s", first->pointer);
 }
 
@@ -268,6 +270,6 @@ const ab_refutation ab_refuted_statistics = {"the values are running statistics,
 
 void ab_remedy_of_overflow(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
     if (!ab_remedy_keep_fp32(&c->facts, verdict->layer, remedy))
-        ab_remedy_say(remedy, "keep the layer in fp32 (--to LAYER=fp32); no loss scale helps");
+        ab_remedy_add_text(remedy, "keep the layer in fp32 (--to LAYER=fp32); no loss scale helps");
     remedy->with_others = verdict->next && remedy->options > 0 && strcmp(remedy->option[0], "--to") == 0;
 }

@@ -36,7 +36,7 @@ static ab_evidence *next_evidence(ab_verdict *verdict) {
     return evidence;
 }
 
-void ab_verdict_say(ab_verdict *verdict, const char *format, ...) {
+void ab_verdict_add_evidence(ab_verdict *verdict, const char *format, ...) {
     char raw[AB_VERDICT_TEXT];
     ab_evidence *evidence = next_evidence(verdict);
     if (!evidence) return;
@@ -81,30 +81,34 @@ void ab_say_first_nonfinite(const ab_facts *facts, const ab_first_nonfinite *fir
     ab_text_clean(cause, sizeof cause, first->cause);
     memcpy(verdict->layer, op, sizeof op);
     if (isfinite(first->read_largest))
-        ab_verdict_say(verdict,
-                       "%s%s%s%s is the first op to produce a non-finite value from finite inputs: step %d, "
-                       "%s pass, inputs up to %.4g%s%s",
-                       ab_text_brief(op, 60), first->type[0] ? " (" : "", ab_text_brief(first->type, 24),
-                       first->type[0] ? ")" : "", first->step, ab_text_brief(first->pass, 10),
-                       first->read_largest, cause[0] ? "; " : "", ab_text_brief(cause, 24));
+        ab_verdict_add_evidence(
+            verdict,
+            "%s%s%s%s is the first op to produce a non-finite value from finite inputs: step %d, "
+            "%s pass, inputs up to %.4g%s%s",
+            ab_text_brief(op, 60), first->type[0] ? " (" : "", ab_text_brief(first->type, 24),
+            first->type[0] ? ")" : "", first->step, ab_text_brief(first->pass, 10), first->read_largest,
+            cause[0] ? "; " : "", ab_text_brief(cause, 24));
     else
-        ab_verdict_say(verdict, "%s (%s) is the first op with non-finite values: %s pass",
-                       ab_text_brief(op, 60), ab_text_brief(first->type, 24), ab_text_brief(first->pass, 10));
+        ab_verdict_add_evidence(verdict, "%s (%s) is the first op with non-finite values: %s pass",
+                                ab_text_brief(op, 60), ab_text_brief(first->type, 24),
+                                ab_text_brief(first->pass, 10));
     ab_verdict_point(facts, verdict, "%s", first->pointer);
 }
 
 void ab_say_baseline_fails(const ab_case *c, ab_verdict *verdict) {
     const ab_loss_facts *o0 = &c->facts.baseline_loss;
     if (o0->nonfinite > 0)
-        ab_verdict_say(verdict,
-                       "O0 fails too: %d of its %d losses are NaN or inf, the first at step %d; no format "
-                       "is to blame",
-                       o0->nonfinite, o0->steps, o0->first_nonfinite);
+        ab_verdict_add_evidence(
+            verdict,
+            "O0 fails too: %d of its %d losses are NaN or inf, the first at step %d; no format "
+            "is to blame",
+            o0->nonfinite, o0->steps, o0->first_nonfinite);
     else
-        ab_verdict_say(verdict,
-                       "O0 fails too: its loss was %.4g at step 0 and is %.4g at the end; no format is to "
-                       "blame",
-                       o0->first, o0->final);
+        ab_verdict_add_evidence(
+            verdict,
+            "O0 fails too: its loss was %.4g at step 0 and is %.4g at the end; no format is to "
+            "blame",
+            o0->first, o0->final);
     ab_verdict_point_baseline(&c->facts, verdict, "/loss");
 }
 

@@ -104,7 +104,7 @@ const ab_verdict_rule *ab_verdict_rule_at(int i);
 const char *ab_verdict_family_name(ab_verdict_family family);
 
 /* Adds a line of evidence, printf-style; ignored if there are AB_VERDICT_EVIDENCE already. */
-void ab_verdict_say(ab_verdict *verdict, const char *format, ...) AB_PRINTF(2, 3);
+void ab_verdict_add_evidence(ab_verdict *verdict, const char *format, ...) AB_PRINTF(2, 3);
 /* Sets the JSON pointer of the last evidence; the format is appended to the case's cell ("/cells/3" +
  * "/loss"). */
 void ab_verdict_point(const ab_facts *facts, ab_verdict *verdict, const char *format, ...) AB_PRINTF(3, 4);

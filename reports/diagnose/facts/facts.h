@@ -69,7 +69,7 @@ double ab_facts_first_shift(const ab_facts *facts);
  * standard errors of a network that knows no targets; NAN: not recorded. */
 double ab_facts_knows_targets(const ab_facts *facts);
 
-/* What O0 learned: its first loss, or that of chance if it is lower, minus its final loss. */
+/* What O0 learned: its first loss, or that of a uniform prediction if lower, minus its final loss. */
 double ab_facts_learned(const ab_facts *facts);
 
 /* O0's loss `steps` before its end minus its final loss; at least 0. */
@@ -176,11 +176,11 @@ double ab_facts_classes(const ab_facts *facts);
 bool ab_facts_summed(const ab_facts *facts);
 
 /* O0's loss, in the units of the run's losses, of a prediction that knows no sample. constant: of the
- * constant that suits the targets best. chance: the same, but with one classification loss that of a uniform
+ * constant that suits the targets best. uniform: the same, but with one classification loss that of a uniform
  * prediction, log(classes) by itself. Records without constant losses: log(classes) for both. INFINITY: not
  * known. */
 double ab_loss_of_constant(const ab_facts *facts);
-double ab_loss_of_chance(const ab_facts *facts);
+double ab_loss_of_uniform(const ab_facts *facts);
 
 /* The test loss of a cell, of classifiers a cross entropy, in the units of the run's losses; NAN: not
  * recorded. */

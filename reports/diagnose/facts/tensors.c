@@ -235,11 +235,11 @@ static bool knows_constant(const ab_facts *facts) {
 }
 
 double ab_loss_of_constant(const ab_facts *facts) {
-    if (!knows_constant(facts)) return ab_loss_of_chance(facts);
+    if (!knows_constant(facts)) return ab_loss_of_uniform(facts);
     return ab_json_number(facts->baseline, "vitals.constant_loss.loss", (double)INFINITY);
 }
 
-double ab_loss_of_chance(const ab_facts *facts) {
+double ab_loss_of_uniform(const ab_facts *facts) {
     const double classes = ab_facts_classes(facts),
                  uniform = classes > 1 && !ab_facts_summed(facts) ? log(classes) : (double)INFINITY;
     if (!knows_constant(facts)) return uniform;
@@ -249,5 +249,5 @@ double ab_loss_of_chance(const ab_facts *facts) {
 
 double ab_facts_learned(const ab_facts *facts) {
     const ab_loss_facts *o0 = &facts->baseline_loss;
-    return fmin(o0->first, ab_loss_of_chance(facts)) - o0->final;
+    return fmin(o0->first, ab_loss_of_uniform(facts)) - o0->final;
 }

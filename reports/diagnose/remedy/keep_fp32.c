@@ -81,7 +81,7 @@ bool ab_remedy_keep_fp32(const ab_facts *facts, const char *op, ab_remedy *remed
                listed = is_op(facts, op) && layers_to_keep(facts, op, list, sizeof list);
     if (!listed && bf16) {
         (void)ab_remedy_bf16(facts, remedy);
-        ab_remedy_say(remedy, "or the layer in fp32; %s", no_scale);
+        ab_remedy_add_text(remedy, "or the layer in fp32; %s", no_scale);
         return true;
     }
     if (!is_op(facts, op)) return false;
@@ -89,7 +89,7 @@ bool ab_remedy_keep_fp32(const ab_facts *facts, const char *op, ab_remedy *remed
         ab_remedy_option(remedy, NULL, "--to", "%s", list);
     else
         ab_remedy_option(remedy, NULL, "--to", "%s=fp32", op);
-    if (bf16 && wide.options == 2) ab_remedy_say(remedy, "or --half bf16");
-    ab_remedy_say(remedy, "%s", no_scale);
+    if (bf16 && wide.options == 2) ab_remedy_add_text(remedy, "or --half bf16");
+    ab_remedy_add_text(remedy, "%s", no_scale);
     return true;
 }

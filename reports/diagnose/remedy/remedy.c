@@ -19,7 +19,7 @@ static bool has(const ab_remedy *remedy, const char *name, const char *value) {
     return false;
 }
 
-void ab_remedy_say(ab_remedy *remedy, const char *format, ...) {
+void ab_remedy_add_text(ab_remedy *remedy, const char *format, ...) {
     char words[AB_REMEDY_TEXT];
     va_list args;
     va_start(args, format);

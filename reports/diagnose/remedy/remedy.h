@@ -28,7 +28,7 @@ typedef struct ab_remedy {
 /* ---- building -------------------------------------------------------------------------------- */
 
 /* Adds words that are no options, after what is there. */
-void ab_remedy_say(ab_remedy *remedy, const char *format, ...) AB_PRINTF(2, 3);
+void ab_remedy_add_text(ab_remedy *remedy, const char *format, ...) AB_PRINTF(2, 3);
 
 /* Adds an option and its value, to the text too; `note` says there what it does (NULL: nothing). Does nothing
  * if the option is there with this value or if there is no space. */

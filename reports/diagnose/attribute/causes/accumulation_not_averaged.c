@@ -36,10 +36,11 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
     verdict->own = true;
     verdict->since = 0;
     if (ab_baseline_fails(c)) ab_say_baseline_fails(c, verdict);
-    ab_verdict_say(verdict,
-                   "O0's gradient of the logits has the norm %.3g at the first step; the mean over %.0f "
-                   "micro-batches cannot have more than %.3g",
-                   sqrt(energy), micro, sqrt(bound));
+    ab_verdict_add_evidence(
+        verdict,
+        "O0's gradient of the logits has the norm %.3g at the first step; the mean over %.0f "
+        "micro-batches cannot have more than %.3g",
+        sqrt(energy), micro, sqrt(bound));
     ab_verdict_point_baseline(&c->facts, verdict, "/probes/tensors");
     return true;
 }
@@ -51,8 +52,8 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
     (void)verdict;
     if (!ab_remedy_no_fault(&c->facts, "accumulation_not_averaged", remedy))
-        ab_remedy_say(remedy, "divide each loss, or the learning rate of sgd, by the %.0f micro-batches",
-                      ab_json_number(c->facts.document, "config.gradient_accumulation_steps", 1));
+        ab_remedy_add_text(remedy, "divide each loss, or the learning rate of sgd, by the %.0f micro-batches",
+                           ab_json_number(c->facts.document, "config.gradient_accumulation_steps", 1));
 }
 
 const ab_verdict_rule ab_verdict_rule_accumulation_not_averaged = {

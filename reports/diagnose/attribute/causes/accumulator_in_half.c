@@ -26,7 +26,7 @@ static void say_sums(const ab_case *c, ab_verdict *verdict) {
             ab_text_append(names, sizeof names, "%s%s", names[0] ? ", " : " of ",
                            ab_json_text(op, "op", "?"));
     }
-    ab_verdict_say(verdict, "sums of products%s are kept in %s", names, c->facts.half->name);
+    ab_verdict_add_evidence(verdict, "sums of products%s are kept in %s", names, c->facts.half->name);
 }
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {
@@ -42,7 +42,7 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     ab_verdict_point(&c->facts, verdict, "/accumulate");
     if (proved) ab_say_first_nonfinite(&c->facts, &first, verdict);
     if (c->behind) {
-        ab_verdict_say(verdict, "loss gap to O0 %+.4g, allowed %.4g", c->facts.gap, c->gap_limit);
+        ab_verdict_add_evidence(verdict, "loss gap to O0 %+.4g, allowed %.4g", c->facts.gap, c->gap_limit);
         ab_verdict_point(&c->facts, verdict, "/summary/loss_gap");
     }
     return true;

@@ -22,9 +22,10 @@ static bool seen_by_probe(const ab_case *c, ab_verdict *verdict) {
         verdict->own = true;
         verdict->since = c->facts.loss.first_nonfinite;
         ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(output, "layer", ""));
-        ab_verdict_say(verdict, "%.0f of %.0f outputs of %s are infinite in %s, the others reach %.4g", inf,
-                       ab_json_number(output, "count", 0), ab_text_brief(verdict->layer, 60),
-                       c->facts.half->name, ab_json_number(output, "max_abs", 0));
+        ab_verdict_add_evidence(verdict,
+                                "%.0f of %.0f outputs of %s are infinite in %s, the others reach %.4g", inf,
+                                ab_json_number(output, "count", 0), ab_text_brief(verdict->layer, 60),
+                                c->facts.half->name, ab_json_number(output, "max_abs", 0));
         ab_verdict_point(&c->facts, verdict, "/probes/activations/%d/inf", place);
         return true;
     }

@@ -22,11 +22,12 @@ static const char *first_batch_norm(const ab_case *c) {
 static bool judge_running(const ab_case *c, const char *layer, ab_verdict *verdict) {
     verdict->proof = AB_PROOF_COMPARED;
     ab_text_clean(verdict->layer, sizeof verdict->layer, layer);
-    ab_verdict_say(verdict, "test loss %.4g beside a training loss of %.4g",
-                   ab_facts_test_loss(&c->facts, c->facts.cell), c->facts.loss.final);
+    ab_verdict_add_evidence(verdict, "test loss %.4g beside a training loss of %.4g",
+                            ab_facts_test_loss(&c->facts, c->facts.cell), c->facts.loss.final);
     ab_verdict_point(&c->facts, verdict, "/test_loss");
-    ab_verdict_say(verdict, "running means and variances, which only evaluation reads, are kept in %s",
-                   ab_text_brief(ab_facts_statistics_format(&c->facts), 12));
+    ab_verdict_add_evidence(verdict,
+                            "running means and variances, which only evaluation reads, are kept in %s",
+                            ab_text_brief(ab_facts_statistics_format(&c->facts), 12));
     ab_verdict_point(&c->facts, verdict, "/policy");
     return true;
 }
@@ -46,8 +47,9 @@ static bool judge_frozen(const ab_case *c, ab_verdict *verdict) {
     verdict->since = first.step;
     verdict->own = first.step == 0;
     ab_say_first_nonfinite(&c->facts, &first, verdict);
-    ab_verdict_say(verdict, "%s, in %s, is not finite; it is read in training, as the norm is frozen",
-                   ab_text_brief(first.tensor, 40), c->facts.half->name);
+    ab_verdict_add_evidence(verdict,
+                            "%s, in %s, is not finite; it is read in training, as the norm is frozen",
+                            ab_text_brief(first.tensor, 40), c->facts.half->name);
     ab_verdict_point(&c->facts, verdict, "%s/tensor", first.pointer);
     return true;
 }
@@ -64,8 +66,9 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
         return false;
     if (!layer || c->unlearned) return false;
     verdict->proof = AB_PROOF_CONSISTENT;
-    ab_verdict_say(verdict, "keep_batchnorm_fp32 is off and the network has batch norm (%s is the first)",
-                   ab_text_brief(layer, 80));
+    ab_verdict_add_evidence(verdict,
+                            "keep_batchnorm_fp32 is off and the network has batch norm (%s is the first)",
+                            ab_text_brief(layer, 80));
     ab_verdict_point(&c->facts, verdict, "/policy/keep_batchnorm_fp32");
     return true;
 }

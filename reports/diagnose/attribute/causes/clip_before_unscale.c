@@ -136,8 +136,9 @@ static double kept_of(const ab_case *c, double micro, double norm, double value,
 
 static void say_limit(const ab_case *c, double limit, ab_verdict *verdict) {
     char scale[AB_TEXT_NUMBER];
-    ab_verdict_say(verdict, "at scale %s a limit of %.3g acts as one of %.3g",
-                   ab_text_scale(scale, c->facts.skip.last_scale), limit, limit / c->facts.skip.last_scale);
+    ab_verdict_add_evidence(verdict, "at scale %s a limit of %.3g acts as one of %.3g",
+                            ab_text_scale(scale, c->facts.skip.last_scale), limit,
+                            limit / c->facts.skip.last_scale);
     ab_verdict_point(&c->facts, verdict, "/scale");
 }
 
@@ -158,13 +159,13 @@ static bool find(const ab_case *c, bool steps, ab_verdict *verdict) {
     verdict->own = true;
     verdict->since = 0;
     if (are_low(c, &each))
-        ab_verdict_say(
+        ab_verdict_add_evidence(
             verdict,
             "in %d of %d probed intervals gradients reach the optimizer with less of their norm than a "
             "limit of %.3g leaves, down to %.2g of it",
             each.low, each.columns, norm, each.least);
     else
-        ab_verdict_say(
+        ab_verdict_add_evidence(
             verdict,
             "between the backward pass and the optimizer gradients shrink by %.3g more than the loss "
             "scale %s and the "
@@ -185,8 +186,9 @@ static bool seen_by_probe(const ab_case *c, ab_verdict *verdict) {
         verdict->proof = AB_PROOF_SHOWN;
         verdict->own = true;
         verdict->since = 0;
-        ab_verdict_say(verdict, "at %.0f of %.0f steps gradients were clipped before they were unscaled",
-                       clipped, steps);
+        ab_verdict_add_evidence(verdict,
+                                "at %.0f of %.0f steps gradients were clipped before they were unscaled",
+                                clipped, steps);
         return true;
     }
     return false;
@@ -206,7 +208,7 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
     (void)verdict;
     if (!ab_remedy_no_fault(&c->facts, "clip_before_unscale", remedy))
-        ab_remedy_say(remedy, "unscale the gradients, then clip them");
+        ab_remedy_add_text(remedy, "unscale the gradients, then clip them");
 }
 
 const ab_verdict_rule ab_verdict_rule_clip_before_unscale = {

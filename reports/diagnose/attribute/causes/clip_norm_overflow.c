@@ -53,12 +53,13 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     verdict->proof = count == 0 ? AB_PROOF_SHOWN : AB_PROOF_COMPARED;
     verdict->own = true;
     verdict->since = 0;
-    ab_verdict_say(verdict,
-                   "the gradients' norm is %.4g; the largest number of %s, which it is computed in, is %.4g",
-                   norm, c->facts.half->name, ab_format_max(c->facts.half));
+    ab_verdict_add_evidence(
+        verdict, "the gradients' norm is %.4g; the largest number of %s, which it is computed in, is %.4g",
+        norm, c->facts.half->name, ab_format_max(c->facts.half));
     ab_verdict_point(&c->facts, verdict, "/probes/unscaled_gradients");
     if (count == 0) {
-        ab_verdict_say(verdict, "clipping to %.3g leaves nothing: no update is anything but 0", limit);
+        ab_verdict_add_evidence(verdict, "clipping to %.3g leaves nothing: no update is anything but 0",
+                                limit);
         ab_verdict_point(&c->facts, verdict, "/probes/lost_updates");
     }
     return true;

@@ -15,7 +15,7 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     verdict->own = true;
     verdict->since = (int)ab_json_number(inputs, "first_step", 0);
     ab_say_baseline_fails(c, verdict);
-    ab_verdict_say(
+    ab_verdict_add_evidence(
         verdict,
         "%.0f inputs are not finite in every sample of the batch of step %.0f, %.0f in any: a division by "
         "a spread of 0, not a few bad samples",
@@ -28,8 +28,9 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
 static void say_input(const ab_case *c, ab_remedy *remedy) {
     const cJSON *inputs = ab_json_at(c->facts.baseline, "vitals.nonfinite_inputs");
     const double first = ab_json_number(inputs, "first_feature_in_every_sample", -1);
-    ab_remedy_say(remedy, "divide by max(spread, epsilon), or leave such inputs out");
-    if (first >= 0) ab_remedy_say(remedy, "the first is input %.0f of every sample (counted from 0)", first);
+    ab_remedy_add_text(remedy, "divide by max(spread, epsilon), or leave such inputs out");
+    if (first >= 0)
+        ab_remedy_add_text(remedy, "the first is input %.0f of every sample (counted from 0)", first);
 }
 
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {

@@ -19,7 +19,7 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     verdict->since = first > most ? 0 : 1; /* died in training, after the first update: the rate may be why */
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(dead, "op", ""));
     ab_say_baseline_fails(c, verdict);
-    ab_verdict_say(
+    ab_verdict_add_evidence(
         verdict, "%s %% of the units of %s are 0 for a whole batch in O0 (%s %% at the first step)",
         ab_text_percent(now, last), ab_text_brief(verdict->layer, 60), ab_text_percent(then, first));
     ab_verdict_point_baseline(&c->facts, verdict, "/probes/signals/%d/silent_last", place);
@@ -31,13 +31,13 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
     const double most = c->facts.limits->dead_units;
     (void)verdict;
     if (ab_json_number(ab_silent_relu(&c->facts, most, &place), "silent_first", 0) > most) {
-        ab_remedy_say(remedy,
-                      "look at what shifts its inputs (biases, constants, --normalize), or use a leaky "
-                      "function");
+        ab_remedy_add_text(remedy,
+                           "look at what shifts its inputs (biases, constants, --normalize), or use a leaky "
+                           "function");
         return;
     }
     (void)ab_remedy_rate(&c->facts, ab_json_number(c->facts.document, "config.lr", 0) / 10, remedy);
-    ab_remedy_say(remedy, "large steps silenced it; or a leaky function");
+    ab_remedy_add_text(remedy, "large steps silenced it; or a leaky function");
 }
 
 const ab_verdict_rule ab_verdict_rule_dead_activation = {

@@ -22,16 +22,16 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
                  stuck = ab_json_number(average, "stuck", 0);
     char share[AB_TEXT_NUMBER];
     verdict->proof = AB_PROOF_SHOWN;
-    ab_verdict_say(
+    ab_verdict_add_evidence(
         verdict,
         "%s %% of the averages that differ from their weights would not move at the next step: (1 - %.6g) "
         "of the difference is lost in %s",
         ab_text_percent(share, stuck / differing), ab_json_number(c->facts.document, "config.ema", 0),
         c->facts.half->name);
     ab_verdict_point(&c->facts, verdict, "/vitals/average/stuck");
-    ab_verdict_say(verdict, "test loss with the averages %.4g, with the weights %.4g",
-                   ab_json_number(c->facts.cell, "ema_test_loss", 0),
-                   ab_json_number(c->facts.cell, "test_loss", 0));
+    ab_verdict_add_evidence(verdict, "test loss with the averages %.4g, with the weights %.4g",
+                            ab_json_number(c->facts.cell, "ema_test_loss", 0),
+                            ab_json_number(c->facts.cell, "test_loss", 0));
     ab_verdict_point(&c->facts, verdict, "/ema_test_loss");
     return true;
 }

@@ -29,31 +29,32 @@ static const cJSON *first_above(const cJSON *cell, double far, int *place, doubl
 
 static bool judge(const ab_case *c, ab_verdict *verdict) {
     const double far = c->facts.limits->exploding;
-    const double chance = ab_loss_of_chance(&c->facts), first_loss = c->facts.baseline_loss.first;
+    const double uniform = ab_loss_of_uniform(&c->facts), first_loss = c->facts.baseline_loss.first;
     int place = 0;
     double growth = 0;
     const cJSON *op = first_above(c->facts.baseline, far, &place, &growth);
     if (!ab_baseline_fails(c) || !op) return false;
     /* a norm may take growth back; with a first loss far above that of knowing nothing it did not */
-    verdict->proof = isfinite(chance) && first_loss > far * chance ? AB_PROOF_SHOWN : AB_PROOF_COMPARED;
+    verdict->proof = isfinite(uniform) && first_loss > far * uniform ? AB_PROOF_SHOWN : AB_PROOF_COMPARED;
     verdict->own = true;
     verdict->since = 0;
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(op, "op", ""));
     ab_say_baseline_fails(c, verdict);
-    ab_verdict_say(verdict, "at the first step the output of %s is %.3g times as large as the first op's",
-                   ab_text_brief(verdict->layer, 60), growth);
+    ab_verdict_add_evidence(verdict,
+                            "at the first step the output of %s is %.3g times as large as the first op's",
+                            ab_text_brief(verdict->layer, 60), growth);
     ab_verdict_point_baseline(&c->facts, verdict, "/probes/signals/%d/rms_first", place);
-    if (isfinite(chance))
-        ab_verdict_say(verdict, "the first loss is %.4g; that of knowing nothing is %.3g", first_loss,
-                       chance);
+    if (isfinite(uniform))
+        ab_verdict_add_evidence(verdict, "the first loss is %.4g; that of knowing nothing is %.3g",
+                                first_loss, uniform);
     return true;
 }
 
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
     (void)c;
     (void)verdict;
-    ab_remedy_say(remedy,
-                  "smaller initial weights (\"init\" in the network's file), or norms between the layers");
+    ab_remedy_add_text(
+        remedy, "smaller initial weights (\"init\" in the network's file), or norms between the layers");
 }
 
 const ab_verdict_rule ab_verdict_rule_exploding_signal = {

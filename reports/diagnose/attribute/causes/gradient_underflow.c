@@ -113,10 +113,10 @@ static const cJSON *flushed_beside_reference(const ab_case *c, double least, int
 
 static void say_reference(const ab_case *c, const cJSON *tensor, int place, ab_verdict *verdict) {
     char share[AB_TEXT_NUMBER];
-    ab_verdict_say(verdict,
-                   "beside the fp32 reference's, gradients of %s lost %s %% of their energy to zeros",
-                   ab_text_brief(ab_json_text(tensor, "op", ""), 60),
-                   ab_text_percent(share, ab_json_number(tensor, "flushed_energy_share", 0)));
+    ab_verdict_add_evidence(
+        verdict, "beside the fp32 reference's, gradients of %s lost %s %% of their energy to zeros",
+        ab_text_brief(ab_json_text(tensor, "op", ""), 60),
+        ab_text_percent(share, ab_json_number(tensor, "flushed_energy_share", 0)));
     ab_verdict_point(&c->facts, verdict, "/shadow/tensors/%d/flushed_energy_share", place);
 }
 
@@ -124,28 +124,28 @@ static void say_evidence(const ab_case *c, const worst *w, double deficit, ab_ve
     char energy[AB_TEXT_NUMBER], share[AB_TEXT_NUMBER];
     const char *name = ab_json_text(w->tensor, "name", "");
     if (w->share > 0) {
-        ab_verdict_say(
+        ab_verdict_add_evidence(
             verdict, "%s %% of the non-zero values of %s are flushed to zero, with about %s %% of its energy",
             ab_text_percent(share, w->share), ab_text_brief(name, 80), ab_text_percent(energy, w->energy));
         ab_verdict_point(&c->facts, verdict, "/probes/tensors/%d/flushed", w->place);
     }
     if (deficit > c->facts.limits->underflow_energy) {
-        ab_verdict_say(
+        ab_verdict_add_evidence(
             verdict, "at the first step weight gradients lack %s %% of the energy of O0's of the same batch",
             ab_text_percent(share, deficit));
         ab_verdict_point(&c->facts, verdict, "/probes/tensors");
     }
     if (w->expected > c->facts.limits->underflow_energy) {
-        ab_verdict_say(verdict, "O0's own %s would lose about %s %% of its energy at scale %s",
-                       ab_text_brief(name, 80), ab_text_percent(energy, w->expected),
-                       ab_text_scale(share, c->facts.skip.last_scale));
+        ab_verdict_add_evidence(verdict, "O0's own %s would lose about %s %% of its energy at scale %s",
+                                ab_text_brief(name, 80), ab_text_percent(energy, w->expected),
+                                ab_text_scale(share, c->facts.skip.last_scale));
         ab_verdict_point(&c->facts, verdict, "/probes/tensors/%d/exponents", w->place);
     }
 }
 
 static void say_headroom(const ab_case *c, ab_verdict *verdict) {
-    ab_verdict_say(verdict, "the largest gradients are %.0f octaves below the limit of %s", headroom(c) + 1,
-                   c->facts.half->name);
+    ab_verdict_add_evidence(verdict, "the largest gradients are %.0f octaves below the limit of %s",
+                            headroom(c) + 1, c->facts.half->name);
 }
 
 static double flushed_share(const cJSON *tensor) {
@@ -181,13 +181,13 @@ static bool judge_mostly_subnormal(const ab_case *c, ab_verdict *verdict) {
     verdict->proof = AB_PROOF_CONSISTENT;
     verdict->since = ab_first_step_with(tensor, "flushed");
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(tensor, "layer", ""));
-    ab_verdict_say(verdict, "%s %% of the non-zero values of %s are flushed to zero",
-                   ab_text_percent(share, flushed_share(tensor)),
-                   ab_text_brief(ab_json_text(tensor, "name", ""), 80));
+    ab_verdict_add_evidence(verdict, "%s %% of the non-zero values of %s are flushed to zero",
+                            ab_text_percent(share, flushed_share(tensor)),
+                            ab_text_brief(ab_json_text(tensor, "name", ""), 80));
     ab_verdict_point(&c->facts, verdict, "/probes/tensors/%d/flushed", place);
-    ab_verdict_say(verdict, "its largest is %.3g; below %.3g %s keeps fewer and fewer bits",
-                   ab_json_number(tensor, "max_abs", 0), ab_format_min_normal(c->facts.half),
-                   c->facts.half->name);
+    ab_verdict_add_evidence(verdict, "its largest is %.3g; below %.3g %s keeps fewer and fewer bits",
+                            ab_json_number(tensor, "max_abs", 0), ab_format_min_normal(c->facts.half),
+                            c->facts.half->name);
     ab_verdict_point(&c->facts, verdict, "/probes/tensors/%d/max_abs", place);
     say_headroom(c, verdict);
     return true;
@@ -224,7 +224,7 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
         return;
     }
     if (!ab_remedy_bf16(&c->facts, remedy)) (void)ab_remedy_keep_fp32(&c->facts, verdict->layer, remedy);
-    ab_remedy_say(remedy, "no higher scale fits under the limit of %s", c->facts.half->name);
+    ab_remedy_add_text(remedy, "no higher scale fits under the limit of %s", c->facts.half->name);
 }
 
 static bool unscaled(const ab_case *c, const ab_verdict *verdict) {

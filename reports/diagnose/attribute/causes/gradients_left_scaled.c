@@ -26,7 +26,7 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
     verdict->proof = AB_PROOF_COMPARED;
     verdict->own = true;
     verdict->since = 0;
-    ab_verdict_say(
+    ab_verdict_add_evidence(
         verdict,
         "at the first step gradients reach the optimizer %.4g times as large as they are without the "
         "loss scale %s",
@@ -38,7 +38,7 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
     (void)verdict;
     if (!ab_remedy_checked_scale(&c->facts, remedy))
-        ab_remedy_say(remedy, "let the optimizer divide by the scale that the loss was multiplied with");
+        ab_remedy_add_text(remedy, "let the optimizer divide by the scale that the loss was multiplied with");
 }
 
 const ab_verdict_rule ab_verdict_rule_gradients_left_scaled = {

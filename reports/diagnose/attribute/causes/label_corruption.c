@@ -19,7 +19,7 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     verdict->own = true;
     verdict->since = 0;
     ab_say_baseline_fails(c, verdict);
-    ab_verdict_say(
+    ab_verdict_add_evidence(
         verdict,
         "class means of the inputs differ %.2g times as much as labels of chance make them; with labels "
         "of other samples it is %.2g (%.0f samples)",
@@ -33,7 +33,7 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
     if (ab_remedy_no_fault(&c->facts, "shuffled_labels", remedy))
         (void)ab_remedy_more_steps(&c->facts, remedy);
     else
-        ab_remedy_say(remedy, "look how samples and labels are paired: order, shuffling, file versions");
+        ab_remedy_add_text(remedy, "look how samples and labels are paired: order, shuffling, file versions");
 }
 
 const ab_verdict_rule ab_verdict_rule_label_corruption = {

@@ -28,22 +28,23 @@ static void say_losses(const ab_case *c, ab_verdict *verdict) {
     if (!c->lr_unstable) {
         ab_say_baseline_fails(c, verdict);
     } else {
-        ab_verdict_say(verdict, "O0 learns little: its loss was %.4g at step 0 and is %.4g at the end",
-                       o0->first, o0->final);
+        ab_verdict_add_evidence(verdict,
+                                "O0 learns little: its loss was %.4g at step 0 and is %.4g at the end",
+                                o0->first, o0->final);
         ab_verdict_point_baseline(&c->facts, verdict, "/loss");
     }
     if (!(o0->largest > c->facts.limits->unstable_above * o0->first)) return;
-    ab_verdict_say(verdict, "O0's loss was %.4g at step 0 and reached %.4g", o0->first, o0->largest);
+    ab_verdict_add_evidence(verdict, "O0's loss was %.4g at step 0 and reached %.4g", o0->first, o0->largest);
     ab_verdict_point_baseline(&c->facts, verdict, "/loss");
 }
 
 static void say_weights(const ab_case *c, ab_verdict *verdict) {
     const double step = ab_relative_update(c->facts.baseline);
-    ab_verdict_say(verdict, "O0's weights became %.3g times as large (root mean squares)",
-                   ab_weight_growth(c->facts.baseline));
+    ab_verdict_add_evidence(verdict, "O0's weights became %.3g times as large (root mean squares)",
+                            ab_weight_growth(c->facts.baseline));
     ab_verdict_point_baseline(&c->facts, verdict, "/vitals/final_weights/rms");
     if (!isfinite(step)) return;
-    ab_verdict_say(verdict, "a step of O0 was %.2g of the norm of its first weights", step);
+    ab_verdict_add_evidence(verdict, "a step of O0 was %.2g of the norm of its first weights", step);
     ab_verdict_point_baseline(&c->facts, verdict, "/probes/lost_updates");
 }
 
@@ -56,7 +57,7 @@ static bool became_inactive(const ab_case *c, ab_verdict *verdict) {
                  last = ab_json_number(relu, "silent_last", 0);
     if (!relu || first > alive) return false;
     char now[AB_TEXT_NUMBER], then[AB_TEXT_NUMBER];
-    ab_verdict_say(
+    ab_verdict_add_evidence(
         verdict, "%s %% of the units of %s are 0 for a whole batch at the end of O0, %s %% at the first step",
         ab_text_percent(now, last), ab_text_brief(ab_json_text(relu, "op", ""), 60),
         ab_text_percent(then, first));
@@ -69,10 +70,10 @@ static void say_rate(const ab_case *c, ab_verdict *verdict) {
     double share;
     (void)better_rate(c, lr, &share);
     if (share > 0)
-        ab_verdict_say(verdict, "the learning rate is %.3g: the first step is %.2g of the weights (norms)",
-                       lr, share);
+        ab_verdict_add_evidence(
+            verdict, "the learning rate is %.3g: the first step is %.2g of the weights (norms)", lr, share);
     else
-        ab_verdict_say(verdict, "the learning rate is %.3g", lr);
+        ab_verdict_add_evidence(verdict, "the learning rate is %.3g", lr);
     ab_text_show(verdict->missing, sizeof verdict->missing,
                  "whether the rate or the data is at fault: run O0 with --lr %.3g, and look at --normalize",
                  lr / 10);
@@ -107,7 +108,7 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
                          remedy);
     (void)ab_remedy_masters(&c->facts, remedy); /* half weights lose the smaller updates */
     (void)ab_remedy_more_steps(&c->facts, remedy);
-    ab_remedy_say(remedy, "or a lower one, or a schedule with warm-up");
+    ab_remedy_add_text(remedy, "or a lower one, or a schedule with warm-up");
 }
 
 static bool start(const ab_case *c, const ab_verdict *verdict) {

@@ -16,7 +16,7 @@ static bool judge_steps(const ab_case *c, ab_verdict *verdict) {
     verdict->proof = AB_PROOF_SHOWN;
     verdict->since = 0;
     ab_say_baseline_fails(c, verdict);
-    ab_verdict_say(
+    ab_verdict_add_evidence(
         verdict,
         "an update is %.2g of the weights (norms, O0): %d of them cannot move the weights by more than "
         "%.2g %%",
@@ -48,12 +48,14 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
     if (since < 0 || since > early * o0->steps || !(o0->final > left * o0->first)) return false;
     verdict->proof = AB_PROOF_SHOWN;
     verdict->since = since;
-    ab_verdict_say(verdict,
-                   "since step %d of %d no update changes a weight of O0: the rate in force is %.2g, the "
-                   "first one was %.3g",
-                   since, o0->steps, lr, ab_json_number(c->facts.document, "config.lr", 0));
+    ab_verdict_add_evidence(
+        verdict,
+        "since step %d of %d no update changes a weight of O0: the rate in force is %.2g, the "
+        "first one was %.3g",
+        since, o0->steps, lr, ab_json_number(c->facts.document, "config.lr", 0));
     ab_verdict_point_baseline(&c->facts, verdict, "/probes/lost_updates/0/freeze");
-    ab_verdict_say(verdict, "O0's loss was %.4g at step 0 and is %.4g at the end", o0->first, o0->final);
+    ab_verdict_add_evidence(verdict, "O0's loss was %.4g at step 0 and is %.4g at the end", o0->first,
+                            o0->final);
     ab_verdict_point_baseline(&c->facts, verdict, "/loss");
     return true;
 }
@@ -69,11 +71,11 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
     ab_verdict ignored = *verdict;
     if (!judge_steps(c, &ignored)) {
         (void)ab_remedy_constant_rate(&c->facts, remedy);
-        ab_remedy_say(remedy, "or a schedule that falls later");
+        ab_remedy_add_text(remedy, "or a schedule that falls later");
         return;
     }
     (void)ab_remedy_rate(&c->facts, lr * factor, remedy);
-    ab_remedy_say(remedy, "now it is %.3g", lr);
+    ab_remedy_add_text(remedy, "now it is %.3g", lr);
 }
 
 const ab_verdict_rule ab_verdict_rule_learning_rate_too_low = {

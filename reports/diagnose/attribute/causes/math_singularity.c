@@ -48,10 +48,10 @@ static const ab_refutation refuted_diverged = {"O0's losses had risen to several
 
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
     (void)c;
-    ab_remedy_say(remedy,
-                  "change the formula of %s in the network: add an epsilon, or use the fused form "
-                  "(log_softmax, cross_entropy, layer_norm)",
-                  ab_text_brief(verdict->layer, 60));
+    ab_remedy_add_text(remedy,
+                       "change the formula of %s in the network: add an epsilon, or use the fused form "
+                       "(log_softmax, cross_entropy, layer_norm)",
+                       ab_text_brief(verdict->layer, 60));
 }
 
 const ab_verdict_rule ab_verdict_rule_math_singularity = {

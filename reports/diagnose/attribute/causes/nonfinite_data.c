@@ -14,7 +14,7 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     verdict->own = true;
     verdict->since = (int)ab_json_number(inputs, "first_step", 0);
     ab_say_baseline_fails(c, verdict);
-    ab_verdict_say(
+    ab_verdict_add_evidence(
         verdict,
         "%.0f batches have inputs that are not finite; in the first, of step %.0f, %.0f of %.0f samples",
         ab_json_number(inputs, "batches", 0), ab_json_number(inputs, "first_step", 0),
@@ -30,13 +30,14 @@ static void say_sample(const ab_case *c, ab_remedy *remedy) {
     char data[AB_VERDICT_LAYER];
     ab_text_clean(data, sizeof data, ab_json_text(c->facts.document, "config.data", "the data"));
     if (sample < 0)
-        ab_remedy_say(remedy, "leave such samples out");
+        ab_remedy_add_text(remedy, "leave such samples out");
     else
-        ab_remedy_say(remedy, "remove sample %.0f of %s, whose input %.0f is not finite (counted from 0)%s",
-                      sample, data, ab_json_number(inputs, "first_feature", 0),
-                      ab_json_number(inputs, "batches", 0) > 1 || ab_json_number(inputs, "samples", 0) > 1
-                          ? ", and others like it"
-                          : "");
+        ab_remedy_add_text(
+            remedy, "remove sample %.0f of %s, whose input %.0f is not finite (counted from 0)%s", sample,
+            data, ab_json_number(inputs, "first_feature", 0),
+            ab_json_number(inputs, "batches", 0) > 1 || ab_json_number(inputs, "samples", 0) > 1
+                ? ", and others like it"
+                : "");
 }
 
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {

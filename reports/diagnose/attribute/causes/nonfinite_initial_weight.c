@@ -19,8 +19,8 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     verdict->own = true;
     verdict->since = 0;
     ab_say_baseline_fails(c, verdict);
-    ab_verdict_say(verdict, "%.0f initial weights are not finite in fp32, the first in %s", bad,
-                   ab_text_brief(name, 60));
+    ab_verdict_add_evidence(verdict, "%.0f initial weights are not finite in fp32, the first in %s", bad,
+                            ab_text_brief(name, 60));
     ab_verdict_point_baseline(&c->facts, verdict, "/vitals/initial_weights/nonfinite");
     return true;
 }
@@ -29,8 +29,8 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
     if (ab_remedy_no_fault(&c->facts, "nan_initial_weight", remedy))
         (void)ab_remedy_more_steps(&c->facts, remedy);
     else
-        ab_remedy_say(remedy, "another --init file, or other initial values of %s",
-                      verdict->layer[0] ? verdict->layer : "the weights");
+        ab_remedy_add_text(remedy, "another --init file, or other initial values of %s",
+                           verdict->layer[0] ? verdict->layer : "the weights");
 }
 
 const ab_verdict_rule ab_verdict_rule_nonfinite_initial_weight = {

@@ -82,15 +82,16 @@ static bool judge_cell(const ab_case *c, bool o0, ab_verdict *verdict) {
     if (o0) ab_say_baseline_fails(c, verdict);
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(param, "layer", ""));
     if (share > 0) {
-        ab_verdict_say(verdict, "%s %% of the second moments of %s are zero although there is a gradient%s",
-                       ab_text_percent(text, share), ab_text_brief(ab_json_text(param, "name", ""), 80),
-                       o0 ? ", in O0 too" : "");
+        ab_verdict_add_evidence(verdict,
+                                "%s %% of the second moments of %s are zero although there is a gradient%s",
+                                ab_text_percent(text, share),
+                                ab_text_brief(ab_json_text(param, "name", ""), 80), o0 ? ", in O0 too" : "");
         ab_text_show(where, sizeof where, "/probes/adam_warning/params/%d/zero_share", place);
         point(c, o0, verdict, where);
     }
     if (no_eps) {
-        ab_verdict_say(verdict, "epsilon %.3g is 0 in %s, the format of the optimizer's state", eps,
-                       c->facts.half->name);
+        ab_verdict_add_evidence(verdict, "epsilon %.3g is 0 in %s, the format of the optimizer's state", eps,
+                                c->facts.half->name);
         point(c, o0, verdict, "/probes/adam_warning/constants");
     }
     return true;
@@ -112,7 +113,7 @@ static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remed
     (void)verdict;
     (void)ab_remedy_wide_state(&c->facts, remedy);
     if (cJSON_IsNumber(ab_json_at(c->facts.document, "config.eps")))
-        ab_remedy_say(remedy, "or an epsilon of 1e-4 or more (--eps 1e-4)");
+        ab_remedy_add_text(remedy, "or an epsilon of 1e-4 or more (--eps 1e-4)");
 }
 
 static bool wide_state(const ab_case *c, const ab_verdict *verdict) {

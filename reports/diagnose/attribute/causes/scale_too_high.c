@@ -54,10 +54,11 @@ static bool made_by_scale(const ab_case *c, ab_first_nonfinite *first) {
 
 static void say_overflow(const ab_case *c, const cJSON *tensor, int place, ab_verdict *verdict) {
     char scale[AB_TEXT_NUMBER];
-    ab_verdict_say(verdict, "%.0f of %.0f values of %s are beyond %s at the %s scale %s", beyond(tensor),
-                   ab_json_number(tensor, "count", 0), ab_text_brief(ab_json_text(tensor, "name", ""), 80),
-                   c->facts.half->name, c->facts.skip.dynamic ? "last" : "fixed",
-                   ab_text_scale(scale, c->facts.skip.last_scale));
+    ab_verdict_add_evidence(verdict, "%.0f of %.0f values of %s are beyond %s at the %s scale %s",
+                            beyond(tensor), ab_json_number(tensor, "count", 0),
+                            ab_text_brief(ab_json_text(tensor, "name", ""), 80), c->facts.half->name,
+                            c->facts.skip.dynamic ? "last" : "fixed",
+                            ab_text_scale(scale, c->facts.skip.last_scale));
     ab_verdict_point(&c->facts, verdict, "/probes/tensors/%d/overflowed", place);
 }
 
@@ -97,8 +98,9 @@ static void say_floor(const ab_case *c, ab_verdict *verdict) {
     const ab_skip_facts *skip = &c->facts.skip;
     char scale[AB_TEXT_NUMBER];
     verdict->since = (int)ab_json_number(c->facts.cell, "first_skipped_step", AB_STEP_UNKNOWN);
-    ab_verdict_say(verdict, "%d of the last %d steps were skipped, at scale %s at last, and it does not fall",
-                   skip->late, skip->late_steps, ab_text_scale(scale, skip->last_scale));
+    ab_verdict_add_evidence(verdict,
+                            "%d of the last %d steps were skipped, at scale %s at last, and it does not fall",
+                            skip->late, skip->late_steps, ab_text_scale(scale, skip->last_scale));
     ab_verdict_point(&c->facts, verdict, "/skipped_steps");
     ab_text_show(verdict->missing, sizeof verdict->missing,
                  "which gradients overflow: no probed step did; run with --probe-every 1");
@@ -114,9 +116,9 @@ static bool find(const ab_case *c, double share, ab_verdict *verdict) {
     if (!seen) say_floor(c, verdict);
     verdict->proof = c->nonfinite || c->facts.skip.dynamic ? AB_PROOF_SHOWN : AB_PROOF_CONSISTENT;
     if (c->facts.loss.first_nonfinite >= 0) {
-        ab_verdict_say(verdict,
-                       "the first loss that is NaN or inf is that of step %d; the loss of step 0 was %.4g",
-                       c->facts.loss.first_nonfinite, c->facts.loss.first);
+        ab_verdict_add_evidence(
+            verdict, "the first loss that is NaN or inf is that of step %d; the loss of step 0 was %.4g",
+            c->facts.loss.first_nonfinite, c->facts.loss.first);
         ab_verdict_point(&c->facts, verdict, "/loss/%d", c->facts.loss.first_nonfinite);
     }
     return true;
@@ -134,7 +136,7 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
     (void)verdict;
     if (!ab_remedy_checked_scale(&c->facts, remedy))
-        ab_remedy_say(remedy, "a scaler whose scale may fall further");
+        ab_remedy_add_text(remedy, "a scaler whose scale may fall further");
 }
 
 /* The backward pass has no finite value at any scale. */

@@ -11,12 +11,12 @@ static bool find(const ab_case *c, ab_verdict *verdict) {
     if (!skip->dynamic || !ab_facts_short_window(&c->facts)) return false;
     char least[AB_TEXT_NUMBER], most[AB_TEXT_NUMBER];
     verdict->proof = AB_PROOF_SHOWN;
-    ab_verdict_say(verdict, "%d of the last %d steps were skipped, each with a finite loss", skip->late,
-                   skip->late_steps);
+    ab_verdict_add_evidence(verdict, "%d of the last %d steps were skipped, each with a finite loss",
+                            skip->late, skip->late_steps);
     ab_verdict_point(&c->facts, verdict, "/skipped_steps");
-    ab_verdict_say(verdict, "the scale doubles after %.0f clean steps; it went between %s and %s",
-                   skip->window, ab_text_scale(least, skip->least_scale),
-                   ab_text_scale(most, skip->largest_scale));
+    ab_verdict_add_evidence(verdict, "the scale doubles after %.0f clean steps; it went between %s and %s",
+                            skip->window, ab_text_scale(least, skip->least_scale),
+                            ab_text_scale(most, skip->largest_scale));
     ab_verdict_point(&c->facts, verdict, "/scale");
     return true;
 }

@@ -23,13 +23,13 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
     verdict->own = true;
     verdict->since = 0;
     if (times > c->facts.limits->unscaled_times) {
-        ab_verdict_say(verdict,
-                       "gradients are divided by the loss scale %s %.2g times a step, of %.0f micro-batches",
-                       ab_text_scale(scale, c->facts.skip.last_scale), times, micro);
+        ab_verdict_add_evidence(
+            verdict, "gradients are divided by the loss scale %s %.2g times a step, of %.0f micro-batches",
+            ab_text_scale(scale, c->facts.skip.last_scale), times, micro);
         ab_verdict_point(&c->facts, verdict, "/probes/unscaled_gradients");
     }
     if (share < c->facts.limits->unscaled_share) {
-        ab_verdict_say(
+        ab_verdict_add_evidence(
             verdict,
             "the first gradient's norm is %.2g of O0's over the same %.0f micro-batches: the last one is "
             "all that is left",
@@ -47,7 +47,7 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
     (void)verdict;
     if (!ab_remedy_no_fault(&c->facts, "unscale_each_micro_batch", remedy))
-        ab_remedy_say(remedy, "unscale the gradients once, before the step");
+        ab_remedy_add_text(remedy, "unscale the gradients once, before the step");
 }
 
 const ab_verdict_rule ab_verdict_rule_unscale_order_in_accumulation = {

@@ -108,7 +108,7 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
                            fmax(0, column) * ab_json_number(least, "steps.stride", 1));
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(least, "layer", ""));
     ab_say_baseline_fails(c, verdict);
-    ab_verdict_say(
+    ab_verdict_add_evidence(
         verdict,
         "O0's gradient of %s is %.2g of the largest weight gradient (root mean squares), at step %d first",
         ab_text_brief(ab_json_text(least, "name", ""), 60), ratio, verdict->since);
@@ -119,8 +119,9 @@ static bool judge(const ab_case *c, ab_verdict *verdict) {
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
     (void)c;
     (void)verdict;
-    ab_remedy_say(remedy, "relu in the place of saturating functions, norms, residual connections or larger "
-                          "initial weights");
+    ab_remedy_add_text(remedy,
+                       "relu in the place of saturating functions, norms, residual connections or larger "
+                       "initial weights");
 }
 
 const ab_verdict_rule ab_verdict_rule_vanishing_gradient = {

@@ -40,13 +40,13 @@ static bool shows(const ab_case *c, ab_verdict *verdict) {
     verdict->proof = matters ? AB_PROOF_SHOWN : AB_PROOF_CONSISTENT;
     verdict->own = verdict->remedy.with_others = true;
     verdict->since = 0;
-    ab_verdict_say(verdict, "%s %% of the weight-decay terms, taken alone, change no weight",
-                   ab_text_percent(share, l.lost / l.decays));
+    ab_verdict_add_evidence(verdict, "%s %% of the weight-decay terms, taken alone, change no weight",
+                            ab_text_percent(share, l.lost / l.decays));
     ab_verdict_point(&c->facts, verdict, "/probes/lost_updates");
     if (matters) {
-        ab_verdict_say(verdict,
-                       "of the energy that terms lose alone %s %% is theirs; lr x decay x steps is %.2g",
-                       ab_text_percent(share, l.decay_lost / (l.decay_lost + l.rest_lost)), shrink);
+        ab_verdict_add_evidence(
+            verdict, "of the energy that terms lose alone %s %% is theirs; lr x decay x steps is %.2g",
+            ab_text_percent(share, l.decay_lost / (l.decay_lost + l.rest_lost)), shrink);
         ab_verdict_point(&c->facts, verdict, "/probes/lost_updates");
     }
     return true;

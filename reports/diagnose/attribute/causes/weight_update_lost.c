@@ -38,13 +38,14 @@ static bool find(const ab_case *c, ab_verdict *verdict) {
     verdict->since = 0;
     verdict->proof = much ? AB_PROOF_SHOWN : AB_PROOF_CONSISTENT;
     ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(worst, "layer", ""));
-    ab_verdict_say(verdict, "storing weights in %s lost %s %% of all updates, with %s %% of their energy",
-                   c->facts.half->name, ab_text_percent(most, count / nonzero),
-                   ab_text_percent(all, lost / energy));
+    ab_verdict_add_evidence(
+        verdict, "storing weights in %s lost %s %% of all updates, with %s %% of their energy",
+        c->facts.half->name, ab_text_percent(most, count / nonzero), ab_text_percent(all, lost / energy));
     ab_verdict_point(&c->facts, verdict, "/probes/lost_updates");
-    ab_verdict_say(verdict, "%s lost most: %s %% (and %s %% of its updates)",
-                   ab_text_brief(ab_json_text(worst, "name", ""), 80), ab_text_percent(most, worst_share),
-                   ab_text_percent(all, ab_json_number(worst, "update.lost_share", 0)));
+    ab_verdict_add_evidence(verdict, "%s lost most: %s %% (and %s %% of its updates)",
+                            ab_text_brief(ab_json_text(worst, "name", ""), 80),
+                            ab_text_percent(most, worst_share),
+                            ab_text_percent(all, ab_json_number(worst, "update.lost_share", 0)));
     ab_verdict_point(&c->facts, verdict, "/probes/lost_updates/%d/update/lost_energy_share", worst_place);
     return true;
 }

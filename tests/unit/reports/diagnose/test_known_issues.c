@@ -233,7 +233,7 @@ static void verdicts_carry_the_names_people_know(void **state) {
             if (strcmp(ab_verdict_rule_at(k)->id, pairs[i].verdict) == 0)
                 d.verdict[0].rule = ab_verdict_rule_at(k);
         assert_non_null(d.verdict[0].rule);
-        ab_verdict_say(&d.verdict[0], "the number %d", 42);
+        ab_verdict_add_evidence(&d.verdict[0], "the number %d", 42);
         for (int k = 0; k < ab_known_issue_count(); k++) {
             if (strcmp(ab_known_issue_at(k)->id, pairs[i].problem) != 0) continue;
             assert_true(ab_known_issue_at(k)->here(&d, text, sizeof text));

@@ -187,7 +187,7 @@ static void text_holds_the_options(void **state) {
     (void)state;
     ab_remedy a = {.options = 0}, b = {.options = 0}, c = {.options = 0};
     ab_remedy_option(&a, "checked", "--scales", "%s", "dynamic");
-    ab_remedy_say(&a, "or another");
+    ab_remedy_add_text(&a, "or another");
     assert_string_equal(a.text, "--scales dynamic (checked); or another");
     ab_remedy_option(&b, NULL, "--set", "%s", "master_weights=True");
     ab_remedy_option(&b, NULL, "--scales", "%s", "dynamic");

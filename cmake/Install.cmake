@@ -1,6 +1,7 @@
 # make install and cpack: the program, manual pages and completions that the program writes itself, documents;
-# libampprobe, the only public library, with its header, a pkg-config file and a CMake package; a Debian package.
-# Run as a script (-D AMPBENCH=<program> -D OUT=<folder> -D GZIP=<gzip or empty>) this file lets the program write
+# libampprobe, the only public library, with its header, a pkg-config file and a CMake package; a Debian
+# package. Run as a script (-D AMPBENCH=<program> -D OUT=<folder> -D GZIP=<gzip or empty>) this file lets the
+# program write
 # its pages.
 if(CMAKE_SCRIPT_MODE_FILE)
   function(write_from file)
@@ -37,12 +38,14 @@ if(TARGET ampbench_cuda) # where the program looks for it (kernels/core/plugin.c
   install(TARGETS ampbench_cuda LIBRARY DESTINATION lib/ampbench)
 endif()
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/ampprobe)
-install(TARGETS ampprobe_shared ampprobe_static EXPORT ampprobe-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+install(TARGETS ampprobe_shared ampprobe_static EXPORT ampprobe-targets LIBRARY DESTINATION
+  ${CMAKE_INSTALL_LIBDIR}
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT ampprobe-targets NAMESPACE ampprobe:: DESTINATION ${package})
 install(FILES include/ampprobe.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 include(CMakePackageConfigHelpers)
-configure_package_config_file(cmake/ampprobe-config.cmake.in ${PROJECT_BINARY_DIR}/package/ampprobe-config.cmake
+configure_package_config_file(cmake/ampprobe-config.cmake.in
+  ${PROJECT_BINARY_DIR}/package/ampprobe-config.cmake
   INSTALL_DESTINATION ${package})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/package/ampprobe-config-version.cmake
   COMPATIBILITY SameMinorVersion)
@@ -52,7 +55,8 @@ install(FILES ${PROJECT_BINARY_DIR}/package/ampprobe-config.cmake
 install(CODE "set(PROJECT_VERSION ${PROJECT_VERSION})
   set(CMAKE_INSTALL_LIBDIR ${CMAKE_INSTALL_LIBDIR})
   set(CMAKE_INSTALL_INCLUDEDIR ${CMAKE_INSTALL_INCLUDEDIR})
-  configure_file(\"${PROJECT_SOURCE_DIR}/cmake/ampprobe.pc.in\" \"${PROJECT_BINARY_DIR}/package/ampprobe.pc\" @ONLY)")
+  configure_file(\"${PROJECT_SOURCE_DIR}/cmake/ampprobe.pc.in\" \"${PROJECT_BINARY_DIR}/package/ampprobe.pc\"
+    @ONLY)")
 install(FILES ${PROJECT_BINARY_DIR}/package/ampprobe.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES examples/mlp_probe.c DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

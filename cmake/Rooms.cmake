@@ -45,9 +45,9 @@ endfunction()
 # ampbench_isa_variants(<room> <levels> <file.c> ...): compiles each file once per CPU level of
 # kernels/vec/isa.h, with AB_ISA_SUFFIX (plain, avx2, avx512, avx512bitalg) to name its one exported symbol.
 # Only these objects may contain such instructions. Elsewhere than on x86-64 there is the plain level only.
-# A room may have flags of its own (variable ab_flags). The objects
-# are the room's property AB_ISA_OBJECTS, too. Nobody reads floating-point exceptions, and only without them does gcc turn the selections in elementary
-# functions into vector code; no result changes.
+# A room may have flags of its own (variable ab_flags). The objects are the room's property AB_ISA_OBJECTS,
+# too. Nobody reads floating-point exceptions, and only without them does gcc turn the selections in
+# elementary functions into vector code; no result changes.
 function(ampbench_isa_variants room levels)
   if(NOT ab_flags)
     set(ab_flags ampbench_flags)

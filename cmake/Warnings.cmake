@@ -21,11 +21,13 @@ endif()
 target_compile_options(ampbench_plain_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:${ab_warnings} -ffp-contract=off
   -fno-math-errno>)
 if(AMPBENCH_SANITIZE)
-  target_compile_options(ampbench_plain_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:-fsanitize=${AMPBENCH_SANITIZE}
+  target_compile_options(ampbench_plain_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:C>:-fsanitize=${AMPBENCH_SANITIZE}
                                                   -fno-sanitize-recover=all -fno-omit-frame-pointer>)
   target_link_options(ampbench_plain_flags INTERFACE -fsanitize=${AMPBENCH_SANITIZE})
 endif()
-target_include_directories(ampbench_plain_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
+target_include_directories(ampbench_plain_flags INTERFACE ${PROJECT_SOURCE_DIR}
+  ${PROJECT_BINARY_DIR}/generated)
 target_link_libraries(ampbench_plain_flags INTERFACE m)
 find_package(OpenMP REQUIRED COMPONENTS C)
 target_link_libraries(ampbench_flags INTERFACE OpenMP::OpenMP_C)

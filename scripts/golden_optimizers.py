@@ -185,8 +185,10 @@ def half_trajectory(make, config, dtype):
 
 
 def by_op():
-    return [{"optimizer": name, "config": config, "format": text, "weights": half_trajectory(make, config, dtype)}
-            for name, config, make in BY_OP for text, dtype in (("fp16", torch.float16), ("bf16", torch.bfloat16))]
+    formats = ("fp16", torch.float16), ("bf16", torch.bfloat16)
+    return [{"optimizer": name, "config": config, "format": text,
+             "weights": half_trajectory(make, config, dtype)}
+            for name, config, make in BY_OP for text, dtype in formats]
 
 
 def optimizers():

@@ -1,10 +1,12 @@
-# libampprobe as a user gets it: installed, found by pkg-config and by CMake; the example built against it, run and
-# diagnosed, once healthy and once with a scale that overflows; and what every other command makes of the records.
+# libampprobe as a user gets it: installed, found by pkg-config and by CMake; the example built against it,
+# run and diagnosed, once healthy and once with a scale that overflows; and what other commands make of the
+# records.
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
 cd "$work" || exit 1
 data=/usr/share/datasets/fashion-mnist
-if ! command -v cmake >/dev/null || ! command -v cc >/dev/null || [ ! -d "$data" ] || [ ! -e "$AMPBENCH_BUILD/share.stamp" ]; then
+if ! command -v cmake >/dev/null || ! command -v cc >/dev/null || [ ! -d "$data" ] ||
+    [ ! -e "$AMPBENCH_BUILD/share.stamp" ]; then
     printf 'needs cmake, a C compiler, Fashion-MNIST and an installable build\n'
     exit 77
 fi
@@ -13,11 +15,14 @@ lib=$(dirname "$(find "$work/root" -name libampprobe.so)")
 
 # Its symbols are those of the header, and it needs libc and libm only.
 if command -v readelf >/dev/null && command -v nm >/dev/null; then
-    readelf -d "$lib/libampprobe.so" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -vE '^(libc|libm|ld-linux.*)\.so' >needed
+    readelf -d "$lib/libampprobe.so" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
+        grep -vE '^(libc|libm|ld-linux.*)\.so' >needed
     expect_empty() { checks=$((checks + 1)); [ ! -s "$1" ] || fail "$2: $(cat "$1")"; }
     expect_empty needed "libraries that libampprobe needs"
-    nm -D --defined-only "$lib/libampprobe.so" | awk '$2 == "T" { print $3 }' | sed 's/@@AMPPROBE_1$//' | sort >exported
-    sed -n 's/.*AMPPROBE_API .*[ *]\(ampprobe_[a-z_]*\)(.*/\1/p' "$work/root/include/ampprobe.h" | sort >declared
+    nm -D --defined-only "$lib/libampprobe.so" | awk '$2 == "T" { print $3 }' |
+        sed 's/@@AMPPROBE_1$//' | sort >exported
+    sed -n 's/.*AMPPROBE_API .*[ *]\(ampprobe_[a-z_]*\)(.*/\1/p' "$work/root/include/ampprobe.h" |
+        sort >declared
     diff exported declared >differing
     expect_empty differing "exported and declared functions"
 fi
@@ -27,8 +32,10 @@ cp "$AMPBENCH_SOURCE/examples/mlp_probe.c" .
 if command -v pkg-config >/dev/null; then
     export PKG_CONFIG_PATH=$lib/pkgconfig
     # shellcheck disable=SC2046 # words
-    cc -O2 mlp_probe.c -o by_pkg_config $(pkg-config --cflags --libs ampprobe) -lm 2>log || fail "pkg-config: $(tail -3 log)"
-    LD_LIBRARY_PATH=$lib ./by_pkg_config "$data" 1024 healthy.json >log 2>&1 || fail "the example: $(tail -3 log)"
+    cc -O2 mlp_probe.c -o by_pkg_config $(pkg-config --cflags --libs ampprobe) -lm 2>log ||
+        fail "pkg-config: $(tail -3 log)"
+    LD_LIBRARY_PATH=$lib ./by_pkg_config "$data" 1024 healthy.json >log 2>&1 ||
+        fail "the example: $(tail -3 log)"
 fi
 mkdir project && cp mlp_probe.c project
 cat >project/CMakeLists.txt <<'END'

@@ -1,6 +1,6 @@
-// batch_norm2d and batch_norm1d on CUDA: two sums per channel in double, in a fixed order (blocks of rows, combined in order),
-// then one element-wise pass. Mean and variance come from sums of x and x * x; in double the cancellation is
-// below fp32 precision.
+// batch_norm2d and batch_norm1d on CUDA: two sums per channel in double, in a fixed order (blocks of rows,
+// combined in order), then one element-wise pass. Mean and variance come from sums of x and x * x; in double
+// the cancellation is below fp32 precision.
 #include "kernels/cuda/cuda_ops.cuh"
 
 // A block sums BN_ROWS rows of 32 channels, with eight threads per channel.

@@ -136,7 +136,7 @@ class Records(unittest.TestCase):
         for command in (
             ["report", self.path],
             ["diagnose", self.path],
-            ["report", "--markdown", self.path],
+            ["report", self.path, "--markdown", self.path + ".md"],
         ):
             status, text = ampbench(*command)
             self.assertIn(status, (0, 4, 5), (command, text))

@@ -81,6 +81,43 @@ ab_status ab_observed_expand(cJSON *document) {
     return AB_OK;
 }
 
+/* ---- origins --------------------------------------------------------------------------------- */
+
+static cJSON *probes_of_first_cell(const cJSON *document) {
+    return cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(ab_json_at(document, "cells"), 0), "probes");
+}
+
+/* Skipped steps, as far as they were looked at: each event stands for `times` of them. */
+static double steps_of(const cJSON *events) {
+    const cJSON *event;
+    double steps = 0;
+    cJSON_ArrayForEach(event, events) steps += ab_json_number(event, "times", 1);
+    return steps;
+}
+
+bool ab_observed_place_origins(cJSON *document) {
+    const cJSON *events = ab_observed_document(document) ? ab_json_at(document, "probe.about.origin") : NULL;
+    cJSON *probes = probes_of_first_cell(document), *origin = NULL;
+    if (!cJSON_IsArray(events) || cJSON_GetArraySize(events) == 0 || !cJSON_IsObject(probes) ||
+        cJSON_GetObjectItemCaseSensitive(probes, "origin"))
+        return false;
+    const double steps = steps_of(events);
+    cJSON *copy = cJSON_Duplicate(events, true);
+    if (!copy || !(origin = cJSON_AddObjectToObject(probes, "origin"))) {
+        cJSON_Delete(copy);
+        return false;
+    }
+    cJSON_AddNumberToObject(origin, "nonfinite_steps", steps);
+    cJSON_AddNumberToObject(origin, "steps_run_again", steps);
+    cJSON_AddNumberToObject(origin, "events_left_out", 0);
+    cJSON_AddItemToObject(origin, "events", copy);
+    return true;
+}
+
+void ab_observed_remove_origins(cJSON *document) {
+    cJSON_DeleteItemFromObjectCaseSensitive(probes_of_first_cell(document), "origin");
+}
+
 /* ---- baselines ------------------------------------------------------------------------------- */
 
 static bool is_observed(const cJSON *cell) {

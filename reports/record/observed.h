@@ -26,6 +26,14 @@ AB_MUST_CHECK ab_status ab_observed_continue(const char *path, cJSON **document)
 /* Gives every step its loss where an element of `loss` stands for several (loss_stride). Before checks. */
 AB_MUST_CHECK ab_status ab_observed_expand(cJSON *document);
 
+/* Puts the origins of inf and NaN that a probe found by running a step again (probe.about.origin) where
+ * reports look for them, probes.origin of the first cell. False if there are none, or the cell has its own.
+ */
+bool ab_observed_place_origins(cJSON *document);
+
+/* Takes them away again. */
+void ab_observed_remove_origins(cJSON *document);
+
 /* Puts the first cell of `fp32`, the same loop in fp32, beside the cells of a probe's record as their O0,
  * and computes the summary. AB_NOT_COMPARABLE if either is no probe's record, or the loop is another one;
  * `paths` are for messages. */

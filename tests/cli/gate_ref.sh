@@ -157,7 +157,7 @@ done
 wait
 # One writes the folder, and the other is refused unless the first has ended by then.
 checks=$((checks + 1))
-[ "$(cat two1 two2 | grep -c "this is the second commit\|is being written by process")" = 2 ] &&
+[ "$(cat two1 two2 | grep -c "this is the second commit\|is being written by ")" = 2 ] &&
     grep -q "this is the second commit" two1 two2 || fail "two at once: $(cat two1 two2)"
 untouched "two at once"
 

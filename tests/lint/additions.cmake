@@ -38,7 +38,7 @@ endfunction()
 
 # A copy of the sources. Files keep their times, so that a second run compiles what changed.
 function(copy_tree)
-  foreach(folder kernels probes reports bench plots cmake)
+  foreach(folder kernels probes reports bench plots cmake include python)
     file(COPY ${SOURCE}/${folder} DESTINATION ${root}/tree PATTERN corpus EXCLUDE)
   endforeach()
   file(COPY ${SOURCE}/CMakeLists.txt ${SOURCE}/README.md ${SOURCE}/CHANGELOG.md DESTINATION ${root}/tree)

@@ -140,7 +140,8 @@ class Records(unittest.TestCase):
         ):
             status, text = ampbench(*command)
             self.assertIn(status, (0, 4, 5), (command, text))
-        status, text = ampbench("advise", self.path)  # it needs one scale; the first overflows lowered this one
+        # It needs one scale; the first overflows lowered this one.
+        status, text = ampbench("advise", self.path)
         self.assertEqual(status, 2, text)
         self.assertIn("a scale that stays the same", text)
 

@@ -142,9 +142,19 @@ static bool is_to_come(const ab_case *c, ab_first_nonfinite *first) {
     return false;
 }
 
+/* Without an O0 the element computed again in double takes its place: fp32 would have held it. */
+static ab_overflow_kind proved_in_double(const ab_case *c, ab_first_nonfinite *first) {
+    *first = ab_first_nonfinite_of(c->facts.cell, c->facts.half->name, false);
+    const bool proved = first->known && strcmp(first->cause, "range_overflow") == 0 &&
+                        strcmp(first->pass, "forward") == 0 &&
+                        strcmp(first->format, c->facts.half->name) == 0;
+    first->own = proved;
+    return proved ? kind_of(c, first) : AB_OVERFLOW_NONE;
+}
+
 ab_overflow_kind ab_overflow_of(const ab_case *c, ab_first_nonfinite *first) {
-    if (!c->facts.baseline || c->facts.baseline == c->facts.cell || !ab_facts_uses_half(&c->facts))
-        return AB_OVERFLOW_NONE;
+    if (c->facts.baseline == c->facts.cell || !ab_facts_uses_half(&c->facts)) return AB_OVERFLOW_NONE;
+    if (!c->facts.baseline) return proved_in_double(c, first);
     if (c->facts.baseline_loss.nonfinite > 0) return AB_OVERFLOW_NONE;
     if (c->unlearned && (c->diverged || !c->nonfinite)) return AB_OVERFLOW_NONE;
     if (c->nonfinite && weights_overflow(c, first)) return AB_OVERFLOW_WEIGHT;
@@ -166,6 +176,7 @@ ab_overflow_kind ab_overflow_of(const ab_case *c, ab_first_nonfinite *first) {
 /* ---- verdicts --------------------------------------------------------------------------------------- */
 
 static void say_symptom(const ab_case *c, ab_verdict *verdict) {
+    if (!c->nonfinite && !c->facts.baseline) return;
     if (!c->nonfinite) {
         ab_verdict_add_evidence(
             verdict,
@@ -175,9 +186,9 @@ static void say_symptom(const ab_case *c, ab_verdict *verdict) {
         ab_verdict_point(&c->facts, verdict, "/summary/loss_gap");
         return;
     }
-    ab_verdict_add_evidence(verdict,
-                            "%d of %d losses are NaN or inf, the first at step %d; all of O0's are finite",
-                            c->facts.loss.nonfinite, c->facts.loss.steps, c->facts.loss.first_nonfinite);
+    ab_verdict_add_evidence(verdict, "%d of %d losses are NaN or inf, the first at step %d%s",
+                            c->facts.loss.nonfinite, c->facts.loss.steps, c->facts.loss.first_nonfinite,
+                            c->facts.baseline ? "; all of O0's are finite" : "");
     ab_verdict_point(&c->facts, verdict, "/loss/%d", c->facts.loss.first_nonfinite);
     if (!nonfinite_at_any_scale(c)) return;
     char least[AB_TEXT_NUMBER];

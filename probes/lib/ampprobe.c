@@ -346,7 +346,7 @@ static ab_status named(ampprobe *p, const char *name, const ampprobe_tensor *ten
                                   .name = name,
                                   .dtype = tensor->dtype,
                                   .dimensions = 1,
-                                  .shape = {tensor->count}};
+                                  .shape = {tensor->count > 0 ? tensor->count : 0}};
     *id = ab_lib_thing_find(p, name, false);
     return *id >= 0 ? AB_OK : describe(p, &about, 1, id);
 }
@@ -381,7 +381,10 @@ int ampprobe_before_update(ampprobe *probe, int32_t group, ampprobe_tensor *tens
     if (state != AMPPROBE_OK) return state;
     const double began = ab_lib_now();
     pthread_mutex_lock(&probe->lock);
+    fenv_t callers;
+    ab_lib_own_arithmetic(&callers);
     const ab_status status = keep_samples(probe, tensors, count);
+    fesetenv(&callers);
     ab_lib_governor_other(probe, ab_lib_now() - began);
     return leave(probe, status);
 }
@@ -417,7 +420,10 @@ int ampprobe_after_update(ampprobe *probe, int32_t group, ampprobe_tensor *tenso
     if (state != AMPPROBE_OK) return state;
     const double began = ab_lib_now();
     pthread_mutex_lock(&probe->lock);
+    fenv_t callers;
+    ab_lib_own_arithmetic(&callers);
     const ab_status status = compare_samples(probe, group, tensors, count);
+    fesetenv(&callers);
     ab_lib_governor_other(probe, ab_lib_now() - began);
     return leave(probe, status);
 }
@@ -468,11 +474,12 @@ static int32_t axes_of(const ampprobe *p, int32_t group) {
 
 static ab_lib_step step_of(ampprobe *p, const ampprobe_step_facts *facts, double now) {
     const ab_lib_governor *g = &p->governor;
+    const ab_lib_look *look = &p->look[facts->group];
     const double wall = now - p->last_step_end - g->gradient_spent - g->spent;
     ab_lib_step step = {.facts = *facts,
-                        .exact = p->looked && !p->sampled,
+                        .exact = look->looked && !look->sampled,
                         .axes = axes_of(p, facts->group),
-                        .nonfinite = p->nonfinite,
+                        .nonfinite = look->nonfinite,
                         .seconds = facts->group != 0    ? 0
                                    : facts->seconds > 0 ? facts->seconds
                                                         : fmax(0, wall),
@@ -493,8 +500,7 @@ static void fold_pending(ampprobe *p, int32_t group) {
     for (int32_t i = 0; i < p->moved; i++)
         ab_lib_fold_moves(p, p->thing[p->moves[i].thing].ledger, group, &p->moves[i]);
     p->moved = 0;
-    p->looked = p->sampled = false;
-    p->nonfinite = 0;
+    p->look[group] = (ab_lib_look){false, false, 0};
 }
 
 /* The record on disk, when it is time. */
@@ -522,12 +528,17 @@ static ab_status end_step(ampprobe *p, ampprobe_step_facts *facts) {
 }
 
 int ampprobe_step(ampprobe *probe, ampprobe_step_facts *facts) {
+    if (facts && facts->size == sizeof *facts) facts->plan = 0; /* a probe that is off wants nothing */
     const int state = enter(probe);
     if (state != AMPPROBE_OK) return state;
     const int wrong = check_facts(facts);
     if (wrong != AMPPROBE_OK) return wrong;
     pthread_mutex_lock(&probe->lock);
-    return leave(probe, end_step(probe, facts));
+    fenv_t callers;
+    ab_lib_own_arithmetic(&callers);
+    const ab_status status = end_step(probe, facts);
+    fesetenv(&callers);
+    return leave(probe, status);
 }
 
 /* ---- cost ------------------------------------------------------------------------------------ */

@@ -144,6 +144,12 @@ typedef struct ab_lib_step {
 
 /* ---- governor -------------------------------------------------------------------------------- */
 
+/* What a group's step knows of its gradients so far. */
+typedef struct ab_lib_look {
+    bool looked, sampled; /* at them; at not all of their values */
+    int64_t nonfinite;    /* values found in them */
+} ab_lib_look;
+
 typedef struct ab_lib_governor {
     double gradient_credit, layer_credit; /* seconds that may be spent */
     double ns_per_value;                  /* of a census; measured */
@@ -189,9 +195,8 @@ struct ampprobe {
     int64_t notes;
     ab_lib_course *course;
     ab_lib_governor governor;
-    int planned;          /* what ampprobe_plan says of the next step */
-    bool looked, sampled; /* at gradients of this step; at not all of their values */
-    int64_t nonfinite;    /* values found in them */
+    int planned; /* what ampprobe_plan says of the next step */
+    ab_lib_look look[AB_LIB_GROUPS];
 
     ab_lock place; /* nobody else writes there */
     ab_outfile journal;

@@ -93,6 +93,8 @@ static ab_status open_record(ampprobe *p) {
 static ab_status close_record(ampprobe *p, kind type) {
     struct rlimit limit;
     const size_t size = p->buffered - sizeof(head);
+    if (!p->journal.stream)
+        return ab_fail(AB_OUTPUT, "%s: its journal was closed when memory ran out", p->path);
     const head h = {(uint32_t)type, (uint32_t)size, digest_of(p->buffer + sizeof(head), size)};
     memcpy(p->buffer, &h, sizeof h);
     /* a write beyond the limit would end the process by a signal */
@@ -293,19 +295,23 @@ static ab_status read_thing(ampprobe *p, rest *r) {
     return ab_lib_thing_take(p, &about, &id);
 }
 
+/* Steps of a journal: more are no run's, and sums of them would overflow. */
+static bool is_step_count(int64_t n) { return n >= 0 && n <= INT64_C(1) << 53; }
+
 static bool is_column_good(const ab_columns *c) {
-    return c->count >= 0 && c->count <= AB_COLUMNS && c->stride >= 0 && c->every == 1 && c->first >= 0;
+    return c->count >= (c->started ? 1 : 0) && c->count <= AB_COLUMNS && is_step_count(c->stride) &&
+           c->every == 1 && is_step_count(c->first);
 }
 
 static ab_status read_course(ampprobe *p, rest *r) {
     ab_lib_course *c = p->course;
     if (!take(r, c, sizeof *c)) return damaged(p, "its steps");
     const ab_lib_steps *s = &c->steps;
-    bool good = s->stride > 0 && s->losses >= 0 && s->losses <= AB_LIB_LOSSES && s->scales >= 0 &&
-                s->scales <= AB_LIB_SCALES && s->skips >= 0 && s->skips <= AB_LIB_SKIPS && c->groups >= 0 &&
-                c->groups <= AB_LIB_GROUPS;
+    bool good = s->stride > 0 && is_step_count(s->stride) && s->losses >= 0 && s->losses <= AB_LIB_LOSSES &&
+                s->scales >= 0 && s->scales <= AB_LIB_SCALES && s->skips >= 0 && s->skips <= AB_LIB_SKIPS &&
+                c->groups >= 0 && c->groups <= AB_LIB_GROUPS;
     for (int i = 0; i < AB_LIB_AXES; i++) good = good && is_column_good(&c->columns[i]);
-    for (int i = 0; i < AB_LIB_GROUPS; i++) good = good && c->group[i].steps >= 0;
+    for (int i = 0; i < AB_LIB_GROUPS; i++) good = good && is_step_count(c->group[i].steps);
     if (good) return AB_OK;
     ab_lib_course_init(c);
     return damaged(p, "its steps");

@@ -65,17 +65,21 @@ static bool wants_all(const ab_lib_call *call) {
 static void count_one(const ab_lib_call *call, int32_t every, int64_t turn, ampprobe_tensor *t,
                       ab_census *census) {
     if (every > 0) t->counted = ab_lib_census(t, every, turn, census);
-    if (t->counted == t->count)
+    /* the census takes fp64 as fp32, whose range is smaller */
+    if (t->counted == t->count && t->dtype != AMPPROBE_FP64)
         t->nonfinite = census->nan + census->pos_inf + census->neg_inf;
-    else if (wants_all(call))
+    else if (wants_all(call) || (t->counted == t->count && t->count > 0))
         t->nonfinite = ab_lib_nonfinite(t);
     if (t->counted == 0 && t->nonfinite < 0) t->skipped = AMPPROBE_SKIP_BUDGET;
 }
 
-static void add_pending(ampprobe *p, const ampprobe_tensor *t, ab_census *census) {
+static int64_t nonfinite_sampled(const ampprobe_tensor *t, const ab_census *census) {
+    return t->dtype == AMPPROBE_FP64 ? 0 : census->nan + census->pos_inf + census->neg_inf;
+}
+
+static void add_pending(ampprobe *p, const ab_lib_call *call, const ampprobe_tensor *t, ab_census *census) {
     ab_lib_pending *shown = p->pending[p->thing[t->id].tensor[slot_of(t)]];
-    const int64_t sampled = census->nan + census->pos_inf + census->neg_inf;
-    const int64_t found = t->nonfinite >= 0 ? t->nonfinite : sampled;
+    const int64_t found = t->nonfinite >= 0 ? t->nonfinite : nonfinite_sampled(t, census);
     if (t->counted == 0 && found == 0) return;
     shown->any = 1;
     shown->dtype = t->dtype;
@@ -83,7 +87,7 @@ static void add_pending(ampprobe *p, const ampprobe_tensor *t, ab_census *census
     shown->shown += t->counted > 0;
     shown->values += t->counted > 0 ? t->count : 0;
     ab_range_take(&p->bins, census, &shown->counts);
-    if (is_gradient(t->role)) p->nonfinite += found;
+    if (is_gradient(t->role)) p->look[call->group].nonfinite += found;
 }
 
 static void add_seen(ampprobe_seen *seen, const ampprobe_tensor *t, int32_t i, int64_t sampled) {
@@ -110,10 +114,10 @@ static void count_all(ampprobe *p, const ab_lib_call *call, int32_t every, int64
         ampprobe_tensor *t = &tensors[i];
         if (t->skipped == AMPPROBE_COUNTED) {
             count_one(call, every, turn, t, &census);
-            const int64_t sampled = census.nan + census.pos_inf + census.neg_inf;
+            const int64_t sampled = nonfinite_sampled(t, &census);
             if (t->skipped == AMPPROBE_COUNTED) add_seen(seen, t, i, sampled);
             pthread_mutex_lock(&p->lock);
-            add_pending(p, t, &census);
+            add_pending(p, call, t, &census);
             pthread_mutex_unlock(&p->lock);
         }
         if (t->skipped == AMPPROBE_COUNTED) continue;
@@ -130,9 +134,15 @@ static void finish(ampprobe *p, const ab_lib_call *call, const ampprobe_seen *se
         return;
     }
     ab_lib_governor_gradients(p, seconds, seen->counted);
-    if (call->flags & AMPPROBE_CHECK) p->sampled = false;
-    p->looked = p->looked || seen->tensors > 0;
-    p->sampled = p->sampled || !seen->exact;
+    ab_lib_look *look = &p->look[call->group];
+    if (call->flags & AMPPROBE_CHECK) look->sampled = false;
+    look->looked = look->looked || seen->tensors > 0;
+    look->sampled = look->sampled || !seen->exact;
+}
+
+void ab_lib_own_arithmetic(fenv_t *callers) {
+    fegetenv(callers);
+    fesetenv(FE_DFL_ENV);
 }
 
 ab_status ab_lib_show(ampprobe *p, const ab_lib_call *call, ampprobe_tensor *tensors, int32_t count,
@@ -149,7 +159,10 @@ ab_status ab_lib_show(ampprobe *p, const ab_lib_call *call, ampprobe_tensor *ten
     if (call->gradients) p->governor.stride = every;
     pthread_mutex_unlock(&p->lock);
     if (status != AB_OK) return status;
+    fenv_t callers;
+    ab_lib_own_arithmetic(&callers);
     count_all(p, call, every, turn, tensors, count, seen);
+    fesetenv(&callers);
     pthread_mutex_lock(&p->lock);
     finish(p, call, seen, began);
     pthread_mutex_unlock(&p->lock);

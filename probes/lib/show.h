@@ -5,6 +5,8 @@
 
 #include "probes/lib/handle.h"
 
+#include <fenv.h>
+
 AB_BEGIN_DECLS
 
 /* What a call is about. */
@@ -13,6 +15,10 @@ typedef struct ab_lib_call {
     uint32_t flags; /* AMPPROBE_ALL ... */
     bool gradients; /* of parameters, sampled as the governor says */
 } ab_lib_call;
+
+/* Arithmetic as C has it at the start, whatever the caller set: subnormals kept, no traps, round to nearest.
+ * *callers is what fesetenv takes to give it back. */
+void ab_lib_own_arithmetic(fenv_t *callers);
 
 /* Shows tensors; fills in their results and *seen. */
 AB_MUST_CHECK ab_status ab_lib_show(ampprobe *p, const ab_lib_call *call, ampprobe_tensor *tensors,

@@ -135,7 +135,10 @@ static ab_status copy(const ampprobe_thing *about, ab_lib_thing *thing) {
 ab_status ab_lib_thing_take(ampprobe *p, const ampprobe_thing *about, int32_t *id) {
     ab_lib_thing thing;
     void *list = p->thing;
-    AB_TRY(copy(about, &thing));
+    ampprobe_thing whole = *about;
+    if (whole.flags & AMPPROBE_FROZEN)
+        whole.flags |= AMPPROBE_PARAMETER; /* a frozen one is a parameter too */
+    AB_TRY(copy(&whole, &thing));
     *id = ab_lib_thing_find(p, about->name, is_parameter(&thing));
     if (*id >= 0) { /* described anew */
         ab_lib_thing *old = &p->thing[*id];

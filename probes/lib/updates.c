@@ -10,6 +10,7 @@
 
 ab_status ab_lib_update_before(ampprobe *p, const ampprobe_tensor *weight) {
     int32_t index = -1;
+    if (weight->dtype == AMPPROBE_FP64) return AB_OK; /* samples are fp32, which loses what fp64 keeps */
     AB_TRY(ab_lib_ledger_of(p, weight->id, &index));
     ab_lib_sample *s = p->sample[index];
     if (!s) s = p->sample[index] = malloc(sizeof *s);

@@ -3,10 +3,12 @@
 #define _GNU_SOURCE
 #include "tests/unit/probe_lib_testing.h"
 
+#include "kernels/core/subnormals.h"
 #include "probes/lib/record_text.h"
 #include "reports/diagnose/diagnose.h"
 #include "reports/record/observed.h"
 
+#include <fenv.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -222,6 +224,68 @@ static void optimizers_have_their_own_steps(void **state) {
     assert_int_equal(ab_json_number(cJSON_GetArrayItem(groups, 1), "steps_skipped", 0), 1);
     assert_int_equal(
         ab_json_number(pl_tensor(pl_cell(document), "probes.tensors", "b.weight.grad"), "count", 0), 12);
+    cJSON_Delete(document);
+}
+
+/* A group's finite check says nothing of another group's gradients. */
+static void a_group_is_skipped_for_its_own_gradients(void **state) {
+    (void)state;
+    static const float one[4] = {1, 1, 1, 1}, bad[4] = {1, INFINITY, 1, 1};
+    ampprobe *p = pl_open("{\"probe_every\": 1}");
+    ampprobe_thing b = pl_thing("b.weight", AMPPROBE_FP32, 4);
+    const int32_t a = pl_parameter(p, "a.weight", AMPPROBE_FP32, 4);
+    int32_t id;
+    b.group = 1;
+    assert_int_equal(ampprobe_describe(p, &b, 1, &id), AMPPROBE_OK);
+    ampprobe_tensor t[2] = {pl_gradient(a, one, 4), pl_gradient(id, bad, 4)};
+    assert_int_equal(ampprobe_gradients(p, 0, &t[0], 1, 0, NULL), AMPPROBE_OK);
+    assert_int_equal(ampprobe_gradients(p, 1, &t[1], 1, 0, NULL), AMPPROBE_OK);
+    for (int group = 0; group < 2; group++) {
+        ampprobe_step_facts f = pl_facts(0);
+        f.group = group, f.stepped = f.found_inf = -1;
+        assert_int_equal(ampprobe_step(p, &f), AMPPROBE_OK);
+    }
+    cJSON *document = pl_close(p);
+    const cJSON *groups = ab_json_at(document, "probe.groups");
+    for (int group = 0; group < 2; group++)
+        assert_int_equal(ab_json_number(cJSON_GetArrayItem(groups, group), "steps_skipped", -1), group);
+    cJSON_Delete(document);
+}
+
+/* 1e300 is infinite in fp32, which the census counts fp64 as; the finite check is that of fp64. Traps and
+ * flushed subnormals of the caller change nothing, and stay. */
+static void the_callers_arithmetic_changes_nothing(void **state) {
+    (void)state;
+    static const double wide[2] = {1, 1e300};
+    static float values[64];
+    expected e = {0};
+    ampprobe *p = pl_open("{\"probe_every\": 1}");
+    for (int i = 0; i < 64; i++) expect(&e, (double)(values[i] = ldexpf(1, -140 - i % 8)));
+    ampprobe_tensor t[2] = {pl_gradient(pl_parameter(p, "d", AMPPROBE_FP64, 2), wide, 2),
+                            pl_gradient(pl_parameter(p, "f", AMPPROBE_FP32, 64), values, 64)};
+    t[0].dtype = AMPPROBE_FP64, t[0].storage_bytes = sizeof wide;
+    ampprobe_seen seen = {.size = sizeof seen};
+    if (ab_subnormals_can_flush()) ab_subnormals_set(AB_SUBNORMALS_FLUSHED);
+    const ab_subnormals mode = ab_subnormals_mode();
+#ifdef __GLIBC__
+    feenableexcept(FE_INVALID | FE_OVERFLOW | FE_DIVBYZERO);
+#endif
+    const int status = ampprobe_gradients(p, 0, t, 2, AMPPROBE_ALL, &seen);
+    pl_step(p, 0);
+#ifdef __GLIBC__
+    const int traps = fegetexcept();
+    fedisableexcept(FE_ALL_EXCEPT);
+    if (traps != -1) assert_int_equal(traps & FE_OVERFLOW, FE_OVERFLOW);
+#endif
+    assert_int_equal(ab_subnormals_mode(), mode);
+    ab_subnormals_set(AB_SUBNORMALS_KEPT);
+    assert_int_equal(status, AMPPROBE_OK);
+    assert_int_equal(t[0].nonfinite, 0);
+    assert_int_equal(seen.exact, 1);
+    assert_int_equal(seen.nonfinite, 0);
+    cJSON *document = pl_close(p);
+    assert_tensor(pl_tensor(pl_cell(document), "probes.tensors", "f.grad"), &e);
+    assert_int_equal(ab_json_number(pl_cell(document), "steps_skipped", -1), 0);
     cJSON_Delete(document);
 }
 
@@ -672,6 +736,8 @@ static void many_steps_need_no_more_room(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_are_counted_as_they_are),
+        cmocka_unit_test(a_group_is_skipped_for_its_own_gradients),
+        cmocka_unit_test(the_callers_arithmetic_changes_nothing),
         cmocka_unit_test(stored_halves_and_strides_are_counted),
         cmocka_unit_test(samples_say_that_they_are_samples),
         cmocka_unit_test(steps_are_recorded_as_they_were_told),

@@ -348,7 +348,10 @@ class Record:
         handle, self.handle = self.handle, None
         if handle and self.library.ampprobe_close(handle) not in (OK, OFF, FORKED):
             text = self.library.ampprobe_error().decode("utf-8", "replace")
-            print(f"ampprobe: {text}", file=sys.stderr)
+            try:
+                print(f"ampprobe: {text}", file=sys.stderr)
+            except Exception:  # stderr may be closed
+                pass
 
 
 def version() -> str:

@@ -104,8 +104,9 @@ def _rank_path(path: str) -> str:
     rank, world = _describe.rank_and_world()
     if world < 2:
         return path
-    stem, dot, end = path.partition(".")
-    return f"{stem}.rank{rank}{dot}{end}"
+    folder, name = os.path.split(path)
+    stem, dot, end = name.partition(".")
+    return os.path.join(folder, f"{stem}.rank{rank}{dot}{end}")
 
 
 def attach(

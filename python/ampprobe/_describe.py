@@ -49,8 +49,9 @@ def optimizer_facts(optimizer: Any) -> dict:
             facts[name] = float(first[name])
         elif hasattr(first.get(name), "item"):
             facts[name] = float(first[name])
-    if "betas" in first:
-        facts["beta1"], facts["beta2"] = (float(beta) for beta in first["betas"])
+    for index, beta in enumerate(list(first.get("betas") or ())[:2], 1):  # some optimizers have three
+        if isinstance(beta, (int, float)) or hasattr(beta, "item"):
+            facts[f"beta{index}"] = float(beta)
     for name in ("nesterov", "fused"):
         if isinstance(first.get(name), bool):
             facts[name] = first[name]

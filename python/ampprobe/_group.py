@@ -299,6 +299,8 @@ class Group:
     @guarded
     def after_optimizer_step(self) -> None:
         """The optimizer's post hook: it was called; a fused one may have skipped all the same."""
+        if not self.counted and not self.inside:
+            return  # a subclass called super().step(): both run the hooks, the inner one ended the step
         self.stepped = True
         if not self.inside:
             if self.updating:

@@ -131,15 +131,18 @@ class Layers:
         started = perf_counter()
         try:
             torch = sys.modules["torch"]
+            from torch.utils._python_dispatch import _disable_current_modes
+
             recomputed = torch._C._current_graph_task_id() != -1
             if recomputed and name in self.fired:
                 return  # activation checkpointing that runs the forward pass again; it was counted
             if not torch.is_grad_enabled():
                 return  # validation, or the first pass of reentrant checkpointing, which comes again
             self.fired[name] = self.fired.get(name, 0) + 1
-            self._look_at_inputs(name, module, inputs, torch)
-            for index, tensor in enumerate(tensors_in(output, torch)):
-                self._output(name if index == 0 else f"{name}#{index}", name, module, tensor, torch)
+            with _disable_current_modes():  # selective checkpointing counts the operations
+                self._look_at_inputs(name, module, inputs, torch)
+                for index, tensor in enumerate(tensors_in(output, torch)):
+                    self._output(name if index == 0 else f"{name}#{index}", name, module, tensor, torch)
         except Exception as error:
             probe.fail(error)
         finally:
@@ -161,7 +164,9 @@ class Layers:
             def saw_gradient(gradient: Any) -> None:
                 layers.gradient(label, name, kind, gradient)
 
-            tensor.register_hook(saw_gradient)
+            handle = tensor.register_hook(saw_gradient)
+            if tensor.is_leaf:  # a Parameter that a module returned as it is
+                self.handles.append(handle)
 
     def gradient(self, label: str, name: str, kind: str, gradient: Any) -> None:
         """The gradient of an output; called from autograd's threads."""

@@ -53,11 +53,17 @@ class Probe:
         self._names = _describe.parameter_names(models, optimizers)
         self.layers = _layers.Layers(self)
         self.groups = [Group(self, index, optimizer) for index, optimizer in enumerate(optimizers)]
-        _patches.register(self)
-        for group, optimizer in zip(self.groups, optimizers):
-            self._watch(group, optimizer)
-        if scaler is not None:
-            self.saw_scaler(scaler, None)
+        try:
+            _patches.register(self)
+            for group, optimizer in zip(self.groups, optimizers):
+                self._watch(group, optimizer)
+            if scaler is not None:
+                self.saw_scaler(scaler, None)
+        except BaseException:  # nothing of a probe that could not be attached stays
+            self.off = True
+            self._detach()
+            self.record.close()
+            raise
         atexit.register(self.close)
 
     # -- attach --------------------------------------------------------------------------------------
@@ -275,7 +281,10 @@ class Probe:
         """Puts a line into the record's warnings, once."""
         if text not in self._notes and not self.off:
             self._notes.add(text)
-            self.record.note(text)
+            try:
+                self.record.note(text)
+            except Exception as error:
+                self.fail(error)
 
     def fail(self, error: BaseException) -> None:
         """The probe cannot go on: it turns itself off, says so once, and training goes on."""
@@ -286,7 +295,10 @@ class Probe:
         self.reason = f"{type(error).__name__}: {error}".split("\n", 1)[0]
         text = f"the probe turned itself off: {self.reason}"
         if os.getpid() == self._pid:
-            print(f"ampprobe: {text}; training goes on", file=sys.stderr)
+            try:
+                print(f"ampprobe: {text}; training goes on", file=sys.stderr)
+            except Exception:  # stderr may be closed
+                pass
             try:
                 self.record.note(text)
             except Exception:  # the record itself may be what failed

@@ -41,7 +41,8 @@ class _State:
             sys.modules["numpy"].random.set_state(self.numpy)
         with self.torch.no_grad():
             for buffer, value in self.buffers:
-                buffer.copy_(value)
+                if not self.torch.equal(buffer, value):  # an expanded or inference buffer cannot be written
+                    buffer.copy_(value)
 
 
 @contextlib.contextmanager
@@ -52,13 +53,13 @@ def _undone(models: list, start: _State, torch: Any) -> Iterator[None]:
     gradients = [p.grad for p in parameters]
     for parameter in parameters:
         parameter.grad = None
-    start.put_back()
     try:
+        start.put_back()
         yield
     finally:
-        now.put_back()
         for parameter, gradient in zip(parameters, gradients):
             parameter.grad = gradient
+        now.put_back()
 
 
 def _largest(tensors: list) -> Optional[float]:
@@ -241,20 +242,22 @@ def find_origin(models: list, start: _State, closure: Callable, scale: float, to
                 loss = closure()
                 watching.stage = "backward"
                 if watching.found is None:
-                    (loss * scale).backward()
+                    _grad(models, loss * scale, torch)
                 return watching.found
         finally:
             where.end()
 
 
+def _grad(models: list, loss: Any, torch: Any) -> list:
+    """Gradients without backward(): nothing is added to any .grad, no hook of the user's on it runs."""
+    rows = [(n, p) for model in models for n, p in model.named_parameters() if p.requires_grad]
+    found = torch.autograd.grad(loss, [p for _, p in rows], allow_unused=True)
+    return [(name, gradient) for (name, _), gradient in zip(rows, found)]
+
+
 def _gradients(models: list, closure: Callable, scale: float) -> dict:
-    (closure() * scale).backward()
-    return {
-        _layers.clean_name(name): p.grad
-        for model in models
-        for name, p in model.named_parameters()
-        if p.grad is not None and not p.grad.is_sparse
-    }
+    found = _grad(models, closure() * scale, sys.modules["torch"])
+    return {_layers.clean_name(name): g for name, g in found if g is not None and not g.is_sparse}
 
 
 def compare(half: dict, reference: dict, scale: float) -> list[dict]:
@@ -291,24 +294,27 @@ def reference(models: list, start: _State, closure: Callable, scale: float, torc
             half = _gradients(models, closure, scale)
         device = next(p.device.type for model in models for p in model.parameters())
         with _undone(models, start, torch):
-            kept, torch.autocast = torch.autocast, _no_autocast(torch.autocast)
+            kind = torch.amp.autocast_mode.autocast
+            enter, kind.__enter__ = kind.__enter__, _enter_off(kind.__enter__)
             try:
-                with kept(device, enabled=False):
+                with kind(device, enabled=False):
                     wide = _gradients(models, closure, 1.0)
             finally:
-                torch.autocast = kept
+                kind.__enter__ = enter
     return compare(half, wide, scale)
 
 
-def _no_autocast(original: Any) -> Any:
-    """torch.autocast that is always off: the closure may enter it by itself."""
+def _enter_off(enter: Callable) -> Callable:
+    """autocast.__enter__ that is always off, whatever name the closure knows the class by."""
 
-    class Off(original):
-        def __init__(self, device_type: str, *args: Any, **kwargs: Any):
-            kwargs["enabled"] = False
-            super().__init__(device_type, *args[:1], **kwargs)
+    def off(self: Any) -> Any:
+        kept, self._enabled = self._enabled, False
+        try:
+            return enter(self)
+        finally:
+            self._enabled = kept
 
-    return Off
+    return off
 
 
 class Step:

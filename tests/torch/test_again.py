@@ -61,6 +61,53 @@ class Again(unittest.TestCase):
                 self.assertTrue(about["origin"])
                 self.assertTrue(about["reference"])
 
+    def test_what_is_outside_the_model_stays_as_it_is(self):
+        """A parameter of the loss, an update inside the backward pass, a buffer that cannot be written."""
+
+        def losses(probed, kind):
+            torch.manual_seed(0)
+            model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1))
+            if kind == "buffer":
+                model.register_buffer("mask", torch.ones(1).expand(8))
+            weight = torch.nn.Parameter(torch.ones(()))
+            if kind == "hook":
+
+                def update(parameter):
+                    with torch.no_grad():
+                        parameter -= 0.01 * parameter.grad
+                    parameter.grad = None
+
+                model[0].weight.register_post_accumulate_grad_hook(update)
+            optimizer = torch.optim.SGD([*model.parameters(), weight], lr=0.05)
+            scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40)
+            if probed:
+                probe = ampprobe.attach(model, optimizer, scaler=scaler, reference_every=1)
+            inputs = torch.randn(16, 8)
+            found = []
+            for _ in range(5):
+
+                def closure():
+                    return (weight * model(inputs)).pow(2).mean() - weight
+
+                if probed:
+                    context = probe.step(closure)
+                    context.__enter__()
+                loss = closure()
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update(2.0**10)
+                optimizer.zero_grad()
+                if probed:
+                    context.__exit__(None, None, None)
+                found.append(loss.item())
+            if probed:
+                probe.close()
+            return found
+
+        for kind in ("outside", "hook", "buffer"):
+            with self.subTest(kind=kind):
+                self.assertEqual(str(losses(False, kind)), str(losses(True, kind)))  # NaN is not itself
+
     def test_overflow_in_the_backward_pass(self):
         found = train(True)[3].record.settings["about"]["origin"][0]
         self.assertEqual((found["step"], found["pass"], found["format"]), (0, "backward", "fp16"))

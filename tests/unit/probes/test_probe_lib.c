@@ -4,6 +4,7 @@
 #include "tests/unit/probe_lib_testing.h"
 
 #include "kernels/core/subnormals.h"
+#include "kernels/core/text.h"
 #include "probes/lib/record_text.h"
 #include "reports/diagnose/diagnose.h"
 #include "reports/record/observed.h"
@@ -361,7 +362,7 @@ static cJSON *updated(float step) {
 }
 
 /* A layer whose fp16 outputs are `size` and infinity, and losses that are NaN. */
-static cJSON *overflowed(double size) {
+static cJSON *overflowed_with(double size, const char *about) {
     const ab_rounding nearest = {AB_ROUND_NEAREST_EVEN, false, AB_FTZ_NONE, 0, 0};
     const uint16_t values[2] = {(uint16_t)ab_format_encode(&ab_format_fp16, &nearest, size), 0x7c00};
     ampprobe *p = pl_open("{\"level\": \"torch:autocast\"}");
@@ -373,7 +374,29 @@ static cJSON *overflowed(double size) {
         f.flags = AMPPROBE_HAS_LOSS, f.loss = (double)NAN, f.seconds = 1, f.found_inf = 1;
         assert_int_equal(ampprobe_step(p, &f), AMPPROBE_OK);
     }
+    if (about) assert_int_equal(ampprobe_set(p, "about", about), AMPPROBE_OK);
     return pl_close(p);
+}
+
+static cJSON *overflowed(double size) { return overflowed_with(size, NULL); }
+
+/* The same of a step that was run again: 7e5 was cast to fp16, which fp32 would have held. `cause` is that of
+ * the event. */
+static cJSON *run_again(const char *cause) {
+    char about[1024];
+    ab_text_exact(
+        about, sizeof about,
+        "{\"origin\": [{\"step\": 0, \"last_step\": 39, \"times\": 40, \"loss_scale\": 1024, "
+        "\"ran_again\": true, \"expected\": false, \"op\": \"fc\", \"type\": \"aten._to_copy.default\", "
+        "\"pass\": \"forward\", \"by\": \"cast\", \"tensor\": \"out\", \"format\": \"fp16\", \"count\": 64, "
+        "\"infinite\": 4, \"nan\": 0, \"read_largest\": 7e5, \"cause\": {\"id\": \"%s\", \"samples\": 64, "
+        "\"value\": 7e5, \"unscaled\": 7e5, \"partial\": null, \"limit\": 65504}, \"history\": [], "
+        "\"crossing_step\": null, \"flow\": [], \"appeared\": 1, \"propagated\": 0, \"vanished\": 0}]}",
+        cause);
+    cJSON *document = overflowed_with(10, about);
+    assert_int_equal(ab_json_number(pl_cell(document), "probes.origin.nonfinite_steps", 0), 40);
+    assert_false(ab_observed_place_origins(document)); /* loading put them there */
+    return document;
 }
 
 /* `id`: "unknown": sick without a cause; NULL: healthy. */
@@ -396,6 +419,8 @@ static void causes_that_a_probe_saw_are_named(void **state) {
     assert_cause(updated(1), NULL);
     assert_cause(overflowed(60000), "activation_overflow");
     assert_cause(overflowed(10), "unknown");
+    assert_cause(run_again("range_overflow"), "activation_overflow");
+    assert_cause(run_again("cannot_tell"), "unknown");
 }
 
 /* ---- bad input ------------------------------------------------------------------------------- */

@@ -625,6 +625,31 @@ static void a_killed_run_is_read_to_its_last_step(void **state) {
     unlink(path);
 }
 
+/* A document that another run has finished is no place for an old journal. */
+static void a_journal_of_another_run_is_not_joined(void **state) {
+    (void)state;
+    char path[PL_PATH], journal[PL_PATH + 8], kept[PL_PATH + 8];
+    cJSON *document = NULL;
+    int how;
+    const pid_t child = fork();
+    if (child == 0) run_and_be_killed(pl_path(path), 5);
+    assert_int_equal(waitpid(child, &how, 0), child);
+    snprintf(journal, sizeof journal, "%s.steps", pl_path(path));
+    snprintf(kept, sizeof kept, "%s.kept", path);
+    assert_int_equal(rename(journal, kept), 0);
+    ampprobe *p = pl_open("{\"probe_every\": 1}");
+    for (int i = 0; i < 9; i++) pl_step(p, i);
+    assert_int_equal(ampprobe_close(p), AMPPROBE_OK);
+    assert_int_equal(rename(kept, journal), 0);
+    assert_int_equal(ampprobe_recover(path), AMPPROBE_INPUT);
+    assert_int_equal(unlink(journal), 0);
+    assert_int_equal(ab_result_load(path, &document), AB_OK);
+    assert_int_equal(ab_json_number(pl_cell(document), "steps_total", 0), 9);
+    assert_true(ab_json_is_true(document, "run.complete"));
+    cJSON_Delete(document);
+    unlink(path);
+}
+
 /* Any byte changed, any length: an error or fewer steps, never a crash. */
 static void a_damaged_journal_is_no_danger(void **state) {
     (void)state;
@@ -773,6 +798,7 @@ int main(void) {
         cmocka_unit_test(bad_calls_are_refused),
         cmocka_unit_test(nothing_is_read_that_is_not_there),
         cmocka_unit_test(a_killed_run_is_read_to_its_last_step),
+        cmocka_unit_test(a_journal_of_another_run_is_not_joined),
         cmocka_unit_test(a_damaged_journal_is_no_danger),
         cmocka_unit_test(a_child_writes_nothing),
         cmocka_unit_test(a_full_disk_turns_the_probe_off),

@@ -43,7 +43,7 @@ mkdir users
 run run "${small[@]}" --levels O0,O2 --scales default,16777216 --rounds 1 --no-plots --quiet \
     --csv users/a.csv --html users/a.html --markdown users/a.md --save-weights 'users/%c.npz' \
     --checkpoint 'users/%c.checkpoint' \
-    --checkpoint-every 60 --out users/sick.json
+    --probe-every 10 --checkpoint-every 60 --out users/sick.json
 expect_rc 0 "a run that writes all it can"
 for file in users/*; do cp "$file" "$file.kept"; done
 sha256sum users/* >before

@@ -61,25 +61,31 @@ static bool wants_all(const ab_lib_call *call) {
     return (call->flags & (AMPPROBE_ALL | AMPPROBE_CHECK | AMPPROBE_FINITE)) != 0;
 }
 
+static int64_t nonfinite_of(const ab_census *census) {
+    return census->nan + census->pos_inf + census->neg_inf;
+}
+
 /* Counts one tensor; no lock is held. `every` 0: no census. */
 static void count_one(const ab_lib_call *call, int32_t every, int64_t turn, ampprobe_tensor *t,
                       ab_census *census) {
     if (every > 0) t->counted = ab_lib_census(t, every, turn, census);
     /* the census takes fp64 as fp32, whose range is smaller */
     if (t->counted == t->count && t->dtype != AMPPROBE_FP64)
-        t->nonfinite = census->nan + census->pos_inf + census->neg_inf;
+        t->nonfinite = nonfinite_of(census);
     else if (wants_all(call) || (t->counted == t->count && t->count > 0))
         t->nonfinite = ab_lib_nonfinite(t);
     if (t->counted == 0 && t->nonfinite < 0) t->skipped = AMPPROBE_SKIP_BUDGET;
 }
 
-static int64_t nonfinite_sampled(const ampprobe_tensor *t, const ab_census *census) {
-    return t->dtype == AMPPROBE_FP64 ? 0 : census->nan + census->pos_inf + census->neg_inf;
+/* Values known not to be finite: of all, or of those sampled. */
+static int64_t found_in(const ampprobe_tensor *t, const ab_census *census) {
+    if (t->nonfinite >= 0) return t->nonfinite;
+    return t->dtype == AMPPROBE_FP64 ? 0 : nonfinite_of(census);
 }
 
-static void add_pending(ampprobe *p, const ab_lib_call *call, const ampprobe_tensor *t, ab_census *census) {
+static void add_pending(ampprobe *p, const ab_lib_call *call, const ampprobe_tensor *t, int64_t found,
+                        ab_census *census) {
     ab_lib_pending *shown = p->pending[p->thing[t->id].tensor[slot_of(t)]];
-    const int64_t found = t->nonfinite >= 0 ? t->nonfinite : nonfinite_sampled(t, census);
     if (t->counted == 0 && found == 0) return;
     shown->any = 1;
     shown->dtype = t->dtype;
@@ -90,8 +96,7 @@ static void add_pending(ampprobe *p, const ab_lib_call *call, const ampprobe_ten
     if (is_gradient(t->role)) p->look[call->group].nonfinite += found;
 }
 
-static void add_seen(ampprobe_seen *seen, const ampprobe_tensor *t, int32_t i, int64_t sampled) {
-    const int64_t found = t->nonfinite >= 0 ? t->nonfinite : sampled;
+static void add_seen(ampprobe_seen *seen, const ampprobe_tensor *t, int32_t i, int64_t found) {
     seen->tensors++;
     seen->values += t->count;
     seen->counted += t->counted;
@@ -114,10 +119,10 @@ static void count_all(ampprobe *p, const ab_lib_call *call, int32_t every, int64
         ampprobe_tensor *t = &tensors[i];
         if (t->skipped == AMPPROBE_COUNTED) {
             count_one(call, every, turn, t, &census);
-            const int64_t sampled = nonfinite_sampled(t, &census);
-            if (t->skipped == AMPPROBE_COUNTED) add_seen(seen, t, i, sampled);
+            const int64_t found = found_in(t, &census);
+            if (t->skipped == AMPPROBE_COUNTED) add_seen(seen, t, i, found);
             pthread_mutex_lock(&p->lock);
-            add_pending(p, call, t, &census);
+            add_pending(p, call, t, found, &census);
             pthread_mutex_unlock(&p->lock);
         }
         if (t->skipped == AMPPROBE_COUNTED) continue;

@@ -96,10 +96,12 @@ static ab_status load_with_journal(const char *path, cJSON **tree) {
     }
     if (status == AB_OK) status = ab_observed_continue(path, tree);
     if (status == AB_OK) status = ab_observed_expand(*tree);
+    const bool placed = status == AB_OK && ab_observed_place_origins(*tree);
     if (status == AB_OK) status = ab_result_check(*tree, path);
-    if (status == AB_OK && ab_observed_place_origins(*tree) && ab_result_check(*tree, path) != AB_OK)
-        ab_observed_remove_origins(
-            *tree); /* what a caller of libampprobe says of itself is not checked when written */
+    if (status != AB_OK && placed) { /* what a caller of libampprobe says is not checked when written */
+        ab_observed_remove_origins(*tree);
+        status = ab_result_check(*tree, path);
+    }
     if (status == AB_OK && ab_observed_document(*tree)) return ab_result_summarise(*tree);
     if (status != AB_OK || found != AB_JOURNAL_REPLAYED) return status;
     cJSON *determinism = cJSON_GetObjectItemCaseSensitive(*tree, "determinism");

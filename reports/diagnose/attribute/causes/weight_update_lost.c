@@ -54,14 +54,13 @@ static bool judge(const ab_case *c, ab_verdict *verdict) { return c->behind && f
 
 /* Without an O0 to be behind of: nearly everything that the optimizer computed was lost. */
 static bool shows(const ab_case *c, ab_verdict *verdict) {
-    static const double nearly_all = 0.9;
     const cJSON *param;
     double energy = 0, lost = 0;
     cJSON_ArrayForEach(param, ab_json_at(c->facts.cell, "probes.lost_updates")) {
         energy += ab_json_number(param, "update.energy", 0);
         lost += ab_json_number(param, "update.lost_energy", 0);
     }
-    return !c->facts.baseline && lost > nearly_all * energy && find(c, verdict);
+    return !c->facts.baseline && lost > c->facts.limits->lost_energy_alone * energy && find(c, verdict);
 }
 
 static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {

@@ -4,6 +4,7 @@
 #include "bench/cmd/cmd.h"
 #include "bench/experiments/confirm.h"
 #include "bench/experiments/trouble.h"
+#include "bench/ingest/ingest.h"
 #include "bench/run/self.h"
 #include "kernels/core/show.h"
 #include "kernels/core/text.h"
@@ -18,7 +19,7 @@
 #include <string.h>
 
 static const char usage[] =
-    "usage: ampbench diagnose RESULT.json [OPTION]...\n"
+    "usage: ampbench diagnose INPUT... [OPTION]...\n"
     "       ampbench diagnose --run [OPTION]... [OPTION OF ampbench run]...\n"
     "\n"
     "Says of every cell of a result whether it trains as O0 does and, if it does not, why: the cause, the "
@@ -67,13 +68,15 @@ static const char usage[] =
     "Exit status: 0 all cells are healthy, 4 a cell is sick, 2 usage or a file that is no result, 6 a result "
     "of another\n"
     "schema version.\n"
-    "\n"
-    "Causes it knows:\n";
+    "\n";
 
 static const char result_of_run[] = "ampbench-out/diagnose.json";
 
 static void print_help(void) {
     fputs(usage, stdout);
+    fputs("Inputs it reads:\n", stdout);
+    for (int i = 0; i < ab_input_kind_count(); i++) ab_print(stdout, "  %s\n", ab_input_kind_at(i)->text);
+    fputs("\nCauses it knows:\n", stdout);
     for (int i = 0; i < ab_verdict_rule_count(); i++) {
         const ab_verdict_rule *rule = ab_verdict_rule_at(i);
         ab_print(stdout, "  %-30s %-14s %s\n", rule->id, ab_verdict_family_name(rule->family), rule->text);
@@ -89,7 +92,10 @@ static void print_thresholds(void) {
 }
 
 typedef struct request {
-    const char *document, *json, *baseline;
+    const char *document; /* the first input, or the run's result */
+    const char **input;   /* all inputs */
+    int inputs;
+    const char *json, *baseline;
     bool exit_zero, run, confirm, twins, facts, explain;
     bool moved;    /* a threshold was given */
     double jitter; /* 0: none */
@@ -110,9 +116,8 @@ static ab_status parse_word(const char *word, request *r) {
     if (word[0] == '-' && word[1])
         return ab_fail(AB_USAGE, "diagnose: unknown option '%s' (see `ampbench diagnose --help`)%s", word,
                        "; options of a run need --run");
-    if (r->document)
-        return ab_fail(AB_USAGE, "diagnose: expected one result, found '%s' and '%s'", r->document, word);
-    r->document = word;
+    r->input[r->inputs++] = word;
+    r->document = r->input[0];
     return AB_OK;
 }
 
@@ -211,7 +216,8 @@ static ab_status run(request *r) {
     n = add_default(argv, n, r, out, file);
     (void)add_default(argv, n, r, quiet, NULL);
     ab_status status = ab_run_self("diagnose", "the run", argv, 1);
-    r->document = given_out(r) ? given_out(r) : result_of_run;
+    r->document = r->input[0] = given_out(r) ? given_out(r) : result_of_run;
+    r->inputs = 1;
     free(argv);
     return status;
 }
@@ -246,9 +252,10 @@ static ab_status write_json(const cJSON *document, const request *r, trials *t, 
 static ab_status observed(const request *r, cJSON *document) {
     cJSON *fp32 = NULL;
     if (ab_observed_document(document) && (r->confirm || r->twins))
-        return ab_fail(AB_USAGE,
-                       "diagnose: %s: --confirm and --twins train again, which a probe's record cannot",
-                       r->document);
+        return ab_fail(
+            AB_USAGE,
+            "diagnose: %s: --confirm and --twins train again, which needs a result of `ampbench run`",
+            r->document);
     if (!r->baseline) return AB_OK;
     AB_TRY(ab_result_load(r->baseline, &fp32));
     const ab_status status = ab_observed_set_baseline(document, fp32, r->document, r->baseline);
@@ -288,7 +295,7 @@ static ab_status diagnose_all(int argc, char **argv, request *r, int *failing) {
     ab_status status = AB_OK;
     AB_TRY_GOTO(parse(argc, argv, r));
     if (r->run) AB_TRY_GOTO(run(r));
-    AB_TRY_GOTO(ab_result_load(r->document, &document));
+    AB_TRY_GOTO(ab_ingest(&(ab_ingest_request){.path = r->input, .paths = r->inputs}, &document));
     AB_TRY_GOTO(ab_result_summarise(document));
     AB_TRY_GOTO(observed(r, document));
     AB_TRY_GOTO(diagnose(r, document, &t, failing));
@@ -314,9 +321,11 @@ ab_status ab_cmd_diagnose(int argc, char **argv) {
         return AB_OK;
     }
     r.option = calloc((size_t)argc + 1, sizeof *r.option);
-    if (!r.option) return ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
-    ab_status status = diagnose_all(argc, argv, &r, &failing);
+    r.input = calloc((size_t)argc + 1, sizeof *r.input);
+    ab_status status = r.option && r.input ? diagnose_all(argc, argv, &r, &failing)
+                                           : ab_fail(AB_NO_MEMORY, "diagnose: out of memory");
     free(r.option);
+    free(r.input);
     if (status != AB_OK || failing == 0 || r.exit_zero) return status;
     return ab_fail(AB_NUMERICS, "%d cell%s sick", failing, failing == 1 ? " is" : "s are");
 }

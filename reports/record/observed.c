@@ -11,7 +11,18 @@ static ab_observed_newer newer_of;
 
 void ab_observed_set_newer(ab_observed_newer newer) { newer_of = newer; }
 
-bool ab_observed_document(const cJSON *document) { return cJSON_IsObject(ab_json_at(document, "probe")); }
+static bool is_observed(const cJSON *cell) {
+    return strcmp(ab_json_text(cell, "observed_by", "ampbench"), "ampbench") != 0;
+}
+
+static bool is_probed(const cJSON *cell) {
+    return strcmp(ab_json_text(cell, "observed_by", "ampbench"), "probe") == 0;
+}
+
+bool ab_observed_document(const cJSON *document) {
+    return cJSON_IsObject(ab_json_at(document, "probe")) ||
+           is_observed(cJSON_GetArrayItem(ab_json_at(document, "cells"), 0));
+}
 
 /* ---- journals -------------------------------------------------------------------------------- */
 
@@ -120,12 +131,10 @@ void ab_observed_remove_origins(cJSON *document) {
 
 /* ---- baselines ------------------------------------------------------------------------------- */
 
-static bool is_observed(const cJSON *cell) {
-    return strcmp(ab_json_text(cell, "observed_by", "ampbench"), "probe") == 0;
-}
-
 const char *ab_observed_baseline_hint(const cJSON *cell) {
-    return is_observed(cell)
+    if (is_observed(cell) && !is_probed(cell))
+        return "train the same loop in fp32 and with `ampprobe`, and give both records (docs/libampprobe.md)";
+    return is_probed(cell)
                ? "train the same loop once in fp32 with the probe and give its record: --baseline FP32.json"
                : "run with an O0 cell, --levels O0,...";
 }
@@ -159,9 +168,9 @@ ab_status ab_observed_set_baseline(cJSON *document, const cJSON *fp32, const cha
                                    const char *baseline_path) {
     const cJSON *first = cJSON_GetArrayItem(ab_json_at(document, "cells"), 0),
                 *other = cJSON_GetArrayItem(ab_json_at(fp32, "cells"), 0);
-    if (!is_observed(first) || !is_observed(other))
+    if (!is_probed(first) || !is_probed(other))
         return ab_fail(AB_NOT_COMPARABLE, "--baseline: expected two records of probes, %s is none",
-                       is_observed(first) ? baseline_path : path);
+                       is_probed(first) ? baseline_path : path);
     if (ab_json_number(document, "network.parameters_count", 0) !=
             ab_json_number(fp32, "network.parameters_count", 0) ||
         strcmp(ab_json_text(first, "device", ""), ab_json_text(other, "device", "")) != 0 ||

@@ -1,6 +1,6 @@
-/* Records of training loops that are not ampbench's, which libampprobe wrote: their cells have observed_by
- * "probe". What differs from a record of ampbench's own is made equal here when it is read, so that no report
- * asks who wrote it. */
+/* Records of training loops that are not ampbench's: their cells have observed_by "probe" (libampprobe wrote
+ * it), "checkpoint" or "log" (bench/ingest read one). What differs from a record of ampbench's own is made
+ * equal here when it is read, so that no report asks who wrote it. */
 #ifndef AB_REPORTS_RECORD_OBSERVED_H
 #define AB_REPORTS_RECORD_OBSERVED_H
 
@@ -47,7 +47,7 @@ const char *ab_observed_baseline_hint(const cJSON *cell);
 /* The level of a probe's record; NULL for others. Borrowed. */
 const char *ab_observed_level(const cJSON *document);
 
-/* Whether a probe wrote the document. */
+/* Whether the document is of a training loop that is not ampbench's. */
 bool ab_observed_document(const cJSON *document);
 
 AB_END_DECLS

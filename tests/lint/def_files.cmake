@@ -16,6 +16,7 @@ set(files_of_bench/nets/nets.def bench/nets/@.json)
 set(files_of_bench/train/schedule/schedules.def bench/train/schedule/schedule_@.c)
 set(files_of_reports/diagnose/attribute/verdicts.def reports/diagnose/attribute/causes/@.c)
 set(files_of_bench/tensorfile/readers.def bench/tensorfile/@.c)
+set(files_of_bench/ingest/inputs.def bench/ingest/@.c)
 
 # Files that only these lists may bring in; a file with a header of its own is what the others share.
 set(listed_reports/render/reports.def reports/render/report_@.c)

@@ -1,0 +1,31 @@
+/* A result document: already a record. */
+#include "reports/record/result.h"
+#include "bench/ingest/ingest.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Documents begin with their schema's name. */
+static bool recognise(const char *path) {
+    char start[256] = "";
+    FILE *file = fopen(path, "rb");
+    if (!file) return false;
+    const size_t n = fread(start, 1, sizeof start - 1, file);
+    fclose(file);
+    start[n] = '\0';
+    return strstr(start, "\"ampbench-result\"") != NULL;
+}
+
+static ab_status read_result(const ab_ingest_request *request, cJSON **document) {
+    if (request->paths > 1)
+        return ab_fail(AB_USAGE, "diagnose: expected one result, found '%s' and '%s'", request->path[0],
+                       request->path[1]);
+    return ab_result_load(request->path[0], document);
+}
+
+const ab_input_kind ab_input_kind_result = {
+    .name = "result",
+    .text = "RESULT.json: the document of a run, or of a training loop with libampprobe",
+    .recognise = recognise,
+    .read = read_result,
+};

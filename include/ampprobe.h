@@ -44,8 +44,8 @@
  * UNITS. Times are seconds (double), counts are elements, strides are elements, sizes with `bytes` in the
  * name are bytes. Steps are counted by the caller from 0 and do not decrease.
  *
- * VERSIONS. The symbols are versioned (AMPPROBE_1). Structures grow only at their end and say their own size
- * where they can grow; ampprobe_abi() is AMPPROBE_ABI of the library. */
+ * VERSIONS. The symbols are versioned (AMPPROBE_1, AMPPROBE_1.1). Structures grow only at their end and say
+ * their own size where they can grow; ampprobe_abi() is AMPPROBE_ABI of the library. */
 #ifndef AMPPROBE_H
 #define AMPPROBE_H
 
@@ -146,6 +146,16 @@ AMPPROBE_API int ampprobe_set(ampprobe *probe, const char *key, const char *valu
 /* A line for the record's warnings, for people: what the caller noticed. The same text is kept once; at most
  * 64 texts are kept, and then counted. */
 AMPPROBE_API int ampprobe_note(ampprobe *probe, const char *text);
+
+/* States a fact that the caller saw and that no tensor shows, such as "resumed_steps". `name`: 1 to 63 small
+ * letters, digits and _; `place`: the layer, parameter or module it is about, at most 159 bytes, NULL for the
+ * run; `step`: as the caller counts; `value`: a number, 1 where the fact is that it happened. Statements of
+ * one name and place become one entry of the record: how often, the first and last step, the first, last,
+ * least and largest value (null where not finite; the last two are of the finite ones). At most 256 entries
+ * are kept; further ones are counted. A call is one small write: say what changes, not the same at every
+ * step. */
+AMPPROBE_API int ampprobe_fact(ampprobe *probe, const char *name, const char *place, int64_t step,
+                               double value);
 
 /* Writes the document now. Costs time in proportion to the number of tensors; a caller need not do it. */
 AMPPROBE_API int ampprobe_flush(ampprobe *probe);

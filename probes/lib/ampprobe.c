@@ -9,6 +9,7 @@
 #include "probes/lib/governor.h"
 #include "probes/lib/handle.h"
 #include "probes/lib/journal.h"
+#include "probes/lib/named_facts.h"
 #include "probes/lib/record_text.h"
 #include "probes/lib/show.h"
 #include "probes/lib/steps.h"
@@ -134,6 +135,7 @@ void ab_lib_free(ampprobe *p) {
     for (int64_t i = 0; i < p->notes && i < AB_LIB_NOTES; i++) free(p->note[i]);
     free(p->moves);
     free(p->course);
+    free(p->facts);
     free(p->buffer);
     free(p->path);
     pthread_mutex_destroy(&p->lock);
@@ -149,7 +151,9 @@ ab_status ab_lib_new(const char *path, ampprobe **probe) {
     ab_lib_config_init(&p->config);
     p->path = whole_path(path);
     p->course = malloc(sizeof *p->course);
-    if (!p->path || !p->course) return ab_fail(AB_NO_MEMORY, "%s: out of memory for a probe", path);
+    p->facts = calloc(1, sizeof *p->facts);
+    if (!p->path || !p->course || !p->facts)
+        return ab_fail(AB_NO_MEMORY, "%s: out of memory for a probe", path);
     ab_lib_course_init(p->course);
     return ab_range_find_bins(p->config.half, &p->bins);
 }
@@ -282,6 +286,21 @@ int ampprobe_note(ampprobe *probe, const char *text) {
     if (!text || strlen(text) > LONGEST) return argument("a note has at most 2000 bytes");
     pthread_mutex_lock(&probe->lock);
     return leave(probe, add_note(probe, text));
+}
+
+static ab_status add_fact(ampprobe *p, const char *name, const char *place, int64_t step, double value) {
+    const double kept = isfinite(value) ? value : (double)NAN;
+    ab_lib_fact_add(p, name, place, step, kept);
+    return ab_lib_journal_fact(p, name, place, step, kept);
+}
+
+int ampprobe_fact(ampprobe *probe, const char *name, const char *place, int64_t step, double value) {
+    const int state = enter(probe);
+    if (state != AMPPROBE_OK) return state;
+    const ab_status status = ab_lib_fact_check(name, place, step);
+    if (status != AB_OK) return public_status(status);
+    pthread_mutex_lock(&probe->lock);
+    return leave(probe, add_fact(probe, name, place, step, value));
 }
 
 /* ---- things ---------------------------------------------------------------------------------- */
@@ -547,7 +566,7 @@ static int64_t memory_of(const ampprobe *p) {
     const size_t tensor = sizeof(ab_lib_tensor) + sizeof(ab_lib_pending);
     const size_t ledger = sizeof(ab_lib_ledger) + sizeof(ab_lib_sample);
     const size_t things = (size_t)p->thing_room * sizeof *p->thing + (size_t)p->names * sizeof *p->by_name;
-    return (int64_t)(sizeof *p + sizeof *p->course + (size_t)p->tensors * tensor +
+    return (int64_t)(sizeof *p + sizeof *p->course + sizeof *p->facts + (size_t)p->tensors * tensor +
                      (size_t)p->ledgers * ledger + things + p->buffer_room +
                      (size_t)p->move_room * sizeof *p->moves);
 }

@@ -8,6 +8,7 @@
 #include "kernels/vec/isa.h"
 #include "probes/lib/count.h"
 #include "probes/lib/json_write.h"
+#include "probes/lib/named_facts.h"
 
 #include <errno.h>
 #include <locale.h>
@@ -663,6 +664,7 @@ static void print_own(printer *d) {
     print_overflows(d);
     print_skipped_tensors(d);
     print_missing(d);
+    ab_lib_facts_print(d->p, s);
     print_about(d);
     s->end(s);
 }

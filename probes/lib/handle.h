@@ -142,6 +142,24 @@ typedef struct ab_lib_step {
     double probe_seconds; /* of the whole run so far */
 } ab_lib_step;
 
+/* ---- named facts ----------------------------------------------------------------------------- */
+
+enum { AB_LIB_FACTS = 256, AB_LIB_FACT_NAME = 64, AB_LIB_FACT_PLACE = 160 };
+
+/* What the caller stated under one name of one place. Plain. */
+typedef struct ab_lib_fact {
+    char name[AB_LIB_FACT_NAME], place[AB_LIB_FACT_PLACE];
+    int64_t times, first_step, last_step;
+    double first, last, least, largest; /* values; NAN: not finite */
+} ab_lib_fact;
+
+/* Plain. */
+typedef struct ab_lib_facts {
+    int32_t count;
+    int64_t left_out; /* statements beyond the room */
+    ab_lib_fact fact[AB_LIB_FACTS];
+} ab_lib_facts;
+
 /* ---- governor -------------------------------------------------------------------------------- */
 
 /* What a group's step knows of its gradients so far. */
@@ -194,6 +212,7 @@ struct ampprobe {
     char *note[AB_LIB_NOTES];
     int64_t notes;
     ab_lib_course *course;
+    ab_lib_facts *facts;
     ab_lib_governor governor;
     int planned; /* what ampprobe_plan says of the next step */
     ab_lib_look look[AB_LIB_GROUPS];

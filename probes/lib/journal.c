@@ -2,6 +2,7 @@
 #include "probes/lib/journal.h"
 
 #include "kernels/core/text.h"
+#include "probes/lib/named_facts.h"
 #include "probes/lib/steps.h"
 #include "probes/lib/things.h"
 
@@ -25,7 +26,9 @@ typedef enum kind {
     LEDGER,    /* ab_lib_ledger */
     NOTE,
     COURSE, /* ab_lib_course */
-    STEP
+    STEP,
+    FACTS, /* ab_lib_facts */
+    FACT   /* one statement */
 } kind;
 
 typedef struct head {
@@ -37,7 +40,7 @@ typedef struct head {
 typedef struct begin {
     char magic[16];
     uint32_t order, abi; /* order: 0x01020304 in the writer's byte order */
-    uint32_t sizes[6];   /* of what is written as it is in memory */
+    uint32_t sizes[7];   /* of what is written as it is in memory */
     char id[17], started[32];
 } begin;
 
@@ -46,7 +49,8 @@ static begin begin_of(const ampprobe *p) {
                .order = 0x01020304u,
                .abi = AMPPROBE_ABI,
                .sizes = {sizeof(ab_lib_tensor), sizeof(ab_lib_pending), sizeof(ab_lib_ledger),
-                         sizeof(ab_lib_moves), sizeof(ab_lib_course), sizeof(ab_lib_step)}};
+                         sizeof(ab_lib_moves), sizeof(ab_lib_course), sizeof(ab_lib_step),
+                         sizeof(ab_lib_facts)}};
     memcpy(b.id, p->id, sizeof b.id);
     memcpy(b.started, p->started, sizeof b.started);
     return b;
@@ -124,6 +128,15 @@ ab_status ab_lib_journal_note(ampprobe *p, const char *note) {
     return write_record(p, NOTE, note, strlen(note) + 1);
 }
 
+ab_status ab_lib_journal_fact(ampprobe *p, const char *name, const char *place, int64_t step, double value) {
+    AB_TRY(open_record(p));
+    AB_TRY(put(p, &step, sizeof step));
+    AB_TRY(put(p, &value, sizeof value));
+    AB_TRY(put_text(p, name));
+    AB_TRY(put_text(p, place));
+    return close_record(p, FACT);
+}
+
 ab_status ab_lib_journal_thing(ampprobe *p, int32_t thing) {
     const ab_lib_thing *t = &p->thing[thing];
     ampprobe_thing about = {.size = sizeof about,
@@ -191,6 +204,7 @@ static ab_status write_all(ampprobe *p) {
     AB_TRY(write_keys(p));
     for (int32_t i = 0; i < p->things; i++) AB_TRY(ab_lib_journal_thing(p, i));
     AB_TRY(write_record(p, COURSE, p->course, sizeof *p->course));
+    if (p->facts->count > 0) AB_TRY(write_record(p, FACTS, p->facts, sizeof *p->facts));
     for (int32_t i = 0; i < p->tensors; i++)
         AB_TRY(write_record(p, TENSOR, p->tensor[i], sizeof *p->tensor[i]));
     for (int32_t i = 0; i < p->ledgers; i++)
@@ -388,6 +402,28 @@ static ab_status read_step(ampprobe *p, rest *r) {
     return AB_OK;
 }
 
+static bool is_text(const char *text, size_t size) { return memchr(text, '\0', size) != NULL; }
+
+static ab_status read_facts(ampprobe *p, rest *r) {
+    ab_lib_facts *f = p->facts;
+    bool good = take(r, f, sizeof *f) && f->count >= 0 && f->count <= AB_LIB_FACTS && f->left_out >= 0;
+    for (int32_t i = 0; good && i < f->count; i++)
+        good = is_text(f->fact[i].name, AB_LIB_FACT_NAME) && is_text(f->fact[i].place, AB_LIB_FACT_PLACE);
+    if (good) return AB_OK;
+    memset(f, 0, sizeof *f);
+    return damaged(p, "its facts");
+}
+
+static ab_status read_fact(ampprobe *p, rest *r) {
+    int64_t step;
+    double value;
+    if (!take(r, &step, sizeof step) || !take(r, &value, sizeof value)) return damaged(p, "a fact");
+    const char *name = take_text(r), *place = name ? take_text(r) : NULL;
+    if (!place || ab_lib_fact_check(name, place, step) != AB_OK) return damaged(p, "a fact");
+    ab_lib_fact_add(p, name, place, step, value);
+    return AB_OK;
+}
+
 static ab_status replay(ampprobe *p, uint32_t type, rest *r) {
     switch (type) {
     case BEGIN:
@@ -406,6 +442,10 @@ static ab_status replay(ampprobe *p, uint32_t type, rest *r) {
         return read_course(p, r);
     case STEP:
         return read_step(p, r);
+    case FACTS:
+        return read_facts(p, r);
+    case FACT:
+        return read_fact(p, r);
     default:
         return damaged(p, "a record of an unknown kind");
     }

@@ -20,6 +20,10 @@ AB_MUST_CHECK ab_status ab_lib_journal_thing(ampprobe *p, int32_t thing);
 AB_MUST_CHECK ab_status ab_lib_journal_key(ampprobe *p, const char *key, const char *value);
 AB_MUST_CHECK ab_status ab_lib_journal_note(ampprobe *p, const char *note);
 
+/* Writes a fact that was checked. */
+AB_MUST_CHECK ab_status ab_lib_journal_fact(ampprobe *p, const char *name, const char *place, int64_t step,
+                                            double value);
+
 /* Writes a step with what is pending for it. */
 AB_MUST_CHECK ab_status ab_lib_journal_step(ampprobe *p, const ab_lib_step *step);
 

@@ -149,6 +149,7 @@ _SIGNATURES = {
     "ampprobe_open": (c_int, [c_char_p, c_char_p, POINTER(_HANDLE)]),
     "ampprobe_set": (c_int, [_HANDLE, c_char_p, c_char_p]),
     "ampprobe_note": (c_int, [_HANDLE, c_char_p]),
+    "ampprobe_fact": (c_int, [_HANDLE, c_char_p, c_char_p, c_int64, c_double]),
     "ampprobe_flush": (c_int, [_HANDLE]),
     "ampprobe_close": (c_int, [_HANDLE]),
     "ampprobe_describe": (c_int, [_HANDLE, POINTER(Thing), c_int32, POINTER(c_int32)]),
@@ -277,6 +278,11 @@ class Record:
     def note(self, text: str) -> None:
         """Adds a line to the record's warnings."""
         self._check(self.library.ampprobe_note(self.handle, text.encode("utf-8", "replace")))
+
+    def fact(self, name: str, value: float, place: str, step: int) -> None:
+        """States a named fact."""
+        where = place.encode("utf-8", "replace")[:159].decode("utf-8", "ignore").encode()
+        self._check(self.library.ampprobe_fact(self.handle, name.encode(), where, step, value))
 
     def describe(self, things: Sequence[dict]) -> list[int]:
         """Describes parameters or layers (name, layer, type, dtype, shape, group); gives their numbers."""

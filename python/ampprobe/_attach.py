@@ -21,6 +21,9 @@ class Off:
     def see(self, name: str, array: Any, role: str = "activation") -> None:
         """Does nothing."""
 
+    def fact(self, name: str, value: float = 1.0, place: str = "", step: Optional[int] = None) -> None:
+        """Does nothing."""
+
     def close(self) -> None:
         """Does nothing."""
 

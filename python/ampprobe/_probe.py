@@ -277,6 +277,16 @@ class Probe:
             except Exception as error:
                 self.fail(error)
 
+    def fact(self, name: str, value: float = 1.0, place: str = "", step: Optional[int] = None) -> None:
+        """States a fact that no tensor shows (docs/libampprobe.md); `step` as the probe counts: this one."""
+        if not self.off:
+            try:
+                if step is None:
+                    step = self.groups[0].step if getattr(self, "groups", None) else 0
+                self.record.fact(name, float(value), place, step)
+            except Exception as error:
+                self.fail(error)
+
     def note(self, text: str) -> None:
         """Puts a line into the record's warnings, once."""
         if text not in self._notes and not self.off:

@@ -20,7 +20,7 @@ if command -v readelf >/dev/null && command -v nm >/dev/null; then
     expect_empty() { checks=$((checks + 1)); [ ! -s "$1" ] || fail "$2: $(cat "$1")"; }
     expect_empty needed "libraries that libampprobe needs"
     nm -D --defined-only "$lib/libampprobe.so" | awk '$2 == "T" { print $3 }' |
-        sed 's/@@AMPPROBE_1$//' | sort >exported
+        sed 's/@@AMPPROBE_1[.0-9]*$//' | sort >exported
     sed -n 's/.*AMPPROBE_API .*[ *]\(ampprobe_[a-z_]*\)(.*/\1/p' "$work/root/include/ampprobe.h" |
         sort >declared
     diff exported declared >differing

@@ -35,6 +35,7 @@ class Recorder:
         self.seen = _abi.Seen()
         self.facts = _abi.StepFacts()
         self.things, self.steps, self.notes, self.tensors, self.updates = [], [], [], [], []
+        self.facts_stated = []
         self.current, self.checks, self.closed, self.settings = [], [], 0, {}
         Recorder.opened.append(self)
 
@@ -46,6 +47,9 @@ class Recorder:
 
     def note(self, text):
         self.notes.append(text)
+
+    def fact(self, name, value, place, step):
+        self.facts_stated.append((name, value, place, step))
 
     def describe(self, things):
         first = len(self.things)

@@ -586,6 +586,78 @@ static void one_step(ampprobe *p, int32_t id, int64_t step, float size) {
     assert_int_equal(ampprobe_step(p, &f), AMPPROBE_OK);
 }
 
+/* The facts of a probe's document that was read. */
+static const cJSON *fact_at(const cJSON *document, int i) {
+    return cJSON_GetArrayItem(ab_json_at(document, "probe.facts"), i);
+}
+
+static void facts_are_kept_by_name_and_place(void **state) {
+    (void)state;
+    ampprobe *p = pl_open(NULL);
+    char name[80] = "";
+    REFUSED(ampprobe_fact(p, NULL, NULL, 0, 1));
+    REFUSED(ampprobe_fact(p, "", NULL, 0, 1));
+    REFUSED(ampprobe_fact(p, "Big", NULL, 0, 1));
+    REFUSED(ampprobe_fact(p, "a fact", NULL, 0, 1));
+    REFUSED(ampprobe_fact(p, "a", NULL, -1, 1));
+    memset(name, 'a', 64);
+    REFUSED(ampprobe_fact(p, name, NULL, 0, 1));
+    assert_int_equal(ampprobe_fact(p, "resumed_steps", NULL, 7, 300), AMPPROBE_OK);
+    static const double values[] = {4, -2, 9, NAN, INFINITY, 3};
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(ampprobe_fact(p, "ids", "wte", 10 + i, values[i]), AMPPROBE_OK);
+    assert_int_equal(ampprobe_fact(p, "ids", "wpe", 10, (double)NAN), AMPPROBE_OK);
+    for (int i = 0; i < 300; i++) {
+        snprintf(name, sizeof name, "layer%d", i);
+        assert_int_equal(ampprobe_fact(p, "many", name, i, i), AMPPROBE_OK);
+    }
+    cJSON *document = pl_close(p);
+    const cJSON *ids = fact_at(document, 1);
+    assert_string_equal(ab_json_text(fact_at(document, 0), "name", ""), "resumed_steps");
+    assert_string_equal(ab_json_text(fact_at(document, 0), "place", "?"), "");
+    assert_int_equal(ab_json_number(fact_at(document, 0), "first_step", 0), 7);
+    assert_string_equal(ab_json_text(ids, "place", "?"), "wte");
+    assert_int_equal(ab_json_number(ids, "times", 0), 6);
+    assert_int_equal(ab_json_number(ids, "first_step", 0), 10);
+    assert_int_equal(ab_json_number(ids, "last_step", 0), 15);
+    assert_true(ab_json_number(ids, "first", 0) == 4 && ab_json_number(ids, "last", 0) == 3);
+    assert_true(ab_json_number(ids, "least", 0) == -2 && ab_json_number(ids, "largest", 0) == 9);
+    assert_true(cJSON_IsNull(ab_json_at(fact_at(document, 2), "largest")));
+    assert_int_equal(cJSON_GetArraySize(ab_json_at(document, "probe.facts")), 256);
+    assert_int_equal(ab_json_number(document, "probe.facts_left_out", 0), 3 + 300 - 256);
+    cJSON_Delete(document);
+}
+
+/* Facts of a run that was killed: those of the snapshot and those since. */
+static void state_and_be_killed(const char *path) {
+    ampprobe *p;
+    if (ampprobe_open(path, "{\"probe_every\": 1}", &p) != AMPPROBE_OK) _exit(1);
+    const int32_t id = begin_of(p);
+    for (int i = 0; i < 4; i++) {
+        if (ampprobe_fact(p, "ids", "wte", i, i) != AMPPROBE_OK) _exit(1);
+        one_step(p, id, i, 1);
+    }
+    kill(getpid(), SIGKILL);
+    _exit(1);
+}
+
+static void a_killed_run_keeps_its_facts(void **state) {
+    (void)state;
+    char path[PL_PATH];
+    int how;
+    const pid_t child = fork();
+    if (child == 0) state_and_be_killed(pl_path(path));
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
+    cJSON *document = NULL;
+    assert_int_equal(ampprobe_recover(pl_path(path)), AMPPROBE_OK);
+    assert_int_equal(ab_result_load(path, &document), AB_OK);
+    assert_int_equal(ab_json_number(fact_at(document, 0), "times", 0), 4);
+    assert_true(ab_json_number(fact_at(document, 0), "largest", 0) == 3);
+    cJSON_Delete(document);
+    unlink(path);
+}
+
 static void run_and_be_killed(const char *path, int steps) {
     ampprobe *p;
     if (ampprobe_open(path, "{\"probe_every\": 1}", &p) != AMPPROBE_OK) _exit(1);
@@ -800,6 +872,8 @@ int main(void) {
         cmocka_unit_test(a_killed_run_is_read_to_its_last_step),
         cmocka_unit_test(a_journal_of_another_run_is_not_joined),
         cmocka_unit_test(a_damaged_journal_is_no_danger),
+        cmocka_unit_test(facts_are_kept_by_name_and_place),
+        cmocka_unit_test(a_killed_run_keeps_its_facts),
         cmocka_unit_test(a_child_writes_nothing),
         cmocka_unit_test(a_full_disk_turns_the_probe_off),
         cmocka_unit_test(many_steps_need_no_more_room),

@@ -26,5 +26,6 @@ def see(name, array, role="activation"):
     """Shows an array to every open probe (see Probe.see)."""
     from . import _patches
 
-    for probe in list(_patches._probes):
-        probe.see(name, array, role)
+    for probe in _patches._probes:
+        if isinstance(probe, Probe):
+            probe.see(name, array, role)

@@ -256,6 +256,7 @@ class Record:
 
     def __init__(self, path: str, config: dict):
         self.library = library()
+        self.path = path
         self.handle: Any = _HANDLE()
         text = json.dumps(config, default=str).encode()
         status = self.library.ampprobe_open(os.fsencode(path), text, byref(self.handle))

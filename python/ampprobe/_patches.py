@@ -15,7 +15,7 @@ import weakref
 from typing import Any, Callable, Optional
 
 _lock = threading.RLock()
-_probes: list = []  # open probes
+_probes: tuple = ()  # open probes; replaced and never changed, so that a call of one may open another
 _by_optimizer: dict[int, tuple] = {}  # id of an optimizer -> (weak reference, group)
 _by_parameter: dict[int, Any] = {}  # id of a parameter -> group
 _undo: list[Callable[[], None]] = []
@@ -188,10 +188,11 @@ def _patch_torch() -> None:
 
 def register(probe: Any) -> None:
     """A probe begins to watch: the patches are made if it is the first."""
+    global _probes
     with _lock:
         if not _probes:
             _patch_torch()
-        _probes.append(probe)
+        _probes = (*_probes, probe)
 
 
 def watch(group: Any, optimizer: Any) -> None:
@@ -219,9 +220,9 @@ def watch_parameters(group: Any, parameters: list) -> None:
 
 def unregister(probe: Any) -> None:
     """A probe watches no more: the originals come back if it was the last."""
+    global _probes
     with _lock:
-        if probe in _probes:
-            _probes.remove(probe)
+        _probes = tuple(other for other in _probes if other is not probe)
         for key in [key for key, entry in _by_optimizer.items() if entry[1].probe is probe]:
             del _by_optimizer[key]
         for key in [key for key, group in _by_parameter.items() if group.probe is probe]:

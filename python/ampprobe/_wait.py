@@ -1,0 +1,200 @@
+"""Waits for the first backward pass or step of a training that was not changed, and attaches a probe to it.
+
+Optimizers are those that live then; a model is a module that holds their parameters and lies in no other such
+module. torch is not imported here: the script may first set what torch reads when it is imported.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import importlib.util
+import os
+import sys
+from typing import Any, Iterator, Optional
+
+from . import _patches
+from ._attach import attach, plain_optimizer
+
+
+class Bare:
+    """A model in place of one that is not there: an optimizer's parameters without a module."""
+
+    def __init__(self, optimizers: list):
+        self._rows = [
+            (f"parameter{number}", parameter)
+            for number, parameter in enumerate(p for optimizer in optimizers for p in parameters(optimizer))
+        ]
+
+    def named_parameters(self) -> Iterator:
+        """Names by order."""
+        return iter(self._rows)
+
+
+def parameters(optimizer: Any) -> list:
+    """All parameters of an optimizer."""
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def _living(kinds: Any) -> list:
+    """Objects of a class or its subclasses. type() is asked, as isinstance runs code of proxies."""
+    return [thing for thing in gc.get_objects() if issubclass(type(thing), kinds)]
+
+
+def living_optimizers(torch: Any, first: Any = None) -> list:
+    """Optimizers that train something, out of their wrappers; `first` before all others."""
+    found: list = []
+    held: set[int] = set()
+    living = [
+        plain_optimizer(item) for item in _living(torch.optim.Optimizer) if hasattr(item, "param_groups")
+    ]
+    for optimizer in [plain_optimizer(first), *living] if first is not None else living:
+        own = {id(p) for p in parameters(optimizer) if p.requires_grad}
+        if own - held and not any(optimizer is other for other in found):
+            found.append(optimizer)
+            held |= own
+    return found
+
+
+def models_of(optimizers: list, torch: Any) -> list:
+    """The outermost modules that hold the optimizers' parameters, the one with most of them first."""
+    wanted = {id(p) for optimizer in optimizers for p in parameters(optimizer)}
+    rows = []
+    for module in _living(torch.nn.Module):
+        try:
+            own = {id(p) for p in module.parameters()} & wanted
+        except Exception:  # a module that is not complete yet
+            continue
+        if own:
+            rows.append((module, own))
+    inside = {id(part) for module, _ in rows for part in module.modules() if part is not module}
+    rows = [row for row in rows if id(row[0]) not in inside]
+    rows.sort(key=lambda row: -len(row[1]))
+    models, held = [], set()
+    for module, own in rows:
+        if own - held:
+            models.append(module)
+            held |= own
+    return models
+
+
+class Waiting:
+    """Stands where a probe stands, until there is something to attach one to."""
+
+    def __init__(self, options: dict):
+        self.options = options
+        self.probe: Any = None
+        self.bare: Optional[Bare] = None  # kept: a probe refers to models weakly
+        self.handle: Any = None
+        self.failed: Optional[str] = None
+        self.pid = os.getpid()
+
+    def start(self) -> None:
+        """Begins to wait, when torch has been imported."""
+        atexit.register(self._end)
+        if "torch" in sys.modules:
+            self.install()
+        else:
+            sys.meta_path.insert(0, _OnImport("torch", self.install))
+
+    def install(self) -> None:
+        """Hooks on backward, GradScaler and every optimizer; they are the patches that probes use."""
+        try:
+            torch = sys.modules["torch"]
+            from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+            self.handle = register_optimizer_step_pre_hook(torch.compiler.disable(self._before_step))
+            _patches.register(self)
+        except Exception as error:
+            self._say(error)
+
+    # -- what _patches tells ---------------------------------------------------------------------------
+
+    def saw_loss(self, scaler: Any, outputs: Any) -> None:
+        """GradScaler.scale was called."""
+        if self._attach(None, scaler):
+            self.probe.saw_loss(scaler, outputs)
+
+    def saw_backward(self, tensors: Any) -> None:
+        """torch.autograd.backward was called."""
+        if self._attach():
+            self.probe.saw_backward(tensors)
+
+    def after_update(self, scaler: Any) -> None:
+        """GradScaler.update was called: nothing was attached yet."""
+
+    def _before_step(self, optimizer: Any, args: tuple, kwargs: dict) -> None:
+        self._attach(optimizer)
+
+    # -- attaching -------------------------------------------------------------------------------------
+
+    def _attach(self, optimizer: Any = None, scaler: Any = None) -> bool:
+        """Attaches a probe, if there is an optimizer; whether this call did."""
+        if self.probe is not None or self.failed or os.getpid() != self.pid:
+            return False
+        try:
+            torch = sys.modules["torch"]
+            optimizers = living_optimizers(torch, optimizer)
+            if not optimizers:
+                return False
+            models = models_of(optimizers, torch)
+            held = {id(p) for model in models for p in model.parameters()}
+            loose = [o for o in optimizers if not any(id(p) in held for p in parameters(o))]
+            if loose:
+                self.bare = Bare(loose)
+                models.append(self.bare)
+            self.probe = attach(models, optimizers, scaler=scaler, **self.options)
+        except Exception as error:
+            self._say(error)
+        finally:
+            if self.probe is not None or self.failed:
+                _patches.unregister(self)
+        return self.probe is not None
+
+    def _say(self, error: BaseException) -> None:
+        self.failed = f"{type(error).__name__}: {error}".split("\n", 1)[0]
+        self._print(f"the run is not recorded: {self.failed}")
+
+    def _print(self, text: str) -> None:
+        try:
+            print(f"ampprobe: {text}", file=sys.stderr)
+        except Exception:  # stderr may be closed
+            pass
+
+    def _end(self) -> None:
+        """At exit: says where the record is."""
+        if os.getpid() != self.pid or self.failed:
+            return
+        if self.probe is None:
+            self._print("no optimizer made a step in this process: nothing was recorded")
+            return
+        steps = max(group.step for group in self.probe.groups)
+        self.probe.close()
+        path = self.probe.record.path
+        self._print(f"{path}: {steps} steps were recorded; ampbench diagnose {path}")
+
+
+class _OnImport:
+    """A finder of modules that calls a function when one module has been imported."""
+
+    def __init__(self, name: str, function: Any):
+        self.name, self.function = name, function
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """The spec that others find, with a loader that tells."""
+        if name != self.name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        loader = getattr(spec, "loader", None)
+        if loader is None or not hasattr(loader, "exec_module"):
+            return spec
+        function, execute = self.function, loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            del loader.exec_module
+            execute(module)
+            function()
+
+        loader.exec_module = exec_module
+        return spec

@@ -1,0 +1,93 @@
+/* Reductions over the ranks of data parallelism: who adds what to what, in which order, and where it rounds.
+ *
+ * A contribution is one rank's gradient as it is sent: values of the wire format, held in fp32. Every hop
+ * adds two values of the wire format in fp32 and rounds once to the wire format; for fp16 and bf16 that
+ * equals the correctly rounded sum, because fp32 has at least 2 p + 2 digits (Figueroa, ACM SIGNUM 30(3),
+ * 1995). No communication, no threads and no allocation here.
+ *
+ * A scheme is one file scheme_<name>.c with a const ab_collective and one line in schemes.def. Sources of the
+ * orders: NCCL's ring and tree all-reduce; docs/ranks.md says what is simplified. */
+#ifndef AB_KERNELS_COLLECTIVE_COLLECTIVE_H
+#define AB_KERNELS_COLLECTIVE_COLLECTIVE_H
+
+#include "kernels/format/format.h"
+
+AB_BEGIN_DECLS
+
+/* ---- reductions ------------------------------------------------------------------------------ */
+
+/* How the sum becomes a mean. Products are rounded to the wire format. */
+typedef enum ab_divide {
+    AB_DIVIDE_PRE,    /* every contribution times fp32(1 / N), before the sum */
+    AB_DIVIDE_POST,   /* the sum times fp32(1 / N) */
+    AB_DIVIDE_SQRT,   /* contributions over f, the sum over N / f; f: the power of two nearest above sqrt(N)
+                       * that divides N so far, as FSDP computes it */
+    AB_DIVIDE_FACTOR, /* contributions times fp32(1 / F), the sum times fp32(F / N) */
+    AB_DIVIDE_AVERAGE /* contributions times 1 / N rounded to the wire format, as NCCL's ncclAvg */
+} ab_divide;
+
+typedef struct ab_reduction {
+    const struct ab_collective *scheme;
+    int64_t group; /* ranks of a group; schemes with groups only */
+    const ab_format *wire;
+    ab_divide divide;
+    double factor; /* of AB_DIVIDE_FACTOR; positive */
+} ab_reduction;
+
+/* One block of elements that all ranks reduce in the same order. */
+typedef struct ab_reduce_block {
+    const float *const *row; /* [ranks]: each rank's contribution, n values of the wire format */
+    int64_t ranks, n;
+    int64_t start;  /* the rank whose contribution enters a ring first, in [0, ranks) */
+    float *sum;     /* [n]: result, before AB_DIVIDE_POST and its like */
+    float *scratch; /* [ab_reduce_scratch] */
+} ab_reduce_block;
+
+typedef struct ab_collective {
+    const char *name, *text;
+    bool groups;    /* written NAME:RANKS */
+    bool sums_wide; /* contributions are not rounded to the wire format: it holds the result alone */
+    /* Arrays of n values that `reduce` needs beside the sum. */
+    int64_t (*arrays)(int64_t ranks);
+    void (*reduce)(const ab_reduction *reduction, const ab_reduce_block *block);
+} ab_collective;
+
+/* Floats of ab_reduce_block.scratch. */
+int64_t ab_reduce_scratch(const ab_reduction *reduction, int64_t ranks, int64_t n);
+
+/* Sums one block over the ranks. */
+void ab_reduce(const ab_reduction *reduction, const ab_reduce_block *block);
+
+/* to[i] = from[i], divided as contributions are, rounded to the wire format. `to` may be `from`. */
+void ab_reduce_send(const ab_reduction *reduction, int64_t ranks, const float *from, float *to, int64_t n);
+
+/* The same for the sum, after ab_reduce, in place. */
+void ab_reduce_finish(const ab_reduction *reduction, int64_t ranks, float *sum, int64_t n);
+
+/* FSDP's pre-division factor: f doubles from 1 while it divides N and N / f > f. */
+int64_t ab_reduce_sqrt_factor(int64_t ranks);
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* The rows of schemes.def, in order. */
+int ab_collective_count(void);
+const ab_collective *ab_collective_at(int i);
+
+/* Parses "ring" or "hierarchical:8" into scheme and group. AB_USAGE with the nearest name. */
+AB_MUST_CHECK ab_status ab_reduction_parse_scheme(const char *text, ab_reduction *reduction);
+
+/* Parses "pre", "post", "sqrt", "avg" or a factor. AB_USAGE. */
+AB_MUST_CHECK ab_status ab_reduction_parse_divide(const char *text, ab_reduction *reduction);
+
+/* "ring", "hierarchical:8"; "pre", "8". text[AB_REDUCTION_TEXT]; return `text`. */
+enum { AB_REDUCTION_TEXT = 48 };
+const char *ab_reduction_scheme_text(const ab_reduction *reduction, char *text);
+const char *ab_reduction_divide_text(const ab_reduction *reduction, char *text);
+
+#define AB_COLLECTIVE(name) extern const ab_collective ab_collective_##name;
+#include "kernels/collective/schemes.def"
+#undef AB_COLLECTIVE
+
+AB_END_DECLS
+
+#endif

@@ -1,0 +1,301 @@
+/* `ampbench ranks FILE...`: what a reduction over many ranks would do to measured gradients. */
+#define _POSIX_C_SOURCE 200809L /* isatty, strtok_r, strdup */
+
+#include "bench/ranks/ranks.h"
+#include "bench/cmd/cmd.h"
+#include "kernels/core/log.h"
+#include "kernels/core/parallel.h"
+#include "kernels/core/show.h"
+#include "kernels/core/text.h"
+#include "kernels/files/lock.h"
+#include "reports/record/json.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LIST = 16, MOST_RANKS = 1 << 20, DEFAULT_ELEMENTS = 1 << 20 };
+
+/* Lists of one option, as written. */
+typedef struct list {
+    char *copy; /* owned */
+    const char *word[LIST];
+    int count;
+} list;
+
+typedef struct request {
+    ab_ranks_request run; /* file[] points into `word` */
+    const char **word;    /* owned; capacity: the number of arguments */
+    const char *ranks, *reduce, *wire, *divide, *preset, *scale, *bucket, *elements, *json, *plot, *threads;
+    bool help;
+} request;
+
+/* ---- help ------------------------------------------------------------------------------------ */
+
+static const char usage[] =
+    "usage: ampbench ranks FILE FILE... [OPTION]...\n\n"
+    "Each FILE holds the gradients of one micro-batch, saved before any reduction (tensor files as for "
+    "`ampbench\ninspect`). Says what averaging them over 8 to 65536 ranks would do, with the order of "
+    "additions, "
+    "the format on\nthe wire and the division of a framework: error, bias, overflow, flushed values, by "
+    "tensor "
+    "and number of ranks,\nbeside the noise of the mini-batch itself. The numbers are simulated, bit by "
+    "bit.\n\n"
+    "  --ranks LIST          numbers of ranks: 8,64,1024, or 8..65536 for powers of two (default 8,64,512,4096)\n"
+    "  --reduce LIST         orders (below); default ring,tree,alltoall\n"
+    "  --reduce-dtype LIST   format on the wire: fp32, fp16, bf16, or as-is for that of the file; default "
+    "fp32,fp16,bf16\n"
+    "  --divide LIST         pre: contributions over N; post: the sum over N; sqrt: both, by about sqrt(N); "
+    "avg: contributions\n"
+    "                        times 1/N rounded to the wire format; F: contributions over F, the sum times "
+    "F/N "
+    "(default pre)\n"
+    "  --preset LIST         a framework's defaults (below), in place of the three options above\n"
+    "  --scale S             loss scale that the gradients are multiplied by: a number or 2^K (default 1)\n"
+    "  --bucket-mb X         bytes that are reduced together, cut into one chunk for each rank (default 25)\n"
+    "  --elements N          most elements to simulate, in blocks spread evenly (default 2^20; 0: all)\n"
+    "  --json FILE           the answer as JSON; - is standard output, in place of the table\n"
+    "  --plot DIR            draw error against ranks into DIR\n"
+    "  --threads N           threads (default: as many as processors); results do not depend on it\n"
+    "  --help                this text\n";
+
+static void print_help(void) {
+    fputs(usage, stdout);
+    puts("\nOrders:");
+    for (int i = 0; i < ab_collective_count(); i++) {
+        const ab_collective *scheme = ab_collective_at(i);
+        char name[AB_REDUCTION_TEXT];
+        ab_text_exact(name, sizeof name, "%s%s", scheme->name, scheme->groups ? ":G" : "");
+        ab_print(stdout, "  %-20s  %s\n", name, scheme->text);
+    }
+    puts("\nPresets:");
+    for (int i = 0; i < ab_ranks_preset_count(); i++)
+        ab_print(stdout, "  %-20s  %s\n", ab_ranks_preset_at(i)->name, ab_ranks_preset_at(i)->text);
+}
+
+/* ---- words of the command line --------------------------------------------------------------- */
+
+static ab_status parse_words(int argc, char **argv, request *r) {
+    const ab_argument arguments[] = {
+        {.name = "--ranks", .value = &r->ranks},       {.name = "--reduce", .value = &r->reduce},
+        {.name = "--reduce-dtype", .value = &r->wire}, {.name = "--divide", .value = &r->divide},
+        {.name = "--preset", .value = &r->preset},     {.name = "--scale", .value = &r->scale},
+        {.name = "--bucket-mb", .value = &r->bucket},  {.name = "--elements", .value = &r->elements},
+        {.name = "--json", .value = &r->json},         {.name = "--plot", .value = &r->plot},
+        {.name = "--threads", .value = &r->threads},   {.name = "--help"},
+    };
+    const ab_argument_list options = {"ranks", arguments, (int)AB_COUNT_OF(arguments), NULL, true};
+    for (int i = 1; i < argc; i++) {
+        if (ab_is_help(argv[i]))
+            r->help = true;
+        else if (argv[i][0] == '-')
+            AB_TRY(ab_take_option(&options, argc, argv, &i));
+        else
+            r->word[r->run.files++] = argv[i];
+    }
+    r->run.file = r->word;
+    return AB_OK;
+}
+
+static ab_status split(const char *option, const char *text, list *words) {
+    *words = (list){.copy = strdup(text)};
+    if (!words->copy) return ab_fail(AB_NO_MEMORY, "ranks: out of memory");
+    char *rest = NULL;
+    for (char *word = strtok_r(words->copy, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
+        if (words->count == LIST) return ab_fail(AB_USAGE, "%s: expected at most %d entries", option, LIST);
+        words->word[words->count++] = word;
+    }
+    return words->count > 0 ? AB_OK : ab_fail(AB_USAGE, "%s: expected a list, found nothing", option);
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+static ab_status parse_number(const char *option, const char *text, double low, double high, double *value) {
+    char *end;
+    bool power = strncmp(text, "2^", 2) == 0;
+    double x = strtod(power ? text + 2 : text, &end);
+    bool number = end != text + (power ? 2 : 0) && *end == '\0';
+    *value = power ? exp2(x) : x;
+    if (number && *value >= low && *value <= high) return AB_OK;
+    return ab_fail(AB_USAGE, "%s: expected a number from %g to %g, found '%s'", option, low, high,
+                   ab_text_brief(text, 40));
+}
+
+static ab_status add_count(ab_ranks_question *q, double value) {
+    if (value != floor(value)) return ab_fail(AB_USAGE, "--ranks: expected whole numbers, found %g", value);
+    if (q->counts > 0 && (int64_t)value <= q->count[q->counts - 1])
+        return ab_fail(AB_USAGE, "--ranks: expected rising numbers, found %g after %lld", value,
+                       (long long)q->count[q->counts - 1]);
+    if (q->counts == AB_RANKS_COUNTS)
+        return ab_fail(AB_USAGE, "--ranks: expected at most %d numbers", AB_RANKS_COUNTS);
+    q->count[q->counts++] = (int64_t)value;
+    return AB_OK;
+}
+
+/* "64", or "8..65536": 8, 16, ..., 65536. */
+static ab_status add_counts(ab_ranks_question *q, char *word) {
+    char *dots = strstr(word, "..");
+    double low, high;
+    if (dots) *dots = '\0';
+    AB_TRY(parse_number("--ranks", word, 1, MOST_RANKS, &low));
+    high = low;
+    if (dots) AB_TRY(parse_number("--ranks", dots + 2, low, MOST_RANKS, &high));
+    for (double value = low; value <= high; value *= 2) AB_TRY(add_count(q, value));
+    return AB_OK;
+}
+
+static ab_status parse_counts(request *r) {
+    list words;
+    ab_status status = split("--ranks", r->ranks ? r->ranks : "8,64,512,4096", &words);
+    for (int i = 0; i < words.count && status == AB_OK; i++)
+        status = add_counts(&r->run.question, words.copy + (words.word[i] - words.copy));
+    free(words.copy);
+    return status;
+}
+
+/* ---- rules ----------------------------------------------------------------------------------- */
+
+static ab_status parse_wire(const char *text, ab_reduction *reduction) {
+    reduction->wire = NULL;
+    if (strcmp(text, "as-is") == 0) return AB_OK;
+    const ab_format *format = NULL;
+    if (ab_format_find(text, &format) == AB_OK &&
+        (format == &ab_format_fp32 || format == &ab_format_fp16 || format == &ab_format_bf16)) {
+        reduction->wire = format;
+        return AB_OK;
+    }
+    return ab_fail(AB_USAGE, "--reduce-dtype: expected fp32, fp16, bf16 or as-is, found '%s'",
+                   ab_text_brief(text, 40));
+}
+
+static ab_status add_rule(ab_ranks_question *q, const char *reduce, const char *wire, const char *divide) {
+    ab_reduction reduction = {.divide = AB_DIVIDE_PRE};
+    if (ab_reduction_parse_scheme(reduce, &reduction) != AB_OK) return ab_fail_prefix(AB_USAGE, "--reduce");
+    if (ab_reduction_parse_divide(divide, &reduction) != AB_OK) return ab_fail_prefix(AB_USAGE, "--divide");
+    AB_TRY(parse_wire(wire, &reduction));
+    if (q->rules == AB_RANKS_RULES)
+        return ab_fail(AB_USAGE,
+                       "ranks: expected at most %d combinations of --reduce, --reduce-dtype and "
+                       "--divide",
+                       AB_RANKS_RULES);
+    q->rule[q->rules++].reduction = reduction;
+    return AB_OK;
+}
+
+/* Every order with every format with every division. */
+static ab_status combine(ab_ranks_question *q, const list *reduce, const list *wire, const list *divide) {
+    for (int w = 0; w < wire->count; w++)
+        for (int d = 0; d < divide->count; d++)
+            for (int k = 0; k < reduce->count; k++)
+                AB_TRY(add_rule(q, reduce->word[k], wire->word[w], divide->word[d]));
+    return AB_OK;
+}
+
+static ab_status parse_rules(request *r) {
+    list reduce = {NULL, {NULL}, 0}, wire = reduce, divide = reduce;
+    ab_status status;
+    AB_TRY_GOTO(split("--reduce", r->reduce ? r->reduce : "ring,tree,alltoall", &reduce));
+    AB_TRY_GOTO(split("--reduce-dtype", r->wire ? r->wire : "fp32,fp16,bf16", &wire));
+    AB_TRY_GOTO(split("--divide", r->divide ? r->divide : "pre", &divide));
+    status = combine(&r->run.question, &reduce, &wire, &divide);
+out:
+    free(reduce.copy);
+    free(wire.copy);
+    free(divide.copy);
+    return status;
+}
+
+static ab_status add_preset(ab_ranks_question *q, const char *name) {
+    const char *names[LIST];
+    int count = ab_ranks_preset_count();
+    for (int i = 0; i < count; i++) {
+        const ab_ranks_preset *preset = ab_ranks_preset_at(i);
+        if (strcmp(preset->name, name) == 0) return add_rule(q, preset->reduce, preset->wire, preset->divide);
+        names[i] = preset->name;
+    }
+    const char *near = ab_nearest(name, names, count);
+    return ab_fail(AB_USAGE,
+                   "--preset: expected one of those that `ampbench ranks --help` lists, found '%s'%s%s",
+                   ab_text_brief(name, 40), near ? "; nearest: " : "", near ? near : "");
+}
+
+static ab_status parse_presets(request *r) {
+    if (r->reduce || r->wire || r->divide)
+        return ab_fail(AB_USAGE, "--preset: it states --reduce, --reduce-dtype and --divide; give it alone");
+    list words;
+    ab_status status = split("--preset", r->preset, &words);
+    for (int i = 0; i < words.count && status == AB_OK; i++)
+        status = add_preset(&r->run.question, words.word[i]);
+    free(words.copy);
+    return status;
+}
+
+/* ---- the rest of the command line ------------------------------------------------------------ */
+
+static ab_status parse_values(request *r) {
+    ab_ranks_question *q = &r->run.question;
+    double bucket = 25, elements = DEFAULT_ELEMENTS, threads = 0;
+    q->scale = 1;
+    AB_TRY(parse_counts(r));
+    AB_TRY(r->preset ? parse_presets(r) : parse_rules(r));
+    if (r->scale) AB_TRY(parse_number("--scale", r->scale, 0x1p-126, 0x1p127, &q->scale));
+    if (r->bucket) AB_TRY(parse_number("--bucket-mb", r->bucket, 0x1p-20, 0x1p20, &bucket));
+    if (r->elements) AB_TRY(parse_number("--elements", r->elements, 0, 0x1p53, &elements));
+    if (r->threads) AB_TRY(parse_number("--threads", r->threads, 1, AB_PARALLEL_MAX_THREADS, &threads));
+    if (r->plot && !r->plot[0]) return ab_fail(AB_USAGE, "--plot: expected a folder");
+    q->bucket_bytes = bucket * 0x1p20;
+    q->elements = (int64_t)elements;
+    int processors = omp_get_max_threads();
+    return ab_parallel_start(threads > 0 ? (int)threads : processors);
+}
+
+static void show_progress(int done, int all) {
+    fprintf(stderr, "\rranks: %d of %d%s", done, all, done == all ? "\r\033[K" : "");
+}
+
+/* ---- output ---------------------------------------------------------------------------------- */
+
+static ab_status draw(const cJSON *document, const char *folder) {
+    const char *note = NULL;
+    ab_lock lock;
+    AB_TRY(ab_lock_folder("--plot", folder, &lock));
+    ab_status status = ab_ranks_plot(document, folder, &note);
+    ab_lock_release(&lock);
+    AB_TRY(status);
+    if (note) ab_warn("%s", note);
+    return AB_OK;
+}
+
+static ab_status report(const request *r, const ab_ranks_result *result) {
+    bool to_stdout = r->json && strcmp(r->json, "-") == 0;
+    if (!to_stdout) ab_ranks_print(stdout, result);
+    if (!r->json && !r->plot) return AB_OK;
+    cJSON *document = ab_ranks_document(result);
+    ab_status status = document ? AB_OK : ab_fail(AB_NO_MEMORY, "ranks: out of memory");
+    if (status == AB_OK && r->json) status = ab_json_write_file(document, r->json);
+    if (status == AB_OK && r->plot) status = draw(document, r->plot);
+    cJSON_Delete(document);
+    return status;
+}
+
+ab_status ab_cmd_ranks(int argc, char **argv) {
+    request r = {.word = malloc((size_t)argc * sizeof *r.word)};
+    ab_ranks_result result = {0};
+    ab_status status;
+    if (!r.word) return ab_fail(AB_NO_MEMORY, "ranks: out of memory");
+    AB_TRY_GOTO(parse_words(argc, argv, &r));
+    if (r.help) {
+        print_help();
+        goto out;
+    }
+    AB_TRY_GOTO(parse_values(&r));
+    if (isatty(STDERR_FILENO)) r.run.progress = show_progress;
+    AB_TRY_GOTO(ab_ranks_run(&r.run, &result));
+    status = report(&r, &result);
+out:
+    ab_ranks_free(&result);
+    free(r.word);
+    return status;
+}

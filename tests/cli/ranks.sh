@@ -1,0 +1,67 @@
+# ampbench ranks: a half ring over many ranks loses what is known, a tree does not; JSON agrees with its schema
+# and does not depend on the number of threads; bad input is refused in one line.
+# shellcheck source=lib/cli.sh
+. "$(dirname "$0")/lib/cli.sh"
+
+# header FILE COUNT: that of an .npy of COUNT fp32 numbers
+header() {
+    printf '\x93NUMPY\x01\x00\x76\x00' >"$1"
+    printf '%-117s\n' "{'descr': '<f4', 'fortran_order': False, 'shape': ($2,), }" >>"$1"
+}
+# Four micro-batches of 256 values each: 1.0, 1.5, 2.0 or 2.5 in an order that differs between them.
+words=('\x00\x00\x80\x3f' '\x00\x00\xc0\x3f' '\x00\x00\x00\x40' '\x00\x00\x20\x40')
+for k in 0 1 2 3; do
+    header "$work/g$k.npy" 256
+    text=""
+    for i in $(seq 256); do text+=${words[(i + k + i / 7) % 4]}; done
+    printf '%b' "$text" >>"$work/g$k.npy"
+done
+files=("$work/g0.npy" "$work/g1.npy" "$work/g2.npy" "$work/g3.npy")
+
+run ranks "${files[@]}" --ranks 4,4096 --reduce ring,tree,exact --reduce-dtype bf16 --json "$work/all.json"
+expect_rc 0 "ranks"
+expect_text "$work/out" "gradients of 4 micro-batches: 1 tensor, 256 elements" "says what was read"
+expect_text "$work/out" "beyond 4 ranks micro-batches repeat" "says what is extrapolated"
+expect_text "$work/out" "exact bf16 pre           stays below it up to 4096 ranks" "judges the reductions"
+expect "4096 ranks of a bf16 ring lose more than half of the sum, 4 ranks and a tree nearly nothing" \
+    awk '$3 == "bf16" && $4 == "pre" && NF > 8 {
+             lost = -$6; seen++
+             bad += ($1 == 4096 && $2 == "ring") ? lost < 50 : lost > 1 || lost < -1 }
+         END { exit seen != 6 || bad }' "$work/out"
+follows_schema "$work/all.json" "ranks --json" ranks
+
+run ranks "${files[@]}" --ranks 4,4096 --reduce ring,tree,exact --reduce-dtype bf16 --threads 3 \
+    --json "$work/three.json"
+expect "results depend on the number of threads" cmp "$work/all.json" "$work/three.json"
+run ranks "${files[@]}" --ranks 8 --preset fsdp2 --json -
+expect_rc 0 "ranks --json -"
+follows_schema "$work/out" "ranks --json -" ranks
+run ranks "${files[@]}" --ranks 64 --reduce ring --reduce-dtype fp16 --divide post --scale 2^10
+expect_text "$work/out" "100" "2.5 times 1024 times 64 is beyond fp16 before the division"
+
+# refused "TEXT" ARGS...
+refused() {
+    local text=$1
+    shift
+    run ranks "$@"
+    expect_rc 2 "ranks $*"
+    [ -s "$work/out" ] && fail "ranks $*: wrote to stdout"
+    [ "$(wc -l <"$work/err")" = 1 ] || fail "ranks $*: not one line on stderr: $(head -c 800 "$work/err")"
+    expect_text "$work/err" "$text" "ranks $*"
+}
+header "$work/short.npy" 2
+printf '\0\0\0\0\0\0\0\0' >>"$work/short.npy"
+refused "at least 2 files" "$work/g0.npy"
+refused "expected shape [256]" "$work/g0.npy" "$work/short.npy"
+refused "cannot open" "$work/g0.npy" "$work/none.npy"
+refused "nearest: ring" "${files[@]}" --reduce rign
+refused "hierarchical:8" "${files[@]}" --reduce hierarchical
+refused "expected rising numbers" "${files[@]}" --ranks 8,4
+refused "expected whole numbers" "${files[@]}" --ranks 1.5
+refused "expected a number from 1" "${files[@]}" --ranks 0
+refused "fp32, fp16, bf16 or as-is" "${files[@]}" --reduce-dtype fp8_e4m3
+refused "expected pre, post, sqrt, avg or a factor" "${files[@]}" --divide half
+refused "nearest: torch-ddp" "${files[@]}" --preset torch-dpd
+refused "give it alone" "${files[@]}" --preset fsdp1 --divide pre
+refused "did you mean '--ranks'" "${files[@]}" --rnaks 8
+finish

@@ -43,7 +43,8 @@ static const char usage[] =
     "tensor "
     "and number of ranks,\nbeside the noise of the mini-batch itself. The numbers are simulated, bit by "
     "bit.\n\n"
-    "  --ranks LIST          numbers of ranks: 8,64,1024, or 8..65536 for powers of two (default 8,64,512,4096)\n"
+    "  --ranks LIST          numbers of ranks: 8,64,1024, or 8..65536 for powers of two (default "
+    "8,64,512,4096)\n"
     "  --reduce LIST         orders (below); default ring,tree,alltoall\n"
     "  --reduce-dtype LIST   format on the wire: fp32, fp16, bf16, or as-is for that of the file; default "
     "fp32,fp16,bf16\n"
@@ -252,7 +253,8 @@ static ab_status parse_values(request *r) {
 }
 
 static void show_progress(int done, int all) {
-    fprintf(stderr, "\rranks: %d of %d%s", done, all, done == all ? "\r\033[K" : "");
+    fprintf(stderr, "\rranks: %d of %d", done, all);
+    if (done == all) fputs("\r\033[K", stderr);
 }
 
 /* ---- output ---------------------------------------------------------------------------------- */

@@ -12,7 +12,7 @@
 enum { DEAL_SEED = 1 };
 
 static const ab_ranks_preset presets[] = {
-#define AB_RANKS_PRESET(name, reduce, wire, divide, text) {name, reduce, wire, divide, text},
+#define AB_RANKS_PRESET(id, name, reduce, wire, divide, text) {name, reduce, wire, divide, text},
 #include "bench/ranks/presets.def"
 #undef AB_RANKS_PRESET
 };

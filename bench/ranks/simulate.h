@@ -16,6 +16,7 @@ typedef struct ab_ranks_sums {
     int64_t finite, not_finite, overflowed, nonzero, flushed;
 } ab_ranks_sums;
 
+/* into += from */
 void ab_ranks_sums_add(ab_ranks_sums *into, const ab_ranks_sums *from);
 
 typedef struct ab_ranks_job {

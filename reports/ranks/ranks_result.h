@@ -59,6 +59,7 @@ typedef struct ab_ranks_result {
     ab_ranks_outcome *by_tensor;       /* owned; [counts][rules][tensors] */
 } ab_ranks_result;
 
+/* The outcome of all tensors for count[count] ranks by rule[rule]. */
 static inline const ab_ranks_outcome *ab_ranks_at(const ab_ranks_result *result, int count, int rule) {
     return &result->outcome[count * result->question->rules + rule];
 }
@@ -75,6 +76,7 @@ const char *ab_ranks_label(const ab_ranks_rule *rule, char *label);
 /* The document (reports/schema/ranks-1.schema.json), owned by the caller. NULL: out of memory. */
 AB_MUST_CHECK cJSON *ab_ranks_document(const ab_ranks_result *result);
 
+/* Prints the table and, for each reduction, where its error exceeds the mini-batch's noise. */
 void ab_ranks_print(FILE *out, const ab_ranks_result *result);
 
 /* Draws error against ranks into `folder`; `note` gets a static text if it could not be drawn, else NULL. */

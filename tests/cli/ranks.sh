@@ -1,7 +1,15 @@
-# ampbench ranks: a half ring over many ranks loses what is known, a tree does not; JSON agrees with its schema
-# and does not depend on the number of threads; bad input is refused in one line.
+# ampbench ranks: a half ring over many ranks loses what is known, a tree does not; JSON agrees with its
+# schema and does not depend on the number of threads; bad input is refused in one line.
 # shellcheck source=lib/cli.sh
 . "$(dirname "$0")/lib/cli.sh"
+
+# expect WHAT COMMAND...: COMMAND succeeds.
+expect() {
+    local what=$1
+    checks=$((checks + 1))
+    shift
+    "$@" || fail "$what"
+}
 
 # header FILE COUNT: that of an .npy of COUNT fp32 numbers
 header() {

@@ -17,6 +17,8 @@ set(files_of_bench/train/schedule/schedules.def bench/train/schedule/schedule_@.
 set(files_of_reports/diagnose/attribute/verdicts.def reports/diagnose/attribute/causes/@.c)
 set(files_of_bench/tensorfile/readers.def bench/tensorfile/@.c)
 set(files_of_bench/ingest/inputs.def bench/ingest/@.c)
+set(files_of_bench/ingest/log/formats.def bench/ingest/log/log_@.c)
+set(files_of_bench/ingest/log/readers.def bench/ingest/log/@.c)
 
 # Files that only these lists may bring in; a file with a header of its own is what the others share.
 set(listed_reports/render/reports.def reports/render/report_@.c)
@@ -26,6 +28,7 @@ set(listed_bench/help/topics.def bench/help/topics/@.txt)
 set(listed_bench/amp/scaler/scalers.def bench/amp/scaler/scaler_@.c)
 set(listed_bench/train/schedule/schedules.def bench/train/schedule/schedule_@.c)
 set(listed_reports/diagnose/attribute/verdicts.def reports/diagnose/attribute/causes/@.c)
+set(listed_bench/ingest/log/formats.def bench/ingest/log/log_@.c)
 set(listed_bench/nets/nets.def bench/nets/@.json)
 
 # row_name(<variable> <line>): "name" of `AB_THING(name, ...)` or `AB_THING(name)`, else "". Names are what

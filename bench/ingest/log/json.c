@@ -1,0 +1,156 @@
+/* A log as a document, and its totals. */
+#include "bench/ingest/log/format.h"
+
+#include <math.h>
+
+static bool said(const ab_log_point *point, int field) { return point->has >> field & 1u; }
+
+/* ---- totals ------------------------------------------------------------------------------------ */
+
+static void see_scale(ab_log_totals *t, double scale) {
+    if (isnan(t->first_scale)) t->first_scale = t->least_scale = t->largest_scale = scale;
+    t->last_scale = scale;
+    t->least_scale = fmin(t->least_scale, scale);
+    t->largest_scale = fmax(t->largest_scale, scale);
+}
+
+static void see_values(ab_log_totals *t, const ab_log_point *point) {
+    static const ab_log_field scales[] = {AB_LOG_scale_before, AB_LOG_scale, AB_LOG_scale_after};
+    for (size_t i = 0; i < AB_COUNT_OF(scales); i++)
+        if (said(point, scales[i])) see_scale(t, point->value[scales[i]]);
+    if (said(point, AB_LOG_loss)) {
+        t->losses++;
+        t->nonfinite_losses += !isfinite(point->value[AB_LOG_loss]);
+    }
+    if (said(point, AB_LOG_grad_norm)) {
+        t->norms++;
+        t->nonfinite_norms += !isfinite(point->value[AB_LOG_grad_norm]);
+    }
+}
+
+ab_log_totals ab_log_total(const ab_log *log) {
+    const double nothing = (double)NAN;
+    ab_log_totals t = {
+        .first_step = nothing, .last_step = nothing, .first_scale = nothing, .last_scale = nothing};
+    double skipped = 0, skipped_total = 0;
+    t.least_scale = t.largest_scale = nothing;
+    for (int i = 0; i < log->points; i++) {
+        const ab_log_point *point = &log->point[i];
+        if (said(point, AB_LOG_step)) {
+            if (isnan(t.first_step)) t.first_step = point->value[AB_LOG_step];
+            t.last_step = point->value[AB_LOG_step];
+        }
+        see_values(&t, point);
+        t.overflows += said(point, AB_LOG_overflow) && point->value[AB_LOG_overflow] == 1;
+        if (said(point, AB_LOG_skipped)) skipped += point->value[AB_LOG_skipped];
+        if (said(point, AB_LOG_skipped_total))
+            skipped_total = fmax(skipped_total, point->value[AB_LOG_skipped_total]);
+    }
+    t.skipped = fmax(fmax(skipped, skipped_total), (double)t.overflows);
+    return t;
+}
+
+/* ---- points ------------------------------------------------------------------------------------ */
+
+/* JSON has no infinity and no NaN: they are texts, as in result documents. */
+static cJSON *number(double value) {
+    if (isnan(value)) return cJSON_CreateString("nan");
+    if (isinf(value)) return cJSON_CreateString(value > 0 ? "inf" : "-inf");
+    return cJSON_CreateNumber(value);
+}
+
+static cJSON *column(const ab_log *log, int field) {
+    cJSON *list = cJSON_CreateArray();
+    for (int i = 0; i < log->points; i++)
+        cJSON_AddItemToArray(list, said(&log->point[i], field) ? number(log->point[i].value[field])
+                                                               : cJSON_CreateNull());
+    return list;
+}
+
+static cJSON *points(const ab_log *log) {
+    cJSON *object = cJSON_CreateObject(), *lines = cJSON_AddArrayToObject(object, "line");
+    uint32_t any = 0;
+    for (int i = 0; i < log->points; i++) {
+        cJSON_AddItemToArray(lines, cJSON_CreateNumber((double)log->point[i].line));
+        any |= log->point[i].has;
+    }
+    for (int field = 0; field < AB_LOG_FIELDS; field++)
+        if (any >> field & 1u) cJSON_AddItemToObject(object, ab_log_field_name(field), column(log, field));
+    return object;
+}
+
+/* ---- histograms -------------------------------------------------------------------------------- */
+
+static cJSON *exponents(const ab_log_histogram *h) {
+    cJSON *list = cJSON_CreateArray();
+    for (int i = 0; i < AB_LOG_EXPONENTS; i++) {
+        if (h->count[i] == 0) continue;
+        cJSON *pair = cJSON_CreateArray();
+        cJSON_AddItemToArray(pair, cJSON_CreateNumber(i + AB_LOG_EXPONENT_LOW));
+        cJSON_AddItemToArray(pair, cJSON_CreateNumber(h->count[i]));
+        cJSON_AddItemToArray(list, pair);
+    }
+    return list;
+}
+
+static cJSON *histograms(const ab_log *log) {
+    cJSON *list = cJSON_CreateArray();
+    for (int i = 0; i < log->histograms; i++) {
+        const ab_log_histogram *h = &log->histogram[i];
+        cJSON *object = cJSON_CreateObject();
+        cJSON_AddStringToObject(object, "tag", h->tag);
+        cJSON_AddNumberToObject(object, "step", h->step);
+        cJSON_AddItemToObject(object, "min", number(h->min));
+        cJSON_AddItemToObject(object, "max", number(h->max));
+        cJSON_AddItemToObject(object, "count", number(h->total));
+        if (h->exponential) {
+            cJSON_AddItemToObject(object, "exponents", exponents(h));
+            cJSON_AddNumberToObject(object, "below", h->below);
+            cJSON_AddNumberToObject(object, "straddling", h->straddling);
+        }
+        cJSON_AddItemToArray(list, object);
+    }
+    return list;
+}
+
+/* ---- the document ------------------------------------------------------------------------------ */
+
+static void add_totals(const ab_log *log, cJSON *object) {
+    const ab_log_totals t = ab_log_total(log);
+    const struct {
+        const char *name;
+        double value;
+    } numbers[] = {{"first_step", t.first_step},   {"last_step", t.last_step},
+                   {"first_scale", t.first_scale}, {"last_scale", t.last_scale},
+                   {"least_scale", t.least_scale}, {"largest_scale", t.largest_scale},
+                   {"skipped", t.skipped},         {"overflow_lines", (double)t.overflows},
+                   {"losses", t.losses},           {"losses_nonfinite", t.nonfinite_losses},
+                   {"grad_norms", t.norms},        {"grad_norms_nonfinite", t.nonfinite_norms}};
+    cJSON *totals = cJSON_AddObjectToObject(object, "totals");
+    for (size_t i = 0; i < AB_COUNT_OF(numbers); i++)
+        if (!isnan(numbers[i].value))
+            cJSON_AddItemToObject(totals, numbers[i].name, number(numbers[i].value));
+}
+
+cJSON *ab_log_json(const ab_log *log, const char *const *path, int paths) {
+    cJSON *object = cJSON_CreateObject(), *files = cJSON_AddArrayToObject(object, "files"),
+          *formats = cJSON_AddObjectToObject(object, "formats");
+    for (int i = 0; i < paths; i++) cJSON_AddItemToArray(files, cJSON_CreateString(path[i]));
+    for (int i = 0; i < ab_log_format_count(); i++)
+        if (log->format_lines[i] > 0)
+            cJSON_AddNumberToObject(formats, ab_log_format_name(i), (double)log->format_lines[i]);
+    cJSON_AddStringToObject(object, "reader", log->reader ? log->reader : "lines");
+    cJSON_AddNumberToObject(object, "bytes", (double)log->bytes);
+    cJSON_AddNumberToObject(object, "lines", (double)log->lines);
+    cJSON_AddNumberToObject(object, "left_out", (double)log->left_out);
+    cJSON_AddNumberToObject(object, "other_ranks", (double)log->other_ranks);
+    cJSON_AddNumberToObject(object, "ranks",
+                            log->copies > 1       ? log->copies
+                            : log->rank_high >= 0 ? log->rank_high + 1
+                                                  : 1);
+    cJSON_AddBoolToObject(object, "cut", log->cut);
+    add_totals(log, object);
+    cJSON_AddItemToObject(object, "points", points(log));
+    if (log->histograms) cJSON_AddItemToObject(object, "histograms", histograms(log));
+    return object;
+}

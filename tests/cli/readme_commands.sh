@@ -25,7 +25,8 @@ understood() {
     case "${arguments[*]:-help}" in
     run* | fit* | -*) options_known "$1" "$2" ;; # a fit would take a while
     # needs files, or minutes
-    report* | history* | diagnose* | advise* | promote* | inspect* | ranks* | gate* | compare* | *--prove*) \
+    report* | history* | diagnose* | advise* | promote* | inspect* | read* | ranks* | gate* | compare* | \
+        *--prove*)
         command_known "$1" "$2" "${arguments[0]}" ;;
     *)
         run "${arguments[@]}"

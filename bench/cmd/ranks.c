@@ -72,8 +72,8 @@ static void print_help(void) {
         ab_print(stdout, "  %-20s  %s\n", name, scheme->text);
     }
     puts("\nPresets:");
-    for (int i = 0; i < ab_ranks_preset_count(); i++)
-        ab_print(stdout, "  %-20s  %s\n", ab_ranks_preset_at(i)->name, ab_ranks_preset_at(i)->text);
+    for (int i = 0; i < ab_reduction_preset_count(); i++)
+        ab_print(stdout, "  %-20s  %s\n", ab_reduction_preset_at(i)->name, ab_reduction_preset_at(i)->text);
 }
 
 /* ---- words of the command line --------------------------------------------------------------- */
@@ -158,24 +158,11 @@ static ab_status parse_counts(request *r) {
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
-static ab_status parse_wire(const char *text, ab_reduction *reduction) {
-    reduction->wire = NULL;
-    if (strcmp(text, "as-is") == 0) return AB_OK;
-    const ab_format *format = NULL;
-    if (ab_format_find(text, &format) == AB_OK &&
-        (format == &ab_format_fp32 || format == &ab_format_fp16 || format == &ab_format_bf16)) {
-        reduction->wire = format;
-        return AB_OK;
-    }
-    return ab_fail(AB_USAGE, "--reduce-dtype: expected fp32, fp16, bf16 or as-is, found '%s'",
-                   ab_text_brief(text, 40));
-}
-
 static ab_status add_rule(ab_ranks_question *q, const char *reduce, const char *wire, const char *divide) {
     ab_reduction reduction = {.divide = AB_DIVIDE_PRE};
     if (ab_reduction_parse_scheme(reduce, &reduction) != AB_OK) return ab_fail_prefix(AB_USAGE, "--reduce");
     if (ab_reduction_parse_divide(divide, &reduction) != AB_OK) return ab_fail_prefix(AB_USAGE, "--divide");
-    AB_TRY(parse_wire(wire, &reduction));
+    if (ab_reduction_parse_wire(wire, &reduction) != AB_OK) return ab_fail_prefix(AB_USAGE, "--reduce-dtype");
     if (q->rules == AB_RANKS_RULES)
         return ab_fail(AB_USAGE,
                        "ranks: expected at most %d combinations of --reduce, --reduce-dtype and "
@@ -209,17 +196,9 @@ out:
 }
 
 static ab_status add_preset(ab_ranks_question *q, const char *name) {
-    const char *names[LIST];
-    int count = ab_ranks_preset_count();
-    for (int i = 0; i < count; i++) {
-        const ab_ranks_preset *preset = ab_ranks_preset_at(i);
-        if (strcmp(preset->name, name) == 0) return add_rule(q, preset->reduce, preset->wire, preset->divide);
-        names[i] = preset->name;
-    }
-    const char *near = ab_nearest(name, names, count);
-    return ab_fail(AB_USAGE,
-                   "--preset: expected one of those that `ampbench ranks --help` lists, found '%s'%s%s",
-                   ab_text_brief(name, 40), near ? "; nearest: " : "", near ? near : "");
+    const ab_reduction_preset *preset;
+    if (ab_reduction_preset_find(name, &preset) != AB_OK) return ab_fail_prefix(AB_USAGE, "--preset");
+    return add_rule(q, preset->reduce, preset->wire, preset->divide);
 }
 
 static ab_status parse_presets(request *r) {

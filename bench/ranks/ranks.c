@@ -11,15 +11,6 @@
 
 enum { DEAL_SEED = 1 };
 
-static const ab_ranks_preset presets[] = {
-#define AB_RANKS_PRESET(id, name, reduce, wire, divide, text) {name, reduce, wire, divide, text},
-#include "bench/ranks/presets.def"
-#undef AB_RANKS_PRESET
-};
-
-int ab_ranks_preset_count(void) { return (int)AB_COUNT_OF(presets); }
-const ab_ranks_preset *ab_ranks_preset_at(int i) { return &presets[i]; }
-
 /* ---- who has which micro-batch --------------------------------------------------------------- */
 
 void ab_ranks_deal(int micro_batches, int64_t ranks, int32_t *micro) {
@@ -113,8 +104,7 @@ static ab_status simulate_rule(run *r, int tensor, int count, int rule) {
                         .ranks = q->count[count],
                         .micro = r->micro};
     if (!job.reduction.wire) job.reduction.wire = ab_gradients_format(&r->gradients, tensor);
-    job.bucket = (int64_t)(q->bucket_bytes / job.reduction.wire->storage_bytes);
-    if (job.bucket < 1) job.bucket = 1;
+    job.bucket = ab_reduce_bucket(&job.reduction, q->bucket_bytes);
     ab_ranks_sums sums;
     AB_TRY(ab_ranks_simulate(&job, &sums));
     int slot = slot_of(r, count, rule);

@@ -29,13 +29,6 @@ void ab_ranks_free(ab_ranks_result *result);
 /* micro[r] for ranks [0, ranks): the micro-batch, below `micro_batches`, of each rank. */
 void ab_ranks_deal(int micro_batches, int64_t ranks, int32_t *micro);
 
-/* A named reduction: a framework's defaults. NULL: none of this name. */
-typedef struct ab_ranks_preset {
-    const char *name, *reduce, *wire, *divide, *text;
-} ab_ranks_preset;
-int ab_ranks_preset_count(void);
-const ab_ranks_preset *ab_ranks_preset_at(int i);
-
 AB_END_DECLS
 
 #endif

@@ -80,29 +80,6 @@ static void judge(const work *w, int64_t element, float result, ab_ranks_sums *s
     sums->size2 += mean * mean;
 }
 
-/* Where the chunk of a ring that holds an element ends, and the rank that starts it. */
-static int64_t chunk_of(const ab_ranks_job *job, int64_t element, int64_t *start) {
-    int64_t position = job->bucket ? job->position + element : element,
-            bucket = job->bucket ? job->bucket : job->count;
-    int64_t chunk = (bucket + job->ranks - 1) / job->ranks, within = position % bucket;
-    *start = (within / chunk + 1) % job->ranks;
-    int64_t end = (within / chunk + 1) * chunk;
-    return element + ((end < bucket ? end : bucket) - within);
-}
-
-static void reduce_block(const ab_ranks_job *job, desk *d, int64_t first, int64_t n, float *sum) {
-    for (int64_t r = 0; r < job->ranks; r++) d->base[r] = d->sent + job->micro[r] * AB_RANKS_BLOCK;
-    for (int64_t at = 0; at < n;) {
-        int64_t start, end = chunk_of(job, first + at, &start) - first;
-        if (end > n) end = n;
-        for (int64_t r = 0; r < job->ranks; r++) d->row[r] = d->base[r] + at;
-        ab_reduce_block block = {d->row, job->ranks, end - at, start, sum + at, d->scratch};
-        ab_reduce(&job->reduction, &block);
-        at = end;
-    }
-    ab_reduce_finish(&job->reduction, job->ranks, sum, n);
-}
-
 static void simulate_block(void *argument, int64_t index, int thread) {
     const work *w = argument;
     const ab_ranks_job *job = w->job;
@@ -115,7 +92,10 @@ static void simulate_block(void *argument, int64_t index, int thread) {
         for (int64_t i = 0; i < n; i++) sent[i] = job->value[m * job->count + first + i] * job->scale;
         ab_reduce_send(&job->reduction, job->ranks, sent, sent, n);
     }
-    reduce_block(job, d, first, n, sum);
+    for (int64_t r = 0; r < job->ranks; r++) d->base[r] = d->sent + job->micro[r] * AB_RANKS_BLOCK;
+    const ab_reduce_block block = {d->base, job->ranks, n, 0, sum, d->scratch};
+    ab_reduce_range(&job->reduction, &block, job->position + first, job->bucket, d->row);
+    ab_reduce_finish(&job->reduction, job->ranks, sum, n);
     for (int64_t i = 0; i < n; i++) judge(w, first + i, sum[i], &w->block[index]);
 }
 

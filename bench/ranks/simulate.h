@@ -24,7 +24,7 @@ typedef struct ab_ranks_job {
     int micro_batches;
     int64_t count, position; /* position: of element 0 in the flat gradient */
     int64_t stride;          /* every stride-th block of AB_RANKS_BLOCK elements is simulated */
-    int64_t bucket;          /* elements of a reduction, from position 0 on; 0: one for each tensor */
+    int64_t bucket;          /* elements of a reduction, from position 0 on; at least 1 */
     float scale;
     ab_reduction reduction;
     int64_t ranks;

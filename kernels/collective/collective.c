@@ -1,23 +1,9 @@
-/* The list of schemes, their names, and how sums become means. */
+/* Sums by chunks, and how sums become means. */
 #include "kernels/collective/collective.h"
 
-#include "kernels/core/text.h"
 #include "kernels/format/convert.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 static const ab_rounding nearest = {.mode = AB_ROUND_NEAREST_EVEN};
-
-static const ab_collective *const schemes[] = {
-#define AB_COLLECTIVE(name) &ab_collective_##name,
-#include "kernels/collective/schemes.def"
-#undef AB_COLLECTIVE
-};
-
-int ab_collective_count(void) { return (int)AB_COUNT_OF(schemes); }
-const ab_collective *ab_collective_at(int i) { return schemes[i]; }
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
@@ -92,72 +78,24 @@ void ab_reduce_finish(const ab_reduction *reduction, int64_t ranks, float *sum, 
     ab_round_array(sum, reduction->wire, &nearest, n);
 }
 
-/* ---- names ----------------------------------------------------------------------------------- */
+/* ---- chunks ---------------------------------------------------------------------------------- */
 
-enum { NAMES = 16, MOST_GROUP = 1 << 20 };
-
-static ab_status unknown_scheme(const char *text) {
-    const char *names[NAMES];
-    for (int i = 0; i < (int)AB_COUNT_OF(schemes); i++) names[i] = schemes[i]->name;
-    const char *near = ab_nearest(text, names, (int)AB_COUNT_OF(schemes));
-    return ab_fail(AB_USAGE,
-                   "expected ring, tree, hierarchical:RANKS, rank-order, alltoall or exact, found '%s'%s%s",
-                   ab_text_brief(text, 40), near ? "; nearest: " : "", near ? near : "");
+int64_t ab_reduce_bucket(const ab_reduction *reduction, double bytes) {
+    double elements = bytes / (double)reduction->wire->storage_bytes;
+    return elements < 1 ? 1 : elements > 0x1p62 ? INT64_C(1) << 62 : (int64_t)elements;
 }
 
-static ab_status parse_group(const char *name, const char *text, int64_t *group) {
-    char *end;
-    long long value = strtoll(text, &end, 10);
-    if (end == text || *end || value < 1 || value > MOST_GROUP)
-        return ab_fail(AB_USAGE, "%s: expected %s:RANKS with 1 to %d ranks in a group, found '%s'", name,
-                       name, MOST_GROUP, ab_text_brief(text, 40));
-    *group = (int64_t)value;
-    return AB_OK;
-}
-
-ab_status ab_reduction_parse_scheme(const char *text, ab_reduction *reduction) {
-    const char *colon = strchr(text, ':');
-    size_t length = colon ? (size_t)(colon - text) : strlen(text);
-    for (int i = 0; i < (int)AB_COUNT_OF(schemes); i++) {
-        const ab_collective *scheme = schemes[i];
-        if (strlen(scheme->name) != length || strncmp(scheme->name, text, length) != 0) continue;
-        if (scheme->groups != (colon != NULL))
-            return ab_fail(AB_USAGE, "%s: expected %s, found '%s'", scheme->name,
-                           scheme->groups ? "the ranks of a group, as in hierarchical:8" : "no ':'",
-                           ab_text_brief(text, 40));
-        reduction->scheme = scheme;
-        return colon ? parse_group(scheme->name, colon + 1, &reduction->group) : AB_OK;
+void ab_reduce_range(const ab_reduction *reduction, const ab_reduce_block *block, int64_t position,
+                     int64_t bucket, const float **shifted) {
+    int64_t ranks = block->ranks, chunk = (bucket + ranks - 1) / ranks;
+    for (int64_t at = 0; at < block->n;) {
+        int64_t within = (position + at) % bucket, next = (within / chunk + 1) * chunk;
+        int64_t end = at + (next < bucket ? next : bucket) - within;
+        if (end > block->n) end = block->n;
+        for (int64_t r = 0; r < ranks; r++) shifted[r] = block->row[r] + at;
+        const ab_reduce_block part = {shifted,         ranks,         end - at, (within / chunk + 1) % ranks,
+                                      block->sum + at, block->scratch};
+        ab_reduce(reduction, &part);
+        at = end;
     }
-    return unknown_scheme(text);
-}
-
-static const char *const divides[] = {"pre", "post", "sqrt", NULL, "avg"}; /* by ab_divide */
-
-ab_status ab_reduction_parse_divide(const char *text, ab_reduction *reduction) {
-    for (int i = 0; i < (int)AB_COUNT_OF(divides); i++)
-        if (divides[i] && strcmp(divides[i], text) == 0) {
-            reduction->divide = (ab_divide)i;
-            return AB_OK;
-        }
-    char *end;
-    double factor = strtod(text, &end);
-    if (end == text || *end || !(factor >= 0x1p-40 && factor <= 0x1p40))
-        return ab_fail(AB_USAGE, "expected pre, post, sqrt, avg or a factor, found '%s'",
-                       ab_text_brief(text, 40));
-    reduction->divide = AB_DIVIDE_FACTOR;
-    reduction->factor = factor;
-    return AB_OK;
-}
-
-const char *ab_reduction_scheme_text(const ab_reduction *reduction, char *text) {
-    if (!reduction->scheme->groups)
-        return ab_text_exact(text, AB_REDUCTION_TEXT, "%s", reduction->scheme->name);
-    return ab_text_exact(text, AB_REDUCTION_TEXT, "%s:%lld", reduction->scheme->name,
-                         (long long)reduction->group);
-}
-
-const char *ab_reduction_divide_text(const ab_reduction *reduction, char *text) {
-    if (divides[reduction->divide])
-        return ab_text_exact(text, AB_REDUCTION_TEXT, "%s", divides[reduction->divide]);
-    return ab_text_round_trip(text, reduction->factor);
 }

@@ -67,6 +67,20 @@ void ab_reduce_finish(const ab_reduction *reduction, int64_t ranks, float *sum, 
 /* FSDP's pre-division factor: f doubles from 1 while it divides N and N / f > f. */
 int64_t ab_reduce_sqrt_factor(int64_t ranks);
 
+/* ---- chunks ---------------------------------------------------------------------------------- */
+
+/* A flat gradient is reduced bucket by bucket; a bucket is cut into one chunk for each rank, and the chunk c
+ * starts a ring at rank c + 1. */
+
+/* Sums elements [position, position + block->n) of the flat gradient into block->sum, chunk by chunk;
+ * block->start is ignored. `bucket`: elements of a bucket, at least 1. `shifted`: room for block->ranks
+ * pointers. */
+void ab_reduce_range(const ab_reduction *reduction, const ab_reduce_block *block, int64_t position,
+                     int64_t bucket, const float **shifted);
+
+/* Elements of a bucket of so many bytes in the wire format; at least 1. */
+int64_t ab_reduce_bucket(const ab_reduction *reduction, double bytes);
+
 /* ---- names ----------------------------------------------------------------------------------- */
 
 /* The rows of schemes.def, in order. */
@@ -78,6 +92,20 @@ AB_MUST_CHECK ab_status ab_reduction_parse_scheme(const char *text, ab_reduction
 
 /* Parses "pre", "post", "sqrt", "avg" or a factor. AB_USAGE. */
 AB_MUST_CHECK ab_status ab_reduction_parse_divide(const char *text, ab_reduction *reduction);
+
+/* Parses "fp32", "fp16", "bf16" or "as-is", for which wire becomes NULL: the caller chooses each tensor's own
+ * format. AB_USAGE. */
+AB_MUST_CHECK ab_status ab_reduction_parse_wire(const char *text, ab_reduction *reduction);
+
+/* A framework's defaults, by the names of the three parsers above. */
+typedef struct ab_reduction_preset {
+    const char *name, *reduce, *wire, *divide, *text;
+} ab_reduction_preset;
+
+/* The rows of presets.def, in order. find: AB_USAGE with the nearest name. */
+int ab_reduction_preset_count(void);
+const ab_reduction_preset *ab_reduction_preset_at(int i);
+AB_MUST_CHECK ab_status ab_reduction_preset_find(const char *name, const ab_reduction_preset **preset);
 
 /* "ring", "hierarchical:8"; "pre", "8". text[AB_REDUCTION_TEXT]; return `text`. */
 enum { AB_REDUCTION_TEXT = 48 };

@@ -377,6 +377,7 @@ const char *ab_double_refusal(const ab_cell_config *config, const ab_plan *plan)
     const ab_recipe *recipe = &config->recipe;
     if (!formula_of(config->optimizer->name)) return "the optimizer has no formula in double";
     if (recipe->micro_batches > 1) return "gradients are accumulated";
+    if (recipe->ranks.count > 1) return "gradients are reduced over ranks";
     if (recipe->clip.norm > 0 || recipe->clip.value > 0) return "gradients are clipped";
     if (recipe->groups.count > 0) return "parameter groups have rates of their own";
     if (recipe->faults) return "mistakes are planted in the step";

@@ -253,6 +253,50 @@ static ab_status check_faults(const ab_recipe *recipe) {
     return AB_OK;
 }
 
+/* The reduction of --ddp, or of the options that it stands for. */
+static ab_status take_reduction(const ab_options *options, ab_reduction *reduction) {
+    const char *const *text = options->text;
+    const ab_reduction_preset own = {.reduce = text[AB_OPTION_reduce],
+                                     .wire = text[AB_OPTION_reduce_dtype],
+                                     .divide = text[AB_OPTION_divide]};
+    const ab_reduction_preset *preset = &own;
+    const bool *given = options->given;
+    if (text[AB_OPTION_ddp]) {
+        if (given[AB_OPTION_reduce] || given[AB_OPTION_reduce_dtype] || given[AB_OPTION_divide])
+            return ab_fail(AB_USAGE, "--ddp: it states --reduce, --reduce-dtype and --divide; give it alone");
+        if (ab_reduction_preset_find(text[AB_OPTION_ddp], &preset) != AB_OK)
+            return ab_fail_prefix(AB_USAGE, "--ddp");
+    }
+    if (ab_reduction_parse_scheme(preset->reduce, reduction) != AB_OK)
+        return ab_fail_prefix(AB_USAGE, "--reduce");
+    if (ab_reduction_parse_wire(preset->wire, reduction) != AB_OK)
+        return ab_fail_prefix(AB_USAGE, "--reduce-dtype");
+    if (ab_reduction_parse_divide(preset->divide, reduction) != AB_OK)
+        return ab_fail_prefix(AB_USAGE, "--divide");
+    return AB_OK;
+}
+
+static ab_status take_ranks(const ab_options *options, ab_run_config *config) {
+    enum { MOST_RANKS = 64 };
+    static const ab_option_id of_ranks[] = {AB_OPTION_ddp, AB_OPTION_reduce, AB_OPTION_reduce_dtype,
+                                            AB_OPTION_divide, AB_OPTION_bucket_mb};
+    ab_rank_recipe *ranks = &config->recipe.ranks;
+    char name[AB_OPTION_NAME];
+    double mebibytes = 25;
+    AB_TRY(parse_integer(options, AB_OPTION_ranks, 1, MOST_RANKS, &ranks->count));
+    AB_TRY(take_reduction(options, &ranks->reduction));
+    AB_TRY(parse_real(options, AB_OPTION_bucket_mb, 0x1p-20, 0x1p20, &mebibytes));
+    ranks->bucket_bytes = mebibytes * 0x1p20;
+    for (size_t i = 0; i < AB_COUNT_OF(of_ranks); i++)
+        if (ranks->count < 2 && options->given[of_ranks[i]])
+            return ab_fail(AB_USAGE, "%s: nothing is reduced; give --ranks N with 2 or more",
+                           ab_option_name(of_ranks[i], name));
+    if (ranks->count > 1 && strcmp(config->device->name, "cpu") != 0)
+        return ab_fail(AB_USAGE, "--ranks: ranks are simulated on the CPU only, found device %s",
+                       config->device->name);
+    return AB_OK;
+}
+
 static ab_status take_files(const ab_options *options, ab_run_config *config) {
     if (config->init_map && !config->init_file)
         return ab_fail(AB_USAGE, "--init-map: says how to read --init FILE, which is not given");
@@ -271,6 +315,7 @@ static ab_status take_recipe(const ab_options *options, ab_run_config *config) {
     if (options->given[AB_OPTION_clip_norm_format] && !(recipe->clip.norm > 0))
         return ab_fail(AB_USAGE, "--clip-norm-format: no norm is clipped; give --clip-norm X");
     AB_TRY(parse_integer(options, AB_OPTION_gradient_accumulation_steps, 1, 1 << 20, &recipe->micro_batches));
+    AB_TRY(take_ranks(options, config));
     AB_TRY(take_files(options, config));
     AB_TRY(parse_real(options, AB_OPTION_ema, 0, 1, &recipe->ema_decay));
     if (options->given[AB_OPTION_ema] && (recipe->ema_decay <= 0 || recipe->ema_decay >= 1))
@@ -431,7 +476,8 @@ ab_status ab_run_config_steps(const ab_options *options, ab_run_config *config) 
     if (config->batch > count)
         return ab_fail(AB_USAGE, "--batch: %lld is larger than the %lld training samples of %s",
                        (long long)config->batch, (long long)count, config->data_name);
-    config->steps = count / config->batch * config->epochs / config->recipe.micro_batches;
+    config->steps =
+        count / config->batch * config->epochs / config->recipe.micro_batches / config->recipe.ranks.count;
     if (options->text[AB_OPTION_steps]) {
         if (options->given[AB_OPTION_epochs])
             return ab_fail(AB_USAGE, "--steps and --epochs: give one of them");
@@ -546,6 +592,11 @@ static ab_status check_own_scales(const ab_run_config *config, const ab_policy *
     const ab_scaler_kind *kind = policy->loss_scale.scaler.kind;
     const unsigned of_one_scale = AB_FAULT_clip_before_unscale | AB_FAULT_unscale_each_micro_batch;
     if (policy->num_losses <= 1) return AB_OK;
+    if (config->recipe.ranks.count > 1)
+        return ab_fail(AB_USAGE,
+                       "--set num_losses=%d: gradients that have scales of their own are not reduced "
+                       "over ranks; give --ranks 1",
+                       policy->num_losses);
     if (kind->sees || kind->updates_first)
         return ab_fail(AB_USAGE,
                        "--set num_losses=%d: loss scaler %s %s; choose dynamic or another that looks at "
@@ -571,11 +622,11 @@ static ab_status check_layered(const ab_run_config *config, const ab_format *hal
                        "give --half "
                        "fp16",
                        kind->name);
-    if (config->recipe.micro_batches > 1)
+    if (config->recipe.micro_batches > 1 || config->recipe.ranks.count > 1)
         return ab_fail(
             AB_USAGE,
             "--scales %s: gradients of micro-batches have scales of their own and cannot be summed; give "
-            "--gradient-accumulation-steps 1",
+            "--gradient-accumulation-steps 1 and --ranks 1",
             kind->name);
     if (config->recipe.faults & AB_FAULT_clip_before_unscale)
         return ab_fail(AB_USAGE, "--scales %s: there is no one scale that clipping could come before",

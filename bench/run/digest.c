@@ -126,11 +126,23 @@ static void add_schedule(ab_digest *digest, const ab_recipe *recipe) {
     add_integer(digest, "schedule_on_skip", recipe->schedule_on_skip);
 }
 
+/* Nothing for one rank, so that digests of runs without ranks stay. */
+static void add_ranks(ab_digest *digest, const ab_rank_recipe *ranks) {
+    char text[AB_REDUCTION_TEXT];
+    if (ranks->count < 2) return;
+    add_integer(digest, "ranks", ranks->count);
+    add_text(digest, "reduce", ab_reduction_scheme_text(&ranks->reduction, text));
+    add_text(digest, "wire", ranks->reduction.wire ? ranks->reduction.wire->name : "as-is");
+    add_text(digest, "divide", ab_reduction_divide_text(&ranks->reduction, text));
+    add_number(digest, "bucket_bytes", ranks->bucket_bytes);
+}
+
 static void add_recipe(ab_digest *digest, const ab_recipe *recipe) {
     add_schedule(digest, recipe);
     add_number(digest, "clip_norm", recipe->clip.norm);
     add_number(digest, "clip_value", recipe->clip.value);
     add_integer(digest, "micro_batches", recipe->micro_batches > 1 ? recipe->micro_batches : 1);
+    add_ranks(digest, &recipe->ranks);
     add_number(digest, "ema", recipe->ema_decay);
     add_integer(digest, "faults", recipe->faults);
     for (int i = 0; i < recipe->groups.count; i++) {

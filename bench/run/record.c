@@ -125,6 +125,17 @@ static void add_groups(cJSON *object, const ab_param_groups *groups) {
     }
 }
 
+static void add_ranks(cJSON *object, const ab_rank_recipe *ranks) {
+    char text[AB_REDUCTION_TEXT];
+    cJSON_AddNumberToObject(object, "ranks", (double)ranks->count);
+    if (ranks->count < 2) return;
+    cJSON *item = cJSON_AddObjectToObject(object, "reduction");
+    cJSON_AddStringToObject(item, "reduce", ab_reduction_scheme_text(&ranks->reduction, text));
+    cJSON_AddStringToObject(item, "wire", ranks->reduction.wire ? ranks->reduction.wire->name : "as-is");
+    cJSON_AddStringToObject(item, "divide", ab_reduction_divide_text(&ranks->reduction, text));
+    cJSON_AddNumberToObject(item, "bucket_bytes", ranks->bucket_bytes);
+}
+
 static void add_recipe(cJSON *object, const ab_run_config *config, const ab_options *options) {
     const ab_recipe *recipe = &config->recipe;
     cJSON_AddStringToObject(object, "schedule", options->text[AB_OPTION_schedule]);
@@ -133,6 +144,7 @@ static void add_recipe(cJSON *object, const ab_run_config *config, const ab_opti
     add_real(object, "clip_norm", recipe->clip.norm, recipe->clip.norm > 0);
     add_real(object, "clip_value", recipe->clip.value, recipe->clip.value > 0);
     cJSON_AddNumberToObject(object, "gradient_accumulation_steps", (double)recipe->micro_batches);
+    add_ranks(object, &recipe->ranks);
     add_real(object, "ema", recipe->ema_decay, recipe->ema_decay > 0);
     cJSON_AddStringToObject(object, "ema_format", options->text[AB_OPTION_ema_format]);
     cJSON_AddStringToObject(object, "clip_norm_format", options->text[AB_OPTION_clip_norm_format]);

@@ -8,8 +8,16 @@
 #include "bench/train/optim/clip.h"
 #include "bench/train/optim/groups.h"
 #include "bench/train/schedule/schedule.h"
+#include "kernels/collective/collective.h"
 
 AB_BEGIN_DECLS
+
+/* Simulated data parallelism. */
+typedef struct ab_rank_recipe {
+    int64_t count;          /* ranks, each with batches of its own; 0 means 1: no reduction */
+    ab_reduction reduction; /* wire NULL: each gradient's own format */
+    double bucket_bytes;
+} ab_rank_recipe;
 
 typedef struct ab_recipe {
     const ab_schedule *schedule; /* NULL: constant learning rate */
@@ -17,6 +25,7 @@ typedef struct ab_recipe {
     bool schedule_on_skip; /* the schedule also advances at skipped steps, which is wrong */
     ab_clip_config clip;
     int64_t micro_batches; /* batches per step; 0 means 1 */
+    ab_rank_recipe ranks;
     ab_param_groups groups;
     unsigned faults;  /* AB_FAULT_... */
     double ema_decay; /* of averaged weights (format: policy.keep.ema_format); 0: none */

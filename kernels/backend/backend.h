@@ -19,9 +19,9 @@ enum { AB_UPDATE_MAX_STATES = 3 };
 /* One gradient to unscale. `to` may be `from`. */
 typedef struct ab_unscale_item {
     ab_tensor *to;
-    const ab_tensor *from;
-    int id;    /* the observer's id of the unscaled values; -1: not observed */
-    bool adds; /* accumulates into `to`, whose values are not checked */
+    ab_tensor *from; /* only read by unscaling */
+    int id;          /* the observer's id of the unscaled values; -1: not observed */
+    bool adds;       /* accumulates into `to`, whose values are not checked */
 } ab_unscale_item;
 
 /* One trained parameter at an optimizer step. */

@@ -23,6 +23,9 @@ AB_MUST_CHECK ab_status ab_json_load(const char *path, cJSON **document);
 /* Applies the checks of ab_result_load to a tree in memory. `origin` is used in messages. */
 AB_MUST_CHECK ab_status ab_result_check(const cJSON *document, const char *origin);
 
+/* Batches whose gradients are in one step: accumulated ones times simulated ranks. */
+double ab_result_batches_per_step(const cJSON *document);
+
 /* Computes cells[].summary and noise_floor from the rest of the document and stores them in it (replacing
  * existing ones). */
 AB_MUST_CHECK ab_status ab_result_summarise(cJSON *document);

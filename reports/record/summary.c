@@ -172,8 +172,7 @@ static ab_status time_steps(facts *f) {
 }
 
 static figure sample_rate(const cJSON *document, const facts *f) {
-    double batch = ab_json_number(document, "config.batch", 0) *
-                   ab_json_number(document, "config.gradient_accumulation_steps", 1);
+    double batch = ab_json_number(document, "config.batch", 0) * ab_result_batches_per_step(document);
     double total = ab_json_number(f->cell, "steps_total", 0);
     double applied = ab_json_number(f->cell, "steps_applied", 0);
     if (!is_known(&f->step_time)) return f->step_time;

@@ -271,15 +271,26 @@ static const char *join(const cJSON *array, char *text, size_t size) {
     return text;
 }
 
+/* ", gradients reduced by ring bf16 pre" */
+static void append_reduction(const cJSON *reduction, char *text, size_t size) {
+    char order[40], wire[16], divide[32];
+    ab_text_append(text, size, ", gradients reduced by %s %s %s",
+                   clean(reduction, "reduce", "?", order, sizeof order),
+                   clean(reduction, "wire", "?", wire, sizeof wire),
+                   clean(reduction, "divide", "?", divide, sizeof divide));
+}
+
 /* Adds one line on further parts of the training step, if there are any. */
 static ab_status add_training_details(const cJSON *document, ab_grid_lines *lines) {
     const cJSON *config = ab_json_at(document, "config");
-    const double micro = ab_json_number(config, "gradient_accumulation_steps", 1);
+    const double micro = ab_json_number(config, "gradient_accumulation_steps", 1),
+                 ranks = ab_json_number(config, "ranks", 1);
     const struct {
         const char *before, *after;
         double value;
     } rows[] = {{", from step ", " on", ab_json_number(config, "first_step", 0)},
                 {", ", " batches a step", micro > 1 ? micro : 0},
+                {", ", " simulated ranks", ranks > 1 ? ranks : 0},
                 {", gradient norm clipped at ", "", ab_json_number(config, "clip_norm", 0)},
                 {", gradients clipped at ", "", ab_json_number(config, "clip_value", 0)},
                 {", weights averaged with ", "", ab_json_number(config, "ema", 0)}};
@@ -290,6 +301,7 @@ static ab_status add_training_details(const cJSON *document, ab_grid_lines *line
         if (rows[i].value > 0)
             ab_text_append(text, sizeof text, "%s%g%s", rows[i].before, rows[i].value, rows[i].after);
     }
+    if (ranks > 1) append_reduction(ab_json_at(config, "reduction"), text, sizeof text);
     join(ab_json_at(config, "faults"), faults, sizeof faults);
     if (text[0]) AB_TRY(add_line(lines, AB_TONE_HEAD, "%s", text + 2));
     return faults[0] ? add_line(lines, AB_TONE_BAD, "mistakes made on purpose: %s", faults) : AB_OK;

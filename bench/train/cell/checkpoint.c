@@ -140,6 +140,7 @@ static void note_identity(const ab_cell *cell, notes *n) {
     note_text(n, "schedule", config->recipe.schedule ? config->recipe.schedule->name : "constant");
     note_integer(n, "batch", config->batch);
     note_integer(n, "micro_batches", cell->position.micro_batches);
+    if (cell->position.ranks > 1) note_integer(n, "ranks", cell->position.ranks);
     note_integer(n, "seed", (int64_t)config->seed);
     note_text(n, "order", config->shuffled ? "shuffled" : "sequential");
     note_text(n, "scaler", cell->scalers.scaler[0].kind->name);

@@ -25,6 +25,7 @@ static ab_status make_update(ab_cell *cell) {
     const ab_cell_config *config = &cell->config;
     AB_TRY(ab_gradients_init(&cell->gradients, &cell->memory, &cell->observation, &cell->trained,
                              &cell->position));
+    AB_TRY(ab_rank_gradients_init(&cell->ranks, &cell->config.recipe.ranks, &cell->gradients));
     cell->update = (ab_weight_update){.memory = &cell->memory,
                                       .observation = &cell->observation,
                                       .trained = &cell->trained,
@@ -62,12 +63,13 @@ static ab_status set_initial_weights(ab_cell *cell) {
 
 static ab_status build(ab_cell *cell) {
     const ab_cell_config *config = &cell->config;
-    const int64_t micro_batches = config->recipe.micro_batches;
+    const int64_t micro_batches = config->recipe.micro_batches, ranks = config->recipe.ranks.count;
     AB_TRY(ab_backend_check(ab_backend_of(config->device)));
     AB_TRY(ab_cell_compile(config, &cell->plan));
     AB_TRY(ab_cell_memory_init(&cell->memory, cell->plan, config->device, config->memory_limit));
     AB_TRY(ab_trained_params_init(&cell->trained, cell->plan, config->optimizer->states > 0));
     cell->position.micro_batches = micro_batches > 1 ? micro_batches : 1;
+    cell->position.ranks = ranks > 1 ? ranks : 1;
     AB_TRY(make_batches(cell));
     AB_TRY(ab_observation_init(&cell->observation, &cell->memory, config->optimizer));
     AB_TRY(make_update(cell));
@@ -98,6 +100,7 @@ void ab_cell_destroy(ab_cell *cell) {
     ab_layer_scales_destroy(cell->layers);
     ab_walk_fini(&cell->walk);
     ab_weight_update_fini(&cell->update);
+    ab_rank_gradients_fini(&cell->ranks);
     ab_gradients_fini(&cell->gradients);
     ab_observation_fini(&cell->observation);
     ab_batches_fini(&cell->batches);

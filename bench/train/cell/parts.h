@@ -11,6 +11,7 @@
 #include "bench/train/observe/observation.h"
 #include "bench/train/pass/layer_scales.h"
 #include "bench/train/pass/walk.h"
+#include "bench/train/ranks/rank_gradients.h"
 #include "bench/train/update/gradients.h"
 #include "bench/train/update/update.h"
 
@@ -30,6 +31,7 @@ struct ab_cell {
     /* update */
     ab_loss_scalers scalers;
     ab_gradients gradients;
+    ab_rank_gradients ranks;
     ab_weight_update update;
     struct ab_step_window *window; /* owned; NULL: the host decides every step */
 };

@@ -126,7 +126,7 @@ static ab_status sum_gradients(ab_cell *cell) {
 /* Forward and backward over one batch; its gradients accumulate into those of the step. */
 static ab_status run_batch(ab_cell *cell, bool noted, float *loss, unsigned *overflows) {
     const ab_step_position *at = &cell->position;
-    const int64_t number = at->steps * at->micro_batches + at->micro;
+    const int64_t number = (at->steps * at->ranks + at->rank) * at->micro_batches + at->micro;
     cell->walk.exec.step = (uint32_t)number;
     ab_batches_choose(&cell->batches, number);
     AB_TRY(ab_batches_load(&cell->batches, AB_SPLIT_TRAIN, noted ? at->steps : -1));
@@ -137,16 +137,40 @@ static ab_status run_batch(ab_cell *cell, bool noted, float *loss, unsigned *ove
     return sum_gradients(cell);
 }
 
-ab_status ab_gradient_pass_batches(ab_cell *cell, bool noted, float *loss, unsigned *overflows) {
+/* The batches of one rank; adds their losses to *sum. */
+static ab_status run_rank(ab_cell *cell, bool noted, float *loss, double *sum, unsigned *overflows) {
     ab_step_position *at = &cell->position;
-    double sum = 0;
-    *overflows = 0;
     for (at->micro = 0; at->micro < at->micro_batches; at->micro++) {
         AB_TRY(run_batch(cell, noted, loss, overflows));
-        sum += (double)*loss;
+        *sum += (double)*loss;
     }
-    const float mean = (float)(sum / (double)at->micro_batches);
-    if (at->micro_batches > 1) *loss = isnan(mean) ? NAN : mean;
+    return at->ranks > 1 ? ab_rank_gradients_keep(&cell->ranks, at->rank) : AB_OK;
+}
+
+/* The other ranks, as replicas of the first: their running statistics are lost, as torch's DDP broadcasts
+ * those of rank 0 before every forward pass. */
+static ab_status run_other_ranks(ab_cell *cell, bool noted, float *loss, double *sum, unsigned *overflows) {
+    ab_step_position *at = &cell->position;
+    void *kept;
+    AB_TRY(ab_running_stats_keep(&cell->memory, &kept));
+    ab_status status = AB_OK;
+    for (at->rank = 1; at->rank < at->ranks && status == AB_OK; at->rank++)
+        status = run_rank(cell, noted, loss, sum, overflows);
+    at->rank = 0;
+    if (status == AB_OK) status = ab_running_stats_restore(&cell->memory, kept);
+    free(kept);
+    return status == AB_OK ? ab_rank_gradients_reduce(&cell->ranks) : status;
+}
+
+ab_status ab_gradient_pass_batches(ab_cell *cell, bool noted, float *loss, unsigned *overflows) {
+    const ab_step_position *at = &cell->position;
+    const int64_t batches = at->micro_batches * at->ranks;
+    double sum = 0;
+    *overflows = 0;
+    AB_TRY(run_rank(cell, noted, loss, &sum, overflows));
+    if (at->ranks > 1) AB_TRY(run_other_ranks(cell, noted, loss, &sum, overflows));
+    const float mean = (float)(sum / (double)batches);
+    if (batches > 1) *loss = isnan(mean) ? NAN : mean;
     return AB_OK;
 }
 

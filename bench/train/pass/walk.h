@@ -58,8 +58,10 @@ typedef struct ab_step_position {
     int64_t steps;         /* including skipped ones */
     int64_t taken;         /* with an update */
     int64_t advanced;      /* number of times the schedule has advanced */
-    int64_t micro_batches; /* batches per step, at least 1; constant */
-    int64_t micro;         /* current micro-batch of the step */
+    int64_t micro_batches; /* batches per step and rank, at least 1; constant */
+    int64_t micro;         /* current micro-batch of the step and rank */
+    int64_t ranks;         /* simulated ranks, at least 1; constant */
+    int64_t rank;          /* current rank */
     int loss_id;           /* loss scaler of the current backward pass */
 } ab_step_position;
 

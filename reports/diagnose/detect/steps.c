@@ -2,6 +2,7 @@
 #include "reports/diagnose/detect/steps.h"
 
 #include "reports/record/json.h"
+#include "reports/record/result.h"
 #include "reports/stats/stats.h"
 
 #include <math.h>
@@ -178,9 +179,8 @@ ab_skip_audit ab_audit_skips(const ab_case *c) {
     audit.expected_later = (c->facts.loss.steps - c->facts.skip.skipped) / (c->facts.skip.window + 1);
     audit.healthy = audit.warm_up <= audit.expected_warm_up + spare &&
                     audit.later <= 2 * audit.expected_later + spare && !c->skipping;
-    const double micro = ab_json_number(c->facts.document, "config.gradient_accumulation_steps", 1);
-    audit.samples_lost =
-        c->facts.skip.skipped * ab_json_number(c->facts.document, "config.batch", 0) * fmax(1, micro);
+    audit.samples_lost = c->facts.skip.skipped * ab_json_number(c->facts.document, "config.batch", 0) *
+                         ab_result_batches_per_step(c->facts.document);
     rank_skipped(c, audit.warm_up ? rise < c->facts.loss.steps ? rise : c->facts.skip.late_from : 0, &audit);
     compare_labels(c, &audit);
     return audit;

@@ -4,6 +4,7 @@
 #include "reports/record/exponents.h"
 #include "reports/record/graph.h"
 #include "reports/record/json.h"
+#include "reports/record/result.h"
 
 #include <math.h>
 #include <string.h>
@@ -111,7 +112,7 @@ static bool overflowed_first(const cJSON *cell) {
 
 /* How often gradients are divided by the loss scale in a step; NAN: not recorded. */
 static double unscaled_times(const ab_facts *facts) {
-    const double micro = ab_json_number(facts->document, "config.gradient_accumulation_steps", 1);
+    const double micro = ab_result_batches_per_step(facts->document);
     const ab_tensor_sums scaled = ab_tensor_sums_of(facts->cell, "tensors", "weight_gradient", true),
                          given = ab_tensor_sums_of(facts->cell, "unscaled_gradients", "", true);
     return given.values * micro / scaled.values;

@@ -1,0 +1,232 @@
+/* Training with simulated ranks: one rank is no rank, exact ranks are one large batch, every hop of a half
+ * ring is what brute force makes of the ranks' own gradients, and mistakes of the division show. */
+#define _POSIX_C_SOURCE 200809L
+#include "bench/train/recipe.h"
+
+#include "kernels/core/parallel.h"
+#include "tests/unit/probe_testing.h"
+
+#include <math.h>
+
+static const char plain_ops[] =
+    "{\"name\": \"conv1\", \"op\": \"conv2d\", \"out_channels\": 4, \"kernel_size\": 3, \"padding\": 1}, "
+    "{\"name\": \"relu1\", \"op\": \"relu\"}, {\"name\": \"flat\", \"op\": \"flatten\"}, "
+    "{\"name\": \"fc\", \"op\": \"linear\", \"out_features\": 3}, "
+    "{\"name\": \"loss\", \"op\": \"cross_entropy\"}";
+
+static const char normalised_ops[] =
+    "{\"name\": \"conv1\", \"op\": \"conv2d\", \"out_channels\": 4, \"kernel_size\": 3, \"padding\": 1}, "
+    "{\"name\": \"bn1\", \"op\": \"batch_norm2d\"}, {\"name\": \"flat\", \"op\": \"flatten\"}, "
+    "{\"name\": \"fc\", \"op\": \"linear\", \"out_features\": 3}, "
+    "{\"name\": \"loss\", \"op\": \"cross_entropy\"}";
+
+enum { MOST = 1024, RANKS = 4, PARAMS = 4 };
+static const char *const weights[PARAMS] = {"conv1.weight", "conv1.bias", "fc.weight", "fc.bias"};
+
+static int64_t read_values(const ab_cell *cell, const char *name, const char *suffix, float *values) {
+    char full[64];
+    ab_shape shape;
+    snprintf(full, sizeof full, "%s%s", name, suffix);
+    if (ab_cell_read(cell, full, &shape, NULL) != AB_OK) fail_msg("%s", ab_error_message());
+    assert_true(ab_shape_count(&shape) <= MOST);
+    assert_int_equal(ab_cell_read(cell, full, &shape, values), AB_OK);
+    return ab_shape_count(&shape);
+}
+
+static ab_step_result step(ab_cell *cell) {
+    ab_step_result result;
+    if (ab_cell_step(cell, NULL, &result) != AB_OK) fail_msg("%s", ab_error_message());
+    return result;
+}
+
+static ab_cell_config config_of(const ab_net *net, const char *level, const char *set, int64_t batch) {
+    ab_cell_config config = pt_config(net, level, &ab_format_fp16, "momentum", set);
+    config.batch = batch;
+    return config;
+}
+
+static void use_ranks(ab_cell_config *config, int64_t ranks, const char *scheme, const char *wire,
+                      const char *divide) {
+    ab_rank_recipe *recipe = &config->recipe.ranks;
+    recipe->count = ranks;
+    recipe->bucket_bytes = 100;
+    assert_int_equal(ab_reduction_parse_scheme(scheme, &recipe->reduction), AB_OK);
+    assert_int_equal(ab_reduction_parse_wire(wire, &recipe->reduction), AB_OK);
+    assert_int_equal(ab_reduction_parse_divide(divide, &recipe->reduction), AB_OK);
+}
+
+/* Largest difference of two cells' weights or gradients, relative to the largest. */
+static double distance(const ab_cell *a, const ab_cell *b, const char *suffix) {
+    double worst = 0;
+    for (int p = 0; p < PARAMS; p++) {
+        float x[MOST], y[MOST];
+        double most = 0, difference = 0;
+        int64_t n = read_values(a, weights[p], suffix, x);
+        read_values(b, weights[p], suffix, y);
+        for (int64_t k = 0; k < n; k++) {
+            most = fmax(most, fabs((double)y[k]));
+            difference = fmax(difference, fabs((double)x[k] - (double)y[k]));
+        }
+        worst = fmax(worst, difference / most);
+    }
+    return worst;
+}
+
+/* ---- equal trainings ------------------------------------------------------------------------- */
+
+static void one_rank_has_the_bits_of_no_rank(void **state) {
+    (void)state;
+    ab_net *net = pt_net(plain_ops);
+    for (size_t l = 0; l < AB_COUNT_OF(pt_levels); l++) {
+        ab_cell_config none = config_of(net, pt_levels[l], "loss_scale=1024", 4), one = none;
+        use_ranks(&one, 1, "ring", "bf16", "pre");
+        ab_cell *a = pt_cell(&none), *b = pt_cell(&one);
+        for (int k = 0; k < 3; k++) assert_true(step(a).loss == step(b).loss);
+        assert_true(distance(a, b, "") == 0);
+        ab_cell_destroy(a);
+        ab_cell_destroy(b);
+    }
+    ab_net_free(net);
+}
+
+/* Three sums of up to four numbers in another order differ by a few units of fp32's last place. */
+static void exact_ranks_are_accumulated_batches_and_one_large_batch(void **state) {
+    (void)state;
+    ab_net *net = pt_net(plain_ops);
+    ab_cell_config large = config_of(net, "O0", NULL, PT_BATCH), parts = large, ranks = large;
+    parts.batch = ranks.batch = PT_BATCH / RANKS;
+    parts.recipe.micro_batches = RANKS;
+    use_ranks(&ranks, RANKS, "exact", "as-is", "pre");
+    ab_cell *a = pt_cell(&large), *b = pt_cell(&parts), *c = pt_cell(&ranks);
+    for (int k = 0; k < 3; k++) {
+        ab_step_result x = step(a), y = step(b), z = step(c);
+        assert_true(fabsf(x.loss - z.loss) <= 1e-6F * fabsf(x.loss));
+        assert_true(fabsf(y.loss - z.loss) <= 1e-6F * fabsf(y.loss));
+    }
+    assert_true(distance(c, b, ".grad") < 1e-6 && distance(c, a, ".grad") < 1e-6);
+    assert_true(distance(c, b, "") < 1e-6 && distance(c, a, "") < 1e-6);
+    ab_cell_destroy(a);
+    ab_cell_destroy(b);
+    ab_cell_destroy(c);
+    ab_net_free(net);
+}
+
+/* ---- every hop ------------------------------------------------------------------------------- */
+
+static float own[RANKS][PARAMS][MOST]; /* each rank's gradients */
+
+/* The ranks' gradients from a cell of one rank that steps through their batches without learning. */
+static void measure_own(const ab_net *net, int64_t batch) {
+    ab_cell_config config = config_of(net, "O0", NULL, batch);
+    config.optim.lr = config.recipe.rates.lr = 0;
+    ab_cell *cell = pt_cell(&config);
+    for (int r = 0; r < RANKS; r++) {
+        step(cell);
+        for (int p = 0; p < PARAMS; p++) read_values(cell, weights[p], ".grad", own[r][p]);
+    }
+    ab_cell_destroy(cell);
+}
+
+/* A bf16 ring over element i of parameter p, at `position` of the flat gradient. */
+static float ring(int p, int64_t i, int64_t position, int64_t bucket) {
+    static const ab_rounding nearest = {.mode = AB_ROUND_NEAREST_EVEN};
+    int64_t chunk = (bucket + RANKS - 1) / RANKS, start = (position % bucket / chunk + 1) % RANKS;
+    double sum = 0;
+    for (int64_t k = 0; k < RANKS; k++) {
+        float quarter = own[(start + k) % RANKS][p][i] * 0.25F;
+        double sent = ab_format_round(&ab_format_bf16, &nearest, (double)quarter);
+        sum = k == 0 ? sent : ab_format_round(&ab_format_bf16, &nearest, sum + sent);
+    }
+    return (float)sum;
+}
+
+static void a_half_ring_is_what_brute_force_makes_of_the_ranks_gradients(void **state) {
+    (void)state;
+    ab_net *net = pt_net(plain_ops);
+    ab_cell_config config = config_of(net, "O0", NULL, 2);
+    config.optim.lr = config.recipe.rates.lr = 0;
+    use_ranks(&config, RANKS, "ring", "bf16", "pre");
+    ab_cell *cell = pt_cell(&config);
+    measure_own(net, 2);
+    step(cell);
+    int64_t position = 0, rounded = 0;
+    for (int p = PARAMS - 1; p >= 0; p--) { /* buckets fill from the last parameter */
+        float found[MOST];
+        int64_t n = read_values(cell, weights[p], ".grad", found);
+        for (int64_t i = 0; i < n; i++) {
+            float expect = ring(p, i, position + i, 50);
+            if (found[i] != expect)
+                fail_msg("%s[%d]: %a, expected %a", weights[p], (int)i, (double)found[i], (double)expect);
+            rounded += expect != 0.25F * (own[0][p][i] + own[1][p][i] + own[2][p][i] + own[3][p][i]);
+        }
+        position += n;
+    }
+    assert_true(rounded > position / 2);
+    ab_cell_destroy(cell);
+    ab_net_free(net);
+}
+
+/* ---- running statistics ---------------------------------------------------------------------- */
+
+static void running_statistics_are_those_of_the_first_rank(void **state) {
+    (void)state;
+    ab_net *net = pt_net(normalised_ops);
+    ab_cell_config single = config_of(net, "O0", NULL, 2), ranks = single;
+    use_ranks(&ranks, RANKS, "ring", "as-is", "pre");
+    ab_cell *a = pt_cell(&single), *b = pt_cell(&ranks);
+    float x[MOST], y[MOST];
+    step(a);
+    step(b);
+    int64_t n = read_values(a, "bn1.running_mean", "", x);
+    read_values(b, "bn1.running_mean", "", y);
+    assert_memory_equal(x, y, (size_t)n * sizeof *x);
+    ab_cell_destroy(a);
+    ab_cell_destroy(b);
+    ab_net_free(net);
+}
+
+/* ---- overflow -------------------------------------------------------------------------------- */
+
+/* Whether the first step is skipped with gradients of half a binade or so below fp16's limit. */
+static bool skips(const ab_net *net, const char *scale, int64_t ranks, const char *divide) {
+    ab_cell_config config = config_of(net, "O2", scale, 2);
+    config.recipe.rates.lr = config.optim.lr = 1e-6;
+    if (ranks > 1) use_ranks(&config, ranks, "ring", "as-is", divide);
+    ab_cell *cell = pt_cell(&config);
+    bool skipped = step(cell).skipped;
+    ab_cell_destroy(cell);
+    return skipped;
+}
+
+/* The largest power of two at which one rank does not overflow. */
+static int largest_scale(const ab_net *net) {
+    char scale[64];
+    for (int k = 24; k > 0; k--) {
+        snprintf(scale, sizeof scale, "loss_scale=torch:init=%.0f", ldexp(1, k));
+        if (!skips(net, scale, 1, NULL)) return k;
+    }
+    return 0;
+}
+
+static void halves_overflow_if_they_are_divided_after_the_sum(void **state) {
+    (void)state;
+    ab_net *net = pt_net(plain_ops);
+    int k = largest_scale(net);
+    assert_true(k > 2);
+    char scale[64];
+    snprintf(scale, sizeof scale, "loss_scale=torch:init=%.0f", ldexp(1, k));
+    assert_true(skips(net, scale, 32, "post"));
+    assert_false(skips(net, scale, 32, "64"));
+    ab_net_free(net);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_rank_has_the_bits_of_no_rank),
+        cmocka_unit_test(exact_ranks_are_accumulated_batches_and_one_large_batch),
+        cmocka_unit_test(a_half_ring_is_what_brute_force_makes_of_the_ranks_gradients),
+        cmocka_unit_test(running_statistics_are_those_of_the_first_rank),
+        cmocka_unit_test(halves_overflow_if_they_are_divided_after_the_sum),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

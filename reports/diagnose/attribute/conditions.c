@@ -2,6 +2,7 @@
 #include "reports/diagnose/attribute/conditions.h"
 
 #include "kernels/core/text.h"
+#include "reports/diagnose/facts/loop.h"
 #include "reports/record/json.h"
 
 #include <math.h>
@@ -27,6 +28,8 @@ static bool has_state(const ab_case *c) { return ab_json_at(c->facts.cell, "prob
 
 static bool has_signals(const ab_case *c) { return ab_json_at(c->facts.baseline, "probes.signals") != NULL; }
 
+static bool has_loop(const ab_case *c) { return ab_is_loop(&c->facts); }
+
 static bool has_vitals(const ab_case *c) { return ab_json_at(c->facts.cell, "vitals") != NULL; }
 
 const ab_need ab_need_o0 = {"whether fp32 does better", "run with an O0 cell, --levels O0,...", has_o0};
@@ -45,6 +48,9 @@ const ab_need ab_need_signals = {"whether signals die or grow on their way",
                                  "run with the probe signals (a default one)", has_signals};
 const ab_need ab_need_vitals = {"whether data, labels and weights are sound",
                                 "this record is of an earlier version; run again", has_vitals};
+
+const ab_need ab_need_loop = {"what the training loop does between its steps",
+                              "record the loop itself with libampprobe or ampprobe", has_loop};
 
 /* ---- refutations ----------------------------------------------------------------------------- */
 

@@ -25,6 +25,7 @@ extern const ab_need ab_need_ledger;    /* updates, and those that storing lost 
 extern const ab_need ab_need_state;     /* second moments that do not change */
 extern const ab_need ab_need_signals;   /* of O0 */
 extern const ab_need ab_need_vitals;    /* data, labels, weights */
+extern const ab_need ab_need_loop;      /* what a training loop of the user's own does and states */
 
 /* What contradicts a cause. */
 typedef struct ab_refutation {

@@ -75,6 +75,16 @@ void ab_verdict_point_baseline(const ab_facts *facts, ab_verdict *verdict, const
     va_end(args);
 }
 
+void ab_verdict_point_document(ab_verdict *verdict, const char *format, ...) {
+    if (verdict->evidences == 0) return;
+    ab_evidence *evidence = &verdict->evidence[verdict->evidences - 1];
+    va_list args;
+    va_start(args, format);
+    if (!ab_text_fits_args(evidence->pointer, sizeof evidence->pointer, format, args))
+        evidence->pointer[0] = '\0';
+    va_end(args);
+}
+
 void ab_say_first_nonfinite(const ab_facts *facts, const ab_first_nonfinite *first, ab_verdict *verdict) {
     char op[AB_VERDICT_LAYER], cause[AB_VERDICT_LAYER];
     ab_text_clean(op, sizeof op, first->op);

@@ -17,7 +17,7 @@ enum {
     AB_VERDICT_TEXT = 280,
     AB_VERDICT_POINTER = 120,
     AB_VERDICT_LAYER = 96,
-    AB_VERDICT_RULES = 40, /* at most */
+    AB_VERDICT_RULES = 64, /* at most */
     AB_RULE_NEEDS = 4,
     AB_RULE_REFUTATIONS = 5
 };
@@ -111,6 +111,9 @@ void ab_verdict_point(const ab_facts *facts, ab_verdict *verdict, const char *fo
 /* The same, into the O0 cell. */
 void ab_verdict_point_baseline(const ab_facts *facts, ab_verdict *verdict, const char *format, ...)
     AB_PRINTF(3, 4);
+
+/* The same, from the root of the document ("/probe/facts/3"). */
+void ab_verdict_point_document(ab_verdict *verdict, const char *format, ...) AB_PRINTF(2, 3);
 
 /* Adds it to a verdict as evidence and sets the layer. */
 void ab_say_first_nonfinite(const ab_facts *facts, const ab_first_nonfinite *first, ab_verdict *verdict);

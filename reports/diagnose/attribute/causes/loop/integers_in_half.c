@@ -1,0 +1,42 @@
+/* Whole numbers (ids, positions, time steps) in the half format: beyond 2^p, 2048 in fp16 and 256 in bf16,
+ * neighbours are the same number. The loop states the largest that a layer reads (whole_numbers_in_half). */
+#include "kernels/core/text.h"
+#include "reports/diagnose/attribute/verdict.h"
+#include "reports/diagnose/facts/loop.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+#include <math.h>
+
+static bool judge(const ab_case *c, ab_verdict *verdict) {
+    const ab_stated whole = ab_stated_of(&c->facts, "whole_numbers_in_half");
+    const double limit = exp2(c->facts.half->precision);
+    if (!whole.known || !(whole.largest > limit)) return false;
+    verdict->proof = AB_PROOF_SHOWN;
+    verdict->own = true;
+    verdict->since = whole.first_step;
+    ab_text_clean(verdict->layer, sizeof verdict->layer, whole.place);
+    ab_verdict_add_evidence(
+        verdict, "%s reads whole numbers up to %.0f in %s, which tells neighbours apart up to %.0f",
+        ab_text_brief(whole.place, 80), whole.largest, c->facts.half->name, limit);
+    ab_verdict_point_document(verdict, "/probe/facts/%d/largest", whole.index);
+    return true;
+}
+
+static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
+    if (!ab_remedy_keep_fp32(&c->facts, verdict->layer, remedy))
+        ab_remedy_add_text(remedy, "keep ids and positions as integers or fp32");
+}
+
+const ab_verdict_rule ab_verdict_rule_integers_in_half = {
+    .id = "integers_in_half",
+    .family = AB_FAMILY_PRECISION,
+    .acts = AB_ACTS_FORWARD,
+    .text = "ids or positions are stored in the half format, beyond the whole numbers that it holds",
+    .needs = {&ab_need_loop},
+    .predicts = AB_SYMPTOM_BEHIND,
+    .refuted_by = {&ab_refuted_o0_fails},
+    .judge = judge,
+    .shows = judge,
+    .remedy = remedy,
+};

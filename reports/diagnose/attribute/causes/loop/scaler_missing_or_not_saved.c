@@ -1,0 +1,108 @@
+/* fp16 without a loss scaler, or with one that a resumed run did not get back. Without one, small gradients
+ * are flushed (gradient_underflow, where an fp32 run shows that it matters; here the loop itself is the
+ * mistake). A scaler that was not saved begins at its first scale again and skips until it has found the old
+ * one: a saved one would skip one step at most. */
+#include "kernels/core/text.h"
+#include "reports/diagnose/attribute/verdict.h"
+#include "reports/diagnose/facts/loop.h"
+#include "reports/record/json.h"
+#include "reports/record/text.h"
+
+/* ---- no scaler ------------------------------------------------------------------------------- */
+
+/* The cast gradient that loses the largest share of its energy. */
+static const cJSON *most_flushed(const ab_case *c, double *share, int *place) {
+    const cJSON *tensor, *most = NULL;
+    int i = -1;
+    *share = 0;
+    cJSON_ArrayForEach(tensor, ab_json_at(c->facts.cell, "probes.tensors")) {
+        i++;
+        const double here = ab_json_is_true(tensor, "cast") ? ab_facts_flushed_energy(&c->facts, tensor) : 0;
+        if (!(here > *share)) continue;
+        *share = here;
+        *place = i;
+        most = tensor;
+    }
+    return most;
+}
+
+static bool has_none(const ab_case *c, ab_verdict *verdict) {
+    double share;
+    int place = 0;
+    char energy[AB_TEXT_NUMBER];
+    if (!ab_is_loop(&c->facts) || ab_loop_number(&c->facts, "steps_with_scale") > 0 ||
+        !ab_facts_uses_half(&c->facts) ||
+        ab_format_flush_limit(c->facts.half) <= c->facts.limits->few_binades)
+        return false;
+    const cJSON *tensor = most_flushed(c, &share, &place);
+    if (!tensor || share < c->facts.limits->underflow_energy) return false;
+    verdict->since = ab_first_step_with(tensor, "flushed");
+    ab_text_clean(verdict->layer, sizeof verdict->layer, ab_json_text(tensor, "layer", ""));
+    ab_verdict_add_evidence(verdict, "layers run in %s, and no step had a loss scale", c->facts.half->name);
+    ab_verdict_point_document(verdict, "/probe/groups/0/steps_with_scale");
+    ab_verdict_add_evidence(verdict, "%s lost %s %% of its energy to zeros",
+                            ab_text_brief(ab_json_text(tensor, "name", ""), 80),
+                            ab_text_percent(energy, share));
+    ab_verdict_point(&c->facts, verdict, "/probes/tensors/%d/flushed", place);
+    return true;
+}
+
+/* ---- not saved ------------------------------------------------------------------------------- */
+
+/* Skipped steps at the beginning, one after the other. */
+static int skipped_at_first(const ab_case *c) {
+    const cJSON *skipped;
+    int count = 0;
+    cJSON_ArrayForEach(skipped, ab_json_at(c->facts.cell, "skipped_steps")) {
+        if ((int)skipped->valuedouble != count) break;
+        count++;
+    }
+    return count;
+}
+
+static bool was_not_saved(const ab_case *c, ab_verdict *verdict) {
+    const ab_stated before = ab_stated_of(&c->facts, "resumed_steps");
+    const int skipped = skipped_at_first(c);
+    char scale[AB_TEXT_NUMBER];
+    if (!before.known || !(before.largest > 0) || !c->facts.skip.dynamic ||
+        !(skipped > c->facts.limits->spare_skips))
+        return false;
+    verdict->since = 0;
+    ab_verdict_add_evidence(verdict,
+                            "the optimizer had made %.0f steps before, and the loss scale begins at %s",
+                            before.largest, ab_text_scale(scale, c->facts.skip.first_scale));
+    ab_verdict_point_document(verdict, "/probe/facts/%d", before.index);
+    ab_verdict_add_evidence(
+        verdict,
+        "the first %d steps were skipped to find the scale again; a scaler that was saved "
+        "skips one at most",
+        skipped);
+    ab_verdict_point(&c->facts, verdict, "/skipped_steps");
+    return true;
+}
+
+static bool judge(const ab_case *c, ab_verdict *verdict) {
+    verdict->proof = AB_PROOF_SHOWN;
+    verdict->own = true;
+    return was_not_saved(c, verdict) || has_none(c, verdict);
+}
+
+static void remedy(const ab_case *c, const ab_verdict *verdict, ab_remedy *remedy) {
+    (void)c;
+    (void)verdict;
+    ab_remedy_add_text(remedy,
+                       "a dynamic loss scale, whose state is saved with the weights and loaded again");
+}
+
+const ab_verdict_rule ab_verdict_rule_scaler_missing_or_not_saved = {
+    .id = "scaler_missing_or_not_saved",
+    .family = AB_FAMILY_CONFIGURATION,
+    .acts = AB_ACTS_GRADIENT,
+    .text = "the loop has no loss scaler, or a resumed run did not get its scaler's state back",
+    .needs = {&ab_need_gradients, &ab_need_loop},
+    .predicts = AB_SYMPTOM_SKIPPING | AB_SYMPTOM_BEHIND,
+    .refuted_by = {&ab_refuted_first_loss},
+    .judge = judge,
+    .shows = judge,
+    .remedy = remedy,
+};

@@ -1,0 +1,33 @@
+/* What only the record of somebody's own training loop holds: what the loop stated, and its optimizers'
+ * steps. */
+#ifndef AB_REPORTS_DIAGNOSE_FACTS_LOOP_H
+#define AB_REPORTS_DIAGNOSE_FACTS_LOOP_H
+
+#include "reports/diagnose/facts/facts.h"
+
+AB_BEGIN_DECLS
+
+/* An entry of probe.facts. */
+typedef struct ab_stated {
+    bool known;
+    const char *place;           /* borrowed; "" if it is about the run */
+    double last, least, largest; /* NAN: not finite */
+    int times, first_step;
+    int index, entries; /* in probe.facts; entries of this name */
+} ab_stated;
+
+/* The entry of this name with the largest value. */
+ab_stated ab_stated_of(const ab_facts *facts, const char *name);
+
+/* A number of the first optimizer's steps (probe.groups[0]); 0 if there is no such record. */
+double ab_loop_number(const ab_facts *facts, const char *key);
+
+/* Whether the record is one of a training loop that a probe watched. */
+bool ab_is_loop(const ab_facts *facts);
+
+/* The parameter that overflowed first (probe.overflowed), and in how many steps; NULL: none did. */
+const cJSON *ab_loop_overflow(const ab_facts *facts, int *index);
+
+AB_END_DECLS
+
+#endif

@@ -1,0 +1,360 @@
+/* Causes that lie in a training loop of the user's own, without an O0 beside it: each from a record that
+ * libampprobe wrote here, and its healthy twin, which differs in that one thing and is called healthy. */
+#include "unit/probe_lib_testing.h"
+
+#include "kernels/format/convert.h"
+#include "reports/diagnose/diagnose.h"
+#include "reports/diagnose/known_issues.h"
+
+enum { STEPS = 64, VALUES = 256 };
+
+/* One run. What is 0 or NULL is as in a sound run at a dynamic loss scale. */
+typedef struct loop {
+    const char *config;     /* JSON members of the probe's configuration, with a comma in front */
+    const char *half;       /* "fp16" */
+    bool no_scaler;         /* steps have no loss scale */
+    double scale, growth;   /* first scale; factor after every step that was applied */
+    int skip_from, skip_to; /* steps [from, to) have inf in their gradients and are skipped */
+    bool calls;             /* the optimizer is called in these steps all the same */
+    double gradient;        /* size of the gradients, not scaled */
+    int32_t weights;        /* dtype of weights and their gradients */
+    int micro_batches;
+    double last_loss;
+    bool coarse_loss; /* losses are numbers of bf16 */
+    float logits;     /* largest output of the last layer; 0: no layer is shown */
+    int nan_from;     /* losses are NaN from here on; 0: none */
+    const char *fact; /* stated once at step 3 */
+    const char *place;
+    double value;
+} loop;
+
+static ab_diagnosis diagnosis;
+static bool nan_hidden; /* the known problem was named */
+
+static uint16_t half_bits(double x, const ab_format *format) {
+    uint16_t bits;
+    const float value = (float)x;
+    ab_narrow(&bits, format, &value, 1);
+    return bits;
+}
+
+static void show_gradient(ampprobe *p, int32_t id, const loop *l, double scale, bool bad) {
+    float wide[VALUES];
+    uint16_t narrow[VALUES];
+    for (int i = 0; i < VALUES; i++) {
+        wide[i] = bad && i == 7 ? INFINITY : (float)(l->gradient * scale * (1 + i % 8) / 8);
+        narrow[i] =
+            half_bits((double)wide[i], l->weights == AMPPROBE_BF16 ? &ab_format_bf16 : &ab_format_fp16);
+    }
+    ampprobe_tensor t = pl_gradient(id, wide, VALUES);
+    if (l->weights != AMPPROBE_FP32) {
+        t.data = narrow;
+        t.dtype = l->weights;
+        t.storage_bytes = sizeof narrow;
+    }
+    assert_int_equal(ampprobe_gradients(p, 0, &t, 1, AMPPROBE_ALL, NULL), AMPPROBE_OK);
+}
+
+static void show_output(ampprobe *p, const loop *l) {
+    float values[VALUES];
+    for (int i = 0; i < VALUES; i++) values[i] = l->logits * (float)(i + 1) / VALUES;
+    ampprobe_tensor t = {.role = AMPPROBE_ACTIVATION,
+                         .data = values,
+                         .count = VALUES,
+                         .stride = 1,
+                         .storage_bytes = sizeof values};
+    assert_int_equal(ampprobe_see_named(p, "head", &t), AMPPROBE_OK);
+}
+
+/* The loss of a step, with digits that no half format holds, or rounded to one. */
+static double loss_at(const loop *l, int i) {
+    const double wide = 2.3 + (l->last_loss - 2.3) * i / (STEPS - 1) + 1e-5 * (i % 3);
+    static const ab_rounding nearest = {AB_ROUND_NEAREST_EVEN, false, AB_FTZ_NONE, 0, 0};
+    if (l->nan_from > 0 && i >= l->nan_from) return (double)NAN;
+    return l->coarse_loss ? ab_format_round(&ab_format_bf16, &nearest, wide) : wide;
+}
+
+static double step(ampprobe *p, int32_t id, const loop *l, int i, double scale) {
+    const bool bad = i >= l->skip_from && i < l->skip_to;
+    double next = bad ? scale / 2 : scale * l->growth;
+    if (l->no_scaler) next = scale;
+    show_gradient(p, id, l, l->no_scaler ? 1 : scale, bad);
+    if (l->logits > 0) show_output(p, l);
+    if (l->fact && i == 3) assert_int_equal(ampprobe_fact(p, l->fact, l->place, i, l->value), AMPPROBE_OK);
+    ampprobe_step_facts f = pl_facts(i);
+    f.flags = AMPPROBE_HAS_LOSS | (l->no_scaler ? 0u : AMPPROBE_HAS_SCALE);
+    f.scale_before = scale, f.scale_after = next;
+    f.loss = loss_at(l, i), f.seconds = 1e-3;
+    f.found_inf = l->no_scaler ? -1 : bad;
+    f.stepped = l->calls || !bad;
+    f.micro_batches = l->micro_batches;
+    assert_int_equal(ampprobe_step(p, &f), AMPPROBE_OK);
+    return next;
+}
+
+static void find_hidden(void) {
+    cJSON *list = ab_known_issue_json(&diagnosis);
+    const cJSON *item;
+    nan_hidden = false;
+    cJSON_ArrayForEach(item, list) {
+        if (strcmp(ab_json_text(item, "id", ""), "nan_hidden_by_log") == 0) nan_hidden = true;
+    }
+    cJSON_Delete(list);
+}
+
+static const ab_diagnosis *diagnose(loop l) {
+    char config[600];
+    if (l.gradient == 0) l.gradient = 1e-3;
+    if (l.scale == 0) l.scale = 1024;
+    if (l.growth == 0) l.growth = 1;
+    if (l.last_loss == 0) l.last_loss = 0.5;
+    snprintf(config, sizeof config,
+             "{\"probe_every\": 1, \"model\": \"m\", \"half\": \"%s\", \"framework\": \"torch\"%s}",
+             l.half ? l.half : "fp16", l.config ? l.config : ", \"level\": \"torch:autocast\"");
+    ampprobe *p = pl_open(config);
+    const int32_t id = pl_parameter(p, "fc.weight", l.weights, VALUES);
+    double scale = l.scale;
+    for (int i = 0; i < STEPS; i++) scale = step(p, id, &l, i, scale);
+    cJSON *document = pl_close(p);
+    assert_int_equal(ab_diagnose(document, 0, &diagnosis), AB_OK);
+    find_hidden();
+    cJSON_Delete(document);
+    return &diagnosis;
+}
+
+static void expect(loop l, const char *id, const char *layer) {
+    const ab_diagnosis *d = diagnose(l);
+    if (d->verdicts == 0) fail_msg("no verdict where %s was expected", id);
+    assert_string_equal(d->verdict[0].rule->id, id);
+    assert_true(d->found.sick && d->verdict[0].evidences > 0 && d->verdict[0].remedy.text[0]);
+    if (layer) assert_string_equal(d->verdict[0].layer, layer);
+}
+
+static void expect_healthy(loop l) {
+    const ab_diagnosis *d = diagnose(l);
+    if (d->verdicts > 0) fail_msg("%s in a healthy run", d->verdict[0].rule->id);
+    assert_false(d->found.sick || d->found.undecided);
+    assert_non_null(strstr(d->healthy.missing, "--baseline"));
+}
+
+static void expect_no(loop l, const char *id) {
+    const ab_diagnosis *d = diagnose(l);
+    for (int i = 0; i < d->verdicts; i++)
+        if (strcmp(d->verdict[i].rule->id, id) == 0) fail_msg("%s is not in this record", id);
+}
+
+/* ---- health ---------------------------------------------------------------------------------- */
+
+static void sound_runs_are_healthy(void **state) {
+    (void)state;
+    expect_healthy((loop){.micro_batches = 1});
+    expect_healthy((loop){.no_scaler = true, .half = "bf16"});
+    const ab_diagnosis *d =
+        diagnose((loop){.no_scaler = true, .gradient = 1, .config = ", \"level\": \"O0\""});
+    assert_true(d->verdicts == 0 && !d->found.sick && !d->found.undecided);
+    expect_healthy((loop){.scale = 0x1p20, .skip_to = 6}); /* a dynamic scale that is found first */
+    expect_healthy((loop){.scale = 0x1p16, .skip_from = 40, .skip_to = 41}); /* and one overflow later */
+}
+
+/* ---- one cause each, and its twin ------------------------------------------------------------ */
+
+static void silent_skips(void **state) {
+    (void)state;
+    const loop l = {.no_scaler = true, .half = "bf16", .skip_from = 4, .skip_to = STEPS};
+    expect(l, "silent_skips", "fc");
+    assert_non_null(strstr(diagnosis.verdict[0].remedy.text, "optimizer.step()"));
+    loop other = l;
+    other.calls = true; /* the optimizer itself does nothing: losses stay finite */
+    expect(other, "silent_skips", "fc");
+    other.nan_from = 5; /* it did what it was asked to */
+    expect_no(other, "silent_skips");
+    other = l;
+    other.no_scaler = false; /* a scaler says so */
+    expect_no(other, "silent_skips");
+    other = l;
+    other.skip_to = 9; /* a few */
+    expect_healthy(other);
+}
+
+static void scaler_missing(void **state) {
+    (void)state;
+    const loop l = {.no_scaler = true, .gradient = 2e-8};
+    expect(l, "scaler_missing_or_not_saved", "fc");
+    loop other = l;
+    other.gradient = 1e-2; /* nothing is lost */
+    expect_healthy(other);
+    other = l;
+    other.half = "bf16";
+    expect_healthy(other);
+    other = l;
+    other.no_scaler = false;
+    expect_no(other, "scaler_missing_or_not_saved");
+}
+
+static void scaler_not_saved(void **state) {
+    (void)state;
+    const loop l = {.scale = 0x1p16, .skip_to = 5, .fact = "resumed_steps", .value = 400};
+    expect(l, "scaler_missing_or_not_saved", NULL);
+    loop other = l;
+    other.fact = NULL; /* a run from its beginning */
+    expect_healthy(other);
+    other = l;
+    other.skip_to = 1; /* the scale was saved */
+    expect_healthy(other);
+}
+
+static void scale_to_infinity(void **state) {
+    (void)state;
+    const loop l = {.growth = 2, .gradient = 1e-30};
+    expect(l, "scale_to_infinity", NULL);
+    loop other = l;
+    other.growth = 1.1;
+    expect_no(other, "scale_to_infinity");
+    other = l;
+    other.half = "bf16"; /* whose range ends far later */
+    expect_no(other, "scale_to_infinity");
+    other.scale = 0x1p66;
+    expect(other, "scale_to_infinity", NULL);
+}
+
+static void accumulated_in_half(void **state) {
+    (void)state;
+    const loop l = {.no_scaler = true,
+                    .half = "bf16",
+                    .config = ", \"level\": \"O3\"",
+                    .weights = AMPPROBE_BF16,
+                    .micro_batches = 300};
+    expect(l, "accumulated_in_half", "fc");
+    loop other = l;
+    other.micro_batches = 8;
+    expect_healthy(other);
+    other = l;
+    other.weights = AMPPROBE_FP32;
+    expect_healthy(other);
+}
+
+static void micro_batches_weighted_wrong(void **state) {
+    (void)state;
+    const loop l = {.micro_batches = 4, .fact = "targets_ratio", .value = 5};
+    expect(l, "micro_batches_weighted_wrong", NULL);
+    loop other = l;
+    other.value = 1.2;
+    expect_healthy(other);
+    other = l;
+    other.micro_batches = 1;
+    expect_healthy(other);
+}
+
+static void rotary_in_half(void **state) {
+    (void)state;
+    const loop l = {
+        .no_scaler = true, .half = "bf16", .fact = "angles_in_half", .place = "attn.rotary", .value = 4096};
+    expect(l, "rotary_in_half", "attn.rotary");
+    loop other = l;
+    other.value = 100; /* short sequences */
+    expect_healthy(other);
+    other = l;
+    other.half = "fp16"; /* eight times as exact: 4096 / 2048 is too coarse still, 1000 / 2048 is not */
+    expect(other, "rotary_in_half", "attn.rotary");
+    other.value = 1000;
+    expect_healthy(other);
+}
+
+static void integers_in_half(void **state) {
+    (void)state;
+    const loop l = {.fact = "whole_numbers_in_half", .place = "wpe", .value = 4000};
+    expect(l, "integers_in_half", "wpe");
+    loop other = l;
+    other.value = 2048;
+    expect_healthy(other);
+    other.value = 300;
+    other.half = "bf16";
+    expect(other, "integers_in_half", "wpe");
+}
+
+static void logits_in_half(void **state) {
+    (void)state;
+    const loop l = {.no_scaler = true, .half = "bf16", .coarse_loss = true, .logits = 400, .last_loss = 0.25};
+    expect(l, "logits_in_half", "head");
+    loop other = l;
+    other.coarse_loss = false; /* logits.float() */
+    expect_healthy(other);
+    other = l;
+    other.logits = 6; /* rounding moves nothing that counts */
+    expect_healthy(other);
+}
+
+static void masked_rows_nan(void **state) {
+    (void)state;
+    const loop l = {.skip_to = STEPS, .nan_from = 1, .fact = "masked_rows", .place = "attn", .value = 3};
+    expect(l, "masked_rows_nan", "attn");
+    loop other = l;
+    other.skip_to = other.nan_from = 0; /* nothing reads those rows */
+    expect_healthy(other);
+}
+
+static void fused_first_skip(void **state) {
+    (void)state;
+    static const char fused[] =
+        ", \"level\": \"torch:autocast\", \"groups\": [{\"optimizer\": \"sgd\", \"lr\": "
+        "0.1, \"momentum\": 0.9, \"fused\": true}]",
+                      plain[] =
+                          ", \"level\": \"torch:autocast\", \"groups\": [{\"optimizer\": \"sgd\", \"lr\": "
+                          "0.1, \"momentum\": 0.9, \"fused\": false}]",
+                      adam[] =
+                          ", \"level\": \"torch:autocast\", \"groups\": [{\"optimizer\": \"adam\", \"lr\": "
+                          "0.1, \"fused\": true}]";
+    const loop l = {.scale = 0x1p16, .skip_to = 2, .config = fused};
+    expect(l, "fused_first_skip", NULL);
+    loop other = l;
+    other.config = plain;
+    expect_healthy(other);
+    other.config = adam;
+    expect_healthy(other);
+    other = l;
+    other.skip_from = 1; /* the first step made the buffers */
+    expect_healthy(other);
+    other = l;
+    other.fact = "resumed_steps";
+    other.value = 10;
+    expect_no(other, "fused_first_skip");
+}
+
+static void cast_in_place(void **state) {
+    (void)state;
+    const loop l = {.fact = "dtype_changed", .place = "fc.weight", .value = 2};
+    expect(l, "cast_in_place", "fc.weight");
+    loop other = l;
+    other.value = 4;
+    expect_healthy(other);
+}
+
+static void a_log_that_hides_nan_is_a_known_problem(void **state) {
+    (void)state;
+    (void)diagnose((loop){.nan_from = 9, .fact = "logged_loss", .value = 0.7});
+    assert_true(nan_hidden);
+    (void)diagnose((loop){.nan_from = 9, .fact = "logged_loss", .value = (double)NAN});
+    assert_false(nan_hidden);
+    (void)diagnose((loop){.fact = "logged_loss", .value = 0.7});
+    assert_false(nan_hidden);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sound_runs_are_healthy),
+        cmocka_unit_test(silent_skips),
+        cmocka_unit_test(scaler_missing),
+        cmocka_unit_test(scaler_not_saved),
+        cmocka_unit_test(scale_to_infinity),
+        cmocka_unit_test(accumulated_in_half),
+        cmocka_unit_test(micro_batches_weighted_wrong),
+        cmocka_unit_test(rotary_in_half),
+        cmocka_unit_test(integers_in_half),
+        cmocka_unit_test(logits_in_half),
+        cmocka_unit_test(masked_rows_nan),
+        cmocka_unit_test(fused_first_skip),
+        cmocka_unit_test(cast_in_place),
+        cmocka_unit_test(a_log_that_hides_nan_is_a_known_problem),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -28,6 +28,8 @@ typedef struct ab_loss_scale {
 /* State that training keeps besides what the level defines; not properties of apex. */
 typedef struct ab_keep {
     bool micro_batches;            /* gradients of several batches are summed before a step */
+    bool half_sums;                /* ... in the model's format although there are masters */
+    unsigned scalar_states;        /* bit i: optimizer state i is one fp32 number per parameter */
     const ab_format *state_format; /* of optimizer state; NULL: that of the corresponding weights */
     const ab_format *ema_format;   /* of averaged weights; NULL: none are kept */
     bool state_set, ema_set;       /* by an override, which beats --optimizer-state and --ema-format */

@@ -139,9 +139,16 @@ static ab_status list_scalers(void) {
 }
 
 static ab_status list_optimizers(void) {
-    for (int i = 0; i < ab_optimizer_count(); i++)
-        ab_print(stdout, "  %-16s %s; weight decay %s\n", ab_optimizer_at(i)->name, ab_optimizer_at(i)->text,
-                 ab_decay_name(ab_optimizer_at(i)->decay));
+    for (int i = 0; i < ab_optimizer_count(); i++) {
+        const ab_optimizer *optimizer = ab_optimizer_at(i);
+        char text[AB_OPTIMIZER_VALUE];
+        ab_print(stdout, "  %-17s %s; weight decay %s\n", optimizer->name, optimizer->text,
+                 ab_optimizer_decay_name(optimizer, &optimizer->defaults));
+        for (int k = 0; k < optimizer->keys; k++)
+            ab_print(stdout, k ? ", %s=%s" : "                    keys: %s=%s", optimizer->key[k].name,
+                     ab_optimizer_value_text(optimizer, &optimizer->defaults, k, text));
+        if (optimizer->keys) ab_print(stdout, "\n");
+    }
     return AB_OK;
 }
 

@@ -210,11 +210,11 @@ static ab_status take_rounding(const ab_options *options, ab_run_config *config)
 static ab_status take_optimizer(const ab_options *options, ab_run_config *config) {
     const char *chosen = options->text[AB_OPTION_optimizer];
     const char *name = chosen ? chosen : config->net->defaults.optimizer;
-    AB_TRY(ab_optimizer_find(name, &config->optimizer));
-    AB_TRY(check_knobs(options, config->optimizer));
     ab_optimizer_config *optim = &config->optim;
-    *optim = config->optimizer->defaults;
-    if (!chosen || strcmp(chosen, config->net->defaults.optimizer) == 0) optim->lr = config->net->defaults.lr;
+    AB_TRY(ab_optimizer_parse(name, &config->optimizer, optim));
+    AB_TRY(check_knobs(options, config->optimizer));
+    if (!chosen || strcmp(config->optimizer->name, config->net->defaults.optimizer) == 0)
+        optim->lr = config->net->defaults.lr;
     AB_TRY(parse_real(options, AB_OPTION_lr, 0, 1e9, &optim->lr));
     AB_TRY(parse_real(options, AB_OPTION_momentum, 0, 1, &optim->momentum));
     AB_TRY(parse_real(options, AB_OPTION_dampening, 0, 1, &optim->dampening));

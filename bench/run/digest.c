@@ -111,6 +111,8 @@ static void add_optimizer(ab_digest *digest, const ab_run_config *config) {
         optim->beta2, optim->eps,      optim->alpha,     optim->lr_decay,     optim->trust_coefficient};
     add_text(digest, "optimizer", config->optimizer->name);
     for (size_t i = 0; i < AB_COUNT_OF(values); i++) add_number(digest, "optim", values[i]);
+    for (int i = 0; i < config->optimizer->keys; i++)
+        add_number(digest, config->optimizer->key[i].name, optim->value[i]);
 }
 
 static void add_schedule(ab_digest *digest, const ab_recipe *recipe) {

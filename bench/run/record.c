@@ -103,8 +103,14 @@ static void add_optimizer(cJSON *object, const ab_run_config *config) {
     add_real(object, "momentum", optim->momentum, knobs & AB_KNOB_MOMENTUM);
     add_real(object, "dampening", optim->dampening, knobs & AB_KNOB_DAMPENING);
     cJSON_AddNumberToObject(object, "weight_decay", optim->weight_decay);
-    cJSON_AddStringToObject(object, "weight_decay_kind", ab_decay_name(config->optimizer->decay));
+    cJSON_AddStringToObject(object, "weight_decay_kind", ab_optimizer_decay_name(config->optimizer, optim));
     cJSON_AddBoolToObject(object, "nesterov", strcmp(config->optimizer->name, "nesterov") == 0);
+    cJSON *keys = cJSON_AddObjectToObject(object, "optimizer_keys");
+    for (int i = 0; i < config->optimizer->keys; i++) {
+        char text[AB_OPTIMIZER_VALUE];
+        cJSON_AddStringToObject(keys, config->optimizer->key[i].name,
+                                ab_optimizer_value_text(config->optimizer, optim, i, text));
+    }
     add_real(object, "beta1", optim->beta1, knobs & AB_KNOB_BETA1);
     add_real(object, "beta2", optim->beta2, knobs & AB_KNOB_BETA2);
     add_real(object, "alpha", optim->alpha, knobs & AB_KNOB_ALPHA);

@@ -187,12 +187,23 @@ static ab_status add_gradients(compiler *c, ab_plan_param *param, const char *na
     return add_named(c, stored.shape, made, AB_MEM_gradients, true, &param->used_grad, "%s.grad.micro", name);
 }
 
+static ab_status add_states(compiler *c, ab_plan_param *param, const char *name, const ab_format *format) {
+    static const ab_shape one = {.ndim = 1, .dim = {1}};
+    for (int i = 0; i < c->states; i++) {
+        const bool scalar = c->plan->policy.keep.scalar_states >> i & 1u;
+        AB_TRY(add_named(c, scalar ? one : c->plan->tensor[param->stored].shape, scalar ? fp32 : format,
+                         AB_MEM_optimizer_state, false, &param->state[i], "%s.state%d", name, i));
+    }
+    return AB_OK;
+}
+
 static ab_status add_training_state(compiler *c, ab_plan_param *param, const char *name, bool lent) {
     const ab_plan_tensor stored = c->plan->tensor[param->stored];
     bool half = stored.format != fp32;
     bool master = half && c->plan->policy.master_weights == AB_TRI_true;
-    AB_TRY(add_gradients(c, param, name,
-                         (c->plan->policy.keep.micro_batches && !master && !own_scales(c)) || lent));
+    const ab_keep *keep = &c->plan->policy.keep;
+    const bool in_place = !master || keep->half_sums; /* micro-batches are summed where they are made */
+    AB_TRY(add_gradients(c, param, name, (keep->micro_batches && in_place && !own_scales(c)) || lent));
     if (master) {
         AB_TRY(add_named(c, stored.shape, fp32, AB_MEM_master_weights, false, &param->master, "%s.master",
                          name));
@@ -202,9 +213,7 @@ static ab_status add_training_state(compiler *c, ab_plan_param *param, const cha
     if (own_scales(c) && !master)
         AB_TRY(add_named(c, stored.shape, c->plan->tensor[param->grad].format, AB_MEM_gradients, false,
                          &param->total, "%s.grad.total", name));
-    for (int i = 0; i < c->states; i++)
-        AB_TRY(add_named(c, stored.shape, state_format(c, master ? fp32 : stored.format),
-                         AB_MEM_optimizer_state, false, &param->state[i], "%s.state%d", name, i));
+    AB_TRY(add_states(c, param, name, state_format(c, master ? fp32 : stored.format)));
     if (c->plan->policy.keep.ema_format)
         AB_TRY(add_named(c, stored.shape, c->plan->policy.keep.ema_format, AB_MEM_optimizer_state, false,
                          &param->ema, "%s.ema", name));

@@ -131,6 +131,8 @@ static ab_status measure(const ab_cell_config *config, const ab_plan *plan, bool
 ab_status ab_cell_compile(const ab_cell_config *config, ab_plan **plan) {
     ab_policy policy = config->policy;
     policy.keep.micro_batches = config->recipe.micro_batches > 1;
+    policy.keep.scalar_states = config->optimizer->scalar_states;
+    policy.keep.half_sums = ab_optimizer_sums_in_half(config->optimizer, &config->optim);
     return ab_plan_create(config->net, &policy, config->batch, config->optimizer->states, plan);
 }
 

@@ -115,7 +115,7 @@ static const ab_format *common_format(ab_tensor *const *grad, int count) {
     return count > 0 ? grad[0]->format : &ab_format_fp32;
 }
 
-static ab_status total_norm(ab_tensor *const *grad, int count, const ab_format *format, double *total) {
+ab_status ab_clip_total_norm(ab_tensor *const *grad, int count, const ab_format *format, double *total) {
     double sum = 0;
     for (int i = 0; i < count; i++) {
         ab_tensor here;
@@ -133,7 +133,7 @@ ab_status ab_clip(const ab_clip_config *config, ab_tensor *const *grad, int coun
     *total = 0;
     if (config->norm > 0) {
         const ab_format *format = config->format ? config->format : common_format(grad, count);
-        AB_TRY(total_norm(grad, count, config->format, total));
+        AB_TRY(ab_clip_total_norm(grad, count, config->format, total));
         factor = rounded(config->norm / rounded(*total + 1e-6, format), format);
         if (factor > 1) factor = 1; /* NaN stays */
     }

@@ -23,6 +23,11 @@ typedef struct ab_clip_config {
 AB_MUST_CHECK ab_status ab_clip(const ab_clip_config *config, ab_tensor *const *grad, int count,
                                 double *total);
 
+/* The 2-norm of all gradients, every norm rounded to `format`; NULL: the gradients'. Gradients may be on any
+ * device. */
+AB_MUST_CHECK ab_status ab_clip_total_norm(ab_tensor *const *grad, int count, const ab_format *format,
+                                           double *total);
+
 AB_END_DECLS
 
 #endif

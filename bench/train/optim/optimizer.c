@@ -1,46 +1,13 @@
-/* The list of optimizers, and the loop that applies their fp32 formulas to stored tensors block by block. */
+/* The loop that applies the optimizers' fp32 formulas to stored tensors block by block. */
 #include "bench/train/optim/optimizer.h"
 
 #include "kernels/core/elementary64.h"
 #include "kernels/core/parallel.h"
-#include "kernels/core/text.h"
 #include "kernels/format/convert.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { BLOCK = AB_UPDATE_BLOCK, BLOCKS_PER_CHUNK = 32 };
-
-#define AB_OPTIMIZER(name) extern const ab_optimizer ab_optimizer_##name;
-#include "bench/train/optim/optimizers.def"
-#undef AB_OPTIMIZER
-
-static const ab_optimizer *const optimizers[] = {
-#define AB_OPTIMIZER(name) &ab_optimizer_##name,
-#include "bench/train/optim/optimizers.def"
-#undef AB_OPTIMIZER
-};
-
-int ab_optimizer_count(void) { return (int)AB_COUNT_OF(optimizers); }
-const ab_optimizer *ab_optimizer_at(int i) { return optimizers[i]; }
-
-ab_status ab_optimizer_find(const char *name, const ab_optimizer **optimizer) {
-    const char *names[AB_COUNT_OF(optimizers)];
-    for (size_t i = 0; i < AB_COUNT_OF(optimizers); i++) {
-        names[i] = optimizers[i]->name;
-        if (strcmp(name, names[i]) != 0) continue;
-        *optimizer = optimizers[i];
-        return AB_OK;
-    }
-    char list[256] = "";
-    for (size_t i = 0; i < AB_COUNT_OF(optimizers); i++)
-        ab_text_append(list, sizeof list, "%s%s", i ? ", " : "", names[i]);
-    const char *near = ab_nearest(name, names, (int)AB_COUNT_OF(names));
-    return ab_fail(AB_USAGE, "--optimizer: expected one of %s, found '%s'%s%s%s", list, name,
-                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
-}
-
-const char *ab_decay_name(ab_decay decay) { return decay == AB_DECAY_L2 ? "L2" : "decoupled"; }
 
 static char *element(const ab_tensor *tensor, int64_t i) {
     return (char *)tensor->data + ab_format_bytes(tensor->format, i);
@@ -62,18 +29,28 @@ typedef struct values {
     float *state[AB_OPTIMIZER_STATES];
 } values;
 
+static bool scalar(const update_args *u, int state) { return u->optimizer->scalar_states >> state & 1u; }
+
+static void load_state(const update_args *u, int i, int64_t first, int64_t n, float *to) {
+    if (!scalar(u, i)) {
+        ab_widen(to, element(u->state[i], first), u->state[i]->format, n);
+        return;
+    }
+    for (int64_t k = 0; k < n; k++) to[k] = (float)u->config->kept;
+}
+
 static void load_block(const update_args *u, int64_t first, int64_t n, values *v) {
     ab_widen(v->weight, element(u->weight, first), u->weight->format, n);
     ab_widen(v->grad, element(u->grad, first), u->grad->format, n);
     for (int i = 0; i < u->optimizer->states; i++) {
         v->state[i] = v->memory[i];
-        ab_widen(v->state[i], element(u->state[i], first), u->state[i]->format, n);
+        load_state(u, i, first, n, v->state[i]);
     }
 }
 
 static void store_block(const update_args *u, int64_t first, int64_t n, const values *v) {
     for (int i = 0; i < u->optimizer->states; i++)
-        ab_narrow(element(u->state[i], first), u->state[i]->format, v->state[i], n);
+        if (!scalar(u, i)) ab_narrow(element(u->state[i], first), u->state[i]->format, v->state[i], n);
     ab_narrow(element(u->weight, first), u->weight->format, v->weight, n);
 }
 
@@ -136,7 +113,9 @@ static void report_block(const update_args *u, int64_t first, int64_t n, int thr
     for (int i = 0; i < u->optimizer->states; i++) {
         was.state[i] = block.state_before[i] = before->memory[i];
         block.state_after[i] = after->memory[i];
-        block.state_stored[i] = read_back(u->state[i], first, n, after->memory[i], stored.memory[i]);
+        block.state_stored[i] = scalar(u, i)
+                                    ? after->memory[i]
+                                    : read_back(u->state[i], first, n, after->memory[i], stored.memory[i]);
     }
     unsigned terms = u->optimizer->terms(u->config, u->taken, &was, room, n);
     for (int t = 0; t < AB_TERM_COUNT; t++) block.term[t] = terms >> t & 1u ? term[t] : NULL;
@@ -156,7 +135,7 @@ static void update_block_shown(const update_args *u, int64_t first, int64_t n, i
     update_values(u, after.weight, before.grad, after.state, n);
     show(observers, observers->weight_id, thread, after.weight, n);
     for (int i = 0; i < u->optimizer->states; i++)
-        show(observers, observers->state_id[i], thread, after.state[i], n);
+        if (!scalar(u, i)) show(observers, observers->state_id[i], thread, after.state[i], n);
     store_block(u, first, n, &after);
     if (observers->watch->update) report_block(u, first, n, thread, &before, &after);
 }
@@ -207,11 +186,12 @@ static void measure_part(void *argument, int64_t part, int thread) {
 static double trust_of(const update_args *u) {
     int64_t blocks = (ab_tensor_count(u->weight) + BLOCK - 1) / BLOCK;
     measure_args m = {.update = u, .blocks = (blocks + MEASURE_PARTS - 1) / MEASURE_PARTS};
-    ab_optimizer_sums sums = {0, 0};
+    ab_optimizer_sums sums = {0, 0, 0};
     ab_parallel_for(MEASURE_PARTS, measure_part, &m);
     for (int i = 0; i < MEASURE_PARTS; i++) {
         sums.weight += m.part[i].weight;
         sums.other += m.part[i].other;
+        if (!(m.part[i].largest <= sums.largest)) sums.largest = m.part[i].largest;
     }
     return u->optimizer->trust(u->config, &sums);
 }
@@ -223,12 +203,22 @@ void ab_optimizer_correct(ab_optimizer_config *config, int64_t taken) {
     config->correction2 = ab_optimizer_correction(config->beta2, taken);
 }
 
+/* The tensor of the scalar state; NULL: none. */
+static ab_tensor *scalar_state(const update_args *u) {
+    for (int i = 0; i < u->optimizer->states; i++)
+        if (scalar(u, i)) return u->state[i];
+    return NULL;
+}
+
 static void step(update_args *args) {
     ab_optimizer_config config = *args->config;
+    ab_tensor *kept = scalar_state(args);
     args->config = &config;
     ab_optimizer_correct(&config, args->taken);
+    if (kept) config.kept = (double)*(const float *)kept->data;
     if (args->optimizer->measure) config.trust = trust_of(args);
     update_all(args);
+    if (kept) *(float *)kept->data = (float)config.trust;
 }
 
 void ab_optimizer_step(const ab_optimizer *optimizer, const ab_optimizer_config *config, int64_t taken,

@@ -13,7 +13,12 @@
 
 AB_BEGIN_DECLS
 
-enum { AB_OPTIMIZER_STATES = AB_UPDATE_STATES };
+enum {
+    AB_OPTIMIZER_STATES = AB_UPDATE_STATES,
+    AB_OPTIMIZER_KEYS = 6,
+    AB_OPTIMIZER_TEXT = 256,
+    AB_OPTIMIZER_VALUE = 40
+};
 
 typedef struct ab_optimizer_config {
     double lr, momentum, dampening, weight_decay;
@@ -24,7 +29,17 @@ typedef struct ab_optimizer_config {
     double trust; /* factor of the step; set by ab_optimizer_step if the optimizer measures norms */
     bool by_op;   /* half weights: rounded after every operation (update_by_op, if the optimizer has it) */
     double correction1, correction2; /* 1 - beta^taken for both betas; set by ab_optimizer_correct */
+    double value[AB_OPTIMIZER_KEYS]; /* of the optimizer's own keys; a truth value is 0 or 1 */
+    double total_norm; /* 2-norm of all gradients; set by the caller if the optimizer needs it */
+    double kept;       /* the scalar state before the step; set by ab_optimizer_step */
 } ab_optimizer_config;
+
+/* A key of --optimizer NAME:KEY=VALUE that only this optimizer has. */
+typedef struct ab_optimizer_key {
+    const char *name;
+    double low, high; /* range of a number; both 0: True or False */
+    double step;      /* high - low: only these two; 0: any */
+} ab_optimizer_key;
 
 /* Form of weight decay: added to the gradient (L2), or directly to the update (decoupled; the moments do not
  * include it). */
@@ -43,9 +58,9 @@ typedef enum ab_knob {
 } ab_knob;
 
 /* Sums of squares of a whole parameter: of its weight, and of the vector whose norm the optimizer compares
- * with it. */
+ * with it; and that vector's largest absolute value. */
 typedef struct ab_optimizer_sums {
-    double weight, other;
+    double weight, other, largest;
 } ab_optimizer_sums;
 
 /* fp32 values of a block before its update. */
@@ -62,9 +77,17 @@ typedef struct ab_optimizer {
     const char *name, *text;
     int states;                             /* buffers per parameter, initially zero */
     const char *state[AB_OPTIMIZER_STATES]; /* torch's names */
-    int second_moment; /* index of the state that averages squares (Adam's v); -1: none */
+    int second_moment;      /* index of the state that averages squares (Adam's v); -1: none */
+    unsigned scalar_states; /* bit i: state i is one fp32 number per parameter, at most one state: `trust` of
+                               the sums; update and terms see it in all elements before the step */
     ab_decay decay;
+    int other_decay_key; /* 1 + index of the key that changes the form of weight decay; 0: none */
+    int fp32_grads_key;  /* 1 + index of the key that, when False, leaves masters without fp32 gradients; 0:
+                            none */
     unsigned knobs;
+    int keys;
+    ab_optimizer_key key[AB_OPTIMIZER_KEYS];
+    bool needs_total_norm; /* of all gradients of the step, in config->total_norm */
     ab_optimizer_config defaults;
     /* Both NULL unless the step size depends on norms of the whole parameter. measure: adds the squares of n
      * elements; state[i] may be overwritten. trust: the factor of the step from the sums over all
@@ -88,8 +111,17 @@ typedef struct ab_optimizer {
 int ab_optimizer_count(void);
 const ab_optimizer *ab_optimizer_at(int i);
 AB_MUST_CHECK ab_status ab_optimizer_find(const char *name, const ab_optimizer **optimizer);
-/* "L2", "decoupled" */
-const char *ab_decay_name(ab_decay decay);
+/* "fusedadam:adam_w_mode=False": the optimizer, and *config as its defaults with these values. AB_USAGE names
+ * the valid keys and the nearest one. */
+AB_MUST_CHECK ab_status ab_optimizer_parse(const char *text, const ab_optimizer **optimizer,
+                                           ab_optimizer_config *config);
+/* Writes a key's value, "True", "False" or a number, to text[AB_OPTIMIZER_VALUE]; returns text. */
+const char *ab_optimizer_value_text(const ab_optimizer *optimizer, const ab_optimizer_config *config, int key,
+                                    char *text);
+/* Whether gradients of several batches are summed in the model's format although there are masters. */
+bool ab_optimizer_sums_in_half(const ab_optimizer *optimizer, const ab_optimizer_config *config);
+/* The form of weight decay under these values: "L2", "decoupled". */
+const char *ab_optimizer_decay_name(const ab_optimizer *optimizer, const ab_optimizer_config *config);
 
 /* 1 - beta^taken: the bias correction of a running mean that starts at 0 (Kingma and Ba, algorithm 1). */
 double ab_optimizer_correction(double beta, int64_t taken);

@@ -11,10 +11,16 @@
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
+/* Whether micro-batches are summed in the masters' fp32 gradients; otherwise the backward pass sums them. */
+static bool sums_in_fp32(const ab_gradients *g) {
+    const ab_plan *plan = g->memory->plan;
+    return g->position->micro_batches > 1 && !ab_backward_by_loss(plan) && !plan->policy.keep.half_sums;
+}
+
 static void list_param(ab_gradients *g, const ab_plan_param *param, ab_unscale_item *item) {
     ab_tensor *tensor = g->memory->tensor;
     const int own = param->total != AB_NONE ? param->total : param->grad;
-    const bool summed = g->position->micro_batches > 1 && !ab_backward_by_loss(g->memory->plan);
+    const bool summed = sums_in_fp32(g);
     item->to = &tensor[param->master_grad != AB_NONE ? param->master_grad : own];
     item->from = summed ? item->to : &tensor[param->grad];
     g->masters = g->masters || param->master != AB_NONE;
@@ -43,12 +49,13 @@ void ab_gradients_fini(ab_gradients *g) {
 
 /* ---- accumulation ---------------------------------------------------------------------------- */
 
-/* With masters the sum is kept in fp32, as in apex and Megatron; otherwise the backward pass has accumulated
- * it. Scaled gradients are summed; the scale is constant within a step. */
+/* With masters the sum is kept in fp32, as in apex and Megatron; otherwise (and for apex's FusedSGD without
+ * materialised master gradients) the backward pass has accumulated it. Scaled gradients are summed; the scale
+ * is constant within a step. */
 ab_status ab_gradients_sum(const ab_gradients *g, const ab_exec *exec) {
     const ab_cell_memory *memory = g->memory;
     const ab_plan *plan = memory->plan;
-    if (g->position->micro_batches == 1 || ab_backward_by_loss(plan)) return AB_OK;
+    if (!sums_in_fp32(g)) return AB_OK;
     for (int p = 0; p < plan->params; p++) {
         const ab_plan_param *param = &plan->param[p];
         if (param->grad == AB_NONE || param->master_grad == AB_NONE) continue;

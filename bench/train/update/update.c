@@ -2,6 +2,7 @@
  * necessary. */
 #include "bench/train/update/update.h"
 
+#include "bench/train/optim/clip.h"
 #include "bench/train/optim/ema.h"
 #include "bench/train/update/optim_device.h"
 #include "kernels/backend/fallback.h"
@@ -33,7 +34,8 @@ ab_status ab_weight_update_init(ab_weight_update *u, const ab_gradients *gradien
     const size_t room = (size_t)u->trained->count + 1;
     u->item = calloc(room, sizeof *u->item);
     u->own = calloc(room, sizeof *u->own);
-    if (!u->item || !u->own) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
+    u->grad = calloc(room, sizeof *u->grad);
+    if (!u->item || !u->own || !u->grad) return ab_fail(AB_NO_MEMORY, "cell: out of memory");
     for (int p = 0; p < plan->params; p++)
         if (u->trained->place[p] >= 0) list_param(u, gradients, &plan->param[p], u->trained->place[p]);
     return AB_OK;
@@ -42,6 +44,7 @@ ab_status ab_weight_update_init(ab_weight_update *u, const ab_gradients *gradien
 void ab_weight_update_fini(ab_weight_update *u) {
     free(u->item);
     free(u->own);
+    free(u->grad);
     *u = (ab_weight_update){.item = NULL};
 }
 
@@ -158,14 +161,26 @@ static ab_status update_average(const ab_weight_update *u, const ab_plan_param *
                          step->taken - 1);
 }
 
+/* The norm of all gradients, where the optimizer needs it. Norms are fp32, whatever the gradients' format. */
+static ab_status total_norm(const ab_weight_update *u, double *total) {
+    *total = 0;
+    if (!u->optimizer->needs_total_norm) return AB_OK;
+    for (int i = 0; i < u->trained->count; i++) /* only read; const only in the item */
+        u->grad[i] = (ab_tensor *)(uintptr_t)u->item[i].grad;
+    return ab_clip_total_norm(u->grad, u->trained->count, &ab_format_fp32, total);
+}
+
 ab_status ab_weight_update_run(const ab_weight_update *u, const ab_exec *unobserved, int64_t taken,
                                int64_t advanced) {
     const ab_plan *plan = u->memory->plan;
     const ab_schedule_point point = ab_weight_update_rate(u, advanced);
+    double norm;
+    AB_TRY(total_norm(u, &norm));
     for (int p = 0; p < plan->params; p++) {
         const int i = u->trained->place[p];
         if (i < 0) continue;
-        const param_step step = {&u->item[i], &u->observation->ids[p], i, taken, config_at(u, i, point)};
+        param_step step = {&u->item[i], &u->observation->ids[p], i, taken, config_at(u, i, point)};
+        step.config.total_norm = norm;
         AB_TRY(update_param(u, unobserved, &step));
         AB_TRY(update_average(u, &plan->param[p], &step));
     }

@@ -21,6 +21,7 @@ typedef struct ab_weight_update {
     ab_optimizer_config common; /* of all parameters, at the maximum rate */
     ab_optimizer_config *own;   /* [trained->count]: per parameter, after its groups; owned */
     ab_update_item *item;       /* [trained->count]; owned */
+    ab_tensor **grad;           /* [trained->count]; owned: the items' gradients */
 } ab_weight_update;
 
 /* `update` must be all zero except the borrowed pointers and `common`, which the caller sets. AB_NO_MEMORY.

@@ -15,9 +15,11 @@
 static double better_rate(const ab_case *c, double lr, double *share) {
     static const double least = 1e-12;
     const char *optimizer = ab_json_text(c->facts.document, "config.optimizer", "");
-    const bool own_size = strncmp(optimizer, "adam", 4) == 0 || strcmp(optimizer, "lamb") == 0;
-    const double wanted = own_size || strcmp(optimizer, "sgd") == 0 ? c->facts.limits->rate_wanted
-                                                                    : c->facts.limits->rate_wanted_momentum;
+    const bool own_size = strstr(optimizer, "adam") || strstr(optimizer, "lamb");
+    const bool buffered = ab_json_number(c->facts.document, "config.momentum", 0) > 0;
+    const bool alone =
+        own_size || strcmp(optimizer, "sgd") == 0 || (strcmp(optimizer, "fusedsgd") == 0 && !buffered);
+    const double wanted = alone ? c->facts.limits->rate_wanted : c->facts.limits->rate_wanted_momentum;
     const double rms = ab_json_number(c->facts.baseline, "vitals.initial_weights.rms", 0);
     *share = own_size && rms > 0 ? lr / rms : lr * ab_relative_gradient(c->facts.baseline);
     return *share > least ? fmin(lr / 10, lr * wanted / *share) : lr / 100;

@@ -44,7 +44,7 @@ static const struct {
     {AB_OPTION_batch, "--batch #|--batch +#"},
     {AB_OPTION_steps, "--steps #|--steps 0#"},
     {AB_OPTION_epochs, "--epochs #"},
-    {AB_OPTION_optimizer, "--optimizer adamw|--optimizer lamb|--optimizer nesterov"},
+    {AB_OPTION_optimizer, "--optimizer adamw|--optimizer lamb|--optimizer fusedsgd:nesterov=True"},
     {AB_OPTION_lr, "--lr @|--lr 1e-#"},
     {AB_OPTION_momentum, "--momentum @"},
     {AB_OPTION_dampening, "--dampening @"},

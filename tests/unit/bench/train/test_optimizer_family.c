@@ -1,6 +1,7 @@
-/* adamw, lamb, lars, larc, rmsprop and adagrad: against what torch's optimizers computed
+/* Every optimizer: against what torch's optimizers, or other libraries' formulas in doubles, computed
  * (tests/golden/optimizers.json, made by scripts/golden_optimizers.py), against double-precision oracles
  * written from the formulas, and against the same traces with a mistake in them, which must be told apart. */
+#include "bench/train/optim/clip.h"
 #include "bench/train/optim/optimizer.h"
 
 #include "kernels/core/parallel.h"
@@ -72,9 +73,27 @@ static double value_at(const ab_tensor *tensor, int64_t i) {
     return (double)value;
 }
 
+/* The scalar state is one fp32 number. */
+static void shape_states(const ab_optimizer *optimizer, parameter *p) {
+    for (int i = 0; i < optimizer->states; i++)
+        if (optimizer->scalar_states >> i & 1u) {
+            p->slot[i].format = &ab_format_fp32;
+            p->slot[i].shape = (ab_shape){1, {1}};
+        }
+}
+
+/* The values, with the norm of all gradients, which are p's. */
+static ab_optimizer_config with_norm(const ab_optimizer_config *config, parameter *p) {
+    ab_optimizer_config complete = *config;
+    ab_tensor *all[] = {&p->grad};
+    assert_int_equal(ab_clip_total_norm(all, 1, &ab_format_fp32, &complete.total_norm), AB_OK);
+    return complete;
+}
+
 static void step(const ab_optimizer *optimizer, const ab_optimizer_config *config, int64_t taken,
                  parameter *p) {
-    ab_optimizer_step(optimizer, config, taken, &p->weight, &p->grad, p->state);
+    const ab_optimizer_config complete = with_norm(config, p);
+    ab_optimizer_step(optimizer, &complete, taken, &p->weight, &p->grad, p->state);
 }
 
 /* ---- traces of torch ------------------------------------------------------------------------- */
@@ -90,25 +109,44 @@ static double number(const cJSON *object, const char *key) {
     return cJSON_IsNumber(item) ? item->valuedouble : 0;
 }
 
-static ab_optimizer_config config_of(const cJSON *object) {
-    return (ab_optimizer_config){.lr = number(object, "lr"),
-                                 .momentum = number(object, "momentum"),
-                                 .dampening = number(object, "dampening"),
-                                 .weight_decay = number(object, "weight_decay"),
-                                 .beta1 = number(object, "beta1"),
-                                 .beta2 = number(object, "beta2"),
-                                 .eps = number(object, "eps"),
-                                 .alpha = number(object, "alpha"),
-                                 .lr_decay = number(object, "lr_decay"),
-                                 .trust_coefficient = number(object, "trust_coefficient")};
+static void set_keys(const ab_optimizer *optimizer, const cJSON *keys, ab_optimizer_config *config) {
+    int set = 0;
+    for (int k = 0; k < optimizer->keys; k++) {
+        const cJSON *value = cJSON_GetObjectItem(keys, optimizer->key[k].name);
+        config->value[k] = !value                  ? optimizer->defaults.value[k]
+                           : cJSON_IsNumber(value) ? value->valuedouble
+                                                   : cJSON_IsTrue(value);
+        set += value != NULL;
+    }
+    assert_int_equal(set, cJSON_GetArraySize(keys));
+}
+
+static const ab_optimizer *optimizer_of(const cJSON *row) {
+    return optimizer_called(cJSON_GetStringValue(cJSON_GetObjectItem(row, "optimizer")));
+}
+
+static ab_optimizer_config config_of(const cJSON *row) {
+    const cJSON *object = cJSON_GetObjectItem(row, "config");
+    ab_optimizer_config config = {.lr = number(object, "lr"),
+                                  .momentum = number(object, "momentum"),
+                                  .dampening = number(object, "dampening"),
+                                  .weight_decay = number(object, "weight_decay"),
+                                  .beta1 = number(object, "beta1"),
+                                  .beta2 = number(object, "beta2"),
+                                  .eps = number(object, "eps"),
+                                  .alpha = number(object, "alpha"),
+                                  .lr_decay = number(object, "lr_decay"),
+                                  .trust_coefficient = number(object, "trust_coefficient")};
+    set_keys(optimizer_of(row), cJSON_GetObjectItem(object, "keys"), &config);
+    return config;
 }
 
 /* Largest distance of a weight from the trace, relative to how far the weights have moved. */
 static double distance(const cJSON *row, int64_t count) {
-    const ab_optimizer *optimizer =
-        optimizer_called(cJSON_GetStringValue(cJSON_GetObjectItem(row, "optimizer")));
-    ab_optimizer_config config = config_of(cJSON_GetObjectItem(row, "config"));
+    const ab_optimizer *optimizer = optimizer_of(row);
+    ab_optimizer_config config = config_of(row);
     parameter *p = parameter_new(&ab_format_fp32, count), *start = parameter_new(&ab_format_fp32, count);
+    shape_states(optimizer, p);
     fill(&p->weight, 1000, 0.5f);
     fill(&start->weight, 1000, 0.5f);
     double worst = 0;
@@ -127,7 +165,7 @@ static double distance(const cJSON *row, int64_t count) {
         }
         worst = fmax(worst, difference / moved);
     }
-    assert_true(taken == 12);
+    assert_true(taken == 50);
     parameter_free(p);
     parameter_free(start);
     return worst;
@@ -136,7 +174,7 @@ static double distance(const cJSON *row, int64_t count) {
 /* fp32 weights of 0.5 are 6e-8 apart; they move by 1e-2 in a step. */
 static const double limit = 3e-5;
 
-static void every_optimizer_follows_torchs_trace(void **state) {
+static void every_optimizer_follows_its_trace(void **state) {
     (void)state;
     cJSON *document = golden();
     int64_t count = (int64_t)number(document, "count");
@@ -146,7 +184,7 @@ static void every_optimizer_follows_torchs_trace(void **state) {
         if (!cJSON_IsNull(cJSON_GetObjectItem(row, "planted"))) continue;
         const char *name = cJSON_GetStringValue(cJSON_GetObjectItem(row, "optimizer"));
         double far = distance(row, count);
-        if (far > limit) fail_msg("%s is %g from torch's trace", name, far);
+        if (far > limit) fail_msg("%s is %g from its trace", name, far);
         for (int i = 0; i < ab_optimizer_count(); i++)
             found[i] |= optimizer_called(name) == ab_optimizer_at(i);
     }
@@ -168,7 +206,7 @@ static void traces_with_a_mistake_are_told_apart(void **state) {
         double far = distance(row, count);
         if (far < 30 * limit) fail_msg("%s is only %g away", mistake, far);
     }
-    assert_int_equal(mistakes, 6);
+    assert_int_equal(mistakes, 9);
     cJSON_Delete(document);
 }
 
@@ -184,7 +222,7 @@ static void rounding_after_every_operation_has_torchs_bits(void **state) {
         const ab_format *format = NULL;
         assert_int_equal(ab_format_find(cJSON_GetStringValue(cJSON_GetObjectItem(row, "format")), &format),
                          AB_OK);
-        ab_optimizer_config config = config_of(cJSON_GetObjectItem(row, "config"));
+        ab_optimizer_config config = config_of(row);
         parameter *p = parameter_new(format, count), *fused = parameter_new(format, count);
         free(p->grad.data);
         p->grad = tensor_new(format, count);
@@ -451,34 +489,79 @@ static void see_update(void *context, const ab_update_block *block) {
     }
 }
 
+static void add_up(const ab_optimizer *optimizer, const ab_optimizer_config *config) {
+    parameter *p = parameter_new(&ab_format_fp32, 2050), *q = parameter_new(&ab_format_fp32, 2050);
+    told t = {p, 0};
+    ab_watch watch = {.context = &t, .update = see_update};
+    ab_observer observer = {.see = NULL};
+    ab_optimizer_observers observers = {&observer, -1, {-1, -1, -1}, &watch, 0};
+    shape_states(optimizer, p);
+    shape_states(optimizer, q);
+    fill(&p->weight, 1000, 0.5f);
+    fill(&q->weight, 1000, 0.5f);
+    for (int64_t taken = 1; taken <= 4; taken++) {
+        fill(&p->grad, (uint32_t)taken, 0.25f);
+        fill(&q->grad, (uint32_t)taken, 0.25f);
+        const ab_optimizer_config complete = with_norm(config, p);
+        ab_optimizer_step_shown(optimizer, &complete, taken, &p->weight, &p->grad, p->state, &observers);
+        step(optimizer, config, taken, q);
+    }
+    if (t.worst > 1.5e-7) fail_msg("%s: terms are %g off", optimizer->name, t.worst);
+    assert_memory_equal(p->weight.data, q->weight.data, 2050 * sizeof(float));
+    parameter_free(p);
+    parameter_free(q);
+}
+
 static void terms_add_up_to_the_update(void **state) {
     (void)state;
-    for (size_t k = 0; k < AB_COUNT_OF(oracles); k++) {
-        const oracle_case *c = &oracles[k];
-        parameter *p = parameter_new(&ab_format_fp32, 2050), *q = parameter_new(&ab_format_fp32, 2050);
-        told t = {p, 0};
-        ab_watch watch = {.context = &t, .update = see_update};
-        ab_observer observer = {.see = NULL};
-        ab_optimizer_observers observers = {&observer, -1, {-1, -1, -1}, &watch, 0};
-        fill(&p->weight, 1000, 0.5f);
-        fill(&q->weight, 1000, 0.5f);
-        for (int64_t taken = 1; taken <= 4; taken++) {
-            fill(&p->grad, (uint32_t)taken, 0.25f);
-            fill(&q->grad, (uint32_t)taken, 0.25f);
-            ab_optimizer_step_shown(optimizer_called(c->name), &c->config, taken, &p->weight, &p->grad,
-                                    p->state, &observers);
-            step(optimizer_called(c->name), &c->config, taken, q);
-        }
-        if (t.worst > 1.5e-7) fail_msg("%s: terms are %g off", c->name, t.worst);
-        assert_memory_equal(p->weight.data, q->weight.data, 2050 * sizeof(float));
-        parameter_free(p);
-        parameter_free(q);
+    cJSON *document = golden();
+    const cJSON *row = NULL;
+    for (size_t k = 0; k < AB_COUNT_OF(oracles); k++)
+        add_up(optimizer_called(oracles[k].name), &oracles[k].config);
+    cJSON_ArrayForEach(row, cJSON_GetObjectItem(document, "cases")) {
+        const ab_optimizer_config config = config_of(row);
+        if (optimizer_of(row)->keys) add_up(optimizer_of(row), &config);
     }
+    cJSON_Delete(document);
+}
+
+/* ---- keys ------------------------------------------------------------------------------------ */
+
+static void refused(const char *text, const char *message) {
+    const ab_optimizer *optimizer = NULL;
+    ab_optimizer_config config;
+    assert_int_equal(ab_optimizer_parse(text, &optimizer, &config), AB_USAGE);
+    if (!strstr(ab_error_message(), message)) fail_msg("%s: %s", text, ab_error_message());
+}
+
+static void keys_are_read_and_checked(void **state) {
+    (void)state;
+    const ab_optimizer *optimizer = NULL;
+    ab_optimizer_config config;
+    char text[AB_OPTIMIZER_VALUE];
+    assert_int_equal(ab_optimizer_parse("fusedlamb:use_nvlamb=True,max_grad_norm=2.5", &optimizer, &config),
+                     AB_OK);
+    assert_true(config.value[0] == 2.5 && config.value[1] == 1 && config.value[2] == 1);
+    assert_true(config.weight_decay == 0.01);
+    assert_string_equal(ab_optimizer_value_text(optimizer, &config, 0, text), "2.5");
+    assert_string_equal(ab_optimizer_value_text(optimizer, &config, 1, text), "True");
+    assert_string_equal(ab_optimizer_decay_name(optimizer, &config), "decoupled");
+    assert_int_equal(ab_optimizer_parse("fusedadam:adam_w_mode=False", &optimizer, &config), AB_OK);
+    assert_string_equal(ab_optimizer_decay_name(optimizer, &config), "L2");
+    assert_int_equal(ab_optimizer_parse("fusedsgd:wd_after_momentum=True", &optimizer, &config), AB_OK);
+    assert_string_equal(ab_optimizer_decay_name(optimizer, &config), "decoupled");
+    refused("fusedadam:adam_mode=True", "did you mean 'adam_w_mode'?");
+    refused("fusedadam:adam_w_mode=1", "expected True or False, found '1'");
+    refused("fusedadam:adam_w_mode", "expected KEY=VALUE, found 'adam_w_mode'");
+    refused("fusedlamb:max_grad_norm=0", "expected a number from 1.17549435e-38 to 1e+30, found '0'");
+    refused("fusednovograd:norm_type=1", "expected 0 or 2, found '1'");
+    refused("adam:adam_w_mode=True", "it has no keys of its own");
+    refused("fusedadm", "did you mean 'fusedadam'?");
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_optimizer_follows_torchs_trace),
+        cmocka_unit_test(every_optimizer_follows_its_trace),
         cmocka_unit_test(traces_with_a_mistake_are_told_apart),
         cmocka_unit_test(rounding_after_every_operation_has_torchs_bits),
         cmocka_unit_test(fp32_steps_agree_with_double_precision),
@@ -486,6 +569,7 @@ int main(void) {
         cmocka_unit_test(norms_cover_the_parameter_on_any_number_of_lanes),
         cmocka_unit_test(norms_of_zero_leave_the_plain_step),
         cmocka_unit_test(terms_add_up_to_the_update),
+        cmocka_unit_test(keys_are_read_and_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,6 +120,38 @@ static void masters_sum_in_fp32(void **state) {
     ab_net_free(net);
 }
 
+/* Without materialised master gradients the sum is a half number, and a step of one batch has the same bits.
+ */
+static void masters_without_gradients_sum_in_half(void **state) {
+    (void)state;
+    static float weights[2][2][MOST], sum[MOST];
+    const ab_rounding nearest = {.mode = AB_ROUND_NEAREST_EVEN};
+    ab_net *net = pt_net(plain_ops);
+    ab_cell_config config = config_of(net, "O2", "loss_scale=1024");
+    config.batch = 4;
+    for (int micro = 0; micro < 2; micro++)
+        for (int half = 0; half < 2; half++) {
+            assert_int_equal(ab_optimizer_parse(half ? "fusedsgd:materialize_master_grads=False" : "fusedsgd",
+                                                &config.optimizer, &config.optim),
+                             AB_OK);
+            config.recipe.micro_batches = micro ? 3 : 1;
+            ab_cell *cell = pt_cell(&config);
+            step(cell);
+            const int64_t n = read_values(cell, "fc.weight.grad", sum);
+            read_values(cell, "fc.weight.master", weights[micro][half]);
+            int longer = 0;
+            for (int64_t i = 0; i < n; i++) {
+                const double scaled = 1024 * (double)sum[i];
+                longer += ab_format_round(&ab_format_fp16, &nearest, scaled) != scaled;
+            }
+            assert_true(micro && !half ? longer > n / 4 : longer == 0);
+            ab_cell_destroy(cell);
+        }
+    assert_memory_equal(weights[0][0], weights[0][1], sizeof weights[0][0]);
+    assert_memory_not_equal(weights[1][0], weights[1][1], sizeof weights[1][0]);
+    ab_net_free(net);
+}
+
 /* One overflow in any micro-batch discards the whole step, and the scale moves once. */
 static void an_overflow_in_a_micro_batch_skips_the_step(void **state) {
     (void)state;
@@ -441,6 +473,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(micro_batches_make_the_gradient_of_the_whole_batch),
         cmocka_unit_test(masters_sum_in_fp32),
+        cmocka_unit_test(masters_without_gradients_sum_in_half),
         cmocka_unit_test(an_overflow_in_a_micro_batch_skips_the_step),
         cmocka_unit_test(memory_of_micro_batches_is_planned),
         cmocka_unit_test(clipping_before_unscaling_clips_by_the_scale),
